@@ -1,0 +1,101 @@
+import { Effect, Option, Redacted, Schema } from "effect"
+import { ApiKeyHash } from "./ApiKeyHash.ts"
+import type { Issue } from "./Issue.ts"
+import { readKeyMaterial } from "./KeyMaterial.ts"
+import { mayDeclare, Provider, takesKeyMaterial } from "./Provider.ts"
+import { Region } from "./Region.ts"
+import { Text } from "./Text.ts"
+import { WorkspaceId } from "./WorkspaceId.ts"
+
+const orNull = <S extends Schema.Constraint>(schema: S, message: string, description: string) =>
+  Schema.NullOr(schema)
+    .annotate({ message, description, default: null })
+    .pipe(Schema.withDecodingDefaultKey<Schema.NullOr<S>>(Effect.succeed(null)))
+
+const flag = (description: string) =>
+  Schema.Boolean.annotate({ message: "must be true or false", description, default: false }).pipe(
+    Schema.withDecodingDefaultKey(Effect.succeed(false))
+  )
+
+const atMost100 = Schema.isMaxLength(100, { message: "must have at most 100 elements" })
+const atLeast1 = Schema.isMinLength(1, { message: "must have at least 1 element" })
+const listOrNull = "must be a list of strings or null"
+
+const Fields = Schema.Struct({
+  key: Schema.RedactedFromValue(
+    Text.check(
+      Schema.isNonEmpty({
+        message: "must not be empty",
+        description:
+          "Raw provider key. Encrypted at rest, never returned. For openai and fireworks it may be a JSON object with api_key and region."
+      })
+    )
+  ),
+  provider: Provider,
+  name: orNull(
+    Text.check(Schema.isMaxCodePoints(255, { message: "must have at most 255 characters" })),
+    "must be a string or null",
+    "Human-readable name."
+  ),
+  workspace_id: Schema.optionalKey(WorkspaceId),
+  allowed_api_key_hashes: orNull(
+    Schema.Array(ApiKeyHash).check(atLeast1, atMost100),
+    listOrNull,
+    "SHA-256 of each API key of the account that may use the credential; null for no restriction."
+  ),
+  allowed_models: orNull(
+    Schema.Array(Text).check(atMost100),
+    listOrNull,
+    "Model slugs; null for no restriction, an empty list matches nothing."
+  ),
+  allowed_user_ids: orNull(
+    Schema.Array(Text).check(atMost100),
+    listOrNull,
+    "User ids; null for no restriction, an empty list matches nothing."
+  ),
+  declared_region: orNull(
+    Region,
+    "must be global, europe, us or null",
+    "Declared data region. For openai and fireworks it must match the region of the key; only azure may declare europe or us otherwise."
+  ),
+  declared_zdr: orNull(
+    Schema.Boolean,
+    "must be true, false or null",
+    "Declared zero data retention; null inherits the service's policy for the endpoint."
+  ),
+  disabled: flag("Create the credential in a disabled state."),
+  is_required: flag("Remove the provider's shared endpoints for every model. Not for fallback credentials."),
+  is_fallback: flag("Use only after non-fallback keys of the provider were tried. Not with is_byok_only."),
+  is_byok_only: flag("Remove the provider's shared endpoints for the models this credential applies to.")
+}).annotate({ message: "must be a JSON object" })
+type Fields = typeof Fields.Type
+
+/** Rules 2 and 3 of section 4.1 (D31). */
+const flagConflicts = ({ is_byok_only, is_fallback, is_required }: Fields): ReadonlyArray<Issue> => [
+  ...(is_fallback && is_byok_only ? [{ path: ["is_byok_only"], message: "cannot be combined with is_fallback" }] : []),
+  ...(is_fallback && is_required ? [{ path: ["is_required"], message: "cannot be combined with is_fallback" }] : [])
+]
+
+/** Key material must be readable, and the declared region must be one that key and provider allow (D28, D29, D30). */
+const regionConflicts = ({ declared_region, key, provider }: Fields): ReadonlyArray<Issue> => {
+  const material = readKeyMaterial(provider, Redacted.value(key))
+  if (Option.isNone(material)) {
+    const message = "must be a plain key or a JSON object with a non-empty api_key and a region of global, europe or us"
+    return [{ path: ["key"], message }]
+  }
+  const refused = (message: string) => [{ path: ["declared_region"], message }]
+  if (!takesKeyMaterial(provider)) {
+    return mayDeclare(provider, declared_region) ? [] : refused("must be global or null for this provider")
+  }
+  const { region } = material.value
+  if (declared_region === null || declared_region === region) return []
+  return declared_region === "global" && region === null ? [] : refused("must match the region of the key")
+}
+
+/** The body of create, with every rule of section 4.1, for HTTP, in-process callers and generated test data alike. */
+export const NewCredential = Fields.check(
+  Schema.makeFilter((input: Fields) =>
+    [...flagConflicts(input), ...regionConflicts(input)].map(({ message, path }) => ({ path, issue: message }))
+  )
+).annotate({ identifier: "NewCredential" })
+export type NewCredential = typeof NewCredential.Type

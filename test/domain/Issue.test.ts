@@ -1,0 +1,124 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Arbitrary, Effect, Result, Schema } from "effect"
+import { type Issue, issuesOf } from "../../src/domain/Issue.ts"
+import { NewCredential } from "../../src/domain/NewCredential.ts"
+import { acceptedBody, anyBody, canary, elementOf, json, keyMaterial, oneOf, text } from "../support/arbitraries.ts"
+
+const windowLength = 6
+
+/** Whether any six characters in a row of a canary are in a text. */
+const leaks = (written: string, secret: string) =>
+  Array.from({ length: secret.length - windowLength + 1 }, (_, start) =>
+    secret.slice(start, start + windowLength)
+  ).some((window) => written.includes(window))
+
+const decodeBody = Schema.decodeUnknownResult(NewCredential, { errors: "all" })
+const decodeText = Schema.decodeUnknownResult(Schema.fromJsonString(NewCredential), { errors: "all" })
+
+const issuesFrom = (decoded: Result.Result<unknown, Schema.SchemaError>): ReadonlyArray<Issue> =>
+  Result.isFailure(decoded) ? issuesOf(decoded.failure.issue) : []
+
+/** A canary, and an input of the given form that has it in every text. */
+const around = <A>(form: (secret: Arbitrary.Arbitrary<string>) => Arbitrary.Arbitrary<A>) =>
+  Arbitrary.flatMap(canary, (secret) => {
+    const texts = oneOf(
+      Arbitrary.Constant(secret),
+      elementOf([` ${secret}`, `\0${secret}`, `${secret}\ud800`, `{"api_key":"${secret}"`, secret.repeat(10)]),
+      keyMaterial(Arbitrary.Constant(secret))
+    )
+    return Arbitrary.map(form(texts), (input) => ({ secret, input }))
+  })
+
+const wrongBodies = around((texts) =>
+  oneOf<Schema.Json | Record<string, unknown>>(anyBody(texts), json(texts), acceptedBody(texts))
+)
+
+/** The body as it is sent, cut off or with a text put in anywhere. */
+const brokenTexts = Arbitrary.map(
+  Arbitrary.all({ body: wrongBodies, at: Arbitrary.schema(Schema.Finite), put: text(0, 2) }),
+  ({ at, body: { input, secret }, put }) => {
+    const written = JSON.stringify(input)
+    const cut = Math.abs(Math.trunc(at)) % (written.length + 1)
+    return { secret, input: written.slice(0, cut) + put + (put === "" ? "" : written.slice(cut)) }
+  }
+)
+
+const members = Object.keys(NewCredential.fields)
+
+const quote = (issues: ReadonlyArray<Issue>, secret: string) =>
+  issues.some(
+    ({ message, path }) =>
+      leaks(message, secret) || path.some((segment) => typeof segment === "string" && !members.includes(segment))
+  )
+
+const runs = { arbitrary: { runs: 300 } }
+
+describe("issues (D7)", () => {
+  it.prop(
+    "quote nothing from the values of a body, whatever they are",
+    [wrongBodies],
+    ([{ input, secret }]) => !quote(issuesFrom(decodeBody(input)), secret),
+    runs
+  )
+
+  it.prop(
+    "quote nothing from a text that is not JSON",
+    [brokenTexts],
+    ([{ input, secret }]) => !quote(issuesFrom(decodeText(input)), secret),
+    runs
+  )
+
+  it.effect("would not pass if a sentence ended with the value", () =>
+    Effect.gen(function* () {
+      const valueAt = (input: unknown, path: Issue["path"]) =>
+        path.reduce((value: unknown, segment) => Reflect.get(Object(value), segment), input)
+      const planted = (input: unknown) =>
+        issuesFrom(decodeBody(input)).map(({ message, path }) => ({
+          path,
+          message: `${message}, not ${JSON.stringify(valueAt(input, path))}`
+        }))
+      const checked = yield* Arbitrary.checkEffect(wrongBodies, ({ input, secret }) => !quote(planted(input), secret))
+      assert.strictEqual(checked._tag, "Falsified")
+    })
+  )
+
+  it.effect("would not pass if a member that nobody declared were named", () =>
+    Effect.gen(function* () {
+      const planted = (input: unknown) =>
+        Object.keys(Object(input) as object).map((name) => ({ path: [name], message: "is unknown" }))
+      const checked = yield* Arbitrary.checkEffect(wrongBodies, ({ input, secret }) => !quote(planted(input), secret))
+      assert.strictEqual(checked._tag, "Falsified")
+    })
+  )
+
+  it("would not pass if they were made of what JSON.parse says", () => {
+    const secret = "canary-0123456789"
+    let said = ""
+    try {
+      JSON.parse(`{"key": ${secret}}`)
+    } catch (error) {
+      said = String(error)
+    }
+    assert.isTrue(leaks(said, secret))
+  })
+
+  it.prop("are there whenever a body is refused, and each says something", [wrongBodies], ([{ input }]) => {
+    const decoded = decodeBody(input)
+    if (Result.isSuccess(decoded)) return
+    const issues = issuesFrom(decoded)
+    assert.isNotEmpty(issues)
+    for (const { message } of issues) assert.match(message, /^(must|is required|cannot be combined with is_fallback)/)
+  })
+
+  it.for([[""], ["{"], ['{"key":}'], ["undefined"], ['{"provider":"cohere","key":"k"} x']])(
+    "say of %j that it must be valid JSON (D8)",
+    ([input]) => {
+      assert.deepStrictEqual(issuesFrom(decodeText(input)), [{ path: [], message: "must be valid JSON" }])
+    }
+  )
+
+  it("have a path of member names and positions", () => {
+    const body = { provider: "cohere", key: "fake-key", allowed_models: ["a", "b", "c", 4] }
+    assert.deepStrictEqual(issuesFrom(decodeBody(body)), [{ path: ["allowed_models", 3], message: "must be a string" }])
+  })
+})

@@ -1,0 +1,54 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Option } from "effect"
+import { readKeyMaterial } from "../../src/domain/KeyMaterial.ts"
+import { keyMaterial, provider, text } from "../support/arbitraries.ts"
+
+describe.for(["openai", "fireworks"] as const)("the key of %s (D28)", (slug) => {
+  it.for([
+    ["a plain key", "sk-plain", "sk-plain", null],
+    ["a plain key with blanks around it", " sk plain\n", " sk plain\n", null],
+    ["JSON that is not an object", '["sk-1"]', '["sk-1"]', null],
+    ["a brace that is not at the start", 'k{"api_key":"a"}', 'k{"api_key":"a"}', null],
+    ["an object without a region", '{"api_key":"sk-1"}', "sk-1", null],
+    ["an object after blanks", ' \t\r\n{"api_key":"sk-1"}', "sk-1", null],
+    ["region global", '{"api_key":"sk-1","region":"global"}', "sk-1", "global"],
+    ["region europe", '{"api_key":"sk-1","region":"europe"}', "sk-1", "europe"],
+    ["region eu, which is europe", '{"region":"eu","api_key":"sk-1"}', "sk-1", "europe"],
+    ["region us", '{"api_key":"sk-1","region":"us"}', "sk-1", "us"],
+    ["anything else inside", '{"api_key":"sk-1","organization":{"id":[1,null]},"":0}', "sk-1", null],
+    ["an api_key that is not trimmed", '{"api_key":" "}', " ", null],
+    ["the last of repeated members (D13)", '{"api_key":"a","api_key":"b"}', "b", null]
+  ] as const)("may be %s", ([, key, secret, region]) => {
+    assert.deepStrictEqual(readKeyMaterial(slug, key), Option.some({ secret, region }))
+  })
+
+  it.for([
+    ["half an object", '{"api_key":"sk-1"'],
+    ["only a brace", "{"],
+    ["an object with something after it", '{"api_key":"sk-1"} x'],
+    ["an object that is not JSON", "{'api_key':'sk-1'}"],
+    ["an empty object", "{}"],
+    ["an object without api_key", '{"region":"us"}'],
+    ["an empty api_key", '{"api_key":""}'],
+    ["an api_key that is a number", '{"api_key":1}'],
+    ["an api_key that is null", '{"api_key":null}'],
+    ["another region", '{"api_key":"sk-1","region":"asia"}'],
+    ["a region in another case", '{"api_key":"sk-1","region":"EU"}'],
+    ["a region that is null", '{"api_key":"sk-1","region":null}'],
+    ["members of a prototype", '{"__proto__":{"api_key":"sk-1"}}']
+  ] as const)("must not be %s", ([, key]) => {
+    assert.deepStrictEqual(readKeyMaterial(slug, key), Option.none())
+  })
+
+  it.prop("takes every api_key for its secret, exactly", [text(1, 60)], ([secret]) => {
+    const material = readKeyMaterial(slug, JSON.stringify({ region: "us", api_key: secret, more: 1 }))
+    assert.deepStrictEqual(material, Option.some({ secret, region: "us" }))
+  })
+})
+
+describe("the key of any other provider (D28)", () => {
+  it.prop("is a plain key, whatever it looks like", [provider, keyMaterial(text(0, 40))], ([slug, key]) => {
+    if (slug === "openai" || slug === "fireworks") return
+    assert.deepStrictEqual(readKeyMaterial(slug, key), Option.some({ secret: key, region: null }))
+  })
+})

@@ -1,0 +1,62 @@
+import { assert, describe, it } from "@effect/vitest"
+import { labelOf } from "../../src/domain/Label.ts"
+import { anyString } from "../support/arbitraries.ts"
+
+/** How many characters of the secret the label depends on: those that cannot be exchanged without changing it. */
+const shownBy = (label: (secret: string) => string, secret: string) => {
+  const characters = Array.from(secret)
+  return characters.filter((character, index) => {
+    const exchanged = characters.with(index, character === "a" ? "b" : "a").join("")
+    return label(exchanged) !== label(secret)
+  }).length
+}
+
+const withinBound = (label: (secret: string) => string, secret: string) => {
+  const shown = shownBy(label, secret)
+  return shown <= 7 && (shown === 0 || Array.from(secret).length - shown >= 16)
+}
+
+describe("label (D35)", () => {
+  it.prop(
+    "shows at most 7 characters of a secret, and whenever it shows any, at least 16 stay hidden",
+    [anyString],
+    ([secret]) => withinBound(labelOf, secret)
+  )
+
+  it("a label of four characters at either end, whatever the length, would not pass that property", () => {
+    assert.isFalse(withinBound((secret) => `${secret.slice(0, 4)}...${secret.slice(-4)}`, "0123456789abcdef"))
+  })
+
+  it.prop("is printable ASCII of 5 to 10 characters around an ellipsis", [anyString], ([secret]) =>
+    /^[!-~]{1,3}\.{3}[!-~]{1,4}$/.test(labelOf(secret))
+  )
+
+  const alphabet = "abcdefghijklmnopqrstuvwxyz"
+  it.for([
+    [0, "***...***"],
+    [1, "***...***"],
+    [16, "***...***"],
+    [17, "***...q"],
+    [18, "a...r"],
+    [19, "a...rs"],
+    [20, "ab...st"],
+    [21, "ab...stu"],
+    [22, "abc...tuv"],
+    [23, "abc...tuvw"],
+    [26, "abc...wxyz"]
+  ] as const)("of the first %i letters is %s", ([length, label]) => {
+    assert.strictEqual(labelOf(alphabet.slice(0, length)), label)
+  })
+
+  const hidden = "0123456789abcdef"
+  it.for([
+    ["an ordinary key", `sk-${hidden}AbCd`, "sk-...AbCd"],
+    ["a very long key", `sk-${hidden.repeat(1000)}AbCd`, "sk-...AbCd"],
+    ["letters outside ASCII", `\u00e9\u4e2d-${hidden}Ab\u00dfd`, "**-...Ab*d"],
+    ["blanks and control characters", ` \t\n${hidden}\u007f\u00a0~!`, "***...**~!"],
+    ["one code point of two code units, counted and shown as one", `\u{1f600}b${hidden}yz`, "*b...yz"],
+    ["half surrogate pairs", `\ud800-k${hidden}xyz\udfff`, "*-k...xyz*"]
+  ] as const)("of %s", ([, secret, label]) => {
+    assert.strictEqual(labelOf(secret), label)
+  })
+})

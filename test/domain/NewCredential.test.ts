@@ -1,0 +1,360 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Redacted, Result, Schema } from "effect"
+import { issuesOf } from "../../src/domain/Issue.ts"
+import { NewCredential } from "../../src/domain/NewCredential.ts"
+import { Provider } from "../../src/domain/Provider.ts"
+import { acceptedBody, text } from "../support/arbitraries.ts"
+
+const decode = Schema.decodeUnknownResult(NewCredential, { errors: "all" })
+
+/** What is wrong with a body, as `path: message`; nothing when it is accepted. */
+const issues = (body: unknown): ReadonlyArray<string> =>
+  Result.match(decode(body), {
+    onFailure: ({ issue }) => issuesOf(issue).map(({ message, path }) => `${path.join(".")}: ${message}`),
+    onSuccess: () => []
+  })
+
+const accepted = (body: unknown) => {
+  const { key, ...rest } = Schema.decodeUnknownSync(NewCredential)(body)
+  return { ...rest, key: Redacted.value(key) }
+}
+
+const plain = { provider: "cohere", key: "fake-key" } as const
+const hash = "0123456789abcdef".repeat(4)
+const uuid = "019ad5a0-6c1d-7c44-8d10-5f0e2b4c6a88"
+const notText = "must not contain U+0000 or half of a surrogate pair"
+const notList = "must be a list of strings or null"
+const notFlag = "must be true or false"
+const notRegion = "must be global, europe, us or null"
+const notProvider = "must be a known provider slug"
+
+const brief = (value: unknown) => {
+  const written = JSON.stringify(value) ?? "left out"
+  return written.length > 40 ? `${written.slice(0, 20)}... of length ${Reflect.get(Object(value), "length")}` : written
+}
+
+describe("a body with one wrong member (sections 4.1 and 8)", () => {
+  const cases = [
+    // key (rule 1, D21, D25)
+    ["key", undefined, "key: is required"],
+    ["key", null, "key: must be a string"],
+    ["key", 1, "key: must be a string"],
+    ["key", { api_key: "a" }, "key: must be a string"],
+    ["key", "", "key: must not be empty"],
+    ["key", "a\0b", `key: ${notText}`],
+    ["key", "\ud800", `key: ${notText}`],
+    // provider (rule 1, section 2.2, D21, D27)
+    ["provider", undefined, "provider: is required"],
+    ["provider", null, `provider: ${notProvider}`],
+    ["provider", 1, `provider: ${notProvider}`],
+    ["provider", "", `provider: ${notProvider}`],
+    ["provider", "unheard-of", `provider: ${notProvider}`],
+    ["provider", "Cohere", `provider: ${notProvider}`],
+    ["provider", "cohere ", `provider: ${notProvider}`],
+    ["provider", "constructor", `provider: ${notProvider}`],
+    // name (section 8, D20, D25)
+    ["name", "x".repeat(256), "name: must have at most 255 characters"],
+    ["name", "\u{1f600}".repeat(256), "name: must have at most 255 characters"],
+    ["name", 1, "name: must be a string or null"],
+    ["name", ["x"], "name: must be a string or null"],
+    ["name", "\0", `name: ${notText}`],
+    ["name", "x\udfff", `name: ${notText}`],
+    // workspace_id (D21)
+    ["workspace_id", null, "workspace_id: must be a UUID"],
+    ["workspace_id", 1, "workspace_id: must be a UUID"],
+    ["workspace_id", "", "workspace_id: must be a UUID"],
+    ["workspace_id", "default", "workspace_id: must be a UUID"],
+    ["workspace_id", `${uuid}\n`, "workspace_id: must be a UUID"],
+    ["workspace_id", `{${uuid}}`, "workspace_id: must be a UUID"],
+    ["workspace_id", uuid.replaceAll("-", ""), "workspace_id: must be a UUID"],
+    // allowed_api_key_hashes (section 8, D22)
+    ["allowed_api_key_hashes", hash, `allowed_api_key_hashes: ${notList}`],
+    ["allowed_api_key_hashes", { 0: hash }, `allowed_api_key_hashes: ${notList}`],
+    ["allowed_api_key_hashes", [], "allowed_api_key_hashes: must have at least 1 element"],
+    ["allowed_api_key_hashes", Array(101).fill(hash), "allowed_api_key_hashes: must have at most 100 elements"],
+    ["allowed_api_key_hashes", [hash, null], "allowed_api_key_hashes.1: must be a string"],
+    ["allowed_api_key_hashes", [1], "allowed_api_key_hashes.0: must be a string"],
+    ["allowed_api_key_hashes", [""], "allowed_api_key_hashes.0: must be 64 lowercase hexadecimal characters"],
+    [
+      "allowed_api_key_hashes",
+      [hash.slice(1)],
+      "allowed_api_key_hashes.0: must be 64 lowercase hexadecimal characters"
+    ],
+    ["allowed_api_key_hashes", [`${hash}0`], "allowed_api_key_hashes.0: must be 64 lowercase hexadecimal characters"],
+    ["allowed_api_key_hashes", [`${hash}\n`], "allowed_api_key_hashes.0: must be 64 lowercase hexadecimal characters"],
+    [
+      "allowed_api_key_hashes",
+      [hash, hash.toUpperCase()],
+      "allowed_api_key_hashes.1: must be 64 lowercase hexadecimal characters"
+    ],
+    // allowed_models and allowed_user_ids (section 8, D25)
+    ["allowed_models", "a", `allowed_models: ${notList}`],
+    ["allowed_models", Array(101).fill("a"), "allowed_models: must have at most 100 elements"],
+    ["allowed_models", ["a", null], "allowed_models.1: must be a string"],
+    ["allowed_models", ["a", "b", "c", 3], "allowed_models.3: must be a string"],
+    ["allowed_models", ["a", "\0"], `allowed_models.1: ${notText}`],
+    ["allowed_user_ids", {}, `allowed_user_ids: ${notList}`],
+    ["allowed_user_ids", Array(101).fill("a"), "allowed_user_ids: must have at most 100 elements"],
+    ["allowed_user_ids", [["a"]], "allowed_user_ids.0: must be a string"],
+    ["allowed_user_ids", ["\ud800"], `allowed_user_ids.0: ${notText}`],
+    // declared_region and declared_zdr
+    ["declared_region", "asia", `declared_region: ${notRegion}`],
+    ["declared_region", "eu", `declared_region: ${notRegion}`],
+    ["declared_region", "Europe", `declared_region: ${notRegion}`],
+    ["declared_region", "", `declared_region: ${notRegion}`],
+    ["declared_region", 1, `declared_region: ${notRegion}`],
+    ["declared_zdr", "true", "declared_zdr: must be true, false or null"],
+    ["declared_zdr", 0, "declared_zdr: must be true, false or null"],
+    // flags (D21)
+    ["disabled", null, `disabled: ${notFlag}`],
+    ["disabled", "false", `disabled: ${notFlag}`],
+    ["is_required", null, `is_required: ${notFlag}`],
+    ["is_required", 1, `is_required: ${notFlag}`],
+    ["is_fallback", null, `is_fallback: ${notFlag}`],
+    ["is_fallback", [], `is_fallback: ${notFlag}`],
+    ["is_byok_only", null, `is_byok_only: ${notFlag}`],
+    ["is_byok_only", {}, `is_byok_only: ${notFlag}`]
+  ] as const
+  for (const [member, value, expected] of cases) {
+    it(`${member} ${brief(value)} is refused`, () => {
+      const body: Record<string, unknown> = { ...plain, [member]: value }
+      if (value === undefined) Reflect.deleteProperty(body, member)
+      assert.deepStrictEqual(issues(body), [expected])
+    })
+  }
+
+  it.for([[null], [true], [1], ["text"], [[]], [[plain]]])(
+    "that is no object at all, %j, is refused (D8)",
+    ([body]) => {
+      assert.deepStrictEqual(issues(body), [": must be a JSON object"])
+    }
+  )
+
+  it("is told of every other one as well (D7)", () => {
+    const body = { key: "", name: 1, allowed_models: [1, "a", null], declared_zdr: "no", disabled: null }
+    assert.sameMembers(Array.from(issues(body)), [
+      "key: must not be empty",
+      "provider: is required",
+      "name: must be a string or null",
+      "allowed_models.0: must be a string",
+      "allowed_models.2: must be a string",
+      "declared_zdr: must be true, false or null",
+      "disabled: must be true or false"
+    ])
+  })
+})
+
+describe("a body at a bound is accepted (section 8)", () => {
+  const cases = [
+    ["key", "k"],
+    ["key", " "],
+    ["key", "\u{1f600}"],
+    ["key", "k".repeat(250_000)],
+    ["name", ""],
+    ["name", "x".repeat(255)],
+    ["name", "\u{1f600}".repeat(255)],
+    ["allowed_api_key_hashes", [hash]],
+    ["allowed_api_key_hashes", Array(100).fill(hash)],
+    ["allowed_models", []],
+    ["allowed_models", [""]],
+    ["allowed_models", Array(100).fill("m".repeat(300))],
+    ["allowed_user_ids", []],
+    ["allowed_user_ids", Array(100).fill("u")],
+    ["provider", "anthropic/2"]
+  ] as const
+  for (const [member, value] of cases) {
+    it(`and ${member} ${brief(value)} is taken as it is`, () => {
+      assert.deepEqual<unknown>(accepted({ ...plain, [member]: value })[member], value)
+    })
+  }
+
+  it("and a UUID may be written in capitals", () => {
+    assert.strictEqual(accepted({ ...plain, workspace_id: uuid.toUpperCase() }).workspace_id, uuid)
+  })
+})
+
+describe("provider (section 2.2, D27)", () => {
+  it("is one of 115 lowercase slugs, some with one path-style suffix", () => {
+    assert.strictEqual(new Set(Provider.literals).size, 115)
+    for (const slug of Provider.literals) assert.match(slug, /^[a-z0-9-]+(\/[a-z0-9-]+)?$/)
+  })
+
+  it.for(Provider.literals.map((slug) => [slug] as const))("%s is accepted", ([provider]) => {
+    assert.strictEqual(accepted({ ...plain, provider }).provider, provider)
+  })
+})
+
+describe("an optional member (rule 5, D20, D21, D22)", () => {
+  const defaults = {
+    ...plain,
+    name: null,
+    allowed_api_key_hashes: null,
+    allowed_models: null,
+    allowed_user_ids: null,
+    declared_region: null,
+    declared_zdr: null,
+    disabled: false,
+    is_required: false,
+    is_fallback: false,
+    is_byok_only: false
+  }
+
+  it("that is not given has its default", () => {
+    assert.deepEqual(accepted(plain), defaults)
+  })
+
+  it.for([
+    ["name"],
+    ["allowed_api_key_hashes"],
+    ["allowed_models"],
+    ["allowed_user_ids"],
+    ["declared_region"],
+    ["declared_zdr"]
+  ] as const)("%s may be null, which is the same as not given", ([member]) => {
+    assert.deepEqual(accepted({ ...plain, [member]: null }), defaults)
+  })
+})
+
+describe("members that nobody declared (D13)", () => {
+  it.for([
+    ['{"provider":"cohere","key":"fake-key","id":"x","label":null,"created_at":{},"sort_order":-1,"":0}'],
+    ['{"provider":"cohere","key":"fake-key","__proto__":{"is_fallback":1,"name":"x"},"constructor":null}']
+  ])("are ignored: %s", ([body]) => {
+    assert.deepEqual(accepted(JSON.parse(body ?? "")), accepted(plain))
+  })
+
+  it("do not stand in for those that are required", () => {
+    assert.deepStrictEqual(issues(JSON.parse('{"__proto__":{"provider":"cohere","key":"fake-key"}}')), [
+      "key: is required",
+      "provider: is required"
+    ])
+  })
+
+  it("and of a repeated member the last one counts", () => {
+    const body: unknown = JSON.parse('{"provider":"cohere","key":"first","key":"fake-key","name":"x","name":null}')
+    assert.deepEqual(accepted(body), accepted(plain))
+  })
+})
+
+describe("flags (rules 2 and 3 of section 4.1, D31)", () => {
+  const byokOnly = "is_byok_only: cannot be combined with is_fallback"
+  const required = "is_required: cannot be combined with is_fallback"
+  it.for([
+    [false, false, false, []],
+    [false, false, true, []],
+    [false, true, false, []],
+    [false, true, true, []],
+    [true, false, false, []],
+    [true, false, true, [byokOnly]],
+    [true, true, false, [required]],
+    [true, true, true, [byokOnly, required]]
+  ] as const)(
+    "is_fallback %j, is_required %j, is_byok_only %j: %j",
+    ([is_fallback, is_required, is_byok_only, expected]) => {
+      assert.deepStrictEqual(issues({ ...plain, is_fallback, is_required, is_byok_only }), expected)
+    }
+  )
+})
+
+describe("declared_region and the key (section 4.1, D28, D29, D30)", () => {
+  const mismatch = ["declared_region: must match the region of the key"]
+  const unavailable = ["declared_region: must be global or null for this provider"]
+  const malformed = [
+    "key: must be a plain key or a JSON object with a non-empty api_key and a region of global, europe or us"
+  ]
+  const material = (region: string) => `{"api_key":"fake-key","region":"${region}"}`
+  const none = '{"api_key":"fake-key"}'
+
+  type Case = readonly [provider: string, key: string, declared_region: string | null, expected: ReadonlyArray<string>]
+  const cases = ["openai", "fireworks"].flatMap((provider): ReadonlyArray<Case> => [
+    [provider, "fake-key", null, []],
+    [provider, "fake-key", "global", []],
+    [provider, "fake-key", "europe", mismatch],
+    [provider, "fake-key", "us", mismatch],
+    [provider, none, null, []],
+    [provider, none, "global", []],
+    [provider, none, "europe", mismatch],
+    [provider, none, "us", mismatch],
+    [provider, material("global"), null, []],
+    [provider, material("global"), "global", []],
+    [provider, material("global"), "europe", mismatch],
+    [provider, material("global"), "us", mismatch],
+    [provider, material("europe"), null, []],
+    [provider, material("europe"), "global", mismatch],
+    [provider, material("europe"), "europe", []],
+    [provider, material("europe"), "us", mismatch],
+    [provider, material("eu"), null, []],
+    [provider, material("eu"), "global", mismatch],
+    [provider, material("eu"), "europe", []],
+    [provider, material("eu"), "us", mismatch],
+    [provider, material("us"), null, []],
+    [provider, material("us"), "global", mismatch],
+    [provider, material("us"), "europe", mismatch],
+    [provider, material("us"), "us", []],
+    [provider, material("asia"), null, malformed],
+    [provider, " {", "us", malformed]
+  ])
+  it.for<Case>([
+    ...cases,
+    ["azure", "fake-key", null, []],
+    ["azure", "fake-key", "global", []],
+    ["azure", "fake-key", "europe", []],
+    ["azure", "fake-key", "us", []],
+    ["azure", material("us"), "europe", []],
+    ["azure", "{", "us", []],
+    ["cohere", "fake-key", null, []],
+    ["cohere", "fake-key", "global", []],
+    ["cohere", "fake-key", "europe", unavailable],
+    ["cohere", "fake-key", "us", unavailable],
+    ["cohere", material("us"), null, []],
+    ["cohere", material("us"), "us", unavailable],
+    ["amazon-bedrock", "fake-key", "us", unavailable],
+    ["google-vertex", "fake-key", "europe", unavailable]
+  ])("%s with key %s and region %j: %j", ([provider, key, declared_region, expected]) => {
+    assert.deepStrictEqual(issues({ provider, key, declared_region }), expected)
+  })
+
+  it("is judged together with the flags", () => {
+    const body = { ...plain, declared_region: "us", is_fallback: true, is_required: true }
+    assert.deepStrictEqual(issues(body), ["is_required: cannot be combined with is_fallback", ...unavailable])
+  })
+})
+
+describe("any accepted body", () => {
+  it.prop(
+    "is decoded to exactly what it says: nothing trimmed, sorted, merged or cut (D23, D26)",
+    [acceptedBody(text(1, 60))],
+    ([body]) => {
+      const { added_later: _, ...given } = body
+      const decoded = accepted(body)
+      assert.deepEqual({ ...decoded, ...given }, decoded)
+    }
+  )
+})
+
+describe("the same rules are obeyed wherever a create comes from (section 4.1)", () => {
+  const broken: ReadonlyArray<readonly [string, Partial<NewCredential>]> = [
+    ["two flags", { is_fallback: true, is_byok_only: true }],
+    ["two other flags", { is_fallback: true, is_required: true }],
+    ["a region that the provider has not", { declared_region: "us" }],
+    ["a region that the key has not", { provider: "openai", declared_region: "europe" }],
+    ["malformed key material", { provider: "fireworks", key: Redacted.make("{") }],
+    ["a name that is too long", { name: "x".repeat(256) }],
+    ["an empty list of hashes", { allowed_api_key_hashes: [] }]
+  ]
+  const valid = Schema.decodeUnknownSync(NewCredential)(plain)
+
+  it.for(broken)("a decoded body must not have %s", ([, change]) => {
+    const { key, ...rest } = { ...valid, ...change }
+    assert.isNotEmpty(issues({ ...rest, key: Redacted.value(key) }))
+  })
+
+  it.for(broken)("a program cannot make one with %s", ([, change]) => {
+    assert.doesNotThrow(() => NewCredential.make(valid))
+    assert.throws(() => NewCredential.make({ ...valid, ...change }))
+  })
+
+  it.prop("generated ones are accepted bodies", [NewCredential], ([{ key, ...rest }]) => {
+    assert.deepStrictEqual(issues({ ...rest, key: Redacted.value(key) }), [])
+  })
+})

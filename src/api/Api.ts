@@ -1,0 +1,43 @@
+import { Schema } from "effect"
+import { HttpApi, HttpApiEndpoint, HttpApiGroup, HttpApiSchema, OpenApi } from "effect/http-api"
+import { Credential } from "../domain/Credential.ts"
+import { CredentialId } from "../domain/CredentialId.ts"
+import { NotFound } from "../domain/Errors.ts"
+import { NewCredential } from "../domain/NewCredential.ts"
+import { Authentication } from "./Authentication.ts"
+import { JsonBody } from "./JsonBody.ts"
+import { openApiAnnotations } from "./OpenApiAnnotations.ts"
+import { ResourcePath } from "./ResourcePath.ts"
+
+const Body = Schema.Struct({ data: Credential })
+
+const create = HttpApiEndpoint.post("create", "/byok", {
+  payload: NewCredential,
+  success: Body.pipe(HttpApiSchema.status(201))
+})
+  .annotate(OpenApi.Summary, "Create a credential")
+  .annotate(OpenApi.Description, "Seals the key and stores the credential. The answer never holds the key.")
+  .middleware(JsonBody)
+
+const get = HttpApiEndpoint.get("get", "/byok/:id", {
+  params: { id: CredentialId },
+  success: Body,
+  error: NotFound
+})
+  .annotate(OpenApi.Summary, "Get a credential")
+  .annotate(OpenApi.Description, "Another account's credential is answered as one that does not exist.")
+  .middleware(ResourcePath)
+
+/** The two operations on credentials (section 4). */
+class ByokGroup extends HttpApiGroup.make("byok")
+  .add(create, get)
+  .middleware(Authentication)
+  .annotate(OpenApi.Description, "Provider credentials that customers bring.") {}
+
+/** The whole HTTP contract, from which server, typed client and OpenAPI document are made. */
+export class Api extends HttpApi.make("byok")
+  .add(ByokGroup)
+  .prefix("/api/v1")
+  .annotate(HttpApi.PayloadParseOptions, { errors: "all" })
+  .annotate(HttpApi.SuccessParseOptions, { disableChecks: true })
+  .annotateMerge(openApiAnnotations) {}

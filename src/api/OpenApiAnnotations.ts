@@ -1,0 +1,109 @@
+import { OpenApi } from "effect/http-api"
+
+const credential = {
+  id: "019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11",
+  workspace_id: "019ad5a0-6c1d-7c44-8d10-5f0e2b4c6a88",
+  provider: "openai",
+  name: "Production",
+  label: "sk-...AbCd",
+  created_at: "2026-01-31T09:30:00.123Z",
+  disabled: false,
+  is_fallback: false,
+  is_required: false,
+  is_byok_only: false,
+  allowed_api_key_hashes: null,
+  allowed_models: null,
+  allowed_user_ids: null,
+  declared_region: null,
+  declared_zdr: null,
+  sort_order: 0
+}
+
+const newCredential = { provider: "openai", key: "sk-your-provider-key", name: "Production" }
+
+const requestId = {
+  description:
+    "The id under which a failure is logged: the request's own `X-Request-Id` if it is well-formed, else made.",
+  schema: { type: "string", pattern: "^[A-Za-z0-9._-]{1,128}$" }
+}
+
+const headersOf = (status: string) => ({
+  "X-Request-Id": requestId,
+  ...(status === "401" || status === "403"
+    ? { "WWW-Authenticate": { description: "The Bearer challenge.", schema: { type: "string" } } }
+    : {}),
+  ...(status === "503"
+    ? { "Retry-After": { description: "Seconds to wait.", schema: { type: "integer", minimum: 0 } } }
+    : {})
+})
+
+/** Members that nobody declared are ignored in requests and to be ignored in answers (D13). */
+const openObjects = <A>(node: A): A => {
+  if (Array.isArray(node)) return node.map(openObjects) as A
+  if (typeof node !== "object" || node === null) return node
+  const entries = Object.entries(node).filter(([name, value]) => name !== "additionalProperties" || value !== false)
+  return Object.fromEntries(entries.map(([name, value]) => [name, openObjects(value)])) as A
+}
+
+const json = (content: object, example: object) => ({
+  "application/json": { ...(Reflect.get(content, "application/json") as object), example }
+})
+
+const withHeaders = (responses: OpenApi.OpenAPISpecResponses) =>
+  Object.fromEntries(
+    Object.entries(responses).map(([status, response]) => [status, { ...response, headers: headersOf(status) }])
+  )
+
+const completeOperation = (operation: OpenApi.OpenAPISpecOperation) => {
+  const success = operation.requestBody === undefined ? "200" : "201"
+  const responses: Record<string, object> = withHeaders(operation.responses)
+  const answer = operation.responses[Number(success)]
+  responses[success] = {
+    ...responses[success],
+    description: operation.requestBody === undefined ? "The credential." : "The credential was created.",
+    content: json(answer?.content ?? {}, { data: credential })
+  }
+  return {
+    ...operation,
+    responses,
+    parameters: operation.parameters.map((parameter) => ({
+      ...parameter,
+      description: "Identifier of the credential."
+    })),
+    ...(operation.requestBody && {
+      requestBody: {
+        ...operation.requestBody,
+        description: "JSON of at most 256 KiB.",
+        content: json(operation.requestBody.content, newCredential)
+      }
+    })
+  }
+}
+
+/** What the schemas cannot say: headers, examples and which members may appear. */
+const complete = (document: object) => {
+  const named = JSON.parse(JSON.stringify(document).replaceAll('Encoded"', '"')) as OpenApi.OpenAPISpec
+  const spec = openObjects(named)
+  const paths = Object.entries(spec.paths as Record<string, Record<string, OpenApi.OpenAPISpecOperation>>).map(
+    ([path, item]) => {
+      const operations = Object.entries(item).map(([method, operation]) => [method, completeOperation(operation)])
+      return [path, Object.fromEntries(operations) as object] as const
+    }
+  )
+  return { ...spec, paths: Object.fromEntries(paths) }
+}
+
+/** Title, texts and completions of the OpenAPI document. */
+export const openApiAnnotations = OpenApi.annotations({
+  title: "BYOK provider credentials",
+  version: "1.0.0",
+  summary: "Stores the provider keys that customers bring.",
+  description: [
+    "Create a provider credential and read it back. The raw key goes in, is encrypted at rest and never comes out.",
+    "",
+    'Every failure is `{ "error": { "code", "message" } }`, where `code` repeats the status. An unknown route is 404;',
+    "a known route with another method is 405, with `Allow`."
+  ].join("\n"),
+  servers: [{ url: "/" }],
+  transform: complete
+})

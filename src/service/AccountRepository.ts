@@ -1,0 +1,55 @@
+import { Context, type DateTime, type Effect, type Option } from "effect"
+import type { AccountId } from "../domain/AccountId.ts"
+import type { ApiKeyHash } from "../domain/ApiKeyHash.ts"
+import type { ServiceUnavailable } from "../domain/Errors.ts"
+import type { WorkspaceId } from "../domain/WorkspaceId.ts"
+
+export interface Workspace {
+  readonly workspace_id: WorkspaceId
+  readonly name: string
+  readonly is_default: boolean
+  readonly created_at: DateTime.Utc
+  readonly deleted_at: DateTime.Utc | null
+}
+
+export interface ApiKeyRecord {
+  readonly hash: ApiKeyHash
+  readonly name: string
+  readonly management: boolean
+  readonly created_at: DateTime.Utc
+  readonly revoked_at: DateTime.Utc | null
+}
+
+/** Stores accounts, their workspaces and the hashes of their API keys. Answers false or none for what is unknown. */
+export class AccountRepository extends Context.Service<
+  AccountRepository,
+  {
+    readonly hasAccounts: Effect.Effect<boolean, ServiceUnavailable>
+    /** An account is stored together with its default workspace and first API key, or not at all. */
+    readonly createAccount: (
+      account: { readonly account_id: AccountId; readonly name: string },
+      workspace: Omit<Workspace, "is_default" | "deleted_at">,
+      key: Omit<ApiKeyRecord, "revoked_at">
+    ) => Effect.Effect<void, ServiceUnavailable>
+    readonly createWorkspace: (
+      account_id: AccountId,
+      workspace: Omit<Workspace, "is_default" | "deleted_at">
+    ) => Effect.Effect<boolean, ServiceUnavailable>
+    /** A workspace is deleted once: later calls answer with the first time (D43). */
+    readonly deleteWorkspace: (
+      workspace_id: WorkspaceId,
+      at: DateTime.Utc
+    ) => Effect.Effect<Option.Option<DateTime.Utc>, ServiceUnavailable>
+    readonly listWorkspaces: (account_id: AccountId) => Effect.Effect<ReadonlyArray<Workspace>, ServiceUnavailable>
+    readonly addApiKey: (
+      account_id: AccountId,
+      key: Omit<ApiKeyRecord, "revoked_at">
+    ) => Effect.Effect<boolean, ServiceUnavailable>
+    /** A key is revoked once: later calls answer with the first time. */
+    readonly revokeApiKey: (
+      hash: ApiKeyHash,
+      at: DateTime.Utc
+    ) => Effect.Effect<Option.Option<DateTime.Utc>, ServiceUnavailable>
+    readonly listApiKeys: (account_id: AccountId) => Effect.Effect<ReadonlyArray<ApiKeyRecord>, ServiceUnavailable>
+  }
+>()("byok/AccountRepository") {}

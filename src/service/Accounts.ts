@@ -1,0 +1,84 @@
+import { Context, Data, DateTime, Effect, Layer, Option } from "effect"
+import { SecureRandom } from "effect/crypto"
+import { AccountId } from "../domain/AccountId.ts"
+import type { ApiKeyHash } from "../domain/ApiKeyHash.ts"
+import { WorkspaceId } from "../domain/WorkspaceId.ts"
+import { AccountRepository } from "./AccountRepository.ts"
+import { makeApiKey } from "./ApiKey.ts"
+
+/** The account, workspace or API key that an operation names does not exist. */
+export class Unknown extends Data.TaggedError("Unknown")<{ readonly kind: "account" | "workspace" | "API key" }> {}
+
+/** What an operator does from the command line: accounts, workspaces and API keys (D40). */
+export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
+  make: Effect.gen(function* () {
+    const repository = yield* AccountRepository
+    const random = yield* SecureRandom.SecureRandom
+    const newKey = (management: boolean) =>
+      Effect.provideService(makeApiKey(management), SecureRandom.SecureRandom, random)
+
+    return {
+      /** True until the first account is created. */
+      isEmpty: Effect.map(repository.hasAccounts, (some) => !some),
+
+      createAccount: Effect.fn("Accounts.createAccount")(function* (name: string) {
+        const account_id = AccountId.make(yield* random.uuidV7())
+        const workspace_id = WorkspaceId.make(yield* random.uuidV7())
+        const created_at = yield* DateTime.now
+        const { hash, key } = yield* newKey(true)
+        yield* repository.createAccount(
+          { account_id, name },
+          { workspace_id, name: "default", created_at },
+          { hash, name: "first management key", management: true, created_at }
+        )
+        return { account_id, workspace_id, management_key: key, management_key_hash: hash }
+      }),
+
+      createWorkspace: Effect.fn("Accounts.createWorkspace")(function* (account_id: AccountId, name: string) {
+        const workspace_id = WorkspaceId.make(yield* random.uuidV7())
+        const created_at = yield* DateTime.now
+        const created = yield* repository.createWorkspace(account_id, { workspace_id, name, created_at })
+        return created ? { workspace_id } : yield* new Unknown({ kind: "account" })
+      }),
+
+      deleteWorkspace: Effect.fn("Accounts.deleteWorkspace")(function* (workspace_id: WorkspaceId) {
+        const deleted_at = yield* repository.deleteWorkspace(workspace_id, yield* DateTime.now)
+        if (Option.isNone(deleted_at)) return yield* new Unknown({ kind: "workspace" })
+        return { workspace_id, deleted_at: deleted_at.value }
+      }),
+
+      listWorkspaces: Effect.fn("Accounts.listWorkspaces")(function* (account_id: AccountId) {
+        const workspaces = yield* repository.listWorkspaces(account_id)
+        return workspaces.length > 0 ? workspaces : yield* new Unknown({ kind: "account" })
+      }),
+
+      issueApiKey: Effect.fn("Accounts.issueApiKey")(function* (
+        account_id: AccountId,
+        { management, name }: { readonly name: string; readonly management: boolean }
+      ) {
+        const { hash, key } = yield* newKey(management)
+        const added = yield* repository.addApiKey(account_id, {
+          hash,
+          name,
+          management,
+          created_at: yield* DateTime.now
+        })
+        return added ? { key, hash, management } : yield* new Unknown({ kind: "account" })
+      }),
+
+      revokeApiKey: Effect.fn("Accounts.revokeApiKey")(function* (hash: ApiKeyHash) {
+        const revoked_at = yield* repository.revokeApiKey(hash, yield* DateTime.now)
+        return Option.isSome(revoked_at)
+          ? { hash, revoked_at: revoked_at.value }
+          : yield* new Unknown({ kind: "API key" })
+      }),
+
+      listApiKeys: Effect.fn("Accounts.listApiKeys")(function* (account_id: AccountId) {
+        const keys = yield* repository.listApiKeys(account_id)
+        return keys.length > 0 ? keys : yield* new Unknown({ kind: "account" })
+      })
+    }
+  })
+}) {
+  static readonly layer = Layer.effect(this, this.make)
+}

@@ -1,0 +1,31 @@
+import { createHash } from "node:crypto"
+import { crc32 } from "node:zlib"
+import { Effect, Redacted } from "effect"
+import { SecureRandom } from "effect/crypto"
+import { ApiKeyHash } from "../domain/ApiKeyHash.ts"
+
+const digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+const base62 = (value: bigint, length: number) => {
+  let text = ""
+  for (let rest = value; text.length < length; rest /= 62n) text = digits.charAt(Number(rest % 62n)) + text
+  return text
+}
+
+/** The hash under which an API key is known (D24). */
+export const hashApiKey = (key: Redacted.Redacted): ApiKeyHash =>
+  ApiKeyHash.make(createHash("sha256").update(Redacted.value(key), "utf8").digest("hex"))
+
+/** Writes 32 random bytes as an API key: prefix, 43 base62 digits, 6 base62 digits of CRC-32 over all before (D41). */
+export const formatApiKey = (bytes: Uint8Array, management: boolean): string => {
+  const body = (management ? "byok_mk_" : "byok_ak_") + base62(BigInt(`0x${Buffer.from(bytes).toString("hex")}`), 43)
+  return body + base62(BigInt(crc32(body)), 6)
+}
+
+/** A new API key and its hash. */
+export const makeApiKey = (management: boolean) =>
+  Effect.gen(function* () {
+    const random = yield* SecureRandom.SecureRandom
+    const key = Redacted.make(formatApiKey(yield* random.randomBytes(32), management))
+    return { key, hash: hashApiKey(key) }
+  })

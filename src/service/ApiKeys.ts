@@ -1,0 +1,22 @@
+import { Context, type Effect, type Option } from "effect"
+import type { AccountId } from "../domain/AccountId.ts"
+import type { ApiKeyHash } from "../domain/ApiKeyHash.ts"
+import type { ServiceUnavailable } from "../domain/Errors.ts"
+
+/** Looks API keys up by hash. A revoked key is as good as unknown, from the next look-up on (D42). */
+export class ApiKeys extends Context.Service<
+  ApiKeys,
+  {
+    readonly find: (
+      hash: ApiKeyHash
+    ) => Effect.Effect<
+      Option.Option<{ readonly account_id: AccountId; readonly management: boolean }>,
+      ServiceUnavailable
+    >
+    /** Those of the hashes that are live keys of the account (D24). */
+    readonly ownedBy: (
+      account_id: AccountId,
+      hashes: ReadonlyArray<ApiKeyHash>
+    ) => Effect.Effect<ReadonlySet<ApiKeyHash>, ServiceUnavailable>
+  }
+>()("byok/ApiKeys") {}

@@ -1,0 +1,17 @@
+import { Context, type Effect, type Redacted } from "effect"
+import type { SealedKey } from "../domain/SealedKey.ts"
+import type { SealingContext } from "../domain/SealingContext.ts"
+import type { AuthenticationFailed, KeyStoreUnavailable, UnknownKeyId, UnsupportedFormat } from "./CipherErrors.ts"
+
+/** Seals a provider key to its credential: moved to another row, or with a bound field changed, it does not open. */
+export class Cipher extends Context.Service<
+  Cipher,
+  {
+    readonly seal: (key: Redacted.Redacted, context: SealingContext) => Effect.Effect<SealedKey, KeyStoreUnavailable>
+    /** For routers that call upstream; no HTTP path reaches it. */
+    readonly open: (
+      sealed: SealedKey,
+      context: SealingContext
+    ) => Effect.Effect<Redacted.Redacted, UnknownKeyId | UnsupportedFormat | AuthenticationFailed | KeyStoreUnavailable>
+  }
+>()("byok/Cipher") {}

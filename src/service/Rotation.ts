@@ -1,0 +1,133 @@
+import { Context, Effect, Layer, Result } from "effect"
+import { KekRegistry } from "./KekRegistry.ts"
+import { KeyUse, type UsedKey } from "./KeyUse.ts"
+import { type RewrapFailure, Rewrapper } from "./Rewrapper.ts"
+import { WrappedKeys } from "./WrappedKeys.ts"
+
+/** How far a rewrap is; `total` is the number of credentials that named another key when it began. */
+export interface RewrapProgress {
+  readonly rewrapped: number
+  readonly failed: number
+  readonly total: number
+}
+
+export interface RewrapOptions {
+  /** Credentials a second, at most. */
+  readonly rate: number
+  /** Credentials a transaction, at most. */
+  readonly batch?: number
+  readonly onProgress?: (progress: RewrapProgress) => Effect.Effect<void>
+}
+
+export interface RewrapResult {
+  readonly rewrapped: number
+  /** How many credentials name another key than the primary one, those that failed included. */
+  readonly left: number
+  readonly failed: ReadonlyArray<{ readonly id: string; readonly reason: string }>
+}
+
+/** A key of the keyring, or one that the database knows beside them. */
+export interface KeyStatus extends UsedKey {
+  readonly role: "primary" | "opens" | "missing" | "retired"
+  readonly may_be_retired: boolean
+}
+
+const reasonOf = (failure: RewrapFailure) => {
+  switch (failure._tag) {
+    case "UnknownKeyId":
+      return `key ${failure.kek_id} is not in the keyring`
+    case "UnsupportedFormat":
+      return "its sealing format is not known to this version"
+    case "AuthenticationFailed":
+      return "the credential or its wrapped key was altered"
+  }
+}
+
+/** Others may hold a lock, or still seal with an old key: so often is looked for what was passed over. */
+const passes = 5
+const pause = "1 second"
+
+/** Moves credentials from the keys that are to retire to the primary key of the keyring, while the service runs. */
+export class Rotation extends Context.Service<Rotation>()("byok/Rotation", {
+  make: Effect.gen(function* () {
+    const registry = yield* KekRegistry
+    const use = yield* KeyUse
+    const { kek_ids, primary, rewrap, spend } = yield* Rewrapper
+    const wrappedKeys = yield* WrappedKeys
+
+    const outstanding = Effect.map(registry.missing([primary]), (keys) =>
+      keys.reduce((sum, { credentials }) => sum + credentials, 0)
+    )
+
+    return {
+      rewrap: Effect.fn("Rotation.rewrap")(function* ({
+        batch = 500,
+        onProgress = () => Effect.void,
+        rate
+      }: RewrapOptions) {
+        const size = Math.min(batch, rate)
+        const total = yield* outstanding
+        const failed = new Map<string, string>()
+        let rewrapped = 0
+        let left = total
+        let paid = 0
+
+        const pass = Effect.gen(function* () {
+          let after: string | undefined
+          failed.clear()
+          do {
+            const wanted = Math.min(size, left) - paid
+            if (wanted > 0) {
+              yield* spend(wanted)
+              paid += wanted
+            }
+            const done = yield* wrappedKeys.replace({ primary, after, size }, (sealed, context) => {
+              const result = rewrap(sealed, context)
+              if (Result.isSuccess(result)) paid -= 1
+              return result
+            })
+            for (const { failure, id } of done.failed) failed.set(id, reasonOf(failure))
+            rewrapped += done.rewrapped
+            after = done.next
+            const asked = done.rewrapped + done.failed.length
+            if (asked === 0) continue
+            left = Math.max(0, left - asked)
+            yield* onProgress({ rewrapped, failed: failed.size, total })
+            if (after !== undefined) yield* Effect.sleep((1000 * asked) / rate)
+          } while (after !== undefined)
+          left = yield* outstanding
+        })
+
+        for (let n = 1; n <= passes && left > failed.size; n++) {
+          if (n > 1) yield* Effect.sleep(pause)
+          yield* pass
+        }
+        if (paid < 0) yield* spend(-paid)
+        const reasons = Array.from(failed, ([id, reason]) => ({ id, reason }))
+        return { rewrapped, left, failed: reasons } satisfies RewrapResult
+      }),
+
+      /** The keys of the keyring in its order, then the others. Only a key that has sealed and is named no more may go. */
+      status: Effect.fn("Rotation.status")(function* () {
+        const used = yield* use.list
+        const unused = { credentials: 0, wraps: 0 }
+        const ring = kek_ids.map((kek_id): KeyStatus => {
+          const { credentials, wraps } = used.find((key) => key.kek_id === kek_id) ?? unused
+          const role = kek_id === primary ? "primary" : "opens"
+          const may_be_retired = role === "opens" && credentials === 0 && wraps > 0
+          return { kek_id, role, credentials, wraps, may_be_retired }
+        })
+        const others = used
+          .filter(({ kek_id }) => !kek_ids.includes(kek_id))
+          .map((key): KeyStatus => ({
+            ...key,
+            role: key.credentials > 0 ? "missing" : "retired",
+            may_be_retired: false
+          }))
+        return [...ring, ...others]
+      })
+    }
+  })
+}) {
+  static readonly layer = Layer.effect(this, this.make)
+}

@@ -1,0 +1,16 @@
+import { Context, type Effect, type Option } from "effect"
+import type { AccountId } from "../domain/AccountId.ts"
+import type { ServiceUnavailable } from "../domain/Errors.ts"
+import type { WorkspaceId } from "../domain/WorkspaceId.ts"
+
+/** Finds the workspace of a new credential: the one asked for, else the account's default (section 4.1, D6, D43). */
+export class WorkspaceResolver extends Context.Service<
+  WorkspaceResolver,
+  {
+    /** None when it is unknown, another account's or deleted. */
+    readonly resolve: (
+      account_id: AccountId,
+      requested: WorkspaceId | undefined
+    ) => Effect.Effect<Option.Option<WorkspaceId>, ServiceUnavailable>
+  }
+>()("byok/WorkspaceResolver") {}

@@ -1,0 +1,24 @@
+import { randomFillSync } from "node:crypto"
+
+/** Random bytes drawn in large blocks, because asking for a few at a time costs more than using them. */
+export class RandomBlock {
+  readonly #block: Buffer
+  #used: number
+
+  constructor(size: number) {
+    this.#block = Buffer.allocUnsafeSlow(size)
+    this.#used = size
+  }
+
+  /** Fills a buffer, no larger than the block, with bytes that are handed out once and wiped from the block. */
+  readonly fill = (target: Buffer): void => {
+    if (this.#used + target.length > this.#block.length) {
+      randomFillSync(this.#block)
+      this.#used = 0
+    }
+    const end = this.#used + target.length
+    this.#block.copy(target, 0, this.#used, end)
+    this.#block.fill(0, this.#used, end)
+    this.#used = end
+  }
+}

@@ -1,0 +1,53 @@
+import { Context, Effect, Layer, Semaphore } from "effect"
+import { KeyStoreUnavailable } from "../service/CipherErrors.ts"
+import { KekRegistry } from "../service/KekRegistry.ts"
+
+/** Keeps every key-encryption key below the number of random nonces that AES-GCM allows, over all instances. */
+export class WrapBudget extends Context.Service<
+  WrapBudget,
+  { readonly spend: (kek_id: string) => Effect.Effect<void, KeyStoreUnavailable> }
+>()("byok/WrapBudget") {}
+
+/** `block` wraps are set aside at a time, so that most seals ask nobody. */
+export interface WrapLimits {
+  readonly block: number
+  readonly warn: number
+  readonly refuse: number
+}
+
+/** Warns at 2^31 wraps of a key and refuses at 2^32. */
+export const limits: WrapLimits = { block: 4096, warn: 2 ** 31, refuse: 2 ** 32 }
+
+export const layerLimited = ({ block, refuse, warn }: WrapLimits) =>
+  Layer.effect(
+    WrapBudget,
+    Effect.gen(function* () {
+      const registry = yield* KekRegistry
+      const oneAtATime = yield* Semaphore.make(1)
+      const left = new Map<string, number>()
+
+      const takeFrom = (kek_id: string) => {
+        const remaining = left.get(kek_id) ?? 0
+        if (remaining > 0) left.set(kek_id, remaining - 1)
+        return remaining > 0
+      }
+
+      const refill = Effect.fnUntraced(function* (kek_id: string) {
+        if (takeFrom(kek_id)) return
+        const reserved = yield* registry.reserve(kek_id, block)
+        if (reserved > refuse) {
+          yield* Effect.logError(`Key ${kek_id} has reached its limit of ${refuse} wraps: rotate the keyring`)
+          return yield* new KeyStoreUnavailable({ reason: `key ${kek_id} has reached its limit of wraps` })
+        }
+        if (reserved > warn) yield* Effect.logWarning(`Key ${kek_id} has wrapped ${reserved} times: rotate the keyring`)
+        left.set(kek_id, block - 1)
+      })
+
+      return {
+        spend: (kek_id) =>
+          Effect.suspend(() => (takeFrom(kek_id) ? Effect.void : oneAtATime.withPermits(1)(refill(kek_id))))
+      }
+    })
+  )
+
+export const layer = layerLimited(limits)

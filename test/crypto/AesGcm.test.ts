@@ -1,0 +1,41 @@
+import { createSecretKey } from "node:crypto"
+import { assert, describe, it } from "@effect/vitest"
+import { decrypt, encrypt, overhead } from "../../src/crypto/AesGcm.ts"
+import vectors from "../vectors/aes-256-gcm.json" with { type: "json" }
+
+const bytesOf = (hex: string) => Buffer.from(hex, "hex")
+const read = ({ aad, ct, iv, key, msg, tag }: (typeof vectors)[number]) => ({
+  key: createSecretKey(bytesOf(key)),
+  nonce: bytesOf(iv),
+  plaintext: bytesOf(msg),
+  aad: bytesOf(aad),
+  box: bytesOf(iv + ct + tag)
+})
+const valid = vectors.filter(({ result }) => result === "valid")
+const invalid = vectors.filter(({ result }) => result === "invalid")
+
+describe("AES-256-GCM agrees with Wycheproof (security.md, Sealing)", () => {
+  it("on 21 valid and 27 invalid vectors", () => {
+    assert.deepStrictEqual([valid.length, invalid.length], [21, 27])
+  })
+
+  it.for(valid)("vector $tcId is what encrypt makes and decrypt opens", (vector) => {
+    const { aad, box, key, nonce, plaintext } = read(vector)
+    assert.deepStrictEqual(encrypt(key, nonce, plaintext, aad), box)
+    assert.deepStrictEqual(decrypt(key, box, aad), plaintext)
+  })
+
+  it.for(invalid)("vector $tcId does not open: $comment", (vector) => {
+    const { aad, box, key } = read(vector)
+    assert.isUndefined(decrypt(key, box, aad))
+  })
+
+  it("a box shorter than nonce and tag does not open", () => {
+    const key = createSecretKey(Buffer.alloc(32, "k"))
+    const box = encrypt(key, Buffer.alloc(12), Buffer.alloc(0), Buffer.alloc(0))
+    assert.strictEqual(box.length, overhead)
+    for (let length = 0; length < overhead; length++) {
+      assert.isUndefined(decrypt(key, box.subarray(0, length), Buffer.alloc(0)))
+    }
+  })
+})

@@ -1,0 +1,277 @@
+import { inspect } from "node:util"
+import { assert, describe, it } from "@effect/vitest"
+import { Arbitrary, DateTime, Effect, Layer, Redacted } from "effect"
+import * as CipherAes256Gcm from "../../src/crypto/CipherAes256Gcm.ts"
+import { generateKeyring, Keyring, parseKeyring } from "../../src/crypto/Keyring.ts"
+import { WrapBudget } from "../../src/crypto/WrapBudget.ts"
+import type { SealedKey } from "../../src/domain/SealedKey.ts"
+import type { SealingContext } from "../../src/domain/SealingContext.ts"
+import { Cipher } from "../../src/service/Cipher.ts"
+import { KeyStoreUnavailable } from "../../src/service/CipherErrors.ts"
+import {
+  accountId,
+  bytes,
+  canary,
+  credentialId,
+  elementOf,
+  rawKey,
+  sealingContext,
+  workspaceId
+} from "../support/arbitraries.ts"
+import * as CipherPlain from "../support/CipherPlain.ts"
+
+const line = (id: string, fill: string) => `${id}:${Buffer.alloc(32, fill).toString("base64")}`
+const unlimited = { spend: () => Effect.void }
+
+const cipherWith = (keyring: string, budget: WrapBudget["Service"] = unlimited) =>
+  Effect.provide(
+    Cipher,
+    CipherAes256Gcm.layer.pipe(
+      Layer.provide([Layer.succeed(Keyring, parseKeyring(keyring)), Layer.succeed(WrapBudget, budget)])
+    )
+  )
+const plainCipher = Effect.provide(Cipher, CipherPlain.layer)
+const ring = `${line("kek-1", "one")}\n${line("kek-2", "two")}`
+
+const opened = (cipher: Cipher["Service"], sealed: SealedKey, context: SealingContext) =>
+  Effect.map(cipher.open(sealed, context), Redacted.value)
+
+/** The tag of the error with which a sealed key does not open, or "opened". */
+const outcome = (cipher: Cipher["Service"], sealed: SealedKey, context: SealingContext) =>
+  Effect.match(cipher.open(sealed, context), { onFailure: ({ _tag }) => _tag, onSuccess: () => "opened" as const })
+
+/** Every context that differs from `one` in a single bound column: by another row's value, or by an edit. */
+const altered = (one: SealingContext, other: SealingContext): ReadonlyArray<SealingContext> => {
+  const lists = (list: ReadonlyArray<string> | null) =>
+    list === null
+      ? [[], ["x"]]
+      : [null, [], [...list, "x"], list.slice(1), list.toReversed(), [list.join(",")], list.map((text) => `${text} `)]
+  const edits: ReadonlyArray<SealingContext> = [
+    ...Object.keys(one).map((column) => ({ ...one, [column]: Reflect.get(other, column) as unknown })),
+    { ...one, disabled: !one.disabled },
+    { ...one, is_fallback: !one.is_fallback },
+    { ...one, is_required: !one.is_required },
+    { ...one, is_byok_only: !one.is_byok_only },
+    ...lists(one.allowed_models).map((allowed_models) => ({ ...one, allowed_models })),
+    ...lists(one.allowed_user_ids).map((allowed_user_ids) => ({ ...one, allowed_user_ids })),
+    { ...one, allowed_models: one.allowed_user_ids, allowed_user_ids: one.allowed_models },
+    { ...one, allowed_api_key_hashes: null },
+    { ...one, allowed_api_key_hashes: one.allowed_api_key_hashes?.slice(1) ?? [] },
+    ...([null, "global", "europe", "us"] as const).map((declared_region) => ({ ...one, declared_region })),
+    ...[null, true, false].map((declared_zdr) => ({ ...one, declared_zdr }))
+  ]
+  return edits.filter((context) => JSON.stringify(context) !== JSON.stringify(one))
+}
+
+/** Two rows of one account, of one workspace, or of different tenants. */
+const twoRows = Arbitrary.map(
+  Arbitrary.all({
+    one: sealingContext,
+    other: sealingContext,
+    ids: Arbitrary.all({ account_id: accountId, workspace_id: workspaceId, id: credentialId }),
+    shared: elementOf<ReadonlyArray<string>>([[], ["account_id"], ["account_id", "workspace_id"]]),
+    keys: Arbitrary.all([rawKey, rawKey])
+  }),
+  ({ ids, keys, one, other, shared }) => {
+    const same = Object.fromEntries(shared.map((name) => [name, Reflect.get(one, name) as unknown]))
+    return { one, other: { ...other, ...ids, ...same }, keys }
+  }
+)
+
+describe("a row that was altered in the database (T2)", () => {
+  it.effect.prop(
+    "opens only with every bound column as it was sealed, and only its own key",
+    [twoRows],
+    ([{ keys, one, other }]) =>
+      Effect.gen(function* () {
+        const cipher = yield* cipherWith(ring)
+        const [sealed, otherSealed] = [yield* cipher.seal(keys[0], one), yield* cipher.seal(keys[1], other)]
+        assert.strictEqual(yield* opened(cipher, sealed, one), Redacted.value(keys[0]))
+        assert.strictEqual(yield* opened(cipher, otherSealed, other), Redacted.value(keys[1]))
+        for (const context of altered(one, other)) {
+          assert.strictEqual(yield* outcome(cipher, sealed, context), "AuthenticationFailed", inspect({ one, context }))
+        }
+        for (const moved of [
+          otherSealed,
+          { ...sealed, sealed: otherSealed.sealed },
+          { ...sealed, wrapped_dek: otherSealed.wrapped_dek },
+          { ...sealed, kek_id: "kek-2" }
+        ]) {
+          assert.strictEqual(yield* outcome(cipher, moved, one), "AuthenticationFailed")
+        }
+        assert.strictEqual(yield* outcome(cipher, { ...sealed, kek_id: "kek-3" }, one), "UnknownKeyId")
+      })
+  )
+
+  it.effect.prop("opens whatever name, label, sort_order and created_at became", [twoRows], ([{ keys, one }]) =>
+    Effect.gen(function* () {
+      const cipher = yield* cipherWith(ring)
+      const unbound = { name: "before", label: "***...***", sort_order: 0, created_at: DateTime.makeUnsafe(0) }
+      const sealed = yield* cipher.seal(keys[0], { ...one, ...unbound })
+      const changed = { name: null, label: "sk-...AbCd", sort_order: 7, created_at: DateTime.makeUnsafe(1) }
+      for (const context of [one, { ...one, ...unbound }, { ...one, ...changed }]) {
+        assert.strictEqual(yield* opened(cipher, sealed, context), Redacted.value(keys[0]))
+      }
+    })
+  )
+
+  it.effect("a cipher that binds nothing would be found by every one of these alterations", () =>
+    Effect.gen(function* () {
+      const cipher = yield* plainCipher
+      const [rows] = yield* Arbitrary.sampleEffect(twoRows, { count: 1, seed: 1 })
+      if (rows === undefined) return assert.fail("no rows")
+      const sealed = yield* cipher.seal(rows.keys[0], rows.one)
+      for (const context of altered(rows.one, rows.other)) {
+        assert.strictEqual(yield* outcome(cipher, sealed, context), "opened")
+      }
+    })
+  )
+})
+
+const context = Effect.map(Arbitrary.sampleEffect(sealingContext, { count: 1, seed: 1 }), ([first]) => {
+  if (first === undefined) throw new Error("no context")
+  return first
+})
+const key = Redacted.make("fake-key-0123456789-AbCd")
+
+describe("the keyring (security.md, Keyring)", () => {
+  it.effect("seals under its first key, and opens under every one", () =>
+    Effect.gen(function* () {
+      const [first, second] = [line("kek-1", "one"), line("kek-2", "two")]
+      const bound = yield* context
+      const before = yield* (yield* cipherWith(first)).seal(key, bound)
+      assert.strictEqual(before.kek_id, "kek-1")
+      const pending = yield* cipherWith(`${first}\n${second}`)
+      assert.strictEqual((yield* pending.seal(key, bound)).kek_id, "kek-1")
+      const rotated = yield* cipherWith(`${second}\n${first}`)
+      const after = yield* rotated.seal(key, bound)
+      assert.strictEqual(after.kek_id, "kek-2")
+      for (const cipher of [pending, rotated]) {
+        for (const sealed of [before, after])
+          assert.strictEqual(yield* opened(cipher, sealed, bound), Redacted.value(key))
+      }
+      const retired = yield* cipherWith(second)
+      assert.strictEqual(yield* outcome(retired, before, bound), "UnknownKeyId")
+      assert.strictEqual(yield* outcome(retired, after, bound), "opened")
+    })
+  )
+
+  it.effect("one key is tried, the one that the row names, never all", () =>
+    Effect.gen(function* () {
+      const bound = yield* context
+      const cipher = yield* cipherWith(ring)
+      const sealed = yield* cipher.seal(key, bound)
+      assert.strictEqual(yield* outcome(cipher, { ...sealed, kek_id: "kek-2" }, bound), "AuthenticationFailed")
+    })
+  )
+
+  it.effect("the same key under another id does not open: the id is bound too (T3)", () =>
+    Effect.gen(function* () {
+      const bound = yield* context
+      const cipher = yield* cipherWith(`${line("kek-1", "one")}\n${line("kek-9", "one")}`)
+      const sealed = yield* cipher.seal(key, bound)
+      assert.strictEqual(yield* outcome(cipher, sealed, bound), "opened")
+      assert.strictEqual(yield* outcome(cipher, { ...sealed, kek_id: "kek-9" }, bound), "AuthenticationFailed")
+    })
+  )
+
+  it.effect("when it is empty nothing is sealed", () =>
+    Effect.gen(function* () {
+      const bound = yield* context
+      const sealed = yield* (yield* cipherWith(ring)).seal(key, bound)
+      const cipher = yield* cipherWith("")
+      const refused = yield* Effect.flip(cipher.seal(key, bound))
+      assert.strictEqual(refused._tag, "KeyStoreUnavailable")
+      assert.strictEqual(yield* outcome(cipher, sealed, bound), "UnknownKeyId")
+    })
+  )
+
+  it.effect("a format that this build does not know is told apart from a wrong one", () =>
+    Effect.gen(function* () {
+      const bound = yield* context
+      const cipher = yield* cipherWith(ring)
+      const sealed = yield* cipher.seal(key, bound)
+      for (const head of [Buffer.of(2, 1), Buffer.of(1, 2), Buffer.of()]) {
+        const row = { ...sealed, sealed: Buffer.concat([head, head.length === 0 ? head : sealed.sealed.subarray(2)]) }
+        assert.strictEqual(yield* outcome(cipher, row, bound), "UnsupportedFormat")
+      }
+    })
+  )
+})
+
+describe("the nonce limit (security.md, Sealing)", () => {
+  it.effect("every seal spends one wrap of the key it is made with, and no open spends any", () =>
+    Effect.gen(function* () {
+      const bound = yield* context
+      const spent: Array<string> = []
+      const cipher = yield* cipherWith(ring, { spend: (kek_id) => Effect.sync(() => void spent.push(kek_id)) })
+      const sealed = yield* cipher.seal(key, bound)
+      yield* cipher.seal(key, bound)
+      yield* cipher.open(sealed, bound)
+      assert.deepStrictEqual(spent, ["kek-1", "kek-1"])
+    })
+  )
+
+  it.effect("when it is reached nothing is sealed, and what is sealed still opens", () =>
+    Effect.gen(function* () {
+      const bound = yield* context
+      const sealed = yield* (yield* cipherWith(ring)).seal(key, bound)
+      const reached = new KeyStoreUnavailable({ reason: "reached" })
+      const cipher = yield* cipherWith(ring, { spend: () => Effect.fail(reached) })
+      assert.strictEqual(yield* Effect.flip(cipher.seal(key, bound)), reached)
+      assert.strictEqual(yield* opened(cipher, sealed, bound), Redacted.value(key))
+    })
+  )
+})
+
+describe("errors of the cipher (security.md, Sealing)", () => {
+  const forms = (bytes: Uint8Array) => [
+    Buffer.from(bytes).toString("hex"),
+    Buffer.from(bytes).toString("base64"),
+    Array.from(bytes).join(", ")
+  ]
+  /** Whether any nine characters in a row of a secret are in a text. */
+  const quotes = (said: string, secret: string) =>
+    Array.from({ length: Math.max(0, secret.length - 8) }, (_, start) => secret.slice(start, start + 9)).some(
+      (window) => said.includes(window)
+    )
+  const written = (error: Error) =>
+    [String(error), inspect(error, { depth: 9 }), JSON.stringify(error), error.message, error.stack ?? ""].join("\n")
+
+  it.effect.prop(
+    "carry no key, no sealed byte and no key-encryption key",
+    [canary, bytes(32, 32), sealingContext],
+    ([secret, kek, bound]) =>
+      Effect.gen(function* () {
+        const keyring = `kek-1:${kek.toString("base64")}\n${generateKeyring(new Date(0))}`
+        const cipher = yield* cipherWith(keyring)
+        const sealed = yield* cipher.seal(Redacted.make(secret), bound)
+        const wrong = { ...bound, disabled: !bound.disabled }
+        const spent = yield* cipherWith(keyring, {
+          spend: () => Effect.fail(new KeyStoreUnavailable({ reason: "spent" }))
+        })
+        const errors = [
+          yield* Effect.flip(cipher.open(sealed, wrong)),
+          yield* Effect.flip(cipher.open({ ...sealed, kek_id: "kek-2" }, bound)),
+          yield* Effect.flip(cipher.open({ ...sealed, sealed: sealed.sealed.subarray(1) }, bound)),
+          yield* Effect.flip((yield* cipherWith("")).seal(Redacted.make(secret), bound)),
+          yield* Effect.flip(spent.seal(Redacted.make(secret), bound))
+        ]
+        const material = [
+          secret,
+          ...forms(Buffer.from(secret)),
+          ...forms(kek),
+          ...forms(sealed.sealed),
+          ...forms(sealed.wrapped_dek)
+        ]
+        for (const error of errors) {
+          for (const one of material) assert.isFalse(quotes(written(error), one), error._tag)
+        }
+      })
+  )
+
+  it("an error that carries some would be found", () => {
+    const secret = "fake-key-0123456789"
+    assert.isTrue(quotes(written(new KeyStoreUnavailable({ reason: `cannot seal ${secret.slice(2, 14)}` })), secret))
+  })
+})

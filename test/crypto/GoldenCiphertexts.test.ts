@@ -1,0 +1,52 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Effect, Layer, Redacted, Result, Schema } from "effect"
+import * as CipherAes256Gcm from "../../src/crypto/CipherAes256Gcm.ts"
+import { makeKek } from "../../src/crypto/Kek.ts"
+import { Keyring, parseKeyring } from "../../src/crypto/Keyring.ts"
+import { open, seal } from "../../src/crypto/SealingFormat1.ts"
+import { WrapBudget } from "../../src/crypto/WrapBudget.ts"
+import { AccountId } from "../../src/domain/AccountId.ts"
+import { Credential } from "../../src/domain/Credential.ts"
+import { encodeSealingContext } from "../../src/domain/SealingContext.ts"
+import { Cipher } from "../../src/service/Cipher.ts"
+import vectors from "../vectors/sealing-format-1.json" with { type: "json" }
+
+const Context = Schema.Struct({ ...Credential.fields, account_id: AccountId }).mapFields(
+  ({ created_at: _created_at, label: _label, name: _name, sort_order: _sort_order, ...bound }) => bound
+)
+const bytesOf = (hex: string) => Buffer.from(hex, "hex")
+
+describe("golden ciphertexts of sealing format 1: they must open for ever (security.md)", () => {
+  it.for(vectors)("$name: opens", ({ context, kek, kek_id, key, sealed, wrapped_dek }) => {
+    const row = { wrapped_dek: bytesOf(wrapped_dek), sealed: bytesOf(sealed) }
+    assert.deepStrictEqual(
+      open(makeKek(kek_id, bytesOf(kek)), row, Buffer.from(context)),
+      Result.succeed(Buffer.from(key))
+    )
+  })
+
+  it.for(vectors)("$name: is made again by the same randomness", ({ context, kek, kek_id, key, random, ...vector }) => {
+    const made = seal(makeKek(kek_id, bytesOf(kek)), Buffer.from(key), Buffer.from(context), (target) => {
+      bytesOf(random).copy(target)
+    })
+    assert.strictEqual(Buffer.from(made.wrapped_dek).toString("hex"), vector.wrapped_dek)
+    assert.strictEqual(Buffer.from(made.sealed).toString("hex"), vector.sealed)
+  })
+
+  it.for(vectors)("$name: its credential still has the context that it was sealed to", ({ context, credential }) => {
+    assert.strictEqual(encodeSealingContext(Schema.decodeUnknownSync(Context)(credential)), context)
+  })
+
+  it.effect.each(vectors)("$name: opens through the cipher", ({ credential, kek, kek_id, key, sealed, wrapped_dek }) =>
+    Effect.gen(function* () {
+      const keyring = Layer.succeed(Keyring, parseKeyring(`${kek_id}:${bytesOf(kek).toString("base64")}`))
+      const cipher = yield* Effect.provide(
+        Cipher,
+        CipherAes256Gcm.layer.pipe(Layer.provide([keyring, Layer.mock(WrapBudget, {})]))
+      )
+      const row = { kek_id, wrapped_dek: bytesOf(wrapped_dek), sealed: bytesOf(sealed) }
+      const opened = yield* cipher.open(row, Schema.decodeUnknownSync(Context)(credential))
+      assert.strictEqual(Redacted.value(opened), key)
+    })
+  )
+})

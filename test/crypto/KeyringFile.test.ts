@@ -1,0 +1,97 @@
+import { chmodSync, mkdtempSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { assert, describe, it } from "@effect/vitest"
+import { Effect, Exit } from "effect"
+import { readKeyringFile, writeKeyringFile } from "../../src/crypto/KeyringFile.ts"
+
+const secret = "kek-1:ZmFrZS1mYWtlLWZha2UtZmFrZS1mYWtlLWZha2UtZmE="
+
+const directory = Effect.acquireRelease(
+  Effect.sync(() => mkdtempSync(join(tmpdir(), "byok-keyring-file-"))),
+  (path) => Effect.sync(() => rmSync(path, { recursive: true }))
+)
+
+const fileOfMode = (mode: number) =>
+  Effect.map(directory, (path) => {
+    const file = join(path, "keyring")
+    writeFileSync(file, secret)
+    chmodSync(file, mode)
+    return file
+  })
+
+const octal = (mode: number) => mode.toString(8).padStart(4, "0")
+
+describe("a keyring file (security.md, Keyring)", () => {
+  it.effect.each([["0400", 0o400] as const, ["0600", 0o600] as const])("of mode %s is read", ([, mode]) =>
+    Effect.gen(function* () {
+      assert.strictEqual(yield* readKeyringFile(yield* fileOfMode(mode)), secret)
+    })
+  )
+
+  it.effect("of any mode that lets others in is refused, and told so without its content", () =>
+    Effect.gen(function* () {
+      const file = yield* fileOfMode(0o600)
+      for (let mode = 0; mode <= 0o777; mode++) {
+        if ((mode & 0o077) === 0 || (mode & 0o400) === 0) continue
+        chmodSync(file, mode)
+        const { message } = yield* Effect.flip(readKeyringFile(file))
+        assert.strictEqual(message, `expected a file of mode 0400 or 0600; found ${octal(mode)}`)
+      }
+    })
+  )
+
+  it.effect("of every other mode than 0400 and 0600 is refused", () =>
+    Effect.gen(function* () {
+      const file = yield* fileOfMode(0o600)
+      const accepted: Array<string> = []
+      for (let mode = 0; mode <= 0o777; mode++) {
+        chmodSync(file, mode)
+        if (Exit.isSuccess(yield* Effect.exit(readKeyringFile(file)))) accepted.push(octal(mode))
+      }
+      assert.deepStrictEqual(accepted, ["0400", "0600"])
+    })
+  )
+
+  it.effect("behind a link is judged by its own mode", () =>
+    Effect.gen(function* () {
+      const file = yield* fileOfMode(0o644)
+      const link = join(yield* directory, "link")
+      symlinkSync(file, link)
+      assert.isTrue(Exit.isFailure(yield* Effect.exit(readKeyringFile(link))))
+      chmodSync(file, 0o600)
+      assert.strictEqual(yield* readKeyringFile(link), secret)
+    })
+  )
+
+  it.effect("that is not there, or is a directory, is a failure that says why and not where", () =>
+    Effect.gen(function* () {
+      const path = yield* directory
+      const missing = yield* Effect.flip(readKeyringFile(join(path, "missing")))
+      assert.strictEqual(missing.message, "expected a file that can be read; found ENOENT")
+      chmodSync(path, 0o700)
+      const wrong = yield* Effect.flip(readKeyringFile(path))
+      assert.match(wrong.message, /^expected a file .*; found (EISDIR|0700)$/)
+    })
+  )
+})
+
+describe("a new keyring file (security.md, Keyring)", () => {
+  it.effect("has mode 0600 and can be read back", () =>
+    Effect.gen(function* () {
+      const file = join(yield* directory, "keyring")
+      yield* writeKeyringFile(file, secret)
+      assert.strictEqual(statSync(file).mode & 0o777, 0o600)
+      assert.strictEqual((yield* readKeyringFile(file)).trim(), secret)
+    })
+  )
+
+  it.effect("never takes the place of one that exists", () =>
+    Effect.gen(function* () {
+      const file = yield* fileOfMode(0o600)
+      const { message } = yield* Effect.flip(writeKeyringFile(file, "kek-2:other"))
+      assert.match(message, /found EEXIST$/)
+      assert.strictEqual(readFileSync(file, "utf8"), secret)
+    })
+  )
+})

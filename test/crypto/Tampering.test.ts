@@ -1,0 +1,165 @@
+import { createDecipheriv } from "node:crypto"
+import { assert, describe, it } from "@effect/vitest"
+import { Result } from "effect"
+import { makeKek } from "../../src/crypto/Kek.ts"
+import { open, seal } from "../../src/crypto/SealingFormat1.ts"
+import type { SealedKey } from "../../src/domain/SealedKey.ts"
+import { gcm, hkdf64, sealByTheBook } from "./SealByTheBook.ts"
+
+type Row = Pick<SealedKey, "sealed" | "wrapped_dek">
+
+/** Something that seals a text to a context and can say whether a row opens. */
+interface Sealer {
+  readonly seal: (text: string, context: Uint8Array) => Row
+  readonly opens: (row: Row, context: Uint8Array) => boolean
+}
+
+const flipped = (given: Uint8Array, bit: number) => {
+  const copy = Buffer.from(given)
+  copy.writeUInt8(copy.readUInt8(bit >> 3) ^ (1 << (bit & 7)), bit >> 3)
+  return copy
+}
+const everyFlip = (given: Uint8Array) => Array.from({ length: given.length * 8 }, (_, bit) => flipped(given, bit))
+const everyTruncation = (given: Uint8Array) =>
+  Array.from({ length: given.length }, (_, length) => [
+    Buffer.from(given.subarray(0, length)),
+    Buffer.from(given.subarray(given.length - length))
+  ]).flat()
+const everyExtension = (given: Uint8Array) =>
+  Array.from({ length: 64 }, (_, index) => {
+    const [zeros, more] = [Buffer.alloc(index + 1), Buffer.alloc(index + 1, given)]
+    return [
+      Buffer.concat([given, zeros]),
+      Buffer.concat([given, more]),
+      Buffer.concat([zeros, given]),
+      Buffer.concat([given.subarray(0, 34), zeros, given.subarray(34)])
+    ]
+  }).flat()
+const manglings = { flips: everyFlip, truncations: everyTruncation, extensions: everyExtension }
+
+const context = Buffer.from('["a context","caf\u00e9"]')
+const key = "fake-key-0123456789-AbCd"
+
+/** How many of all mangled rows a sealer accepts, by what was mangled and how. */
+const accepted = ({ opens, seal }: Sealer) => {
+  const { sealed, wrapped_dek } = seal(key, context)
+  const other = seal("fake-key-of-another-row", Buffer.from('["another context"]'))
+  assert.isTrue(opens({ sealed, wrapped_dek }, context))
+  const count = (mangle: (given: Uint8Array) => ReadonlyArray<Buffer>) => ({
+    sealed: mangle(sealed).filter((changed) => opens({ sealed: changed, wrapped_dek }, context)).length,
+    wrapped_dek: mangle(wrapped_dek).filter((changed) => opens({ sealed, wrapped_dek: changed }, context)).length,
+    context: mangle(context).filter((changed) => opens({ sealed, wrapped_dek }, changed)).length
+  })
+  return {
+    flips: count(manglings.flips),
+    truncations: count(manglings.truncations),
+    extensions: count(manglings.extensions),
+    swaps: [other, { sealed, wrapped_dek: other.wrapped_dek }, { sealed: other.sealed, wrapped_dek }].filter((row) =>
+      opens(row, context)
+    ).length
+  }
+}
+
+const bytes = Buffer.alloc(32, "0123456789abcdef0123456789ABCDEF")
+const kek = makeKek("kek-1", Buffer.from(bytes))
+const format1: Sealer = {
+  seal: (text, to) => seal(kek, Buffer.from(text), to),
+  opens: (row, to) => Result.isSuccess(open(kek, row, to))
+}
+
+describe("a sealed key that was tampered with (T3)", () => {
+  it("opens in none of its forms: any bit flipped, cut short at either end, extended by 1 to 64 bytes, swapped", () => {
+    const none = { sealed: 0, wrapped_dek: 0, context: 0 }
+    assert.deepStrictEqual(accepted(format1), { flips: none, truncations: none, extensions: none, swaps: 0 })
+  })
+
+  it("does not open under the same key with any bit of its id flipped, or the id cut or extended", () => {
+    const row = format1.seal(key, context)
+    const ids = Object.values(manglings).flatMap((mangle) =>
+      mangle(Buffer.from(kek.id)).map((id) => id.toString("latin1"))
+    )
+    const under = (id: string) => Result.isSuccess(open(makeKek(id, Buffer.from(bytes)), row, context))
+    assert.isTrue(under(kek.id))
+    assert.deepStrictEqual(ids.filter(under), [])
+  })
+
+  it("does not open under any other key with the same id", () => {
+    const row = format1.seal(key, context)
+    const under = (other: Buffer) => Result.isSuccess(open(makeKek(kek.id, other), row, context))
+    assert.isTrue(under(Buffer.from(bytes)))
+    assert.deepStrictEqual(everyFlip(bytes).filter(under), [])
+  })
+
+  it("does not open when put together from two seals of the same key to the same context", () => {
+    const [one, other] = [format1.seal(key, context), format1.seal(key, context)]
+    const mixed = (head: Row, box: Row) => Buffer.concat([head.sealed.subarray(0, 34), box.sealed.subarray(34)])
+    assert.isTrue(format1.opens({ ...one, sealed: mixed(one, one) }, context))
+    assert.isFalse(format1.opens({ ...one, sealed: other.sealed }, context))
+    assert.isFalse(format1.opens({ ...one, sealed: mixed(one, other) }, context))
+    assert.isFalse(format1.opens({ ...one, sealed: mixed(other, one) }, context))
+  })
+
+  it.for([
+    ["version 0", 0, 1],
+    ["version 2", 2, 1],
+    ["suite 0", 1, 0],
+    ["suite 2", 1, 2]
+  ] as const)("is of an unsupported format with %s, not merely wrong", ([, version, suite]) => {
+    const row = format1.seal(key, context)
+    const sealed = Buffer.concat([Buffer.of(version, suite), row.sealed.subarray(2)])
+    const opened = open(kek, { ...row, sealed }, context)
+    assert.strictEqual(Result.isFailure(opened) && opened.failure._tag, "UnsupportedFormat")
+  })
+})
+
+/** Plain AES-256-GCM, without anything that the format adds. */
+const openBox = (dataKey: Uint8Array, box: Uint8Array, aad: Uint8Array) => {
+  const decipher = createDecipheriv("aes-256-gcm", dataKey, box.subarray(0, 12), { authTagLength: 16 })
+  decipher.setAAD(aad)
+  decipher.setAuthTag(box.subarray(-16))
+  decipher.update(box.subarray(12, -16))
+  try {
+    decipher.final()
+    return true
+  } catch {
+    return false
+  }
+}
+
+describe("the commitment (security.md, Sealing)", () => {
+  it("is checked: what AES-GCM alone accepts does not open under a commitment to another key", () => {
+    const random = Buffer.alloc(56, "random")
+    const given = { kek: bytes, kek_id: kek.id, random, context: context.toString(), plaintext: Buffer.from(key) }
+    assert.isTrue(format1.opens(sealByTheBook(given), context))
+
+    const commitment = Buffer.alloc(32, "a commitment to another key")
+    const forged = sealByTheBook(given, { commitment })
+    const dataKey = hkdf64(random.subarray(0, 32), Buffer.from("byok/v1/\u0001\u0001")).subarray(0, 32)
+    const aad = Buffer.concat([Buffer.from("data"), Buffer.of(1, 1), context, commitment])
+    assert.isTrue(openBox(dataKey, forged.sealed.subarray(34), aad))
+    assert.isFalse(format1.opens(forged, context))
+  })
+})
+
+describe("these checks find", () => {
+  const nonce = Buffer.alloc(12)
+  const short = (box: Uint8Array) => box.length < 28
+
+  it("a cipher that authenticates no context: every change of it and a swap of rows are accepted", () => {
+    const found = accepted({
+      seal: (text) => ({ wrapped_dek: nonce, sealed: gcm(bytes, nonce, Buffer.from(text), Buffer.alloc(0)) }),
+      opens: ({ sealed }) => !short(sealed) && openBox(bytes, sealed, Buffer.alloc(0))
+    })
+    assert.deepStrictEqual(found.flips, { sealed: 0, wrapped_dek: nonce.length * 8, context: context.length * 8 })
+    assert.isAbove(found.swaps, 0)
+  })
+
+  it("a cipher that checks no tag: every flipped bit is accepted", () => {
+    const found = accepted({
+      seal: (text, to) => ({ wrapped_dek: nonce, sealed: gcm(bytes, nonce, Buffer.from(text), to) }),
+      opens: ({ sealed }) => !short(sealed)
+    })
+    assert.strictEqual(found.flips.sealed, (key.length + 28) * 8)
+    assert.strictEqual(found.extensions.sealed, 4 * 64)
+  })
+})

@@ -1,0 +1,165 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Arbitrary, Effect, Exit, Layer, Logger } from "effect"
+import { layerLimited, limits, WrapBudget, type WrapLimits } from "../../src/crypto/WrapBudget.ts"
+import { KekRegistry } from "../../src/service/KekRegistry.ts"
+import { elementOf, integer } from "../support/arbitraries.ts"
+import * as MemoryStore from "../support/Memory.ts"
+import { Memory } from "../support/Memory.ts"
+
+/** Another instance of the service over the registry in scope. */
+const instance = (lowered: WrapLimits) =>
+  Effect.flatMap(KekRegistry, (registry) =>
+    Effect.provide(
+      WrapBudget,
+      Layer.fresh(layerLimited(lowered)).pipe(Layer.provide(Layer.succeed(KekRegistry, registry)))
+    )
+  )
+
+const register = Effect.gen(function* () {
+  const registry = yield* KekRegistry
+  const keks = ["kek-1", "kek-2"].map((kek_id) => ({ kek_id, check_value: new Uint8Array(16) }))
+  assert.deepStrictEqual(yield* registry.register(keks), [])
+})
+
+const counted = (kek_id: string) => Effect.map(Memory, ({ keks }) => keks.get(kek_id)?.wraps)
+
+/** How many of so many spends in a row succeed. */
+const spend = (budget: WrapBudget["Service"], times: number, kek_id = "kek-1") =>
+  Effect.map(
+    Effect.forEach(Array.from({ length: times }), () => Effect.exit(budget.spend(kek_id))),
+    (exits) => exits.filter(Exit.isSuccess).length
+  )
+
+const capture = (written: Array<string>) =>
+  Logger.layer([Logger.make(({ logLevel, message }) => void written.push(`${logLevel}: ${String(message)}`))])
+
+describe("the budget of wraps (security.md, Sealing)", () => {
+  it("is to warn at 2^31 wraps of a key and to refuse at 2^32", () => {
+    assert.deepStrictEqual([limits.warn, limits.refuse], [2 ** 31, 2 ** 32])
+  })
+
+  it.effect("is counted in blocks: the registry is asked once for each", () =>
+    Effect.gen(function* () {
+      yield* register
+      const budget = yield* instance({ block: 10, warn: 1000, refuse: 1000 })
+      for (const [spent, reserved] of [
+        [1, 10],
+        [9, 10],
+        [1, 20],
+        [10, 30]
+      ] as const) {
+        assert.strictEqual(yield* spend(budget, spent), spent)
+        assert.strictEqual(yield* counted("kek-1"), reserved)
+      }
+      assert.strictEqual(yield* counted("kek-2"), 0)
+    }).pipe(Effect.provide(MemoryStore.layer))
+  )
+
+  it.effect("is asked for one block at a time by many at once, and counts them all", () =>
+    Effect.gen(function* () {
+      yield* register
+      const registry = yield* KekRegistry
+      const slow = KekRegistry.of({
+        ...registry,
+        reserve: (kek_id, count) => Effect.andThen(Effect.yieldNow, registry.reserve(kek_id, count))
+      })
+      const budget = yield* Effect.provideService(instance({ block: 10, warn: 1000, refuse: 1000 }), KekRegistry, slow)
+      yield* Effect.forEach(Array.from({ length: 95 }), () => budget.spend("kek-1"), { concurrency: "unbounded" })
+      assert.strictEqual(yield* counted("kek-1"), 100)
+    }).pipe(Effect.provide(MemoryStore.layer))
+  )
+
+  it.effect("is one for two instances: together they never get more than the limit", () =>
+    Effect.gen(function* () {
+      yield* register
+      const lowered = { block: 4, warn: 100, refuse: 20 }
+      const [one, other] = [yield* instance(lowered), yield* instance(lowered)]
+      assert.strictEqual(yield* spend(one, 1), 1)
+      assert.strictEqual(yield* spend(other, 1), 1)
+      assert.strictEqual(yield* counted("kek-1"), 8)
+      assert.strictEqual((yield* spend(one, 100)) + (yield* spend(other, 100)), 18)
+    }).pipe(Effect.provide(MemoryStore.layer))
+  )
+
+  it.effect("that is spent says so, without ending that of another key", () =>
+    Effect.gen(function* () {
+      yield* register
+      const written: Array<string> = []
+      const budget = yield* instance({ block: 4, warn: 8, refuse: 8 })
+      yield* Effect.provide(
+        Effect.gen(function* () {
+          assert.strictEqual(yield* spend(budget, 8), 8)
+          const refused = yield* Effect.flip(budget.spend("kek-1"))
+          assert.strictEqual(refused._tag, "KeyStoreUnavailable")
+          assert.strictEqual(refused.reason, "key kek-1 has reached its limit of wraps")
+          assert.strictEqual(yield* spend(budget, 8, "kek-2"), 8)
+        }),
+        capture(written)
+      )
+      assert.deepStrictEqual(written, ["Error: Key kek-1 has reached its limit of 8 wraps: rotate the keyring"])
+    }).pipe(Effect.provide(MemoryStore.layer))
+  )
+
+  it.effect("warns above the warning level, and not below", () =>
+    Effect.gen(function* () {
+      yield* register
+      const written: Array<string> = []
+      const budget = yield* instance({ block: 4, warn: 8, refuse: 16 })
+      yield* Effect.provide(
+        Effect.gen(function* () {
+          yield* spend(budget, 8)
+          assert.deepStrictEqual(written, [])
+          yield* spend(budget, 1)
+          assert.deepStrictEqual(written, ["Warn: Key kek-1 has wrapped 12 times: rotate the keyring"])
+          assert.strictEqual(yield* spend(budget, 7), 7)
+        }),
+        capture(written)
+      )
+    }).pipe(Effect.provide(MemoryStore.layer))
+  )
+
+  const plan = Arbitrary.all({
+    block: integer(1, 7),
+    refuse: integer(0, 40),
+    steps: Arbitrary.array(
+      Arbitrary.all({ at: integer(0, 2), kek_id: elementOf(["kek-1", "kek-2"]), times: integer(1, 9) }),
+      { maxLength: 30 }
+    )
+  })
+  type Plan = typeof plan extends Arbitrary.Arbitrary<infer A> ? A : never
+
+  const withinLimit = ({ block, refuse, steps }: Plan, build: typeof instance) =>
+    Effect.gen(function* () {
+      yield* register
+      const lowered = { block, refuse, warn: 1000 }
+      const instances = yield* Effect.all([build(lowered), build(lowered), build(lowered)])
+      const granted = new Map([
+        ["kek-1", 0],
+        ["kek-2", 0]
+      ])
+      for (const { at, kek_id, times } of steps) {
+        const budget = instances[at] ?? instances[0]
+        granted.set(kek_id, (granted.get(kek_id) ?? 0) + (yield* spend(budget, times, kek_id)))
+      }
+      for (const [kek_id, wraps] of granted) {
+        if (wraps > refuse || wraps > ((yield* counted(kek_id)) ?? 0)) return false
+      }
+      return true
+    }).pipe(Effect.provide(Layer.fresh(MemoryStore.layer)))
+
+  it.effect.prop("holds for any interleaving of three instances and two keys", [plan], ([steps]) =>
+    withinLimit(steps, instance)
+  )
+
+  it.effect("would not hold if every instance counted for itself", () =>
+    Effect.gen(function* () {
+      const alone = (lowered: WrapLimits) =>
+        Effect.gen(function* () {
+          yield* register
+          return yield* instance(lowered)
+        }).pipe(Effect.provide(Layer.fresh(MemoryStore.layer)))
+      const checked = yield* Arbitrary.checkEffect(plan, (steps) => withinLimit(steps, alone))
+      assert.strictEqual(checked._tag, "Falsified")
+    })
+  )
+})

@@ -1,0 +1,138 @@
+import { DateTime, Effect, Layer, Option, Schema } from "effect"
+import { AccountId } from "../domain/AccountId.ts"
+import { Credential } from "../domain/Credential.ts"
+import type { CredentialId } from "../domain/CredentialId.ts"
+import type { SealedKey } from "../domain/SealedKey.ts"
+import { CredentialRepository } from "../service/CredentialRepository.ts"
+import { Database } from "./Database.ts"
+import { DatabaseFailure } from "./DatabaseFailure.ts"
+import { firstRowOf, rowsOf } from "./rows.ts"
+
+const Row = Schema.Struct({ ...Credential.fields, created_at: Schema.DateTimeUtcFromDate })
+const AccountRow = Schema.Struct({ account_id: AccountId, ...Row.fields })
+const SealedRow = Schema.Struct({
+  ...Row.fields,
+  kek_id: Schema.String,
+  wrapped_dek: Schema.Uint8Array,
+  sealed: Schema.Uint8Array
+})
+const Order = Schema.Struct({ id: Schema.String, sort_order: Schema.Int })
+
+interface Key {
+  readonly account_id: AccountId
+  readonly id: CredentialId
+}
+type NewRow = Key & Omit<Credential, "sort_order"> & SealedKey
+
+const columns = Object.keys(Row.fields)
+const sealedColumns = Object.keys(SealedRow.fields)
+const newColumns = ["account_id", ...sealedColumns.filter((column) => column !== "sort_order")] as ReadonlyArray<
+  keyof NewRow
+>
+
+const parameterOf = (value: NewRow[keyof NewRow]) => (DateTime.isDateTime(value) ? DateTime.toDate(value) : value)
+
+const hexadecimal = (bytes: Uint8Array) => `\\x${Buffer.from(bytes).toString("hex")}`
+
+/** Rows as PostgreSQL reads them from JSON. */
+const toJson = (rows: ReadonlyArray<NewRow>) =>
+  JSON.stringify(
+    rows.map((row) => ({ ...row, wrapped_dek: hexadecimal(row.wrapped_dek), sealed: hexadecimal(row.sealed) }))
+  )
+
+/** Statements name their columns: the sealed key leaves the database only where it is asked for. */
+export const layer = Layer.effect(
+  CredentialRepository,
+  Effect.gen(function* () {
+    const { reads, writes } = yield* Database
+    const firstRow = firstRowOf(Row)
+    const firstSealed = firstRowOf(SealedRow)
+    const firstOrder = firstRowOf(Order)
+    const accountRows = rowsOf(AccountRow)
+    const orders = rowsOf(Order)
+
+    const find = reads.gather<Key, Option.Option<Credential>>({
+      one: ({ account_id, id }) => {
+        const { sql } = reads
+        return firstRow(
+          sql`SELECT ${sql.csv(columns)} FROM credentials WHERE id = ${id} AND account_id = ${account_id}`
+        )
+      },
+      many: (keys) => {
+        const { sql } = reads
+        const ids = keys.map(({ id }) => id)
+        const accounts = keys.map(({ account_id }) => account_id)
+        const found = accountRows(sql`
+          SELECT account_id, ${sql.csv(columns)} FROM credentials
+          JOIN unnest(${ids}::uuid[], ${accounts}::uuid[]) AS wanted (id, account_id) USING (id, account_id)`)
+        return Effect.map(found, (rows) => {
+          const byKey = new Map(rows.map(({ account_id, ...row }) => [`${account_id} ${row.id}`, row]))
+          return keys.map(({ account_id, id }) => Option.fromUndefinedOr(byKey.get(`${account_id} ${id}`)))
+        })
+      }
+    })
+
+    /** Finds what an earlier attempt of the same insert has stored, when its answer was lost. */
+    const stored = ({ account_id, id, wrapped_dek }: NewRow) =>
+      firstOrder(writes.sql`
+        SELECT id, sort_order FROM credentials
+        WHERE id = ${id} AND account_id = ${account_id} AND wrapped_dek = ${wrapped_dek}`)
+
+    const insert = writes.gather<NewRow, Option.Option<typeof Order.Type>>({
+      one: (row) => {
+        const { sql } = writes
+        const values = newColumns.map((column) => sql`${parameterOf(row[column])}`)
+        const inserted = firstOrder(sql`
+          INSERT INTO credentials (${sql.csv(newColumns)}, sort_order)
+          VALUES (${sql.csv(values)}, (
+            SELECT coalesce(max(sort_order) + 1, 0) FROM credentials
+            WHERE workspace_id = ${row.workspace_id} AND provider = ${row.provider}
+          ))
+          ON CONFLICT (id) DO NOTHING RETURNING id, sort_order`)
+        return Effect.flatMap(inserted, (order) => (Option.isSome(order) ? Effect.succeed(order) : stored(row)))
+      },
+      many: (rows) => {
+        const { sql } = writes
+        const inserted = orders(sql`
+          INSERT INTO credentials (${sql.csv(newColumns)}, sort_order)
+          SELECT ${sql.csv(newColumns)}, (
+            SELECT coalesce(max(sort_order) + 1, 0) FROM credentials
+            WHERE workspace_id = given.workspace_id AND provider = given.provider
+          ) + row_number() OVER (PARTITION BY workspace_id, provider) - 1
+          FROM json_populate_recordset(NULL::credentials, ${toJson(rows)}::json) AS given
+          ON CONFLICT (id) DO NOTHING RETURNING id, sort_order`)
+        return Effect.flatMap(inserted, (found) => {
+          const byId = new Map(found.map((order) => [order.id, order]))
+          return Effect.forEach(rows, (row) => {
+            const order = byId.get(row.id)
+            return order === undefined ? stored(row) : Effect.succeed(Option.some(order))
+          })
+        })
+      }
+    })
+    const taken = new DatabaseFailure({ kind: "IdTaken", sqlstate: undefined, constraint: "credentials_pkey" })
+
+    return {
+      insert: (account_id, credential, sealed) =>
+        Effect.flatMap(insert({ account_id, ...credential, ...sealed }), (order) =>
+          Option.isSome(order)
+            ? Effect.succeed({ ...credential, sort_order: order.value.sort_order })
+            : Effect.die(taken)
+        ),
+      findById: (account_id, id) => find({ account_id, id }),
+      findSealed: (account_id, id) => {
+        const { ask, sql } = reads
+        const row = firstSealed(
+          sql`SELECT ${sql.csv(sealedColumns)} FROM credentials WHERE id = ${id} AND account_id = ${account_id}`
+        )
+        return Effect.map(
+          ask(row),
+          Option.map(({ kek_id, sealed, wrapped_dek, ...credential }) => ({
+            credential,
+            sealed: { kek_id, sealed, wrapped_dek }
+          }))
+        )
+      }
+    }
+  })
+)

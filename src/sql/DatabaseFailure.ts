@@ -1,0 +1,26 @@
+import { Data } from "effect"
+import type { SqlError } from "effect/sql"
+
+/** All that is kept of a database error: its kind, SQLSTATE and constraint. Messages and details quote values. */
+export class DatabaseFailure extends Data.TaggedError("DatabaseFailure")<{
+  readonly kind: string
+  readonly sqlstate: string | undefined
+  readonly constraint: string | undefined
+}> {
+  override get message() {
+    return [this.kind, this.sqlstate, this.constraint].filter((part) => part !== undefined).join(" ")
+  }
+}
+
+const wordOf = (value: unknown, key: string) => {
+  const found: unknown = typeof value === "object" && value !== null ? Reflect.get(value, key) : undefined
+  return typeof found === "string" && /^[\w.]{1,63}$/.test(found) ? found : undefined
+}
+
+/** The one place where a driver's error becomes ours. */
+export const failureOf = ({ reason }: SqlError.SqlError): DatabaseFailure =>
+  new DatabaseFailure({
+    kind: reason._tag,
+    sqlstate: wordOf(reason.cause, "code"),
+    constraint: wordOf(reason.cause, "constraint")
+  })

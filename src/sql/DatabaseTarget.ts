@@ -1,0 +1,73 @@
+import type { ConnectionOptions } from "node:tls"
+import { Data, Redacted } from "effect"
+
+/** Where the database is and how to reach it, checked and taken apart, so that no driver ever sees a URL. */
+export interface DatabaseTarget {
+  /** A name or address, or the absolute path of a directory with a Unix socket. */
+  readonly host: string
+  readonly port: number
+  readonly username: string
+  readonly database: string
+  readonly password: Redacted.Redacted | undefined
+  readonly tls: ConnectionOptions | undefined
+}
+
+/** Says what is wrong with the URL without a part of it. */
+export class InvalidDatabaseUrl extends Data.TaggedError("InvalidDatabaseUrl")<{ readonly message: string }> {}
+
+const tlsModes = ["require", "verify-ca", "verify-full"]
+const plainModes = ["disable", "allow", "prefer"]
+
+const isLocal = (host: string) =>
+  host.startsWith("/") || host === "localhost" || host === "::1" || /^127(\.\d{1,3}){3}$/.test(host)
+
+const decode = (part: string) => {
+  try {
+    return decodeURIComponent(part)
+  } catch {
+    throw new InvalidDatabaseUrl({ message: "holds a percent sign that does not begin an encoded character" })
+  }
+}
+
+/**
+ * Reads `postgres://user:password@host:port/database?sslmode=verify-full`. Another machine is reached by TLS only, and
+ * its certificate is checked against `ca` or the system's authorities in every mode. Throws `InvalidDatabaseUrl`.
+ */
+export const parseDatabaseUrl = (text: Redacted.Redacted, ca?: string): DatabaseTarget => {
+  const refuse = (message: string) => new InvalidDatabaseUrl({ message })
+  // The URL class knows no host made of a percent-encoded path, and its errors hold the whole input.
+  const raw = Redacted.value(text)
+  const parts =
+    /^postgres(?:ql)?:\/\/(?:([^:@/?#\s]*)(?::([^@/?#\s]*))?@)?(\[[0-9a-fA-F:.]+\]|[^:@/?#\s,[\]]*)(?::(\d{1,5}))?(?:\/([^/?#\s]*))?(?:\?([^#\s]*))?$/.exec(
+      raw
+    )
+  if (parts === null) throw refuse("must look like postgres://user:password@host:port/database?sslmode=verify-full")
+  const [, username = "", password, authority = "", port = "5432", database = "", query = ""] = parts
+  const parameters = new URLSearchParams(query)
+  for (const name of parameters.keys()) {
+    if (parameters.getAll(name).length > 1) throw refuse("must hold a parameter once")
+    if (name === "sslrootcert") throw refuse("must not hold sslrootcert: set DATABASE_CA_FILE instead")
+    if (name !== "sslmode" && name !== "host") throw refuse("may hold the parameters sslmode and host only")
+  }
+  const host = parameters.get("host") ?? (decode(authority).replace(/^\[(.*)\]$/, "$1") || "localhost")
+  if (host.includes(",")) throw refuse("must name one host")
+  const mode = parameters.get("sslmode") ?? undefined
+  if (mode !== undefined && !tlsModes.includes(mode) && !plainModes.includes(mode)) {
+    throw refuse(`must have an sslmode of ${tlsModes.join(", ")}, or ${plainModes.join(", ")} on this machine`)
+  }
+  const encrypted = mode !== undefined && tlsModes.includes(mode)
+  if (!encrypted && !isLocal(host)) {
+    throw refuse("leads to another machine without TLS: add sslmode=verify-full")
+  }
+  if (encrypted && host.startsWith("/")) throw refuse("must not ask for TLS on a Unix socket")
+  if (username === "") throw refuse("must name a user")
+  if (Number(port) < 1 || Number(port) > 65535) throw refuse("must have a port from 1 to 65535")
+  return {
+    host,
+    port: Number(port),
+    username: decode(username),
+    database: decode(database) || decode(username),
+    password: password === undefined ? undefined : Redacted.make(decode(password)),
+    tls: encrypted ? { ...(ca === undefined ? {} : { ca }), servername: host } : undefined
+  }
+}

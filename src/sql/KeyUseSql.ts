@@ -1,0 +1,20 @@
+import { Effect, Layer, Schema } from "effect"
+import { SqlSchema } from "effect/sql"
+import { KeyUse } from "../service/KeyUse.ts"
+import { Database } from "./Database.ts"
+
+export const layer = Layer.effect(
+  KeyUse,
+  Effect.map(Database, ({ reads: { ask, sql } }) => {
+    const list = SqlSchema.findAll({
+      Request: Schema.Void,
+      Result: Schema.Struct({ kek_id: Schema.String, credentials: Schema.Int, wraps: Schema.Finite }),
+      execute: () => sql`
+        SELECT kek_id, coalesce(credentials, 0) AS credentials, coalesce(wraps, 0)::float8 AS wraps
+        FROM (SELECT kek_id, count(*)::int AS credentials FROM credentials GROUP BY kek_id) AS named
+        FULL JOIN (SELECT id AS kek_id, wraps FROM keks) AS known USING (kek_id)
+        ORDER BY kek_id`
+    })
+    return { list: Effect.suspend(() => ask(list())) }
+  })
+)

@@ -1,0 +1,49 @@
+import { PgMigrator } from "@effect/sql-pg"
+import * as NodeServices from "@effect/platform-node/NodeServices"
+import { Effect, Option } from "effect"
+import { Reactivity } from "effect/reactivity"
+import { SqlClient, type SqlError } from "effect/sql"
+import { PgClient } from "@effect/sql-pg"
+import { type DatabaseSettings, makeClient } from "./Database.ts"
+import { DatabaseFailure, failureOf } from "./DatabaseFailure.ts"
+import type { DatabaseTarget } from "./DatabaseTarget.ts"
+import createTables from "./migrations/0001_create_tables.ts"
+
+const migrations = { "0001_create_tables": createTables }
+
+/** The newest migration that this build knows. */
+export const latest = Object.keys(migrations).length
+
+const scrubbed = (error: SqlError.SqlError | PgMigrator.MigrationError) => {
+  const inner = error._tag === "MigrationError" ? error.cause : error
+  return typeof inner === "object" && inner !== null && "reason" in inner
+    ? failureOf(inner as SqlError.SqlError)
+    : new DatabaseFailure({ kind: error._tag, sqlstate: undefined, constraint: undefined })
+}
+
+/**
+ * Brings the schema up to date on a connection of its own, without a statement time-out, and answers with the names of
+ * what it ran. The migrator's table lock lets instances that start together migrate once.
+ */
+export const migrate = (target: DatabaseTarget, settings: Pick<DatabaseSettings, "connectTimeout" | "pooler">) =>
+  Effect.scoped(
+    Effect.flatMap(makeClient(target, { ...settings, poolSize: 1 }), (client) =>
+      PgMigrator.run({ loader: PgMigrator.fromRecord(migrations) }).pipe(
+        Effect.provideService(SqlClient.SqlClient, client),
+        Effect.provideService(PgClient.PgClient, client)
+      )
+    )
+  ).pipe(
+    Effect.provide([Reactivity.layer, NodeServices.layer]),
+    Effect.map((ran) => ran.map(([, name]) => name)),
+    Effect.mapError(scrubbed)
+  )
+
+/** The newest migration that the database has, none if it was never migrated. */
+export const current = (sql: SqlClient.SqlClient) =>
+  Effect.gen(function* () {
+    const [table] = yield* sql<{ found: boolean }>`SELECT to_regclass('effect_sql_migrations') IS NOT NULL AS found`
+    if (table?.found !== true) return Option.none<number>()
+    const [newest] = yield* sql<{ id: number | null }>`SELECT max(migration_id) AS id FROM effect_sql_migrations`
+    return Option.fromNullishOr(newest?.id)
+  })

@@ -1,0 +1,47 @@
+import type { Socket } from "node:net"
+import { Duplex } from "node:stream"
+
+const sslRequest = Buffer.from([0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f])
+const accepted = 0x53 // S
+
+/** A connection on which PostgreSQL has been asked for TLS, and has agreed, before anything else is sent. */
+export class TlsNegotiation extends Duplex {
+  readonly #socket: Socket
+
+  constructor(socket: Socket) {
+    super()
+    this.#socket = socket
+    socket.once("error", (error) => this.destroy(error))
+    socket.once("close", () => this.destroy())
+  }
+
+  override _construct(callback: (error?: Error) => void): void {
+    this.#socket.write(sslRequest)
+    this.#socket.once("data", (answer: Buffer) => {
+      // More than the one byte could be somebody's attempt to put clear text before the handshake.
+      if (answer[0] !== accepted || answer.length > 1) return callback(new Error("The database does not speak TLS"))
+      this.#socket.on("data", (chunk: Buffer) => {
+        if (!this.push(chunk)) this.#socket.pause()
+      })
+      this.#socket.once("end", () => this.push(null))
+      callback()
+    })
+  }
+
+  override _read(): void {
+    this.#socket.resume()
+  }
+
+  override _write(chunk: Buffer, _encoding: string, callback: (error?: Error | null) => void): void {
+    this.#socket.write(chunk, callback)
+  }
+
+  override _final(callback: () => void): void {
+    this.#socket.end(callback)
+  }
+
+  override _destroy(error: Error | null, callback: (error: Error | null) => void): void {
+    this.#socket.destroy()
+    callback(error)
+  }
+}

@@ -1,0 +1,71 @@
+import { Effect, Layer, Option, Result, Schema } from "effect"
+import { AccountId } from "../domain/AccountId.ts"
+import { Credential } from "../domain/Credential.ts"
+import { AuthenticationFailed } from "../service/CipherErrors.ts"
+import { WrappedKeys } from "../service/WrappedKeys.ts"
+import { Database } from "./Database.ts"
+
+/** The columns of the sealing context. */
+const Context = Schema.Struct({ account_id: AccountId, ...Credential.fields }).mapFields(
+  ({ created_at: _created_at, label: _label, name: _name, sort_order: _sort_order, ...bound }) => bound
+)
+const Sealed = Schema.Struct({ kek_id: Schema.String, wrapped_dek: Schema.Uint8Array, sealed: Schema.Uint8Array })
+const decodeContext = Schema.decodeUnknownOption(Context)
+const Row = Schema.Struct({ id: Schema.String, ...Sealed.fields })
+const decodeRows = Schema.decodeUnknownEffect(Schema.Array(Row))
+
+/** So many rows are looked at in one statement, however few of them name another key. */
+const reach = 10_000
+
+const lowest = "00000000-0000-0000-0000-000000000000"
+const highest = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString("hex")
+
+export const layer = Layer.effect(
+  WrappedKeys,
+  Effect.map(Database, ({ writes: { ask, sql } }) => {
+    const columns = sql.csv(Object.keys(Context.fields))
+
+    return {
+      replace: ({ after = lowest, primary, size }, rewrap) =>
+        Effect.gen(function* () {
+          const [end] = yield* sql<{ id: string }>`
+            SELECT id FROM credentials WHERE id > ${after}::uuid ORDER BY id OFFSET ${reach - 1} LIMIT 1`
+          const found = yield* sql`
+            SELECT ${columns}, kek_id, wrapped_dek, substring(sealed FOR 2) AS sealed FROM credentials
+            WHERE id > ${after}::uuid AND id <= ${end?.id ?? highest}::uuid AND kek_id <> ${primary}
+            ORDER BY id LIMIT ${size} FOR UPDATE SKIP LOCKED`
+          const rows = yield* decodeRows(found)
+          const made = rows.map(({ id, ...sealed }, index) => ({
+            id,
+            old: sealed.wrapped_dek,
+            result: Option.match(decodeContext(found[index]), {
+              onNone: () => Result.fail(new AuthenticationFailed()),
+              onSome: (context) => rewrap(sealed, context)
+            })
+          }))
+          const failed = made.flatMap(({ id, result }) =>
+            Result.isFailure(result) ? [{ id, failure: result.failure }] : []
+          )
+          const wrapped = made.flatMap(({ id, old, result }) =>
+            Result.isSuccess(result) ? [{ id, old: hex(old), ...result.success }] : []
+          )
+          const replaced =
+            wrapped.length === 0
+              ? []
+              : yield* sql`
+                  UPDATE credentials SET kek_id = made.kek_id, wrapped_dek = decode(made.wrapped_dek, 'hex')
+                  FROM unnest(
+                    ${wrapped.map(({ id }) => id)}::uuid[],
+                    ${wrapped.map(({ old }) => old)}::text[],
+                    ${wrapped.map(({ kek_id }) => kek_id)}::text[],
+                    ${wrapped.map(({ wrapped_dek }) => hex(wrapped_dek))}::text[]
+                  ) AS made (id, old, kek_id, wrapped_dek)
+                  WHERE credentials.id = made.id AND credentials.wrapped_dek = decode(made.old, 'hex')
+                  RETURNING credentials.id`
+          const next = rows.length < size ? end?.id : rows.at(-1)?.id
+          return { rewrapped: replaced.length, failed, next }
+        }).pipe(sql.withTransaction, ask)
+    }
+  })
+)

@@ -1,0 +1,169 @@
+import { Effect } from "effect"
+import { execFile } from "node:child_process"
+import { randomBytes } from "node:crypto"
+import {
+  chmodSync,
+  closeSync,
+  fsyncSync,
+  lchownSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  realpathSync,
+  renameSync,
+  statSync
+} from "node:fs"
+import { rm } from "node:fs/promises"
+import { dirname, join, resolve } from "node:path"
+import { EmbeddedPostgresError } from "./EmbeddedPostgresError.ts"
+import { run } from "./LeashedProcess.ts"
+import type { PostgresBinaries } from "./PostgresBinaries.ts"
+import { postgresUser } from "./PostgresUser.ts"
+
+export interface DataDirectory {
+  readonly root: string
+  /** The part that belongs to PostgreSQL. */
+  readonly cluster: string
+}
+
+/** BYOK_DATA_DIR with an initialised database in it. */
+export const prepare = Effect.fnUntraced(function* (directory: string, binaries: PostgresBinaries) {
+  const root = yield* attempt(directory, () => createRoot(resolve(directory)))
+  if (postgresUser !== undefined) yield* checkReach(root, binaries)
+  const cluster = join(root, "postgres")
+  yield* Effect.forEach(yield* attempt(directory, () => findAbandoned(root)), discard)
+  if (yield* attempt(directory, () => isEmpty(cluster))) {
+    yield* Effect.scoped(initialise({ root, cluster }, binaries))
+  }
+  return { root, cluster } satisfies DataDirectory
+})
+
+const attempt = <A>(directory: string, change: () => A) =>
+  Effect.try({
+    try: change,
+    catch: (error) =>
+      EmbeddedPostgresError.of(`BYOK_DATA_DIR (${directory}) cannot be used: ${(error as Error).message}`)
+  })
+
+const hasCode = (error: unknown, ...codes: ReadonlyArray<string>) =>
+  codes.includes((error as NodeJS.ErrnoException).code ?? "")
+
+/** Root's directory lets PostgreSQL's user pass through to its own, and not look around. */
+const createRoot = (path: string) => {
+  const mode = postgresUser === undefined ? 0o700 : 0o711
+  const first = mkdirSync(path, { recursive: true, mode })
+  for (let created = path; first !== undefined && created.startsWith(first); created = dirname(created)) {
+    chmodSync(created, mode)
+  }
+  const found = statSync(path)
+  if (postgresUser !== undefined && found.uid === 0 && (found.mode & 0o001) === 0) {
+    chmodSync(path, (found.mode & 0o7777) | 0o011)
+  }
+  return realpathSync(path)
+}
+
+const checkReach = (root: string, { postgres }: PostgresBinaries) =>
+  Effect.callback<undefined, EmbeddedPostgresError>((resume) => {
+    const script = 'cd -- "$1" || exit 3; test -x "$2" || exit 4'
+    execFile("/bin/sh", ["-c", script, "sh", root, postgres], { cwd: "/", ...postgresUser }, (error) => {
+      const wrong =
+        error?.code === 3
+          ? "cannot reach it: choose one to which every user may pass"
+          : error?.code === 4
+            ? `cannot execute ${postgres}: install the service where every user may read it, or run it as another user than root`
+            : `this process cannot become (${error?.message}): run the service as another user than root`
+      const sentence = `BYOK_DATA_DIR (${root}) cannot be used: PostgreSQL refuses to run as root, and the user ${postgresUser?.uid} whom it runs as instead ${wrong}.`
+      resume(error === null ? Effect.undefined : Effect.fail(EmbeddedPostgresError.of(sentence)))
+    })
+  })
+
+const isEmpty = (directory: string) => {
+  try {
+    return readdirSync(directory).length === 0
+  } catch (error) {
+    if (hasCode(error, "ENOENT")) return true
+    throw error
+  }
+}
+
+/** Whoever is first puts a complete database into place; a second one finds it there and uses it. */
+const initialise = Effect.fnUntraced(function* ({ cluster, root }: DataDirectory, { initdb }: PostgresBinaries) {
+  const temporary = yield* Effect.acquireRelease(
+    attempt(root, () => createTemporary(root)),
+    discard
+  )
+  const process = yield* run(initdb, [
+    `--pgdata=${temporary}`,
+    "--auth=trust",
+    "--username=byok",
+    "--encoding=UTF8",
+    "--locale=C",
+    "--locale-provider=builtin",
+    "--builtin-locale=C.UTF-8",
+    "--no-instructions"
+  ])
+  const code = yield* process.exited
+  if (code === 126 || code === 127) {
+    return yield* EmbeddedPostgresError.of(
+      "The embedded PostgreSQL does not run on this system: set DATABASE_URL to the PostgreSQL to use.",
+      process.lastWords()
+    )
+  }
+  if (code !== 0) {
+    return yield* EmbeddedPostgresError.of(
+      `PostgreSQL could not create its database in BYOK_DATA_DIR (${root}):`,
+      process.lastWords()
+    )
+  }
+  yield* attempt(root, () => putIntoPlace(temporary, cluster))
+})
+
+const temporaryName = /^postgres\.initdb-(\d+)-/
+const inProgress = new Set<string>()
+
+const createTemporary = (root: string) => {
+  const path = join(root, `postgres.initdb-${process.pid}-${randomBytes(6).toString("hex")}`)
+  inProgress.add(path)
+  mkdirSync(path, { mode: 0o700 })
+  if (postgresUser !== undefined) lchownSync(path, postgresUser.uid, postgresUser.gid)
+  return path
+}
+
+/** An initdb whose service was killed may still be about to end; what it leaves nevertheless, the next start removes. */
+const discard = (path: string) =>
+  Effect.promise(async () => {
+    inProgress.delete(path)
+    await rm(path, { recursive: true, force: true, maxRetries: 10, retryDelay: 50 }).catch(() => undefined)
+  })
+
+const putIntoPlace = (temporary: string, cluster: string) => {
+  try {
+    renameSync(temporary, cluster)
+  } catch (error) {
+    if (!hasCode(error, "ENOTEMPTY", "EEXIST")) throw error
+  }
+  const parent = openSync(dirname(cluster), "r")
+  fsyncSync(parent)
+  closeSync(parent)
+}
+
+const findAbandoned = (root: string) =>
+  readdirSync(root).flatMap((name) => {
+    const path = join(root, name)
+    const creator = temporaryName.exec(name)?.[1]
+    return creator !== undefined && !inProgress.has(path) && isAbandoned(path, Number(creator)) ? [path] : []
+  })
+
+/** In a container the number of a process soon belongs to another one, hence the age. */
+const isAbandoned = (path: string, creator: number) => {
+  const found = statSync(path, { throwIfNoEntry: false })
+  return found !== undefined && (creator === process.pid || !isAlive(creator) || Date.now() - found.mtimeMs > 600_000)
+}
+
+const isAlive = (pid: number) => {
+  try {
+    return process.kill(pid, 0)
+  } catch (error) {
+    return hasCode(error, "EPERM")
+  }
+}

@@ -1,0 +1,40 @@
+import { Effect, Layer, Option, Redacted } from "effect"
+import { HttpEffect, HttpServerResponse } from "effect/http"
+import { Authentication } from "../api/Authentication.ts"
+import { CurrentCaller } from "../domain/CurrentCaller.ts"
+import { Forbidden, Unauthorized } from "../domain/Errors.ts"
+import { hashApiKey } from "../service/ApiKey.ts"
+import { ApiKeys } from "../service/ApiKeys.ts"
+
+const challenge = (error?: string) =>
+  HttpEffect.appendPreResponseHandler((_request, response) => {
+    const value = `Bearer realm="byok"${error === undefined ? "" : `, error="${error}"`}`
+    return Effect.succeed(HttpServerResponse.setHeader(response, "www-authenticate", value))
+  })
+
+/** Looks the token up by its hash, for every request anew (D2, D3, D4, D42). */
+export const layer = Layer.effect(
+  Authentication,
+  Effect.map(ApiKeys, (apiKeys) =>
+    Authentication.of({
+      management_key: Effect.fnUntraced(function* (app, { credential }) {
+        const token = Redacted.value(credential)
+        // Two headers arrive joined by a comma, which no token contains.
+        if (token === "" || token.includes(",")) {
+          yield* challenge()
+          return yield* Unauthorized.missing()
+        }
+        const key = yield* apiKeys.find(hashApiKey(credential))
+        if (Option.isNone(key)) {
+          yield* challenge("invalid_token")
+          return yield* Unauthorized.invalid()
+        }
+        if (!key.value.management) {
+          yield* challenge("insufficient_scope")
+          return yield* new Forbidden()
+        }
+        return yield* Effect.provideService(app, CurrentCaller, { account_id: key.value.account_id })
+      })
+    })
+  )
+)

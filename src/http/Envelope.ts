@@ -1,0 +1,39 @@
+import { Cause, Effect, Option } from "effect"
+import { HttpRouter, HttpServerError, HttpServerRequest, HttpServerResponse } from "effect/http"
+import { InternalError, MethodNotAllowed, NotFound } from "../domain/Errors.ts"
+import { methodsOf } from "./KnownRoutes.ts"
+import { requestIdOf } from "./RequestId.ts"
+
+const send = ({ error }: NotFound | MethodNotAllowed | InternalError, headers: Record<string, string> = {}) =>
+  HttpServerResponse.jsonUnsafe({ error }, { status: error.code, headers })
+
+const unrouted = (url: string) => {
+  const allow = methodsOf(url)
+  return allow.length === 0 ? send(new NotFound()) : send(new MethodNotAllowed(), { allow: allow.join(", ") })
+}
+
+/** Around the router: whatever no contract declares becomes an envelope, and every answer gets its headers (D10, D11, D12). */
+export const layer = HttpRouter.middleware(
+  (app) =>
+    Effect.gen(function* () {
+      const { headers, url } = yield* HttpServerRequest.HttpServerRequest
+      const request_id = requestIdOf(headers["x-request-id"])
+      const response = yield* Effect.catchCause(app, (cause) => {
+        const failure: unknown = Option.getOrUndefined(Cause.findErrorOption(cause))
+        if (HttpServerError.isHttpServerError(failure) && failure.reason._tag === "RouteNotFound") {
+          return Effect.succeed(unrouted(url))
+        }
+        if (Cause.hasInterruptsOnly(cause)) return Effect.failCause(cause)
+        return Effect.logError("Unexpected failure", cause).pipe(
+          Effect.annotateLogs({ request_id }),
+          Effect.as(send(new InternalError()))
+        )
+      })
+      return HttpServerResponse.setHeaders(response, {
+        "x-request-id": request_id,
+        "cache-control": "no-store",
+        ...(response.status === 503 ? { "retry-after": "1" } : {})
+      })
+    }),
+  { global: true }
+)

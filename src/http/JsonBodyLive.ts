@@ -1,0 +1,39 @@
+import { isUtf8 } from "node:buffer"
+import { ByteSize, Effect, Layer } from "effect"
+import { HttpIncomingMessage, HttpServerRequest } from "effect/http"
+import { HttpApiError } from "effect/http-api"
+import { JsonBody } from "../api/JsonBody.ts"
+import { InvalidParams, PayloadTooLarge } from "../domain/Errors.ts"
+import { issuesOf } from "../domain/Issue.ts"
+
+const maxBytes = 256 * 1024
+const refused = (message: string) => InvalidParams.of({ path: [], message })
+
+export const layer = Layer.succeed(
+  JsonBody,
+  Effect.fnUntraced(function* (app) {
+    const request = yield* HttpServerRequest.HttpServerRequest
+    const {
+      "content-encoding": encoding = "identity",
+      "content-length": length = "0",
+      "content-type": type = ""
+    } = request.headers
+    if (Number(length) > maxBytes) return yield* new PayloadTooLarge()
+    if (!/^application\/json[ \t]*(;|$)/i.test(type)) return yield* refused("must be sent as application/json")
+    if (encoding !== "identity") return yield* refused("must be sent without content encoding")
+    const body = yield* request.arrayBuffer.pipe(
+      Effect.provideService(HttpIncomingMessage.MaxBodySize, ByteSize.bytes(maxBytes)),
+      Effect.mapError(({ reason }) =>
+        "reason" in reason && reason.reason === "BodyTooLarge" ? new PayloadTooLarge() : refused("cannot be read")
+      )
+    )
+    if (!isUtf8(new Uint8Array(body))) return yield* refused("must be UTF-8")
+    return yield* Effect.catch(app, (error) =>
+      Effect.fail(
+        HttpApiError.HttpApiSchemaError.is(error) && error.kind === "Payload"
+          ? InvalidParams.of(...issuesOf(error.cause.issue).slice(0, 100))
+          : error
+      )
+    )
+  })
+)

@@ -1,0 +1,14 @@
+import { FindMyWay } from "effect/http"
+import { Api } from "../api/Api.ts"
+
+const routes = FindMyWay.make<true>()
+for (const { method, path } of Object.values(Api.groups.byok.endpoints)) routes.on(method, path, true)
+for (const path of ["/openapi.json", "/docs", "/health/live", "/health/ready"] as const) {
+  routes.on("GET", path, true)
+}
+
+/** The methods that a path answers, for `Allow`; none for an unknown path (D10). */
+export const methodsOf = (url: string): ReadonlyArray<string> => [
+  ...(routes.find("GET", url) === undefined ? [] : ["GET", "HEAD"]),
+  ...(routes.find("POST", url) === undefined ? [] : ["POST"])
+]

@@ -1,0 +1,34 @@
+import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
+import { Duration, Layer } from "effect"
+import { HttpRouter } from "effect/http"
+import { HttpApiBuilder, HttpApiSwagger } from "effect/http-api"
+import { Api } from "../api/Api.ts"
+import * as AuthenticationLive from "./AuthenticationLive.ts"
+import * as Envelope from "./Envelope.ts"
+import * as Handlers from "./Handlers.ts"
+import * as Health from "./Health.ts"
+import * as JsonBodyLive from "./JsonBodyLive.ts"
+import { makeNodeServer } from "./NodeServer.ts"
+import * as ResourcePathLive from "./ResourcePathLive.ts"
+
+/** All routes, for any HTTP server. */
+const routes = Layer.mergeAll(
+  HttpApiBuilder.layer(Api, { openapiPath: "/openapi.json" }),
+  HttpApiSwagger.layer(Api, { path: "/docs" }),
+  Health.layer,
+  Envelope.layer
+)
+
+/** The contract implemented over `Credentials` and `ApiKeys`. */
+const implementation = Handlers.layer.pipe(
+  Layer.provideMerge(Layer.mergeAll(AuthenticationLive.layer, JsonBodyLive.layer, ResourcePathLive.layer))
+)
+
+/** Listens once everything that the routes need is built, and stops before any of it is released. */
+export const layer = (address: { readonly host: string; readonly port: number }) =>
+  HttpRouter.serve(routes, { disableLogger: true, disableListenLog: true }).pipe(
+    Layer.provideMerge(
+      NodeHttpServer.layer(makeNodeServer, { ...address, gracefulShutdownTimeout: Duration.seconds(20) })
+    ),
+    Layer.provide(implementation)
+  )

@@ -1,0 +1,23 @@
+import * as NodeCrypto from "@effect/platform-node/NodeCrypto"
+import { Effect, Layer } from "effect"
+import * as CipherAes256Gcm from "./crypto/CipherAes256Gcm.ts"
+import * as WrapBudget from "./crypto/WrapBudget.ts"
+import * as KeyringLive from "./KeyringLive.ts"
+import * as Persistence from "./Persistence.ts"
+import * as ReadinessLive from "./ReadinessLive.ts"
+import { Accounts } from "./service/Accounts.ts"
+import { Credentials } from "./service/Credentials.ts"
+import { readSettings, type Settings } from "./Settings.ts"
+
+/** Everything but HTTP, as the given settings say: both services, and every port they stand on. */
+export const layerWith = (settings: Settings) =>
+  Layer.mergeAll(Credentials.layer, Accounts.layer, ReadinessLive.layer).pipe(
+    Layer.provideMerge(CipherAes256Gcm.layer),
+    Layer.provideMerge(WrapBudget.layer),
+    Layer.provideMerge(KeyringLive.layer(settings)),
+    Layer.provideMerge(Persistence.layer(settings)),
+    Layer.provideMerge(NodeCrypto.layerSecureRandom)
+  )
+
+/** The same, as the environment says: for use in process, without a server. */
+export const layer = Layer.unwrap(Effect.map(readSettings, layerWith))

@@ -1,0 +1,69 @@
+import { readFileSync } from "node:fs"
+import { Effect, Layer, Option, Schedule } from "effect"
+import { InvalidSetting, type Settings } from "./Settings.ts"
+import * as AccountRepositorySql from "./sql/AccountRepositorySql.ts"
+import * as ApiKeysSql from "./sql/ApiKeysSql.ts"
+import * as CredentialRepositorySql from "./sql/CredentialRepositorySql.ts"
+import * as Database from "./sql/Database.ts"
+import type { DatabaseFailure } from "./sql/DatabaseFailure.ts"
+import { type DatabaseTarget, InvalidDatabaseUrl, parseDatabaseUrl } from "./sql/DatabaseTarget.ts"
+import * as EmbeddedPostgres from "./sql/embedded/EmbeddedPostgres.ts"
+import * as KekRegistrySql from "./sql/KekRegistrySql.ts"
+import * as KeyUseSql from "./sql/KeyUseSql.ts"
+import { migrate } from "./sql/Migrations.ts"
+import * as WorkspaceResolverSql from "./sql/WorkspaceResolverSql.ts"
+import * as WrappedKeysSql from "./sql/WrappedKeysSql.ts"
+
+const refuse = (message: string) => new InvalidSetting({ message })
+
+const readCa = (path: string) =>
+  Effect.try({
+    try: () => readFileSync(path, "utf8"),
+    catch: () => refuse("DATABASE_CA_FILE must be a file of PEM certificates that can be read.")
+  })
+
+const targetOf = Effect.fnUntraced(function* ({ dataDirectory, databaseCaFile, databaseUrl }: Settings) {
+  if (Option.isNone(databaseUrl)) {
+    const endpoint = yield* EmbeddedPostgres.start(dataDirectory)
+    return { ...endpoint, port: 5432, password: undefined, tls: undefined } satisfies DatabaseTarget
+  }
+  const ca = Option.isSome(databaseCaFile) ? yield* readCa(databaseCaFile.value) : undefined
+  return yield* Effect.try({
+    try: () => parseDatabaseUrl(databaseUrl.value, ca),
+    catch: (cause) => refuse(`DATABASE_URL ${cause instanceof InvalidDatabaseUrl ? cause.message : "is not usable"}.`)
+  })
+})
+
+/** A database that is still starting gets ten seconds. */
+const untilReachable = {
+  while: ({ kind, sqlstate }: DatabaseFailure) => kind === "ConnectionError" || sqlstate === "57P03",
+  times: 20
+}
+
+/** Where the database is, once it has been reached and its schema is up to date. */
+export const openDatabase = Effect.fnUntraced(function* (settings: Settings) {
+  const target = yield* targetOf(settings)
+  const migrated = yield* migrate(target, settings.database).pipe(
+    Effect.retry({ ...untilReachable, schedule: Schedule.spaced("500 millis") }),
+    Effect.mapError((failure) => refuse(`The database cannot be used: ${failure.message}.`))
+  )
+  return { target, migrated }
+})
+
+const repositories = Layer.mergeAll(
+  AccountRepositorySql.layer,
+  ApiKeysSql.layer,
+  CredentialRepositorySql.layer,
+  KekRegistrySql.layer,
+  KeyUseSql.layer,
+  WorkspaceResolverSql.layer,
+  WrappedKeysSql.layer
+)
+
+/** Every port that stores something, on PostgreSQL. */
+export const layer = (settings: Settings) => {
+  const database = Layer.unwrap(
+    Effect.map(openDatabase(settings), ({ target }) => Database.layer(target, settings.database))
+  )
+  return Layer.provideMerge(repositories, database)
+}

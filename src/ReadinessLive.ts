@@ -1,0 +1,36 @@
+import { Cause, Effect, Layer, Option } from "effect"
+import { Keyring } from "./crypto/Keyring.ts"
+import { KekRegistry } from "./service/KekRegistry.ts"
+import { Readiness } from "./service/Readiness.ts"
+import { Database } from "./sql/Database.ts"
+import { current, latest } from "./sql/Migrations.ts"
+
+/** Ready when the database answers, has the schema of this build, and the keyring has every key that credentials name. */
+export const layer = Layer.effect(
+  Readiness,
+  Effect.gen(function* () {
+    const { reads } = yield* Database
+    const { byId } = yield* Keyring
+    const registry = yield* KekRegistry
+    const schema = Effect.map(
+      reads.ask(current(reads.sql)),
+      Option.match({
+        onNone: () => ["the database has not been migrated"],
+        onSome: (id) => (id < latest ? ["the database lacks migrations of this version"] : [])
+      })
+    )
+    const keys = Effect.map(registry.missing(Array.from(byId.keys())), (missing) =>
+      missing.map(
+        ({ credentials, kek_id }) => `key ${kek_id} is missing from the keyring and sealed ${credentials} credentials`
+      )
+    )
+    const problems = Effect.zipWith(schema, keys, (one, other) => [...one, ...other])
+    return {
+      problems: Effect.catchCause(problems, (cause) =>
+        Cause.hasInterruptsOnly(cause)
+          ? Effect.interrupt
+          : Effect.as(Effect.logWarning("Not ready", cause), ["the database does not answer"])
+      )
+    }
+  })
+)

@@ -1,0 +1,89 @@
+import { Config, Data, Duration, Effect, Option, Redacted, Schema, SchemaTransformation } from "effect"
+import type { DatabaseSettings } from "./sql/Database.ts"
+
+/** A setting is wrong or missing: one sentence that names it and never holds its value. */
+export class InvalidSetting extends Data.TaggedError("InvalidSetting")<{ readonly message: string }> {}
+
+export interface Settings {
+  readonly host: string
+  readonly port: number
+  /** How many processes share the port. */
+  readonly processes: number
+  readonly database: DatabaseSettings
+  /** None for the embedded database. */
+  readonly databaseUrl: Option.Option<Redacted.Redacted>
+  readonly databaseCaFile: Option.Option<string>
+  readonly dataDirectory: string
+  readonly keyring: Option.Option<Redacted.Redacted>
+  readonly keyringFile: Option.Option<string>
+}
+
+const optional = <A>(name: string, config: Config.Config<A>, expected: string) =>
+  Effect.mapError(Config.option(config), () => new InvalidSetting({ message: `${name} must be ${expected}.` }))
+
+const withDefault = <A>(name: string, config: Config.Config<A>, fallback: A, expected: string) =>
+  Effect.map(
+    optional(name, config, expected),
+    Option.getOrElse(() => fallback)
+  )
+
+const whole = (name: string, low: number, high: number, fallback: number) => {
+  const codec = Schema.String.check(Schema.isPattern(/^\d{1,7}$/)).pipe(
+    Schema.decodeTo(
+      Schema.Int.check(Schema.isBetween({ minimum: low, maximum: high })),
+      SchemaTransformation.numberFromString
+    )
+  )
+  return withDefault(name, Config.schema(codec, name), fallback, `a whole number from ${low} to ${high}`)
+}
+
+const text = (name: string) => optional(name, Config.NonEmptyString(name), "a text that is not empty")
+
+const secret = (name: string) =>
+  Effect.map(text(name), (found) => {
+    Reflect.deleteProperty(process.env, name)
+    return Option.map(found, (value) => Redacted.make(value))
+  })
+
+const duration = (name: string, fallback: Duration.Input) => {
+  const inRange = Schema.makeFilter((given: Duration.Duration) =>
+    Duration.between(given, { minimum: Duration.millis(1), maximum: Duration.hours(1) })
+  )
+  const codec = Config.schema(Schema.DurationFromString.check(inRange), name)
+  const expected = `a duration such as "2500 millis" or "3 seconds"`
+  return withDefault(name, codec, Duration.fromInputUnsafe(fallback), expected)
+}
+
+const database = Effect.all({
+  poolSize: whole("DATABASE_POOL_SIZE", 1, 1000, 10),
+  connectTimeout: duration("DATABASE_CONNECT_TIMEOUT", "1 second"),
+  statementTimeout: duration("DATABASE_STATEMENT_TIMEOUT", "2500 millis"),
+  deadline: duration("DATABASE_DEADLINE", "3 seconds"),
+  queue: whole("DATABASE_QUEUE", 1, 1_000_000, 2000),
+  batching: withDefault("DATABASE_BATCHING", Config.Boolean("DATABASE_BATCHING"), true, "true or false"),
+  pooler: withDefault("DATABASE_POOLER", Config.Boolean("DATABASE_POOLER"), false, "true or false")
+})
+
+/** Reads every setting from the environment; those that hold secrets are removed from it. */
+export const readSettings: Effect.Effect<Settings, InvalidSetting> = Effect.gen(function* () {
+  const settings = yield* Effect.all({
+    host: withDefault("HOST", Config.NonEmptyString("HOST"), "127.0.0.1", "a name or address to listen on"),
+    port: whole("PORT", 0, 65535, 3000),
+    processes: whole("BYOK_PROCESSES", 1, 64, 1),
+    database,
+    databaseUrl: secret("DATABASE_URL"),
+    databaseCaFile: text("DATABASE_CA_FILE"),
+    dataDirectory: withDefault("BYOK_DATA_DIR", Config.NonEmptyString("BYOK_DATA_DIR"), ".byok", "a directory"),
+    keyring: secret("BYOK_KEYRING"),
+    keyringFile: text("BYOK_KEYRING_FILE")
+  })
+  const { deadline, statementTimeout } = settings.database
+  if (!Duration.isGreaterThan(deadline, statementTimeout)) {
+    const message = "DATABASE_DEADLINE must be longer than DATABASE_STATEMENT_TIMEOUT."
+    return yield* new InvalidSetting({ message })
+  }
+  if (Option.isSome(settings.keyring) && Option.isSome(settings.keyringFile)) {
+    return yield* new InvalidSetting({ message: "BYOK_KEYRING and BYOK_KEYRING_FILE must not both be set." })
+  }
+  return settings
+})

@@ -1,0 +1,59 @@
+import { Effect } from "effect"
+import { Argument, Command, Flag } from "effect/cli"
+import { ApiKeyHash } from "../domain/ApiKeyHash.ts"
+import { Accounts } from "../service/Accounts.ts"
+import { administer } from "./administer.ts"
+import { account, name, parse, parseAccount, parseName } from "./parse.ts"
+import { print, printList } from "./print.ts"
+
+const issue = Command.make(
+  "issue",
+  {
+    account,
+    name,
+    management: Flag.Boolean("management").pipe(
+      Flag.withDescription("Allow the key to create and get credentials"),
+      Flag.withDefault(false)
+    )
+  },
+  Effect.fnUntraced(function* ({ management, ...given }) {
+    const account_id = yield* parseAccount(given.account)
+    const keyName = yield* parseName(given.name)
+    yield* print(
+      yield* administer(
+        Effect.flatMap(Accounts, (accounts) => accounts.issueApiKey(account_id, { name: keyName, management }))
+      )
+    )
+  })
+).pipe(Command.withDescription("Issue an API key, shown once"))
+
+const revoke = Command.make(
+  "revoke",
+  { hash: Argument.String("HASH").pipe(Argument.withDescription("SHA-256 of the key, as `api-key list` shows it")) },
+  Effect.fnUntraced(function* (given) {
+    const hash = yield* parse(
+      ApiKeyHash,
+      given.hash,
+      "HASH must be the key's hash, 64 lowercase hexadecimal characters: `byok api-key list` shows it."
+    )
+    yield* print(yield* administer(Effect.flatMap(Accounts, (accounts) => accounts.revokeApiKey(hash))))
+  })
+).pipe(Command.withDescription("Revoke an API key, from its next request on"))
+
+const list = Command.make(
+  "list",
+  { account },
+  Effect.fnUntraced(function* (given) {
+    const account_id = yield* parseAccount(given.account)
+    const keys = yield* administer(Effect.flatMap(Accounts, (accounts) => accounts.listApiKeys(account_id)))
+    yield* printList(
+      "api_keys",
+      keys.map((key) => ({ ...key }))
+    )
+  })
+).pipe(Command.withDescription("List the API keys of an account by hash"))
+
+export const apiKeyCommand = Command.make("api-key").pipe(
+  Command.withDescription("API keys of an account"),
+  Command.withSubcommands([issue, revoke, list])
+)

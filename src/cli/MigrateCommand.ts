@@ -1,0 +1,16 @@
+import { Console, Effect } from "effect"
+import { Command } from "effect/cli"
+import { openDatabase } from "../Persistence.ts"
+import { readSettings } from "../Settings.ts"
+import { root } from "./Root.ts"
+
+export const migrateCommand = Command.make(
+  "migrate",
+  {},
+  Effect.fnUntraced(function* () {
+    const { json } = yield* root
+    const { migrated } = yield* Effect.scoped(Effect.flatMap(readSettings, openDatabase))
+    const text = migrated.length === 0 ? "The database is up to date." : `Migrated: ${migrated.join(", ")}`
+    yield* Console.log(json ? JSON.stringify({ migrated }) : text)
+  })
+).pipe(Command.withDescription("Bring the database schema up to date; `serve` does so too"))

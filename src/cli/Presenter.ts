@@ -1,0 +1,25 @@
+import { Console, Effect } from "effect"
+import { CliOutput } from "effect/cli"
+
+const formatter = CliOutput.defaultFormatter({ colors: false })
+
+/** Whatever is long enough to be a key or a hash is not repeated. */
+const withoutSecrets = (text: string) => text.replace(/[^\s"'`]{24,}/g, "…")
+
+/** Help that was asked for goes to standard output; help after wrong usage to standard error, with what was wrong. */
+export const layer = CliOutput.layerPresenter({
+  present: (event) => {
+    switch (event._tag) {
+      case "Help": {
+        const text = formatter.formatHelpDoc(event.helpDoc)
+        return event.reason === "Requested" ? Console.log(text) : Console.error(text)
+      }
+      case "InvalidInvocation": {
+        const errors = withoutSecrets(formatter.formatErrors(event.errors))
+        return Console.error(`${formatter.formatHelpDoc(event.helpDoc)}\n${errors}`)
+      }
+      case "Version":
+        return Effect.asVoid(Console.log(formatter.formatVersion(event.name, event.version)))
+    }
+  }
+})

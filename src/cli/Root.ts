@@ -1,0 +1,12 @@
+import { Command, Flag } from "effect/cli"
+
+/** `byok`, with the flag that all subcommands share. */
+export const root = Command.make("byok").pipe(
+  Command.withSharedFlags({
+    json: Flag.Boolean("json").pipe(
+      Flag.withDescription("Print exactly one JSON object on standard output"),
+      Flag.withDefault(false)
+    )
+  }),
+  Command.withDescription("Stores the provider credentials that customers bring, and administers who may use them.")
+)

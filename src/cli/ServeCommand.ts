@@ -1,0 +1,17 @@
+import cluster from "node:cluster"
+import { Effect, Layer } from "effect"
+import { Command } from "effect/cli"
+import { serve } from "../serve.ts"
+import { serveInProcesses } from "../serveInProcesses.ts"
+import { readSettings } from "../Settings.ts"
+
+export const serveCommand = Command.make(
+  "serve",
+  {},
+  Effect.fnUntraced(function* () {
+    const environment = { ...process.env }
+    const settings = yield* readSettings
+    const several = cluster.isPrimary && settings.processes > 1
+    return yield* Layer.launch(several ? serveInProcesses(settings, environment) : serve(settings))
+  })
+).pipe(Command.withDescription("Serve HTTP until stopped"))

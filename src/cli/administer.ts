@@ -1,0 +1,14 @@
+import * as NodeCrypto from "@effect/platform-node/NodeCrypto"
+import { Effect, Layer } from "effect"
+import * as Persistence from "../Persistence.ts"
+import { Accounts } from "../service/Accounts.ts"
+import { readSettings } from "../Settings.ts"
+
+/** Runs an operation on accounts against the database of the settings; no keyring is needed. */
+export const administer = <A, E>(operation: Effect.Effect<A, E, Accounts>) =>
+  Effect.flatMap(readSettings, (settings) =>
+    Effect.provide(
+      operation,
+      Accounts.layer.pipe(Layer.provide([Persistence.layer(settings), NodeCrypto.layerSecureRandom]))
+    )
+  )

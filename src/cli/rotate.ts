@@ -1,0 +1,21 @@
+import { Effect, Layer } from "effect"
+import * as RewrapperAes256Gcm from "../crypto/RewrapperAes256Gcm.ts"
+import * as WrapBudget from "../crypto/WrapBudget.ts"
+import * as KeyringLive from "../KeyringLive.ts"
+import * as Persistence from "../Persistence.ts"
+import { Rotation } from "../service/Rotation.ts"
+import { readSettings } from "../Settings.ts"
+
+/** Runs an operation on the database of the settings with their keyring. */
+export const rotate = <A, E>(operation: (rotation: Rotation["Service"]) => Effect.Effect<A, E>) =>
+  Effect.flatMap(readSettings, (settings) =>
+    Effect.provide(
+      Effect.flatMap(Rotation, operation),
+      Rotation.layer.pipe(
+        Layer.provide(RewrapperAes256Gcm.layer),
+        Layer.provide(WrapBudget.layer),
+        Layer.provide(KeyringLive.layer(settings)),
+        Layer.provide(Persistence.layer(settings))
+      )
+    )
+  )

@@ -1,0 +1,37 @@
+import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
+import * as NodeServices from "@effect/platform-node/NodeServices"
+import { Effect, Runtime } from "effect"
+import { Command } from "effect/cli"
+import { accountCommand } from "./cli/AccountCommand.ts"
+import { apiKeyCommand } from "./cli/ApiKeyCommand.ts"
+import { exitCodeOf } from "./cli/exitCodeOf.ts"
+import { keyringCommand } from "./cli/KeyringCommand.ts"
+import { migrateCommand } from "./cli/MigrateCommand.ts"
+import { root } from "./cli/Root.ts"
+import { serveCommand } from "./cli/ServeCommand.ts"
+import { workspaceCommand } from "./cli/WorkspaceCommand.ts"
+import * as Presenter from "./cli/Presenter.ts"
+import * as Logging from "./Logging.ts"
+
+const byok = root.pipe(
+  Command.withSubcommands([
+    serveCommand,
+    accountCommand,
+    workspaceCommand,
+    apiKeyCommand,
+    keyringCommand,
+    migrateCommand
+  ]),
+  Command.run({ version: "1.0.0" })
+)
+
+byok.pipe(
+  Effect.provide([NodeServices.layer, Presenter.layer]),
+  Effect.catchCause(exitCodeOf),
+  Effect.provide(Logging.layer),
+  Effect.catchCause(exitCodeOf),
+  NodeRuntime.runMain({
+    disableErrorReporting: true,
+    teardown: (exit, onExit) => Runtime.defaultTeardown(exit, (code) => onExit(code === 130 ? 0 : code))
+  })
+)

@@ -1,0 +1,48 @@
+import cluster, { type Worker } from "node:cluster"
+import { Deferred, Effect, Layer } from "effect"
+import * as Persistence from "./Persistence.ts"
+import { InvalidSetting, type Settings } from "./Settings.ts"
+
+const ended = (worker: Worker) =>
+  Effect.callback<true>((resume) => {
+    if (worker.isDead()) resume(Effect.succeed(true))
+    else worker.once("exit", () => resume(Effect.succeed(true)))
+  })
+
+const stop = (worker: Worker) =>
+  Effect.suspend(() => {
+    if (!worker.isDead()) worker.process.kill("SIGTERM")
+    return ended(worker)
+  })
+
+/** Serves with a process of its own, which is started again whenever it ends; succeeds when it listens. */
+const keepServing = Effect.fnUntraced(function* (environment: NodeJS.ProcessEnv) {
+  const listening = yield* Deferred.make<true, InvalidSetting>()
+  const once = Effect.scoped(
+    Effect.gen(function* () {
+      const worker = yield* Effect.acquireRelease(
+        Effect.sync(() => cluster.fork(environment)),
+        stop
+      )
+      worker.once("listening", () => Deferred.doneUnsafe(listening, Effect.succeed(true)))
+      yield* ended(worker)
+    })
+  )
+  const again = Effect.andThen(Effect.logWarning("A process has ended and is started again"), Effect.sleep("1 second"))
+  const failed = Deferred.fail(listening, new InvalidSetting({ message: "A process has ended before it served." }))
+  yield* Effect.forkScoped(Effect.andThen(once, Effect.andThen(failed, Effect.forever(Effect.andThen(again, once)))))
+  yield* Deferred.await(listening)
+})
+
+/**
+ * Serves one port with several processes, which read their settings from `environment`. The first starts alone, so that
+ * it alone meets an empty database; the database outlives them all.
+ */
+export const serveInProcesses = (settings: Settings, environment: NodeJS.ProcessEnv) =>
+  Layer.effectDiscard(
+    Effect.forEach(
+      Array.from({ length: settings.processes }, (_, index) => index + 1),
+      (number) => Effect.andThen(keepServing(environment), Effect.logInfo(`Process ${number} serves`)),
+      { discard: true }
+    )
+  ).pipe(Layer.provide(Persistence.layer(settings)))

@@ -1,0 +1,117 @@
+import { assert, describe, it, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { statSync, writeFileSync } from "node:fs"
+import { join } from "node:path"
+import { createOver, getOver, idIn } from "./support/callByok.ts"
+import { eventually } from "./support/eventually.ts"
+import { newDirectory, startFirst, StartedBefore } from "./support/firstStart.ts"
+import { filesHolding } from "./support/filesHolding.ts"
+import { formsOf } from "./support/formsOf.ts"
+import { faultOf } from "./support/issuedKey.ts"
+import { runProgram } from "./support/runNode.ts"
+import { isRunning, isShutDown, postmasterOf, startService } from "./support/ServiceProcess.ts"
+import { temporaryDirectory } from "./support/temporaryDirectory.ts"
+
+const paste = (command: string) =>
+  Effect.map(runProgram("/bin/sh", ["-c", command]), ({ stdout }) => {
+    const [head = "", body = ""] = stdout.split("\r\n\r\n")
+    return { status: Number(/^HTTP\/1\.1 (\d+)/.exec(head)?.[1]), body }
+  })
+
+const anyCredential = { provider: "groq", key: "fake-key-fake-key" }
+
+describe("the first start on an empty directory", () => {
+  it.live("prints address, management key and two commands that work when they are pasted (section 4, D1, D41)", () =>
+    Effect.gen(function* () {
+      const settings = yield* newDirectory
+      const service = yield* startFirst(settings)
+      assert.strictEqual(service.keyCount, 1)
+      assert.isUndefined(faultOf(service.key, "mk"))
+      assert.include(service.create, `${service.url}/api/v1/byok `)
+
+      const created = yield* paste(service.create)
+      assert.strictEqual(created.status, 201)
+      assert.include(created.body, '"label":"sk-...AbCd"')
+      assert.deepStrictEqual(yield* paste(service.get.replace("/ID ", `/${idIn(created)} `)), {
+        status: 200,
+        body: created.body
+      })
+      assert.strictEqual(statSync(join(settings.BYOK_DATA_DIR, "keyring")).mode & 0o777, 0o600)
+
+      yield* service.signal("SIGTERM")
+      assert.strictEqual(yield* service.ended, 0)
+      const second = yield* startService(settings)
+      assert.deepStrictEqual(yield* getOver(second.url, service.key, idIn(created)), {
+        status: 200,
+        body: created.body
+      })
+      assert.match(second.stdout(), /^byok listens on [^\n]+\n$/)
+      assert.strictEqual(service.stderr() + second.stderr(), "")
+    })
+  )
+})
+
+layer(StartedBefore.layer, { excludeTestServices: true })("the service on an embedded database", (it) => {
+  it.effect("leaves neither the management key nor a provider key in any file (T1)", () =>
+    Effect.gen(function* () {
+      const { key, settings } = yield* StartedBefore
+      const { ended, signal, url } = yield* startService(settings)
+      const canary = "sk-canary-0123456789-canary-9876543210"
+      for (const secret of [canary, JSON.stringify({ api_key: `${canary}-material` })]) {
+        const { status } = yield* createOver(url, key, { provider: "openai", key: secret, name: "a name in the clear" })
+        assert.strictEqual(status, 201)
+      }
+      yield* signal("SIGTERM")
+      assert.strictEqual(yield* ended, 0)
+
+      const found = filesHolding(settings.BYOK_DATA_DIR, [key, canary].flatMap(formsOf))
+      assert.deepStrictEqual(found, [])
+      assert.isNotEmpty(filesHolding(settings.BYOK_DATA_DIR, ["a name in the clear"]), "control")
+      const directory = yield* temporaryDirectory
+      for (const form of formsOf(canary)) {
+        const planted = join(directory, "planted")
+        writeFileSync(planted, `before ${form} after`)
+        assert.deepStrictEqual(filesHolding(directory, formsOf(canary)), [planted], "control")
+      }
+    })
+  )
+
+  it.effect("leaves no postmaster when it is killed, and the next start serves what was acknowledged (R1)", () =>
+    Effect.gen(function* () {
+      const { key, settings } = yield* StartedBefore
+      const first = yield* startService(settings)
+      const created = yield* createOver(first.url, key, anyCredential)
+      const postmaster = postmasterOf(settings.BYOK_DATA_DIR)
+      yield* first.signal("SIGKILL")
+      assert.strictEqual(yield* first.ended, "SIGKILL")
+      const { url } = yield* startService(settings)
+      yield* eventually(
+        "the postmaster is gone",
+        Effect.sync(() => !isRunning(postmaster))
+      )
+      assert.deepStrictEqual(yield* getOver(url, key, idIn(created)), { status: 200, body: created.body })
+      assert.notStrictEqual(postmasterOf(settings.BYOK_DATA_DIR), postmaster)
+    })
+  )
+
+  it.effect("shares it with a second service on the same directory, which goes on after the end of the first", () =>
+    Effect.gen(function* () {
+      const { key, settings } = yield* StartedBefore
+      const first = yield* startService(settings)
+      const second = yield* startService(settings)
+      const created = yield* createOver(second.url, key, anyCredential)
+      assert.strictEqual(created.status, 201)
+      assert.strictEqual((yield* getOver(first.url, key, idIn(created))).body, created.body)
+
+      yield* first.signal("SIGTERM")
+      assert.strictEqual(yield* first.ended, 0)
+      yield* eventually(
+        "the second has a database again",
+        Effect.map(getOver(second.url, key, idIn(created)), ({ body }) => body === created.body)
+      )
+      yield* second.signal("SIGTERM")
+      assert.strictEqual(yield* second.ended, 0)
+      assert.isTrue(isShutDown(settings.BYOK_DATA_DIR))
+    })
+  )
+})

@@ -1,0 +1,151 @@
+import { assert, layer } from "@effect/vitest"
+import { Context, Effect, Layer } from "effect"
+import {
+  chmodSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  symlinkSync,
+  writeFileSync
+} from "node:fs"
+import { join } from "node:path"
+import { generateKeyring } from "../src/crypto/Keyring.ts"
+import { freshDatabase } from "./support/freshDatabase.ts"
+import { nowhere } from "./support/runByok.ts"
+import { runNode, runProgram } from "./support/runNode.ts"
+import { temporaryDirectory } from "./support/temporaryDirectory.ts"
+
+const project = join(import.meta.dirname, "..")
+const tsc = join(project, "node_modules/typescript/bin/tsc")
+
+/** The example of the README under "In process", and what it says that it prints. */
+const example = () => {
+  const readme = readFileSync(join(project, "README.md"), "utf8")
+  const [, code = "", prints = ""] = /\n## In process\n.*?```ts\n(.*?)```\n.*?```\n(.*?)```/s.exec(readme) ?? []
+  return { code, prints }
+}
+
+const succeeds = (finished: { readonly code: number | null; readonly stdout: string; readonly stderr: string }) => {
+  assert.strictEqual(finished.code, 0, finished.stdout + finished.stderr)
+  return finished
+}
+
+/** A project of somebody else that has installed what `npm pack` packs of a build, with the same dependencies. */
+class Installed extends Context.Service<Installed, { readonly root: string; readonly files: ReadonlyArray<string> }>()(
+  "byok/test/Installed"
+) {}
+
+const InstalledLive = Layer.effect(
+  Installed,
+  Effect.gen(function* () {
+    const directory = yield* temporaryDirectory
+    const build = join(directory, "build")
+    mkdirSync(build)
+    succeeds(
+      yield* runNode([tsc, "-p", join(project, "tsconfig.build.json"), "--outDir", join(build, "dist")], {
+        cwd: project
+      })
+    )
+    for (const file of ["package.json", "README.md", "src", "test/vectors"]) {
+      cpSync(join(project, file), join(build, file), { recursive: true })
+    }
+    succeeds(
+      yield* runProgram("npm", ["pack", "--silent", "--offline"], { cwd: build, variables: { HOME: directory } })
+    )
+
+    const root = join(directory, "gateway")
+    const modules = join(root, "node_modules")
+    mkdirSync(join(modules, ".bin"), { recursive: true })
+    const archive = readdirSync(build).find((name) => name.endsWith(".tgz")) ?? ""
+    succeeds(yield* runProgram("tar", ["-xzf", join(build, archive), "-C", modules]))
+    const files = readdirSync(join(modules, "package"), { recursive: true, encoding: "utf8" })
+    cpSync(join(modules, "package"), join(modules, "byok"), { recursive: true })
+    for (const name of readdirSync(join(project, "node_modules"))) {
+      const path = join(modules, name)
+      if (!name.startsWith(".") && !existsSync(path)) symlinkSync(join(project, "node_modules", name), path)
+    }
+    writeFileSync(join(root, "example.ts"), example().code)
+    writeFileSync(join(root, "package.json"), JSON.stringify({ name: "gateway", type: "module", private: true }))
+    return { root, files }
+  })
+)
+
+layer(InstalledLive, { excludeTestServices: true })("the package that others install", (it) => {
+  it.effect("holds the build, its types, and nothing else of the project", () =>
+    Effect.gen(function* () {
+      const { files } = yield* Installed
+      assert.sameMembers(
+        files.filter((file) => !file.includes("/")),
+        ["README.md", "dist", "package.json"]
+      )
+      assert.includeMembers([...files], ["dist/byok.js", "dist/Byok.js", "dist/Byok.d.ts", "dist/api/Api.d.ts"])
+    })
+  )
+
+  it.effect("has a program that runs by its name", () =>
+    Effect.gen(function* () {
+      const { root } = yield* Installed
+      const { bin, version } = JSON.parse(readFileSync(join(root, "node_modules/byok/package.json"), "utf8")) as {
+        readonly bin: { readonly byok: string }
+        readonly version: string
+      }
+      const program = join(root, "node_modules/.bin/byok")
+      symlinkSync(join(root, "node_modules/byok", bin.byok), program)
+      chmodSync(program, 0o755)
+      const { stdout } = succeeds(yield* runProgram(program, ["--version"], { cwd: root }))
+      assert.strictEqual(stdout, `byok v${version}\n`)
+    })
+  )
+
+  it.effect("shows its modules by path, and no others", () =>
+    Effect.gen(function* () {
+      const { root } = yield* Installed
+      const resolve = (name: string) =>
+        runNode(["--input-type=module", "-e", `console.log(Object.keys(await import("${name}")).sort().join())`], {
+          cwd: root
+        })
+      assert.strictEqual(succeeds(yield* resolve("byok/Byok")).stdout, "layer,layerWith\n")
+      assert.match(succeeds(yield* resolve("byok/api/Api")).stdout, /\bApi\b/)
+      for (const name of ["byok", "byok/package.json", "byok/src/Byok", "byok/../effect"]) {
+        assert.strictEqual((yield* resolve(name)).code, 1, name)
+      }
+    })
+  )
+
+  it.effect("runs the README's example in process, and prints what the README says", () =>
+    Effect.gen(function* () {
+      const { root } = yield* Installed
+      const { prints } = example()
+      const DATABASE_URL = yield* freshDatabase
+      const variables = { ...nowhere, DATABASE_URL, BYOK_KEYRING: generateKeyring(new Date()) }
+      const { stderr, stdout } = succeeds(yield* runNode(["example.ts"], { cwd: root, variables }))
+      assert.deepStrictEqual({ stdout, stderr }, { stdout: prints, stderr: "" })
+      assert.isNotEmpty(prints)
+    })
+  )
+
+  it.effect("has types with which the README's example checks, strictly, and a wrong use does not (control)", () =>
+    Effect.gen(function* () {
+      const { root } = yield* Installed
+      const wrong = `import { Credentials } from "byok/service/Credentials"\nexport const wrong: number = Credentials\n`
+      const options = {
+        strict: true,
+        skipLibCheck: true,
+        noEmit: true,
+        module: "NodeNext",
+        target: "ES2024",
+        types: ["node"]
+      }
+      writeFileSync(join(root, "wrong.ts"), wrong)
+      writeFileSync(
+        join(root, "tsconfig.json"),
+        JSON.stringify({ compilerOptions: options, files: ["example.ts", "wrong.ts"] })
+      )
+      const { code, stdout } = yield* runNode([tsc, "-p", root], { cwd: root })
+      assert.strictEqual(code, 2)
+      assert.match(stdout, /^wrong\.ts\(2,14\): error TS2322: .*\n$/)
+    })
+  )
+})

@@ -1,0 +1,156 @@
+import { assert, layer } from "@effect/vitest"
+import { Effect, Fiber, Redacted } from "effect"
+import { Accounts } from "../../src/service/Accounts.ts"
+import { created, minimal } from "../support/Bodies.ts"
+import * as HttpProbe from "../support/HttpProbe.ts"
+import { mismatches } from "../support/JsonSchema.ts"
+import { fetchDocument, type OpenApiDocument, operationOf } from "../support/OpenApiDocument.ts"
+import type { Answer } from "../support/RawConnection.ts"
+import * as TestServiceLive from "../support/TestService.ts"
+import { TestService } from "../support/TestService.ts"
+import { lockTable, untilWaiting } from "../support/transactions.ts"
+
+const create = ["post", "/api/v1/byok"] as const
+const get = ["get", "/api/v1/byok/{id}"] as const
+
+/** Where an answer is not as the document declares it for the operation and the status: body and headers. */
+const undeclared = (document: OpenApiDocument, operation: readonly [string, string], answer: Answer) => {
+  const declared = operationOf(document, operation).responses[String(answer.status)]
+  if (declared === undefined) return [`${answer.status} is not declared`]
+  const { schemas } = document.components
+  return [
+    ...mismatches(declared.content["application/json"].schema, JSON.parse(answer.body), schemas),
+    ...Object.entries(declared.headers).flatMap(([name, { schema }]) => {
+      const value = answer.headers[name.toLowerCase()]
+      return mismatches(schema, schema.type === "integer" ? Number(value) : value, schemas, name)
+    })
+  ]
+}
+
+const requests = [
+  { operation: create, status: 201, body: minimal },
+  {
+    operation: create,
+    status: 201,
+    body: { ...minimal, name: "é", allowed_models: [], declared_zdr: true, is_required: true }
+  },
+  { operation: create, status: 201, body: { provider: "fireworks", key: '{"api_key":"k","region":"eu"}' } },
+  {
+    operation: create,
+    status: 201,
+    body: { provider: "azure", key: "k", declared_region: "us", allowed_user_ids: ["u"] }
+  },
+  { operation: create, status: 400, body: {} },
+  { operation: create, status: 400, body: { ...minimal, allowed_models: [1, 2] } },
+  { operation: create, status: 400, body: { ...minimal, allowed_api_key_hashes: ["0".repeat(64)] } },
+  { operation: create, status: 400, body: "{" },
+  { operation: create, status: 400, body: "[]" },
+  { operation: create, status: 401, body: minimal, key: "none" },
+  { operation: create, status: 401, body: minimal, key: "unknown" },
+  { operation: create, status: 403, body: minimal, key: "ordinary" },
+  { operation: create, status: 413, body: "x".repeat(300_000) },
+  { operation: get, status: 200, id: "own" },
+  { operation: get, status: 401, id: "own", key: "none" },
+  { operation: get, status: 401, id: "own", key: "unknown" },
+  { operation: get, status: 403, id: "own", key: "ordinary" },
+  { operation: get, status: 404, id: "foreign" },
+  { operation: get, status: 404, id: "nonsense" }
+] as const
+
+const queueOfOne = TestServiceLive.layerWith({
+  settings: (settings) => ({ ...settings, database: { ...settings.database, queue: 1 } })
+})
+
+layer(queueOfOne, { excludeTestServices: true })("every answer is as the document declares it", (it) => {
+  const keyOf = Effect.fnUntraced(function* (name: string) {
+    const { tenant } = yield* TestService
+    const { account_id, management_key } = yield* tenant
+    if (name === "valid") return management_key
+    if (name !== "ordinary") return name === "none" ? "" : "unknown"
+    const accounts = yield* Accounts
+    return Redacted.value((yield* accounts.issueApiKey(account_id, { name, management: false })).key)
+  })
+
+  const idOf = Effect.fnUntraced(function* (name: string) {
+    const { newTenant, tenant, url } = yield* TestService
+    if (name === "nonsense") return name
+    const { management_key } = yield* name === "own" ? tenant : newTenant
+    return String(created(yield* HttpProbe.create(url, management_key, minimal))["id"])
+  })
+
+  it.effect.each(requests.map((request) => [request.status, request] as const))("%i: %j", ([status, request]) =>
+    Effect.gen(function* () {
+      const { url } = yield* TestService
+      const document = yield* fetchDocument(url)
+      const token = yield* keyOf("key" in request ? request.key : "valid")
+      const answer =
+        "id" in request
+          ? yield* HttpProbe.get(url, token, yield* idOf(request.id))
+          : yield* HttpProbe.create(url, token, request.body)
+      assert.strictEqual(answer.status, status)
+      assert.deepStrictEqual(undeclared(document, request.operation, answer), [])
+    })
+  )
+
+  it.effect("500: a create and a get without their table", () =>
+    Effect.gen(function* () {
+      const { sql, url } = yield* TestService
+      const document = yield* fetchDocument(url)
+      const token = yield* keyOf("valid")
+      yield* sql`ALTER TABLE api_keys RENAME TO gone`
+      const answers = [
+        yield* HttpProbe.create(url, token, minimal),
+        yield* HttpProbe.get(url, token, "nonsense")
+      ] as const
+      yield* sql`ALTER TABLE gone RENAME TO api_keys`
+      assert.deepStrictEqual(
+        answers.map(({ status }) => status),
+        [500, 500]
+      )
+      assert.deepStrictEqual(undeclared(document, create, answers[0]), [])
+      assert.deepStrictEqual(undeclared(document, get, answers[1]), [])
+    })
+  )
+
+  it.effect("503: a create and a get while another waits", () =>
+    Effect.gen(function* () {
+      const { sql, url } = yield* TestService
+      const document = yield* fetchDocument(url)
+      const token = yield* keyOf("valid")
+      const release = yield* lockTable(sql, "api_keys")
+      const waiting = yield* Effect.forkChild(HttpProbe.create(url, token, minimal))
+      yield* untilWaiting(sql, 1)
+      const answers = [
+        yield* HttpProbe.create(url, token, minimal),
+        yield* HttpProbe.get(url, token, "nonsense")
+      ] as const
+      yield* release
+      created(yield* Fiber.join(waiting))
+      assert.deepStrictEqual(
+        answers.map(({ status }) => status),
+        [503, 503]
+      )
+      assert.deepStrictEqual(undeclared(document, create, answers[0]), [])
+      assert.deepStrictEqual(undeclared(document, get, answers[1]), [])
+    })
+  )
+
+  it.effect("positive control: an answer with one field more, less or other is not", () =>
+    Effect.gen(function* () {
+      const { url } = yield* TestService
+      const document = yield* fetchDocument(url)
+      const answer = yield* HttpProbe.create(url, yield* keyOf("valid"), minimal)
+      const data = created(answer)
+      const { label: _label, ...less } = data
+      for (const other of [
+        { ...data, key: "k" },
+        less,
+        { ...data, sort_order: "0" },
+        { ...data, declared_region: "mars" }
+      ]) {
+        assert.isNotEmpty(undeclared(document, create, { ...answer, body: JSON.stringify({ data: other }) }))
+      }
+      assert.isNotEmpty(undeclared(document, create, { ...answer, headers: {} }))
+    })
+  )
+})

@@ -1,0 +1,243 @@
+import { assert, layer } from "@effect/vitest"
+import { createConfig, lintFromString } from "@redocly/openapi-core"
+import { Effect } from "effect"
+import { minimal } from "../support/Bodies.ts"
+import { send } from "../support/HttpProbe.ts"
+import { type JsonSchema, mismatches } from "../support/JsonSchema.ts"
+import { fetchDocument, type OpenApiDocument, operationOf } from "../support/OpenApiDocument.ts"
+import { assertHeaders, envelope, type Refusal, refusals } from "../support/Refusal.ts"
+import * as TestServiceLive from "../support/TestService.ts"
+import { TestService } from "../support/TestService.ts"
+
+const create = ["post", "/api/v1/byok"] as const
+const get = ["get", "/api/v1/byok/{id}"] as const
+
+const fields = [
+  ...["key", "provider", "name", "workspace_id", "allowed_api_key_hashes", "allowed_models", "allowed_user_ids"],
+  ...["declared_region", "declared_zdr", "disabled", "is_required", "is_fallback", "is_byok_only"]
+]
+
+const document = Effect.flatMap(TestService, ({ url }) => fetchDocument(url))
+
+const errorsOf = (source: string) =>
+  Effect.promise(async () => {
+    const config = await createConfig({ extends: ["recommended"] })
+    const problems = await lintFromString({ source, absoluteRef: "openapi.json", config })
+    return problems.filter(({ severity }) => severity === "error").map(({ message, ruleId }) => `${ruleId}: ${message}`)
+  })
+
+/** Bodies at and over every limit of section 8, with whether the limit allows them. */
+const limits: ReadonlyArray<readonly [limit: string, change: object, allowed: boolean]> = [
+  ["key of 1", { key: "k" }, true],
+  ["key of 0", { key: "" }, false],
+  ["name of 255", { name: "𝒦".repeat(255) }, true],
+  ["name of 256", { name: "a".repeat(256) }, false],
+  ["1 hash", { allowed_api_key_hashes: ["0".repeat(64)] }, true],
+  ["no hash", { allowed_api_key_hashes: [] }, false],
+  ["100 hashes", { allowed_api_key_hashes: Array.from({ length: 100 }, () => "a".repeat(64)) }, true],
+  ["101 hashes", { allowed_api_key_hashes: Array.from({ length: 101 }, () => "a".repeat(64)) }, false],
+  ["a hash in capitals", { allowed_api_key_hashes: ["A".repeat(64)] }, false],
+  ["a hash of 63", { allowed_api_key_hashes: ["a".repeat(63)] }, false],
+  ["no models", { allowed_models: [] }, true],
+  ["100 models", { allowed_models: Array.from({ length: 100 }, () => "m") }, true],
+  ["101 models", { allowed_models: Array.from({ length: 101 }, () => "m") }, false],
+  ["101 users", { allowed_user_ids: Array.from({ length: 101 }, () => "u") }, false],
+  ["an unknown provider", { provider: "nobody" }, false],
+  ["an unknown region", { declared_region: "mars" }, false],
+  ["null where it is allowed", { name: null, allowed_models: null, declared_region: null, declared_zdr: null }, true],
+  ["null for a flag", { disabled: null }, false],
+  ["null for workspace_id", { workspace_id: null }, false],
+  ["a workspace_id that is no UUID", { workspace_id: "default" }, false]
+]
+
+/** The errors that each operation may answer with. */
+const errors: ReadonlyArray<
+  readonly [operation: readonly [method: string, path: string], refusals: ReadonlyArray<Refusal>]
+> = [
+  [
+    create,
+    [
+      "InvalidParams",
+      "MissingKey",
+      "InvalidKey",
+      "Forbidden",
+      "RequestTimeout",
+      "PayloadTooLarge",
+      "InternalError",
+      "ServiceUnavailable"
+    ]
+  ],
+  [get, ["MissingKey", "InvalidKey", "Forbidden", "NotFound", "InternalError", "ServiceUnavailable"]]
+]
+
+/** Where a body is not what the document declares for the operation and the status. */
+const problemsWith = (
+  document: OpenApiDocument,
+  operation: readonly [method: string, path: string],
+  status: number,
+  body: string
+) => {
+  const declared = operationOf(document, operation).responses[String(status)]
+  if (declared === undefined) return ["not declared"]
+  return mismatches(declared.content["application/json"].schema, JSON.parse(body), document.components.schemas)
+}
+
+layer(TestServiceLive.layer, { excludeTestServices: true })("/openapi.json", (it) => {
+  it.effect("is OpenAPI 3.1, without an error under the linter's recommended rules", () =>
+    Effect.gen(function* () {
+      const { url } = yield* TestService
+      const answer = yield* send(url, { path: "/openapi.json" })
+      assert.strictEqual(answer.status, 200)
+      assertHeaders(answer)
+      assert.match((JSON.parse(answer.body) as OpenApiDocument).openapi, /^3\.1\./)
+      assert.deepStrictEqual(yield* errorsOf(answer.body), [])
+    })
+  )
+
+  it.effect("positive control: the linter finds what is wrong with a document", () =>
+    Effect.gen(function* () {
+      const { components, ...rest } = yield* document
+      const broken = { ...rest, components: { schemas: components.schemas } }
+      assert.include((yield* errorsOf(JSON.stringify(broken))).join(), "security-defined")
+    })
+  )
+
+  it.effect(
+    "has the two operations and no others, each with texts and a management key as bearer token (sections 4 and 5)",
+    () =>
+      Effect.gen(function* () {
+        const found = yield* document
+        const operations = Object.entries(found.paths).flatMap(([path, item]) =>
+          Object.keys(item).map((method) => [method, path])
+        )
+        assert.deepStrictEqual(operations, [[...create], [...get]])
+        const [[name, scheme] = ["", { type: "", scheme: "" }], ...others] = Object.entries(
+          found.components.securitySchemes
+        )
+        assert.lengthOf(others, 0)
+        assert.strictEqual(`${scheme.type} ${scheme.scheme.toLowerCase()}`, "http bearer")
+        for (const operation of [create, get]) {
+          const { description, operationId, responses, security, summary } = operationOf(found, operation)
+          assert.deepStrictEqual(security, [{ [name]: [] }])
+          for (const text of [summary, description, operationId]) assert.isAbove(text.length, 5)
+          for (const [status, response] of Object.entries(responses))
+            assert.isAbove(response.description.length, 5, status)
+        }
+      })
+  )
+
+  it.effect("describes every field of the request, and what its defaults are (section 4.1)", () =>
+    Effect.gen(function* () {
+      const { components } = yield* document
+      const { properties = {}, required } = components.schemas["NewCredential"] ?? {}
+      assert.sameMembers(Object.keys(properties), fields)
+      assert.sameMembers([...(required ?? [])], ["key", "provider"])
+      const described = (schema?: JsonSchema): boolean =>
+        (schema?.description ?? "").length > 10 || schema?.allOf?.some(described) === true
+      const undescribed = fields.filter((field) => !described(properties[field]))
+      assert.deepStrictEqual(undescribed, [])
+      const defaults = Object.fromEntries(
+        Object.entries(properties).flatMap(([field, schema]) => ("default" in schema ? [[field, schema.default]] : []))
+      )
+      assert.deepStrictEqual(defaults, {
+        name: null,
+        allowed_api_key_hashes: null,
+        allowed_models: null,
+        allowed_user_ids: null,
+        declared_region: null,
+        declared_zdr: null,
+        disabled: false,
+        is_required: false,
+        is_fallback: false,
+        is_byok_only: false
+      })
+    })
+  )
+
+  it.effect.each(limits)("knows the limits as the service does: %s (section 8)", ([, change, allowed]) =>
+    Effect.gen(function* () {
+      const { components } = yield* document
+      const found = mismatches(
+        { $ref: "#/components/schemas/NewCredential" },
+        { ...minimal, ...change },
+        components.schemas
+      )
+      assert.strictEqual(found.length === 0, allowed, found.join())
+    })
+  )
+
+  it.effect("has examples that are what the schemas say, and that the service accepts (section 4)", () =>
+    Effect.gen(function* () {
+      const found = yield* document
+      const { tenant, url } = yield* TestService
+      const { management_key } = yield* tenant
+      const { content } = operationOf(found, create).requestBody ?? { content: undefined }
+      const { example, schema } = content?.["application/json"] ?? { schema: { enum: [] } }
+      assert.deepStrictEqual(mismatches(schema, example, found.components.schemas), [])
+      const answer = yield* send(url, {
+        method: "POST",
+        path: "/api/v1/byok",
+        headers: [
+          ["Authorization", `Bearer ${management_key}`],
+          ["Content-Type", "application/json"]
+        ],
+        body: JSON.stringify(example)
+      })
+      assert.strictEqual(answer.status, 201)
+      for (const { operation, status } of [
+        { operation: create, status: "201" },
+        { operation: get, status: "200" }
+      ] as const) {
+        const success = operationOf(found, operation).responses[status]?.content["application/json"]
+        assert.deepStrictEqual(
+          mismatches(success?.schema ?? { enum: [] }, success?.example, found.components.schemas),
+          []
+        )
+      }
+    })
+  )
+
+  it.effect("declares the errors that there are, in their own words, and no others (section 7)", () =>
+    Effect.gen(function* () {
+      const found = yield* document
+      const metadata = { issues: [{ path: ["allowed_models", 3], message: "must be a string" }] }
+      for (const [operation, expected] of errors) {
+        const declared = Object.keys(operationOf(found, operation).responses).filter((status) => Number(status) >= 400)
+        assert.sameMembers(declared, Array.from(new Set(expected.map((refusal) => String(refusals[refusal][0])))))
+        for (const refusal of expected) {
+          const body = envelope(refusal, refusal === "InvalidParams" ? metadata : undefined)
+          assert.deepStrictEqual(problemsWith(found, operation, refusals[refusal][0], body), [], body)
+        }
+      }
+    })
+  )
+
+  it.effect("positive control: other words, codes, members and missing ones do not fit the declared errors", () =>
+    Effect.gen(function* () {
+      const found = yield* document
+      for (const body of [
+        '{"error":{"code":404,"message":"Not found"}}',
+        '{"error":{"code":400,"message":"Resource not found"}}',
+        '{"error":{"message":"Resource not found"}}',
+        '{"error":{"code":404,"message":"Resource not found"},"_tag":"NotFound"}',
+        '{"code":404,"message":"Resource not found"}',
+        "null"
+      ]) {
+        assert.isNotEmpty(problemsWith(found, get, 404, body), body)
+      }
+      assert.isNotEmpty(problemsWith(found, get, 418, "{}"))
+    })
+  )
+
+  it.effect("declares the headers of every answer (D2, D12, D14)", () =>
+    Effect.gen(function* () {
+      const found = yield* document
+      for (const operation of [create, get] as const) {
+        for (const [status, { headers }] of Object.entries(operationOf(found, operation).responses)) {
+          const more = ["401", "403"].includes(status) ? ["WWW-Authenticate"] : status === "503" ? ["Retry-After"] : []
+          assert.sameMembers(Object.keys(headers), ["X-Request-Id", ...more], status)
+        }
+      }
+    })
+  )
+})

@@ -1,0 +1,86 @@
+import { assert, describe, it, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import * as CommandLineLive from "../support/CommandLine.ts"
+import { CommandLine, textIn } from "../support/CommandLine.ts"
+import { databaseContent } from "../support/databaseContent.ts"
+import { formsOf } from "../support/formsOf.ts"
+import { crc32, faultOf, sha256 } from "../support/issuedKey.ts"
+
+layer(CommandLineLive.layer, { excludeTestServices: true })("byok account create", (it) => {
+  it.effect("--json prints the ids, the management key and its hash, and stores only the hash (D40, D41, D24)", () =>
+    Effect.gen(function* () {
+      const { runJson, sql } = yield* CommandLine
+      const made = yield* runJson("account", "create", "--name", "Søren & Søn 株")
+      assert.sameMembers(Object.keys(made), ["account_id", "workspace_id", "management_key", "management_key_hash"])
+      const key = textIn(made, "management_key")
+      assert.isUndefined(faultOf(key, "mk"))
+      assert.strictEqual(made["management_key_hash"], sha256(key))
+
+      assert.deepStrictEqual(
+        yield* sql`SELECT id, name FROM accounts`.pipe(Effect.map((rows) => rows.map((row) => ({ ...row })))),
+        [{ id: made["account_id"], name: "Søren & Søn 株" }]
+      )
+      assert.deepStrictEqual(
+        (yield* sql`SELECT account_id, id, is_default, deleted_at FROM workspaces`).map((row) => ({ ...row })),
+        [{ account_id: made["account_id"], id: made["workspace_id"], is_default: true, deleted_at: null }]
+      )
+      assert.deepStrictEqual(
+        (yield* sql`SELECT encode(hash, 'hex') AS hash, account_id, management, revoked_at FROM api_keys`).map(
+          (row) => ({
+            ...row
+          })
+        ),
+        [{ hash: sha256(key), account_id: made["account_id"], management: true, revoked_at: null }]
+      )
+      const content = yield* databaseContent(sql)
+      assert.include(content, sha256(key))
+      assert.deepStrictEqual(
+        formsOf(key).filter((form) => content.includes(form)),
+        []
+      )
+    })
+  )
+
+  it.effect("prints the same for a person, a line each, when --json is not given (D40)", () =>
+    Effect.gen(function* () {
+      const { run } = yield* CommandLine
+      const { code, stderr, stdout } = yield* run("account", "create", "--name", "Acme")
+      assert.deepStrictEqual({ code, stderr }, { code: 0, stderr: "" })
+      const pairs = stdout
+        .trimEnd()
+        .split("\n")
+        .map((line) => line.split(/ {2,}/))
+      assert.deepStrictEqual(
+        pairs.map(([name]) => name),
+        ["account_id", "workspace_id", "management_key", "management_key_hash"]
+      )
+      const [, , [, key = ""] = [], [, hash] = []] = pairs
+      assert.isUndefined(faultOf(key, "mk"))
+      assert.strictEqual(hash, sha256(key))
+    })
+  )
+
+  it.effect("a key that did reach the database would be found in it, as text and as bytes (control of D41)", () =>
+    Effect.gen(function* () {
+      const { sql } = yield* CommandLine
+      const planted = "byok_mk_planted_in_the_database"
+      yield* sql`CREATE TABLE planted (words text, bytes bytea)`
+      yield* sql`INSERT INTO planted VALUES (${`key=${planted}`}, ${Buffer.from(planted)})`
+      const content = yield* databaseContent(sql)
+      yield* sql`DROP TABLE planted`
+      const hits = formsOf(planted).filter((form) => content.includes(form))
+      assert.deepStrictEqual(hits, [planted, Buffer.from(planted).toString("hex")])
+    })
+  )
+})
+
+describe("the check of issued keys", () => {
+  it("computes the CRC-32 whose check value is published, and notices each kind of fault (control of D41)", () => {
+    assert.strictEqual(crc32("123456789"), 0xcbf43926)
+    const random = "0".repeat(43)
+    assert.strictEqual(faultOf(`byok_mk_${random}000000`, "ak"), "prefix")
+    assert.strictEqual(faultOf(`byok_mk_${random}00000`, "mk"), "length or digits")
+    assert.strictEqual(faultOf(`byok_mk_${"z".repeat(43)}000000`, "mk"), "more than 32 bytes")
+    assert.strictEqual(faultOf(`byok_mk_${random}000000`, "mk"), "CRC-32")
+  })
+})

@@ -1,0 +1,56 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Effect } from "effect"
+import { runByok } from "../support/runByok.ts"
+
+const uuid = "01935f6a-0000-7000-8000-000000000000"
+const key = "byok_mk_canarycanarycanarycanarycanarycanarycanary"
+const hashExpected = "HASH must be the key's hash, 64 lowercase hexadecimal characters: `byok api-key list` shows it."
+
+describe("wrong usage ends with exit code 2 before any database is looked for (D40)", () => {
+  it.live.each<readonly [name: string, args: string, says: RegExp]>([
+    ["an unknown command", "acount create", /acount/],
+    ["a command that needs another one", "account", /create +Create an account/],
+    ["a flag that is missing", `workspace create --account ${uuid}`, /Missing required flag: --name/],
+    ["an unknown flag", `api-key issue --account ${uuid} --name n --managment`, /--managment/]
+  ])("%s: with help", ([, args, says]) =>
+    Effect.gen(function* () {
+      const { code, stderr, stdout } = yield* runByok(args.split(" "))
+      assert.strictEqual(code, 2)
+      assert.match(stdout + stderr, says)
+      assert.match(stdout + stderr, /USAGE\n {2}byok /)
+    })
+  )
+
+  it.live.each<readonly [name: string, args: string, sentence: string]>([
+    ["an account that is not a UUID", "workspace list --account 42", "--account must be a UUID."],
+    ["a workspace that is not a UUID", "workspace delete 42", "ID must be a UUID."],
+    ["a name that is too long", `account create --name ${"n".repeat(256)}`, "--name must have 1 to 255 characters."],
+    ["a name that is empty", "account create --name=", "--name must have 1 to 255 characters."],
+    ["a key instead of an account", `api-key issue --name n --account ${key}`, "--account must be a UUID."],
+    ["a key instead of its hash", `api-key revoke ${key} --json`, hashExpected]
+  ])("%s: with a sentence that says what is expected and does not echo what was given", ([, args, sentence]) =>
+    Effect.gen(function* () {
+      assert.deepStrictEqual(yield* runByok(args.split(" ")), { code: 2, stdout: "", stderr: `${sentence}\n` })
+    })
+  )
+
+  it.live.each([
+    ["an argument too many", `api-key revoke HASH ${key}`],
+    ["a command", `api-key ${key}`]
+  ])("a key as %s is not echoed either", ([, args]) =>
+    Effect.gen(function* () {
+      const { code, stderr, stdout } = yield* runByok((args ?? "").split(" "))
+      assert.strictEqual(code, 2)
+      assert.notInclude(stdout + stderr, "canary")
+    })
+  )
+
+  it.live("--json leaves standard output empty, so that help is never read as a result", () =>
+    Effect.gen(function* () {
+      const { code, stderr, stdout } = yield* runByok(["account", "create", "--json"])
+      assert.strictEqual(code, 2)
+      assert.match(stderr, /Missing required flag: --name/)
+      assert.strictEqual(stdout, "")
+    })
+  )
+})

@@ -1,0 +1,214 @@
+import { assert, layer } from "@effect/vitest"
+import { OpenRouter } from "@openrouter/sdk"
+import type { CreateBYOKKeyRequest } from "@openrouter/sdk/models"
+import {
+  BadRequestResponseError,
+  ForbiddenResponseError,
+  InternalServerResponseError,
+  NotFoundResponseError,
+  OpenRouterDefaultError,
+  OpenRouterError,
+  UnauthorizedResponseError
+} from "@openrouter/sdk/models/errors"
+import { Effect, Redacted } from "effect"
+import { Accounts } from "../../src/service/Accounts.ts"
+import * as TestServiceLive from "../support/TestService.ts"
+import { TestService } from "../support/TestService.ts"
+
+const unknownId = "019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11"
+const key = "sk-0123456789-0123456789-AbCd"
+
+const sdkWith = Effect.fnUntraced(function* (apiKey: string) {
+  const { url } = yield* TestService
+  return new OpenRouter({ apiKey, serverURL: `${url}/api/v1`, retryConfig: { strategy: "none" } })
+})
+
+const sdk = Effect.gen(function* () {
+  const { tenant } = yield* TestService
+  return yield* sdkWith((yield* tenant).management_key)
+})
+
+const ordinary = Effect.gen(function* () {
+  const { tenant } = yield* TestService
+  const { account_id } = yield* tenant
+  const issued = yield* (yield* Accounts).issueApiKey(account_id, { name: "ordinary", management: false })
+  return yield* sdkWith(Redacted.value(issued.key))
+})
+
+/** A call that the service answers, well or not. */
+const call = <A>(answer: () => Promise<A>) =>
+  Effect.tryPromise({
+    try: answer,
+    catch: (error) => {
+      if (error instanceof OpenRouterError) return error
+      throw error
+    }
+  })
+
+const create = (client: OpenRouter, createBYOKKeyRequest: CreateBYOKKeyRequest) =>
+  call(() => client.byok.create({ createBYOKKeyRequest }))
+
+const get = (client: OpenRouter, id: string) => call(() => client.byok.get({ id }))
+
+const defaults = {
+  name: null,
+  label: "sk-...AbCd",
+  disabled: false,
+  isFallback: false,
+  isRequired: false,
+  isByokOnly: false,
+  allowedApiKeyHashes: null,
+  allowedModels: null,
+  allowedUserIds: null,
+  declaredZdr: null
+}
+
+const shapes: ReadonlyArray<readonly [shape: string, request: CreateBYOKKeyRequest, shown: object]> = [
+  ["the smallest", { provider: "openai", key }, {}],
+  ["with a name", { provider: "anthropic", key, name: "Production" }, { name: "Production" }],
+  [
+    "with null for every list",
+    {
+      provider: "xai",
+      key,
+      name: null,
+      allowedApiKeyHashes: null,
+      allowedModels: null,
+      allowedUserIds: null,
+      declaredZdr: null
+    },
+    {}
+  ],
+  ["disabled", { provider: "groq", key, disabled: true }, { disabled: true }],
+  ["a fallback", { provider: "mistral", key, isFallback: true }, { isFallback: true }],
+  [
+    "required and alone",
+    { provider: "cohere", key, isRequired: true, isByokOnly: true },
+    { isRequired: true, isByokOnly: true }
+  ],
+  [
+    "restricted",
+    { provider: "azure", key, allowedModels: ["a/b"], allowedUserIds: [], declaredZdr: true },
+    { allowedModels: ["a/b"], allowedUserIds: [], declaredZdr: true }
+  ],
+  ["of a provider with a suffix", { provider: "amazon-bedrock/claude-on-aws", key }, {}],
+  ["key material", { provider: "fireworks", key: JSON.stringify({ api_key: key, region: "eu" }) }, {}]
+]
+
+layer(TestServiceLive.layer, { excludeTestServices: true })("the official client of the reference API", (it) => {
+  it.effect.each(shapes)("creates a credential and finds it as it expects: %s (section 4, D1)", ([, request, shown]) =>
+    Effect.gen(function* () {
+      const { tenant } = yield* TestService
+      const { workspace_id } = yield* tenant
+      const client = yield* sdk
+      const made = yield* create(client, request)
+      const { createdAt, id, ...rest } = made.data
+      assert.deepStrictEqual<object>(rest, {
+        ...defaults,
+        provider: request.provider,
+        workspaceId: workspace_id,
+        sortOrder: 0,
+        ...shown
+      })
+      assert.isFalse(Number.isNaN(Date.parse(createdAt)))
+      assert.deepStrictEqual(yield* get(client, id), made)
+    })
+  )
+
+  it.effect("passes a workspace and API key hashes (section 4.1)", () =>
+    Effect.gen(function* () {
+      const { tenant } = yield* TestService
+      const { account_id, management_key_hash } = yield* tenant
+      const { workspace_id } = yield* (yield* Accounts).createWorkspace(account_id, "another")
+      const allowedApiKeyHashes = [management_key_hash]
+      const { data } = yield* create(yield* sdk, {
+        provider: "openai",
+        key,
+        workspaceId: workspace_id,
+        allowedApiKeyHashes
+      })
+      assert.strictEqual(data.workspaceId, workspace_id)
+      assert.deepStrictEqual(data.allowedApiKeyHashes, allowedApiKeyHashes)
+    })
+  )
+
+  /** The request fails with this class, status and message. */
+  const failsWith = <E extends OpenRouterError>(
+    request: Effect.Effect<unknown, OpenRouterError>,
+    expected: abstract new (...args: ReadonlyArray<never>) => E,
+    statusCode: number,
+    message: string
+  ) =>
+    Effect.gen(function* () {
+      const error = yield* Effect.flip(request)
+      if (!(error instanceof expected)) return assert.fail(`${error.name} is not the expected class`)
+      assert.strictEqual(error.statusCode, statusCode)
+      assert.include(error.body, message)
+      return error
+    })
+
+  it.effect("400 is its BadRequestResponseError, with our issues in its metadata (section 7, D7)", () =>
+    Effect.gen(function* () {
+      const client = yield* sdk
+      const request = create(client, { provider: "openai", key, isFallback: true, isByokOnly: true })
+      const error = yield* failsWith(request, BadRequestResponseError, 400, "Invalid request parameters")
+      assert.deepStrictEqual(error.error.metadata, {
+        issues: [{ path: ["is_byok_only"], message: "cannot be combined with is_fallback" }]
+      })
+    })
+  )
+
+  it.effect("401 is its UnauthorizedResponseError (section 7, D2, D3)", () =>
+    Effect.gen(function* () {
+      for (const [token, message] of [
+        ["unknown", "Invalid API key"],
+        ["", "Missing Authentication header"]
+      ] as const) {
+        const client = yield* sdkWith(token)
+        yield* failsWith(create(client, { provider: "openai", key }), UnauthorizedResponseError, 401, message)
+        yield* failsWith(get(client, unknownId), UnauthorizedResponseError, 401, message)
+      }
+    })
+  )
+
+  it.effect(
+    "403 is its ForbiddenResponseError on create, and an error of status 403 on get, where it knows none (section 7, D4)",
+    () =>
+      Effect.gen(function* () {
+        const client = yield* ordinary
+        const message = "Only management keys can perform this operation"
+        yield* failsWith(create(client, { provider: "openai", key }), ForbiddenResponseError, 403, message)
+        yield* failsWith(get(client, unknownId), OpenRouterDefaultError, 403, message)
+      })
+  )
+
+  it.effect("404 is its NotFoundResponseError (section 7, D5)", () =>
+    Effect.gen(function* () {
+      const client = yield* sdk
+      for (const id of [unknownId, "nonsense", "a/b", ".."]) {
+        yield* failsWith(get(client, id), NotFoundResponseError, 404, "Resource not found")
+      }
+    })
+  )
+
+  it.effect("500 is its InternalServerResponseError (section 7, D11)", () =>
+    Effect.gen(function* () {
+      const { sql } = yield* TestService
+      const client = yield* sdk
+      yield* Effect.acquireUseRelease(
+        Effect.orDie(sql`ALTER TABLE credentials RENAME TO gone`),
+        () =>
+          Effect.andThen(
+            failsWith(
+              create(client, { provider: "openai", key }),
+              InternalServerResponseError,
+              500,
+              "Internal Server Error"
+            ),
+            failsWith(get(client, unknownId), InternalServerResponseError, 500, "Internal Server Error")
+          ),
+        () => Effect.orDie(sql`ALTER TABLE gone RENAME TO credentials`)
+      )
+    })
+  )
+})

@@ -1,0 +1,150 @@
+import { assert, layer } from "@effect/vitest"
+import { DateTime, Effect, Fiber, Layer, Redacted, Schema } from "effect"
+import { FetchHttpClient, HttpClient, HttpClientRequest } from "effect/http"
+import { HttpApiClient } from "effect/http-api"
+import { Api } from "../../src/api/Api.ts"
+import { CredentialId } from "../../src/domain/CredentialId.ts"
+import * as Errors from "../../src/domain/Errors.ts"
+import { NewCredential } from "../../src/domain/NewCredential.ts"
+import { Accounts } from "../../src/service/Accounts.ts"
+import { acceptedBody, text } from "../support/arbitraries.ts"
+import { minimal } from "../support/Bodies.ts"
+import * as TestServiceLive from "../support/TestService.ts"
+import { TestService } from "../support/TestService.ts"
+import { lockTable, untilWaiting } from "../support/transactions.ts"
+
+const newCredential = Schema.decodeUnknownSync(NewCredential)
+const unknownId = CredentialId.make("019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11")
+
+const clientWith = Effect.fnUntraced(function* (token: string | undefined) {
+  const { url } = yield* TestService
+  return yield* HttpApiClient.make(Api, {
+    baseUrl: url,
+    transformClient: HttpClient.mapRequest((request) =>
+      token === undefined ? request : HttpClientRequest.bearerToken(request, token)
+    )
+  })
+})
+
+const client = Effect.gen(function* () {
+  const { tenant } = yield* TestService
+  return yield* clientWith((yield* tenant).management_key)
+})
+
+const create = (body: unknown) => Effect.flatMap(client, ({ byok }) => byok.create({ payload: newCredential(body) }))
+
+const queueOfOne = TestServiceLive.layerWith({
+  settings: (settings) => ({ ...settings, database: { ...settings.database, queue: 1 } })
+})
+
+layer(Layer.merge(queueOfOne, FetchHttpClient.layer), { excludeTestServices: true })("the typed client", (it) => {
+  it.effect("creates and gets, with decoded fields (section 4)", () =>
+    Effect.gen(function* () {
+      const { byok } = yield* client
+      const made = yield* create({ ...minimal, name: "n", allowed_models: ["m"] })
+      assert.strictEqual(made.data.label, "sk-...AbCd")
+      assert.strictEqual(made.data.name, "n")
+      assert.isTrue(DateTime.isDateTime(made.data.created_at))
+      assert.deepStrictEqual(yield* byok.get({ params: { id: made.data.id } }), made)
+    })
+  )
+
+  it.effect.prop(
+    "sends whatever the contract allows, and finds it again (section 4.1)",
+    [acceptedBody(text(1, 60))],
+    ([{ allowed_api_key_hashes: _, ...body }]) =>
+      Effect.gen(function* () {
+        const { byok } = yield* client
+        const made = yield* create(body)
+        assert.deepStrictEqual(yield* byok.get({ params: { id: made.data.id } }), made)
+        assert.strictEqual(made.data.provider, body["provider"])
+      }),
+    { arbitrary: { runs: 30 } }
+  )
+
+  it.effect("400 is an InvalidParams with its issues (section 7, D7)", () =>
+    Effect.gen(function* () {
+      const error = yield* Effect.flip(create({ ...minimal, allowed_api_key_hashes: ["0".repeat(64)] }))
+      assert.strictEqual(error._tag, "InvalidParams")
+      assert.instanceOf(error, Errors.InvalidParams)
+      assert.deepStrictEqual(error.error.metadata.issues, [
+        { path: ["allowed_api_key_hashes", 0], message: "is not an API key of this account" }
+      ])
+    })
+  )
+
+  it.effect.each([
+    { token: undefined, message: "Missing Authentication header" },
+    { token: "unknown", message: "Invalid API key" }
+  ])("401 is an Unauthorized: $message (D2, D3)", ({ message, token }) =>
+    Effect.gen(function* () {
+      const { byok } = yield* clientWith(token)
+      const errors = [
+        yield* Effect.flip(byok.create({ payload: newCredential(minimal) })),
+        yield* Effect.flip(byok.get({ params: { id: unknownId } }))
+      ]
+      for (const error of errors) {
+        assert.strictEqual(error._tag, "Unauthorized")
+        assert.instanceOf(error, Errors.Unauthorized)
+        assert.strictEqual(error.error.message, message)
+      }
+    })
+  )
+
+  it.effect("403 is a Forbidden (D4)", () =>
+    Effect.gen(function* () {
+      const { tenant } = yield* TestService
+      const { account_id } = yield* tenant
+      const { key } = yield* (yield* Accounts).issueApiKey(account_id, { name: "ordinary", management: false })
+      const { byok } = yield* clientWith(Redacted.value(key))
+      const errors = [
+        yield* Effect.flip(byok.create({ payload: newCredential(minimal) })),
+        yield* Effect.flip(byok.get({ params: { id: unknownId } }))
+      ]
+      for (const error of errors) assert.instanceOf(error, Errors.Forbidden)
+    })
+  )
+
+  it.effect("404 is a NotFound (D5)", () =>
+    Effect.gen(function* () {
+      const { byok } = yield* client
+      const found = yield* byok.get({ params: { id: unknownId } }).pipe(
+        Effect.as("found"),
+        Effect.catchTag("NotFound", ({ error }) => Effect.succeed(error.message))
+      )
+      assert.strictEqual(found, "Resource not found")
+    })
+  )
+
+  it.effect("413 is a PayloadTooLarge (D9)", () =>
+    Effect.gen(function* () {
+      const error = yield* Effect.flip(create({ provider: "xai", key: "k".repeat(300_000) }))
+      assert.instanceOf(error, Errors.PayloadTooLarge)
+    })
+  )
+
+  it.effect("500 is an InternalError (D11)", () =>
+    Effect.gen(function* () {
+      const { sql } = yield* TestService
+      const { byok } = yield* client
+      yield* sql`ALTER TABLE credentials RENAME TO gone`
+      const errors = [yield* Effect.flip(create(minimal)), yield* Effect.flip(byok.get({ params: { id: unknownId } }))]
+      yield* sql`ALTER TABLE gone RENAME TO credentials`
+      for (const error of errors) assert.instanceOf(error, Errors.InternalError)
+    })
+  )
+
+  it.effect("503 is a ServiceUnavailable (D14)", () =>
+    Effect.gen(function* () {
+      const { sql } = yield* TestService
+      const { byok } = yield* client
+      const release = yield* lockTable(sql, "api_keys")
+      const waiting = yield* Effect.forkChild(create(minimal))
+      yield* untilWaiting(sql, 1)
+      const errors = [yield* Effect.flip(create(minimal)), yield* Effect.flip(byok.get({ params: { id: unknownId } }))]
+      yield* release
+      yield* Fiber.join(waiting)
+      for (const error of errors) assert.instanceOf(error, Errors.ServiceUnavailable)
+    })
+  )
+})

@@ -1,0 +1,97 @@
+import { Effect } from "effect"
+
+/** A credential that was acknowledged: what create answered, and the key that was sent. */
+export interface Acked {
+  readonly id: string
+  readonly body: string
+  readonly key: string
+}
+
+/** What a client under load knows afterwards. */
+export interface Ledger {
+  /** 201 read completely. */
+  readonly acked: Array<Acked>
+  /** Keys that were sent without an outcome seen, or with a 5xx. */
+  readonly unknown: Array<{ readonly key: string; readonly status: number | undefined }>
+  /** Keys with a definite 4xx, or that never left. */
+  readonly refused: Array<string>
+  /** The longest answer, in milliseconds. */
+  slowest: number
+}
+
+export const newLedger = (): Ledger => ({ acked: [], unknown: [], refused: [], slowest: 0 })
+
+const neverSent = (error: unknown) => {
+  const cause: unknown = error instanceof Error ? error.cause : undefined
+  return cause instanceof Error && "code" in cause && cause.code === "ECONNREFUSED"
+}
+
+let keys = 0
+
+const createOne = async (url: string, token: string, ledger: Ledger) => {
+  const key = `fake-key-${String((keys += 1)).padStart(9, "0")}`
+  const began = performance.now()
+  try {
+    const response = await fetch(`${url}/api/v1/byok`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+      body: JSON.stringify({ provider: "openai", key, name: key })
+    })
+    const body = await response.text()
+    if (response.status === 201) {
+      const { data } = JSON.parse(body) as { readonly data: { readonly id: string } }
+      ledger.acked.push({ id: data.id, body, key })
+    } else if (response.status < 500) ledger.refused.push(key)
+    else ledger.unknown.push({ key, status: response.status })
+  } catch (error) {
+    if (!neverSent(error)) return void ledger.unknown.push({ key, status: undefined })
+    ledger.refused.push(key)
+    await new Promise((resolve) => setTimeout(resolve, 10))
+  } finally {
+    ledger.slowest = Math.max(ledger.slowest, performance.now() - began)
+  }
+}
+
+/** Eight clients that create one credential after the other, until the scope closes; what is under way then is awaited. */
+export const load = (url: string, token: string, ledger: Ledger) =>
+  Effect.acquireRelease(
+    Effect.sync(() => {
+      let going = true
+      const clients = Array.from({ length: 8 }, async () => {
+        while (going) await createOne(url, token, ledger)
+      })
+      return Effect.promise(() => {
+        going = false
+        return Promise.all(clients)
+      })
+    }),
+    (end) => end
+  )
+
+/** A row as it is found afterwards: the key's name, and the key that its ciphertext opens to. */
+export interface Found {
+  readonly id: string
+  readonly name: string | null
+  readonly key: string
+}
+
+/** Every way in which what is stored betrays what was acknowledged. */
+export const faultsOf = (
+  { acked, refused, unknown }: Ledger,
+  rows: ReadonlyArray<Found>,
+  answers: ReadonlyMap<string, string>
+): ReadonlyArray<string> => {
+  const byId = new Map(rows.map((row) => [row.id, row]))
+  const known = new Set([...acked.map(({ key }) => key), ...unknown.map(({ key }) => key)])
+  const ids = acked.map(({ id }) => id)
+  return [
+    ...acked.filter(({ id }) => !byId.has(id)).map(({ id }) => `lost: ${id}`),
+    ...acked.filter(({ body, id }) => answers.get(id) !== body).map(({ id }) => `get answers otherwise: ${id}`),
+    ...acked.filter(({ id, key }) => byId.has(id) && byId.get(id)?.key !== key).map(({ id }) => `another key: ${id}`),
+    ...rows.filter(({ key, name }) => key !== name).map(({ id }) => `opens to another key: ${id}`),
+    ...rows.filter(({ key }) => !known.has(key)).map(({ id }) => `nobody sent it: ${id}`),
+    ...rows.filter(({ key }) => refused.includes(key)).map(({ id }) => `refused and stored: ${id}`),
+    ...ids.filter((id, index) => ids.indexOf(id) !== index).map((id) => `twice: ${id}`),
+    ...(new Set(rows.map(({ key }) => key)).size < rows.length ? ["a key is stored twice"] : [])
+  ]
+}

@@ -1,0 +1,108 @@
+import { assert, layer } from "@effect/vitest"
+import { Context, Effect, type Exit, Layer, Option, Tracer } from "effect"
+import { randomUUID } from "node:crypto"
+import { CredentialId } from "../../src/domain/CredentialId.ts"
+import { ApiKeys } from "../../src/service/ApiKeys.ts"
+import { CredentialRepository } from "../../src/service/CredentialRepository.ts"
+import { created, minimal } from "../support/Bodies.ts"
+import { create, get } from "../support/HttpProbe.ts"
+import * as TestServiceLive from "../support/TestService.ts"
+import { TestService } from "../support/TestService.ts"
+
+/** The text of every statement that the service has run. */
+class Statements extends Context.Service<Statements, Set<string>>()("byok/test/Statements") {}
+
+class WatchedSpan extends Tracer.NativeSpan {
+  ended = () => {}
+  override end(endTime: bigint, exit: Exit.Exit<unknown, unknown>) {
+    super.end(endTime, exit)
+    this.ended()
+  }
+}
+
+const watched = Layer.unwrap(
+  Effect.sync(() => {
+    const statements = new Set<string>()
+    const tracer = Tracer.make({
+      span: (options) => {
+        const span = new WatchedSpan(options)
+        span.ended = () => {
+          const text = span.attributes.get("db.query.text")
+          if (typeof text === "string") statements.add(text)
+        }
+        return span
+      }
+    })
+    return Layer.merge(Layer.succeed(Statements, statements), Layer.succeed(Tracer.Tracer, tracer))
+  })
+)
+
+const seed = `
+  INSERT INTO accounts SELECT gen_random_uuid(), 'n', now() FROM generate_series(1, 200);
+  INSERT INTO workspaces SELECT gen_random_uuid(), id, 'n', true, now() FROM accounts
+    WHERE id NOT IN (SELECT account_id FROM workspaces);
+  INSERT INTO api_keys SELECT sha256(convert_to(account_id::text || n, 'UTF8')), account_id, 'n', true, now()
+    FROM workspaces, generate_series(1, 100) AS n;
+  INSERT INTO credentials SELECT gen_random_uuid(), account_id, id, 'openai', NULL, '***...***', now(),
+    false, false, false, false, NULL, NULL, NULL, NULL, NULL, n, (SELECT min(id) FROM keks),
+    decode(repeat('00', 60), 'hex'), decode(repeat('00', 90), 'hex') FROM workspaces, generate_series(1, 100) AS n;
+  ANALYZE`
+
+layer(Layer.provideMerge(TestServiceLive.layer, watched), { excludeTestServices: true })(
+  "among 20,000 credentials and as many API keys",
+  (it) => {
+    it.effect("create, get and their look-ups, alone and together, read no table from end to end (R13)", () =>
+      Effect.gen(function* () {
+        const { newTenant, sql, url } = yield* TestService
+        const statements = yield* Statements
+        const { account_id, management_key, management_key_hash } = yield* newTenant
+        for (const statement of seed.split(";")) yield* sql.unsafe(statement)
+        statements.clear()
+        const one = yield* create(url, management_key, minimal)
+        yield* get(url, management_key, String(created(one)["id"]))
+        const repository = yield* CredentialRepository
+        const apiKeys = yield* ApiKeys
+        const id = CredentialId.make(String(created(one)["id"]))
+        const { credential, sealed } = Option.getOrThrow(yield* repository.findSealed(account_id, id))
+        const many = Array.from({ length: 5 }, () => CredentialId.make(randomUUID()))
+        const together = { concurrency: "unbounded" } as const
+        yield* Effect.forEach(many, (id) => repository.insert(account_id, { ...credential, id }, sealed), together)
+        yield* Effect.forEach(many, (id) => repository.findById(account_id, id), together)
+        yield* Effect.forEach(many, () => apiKeys.find(management_key_hash), together)
+        yield* apiKeys.ownedBy(account_id, [management_key_hash])
+
+        const texts = Array.from(statements).filter((text) => /\b(credentials|api_keys)\b/.test(text))
+        for (const needle of [
+          "json_populate_recordset",
+          "VALUES",
+          "SELECT account_id, id",
+          "hash = ANY",
+          "hash = $1"
+        ]) {
+          assert.isTrue(
+            texts.some((text) => text.includes(needle)),
+            needle
+          )
+        }
+        /** The plan for values not known yet. */
+        const planOf = (text: string) =>
+          Effect.gen(function* () {
+            const count = Math.max(...Array.from(text.matchAll(/\$(\d+)/g), ([, n]) => Number(n)), 0)
+            const values = count === 0 ? "" : `(${Array<string>(count).fill("NULL").join()})`
+            yield* sql.unsafe("SET LOCAL plan_cache_mode = force_generic_plan")
+            yield* sql.unsafe(`PREPARE asked AS ${text}`)
+            const rows = yield* sql.unsafe<{ "QUERY PLAN": string }>(`EXPLAIN EXECUTE asked${values}`)
+            yield* sql.unsafe("DEALLOCATE asked")
+            return rows.map((row) => row["QUERY PLAN"]).join("\n")
+          }).pipe(sql.withTransaction)
+        const tableScan = /Seq Scan on (credentials|api_keys)/
+        for (const text of texts) {
+          const plan = yield* planOf(text)
+          assert.notMatch(plan, tableScan, text)
+          assert.match(plan, /Index|Insert/, text)
+        }
+        assert.match(yield* planOf("SELECT 1 FROM credentials WHERE label = $1"), tableScan, "control")
+      })
+    )
+  }
+)

@@ -1,0 +1,108 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Context, Duration, Effect, Exit, Fiber, Layer, Redacted, Scope } from "effect"
+import { HttpServer } from "effect/http"
+import { Reactivity } from "effect/reactivity"
+import * as Byok from "../../src/Byok.ts"
+import * as Server from "../../src/http/Server.ts"
+import { Accounts } from "../../src/service/Accounts.ts"
+import { type DatabaseSettings, makeClient } from "../../src/sql/Database.ts"
+import { parseDatabaseUrl } from "../../src/sql/DatabaseTarget.ts"
+import { created, minimal } from "../support/Bodies.ts"
+import { eventually } from "../support/eventually.ts"
+import { databaseSettings, freshDatabase, settingsFor } from "../support/freshDatabase.ts"
+import { create, get } from "../support/HttpProbe.ts"
+import type { Answer } from "../support/RawConnection.ts"
+import * as RecordingLive from "../support/Recording.ts"
+import { assertRefused } from "../support/Refusal.ts"
+import { type FaultyProxy, faultyProxy } from "./FaultyProxy.ts"
+
+const impatient: DatabaseSettings = {
+  ...databaseSettings,
+  poolSize: 3,
+  connectTimeout: Duration.millis(400),
+  statementTimeout: Duration.millis(400),
+  deadline: Duration.millis(500)
+}
+
+/** Long after the deadline, and long before anything that TCP or the driver would do by themselves. */
+const muchLater = "3 seconds"
+
+/** The service on a database that it reaches through a faulty network, with one credential in it. */
+const open = (batching: boolean) =>
+  Effect.gen(function* () {
+    const databaseUrl = yield* freshDatabase
+    const proxy = yield* faultyProxy(databaseUrl)
+    const settings = { ...settingsFor(proxy.url), database: { ...impatient, batching } }
+    const scope = yield* Scope.make()
+    const service = Server.layer(settings).pipe(
+      Layer.provideMerge(Byok.layerWith(settings)),
+      Layer.provideMerge(RecordingLive.layer)
+    )
+    const context = yield* Layer.buildWithScope(service, scope)
+    const url = HttpServer.formatAddress(Context.get(context, HttpServer.HttpServer).address)
+    const made = yield* Context.get(context, Accounts).createAccount("a test account")
+    const key = Redacted.value(made.management_key)
+    const first = yield* create(url, key, minimal)
+    const id = String(created(first)["id"])
+
+    const observer = yield* Effect.provide(
+      makeClient(parseDatabaseUrl(Redacted.make(databaseUrl)), { ...databaseSettings, poolSize: 1 }),
+      Reactivity.layer
+    )
+    const connections = Effect.map(
+      observer<{ n: number }>`
+        SELECT count(*)::int AS n FROM pg_stat_activity
+        WHERE datname = current_database() AND application_name = 'byok' AND pid <> pg_backend_pid()`,
+      (rows) => rows[0]?.n ?? -1
+    )
+    const burst = Effect.all(
+      Array.from({ length: 40 }, (_, n) => (n % 2 === 0 ? get(url, key, id) : create(url, key, minimal))),
+      { concurrency: "unbounded" }
+    ).pipe(
+      Effect.timeoutOrElse({ duration: muchLater, orElse: () => Effect.die(new Error("a request is not answered")) })
+    )
+    return { burst, close: Scope.close(scope, Exit.void), connections, first, proxy }
+  })
+
+const isRight = (first: Answer) => (answer: Answer) =>
+  answer.status === 201 || (answer.status === 200 && answer.body === first.body)
+
+const faults: ReadonlyArray<readonly [string, boolean, (proxy: FaultyProxy) => void, boolean]> = [
+  ["cuts every connection, one statement a request", false, ({ reset }) => reset(), false],
+  ["cuts every connection, requests share statements", true, ({ reset }) => reset(), false],
+  ["swallows everything, one statement a request", false, ({ swallow }) => swallow(), true],
+  ["swallows everything, requests share statements", true, ({ swallow }) => swallow(), true]
+]
+
+describe("a network to the database that", () => {
+  it.live.each(faults)("%s: every request is answered, it heals by itself, no connection too many (R4, D11)", (row) =>
+    Effect.gen(function* () {
+      const [, batching, fail, silent] = row
+      const { burst, close, connections, first, proxy } = yield* open(batching)
+      const right = isRight(first)
+      assert.isTrue((yield* burst).every(right))
+      assert.isAbove(yield* connections, 0)
+
+      const during = yield* Effect.forkChild(burst)
+      fail(proxy)
+      const answers = [...(yield* Fiber.join(during)), ...(yield* burst)]
+      for (const answer of answers) if (!right(answer)) assertRefused(answer, "InternalError")
+      if (silent) {
+        assert.isAbove(answers.filter(({ status }) => status === 500).length, 0)
+        assert.isAbove(proxy.swallowed(), 0)
+      }
+
+      proxy.forward()
+      yield* eventually(
+        "every request succeeds again",
+        Effect.map(burst, (answered) => answered.every(right))
+      )
+      assert.isAtMost(yield* connections, 2 * impatient.poolSize)
+      yield* close
+      yield* eventually(
+        "no connection is left",
+        Effect.map(connections, (n) => n === 0)
+      )
+    })
+  )
+})

@@ -1,0 +1,165 @@
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { Accounts } from "../../src/service/Accounts.ts"
+import { created, minimal } from "../support/Bodies.ts"
+import { create, get, send } from "../support/HttpProbe.ts"
+import { assertHeaders } from "../support/Refusal.ts"
+import * as TestServiceLive from "../support/TestService.ts"
+import { TestService } from "../support/TestService.ts"
+
+const uuidV7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
+
+layer(TestServiceLive.layer, { excludeTestServices: true })("create answers 201", (it) => {
+  it.effect("with the credential, every omitted field at its default (sections 2.1 and 4.1, D1, D12, D20, D32)", () =>
+    Effect.gen(function* () {
+      const { newTenant, url } = yield* TestService
+      const { management_key, workspace_id } = yield* newTenant
+      const answer = yield* create(url, management_key, minimal)
+      assert.strictEqual(answer.status, 201)
+      assertHeaders(answer)
+      const { created_at, id, ...rest } = created(answer)
+      assert.deepStrictEqual(rest, {
+        workspace_id,
+        provider: "openai",
+        name: null,
+        label: "sk-...AbCd",
+        disabled: false,
+        is_fallback: false,
+        is_required: false,
+        is_byok_only: false,
+        allowed_api_key_hashes: null,
+        allowed_models: null,
+        allowed_user_ids: null,
+        declared_region: null,
+        declared_zdr: null,
+        sort_order: 0
+      })
+      assert.isString(id)
+      assert.isString(created_at)
+      assert.deepStrictEqual(Object.keys(JSON.parse(answer.body) as object), ["data"])
+    })
+  )
+
+  it.effect("with every field as it was given (section 4.1, rule 5)", () =>
+    Effect.gen(function* () {
+      const { newTenant, url } = yield* TestService
+      const { account_id, management_key, management_key_hash } = yield* newTenant
+      const { workspace_id } = yield* (yield* Accounts).createWorkspace(account_id, "another")
+      const given = {
+        provider: "azure",
+        name: "Production, Europe",
+        workspace_id,
+        allowed_api_key_hashes: [management_key_hash],
+        allowed_models: ["a/model", "another/model:beta"],
+        allowed_user_ids: ["user-1"],
+        declared_region: "europe",
+        declared_zdr: true,
+        disabled: true,
+        is_required: true,
+        is_fallback: false,
+        is_byok_only: true
+      }
+      const answer = yield* create(url, management_key, { ...given, key: "azure-0123456789-0123456789-wXyZ" })
+      const { created_at: _created_at, id: _id, ...rest } = created(answer)
+      assert.deepStrictEqual(rest, { ...given, label: "azu...wXyZ", sort_order: 0 })
+    })
+  )
+
+  it.effect("and get answers 200 with the very same body (section 4.2)", () =>
+    Effect.gen(function* () {
+      const { newTenant, url } = yield* TestService
+      const { management_key } = yield* newTenant
+      const made = yield* create(url, management_key, { ...minimal, name: "🔑", declared_zdr: false })
+      const found = yield* get(url, management_key, String(created(made)["id"]))
+      assert.strictEqual(found.status, 200)
+      assert.strictEqual(found.body, made.body)
+      assertHeaders(found)
+    })
+  )
+
+  it.effect("to HEAD as to get, without the body (section 4.2)", () =>
+    Effect.gen(function* () {
+      const { newTenant, url } = yield* TestService
+      const { management_key } = yield* newTenant
+      const id = String(created(yield* create(url, management_key, minimal))["id"])
+      const path = `/api/v1/byok/${id}`
+      const headers = [["Authorization", `Bearer ${management_key}`]] as const
+      const found = yield* send(url, { path, headers })
+      const head = yield* send(url, { method: "HEAD", path, headers })
+      assert.strictEqual(head.status, 200)
+      assert.strictEqual(head.body, "")
+      assert.strictEqual(head.headers["content-length"], found.headers["content-length"])
+      assertHeaders(head)
+    })
+  )
+
+  it.effect(
+    "id is a UUID of version 7, and created_at UTC in milliseconds, both of the moment of creation (D33, D34)",
+    () =>
+      Effect.gen(function* () {
+        const { newTenant, url } = yield* TestService
+        const { management_key } = yield* newTenant
+        const before = Date.now()
+        const { created_at, id } = created(yield* create(url, management_key, minimal))
+        const after = Date.now()
+        assert.match(String(id), uuidV7)
+        assert.match(String(created_at), /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/)
+        const times = [Date.parse(String(created_at)), Number.parseInt(String(id).replace("-", "").slice(0, 12), 16)]
+        for (const time of times) assert.isTrue(time >= before && time <= after, `${before} <= ${time} <= ${after}`)
+      })
+  )
+
+  it.effect("sort_order counts from 0 within workspace and provider (D32)", () =>
+    Effect.gen(function* () {
+      const { newTenant, url } = yield* TestService
+      const { account_id, management_key } = yield* newTenant
+      const { workspace_id } = yield* (yield* Accounts).createWorkspace(account_id, "another")
+      const orders: Array<unknown> = []
+      for (const change of [
+        {},
+        {},
+        { provider: "anthropic" },
+        { workspace_id },
+        {},
+        { workspace_id },
+        { provider: "anthropic", is_fallback: true }
+      ]) {
+        orders.push(created(yield* create(url, management_key, { ...minimal, ...change }))["sort_order"])
+      }
+      assert.deepStrictEqual(orders, [0, 1, 0, 0, 2, 1, 1])
+    })
+  )
+
+  it.effect("the next sort_order is one more than the largest, also where a row is gone (D32)", () =>
+    Effect.gen(function* () {
+      const { newTenant, sql, url } = yield* TestService
+      const { management_key } = yield* newTenant
+      const ids: Array<string> = []
+      for (let n = 0; n < 3; n++) ids.push(String(created(yield* create(url, management_key, minimal))["id"]))
+      yield* sql`DELETE FROM credentials WHERE id = ${ids[0] ?? ""}`
+      assert.strictEqual(created(yield* create(url, management_key, minimal))["sort_order"], 3)
+    })
+  )
+
+  it.effect("a disabled credential is readable (section 3, D44)", () =>
+    Effect.gen(function* () {
+      const { newTenant, url } = yield* TestService
+      const { management_key } = yield* newTenant
+      const made = created(yield* create(url, management_key, { ...minimal, disabled: true }))
+      assert.strictEqual(made["disabled"], true)
+      assert.strictEqual((yield* get(url, management_key, String(made["id"]))).status, 200)
+    })
+  )
+
+  it.effect("the same request twice makes two credentials (section 4.1)", () =>
+    Effect.gen(function* () {
+      const { newTenant, rowCount, url } = yield* TestService
+      const { management_key } = yield* newTenant
+      const before = yield* rowCount
+      const one = created(yield* create(url, management_key, minimal))
+      const other = created(yield* create(url, management_key, minimal))
+      assert.notStrictEqual(one["id"], other["id"])
+      assert.strictEqual(yield* rowCount, before + 2)
+    })
+  )
+})

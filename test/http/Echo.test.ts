@@ -1,0 +1,241 @@
+import { assert, layer } from "@effect/vitest"
+import { Arbitrary, Context, Effect, Layer, Redacted } from "effect"
+import { InvalidParams } from "../../src/domain/Errors.ts"
+import { Credentials } from "../../src/service/Credentials.ts"
+import { acceptedBody, anyBody, elementOf, integer, oneOf } from "../support/arbitraries.ts"
+import { addHeader } from "../support/addHeader.ts"
+import { answerText } from "../support/answerText.ts"
+import { credentialIn, minimal } from "../support/Bodies.ts"
+import { bearer, type Header, json, send } from "../support/HttpProbe.ts"
+import { leakOf } from "../support/leakOf.ts"
+import type { Answer } from "../support/RawConnection.ts"
+import * as RecordingLive from "../support/Recording.ts"
+import { Recording } from "../support/Recording.ts"
+import { envelope, type Issue, refusals } from "../support/Refusal.ts"
+import * as TestServiceLive from "../support/TestService.ts"
+import { type Parts, TestService } from "../support/TestService.ts"
+
+/** In the token, if it is not the valid one, and in the body. */
+const secret = "c0ffee5a1ad7Qm2Zx9KpWv4Rt8"
+/** Everywhere else. */
+const word = "deadbee7Hs3Jn6Yb1Lf5Gc0Ud"
+
+const methods = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD", "TRACE", "CONNECT", "SEARCH", "brew"]
+
+const paths = [
+  "/api/v1/byok",
+  "/api/v1/byok",
+  "/api/v1/byok",
+  `/api/v1/byok?${word}=${word}`,
+  `/api/v1/byok/${word}`,
+  `/api/v1/byok/%${word}`,
+  `/api/v1/byok/${word}/${word}`,
+  `/${word}`,
+  `/health/live?${word}`,
+  `/health/ready#${word}`,
+  `http://${word}.test/api/v1/byok`,
+  `http://${word}@${word}.test/api/v1/byok/${word}`,
+  `${word}.test:443`,
+  "*"
+]
+
+const headers: ReadonlyArray<Header> = [
+  ["Host", `${word}.test`],
+  ["X-Request-Id", `not an id ${word}`],
+  ["Content-Type", `application/${word}`],
+  ["Content-Type", `application/json; charset=${word}`],
+  ["Content-Encoding", word],
+  ["Transfer-Encoding", word],
+  ["Expect", word],
+  ["Upgrade", word],
+  ["Connection", `Upgrade, ${word}`],
+  ["Cookie", `${word}=${word}`],
+  ["Origin", `https://${word}.test`],
+  ["Referer", `https://${word}.test/${word}`],
+  ["User-Agent", word],
+  ["Accept", word],
+  ["Accept-Language", word],
+  ["Range", word],
+  ["If-None-Match", `"${word}"`],
+  ["X-Forwarded-For", word],
+  ["X-Forwarded-Host", word],
+  ["X-HTTP-Method-Override", word],
+  ["traceparent", `00-${word}`],
+  ["b3", word],
+  [`X-${word}`, word],
+  ["X-Long", word.repeat(500)]
+]
+
+/** The header or headers, made of the valid token. */
+const authorizations: ReadonlyArray<(token: string) => ReadonlyArray<Header>> = [
+  (token) => [bearer(token)],
+  (token) => [bearer(token)],
+  (token) => [bearer(token)],
+  () => [bearer(secret)],
+  () => [["Authorization", `Basic ${secret}`]],
+  (token) => [bearer(token), bearer(secret)],
+  () => []
+]
+
+const accepted = Arbitrary.map(acceptedBody(Arbitrary.Constant(secret)), ({ allowed_api_key_hashes: _, ...body }) =>
+  JSON.stringify(body)
+)
+const wrong = Arbitrary.map(anyBody(Arbitrary.Constant(secret)), (body) => JSON.stringify(body))
+const spoilt = Arbitrary.map(Arbitrary.all([oneOf(accepted, wrong), integer(0, 300)]), ([text, at]) =>
+  text.slice(0, at)
+)
+const notUtf8 = Arbitrary.map(wrong, (text) => Buffer.concat([Buffer.from(text), Buffer.from([0xff])]))
+const bodies = oneOf<string | Uint8Array | undefined>(
+  accepted,
+  accepted,
+  wrong,
+  spoilt,
+  notUtf8,
+  elementOf([undefined, secret])
+)
+
+const requests = Arbitrary.all({
+  method: oneOf(elementOf(methods), Arbitrary.Constant("POST"), Arbitrary.Constant("GET")),
+  path: elementOf(paths),
+  authorization: elementOf(authorizations),
+  type: elementOf<ReadonlyArray<Header>>([[json], [json], []]),
+  more: Arbitrary.array(elementOf(headers), { maxLength: 2 }),
+  body: bodies
+})
+
+const fields = [
+  ...["key", "provider", "name", "workspace_id", "allowed_api_key_hashes", "allowed_models", "allowed_user_ids"],
+  ...["declared_region", "declared_zdr", "disabled", "is_required", "is_fallback", "is_byok_only"]
+]
+const sentences = [
+  "is required",
+  "is required: the default workspace is deleted",
+  "must not be empty",
+  "must be a string",
+  "must be a string or null",
+  "must be a list of strings or null",
+  "must be a known provider slug",
+  "must be a UUID",
+  "must be 64 lowercase hexadecimal characters",
+  "must be global, europe, us or null",
+  "must be true, false or null",
+  "must be true or false",
+  "must have at most 255 characters",
+  "must have at most 100 elements",
+  "must have at least 1 element",
+  "must not contain U+0000 or half of a surrogate pair",
+  "must be a plain key or a JSON object with a non-empty api_key and a region of global, europe or us",
+  "must match the region of the key",
+  "must be global or null for this provider",
+  "cannot be combined with is_fallback",
+  "is not an API key of this account",
+  "is not a workspace of this account",
+  "must be valid JSON",
+  "must be a JSON object",
+  "must be UTF-8",
+  "must be sent as application/json",
+  "must be sent without content encoding",
+  "must be a well-formed HTTP request",
+  "must have exactly one Host header"
+]
+
+const isSpecifiedIssue = ({ message, path }: Issue) =>
+  sentences.includes(message) && path.every((part) => typeof part === "number" || fields.includes(part))
+
+/** Whether a body is one that the specification or the decisions name, word for word. */
+const isSpecified = ({ body, status }: Answer): boolean => {
+  if (status === 200) return ['{"status":"live"}', '{"status":"ready"}'].includes(body)
+  if (status === 201) return Object.keys(credentialIn({ body, status, headers: {} })).length === 16
+  const { error } = JSON.parse(body) as { error: { code: number; metadata?: { issues: ReadonlyArray<Issue> } } }
+  if (error.code !== status) return false
+  if (status === 400)
+    return body === envelope("InvalidParams", error.metadata) && error.metadata?.issues.every(isSpecifiedIssue) === true
+  return (Object.keys(refusals) as ReadonlyArray<keyof typeof refusals>).some((refusal) => body === envelope(refusal))
+}
+
+/** What is wrong with an answer: nothing, if it is as specified and repeats nothing of the request. */
+const faultsOf = (answer: Answer, method: string | undefined, words: ReadonlyArray<string>): ReadonlyArray<string> => {
+  const fine = method === "HEAD" ? answer.body === "" : isSpecified(answer)
+  const id = answer.headers["x-request-id"] ?? ""
+  return [
+    ...(fine ? [] : [`is not specified: ${answer.status} ${answer.body}`]),
+    ...(leakOf(answerText(answer), words) === undefined ? [] : ["repeats the request"]),
+    ...(answer.headers["cache-control"] === "no-store" ? [] : ["may be stored"]),
+    ...(/^[A-Za-z0-9._-]{1,128}$/.test(id) ? [] : ["has no request id"])
+  ]
+}
+
+const recorded = (changes: TestServiceLive.Changes) =>
+  Layer.provideMerge(TestServiceLive.layerWith(changes), RecordingLive.layer)
+
+layer(recorded({}), { excludeTestServices: true })("whatever is sent", (it) => {
+  const seen = new Map<number, number>()
+
+  it.effect.prop(
+    "the answer is one that is specified and repeats nothing; no secret is logged or traced (section 7, D7, D11, T4)",
+    [requests],
+    ([{ authorization, more, type, ...rest }]) =>
+      Effect.gen(function* () {
+        const { tenant, url } = yield* TestService
+        const { management_key } = yield* tenant
+        const { all, logs, spans } = yield* Recording
+        logs.length = 0
+        spans.length = 0
+        const headers = [...authorization(management_key), ...type, ...more]
+        const answer = yield* Effect.timeout(send(url, { ...rest, headers }), "4 seconds")
+        seen.set(answer.status, (seen.get(answer.status) ?? 0) + 1)
+        assert.deepStrictEqual(faultsOf(answer, rest.method, [secret, word, management_key]), [])
+        assert.isUndefined(leakOf(yield* all, [secret, management_key]), "a secret is logged or traced")
+      }),
+    { arbitrary: { runs: 500 } }
+  )
+
+  it("was sent in enough ways to be answered in most of the ways there are", () => {
+    assert.includeMembers(Array.from(seen.keys()), [200, 201, 400, 401, 404, 405])
+  })
+})
+
+/** A build that repeats the key where its caller asks it to. */
+const parrot = Effect.gen(function* () {
+  const parts = yield* Effect.context<Parts>()
+  const credentials = Context.get(parts, Credentials)
+  const repeat = (name: string | null, key: string) =>
+    name === "in the body"
+      ? Effect.fail(InvalidParams.of({ path: ["key"], message: `must not be ${key}` }))
+      : addHeader("x-debug", name === "in a header" ? key : "-")
+  return Context.add(parts, Credentials, {
+    ...credentials,
+    create: (input) => Effect.andThen(repeat(input.name, Redacted.value(input.key)), credentials.create(input))
+  })
+})
+
+layer(recorded({ parts: parrot }), { excludeTestServices: true })(
+  "positive control: a build that repeats the key",
+  (it) => {
+    const faults = Effect.fnUntraced(function* (name: string) {
+      const { tenant, url } = yield* TestService
+      const { management_key } = yield* tenant
+      const body = JSON.stringify({ ...minimal, key: secret, name })
+      const request = { method: "POST", path: "/api/v1/byok", headers: [bearer(management_key), json], body }
+      return faultsOf(yield* send(url, request), "POST", [secret])
+    })
+
+    it.effect("in the body", () =>
+      Effect.map(faults("in the body"), (found) => {
+        assert.lengthOf(found, 2)
+      })
+    )
+
+    it.effect("in a header", () =>
+      Effect.map(faults("in a header"), (found) => {
+        assert.deepStrictEqual(found, ["repeats the request"])
+      })
+    )
+
+    it.effect("and nowhere", () =>
+      Effect.map(faults("nowhere"), (found) => {
+        assert.deepStrictEqual(found, [])
+      })
+    )
+  }
+)

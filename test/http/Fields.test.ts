@@ -1,0 +1,255 @@
+import { assert, layer } from "@effect/vitest"
+import { Effect, Option, Redacted } from "effect"
+import { CredentialId } from "../../src/domain/CredentialId.ts"
+import { Accounts } from "../../src/service/Accounts.ts"
+import { Cipher } from "../../src/service/Cipher.ts"
+import { CredentialRepository } from "../../src/service/CredentialRepository.ts"
+import slugs from "./providers.json" with { type: "json" }
+import { acceptedBody, text } from "../support/arbitraries.ts"
+import { created, minimal } from "../support/Bodies.ts"
+import { create, get } from "../support/HttpProbe.ts"
+import * as TestServiceLive from "../support/TestService.ts"
+import { type Tenant, TestService } from "../support/TestService.ts"
+
+/** What a router would get to call upstream with. */
+const openedKey = Effect.fnUntraced(function* ({ account_id }: Tenant, id: unknown) {
+  const repository = yield* CredentialRepository
+  const found = yield* repository.findSealed(account_id, CredentialId.make(String(id)))
+  const { credential, sealed } = Option.getOrThrow(found)
+  return Redacted.value(yield* (yield* Cipher).open(sealed, { ...credential, account_id }))
+})
+
+const hundred = Array.from({ length: 100 }, (_, index) => `item-${index}`)
+const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+const accepted: ReadonlyArray<{ readonly rule: string; readonly given: object; readonly shown: object }> = [
+  { rule: "name: null (D21)", given: { name: null }, shown: { name: null } },
+  { rule: 'name: "" is a name (D20)', given: { name: "" }, shown: { name: "" } },
+  { rule: "name: blanks are kept (D23)", given: { name: "  two  " }, shown: { name: "  two  " } },
+  { rule: "name: 255 characters (section 8)", given: { name: "a".repeat(255) }, shown: { name: "a".repeat(255) } },
+  {
+    rule: "name: 255 code points outside the BMP (D20)",
+    given: { name: "𝒦".repeat(255) },
+    shown: { name: "𝒦".repeat(255) }
+  },
+  {
+    rule: "allowed_api_key_hashes: null (D21)",
+    given: { allowed_api_key_hashes: null },
+    shown: { allowed_api_key_hashes: null }
+  },
+  { rule: "allowed_models: null (D21)", given: { allowed_models: null }, shown: { allowed_models: null } },
+  { rule: "allowed_models: [] (D22)", given: { allowed_models: [] }, shown: { allowed_models: [] } },
+  { rule: "allowed_models: 100 (section 8)", given: { allowed_models: hundred }, shown: { allowed_models: hundred } },
+  {
+    rule: "allowed_models: order, duplicates, case, blanks and marks (D23)",
+    given: { allowed_models: ["b", "a", "b", "A", " a ", "", "é", "e\u0301", '"', "{}", ",", "NULL", "\\"] },
+    shown: { allowed_models: ["b", "a", "b", "A", " a ", "", "é", "e\u0301", '"', "{}", ",", "NULL", "\\"] }
+  },
+  { rule: "allowed_user_ids: null (D21)", given: { allowed_user_ids: null }, shown: { allowed_user_ids: null } },
+  { rule: "allowed_user_ids: [] (D22)", given: { allowed_user_ids: [] }, shown: { allowed_user_ids: [] } },
+  {
+    rule: "allowed_user_ids: 100 (section 8)",
+    given: { allowed_user_ids: hundred },
+    shown: { allowed_user_ids: hundred }
+  },
+  {
+    rule: "allowed_user_ids: order, duplicates, case and blanks (D23)",
+    given: { allowed_user_ids: ["2", "1", "2", "U", "u", " u"] },
+    shown: { allowed_user_ids: ["2", "1", "2", "U", "u", " u"] }
+  },
+  { rule: "declared_region: null (D21)", given: { declared_region: null }, shown: { declared_region: null } },
+  { rule: "declared_zdr: null (D21)", given: { declared_zdr: null }, shown: { declared_zdr: null } },
+  { rule: "declared_zdr: true (section 4.1)", given: { declared_zdr: true }, shown: { declared_zdr: true } },
+  { rule: "declared_zdr: false (section 4.1)", given: { declared_zdr: false }, shown: { declared_zdr: false } },
+  { rule: "disabled: true (section 3)", given: { disabled: true }, shown: { disabled: true } },
+  {
+    rule: "is_required: true (section 4.1)",
+    given: { is_required: true },
+    shown: { is_required: true, is_fallback: false }
+  },
+  { rule: "is_fallback: true (section 4.1)", given: { is_fallback: true }, shown: { is_fallback: true } },
+  { rule: "is_byok_only: true (section 4.1)", given: { is_byok_only: true }, shown: { is_byok_only: true } },
+  {
+    rule: "is_required with is_byok_only (section 4.1)",
+    given: { is_required: true, is_byok_only: true },
+    shown: { is_required: true, is_byok_only: true }
+  },
+  {
+    rule: "unknown members are ignored (D13)",
+    given: {
+      added_later: { key: "x" },
+      id: "x",
+      label: "x",
+      sort_order: 7,
+      created_at: 0,
+      constructor: 1,
+      toString: null
+    },
+    shown: { name: null, label: "sk-...AbCd" }
+  }
+]
+
+layer(TestServiceLive.layer, { excludeTestServices: true })("fields", (it) => {
+  it.effect.each(accepted)("$rule", ({ given, shown }) =>
+    Effect.gen(function* () {
+      const { tenant, url } = yield* TestService
+      const { management_key } = yield* tenant
+      const made = created(yield* create(url, management_key, { ...minimal, ...given }))
+      for (const [name, value] of Object.entries(shown)) assert.deepStrictEqual(made[name], value)
+    })
+  )
+
+  it.effect(
+    "allowed_api_key_hashes: live keys of the account, 1 to 100, in order and repeated (section 4.1, D23, D24)",
+    () =>
+      Effect.gen(function* () {
+        const { tenant, url } = yield* TestService
+        const { account_id, management_key, management_key_hash: first } = yield* tenant
+        const accounts = yield* Accounts
+        const { hash: second } = yield* accounts.issueApiKey(account_id, { name: "ordinary", management: false })
+        const lists = [[first], [second, first], [first, second, first], Array.from({ length: 100 }, () => second)]
+        for (const allowed_api_key_hashes of lists) {
+          const made = created(yield* create(url, management_key, { ...minimal, allowed_api_key_hashes }))
+          assert.deepStrictEqual(made["allowed_api_key_hashes"], allowed_api_key_hashes)
+        }
+      })
+  )
+
+  it.effect("provider: each of the 115 slugs (section 2.2, D27)", () =>
+    Effect.gen(function* () {
+      const { tenant, url } = yield* TestService
+      const { management_key } = yield* tenant
+      assert.strictEqual(new Set(slugs).size, 115)
+      const made = yield* Effect.forEach(slugs, (provider) => create(url, management_key, { provider, key: "k" }), {
+        concurrency: 8
+      })
+      assert.deepStrictEqual(
+        made.map((answer) => created(answer)["provider"]),
+        slugs
+      )
+    })
+  )
+
+  it.effect.each([
+    ["first the accepted value", '{"key":"first","key":"second","provider":"xai","provider":"azure"}'],
+    ["first a refused value", '{"key":5,"provider":"nobody","key":"second","provider":"azure"}']
+  ])("a repeated member: the last one counts, %s (D13)", ([, body]) =>
+    Effect.gen(function* () {
+      const { tenant: shared, url } = yield* TestService
+      const tenant = yield* shared
+      const made = created(yield* create(url, tenant.management_key, body))
+      assert.strictEqual(made["provider"], "azure")
+      assert.strictEqual(yield* openedKey(tenant, made["id"]), "second")
+    })
+  )
+
+  it.effect("a member named __proto__ is an unknown member like any other (D13)", () =>
+    Effect.gen(function* () {
+      const { tenant, url } = yield* TestService
+      const { management_key } = yield* tenant
+      const body = '{"__proto__":{"is_fallback":true,"name":"x"},"provider":"xai","key":"k"}'
+      const made = created(yield* create(url, management_key, body))
+      assert.strictEqual(made["is_fallback"], false)
+      assert.strictEqual(made["name"], null)
+    })
+  )
+
+  it.effect.each([
+    ["one character", "xai", "k"],
+    ["blanks around it", "xai", "  sk-padded \t\n"],
+    ["nothing but blanks", "xai", " \n "],
+    ["a byte order mark in front", "xai", "\ufeffsk-0123456789"],
+    ["letters that other forms of Unicode write otherwise", "xai", "e\u0301\u00e9\ufb01\u212b"],
+    ["control characters and line separators", "xai", "\u0001\u001f\u007f\u0085\u2028\u2029"],
+    ["characters outside the BMP and noncharacters", "xai", "\u{1f600}\u{10ffff}\uffff\ufffd"],
+    ["quotes and backslashes", "xai", `'"\\"\\u0041'`],
+    ["JSON of a provider whose keys are plain", "anthropic", '{ "api_key" : "" , "region":"mars" }'],
+    [
+      "a private key of many lines",
+      "google-vertex",
+      `{\n  "type": "x",\n  "private_key": "-----BEGIN\\n${"A".repeat(1700)}"\n}\n`
+    ],
+    [
+      "key material, blanks, order and unknown members and all",
+      "openai",
+      ' {\n"region" : "us",\t"api_key":"sk-\\u0041", "api_key":"sk-2", "n": 1.0 } '
+    ],
+    ["plain text of a provider with key material", "fireworks", " fw-{not json}"],
+    ["200,000 characters", "xai", "0123456789".repeat(20_000)]
+  ])("key: opens byte for byte as given: %s (D26)", ([, provider, key]) =>
+    Effect.gen(function* () {
+      const { tenant: shared, url } = yield* TestService
+      const tenant = yield* shared
+      const { id } = created(yield* create(url, tenant.management_key, { provider, key }))
+      assert.strictEqual(yield* openedKey(tenant, id), key)
+    })
+  )
+
+  it.effect.prop(
+    "whatever is accepted: shown as given, found as shown, opened as sent (section 4.1 rules 4 and 5, D20 to D23, D26)",
+    [acceptedBody(text(1, 60))],
+    ([{ allowed_api_key_hashes: hashes, ...given }]) =>
+      Effect.gen(function* () {
+        const { tenant: shared, url } = yield* TestService
+        const tenant = yield* shared
+        const own = Array.isArray(hashes) ? { allowed_api_key_hashes: [tenant.management_key_hash] } : {}
+        const answer = yield* create(url, tenant.management_key, { ...given, ...own })
+        const { created_at: _created_at, declared_region, id, label, sort_order: _order, ...made } = created(answer)
+        const { added_later: _added_later, declared_region: asked, key, ...shown } = given
+        assert.deepStrictEqual(made, {
+          name: null,
+          disabled: false,
+          is_fallback: false,
+          is_required: false,
+          is_byok_only: false,
+          allowed_api_key_hashes: null,
+          allowed_models: null,
+          allowed_user_ids: null,
+          declared_zdr: null,
+          ...shown,
+          ...own,
+          workspace_id: tenant.workspace_id
+        })
+        if (typeof asked === "string") assert.strictEqual(declared_region, asked)
+        assert.match(String(label), /^([!-~]{1,3}|\*{3})\.{3}([!-~]{1,4}|\*{3})$/)
+        assert.strictEqual((yield* get(url, tenant.management_key, String(id))).body, answer.body)
+        assert.strictEqual(yield* openedKey(tenant, id), key)
+      }),
+    { arbitrary: { runs: 60 } }
+  )
+
+  it.effect.each([
+    ["1 character", "A", "***...***"],
+    ["16 characters", alphabet.slice(0, 16), "***...***"],
+    ["17 characters", alphabet.slice(0, 17), "***...Q"],
+    ["18 characters", alphabet.slice(0, 18), "A...R"],
+    ["19 characters", alphabet.slice(0, 19), "A...RS"],
+    ["20 characters", alphabet.slice(0, 20), "AB...ST"],
+    ["21 characters", alphabet.slice(0, 21), "AB...STU"],
+    ["22 characters", alphabet.slice(0, 22), "ABC...TUV"],
+    ["23 characters", alphabet.slice(0, 23), "ABC...TUVW"],
+    ["24 characters", alphabet.slice(0, 24), "ABC...UVWX"],
+    ["10,000 characters", `sk-${"0".repeat(9_993)}AbCd`, "sk-...AbCd"],
+    ["characters that cannot be printed", ` \t\u007f${alphabet.slice(0, 20)}é~!\n`, "***...*~!*"],
+    ["22 code points outside the BMP are 22 characters", "😀".repeat(22), "***...***"],
+    ["23 code points outside the BMP", "😀".repeat(23), "***...****"],
+    ["blanks count", `${" ".repeat(20)}ABC`, "***...*ABC"]
+  ])("label of %s (D35)", ([, key, label]) =>
+    Effect.gen(function* () {
+      const { tenant, url } = yield* TestService
+      const { management_key } = yield* tenant
+      assert.strictEqual(created(yield* create(url, management_key, { provider: "xai", key }))["label"], label)
+    })
+  )
+
+  it.effect("label: made once and stored, get never opens a key (D35)", () =>
+    Effect.gen(function* () {
+      const { sql, tenant, url } = yield* TestService
+      const { management_key } = yield* tenant
+      const made = yield* create(url, management_key, minimal)
+      const id = String(created(made)["id"])
+      yield* sql`UPDATE credentials SET sealed = ${Buffer.alloc(100)} WHERE id = ${id}`
+      assert.strictEqual((yield* get(url, management_key, id)).body, made.body)
+    })
+  )
+})

@@ -1,0 +1,81 @@
+import { assert, layer } from "@effect/vitest"
+import { Effect, Layer } from "effect"
+import { HttpServer } from "effect/http"
+import * as Byok from "../../src/Byok.ts"
+import * as Server from "../../src/http/Server.ts"
+import { created, minimal } from "../support/Bodies.ts"
+import { settingsFor } from "../support/freshDatabase.ts"
+import { create, get, send } from "../support/HttpProbe.ts"
+import { assertHeaders, assertRefused } from "../support/Refusal.ts"
+import * as TestServiceLive from "../support/TestService.ts"
+import { TestService } from "../support/TestService.ts"
+
+const ready = { path: "/health/ready" }
+
+layer(TestServiceLive.layer, { excludeTestServices: true })("health", (it) => {
+  it.effect.each([
+    { path: "/health/live", body: '{"status":"live"}' },
+    { path: "/health/ready", body: '{"status":"ready"}' }
+  ])("$path answers 200, with and without a key (README)", ({ body, path }) =>
+    Effect.gen(function* () {
+      const { url } = yield* TestService
+      for (const headers of [[], [["Authorization", "Bearer unknown"] as const]]) {
+        const answer = yield* send(url, { path, headers })
+        assert.strictEqual(answer.status, 200)
+        assert.strictEqual(answer.body, body)
+        assertHeaders(answer)
+      }
+    })
+  )
+
+  it.effect(
+    "a keyring that lacks a key which rows name: not ready, with its id and the number of rows (security)",
+    () =>
+      Effect.gen(function* () {
+        const { databaseUrl, sql, tenant, url } = yield* TestService
+        const { management_key } = yield* tenant
+        const made = yield* create(url, management_key, minimal)
+        created(yield* create(url, management_key, minimal))
+        const rows = yield* sql<{
+          kek_id: string
+          n: number
+        }>`SELECT kek_id, count(*)::int AS n FROM credentials GROUP BY 1`
+        assert.lengthOf(rows, 1)
+        const [{ kek_id, n } = { kek_id: "", n: 0 }] = rows
+
+        const settings = settingsFor(databaseUrl)
+        const other = Layer.effectDiscard(
+          Effect.gen(function* () {
+            const { address } = yield* HttpServer.HttpServer
+            const otherUrl = HttpServer.formatAddress(address)
+            const answer = yield* send(otherUrl, ready)
+            assertRefused(answer, "ServiceUnavailable", {
+              problems: [`key ${kek_id} is missing from the keyring and sealed ${n} credentials`]
+            })
+            assert.strictEqual((yield* send(otherUrl, { path: "/health/live" })).status, 200)
+            const found = yield* get(otherUrl, management_key, String(created(made)["id"]))
+            assert.strictEqual(found.body, made.body)
+          })
+        ).pipe(Layer.provide(Layer.fresh(Server.layer(settings))), Layer.provide(Layer.fresh(Byok.layerWith(settings))))
+        yield* Effect.scoped(Layer.build(other))
+        assert.strictEqual((yield* send(url, ready)).status, 200)
+      })
+  )
+
+  it.effect("a schema that lacks migrations of this build: not ready (README)", () =>
+    Effect.gen(function* () {
+      const { sql, url } = yield* TestService
+      yield* Effect.acquireUseRelease(
+        Effect.orDie(sql`UPDATE effect_sql_migrations SET migration_id = migration_id - 1`),
+        () =>
+          Effect.map(send(url, ready), (answer) => {
+            assertRefused(answer, "ServiceUnavailable", {
+              problems: ["the database lacks migrations of this version"]
+            })
+          }),
+        () => Effect.orDie(sql`UPDATE effect_sql_migrations SET migration_id = migration_id + 1`)
+      )
+      assert.strictEqual((yield* send(url, ready)).status, 200)
+    })
+  )
+})

@@ -1,0 +1,181 @@
+import { assert, layer } from "@effect/vitest"
+import { Context, Effect, Layer } from "effect"
+import { inject } from "vitest"
+import { Cipher } from "../../src/service/Cipher.ts"
+import { KeyStoreUnavailable } from "../../src/service/CipherErrors.ts"
+import { Credentials } from "../../src/service/Credentials.ts"
+import { created, minimal } from "../support/Bodies.ts"
+import { eventually } from "../support/eventually.ts"
+import { adminClient } from "../support/freshDatabase.ts"
+import { create, get, send } from "../support/HttpProbe.ts"
+import type { Answer } from "../support/RawConnection.ts"
+import * as RecordingLive from "../support/Recording.ts"
+import { Recording } from "../support/Recording.ts"
+import { assertRefused } from "../support/Refusal.ts"
+import * as TestServiceLive from "../support/TestService.ts"
+import { type Parts, TestService } from "../support/TestService.ts"
+import { lockTable } from "../support/transactions.ts"
+
+const recorded = (changes: TestServiceLive.Changes) =>
+  Layer.provideMerge(TestServiceLive.layerWith(changes), RecordingLive.layer)
+
+/** A 500 whose cause the log has under its request id, as one error. */
+const assertFailed = Effect.fnUntraced(function* (answer: Answer, cause: string) {
+  assertRefused(answer, "InternalError")
+  const { logs } = yield* Recording
+  const entries = logs.filter(({ request_id }) => request_id === answer.headers["x-request-id"])
+  assert.deepStrictEqual(
+    entries.map(({ level }) => level),
+    ["Error"]
+  )
+  assert.include(entries[0]?.text, cause)
+})
+
+const undefinedTable = "42P01"
+
+/** Takes a table away while the effect runs. */
+const without = <A, E, R>(table: string, effect: Effect.Effect<A, E, R>) =>
+  Effect.gen(function* () {
+    const { sql } = yield* TestService
+    const rename = (from: string, to: string) => Effect.orDie(sql.unsafe(`ALTER TABLE ${from} RENAME TO ${to}`))
+    return yield* Effect.acquireUseRelease(
+      rename(table, `${table}_gone`),
+      () => effect,
+      () => rename(`${table}_gone`, table)
+    )
+  })
+
+layer(recorded({}), { excludeTestServices: true })("500", (it) => {
+  it.effect.each(["api_keys", "credentials"])(
+    "create and get without the table %s, and no row (section 7, D11)",
+    (table) =>
+      Effect.gen(function* () {
+        const { rowCount, tenant, url } = yield* TestService
+        const { management_key } = yield* tenant
+        const id = String(created(yield* create(url, management_key, minimal))["id"])
+        const before = yield* rowCount
+        const answers = yield* without(
+          table,
+          Effect.all([create(url, management_key, minimal), get(url, management_key, id)])
+        )
+        for (const answer of answers) yield* assertFailed(answer, undefinedTable)
+        assert.strictEqual(yield* rowCount, before)
+        assert.strictEqual((yield* get(url, management_key, id)).status, 200)
+      })
+  )
+
+  it.effect("create without the table workspaces, and no row; get needs it not (D11)", () =>
+    Effect.gen(function* () {
+      const { rowCount, tenant, url } = yield* TestService
+      const { management_key } = yield* tenant
+      const id = String(created(yield* create(url, management_key, minimal))["id"])
+      const before = yield* rowCount
+      const [failed, found] = yield* without(
+        "workspaces",
+        Effect.all([create(url, management_key, minimal), get(url, management_key, id)])
+      )
+      yield* assertFailed(failed, undefinedTable)
+      assert.strictEqual(found.status, 200)
+      assert.strictEqual(yield* rowCount, before)
+    })
+  )
+
+  it.effect("the database refuses the row: its words, which quote the row, are not repeated (D11)", () =>
+    Effect.gen(function* () {
+      const { rowCount, sql, tenant, url } = yield* TestService
+      const { management_key } = yield* tenant
+      const before = yield* rowCount
+      const answer = yield* Effect.acquireUseRelease(
+        Effect.orDie(
+          sql`ALTER TABLE credentials ADD CONSTRAINT name_of_another_length CHECK (char_length(name) <> 18)`
+        ),
+        () => create(url, management_key, { ...minimal, name: "a-canary-of-a-name" }),
+        () => Effect.orDie(sql`ALTER TABLE credentials DROP CONSTRAINT name_of_another_length`)
+      )
+      yield* assertFailed(answer, "23514 name_of_another_length")
+      assert.notInclude(yield* (yield* Recording).all, "a-canary-of-a-name")
+      assert.strictEqual(yield* rowCount, before)
+    })
+  )
+
+  it.effect("get of a row that is no credential (D11)", () =>
+    Effect.gen(function* () {
+      const { sql, tenant, url } = yield* TestService
+      const { management_key } = yield* tenant
+      const id = String(created(yield* create(url, management_key, minimal))["id"])
+      yield* sql`UPDATE credentials SET provider = 'no-such-provider' WHERE id = ${id}`
+      yield* assertFailed(yield* get(url, management_key, id), "provider")
+    })
+  )
+
+  it.effect("the database is too slow: 500 at the service's own deadline, while liveness answers (D11)", () =>
+    Effect.gen(function* () {
+      const { rowCount, sql, tenant, url } = yield* TestService
+      const { management_key } = yield* tenant
+      const before = yield* rowCount
+      const release = yield* lockTable(sql, "credentials")
+      const asked = [create(url, management_key, minimal), send(url, { path: "/health/live" })] as const
+      const answer = yield* Effect.all(asked, { concurrency: 2 })
+      yield* release
+      yield* assertFailed(answer[0], "DatabaseFailure")
+      assert.strictEqual(answer[1].body, '{"status":"live"}')
+      assert.strictEqual(yield* rowCount, before)
+      created(yield* create(url, management_key, minimal))
+    })
+  )
+
+  it.effect("the database is down: not ready, live, and well again by itself when it is back (D11)", () =>
+    Effect.gen(function* () {
+      const { databaseUrl, rowCount, tenant, url } = yield* TestService
+      const { management_key } = yield* tenant
+      const id = String(created(yield* create(url, management_key, minimal))["id"])
+      const before = yield* rowCount
+      const server = yield* adminClient(inject("serverUrl"))
+      const name = /\/(byok_test_\w+)/.exec(databaseUrl)?.[1] ?? ""
+      const allow = (answer: boolean) =>
+        Effect.orDie(server.unsafe(`ALTER DATABASE ${name} ALLOW_CONNECTIONS ${answer}`))
+      yield* Effect.acquireUseRelease(
+        allow(false),
+        () =>
+          Effect.gen(function* () {
+            yield* server`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = ${name}`
+            yield* assertFailed(yield* create(url, management_key, minimal), "DatabaseFailure")
+            yield* assertFailed(yield* get(url, management_key, id), "DatabaseFailure")
+            const ready = yield* send(url, { path: "/health/ready" })
+            assertRefused(ready, "ServiceUnavailable", { problems: ["the database does not answer"] })
+            assert.isDefined(ready.headers["retry-after"])
+            assert.strictEqual((yield* send(url, { path: "/health/live" })).body, '{"status":"live"}')
+          }),
+        () => allow(true)
+      )
+      yield* eventually(
+        "it is ready again",
+        Effect.map(send(url, { path: "/health/ready" }), ({ status }) => status === 200)
+      )
+      assert.strictEqual((yield* get(url, management_key, id)).status, 200)
+      assert.strictEqual(yield* rowCount, before)
+      created(yield* create(url, management_key, minimal))
+    })
+  )
+})
+
+const keyStoreDown = Effect.gen(function* () {
+  const parts = yield* Effect.context<Parts>()
+  const credentials = yield* Effect.provideService(Credentials.make, Cipher, {
+    ...Context.get(parts, Cipher),
+    seal: () => Effect.fail(new KeyStoreUnavailable({ reason: "it is down" }))
+  })
+  return Context.add(parts, Credentials, credentials)
+})
+
+layer(recorded({ parts: keyStoreDown }), { excludeTestServices: true })("500 while the key store is down", (it) => {
+  it.effect("on create, and no row; get answers (D11)", () =>
+    Effect.gen(function* () {
+      const { rowCount, tenant, url } = yield* TestService
+      const { management_key } = yield* tenant
+      yield* assertFailed(yield* create(url, management_key, minimal), "KeyStoreUnavailable")
+      assert.strictEqual(yield* rowCount, 0)
+      assertRefused(yield* get(url, management_key, "nonsense"), "NotFound")
+    })
+  )
+})

@@ -1,0 +1,221 @@
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { created, minimal } from "../support/Bodies.ts"
+import { bearer, exchange, type Header, json, render, send } from "../support/HttpProbe.ts"
+import { open } from "../support/RawConnection.ts"
+import { assertInvalid, assertRefused, type Issue } from "../support/Refusal.ts"
+import * as TestServiceLive from "../support/TestService.ts"
+import { TestService } from "../support/TestService.ts"
+
+const malformed: Issue = { path: [], message: "must be a well-formed HTTP request" }
+const hosts: Issue = { path: [], message: "must have exactly one Host header" }
+
+const unreadable: ReadonlyArray<readonly [name: string, bytes: string | Uint8Array]> = [
+  ["garbage", "nonsense\r\n\r\n"],
+  ["a TLS greeting", Buffer.from("16030100f8010000f40303", "hex")],
+  ["zeroes", Buffer.alloc(100)],
+  ["the preface of HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"],
+  ["an unknown method", "BREW /health/live HTTP/1.1\r\nHost: a\r\n\r\n"],
+  ["a method in small letters", "get /health/live HTTP/1.1\r\nHost: a\r\n\r\n"],
+  ["no path", "GET  HTTP/1.1\r\nHost: a\r\n\r\n"],
+  ["a path without a slash", "GET health/live HTTP/1.1\r\nHost: a\r\n\r\n"],
+  ["a blank in the path", "GET /health/ live HTTP/1.1\r\nHost: a\r\n\r\n"],
+  ["bytes above 127 in the path", Buffer.from("GET /\xff\xfe HTTP/1.1\r\nHost: a\r\n\r\n", "latin1")],
+  ["an unknown version", "GET /health/live HTTP/1.2\r\nHost: a\r\n\r\n"],
+  ["a header without a colon", "GET /health/live HTTP/1.1\r\nHost: a\r\nnonsense\r\n\r\n"],
+  ["a blank before the colon", "GET /health/live HTTP/1.1\r\nHost : a\r\n\r\n"],
+  ["a folded header", "GET /health/live HTTP/1.1\r\nHost: a\r\nX: a\r\n b\r\n\r\n"],
+  ["U+0000 in a header", "GET /health/live HTTP/1.1\r\nHost: a\r\nX: \0\r\n\r\n"],
+  ["lines without carriage returns", "GET /health/live HTTP/1.1\nHost: a\nX: y\n\n"],
+  ["a negative length", "POST /api/v1/byok HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n"],
+  ["a length that is no number", "POST /api/v1/byok HTTP/1.1\r\nHost: a\r\nContent-Length: 0x10\r\n\r\n"],
+  ["two lengths", "POST /api/v1/byok HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n"],
+  [
+    "a length and chunks",
+    "POST /api/v1/byok HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+  ],
+  ["chunks encoded once more", "POST /api/v1/byok HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, gzip\r\n\r\n"]
+]
+
+layer(TestServiceLive.layer, { excludeTestServices: true })("requests that HTTP does not allow", (it) => {
+  it.effect.each(unreadable)("400: %s, and the connection is closed (D8)", ([, bytes]) =>
+    Effect.gen(function* () {
+      const { url } = yield* TestService
+      const connection = yield* open(url)
+      yield* connection.write(bytes)
+      const answer = yield* Effect.timeout(connection.answer, "4 seconds")
+      assertInvalid(answer, malformed)
+      assert.strictEqual(answer.headers["connection"], "close")
+      yield* Effect.timeout(connection.closed, "4 seconds")
+    })
+  )
+
+  it.effect.each<readonly [name: string, encoding: string, body: string]>([
+    ["a chunk without a size", "chunked", "zz\r\n{}\r\n"],
+    ["a chunk that is longer than its size", "chunked", "1\r\n{}\r\n0\r\n\r\n"],
+    ["a transfer encoding that is no chunks", "gzip", ""]
+  ])("400: %s, in a create, and no row (D8)", ([, encoding, body]) =>
+    Effect.gen(function* () {
+      const { rowCount, tenant, url } = yield* TestService
+      const { management_key } = yield* tenant
+      const before = yield* rowCount
+      const headers: ReadonlyArray<Header> = [bearer(management_key), json, ["Transfer-Encoding", encoding]]
+      const answer = yield* send(url, { method: "POST", path: "/api/v1/byok", headers, body })
+      assertInvalid(answer, malformed)
+      assert.strictEqual(yield* rowCount, before)
+    })
+  )
+
+  it.effect.each<readonly [string, ReadonlyArray<string>]>([
+    ["none", []],
+    ["two", ["a", "b"]],
+    ["two that are equal", ["a", "a"]],
+    ["one that is empty and another", ["", "a"]]
+  ])("400: %s for Host, decided before the key is looked at (RFC 9112, section 3.2)", ([, names]) =>
+    Effect.gen(function* () {
+      const { rowCount, tenant, url } = yield* TestService
+      const { management_key } = yield* tenant
+      const before = yield* rowCount
+      const body = JSON.stringify(minimal)
+      const head = [
+        "POST /api/v1/byok HTTP/1.1",
+        `Authorization: Bearer ${management_key}`,
+        "Content-Type: application/json"
+      ]
+      const lines = [...head, `Content-Length: ${body.length}`, ...names.map((name) => `Host: ${name}`), "", body]
+      const answer = yield* exchange(url, lines.join("\r\n"))
+      assertInvalid(answer, hosts)
+      assert.strictEqual(answer.headers["connection"], "close")
+      assert.strictEqual(yield* rowCount, before)
+    })
+  )
+
+  it.effect("HTTP/1.0 needs no Host, and the connection is closed after the answer (RFC 9112, section 3.2)", () =>
+    Effect.gen(function* () {
+      const { url } = yield* TestService
+      const connection = yield* open(url)
+      yield* connection.write("GET /health/live HTTP/1.0\r\n\r\n")
+      const answer = yield* connection.answer
+      assert.strictEqual(answer.body, '{"status":"live"}')
+      assert.strictEqual(yield* Effect.timeout(connection.closed, "4 seconds"), "")
+    })
+  )
+
+  it.effect("requests sent in one go are answered in order (RFC 9112, section 9.3.2)", () =>
+    Effect.gen(function* () {
+      const { tenant, url } = yield* TestService
+      const { management_key } = yield* tenant
+      const connection = yield* open(url)
+      const headers = [bearer(management_key), json]
+      const one = render({
+        method: "POST",
+        path: "/api/v1/byok",
+        headers,
+        body: JSON.stringify({ ...minimal, name: "1" })
+      })
+      const two = render({ path: "/nothing" })
+      const three = render({
+        method: "POST",
+        path: "/api/v1/byok",
+        headers,
+        body: JSON.stringify({ ...minimal, name: "3" })
+      })
+      yield* connection.write(Buffer.concat([one, two, three]))
+      assert.strictEqual(created(yield* connection.answer)["name"], "1")
+      assertRefused(yield* connection.answer, "NotFound")
+      assert.strictEqual(created(yield* connection.answer)["name"], "3")
+    })
+  )
+
+  it.effect("what stands behind a request that was refused unread is not taken for another request", () =>
+    Effect.gen(function* () {
+      const { rowCount, tenant, url } = yield* TestService
+      const { management_key } = yield* tenant
+      const before = yield* rowCount
+      const headers = [bearer(management_key), json]
+      const hidden = render({ method: "POST", path: "/api/v1/byok", headers, body: JSON.stringify(minimal) })
+      const connection = yield* open(url)
+      const outer: ReadonlyArray<Header> = [bearer("unknown"), json, ["Content-Length", String(hidden.length + 1)]]
+      yield* connection.write(render({ method: "POST", path: "/api/v1/byok", headers: outer }))
+      assertRefused(yield* connection.answer, "InvalidKey")
+      yield* connection.write(hidden)
+      yield* connection.write("\n")
+      yield* connection.write(render({ path: "/health/live" }))
+      assert.strictEqual((yield* connection.answer).body, '{"status":"live"}')
+      assert.strictEqual(yield* rowCount, before)
+    })
+  )
+})
+
+layer(TestServiceLive.layer, { excludeTestServices: true })("requests with too much of a head", (it) => {
+  it.effect.each([
+    { what: "one long header", headers: [["X-Long", "a".repeat(17_000)]] },
+    { what: "a long token", headers: [["Authorization", `Bearer ${"a".repeat(17_000)}`]] },
+    { what: "many headers", headers: Array.from({ length: 1000 }, (_, n) => [`X-${n}`, "aaaaaaaaaaaaaaaaaa"]) }
+  ] satisfies ReadonlyArray<{ what: string; headers: Array<[string, string]> }>)(
+    "431: $what, and the connection is closed (README)",
+    ({ headers }) =>
+      Effect.gen(function* () {
+        const { url } = yield* TestService
+        const connection = yield* open(url)
+        yield* connection.write(render({ path: "/health/live", headers }))
+        const answer = yield* connection.answer
+        assertRefused(answer, "HeadersTooLarge")
+        assert.strictEqual(answer.headers["connection"], "close")
+        yield* Effect.timeout(connection.closed, "4 seconds")
+      })
+  )
+
+  it.effect("431: a long path (README)", () =>
+    Effect.gen(function* () {
+      const { url } = yield* TestService
+      assertRefused(yield* send(url, { path: `/${"a".repeat(17_000)}` }), "HeadersTooLarge")
+    })
+  )
+
+  it.effect("a head of 15,000 bytes is read (README)", () =>
+    Effect.gen(function* () {
+      const { url } = yield* TestService
+      const answer = yield* send(url, { path: "/health/live", headers: [["X-Long", "a".repeat(15_000)]] })
+      assert.strictEqual(answer.status, 200)
+    })
+  )
+})
+
+layer(TestServiceLive.layer, { excludeTestServices: true })("requests that ask for something else", (it) => {
+  it.effect.each(["other", "200-ok", ""])("417: Expect: %s, before the key and the body (security)", (value) =>
+    Effect.gen(function* () {
+      const { rowCount, tenant, url } = yield* TestService
+      const before = yield* rowCount
+      const headers: ReadonlyArray<Header> = [bearer((yield* tenant).management_key), json, ["Expect", value]]
+      const answer = yield* send(url, {
+        method: "POST",
+        path: "/api/v1/byok",
+        headers,
+        body: JSON.stringify(minimal)
+      })
+      assertRefused(answer, "ExpectationFailed")
+      assert.strictEqual(answer.headers["connection"], "close")
+      assert.strictEqual(yield* rowCount, before)
+    })
+  )
+
+  it.effect.each(["h2c", "websocket", "TLS/1.2", "x"])(
+    "Upgrade: %s is not taken up: the request is answered as it is (security)",
+    (protocol) =>
+      Effect.gen(function* () {
+        const { tenant, url } = yield* TestService
+        const upgrade: ReadonlyArray<Header> = [
+          ["Connection", "Upgrade, HTTP2-Settings"],
+          ["Upgrade", protocol],
+          ["HTTP2-Settings", "AAMAAABkAARAAAAAAAIAAAAA"],
+          ["Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="],
+          ["Sec-WebSocket-Version", "13"]
+        ]
+        const live = yield* send(url, { path: "/health/live", headers: upgrade })
+        assert.strictEqual(live.body, '{"status":"live"}')
+        const headers = [bearer((yield* tenant).management_key), json, ...upgrade]
+        created(yield* send(url, { method: "POST", path: "/api/v1/byok", headers, body: JSON.stringify(minimal) }))
+      })
+  )
+})

@@ -1,0 +1,72 @@
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { minimal } from "../support/Bodies.ts"
+import { bearer, json, send } from "../support/HttpProbe.ts"
+import { assertRefused, envelope, refusals } from "../support/Refusal.ts"
+import * as TestServiceLive from "../support/TestService.ts"
+import { TestService } from "../support/TestService.ts"
+
+const collection = "/api/v1/byok"
+const item = "/api/v1/byok/019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11"
+const others = ["PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND", "QUERY"]
+
+const cases: ReadonlyArray<readonly [method: string, path: string, allow: string]> = [
+  ...["GET", ...others].map((method) => [method, collection, "POST"] as const),
+  ...["POST", ...others].map((method) => [method, item, "GET, HEAD"] as const),
+  ...["/health/live", "/health/ready", "/docs", "/openapi.json"].flatMap((path) =>
+    ["POST", ...others].map((method) => [method, path, "GET, HEAD"] as const)
+  ),
+  ["DELETE", "/api/v1/byok/nonsense", "GET, HEAD"],
+  ["GET", "/API/v1/Byok/", "POST"],
+  ["PUT", "http://elsewhere.test/api/v1/byok", "POST"],
+  ["PUT", "/api/v1/byok?method=POST", "POST"]
+]
+
+layer(TestServiceLive.layer, { excludeTestServices: true })("405", (it) => {
+  it.effect.each(cases)("%s %s allows %s (D10)", ([method, path, allow]) =>
+    Effect.gen(function* () {
+      const { rowCount, tenant, url } = yield* TestService
+      const before = yield* rowCount
+      const headers = [bearer((yield* tenant).management_key), json]
+      const answer = yield* send(url, { method, path, headers, body: JSON.stringify(minimal) })
+      assertRefused(answer, "MethodNotAllowed")
+      assert.strictEqual(answer.headers["allow"], allow)
+      assertRefused(yield* send(url, { method, path }), "MethodNotAllowed")
+      assert.strictEqual(yield* rowCount, before)
+    })
+  )
+
+  it.effect("HEAD on the collection, without a body (D10)", () =>
+    Effect.gen(function* () {
+      const { url } = yield* TestService
+      const answer = yield* send(url, { method: "HEAD", path: collection })
+      assert.strictEqual(answer.status, refusals.MethodNotAllowed[0])
+      assert.strictEqual(answer.headers["allow"], "POST")
+      assert.strictEqual(answer.headers["content-length"], String(envelope("MethodNotAllowed").length))
+    })
+  )
+
+  it.effect("CONNECT opens no tunnel (D10)", () =>
+    Effect.gen(function* () {
+      const { url } = yield* TestService
+      for (const path of ["elsewhere.test:443", "127.0.0.1:22", collection]) {
+        const answer = yield* send(url, { method: "CONNECT", path })
+        assertRefused(answer, "MethodNotAllowed")
+        assert.isDefined(answer.headers["allow"])
+        assert.strictEqual(answer.headers["connection"], "close")
+      }
+    })
+  )
+
+  it.effect("a method named by another header is not heard (D10)", () =>
+    Effect.gen(function* () {
+      const { tenant, url } = yield* TestService
+      const answer = yield* send(url, {
+        method: "POST",
+        path: item,
+        headers: [bearer((yield* tenant).management_key), ["X-HTTP-Method-Override", "GET"]]
+      })
+      assertRefused(answer, "MethodNotAllowed")
+    })
+  )
+})

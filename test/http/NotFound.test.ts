@@ -1,0 +1,144 @@
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { created, credentialIn, minimal } from "../support/Bodies.ts"
+import { bearer, create, get, send } from "../support/HttpProbe.ts"
+import type { Answer } from "../support/RawConnection.ts"
+import { assertHeaders, assertRefused } from "../support/Refusal.ts"
+import * as TestServiceLive from "../support/TestService.ts"
+import { TestService } from "../support/TestService.ts"
+
+const unknown = "019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11"
+
+const notUuids = [
+  "nonsense",
+  "0",
+  "null",
+  "undefined",
+  "019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b1",
+  "019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b111",
+  "019ad5a06c1e7b3a9f523a1c5d7e9b11",
+  "{019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11}",
+  "019ad5a0-6c1e-0b3a-9f52-3a1c5d7e9b11",
+  "019ad5a0-6c1e-7b3a-7f52-3a1c5d7e9b11",
+  "00000000-0000-0000-0000-000000000000",
+  "ffffffff-ffff-ffff-ffff-ffffffffffff",
+  "g19ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11",
+  `${unknown}%00`,
+  `${unknown}%20`,
+  `${unknown}%0A`,
+  `%20${unknown}`,
+  "%zz",
+  "%",
+  "%ff",
+  "%C0%AF",
+  "..%2f..%2fhealth%2flive",
+  "%2F",
+  "%2e%2e",
+  ".",
+  "*",
+  ":id",
+  "'%20OR%20true--",
+  "a".repeat(10_000)
+]
+
+const noRoutes = [
+  "/",
+  "/api",
+  "/api/v1",
+  "/api/v1/byokk",
+  "/api/v1/byok/a/b",
+  "/api/v2/byok",
+  "/byok",
+  `/byok/${unknown}`,
+  "/health",
+  "/openapi.yaml",
+  "/docs/index.html",
+  "/.env",
+  "/%",
+  "/%00",
+  "/api/v1/%62yok/../../..",
+  "http://byok.test/nothing",
+  "http:///",
+  "*",
+  `/${"a".repeat(10_000)}`
+]
+
+const withoutRequestId = ({ headers: { "x-request-id": _id, date: _date, ...headers }, ...rest }: Answer) => ({
+  ...rest,
+  headers
+})
+
+layer(TestServiceLive.layer, { excludeTestServices: true })("404", (it) => {
+  it.effect(
+    "an id that is no UUID, of another account, or unknown: the same but for the request id (section 7, D5, T6)",
+    () =>
+      Effect.gen(function* () {
+        const { newTenant, tenant, url } = yield* TestService
+        const { management_key } = yield* tenant
+        const foreign = String(created(yield* create(url, (yield* newTenant).management_key, minimal))["id"])
+        const answers = yield* Effect.forEach(["nonsense", foreign, unknown], (id) => get(url, management_key, id))
+        for (const answer of answers) {
+          assertRefused(answer, "NotFound")
+          assert.deepStrictEqual(withoutRequestId(answer), withoutRequestId(answers[0] ?? answer))
+        }
+        assert.strictEqual(new Set(answers.map(({ headers }) => headers["x-request-id"])).size, 3)
+      })
+  )
+
+  it.effect.each(notUuids)("get of the id %s (D5)", (id) =>
+    Effect.gen(function* () {
+      const { tenant, url } = yield* TestService
+      assertRefused(yield* get(url, (yield* tenant).management_key, id), "NotFound")
+    })
+  )
+
+  it.effect("get of a workspace's or an account's id (section 4.2)", () =>
+    Effect.gen(function* () {
+      const { tenant, url } = yield* TestService
+      const { account_id, management_key, workspace_id } = yield* tenant
+      for (const id of [account_id, workspace_id]) assertRefused(yield* get(url, management_key, id), "NotFound")
+    })
+  )
+
+  it.effect("get of a credential that is gone (section 7)", () =>
+    Effect.gen(function* () {
+      const { sql, tenant, url } = yield* TestService
+      const { management_key } = yield* tenant
+      const id = String(created(yield* create(url, management_key, minimal))["id"])
+      yield* sql`DELETE FROM credentials WHERE id = ${id}`
+      assertRefused(yield* get(url, management_key, id), "NotFound")
+    })
+  )
+
+  it.effect.each(noRoutes)("no route: %s, with a key and without (D10)", (path) =>
+    Effect.gen(function* () {
+      const { tenant, url } = yield* TestService
+      const { management_key } = yield* tenant
+      for (const method of ["GET", "POST", "DELETE"]) {
+        assertRefused(yield* send(url, { method, path }), "NotFound")
+        assertRefused(yield* send(url, { method, path, headers: [bearer(management_key)] }), "NotFound")
+      }
+    })
+  )
+})
+
+layer(TestServiceLive.layer, { excludeTestServices: true })("200, not 404", (it) => {
+  it.effect.each([
+    { form: "in capitals", path: (id: string) => `/api/v1/byok/${id.toUpperCase()}` },
+    { form: "with a slash behind it", path: (id: string) => `/api/v1/byok/${id}/` },
+    { form: "with a query", path: (id: string) => `/api/v1/byok/${id}?workspace_id=x&id=y` },
+    { form: "with a fragment", path: (id: string) => `/api/v1/byok/${id}#x` },
+    { form: "percent-encoded", path: (id: string) => `/api/v1/byok/${id.replaceAll("-", "%2D")}` },
+    { form: "in absolute form", path: (id: string) => `http://elsewhere.test/api/v1/byok/${id}` }
+  ])("an id $form is found (section 4.2)", ({ path }) =>
+    Effect.gen(function* () {
+      const { tenant, url } = yield* TestService
+      const { management_key } = yield* tenant
+      const id = String(created(yield* create(url, management_key, minimal))["id"])
+      const answer = yield* send(url, { path: path(id), headers: [bearer(management_key)] })
+      assert.strictEqual(answer.status, 200)
+      assert.strictEqual(credentialIn(answer)["id"], id)
+      assertHeaders(answer)
+    })
+  )
+})

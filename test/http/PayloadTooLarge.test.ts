@@ -1,0 +1,111 @@
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { created, minimal } from "../support/Bodies.ts"
+import { bearer, create, get, type Header, json, render, send } from "../support/HttpProbe.ts"
+import { open } from "../support/RawConnection.ts"
+import { assertRefused } from "../support/Refusal.ts"
+import * as TestServiceLive from "../support/TestService.ts"
+import { TestService } from "../support/TestService.ts"
+
+const limit = 256 * 1024
+
+/** A valid body of exactly so many bytes. */
+const bodyOf = (bytes: number) => {
+  const empty = JSON.stringify({ ...minimal, key: "" })
+  return JSON.stringify({ ...minimal, key: "k".repeat(bytes - empty.length) })
+}
+
+/** The same in chunks of 64 KiB, without an announced length. */
+const chunked = (body: string) => {
+  const parts = body.match(/[^]{1,65536}/g) ?? []
+  return `${parts.map((part) => `${part.length.toString(16)}\r\n${part}\r\n`).join("")}0\r\n\r\n`
+}
+
+const inChunks: Header = ["Transfer-Encoding", "chunked"]
+
+layer(TestServiceLive.layer, { excludeTestServices: true })("413", (it) => {
+  it.effect("a body of exactly 256 KiB is accepted, declared or in chunks (D9, D26)", () =>
+    Effect.gen(function* () {
+      const { tenant, url } = yield* TestService
+      const { management_key } = yield* tenant
+      const body = bodyOf(limit)
+      assert.strictEqual(Buffer.byteLength(body), limit)
+      const made = yield* create(url, management_key, body)
+      created(made)
+      created(yield* create(url, management_key, chunked(body), [inChunks]))
+      assert.strictEqual((yield* get(url, management_key, String(created(made)["id"]))).body, made.body)
+    })
+  )
+
+  it.effect.each([
+    { size: "one byte more", body: bodyOf(limit + 1) },
+    { size: "3 MB", body: bodyOf(3_000_000) },
+    { size: "blanks behind a valid object", body: bodyOf(1000) + " ".repeat(limit) },
+    { size: "400,000 bytes that are no JSON", body: "x".repeat(400_000) }
+  ])("$size, declared or in chunks, and no row (D9)", ({ body }) =>
+    Effect.gen(function* () {
+      const { rowCount, tenant, url } = yield* TestService
+      const { management_key } = yield* tenant
+      const before = yield* rowCount
+      assertRefused(yield* create(url, management_key, body), "PayloadTooLarge")
+      assertRefused(yield* create(url, management_key, chunked(body), [inChunks]), "PayloadTooLarge")
+      assert.strictEqual(yield* rowCount, before)
+    })
+  )
+
+  it.effect("characters are counted as the bytes they are sent as (D9)", () =>
+    Effect.gen(function* () {
+      const { tenant, url } = yield* TestService
+      const body = JSON.stringify({ ...minimal, key: "é".repeat(limit / 2) })
+      assert.isBelow(body.length, limit)
+      assertRefused(yield* create(url, (yield* tenant).management_key, body), "PayloadTooLarge")
+    })
+  )
+
+  it.effect.each(["262145", "10737418240", "9007199254740991"])(
+    "%s bytes announced: answered before any is sent, and the connection closed (D9)",
+    (length) =>
+      Effect.gen(function* () {
+        const { tenant, url } = yield* TestService
+        const { management_key } = yield* tenant
+        const headers: ReadonlyArray<Header> = [bearer(management_key), json, ["Content-Length", length]]
+        const connection = yield* open(url)
+        yield* connection.write(render({ method: "POST", path: "/api/v1/byok", headers }))
+        const answer = yield* Effect.timeout(connection.answer, "4 seconds")
+        assertRefused(answer, "PayloadTooLarge")
+        assert.strictEqual(answer.headers["connection"], "close")
+        assert.strictEqual(yield* Effect.timeout(connection.closed, "4 seconds"), "")
+      })
+  )
+
+  it.effect("a client that asks first is told before it sends the body (D9)", () =>
+    Effect.gen(function* () {
+      const { tenant, url } = yield* TestService
+      const { management_key } = yield* tenant
+      const ask = (length: number): ReadonlyArray<Header> => [
+        bearer(management_key),
+        json,
+        ["Expect", "100-continue"],
+        ["Content-Length", String(length)]
+      ]
+      const connection = yield* open(url)
+      yield* connection.write(render({ method: "POST", path: "/api/v1/byok", headers: ask(300) }))
+      assert.strictEqual((yield* connection.answer).status, 100)
+      yield* connection.write(bodyOf(300))
+      created(yield* connection.answer)
+      const refused = yield* open(url)
+      yield* refused.write(render({ method: "POST", path: "/api/v1/byok", headers: ask(limit + 1) }))
+      assertRefused(yield* refused.answer, "PayloadTooLarge")
+    })
+  )
+
+  it.effect("a body on a route that takes none is not read, whatever its size (D9)", () =>
+    Effect.gen(function* () {
+      const { tenant, url } = yield* TestService
+      const headers: ReadonlyArray<Header> = [bearer((yield* tenant).management_key), ["Content-Length", "10737418240"]]
+      const answer = yield* Effect.timeout(send(url, { path: "/api/v1/byok/nonsense", headers }), "4 seconds")
+      assertRefused(answer, "NotFound")
+      assert.strictEqual(answer.headers["connection"], "close")
+    })
+  )
+})

@@ -1,0 +1,127 @@
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { minimal } from "../support/Bodies.ts"
+import { bearer, exchange, type Header, json, render, type Request, send } from "../support/HttpProbe.ts"
+import { open } from "../support/RawConnection.ts"
+import * as TestServiceLive from "../support/TestService.ts"
+import { TestService } from "../support/TestService.ts"
+
+const made = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
+
+const takenOver = ["a", "0", "-", "request-1_2.3", "019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11", "A".repeat(128)]
+const replaced = ["", " ", "A".repeat(129), "a b", "a,b", "a/b", "a:b", "é", "<script>", '"', "%0a", "{}"]
+
+/** One request for each way to an answer. */
+const everyAnswer: ReadonlyArray<readonly [status: number, request: Request, authenticated: boolean]> = [
+  [200, { path: "/health/live" }, false],
+  [200, { path: "/health/ready" }, false],
+  [200, { path: "/openapi.json" }, false],
+  [200, { path: "/docs" }, false],
+  [201, { method: "POST", path: "/api/v1/byok", headers: [json], body: JSON.stringify(minimal) }, true],
+  [400, { method: "POST", path: "/api/v1/byok", headers: [json], body: "{" }, true],
+  [
+    400,
+    {
+      path: "/health/live",
+      headers: [
+        ["Host", "a"],
+        ["Host", "b"]
+      ]
+    },
+    false
+  ],
+  [401, { method: "POST", path: "/api/v1/byok" }, false],
+  [404, { path: "/api/v1/byok/nonsense" }, true],
+  [404, { path: "/nothing" }, false],
+  [405, { path: "/api/v1/byok" }, false],
+  [413, { method: "POST", path: "/api/v1/byok", headers: [json, ["Content-Length", "300000"]] }, true],
+  [417, { path: "/health/live", headers: [["Expect", "more"]] }, false]
+]
+
+layer(TestServiceLive.layer, { excludeTestServices: true })("X-Request-Id and Cache-Control", (it) => {
+  const ask = Effect.fnUntraced(function* (request: Request, authenticated: boolean, ...more: ReadonlyArray<Header>) {
+    const { tenant, url } = yield* TestService
+    const { management_key } = yield* tenant
+    const headers = [...(request.headers ?? []), ...(authenticated ? [bearer(management_key)] : []), ...more]
+    return yield* send(url, { ...request, headers })
+  })
+
+  it.effect.each(everyAnswer)(
+    "%i: the request's own id is taken over, and nothing is to be stored: %o (D12)",
+    ([status, request, authenticated]) =>
+      Effect.gen(function* () {
+        const answer = yield* ask(request, authenticated, ["X-Request-Id", "my-request_1.0"])
+        assert.strictEqual(answer.status, status)
+        assert.strictEqual(answer.headers["x-request-id"], "my-request_1.0")
+        assert.strictEqual(answer.headers["cache-control"], "no-store")
+      })
+  )
+
+  it.effect.each(everyAnswer)(
+    "%i: without one, a new one is made each time: %o (D12)",
+    ([status, request, authenticated]) =>
+      Effect.gen(function* () {
+        const one = yield* ask(request, authenticated)
+        const other = yield* ask(request, authenticated)
+        assert.strictEqual(one.status, status)
+        assert.match(one.headers["x-request-id"] ?? "", made)
+        assert.match(other.headers["x-request-id"] ?? "", made)
+        assert.notStrictEqual(one.headers["x-request-id"], other.headers["x-request-id"])
+      })
+  )
+
+  it.effect.each(takenOver)("taken over: %s (D12)", (id) =>
+    Effect.gen(function* () {
+      const answer = yield* ask({ path: "/api/v1/byok/nonsense" }, true, ["X-Request-Id", id])
+      assert.strictEqual(answer.headers["x-request-id"], id)
+    })
+  )
+
+  it.effect.each(replaced)("replaced: %j (D12)", (id) =>
+    Effect.gen(function* () {
+      const answer = yield* ask({ path: "/api/v1/byok/nonsense" }, true, ["X-Request-Id", id])
+      assert.match(answer.headers["x-request-id"] ?? "", made)
+    })
+  )
+
+  it.effect("two of them are none (D12)", () =>
+    Effect.gen(function* () {
+      const answer = yield* ask({ path: "/nothing" }, false, ["X-Request-Id", "a"], ["X-Request-Id", "b"])
+      assert.match(answer.headers["x-request-id"] ?? "", made)
+    })
+  )
+
+  it.effect("taken over also where only the body cannot be read (D12)", () =>
+    Effect.gen(function* () {
+      const request = {
+        method: "POST",
+        path: "/api/v1/byok",
+        headers: [json, ["Transfer-Encoding", "chunked"]],
+        body: "zz\r\n"
+      } as const
+      const answer = yield* ask(request, true, ["X-Request-Id", "my-request_1.0"])
+      assert.strictEqual(answer.status, 400)
+      assert.strictEqual(answer.headers["x-request-id"], "my-request_1.0")
+    })
+  )
+
+  it.effect("not taken over from the request before on the same connection (D12)", () =>
+    Effect.gen(function* () {
+      const { url } = yield* TestService
+      const connection = yield* open(url)
+      yield* connection.write(render({ path: "/health/live", headers: [["X-Request-Id", "my-request_1.0"]] }))
+      assert.strictEqual((yield* connection.answer).headers["x-request-id"], "my-request_1.0")
+      yield* connection.write("nonsense\r\n\r\n")
+      assert.match((yield* connection.answer).headers["x-request-id"] ?? "", made)
+    })
+  )
+
+  it.effect("made also where the request cannot be read at all (D12)", () =>
+    Effect.gen(function* () {
+      const { url } = yield* TestService
+      const answer = yield* exchange(url, "nonsense\r\nX-Request-Id: a\r\n\r\n")
+      assert.match(answer.headers["x-request-id"] ?? "", made)
+      assert.strictEqual(answer.headers["cache-control"], "no-store")
+    })
+  )
+})

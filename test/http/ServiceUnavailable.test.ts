@@ -1,0 +1,90 @@
+import { assert, layer } from "@effect/vitest"
+import { Effect, Fiber } from "effect"
+import { created, minimal } from "../support/Bodies.ts"
+import { create, get, send } from "../support/HttpProbe.ts"
+import type { Answer } from "../support/RawConnection.ts"
+import { assertRefused } from "../support/Refusal.ts"
+import * as TestServiceLive from "../support/TestService.ts"
+import { TestService } from "../support/TestService.ts"
+import { holdOpen, lockTable, untilWaiting } from "../support/transactions.ts"
+
+const queueOfOne = TestServiceLive.layerWith({
+  settings: (settings) => ({ ...settings, database: { ...settings.database, queue: 1 } })
+})
+
+/** Sends one request that has to wait for a table, and others meanwhile. */
+const whileOneWaits = Effect.fnUntraced(function* <A>(
+  table: string,
+  first: Effect.Effect<Answer>,
+  others: Effect.Effect<A>
+) {
+  const { sql } = yield* TestService
+  const release = yield* lockTable(sql, table)
+  const waiting = yield* Effect.forkChild(first)
+  yield* untilWaiting(sql, 1)
+  const meanwhile = yield* others
+  yield* release
+  return { first: yield* Fiber.join(waiting), meanwhile }
+})
+
+const assertUnavailable = (answer: Answer) => {
+  assertRefused(answer, "ServiceUnavailable")
+  assert.match(answer.headers["retry-after"] ?? "", /^[1-9]\d*$/)
+}
+
+layer(queueOfOne, { excludeTestServices: true })("503 while as much is waiting as may wait", (it) => {
+  it.effect("on create, with Retry-After, and no row; what waits is answered in the end (D14)", () =>
+    Effect.gen(function* () {
+      const { rowCount, tenant, url } = yield* TestService
+      const { management_key } = yield* tenant
+      const before = yield* rowCount
+      const ask = create(url, management_key, minimal)
+      const { first, meanwhile } = yield* whileOneWaits("credentials", ask, ask)
+      assertUnavailable(meanwhile)
+      created(first)
+      assert.strictEqual(yield* rowCount, before + 1)
+      created(yield* ask)
+    })
+  )
+
+  it.effect("on get (D14)", () =>
+    Effect.gen(function* () {
+      const { tenant, url } = yield* TestService
+      const { management_key } = yield* tenant
+      const id = String(created(yield* create(url, management_key, minimal))["id"])
+      const ask = get(url, management_key, id)
+      const { first, meanwhile } = yield* whileOneWaits("credentials", ask, ask)
+      assertUnavailable(meanwhile)
+      assert.strictEqual(first.status, 200)
+    })
+  )
+
+  it.effect("before the key is known, whether it is valid or not (D14)", () =>
+    Effect.gen(function* () {
+      const { tenant, url } = yield* TestService
+      const { management_key } = yield* tenant
+      const { first, meanwhile } = yield* whileOneWaits(
+        "api_keys",
+        create(url, management_key, minimal),
+        Effect.all([create(url, management_key, minimal), create(url, "unknown", minimal)])
+      )
+      meanwhile.forEach(assertUnavailable)
+      created(first)
+    })
+  )
+
+  it.effect("a lock on writes delays no read, and liveness always answers (D14)", () =>
+    Effect.gen(function* () {
+      const { sql, tenant, url } = yield* TestService
+      const { management_key } = yield* tenant
+      const id = String(created(yield* create(url, management_key, minimal))["id"])
+      const release = yield* holdOpen(sql, "LOCK TABLE credentials IN SHARE ROW EXCLUSIVE MODE")
+      const waiting = yield* Effect.forkChild(create(url, management_key, minimal))
+      yield* untilWaiting(sql, 1)
+      assert.strictEqual((yield* get(url, management_key, id)).status, 200)
+      assert.strictEqual((yield* send(url, { path: "/health/live" })).status, 200)
+      yield* release
+      created(yield* Fiber.join(waiting))
+    })
+  )
+})

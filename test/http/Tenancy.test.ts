@@ -1,0 +1,134 @@
+import { assert, layer } from "@effect/vitest"
+import { Context, Effect, Option } from "effect"
+import type { AccountId } from "../../src/domain/AccountId.ts"
+import { ApiKeys } from "../../src/service/ApiKeys.ts"
+import { CredentialRepository } from "../../src/service/CredentialRepository.ts"
+import { Credentials } from "../../src/service/Credentials.ts"
+import { WorkspaceResolver } from "../../src/service/WorkspaceResolver.ts"
+import { Database } from "../../src/sql/Database.ts"
+import { created, minimal } from "../support/Bodies.ts"
+import { create, get } from "../support/HttpProbe.ts"
+import type { Answer } from "../support/RawConnection.ts"
+import * as TestServiceLive from "../support/TestService.ts"
+import { type Parts, type Tenant, TestService } from "../support/TestService.ts"
+
+const unknownId = "019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11"
+const unknownHash = "0123456789abcdef".repeat(4)
+
+/** Everything a client sees of an answer, but for the id and the time it was given. */
+const seen = ({ body, headers: { date: _date, "x-request-id": _id, ...headers }, status }: Answer) =>
+  JSON.stringify({ status, headers, body })
+
+/** What one tenant may try on another: each attempt, and the same with what does not exist. */
+const attempts = (token: string, { management_key_hash, workspace_id }: Tenant, foreignId: string) =>
+  Effect.gen(function* () {
+    const { url } = yield* TestService
+    const tryHash = (hash: string) => create(url, token, { ...minimal, allowed_api_key_hashes: [hash] })
+    const tryWorkspace = (workspace: string) => create(url, token, { ...minimal, workspace_id: workspace })
+    return {
+      get: [yield* get(url, token, foreignId), yield* get(url, token, unknownId)],
+      hash: [yield* tryHash(management_key_hash), yield* tryHash(unknownHash)],
+      workspace: [yield* tryWorkspace(workspace_id), yield* tryWorkspace(unknownId)]
+    } as const
+  })
+
+/** The attempts that tell a tenant something about another. */
+const telling = Effect.gen(function* () {
+  const { newTenant, url } = yield* TestService
+  const victim = yield* newTenant
+  const { management_key } = yield* newTenant
+  const foreignId = String(created(yield* create(url, victim.management_key, minimal))["id"])
+  const answers = yield* attempts(management_key, victim, foreignId)
+  return Object.entries(answers).flatMap(([attempt, [foreign, unknown]]) =>
+    foreign.status < 300 || seen(foreign) !== seen(unknown) ? [attempt] : []
+  )
+})
+
+layer(TestServiceLive.layer, { excludeTestServices: true })("what is another account's", (it) => {
+  it.effect(
+    "is answered as what does not exist, byte for byte but the request id: credential, hash, workspace (D5, D6, D24, T6)",
+    () =>
+      Effect.gen(function* () {
+        const { rowCount } = yield* TestService
+        const before = yield* rowCount
+        assert.deepStrictEqual(yield* telling, [])
+        assert.strictEqual(yield* rowCount, before + 1)
+      })
+  )
+
+  it.effect("is not reached with a revoked key either, nor after the owner's key is revoked (D3, D5)", () =>
+    Effect.gen(function* () {
+      const { newTenant, sql, url } = yield* TestService
+      const victim = yield* newTenant
+      const { management_key } = yield* newTenant
+      const id = String(created(yield* create(url, victim.management_key, minimal))["id"])
+      yield* sql`UPDATE api_keys SET revoked_at = now() WHERE account_id = ${victim.account_id}`
+      assert.strictEqual(seen(yield* get(url, management_key, id)), seen(yield* get(url, management_key, unknownId)))
+    })
+  )
+
+  it.effect("does not count in sort_order (D32)", () =>
+    Effect.gen(function* () {
+      const { newTenant, url } = yield* TestService
+      const [one, other] = [yield* newTenant, yield* newTenant]
+      for (const expected of [0, 1]) {
+        for (const { management_key } of [one, other]) {
+          assert.strictEqual(created(yield* create(url, management_key, minimal))["sort_order"], expected)
+        }
+      }
+    })
+  )
+})
+
+/** The service's logic over parts of which one does not look at the account. */
+const careless = (breakPart: (parts: Context.Context<Parts>) => Context.Context<Parts>) =>
+  Effect.gen(function* () {
+    const parts = breakPart(yield* Effect.context<Parts>())
+    return Context.add(parts, Credentials, yield* Effect.provideContext(Credentials.make, parts))
+  })
+
+const findsAnyones = (parts: Context.Context<Parts>) => {
+  const repository = Context.get(parts, CredentialRepository)
+  const { reads } = Context.get(parts, Database)
+  return Context.add(parts, CredentialRepository, {
+    ...repository,
+    findById: (account_id, id) =>
+      Effect.flatMap(
+        reads.ask(reads.sql<{ account_id: AccountId }>`SELECT account_id FROM credentials WHERE id = ${id}`),
+        (rows) => repository.findById(rows[0]?.account_id ?? account_id, id)
+      )
+  })
+}
+
+const ownsEveryHash = (parts: Context.Context<Parts>) =>
+  Context.add(parts, ApiKeys, {
+    ...Context.get(parts, ApiKeys),
+    ownedBy: (_account_id, hashes) => Effect.succeed(new Set(hashes.filter((hash) => hash !== unknownHash)))
+  })
+
+const ownsEveryWorkspace = (parts: Context.Context<Parts>) =>
+  Context.add(parts, WorkspaceResolver, {
+    resolve: (account_id, requested) =>
+      requested === undefined || requested === unknownId
+        ? Context.get(parts, WorkspaceResolver).resolve(account_id, requested)
+        : Effect.succeed(Option.some(requested))
+  })
+
+const builds = [
+  { attempt: "get", build: "finds a credential without its account", broken: findsAnyones },
+  { attempt: "hash", build: "takes any hash that exists", broken: ownsEveryHash },
+  { attempt: "workspace", build: "takes any workspace that exists", broken: ownsEveryWorkspace }
+]
+
+for (const { attempt, broken, build } of builds) {
+  layer(TestServiceLive.layerWith({ parts: careless(broken) }), { excludeTestServices: true })(
+    `positive control: a build that ${build} (T6)`,
+    (it) => {
+      it.effect(`is told by the attempt ${attempt}`, () =>
+        Effect.map(telling, (found) => {
+          assert.deepStrictEqual(found, [attempt])
+        })
+      )
+    }
+  )
+}

@@ -1,0 +1,186 @@
+import { NodeCrypto } from "@effect/platform-node"
+import { assert, describe, it } from "@effect/vitest"
+import { Arbitrary, DateTime, Effect, Layer, Option, Redacted, Schema } from "effect"
+import { TestClock } from "effect/testing"
+import * as CipherAes256Gcm from "../../src/crypto/CipherAes256Gcm.ts"
+import { generateKeyring, Keyring, parseKeyring } from "../../src/crypto/Keyring.ts"
+import { WrapBudget } from "../../src/crypto/WrapBudget.ts"
+import type { ApiKeyHash } from "../../src/domain/ApiKeyHash.ts"
+import { Credential } from "../../src/domain/Credential.ts"
+import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
+import { labelOf } from "../../src/domain/Label.ts"
+import { NewCredential } from "../../src/domain/NewCredential.ts"
+import { AccountRepository } from "../../src/service/AccountRepository.ts"
+import { Cipher } from "../../src/service/Cipher.ts"
+import { CredentialRepository } from "../../src/service/CredentialRepository.ts"
+import { Credentials } from "../../src/service/Credentials.ts"
+import { acceptedBody, integer, text } from "../support/arbitraries.ts"
+import * as MemoryStore from "../support/Memory.ts"
+import { addWorkspace, newTenant } from "../support/stores.ts"
+
+const keyring = Layer.sync(Keyring, () => parseKeyring(generateKeyring(new Date(0))))
+const service = Layer.fresh(
+  Credentials.layer.pipe(
+    Layer.provideMerge(CipherAes256Gcm.layer),
+    Layer.provideMerge(MemoryStore.layer),
+    Layer.provide([keyring, Layer.succeed(WrapBudget, { spend: () => Effect.void }), NodeCrypto.layerSecureRandom])
+  )
+)
+
+const decode = Schema.decodeUnknownSync(NewCredential)
+const encode = Schema.encodeSync(Credential)
+
+/** A body that is accepted, the secret that it was written around, and the time of its arrival. */
+const accepted = Arbitrary.flatMap(text(1, 60), (secret) =>
+  Arbitrary.map(
+    Arbitrary.all({ body: acceptedBody(Arbitrary.Constant(secret)), millis: integer(0, 4_102_444_800_000) }),
+    (given) => ({ secret, ...given })
+  )
+)
+
+/** The region that a key names, read from its text. */
+const regionIn = ({ key, provider }: Record<string, unknown>) => {
+  if (provider !== "openai" && provider !== "fireworks") return null
+  const named = /^\s*\{[^]*"region": ?"(global|europe|us|eu)"/.exec(String(key))?.[1] ?? null
+  return named === "eu" ? "europe" : named
+}
+
+const own = Effect.fnUntraced(function* (
+  account_id: (typeof CurrentCaller.Service)["account_id"],
+  body: Record<string, unknown>
+) {
+  const { addApiKey } = yield* AccountRepository
+  const created_at = yield* DateTime.now
+  for (const hash of (body["allowed_api_key_hashes"] ?? []) as ReadonlyArray<ApiKeyHash>) {
+    yield* addApiKey(account_id, { hash, name: "a key", management: false, created_at })
+  }
+})
+
+describe("what is created", () => {
+  it.effect.prop(
+    "is what was asked for, with the defaults, and is what is read (section 4, rules 4 and 5)",
+    [accepted],
+    ([{ body, millis, secret }]) =>
+      Effect.gen(function* () {
+        const { create, get } = yield* Credentials
+        const { account_id, workspace_id } = yield* newTenant
+        yield* own(account_id, body)
+        yield* TestClock.setTime(millis)
+        const caller = { account_id }
+        const created = yield* Effect.provideService(create(decode(body)), CurrentCaller, caller)
+        const { added_later: _, key: __, ...given } = body
+        assert.deepEqual<unknown>(encode(created), {
+          name: null,
+          allowed_api_key_hashes: null,
+          allowed_models: null,
+          allowed_user_ids: null,
+          declared_zdr: null,
+          disabled: false,
+          is_required: false,
+          is_fallback: false,
+          is_byok_only: false,
+          ...given,
+          declared_region: given["declared_region"] ?? regionIn(body),
+          id: created.id,
+          workspace_id,
+          label: labelOf(secret),
+          created_at: new Date(millis).toISOString(),
+          sort_order: 0
+        })
+        const read = yield* Effect.provideService(get(created.id), CurrentCaller, caller)
+        assert.deepEqual(encode(read), encode(created))
+        assert.sameMembers(Object.keys(read), Object.keys(Credential.fields))
+      }).pipe(Effect.provide(service))
+  )
+
+  it.effect.prop(
+    "is sealed so that it opens, from the stored row, to the very key that was given (D26)",
+    [accepted],
+    ([{ body }]) =>
+      Effect.gen(function* () {
+        const { create } = yield* Credentials
+        const { account_id } = yield* newTenant
+        yield* own(account_id, body)
+        const { id } = yield* Effect.provideService(create(decode(body)), CurrentCaller, { account_id })
+        const row = Option.getOrThrow(yield* (yield* CredentialRepository).findSealed(account_id, id))
+        const opened = yield* (yield* Cipher).open(row.sealed, { ...row.credential, account_id })
+        assert.strictEqual(Redacted.value(opened), body["key"])
+      }).pipe(Effect.provide(service))
+  )
+
+  const createdFrom = Effect.fnUntraced(function* (body: Record<string, unknown>) {
+    const { create } = yield* Credentials
+    const { account_id } = yield* newTenant
+    return yield* Effect.provideService(create(decode(body)), CurrentCaller, { account_id })
+  })
+  const secret = "sk-0123456789abcdef0123-AbCd"
+
+  it.effect("has a UUID of version 7 as its id, later ones greater (D34)", () =>
+    Effect.gen(function* () {
+      const body = { provider: "cohere", key: secret }
+      yield* TestClock.setTime(1_700_000_000_000)
+      const first = yield* createdFrom(body)
+      yield* TestClock.adjust(1)
+      const second = yield* createdFrom(body)
+      for (const { id } of [first, second]) {
+        assert.match(id, /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/)
+      }
+      assert.isBelow(first.id.localeCompare(second.id), 0)
+    }).pipe(Effect.provide(service))
+  )
+
+  it.effect.each([
+    ["a plain key", { provider: "openai", key: secret }, "sk-...AbCd"],
+    ["the api_key of key material, not its JSON", { provider: "openai", key: `{"api_key":"${secret}"}` }, "sk-...AbCd"],
+    ["the whole key where JSON means nothing", { provider: "cohere", key: `{"api_key":"${secret}"}` }, '{"a...Cd"}'],
+    [
+      "a short api_key in long key material",
+      { provider: "fireworks", key: '{"api_key":"short","region":"us"}' },
+      "***...***"
+    ]
+  ] as const)("has a label made of %s (D35)", ([, body, label]) =>
+    Effect.gen(function* () {
+      assert.strictEqual((yield* createdFrom(body)).label, label)
+    }).pipe(Effect.provide(service))
+  )
+
+  const material = (region?: string) => JSON.stringify({ api_key: secret, ...(region === undefined ? {} : { region }) })
+  it.effect.each([
+    ["openai", material("us"), undefined, "us"],
+    ["openai", material("us"), null, "us"],
+    ["openai", material("us"), "us", "us"],
+    ["openai", material("eu"), undefined, "europe"],
+    ["openai", material("eu"), "europe", "europe"],
+    ["openai", material("global"), undefined, "global"],
+    ["openai", material(), undefined, null],
+    ["openai", material(), "global", "global"],
+    ["openai", secret, undefined, null],
+    ["openai", secret, "global", "global"],
+    ["fireworks", material("europe"), undefined, "europe"],
+    ["azure", secret, undefined, null],
+    ["azure", secret, "europe", "europe"],
+    ["azure", material("us"), undefined, null],
+    ["cohere", secret, "global", "global"],
+    ["cohere", material("us"), null, null]
+  ] as const)(
+    "of %s, with key %s and declared_region %s, has the region %s (D29, D30)",
+    ([provider, key, declared, region]) =>
+      Effect.gen(function* () {
+        const body = { provider, key, ...(declared === undefined ? {} : { declared_region: declared }) }
+        assert.strictEqual((yield* createdFrom(body)).declared_region, region)
+      }).pipe(Effect.provide(service))
+  )
+
+  it.effect("goes to the workspace that was asked for, in whatever case, else to the default one (section 4.1)", () =>
+    Effect.gen(function* () {
+      const { create } = yield* Credentials
+      const { account_id, workspace_id } = yield* newTenant
+      const another = yield* addWorkspace(account_id)
+      const created = (given: object) =>
+        Effect.provideService(create(decode({ provider: "cohere", key: "k", ...given })), CurrentCaller, { account_id })
+      assert.strictEqual((yield* created({})).workspace_id, workspace_id)
+      assert.strictEqual((yield* created({ workspace_id: another })).workspace_id, another)
+      assert.strictEqual((yield* created({ workspace_id: another.toUpperCase() })).workspace_id, another)
+    }).pipe(Effect.provide(service))
+  )
+})

@@ -1,0 +1,175 @@
+import { randomUUID } from "node:crypto"
+import { NodeCrypto } from "@effect/platform-node"
+import { assert, describe, it } from "@effect/vitest"
+import { DateTime, Effect, Exit, Layer, Schema } from "effect"
+import { CredentialId } from "../../src/domain/CredentialId.ts"
+import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
+import { InvalidParams, NotFound } from "../../src/domain/Errors.ts"
+import { NewCredential } from "../../src/domain/NewCredential.ts"
+import { AccountRepository } from "../../src/service/AccountRepository.ts"
+import { Cipher } from "../../src/service/Cipher.ts"
+import { KeyStoreUnavailable } from "../../src/service/CipherErrors.ts"
+import { Credentials } from "../../src/service/Credentials.ts"
+import * as CipherPlain from "../support/CipherPlain.ts"
+import * as MemoryStore from "../support/Memory.ts"
+import { Memory } from "../support/Memory.ts"
+import { addApiKey, addWorkspace, newHash, newTenant, newWorkspaceId } from "../support/stores.ts"
+
+const serviceWith = (cipher: Layer.Layer<Cipher>) =>
+  Layer.fresh(
+    Credentials.layer.pipe(Layer.provide([cipher, NodeCrypto.layerSecureRandom]), Layer.provideMerge(MemoryStore.layer))
+  )
+const service = serviceWith(CipherPlain.layer)
+
+/** One account with everything that can be wrong about workspaces and hashes, and one stranger. */
+const scene = Effect.gen(function* () {
+  const { deleteWorkspace, revokeApiKey } = yield* AccountRepository
+  const caller = yield* newTenant
+  const stranger = yield* newTenant
+  const revoked = yield* addApiKey(caller.account_id)
+  yield* revokeApiKey(revoked, yield* DateTime.now)
+  const deleted = yield* addWorkspace(caller.account_id)
+  yield* deleteWorkspace(deleted, yield* DateTime.now)
+  return {
+    caller,
+    stranger,
+    own: {
+      hash: caller.hash,
+      ordinary: yield* addApiKey(caller.account_id),
+      workspace: yield* addWorkspace(caller.account_id)
+    },
+    foreign: { hash: stranger.hash, workspace: stranger.workspace_id },
+    unknown: { hash: yield* newHash, workspace: yield* newWorkspaceId },
+    revoked,
+    deleted
+  }
+})
+type Scene = Effect.Success<typeof scene>
+
+const createAs = (account_id: Scene["caller"]["account_id"], given: object) =>
+  Effect.gen(function* () {
+    const { create } = yield* Credentials
+    const input = Schema.decodeUnknownSync(NewCredential)({ provider: "cohere", key: "fake-key", ...given })
+    return yield* Effect.provideService(create(input), CurrentCaller, { account_id })
+  })
+
+const rowCount = Effect.map(Memory, ({ credentials }) => credentials.size)
+
+const notWorkspace = { path: ["workspace_id"], message: "is not a workspace of this account" }
+const notKey = (index: number) => ({
+  path: ["allowed_api_key_hashes", index],
+  message: "is not an API key of this account"
+})
+
+describe("a create that is refused stores nothing", () => {
+  const cases: ReadonlyArray<readonly [string, (scene: Scene) => object, ReadonlyArray<object>]> = [
+    ["an unknown workspace (D6)", ({ unknown }) => ({ workspace_id: unknown.workspace }), [notWorkspace]],
+    ["another account's workspace (D6)", ({ foreign }) => ({ workspace_id: foreign.workspace }), [notWorkspace]],
+    ["a deleted workspace (D6)", ({ deleted }) => ({ workspace_id: deleted }), [notWorkspace]],
+    ["an unknown hash (D24)", ({ unknown }) => ({ allowed_api_key_hashes: [unknown.hash] }), [notKey(0)]],
+    ["another account's hash (D24)", ({ foreign }) => ({ allowed_api_key_hashes: [foreign.hash] }), [notKey(0)]],
+    ["a revoked hash (D24)", ({ revoked }) => ({ allowed_api_key_hashes: [revoked] }), [notKey(0)]],
+    [
+      "some of many hashes (D7, D24)",
+      ({ foreign, own, revoked, unknown }) => ({
+        allowed_api_key_hashes: [own.hash, foreign.hash, own.ordinary, unknown.hash, revoked, foreign.hash]
+      }),
+      [notKey(1), notKey(3), notKey(4), notKey(5)]
+    ],
+    [
+      "a workspace and a hash (D7)",
+      ({ foreign, own }) => ({ workspace_id: foreign.workspace, allowed_api_key_hashes: [own.hash, foreign.hash] }),
+      [notWorkspace, notKey(1)]
+    ]
+  ]
+  it.effect.each(cases)("%s", ([, given, issues]) =>
+    Effect.gen(function* () {
+      const made = yield* scene
+      const refused = yield* Effect.flip(createAs(made.caller.account_id, given(made)))
+      assert.instanceOf(refused, InvalidParams)
+      if (refused._tag === "InvalidParams") assert.deepEqual<unknown>(refused.error.metadata.issues, issues)
+      assert.strictEqual(yield* rowCount, 0)
+    }).pipe(Effect.provide(service))
+  )
+
+  it.effect("and what is not the caller's is told exactly as what does not exist (T6)", () =>
+    Effect.gen(function* () {
+      const { caller, foreign, unknown } = yield* scene
+      const told = (hash: string, workspace_id: string) =>
+        Effect.flip(createAs(caller.account_id, { workspace_id, allowed_api_key_hashes: [hash] }))
+      const ofStranger = yield* told(foreign.hash, foreign.workspace)
+      const ofNobody = yield* told(unknown.hash, unknown.workspace)
+      assert.strictEqual(JSON.stringify(ofStranger), JSON.stringify(ofNobody))
+    }).pipe(Effect.provide(service))
+  )
+
+  it.effect("the control: with the caller's own it is stored, management key or not, twice or not (D23, D24)", () =>
+    Effect.gen(function* () {
+      const { caller, own } = yield* scene
+      const allowed_api_key_hashes = [own.ordinary, own.hash, own.ordinary]
+      const created = yield* createAs(caller.account_id, { workspace_id: own.workspace, allowed_api_key_hashes })
+      assert.deepEqual<unknown>(created.allowed_api_key_hashes, allowed_api_key_hashes)
+      assert.strictEqual(yield* rowCount, 1)
+    }).pipe(Effect.provide(service))
+  )
+
+  it.effect("when the default workspace is deleted, until workspace_id is passed (section 4.1, D43)", () =>
+    Effect.gen(function* () {
+      const { caller, own } = yield* scene
+      yield* createAs(caller.account_id, {})
+      yield* (yield* AccountRepository).deleteWorkspace(caller.workspace_id, yield* DateTime.now)
+      const required = { path: ["workspace_id"], message: "is required: the default workspace is deleted" }
+      for (const [given, issue] of [
+        [{}, required],
+        [{ workspace_id: caller.workspace_id }, notWorkspace]
+      ] as const) {
+        const refused = yield* Effect.flip(createAs(caller.account_id, given))
+        if (refused._tag === "InvalidParams") assert.deepEqual<unknown>(refused.error.metadata.issues, [issue])
+        else assert.fail(refused._tag)
+      }
+      assert.strictEqual(yield* rowCount, 1)
+      yield* createAs(caller.account_id, { workspace_id: own.workspace })
+      assert.strictEqual(yield* rowCount, 2)
+    }).pipe(Effect.provide(service))
+  )
+
+  it.effect("when the key cannot be sealed, which is a defect and none of the caller's business (D11)", () =>
+    Effect.gen(function* () {
+      const { caller } = yield* scene
+      const exit = yield* Effect.exit(createAs(caller.account_id, {}))
+      assert.isTrue(Exit.isFailure(exit) && Exit.hasDies(exit))
+      assert.strictEqual(yield* rowCount, 0)
+    }).pipe(
+      Effect.provide(
+        serviceWith(Layer.mock(Cipher, { seal: () => Effect.fail(new KeyStoreUnavailable({ reason: "no key" })) }))
+      )
+    )
+  )
+})
+
+describe("a get that is refused", () => {
+  it.effect("says the same of another account's credential and of none at all (D5)", () =>
+    Effect.gen(function* () {
+      const { caller, stranger } = yield* scene
+      const { get } = yield* Credentials
+      const { id } = yield* createAs(caller.account_id, {})
+      const told = (wanted: CredentialId) =>
+        Effect.flip(Effect.provideService(get(wanted), CurrentCaller, { account_id: stranger.account_id }))
+      const ofOther = yield* told(id)
+      const ofNone = yield* told(CredentialId.make(randomUUID()))
+      assert.instanceOf(ofOther, NotFound)
+      assert.strictEqual(JSON.stringify(ofOther), JSON.stringify(ofNone))
+    }).pipe(Effect.provide(service))
+  )
+
+  it.effect("is not refused to the owner of a deleted workspace (D43)", () =>
+    Effect.gen(function* () {
+      const { caller } = yield* scene
+      const { get } = yield* Credentials
+      const created = yield* createAs(caller.account_id, { disabled: true })
+      yield* (yield* AccountRepository).deleteWorkspace(caller.workspace_id, yield* DateTime.now)
+      const found = yield* Effect.provideService(get(created.id), CurrentCaller, { account_id: caller.account_id })
+      assert.deepEqual(found, created)
+    }).pipe(Effect.provide(service))
+  )
+})

@@ -1,0 +1,213 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Arbitrary, Deferred, Effect, Fiber } from "effect"
+import { TestClock } from "effect/testing"
+import { limits } from "../../src/crypto/WrapBudget.ts"
+import type { RewrapProgress } from "../../src/service/Rotation.ts"
+import { elementOf, integer } from "../support/arbitraries.ts"
+import * as MemoryStore from "../support/Memory.ts"
+import { Memory } from "../support/Memory.ts"
+import type { Ports } from "../support/stores.ts"
+import { keysOf, type Made, openedWith, ringOf, rotationWith, sealUnder } from "../support/rotating.ts"
+
+const rotated = ringOf("new", "old")
+const unhurried = 1_000_000
+
+const named = Effect.map(Memory, ({ credentials }) => Array.from(credentials.values(), ({ sealed }) => sealed.kek_id))
+const wraps = (kek_id: string) => Effect.map(Memory, ({ keks }) => keks.get(kek_id)?.wraps ?? 0)
+
+/** Writes into a stored row behind the service's back. */
+const alter = Effect.fnUntraced(function* ({ id }: Made, change: "context" | "wrapped_dek" | "kek_id" | "format") {
+  const { credentials } = yield* Memory
+  const row = credentials.get(id)
+  if (row === undefined) return assert.fail("no such row")
+  const { credential, sealed } = row
+  const flipped = (bytes: Uint8Array) => bytes.map((byte, index) => (index === 0 ? byte ^ 2 : byte))
+  const altered = {
+    context: { ...row, credential: { ...credential, disabled: !credential.disabled } },
+    wrapped_dek: { ...row, sealed: { ...sealed, wrapped_dek: flipped(sealed.wrapped_dek) } },
+    kek_id: { ...row, sealed: { ...sealed, kek_id: "lost" } },
+    format: { ...row, sealed: { ...sealed, sealed: flipped(sealed.sealed) } }
+  }[change]
+  credentials.set(id, altered)
+  return altered
+})
+
+describe("a rewrap (T10, security.md)", () => {
+  it.effect.prop(
+    "brings every credential under the primary key, whatever the batch and the rate; wraps are counted",
+    [
+      Arbitrary.all({
+        under: Arbitrary.all({ old: integer(0, 6), older: integer(0, 6), new: integer(0, 3) }),
+        batch: integer(1, 8),
+        rate: elementOf([1, 3, 500])
+      })
+    ],
+    ([{ batch, rate, under }]) =>
+      Effect.gen(function* () {
+        const made = [
+          ...(yield* sealUnder(ringOf("old"), under.old)),
+          ...(yield* sealUnder(ringOf("older"), under.older)),
+          ...(yield* sealUnder(ringOf("new"), under.new))
+        ]
+        const { rewrap } = yield* rotationWith(ringOf("new", "old", "older"), { ...limits, block: 1 })
+        const running = yield* Effect.forkChild(rewrap({ batch, rate }))
+        yield* TestClock.adjust("1 hour")
+        const count = under.old + under.older
+        assert.deepStrictEqual(yield* Fiber.join(running), { rewrapped: count, left: 0, failed: [] })
+        assert.isTrue((yield* named).every((kek_id) => kek_id === "new"))
+        assert.deepStrictEqual(yield* openedWith(ringOf("new"), made), keysOf(made))
+        assert.strictEqual(yield* wraps("new"), count)
+      }).pipe(Effect.provide(MemoryStore.layer))
+  )
+
+  it.effect("interrupted in the middle, it goes on where it was; nothing is wrapped twice", () =>
+    Effect.gen(function* () {
+      const made = yield* sealUnder(ringOf("old"), 9)
+      const { rewrap } = yield* rotationWith(rotated, { ...limits, block: 1 })
+      const middle = yield* Deferred.make<true>()
+      const onProgress = ({ rewrapped }: RewrapProgress) =>
+        rewrapped < 6 ? Effect.void : Effect.andThen(Deferred.succeed(middle, true), Effect.never)
+      const running = yield* Effect.forkChild(rewrap({ batch: 3, rate: unhurried, onProgress }))
+      yield* Effect.forkChild(TestClock.adjust("1 minute"))
+      yield* Deferred.await(middle)
+      yield* Fiber.interrupt(running)
+      assert.strictEqual((yield* named).filter((kek_id) => kek_id === "old").length, 3)
+      assert.deepStrictEqual(yield* openedWith(rotated, made), keysOf(made), "in the middle everything opens")
+
+      const { rewrap: again } = yield* rotationWith(rotated, { ...limits, block: 1 })
+      assert.deepStrictEqual(yield* again({ rate: unhurried }), { rewrapped: 3, left: 0, failed: [] })
+      assert.deepStrictEqual(yield* openedWith(ringOf("new"), made), keysOf(made))
+      assert.strictEqual(yield* wraps("new"), 9)
+    }).pipe(Effect.provide(MemoryStore.layer))
+  )
+
+  it.effect.each([
+    { change: "context", reason: "the credential or its wrapped key was altered" },
+    { change: "wrapped_dek", reason: "the credential or its wrapped key was altered" },
+    { change: "kek_id", reason: "key lost is not in the keyring" },
+    { change: "format", reason: "its sealing format is not known to this version" }
+  ] as const)(
+    "a row with altered $change is told by id and reason and left as it is; the others go on",
+    ({ change, reason }) =>
+      Effect.gen(function* () {
+        const made = yield* sealUnder(ringOf("old"), 7)
+        const broken = made.filter((_, index) => index % 3 === 0)
+        const rows = yield* Effect.forEach(broken, (one) => alter(one, change))
+        const { rewrap } = yield* rotationWith(rotated)
+        const running = yield* Effect.forkChild(rewrap({ batch: 2, rate: unhurried }))
+        yield* TestClock.adjust("1 minute")
+        const { failed, ...counts } = yield* Fiber.join(running)
+        assert.deepStrictEqual(counts, { rewrapped: 4, left: 3 })
+        assert.deepStrictEqual(
+          failed,
+          broken.map(({ id }) => ({ id, reason })).sort((a, b) => (a.id < b.id ? -1 : 1))
+        )
+        const { credentials } = yield* Memory
+        assert.deepStrictEqual(
+          broken.map(({ id }) => credentials.get(id)),
+          rows
+        )
+        const whole = made.filter((one) => !broken.includes(one))
+        assert.deepStrictEqual(yield* openedWith(ringOf("new"), whole), keysOf(whole))
+      }).pipe(Effect.provide(MemoryStore.layer))
+  )
+
+  it.effect("never more credentials a second than asked for", () =>
+    Effect.gen(function* () {
+      yield* sealUnder(ringOf("old"), 20)
+      const { rewrap } = yield* rotationWith(rotated)
+      const running = yield* Effect.forkChild(rewrap({ rate: 4 }))
+      for (let second = 0; second < 5; second++) {
+        yield* TestClock.adjust(second === 0 ? 0 : 999)
+        assert.strictEqual((yield* named).filter((kek_id) => kek_id === "new").length, 4 * Math.max(1, second))
+        if (second > 0) yield* TestClock.adjust(1)
+        assert.strictEqual((yield* named).filter((kek_id) => kek_id === "new").length, 4 * (second + 1))
+      }
+      yield* TestClock.adjust("1 second")
+      assert.deepStrictEqual(yield* Fiber.join(running), { rewrapped: 20, left: 0, failed: [] })
+    }).pipe(Effect.provide(MemoryStore.layer))
+  )
+
+  it.effect("tells how far it is after every batch", () =>
+    Effect.gen(function* () {
+      const made = yield* sealUnder(ringOf("old"), 5)
+      const [last] = made.toSorted((a, b) => (a.id < b.id ? 1 : -1))
+      if (last !== undefined) yield* alter(last, "context")
+      const told: Array<RewrapProgress> = []
+      const { rewrap } = yield* rotationWith(rotated)
+      const onProgress = (progress: RewrapProgress) => Effect.sync(() => void told.push(progress))
+      const running = yield* Effect.forkChild(rewrap({ batch: 2, rate: unhurried, onProgress }))
+      yield* TestClock.adjust("1 minute")
+      yield* Fiber.join(running)
+      assert.deepStrictEqual(told, [
+        { rewrapped: 2, failed: 0, total: 5 },
+        { rewrapped: 4, failed: 0, total: 5 },
+        { rewrapped: 4, failed: 1, total: 5 }
+      ])
+    }).pipe(Effect.provide(MemoryStore.layer))
+  )
+
+  it.effect("looks again for what was passed over or sealed meanwhile, and gives up rather than loop for ever", () =>
+    Effect.gen(function* () {
+      yield* sealUnder(ringOf("old"), 2)
+      const { rewrap } = yield* rotationWith(rotated)
+      const stores = yield* Effect.context<Memory | Ports>()
+      const sealMore = () => Effect.asVoid(Effect.orDie(Effect.provide(sealUnder(ringOf("old"), 1), stores)))
+      const running = yield* Effect.forkChild(rewrap({ rate: unhurried, onProgress: sealMore }))
+      yield* TestClock.adjust("1 hour")
+      assert.deepStrictEqual(yield* Fiber.join(running), { rewrapped: 6, left: 1, failed: [] })
+    }).pipe(Effect.provide(MemoryStore.layer))
+  )
+
+  it.effect("stops at the limit of wraps before it is passed, and what was done stays done", () =>
+    Effect.gen(function* () {
+      const made = yield* sealUnder(ringOf("old"), 6)
+      const { rewrap } = yield* rotationWith(rotated, { block: 1, warn: 10, refuse: 4 })
+      const running = yield* Effect.forkChild(Effect.flip(rewrap({ batch: 2, rate: unhurried })))
+      yield* TestClock.adjust("1 minute")
+      const refused = yield* Fiber.join(running)
+      assert.strictEqual(refused._tag, "KeyStoreUnavailable")
+      assert.strictEqual((yield* named).filter((kek_id) => kek_id === "new").length, 4)
+      assert.deepStrictEqual(yield* openedWith(rotated, made), keysOf(made))
+    }).pipe(Effect.provide(MemoryStore.layer))
+  )
+})
+
+describe("the status of the keyring", () => {
+  it.effect("tells role, use and wraps of every key, and retires only one that has sealed and is named no more", () =>
+    Effect.gen(function* () {
+      const { keks } = yield* Memory
+      const used = (kek_id: string, count: number) =>
+        Effect.sync(() => {
+          const kek = keks.get(kek_id)
+          if (kek !== undefined) kek.wraps = count
+        })
+      yield* rotationWith(ringOf("gone"))
+      yield* sealUnder(ringOf("lost"), 2)
+      yield* sealUnder(ringOf("old"), 1)
+      const { rewrap, status } = yield* rotationWith(ringOf("new", "pending", "old"), { ...limits, block: 1 })
+      yield* used("old", 5)
+      const others = [
+        { kek_id: "gone", role: "retired", credentials: 0, wraps: 0, may_be_retired: false },
+        { kek_id: "lost", role: "missing", credentials: 2, wraps: 0, may_be_retired: false }
+      ]
+      const pending = { kek_id: "pending", role: "opens", credentials: 0, wraps: 0, may_be_retired: false }
+      assert.deepEqual(yield* status(), [
+        { kek_id: "new", role: "primary", credentials: 0, wraps: 0, may_be_retired: false },
+        pending,
+        { kek_id: "old", role: "opens", credentials: 1, wraps: 5, may_be_retired: false },
+        ...others
+      ])
+      const running = yield* Effect.forkChild(rewrap({ rate: unhurried }))
+      yield* TestClock.adjust("1 minute")
+      yield* Fiber.join(running)
+      const after = yield* status()
+      assert.deepEqual(after.slice(1), [
+        pending,
+        { kek_id: "old", role: "opens", credentials: 0, wraps: 5, may_be_retired: true },
+        ...others
+      ])
+      assert.strictEqual(after[0]?.credentials, 1)
+    }).pipe(Effect.provide(MemoryStore.layer))
+  )
+})

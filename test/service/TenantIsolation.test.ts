@@ -1,0 +1,318 @@
+import { NodeCrypto } from "@effect/platform-node"
+import { assert, describe, it } from "@effect/vitest"
+import { Arbitrary, DateTime, Effect, Layer, Option, Schema } from "effect"
+import type { AccountId } from "../../src/domain/AccountId.ts"
+import type { ApiKeyHash } from "../../src/domain/ApiKeyHash.ts"
+import { Credential } from "../../src/domain/Credential.ts"
+import type { CredentialId } from "../../src/domain/CredentialId.ts"
+import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
+import { NewCredential } from "../../src/domain/NewCredential.ts"
+import type { WorkspaceId } from "../../src/domain/WorkspaceId.ts"
+import { AccountRepository } from "../../src/service/AccountRepository.ts"
+import { ApiKeys } from "../../src/service/ApiKeys.ts"
+import { CredentialRepository } from "../../src/service/CredentialRepository.ts"
+import { Credentials } from "../../src/service/Credentials.ts"
+import { WorkspaceResolver } from "../../src/service/WorkspaceResolver.ts"
+import { elementOf, integer, oneOf } from "../support/arbitraries.ts"
+import * as CipherPlain from "../support/CipherPlain.ts"
+import * as MemoryStore from "../support/Memory.ts"
+import { Memory } from "../support/Memory.ts"
+import { addApiKey, addWorkspace, newTenant } from "../support/stores.ts"
+
+/** Tenants, workspaces, keys and credentials are named by position, modulo how many there are of them, of whichever tenant. */
+const position = integer(0, 23)
+const tenant = integer(0, 3)
+
+type Command =
+  | {
+      readonly _tag: "Create"
+      readonly tenant: number
+      readonly provider: string
+      readonly workspace: number | undefined
+      readonly hashes: ReadonlyArray<number>
+    }
+  | { readonly _tag: "Get"; readonly tenant: number; readonly credential: number }
+  | { readonly _tag: "AddWorkspace" | "AddKey"; readonly tenant: number }
+  | { readonly _tag: "DeleteWorkspace"; readonly workspace: number }
+  | { readonly _tag: "RevokeKey"; readonly key: number }
+
+const create = Arbitrary.map(
+  Arbitrary.all({
+    tenant,
+    provider: elementOf(["openai", "cohere"]),
+    workspace: oneOf<number | undefined>(Arbitrary.Constant(undefined), position),
+    hashes: Arbitrary.array(position, { maxLength: 2 })
+  }),
+  (given): Command => ({ _tag: "Create", ...given })
+)
+const get = Arbitrary.map(Arbitrary.all({ tenant, credential: position }), (given): Command => ({
+  _tag: "Get",
+  ...given
+}))
+const others = oneOf<Command>(
+  Arbitrary.map(tenant, (tenant): Command => ({ _tag: "AddWorkspace", tenant })),
+  Arbitrary.map(tenant, (tenant): Command => ({ _tag: "AddKey", tenant })),
+  Arbitrary.map(position, (workspace): Command => ({ _tag: "DeleteWorkspace", workspace })),
+  Arbitrary.map(position, (key): Command => ({ _tag: "RevokeKey", key }))
+)
+const history = Arbitrary.all({
+  tenants: integer(2, 4),
+  commands: Arbitrary.array(oneOf(create, create, get, get, others), { maxLength: 40 })
+})
+type History = typeof history extends Arbitrary.Arbitrary<infer A> ? A : never
+
+/** All there is to know about what was done: who owns what, and what is gone. */
+interface Model {
+  readonly tenants: ReadonlyArray<AccountId>
+  readonly workspaces: Array<{
+    readonly id: WorkspaceId
+    readonly owner: AccountId
+    readonly first: boolean
+    live: boolean
+  }>
+  readonly keys: Array<{ readonly hash: ApiKeyHash; readonly owner: AccountId; live: boolean }>
+  readonly credentials: Array<{ readonly id: CredentialId; readonly owner: AccountId; readonly data: object }>
+}
+
+const at = <A>(items: ReadonlyArray<A>, index: number): A => items[index % items.length] ?? assert.fail("nothing there")
+const encode = Schema.encodeSync(Credential)
+
+const isOwn = (owner: AccountId) => (one: { readonly owner: AccountId; readonly live: boolean }) =>
+  one.live && one.owner === owner
+
+const stillTrue = Effect.fnUntraced(function* (model: Model, command: Command) {
+  const service = yield* Credentials
+  const repository = yield* AccountRepository
+  const now = yield* DateTime.now
+  switch (command._tag) {
+    case "Create": {
+      const account_id = at(model.tenants, command.tenant)
+      const workspace =
+        command.workspace === undefined
+          ? model.workspaces.find(({ first, owner }) => first && owner === account_id)
+          : at(model.workspaces, command.workspace)
+      const keys = command.hashes.map((index) => at(model.keys, index))
+      const allowed = workspace !== undefined && [workspace, ...keys].every(isOwn(account_id))
+      const input = Schema.decodeUnknownSync(NewCredential)({
+        provider: command.provider,
+        key: "fake-key",
+        ...(command.workspace === undefined ? {} : { workspace_id: workspace?.id }),
+        allowed_api_key_hashes: keys.length === 0 ? null : keys.map(({ hash }) => hash)
+      })
+      const created = yield* Effect.option(Effect.provideService(service.create(input), CurrentCaller, { account_id }))
+      if (Option.isNone(created)) return !allowed
+      const { id, workspace_id } = created.value
+      model.credentials.push({ id, owner: account_id, data: encode(created.value) })
+      return allowed && workspace_id === workspace.id
+    }
+    case "Get": {
+      if (model.credentials.length === 0) return true
+      const account_id = at(model.tenants, command.tenant)
+      const { data, id, owner } = at(model.credentials, command.credential)
+      const found = yield* Effect.option(Effect.provideService(service.get(id), CurrentCaller, { account_id }))
+      if (owner !== account_id) return Option.isNone(found)
+      return Option.isSome(found) && JSON.stringify(encode(found.value)) === JSON.stringify(data)
+    }
+    case "AddWorkspace": {
+      const owner = at(model.tenants, command.tenant)
+      model.workspaces.push({ id: yield* addWorkspace(owner), owner, first: false, live: true })
+      return true
+    }
+    case "AddKey": {
+      const owner = at(model.tenants, command.tenant)
+      model.keys.push({ hash: yield* addApiKey(owner), owner, live: true })
+      return true
+    }
+    case "DeleteWorkspace": {
+      const workspace = at(model.workspaces, command.workspace)
+      yield* repository.deleteWorkspace(workspace.id, now)
+      workspace.live = false
+      return true
+    }
+    case "RevokeKey": {
+      const key = at(model.keys, command.key)
+      yield* repository.revokeApiKey(key.hash, now)
+      key.live = false
+      return true
+    }
+  }
+})
+
+/** Whether every answer in a history is the model's, and in the end every tenant has its own rows and no others. */
+const isolated = Effect.fnUntraced(function* ({ commands, tenants }: History) {
+  const made = yield* Effect.forEach(Array.from({ length: tenants }), () => newTenant)
+  const model: Model = {
+    tenants: made.map(({ account_id }) => account_id),
+    workspaces: made.map(({ account_id, workspace_id }) => ({
+      id: workspace_id,
+      owner: account_id,
+      first: true,
+      live: true
+    })),
+    keys: made.map(({ account_id, hash }) => ({ hash, owner: account_id, live: true })),
+    credentials: []
+  }
+  for (const command of commands) if (!(yield* stillTrue(model, command))) return false
+  const { credentials } = yield* Memory
+  const owners = Array.from(credentials, ([id, { account_id }]) => `${id} ${account_id}`)
+  return (
+    owners.toSorted().join() ===
+    model.credentials
+      .map(({ id, owner }) => `${id} ${owner}`)
+      .toSorted()
+      .join()
+  )
+})
+
+type Ports = ApiKeys | CredentialRepository | WorkspaceResolver
+const serviceWith = (ports: Layer.Layer<Ports, never, Memory>) =>
+  Layer.fresh(
+    Credentials.layer.pipe(
+      Layer.provide(ports),
+      Layer.provide([CipherPlain.layer, NodeCrypto.layerSecureRandom]),
+      Layer.provideMerge(MemoryStore.accountRepository),
+      Layer.provideMerge(Memory.layer)
+    )
+  )
+const { apiKeys, credentialRepository, workspaceResolver } = MemoryStore
+const honest = Layer.mergeAll(apiKeys, credentialRepository, workspaceResolver)
+
+describe("two to four tenants in any interleaving (T6b)", () => {
+  it.effect.prop(
+    "never see, name or use what is not their own, nor what is revoked or deleted",
+    [history],
+    ([given]) => Effect.provide(isolated(given), serviceWith(honest)),
+    { arbitrary: { size: 40, runs: 150 } }
+  )
+
+  /** Stores a credential in any workspace, where the honest one refuses: the service must not rely on that. */
+  const withoutForeignKey = Layer.effect(
+    CredentialRepository,
+    Effect.gen(function* () {
+      const repository = yield* CredentialRepository
+      const { credentials } = yield* Memory
+      return {
+        ...repository,
+        insert: (account_id, given, sealed) =>
+          Effect.sync(() => {
+            const credential = { ...given, sort_order: 0 }
+            credentials.set(given.id, { account_id, credential, sealed })
+            return credential
+          })
+      }
+    })
+  ).pipe(Layer.provide(credentialRepository))
+
+  const broken: ReadonlyArray<readonly [string, Layer.Layer<Ports, never, Memory>]> = [
+    [
+      "findById forgets the account",
+      Layer.effect(
+        CredentialRepository,
+        Effect.gen(function* () {
+          const repository = yield* CredentialRepository
+          const { credentials } = yield* Memory
+          return {
+            ...repository,
+            findById: (_account_id, id) =>
+              Effect.sync(() => Option.map(Option.fromUndefinedOr(credentials.get(id)), ({ credential }) => credential))
+          }
+        })
+      ).pipe(Layer.provideMerge(honest))
+    ],
+    [
+      "ownedBy forgets the account",
+      Layer.effect(
+        ApiKeys,
+        Effect.gen(function* () {
+          const keys = yield* ApiKeys
+          const stored = (yield* Memory).apiKeys
+          return {
+            ...keys,
+            ownedBy: (_account_id, hashes) =>
+              Effect.sync(() => new Set(hashes.filter((hash) => stored.get(hash)?.revoked_at === null)))
+          }
+        })
+      ).pipe(Layer.provideMerge(honest))
+    ],
+    [
+      "ownedBy forgets that keys are revoked",
+      Layer.effect(
+        ApiKeys,
+        Effect.gen(function* () {
+          const keys = yield* ApiKeys
+          const stored = (yield* Memory).apiKeys
+          return {
+            ...keys,
+            ownedBy: (account_id, hashes) =>
+              Effect.sync(() => new Set(hashes.filter((hash) => stored.get(hash)?.account_id === account_id)))
+          }
+        })
+      ).pipe(Layer.provideMerge(honest))
+    ],
+    [
+      "resolve forgets the account",
+      Layer.effect(
+        WorkspaceResolver,
+        Effect.gen(function* () {
+          const { resolve } = yield* WorkspaceResolver
+          const { workspaces } = yield* Memory
+          return {
+            resolve: (account_id, requested) =>
+              Effect.suspend(() => {
+                const row = requested === undefined ? undefined : workspaces.get(requested)
+                return resolve(row?.account_id ?? account_id, requested)
+              })
+          }
+        })
+      ).pipe(Layer.provideMerge(Layer.mergeAll(apiKeys, workspaceResolver, withoutForeignKey)))
+    ],
+    [
+      "resolve forgets that workspaces are deleted",
+      Layer.effect(
+        WorkspaceResolver,
+        Effect.map(Memory, ({ workspaces }) => ({
+          resolve: (account_id, requested) =>
+            Effect.sync(() => {
+              const found = Array.from(workspaces.values()).find(
+                (row) =>
+                  row.account_id === account_id &&
+                  (requested === undefined ? row.is_default : row.workspace_id === requested)
+              )
+              return Option.map(Option.fromUndefinedOr(found), ({ workspace_id }) => workspace_id)
+            })
+        }))
+      ).pipe(Layer.provideMerge(honest))
+    ],
+    [
+      "another workspace steps in for a deleted default one (D43)",
+      Layer.effect(
+        WorkspaceResolver,
+        Effect.gen(function* () {
+          const { resolve } = yield* WorkspaceResolver
+          const { workspaces } = yield* Memory
+          return {
+            resolve: (account_id, requested) =>
+              Effect.flatMap(resolve(account_id, requested), (found) => {
+                if (Option.isSome(found) || requested !== undefined) return Effect.succeed(found)
+                const any = Array.from(workspaces.values()).find(
+                  (row) => row.account_id === account_id && row.deleted_at === null
+                )
+                return Effect.succeed(Option.map(Option.fromUndefinedOr(any), ({ workspace_id }) => workspace_id))
+              })
+          }
+        })
+      ).pipe(Layer.provideMerge(honest))
+    ]
+  ]
+
+  it.effect.each(broken)("a store is found out in which %s", ([, ports]) =>
+    Effect.gen(function* () {
+      const checked = yield* Arbitrary.checkEffect(
+        history,
+        (given) => Effect.provide(isolated(given), serviceWith(ports)),
+        { size: 40, runs: 500, maxShrinks: 0 }
+      )
+      assert.strictEqual(checked._tag, "Falsified")
+    })
+  )
+})

@@ -1,0 +1,122 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Cause, Context, DateTime, Duration, Effect, Exit, Fiber, Layer } from "effect"
+import { AccountId } from "../../src/domain/AccountId.ts"
+import { CredentialId } from "../../src/domain/CredentialId.ts"
+import { WorkspaceId } from "../../src/domain/WorkspaceId.ts"
+import { CredentialRepository } from "../../src/service/CredentialRepository.ts"
+import * as CredentialRepositorySql from "../../src/sql/CredentialRepositorySql.ts"
+import * as DatabaseLive from "../../src/sql/Database.ts"
+import { DatabaseFailure } from "../../src/sql/DatabaseFailure.ts"
+import { migrate } from "../../src/sql/Migrations.ts"
+import { databaseProxy } from "../support/DatabaseProxy.ts"
+import { adminClient, databaseSettings, freshDatabase } from "../support/freshDatabase.ts"
+import { lockTable, untilWaiting } from "../support/transactions.ts"
+
+const id = (n: number) => `01935f6a-0000-7000-8000-${String(n).padStart(12, "0")}`
+const account_id = AccountId.make(id(1))
+const workspace_id = WorkspaceId.make(id(2))
+
+const credential = (n: number) => ({
+  id: CredentialId.make(id(n)),
+  workspace_id,
+  provider: "openai" as const,
+  name: null,
+  label: "***...***",
+  created_at: DateTime.makeUnsafe("2026-01-31T09:30:00.123Z"),
+  disabled: false,
+  is_fallback: false,
+  is_required: false,
+  is_byok_only: false,
+  allowed_api_key_hashes: null,
+  allowed_models: ["m", "m"],
+  allowed_user_ids: [],
+  declared_region: null,
+  declared_zdr: true
+})
+
+const sealed = (byte: number) => ({
+  kek_id: "kek-1",
+  wrapped_dek: new Uint8Array(60).fill(byte),
+  sealed: new Uint8Array(63).fill(byte)
+})
+
+const open = Effect.gen(function* () {
+  const url = yield* freshDatabase
+  const proxy = yield* databaseProxy(url)
+  const settings = { ...databaseSettings, statementTimeout: Duration.seconds(25), deadline: Duration.seconds(28) }
+  yield* migrate(proxy.target, settings)
+  const admin = yield* adminClient(url)
+  yield* admin`INSERT INTO accounts VALUES (${account_id}, 'n', now())`
+  yield* admin`INSERT INTO workspaces VALUES (${workspace_id}, ${account_id}, 'n', true, now(), NULL)`
+  const repository = CredentialRepositorySql.layer.pipe(Layer.provide(DatabaseLive.layer(proxy.target, settings)))
+  const { insert } = Context.get(yield* Layer.build(repository), CredentialRepository)
+  const rows = Effect.map(admin`SELECT id, sort_order FROM credentials ORDER BY id`, (found) =>
+    found.map((row) => ({ ...row }))
+  )
+  return { admin, insert, proxy, rows }
+})
+
+describe("an insert of the same credential again", () => {
+  it.live("answers as the first time, and stores one row (R3, D32)", () =>
+    Effect.gen(function* () {
+      const { insert, rows } = yield* open
+      const first = yield* insert(account_id, credential(11), sealed(1))
+      assert.deepStrictEqual(first, { ...credential(11), sort_order: 0 })
+      yield* insert(account_id, credential(12), sealed(2))
+      assert.deepStrictEqual(yield* insert(account_id, credential(11), sealed(1)), first)
+      assert.deepStrictEqual(yield* rows, [
+        { id: id(11), sort_order: 0 },
+        { id: id(12), sort_order: 1 }
+      ])
+    })
+  )
+
+  it.live("is made by itself when the answer to the first is lost (R3)", () =>
+    Effect.gen(function* () {
+      const { insert, proxy, rows } = yield* open
+      proxy.loseAnswer("INSERT 0 1")
+      assert.deepStrictEqual(yield* insert(account_id, credential(11), sealed(1)), { ...credential(11), sort_order: 0 })
+      assert.strictEqual(proxy.lost(), 1)
+      assert.deepStrictEqual(yield* rows, [{ id: id(11), sort_order: 0 }])
+    })
+  )
+
+  it.live("is made by itself when the connection is lost before the first is done (R3)", () =>
+    Effect.gen(function* () {
+      const { admin, insert, rows } = yield* open
+      const unlock = yield* lockTable(admin, "credentials")
+      const caller = yield* Effect.forkChild(insert(account_id, credential(11), sealed(1)))
+      yield* untilWaiting(admin, 1)
+      yield* admin`
+        SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE wait_event_type = 'Lock' AND datname = current_database()`
+      yield* untilWaiting(admin, 1)
+      yield* unlock
+      assert.deepStrictEqual(yield* Fiber.join(caller), { ...credential(11), sort_order: 0 })
+      assert.deepStrictEqual(yield* rows, [{ id: id(11), sort_order: 0 }])
+    })
+  )
+})
+
+describe("an insert under an id that is taken", () => {
+  it.live("by other key material or another account dies, and changes nothing", () =>
+    Effect.gen(function* () {
+      const { admin, insert, rows } = yield* open
+      yield* insert(account_id, credential(11), sealed(1))
+      const [other, otherWorkspace] = [AccountId.make(id(3)), WorkspaceId.make(id(4))]
+      yield* admin`INSERT INTO accounts VALUES (${other}, 'n', now())`
+      yield* admin`INSERT INTO workspaces VALUES (${otherWorkspace}, ${other}, 'n', true, now(), NULL)`
+      for (const attempt of [
+        insert(account_id, credential(11), sealed(2)),
+        insert(other, { ...credential(11), workspace_id: otherWorkspace }, sealed(1))
+      ]) {
+        const exit = yield* Effect.exit(attempt)
+        assert(Exit.isFailure(exit))
+        const failure = Cause.squash(exit.cause)
+        assert.instanceOf(failure, DatabaseFailure)
+        assert.strictEqual(failure.message, "IdTaken credentials_pkey")
+      }
+      assert.deepStrictEqual(yield* rows, [{ id: id(11), sort_order: 0 }])
+    })
+  )
+})

@@ -1,0 +1,175 @@
+import { assert, layer } from "@effect/vitest"
+import { Context, Effect, Exit, Fiber, Layer, Redacted } from "effect"
+import type { SqlClient } from "effect/sql"
+import { KekRegistry } from "../../src/service/KekRegistry.ts"
+import * as DatabaseLive from "../../src/sql/Database.ts"
+import { parseDatabaseUrl } from "../../src/sql/DatabaseTarget.ts"
+import * as KekRegistrySql from "../../src/sql/KekRegistrySql.ts"
+import { migrate } from "../../src/sql/Migrations.ts"
+import { adminClient, databaseSettings, freshDatabase } from "../support/freshDatabase.ts"
+import { holdOpen, untilWaiting } from "../support/transactions.ts"
+
+class Admin extends Context.Service<Admin, SqlClient.SqlClient>()("byok/test/Admin") {}
+
+const RegistryLive = Layer.unwrap(
+  Effect.gen(function* () {
+    const url = yield* freshDatabase
+    const target = parseDatabaseUrl(Redacted.make(url))
+    yield* migrate(target, databaseSettings)
+    return Layer.mergeAll(
+      KekRegistrySql.layer.pipe(Layer.provide(DatabaseLive.layer(target, databaseSettings))),
+      Layer.effect(Admin, adminClient(url))
+    )
+  })
+)
+
+const kek = (kek_id: string, byte: number) => ({ kek_id, check_value: new Uint8Array(16).fill(byte) })
+
+const registered = Effect.gen(function* () {
+  const sql = yield* Admin
+  const rows = yield* sql<{ id: string; byte: string }>`
+    SELECT id, get_byte(check_value, 0)::text AS byte FROM keks ORDER BY id`
+  return rows.map(({ byte, id }) => `${id}=${byte}`)
+})
+
+const uuid = (n: number) => `01935f6a-0000-7000-8000-${String(n).padStart(12, "0")}`
+
+/** Credentials that name the given keys. */
+const sealedUnder = (...kek_ids: ReadonlyArray<string>) =>
+  Effect.gen(function* () {
+    const sql = yield* Admin
+    yield* sql`DELETE FROM credentials`
+    yield* sql`INSERT INTO accounts VALUES (${uuid(1)}, 'n', now()) ON CONFLICT DO NOTHING`
+    yield* sql`INSERT INTO workspaces VALUES (${uuid(2)}, ${uuid(1)}, 'n', true, now(), NULL) ON CONFLICT DO NOTHING`
+    for (const [index, kek_id] of kek_ids.entries()) {
+      yield* sql`INSERT INTO credentials ${sql.insert({
+        id: uuid(10 + index),
+        account_id: uuid(1),
+        workspace_id: uuid(2),
+        provider: "openai",
+        label: "***...***",
+        created_at: new Date(0),
+        disabled: false,
+        is_fallback: false,
+        is_required: false,
+        is_byok_only: false,
+        sort_order: index,
+        kek_id,
+        wrapped_dek: Buffer.alloc(60),
+        sealed: Buffer.alloc(63)
+      })}`
+    }
+  })
+
+layer(RegistryLive, { excludeTestServices: true })("the registry of key-encryption keys", (it) => {
+  it.effect("records a key that it sees for the first time, and knows it again", () =>
+    Effect.gen(function* () {
+      const { register } = yield* KekRegistry
+      assert.deepStrictEqual(yield* register([]), [])
+      assert.deepStrictEqual(yield* register([kek("a", 1)]), [])
+      assert.deepStrictEqual(yield* register([kek("b", 2), kek("a", 1)]), [])
+      assert.deepStrictEqual(yield* registered, ["a=1", "b=2"])
+    })
+  )
+
+  it.effect("answers with the ids whose bytes differ, and then records nothing, not even other keys", () =>
+    Effect.gen(function* () {
+      const { register } = yield* KekRegistry
+      yield* register([kek("a", 1), kek("b", 2)])
+      const before = yield* registered
+      assert.deepStrictEqual(yield* register([kek("new", 3), kek("a", 9), kek("b", 2)]), ["a"])
+      assert.sameMembers([...(yield* register([kek("a", 9), kek("b", 9)]))], ["a", "b"])
+      assert.deepStrictEqual(yield* registered, before)
+    })
+  )
+
+  it.effect("of instances that register other bytes under one id at the same moment, those of one are accepted", () =>
+    Effect.gen(function* () {
+      const { register } = yield* KekRegistry
+      for (const round of Array.from({ length: 20 }, (_, n) => `race-${n}`)) {
+        const answers = yield* Effect.forEach([1, 2, 3, 4], (byte) => register([kek(round, byte)]), {
+          concurrency: "unbounded"
+        })
+        assert.lengthOf(
+          answers.filter((differing) => differing.length === 0),
+          1,
+          round
+        )
+      }
+    })
+  )
+
+  it.effect("records nothing either when another instance records the differing bytes in the meantime", () =>
+    Effect.gen(function* () {
+      const { register } = yield* KekRegistry
+      const sql = yield* Admin
+      const commit = yield* holdOpen(
+        sql,
+        `INSERT INTO keks (id, check_value) VALUES ('z', decode(repeat('01', 16), 'hex'))`
+      )
+      const loser = yield* Effect.forkChild(register([kek("beside", 9), kek("z", 9)]))
+      yield* untilWaiting(sql, 1)
+      yield* commit
+      assert.deepStrictEqual(yield* Fiber.join(loser), ["z"])
+      assert.notInclude((yield* registered).join(), "beside")
+    })
+  )
+
+  it.effect("tells which keys stored credentials need beside the given ones, and how many (T12)", () =>
+    Effect.gen(function* () {
+      const { missing } = yield* KekRegistry
+      yield* sealedUnder()
+      assert.deepStrictEqual(yield* missing([]), [])
+      yield* sealedUnder("b", "a", "b", "c")
+      const all = [
+        { kek_id: "a", credentials: 1 },
+        { kek_id: "b", credentials: 2 },
+        { kek_id: "c", credentials: 1 }
+      ]
+      const expected: ReadonlyArray<readonly [given: ReadonlyArray<string>, missing: ReadonlyArray<string>]> = [
+        [[], ["a", "b", "c"]],
+        [["a"], ["b", "c"]],
+        [["c", "a", "z"], ["b"]],
+        [["a", "b", "c"], []]
+      ]
+      for (const [given, ids] of expected) {
+        assert.sameDeepMembers(
+          [...(yield* missing(given))],
+          all.filter(({ kek_id }) => ids.includes(kek_id))
+        )
+      }
+    })
+  )
+
+  it.effect("sets wraps aside so that no two instances are told the same number", () =>
+    Effect.gen(function* () {
+      const { register, reserve } = yield* KekRegistry
+      yield* register([kek("counted", 1)])
+      const told = yield* Effect.forEach(Array.from({ length: 50 }), () => reserve("counted", 4096), {
+        concurrency: "unbounded"
+      })
+      assert.sameMembers(
+        [...told],
+        Array.from({ length: 50 }, (_, n) => (n + 1) * 4096)
+      )
+    })
+  )
+
+  it.effect("counts beyond 2^32, which is more than any key may wrap", () =>
+    Effect.gen(function* () {
+      const { register, reserve } = yield* KekRegistry
+      const sql = yield* Admin
+      yield* register([kek("worn", 1)])
+      yield* sql`UPDATE keks SET wraps = ${2 ** 32} WHERE id = 'worn'`
+      assert.strictEqual(yield* reserve("worn", 1), 2 ** 32 + 1)
+    })
+  )
+
+  it.effect("sets nothing aside for a key that it does not know", () =>
+    Effect.gen(function* () {
+      const { reserve } = yield* KekRegistry
+      assert.isTrue(Exit.isFailure(yield* Effect.exit(reserve("unknown", 1))))
+      assert.notInclude((yield* registered).join(), "unknown")
+    })
+  )
+})

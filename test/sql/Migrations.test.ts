@@ -1,0 +1,92 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Cause, Duration, Effect, Exit, Fiber, Option, Redacted } from "effect"
+import { DatabaseFailure } from "../../src/sql/DatabaseFailure.ts"
+import { parseDatabaseUrl } from "../../src/sql/DatabaseTarget.ts"
+import { current, latest, migrate } from "../../src/sql/Migrations.ts"
+import { adminClient, databaseSettings, freshDatabase } from "../support/freshDatabase.ts"
+import { lockTable, untilWaiting, waitingForLock } from "../support/transactions.ts"
+
+const all = ["create_tables"]
+
+const empty = Effect.gen(function* () {
+  const url = yield* freshDatabase
+  const sql = yield* adminClient(url)
+  const tables = sql<{ name: string }>`
+    SELECT table_name AS name FROM information_schema.tables WHERE table_schema = 'public' ORDER BY 1`.pipe(
+    Effect.map((rows) => rows.map(({ name }) => name))
+  )
+  return { sql, tables, target: parseDatabaseUrl(Redacted.make(url)) }
+})
+
+describe("migrate", () => {
+  it.live("brings an empty database to the newest migration; again there is nothing to do", () =>
+    Effect.gen(function* () {
+      const { sql, tables, target } = yield* empty
+      assert.deepStrictEqual(yield* migrate(target, databaseSettings), all)
+      assert.deepStrictEqual(yield* current(sql), Option.some(latest))
+      assert.deepStrictEqual(yield* tables, [
+        "accounts",
+        "api_keys",
+        "credentials",
+        "effect_sql_migrations",
+        "keks",
+        "workspaces"
+      ])
+      assert.deepStrictEqual(yield* migrate(target, databaseSettings), [])
+      assert.deepStrictEqual(yield* current(sql), Option.some(latest))
+    })
+  )
+
+  it.live.each([2, 3, 8])("%i instances that start together on an empty database migrate it once", (instances) =>
+    Effect.gen(function* () {
+      const { sql, target } = yield* empty
+      const ran = yield* Effect.forEach(Array.from({ length: instances }), () => migrate(target, databaseSettings), {
+        concurrency: "unbounded"
+      })
+      assert.deepStrictEqual(ran.flat(), all)
+      assert.lengthOf(yield* sql`SELECT 1 FROM effect_sql_migrations`, latest)
+    })
+  )
+
+  it.live("that fails leaves nothing half made, tells no name or value, and works once the cause is gone", () =>
+    Effect.gen(function* () {
+      const { sql, tables, target } = yield* empty
+      yield* sql`CREATE TABLE keks (canary text)`
+      const exit = yield* Effect.exit(migrate(target, databaseSettings))
+      assert(Exit.isFailure(exit))
+      const failure = Cause.squash(exit.cause)
+      assert.instanceOf(failure, DatabaseFailure)
+      assert.strictEqual(failure.sqlstate, "42P07")
+      assert.notInclude(Cause.pretty(exit.cause), "keks")
+      assert.deepStrictEqual(yield* tables, ["effect_sql_migrations", "keks"])
+      assert.lengthOf(yield* sql`SELECT 1 FROM effect_sql_migrations`, 0)
+
+      yield* sql`DROP TABLE keks`
+      assert.deepStrictEqual(yield* migrate(target, databaseSettings), all)
+    })
+  )
+
+  it.live("waits for as long as another one takes: it has no statement time-out", () =>
+    Effect.gen(function* () {
+      const { sql, target } = yield* empty
+      yield* migrate(target, databaseSettings)
+      const unlock = yield* lockTable(sql, "effect_sql_migrations")
+      const settings = { ...databaseSettings, statementTimeout: Duration.millis(1) }
+      const second = yield* Effect.forkChild(migrate(target, settings))
+      yield* untilWaiting(sql, 1)
+      yield* sql`SELECT pg_sleep(0.05)`
+      assert.strictEqual(yield* waitingForLock(sql), 1)
+      yield* unlock
+      assert.deepStrictEqual(yield* Fiber.join(second), [])
+    })
+  )
+})
+
+describe("the newest migration of a database", () => {
+  it.live("is none where none ever ran, as readiness tells", () =>
+    Effect.gen(function* () {
+      const { sql } = yield* empty
+      assert.deepStrictEqual(yield* current(sql), Option.none())
+    })
+  )
+})

@@ -1,0 +1,141 @@
+import { assert, it, layer } from "@effect/vitest"
+import { Cause, Context, Effect, Exit, Layer, Redacted } from "effect"
+import { chownSync, writeFileSync } from "node:fs"
+import { connect, createServer, type Socket } from "node:net"
+import { join } from "node:path"
+import * as DatabaseLive from "../../src/sql/Database.ts"
+import { Database } from "../../src/sql/Database.ts"
+import { DatabaseFailure } from "../../src/sql/DatabaseFailure.ts"
+import { parseDatabaseUrl } from "../../src/sql/DatabaseTarget.ts"
+import { prepare } from "../../src/sql/embedded/DataDirectory.ts"
+import { run } from "../../src/sql/embedded/LeashedProcess.ts"
+import { locate } from "../../src/sql/embedded/PostgresBinaries.ts"
+import { postgresUser } from "../../src/sql/embedded/PostgresUser.ts"
+import { eventually } from "../support/eventually.ts"
+import { databaseSettings } from "../support/freshDatabase.ts"
+import { selfSignedCertificate } from "../support/selfSignedCertificate.ts"
+import { temporaryDirectory } from "../support/temporaryDirectory.ts"
+
+/** A server on a port of its own; `serve` gets every connection. */
+const listen = (serve: (socket: Socket) => void) =>
+  Effect.map(
+    Effect.acquireRelease(
+      Effect.callback<{ readonly port: number; readonly close: Effect.Effect<unknown> }>((resume) => {
+        const open = new Set<Socket>()
+        const server = createServer((socket) => {
+          open.add(socket.on("error", () => socket.destroy()))
+          serve(socket)
+        }).listen(0, "localhost", () => {
+          const address = server.address()
+          assert(typeof address === "object" && address !== null)
+          const close = Effect.promise(() => {
+            for (const socket of open) socket.destroy()
+            return new Promise((done) => server.close(done))
+          })
+          resume(Effect.succeed({ port: address.port, close }))
+        })
+      }),
+      ({ close }) => close
+    ),
+    ({ port }) => port
+  )
+
+const accepts = (port: number) =>
+  Effect.callback<boolean>((resume) => {
+    const socket = connect(port, "localhost")
+    const settle = (answer: boolean) => {
+      socket.destroy()
+      resume(Effect.succeed(answer))
+    }
+    socket.once("connect", () => settle(true)).once("error", () => settle(false))
+  })
+
+/** A PostgreSQL that speaks TLS under a certificate for `localhost`. */
+class TlsPostgres extends Context.Service<TlsPostgres, { readonly port: number; readonly certificate: string }>()(
+  "byok/test/TlsPostgres"
+) {
+  static readonly layer = Layer.effect(
+    this,
+    Effect.gen(function* () {
+      const binaries = yield* locate()
+      const { cluster } = yield* prepare(yield* temporaryDirectory, binaries)
+      const { certificate, key } = selfSignedCertificate("localhost")
+      for (const [name, text] of Object.entries({ "server.crt": certificate, "server.key": key })) {
+        writeFileSync(join(cluster, name), text, { mode: 0o600 })
+        if (postgresUser !== undefined) chownSync(join(cluster, name), postgresUser.uid, postgresUser.gid)
+      }
+      const port = yield* Effect.scoped(listen(() => undefined))
+      const settings = ["listen_addresses=localhost", `port=${port}`, "unix_socket_directories=", "ssl=on"]
+      yield* run(binaries.postgres, ["-D", cluster, ...settings.flatMap((setting) => ["-c", setting])])
+      yield* eventually("PostgreSQL accepts connections", accepts(port))
+      return { port, certificate }
+    })
+  )
+}
+
+const targetOf = (port: number, ca?: string) =>
+  parseDatabaseUrl(Redacted.make(`postgres://byok:fake-password@localhost:${port}/postgres?sslmode=verify-full`), ca)
+
+const reads = (port: number, ca?: string) =>
+  Effect.map(
+    Layer.build(DatabaseLive.layer(targetOf(port, ca), databaseSettings)),
+    (context) => Context.get(context, Database).reads
+  )
+
+const ask = Effect.fnUntraced(function* (port: number, ca?: string) {
+  const lane = yield* reads(port, ca)
+  return yield* lane.ask(lane.sql`SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()`)
+})
+
+const assertRefuses = (exit: Exit.Exit<unknown, unknown>) => {
+  assert(Exit.isFailure(exit))
+  const failure = Cause.squash(exit.cause)
+  assert.instanceOf(failure, DatabaseFailure)
+  assert.strictEqual(failure.kind, "ConnectionError")
+}
+
+layer(TlsPostgres.layer, { excludeTestServices: true })("a database that speaks TLS", (it) => {
+  it.effect("is used when its certificate is vouched for", () =>
+    Effect.gen(function* () {
+      const { certificate, port } = yield* TlsPostgres
+      yield* eventually("it is ready", Effect.map(Effect.exit(ask(port, certificate)), Exit.isSuccess))
+      assert.deepStrictEqual({ ...(yield* ask(port, certificate))[0] }, { ssl: true })
+    })
+  )
+
+  it.effect("carries megabytes in both directions unchanged", () =>
+    Effect.gen(function* () {
+      const { certificate, port } = yield* TlsPostgres
+      const lane = yield* reads(port, certificate)
+      const given = "0123456789abcdef".repeat(300_000)
+      const [row] = yield* lane.ask(lane.sql<{ back: string }>`SELECT ${given}::text AS back`)
+      assert.isTrue(row?.back === given)
+    })
+  )
+
+  it.effect("is refused when its certificate is not, whoever else the authority vouches for", () =>
+    Effect.gen(function* () {
+      const { port } = yield* TlsPostgres
+      assertRefuses(yield* Effect.exit(ask(port, selfSignedCertificate("localhost").certificate)))
+      assertRefuses(yield* Effect.exit(ask(port)))
+    })
+  )
+})
+
+it.live.each<readonly [string, Buffer]>([
+  ["declines TLS", Buffer.from("N")],
+  ["answers with an error", Buffer.from("E")],
+  ["agrees, and sends clear text behind it", Buffer.from("SR\0\0\0\b\0\0\0\0")]
+])("a database that %s hears nothing but the question for TLS", ([, answer]) =>
+  Effect.gen(function* () {
+    const heard: Array<string> = []
+    const port = yield* listen((socket) =>
+      socket.on("data", (bytes: Buffer) => {
+        heard.push(bytes.toString("hex"))
+        socket.write(answer)
+      })
+    )
+    assertRefuses(yield* Effect.exit(ask(port)))
+    assert.deepStrictEqual(new Set(heard), new Set(["0000000804d2162f"]))
+  })
+)

@@ -1,0 +1,17 @@
+import { assert } from "@effect/vitest"
+import type { Answer } from "./RawConnection.ts"
+
+/** The smallest body that create accepts. */
+export const minimal = { provider: "openai", key: "sk-0123456789-0123456789-AbCd" }
+
+/** A credential as the answer to create or get shows it. */
+export const credentialIn = (answer: Answer): Readonly<Record<string, unknown>> => {
+  const { data } = JSON.parse(answer.body) as { readonly data: Readonly<Record<string, unknown>> }
+  return data
+}
+
+/** The credential that create answered with, which must have been accepted. */
+export const created = (answer: Answer) => {
+  assert.strictEqual(answer.status, 201, answer.body)
+  return credentialIn(answer)
+}

@@ -1,0 +1,57 @@
+import { Effect } from "effect"
+import { open } from "./RawConnection.ts"
+
+export type Header = readonly [name: string, value: string]
+
+/** A request as it goes over the wire: nothing is checked, corrected or left out. */
+export interface Request {
+  readonly method?: string
+  readonly path: string
+  /** Beside `Host`, and `Content-Length` where a body is sent without chunks. */
+  readonly headers?: ReadonlyArray<Header>
+  readonly body?: string | Uint8Array | undefined
+}
+
+const names = (headers: ReadonlyArray<Header>, name: string) => headers.some(([given]) => given.toLowerCase() === name)
+
+/** The bytes of a request. */
+export const render = ({ body = "", headers = [], method = "GET", path }: Request): Buffer => {
+  const bytes = Buffer.from(body)
+  const framed = names(headers, "content-length") || names(headers, "transfer-encoding")
+  const all: ReadonlyArray<Header> = [
+    ...(names(headers, "host") ? [] : [["Host", "byok.test"] as const]),
+    ...headers,
+    ...(framed || bytes.length === 0 ? [] : [["Content-Length", String(bytes.length)] as const])
+  ]
+  const head = `${method} ${path} HTTP/1.1\r\n${all.map(([name, value]) => `${name}: ${value}\r\n`).join("")}\r\n`
+  return Buffer.concat([Buffer.from(head, "latin1"), bytes])
+}
+
+/** Sends bytes over a connection of their own and reads one answer, which has no body if they ask by HEAD. */
+export const exchange = (url: string, bytes: string | Uint8Array) =>
+  Effect.scoped(
+    Effect.gen(function* () {
+      const connection = yield* open(url)
+      yield* connection.write(bytes)
+      return yield* Buffer.from(bytes).toString("latin1", 0, 5) === "HEAD " ? connection.head : connection.answer
+    })
+  )
+
+/** Sends one request over a connection of its own. */
+export const send = (url: string, request: Request) => exchange(url, render(request))
+
+export const bearer = (token: string): Header => ["Authorization", `Bearer ${token}`]
+export const json: Header = ["Content-Type", "application/json"]
+
+/** The create operation: a text or bytes are sent as they are, anything else as JSON. */
+export const create = (url: string, token: string, body: unknown, headers: ReadonlyArray<Header> = []) =>
+  send(url, {
+    method: "POST",
+    path: "/api/v1/byok",
+    headers: [bearer(token), json, ...headers],
+    body: typeof body === "string" || body instanceof Uint8Array ? body : JSON.stringify(body)
+  })
+
+/** The get operation. */
+export const get = (url: string, token: string, id: string, headers: ReadonlyArray<Header> = []) =>
+  send(url, { path: `/api/v1/byok/${id}`, headers: [bearer(token), ...headers] })

@@ -1,0 +1,84 @@
+/** The part of JSON Schema that the OpenAPI document uses. */
+export interface JsonSchema {
+  readonly $ref?: string
+  readonly type?: "object" | "array" | "string" | "number" | "integer" | "boolean" | "null"
+  readonly properties?: Readonly<Record<string, JsonSchema>>
+  readonly required?: ReadonlyArray<string>
+  readonly items?: JsonSchema
+  readonly enum?: ReadonlyArray<unknown>
+  readonly anyOf?: ReadonlyArray<JsonSchema>
+  readonly allOf?: ReadonlyArray<JsonSchema>
+  readonly pattern?: string
+  readonly format?: string
+  readonly minLength?: number
+  readonly maxLength?: number
+  readonly minItems?: number
+  readonly maxItems?: number
+  readonly minimum?: number
+  readonly maximum?: number
+  readonly description?: string
+  readonly default?: unknown
+  readonly examples?: ReadonlyArray<unknown>
+}
+
+const known = [
+  ...["$ref", "type", "properties", "required", "items", "enum", "anyOf", "allOf", "pattern", "format", "minLength"],
+  ...["maxLength", "minItems", "maxItems", "minimum", "maximum", "description", "default", "examples"]
+]
+
+const typeOf = (value: unknown): ReadonlyArray<JsonSchema["type"]> => {
+  if (value === null) return ["null"]
+  if (Array.isArray(value)) return ["array"]
+  if (Number.isInteger(value)) return ["integer", "number"]
+  return [typeof value as "object" | "string" | "number" | "boolean"]
+}
+
+const isWithin = (size: number, low = -Infinity, high = Infinity) => size >= low && size <= high
+
+/** Where a value is not what a schema says; stricter than the standard in that members nobody declared are wrong. */
+export const mismatches = (
+  schema: JsonSchema,
+  value: unknown,
+  definitions: Readonly<Record<string, JsonSchema>>,
+  at = "$"
+): ReadonlyArray<string> => {
+  const unknown = Object.keys(schema).filter((keyword) => !known.includes(keyword))
+  if (unknown.length > 0) throw new Error(`a schema uses ${unknown.join(", ")}`)
+  const check = (inner: JsonSchema, part: unknown, where: string) => mismatches(inner, part, definitions, where)
+  const wrong: Array<string> = []
+  const demand = (holds: boolean, keyword: string) => {
+    if (!holds) wrong.push(`${at}: ${keyword}`)
+  }
+
+  if (schema.$ref !== undefined) {
+    const target = definitions[schema.$ref.replace("#/components/schemas/", "")]
+    if (target === undefined) throw new Error(`${schema.$ref} is not defined`)
+    wrong.push(...check(target, value, at))
+  }
+  if (schema.type !== undefined) demand(typeOf(value).includes(schema.type), "type")
+  if (schema.enum !== undefined) demand(schema.enum.includes(value), "enum")
+  if (schema.anyOf !== undefined)
+    demand(
+      schema.anyOf.some((one) => check(one, value, at).length === 0),
+      "anyOf"
+    )
+  for (const one of schema.allOf ?? []) wrong.push(...check(one, value, at))
+  if (typeof value === "string") {
+    demand(isWithin(Array.from(value).length, schema.minLength, schema.maxLength), "length")
+    demand(schema.pattern === undefined || new RegExp(schema.pattern, "u").test(value), "pattern")
+  }
+  if (typeof value === "number") demand(isWithin(value, schema.minimum, schema.maximum), "range")
+  if (Array.isArray(value)) {
+    demand(isWithin(value.length, schema.minItems, schema.maxItems), "number of items")
+    const { items } = schema
+    if (items !== undefined) wrong.push(...value.flatMap((item, index) => check(items, item, `${at}[${index}]`)))
+  } else if (typeof value === "object" && value !== null && schema.properties !== undefined) {
+    for (const name of schema.required ?? []) demand(name in value, `no ${name}`)
+    for (const [name, member] of Object.entries(value)) {
+      const property = schema.properties[name]
+      if (property === undefined) demand(false, `unknown ${name}`)
+      else wrong.push(...check(property, member, `${at}.${name}`))
+    }
+  }
+  return wrong
+}

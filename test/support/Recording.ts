@@ -1,0 +1,71 @@
+import { inspect } from "node:util"
+import { Cause, Context, Effect, Exit, Layer, Logger, References, Tracer } from "effect"
+
+export interface LogEntry {
+  readonly level: string
+  readonly request_id: unknown
+  /** The entry in every format the service can log in, and as a careless program would print it. */
+  readonly text: string
+}
+
+/** All that a service logs and traces, at every level. */
+export class Recording extends Context.Service<
+  Recording,
+  {
+    readonly logs: Array<LogEntry>
+    /** What an exporter sends of each span: name, attributes, events and errors. */
+    readonly spans: Array<string>
+    /** Everything recorded so far, as one text. */
+    readonly all: Effect.Effect<string>
+  }
+>()("byok/test/Recording") {}
+
+const print = (value: unknown) => inspect(value, { depth: 20, breakLength: Infinity })
+
+const entryOf = (options: Logger.Options<unknown>): LogEntry => {
+  const formats = [Logger.formatSimple, Logger.formatLogFmt, Logger.formatJson].map((format) => format.log(options))
+  const annotations = options.fiber.getRef(References.CurrentLogAnnotations)
+  return {
+    level: options.logLevel,
+    request_id: annotations["request_id"],
+    text: [...formats, print(options.message), print(options.cause), print(annotations)].join("\n")
+  }
+}
+
+class RecordedSpan extends Tracer.NativeSpan {
+  override end(endTime: bigint, exit: Exit.Exit<unknown, unknown>) {
+    super.end(endTime, exit)
+    this.ended()
+  }
+  ended = () => {}
+}
+
+const spanText = ({ attributes, events, name, status }: Tracer.NativeSpan) => {
+  const failure = status._tag === "Ended" && Exit.isFailure(status.exit) ? Cause.pretty(status.exit.cause) : ""
+  return [name, print(attributes), print(events), failure].join("\n")
+}
+
+/** Put under a service, it takes the place of its loggers and its tracer. */
+export const layer = Layer.unwrap(
+  Effect.sync(() => {
+    const logs: Array<LogEntry> = []
+    const spans: Array<string> = []
+    const tracer = Tracer.make({
+      span: (options) => {
+        const span = new RecordedSpan(options)
+        span.ended = () => void spans.push(spanText(span))
+        return span
+      }
+    })
+    return Layer.mergeAll(
+      Layer.succeed(Recording, {
+        logs,
+        spans,
+        all: Effect.sync(() => [...logs.map(({ text }) => text), ...spans].join("\n"))
+      }),
+      Logger.layer([Logger.make((options) => void logs.push(entryOf(options)))]),
+      Layer.succeed(References.MinimumLogLevel, "All"),
+      Layer.succeed(Tracer.Tracer, tracer)
+    )
+  })
+)

@@ -1,0 +1,48 @@
+import { assert } from "@effect/vitest"
+import type { Answer } from "./RawConnection.ts"
+
+export interface Issue {
+  readonly path: ReadonlyArray<string | number>
+  readonly message: string
+}
+
+/** Every error the service answers with: its status and its sentence (section 7, D2, D3, D4, D9, D10, D11, D14). */
+export const refusals = {
+  InvalidParams: [400, "Invalid request parameters"],
+  MissingKey: [401, "Missing Authentication header"],
+  InvalidKey: [401, "Invalid API key"],
+  Forbidden: [403, "Only management keys can perform this operation"],
+  NotFound: [404, "Resource not found"],
+  MethodNotAllowed: [405, "Method not allowed"],
+  RequestTimeout: [408, "Request timeout"],
+  PayloadTooLarge: [413, "Request payload too large"],
+  ExpectationFailed: [417, "Expectation failed"],
+  HeadersTooLarge: [431, "Request header fields too large"],
+  InternalError: [500, "Internal Server Error"],
+  ServiceUnavailable: [503, "Service temporarily unavailable"]
+} as const
+export type Refusal = keyof typeof refusals
+
+/** The whole body of an error, byte for byte. */
+export const envelope = (refusal: Refusal, metadata?: object): string => {
+  const [code, message] = refusals[refusal]
+  return JSON.stringify({ error: { code, message, ...(metadata && { metadata }) } })
+}
+
+/** What every answer carries (D12). */
+export const assertHeaders = ({ headers }: Answer) => {
+  assert.strictEqual(headers["content-type"], "application/json")
+  assert.strictEqual(headers["cache-control"], "no-store")
+  assert.match(headers["x-request-id"] ?? "", /^[A-Za-z0-9._-]{1,128}$/)
+}
+
+/** The answer is this error and nothing else: status, body and headers. */
+export const assertRefused = (answer: Answer, refusal: Refusal, metadata?: object) => {
+  assert.strictEqual(answer.body, envelope(refusal, metadata))
+  assert.strictEqual(answer.status, refusals[refusal][0])
+  assertHeaders(answer)
+}
+
+/** The answer is a 400 that names these places and no others (D7). */
+export const assertInvalid = (answer: Answer, ...issues: ReadonlyArray<Issue>) =>
+  assertRefused(answer, "InvalidParams", { issues })

@@ -1,0 +1,38 @@
+import { Context, Effect, Layer } from "effect"
+import { join } from "node:path"
+import { eventually } from "./eventually.ts"
+import { startService } from "./ServiceProcess.ts"
+import { temporaryDirectory } from "./temporaryDirectory.ts"
+
+/** Settings of a service on an embedded database that does not exist yet. */
+export const newDirectory = Effect.map(temporaryDirectory, (directory) => ({ BYOK_DATA_DIR: join(directory, "data") }))
+
+/** Starts the service for the first time, and answers with what it prints: the management key, the commands to paste. */
+export const startFirst = (settings: Record<string, string>) =>
+  Effect.gen(function* () {
+    const service = yield* startService(settings)
+    yield* eventually(
+      "the welcome",
+      Effect.sync(() => service.stdout().includes("/ID -H"))
+    )
+    const keys = new Set(service.stdout().match(/byok_mk_\w+/g) ?? [])
+    const [key = ""] = keys
+    const lines = service.stdout().split("\n")
+    const [create = "", get = ""] = lines.map((line) => line.trim()).filter((line) => line.startsWith("curl "))
+    return { ...service, key, keyCount: keys.size, create, get }
+  })
+
+/** An embedded database whose first start is over, and the management key that it has shown. */
+export class StartedBefore extends Context.Service<
+  StartedBefore,
+  { readonly settings: { readonly BYOK_DATA_DIR: string }; readonly key: string }
+>()("byok/test/StartedBefore") {
+  static readonly layer = Layer.effect(
+    this,
+    Effect.gen(function* () {
+      const settings = yield* newDirectory
+      const { key } = yield* Effect.scoped(startFirst(settings))
+      return { settings, key }
+    })
+  )
+}

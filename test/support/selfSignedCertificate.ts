@@ -1,0 +1,44 @@
+import { generateKeyPairSync, sign } from "node:crypto"
+
+const tagged = (tag: number, ...parts: ReadonlyArray<Uint8Array>): Buffer => {
+  const body = Buffer.concat(parts)
+  const length =
+    body.length < 128
+      ? [body.length]
+      : body.length < 256
+        ? [0x81, body.length]
+        : [0x82, body.length >> 8, body.length & 255]
+  return Buffer.concat([Buffer.of(tag, ...length), body])
+}
+const sequence = (...parts: ReadonlyArray<Uint8Array>) => tagged(0x30, ...parts)
+const identifier = (...bytes: ReadonlyArray<number>) => tagged(0x06, Buffer.of(...bytes))
+const bits = (bytes: Uint8Array) => tagged(0x03, Buffer.of(0), bytes)
+const time = (text: string) => tagged(0x18, Buffer.from(text))
+
+const commonName = identifier(0x55, 0x04, 0x03)
+const alternativeNames = identifier(0x55, 0x1d, 0x11)
+const ecdsaWithSha256 = sequence(identifier(0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02))
+
+const pem = (der: Buffer) =>
+  `-----BEGIN CERTIFICATE-----\n${der.toString("base64").replace(/.{64}/g, "$&\n")}\n-----END CERTIFICATE-----\n`
+
+/** A new private key, and a certificate for one host that vouches for itself, both in PEM. */
+export const selfSignedCertificate = (host: string) => {
+  const { privateKey, publicKey } = generateKeyPairSync("ec", { namedCurve: "P-256" })
+  const name = sequence(tagged(0x31, sequence(commonName, tagged(0x0c, Buffer.from(host)))))
+  const names = sequence(alternativeNames, tagged(0x04, sequence(tagged(0x82, Buffer.from(host)))))
+  const content = sequence(
+    tagged(0xa0, tagged(0x02, Buffer.of(2))),
+    tagged(0x02, Buffer.of(1)),
+    ecdsaWithSha256,
+    name,
+    sequence(time("20200101000000Z"), time("99991231235959Z")),
+    name,
+    publicKey.export({ type: "spki", format: "der" }),
+    tagged(0xa3, sequence(names))
+  )
+  return {
+    key: privateKey.export({ type: "pkcs8", format: "pem" }).toString(),
+    certificate: pem(sequence(content, ecdsaWithSha256, bits(sign("sha256", content, privateKey))))
+  }
+}

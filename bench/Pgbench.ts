@@ -1,0 +1,63 @@
+import { execFile, execFileSync } from "node:child_process"
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { promisify } from "node:util"
+import { columns } from "./peers/statements.ts"
+import type { Bed } from "./Bed.ts"
+import type { Load, Seen } from "./Load.ts"
+
+const run = promisify(execFile)
+
+const find = (): string | undefined => {
+  try {
+    execFileSync("pgbench", ["--version"], { stdio: "ignore" })
+    return "pgbench"
+  } catch {
+    return undefined
+  }
+}
+
+/** Where pgbench is, if it is installed. */
+export const pgbench = find()
+
+const account = "00000000-0000-7000-8000-00000000000a"
+const authenticate = (key: string) =>
+  `SELECT account_id, management FROM api_keys WHERE hash = sha256('${key}') AND revoked_at IS NULL;`
+
+const get = ({ key, seeded }: Load) => `
+\\set n random(1, ${seeded})
+${authenticate(key)}
+SELECT ${columns.join(", ")}, sort_order FROM credentials
+WHERE id = ('00000000-0000-7000-9000-' || lpad(:n::text, 12, '0'))::uuid AND account_id = '${account}';
+`
+
+const create = ({ key }: Load) => `
+${authenticate(key)}
+SELECT id FROM workspaces WHERE account_id = '${account}' AND deleted_at IS NULL AND is_default;
+INSERT INTO credentials SELECT gen_random_uuid(), account_id, workspace_id, provider, name, label, now(), disabled,
+  is_fallback, is_required, is_byok_only, allowed_api_key_hashes, allowed_models, allowed_user_ids, declared_region,
+  declared_zdr, (SELECT coalesce(max(sort_order) + 1, 0) FROM credentials
+    WHERE workspace_id = '00000000-0000-7000-8000-00000000000b' AND provider = 'anthropic'), 'kek-pgbench', wrapped_dek, sealed
+FROM credentials WHERE id = '00000000-0000-7000-9000-000000000001' RETURNING sort_order;
+`
+
+/** The same statements as fast as PostgreSQL answers them, over at most ten connections. */
+export const putDirectly = async (program: string, { database, socket }: Bed, load: Load): Promise<Seen> => {
+  const directory = mkdtempSync(join(tmpdir(), "byok-pgbench-"))
+  const script = join(directory, "load.sql")
+  writeFileSync(script, load.operation === "get" ? get(load) : create(load))
+  const clients = String(Math.min(10, load.connections))
+  const options = ["-n", "-M", "prepared", "-c", clients, "-j", "1", "-T", String(load.seconds), "-f", script]
+  const { stdout } = await run(program, [...options, "-h", socket, "-U", "byok", database])
+  rmSync(directory, { recursive: true })
+  const number = (pattern: RegExp) => Number(pattern.exec(stdout)?.[1] ?? Number.NaN)
+  const average = number(/latency average = ([\d.]+)/)
+  return {
+    requests: number(/transactions actually processed: (\d+)/),
+    seconds: load.seconds,
+    p50: average,
+    p99: Number.NaN,
+    errors: number(/number of failed transactions: (\d+)/)
+  }
+}

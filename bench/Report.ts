@@ -1,0 +1,67 @@
+import type { Cell, Round } from "./Cell.ts"
+
+export const medianOf = (values: ReadonlyArray<number>): number => {
+  const sorted = values.toSorted((a, b) => a - b)
+  const middle = Math.floor(sorted.length / 2)
+  return sorted.length % 2 === 1
+    ? (sorted[middle] ?? Number.NaN)
+    : ((sorted[middle - 1] ?? 0) + (sorted[middle] ?? 0)) / 2
+}
+
+/** The median over the rounds of a contender's figure divided by another's in the same round. */
+const ratioOf = (cell: Cell, one: string, other: string, figure: keyof Round): number => {
+  const others = cell.rounds[other] ?? []
+  return medianOf(
+    (cell.rounds[one] ?? []).map((round, index) => round[figure] / (others[index]?.[figure] ?? Number.NaN))
+  )
+}
+
+const round = (value: number, digits = 0) => (Number.isFinite(value) ? value.toFixed(digits) : "-")
+
+/** A table for people: medians, and the rate as a ratio to the peer of the same round. */
+export const tableOf = (cells: ReadonlyArray<Cell>, peer: string): string => {
+  const header = [
+    "",
+    "req/s",
+    `to ${peer}`,
+    "p50 ms",
+    "p99 ms",
+    "errors",
+    "CPU µs node",
+    "CPU µs PostgreSQL",
+    "peak MiB"
+  ]
+  const rows = cells.flatMap((cell) =>
+    Object.entries(cell.rounds).map(([name, rounds]) => {
+      const of = (figure: keyof Round) => medianOf(rounds.map((one) => one[figure]))
+      return [
+        `${cell.operation} ${cell.connections} ${name}`,
+        round(of("rate")),
+        round(ratioOf(cell, name, peer, "rate"), 2),
+        round(of("p50"), 2),
+        round(of("p99"), 2),
+        String(rounds.reduce((sum, one) => sum + one.errors, 0)),
+        round(of("nodeCpu")),
+        round(of("postgresCpu")),
+        round(of("memory"))
+      ]
+    })
+  )
+  const line = (cells: ReadonlyArray<string>) => `| ${cells.join(" | ")} |`
+  return [line(header), line(header.map((_, index) => (index === 0 ? "---" : "---:"))), ...rows.map(line)].join("\n")
+}
+
+/** CPU of node and PostgreSQL together per request, and its growth against the smallest table in the same rounds. */
+export const growthTableOf = (cells: ReadonlyArray<Cell>, smallest: string): string => {
+  const cost = (one: Round) => one.nodeCpu + one.postgresCpu
+  const rows = cells.flatMap((cell) =>
+    Object.entries(cell.rounds).map(([size, rounds]) => {
+      const growth = rounds.map((one, index) => {
+        const base = cell.rounds[smallest]?.[index]
+        return base === undefined ? Number.NaN : cost(one) / cost(base)
+      })
+      return `| ${cell.operation}, ${size} credentials | ${round(medianOf(rounds.map(cost)))} | ${round(medianOf(growth), 2)} |`
+    })
+  )
+  return ["| | CPU µs per request | to the smallest |", "|---|---:|---:|", ...rows].join("\n")
+}

@@ -1,0 +1,44 @@
+/** What both peers do by hand: the same statements, columns and checks as the service. */
+export const findKey = {
+  name: "find_key",
+  text: "SELECT account_id, management FROM api_keys WHERE hash = $1 AND revoked_at IS NULL"
+}
+
+export const findWorkspace = {
+  name: "find_workspace",
+  text: "SELECT id FROM workspaces WHERE account_id = $1 AND deleted_at IS NULL AND is_default"
+}
+
+export const columns = [
+  "id",
+  "workspace_id",
+  "provider",
+  "name",
+  "label",
+  "created_at",
+  "disabled",
+  "is_fallback",
+  "is_required",
+  "is_byok_only",
+  "allowed_api_key_hashes",
+  "allowed_models",
+  "allowed_user_ids",
+  "declared_region",
+  "declared_zdr"
+] as const
+
+export const findCredential = {
+  name: "find_credential",
+  text: `SELECT ${columns.join(", ")}, sort_order FROM credentials WHERE id = $1 AND account_id = $2`
+}
+
+const inserted = [...columns, "account_id", "kek_id", "wrapped_dek", "sealed"]
+
+export const insertCredential = {
+  name: "insert_credential",
+  text: `INSERT INTO credentials (${inserted.join(", ")}, sort_order)
+    VALUES (${inserted.map((_, index) => `$${index + 1}`).join(", ")}, (
+      SELECT coalesce(max(sort_order) + 1, 0) FROM credentials WHERE workspace_id = $2 AND provider = $3
+    ))
+    ON CONFLICT (id) DO NOTHING RETURNING sort_order`
+}

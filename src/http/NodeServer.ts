@@ -7,7 +7,7 @@ import {
   MethodNotAllowed,
   RequestTimeout
 } from "../domain/Errors.ts"
-import { closeWithoutWaiting } from "./closeWithoutWaiting.ts"
+import { closeGracefully } from "./closeGracefully.ts"
 import { requestIdOf } from "./RequestId.ts"
 
 const limits = {
@@ -101,7 +101,7 @@ const withHost = (server: Server): Server => {
 /** A Node server with limits on time and size, whose own refusals are envelopes too. */
 export const makeNodeServer = (): Server =>
   withHost(
-    closeWithoutWaiting(
+    closeGracefully(
       createServer(limits)
         .on("clientError", (error: NodeJS.ErrnoException, socket) => refuseSocket(socket, refusalOf(error.code)))
         .on("checkExpectation", (request, response) => refuseResponse(request, response, new ExpectationFailed()))

@@ -98,7 +98,7 @@ describe("a keyring is refused, and told what was expected and found (security.m
         `${good}\n${secret}`,
         `${good}\nkek-2:${secret}`,
         secret,
-        `kek-2:${secret}=\n${good}`,
+        `kek-2:${secret}==\n${good}`,
         `:${secret}`,
         `${secret.padEnd(43, "A").slice(0, 43)}=:${secret}`,
         `${secret.slice(0, 20)}:${key.toString("base64")}\n${secret.slice(0, 20)}:${key.toString("base64")}`

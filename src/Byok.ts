@@ -1,6 +1,6 @@
-import * as NodeCrypto from "@effect/platform-node/NodeCrypto"
 import { Effect, Layer } from "effect"
 import * as CipherAes256Gcm from "./crypto/CipherAes256Gcm.ts"
+import * as SecureRandomLive from "./crypto/SecureRandomLive.ts"
 import * as WrapBudget from "./crypto/WrapBudget.ts"
 import * as KeyringLive from "./KeyringLive.ts"
 import * as Persistence from "./Persistence.ts"
@@ -16,7 +16,7 @@ export const layerWith = (settings: Settings) =>
     Layer.provideMerge(WrapBudget.layer),
     Layer.provideMerge(KeyringLive.layer(settings)),
     Layer.provideMerge(Persistence.layer(settings)),
-    Layer.provideMerge(NodeCrypto.layerSecureRandom)
+    Layer.provideMerge(SecureRandomLive.layer)
   )
 
 /** The same, as the environment says: for use in process, without a server. */

@@ -1,4 +1,4 @@
-import * as NodeCrypto from "@effect/platform-node/NodeCrypto"
+import * as SecureRandomLive from "../crypto/SecureRandomLive.ts"
 import { Effect, Layer } from "effect"
 import * as Persistence from "../Persistence.ts"
 import { Accounts } from "../service/Accounts.ts"
@@ -9,6 +9,6 @@ export const administer = <A, E>(operation: Effect.Effect<A, E, Accounts>) =>
   Effect.flatMap(readSettings, (settings) =>
     Effect.provide(
       operation,
-      Accounts.layer.pipe(Layer.provide([Persistence.layer(settings), NodeCrypto.layerSecureRandom]))
+      Accounts.layer.pipe(Layer.provide([Persistence.layer(settings), SecureRandomLive.layer]))
     )
   )

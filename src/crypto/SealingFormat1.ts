@@ -26,7 +26,8 @@ const withDataKey = <A>(
   dek: Uint8Array,
   use: (dataKey: ReturnType<typeof createSecretKey>, commitment: Buffer) => A
 ) => {
-  const okm = Buffer.from(hkdfSync("sha256", dek, "", kdfInfo, 64))
+  // A key object is taken at once; for bytes Node first finds out, slowly, that they are none.
+  const okm = Buffer.from(hkdfSync("sha256", createSecretKey(dek), "", kdfInfo, 64))
   dek.fill(0)
   const key = createSecretKey(okm.subarray(0, 32))
   try {

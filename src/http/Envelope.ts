@@ -15,10 +15,9 @@ const unrouted = (url: string) => {
 /** Around the router: whatever no contract declares becomes an envelope, and every answer gets its headers (D10, D11, D12). */
 export const layer = HttpRouter.middleware(
   (app) =>
-    Effect.gen(function* () {
-      const { headers, url } = yield* HttpServerRequest.HttpServerRequest
+    Effect.flatMap(HttpServerRequest.HttpServerRequest, ({ headers, url }) => {
       const request_id = requestIdOf(headers["x-request-id"])
-      const response = yield* Effect.catchCause(app, (cause) => {
+      const answered = Effect.catchCause(app, (cause) => {
         const failure: unknown = Option.getOrUndefined(Cause.findErrorOption(cause))
         if (HttpServerError.isHttpServerError(failure) && failure.reason._tag === "RouteNotFound") {
           return Effect.succeed(unrouted(url))
@@ -29,11 +28,13 @@ export const layer = HttpRouter.middleware(
           Effect.as(send(new InternalError()))
         )
       })
-      return HttpServerResponse.setHeaders(response, {
-        "x-request-id": request_id,
-        "cache-control": "no-store",
-        ...(response.status === 503 ? { "retry-after": "1" } : {})
-      })
+      return Effect.map(answered, (response) =>
+        HttpServerResponse.setHeaders(response, {
+          "x-request-id": request_id,
+          "cache-control": "no-store",
+          ...(response.status === 503 ? { "retry-after": "1" } : {})
+        })
+      )
     }),
   { global: true }
 )

@@ -1,8 +1,11 @@
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
-import { Duration, Layer } from "effect"
+import { Context, Duration, Effect, Layer, Logger, References, Scope, Tracer } from "effect"
 import { HttpRouter } from "effect/http"
 import { HttpApiBuilder, HttpApiSwagger } from "effect/http-api"
 import { Api } from "../api/Api.ts"
+import { ApiKeys } from "../service/ApiKeys.ts"
+import { Credentials } from "../service/Credentials.ts"
+import { Readiness } from "../service/Readiness.ts"
 import * as AuthenticationLive from "./AuthenticationLive.ts"
 import * as Envelope from "./Envelope.ts"
 import * as Handlers from "./Handlers.ts"
@@ -24,11 +27,33 @@ const implementation = Handlers.layer.pipe(
   Layer.provideMerge(Layer.mergeAll(AuthenticationLive.layer, JsonBodyLive.layer, ResourcePathLive.layer))
 )
 
+/** What the routes use of all that is around them. */
+const used = Context.pick(
+  ApiKeys,
+  Credentials,
+  Readiness,
+  Scope.Scope,
+  Tracer.Tracer,
+  Logger.CurrentLoggers,
+  Logger.LogToStderr,
+  References.MinimumLogLevel,
+  References.TracerEnabled
+)
+
+/** Builds a layer among the services that are `used` alone, because every request copies what is around it. */
+const amongUsed = <A, E, R>(layer: Layer.Layer<A, E, R>): Layer.Layer<A, E, R> =>
+  Layer.effectContext(
+    Effect.flatMap(Effect.scope, (scope) => Layer.buildWithScope(layer, scope)).pipe(
+      Effect.updateContext((context: Context.Context<R | Scope.Scope>) => used(context) as typeof context)
+    )
+  )
+
 /** Listens once everything that the routes need is built, and stops before any of it is released. */
 export const layer = (address: { readonly host: string; readonly port: number }) =>
   HttpRouter.serve(routes, { disableLogger: true, disableListenLog: true }).pipe(
     Layer.provideMerge(
       NodeHttpServer.layer(makeNodeServer, { ...address, gracefulShutdownTimeout: Duration.seconds(20) })
     ),
-    Layer.provide(implementation)
+    Layer.provide(implementation),
+    amongUsed
   )

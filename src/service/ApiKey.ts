@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto"
+import { hash } from "node:crypto"
 import { crc32 } from "node:zlib"
 import { Effect, Redacted } from "effect"
 import { SecureRandom } from "effect/crypto"
@@ -14,7 +14,7 @@ const base62 = (value: bigint, length: number) => {
 
 /** The hash under which an API key is known (D24). */
 export const hashApiKey = (key: Redacted.Redacted): ApiKeyHash =>
-  ApiKeyHash.make(createHash("sha256").update(Redacted.value(key), "utf8").digest("hex"))
+  ApiKeyHash.make(hash("sha256", Redacted.value(key)), { disableChecks: true })
 
 /** Writes 32 random bytes as an API key: prefix, 43 base62 digits, 6 base62 digits of CRC-32 over all before (D41). */
 export const formatApiKey = (bytes: Uint8Array, management: boolean): string => {

@@ -30,7 +30,7 @@ export class Credentials extends Context.Service<Credentials>()("byok/Credential
     const repository = yield* CredentialRepository
     const workspaces = yield* WorkspaceResolver
 
-    const create = Effect.fn("Credentials.create")(function* (input: NewCredential) {
+    const create = Effect.fnUntraced(function* (input: NewCredential) {
       const { account_id } = yield* CurrentCaller
       const workspace = yield* workspaces.resolve(account_id, input.workspace_id)
       const hashes = input.allowed_api_key_hashes ?? []
@@ -59,7 +59,7 @@ export class Credentials extends Context.Service<Credentials>()("byok/Credential
       return yield* repository.insert(account_id, credential, sealed)
     })
 
-    const get = Effect.fn("Credentials.get")(function* (id: CredentialId) {
+    const get = Effect.fnUntraced(function* (id: CredentialId) {
       const { account_id } = yield* CurrentCaller
       const found = yield* repository.findById(account_id, id)
       return Option.isSome(found) ? found.value : yield* new NotFound()

@@ -9,7 +9,6 @@ import { DatabaseFailure } from "./DatabaseFailure.ts"
 import { firstRowOf, rowsOf } from "./rows.ts"
 
 const Row = Schema.Struct({ ...Credential.fields, created_at: Schema.DateTimeUtcFromDate })
-const AccountRow = Schema.Struct({ account_id: AccountId, ...Row.fields })
 const SealedRow = Schema.Struct({
   ...Row.fields,
   kek_id: Schema.String,
@@ -30,6 +29,17 @@ const newColumns = ["account_id", ...sealedColumns.filter((column) => column !==
   keyof NewRow
 >
 
+/** A row as the driver reads it: columns and constraints of the database give every field its form already. */
+interface Stored extends Omit<Credential, "created_at"> {
+  readonly account_id: AccountId
+  readonly created_at: Date
+}
+
+const credentialOf = ({ account_id: _account_id, created_at, ...row }: Stored): Credential => ({
+  ...row,
+  created_at: DateTime.fromDateUnsafe(created_at)
+})
+
 const parameterOf = (value: NewRow[keyof NewRow]) => (DateTime.isDateTime(value) ? DateTime.toDate(value) : value)
 
 const hexadecimal = (bytes: Uint8Array) => `\\x${Buffer.from(bytes).toString("hex")}`
@@ -45,28 +55,26 @@ export const layer = Layer.effect(
   CredentialRepository,
   Effect.gen(function* () {
     const { reads, writes } = yield* Database
-    const firstRow = firstRowOf(Row)
     const firstSealed = firstRowOf(SealedRow)
     const firstOrder = firstRowOf(Order)
-    const accountRows = rowsOf(AccountRow)
     const orders = rowsOf(Order)
 
     const find = reads.gather<Key, Option.Option<Credential>>({
       one: ({ account_id, id }) => {
         const { sql } = reads
-        return firstRow(
-          sql`SELECT ${sql.csv(columns)} FROM credentials WHERE id = ${id} AND account_id = ${account_id}`
-        )
+        const found = sql<Stored>`
+          SELECT account_id, ${sql.csv(columns)} FROM credentials WHERE id = ${id} AND account_id = ${account_id}`
+        return Effect.map(found, ([row]) => Option.map(Option.fromUndefinedOr(row), credentialOf))
       },
       many: (keys) => {
         const { sql } = reads
         const ids = keys.map(({ id }) => id)
         const accounts = keys.map(({ account_id }) => account_id)
-        const found = accountRows(sql`
+        const found = sql<Stored>`
           SELECT account_id, ${sql.csv(columns)} FROM credentials
-          JOIN unnest(${ids}::uuid[], ${accounts}::uuid[]) AS wanted (id, account_id) USING (id, account_id)`)
+          JOIN unnest(${ids}::uuid[], ${accounts}::uuid[]) AS wanted (id, account_id) USING (id, account_id)`
         return Effect.map(found, (rows) => {
-          const byKey = new Map(rows.map(({ account_id, ...row }) => [`${account_id} ${row.id}`, row]))
+          const byKey = new Map(rows.map((row) => [`${row.account_id} ${row.id}`, credentialOf(row)]))
           return keys.map(({ account_id, id }) => Option.fromUndefinedOr(byKey.get(`${account_id} ${id}`)))
         })
       }

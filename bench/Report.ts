@@ -51,6 +51,21 @@ export const tableOf = (cells: ReadonlyArray<Cell>, peer: string): string => {
   return [line(header), line(header.map((_, index) => (index === 0 ? "---" : "---:"))), ...rows.map(line)].join("\n")
 }
 
+/** A contender's figures as ratios to a peer's in the same rounds, one line for each number of connections. */
+export const ratiosOf = (cells: ReadonlyArray<Cell>, name: string, peer: string): string => {
+  const figures = ["rate", "p99", "nodeCpu", "postgresCpu", "memory"] as const
+  const rows = cells.map((cell) => {
+    const ratios = figures.map((figure) => round(ratioOf(cell, name, peer, figure), 2))
+    const limit = round(ratioOf(cell, name, "pgbench", "rate"), 2)
+    return `| ${cell.operation} ${cell.connections} | ${[...ratios, limit].join(" | ")} |`
+  })
+  return [
+    "| | req/s | p99 | CPU node | CPU PostgreSQL | peak memory | req/s to pgbench |",
+    "|---|---:|---:|---:|---:|---:|---:|",
+    ...rows
+  ].join("\n")
+}
+
 /** CPU of node and PostgreSQL together per request, and its growth against the smallest table in the same rounds. */
 export const growthTableOf = (cells: ReadonlyArray<Cell>, smallest: string): string => {
   const cost = (one: Round) => one.nodeCpu + one.postgresCpu

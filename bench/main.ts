@@ -6,7 +6,8 @@ import { type Cell, measureCell } from "./Cell.ts"
 import { inProcess } from "./InProcess.ts"
 import { generator, type Operation } from "./Load.ts"
 import { pgbench } from "./Pgbench.ts"
-import { growthTableOf, medianOf, tableOf } from "./Report.ts"
+import { collector } from "./Collector.ts"
+import { growthTableOf, medianOf, ratiosOf, tableOf } from "./Report.ts"
 import { sealing } from "./Sealing.ts"
 import { type Program, startTarget, type Target } from "./Target.ts"
 
@@ -34,6 +35,13 @@ const service: Program = {
 }
 const fastify: Program = { name: "fastify", arguments: ["bench/peers/fastify.ts"] }
 const bare: Program = { name: "bare http", arguments: ["bench/peers/bare.ts"] }
+
+/** The service with one lever at a time set otherwise. */
+const leversOf = (tracesTo: string): ReadonlyArray<Program> => [
+  { ...service, name: "without batching", environment: { ...service.environment, DATABASE_BATCHING: "false" } },
+  { ...service, name: "with traces", environment: { ...service.environment, OTEL_EXPORTER_OTLP_ENDPOINT: tracesTo } },
+  { ...service, name: "two processes", environment: { ...service.environment, BYOK_PROCESSES: "2" } }
+]
 
 const say = (text: string) => {
   console.log(`\n${text}`)
@@ -84,6 +92,24 @@ try {
   )
   say(tableOf(cells, "fastify"))
 
+  say("Ratios to Fastify, of the same rounds:")
+  say(ratiosOf(cells, "byok", "fastify"))
+
+  const levers: Array<Cell> = []
+  if (!quick) {
+    const traces = await collector()
+    const [plain] = open
+    const otherwise: Array<Target> = []
+    for (const program of leversOf(traces.url)) otherwise.push(await startTarget(program, bed))
+    open.push(...otherwise)
+    if (plain !== undefined) levers.push(...(await measureAll([plain, ...otherwise], undefined, [1, 64])))
+    for (const target of otherwise) await target.stop()
+    open.splice(-otherwise.length)
+    traces.close()
+    say("Each lever alone:")
+    say(tableOf(levers, "byok"))
+  }
+
   const bySize: Array<Target> = []
   for (const sized of beds) bySize.push(await startTarget({ ...service, name: String(sized.seeded) }, sized))
   open.push(...bySize)
@@ -104,6 +130,7 @@ try {
     seconds,
     started,
     cells,
+    levers,
     growth,
     sealed,
     inside

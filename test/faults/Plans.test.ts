@@ -5,6 +5,7 @@ import { CredentialId } from "../../src/domain/CredentialId.ts"
 import { ApiKeys } from "../../src/service/ApiKeys.ts"
 import { CredentialRepository } from "../../src/service/CredentialRepository.ts"
 import { created, minimal } from "../support/Bodies.ts"
+import { databaseSettings } from "../support/freshDatabase.ts"
 import { create, get } from "../support/HttpProbe.ts"
 import * as TestServiceLive from "../support/TestService.ts"
 import { TestService } from "../support/TestService.ts"
@@ -72,13 +73,10 @@ layer(Layer.provideMerge(TestServiceLive.layer, watched), { excludeTestServices:
         yield* apiKeys.ownedBy(account_id, [management_key_hash])
 
         const texts = Array.from(statements).filter((text) => /\b(credentials|api_keys)\b/.test(text))
-        for (const needle of [
-          "json_populate_recordset",
-          "VALUES",
-          "SELECT account_id, id",
-          "hash = ANY",
-          "hash = $1"
-        ]) {
+        const shared = databaseSettings.batching
+          ? ["json_populate_recordset", "unnest", "hash = ANY($1::bytea[]) AND revoked"]
+          : []
+        for (const needle of ["VALUES", "SELECT account_id, id", "hash = $1", ...shared]) {
           assert.isTrue(
             texts.some((text) => text.includes(needle)),
             needle

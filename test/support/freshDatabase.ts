@@ -13,7 +13,7 @@ export const databaseSettings: DatabaseSettings = {
   statementTimeout: Duration.millis(2500),
   deadline: Duration.seconds(3),
   queue: 2000,
-  batching: true,
+  batching: process.env["DATABASE_BATCHING"] !== "false",
   pooler: false
 }
 

@@ -10,11 +10,12 @@ export interface Finished {
   readonly stderr: string
 }
 
-/** No setting of whoever runs the tests, and a cache that spares each process the compilation of the same modules. */
+/** No setting of whoever runs the tests but the one that takes batching away, and a cache that spares each process the compilation of the same modules. */
 export const environment = {
   PATH: `${dirname(process.execPath)}:${process.env["PATH"] ?? "/usr/bin:/bin"}`,
   TMPDIR: tmpdir(),
-  NODE_COMPILE_CACHE: join(import.meta.dirname, "../../node_modules/.cache/compile")
+  NODE_COMPILE_CACHE: join(import.meta.dirname, "../../node_modules/.cache/compile"),
+  DATABASE_BATCHING: process.env["DATABASE_BATCHING"] ?? "true"
 }
 
 /** Runs a program to its end. */

@@ -70,6 +70,13 @@ const measureAll = async (targets: ReadonlyArray<Target>, direct: Bed | undefine
   return cells
 }
 
+/** Lets every contender compile its hot paths before anything is measured, at one connection above all. */
+const warmUp = async (targets: ReadonlyArray<Target>) => {
+  for (const operation of operations) {
+    await measureCell(targets, undefined, { operation, connections: 64, rounds: quick ? 1 : 3, seconds: 1 })
+  }
+}
+
 const open: Array<Target> = []
 const beds: Array<Bed> = []
 const postgres = await startPostgres()
@@ -86,6 +93,7 @@ try {
   )
 
   for (const program of [service, fastify, bare]) open.push(await startTarget(program, bed))
+  await warmUp(open)
   const cells = await measureAll(open, bed, connections)
   say(
     `${rounds} rounds of ${seconds} s, load by ${generator}${pgbench === undefined ? ", pgbench is not installed" : ""}`
@@ -102,6 +110,7 @@ try {
     const otherwise: Array<Target> = []
     for (const program of leversOf(traces.url)) otherwise.push(await startTarget(program, bed))
     open.push(...otherwise)
+    await warmUp(otherwise)
     if (plain !== undefined) levers.push(...(await measureAll([plain, ...otherwise], undefined, [1, 64])))
     for (const target of otherwise) await target.stop()
     open.splice(-otherwise.length)
@@ -113,6 +122,7 @@ try {
   const bySize: Array<Target> = []
   for (const sized of beds) bySize.push(await startTarget({ ...service, name: String(sized.seeded) }, sized))
   open.push(...bySize)
+  if (sizes.length > 1) await warmUp(bySize)
   const growth = sizes.length > 1 ? await measureAll(bySize, undefined, [64]) : []
   if (growth.length > 0) say(growthTableOf(growth, String(sizes[0])))
 

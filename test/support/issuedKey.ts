@@ -12,7 +12,7 @@ export const crc32 = (text: string): number => {
   return ~crc >>> 0
 }
 
-const fromBase62 = (text: string): bigint =>
+export const fromBase62 = (text: string): bigint =>
   Array.from(text).reduce((value, digit) => value * 62n + BigInt(digits.indexOf(digit)), 0n)
 
 /** What is wrong with the form of an issued key (D41), nothing for a good one. */

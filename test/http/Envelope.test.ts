@@ -1,0 +1,103 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Cause, Effect, Exit, Layer } from "effect"
+import { HttpRouter, HttpServerRequest, HttpServerResponse } from "effect/http"
+import * as Envelope from "../../src/http/Envelope.ts"
+import * as RecordingLive from "../support/Recording.ts"
+import { Recording } from "../support/Recording.ts"
+import { assertRefused, type Refusal } from "../support/Refusal.ts"
+
+const canary = "a canary of a cause"
+const died = Cause.die(new Error(canary))
+
+/** Routes of nobody's contract: whatever they end in is what the envelope has to deal with. */
+const endings: ReadonlyArray<readonly [`/${string}`, Effect.Effect<HttpServerResponse.HttpServerResponse, unknown>]> = [
+  ["/created", Effect.succeed(HttpServerResponse.jsonUnsafe({}, { status: 201, headers: { "x-own": "kept" } }))],
+  ["/busy", Effect.succeed(HttpServerResponse.jsonUnsafe({}, { status: 503 }))],
+  ["/fails", Effect.fail(new Error(canary))],
+  ["/fails-by-that-name", Effect.fail({ reason: { _tag: "RouteNotFound", canary } })],
+  ["/does-not-parse", Effect.flatMap(HttpServerRequest.HttpServerRequest, ({ json }) => json) as Effect.Effect<never>],
+  ["/dies", Effect.failCause(died)],
+  ["/stops", Effect.interrupt],
+  ["/stops-and-dies", Effect.failCause(Cause.combine(Cause.interrupt(), died))]
+]
+const routes = HttpRouter.use((router) =>
+  Effect.forEach(endings, ([path, ending]) => router.add("GET", path, ending), { discard: true })
+)
+
+const ask = Effect.fnUntraced(function* (method: string, path: string, headers: Record<string, string> = {}) {
+  const app = yield* HttpRouter.toHttpEffect(Layer.mergeAll(routes, Envelope.layer))
+  const request = HttpServerRequest.fromWeb(new Request(`http://byok.test${path}`, { method, headers }))
+  const found = yield* Effect.provideService(app, HttpServerRequest.HttpServerRequest, request)
+  const response = HttpServerResponse.toWeb(found)
+  const body = yield* Effect.promise(() => response.text())
+  return { status: response.status, headers: Object.fromEntries(response.headers), body }
+}, Effect.scoped)
+
+const logged = Effect.map(Recording, ({ logs }) => logs)
+
+describe("the envelope around every answer (section 7)", () => {
+  it.effect.each([
+    ["GET", "/nothing", "NotFound", undefined],
+    ["GET", "/", "NotFound", undefined],
+    ["POST", "/created", "NotFound", undefined],
+    ["GET", "/api/v1/byok", "MethodNotAllowed", "POST"],
+    ["PUT", "/api/v1/byok/1", "MethodNotAllowed", "GET, HEAD"],
+    ["PUT", "/health/live?q", "MethodNotAllowed", "GET, HEAD"]
+  ] as const)("%s %s, which no route answers, is %s (D5, D10)", ([method, path, refusal, allow]) =>
+    Effect.gen(function* () {
+      const answer = yield* ask(method, path)
+      assertRefused(answer, refusal satisfies Refusal)
+      assert.strictEqual(answer.headers["allow"], allow)
+      assert.isEmpty(yield* logged)
+    }).pipe(Effect.provide(RecordingLive.layer))
+  )
+
+  it.effect.each(["/fails", "/fails-by-that-name", "/does-not-parse", "/dies", "/stops-and-dies"])(
+    "%s is 500, with the cause in the log under the request id and nowhere else (D11)",
+    (path) =>
+      Effect.gen(function* () {
+        const answer = yield* ask("GET", path, { "x-request-id": "request-1" })
+        assertRefused(answer, "InternalError")
+        assert.isUndefined(answer.headers["allow"])
+        const [entry, ...others] = yield* logged
+        assert.isEmpty(others)
+        assert.deepStrictEqual([entry?.level, entry?.request_id], ["Error", "request-1"])
+        assert.include(entry?.text, "Unexpected failure")
+        assert.include(entry?.text, path === "/does-not-parse" ? "RequestParseError" : canary)
+      }).pipe(Effect.provide(RecordingLive.layer))
+  )
+
+  it.effect("a request that was only interrupted stays so, and is nothing to log (D11)", () =>
+    Effect.gen(function* () {
+      const exit = yield* Effect.exit(ask("GET", "/stops"))
+      assert.isTrue(Exit.isFailure(exit) && Cause.hasInterruptsOnly(exit.cause))
+      assert.isEmpty(yield* logged)
+    }).pipe(Effect.provide(RecordingLive.layer))
+  )
+
+  it.effect.each([
+    ["/created", 201, undefined],
+    ["/busy", 503, "1"],
+    ["/nothing", 404, undefined],
+    ["/dies", 500, undefined]
+  ] as const)(
+    "%s, %i: the request id is given back, nothing is to be stored (D12, D14)",
+    ([path, status, retryAfter]) =>
+      Effect.gen(function* () {
+        const answer = yield* ask("GET", path, { "x-request-id": "request-1" })
+        assert.strictEqual(answer.status, status)
+        assert.strictEqual(answer.headers["x-request-id"], "request-1")
+        assert.strictEqual(answer.headers["cache-control"], "no-store")
+        assert.strictEqual(answer.headers["retry-after"], retryAfter)
+        assert.strictEqual(answer.headers["x-own"], path === "/created" ? "kept" : undefined)
+      }).pipe(Effect.provide(RecordingLive.layer))
+  )
+
+  it.effect("without a request id, each answer has a new one (D12)", () =>
+    Effect.gen(function* () {
+      const [one, other] = [yield* ask("GET", "/created"), yield* ask("GET", "/created")]
+      assert.match(one.headers["x-request-id"] ?? "", /^[0-9a-f-]{36}$/)
+      assert.notStrictEqual(one.headers["x-request-id"], other.headers["x-request-id"])
+    })
+  )
+})

@@ -1,0 +1,161 @@
+import { NodeCrypto } from "@effect/platform-node"
+import { assert, describe, it } from "@effect/vitest"
+import { DateTime, Effect, Layer, Option } from "effect"
+import { TestClock } from "effect/testing"
+import { AccountRepository } from "../../src/service/AccountRepository.ts"
+import { hashApiKey } from "../../src/service/ApiKey.ts"
+import { Accounts, type Unknown } from "../../src/service/Accounts.ts"
+import { ApiKeys } from "../../src/service/ApiKeys.ts"
+import { WorkspaceResolver } from "../../src/service/WorkspaceResolver.ts"
+import * as MemoryStore from "../support/Memory.ts"
+import { Memory } from "../support/Memory.ts"
+import { newAccountId, newHash, newWorkspaceId } from "../support/stores.ts"
+
+const service = Layer.fresh(
+  Accounts.layer.pipe(Layer.provide(NodeCrypto.layerSecureRandom), Layer.provideMerge(MemoryStore.layer))
+)
+
+const now = 1_700_000_000_000
+const later = (millis: number) => DateTime.makeUnsafe(now + millis)
+
+/** An account made at `now`. */
+const account = Effect.gen(function* () {
+  yield* TestClock.setTime(now)
+  return yield* (yield* Accounts).createAccount("Example Ltd")
+})
+
+const unknown = <A>(
+  kind: Unknown["kind"],
+  effect: Effect.Effect<A, Unknown | { readonly _tag: "ServiceUnavailable" }>
+) =>
+  Effect.map(Effect.flip(effect), (error) => {
+    assert.strictEqual(error._tag === "Unknown" ? error.kind : error._tag, kind)
+  })
+
+describe("an account (D40)", () => {
+  it.effect("is there from its creation on, with a default workspace and a management key", () =>
+    Effect.gen(function* () {
+      const accounts = yield* Accounts
+      assert.isTrue(yield* accounts.isEmpty)
+      const made = yield* account
+      assert.isFalse(yield* accounts.isEmpty)
+      assert.strictEqual(made.management_key_hash, hashApiKey(made.management_key))
+
+      assert.deepEqual(yield* accounts.listWorkspaces(made.account_id), [
+        { workspace_id: made.workspace_id, name: "default", is_default: true, created_at: later(0), deleted_at: null }
+      ])
+      assert.deepEqual(yield* accounts.listApiKeys(made.account_id), [
+        {
+          hash: made.management_key_hash,
+          name: "first management key",
+          management: true,
+          created_at: later(0),
+          revoked_at: null
+        }
+      ])
+      assert.deepStrictEqual(
+        yield* (yield* ApiKeys).find(made.management_key_hash),
+        Option.some({ account_id: made.account_id, management: true })
+      )
+    }).pipe(Effect.provide(service))
+  )
+
+  it.effect("has ids of its own", () =>
+    Effect.gen(function* () {
+      const [one, other] = [yield* account, yield* account]
+      const ids = [one.account_id, one.workspace_id, other.account_id, other.workspace_id]
+      assert.strictEqual(new Set<string>(ids).size, 4)
+    }).pipe(Effect.provide(service))
+  )
+
+  it.effect("that is unknown gets no workspace and no key, and lists nothing", () =>
+    Effect.gen(function* () {
+      const accounts = yield* Accounts
+      yield* account
+      const nobody = yield* newAccountId
+      yield* unknown("account", accounts.createWorkspace(nobody, "another"))
+      yield* unknown("account", accounts.issueApiKey(nobody, { name: "another", management: false }))
+      yield* unknown("account", accounts.listWorkspaces(nobody))
+      yield* unknown("account", accounts.listApiKeys(nobody))
+      const { apiKeys, workspaces } = yield* Memory
+      assert.deepStrictEqual([apiKeys.size, workspaces.size], [1, 1])
+    }).pipe(Effect.provide(service))
+  )
+})
+
+describe("a workspace (D40, D43)", () => {
+  it.effect("is created under its name, and is not the default one", () =>
+    Effect.gen(function* () {
+      const accounts = yield* Accounts
+      const { account_id } = yield* account
+      yield* TestClock.adjust(5)
+      const { workspace_id } = yield* accounts.createWorkspace(account_id, "another")
+      const [, found] = yield* accounts.listWorkspaces(account_id)
+      assert.deepEqual(found, {
+        workspace_id,
+        name: "another",
+        is_default: false,
+        created_at: later(5),
+        deleted_at: null
+      })
+    }).pipe(Effect.provide(service))
+  )
+
+  it.effect("is deleted once: the first time is what is told", () =>
+    Effect.gen(function* () {
+      const { deleteWorkspace } = yield* Accounts
+      const { account_id, workspace_id } = yield* account
+      for (let time = 0; time < 2; time++) {
+        assert.deepEqual(yield* deleteWorkspace(workspace_id), { workspace_id, deleted_at: later(0) })
+        yield* TestClock.adjust(5)
+      }
+      assert.deepStrictEqual(yield* (yield* WorkspaceResolver).resolve(account_id, workspace_id), Option.none())
+    }).pipe(Effect.provide(service))
+  )
+
+  it.effect("that is unknown cannot be deleted", () =>
+    Effect.gen(function* () {
+      yield* account
+      yield* unknown("workspace", (yield* Accounts).deleteWorkspace(yield* newWorkspaceId))
+    }).pipe(Effect.provide(service))
+  )
+})
+
+describe("an API key (D40, D42)", () => {
+  it.effect.each([true, false])("is issued, shown once and stored by its hash; management: %j", (management) =>
+    Effect.gen(function* () {
+      const accounts = yield* Accounts
+      const { account_id } = yield* account
+      yield* TestClock.adjust(5)
+      const issued = yield* accounts.issueApiKey(account_id, { name: "another", management })
+      assert.deepStrictEqual(issued, { key: issued.key, hash: hashApiKey(issued.key), management })
+      const [, found] = yield* accounts.listApiKeys(account_id)
+      assert.deepEqual(found, {
+        hash: issued.hash,
+        name: "another",
+        management,
+        created_at: later(5),
+        revoked_at: null
+      })
+    }).pipe(Effect.provide(service))
+  )
+
+  it.effect("is revoked once: the first time is what is told", () =>
+    Effect.gen(function* () {
+      const { revokeApiKey } = yield* Accounts
+      const { management_key_hash: hash } = yield* account
+      for (let time = 0; time < 2; time++) {
+        assert.deepEqual(yield* revokeApiKey(hash), { hash, revoked_at: later(0) })
+        yield* TestClock.adjust(5)
+      }
+      assert.deepStrictEqual(yield* (yield* ApiKeys).find(hash), Option.none())
+    }).pipe(Effect.provide(service))
+  )
+
+  it.effect("that is unknown cannot be revoked", () =>
+    Effect.gen(function* () {
+      yield* account
+      yield* unknown("API key", (yield* Accounts).revokeApiKey(yield* newHash))
+    }).pipe(Effect.provide(service))
+  )
+})

@@ -1,0 +1,99 @@
+import { createSecretKey } from "node:crypto"
+import { assert, describe, it } from "@effect/vitest"
+import { Result } from "effect"
+import { vi } from "vitest"
+import { decrypt, encrypt } from "../../src/crypto/AesGcm.ts"
+import { makeKek } from "../../src/crypto/Kek.ts"
+import { parseKeyring } from "../../src/crypto/Keyring.ts"
+import { open, rewrap, seal } from "../../src/crypto/SealingFormat1.ts"
+import { gcm, hkdf64, sealByTheBook } from "./SealByTheBook.ts"
+
+/** What was in every buffer that is wiped while a program runs, in hexadecimal; those of nothing but zeros left out. */
+const wipedBy = (program: () => unknown): ReadonlyArray<string> => {
+  const seen: Array<string> = []
+  const spies = [Buffer.prototype, Uint8Array.prototype].map((prototype) => {
+    const fill = prototype.fill
+    return vi.spyOn(prototype, "fill").mockImplementation(function (this: Uint8Array, value, start, end) {
+      if (value === 0) seen.push(Buffer.from(this.subarray(start, end)).toString("hex"))
+      return Reflect.apply(fill, this, [value, start, end]) as never
+    })
+  })
+  try {
+    program()
+  } finally {
+    for (const spy of spies) spy.mockRestore()
+  }
+  return seen.filter((hex) => /[^0]/.test(hex))
+}
+const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString("hex")
+
+const kekBytes = Buffer.from("fake-key-encryption-key-of-32-by")
+const kek = () => makeKek("kek-1", Buffer.from(kekBytes))
+const dek = Buffer.from("a-fake-data-key-of-exactly-32-by")
+const plaintext = Buffer.from("fake-provider-key")
+const context = "[]"
+const random = Buffer.concat([dek, Buffer.alloc(24, "N")])
+const okm = hkdf64(dek, Buffer.from("byok/v1/\u0001\u0001"))
+const ingredients = { kek: kekBytes, kek_id: "kek-1", random, context, plaintext }
+const sealed = sealByTheBook(ingredients)
+const wrapAad = Buffer.from(`wrap\u0001\u0001\0\0\0\u0005kek-1${context}`)
+
+describe("keys are wiped from memory after use (security.md, Sealing)", () => {
+  it("a plaintext that turns out not to be authentic", () => {
+    const key = createSecretKey(kekBytes)
+    const box = encrypt(key, Buffer.alloc(12), plaintext, Buffer.alloc(0))
+    const wiped = wipedBy(() => assert.isUndefined(decrypt(key, box, Buffer.from("other"))))
+    assert.deepStrictEqual(wiped, [hex(plaintext)])
+    assert.isEmpty(wipedBy(() => assert.isDefined(decrypt(key, box, Buffer.alloc(0)))))
+  })
+
+  it("the bytes of a key-encryption key", () => {
+    assert.include(
+      wipedBy(() => makeKek("kek-1", Buffer.from(kekBytes))),
+      hex(kekBytes)
+    )
+  })
+
+  it.for([
+    ["an accepted key", kekBytes],
+    ["a key that is too long", Buffer.concat([kekBytes, Buffer.from("!")])],
+    ["a key of equal bytes", Buffer.alloc(32, "=")]
+  ] as const)("the bytes of %s in a keyring", ([, bytes]) => {
+    const wiped = wipedBy(() => Result.try(() => parseKeyring(`kek-1:${bytes.toString("base64")}`)))
+    assert.include(wiped, hex(bytes))
+  })
+
+  it("data key and what is derived from it, when they have sealed", () => {
+    const wiped = wipedBy(() => seal(kek(), plaintext, Buffer.from(context), (target) => void random.copy(target)))
+    assert.includeMembers([...wiped], [hex(dek), hex(okm)])
+  })
+
+  it("data key and what is derived from it, when they have opened", () => {
+    const wiped = wipedBy(() => {
+      assert.deepStrictEqual(open(kek(), sealed, Buffer.from(context)), Result.succeed(plaintext))
+    })
+    assert.includeMembers([...wiped], [hex(dek), hex(okm)])
+    assert.notInclude(wiped, hex(plaintext))
+  })
+
+  it("data key and what is derived from it, when they do not open", () => {
+    const commitment = Buffer.alloc(32, "C")
+    const claimed = sealByTheBook(ingredients, { commitment })
+    const wiped = wipedBy(() => assert.isTrue(Result.isFailure(open(kek(), claimed, Buffer.from(context)))))
+    assert.includeMembers([...wiped], [hex(dek), hex(okm)])
+  })
+
+  it.for([32, 31])("a data key of %i bytes that was wrapped anew, or not", (length) => {
+    const wrapped_dek = gcm(kekBytes, Buffer.alloc(12), dek.subarray(0, length), wrapAad)
+    const wiped = wipedBy(() => {
+      const result = rewrap(
+        kek(),
+        makeKek("kek-2", Buffer.alloc(32, "ab")),
+        { ...sealed, wrapped_dek },
+        Buffer.from(context)
+      )
+      assert.strictEqual(Result.isSuccess(result), length === 32)
+    })
+    assert.include(wiped, hex(dek.subarray(0, length)))
+  })
+})

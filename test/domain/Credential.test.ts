@@ -1,0 +1,72 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Arbitrary, Schema } from "effect"
+import { Credential } from "../../src/domain/Credential.ts"
+import { integer, storedCredential, workspaceId } from "../support/arbitraries.ts"
+
+const encode = Schema.encodeSync(Credential)
+const decode = Schema.decodeUnknownSync(Credential)
+
+const credential = Arbitrary.map(
+  Arbitrary.all({ stored: storedCredential, workspace_id: workspaceId, sort_order: integer(0, 2 ** 31 - 1) }),
+  ({ stored, ...rest }) => ({ ...stored, ...rest })
+)
+
+const fields = [
+  "id",
+  "workspace_id",
+  "provider",
+  "name",
+  "label",
+  "created_at",
+  "disabled",
+  "is_fallback",
+  "is_required",
+  "is_byok_only",
+  "allowed_api_key_hashes",
+  "allowed_models",
+  "allowed_user_ids",
+  "declared_region",
+  "declared_zdr",
+  "sort_order"
+]
+const nullable = [
+  "name",
+  "allowed_api_key_hashes",
+  "allowed_models",
+  "allowed_user_ids",
+  "declared_region",
+  "declared_zdr"
+]
+
+const runs = { arbitrary: { runs: 30 } }
+
+describe("a credential as answers show it (section 2.1)", () => {
+  it.prop(
+    "has exactly these fields, in this order, and is read back as it was",
+    [credential],
+    ([given]) => {
+      const written = encode({ ...given, key: "not a field" } as Credential)
+      assert.deepStrictEqual(Object.keys(written), fields)
+      assert.strictEqual(written.created_at, new Date(given.created_at.epochMilliseconds).toISOString())
+      assert.deepEqual(encode(decode(JSON.parse(JSON.stringify(written)))), written)
+    },
+    runs
+  )
+
+  it.prop(
+    "has every field, and null only where nothing is declared",
+    [credential],
+    ([given]) => {
+      const written = encode(given)
+      for (const field of fields) {
+        const without = Object.fromEntries(Object.entries(written).filter(([name]) => name !== field))
+        assert.throws(() => decode(without))
+        assert.throws(() => decode({ ...written, [field]: {} }))
+        if (nullable.includes(field)) decode({ ...written, [field]: null })
+        else assert.throws(() => decode({ ...written, [field]: null }))
+      }
+      assert.throws(() => decode({ ...written, sort_order: 0.5 }))
+    },
+    runs
+  )
+})

@@ -1,0 +1,41 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Schema } from "effect"
+import * as Errors from "../../src/domain/Errors.ts"
+import { envelope, type Refusal, refusals } from "../support/Refusal.ts"
+
+const issues = [{ path: ["allowed_models", 3], message: "must be a string" }]
+
+const cases = [
+  ["InvalidParams", Errors.InvalidParams, Errors.InvalidParams.of(...issues)],
+  ["MissingKey", Errors.Unauthorized, Errors.Unauthorized.missing()],
+  ["InvalidKey", Errors.Unauthorized, Errors.Unauthorized.invalid()],
+  ["Forbidden", Errors.Forbidden, new Errors.Forbidden()],
+  ["NotFound", Errors.NotFound, new Errors.NotFound()],
+  ["MethodNotAllowed", Errors.MethodNotAllowed, new Errors.MethodNotAllowed()],
+  ["RequestTimeout", Errors.RequestTimeout, new Errors.RequestTimeout()],
+  ["PayloadTooLarge", Errors.PayloadTooLarge, new Errors.PayloadTooLarge()],
+  ["ExpectationFailed", Errors.ExpectationFailed, new Errors.ExpectationFailed()],
+  ["HeadersTooLarge", Errors.HeadersTooLarge, new Errors.HeadersTooLarge()],
+  ["InternalError", Errors.InternalError, new Errors.InternalError()],
+  ["ServiceUnavailable", Errors.ServiceUnavailable, new Errors.ServiceUnavailable()]
+] as const
+
+describe("an error (section 7)", () => {
+  it("of every kind is looked at", () => {
+    assert.sameMembers(Array.from<Refusal>(cases.map(([refusal]) => refusal)), Object.keys(refusals) as Array<Refusal>)
+    assert.sameMembers(Array.from<unknown>(new Set<unknown>(cases.map(([, kind]) => kind))), Object.values(Errors))
+  })
+
+  it.for(cases)("%s is written as code and message, read back, and known by its name", ([refusal, kind, error]) => {
+    const codec = kind as Schema.Codec<typeof error, unknown>
+    const [code] = refusals[refusal]
+    const written = Schema.encodeSync(codec)(error)
+    assert.strictEqual(JSON.stringify(written), envelope(refusal, refusal === "InvalidParams" ? { issues } : undefined))
+    const read = Schema.decodeUnknownSync(codec)(written)
+    assert.instanceOf(read, kind)
+    assert.deepStrictEqual(read.error, error.error)
+    assert.strictEqual(kind.ast.annotations?.["httpApiStatus"], code)
+    assert.deepStrictEqual([error._tag, error.name], [kind.identifier, kind.identifier])
+    assert.strictEqual(Errors[kind.identifier as keyof typeof Errors], kind)
+  })
+})

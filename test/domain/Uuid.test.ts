@@ -1,0 +1,80 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Arbitrary, Result, Schema } from "effect"
+import { AccountId } from "../../src/domain/AccountId.ts"
+import { CredentialId } from "../../src/domain/CredentialId.ts"
+import { issuesOf } from "../../src/domain/Issue.ts"
+import { WorkspaceId } from "../../src/domain/WorkspaceId.ts"
+import { elementOf, integer, oneOf } from "../support/arbitraries.ts"
+
+/** RFC 9562, read character by character: versions 1 to 8 of its own variant. */
+const isCanonical = (text: string) =>
+  text.length === 36 &&
+  Array.from(text).every((character, at) =>
+    [8, 13, 18, 23].includes(at)
+      ? character === "-"
+      : (at === 14 ? "12345678" : at === 19 ? "89ab" : "0123456789abcdef").includes(character)
+  )
+
+const hexadecimal = elementOf(Array.from("0123456789abcdef"))
+const of = (characters: Arbitrary.Arbitrary<string>, length: number) =>
+  Arbitrary.map(Arbitrary.array(characters, { minLength: length, maxLength: length }), (parts) => parts.join(""))
+
+const canonical = Arbitrary.map(
+  Arbitrary.all({ digits: of(hexadecimal, 30), version: integer(1, 8), variant: elementOf(Array.from("89ab")) }),
+  ({ digits, variant, version }) =>
+    [
+      digits.slice(0, 8),
+      digits.slice(8, 12),
+      version + digits.slice(12, 15),
+      variant + digits.slice(15, 18),
+      digits.slice(18)
+    ].join("-")
+)
+
+/** A UUID with one place put in, left out or replaced. */
+const nearly = Arbitrary.map(
+  Arbitrary.all({
+    uuid: canonical,
+    at: oneOf(integer(0, 36), elementOf([0, 14, 19, 35, 36])),
+    put: elementOf(Array.from("0123456789abcdefABCDEFgzGZ-_ \n")),
+    removed: integer(0, 1),
+    added: integer(0, 1)
+  }),
+  ({ added, at, put, removed, uuid }) => uuid.slice(0, at) + put.repeat(added) + uuid.slice(at + removed)
+)
+
+const runs = { arbitrary: { runs: 300 } }
+
+describe.for([
+  ["AccountId", AccountId],
+  ["CredentialId", CredentialId],
+  ["WorkspaceId", WorkspaceId]
+] as const)("%s", ([, id]) => {
+  const is = Schema.is<string>(id as never)
+  const decode = Schema.decodeUnknownResult(id, { errors: "all" })
+
+  it.prop(
+    "is a UUID in lower case and nothing else",
+    [oneOf(nearly, nearly, canonical)],
+    ([text]) => {
+      assert.strictEqual(is(text), isCanonical(text), text)
+    },
+    runs
+  )
+
+  it.prop(
+    "is read from any case, and written as it is stored",
+    [nearly],
+    ([text]) => {
+      const decoded = decode(text)
+      if (isCanonical(text.toLowerCase())) {
+        assert.deepEqual(decoded, Result.succeed(text.toLowerCase()) as never)
+        assert.strictEqual(Schema.encodeSync(id)(id.make(text.toLowerCase())), text.toLowerCase())
+      } else {
+        const issues = Result.isFailure(decoded) ? issuesOf(decoded.failure.issue) : []
+        assert.deepStrictEqual(issues, [{ path: [], message: "must be a UUID" }])
+      }
+    },
+    runs
+  )
+})

@@ -62,6 +62,7 @@ const errors: ReadonlyArray<
       "InvalidKey",
       "Forbidden",
       "RequestTimeout",
+      "Conflict",
       "PayloadTooLarge",
       "InternalError",
       "ServiceUnavailable"
@@ -234,8 +235,9 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("/openapi.json", (it
       const found = yield* document
       for (const operation of [create, get] as const) {
         for (const [status, { headers }] of Object.entries(operationOf(found, operation).responses)) {
+          const replayed = status === "201" ? ["Idempotent-Replayed"] : []
           const more = ["401", "403"].includes(status) ? ["WWW-Authenticate"] : status === "503" ? ["Retry-After"] : []
-          assert.sameMembers(Object.keys(headers), ["X-Request-Id", ...more], status)
+          assert.sameMembers(Object.keys(headers), ["X-Request-Id", ...replayed, ...more], status)
         }
       }
     })

@@ -29,6 +29,7 @@ const requestId = {
 
 const replayed = {
   description: "Sent when the request had been carried out before: nothing was stored this time.",
+  required: false,
   schema: { type: "string", enum: ["true"] }
 }
 

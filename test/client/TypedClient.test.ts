@@ -5,6 +5,7 @@ import { HttpApiClient } from "effect/http-api"
 import { Api } from "../../src/api/Api.ts"
 import { CredentialId } from "../../src/domain/CredentialId.ts"
 import * as Errors from "../../src/domain/Errors.ts"
+import { IdempotencyKey } from "../../src/domain/IdempotencyKey.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"
 import { Accounts } from "../../src/service/Accounts.ts"
 import { acceptedBody, text } from "../support/arbitraries.ts"
@@ -47,6 +48,21 @@ layer(Layer.merge(queueOfOne, FetchHttpClient.layer), { excludeTestServices: tru
       assert.strictEqual(made.data.name, "n")
       assert.isTrue(DateTime.isDateTime(made.data.created_at))
       assert.deepStrictEqual(yield* byok.get({ params: { id: made.data.id } }), made)
+    })
+  )
+
+  it.effect("repeats a create under an idempotency key, and 409 is a Conflict", () =>
+    Effect.gen(function* () {
+      const { byok } = yield* client
+      const headers = { "idempotency-key": IdempotencyKey.make("typed") }
+      const [first, again] = [
+        yield* byok.create({ headers, payload: newCredential(minimal) }),
+        yield* byok.create({ headers, payload: newCredential(minimal) })
+      ]
+      assert.deepStrictEqual(again.body, first.body)
+      assert.deepStrictEqual([first.headers, again.headers], [{}, { "idempotent-replayed": "true" }])
+      const error = yield* Effect.flip(byok.create({ headers, payload: newCredential({ ...minimal, name: "n" }) }))
+      assert.instanceOf(error, Errors.Conflict)
     })
   )
 

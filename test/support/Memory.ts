@@ -101,7 +101,8 @@ export const receipts = Layer.effect(
   Effect.map(Memory, (memory) => {
     const { credentials, receipts } = memory
     const insert = insertInto(memory)
-    const nameOf = (account_id: AccountId, key_hash: Uint8Array) => `${account_id} ${Buffer.from(key_hash).toString("hex")}`
+    const nameOf = (account_id: AccountId, key_hash: Uint8Array) =>
+      `${account_id} ${Buffer.from(key_hash).toString("hex")}`
 
     return {
       insert: (account_id, given, sealed, receipt) =>
@@ -115,7 +116,8 @@ export const receipts = Layer.effect(
             return Option.some(credential)
           })
         }),
-      find: (account_id, key_hash) => Effect.sync(() => Option.fromUndefinedOr(receipts.get(nameOf(account_id, key_hash)))),
+      find: (account_id, key_hash) =>
+        Effect.sync(() => Option.fromUndefinedOr(receipts.get(nameOf(account_id, key_hash)))),
       forget: (before, limit) =>
         Effect.sync(() => {
           const old = Array.from(receipts)

@@ -49,10 +49,10 @@ export const layer = Layer.effect(
       forget: (before, limit) =>
         Effect.map(
           writes.ask(sql`
-            DELETE FROM receipts WHERE credential_id IN (
+            DELETE FROM receipts WHERE credential_id = ANY(ARRAY(
               SELECT credential_id FROM receipts WHERE created_at < ${DateTime.toDate(before)}
               ORDER BY created_at LIMIT ${limit} FOR UPDATE SKIP LOCKED
-            ) RETURNING credential_id`),
+            )) RETURNING credential_id`),
           (rows) => rows.length
         )
     }

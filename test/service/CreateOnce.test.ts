@@ -20,6 +20,7 @@ import { Receipts } from "../../src/service/Receipts.ts"
 import { acceptedBody, elementOf, integer, oneOf, text } from "../support/arbitraries.ts"
 import * as MemoryStore from "../support/Memory.ts"
 import { Memory } from "../support/Memory.ts"
+import { cipherWith, ringOf, rotationWith } from "../support/rotating.ts"
 import { addWorkspace, newTenant } from "../support/stores.ts"
 
 const keyring = Layer.sync(Keyring, () => parseKeyring(generateKeyring(new Date(0))))
@@ -243,6 +244,24 @@ describe("a create under an idempotency key", () => {
       const failed = yield* Effect.exit(Effect.provideService(createOnce(account_id, minimal, key), Credentials, down))
       assert.isTrue(Exit.isFailure(failed) && Option.isNone(Exit.findErrorOption(failed)))
       assert.deepEqual(yield* createOnce(account_id, minimal, key), { ...made, replayed: true })
+    }).pipe(Effect.provide(service))
+  )
+
+  it.effect("is answered again under a new key-encryption key, with the old one retired", () =>
+    Effect.gen(function* () {
+      const parts = yield* Effect.context<Layer.Success<typeof service>>()
+      const { account_id } = yield* newTenant
+      const withRing = (...ids: ReadonlyArray<string>) =>
+        Effect.gen(function* () {
+          const cipher = yield* cipherWith(ringOf(...ids))
+          const credentials = yield* Effect.provideContext(Credentials.make, Context.add(parts, Cipher, cipher))
+          return yield* Effect.provideService(createOnce(account_id, minimal, key), Credentials, credentials)
+        })
+      const made = yield* withRing("old")
+      assert.isTrue(Exit.isFailure(yield* Effect.exit(withRing("new"))), "control")
+      const rotation = yield* rotationWith(ringOf("new", "old"))
+      assert.strictEqual((yield* rotation.rewrap({ rate: 1000 })).rewrapped, 1)
+      assert.deepEqual(yield* withRing("new"), { ...made, replayed: true })
     }).pipe(Effect.provide(service))
   )
 

@@ -1,11 +1,13 @@
-import { DateTime, Duration, Effect, Layer } from "effect"
+import { Context, DateTime, Duration, Effect, Layer } from "effect"
 import { Receipts } from "./Receipts.ts"
 
 /** A receipt is kept for a day, and an hour more because the clocks of several instances differ. */
 const retention = Duration.hours(25)
 
-/** How often receipts are looked through, and how many are removed at a time: a request never waits for long. */
-const interval = Duration.minutes(10)
+/** How long the service waits before it looks for old receipts, each time. */
+export const interval = Context.Reference("byok/ReceiptExpiry/interval", { defaultValue: () => Duration.minutes(10) })
+
+/** So many are removed at a time, with a pause between: a request never waits for long. */
 const pause = Duration.millis(200)
 const batch = 500
 
@@ -18,7 +20,7 @@ const forgetAll = Effect.gen(function* () {
 
 /** Runs beside the service until it stops; what fails is tried again the next time. */
 export const layer = Layer.effectDiscard(
-  Effect.sleep(interval).pipe(
+  Effect.flatMap(interval, Effect.sleep).pipe(
     Effect.andThen(Effect.catchCause(forgetAll, (cause) => Effect.logWarning("Old receipts were not removed", cause))),
     Effect.forever,
     Effect.forkScoped

@@ -202,7 +202,7 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("the official client
     const answers: Array<{ readonly body: string; readonly replayed: string | null }> = []
     const httpClient = new HTTPClient({
       fetcher: async (request) => {
-        const answer = await fetch(request)
+        const answer = await fetch(request as Request)
         answers.push({ body: await answer.clone().text(), replayed: answer.headers.get("idempotent-replayed") })
         return answers.length > 1 ? answer : new Response("{}", { status: 502, headers: { "retry-after-ms": "1" } })
       }

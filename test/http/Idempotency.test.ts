@@ -1,9 +1,14 @@
 import { assert, layer } from "@effect/vitest"
-import { Effect, Redacted } from "effect"
+import { Effect, Layer, Redacted } from "effect"
+import { randomBytes } from "node:crypto"
 import { Accounts } from "../../src/service/Accounts.ts"
 import { acceptedBody, elementOf, integer, text } from "../support/arbitraries.ts"
+import { answerText } from "../support/answerText.ts"
 import { created, minimal } from "../support/Bodies.ts"
 import { create, get, type Header } from "../support/HttpProbe.ts"
+import { leakOf } from "../support/leakOf.ts"
+import * as RecordingLive from "../support/Recording.ts"
+import { Recording } from "../support/Recording.ts"
 import { assertHeaders, assertInvalid, assertRefused } from "../support/Refusal.ts"
 import * as TestServiceLive from "../support/TestService.ts"
 import { TestService } from "../support/TestService.ts"
@@ -63,6 +68,36 @@ for (const batching of [true, false]) {
     )
   })
 }
+
+layer(Layer.provideMerge(TestServiceLive.layer, RecordingLive.layer), { excludeTestServices: true })(
+  "what is logged and traced",
+  (it) => {
+    it.effect("of creates that are repeated, refused and changed has neither key; a planted one is found (T4)", () =>
+      Effect.gen(function* () {
+        const { tenant, url } = yield* TestService
+        const { management_key } = yield* tenant
+        const [key, idempotency_key] = [randomBytes(16).toString("hex"), randomBytes(16).toString("hex")]
+        const headers = [under(idempotency_key)]
+        const answers = [
+          yield* create(url, management_key, { ...minimal, key }, headers),
+          yield* create(url, management_key, { ...minimal, key }, headers),
+          yield* create(url, management_key, { ...minimal, key, name: "n" }, headers),
+          yield* create(url, management_key, { ...minimal, key: `${key}x` }, headers),
+          yield* create(url, management_key, { ...minimal, key }, [...headers, ...headers])
+        ]
+        assert.deepStrictEqual(
+          answers.map(({ status }) => status),
+          [201, 201, 409, 409, 400]
+        )
+        const { all, spans } = yield* Recording
+        assert.include(spans.join(), "Credentials.createOnce")
+        assert.isUndefined(leakOf([yield* all, ...answers.map(answerText)].join("\n"), [key, idempotency_key]))
+        const planted = yield* create(url, management_key, { ...minimal, name: idempotency_key }, headers.slice(1))
+        assert.strictEqual(leakOf(answerText(planted), [idempotency_key]), idempotency_key)
+      })
+    )
+  }
+)
 
 layer(TestServiceLive.layer, { excludeTestServices: true })("create under an idempotency key", (it) => {
   it.effect("answers as without one; again, with the same body and a header that says so", () =>

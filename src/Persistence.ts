@@ -11,6 +11,7 @@ import * as EmbeddedPostgres from "./sql/embedded/EmbeddedPostgres.ts"
 import * as KekRegistrySql from "./sql/KekRegistrySql.ts"
 import * as KeyUseSql from "./sql/KeyUseSql.ts"
 import { migrate } from "./sql/Migrations.ts"
+import * as ReceiptsSql from "./sql/ReceiptsSql.ts"
 import * as WorkspaceResolverSql from "./sql/WorkspaceResolverSql.ts"
 import * as WrappedKeysSql from "./sql/WrappedKeysSql.ts"
 
@@ -56,6 +57,7 @@ const repositories = Layer.mergeAll(
   CredentialRepositorySql.layer,
   KekRegistrySql.layer,
   KeyUseSql.layer,
+  ReceiptsSql.layer,
   WorkspaceResolverSql.layer,
   WrappedKeysSql.layer
 )

@@ -2,7 +2,8 @@ import { Schema } from "effect"
 import { HttpApi, HttpApiEndpoint, HttpApiGroup, HttpApiSchema, OpenApi } from "effect/http-api"
 import { Credential } from "../domain/Credential.ts"
 import { CredentialId } from "../domain/CredentialId.ts"
-import { NotFound } from "../domain/Errors.ts"
+import { Conflict, NotFound } from "../domain/Errors.ts"
+import { IdempotencyKey } from "../domain/IdempotencyKey.ts"
 import { NewCredential } from "../domain/NewCredential.ts"
 import { Authentication } from "./Authentication.ts"
 import { JsonBody } from "./JsonBody.ts"
@@ -12,11 +13,22 @@ import { ResourcePath } from "./ResourcePath.ts"
 const Body = Schema.Struct({ data: Credential })
 
 const create = HttpApiEndpoint.post("create", "/byok", {
+  headers: { "idempotency-key": Schema.optionalKey(IdempotencyKey) },
   payload: NewCredential,
-  success: Body.pipe(HttpApiSchema.status(201))
+  success: HttpApiSchema.WithHeaders(Body.pipe(HttpApiSchema.status(201)), {
+    "idempotent-replayed": Schema.optionalKey(Schema.Literal("true"))
+  }),
+  error: Conflict
 })
   .annotate(OpenApi.Summary, "Create a credential")
-  .annotate(OpenApi.Description, "Seals the key and stores the credential. The answer never holds the key.")
+  .annotate(
+    OpenApi.Description,
+    [
+      "Seals the key and stores the credential. The answer never holds the key. With an `Idempotency-Key` it may be",
+      "repeated: the same request is answered with the credential that it has made, another one with 409. Whether two",
+      "requests are the same is decided by what they say, not by how their JSON is written."
+    ].join("\n")
+  )
   .middleware(JsonBody)
 
 const get = HttpApiEndpoint.get("get", "/byok/:id", {

@@ -27,8 +27,15 @@ const requestId = {
   schema: { type: "string", pattern: "^[A-Za-z0-9._-]{1,128}$" }
 }
 
+const replayed = {
+  description: "Sent when the request had been carried out before: nothing was stored this time.",
+  required: false,
+  schema: { type: "string", enum: ["true"] }
+}
+
 const headersOf = (status: string) => ({
   "X-Request-Id": requestId,
+  ...(status === "201" ? { "Idempotent-Replayed": replayed } : {}),
   ...(status === "401" || status === "403"
     ? { "WWW-Authenticate": { description: "The Bearer challenge.", schema: { type: "string" } } }
     : {}),
@@ -66,10 +73,11 @@ const completeOperation = (operation: OpenApi.OpenAPISpecOperation) => {
   return {
     ...operation,
     responses,
-    parameters: operation.parameters.map((parameter) => ({
-      ...parameter,
-      description: "Identifier of the credential."
-    })),
+    parameters: operation.parameters.map((parameter) =>
+      parameter.in === "header"
+        ? { ...parameter, name: "Idempotency-Key", description: "Makes the request one that may be sent again." }
+        : { ...parameter, description: "Identifier of the credential." }
+    ),
     ...(operation.requestBody && {
       requestBody: {
         ...operation.requestBody,

@@ -69,6 +69,14 @@ export class RequestTimeout extends Schema.Error<RequestTimeout>("RequestTimeout
   readonly _tag = "RequestTimeout"
 }
 
+/** 409: an idempotency key stands for one request only. */
+export class Conflict extends Schema.Error<Conflict>("Conflict")(
+  envelope(409, "Idempotency key reused with another request"),
+  { httpApiStatus: 409, description: "The account has used the `Idempotency-Key` for another request." }
+) {
+  readonly _tag = "Conflict"
+}
+
 /** 413: the body is longer than 256 KiB (D9). */
 export class PayloadTooLarge extends Schema.Error<PayloadTooLarge>("PayloadTooLarge")(
   envelope(413, "Request payload too large"),

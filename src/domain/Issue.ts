@@ -3,7 +3,8 @@ import { Schema, type SchemaIssue } from "effect"
 /** Which field was wrong and what is allowed there (D7). The message is one of our sentences and never holds a value. */
 export const Issue = Schema.Struct({
   path: Schema.Array(Schema.Union([Schema.String, Schema.Finite])).annotate({
-    description: "Where in the request body: member names and array positions, empty for the body as a whole.",
+    description:
+      "Where in the request body: member names and array positions, empty for the body as a whole; or the name of a header.",
     examples: [["allowed_models", 3]]
   }),
   message: Schema.String.annotate({ examples: ["must be a string"] })

@@ -1,7 +1,11 @@
 import { Effect } from "effect"
-import { HttpApiBuilder } from "effect/http-api"
+import { HttpApiBuilder, HttpApiSchema } from "effect/http-api"
 import { Api } from "../api/Api.ts"
+import type { Credential } from "../domain/Credential.ts"
 import { Credentials } from "../service/Credentials.ts"
+
+const answer = (data: Credential, replayed: boolean) =>
+  HttpApiSchema.withHeaders({ body: { data }, headers: replayed ? { "idempotent-replayed": "true" as const } : {} })
 
 /** Translates between the contract and the service, nothing else. */
 export const layer = HttpApiBuilder.group(
@@ -10,7 +14,12 @@ export const layer = HttpApiBuilder.group(
   Effect.fnUntraced(function* (handlers) {
     const credentials = yield* Credentials
     return handlers.handleAll({
-      create: ({ payload }) => Effect.map(credentials.create(payload), (data) => ({ data })),
+      create: ({ headers: { "idempotency-key": idempotency_key }, payload }) =>
+        idempotency_key === undefined
+          ? Effect.map(credentials.create(payload), (data) => answer(data, false))
+          : Effect.map(credentials.createOnce(payload, idempotency_key), ({ credential, replayed }) =>
+              answer(credential, replayed)
+            ),
       get: ({ params }) => Effect.map(credentials.get(params.id), (data) => ({ data }))
     })
   })

@@ -30,7 +30,7 @@ export const layer = Layer.succeed(
     if (!isUtf8(new Uint8Array(body))) return yield* refused("must be UTF-8")
     return yield* Effect.catch(app, (error) =>
       Effect.fail(
-        HttpApiError.HttpApiSchemaError.is(error) && error.kind === "Payload"
+        HttpApiError.HttpApiSchemaError.is(error) && (error.kind === "Payload" || error.kind === "Headers")
           ? InvalidParams.of(...issuesOf(error.cause.issue).slice(0, 100))
           : error
       )

@@ -8,7 +8,7 @@ export class Cipher extends Context.Service<
   Cipher,
   {
     readonly seal: (key: Redacted.Redacted, context: SealingContext) => Effect.Effect<SealedKey, KeyStoreUnavailable>
-    /** For routers that call upstream; no HTTP path reaches it. */
+    /** For routers that call upstream, and for a create that is repeated; no other HTTP path reaches it. */
     readonly open: (
       sealed: SealedKey,
       context: SealingContext

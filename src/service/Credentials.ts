@@ -1,5 +1,6 @@
 import { Context, DateTime, Effect, Layer, Option, Redacted } from "effect"
 import { SecureRandom } from "effect/crypto"
+import type { AccountId } from "../domain/AccountId.ts"
 import { CurrentCaller } from "../domain/CurrentCaller.ts"
 import type { Credential } from "../domain/Credential.ts"
 import { CredentialId } from "../domain/CredentialId.ts"
@@ -10,6 +11,7 @@ import { labelOf } from "../domain/Label.ts"
 import type { NewCredential } from "../domain/NewCredential.ts"
 import { ApiKeys } from "./ApiKeys.ts"
 import { Cipher } from "./Cipher.ts"
+import { makeCreateOnce } from "./createOnce.ts"
 import { CredentialRepository } from "./CredentialRepository.ts"
 import { WorkspaceResolver } from "./WorkspaceResolver.ts"
 
@@ -30,8 +32,7 @@ export class Credentials extends Context.Service<Credentials>()("byok/Credential
     const repository = yield* CredentialRepository
     const workspaces = yield* WorkspaceResolver
 
-    const create = Effect.fnUntraced(function* (input: NewCredential) {
-      const { account_id } = yield* CurrentCaller
+    const prepare = Effect.fnUntraced(function* (account_id: AccountId, input: NewCredential) {
       const workspace = yield* workspaces.resolve(account_id, input.workspace_id)
       const hashes = input.allowed_api_key_hashes ?? []
       const owned = hashes.length === 0 ? undefined : yield* apiKeys.ownedBy(account_id, hashes)
@@ -56,8 +57,17 @@ export class Credentials extends Context.Service<Credentials>()("byok/Credential
         declared_region: input.declared_region ?? material.region
       }
       const sealed = yield* Effect.orDie(cipher.seal(key, { ...credential, account_id }))
+      return { credential, sealed }
+    })
+
+    const create = Effect.fnUntraced(function* (input: NewCredential) {
+      const { account_id } = yield* CurrentCaller
+      const { credential, sealed } = yield* prepare(account_id, input)
       return yield* repository.insert(account_id, credential, sealed)
     })
+
+    /** Safe to repeat under the same idempotency key; tells whether it was carried out before. */
+    const createOnce = yield* makeCreateOnce(prepare)
 
     const get = Effect.fnUntraced(function* (id: CredentialId) {
       const { account_id } = yield* CurrentCaller
@@ -65,7 +75,7 @@ export class Credentials extends Context.Service<Credentials>()("byok/Credential
       return Option.isSome(found) ? found.value : yield* new NotFound()
     })
 
-    return { create, get }
+    return { create, createOnce, get }
   })
 }) {
   static readonly layer = Layer.effect(this, this.make)

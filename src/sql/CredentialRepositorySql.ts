@@ -25,7 +25,7 @@ type NewRow = Key & Omit<Credential, "sort_order"> & SealedKey
 
 const columns = Object.keys(Row.fields)
 const sealedColumns = Object.keys(SealedRow.fields)
-const newColumns = ["account_id", ...sealedColumns.filter((column) => column !== "sort_order")] as ReadonlyArray<
+export const newColumns = ["account_id", ...sealedColumns.filter((column) => column !== "sort_order")] as ReadonlyArray<
   keyof NewRow
 >
 
@@ -45,7 +45,7 @@ const parameterOf = (value: NewRow[keyof NewRow]) => (DateTime.isDateTime(value)
 const hexadecimal = (bytes: Uint8Array) => `\\x${Buffer.from(bytes).toString("hex")}`
 
 /** Rows as PostgreSQL reads them from JSON. */
-const toJson = (rows: ReadonlyArray<NewRow>) =>
+export const toJson = (rows: ReadonlyArray<NewRow>) =>
   JSON.stringify(
     rows.map((row) => ({ ...row, wrapped_dek: hexadecimal(row.wrapped_dek), sealed: hexadecimal(row.sealed) }))
   )

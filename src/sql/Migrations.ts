@@ -8,8 +8,9 @@ import { type DatabaseSettings, makeClient } from "./Database.ts"
 import { DatabaseFailure, failureOf } from "./DatabaseFailure.ts"
 import type { DatabaseTarget } from "./DatabaseTarget.ts"
 import createTables from "./migrations/0001_create_tables.ts"
+import createReceipts from "./migrations/0002_create_receipts.ts"
 
-const migrations = { "0001_create_tables": createTables }
+const migrations = { "0001_create_tables": createTables, "0002_create_receipts": createReceipts }
 
 /** The newest migration that this build knows. */
 export const latest = Object.keys(migrations).length

@@ -20,8 +20,9 @@ const undeclared = (document: OpenApiDocument, operation: readonly [string, stri
   const { schemas } = document.components
   return [
     ...mismatches(declared.content["application/json"].schema, JSON.parse(answer.body), schemas),
-    ...Object.entries(declared.headers).flatMap(([name, { schema }]) => {
+    ...Object.entries(declared.headers).flatMap(([name, { required, schema }]) => {
       const value = answer.headers[name.toLowerCase()]
+      if (required === false && value === undefined) return []
       return mismatches(schema, schema.type === "integer" ? Number(value) : value, schemas, name)
     })
   ]
@@ -90,6 +91,33 @@ layer(queueOfOne, { excludeTestServices: true })("every answer is as the documen
       assert.strictEqual(answer.status, status)
       assert.deepStrictEqual(undeclared(document, request.operation, answer), [])
     })
+  )
+
+  it.effect(
+    "201 again: a create that is repeated; 409: one that has changed; 400: an idempotency key that is none",
+    () =>
+      Effect.gen(function* () {
+        const { url } = yield* TestService
+        const document = yield* fetchDocument(url)
+        const token = yield* keyOf("valid")
+        const under = (key: string, body: object) => HttpProbe.create(url, token, body, [["Idempotency-Key", key]])
+        const answers = [
+          yield* under("once", minimal),
+          yield* under("once", minimal),
+          yield* under("once", { ...minimal, name: "n" }),
+          yield* under("a b", minimal)
+        ]
+        assert.deepStrictEqual(
+          answers.map(({ headers, status }) => [status, headers["idempotent-replayed"]]),
+          [
+            [201, undefined],
+            [201, "true"],
+            [409, undefined],
+            [400, undefined]
+          ]
+        )
+        for (const answer of answers) assert.deepStrictEqual(undeclared(document, create, answer), [])
+      })
   )
 
   it.effect("500: a create and a get without their table", () =>

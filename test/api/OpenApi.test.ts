@@ -62,6 +62,7 @@ const errors: ReadonlyArray<
       "InvalidKey",
       "Forbidden",
       "RequestTimeout",
+      "Conflict",
       "PayloadTooLarge",
       "InternalError",
       "ServiceUnavailable"
@@ -124,6 +125,27 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("/openapi.json", (it
             assert.isAbove(response.description.length, 5, status)
         }
       })
+  )
+
+  it.effect("has the idempotency key of create as a header that may be left out, with its form", () =>
+    Effect.gen(function* () {
+      const [parameter, ...others] = operationOf(yield* document, create).parameters
+      assert.lengthOf(others, 0)
+      const { description, schema, ...rest } = parameter ?? assert.fail("no parameter")
+      assert.deepStrictEqual<object>(rest, { name: "Idempotency-Key", in: "header", required: false })
+      assert.isAbove(description.length, 10)
+      for (const [key, allowed] of [
+        ["k", true],
+        ["!~".repeat(127), true],
+        ["k".repeat(255), true],
+        ["", false],
+        ["k".repeat(256), false],
+        ["a b", false],
+        ["ä", false]
+      ] as const) {
+        assert.strictEqual(mismatches(schema, key, (yield* document).components.schemas).length === 0, allowed, key)
+      }
+    })
   )
 
   it.effect("describes every field of the request, and what its defaults are (section 4.1)", () =>
@@ -234,8 +256,9 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("/openapi.json", (it
       const found = yield* document
       for (const operation of [create, get] as const) {
         for (const [status, { headers }] of Object.entries(operationOf(found, operation).responses)) {
+          const replayed = status === "201" ? ["Idempotent-Replayed"] : []
           const more = ["401", "403"].includes(status) ? ["WWW-Authenticate"] : status === "503" ? ["Retry-After"] : []
-          assert.sameMembers(Object.keys(headers), ["X-Request-Id", ...more], status)
+          assert.sameMembers(Object.keys(headers), ["X-Request-Id", ...replayed, ...more], status)
         }
       }
     })

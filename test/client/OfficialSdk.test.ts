@@ -1,5 +1,5 @@
 import { assert, layer } from "@effect/vitest"
-import { OpenRouter } from "@openrouter/sdk"
+import { HTTPClient, OpenRouter } from "@openrouter/sdk"
 import type { CreateBYOKKeyRequest } from "@openrouter/sdk/models"
 import {
   BadRequestResponseError,
@@ -11,6 +11,7 @@ import {
   UnauthorizedResponseError
 } from "@openrouter/sdk/models/errors"
 import { Effect, Redacted } from "effect"
+import { randomUUID } from "node:crypto"
 import { Accounts } from "../../src/service/Accounts.ts"
 import * as TestServiceLive from "../support/TestService.ts"
 import { TestService } from "../support/TestService.ts"
@@ -188,6 +189,49 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("the official client
       for (const id of [unknownId, "nonsense", "a/b", ".."]) {
         yield* failsWith(get(client, id), NotFoundResponseError, 404, "Resource not found")
       }
+    })
+  )
+
+  /**
+   * Creates with the client's own way to retry, where the first answer is lost behind the service: how often it asked,
+   * the answers, and how many credentials are stored.
+   */
+  const createThroughLoss = Effect.fnUntraced(function* (headers: Record<string, string>) {
+    const { newTenant, rowCount, url } = yield* TestService
+    const { management_key } = yield* newTenant
+    const answers: Array<{ readonly body: string; readonly replayed: string | null }> = []
+    const httpClient = new HTTPClient({
+      fetcher: async (request) => {
+        const answer = await fetch(request as Request)
+        answers.push({ body: await answer.clone().text(), replayed: answer.headers.get("idempotent-replayed") })
+        return answers.length > 1 ? answer : new Response("{}", { status: 502, headers: { "retry-after-ms": "1" } })
+      }
+    })
+    const client = new OpenRouter({ apiKey: management_key, serverURL: `${url}/api/v1`, httpClient })
+    const before = yield* rowCount
+    const createBYOKKeyRequest = { provider: "openai", key } as const
+    const { data } = yield* call(() => client.byok.create({ createBYOKKeyRequest }, { headers }))
+    return { answers, id: data.id, stored: (yield* rowCount) - before }
+  })
+
+  it.effect("asks again by itself after a 502: with a header Idempotency-Key one credential is stored", () =>
+    Effect.gen(function* () {
+      const { answers, id, stored } = yield* createThroughLoss({ "Idempotency-Key": randomUUID() })
+      assert.strictEqual(stored, 1)
+      assert.deepStrictEqual(
+        answers.map(({ replayed }) => replayed),
+        [null, "true"]
+      )
+      assert.strictEqual(answers[0]?.body, answers[1]?.body)
+      assert.include(answers[1]?.body, id)
+    })
+  )
+
+  it.effect("asks again by itself after a 502: without the header, as it is by default, two are stored", () =>
+    Effect.gen(function* () {
+      const { answers, stored } = yield* createThroughLoss({})
+      assert.strictEqual(stored, 2)
+      assert.lengthOf(answers, 2)
     })
   )
 

@@ -5,6 +5,7 @@ import { HttpApiClient } from "effect/http-api"
 import { Api } from "../../src/api/Api.ts"
 import { CredentialId } from "../../src/domain/CredentialId.ts"
 import * as Errors from "../../src/domain/Errors.ts"
+import { IdempotencyKey } from "../../src/domain/IdempotencyKey.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"
 import { Accounts } from "../../src/service/Accounts.ts"
 import { acceptedBody, text } from "../support/arbitraries.ts"
@@ -31,7 +32,8 @@ const client = Effect.gen(function* () {
   return yield* clientWith((yield* tenant).management_key)
 })
 
-const create = (body: unknown) => Effect.flatMap(client, ({ byok }) => byok.create({ payload: newCredential(body) }))
+const create = (body: unknown) =>
+  Effect.flatMap(client, ({ byok }) => byok.create({ headers: {}, payload: newCredential(body) }))
 
 const queueOfOne = TestServiceLive.layerWith({
   settings: (settings) => ({ ...settings, database: { ...settings.database, queue: 1 } })
@@ -41,11 +43,26 @@ layer(Layer.merge(queueOfOne, FetchHttpClient.layer), { excludeTestServices: tru
   it.effect("creates and gets, with decoded fields (section 4)", () =>
     Effect.gen(function* () {
       const { byok } = yield* client
-      const made = yield* create({ ...minimal, name: "n", allowed_models: ["m"] })
+      const { body: made } = yield* create({ ...minimal, name: "n", allowed_models: ["m"] })
       assert.strictEqual(made.data.label, "sk-...AbCd")
       assert.strictEqual(made.data.name, "n")
       assert.isTrue(DateTime.isDateTime(made.data.created_at))
       assert.deepStrictEqual(yield* byok.get({ params: { id: made.data.id } }), made)
+    })
+  )
+
+  it.effect("repeats a create under an idempotency key, and 409 is a Conflict", () =>
+    Effect.gen(function* () {
+      const { byok } = yield* client
+      const headers = { "idempotency-key": IdempotencyKey.make("typed") }
+      const [first, again] = [
+        yield* byok.create({ headers, payload: newCredential(minimal) }),
+        yield* byok.create({ headers, payload: newCredential(minimal) })
+      ]
+      assert.deepStrictEqual(again.body, first.body)
+      assert.deepStrictEqual([first.headers, again.headers], [{}, { "idempotent-replayed": "true" }])
+      const error = yield* Effect.flip(byok.create({ headers, payload: newCredential({ ...minimal, name: "n" }) }))
+      assert.instanceOf(error, Errors.Conflict)
     })
   )
 
@@ -55,7 +72,7 @@ layer(Layer.merge(queueOfOne, FetchHttpClient.layer), { excludeTestServices: tru
     ([{ allowed_api_key_hashes: _, ...body }]) =>
       Effect.gen(function* () {
         const { byok } = yield* client
-        const made = yield* create(body)
+        const { body: made } = yield* create(body)
         assert.deepStrictEqual(yield* byok.get({ params: { id: made.data.id } }), made)
         assert.strictEqual(made.data.provider, body["provider"])
       }),
@@ -80,7 +97,7 @@ layer(Layer.merge(queueOfOne, FetchHttpClient.layer), { excludeTestServices: tru
     Effect.gen(function* () {
       const { byok } = yield* clientWith(token)
       const errors = [
-        yield* Effect.flip(byok.create({ payload: newCredential(minimal) })),
+        yield* Effect.flip(byok.create({ headers: {}, payload: newCredential(minimal) })),
         yield* Effect.flip(byok.get({ params: { id: unknownId } }))
       ]
       for (const error of errors) {
@@ -98,7 +115,7 @@ layer(Layer.merge(queueOfOne, FetchHttpClient.layer), { excludeTestServices: tru
       const { key } = yield* (yield* Accounts).issueApiKey(account_id, { name: "ordinary", management: false })
       const { byok } = yield* clientWith(Redacted.value(key))
       const errors = [
-        yield* Effect.flip(byok.create({ payload: newCredential(minimal) })),
+        yield* Effect.flip(byok.create({ headers: {}, payload: newCredential(minimal) })),
         yield* Effect.flip(byok.get({ params: { id: unknownId } }))
       ]
       for (const error of errors) assert.instanceOf(error, Errors.Forbidden)

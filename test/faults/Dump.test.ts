@@ -2,7 +2,7 @@ import { PgClient } from "@effect/sql-pg"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { Reactivity } from "effect/reactivity"
-import { randomBytes } from "node:crypto"
+import { createHash, randomBytes } from "node:crypto"
 import { join } from "node:path"
 import { isDeepStrictEqual } from "node:util"
 import { createOver, idIn } from "../support/callByok.ts"
@@ -61,11 +61,27 @@ describe("whoever has every file of the database, its write-ahead log, and its l
         })
       )
       yield* createOver(url, token, { provider: "nobody's", key: twice })
+      const idempotencyKeys = ["one", "other"].map((name) => `${name}-${randomBytes(15).toString("hex")}`)
+      const repeated = { provider: "groq", key: newKey() }
+      for (const key of [...idempotencyKeys, ...idempotencyKeys]) {
+        assert.strictEqual((yield* createOver(url, token, repeated, key)).status, 201)
+      }
       yield* sql`CHECKPOINT`
 
-      const secrets = [...new Set([...keys, material, token])]
-      const holding = (texts: ReadonlyArray<string>) => filesHolding(settings.BYOK_DATA_DIR, texts)
-      assert.deepStrictEqual(holding(secrets.flatMap(dumpedFormsOf)), [])
+      const secrets = [...new Set([...keys, material, token, repeated.key])]
+      const holding = (texts: ReadonlyArray<string | Buffer>) => filesHolding(settings.BYOK_DATA_DIR, texts)
+      assert.deepStrictEqual(holding([...secrets.flatMap(dumpedFormsOf), ...idempotencyKeys.flatMap(formsOf)]), [])
+      const body = JSON.stringify(repeated)
+      const hashed = [repeated.key, body, JSON.stringify({ key: repeated.key, provider: "groq" }), ...idempotencyKeys]
+      const digests = hashed.map((text) => createHash("sha256").update(text).digest())
+      assert.deepStrictEqual(holding(digests.flatMap((digest) => [digest, digest.toString("hex")])), [])
+      assert.isNotEmpty(holding([createHash("sha256").update(token).digest()]), "control: tokens are stored so")
+      const receipts = yield* sql<Record<string, unknown>>`SELECT * FROM receipts`
+      assert.lengthOf(receipts, 2)
+      for (const column of ["key_hash", "fingerprint", "credential_id"]) {
+        assert.lengthOf(new Set(receipts.map((row) => JSON.stringify(row[column]))), 2, column)
+      }
+
       const logs = holding(["INSERT INTO credentials"])
       assert.isTrue(
         logs.some((file) => file.includes("/postgres/log/")),

@@ -1,9 +1,10 @@
 import { assert, layer } from "@effect/vitest"
-import { Context, Effect, type Exit, Layer, Option, Tracer } from "effect"
+import { Context, DateTime, Effect, type Exit, Layer, Option, Tracer } from "effect"
 import { randomUUID } from "node:crypto"
 import { CredentialId } from "../../src/domain/CredentialId.ts"
 import { ApiKeys } from "../../src/service/ApiKeys.ts"
 import { CredentialRepository } from "../../src/service/CredentialRepository.ts"
+import { Receipts } from "../../src/service/Receipts.ts"
 import { created, minimal } from "../support/Bodies.ts"
 import { databaseSettings } from "../support/freshDatabase.ts"
 import { create, get } from "../support/HttpProbe.ts"
@@ -47,12 +48,13 @@ const seed = `
   INSERT INTO credentials SELECT gen_random_uuid(), account_id, id, 'openai', NULL, '***...***', now(),
     false, false, false, false, NULL, NULL, NULL, NULL, NULL, n, (SELECT min(id) FROM keks),
     decode(repeat('00', 60), 'hex'), decode(repeat('00', 90), 'hex') FROM workspaces, generate_series(1, 100) AS n;
+  INSERT INTO receipts SELECT account_id, sha256(uuid_send(id)), id, sha256(''), now() FROM credentials;
   ANALYZE`
 
 layer(Layer.provideMerge(TestServiceLive.layer, watched), { excludeTestServices: true })(
   "among 20,000 credentials and as many API keys",
   (it) => {
-    it.effect("create, get and their look-ups, alone and together, read no table from end to end (R13)", () =>
+    it.effect("create, get, their look-ups, alone and together, and receipts read no table from end to end (R13)", () =>
       Effect.gen(function* () {
         const { newTenant, sql, url } = yield* TestService
         const statements = yield* Statements
@@ -71,12 +73,24 @@ layer(Layer.provideMerge(TestServiceLive.layer, watched), { excludeTestServices:
         yield* Effect.forEach(many, (id) => repository.findById(account_id, id), together)
         yield* Effect.forEach(many, () => apiKeys.find(management_key_hash), together)
         yield* apiKeys.ownedBy(account_id, [management_key_hash])
+        for (const _ of ["first", "again"]) {
+          created(yield* create(url, management_key, minimal, [["Idempotency-Key", "k"]]))
+        }
+        yield* (yield* Receipts).forget(DateTime.makeUnsafe(0), 500)
 
-        const texts = Array.from(statements).filter((text) => /\b(credentials|api_keys)\b/.test(text))
+        const texts = Array.from(statements).filter((text) => /\b(credentials|api_keys|receipts)\b/.test(text))
         const shared = databaseSettings.batching
           ? ["json_populate_recordset", "unnest", "hash = ANY($1::bytea[]) AND revoked"]
           : []
-        for (const needle of ["VALUES", "SELECT account_id, id", "hash = $1", ...shared]) {
+        const alone = [
+          "VALUES",
+          "SELECT account_id, id",
+          "WITH receipt",
+          "key_hash = $2",
+          "DELETE FROM receipts",
+          "hash = $1"
+        ]
+        for (const needle of [...alone, ...shared]) {
           assert.isTrue(
             texts.some((text) => text.includes(needle)),
             needle
@@ -93,7 +107,7 @@ layer(Layer.provideMerge(TestServiceLive.layer, watched), { excludeTestServices:
             yield* sql.unsafe("DEALLOCATE asked")
             return rows.map((row) => row["QUERY PLAN"]).join("\n")
           }).pipe(sql.withTransaction)
-        const tableScan = /Seq Scan on (credentials|api_keys)/
+        const tableScan = /Seq Scan on (credentials|api_keys|receipts)/
         for (const text of texts) {
           const plan = yield* planOf(text)
           assert.notMatch(plan, tableScan, text)

@@ -66,14 +66,14 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("health", (it) => {
     Effect.gen(function* () {
       const { sql, url } = yield* TestService
       yield* Effect.acquireUseRelease(
-        Effect.orDie(sql`UPDATE effect_sql_migrations SET migration_id = migration_id - 1`),
+        Effect.orDie(sql`UPDATE effect_sql_migrations SET migration_id = -migration_id`),
         () =>
           Effect.map(send(url, ready), (answer) => {
             assertRefused(answer, "ServiceUnavailable", {
               problems: ["the database lacks migrations of this version"]
             })
           }),
-        () => Effect.orDie(sql`UPDATE effect_sql_migrations SET migration_id = migration_id + 1`)
+        () => Effect.orDie(sql`UPDATE effect_sql_migrations SET migration_id = -migration_id`)
       )
       assert.strictEqual((yield* send(url, ready)).status, 200)
     })

@@ -33,7 +33,13 @@ const serviceWith = (ports: Layer.Layer<Ports, never, MemoryStore.Memory>) =>
   Server.layer({ host: "127.0.0.1", port: 0 }).pipe(
     Layer.provide([Credentials.layer, Layer.mock(Readiness, { problems: Effect.succeed([]) })]),
     Layer.provideMerge(Accounts.layer),
-    Layer.provide([ports, MemoryStore.accountRepository, MemoryStore.apiKeys, MemoryStore.workspaceResolver]),
+    Layer.provide([
+      ports,
+      MemoryStore.accountRepository,
+      MemoryStore.apiKeys,
+      MemoryStore.workspaceResolver,
+      MemoryStore.receipts
+    ]),
     Layer.provide([MemoryStore.Memory.layer, NodeCrypto.layerSecureRandom]),
     Layer.provideMerge(RecordingLive.layer),
     Layer.fresh,

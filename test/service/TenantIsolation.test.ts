@@ -169,7 +169,7 @@ const serviceWith = (ports: Layer.Layer<Ports, never, Memory>) =>
   Layer.fresh(
     Credentials.layer.pipe(
       Layer.provide(ports),
-      Layer.provide([CipherPlain.layer, NodeCrypto.layerSecureRandom]),
+      Layer.provide([CipherPlain.layer, MemoryStore.receipts, NodeCrypto.layerSecureRandom]),
       Layer.provideMerge(MemoryStore.accountRepository),
       Layer.provideMerge(Memory.layer)
     )

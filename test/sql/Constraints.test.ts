@@ -17,6 +17,13 @@ const created_at = new Date(0)
 const good: Record<string, Row> = {
   accounts: { id: id(9), name: "n", created_at },
   workspaces: { id: id(9), account_id: id(1), name: "n", is_default: false, created_at },
+  receipts: {
+    account_id: id(1),
+    key_hash: Buffer.alloc(32, 9),
+    credential_id: id(2),
+    fingerprint: Buffer.alloc(32),
+    created_at
+  },
   api_keys: { hash: Buffer.alloc(32, 9), account_id: id(1), name: "n", management: true, created_at },
   keks: { id: "kek-9", check_value: Buffer.alloc(16) },
   credentials: {
@@ -53,7 +60,9 @@ const seed = (sql: SqlClient.SqlClient) =>
     }
     yield* sql`INSERT INTO api_keys ${sql.insert({ ...good["api_keys"], hash: Buffer.alloc(32, 1) })}`
     yield* sql`INSERT INTO keks ${sql.insert({ ...good["keks"], id: "kek-1" })}`
-    yield* sql`INSERT INTO credentials ${sql.insert({ ...good["credentials"], id: id(1) })}`
+    for (const n of [1, 2]) yield* sql`INSERT INTO credentials ${sql.insert({ ...good["credentials"], id: id(n) })}`
+    const receipt = { ...good["receipts"], key_hash: Buffer.alloc(32, 1), credential_id: id(1) }
+    yield* sql`INSERT INTO receipts ${sql.insert(receipt)}`
   })
 
 class Migrated extends Context.Service<Migrated, SqlClient.SqlClient>()("byok/test/Migrated") {}
@@ -134,7 +143,27 @@ const constraints: ReadonlyArray<
     }
   ],
   ["keks", "keks_wraps_check", { refused: [{ wraps: -1 }], accepted: [{ wraps: 0 }, { wraps: 2 ** 33 }] }],
-  ["credentials", "credentials_pkey", { refused: [{ id: id(1) }], accepted: [{ id: id(2) }] }],
+  ["credentials", "credentials_pkey", { refused: [{ id: id(1) }], accepted: [{ id: id(3) }] }],
+  [
+    "receipts",
+    "receipts_pkey",
+    { refused: [{ key_hash: Buffer.alloc(32, 1) }], accepted: [{ key_hash: Buffer.alloc(32, 1), account_id: id(2) }] }
+  ],
+  [
+    "receipts",
+    "receipts_key_hash_check",
+    { refused: [0, 31, 33].map((n) => ({ key_hash: Buffer.alloc(n) })), accepted: [{ key_hash: Buffer.alloc(32) }] }
+  ],
+  [
+    "receipts",
+    "receipts_fingerprint_check",
+    {
+      refused: [0, 31, 33].map((n) => ({ fingerprint: Buffer.alloc(n) })),
+      accepted: [{ fingerprint: Buffer.alloc(32) }]
+    }
+  ],
+  ["receipts", "receipts_credential_id_key", { refused: [{ credential_id: id(1) }], accepted: [{}] }],
+  ["receipts", "receipts_credential_id_fkey", { refused: [{ credential_id: id(3) }], accepted: [{}] }],
   [
     "credentials",
     "credentials_workspace",

@@ -1,16 +1,18 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Cause, Context, DateTime, Duration, Effect, Exit, Fiber, Layer } from "effect"
+import { Cause, Context, DateTime, Duration, Effect, Exit, Fiber, Layer, Option } from "effect"
 import { AccountId } from "../../src/domain/AccountId.ts"
 import { CredentialId } from "../../src/domain/CredentialId.ts"
 import { WorkspaceId } from "../../src/domain/WorkspaceId.ts"
 import { CredentialRepository } from "../../src/service/CredentialRepository.ts"
+import { Receipts } from "../../src/service/Receipts.ts"
 import * as CredentialRepositorySql from "../../src/sql/CredentialRepositorySql.ts"
 import * as DatabaseLive from "../../src/sql/Database.ts"
 import { DatabaseFailure } from "../../src/sql/DatabaseFailure.ts"
 import { migrate } from "../../src/sql/Migrations.ts"
+import * as ReceiptsSql from "../../src/sql/ReceiptsSql.ts"
 import { databaseProxy } from "../support/DatabaseProxy.ts"
 import { adminClient, databaseSettings, freshDatabase } from "../support/freshDatabase.ts"
-import { lockTable, untilWaiting } from "../support/transactions.ts"
+import { holdOpen, lockTable, untilWaiting } from "../support/transactions.ts"
 
 const id = (n: number) => `01935f6a-0000-7000-8000-${String(n).padStart(12, "0")}`
 const account_id = AccountId.make(id(1))
@@ -40,6 +42,8 @@ const sealed = (byte: number) => ({
   sealed: new Uint8Array(63).fill(byte)
 })
 
+const receipt = { key_hash: new Uint8Array(32).fill(1), fingerprint: new Uint8Array(32).fill(2) }
+
 const open = Effect.gen(function* () {
   const url = yield* freshDatabase
   const proxy = yield* databaseProxy(url)
@@ -48,12 +52,18 @@ const open = Effect.gen(function* () {
   const admin = yield* adminClient(url)
   yield* admin`INSERT INTO accounts VALUES (${account_id}, 'n', now())`
   yield* admin`INSERT INTO workspaces VALUES (${workspace_id}, ${account_id}, 'n', true, now(), NULL)`
-  const repository = CredentialRepositorySql.layer.pipe(Layer.provide(DatabaseLive.layer(proxy.target, settings)))
-  const { insert } = Context.get(yield* Layer.build(repository), CredentialRepository)
+  const stores = Layer.merge(CredentialRepositorySql.layer, ReceiptsSql.layer).pipe(
+    Layer.provide(DatabaseLive.layer(proxy.target, settings))
+  )
+  const built = yield* Layer.build(stores)
+  const { insert } = Context.get(built, CredentialRepository)
+  const receipts = Context.get(built, Receipts)
+  /** Inserts under one idempotency key. */
+  const insertOnce = (n: number) => receipts.insert(account_id, credential(n), sealed(n), receipt)
   const rows = Effect.map(admin`SELECT id, sort_order FROM credentials ORDER BY id`, (found) =>
     found.map((row) => ({ ...row }))
   )
-  return { admin, insert, proxy, rows }
+  return { admin, insert, insertOnce, proxy, rows }
 })
 
 describe("an insert of the same credential again", () => {
@@ -94,6 +104,70 @@ describe("an insert of the same credential again", () => {
       yield* unlock
       assert.deepStrictEqual(yield* Fiber.join(caller), { ...credential(11), sort_order: 0 })
       assert.deepStrictEqual(yield* rows, [{ id: id(11), sort_order: 0 }])
+    })
+  )
+})
+
+describe("an insert with a receipt", () => {
+  const first = Option.some({ ...credential(11), sort_order: 0 })
+
+  it.live("whose answer is lost is made again by itself, and is no other one's (R3)", () =>
+    Effect.gen(function* () {
+      const { insertOnce, proxy, rows } = yield* open
+      proxy.loseAnswer("INSERT 0 1")
+      assert.deepStrictEqual(yield* insertOnce(11), first)
+      assert.strictEqual(proxy.lost(), 1)
+      assert.deepStrictEqual(yield* rows, [{ id: id(11), sort_order: 0 }])
+    })
+  )
+
+  it.live("that loses its connection while it waits is made again by itself (R3)", () =>
+    Effect.gen(function* () {
+      const { admin, insertOnce, rows } = yield* open
+      const unlock = yield* lockTable(admin, "receipts")
+      const caller = yield* Effect.forkChild(insertOnce(11))
+      yield* untilWaiting(admin, 1)
+      yield* admin`
+        SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE wait_event_type = 'Lock' AND datname = current_database()`
+      yield* untilWaiting(admin, 1)
+      yield* unlock
+      assert.deepStrictEqual(yield* Fiber.join(caller), first)
+      assert.deepStrictEqual(yield* rows, [{ id: id(11), sort_order: 0 }])
+    })
+  )
+
+  const taking = `
+    INSERT INTO receipts VALUES (
+      '${account_id}', decode(repeat('01', 32), 'hex'), '${id(10)}', decode(repeat('02', 32), 'hex'), now()
+    )`
+
+  it.live("waits for one under the same key that is not done: stores nothing when that is committed", () =>
+    Effect.gen(function* () {
+      const { admin, insert, insertOnce, rows } = yield* open
+      yield* insert(account_id, credential(10), sealed(10))
+      const commit = yield* holdOpen(admin, taking)
+      const caller = yield* Effect.forkChild(insertOnce(11))
+      yield* untilWaiting(admin, 1)
+      yield* commit
+      assert.deepStrictEqual(yield* Fiber.join(caller), Option.none())
+      assert.deepStrictEqual(yield* rows, [{ id: id(10), sort_order: 0 }])
+    })
+  )
+
+  it.live("and is the first when that is rolled back", () =>
+    Effect.gen(function* () {
+      const { admin, insert, insertOnce, rows } = yield* open
+      yield* insert(account_id, credential(10), sealed(10))
+      const end = yield* holdOpen(admin, taking)
+      const caller = yield* Effect.forkChild(insertOnce(11))
+      yield* untilWaiting(admin, 1)
+      yield* admin`
+        SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE state = 'idle in transaction' AND datname = current_database()`
+      assert.deepStrictEqual(yield* Fiber.join(caller), Option.some({ ...credential(11), sort_order: 1 }))
+      assert.lengthOf(yield* rows, 2)
+      yield* Effect.ignoreCause(end)
     })
   )
 })

@@ -6,7 +6,7 @@ import { current, latest, migrate } from "../../src/sql/Migrations.ts"
 import { adminClient, databaseSettings, freshDatabase } from "../support/freshDatabase.ts"
 import { lockTable, untilWaiting, waitingForLock } from "../support/transactions.ts"
 
-const all = ["create_tables"]
+const all = ["create_tables", "create_receipts"]
 
 const empty = Effect.gen(function* () {
   const url = yield* freshDatabase
@@ -30,6 +30,7 @@ describe("migrate", () => {
         "credentials",
         "effect_sql_migrations",
         "keks",
+        "receipts",
         "workspaces"
       ])
       assert.deepStrictEqual(yield* migrate(target, databaseSettings), [])

@@ -10,6 +10,7 @@ import { ApiKeys } from "../../src/service/ApiKeys.ts"
 import { CredentialRepository } from "../../src/service/CredentialRepository.ts"
 import { KekRegistry } from "../../src/service/KekRegistry.ts"
 import { KeyUse } from "../../src/service/KeyUse.ts"
+import { type Receipt, Receipts } from "../../src/service/Receipts.ts"
 import { WorkspaceResolver } from "../../src/service/WorkspaceResolver.ts"
 import { WrappedKeys } from "../../src/service/WrappedKeys.ts"
 
@@ -20,6 +21,10 @@ export interface CredentialRow extends Owned {
   readonly credential: Credential
   readonly sealed: SealedKey
 }
+interface ReceiptRow extends Owned, Receipt {
+  readonly credential_id: CredentialId
+  readonly created_at: DateTime.Utc
+}
 
 /** What a database would hold, made anew for every build of its layer. Tests may look into it and change it. */
 export class Memory extends Context.Service<
@@ -29,6 +34,7 @@ export class Memory extends Context.Service<
     readonly workspaces: Map<WorkspaceId, Owned & Workspace>
     readonly apiKeys: Map<ApiKeyHash, Owned & ApiKeyRecord>
     readonly credentials: Map<CredentialId, CredentialRow>
+    readonly receipts: Map<string, ReceiptRow>
     readonly keks: Map<string, { readonly check_value: Uint8Array; wraps: number }>
   }
 >()("byok/test/Memory") {
@@ -37,6 +43,7 @@ export class Memory extends Context.Service<
     workspaces: new Map<WorkspaceId, Owned & Workspace>(),
     apiKeys: new Map<ApiKeyHash, Owned & ApiKeyRecord>(),
     credentials: new Map<CredentialId, CredentialRow>(),
+    receipts: new Map<string, ReceiptRow>(),
     keks: new Map<string, { readonly check_value: Uint8Array; wraps: number }>()
   }))
 }
@@ -50,36 +57,75 @@ const ownRow = <Key, Row extends Owned>(rows: ReadonlyMap<Key, Row>, account_id:
 const ofAccount = <Row extends Owned>(rows: ReadonlyMap<unknown, Row>, account_id: AccountId) =>
   Array.from(rows.values()).filter((row) => row.account_id === account_id)
 
+const insertInto = ({ credentials, workspaces }: Memory["Service"]): CredentialRepository["Service"]["insert"] => {
+  const nextSortOrder = ({ provider, workspace_id }: Omit<Credential, "sort_order">) =>
+    Array.from(credentials.values(), ({ credential }) => credential)
+      .filter((other) => other.workspace_id === workspace_id && other.provider === provider)
+      .reduce((next, { sort_order }) => Math.max(next, sort_order + 1), 0)
+
+  return (account_id, given, sealed) =>
+    Effect.suspend(() => {
+      const before = credentials.get(given.id)
+      if (before !== undefined) {
+        const again =
+          before.account_id === account_id && Buffer.compare(before.sealed.wrapped_dek, sealed.wrapped_dek) === 0
+        return again ? Effect.succeed(before.credential) : Effect.die(new Error("the id is taken"))
+      }
+      if (Option.isNone(ownRow(workspaces, account_id, given.workspace_id))) {
+        return Effect.die(new Error("the account has no such workspace"))
+      }
+      const credential = { ...given, sort_order: nextSortOrder(given) }
+      credentials.set(given.id, { account_id, credential, sealed })
+      return Effect.succeed(credential)
+    })
+}
+
 export const credentialRepository = Layer.effect(
   CredentialRepository,
-  Effect.map(Memory, ({ credentials, workspaces }) => {
-    const nextSortOrder = ({ provider, workspace_id }: Omit<Credential, "sort_order">) =>
-      Array.from(credentials.values(), ({ credential }) => credential)
-        .filter((other) => other.workspace_id === workspace_id && other.provider === provider)
-        .reduce((next, { sort_order }) => Math.max(next, sort_order + 1), 0)
-
+  Effect.map(Memory, (memory) => {
+    const { credentials } = memory
     return {
-      insert: (account_id, given, sealed) =>
-        Effect.suspend(() => {
-          const before = credentials.get(given.id)
-          if (before !== undefined) {
-            const again =
-              before.account_id === account_id && Buffer.compare(before.sealed.wrapped_dek, sealed.wrapped_dek) === 0
-            return again ? Effect.succeed(before.credential) : Effect.die(new Error("the id is taken"))
-          }
-          if (Option.isNone(ownRow(workspaces, account_id, given.workspace_id))) {
-            return Effect.die(new Error("the account has no such workspace"))
-          }
-          const credential = { ...given, sort_order: nextSortOrder(given) }
-          credentials.set(given.id, { account_id, credential, sealed })
-          return Effect.succeed(credential)
-        }),
+      insert: insertInto(memory),
       findById: (account_id, id) =>
         Effect.sync(() => Option.map(ownRow(credentials, account_id, id), ({ credential }) => credential)),
       findSealed: (account_id, id) =>
         Effect.sync(() =>
           Option.map(ownRow(credentials, account_id, id), ({ credential, sealed }) => ({ credential, sealed }))
         )
+    }
+  })
+)
+
+export const receipts = Layer.effect(
+  Receipts,
+  Effect.map(Memory, (memory) => {
+    const { credentials, receipts } = memory
+    const insert = insertInto(memory)
+    const nameOf = (account_id: AccountId, key_hash: Uint8Array) =>
+      `${account_id} ${Buffer.from(key_hash).toString("hex")}`
+
+    return {
+      insert: (account_id, given, sealed, receipt) =>
+        Effect.suspend(() => {
+          const name = nameOf(account_id, receipt.key_hash)
+          const standing = receipts.get(name)
+          if (standing !== undefined && standing.credential_id !== given.id) return Effect.succeedNone
+          if (standing === undefined && credentials.has(given.id)) return Effect.die(new Error("the id is taken"))
+          return Effect.map(insert(account_id, given, sealed), (credential) => {
+            receipts.set(name, { account_id, ...receipt, credential_id: given.id, created_at: given.created_at })
+            return Option.some(credential)
+          })
+        }),
+      find: (account_id, key_hash) =>
+        Effect.sync(() => Option.fromUndefinedOr(receipts.get(nameOf(account_id, key_hash)))),
+      forget: (before, limit) =>
+        Effect.sync(() => {
+          const old = Array.from(receipts)
+            .filter(([, { created_at }]) => created_at.epochMilliseconds < before.epochMilliseconds)
+            .slice(0, limit)
+          for (const [name] of old) receipts.delete(name)
+          return old.length
+        })
     }
   })
 )
@@ -259,6 +305,7 @@ export const layer = Layer.mergeAll(
   credentialRepository,
   kekRegistry,
   keyUse,
+  receipts,
   workspaceResolver,
   wrappedKeys
 ).pipe(Layer.provideMerge(Memory.layer))

@@ -8,7 +8,9 @@ interface Content {
 
 interface DeclaredResponse {
   readonly description: string
-  readonly headers: Readonly<Record<string, { readonly description: string; readonly schema: JsonSchema }>>
+  readonly headers: Readonly<
+    Record<string, { readonly description: string; readonly required?: boolean; readonly schema: JsonSchema }>
+  >
   readonly content: Content
 }
 

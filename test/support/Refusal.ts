@@ -15,6 +15,7 @@ export const refusals = {
   NotFound: [404, "Resource not found"],
   MethodNotAllowed: [405, "Method not allowed"],
   RequestTimeout: [408, "Request timeout"],
+  Conflict: [409, "Idempotency key reused with another request"],
   PayloadTooLarge: [413, "Request payload too large"],
   ExpectationFailed: [417, "Expectation failed"],
   HeadersTooLarge: [431, "Request header fields too large"],

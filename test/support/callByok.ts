@@ -12,11 +12,15 @@ const answerOf = (request: () => Promise<Response>) =>
   })
 
 /** Creates a credential over HTTP, as a client without any of our code does. */
-export const createOver = (url: string, management_key: string, credential: object) =>
+export const createOver = (url: string, management_key: string, credential: object, idempotency_key?: string) =>
   answerOf(() =>
     fetch(`${url}/api/v1/byok`, {
       method: "POST",
-      headers: { authorization: `Bearer ${management_key}`, "content-type": "application/json" },
+      headers: {
+        authorization: `Bearer ${management_key}`,
+        "content-type": "application/json",
+        ...(idempotency_key === undefined ? {} : { "idempotency-key": idempotency_key })
+      },
       body: JSON.stringify(credential)
     })
   )

@@ -9,13 +9,14 @@ import type { ApiKeys } from "../../src/service/ApiKeys.ts"
 import type { CredentialRepository } from "../../src/service/CredentialRepository.ts"
 import type { KekRegistry } from "../../src/service/KekRegistry.ts"
 import type { KeyUse } from "../../src/service/KeyUse.ts"
+import type { Receipts } from "../../src/service/Receipts.ts"
 import type { WorkspaceResolver } from "../../src/service/WorkspaceResolver.ts"
 import type { WrappedKeys } from "../../src/service/WrappedKeys.ts"
 import { freshDatabase, settingsFor } from "./freshDatabase.ts"
 import * as Memory from "./Memory.ts"
 
 export type Ports =
-  AccountRepository | ApiKeys | CredentialRepository | KekRegistry | KeyUse | WorkspaceResolver | WrappedKeys
+  AccountRepository | ApiKeys | CredentialRepository | KekRegistry | KeyUse | Receipts | WorkspaceResolver | WrappedKeys
 
 const onPostgres = (batching: boolean) =>
   Layer.unwrap(

@@ -1,0 +1,39 @@
+import { Context, type DateTime, type Effect, type Option } from "effect"
+import type { AccountId } from "../domain/AccountId.ts"
+import type { Credential } from "../domain/Credential.ts"
+import type { CredentialId } from "../domain/CredentialId.ts"
+import type { ServiceUnavailable } from "../domain/Errors.ts"
+import type { SealedKey } from "../domain/SealedKey.ts"
+
+/** What proves that a request under an idempotency key was carried out, and which request it was. */
+export interface Receipt {
+  readonly key_hash: Uint8Array
+  readonly fingerprint: Uint8Array
+}
+
+/** Stores receipts; an account has one at most under a `key_hash`. */
+export class Receipts extends Context.Service<
+  Receipts,
+  {
+    /**
+     * Stores the credential and its receipt, both or neither, and answers as the insert of a credential does. None, and
+     * nothing stored, when the account has a receipt of another credential under that `key_hash`; while one is being
+     * stored, waits for its outcome.
+     */
+    readonly insert: (
+      account_id: AccountId,
+      credential: Omit<Credential, "sort_order">,
+      sealed: SealedKey,
+      receipt: Receipt
+    ) => Effect.Effect<Option.Option<Credential>, ServiceUnavailable>
+    readonly find: (
+      account_id: AccountId,
+      key_hash: Uint8Array
+    ) => Effect.Effect<
+      Option.Option<{ readonly credential_id: CredentialId; readonly fingerprint: Uint8Array }>,
+      ServiceUnavailable
+    >
+    /** Removes up to `limit` receipts of credentials created before `before`, and answers how many. */
+    readonly forget: (before: DateTime.Utc, limit: number) => Effect.Effect<number, ServiceUnavailable>
+  }
+>()("byok/Receipts") {}

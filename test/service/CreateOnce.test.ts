@@ -1,0 +1,293 @@
+import { NodeCrypto } from "@effect/platform-node"
+import { assert, describe, it } from "@effect/vitest"
+import { Arbitrary, Context, DateTime, Effect, Exit, Layer, Option, Redacted, Schema } from "effect"
+import { isDeepStrictEqual } from "node:util"
+import * as CipherAes256Gcm from "../../src/crypto/CipherAes256Gcm.ts"
+import { generateKeyring, Keyring, parseKeyring } from "../../src/crypto/Keyring.ts"
+import { WrapBudget } from "../../src/crypto/WrapBudget.ts"
+import type { AccountId } from "../../src/domain/AccountId.ts"
+import type { ApiKeyHash } from "../../src/domain/ApiKeyHash.ts"
+import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
+import { Conflict, InvalidParams } from "../../src/domain/Errors.ts"
+import { IdempotencyKey } from "../../src/domain/IdempotencyKey.ts"
+import { NewCredential } from "../../src/domain/NewCredential.ts"
+import { AccountRepository } from "../../src/service/AccountRepository.ts"
+import { Cipher } from "../../src/service/Cipher.ts"
+import { KeyStoreUnavailable } from "../../src/service/CipherErrors.ts"
+import { CredentialRepository } from "../../src/service/CredentialRepository.ts"
+import { Credentials } from "../../src/service/Credentials.ts"
+import { Receipts } from "../../src/service/Receipts.ts"
+import { acceptedBody, elementOf, integer, oneOf, text } from "../support/arbitraries.ts"
+import * as MemoryStore from "../support/Memory.ts"
+import { Memory } from "../support/Memory.ts"
+import { cipherWith, ringOf, rotationWith } from "../support/rotating.ts"
+import { addWorkspace, newTenant } from "../support/stores.ts"
+
+const keyring = Layer.sync(Keyring, () => parseKeyring(generateKeyring(new Date(0))))
+const service = Layer.fresh(
+  Credentials.layer.pipe(
+    Layer.provideMerge(CipherAes256Gcm.layer),
+    Layer.provideMerge(MemoryStore.layer),
+    Layer.provide([keyring, Layer.succeed(WrapBudget, { spend: () => Effect.void })]),
+    Layer.provideMerge(NodeCrypto.layerSecureRandom)
+  )
+)
+
+type Body = Readonly<Record<string, unknown>>
+
+const decode = Schema.decodeUnknownSync(NewCredential)
+const minimal = { provider: "openai", key: "sk-0123456789-0123456789-AbCd" }
+
+/** What a body says, with its key in the clear. */
+const saying = (body: Body) => {
+  const { key, ...rest } = decode(body)
+  return { ...rest, key: Redacted.value(key) }
+}
+
+const idempotencyKey = Arbitrary.schema(IdempotencyKey)
+
+/** The same said in other words: members in another order, defaults written out, one more that nobody knows. */
+const rewritten = (body: Body): Body => ({
+  unknown: 1,
+  ...Object.fromEntries(Object.entries(saying(body)).reverse())
+})
+
+/** The body with one member changed, where that leaves one that is accepted. */
+const changed = (body: Body, { member, value }: { readonly member: string; readonly value: unknown }): Body => {
+  const other = { ...body, [member]: value }
+  return Option.isSome(Schema.decodeUnknownOption(NewCredential)(other)) ? other : body
+}
+
+const change = oneOf<{ readonly member: string; readonly value: unknown }>(
+  Arbitrary.map(text(1, 3), (value) => ({ member: "key", value })),
+  Arbitrary.map(text(0, 3), (value) => ({ member: "name", value })),
+  Arbitrary.map(elementOf([null, [], ["m"], ["m", "m"], ["n"]]), (value) => ({ member: "allowed_models", value })),
+  Arbitrary.map(elementOf([null, [], ["m"]]), (value) => ({ member: "allowed_user_ids", value })),
+  Arbitrary.map(elementOf([null, true, false]), (value) => ({ member: "declared_zdr", value })),
+  Arbitrary.map(elementOf([null, "global"]), (value) => ({ member: "declared_region", value })),
+  Arbitrary.map(elementOf([true, false]), (value) => ({ member: "disabled", value })),
+  Arbitrary.map(elementOf([true, false]), (value) => ({ member: "is_byok_only", value })),
+  Arbitrary.map(elementOf(["openai", "groq"]), (value) => ({ member: "provider", value }))
+)
+
+/** Two bodies: the same, the same in other words, one that differs in a member, or any other. */
+const pairs = Arbitrary.flatMap(acceptedBody(text(1, 20)), (one) =>
+  Arbitrary.map(
+    oneOf<Body>(
+      Arbitrary.Constant(one),
+      Arbitrary.Constant(rewritten(one)),
+      Arbitrary.map(change, (made) => changed(one, made)),
+      Arbitrary.map(change, (made) => rewritten(changed(one, made))),
+      acceptedBody(text(1, 20))
+    ),
+    (other) => [one, other] as const
+  )
+)
+
+const createOnce = Effect.fnUntraced(function* (account_id: AccountId, body: Body, key: IdempotencyKey) {
+  const credentials = yield* Credentials
+  return yield* Effect.provideService(credentials.createOnce(decode(body), key), CurrentCaller, { account_id })
+})
+
+/** Makes the account the owner of all API keys that a body names. */
+const own = Effect.fnUntraced(function* (account_id: AccountId, body: Body) {
+  const { addApiKey } = yield* AccountRepository
+  const created_at = yield* DateTime.now
+  for (const hash of (body["allowed_api_key_hashes"] ?? []) as ReadonlyArray<ApiKeyHash>) {
+    yield* addApiKey(account_id, { hash, name: "a key", management: false, created_at })
+  }
+})
+
+const rowCount = Effect.map(Memory, ({ credentials }) => credentials.size)
+
+/** Whether the second body under an idempotency key is answered by what it says, and one credential is stored. */
+const decidedByWhatIsSaid = Effect.fnUntraced(function* (one: Body, other: Body, key: IdempotencyKey) {
+  const { account_id } = yield* newTenant
+  yield* own(account_id, one)
+  const first = yield* createOnce(account_id, one, key)
+  const second = yield* Effect.exit(createOnce(account_id, other, key))
+  const same = isDeepStrictEqual({ ...saying(one) }, { ...saying(other) })
+  const right = same
+    ? isDeepStrictEqual(second, Exit.succeed({ credential: first.credential, replayed: true }))
+    : Exit.isFailure(second) && isDeepStrictEqual(Exit.findErrorOption(second), Option.some(new Conflict()))
+  return !first.replayed && right && (yield* rowCount) === 1
+})
+
+describe("a create under an idempotency key", () => {
+  it.effect.prop(
+    "is carried out once for the same body, however it is written, and refused for another",
+    [pairs, idempotencyKey],
+    ([[one, other], key]) => Effect.provide(decidedByWhatIsSaid(one, other, key), service),
+    { arbitrary: { runs: 200 } }
+  )
+
+  const forgetful: ReadonlyArray<readonly [string, Layer.Layer<Credentials, never, Layer.Success<typeof service>>]> = [
+    [
+      "takes any provider key for the one that it stored",
+      Layer.effect(
+        Credentials,
+        Effect.gen(function* () {
+          const parts = yield* Effect.context<Layer.Success<typeof service>>()
+          let latest = Redacted.make("")
+          const credentials = yield* Credentials.make.pipe(
+            Effect.provideService(Cipher, { ...Context.get(parts, Cipher), open: () => Effect.succeed(latest) }),
+            Effect.provideContext(parts)
+          )
+          return {
+            ...credentials,
+            createOnce: (input, idempotency_key) => {
+              latest = input.key
+              return credentials.createOnce(input, idempotency_key)
+            }
+          }
+        })
+      )
+    ],
+    [
+      "keeps no receipts",
+      Layer.effect(
+        Credentials,
+        Effect.gen(function* () {
+          const parts = yield* Effect.context<Layer.Success<typeof service>>()
+          const receipts = Context.get(parts, Receipts)
+          return yield* Effect.provideContext(
+            Credentials.make,
+            Context.add(parts, Receipts, { ...receipts, find: () => Effect.succeedNone })
+          )
+        })
+      )
+    ]
+  ]
+
+  it.effect.each(forgetful)("would be found out where the service %s", ([, broken]) =>
+    Effect.gen(function* () {
+      const checked = yield* Arbitrary.checkEffect(
+        Arbitrary.all({ pair: pairs, key: idempotencyKey }),
+        ({ key, pair: [one, other] }) =>
+          decidedByWhatIsSaid(one, other, key).pipe(
+            Effect.catchDefect(() => Effect.succeed(false)),
+            Effect.provide(Layer.provideMerge(broken, service))
+          ),
+        { runs: 300, maxShrinks: 0 }
+      )
+      assert.strictEqual(checked._tag, "Falsified")
+    })
+  )
+
+  it.effect.prop(
+    "means nothing to another account, which gets a credential of its own",
+    [acceptedBody(text(1, 20)), idempotencyKey],
+    ([body, key]) =>
+      Effect.gen(function* () {
+        const [one, other] = [yield* newTenant, yield* newTenant]
+        const shown = { ...body, allowed_api_key_hashes: null }
+        const made = yield* createOnce(one.account_id, shown, key)
+        const others = yield* createOnce(other.account_id, { ...shown, name: "another" }, key)
+        assert.isFalse(others.replayed)
+        assert.notStrictEqual(others.credential.id, made.credential.id)
+        assert.strictEqual(others.credential.workspace_id, other.workspace_id)
+        assert.deepEqual(yield* createOnce(one.account_id, shown, key), { ...made, replayed: true })
+        const { receipts } = yield* Memory
+        const [left, right] = Array.from(receipts.values())
+        assert.notDeepEqual(left?.key_hash, right?.key_hash)
+        assert.notDeepEqual(left?.fingerprint, right?.fingerprint)
+      }).pipe(Effect.provide(service)),
+    { arbitrary: { runs: 30 } }
+  )
+
+  const key = IdempotencyKey.make("k")
+
+  it.effect("is answered by what was stored after its workspace and API keys are gone, and nothing else is", () =>
+    Effect.gen(function* () {
+      const { account_id, hash } = yield* newTenant
+      const accounts = yield* AccountRepository
+      const workspace_id = yield* addWorkspace(account_id)
+      const body = { ...minimal, workspace_id, allowed_api_key_hashes: [hash] }
+      const made = yield* createOnce(account_id, body, key)
+      yield* accounts.deleteWorkspace(workspace_id, yield* DateTime.now)
+      yield* accounts.revokeApiKey(hash, yield* DateTime.now)
+      assert.deepEqual(yield* createOnce(account_id, body, key), { ...made, replayed: true })
+      const refused = yield* Effect.flip(createOnce(account_id, body, IdempotencyKey.make("another")))
+      assert.instanceOf(refused, InvalidParams)
+    }).pipe(Effect.provide(service))
+  )
+
+  it.effect("that names the default workspace is another one than that which names none", () =>
+    Effect.gen(function* () {
+      const { account_id, workspace_id } = yield* newTenant
+      yield* createOnce(account_id, minimal, key)
+      assert.instanceOf(yield* Effect.flip(createOnce(account_id, { ...minimal, workspace_id }, key)), Conflict)
+    }).pipe(Effect.provide(service))
+  )
+
+  it.effect("that was refused may be corrected under the same key", () =>
+    Effect.gen(function* () {
+      const { account_id } = yield* newTenant
+      const wrong = { ...minimal, allowed_api_key_hashes: ["0".repeat(64)] }
+      assert.instanceOf(yield* Effect.flip(createOnce(account_id, wrong, key)), InvalidParams)
+      assert.isFalse((yield* createOnce(account_id, minimal, key)).replayed)
+    }).pipe(Effect.provide(service))
+  )
+
+  it.effect("fails while the key store is down, and is answered again after it", () =>
+    Effect.gen(function* () {
+      const parts = yield* Effect.context<Layer.Success<typeof service>>()
+      const { account_id } = yield* newTenant
+      const made = yield* createOnce(account_id, minimal, key)
+      const down = yield* Credentials.make.pipe(
+        Effect.provideService(Cipher, {
+          ...Context.get(parts, Cipher),
+          open: () => Effect.fail(new KeyStoreUnavailable({ reason: "down" }))
+        }),
+        Effect.provideContext(parts)
+      )
+      const failed = yield* Effect.exit(Effect.provideService(createOnce(account_id, minimal, key), Credentials, down))
+      assert.isTrue(Exit.isFailure(failed) && Option.isNone(Exit.findErrorOption(failed)))
+      assert.deepEqual(yield* createOnce(account_id, minimal, key), { ...made, replayed: true })
+    }).pipe(Effect.provide(service))
+  )
+
+  it.effect("is answered again under a new key-encryption key, with the old one retired", () =>
+    Effect.gen(function* () {
+      const parts = yield* Effect.context<Layer.Success<typeof service>>()
+      const { account_id } = yield* newTenant
+      const withRing = (...ids: ReadonlyArray<string>) =>
+        Effect.gen(function* () {
+          const cipher = yield* cipherWith(ringOf(...ids))
+          const credentials = yield* Effect.provideContext(Credentials.make, Context.add(parts, Cipher, cipher))
+          return yield* Effect.provideService(createOnce(account_id, minimal, key), Credentials, credentials)
+        })
+      const made = yield* withRing("old")
+      assert.isTrue(Exit.isFailure(yield* Effect.exit(withRing("new"))), "control")
+      const rotation = yield* rotationWith(ringOf("new", "old"))
+      assert.strictEqual((yield* rotation.rewrap({ rate: 1000 })).rewrapped, 1)
+      assert.deepEqual(yield* withRing("new"), { ...made, replayed: true })
+    }).pipe(Effect.provide(service))
+  )
+
+  const positions = Arbitrary.array(integer(0, 2), { minLength: 2, maxLength: 12 })
+  it.effect.prop(
+    "is stored once for each key of any number of requests at the same time",
+    [positions],
+    ([given]) =>
+      Effect.gen(function* () {
+        const { account_id } = yield* newTenant
+        const repository = yield* CredentialRepository
+        const answers = yield* Effect.forEach(
+          given,
+          (n) => createOnce(account_id, { ...minimal, name: `n${n}` }, IdempotencyKey.make(`k${n}`)),
+          { concurrency: "unbounded" }
+        )
+        const distinct = new Set(given)
+        assert.strictEqual(yield* rowCount, distinct.size)
+        assert.lengthOf(
+          answers.filter(({ replayed }) => !replayed),
+          distinct.size
+        )
+        for (const { credential } of answers) {
+          assert.deepEqual(yield* repository.findById(account_id, credential.id), Option.some(credential))
+        }
+      }).pipe(Effect.provide(service)),
+    { arbitrary: { runs: 30 } }
+  )
+})

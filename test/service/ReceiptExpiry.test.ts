@@ -1,0 +1,110 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Context, DateTime, Duration, Effect, Layer, Schema } from "effect"
+import { TestClock } from "effect/testing"
+import * as Byok from "../../src/Byok.ts"
+import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
+import { IdempotencyKey } from "../../src/domain/IdempotencyKey.ts"
+import { NewCredential } from "../../src/domain/NewCredential.ts"
+import { Accounts } from "../../src/service/Accounts.ts"
+import { Credentials } from "../../src/service/Credentials.ts"
+import * as ReceiptExpiry from "../../src/service/ReceiptExpiry.ts"
+import { Receipts } from "../../src/service/Receipts.ts"
+import { eventually } from "../support/eventually.ts"
+import { adminClient, freshDatabase, settingsFor } from "../support/freshDatabase.ts"
+import * as RecordingLive from "../support/Recording.ts"
+import { Recording } from "../support/Recording.ts"
+
+const day = 24 * 60 * 60 * 1000
+
+/** So many receipts as old as the time, and the calls that were made for them. */
+const holding = (receipts: number, failing: (call: number) => boolean = () => false) => {
+  const state = { receipts, calls: [] as Array<{ readonly at: number; readonly age: number; readonly limit: number }> }
+  const port = Layer.mock(Receipts, {
+    forget: (before, limit) =>
+      Effect.gen(function* () {
+        const at = (yield* DateTime.now).epochMilliseconds
+        state.calls.push({ at, age: at - before.epochMilliseconds, limit })
+        if (failing(state.calls.length)) return yield* Effect.die(new Error("the database is down"))
+        const removed = before.epochMilliseconds > 0 ? Math.min(limit, state.receipts) : 0
+        state.receipts -= removed
+        return removed
+      })
+  })
+  return { state, service: ReceiptExpiry.layer.pipe(Layer.provide(port), Layer.provideMerge(RecordingLive.layer)) }
+}
+
+describe("old receipts", () => {
+  it.effect("stay for a day at least, and go in small batches while the service runs", () =>
+    Effect.gen(function* () {
+      const { service, state } = holding(1201)
+      yield* Effect.gen(function* () {
+        yield* TestClock.adjust(day)
+        assert.isAbove(state.calls.length, 0)
+        assert.strictEqual(state.receipts, 1201)
+        yield* TestClock.adjust("2 hours")
+        assert.strictEqual(state.receipts, 0)
+      }).pipe(Effect.provide(service))
+      assert.isTrue(state.calls.every(({ age, limit }) => age > day && limit <= 500))
+      const inRow = state.calls.filter(({ at }, index) => at - (state.calls[index - 1]?.at ?? at) === 200)
+      assert.lengthOf(inRow, 2, "each batch but the first comes after a pause")
+    })
+  )
+
+  it.effect("go the next time when it failed once, which is told in the log", () =>
+    Effect.gen(function* () {
+      const { service, state } = holding(3, (call) => call <= 160)
+      yield* Effect.gen(function* () {
+        yield* TestClock.adjust(2 * day)
+        assert.strictEqual(state.receipts, 0)
+        const { logs } = yield* Recording
+        assert.lengthOf(
+          logs.filter(({ level, text }) => level === "Warn" && text.includes("Old receipts")),
+          160
+        )
+      }).pipe(Effect.provide(service))
+    })
+  )
+
+  it.live("are removed by the service itself, from PostgreSQL, and honoured until then", () =>
+    Effect.gen(function* () {
+      const url = yield* freshDatabase
+      const sql = yield* adminClient(url)
+      const settings = settingsFor(url)
+      const quiet = yield* Layer.build(Byok.layerWith(settings))
+      const { account_id } = yield* Context.get(quiet, Accounts).createAccount("n")
+      const input = yield* Schema.decodeUnknownEffect(NewCredential)({ provider: "groq", key: "fake-key" })
+      const create = (key: string) =>
+        Context.get(quiet, Credentials)
+          .createOnce(input, IdempotencyKey.make(key))
+          .pipe(Effect.provideService(CurrentCaller, { account_id }))
+      const replayed = (key: string) => Effect.map(create(key), (answer) => answer.replayed)
+      const { id } = (yield* create("old")).credential
+      yield* create("young")
+      yield* sql`UPDATE receipts SET created_at = created_at - interval '23 hours'`
+      assert.isTrue(yield* replayed("old"))
+      yield* sql`
+        UPDATE receipts SET created_at = created_at - interval '3 hours'
+        WHERE credential_id = ${id}`
+      assert.isTrue(yield* replayed("old"))
+
+      yield* Effect.provideService(Layer.build(Byok.layerWith(settings)), ReceiptExpiry.interval, Duration.millis(20))
+      const left = Effect.map(sql`SELECT 1 FROM receipts`, (rows) => rows.length)
+      yield* eventually(
+        "the old receipt is gone",
+        Effect.map(left, (n) => n === 1)
+      )
+      assert.deepStrictEqual([yield* replayed("young"), yield* replayed("old")], [true, false])
+    })
+  )
+
+  it.effect("are looked for no more when the service has stopped", () =>
+    Effect.gen(function* () {
+      const { service, state } = holding(0)
+      yield* Effect.provide(TestClock.adjust("1 hour"), service)
+      const before = state.calls.length
+      assert.isAbove(before, 0)
+      yield* TestClock.adjust(day)
+      assert.lengthOf(state.calls, before)
+    })
+  )
+})

@@ -1,5 +1,6 @@
 import { Context, DateTime, Effect, Layer, Option, Redacted } from "effect"
 import { SecureRandom } from "effect/crypto"
+import { type Actor, CurrentActor } from "../domain/Actor.ts"
 import { CurrentCaller } from "../domain/CurrentCaller.ts"
 import type { Credential } from "../domain/Credential.ts"
 import { CredentialId } from "../domain/CredentialId.ts"
@@ -18,6 +19,9 @@ const workspaceIssue = (requested: boolean): Issue => ({
   message: requested ? "is not a workspace of this account" : "is required: the default workspace is deleted"
 })
 
+const actorOf = ({ api_key_hash }: CurrentCaller["Service"]): Actor =>
+  api_key_hash === undefined ? { kind: "in_process" } : { kind: "api_key", api_key_hash }
+
 /**
  * The two operations of section 4, on behalf of the `CurrentCaller`.
  * @effect-expect-leaking CurrentCaller
@@ -31,7 +35,8 @@ export class Credentials extends Context.Service<Credentials>()("byok/Credential
     const workspaces = yield* WorkspaceResolver
 
     const create = Effect.fn("Credentials.create")(function* (input: NewCredential) {
-      const { account_id } = yield* CurrentCaller
+      const caller = yield* CurrentCaller
+      const { account_id } = caller
       const workspace = yield* workspaces.resolve(account_id, input.workspace_id)
       const hashes = input.allowed_api_key_hashes ?? []
       const owned = hashes.length === 0 ? undefined : yield* apiKeys.ownedBy(account_id, hashes)
@@ -56,7 +61,11 @@ export class Credentials extends Context.Service<Credentials>()("byok/Credential
         declared_region: input.declared_region ?? material.region
       }
       const sealed = yield* Effect.orDie(cipher.seal(key, { ...credential, account_id }))
-      return yield* repository.insert(account_id, credential, sealed)
+      return yield* Effect.provideService(
+        repository.insert(account_id, credential, sealed),
+        CurrentActor,
+        actorOf(caller)
+      )
     })
 
     const get = Effect.fn("Credentials.get")(function* (id: CredentialId) {

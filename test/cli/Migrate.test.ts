@@ -7,7 +7,11 @@ layer(CommandLineLive.layer, { excludeTestServices: true })("byok migrate", (it)
   it.effect("brings an empty database up to date, and says when there was nothing to do", () =>
     Effect.gen(function* () {
       const { run, runJson } = yield* CommandLine
-      assert.deepStrictEqual(yield* run("migrate"), { code: 0, stderr: "", stdout: "Migrated: create_tables\n" })
+      assert.deepStrictEqual(yield* run("migrate"), {
+        code: 0,
+        stderr: "",
+        stdout: "Migrated: create_tables, create_audit\n"
+      })
       assert.deepStrictEqual(yield* run("migrate"), { code: 0, stderr: "", stdout: "The database is up to date.\n" })
       assert.deepStrictEqual(yield* runJson("migrate"), { migrated: [] })
     })

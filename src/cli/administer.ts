@@ -1,8 +1,10 @@
 import * as NodeCrypto from "@effect/platform-node/NodeCrypto"
 import { Effect, Layer } from "effect"
+import { CurrentActor } from "../domain/Actor.ts"
 import * as Persistence from "../Persistence.ts"
 import { Accounts } from "../service/Accounts.ts"
 import { readSettings } from "../Settings.ts"
+import { cliActor } from "./cliActor.ts"
 
 /** Runs an operation on accounts against the database of the settings; no keyring is needed. */
 export const administer = <A, E>(operation: Effect.Effect<A, E, Accounts>) =>
@@ -11,4 +13,4 @@ export const administer = <A, E>(operation: Effect.Effect<A, E, Accounts>) =>
       operation,
       Accounts.layer.pipe(Layer.provide([Persistence.layer(settings), NodeCrypto.layerSecureRandom]))
     )
-  )
+  ).pipe(Effect.provideService(CurrentActor, cliActor()))

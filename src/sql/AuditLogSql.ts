@@ -14,7 +14,7 @@ const Entry = Schema.Struct({
 const Horizon = Schema.Struct({ newest: Schema.NullOr(Schema.BigInt), writers: Schema.Array(Schema.String) })
 
 /** Entries a checkpoint covers, at most, and rows that are read at a time: an entry may be half a megabyte long. */
-const page = 200
+const page = 100
 
 /** The advisory lock of whoever makes checkpoints. */
 const lock = 0x62796f6b

@@ -53,6 +53,12 @@ const digestsOf = ({ digests }: AuditCheckpoint) => {
   }))
 }
 
+const digestOf = ({ events, seq, stamp }: AuditEntry) => {
+  const number = Buffer.alloc(8)
+  number.writeBigInt64BE(seq)
+  return sha256(number, stamp, Buffer.from(events))
+}
+
 const eventsOf = ({ events }: AuditEntry): ReadonlyArray<unknown> => {
   const parsed: unknown = JSON.parse(events)
   return Array.isArray(parsed) ? parsed : [parsed]
@@ -105,7 +111,7 @@ export class Audit extends Context.Service<Audit>()("byok/Audit", {
           const entry = yield* entries.current
           if (entry === undefined || entry.seq > seq) return yield* new AuditFault({ kind: "removed", seq })
           if (entry.seq < seq) return yield* new AuditFault({ kind: "inserted", seq: entry.seq })
-          if (!digest.equals(sha256(entry.bytes))) return yield* new AuditFault({ kind: "edited", seq })
+          if (!digest.equals(digestOf(entry))) return yield* new AuditFault({ kind: "edited", seq })
           counted.entries += 1
           counted.events += eventsOf(entry).length
           last = entry

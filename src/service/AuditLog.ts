@@ -6,17 +6,17 @@ export interface AuditEntry {
   readonly seq: bigint
   /** Begin of the transaction, as ISO 8601. */
   readonly at: string
+  /** The same as the 8 bytes that PostgreSQL sends, which are exact. */
+  readonly stamp: Uint8Array
   /** The events as the JSON array that was written, byte for byte. */
   readonly events: string
-  /** What the digest is of. */
-  readonly bytes: Uint8Array
 }
 
 /** A seal on the entries since the one before it, and on that one. */
 export interface AuditCheckpoint {
   readonly number: bigint
   readonly last_seq: bigint
-  /** Of each entry, 8 bytes of `seq` (big-endian) and the SHA-256 of its bytes. */
+  /** Of each entry, 8 bytes of `seq` (big-endian) and the SHA-256 of these bytes, its stamp and its events. */
   readonly digests: Uint8Array
   /** SHA-256 of the previous checkpoint's hash and the digests. */
   readonly hash: string

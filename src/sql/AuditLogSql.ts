@@ -1,20 +1,18 @@
 import { Clock, Effect, Layer, Option, Schema } from "effect"
+import type { Statement } from "effect/sql"
 import { AuditLog } from "../service/AuditLog.ts"
 import { Database } from "./Database.ts"
 import { firstRowOf, rowsOf } from "./rows.ts"
 
 const Head = Schema.Struct({ number: Schema.BigInt, last_seq: Schema.BigInt, hash: Schema.String })
 const Checkpoint = Schema.Struct({ ...Head.fields, digests: Schema.Uint8Array })
-const Entry = Schema.Struct({
-  seq: Schema.BigInt,
-  at: Schema.String,
-  events: Schema.String,
-  bytes: Schema.Uint8Array
-})
+const Entry = Schema.Struct({ seq: Schema.BigInt, at: Schema.String, stamp: Schema.Uint8Array, events: Schema.String })
 const Horizon = Schema.Struct({ newest: Schema.NullOr(Schema.BigInt), writers: Schema.Array(Schema.String) })
 
-/** Entries a checkpoint covers, at most, and rows that are read at a time: an entry may be half a megabyte long. */
-const page = 100
+/** Entries that are sealed or read at a time, at most; `bytes` counts them as they are stored, compressed. */
+const page = { entries: 200, bytes: 65_536 }
+/** Checkpoints that are read at a time. */
+const checkpoints = 100
 
 /** The advisory lock of whoever makes checkpoints. */
 const lock = 0x62796f6b
@@ -32,8 +30,15 @@ export const layer = Layer.effect(
     const entryRows = rowsOf(Entry)
     const firstHorizon = firstRowOf(Horizon)
 
-    /** Exact whatever the session's settings are: `seq`, `at` and the text of the events as bytes. */
-    const bytes = sql`int8send(seq) || timestamptz_send(at) || convert_to(events::text, 'UTF8')`
+    /** The next entries after a number, one at least if there are any. */
+    const nextEntries = (after: Statement.Fragment, upTo: bigint) => sql`
+      SELECT seq, at, events FROM (
+        SELECT seq, at, events, sum(pg_column_size(events)) OVER (ORDER BY seq) - pg_column_size(events) AS before
+        FROM (
+          SELECT seq, at, events FROM audit_entries WHERE seq > ${after} AND seq <= ${String(upTo)}::bigint
+          ORDER BY seq LIMIT ${page.entries}
+        ) AS next
+      ) AS sized WHERE before < ${page.bytes}`
 
     /** Who has a number holds this lock from before that until the end of the transaction, so from then on it is seen. */
     const writers = sql`
@@ -66,11 +71,11 @@ export const layer = Layer.effect(
             UNION ALL SELECT 0, 0, ''
             ORDER BY number DESC LIMIT 1
           ) AS head, LATERAL (
-            SELECT max(seq) AS last_seq, string_agg(int8send(seq) || sha256(${bytes}), '' ORDER BY seq) AS digests
-            FROM (
-              SELECT seq, at, events FROM audit_entries WHERE seq > head.last_seq AND seq <= ${String(upTo)}::bigint
-              ORDER BY seq LIMIT ${page}
-            ) AS entries
+            SELECT max(seq) AS last_seq, string_agg(
+              int8send(seq) || sha256(int8send(seq) || timestamptz_send(at) || convert_to(events::text, 'UTF8')),
+              '' ORDER BY seq
+            ) AS digests
+            FROM (${nextEntries(sql`head.last_seq`, upTo)}) AS entries
           ) AS made
           WHERE made.last_seq IS NOT NULL
           ON CONFLICT (number) DO NOTHING RETURNING number`
@@ -98,14 +103,14 @@ export const layer = Layer.effect(
         reads.ask(
           checkpointRows(reads.sql`
             SELECT number, last_seq, digests, encode(hash, 'hex') AS hash FROM audit_checkpoints
-            WHERE number > ${String(after)}::bigint ORDER BY number LIMIT ${page}`)
+            WHERE number > ${String(after)}::bigint ORDER BY number LIMIT ${checkpoints}`)
         ),
       entries: ({ after, upTo }) =>
         reads.ask(
           entryRows(reads.sql`
             SELECT seq, coalesce(to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'), at::text) AS at,
-              events::text AS events, ${bytes} AS bytes FROM audit_entries
-            WHERE seq > ${String(after)}::bigint AND seq <= ${String(upTo)}::bigint ORDER BY seq LIMIT ${page}`)
+              timestamptz_send(at) AS stamp, events::text AS events
+            FROM (${nextEntries(sql`${String(after)}::bigint`, upTo)}) AS entries ORDER BY seq`)
         ),
       countAfter: (seq) =>
         Effect.map(

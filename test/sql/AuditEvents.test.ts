@@ -21,6 +21,7 @@ import { elementOf, integer } from "../support/arbitraries.ts"
 import { entriesIn, eventsIn, insertCredential, openStore } from "../support/auditing.ts"
 import { databaseContent } from "../support/databaseContent.ts"
 import { databaseProxy } from "../support/DatabaseProxy.ts"
+import { eventually } from "../support/eventually.ts"
 import { adminClient, databaseSettings, freshDatabase } from "../support/freshDatabase.ts"
 import { create } from "../support/HttpProbe.ts"
 import { leakOf } from "../support/leakOf.ts"
@@ -335,6 +336,20 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("the events of a run
       assert.isUndefined(leakOf(events, [key, management_key, ...names]))
       const content = yield* databaseContent(sql)
       for (const name of names) assert.strictEqual(leakOf(content, [name]), name)
+    })
+  )
+
+  it.effect("come under a checkpoint without anybody asking for it", () =>
+    Effect.gen(function* () {
+      const { newTenant, sql } = yield* TestService
+      yield* newTenant
+      yield* eventually(
+        "every entry is sealed",
+        Effect.map(
+          sql`SELECT 1 FROM audit_entries WHERE seq > (SELECT coalesce(max(last_seq), 0) FROM audit_checkpoints)`,
+          (rows) => rows.length === 0
+        )
+      )
     })
   )
 })

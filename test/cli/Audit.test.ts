@@ -1,8 +1,11 @@
 import { userInfo } from "node:os"
 import { assert, layer } from "@effect/vitest"
-import { Effect } from "effect"
+import { Effect, Redacted } from "effect"
+import { parseDatabaseUrl } from "../../src/sql/DatabaseTarget.ts"
+import { migrate } from "../../src/sql/Migrations.ts"
 import * as CommandLineLive from "../support/CommandLine.ts"
 import { CommandLine, textIn } from "../support/CommandLine.ts"
+import { databaseSettings } from "../support/freshDatabase.ts"
 import { ringOf } from "../support/rotating.ts"
 import { byokScript, nowhere, runByok } from "../support/runByok.ts"
 import { runProgram } from "../support/runNode.ts"
@@ -16,6 +19,13 @@ const objects = (stdout: string) => {
 }
 
 const patient = 60_000
+
+/** The database's client, once the tables are there. */
+const migrated = Effect.gen(function* () {
+  const { databaseUrl, sql } = yield* CommandLine
+  yield* migrate(parseDatabaseUrl(Redacted.make(databaseUrl)), databaseSettings)
+  return sql
+})
 
 layer(CommandLineLive.layer, { excludeTestServices: true })("byok audit", (it) => {
   it.effect(
@@ -80,12 +90,17 @@ layer(CommandLineLive.layer, { excludeTestServices: true })("byok audit", (it) =
     "verify exits with 1 and names what was falsified",
     () =>
       Effect.gen(function* () {
-        const { run, runJson, sql } = yield* CommandLine
+        const { run, runJson } = yield* CommandLine
+        const sql = yield* migrated
+        const made = yield* sql<{
+          seq: number
+        }>`INSERT INTO audit_entries (events) VALUES ('[1]') RETURNING seq::int AS seq`
+        const seq = made[0]?.seq ?? 0
         const before = yield* runJson("audit", "verify")
-        yield* sql`UPDATE audit_entries SET events = '[]' WHERE seq = 1`
+        yield* sql`UPDATE audit_entries SET events = '[]' WHERE seq = ${seq}`
         const { code, stderr, stdout } = yield* run("audit", "verify", "--json")
-        assert.deepStrictEqual({ code, stderr }, { code: 1, stderr: "Audit entry 1 was edited.\n" })
-        assert.deepInclude(objects(stdout)[0], { entries: 0, fault: { kind: "edited", seq: 1 } })
+        assert.deepStrictEqual({ code, stderr }, { code: 1, stderr: `Audit entry ${seq} was edited.\n` })
+        assert.deepInclude(objects(stdout)[0], { fault: { kind: "edited", seq } })
 
         yield* sql`DELETE FROM audit_checkpoints`
         const expected = yield* run("audit", "verify", "--expect", textIn(before, "head"))
@@ -108,7 +123,8 @@ layer(CommandLineLive.layer, { excludeTestServices: true })("byok audit", (it) =
     "export streams more than its memory could hold, and ends quietly when nobody reads on",
     () =>
       Effect.gen(function* () {
-        const { databaseUrl, sql } = yield* CommandLine
+        const { databaseUrl } = yield* CommandLine
+        const sql = yield* migrated
         yield* sql`DELETE FROM audit_checkpoints`
         yield* sql`DELETE FROM audit_entries`
         yield* sql`

@@ -12,11 +12,10 @@ import { holdOpen } from "../support/transactions.ts"
 
 const open = Effect.gen(function* () {
   const { build, ports, sql } = yield* openStore()
-  const audit = Effect.map(Effect.provide(Audit.make, ports), (made) => made)
   return {
     sql,
     log: yield* Effect.provide(AuditLog, ports),
-    audit: yield* audit,
+    audit: yield* Effect.provide(Audit.make, ports),
     another: Effect.provide(AuditLog, yield* build)
   }
 })

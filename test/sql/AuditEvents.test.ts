@@ -69,8 +69,8 @@ interface Ids {
 
 const fresh = <A>(make: (text: string) => A) => Array.from({ length: 4 }, () => make(randomUUID()))
 const newIds = (): Ids => ({
-  accounts: fresh(AccountId.make),
-  workspaces: fresh(WorkspaceId.make),
+  accounts: fresh((text) => AccountId.make(text)),
+  workspaces: fresh((text) => WorkspaceId.make(text)),
   hashes: fresh((text) => ApiKeyHash.make(text.replaceAll("-", "").repeat(2))),
   credentials: fresh((text) => text)
 })

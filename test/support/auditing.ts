@@ -10,11 +10,10 @@ import { CredentialRepository } from "../../src/service/CredentialRepository.ts"
 import { adminClient, freshDatabase, settingsFor } from "./freshDatabase.ts"
 
 /** Every port on a database of its own, and a client for what happens behind the service's back. */
-export const openStore = Effect.fnUntraced(function* (batching = true) {
+export const openStore = Effect.fnUntraced(function* (batching: boolean = true) {
   const url = yield* freshDatabase
   const { database, ...settings } = settingsFor(url)
-  const layer = Persistence.layer({ ...settings, database: { ...database, batching } })
-  const build = Layer.build(Layer.fresh(layer))
+  const build = Layer.build(Layer.fresh(Persistence.layer({ ...settings, database: { ...database, batching } })))
   return { sql: yield* adminClient(url), ports: yield* build, build }
 })
 

@@ -255,7 +255,7 @@ describe("checkpoints", () => {
     Effect.gen(function* () {
       const { audit, log, sql } = yield* open
       yield* write(sql, 1)
-      yield* holdOpen(sql, "CREATE TABLE something_else ()")
+      yield* Effect.asVoid(holdOpen(sql, "CREATE TABLE something_else ()"))
       const commit = yield* holdOpen(sql, "INSERT INTO audit_entries (events) VALUES ('[2]')")
       yield* write(sql, 3)
       assert.isTrue(Option.isNone(yield* log.seal(0)), "nothing is sealed that might be read out of order")

@@ -23,8 +23,8 @@ const pause = 50
 export const layer = Layer.effect(
   AuditLog,
   Effect.gen(function* () {
-    const { reads, writes } = yield* Database
-    const { sql } = writes
+    const { background, reads } = yield* Database
+    const { sql } = background
     const firstHead = firstRowOf(Head)
     const checkpointRows = rowsOf(Checkpoint)
     const entryRows = rowsOf(Entry)
@@ -51,7 +51,9 @@ export const layer = Layer.effect(
       SELECT (SELECT max(seq) FROM audit_entries) AS newest, ARRAY(${writers}) AS writers`)
     const stillWriting = (before: ReadonlyArray<string>) =>
       Effect.map(
-        writes.ask(sql`SELECT 1 FROM (${writers}) AS now WHERE virtualtransaction = ANY(${before}::text[]) LIMIT 1`),
+        background.ask(
+          sql`SELECT 1 FROM (${writers}) AS now WHERE virtualtransaction = ANY(${before}::text[]) LIMIT 1`
+        ),
         (rows) => rows.length > 0
       )
 
@@ -80,15 +82,15 @@ export const layer = Layer.effect(
           WHERE made.last_seq IS NOT NULL
           ON CONFLICT (number) DO NOTHING RETURNING number`
         return made.length > 0
-      }).pipe(sql.withTransaction, writes.ask)
+      }).pipe(sql.withTransaction, background.ask)
 
     const seal = Effect.fnUntraced(function* (patience: number) {
-      const { newest, writers } = Option.getOrThrow(yield* writes.ask(horizon))
+      const { newest, writers } = Option.getOrThrow(yield* background.ask(horizon))
       const giveUp = (yield* Clock.currentTimeMillis) + patience
-      let sealed = yield* writes.ask(head)
+      let sealed = yield* background.ask(head)
       while (newest !== null && (Option.isNone(sealed) || sealed.value.last_seq < newest)) {
         const moved = !(yield* stillWriting(writers)) && (yield* sealPage(newest))
-        sealed = yield* writes.ask(head)
+        sealed = yield* background.ask(head)
         if (moved) continue
         if ((yield* Clock.currentTimeMillis) >= giveUp) break
         yield* Effect.sleep(pause)
@@ -98,7 +100,7 @@ export const layer = Layer.effect(
 
     return {
       seal,
-      head: reads.ask(head),
+      head: background.ask(head),
       checkpoints: (after) =>
         reads.ask(
           checkpointRows(reads.sql`

@@ -7,10 +7,10 @@ import { isDelayedHash, isDelayedId } from "./delayed.ts"
 import { openStopwatch } from "./Stopwatch.ts"
 import { compare, trimmed } from "./Welch.ts"
 
-/** Says whether the time of an answer tells anything of tokens or of the existence of credentials. */
 const { values } = parseArgs({ options: { requests: { type: "string", default: "20000" } } })
 const requests = Number(values.requests)
 const warmUp = requests / 10
+/** Of Welch's t, from which on it is no chance. */
 const significant = 4.5
 const pool = 100
 
@@ -21,10 +21,7 @@ const times = <A>(count: number, make: (index: number) => A) => Array.from({ len
 const sha256 = (token: string) => hash("sha256", token)
 const newToken = () => formatApiKey(randomBytes(32), true)
 /** Cheap to make in numbers: the check digits are wrong, which nothing looks at. */
-const spoiltToken = () =>
-  `byok_mk_${randomInt(2 ** 48 - 1)
-    .toString()
-    .padStart(43, "0")}000000`
+const spoiltToken = () => `byok_mk_${String(randomInt(2 ** 48 - 1)).padStart(43, "0")}000000`
 const tokensThat = (suits: (hash: string) => boolean, make = newToken) => {
   const found: Array<string> = []
   while (found.length < pool) {

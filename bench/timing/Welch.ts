@@ -1,30 +1,21 @@
-interface Sample {
-  readonly count: number
-  readonly mean: number
-  readonly variance: number
+/** Of each class the fastest quarter counts: what a machine adds that has other things to do lies above. */
+const kept = 0.25
+
+/** The mean of the fastest, and the square of its error by the variance of all, the others taken for the slowest kept. */
+const trimmedMean = (given: ReadonlyArray<number>) => {
+  const sorted = given.toSorted((one, other) => one - other)
+  const count = Math.floor(sorted.length * kept)
+  const limit = sorted[count - 1] ?? NaN
+  const levelled = sorted.map((value) => Math.min(value, limit))
+  const sum = (values: ReadonlyArray<number>) => values.reduce((total, value) => total + value, 0)
+  const centre = sum(levelled) / levelled.length
+  const squares = sum(levelled.map((value) => (value - centre) ** 2))
+  return { mean: sum(sorted.slice(0, count)) / count, squaredError: squares / (count * (count - 1)) }
 }
 
-const sampleOf = (values: ReadonlyArray<number>): Sample => {
-  const mean = values.reduce((sum, value) => sum + value, 0) / values.length
-  const squares = values.reduce((sum, value) => sum + (value - mean) ** 2, 0)
-  return { count: values.length, mean, variance: squares / (values.length - 1) }
-}
-
-/** Of several classes the values below this part of all values together: what lies above is the machine's doing. */
-const kept = 0.9
-
-/** The classes without outliers, by a limit that is the same for all. */
-export const trimmed = (classes: ReadonlyMap<string, ReadonlyArray<number>>) => {
-  const sorted = Array.from(classes.values())
-    .flat()
-    .sort((one, other) => one - other)
-  const limit = sorted[Math.floor(sorted.length * kept)] ?? Infinity
-  return new Map(Array.from(classes, ([name, values]) => [name, values.filter((value) => value < limit)]))
-}
-
-/** Whether the means of two classes differ: the difference, and Welch's t of it. */
+/** By how much the second class is slower, and Welch's t of that for trimmed means (Yuen 1974). */
 export const compare = (one: ReadonlyArray<number>, other: ReadonlyArray<number>) => {
-  const [left, right] = [sampleOf(one), sampleOf(other)]
+  const [left, right] = [trimmedMean(one), trimmedMean(other)]
   const difference = right.mean - left.mean
-  return { difference, t: difference / Math.sqrt(left.variance / left.count + right.variance / right.count) }
+  return { difference, t: difference / Math.sqrt(left.squaredError + right.squaredError) }
 }

@@ -5,7 +5,7 @@ import { type Bed, makeBed, seededId, startPostgres } from "../Bed.ts"
 import { startTarget } from "../Target.ts"
 import { isDelayedHash, isDelayedId } from "./delayed.ts"
 import { openStopwatch } from "./Stopwatch.ts"
-import { compare, trimmed } from "./Welch.ts"
+import { compare } from "./Welch.ts"
 
 const { values } = parseArgs({ options: { requests: { type: "string", default: "20000" } } })
 const requests = Number(values.requests)
@@ -72,7 +72,7 @@ const measure = async (url: string, classes: Classes, status: number) => {
     }
   }
   stopwatch.close()
-  return trimmed(seen)
+  return seen
 }
 
 /** Compares each class with the first, and says whether what was found is what should be. */

@@ -6,13 +6,14 @@ import * as KeyringLive from "./KeyringLive.ts"
 import * as Persistence from "./Persistence.ts"
 import * as ReadinessLive from "./ReadinessLive.ts"
 import { Accounts } from "./service/Accounts.ts"
+import * as Checkpointing from "./service/Checkpointing.ts"
 import { Credentials } from "./service/Credentials.ts"
 import * as ReceiptExpiry from "./service/ReceiptExpiry.ts"
 import { readSettings, type Settings } from "./Settings.ts"
 
 /** Everything but HTTP, as the given settings say: both services, and every port they stand on. */
 export const layerWith = (settings: Settings) =>
-  Layer.mergeAll(Credentials.layer, Accounts.layer, ReadinessLive.layer, ReceiptExpiry.layer).pipe(
+  Layer.mergeAll(Credentials.layer, Accounts.layer, ReadinessLive.layer, Checkpointing.layer, ReceiptExpiry.layer).pipe(
     Layer.provideMerge(CipherAes256Gcm.layer),
     Layer.provideMerge(WrapBudget.layer),
     Layer.provideMerge(KeyringLive.layer(settings)),

@@ -3,6 +3,7 @@ import { Effect, Layer, Option, Schedule } from "effect"
 import { InvalidSetting, type Settings } from "./Settings.ts"
 import * as AccountRepositorySql from "./sql/AccountRepositorySql.ts"
 import * as ApiKeysSql from "./sql/ApiKeysSql.ts"
+import * as AuditLogSql from "./sql/AuditLogSql.ts"
 import * as CredentialRepositorySql from "./sql/CredentialRepositorySql.ts"
 import * as Database from "./sql/Database.ts"
 import type { DatabaseFailure } from "./sql/DatabaseFailure.ts"
@@ -54,6 +55,7 @@ export const openDatabase = Effect.fnUntraced(function* (settings: Settings) {
 const repositories = Layer.mergeAll(
   AccountRepositorySql.layer,
   ApiKeysSql.layer,
+  AuditLogSql.layer,
   CredentialRepositorySql.layer,
   KekRegistrySql.layer,
   KeyUseSql.layer,

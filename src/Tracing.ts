@@ -1,6 +1,26 @@
-import { Config, Effect, Layer, Option, References } from "effect"
+import { Config, Effect, Layer, Option, References, Tracer } from "effect"
 import { FetchHttpClient } from "effect/http"
 import { OtlpSerialization, OtlpTracer } from "effect/observability"
+
+/** Where a client may have put a token by mistake. */
+const untold = new Set(["url.full", "url.query", "user_agent.original"])
+
+const discreet = Layer.effect(
+  Tracer.Tracer,
+  Effect.map(Tracer.Tracer, (tracer) =>
+    Tracer.make({
+      context: tracer.context,
+      span: (options) => {
+        const span = tracer.span(options)
+        const attribute = span.attribute.bind(span)
+        span.attribute = (key, value) => {
+          if (!untold.has(key)) attribute(key, value)
+        }
+        return span
+      }
+    })
+  )
+)
 
 /** Spans go to the collector at `OTEL_EXPORTER_OTLP_ENDPOINT`; without one none are made. */
 export const layer = Layer.unwrap(
@@ -9,7 +29,8 @@ export const layer = Layer.unwrap(
     Option.match({
       onNone: () => Layer.succeed(References.TracerEnabled, false),
       onSome: (url) =>
-        OtlpTracer.layer({ url: new URL("/v1/traces", url).href, resource: { serviceName: "byok" } }).pipe(
+        discreet.pipe(
+          Layer.provide(OtlpTracer.layer({ url: new URL("/v1/traces", url).href, resource: { serviceName: "byok" } })),
           Layer.provide([OtlpSerialization.layerJson, FetchHttpClient.layer])
         )
     })

@@ -4,6 +4,7 @@ import { Effect, Runtime } from "effect"
 import { Command } from "effect/cli"
 import { accountCommand } from "./cli/AccountCommand.ts"
 import { apiKeyCommand } from "./cli/ApiKeyCommand.ts"
+import { auditCommand } from "./cli/AuditCommand.ts"
 import { exitCodeOf } from "./cli/exitCodeOf.ts"
 import { keyringCommand } from "./cli/KeyringCommand.ts"
 import { migrateCommand } from "./cli/MigrateCommand.ts"
@@ -20,6 +21,7 @@ const byok = root.pipe(
     workspaceCommand,
     apiKeyCommand,
     keyringCommand,
+    auditCommand,
     migrateCommand
   ]),
   Command.run({ version: "1.0.0" })

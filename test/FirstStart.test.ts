@@ -1,16 +1,13 @@
 import { assert, describe, it, layer } from "@effect/vitest"
 import { Effect } from "effect"
-import { statSync, writeFileSync } from "node:fs"
+import { statSync } from "node:fs"
 import { join } from "node:path"
 import { createOver, getOver, idIn } from "./support/callByok.ts"
 import { eventually } from "./support/eventually.ts"
 import { newDirectory, startFirst, StartedBefore } from "./support/firstStart.ts"
-import { filesHolding } from "./support/filesHolding.ts"
-import { formsOf } from "./support/formsOf.ts"
 import { faultOf } from "./support/issuedKey.ts"
 import { runProgram } from "./support/runNode.ts"
 import { isRunning, isShutDown, postmasterOf, startService } from "./support/ServiceProcess.ts"
-import { temporaryDirectory } from "./support/temporaryDirectory.ts"
 
 const paste = (command: string) =>
   Effect.map(runProgram("/bin/sh", ["-c", command]), ({ stdout }) => {
@@ -52,30 +49,6 @@ describe("the first start on an empty directory", () => {
 })
 
 layer(StartedBefore.layer, { excludeTestServices: true })("the service on an embedded database", (it) => {
-  it.effect("leaves neither the management key nor a provider key in any file (T1)", () =>
-    Effect.gen(function* () {
-      const { key, settings } = yield* StartedBefore
-      const { ended, signal, url } = yield* startService(settings)
-      const canary = "sk-canary-0123456789-canary-9876543210"
-      for (const secret of [canary, JSON.stringify({ api_key: `${canary}-material` })]) {
-        const { status } = yield* createOver(url, key, { provider: "openai", key: secret, name: "a name in the clear" })
-        assert.strictEqual(status, 201)
-      }
-      yield* signal("SIGTERM")
-      assert.strictEqual(yield* ended, 0)
-
-      const found = filesHolding(settings.BYOK_DATA_DIR, [key, canary].flatMap(formsOf))
-      assert.deepStrictEqual(found, [])
-      assert.isNotEmpty(filesHolding(settings.BYOK_DATA_DIR, ["a name in the clear"]), "control")
-      const directory = yield* temporaryDirectory
-      for (const form of formsOf(canary)) {
-        const planted = join(directory, "planted")
-        writeFileSync(planted, `before ${form} after`)
-        assert.deepStrictEqual(filesHolding(directory, formsOf(canary)), [planted], "control")
-      }
-    })
-  )
-
   it.effect("leaves no postmaster when it is killed, and the next start serves what was acknowledged (R1)", () =>
     Effect.gen(function* () {
       const { key, settings } = yield* StartedBefore

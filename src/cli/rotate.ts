@@ -2,9 +2,11 @@ import { Effect, Layer } from "effect"
 import * as RewrapperAes256Gcm from "../crypto/RewrapperAes256Gcm.ts"
 import * as WrapBudget from "../crypto/WrapBudget.ts"
 import * as KeyringLive from "../KeyringLive.ts"
+import { CurrentActor } from "../domain/Actor.ts"
 import * as Persistence from "../Persistence.ts"
 import { Rotation } from "../service/Rotation.ts"
 import { readSettings } from "../Settings.ts"
+import { cliActor } from "./cliActor.ts"
 
 /** Runs an operation on the database of the settings with their keyring. */
 export const rotate = <A, E>(operation: (rotation: Rotation["Service"]) => Effect.Effect<A, E>) =>
@@ -18,4 +20,4 @@ export const rotate = <A, E>(operation: (rotation: Rotation["Service"]) => Effec
         Layer.provide(Persistence.layer(settings))
       )
     )
-  )
+  ).pipe(Effect.provideService(CurrentActor, cliActor()))

@@ -24,7 +24,8 @@ export const layer = Layer.effect(
           yield* challenge()
           return yield* Unauthorized.missing()
         }
-        const key = yield* apiKeys.find(hashApiKey(credential))
+        const api_key_hash = hashApiKey(credential)
+        const key = yield* apiKeys.find(api_key_hash)
         if (Option.isNone(key)) {
           yield* challenge("invalid_token")
           return yield* Unauthorized.invalid()
@@ -33,7 +34,7 @@ export const layer = Layer.effect(
           yield* challenge("insufficient_scope")
           return yield* new Forbidden()
         }
-        return yield* Effect.provideService(app, CurrentCaller, { account_id: key.value.account_id })
+        return yield* Effect.provideService(app, CurrentCaller, { account_id: key.value.account_id, api_key_hash })
       })
     })
   )

@@ -1,10 +1,12 @@
 import { Context, DateTime, Effect, Layer, Option, Redacted } from "effect"
 import { SecureRandom } from "effect/crypto"
 import type { AccountId } from "../domain/AccountId.ts"
+import { type Actor, CurrentActor } from "../domain/Actor.ts"
 import { CurrentCaller } from "../domain/CurrentCaller.ts"
 import type { Credential } from "../domain/Credential.ts"
 import { CredentialId } from "../domain/CredentialId.ts"
 import { InvalidParams, NotFound } from "../domain/Errors.ts"
+import type { IdempotencyKey } from "../domain/IdempotencyKey.ts"
 import type { Issue } from "../domain/Issue.ts"
 import { readKeyMaterial } from "../domain/KeyMaterial.ts"
 import { labelOf } from "../domain/Label.ts"
@@ -19,6 +21,9 @@ const workspaceIssue = (requested: boolean): Issue => ({
   path: ["workspace_id"],
   message: requested ? "is not a workspace of this account" : "is required: the default workspace is deleted"
 })
+
+const actorOf = ({ api_key_hash }: CurrentCaller["Service"]): Actor =>
+  api_key_hash === undefined ? { kind: "in_process" } : { kind: "api_key", api_key_hash }
 
 /**
  * The two operations of section 4, on behalf of the `CurrentCaller`.
@@ -61,13 +66,21 @@ export class Credentials extends Context.Service<Credentials>()("byok/Credential
     })
 
     const create = Effect.fnUntraced(function* (input: NewCredential) {
-      const { account_id } = yield* CurrentCaller
-      const { credential, sealed } = yield* prepare(account_id, input)
-      return yield* repository.insert(account_id, credential, sealed)
+      const caller = yield* CurrentCaller
+      const { credential, sealed } = yield* prepare(caller.account_id, input)
+      return yield* Effect.provideService(
+        repository.insert(caller.account_id, credential, sealed),
+        CurrentActor,
+        actorOf(caller)
+      )
     })
 
     /** Safe to repeat under the same idempotency key; tells whether it was carried out before. */
-    const createOnce = yield* makeCreateOnce(prepare)
+    const once = yield* makeCreateOnce(prepare)
+    const createOnce = (input: NewCredential, idempotency_key: IdempotencyKey) =>
+      Effect.flatMap(CurrentCaller, (caller) =>
+        Effect.provideService(once(caller.account_id, input, idempotency_key), CurrentActor, actorOf(caller))
+      )
 
     const get = Effect.fnUntraced(function* (id: CredentialId) {
       const { account_id } = yield* CurrentCaller

@@ -3,7 +3,6 @@ import { Effect, Option, Redacted } from "effect"
 import type { AccountId } from "../domain/AccountId.ts"
 import type { Credential } from "../domain/Credential.ts"
 import type { CredentialId } from "../domain/CredentialId.ts"
-import { CurrentCaller } from "../domain/CurrentCaller.ts"
 import { Conflict, type InvalidParams, type ServiceUnavailable } from "../domain/Errors.ts"
 import type { IdempotencyKey } from "../domain/IdempotencyKey.ts"
 import type { NewCredential } from "../domain/NewCredential.ts"
@@ -75,8 +74,7 @@ export const makeCreateOnce = Effect.fnUntraced(function* (prepare: Prepare) {
     return timingSafeEqual(digestOf(key), digestOf(input.key)) ? Option.some(credential) : yield* new Conflict()
   })
 
-  return Effect.fnUntraced(function* (input: NewCredential, idempotency_key: IdempotencyKey) {
-    const { account_id } = yield* CurrentCaller
+  return Effect.fnUntraced(function* (account_id: AccountId, input: NewCredential, idempotency_key: IdempotencyKey) {
     const before = yield* replay(account_id, input, idempotency_key)
     if (Option.isSome(before)) return { credential: before.value, replayed: true }
     const { credential, sealed } = yield* prepare(account_id, input)

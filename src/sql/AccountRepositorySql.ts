@@ -1,10 +1,13 @@
 import { DateTime, Effect, Layer, Option, Schema } from "effect"
-import { SqlSchema } from "effect/sql"
+import { SqlSchema, type Statement } from "effect/sql"
 import { ApiKeyHash } from "../domain/ApiKeyHash.ts"
+import type { AuditAct } from "../domain/AuditEvent.ts"
 import { WorkspaceId } from "../domain/WorkspaceId.ts"
-import type { AccountId } from "../domain/AccountId.ts"
+import { AccountId } from "../domain/AccountId.ts"
 import { AccountRepository, type ApiKeyRecord, type Workspace } from "../service/AccountRepository.ts"
+import { record } from "./auditing.ts"
 import { Database } from "./Database.ts"
+import { firstRowOf } from "./rows.ts"
 
 const Time = Schema.DateTimeUtcFromDate
 const WorkspaceRow = Schema.Struct({
@@ -29,37 +32,71 @@ export const layer = Layer.effect(
     const { sql } = writes
     const bytes = (hash: ApiKeyHash) => Buffer.from(hash, "hex")
 
+    /** Whether the row is there, not for an unknown account, and the act if it is new. */
+    const insertOnce = (insert: Statement.Statement<{ readonly is_new: boolean }>, act: AuditAct) =>
+      Effect.map(insert, (rows) => ({
+        stored: rows.length > 0,
+        acts: rows.filter(({ is_new }) => is_new).map(() => act)
+      }))
+    const recorded = (insert: ReturnType<typeof insertOnce>) =>
+      sql.withTransaction(Effect.flatMap(insert, ({ acts, stored }) => Effect.as(record(sql, acts), stored)))
+
+    const firstEnded = firstRowOf(Schema.Struct({ account_id: AccountId, at: Time }))
+    /** Records the act where it is the first to end what the statements name. Answers when that was. */
+    const endOnce = (
+      end: Statement.Statement<object>,
+      find: Statement.Statement<object>,
+      actOf: (account_id: AccountId) => AuditAct
+    ) =>
+      Effect.gen(function* () {
+        const ended = yield* firstEnded(end)
+        if (Option.isSome(ended)) yield* record(sql, [actOf(ended.value.account_id)])
+        return Option.map(Option.isSome(ended) ? ended : yield* firstEnded(find), ({ at }) => at)
+      }).pipe(sql.withTransaction)
+
     const insertWorkspace = (
       account_id: AccountId,
       { created_at, name, workspace_id }: Omit<Workspace, "is_default" | "deleted_at">,
       is_default: boolean
-    ) => sql`
-      INSERT INTO workspaces (id, account_id, name, is_default, created_at)
-      SELECT ${workspace_id}::uuid, id, ${name}, ${is_default}, ${DateTime.toDate(created_at)}::timestamptz
-      FROM accounts WHERE id = ${account_id}
-      ON CONFLICT (id) DO UPDATE SET id = excluded.id RETURNING id`
+    ) =>
+      insertOnce(
+        sql`
+          INSERT INTO workspaces (id, account_id, name, is_default, created_at)
+          SELECT ${workspace_id}::uuid, id, ${name}, ${is_default}, ${DateTime.toDate(created_at)}::timestamptz
+          FROM accounts WHERE id = ${account_id}
+          ON CONFLICT (id) DO UPDATE SET id = excluded.id RETURNING xmax = 0 AS is_new`,
+        { action: "workspace.create", account_id, workspace_id }
+      )
 
     const insertApiKey = (
       account_id: AccountId,
       { created_at, hash, management, name }: Omit<ApiKeyRecord, "revoked_at">
-    ) => sql`
-      INSERT INTO api_keys (hash, account_id, name, management, created_at)
-      SELECT ${bytes(hash)}::bytea, id, ${name}, ${management}, ${DateTime.toDate(created_at)}::timestamptz
-      FROM accounts WHERE id = ${account_id}
-      ON CONFLICT (hash) DO UPDATE SET hash = excluded.hash RETURNING hash`
+    ) =>
+      insertOnce(
+        sql`
+          INSERT INTO api_keys (hash, account_id, name, management, created_at)
+          SELECT ${bytes(hash)}::bytea, id, ${name}, ${management}, ${DateTime.toDate(created_at)}::timestamptz
+          FROM accounts WHERE id = ${account_id}
+          ON CONFLICT (hash) DO UPDATE SET hash = excluded.hash RETURNING xmax = 0 AS is_new`,
+        { action: "api_key.issue", account_id, api_key_hash: hash, management }
+      )
 
-    const deleteWorkspace = SqlSchema.findOneOption({
-      Request: Schema.Struct({ workspace_id: WorkspaceId, at: Time }),
-      Result: Schema.Struct({ at: Time }),
-      execute: ({ at, workspace_id }) => sql`
-        UPDATE workspaces SET deleted_at = coalesce(deleted_at, ${at}) WHERE id = ${workspace_id} RETURNING deleted_at AS at`
-    })
-    const revokeApiKey = SqlSchema.findOneOption({
-      Request: Schema.Struct({ hash: ApiKeyHash, at: Time }),
-      Result: Schema.Struct({ at: Time }),
-      execute: ({ at, hash }) => sql`
-        UPDATE api_keys SET revoked_at = coalesce(revoked_at, ${at}) WHERE hash = ${bytes(ApiKeyHash.make(hash))} RETURNING revoked_at AS at`
-    })
+    const deleteWorkspace = (workspace_id: WorkspaceId, when: DateTime.Utc) =>
+      endOnce(
+        sql`
+          UPDATE workspaces SET deleted_at = ${DateTime.toDate(when)}
+          WHERE id = ${workspace_id} AND deleted_at IS NULL RETURNING account_id, deleted_at AS at`,
+        sql`SELECT account_id, deleted_at AS at FROM workspaces WHERE id = ${workspace_id}`,
+        (account_id) => ({ action: "workspace.delete", account_id, workspace_id })
+      )
+    const revokeApiKey = (api_key_hash: ApiKeyHash, when: DateTime.Utc) =>
+      endOnce(
+        sql`
+          UPDATE api_keys SET revoked_at = ${DateTime.toDate(when)}
+          WHERE hash = ${bytes(api_key_hash)} AND revoked_at IS NULL RETURNING account_id, revoked_at AS at`,
+        sql`SELECT account_id, revoked_at AS at FROM api_keys WHERE hash = ${bytes(api_key_hash)}`,
+        (account_id) => ({ action: "api_key.revoke", account_id, api_key_hash })
+      )
     const listWorkspaces = SqlSchema.findAll({
       Request: Schema.String,
       Result: WorkspaceRow,
@@ -74,24 +111,32 @@ export const layer = Layer.effect(
         SELECT encode(hash, 'hex') AS hash, name, management, created_at, revoked_at FROM api_keys
         WHERE account_id = ${account_id} ORDER BY created_at, hash`
     })
-    const at = Option.map(({ at }: { readonly at: DateTime.Utc }) => at)
 
     return {
       hasAccounts: Effect.map(reads.ask(reads.sql`SELECT 1 FROM accounts LIMIT 1`), (rows) => rows.length > 0),
       createAccount: ({ account_id, name }, workspace, key) =>
         Effect.gen(function* () {
-          yield* sql`
-            INSERT INTO accounts (id, name, created_at)
-            VALUES (${account_id}, ${name}, ${DateTime.toDate(workspace.created_at)}) ON CONFLICT (id) DO NOTHING`
-          yield* insertWorkspace(account_id, workspace, true)
-          yield* insertApiKey(account_id, key)
+          const inserted = [
+            yield* insertOnce(
+              sql`
+                INSERT INTO accounts (id, name, created_at)
+                VALUES (${account_id}, ${name}, ${DateTime.toDate(workspace.created_at)})
+                ON CONFLICT (id) DO NOTHING RETURNING true AS is_new`,
+              { action: "account.create", account_id }
+            ),
+            yield* insertWorkspace(account_id, workspace, true),
+            yield* insertApiKey(account_id, key)
+          ]
+          yield* record(
+            sql,
+            inserted.flatMap(({ acts }) => acts)
+          )
         }).pipe(sql.withTransaction, writes.ask),
-      createWorkspace: (account_id, workspace) =>
-        Effect.map(writes.ask(insertWorkspace(account_id, workspace, false)), (rows) => rows.length > 0),
-      deleteWorkspace: (workspace_id, when) => Effect.map(writes.ask(deleteWorkspace({ workspace_id, at: when })), at),
+      createWorkspace: (account_id, workspace) => writes.ask(recorded(insertWorkspace(account_id, workspace, false))),
+      deleteWorkspace: (workspace_id, when) => writes.ask(deleteWorkspace(workspace_id, when)),
       listWorkspaces: (account_id) => reads.ask(listWorkspaces(account_id)),
-      addApiKey: (account_id, key) => Effect.map(writes.ask(insertApiKey(account_id, key)), (rows) => rows.length > 0),
-      revokeApiKey: (hash, when) => Effect.map(writes.ask(revokeApiKey({ hash, at: when })), at),
+      addApiKey: (account_id, key) => writes.ask(recorded(insertApiKey(account_id, key))),
+      revokeApiKey: (hash, when) => writes.ask(revokeApiKey(hash, when)),
       listApiKeys: (account_id) => reads.ask(listApiKeys(account_id))
     }
   })

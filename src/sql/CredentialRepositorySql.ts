@@ -1,9 +1,11 @@
 import { DateTime, Effect, Layer, Option, Schema } from "effect"
 import { AccountId } from "../domain/AccountId.ts"
+import { type Actor, CurrentActor } from "../domain/Actor.ts"
 import { Credential } from "../domain/Credential.ts"
 import type { CredentialId } from "../domain/CredentialId.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
 import { CredentialRepository } from "../service/CredentialRepository.ts"
+import { type Audited, recordMade } from "./auditing.ts"
 import { Database } from "./Database.ts"
 import { DatabaseFailure } from "./DatabaseFailure.ts"
 import { firstRowOf, rowsOf } from "./rows.ts"
@@ -38,6 +40,18 @@ interface Stored extends Omit<Credential, "created_at"> {
 const credentialOf = ({ account_id: _account_id, created_at, ...row }: Stored): Credential => ({
   ...row,
   created_at: DateTime.fromDateUnsafe(created_at)
+})
+
+/** A row, and who creates it. */
+interface Creation {
+  readonly row: NewRow
+  readonly actor: Actor
+}
+
+export const auditedOf = ({ actor, row: { account_id, id, workspace_id } }: Creation): Audited => ({
+  id,
+  actor,
+  act: { action: "credential.create", account_id, workspace_id, credential_id: id }
 })
 
 const parameterOf = (value: NewRow[keyof NewRow]) => (DateTime.isDateTime(value) ? DateTime.toDate(value) : value)
@@ -86,29 +100,37 @@ export const layer = Layer.effect(
         SELECT id, sort_order FROM credentials
         WHERE id = ${id} AND account_id = ${account_id} AND wrapped_dek = ${wrapped_dek}`)
 
-    const insert = writes.gather<NewRow, Option.Option<typeof Order.Type>>({
-      one: (row) => {
+    const insert = writes.gather<Creation, Option.Option<typeof Order.Type>>({
+      one: (creation) => {
         const { sql } = writes
+        const { row } = creation
         const values = newColumns.map((column) => sql`${parameterOf(row[column])}`)
         const inserted = firstOrder(sql`
-          INSERT INTO credentials (${sql.csv(newColumns)}, sort_order)
-          VALUES (${sql.csv(values)}, (
-            SELECT coalesce(max(sort_order) + 1, 0) FROM credentials
-            WHERE workspace_id = ${row.workspace_id} AND provider = ${row.provider}
-          ))
-          ON CONFLICT (id) DO NOTHING RETURNING id, sort_order`)
+          WITH made AS (
+            INSERT INTO credentials (${sql.csv(newColumns)}, sort_order)
+            VALUES (${sql.csv(values)}, (
+              SELECT coalesce(max(sort_order) + 1, 0) FROM credentials
+              WHERE workspace_id = ${row.workspace_id} AND provider = ${row.provider}
+            ))
+            ON CONFLICT (id) DO NOTHING RETURNING id, sort_order
+          ), recorded AS (${recordMade(sql, [auditedOf(creation)])})
+          SELECT id, sort_order FROM made`)
         return Effect.flatMap(inserted, (order) => (Option.isSome(order) ? Effect.succeed(order) : stored(row)))
       },
-      many: (rows) => {
+      many: (creations) => {
         const { sql } = writes
+        const rows = creations.map(({ row }) => row)
         const inserted = orders(sql`
-          INSERT INTO credentials (${sql.csv(newColumns)}, sort_order)
-          SELECT ${sql.csv(newColumns)}, (
-            SELECT coalesce(max(sort_order) + 1, 0) FROM credentials
-            WHERE workspace_id = given.workspace_id AND provider = given.provider
-          ) + row_number() OVER (PARTITION BY workspace_id, provider) - 1
-          FROM json_populate_recordset(NULL::credentials, ${toJson(rows)}::json) AS given
-          ON CONFLICT (id) DO NOTHING RETURNING id, sort_order`)
+          WITH made AS (
+            INSERT INTO credentials (${sql.csv(newColumns)}, sort_order)
+            SELECT ${sql.csv(newColumns)}, (
+              SELECT coalesce(max(sort_order) + 1, 0) FROM credentials
+              WHERE workspace_id = given.workspace_id AND provider = given.provider
+            ) + row_number() OVER (PARTITION BY workspace_id, provider) - 1
+            FROM json_populate_recordset(NULL::credentials, ${toJson(rows)}::json) AS given
+            ON CONFLICT (id) DO NOTHING RETURNING id, sort_order
+          ), recorded AS (${recordMade(sql, creations.map(auditedOf))})
+          SELECT id, sort_order FROM made`)
         return Effect.flatMap(inserted, (found) => {
           const byId = new Map(found.map((order) => [order.id, order]))
           return Effect.forEach(rows, (row) => {
@@ -122,10 +144,13 @@ export const layer = Layer.effect(
 
     return {
       insert: (account_id, credential, sealed) =>
-        Effect.flatMap(insert({ account_id, ...credential, ...sealed }), (order) =>
-          Option.isSome(order)
-            ? Effect.succeed({ ...credential, sort_order: order.value.sort_order })
-            : Effect.die(taken)
+        CurrentActor.pipe(
+          Effect.flatMap((actor) => insert({ row: { account_id, ...credential, ...sealed }, actor })),
+          Effect.flatMap((order) =>
+            Option.isSome(order)
+              ? Effect.succeed({ ...credential, sort_order: order.value.sort_order })
+              : Effect.die(taken)
+          )
         ),
       findById: (account_id, id) => find({ account_id, id }),
       findSealed: (account_id, id) => {

@@ -23,10 +23,14 @@ export interface DatabaseSettings {
   readonly pooler: boolean
 }
 
-/** Reads and writes have lanes of their own, so that a locked table of writes delays no read. */
-export class Database extends Context.Service<Database, { readonly reads: Lane; readonly writes: Lane }>()(
-  "byok/Database"
-) {}
+/**
+ * Reads and writes have lanes of their own, so that a locked table of writes delays no read. What the service does by
+ * itself has a connection of its own, and takes no place in a queue from a caller.
+ */
+export class Database extends Context.Service<
+  Database,
+  { readonly reads: Lane; readonly writes: Lane; readonly background: Lane }
+>()("byok/Database") {}
 
 const timeouts = ({ pooler, statementTimeout }: DatabaseSettings) => {
   const milliseconds = String(Duration.toMillis(statementTimeout))
@@ -61,11 +65,15 @@ export const makeClient = (
 /** Connects on first use. */
 export const layer = (target: DatabaseTarget, settings: DatabaseSettings) => {
   const silence = Duration.toMillis(settings.deadline) + 500
-  const lane = Effect.gen(function* () {
+  const laneOf = Effect.fnUntraced(function* (settings: DatabaseSettings) {
     let unreplicated = 0
     const stream = makeTransport(target, silence, () => (unreplicated += 1))
     const client = yield* makeClient(target, settings, { ...timeouts(settings), stream })
     return yield* makeLane(client, { ...settings, unreplicated: () => unreplicated })
   })
-  return Layer.effect(Database, Effect.all({ reads: lane, writes: lane })).pipe(Layer.provide(Reactivity.layer))
+  const lane = laneOf(settings)
+  const background = laneOf({ ...settings, poolSize: 1, batching: false })
+  return Layer.effect(Database, Effect.all({ reads: lane, writes: lane, background })).pipe(
+    Layer.provide(Reactivity.layer)
+  )
 }

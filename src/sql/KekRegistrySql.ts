@@ -1,6 +1,7 @@
 import { Effect, Layer, Schema } from "effect"
 import { SqlSchema } from "effect/sql"
 import { KekRegistry } from "../service/KekRegistry.ts"
+import { record as recordActs } from "./auditing.ts"
 import { Database } from "./Database.ts"
 
 const Check = Schema.Struct({ kek_id: Schema.String, check_value: Schema.Uint8Array })
@@ -15,8 +16,12 @@ export const layer = Layer.effect(
       execute: (ids) => writes.sql`
         SELECT id AS kek_id, check_value FROM keks WHERE id = ANY(${ids}::text[])`
     })
-    const record = ({ check_value, kek_id }: typeof Check.Type) => writes.sql`
-      INSERT INTO keks (id, check_value) VALUES (${kek_id}, ${check_value}) ON CONFLICT (id) DO NOTHING`
+    const record = ({ check_value, kek_id }: typeof Check.Type) =>
+      Effect.map(
+        writes.sql`
+          INSERT INTO keks (id, check_value) VALUES (${kek_id}, ${check_value}) ON CONFLICT (id) DO NOTHING RETURNING id`,
+        (made) => made.map(() => ({ action: "keyring.register", kek_id }) as const)
+      )
     /** Walks the index from one key id to the next, instead of reading every credential. */
     const missing = SqlSchema.findAll({
       Request: Schema.Array(Schema.String),
@@ -49,7 +54,7 @@ export const layer = Layer.effect(
               .map(({ kek_id }) => kek_id)
           yield* writes.sql`LOCK TABLE keks IN SHARE ROW EXCLUSIVE MODE`
           const found = differing(yield* known(ids))
-          if (found.length === 0) yield* Effect.forEach(keks, record, { discard: true })
+          if (found.length === 0) yield* recordActs(writes.sql, (yield* Effect.forEach(keks, record)).flat())
           return found
         }).pipe(writes.sql.withTransaction, writes.ask, Effect.orDie),
       missing: (kek_ids) => Effect.orDie(reads.ask(missing(kek_ids))),

@@ -9,11 +9,16 @@ import { DatabaseFailure, failureOf } from "./DatabaseFailure.ts"
 import type { DatabaseTarget } from "./DatabaseTarget.ts"
 import createTables from "./migrations/0001_create_tables.ts"
 import createReceipts from "./migrations/0002_create_receipts.ts"
+import createAudit from "./migrations/0003_create_audit.ts"
 
-const migrations = { "0001_create_tables": createTables, "0002_create_receipts": createReceipts }
+const migrations = {
+  "0001_create_tables": createTables,
+  "0002_create_receipts": createReceipts,
+  "0003_create_audit": createAudit
+}
 
 /** The newest migration that this build knows. */
-export const latest = Object.keys(migrations).length
+export const latest = Math.max(...Object.keys(migrations).map((name) => Number.parseInt(name, 10)))
 
 const scrubbed = (error: SqlError.SqlError | PgMigrator.MigrationError) => {
   const inner = error._tag === "MigrationError" ? error.cause : error

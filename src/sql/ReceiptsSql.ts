@@ -1,7 +1,9 @@
 import { DateTime, Effect, Layer, Option, Schema } from "effect"
+import { CurrentActor } from "../domain/Actor.ts"
 import { CredentialId } from "../domain/CredentialId.ts"
 import { Receipts } from "../service/Receipts.ts"
-import { newColumns, toJson } from "./CredentialRepositorySql.ts"
+import { recordMade } from "./auditing.ts"
+import { auditedOf, newColumns, toJson } from "./CredentialRepositorySql.ts"
 import { Database } from "./Database.ts"
 import { firstRowOf } from "./rows.ts"
 
@@ -13,7 +15,8 @@ export const layer = Layer.effect(
     const firstReceipt = firstRowOf(Schema.Struct({ credential_id: CredentialId, fingerprint: Schema.Uint8Array }))
 
     return {
-      insert: (account_id, credential, sealed, { fingerprint, key_hash }) => {
+      insert: Effect.fnUntraced(function* (account_id, credential, sealed, { fingerprint, key_hash }) {
+        const actor = yield* CurrentActor
         const row = { account_id, ...credential, ...sealed }
         /** Waits for whoever is storing a receipt under the same hash. */
         const inserted = firstOrder(sql`
@@ -21,25 +24,24 @@ export const layer = Layer.effect(
             INSERT INTO receipts (account_id, key_hash, credential_id, fingerprint, created_at)
             VALUES (${account_id}, ${key_hash}, ${row.id}, ${fingerprint}, ${DateTime.toDate(row.created_at)})
             ON CONFLICT (account_id, key_hash) DO NOTHING RETURNING credential_id
-          )
-          INSERT INTO credentials (${sql.csv(newColumns)}, sort_order)
-          SELECT ${sql.csv(newColumns)}, (
-            SELECT coalesce(max(sort_order) + 1, 0) FROM credentials
-            WHERE workspace_id = given.workspace_id AND provider = given.provider
-          )
-          FROM receipt, json_populate_recordset(NULL::credentials, ${toJson([row])}::json) AS given
-          RETURNING sort_order`)
+          ), made AS (
+            INSERT INTO credentials (${sql.csv(newColumns)}, sort_order)
+            SELECT ${sql.csv(newColumns)}, (
+              SELECT coalesce(max(sort_order) + 1, 0) FROM credentials
+              WHERE workspace_id = given.workspace_id AND provider = given.provider
+            )
+            FROM receipt, json_populate_recordset(NULL::credentials, ${toJson([row])}::json) AS given
+            RETURNING id, sort_order
+          ), recorded AS (${recordMade(sql, [auditedOf({ row, actor })])})
+          SELECT sort_order FROM made`)
         /** Finds what an earlier attempt of the same insert has stored, when its answer was lost. */
         const stored = firstOrder(sql`
           SELECT sort_order FROM receipts JOIN credentials ON id = credential_id
           WHERE receipts.account_id = ${account_id} AND key_hash = ${key_hash}
           AND id = ${row.id} AND wrapped_dek = ${row.wrapped_dek}`)
         const query = Effect.flatMap(inserted, (order) => (Option.isSome(order) ? Effect.succeed(order) : stored))
-        return Effect.map(
-          writes.ask(query),
-          Option.map(({ sort_order }) => ({ ...credential, sort_order }))
-        )
-      },
+        return Option.map(yield* writes.ask(query), ({ sort_order }) => ({ ...credential, sort_order }))
+      }),
       find: (account_id, key_hash) =>
         reads.ask(
           firstReceipt(reads.sql`

@@ -3,6 +3,7 @@ import { AccountId } from "../domain/AccountId.ts"
 import { Credential } from "../domain/Credential.ts"
 import { AuthenticationFailed } from "../service/CipherErrors.ts"
 import { WrappedKeys } from "../service/WrappedKeys.ts"
+import { record } from "./auditing.ts"
 import { Database } from "./Database.ts"
 
 /** The columns of the sealing context. */
@@ -19,6 +20,13 @@ const reach = 10_000
 
 const lowest = "00000000-0000-0000-0000-000000000000"
 const highest = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+/** How often each value occurs. */
+const countsOf = (values: ReadonlyArray<string>) => {
+  const counts = new Map<string, number>()
+  for (const value of values) counts.set(value, (counts.get(value) ?? 0) + 1)
+  return Object.fromEntries(counts)
+}
+
 const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString("hex")
 
 export const layer = Layer.effect(
@@ -53,7 +61,7 @@ export const layer = Layer.effect(
           const replaced =
             wrapped.length === 0
               ? []
-              : yield* sql`
+              : yield* sql<{ id: string }>`
                   UPDATE credentials SET kek_id = made.kek_id, wrapped_dek = decode(made.wrapped_dek, 'hex')
                   FROM unnest(
                     ${wrapped.map(({ id }) => id)}::uuid[],
@@ -63,6 +71,11 @@ export const layer = Layer.effect(
                   ) AS made (id, old, kek_id, wrapped_dek)
                   WHERE credentials.id = made.id AND credentials.wrapped_dek = decode(made.old, 'hex')
                   RETURNING credentials.id`
+          if (replaced.length > 0) {
+            const before = new Map(rows.map(({ id, kek_id }) => [id, kek_id]))
+            const from = countsOf(replaced.map(({ id }) => before.get(id) ?? ""))
+            yield* record(sql, [{ action: "keyring.rewrap", kek_id: primary, from }])
+          }
           const next = rows.length < size ? end?.id : rows.at(-1)?.id
           return { rewrapped: replaced.length, failed, next }
         }).pipe(sql.withTransaction, ask)

@@ -3,8 +3,8 @@ import { Effect } from "effect"
 import * as CommandLineLive from "../support/CommandLine.ts"
 import { CommandLine, textIn } from "../support/CommandLine.ts"
 import { databaseContent } from "../support/databaseContent.ts"
-import { formsOf } from "../support/formsOf.ts"
-import { crc32, faultOf, sha256 } from "../support/issuedKey.ts"
+import { crc32, faultOf, sha256, withoutPrefix } from "../support/issuedKey.ts"
+import { leakOf } from "../support/leakOf.ts"
 
 layer(CommandLineLive.layer, { excludeTestServices: true })("byok account create", (it) => {
   it.effect("--json prints the ids, the management key and its hash, and stores only the hash (D40, D41, D24)", () =>
@@ -34,10 +34,7 @@ layer(CommandLineLive.layer, { excludeTestServices: true })("byok account create
       )
       const content = yield* databaseContent(sql)
       assert.include(content, sha256(key))
-      assert.deepStrictEqual(
-        formsOf(key).filter((form) => content.includes(form)),
-        []
-      )
+      assert.isUndefined(leakOf(content, [withoutPrefix(key)]))
     })
   )
 
@@ -57,19 +54,6 @@ layer(CommandLineLive.layer, { excludeTestServices: true })("byok account create
       const [, , [, key = ""] = [], [, hash] = []] = pairs
       assert.isUndefined(faultOf(key, "mk"))
       assert.strictEqual(hash, sha256(key))
-    })
-  )
-
-  it.effect("a key that did reach the database would be found in it, as text and as bytes (control of D41)", () =>
-    Effect.gen(function* () {
-      const { sql } = yield* CommandLine
-      const planted = "byok_mk_planted_in_the_database"
-      yield* sql`CREATE TABLE planted (words text, bytes bytea)`
-      yield* sql`INSERT INTO planted VALUES (${`key=${planted}`}, ${Buffer.from(planted)})`
-      const content = yield* databaseContent(sql)
-      yield* sql`DROP TABLE planted`
-      const hits = formsOf(planted).filter((form) => content.includes(form))
-      assert.deepStrictEqual(hits, [planted, Buffer.from(planted).toString("hex")])
     })
   )
 })

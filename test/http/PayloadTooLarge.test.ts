@@ -1,5 +1,5 @@
 import { assert, layer } from "@effect/vitest"
-import { Effect } from "effect"
+import { Effect, Schedule } from "effect"
 import { created, minimal } from "../support/Bodies.ts"
 import { bearer, create, get, type Header, json, render, send } from "../support/HttpProbe.ts"
 import { open } from "../support/RawConnection.ts"
@@ -76,6 +76,24 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("413", (it) => {
         assert.strictEqual(answer.headers["connection"], "close")
         assert.strictEqual(yield* Effect.timeout(connection.closed, "4 seconds"), "")
       })
+  )
+
+  it.effect("chunks without an end: answered at the limit, and the connection closed though they go on (D9, T9)", () =>
+    Effect.gen(function* () {
+      const { rowCount, tenant, url } = yield* TestService
+      const before = yield* rowCount
+      const headers: ReadonlyArray<Header> = [bearer((yield* tenant).management_key), json, inChunks]
+      const connection = yield* open(url)
+      yield* connection.write(render({ method: "POST", path: "/api/v1/byok", headers }))
+      const chunk = `10000\r\n${" ".repeat(0x10000)}\r\n`
+      const stream = connection
+        .write(chunk)
+        .pipe(Effect.repeat(Schedule.spaced("20 millis")), Effect.andThen(Effect.never))
+      const answer = yield* Effect.race(connection.answer, stream).pipe(Effect.timeout("10 seconds"))
+      assertRefused(answer, "PayloadTooLarge")
+      yield* Effect.race(connection.closed, stream).pipe(Effect.timeout("15 seconds"))
+      assert.strictEqual(yield* rowCount, before)
+    })
   )
 
   it.effect("a client that asks first is told before it sends the body (D9)", () =>

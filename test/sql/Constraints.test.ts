@@ -26,6 +26,8 @@ const good: Record<string, Row> = {
   },
   api_keys: { hash: Buffer.alloc(32, 9), account_id: id(1), name: "n", management: true, created_at },
   keks: { id: "kek-9", check_value: Buffer.alloc(16) },
+  audit_entries: { seq: 9, at: created_at, events: "[]" },
+  audit_checkpoints: { number: 9, last_seq: 9, digests: Buffer.alloc(40), hash: Buffer.alloc(32) },
   credentials: {
     id: id(9),
     account_id: id(1),
@@ -60,6 +62,8 @@ const seed = (sql: SqlClient.SqlClient) =>
     }
     yield* sql`INSERT INTO api_keys ${sql.insert({ ...good["api_keys"], hash: Buffer.alloc(32, 1) })}`
     yield* sql`INSERT INTO keks ${sql.insert({ ...good["keks"], id: "kek-1" })}`
+    yield* sql`INSERT INTO audit_entries ${sql.insert({ ...good["audit_entries"], seq: 1 })}`
+    yield* sql`INSERT INTO audit_checkpoints ${sql.insert({ ...good["audit_checkpoints"], number: 1 })}`
     for (const n of [1, 2]) yield* sql`INSERT INTO credentials ${sql.insert({ ...good["credentials"], id: id(n) })}`
     const receipt = { ...good["receipts"], key_hash: Buffer.alloc(32, 1), credential_id: id(1) }
     yield* sql`INSERT INTO receipts ${sql.insert(receipt)}`
@@ -143,6 +147,13 @@ const constraints: ReadonlyArray<
     }
   ],
   ["keks", "keks_wraps_check", { refused: [{ wraps: -1 }], accepted: [{ wraps: 0 }, { wraps: 2 ** 33 }] }],
+  ["audit_entries", "audit_entries_pkey", { refused: [{ seq: 1 }], accepted: [{ seq: 2 }] }],
+  ["audit_checkpoints", "audit_checkpoints_pkey", { refused: [{ number: 1 }], accepted: [{ number: 2 }] }],
+  [
+    "audit_checkpoints",
+    "audit_checkpoints_hash_check",
+    { refused: [0, 31, 33].map((n) => ({ hash: Buffer.alloc(n) })), accepted: [{ hash: Buffer.alloc(32, 1) }] }
+  ],
   ["credentials", "credentials_pkey", { refused: [{ id: id(1) }], accepted: [{ id: id(3) }] }],
   [
     "receipts",

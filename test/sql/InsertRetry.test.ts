@@ -84,7 +84,7 @@ describe("an insert of the same credential again", () => {
   it.live("is made by itself when the answer to the first is lost (R3)", () =>
     Effect.gen(function* () {
       const { insert, proxy, rows } = yield* open
-      proxy.loseAnswer("INSERT 0 1")
+      proxy.loseAnswer("SELECT 1")
       assert.deepStrictEqual(yield* insert(account_id, credential(11), sealed(1)), { ...credential(11), sort_order: 0 })
       assert.strictEqual(proxy.lost(), 1)
       assert.deepStrictEqual(yield* rows, [{ id: id(11), sort_order: 0 }])
@@ -114,7 +114,7 @@ describe("an insert with a receipt", () => {
   it.live("whose answer is lost is made again by itself, and is no other one's (R3)", () =>
     Effect.gen(function* () {
       const { insertOnce, proxy, rows } = yield* open
-      proxy.loseAnswer("INSERT 0 1")
+      proxy.loseAnswer("SELECT 1")
       assert.deepStrictEqual(yield* insertOnce(11), first)
       assert.strictEqual(proxy.lost(), 1)
       assert.deepStrictEqual(yield* rows, [{ id: id(11), sort_order: 0 }])

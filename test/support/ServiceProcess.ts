@@ -19,10 +19,10 @@ export interface ServiceProcess {
 }
 
 /** Starts the service on a port of its own and answers once it listens; it is stopped when the scope closes. */
-export const startService = (variables: Record<string, string>) =>
+export const startService = (variables: Record<string, string>, program = [byokScript, "serve"]) =>
   Effect.acquireRelease(
     Effect.callback<ServiceProcess>((resume) => {
-      const child = spawn(process.execPath, [byokScript, "serve"], {
+      const child = spawn(process.execPath, program, {
         cwd: tmpdir(),
         env: { ...environment, ...nowhere, PORT: "0", ...variables },
         stdio: ["ignore", "pipe", "pipe"]

@@ -1,16 +1,20 @@
-const base64At = (offset: number, secret: Buffer): string => {
-  const text = Buffer.concat([Buffer.alloc(offset), secret]).toString("base64")
-  return text.slice(Math.ceil((offset * 8) / 6), Math.floor(((offset + secret.length) * 8) / 6))
+const base64At = (offset: number, bytes: Buffer): string => {
+  const text = Buffer.concat([Buffer.alloc(offset), bytes]).toString("base64")
+  return text.slice(Math.ceil((offset * 8) / 6), Math.floor(((offset + bytes.length) * 8) / 6))
 }
 
-/** How a secret may lie in a file, a table or a log: as it is, in base64 at each of its three offsets, in hexadecimal. */
-export const formsOf = (secret: string): ReadonlyArray<string> => {
-  const bytes = Buffer.from(secret)
-  const base64 = [0, 1, 2].map((offset) => base64At(offset, bytes))
-  return [
-    secret,
+/**
+ * How bytes may lie in a text, a table or a file: as they are and reversed, each plain, in hexadecimal and in base64 at
+ * its three offsets; and as a part of a URL.
+ */
+export const formsOf = (bytes: Buffer): ReadonlyArray<string> => {
+  const both = [bytes, Buffer.from(bytes).reverse()]
+  const base64 = both.flatMap((given) => [0, 1, 2].map((offset) => base64At(offset, given)))
+  const forms = [
+    ...both.flatMap((given) => [given.toString("latin1"), given.toString("hex")]),
     ...base64,
     ...base64.map((text) => text.replaceAll("+", "-").replaceAll("/", "_")),
-    bytes.toString("hex")
+    encodeURIComponent(bytes.toString("latin1"))
   ]
+  return Array.from(new Set(forms))
 }

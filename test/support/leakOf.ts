@@ -1,14 +1,7 @@
-import { formsOf } from "./formsOf.ts"
+import { leakSearch } from "./leakSearch.ts"
 
-const windows = (secret: string) =>
-  Array.from({ length: Math.max(0, secret.length - 8) }, (_, start) => secret.slice(start, start + 9))
-
-/** Any 9 characters in a row of a secret that a text holds, in whatever case, or all of it in another encoding. */
+/** The first of the secrets of which a text holds any 9 characters in a row, in whatever form. */
 export const leakOf = (text: string, secrets: ReadonlyArray<string>): string | undefined => {
-  const lower = text.toLowerCase()
-  return secrets.find(
-    (secret) =>
-      windows(secret.toLowerCase()).some((window) => lower.includes(window)) ||
-      formsOf(secret).some((form) => text.includes(form))
-  )
+  const hits = leakSearch(Object.fromEntries(secrets.map((secret) => [secret, secret])))(text)
+  return secrets.find((secret) => hits[secret] !== undefined)
 }

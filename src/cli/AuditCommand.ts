@@ -1,0 +1,62 @@
+import { Console, Effect, Option, Schema } from "effect"
+import { Command, Flag } from "effect/cli"
+import type { AuditReport } from "../service/Audit.ts"
+import { inspectAudit } from "./inspectAudit.ts"
+import { parse } from "./parse.ts"
+import { root } from "./Root.ts"
+import { writeOut } from "./writeOut.ts"
+
+const Hash = Schema.String.check(Schema.isPattern(/^[a-f0-9]{64}$/))
+const Seq = Schema.String.check(Schema.isPattern(/^\d{1,15}$/))
+
+const reportLines = ({ entries, events, head, last_at, last_seq, unsealed }: AuditReport) =>
+  [
+    `entries   ${entries}`,
+    `events    ${events}`,
+    `last      ${last_seq === null ? "-" : `${last_seq}, ${last_at}`}`,
+    `unsealed  ${unsealed}`,
+    `head      ${head ?? "-"}`
+  ].join("\n")
+
+const verify = Command.make(
+  "verify",
+  {
+    expect: Flag.String("expect").pipe(
+      Flag.withDescription("Hash of an earlier head that was kept elsewhere"),
+      Flag.optional
+    )
+  },
+  Effect.fnUntraced(function* (given) {
+    const { json } = yield* root
+    const expected = Option.isNone(given.expect)
+      ? undefined
+      : yield* parse(Hash, given.expect.value, "--expect must be a hash, 64 lowercase hexadecimal characters.")
+    const report = yield* inspectAudit((audit) => audit.verify(expected))
+    const { fault } = report
+    const told = fault === null ? null : { kind: fault.kind, seq: Number(fault.seq) }
+    yield* Console.log(json ? JSON.stringify({ ...report, fault: told }) : reportLines(report))
+    if (fault !== null) return yield* fault
+  })
+).pipe(Command.withDescription("Find events that were edited, removed or inserted after they were sealed"))
+
+const exportEvents = Command.make(
+  "export",
+  {
+    after: Flag.String("after").pipe(
+      Flag.withDescription("Begin after this `seq`; at the beginning if not given"),
+      Flag.withDefault("0")
+    )
+  },
+  Effect.fnUntraced(function* (given) {
+    const after = yield* parse(Seq, given.after, "--after must be a whole number: the `seq` of an event.")
+    const head = yield* inspectAudit((audit) => audit.export(BigInt(after), writeOut))
+    if (Option.isSome(head)) {
+      yield* Console.error(`Sealed up to ${head.value.last_seq}, with hash ${head.value.hash}`)
+    }
+  })
+).pipe(Command.withDescription("Print every sealed event, one JSON object a line"))
+
+export const auditCommand = Command.make("audit").pipe(
+  Command.withDescription("What was done, and by whom"),
+  Command.withSubcommands([verify, exportEvents])
+)

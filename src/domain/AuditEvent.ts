@@ -1,0 +1,32 @@
+import { Schema } from "effect"
+import { AccountId } from "./AccountId.ts"
+import { Actor } from "./Actor.ts"
+import { ApiKeyHash } from "./ApiKeyHash.ts"
+import { CredentialId } from "./CredentialId.ts"
+import { WorkspaceId } from "./WorkspaceId.ts"
+
+const event = <const Action extends string, const Fields extends Schema.Struct.Fields>(
+  action: Action,
+  fields: Fields
+) => Schema.Struct({ action: Schema.Literal(action), ...fields, actor: Actor })
+
+/** What was done, by whom and to what: ids only, never a name, a key or a hash of a provider's key. */
+export const AuditEvent = Schema.Union([
+  event("account.create", { account_id: AccountId }),
+  event("workspace.create", { account_id: AccountId, workspace_id: WorkspaceId }),
+  event("workspace.delete", { account_id: AccountId, workspace_id: WorkspaceId }),
+  event("api_key.issue", { account_id: AccountId, api_key_hash: ApiKeyHash, management: Schema.Boolean }),
+  event("api_key.revoke", { account_id: AccountId, api_key_hash: ApiKeyHash }),
+  event("credential.create", { account_id: AccountId, workspace_id: WorkspaceId, credential_id: CredentialId }),
+  event("keyring.register", { kek_id: Schema.String }),
+  /** How many credentials a batch has brought under `kek_id`, by the key that had wrapped them before. */
+  event("keyring.rewrap", { kek_id: Schema.String, from: Schema.Record(Schema.String, Schema.Int) })
+])
+export type AuditEvent = typeof AuditEvent.Type
+
+/** An event before it is known who acts. */
+export type AuditAct = AuditEvent extends infer Event
+  ? Event extends AuditEvent
+    ? Omit<Event, "actor">
+    : never
+  : never

@@ -1,0 +1,125 @@
+import { Clock, Effect, Layer, Option, Schema } from "effect"
+import type { Statement } from "effect/sql"
+import { AuditLog } from "../service/AuditLog.ts"
+import { Database } from "./Database.ts"
+import { firstRowOf, rowsOf } from "./rows.ts"
+
+const Head = Schema.Struct({ number: Schema.BigInt, last_seq: Schema.BigInt, hash: Schema.String })
+const Checkpoint = Schema.Struct({ ...Head.fields, digests: Schema.Uint8Array })
+const Entry = Schema.Struct({ seq: Schema.BigInt, at: Schema.String, stamp: Schema.Uint8Array, events: Schema.String })
+const Horizon = Schema.Struct({ newest: Schema.NullOr(Schema.BigInt), writers: Schema.Array(Schema.String) })
+
+/** Entries that are sealed or read at a time, at most; `bytes` counts them as they are stored, compressed. */
+const page = { entries: 200, bytes: 65_536 }
+/** Checkpoints that are read at a time. */
+const checkpoints = 100
+
+/** The advisory lock of whoever makes checkpoints. */
+const lock = 0x62796f6b
+
+/** How often is looked whether the writers have ended, in milliseconds. */
+const pause = 50
+
+export const layer = Layer.effect(
+  AuditLog,
+  Effect.gen(function* () {
+    const { background, reads } = yield* Database
+    const { sql } = background
+    const firstHead = firstRowOf(Head)
+    const checkpointRows = rowsOf(Checkpoint)
+    const entryRows = rowsOf(Entry)
+    const firstHorizon = firstRowOf(Horizon)
+
+    /** The next entries after a number, one at least if there are any. */
+    const nextEntries = (after: Statement.Fragment, upTo: bigint) => sql`
+      SELECT seq, at, events FROM (
+        SELECT seq, at, events, sum(pg_column_size(events)) OVER (ORDER BY seq) - pg_column_size(events) AS before
+        FROM (
+          SELECT seq, at, events FROM audit_entries WHERE seq > ${after} AND seq <= ${String(upTo)}::bigint
+          ORDER BY seq LIMIT ${page.entries}
+        ) AS next
+      ) AS sized WHERE before < ${page.bytes}`
+
+    /** Who has a number holds this lock from before that until the end of the transaction, so from then on it is seen. */
+    const writers = sql`
+      SELECT virtualtransaction FROM pg_locks
+      WHERE locktype = 'relation' AND relation = 'audit_entries'::regclass AND mode = 'RowExclusiveLock' AND granted
+      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
+
+    /** The newest entry, and who may still commit an older one. The locks are read after the snapshot is taken. */
+    const horizon = firstHorizon(sql`
+      SELECT (SELECT max(seq) FROM audit_entries) AS newest, ARRAY(${writers}) AS writers`)
+    const stillWriting = (before: ReadonlyArray<string>) =>
+      Effect.map(
+        background.ask(
+          sql`SELECT 1 FROM (${writers}) AS now WHERE virtualtransaction = ANY(${before}::text[]) LIMIT 1`
+        ),
+        (rows) => rows.length > 0
+      )
+
+    const head = firstHead(sql`
+      SELECT number, last_seq, encode(hash, 'hex') AS hash FROM audit_checkpoints ORDER BY number DESC LIMIT 1`)
+
+    /** Makes the next checkpoint, unless somebody else is about to. Answers whether it did. */
+    const sealPage = (upTo: bigint) =>
+      Effect.gen(function* () {
+        const [turn] = yield* sql<{ mine: boolean }>`SELECT pg_try_advisory_xact_lock(${lock}::bigint) AS mine`
+        if (turn?.mine !== true) return false
+        const made = yield* sql`
+          INSERT INTO audit_checkpoints (number, last_seq, digests, hash)
+          SELECT head.number + 1, made.last_seq, made.digests, sha256(head.hash || made.digests)
+          FROM (
+            SELECT number, last_seq, hash FROM audit_checkpoints
+            UNION ALL SELECT 0, 0, ''
+            ORDER BY number DESC LIMIT 1
+          ) AS head, LATERAL (
+            SELECT max(seq) AS last_seq, string_agg(
+              int8send(seq) || sha256(int8send(seq) || timestamptz_send(at) || convert_to(events::text, 'UTF8')),
+              '' ORDER BY seq
+            ) AS digests
+            FROM (${nextEntries(sql`head.last_seq`, upTo)}) AS entries
+          ) AS made
+          WHERE made.last_seq IS NOT NULL
+          ON CONFLICT (number) DO NOTHING RETURNING number`
+        return made.length > 0
+      }).pipe(sql.withTransaction, background.ask)
+
+    const seal = Effect.fnUntraced(function* (patience: number) {
+      const { newest, writers } = Option.getOrThrow(yield* background.ask(horizon))
+      const giveUp = (yield* Clock.currentTimeMillis) + patience
+      let sealed = yield* background.ask(head)
+      while (newest !== null && (Option.isNone(sealed) || sealed.value.last_seq < newest)) {
+        const moved = !(yield* stillWriting(writers)) && (yield* sealPage(newest))
+        sealed = yield* background.ask(head)
+        if (moved) continue
+        if ((yield* Clock.currentTimeMillis) >= giveUp) break
+        yield* Effect.sleep(pause)
+      }
+      return sealed
+    })
+
+    return {
+      seal,
+      head: background.ask(head),
+      checkpoints: (after) =>
+        reads.ask(
+          checkpointRows(reads.sql`
+            SELECT number, last_seq, digests, encode(hash, 'hex') AS hash FROM audit_checkpoints
+            WHERE number > ${String(after)}::bigint ORDER BY number LIMIT ${checkpoints}`)
+        ),
+      entries: ({ after, upTo }) =>
+        reads.ask(
+          entryRows(reads.sql`
+            SELECT seq, coalesce(to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'), at::text) AS at,
+              timestamptz_send(at) AS stamp, events::text AS events
+            FROM (${nextEntries(sql`${String(after)}::bigint`, upTo)}) AS entries ORDER BY seq`)
+        ),
+      countAfter: (seq) =>
+        Effect.map(
+          reads.ask(reads.sql<{ n: number }>`
+            SELECT count(*)::int AS n FROM audit_entries WHERE seq > ${String(seq)}::bigint`),
+          (rows) => rows[0]?.n ?? 0
+        )
+    }
+  })
+)

@@ -1,0 +1,14 @@
+/** Every way by which something comes out of the service. */
+export const channels = [
+  "bodies",
+  "headers",
+  "standard output",
+  "standard error",
+  "spans",
+  "log of PostgreSQL",
+  "write-ahead log",
+  "data files",
+  "dump"
+] as const
+
+export type Channel = (typeof channels)[number]

@@ -1,0 +1,48 @@
+import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
+import { Console, Context, Effect, Layer, Redacted } from "effect"
+import { HttpServer } from "effect/http"
+import * as Byok from "../../src/Byok.ts"
+import * as Server from "../../src/http/Server.ts"
+import * as Logging from "../../src/Logging.ts"
+import { Credentials } from "../../src/service/Credentials.ts"
+import { readSettings } from "../../src/Settings.ts"
+import * as Tracing from "../../src/Tracing.ts"
+import * as CipherPlain from "../support/CipherPlain.ts"
+import type { Parts } from "../support/TestService.ts"
+import { plants, withoutCipher } from "./plants.ts"
+
+/** The service with a leak for every name that a credential can have: the control of the sweep. */
+const leaky = Layer.effectContext(
+  Effect.gen(function* () {
+    const parts = yield* Effect.context<Parts>()
+    const honest = Context.get(parts, Credentials)
+    const plain = yield* Effect.provide(Credentials.make, CipherPlain.layer)
+    return Context.add(parts, Credentials, {
+      ...honest,
+      create: (input) => {
+        const { create } = input.name === withoutCipher ? plain : honest
+        return Effect.andThen(plants[input.name ?? ""]?.leak(Redacted.value(input.key)) ?? Effect.void, create(input))
+      }
+    })
+  })
+)
+
+const tellAddress = Layer.effectDiscard(
+  Effect.flatMap(HttpServer.HttpServer, ({ address }) =>
+    Console.log(`byok listens on ${HttpServer.formatAddress(address)}, leaking`)
+  )
+)
+
+readSettings.pipe(
+  Effect.flatMap((settings) =>
+    tellAddress.pipe(
+      Layer.provide(Server.layer(settings)),
+      Layer.provide(leaky),
+      Layer.provide(Byok.layerWith(settings)),
+      Layer.provide(Tracing.layer),
+      Layer.launch
+    )
+  ),
+  Effect.provide(Logging.layer),
+  NodeRuntime.runMain
+)

@@ -1,0 +1,125 @@
+import { assert, describe, it, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { isDeepStrictEqual } from "node:util"
+import { leakSearch } from "../support/leakSearch.ts"
+import { type Channel, channels } from "./Channel.ts"
+import { inputs } from "./Inputs.ts"
+import { plants, stored } from "./plants.ts"
+import { type Hits, Sweep } from "./Sweep.ts"
+
+/** What was sent and is repeated by right, and where: it shows that these channels of the same run are searched. */
+const byRight: Readonly<Record<string, ReadonlyArray<Channel>>> = {
+  "the name of a credential": ["bodies", ...stored],
+  "the id of a request": ["headers", "standard error"],
+  "the id of a trace": ["spans"],
+  "a word on the command line": ["standard error"]
+}
+
+const found = (hits: Hits | undefined) => channels.filter((channel) => (hits?.[channel] ?? 0) > 0).sort()
+
+layer(Sweep.layer, { excludeTestServices: true, timeout: "120 seconds" })("everything the service emits", (it) => {
+  it.effect("holds no 9 characters in a row of a key, a token or any other secret, in any form (rule 4, T1, T4)", () =>
+    Effect.gen(function* () {
+      const { hits } = yield* Sweep
+      const secret = Object.entries(hits).filter(([name]) => !(name in byRight) && !(name in plants))
+      const leaked = secret.flatMap(([name, each]) => found(each).map((channel) => `${name}: ${channel}`))
+      assert.deepStrictEqual(leaked, [])
+      assert.includeMembers(
+        secret.map(([name]) => name),
+        [
+          ...inputs.map(([name]) => name),
+          "the management key",
+          "the key-encryption key",
+          "the password of the database"
+        ]
+      )
+    })
+  )
+
+  it.effect("was searched where it may repeat what was sent (control)", () =>
+    Effect.gen(function* () {
+      const { hits } = yield* Sweep
+      for (const [name, into] of Object.entries(byRight))
+        assert.deepStrictEqual(found(hits[name]), into.toSorted(), name)
+    })
+  )
+
+  it.effect.each(Object.entries(plants))("gives away a service with this leak: %s (control)", ([name, { into }]) =>
+    Effect.gen(function* () {
+      const { hits } = yield* Sweep
+      assert.deepStrictEqual(found(hits[name]), into.toSorted())
+    })
+  )
+
+  it("could leak in every channel (control)", () => {
+    const leaked = Object.values(plants).flatMap(({ into }) => into)
+    assert.deepStrictEqual(Array.from(new Set(leaked)).sort(), channels.toSorted())
+  })
+
+  it.effect("came of requests that were answered in every way, whatever failed (D11)", () =>
+    Effect.gen(function* () {
+      const { exitCodes, statuses } = yield* Sweep
+      const { nothing = {}, "the service itself": _, ...failing } = statuses
+      for (const status of [200, 201, 400, 401, 404, 413, 417, 431])
+        assert.isAbove(nothing[status] ?? 0, 0, `${status}`)
+      assert.isUndefined(nothing[500])
+      assert.lengthOf(Object.keys(failing), 7)
+      for (const [name, seen] of Object.entries(failing)) {
+        assert.isAbove(seen[500] ?? 0, 0, name)
+        assert.isUndefined(seen[201], name)
+      }
+      assert.isTrue(exitCodes.every((code) => code === 1 || code === 2))
+    })
+  )
+
+  it.effect("does not tell which keys are equal (T1)", () =>
+    Effect.gen(function* () {
+      const { rows } = yield* Sweep
+      const [one = {}, same = {}, another = {}] = rows
+      const equalColumns = (left: object, right: object) =>
+        Object.keys(left).filter((name) =>
+          isDeepStrictEqual(Reflect.get(left, name) as unknown, Reflect.get(right, name) as unknown)
+        )
+      assert.deepStrictEqual(equalColumns(one, same), equalColumns(one, another))
+      assert.include(equalColumns(one, same), "label")
+      assert.include(equalColumns(one, one), "sealed", "control")
+      assert.notInclude(equalColumns(one, same), "sealed")
+      assert.notInclude(equalColumns(one, same), "wrapped_dek")
+    })
+  )
+})
+
+describe("the search for secrets", () => {
+  const secret = "sk-+Qm2Zx/9KpWv=4Rt8"
+  const search = leakSearch({ secret, other: "another secret altogether" })
+  const bytes = Buffer.from(secret)
+  const reversed = Buffer.from(bytes).reverse()
+  const base64At = (offset: number, given: Buffer) =>
+    Buffer.concat([Buffer.from("?".repeat(offset)), given]).toString("base64")
+
+  it.each<readonly [form: string, text: string]>([
+    ["itself", secret],
+    ["any 9 characters of it", secret.slice(5, 14)],
+    ["capitals", secret.toUpperCase()],
+    ["the reverse", reversed.toString()],
+    ["hexadecimal", bytes.toString("hex")],
+    ["hexadecimal in capitals", bytes.toString("hex").toUpperCase()],
+    ["a part of a URL", encodeURIComponent(secret)],
+    ["base64 for URLs", bytes.toString("base64url")],
+    ...[0, 1, 2].map((offset) => [`base64 at offset ${offset}`, base64At(offset, bytes)] as const),
+    ...[0, 1, 2].map((offset) => [`the reverse in base64 at offset ${offset}`, base64At(offset, reversed)] as const)
+  ])("finds %s, in the midst of text and of bytes", (_name, form) => {
+    assert.deepStrictEqual(Object.keys(search(`before${form}after`)), ["secret"])
+    assert.deepStrictEqual(Object.keys(search(form)), ["secret"])
+    assert.deepStrictEqual(Object.keys(search(Buffer.concat([Buffer.of(0, 255), Buffer.from(form)]))), ["secret"])
+  })
+
+  it("finds no 8 characters, nor what is no part of a secret", () => {
+    for (const text of ["", secret.slice(3, 11), "sk-...4Rt8", "?".repeat(1000)])
+      assert.deepStrictEqual(search(text), {})
+  })
+
+  it("counts each secret for itself", () => {
+    assert.deepStrictEqual(search(`${secret.slice(0, 9)} ${secret.slice(0, 10)} secret al`), { secret: 3, other: 2 })
+  })
+})

@@ -1,0 +1,217 @@
+import { randomBytes } from "node:crypto"
+import { readFileSync, writeFileSync } from "node:fs"
+import { join } from "node:path"
+import { Context, Effect, Exit, Layer, Scope } from "effect"
+import { answerText } from "../support/answerText.ts"
+import { created, minimal } from "../support/Bodies.ts"
+import { onlyObject, textIn } from "../support/CommandLine.ts"
+import { databaseContent } from "../support/databaseContent.ts"
+import { databaseProxy } from "../support/DatabaseProxy.ts"
+import { newDirectory, startFirst } from "../support/firstStart.ts"
+import { bearer, json, type Request, send } from "../support/HttpProbe.ts"
+import { withoutPrefix } from "../support/issuedKey.ts"
+import { leakSearch } from "../support/leakSearch.ts"
+import { runByok } from "../support/runByok.ts"
+import { type ServiceProcess, startService } from "../support/ServiceProcess.ts"
+import { type Channel, channels } from "./Channel.ts"
+import { startCollector } from "./Collector.ts"
+import { databaseFailures, type Failure, keyStoreFails, rowIsRefused } from "./Failure.ts"
+import { inputs } from "./Inputs.ts"
+import { mistakes } from "./mistakes.ts"
+import { plants } from "./plants.ts"
+import { filesOf, startTalkative } from "./TalkativePostgres.ts"
+
+/** How often a secret was met in each channel. */
+export type Hits = Readonly<Record<Channel, number>>
+
+/** Everything that came out while every input was sent to the service, with each part of it working and failing. */
+export class Sweep extends Context.Service<
+  Sweep,
+  {
+    /** By what was done with the secret. */
+    readonly hits: Readonly<Record<string, Hits>>
+    /** How often each status was answered, by what failed at the time. */
+    readonly statuses: Readonly<Record<string, Readonly<Record<number, number>>>>
+    /** The exit codes of what was wrong on the command line. */
+    readonly exitCodes: ReadonlyArray<number | null>
+    /** Two credentials of one key and one of another, as the database has them. */
+    readonly rows: ReadonlyArray<Readonly<Record<string, unknown>>>
+  }
+>()("byok/test/Sweep") {
+  static readonly layer = Layer.effect(
+    this,
+    Effect.suspend(() => sweep)
+  )
+}
+
+/** Nothing holds it by chance, and URLs encode some of it. */
+const newSecret = () => `${randomBytes(15).toString("base64url")}+/=${randomBytes(12).toString("base64url")}`
+const newId = (bytes: number) => randomBytes(bytes).toString("hex")
+
+/** Levels and formats of the processes that tell less than everything. */
+const quieter = [
+  { LOG_LEVEL: "debug", LOG_FORMAT: "pretty" },
+  { LOG_LEVEL: "info", LOG_FORMAT: "logfmt" },
+  { LOG_LEVEL: "warn", LOG_FORMAT: "json" },
+  { LOG_LEVEL: "error", LOG_FORMAT: "pretty" },
+  { LOG_LEVEL: "fatal", LOG_FORMAT: "logfmt" },
+  { LOG_LEVEL: "none", LOG_FORMAT: "json" }
+]
+
+const sweep = Effect.gen(function* () {
+  const secrets: Record<string, string | Buffer> = {}
+  const secretOf = (name: string, value = newSecret()) => {
+    secrets[name] = value
+    return value
+  }
+  const emitted: Array<readonly [Channel, string]> = []
+  const emit = (channel: Channel, text: string) => void emitted.push([channel, text])
+  const statuses: Record<string, Record<number, number>> = {}
+  const call = (url: string, failing: string, request: Request) =>
+    Effect.map(send(url, request), (answer) => {
+      const seen = (statuses[failing] ??= {})
+      seen[answer.status] = (seen[answer.status] ?? 0) + 1
+      emit("bodies", answer.body)
+      emit("headers", answerText({ ...answer, body: "" }))
+      return answer
+    })
+  const post = (token: string, body: object, ...headers: ReadonlyArray<readonly [string, string]>): Request => ({
+    method: "POST",
+    path: "/api/v1/byok",
+    headers: [bearer(token), json, ...headers],
+    body: JSON.stringify(body)
+  })
+
+  const collector = yield* startCollector
+  const directory = yield* newDirectory
+  const { sql, url } = yield* startTalkative(directory.BYOK_DATA_DIR)
+  const settings = {
+    ...directory,
+    OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
+    DATABASE_STATEMENT_TIMEOUT: "300 millis",
+    DATABASE_DEADLINE: "1 second",
+    LOG_LEVEL: "trace",
+    LOG_FORMAT: "pretty"
+  }
+  // What it prints on standard output is the management key, once, which is what the first start is for.
+  const { key: token, stderr } = yield* Effect.scoped(startFirst(settings))
+  emit("standard error", stderr())
+  secretOf("the management key", withoutPrefix(token))
+  const keyring = readFileSync(join(directory.BYOK_DATA_DIR, "keyring"), "utf8").trim()
+  secrets["the key-encryption key"] = Buffer.from(keyring.replace(/^.*:/, ""), "base64")
+
+  const requests = [
+    ...inputs.flatMap(([name, input]) => input(secretOf(name), token)),
+    post(
+      token,
+      { ...minimal, key: secretOf("a key with a name"), name: secretOf("the name of a credential") },
+      ["X-Request-Id", secretOf("the id of a request", newId(20))],
+      ["traceparent", `00-${secretOf("the id of a trace", newId(16))}-${"1".repeat(16)}-01`]
+    )
+  ]
+  const sendAll = (services: ReadonlyArray<ServiceProcess>, failing: string) =>
+    Effect.forEach(
+      services.flatMap((service) => requests.map((request) => [service.url, request] as const)),
+      ([url, request]) => call(url, failing, request),
+      { concurrency: 8, discard: true }
+    )
+  const sendAllWhile = (services: ReadonlyArray<ServiceProcess>, { begin, name }: Failure) =>
+    Effect.scoped(Effect.andThen(Effect.orDie(begin(sql)), sendAll(services, name)))
+
+  const twice = secretOf("a key given twice")
+  const labelled = twice.slice(0, 3) + newSecret().slice(3, -4) + twice.slice(-4)
+  const keys = [twice, twice, secretOf("a key with the same label", labelled)]
+  const serveAndFail = Effect.gen(function* () {
+    const proxy = yield* Scope.fork(yield* Effect.scope)
+    const { target } = yield* Scope.provide(databaseProxy(url), proxy)
+    const password = encodeURIComponent(secretOf("the password of the database"))
+    const proxied = {
+      ...settings,
+      DATABASE_URL: `postgres://byok:${password}@127.0.0.1:${target.port}/postgres`,
+      BYOK_KEYRING: keyring
+    }
+    const [embedded, batching, single] = yield* Effect.all(
+      [
+        startService(settings),
+        startService({ ...proxied, LOG_FORMAT: "logfmt" }),
+        startService({ ...proxied, LOG_FORMAT: "json", DATABASE_BATCHING: "false" })
+      ],
+      { concurrency: 2 }
+    )
+    const loud = [embedded, batching, single]
+    yield* sendAllWhile(loud, keyStoreFails)
+
+    const quiet = yield* Effect.forEach(quieter, (changes) => startService({ ...settings, ...changes }), {
+      concurrency: 2
+    })
+    yield* sendAll([...loud, ...quiet], "nothing")
+    const ids = yield* Effect.forEach(keys, (key) =>
+      Effect.gen(function* () {
+        const id = String(created(yield* call(embedded.url, "nothing", post(token, { ...minimal, key })))["id"])
+        yield* call(single.url, "nothing", { path: `/api/v1/byok/${id}`, headers: [bearer(token)] })
+        return id
+      })
+    )
+    yield* sendAllWhile([...loud, ...quiet], rowIsRefused)
+    yield* Effect.forEach(databaseFailures, (failure) => sendAllWhile(loud, failure))
+    yield* Scope.close(proxy, Exit.void)
+    yield* sendAll([batching, single], "connections are refused")
+    return { services: [...loud, ...quiet], ids }
+  })
+
+  const leak = Effect.gen(function* () {
+    const account = onlyObject(yield* runByok(["account", "create", "--name", "leaky", "--json"], directory))
+    const leakedToken = textIn(account, "management_key")
+    const service = yield* startService(settings, [join(import.meta.dirname, "LeakyService.ts")])
+    yield* Effect.forEach(Object.keys(plants), (name) => {
+      const key = secretOf(name)
+      return call(service.url, "the service itself", post(leakedToken, { provider: "xai", key, name }))
+    })
+    secretOf("the token in the log", withoutPrefix(leakedToken))
+    return service
+  })
+
+  const [{ ids, services }, leaky] = yield* Effect.scoped(Effect.all([serveAndFail, leak]))
+  for (const service of [...services, leaky]) {
+    emit("standard error", service.stderr())
+    emit("standard output", service.stdout())
+  }
+
+  const keyringFile = join(directory.BYOK_DATA_DIR, "..", "keyring-that-others-read")
+  writeFileSync(keyringFile, `kek:${secretOf("a keyring that others can read")}`, { mode: 0o644 })
+  const exitCodes = yield* Effect.forEach(
+    mistakes({
+      argument: secretOf("an argument"),
+      password: secretOf("a password in a URL that is refused"),
+      keyring: secretOf("a keyring that is no keyring"),
+      word: secretOf("a word on the command line", newId(6)),
+      keyringFile
+    }),
+    ([args, variables]) =>
+      Effect.map(runByok(args, { ...settings, ...variables }), ({ code, stderr, stdout }) => {
+        emit("standard error", stderr)
+        emit("standard output", stdout)
+        return code
+      }),
+    { concurrency: 2 }
+  )
+  const stored = yield* sql<Record<string, unknown>>`SELECT * FROM credentials`
+  const rows = ids.map((id) => stored.find((row) => row["id"] === id) ?? {})
+
+  emit("spans", collector.received())
+  emit("dump", yield* databaseContent(sql))
+  yield* sql`CHECKPOINT`
+  const search = leakSearch(secrets)
+  const hits = Object.fromEntries(
+    Object.keys(secrets).map((name) => [name, Object.fromEntries(channels.map((channel) => [channel, 0]))])
+  ) as Record<string, Record<Channel, number>>
+  const searchIn = (channel: Channel, content: string | Uint8Array) => {
+    for (const [name, count] of Object.entries(search(content))) {
+      const found = hits[name]
+      if (found !== undefined) found[channel] += count
+    }
+  }
+  for (const [channel, text] of emitted) searchIn(channel, text)
+  for (const [channel, bytes] of filesOf(directory.BYOK_DATA_DIR)) searchIn(channel, bytes)
+  return { hits, statuses, exitCodes, rows }
+}).pipe(Effect.orDie)

@@ -1,0 +1,389 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Arbitrary, Effect, Fiber, Layer, Logger, Option } from "effect"
+import { TestClock } from "effect/testing"
+import type { SqlClient } from "effect/sql"
+import { ServiceUnavailable } from "../../src/domain/Errors.ts"
+import { Audit, type AuditReport } from "../../src/service/Audit.ts"
+import { type AuditHead, AuditLog } from "../../src/service/AuditLog.ts"
+import * as Checkpointing from "../../src/service/Checkpointing.ts"
+import { elementOf, integer } from "../support/arbitraries.ts"
+import { openStore } from "../support/auditing.ts"
+import { holdOpen } from "../support/transactions.ts"
+
+const open = Effect.gen(function* () {
+  const { build, ports, sql } = yield* openStore()
+  return {
+    sql,
+    log: yield* Effect.provide(AuditLog, ports),
+    audit: yield* Effect.provide(Audit.make, ports),
+    another: Effect.provide(AuditLog, yield* build)
+  }
+})
+
+const write = (sql: SqlClient.SqlClient, n: number) =>
+  sql`INSERT INTO audit_entries (events) VALUES (${JSON.stringify([{ n }, { n: -n }])}::json)`
+
+/** A number that no entry has, as a transaction leaves behind that is rolled back. */
+const skip = (sql: SqlClient.SqlClient) => sql`SELECT nextval(pg_get_serial_sequence('audit_entries', 'seq'))`
+
+const found = ({ fault }: AuditReport) => (fault === null ? "intact" : `${fault.kind} ${fault.seq}`)
+
+const tables = ["audit_entries", "audit_checkpoints"]
+const keep = (sql: SqlClient.SqlClient) =>
+  Effect.forEach(tables, (table) => sql.unsafe(`CREATE TABLE kept_${table} AS SELECT * FROM ${table}`))
+const restore = (sql: SqlClient.SqlClient) =>
+  Effect.forEach(tables, (table) =>
+    Effect.andThen(
+      sql.unsafe(`DELETE FROM ${table}`),
+      sql.unsafe(`INSERT INTO ${table} OVERRIDING SYSTEM VALUE SELECT * FROM kept_${table}`)
+    )
+  )
+
+/** Ten entries with gaps among them, under four checkpoints: entries 1 3 | 4 6 7 | 9 10 11 | 13 14. */
+const tenEntries = Effect.gen(function* () {
+  const { audit, log, sql, ...rest } = yield* open
+  const seqs = [1, 3, 4, 6, 7, 9, 10, 11, 13, 14]
+  for (let seq = 1; seq <= 14; seq++) {
+    yield* seqs.includes(seq) ? write(sql, seq) : skip(sql)
+    if ([3, 7, 11, 14].includes(seq)) yield* log.seal(0)
+  }
+  assert.deepStrictEqual(
+    (yield* sql<{ seq: number }>`SELECT seq::int AS seq FROM audit_entries ORDER BY seq`).map(({ seq }) => seq),
+    seqs
+  )
+  assert.deepStrictEqual(
+    (yield* sql<{ seq: number }>`SELECT last_seq::int AS seq FROM audit_checkpoints ORDER BY number`).map(
+      ({ seq }) => seq
+    ),
+    [3, 7, 11, 14]
+  )
+  yield* keep(sql)
+  return { audit, log, sql, seqs, ...rest }
+})
+
+const seqs = [1, 3, 4, 6, 7, 9, 10, 11, 13, 14]
+/** The checkpoint that covers a number: the first entry under it is named when it does not fit. */
+const firstUnder = (number: number) => [1, 4, 9, 13][number - 1] ?? assert.fail("no such checkpoint")
+
+interface Tampering {
+  readonly statements: ReadonlyArray<string>
+  readonly found: string
+}
+const kinds = [
+  "edit",
+  "respace",
+  "date",
+  "remove",
+  "insert",
+  "swap",
+  "renumber",
+  "hash",
+  "digest",
+  "checkpoint",
+  "forge"
+] as const
+const bytes = "int8send(seq) || timestamptz_send(at) || convert_to(events::text, 'UTF8')"
+/** A way to falsify entries or checkpoints, and what is to be told of it. */
+const tampering: Arbitrary.Arbitrary<Tampering> = Arbitrary.map(
+  Arbitrary.all({ kind: elementOf(kinds), index: integer(0, 9), other: integer(0, 9), number: integer(1, 3) }),
+  ({ index, kind, number, other }): Tampering => {
+    const seq = seqs[index] ?? 0
+    const next = seqs[index === other ? (other + 1) % 10 : other] ?? 0
+    const gap = [2, 5, 8, 12, 0, -1, -(2 ** 40)][other % 7] ?? 0
+    const entry = `UPDATE audit_entries SET`
+    const checkpoint = `UPDATE audit_checkpoints SET`
+    const end = `WHERE seq = ${seq}`
+    switch (kind) {
+      case "edit":
+        return { statements: [`${entry} events = '[{"n":0}]' ${end}`], found: `edited ${seq}` }
+      case "respace":
+        return { statements: [`${entry} events = (events::text || ' ')::json ${end}`], found: `edited ${seq}` }
+      case "date":
+        return { statements: [`${entry} at = at + interval '1 millisecond' ${end}`], found: `edited ${seq}` }
+      case "remove":
+        return { statements: [`DELETE FROM audit_entries ${end}`], found: `removed ${seq}` }
+      case "insert":
+        return {
+          statements: [`INSERT INTO audit_entries (seq, events) OVERRIDING SYSTEM VALUE VALUES (${gap}, '[]')`],
+          found: `inserted ${gap}`
+        }
+      case "swap":
+        return {
+          statements: [
+            `UPDATE audit_entries SET events = (SELECT events FROM kept_audit_entries k WHERE k.seq = ${seq} + ${next} - audit_entries.seq)
+             WHERE seq IN (${seq}, ${next})`
+          ],
+          found: `edited ${Math.min(seq, next)}`
+        }
+      case "renumber":
+        return {
+          statements: [
+            `DELETE FROM audit_entries ${end}`,
+            `INSERT INTO audit_entries OVERRIDING SYSTEM VALUE SELECT ${gap}, at, events FROM kept_audit_entries ${end}`
+          ],
+          found: gap < seq ? `inserted ${gap}` : `removed ${seq}`
+        }
+      case "hash":
+        return {
+          statements: [`${checkpoint} hash = sha256(hash) WHERE number = ${number}`],
+          found: `checkpoint ${firstUnder(number)}`
+        }
+      case "digest":
+        return {
+          statements: [
+            `${checkpoint} digests = set_byte(digests, ${index + other}, 255 - get_byte(digests, ${index + other})) WHERE number = ${number}`
+          ],
+          found: `checkpoint ${firstUnder(number)}`
+        }
+      case "checkpoint":
+        return {
+          statements: [`DELETE FROM audit_checkpoints WHERE number = ${number}`],
+          found: `checkpoint ${firstUnder(number)}`
+        }
+      case "forge":
+        return {
+          statements: [
+            `${entry} events = '[]' WHERE seq = ${index < 5 ? 1 : 3}`,
+            `${checkpoint} digests = (SELECT string_agg(int8send(seq) || sha256(${bytes}), '' ORDER BY seq)
+             FROM audit_entries WHERE seq <= 3) WHERE number = 1`,
+            `${checkpoint} hash = sha256(digests) WHERE number = 1`
+          ],
+          found: `checkpoint ${firstUnder(2)}`
+        }
+    }
+  }
+)
+
+describe("byok audit verify on PostgreSQL", () => {
+  it.live("counts what is as it was written, over gaps and checkpoints", () =>
+    Effect.gen(function* () {
+      const { audit, sql } = yield* tenEntries
+      const [newest] = yield* sql<{ hash: string }>`
+        SELECT encode(hash, 'hex') AS hash FROM audit_checkpoints ORDER BY number DESC LIMIT 1`
+      const { last_at, ...report } = yield* audit.verify()
+      assert.deepStrictEqual(report, {
+        entries: 10,
+        events: 20,
+        last_seq: 14,
+        unsealed: 0,
+        head: newest?.hash ?? "",
+        fault: null
+      })
+      assert.match(last_at ?? "", /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/)
+    })
+  )
+
+  it.live("an empty log is intact", () =>
+    Effect.gen(function* () {
+      const { audit } = yield* open
+      assert.deepStrictEqual(yield* audit.verify(), {
+        entries: 0,
+        events: 0,
+        last_seq: null,
+        last_at: null,
+        unsealed: 0,
+        head: null,
+        fault: null
+      })
+    })
+  )
+
+  it.live(
+    "finds whatever is edited, removed, inserted or swapped, and names it; restored it is intact (control)",
+    () =>
+      Effect.gen(function* () {
+        const { audit, sql } = yield* tenEntries
+        const checked = yield* Arbitrary.checkEffect(
+          tampering,
+          Effect.fnUntraced(function* ({ found: expected, statements }) {
+            for (const statement of statements) yield* sql.unsafe(statement)
+            const told = found(yield* audit.verify())
+            yield* restore(sql)
+            assert.strictEqual(told, expected, statements.join(";\n"))
+            return true
+          }),
+          { runs: 60 }
+        )
+        assert.strictEqual(checked._tag, "Passed", Arbitrary.formatCheckFailure(checked))
+        assert.strictEqual(found(yield* audit.verify()), "intact")
+      }),
+    60_000
+  )
+
+  const chain = (sql: SqlClient.SqlClient) => sql<{ number: string; hash: string }>`
+    SELECT number::text AS number, encode(hash, 'hex') AS hash FROM audit_checkpoints ORDER BY number`
+
+  it.live("what it cannot see without a hash that was kept elsewhere, it sees with one (limit)", () =>
+    Effect.gen(function* () {
+      const { audit, sql } = yield* tenEntries
+      const [, second, , newest] = yield* chain(sql)
+      assert.strictEqual(found(yield* audit.verify(newest?.hash)), "intact")
+      assert.strictEqual(found(yield* audit.verify(second?.hash)), "intact", "an older one is still in the chain")
+      assert.strictEqual(found(yield* audit.verify("0".repeat(64))), "rewritten 14")
+
+      yield* sql`DELETE FROM audit_entries WHERE seq > 7`
+      yield* sql`DELETE FROM audit_checkpoints WHERE number > 2`
+      assert.strictEqual(found(yield* audit.verify()), "intact", "the end cut off together with its checkpoints")
+      assert.strictEqual(found(yield* audit.verify(newest?.hash)), "rewritten 7")
+      yield* restore(sql)
+
+      yield* sql`UPDATE audit_entries SET events = '[]' WHERE seq = 6`
+      yield* sql`DELETE FROM audit_checkpoints`
+      assert.strictEqual(found(yield* audit.verify()), "intact", "the whole chain made anew")
+      assert.strictEqual(found(yield* audit.verify(newest?.hash)), "rewritten 14")
+    })
+  )
+
+  it.live("entries that no checkpoint covers yet can be removed or edited unseen, and are counted (limit)", () =>
+    Effect.gen(function* () {
+      const { audit, log, sql } = yield* tenEntries
+      const commit = yield* holdOpen(sql, "INSERT INTO audit_entries (events) VALUES ('[1]')")
+      for (const n of [1, 2]) yield* write(sql, n)
+      yield* log.seal(0)
+      yield* sql`DELETE FROM audit_entries WHERE seq = 16`
+      yield* sql`UPDATE audit_entries SET events = '[]' WHERE seq = 17`
+      assert.strictEqual(yield* log.countAfter(14n), 1)
+      yield* commit
+      const { fault, last_seq, unsealed } = yield* audit.verify()
+      assert.deepStrictEqual({ fault, last_seq, unsealed }, { fault: null, last_seq: 17, unsealed: 0 })
+    })
+  )
+})
+
+describe("checkpoints", () => {
+  it.live("wait for a transaction that may still commit an older number, and for no other", () =>
+    Effect.gen(function* () {
+      const { audit, log, sql } = yield* open
+      yield* write(sql, 1)
+      yield* Effect.asVoid(holdOpen(sql, "CREATE TABLE something_else ()"))
+      const commit = yield* holdOpen(sql, "INSERT INTO audit_entries (events) VALUES ('[2]')")
+      yield* write(sql, 3)
+      assert.isTrue(Option.isNone(yield* log.seal(0)), "nothing is sealed that might be read out of order")
+      const verified = yield* Effect.forkChild(audit.verify())
+      yield* commit
+      const { entries, fault, last_seq, unsealed } = yield* Fiber.join(verified)
+      assert.deepStrictEqual(
+        { entries, fault, last_seq, unsealed },
+        { entries: 3, fault: null, last_seq: 3, unsealed: 0 }
+      )
+      assert.deepStrictEqual(
+        Option.map(yield* log.head, ({ last_seq }) => last_seq),
+        Option.some(3n)
+      )
+    })
+  )
+
+  it.live("one that did not wait would take the late one for an inserted one (control)", () =>
+    Effect.gen(function* () {
+      const { audit, sql } = yield* open
+      const commit = yield* holdOpen(sql, "INSERT INTO audit_entries (events) VALUES ('[1]')")
+      yield* write(sql, 2)
+      yield* sql.unsafe(`
+        INSERT INTO audit_checkpoints SELECT 1, seq, made, sha256(made)
+        FROM audit_entries, LATERAL (SELECT int8send(seq) || sha256(${bytes}) AS made) AS digest`)
+      yield* commit
+      assert.strictEqual(found(yield* audit.verify()), "inserted 1")
+    })
+  )
+
+  it.live("made by several at once, beside writers that commit in any order, seal every entry once", () =>
+    Effect.gen(function* () {
+      const { another, audit, log, sql } = yield* open
+      const logs = [log, yield* another]
+      const writer = (n: number) =>
+        Effect.gen(function* () {
+          yield* write(sql, n)
+          yield* sql`SELECT pg_sleep(${(n % 5) / 200})`
+          if (n % 7 === 0) return yield* Effect.fail("rolled back" as const)
+        }).pipe(
+          sql.withTransaction,
+          Effect.catchIf(
+            (error) => error === "rolled back",
+            () => Effect.void
+          )
+        )
+      const writing = yield* Effect.forkChild(
+        Effect.forEach(Array.from({ length: 200 }), (_, n) => writer(n), { concurrency: 4, discard: true })
+      )
+      const sealing = yield* Effect.forkChild(
+        Effect.forEach(logs, ({ seal }) => Effect.forever(seal(5000)), { concurrency: "unbounded" })
+      )
+      yield* Fiber.join(writing)
+      yield* Fiber.interrupt(sealing)
+      const { entries, events, fault, unsealed } = yield* audit.verify()
+      assert.deepStrictEqual(
+        { entries, events, fault, unsealed },
+        { entries: 171, events: 342, fault: null, unsealed: 0 }
+      )
+      const made = yield* sql<{ number: number }>`SELECT number::int AS number FROM audit_checkpoints ORDER BY number`
+      assert.deepStrictEqual(
+        made.map(({ number }) => number),
+        made.map((_, index) => index + 1)
+      )
+      assert.isAtLeast(made.length, 2)
+    })
+  )
+
+  it.live("cover two hundred entries at most, fewer of long ones; verify reads them page by page", () =>
+    Effect.gen(function* () {
+      const { audit, sql } = yield* open
+      yield* sql`INSERT INTO audit_entries (events) SELECT '[1]' FROM generate_series(1, 250)`
+      yield* sql`
+        INSERT INTO audit_entries (events)
+        SELECT json_build_array((SELECT string_agg(md5(n::text || i), '') FROM generate_series(1, 300) AS i))
+        FROM generate_series(1, 20) AS n`
+      const { entries, fault } = yield* audit.verify()
+      assert.deepStrictEqual({ entries, fault }, { entries: 270, fault: null })
+      const sizes = yield* sql<{ n: number }>`SELECT length(digests) / 40 AS n FROM audit_checkpoints ORDER BY number`
+      assert.strictEqual(sizes[0]?.n, 200)
+      assert.isAbove(sizes.length, 2)
+      yield* sql`DELETE FROM audit_entries WHERE seq = 201`
+      assert.strictEqual(found(yield* audit.verify()), "removed 201")
+    })
+  )
+})
+
+const head = (n: number): AuditHead => ({ number: BigInt(n), last_seq: BigInt(n), hash: String(n).repeat(64) })
+
+describe("the service", () => {
+  const run = Effect.fnUntraced(function* (answers: (time: number) => ReturnType<AuditLog["Service"]["seal"]>) {
+    const lines: Array<string> = []
+    let asked = 0
+    const log = Layer.mock(AuditLog, { seal: () => Effect.suspend(() => answers(++asked)) })
+    const logger = Logger.layer([
+      Logger.make(({ logLevel, message }) => void lines.push(`${logLevel} ${String(message)}`))
+    ])
+    yield* Layer.build(Checkpointing.layer.pipe(Layer.provide(log), Layer.provide(logger)))
+    return { lines, asked: () => asked }
+  })
+
+  it.effect("seals every second and tells the newest hash once a minute", () =>
+    Effect.gen(function* () {
+      const { asked, lines } = yield* run((time) => Effect.succeed(Option.some(head(Math.min(time, 100)))))
+      yield* TestClock.adjust("1 second")
+      assert.deepStrictEqual(lines, [`Info Audit entries are sealed up to 1, with hash ${"1".repeat(64)}`])
+      yield* TestClock.adjust("59 seconds")
+      assert.deepStrictEqual([asked(), lines.length], [60, 1])
+      yield* TestClock.adjust("1 second")
+      assert.include(lines[1], "sealed up to 61,")
+      yield* TestClock.adjust("5 minutes")
+      assert.lengthOf(lines, 3, "nothing new, nothing told")
+    })
+  )
+
+  it.effect("tells once that it cannot seal, and goes on", () =>
+    Effect.gen(function* () {
+      const { asked, lines } = yield* run((time) =>
+        time % 10 < 5 ? Effect.succeed(Option.none()) : Effect.fail(new ServiceUnavailable())
+      )
+      yield* TestClock.adjust("20 seconds")
+      assert.strictEqual(asked(), 20)
+      assert.deepStrictEqual(
+        lines.map((line) => line.slice(0, 38)),
+        ["Warn Audit entries cannot be sealed now", "Warn Audit entries cannot be sealed now"].map((line) =>
+          line.slice(0, 38)
+        )
+      )
+    })
+  )
+})

@@ -1,0 +1,362 @@
+import { randomUUID } from "node:crypto"
+import { assert, describe, it, layer } from "@effect/vitest"
+import { Arbitrary, DateTime, Effect, Exit, Layer, Schema } from "effect"
+import type { SqlClient } from "effect/sql"
+import { AccountId } from "../../src/domain/AccountId.ts"
+import { CurrentActor } from "../../src/domain/Actor.ts"
+import { ApiKeyHash } from "../../src/domain/ApiKeyHash.ts"
+import type { AuditEvent } from "../../src/domain/AuditEvent.ts"
+import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
+import { NewCredential } from "../../src/domain/NewCredential.ts"
+import { WorkspaceId } from "../../src/domain/WorkspaceId.ts"
+import { AccountRepository } from "../../src/service/AccountRepository.ts"
+import { Accounts } from "../../src/service/Accounts.ts"
+import { Credentials } from "../../src/service/Credentials.ts"
+import { KekRegistry } from "../../src/service/KekRegistry.ts"
+import * as AccountRepositorySql from "../../src/sql/AccountRepositorySql.ts"
+import * as CredentialRepositorySql from "../../src/sql/CredentialRepositorySql.ts"
+import * as DatabaseLive from "../../src/sql/Database.ts"
+import { migrate } from "../../src/sql/Migrations.ts"
+import { elementOf, integer } from "../support/arbitraries.ts"
+import { entriesIn, eventsIn, insertCredential, insertWithReceipt, openStore } from "../support/auditing.ts"
+import { databaseContent } from "../support/databaseContent.ts"
+import { databaseProxy } from "../support/DatabaseProxy.ts"
+import { eventually } from "../support/eventually.ts"
+import { adminClient, databaseSettings, freshDatabase } from "../support/freshDatabase.ts"
+import { create } from "../support/HttpProbe.ts"
+import { leakOf } from "../support/leakOf.ts"
+import { ringOf, rotationWith, sealUnder } from "../support/rotating.ts"
+import { newHash, newTenant, newWorkspaceId, type Ports } from "../support/stores.ts"
+import * as TestServiceLive from "../support/TestService.ts"
+import { TestService } from "../support/TestService.ts"
+
+const decodeNew = Schema.decodeUnknownEffect(NewCredential)
+const at = DateTime.makeUnsafe(0)
+
+/** What happened, told by what is stored: the events that there must be, as action and ids. */
+const derived = (sql: SqlClient.SqlClient) =>
+  Effect.map(
+    sql<{ event: string }>`
+      SELECT 'account.create ' || id AS event FROM accounts
+      UNION ALL SELECT 'workspace.create ' || account_id || ' ' || id FROM workspaces
+      UNION ALL SELECT 'workspace.delete ' || account_id || ' ' || id FROM workspaces WHERE deleted_at IS NOT NULL
+      UNION ALL SELECT 'api_key.issue ' || account_id || ' ' || encode(hash, 'hex') || ' ' || management FROM api_keys
+      UNION ALL SELECT 'api_key.revoke ' || account_id || ' ' || encode(hash, 'hex') FROM api_keys WHERE revoked_at IS NOT NULL
+      UNION ALL SELECT 'credential.create ' || account_id || ' ' || workspace_id || ' ' || id FROM credentials
+      UNION ALL SELECT 'keyring.register ' || id FROM keks`,
+    (rows) => rows.map(({ event }) => event).toSorted()
+  )
+
+const told = ({ actor: _, ...event }: AuditEvent) => Object.values(event).map(String).join(" ")
+
+const kinds = ["account", "workspace", "delete", "issue", "revoke", "credential", "receipt", "kek"] as const
+const operation = Arbitrary.all({ kind: elementOf(kinds), one: integer(0, 2), other: integer(0, 3) })
+const operations = Arbitrary.array(operation, { minLength: 1, maxLength: 25 })
+
+type Operation = typeof operation extends Arbitrary.Arbitrary<infer A> ? A : never
+/** Accounts to begin with, and every kind of act once. */
+const oneOfEach: ReadonlyArray<Operation> = [
+  ...[0, 1, 2].map((one) => ({ kind: "account" as const, one, other: one })),
+  ...kinds.map((kind) => ({ kind, one: 0, other: kind === "credential" || kind === "receipt" ? 0 : 3 })),
+  { kind: "credential", one: 1, other: 1 }
+]
+interface Ids {
+  readonly accounts: ReadonlyArray<AccountId>
+  readonly workspaces: ReadonlyArray<WorkspaceId>
+  readonly hashes: ReadonlyArray<ApiKeyHash>
+  readonly credentials: ReadonlyArray<string>
+}
+
+const fresh = <A>(make: (text: string) => A) => Array.from({ length: 4 }, () => make(randomUUID()))
+const newIds = (): Ids => ({
+  accounts: fresh((text) => AccountId.make(text)),
+  workspaces: fresh((text) => WorkspaceId.make(text)),
+  hashes: fresh((text) => ApiKeyHash.make(text.replaceAll("-", "").repeat(2))),
+  credentials: fresh((text) => text)
+})
+const pick = <A>(values: ReadonlyArray<A>, index: number): A => values[index] ?? assert.fail("no such id")
+
+/** Some of these fail, are repeated, or name what does not exist: an event then would be one too many. */
+const perform = (ids: Ids, { kind, one, other }: Operation) =>
+  Effect.gen(function* () {
+    const repository = yield* AccountRepository
+    const { register } = yield* KekRegistry
+    const account_id = pick(ids.accounts, one)
+    const workspace_id = pick(ids.workspaces, other)
+    const hash = pick(ids.hashes, other)
+    const workspace = { workspace_id, name: "canary of a name", created_at: at }
+    const key = { hash, name: "canary of a name", management: one === 0, created_at: at }
+    switch (kind) {
+      case "account":
+        return yield* repository.createAccount({ account_id, name: "canary of a name" }, workspace, key)
+      case "workspace":
+        return yield* repository.createWorkspace(account_id, workspace)
+      case "delete":
+        return yield* repository.deleteWorkspace(workspace_id, at)
+      case "issue":
+        return yield* repository.addApiKey(account_id, key)
+      case "revoke":
+        return yield* repository.revokeApiKey(hash, at)
+      case "credential":
+        return yield* insertCredential(account_id, workspace_id, pick(ids.credentials, (one + other) % 4))
+      case "receipt":
+        return yield* insertWithReceipt(account_id, workspace_id, other)
+      case "kek":
+        return yield* register([{ kek_id: account_id, check_value: new Uint8Array(16).fill(other % 2) }])
+    }
+  })
+
+describe.each([
+  ["in batches", true],
+  ["alone", false]
+] as const)("statements %s", (_, batching) => {
+  it.live("whatever is done at the same time, the events are those of what is stored, no more and no less", () =>
+    Effect.gen(function* () {
+      const { ports, sql } = yield* openStore(batching)
+      const together = { concurrency: "unbounded", discard: true } as const
+      const checked = yield* Arbitrary.checkEffect(
+        operations,
+        Effect.fnUntraced(function* (given) {
+          const ids = newIds()
+          yield* Effect.forEach(oneOfEach, (each) => Effect.exit(perform(ids, each)))
+          yield* Effect.forEach(given, (each) => Effect.exit(perform(ids, each)), together)
+          const events = (yield* eventsIn(sql)).map(told).toSorted()
+          assert.deepStrictEqual(events, yield* derived(sql))
+          return true
+        }, Effect.provide(ports)),
+        { runs: 25, maxShrinks: 50 }
+      )
+      assert.strictEqual(checked._tag, "Passed", Arbitrary.formatCheckFailure(checked))
+      const actions = new Set((yield* eventsIn(sql)).map(({ action }) => action))
+      assert.strictEqual(actions.size, 7, "every kind of act took place")
+    })
+  )
+
+  it.live("of those that come together the one that fails has no event, the others have one each", () =>
+    Effect.gen(function* () {
+      const { ports, sql } = yield* openStore(batching)
+      yield* Effect.gen(function* () {
+        const { account_id, workspace_id } = yield* newTenant
+        const elsewhere = yield* newWorkspaceId
+        const workspaces = [workspace_id, workspace_id, elsewhere, workspace_id, workspace_id]
+        const exits = yield* Effect.forEach(
+          workspaces,
+          (workspace_id) => Effect.exit(insertCredential(account_id, workspace_id)),
+          { concurrency: "unbounded" }
+        )
+        assert.deepStrictEqual(exits.map(Exit.isSuccess), [true, true, false, true, true])
+      }).pipe(Effect.provide(ports))
+      const events = yield* eventsIn(sql)
+      assert.deepStrictEqual(events.map(told).toSorted(), yield* derived(sql))
+      assert.lengthOf(
+        events.filter(({ action }) => action === "credential.create"),
+        4
+      )
+    })
+  )
+
+  it.live("an act whose event cannot be written is not done; it is done once the event can be written (control)", () =>
+    Effect.gen(function* () {
+      const { ports, sql } = yield* openStore(batching)
+      yield* Effect.gen(function* () {
+        const { account_id, hash, workspace_id } = yield* newTenant
+        yield* sealUnder(ringOf("old"), 3)
+        yield* (yield* KekRegistry).register([{ kek_id: "new", check_value: new Uint8Array(16) }])
+        const repository = yield* AccountRepository
+        const { rewrap } = yield* Effect.provide(rotationWith(ringOf("newer", "old")), ports)
+        const key = { hash: yield* newHash, name: "n", management: true, created_at: at }
+        const workspace = { workspace_id: yield* newWorkspaceId, name: "n", created_at: at }
+        const acts: ReadonlyArray<readonly [string, Effect.Effect<unknown, unknown, Ports>]> = [
+          ["account.create", newTenant],
+          ["workspace.create", repository.createWorkspace(account_id, workspace)],
+          ["workspace.delete", repository.deleteWorkspace(workspace_id, at)],
+          ["api_key.issue", repository.addApiKey(account_id, key)],
+          ["api_key.revoke", repository.revokeApiKey(hash, at)],
+          ["keyring.rewrap", rewrap({ rate: 1000 })],
+          ["keyring.register", (yield* KekRegistry).register([{ kek_id: "k", check_value: new Uint8Array(16) }])]
+        ]
+        const { account_id: other, workspace_id: living } = yield* newTenant
+        const five = Array.from({ length: 5 }, () => insertCredential(other, living))
+        const creates = Effect.all(five.map(Effect.exit), { concurrency: "unbounded" }).pipe(
+          Effect.flatMap((exits) => Exit.asVoidAll(exits))
+        )
+        const stored = Effect.map(databaseContent(sql), (content) =>
+          content
+            .replaceAll(/"wraps":\d+/g, "")
+            .split("\n")
+            .toSorted()
+        )
+        const receipted = Effect.suspend(() => insertWithReceipt(other, living, 1))
+        for (const [action, act] of [
+          ...acts,
+          ["credential.create", creates] as const,
+          ["credential.create", receipted] as const
+        ]) {
+          yield* sql.unsafe(
+            `ALTER TABLE audit_entries ADD CONSTRAINT broken CHECK (events::text NOT LIKE '%"${action}"%') NOT VALID`
+          )
+          const before = yield* stored
+          assert.isTrue(Exit.isFailure(yield* Effect.exit(act)), action)
+          assert.deepStrictEqual(yield* stored, before, action)
+          yield* sql`ALTER TABLE audit_entries DROP CONSTRAINT broken`
+          yield* act
+          assert.notDeepEqual(yield* stored, before, action)
+          assert.include(
+            (yield* eventsIn(sql)).map((event): string => event.action),
+            action
+          )
+        }
+      }).pipe(Effect.provide(ports))
+    })
+  )
+})
+
+describe("an entry", () => {
+  it.live("is one for all that share a transaction: an account, and a batch of creates", () =>
+    Effect.gen(function* () {
+      const { ports, sql } = yield* openStore()
+      yield* Effect.gen(function* () {
+        const { account_id, workspace_id } = yield* newTenant
+        const many = Array.from({ length: 40 }, () => insertCredential(account_id, workspace_id))
+        yield* Effect.all(many, { concurrency: "unbounded" })
+      }).pipe(Effect.provide(ports))
+      const [account = [], ...batches] = yield* entriesIn(sql)
+      assert.deepStrictEqual(
+        account.map(({ action }) => action),
+        ["account.create", "workspace.create", "api_key.issue"]
+      )
+      assert.lengthOf(batches.flat(), 40)
+      assert.isAtMost(batches.length, 4)
+    })
+  )
+
+  it.live("of a rewrap tells for each batch how many came from which key", () =>
+    Effect.gen(function* () {
+      const { ports, sql } = yield* openStore()
+      yield* Effect.gen(function* () {
+        yield* sealUnder(ringOf("old"), 5)
+        yield* sealUnder(ringOf("__proto__"), 4)
+        const { rewrap } = yield* rotationWith(ringOf("new", "old", "__proto__"))
+        yield* rewrap({ rate: 1_000_000, batch: 3 })
+      }).pipe(Effect.provide(ports))
+      const batches = (yield* entriesIn(sql)).flatMap((events) =>
+        events.flatMap((event) => (event.action === "keyring.rewrap" ? [event] : []))
+      )
+      assert.deepStrictEqual(
+        batches.map(({ from }) => Object.values(from).reduce((sum, count) => sum + count, 0)),
+        [3, 3, 3]
+      )
+      const total = (kek_id: string) => batches.reduce((sum, { from }) => sum + (from[kek_id] ?? 0), 0)
+      assert.deepStrictEqual([total("old"), Object.keys(batches[0]?.from ?? {}).length > 0], [5, true])
+      assert.isTrue(batches.every(({ kek_id }) => kek_id === "new"))
+    })
+  )
+})
+
+describe("an act that is tried again because the answer was lost", () => {
+  const open = Effect.gen(function* () {
+    const url = yield* freshDatabase
+    const proxy = yield* databaseProxy(url)
+    yield* migrate(proxy.target, databaseSettings)
+    const ports = yield* Layer.build(
+      Layer.merge(CredentialRepositorySql.layer, AccountRepositorySql.layer).pipe(
+        Layer.provide(DatabaseLive.layer(proxy.target, databaseSettings))
+      )
+    )
+    return { ports, proxy, sql: yield* adminClient(url) }
+  })
+
+  it.live("has one event (R3)", () =>
+    Effect.gen(function* () {
+      const { ports, proxy, sql } = yield* open
+      yield* Effect.gen(function* () {
+        const repository = yield* AccountRepository
+        proxy.loseAnswer("COMMIT")
+        const { account_id, hash, workspace_id } = yield* newTenant
+        proxy.loseAnswer("SELECT 1")
+        yield* insertCredential(account_id, workspace_id)
+        for (const act of [
+          repository.deleteWorkspace(workspace_id, at),
+          repository.revokeApiKey(hash, at),
+          repository.createWorkspace(account_id, { workspace_id: yield* newWorkspaceId, name: "n", created_at: at }),
+          repository.addApiKey(account_id, { hash: yield* newHash, name: "n", management: false, created_at: at })
+        ]) {
+          proxy.loseAnswer("COMMIT")
+          yield* act
+        }
+      }).pipe(Effect.provide(ports))
+      assert.strictEqual(proxy.lost(), 6)
+      const events = (yield* eventsIn(sql)).map(told).toSorted()
+      assert.lengthOf(events, 8)
+      assert.deepStrictEqual(events, yield* derived(sql))
+    })
+  )
+})
+
+layer(TestServiceLive.layer, { excludeTestServices: true })("the events of a running service", (it) => {
+  it.effect("tell who acted: the key over HTTP, the gateway in process, the service by itself", () =>
+    Effect.gen(function* () {
+      const { newTenant, sql, url } = yield* TestService
+      const { account_id, management_key, management_key_hash } = yield* newTenant
+      const credentials = yield* Credentials
+      const input = { provider: "groq" as const, key: "fake-key-fake-key-fake-key" }
+      yield* create(url, management_key, input)
+      const { revokeApiKey } = yield* Accounts
+      yield* Effect.provideService(revokeApiKey(management_key_hash), CurrentActor, { kind: "cli", user: "sören" })
+      assert.strictEqual((yield* create(url, management_key, input)).status, 401)
+      const decoded = yield* decodeNew(input)
+      yield* Effect.provideService(credentials.create(decoded), CurrentCaller, { account_id })
+      const events = yield* eventsIn(sql)
+      assert.deepStrictEqual(
+        events.filter((event) => "account_id" in event && event.account_id === account_id).map(({ actor }) => actor),
+        [
+          { kind: "service" },
+          { kind: "service" },
+          { kind: "service" },
+          { kind: "api_key", api_key_hash: management_key_hash },
+          { kind: "cli", user: "sören" },
+          { kind: "in_process" }
+        ]
+      )
+      assert.deepStrictEqual(events[0]?.action, "keyring.register")
+    })
+  )
+
+  it.effect("hold no key, no token, no label and no name; the tables beside them hold the names (control)", () =>
+    Effect.gen(function* () {
+      const { newTenant, sql, url } = yield* TestService
+      const { management_key } = yield* newTenant
+      const names = ["canary-Qy7", "canary-Zw2", "canary-Jx9", "canary-Kv4"]
+      const [credential = "", account = "", workspace = "", apiKey = ""] = names
+      const key = `sk-${randomUUID().replaceAll("-", "Q")}`
+      assert.strictEqual(
+        (yield* create(url, management_key, { provider: "openai", key, name: credential })).status,
+        201
+      )
+      const accounts = yield* Accounts
+      const { account_id } = yield* accounts.createAccount(account)
+      yield* accounts.createWorkspace(account_id, workspace)
+      yield* accounts.issueApiKey(account_id, { name: apiKey, management: false })
+      const rows = yield* sql<{ text: string }>`SELECT events::text AS text FROM audit_entries`
+      const events = rows.map(({ text }) => text).join("\n")
+      yield* eventsIn(sql)
+      assert.isUndefined(leakOf(events, [key, management_key, ...names]))
+      const content = yield* databaseContent(sql)
+      for (const name of names) assert.strictEqual(leakOf(content, [name]), name)
+    })
+  )
+
+  it.effect("come under a checkpoint without anybody asking for it", () =>
+    Effect.gen(function* () {
+      const { newTenant, sql } = yield* TestService
+      yield* newTenant
+      yield* eventually(
+        "every entry is sealed",
+        Effect.map(
+          sql`SELECT 1 FROM audit_entries WHERE seq > (SELECT coalesce(max(last_seq), 0) FROM audit_checkpoints)`,
+          (rows) => rows.length === 0
+        )
+      )
+    })
+  )
+})

@@ -1,0 +1,35 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Effect } from "effect"
+import * as Persistence from "../../src/Persistence.ts"
+import { adminClient, freshDatabase, settingsFor } from "../support/freshDatabase.ts"
+import { keysOf, openedWith, ringOf, rotationWith, sealUnder } from "../support/rotating.ts"
+
+const ring = ringOf("new", "old")
+
+describe("what sealing does not prevent, as SECURITY.md says (T2c)", () => {
+  it.live("a row that was deleted is gone, and one put back in an older whole state opens; a mixture does not", () =>
+    Effect.gen(function* () {
+      const url = yield* freshDatabase
+      const sql = yield* adminClient(url)
+      yield* Effect.gen(function* () {
+        const made = yield* sealUnder(ringOf("old"), 3)
+        yield* sql`CREATE TABLE older AS SELECT * FROM credentials`
+        yield* (yield* rotationWith(ring)).rewrap({ rate: 1_000_000, onProgress: () => Effect.void })
+        assert.deepStrictEqual(yield* openedWith(ringOf("new"), made), keysOf(made))
+        const [{ n } = { n: -1 }] = yield* sql<{ n: number }>`
+          SELECT count(*)::int AS n FROM credentials JOIN older USING (id) WHERE credentials.wrapped_dek = older.wrapped_dek`
+        assert.strictEqual(n, 0)
+
+        yield* sql`UPDATE credentials SET wrapped_dek = older.wrapped_dek FROM older WHERE older.id = credentials.id`
+        assert.deepStrictEqual(
+          yield* openedWith(ring, made),
+          made.map(() => "AuthenticationFailed")
+        )
+
+        yield* sql`DELETE FROM credentials`
+        yield* sql`INSERT INTO credentials SELECT * FROM older`
+        assert.deepStrictEqual(yield* openedWith(ring, made), keysOf(made))
+      }).pipe(Effect.provide(Persistence.layer(settingsFor(url))))
+    })
+  )
+})

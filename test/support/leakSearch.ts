@@ -1,0 +1,56 @@
+import { formsOf } from "./formsOf.ts"
+
+/** So many bytes in a row of a secret are a leak: more than a label shows. */
+const width = 9
+
+/** Every form has more bytes than these, by which it is looked up. */
+const headLength = 8
+
+const slotCount = 2 ** 22
+const slotOf = (newer: number, older: number) => Math.imul(newer ^ Math.imul(older, 0x9e3779b1), 0x85ebca6b) >>> 10
+
+const inSmallLetters = Uint8Array.from({ length: 256 }, (_, byte) => (byte >= 65 && byte <= 90 ? byte + 32 : byte))
+const folded = (bytes: Uint8Array): Buffer => Buffer.from(bytes.map((byte) => inSmallLetters[byte] ?? 0))
+
+const windowsOf = (secret: Buffer) =>
+  Array.from({ length: Math.max(0, secret.length - width + 1) }, (_, start) => secret.subarray(start, start + width))
+
+interface Form {
+  readonly secret: string
+  readonly bytes: Buffer
+}
+
+/**
+ * Looks for secrets, given by name: any 9 bytes in a row of one, in every form and whatever case. Answers in one pass
+ * with how often it met each, those it did not meet left out.
+ */
+export const leakSearch = (secrets: Readonly<Record<string, string | Buffer>>) => {
+  const taken = new Uint8Array(slotCount)
+  const formsByHead = new Map<string, Array<Form>>()
+  for (const [secret, value] of Object.entries(secrets)) {
+    for (const form of new Set(windowsOf(Buffer.from(value as string)).flatMap(formsOf))) {
+      const bytes = folded(Buffer.from(form, "latin1"))
+      const head = bytes.toString("latin1", 0, headLength)
+      const others = formsByHead.get(head)
+      if (others === undefined) formsByHead.set(head, [{ secret, bytes }])
+      else others.push({ secret, bytes })
+      taken[slotOf(bytes.readInt32BE(4), bytes.readInt32BE(0))] = 1
+    }
+  }
+
+  return (given: string | Uint8Array): Readonly<Record<string, number>> => {
+    const bytes = folded(typeof given === "string" ? Buffer.from(given) : given)
+    const hits: Record<string, number> = {}
+    for (let end = 1, newer = 0, older = 0; end <= bytes.length; end += 1) {
+      older = (older << 8) | (newer >>> 24)
+      newer = (newer << 8) | (bytes[end - 1] ?? 0)
+      if (taken[slotOf(newer, older)] === 0) continue
+      const start = end - headLength
+      for (const form of formsByHead.get(bytes.toString("latin1", start, end)) ?? []) {
+        if (!bytes.subarray(start, start + form.bytes.length).equals(form.bytes)) continue
+        hits[form.secret] = (hits[form.secret] ?? 0) + 1
+      }
+    }
+    return hits
+  }
+}

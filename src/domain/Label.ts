@@ -3,7 +3,7 @@ const mask = (character: string) => (character >= "!" && character <= "~" ? char
 /** The masked display form of a secret: at most 7 characters are shown, and whenever any is, at least 16 stay hidden (D35). */
 export const labelOf = (secret: string): string => {
   const characters = Array.from(secret)
-  const shown = Math.max(0, Math.min(7, Math.floor(characters.length / 3), characters.length - 16))
+  const shown = Math.max(0, Math.min(7, characters.length - 16))
   const suffix = Math.ceil(shown / 2)
   const prefix = shown - suffix
   const first = characters.slice(0, prefix).map(mask).join("")

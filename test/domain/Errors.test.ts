@@ -13,6 +13,7 @@ const cases = [
   ["NotFound", Errors.NotFound, new Errors.NotFound()],
   ["MethodNotAllowed", Errors.MethodNotAllowed, new Errors.MethodNotAllowed()],
   ["RequestTimeout", Errors.RequestTimeout, new Errors.RequestTimeout()],
+  ["Conflict", Errors.Conflict, new Errors.Conflict()],
   ["PayloadTooLarge", Errors.PayloadTooLarge, new Errors.PayloadTooLarge()],
   ["ExpectationFailed", Errors.ExpectationFailed, new Errors.ExpectationFailed()],
   ["HeadersTooLarge", Errors.HeadersTooLarge, new Errors.HeadersTooLarge()],

@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Arbitrary, Effect, Result, Schema } from "effect"
+import { Arbitrary, Effect, Result, Schema, SchemaIssue, SchemaTransformation } from "effect"
 import { type Issue, issuesOf } from "../../src/domain/Issue.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"
 import { acceptedBody, anyBody, canary, elementOf, json, keyMaterial, oneOf, text } from "../support/arbitraries.ts"
@@ -121,4 +121,39 @@ describe("issues (D7)", () => {
     const body = { provider: "cohere", key: "fake-key", allowed_models: ["a", "b", "c", 4] }
     assert.deepStrictEqual(issuesFrom(decodeBody(body)), [{ path: ["allowed_models", 3], message: "must be a string" }])
   })
+
+  it.for([
+    ["no object", null, [], "must be a JSON object"],
+    ["a wrong type", { number: "x" }, ["number"], "has the wrong type"],
+    ["a wrong type that the schema names", { named: 1 }, ["named"], "must be a name"],
+    ["a filter", { positive: -1 }, ["positive"], "is not allowed"],
+    ["a filter around a field with a sentence", { around: { named: 1 } }, ["around", "named"], "must be a name"],
+    ["a value that is not allowed", { allowed: 1 }, ["allowed"], "is not allowed"],
+    ["a wrong type under a symbol", { [Symbol.iterator]: 1 }, [String(Symbol.iterator)], "has the wrong type"]
+  ] as const)(
+    "of schemas without sentences of their own say in general what is wrong: %s",
+    ([, body, path, message]) => {
+      const named = Schema.optionalKey(Schema.String.annotate({ message: "must be a name" }))
+      const schema = Schema.Struct({
+        named,
+        number: Schema.optionalKey(Schema.Number),
+        positive: Schema.optionalKey(Schema.Number.check(Schema.makeFilter((number) => number > 0))),
+        around: Schema.optionalKey(Schema.Struct({ named })),
+        allowed: Schema.optionalKey(
+          Schema.Number.pipe(
+            Schema.decodeTo(
+              Schema.Number,
+              SchemaTransformation.transformEffect({
+                decode: () => Effect.fail(new SchemaIssue.InvalidValue()),
+                encode: Effect.succeed
+              })
+            )
+          )
+        ),
+        [Symbol.iterator]: Schema.optionalKey(Schema.String)
+      })
+      const decoded = Schema.decodeUnknownResult(schema, { errors: "all" })(body)
+      assert.deepStrictEqual(issuesFrom(decoded), [{ path, message }])
+    }
+  )
 })

@@ -17,12 +17,25 @@ const nameOf = (node: unknown): string => {
   return String(node["name"])
 }
 
-/** Functions whose last argument is a text for the OpenAPI document, a trace or an error of the wiring. */
-const labelled = new Set(["orNull", "flag", "uuid", "Effect.fn", "Context.Service"])
+/** Functions whose first or last argument is a text for the OpenAPI document, a trace, a type or the wiring. */
+const labelled = new Set([
+  "orNull",
+  "flag",
+  "uuid",
+  "Effect.fn",
+  "Context.Service",
+  "Context.Reference",
+  "Schema.brand"
+])
+const documentation = new Set(["description", "examples", "identifier"])
+
+const isDocumentation = (node: unknown) =>
+  is(node) && node.type === "ObjectProperty" && documentation.has(nameOf(node["key"]))
 
 const reasonFor = ({ node, parent }: Path): string | undefined => {
-  if (parent?.type === "ObjectProperty" && ["description", "examples", "identifier"].includes(nameOf(parent["key"]))) {
-    return parent["value"] === node ? "documentation: the tests of the OpenAPI document look for it" : undefined
+  const properties = node.type === "ObjectExpression" && Array.isArray(node["properties"]) ? node["properties"] : [node]
+  if (properties.length > 0 && properties.every(isDocumentation)) {
+    return "documentation: the tests of the OpenAPI document look for it"
   }
   if (parent?.type !== "CallExpression" || !Array.isArray(parent["arguments"])) return undefined
   const callee = nameOf(parent["callee"])

@@ -1,11 +1,6 @@
 import { defineConfig } from "vitest/config"
 
-/** The tests that run in one process and need no database. One worker without isolation loads them once for each mutant. */
+/** No global set-up: these tests need no database. */
 export default defineConfig({
-  test: {
-    include: ["test/{domain,crypto,service}/*.test.ts", "test/http/Envelope.test.ts"],
-    exclude: ["test/service/*Contract.test.ts"],
-    isolate: false,
-    testTimeout: 30_000
-  }
+  test: { include: ["test/mutation/tests.ts"], testTimeout: 30_000, hookTimeout: 60_000 }
 })

@@ -1,16 +1,8 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Context, DateTime, Duration, Effect, Layer, Schema } from "effect"
+import { DateTime, Effect, Layer } from "effect"
 import { TestClock } from "effect/testing"
-import * as Byok from "../../src/Byok.ts"
-import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
-import { IdempotencyKey } from "../../src/domain/IdempotencyKey.ts"
-import { NewCredential } from "../../src/domain/NewCredential.ts"
-import { Accounts } from "../../src/service/Accounts.ts"
-import { Credentials } from "../../src/service/Credentials.ts"
 import * as ReceiptExpiry from "../../src/service/ReceiptExpiry.ts"
 import { Receipts } from "../../src/service/Receipts.ts"
-import { eventually } from "../support/eventually.ts"
-import { adminClient, freshDatabase, settingsFor } from "../support/freshDatabase.ts"
 import * as RecordingLive from "../support/Recording.ts"
 import { Recording } from "../support/Recording.ts"
 
@@ -62,38 +54,6 @@ describe("old receipts", () => {
           160
         )
       }).pipe(Effect.provide(service))
-    })
-  )
-
-  it.live("are removed by the service itself, from PostgreSQL, and honoured until then", () =>
-    Effect.gen(function* () {
-      const url = yield* freshDatabase
-      const sql = yield* adminClient(url)
-      const settings = settingsFor(url)
-      const quiet = yield* Layer.build(Byok.layerWith(settings))
-      const { account_id } = yield* Context.get(quiet, Accounts).createAccount("n")
-      const input = yield* Schema.decodeUnknownEffect(NewCredential)({ provider: "groq", key: "fake-key" })
-      const create = (key: string) =>
-        Context.get(quiet, Credentials)
-          .createOnce(input, IdempotencyKey.make(key))
-          .pipe(Effect.provideService(CurrentCaller, { account_id }))
-      const replayed = (key: string) => Effect.map(create(key), (answer) => answer.replayed)
-      const { id } = (yield* create("old")).credential
-      yield* create("young")
-      yield* sql`UPDATE receipts SET created_at = created_at - interval '23 hours'`
-      assert.isTrue(yield* replayed("old"))
-      yield* sql`
-        UPDATE receipts SET created_at = created_at - interval '3 hours'
-        WHERE credential_id = ${id}`
-      assert.isTrue(yield* replayed("old"))
-
-      yield* Effect.provideService(Layer.build(Byok.layerWith(settings)), ReceiptExpiry.interval, Duration.millis(20))
-      const left = Effect.map(sql`SELECT 1 FROM receipts`, (rows) => rows.length)
-      yield* eventually(
-        "the old receipt is gone",
-        Effect.map(left, (n) => n === 1)
-      )
-      assert.deepStrictEqual([yield* replayed("young"), yield* replayed("old")], [true, false])
     })
   )
 

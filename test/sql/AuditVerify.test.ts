@@ -1,11 +1,8 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Arbitrary, Effect, Fiber, Layer, Logger, Option } from "effect"
-import { TestClock } from "effect/testing"
+import { Arbitrary, Effect, Fiber, Option } from "effect"
 import type { SqlClient } from "effect/sql"
-import { ServiceUnavailable } from "../../src/domain/Errors.ts"
 import { Audit, type AuditReport } from "../../src/service/Audit.ts"
-import { type AuditHead, AuditLog } from "../../src/service/AuditLog.ts"
-import * as Checkpointing from "../../src/service/Checkpointing.ts"
+import { AuditLog } from "../../src/service/AuditLog.ts"
 import { elementOf, integer } from "../support/arbitraries.ts"
 import { openStore } from "../support/auditing.ts"
 import { holdOpen } from "../support/transactions.ts"
@@ -339,51 +336,6 @@ describe("checkpoints", () => {
       assert.isAbove(sizes.length, 2)
       yield* sql`DELETE FROM audit_entries WHERE seq = 201`
       assert.strictEqual(found(yield* audit.verify()), "removed 201")
-    })
-  )
-})
-
-const head = (n: number): AuditHead => ({ number: BigInt(n), last_seq: BigInt(n), hash: String(n).repeat(64) })
-
-describe("the service", () => {
-  const run = Effect.fnUntraced(function* (answers: (time: number) => ReturnType<AuditLog["Service"]["seal"]>) {
-    const lines: Array<string> = []
-    let asked = 0
-    const log = Layer.mock(AuditLog, { seal: () => Effect.suspend(() => answers(++asked)) })
-    const logger = Logger.layer([
-      Logger.make(({ logLevel, message }) => void lines.push(`${logLevel} ${String(message)}`))
-    ])
-    yield* Layer.build(Checkpointing.layer.pipe(Layer.provide(log), Layer.provide(logger)))
-    return { lines, asked: () => asked }
-  })
-
-  it.effect("seals every second and tells the newest hash once a minute", () =>
-    Effect.gen(function* () {
-      const { asked, lines } = yield* run((time) => Effect.succeed(Option.some(head(Math.min(time, 100)))))
-      yield* TestClock.adjust("1 second")
-      assert.deepStrictEqual(lines, [`Info Audit entries are sealed up to 1, with hash ${"1".repeat(64)}`])
-      yield* TestClock.adjust("59 seconds")
-      assert.deepStrictEqual([asked(), lines.length], [60, 1])
-      yield* TestClock.adjust("1 second")
-      assert.include(lines[1], "sealed up to 61,")
-      yield* TestClock.adjust("5 minutes")
-      assert.lengthOf(lines, 3, "nothing new, nothing told")
-    })
-  )
-
-  it.effect("tells once that it cannot seal, and goes on", () =>
-    Effect.gen(function* () {
-      const { asked, lines } = yield* run((time) =>
-        time % 10 < 5 ? Effect.succeed(Option.none()) : Effect.fail(new ServiceUnavailable())
-      )
-      yield* TestClock.adjust("20 seconds")
-      assert.strictEqual(asked(), 20)
-      assert.deepStrictEqual(
-        lines.map((line) => line.slice(0, 38)),
-        ["Warn Audit entries cannot be sealed now", "Warn Audit entries cannot be sealed now"].map((line) =>
-          line.slice(0, 38)
-        )
-      )
     })
   )
 })

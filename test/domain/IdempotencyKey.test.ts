@@ -1,0 +1,39 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Result, Schema } from "effect"
+import { IdempotencyKey } from "../../src/domain/IdempotencyKey.ts"
+import { issuesOf } from "../../src/domain/Issue.ts"
+import { anyString } from "../support/arbitraries.ts"
+
+const decode = Schema.decodeUnknownResult(IdempotencyKey)
+
+/** Whether it is accepted; if not, it is told what is. */
+const accepted = (key: unknown) => {
+  const decoded = decode(key)
+  if (Result.isSuccess(decoded)) return decoded.success === key
+  const message = "must be 1 to 255 visible ASCII characters, sent once"
+  assert.deepStrictEqual(issuesOf(decoded.failure.issue), [{ path: [], message }])
+  return false
+}
+
+describe("an idempotency key", () => {
+  it.prop("is visible ASCII and nothing else, and taken as it is", [anyString], ([key]) => {
+    const visible = Array.from(key).every((character) => character > " " && character < "\u007f")
+    assert.strictEqual(accepted(key), key !== "" && visible)
+  })
+
+  it.for([
+    ["!", true],
+    ["~", true],
+    ["k".repeat(255), true],
+    ["k".repeat(256), false],
+    ["", false],
+    [" ", false],
+    ["k, k", false],
+    ["\u007f", false],
+    ["k\n", false],
+    [undefined, false],
+    [1, false]
+  ] as const)("%j: %j", ([key, expected]) => {
+    assert.strictEqual(accepted(key), expected)
+  })
+})

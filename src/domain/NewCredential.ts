@@ -67,7 +67,7 @@ const Fields = Schema.Struct({
   is_required: flag("Remove the provider's shared endpoints for every model. Not for fallback credentials."),
   is_fallback: flag("Use only after non-fallback keys of the provider were tried. Not with is_byok_only."),
   is_byok_only: flag("Remove the provider's shared endpoints for the models this credential applies to.")
-}).annotate({ message: "must be a JSON object" })
+})
 type Fields = typeof Fields.Type
 
 /** Rules 2 and 3 of section 4.1 (D31). */

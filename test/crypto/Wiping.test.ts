@@ -8,24 +8,26 @@ import { parseKeyring } from "../../src/crypto/Keyring.ts"
 import { open, rewrap, seal } from "../../src/crypto/SealingFormat1.ts"
 import { gcm, hkdf64, sealByTheBook } from "./SealByTheBook.ts"
 
+const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString("hex")
+
 /** What was in every buffer that is wiped while a program runs, in hexadecimal; those of nothing but zeros left out. */
 const wipedBy = (program: () => unknown): ReadonlyArray<string> => {
   const seen: Array<string> = []
-  const spies = [Buffer.prototype, Uint8Array.prototype].map((prototype) => {
-    const fill = prototype.fill
-    return vi.spyOn(prototype, "fill").mockImplementation(function (this: Uint8Array, value, start, end) {
-      if (value === 0) seen.push(Buffer.from(this.subarray(start, end)).toString("hex"))
-      return Reflect.apply(fill, this, [value, start, end]) as never
-    })
+  const spies = [Buffer.prototype, Uint8Array.prototype].map((prototype: Uint8Array) => {
+    const fill = Reflect.get(prototype, "fill")
+    const watched = function (this: Uint8Array, value: number, start?: number, end?: number) {
+      if (value === 0) seen.push(hex(this.subarray(start, end)))
+      return fill.call(this, value, start, end)
+    }
+    return vi.spyOn(prototype, "fill").mockImplementation(watched)
   })
   try {
     program()
   } finally {
     for (const spy of spies) spy.mockRestore()
   }
-  return seen.filter((hex) => /[^0]/.test(hex))
+  return seen.filter((bytes) => /[^0]/.test(bytes))
 }
-const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString("hex")
 
 const kekBytes = Buffer.from("fake-key-encryption-key-of-32-by")
 const kek = () => makeKek("kek-1", Buffer.from(kekBytes))

@@ -33,10 +33,23 @@ describe("an error (section 7)", () => {
     const written = Schema.encodeSync(codec)(error)
     assert.strictEqual(JSON.stringify(written), envelope(refusal, refusal === "InvalidParams" ? { issues } : undefined))
     const read = Schema.decodeUnknownSync(codec)(written)
-    assert.instanceOf(read, kind)
+    assert.isTrue(read instanceof kind)
     assert.deepStrictEqual(read.error, error.error)
     assert.strictEqual(kind.ast.annotations?.["httpApiStatus"], code)
     assert.deepStrictEqual([error._tag, error.name], [kind.identifier, kind.identifier])
     assert.strictEqual(Errors[kind.identifier as keyof typeof Errors], kind)
+  })
+
+  it.for([
+    ["no metadata", undefined],
+    ["no issues", {}],
+    ["an issue without a path", { issues: [{ message: "must be a string" }] }],
+    ["an issue without a message", { issues: [{ path: [] }] }],
+    ["a path of something else", { issues: [{ path: [true], message: "must be a string" }] }]
+  ] as const)("InvalidParams is not read with %s", ([, metadata]) => {
+    const [code, message] = refusals.InvalidParams
+    const read = Schema.decodeUnknownSync(Errors.InvalidParams)
+    assert.doesNotThrow(() => read({ error: { code, message, metadata: { issues } } }))
+    assert.throws(() => read({ error: { code, message, metadata } }))
   })
 })

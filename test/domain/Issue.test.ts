@@ -144,8 +144,8 @@ describe("issues (D7)", () => {
             Schema.decodeTo(
               Schema.Number,
               SchemaTransformation.transformEffect({
-                decode: () => Effect.fail(new SchemaIssue.InvalidValue()),
-                encode: Effect.succeed
+                decode: (): Effect.Effect<number, SchemaIssue.Issue> => Effect.fail(new SchemaIssue.InvalidValue()),
+                encode: (value: number) => Effect.succeed(value)
               })
             )
           )

@@ -27,7 +27,7 @@ const labelled = new Set([
   "Context.Reference",
   "Schema.brand"
 ])
-const documentation = new Set(["description", "examples", "identifier"])
+const documentation = new Set(["default", "description", "examples", "identifier"])
 
 const isDocumentation = (node: unknown) =>
   is(node) && node.type === "ObjectProperty" && documentation.has(nameOf(node["key"]))

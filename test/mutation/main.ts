@@ -29,7 +29,7 @@ for (const { exclude, sources, tests } of areas) {
     reporters: ["clear-text", "json", "progress-append-only"],
     clearTextReporter: { logTests: false, reportTests: false, reportScoreTable: false },
     jsonReporter: { fileName: `node_modules/.cache/mutation/${dirname(tests)}.json` },
-    warnings: { slow: false }
+    warnings: { slow: false, unknownOptions: true, preprocessorErrors: true, unserializableOptions: true }
   }).runMutationTest()
   for (const { fileName, status } of results) {
     const folder = dirname(relative("", fileName))

@@ -1,9 +1,14 @@
 import { globSync } from "node:fs"
 import { join } from "node:path"
+import { it } from "vitest"
 
 /** Need PostgreSQL, or a server that takes its time to close. */
 const exclude = ["test/service/*Contract.test.ts", "test/service/KeyConfidentiality.test.ts"]
 
-/** All tests of an area as one file, so that Effect is loaded once for each mutant. */
-const files = globSync(process.env["MUTATION_TESTS"] ?? "", { exclude })
-for (const file of files.sort()) await import(join(process.cwd(), file))
+/** All tests of an area as one file, so that Effect is loaded once for each mutant. One that cannot be loaded is a failed test. */
+const files = globSync(process.env["MUTATION_TESTS"] ?? "", { exclude }).sort()
+for (const file of files) {
+  const loading: Promise<unknown> = import(join(process.cwd(), file))
+  await loading.catch(() => undefined)
+  it(`${file} can be loaded`, () => loading)
+}

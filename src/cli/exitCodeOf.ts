@@ -7,6 +7,7 @@ const sentenceOf = (error: unknown): string | undefined => {
     case "UsageError":
     case "EmbeddedPostgresError":
     case "RewrapIncomplete":
+    case "KeyringRefusal":
       return "message" in error ? String(error.message) : undefined
     case "Unknown":
       return `There is no such ${"kind" in error ? String(error.kind) : "thing"}.`

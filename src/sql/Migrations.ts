@@ -8,11 +8,12 @@ import { type DatabaseSettings, makeClient } from "./Database.ts"
 import { DatabaseFailure, failureOf } from "./DatabaseFailure.ts"
 import type { DatabaseTarget } from "./DatabaseTarget.ts"
 import createTables from "./migrations/0001_create_tables.ts"
+import retireKeks from "./migrations/0004_retire_keks.ts"
 
-const migrations = { "0001_create_tables": createTables }
+const migrations = { "0001_create_tables": createTables, "0004_retire_keks": retireKeks }
 
 /** The newest migration that this build knows. */
-export const latest = Object.keys(migrations).length
+export const latest = Math.max(...Object.keys(migrations).map((name) => Number.parseInt(name, 10)))
 
 const scrubbed = (error: SqlError.SqlError | PgMigrator.MigrationError) => {
   const inner = error._tag === "MigrationError" ? error.cause : error

@@ -3,7 +3,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Effect, Layer, Redacted, Schema } from "effect"
 import { HttpServer } from "effect/http"
 import * as CipherAes256Gcm from "../../src/crypto/CipherAes256Gcm.ts"
-import { generateKeyring, Keyring, parseKeyring } from "../../src/crypto/Keyring.ts"
+import { generateKeyring } from "../../src/crypto/Keyring.ts"
 import { WrapBudget } from "../../src/crypto/WrapBudget.ts"
 import * as Server from "../../src/http/Server.ts"
 import { Accounts } from "../../src/service/Accounts.ts"
@@ -14,6 +14,7 @@ import { Credentials } from "../../src/service/Credentials.ts"
 import { Readiness } from "../../src/service/Readiness.ts"
 import { acceptedBody, anyBody, canary, elementOf, json, keyMaterial, oneOf } from "../support/arbitraries.ts"
 import * as CipherPlain from "../support/CipherPlain.ts"
+import { fixedKeyring } from "../support/fixedKeyring.ts"
 import { leakOf } from "../support/leakOf.ts"
 import * as MemoryStore from "../support/Memory.ts"
 import * as RecordingLive from "../support/Recording.ts"
@@ -21,10 +22,7 @@ import { Recording } from "../support/Recording.ts"
 
 type Ports = Cipher | CredentialRepository
 const cipher = CipherAes256Gcm.layer.pipe(
-  Layer.provide([
-    Layer.sync(Keyring, () => parseKeyring(generateKeyring(new Date(0)))),
-    Layer.succeed(WrapBudget, { spend: () => Effect.void })
-  ])
+  Layer.provide([fixedKeyring(generateKeyring(new Date(0))), Layer.succeed(WrapBudget, { spend: () => Effect.void })])
 )
 const honest = Layer.mergeAll(cipher, MemoryStore.credentialRepository)
 

@@ -6,7 +6,7 @@ import { current, latest, migrate } from "../../src/sql/Migrations.ts"
 import { adminClient, databaseSettings, freshDatabase } from "../support/freshDatabase.ts"
 import { lockTable, untilWaiting, waitingForLock } from "../support/transactions.ts"
 
-const all = ["create_tables"]
+const all = ["create_tables", "retire_keks"]
 
 const empty = Effect.gen(function* () {
   const url = yield* freshDatabase
@@ -44,7 +44,7 @@ describe("migrate", () => {
         concurrency: "unbounded"
       })
       assert.deepStrictEqual(ran.flat(), all)
-      assert.lengthOf(yield* sql`SELECT 1 FROM effect_sql_migrations`, latest)
+      assert.lengthOf(yield* sql`SELECT 1 FROM effect_sql_migrations`, all.length)
     })
   )
 

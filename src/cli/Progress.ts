@@ -14,7 +14,7 @@ const line = ({ failed, rewrapped, total }: RewrapProgress) =>
 /** A bar as wide as the terminal lets it be beside the numbers. */
 const bar = (progress: RewrapProgress, columns: number) => {
   const numbers = line(progress)
-  const width = Math.min(40, columns - numbers.length - 4)
+  const width = Math.min(40, columns - line({ ...progress, rewrapped: progress.total }).length - 4)
   if (width < 5) return numbers.slice(0, columns - 1)
   const part = Math.min(1, (progress.rewrapped + progress.failed) / Math.max(1, progress.total))
   const filled = Math.floor(part * width)

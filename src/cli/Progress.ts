@@ -4,6 +4,7 @@ import type { RewrapProgress } from "../service/Rotation.ts"
 /** As much of a terminal, or of another standard error, as progress needs. */
 interface Screen {
   readonly isTTY?: boolean
+  /** 0 where the terminal does not know. */
   readonly columns?: number
   readonly write: (text: string) => unknown
 }
@@ -31,7 +32,7 @@ export const progressOn = (screen: Screen) => {
   const show = (progress: RewrapProgress) => {
     untold = undefined
     told = true
-    screen.write(terminal ? `\r${bar(progress, screen.columns ?? 80)}\x1b[K` : `${line(progress)}\n`)
+    screen.write(terminal ? `\r${bar(progress, screen.columns || 80)}\x1b[K` : `${line(progress)}\n`)
   }
   return {
     tell: (progress: RewrapProgress) =>

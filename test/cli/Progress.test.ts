@@ -37,6 +37,7 @@ describe("the progress of a rewrap", () => {
         }
         assert.strictEqual(written.at(-1), "\n")
       }
+      assert.deepStrictEqual(yield* tellAll({ isTTY: true, columns: 0 }), yield* tellAll({ isTTY: true, columns: 80 }))
       const [first = "", ...others] = yield* tellAll({ isTTY: true, columns: 80 })
       assert.include(first, `[${" ".repeat(34)}] rewrapped 0 of 200`)
       assert.include(others.at(-2), `[${"#".repeat(34)}] rewrapped 200 of 200`)

@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs"
 import { join } from "node:path"
-import { Effect, Layer, Option, Redacted } from "effect"
+import { Effect, Layer, Option, Redacted, Semaphore } from "effect"
 import { generateKeyring, InvalidKeyring, Keyring, parseKeyring } from "./crypto/Keyring.ts"
 import { checkKeyring } from "./crypto/KeyringCheck.ts"
 import { readKeyringFile, writeKeyringFile } from "./crypto/KeyringFile.ts"
@@ -9,10 +9,14 @@ import { InvalidSetting, type Settings } from "./Settings.ts"
 
 const refuse = (message: string) => Effect.fail(new InvalidSetting({ message }))
 
-const named = <A, R>(setting: string, keyring: Effect.Effect<A, InvalidKeyring, R>) =>
-  Effect.catch(keyring, ({ message }) => refuse(`${setting}: ${message}.`))
+/** Names the setting that a keyring is wrong in. */
+export const refuseKeyring =
+  (setting: string) =>
+  ({ message }: InvalidKeyring) =>
+    refuse(`${setting}: ${message}.`)
 
-const parse = (text: string) =>
+/** Reads a keyring that can seal. */
+export const parseRing = (text: string) =>
   Effect.try({
     try: () => {
       const keyring = parseKeyring(text)
@@ -23,7 +27,7 @@ const parse = (text: string) =>
       cause instanceof InvalidKeyring ? cause : new InvalidKeyring({ message: "expected one id:base64 a line" })
   })
 
-const readFile = (path: string) => Effect.flatMap(readKeyringFile(path), parse)
+const readFile = (path: string) => Effect.flatMap(readKeyringFile(path), parseRing)
 
 /** The embedded database's own keyring file, made when nothing has been sealed yet. */
 const readOwnFile = Effect.fnUntraced(function* (path: string) {
@@ -36,22 +40,48 @@ const readOwnFile = Effect.fnUntraced(function* (path: string) {
   return yield* readFile(path)
 })
 
-/** Where the keyring is read from, and the setting that says so. */
-const sourceOf = ({ dataDirectory, databaseUrl, keyring, keyringFile }: Settings) => {
-  if (Option.isSome(keyring)) return { setting: "BYOK_KEYRING", source: parse(Redacted.value(keyring.value)) }
-  if (Option.isSome(keyringFile)) return { setting: "BYOK_KEYRING_FILE", source: readFile(keyringFile.value) }
-  return Option.isNone(databaseUrl)
-    ? { setting: "BYOK_DATA_DIR/keyring", source: readOwnFile(join(dataDirectory, "keyring")) }
-    : undefined
-}
-
-const read = Effect.fnUntraced(function* (settings: Settings) {
-  const found = sourceOf(settings)
-  if (found !== undefined) return yield* named(found.setting, Effect.flatMap(found.source, checkKeyring))
-  return yield* refuse(
-    "BYOK_KEYRING_FILE or BYOK_KEYRING must be set when DATABASE_URL is: `byok keyring generate` makes a keyring."
-  )
+const environmentKeyring = new InvalidKeyring({
+  message: "expected a restart with another value; the environment of a running process cannot change"
 })
 
+/** Where the keyring is, and the setting that says so. */
+const sourceOf = ({ dataDirectory, databaseUrl, keyring, keyringFile }: Settings) => {
+  const inFile = (setting: string, file: string) => ({ setting, file, first: readFile(file), again: readFile(file) })
+  if (Option.isSome(keyring)) {
+    const first = parseRing(Redacted.value(keyring.value))
+    return { setting: "BYOK_KEYRING", file: undefined, first, again: Effect.fail(environmentKeyring) }
+  }
+  if (Option.isSome(keyringFile)) return inFile("BYOK_KEYRING_FILE", keyringFile.value)
+  if (Option.isSome(databaseUrl)) return undefined
+  const own = inFile("BYOK_DATA_DIR/keyring", join(dataDirectory, "keyring"))
+  return { ...own, first: readOwnFile(own.file) }
+}
+
+/** The same, if there is one. */
+export const keyringSource = (settings: Settings) => {
+  const source = sourceOf(settings)
+  return source === undefined
+    ? refuse(
+        "BYOK_KEYRING_FILE or BYOK_KEYRING must be set when DATABASE_URL is: `byok keyring generate` makes a keyring."
+      )
+    : Effect.succeed(source)
+}
+
 /** Reads the keyring from where the settings say and checks its keys against the database before they are used. */
-export const layer = (settings: Settings) => Layer.effect(Keyring, read(settings))
+export const layer = (settings: Settings) =>
+  Layer.effect(
+    Keyring,
+    Effect.gen(function* () {
+      const { again, first, setting } = yield* keyringSource(settings)
+      const registry = yield* KekRegistry
+      const oneAtATime = yield* Semaphore.make(1)
+      let ring = yield* Effect.catch(Effect.flatMap(first, checkKeyring), refuseKeyring(setting))
+      const reload = Effect.flatMap(again, checkKeyring).pipe(
+        Effect.provideService(KekRegistry, registry),
+        Effect.tap((next) => Effect.sync(() => (ring = next))),
+        Effect.mapError(({ message }) => new InvalidKeyring({ message: `${setting}: ${message}` })),
+        oneAtATime.withPermits(1)
+      )
+      return { current: () => ring, reload }
+    })
+  )

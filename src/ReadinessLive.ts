@@ -5,12 +5,12 @@ import { Readiness } from "./service/Readiness.ts"
 import { Database } from "./sql/Database.ts"
 import { current, latest } from "./sql/Migrations.ts"
 
-/** Ready when the database answers, has the schema of this build, and the keyring has every key that credentials name. */
+/** Ready when the database answers, has the schema of this build, and the keyring has every key that credentials name, and a first that may seal. */
 export const layer = Layer.effect(
   Readiness,
   Effect.gen(function* () {
     const { reads } = yield* Database
-    const { byId } = yield* Keyring
+    const keyring = yield* Keyring
     const registry = yield* KekRegistry
     const schema = Effect.map(
       reads.ask(current(reads.sql)),
@@ -19,12 +19,21 @@ export const layer = Layer.effect(
         onSome: (id) => (id < latest ? ["the database lacks migrations of this version"] : [])
       })
     )
-    const keys = Effect.map(registry.missing(Array.from(byId.keys())), (missing) =>
-      missing.map(
-        ({ credentials, kek_id }) => `key ${kek_id} is missing from the keyring and sealed ${credentials} credentials`
+    const keys = Effect.suspend(() => registry.missing(Array.from(keyring.current().byId.keys()))).pipe(
+      Effect.map((missing) =>
+        missing.map(
+          ({ credentials, kek_id }) => `key ${kek_id} is missing from the keyring and sealed ${credentials} credentials`
+        )
       )
     )
-    const problems = Effect.zipWith(schema, keys, (one, other) => [...one, ...other])
+    const sealing = Effect.suspend(() => registry.known([keyring.current().primary?.id ?? ""])).pipe(
+      Effect.map((known) =>
+        known
+          .filter(({ retired }) => retired)
+          .map(({ kek_id }) => `key ${kek_id} is retired and still the first of the keyring: nothing can be sealed`)
+      )
+    )
+    const problems = Effect.map(Effect.all([schema, keys, sealing]), (found) => found.flat())
     return {
       problems: Effect.catchCause(problems, (cause) =>
         Cause.hasInterruptsOnly(cause)

@@ -1,8 +1,9 @@
 import cluster from "node:cluster"
-import { Console, Effect, Layer, Option, Redacted } from "effect"
+import { Console, Effect, Layer, Option, type Queue, Redacted } from "effect"
 import { HttpServer } from "effect/http"
 import * as Byok from "./Byok.ts"
 import * as Server from "./http/Server.ts"
+import { reloadOn } from "./reloadKeyring.ts"
 import { Accounts } from "./service/Accounts.ts"
 import type { Settings } from "./Settings.ts"
 import * as Tracing from "./Tracing.ts"
@@ -39,10 +40,11 @@ const welcome = ({ databaseUrl }: Settings) =>
     })
   )
 
-/** The service: it stops in the order of this diagram, from the top. */
-export const serve = (settings: Settings) =>
+/** The service: it stops in the order of this diagram, from the top. Its keyring is read again on every hang-up. */
+export const serve = (settings: Settings, hangUps: Queue.Dequeue<true>) =>
   welcome(settings).pipe(
     Layer.provide(Server.layer(settings)),
+    Layer.merge(reloadOn(hangUps)),
     Layer.provide(Byok.layerWith(settings)),
     Layer.provide(Tracing.layer)
   )

@@ -1,5 +1,5 @@
 import cluster, { type Worker } from "node:cluster"
-import { Deferred, Effect, Layer } from "effect"
+import { Deferred, Effect, Layer, Queue } from "effect"
 import * as Persistence from "./Persistence.ts"
 import { InvalidSetting, type Settings } from "./Settings.ts"
 
@@ -15,8 +15,17 @@ const stop = (worker: Worker) =>
     return ended(worker)
   })
 
+/** The processes that have not ended. One that does not serve yet may have read the keyring before the last SIGHUP. */
+type Crew = Map<Worker, "starting" | "starting, hung up" | "serving">
+
+const hangUp = (crew: Crew) =>
+  crew.forEach((state, worker) => {
+    if (state === "serving") worker.process.kill("SIGHUP")
+    else crew.set(worker, "starting, hung up")
+  })
+
 /** Serves with a process of its own, which is started again whenever it ends; succeeds when it listens. */
-const keepServing = Effect.fnUntraced(function* (environment: NodeJS.ProcessEnv) {
+const keepServing = Effect.fnUntraced(function* (environment: NodeJS.ProcessEnv, crew: Crew) {
   const listening = yield* Deferred.make<true, InvalidSetting>()
   const once = Effect.scoped(
     Effect.gen(function* () {
@@ -24,8 +33,14 @@ const keepServing = Effect.fnUntraced(function* (environment: NodeJS.ProcessEnv)
         Effect.sync(() => cluster.fork(environment)),
         stop
       )
-      worker.once("listening", () => Deferred.doneUnsafe(listening, Effect.succeed(true)))
+      crew.set(worker, "starting")
+      worker.once("listening", () => {
+        if (crew.get(worker) === "starting, hung up") worker.process.kill("SIGHUP")
+        crew.set(worker, "serving")
+        Deferred.doneUnsafe(listening, Effect.succeed(true))
+      })
       yield* ended(worker)
+      crew.delete(worker)
     })
   )
   const again = Effect.andThen(Effect.logWarning("A process has ended and is started again"), Effect.sleep("1 second"))
@@ -36,13 +51,17 @@ const keepServing = Effect.fnUntraced(function* (environment: NodeJS.ProcessEnv)
 
 /**
  * Serves one port with several processes, which read their settings from `environment`. The first starts alone, so that
- * it alone meets an empty database; the database outlives them all.
+ * it alone meets an empty database; the database outlives them all. Hang-ups are passed on to each of them.
  */
-export const serveInProcesses = (settings: Settings, environment: NodeJS.ProcessEnv) =>
+export const serveInProcesses = (settings: Settings, environment: NodeJS.ProcessEnv, hangUps: Queue.Dequeue<true>) =>
   Layer.effectDiscard(
-    Effect.forEach(
-      Array.from({ length: settings.processes }, (_, index) => index + 1),
-      (number) => Effect.andThen(keepServing(environment), Effect.logInfo(`Process ${number} serves`)),
-      { discard: true }
-    )
+    Effect.gen(function* () {
+      const crew: Crew = new Map()
+      yield* Effect.forkScoped(Effect.forever(Effect.map(Queue.take(hangUps), () => hangUp(crew))))
+      yield* Effect.forEach(
+        Array.from({ length: settings.processes }, (_, index) => index + 1),
+        (number) => Effect.andThen(keepServing(environment, crew), Effect.logInfo(`Process ${number} serves`)),
+        { discard: true }
+      )
+    })
   ).pipe(Layer.provide(Persistence.layer(settings)))

@@ -1,9 +1,11 @@
-import { readdirSync, readFileSync } from "node:fs"
+import { readdirSync, readFileSync, writeFileSync } from "node:fs"
+import { join } from "node:path"
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { createOver, getOver, idIn } from "./support/callByok.ts"
 import { eventually } from "./support/eventually.ts"
 import { StartedBefore } from "./support/firstStart.ts"
+import { ringOf } from "./support/rotating.ts"
 import { isRunning, isShutDown, startService } from "./support/ServiceProcess.ts"
 
 const credential = { provider: "groq", key: "fake-key-fake-key" }
@@ -54,6 +56,34 @@ layer(StartedBefore.layer, { excludeTestServices: true })("a service of several 
         assert.strictEqual(yield* ended, 0)
         assert.isFalse(processes.some(isRunning))
         assert.isTrue(isShutDown(settings.BYOK_DATA_DIR))
+      })
+  )
+
+  it.effect.skipIf(process.platform !== "linux")(
+    "SIGHUP, while it starts and when it serves, ends no process and makes every one read the keyring again",
+    () =>
+      Effect.gen(function* () {
+        const { settings } = yield* StartedBefore
+        const BYOK_PROCESSES = "2"
+        const { ended, pid, signal, stderr } = yield* startService({ ...settings, BYOK_PROCESSES, LOG_LEVEL: "info" })
+        yield* signal("SIGHUP")
+        yield* eventually(
+          "both serve",
+          Effect.sync(() => stderr().includes("Process 2 serves"))
+        )
+        const processes = nodesOf(pid)
+        assert.lengthOf(processes, 2)
+        const keyring = join(settings.BYOK_DATA_DIR, "keyring")
+        writeFileSync(keyring, `${ringOf("next")}\n${readFileSync(keyring, "utf8")}`)
+        yield* signal("SIGHUP")
+        yield* eventually(
+          "both have read it again",
+          Effect.sync(() => (stderr().match(/The keyring was read again: next seals/g)?.length ?? 0) >= 2)
+        )
+        assert.deepStrictEqual(nodesOf(pid), processes)
+        yield* signal("SIGTERM")
+        yield* signal("SIGHUP")
+        assert.strictEqual(yield* ended, 0)
       })
   )
 })

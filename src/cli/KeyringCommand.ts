@@ -1,8 +1,12 @@
-import { Clock, Console, Effect, Schema } from "effect"
-import { Command, Flag } from "effect/cli"
+import { Clock, Console, Effect, Option, Schema } from "effect"
+import { Argument, Command, Flag } from "effect/cli"
 import { generateKeyring } from "../crypto/Keyring.ts"
-import type { KeyStatus, RewrapProgress, RewrapResult } from "../service/Rotation.ts"
+import { addKey, promoteKey, retireKey } from "../KeyringChanges.ts"
+import type { KeyStatus, RewrapResult } from "../service/Rotation.ts"
+import { changeKeyring } from "./changeKeyring.ts"
 import { parse } from "./parse.ts"
+import { print } from "./print.ts"
+import { progressOn } from "./Progress.ts"
 import { RewrapIncomplete } from "./RewrapIncomplete.ts"
 import { root } from "./Root.ts"
 import { rotate } from "./rotate.ts"
@@ -19,27 +23,46 @@ const generate = Command.make(
 
 const Rate = Schema.FiniteFromString.check(Schema.isInt(), Schema.isBetween({ minimum: 1, maximum: 1_000_000 }))
 
-/** Tells how far it is, once a second at most. */
-const tellProgress = () => {
-  let next = 0
-  return ({ failed, rewrapped, total }: RewrapProgress) =>
-    Effect.flatMap(Clock.currentTimeMillis, (now) => {
-      if (now < next) return Effect.void
-      next = now + 1000
-      return Console.error(`rewrapped ${rewrapped} of ${total} credentials, ${failed} failed`)
-    })
-}
+const Batch = Schema.FiniteFromString.check(Schema.isInt(), Schema.isBetween({ minimum: 1, maximum: 10_000 }))
 
-const resultLines = ({ failed, left, rewrapped }: RewrapResult) =>
+type Left = ReadonlyArray<Pick<KeyStatus, "kek_id" | "credentials">>
+
+/** How many credentials name each key of the keyring, and each other one that is named. */
+const leftUnder = (keys: ReadonlyArray<KeyStatus>): Left =>
+  keys.filter(({ role }) => role !== "retired").map(({ credentials, kek_id }) => ({ kek_id, credentials }))
+
+const leftLines = (keys: Left) => keys.map(({ credentials, kek_id }) => `under      ${kek_id}: ${credentials}`)
+
+const resultLines = ({ failed, left, rewrapped }: RewrapResult, keys: Left) =>
   [
     `rewrapped  ${rewrapped}`,
     `left       ${left}`,
+    ...leftLines(keys),
     ...failed.map(({ id, reason }) => `failed     ${id}: ${reason}`)
   ].join("\n")
+
+/** What a rewrap would begin with, without one. */
+const foretell = Effect.gen(function* () {
+  const { json } = yield* root
+  const keys = yield* rotate((rotation) => rotation.status())
+  const left = keys.filter(({ role }) => role !== "primary").reduce((sum, { credentials }) => sum + credentials, 0)
+  const under = leftUnder(keys)
+  yield* Console.log(
+    json ? JSON.stringify({ rewrapped: 0, left, keys: under }) : [`left       ${left}`, ...leftLines(under)].join("\n")
+  )
+})
 
 const rewrap = Command.make(
   "rewrap",
   {
+    batch: Flag.String("batch").pipe(
+      Flag.withDescription("Credentials a transaction, at most; 500 if not given"),
+      Flag.withDefault("500")
+    ),
+    dryRun: Flag.Boolean("dry-run").pipe(
+      Flag.withDescription("Change nothing, only tell how many credentials there are to do"),
+      Flag.withDefault(false)
+    ),
     rate: Flag.String("rate").pipe(
       Flag.withDescription("Credentials a second, at most; 1000 if not given"),
       Flag.withDefault("1000")
@@ -48,8 +71,16 @@ const rewrap = Command.make(
   Effect.fnUntraced(function* (given) {
     const { json } = yield* root
     const rate = yield* parse(Rate, given.rate, "--rate must be a whole number from 1 to 1000000.")
-    const result = yield* rotate((rotation) => rotation.rewrap({ rate, onProgress: tellProgress() }))
-    yield* Console.log(json ? JSON.stringify(result) : resultLines(result))
+    const batch = yield* parse(Batch, given.batch, "--batch must be a whole number from 1 to 10000.")
+    if (given.dryRun) return yield* foretell
+    const progress = progressOn(process.stderr)
+    const [result, keys] = yield* rotate((rotation) =>
+      Effect.all([
+        Effect.ensuring(rotation.rewrap({ batch, rate, onProgress: progress.tell }), progress.end),
+        Effect.map(rotation.status(), leftUnder)
+      ])
+    )
+    yield* Console.log(json ? JSON.stringify({ ...result, keys }) : resultLines(result, keys))
     if (result.left > 0 || result.failed.length > 0) {
       return yield* new RewrapIncomplete({ message: `Credentials that still name another key: ${result.left}.` })
     }
@@ -60,7 +91,7 @@ const statusLines = (keys: ReadonlyArray<KeyStatus>) => {
   const width = Math.max(...keys.map(({ kek_id }) => kek_id.length))
   const lines = keys.map(
     ({ credentials, kek_id, may_be_retired, role, wraps }) =>
-      `${kek_id.padEnd(width)}  ${role.padEnd(7)}  ${credentials} credentials, ${wraps} wraps` +
+      `${kek_id.padEnd(width)}  ${role.padEnd(12)}  ${credentials} credentials, ${wraps} wraps` +
       (may_be_retired ? ", may be retired" : "")
   )
   return lines.join("\n")
@@ -76,7 +107,47 @@ const status = Command.make(
   })
 ).pipe(Command.withDescription("Show how much each key is used, and which may be retired"))
 
+const KekId = Schema.String.check(Schema.isPattern(/^[A-Za-z0-9._-]{1,64}$/))
+const idForm = "must be 1 to 64 characters of A-Z a-z 0-9 . _ -."
+
+const add = Command.make(
+  "add",
+  {
+    id: Flag.String("id").pipe(
+      Flag.withDescription("Id of the new key; one with the date is made if not given"),
+      Flag.optional
+    )
+  },
+  Effect.fnUntraced(function* ({ id }) {
+    const given = Option.isSome(id) ? yield* parse(KekId, id.value, `--id ${idForm}`) : undefined
+    const kek_id = yield* changeKeyring((settings) => addKey(settings, given))
+    yield* print({ kek_id, role: "pending" })
+  })
+).pipe(Command.withDescription("Add a new key to the keyring file, where it opens and does not seal yet"))
+
+const kekId = Argument.String("ID").pipe(Argument.withDescription("Id of the key, as `keyring status` shows it"))
+
+const promote = Command.make(
+  "promote",
+  { id: kekId },
+  Effect.fnUntraced(function* (given) {
+    const kek_id = yield* parse(KekId, given.id, `ID ${idForm}`)
+    yield* changeKeyring((settings) => promoteKey(settings, kek_id))
+    yield* print({ kek_id, role: "primary" })
+  })
+).pipe(Command.withDescription("Make a key of the keyring file the one that seals"))
+
+const retire = Command.make(
+  "retire",
+  { id: kekId },
+  Effect.fnUntraced(function* (given) {
+    const kek_id = yield* parse(KekId, given.id, `ID ${idForm}`)
+    yield* changeKeyring((settings) => retireKey(settings, kek_id))
+    yield* print({ kek_id, role: "retired" })
+  })
+).pipe(Command.withDescription("Remove a key that no credential names from the keyring file, for good"))
+
 export const keyringCommand = Command.make("keyring").pipe(
   Command.withDescription("Key-encryption keys"),
-  Command.withSubcommands([generate, rewrap, status])
+  Command.withSubcommands([generate, add, promote, status, rewrap, retire])
 )

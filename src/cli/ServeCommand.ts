@@ -1,6 +1,7 @@
 import cluster from "node:cluster"
 import { Effect, Layer } from "effect"
 import { Command } from "effect/cli"
+import { hangUps } from "../HangUps.ts"
 import { serve } from "../serve.ts"
 import { serveInProcesses } from "../serveInProcesses.ts"
 import { readSettings } from "../Settings.ts"
@@ -10,8 +11,9 @@ export const serveCommand = Command.make(
   {},
   Effect.fnUntraced(function* () {
     const environment = { ...process.env }
+    const signals = yield* hangUps
     const settings = yield* readSettings
     const several = cluster.isPrimary && settings.processes > 1
-    return yield* Layer.launch(several ? serveInProcesses(settings, environment) : serve(settings))
-  })
-).pipe(Command.withDescription("Serve HTTP until stopped"))
+    return yield* Layer.launch(several ? serveInProcesses(settings, environment, signals) : serve(settings, signals))
+  }, Effect.scoped)
+).pipe(Command.withDescription("Serve HTTP until stopped; SIGHUP makes it read its keyring again"))

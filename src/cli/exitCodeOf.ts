@@ -8,6 +8,7 @@ const sentenceOf = (error: unknown): string | undefined => {
     case "EmbeddedPostgresError":
     case "RewrapIncomplete":
     case "AuditFault":
+    case "KeyringRefusal":
       return "message" in error ? String(error.message) : undefined
     case "Unknown":
       return `There is no such ${"kind" in error ? String(error.kind) : "thing"}.`

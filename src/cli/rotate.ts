@@ -7,6 +7,7 @@ import * as Persistence from "../Persistence.ts"
 import { Rotation } from "../service/Rotation.ts"
 import { readSettings } from "../Settings.ts"
 import { cliActor } from "./cliActor.ts"
+import { patiently } from "./patiently.ts"
 
 /** Runs an operation on the database of the settings with their keyring. */
 export const rotate = <A, E>(operation: (rotation: Rotation["Service"]) => Effect.Effect<A, E>) =>
@@ -17,7 +18,7 @@ export const rotate = <A, E>(operation: (rotation: Rotation["Service"]) => Effec
         Layer.provide(RewrapperAes256Gcm.layer),
         Layer.provide(WrapBudget.layer),
         Layer.provide(KeyringLive.layer(settings)),
-        Layer.provide(Persistence.layer(settings))
+        Layer.provide(Persistence.layer(patiently(settings)))
       )
     )
   ).pipe(Effect.provideService(CurrentActor, cliActor()))

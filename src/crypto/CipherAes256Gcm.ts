@@ -10,10 +10,11 @@ import { WrapBudget } from "./WrapBudget.ts"
 export const layer = Layer.effect(
   Cipher,
   Effect.gen(function* () {
-    const { byId, primary } = yield* Keyring
+    const keyring = yield* Keyring
     const budget = yield* WrapBudget
     return {
       seal: Effect.fnUntraced(function* (key, context) {
+        const { primary } = keyring.current()
         if (primary === undefined) return yield* new KeyStoreUnavailable({ reason: "the keyring is empty" })
         yield* budget.spend(primary.id)
         const plaintext = Buffer.from(Redacted.value(key))
@@ -22,7 +23,7 @@ export const layer = Layer.effect(
         return sealed
       }),
       open: Effect.fnUntraced(function* (sealed, context) {
-        const kek = byId.get(sealed.kek_id)
+        const kek = keyring.current().byId.get(sealed.kek_id)
         if (kek === undefined) return yield* new UnknownKeyId({ kek_id: sealed.kek_id })
         const opened = open(kek, sealed, Buffer.from(encodeSealingContext(context)))
         if (Result.isFailure(opened)) return yield* opened.failure

@@ -1,11 +1,21 @@
 import { randomBytes } from "node:crypto"
-import { Context, Data } from "effect"
+import { Context, Data, type Effect } from "effect"
 import { type Kek, makeKek } from "./Kek.ts"
 
-/** The keys of this instance. The first seals and opens; the others only open: those to come and those to retire. */
+/** The keys of an instance at one moment. The first seals and opens; the others only open: those to come and those to retire. */
+export interface Ring {
+  readonly primary: Kek | undefined
+  readonly byId: ReadonlyMap<string, Kek>
+}
+
+/** The keys that this instance uses. They are replaced as a whole: who needs two that fit together asks once. */
 export class Keyring extends Context.Service<
   Keyring,
-  { readonly primary: Kek | undefined; readonly byId: ReadonlyMap<string, Kek> }
+  {
+    readonly current: () => Ring
+    /** Reads the keys again and uses them from now on; if they are not in order, those of before stay. */
+    readonly reload: Effect.Effect<Ring, InvalidKeyring>
+  }
 >()("byok/Keyring") {}
 
 /** Says which line is wrong and what is expected, never what was found there. */
@@ -32,7 +42,7 @@ const parseEntry = (text: string, position: number): Kek => {
 }
 
 /** Reads a keyring: one `id:base64` a line, the first is the primary key. Throws `InvalidKeyring`. */
-export const parseKeyring = (text: string): Keyring["Service"] => {
+export const parseKeyring = (text: string): Ring => {
   const keks = text
     .split(/\s+/)
     .filter((word) => word !== "")
@@ -42,10 +52,12 @@ export const parseKeyring = (text: string): Keyring["Service"] => {
   return { primary: keks[0], byId }
 }
 
-/** A keyring of one new key, as text. Its id tells the day it was made. */
-export const generateKeyring = (now: Date): string => {
+/** A keyring of one new key, as text. Its id, if none is given, tells the day it was made. */
+export const generateKeyring = (
+  now: Date,
+  id = `kek-${now.toISOString().slice(0, 10)}-${randomBytes(3).toString("hex")}`
+): string => {
   const bytes = randomBytes(32)
-  const id = `kek-${now.toISOString().slice(0, 10)}-${randomBytes(3).toString("hex")}`
   const line = `${id}:${bytes.toString("base64")}`
   bytes.fill(0)
   return line

@@ -10,7 +10,7 @@ import { WrapBudget } from "./WrapBudget.ts"
 export const layer = Layer.effect(
   Rewrapper,
   Effect.gen(function* () {
-    const { byId, primary } = yield* Keyring
+    const { byId, primary } = (yield* Keyring).current()
     const budget = yield* WrapBudget
     if (primary === undefined) return yield* new KeyStoreUnavailable({ reason: "the keyring is empty" })
     return {

@@ -19,6 +19,10 @@ export const AuditEvent = Schema.Union([
   event("api_key.revoke", { account_id: AccountId, api_key_hash: ApiKeyHash }),
   event("credential.create", { account_id: AccountId, workspace_id: WorkspaceId, credential_id: CredentialId }),
   event("keyring.register", { kek_id: Schema.String }),
+  event("keyring.promote", { kek_id: Schema.String }),
+  event("keyring.retire", { kek_id: Schema.String }),
+  /** A retirement was taken back, because a credential was sealed under the key meanwhile. */
+  event("keyring.reinstate", { kek_id: Schema.String }),
   /** How many credentials a batch has brought under `kek_id`, by the key that had wrapped them before. */
   event("keyring.rewrap", { kek_id: Schema.String, from: Schema.Record(Schema.String, Schema.Int) })
 ])

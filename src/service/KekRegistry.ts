@@ -8,6 +8,16 @@ export class KekRegistry extends Context.Service<
     readonly register: (
       keks: ReadonlyArray<{ readonly kek_id: string; readonly check_value: Uint8Array }>
     ) => Effect.Effect<ReadonlyArray<string>>
+    /** Those of the given keys that are recorded. No credential can be stored that names a retired one. */
+    readonly known: (
+      kek_ids: ReadonlyArray<string>
+    ) => Effect.Effect<
+      ReadonlyArray<{ readonly kek_id: string; readonly check_value: Uint8Array; readonly retired: boolean }>
+    >
+    /** Records that a key is about to become the one that seals. */
+    readonly promote: (kek_id: string) => Effect.Effect<void>
+    /** Retires a recorded key, if no credential names it, and answers with the number of those that do. */
+    readonly retire: (kek_id: string) => Effect.Effect<number>
     /** The ids that stored credentials name beside the given ones, with the number of those credentials. */
     readonly missing: (
       kek_ids: ReadonlyArray<string>

@@ -8,6 +8,7 @@ export interface UsedKey {
   readonly credentials: number
   /** How many wraps have been set aside for it: at least those that it made. */
   readonly wraps: number
+  readonly retired: boolean
 }
 
 /** How much each key-encryption key is used. */

@@ -27,8 +27,9 @@ export interface RewrapResult {
 }
 
 /** A key of the keyring, or one that the database knows beside them. */
-export interface KeyStatus extends UsedKey {
-  readonly role: "primary" | "opens" | "missing" | "retired"
+export interface KeyStatus extends Omit<UsedKey, "retired"> {
+  /** `pending` has never sealed anything; `missing` is not in the keyring, though credentials name it. */
+  readonly role: "primary" | "pending" | "decrypt-only" | "missing" | "retired"
   readonly may_be_retired: boolean
 }
 
@@ -110,16 +111,17 @@ export class Rotation extends Context.Service<Rotation>()("byok/Rotation", {
       /** The keys of the keyring in its order, then the others. Only a key that has sealed and is named no more may go. */
       status: Effect.fn("Rotation.status")(function* () {
         const used = yield* use.list
-        const unused = { credentials: 0, wraps: 0 }
+        const unused = { credentials: 0, wraps: 0, retired: false }
         const ring = kek_ids.map((kek_id): KeyStatus => {
-          const { credentials, wraps } = used.find((key) => key.kek_id === kek_id) ?? unused
-          const role = kek_id === primary ? "primary" : "opens"
-          const may_be_retired = role === "opens" && credentials === 0 && wraps > 0
+          const { credentials, retired, wraps } = used.find((key) => key.kek_id === kek_id) ?? unused
+          const waits = credentials === 0 && wraps === 0
+          const role = kek_id === primary ? "primary" : retired ? "retired" : waits ? "pending" : "decrypt-only"
+          const may_be_retired = role === "decrypt-only" && credentials === 0
           return { kek_id, role, credentials, wraps, may_be_retired }
         })
         const others = used
           .filter(({ kek_id }) => !kek_ids.includes(kek_id))
-          .map((key): KeyStatus => ({
+          .map(({ retired: _, ...key }): KeyStatus => ({
             ...key,
             role: key.credentials > 0 ? "missing" : "retired",
             may_be_retired: false

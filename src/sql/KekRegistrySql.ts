@@ -3,8 +3,12 @@ import { SqlSchema } from "effect/sql"
 import { KekRegistry } from "../service/KekRegistry.ts"
 import { record as recordActs } from "./auditing.ts"
 import { Database } from "./Database.ts"
+import { DatabaseFailure, failureOf } from "./DatabaseFailure.ts"
 
-const Check = Schema.Struct({ kek_id: Schema.String, check_value: Schema.Uint8Array })
+const Check = Schema.Struct({ kek_id: Schema.String, check_value: Schema.Uint8Array, retired: Schema.Boolean })
+
+/** How long whoever uses credentials may be held up at a time, and how often that is tried before a key is retired. */
+const patience = { lock: "100ms", times: 100, pause: "200 millis" } as const
 
 export const layer = Layer.effect(
   KekRegistry,
@@ -14,9 +18,9 @@ export const layer = Layer.effect(
       Request: Schema.Array(Schema.String),
       Result: Check,
       execute: (ids) => writes.sql`
-        SELECT id AS kek_id, check_value FROM keks WHERE id = ANY(${ids}::text[])`
+        SELECT id AS kek_id, check_value, retired_at IS NOT NULL AS retired FROM keks WHERE id = ANY(${ids}::text[])`
     })
-    const record = ({ check_value, kek_id }: typeof Check.Type) =>
+    const record = ({ check_value, kek_id }: Omit<typeof Check.Type, "retired">) =>
       Effect.map(
         writes.sql`
           INSERT INTO keks (id, check_value) VALUES (${kek_id}, ${check_value}) ON CONFLICT (id) DO NOTHING RETURNING id`,
@@ -42,7 +46,65 @@ export const layer = Layer.effect(
         UPDATE keks SET wraps = wraps + ${count} WHERE id = ${kek_id} RETURNING wraps::float8 AS wraps`
     })
 
+    const named = SqlSchema.findOne({
+      Request: Schema.String,
+      Result: Schema.Struct({ credentials: Schema.Int }),
+      execute: (id) => writes.sql`SELECT count(*)::int AS credentials FROM credentials WHERE kek_id = ${id}`
+    })
+    const count = (kek_id: string) =>
+      Effect.map(
+        Effect.orDie(writes.ask(Effect.catchTag(named(kek_id), "NoSuchElementError", Effect.die))),
+        ({ credentials }) => credentials
+      )
+
+    /** Says whether credentials may name the key. What is under way with them ends before; it is false if that takes long. */
+    const fence = Effect.fnUntraced(
+      function* (kek_id: string, retired: boolean) {
+        const { sql } = writes
+        yield* sql`LOCK TABLE keks IN SHARE ROW EXCLUSIVE MODE`
+        yield* sql`
+          UPDATE keks SET retired_at = CASE WHEN ${retired} THEN coalesce(retired_at, now()) END WHERE id = ${kek_id}`
+        yield* recordActs(sql, [{ action: retired ? "keyring.retire" : "keyring.reinstate", kek_id }])
+        const rows = yield* sql<{ id: string }>`SELECT id FROM keks WHERE retired_at IS NOT NULL ORDER BY id`
+        yield* sql.unsafe(`SET LOCAL lock_timeout = '${patience.lock}'`)
+        yield* sql.unsafe(`ALTER TABLE credentials DROP CONSTRAINT IF EXISTS credentials_kek_retired,
+          ADD CONSTRAINT credentials_kek_retired
+          CHECK (kek_id <> ALL ('{${rows.map(({ id }) => id).join()}}'::text[])) NOT VALID`)
+        return true
+      },
+      (change) =>
+        writes.sql.withTransaction(change).pipe(
+          Effect.catchIf(
+            (error) => failureOf(error).sqlstate === "55P03",
+            () => Effect.succeed(false)
+          ),
+          writes.ask,
+          Effect.orDie
+        )
+    )
+    const fenced = Effect.fnUntraced(function* (kek_id: string, retired: boolean) {
+      for (let tried = 1; !(yield* fence(kek_id, retired)); tried++) {
+        if (tried === patience.times) {
+          return yield* Effect.die(
+            new DatabaseFailure({ kind: "LockTimeout", sqlstate: "55P03", constraint: undefined })
+          )
+        }
+        yield* Effect.sleep(patience.pause)
+      }
+    })
+
     return {
+      known: (kek_ids) => Effect.orDie(writes.ask(known(kek_ids))),
+      promote: (kek_id) =>
+        Effect.orDie(Effect.asVoid(writes.ask(recordActs(writes.sql, [{ action: "keyring.promote", kek_id }])))),
+      retire: Effect.fnUntraced(function* (kek_id) {
+        const before = yield* count(kek_id)
+        if (before > 0) return before
+        yield* fenced(kek_id, true)
+        const meanwhile = yield* count(kek_id)
+        if (meanwhile > 0) yield* fenced(kek_id, false)
+        return meanwhile
+      }),
       register: (keks) =>
         Effect.gen(function* () {
           const ids = keks.map(({ kek_id }) => kek_id)

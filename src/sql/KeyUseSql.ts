@@ -8,11 +8,17 @@ export const layer = Layer.effect(
   Effect.map(Database, ({ reads: { ask, sql } }) => {
     const list = SqlSchema.findAll({
       Request: Schema.Void,
-      Result: Schema.Struct({ kek_id: Schema.String, credentials: Schema.Int, wraps: Schema.Finite }),
+      Result: Schema.Struct({
+        kek_id: Schema.String,
+        credentials: Schema.Int,
+        wraps: Schema.Finite,
+        retired: Schema.Boolean
+      }),
       execute: () => sql`
-        SELECT kek_id, coalesce(credentials, 0) AS credentials, coalesce(wraps, 0)::float8 AS wraps
+        SELECT kek_id, coalesce(credentials, 0) AS credentials, coalesce(wraps, 0)::float8 AS wraps,
+          retired_at IS NOT NULL AS retired
         FROM (SELECT kek_id, count(*)::int AS credentials FROM credentials GROUP BY kek_id) AS named
-        FULL JOIN (SELECT id AS kek_id, wraps FROM keks) AS known USING (kek_id)
+        FULL JOIN (SELECT id AS kek_id, wraps, retired_at FROM keks) AS known USING (kek_id)
         ORDER BY kek_id`
     })
     return { list: Effect.suspend(() => ask(list())) }

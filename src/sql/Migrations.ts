@@ -10,11 +10,13 @@ import type { DatabaseTarget } from "./DatabaseTarget.ts"
 import createTables from "./migrations/0001_create_tables.ts"
 import createReceipts from "./migrations/0002_create_receipts.ts"
 import createAudit from "./migrations/0003_create_audit.ts"
+import retireKeks from "./migrations/0004_retire_keks.ts"
 
 const migrations = {
   "0001_create_tables": createTables,
   "0002_create_receipts": createReceipts,
-  "0003_create_audit": createAudit
+  "0003_create_audit": createAudit,
+  "0004_retire_keks": retireKeks
 }
 
 /** The newest migration that this build knows. */

@@ -1,18 +1,21 @@
 import { chmodSync, readFileSync, statSync, writeFileSync } from "node:fs"
 import { delimiter, join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
-import { Effect } from "effect"
+import { Effect, Fiber, Layer } from "effect"
+import * as Persistence from "../../src/Persistence.ts"
 import { createOver, getOver, idIn } from "../support/callByok.ts"
 import { onlyObject, textIn } from "../support/CommandLine.ts"
-import { adminClient, freshDatabase } from "../support/freshDatabase.ts"
-import { ringOf } from "../support/rotating.ts"
+import { eventually } from "../support/eventually.ts"
+import { adminClient, freshDatabase, settingsFor } from "../support/freshDatabase.ts"
+import { keysOf, openedWith, ringOf, sealUnder } from "../support/rotating.ts"
 import { byokScript, nowhere, runByok } from "../support/runByok.ts"
 import { environment, runProgram } from "../support/runNode.ts"
-import { startService } from "../support/ServiceProcess.ts"
+import { type ServiceProcess, startService } from "../support/ServiceProcess.ts"
 import { temporaryDirectory } from "../support/temporaryDirectory.ts"
 
 const page = readFileSync(join(import.meta.dirname, "../../SECURITY.md"), "utf8")
 const [, section = ""] = /^## Rotating the keyring\n(.*?)^## /ms.exec(page) ?? []
+const readyAt = (url: string) => Effect.promise(async () => (await fetch(`${url}/health/ready`)).text())
 /** The commands of the four steps, as the page tells to type them. */
 const steps = Array.from(section.matchAll(/^ *```sh\n(.*?)^ *```/gms), ([, commands = ""]) => commands)
 
@@ -40,71 +43,158 @@ const begin = Effect.gen(function* () {
   }
 })
 
-const readyAt = (url: string) => Effect.promise(async () => (await fetch(`${url}/health/ready`)).text())
-
 const credential = { provider: "groq", key: "fake-key-fake-key" }
+const rotations = /The keyring was read again/g
 
-describe("byok keyring rewrap and status", () => {
-  it.live("the four steps of SECURITY.md, as they are typed, beside the service (T10)", () =>
-    Effect.gen(function* () {
-      const { ids, keyring, settings, shell, sql } = yield* begin
-      const account = onlyObject(yield* runByok(["account", "create", "--name", "n", "--json"], settings))
-      const key = textIn(account, "management_key")
-      const [add = "", promote = "", rewrap = "", retire = ""] = steps
-      assert.lengthOf(steps, 4)
-      const made: Array<string> = []
-      const createSome = (url: string) =>
-        Effect.forEach([1, 2, 3], () =>
+/** Waits until a service has read its keyring so many times. */
+const reread = ({ stderr }: ServiceProcess, times: number) =>
+  eventually(
+    `the keyring was read again ${times} times`,
+    Effect.sync(() => stderr().match(rotations)?.length === times)
+  )
+
+const account = (settings: Record<string, string>) =>
+  Effect.map(runByok(["account", "create", "--name", "n", "--json"], settings), (finished) =>
+    textIn(onlyObject(finished), "management_key")
+  )
+
+describe("byok keyring add, promote, rewrap, retire and status", () => {
+  it.live(
+    "the four steps of SECURITY.md, as they are typed, beside one service that is never restarted (T10)",
+    () =>
+      Effect.gen(function* () {
+        const { ids, keyring, settings, shell, sql } = yield* begin
+        const service = yield* startService({ ...settings, LOG_LEVEL: "info" })
+        const { pid, url } = service
+        const key = yield* account(settings)
+        assert.lengthOf(steps, 4)
+        const typed = (step: number, replaced: Record<string, string> = {}) =>
+          Effect.map(
+            shell(
+              Object.entries({ PID: String(pid), ...replaced }).reduce(
+                (text, [name, value]) => text.replaceAll(name, value),
+                steps[step - 1] ?? ""
+              )
+            ),
+            ({ code, stderr, stdout }) => {
+              assert.strictEqual(code, 0, stderr)
+              return { stderr, stdout }
+            }
+          )
+        const made: Array<string> = []
+        const createSome = Effect.forEach([1, 2, 3], () =>
           Effect.map(createOver(url, key, credential), (answer) => made.push(idIn(answer)))
         )
+        const under = (kek_id: string) =>
+          Effect.map(sql`SELECT 1 FROM credentials WHERE kek_id = ${kek_id}`, ({ length }) => length)
 
-      yield* Effect.scoped(Effect.flatMap(startService(settings), ({ url }) => createSome(url)))
-      assert.strictEqual((yield* shell(add)).code, 0)
-      const [, added = ""] = ids()
-      assert.strictEqual((yield* shell(promote)).code, 0)
-      assert.deepStrictEqual(ids(), [added, "old"])
-      assert.strictEqual(statSync(keyring).mode & 0o777, 0o600)
+        yield* createSome
+        yield* typed(1)
+        const [first, added = ""] = ids()
+        assert.strictEqual(first, "old")
+        yield* reread(service, 1)
+        yield* createSome
+        assert.strictEqual(yield* under("old"), 6, "a pending key seals nothing")
 
-      const { url } = yield* startService(settings)
-      yield* createSome(url)
-      const done = yield* shell(rewrap)
-      assert.deepStrictEqual([done.code, done.stdout], [0, "rewrapped  3\nleft       0\n"])
-      assert.strictEqual(done.stderr, "rewrapped 3 of 3 credentials, 0 failed\n")
-      for (const id of made) assert.strictEqual((yield* getOver(url, key, id)).status, 200)
+        yield* typed(2, { "NEW-ID": added })
+        assert.deepStrictEqual(ids(), [added, "old"])
+        assert.strictEqual(statSync(keyring).mode & 0o777, 0o600)
+        yield* reread(service, 2)
+        yield* createSome
+        assert.deepStrictEqual([yield* under("old"), yield* under(added)], [6, 3])
 
-      const retired = yield* shell(retire.replaceAll("OLD-ID", "old"))
-      assert.strictEqual(retired.code, 0)
-      const width = added.length
-      assert.strictEqual(
-        retired.stdout,
-        `${added}  primary  6 credentials, 8192 wraps\n${"old".padEnd(width)}  opens    0 credentials, 4096 wraps, may be retired\n`
+        const done = yield* typed(3)
+        assert.strictEqual(done.stdout, `rewrapped  6\nleft       0\nunder      ${added}: 9\nunder      old: 0\n`)
+        assert.strictEqual(done.stderr, "rewrapped 6 of 6 credentials, 0 failed\n")
+
+        const retired = yield* typed(4, { "OLD-ID": "old" })
+        const column = (kek_id: string) => kek_id.padEnd(added.length)
+        assert.strictEqual(
+          retired.stdout,
+          [
+            `${added}  primary       9 credentials, 8192 wraps`,
+            `${column("old")}  decrypt-only  0 credentials, 4096 wraps, may be retired`,
+            "kek_id  old",
+            "role    retired",
+            ""
+          ].join("\n")
+        )
+        assert.deepStrictEqual(ids(), [added])
+        yield* reread(service, 3)
+        yield* createSome
+        assert.deepStrictEqual([yield* under("old"), yield* under(added)], [0, 12])
+        for (const id of made) assert.strictEqual((yield* getOver(url, key, id)).status, 200)
+        assert.strictEqual(yield* readyAt(url), '{"status":"ready"}')
+        assert.notInclude(service.stderr(), readFileSync(keyring, "utf8").slice(added.length + 1, added.length + 12))
+      }),
+    90_000
+  )
+
+  it.live("a key in the wrong state is refused in one sentence, with exit code 1; a dry run changes nothing", () =>
+    Effect.gen(function* () {
+      const { ids, settings, sql } = yield* begin
+      const { BYOK_KEYRING_FILE: _, ...others } = settings
+      const rotated = { ...others, BYOK_KEYRING: ringOf("new", "old") }
+      const stores = yield* Layer.build(Layer.orDie(Layer.fresh(Persistence.layer(settingsFor(settings.DATABASE_URL)))))
+      yield* Effect.provide(sealUnder(ringOf("old"), 2), stores)
+
+      const [refused, foretold] = yield* Effect.all(
+        [
+          runByok(["keyring", "retire", "old"], settings),
+          runByok(["keyring", "rewrap", "--dry-run", "--json"], rotated)
+        ],
+        { concurrency: 2 }
       )
-      assert.deepStrictEqual(ids(), [added])
-      assert.lengthOf(yield* sql`SELECT 1 FROM credentials WHERE kek_id <> ${added}`, 0)
+      const sentence = "Key old is the primary one: promote another one first.\n"
+      assert.deepStrictEqual(refused, { code: 1, stdout: "", stderr: sentence })
+      assert.deepStrictEqual(ids(), ["old"])
+      const keys = [
+        { kek_id: "new", credentials: 0 },
+        { kek_id: "old", credentials: 2 }
+      ]
+      assert.deepStrictEqual(onlyObject(foretold), { rewrapped: 0, left: 2, keys })
+      assert.lengthOf(yield* sql`SELECT 1 FROM credentials WHERE kek_id = 'old'`, 2)
+    })
+  )
 
-      const after = yield* startService(settings)
-      assert.strictEqual(yield* readyAt(after.url), '{"status":"ready"}')
-      for (const id of made) assert.strictEqual((yield* getOver(after.url, key, id)).status, 200)
+  it.live("a rewrap that is killed is finished by two that run at once, and everything opens", () =>
+    Effect.gen(function* () {
+      const { settings, sql } = yield* begin
+      const { BYOK_KEYRING_FILE: _, ...others } = settings
+      const rotated = { ...others, BYOK_KEYRING: ringOf("new", "old") }
+      const stores = yield* Layer.build(Layer.orDie(Layer.fresh(Persistence.layer(settingsFor(settings.DATABASE_URL)))))
+      const made = yield* Effect.provide(sealUnder(ringOf("old"), 40), stores)
+      const rewrapped = Effect.map(sql`SELECT 1 FROM credentials WHERE kek_id = 'new'`, ({ length }) => length)
 
-      const nothing = yield* runByok(["keyring", "rewrap", "--json"], settings)
-      assert.deepStrictEqual(onlyObject(nothing), { rewrapped: 0, left: 0, failed: [] })
-      const status = onlyObject(yield* runByok(["keyring", "status", "--json"], settings))
-      assert.deepStrictEqual(status, {
-        keys: [
-          { kek_id: added, role: "primary", credentials: 6, wraps: 8192, may_be_retired: false },
-          { kek_id: "old", role: "retired", credentials: 0, wraps: 4096, may_be_retired: false }
-        ]
+      const slow = yield* Effect.forkChild(runByok(["keyring", "rewrap", "--rate", "4", "--batch", "2"], rotated))
+      yield* eventually(
+        "some are rewrapped",
+        Effect.map(rewrapped, (count) => count > 0)
+      )
+      yield* Fiber.interrupt(slow)
+      const killed = yield* rewrapped
+      assert.isBelow(killed, 40)
+
+      const rewrap = runByok(["keyring", "rewrap", "--rate", "40", "--batch", "3", "--json"], rotated)
+      const both = yield* Effect.all([rewrap, rewrap], { concurrency: 2 })
+      const counts = both.map(({ code, stdout }) => {
+        assert.strictEqual(code, 0)
+        return JSON.parse(stdout) as { readonly rewrapped: number; readonly left: number }
       })
+      const done = counts.reduce((sum, { rewrapped }) => sum + rewrapped, 0)
+      assert.strictEqual(done + (yield* rewrapped) - 40, 40 - killed)
+      assert.strictEqual(yield* rewrapped, 40)
+      assert.deepStrictEqual(yield* Effect.provide(openedWith(ringOf("new"), made), stores), keysOf(made))
     })
   )
 
   it.live("what cannot be opened is told by id and reason, with exit code 1", () =>
     Effect.gen(function* () {
       const { settings, sql } = yield* begin
-      const account = onlyObject(yield* runByok(["account", "create", "--name", "n", "--json"], settings))
+      const key = yield* account(settings)
       const { url } = yield* startService(settings)
-      const answer = yield* createOver(url, textIn(account, "management_key"), credential)
-      yield* createOver(url, textIn(account, "management_key"), credential)
+      const answer = yield* createOver(url, key, credential)
+      yield* createOver(url, key, credential)
       const id = idIn(answer)
       yield* sql`UPDATE credentials SET disabled = true WHERE id = ${id}`
       const { BYOK_KEYRING_FILE: _, ...others } = settings
@@ -112,24 +202,37 @@ describe("byok keyring rewrap and status", () => {
 
       const failed = [{ id, reason: "the credential or its wrapped key was altered" }]
       const told = yield* runByok(["keyring", "rewrap", "--json"], rotated)
-      assert.strictEqual(told.stdout, `${JSON.stringify({ rewrapped: 1, left: 1, failed })}\n`)
+      const keys = [
+        { kek_id: "new", credentials: 1 },
+        { kek_id: "old", credentials: 1 }
+      ]
+      assert.strictEqual(told.stdout, `${JSON.stringify({ rewrapped: 1, left: 1, failed, keys })}\n`)
       const sentence = "Credentials that still name another key: 1.\n"
       assert.strictEqual(told.stderr, `rewrapped 1 of 2 credentials, 1 failed\n${sentence}`)
       assert.strictEqual(told.code, 1)
 
       const again = yield* runByok(["keyring", "rewrap"], rotated)
-      assert.strictEqual(again.stdout, `rewrapped  0\nleft       1\nfailed     ${id}: ${String(failed[0]?.reason)}\n`)
+      assert.strictEqual(
+        again.stdout,
+        `rewrapped  0\nleft       1\nunder      new: 1\nunder      old: 1\nfailed     ${id}: ${String(failed[0]?.reason)}\n`
+      )
       assert.strictEqual(again.code, 1)
     })
   )
 
-  it.live("a rate that is no whole number from 1 is wrong usage", () =>
+  it.live("a rate, a batch or an id of another form is wrong usage", () =>
     Effect.gen(function* () {
-      for (const rate of ["0", "1.5", "fast", ""]) {
-        const { code, stderr, stdout } = yield* runByok(["keyring", "rewrap", `--rate=${rate}`])
-        assert.deepStrictEqual({ code, stdout }, { code: 2, stdout: "" })
-        assert.strictEqual(stderr, "--rate must be a whole number from 1 to 1000000.\n")
-      }
+      const usages: ReadonlyArray<readonly [args: ReadonlyArray<string>, sentence: string]> = [
+        [["rewrap", "--rate=1.5"], "--rate must be a whole number from 1 to 1000000.\n"],
+        [["rewrap", "--batch=10001"], "--batch must be a whole number from 1 to 10000.\n"],
+        [["add", "--id", "no id"], "--id must be 1 to 64 characters of A-Z a-z 0-9 . _ -.\n"],
+        [["promote", "no:id"], "ID must be 1 to 64 characters of A-Z a-z 0-9 . _ -.\n"]
+      ]
+      const refused = ([args, sentence]: (typeof usages)[number]) =>
+        Effect.map(runByok(["keyring", ...args]), (told) => {
+          assert.deepStrictEqual(told, { code: 2, stdout: "", stderr: sentence })
+        })
+      yield* Effect.forEach(usages, refused, { concurrency: 2 })
     })
   )
 })

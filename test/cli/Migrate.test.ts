@@ -10,7 +10,7 @@ layer(CommandLineLive.layer, { excludeTestServices: true })("byok migrate", (it)
       assert.deepStrictEqual(yield* run("migrate"), {
         code: 0,
         stderr: "",
-        stdout: "Migrated: create_tables, create_receipts, create_audit\n"
+        stdout: "Migrated: create_tables, create_receipts, create_audit, retire_keks\n"
       })
       assert.deepStrictEqual(yield* run("migrate"), { code: 0, stderr: "", stdout: "The database is up to date.\n" })
       assert.deepStrictEqual(yield* runJson("migrate"), { migrated: [] })

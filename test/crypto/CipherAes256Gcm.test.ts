@@ -2,7 +2,7 @@ import { inspect } from "node:util"
 import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, DateTime, Effect, Layer, Redacted } from "effect"
 import * as CipherAes256Gcm from "../../src/crypto/CipherAes256Gcm.ts"
-import { generateKeyring, Keyring, parseKeyring } from "../../src/crypto/Keyring.ts"
+import { generateKeyring } from "../../src/crypto/Keyring.ts"
 import { WrapBudget } from "../../src/crypto/WrapBudget.ts"
 import type { SealedKey } from "../../src/domain/SealedKey.ts"
 import type { SealingContext } from "../../src/domain/SealingContext.ts"
@@ -19,6 +19,7 @@ import {
   workspaceId
 } from "../support/arbitraries.ts"
 import * as CipherPlain from "../support/CipherPlain.ts"
+import { fixedKeyring } from "../support/fixedKeyring.ts"
 
 const line = (id: string, fill: string) => `${id}:${Buffer.alloc(32, fill).toString("base64")}`
 const unlimited = { spend: () => Effect.void }
@@ -26,9 +27,7 @@ const unlimited = { spend: () => Effect.void }
 const cipherWith = (keyring: string, budget: WrapBudget["Service"] = unlimited) =>
   Effect.provide(
     Cipher,
-    CipherAes256Gcm.layer.pipe(
-      Layer.provide([Layer.succeed(Keyring, parseKeyring(keyring)), Layer.succeed(WrapBudget, budget)])
-    )
+    CipherAes256Gcm.layer.pipe(Layer.provide([fixedKeyring(keyring), Layer.succeed(WrapBudget, budget)]))
   )
 const plainCipher = Effect.provide(Cipher, CipherPlain.layer)
 const ring = `${line("kek-1", "one")}\n${line("kek-2", "two")}`

@@ -2,7 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Effect, Layer, Redacted, Result, Schema } from "effect"
 import * as CipherAes256Gcm from "../../src/crypto/CipherAes256Gcm.ts"
 import { makeKek } from "../../src/crypto/Kek.ts"
-import { Keyring, parseKeyring } from "../../src/crypto/Keyring.ts"
+import { fixedKeyring } from "../support/fixedKeyring.ts"
 import { open, seal } from "../../src/crypto/SealingFormat1.ts"
 import { WrapBudget } from "../../src/crypto/WrapBudget.ts"
 import { AccountId } from "../../src/domain/AccountId.ts"
@@ -39,7 +39,7 @@ describe("golden ciphertexts of sealing format 1: they must open for ever (secur
 
   it.effect.each(vectors)("$name: opens through the cipher", ({ credential, kek, kek_id, key, sealed, wrapped_dek }) =>
     Effect.gen(function* () {
-      const keyring = Layer.succeed(Keyring, parseKeyring(`${kek_id}:${bytesOf(kek).toString("base64")}`))
+      const keyring = fixedKeyring(`${kek_id}:${bytesOf(kek).toString("base64")}`)
       const cipher = yield* Effect.provide(
         Cipher,
         CipherAes256Gcm.layer.pipe(Layer.provide([keyring, Layer.mock(WrapBudget, {})]))

@@ -61,6 +61,9 @@ describe("the keyring is checked against the database before it is used (T12)", 
       const check = (keyring: ReturnType<typeof keyringOf>) =>
         Effect.provideService(checkKeyring(keyring), KekRegistry, {
           register: () => Effect.succeed([]),
+          known: () => Effect.succeed([]),
+          promote: () => Effect.void,
+          retire: () => Effect.succeed(0),
           missing: () => Effect.succeed([]),
           reserve: () => Effect.succeed(0)
         })

@@ -1,9 +1,19 @@
-import { chmodSync, mkdtempSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs"
+import {
+  chmodSync,
+  lstatSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync
+} from "node:fs"
 import { tmpdir } from "node:os"
-import { join } from "node:path"
+import { dirname, join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Exit } from "effect"
-import { readKeyringFile, writeKeyringFile } from "../../src/crypto/KeyringFile.ts"
+import { editKeyringFile, readKeyringFile, writeKeyringFile } from "../../src/crypto/KeyringFile.ts"
 
 const secret = "kek-1:ZmFrZS1mYWtlLWZha2UtZmFrZS1mYWtlLWZha2UtZmE="
 
@@ -92,6 +102,74 @@ describe("a new keyring file (security.md, Keyring)", () => {
       const { message } = yield* Effect.flip(writeKeyringFile(file, "kek-2:other"))
       assert.match(message, /found EEXIST$/)
       assert.strictEqual(readFileSync(file, "utf8"), secret)
+    })
+  )
+})
+
+describe("a keyring file that is changed", () => {
+  const edit = (file: string, text: string) => editKeyringFile(file, () => Effect.succeed(text))
+
+  it.effect.each([0o400, 0o600])("has the whole new text, its mode (%s) and nothing beside it", (mode) =>
+    Effect.gen(function* () {
+      const file = yield* fileOfMode(mode)
+      const seen: Array<string> = []
+      yield* editKeyringFile(file, (text) => {
+        seen.push(text, readFileSync(file, "utf8"))
+        assert.strictEqual(statSync(`${file}.new`).mode & 0o777, 0o600)
+        return Effect.succeed("changed\n")
+      })
+      assert.deepStrictEqual(seen, [secret, secret])
+      assert.strictEqual(readFileSync(file, "utf8"), "changed\n")
+      assert.strictEqual(statSync(file).mode & 0o777, mode)
+      assert.deepStrictEqual(readdirSync(dirname(file)), ["keyring"])
+    })
+  )
+
+  it.effect("stays as it is, with nothing beside it, if the change fails or is given up", () =>
+    Effect.gen(function* () {
+      const file = yield* fileOfMode(0o600)
+      for (const change of [Effect.fail("no"), Effect.die("no"), Effect.interrupt]) {
+        assert.isTrue(Exit.isFailure(yield* Effect.exit(editKeyringFile(file, () => change))))
+        assert.strictEqual(readFileSync(file, "utf8"), secret)
+        assert.deepStrictEqual(readdirSync(dirname(file)), ["keyring"])
+      }
+    })
+  )
+
+  it.effect("is changed by one at a time: a second one is told, and takes nothing away", () =>
+    Effect.gen(function* () {
+      const file = yield* fileOfMode(0o600)
+      const meanwhile: Array<string> = []
+      yield* editKeyringFile(file, () =>
+        Effect.gen(function* () {
+          const { message } = yield* Effect.flip(edit(file, "other"))
+          meanwhile.push(message)
+          return "changed"
+        })
+      )
+      const sentence = `expected no file ${file}.new, which a command makes while it changes the keyring; found one`
+      assert.deepStrictEqual(meanwhile, [sentence])
+      assert.strictEqual(readFileSync(file, "utf8"), "changed")
+      yield* edit(file, "again")
+      assert.strictEqual(readFileSync(file, "utf8"), "again")
+    })
+  )
+
+  it.effect("behind a link stays behind it", () =>
+    Effect.gen(function* () {
+      const file = yield* fileOfMode(0o600)
+      const link = join(yield* directory, "link")
+      symlinkSync(file, link)
+      yield* edit(link, "changed")
+      assert.isTrue(lstatSync(link).isSymbolicLink())
+      assert.strictEqual(readFileSync(file, "utf8"), "changed")
+    })
+  )
+
+  it.effect("that is not there is told as such", () =>
+    Effect.gen(function* () {
+      const { message } = yield* Effect.flip(edit(join(yield* directory, "none"), "text"))
+      assert.strictEqual(message, "expected a file that can be replaced; found ENOENT")
     })
   )
 })

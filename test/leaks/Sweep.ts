@@ -100,18 +100,17 @@ const sweep = Effect.gen(function* () {
   const keyring = readFileSync(join(directory.BYOK_DATA_DIR, "keyring"), "utf8").trim()
   secrets["the key-encryption key"] = Buffer.from(keyring.replace(/^.*:/, ""), "base64")
 
-  const requests = [
-    ...inputs.flatMap(([name, input]) => input(secretOf(name), token)),
-    post(
-      token,
-      { ...minimal, key: secretOf("a key with a name"), name: secretOf("the name of a credential") },
-      ["X-Request-Id", secretOf("the id of a request", newId(20))],
-      ["traceparent", `00-${secretOf("the id of a trace", newId(16))}-${"1".repeat(16)}-01`]
-    )
-  ]
+  const secretInputs = inputs.map(([name, input]) => [secretOf(name), input] as const)
+  const withEverything = post(
+    token,
+    { ...minimal, key: secretOf("a key with a name"), name: secretOf("the name of a credential") },
+    ["X-Request-Id", secretOf("the id of a request", newId(20))],
+    ["traceparent", `00-${secretOf("the id of a trace", newId(16))}-${"1".repeat(16)}-01`]
+  )
+  const requests = () => [...secretInputs.flatMap(([secret, input]) => input(secret, token)), withEverything]
   const sendAll = (services: ReadonlyArray<ServiceProcess>, failing: string) =>
     Effect.forEach(
-      services.flatMap((service) => requests.map((request) => [service.url, request] as const)),
+      services.flatMap((service) => requests().map((request) => [service.url, request] as const)),
       ([url, request]) => call(url, failing, request),
       { concurrency: 8, discard: true }
     )

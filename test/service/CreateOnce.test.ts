@@ -3,7 +3,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Context, DateTime, Effect, Exit, Layer, Option, Redacted, Schema } from "effect"
 import { isDeepStrictEqual } from "node:util"
 import * as CipherAes256Gcm from "../../src/crypto/CipherAes256Gcm.ts"
-import { generateKeyring, Keyring, parseKeyring } from "../../src/crypto/Keyring.ts"
+import { generateKeyring } from "../../src/crypto/Keyring.ts"
 import { WrapBudget } from "../../src/crypto/WrapBudget.ts"
 import type { AccountId } from "../../src/domain/AccountId.ts"
 import type { ApiKeyHash } from "../../src/domain/ApiKeyHash.ts"
@@ -18,12 +18,13 @@ import { CredentialRepository } from "../../src/service/CredentialRepository.ts"
 import { Credentials } from "../../src/service/Credentials.ts"
 import { Receipts } from "../../src/service/Receipts.ts"
 import { acceptedBody, elementOf, integer, oneOf, text } from "../support/arbitraries.ts"
+import { fixedKeyring } from "../support/fixedKeyring.ts"
 import * as MemoryStore from "../support/Memory.ts"
 import { Memory } from "../support/Memory.ts"
 import { cipherWith, ringOf, rotationWith } from "../support/rotating.ts"
 import { addWorkspace, newTenant } from "../support/stores.ts"
 
-const keyring = Layer.sync(Keyring, () => parseKeyring(generateKeyring(new Date(0))))
+const keyring = fixedKeyring(generateKeyring(new Date(0)))
 const service = Layer.fresh(
   Credentials.layer.pipe(
     Layer.provideMerge(CipherAes256Gcm.layer),

@@ -3,7 +3,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, DateTime, Effect, Layer, Option, Redacted, Schema } from "effect"
 import { TestClock } from "effect/testing"
 import * as CipherAes256Gcm from "../../src/crypto/CipherAes256Gcm.ts"
-import { generateKeyring, Keyring, parseKeyring } from "../../src/crypto/Keyring.ts"
+import { generateKeyring } from "../../src/crypto/Keyring.ts"
 import { WrapBudget } from "../../src/crypto/WrapBudget.ts"
 import type { ApiKeyHash } from "../../src/domain/ApiKeyHash.ts"
 import { Credential } from "../../src/domain/Credential.ts"
@@ -15,10 +15,11 @@ import { Cipher } from "../../src/service/Cipher.ts"
 import { CredentialRepository } from "../../src/service/CredentialRepository.ts"
 import { Credentials } from "../../src/service/Credentials.ts"
 import { acceptedBody, integer, text } from "../support/arbitraries.ts"
+import { fixedKeyring } from "../support/fixedKeyring.ts"
 import * as MemoryStore from "../support/Memory.ts"
 import { addWorkspace, newTenant } from "../support/stores.ts"
 
-const keyring = Layer.sync(Keyring, () => parseKeyring(generateKeyring(new Date(0))))
+const keyring = fixedKeyring(generateKeyring(new Date(0)))
 const service = Layer.fresh(
   Credentials.layer.pipe(
     Layer.provideMerge(CipherAes256Gcm.layer),

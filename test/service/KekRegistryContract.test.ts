@@ -78,6 +78,53 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
     })
   )
 
+  it.effect("known keys are told as they were recorded, unknown ones left out", () =>
+    Effect.gen(function* () {
+      const { known, register } = yield* KekRegistry
+      const [first, second, other] = [yield* freshId, yield* freshId, yield* freshId]
+      yield* register([first, second].map((kek_id) => ({ kek_id, check_value: check(kek_id) })))
+      assert.deepStrictEqual(yield* known([]), [])
+      const found = (yield* known([second, other])).map((row) => ({
+        ...row,
+        check_value: Buffer.from(row.check_value)
+      }))
+      assert.deepEqual(found, [{ kek_id: second, check_value: Buffer.from(check(second)), retired: false }])
+    })
+  )
+
+  it.effect("a key is retired only when no credential names it, and then none can be stored that does", () =>
+    Effect.gen(function* () {
+      const { known, register, retire } = yield* KekRegistry
+      const repository = yield* CredentialRepository
+      const { account_id, workspace_id } = yield* newTenant
+      const [credential] = yield* Arbitrary.sampleEffect(storedCredential, { count: 1, seed: 1 })
+      const [sealed] = yield* Arbitrary.sampleEffect(sealedKey, { count: 1, seed: 1 })
+      if (credential === undefined || sealed === undefined) return assert.fail("nothing generated")
+      const insert = (kek_id: string) =>
+        Effect.exit(
+          repository.insert(
+            account_id,
+            { ...credential, id: CredentialId.make(randomUUID()), workspace_id },
+            { ...sealed, kek_id }
+          )
+        )
+      const [used, unused, another] = [yield* freshId, yield* freshId, yield* freshId]
+      yield* register([used, unused, another].map((kek_id) => ({ kek_id, check_value: check(kek_id) })))
+      const retired = Effect.map(known([used, unused, another]), (keys) =>
+        keys.filter((key) => key.retired).map(({ kek_id }) => kek_id)
+      )
+      assert.isTrue(Exit.isSuccess(yield* insert(used)))
+      assert.strictEqual(yield* retire(used), 1)
+      assert.deepStrictEqual(yield* retired, [])
+      assert.isTrue(Exit.isSuccess(yield* insert(used)))
+
+      for (const kek_id of [unused, another, unused]) assert.strictEqual(yield* retire(kek_id), 0)
+      assert.sameMembers(yield* retired, [unused, another])
+      for (const kek_id of [unused, another]) assert.isTrue(Exit.isFailure(yield* insert(kek_id)))
+      assert.isTrue(Exit.isSuccess(yield* insert(used)))
+    })
+  )
+
   it.effect("keys that credentials name and the ring lacks are told, with the number of credentials", () =>
     Effect.gen(function* () {
       const { missing } = yield* KekRegistry
@@ -86,18 +133,18 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
       const [credential] = yield* Arbitrary.sampleEffect(storedCredential, { count: 1, seed: 1 })
       const [sealed] = yield* Arbitrary.sampleEffect(sealedKey, { count: 1, seed: 1 })
       if (credential === undefined || sealed === undefined) return assert.fail("nothing generated")
-      assert.deepStrictEqual(yield* missing([]), [])
+      const others = (yield* missing([])).map(({ kek_id }) => kek_id)
       for (const kek_id of ["kek-b", "kek-a", "kek-b", "kek-c"]) {
         const id = CredentialId.make(randomUUID())
         yield* repository.insert(account_id, { ...credential, id, workspace_id }, { ...sealed, kek_id })
       }
-      assert.deepEqual(yield* missing([]), [
+      assert.deepEqual(yield* missing(others), [
         { kek_id: "kek-a", credentials: 1 },
         { kek_id: "kek-b", credentials: 2 },
         { kek_id: "kek-c", credentials: 1 }
       ])
-      assert.deepEqual(yield* missing(["kek-a", "kek-c", "kek-x"]), [{ kek_id: "kek-b", credentials: 2 }])
-      assert.deepStrictEqual(yield* missing(["kek-a", "kek-b", "kek-c"]), [])
+      assert.deepEqual(yield* missing([...others, "kek-a", "kek-c", "kek-x"]), [{ kek_id: "kek-b", credentials: 2 }])
+      assert.deepStrictEqual(yield* missing([...others, "kek-a", "kek-b", "kek-c"]), [])
     })
   )
 }

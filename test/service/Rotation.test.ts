@@ -191,11 +191,11 @@ describe("the status of the keyring", () => {
         { kek_id: "gone", role: "retired", credentials: 0, wraps: 0, may_be_retired: false },
         { kek_id: "lost", role: "missing", credentials: 2, wraps: 0, may_be_retired: false }
       ]
-      const pending = { kek_id: "pending", role: "opens", credentials: 0, wraps: 0, may_be_retired: false }
+      const pending = { kek_id: "pending", role: "pending", credentials: 0, wraps: 0, may_be_retired: false }
       assert.deepEqual(yield* status(), [
         { kek_id: "new", role: "primary", credentials: 0, wraps: 0, may_be_retired: false },
         pending,
-        { kek_id: "old", role: "opens", credentials: 1, wraps: 5, may_be_retired: false },
+        { kek_id: "old", role: "decrypt-only", credentials: 1, wraps: 5, may_be_retired: false },
         ...others
       ])
       const running = yield* Effect.forkChild(rewrap({ rate: unhurried }))
@@ -204,7 +204,7 @@ describe("the status of the keyring", () => {
       const after = yield* status()
       assert.deepEqual(after.slice(1), [
         pending,
-        { kek_id: "old", role: "opens", credentials: 0, wraps: 5, may_be_retired: true },
+        { kek_id: "old", role: "decrypt-only", credentials: 0, wraps: 5, may_be_retired: true },
         ...others
       ])
       assert.strictEqual(after[0]?.credentials, 1)

@@ -114,8 +114,8 @@ for (const [name, store] of stores) {
         assert.strictEqual((yield* replace({ primary, after: done.next, size: 10 }, half)).rewrapped, 2)
         const { list } = yield* KeyUse
         assert.deepEqual(yield* list, [
-          { kek_id: "new", credentials: 2, wraps: 0 },
-          { kek_id: "old", credentials: 2, wraps: 0 }
+          { kek_id: "new", credentials: 2, wraps: 0, retired: false },
+          { kek_id: "old", credentials: 2, wraps: 0, retired: false }
         ])
       }).pipe(Effect.provide(fresh))
     )

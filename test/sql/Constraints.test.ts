@@ -300,6 +300,7 @@ layer(MigratedLive)("the tables repeat the rules of the domain (section 4.1, sec
       const optional = [
         "workspaces.deleted_at",
         "api_keys.revoked_at",
+        "keks.retired_at",
         ...[
           "name",
           "allowed_api_key_hashes",

@@ -141,6 +141,35 @@ layer(RegistryLive, { excludeTestServices: true })("the registry of key-encrypti
     })
   )
 
+  it.effect("a row that is on its way while its key is retired is counted, and the key is not retired", () =>
+    Effect.gen(function* () {
+      const { known, register, retire } = yield* KekRegistry
+      const sql = yield* Admin
+      yield* sealedUnder("named")
+      yield* register([kek("stale", 1)])
+      const commit = yield* holdOpen(
+        sql,
+        `INSERT INTO credentials SELECT gen_random_uuid(), account_id, workspace_id, provider, name, label, created_at,
+          disabled, is_fallback, is_required, is_byok_only, NULL, NULL, NULL, NULL, NULL, 7, 'stale', wrapped_dek, sealed
+          FROM credentials`
+      )
+      const retiring = yield* Effect.forkChild(retire("stale"))
+      yield* untilWaiting(sql, 1)
+      const reading = yield* sql<{ n: number }>`SELECT count(*)::int AS n FROM credentials`
+      assert.strictEqual(reading[0]?.n, 1, "nobody waits for long behind the one who retires")
+      assert.isUndefined(retiring.pollUnsafe())
+      yield* commit
+      assert.strictEqual(yield* Fiber.join(retiring), 1)
+      assert.isFalse((yield* known(["stale"]))[0]?.retired)
+
+      yield* sql`UPDATE credentials SET kek_id = 'named' WHERE kek_id = 'stale'`
+      assert.strictEqual(yield* retire("stale"), 0)
+      assert.isTrue((yield* known(["stale"]))[0]?.retired)
+      const back = yield* Effect.exit(sql`UPDATE credentials SET kek_id = 'stale'`)
+      assert.isTrue(Exit.isFailure(back), "nor does a rewrap with an old keyring bring rows back under it")
+    })
+  )
+
   it.effect("sets wraps aside so that no two instances are told the same number", () =>
     Effect.gen(function* () {
       const { register, reserve } = yield* KekRegistry

@@ -6,7 +6,7 @@ import { current, latest, migrate } from "../../src/sql/Migrations.ts"
 import { adminClient, databaseSettings, freshDatabase } from "../support/freshDatabase.ts"
 import { lockTable, untilWaiting, waitingForLock } from "../support/transactions.ts"
 
-const all = ["create_tables", "create_receipts", "create_audit"]
+const all = ["create_tables", "create_receipts", "create_audit", "retire_keks"]
 
 const empty = Effect.gen(function* () {
   const url = yield* freshDatabase

@@ -26,6 +26,12 @@ interface ReceiptRow extends Owned, Receipt {
   readonly created_at: DateTime.Utc
 }
 
+interface MemoryKek {
+  readonly check_value: Uint8Array
+  wraps: number
+  retired: boolean
+}
+
 /** What a database would hold, made anew for every build of its layer. Tests may look into it and change it. */
 export class Memory extends Context.Service<
   Memory,
@@ -35,7 +41,7 @@ export class Memory extends Context.Service<
     readonly apiKeys: Map<ApiKeyHash, Owned & ApiKeyRecord>
     readonly credentials: Map<CredentialId, CredentialRow>
     readonly receipts: Map<string, ReceiptRow>
-    readonly keks: Map<string, { readonly check_value: Uint8Array; wraps: number }>
+    readonly keks: Map<string, MemoryKek>
   }
 >()("byok/test/Memory") {
   static readonly layer = Layer.sync(this, () => ({
@@ -44,7 +50,7 @@ export class Memory extends Context.Service<
     apiKeys: new Map<ApiKeyHash, Owned & ApiKeyRecord>(),
     credentials: new Map<CredentialId, CredentialRow>(),
     receipts: new Map<string, ReceiptRow>(),
-    keks: new Map<string, { readonly check_value: Uint8Array; wraps: number }>()
+    keks: new Map<string, MemoryKek>()
   }))
 }
 
@@ -57,7 +63,11 @@ const ownRow = <Key, Row extends Owned>(rows: ReadonlyMap<Key, Row>, account_id:
 const ofAccount = <Row extends Owned>(rows: ReadonlyMap<unknown, Row>, account_id: AccountId) =>
   Array.from(rows.values()).filter((row) => row.account_id === account_id)
 
-const insertInto = ({ credentials, workspaces }: Memory["Service"]): CredentialRepository["Service"]["insert"] => {
+const insertInto = ({
+  credentials,
+  keks,
+  workspaces
+}: Memory["Service"]): CredentialRepository["Service"]["insert"] => {
   const nextSortOrder = ({ provider, workspace_id }: Omit<Credential, "sort_order">) =>
     Array.from(credentials.values(), ({ credential }) => credential)
       .filter((other) => other.workspace_id === workspace_id && other.provider === provider)
@@ -71,6 +81,7 @@ const insertInto = ({ credentials, workspaces }: Memory["Service"]): CredentialR
           before.account_id === account_id && Buffer.compare(before.sealed.wrapped_dek, sealed.wrapped_dek) === 0
         return again ? Effect.succeed(before.credential) : Effect.die(new Error("the id is taken"))
       }
+      if (keks.get(sealed.kek_id)?.retired === true) return Effect.die(new Error("the key is retired"))
       if (Option.isNone(ownRow(workspaces, account_id, given.workspace_id))) {
         return Effect.die(new Error("the account has no such workspace"))
       }
@@ -173,9 +184,24 @@ const kekRegistry = Layer.effect(
         })
         if (differing.length > 0) return differing.map(({ kek_id }) => kek_id)
         for (const { check_value, kek_id } of given) {
-          if (!keks.has(kek_id)) keks.set(kek_id, { check_value, wraps: 0 })
+          if (!keks.has(kek_id)) keks.set(kek_id, { check_value, wraps: 0, retired: false })
         }
         return []
+      }),
+    known: (kek_ids) =>
+      Effect.sync(() =>
+        kek_ids.flatMap((kek_id) => {
+          const kek = keks.get(kek_id)
+          return kek === undefined ? [] : [{ kek_id, check_value: kek.check_value, retired: kek.retired }]
+        })
+      ),
+    promote: () => Effect.void,
+    retire: (kek_id) =>
+      Effect.sync(() => {
+        const naming = Array.from(credentials.values()).filter(({ sealed }) => sealed.kek_id === kek_id).length
+        const kek = keks.get(kek_id)
+        if (kek !== undefined && naming === 0) kek.retired = true
+        return naming
       }),
     missing: (kek_ids) =>
       Effect.sync(() => {
@@ -205,7 +231,8 @@ const keyUse = Layer.effect(
         .map((kek_id) => ({
           kek_id,
           credentials: named.filter((other) => other === kek_id).length,
-          wraps: keks.get(kek_id)?.wraps ?? 0
+          wraps: keks.get(kek_id)?.wraps ?? 0,
+          retired: keks.get(kek_id)?.retired ?? false
         }))
     })
   }))

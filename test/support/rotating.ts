@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto"
 import { Arbitrary, Effect, Layer, Option, Redacted } from "effect"
 import * as CipherAes256Gcm from "../../src/crypto/CipherAes256Gcm.ts"
-import { Keyring, parseKeyring } from "../../src/crypto/Keyring.ts"
+import { parseKeyring } from "../../src/crypto/Keyring.ts"
 import { checkKeyring } from "../../src/crypto/KeyringCheck.ts"
 import * as RewrapperAes256Gcm from "../../src/crypto/RewrapperAes256Gcm.ts"
 import { layerLimited, limits, WrapBudget } from "../../src/crypto/WrapBudget.ts"
@@ -11,6 +11,7 @@ import { Cipher } from "../../src/service/Cipher.ts"
 import { CredentialRepository } from "../../src/service/CredentialRepository.ts"
 import { Rotation } from "../../src/service/Rotation.ts"
 import { storedCredential } from "./arbitraries.ts"
+import { fixedKeyring } from "./fixedKeyring.ts"
 import { newTenant } from "./stores.ts"
 
 /** A keyring of obviously fake keys, told by their ids: the first is primary. */
@@ -29,10 +30,7 @@ export const cipherWith = (keyring: string) =>
   Effect.provide(
     Cipher,
     CipherAes256Gcm.layer.pipe(
-      Layer.provide([
-        Layer.succeed(Keyring, parseKeyring(keyring)),
-        Layer.succeed(WrapBudget, { spend: () => Effect.void })
-      ])
+      Layer.provide([fixedKeyring(keyring), Layer.succeed(WrapBudget, { spend: () => Effect.void })])
     )
   )
 
@@ -78,6 +76,6 @@ export const rotationWith = (keyring: string, lowered = limits) =>
     Rotation.layer.pipe(
       Layer.provide(RewrapperAes256Gcm.layer),
       Layer.provide(layerLimited(lowered)),
-      Layer.provide(Layer.effect(Keyring, checkKeyring(parseKeyring(keyring))))
+      Layer.provide(Layer.effectDiscard(checkKeyring(parseKeyring(keyring))).pipe(Layer.merge(fixedKeyring(keyring))))
     )
   )

@@ -1,0 +1,13 @@
+import { Effect } from "effect"
+import { CurrentActor } from "../domain/Actor.ts"
+import * as Persistence from "../Persistence.ts"
+import type { KekRegistry } from "../service/KekRegistry.ts"
+import { readSettings, type Settings } from "../Settings.ts"
+import { cliActor } from "./cliActor.ts"
+import { patiently } from "./patiently.ts"
+
+/** Runs a change of the keyring file against the database of the settings. */
+export const changeKeyring = <A, E>(change: (settings: Settings) => Effect.Effect<A, E, KekRegistry>) =>
+  Effect.flatMap(readSettings, (settings) =>
+    Effect.provide(change(settings), Persistence.layer(patiently(settings)))
+  ).pipe(Effect.provideService(CurrentActor, cliActor()))

@@ -1,0 +1,54 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Effect } from "effect"
+import { TestClock } from "effect/testing"
+import { progressOn } from "../../src/cli/Progress.ts"
+
+const tellAll = (screen: { readonly isTTY?: boolean; readonly columns?: number }) =>
+  Effect.gen(function* () {
+    const written: Array<string> = []
+    const progress = progressOn({ ...screen, write: (text) => void written.push(text) })
+    for (let rewrapped = 0; rewrapped <= 200; rewrapped += 10) {
+      yield* progress.tell({ rewrapped, failed: 0, total: 200 })
+      yield* TestClock.adjust("99 millis")
+    }
+    yield* progress.end
+    return written
+  })
+
+describe("the progress of a rewrap", () => {
+  it.effect("is a line a second at most where there is no terminal, and the last one tells the end", () =>
+    Effect.gen(function* () {
+      assert.deepStrictEqual(
+        yield* tellAll({}),
+        [0, 110, 200].map((count) => `rewrapped ${count} of 200 credentials, 0 failed\n`)
+      )
+    })
+  )
+
+  it.effect("is one line on a terminal, drawn anew, no wider than it, and left when it is full", () =>
+    Effect.gen(function* () {
+      for (const columns of [20, 40, 60, 80, 200]) {
+        const written = yield* tellAll({ isTTY: true, columns })
+        const bars = written.slice(0, -1)
+        assert.isAbove(bars.length, 5)
+        for (const bar of bars) {
+          assert.match(bar, /^\r[^\r\n]*\u001b\[K$/)
+          assert.isBelow(bar.length - "\r\u001b[K".length, columns)
+        }
+        assert.strictEqual(written.at(-1), "\n")
+      }
+      assert.deepStrictEqual(yield* tellAll({ isTTY: true, columns: 0 }), yield* tellAll({ isTTY: true, columns: 80 }))
+      const [first = "", ...others] = yield* tellAll({ isTTY: true, columns: 80 })
+      assert.include(first, `[${" ".repeat(34)}] rewrapped 0 of 200`)
+      assert.include(others.at(-2), `[${"#".repeat(34)}] rewrapped 200 of 200`)
+    })
+  )
+
+  it.effect("is silent where there is nothing to do", () =>
+    Effect.gen(function* () {
+      const written: Array<string> = []
+      yield* progressOn({ isTTY: true, write: (text) => void written.push(text) }).end
+      assert.deepStrictEqual(written, [])
+    })
+  )
+})

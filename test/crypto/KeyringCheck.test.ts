@@ -44,6 +44,15 @@ describe("the keyring is checked against the database before it is used (T12)", 
     }).pipe(Effect.provide(MemoryStore.layer))
   )
 
+  it.effect("of several that differ each is named", () =>
+    Effect.gen(function* () {
+      yield* checkKeyring(keyringOf(line("kek-1", "one"), line("kek-2", "two")))
+      const wrong = keyringOf(line("kek-2", "other"), line("kek-1", "other"))
+      const { message } = yield* Effect.flip(checkKeyring(wrong))
+      assert.match(message, /^expected the keys that the database knows; found other bytes under kek-[12], kek-[12]$/)
+    }).pipe(Effect.provide(MemoryStore.layer))
+  )
+
   it.effect("a single wrong bit is enough", () =>
     Effect.gen(function* () {
       const bytes = Buffer.alloc(32, "one")

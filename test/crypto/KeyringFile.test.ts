@@ -1,9 +1,11 @@
 import {
   chmodSync,
+  closeSync,
   lstatSync,
   mkdtempSync,
-  readdirSync,
+  openSync,
   readFileSync,
+  readdirSync,
   rmSync,
   statSync,
   symlinkSync,
@@ -170,6 +172,29 @@ describe("a keyring file that is changed", () => {
     Effect.gen(function* () {
       const { message } = yield* Effect.flip(edit(join(yield* directory, "none"), "text"))
       assert.strictEqual(message, "expected a file that can be replaced; found ENOENT")
+    })
+  )
+})
+
+describe("a keyring file is closed again", () => {
+  /** Descriptors are handed out from the lowest: one that is never closed raises all that follow. */
+  const nextDescriptor = Effect.map(fileOfMode(0o600), (file) => {
+    const descriptor = openSync(file, "r")
+    closeSync(descriptor)
+    return descriptor
+  })
+
+  it.effect.each([
+    ["is read", 0o600, readKeyringFile],
+    ["is refused", 0o644, (file: string) => Effect.ignore(readKeyringFile(file))],
+    ["is changed", 0o600, (file: string) => editKeyringFile(file, Effect.succeed)],
+    ["is not changed", 0o600, (file: string) => Effect.ignore(editKeyringFile(file, () => Effect.fail("no")))]
+  ] as const)("when it %s", ([, mode, use]) =>
+    Effect.gen(function* () {
+      const file = yield* fileOfMode(mode)
+      const before = yield* nextDescriptor
+      yield* Effect.forEach(Array.from({ length: 200 }), (): Effect.Effect<unknown, unknown> => use(file))
+      assert.isBelow(yield* nextDescriptor, before + 100)
     })
   )
 })

@@ -29,11 +29,12 @@ export const gcm = (key: Uint8Array, nonce: Uint8Array, plaintext: Uint8Array, a
 /** Sealing format 1 as security.md writes it down, made without the code under test. */
 export const sealByTheBook = (
   { context, kek, kek_id, plaintext, random }: Ingredients,
-  claimed?: { readonly commitment: Uint8Array }
+  claimed?: { readonly commitment?: Uint8Array; readonly dek?: Uint8Array }
 ) => {
   const version = Buffer.of(1)
   const suite = Buffer.of(1)
-  const [dek, wrapNonce, dataNonce] = [random.subarray(0, 32), random.subarray(32, 44), random.subarray(44, 56)]
+  const [wrapNonce, dataNonce] = [random.subarray(32, 44), random.subarray(44, 56)]
+  const dek = claimed?.dek ?? random.subarray(0, 32)
   const okm = hkdf64(dek, Buffer.concat([Buffer.from("byok/v1/"), version, suite]))
   const commitment = claimed?.commitment ?? okm.subarray(32, 64)
   const idLength = Buffer.of(0, 0, 0, kek_id.length)

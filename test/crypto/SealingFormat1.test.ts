@@ -3,6 +3,7 @@ import { Arbitrary, Result } from "effect"
 import { makeKek } from "../../src/crypto/Kek.ts"
 import { open, seal } from "../../src/crypto/SealingFormat1.ts"
 import { encodeSealingContext } from "../../src/domain/SealingContext.ts"
+import { AuthenticationFailed } from "../../src/service/CipherErrors.ts"
 import { anyString, bytes, elementOf, sealingContext, text } from "../support/arbitraries.ts"
 import { sealByTheBook } from "./SealByTheBook.ts"
 
@@ -68,6 +69,14 @@ describe("sealing format 1 (security.md)", () => {
       assert.isFalse(Buffer.from(written).includes(dek.subarray(0, 8)))
     }
     assert.deepStrictEqual(filled.subarray(0, 32), Buffer.alloc(32))
+  })
+
+  it.prop("does not open with a data key of another length, though everything else fits", [sealing], ([given]) => {
+    for (const length of [16, 31, 33, 64]) {
+      const sealed = sealByTheBook(given, { dek: Buffer.alloc(length, given.random) })
+      const opened = open(kekOf(given), sealed, Buffer.from(given.context))
+      assert.deepStrictEqual(opened, Result.fail(new AuthenticationFailed()))
+    }
   })
 
   it.prop("takes a KEK over: the bytes it was made of are wiped", [bytes(32, 32)], ([given]) => {

@@ -1,11 +1,17 @@
-import { createSecretKey } from "node:crypto"
+import { createSecretKey, hkdfSync } from "node:crypto"
 import { assert, describe, it } from "@effect/vitest"
-import { Result } from "effect"
+import { Arbitrary, Effect, Layer, Redacted, Result } from "effect"
 import { vi } from "vitest"
 import { decrypt, encrypt } from "../../src/crypto/AesGcm.ts"
 import { makeKek } from "../../src/crypto/Kek.ts"
-import { parseKeyring } from "../../src/crypto/Keyring.ts"
+import * as CipherAes256Gcm from "../../src/crypto/CipherAes256Gcm.ts"
+import { generateKeyring, parseKeyring } from "../../src/crypto/Keyring.ts"
+import { RandomBlock } from "../../src/crypto/RandomBlock.ts"
 import { open, rewrap, seal } from "../../src/crypto/SealingFormat1.ts"
+import { WrapBudget } from "../../src/crypto/WrapBudget.ts"
+import { Cipher } from "../../src/service/Cipher.ts"
+import { sealingContext } from "../support/arbitraries.ts"
+import { fixedKeyring } from "../support/fixedKeyring.ts"
 import { gcm, hkdf64, sealByTheBook } from "./SealByTheBook.ts"
 
 const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString("hex")
@@ -49,11 +55,24 @@ describe("keys are wiped from memory after use (security.md, Sealing)", () => {
     assert.isEmpty(wipedBy(() => assert.isDefined(decrypt(key, box, Buffer.alloc(0)))))
   })
 
-  it("the bytes of a key-encryption key", () => {
-    assert.include(
-      wipedBy(() => makeKek("kek-1", Buffer.from(kekBytes))),
-      hex(kekBytes)
-    )
+  it("the bytes of a key-encryption key, and the key of its check value", () => {
+    const checkKey = new Uint8Array(hkdfSync("sha256", kekBytes, "", "byok/kcv", 32))
+    const wiped = wipedBy(() => makeKek("kek-1", Buffer.from(kekBytes)))
+    assert.includeMembers([...wiped], [hex(kekBytes), hex(checkKey)])
+  })
+
+  it("the bytes of a generated key", () => {
+    let made = ""
+    const wiped = wipedBy(() => {
+      made = generateKeyring(new Date())
+    })
+    assert.include(wiped, Buffer.from(made.split(":")[1] ?? "", "base64").toString("hex"))
+  })
+
+  it("random bytes that were handed out", () => {
+    const target = Buffer.alloc(32)
+    const wiped = wipedBy(() => new RandomBlock(100).fill(target))
+    assert.include(wiped, hex(target))
   })
 
   it.for([
@@ -98,4 +117,31 @@ describe("keys are wiped from memory after use (security.md, Sealing)", () => {
     })
     assert.include(wiped, hex(dek.subarray(0, length)))
   })
+
+  it.effect("the provider key, once it is sealed, and again once it is opened", () =>
+    Effect.gen(function* () {
+      const cipher = yield* Cipher
+      const [context] = yield* Arbitrary.sampleEffect(sealingContext, { count: 1, seed: 1 })
+      if (context === undefined) return assert.fail("no context")
+      const key = Redacted.make(plaintext.toString())
+      const held = yield* cipher.seal(key, context)
+      assert.include(
+        wipedBy(() => Effect.runSync(cipher.seal(key, context))),
+        hex(plaintext)
+      )
+      assert.include(
+        wipedBy(() => Effect.runSync(cipher.open(held, context))),
+        hex(plaintext)
+      )
+    }).pipe(
+      Effect.provide(
+        CipherAes256Gcm.layer.pipe(
+          Layer.provide([
+            fixedKeyring(`kek-1:${kekBytes.toString("base64")}`),
+            Layer.succeed(WrapBudget, { spend: () => Effect.void })
+          ])
+        )
+      )
+    )
+  )
 })

@@ -1,0 +1,64 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Effect, Layer, Result } from "effect"
+import { parseKeyring } from "../../src/crypto/Keyring.ts"
+import * as RewrapperAes256Gcm from "../../src/crypto/RewrapperAes256Gcm.ts"
+import { open, seal } from "../../src/crypto/SealingFormat1.ts"
+import { WrapBudget } from "../../src/crypto/WrapBudget.ts"
+import { encodeSealingContext } from "../../src/domain/SealingContext.ts"
+import { KeyStoreUnavailable, UnknownKeyId } from "../../src/service/CipherErrors.ts"
+import { Rewrapper } from "../../src/service/Rewrapper.ts"
+import { sealingContext } from "../support/arbitraries.ts"
+import { fixedKeyring } from "../support/fixedKeyring.ts"
+import { ringOf } from "../support/rotating.ts"
+
+const rewrapperWith = (ring: string, spend: WrapBudget["Service"]["spend"] = () => Effect.void) =>
+  Effect.provide(
+    Rewrapper,
+    RewrapperAes256Gcm.layer.pipe(Layer.provide([fixedKeyring(ring), Layer.succeed(WrapBudget, { spend })]))
+  )
+const kekOf = (id: string) => parseKeyring(ringOf(id)).primary ?? assert.fail("no key")
+
+describe("a rewrapper (security.md, Rotation)", () => {
+  it.effect("knows the keys of the keyring, the first is primary", () =>
+    Effect.gen(function* () {
+      const { kek_ids, primary } = yield* rewrapperWith(ringOf("new", "old", "older"))
+      assert.deepStrictEqual([primary, ...kek_ids], ["new", "new", "old", "older"])
+    })
+  )
+
+  it.effect("is not to be had of an empty keyring", () =>
+    Effect.gen(function* () {
+      const refused = yield* Effect.flip(rewrapperWith(""))
+      assert.deepStrictEqual(refused, new KeyStoreUnavailable({ reason: "the keyring is empty" }))
+    })
+  )
+
+  it.effect.prop("brings what any of its keys has wrapped under the primary one", [sealingContext], ([context]) =>
+    Effect.gen(function* () {
+      const { rewrap } = yield* rewrapperWith(ringOf("new", "old"))
+      const aad = Buffer.from(encodeSealingContext(context))
+      const plaintext = Buffer.from("fake-key")
+      for (const id of ["old", "new"]) {
+        const sealed = seal(kekOf(id), plaintext, aad)
+        const wrapped = Result.getOrThrow(rewrap(sealed, context))
+        assert.strictEqual(wrapped.kek_id, "new")
+        assert.deepStrictEqual(open(kekOf("new"), { ...sealed, ...wrapped }, aad), Result.succeed(plaintext))
+      }
+      const lost = rewrap(seal(kekOf("lost"), plaintext, aad), context)
+      assert.deepStrictEqual(lost, Result.fail(new UnknownKeyId({ kek_id: "lost" })))
+    })
+  )
+
+  it.effect("counts every wrap of the primary key, and stops at the first that is refused", () =>
+    Effect.gen(function* () {
+      const spent: Array<string> = []
+      const { spend } = yield* rewrapperWith(ringOf("new", "old"), (kek_id) =>
+        spent.push(kek_id) > 5 ? Effect.fail(new KeyStoreUnavailable({ reason: "enough" })) : Effect.void
+      )
+      assert.isUndefined(yield* spend(3))
+      assert.deepStrictEqual(spent, ["new", "new", "new"])
+      assert.strictEqual((yield* Effect.flip(spend(10))).reason, "enough")
+      assert.lengthOf(spent, 6)
+    })
+  )
+})

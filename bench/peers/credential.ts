@@ -1,5 +1,7 @@
 import { randomBytes } from "node:crypto"
+import { Effect } from "effect"
 import { makeKek } from "../../src/crypto/Kek.ts"
+import { makeWith } from "../../src/crypto/KeyEncryptionKeyring.ts"
 import { seal } from "../../src/crypto/SealingFormat1.ts"
 import { labelOf } from "../../src/domain/Label.ts"
 import { encodeSealingContext, type SealingContext } from "../../src/domain/SealingContext.ts"
@@ -22,6 +24,7 @@ export interface Body {
 }
 
 const kek = makeKek("kek-peer", randomBytes(32))
+const keys = makeWith({ primary: kek, byId: new Map([[kek.id, kek]]) })
 
 const uuidV7 = () => {
   const bytes = randomBytes(16)
@@ -52,7 +55,7 @@ export const makeRow = (account_id: string, workspace_id: string, body: Body) =>
     declared_zdr: body.declared_zdr ?? null
   }
   const context = encodeSealingContext({ ...row, account_id } as unknown as SealingContext)
-  const sealed = seal(kek, Buffer.from(body.key), Buffer.from(context))
+  const sealed = Effect.runSync(seal(keys, kek.id, Buffer.from(body.key), Buffer.from(context)))
   const values = [...columns.map((column) => row[column]), account_id, sealed.kek_id, sealed.wrapped_dek, sealed.sealed]
   return { row, values }
 }

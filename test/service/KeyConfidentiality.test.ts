@@ -3,6 +3,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Effect, Layer, Redacted, Schema } from "effect"
 import { HttpServer } from "effect/http"
 import * as CipherAes256Gcm from "../../src/crypto/CipherAes256Gcm.ts"
+import * as KeyEncryptionKeyring from "../../src/crypto/KeyEncryptionKeyring.ts"
 import { generateKeyring, Keyring, parseKeyring } from "../../src/crypto/Keyring.ts"
 import { WrapBudget } from "../../src/crypto/WrapBudget.ts"
 import * as Server from "../../src/http/Server.ts"
@@ -21,10 +22,8 @@ import { Recording } from "../support/Recording.ts"
 
 type Ports = Cipher | CredentialRepository
 const cipher = CipherAes256Gcm.layer.pipe(
-  Layer.provide([
-    Layer.sync(Keyring, () => parseKeyring(generateKeyring(new Date(0)))),
-    Layer.succeed(WrapBudget, { spend: () => Effect.void })
-  ])
+  Layer.provide([KeyEncryptionKeyring.layer, Layer.succeed(WrapBudget, { spend: () => Effect.void })]),
+  Layer.provide(Layer.sync(Keyring, () => parseKeyring(generateKeyring(new Date(0)))))
 )
 const honest = Layer.mergeAll(cipher, MemoryStore.credentialRepository)
 

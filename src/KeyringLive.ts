@@ -5,7 +5,7 @@ import { generateKeyring, InvalidKeyring, Keyring, parseKeyring } from "./crypto
 import { checkKeyring } from "./crypto/KeyringCheck.ts"
 import { readKeyringFile, writeKeyringFile } from "./crypto/KeyringFile.ts"
 import { KekRegistry } from "./service/KekRegistry.ts"
-import { InvalidSetting, type Settings } from "./Settings.ts"
+import { InvalidSetting, namesToken, type Settings } from "./Settings.ts"
 
 const refuse = (message: string) => Effect.fail(new InvalidSetting({ message }))
 
@@ -37,9 +37,11 @@ const readOwnFile = Effect.fnUntraced(function* (path: string) {
 })
 
 /** Where the keyring is read from, and the setting that says so. */
-const sourceOf = ({ dataDirectory, databaseUrl, keyring, keyringFile }: Settings) => {
+const sourceOf = (settings: Settings) => {
+  const { dataDirectory, databaseUrl, keyring, keyringFile } = settings
   if (Option.isSome(keyring)) return { setting: "BYOK_KEYRING", source: parse(Redacted.value(keyring.value)) }
   if (Option.isSome(keyringFile)) return { setting: "BYOK_KEYRING_FILE", source: readFile(keyringFile.value) }
+  if (namesToken(settings)) return { setting: "BYOK_PKCS11_KEYS", source: Effect.succeed(parseKeyring("")) }
   return Option.isNone(databaseUrl)
     ? { setting: "BYOK_DATA_DIR/keyring", source: readOwnFile(join(dataDirectory, "keyring")) }
     : undefined

@@ -54,10 +54,6 @@ const make = Effect.fnUntraced(function* (settings: Settings) {
       KeyStoreUnavailable: ({ reason }) => Effect.fail(refuse(`BYOK_PKCS11_MODULE: ${reason}.`))
     })
   )
-  const both = keyring.keks().find(({ kek_id }) => token.keks.some((kek) => kek.kek_id === kek_id))
-  if (both !== undefined) {
-    return yield* refuse(`BYOK_PKCS11_KEYS: expected ids that the keyring does not have; found ${both.kek_id} in both.`)
-  }
   yield* Effect.mapError(checkKeks(token.keks), ({ message }) => refuse(`BYOK_PKCS11_KEYS: ${message}.`))
   return union(KeyEncryptionToken.makeWith(token), keyring)
 })

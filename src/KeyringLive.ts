@@ -47,9 +47,19 @@ const sourceOf = (settings: Settings) => {
     : undefined
 }
 
+/** Passes on a keyring that has no id of the token's, to be asked before anything is recorded under that id. */
+const besideToken = ({ pkcs11 }: Settings, keyring: Keyring["Service"]) => {
+  const both = Option.getOrElse(pkcs11.keys, () => []).find((kek_id) => keyring.byId.has(kek_id))
+  const message = `expected ids that BYOK_PKCS11_KEYS does not have; found ${both} in both`
+  return both === undefined ? Effect.succeed(keyring) : Effect.fail(new InvalidKeyring({ message }))
+}
+
 const read = Effect.fnUntraced(function* (settings: Settings) {
   const found = sourceOf(settings)
-  if (found !== undefined) return yield* named(found.setting, Effect.flatMap(found.source, checkKeyring))
+  if (found !== undefined) {
+    const keyring = Effect.flatMap(found.source, (keyring) => besideToken(settings, keyring))
+    return yield* named(found.setting, Effect.flatMap(keyring, checkKeyring))
+  }
   return yield* refuse(
     "BYOK_KEYRING_FILE or BYOK_KEYRING must be set when DATABASE_URL is: `byok keyring generate` makes a keyring."
   )

@@ -6,7 +6,7 @@ import { union } from "./crypto/KeyEncryptionUnion.ts"
 import { Keyring } from "./crypto/Keyring.ts"
 import { checkKeks } from "./crypto/KeyringCheck.ts"
 import { readKeyringFile } from "./crypto/KeyringFile.ts"
-import { openToken, type TokenRefused } from "./crypto/pkcs11/Token.ts"
+import { openToken, type TokenRefused } from "./crypto/Token.ts"
 import { InvalidSetting, namesToken, type Settings } from "./Settings.ts"
 
 const refuse = (message: string) => new InvalidSetting({ message })

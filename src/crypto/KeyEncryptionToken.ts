@@ -1,7 +1,7 @@
 import { Effect } from "effect"
 import { AuthenticationFailed, type KeyStoreUnavailable, UnknownKeyId } from "../service/CipherErrors.ts"
 import type { KeyEncryption } from "./KeyEncryption.ts"
-import type { Token } from "./pkcs11/Token.ts"
+import type { Token } from "./Token.ts"
 import { fillRandom } from "./RandomBlock.ts"
 
 const nonceLength = 12

@@ -6,7 +6,7 @@ import { makeWith as makeWithKeyring } from "../../src/crypto/KeyEncryptionKeyri
 import { makeWith as makeWithToken } from "../../src/crypto/KeyEncryptionToken.ts"
 import { union } from "../../src/crypto/KeyEncryptionUnion.ts"
 import { parseKeyring } from "../../src/crypto/Keyring.ts"
-import { openToken } from "../../src/crypto/pkcs11/Token.ts"
+import { openToken } from "../../src/crypto/Token.ts"
 import { bytes, integer } from "../support/arbitraries.ts"
 import { ringOf } from "../support/rotating.ts"
 import { addToken, softHsm, tokenSettings, withoutSoftHsm } from "../support/SoftHsm.ts"

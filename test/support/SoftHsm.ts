@@ -4,7 +4,7 @@ import { createRequire } from "node:module"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { Duration, Effect, Redacted } from "effect"
-import type { TokenSettings } from "../../src/crypto/pkcs11/Token.ts"
+import type { TokenSettings } from "../../src/crypto/Token.ts"
 
 const softHsmModule = [
   "/usr/lib/softhsm/libsofthsm2.so",

@@ -2,8 +2,8 @@ import { fork } from "node:child_process"
 import { extname } from "node:path"
 import { fileURLToPath } from "node:url"
 import { Data, Duration, Effect, Redacted } from "effect"
-import { AuthenticationFailed, KeyStoreUnavailable } from "../../service/CipherErrors.ts"
-import type { KnownKek } from "../KeyEncryption.ts"
+import { AuthenticationFailed, KeyStoreUnavailable } from "../service/CipherErrors.ts"
+import type { KnownKek } from "./KeyEncryption.ts"
 import type { TokenAnswer, TokenRefusal, TokenRequest, TokenTarget } from "./TokenMessages.ts"
 
 export interface TokenSettings extends Omit<TokenTarget, "pin"> {
@@ -69,7 +69,9 @@ const start = (target: TokenTarget, whenGone: () => void) =>
       heard = Date.now()
       if ("opened" in answer) {
         clearTimeout(tooLate)
-        const send = (request: TokenRequest) => void (child.connected && child.send(request, () => {}))
+        const send = (request: TokenRequest) => {
+          if (child.connected) child.send(request, () => {})
+        }
         resolve({ keks: answer.opened, pending, send, heard: () => heard, stop })
       } else if ("refused" in answer) reject(new TokenRefused(answer.refused))
       else if ("unavailable" in answer) reject(unavailable(answer.unavailable))
@@ -98,7 +100,8 @@ export const openToken = Effect.fnUntraced(function* ({ deadline, pin, ...target
       if (current === started) current = undefined
       notBefore = Date.now() + pauseBeforeReopening
     }).then((running) => {
-      if (sameKeys(known ?? running.keks, running.keks)) return running
+      known ??= running.keks
+      if (sameKeys(known, running.keks)) return running
       void running.stop(0)
       throw unavailable("the token has other keys than before")
     })
@@ -118,8 +121,6 @@ export const openToken = Effect.fnUntraced(function* ({ deadline, pin, ...target
       )
     })
   )
-
-  known = keks
 
   const running = Effect.suspend(() => {
     if (refusal !== undefined) return Effect.fail(unavailable(refusal))

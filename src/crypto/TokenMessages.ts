@@ -1,4 +1,4 @@
-import type { KnownKek } from "../KeyEncryption.ts"
+import type { KnownKek } from "./KeyEncryption.ts"
 
 /** Where the token is and which of its keys are wanted, the primary key first. */
 export interface TokenTarget {

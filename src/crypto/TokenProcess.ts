@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto"
-import type { KnownKek } from "../KeyEncryption.ts"
+import type { KnownKek } from "./KeyEncryption.ts"
 import type { TokenAnswer, TokenRefusal, TokenRequest, TokenTarget } from "./TokenMessages.ts"
 
 /** A process of its own that speaks to the token, one call at a time: what hangs or crashes there takes nothing along. */

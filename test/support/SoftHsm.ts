@@ -6,11 +6,7 @@ import { join } from "node:path"
 import { Duration, Effect, Redacted } from "effect"
 import type { TokenSettings } from "../../src/crypto/Token.ts"
 
-const softHsmModule = [
-  "/usr/lib/softhsm/libsofthsm2.so",
-  "/usr/local/lib/softhsm/libsofthsm2.so",
-  "/opt/homebrew/lib/softhsm/libsofthsm2.so"
-].find(existsSync)
+const softHsmModule = ["/usr/lib/softhsm/libsofthsm2.so", "/usr/local/lib/softhsm/libsofthsm2.so"].find(existsSync)
 
 const missing = () => {
   if (softHsmModule === undefined) return "SoftHSM 2 is not installed"
@@ -25,6 +21,7 @@ const missing = () => {
 
 /** Why tests that need SoftHSM cannot run here, or nothing. */
 export const withoutSoftHsm = missing()
+if (withoutSoftHsm !== undefined) console.warn(`Tests of keys on a PKCS#11 token are skipped: ${withoutSoftHsm}.`)
 
 export const pin = "canary-pin-7291"
 

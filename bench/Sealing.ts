@@ -1,5 +1,7 @@
 import { randomBytes } from "node:crypto"
+import { Effect } from "effect"
 import { makeKek } from "../src/crypto/Kek.ts"
+import { makeWith } from "../src/crypto/KeyEncryptionKeyring.ts"
 import { open, seal } from "../src/crypto/SealingFormat1.ts"
 
 const perSecond = (operation: () => unknown, seconds: number) => {
@@ -14,9 +16,11 @@ export const sealing = (seconds: number) => {
   const kek = makeKek("kek-bench", randomBytes(32))
   const key = Buffer.from("sk-bench-0123456789-0123456789-0123456789-AbCd")
   const context = randomBytes(300)
-  const sealed = seal(kek, key, context)
+  const ring = { primary: kek, byId: new Map([[kek.id, kek]]) }
+  const keys = makeWith({ current: () => ring })
+  const sealed = Effect.runSync(seal(keys, kek.id, key, context))
   return {
-    seal: perSecond(() => seal(kek, key, context), seconds),
-    open: perSecond(() => open(kek, sealed, context), seconds)
+    seal: perSecond(() => Effect.runSync(seal(keys, kek.id, key, context)), seconds),
+    open: perSecond(() => Effect.runSync(open(keys, sealed, context)), seconds)
   }
 }

@@ -2,6 +2,7 @@ import { Effect, Layer } from "effect"
 import * as CipherAes256Gcm from "./crypto/CipherAes256Gcm.ts"
 import * as SecureRandomLive from "./crypto/SecureRandomLive.ts"
 import * as WrapBudget from "./crypto/WrapBudget.ts"
+import * as KeyEncryptionLive from "./KeyEncryptionLive.ts"
 import * as KeyringLive from "./KeyringLive.ts"
 import * as Persistence from "./Persistence.ts"
 import * as ReadinessLive from "./ReadinessLive.ts"
@@ -16,6 +17,7 @@ export const layerWith = (settings: Settings) =>
   Layer.mergeAll(Credentials.layer, Accounts.layer, ReadinessLive.layer, Checkpointing.layer, ReceiptExpiry.layer).pipe(
     Layer.provideMerge(CipherAes256Gcm.layer),
     Layer.provideMerge(WrapBudget.layer),
+    Layer.provideMerge(KeyEncryptionLive.layer(settings)),
     Layer.provideMerge(KeyringLive.layer(settings)),
     Layer.provideMerge(Persistence.layer(settings)),
     Layer.provideMerge(SecureRandomLive.layer)

@@ -1,11 +1,11 @@
 import { existsSync } from "node:fs"
 import { join } from "node:path"
 import { Effect, Layer, Option, Redacted, Semaphore } from "effect"
-import { generateKeyring, InvalidKeyring, Keyring, parseKeyring } from "./crypto/Keyring.ts"
-import { checkKeyring } from "./crypto/KeyringCheck.ts"
+import { generateKeyring, InvalidKeyring, Keyring, parseKeyring, type Ring } from "./crypto/Keyring.ts"
+import { checkKeyring, checkOpening } from "./crypto/KeyringCheck.ts"
 import { readKeyringFile, writeKeyringFile } from "./crypto/KeyringFile.ts"
 import { KekRegistry } from "./service/KekRegistry.ts"
-import { InvalidSetting, type Settings } from "./Settings.ts"
+import { InvalidSetting, namesToken, type Settings } from "./Settings.ts"
 
 const refuse = (message: string) => Effect.fail(new InvalidSetting({ message }))
 
@@ -45,13 +45,18 @@ const environmentKeyring = new InvalidKeyring({
 })
 
 /** Where the keyring is, and the setting that says so. */
-const sourceOf = ({ dataDirectory, databaseUrl, keyring, keyringFile }: Settings) => {
+const sourceOf = (settings: Settings) => {
+  const { dataDirectory, databaseUrl, keyring, keyringFile } = settings
   const inFile = (setting: string, file: string) => ({ setting, file, first: readFile(file), again: readFile(file) })
   if (Option.isSome(keyring)) {
     const first = parseRing(Redacted.value(keyring.value))
     return { setting: "BYOK_KEYRING", file: undefined, first, again: Effect.fail(environmentKeyring) }
   }
   if (Option.isSome(keyringFile)) return inFile("BYOK_KEYRING_FILE", keyringFile.value)
+  if (namesToken(settings)) {
+    const first = Effect.succeed(parseKeyring(""))
+    return { setting: "BYOK_PKCS11_KEYS", file: undefined, first, again: Effect.fail(environmentKeyring) }
+  }
   if (Option.isSome(databaseUrl)) return undefined
   const own = inFile("BYOK_DATA_DIR/keyring", join(dataDirectory, "keyring"))
   return { ...own, first: readOwnFile(own.file) }
@@ -67,6 +72,17 @@ export const keyringSource = (settings: Settings) => {
     : Effect.succeed(source)
 }
 
+/** Passes on a keyring that has no id of the token's, before anything is recorded under that id, and checks its keys. */
+const checkedFor = (settings: Settings) => {
+  const onToken = Option.getOrElse(settings.pkcs11.keys, () => [])
+  const check = namesToken(settings) ? checkOpening : checkKeyring
+  return (ring: Ring) => {
+    const both = onToken.find((kek_id) => ring.byId.has(kek_id))
+    const message = `expected ids that BYOK_PKCS11_KEYS does not have; found ${both} in both`
+    return both === undefined ? check(ring) : Effect.fail(new InvalidKeyring({ message }))
+  }
+}
+
 /** Reads the keyring from where the settings say and checks its keys against the database before they are used. */
 export const layer = (settings: Settings) =>
   Layer.effect(
@@ -74,9 +90,10 @@ export const layer = (settings: Settings) =>
     Effect.gen(function* () {
       const { again, first, setting } = yield* keyringSource(settings)
       const registry = yield* KekRegistry
+      const checked = checkedFor(settings)
       const oneAtATime = yield* Semaphore.make(1)
-      let ring = yield* Effect.catch(Effect.flatMap(first, checkKeyring), refuseKeyring(setting))
-      const reload = Effect.flatMap(again, checkKeyring).pipe(
+      let ring = yield* Effect.catch(Effect.flatMap(first, checked), refuseKeyring(setting))
+      const reload = Effect.flatMap(again, checked).pipe(
         Effect.provideService(KekRegistry, registry),
         Effect.tap((next) => Effect.sync(() => (ring = next))),
         Effect.mapError(({ message }) => new InvalidKeyring({ message: `${setting}: ${message}` })),

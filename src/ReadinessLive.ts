@@ -1,5 +1,5 @@
 import { Cause, Effect, Layer, Option } from "effect"
-import { Keyring } from "./crypto/Keyring.ts"
+import { KeyEncryption } from "./crypto/KeyEncryption.ts"
 import { KekRegistry } from "./service/KekRegistry.ts"
 import { Readiness } from "./service/Readiness.ts"
 import { Database } from "./sql/Database.ts"
@@ -10,7 +10,7 @@ export const layer = Layer.effect(
   Readiness,
   Effect.gen(function* () {
     const { reads } = yield* Database
-    const keyring = yield* Keyring
+    const { keks, primary } = yield* KeyEncryption
     const registry = yield* KekRegistry
     const schema = Effect.map(
       reads.ask(current(reads.sql)),
@@ -19,14 +19,14 @@ export const layer = Layer.effect(
         onSome: (id) => (id < latest ? ["the database lacks migrations of this version"] : [])
       })
     )
-    const keys = Effect.suspend(() => registry.missing(Array.from(keyring.current().byId.keys()))).pipe(
+    const keys = Effect.suspend(() => registry.missing(keks().map(({ kek_id }) => kek_id))).pipe(
       Effect.map((missing) =>
         missing.map(
           ({ credentials, kek_id }) => `key ${kek_id} is missing from the keyring and sealed ${credentials} credentials`
         )
       )
     )
-    const sealing = Effect.suspend(() => registry.known([keyring.current().primary?.id ?? ""])).pipe(
+    const sealing = Effect.suspend(() => registry.known([primary() ?? ""])).pipe(
       Effect.map((known) =>
         known
           .filter(({ retired }) => retired)

@@ -16,7 +16,20 @@ export interface Settings {
   readonly dataDirectory: string
   readonly keyring: Option.Option<Redacted.Redacted>
   readonly keyringFile: Option.Option<string>
+  /** Where keys are that a PKCS#11 token keeps; the first one seals. */
+  readonly pkcs11: {
+    readonly module: Option.Option<string>
+    readonly token: Option.Option<string>
+    readonly pin: Option.Option<Redacted.Redacted>
+    readonly pinFile: Option.Option<string>
+    readonly keys: Option.Option<ReadonlyArray<string>>
+    readonly deadline: Duration.Duration
+  }
 }
+
+/** Whether keys are to be on a token, completely told or not. */
+export const namesToken = ({ pkcs11: { keys, module, pin, pinFile, token } }: Settings): boolean =>
+  [keys, module, pin, pinFile, token].some((given) => Option.isSome<unknown>(given))
 
 const optional = <A>(name: string, config: Config.Config<A>, expected: string) =>
   Effect.mapError(Config.option(config), () => new InvalidSetting({ message: `${name} must be ${expected}.` }))
@@ -64,6 +77,26 @@ const database = Effect.all({
   pooler: withDefault("DATABASE_POOLER", Config.Boolean("DATABASE_POOLER"), false, "true or false")
 })
 
+const kekIds = (name: string) => {
+  const pattern = /^[A-Za-z0-9._-]{1,64}(,[A-Za-z0-9._-]{1,64})*$/
+  const twice = Schema.makeFilter((given: string) => new Set(given.split(",")).size === given.split(",").length)
+  const codec = Schema.String.check(Schema.isPattern(pattern), twice)
+  const expected = "ids of keys, each once, with commas between them"
+  return Effect.map(
+    optional(name, Config.schema(codec, name), expected),
+    Option.map((given) => given.split(","))
+  )
+}
+
+const pkcs11 = Effect.all({
+  module: text("BYOK_PKCS11_MODULE"),
+  token: text("BYOK_PKCS11_TOKEN"),
+  pin: secret("BYOK_PKCS11_PIN"),
+  pinFile: text("BYOK_PKCS11_PIN_FILE"),
+  keys: kekIds("BYOK_PKCS11_KEYS"),
+  deadline: duration("BYOK_PKCS11_DEADLINE", "2 seconds")
+})
+
 /** Reads every setting from the environment; those that hold secrets are removed from it. */
 export const readSettings: Effect.Effect<Settings, InvalidSetting> = Effect.gen(function* () {
   const settings = yield* Effect.all({
@@ -75,7 +108,8 @@ export const readSettings: Effect.Effect<Settings, InvalidSetting> = Effect.gen(
     databaseCaFile: text("DATABASE_CA_FILE"),
     dataDirectory: withDefault("BYOK_DATA_DIR", Config.NonEmptyString("BYOK_DATA_DIR"), ".byok", "a directory"),
     keyring: secret("BYOK_KEYRING"),
-    keyringFile: text("BYOK_KEYRING_FILE")
+    keyringFile: text("BYOK_KEYRING_FILE"),
+    pkcs11
   })
   const { deadline, statementTimeout } = settings.database
   if (!Duration.isGreaterThan(deadline, statementTimeout)) {
@@ -84,6 +118,9 @@ export const readSettings: Effect.Effect<Settings, InvalidSetting> = Effect.gen(
   }
   if (Option.isSome(settings.keyring) && Option.isSome(settings.keyringFile)) {
     return yield* new InvalidSetting({ message: "BYOK_KEYRING and BYOK_KEYRING_FILE must not both be set." })
+  }
+  if (Option.isSome(settings.pkcs11.pin) && Option.isSome(settings.pkcs11.pinFile)) {
+    return yield* new InvalidSetting({ message: "BYOK_PKCS11_PIN and BYOK_PKCS11_PIN_FILE must not both be set." })
   }
   return settings
 })

@@ -120,7 +120,7 @@ describe("a rotation of the key-encryption key (T10)", () => {
         primary: "new",
         kek_ids: ["new", "old"],
         spend: () => Effect.void,
-        rewrap: ({ wrapped_dek }) => Result.succeed({ kek_id: "new", wrapped_dek })
+        rewrap: ({ wrapped_dek }) => Effect.succeed(Result.succeed({ kek_id: "new", wrapped_dek }))
       })
       const broken = Effect.provide(Rotation, Layer.provide(Rotation.layer, naming))
       const result = yield* Effect.provide(

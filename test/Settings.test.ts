@@ -17,14 +17,20 @@ const read = (env: Variables) =>
   Effect.provideService(readSettings, ConfigProvider.ConfigProvider, ConfigProvider.fromEnv({ env: { ...env } }))
 
 /** What differs from the defaults, with secrets and durations in the clear. */
-const plain = ({ database, databaseUrl, keyring, ...others }: Settings) => ({
+const plain = ({ database, databaseUrl, keyring, pkcs11, ...others }: Settings) => ({
   ...others,
   ...database,
   connectTimeout: Duration.toMillis(database.connectTimeout),
   statementTimeout: Duration.toMillis(database.statementTimeout),
   deadline: Duration.toMillis(database.deadline),
   databaseUrl: Option.map(databaseUrl, Redacted.value),
-  keyring: Option.map(keyring, Redacted.value)
+  keyring: Option.map(keyring, Redacted.value),
+  tokenModule: pkcs11.module,
+  token: pkcs11.token,
+  tokenPin: Option.map(pkcs11.pin, Redacted.value),
+  tokenPinFile: pkcs11.pinFile,
+  tokenKeys: pkcs11.keys,
+  tokenDeadline: Duration.toMillis(pkcs11.deadline)
 })
 
 const defaults = {
@@ -42,7 +48,13 @@ const defaults = {
   databaseCaFile: Option.none<string>(),
   dataDirectory: ".byok",
   keyring: Option.none<string>(),
-  keyringFile: Option.none<string>()
+  keyringFile: Option.none<string>(),
+  tokenModule: Option.none<string>(),
+  token: Option.none<string>(),
+  tokenPin: Option.none<string>(),
+  tokenPinFile: Option.none<string>(),
+  tokenKeys: Option.none<ReadonlyArray<string>>(),
+  tokenDeadline: 2000
 }
 
 const aDuration = 'must be a duration such as "2500 millis" or "3 seconds".'
@@ -110,7 +122,25 @@ const settings: Record<string, Setting> = {
   },
   BYOK_DATA_DIR: text((dataDirectory) => ({ dataDirectory })),
   BYOK_KEYRING: text((keyring) => ({ keyring: Option.some(keyring) })),
-  BYOK_KEYRING_FILE: text((file) => ({ keyringFile: Option.some(file) }))
+  BYOK_KEYRING_FILE: text((file) => ({ keyringFile: Option.some(file) })),
+  BYOK_PKCS11_MODULE: text((file) => ({ tokenModule: Option.some(file) })),
+  BYOK_PKCS11_TOKEN: text((label) => ({ token: Option.some(label) })),
+  BYOK_PKCS11_PIN: text((pin) => ({ tokenPin: Option.some(pin) })),
+  BYOK_PKCS11_PIN_FILE: text((file) => ({ tokenPinFile: Option.some(file) })),
+  BYOK_PKCS11_KEYS: {
+    good: [
+      ["kek-1", { tokenKeys: Option.some(["kek-1"]) }],
+      ["kek.2_b,K", { tokenKeys: Option.some(["kek.2_b", "K"]) }]
+    ],
+    bad: {
+      texts: [",", "a,", "a, b", "a,b,a", "ä", "a".repeat(65)],
+      sentence: "must be ids of keys, each once, with commas between them."
+    }
+  },
+  BYOK_PKCS11_DEADLINE: {
+    good: [["250 millis", { tokenDeadline: 250 }]],
+    bad: { texts: [...badDurations, "Infinity"], sentence: aDuration }
+  }
 }
 
 const refusalOf = (env: Variables) =>
@@ -149,7 +179,11 @@ describe("settings", () => {
   it.effect.each<readonly [env: Variables, sentence: string]>([
     [{ DATABASE_DEADLINE: "2500 millis" }, "DATABASE_DEADLINE must be longer than DATABASE_STATEMENT_TIMEOUT."],
     [{ DATABASE_STATEMENT_TIMEOUT: "5 seconds" }, "DATABASE_DEADLINE must be longer than DATABASE_STATEMENT_TIMEOUT."],
-    [{ BYOK_KEYRING: "a", BYOK_KEYRING_FILE: "b" }, "BYOK_KEYRING and BYOK_KEYRING_FILE must not both be set."]
+    [{ BYOK_KEYRING: "a", BYOK_KEYRING_FILE: "b" }, "BYOK_KEYRING and BYOK_KEYRING_FILE must not both be set."],
+    [
+      { BYOK_PKCS11_PIN: "1", BYOK_PKCS11_PIN_FILE: "b" },
+      "BYOK_PKCS11_PIN and BYOK_PKCS11_PIN_FILE must not both be set."
+    ]
   ])("%j contradict each other", ([env, sentence]) =>
     Effect.gen(function* () {
       assert.strictEqual(yield* refusalOf(env), sentence)
@@ -173,7 +207,12 @@ describe("settings", () => {
 
   it.effect("that are secret are removed from the environment of the process, the others stay", () =>
     Effect.gen(function* () {
-      const given = { DATABASE_URL: "postgres://u:canary@localhost/d", BYOK_KEYRING: "canary", BYOK_DATA_DIR: "kept" }
+      const given = {
+        DATABASE_URL: "postgres://u:canary@localhost/d",
+        BYOK_KEYRING: "canary",
+        BYOK_PKCS11_PIN: "canary",
+        BYOK_DATA_DIR: "kept"
+      }
       const before = { ...process.env }
       yield* Effect.addFinalizer(() =>
         Effect.sync(() => {
@@ -182,10 +221,13 @@ describe("settings", () => {
         })
       )
       Object.assign(process.env, given)
-      const { dataDirectory, databaseUrl, keyring } = plain(
+      const { dataDirectory, databaseUrl, keyring, tokenPin } = plain(
         yield* Effect.provideService(readSettings, ConfigProvider.ConfigProvider, ConfigProvider.fromEnv())
       )
-      assert.deepStrictEqual([databaseUrl, keyring], [Option.some(given.DATABASE_URL), Option.some(given.BYOK_KEYRING)])
+      assert.deepStrictEqual(
+        [databaseUrl, keyring, tokenPin],
+        [Option.some(given.DATABASE_URL), Option.some(given.BYOK_KEYRING), Option.some(given.BYOK_PKCS11_PIN)]
+      )
       assert.strictEqual(dataDirectory, "kept")
       assert.strictEqual(process.env["BYOK_DATA_DIR"], "kept")
       assert.notInclude(JSON.stringify(process.env), "canary")
@@ -206,6 +248,7 @@ describe("settings", () => {
       DATABASE_STATEMENT_TIMEOUT: "2500 millis",
       DATABASE_DEADLINE: "3 seconds",
       DATABASE_QUEUE: "2000",
+      BYOK_PKCS11_DEADLINE: "2 seconds",
       BYOK_DATA_DIR: ".byok",
       "LOG_LEVEL, LOG_FORMAT": "info, pretty"
     })

@@ -1,8 +1,7 @@
 import { randomBytes } from "node:crypto"
-import { makeKek } from "../../src/crypto/Kek.ts"
-import { seal } from "../../src/crypto/SealingFormat1.ts"
 import { labelOf } from "../../src/domain/Label.ts"
 import { encodeSealingContext, type SealingContext } from "../../src/domain/SealingContext.ts"
+import { seal } from "./sealed.ts"
 import { columns } from "./statements.ts"
 
 export interface Body {
@@ -20,8 +19,6 @@ export interface Body {
   readonly is_fallback?: boolean
   readonly is_byok_only?: boolean
 }
-
-const kek = makeKek("kek-peer", randomBytes(32))
 
 const uuidV7 = () => {
   const bytes = randomBytes(16)
@@ -52,7 +49,7 @@ export const makeRow = (account_id: string, workspace_id: string, body: Body) =>
     declared_zdr: body.declared_zdr ?? null
   }
   const context = encodeSealingContext({ ...row, account_id } as unknown as SealingContext)
-  const sealed = seal(kek, Buffer.from(body.key), Buffer.from(context))
+  const sealed = seal(Buffer.from(body.key), Buffer.from(context))
   const values = [...columns.map((column) => row[column]), account_id, sealed.kek_id, sealed.wrapped_dek, sealed.sealed]
   return { row, values }
 }

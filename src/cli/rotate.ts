@@ -1,6 +1,7 @@
 import { Effect, Layer } from "effect"
 import * as RewrapperAes256Gcm from "../crypto/RewrapperAes256Gcm.ts"
 import * as WrapBudget from "../crypto/WrapBudget.ts"
+import * as KeyEncryptionLive from "../KeyEncryptionLive.ts"
 import * as KeyringLive from "../KeyringLive.ts"
 import { CurrentActor } from "../domain/Actor.ts"
 import * as Persistence from "../Persistence.ts"
@@ -17,6 +18,7 @@ export const rotate = <A, E>(operation: (rotation: Rotation["Service"]) => Effec
       Rotation.layer.pipe(
         Layer.provide(RewrapperAes256Gcm.layer),
         Layer.provide(WrapBudget.layer),
+        Layer.provide(KeyEncryptionLive.layer(settings)),
         Layer.provide(KeyringLive.layer(settings)),
         Layer.provide(Persistence.layer(patiently(settings)))
       )

@@ -1,5 +1,8 @@
 import { randomFillSync } from "node:crypto"
 
+/** Where random bytes come from; golden ciphertexts are made with fixed ones. */
+export type FillRandom = (target: Buffer) => void
+
 /** Random bytes drawn in large blocks, because asking for a few at a time costs more than using them. */
 export class RandomBlock {
   readonly #block: Buffer
@@ -11,7 +14,7 @@ export class RandomBlock {
   }
 
   /** Fills a buffer, no larger than the block, with bytes that are handed out once and wiped from the block. */
-  readonly fill = (target: Buffer): void => {
+  readonly fill: FillRandom = (target) => {
     if (this.#used + target.length > this.#block.length) {
       randomFillSync(this.#block)
       this.#used = 0
@@ -22,3 +25,5 @@ export class RandomBlock {
     this.#used = end
   }
 }
+
+export const fillRandom: FillRandom = new RandomBlock(64 * 1024).fill

@@ -1,10 +1,15 @@
 import { createSecretKey, hkdfSync, timingSafeEqual } from "node:crypto"
-import { Result } from "effect"
+import { Effect } from "effect"
 import type { SealedKey } from "../domain/SealedKey.ts"
-import { AuthenticationFailed, UnsupportedFormat } from "../service/CipherErrors.ts"
+import {
+  AuthenticationFailed,
+  type KeyStoreUnavailable,
+  type UnknownKeyId,
+  UnsupportedFormat
+} from "../service/CipherErrors.ts"
 import { decrypt, encrypt } from "./AesGcm.ts"
-import type { Kek } from "./Kek.ts"
-import { RandomBlock } from "./RandomBlock.ts"
+import type { KeyEncryption } from "./KeyEncryption.ts"
+import { type FillRandom, fillRandom } from "./RandomBlock.ts"
 
 const header = Buffer.from([1 /* version */, 1 /* suite: HKDF-SHA-256, AES-256-GCM */])
 const commitmentEnd = header.length + 32
@@ -28,7 +33,6 @@ const withDataKey = <A>(
 ) => {
   // A key object is taken at once; for bytes Node first finds out, slowly, that they are none.
   const okm = Buffer.from(hkdfSync("sha256", createSecretKey(dek), "", kdfInfo, 64))
-  dek.fill(0)
   const key = createSecretKey(okm.subarray(0, 32))
   try {
     return use(key, okm.subarray(32))
@@ -37,68 +41,87 @@ const withDataKey = <A>(
   }
 }
 
-/** Where the random bytes come from; golden ciphertexts are made with fixed ones. */
-export type FillRandom = (target: Buffer) => void
+/** Zero-fills a data-encryption key when what needs it is done, however it ends. */
+const wiping = <A, E>(dek: Uint8Array, use: Effect.Effect<A, E>) =>
+  Effect.ensuring(
+    use,
+    Effect.sync(() => dek.fill(0))
+  )
 
-const fillRandom: FillRandom = new RandomBlock(64 * 1024).fill
+type Keys = KeyEncryption["Service"]
+type OpenFailure = UnknownKeyId | UnsupportedFormat | AuthenticationFailed | KeyStoreUnavailable
 
-/** Seals a plaintext to a context under a data key of its own, wrapped by `kek`. */
+/** Seals a plaintext to a context under a data key of its own, wrapped by the key with that id. */
 export const seal = (
-  kek: Kek,
+  keys: Pick<Keys, "wrap">,
+  kek_id: string,
   plaintext: Uint8Array,
   context: Uint8Array,
   fill: FillRandom = fillRandom
-): SealedKey => {
-  const random = Buffer.allocUnsafeSlow(32 + 12 + 12)
-  fill(random)
-  const dek = random.subarray(0, 32)
-  const wrapped_dek = encrypt(kek.key, random.subarray(32, 44), dek, wrapAad(kek.id, context))
-  return withDataKey(dek, (dataKey, commitment) => {
-    const box = encrypt(dataKey, random.subarray(44), plaintext, dataAad(context, commitment))
-    return { kek_id: kek.id, wrapped_dek, sealed: Buffer.concat([header, commitment, box]) }
+): Effect.Effect<SealedKey, UnknownKeyId | KeyStoreUnavailable> =>
+  Effect.suspend(() => {
+    const random = Buffer.allocUnsafeSlow(32 + 12)
+    fill(random)
+    const dek = random.subarray(0, 32)
+    const sealed = withDataKey(dek, (dataKey, commitment) => {
+      const box = encrypt(dataKey, random.subarray(32), plaintext, dataAad(context, commitment))
+      return Buffer.concat([header, commitment, box])
+    })
+    const wrapped = keys.wrap(kek_id, dek, wrapAad(kek_id, context))
+    return wiping(
+      dek,
+      Effect.map(wrapped, (wrapped_dek) => ({ kek_id, wrapped_dek, sealed }))
+    )
   })
-}
+
+/** The data key of a row, if version and suite are known here. */
+const unwrap = (
+  keys: Pick<Keys, "unwrap">,
+  { kek_id, sealed, wrapped_dek }: SealedKey,
+  context: Uint8Array
+): Effect.Effect<Buffer, OpenFailure> =>
+  sealed[0] === header[0] && sealed[1] === header[1]
+    ? keys.unwrap(kek_id, wrapped_dek, wrapAad(kek_id, context))
+    : Effect.fail(new UnsupportedFormat())
 
 /**
- * The data key of a sealed key, wrapped by `to` instead of `from`; it is in the clear for that moment only. Of `sealed`
- * its first two bytes, version and suite, are enough: what is sealed under the data key stays as it is.
+ * The data key of a sealed key, wrapped by the key with the id `to`; it is in the clear for that moment only. Of
+ * `sealed` its first two bytes, version and suite, are enough: what is sealed under the data key stays as it is.
  */
 export const rewrap = (
-  from: Kek,
-  to: Kek,
-  { sealed, wrapped_dek }: Pick<SealedKey, "sealed" | "wrapped_dek">,
-  context: Uint8Array,
-  fill: FillRandom = fillRandom
-): Result.Result<Pick<SealedKey, "kek_id" | "wrapped_dek">, UnsupportedFormat | AuthenticationFailed> => {
-  if (sealed[0] !== header[0] || sealed[1] !== header[1]) return Result.fail(new UnsupportedFormat())
-  const dek = decrypt(from.key, wrapped_dek, wrapAad(from.id, context))
-  if (dek === undefined) return Result.fail(new AuthenticationFailed())
-  try {
-    if (dek.length !== 32) return Result.fail(new AuthenticationFailed())
-    const nonce = Buffer.allocUnsafeSlow(12)
-    fill(nonce)
-    return Result.succeed({ kek_id: to.id, wrapped_dek: encrypt(to.key, nonce, dek, wrapAad(to.id, context)) })
-  } finally {
-    dek.fill(0)
-  }
-}
-
-/** The plaintext, if `kek`, both ciphertexts and the context are exactly those of one `seal`. */
-export const open = (
-  kek: Kek,
-  { sealed, wrapped_dek }: Pick<SealedKey, "sealed" | "wrapped_dek">,
+  keys: Pick<Keys, "unwrap" | "wrap">,
+  to: string,
+  row: SealedKey,
   context: Uint8Array
-): Result.Result<Buffer, UnsupportedFormat | AuthenticationFailed> => {
-  if (sealed[0] !== header[0] || sealed[1] !== header[1]) return Result.fail(new UnsupportedFormat())
-  const dek = decrypt(kek.key, wrapped_dek, wrapAad(kek.id, context))
-  if (dek === undefined || dek.length !== 32 || sealed.length < commitmentEnd) {
-    return Result.fail(new AuthenticationFailed())
-  }
-  return withDataKey(dek, (dataKey, expected) => {
-    const commitment = sealed.subarray(header.length, commitmentEnd)
-    const plaintext = timingSafeEqual(commitment, expected)
-      ? decrypt(dataKey, sealed.subarray(commitmentEnd), dataAad(context, commitment))
-      : undefined
-    return plaintext === undefined ? Result.fail(new AuthenticationFailed()) : Result.succeed(plaintext)
+): Effect.Effect<Pick<SealedKey, "kek_id" | "wrapped_dek">, OpenFailure> =>
+  Effect.flatMap(unwrap(keys, row, context), (dek) =>
+    wiping(
+      dek,
+      Effect.suspend((): Effect.Effect<Pick<SealedKey, "kek_id" | "wrapped_dek">, OpenFailure> =>
+        dek.length === 32
+          ? Effect.map(keys.wrap(to, dek, wrapAad(to, context)), (wrapped_dek) => ({ kek_id: to, wrapped_dek }))
+          : Effect.fail(new AuthenticationFailed())
+      )
+    )
+  )
+
+/** The plaintext, if the key that the row names, both ciphertexts and the context are exactly those of one `seal`. */
+export const open = (
+  keys: Pick<Keys, "unwrap">,
+  row: SealedKey,
+  context: Uint8Array
+): Effect.Effect<Buffer, OpenFailure> =>
+  Effect.flatMap(unwrap(keys, row, context), (dek) => {
+    const { sealed } = row
+    const plaintext =
+      dek.length === 32 && sealed.length >= commitmentEnd
+        ? withDataKey(dek, (dataKey, expected) => {
+            const commitment = sealed.subarray(header.length, commitmentEnd)
+            return timingSafeEqual(commitment, expected)
+              ? decrypt(dataKey, sealed.subarray(commitmentEnd), dataAad(context, commitment))
+              : undefined
+          })
+        : undefined
+    dek.fill(0)
+    return plaintext === undefined ? Effect.fail(new AuthenticationFailed()) : Effect.succeed(plaintext)
   })
-}

@@ -16,9 +16,10 @@ export class Rewrapper extends Context.Service<
     readonly kek_ids: ReadonlyArray<string>
     /** Counts wraps of the primary key, which has a limit of them; to be done before they are made. */
     readonly spend: (wraps: number) => Effect.Effect<void, KeyStoreUnavailable>
+    /** A data key that cannot be wrapped anew is a result; a key store that cannot be asked now is a failure. */
     readonly rewrap: (
       sealed: SealedKey,
       context: SealingContext
-    ) => Result.Result<Pick<SealedKey, "kek_id" | "wrapped_dek">, RewrapFailure>
+    ) => Effect.Effect<Result.Result<Pick<SealedKey, "kek_id" | "wrapped_dek">, RewrapFailure>, KeyStoreUnavailable>
   }
 >()("byok/Rewrapper") {}

@@ -82,11 +82,13 @@ export class Rotation extends Context.Service<Rotation>()("byok/Rotation", {
               yield* spend(wanted)
               paid += wanted
             }
-            const done = yield* wrappedKeys.replace({ primary, after, size }, (sealed, context) => {
-              const result = rewrap(sealed, context)
-              if (Result.isSuccess(result)) paid -= 1
-              return result
-            })
+            const done = yield* wrappedKeys.replace({ primary, after, size }, (sealed, context) =>
+              Effect.tap(rewrap(sealed, context), (result) =>
+                Effect.sync(() => {
+                  if (Result.isSuccess(result)) paid -= 1
+                })
+              )
+            )
             for (const { failure, id } of done.failed) failed.set(id, reasonOf(failure))
             rewrapped += done.rewrapped
             after = done.next

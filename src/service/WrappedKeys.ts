@@ -1,5 +1,6 @@
 import { Context, type Effect } from "effect"
 import type { ServiceUnavailable } from "../domain/Errors.ts"
+import type { KeyStoreUnavailable } from "./CipherErrors.ts"
 import type { RewrapFailure, Rewrapper } from "./Rewrapper.ts"
 
 /** What one batch did. */
@@ -17,12 +18,13 @@ export class WrappedKeys extends Context.Service<
     /**
      * Locks up to `size` credentials that name another key than `primary`, in the order of their ids after `after`, and
      * passes over those that are locked. Of each, `kek_id` and `wrapped_dek` are replaced by what `rewrap` makes of
-     * them, unless they have changed; what it refuses stays as it is. All of a batch is stored, or nothing. `rewrap` gets
-     * the first two bytes of `sealed` only, and may be asked again for the same credential.
+     * them, unless they have changed; what it refuses stays as it is. All of a batch is stored, or nothing, as
+     * when the key store is unavailable. `rewrap` gets the first two bytes of `sealed` only, and may be asked again for
+     * the same credential.
      */
     readonly replace: (
       batch: { readonly primary: string; readonly after: string | undefined; readonly size: number },
       rewrap: Rewrapper["Service"]["rewrap"]
-    ) => Effect.Effect<RewrappedBatch, ServiceUnavailable>
+    ) => Effect.Effect<RewrappedBatch, ServiceUnavailable | KeyStoreUnavailable>
   }
 >()("byok/WrappedKeys") {}

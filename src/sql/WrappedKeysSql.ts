@@ -20,6 +20,9 @@ const reach = 10_000
 
 const lowest = "00000000-0000-0000-0000-000000000000"
 const highest = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+/** So many data keys are wrapped anew at the same time, for stores that keep one waiting. */
+const concurrency = 16
+
 /** How often each value occurs. */
 const countsOf = (values: ReadonlyArray<string>) => {
   const counts = new Map<string, number>()
@@ -44,14 +47,22 @@ export const layer = Layer.effect(
             WHERE id > ${after}::uuid AND id <= ${end?.id ?? highest}::uuid AND kek_id <> ${primary}
             ORDER BY id LIMIT ${size} FOR UPDATE SKIP LOCKED`
           const rows = yield* decodeRows(found)
-          const made = rows.map(({ id, ...sealed }, index) => ({
-            id,
-            old: sealed.wrapped_dek,
-            result: Option.match(decodeContext(found[index]), {
-              onNone: () => Result.fail(new AuthenticationFailed()),
-              onSome: (context) => rewrap(sealed, context)
-            })
-          }))
+          const asked = yield* Effect.result(
+            Effect.forEach(
+              rows,
+              ({ id, ...sealed }, index) =>
+                Effect.map(
+                  Option.match(decodeContext(found[index]), {
+                    onNone: () => Effect.succeed(Result.fail(new AuthenticationFailed())),
+                    onSome: (context) => rewrap(sealed, context)
+                  }),
+                  (result) => ({ id, old: sealed.wrapped_dek, result })
+                ),
+              { concurrency }
+            )
+          )
+          if (Result.isFailure(asked)) return Result.fail(asked.failure)
+          const made = asked.success
           const failed = made.flatMap(({ id, result }) =>
             Result.isFailure(result) ? [{ id, failure: result.failure }] : []
           )
@@ -77,8 +88,8 @@ export const layer = Layer.effect(
             yield* record(sql, [{ action: "keyring.rewrap", kek_id: primary, from }])
           }
           const next = rows.length < size ? end?.id : rows.at(-1)?.id
-          return { rewrapped: replaced.length, failed, next }
-        }).pipe(sql.withTransaction, ask)
+          return Result.succeed({ rewrapped: replaced.length, failed, next })
+        }).pipe(sql.withTransaction, ask, Effect.flatMap(Effect.fromResult))
     }
   })
 )

@@ -2,6 +2,7 @@ import { inspect } from "node:util"
 import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, DateTime, Effect, Layer, Redacted } from "effect"
 import * as CipherAes256Gcm from "../../src/crypto/CipherAes256Gcm.ts"
+import * as KeyEncryptionKeyring from "../../src/crypto/KeyEncryptionKeyring.ts"
 import { generateKeyring } from "../../src/crypto/Keyring.ts"
 import { WrapBudget } from "../../src/crypto/WrapBudget.ts"
 import type { SealedKey } from "../../src/domain/SealedKey.ts"
@@ -27,7 +28,10 @@ const unlimited = { spend: () => Effect.void }
 const cipherWith = (keyring: string, budget: WrapBudget["Service"] = unlimited) =>
   Effect.provide(
     Cipher,
-    CipherAes256Gcm.layer.pipe(Layer.provide([fixedKeyring(keyring), Layer.succeed(WrapBudget, budget)]))
+    CipherAes256Gcm.layer.pipe(
+      Layer.provide([KeyEncryptionKeyring.layer, Layer.succeed(WrapBudget, budget)]),
+      Layer.provide(fixedKeyring(keyring))
+    )
   )
 const plainCipher = Effect.provide(Cipher, CipherPlain.layer)
 const ring = `${line("kek-1", "one")}\n${line("kek-2", "two")}`

@@ -2,13 +2,14 @@ import { assert, describe, it } from "@effect/vitest"
 import { Effect, Layer, Redacted, Result, Schema } from "effect"
 import * as CipherAes256Gcm from "../../src/crypto/CipherAes256Gcm.ts"
 import { makeKek } from "../../src/crypto/Kek.ts"
+import * as KeyEncryptionKeyring from "../../src/crypto/KeyEncryptionKeyring.ts"
 import { fixedKeyring } from "../support/fixedKeyring.ts"
-import { open, seal } from "../../src/crypto/SealingFormat1.ts"
 import { WrapBudget } from "../../src/crypto/WrapBudget.ts"
 import { AccountId } from "../../src/domain/AccountId.ts"
 import { Credential } from "../../src/domain/Credential.ts"
 import { encodeSealingContext } from "../../src/domain/SealingContext.ts"
 import { Cipher } from "../../src/service/Cipher.ts"
+import { open, seal } from "../support/sealing.ts"
 import vectors from "../vectors/sealing-format-1.json" with { type: "json" }
 
 const Context = Schema.Struct({ ...Credential.fields, account_id: AccountId }).mapFields(
@@ -42,7 +43,9 @@ describe("golden ciphertexts of sealing format 1: they must open for ever (secur
       const keyring = fixedKeyring(`${kek_id}:${bytesOf(kek).toString("base64")}`)
       const cipher = yield* Effect.provide(
         Cipher,
-        CipherAes256Gcm.layer.pipe(Layer.provide([keyring, Layer.mock(WrapBudget, {})]))
+        CipherAes256Gcm.layer.pipe(
+          Layer.provide([Layer.provide(KeyEncryptionKeyring.layer, keyring), Layer.mock(WrapBudget, {})])
+        )
       )
       const row = { kek_id, wrapped_dek: bytesOf(wrapped_dek), sealed: bytesOf(sealed) }
       const opened = yield* cipher.open(row, Schema.decodeUnknownSync(Context)(credential))

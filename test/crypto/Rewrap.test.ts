@@ -3,10 +3,10 @@ import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Result } from "effect"
 import { vi } from "vitest"
 import { makeKek } from "../../src/crypto/Kek.ts"
-import { open, rewrap, seal } from "../../src/crypto/SealingFormat1.ts"
 import { encodeSealingContext } from "../../src/domain/SealingContext.ts"
 import { AuthenticationFailed, UnsupportedFormat } from "../../src/service/CipherErrors.ts"
 import { bytes, sealingContext } from "../support/arbitraries.ts"
+import { open, rewrap, seal } from "../support/sealing.ts"
 import { sealByTheBook } from "./SealByTheBook.ts"
 
 const rotation = Arbitrary.map(

@@ -1,10 +1,12 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Arbitrary, Result } from "effect"
+import { Arbitrary, Effect, Result } from "effect"
 import { makeKek } from "../../src/crypto/Kek.ts"
-import { open, seal } from "../../src/crypto/SealingFormat1.ts"
+import { makeWith } from "../../src/crypto/KeyEncryptionKeyring.ts"
+import { seal as sealUnder } from "../../src/crypto/SealingFormat1.ts"
 import { encodeSealingContext } from "../../src/domain/SealingContext.ts"
 import { AuthenticationFailed } from "../../src/service/CipherErrors.ts"
 import { anyString, bytes, elementOf, sealingContext, text } from "../support/arbitraries.ts"
+import { open, seal } from "../support/sealing.ts"
 import { sealByTheBook } from "./SealByTheBook.ts"
 
 const sealing = Arbitrary.all({
@@ -56,14 +58,15 @@ describe("sealing format 1 (security.md)", () => {
 
   it("does not hold the key, nor the bytes it was handed, in the clear", () => {
     const dek = Buffer.alloc(32, "D")
-    const random = Buffer.concat([dek, Buffer.alloc(24, "N")])
     const plaintext = Buffer.from("fake-key-0123456789")
     const kek = makeKek("kek-1", Buffer.alloc(32, "ke"))
     let filled: Buffer = Buffer.alloc(0)
-    const { sealed, wrapped_dek } = seal(kek, plaintext, Buffer.from("[]"), (target) => {
-      random.copy(target)
+    const keys = makeWith({ current: () => ({ primary: kek, byId: new Map([[kek.id, kek]]) }) })
+    const sealing = sealUnder(keys, kek.id, plaintext, Buffer.from("[]"), (target) => {
+      target.fill("N").set(dek)
       filled = target
     })
+    const { sealed, wrapped_dek } = Effect.runSync(sealing)
     for (const written of [sealed, wrapped_dek]) {
       assert.isFalse(Buffer.from(written).includes(plaintext))
       assert.isFalse(Buffer.from(written).includes(dek.subarray(0, 8)))

@@ -2,8 +2,8 @@ import { createDecipheriv } from "node:crypto"
 import { assert, describe, it } from "@effect/vitest"
 import { Result } from "effect"
 import { makeKek } from "../../src/crypto/Kek.ts"
-import { open, seal } from "../../src/crypto/SealingFormat1.ts"
 import type { SealedKey } from "../../src/domain/SealedKey.ts"
+import { open, seal } from "../support/sealing.ts"
 import { gcm, hkdf64, sealByTheBook } from "./SealByTheBook.ts"
 
 type Row = Pick<SealedKey, "sealed" | "wrapped_dek">

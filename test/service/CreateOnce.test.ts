@@ -18,6 +18,7 @@ import { CredentialRepository } from "../../src/service/CredentialRepository.ts"
 import { Credentials } from "../../src/service/Credentials.ts"
 import { Receipts } from "../../src/service/Receipts.ts"
 import { acceptedBody, elementOf, integer, oneOf, text } from "../support/arbitraries.ts"
+import * as KeyEncryptionKeyring from "../../src/crypto/KeyEncryptionKeyring.ts"
 import { fixedKeyring } from "../support/fixedKeyring.ts"
 import * as MemoryStore from "../support/Memory.ts"
 import { Memory } from "../support/Memory.ts"
@@ -29,7 +30,10 @@ const service = Layer.fresh(
   Credentials.layer.pipe(
     Layer.provideMerge(CipherAes256Gcm.layer),
     Layer.provideMerge(MemoryStore.layer),
-    Layer.provide([keyring, Layer.succeed(WrapBudget, { spend: () => Effect.void })]),
+    Layer.provide([
+      Layer.provide(KeyEncryptionKeyring.layer, keyring),
+      Layer.succeed(WrapBudget, { spend: () => Effect.void })
+    ]),
     Layer.provideMerge(NodeCrypto.layerSecureRandom)
   )
 )

@@ -3,6 +3,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, DateTime, Effect, Layer, Option, Redacted, Schema } from "effect"
 import { TestClock } from "effect/testing"
 import * as CipherAes256Gcm from "../../src/crypto/CipherAes256Gcm.ts"
+import * as KeyEncryptionKeyring from "../../src/crypto/KeyEncryptionKeyring.ts"
 import { generateKeyring } from "../../src/crypto/Keyring.ts"
 import { WrapBudget } from "../../src/crypto/WrapBudget.ts"
 import type { ApiKeyHash } from "../../src/domain/ApiKeyHash.ts"
@@ -20,11 +21,12 @@ import * as MemoryStore from "../support/Memory.ts"
 import { addWorkspace, newTenant } from "../support/stores.ts"
 
 const keyring = fixedKeyring(generateKeyring(new Date(0)))
+const keys = Layer.provide(KeyEncryptionKeyring.layer, keyring)
 const service = Layer.fresh(
   Credentials.layer.pipe(
     Layer.provideMerge(CipherAes256Gcm.layer),
     Layer.provideMerge(MemoryStore.layer),
-    Layer.provide([keyring, Layer.succeed(WrapBudget, { spend: () => Effect.void }), NodeCrypto.layerSecureRandom])
+    Layer.provide([keys, Layer.succeed(WrapBudget, { spend: () => Effect.void }), NodeCrypto.layerSecureRandom])
   )
 )
 

@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Layer, Option, Result } from "effect"
-import { AuthenticationFailed } from "../../src/service/CipherErrors.ts"
+import { AuthenticationFailed, KeyStoreUnavailable } from "../../src/service/CipherErrors.ts"
 import { CredentialRepository } from "../../src/service/CredentialRepository.ts"
 import { KeyUse } from "../../src/service/KeyUse.ts"
 import type { Rewrapper } from "../../src/service/Rewrapper.ts"
@@ -10,7 +10,7 @@ import { stores } from "../support/stores.ts"
 
 const primary = "new"
 const wrapped_dek = new Uint8Array(60).fill(7)
-const accept: Rewrapper["Service"]["rewrap"] = () => Result.succeed({ kek_id: primary, wrapped_dek })
+const accept: Rewrapper["Service"]["rewrap"] = () => Effect.succeed(Result.succeed({ kek_id: primary, wrapped_dek }))
 
 const stored = Effect.fnUntraced(function* ({ account_id, id }: Made) {
   const repository = yield* CredentialRepository
@@ -97,6 +97,21 @@ for (const [name, store] of stores) {
       }).pipe(Effect.provide(fresh))
     )
 
+    it.live("a key store that goes away in the middle of a batch leaves all of it as it was (R10)", () =>
+      Effect.gen(function* () {
+        const made = yield* sealUnder(ringOf("old"), 4)
+        const before = yield* Effect.forEach(made, stored)
+        const [, , third] = byId(made)
+        const down = new KeyStoreUnavailable({ reason: "it is down" })
+        const { replace } = yield* WrappedKeys
+        const half: Rewrapper["Service"]["rewrap"] = (sealed, context) =>
+          context.id === third ? Effect.fail(down) : accept(sealed, context)
+        assert.strictEqual(yield* Effect.flip(replace({ primary, after: undefined, size: 10 }, half)), down)
+        assert.deepEqual(yield* Effect.forEach(made, stored), before)
+        assert.strictEqual((yield* replace({ primary, after: undefined, size: 10 }, accept)).rewrapped, 4)
+      }).pipe(Effect.provide(fresh))
+    )
+
     it.live("what is refused stays as it is and is told, and does not hold the next batch up", () =>
       Effect.gen(function* () {
         const made = yield* sealUnder(ringOf("old"), 4)
@@ -104,7 +119,7 @@ for (const [name, store] of stores) {
         const refused = new AuthenticationFailed()
         const { replace } = yield* WrappedKeys
         const half: Rewrapper["Service"]["rewrap"] = (sealed, context) =>
-          context.id === first || context.id === second ? Result.fail(refused) : accept(sealed, context)
+          context.id === first || context.id === second ? Effect.succeed(Result.fail(refused)) : accept(sealed, context)
         const done = yield* replace({ primary, after: undefined, size: 2 }, half)
         assert.deepStrictEqual(done, {
           rewrapped: 0,

@@ -242,15 +242,18 @@ const wrappedKeys = Layer.effect(
   WrappedKeys,
   Effect.map(Memory, ({ credentials }) => ({
     replace: ({ after = "", primary, size }, rewrap) =>
-      Effect.sync(() => {
+      Effect.gen(function* () {
         const rows = Array.from(credentials.values())
           .filter(({ credential, sealed }) => credential.id > after && sealed.kek_id !== primary)
           .sort((one, other) => (one.credential.id < other.credential.id ? -1 : 1))
           .slice(0, size)
-        const failed = rows.flatMap((row) => {
-          const { account_id, credential, sealed } = row
-          const head = { ...sealed, sealed: sealed.sealed.subarray(0, 2) }
-          const result = rewrap(head, { ...credential, account_id })
+        const results = yield* Effect.forEach(rows, ({ account_id, credential, sealed }) =>
+          rewrap({ ...sealed, sealed: sealed.sealed.subarray(0, 2) }, { ...credential, account_id })
+        )
+        const failed = rows.flatMap((row, index) => {
+          const { credential, sealed } = row
+          const result = results[index]
+          if (result === undefined) return []
           if (Result.isFailure(result)) return [{ id: credential.id, failure: result.failure }]
           credentials.set(credential.id, { ...row, sealed: { ...sealed, ...result.success } })
           return []

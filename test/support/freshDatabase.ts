@@ -42,5 +42,13 @@ export const settingsFor = (url: string, keyring = generateKeyring(new Date())):
   databaseCaFile: Option.none(),
   dataDirectory: ".byok",
   keyring: Option.some(Redacted.make(keyring)),
-  keyringFile: Option.none()
+  keyringFile: Option.none(),
+  pkcs11: {
+    module: Option.none(),
+    token: Option.none(),
+    pin: Option.none(),
+    pinFile: Option.none(),
+    keys: Option.none(),
+    deadline: Duration.seconds(2)
+  }
 })

@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto"
 import { Arbitrary, Effect, Layer, Option, Redacted } from "effect"
 import * as CipherAes256Gcm from "../../src/crypto/CipherAes256Gcm.ts"
+import * as KeyEncryptionKeyring from "../../src/crypto/KeyEncryptionKeyring.ts"
 import { parseKeyring } from "../../src/crypto/Keyring.ts"
 import { checkKeyring } from "../../src/crypto/KeyringCheck.ts"
 import * as RewrapperAes256Gcm from "../../src/crypto/RewrapperAes256Gcm.ts"
@@ -30,7 +31,8 @@ export const cipherWith = (keyring: string) =>
   Effect.provide(
     Cipher,
     CipherAes256Gcm.layer.pipe(
-      Layer.provide([fixedKeyring(keyring), Layer.succeed(WrapBudget, { spend: () => Effect.void })])
+      Layer.provide([KeyEncryptionKeyring.layer, Layer.succeed(WrapBudget, { spend: () => Effect.void })]),
+      Layer.provide(fixedKeyring(keyring))
     )
   )
 
@@ -75,7 +77,7 @@ export const rotationWith = (keyring: string, lowered = limits) =>
     Rotation,
     Rotation.layer.pipe(
       Layer.provide(RewrapperAes256Gcm.layer),
-      Layer.provide(layerLimited(lowered)),
+      Layer.provide([layerLimited(lowered), KeyEncryptionKeyring.layer]),
       Layer.provide(Layer.effectDiscard(checkKeyring(parseKeyring(keyring))).pipe(Layer.merge(fixedKeyring(keyring))))
     )
   )

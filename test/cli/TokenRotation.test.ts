@@ -1,0 +1,120 @@
+import { writeFileSync } from "node:fs"
+import { join } from "node:path"
+import { assert, describe, it } from "@effect/vitest"
+import { Effect } from "effect"
+import { createOver, getOver, idIn } from "../support/callByok.ts"
+import { onlyObject, textIn } from "../support/CommandLine.ts"
+import { databaseContent } from "../support/databaseContent.ts"
+import { adminClient, freshDatabase } from "../support/freshDatabase.ts"
+import { ringOf } from "../support/rotating.ts"
+import { runByok } from "../support/runByok.ts"
+import { startService } from "../support/ServiceProcess.ts"
+import { addKeys, addToken, pin, softHsm, withoutSoftHsm } from "../support/SoftHsm.ts"
+import { temporaryDirectory } from "../support/temporaryDirectory.ts"
+
+const credential = { provider: "groq", key: "fake-key-fake-key" }
+
+const begin = Effect.gen(function* () {
+  const hsm = yield* softHsm
+  yield* addToken(hsm, "byok", { id: "token-1" }, { id: "token-2" })
+  const DATABASE_URL = yield* freshDatabase
+  const pinFile = join(yield* temporaryDirectory, "pin")
+  writeFileSync(pinFile, `${pin}\n`, { mode: 0o600 })
+  return {
+    hsm,
+    sql: yield* adminClient(DATABASE_URL),
+    database: { DATABASE_URL },
+    token: (...ids: ReadonlyArray<string>) => ({
+      DATABASE_URL,
+      SOFTHSM2_CONF: hsm.conf,
+      BYOK_PKCS11_MODULE: hsm.module,
+      BYOK_PKCS11_TOKEN: "byok",
+      BYOK_PKCS11_PIN_FILE: pinFile,
+      BYOK_PKCS11_KEYS: ids.join(","),
+      BYOK_PKCS11_DEADLINE: "20 seconds"
+    })
+  }
+})
+
+describe.skipIf(withoutSoftHsm !== undefined)(
+  `byok with keys on a PKCS#11 token${withoutSoftHsm === undefined ? "" : ` (skipped: ${withoutSoftHsm})`}`,
+  () => {
+    it.live(
+      "from a keyring to a token, and from one of its keys to the other: everything is rewrapped (T10)",
+      () =>
+        Effect.gen(function* () {
+          const { database, sql, token } = yield* begin
+          const account = onlyObject(yield* runByok(["account", "create", "--name", "n", "--json"], database))
+          const key = textIn(account, "management_key")
+          const made: Array<string> = []
+          const createdUnder = (settings: Record<string, string>) =>
+            Effect.scoped(
+              Effect.gen(function* () {
+                const { stderr, url } = yield* startService(settings)
+                made.push(idIn(yield* createOver(url, key, credential)))
+                for (const id of made) assert.strictEqual((yield* getOver(url, key, id)).status, 200)
+                const ready = yield* Effect.promise(async () => (await fetch(`${url}/health/ready`)).text())
+                assert.strictEqual(ready, '{"status":"ready"}')
+                assert.notInclude(stderr(), pin)
+              })
+            )
+          const rewrap = (settings: Record<string, string>) =>
+            Effect.map(runByok(["keyring", "rewrap", "--json"], settings), (finished) => {
+              const { failed, left, rewrapped } = onlyObject({ ...finished, stderr: "" })
+              return { failed, left, rewrapped }
+            })
+
+          yield* createdUnder({ ...database, BYOK_KEYRING: ringOf("old") })
+          const beside = { ...token("token-1"), BYOK_KEYRING: ringOf("old") }
+          assert.deepStrictEqual(yield* rewrap(beside), { rewrapped: 1, left: 0, failed: [] })
+          const status = yield* runByok(["keyring", "status"], beside)
+          assert.strictEqual(status.code, 0)
+          assert.match(
+            status.stdout,
+            /^token-1 +primary +1 credentials, 4096 wraps\nold +decrypt-only +0 credentials, 4096 wraps, may be retired\n$/
+          )
+
+          const rotated = token("token-2", "token-1")
+          yield* createdUnder(rotated)
+          assert.deepStrictEqual(yield* rewrap(rotated), { rewrapped: 1, left: 0, failed: [] })
+          assert.lengthOf(yield* sql`SELECT 1 FROM credentials WHERE kek_id <> 'token-2'`, 0)
+        }),
+      60_000
+    )
+
+    it.live(
+      "settings that are wrong are told in one sentence by their name, and nothing is written (T12)",
+      () =>
+        Effect.gen(function* () {
+          const { hsm, sql, token } = yield* begin
+          const serve = (settings: Record<string, string>) => runByok(["serve"], { PORT: "0", ...settings })
+          yield* Effect.scoped(startService(token("token-1")))
+          const before = yield* databaseContent(sql)
+          const { BYOK_PKCS11_TOKEN: _, ...withoutLabel } = token("token-1")
+          const { BYOK_PKCS11_PIN_FILE: __, ...withoutPin } = token("token-1")
+          yield* addKeys(hsm, "byok", { id: "token-1", remove: true }, { id: "token-1" })
+          const expected: ReadonlyArray<readonly [Record<string, string>, string]> = [
+            [withoutLabel, "BYOK_PKCS11_TOKEN must be set when keys are on a PKCS#11 token."],
+            [withoutPin, "BYOK_PKCS11_PIN_FILE or BYOK_PKCS11_PIN must be set when keys are on a PKCS#11 token."],
+            [
+              { ...withoutPin, BYOK_PKCS11_PIN: "canary" },
+              "BYOK_PKCS11_PIN: expected the PIN of the token's user; found CKR_PIN_INCORRECT."
+            ],
+            [
+              { ...token("token-2"), BYOK_KEYRING: ringOf("token-2") },
+              "BYOK_KEYRING: expected ids that BYOK_PKCS11_KEYS does not have; found token-2 in both."
+            ],
+            [
+              token("token-2", "token-1"),
+              "BYOK_PKCS11_KEYS: expected the keys that the database knows; found other bytes under token-1."
+            ]
+          ]
+          for (const [settings, sentence] of expected) {
+            assert.deepStrictEqual(yield* serve(settings), { code: 1, stdout: "", stderr: `${sentence}\n` })
+          }
+          assert.strictEqual(yield* databaseContent(sql), before)
+        }),
+      60_000
+    )
+  }
+)

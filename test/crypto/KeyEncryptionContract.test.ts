@@ -1,0 +1,151 @@
+import { randomUUID } from "node:crypto"
+import { assert, describe, it } from "@effect/vitest"
+import { Arbitrary, Effect, Layer } from "effect"
+import { KeyEncryption } from "../../src/crypto/KeyEncryption.ts"
+import { makeWith as makeWithKeyring } from "../../src/crypto/KeyEncryptionKeyring.ts"
+import { makeWith as makeWithToken } from "../../src/crypto/KeyEncryptionToken.ts"
+import { union } from "../../src/crypto/KeyEncryptionUnion.ts"
+import { parseKeyring } from "../../src/crypto/Keyring.ts"
+import { openToken } from "../../src/crypto/Token.ts"
+import { bytes, integer } from "../support/arbitraries.ts"
+import { ringOf } from "../support/rotating.ts"
+import { addToken, softHsm, tokenSettings, withoutSoftHsm } from "../support/SoftHsm.ts"
+
+const onRing = (keyring: string) => {
+  const ring = parseKeyring(keyring)
+  return makeWithKeyring({ current: () => ring })
+}
+const onKeyring = Layer.sync(KeyEncryption, () => onRing(ringOf("kek-1", "kek-2")))
+const tokenKeys = (...ids: ReadonlyArray<string>) =>
+  Effect.gen(function* () {
+    const hsm = yield* softHsm
+    yield* addToken(hsm, "byok", ...ids.map((id) => ({ id })))
+    return makeWithToken(yield* openToken(tokenSettings(hsm, "byok", ...ids)))
+  })
+const onToken = Layer.effect(KeyEncryption, Effect.orDie(tokenKeys("kek-1", "kek-2")))
+const onBoth = Layer.effect(
+  KeyEncryption,
+  Effect.map(Effect.orDie(tokenKeys("kek-1")), (keys) => union(keys, onRing(ringOf("kek-2"))))
+)
+
+const stores: ReadonlyArray<readonly [name: string, store: Layer.Layer<KeyEncryption>, skipped: string | undefined]> = [
+  ["in a keyring", onKeyring, undefined],
+  ["on a PKCS#11 token", onToken, withoutSoftHsm],
+  ["on a token and in a keyring", onBoth, withoutSoftHsm]
+]
+
+const wrapping = Arbitrary.all({
+  dek: bytes(32, 32),
+  aad: bytes(0, 300),
+  other: bytes(0, 300),
+  bit: integer(0, 60 * 8 - 1)
+})
+
+const flipped = (given: Uint8Array, bit: number) => {
+  const copy = Buffer.from(given)
+  copy.writeUInt8(copy.readUInt8(bit >> 3) ^ (1 << (bit & 7)), bit >> 3)
+  return copy
+}
+
+for (const [name, store, skipped] of stores) {
+  const title = `key-encryption keys ${name} keep their contract`
+  describe.skipIf(skipped !== undefined)(skipped === undefined ? title : `${title} (skipped: ${skipped})`, () => {
+    it.layer(skipped === undefined ? store : onKeyring, { excludeTestServices: true })((it) => {
+      const outcome = (kek_id: string, wrapped_dek: Uint8Array, aad: Uint8Array) =>
+        Effect.gen(function* () {
+          const { unwrap } = yield* KeyEncryption
+          return yield* Effect.match(unwrap(kek_id, wrapped_dek, aad), {
+            onFailure: ({ _tag }) => _tag,
+            onSuccess: (dek) => dek.toString("hex")
+          })
+        })
+
+      it.effect.prop(
+        "what was wrapped unwraps with the same id and AAD, and with no others (T2, T3)",
+        [wrapping],
+        ([{ aad, bit, dek, other }]) =>
+          Effect.gen(function* () {
+            const { wrap } = yield* KeyEncryption
+            const expected = dek.toString("hex")
+            for (const [kek_id, another] of [
+              ["kek-1", "kek-2"],
+              ["kek-2", "kek-1"]
+            ] as const) {
+              const wrapped = yield* wrap(kek_id, dek, aad)
+              assert.strictEqual(wrapped.length, 60)
+              assert.isFalse(Buffer.from(wrapped).includes(dek.subarray(0, 8)))
+              assert.strictEqual(yield* outcome(kek_id, wrapped, aad), expected)
+              assert.strictEqual(yield* outcome(another, wrapped, aad), "AuthenticationFailed")
+              assert.strictEqual(yield* outcome(kek_id, flipped(wrapped, bit), aad), "AuthenticationFailed")
+              const same = Buffer.compare(aad, other) === 0
+              assert.strictEqual(yield* outcome(kek_id, wrapped, other), same ? expected : "AuthenticationFailed")
+              const again = yield* wrap(kek_id, dek, aad)
+              assert.notDeepEqual(again.subarray(0, 12), wrapped.subarray(0, 12), "no nonce is used twice")
+            }
+          }),
+        { arbitrary: { runs: 20 } }
+      )
+
+      it.effect("every flipped bit, and every other length, is refused (T3)", () =>
+        Effect.gen(function* () {
+          const { wrap } = yield* KeyEncryption
+          const aad = Buffer.from("the AAD")
+          const wrapped = yield* wrap("kek-1", Buffer.alloc(32, "D"), aad)
+          for (let bit = 0; bit < 480; bit++) {
+            assert.strictEqual(yield* outcome("kek-1", flipped(wrapped, bit), aad), "AuthenticationFailed", String(bit))
+          }
+          for (let length = 0; length < 60; length++) {
+            assert.strictEqual(yield* outcome("kek-1", wrapped.subarray(0, length), aad), "AuthenticationFailed")
+          }
+          const longer = Buffer.concat([wrapped, Buffer.alloc(1)])
+          assert.strictEqual(yield* outcome("kek-1", longer, aad), "AuthenticationFailed")
+          assert.strictEqual(yield* outcome("kek-1", wrapped, aad), Buffer.alloc(32, "D").toString("hex"))
+        })
+      )
+
+      it.effect("an id that the store does not have is told apart, and so is nothing else", () =>
+        Effect.gen(function* () {
+          const { wrap } = yield* KeyEncryption
+          for (const kek_id of ["", "kek-3", "KEK-1", randomUUID()]) {
+            assert.deepInclude(yield* Effect.flip(wrap(kek_id, Buffer.alloc(32), Buffer.alloc(0))), {
+              _tag: "UnknownKeyId",
+              kek_id
+            })
+            assert.strictEqual(yield* outcome(kek_id, Buffer.alloc(60), Buffer.alloc(0)), "UnknownKeyId")
+          }
+        })
+      )
+
+      it.effect("the first key is primary, and every key has a check value of its own (T12)", () =>
+        Effect.gen(function* () {
+          const { keks, primary } = yield* KeyEncryption
+          assert.strictEqual(primary(), "kek-1")
+          assert.deepStrictEqual(
+            keks().map(({ kek_id }) => kek_id),
+            ["kek-1", "kek-2"]
+          )
+          const values = keks().map(({ check_value }) => Buffer.from(check_value).toString("hex"))
+          assert.deepStrictEqual(
+            values.map(({ length }) => length),
+            [32, 32]
+          )
+          assert.strictEqual(new Set(values).size, 2)
+        })
+      )
+
+      it.effect("many at the same time each get their own", () =>
+        Effect.gen(function* () {
+          const { unwrap, wrap } = yield* KeyEncryption
+          const aad = Buffer.from("the AAD")
+          const deks = Array.from({ length: 100 }, (_, index) => Buffer.alloc(32, index + 1))
+          const opened = yield* Effect.forEach(
+            deks,
+            (dek) => Effect.flatMap(wrap("kek-1", dek, aad), (wrapped) => unwrap("kek-1", wrapped, aad)),
+            { concurrency: "unbounded" }
+          )
+          assert.deepEqual(opened, deks)
+        })
+      )
+    })
+  })
+}

@@ -1,8 +1,8 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Layer, Result } from "effect"
+import * as KeyEncryptionKeyring from "../../src/crypto/KeyEncryptionKeyring.ts"
 import { parseKeyring } from "../../src/crypto/Keyring.ts"
 import * as RewrapperAes256Gcm from "../../src/crypto/RewrapperAes256Gcm.ts"
-import { open, seal } from "../../src/crypto/SealingFormat1.ts"
 import { WrapBudget } from "../../src/crypto/WrapBudget.ts"
 import { encodeSealingContext } from "../../src/domain/SealingContext.ts"
 import { KeyStoreUnavailable, UnknownKeyId } from "../../src/service/CipherErrors.ts"
@@ -10,11 +10,15 @@ import { Rewrapper } from "../../src/service/Rewrapper.ts"
 import { sealingContext } from "../support/arbitraries.ts"
 import { fixedKeyring } from "../support/fixedKeyring.ts"
 import { ringOf } from "../support/rotating.ts"
+import { open, seal } from "../support/sealing.ts"
 
 const rewrapperWith = (ring: string, spend: WrapBudget["Service"]["spend"] = () => Effect.void) =>
   Effect.provide(
     Rewrapper,
-    RewrapperAes256Gcm.layer.pipe(Layer.provide([fixedKeyring(ring), Layer.succeed(WrapBudget, { spend })]))
+    RewrapperAes256Gcm.layer.pipe(
+      Layer.provide([KeyEncryptionKeyring.layer, Layer.succeed(WrapBudget, { spend })]),
+      Layer.provide(fixedKeyring(ring))
+    )
   )
 const kekOf = (id: string) => parseKeyring(ringOf(id)).primary ?? assert.fail("no key")
 
@@ -40,11 +44,11 @@ describe("a rewrapper (security.md, Rotation)", () => {
       const plaintext = Buffer.from("fake-key")
       for (const id of ["old", "new"]) {
         const sealed = seal(kekOf(id), plaintext, aad)
-        const wrapped = Result.getOrThrow(rewrap(sealed, context))
+        const wrapped = Result.getOrThrow(yield* rewrap(sealed, context))
         assert.strictEqual(wrapped.kek_id, "new")
         assert.deepStrictEqual(open(kekOf("new"), { ...sealed, ...wrapped }, aad), Result.succeed(plaintext))
       }
-      const lost = rewrap(seal(kekOf("lost"), plaintext, aad), context)
+      const lost = yield* rewrap(seal(kekOf("lost"), plaintext, aad), context)
       assert.deepStrictEqual(lost, Result.fail(new UnknownKeyId({ kek_id: "lost" })))
     })
   )

@@ -4,14 +4,15 @@ import { Arbitrary, Effect, Layer, Redacted, Result } from "effect"
 import { vi } from "vitest"
 import { decrypt, encrypt } from "../../src/crypto/AesGcm.ts"
 import { makeKek } from "../../src/crypto/Kek.ts"
+import * as KeyEncryptionKeyring from "../../src/crypto/KeyEncryptionKeyring.ts"
 import * as CipherAes256Gcm from "../../src/crypto/CipherAes256Gcm.ts"
 import { generateKeyring, parseKeyring } from "../../src/crypto/Keyring.ts"
 import { RandomBlock } from "../../src/crypto/RandomBlock.ts"
-import { open, rewrap, seal } from "../../src/crypto/SealingFormat1.ts"
 import { WrapBudget } from "../../src/crypto/WrapBudget.ts"
 import { Cipher } from "../../src/service/Cipher.ts"
 import { sealingContext } from "../support/arbitraries.ts"
 import { fixedKeyring } from "../support/fixedKeyring.ts"
+import { open, rewrap, seal } from "../support/sealing.ts"
 import { gcm, hkdf64, sealByTheBook } from "./SealByTheBook.ts"
 
 const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString("hex")
@@ -136,10 +137,8 @@ describe("keys are wiped from memory after use (security.md, Sealing)", () => {
     }).pipe(
       Effect.provide(
         CipherAes256Gcm.layer.pipe(
-          Layer.provide([
-            fixedKeyring(`kek-1:${kekBytes.toString("base64")}`),
-            Layer.succeed(WrapBudget, { spend: () => Effect.void })
-          ])
+          Layer.provide([KeyEncryptionKeyring.layer, Layer.succeed(WrapBudget, { spend: () => Effect.void })]),
+          Layer.provide(fixedKeyring(`kek-1:${kekBytes.toString("base64")}`))
         )
       )
     )

@@ -1,0 +1,39 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Effect } from "effect"
+import { makeWith } from "../../src/crypto/KeyEncryptionKeyring.ts"
+import { union } from "../../src/crypto/KeyEncryptionUnion.ts"
+import { parseKeyring } from "../../src/crypto/Keyring.ts"
+import { ringOf } from "../support/rotating.ts"
+
+const storeOf = (...ids: ReadonlyArray<string>) => {
+  const ring = parseKeyring(ringOf(...ids))
+  return makeWith({ current: () => ring })
+}
+const [dek, aad] = [Buffer.alloc(32, "D"), Buffer.from("the AAD")]
+
+describe("the keys of two stores", () => {
+  const both = union(storeOf("new", "next"), storeOf("old", "older"))
+
+  it("are all there, and the first store's first is primary", () => {
+    assert.strictEqual(both.primary(), "new")
+    assert.deepStrictEqual(
+      both.keks().map(({ kek_id }) => kek_id),
+      ["new", "next", "old", "older"]
+    )
+  })
+
+  it.effect.each(["new", "next", "old", "older"])("wrap and unwrap where they are: %s", (kek_id) =>
+    Effect.gen(function* () {
+      const wrapped = yield* both.wrap(kek_id, dek, aad)
+      assert.deepStrictEqual(yield* storeOf(kek_id).unwrap(kek_id, wrapped, aad), dek)
+      assert.deepStrictEqual(yield* both.unwrap(kek_id, yield* storeOf(kek_id).wrap(kek_id, dek, aad), aad), dek)
+    })
+  )
+
+  it.effect("an id that neither has is unknown", () =>
+    Effect.gen(function* () {
+      assert.strictEqual((yield* Effect.flip(both.wrap("lost", dek, aad)))._tag, "UnknownKeyId")
+      assert.strictEqual((yield* Effect.flip(both.unwrap("lost", Buffer.alloc(60), aad)))._tag, "UnknownKeyId")
+    })
+  )
+})

@@ -119,28 +119,23 @@ describe("keys are wiped from memory after use (security.md, Sealing)", () => {
     assert.include(wiped, hex(dek.subarray(0, length)))
   })
 
-  it.effect("the provider key, once it is sealed, and again once it is opened", () =>
-    Effect.gen(function* () {
-      const cipher = yield* Cipher
-      const [context] = yield* Arbitrary.sampleEffect(sealingContext, { count: 1, seed: 1 })
-      if (context === undefined) return assert.fail("no context")
-      const key = Redacted.make(plaintext.toString())
-      const held = yield* cipher.seal(key, context)
-      assert.include(
-        wipedBy(() => Effect.runSync(cipher.seal(key, context))),
-        hex(plaintext)
-      )
-      assert.include(
-        wipedBy(() => Effect.runSync(cipher.open(held, context))),
-        hex(plaintext)
-      )
-    }).pipe(
-      Effect.provide(
-        CipherAes256Gcm.layer.pipe(
-          Layer.provide([KeyEncryptionKeyring.layer, Layer.succeed(WrapBudget, { spend: () => Effect.void })]),
-          Layer.provide(fixedKeyring(`kek-1:${kekBytes.toString("base64")}`))
-        )
-      )
+  it("the provider key, once it is sealed, and again once it is opened", () => {
+    const layer = CipherAes256Gcm.layer.pipe(
+      Layer.provide([KeyEncryptionKeyring.layer, Layer.succeed(WrapBudget, { spend: () => Effect.void })]),
+      Layer.provide(fixedKeyring(`kek-1:${kekBytes.toString("base64")}`))
     )
-  )
+    const cipher = Effect.runSync(Effect.provide(Cipher, layer))
+    const [bound] = Effect.runSync(Arbitrary.sampleEffect(sealingContext, { count: 1, seed: 1 }))
+    if (bound === undefined) return assert.fail("no context")
+    const key = Redacted.make(plaintext.toString())
+    const held = Effect.runSync(cipher.seal(key, bound))
+    assert.include(
+      wipedBy(() => Effect.runSync(cipher.seal(key, bound))),
+      hex(plaintext)
+    )
+    assert.include(
+      wipedBy(() => Effect.runSync(cipher.open(held, bound))),
+      hex(plaintext)
+    )
+  })
 })

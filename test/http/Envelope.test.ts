@@ -13,7 +13,7 @@ const died = Cause.die(new Error(canary))
 const endings: ReadonlyArray<readonly [`/${string}`, Effect.Effect<HttpServerResponse.HttpServerResponse, unknown>]> = [
   ["/created", Effect.succeed(HttpServerResponse.jsonUnsafe({}, { status: 201, headers: { "x-own": "kept" } }))],
   ["/busy", Effect.succeed(HttpServerResponse.jsonUnsafe({}, { status: 503 }))],
-  ["/fails", Effect.fail(new Error(canary))],
+  ["/fails", Effect.fail({ _tag: "Failure", canary })],
   ["/fails-by-that-name", Effect.fail({ reason: { _tag: "RouteNotFound", canary } })],
   ["/does-not-parse", Effect.flatMap(HttpServerRequest.HttpServerRequest, ({ json }) => json) as Effect.Effect<never>],
   ["/dies", Effect.failCause(died)],

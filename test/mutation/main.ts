@@ -29,7 +29,7 @@ for (const { exclude, sources, tests } of areas) {
     vitest: { configFile: "test/mutation/vitest.config.ts", related: false },
     plugins: ["@stryker-mutator/vitest-runner", "./test/mutation/IgnoreTexts.ts"],
     ignorers: ["texts"],
-    timeoutMS: 20_000,
+    timeoutMS: 10_000,
     reporters: ["clear-text", "json", "progress-append-only"],
     clearTextReporter: { logTests: false, reportTests: false, reportScoreTable: false },
     jsonReporter: { fileName: `node_modules/.cache/mutation/${dirname(tests)}.json` },

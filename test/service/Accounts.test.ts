@@ -1,11 +1,12 @@
 import { NodeCrypto } from "@effect/platform-node"
 import { assert, describe, it } from "@effect/vitest"
-import { DateTime, Effect, Layer, Option } from "effect"
+import { DateTime, Effect, Layer, Option, Redacted } from "effect"
 import { TestClock } from "effect/testing"
 import { hashApiKey } from "../../src/service/ApiKey.ts"
 import { Accounts, type Unknown } from "../../src/service/Accounts.ts"
 import { ApiKeys } from "../../src/service/ApiKeys.ts"
 import { WorkspaceResolver } from "../../src/service/WorkspaceResolver.ts"
+import { faultOf } from "../support/issuedKey.ts"
 import * as MemoryStore from "../support/Memory.ts"
 import { Memory } from "../support/Memory.ts"
 import { newAccountId, newHash, newWorkspaceId } from "../support/stores.ts"
@@ -39,6 +40,7 @@ describe("an account (D40)", () => {
       const made = yield* account
       assert.isFalse(yield* accounts.isEmpty)
       assert.strictEqual(made.management_key_hash, hashApiKey(made.management_key))
+      assert.isUndefined(faultOf(Redacted.value(made.management_key), "mk"))
 
       assert.deepEqual(yield* accounts.listWorkspaces(made.account_id), [
         { workspace_id: made.workspace_id, name: "default", is_default: true, created_at: later(0), deleted_at: null }
@@ -127,6 +129,7 @@ describe("an API key (D40, D42)", () => {
       const { account_id } = yield* account
       yield* TestClock.adjust(5)
       const issued = yield* accounts.issueApiKey(account_id, { name: "another", management })
+      assert.isUndefined(faultOf(Redacted.value(issued.key), management ? "mk" : "ak"))
       assert.deepStrictEqual(issued, { key: issued.key, hash: hashApiKey(issued.key), management })
       const [, found] = yield* accounts.listApiKeys(account_id)
       assert.deepEqual(found, {

@@ -206,6 +206,34 @@ describe("the verification of the audit log", () => {
     })
   )
 
+  it.effect.each([
+    ["without entries", { digests: new Uint8Array() }, []],
+    ["over entries that are all gone", { hash: "00".repeat(32) }, []]
+  ] as const)("finds out a checkpoint %s, and names the number after the one before", ([, change, left]) =>
+    Effect.gen(function* () {
+      const entry = { seq: 1n, at: "now", stamp: Buffer.alloc(8), events: "[1]" }
+      const checkpoint = { ...checkpointOver([entry]), ...change }
+      const { fault } = yield* (yield* auditOver({ entries: left, checkpoints: [checkpoint] })).verify()
+      assert.deepStrictEqual({ kind: fault?.kind, seq: fault?.seq }, { kind: "checkpoint", seq: 1n - 2n ** 63n })
+    })
+  )
+
+  it.effect("finds out that the newest checkpoint has gone since it was made", () =>
+    Effect.gen(function* () {
+      const entry = { seq: 1n, at: "now", stamp: Buffer.alloc(8), events: "[1]" }
+      const first = checkpointOver([entry])
+      const log = yield* Effect.provideService(Audit.make, AuditLog, {
+        seal: () => Effect.succeed(Option.some({ ...first, number: 2n, last_seq: 5n })),
+        head: Effect.succeedNone,
+        checkpoints: (after) => Effect.succeed([first].filter(({ number }) => number > after)),
+        entries: ({ after }) => Effect.succeed([entry].filter(({ seq }) => seq > after)),
+        countAfter: () => Effect.succeed(0)
+      })
+      const { fault } = yield* log.verify()
+      assert.deepStrictEqual({ kind: fault?.kind, seq: fault?.seq }, { kind: "checkpoint", seq: 2n })
+    })
+  )
+
   it("says of every fault where it is", () => {
     assert.deepStrictEqual(
       (["edited", "removed", "inserted", "checkpoint", "rewritten"] as const).map(
@@ -239,6 +267,16 @@ describe("the export of the audit log", () => {
           )
         assert.strictEqual(written.join(""), expected.map((line) => `${JSON.stringify(line)}\n`).join(""))
       })
+  )
+
+  it.effect("hands out an entry that is no list, as somebody may have edited it to, as one event", () =>
+    Effect.gen(function* () {
+      const entries = [{ seq: 1n, at: "now", stamp: Buffer.alloc(8), events: '{"n":1}' }]
+      const audit = yield* auditOver({ entries, checkpoints: [checkpointOver(entries)] })
+      const written: Array<string> = []
+      yield* audit.export(0n, (lines) => Effect.sync(() => written.push(lines) > 0))
+      assert.deepStrictEqual(written, ['{"seq":1,"at":"now","n":1}\n'])
+    })
   )
 
   it.effect("stops when nobody takes any more", () =>

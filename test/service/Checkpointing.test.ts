@@ -33,6 +33,14 @@ describe("checkpoints", () => {
     })
   )
 
+  it.effect("that cannot be made from the start are told of too", () =>
+    Effect.gen(function* () {
+      const { lines } = yield* run(() => Effect.fail(new ServiceUnavailable()))
+      yield* TestClock.adjust("20 seconds")
+      assert.deepStrictEqual(lines, ["Warn Audit entries cannot be sealed now"])
+    })
+  )
+
   it.effect("that cannot be made are told of once, until one can", () =>
     Effect.gen(function* () {
       const { asked, lines } = yield* run((time) =>

@@ -159,6 +159,70 @@ describe("a rewrap (T10, security.md)", () => {
     }).pipe(Effect.provide(MemoryStore.layer))
   )
 
+  it.effect("counts what it wraps, no more and no less, though some fail and others come while it runs", () =>
+    Effect.gen(function* () {
+      const made = yield* sealUnder(ringOf("old"), 4)
+      const [first] = made.toSorted((a, b) => (a.id < b.id ? -1 : 1))
+      if (first !== undefined) yield* alter(first, "context")
+      const { rewrap } = yield* rotationWith(rotated, { ...limits, block: 1 })
+      const running = yield* Effect.forkChild(rewrap({ batch: 1, rate: unhurried }))
+      yield* TestClock.adjust("1 minute")
+      assert.strictEqual((yield* Fiber.join(running)).rewrapped, 3)
+      assert.strictEqual(yield* wraps("new"), 3)
+
+      const stores = yield* Effect.context<Memory | Ports>()
+      let more = 9
+      const onProgress = () =>
+        more-- > 0 ? Effect.asVoid(Effect.orDie(Effect.provide(sealUnder(ringOf("old"), 1), stores))) : Effect.void
+      yield* sealUnder(ringOf("old"), 3)
+      const again = yield* Effect.forkChild(rewrap({ batch: 1, rate: unhurried, onProgress }))
+      yield* TestClock.adjust("1 minute")
+      const { rewrapped } = yield* Fiber.join(again)
+      assert.isAbove(rewrapped, 5)
+      assert.strictEqual(yield* wraps("new"), 3 + rewrapped)
+    }).pipe(Effect.provide(MemoryStore.layer))
+  )
+
+  it.effect("takes what failed and was mended meanwhile in its next pass, a second later", () =>
+    Effect.gen(function* () {
+      const made = yield* sealUnder(ringOf("old"), 2)
+      const [broken] = made
+      if (broken === undefined) return assert.fail("nothing made")
+      yield* alter(broken, "context")
+      const { rewrap } = yield* rotationWith(rotated)
+      const stores = yield* Effect.context<Memory | Ports>()
+      let mended = false
+      const mend = () =>
+        Effect.gen(function* () {
+          if (mended) return
+          mended = true
+          yield* alter(broken, "context")
+          yield* sealUnder(ringOf("old"), 1)
+        }).pipe(Effect.provide(stores), Effect.orDie)
+      const running = yield* Effect.forkChild(rewrap({ rate: unhurried, onProgress: mend }))
+      yield* TestClock.adjust(900)
+      assert.isUndefined(running.pollUnsafe())
+      yield* TestClock.adjust(200)
+      assert.deepStrictEqual(yield* Fiber.join(running), { rewrapped: 3, left: 0, failed: [] })
+    }).pipe(Effect.provide(MemoryStore.layer))
+  )
+
+  it.effect("waits for what failed as for the rest, and tells nothing of a batch of nothing", () =>
+    Effect.gen(function* () {
+      const made = yield* sealUnder(ringOf("old"), 4)
+      for (const one of made) yield* alter(one, "context")
+      const told: Array<number> = []
+      const { rewrap } = yield* rotationWith(rotated)
+      const onProgress = ({ failed }: RewrapProgress) => Effect.sync(() => void told.push(failed))
+      const running = yield* Effect.forkChild(rewrap({ rate: 2, onProgress }))
+      yield* TestClock.adjust(900)
+      assert.deepStrictEqual(told, [2])
+      yield* TestClock.adjust("1 minute")
+      assert.deepStrictEqual(told, [2, 4])
+      assert.strictEqual((yield* Fiber.join(running)).left, 4)
+    }).pipe(Effect.provide(MemoryStore.layer))
+  )
+
   it.effect("stops at the limit of wraps before it is passed, and what was done stays done", () =>
     Effect.gen(function* () {
       const made = yield* sealUnder(ringOf("old"), 6)

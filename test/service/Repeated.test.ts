@@ -1,0 +1,128 @@
+import { createHmac } from "node:crypto"
+import { NodeCrypto } from "@effect/platform-node"
+import { assert, describe, it } from "@effect/vitest"
+import { Cause, Context, Effect, Exit, Layer, Option, Schema } from "effect"
+import { type Actor, CurrentActor } from "../../src/domain/Actor.ts"
+import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
+import { IdempotencyKey } from "../../src/domain/IdempotencyKey.ts"
+import { NewCredential } from "../../src/domain/NewCredential.ts"
+import { CredentialRepository } from "../../src/service/CredentialRepository.ts"
+import { Credentials } from "../../src/service/Credentials.ts"
+import { Receipts } from "../../src/service/Receipts.ts"
+import * as CipherPlain from "../support/CipherPlain.ts"
+import * as MemoryStore from "../support/Memory.ts"
+import { Memory } from "../support/Memory.ts"
+import { newTenant } from "../support/stores.ts"
+
+const service = Layer.fresh(
+  Credentials.layer.pipe(
+    Layer.provideMerge(CipherPlain.layer),
+    Layer.provideMerge(MemoryStore.layer),
+    Layer.provideMerge(NodeCrypto.layerSecureRandom)
+  )
+)
+type Parts = Layer.Success<typeof service>
+
+const key = IdempotencyKey.make("k")
+const input = Schema.decodeUnknownSync(NewCredential)({ provider: "groq", key: "fake-key", allowed_models: ["m"] })
+type Caller = (typeof CurrentCaller)["Service"]
+
+const createOnce = (caller: Caller, given = input) =>
+  Effect.flatMap(Credentials, (credentials) =>
+    Effect.provideService(credentials.createOnce(given, key), CurrentCaller, caller)
+  )
+/** The same service with something in the place of a port. */
+const instead = <I, S>(port: Context.Key<I, S>, change: (given: S) => S) =>
+  Effect.gen(function* () {
+    const parts = yield* Effect.context<Parts>()
+    const given = Context.getUnsafe(parts, port)
+    return yield* Effect.provideContext(Credentials.make, Context.add(parts, port, change(given)))
+  })
+const diedOf = (exit: Exit.Exit<unknown, unknown>) =>
+  Exit.isFailure(exit) ? String(Cause.squash(exit.cause)) : "nothing"
+
+describe("a create that is repeated", () => {
+  it.effect("by a program whose members have another order is the same one", () =>
+    Effect.gen(function* () {
+      const caller = yield* newTenant
+      const made = yield* createOnce(caller)
+      for (const entries of [Object.entries(input).reverse(), Object.entries(input).sort()]) {
+        const given = Object.fromEntries(entries) as typeof input
+        assert.deepEqual(yield* createOnce(caller, given), { ...made, replayed: true })
+      }
+    }).pipe(Effect.provide(service))
+  )
+
+  it.effect("at the same time, and was carried out by the other one meanwhile, is answered by that", () =>
+    Effect.gen(function* () {
+      const caller = yield* newTenant
+      const made = yield* createOnce(caller)
+      let asked = 0
+      const late = yield* instead(Receipts, (receipts) => ({
+        ...receipts,
+        find: (...row) => (++asked === 1 ? Effect.succeedNone : receipts.find(...row))
+      }))
+      assert.deepEqual(yield* Effect.provideService(createOnce(caller), Credentials, late), { ...made, replayed: true })
+      assert.strictEqual((yield* Memory).credentials.size, 1)
+    }).pipe(Effect.provide(service))
+  )
+
+  it.effect("is a failure when its receipt, or what the receipt is for, is gone in between", () =>
+    Effect.gen(function* () {
+      const caller = yield* newTenant
+      const { credential } = yield* createOnce(caller)
+      const forgetful = yield* instead(Receipts, (receipts) => ({ ...receipts, find: () => Effect.succeedNone }))
+      const died = yield* Effect.exit(Effect.provideService(createOnce(caller), Credentials, forgetful))
+      assert.strictEqual(diedOf(died), "Error: A receipt was there and is gone")
+      const { credentials } = yield* Memory
+      credentials.delete(credential.id)
+      assert.strictEqual(diedOf(yield* Effect.exit(createOnce(caller))), "Error: A receipt was there and is gone")
+    }).pipe(Effect.provide(service))
+  )
+
+  it.effect("is known by hashes under names of their own, which must stay as they are", () =>
+    Effect.gen(function* () {
+      const caller = yield* newTenant
+      const { account_id } = caller
+      const { credential } = yield* createOnce(caller)
+      const mac = (...parts: ReadonlyArray<unknown>) =>
+        createHmac("sha256", "k").update(JSON.stringify(parts)).digest("hex")
+      const { key: _, ...fields } = input
+      const given = Object.entries(fields).sort()
+      const [receipt] = (yield* Memory).receipts.values()
+      assert.deepStrictEqual(
+        [receipt?.key_hash, receipt?.fingerprint].map((bytes) => Buffer.from(bytes ?? []).toString("hex")),
+        [mac("byok/idempotency-key/1", account_id), mac("byok/fingerprint/1", account_id, credential.id, given)]
+      )
+    }).pipe(Effect.provide(service))
+  )
+})
+
+describe("who creates a credential", () => {
+  it.effect("is told to the store: the API key, or a program in process", () =>
+    Effect.gen(function* () {
+      const { account_id, hash } = yield* newTenant
+      const seen: Array<Actor> = []
+      const noting = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
+        Effect.andThen(
+          Effect.map(CurrentActor, (actor) => void seen.push(actor)),
+          effect
+        )
+      const repository = yield* instead(CredentialRepository, (port) => ({
+        ...port,
+        insert: (...row) => noting(port.insert(...row))
+      }))
+      const receipts = yield* instead(Receipts, (port) => ({
+        ...port,
+        insert: (...row) => noting(port.insert(...row))
+      }))
+      for (const caller of [{ account_id }, { account_id, api_key_hash: hash }]) {
+        yield* Effect.provideService(repository.create(input), CurrentCaller, caller)
+        const name = IdempotencyKey.make(`k${seen.length}`)
+        yield* Effect.provideService(receipts.createOnce(input, name), CurrentCaller, caller)
+      }
+      const byKey = { kind: "api_key", api_key_hash: hash }
+      assert.deepEqual<unknown>(seen, [{ kind: "in_process" }, { kind: "in_process" }, byKey, byKey])
+    }).pipe(Effect.provide(service))
+  )
+})

@@ -3,9 +3,13 @@ import { Keyring } from "./crypto/Keyring.ts"
 import { KekRegistry } from "./service/KekRegistry.ts"
 import { Readiness } from "./service/Readiness.ts"
 import { Database } from "./sql/Database.ts"
+import { acknowledgesEarly } from "./sql/Durability.ts"
 import { current, latest } from "./sql/Migrations.ts"
 
-/** Ready when the database answers, has the schema of this build, and the keyring has every key that credentials name. */
+/**
+ * Ready when the database answers, has the schema of this build and commits to disk, and the keyring has every key that
+ * credentials name.
+ */
 export const layer = Layer.effect(
   Readiness,
   Effect.gen(function* () {
@@ -24,7 +28,10 @@ export const layer = Layer.effect(
         ({ credentials, kek_id }) => `key ${kek_id} is missing from the keyring and sealed ${credentials} credentials`
       )
     )
-    const problems = Effect.zipWith(schema, keys, (one, other) => [...one, ...other])
+    const durability = Effect.map(reads.ask(acknowledgesEarly(reads.sql)), (early) =>
+      early ? ["synchronous_commit is off: a crash of the database would lose what was acknowledged"] : []
+    )
+    const problems = Effect.map(Effect.all([schema, durability, keys]), (found) => found.flat())
     return {
       problems: Effect.catchCause(problems, (cause) =>
         Cause.hasInterruptsOnly(cause)

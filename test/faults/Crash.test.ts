@@ -70,24 +70,22 @@ describe("what was acknowledged is there, opens to the key that was sent, and no
       })
   )
 
-  it.live(
-    "after SIGTERM under load: every request that was sent is answered, the exit code is 0 (R2)",
-    () =>
-      Effect.gen(function* () {
-        const started = yield* firstStart
-        const ledger = newLedger()
-        yield* Effect.scoped(
-          Effect.gen(function* () {
-            const service = yield* startService(started.settings)
-            yield* Effect.asVoid(load(service.url, started.key, ledger))
-            yield* untilAcked(ledger, enough)
-            yield* service.signal("SIGTERM")
-            assert.strictEqual(yield* service.ended, 0)
-          })
-        )
-        assert.deepStrictEqual(ledger.unknown, [])
-        assert.deepStrictEqual(yield* check(started, ledger, nothing), [])
-      })
+  it.live("after SIGTERM under load: every request that was sent is answered, the exit code is 0 (R2)", () =>
+    Effect.gen(function* () {
+      const started = yield* firstStart
+      const ledger = newLedger()
+      yield* Effect.scoped(
+        Effect.gen(function* () {
+          const service = yield* startService(started.settings)
+          yield* Effect.asVoid(load(service.url, started.key, ledger))
+          yield* untilAcked(ledger, enough)
+          yield* service.signal("SIGTERM")
+          assert.strictEqual(yield* service.ended, 0)
+        })
+      )
+      assert.deepStrictEqual(ledger.unknown, [])
+      assert.deepStrictEqual(yield* check(started, ledger, nothing), [])
+    })
   )
 
   it.live("after PostgreSQL was killed under load, which the service survives and puts right by itself (R3)", () =>

@@ -1,7 +1,9 @@
 import { mkdirSync, writeFileSync } from "node:fs"
 import { parseArgs } from "node:util"
 import { Cause, Effect, Exit } from "effect"
+import * as BrokenNetwork from "./BrokenNetwork.ts"
 import * as KilledService from "./KilledService.ts"
+import * as LockedTable from "./LockedTable.ts"
 import * as RestartedPostgres from "./RestartedPostgres.ts"
 import { Findings, type Row, Skipped } from "./Row.ts"
 import * as StoppedService from "./StoppedService.ts"
@@ -9,7 +11,7 @@ import * as StoppedService from "./StoppedService.ts"
 const { values } = parseArgs({ options: { only: { type: "string" } } })
 const wanted = values.only?.split(",")
 
-const all = [KilledService, StoppedService, RestartedPostgres].flatMap(({ rows }) => rows)
+const all = [KilledService, StoppedService, RestartedPostgres, BrokenNetwork, LockedTable].flatMap(({ rows }) => rows)
 /** A control is run with the fault that it stands behind. */
 const idsOf = (index: number) => all.slice(0, index + 1).findLast(({ id }) => id !== "control")?.id ?? ""
 const chosen = all.filter((_, index) => wanted === undefined || wanted.includes(idsOf(index)))

@@ -1,5 +1,7 @@
 import { setTimeout } from "node:timers/promises"
 import { Effect } from "effect"
+import { deadline } from "./deadline.ts"
+import type { Findings } from "./Row.ts"
 
 /** What was asked all the time beside the load, and how it was answered. */
 export interface Watched {
@@ -49,3 +51,10 @@ export const watchLiveness = (url: string) => watch(`${url}/health/live`, {})
 
 export const watchGet = (url: string, key: string, id = "") =>
   watch(`${url}/api/v1/byok/${id}`, { authorization: `Bearer ${key}` })
+
+/** Everything that was watched was answered with 200, before the deadline. */
+export const expectWell = (findings: Findings, name: string, { answers, others, slowest }: Watched): void => {
+  findings.show(`${answers} of ${name}, slowest ${slowest.toFixed(0)} ms`)
+  findings.expect(answers > 0 && slowest < deadline, `${name} was not answered in time`)
+  findings.expect(others.length === 0, `${name} was answered with ${Array.from(new Set(others)).join(", ")}`)
+}

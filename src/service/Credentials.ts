@@ -10,6 +10,7 @@ import { labelOf } from "../domain/Label.ts"
 import type { NewCredential } from "../domain/NewCredential.ts"
 import { ApiKeys } from "./ApiKeys.ts"
 import { Cipher } from "./Cipher.ts"
+import { KeyStoreUnavailable } from "./CipherErrors.ts"
 import { CredentialRepository } from "./CredentialRepository.ts"
 import { WorkspaceResolver } from "./WorkspaceResolver.ts"
 
@@ -17,6 +18,13 @@ const workspaceIssue = (requested: boolean): Issue => ({
   path: ["workspace_id"],
   message: requested ? "is not a workspace of this account" : "is required: the default workspace is deleted"
 })
+
+/** A key store may be elsewhere, and is not waited for longer than a database is. */
+const inTime = <A>(sealing: Effect.Effect<A, KeyStoreUnavailable>) =>
+  Effect.timeoutOrElse(sealing, {
+    duration: "3 seconds",
+    orElse: () => Effect.fail(new KeyStoreUnavailable({ reason: "it does not answer" }))
+  }).pipe(Effect.orDie)
 
 /**
  * The two operations of section 4, on behalf of the `CurrentCaller`.
@@ -55,7 +63,7 @@ export class Credentials extends Context.Service<Credentials>()("byok/Credential
         created_at: yield* DateTime.now,
         declared_region: input.declared_region ?? material.region
       }
-      const sealed = yield* Effect.orDie(cipher.seal(key, { ...credential, account_id }))
+      const sealed = yield* inTime(cipher.seal(key, { ...credential, account_id }))
       return yield* repository.insert(account_id, credential, sealed)
     })
 

@@ -2,16 +2,34 @@ import { mkdirSync, writeFileSync } from "node:fs"
 import { parseArgs } from "node:util"
 import { Cause, Effect, Exit } from "effect"
 import * as BrokenNetwork from "./BrokenNetwork.ts"
+import * as FailingKeyStore from "./FailingKeyStore.ts"
+import * as FrozenStandby from "./FrozenStandby.ts"
+import * as FullDisk from "./FullDisk.ts"
 import * as KilledService from "./KilledService.ts"
 import * as LockedTable from "./LockedTable.ts"
+import * as MillionCredentials from "./MillionCredentials.ts"
+import * as PromotedStandby from "./PromotedStandby.ts"
 import * as RestartedPostgres from "./RestartedPostgres.ts"
+import * as RestoredDump from "./RestoredDump.ts"
 import { Findings, type Row, Skipped } from "./Row.ts"
 import * as StoppedService from "./StoppedService.ts"
 
 const { values } = parseArgs({ options: { only: { type: "string" } } })
 const wanted = values.only?.split(",")
 
-const all = [KilledService, StoppedService, RestartedPostgres, BrokenNetwork, LockedTable].flatMap(({ rows }) => rows)
+const all = [
+  KilledService,
+  StoppedService,
+  RestartedPostgres,
+  BrokenNetwork,
+  LockedTable,
+  FrozenStandby,
+  PromotedStandby,
+  FullDisk,
+  FailingKeyStore,
+  MillionCredentials,
+  RestoredDump
+].flatMap(({ rows }) => rows)
 /** A control is run with the fault that it stands behind. */
 const idsOf = (index: number) => all.slice(0, index + 1).findLast(({ id }) => id !== "control")?.id ?? ""
 const chosen = all.filter((_, index) => wanted === undefined || wanted.includes(idsOf(index)))

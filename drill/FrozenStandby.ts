@@ -1,0 +1,97 @@
+import { setTimeout } from "node:timers/promises"
+import { Effect, Fiber } from "effect"
+import { untilAcked } from "../test/faults/AckChecker.ts"
+import { checked, newBed } from "./Bed.ts"
+import { showAnswers } from "./deadline.ts"
+import { newPair } from "./Pair.ts"
+import type { Findings, Row } from "./Row.ts"
+import { enough, underLoad } from "./underLoad.ts"
+import { expectWell, watchGet } from "./watch.ts"
+
+const clients = 8
+
+const pause = (milliseconds: number) => Effect.promise(() => setTimeout(milliseconds))
+
+const frozen = (seconds: number, clients: number, other: Record<string, string>) => (findings: Findings) =>
+  Effect.gen(function* () {
+    const { ledger } = findings
+    const { freeze, primary, thaw } = yield* newPair(true)
+    const bed = yield* newBed(primary)
+    yield* underLoad(
+      bed,
+      ledger,
+      ({ service: { url } }) =>
+        Effect.gen(function* () {
+          const during = Effect.gen(function* () {
+            yield* freeze
+            const gets = yield* watchGet(url, bed.key, ledger.acked[0]?.id)
+            const before = ledger.acked.length
+            yield* pause(seconds * 1_000)
+            findings.expect(ledger.acked.length <= before + clients, "creates went on: the standby is not frozen")
+            const [row] = yield* primary.query(
+              "SELECT count(*)::int AS n FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+            )
+            findings.show(`${String(row?.["n"])} commits wait for the standby in the end`)
+            return gets
+          })
+          expectWell(findings, "get", yield* Effect.scoped(during))
+          yield* thaw
+          yield* untilAcked(ledger, enough)
+        }),
+      { clients, other }
+    )
+    showAnswers(findings)
+    findings.expect(ledger.unknown.length > 0, "no create has failed")
+    findings.judge(yield* checked(bed, ledger))
+  })
+
+const cancelled = (findings: Findings) =>
+  Effect.gen(function* () {
+    const { ledger } = findings
+    const { follow, freeze, primary, promote, standby } = yield* newPair(true)
+    const bed = yield* newBed(primary)
+    yield* primary.query("CREATE TABLE control (id int)")
+    const cancel = primary.query("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+    yield* underLoad(
+      bed,
+      ledger,
+      () =>
+        Effect.gen(function* () {
+          yield* freeze
+          yield* pause(500)
+          const before = ledger.acked.length
+          const control = yield* Effect.forkChild(primary.query("INSERT INTO control VALUES (1)"))
+          let cancels = 0
+          for (let n = 0; n < 40; n += 1) {
+            cancels += (yield* cancel).length
+            yield* pause(50)
+          }
+          yield* Fiber.join(control)
+          findings.show(`${cancels} waiting commits cancelled`)
+          findings.expect(cancels > 0, "no commit has waited")
+          findings.expect(ledger.acked.length === before, "a cancelled commit was acknowledged")
+          yield* primary.kill
+        }),
+      { clients }
+    )
+    // What had reached the machine of the standby but not its disk must be gone as well.
+    yield* standby.kill
+    yield* follow
+    yield* promote
+    const [row] = yield* standby.query("SELECT count(*)::int AS n FROM control")
+    findings.expect(row?.["n"] === 0, "the control has lost nothing")
+    findings.show("control: a client that does not heed the notice was told of success, and its row is lost")
+    showAnswers(findings)
+    findings.judge(yield* checked(bed, ledger, { DATABASE_URL: standby.url }))
+  })
+
+export const rows: ReadonlyArray<Row> = [
+  { id: "R6", fault: "synchronous standby frozen for 10 s", run: frozen(10, 8, {}) },
+  { id: "X6", fault: "60 s", run: frozen(60, 32, {}) },
+  { id: "X6", fault: "60 s without batching", run: frozen(60, 32, { DATABASE_BATCHING: "false" }) },
+  {
+    id: "R6",
+    fault: "commits cancelled that wait for the frozen standby, then the primary killed and the standby promoted",
+    run: cancelled
+  }
+]

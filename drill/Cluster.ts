@@ -20,6 +20,8 @@ export interface Cluster {
   readonly start: (settings?: Record<string, string>) => Effect.Effect<void>
   /** Shuts it down with a signal of PostgreSQL's: SIGINT is the fast way, SIGQUIT the immediate one. */
   readonly stop: (signal?: "SIGINT" | "SIGQUIT") => Effect.Effect<void>
+  /** Whether it was started and is gone by itself. */
+  readonly hasEnded: () => boolean
   /** Ends every process of it at once, as a power failure does. */
   readonly kill: Effect.Effect<void>
   readonly query: (text: string) => Effect.Effect<ReadonlyArray<Record<string, unknown>>>
@@ -97,6 +99,7 @@ export const clusterOver = Effect.fnUntraced(function* (data: string, { postgres
     data,
     start,
     stop,
+    hasEnded: () => running?.process.exitCode() !== undefined,
     kill,
     query: (text) => askOnce(socket, text)
   } satisfies Cluster

@@ -1,5 +1,5 @@
 import { setTimeout } from "node:timers/promises"
-import { Effect, Fiber } from "effect"
+import { Effect, Exit, Fiber } from "effect"
 import { untilAcked } from "../test/faults/AckChecker.ts"
 import { checked, newBed } from "./Bed.ts"
 import { showAnswers } from "./deadline.ts"
@@ -45,13 +45,13 @@ const frozen = (seconds: number, clients: number, other: Record<string, string>)
     findings.judge(yield* checked(bed, ledger))
   })
 
-const cancelled = (findings: Findings) =>
+const ended = (how: "pg_cancel_backend" | "pg_terminate_backend") => (findings: Findings) =>
   Effect.gen(function* () {
     const { ledger } = findings
     const { follow, freeze, primary, promote, standby } = yield* newPair(true)
     const bed = yield* newBed(primary)
     yield* primary.query("CREATE TABLE control (id int)")
-    const cancel = primary.query("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+    const end = primary.query(`SELECT ${how}(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'`)
     yield* underLoad(
       bed,
       ledger,
@@ -61,15 +61,16 @@ const cancelled = (findings: Findings) =>
           yield* pause(500)
           const before = ledger.acked.length
           const control = yield* Effect.forkChild(primary.query("INSERT INTO control VALUES (1)"))
-          let cancels = 0
+          let ends = 0
           for (let n = 0; n < 40; n += 1) {
-            cancels += (yield* cancel).length
+            ends += (yield* end).length
             yield* pause(50)
           }
-          yield* Fiber.join(control)
-          findings.show(`${cancels} waiting commits cancelled`)
-          findings.expect(cancels > 0, "no commit has waited")
-          findings.expect(ledger.acked.length === before, "a cancelled commit was acknowledged")
+          const told = yield* Fiber.await(control)
+          findings.expect(Exit.isSuccess(told) === (how === "pg_cancel_backend"), "the control was told otherwise")
+          findings.show(`${ends} times a waiting commit was ended`)
+          findings.expect(ends > 0, "no commit has waited")
+          findings.expect(ledger.acked.length === before, "a commit was acknowledged that the standby has not seen")
           yield* primary.kill
         }),
       { clients }
@@ -80,18 +81,19 @@ const cancelled = (findings: Findings) =>
     yield* promote
     const [row] = yield* standby.query("SELECT count(*)::int AS n FROM control")
     findings.expect(row?.["n"] === 0, "the control has lost nothing")
-    findings.show("control: a client that does not heed the notice was told of success, and its row is lost")
+    if (how === "pg_cancel_backend") findings.show("control: a client that ignores notices was told of success")
     showAnswers(findings)
     findings.judge(yield* checked(bed, ledger, { DATABASE_URL: standby.url }))
   })
 
+const thenLost = "then the primary killed and the standby promoted"
+
 export const rows: ReadonlyArray<Row> = [
   { id: "R6", fault: "synchronous standby frozen for 10 s", run: frozen(10, 8, {}) },
-  { id: "X6", fault: "60 s", run: frozen(60, 32, {}) },
-  { id: "X6", fault: "60 s without batching", run: frozen(60, 32, { DATABASE_BATCHING: "false" }) },
+  { id: "R6", fault: `commits that wait for it cancelled, ${thenLost}`, run: ended("pg_cancel_backend") },
   {
     id: "R6",
-    fault: "commits cancelled that wait for the frozen standby, then the primary killed and the standby promoted",
-    run: cancelled
+    fault: `connections whose commits wait for it terminated, ${thenLost}`,
+    run: ended("pg_terminate_backend")
   }
 ]

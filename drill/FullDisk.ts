@@ -47,7 +47,36 @@ const fill = (directory: string): string => {
   return file
 }
 
-const run = (findings: Findings) =>
+/** Segments of the write-ahead log of 1 MiB, so that there is always one to begin soon. */
+const small = ["--wal-segsize=1"]
+const settings = { min_wal_size: "2MB", max_wal_size: "16MB" }
+
+const withoutRoom = (findings: Findings) =>
+  Effect.gen(function* () {
+    const { ledger } = findings
+    const parent = yield* volume(256)
+    const cluster = yield* newCluster({ parent, initdb: small })
+    yield* cluster.start(settings)
+    const bed = yield* newBed(cluster)
+    yield* underLoad(bed, ledger, () =>
+      Effect.gen(function* () {
+        const ballast = fill(parent)
+        yield* eventually(
+          "creates fail",
+          Effect.sync(() => ledger.unknown.length > 0)
+        )
+        yield* Effect.promise(() => setTimeout(5_000))
+        rmSync(ballast)
+        findings.show(cluster.hasEnded() ? "PostgreSQL has ended, and is started again" : "PostgreSQL has not ended")
+        if (cluster.hasEnded()) yield* cluster.start(settings)
+        yield* untilAcked(ledger, enough)
+      })
+    )
+    showAnswers(findings)
+    findings.judge(yield* checked(bed, ledger))
+  })
+
+const withRoomForTheLog = (findings: Findings) =>
   Effect.gen(function* () {
     const { ledger } = findings
     const parent = yield* volume(256)
@@ -77,5 +106,10 @@ const run = (findings: Findings) =>
   })
 
 export const rows: ReadonlyArray<Row> = [
-  { id: "R8", fault: "the volume of the data full for 5 s (its write-ahead log on another one)", run }
+  {
+    id: "R8",
+    fault: "the volume of the data full for 5 s, its write-ahead log on another one",
+    run: withRoomForTheLog
+  },
+  { id: "R8", fault: "the volume of both full for 5 s, so that PostgreSQL ends", run: withoutRoom }
 ]

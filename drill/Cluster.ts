@@ -54,7 +54,7 @@ export const ownDirectory = (directory: string): string => {
 const defaults = { listen_addresses: "", timezone: "UTC", max_connections: "100", shared_buffers: "128MB" }
 
 /** A server over a data directory that exists already. */
-export const clusterOver = Effect.fnUntraced(function* (data: string, { postgres }: PostgresBinaries) {
+const clusterOver = Effect.fnUntraced(function* (data: string, { postgres }: PostgresBinaries) {
   const socket = yield* temporaryDirectory
   if (postgresUser !== undefined) chownSync(socket, postgresUser.uid, postgresUser.gid)
   let running: { readonly process: LeashedProcess; readonly scope: Scope.Closeable } | undefined
@@ -78,7 +78,7 @@ export const clusterOver = Effect.fnUntraced(function* (data: string, { postgres
       const words = running?.process.exitCode() === undefined ? "" : running.process.lastWords()
       // What was killed may not have gone altogether.
       if (/pre-existing shared memory block|lock file/.test(words)) yield* launch(args)
-      else if (words !== "") yield* Effect.die(new Error(`PostgreSQL has ended: ${words}`))
+      else if (words !== "") return yield* Effect.die(new Error(`PostgreSQL has ended: ${words}`))
       return Exit.isSuccess(yield* Effect.exit(askOnce(socket, "SELECT 1")))
     })
     yield* eventually("PostgreSQL answers", ready)

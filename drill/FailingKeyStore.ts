@@ -35,7 +35,7 @@ const failing = (state: FaultyKeyStore["state"]) => (findings: Findings) =>
     const during = Effect.gen(function* () {
       const url = yield* serve(bed.settings, store)
       const loaded = Effect.gen(function* () {
-        yield* load(url, bed.key, ledger, { pause: 5 })
+        yield* Effect.asVoid(load(url, bed.key, ledger, { pause: 5 }))
         yield* untilAcked(ledger, enough)
         store.state = state
         const gets = yield* watchGet(url, bed.key, ledger.acked[0]?.id)

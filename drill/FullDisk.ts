@@ -111,5 +111,5 @@ export const rows: ReadonlyArray<Row> = [
     fault: "the volume of the data full for 5 s, its write-ahead log on another one",
     run: withRoomForTheLog
   },
-  { id: "R8", fault: "the volume of both full for 5 s, so that PostgreSQL ends", run: withoutRoom }
+  { id: "R8", fault: "the volume of both full for 5 s", run: withoutRoom }
 ]

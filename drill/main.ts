@@ -52,8 +52,7 @@ const runRow = async ({ fault, id, run }: Row): Promise<Result> => {
   const exit = await Effect.runPromiseExit(Effect.scoped(run(findings)))
   const failure = Exit.isFailure(exit) ? Cause.squash(exit.cause) : undefined
   const skipped = failure instanceof Skipped
-  if (failure !== undefined && !skipped)
-    findings.wrong.push(failure instanceof Error ? failure.message : String(failure))
+  if (Exit.isFailure(exit) && !skipped) findings.wrong.push(Cause.pretty(exit.cause).split("\n", 1).join())
   const { acked, longestGap, unknown } = findings.ledger
   return {
     id,

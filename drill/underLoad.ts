@@ -25,7 +25,7 @@ export const underLoad = <E>(
       const again = Scope.provide(startService({ ...settings, ...other }), yield* Effect.scope)
       const service = yield* again
       const during = Effect.gen(function* () {
-        yield* load(service.url, key, ledger, { pause: 5, ...options })
+        yield* Effect.asVoid(load(service.url, key, ledger, { pause: 5, ...options }))
         yield* untilAcked(ledger, enough)
         yield* fault({ service, again })
       })

@@ -46,10 +46,14 @@ interface Result {
   readonly notes: ReadonlyArray<string>
 }
 
+/** Whoever interrupts the drill leaves no server and no volume behind. */
+const interrupted = new AbortController()
+process.once("SIGINT", () => interrupted.abort())
+
 const runRow = async ({ fault, id, run }: Row): Promise<Result> => {
   const findings = new Findings()
   const began = performance.now()
-  const exit = await Effect.runPromiseExit(Effect.scoped(run(findings)))
+  const exit = await Effect.runPromiseExit(Effect.scoped(run(findings)), { signal: interrupted.signal })
   const failure = Exit.isFailure(exit) ? Cause.squash(exit.cause) : undefined
   const skipped = failure instanceof Skipped
   if (Exit.isFailure(exit) && !skipped) findings.wrong.push(Cause.pretty(exit.cause).split("\n", 1).join())
@@ -81,6 +85,7 @@ const tableOf = (results: ReadonlyArray<Result>) => {
 
 const results: Array<Result> = []
 for (const row of chosen) {
+  if (interrupted.signal.aborted) break
   const result = await runRow(row)
   results.push(result)
   console.error(`${result.verdict}: ${row.id}, ${row.fault} (${result.seconds} s)`)

@@ -49,7 +49,6 @@ interface Creation {
 }
 
 export const auditedOf = ({ actor, row: { account_id, id, workspace_id } }: Creation): Audited => ({
-  id,
   actor,
   act: { action: "credential.create", account_id, workspace_id, credential_id: id }
 })

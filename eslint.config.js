@@ -41,7 +41,7 @@ const layering = Object.entries(forbidden).map(([folder, outer]) => ({
 }))
 
 export default tseslint.config(
-  { ignores: ["node_modules", "dist", "bench/results", ".stryker-tmp"] },
+  { ignores: ["node_modules", "dist", "bench/results", "drill/results", ".stryker-tmp"] },
   ...tseslint.configs.strictTypeChecked.map((config) => ({ ...config, files: ["**/*.ts"] })),
   {
     files: ["**/*.ts"],

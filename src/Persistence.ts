@@ -8,6 +8,7 @@ import * as CredentialRepositorySql from "./sql/CredentialRepositorySql.ts"
 import * as Database from "./sql/Database.ts"
 import type { DatabaseFailure } from "./sql/DatabaseFailure.ts"
 import { type DatabaseTarget, InvalidDatabaseUrl, parseDatabaseUrl } from "./sql/DatabaseTarget.ts"
+import { acknowledgesEarlyByDefault, durableSession } from "./sql/Durability.ts"
 import * as EmbeddedPostgres from "./sql/embedded/EmbeddedPostgres.ts"
 import * as KekRegistrySql from "./sql/KekRegistrySql.ts"
 import * as KeyUseSql from "./sql/KeyUseSql.ts"
@@ -42,14 +43,27 @@ const untilReachable = {
   times: 20
 }
 
+/** What acknowledged means must not depend on how somebody else has set up the database. */
+const sessionFor = (target: DatabaseTarget, { database }: Settings) =>
+  Effect.flatMap(acknowledgesEarlyByDefault(target, database), (early) => {
+    if (!early) return Effect.succeed({})
+    const warning = database.pooler
+      ? "synchronous_commit is off behind the pooler: turn it on for the service's role, or a crash of the database loses what was acknowledged"
+      : "synchronous_commit is off for the service's role and database: the service turns it on for its own sessions"
+    return Effect.as(Effect.logWarning(warning), durableSession)
+  })
+
 /** Where the database is, once it has been reached and its schema is up to date. */
 export const openDatabase = Effect.fnUntraced(function* (settings: Settings) {
   const target = yield* targetOf(settings)
-  const migrated = yield* migrate(target, settings.database).pipe(
+  const { migrated, session } = yield* Effect.all({
+    session: sessionFor(target, settings),
+    migrated: migrate(target, settings.database)
+  }).pipe(
     Effect.retry({ ...untilReachable, schedule: Schedule.spaced("500 millis") }),
     Effect.mapError((failure) => refuse(`The database cannot be used: ${failure.message}.`))
   )
-  return { target, migrated }
+  return { target, migrated, session }
 })
 
 const repositories = Layer.mergeAll(
@@ -67,7 +81,7 @@ const repositories = Layer.mergeAll(
 /** Every port that stores something, on PostgreSQL. */
 export const layer = (settings: Settings) => {
   const database = Layer.unwrap(
-    Effect.map(openDatabase(settings), ({ target }) => Database.layer(target, settings.database))
+    Effect.map(openDatabase(settings), ({ session, target }) => Database.layer(target, settings.database, session))
   )
   return Layer.provideMerge(repositories, database)
 }

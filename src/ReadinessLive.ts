@@ -3,9 +3,13 @@ import { KeyEncryption } from "./crypto/KeyEncryption.ts"
 import { KekRegistry } from "./service/KekRegistry.ts"
 import { Readiness } from "./service/Readiness.ts"
 import { Database } from "./sql/Database.ts"
+import { acknowledgesEarly } from "./sql/Durability.ts"
 import { current, latest } from "./sql/Migrations.ts"
 
-/** Ready when the database answers, has the schema of this build, and the keyring has every key that credentials name, and a first that may seal. */
+/**
+ * Ready when the database answers, has the schema of this build and commits to disk, and the keyring has every key that
+ * credentials name, and a first that may seal.
+ */
 export const layer = Layer.effect(
   Readiness,
   Effect.gen(function* () {
@@ -26,6 +30,9 @@ export const layer = Layer.effect(
         )
       )
     )
+    const durability = Effect.map(reads.ask(acknowledgesEarly(reads.sql)), (early) =>
+      early ? ["synchronous_commit is off: a crash of the database would lose what was acknowledged"] : []
+    )
     const sealing = Effect.suspend(() => registry.known([primary() ?? ""])).pipe(
       Effect.map((known) =>
         known
@@ -33,7 +40,7 @@ export const layer = Layer.effect(
           .map(({ kek_id }) => `key ${kek_id} is retired and still the first of the keyring: nothing can be sealed`)
       )
     )
-    const problems = Effect.map(Effect.all([schema, keys, sealing]), (found) => found.flat())
+    const problems = Effect.map(Effect.all([schema, durability, keys, sealing]), (found) => found.flat())
     return {
       problems: Effect.catchCause(problems, (cause) =>
         Cause.hasInterruptsOnly(cause)

@@ -14,6 +14,7 @@ import type { NewCredential } from "../domain/NewCredential.ts"
 import { ApiKeys } from "./ApiKeys.ts"
 import { Cipher } from "./Cipher.ts"
 import { makeCreateOnce } from "./createOnce.ts"
+import { inKeyStoreTime } from "./inKeyStoreTime.ts"
 import { CredentialRepository } from "./CredentialRepository.ts"
 import { WorkspaceResolver } from "./WorkspaceResolver.ts"
 
@@ -61,7 +62,7 @@ export class Credentials extends Context.Service<Credentials>()("byok/Credential
         created_at: yield* DateTime.now,
         declared_region: input.declared_region ?? material.region
       }
-      const sealed = yield* Effect.orDie(cipher.seal(key, { ...credential, account_id }))
+      const sealed = yield* Effect.orDie(inKeyStoreTime(cipher.seal(key, { ...credential, account_id })))
       return { credential, sealed }
     })
 

@@ -9,6 +9,7 @@ import type { NewCredential } from "../domain/NewCredential.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
 import { Cipher } from "./Cipher.ts"
 import { CredentialRepository } from "./CredentialRepository.ts"
+import { inKeyStoreTime } from "./inKeyStoreTime.ts"
 import { Receipts } from "./Receipts.ts"
 
 const mac = (idempotency_key: IdempotencyKey, ...parts: ReadonlyArray<unknown>) =>
@@ -70,7 +71,7 @@ export const makeCreateOnce = Effect.fnUntraced(function* (prepare: Prepare) {
     const found = yield* repository.findSealed(account_id, credential_id)
     if (Option.isNone(found)) return Option.none()
     const { credential, sealed } = found.value
-    const key = yield* Effect.orDie(cipher.open(sealed, { ...credential, account_id }))
+    const key = yield* Effect.orDie(inKeyStoreTime(cipher.open(sealed, { ...credential, account_id })))
     return timingSafeEqual(digestOf(key), digestOf(input.key)) ? Option.some(credential) : yield* new Conflict()
   })
 

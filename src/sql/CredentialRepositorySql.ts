@@ -49,7 +49,6 @@ interface Creation {
 }
 
 export const auditedOf = ({ actor, row: { account_id, id, workspace_id } }: Creation): Audited => ({
-  id,
   actor,
   act: { action: "credential.create", account_id, workspace_id, credential_id: id }
 })
@@ -94,11 +93,15 @@ export const layer = Layer.effect(
       }
     })
 
-    /** Finds what an earlier attempt of the same insert has stored, when its answer was lost. */
+    /**
+     * Finds what an earlier attempt of the same insert has stored, when its answer was lost. The lock makes this a commit
+     * of its own, which waits for the synchronous replica if the earlier one was kept from it.
+     */
     const stored = ({ account_id, id, wrapped_dek }: NewRow) =>
       firstOrder(writes.sql`
         SELECT id, sort_order FROM credentials
-        WHERE id = ${id} AND account_id = ${account_id} AND wrapped_dek = ${wrapped_dek}`)
+        WHERE id = ${id} AND account_id = ${account_id} AND wrapped_dek = ${wrapped_dek}
+        FOR UPDATE`)
 
     const insert = writes.gather<Creation, Option.Option<typeof Order.Type>>({
       one: (creation) => {

@@ -32,12 +32,13 @@ export class Database extends Context.Service<
   { readonly reads: Lane; readonly writes: Lane; readonly background: Lane }
 >()("byok/Database") {}
 
-const timeouts = ({ pooler, statementTimeout }: DatabaseSettings) => {
+const sessionOf = ({ pooler, statementTimeout }: DatabaseSettings, session: Record<string, string>) => {
   const milliseconds = String(Duration.toMillis(statementTimeout))
   return pooler
     ? {}
     : {
         startupParameters: {
+          ...session,
           statement_timeout: milliseconds,
           lock_timeout: milliseconds,
           idle_in_transaction_session_timeout: milliseconds
@@ -62,13 +63,13 @@ export const makeClient = (
     types: makeTypes()
   })
 
-/** Connects on first use. */
-export const layer = (target: DatabaseTarget, settings: DatabaseSettings) => {
+/** Connects on first use. What `session` sets holds for every connection, but not behind a transaction pooler. */
+export const layer = (target: DatabaseTarget, settings: DatabaseSettings, session: Record<string, string> = {}) => {
   const silence = Duration.toMillis(settings.deadline) + 500
   const laneOf = Effect.fnUntraced(function* (settings: DatabaseSettings) {
     let unreplicated = 0
     const stream = makeTransport(target, silence, () => (unreplicated += 1))
-    const client = yield* makeClient(target, settings, { ...timeouts(settings), stream })
+    const client = yield* makeClient(target, settings, { ...sessionOf(settings, session), stream })
     return yield* makeLane(client, { ...settings, unreplicated: () => unreplicated })
   })
   const lane = laneOf(settings)

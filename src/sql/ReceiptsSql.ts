@@ -9,7 +9,7 @@ import { firstRowOf } from "./rows.ts"
 
 export const layer = Layer.effect(
   Receipts,
-  Effect.map(Database, ({ reads, writes }) => {
+  Effect.map(Database, ({ writes }) => {
     const { sql } = writes
     const firstOrder = firstRowOf(Schema.Struct({ sort_order: Schema.Int }))
     const firstReceipt = firstRowOf(Schema.Struct({ credential_id: CredentialId, fingerprint: Schema.Uint8Array }))
@@ -38,15 +38,16 @@ export const layer = Layer.effect(
         const stored = firstOrder(sql`
           SELECT sort_order FROM receipts JOIN credentials ON id = credential_id
           WHERE receipts.account_id = ${account_id} AND key_hash = ${key_hash}
-          AND id = ${row.id} AND wrapped_dek = ${row.wrapped_dek}`)
+          AND id = ${row.id} AND wrapped_dek = ${row.wrapped_dek} FOR UPDATE`)
         const query = Effect.flatMap(inserted, (order) => (Option.isSome(order) ? Effect.succeed(order) : stored))
         return Option.map(yield* writes.ask(query), ({ sort_order }) => ({ ...credential, sort_order }))
       }),
+      /** The lock makes it a commit of its own, which waits for the replicas that the first one had to wait for. */
       find: (account_id, key_hash) =>
-        reads.ask(
-          firstReceipt(reads.sql`
+        writes.ask(
+          firstReceipt(sql`
             SELECT credential_id, fingerprint FROM receipts
-            WHERE account_id = ${account_id} AND key_hash = ${key_hash}`)
+            WHERE account_id = ${account_id} AND key_hash = ${key_hash} FOR UPDATE`)
         ),
       forget: (before, limit) =>
         Effect.map(

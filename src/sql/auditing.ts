@@ -13,25 +13,22 @@ export const record = (sql: SqlClient.SqlClient, acts: ReadonlyArray<AuditAct>) 
       : sql`INSERT INTO audit_entries (events) VALUES (${`[${acts.map((act) => eventOf(actor, act)).join()}]`}::json)`
   )
 
-/** A row to insert and what to tell of it. */
+/** What to tell of a row that is inserted. */
 export interface Audited {
-  readonly id: string
   readonly actor: Actor
   readonly act: AuditAct
 }
 
 /**
- * The INSERT of an entry for a statement WITH `made`, which answers with the ids of the rows that it has inserted: those
- * rows have an event, the others none.
+ * The INSERT of an entry for a statement WITH `made`, which answers with the rows that it has inserted. One row has an
+ * event if it was inserted. Several have their events if all were; else the entry is NULL, which the table refuses, and
+ * the statement is to be made again row by row.
  */
 export const recordMade = (sql: SqlClient.SqlClient, audited: ReadonlyArray<Audited>) => {
-  const events = new Map(audited.map(({ act, actor, id }) => [id, eventOf(actor, act)]))
-  const [only, another] = events.values()
-  return another === undefined
-    ? sql`INSERT INTO audit_entries (events) SELECT ${`[${only}]`}::json FROM made`
+  const events = `[${audited.map(({ act, actor }) => eventOf(actor, act)).join()}]`
+  return audited.length === 1
+    ? sql`INSERT INTO audit_entries (events) SELECT ${events}::json FROM made`
     : sql`
         INSERT INTO audit_entries (events)
-        SELECT ('[' || string_agg(event, ',') || ']')::json
-        FROM made JOIN unnest(${[...events.keys()]}::uuid[], ${[...events.values()]}::text[]) AS told (id, event) USING (id)
-        HAVING count(*) > 0`
+        SELECT CASE WHEN count(*) = ${audited.length}::int THEN ${events}::json END FROM made`
 }

@@ -1,34 +1,22 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Context, Effect, Layer, Option, Redacted } from "effect"
-import { readFileSync } from "node:fs"
+import { Effect } from "effect"
 import { join } from "node:path"
 import { PgClient } from "@effect/sql-pg"
 import { Reactivity } from "effect/reactivity"
-import * as Byok from "../../src/Byok.ts"
-import { AccountId } from "../../src/domain/AccountId.ts"
-import { CredentialId } from "../../src/domain/CredentialId.ts"
-import { Cipher } from "../../src/service/Cipher.ts"
-import { CredentialRepository } from "../../src/service/CredentialRepository.ts"
-import { getOver } from "../support/callByok.ts"
 import { eventually } from "../support/eventually.ts"
 import { newDirectory, startFirst } from "../support/firstStart.ts"
-import { settingsFor } from "../support/freshDatabase.ts"
 import { postmasterOf, startService } from "../support/ServiceProcess.ts"
-import { faultsOf, type Ledger, load, newLedger } from "./AckChecker.ts"
+import { type Ledger, load, newLedger, untilAcked } from "./AckChecker.ts"
+import { faultsAfterwards } from "./faultsAfterwards.ts"
 
 /** How often the service is killed. */
 const kills = 3
 
+/** DATABASE_DEADLINE unless it is set, in milliseconds. */
+const deadline = 3_000
+
 /** How many acknowledgements make a load. */
 const enough = 150
-
-const untilAcked = (ledger: Ledger, more: number) => {
-  const before = ledger.acked.length
-  return eventually(
-    `${more} more are acknowledged`,
-    Effect.sync(() => ledger.acked.length >= before + more)
-  )
-}
 
 const firstStart = Effect.gen(function* () {
   const settings = yield* newDirectory
@@ -44,40 +32,12 @@ const database = ({ settings }: Started) =>
     Reactivity.layer
   )
 
-/** Starts the service once more, reads everything that there is, opens it, and compares it with the ledger. */
+/** Starts the service once more and compares what is there with the ledger. */
 const check = (started: Started, ledger: Ledger, before: (sql: PgClient.PgClient) => Effect.Effect<unknown, unknown>) =>
   Effect.gen(function* () {
-    const { key, settings } = started
-    const { url } = yield* startService(settings)
-    const sql = yield* database(started)
-    yield* before(sql)
-    const answers = new Map<string, string>()
-    yield* Effect.forEach(
-      ledger.acked,
-      ({ id }) => Effect.map(getOver(url, key, id), ({ body }) => answers.set(id, body)),
-      { concurrency: 16 }
-    )
-    const keyring = readFileSync(join(settings.BYOK_DATA_DIR, "keyring"), "utf8")
-    const inProcess = {
-      ...settingsFor("postgres://unused@localhost/unused", keyring),
-      databaseUrl: Option.none(),
-      dataDirectory: settings.BYOK_DATA_DIR
-    }
-    const context = yield* Layer.build(Byok.layerWith(inProcess))
-    const { findSealed } = Context.get(context, CredentialRepository)
-    const { open } = Context.get(context, Cipher)
-    const rows = yield* sql<{ id: string; account_id: string; name: string | null }>`
-      SELECT id, account_id, name FROM credentials`
-    const found = yield* Effect.forEach(
-      rows,
-      Effect.fnUntraced(function* ({ account_id, id, name }) {
-        const account = AccountId.make(account_id)
-        const { credential, sealed } = Option.getOrThrow(yield* findSealed(account, CredentialId.make(id)))
-        return { id, name, key: Redacted.value(yield* open(sealed, { ...credential, account_id: account })) }
-      }),
-      { concurrency: 16 }
-    )
-    return faultsOf(ledger, found, answers)
+    const { url } = yield* startService(started.settings)
+    yield* before(yield* database(started))
+    return yield* faultsAfterwards({ ...started, url }, ledger)
   })
 
 const nothing = () => Effect.void
@@ -148,7 +108,7 @@ describe("what was acknowledged is there, opens to the key that was sent, and no
         })
       )
       assert.deepStrictEqual(ledger.refused, [])
-      assert.isBelow(ledger.slowest, 15_000)
+      assert.isBelow(ledger.slowest, deadline + 3_000)
       assert.deepStrictEqual(yield* check(started, ledger, nothing), [])
     })
   )

@@ -1,4 +1,3 @@
-import { assert } from "@effect/vitest"
 import { connect, createServer, type Socket } from "node:net"
 import { join } from "node:path"
 import { Effect, Redacted } from "effect"
@@ -10,49 +9,107 @@ export interface FaultyProxy {
   readonly url: string
   /** From now on nothing passes, in neither direction, and nobody is told; what was lost once stays lost. */
   readonly swallow: () => void
+  /** From now on whatever the database sends arrives so many milliseconds later. */
+  readonly delay: (milliseconds: number) => void
+  /** From now on one byte a second passes, in either direction, on every connection. */
+  readonly trickle: () => void
   /** From now on connections pass again, those of which nothing was swallowed and new ones. */
   readonly forward: () => void
   /** Cuts every connection at once. */
   readonly reset: () => void
+  /** New connections lead to another database. */
+  readonly leadTo: (databaseUrl: string) => void
   /** How many connections have lost something. */
   readonly swallowed: () => number
+}
+
+type Mode = "forward" | "swallow" | "trickle" | { readonly delay: number }
+
+/** Passes on what arrives, in order, as the mode says at the time. Answers with what to call when the mode has changed. */
+const pass = (to: Socket, mode: () => Mode, delayed: boolean) => {
+  const waiting: Array<{ bytes: Buffer; readonly due: number }> = []
+  let timer: NodeJS.Timeout | undefined
+  const later = (milliseconds: number) => void (timer ??= setTimeout(look, milliseconds).unref())
+  const look = () => {
+    timer = undefined
+    for (let first = waiting[0]; first !== undefined; first = waiting[0]) {
+      const now = mode()
+      if (now === "trickle") {
+        to.write(first.bytes.subarray(0, 1))
+        first.bytes = first.bytes.subarray(1)
+        if (first.bytes.length === 0) waiting.shift()
+        return later(1_000)
+      }
+      const early = now === "forward" ? 0 : first.due - performance.now()
+      if (early > 0) return later(early)
+      to.write(first.bytes)
+      waiting.shift()
+    }
+  }
+  return {
+    arrived: (bytes: Buffer) => {
+      const now = mode()
+      const due = performance.now() + (delayed && typeof now === "object" ? now.delay : 0)
+      waiting.push({ bytes, due })
+      if (timer === undefined) look()
+    },
+    changed: () => {
+      clearTimeout(timer)
+      look()
+    }
+  }
+}
+
+const connectTo = (databaseUrl: string) => {
+  const { host, port } = parseDatabaseUrl(Redacted.make(databaseUrl))
+  return host.startsWith("/") ? connect(join(host, `.s.PGSQL.${port}`)) : connect(port, host)
 }
 
 export const faultyProxy = (databaseUrl: string) =>
   Effect.acquireRelease(
     Effect.callback<FaultyProxy & { readonly close: Effect.Effect<unknown> }>((resume) => {
-      const { database, host, port, username } = parseDatabaseUrl(Redacted.make(databaseUrl))
-      const pairs = new Set<readonly [Socket, Socket]>()
+      const { database, username } = parseDatabaseUrl(Redacted.make(databaseUrl))
+      const pairs = new Map<readonly [Socket, Socket], () => void>()
       const dead = new Set<Socket>()
-      let swallowing = false
+      let target = databaseUrl
+      let mode: Mode = "forward"
+      const change = (to: Mode) => {
+        mode = to
+        for (const changed of pairs.values()) changed()
+      }
       const server = createServer((client) => {
-        const upstream = host.startsWith("/") ? connect(join(host, `.s.PGSQL.${port}`)) : connect(port, host)
+        const upstream = connectTo(target)
         const pair = [client, upstream] as const
-        pairs.add(pair)
-        for (const [from, to] of [pair, [upstream, client] as const]) {
+        const ways = [pair, [upstream, client] as const].map(([from, to]) => {
+          const way = pass(to, () => mode, from === upstream)
           from.on("data", (bytes: Buffer) => {
-            if (swallowing) dead.add(client)
-            if (!dead.has(client)) to.write(bytes)
+            if (mode === "swallow") dead.add(client)
+            if (!dead.has(client)) way.arrived(bytes)
           })
           from.on("error", () => from.destroy())
           from.on("close", () => {
             to.destroy()
             pairs.delete(pair)
           })
-        }
+          return way
+        })
+        pairs.set(pair, () => ways.forEach(({ changed }) => changed()))
       }).listen(0, "127.0.0.1", () => {
         const address = server.address()
-        assert(typeof address === "object" && address !== null)
+        const port = typeof address === "object" && address !== null ? address.port : 0
         const close = Effect.promise(() => {
-          for (const socket of Array.from(pairs).flat()) socket.destroy()
+          for (const socket of Array.from(pairs.keys()).flat()) socket.destroy()
           return new Promise((resolve) => server.close(resolve))
         })
         resume(
           Effect.succeed({
-            url: `postgres://${encodeURIComponent(username)}@127.0.0.1:${address.port}/${encodeURIComponent(database)}`,
-            swallow: () => void (swallowing = true),
-            forward: () => void (swallowing = false),
-            reset: () => Array.from(pairs).forEach(([client]) => client.resetAndDestroy()),
+            url: `postgres://${encodeURIComponent(username)}@127.0.0.1:${port}/${encodeURIComponent(database)}`,
+            swallow: () => change("swallow"),
+            delay: (milliseconds) => change({ delay: milliseconds }),
+            trickle: () => change("trickle"),
+            forward: () => change("forward"),
+            reset: () => Array.from(pairs.keys()).forEach(([client]) => client.resetAndDestroy()),
+            leadTo: (databaseUrl) => void (target = databaseUrl),
             swallowed: () => dead.size,
             close
           })

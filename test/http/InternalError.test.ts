@@ -1,9 +1,6 @@
 import { assert, layer } from "@effect/vitest"
-import { Context, Effect, Layer } from "effect"
+import { Effect, Layer } from "effect"
 import { inject } from "vitest"
-import { Cipher } from "../../src/service/Cipher.ts"
-import { KeyStoreUnavailable } from "../../src/service/CipherErrors.ts"
-import { Credentials } from "../../src/service/Credentials.ts"
 import { created, minimal } from "../support/Bodies.ts"
 import { eventually } from "../support/eventually.ts"
 import { adminClient } from "../support/freshDatabase.ts"
@@ -13,7 +10,7 @@ import * as RecordingLive from "../support/Recording.ts"
 import { Recording } from "../support/Recording.ts"
 import { assertRefused } from "../support/Refusal.ts"
 import * as TestServiceLive from "../support/TestService.ts"
-import { type Parts, TestService } from "../support/TestService.ts"
+import { TestService } from "../support/TestService.ts"
 import { lockTable } from "../support/transactions.ts"
 
 const recorded = (changes: TestServiceLive.Changes) =>
@@ -155,27 +152,6 @@ layer(recorded({}), { excludeTestServices: true })("500", (it) => {
       assert.strictEqual((yield* get(url, management_key, id)).status, 200)
       assert.strictEqual(yield* rowCount, before)
       created(yield* create(url, management_key, minimal))
-    })
-  )
-})
-
-const keyStoreDown = Effect.gen(function* () {
-  const parts = yield* Effect.context<Parts>()
-  const credentials = yield* Effect.provideService(Credentials.make, Cipher, {
-    ...Context.get(parts, Cipher),
-    seal: () => Effect.fail(new KeyStoreUnavailable({ reason: "it is down" }))
-  })
-  return Context.add(parts, Credentials, credentials)
-})
-
-layer(recorded({ parts: keyStoreDown }), { excludeTestServices: true })("500 while the key store is down", (it) => {
-  it.effect("on create, and no row; get answers (D11)", () =>
-    Effect.gen(function* () {
-      const { rowCount, tenant, url } = yield* TestService
-      const { management_key } = yield* tenant
-      yield* assertFailed(yield* create(url, management_key, minimal), "KeyStoreUnavailable")
-      assert.strictEqual(yield* rowCount, 0)
-      assertRefused(yield* get(url, management_key, "nonsense"), "NotFound")
     })
   )
 })

@@ -1,7 +1,7 @@
 import { createHmac } from "node:crypto"
 import { NodeCrypto } from "@effect/platform-node"
 import { assert, describe, it } from "@effect/vitest"
-import { Cause, Context, Effect, Exit, Layer, Option, Schema } from "effect"
+import { Cause, Context, Effect, Exit, Layer, Schema } from "effect"
 import { type Actor, CurrentActor } from "../../src/domain/Actor.ts"
 import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
 import { IdempotencyKey } from "../../src/domain/IdempotencyKey.ts"

@@ -1,0 +1,17 @@
+import type { Findings } from "./Row.ts"
+
+/** DATABASE_DEADLINE unless it is set, in milliseconds. */
+export const deadline = 3_000
+
+/** What scheduling on a busy machine may add to an answer. */
+const margin = 1_000
+
+/** Every answer was there at the deadline, and it was 201 or 500. */
+export const showAnswers = (findings: Findings): void => {
+  const { slowest, unknown } = findings.ledger
+  findings.show(`slowest answer ${slowest.toFixed(0)} ms`)
+  findings.expect(slowest < deadline + margin, `an answer came after the deadline of ${deadline} ms`)
+  const statuses = Map.groupBy(unknown, ({ status }) => status ?? "no answer")
+  findings.show(`failures ${Array.from(statuses, ([status, all]) => `${status}: ${all.length}`).join(", ") || "none"}`)
+  findings.expect(!statuses.has("no answer"), "a request was not answered")
+}

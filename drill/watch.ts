@@ -1,0 +1,60 @@
+import { setTimeout } from "node:timers/promises"
+import { Effect } from "effect"
+import { deadline } from "./deadline.ts"
+import type { Findings } from "./Row.ts"
+
+/** What was asked all the time beside the load, and how it was answered. */
+export interface Watched {
+  answers: number
+  /** Statuses other than 200. */
+  readonly others: Array<number | undefined>
+  /** The longest answer, in milliseconds. */
+  slowest: number
+}
+
+const ask = async (url: string, headers: Record<string, string>, seen: Watched) => {
+  const began = performance.now()
+  const status = await fetch(url, { headers }).then(
+    async (response) => {
+      await response.arrayBuffer()
+      return response.status
+    },
+    () => undefined
+  )
+  seen.answers += 1
+  seen.slowest = Math.max(seen.slowest, performance.now() - began)
+  if (status !== 200) seen.others.push(status)
+}
+
+/** Asks again and again for a path, until the scope closes. */
+const watch = (url: string, headers: Record<string, string>) =>
+  Effect.map(
+    Effect.acquireRelease(
+      Effect.sync(() => {
+        const seen: Watched = { answers: 0, others: [], slowest: 0 }
+        let going = true
+        const loop = async () => {
+          while (going) {
+            await ask(url, headers, seen)
+            await setTimeout(20)
+          }
+        }
+        const ended = loop()
+        return { seen, end: Effect.promise(() => ((going = false), ended)) }
+      }),
+      ({ end }) => end
+    ),
+    ({ seen }) => seen
+  )
+
+export const watchLiveness = (url: string) => watch(`${url}/health/live`, {})
+
+export const watchGet = (url: string, key: string, id = "") =>
+  watch(`${url}/api/v1/byok/${id}`, { authorization: `Bearer ${key}` })
+
+/** Everything that was watched was answered with 200, before the deadline. */
+export const expectWell = (findings: Findings, name: string, { answers, others, slowest }: Watched): void => {
+  findings.show(`${answers} of ${name}, slowest ${slowest.toFixed(0)} ms`)
+  findings.expect(answers > 0 && slowest < deadline, `${name} was not answered in time`)
+  findings.expect(others.length === 0, `${name} was answered with ${Array.from(new Set(others)).join(", ")}`)
+}

@@ -1,0 +1,35 @@
+import { Context, Effect } from "effect"
+import { Cipher } from "../../src/service/Cipher.ts"
+import { KeyStoreUnavailable } from "../../src/service/CipherErrors.ts"
+import { Credentials } from "../../src/service/Credentials.ts"
+import type { Parts } from "../support/TestService.ts"
+
+/** How the key store behaves, from one seal to the next. */
+export interface FaultyKeyStore {
+  state: "well" | "down" | "slow" | "wrong"
+}
+
+/** The parts of a service whose keys are sealed by a store that fails as it is told. */
+export const partsWith = (store: FaultyKeyStore) =>
+  Effect.gen(function* () {
+    const parts = yield* Effect.context<Parts>()
+    const cipher = Context.get(parts, Cipher)
+    const seal: (typeof cipher)["seal"] = (key, context) =>
+      Effect.suspend(() => {
+        switch (store.state) {
+          case "well":
+            return cipher.seal(key, context)
+          case "down":
+            return Effect.fail(new KeyStoreUnavailable({ reason: "it is down" }))
+          case "slow":
+            return Effect.never
+          case "wrong":
+            return Effect.map(cipher.seal(key, context), (sealed) => ({
+              ...sealed,
+              wrapped_dek: sealed.wrapped_dek.subarray(1)
+            }))
+        }
+      })
+    const credentials = yield* Effect.provideService(Credentials.make, Cipher, { ...cipher, seal })
+    return Context.add(parts, Credentials, credentials)
+  })

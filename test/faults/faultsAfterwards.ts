@@ -1,0 +1,48 @@
+import { ConfigProvider, Context, Effect, Layer, Logger, Option, Redacted } from "effect"
+import * as Byok from "../../src/Byok.ts"
+import { AccountId } from "../../src/domain/AccountId.ts"
+import { CredentialId } from "../../src/domain/CredentialId.ts"
+import { Cipher } from "../../src/service/Cipher.ts"
+import { CredentialRepository } from "../../src/service/CredentialRepository.ts"
+import { Database } from "../../src/sql/Database.ts"
+import { getOver } from "../support/callByok.ts"
+import { faultsOf, type Ledger } from "./AckChecker.ts"
+
+const together = { concurrency: 16 }
+
+/**
+ * Reads over HTTP all that was acknowledged and opens in process all that is stored, with the settings of the service,
+ * and answers with how it betrays the ledger.
+ */
+export const faultsAfterwards = Effect.fnUntraced(function* (
+  service: { readonly url: string; readonly key: string; readonly settings: Record<string, string> },
+  ledger: Ledger
+) {
+  const { key, settings, url } = service
+  const answers = new Map<string, string>()
+  yield* Effect.forEach(
+    ledger.acked,
+    ({ id }) => Effect.map(getOver(url, key, id), ({ body }) => answers.set(id, body)),
+    together
+  )
+  const context = yield* Byok.layer.pipe(
+    Layer.provide(ConfigProvider.layer(ConfigProvider.fromEnv({ env: { ...settings } }))),
+    Layer.provide(Logger.layer([])),
+    Layer.build
+  )
+  const { findSealed } = Context.get(context, CredentialRepository)
+  const { open } = Context.get(context, Cipher)
+  const { sql } = Context.get(context, Database).reads
+  const rows = yield* sql<{ id: string; account_id: string; name: string | null }>`
+    SELECT id, account_id, name FROM credentials`
+  const found = yield* Effect.forEach(
+    rows,
+    Effect.fnUntraced(function* ({ account_id, id, name }) {
+      const account = AccountId.make(account_id)
+      const { credential, sealed } = Option.getOrThrow(yield* findSealed(account, CredentialId.make(id)))
+      return { id, name, key: Redacted.value(yield* open(sealed, { ...credential, account_id: account })) }
+    }),
+    together
+  )
+  return faultsOf(ledger, found, answers)
+})

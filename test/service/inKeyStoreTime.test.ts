@@ -1,0 +1,24 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Effect, Fiber } from "effect"
+import { TestClock } from "effect/testing"
+import { KeyStoreUnavailable } from "../../src/service/CipherErrors.ts"
+import { inKeyStoreTime } from "../../src/service/inKeyStoreTime.ts"
+
+describe("a key store", () => {
+  it.effect("is not waited for longer than 3 seconds", () =>
+    Effect.gen(function* () {
+      const asked = yield* Effect.forkChild(Effect.flip(inKeyStoreTime(Effect.never)))
+      yield* TestClock.adjust(2999)
+      assert.isUndefined(asked.pollUnsafe())
+      yield* TestClock.adjust(1)
+      assert.deepStrictEqual(yield* Fiber.join(asked), new KeyStoreUnavailable({ reason: "it does not answer" }))
+    })
+  )
+
+  it.effect("that answers in time is heard", () =>
+    Effect.gen(function* () {
+      assert.strictEqual(yield* inKeyStoreTime(Effect.succeed(1)), 1)
+      assert.strictEqual(yield* Effect.flip(inKeyStoreTime(Effect.fail("no"))), "no")
+    })
+  )
+})

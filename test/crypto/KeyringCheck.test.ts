@@ -53,6 +53,22 @@ describe("the keyring is checked against the database before it is used (T12)", 
     }).pipe(Effect.provide(MemoryStore.layer))
   )
 
+  it.effect("a first key that was retired is refused by its id; one that only opens may be retired", () =>
+    Effect.gen(function* () {
+      const { keks } = yield* Memory
+      const [one, two] = [line("kek-1", "one"), line("kek-2", "two")]
+      yield* checkKeyring(keyringOf(one, two))
+      const known = keks.get("kek-1") ?? assert.fail("not recorded")
+      keks.set("kek-1", { ...known, retired: true })
+      const { message } = yield* Effect.flip(checkKeyring(keyringOf(one, two)))
+      assert.strictEqual(message, "expected a first key that may seal; found the retired kek-1")
+      const passes = keyringOf(two, one)
+      assert.strictEqual(yield* checkKeyring(passes), passes)
+      const empty = keyringOf("")
+      assert.strictEqual(yield* checkKeyring(empty), empty)
+    }).pipe(Effect.provide(MemoryStore.layer))
+  )
+
   it.effect("a single wrong bit is enough", () =>
     Effect.gen(function* () {
       const bytes = Buffer.alloc(32, "one")

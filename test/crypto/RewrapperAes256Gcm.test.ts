@@ -5,7 +5,7 @@ import { parseKeyring } from "../../src/crypto/Keyring.ts"
 import * as RewrapperAes256Gcm from "../../src/crypto/RewrapperAes256Gcm.ts"
 import { WrapBudget } from "../../src/crypto/WrapBudget.ts"
 import { encodeSealingContext } from "../../src/domain/SealingContext.ts"
-import { KeyStoreUnavailable, UnknownKeyId } from "../../src/service/CipherErrors.ts"
+import { KeyStoreUnavailable } from "../../src/service/CipherErrors.ts"
 import { Rewrapper } from "../../src/service/Rewrapper.ts"
 import { sealingContext } from "../support/arbitraries.ts"
 import { fixedKeyring } from "../support/fixedKeyring.ts"
@@ -33,7 +33,7 @@ describe("a rewrapper (security.md, Rotation)", () => {
   it.effect("is not to be had of an empty keyring", () =>
     Effect.gen(function* () {
       const refused = yield* Effect.flip(rewrapperWith(""))
-      assert.deepStrictEqual(refused, new KeyStoreUnavailable({ reason: "the keyring is empty" }))
+      assert.strictEqual(refused.reason, "the keyring is empty")
     })
   )
 
@@ -49,7 +49,7 @@ describe("a rewrapper (security.md, Rotation)", () => {
         assert.deepStrictEqual(open(kekOf("new"), { ...sealed, ...wrapped }, aad), Result.succeed(plaintext))
       }
       const lost = yield* rewrap(seal(kekOf("lost"), plaintext, aad), context)
-      assert.deepStrictEqual(lost, Result.fail(new UnknownKeyId({ kek_id: "lost" })))
+      assert.deepInclude(Result.isFailure(lost) ? { ...lost.failure } : {}, { _tag: "UnknownKeyId", kek_id: "lost" })
     })
   )
 

@@ -1,7 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
 import { TestClock } from "effect/testing"
-import { KeyStoreUnavailable } from "../../src/service/CipherErrors.ts"
 import { inKeyStoreTime } from "../../src/service/inKeyStoreTime.ts"
 
 describe("a key store", () => {
@@ -11,7 +10,8 @@ describe("a key store", () => {
       yield* TestClock.adjust(2999)
       assert.isUndefined(asked.pollUnsafe())
       yield* TestClock.adjust(1)
-      assert.deepStrictEqual(yield* Fiber.join(asked), new KeyStoreUnavailable({ reason: "it does not answer" }))
+      const { _tag, reason } = yield* Fiber.join(asked)
+      assert.deepStrictEqual([_tag, reason], ["KeyStoreUnavailable", "it does not answer"])
     })
   )
 

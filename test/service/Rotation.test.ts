@@ -3,6 +3,7 @@ import { Arbitrary, Deferred, Effect, Fiber } from "effect"
 import { TestClock } from "effect/testing"
 import { limits } from "../../src/crypto/WrapBudget.ts"
 import type { RewrapProgress } from "../../src/service/Rotation.ts"
+import { WrappedKeys } from "../../src/service/WrappedKeys.ts"
 import { elementOf, integer } from "../support/arbitraries.ts"
 import * as MemoryStore from "../support/Memory.ts"
 import { Memory } from "../support/Memory.ts"
@@ -183,6 +184,26 @@ describe("a rewrap (T10, security.md)", () => {
     }).pipe(Effect.provide(MemoryStore.layer))
   )
 
+  it.effect("counts what a store asks it to wrap again, too", () =>
+    Effect.gen(function* () {
+      yield* sealUnder(ringOf("old"), 3)
+      const wrappedKeys = yield* WrappedKeys
+      const twice = WrappedKeys.of({
+        replace: (batch, rewrap) =>
+          wrappedKeys.replace(batch, (sealed, context) =>
+            Effect.andThen(rewrap(sealed, context), rewrap(sealed, context))
+          )
+      })
+      const { rewrap } = yield* Effect.provideService(
+        rotationWith(rotated, { ...limits, block: 1 }),
+        WrappedKeys,
+        twice
+      )
+      assert.strictEqual((yield* rewrap({ rate: unhurried })).rewrapped, 3)
+      assert.strictEqual(yield* wraps("new"), 6)
+    }).pipe(Effect.provide(MemoryStore.layer))
+  )
+
   it.effect("takes what failed and was mended meanwhile in its next pass, a second later", () =>
     Effect.gen(function* () {
       const made = yield* sealUnder(ringOf("old"), 2)
@@ -273,5 +294,25 @@ describe("the status of the keyring", () => {
       ])
       assert.strictEqual(after[0]?.credentials, 1)
     }).pipe(Effect.provide(MemoryStore.layer))
+  )
+
+  it.effect(
+    "a key that credentials name is not pending, though no wraps were counted; a retired one is told as such",
+    () =>
+      Effect.gen(function* () {
+        const { keks } = yield* Memory
+        yield* sealUnder(ringOf("named"), 1)
+        const { status } = yield* rotationWith(ringOf("new", "named", "gone"))
+        const gone = keks.get("gone") ?? assert.fail("not registered")
+        keks.set("gone", { ...gone, wraps: 3, retired: true })
+        assert.deepStrictEqual(
+          (yield* status()).map(({ kek_id, may_be_retired, role }) => [kek_id, role, may_be_retired]),
+          [
+            ["new", "primary", false],
+            ["named", "decrypt-only", false],
+            ["gone", "retired", false]
+          ]
+        )
+      }).pipe(Effect.provide(MemoryStore.layer))
   )
 })

@@ -60,21 +60,36 @@ const crosses = Effect.gen(function* () {
 })
 
 const contract = (it: Vitest.MethodsNonLive<Ports>) => {
-  it.effect("a credential and its receipt are stored together, and the credential is as any other", () =>
+  it.effect("a credential, its sealed key and its receipt are found as they were given, and nothing before", () =>
     Effect.gen(function* () {
       const tenant = yield* newTenant
-      const receipt = newReceipt()
+      const [row, receipt] = [yield* newRow(tenant), newReceipt()]
       assert.isTrue(Option.isNone(yield* found(tenant, receipt)))
-      for (const sort_order of [0, 1]) {
-        const row = yield* newRow(tenant)
-        const given = { ...receipt, key_hash: sort_order === 0 ? receipt.key_hash : randomBytes(32) }
-        assert.deepEqual(yield* insert(tenant, row, given), Option.some({ ...row.credential, sort_order }))
-        assert.deepStrictEqual(yield* found(tenant, given), asFound(row, given))
-        const both = yield* (yield* CredentialRepository).findSealed(tenant.account_id, row.credential.id)
-        const { credential, sealed } = Option.getOrThrow(both)
-        assert.deepEqual(credential, { ...row.credential, sort_order })
-        assert.deepStrictEqual(Buffer.from(sealed.wrapped_dek), row.sealed.wrapped_dek)
+      assert.isFalse(yield* isStored(tenant, row))
+      yield* insert(tenant, row, receipt)
+      assert.deepStrictEqual(yield* found(tenant, receipt), asFound(row, receipt))
+      const { findSealed } = yield* CredentialRepository
+      const { credential, sealed } = Option.getOrThrow(yield* findSealed(tenant.account_id, row.credential.id))
+      assert.deepEqual(credential, { ...row.credential, sort_order: 0 })
+      assert.strictEqual(sealed.kek_id, row.sealed.kek_id)
+      for (const part of ["wrapped_dek", "sealed"] as const) {
+        assert.deepStrictEqual(Buffer.from(sealed[part]), Buffer.from(row.sealed[part]))
       }
+    })
+  )
+
+  it.effect("credentials with and without a receipt share one order (D32)", () =>
+    Effect.gen(function* () {
+      const tenant = yield* newTenant
+      const repository = yield* CredentialRepository
+      const plain = Effect.fnUntraced(function* ({ credential, sealed }: Row) {
+        return (yield* repository.insert(tenant.account_id, credential, sealed)).sort_order
+      })
+      const receipted = (row: Row) =>
+        Effect.map(insert(tenant, row, newReceipt()), (created) => Option.getOrThrow(created).sort_order)
+      const orders: Array<number> = []
+      for (const store of [plain, receipted, receipted, plain]) orders.push(yield* store(yield* newRow(tenant)))
+      assert.deepStrictEqual(orders, [0, 1, 2, 3])
     })
   )
 

@@ -1,6 +1,5 @@
-import { Server as NetServer } from "node:net"
 import type { Server, ServerResponse } from "node:http"
-import type { Socket } from "node:net"
+import { Server as NetServer, type Socket } from "node:net"
 
 /** How long a connection without a request may still send one, in milliseconds. */
 const grace = 1_000

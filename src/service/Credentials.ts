@@ -76,8 +76,8 @@ export class Credentials extends Context.Service<Credentials>()("byok/Credential
       )
     })
 
-    /** Safe to repeat under the same idempotency key; tells whether it was carried out before. */
     const once = yield* makeCreateOnce(prepare)
+    /** Safe to repeat under the same idempotency key; tells whether it was carried out before. */
     const createOnce = (input: NewCredential, idempotency_key: IdempotencyKey) =>
       Effect.flatMap(CurrentCaller, (caller) =>
         Effect.provideService(once(caller.account_id, input, idempotency_key), CurrentActor, actorOf(caller))

@@ -9,7 +9,7 @@ import { parseDatabaseUrl } from "../../src/sql/DatabaseTarget.ts"
 import { databaseProxy } from "../support/DatabaseProxy.ts"
 import { eventually } from "../support/eventually.ts"
 import { adminClient, databaseSettings, freshDatabase } from "../support/freshDatabase.ts"
-import { lockTable, untilWaiting, waitingForLock } from "../support/transactions.ts"
+import { lockTable, terminateWaiting, untilWaiting, waitingForLock } from "../support/transactions.ts"
 
 const patient: DatabaseSettings = {
   ...databaseSettings,
@@ -171,9 +171,7 @@ describe("a lost connection", () => {
       const unlock = yield* lockTable(admin, "t")
       const caller = yield* Effect.forkChild(writes.ask(insert(1)))
       yield* untilWaiting(admin, 1)
-      yield* admin`
-        SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-        WHERE wait_event_type = 'Lock' AND datname = current_database()`
+      yield* terminateWaiting(admin)
       yield* untilWaiting(admin, 1)
       yield* unlock
       yield* Fiber.join(caller)

@@ -1,7 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Cause, Context, DateTime, Duration, Effect, Exit, Fiber, Layer, Option } from "effect"
+import { Cause, Context, Duration, Effect, Exit, Fiber, Layer, Option } from "effect"
 import { AccountId } from "../../src/domain/AccountId.ts"
-import { CredentialId } from "../../src/domain/CredentialId.ts"
 import { WorkspaceId } from "../../src/domain/WorkspaceId.ts"
 import { CredentialRepository } from "../../src/service/CredentialRepository.ts"
 import { Receipts } from "../../src/service/Receipts.ts"
@@ -12,34 +11,18 @@ import { migrate } from "../../src/sql/Migrations.ts"
 import * as ReceiptsSql from "../../src/sql/ReceiptsSql.ts"
 import { databaseProxy } from "../support/DatabaseProxy.ts"
 import { adminClient, databaseSettings, freshDatabase } from "../support/freshDatabase.ts"
-import { holdOpen, lockTable, untilWaiting } from "../support/transactions.ts"
+import { plainCredential, plainSealedKey } from "../support/plainCredential.ts"
+import { holdOpen, lockTable, terminateWaiting, untilWaiting } from "../support/transactions.ts"
 
 const id = (n: number) => `01935f6a-0000-7000-8000-${String(n).padStart(12, "0")}`
 const account_id = AccountId.make(id(1))
 const workspace_id = WorkspaceId.make(id(2))
 
 const credential = (n: number) => ({
-  id: CredentialId.make(id(n)),
-  workspace_id,
-  provider: "openai" as const,
-  name: null,
-  label: "***...***",
-  created_at: DateTime.makeUnsafe("2026-01-31T09:30:00.123Z"),
-  disabled: false,
-  is_fallback: false,
-  is_required: false,
-  is_byok_only: false,
-  allowed_api_key_hashes: null,
+  ...plainCredential(workspace_id, id(n)),
   allowed_models: ["m", "m"],
   allowed_user_ids: [],
-  declared_region: null,
   declared_zdr: true
-})
-
-const sealed = (byte: number) => ({
-  kek_id: "kek-1",
-  wrapped_dek: new Uint8Array(60).fill(byte),
-  sealed: new Uint8Array(63).fill(byte)
 })
 
 const receipt = { key_hash: new Uint8Array(32).fill(1), fingerprint: new Uint8Array(32).fill(2) }
@@ -59,7 +42,7 @@ const open = Effect.gen(function* () {
   const { insert } = Context.get(built, CredentialRepository)
   const receipts = Context.get(built, Receipts)
   /** Inserts under one idempotency key. */
-  const insertOnce = (n: number) => receipts.insert(account_id, credential(n), sealed(n), receipt)
+  const insertOnce = (n: number) => receipts.insert(account_id, credential(n), plainSealedKey(n), receipt)
   const rows = Effect.map(admin`SELECT id, sort_order FROM credentials ORDER BY id`, (found) =>
     found.map((row) => ({ ...row }))
   )
@@ -70,10 +53,10 @@ describe("an insert of the same credential again", () => {
   it.live("answers as the first time, and stores one row (R3, D32)", () =>
     Effect.gen(function* () {
       const { insert, rows } = yield* open
-      const first = yield* insert(account_id, credential(11), sealed(1))
+      const first = yield* insert(account_id, credential(11), plainSealedKey(1))
       assert.deepStrictEqual(first, { ...credential(11), sort_order: 0 })
-      yield* insert(account_id, credential(12), sealed(2))
-      assert.deepStrictEqual(yield* insert(account_id, credential(11), sealed(1)), first)
+      yield* insert(account_id, credential(12), plainSealedKey(2))
+      assert.deepStrictEqual(yield* insert(account_id, credential(11), plainSealedKey(1)), first)
       assert.deepStrictEqual(yield* rows, [
         { id: id(11), sort_order: 0 },
         { id: id(12), sort_order: 1 }
@@ -85,7 +68,10 @@ describe("an insert of the same credential again", () => {
     Effect.gen(function* () {
       const { insert, proxy, rows } = yield* open
       proxy.loseAnswer("SELECT 1")
-      assert.deepStrictEqual(yield* insert(account_id, credential(11), sealed(1)), { ...credential(11), sort_order: 0 })
+      assert.deepStrictEqual(yield* insert(account_id, credential(11), plainSealedKey(1)), {
+        ...credential(11),
+        sort_order: 0
+      })
       assert.strictEqual(proxy.lost(), 1)
       assert.deepStrictEqual(yield* rows, [{ id: id(11), sort_order: 0 }])
     })
@@ -95,11 +81,9 @@ describe("an insert of the same credential again", () => {
     Effect.gen(function* () {
       const { admin, insert, rows } = yield* open
       const unlock = yield* lockTable(admin, "credentials")
-      const caller = yield* Effect.forkChild(insert(account_id, credential(11), sealed(1)))
+      const caller = yield* Effect.forkChild(insert(account_id, credential(11), plainSealedKey(1)))
       yield* untilWaiting(admin, 1)
-      yield* admin`
-        SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-        WHERE wait_event_type = 'Lock' AND datname = current_database()`
+      yield* terminateWaiting(admin)
       yield* untilWaiting(admin, 1)
       yield* unlock
       assert.deepStrictEqual(yield* Fiber.join(caller), { ...credential(11), sort_order: 0 })
@@ -127,9 +111,7 @@ describe("an insert with a receipt", () => {
       const unlock = yield* lockTable(admin, "receipts")
       const caller = yield* Effect.forkChild(insertOnce(11))
       yield* untilWaiting(admin, 1)
-      yield* admin`
-        SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-        WHERE wait_event_type = 'Lock' AND datname = current_database()`
+      yield* terminateWaiting(admin)
       yield* untilWaiting(admin, 1)
       yield* unlock
       assert.deepStrictEqual(yield* Fiber.join(caller), first)
@@ -145,7 +127,7 @@ describe("an insert with a receipt", () => {
   it.live("waits for one under the same key that is not done: stores nothing when that is committed", () =>
     Effect.gen(function* () {
       const { admin, insert, insertOnce, rows } = yield* open
-      yield* insert(account_id, credential(10), sealed(10))
+      yield* insert(account_id, credential(10), plainSealedKey(10))
       const commit = yield* holdOpen(admin, taking)
       const caller = yield* Effect.forkChild(insertOnce(11))
       yield* untilWaiting(admin, 1)
@@ -158,7 +140,7 @@ describe("an insert with a receipt", () => {
   it.live("and is the first when that is rolled back", () =>
     Effect.gen(function* () {
       const { admin, insert, insertOnce, rows } = yield* open
-      yield* insert(account_id, credential(10), sealed(10))
+      yield* insert(account_id, credential(10), plainSealedKey(10))
       const end = yield* holdOpen(admin, taking)
       const caller = yield* Effect.forkChild(insertOnce(11))
       yield* untilWaiting(admin, 1)
@@ -176,13 +158,13 @@ describe("an insert under an id that is taken", () => {
   it.live("by other key material or another account dies, and changes nothing", () =>
     Effect.gen(function* () {
       const { admin, insert, rows } = yield* open
-      yield* insert(account_id, credential(11), sealed(1))
+      yield* insert(account_id, credential(11), plainSealedKey(1))
       const [other, otherWorkspace] = [AccountId.make(id(3)), WorkspaceId.make(id(4))]
       yield* admin`INSERT INTO accounts VALUES (${other}, 'n', now())`
       yield* admin`INSERT INTO workspaces VALUES (${otherWorkspace}, ${other}, 'n', true, now(), NULL)`
       for (const attempt of [
-        insert(account_id, credential(11), sealed(2)),
-        insert(other, { ...credential(11), workspace_id: otherWorkspace }, sealed(1))
+        insert(account_id, credential(11), plainSealedKey(2)),
+        insert(other, { ...credential(11), workspace_id: otherWorkspace }, plainSealedKey(1))
       ]) {
         const exit = yield* Effect.exit(attempt)
         assert(Exit.isFailure(exit))

@@ -1,12 +1,12 @@
 import { assert, describe, it, layer } from "@effect/vitest"
-import { Arbitrary, Cause, DateTime, Effect, Exit, Layer } from "effect"
-import { CredentialId } from "../../src/domain/CredentialId.ts"
+import { Arbitrary, Cause, Effect, Exit, Layer } from "effect"
 import { CredentialRepository } from "../../src/service/CredentialRepository.ts"
 import { DatabaseFailure } from "../../src/sql/DatabaseFailure.ts"
 import { NoticeTap } from "../../src/sql/NoticeTap.ts"
 import { bytes, elementOf, integer, oneOf, text } from "../support/arbitraries.ts"
 import { created, minimal } from "../support/Bodies.ts"
 import { create } from "../support/HttpProbe.ts"
+import { plainCredential, plainSealedKey } from "../support/plainCredential.ts"
 import { assertRefused } from "../support/Refusal.ts"
 import * as RecordingLive from "../support/Recording.ts"
 import * as TestServiceLive from "../support/TestService.ts"
@@ -86,24 +86,6 @@ const raise = (level: string) => `
 layer(Layer.provideMerge(TestServiceLive.layer, RecordingLive.layer), { excludeTestServices: true })(
   "an insert beside which PostgreSQL says",
   (it) => {
-    const credential = {
-      id: CredentialId.make("01935f6a-0000-7000-8000-000000000001"),
-      provider: "openai" as const,
-      name: null,
-      label: "***...***",
-      created_at: DateTime.makeUnsafe("2026-01-31T09:30:00.123Z"),
-      disabled: false,
-      is_fallback: false,
-      is_required: false,
-      is_byok_only: false,
-      allowed_api_key_hashes: null,
-      allowed_models: null,
-      allowed_user_ids: null,
-      declared_region: null,
-      declared_zdr: null
-    }
-    const sealed = { kek_id: "kek-1", wrapped_dek: new Uint8Array(60), sealed: new Uint8Array(63) }
-
     const saying = (level: string) =>
       Effect.gen(function* () {
         const { sql } = yield* TestService
@@ -119,7 +101,7 @@ layer(Layer.provideMerge(TestServiceLive.layer, RecordingLive.layer), { excludeT
         const { account_id, management_key, workspace_id } = yield* newTenant
         const { insert } = yield* CredentialRepository
         yield* saying("WARNING")
-        const exit = yield* Effect.exit(insert(account_id, { ...credential, workspace_id }, sealed))
+        const exit = yield* Effect.exit(insert(account_id, plainCredential(workspace_id), plainSealedKey()))
         assert(Exit.isFailure(exit))
         assert.deepStrictEqual(
           Cause.squash(exit.cause),

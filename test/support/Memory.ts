@@ -21,6 +21,7 @@ export interface CredentialRow extends Owned {
   readonly credential: Credential
   readonly sealed: SealedKey
 }
+export interface ApiKeyRow extends Owned, ApiKeyRecord {}
 interface ReceiptRow extends Owned, Receipt {
   readonly credential_id: CredentialId
   readonly created_at: DateTime.Utc
@@ -38,7 +39,7 @@ export class Memory extends Context.Service<
   {
     readonly accounts: Set<AccountId>
     readonly workspaces: Map<WorkspaceId, Owned & Workspace>
-    readonly apiKeys: Map<ApiKeyHash, Owned & ApiKeyRecord>
+    readonly apiKeys: Map<ApiKeyHash, ApiKeyRow>
     readonly credentials: Map<CredentialId, CredentialRow>
     readonly receipts: Map<string, ReceiptRow>
     readonly keks: Map<string, MemoryKek>
@@ -47,7 +48,7 @@ export class Memory extends Context.Service<
   static readonly layer = Layer.sync(this, () => ({
     accounts: new Set<AccountId>(),
     workspaces: new Map<WorkspaceId, Owned & Workspace>(),
-    apiKeys: new Map<ApiKeyHash, Owned & ApiKeyRecord>(),
+    apiKeys: new Map<ApiKeyHash, ApiKeyRow>(),
     credentials: new Map<CredentialId, CredentialRow>(),
     receipts: new Map<string, ReceiptRow>(),
     keks: new Map<string, MemoryKek>()

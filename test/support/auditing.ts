@@ -1,14 +1,13 @@
-import { randomUUID } from "node:crypto"
-import { DateTime, Effect, Layer, Schema } from "effect"
+import { Effect, Layer, Schema } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { AccountId } from "../../src/domain/AccountId.ts"
 import { AuditEvent } from "../../src/domain/AuditEvent.ts"
-import { CredentialId } from "../../src/domain/CredentialId.ts"
 import type { WorkspaceId } from "../../src/domain/WorkspaceId.ts"
 import * as Persistence from "../../src/Persistence.ts"
 import { CredentialRepository } from "../../src/service/CredentialRepository.ts"
 import { Receipts } from "../../src/service/Receipts.ts"
 import { adminClient, freshDatabase, settingsFor } from "./freshDatabase.ts"
+import { plainCredential, plainSealedKey } from "./plainCredential.ts"
 
 /** Every port on a database of its own, and a client for what happens behind the service's back. */
 export const openStore = Effect.fnUntraced(function* (batching: boolean = true) {
@@ -30,33 +29,21 @@ export const entriesIn = (sql: SqlClient.SqlClient) =>
 
 export const eventsIn = (sql: SqlClient.SqlClient) => Effect.map(entriesIn(sql), (entries) => entries.flat())
 
-const credentialOf = (workspace_id: WorkspaceId, id: string) => ({
-  id: CredentialId.make(id),
-  workspace_id,
-  provider: "openai" as const,
-  name: "canary of a name",
-  label: "***...***",
-  created_at: DateTime.makeUnsafe(0),
-  disabled: false,
-  is_fallback: false,
-  is_required: false,
-  is_byok_only: false,
-  allowed_api_key_hashes: null,
-  allowed_models: null,
-  allowed_user_ids: null,
-  declared_region: null,
-  declared_zdr: null
+const credentialOf = (workspace_id: WorkspaceId, id?: string) => ({
+  ...plainCredential(workspace_id, id),
+  name: "canary of a name"
 })
-const sealed = { kek_id: "kek-1", wrapped_dek: new Uint8Array(60).fill(1), sealed: new Uint8Array(63) }
 
 /** Stores a credential of no interest. */
-export const insertCredential = (account_id: AccountId, workspace_id: WorkspaceId, id: string = randomUUID()) =>
-  Effect.flatMap(CredentialRepository, ({ insert }) => insert(account_id, credentialOf(workspace_id, id), sealed))
+export const insertCredential = (account_id: AccountId, workspace_id: WorkspaceId, id?: string) =>
+  Effect.flatMap(CredentialRepository, ({ insert }) =>
+    insert(account_id, credentialOf(workspace_id, id), plainSealedKey())
+  )
 
 /** The same with a receipt, of which the account may have one under each number. */
 export const insertWithReceipt = (account_id: AccountId, workspace_id: WorkspaceId, number: number) =>
   Effect.flatMap(Receipts, ({ insert }) =>
-    insert(account_id, credentialOf(workspace_id, randomUUID()), sealed, {
+    insert(account_id, credentialOf(workspace_id), plainSealedKey(), {
       key_hash: new Uint8Array(32).fill(number),
       fingerprint: new Uint8Array(32)
     })

@@ -35,3 +35,8 @@ export const untilWaiting = (sql: SqlClient.SqlClient, count: number) =>
     `${count} statements wait for a lock`,
     Effect.map(waitingForLock(sql), (n) => n === count)
   )
+
+/** Ends the connections whose statements wait for a lock. */
+export const terminateWaiting = (sql: SqlClient.SqlClient) => sql`
+  SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+  WHERE datname = current_database() AND wait_event_type = 'Lock' AND state = 'active'`

@@ -1,0 +1,112 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Context, Duration, Effect, Layer, Option, Redacted } from "effect"
+import type { Settings } from "../../src/Settings.ts"
+import { created, minimal } from "../support/Bodies.ts"
+import { childProcesses } from "../support/childProcesses.ts"
+import { eventually } from "../support/eventually.ts"
+import { create, get, send } from "../support/HttpProbe.ts"
+import * as RecordingLive from "../support/Recording.ts"
+import { Recording } from "../support/Recording.ts"
+import { assertRefused } from "../support/Refusal.ts"
+import { addKeys, addToken, pin, type SoftHsm, softHsm, withoutSoftHsm, withoutTokens } from "../support/SoftHsm.ts"
+import * as TestServiceLive from "../support/TestService.ts"
+import { TestService } from "../support/TestService.ts"
+
+/** Create answers 500 with this reason in the log and stores nothing; get and liveness answer meanwhile. */
+const createFails = Effect.fnUntraced(function* (id: string, reason: RegExp) {
+  const { rowCount, tenant, url } = yield* TestService
+  const { management_key } = yield* tenant
+  const before = yield* rowCount
+  const [failed, found, live] = yield* Effect.all(
+    [create(url, management_key, minimal), get(url, management_key, id), send(url, { path: "/health/live" })],
+    { concurrency: 3 }
+  )
+  assertRefused(failed, "InternalError")
+  assert.strictEqual(found.status, 200)
+  assert.strictEqual(live.status, 200)
+  assert.strictEqual(yield* rowCount, before)
+  const { all, logs } = yield* Recording
+  const entry = logs.find(({ request_id }) => request_id === failed.headers["x-request-id"])
+  assert.match(entry?.text ?? "", reason)
+  assert.notInclude(yield* all, pin)
+})
+
+const createdOne = Effect.gen(function* () {
+  const { tenant, url } = yield* TestService
+  return String(created(yield* create(url, (yield* tenant).management_key, minimal))["id"])
+})
+
+const creates = Effect.gen(function* () {
+  const { tenant, url } = yield* TestService
+  const { status } = yield* create(url, (yield* tenant).management_key, minimal)
+  return status === 201
+})
+
+const bytes = Buffer.alloc(32, "0123456789abcdef0123456789ABCDEF").toString("hex")
+
+class Hsm extends Context.Service<Hsm, SoftHsm>()("byok/test/Hsm") {}
+
+const HsmLive = Layer.effect(
+  Hsm,
+  Effect.tap(softHsm, (hsm) => addToken(hsm, "byok", { id: "kek-1", bytes }))
+)
+
+/** The service with its keys on a token, and nowhere else. */
+const onToken = Layer.unwrap(
+  Effect.map(Hsm, (hsm) => {
+    const settings = (given: Settings): Settings => ({
+      ...given,
+      keyring: Option.none(),
+      pkcs11: {
+        module: Option.some(hsm.module),
+        token: Option.some("byok"),
+        pin: Option.some(Redacted.make(pin)),
+        pinFile: Option.none(),
+        keys: Option.some(["kek-1"]),
+        deadline: Duration.seconds(1)
+      }
+    })
+    return Layer.provideMerge(TestServiceLive.layerWith({ settings }), RecordingLive.layer)
+  })
+).pipe(Layer.provideMerge(HsmLive))
+
+const wellAgain = eventually("it creates again", creates)
+
+describe.skipIf(withoutSoftHsm !== undefined)(
+  `a PKCS#11 token that fails (R10)${withoutSoftHsm === undefined ? "" : ` (skipped: ${withoutSoftHsm})`}`,
+  () => {
+    it.layer(onToken, { excludeTestServices: true })((it) => {
+      it.effect("away: create 500, get 200, and well again when it is back", () =>
+        Effect.gen(function* () {
+          const id = yield* createdOne
+          yield* withoutTokens(yield* Hsm, createFails(id, /KeyStoreUnavailable/))
+          yield* wellAgain
+        })
+      )
+
+      it.effect("hanging: create 500 at the deadline, get 200 meanwhile", () =>
+        Effect.gen(function* () {
+          const id = yield* createdOne
+          const [pid] = childProcesses()
+          if (pid === undefined) return assert.fail("no process")
+          process.kill(pid, "SIGSTOP")
+          yield* createFails(id, /does not answer|was lost/)
+          yield* wellAgain
+        })
+      )
+
+      it.effect("with another key under the label: create 500, get 200, and nothing is sealed under it (T12)", () =>
+        Effect.gen(function* () {
+          const hsm = yield* Hsm
+          const id = yield* createdOne
+          const replace = (other: string) =>
+            addKeys(hsm, "byok", { id: "kek-1", remove: true }, { id: "kek-1", bytes: other })
+          yield* replace(Buffer.alloc(32, "another key").toString("hex"))
+          yield* createFails(id, /KeyStoreUnavailable/)
+          yield* replace(bytes)
+          yield* wellAgain
+        })
+      )
+    })
+  }
+)

@@ -68,7 +68,8 @@ const connectTo = (databaseUrl: string) => {
 export const faultyProxy = (databaseUrl: string) =>
   Effect.acquireRelease(
     Effect.callback<FaultyProxy & { readonly close: Effect.Effect<unknown> }>((resume) => {
-      const { database, username } = parseDatabaseUrl(Redacted.make(databaseUrl))
+      const { database, password, username } = parseDatabaseUrl(Redacted.make(databaseUrl))
+      const user = [username, ...(password === undefined ? [] : [Redacted.value(password)])]
       const pairs = new Map<readonly [Socket, Socket], () => void>()
       const dead = new Set<Socket>()
       let target = databaseUrl
@@ -103,7 +104,7 @@ export const faultyProxy = (databaseUrl: string) =>
         })
         resume(
           Effect.succeed({
-            url: `postgres://${encodeURIComponent(username)}@127.0.0.1:${port}/${encodeURIComponent(database)}`,
+            url: `postgres://${user.map(encodeURIComponent).join(":")}@127.0.0.1:${port}/${encodeURIComponent(database)}`,
             swallow: () => change("swallow"),
             delay: (milliseconds) => change({ delay: milliseconds }),
             trickle: () => change("trickle"),

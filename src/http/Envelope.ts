@@ -3,6 +3,7 @@ import { HttpRouter, HttpServerError, HttpServerRequest, HttpServerResponse } fr
 import { InternalError, MethodNotAllowed, NotFound } from "../domain/Errors.ts"
 import { methodsOf } from "./KnownRoutes.ts"
 import { requestIdOf } from "./RequestId.ts"
+import { routableUrl } from "./routableUrl.ts"
 
 const send = ({ error }: NotFound | MethodNotAllowed | InternalError, headers: Record<string, string> = {}) =>
   HttpServerResponse.jsonUnsafe({ error }, { status: error.code, headers })
@@ -15,9 +16,14 @@ const unrouted = (url: string) => {
 /** Around the router: whatever no contract declares becomes an envelope, and every answer gets its headers (D10, D11, D12). */
 export const layer = HttpRouter.middleware(
   (app) =>
-    Effect.flatMap(HttpServerRequest.HttpServerRequest, ({ headers, url }) => {
-      const request_id = requestIdOf(headers["x-request-id"])
-      const answered = Effect.catchCause(app, (cause) => {
+    Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) => {
+      const request_id = requestIdOf(request.headers["x-request-id"])
+      const url = routableUrl(request.url)
+      const routed =
+        url === request.url
+          ? app
+          : Effect.provideService(app, HttpServerRequest.HttpServerRequest, request.modify({ url }))
+      const answered = Effect.catchCause(routed, (cause) => {
         const failure: unknown = Option.getOrUndefined(Cause.findErrorOption(cause))
         if (HttpServerError.isHttpServerError(failure) && failure.reason._tag === "RouteNotFound") {
           return Effect.succeed(unrouted(url))

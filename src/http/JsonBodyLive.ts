@@ -20,7 +20,7 @@ export const layer = Layer.succeed(
     } = request.headers
     if (Number(length) > maxBytes) return yield* new PayloadTooLarge()
     if (!/^application\/json[ \t]*(;|$)/i.test(type)) return yield* refused("must be sent as application/json")
-    if (encoding !== "identity") return yield* refused("must be sent without content encoding")
+    if (encoding.toLowerCase() !== "identity") return yield* refused("must be sent without content encoding")
     const body = yield* request.arrayBuffer.pipe(
       Effect.provideService(HttpIncomingMessage.MaxBodySize, ByteSize.bytes(maxBytes)),
       Effect.mapError(({ reason }) =>

@@ -1,7 +1,10 @@
 import { FindMyWay } from "effect/http"
 import { Api } from "../api/Api.ts"
 
-const routes = FindMyWay.make<true>()
+/** A path may be as long as the head of a request. */
+export const routerConfig = { maxParamLength: 16_384 }
+
+const routes = FindMyWay.make<true>(routerConfig)
 for (const { method, path } of Object.values(Api.groups.byok.endpoints)) routes.on(method, path, true)
 for (const path of ["/openapi.json", "/docs", "/health/live", "/health/ready"] as const) {
   routes.on("GET", path, true)

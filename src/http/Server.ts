@@ -11,6 +11,7 @@ import * as Envelope from "./Envelope.ts"
 import * as Handlers from "./Handlers.ts"
 import * as Health from "./Health.ts"
 import * as JsonBodyLive from "./JsonBodyLive.ts"
+import { routerConfig } from "./KnownRoutes.ts"
 import { makeNodeServer } from "./NodeServer.ts"
 import * as ResourcePathLive from "./ResourcePathLive.ts"
 
@@ -50,7 +51,7 @@ const amongUsed = <A, E, R>(layer: Layer.Layer<A, E, R>): Layer.Layer<A, E, R> =
 
 /** Listens once everything that the routes need is built, and stops before any of it is released. */
 export const layer = (address: { readonly host: string; readonly port: number }) =>
-  HttpRouter.serve(routes, { disableLogger: true, disableListenLog: true }).pipe(
+  HttpRouter.serve(routes, { disableLogger: true, disableListenLog: true, routerConfig }).pipe(
     Layer.provideMerge(
       NodeHttpServer.layer(makeNodeServer, { ...address, gracefulShutdownTimeout: Duration.seconds(20) })
     ),

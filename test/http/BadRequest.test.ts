@@ -282,6 +282,13 @@ const contentTypes: ReadonlyArray<readonly [name: string, headers: ReadonlyArray
   ["a multipart form", [["Content-Type", "multipart/form-data; boundary=x"]]],
   ["another kind of JSON", [["Content-Type", "application/merge-patch+json"]]],
   ["a longer name", [["Content-Type", "application/jsonl"]]],
+  [
+    "JSON and another",
+    [
+      ["Content-Type", "application/json"],
+      ["Content-Type", "text/plain"]
+    ]
+  ],
   ["JSON as a parameter", [["Content-Type", "text/plain; application/json"]]]
 ]
 
@@ -318,7 +325,8 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("create answers 400"
     "application/json",
     "Application/JSON",
     "application/json; charset=utf-8",
-    "application/json ;charset=UTF-8"
+    "application/json ;charset=UTF-8",
+    "application/json; charset=utf-16"
   ])("but accepts the content type %s (section 4.1)", (type) =>
     Effect.gen(function* () {
       const { tenant, url } = yield* TestService
@@ -339,6 +347,14 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("create answers 400"
       const { management_key } = yield* tenant
       const answer = yield* create(url, management_key, minimal, [["Content-Encoding", encoding]])
       assertInvalid(answer, issue("must be sent without content encoding"))
+    })
+  )
+
+  it.effect("but accepts that it is said to have no encoding, in any case (RFC 9110, section 8.4.1)", () =>
+    Effect.gen(function* () {
+      const { tenant, url } = yield* TestService
+      const { management_key } = yield* tenant
+      created(yield* create(url, management_key, minimal, [["Content-Encoding", "Identity"]]))
     })
   )
 

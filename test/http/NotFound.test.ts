@@ -1,5 +1,6 @@
 import { assert, layer } from "@effect/vitest"
-import { Effect } from "effect"
+import { Effect, Redacted } from "effect"
+import { Accounts } from "../../src/service/Accounts.ts"
 import { created, credentialIn, minimal } from "../support/Bodies.ts"
 import { bearer, create, get, send } from "../support/HttpProbe.ts"
 import type { Answer } from "../support/RawConnection.ts"
@@ -29,6 +30,8 @@ const notUuids = [
   `%20${unknown}`,
   "%zz",
   "%",
+  `${unknown};x`,
+  "%zz%20;",
   "%ff",
   "%C0%AF",
   "..%2f..%2fhealth%2flive",
@@ -54,6 +57,12 @@ const noRoutes = [
   "/openapi.yaml",
   "/docs/index.html",
   "/.env",
+  "/api/v1/accounts",
+  "/api/v1/workspaces",
+  "/api/v1/api-keys",
+  "/api/v1/keyring",
+  "/api/v1/byok;x",
+  "/health/live;x",
   "/%",
   "/%00",
   "/api/v1/%62yok/../../..",
@@ -85,10 +94,25 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("404", (it) => {
       })
   )
 
-  it.effect.each(notUuids)("get of the id %s (D5)", (id) =>
+  it.effect.each(notUuids)("get of the id %s, which the key is looked at before (D3, D4, D5)", (id) =>
     Effect.gen(function* () {
       const { tenant, url } = yield* TestService
-      assertRefused(yield* get(url, (yield* tenant).management_key, id), "NotFound")
+      const { account_id, management_key } = yield* tenant
+      const ordinary = yield* (yield* Accounts).issueApiKey(account_id, { name: "ordinary", management: false })
+      assertRefused(yield* get(url, management_key, id), "NotFound")
+      assertRefused(yield* get(url, Redacted.value(ordinary.key), id), "Forbidden")
+      assertRefused(yield* get(url, "unknown", id), "InvalidKey")
+      assertRefused(yield* send(url, { path: `/api/v1/byok/${id}` }), "MissingKey")
+    })
+  )
+
+  it.effect("an id with something behind a semicolon is not found, which begins no query (D5)", () =>
+    Effect.gen(function* () {
+      const { tenant, url } = yield* TestService
+      const { management_key } = yield* tenant
+      const id = String(created(yield* create(url, management_key, minimal))["id"])
+      assertRefused(yield* get(url, management_key, `${id};x`), "NotFound")
+      assert.strictEqual((yield* get(url, management_key, `${id}?;x`)).status, 200)
     })
   )
 
@@ -110,7 +134,7 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("404", (it) => {
     })
   )
 
-  it.effect.each(noRoutes)("no route: %s, with a key and without (D10)", (path) =>
+  it.effect.each(noRoutes)("no route: %s, with a key and without (D10, D40)", (path) =>
     Effect.gen(function* () {
       const { tenant, url } = yield* TestService
       const { management_key } = yield* tenant
@@ -126,6 +150,7 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("200, not 404", (it)
   it.effect.each([
     { form: "in capitals", path: (id: string) => `/api/v1/byok/${id.toUpperCase()}` },
     { form: "with a slash behind it", path: (id: string) => `/api/v1/byok/${id}/` },
+    { form: "with two slashes before it", path: (id: string) => `/api/v1/byok//${id}` },
     { form: "with a query", path: (id: string) => `/api/v1/byok/${id}?workspace_id=x&id=y` },
     { form: "with a fragment", path: (id: string) => `/api/v1/byok/${id}#x` },
     { form: "percent-encoded", path: (id: string) => `/api/v1/byok/${id.replaceAll("-", "%2D")}` },

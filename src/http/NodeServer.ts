@@ -1,4 +1,4 @@
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http"
+import { createServer, type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from "node:http"
 import type { Duplex } from "node:stream"
 import {
   ExpectationFailed,
@@ -16,7 +16,7 @@ const limits = {
   keepAliveTimeout: 5_000,
   connectionsCheckingInterval: 1_000,
   maxHeaderSize: 16_384,
-  // Two Authorization headers arrive as one, joined by a comma, and are refused (D2).
+  // Two Content-Type headers arrive as one, which is refused (D8); Node would drop the second.
   joinDuplicateHeaders: true,
   // Node's own answer to a missing Host header has no body.
   requireHostHeader: false,
@@ -36,28 +36,41 @@ const headersOf = (request_id: string, body: string) => ({
   connection: "close"
 })
 
-const reasons: Record<number, string> = {
-  400: "Bad Request",
-  405: "Method Not Allowed",
-  408: "Request Timeout",
-  431: "Request Header Fields Too Large"
-}
-
-/** The id that the latest request of a connection gave, for an answer to what could not be read of it. */
-const latestId = new WeakMap<Duplex, string>()
-
 const givenId = ({ headers }: IncomingMessage) => {
   const given = headers["x-request-id"]
   return typeof given === "string" ? given : undefined
 }
 
-/** Writes an envelope where Node has no response to write to, and closes the connection. */
+/** What each connection has yet to answer, in the order of the requests. */
+const owed = new WeakMap<Duplex, Set<ServerResponse>>()
+
+const refused = new WeakSet<Duplex>()
+
+/** How long a client may take to read a refusal, in milliseconds. */
+const linger = 1_000
+
+/**
+ * Writes an envelope where Node has no response to write to, and closes the connection. Requests that arrived whole
+ * before are answered first: a refusal in their place would deny what they have done.
+ */
 const refuseSocket = (socket: Duplex, { error }: Refusal, extra: Record<string, string> = {}) => {
-  if (!socket.writable) return void socket.destroy()
-  const body = JSON.stringify({ error })
-  const head = Object.entries({ ...headersOf(requestIdOf(latestId.get(socket)), body), ...extra })
-  const lines = head.map(([name, value]) => `${name}: ${value}\r\n`).join("")
-  socket.end(`HTTP/1.1 ${error.code} ${reasons[error.code]}\r\n${lines}\r\n${body}`)
+  if (refused.has(socket)) return
+  refused.add(socket)
+  const responses = Array.from(owed.get(socket) ?? [])
+  const broken = responses.find(({ req }) => !req.complete)
+  const request_id = requestIdOf(broken && givenId(broken.req))
+  const write = () => {
+    if (!socket.writable) return
+    const body = JSON.stringify({ error })
+    const head = Object.entries({ ...headersOf(request_id, body), ...extra })
+    const lines = head.map(([name, value]) => `${name}: ${value}\r\n`).join("")
+    socket.end(`HTTP/1.1 ${error.code} ${STATUS_CODES[error.code]}\r\n${lines}\r\n${body}`)
+    const end = setTimeout(() => socket.destroy(), linger)
+    socket.once("close", () => clearTimeout(end))
+  }
+  const last = responses.findLast(({ req }) => req.complete)
+  if (last === undefined) write()
+  else last.once("close", write)
 }
 
 const refusalOf = (code: string | undefined): Refusal => {
@@ -76,35 +89,43 @@ const refuseResponse = (request: IncomingMessage, response: ServerResponse, { er
   response.writeHead(error.code, headersOf(requestIdOf(givenId(request)), body)).end(body)
 }
 
-const hostHeaders = ({ rawHeaders }: IncomingMessage) =>
-  rawHeaders.filter((name, index) => index % 2 === 0 && name.toLowerCase() === "host").length
+const countOf = ({ rawHeaders }: IncomingMessage, header: string) =>
+  rawHeaders.filter((name, index) => index % 2 === 0 && name.toLowerCase() === header).length
 
-/** Refuses requests without exactly one Host header (RFC 9112, 3.2) before any other listener sees them. */
-const withHost = (server: Server): Server => {
+/**
+ * Sees requests before any other listener. Those without exactly one Host header are refused (RFC 9112, 3.2), and two
+ * Authorization headers are as good as none (D2).
+ */
+const screened = (server: Server): Server => {
   const emit = server.emit.bind(server)
   server.emit = (event: string, ...args: Array<unknown>) => {
     if (event !== "request" && event !== "checkContinue") return emit(event, ...args)
     const [request, response] = args as [IncomingMessage, ServerResponse]
-    const id = givenId(request)
-    if (id !== undefined) {
-      latestId.set(request.socket, id)
-      response.once("close", () => latestId.delete(request.socket))
-    }
+    const responses = owed.get(request.socket) ?? new Set()
+    owed.set(request.socket, responses.add(response))
+    response.once("close", () => responses.delete(response))
+    if (countOf(request, "authorization") > 1) delete request.headers.authorization
     const expected = request.httpVersion === "1.0" ? [0, 1] : [1]
-    if (expected.includes(hostHeaders(request))) return emit(event, ...args)
+    if (expected.includes(countOf(request, "host"))) return emit(event, ...args)
     refuseResponse(request, response, badRequest("must have exactly one Host header"))
     return true
   }
   return server
 }
 
+/** Answers what asks for a tunnel. Node has let go of the socket, its time limits and errors included. */
+const refuseTunnel = (_request: IncomingMessage, socket: Duplex) => {
+  socket.on("error", () => {}).resume()
+  refuseSocket(socket, new MethodNotAllowed(), { allow: "GET, HEAD, POST" })
+}
+
 /** A Node server with limits on time and size, whose own refusals are envelopes too. */
 export const makeNodeServer = (): Server =>
-  withHost(
+  screened(
     closeGracefully(
       createServer(limits)
         .on("clientError", (error: NodeJS.ErrnoException, socket) => refuseSocket(socket, refusalOf(error.code)))
         .on("checkExpectation", (request, response) => refuseResponse(request, response, new ExpectationFailed()))
-        .on("connect", (_request, socket) => refuseSocket(socket, new MethodNotAllowed(), { allow: "GET, HEAD, POST" }))
+        .on("connect", refuseTunnel)
     )
   )

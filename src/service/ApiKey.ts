@@ -12,9 +12,9 @@ const base62 = (value: bigint, length: number) => {
   return text
 }
 
-/** The hash under which an API key is known (D24). */
-export const hashApiKey = (key: Redacted.Redacted): ApiKeyHash =>
-  ApiKeyHash.make(hash("sha256", Redacted.value(key)), { disableChecks: true })
+/** The hash under which an API key is known (D24). A header's text is its bytes in Latin-1. */
+export const hashApiKey = (key: Redacted.Redacted, encoding: "utf8" | "latin1" = "utf8"): ApiKeyHash =>
+  ApiKeyHash.make(hash("sha256", Buffer.from(Redacted.value(key), encoding)), { disableChecks: true })
 
 /** Writes 32 random bytes as an API key: prefix, 43 base62 digits, 6 base62 digits of CRC-32 over all before (D41). */
 export const formatApiKey = (bytes: Uint8Array, management: boolean): string => {

@@ -1,11 +1,16 @@
+import type { Server } from "node:http"
+import { type AddressInfo, connect } from "node:net"
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
+import { makeNodeServer } from "../../src/http/NodeServer.ts"
 import { created, minimal } from "../support/Bodies.ts"
+import { eventually } from "../support/eventually.ts"
 import { bearer, exchange, type Header, json, render, send } from "../support/HttpProbe.ts"
 import { open } from "../support/RawConnection.ts"
-import { assertInvalid, assertRefused, type Issue } from "../support/Refusal.ts"
+import { assertInvalid, assertRefused, type Issue, refusals } from "../support/Refusal.ts"
 import * as TestServiceLive from "../support/TestService.ts"
 import { TestService } from "../support/TestService.ts"
+import { lockTable, untilWaiting } from "../support/transactions.ts"
 
 const malformed: Issue = { path: [], message: "must be a well-formed HTTP request" }
 const hosts: Issue = { path: [], message: "must have exactly one Host header" }
@@ -143,6 +148,63 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("requests that HTTP 
       yield* connection.write(render({ path: "/health/live" }))
       assert.strictEqual((yield* connection.answer).body, '{"status":"live"}')
       assert.strictEqual(yield* rowCount, before)
+    })
+  )
+})
+
+const unacceptable: ReadonlyArray<readonly [string, string, keyof typeof refusals]> = [
+  ["what cannot be read", "nonsense\r\n\r\n", "InvalidParams"],
+  ["a tunnel", "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", "MethodNotAllowed"]
+]
+
+layer(TestServiceLive.layer, { excludeTestServices: true })("a refusal of the connection", (it) => {
+  it.effect.each(unacceptable)(
+    "for %s waits until the create before it is answered, and is another request's (D1, D12)",
+    ([, bytes, refusal]) =>
+      Effect.gen(function* () {
+        const { sql, tenant, url } = yield* TestService
+        const { management_key } = yield* tenant
+        const unlock = yield* lockTable(sql, "credentials")
+        const connection = yield* open(url)
+        const headers: ReadonlyArray<Header> = [bearer(management_key), json, ["X-Request-Id", "of-the-create"]]
+        const body = JSON.stringify(minimal)
+        yield* connection.write(render({ method: "POST", path: "/api/v1/byok", headers, body }))
+        yield* untilWaiting(sql, 1)
+        yield* connection.write(bytes)
+        yield* connection.write(bytes)
+        // Whoever would be refused at once is refused before this answer comes.
+        yield* send(url, { path: "/health/live" })
+        yield* unlock
+        created(yield* connection.answer)
+        const answer = yield* connection.answer
+        assert.strictEqual(answer.status, refusals[refusal][0])
+        assert.notStrictEqual(answer.headers["x-request-id"], "of-the-create")
+        assert.strictEqual(yield* Effect.timeout(connection.closed, "4 seconds"), "")
+      })
+  )
+
+  it.effect.each(unacceptable)("for %s closes it, also to a client that never closes its own side (T9)", ([, bytes]) =>
+    Effect.gen(function* () {
+      const server = makeNodeServer()
+      yield* Effect.callback<Server>((resume) => {
+        server.listen(0, "127.0.0.1", () => resume(Effect.succeed(server)))
+      })
+      yield* Effect.addFinalizer(() => Effect.sync(() => server.closeAllConnections()))
+      const { port } = server.address() as AddressInfo
+      const refused = yield* Effect.callback<string>((resume) => {
+        const socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true })
+        socket.once("data", (answer: Buffer) => resume(Effect.succeed(answer.toString())))
+        socket.write(bytes)
+      })
+      assert.match(refused, /^HTTP\/1\.1 40[05] /)
+      const connections = Effect.callback<number>((resume) => {
+        server.getConnections((_error, count) => resume(Effect.succeed(count)))
+      })
+      yield* eventually(
+        "the service lets go",
+        Effect.map(connections, (count) => count === 0)
+      )
+      server.close()
     })
   )
 })

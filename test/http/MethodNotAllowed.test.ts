@@ -1,7 +1,8 @@
+import { connect } from "node:net"
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { minimal } from "../support/Bodies.ts"
-import { bearer, json, send } from "../support/HttpProbe.ts"
+import { bearer, json, render, send } from "../support/HttpProbe.ts"
 import { assertRefused, envelope, refusals } from "../support/Refusal.ts"
 import * as TestServiceLive from "../support/TestService.ts"
 import { TestService } from "../support/TestService.ts"
@@ -17,6 +18,8 @@ const cases: ReadonlyArray<readonly [method: string, path: string, allow: string
     ["POST", ...others].map((method) => [method, path, "GET, HEAD"] as const)
   ),
   ["DELETE", "/api/v1/byok/nonsense", "GET, HEAD"],
+  ["DELETE", "/api/v1/byok/%zz", "GET, HEAD"],
+  ["DELETE", `/api/v1/byok/${"a".repeat(10_000)}`, "GET, HEAD"],
   ["GET", "/API/v1/Byok/", "POST"],
   ["PUT", "http://elsewhere.test/api/v1/byok", "POST"],
   ["PUT", "/api/v1/byok?method=POST", "POST"]
@@ -55,6 +58,22 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("405", (it) => {
         assert.isDefined(answer.headers["allow"])
         assert.strictEqual(answer.headers["connection"], "close")
       }
+    })
+  )
+
+  it.effect("CONNECT of a client that goes away at once harms nobody (security, T9)", () =>
+    Effect.gen(function* () {
+      const { url } = yield* TestService
+      const { hostname, port } = new URL(url)
+      const gone = Effect.callback<boolean>((resume) => {
+        const socket = connect(Number(port), hostname, () => {
+          socket.write(render({ method: "CONNECT", path: "elsewhere.test:443" }))
+          setImmediate(() => socket.resetAndDestroy())
+        })
+        socket.on("error", () => {}).on("close", () => resume(Effect.succeed(true)))
+      })
+      yield* Effect.all(Array(200).fill(gone) as Array<typeof gone>, { concurrency: 4 })
+      assert.strictEqual((yield* send(url, { path: "/health/live" })).status, 200)
     })
   )
 

@@ -44,6 +44,7 @@ const invalid: ReadonlyArray<readonly [name: string, token: (tenant: Tenant) => 
   ["the valid one in capitals", ({ management_key }) => management_key.toUpperCase()],
   ["the hash of the valid one", ({ management_key_hash }) => management_key_hash],
   ["the valid one twice", ({ management_key }) => `${management_key} ${management_key}`],
+  ["the valid one and a comma", ({ management_key }) => `${management_key},`],
   ["bytes that are no letters", () => "\u0080\u00ff\u00e9"],
   ["SQL", () => "' OR revoked_at IS NULL --"],
   ["10,000 characters long", () => "A".repeat(10_000)]
@@ -114,16 +115,17 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("401", (it) => {
     })
   )
 
-  it.effect("a key of another form that was imported by its hash works as well (D41)", () =>
-    Effect.gen(function* () {
-      const { newTenant, sql, url } = yield* TestService
-      const { account_id } = yield* newTenant
-      const token = "sk-or-v1-imported~key+/="
-      yield* sql`
-        INSERT INTO api_keys (hash, account_id, name, management, created_at)
-        VALUES (sha256(convert_to(${token}, 'UTF8')), ${account_id}, 'imported', true, now())`
-      created(yield* create(url, token, minimal))
-    })
+  it.effect.each(["sk-or-v1-imported~key+/=", "imported key, with a comma", "импортированный-clé-鍵"])(
+    "a key of another form that was imported by its hash works as well: %s (D24, D41)",
+    (token) =>
+      Effect.gen(function* () {
+        const { newTenant, sql, url } = yield* TestService
+        const { account_id } = yield* newTenant
+        yield* sql`
+          INSERT INTO api_keys (hash, account_id, name, management, created_at)
+          VALUES (sha256(convert_to(${token}, 'UTF8')), ${account_id}, 'imported', true, now())`
+        created(yield* create(url, Buffer.from(token).toString("latin1"), minimal))
+      })
   )
 
   it.effect.each(["unknown", undefined])("is decided before the body is read: token %s (D4)", (token) =>

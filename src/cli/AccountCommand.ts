@@ -1,6 +1,5 @@
 import { Effect } from "effect"
 import { Command } from "effect/cli"
-import { Accounts } from "../service/Accounts.ts"
 import { administer } from "./administer.ts"
 import { name, parseName } from "./parse.ts"
 import { print } from "./print.ts"
@@ -10,7 +9,7 @@ const create = Command.make(
   { name },
   Effect.fnUntraced(function* (given) {
     const accountName = yield* parseName(given.name)
-    yield* print(yield* administer(Effect.flatMap(Accounts, (accounts) => accounts.createAccount(accountName))))
+    yield* print(yield* administer((accounts) => accounts.createAccount(accountName)))
   })
 ).pipe(Command.withDescription("Create an account with its default workspace and a management key, shown once"))
 

@@ -1,7 +1,6 @@
 import { Effect } from "effect"
 import { Argument, Command, Flag } from "effect/cli"
 import { ApiKeyHash } from "../domain/ApiKeyHash.ts"
-import { Accounts } from "../service/Accounts.ts"
 import { administer } from "./administer.ts"
 import { account, name, parse, parseAccount, parseName } from "./parse.ts"
 import { print, printList } from "./print.ts"
@@ -19,11 +18,7 @@ const issue = Command.make(
   Effect.fnUntraced(function* ({ management, ...given }) {
     const account_id = yield* parseAccount(given.account)
     const keyName = yield* parseName(given.name)
-    yield* print(
-      yield* administer(
-        Effect.flatMap(Accounts, (accounts) => accounts.issueApiKey(account_id, { name: keyName, management }))
-      )
-    )
+    yield* print(yield* administer((accounts) => accounts.issueApiKey(account_id, { name: keyName, management })))
   })
 ).pipe(Command.withDescription("Issue an API key, shown once"))
 
@@ -36,7 +31,7 @@ const revoke = Command.make(
       given.hash,
       "HASH must be the key's hash, 64 lowercase hexadecimal characters: `byok api-key list` shows it."
     )
-    yield* print(yield* administer(Effect.flatMap(Accounts, (accounts) => accounts.revokeApiKey(hash))))
+    yield* print(yield* administer((accounts) => accounts.revokeApiKey(hash)))
   })
 ).pipe(Command.withDescription("Revoke an API key, from its next request on"))
 
@@ -45,7 +40,7 @@ const list = Command.make(
   { account },
   Effect.fnUntraced(function* (given) {
     const account_id = yield* parseAccount(given.account)
-    const keys = yield* administer(Effect.flatMap(Accounts, (accounts) => accounts.listApiKeys(account_id)))
+    const keys = yield* administer((accounts) => accounts.listApiKeys(account_id))
     yield* printList(
       "api_keys",
       keys.map((key) => ({ ...key }))

@@ -1,7 +1,6 @@
 import { Effect } from "effect"
 import { Argument, Command } from "effect/cli"
 import { WorkspaceId } from "../domain/WorkspaceId.ts"
-import { Accounts } from "../service/Accounts.ts"
 import { administer } from "./administer.ts"
 import { account, name, parse, parseAccount, parseName } from "./parse.ts"
 import { print, printList } from "./print.ts"
@@ -12,9 +11,7 @@ const create = Command.make(
   Effect.fnUntraced(function* (given) {
     const account_id = yield* parseAccount(given.account)
     const workspaceName = yield* parseName(given.name)
-    yield* print(
-      yield* administer(Effect.flatMap(Accounts, (accounts) => accounts.createWorkspace(account_id, workspaceName)))
-    )
+    yield* print(yield* administer((accounts) => accounts.createWorkspace(account_id, workspaceName)))
   })
 ).pipe(Command.withDescription("Create a workspace"))
 
@@ -23,7 +20,7 @@ const remove = Command.make(
   { id: Argument.String("ID").pipe(Argument.withDescription("Id of the workspace")) },
   Effect.fnUntraced(function* ({ id }) {
     const workspace_id = yield* parse(WorkspaceId, id, "ID must be a UUID.")
-    yield* print(yield* administer(Effect.flatMap(Accounts, (accounts) => accounts.deleteWorkspace(workspace_id))))
+    yield* print(yield* administer((accounts) => accounts.deleteWorkspace(workspace_id)))
   })
 ).pipe(Command.withDescription("Delete a workspace; its credentials stay readable"))
 
@@ -32,7 +29,7 @@ const list = Command.make(
   { account },
   Effect.fnUntraced(function* (given) {
     const account_id = yield* parseAccount(given.account)
-    const workspaces = yield* administer(Effect.flatMap(Accounts, (accounts) => accounts.listWorkspaces(account_id)))
+    const workspaces = yield* administer((accounts) => accounts.listWorkspaces(account_id))
     yield* printList(
       "workspaces",
       workspaces.map((workspace) => ({ ...workspace }))

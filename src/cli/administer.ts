@@ -7,7 +7,10 @@ import { readSettings } from "../Settings.ts"
 import { cliActor } from "./cliActor.ts"
 
 /** Runs an operation on accounts against the database of the settings; no keyring is needed. */
-export const administer = <A, E>(operation: Effect.Effect<A, E, Accounts>) =>
+export const administer = <A, E>(operation: (accounts: Accounts["Service"]) => Effect.Effect<A, E>) =>
   Effect.flatMap(readSettings, (settings) =>
-    Effect.provide(operation, Accounts.layer.pipe(Layer.provide([Persistence.layer(settings), SecureRandomLive.layer])))
+    Effect.provide(
+      Effect.flatMap(Accounts, operation),
+      Accounts.layer.pipe(Layer.provide([Persistence.layer(settings), SecureRandomLive.layer]))
+    )
   ).pipe(Effect.provideService(CurrentActor, cliActor()))

@@ -1,6 +1,6 @@
 const noticeType = 0x4e // N
 const readyType = 0x5a // Z
-const severityOfUnreplicated = "C01000\0"
+const unreplicatedCode = "C01000\0"
 
 /**
  * Reads along what PostgreSQL sends and tells when it is ready for the next statement, and when a notice has SQLSTATE
@@ -11,6 +11,7 @@ export class NoticeTap {
   readonly #onReady: () => void
   /** What is left of a message whose body is of no interest. */
   #skip = 0
+  #ready = false
   /** The beginning of a message that has not arrived whole. */
   #kept: Buffer = Buffer.alloc(0)
 
@@ -35,8 +36,11 @@ export class NoticeTap {
         this.#kept = rest
         return
       }
-      if (wanted && rest.toString("latin1", 5, length).includes(severityOfUnreplicated)) this.#onUnreplicated()
-      if (rest[0] === readyType) this.#onReady()
+      if (wanted && this.#ready && rest.toString("latin1", 5, length).includes(unreplicatedCode)) this.#onUnreplicated()
+      if (rest[0] === readyType) {
+        this.#ready = true
+        this.#onReady()
+      }
       this.#skip = length
     }
   }

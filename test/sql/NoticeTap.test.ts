@@ -53,10 +53,12 @@ const chunksOf = (whole: Buffer, sizes: ReadonlyArray<number>) => {
   return chunks
 }
 
+const ready = message("Z", Buffer.from("I"))
+
 const countIn = (chunks: ReadonlyArray<Buffer>) => {
   let told = 0
   const tap = new NoticeTap(() => (told += 1))
-  for (const chunk of chunks) tap.read(chunk)
+  for (const chunk of [ready, ...chunks]) tap.read(chunk)
   return told
 }
 
@@ -72,6 +74,16 @@ describe("the notices that PostgreSQL sends", () => {
     },
     { arbitrary: { runs: 1000 } }
   )
+
+  it("are of no statement before the connection is ready, as the warning of another collation's version is not", () => {
+    const told: Array<string> = []
+    const tap = new NoticeTap(
+      () => told.push("01000"),
+      () => told.push("ready")
+    )
+    for (const bytes of [notice("01000", "collation"), ready, notice("01000", "replication")]) tap.read(bytes)
+    assert.deepStrictEqual(told, ["ready", "01000"])
+  })
 
   it.prop("a search for the text alone would tell too many (control)", [integer(0, 9)], ([n]) => {
     const row = notice("01000", String(n), "D")

@@ -9,6 +9,8 @@ type NonEmpty<A> = Arr.NonEmptyReadonlyArray<A>
 interface Queries<Asked, Answer> {
   readonly one: (asked: Asked) => Query<Answer>
   readonly many: (asked: NonEmpty<Asked>) => Query<ReadonlyArray<Answer>>
+  /** About how many bytes a request adds to a statement, if that can be many. */
+  readonly sizeOf?: (asked: Asked) => number
 }
 
 /** Makes a function that answers a request, alone or in a batch with others. */
@@ -26,6 +28,9 @@ interface Options {
 
 /** How many statements of one kind are under way at a time; meanwhile the next batch grows. */
 const inFlight = 2
+
+/** How many bytes requests may add to one statement: enough for all small ones, and large ones hold nobody up for long. */
+const largest = 4 * 1024 * 1024
 
 /** How often deadlines are looked at, in milliseconds. */
 const sweep = 50
@@ -57,7 +62,7 @@ export const gatherWith = Effect.fnUntraced(function* ({ deadline, late, queue, 
     (timer) => Effect.sync(() => clearInterval(timer))
   )
 
-  const gather: Gather = <Asked, Answer>({ many, one }: Queries<Asked, Answer>) => {
+  const gather: Gather = <Asked, Answer>({ many, one, sizeOf = () => 0 }: Queries<Asked, Answer>) => {
     type Entry = Waiting<Asked, Answer>
     let collected: Array<Entry> = []
     const running: Array<ReadonlyArray<Entry>> = []
@@ -88,22 +93,27 @@ export const gatherWith = Effect.fnUntraced(function* ({ deadline, late, queue, 
 
     const start = (entries: ReadonlyArray<Entry>) => {
       running.push(entries)
-      const query =
+      const query = Effect.suspend(() =>
         Arr.isReadonlyArrayNonEmpty(entries) && entries.length > 1
           ? runMany(entries)
           : Effect.forEach(entries, runOne, { discard: true })
+      )
       fork(query).addObserver((exit) => {
         running.splice(running.indexOf(entries), 1)
         if (Exit.isFailure(exit)) entries.forEach((entry) => settle(entry, Exit.failCause(exit.cause)))
-        if (collected.length > 0) flush()
+        flush()
       })
     }
     const flush = () => {
       scheduled = false
-      if (running.length >= inFlight) return
-      const entries = collected.filter((entry) => entry.settle !== undefined)
-      collected = []
-      if (entries.length > 0) start(entries)
+      while (running.length < inFlight && collected.length > 0) {
+        const waited = collected.filter((entry) => entry.settle !== undefined)
+        let bytes = 0
+        const full = waited.findIndex(({ asked }) => (bytes += sizeOf(asked)) > largest)
+        const entries = full < 0 ? waited : waited.slice(0, Math.max(full, 1))
+        collected = waited.slice(entries.length)
+        if (entries.length > 0) start(entries)
+      }
     }
 
     return (asked: Asked) =>

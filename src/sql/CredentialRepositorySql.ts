@@ -63,6 +63,10 @@ export const toJson = (rows: ReadonlyArray<NewRow>) =>
     rows.map((row) => ({ ...row, wrapped_dek: hexadecimal(row.wrapped_dek), sealed: hexadecimal(row.sealed) }))
   )
 
+/** What may be long, as it is in JSON. */
+const sizeOf = ({ allowed_models, allowed_user_ids, sealed }: NewRow) =>
+  [...(allowed_models ?? []), ...(allowed_user_ids ?? [])].reduce((sum, { length }) => sum + length, 2 * sealed.length)
+
 /** Statements name their columns: the sealed key leaves the database only where it is asked for. */
 export const layer = Layer.effect(
   CredentialRepository,
@@ -104,6 +108,7 @@ export const layer = Layer.effect(
         FOR UPDATE`)
 
     const insert = writes.gather<Creation, Option.Option<typeof Order.Type>>({
+      sizeOf: ({ row }) => sizeOf(row),
       one: (creation) => {
         const { sql } = writes
         const { row } = creation

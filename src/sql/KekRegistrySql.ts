@@ -62,14 +62,19 @@ export const layer = Layer.effect(
       function* (kek_id: string, retired: boolean) {
         const { sql } = writes
         yield* sql`LOCK TABLE keks IN SHARE ROW EXCLUSIVE MODE`
-        yield* sql`
-          UPDATE keks SET retired_at = CASE WHEN ${retired} THEN coalesce(retired_at, now()) END WHERE id = ${kek_id}`
-        yield* recordActs(sql, [{ action: retired ? "keyring.retire" : "keyring.reinstate", kek_id }])
+        const changed = yield* sql`
+          UPDATE keks SET retired_at = CASE WHEN ${retired} THEN now() END
+          WHERE id = ${kek_id} AND (retired_at IS NULL) = ${retired} RETURNING id`
+        const action = retired ? ("keyring.retire" as const) : ("keyring.reinstate" as const)
+        yield* recordActs(
+          sql,
+          changed.map(() => ({ action, kek_id }))
+        )
         const rows = yield* sql<{ id: string }>`SELECT id FROM keks WHERE retired_at IS NOT NULL ORDER BY id`
         yield* sql.unsafe(`SET LOCAL lock_timeout = '${patience.lock}'`)
         yield* sql.unsafe(`ALTER TABLE credentials DROP CONSTRAINT IF EXISTS credentials_kek_retired,
           ADD CONSTRAINT credentials_kek_retired
-          CHECK (kek_id <> ALL ('{${rows.map(({ id }) => id).join()}}'::text[])) NOT VALID`)
+          CHECK (kek_id <> ALL ('{${rows.map(({ id }) => `"${id}"`).join()}}'::text[])) NOT VALID`)
         return true
       },
       (change) =>
@@ -122,7 +127,7 @@ export const layer = Layer.effect(
       missing: (kek_ids) => Effect.orDie(reads.ask(missing(kek_ids))),
       reserve: (kek_id, count) =>
         Effect.map(
-          Effect.orDie(writes.ask(Effect.catchTag(reserve({ kek_id, count }), "NoSuchElementError", Effect.die))),
+          writes.ask(Effect.catchTag(reserve({ kek_id, count }), "NoSuchElementError", Effect.die)),
           ({ wraps }) => wraps
         )
     }

@@ -10,6 +10,9 @@ const late = Exit.die("late")
 const broken = new DatabaseFailure({ kind: "ConstraintError", sqlstate: "23514", constraint: "t_check" })
 const gone = new DatabaseFailure({ kind: "ConnectionError", sqlstate: undefined, constraint: undefined })
 
+/** What no statement for many can be written with. */
+const unwritable = -1
+
 /** A lane whose statements are noted, held back while `held`, and fail as `failing` says. */
 const lane = Effect.fnUntraced(function* (options: { readonly queue?: number; readonly deadline?: number } = {}) {
   const statements: Array<ReadonlyArray<number>> = []
@@ -32,8 +35,12 @@ const lane = Effect.fnUntraced(function* (options: { readonly queue?: number; re
     scrubbed: <A>(asked: Query<A>) => asked as unknown as Effect.Effect<A, DatabaseFailure>
   })
   const ask = gather<number, string>({
+    sizeOf: (kibibytes) => kibibytes * 1024,
     one: (asked) => Effect.map(query([asked]), ([answer = ""]) => answer) as unknown as Query<string>,
-    many: (asked) => query(asked) as unknown as Query<ReadonlyArray<string>>
+    many: (asked) => {
+      if (asked.includes(unwritable)) throw new RangeError("Invalid string length")
+      return query(asked) as unknown as Query<ReadonlyArray<string>>
+    }
   })
   return { ask, state, statements }
 })
@@ -97,6 +104,23 @@ describe("requests that come at the same time", () => {
       const exits = yield* all([1, 2].map((asked) => Effect.exit(ask(asked))))
       assert.deepStrictEqual(exits, [Exit.die(gone), Exit.die(gone)])
       assert.deepStrictEqual(statements, [[1, 2]])
+    })
+  )
+
+  it.live("share statements of at most 4 MiB, and what is larger has one of its own", () =>
+    Effect.gen(function* () {
+      const { ask, statements } = yield* lane()
+      yield* all([3072, 1024, 1024, 5120, 1024, 2048].map(ask))
+      assert.deepStrictEqual(statements, [[3072, 1024], [1024], [5120], [1024, 2048]])
+    })
+  )
+
+  it.live("fail together when no statement can be written for them, and nothing else does", () =>
+    Effect.gen(function* () {
+      const { ask } = yield* lane()
+      const exits = yield* all([1, unwritable, 2].map((asked) => Effect.exit(ask(asked))))
+      for (const exit of exits) assert.isTrue(Exit.isFailure(exit) && Cause.squash(exit.cause) instanceof RangeError)
+      assert.strictEqual(yield* ask(3), "answer to 3")
     })
   )
 

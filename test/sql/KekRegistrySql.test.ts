@@ -6,6 +6,7 @@ import * as DatabaseLive from "../../src/sql/Database.ts"
 import { parseDatabaseUrl } from "../../src/sql/DatabaseTarget.ts"
 import * as KekRegistrySql from "../../src/sql/KekRegistrySql.ts"
 import { migrate } from "../../src/sql/Migrations.ts"
+import { eventsIn } from "../support/auditing.ts"
 import { adminClient, databaseSettings, freshDatabase } from "../support/freshDatabase.ts"
 import { holdOpen, untilWaiting } from "../support/transactions.ts"
 
@@ -168,6 +169,23 @@ layer(RegistryLive, { excludeTestServices: true })("the registry of key-encrypti
       const back = yield* Effect.exit(sql`UPDATE credentials SET kek_id = 'stale'`)
       assert.isTrue(Exit.isFailure(back), "nor does a rewrap with an old keyring bring rows back under it")
     })
+  )
+
+  it.effect.each(["NULL", "null", "a.b-C_9"])(
+    "a key with the id %s that is retired twice is fenced off, and told of once",
+    (id) =>
+      Effect.gen(function* () {
+        const { register, retire } = yield* KekRegistry
+        const sql = yield* Admin
+        yield* sealedUnder("named")
+        yield* register([kek(id, 1)])
+        yield* retire(id)
+        yield* retire(id)
+        const back = yield* Effect.exit(sql`UPDATE credentials SET kek_id = ${id}`)
+        assert.isTrue(Exit.isFailure(back))
+        const told = (yield* eventsIn(sql)).filter((event) => event.action === "keyring.retire" && event.kek_id === id)
+        assert.lengthOf(told, 1)
+      })
   )
 
   it.effect("sets wraps aside so that no two instances are told the same number", () =>

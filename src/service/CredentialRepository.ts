@@ -19,7 +19,7 @@ export class CredentialRepository extends Context.Service<
       account_id: AccountId,
       id: CredentialId
     ) => Effect.Effect<Option.Option<Credential>, ServiceUnavailable>
-    /** For routers that call upstream, and for a create that is repeated; no other HTTP path reaches it. */
+    /** A disabled one as well. Of HTTP, only a create that is repeated reaches it. */
     readonly findSealed: (
       account_id: AccountId,
       id: CredentialId

@@ -1,0 +1,15 @@
+import { Effect, Option } from "effect"
+import type { AccountId } from "../domain/AccountId.ts"
+import type { CredentialId } from "../domain/CredentialId.ts"
+import { Cipher } from "./Cipher.ts"
+import { CredentialRepository } from "./CredentialRepository.ts"
+
+/** What a router calls upstream with. A disabled credential is not offered (D44). No HTTP path reaches it. */
+export const openForRouting = Effect.fnUntraced(function* (account_id: AccountId, id: CredentialId) {
+  const { findSealed } = yield* CredentialRepository
+  const { open } = yield* Cipher
+  const found = Option.filter(yield* findSealed(account_id, id), ({ credential }) => !credential.disabled)
+  if (Option.isNone(found)) return Option.none()
+  const { credential, sealed } = found.value
+  return Option.some({ credential, key: yield* open(sealed, { ...credential, account_id }) })
+})

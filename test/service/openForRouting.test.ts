@@ -1,0 +1,65 @@
+import { NodeCrypto } from "@effect/platform-node"
+import { assert, describe, it } from "@effect/vitest"
+import { Effect, Layer, Option, Redacted, Schema } from "effect"
+import * as CipherAes256Gcm from "../../src/crypto/CipherAes256Gcm.ts"
+import * as KeyEncryptionKeyring from "../../src/crypto/KeyEncryptionKeyring.ts"
+import { generateKeyring } from "../../src/crypto/Keyring.ts"
+import { WrapBudget } from "../../src/crypto/WrapBudget.ts"
+import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
+import { NewCredential } from "../../src/domain/NewCredential.ts"
+import { Credentials } from "../../src/service/Credentials.ts"
+import { openForRouting } from "../../src/service/openForRouting.ts"
+import { elementOf, text } from "../support/arbitraries.ts"
+import { fixedKeyring } from "../support/fixedKeyring.ts"
+import * as MemoryStore from "../support/Memory.ts"
+import { Memory } from "../support/Memory.ts"
+import { newTenant } from "../support/stores.ts"
+
+const keys = Layer.provide(KeyEncryptionKeyring.layer, fixedKeyring(generateKeyring(new Date(0))))
+const service = Layer.fresh(
+  Credentials.layer.pipe(
+    Layer.provideMerge(CipherAes256Gcm.layer),
+    Layer.provideMerge(MemoryStore.layer),
+    Layer.provideMerge(Memory.layer),
+    Layer.provide([keys, Layer.succeed(WrapBudget, { spend: () => Effect.void }), NodeCrypto.layerSecureRandom])
+  )
+)
+
+const created = Effect.fnUntraced(function* (key: string, disabled: boolean) {
+  const { create } = yield* Credentials
+  const { account_id } = yield* newTenant
+  const input = Schema.decodeUnknownSync(NewCredential)({ provider: "cohere", key, disabled })
+  return { account_id, credential: yield* Effect.provideService(create(input), CurrentCaller, { account_id }) }
+})
+
+describe("a router", () => {
+  it.effect.prop(
+    "is offered a credential with the key that was given, unless it is disabled (D26, D44)",
+    [text(1, 60), elementOf([true, false])],
+    ([given, disabled]) =>
+      Effect.gen(function* () {
+        const { account_id, credential } = yield* created(given, disabled)
+        const offered = yield* openForRouting(account_id, credential.id)
+        if (disabled) return assert.isTrue(Option.isNone(offered))
+        const { key, ...rest } = Option.getOrThrow(offered)
+        assert.strictEqual(Redacted.value(key), given)
+        assert.deepStrictEqual(rest, { credential })
+      }).pipe(Effect.provide(service))
+  )
+
+  it.effect(
+    "is offered nothing of another account, and nothing that was enabled behind the service's back (T2, D44)",
+    () =>
+      Effect.gen(function* () {
+        const { account_id, credential } = yield* created("fake-key", true)
+        const { account_id: other } = yield* newTenant
+        assert.isTrue(Option.isNone(yield* openForRouting(other, credential.id)))
+        const { credentials } = yield* Memory
+        const row = credentials.get(credential.id)
+        if (row === undefined) return assert.fail("not stored")
+        credentials.set(credential.id, { ...row, credential: { ...credential, disabled: false } })
+        const { _tag } = yield* Effect.flip(openForRouting(account_id, credential.id))
+        assert.strictEqual(_tag, "AuthenticationFailed")
+      }).pipe(Effect.provide(service))
+  )
+})

@@ -19,7 +19,10 @@ export const layer = Layer.effect(
     return {
       primary,
       kek_ids: keys.keks().map(({ kek_id }) => kek_id),
-      spend: (wraps) => Effect.forEach(Array.from({ length: wraps }), () => budget.spend(primary), { discard: true }),
+      spend: (wraps) =>
+        Effect.forEach(Array.from({ length: wraps }), () => budget.spend(primary), { discard: true }).pipe(
+          Effect.catchTag("ServiceUnavailable", Effect.die)
+        ),
       rewrap: (sealed, context) =>
         rewrap(keys, primary, sealed, Buffer.from(encodeSealingContext(context))).pipe(
           Effect.map(Result.succeed),

@@ -1,11 +1,12 @@
 import { Context, Effect, Layer, Semaphore } from "effect"
+import type { ServiceUnavailable } from "../domain/Errors.ts"
 import { KeyStoreUnavailable } from "../service/CipherErrors.ts"
 import { KekRegistry } from "../service/KekRegistry.ts"
 
 /** Keeps every key-encryption key below the number of random nonces that AES-GCM allows, over all instances. */
 export class WrapBudget extends Context.Service<
   WrapBudget,
-  { readonly spend: (kek_id: string) => Effect.Effect<void, KeyStoreUnavailable> }
+  { readonly spend: (kek_id: string) => Effect.Effect<void, KeyStoreUnavailable | ServiceUnavailable> }
 >()("byok/WrapBudget") {}
 
 /** `block` wraps are set aside at a time, so that most seals ask nobody. */

@@ -1,4 +1,5 @@
 import { Context, type Effect, type Redacted } from "effect"
+import type { ServiceUnavailable } from "../domain/Errors.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
 import type { SealingContext } from "../domain/SealingContext.ts"
 import type { AuthenticationFailed, KeyStoreUnavailable, UnknownKeyId, UnsupportedFormat } from "./CipherErrors.ts"
@@ -7,8 +8,11 @@ import type { AuthenticationFailed, KeyStoreUnavailable, UnknownKeyId, Unsupport
 export class Cipher extends Context.Service<
   Cipher,
   {
-    readonly seal: (key: Redacted.Redacted, context: SealingContext) => Effect.Effect<SealedKey, KeyStoreUnavailable>
-    /** For routers that call upstream, and for a create that is repeated; no other HTTP path reaches it. */
+    readonly seal: (
+      key: Redacted.Redacted,
+      context: SealingContext
+    ) => Effect.Effect<SealedKey, KeyStoreUnavailable | ServiceUnavailable>
+    /** Of HTTP, only a create that is repeated reaches it. */
     readonly open: (
       sealed: SealedKey,
       context: SealingContext

@@ -62,26 +62,30 @@ export class Credentials extends Context.Service<Credentials>()("byok/Credential
         created_at: yield* DateTime.now,
         declared_region: input.declared_region ?? material.region
       }
-      const sealed = yield* Effect.orDie(inKeyStoreTime(cipher.seal(key, { ...credential, account_id })))
+      const sealed = yield* Effect.catchTag(
+        inKeyStoreTime(cipher.seal(key, { ...credential, account_id })),
+        "KeyStoreUnavailable",
+        Effect.die
+      )
       return { credential, sealed }
     })
 
-    const create = Effect.fnUntraced(function* (input: NewCredential) {
-      const caller = yield* CurrentCaller
-      const { credential, sealed } = yield* prepare(caller.account_id, input)
-      return yield* Effect.provideService(
-        repository.insert(caller.account_id, credential, sealed),
-        CurrentActor,
-        actorOf(caller)
+    const asCaller = <A, E, R>(act: (account_id: AccountId) => Effect.Effect<A, E, R>) =>
+      Effect.flatMap(CurrentCaller, (caller) =>
+        Effect.provideService(act(caller.account_id), CurrentActor, actorOf(caller))
       )
-    })
+
+    const create = (input: NewCredential) =>
+      asCaller((account_id) =>
+        Effect.flatMap(prepare(account_id, input), ({ credential, sealed }) =>
+          repository.insert(account_id, credential, sealed)
+        )
+      )
 
     const once = yield* makeCreateOnce(prepare)
     /** Safe to repeat under the same idempotency key; tells whether it was carried out before. */
     const createOnce = (input: NewCredential, idempotency_key: IdempotencyKey) =>
-      Effect.flatMap(CurrentCaller, (caller) =>
-        Effect.provideService(once(caller.account_id, input, idempotency_key), CurrentActor, actorOf(caller))
-      )
+      asCaller((account_id) => once(account_id, input, idempotency_key))
 
     const get = Effect.fnUntraced(function* (id: CredentialId) {
       const { account_id } = yield* CurrentCaller

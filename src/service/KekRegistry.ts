@@ -1,4 +1,5 @@
 import { Context, type Effect } from "effect"
+import type { ServiceUnavailable } from "../domain/Errors.ts"
 
 /** What the store knows of key-encryption keys: never a key, only ids, check values and how often each has wrapped. */
 export class KekRegistry extends Context.Service<
@@ -23,6 +24,6 @@ export class KekRegistry extends Context.Service<
       kek_ids: ReadonlyArray<string>
     ) => Effect.Effect<ReadonlyArray<{ readonly kek_id: string; readonly credentials: number }>>
     /** Sets aside `count` wraps of the key and answers with the number set aside so far, these included. */
-    readonly reserve: (kek_id: string, count: number) => Effect.Effect<number>
+    readonly reserve: (kek_id: string, count: number) => Effect.Effect<number, ServiceUnavailable>
   }
 >()("byok/KekRegistry") {}

@@ -1,6 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Effect, Exit, Layer, Logger } from "effect"
 import { layerLimited, limits, WrapBudget, type WrapLimits } from "../../src/crypto/WrapBudget.ts"
+import { ServiceUnavailable } from "../../src/domain/Errors.ts"
 import { KekRegistry } from "../../src/service/KekRegistry.ts"
 import { elementOf, integer } from "../support/arbitraries.ts"
 import * as MemoryStore from "../support/Memory.ts"
@@ -55,6 +56,25 @@ describe("the budget of wraps (security.md, Sealing)", () => {
     }).pipe(Effect.provide(MemoryStore.layer))
   )
 
+  it.effect("is not spent while the registry has too much waiting, which may be tried again (D14)", () =>
+    Effect.gen(function* () {
+      yield* register
+      const registry = yield* KekRegistry
+      const state = { busy: true }
+      const busy = Layer.succeed(KekRegistry, {
+        ...registry,
+        reserve: (kek_id, count) =>
+          state.busy ? Effect.fail(new ServiceUnavailable()) : registry.reserve(kek_id, count)
+      })
+      const layer = Layer.fresh(layerLimited({ block: 10, warn: 1000, refuse: 1000 })).pipe(Layer.provide(busy))
+      const budget = yield* Effect.provide(WrapBudget, layer)
+      assert.instanceOf(yield* Effect.flip(budget.spend("kek-1")), ServiceUnavailable)
+      state.busy = false
+      assert.strictEqual(yield* spend(budget, 1), 1)
+      assert.strictEqual(yield* counted("kek-1"), 10)
+    }).pipe(Effect.provide(MemoryStore.layer))
+  )
+
   it.effect("is asked for one block at a time by many at once, and counts them all", () =>
     Effect.gen(function* () {
       yield* register
@@ -89,7 +109,7 @@ describe("the budget of wraps (security.md, Sealing)", () => {
       yield* Effect.provide(
         Effect.gen(function* () {
           assert.strictEqual(yield* spend(budget, 8), 8)
-          const refused = yield* Effect.flip(budget.spend("kek-1"))
+          const refused = yield* Effect.flip(Effect.catchTag(budget.spend("kek-1"), "ServiceUnavailable", Effect.die))
           assert.strictEqual(refused._tag, "KeyStoreUnavailable")
           assert.strictEqual(refused.reason, "key kek-1 has reached its limit of wraps")
           assert.strictEqual(yield* spend(budget, 8, "kek-2"), 8)

@@ -4,7 +4,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { DateTime, Effect, Exit, Layer, Schema } from "effect"
 import { CredentialId } from "../../src/domain/CredentialId.ts"
 import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
-import { InvalidParams, NotFound } from "../../src/domain/Errors.ts"
+import { InvalidParams, NotFound, ServiceUnavailable } from "../../src/domain/Errors.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"
 import { AccountRepository } from "../../src/service/AccountRepository.ts"
 import { Cipher } from "../../src/service/Cipher.ts"
@@ -144,6 +144,18 @@ describe("a create that is refused stores nothing", () => {
         serviceWith(Layer.mock(Cipher, { seal: () => Effect.fail(new KeyStoreUnavailable({ reason: "no key" })) }))
       )
     )
+  )
+})
+
+describe("a create that finds too much waiting", () => {
+  const busy = { seal: () => Effect.fail(new ServiceUnavailable()) }
+
+  it.effect("for the count of wraps stores nothing and may be sent again (D14)", () =>
+    Effect.gen(function* () {
+      const { caller } = yield* scene
+      assert.instanceOf(yield* Effect.flip(createAs(caller.account_id, {})), ServiceUnavailable)
+      assert.strictEqual(yield* rowCount, 0)
+    }).pipe(Effect.provide(serviceWith(Layer.mock(Cipher, busy))))
   )
 })
 

@@ -44,12 +44,16 @@ const headersOf = (status: string) => ({
     : {})
 })
 
-/** Members that nobody declared are ignored in requests and to be ignored in answers (D13). */
-const openObjects = <A>(node: A): A => {
-  if (Array.isArray(node)) return node.map(openObjects) as A
+/**
+ * Members that nobody declared are ignored in requests and to be ignored in answers (D13), and the numbers that are
+ * given one by one, those of statuses, are integers (section 7).
+ */
+const refine = <A>(node: A): A => {
+  if (Array.isArray(node)) return node.map(refine) as A
   if (typeof node !== "object" || node === null) return node
   const entries = Object.entries(node).filter(([name, value]) => name !== "additionalProperties" || value !== false)
-  return Object.fromEntries(entries.map(([name, value]) => [name, openObjects(value)])) as A
+  const refined: Record<string, unknown> = Object.fromEntries(entries.map(([name, value]) => [name, refine(value)]))
+  return (refined["type"] === "number" && "enum" in refined ? { ...refined, type: "integer" } : refined) as A
 }
 
 const json = (content: object, example: object) => ({
@@ -91,7 +95,7 @@ const completeOperation = (operation: OpenApi.OpenAPISpecOperation) => {
 /** What the schemas cannot say: headers, examples and which members may appear. */
 const complete = (document: object) => {
   const named = JSON.parse(JSON.stringify(document).replaceAll('Encoded"', '"')) as OpenApi.OpenAPISpec
-  const spec = openObjects(named)
+  const spec = refine(named)
   const paths = Object.entries(spec.paths as Record<string, Record<string, OpenApi.OpenAPISpecOperation>>).map(
     ([path, item]) => {
       const operations = Object.entries(item).map(([method, operation]) => [method, completeOperation(operation)])

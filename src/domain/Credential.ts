@@ -1,30 +1,53 @@
-import { Schema } from "effect"
+import { Schema, SchemaTransformation } from "effect"
 import { ApiKeyHash } from "./ApiKeyHash.ts"
 import { CredentialId } from "./CredentialId.ts"
 import { Provider } from "./Provider.ts"
 import { Region } from "./Region.ts"
 import { WorkspaceId } from "./WorkspaceId.ts"
 
+const iso8601 = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
+
+const timestamp = (description: string) =>
+  Schema.String.check(
+    Schema.isPattern(iso8601, { description, toJsonSchema: () => ({ pattern: iso8601.source, format: "date-time" }) })
+  ).pipe(Schema.decodeTo(Schema.DateTimeUtc, SchemaTransformation.dateTimeUtcFromString))
+
+const orNull = <S extends Schema.Constraint>(schema: S, description: string) =>
+  Schema.NullOr(schema).annotate({ description })
+
+const flag = (description: string) => Schema.Boolean.annotate({ description })
+
 /** What responses show (section 2.1). The raw key is not hidden in it: it is absent. */
 export const Credential = Schema.Struct({
   id: CredentialId,
   workspace_id: WorkspaceId,
   provider: Provider,
-  name: Schema.NullOr(Schema.String),
-  label: Schema.String.annotateKey({ description: "Masked display form of the raw key." }),
-  created_at: Schema.DateTimeUtcFromString.annotateKey({ description: "UTC, in milliseconds." }),
-  disabled: Schema.Boolean,
-  is_fallback: Schema.Boolean,
-  is_required: Schema.Boolean,
-  is_byok_only: Schema.Boolean,
-  allowed_api_key_hashes: Schema.NullOr(Schema.Array(ApiKeyHash)),
-  allowed_models: Schema.NullOr(Schema.Array(Schema.String)),
-  allowed_user_ids: Schema.NullOr(Schema.Array(Schema.String)),
-  declared_region: Schema.NullOr(Region),
-  declared_zdr: Schema.NullOr(Schema.Boolean),
-  sort_order: Schema.Int.annotateKey({
-    description:
-      "Position within workspace and provider, in ascending order of trial; created_at, then id, break a tie."
-  })
+  name: orNull(Schema.String, "Human-readable name; null if none was given."),
+  label: Schema.String.annotate({ description: "Masked display form of the raw key." }),
+  created_at: timestamp("Time of creation: UTC, in milliseconds."),
+  disabled: flag("Whether the credential is disabled."),
+  is_fallback: flag("Used only after the non-fallback credentials of the same provider were tried."),
+  is_required: flag("Shared endpoints of the provider are removed for every model."),
+  is_byok_only: flag("Shared endpoints of the provider are removed for the models that the credential applies to."),
+  allowed_api_key_hashes: orNull(
+    Schema.Array(ApiKeyHash),
+    "SHA-256 of each API key that may use the credential; null for no restriction."
+  ),
+  allowed_models: orNull(
+    Schema.Array(Schema.String),
+    "Model slugs; null for no restriction, an empty list matches nothing."
+  ),
+  allowed_user_ids: orNull(
+    Schema.Array(Schema.String),
+    "User ids; null for no restriction, an empty list matches nothing."
+  ),
+  declared_region: orNull(Region, "Declared data region; null if none was declared."),
+  declared_zdr: orNull(Schema.Boolean, "Declared zero data retention; null to inherit the service's data policy."),
+  sort_order: Schema.Int.check(
+    Schema.isGreaterThanOrEqualTo(0, {
+      description:
+        "Position within workspace and provider, in ascending order of trial; created_at, then id, break a tie."
+    })
+  )
 }).annotate({ identifier: "Credential" })
 export type Credential = typeof Credential.Type

@@ -1,14 +1,23 @@
 import { Schema, SchemaTransformation } from "effect"
 
 const lowerCase = /^[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
+const anyCase = /^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[1-8][0-9a-fA-F]{3}-[89abAB][0-9a-fA-F]{3}-[0-9a-fA-F]{12}$/
+
+const message = "must be a UUID"
 
 /** A UUID in any case, decoded to the lower case in which it is stored, compared and bound to a sealed key. */
 export const uuid = (description: string) =>
-  Schema.String.annotate({ message: "must be a UUID" })
-    .check(Schema.isUUID(undefined, { message: "must be a UUID", description }))
+  Schema.String.annotate({ message })
+    .check(
+      Schema.isPattern(anyCase, {
+        message,
+        description,
+        toJsonSchema: () => ({ pattern: anyCase.source, format: "uuid" })
+      })
+    )
     .pipe(
       Schema.decodeTo(
-        Schema.String.check(Schema.isPattern(lowerCase, { message: "must be a UUID" })),
+        Schema.String.check(Schema.isPattern(lowerCase, { message })),
         SchemaTransformation.transform({ decode: (text) => text.toLowerCase(), encode: (text) => text })
       )
     )

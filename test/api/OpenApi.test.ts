@@ -1,6 +1,7 @@
 import { assert, layer } from "@effect/vitest"
 import { createConfig, lintFromString } from "@redocly/openapi-core"
 import { Effect } from "effect"
+import { Credential } from "../../src/domain/Credential.ts"
 import { minimal } from "../support/Bodies.ts"
 import { send } from "../support/HttpProbe.ts"
 import { type JsonSchema, mismatches } from "../support/JsonSchema.ts"
@@ -47,7 +48,10 @@ const limits: ReadonlyArray<readonly [limit: string, change: object, allowed: bo
   ["null where it is allowed", { name: null, allowed_models: null, declared_region: null, declared_zdr: null }, true],
   ["null for a flag", { disabled: null }, false],
   ["null for workspace_id", { workspace_id: null }, false],
-  ["a workspace_id that is no UUID", { workspace_id: "default" }, false]
+  ["a workspace_id that is no UUID", { workspace_id: "default" }, false],
+  ["a workspace_id in capitals", { workspace_id: "019AD5A0-6C1E-7B3A-9F52-3A1C5D7E9B11" }, true],
+  ["a workspace_id of zeroes", { workspace_id: "00000000-0000-0000-0000-000000000000" }, false],
+  ["a workspace_id of ones", { workspace_id: "ffffffff-ffff-ffff-ffff-ffffffffffff" }, false]
 ]
 
 /** The errors that each operation may answer with. */
@@ -148,16 +152,45 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("/openapi.json", (it
     })
   )
 
+  const described = (schema?: JsonSchema): boolean =>
+    (schema?.description ?? "").length > 10 || schema?.allOf?.some(described) === true
+
+  it.effect("describes every field of the credential, all of which are always there (section 2.1)", () =>
+    Effect.gen(function* () {
+      const { components } = yield* document
+      const { properties = {}, required } = components.schemas["Credential"] ?? {}
+      assert.sameMembers(Object.keys(properties), Object.keys(Credential.fields))
+      assert.sameMembers([...(required ?? [])], Object.keys(properties))
+      assert.deepStrictEqual(
+        Object.keys(properties).filter((field) => !described(properties[field])),
+        []
+      )
+      assert.strictEqual(properties["created_at"]?.format, "date-time")
+      assert.strictEqual(properties["sort_order"]?.minimum, 0)
+    })
+  )
+
+  it.effect("gives every error an integer for its code (section 7)", () =>
+    Effect.gen(function* () {
+      const { components } = yield* document
+      const codes = Object.values(components.schemas).flatMap(
+        ({ properties }) => properties?.["error"]?.properties?.["code"] ?? []
+      )
+      assert.isAbove(codes.length, 5)
+      for (const { type } of codes) assert.strictEqual(type, "integer")
+    })
+  )
+
   it.effect("describes every field of the request, and what its defaults are (section 4.1)", () =>
     Effect.gen(function* () {
       const { components } = yield* document
       const { properties = {}, required } = components.schemas["NewCredential"] ?? {}
       assert.sameMembers(Object.keys(properties), fields)
       assert.sameMembers([...(required ?? [])], ["key", "provider"])
-      const described = (schema?: JsonSchema): boolean =>
-        (schema?.description ?? "").length > 10 || schema?.allOf?.some(described) === true
-      const undescribed = fields.filter((field) => !described(properties[field]))
-      assert.deepStrictEqual(undescribed, [])
+      assert.deepStrictEqual(
+        fields.filter((field) => !described(properties[field])),
+        []
+      )
       const defaults = Object.fromEntries(
         Object.entries(properties).flatMap(([field, schema]) => ("default" in schema ? [[field, schema.default]] : []))
       )

@@ -47,6 +47,7 @@ export default tseslint.config(
     files: ["**/*.ts"],
     languageOptions: { parserOptions: { projectService: true } },
     rules: {
+      "no-duplicate-imports": ["error", { allowSeparateTypeImports: false }],
       "@typescript-eslint/only-throw-error": "off",
       "@typescript-eslint/no-unnecessary-condition": "off",
       "@typescript-eslint/no-confusing-void-expression": "off",

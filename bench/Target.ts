@@ -2,8 +2,7 @@ import { type ChildProcess, spawn } from "node:child_process"
 import { once } from "node:events"
 import { createServer } from "node:net"
 import { setTimeout as delay } from "node:timers/promises"
-import type { Bed } from "./Bed.ts"
-import { seededId } from "./Bed.ts"
+import { type Bed, seededId } from "./Bed.ts"
 
 /** A server under load, in a process of its own. */
 export interface Target {

@@ -1,5 +1,4 @@
-import { writeFileSync } from "node:fs"
-import { existsSync, readdirSync, readFileSync } from "node:fs"
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { Effect } from "effect"
 import type { PostgresBinaries } from "../src/sql/embedded/PostgresBinaries.ts"

@@ -1,4 +1,4 @@
-import { Cause, Effect, Layer, Option } from "effect"
+import { Effect, Layer, Option } from "effect"
 import { KeyEncryption } from "./crypto/KeyEncryption.ts"
 import { KekRegistry } from "./service/KekRegistry.ts"
 import { Readiness } from "./service/Readiness.ts"
@@ -43,9 +43,7 @@ export const layer = Layer.effect(
     const problems = Effect.map(Effect.all([schema, durability, keys, sealing]), (found) => found.flat())
     return {
       problems: Effect.catchCause(problems, (cause) =>
-        Cause.hasInterruptsOnly(cause)
-          ? Effect.interrupt
-          : Effect.as(Effect.logWarning("Not ready", cause), ["the database does not answer"])
+        Effect.as(Effect.logWarning("Not ready", cause), ["the database does not answer"])
       )
     }
   })

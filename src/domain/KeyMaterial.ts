@@ -1,6 +1,5 @@
 import { Option, Schema } from "effect"
-import type { Provider } from "./Provider.ts"
-import { takesKeyMaterial } from "./Provider.ts"
+import { type Provider, takesKeyMaterial } from "./Provider.ts"
 import type { Region } from "./Region.ts"
 
 /** What a raw key says: the secret that its label is made of, and the region it belongs to, if it names one (D28). */

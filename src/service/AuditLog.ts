@@ -33,8 +33,6 @@ export class AuditLog extends Context.Service<
      * ended; not what is left when `patience`, in milliseconds, is over. Answers with the newest checkpoint.
      */
     readonly seal: (patience: number) => Effect.Effect<Option.Option<AuditHead>, ServiceUnavailable>
-    /** The newest checkpoint. */
-    readonly head: Effect.Effect<Option.Option<AuditHead>, ServiceUnavailable>
     /** The next few checkpoints after a number, in their order. */
     readonly checkpoints: (after: bigint) => Effect.Effect<ReadonlyArray<AuditCheckpoint>, ServiceUnavailable>
     /** The next few entries, in their order. */

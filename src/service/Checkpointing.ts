@@ -1,4 +1,4 @@
-import { Cause, Clock, Effect, Layer, Option, References } from "effect"
+import { Clock, Effect, Layer, Option, References } from "effect"
 import { AuditLog } from "./AuditLog.ts"
 
 /** The newest hash is logged once in so many milliseconds: where logs are kept elsewhere, a rewritten chain is found. */
@@ -22,7 +22,6 @@ export const layer = Layer.effectDiscard(
       yield* Effect.logInfo(`Audit entries are sealed up to ${head.value.last_seq}, with hash ${head.value.hash}`)
     })
     const attempt = Effect.catchCause(tell(), (cause) => {
-      if (Cause.hasInterruptsOnly(cause)) return Effect.interrupt
       const first = !failing
       failing = true
       return first ? Effect.logWarning("Audit entries cannot be sealed now", cause) : Effect.void

@@ -100,7 +100,6 @@ export const layer = Layer.effect(
 
     return {
       seal,
-      head: background.ask(head),
       checkpoints: (after) =>
         reads.ask(
           checkpointRows(reads.sql`

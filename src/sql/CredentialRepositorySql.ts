@@ -1,4 +1,5 @@
 import { DateTime, Effect, Layer, Option, Schema } from "effect"
+import type { SqlClient } from "effect/sql"
 import { AccountId } from "../domain/AccountId.ts"
 import { type Actor, CurrentActor } from "../domain/Actor.ts"
 import { Credential } from "../domain/Credential.ts"
@@ -67,13 +68,24 @@ export const toJson = (rows: ReadonlyArray<NewRow>) =>
 const sizeOf = ({ allowed_models, allowed_user_ids, sealed }: NewRow) =>
   [...(allowed_models ?? []), ...(allowed_user_ids ?? [])].reduce((sum, { length }) => sum + length, 2 * sealed.length)
 
+export const firstOrder = firstRowOf(Order)
+
+/**
+ * Finds what an earlier attempt of the same insert has stored, when its answer was lost. The lock makes this a commit of
+ * its own, which waits for the synchronous replica if the earlier one was kept from it.
+ */
+export const findStored = (sql: SqlClient.SqlClient, { account_id, id, wrapped_dek }: NewRow) =>
+  firstOrder(sql`
+    SELECT id, sort_order FROM credentials
+    WHERE id = ${id} AND account_id = ${account_id} AND wrapped_dek = ${wrapped_dek}
+    FOR UPDATE`)
+
 /** Statements name their columns: the sealed key leaves the database only where it is asked for. */
 export const layer = Layer.effect(
   CredentialRepository,
   Effect.gen(function* () {
     const { reads, writes } = yield* Database
     const firstSealed = firstRowOf(SealedRow)
-    const firstOrder = firstRowOf(Order)
     const orders = rowsOf(Order)
 
     const find = reads.gather<Key, Option.Option<Credential>>({
@@ -97,16 +109,6 @@ export const layer = Layer.effect(
       }
     })
 
-    /**
-     * Finds what an earlier attempt of the same insert has stored, when its answer was lost. The lock makes this a commit
-     * of its own, which waits for the synchronous replica if the earlier one was kept from it.
-     */
-    const stored = ({ account_id, id, wrapped_dek }: NewRow) =>
-      firstOrder(writes.sql`
-        SELECT id, sort_order FROM credentials
-        WHERE id = ${id} AND account_id = ${account_id} AND wrapped_dek = ${wrapped_dek}
-        FOR UPDATE`)
-
     const insert = writes.gather<Creation, Option.Option<typeof Order.Type>>({
       sizeOf: ({ row }) => sizeOf(row),
       one: (creation) => {
@@ -123,7 +125,9 @@ export const layer = Layer.effect(
             ON CONFLICT (id) DO NOTHING RETURNING id, sort_order
           ), recorded AS (${recordMade(sql, [auditedOf(creation)])})
           SELECT id, sort_order FROM made`)
-        return Effect.flatMap(inserted, (order) => (Option.isSome(order) ? Effect.succeed(order) : stored(row)))
+        return Effect.flatMap(inserted, (order) =>
+          Option.isSome(order) ? Effect.succeed(order) : findStored(sql, row)
+        )
       },
       many: (creations) => {
         const { sql } = writes
@@ -143,7 +147,7 @@ export const layer = Layer.effect(
           const byId = new Map(found.map((order) => [order.id, order]))
           return Effect.forEach(rows, (row) => {
             const order = byId.get(row.id)
-            return order === undefined ? stored(row) : Effect.succeed(Option.some(order))
+            return order === undefined ? findStored(sql, row) : Effect.succeed(Option.some(order))
           })
         })
       }

@@ -3,7 +3,7 @@ import { CurrentActor } from "../domain/Actor.ts"
 import { CredentialId } from "../domain/CredentialId.ts"
 import { Receipts } from "../service/Receipts.ts"
 import { recordMade } from "./auditing.ts"
-import { auditedOf, newColumns, toJson } from "./CredentialRepositorySql.ts"
+import { auditedOf, findStored, firstOrder, newColumns, toJson } from "./CredentialRepositorySql.ts"
 import { Database } from "./Database.ts"
 import { firstRowOf } from "./rows.ts"
 
@@ -11,7 +11,6 @@ export const layer = Layer.effect(
   Receipts,
   Effect.map(Database, ({ writes }) => {
     const { sql } = writes
-    const firstOrder = firstRowOf(Schema.Struct({ sort_order: Schema.Int }))
     const firstReceipt = firstRowOf(Schema.Struct({ credential_id: CredentialId, fingerprint: Schema.Uint8Array }))
 
     return {
@@ -33,16 +32,13 @@ export const layer = Layer.effect(
             FROM receipt, json_populate_recordset(NULL::credentials, ${toJson([row])}::json) AS given
             RETURNING id, sort_order
           ), recorded AS (${recordMade(sql, [auditedOf({ row, actor })])})
-          SELECT sort_order FROM made`)
-        /** Finds what an earlier attempt of the same insert has stored, when its answer was lost. */
-        const stored = firstOrder(sql`
-          SELECT sort_order FROM receipts JOIN credentials ON id = credential_id
-          WHERE receipts.account_id = ${account_id} AND key_hash = ${key_hash}
-          AND id = ${row.id} AND wrapped_dek = ${row.wrapped_dek} FOR UPDATE`)
-        const query = Effect.flatMap(inserted, (order) => (Option.isSome(order) ? Effect.succeed(order) : stored))
+          SELECT id, sort_order FROM made`)
+        const query = Effect.flatMap(inserted, (order) =>
+          Option.isSome(order) ? Effect.succeed(order) : findStored(sql, row)
+        )
         return Option.map(yield* writes.ask(query), ({ sort_order }) => ({ ...credential, sort_order }))
       }),
-      /** The lock makes it a commit of its own, which waits for the replicas that the first one had to wait for. */
+      /** The lock makes this a commit of its own, which waits for the replicas that the receipt's had to wait for. */
       find: (account_id, key_hash) =>
         writes.ask(
           firstReceipt(sql`

@@ -37,7 +37,6 @@ const auditOver = ({ checkpoints, entries }: Chain, page = 2) => {
   const newest = checkpoints.at(-1)
   return Effect.provideService(Audit.make, AuditLog, {
     seal: () => Effect.succeed(Option.fromUndefinedOr(newest)),
-    head: Effect.succeed(Option.fromUndefinedOr(newest)),
     checkpoints: (after) => Effect.succeed(checkpoints.filter(({ number }) => number > after).slice(0, page)),
     entries: ({ after, upTo }) =>
       Effect.succeed(entries.filter(({ seq }) => seq > after && seq <= upTo).slice(0, page)),
@@ -193,7 +192,6 @@ describe("the verification of the audit log", () => {
       const second = checkpointOver([two], first)
       const log = yield* Effect.provideService(Audit.make, AuditLog, {
         seal: () => Effect.succeed(Option.some(first)),
-        head: Effect.succeedNone,
         checkpoints: () => Effect.succeed([first, second]),
         entries: ({ after, upTo }) => Effect.succeed([one, two].filter(({ seq }) => seq > after && seq <= upTo)),
         countAfter: () => Effect.succeed(1)
@@ -224,7 +222,6 @@ describe("the verification of the audit log", () => {
       const first = checkpointOver([entry])
       const log = yield* Effect.provideService(Audit.make, AuditLog, {
         seal: () => Effect.succeed(Option.some({ ...first, number: 2n, last_seq: 5n })),
-        head: Effect.succeedNone,
         checkpoints: (after) => Effect.succeed([first].filter(({ number }) => number > after)),
         entries: ({ after }) => Effect.succeed([entry].filter(({ seq }) => seq > after)),
         countAfter: () => Effect.succeed(0)

@@ -264,7 +264,7 @@ describe("checkpoints", () => {
         { entries: 3, fault: null, last_seq: 3, unsealed: 0 }
       )
       assert.deepStrictEqual(
-        Option.map(yield* log.head, ({ last_seq }) => last_seq),
+        Option.map(yield* log.seal(0), ({ last_seq }) => last_seq),
         Option.some(3n)
       )
     })

@@ -1,5 +1,6 @@
 import { assert } from "@effect/vitest"
 import { createServer, type Socket } from "node:net"
+import { TLSSocket } from "node:tls"
 import { Effect, type Scope } from "effect"
 
 const message = (type: string, body: Buffer) => {
@@ -17,10 +18,17 @@ export interface RefusingPostgres {
   readonly refused: () => number
 }
 
+interface Place {
+  readonly address?: string
+  /** Where it speaks TLS only. */
+  readonly tls?: { readonly key: string; readonly certificate: string }
+}
+
 /** A server that speaks PostgreSQL's protocol just far enough to ask for a password and refuse, with the given words. */
 export const refusingPostgres = (
   sqlstate: string,
-  words: string
+  words: string,
+  { address = "127.0.0.1", tls }: Place = {}
 ): Effect.Effect<RefusingPostgres, never, Scope.Scope> =>
   Effect.map(
     Effect.acquireRelease(
@@ -29,8 +37,7 @@ export const refusingPostgres = (
         const open = new Set<Socket>()
         const fields = { S: "FATAL", V: "FATAL", C: sqlstate, M: words, D: words, H: words, s: words, n: words }
         const body = Object.entries(fields).map(([field, text]) => `${field}${text}\0`)
-        const server = createServer((socket) => {
-          open.add(socket)
+        const refuse = (socket: Socket) => {
           socket.on("error", () => socket.destroy())
           socket.once("data", () => {
             socket.write(askForPassword)
@@ -39,7 +46,16 @@ export const refusingPostgres = (
               socket.end(message("E", Buffer.from(`${body.join("")}\0`)))
             })
           })
-        }).listen(0, "127.0.0.1", () => {
+        }
+        const server = createServer((socket) => {
+          open.add(socket)
+          if (tls === undefined) return refuse(socket)
+          socket.on("error", () => socket.destroy())
+          socket.once("data", () => {
+            socket.write("S")
+            refuse(new TLSSocket(socket, { isServer: true, key: tls.key, cert: tls.certificate }))
+          })
+        }).listen(0, address, () => {
           const address = server.address()
           assert(typeof address === "object" && address !== null)
           const close = Effect.promise(() => {

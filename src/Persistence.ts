@@ -1,5 +1,5 @@
-import { readFileSync } from "node:fs"
 import { Effect, Layer, Option, Schedule } from "effect"
+import { readDatabaseCaFile } from "./DatabaseCaFile.ts"
 import { InvalidSetting, type Settings } from "./Settings.ts"
 import * as AccountRepositorySql from "./sql/AccountRepositorySql.ts"
 import * as ApiKeysSql from "./sql/ApiKeysSql.ts"
@@ -19,18 +19,12 @@ import * as WrappedKeysSql from "./sql/WrappedKeysSql.ts"
 
 const refuse = (message: string) => new InvalidSetting({ message })
 
-const readCa = (path: string) =>
-  Effect.try({
-    try: () => readFileSync(path, "utf8"),
-    catch: () => refuse("DATABASE_CA_FILE must be a file of PEM certificates that can be read.")
-  })
-
 const targetOf = Effect.fnUntraced(function* ({ dataDirectory, databaseCaFile, databaseUrl }: Settings) {
   if (Option.isNone(databaseUrl)) {
     const endpoint = yield* EmbeddedPostgres.start(dataDirectory)
     return { ...endpoint, port: 5432, password: undefined, tls: undefined } satisfies DatabaseTarget
   }
-  const ca = Option.isSome(databaseCaFile) ? yield* readCa(databaseCaFile.value) : undefined
+  const ca = Option.isSome(databaseCaFile) ? yield* readDatabaseCaFile(databaseCaFile.value) : undefined
   return yield* Effect.try({
     try: () => parseDatabaseUrl(databaseUrl.value, ca),
     catch: (cause) => refuse(`DATABASE_URL ${cause instanceof InvalidDatabaseUrl ? cause.message : "is not usable"}.`)

@@ -34,14 +34,18 @@ layer(CommandLineLive.layer, { excludeTestServices: true, concurrent: true })(
       })
     )
 
-    it.effect("a database that cannot be reached is told without its URL", () =>
+    it.effect("a database that cannot be reached is told without its URL, while it is tried and at the end", () =>
       Effect.gen(function* () {
         const DATABASE_URL = `postgres://${canary}:${canary}@127.0.0.1:${yield* closedPort}/${canary}`
-        assert.deepStrictEqual(yield* runByok(["migrate", "--json"], { DATABASE_URL }), {
-          code: 1,
-          stdout: "",
-          stderr: "The database cannot be used: ConnectionError ECONNREFUSED.\n"
-        })
+        const { code, stderr, stdout } = yield* runByok(["migrate", "--json"], { DATABASE_URL, LOG_FORMAT: "logfmt" })
+        assert.deepStrictEqual({ code, stdout }, { code: 1, stdout: "" })
+        const [log, ...sentence] = stderr.split("\n")
+        assert.match(
+          log ?? "",
+          / level=WARN .*message="DATABASE_URL cannot be reached \(ECONNREFUSED\); it is tried for 10 seconds"/
+        )
+        assert.deepStrictEqual(sentence, ["DATABASE_URL cannot be reached (ECONNREFUSED), tried for 10 seconds.", ""])
+        assert.notInclude(stderr, canary)
       })
     )
 

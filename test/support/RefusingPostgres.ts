@@ -10,6 +10,8 @@ const message = (type: string, body: Buffer) => {
   return Buffer.concat([head, body])
 }
 
+const asksForTls = (bytes: Buffer) => bytes.length === 8 && bytes.readInt32BE(4) === 80877103
+
 const askForPassword = message("R", Buffer.from([0, 0, 0, 3]))
 
 export interface RefusingPostgres {
@@ -20,7 +22,7 @@ export interface RefusingPostgres {
 
 interface Place {
   readonly address?: string
-  /** Where it speaks TLS only. */
+  /** Without it, it declines TLS. */
   readonly tls?: { readonly key: string; readonly certificate: string }
 }
 
@@ -39,7 +41,13 @@ export const refusingPostgres = (
         const body = Object.entries(fields).map(([field, text]) => `${field}${text}\0`)
         const refuse = (socket: Socket) => {
           socket.on("error", () => socket.destroy())
-          socket.once("data", () => {
+          socket.once("data", (bytes: Buffer) => {
+            if (asksForTls(bytes)) {
+              socket.write(tls === undefined ? "N" : "S")
+              return refuse(
+                (tls && new TLSSocket(socket, { isServer: true, key: tls.key, cert: tls.certificate })) ?? socket
+              )
+            }
             socket.write(askForPassword)
             socket.once("data", () => {
               refused += 1
@@ -49,12 +57,7 @@ export const refusingPostgres = (
         }
         const server = createServer((socket) => {
           open.add(socket)
-          if (tls === undefined) return refuse(socket)
-          socket.on("error", () => socket.destroy())
-          socket.once("data", () => {
-            socket.write("S")
-            refuse(new TLSSocket(socket, { isServer: true, key: tls.key, cert: tls.certificate }))
-          })
+          refuse(socket)
         }).listen(0, address, () => {
           const address = server.address()
           assert(typeof address === "object" && address !== null)

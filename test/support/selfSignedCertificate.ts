@@ -36,7 +36,7 @@ const bytesOf = (address: string) => {
 const listed = (host: string) => (isIP(host) === 0 ? tagged(0x82, Buffer.from(host)) : tagged(0x87, bytesOf(host)))
 
 /** A new private key, and a certificate for one host that vouches for itself, both in PEM. */
-export const selfSignedCertificate = (host: string) => {
+export const selfSignedCertificate = (host: string, until = "99991231235959Z") => {
   const { privateKey, publicKey } = generateKeyPairSync("ec", { namedCurve: "P-256" })
   const name = sequence(tagged(0x31, sequence(commonName, tagged(0x0c, Buffer.from(host)))))
   const names = sequence(alternativeNames, tagged(0x04, sequence(listed(host))))
@@ -45,7 +45,7 @@ export const selfSignedCertificate = (host: string) => {
     tagged(0x02, Buffer.of(1)),
     ecdsaWithSha256,
     name,
-    sequence(time("20200101000000Z"), time("99991231235959Z")),
+    sequence(time("20200101000000Z"), time(until)),
     name,
     publicKey.export({ type: "spki", format: "der" }),
     tagged(0xa3, sequence(names))

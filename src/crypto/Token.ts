@@ -43,7 +43,7 @@ const limit = 1000
 const unavailable = (reason: string) => new KeyStoreUnavailable({ reason })
 
 /** Starts the process that speaks to the token; it has opened it when the promise is fulfilled. */
-const start = (target: TokenTarget, whenGone: () => void) =>
+const start = (target: TokenTarget, whenRefused: (refusal: TokenRefusal) => void, whenGone: () => void) =>
   new Promise<Running>((resolve, reject) => {
     const pending: Running["pending"] = new Map()
     let heard = Date.now()
@@ -73,8 +73,10 @@ const start = (target: TokenTarget, whenGone: () => void) =>
           if (child.connected) child.send(request, () => {})
         }
         resolve({ keks: answer.opened, pending, send, heard: () => heard, stop })
-      } else if ("refused" in answer) reject(new TokenRefused(answer.refused))
-      else if ("unavailable" in answer) reject(unavailable(answer.unavailable))
+      } else if ("refused" in answer) {
+        whenRefused(answer.refused)
+        reject(new TokenRefused(answer.refused))
+      } else if ("unavailable" in answer) reject(unavailable(answer.unavailable))
       else pending.get(answer.id)?.(answer)
     })
     child.send(target, () => {})
@@ -86,7 +88,8 @@ const sameKeys = (some: ReadonlyArray<KnownKek>, others: ReadonlyArray<KnownKek>
 /**
  * Opens the token, which is closed with the scope. Calls wait for one another in a process of its own: there is no PKCS#11
  * call that may not hang or crash, and pkcs11js has most of them only synchronous. When that process hangs or ends, the
- * next call starts another, once a second at most, and never again when the token refuses the PIN, so as not to lock it.
+ * next call starts another, once a second at most, and never again once the token has refused the PIN, so as not to lock
+ * it.
  */
 export const openToken = Effect.fnUntraced(function* ({ deadline, pin, ...target }: TokenSettings) {
   let known: ReadonlyArray<KnownKek> | undefined
@@ -95,8 +98,11 @@ export const openToken = Effect.fnUntraced(function* ({ deadline, pin, ...target
   let notBefore = 0
   let next = 0
 
+  const refused = ({ message, part }: TokenRefusal) => {
+    if (part === "pin") refusal = `the token was lost: ${message}`
+  }
   const begin = () => {
-    const started: Promise<Running> = start({ ...target, pin: Redacted.value(pin) }, () => {
+    const started: Promise<Running> = start({ ...target, pin: Redacted.value(pin) }, refused, () => {
       if (current === started) current = undefined
       notBefore = Date.now() + pauseBeforeReopening
     }).then((running) => {
@@ -126,10 +132,7 @@ export const openToken = Effect.fnUntraced(function* ({ deadline, pin, ...target
     if (refusal !== undefined) return Effect.fail(unavailable(refusal))
     if (current === undefined && Date.now() < notBefore) return Effect.fail(unavailable("the token was lost just now"))
     return Effect.tryPromise({ try: () => current ?? begin(), catch: failureOf }).pipe(
-      Effect.catchTag("TokenRefused", ({ message, part }) => {
-        if (part === "pin") refusal = `the token was lost: ${message}`
-        return Effect.fail(unavailable(`the token was lost: ${message}`))
-      })
+      Effect.catchTag("TokenRefused", ({ message }) => Effect.fail(unavailable(`the token was lost: ${message}`)))
     )
   })
 
@@ -141,7 +144,8 @@ export const openToken = Effect.fnUntraced(function* ({ deadline, pin, ...target
       const answer = Effect.callback<Buffer, AuthenticationFailed | KeyStoreUnavailable>((resume) => {
         pending.set(id, (answer) => {
           pending.delete(id)
-          if (answer === undefined || !("id" in answer)) resume(Effect.fail(unavailable("the token was lost")))
+          if (answer === undefined || !("id" in answer))
+            resume(Effect.fail(unavailable(refusal ?? "the token was lost")))
           else if ("output" in answer)
             resume(
               Effect.succeed(Buffer.from(answer.output.buffer, answer.output.byteOffset, answer.output.byteLength))

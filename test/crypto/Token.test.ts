@@ -6,6 +6,7 @@ import { Duration, Effect, Fiber, Redacted } from "effect"
 import { makeWith } from "../../src/crypto/KeyEncryptionToken.ts"
 import { openToken, type Token, type TokenSettings } from "../../src/crypto/Token.ts"
 import { open } from "../../src/crypto/SealingFormat1.ts"
+import { inKeyStoreTime } from "../../src/service/inKeyStoreTime.ts"
 import { childProcesses } from "../support/childProcesses.ts"
 import { eventually } from "../support/eventually.ts"
 import {
@@ -179,6 +180,27 @@ describe.skipIf(skipped !== "")(`keys on a PKCS#11 token${skipped}`, () => {
       assert.notInclude(childProcesses(), pid)
     })
   )
+
+  const leavings: ReadonlyArray<
+    readonly [string, deadline: Duration.Duration, (asked: Effect.Effect<string>) => Effect.Effect<unknown, unknown>]
+  > = [
+    ["before the deadline", Duration.seconds(1), Effect.timeout("50 millis")],
+    ["when create does, before a deadline above 3 seconds", Duration.seconds(4), inKeyStoreTime]
+  ]
+
+  for (const [when, deadline, leaving] of leavings)
+    it.live(`a token that does not answer is asked anew although every caller leaves ${when} (R10)`, () =>
+      Effect.gen(function* () {
+        const { pid, token } = yield* withProcess({ ...tokenSettings(yield* begin, "byok", "kek-1"), deadline })
+        yield* wrapsAgain(token)
+        process.kill(pid, "SIGSTOP")
+        yield* eventually(
+          "its process has gone",
+          Effect.map(Effect.exit(leaving(outcome(token))), () => !childProcesses().includes(pid))
+        )
+        yield* wrapsAgain(token)
+      })
+    )
 
   const replace = (hsm: SoftHsm, other: string) =>
     addKeys(hsm, "byok", { id: "kek-1", remove: true }, { id: "kek-1", bytes: other })

@@ -12,9 +12,18 @@ import { Credentials } from "./service/Credentials.ts"
 import * as ReceiptExpiry from "./service/ReceiptExpiry.ts"
 import { readSettings, type Settings } from "./Settings.ts"
 
-/** Everything but HTTP, as the given settings say: both services, and every port they stand on. */
+/**
+ * Everything but HTTP, as the given settings say: both services, and every port they stand on. Whoever replaces a port
+ * puts a service of their own over it: `Credentials.layer` is not shared with the one in here.
+ */
 export const layerWith = (settings: Settings) =>
-  Layer.mergeAll(Credentials.layer, Accounts.layer, ReadinessLive.layer, Checkpointing.layer, ReceiptExpiry.layer).pipe(
+  Layer.mergeAll(
+    Layer.fresh(Credentials.layer),
+    Layer.fresh(Accounts.layer),
+    ReadinessLive.layer,
+    Checkpointing.layer,
+    ReceiptExpiry.layer
+  ).pipe(
     Layer.provideMerge(CipherAes256Gcm.layer),
     Layer.provideMerge(WrapBudget.layer),
     Layer.provideMerge(KeyEncryptionLive.layer(settings)),

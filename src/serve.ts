@@ -33,7 +33,8 @@ const welcome = ({ databaseUrl }: Settings) =>
       const { address } = yield* HttpServer.HttpServer
       const accounts = yield* Accounts
       const url = HttpServer.formatAddress(address)
-      yield* Console.log(`byok listens on ${url}, its documentation is at ${url}/docs`)
+      const pid = cluster.isWorker ? process.ppid : process.pid
+      yield* Console.log(`byok listens on ${url} as process ${pid}, its documentation is at ${url}/docs`)
       if (Option.isSome(databaseUrl) || !(yield* accounts.isEmpty)) return
       const { account_id, management_key } = yield* accounts.createAccount("first account")
       yield* Console.log(tryIt(url, account_id, Redacted.value(management_key)))

@@ -42,7 +42,10 @@ describe("the first start on an empty directory", () => {
         status: 200,
         body: created.body
       })
-      assert.match(second.stdout(), /^byok listens on [^\n]+\n$/)
+      assert.strictEqual(
+        second.stdout(),
+        `byok listens on ${second.url} as process ${second.pid}, its documentation is at ${second.url}/docs\n`
+      )
       assert.strictEqual(service.stderr() + second.stderr(), "")
     })
   )

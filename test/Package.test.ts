@@ -16,16 +16,26 @@ import { freshDatabase } from "./support/freshDatabase.ts"
 import { nowhere } from "./support/runByok.ts"
 import { runNode, runProgram } from "./support/runNode.ts"
 import { temporaryDirectory } from "./support/temporaryDirectory.ts"
+import * as TestServiceLive from "./support/TestService.ts"
+import { TestService } from "./support/TestService.ts"
 
 const project = join(import.meta.dirname, "..")
 const tsc = join(project, "node_modules/typescript/bin/tsc")
 
-/** The example of the README under "In process", and what it says that it prints. */
-const example = () => {
+/** The examples of the README, by what they are about, and what the first one prints. */
+const examples = () => {
   const readme = readFileSync(join(project, "README.md"), "utf8")
-  const [, code = "", prints = ""] = /\n## In process\n.*?```ts\n(.*?)```\n.*?```\n(.*?)```/s.exec(readme) ?? []
-  return { code, prints }
+  const codeAfter = (words: string) => readme.split(words)[1]?.split("```ts\n")[1]?.split("```")[0] ?? ""
+  const prints = /\nprints\n\n```\n(.*?)```/s.exec(readme)?.[1] ?? ""
+  return {
+    prints,
+    gateway: codeAfter("## In process"),
+    replaced: codeAfter("Every dependency is a port"),
+    client: codeAfter("makes a typed client")
+  }
 }
+
+const ours = ["README.md", "SECURITY.md", "package.json"]
 
 const succeeds = (finished: { readonly code: number | null; readonly stdout: string; readonly stderr: string }) => {
   assert.strictEqual(finished.code, 0, finished.stdout + finished.stderr)
@@ -43,14 +53,10 @@ const InstalledLive = Layer.effect(
     const directory = yield* temporaryDirectory
     const build = join(directory, "build")
     mkdirSync(build)
-    succeeds(
-      yield* runNode([tsc, "-p", join(project, "tsconfig.build.json"), "--outDir", join(build, "dist")], {
-        cwd: project
-      })
-    )
-    for (const file of ["package.json", "README.md", "src", "test/vectors"]) {
+    for (const file of [...ours, "tsconfig.json", "tsconfig.build.json", "src", "test/vectors"]) {
       cpSync(join(project, file), join(build, file), { recursive: true })
     }
+    symlinkSync(join(project, "node_modules"), join(build, "node_modules"))
     succeeds(
       yield* runProgram("npm", ["pack", "--silent", "--offline"], { cwd: build, variables: { HOME: directory } })
     )
@@ -66,86 +72,116 @@ const InstalledLive = Layer.effect(
       const path = join(modules, name)
       if (!name.startsWith(".") && !existsSync(path)) symlinkSync(join(project, "node_modules", name), path)
     }
-    writeFileSync(join(root, "example.ts"), example().code)
+    const { client, gateway, replaced } = examples()
+    for (const [name, code] of Object.entries({ client, gateway, replaced })) {
+      assert.isNotEmpty(code, name)
+      writeFileSync(join(root, `${name}.ts`), code)
+    }
     writeFileSync(join(root, "package.json"), JSON.stringify({ name: "gateway", type: "module", private: true }))
     return { root, files }
   })
 )
 
-layer(InstalledLive, { excludeTestServices: true })("the package that others install", (it) => {
-  it.effect("holds the build, its types, and nothing else of the project", () =>
-    Effect.gen(function* () {
-      const { files } = yield* Installed
-      assert.sameMembers(
-        files.filter((file) => !file.includes("/")),
-        ["README.md", "dist", "package.json"]
-      )
-      assert.includeMembers([...files], ["dist/byok.js", "dist/Byok.js", "dist/Byok.d.ts", "dist/api/Api.d.ts"])
-    })
-  )
+layer(Layer.merge(InstalledLive, TestServiceLive.layer), { excludeTestServices: true })(
+  "the package that others install",
+  (it) => {
+    it.effect("holds the build, its types, and nothing else of the project", () =>
+      Effect.gen(function* () {
+        const { files } = yield* Installed
+        assert.sameMembers(
+          files.filter((file) => !file.includes("/")),
+          [...ours, "dist"]
+        )
+        assert.includeMembers([...files], ["dist/byok.js", "dist/Byok.js", "dist/Byok.d.ts", "dist/api/Api.d.ts"])
+      })
+    )
 
-  it.effect("has a program that runs by its name", () =>
-    Effect.gen(function* () {
-      const { root } = yield* Installed
-      const { bin, version } = JSON.parse(readFileSync(join(root, "node_modules/byok/package.json"), "utf8")) as {
-        readonly bin: { readonly byok: string }
-        readonly version: string
-      }
-      const program = join(root, "node_modules/.bin/byok")
-      symlinkSync(join(root, "node_modules/byok", bin.byok), program)
-      chmodSync(program, 0o755)
-      const { stdout } = succeeds(yield* runProgram(program, ["--version"], { cwd: root }))
-      assert.strictEqual(stdout, `byok v${version}\n`)
-    })
-  )
+    it.effect("has a program that runs by its name", () =>
+      Effect.gen(function* () {
+        const { root } = yield* Installed
+        const { bin, version } = JSON.parse(readFileSync(join(root, "node_modules/byok/package.json"), "utf8")) as {
+          readonly bin: { readonly byok: string }
+          readonly version: string
+        }
+        const program = join(root, "node_modules/.bin/byok")
+        symlinkSync(join(root, "node_modules/byok", bin.byok), program)
+        chmodSync(program, 0o755)
+        const { stdout } = succeeds(yield* runProgram(program, ["--version"], { cwd: root }))
+        assert.strictEqual(stdout, `byok v${version}\n`)
+      })
+    )
 
-  it.effect("shows its modules by path, and no others", () =>
-    Effect.gen(function* () {
-      const { root } = yield* Installed
-      const resolve = (name: string) =>
-        runNode(["--input-type=module", "-e", `console.log(Object.keys(await import("${name}")).sort().join())`], {
-          cwd: root
-        })
-      assert.strictEqual(succeeds(yield* resolve("byok/Byok")).stdout, "layer,layerWith\n")
-      assert.match(succeeds(yield* resolve("byok/api/Api")).stdout, /\bApi\b/)
-      for (const name of ["byok", "byok/package.json", "byok/src/Byok", "byok/../effect"]) {
-        assert.strictEqual((yield* resolve(name)).code, 1, name)
-      }
-    })
-  )
+    it.effect("shows its modules by path, and no others", () =>
+      Effect.gen(function* () {
+        const { root } = yield* Installed
+        const resolve = (name: string) =>
+          runNode(["--input-type=module", "-e", `console.log(Object.keys(await import("${name}")).sort().join())`], {
+            cwd: root
+          })
+        assert.strictEqual(succeeds(yield* resolve("byok/Byok")).stdout, "layer,layerWith\n")
+        assert.match(succeeds(yield* resolve("byok/api/Api")).stdout, /\bApi\b/)
+        for (const name of ["byok", "byok/package.json", "byok/src/Byok", "byok/../effect"]) {
+          assert.strictEqual((yield* resolve(name)).code, 1, name)
+        }
+      })
+    )
 
-  it.effect("runs the README's example in process, and prints what the README says", () =>
-    Effect.gen(function* () {
-      const { root } = yield* Installed
-      const { prints } = example()
-      const DATABASE_URL = yield* freshDatabase
-      const variables = { ...nowhere, DATABASE_URL, BYOK_KEYRING: generateKeyring(new Date()) }
-      const { stderr, stdout } = succeeds(yield* runNode(["example.ts"], { cwd: root, variables }))
-      assert.deepStrictEqual({ stdout, stderr }, { stdout: prints, stderr: "" })
-      assert.isNotEmpty(prints)
-    })
-  )
+    it.effect("runs the README's example in process, and prints what the README says", () =>
+      Effect.gen(function* () {
+        const { root } = yield* Installed
+        const { prints } = examples()
+        const DATABASE_URL = yield* freshDatabase
+        const variables = { ...nowhere, DATABASE_URL, BYOK_KEYRING: generateKeyring(new Date()) }
+        const { stderr, stdout } = succeeds(yield* runNode(["gateway.ts"], { cwd: root, variables }))
+        assert.deepStrictEqual({ stdout, stderr }, { stdout: prints, stderr: "" })
+        assert.isNotEmpty(prints)
+      })
+    )
 
-  it.effect("has types with which the README's example checks, strictly, and a wrong use does not (control)", () =>
-    Effect.gen(function* () {
-      const { root } = yield* Installed
-      const wrong = `import { Credentials } from "byok/service/Credentials"\nexport const wrong: number = Credentials\n`
-      const options = {
-        strict: true,
-        skipLibCheck: true,
-        noEmit: true,
-        module: "NodeNext",
-        target: "ES2024",
-        types: ["node"]
-      }
-      writeFileSync(join(root, "wrong.ts"), wrong)
-      writeFileSync(
-        join(root, "tsconfig.json"),
-        JSON.stringify({ compilerOptions: options, files: ["example.ts", "wrong.ts"] })
-      )
-      const { code, stdout } = yield* runNode([tsc, "-p", root], { cwd: root })
-      assert.strictEqual(code, 2)
-      assert.match(stdout, /^wrong\.ts\(2,14\): error TS2322: .*\n$/)
-    })
-  )
-})
+    it.effect("replaces a port as the README shows: the service that stands over it uses the other one", () =>
+      Effect.gen(function* () {
+        const { root } = yield* Installed
+        const variables = { ...nowhere, DATABASE_URL: yield* freshDatabase, BYOK_KEYRING: generateKeyring(new Date()) }
+        const { stdout } = succeeds(yield* runNode(["replaced.ts"], { cwd: root, variables }))
+        assert.strictEqual(stdout, "sealed elsewhere\n")
+      })
+    )
+
+    it.effect("reaches a service over HTTP as the README shows", () =>
+      Effect.gen(function* () {
+        const { root } = yield* Installed
+        const { tenant, url } = yield* TestService
+        const { management_key } = yield* tenant
+        const variables = { ...nowhere, BYOK_URL: url, BYOK_MANAGEMENT_KEY: management_key }
+        const { stdout } = succeeds(yield* runNode(["client.ts"], { cwd: root, variables }))
+        assert.match(stdout, /^sk-\.\.\.6789 [0-9a-f-]{36}\n$/)
+      })
+    )
+
+    it.effect("has types with which the README's examples check, strictly, and a wrong use does not (control)", () =>
+      Effect.gen(function* () {
+        const { root } = yield* Installed
+        const wrong = `import { Credentials } from "byok/service/Credentials"\nexport const wrong: number = Credentials\n`
+        const options = {
+          strict: true,
+          skipLibCheck: true,
+          noEmit: true,
+          module: "NodeNext",
+          target: "ES2024",
+          types: ["node"]
+        }
+        writeFileSync(join(root, "wrong.ts"), wrong)
+        writeFileSync(
+          join(root, "tsconfig.json"),
+          JSON.stringify({
+            compilerOptions: options,
+            files: ["client.ts", "gateway.ts", "replaced.ts", "wrong.ts"]
+          })
+        )
+        const { code, stdout } = yield* runNode([tsc, "-p", root], { cwd: root })
+        assert.strictEqual(code, 2)
+        assert.match(stdout, /^wrong\.ts\(2,14\): error TS2322: .*\n$/)
+      })
+    )
+  }
+)

@@ -2,7 +2,7 @@ import { Effect } from "effect"
 import { Argument, Command, Flag } from "effect/cli"
 import { ApiKeyHash } from "../domain/ApiKeyHash.ts"
 import { administer } from "./administer.ts"
-import { account, name, parse, parseAccount, parseName } from "./parse.ts"
+import { account, name, parse } from "./parse.ts"
 import { print, printList } from "./print.ts"
 
 const issue = Command.make(
@@ -15,22 +15,25 @@ const issue = Command.make(
       Flag.withDefault(false)
     )
   },
-  Effect.fnUntraced(function* ({ management, ...given }) {
-    const account_id = yield* parseAccount(given.account)
-    const keyName = yield* parseName(given.name)
-    yield* print(yield* administer((accounts) => accounts.issueApiKey(account_id, { name: keyName, management })))
+  Effect.fnUntraced(function* ({ account, management, name }) {
+    yield* print(yield* administer((accounts) => accounts.issueApiKey(account, { name, management })))
   })
 ).pipe(Command.withDescription("Issue an API key, shown once"))
 
 const revoke = Command.make(
   "revoke",
-  { hash: Argument.String("HASH").pipe(Argument.withDescription("SHA-256 of the key, as `api-key list` shows it")) },
-  Effect.fnUntraced(function* (given) {
-    const hash = yield* parse(
-      ApiKeyHash,
-      given.hash,
-      "HASH must be the key's hash, 64 lowercase hexadecimal characters: `byok api-key list` shows it."
+  {
+    hash: Argument.String("HASH").pipe(
+      Argument.withDescription("SHA-256 of the key, as `api-key list` shows it"),
+      Argument.mapEffect(
+        parse(
+          ApiKeyHash,
+          "HASH must be the key's hash, 64 lowercase hexadecimal characters: `byok api-key list` shows it."
+        )
+      )
     )
+  },
+  Effect.fnUntraced(function* ({ hash }) {
     yield* print(yield* administer((accounts) => accounts.revokeApiKey(hash)))
   })
 ).pipe(Command.withDescription("Revoke an API key, from its next request on"))
@@ -38,9 +41,8 @@ const revoke = Command.make(
 const list = Command.make(
   "list",
   { account },
-  Effect.fnUntraced(function* (given) {
-    const account_id = yield* parseAccount(given.account)
-    const keys = yield* administer((accounts) => accounts.listApiKeys(account_id))
+  Effect.fnUntraced(function* ({ account }) {
+    const keys = yield* administer((accounts) => accounts.listApiKeys(account))
     yield* printList(
       "api_keys",
       keys.map((key) => ({ ...key }))

@@ -23,15 +23,13 @@ const verify = Command.make(
   {
     expect: Flag.String("expect").pipe(
       Flag.withDescription("Hash of an earlier head that was kept elsewhere"),
+      Flag.mapEffect(parse(Hash, "--expect must be a hash, 64 lowercase hexadecimal characters.")),
       Flag.optional
     )
   },
-  Effect.fnUntraced(function* (given) {
+  Effect.fnUntraced(function* ({ expect }) {
     const { json } = yield* root
-    const expected = Option.isNone(given.expect)
-      ? undefined
-      : yield* parse(Hash, given.expect.value, "--expect must be a hash, 64 lowercase hexadecimal characters.")
-    const report = yield* inspectAudit((audit) => audit.verify(expected))
+    const report = yield* inspectAudit((audit) => audit.verify(Option.getOrUndefined(expect)))
     const { fault } = report
     const told = fault === null ? null : { kind: fault.kind, seq: Number(fault.seq) }
     yield* Console.log(json ? JSON.stringify({ ...report, fault: told }) : reportLines(report))
@@ -44,11 +42,11 @@ const exportEvents = Command.make(
   {
     after: Flag.String("after").pipe(
       Flag.withDescription("Begin after this `seq`; at the beginning if not given"),
+      Flag.mapEffect(parse(Seq, "--after must be a whole number: the `seq` of an event.")),
       Flag.withDefault("0")
     )
   },
-  Effect.fnUntraced(function* (given) {
-    const after = yield* parse(Seq, given.after, "--after must be a whole number: the `seq` of an event.")
+  Effect.fnUntraced(function* ({ after }) {
     const head = yield* inspectAudit((audit) => audit.export(BigInt(after), writeOut))
     if (Option.isSome(head)) {
       yield* Console.error(`Sealed up to ${head.value.last_seq}, with hash ${head.value.hash}`)

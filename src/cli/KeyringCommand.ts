@@ -57,7 +57,8 @@ const rewrap = Command.make(
   {
     batch: Flag.String("batch").pipe(
       Flag.withDescription("Credentials a transaction, at most; 500 if not given"),
-      Flag.withDefault("500")
+      Flag.mapEffect(parse(Batch, "--batch must be a whole number from 1 to 10000.")),
+      Flag.withDefault(500)
     ),
     dryRun: Flag.Boolean("dry-run").pipe(
       Flag.withDescription("Change nothing, only tell how many credentials there are to do"),
@@ -65,14 +66,13 @@ const rewrap = Command.make(
     ),
     rate: Flag.String("rate").pipe(
       Flag.withDescription("Credentials a second, at most; 1000 if not given"),
-      Flag.withDefault("1000")
+      Flag.mapEffect(parse(Rate, "--rate must be a whole number from 1 to 1000000.")),
+      Flag.withDefault(1000)
     )
   },
-  Effect.fnUntraced(function* (given) {
+  Effect.fnUntraced(function* ({ batch, dryRun, rate }) {
     const { json } = yield* root
-    const rate = yield* parse(Rate, given.rate, "--rate must be a whole number from 1 to 1000000.")
-    const batch = yield* parse(Batch, given.batch, "--batch must be a whole number from 1 to 10000.")
-    if (given.dryRun) return yield* foretell
+    if (dryRun) return yield* foretell
     const progress = progressOn(process.stderr)
     const [result, keys] = yield* rotate((rotation) =>
       Effect.all([
@@ -115,23 +115,25 @@ const add = Command.make(
   {
     id: Flag.String("id").pipe(
       Flag.withDescription("Id of the new key; one with the date is made if not given"),
+      Flag.mapEffect(parse(KekId, `--id ${idForm}`)),
       Flag.optional
     )
   },
   Effect.fnUntraced(function* ({ id }) {
-    const given = Option.isSome(id) ? yield* parse(KekId, id.value, `--id ${idForm}`) : undefined
-    const kek_id = yield* changeKeyring((settings) => addKey(settings, given))
+    const kek_id = yield* changeKeyring((settings) => addKey(settings, Option.getOrUndefined(id)))
     yield* print({ kek_id, role: "pending" })
   })
 ).pipe(Command.withDescription("Add a new key to the keyring file, where it opens and does not seal yet"))
 
-const kekId = Argument.String("ID").pipe(Argument.withDescription("Id of the key, as `keyring status` shows it"))
+const kekId = Argument.String("ID").pipe(
+  Argument.withDescription("Id of the key, as `keyring status` shows it"),
+  Argument.mapEffect(parse(KekId, `ID ${idForm}`))
+)
 
 const promote = Command.make(
   "promote",
-  { id: kekId },
-  Effect.fnUntraced(function* (given) {
-    const kek_id = yield* parse(KekId, given.id, `ID ${idForm}`)
+  { kek_id: kekId },
+  Effect.fnUntraced(function* ({ kek_id }) {
     yield* changeKeyring((settings) => promoteKey(settings, kek_id))
     yield* print({ kek_id, role: "primary" })
   })
@@ -139,9 +141,8 @@ const promote = Command.make(
 
 const retire = Command.make(
   "retire",
-  { id: kekId },
-  Effect.fnUntraced(function* (given) {
-    const kek_id = yield* parse(KekId, given.id, `ID ${idForm}`)
+  { kek_id: kekId },
+  Effect.fnUntraced(function* ({ kek_id }) {
     yield* changeKeyring((settings) => retireKey(settings, kek_id))
     yield* print({ kek_id, role: "retired" })
   })

@@ -4,7 +4,7 @@ import { Command, Flag } from "effect/cli"
 export const root = Command.make("byok").pipe(
   Command.withSharedFlags({
     json: Flag.Boolean("json").pipe(
-      Flag.withDescription("Print exactly one JSON object on standard output"),
+      Flag.withDescription("Print exactly one JSON object on standard output; `audit export` prints one a line"),
       Flag.withDefault(false)
     )
   }),

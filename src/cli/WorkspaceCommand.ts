@@ -2,34 +2,35 @@ import { Effect } from "effect"
 import { Argument, Command } from "effect/cli"
 import { WorkspaceId } from "../domain/WorkspaceId.ts"
 import { administer } from "./administer.ts"
-import { account, name, parse, parseAccount, parseName } from "./parse.ts"
+import { account, name, parse } from "./parse.ts"
 import { print, printList } from "./print.ts"
 
 const create = Command.make(
   "create",
   { account, name },
-  Effect.fnUntraced(function* (given) {
-    const account_id = yield* parseAccount(given.account)
-    const workspaceName = yield* parseName(given.name)
-    yield* print(yield* administer((accounts) => accounts.createWorkspace(account_id, workspaceName)))
+  Effect.fnUntraced(function* ({ account, name }) {
+    yield* print(yield* administer((accounts) => accounts.createWorkspace(account, name)))
   })
 ).pipe(Command.withDescription("Create a workspace"))
 
 const remove = Command.make(
   "delete",
-  { id: Argument.String("ID").pipe(Argument.withDescription("Id of the workspace")) },
+  {
+    id: Argument.String("ID").pipe(
+      Argument.withDescription("Id of the workspace"),
+      Argument.mapEffect(parse(WorkspaceId, "ID must be a UUID."))
+    )
+  },
   Effect.fnUntraced(function* ({ id }) {
-    const workspace_id = yield* parse(WorkspaceId, id, "ID must be a UUID.")
-    yield* print(yield* administer((accounts) => accounts.deleteWorkspace(workspace_id)))
+    yield* print(yield* administer((accounts) => accounts.deleteWorkspace(id)))
   })
 ).pipe(Command.withDescription("Delete a workspace; its credentials stay readable"))
 
 const list = Command.make(
   "list",
   { account },
-  Effect.fnUntraced(function* (given) {
-    const account_id = yield* parseAccount(given.account)
-    const workspaces = yield* administer((accounts) => accounts.listWorkspaces(account_id))
+  Effect.fnUntraced(function* ({ account }) {
+    const workspaces = yield* administer((accounts) => accounts.listWorkspaces(account))
     yield* printList(
       "workspaces",
       workspaces.map((workspace) => ({ ...workspace }))

@@ -4,7 +4,6 @@ const sentenceOf = (error: unknown): string | undefined => {
   if (typeof error !== "object" || error === null || !("_tag" in error)) return undefined
   switch (error._tag) {
     case "InvalidSetting":
-    case "UsageError":
     case "EmbeddedPostgresError":
     case "RewrapIncomplete":
     case "AuditFault":
@@ -30,7 +29,7 @@ export const exitCodeOf = <E>(cause: Cause.Cause<E>) =>
     if (Cause.hasInterruptsOnly(cause)) return yield* Effect.interrupt
     const error: unknown = Option.getOrElse(Cause.findErrorOption(cause), () => Cause.squash(cause))
     const tag = typeof error === "object" && error !== null && "_tag" in error ? error._tag : undefined
-    process.exitCode = tag === "ShowHelp" || tag === "UsageError" ? 2 : 1
+    process.exitCode = tag === "ShowHelp" ? 2 : 1
     if (tag === "ShowHelp") return
     const sentence = sentenceOf(error)
     yield* sentence === undefined ? Effect.logError("Unexpected failure", cause) : Console.error(sentence)

@@ -1,7 +1,7 @@
 import { type CipherGCMTypes, createCipheriv, createDecipheriv, type KeyObject } from "node:crypto"
 
 const algorithm: CipherGCMTypes = "aes-256-gcm"
-const nonceLength = 12
+export const nonceLength = 12
 const tagLength = 16
 
 /** How many bytes `encrypt` adds: the nonce before and the tag after the ciphertext. */

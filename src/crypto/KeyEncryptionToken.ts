@@ -1,11 +1,11 @@
 import { Effect } from "effect"
 import { AuthenticationFailed, type KeyStoreUnavailable, UnknownKeyId } from "../service/CipherErrors.ts"
+import { nonceLength, overhead } from "./AesGcm.ts"
 import type { KeyEncryption } from "./KeyEncryption.ts"
 import type { Token } from "./Token.ts"
 import { fillRandom } from "./RandomBlock.ts"
 
-const nonceLength = 12
-const wrappedLength = nonceLength + 32 + 16
+const wrappedLength = overhead + 32
 
 /** Wraps on a PKCS#11 token, which its keys never leave. */
 export const makeWith = ({ ask, keks }: Token): KeyEncryption["Service"] => {

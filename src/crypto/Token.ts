@@ -8,7 +8,7 @@ import type { TokenAnswer, TokenRefusal, TokenRequest, TokenTarget } from "./Tok
 
 export interface TokenSettings extends Omit<TokenTarget, "pin"> {
   readonly pin: Redacted.Redacted
-  /** How long a caller waits for an answer. */
+  /** How long a caller waits for an answer, and a process that owes one may say nothing. */
   readonly deadline: Duration.Duration
 }
 
@@ -27,7 +27,7 @@ interface Running {
   readonly keks: ReadonlyArray<KnownKek>
   readonly pending: Map<number, (answer: TokenAnswer | undefined) => void>
   readonly send: (request: TokenRequest) => void
-  /** When it last said something, in milliseconds since 1970. */
+  /** How often it has said something. */
   readonly heard: () => number
   /** Succeeds when it has gone, by itself within the time or killed. */
   readonly stop: (patience: number) => Promise<void>
@@ -43,10 +43,10 @@ const limit = 1000
 const unavailable = (reason: string) => new KeyStoreUnavailable({ reason })
 
 /** Starts the process that speaks to the token; it has opened it when the promise is fulfilled. */
-const start = (target: TokenTarget, whenGone: () => void) =>
+const start = (target: TokenTarget, whenRefused: (refusal: TokenRefusal) => void, whenGone: () => void) =>
   new Promise<Running>((resolve, reject) => {
     const pending: Running["pending"] = new Map()
-    let heard = Date.now()
+    let heard = 0
     const child = fork(program, [], { execArgv: [], serialization: "advanced", stdio: ["ignore", 2, 2, "ipc"] })
     const gone = new Promise<void>((resolve) => {
       child.once("error", () => resolve())
@@ -66,15 +66,17 @@ const start = (target: TokenTarget, whenGone: () => void) =>
       for (const settle of pending.values()) settle(undefined)
     })
     child.on("message", (answer: TokenAnswer) => {
-      heard = Date.now()
+      heard += 1
       if ("opened" in answer) {
         clearTimeout(tooLate)
         const send = (request: TokenRequest) => {
           if (child.connected) child.send(request, () => {})
         }
         resolve({ keks: answer.opened, pending, send, heard: () => heard, stop })
-      } else if ("refused" in answer) reject(new TokenRefused(answer.refused))
-      else if ("unavailable" in answer) reject(unavailable(answer.unavailable))
+      } else if ("refused" in answer) {
+        whenRefused(answer.refused)
+        reject(new TokenRefused(answer.refused))
+      } else if ("unavailable" in answer) reject(unavailable(answer.unavailable))
       else pending.get(answer.id)?.(answer)
     })
     child.send(target, () => {})
@@ -85,8 +87,9 @@ const sameKeys = (some: ReadonlyArray<KnownKek>, others: ReadonlyArray<KnownKek>
 
 /**
  * Opens the token, which is closed with the scope. Calls wait for one another in a process of its own: there is no PKCS#11
- * call that may not hang or crash, and pkcs11js has most of them only synchronous. When that process hangs or ends, the
- * next call starts another, once a second at most, and never again when the token refuses the PIN, so as not to lock it.
+ * call that may not hang or crash, and pkcs11js has most of them only synchronous. When that process ends, or says
+ * nothing until the deadline of a call, whether or not its caller still waits, the next call starts another, once a second
+ * at most. Once the token has refused the PIN none is started any more, so as not to lock it.
  */
 export const openToken = Effect.fnUntraced(function* ({ deadline, pin, ...target }: TokenSettings) {
   let known: ReadonlyArray<KnownKek> | undefined
@@ -95,8 +98,11 @@ export const openToken = Effect.fnUntraced(function* ({ deadline, pin, ...target
   let notBefore = 0
   let next = 0
 
+  const refused = ({ message, part }: TokenRefusal) => {
+    if (part === "pin") refusal = `the token was lost: ${message}`
+  }
   const begin = () => {
-    const started: Promise<Running> = start({ ...target, pin: Redacted.value(pin) }, () => {
+    const started: Promise<Running> = start({ ...target, pin: Redacted.value(pin) }, refused, () => {
       if (current === started) current = undefined
       notBefore = Date.now() + pauseBeforeReopening
     }).then((running) => {
@@ -126,10 +132,7 @@ export const openToken = Effect.fnUntraced(function* ({ deadline, pin, ...target
     if (refusal !== undefined) return Effect.fail(unavailable(refusal))
     if (current === undefined && Date.now() < notBefore) return Effect.fail(unavailable("the token was lost just now"))
     return Effect.tryPromise({ try: () => current ?? begin(), catch: failureOf }).pipe(
-      Effect.catchTag("TokenRefused", ({ message, part }) => {
-        if (part === "pin") refusal = `the token was lost: ${message}`
-        return Effect.fail(unavailable(`the token was lost: ${message}`))
-      })
+      Effect.catchTag("TokenRefused", ({ message }) => Effect.fail(unavailable(`the token was lost: ${message}`)))
     )
   })
 
@@ -137,11 +140,17 @@ export const openToken = Effect.fnUntraced(function* ({ deadline, pin, ...target
     Effect.flatMap(running, ({ heard, pending, send, stop }) => {
       if (pending.size >= limit) return Effect.fail(unavailable("too much waits for the token"))
       const id = (next += 1)
-      const sent = Date.now()
-      const answer = Effect.callback<Buffer, AuthenticationFailed | KeyStoreUnavailable>((resume) => {
-        pending.set(id, (answer) => {
+      const heardBefore = heard()
+      return Effect.callback<Buffer, AuthenticationFailed | KeyStoreUnavailable>((resume) => {
+        const impatience = setTimeout(() => {
           pending.delete(id)
-          if (answer === undefined || !("id" in answer)) resume(Effect.fail(unavailable("the token was lost")))
+          if (heard() === heardBefore) void stop(0)
+        }, Duration.toMillis(deadline))
+        pending.set(id, (answer) => {
+          clearTimeout(impatience)
+          pending.delete(id)
+          if (answer === undefined || !("id" in answer))
+            resume(Effect.fail(unavailable(refusal ?? "the token was lost")))
           else if ("output" in answer)
             resume(
               Effect.succeed(Buffer.from(answer.output.buffer, answer.output.byteOffset, answer.output.byteLength))
@@ -149,13 +158,8 @@ export const openToken = Effect.fnUntraced(function* ({ deadline, pin, ...target
           else if (answer.failure === "AuthenticationFailed") resume(Effect.fail(new AuthenticationFailed()))
           else resume(Effect.fail(unavailable(answer.reason)))
         })
-        send({ ...request, id, expires: sent + Duration.toMillis(deadline) })
-        return Effect.sync(() => {
-          pending.delete(id)
-          if (Date.now() - sent >= Duration.toMillis(deadline) && heard() <= sent) void stop(0)
-        })
+        send({ ...request, id, expires: Date.now() + Duration.toMillis(deadline) })
       })
-      return answer
     }).pipe(
       Effect.timeoutOrElse({ duration: deadline, orElse: () => Effect.fail(unavailable("the token does not answer")) })
     )

@@ -2,12 +2,13 @@ import { createHash } from "node:crypto"
 import type { KnownKek } from "./KeyEncryption.ts"
 import type { TokenAnswer, TokenRefusal, TokenRequest, TokenTarget } from "./TokenMessages.ts"
 
-/** A process of its own that speaks to the token, one call at a time: what hangs or crashes there takes nothing along. */
-
 const answer = (message: TokenAnswer, then?: () => void) => void process.send?.(message, undefined, undefined, then)
 
-/** Ends once the answer is on its way. */
-const lastly = (message: TokenAnswer) => answer(message, () => process.exit())
+/** Ends once the answer is on its way. What was asked meanwhile is not tried: each log-in may be one wrong PIN more. */
+const lastly = (message: TokenAnswer) => {
+  process.removeAllListeners("message")
+  answer(message, () => process.exit())
+}
 
 class Refused extends Error {
   readonly refusal: TokenRefusal
@@ -177,11 +178,10 @@ const done = (id: number, output: Buffer) => {
  * they had: what the token does not decrypt then either was altered. The nonce stays, so that no wrap counts twice.
  */
 const serve = (connected: Connected, first: Session) => {
-  let session: Session | undefined = first
+  let session = first
 
   const reopened = () => {
-    if (session !== undefined) connected.close(session.session)
-    session = undefined
+    connected.close(session.session)
     const next = connected.open()
     const changed = next.keks.some(
       ({ check_value }, index) => Buffer.compare(check_value, first.keks[index]?.check_value ?? Buffer.alloc(0)) !== 0
@@ -197,7 +197,7 @@ const serve = (connected: Connected, first: Session) => {
     if (Date.now() > request.expires) return
     try {
       try {
-        done(id, run(connected, session ?? reopened(), again()))
+        done(id, run(connected, session, again()))
       } catch {
         done(id, run(connected, reopened(), again()))
       }
@@ -211,7 +211,10 @@ const serve = (connected: Connected, first: Session) => {
   }
 }
 
-/** Signals are for the service, which ends this process when it needs it no more. */
+/**
+ * This process speaks to the token, one call at a time: what hangs or crashes here takes nothing along. Signals are for
+ * the service, which ends it when it needs it no more.
+ */
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => {})
 process.once("disconnect", () => process.exit())
 process.once("message", (target: TokenTarget) => {

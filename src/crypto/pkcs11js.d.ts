@@ -11,7 +11,6 @@ declare module "pkcs11js" {
   interface PKCS11 {
     load(path: string): void
     C_Initialize(options: { readonly flags: number }): void
-    C_Finalize(): void
     C_GetSlotList(tokenPresent: boolean): Array<Buffer>
     C_GetTokenInfo(slot: Buffer): { readonly label: string }
     C_OpenSession(slot: Buffer, flags: number): Buffer
@@ -25,9 +24,6 @@ declare module "pkcs11js" {
     C_Encrypt(session: Buffer, input: Buffer, output: Buffer): Buffer
     C_DecryptInit(session: Buffer, mechanism: Mechanism, key: Buffer): void
     C_Decrypt(session: Buffer, input: Buffer, output: Buffer): Buffer
-    C_CreateObject(session: Buffer, template: Array<Attribute>): Buffer
-    C_DestroyObject(session: Buffer, object: Buffer): void
-    C_GenerateKey(session: Buffer, mechanism: Mechanism, template: Array<Attribute>): Buffer
   }
   const pkcs11js: {
     readonly PKCS11: new () => PKCS11

@@ -16,7 +16,7 @@ const limits = {
   keepAliveTimeout: 5_000,
   connectionsCheckingInterval: 1_000,
   maxHeaderSize: 16_384,
-  // Two Content-Type headers arrive as one, which is refused (D8); Node would drop the second.
+  // Two headers of a name arrive as one, with a comma: Node would drop the second Content-Type or Authorization (D2, D8).
   joinDuplicateHeaders: true,
   // Node's own answer to a missing Host header has no body.
   requireHostHeader: false,
@@ -104,7 +104,8 @@ const screened = (server: Server): Server => {
     const responses = owed.get(request.socket) ?? new Set()
     owed.set(request.socket, responses.add(response))
     response.once("close", () => responses.delete(response))
-    if (countOf(request, "authorization") > 1) delete request.headers.authorization
+    const joined = request.headers.authorization?.includes(",") === true
+    if (joined && countOf(request, "authorization") > 1) delete request.headers.authorization
     const expected = request.httpVersion === "1.0" ? [0, 1] : [1]
     if (expected.includes(countOf(request, "host"))) return emit(event, ...args)
     refuseResponse(request, response, badRequest("must have exactly one Host header"))

@@ -9,5 +9,5 @@ export class UnsupportedFormat extends Data.TaggedError("UnsupportedFormat") {}
 /** Sealed key, wrapped key or context are not those that were sealed together. */
 export class AuthenticationFailed extends Data.TaggedError("AuthenticationFailed") {}
 
-/** There is no key to seal with, or it must not be used any more. */
+/** The key store cannot be used now; `reason` says why. */
 export class KeyStoreUnavailable extends Data.TaggedError("KeyStoreUnavailable")<{ readonly reason: string }> {}

@@ -3,6 +3,7 @@ import { assert, layer } from "@effect/vitest"
 import { Effect, Redacted } from "effect"
 import { parseDatabaseUrl } from "../../src/sql/DatabaseTarget.ts"
 import { migrate } from "../../src/sql/Migrations.ts"
+import { assertUsage } from "../support/assertUsage.ts"
 import * as CommandLineLive from "../support/CommandLine.ts"
 import { CommandLine, textIn } from "../support/CommandLine.ts"
 import { databaseSettings } from "../support/freshDatabase.ts"
@@ -115,7 +116,7 @@ layer(CommandLineLive.layer, { excludeTestServices: true })("byok audit", (it) =
     [["export", "--after=-1"], "--after must be a whole number: the `seq` of an event."]
   ] as const)("wrong usage is told before the database is asked: %j", ([args, sentence]) =>
     Effect.gen(function* () {
-      assert.deepStrictEqual(yield* runByok(["audit", ...args]), { code: 2, stdout: "", stderr: `${sentence}\n` })
+      assertUsage(yield* runByok(["audit", ...args]), sentence)
     })
   )
 

@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
+import { assertUsage } from "../support/assertUsage.ts"
 import { runByok } from "../support/runByok.ts"
 
 const uuid = "01935f6a-0000-7000-8000-000000000000"
@@ -28,9 +29,9 @@ describe("wrong usage ends with exit code 2 before any database is looked for (D
     ["a name that is empty", "account create --name=", "--name must have 1 to 255 characters."],
     ["a key instead of an account", `api-key issue --name n --account ${key}`, "--account must be a UUID."],
     ["a key instead of its hash", `api-key revoke ${key} --json`, hashExpected]
-  ])("%s: with a sentence that says what is expected and does not echo what was given", ([, args, sentence]) =>
+  ])("%s: with help and a sentence that says what is expected and does not echo what was given", ([, args, sentence]) =>
     Effect.gen(function* () {
-      assert.deepStrictEqual(yield* runByok(args.split(" ")), { code: 2, stdout: "", stderr: `${sentence}\n` })
+      assertUsage(yield* runByok(args.split(" ")), sentence)
     })
   )
 

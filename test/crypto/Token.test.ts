@@ -1,15 +1,19 @@
 import { createCipheriv, createHash } from "node:crypto"
+import { setImmediate } from "node:timers/promises"
 import { inspect } from "node:util"
 import { assert, describe, it } from "@effect/vitest"
-import { Duration, Effect, Redacted } from "effect"
+import { Duration, Effect, Fiber, Redacted } from "effect"
 import { makeWith } from "../../src/crypto/KeyEncryptionToken.ts"
 import { openToken, type Token, type TokenSettings } from "../../src/crypto/Token.ts"
 import { open } from "../../src/crypto/SealingFormat1.ts"
+import { inKeyStoreTime } from "../../src/service/inKeyStoreTime.ts"
 import { childProcesses } from "../support/childProcesses.ts"
 import { eventually } from "../support/eventually.ts"
 import {
   addKeys,
   addToken,
+  attempts,
+  noticingNewPin,
   pin,
   type SoftHsm,
   softHsm,
@@ -177,6 +181,27 @@ describe.skipIf(skipped !== "")(`keys on a PKCS#11 token${skipped}`, () => {
     })
   )
 
+  const leavings: ReadonlyArray<
+    readonly [string, deadline: Duration.Duration, (asked: Effect.Effect<string>) => Effect.Effect<unknown, unknown>]
+  > = [
+    ["before the deadline", Duration.seconds(1), Effect.timeout("50 millis")],
+    ["when create does, before a deadline above 3 seconds", Duration.seconds(4), inKeyStoreTime]
+  ]
+
+  for (const [when, deadline, leaving] of leavings)
+    it.live(`a token that does not answer is asked anew although every caller leaves ${when} (R10)`, () =>
+      Effect.gen(function* () {
+        const { pid, token } = yield* withProcess({ ...tokenSettings(yield* begin, "byok", "kek-1"), deadline })
+        yield* wrapsAgain(token)
+        process.kill(pid, "SIGSTOP")
+        yield* eventually(
+          "its process has gone",
+          Effect.map(Effect.exit(leaving(outcome(token))), () => !childProcesses().includes(pid))
+        )
+        yield* wrapsAgain(token)
+      })
+    )
+
   const replace = (hsm: SoftHsm, other: string) =>
     addKeys(hsm, "byok", { id: "kek-1", remove: true }, { id: "kek-1", bytes: other })
 
@@ -212,12 +237,45 @@ describe.skipIf(skipped !== "")(`keys on a PKCS#11 token${skipped}`, () => {
       )
       const other = "another-pin-1234"
       yield* addKeys(hsm, "byok", { id: "kek-1", setPin: other })
+      const before = yield* attempts(hsm)
       const reason = yield* eventuallyRefused(token)
       assert.match(reason, /expected the PIN of the token's user; found CKR_PIN_INCORRECT$/)
+      assert.strictEqual((yield* attempts(hsm)) - before, 1)
       yield* addKeys({ ...hsm, pin: other }, "byok", { id: "kek-1", setPin: pin })
       assert.strictEqual(yield* outcome(token), "KeyStoreUnavailable", "until the service is started again")
     })
   )
+
+  for (const calls of [1, 20])
+    it.live(`a PIN that the token takes no more in a new session is tried once, with ${calls} waiting`, () =>
+      Effect.gen(function* () {
+        const hsm = yield* begin
+        const settings = tokenSettings(hsm, "byok", "kek-1")
+        const { changed, opened } = yield* noticingNewPin(hsm, withProcess(settings))
+        const { pid, token } = opened
+        yield* addKeys(
+          hsm,
+          "byok",
+          { id: "kek-1", setPin: "another-pin-1234" },
+          { id: "kek-1", remove: true },
+          { id: "kek-1", bytes }
+        )
+        yield* changed
+        const before = yield* attempts(hsm)
+        process.kill(pid, "SIGSTOP")
+        const asked = yield* Effect.forkChild(
+          Effect.replicateEffect(outcome(token), calls, { concurrency: "unbounded" })
+        )
+        yield* Effect.promise(() => setImmediate())
+        process.kill(pid, "SIGCONT")
+        assert.deepStrictEqual(yield* Fiber.join(asked), Array(calls).fill("KeyStoreUnavailable"))
+        yield* eventuallyRefused(token)
+        assert.notInclude(childProcesses(), pid)
+        assert.strictEqual((yield* attempts(hsm)) - before, 1)
+        yield* Effect.flip(Effect.scoped(openToken(settings)))
+        assert.strictEqual((yield* attempts(hsm)) - before, 2, "which another service adds")
+      })
+    )
 })
 
 const eventuallyRefused = Effect.fnUntraced(function* (token: Token) {

@@ -1,5 +1,14 @@
 import { execFileSync } from "node:child_process"
-import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs"
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync
+} from "node:fs"
 import { createRequire } from "node:module"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
@@ -108,6 +117,43 @@ export const addToken = (hsm: SoftHsm, token: string, ...keys: ReadonlyArray<Tok
   Effect.gen(function* () {
     run(hsm, "softhsm2-util", ["--init-token", "--free", "--label", token, "--so-pin", "canary-so-pin", "--pin", pin])
     yield* addKeys(hsm, token, ...keys)
+  })
+
+/**
+ * SoftHSM takes the old PIN in processes that ran when it was changed; other tokens do not. Those that `opening` starts
+ * log in with another PIN after `changed`, so that it is refused there too.
+ */
+export const noticingNewPin = <A, E, R>(hsm: SoftHsm, opening: Effect.Effect<A, E, R>) => {
+  const preload = join(hsm.root, "noticing-new-pin.cjs")
+  const flag = join(hsm.root, "pin-changed")
+  const changed = Effect.sync(() => writeFileSync(flag, ""))
+  return Effect.acquireUseRelease(
+    Effect.sync(() => {
+      writeFileSync(
+        preload,
+        `const { PKCS11 } = require(${JSON.stringify(createRequire(import.meta.url).resolve("pkcs11js"))})
+const login = PKCS11.prototype.C_Login
+PKCS11.prototype.C_Login = function (session, user, pin) {
+  return login.call(this, session, user, require("node:fs").existsSync(${JSON.stringify(flag)}) ? "not-" + pin : pin)
+}`
+      )
+      const before = process.env["NODE_OPTIONS"] ?? ""
+      process.env["NODE_OPTIONS"] = `${before} --require=${preload}`
+      return before
+    }),
+    () => Effect.map(opening, (opened) => ({ opened, changed })),
+    (before) =>
+      Effect.sync(() => {
+        process.env["NODE_OPTIONS"] = before
+      })
+  )
+}
+
+/** How often a PIN was tried on the only token: SoftHSM writes its flags with every attempt, and counts what it writes. */
+export const attempts = ({ directory }: SoftHsm) =>
+  Effect.sync(() => {
+    const [token = ""] = readdirSync(directory)
+    return Number(readFileSync(join(directory, token, "token.object")).readBigUInt64BE(0))
   })
 
 /** Takes all tokens away while the effect runs. */

@@ -276,6 +276,16 @@ const refusalToStart = (change: (settings: Settings) => Settings) =>
   })
 
 layer(GivenLive)("the service does not start", (it) => {
+  it.effect("in process without a keyring, before the database is waited for, of which there is none", () =>
+    Effect.gen(function* () {
+      const databaseUrl = Option.some(Redacted.make("postgres://u@127.0.0.1:1/d"))
+      assert.match(
+        yield* refusalToStart((given) => ({ ...given, databaseUrl, keyring: Option.none() })),
+        /^BYOK_KEYRING_FILE or BYOK_KEYRING must be set/
+      )
+    })
+  )
+
   it.effect("with DATABASE_URL but no keyring: nothing is made up, and the sentence names settings and command", () =>
     Effect.gen(function* () {
       assert.strictEqual(

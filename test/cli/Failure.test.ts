@@ -49,6 +49,28 @@ layer(CommandLineLive.layer, { excludeTestServices: true, concurrent: true })(
       })
     )
 
+    it.effect.each<readonly [args: string, variables: Record<string, string>]>([
+      ["serve", {}],
+      ["serve", { BYOK_PROCESSES: "2" }],
+      ["keyring status", {}],
+      ["keyring rewrap", {}],
+      ["keyring add", {}]
+    ])("%s %j: a keyring that is missing or wrong is told before a database is waited for", ([args, variables]) =>
+      Effect.gen(function* () {
+        const DATABASE_URL = `postgres://u@127.0.0.1:${yield* closedPort}/d`
+        const refusals: ReadonlyArray<readonly [keyring: Record<string, string>, sentence: RegExp]> = [
+          [{}, /^BYOK_KEYRING_FILE or BYOK_KEYRING must be set when DATABASE_URL is: .*\n$/],
+          [{ BYOK_KEYRING: canary }, /^BYOK_KEYRING: key 1: expected .*; found 13 characters of another form\.\n$/],
+          [{ BYOK_KEYRING_FILE: canary }, /^BYOK_KEYRING_FILE: expected a file that can be read; found ENOENT\.\n$/]
+        ]
+        for (const [keyring, sentence] of refusals) {
+          const { code, stderr, stdout } = yield* runByok(args.split(" "), { DATABASE_URL, ...variables, ...keyring })
+          assert.deepStrictEqual({ code, stdout }, { code: 1, stdout: "" })
+          assert.match(stderr, sentence)
+        }
+      })
+    )
+
     it.effect.each<readonly [variables: Record<string, string>, sentence: string]>([
       [{ PORT: canary }, "PORT must be a whole number from 0 to 65535."],
       [{ LOG_LEVEL: canary }, "LOG_LEVEL must be one of trace, debug, info, warn, error, fatal, none."],

@@ -49,31 +49,31 @@ layer(CommandLineLive.layer, { excludeTestServices: true, concurrent: true })(
       })
     )
 
-    it.effect.each<readonly [args: string, variables: Record<string, string>]>([
-      ["serve", {}],
-      ["serve", { BYOK_PROCESSES: "2" }],
-      ["keyring status", {}],
-      ["keyring rewrap", {}],
-      ["keyring add", {}]
-    ])("%s %j: a keyring that is missing or wrong is told before a database is waited for", ([args, variables]) =>
+    const missing = "BYOK_KEYRING_FILE or BYOK_KEYRING must be set when DATABASE_URL is"
+    it.effect.each<readonly [args: string, variables: Record<string, string>, sentence: string]>([
+      ["serve", {}, missing],
+      ["serve", { BYOK_KEYRING: canary }, "BYOK_KEYRING: key 1: expected id:base64 of 32 bytes"],
+      ["serve", { BYOK_KEYRING_FILE: canary }, "BYOK_KEYRING_FILE: expected a file that can be read; found ENOENT"],
+      ["serve", { BYOK_PROCESSES: "2" }, missing],
+      ["keyring status", {}, missing],
+      ["keyring add", {}, missing]
+    ])("%s %j: a keyring that is missing or wrong is told before a database is waited for", ([args, given, sentence]) =>
       Effect.gen(function* () {
         const DATABASE_URL = `postgres://u@127.0.0.1:${yield* closedPort}/d`
-        const refusals: ReadonlyArray<readonly [keyring: Record<string, string>, sentence: RegExp]> = [
-          [{}, /^BYOK_KEYRING_FILE or BYOK_KEYRING must be set when DATABASE_URL is: .*\n$/],
-          [{ BYOK_KEYRING: canary }, /^BYOK_KEYRING: key 1: expected .*; found 13 characters of another form\.\n$/],
-          [{ BYOK_KEYRING_FILE: canary }, /^BYOK_KEYRING_FILE: expected a file that can be read; found ENOENT\.\n$/]
-        ]
-        for (const [keyring, sentence] of refusals) {
-          const { code, stderr, stdout } = yield* runByok(args.split(" "), { DATABASE_URL, ...variables, ...keyring })
-          assert.deepStrictEqual({ code, stdout }, { code: 1, stdout: "" })
-          assert.match(stderr, sentence)
-        }
+        const { code, stderr, stdout } = yield* runByok(args.split(" "), { DATABASE_URL, ...given })
+        assert.deepStrictEqual({ code, stdout }, { code: 1, stdout: "" })
+        assert.strictEqual(stderr.slice(0, sentence.length), sentence)
+        assert.match(stderr, /^[^\n]+\.\n$/)
       })
     )
 
     it.effect.each<readonly [variables: Record<string, string>, sentence: string]>([
       [{ PORT: canary }, "PORT must be a whole number from 0 to 65535."],
       [{ LOG_LEVEL: canary }, "LOG_LEVEL must be one of trace, debug, info, warn, error, fatal, none."],
+      [
+        { BYOK_DATA_DIR: `/dev/null/${canary}` },
+        "BYOK_DATA_DIR must be a directory that can be written; found ENOTDIR."
+      ],
       [
         { DATABASE_URL: `postgres://u:${canary}@db.example.org/d` },
         "DATABASE_URL leads to another machine without TLS: add sslmode=verify-full."

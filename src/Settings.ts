@@ -25,6 +25,8 @@ export interface Settings {
     readonly keys: Option.Option<ReadonlyArray<string>>
     readonly deadline: Duration.Duration
   }
+  /** The collector that gets traces; without one none are made. */
+  readonly otlpEndpoint: Option.Option<URL>
 }
 
 /** Whether keys are to be on a token, completely told or not. */
@@ -97,7 +99,15 @@ const pkcs11 = Effect.all({
   deadline: duration("BYOK_PKCS11_DEADLINE", "2 seconds")
 })
 
-/** Reads every setting from the environment; those that hold secrets are removed from it. */
+const otlpEndpoint = (name: string) => {
+  const usable = Schema.makeFilter(
+    ({ password, protocol, username }: URL) => /^https?:$/.test(protocol) && username + password === ""
+  )
+  const expected = "an http or https URL without user and password"
+  return optional(name, Config.schema(Schema.URLFromString.check(usable), name), expected)
+}
+
+/** Reads every setting but those of the log, which is there before; those that hold secrets are removed. */
 export const readSettings: Effect.Effect<Settings, InvalidSetting> = Effect.gen(function* () {
   const settings = yield* Effect.all({
     host: withDefault("HOST", Config.NonEmptyString("HOST"), "127.0.0.1", "a name or address to listen on"),
@@ -109,7 +119,8 @@ export const readSettings: Effect.Effect<Settings, InvalidSetting> = Effect.gen(
     dataDirectory: withDefault("BYOK_DATA_DIR", Config.NonEmptyString("BYOK_DATA_DIR"), ".byok", "a directory"),
     keyring: secret("BYOK_KEYRING"),
     keyringFile: text("BYOK_KEYRING_FILE"),
-    pkcs11
+    pkcs11,
+    otlpEndpoint: otlpEndpoint("OTEL_EXPORTER_OTLP_ENDPOINT")
   })
   const { deadline, statementTimeout } = settings.database
   if (!Duration.isGreaterThan(deadline, statementTimeout)) {

@@ -46,5 +46,5 @@ export const serve = (settings: Settings, hangUps: Queue.Dequeue<true>) =>
     Layer.provide(Server.layer(settings)),
     Layer.merge(reloadOn(hangUps)),
     Layer.provide(Byok.layerWith(settings)),
-    Layer.provide(Tracing.layer)
+    Layer.provide(Tracing.layer(settings))
   )

@@ -17,7 +17,7 @@ const read = (env: Variables) =>
   Effect.provideService(readSettings, ConfigProvider.ConfigProvider, ConfigProvider.fromEnv({ env: { ...env } }))
 
 /** What differs from the defaults, with secrets and durations in the clear. */
-const plain = ({ database, databaseUrl, keyring, pkcs11, ...others }: Settings) => ({
+const plain = ({ database, databaseUrl, keyring, otlpEndpoint, pkcs11, ...others }: Settings) => ({
   ...others,
   ...database,
   connectTimeout: Duration.toMillis(database.connectTimeout),
@@ -30,7 +30,8 @@ const plain = ({ database, databaseUrl, keyring, pkcs11, ...others }: Settings) 
   tokenPin: Option.map(pkcs11.pin, Redacted.value),
   tokenPinFile: pkcs11.pinFile,
   tokenKeys: pkcs11.keys,
-  tokenDeadline: Duration.toMillis(pkcs11.deadline)
+  tokenDeadline: Duration.toMillis(pkcs11.deadline),
+  otlpEndpoint: Option.map(otlpEndpoint, ({ href }) => href)
 })
 
 const defaults = {
@@ -54,7 +55,8 @@ const defaults = {
   tokenPin: Option.none<string>(),
   tokenPinFile: Option.none<string>(),
   tokenKeys: Option.none<ReadonlyArray<string>>(),
-  tokenDeadline: 2000
+  tokenDeadline: 2000,
+  otlpEndpoint: Option.none<string>()
 }
 
 const aDuration = 'must be a duration such as "2500 millis" or "3 seconds".'
@@ -140,6 +142,16 @@ const settings: Record<string, Setting> = {
   BYOK_PKCS11_DEADLINE: {
     good: [["250 millis", { tokenDeadline: 250 }]],
     bad: { texts: [...badDurations, "Infinity"], sentence: aDuration }
+  },
+  OTEL_EXPORTER_OTLP_ENDPOINT: {
+    good: [
+      ["http://127.0.0.1:4318", { otlpEndpoint: Option.some("http://127.0.0.1:4318/") }],
+      ["https://collector.example.org/", { otlpEndpoint: Option.some("https://collector.example.org/") }]
+    ],
+    bad: {
+      texts: ["not a url", "localhost:4318", "//localhost", "ftp://localhost", "http://", "http://u@h", "http://:p@h"],
+      sentence: "must be an http or https URL without user and password."
+    }
   }
 }
 
@@ -254,7 +266,7 @@ describe("settings", () => {
     })
     assert.sameMembers(
       Object.keys(table).flatMap((names) => names.split(/, | or /)),
-      [...Object.keys(settings), "OTEL_EXPORTER_OTLP_ENDPOINT", "LOG_LEVEL", "LOG_FORMAT"]
+      [...Object.keys(settings), "LOG_LEVEL", "LOG_FORMAT"]
     )
   })
 })

@@ -25,7 +25,7 @@ export const writeKeyringFile = (path: string, text: string): Effect.Effect<void
     try: () => {
       const temporary = `${path}.${randomUUID()}.new`
       try {
-        writeFileSync(temporary, `${text}\n`, { mode: 0o600, flag: "wx", flush: true })
+        writeFileSync(temporary, `${text}\n`, { mode: 0o600, flush: true })
         linkSync(temporary, path)
       } finally {
         rmSync(temporary, { force: true })

@@ -1,4 +1,4 @@
-import { Config, Data, Duration, Effect, Option, Redacted, Schema, SchemaTransformation } from "effect"
+import { Config, Data, Duration, Effect, Option, Record, Redacted, Schema, SchemaTransformation } from "effect"
 import type { DatabaseSettings } from "./sql/Database.ts"
 
 /** A setting is wrong or missing: one sentence that names it and never holds its value. */
@@ -135,3 +135,10 @@ export const readSettings: Effect.Effect<Settings, InvalidSetting> = Effect.gen(
   }
   return settings
 })
+
+/** The variables that were removed, for a process that is to read the same settings. */
+export const secretsOf = ({ databaseUrl, keyring, pkcs11 }: Settings): Record<string, string> =>
+  Record.map(
+    Record.getSomes({ DATABASE_URL: databaseUrl, BYOK_KEYRING: keyring, BYOK_PKCS11_PIN: pkcs11.pin }),
+    Redacted.value
+  )

@@ -1,10 +1,11 @@
 import { assert, describe, it, layer } from "@effect/vitest"
-import { Cause, ConfigProvider, Context, Duration, Effect, Exit, Layer, Option, Redacted } from "effect"
+import { Cause, Config, ConfigProvider, Context, Duration, Effect, Exit, Layer, Option, Redacted } from "effect"
 import { existsSync, readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { inspect } from "node:util"
 import * as Byok from "../src/Byok.ts"
-import { InvalidSetting, readSettings, type Settings } from "../src/Settings.ts"
+import * as Environment from "../src/Environment.ts"
+import { InvalidSetting, readSettings, secretsOf, type Settings } from "../src/Settings.ts"
 import { anyString } from "./support/arbitraries.ts"
 import { freshDatabase, settingsFor } from "./support/freshDatabase.ts"
 import { byokScript, nowhere } from "./support/runByok.ts"
@@ -233,9 +234,9 @@ describe("settings", () => {
         })
       )
       Object.assign(process.env, given)
-      const { dataDirectory, databaseUrl, keyring, tokenPin } = plain(
-        yield* Effect.provideService(readSettings, ConfigProvider.ConfigProvider, ConfigProvider.fromEnv())
-      )
+      const copy = ConfigProvider.fromEnv()
+      const settings = yield* Effect.provide(readSettings, Environment.layer)
+      const { dataDirectory, databaseUrl, keyring, tokenPin } = plain(settings)
       assert.deepStrictEqual(
         [databaseUrl, keyring, tokenPin],
         [Option.some(given.DATABASE_URL), Option.some(given.BYOK_KEYRING), Option.some(given.BYOK_PKCS11_PIN)]
@@ -243,6 +244,18 @@ describe("settings", () => {
       assert.strictEqual(dataDirectory, "kept")
       assert.strictEqual(process.env["BYOK_DATA_DIR"], "kept")
       assert.notInclude(JSON.stringify(process.env), "canary")
+
+      const answers = Effect.forEach(Object.keys(given), (name) => Effect.option(Config.String(name)))
+      const { BYOK_DATA_DIR, ...secrets } = given
+      assert.deepStrictEqual(yield* Effect.provide(answers, Environment.layer), [
+        ...Object.keys(secrets).map(() => Option.none()),
+        Option.some(BYOK_DATA_DIR)
+      ])
+      assert.deepStrictEqual(
+        yield* Effect.provideService(answers, ConfigProvider.ConfigProvider, copy),
+        Object.values(given).map((value) => Option.some(value))
+      )
+      assert.deepStrictEqual(secretsOf(settings), secrets)
     })
   )
 

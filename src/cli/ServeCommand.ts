@@ -10,10 +10,9 @@ export const serveCommand = Command.make(
   "serve",
   {},
   Effect.fnUntraced(function* () {
-    const environment = { ...process.env }
     const signals = yield* hangUps
     const settings = yield* readSettings
     const several = cluster.isPrimary && settings.processes > 1
-    return yield* Layer.launch(several ? serveInProcesses(settings, environment, signals) : serve(settings, signals))
+    return yield* Layer.launch(several ? serveInProcesses(settings, signals) : serve(settings, signals))
   }, Effect.scoped)
 ).pipe(Command.withDescription("Serve HTTP until stopped; SIGHUP makes it read its keyring again"))

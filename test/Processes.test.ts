@@ -8,6 +8,7 @@ import { StartedBefore } from "./support/firstStart.ts"
 import { freshDatabase } from "./support/freshDatabase.ts"
 import { ringOf } from "./support/rotating.ts"
 import { byokScript } from "./support/runByok.ts"
+import { runNode } from "./support/runNode.ts"
 import { isRunning, isShutDown, type ServiceProcess, startService } from "./support/ServiceProcess.ts"
 
 const credential = { provider: "groq", key: "fake-key-fake-key" }
@@ -87,6 +88,19 @@ layer(StartedBefore.layer, { excludeTestServices: true })("a service of several 
         yield* signal("SIGHUP")
         assert.strictEqual(yield* ended, 0)
       })
+  )
+
+  it.effect("of which one cannot start ends with its sentence and exit code 1", () =>
+    Effect.gen(function* () {
+      const { settings } = yield* StartedBefore
+      const variables = { ...settings, PORT: "0", BYOK_PROCESSES: "2", BYOK_KEYRING_FILE: "/dev/null/nowhere" }
+      assert.deepStrictEqual(yield* runNode([byokScript, "serve"], { variables }), {
+        code: 1,
+        stdout: "",
+        stderr:
+          "BYOK_KEYRING_FILE: expected a file that can be read; found ENOTDIR.\nA process has ended before it served.\n"
+      })
+    })
   )
 })
 

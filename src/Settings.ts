@@ -1,4 +1,5 @@
 import { Config, Data, Duration, Effect, Option, Record, Redacted, Schema, SchemaTransformation } from "effect"
+import { isKekId } from "./domain/KekId.ts"
 import type { DatabaseSettings } from "./sql/Database.ts"
 
 /** A setting is wrong or missing: one sentence that names it and never holds its value. */
@@ -80,9 +81,11 @@ const database = Effect.all({
 })
 
 const kekIds = (name: string) => {
-  const pattern = /^[A-Za-z0-9._-]{1,64}(,[A-Za-z0-9._-]{1,64})*$/
-  const twice = Schema.makeFilter((given: string) => new Set(given.split(",")).size === given.split(",").length)
-  const codec = Schema.String.check(Schema.isPattern(pattern), twice)
+  const usable = Schema.makeFilter((given: string) => {
+    const ids = given.split(",")
+    return ids.every(isKekId) && new Set(ids).size === ids.length
+  })
+  const codec = Schema.String.check(usable)
   const expected = "ids of keys, each once, with commas between them"
   return Effect.map(
     optional(name, Config.schema(codec, name), expected),

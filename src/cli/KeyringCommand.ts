@@ -1,6 +1,7 @@
 import { Clock, Console, Effect, Option, Schema } from "effect"
 import { Argument, Command, Flag } from "effect/cli"
 import { generateKeyring } from "../crypto/Keyring.ts"
+import { KekId, kekIdForm } from "../domain/KekId.ts"
 import { addKey, promoteKey, retireKey } from "../KeyringChanges.ts"
 import type { KeyStatus, RewrapResult } from "../service/Rotation.ts"
 import { changeKeyring } from "./changeKeyring.ts"
@@ -107,9 +108,6 @@ const status = Command.make(
   })
 ).pipe(Command.withDescription("Show how much each key is used, and which may be retired"))
 
-const KekId = Schema.String.check(Schema.isPattern(/^[A-Za-z0-9._-]{1,64}$/))
-const idForm = "must be 1 to 64 characters of A-Z a-z 0-9 . _ -."
-
 const add = Command.make(
   "add",
   {
@@ -119,7 +117,7 @@ const add = Command.make(
     )
   },
   Effect.fnUntraced(function* ({ id }) {
-    const given = Option.isSome(id) ? yield* parse(KekId, id.value, `--id ${idForm}`) : undefined
+    const given = Option.isSome(id) ? yield* parse(KekId, id.value, `--id must be ${kekIdForm}.`) : undefined
     const kek_id = yield* changeKeyring((settings) => addKey(settings, given))
     yield* print({ kek_id, role: "pending" })
   })
@@ -131,7 +129,7 @@ const promote = Command.make(
   "promote",
   { id: kekId },
   Effect.fnUntraced(function* (given) {
-    const kek_id = yield* parse(KekId, given.id, `ID ${idForm}`)
+    const kek_id = yield* parse(KekId, given.id, `ID must be ${kekIdForm}.`)
     yield* changeKeyring((settings) => promoteKey(settings, kek_id))
     yield* print({ kek_id, role: "primary" })
   })
@@ -141,7 +139,7 @@ const retire = Command.make(
   "retire",
   { id: kekId },
   Effect.fnUntraced(function* (given) {
-    const kek_id = yield* parse(KekId, given.id, `ID ${idForm}`)
+    const kek_id = yield* parse(KekId, given.id, `ID must be ${kekIdForm}.`)
     yield* changeKeyring((settings) => retireKey(settings, kek_id))
     yield* print({ kek_id, role: "retired" })
   })

@@ -59,8 +59,7 @@ const putIntoPlace = (target: string, temporary: string, text: string) =>
     try: () => {
       writeFileSync(temporary, text, { flag: "r+" })
       const { gid, mode, uid } = statSync(target)
-      const made = statSync(temporary)
-      if (made.uid !== uid || made.gid !== gid) chownSync(temporary, uid, gid)
+      chownSync(temporary, uid, gid)
       chmodSync(temporary, mode & 0o777)
       whileOpen(temporary, fsyncSync)
       renameSync(temporary, target)

@@ -1,4 +1,14 @@
-import { chmodSync, lstatSync, readFileSync, readdirSync, statSync, symlinkSync, writeFileSync } from "node:fs"
+import {
+  chmodSync,
+  chownSync,
+  lstatSync,
+  readFileSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync
+} from "node:fs"
 import { dirname, join } from "node:path"
 import { Worker } from "node:worker_threads"
 import { assert, describe, it } from "@effect/vitest"
@@ -134,6 +144,31 @@ describe("a keyring file that is changed", () => {
         assert.strictEqual(readFileSync(file, "utf8"), secret)
         assert.deepStrictEqual(readdirSync(dirname(file)), ["keyring"])
       }
+    })
+  )
+
+  it.effect.skipIf(process.getuid?.() !== 0)("by root keeps its owner", () =>
+    Effect.gen(function* () {
+      const file = yield* fileOfMode(0o600)
+      chownSync(file, 65533, 65534)
+      yield* edit(file, "changed")
+      const { gid, mode, uid } = statSync(file)
+      assert.deepStrictEqual({ uid, gid, mode: mode & 0o777 }, { uid: 65533, gid: 65534, mode: 0o600 })
+      assert.strictEqual(readFileSync(file, "utf8"), "changed")
+    })
+  )
+
+  it.effect("stays as it is, with nothing beside it, if what is to take its place is removed meanwhile", () =>
+    Effect.gen(function* () {
+      const file = yield* fileOfMode(0o600)
+      const removed = editKeyringFile(file, () => {
+        rmSync(`${file}.new`)
+        return Effect.succeed("changed")
+      })
+      const { message } = yield* Effect.flip(removed)
+      assert.strictEqual(message, "expected a file that can be replaced; found ENOENT")
+      assert.strictEqual(readFileSync(file, "utf8"), secret)
+      assert.deepStrictEqual(readdirSync(dirname(file)), ["keyring"])
     })
   )
 

@@ -63,6 +63,7 @@ describe("a file with a secret (security.md, Keyring)", () => {
     Effect.gen(function* () {
       const path = yield* temporaryDirectory
       const missing = yield* Effect.flip(readPrivateFile(join(path, "missing")))
+      assert.strictEqual(missing._tag, "UnusableFile")
       assert.strictEqual(missing.message, "expected a file that can be read; found ENOENT")
       chmodSync(path, 0o700)
       const wrong = yield* Effect.flip(readPrivateFile(path))

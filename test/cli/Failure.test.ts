@@ -48,6 +48,11 @@ layer(CommandLineLive.layer, { excludeTestServices: true, concurrent: true })(
     it.effect.each<readonly [variables: Record<string, string>, sentence: string]>([
       [{ PORT: canary }, "PORT must be a whole number from 0 to 65535."],
       [{ LOG_LEVEL: canary }, "LOG_LEVEL must be one of trace, debug, info, warn, error, fatal, none."],
+      [{ LOG_FORMAT: canary }, "LOG_FORMAT must be pretty, logfmt or json."],
+      [
+        { OTEL_EXPORTER_OTLP_ENDPOINT: canary },
+        "OTEL_EXPORTER_OTLP_ENDPOINT must be an http or https URL without user and password."
+      ],
       [
         { DATABASE_URL: `postgres://u:${canary}@db.example.org/d` },
         "DATABASE_URL leads to another machine without TLS: add sslmode=verify-full."

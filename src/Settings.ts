@@ -61,6 +61,15 @@ const secret = (name: string) =>
     return Option.map(found, (value) => Redacted.make(value))
   })
 
+/** A secret that was left empty must not lead to a database that somebody has to find again. */
+const databaseUrl = Effect.suspend(() =>
+  process.env["DATABASE_URL"] === ""
+    ? Effect.fail(
+        new InvalidSetting({ message: "DATABASE_URL must not be empty: unset it to use the embedded database." })
+      )
+    : secret("DATABASE_URL")
+)
+
 const duration = (name: string, fallback: Duration.Input) => {
   const inRange = Schema.makeFilter((given: Duration.Duration) =>
     Duration.between(given, { minimum: Duration.millis(1), maximum: Duration.hours(1) })
@@ -117,7 +126,7 @@ export const readSettings: Effect.Effect<Settings, InvalidSetting> = Effect.gen(
     port: whole("PORT", 0, 65535, 3000),
     processes: whole("BYOK_PROCESSES", 1, 64, 1),
     database,
-    databaseUrl: secret("DATABASE_URL"),
+    databaseUrl,
     databaseCaFile: text("DATABASE_CA_FILE"),
     dataDirectory: withDefault("BYOK_DATA_DIR", Config.NonEmptyString("BYOK_DATA_DIR"), ".byok", "a directory"),
     keyring: secret("BYOK_KEYRING"),

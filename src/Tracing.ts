@@ -23,13 +23,20 @@ const discreet = Layer.effect(
   )
 )
 
+/** A collector may be below a path. */
+const tracesOf = (endpoint: URL) => {
+  const url = new URL(endpoint)
+  url.pathname = `${url.pathname.replace(/\/$/, "")}/v1/traces`
+  return url.href
+}
+
 /** Spans go to the collector of the settings; without one none are made. */
 export const layer = ({ otlpEndpoint }: Settings) =>
   Option.match(otlpEndpoint, {
     onNone: () => Layer.succeed(References.TracerEnabled, false),
     onSome: (url) =>
       discreet.pipe(
-        Layer.provide(OtlpTracer.layer({ url: new URL("/v1/traces", url).href, resource: { serviceName: "byok" } })),
+        Layer.provide(OtlpTracer.layer({ url: tracesOf(url), resource: { serviceName: "byok" } })),
         Layer.provide([OtlpSerialization.layerJson, FetchHttpClient.layer])
       )
   })

@@ -47,6 +47,7 @@ layer(CommandLineLive.layer, { excludeTestServices: true, concurrent: true })(
 
     it.effect.each<readonly [variables: Record<string, string>, sentence: string]>([
       [{ PORT: canary }, "PORT must be a whole number from 0 to 65535."],
+      [{ DATABASE_URL: "" }, "DATABASE_URL must not be empty: unset it to use the embedded database."],
       [{ LOG_LEVEL: canary }, "LOG_LEVEL must be one of trace, debug, info, warn, error, fatal, none."],
       [{ LOG_FORMAT: canary }, "LOG_FORMAT must be pretty, logfmt or json."],
       [

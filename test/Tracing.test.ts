@@ -1,27 +1,19 @@
-import { once } from "node:events"
-import { createServer } from "node:http"
-import type { AddressInfo } from "node:net"
 import { assert, it } from "@effect/vitest"
 import { Effect, Option } from "effect"
 import { generateKeyring } from "../src/crypto/Keyring.ts"
 import * as Tracing from "../src/Tracing.ts"
+import { startCollector } from "./leaks/Collector.ts"
 import { settingsFor } from "./support/freshDatabase.ts"
 
 const settings = settingsFor("postgres://nobody@localhost/nothing", generateKeyring(new Date(0)))
 
-/** A collector that keeps the paths to which something was sent. */
-const collector = Effect.acquireRelease(
-  Effect.promise(async () => {
-    const paths: Array<string | undefined> = []
-    const server = createServer((request, response) => {
-      paths.push(request.url)
-      request.resume().once("end", () => response.end("{}"))
-    }).listen(0, "127.0.0.1")
-    await once(server, "listening")
-    return { paths, server, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` }
-  }),
-  ({ server }) => Effect.sync(() => server.close())
-)
+/** Where spans went while one was made. */
+const pathsWith = Effect.fnUntraced(function* (endpointAt: (url: string) => Option.Option<URL>) {
+  const { received, url } = yield* startCollector
+  const layer = Tracing.layer({ ...settings, otlpEndpoint: endpointAt(url) })
+  yield* Effect.provide(Effect.withSpan(Effect.void, "a test"), layer)
+  return Array.from(received().matchAll(/^POST (\S+) /gm), ([, path]) => path)
+})
 
 it.live.each([
   ["", "/v1/traces"],
@@ -30,17 +22,12 @@ it.live.each([
   ["/otlp/?tenant=1", "/otlp/v1/traces?tenant=1"]
 ] as const)("a collector at %j gets spans at %s", ([path, expected]) =>
   Effect.gen(function* () {
-    const { paths, url } = yield* collector
-    const layer = Tracing.layer({ ...settings, otlpEndpoint: Option.some(new URL(url + path)) })
-    yield* Effect.provide(Effect.withSpan(Effect.void, "a test"), layer)
-    assert.deepStrictEqual(paths, [expected])
+    assert.deepStrictEqual(yield* pathsWith((url) => Option.some(new URL(url + path))), [expected])
   })
 )
 
 it.live("without a collector nothing is sent (control)", () =>
   Effect.gen(function* () {
-    const { paths } = yield* collector
-    yield* Effect.provide(Effect.withSpan(Effect.void, "a test"), Tracing.layer(settings))
-    assert.deepStrictEqual(paths, [])
+    assert.deepStrictEqual(yield* pathsWith(() => Option.none()), [])
   })
 )

@@ -1,21 +1,11 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
-import { createServer } from "node:net"
 import * as CommandLineLive from "../support/CommandLine.ts"
 import { CommandLine } from "../support/CommandLine.ts"
 import { runByok } from "../support/runByok.ts"
 
 const uuid = "01935f6a-0000-7000-8000-000000000000"
 const canary = "canary-canary"
-
-/** A port on which nobody listens. */
-const closedPort = Effect.callback<number>((resume) => {
-  const server = createServer().listen(0, "127.0.0.1", () => {
-    const address = server.address()
-    assert(typeof address === "object" && address !== null)
-    server.close(() => resume(Effect.succeed(address.port)))
-  })
-})
 
 layer(CommandLineLive.layer, { excludeTestServices: true, concurrent: true })(
   "a failure is one sentence on standard error and exit code 1, with nothing on standard output",
@@ -36,7 +26,7 @@ layer(CommandLineLive.layer, { excludeTestServices: true, concurrent: true })(
 
     it.effect("a database that cannot be reached is told without its URL", () =>
       Effect.gen(function* () {
-        const DATABASE_URL = `postgres://${canary}:${canary}@127.0.0.1:${yield* closedPort}/${canary}`
+        const DATABASE_URL = `postgres://${canary}:${canary}@127.0.0.1:1/${canary}`
         assert.deepStrictEqual(yield* runByok(["migrate", "--json"], { DATABASE_URL }), {
           code: 1,
           stdout: "",

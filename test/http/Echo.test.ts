@@ -195,14 +195,24 @@ layer(recorded({}), { excludeTestServices: true })("whatever is sent", (it) => {
   })
 })
 
-/** A build that repeats the key where its caller asks it to. */
+/** A build that repeats the key where its caller asks it to, and tells it to whoever reads logs and traces. */
 const parrot = Effect.gen(function* () {
   const parts = yield* Effect.context<Parts>()
   const credentials = Context.get(parts, Credentials)
-  const repeat = (name: string | null, key: string) =>
-    name === "in the body"
-      ? Effect.fail(InvalidParams.of({ path: ["key"], message: `must not be ${key}` }))
-      : addHeader("x-debug", name === "in a header" ? key : "-")
+  const repeat = (name: string | null, key: string) => {
+    switch (name) {
+      case "in the body":
+        return Effect.fail(InvalidParams.of({ path: ["key"], message: `must not be ${key}` }))
+      case "in a header":
+        return addHeader("x-debug", key)
+      case "in the log":
+        return Effect.logTrace(key)
+      case "in a span":
+        return Effect.annotateCurrentSpan("key", key)
+      default:
+        return Effect.void
+    }
+  }
   return Context.add(parts, Credentials, {
     ...credentials,
     create: (input) => Effect.andThen(repeat(input.name, Redacted.value(input.key)), credentials.create(input))
@@ -232,9 +242,17 @@ layer(recorded({ parts: parrot }), { excludeTestServices: true })(
       })
     )
 
-    it.effect("and nowhere", () =>
-      Effect.map(faults("nowhere"), (found) => {
-        assert.deepStrictEqual(found, [])
+    it.effect.each([
+      ["in the log", true],
+      ["in a span", true],
+      ["nowhere", false]
+    ] as const)("%s, which no answer tells; logs and traces: %s", ([name, told]) =>
+      Effect.gen(function* () {
+        const { all, logs, spans } = yield* Recording
+        logs.length = 0
+        spans.length = 0
+        assert.deepStrictEqual(yield* faults(name), [])
+        assert.strictEqual(leakOf(yield* all, [secret]), told ? secret : undefined)
       })
     )
   }

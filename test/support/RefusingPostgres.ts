@@ -1,13 +1,6 @@
-import { assert } from "@effect/vitest"
-import { createServer, type Socket } from "node:net"
 import { Effect, type Scope } from "effect"
-
-const message = (type: string, body: Buffer) => {
-  const head = Buffer.alloc(5)
-  head.write(type)
-  head.writeInt32BE(body.length + 4, 1)
-  return Buffer.concat([head, body])
-}
+import { listen } from "./listen.ts"
+import { message } from "./postgresMessage.ts"
 
 const askForPassword = message("R", Buffer.from([0, 0, 0, 3]))
 
@@ -21,35 +14,18 @@ export interface RefusingPostgres {
 export const refusingPostgres = (
   sqlstate: string,
   words: string
-): Effect.Effect<RefusingPostgres, never, Scope.Scope> =>
-  Effect.map(
-    Effect.acquireRelease(
-      Effect.callback<RefusingPostgres & { readonly close: Effect.Effect<unknown> }>((resume) => {
-        let refused = 0
-        const open = new Set<Socket>()
-        const fields = { S: "FATAL", V: "FATAL", C: sqlstate, M: words, D: words, H: words, s: words, n: words }
-        const body = Object.entries(fields).map(([field, text]) => `${field}${text}\0`)
-        const server = createServer((socket) => {
-          open.add(socket)
-          socket.on("error", () => socket.destroy())
-          socket.once("data", () => {
-            socket.write(askForPassword)
-            socket.once("data", () => {
-              refused += 1
-              socket.end(message("E", Buffer.from(`${body.join("")}\0`)))
-            })
-          })
-        }).listen(0, "127.0.0.1", () => {
-          const address = server.address()
-          assert(typeof address === "object" && address !== null)
-          const close = Effect.promise(() => {
-            for (const socket of open) socket.destroy()
-            return new Promise((resolve) => server.close(resolve))
-          })
-          resume(Effect.succeed({ port: address.port, refused: () => refused, close }))
-        })
-      }),
-      ({ close }) => close
-    ),
-    ({ port, refused }) => ({ port, refused })
-  )
+): Effect.Effect<RefusingPostgres, never, Scope.Scope> => {
+  let refused = 0
+  const fields = { S: "FATAL", V: "FATAL", C: sqlstate, M: words, D: words, H: words, s: words, n: words }
+  const body = Object.entries(fields).map(([field, text]) => `${field}${text}\0`)
+  const serving = listen((socket) => {
+    socket.once("data", () => {
+      socket.write(askForPassword)
+      socket.once("data", () => {
+        refused += 1
+        socket.end(message("E", Buffer.from(`${body.join("")}\0`)))
+      })
+    })
+  })
+  return Effect.map(serving, (port) => ({ port, refused: () => refused }))
+}

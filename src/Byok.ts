@@ -29,7 +29,8 @@ export const layerWith = (settings: Settings) =>
     Layer.provideMerge(KeyEncryptionLive.layer(settings)),
     Layer.provideMerge(KeyringLive.layer(settings)),
     Layer.provideMerge(Persistence.layer(settings)),
-    Layer.provideMerge(SecureRandomLive.layer)
+    Layer.provideMerge(SecureRandomLive.layer),
+    Layer.provide(KeyringLive.layerForm(settings))
   )
 
 /** The same, as the environment says: for use in process, without a server. */

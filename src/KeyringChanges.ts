@@ -98,7 +98,7 @@ export const retireKey = (settings: Settings, kek_id: string) =>
       const credentials = yield* retire(kek_id)
       if (credentials > 0) {
         return yield* refuse(
-          `Key ${kek_id} is still needed by ${credentials} credentials: let every instance read the keyring (SIGHUP), rewrap, and try again.`
+          `Key ${kek_id} is still needed (credentials: ${credentials}): let every instance read the keyring (SIGHUP), rewrap, and try again.`
         )
       }
       return Array.from(lines)

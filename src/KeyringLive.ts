@@ -46,22 +46,25 @@ const environmentKeyring = new InvalidKeyring({
   message: "expected a restart with another value; the environment of a running process cannot change"
 })
 
-/** Where the keyring is, and the setting that says so. */
+/** Where the keyring is, the setting that says so, and its form, as far as that shows without the database. */
 const sourceOf = (settings: Settings) => {
   const { dataDirectory, databaseUrl, keyring, keyringFile } = settings
-  const inFile = (setting: string, file: string) => ({ setting, file, first: readFile(file), again: readFile(file) })
+  const inFile = (setting: string, file: string) => {
+    const read = readFile(file)
+    return { setting, file, form: read, first: read, again: read }
+  }
   if (Option.isSome(keyring)) {
     const first = parseRing(Redacted.value(keyring.value))
-    return { setting: "BYOK_KEYRING", file: undefined, first, again: Effect.fail(environmentKeyring) }
+    return { setting: "BYOK_KEYRING", file: undefined, form: first, first, again: Effect.fail(environmentKeyring) }
   }
   if (Option.isSome(keyringFile)) return inFile("BYOK_KEYRING_FILE", keyringFile.value)
   if (namesToken(settings)) {
     const first = Effect.succeed(parseKeyring(""))
-    return { setting: "BYOK_PKCS11_KEYS", file: undefined, first, again: Effect.fail(environmentKeyring) }
+    return { setting: "BYOK_PKCS11_KEYS", file: undefined, form: first, first, again: Effect.fail(environmentKeyring) }
   }
   if (Option.isSome(databaseUrl)) return undefined
   const own = inFile("BYOK_DATA_DIR/keyring", join(dataDirectory, "keyring"))
-  return { ...own, first: readOwnFile(own.file) }
+  return { ...own, form: Effect.void, first: readOwnFile(own.file) }
 }
 
 /** The same, if there is one. */
@@ -73,6 +76,14 @@ export const keyringSource = (settings: Settings) => {
       )
     : Effect.succeed(source)
 }
+
+/** Refuses a keyring that is missing or not in order before anything is waited for. */
+export const layerForm = (settings: Settings) =>
+  Layer.effectDiscard(
+    Effect.flatMap(keyringSource(settings), ({ form, setting }) =>
+      Effect.catch(Effect.asVoid(form), refuseKeyring(setting))
+    )
+  )
 
 /** Passes on a keyring that has no id of the token's, before anything is recorded under that id, and checks its keys. */
 const checkedFor = (settings: Settings) => {

@@ -1,5 +1,5 @@
-import { readFileSync } from "node:fs"
-import { Effect, Layer, Option, Schedule } from "effect"
+import { Clock, Effect, Layer, Option, Schedule } from "effect"
+import { readDatabaseCaFile } from "./DatabaseCaFile.ts"
 import { InvalidSetting, type Settings } from "./Settings.ts"
 import * as AccountRepositorySql from "./sql/AccountRepositorySql.ts"
 import * as ApiKeysSql from "./sql/ApiKeysSql.ts"
@@ -14,34 +14,50 @@ import * as KekRegistrySql from "./sql/KekRegistrySql.ts"
 import * as KeyUseSql from "./sql/KeyUseSql.ts"
 import { migrate } from "./sql/Migrations.ts"
 import * as ReceiptsSql from "./sql/ReceiptsSql.ts"
+import { mayPass, sentenceOn } from "./sql/UnusableDatabase.ts"
 import * as WorkspaceResolverSql from "./sql/WorkspaceResolverSql.ts"
 import * as WrappedKeysSql from "./sql/WrappedKeysSql.ts"
 
 const refuse = (message: string) => new InvalidSetting({ message })
-
-const readCa = (path: string) =>
-  Effect.try({
-    try: () => readFileSync(path, "utf8"),
-    catch: () => refuse("DATABASE_CA_FILE must be a file of PEM certificates that can be read.")
-  })
 
 const targetOf = Effect.fnUntraced(function* ({ dataDirectory, databaseCaFile, databaseUrl }: Settings) {
   if (Option.isNone(databaseUrl)) {
     const endpoint = yield* EmbeddedPostgres.start(dataDirectory)
     return { ...endpoint, port: 5432, password: undefined, tls: undefined } satisfies DatabaseTarget
   }
-  const ca = Option.isSome(databaseCaFile) ? yield* readCa(databaseCaFile.value) : undefined
+  const ca = Option.isSome(databaseCaFile) ? yield* readDatabaseCaFile(databaseCaFile.value) : undefined
   return yield* Effect.try({
     try: () => parseDatabaseUrl(databaseUrl.value, ca),
     catch: (cause) => refuse(`DATABASE_URL ${cause instanceof InvalidDatabaseUrl ? cause.message : "is not usable"}.`)
   })
 })
 
-/** A database that is still starting gets ten seconds. */
-const untilReachable = {
-  while: ({ kind, sqlstate }: DatabaseFailure) => kind === "ConnectionError" || sqlstate === "57P03",
-  times: 20
-}
+const nameOf = ({ databaseUrl }: Settings) => (Option.isSome(databaseUrl) ? "DATABASE_URL" : "The embedded database")
+
+/** Seconds that a database gets which may still be starting. */
+const patience = 10
+
+/** Tries what may succeed the next time, and says so on the log if that takes a while. */
+const whenReachable = Effect.fnUntraced(function* <A>(name: string, open: Effect.Effect<A, DatabaseFailure>) {
+  const began = yield* Clock.currentTimeMillis
+  const tried = Effect.map(Clock.currentTimeMillis, (now) => (now - began) / 1000)
+  let told = false
+  const isWorthwhile = Effect.fnUntraced(function* (failure: DatabaseFailure) {
+    const seconds = yield* tried
+    if (!mayPass(failure) || seconds >= patience) return false
+    if (seconds >= 1 && !told) {
+      told = true
+      yield* Effect.logWarning(`${name} cannot be reached (${failure.sqlstate}); it is tried for ${patience} seconds`)
+    }
+    return true
+  })
+  return yield* open.pipe(
+    Effect.retry({ while: isWorthwhile, schedule: Schedule.spaced("500 millis") }),
+    Effect.catch((failure) =>
+      Effect.flatMap(tried, (seconds) => Effect.fail(refuse(sentenceOn(name, failure, Math.round(seconds)))))
+    )
+  )
+})
 
 /** What acknowledged means must not depend on how somebody else has set up the database. */
 const sessionFor = (target: DatabaseTarget, { database }: Settings) =>
@@ -56,12 +72,9 @@ const sessionFor = (target: DatabaseTarget, { database }: Settings) =>
 /** Where the database is, once it has been reached and its schema is up to date. */
 export const openDatabase = Effect.fnUntraced(function* (settings: Settings) {
   const target = yield* targetOf(settings)
-  const { migrated, session } = yield* Effect.all({
-    session: sessionFor(target, settings),
-    migrated: migrate(target, settings.database)
-  }).pipe(
-    Effect.retry({ ...untilReachable, schedule: Schedule.spaced("500 millis") }),
-    Effect.mapError((failure) => refuse(`The database cannot be used: ${failure.message}.`))
+  const { migrated, session } = yield* whenReachable(
+    nameOf(settings),
+    Effect.all({ session: sessionFor(target, settings), migrated: migrate(target, settings.database) })
   )
   return { target, migrated, session }
 })

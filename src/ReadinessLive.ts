@@ -26,7 +26,8 @@ export const layer = Layer.effect(
     const keys = Effect.suspend(() => registry.missing(keks().map(({ kek_id }) => kek_id))).pipe(
       Effect.map((missing) =>
         missing.map(
-          ({ credentials, kek_id }) => `key ${kek_id} is missing from the keyring and sealed ${credentials} credentials`
+          ({ credentials, kek_id }) =>
+            `key ${kek_id} is missing from the keyring; credentials sealed with it: ${credentials}`
         )
       )
     )

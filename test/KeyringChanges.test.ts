@@ -89,7 +89,7 @@ describe("the keyring file is changed by command", () => {
           [retireKey(settings, "new"), "Key new is the primary one: promote another one first."],
           [
             retireKey(settings, "old"),
-            "Key old is still needed by 2 credentials: let every instance read the keyring (SIGHUP), rewrap, and try again."
+            "Key old is still needed (credentials: 2): let every instance read the keyring (SIGHUP), rewrap, and try again."
           ]
         ]
         for (const [change, sentence] of refusals) assert.strictEqual(yield* told(change), sentence)

@@ -61,7 +61,7 @@ describe("a keyring that is read again while the service runs", () => {
 
       write(ringOf("new"))
       yield* reload
-      assert.deepStrictEqual(yield* problems, ["key old is missing from the keyring and sealed 2 credentials"])
+      assert.deepStrictEqual(yield* problems, ["key old is missing from the keyring; credentials sealed with it: 2"])
       write(ringOf("new", "old"))
       yield* reload
       assert.deepStrictEqual(yield* problems, [])
@@ -119,7 +119,7 @@ describe("a keyring that is read again while the service runs", () => {
       assert.instanceOf(failure, DatabaseFailure)
       assert.deepStrictEqual([failure.sqlstate, failure.constraint], ["23514", "credentials_kek_retired"])
       assert.deepStrictEqual(yield* problems, [
-        "key new is missing from the keyring and sealed 1 credentials",
+        "key new is missing from the keyring; credentials sealed with it: 1",
         "key old is retired and still the first of the keyring: nothing can be sealed"
       ])
       const again = yield* Effect.flip(Layer.build(Layer.fresh(Byok.layerWith(settings))))

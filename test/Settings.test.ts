@@ -10,6 +10,7 @@ import { anyString } from "./support/arbitraries.ts"
 import { freshDatabase, settingsFor } from "./support/freshDatabase.ts"
 import { byokScript, nowhere } from "./support/runByok.ts"
 import { runNode } from "./support/runNode.ts"
+import { selfSignedCertificate } from "./support/selfSignedCertificate.ts"
 import { temporaryDirectory } from "./support/temporaryDirectory.ts"
 
 type Variables = Readonly<Record<string, string>>
@@ -300,6 +301,16 @@ const refusalToStart = (change: (settings: Settings) => Settings) =>
   })
 
 layer(GivenLive)("the service does not start", (it) => {
+  it.effect("in process without a keyring, before the database is waited for, of which there is none", () =>
+    Effect.gen(function* () {
+      const databaseUrl = Option.some(Redacted.make("postgres://u@127.0.0.1:1/d"))
+      assert.match(
+        yield* refusalToStart((given) => ({ ...given, databaseUrl, keyring: Option.none() })),
+        /^BYOK_KEYRING_FILE or BYOK_KEYRING must be set/
+      )
+    })
+  )
+
   it.effect("with DATABASE_URL but no keyring: nothing is made up, and the sentence names settings and command", () =>
     Effect.gen(function* () {
       assert.strictEqual(
@@ -345,12 +356,38 @@ layer(GivenLive)("the service does not start", (it) => {
     })
   )
 
-  it.effect("with a DATABASE_CA_FILE that is not there", () =>
+  it.effect("with a DATABASE_CA_FILE that is not there or does not hold certificates", () =>
     Effect.gen(function* () {
-      assert.strictEqual(
-        yield* refusalToStart((given) => ({ ...given, databaseCaFile: Option.some("/nonexistent/canary") })),
-        "DATABASE_CA_FILE must be a file of PEM certificates that can be read."
-      )
+      const file = join(yield* temporaryDirectory, "canary")
+      const refused = refusalToStart((given) => ({ ...given, databaseCaFile: Option.some(file) }))
+      const found = (what: string) => `DATABASE_CA_FILE must be a file of PEM certificates; found ${what}.`
+      assert.strictEqual(yield* refused, found("ENOENT"))
+      const { certificate, key } = selfSignedCertificate("localhost")
+      const damaged = certificate.replace(/\nMII/, "\nAAA")
+      for (const [text, what] of [
+        ["x", "none"],
+        ["", "none"],
+        [key, "none"],
+        [damaged, "one that is damaged"],
+        [certificate + damaged, "one that is damaged"],
+        [certificate.slice(0, -10), "one that is damaged"],
+        [certificate.slice(0, -30) + certificate, "one that is damaged"]
+      ] as const) {
+        writeFileSync(file, text)
+        assert.strictEqual(yield* refused, found(what), text)
+      }
+    })
+  )
+})
+
+layer(GivenLive)("the service starts", (it) => {
+  it.effect("with a DATABASE_CA_FILE of several certificates, and words around them", () =>
+    Effect.gen(function* () {
+      const file = join(yield* temporaryDirectory, "ca.pem")
+      const [one, other] = ["one", "other"].map((name) => selfSignedCertificate(name).certificate)
+      writeFileSync(file, `# One\n${one}\r\n# Other\r\n${other?.replaceAll("\n", "\r\n")}`)
+      const settings = { ...(yield* Given), databaseCaFile: Option.some(file) }
+      assert.isTrue(Exit.isSuccess(yield* Effect.exit(Layer.build(Byok.layerWith(settings)))))
     })
   )
 })

@@ -92,7 +92,7 @@ const statusLines = (keys: ReadonlyArray<KeyStatus>) => {
   const width = Math.max(...keys.map(({ kek_id }) => kek_id.length))
   const lines = keys.map(
     ({ credentials, kek_id, may_be_retired, role, wraps }) =>
-      `${kek_id.padEnd(width)}  ${role.padEnd(12)}  ${credentials} credentials, ${wraps} wraps` +
+      `${kek_id.padEnd(width)}  ${role.padEnd(12)}  credentials: ${credentials}, up to ${wraps} wraps` +
       (may_be_retired ? ", may be retired" : "")
   )
   return lines.join("\n")

@@ -2,6 +2,7 @@ import cluster from "node:cluster"
 import { Effect, Layer } from "effect"
 import { Command } from "effect/cli"
 import { hangUps } from "../HangUps.ts"
+import * as KeyringLive from "../KeyringLive.ts"
 import { serve } from "../serve.ts"
 import { serveInProcesses } from "../serveInProcesses.ts"
 import { readSettings } from "../Settings.ts"
@@ -17,7 +18,8 @@ export const serveCommand = Command.make(
       const signals = yield* hangUps
       const settings = yield* readSettings
       const several = cluster.isPrimary && settings.processes > 1
-      return yield* Layer.launch(several ? serveInProcesses(settings, signals) : serve(settings, signals))
+      const service = several ? serveInProcesses(settings, signals) : serve(settings, signals)
+      return yield* Layer.launch(Layer.provide(service, KeyringLive.layerForm(settings)))
     },
     Effect.scoped,
     Effect.ensuring(letGo)

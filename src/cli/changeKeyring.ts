@@ -1,5 +1,6 @@
-import { Effect } from "effect"
+import { Effect, Layer } from "effect"
 import { CurrentActor } from "../domain/Actor.ts"
+import * as KeyringLive from "../KeyringLive.ts"
 import * as Persistence from "../Persistence.ts"
 import type { KekRegistry } from "../service/KekRegistry.ts"
 import { readSettings, type Settings } from "../Settings.ts"
@@ -9,5 +10,8 @@ import { patiently } from "./patiently.ts"
 /** Runs a change of the keyring file against the database of the settings. */
 export const changeKeyring = <A, E>(change: (settings: Settings) => Effect.Effect<A, E, KekRegistry>) =>
   Effect.flatMap(readSettings, (settings) =>
-    Effect.provide(change(settings), Persistence.layer(patiently(settings)))
+    Effect.provide(
+      change(settings),
+      Layer.provide(Persistence.layer(patiently(settings)), KeyringLive.layerForm(settings))
+    )
   ).pipe(Effect.provideService(CurrentActor, cliActor()))

@@ -20,7 +20,8 @@ export const rotate = <A, E>(operation: (rotation: Rotation["Service"]) => Effec
         Layer.provide(WrapBudget.layer),
         Layer.provide(KeyEncryptionLive.layer(settings)),
         Layer.provide(KeyringLive.layer(settings)),
-        Layer.provide(Persistence.layer(patiently(settings)))
+        Layer.provide(Persistence.layer(patiently(settings))),
+        Layer.provide(KeyringLive.layerForm(settings))
       )
     )
   ).pipe(Effect.provideService(CurrentActor, cliActor()))

@@ -108,7 +108,7 @@ export class HeadersTooLarge extends Schema.Error<HeadersTooLarge>("HeadersTooLa
 
 /** 500 for anything unexpected (D11). Its cause is in the log under the request id. */
 export class InternalError extends Schema.Error<InternalError>("InternalError")(
-  ...sentence(500, "Internal Server Error", "Server failure. The outcome of a create is unknown.")
+  ...sentence(500, "Internal Server Error", "Server failure. If the request was a create, its outcome is unknown.")
 ) {
   readonly _tag = "InternalError"
 }

@@ -1,7 +1,10 @@
 import { Data } from "effect"
 import type { SqlError } from "effect/sql"
 
-/** All that is kept of a database error: its kind, SQLSTATE and constraint. Messages and details quote values. */
+/**
+ * All that is kept of a database error: its kind, SQLSTATE (or the system's code, where no server has answered) and
+ * constraint. Messages and details quote values.
+ */
 export class DatabaseFailure extends Data.TaggedError("DatabaseFailure")<{
   readonly kind: string
   readonly sqlstate: string | undefined
@@ -17,10 +20,19 @@ const wordOf = (value: unknown, key: string) => {
   return typeof found === "string" && /^[\w.]{1,63}$/.test(found) ? found : undefined
 }
 
+/** What the driver says of a connection in words alone. */
+const uncoded: Readonly<Record<string, { readonly kind?: string; readonly sqlstate?: string }>> = {
+  "PgConnection: Connection timed out": { sqlstate: "ETIMEDOUT" },
+  "PgConnection: Connection closed during startup": { sqlstate: "ECONNRESET" },
+  "PgConnection: Connection closed": { sqlstate: "ECONNRESET" },
+  "PgConnection: Server refused TLS": { kind: "TlsDeclined" }
+}
+
 /** The one place where a driver's error becomes ours. */
 export const failureOf = ({ reason }: SqlError.SqlError): DatabaseFailure =>
   new DatabaseFailure({
     kind: reason._tag,
     sqlstate: wordOf(reason.cause, "code"),
-    constraint: wordOf(reason.cause, "constraint")
+    constraint: wordOf(reason.cause, "constraint"),
+    ...uncoded[reason.message]
   })

@@ -1,3 +1,4 @@
+import { isIP } from "node:net"
 import type { ConnectionOptions } from "node:tls"
 import { Data, Redacted } from "effect"
 
@@ -28,6 +29,13 @@ const decode = (part: string) => {
     throw new InvalidDatabaseUrl({ message: "holds a percent sign that does not begin an encoded character" })
   }
 }
+
+/** Node checks a certificate for the server name, which no IP address can be, or else for `host`, or for `localhost`. */
+const tlsOptions = (host: string, ca: string | undefined): ConnectionOptions => ({
+  host,
+  ...(isIP(host) === 0 ? { servername: host } : {}),
+  ...(ca === undefined ? {} : { ca })
+})
 
 /**
  * Reads `postgres://user:password@host:port/database?sslmode=verify-full`. Another machine is reached by TLS only, and
@@ -68,6 +76,6 @@ export const parseDatabaseUrl = (text: Redacted.Redacted, ca?: string): Database
     username: decode(username),
     database: decode(database) || decode(username),
     password: password === undefined ? undefined : Redacted.make(decode(password)),
-    tls: encrypted ? { ...(ca === undefined ? {} : { ca }), servername: host } : undefined
+    tls: encrypted ? tlsOptions(host, ca) : undefined
   }
 }

@@ -131,6 +131,15 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("/openapi.json", (it
       })
   )
 
+  it.effect("says of a 500 what is true for a get as well (D11)", () =>
+    Effect.gen(function* () {
+      const found = yield* document
+      const said = [create, get].map((operation) => operationOf(found, operation).responses["500"]?.description)
+      const sentence = "Server failure. If the request was a create, its outcome is unknown."
+      assert.deepStrictEqual(said, [sentence, sentence])
+    })
+  )
+
   it.effect("has the idempotency key of create as a header that may be left out, with its form", () =>
     Effect.gen(function* () {
       const [parameter, ...others] = operationOf(yield* document, create).parameters

@@ -24,14 +24,36 @@ layer(CommandLineLive.layer, { excludeTestServices: true, concurrent: true })(
       })
     )
 
-    it.effect("a database that cannot be reached is told without its URL", () =>
+    it.effect("a database that cannot be reached is told without its URL, while it is tried and at the end", () =>
       Effect.gen(function* () {
         const DATABASE_URL = `postgres://${canary}:${canary}@127.0.0.1:1/${canary}`
-        assert.deepStrictEqual(yield* runByok(["migrate", "--json"], { DATABASE_URL }), {
-          code: 1,
-          stdout: "",
-          stderr: "The database cannot be used: ConnectionError ECONNREFUSED.\n"
-        })
+        const { code, stderr, stdout } = yield* runByok(["migrate", "--json"], { DATABASE_URL, LOG_FORMAT: "logfmt" })
+        assert.deepStrictEqual({ code, stdout }, { code: 1, stdout: "" })
+        const [log, ...sentence] = stderr.split("\n")
+        assert.match(
+          log ?? "",
+          / level=WARN .*message="DATABASE_URL cannot be reached \(ECONNREFUSED\); it is tried for 10 seconds"/
+        )
+        assert.deepStrictEqual(sentence, ["DATABASE_URL cannot be reached (ECONNREFUSED), tried for 10 seconds.", ""])
+        assert.notInclude(stderr, canary)
+      })
+    )
+
+    const missing = "BYOK_KEYRING_FILE or BYOK_KEYRING must be set when DATABASE_URL is"
+    it.effect.each<readonly [args: string, variables: Record<string, string>, sentence: string]>([
+      ["serve", {}, missing],
+      ["serve", { BYOK_KEYRING: canary }, "BYOK_KEYRING: key 1: expected id:base64 of 32 bytes"],
+      ["serve", { BYOK_KEYRING_FILE: canary }, "BYOK_KEYRING_FILE: expected a file that can be read; found ENOENT"],
+      ["serve", { BYOK_PROCESSES: "2" }, missing],
+      ["keyring status", {}, missing],
+      ["keyring add", {}, missing]
+    ])("%s %j: a keyring that is missing or wrong is told before a database is waited for", ([args, given, sentence]) =>
+      Effect.gen(function* () {
+        const DATABASE_URL = `postgres://u@127.0.0.1:1/d`
+        const { code, stderr, stdout } = yield* runByok(args.split(" "), { DATABASE_URL, ...given })
+        assert.deepStrictEqual({ code, stdout }, { code: 1, stdout: "" })
+        assert.strictEqual(stderr.slice(0, sentence.length), sentence)
+        assert.match(stderr, /^[^\n]+\.\n$/)
       })
     )
 
@@ -43,6 +65,10 @@ layer(CommandLineLive.layer, { excludeTestServices: true, concurrent: true })(
       [
         { OTEL_EXPORTER_OTLP_ENDPOINT: canary },
         "OTEL_EXPORTER_OTLP_ENDPOINT must be an http or https URL without user and password."
+      ],
+      [
+        { BYOK_DATA_DIR: `/dev/null/${canary}` },
+        "BYOK_DATA_DIR must be a directory that can be written; found ENOTDIR."
       ],
       [
         { DATABASE_URL: `postgres://u:${canary}@db.example.org/d` },

@@ -113,8 +113,8 @@ describe("byok keyring add, promote, rewrap, retire and status", () => {
         assert.strictEqual(
           retired.stdout,
           [
-            `${added}  primary       9 credentials, 8192 wraps`,
-            `${column("old")}  decrypt-only  0 credentials, 4096 wraps, may be retired`,
+            `${added}  primary       credentials: 9, up to 8192 wraps`,
+            `${column("old")}  decrypt-only  credentials: 0, up to 4096 wraps, may be retired`,
             "kek_id  old",
             "role    retired",
             ""

@@ -50,7 +50,7 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("health", (it) => {
             const otherUrl = HttpServer.formatAddress(address)
             const answer = yield* send(otherUrl, ready)
             assertRefused(answer, "ServiceUnavailable", {
-              problems: [`key ${kek_id} is missing from the keyring and sealed ${n} credentials`]
+              problems: [`key ${kek_id} is missing from the keyring; credentials sealed with it: ${n}`]
             })
             assert.strictEqual((yield* send(otherUrl, { path: "/health/live" })).status, 200)
             const found = yield* get(otherUrl, management_key, String(created(made)["id"]))

@@ -19,7 +19,7 @@ const local: ReturnType<typeof plain> = {
   password: undefined,
   tls: undefined
 }
-const remote = { ...local, host: "db.example.org", tls: { servername: "db.example.org" } }
+const remote = { ...local, host: "db.example.org", tls: { host: "db.example.org", servername: "db.example.org" } }
 
 const refusalOf = (url: string): InvalidDatabaseUrl => {
   try {
@@ -52,7 +52,9 @@ describe("a database URL says where the database is", () => {
     ["postgres://u@localhost/d?sslmode=disable", local],
     ["postgres://u@localhost/d?sslmode=allow", local],
     ["postgres://u@localhost/d?sslmode=prefer", local],
-    ["postgres://u@localhost/d?sslmode=require", { ...local, tls: { servername: "localhost" } }],
+    ["postgres://u@localhost/d?sslmode=require", { ...local, tls: { host: "localhost", servername: "localhost" } }],
+    ["postgres://u@127.0.0.1/d?sslmode=require", { ...local, host: "127.0.0.1", tls: { host: "127.0.0.1" } }],
+    ["postgres://u@[2001:db8::1]/d?sslmode=require", { ...local, host: "2001:db8::1", tls: { host: "2001:db8::1" } }],
     ["postgres://u@db.example.org/d?sslmode=require", remote],
     ["postgres://u@db.example.org/d?sslmode=verify-ca", remote],
     ["postgres://u@db.example.org/d?sslmode=verify-full", remote],
@@ -64,7 +66,7 @@ describe("a database URL says where the database is", () => {
   it("TLS checks the certificate against the given authorities in every mode, and never less", () => {
     for (const mode of ["require", "verify-ca", "verify-full"]) {
       const { tls } = parse(`postgres://u@db.example.org/d?sslmode=${mode}`, "an authority")
-      assert.deepStrictEqual(tls, { ca: "an authority", servername: "db.example.org" })
+      assert.deepStrictEqual(tls, { ca: "an authority", host: "db.example.org", servername: "db.example.org" })
     }
   })
 

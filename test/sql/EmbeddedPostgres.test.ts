@@ -22,8 +22,10 @@ import {
 } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
+import { prepare } from "../../src/sql/embedded/DataDirectory.ts"
 import { start, type Endpoint } from "../../src/sql/embedded/EmbeddedPostgres.ts"
-import { complete, locate } from "../../src/sql/embedded/PostgresBinaries.ts"
+import { complete, locate, type PostgresBinaries } from "../../src/sql/embedded/PostgresBinaries.ts"
+import { socketDirectory } from "../../src/sql/embedded/SocketDirectory.ts"
 
 const isRoot = process.getuid?.() === 0
 const timeout = 60_000
@@ -216,9 +218,47 @@ describe("a start", () => {
         writeFileSync(join(directory, "postgres/postgresql.conf"), "no_such_setting = 1\n")
         const error = yield* Effect.flip(start(directory))
         assert.strictEqual(error._tag, "EmbeddedPostgresError")
-        assert.match(error.message, /^PostgreSQL cannot be started in BYOK_DATA_DIR \(.*\):\n.*no_such_setting/)
+        assert.match(error.message, /^PostgreSQL cannot be started in BYOK_DATA_DIR:\n.*no_such_setting/)
       }),
     timeout
+  )
+})
+
+describe("a data directory that cannot be used", () => {
+  const refusalOf = (directory: string, binaries: Partial<PostgresBinaries> = {}) =>
+    Effect.map(
+      Effect.flip(prepare(directory, { initdb: "/bin/false", postgres: "/bin/true", ...binaries })),
+      ({ message }) => message
+    )
+  const found = (code: string) => `BYOK_DATA_DIR must be a directory that can be written; found ${code}.`
+
+  it.live("is told by its setting and the system's code, without the value", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      writeFileSync(join(directory, "postgres"), "")
+      assert.strictEqual(yield* refusalOf(directory), found("ENOTDIR"))
+      assert.strictEqual(yield* refusalOf(join(directory, "postgres")), found("EEXIST"))
+      assert.strictEqual(yield* refusalOf("/dev/null/x"), found("ENOTDIR"))
+    })
+  )
+
+  it.live("for PostgreSQL is told in its own words", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      const initdb = join(directory, "initdb")
+      writeFileSync(initdb, "#!/bin/sh\necho 'initdb: no, I am afraid' >&2\nexit 1\n", { mode: 0o755 })
+      assert.strictEqual(
+        yield* refusalOf(join(directory, "data"), { initdb }),
+        "PostgreSQL could not create its database in BYOK_DATA_DIR:\ninitdb: no, I am afraid"
+      )
+    })
+  )
+
+  it.live.runIf(isRoot)("because PostgreSQL's user may not execute its programs is told without their place", () =>
+    Effect.gen(function* () {
+      const message = yield* refusalOf(yield* temporaryDirectory, { postgres: "/dev/null/postgres" })
+      assert.match(message, /^BYOK_DATA_DIR cannot be used: .* cannot execute its programs: install the service /)
+    })
   )
 })
 
@@ -258,6 +298,13 @@ describe("the socket", () => {
         assert.include(error.message, `${socket} exists, but is not a directory that only PostgreSQL's user may enter`)
       }),
     timeout
+  )
+
+  it.live("cannot lie where there is no directory, which is told by the system's code", () =>
+    Effect.gen(function* () {
+      const { message } = yield* Effect.flip(socketDirectory("/dev/null/x"))
+      assert.strictEqual(message, "The socket of the embedded PostgreSQL cannot be placed: ENOTDIR.")
+    })
   )
 
   it.live(
@@ -474,7 +521,7 @@ describe.runIf(isRoot)("as root", () => {
         const error = yield* Effect.flip(start(join(parent, "data")))
         assert.strictEqual(
           error.message,
-          `BYOK_DATA_DIR (${join(parent, "data")}) cannot be used: PostgreSQL refuses to run as root, and the user 65534 whom it runs as instead cannot reach it: choose one to which every user may pass.`
+          `BYOK_DATA_DIR cannot be used: PostgreSQL refuses to run as root, and the user 65534 whom it runs as instead cannot reach it: choose one to which every user may pass.`
         )
       }),
     timeout

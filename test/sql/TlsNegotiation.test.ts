@@ -1,19 +1,22 @@
-import { assert, it, layer } from "@effect/vitest"
-import { Cause, Context, Effect, Exit, Layer, Redacted } from "effect"
+import { assert, describe, it, layer } from "@effect/vitest"
+import { Cause, Context, Effect, Exit, Layer, Redacted, type Scope } from "effect"
 import { chownSync, writeFileSync } from "node:fs"
 import { connect } from "node:net"
+import { networkInterfaces } from "node:os"
 import { join } from "node:path"
 import * as DatabaseLive from "../../src/sql/Database.ts"
 import { Database } from "../../src/sql/Database.ts"
 import { DatabaseFailure } from "../../src/sql/DatabaseFailure.ts"
-import { parseDatabaseUrl } from "../../src/sql/DatabaseTarget.ts"
+import { type DatabaseTarget, parseDatabaseUrl } from "../../src/sql/DatabaseTarget.ts"
 import { prepare } from "../../src/sql/embedded/DataDirectory.ts"
 import { run } from "../../src/sql/embedded/LeashedProcess.ts"
 import { locate } from "../../src/sql/embedded/PostgresBinaries.ts"
 import { postgresUser } from "../../src/sql/embedded/PostgresUser.ts"
+import { migrate } from "../../src/sql/Migrations.ts"
 import { eventually } from "../support/eventually.ts"
 import { databaseSettings } from "../support/freshDatabase.ts"
 import { listen } from "../support/listen.ts"
+import { refusingPostgres } from "../support/RefusingPostgres.ts"
 import { selfSignedCertificate } from "../support/selfSignedCertificate.ts"
 import { temporaryDirectory } from "../support/temporaryDirectory.ts"
 
@@ -53,11 +56,13 @@ class TlsPostgres extends Context.Service<TlsPostgres, { readonly port: number; 
 const targetOf = (port: number, ca?: string) =>
   parseDatabaseUrl(Redacted.make(`postgres://byok:fake-password@localhost:${port}/postgres?sslmode=verify-full`), ca)
 
-const reads = (port: number, ca?: string) =>
+const readsOn = (target: DatabaseTarget) =>
   Effect.map(
-    Layer.build(DatabaseLive.layer(targetOf(port, ca), databaseSettings)),
+    Layer.build(DatabaseLive.layer(target, databaseSettings)),
     (context) => Context.get(context, Database).reads
   )
+
+const reads = (port: number, ca?: string) => readsOn(targetOf(port, ca))
 
 const ask = Effect.fnUntraced(function* (port: number, ca?: string) {
   const lane = yield* reads(port, ca)
@@ -118,3 +123,54 @@ it.live.each<readonly [string, Buffer]>([
     assert.deepStrictEqual(new Set(heard), new Set(["0000000804d2162f"]))
   })
 )
+
+/** The two ways in which connections are made: by the transport of the lanes, and by the driver. */
+const ways: ReadonlyArray<(target: DatabaseTarget) => Effect.Effect<unknown, unknown, Scope.Scope>> = [
+  (target) => Effect.flatMap(readsOn(target), ({ ask, sql }) => ask(sql`SELECT 1`)),
+  (target) => migrate(target, databaseSettings)
+]
+
+/** Why a database under such a certificate cannot be used: it refuses the password of whoever tells it one. */
+const outcomes = Effect.fnUntraced(function* (host: string, certified: string) {
+  const tls = selfSignedCertificate(certified)
+  const { port, refused } = yield* refusingPostgres("28P01", "no", { address: host, tls })
+  const url = `postgres://u:fake-password@${host.includes(":") ? `[${host}]` : host}:${port}/d?sslmode=verify-full`
+  const target = parseDatabaseUrl(Redacted.make(url), tls.certificate)
+  const codes = yield* Effect.forEach(ways, (connect) =>
+    Effect.map(Effect.exit(connect(target)), (exit) => {
+      assert(Exit.isFailure(exit))
+      const failure = Cause.squash(exit.cause)
+      assert.instanceOf(failure, DatabaseFailure)
+      return failure.sqlstate
+    })
+  )
+  return { codes, refused: refused() }
+})
+
+const hasIpv6 = Object.values(networkInterfaces()).some((found) => found?.some(({ address }) => address === "::1"))
+const hosts = ["localhost", "127.0.0.1", ...(hasIpv6 ? ["::1"] : [])]
+
+describe("a certificate that is trusted", () => {
+  it.live.each(hosts)("for %s is taken there, without a warning that an IP address is no name", (host) =>
+    Effect.gen(function* () {
+      const warnings: Array<string> = []
+      const listen = (warning: Error) => void warnings.push(warning.message)
+      yield* Effect.acquireRelease(
+        Effect.sync(() => process.on("warning", listen)),
+        () => Effect.sync(() => process.off("warning", listen))
+      )
+      assert.deepStrictEqual(yield* outcomes(host, host), { codes: ["28P01", "28P01"], refused: 2 })
+      assert.deepStrictEqual(warnings, [])
+    })
+  )
+
+  const others = [...hosts, "127.0.0.2", "::2", "db.example.org"]
+  it.live.each(
+    hosts.flatMap((host) => others.filter((other) => other !== host).map((other) => [host, other] as const))
+  )("%s: for %s is refused before anything is said", ([host, certified]) =>
+    Effect.gen(function* () {
+      const altname = "ERR_TLS_CERT_ALTNAME_INVALID"
+      assert.deepStrictEqual(yield* outcomes(host, certified), { codes: [altname, altname], refused: 0 })
+    })
+  )
+})

@@ -28,25 +28,26 @@ export interface DataDirectory {
 
 /** BYOK_DATA_DIR with an initialised database in it. */
 export const prepare = Effect.fnUntraced(function* (directory: string, binaries: PostgresBinaries) {
-  const root = yield* attempt(directory, () => createRoot(resolve(directory)))
+  const root = yield* attempt(() => createRoot(resolve(directory)))
   if (postgresUser !== undefined) yield* checkReach(root, binaries)
   const cluster = join(root, "postgres")
-  yield* Effect.forEach(yield* attempt(directory, () => findAbandoned(root)), discard)
-  if (yield* attempt(directory, () => isEmpty(cluster))) {
+  yield* Effect.forEach(yield* attempt(() => findAbandoned(root)), discard)
+  if (yield* attempt(() => isEmpty(cluster))) {
     yield* Effect.scoped(initialise({ root, cluster }, binaries))
   }
   return { root, cluster } satisfies DataDirectory
 })
 
-const attempt = <A>(directory: string, change: () => A) =>
+const codeOf = (error: unknown) => (error as NodeJS.ErrnoException).code ?? ""
+
+const attempt = <A>(change: () => A) =>
   Effect.try({
     try: change,
     catch: (error) =>
-      EmbeddedPostgresError.of(`BYOK_DATA_DIR (${directory}) cannot be used: ${(error as Error).message}`)
+      EmbeddedPostgresError.of(`BYOK_DATA_DIR must be a directory that can be written; found ${codeOf(error)}.`)
   })
 
-const hasCode = (error: unknown, ...codes: ReadonlyArray<string>) =>
-  codes.includes((error as NodeJS.ErrnoException).code ?? "")
+const hasCode = (error: unknown, ...codes: ReadonlyArray<string>) => codes.includes(codeOf(error))
 
 /** Root's directory lets PostgreSQL's user pass through to its own, and not look around. */
 const createRoot = (path: string) => {
@@ -70,9 +71,9 @@ const checkReach = (root: string, { postgres }: PostgresBinaries) =>
         error?.code === 3
           ? "cannot reach it: choose one to which every user may pass"
           : error?.code === 4
-            ? `cannot execute ${postgres}: install the service where every user may read it, or run it as another user than root`
-            : `this process cannot become (${error?.message}): run the service as another user than root`
-      const sentence = `BYOK_DATA_DIR (${root}) cannot be used: PostgreSQL refuses to run as root, and the user ${postgresUser?.uid} whom it runs as instead ${wrong}.`
+            ? "cannot execute its programs: install the service where every user may read it, or run it as another user than root"
+            : `this process cannot become (${error?.code}): run the service as another user than root`
+      const sentence = `BYOK_DATA_DIR cannot be used: PostgreSQL refuses to run as root, and the user ${postgresUser?.uid} whom it runs as instead ${wrong}.`
       resume(error === null ? Effect.undefined : Effect.fail(EmbeddedPostgresError.of(sentence)))
     })
   })
@@ -89,7 +90,7 @@ const isEmpty = (directory: string) => {
 /** Whoever is first puts a complete database into place; a second one finds it there and uses it. */
 const initialise = Effect.fnUntraced(function* ({ cluster, root }: DataDirectory, { initdb }: PostgresBinaries) {
   const temporary = yield* Effect.acquireRelease(
-    attempt(root, () => createTemporary(root)),
+    attempt(() => createTemporary(root)),
     discard
   )
   const process = yield* run(initdb, [
@@ -111,11 +112,11 @@ const initialise = Effect.fnUntraced(function* ({ cluster, root }: DataDirectory
   }
   if (code !== 0) {
     return yield* EmbeddedPostgresError.of(
-      `PostgreSQL could not create its database in BYOK_DATA_DIR (${root}):`,
+      "PostgreSQL could not create its database in BYOK_DATA_DIR:",
       process.lastWords()
     )
   }
-  yield* attempt(root, () => putIntoPlace(temporary, cluster))
+  yield* attempt(() => putIntoPlace(temporary, cluster))
 })
 
 const temporaryName = /^postgres\.initdb-(\d+)-/

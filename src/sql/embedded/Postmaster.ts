@@ -21,7 +21,7 @@ const stillOccupied = /lock file .* (already exists|is empty)|pre-existing share
 
 /** The one that serves this directory already, or else one that lives as long as the scope. */
 export const obtain = Effect.fnUntraced(function* (
-  { cluster, root }: DataDirectory,
+  { cluster }: DataDirectory,
   socket: string,
   { postgres }: PostgresBinaries
 ) {
@@ -37,7 +37,7 @@ export const obtain = Effect.fnUntraced(function* (
     const code = own?.exitCode()
     if (isLate || (code !== undefined && !stillOccupied.test(own?.lastWords() ?? ""))) {
       return yield* EmbeddedPostgresError.of(
-        `PostgreSQL cannot be started in BYOK_DATA_DIR (${root}):`,
+        "PostgreSQL cannot be started in BYOK_DATA_DIR:",
         own?.lastWords() ?? "another one is there and does not answer"
       )
     }

@@ -22,8 +22,10 @@ export const socketDirectory = (root: string): Effect.Effect<string, EmbeddedPos
       ensurePrivate(place)
       return place
     },
-    catch: (error) =>
-      EmbeddedPostgresError.of(`The socket of the embedded PostgreSQL cannot be placed: ${(error as Error).message}`)
+    catch: (error) => {
+      const { code, message } = error as NodeJS.ErrnoException
+      return EmbeddedPostgresError.of(`The socket of the embedded PostgreSQL cannot be placed: ${code ?? message}.`)
+    }
   })
 
 /** Who may enter it is the database's master, as nobody has to tell a password there. */

@@ -4,8 +4,8 @@ export default defineConfig({
   test: {
     include: ["test/**/*.test.ts"],
     globalSetup: "test/support/postgres.ts",
-    testTimeout: 30_000,
-    hookTimeout: 60_000,
+    testTimeout: 120_000,
+    hookTimeout: 240_000,
     maxWorkers: 2,
     reporters: ["default", ["json", { outputFile: "node_modules/.cache/test-report.json" }]]
   }

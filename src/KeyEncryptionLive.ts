@@ -5,7 +5,7 @@ import * as KeyEncryptionToken from "./crypto/KeyEncryptionToken.ts"
 import { union } from "./crypto/KeyEncryptionUnion.ts"
 import { Keyring } from "./crypto/Keyring.ts"
 import { checkKeks, checkPrimary } from "./crypto/KeyringCheck.ts"
-import { readKeyringFile } from "./crypto/KeyringFile.ts"
+import { readPrivateFile } from "./crypto/readPrivateFile.ts"
 import { openToken, type TokenRefused } from "./crypto/Token.ts"
 import { InvalidSetting, namesToken, type Settings } from "./Settings.ts"
 
@@ -17,7 +17,7 @@ const required = <A>(setting: string, found: Option.Option<A>) =>
 const pinOf = ({ pin, pinFile }: Settings["pkcs11"]) =>
   Option.isNone(pinFile)
     ? required("BYOK_PKCS11_PIN_FILE or BYOK_PKCS11_PIN", pin)
-    : readKeyringFile(pinFile.value).pipe(
+    : readPrivateFile(pinFile.value).pipe(
         Effect.map((text) => Redacted.make(text.trimEnd())),
         Effect.mapError(({ message }) => refuse(`BYOK_PKCS11_PIN_FILE: ${message}.`))
       )

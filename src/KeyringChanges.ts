@@ -34,7 +34,7 @@ const change = Effect.fnUntraced(function* (
       return `${Array.from(yield* edit({ ring, lines })).join("\n")}\n`
     })
   )
-  return yield* Effect.catchTag(edited, "InvalidKeyring", refuseKeyring(setting))
+  return yield* Effect.catchTag(edited, ["InvalidKeyring", "UnusableFile"], refuseKeyring(setting))
 })
 
 const unknown = refuse("There is no such key in the keyring.")

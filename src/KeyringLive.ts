@@ -3,7 +3,9 @@ import { join } from "node:path"
 import { Effect, Layer, Option, Redacted, Semaphore } from "effect"
 import { generateKeyring, InvalidKeyring, Keyring, parseKeyring, type Ring } from "./crypto/Keyring.ts"
 import { checkKeyring, checkOpening } from "./crypto/KeyringCheck.ts"
-import { readKeyringFile, writeKeyringFile } from "./crypto/KeyringFile.ts"
+import { writeKeyringFile } from "./crypto/KeyringFile.ts"
+import { readPrivateFile } from "./crypto/readPrivateFile.ts"
+import type { UnusableFile } from "./crypto/UnusableFile.ts"
 import { KekRegistry } from "./service/KekRegistry.ts"
 import { InvalidSetting, namesToken, type Settings } from "./Settings.ts"
 
@@ -12,7 +14,7 @@ const refuse = (message: string) => Effect.fail(new InvalidSetting({ message }))
 /** Names the setting that a keyring is wrong in. */
 export const refuseKeyring =
   (setting: string) =>
-  ({ message }: InvalidKeyring) =>
+  ({ message }: InvalidKeyring | UnusableFile) =>
     refuse(`${setting}: ${message}.`)
 
 /** Reads a keyring that can seal. */
@@ -27,7 +29,7 @@ export const parseRing = (text: string) =>
       cause instanceof InvalidKeyring ? cause : new InvalidKeyring({ message: "expected one id:base64 a line" })
   })
 
-const readFile = (path: string) => Effect.flatMap(readKeyringFile(path), parseRing)
+const readFile = (path: string) => Effect.flatMap(readPrivateFile(path), parseRing)
 
 /** The embedded database's own keyring file, made when nothing has been sealed yet. */
 const readOwnFile = Effect.fnUntraced(function* (path: string) {

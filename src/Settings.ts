@@ -1,4 +1,5 @@
-import { Config, Data, Duration, Effect, Option, Redacted, Schema, SchemaTransformation } from "effect"
+import { Config, Data, Duration, Effect, Option, Record, Redacted, Schema, SchemaTransformation } from "effect"
+import { isKekId } from "./domain/KekId.ts"
 import type { DatabaseSettings } from "./sql/Database.ts"
 
 /** A setting is wrong or missing: one sentence that names it and never holds its value. */
@@ -25,6 +26,8 @@ export interface Settings {
     readonly keys: Option.Option<ReadonlyArray<string>>
     readonly deadline: Duration.Duration
   }
+  /** The collector that gets traces; without one none are made. */
+  readonly otlpEndpoint: Option.Option<URL>
 }
 
 /** Whether keys are to be on a token, completely told or not. */
@@ -58,6 +61,15 @@ const secret = (name: string) =>
     return Option.map(found, (value) => Redacted.make(value))
   })
 
+/** A secret that was left empty must not lead to a database that somebody has to find again. */
+const databaseUrl = Effect.suspend(() =>
+  process.env["DATABASE_URL"] === ""
+    ? Effect.fail(
+        new InvalidSetting({ message: "DATABASE_URL must not be empty: unset it to use the embedded database." })
+      )
+    : secret("DATABASE_URL")
+)
+
 const duration = (name: string, fallback: Duration.Input) => {
   const inRange = Schema.makeFilter((given: Duration.Duration) =>
     Duration.between(given, { minimum: Duration.millis(1), maximum: Duration.hours(1) })
@@ -78,9 +90,11 @@ const database = Effect.all({
 })
 
 const kekIds = (name: string) => {
-  const pattern = /^[A-Za-z0-9._-]{1,64}(,[A-Za-z0-9._-]{1,64})*$/
-  const twice = Schema.makeFilter((given: string) => new Set(given.split(",")).size === given.split(",").length)
-  const codec = Schema.String.check(Schema.isPattern(pattern), twice)
+  const usable = Schema.makeFilter((given: string) => {
+    const ids = given.split(",")
+    return ids.every(isKekId) && new Set(ids).size === ids.length
+  })
+  const codec = Schema.String.check(usable)
   const expected = "ids of keys, each once, with commas between them"
   return Effect.map(
     optional(name, Config.schema(codec, name), expected),
@@ -97,19 +111,28 @@ const pkcs11 = Effect.all({
   deadline: duration("BYOK_PKCS11_DEADLINE", "2 seconds")
 })
 
-/** Reads every setting from the environment; those that hold secrets are removed from it. */
+const otlpEndpoint = (name: string) => {
+  const usable = Schema.makeFilter(
+    ({ password, protocol, username }: URL) => /^https?:$/.test(protocol) && username + password === ""
+  )
+  const expected = "an http or https URL without user and password"
+  return optional(name, Config.schema(Schema.URLFromString.check(usable), name), expected)
+}
+
+/** Reads every setting but those of the log, which is there before; those that hold secrets are removed. */
 export const readSettings: Effect.Effect<Settings, InvalidSetting> = Effect.gen(function* () {
   const settings = yield* Effect.all({
     host: withDefault("HOST", Config.NonEmptyString("HOST"), "127.0.0.1", "a name or address to listen on"),
     port: whole("PORT", 0, 65535, 3000),
     processes: whole("BYOK_PROCESSES", 1, 64, 1),
     database,
-    databaseUrl: secret("DATABASE_URL"),
+    databaseUrl,
     databaseCaFile: text("DATABASE_CA_FILE"),
     dataDirectory: withDefault("BYOK_DATA_DIR", Config.NonEmptyString("BYOK_DATA_DIR"), ".byok", "a directory"),
     keyring: secret("BYOK_KEYRING"),
     keyringFile: text("BYOK_KEYRING_FILE"),
-    pkcs11
+    pkcs11,
+    otlpEndpoint: otlpEndpoint("OTEL_EXPORTER_OTLP_ENDPOINT")
   })
   const { deadline, statementTimeout } = settings.database
   if (!Duration.isGreaterThan(deadline, statementTimeout)) {
@@ -124,3 +147,10 @@ export const readSettings: Effect.Effect<Settings, InvalidSetting> = Effect.gen(
   }
   return settings
 })
+
+/** The variables that were removed, for a process that is to read the same settings. */
+export const secretsOf = ({ databaseUrl, keyring, pkcs11 }: Settings): Record<string, string> =>
+  Record.map(
+    Record.getSomes({ DATABASE_URL: databaseUrl, BYOK_KEYRING: keyring, BYOK_PKCS11_PIN: pkcs11.pin }),
+    Redacted.value
+  )

@@ -1,6 +1,7 @@
-import { Config, Effect, Layer, Option, References, Tracer } from "effect"
+import { Effect, Layer, Option, References, Tracer } from "effect"
 import { FetchHttpClient } from "effect/http"
 import { OtlpSerialization, OtlpTracer } from "effect/observability"
+import type { Settings } from "./Settings.ts"
 
 /** Where a client may have put a token by mistake. */
 const untold = new Set(["url.full", "url.query", "user_agent.original"])
@@ -22,17 +23,20 @@ const discreet = Layer.effect(
   )
 )
 
-/** Spans go to the collector at `OTEL_EXPORTER_OTLP_ENDPOINT`; without one none are made. */
-export const layer = Layer.unwrap(
-  Effect.map(
-    Effect.orElseSucceed(Config.option(Config.URL("OTEL_EXPORTER_OTLP_ENDPOINT")), () => Option.none<URL>()),
-    Option.match({
-      onNone: () => Layer.succeed(References.TracerEnabled, false),
-      onSome: (url) =>
-        discreet.pipe(
-          Layer.provide(OtlpTracer.layer({ url: new URL("/v1/traces", url).href, resource: { serviceName: "byok" } })),
-          Layer.provide([OtlpSerialization.layerJson, FetchHttpClient.layer])
-        )
-    })
-  )
-)
+/** A collector may be below a path. */
+const tracesOf = (endpoint: URL) => {
+  const url = new URL(endpoint)
+  url.pathname = `${url.pathname.replace(/\/$/, "")}/v1/traces`
+  return url.href
+}
+
+/** Spans go to the collector of the settings; without one none are made. */
+export const layer = ({ otlpEndpoint }: Settings) =>
+  Option.match(otlpEndpoint, {
+    onNone: () => Layer.succeed(References.TracerEnabled, false),
+    onSome: (url) =>
+      discreet.pipe(
+        Layer.provide(OtlpTracer.layer({ url: tracesOf(url), resource: { serviceName: "byok" } })),
+        Layer.provide([OtlpSerialization.layerJson, FetchHttpClient.layer])
+      )
+  })

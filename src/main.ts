@@ -12,6 +12,7 @@ import { root } from "./cli/Root.ts"
 import { serveCommand } from "./cli/ServeCommand.ts"
 import { workspaceCommand } from "./cli/WorkspaceCommand.ts"
 import * as Presenter from "./cli/Presenter.ts"
+import * as Environment from "./Environment.ts"
 import * as Logging from "./Logging.ts"
 
 const byok = root.pipe(
@@ -32,6 +33,7 @@ byok.pipe(
   Effect.catchCause(exitCodeOf),
   Effect.provide(Logging.layer),
   Effect.catchCause(exitCodeOf),
+  Effect.provide(Environment.layer),
   NodeRuntime.runMain({
     disableErrorReporting: true,
     teardown: (exit, onExit) => Runtime.defaultTeardown(exit, (code) => onExit(code === 130 ? 0 : code))

@@ -15,5 +15,5 @@ const reload = Effect.gen(function* () {
 )
 
 /** Reads the keyring again on every SIGHUP. What is under way goes on, with the keys that it began with. */
-export const reloadOn = (hangUps: Queue.Dequeue<true>) =>
+export const reloadKeyring = (hangUps: Queue.Dequeue<true>) =>
   Layer.effectDiscard(Effect.forkScoped(Effect.forever(Effect.andThen(Queue.take(hangUps), reload))))

@@ -3,7 +3,7 @@ import { Console, Effect, Layer, Option, type Queue, Redacted } from "effect"
 import { HttpServer } from "effect/http"
 import * as Byok from "./Byok.ts"
 import * as Server from "./http/Server.ts"
-import { reloadOn } from "./reloadKeyring.ts"
+import { reloadKeyring } from "./reloadKeyring.ts"
 import { Accounts } from "./service/Accounts.ts"
 import type { Settings } from "./Settings.ts"
 import * as Tracing from "./Tracing.ts"
@@ -45,7 +45,7 @@ const welcome = ({ databaseUrl }: Settings) =>
 export const serve = (settings: Settings, hangUps: Queue.Dequeue<true>) =>
   welcome(settings).pipe(
     Layer.provide(Server.layer(settings)),
-    Layer.merge(reloadOn(hangUps)),
+    Layer.merge(reloadKeyring(hangUps)),
     Layer.provide(Byok.layerWith(settings)),
-    Layer.provide(Tracing.layer)
+    Layer.provide(Tracing.layer(settings))
   )

@@ -1,7 +1,7 @@
 import cluster, { type Worker } from "node:cluster"
 import { Deferred, Effect, Layer, Queue } from "effect"
-import * as Persistence from "./Persistence.ts"
-import { InvalidSetting, type Settings } from "./Settings.ts"
+import { openDatabase } from "./Persistence.ts"
+import { InvalidSetting, secretsOf, type Settings } from "./Settings.ts"
 
 const ended = (worker: Worker) =>
   Effect.callback<true>((resume) => {
@@ -25,12 +25,12 @@ const hangUp = (crew: Crew) =>
   })
 
 /** Serves with a process of its own, which is started again whenever it ends; succeeds when it listens. */
-const keepServing = Effect.fnUntraced(function* (environment: NodeJS.ProcessEnv, crew: Crew) {
+const keepServing = Effect.fnUntraced(function* (settings: Settings, crew: Crew) {
   const listening = yield* Deferred.make<true, InvalidSetting>()
   const once = Effect.scoped(
     Effect.gen(function* () {
       const worker = yield* Effect.acquireRelease(
-        Effect.sync(() => cluster.fork(environment)),
+        Effect.sync(() => cluster.fork(secretsOf(settings))),
         stop
       )
       crew.set(worker, "starting")
@@ -50,18 +50,19 @@ const keepServing = Effect.fnUntraced(function* (environment: NodeJS.ProcessEnv,
 })
 
 /**
- * Serves one port with several processes, which read their settings from `environment`. The first starts alone, so that
- * it alone meets an empty database; the database outlives them all. Hang-ups are passed on to each of them.
+ * Serves one port with several processes, which read the settings again. The first starts alone, so that it alone meets
+ * an empty database; the database outlives them all. Hang-ups are passed on to each of them.
  */
-export const serveInProcesses = (settings: Settings, environment: NodeJS.ProcessEnv, hangUps: Queue.Dequeue<true>) =>
+export const serveInProcesses = (settings: Settings, hangUps: Queue.Dequeue<true>) =>
   Layer.effectDiscard(
     Effect.gen(function* () {
+      yield* openDatabase(settings)
       const crew: Crew = new Map()
       yield* Effect.forkScoped(Effect.forever(Effect.map(Queue.take(hangUps), () => hangUp(crew))))
       yield* Effect.forEach(
         Array.from({ length: settings.processes }, (_, index) => index + 1),
-        (number) => Effect.andThen(keepServing(environment, crew), Effect.logInfo(`Process ${number} serves`)),
+        (number) => Effect.andThen(keepServing(settings, crew), Effect.logInfo(`Process ${number} serves`)),
         { discard: true }
       )
     })
-  ).pipe(Layer.provide(Persistence.layer(settings)))
+  )

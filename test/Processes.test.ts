@@ -1,12 +1,15 @@
 import { readdirSync, readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
-import { assert, layer } from "@effect/vitest"
+import { assert, describe, it, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { createOver, getOver, idIn } from "./support/callByok.ts"
 import { eventually } from "./support/eventually.ts"
 import { StartedBefore } from "./support/firstStart.ts"
+import { freshDatabase } from "./support/freshDatabase.ts"
 import { ringOf } from "./support/rotating.ts"
-import { isRunning, isShutDown, startService } from "./support/ServiceProcess.ts"
+import { byokScript } from "./support/runByok.ts"
+import { runNode } from "./support/runNode.ts"
+import { isRunning, isShutDown, type ServiceProcess, startService } from "./support/ServiceProcess.ts"
 
 const credential = { provider: "groq", key: "fake-key-fake-key" }
 
@@ -85,5 +88,92 @@ layer(StartedBefore.layer, { excludeTestServices: true })("a service of several 
         yield* signal("SIGHUP")
         assert.strictEqual(yield* ended, 0)
       })
+  )
+
+  it.effect("of which one cannot start ends with its sentence and exit code 1", () =>
+    Effect.gen(function* () {
+      const { settings } = yield* StartedBefore
+      const variables = { ...settings, PORT: "0", BYOK_PROCESSES: "2", BYOK_KEYRING_FILE: "/dev/null/nowhere" }
+      assert.deepStrictEqual(yield* runNode([byokScript, "serve"], { variables }), {
+        code: 1,
+        stdout: "",
+        stderr:
+          "BYOK_KEYRING_FILE: expected a file that can be read; found ENOTDIR.\nA process has ended before it served.\n"
+      })
+    })
+  )
+})
+
+const probe = join(import.meta.dirname, "support/EnvironmentProbe.ts")
+
+/** A service on a database and a keyring of the environment, whose processes tell what is left of that. */
+const startProbed = (variables: Record<string, string>) =>
+  Effect.gen(function* () {
+    const secrets = { BYOK_KEYRING: ringOf("kek"), DATABASE_URL: yield* freshDatabase }
+    return yield* startService({ ...secrets, ...variables, LOG_LEVEL: "info" }, [
+      "--import",
+      probe,
+      byokScript,
+      "serve"
+    ])
+  })
+
+const answersOf = ({ stderr }: ServiceProcess, pid: number) =>
+  Effect.gen(function* () {
+    const before = stderr().length
+    const told = () => new RegExp(`^probe ${pid} (.*)$`, "m").exec(stderr().slice(before))?.[1]
+    process.kill(pid, "SIGUSR2")
+    yield* eventually(
+      `${pid} has told`,
+      Effect.sync(() => told() !== undefined)
+    )
+    return JSON.parse(told() ?? "") as unknown
+  })
+
+const isReady = (url: string) =>
+  Effect.promise(() =>
+    fetch(`${url}/health/ready`, { headers: { connection: "close" }, signal: AbortSignal.timeout(1_000) }).then(
+      ({ ok }) => ok,
+      () => false
+    )
+  )
+
+describe.skipIf(process.platform !== "linux")("no process that serves still has the secrets that it was told", () => {
+  const nothing = { environment: ["PORT"], config: ["PORT"] }
+
+  it.live("in its environment or where Effect looks settings up; a copy that Effect has made is found", () =>
+    Effect.gen(function* () {
+      const service = yield* startProbed({})
+      assert.deepStrictEqual(yield* answersOf(service, service.pid), nothing)
+      const control = yield* startProbed({ PROBE_LOOKS_FIRST: "yes" })
+      assert.deepStrictEqual(yield* answersOf(control, control.pid), {
+        environment: ["PORT"],
+        config: ["BYOK_KEYRING", "DATABASE_URL", "PORT"]
+      })
+    })
+  )
+
+  it.live(
+    "nor the one that starts others with them, also in place of one that was killed",
+    () =>
+      Effect.gen(function* () {
+        const service = yield* startProbed({ BYOK_PROCESSES: "2" })
+        yield* eventually(
+          "both serve",
+          Effect.sync(() => service.stderr().includes("Process 2 serves"))
+        )
+        const [victim = 0, other = 0] = nodesOf(service.pid)
+        for (const pid of [service.pid, victim, other]) assert.deepStrictEqual(yield* answersOf(service, pid), nothing)
+        yield* Effect.acquireUseRelease(
+          Effect.sync(() => process.kill(other, "SIGSTOP")),
+          () => {
+            process.kill(victim, "SIGKILL")
+            return eventually("the one in its place serves", isReady(service.url))
+          },
+          () => Effect.sync(() => process.kill(other, "SIGCONT"))
+        )
+        assert.deepStrictEqual(yield* answersOf(service, service.pid), nothing)
+      }),
+    60_000
   )
 })

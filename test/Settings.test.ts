@@ -1,10 +1,11 @@
 import { assert, describe, it, layer } from "@effect/vitest"
-import { Cause, ConfigProvider, Context, Duration, Effect, Exit, Layer, Option, Redacted } from "effect"
+import { Cause, Config, ConfigProvider, Context, Duration, Effect, Exit, Layer, Option, Redacted } from "effect"
 import { existsSync, readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { inspect } from "node:util"
 import * as Byok from "../src/Byok.ts"
-import { InvalidSetting, readSettings, type Settings } from "../src/Settings.ts"
+import * as Environment from "../src/Environment.ts"
+import { InvalidSetting, readSettings, secretsOf, type Settings } from "../src/Settings.ts"
 import { anyString } from "./support/arbitraries.ts"
 import { freshDatabase, settingsFor } from "./support/freshDatabase.ts"
 import { byokScript, nowhere } from "./support/runByok.ts"
@@ -18,7 +19,7 @@ const read = (env: Variables) =>
   Effect.provideService(readSettings, ConfigProvider.ConfigProvider, ConfigProvider.fromEnv({ env: { ...env } }))
 
 /** What differs from the defaults, with secrets and durations in the clear. */
-const plain = ({ database, databaseUrl, keyring, pkcs11, ...others }: Settings) => ({
+const plain = ({ database, databaseUrl, keyring, otlpEndpoint, pkcs11, ...others }: Settings) => ({
   ...others,
   ...database,
   connectTimeout: Duration.toMillis(database.connectTimeout),
@@ -31,7 +32,8 @@ const plain = ({ database, databaseUrl, keyring, pkcs11, ...others }: Settings) 
   tokenPin: Option.map(pkcs11.pin, Redacted.value),
   tokenPinFile: pkcs11.pinFile,
   tokenKeys: pkcs11.keys,
-  tokenDeadline: Duration.toMillis(pkcs11.deadline)
+  tokenDeadline: Duration.toMillis(pkcs11.deadline),
+  otlpEndpoint: Option.map(otlpEndpoint, ({ href }) => href)
 })
 
 const defaults = {
@@ -55,7 +57,8 @@ const defaults = {
   tokenPin: Option.none<string>(),
   tokenPinFile: Option.none<string>(),
   tokenKeys: Option.none<ReadonlyArray<string>>(),
-  tokenDeadline: 2000
+  tokenDeadline: 2000,
+  otlpEndpoint: Option.none<string>()
 }
 
 const aDuration = 'must be a duration such as "2500 millis" or "3 seconds".'
@@ -141,6 +144,16 @@ const settings: Record<string, Setting> = {
   BYOK_PKCS11_DEADLINE: {
     good: [["250 millis", { tokenDeadline: 250 }]],
     bad: { texts: [...badDurations, "Infinity"], sentence: aDuration }
+  },
+  OTEL_EXPORTER_OTLP_ENDPOINT: {
+    good: [
+      ["http://127.0.0.1:4318", { otlpEndpoint: Option.some("http://127.0.0.1:4318/") }],
+      ["https://collector.example.org/", { otlpEndpoint: Option.some("https://collector.example.org/") }]
+    ],
+    bad: {
+      texts: ["not a url", "localhost:4318", "//localhost", "ftp://localhost", "http://", "http://u@h", "http://:p@h"],
+      sentence: "must be an http or https URL without user and password."
+    }
   }
 }
 
@@ -222,9 +235,9 @@ describe("settings", () => {
         })
       )
       Object.assign(process.env, given)
-      const { dataDirectory, databaseUrl, keyring, tokenPin } = plain(
-        yield* Effect.provideService(readSettings, ConfigProvider.ConfigProvider, ConfigProvider.fromEnv())
-      )
+      const copy = ConfigProvider.fromEnv()
+      const settings = yield* Effect.provide(readSettings, Environment.layer)
+      const { dataDirectory, databaseUrl, keyring, tokenPin } = plain(settings)
       assert.deepStrictEqual(
         [databaseUrl, keyring, tokenPin],
         [Option.some(given.DATABASE_URL), Option.some(given.BYOK_KEYRING), Option.some(given.BYOK_PKCS11_PIN)]
@@ -232,6 +245,18 @@ describe("settings", () => {
       assert.strictEqual(dataDirectory, "kept")
       assert.strictEqual(process.env["BYOK_DATA_DIR"], "kept")
       assert.notInclude(JSON.stringify(process.env), "canary")
+
+      const answers = Effect.forEach(Object.keys(given), (name) => Effect.option(Config.String(name)))
+      const { BYOK_DATA_DIR, ...secrets } = given
+      assert.deepStrictEqual(yield* Effect.provide(answers, Environment.layer), [
+        ...Object.keys(secrets).map(() => Option.none()),
+        Option.some(BYOK_DATA_DIR)
+      ])
+      assert.deepStrictEqual(
+        yield* Effect.provideService(answers, ConfigProvider.ConfigProvider, copy),
+        Object.values(given).map((value) => Option.some(value))
+      )
+      assert.deepStrictEqual(secretsOf(settings), secrets)
     })
   )
 
@@ -255,7 +280,7 @@ describe("settings", () => {
     })
     assert.sameMembers(
       Object.keys(table).flatMap((names) => names.split(/, | or /)),
-      [...Object.keys(settings), "OTEL_EXPORTER_OTLP_ENDPOINT", "LOG_LEVEL", "LOG_FORMAT"]
+      [...Object.keys(settings), "LOG_LEVEL", "LOG_FORMAT"]
     )
   })
 })

@@ -1,10 +1,8 @@
-import { PgClient } from "@effect/sql-pg"
 import { assert, layer } from "@effect/vitest"
 import { Effect, Fiber, Option } from "effect"
-import { Reactivity } from "effect/reactivity"
 import { connect, type Socket } from "node:net"
-import { join } from "node:path"
 import { createOver, getOver, idIn } from "./support/callByok.ts"
+import { embeddedClient } from "./support/embeddedClient.ts"
 import { eventually } from "./support/eventually.ts"
 import { StartedBefore } from "./support/firstStart.ts"
 import { isRunning, isShutDown, postmasterOf, startService } from "./support/ServiceProcess.ts"
@@ -73,10 +71,7 @@ layer(StartedBefore.layer, { excludeTestServices: true })("a service that is tol
         const create = createOver(url, key, credential)
         const earlier = yield* create
 
-        const sql = yield* Effect.provide(
-          PgClient.make({ host: join(settings.BYOK_DATA_DIR, "socket"), username: "byok", database: "postgres" }),
-          Reactivity.layer
-        )
+        const sql = yield* embeddedClient(settings)
         const unlock = yield* lockTable(sql, "credentials")
         const creating = yield* Effect.forkChild(Effect.all([create, create, create], { concurrency: "unbounded" }))
         const reading = yield* Effect.forkChild(getOver(url, key, idIn(earlier)))

@@ -1,6 +1,7 @@
 import { Clock, Console, Effect, Option, Schema } from "effect"
 import { Argument, Command, Flag } from "effect/cli"
 import { generateKeyring } from "../crypto/Keyring.ts"
+import { KekId, kekIdForm } from "../domain/KekId.ts"
 import { addKey, promoteKey, retireKey } from "../KeyringChanges.ts"
 import type { KeyStatus, RewrapResult } from "../service/Rotation.ts"
 import { changeKeyring } from "./changeKeyring.ts"
@@ -107,15 +108,12 @@ const status = Command.make(
   })
 ).pipe(Command.withDescription("Show how much each key is used, and which may be retired"))
 
-const KekId = Schema.String.check(Schema.isPattern(/^[A-Za-z0-9._-]{1,64}$/))
-const idForm = "must be 1 to 64 characters of A-Z a-z 0-9 . _ -."
-
 const add = Command.make(
   "add",
   {
     id: Flag.String("id").pipe(
       Flag.withDescription("Id of the new key; one with the date is made if not given"),
-      Flag.mapEffect(parse(KekId, `--id ${idForm}`)),
+      Flag.mapEffect(parse(KekId, `--id must be ${kekIdForm}.`)),
       Flag.optional
     )
   },
@@ -127,7 +125,7 @@ const add = Command.make(
 
 const kekId = Argument.String("ID").pipe(
   Argument.withDescription("Id of the key, as `keyring status` shows it"),
-  Argument.mapEffect(parse(KekId, `ID ${idForm}`))
+  Argument.mapEffect(parse(KekId, `ID must be ${kekIdForm}.`))
 )
 
 const promote = Command.make(

@@ -7,15 +7,21 @@ import { serve } from "../serve.ts"
 import { serveInProcesses } from "../serveInProcesses.ts"
 import { readSettings } from "../Settings.ts"
 
+/** One of several processes would not end while the channel to the one that started it is open. */
+const letGo = Effect.sync(() => cluster.worker?.disconnect())
+
 export const serveCommand = Command.make(
   "serve",
   {},
-  Effect.fnUntraced(function* () {
-    const environment = { ...process.env }
-    const signals = yield* hangUps
-    const settings = yield* readSettings
-    const several = cluster.isPrimary && settings.processes > 1
-    const service = several ? serveInProcesses(settings, environment, signals) : serve(settings, signals)
-    return yield* Layer.launch(Layer.provide(service, KeyringLive.layerForm(settings)))
-  }, Effect.scoped)
+  Effect.fnUntraced(
+    function* () {
+      const signals = yield* hangUps
+      const settings = yield* readSettings
+      const several = cluster.isPrimary && settings.processes > 1
+      const service = several ? serveInProcesses(settings, signals) : serve(settings, signals)
+      return yield* Layer.launch(Layer.provide(service, KeyringLive.layerForm(settings)))
+    },
+    Effect.scoped,
+    Effect.ensuring(letGo)
+  )
 ).pipe(Command.withDescription("Serve HTTP until stopped; SIGHUP makes it read its keyring again"))

@@ -1,5 +1,6 @@
 import { randomBytes } from "node:crypto"
 import { Context, Data, type Effect } from "effect"
+import { isKekId, kekIdForm } from "../domain/KekId.ts"
 import { type Kek, makeKek } from "./Kek.ts"
 
 /** The keys of an instance at one moment. The first seals and opens; the others only open: those to come and those to retire. */
@@ -21,15 +22,15 @@ export class Keyring extends Context.Service<
 /** Says which line is wrong and what is expected, never what was found there. */
 export class InvalidKeyring extends Data.TaggedError("InvalidKeyring")<{ readonly message: string }> {}
 
-const entry = /^([A-Za-z0-9._-]{1,64}):(.*)$/s
-
 const parseEntry = (text: string, position: number): Kek => {
   const refuse = (found: string) => {
-    const message = `key ${position}: expected id:base64 of 32 bytes, with an id of 1 to 64 characters of A-Z a-z 0-9 . _ -; found ${found}`
+    const message = `key ${position}: expected id:base64 of 32 bytes, with an id of ${kekIdForm}; found ${found}`
     return new InvalidKeyring({ message })
   }
-  const [, id, base64] = entry.exec(text) ?? []
-  if (id === undefined || base64 === undefined) throw refuse(`${text.length} characters of another form`)
+  const [id, base64, more] = text.split(":")
+  if (!isKekId(id) || base64 === undefined || more !== undefined) {
+    throw refuse(`${text.length} characters of another form`)
+  }
   const bytes = Buffer.from(base64, "base64")
   try {
     if (bytes.toString("base64") !== base64) throw refuse("base64 that is not canonical")

@@ -1,84 +1,69 @@
+import { randomUUID } from "node:crypto"
 import {
-  closeSync,
-  fchmodSync,
-  fchownSync,
-  fstatSync,
+  chmodSync,
+  chownSync,
   fsyncSync,
-  openSync,
-  readFileSync,
+  linkSync,
   realpathSync,
   renameSync,
   rmSync,
   statSync,
-  writeFileSync,
-  writeSync
+  writeFileSync
 } from "node:fs"
 import { dirname } from "node:path"
 import { Effect } from "effect"
-import { InvalidKeyring } from "./Keyring.ts"
+import { readPrivateFile } from "./readPrivateFile.ts"
+import { UnusableFile } from "./UnusableFile.ts"
+import { whileOpen } from "./whileOpen.ts"
 
-const failureTo = (use: string) => (cause: unknown) => {
-  const code = cause instanceof Error && "code" in cause ? String(cause.code) : "unknown error"
-  return new InvalidKeyring({ message: `expected a file that can be ${use}; found ${code}` })
-}
-const failure = failureTo("read")
-const failureToReplace = failureTo("replaced")
-
-/** Reads a keyring file that only its owner can read. */
-export const readKeyringFile = (path: string): Effect.Effect<string, InvalidKeyring> =>
+/**
+ * Writes a new keyring file with mode 0600; an existing one is left alone and is a failure. It has its name only once it
+ * is whole. Until then its name is nobody else's, so that one left by a start that was killed is in nobody's way.
+ */
+export const writeKeyringFile = (path: string, text: string): Effect.Effect<void, UnusableFile> =>
   Effect.try({
     try: () => {
-      const file = openSync(path, "r")
+      const temporary = `${path}.${randomUUID()}.new`
       try {
-        const mode = fstatSync(file).mode & 0o777
-        if (mode !== 0o400 && mode !== 0o600) {
-          const found = mode.toString(8).padStart(4, "0")
-          throw new InvalidKeyring({ message: `expected a file of mode 0400 or 0600; found ${found}` })
-        }
-        return readFileSync(file, "utf8")
+        writeFileSync(temporary, `${text}\n`, { mode: 0o600, flush: true })
+        linkSync(temporary, path)
       } finally {
-        closeSync(file)
+        rmSync(temporary, { force: true })
       }
+      whileOpen(dirname(path), fsyncSync)
     },
-    catch: (cause) => (cause instanceof InvalidKeyring ? cause : failure(cause))
+    catch: UnusableFile.to("written")
   })
 
-/** Writes a new keyring file with mode 0600; an existing one is left alone and is a failure. */
-export const writeKeyringFile = (path: string, text: string): Effect.Effect<void, InvalidKeyring> =>
-  Effect.try({
-    try: () => writeFileSync(path, `${text}\n`, { mode: 0o600, flag: "wx", flush: true }),
-    catch: failure
-  })
+const failureToReplace = UnusableFile.to("replaced")
 
-/** Opens what is to take the place of a keyring file. Its name keeps others from changing that file at the same time. */
+/** Makes what is to take the place of a keyring file. Its name keeps others from changing that file at the same time. */
 const beginReplacement = (path: string) =>
   Effect.try({
     try: () => {
       const target = realpathSync(path)
       const temporary = `${target}.new`
-      return { target, temporary, file: openSync(temporary, "wx", 0o600), inPlace: false }
+      writeFileSync(temporary, "", { mode: 0o600, flag: "wx" })
+      return { target, temporary, inPlace: false }
     },
     catch: (cause) => {
-      const taken = cause instanceof Error && "code" in cause && cause.code === "EEXIST"
-      const message = `expected no file ${path}.new, which a command makes while it changes the keyring; found one`
-      return taken ? new InvalidKeyring({ message }) : failureToReplace(cause)
+      const { code, path: taken } = cause as NodeJS.ErrnoException
+      const message = `expected no file ${taken}, which a command makes while it changes the keyring; found one`
+      return code === "EEXIST" ? new UnusableFile({ message }) : failureToReplace(cause)
     }
   })
 
 /** Everybody sees the old file or the whole new one, also after a crash; owner and mode stay. */
-const putIntoPlace = (target: string, temporary: string, file: number, text: string) =>
+const putIntoPlace = (target: string, temporary: string, text: string) =>
   Effect.try({
     try: () => {
+      writeFileSync(temporary, text, { flag: "r+" })
       const { gid, mode, uid } = statSync(target)
-      const made = fstatSync(file)
-      if (made.uid !== uid || made.gid !== gid) fchownSync(file, uid, gid)
-      fchmodSync(file, mode & 0o777)
-      writeSync(file, text)
-      fsyncSync(file)
+      chownSync(temporary, uid, gid)
+      chmodSync(temporary, mode & 0o777)
+      whileOpen(temporary, fsyncSync)
       renameSync(temporary, target)
-      const directory = openSync(dirname(target), "r")
-      fsyncSync(directory)
-      closeSync(directory)
+      whileOpen(dirname(target), fsyncSync)
     },
     catch: failureToReplace
   })
@@ -89,14 +74,13 @@ export const editKeyringFile = <E, R>(path: string, edit: (text: string) => Effe
     beginReplacement(path),
     (replacement) =>
       Effect.gen(function* () {
-        const { file, target, temporary } = replacement
-        const text = yield* edit(yield* readKeyringFile(target))
-        yield* putIntoPlace(target, temporary, file, text)
+        const { target, temporary } = replacement
+        const text = yield* edit(yield* readPrivateFile(target))
+        yield* putIntoPlace(target, temporary, text)
         replacement.inPlace = true
       }),
-    ({ file, inPlace, temporary }) =>
+    ({ inPlace, temporary }) =>
       Effect.sync(() => {
-        closeSync(file)
         if (!inPlace) rmSync(temporary, { force: true })
       })
   )

@@ -9,6 +9,7 @@ import type { Answer } from "../support/RawConnection.ts"
 import * as TestServiceLive from "../support/TestService.ts"
 import { TestService } from "../support/TestService.ts"
 import { lockTable, untilWaiting } from "../support/transactions.ts"
+import { withoutTable } from "../support/withoutTable.ts"
 
 const create = ["post", "/api/v1/byok"] as const
 const get = ["get", "/api/v1/byok/{id}"] as const
@@ -122,15 +123,11 @@ layer(queueOfOne, { excludeTestServices: true })("every answer is as the documen
 
   it.effect("500: a create and a get without their table", () =>
     Effect.gen(function* () {
-      const { sql, url } = yield* TestService
+      const { url } = yield* TestService
       const document = yield* fetchDocument(url)
       const token = yield* keyOf("valid")
-      yield* sql`ALTER TABLE api_keys RENAME TO gone`
-      const answers = [
-        yield* HttpProbe.create(url, token, minimal),
-        yield* HttpProbe.get(url, token, "nonsense")
-      ] as const
-      yield* sql`ALTER TABLE gone RENAME TO api_keys`
+      const asked = [HttpProbe.create(url, token, minimal), HttpProbe.get(url, token, "nonsense")] as const
+      const answers = yield* withoutTable("api_keys", Effect.all(asked))
       assert.deepStrictEqual(
         answers.map(({ status }) => status),
         [500, 500]

@@ -1,21 +1,11 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
-import { createServer } from "node:net"
 import * as CommandLineLive from "../support/CommandLine.ts"
 import { CommandLine } from "../support/CommandLine.ts"
 import { runByok } from "../support/runByok.ts"
 
 const uuid = "01935f6a-0000-7000-8000-000000000000"
 const canary = "canary-canary"
-
-/** A port on which nobody listens. */
-const closedPort = Effect.callback<number>((resume) => {
-  const server = createServer().listen(0, "127.0.0.1", () => {
-    const address = server.address()
-    assert(typeof address === "object" && address !== null)
-    server.close(() => resume(Effect.succeed(address.port)))
-  })
-})
 
 layer(CommandLineLive.layer, { excludeTestServices: true, concurrent: true })(
   "a failure is one sentence on standard error and exit code 1, with nothing on standard output",
@@ -36,7 +26,7 @@ layer(CommandLineLive.layer, { excludeTestServices: true, concurrent: true })(
 
     it.effect("a database that cannot be reached is told without its URL, while it is tried and at the end", () =>
       Effect.gen(function* () {
-        const DATABASE_URL = `postgres://${canary}:${canary}@127.0.0.1:${yield* closedPort}/${canary}`
+        const DATABASE_URL = `postgres://${canary}:${canary}@127.0.0.1:1/${canary}`
         const { code, stderr, stdout } = yield* runByok(["migrate", "--json"], { DATABASE_URL, LOG_FORMAT: "logfmt" })
         assert.deepStrictEqual({ code, stdout }, { code: 1, stdout: "" })
         const [log, ...sentence] = stderr.split("\n")
@@ -59,7 +49,7 @@ layer(CommandLineLive.layer, { excludeTestServices: true, concurrent: true })(
       ["keyring add", {}, missing]
     ])("%s %j: a keyring that is missing or wrong is told before a database is waited for", ([args, given, sentence]) =>
       Effect.gen(function* () {
-        const DATABASE_URL = `postgres://u@127.0.0.1:${yield* closedPort}/d`
+        const DATABASE_URL = `postgres://u@127.0.0.1:1/d`
         const { code, stderr, stdout } = yield* runByok(args.split(" "), { DATABASE_URL, ...given })
         assert.deepStrictEqual({ code, stdout }, { code: 1, stdout: "" })
         assert.strictEqual(stderr.slice(0, sentence.length), sentence)
@@ -69,7 +59,13 @@ layer(CommandLineLive.layer, { excludeTestServices: true, concurrent: true })(
 
     it.effect.each<readonly [variables: Record<string, string>, sentence: string]>([
       [{ PORT: canary }, "PORT must be a whole number from 0 to 65535."],
+      [{ DATABASE_URL: "" }, "DATABASE_URL must not be empty: unset it to use the embedded database."],
       [{ LOG_LEVEL: canary }, "LOG_LEVEL must be one of trace, debug, info, warn, error, fatal, none."],
+      [{ LOG_FORMAT: canary }, "LOG_FORMAT must be pretty, logfmt or json."],
+      [
+        { OTEL_EXPORTER_OTLP_ENDPOINT: canary },
+        "OTEL_EXPORTER_OTLP_ENDPOINT must be an http or https URL without user and password."
+      ],
       [
         { BYOK_DATA_DIR: `/dev/null/${canary}` },
         "BYOK_DATA_DIR must be a directory that can be written; found ENOTDIR."

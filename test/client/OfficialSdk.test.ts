@@ -15,6 +15,7 @@ import { randomUUID } from "node:crypto"
 import { Accounts } from "../../src/service/Accounts.ts"
 import * as TestServiceLive from "../support/TestService.ts"
 import { TestService } from "../support/TestService.ts"
+import { withoutTable } from "../support/withoutTable.ts"
 
 const unknownId = "019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11"
 const key = "sk-0123456789-0123456789-AbCd"
@@ -237,21 +238,14 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("the official client
 
   it.effect("500 is its InternalServerResponseError (section 7, D11)", () =>
     Effect.gen(function* () {
-      const { sql } = yield* TestService
       const client = yield* sdk
-      yield* Effect.acquireUseRelease(
-        Effect.orDie(sql`ALTER TABLE credentials RENAME TO gone`),
-        () =>
-          Effect.andThen(
-            failsWith(
-              create(client, { provider: "openai", key }),
-              InternalServerResponseError,
-              500,
-              "Internal Server Error"
-            ),
-            failsWith(get(client, unknownId), InternalServerResponseError, 500, "Internal Server Error")
-          ),
-        () => Effect.orDie(sql`ALTER TABLE gone RENAME TO credentials`)
+      const message = "Internal Server Error"
+      yield* withoutTable(
+        "credentials",
+        Effect.andThen(
+          failsWith(create(client, { provider: "openai", key }), InternalServerResponseError, 500, message),
+          failsWith(get(client, unknownId), InternalServerResponseError, 500, message)
+        )
       )
     })
   )

@@ -13,6 +13,7 @@ import { minimal } from "../support/Bodies.ts"
 import * as TestServiceLive from "../support/TestService.ts"
 import { TestService } from "../support/TestService.ts"
 import { lockTable, untilWaiting } from "../support/transactions.ts"
+import { withoutTable } from "../support/withoutTable.ts"
 
 const newCredential = Schema.decodeUnknownSync(NewCredential)
 const unknownId = CredentialId.make("019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11")
@@ -142,11 +143,9 @@ layer(Layer.merge(queueOfOne, FetchHttpClient.layer), { excludeTestServices: tru
 
   it.effect("500 is an InternalError (D11)", () =>
     Effect.gen(function* () {
-      const { sql } = yield* TestService
       const { byok } = yield* client
-      yield* sql`ALTER TABLE credentials RENAME TO gone`
-      const errors = [yield* Effect.flip(create(minimal)), yield* Effect.flip(byok.get({ params: { id: unknownId } }))]
-      yield* sql`ALTER TABLE gone RENAME TO credentials`
+      const asked = [Effect.flip(create(minimal)), Effect.flip(byok.get({ params: { id: unknownId } }))] as const
+      const errors = yield* withoutTable("credentials", Effect.all(asked))
       for (const error of errors) assert.instanceOf(error, Errors.InternalError)
     })
   )

@@ -63,6 +63,7 @@ describe("a keyring is refused, and told what was expected and found (security.m
     ["an id with another character", `kek/1:${keyOf("one")}`, `key 1: ${expected} 50 characters of another form`],
     ["an id outside ASCII", `k\u00e9k:${keyOf("one")}`, `key 1: ${expected} 48 characters of another form`],
     ["nothing after the colon", "kek-1:", `key 1: ${expected} 0 bytes`],
+    ["something after the key", `${one}:more`, `key 1: ${expected} 55 characters of another form`],
     ["31 bytes", `kek-1:${Buffer.alloc(31, "one").toString("base64")}`, `key 1: ${expected} 31 bytes`],
     ["33 bytes", `kek-1:${Buffer.alloc(33, "one").toString("base64")}`, `key 1: ${expected} 33 bytes`],
     ["16 bytes", `kek-1:${Buffer.alloc(16, "one").toString("base64")}`, `key 1: ${expected} 16 bytes`],

@@ -1,9 +1,7 @@
 import {
   chmodSync,
-  closeSync,
+  chownSync,
   lstatSync,
-  mkdtempSync,
-  openSync,
   readFileSync,
   readdirSync,
   rmSync,
@@ -11,90 +9,68 @@ import {
   symlinkSync,
   writeFileSync
 } from "node:fs"
-import { tmpdir } from "node:os"
 import { dirname, join } from "node:path"
+import { Worker } from "node:worker_threads"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Exit } from "effect"
-import { editKeyringFile, readKeyringFile, writeKeyringFile } from "../../src/crypto/KeyringFile.ts"
+import { editKeyringFile, writeKeyringFile } from "../../src/crypto/KeyringFile.ts"
+import { runProgram } from "../support/runNode.ts"
+import { temporaryDirectory } from "../support/temporaryDirectory.ts"
+import type { Found, Race } from "./RacingWriter.ts"
 
 const secret = "kek-1:ZmFrZS1mYWtlLWZha2UtZmFrZS1mYWtlLWZha2UtZmE="
 
-const directory = Effect.acquireRelease(
-  Effect.sync(() => mkdtempSync(join(tmpdir(), "byok-keyring-file-"))),
-  (path) => Effect.sync(() => rmSync(path, { recursive: true }))
-)
-
 const fileOfMode = (mode: number) =>
-  Effect.map(directory, (path) => {
+  Effect.map(temporaryDirectory, (path) => {
     const file = join(path, "keyring")
     writeFileSync(file, secret)
     chmodSync(file, mode)
     return file
   })
 
-const octal = (mode: number) => mode.toString(8).padStart(4, "0")
+const root = join(import.meta.dirname, "../..")
+const source = JSON.stringify(join(root, "src/crypto/KeyringFile.ts"))
 
-describe("a keyring file (security.md, Keyring)", () => {
-  it.effect.each([["0400", 0o400] as const, ["0600", 0o600] as const])("of mode %s is read", ([, mode]) =>
-    Effect.gen(function* () {
-      assert.strictEqual(yield* readKeyringFile(yield* fileOfMode(mode)), secret)
-    })
-  )
+/** What a process is told in which a file cannot grow beyond its beginning, as on a volume that is almost full. */
+const toldWithLittleRoom = (effect: string, file: string) => {
+  const script = `
+    import { Effect } from "effect"
+    import { editKeyringFile, writeKeyringFile } from ${source}
+    const [, file] = process.argv
+    const { message } = await Effect.runPromise(Effect.flip(${effect}))
+    process.stdout.write(message)`
+  const limited = ["-c", 'ulimit -f 8 && exec "$@"', "sh", process.execPath, "--input-type=module", "-e", script, file]
+  const variables = { NODE_DISABLE_COMPILE_CACHE: "1" }
+  return Effect.map(runProgram("/bin/sh", limited, { cwd: root, variables }), ({ code, stderr, stdout }) => {
+    assert.deepStrictEqual({ code, stderr }, { code: 0, stderr: "" })
+    return stdout
+  })
+}
 
-  it.effect("of any mode that lets others in is refused, and told so without its content", () =>
-    Effect.gen(function* () {
-      const file = yield* fileOfMode(0o600)
-      for (let mode = 0; mode <= 0o777; mode++) {
-        if ((mode & 0o077) === 0 || (mode & 0o400) === 0) continue
-        chmodSync(file, mode)
-        const { message } = yield* Effect.flip(readKeyringFile(file))
-        assert.strictEqual(message, `expected a file of mode 0400 or 0600; found ${octal(mode)}`)
-      }
-    })
+/** What two threads find that make the same keyring files, each at the same moment. */
+const race = (directory: string, arrived: Race["arrived"]) =>
+  Effect.forEach(
+    ["kek-1:one", "kek-2:two"],
+    (text) =>
+      Effect.callback<ReadonlyArray<Found>>((resume) => {
+        const worker = new Worker(join(import.meta.dirname, "RacingWriter.ts"), {
+          workerData: { directory, text, arrived } satisfies Race
+        })
+        worker.once("message", (found: ReadonlyArray<Found>) => resume(Effect.succeed(found)))
+        worker.once("error", (error) => resume(Effect.die(error)))
+        return Effect.promise(() => worker.terminate())
+      }),
+    { concurrency: 2 }
   )
-
-  it.effect("of every other mode than 0400 and 0600 is refused", () =>
-    Effect.gen(function* () {
-      const file = yield* fileOfMode(0o600)
-      const accepted: Array<string> = []
-      for (let mode = 0; mode <= 0o777; mode++) {
-        chmodSync(file, mode)
-        if (Exit.isSuccess(yield* Effect.exit(readKeyringFile(file)))) accepted.push(octal(mode))
-      }
-      assert.deepStrictEqual(accepted, ["0400", "0600"])
-    })
-  )
-
-  it.effect("behind a link is judged by its own mode", () =>
-    Effect.gen(function* () {
-      const file = yield* fileOfMode(0o644)
-      const link = join(yield* directory, "link")
-      symlinkSync(file, link)
-      assert.isTrue(Exit.isFailure(yield* Effect.exit(readKeyringFile(link))))
-      chmodSync(file, 0o600)
-      assert.strictEqual(yield* readKeyringFile(link), secret)
-    })
-  )
-
-  it.effect("that is not there, or is a directory, is a failure that says why and not where", () =>
-    Effect.gen(function* () {
-      const path = yield* directory
-      const missing = yield* Effect.flip(readKeyringFile(join(path, "missing")))
-      assert.strictEqual(missing.message, "expected a file that can be read; found ENOENT")
-      chmodSync(path, 0o700)
-      const wrong = yield* Effect.flip(readKeyringFile(path))
-      assert.match(wrong.message, /^expected a file .*; found (EISDIR|0700)$/)
-    })
-  )
-})
 
 describe("a new keyring file (security.md, Keyring)", () => {
   it.effect("has mode 0600 and can be read back", () =>
     Effect.gen(function* () {
-      const file = join(yield* directory, "keyring")
+      const file = join(yield* temporaryDirectory, "keyring")
       yield* writeKeyringFile(file, secret)
       assert.strictEqual(statSync(file).mode & 0o777, 0o600)
-      assert.strictEqual((yield* readKeyringFile(file)).trim(), secret)
+      assert.strictEqual(readFileSync(file, "utf8"), `${secret}\n`)
+      assert.deepStrictEqual(readdirSync(dirname(file)), ["keyring"])
     })
   )
 
@@ -102,8 +78,41 @@ describe("a new keyring file (security.md, Keyring)", () => {
     Effect.gen(function* () {
       const file = yield* fileOfMode(0o600)
       const { message } = yield* Effect.flip(writeKeyringFile(file, "kek-2:other"))
-      assert.match(message, /found EEXIST$/)
+      assert.strictEqual(message, "expected a file that can be written; found EEXIST")
       assert.strictEqual(readFileSync(file, "utf8"), secret)
+      assert.deepStrictEqual(readdirSync(dirname(file)), ["keyring"])
+    })
+  )
+
+  it.effect("is not there at all if it cannot be written whole", () =>
+    Effect.gen(function* () {
+      const path = yield* temporaryDirectory
+      const told = yield* toldWithLittleRoom('writeKeyringFile(file, "k".repeat(100_000))', join(path, "keyring"))
+      assert.strictEqual(told, "expected a file that can be written; found EFBIG")
+      assert.deepStrictEqual(readdirSync(path), [])
+    })
+  )
+
+  it.effect("where there is no directory for it is told as one that cannot be written", () =>
+    Effect.gen(function* () {
+      const { message } = yield* Effect.flip(writeKeyringFile(join(yield* temporaryDirectory, "none/keyring"), secret))
+      assert.strictEqual(message, "expected a file that can be written; found ENOENT")
+    })
+  )
+
+  it.effect("that two make at the same moment is that of one of them, and both find it whole", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      const arrived = new Int32Array(new SharedArrayBuffer(4 * 50))
+      const [one = [], two = []] = yield* race(directory, arrived)
+      assert.deepStrictEqual([one.length, two.length], [50, 50])
+      one.forEach(({ text, told }, round) => {
+        const other = two[round]
+        assert.strictEqual(other?.text, text)
+        assert.deepStrictEqual([told, other?.told].sort(), ["", "expected a file that can be written; found EEXIST"])
+        assert.strictEqual(text, told === "" ? "kek-1:one\n" : "kek-2:two\n")
+      })
+      assert.lengthOf(readdirSync(directory), 50)
     })
   )
 })
@@ -138,29 +147,68 @@ describe("a keyring file that is changed", () => {
     })
   )
 
-  it.effect("is changed by one at a time: a second one is told, and takes nothing away", () =>
+  it.effect.skipIf(process.getuid?.() !== 0)("by root keeps its owner", () =>
     Effect.gen(function* () {
       const file = yield* fileOfMode(0o600)
-      const meanwhile: Array<string> = []
-      yield* editKeyringFile(file, () =>
-        Effect.gen(function* () {
-          const { message } = yield* Effect.flip(edit(file, "other"))
-          meanwhile.push(message)
-          return "changed"
-        })
-      )
-      const sentence = `expected no file ${file}.new, which a command makes while it changes the keyring; found one`
-      assert.deepStrictEqual(meanwhile, [sentence])
+      chownSync(file, 65533, 65534)
+      yield* edit(file, "changed")
+      const { gid, mode, uid } = statSync(file)
+      assert.deepStrictEqual({ uid, gid, mode: mode & 0o777 }, { uid: 65533, gid: 65534, mode: 0o600 })
       assert.strictEqual(readFileSync(file, "utf8"), "changed")
-      yield* edit(file, "again")
-      assert.strictEqual(readFileSync(file, "utf8"), "again")
     })
+  )
+
+  it.effect("stays as it is, with nothing beside it, if what is to take its place is removed meanwhile", () =>
+    Effect.gen(function* () {
+      const file = yield* fileOfMode(0o600)
+      const removed = editKeyringFile(file, () => {
+        rmSync(`${file}.new`)
+        return Effect.succeed("changed")
+      })
+      const { message } = yield* Effect.flip(removed)
+      assert.strictEqual(message, "expected a file that can be replaced; found ENOENT")
+      assert.strictEqual(readFileSync(file, "utf8"), secret)
+      assert.deepStrictEqual(readdirSync(dirname(file)), ["keyring"])
+    })
+  )
+
+  it.effect("stays as it is, with nothing beside it, if there is no room for the whole new text", () =>
+    Effect.gen(function* () {
+      const file = yield* fileOfMode(0o600)
+      const told = yield* toldWithLittleRoom('editKeyringFile(file, () => Effect.succeed("k".repeat(100_000)))', file)
+      assert.strictEqual(told, "expected a file that can be replaced; found EFBIG")
+      assert.strictEqual(readFileSync(file, "utf8"), secret)
+      assert.deepStrictEqual(readdirSync(dirname(file)), ["keyring"])
+    })
+  )
+
+  it.effect.each(["its name", "a link"])(
+    "by %s is changed by one at a time: a second is told, and takes nothing away",
+    (by) =>
+      Effect.gen(function* () {
+        const target = yield* fileOfMode(0o600)
+        const file = by === "a link" ? join(yield* temporaryDirectory, "link") : target
+        if (file !== target) symlinkSync(target, file)
+        const meanwhile: Array<string> = []
+        yield* editKeyringFile(file, () =>
+          Effect.gen(function* () {
+            const { message } = yield* Effect.flip(edit(file, "other"))
+            meanwhile.push(message)
+            return "changed"
+          })
+        )
+        const sentence = `expected no file ${target}.new, which a command makes while it changes the keyring; found one`
+        assert.deepStrictEqual(meanwhile, [sentence])
+        assert.strictEqual(readFileSync(file, "utf8"), "changed")
+        yield* edit(file, "again")
+        assert.strictEqual(readFileSync(file, "utf8"), "again")
+      })
   )
 
   it.effect("behind a link stays behind it", () =>
     Effect.gen(function* () {
       const file = yield* fileOfMode(0o600)
-      const link = join(yield* directory, "link")
+      const link = join(yield* temporaryDirectory, "link")
       symlinkSync(file, link)
       yield* edit(link, "changed")
       assert.isTrue(lstatSync(link).isSymbolicLink())
@@ -170,31 +218,8 @@ describe("a keyring file that is changed", () => {
 
   it.effect("that is not there is told as such", () =>
     Effect.gen(function* () {
-      const { message } = yield* Effect.flip(edit(join(yield* directory, "none"), "text"))
+      const { message } = yield* Effect.flip(edit(join(yield* temporaryDirectory, "none"), "text"))
       assert.strictEqual(message, "expected a file that can be replaced; found ENOENT")
-    })
-  )
-})
-
-describe("a keyring file is closed again", () => {
-  /** Descriptors are handed out from the lowest: one that is never closed raises all that follow. */
-  const nextDescriptor = Effect.map(fileOfMode(0o600), (file) => {
-    const descriptor = openSync(file, "r")
-    closeSync(descriptor)
-    return descriptor
-  })
-
-  it.effect.each([
-    ["is read", 0o600, readKeyringFile],
-    ["is refused", 0o644, (file: string) => Effect.ignore(readKeyringFile(file))],
-    ["is changed", 0o600, (file: string) => editKeyringFile(file, Effect.succeed)],
-    ["is not changed", 0o600, (file: string) => Effect.ignore(editKeyringFile(file, () => Effect.fail("no")))]
-  ] as const)("when it %s", ([, mode, use]) =>
-    Effect.gen(function* () {
-      const file = yield* fileOfMode(mode)
-      const before = yield* nextDescriptor
-      yield* Effect.forEach(Array.from({ length: 200 }), (): Effect.Effect<unknown, unknown> => use(file))
-      assert.isBelow(yield* nextDescriptor, before + 100)
     })
   )
 })

@@ -1,8 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
-import { join } from "node:path"
 import { PgClient } from "@effect/sql-pg"
-import { Reactivity } from "effect/reactivity"
+import { embeddedClient } from "../support/embeddedClient.ts"
 import { eventually } from "../support/eventually.ts"
 import { newDirectory, startFirst } from "../support/firstStart.ts"
 import { postmasterOf, startService } from "../support/ServiceProcess.ts"
@@ -26,17 +25,11 @@ const firstStart = Effect.gen(function* () {
 
 type Started = Effect.Success<typeof firstStart>
 
-const database = ({ settings }: Started) =>
-  Effect.provide(
-    PgClient.make({ host: join(settings.BYOK_DATA_DIR, "socket"), username: "byok", database: "postgres" }),
-    Reactivity.layer
-  )
-
 /** Starts the service once more and compares what is there with the ledger. */
 const check = (started: Started, ledger: Ledger, before: (sql: PgClient.PgClient) => Effect.Effect<unknown, unknown>) =>
   Effect.gen(function* () {
     const { url } = yield* startService(started.settings)
-    yield* before(yield* database(started))
+    yield* before(yield* embeddedClient(started.settings))
     return yield* faultsAfterwards({ ...started, url }, ledger)
   })
 

@@ -1,9 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
-import { PgClient } from "@effect/sql-pg"
 import { Effect, Fiber } from "effect"
-import { Reactivity } from "effect/reactivity"
-import { join } from "node:path"
 import { createOver, getOver, idIn } from "../support/callByok.ts"
+import { embeddedClient } from "../support/embeddedClient.ts"
 import { eventually } from "../support/eventually.ts"
 import { newDirectory, startFirst } from "../support/firstStart.ts"
 
@@ -22,10 +20,7 @@ describe("while the synchronous standby is not there", () => {
         const first = yield* create
         assert.strictEqual(first.status, 201)
 
-        const sql = yield* Effect.provide(
-          PgClient.make({ host: join(settings.BYOK_DATA_DIR, "socket"), username: "byok", database: "postgres" }),
-          Reactivity.layer
-        )
+        const sql = yield* embeddedClient(settings)
         const waiting = Effect.map(
           sql<{ pid: number }>`SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' ORDER BY pid`,
           (rows) => rows.map(({ pid }) => pid)

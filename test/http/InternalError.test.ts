@@ -12,6 +12,7 @@ import { assertRefused } from "../support/Refusal.ts"
 import * as TestServiceLive from "../support/TestService.ts"
 import { TestService } from "../support/TestService.ts"
 import { lockTable } from "../support/transactions.ts"
+import { withoutTable } from "../support/withoutTable.ts"
 
 const recorded = (changes: TestServiceLive.Changes) =>
   Layer.provideMerge(TestServiceLive.layerWith(changes), RecordingLive.layer)
@@ -30,18 +31,6 @@ const assertFailed = Effect.fnUntraced(function* (answer: Answer, cause: string)
 
 const undefinedTable = "42P01"
 
-/** Takes a table away while the effect runs. */
-const without = <A, E, R>(table: string, effect: Effect.Effect<A, E, R>) =>
-  Effect.gen(function* () {
-    const { sql } = yield* TestService
-    const rename = (from: string, to: string) => Effect.orDie(sql.unsafe(`ALTER TABLE ${from} RENAME TO ${to}`))
-    return yield* Effect.acquireUseRelease(
-      rename(table, `${table}_gone`),
-      () => effect,
-      () => rename(`${table}_gone`, table)
-    )
-  })
-
 layer(recorded({}), { excludeTestServices: true })("500", (it) => {
   it.effect.each(["api_keys", "credentials"])(
     "create and get without the table %s, and no row (section 7, D11)",
@@ -51,7 +40,7 @@ layer(recorded({}), { excludeTestServices: true })("500", (it) => {
         const { management_key } = yield* tenant
         const id = String(created(yield* create(url, management_key, minimal))["id"])
         const before = yield* rowCount
-        const answers = yield* without(
+        const answers = yield* withoutTable(
           table,
           Effect.all([create(url, management_key, minimal), get(url, management_key, id)])
         )
@@ -67,7 +56,7 @@ layer(recorded({}), { excludeTestServices: true })("500", (it) => {
       const { management_key } = yield* tenant
       const id = String(created(yield* create(url, management_key, minimal))["id"])
       const before = yield* rowCount
-      const [failed, found] = yield* without(
+      const [failed, found] = yield* withoutTable(
         "workspaces",
         Effect.all([create(url, management_key, minimal), get(url, management_key, id)])
       )

@@ -9,6 +9,7 @@ import { Database } from "../../src/sql/Database.ts"
 import { created, minimal } from "../support/Bodies.ts"
 import { create, get } from "../support/HttpProbe.ts"
 import type { Answer } from "../support/RawConnection.ts"
+import { assertRefused } from "../support/Refusal.ts"
 import * as TestServiceLive from "../support/TestService.ts"
 import { type Parts, type Tenant, TestService } from "../support/TestService.ts"
 
@@ -59,11 +60,19 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("what is another acc
   it.effect("is not reached with a revoked key either, nor after the owner's key is revoked (D3, D5)", () =>
     Effect.gen(function* () {
       const { newTenant, sql, url } = yield* TestService
-      const victim = yield* newTenant
-      const { management_key } = yield* newTenant
+      const [victim, stranger, revoked] = [yield* newTenant, yield* newTenant, yield* newTenant]
       const id = String(created(yield* create(url, victim.management_key, minimal))["id"])
-      yield* sql`UPDATE api_keys SET revoked_at = now() WHERE account_id = ${victim.account_id}`
-      assert.strictEqual(seen(yield* get(url, management_key, id)), seen(yield* get(url, management_key, unknownId)))
+      for (const { account_id } of [victim, revoked]) {
+        yield* sql`UPDATE api_keys SET revoked_at = now() WHERE account_id = ${account_id}`
+      }
+      for (const [{ management_key }, refusal] of [
+        [stranger, "NotFound"],
+        [revoked, "InvalidKey"]
+      ] as const) {
+        const [foreign, unknown] = [yield* get(url, management_key, id), yield* get(url, management_key, unknownId)]
+        assertRefused(foreign, refusal)
+        assert.strictEqual(seen(foreign), seen(unknown))
+      }
     })
   )
 

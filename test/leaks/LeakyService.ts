@@ -39,7 +39,7 @@ readSettings.pipe(
       Layer.provide(Server.layer(settings)),
       Layer.provide(leaky),
       Layer.provide(Byok.layerWith(settings)),
-      Layer.provide(Tracing.layer),
+      Layer.provide(Tracing.layer(settings)),
       Layer.launch
     )
   ),

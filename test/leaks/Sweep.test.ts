@@ -17,7 +17,7 @@ const byRight: Readonly<Record<string, ReadonlyArray<Channel>>> = {
 
 const found = (hits: Hits | undefined) => channels.filter((channel) => (hits?.[channel] ?? 0) > 0).sort()
 
-layer(Sweep.layer, { excludeTestServices: true, timeout: "120 seconds" })("everything the service emits", (it) => {
+layer(Sweep.layer, { excludeTestServices: true, timeout: "240 seconds" })("everything the service emits", (it) => {
   it.effect("holds no 9 characters in a row of a key, a token or any other secret, in any form (rule 4, T1, T4)", () =>
     Effect.gen(function* () {
       const { hits } = yield* Sweep

@@ -48,12 +48,7 @@ describe("checkpoints", () => {
       )
       yield* TestClock.adjust("20 seconds")
       assert.strictEqual(asked(), 20)
-      assert.deepStrictEqual(
-        lines.map((line) => line.slice(0, 38)),
-        ["Warn Audit entries cannot be sealed now", "Warn Audit entries cannot be sealed now"].map((line) =>
-          line.slice(0, 38)
-        )
-      )
+      assert.deepStrictEqual(lines, Array(2).fill("Warn Audit entries cannot be sealed now"))
     })
   )
 })

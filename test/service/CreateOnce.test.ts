@@ -1,12 +1,7 @@
-import { NodeCrypto } from "@effect/platform-node"
 import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Context, DateTime, Effect, Exit, Layer, Option, Redacted, Schema } from "effect"
 import { isDeepStrictEqual } from "node:util"
-import * as CipherAes256Gcm from "../../src/crypto/CipherAes256Gcm.ts"
-import { generateKeyring } from "../../src/crypto/Keyring.ts"
-import { WrapBudget } from "../../src/crypto/WrapBudget.ts"
 import type { AccountId } from "../../src/domain/AccountId.ts"
-import type { ApiKeyHash } from "../../src/domain/ApiKeyHash.ts"
 import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
 import { Conflict, InvalidParams } from "../../src/domain/Errors.ts"
 import { IdempotencyKey } from "../../src/domain/IdempotencyKey.ts"
@@ -18,25 +13,12 @@ import { CredentialRepository } from "../../src/service/CredentialRepository.ts"
 import { Credentials } from "../../src/service/Credentials.ts"
 import { Receipts } from "../../src/service/Receipts.ts"
 import { acceptedBody, elementOf, integer, oneOf, text } from "../support/arbitraries.ts"
-import * as KeyEncryptionKeyring from "../../src/crypto/KeyEncryptionKeyring.ts"
-import { fixedKeyring } from "../support/fixedKeyring.ts"
-import * as MemoryStore from "../support/Memory.ts"
+import { inMemory, own } from "../support/inMemory.ts"
 import { Memory } from "../support/Memory.ts"
 import { cipherWith, ringOf, rotationWith } from "../support/rotating.ts"
 import { addWorkspace, newTenant } from "../support/stores.ts"
 
-const keyring = fixedKeyring(generateKeyring(new Date(0)))
-const service = Layer.fresh(
-  Credentials.layer.pipe(
-    Layer.provideMerge(CipherAes256Gcm.layer),
-    Layer.provideMerge(MemoryStore.layer),
-    Layer.provide([
-      Layer.provide(KeyEncryptionKeyring.layer, keyring),
-      Layer.succeed(WrapBudget, { spend: () => Effect.void })
-    ]),
-    Layer.provideMerge(NodeCrypto.layerSecureRandom)
-  )
-)
+const service = inMemory()
 
 type Body = Readonly<Record<string, unknown>>
 
@@ -92,15 +74,6 @@ const pairs = Arbitrary.flatMap(acceptedBody(text(1, 20)), (one) =>
 const createOnce = Effect.fnUntraced(function* (account_id: AccountId, body: Body, key: IdempotencyKey) {
   const credentials = yield* Credentials
   return yield* Effect.provideService(credentials.createOnce(decode(body), key), CurrentCaller, { account_id })
-})
-
-/** Makes the account the owner of all API keys that a body names. */
-const own = Effect.fnUntraced(function* (account_id: AccountId, body: Body) {
-  const { addApiKey } = yield* AccountRepository
-  const created_at = yield* DateTime.now
-  for (const hash of (body["allowed_api_key_hashes"] ?? []) as ReadonlyArray<ApiKeyHash>) {
-    yield* addApiKey(account_id, { hash, name: "a key", management: false, created_at })
-  }
 })
 
 const rowCount = Effect.map(Memory, ({ credentials }) => credentials.size)

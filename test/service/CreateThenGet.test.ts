@@ -1,34 +1,18 @@
-import { NodeCrypto } from "@effect/platform-node"
 import { assert, describe, it } from "@effect/vitest"
-import { Arbitrary, DateTime, Effect, Layer, Option, Redacted, Schema } from "effect"
+import { Arbitrary, Effect, Option, Redacted, Schema } from "effect"
 import { TestClock } from "effect/testing"
-import * as CipherAes256Gcm from "../../src/crypto/CipherAes256Gcm.ts"
-import * as KeyEncryptionKeyring from "../../src/crypto/KeyEncryptionKeyring.ts"
-import { generateKeyring } from "../../src/crypto/Keyring.ts"
-import { WrapBudget } from "../../src/crypto/WrapBudget.ts"
-import type { ApiKeyHash } from "../../src/domain/ApiKeyHash.ts"
 import { Credential } from "../../src/domain/Credential.ts"
 import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
 import { labelOf } from "../../src/domain/Label.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"
-import { AccountRepository } from "../../src/service/AccountRepository.ts"
 import { Cipher } from "../../src/service/Cipher.ts"
 import { CredentialRepository } from "../../src/service/CredentialRepository.ts"
 import { Credentials } from "../../src/service/Credentials.ts"
 import { acceptedBody, integer, text } from "../support/arbitraries.ts"
-import { fixedKeyring } from "../support/fixedKeyring.ts"
-import * as MemoryStore from "../support/Memory.ts"
+import { inMemory, own } from "../support/inMemory.ts"
 import { addWorkspace, newTenant } from "../support/stores.ts"
 
-const keyring = fixedKeyring(generateKeyring(new Date(0)))
-const keys = Layer.provide(KeyEncryptionKeyring.layer, keyring)
-const service = Layer.fresh(
-  Credentials.layer.pipe(
-    Layer.provideMerge(CipherAes256Gcm.layer),
-    Layer.provideMerge(MemoryStore.layer),
-    Layer.provide([keys, Layer.succeed(WrapBudget, { spend: () => Effect.void }), NodeCrypto.layerSecureRandom])
-  )
-)
+const service = inMemory()
 
 const decode = Schema.decodeUnknownSync(NewCredential)
 const encode = Schema.encodeSync(Credential)
@@ -47,17 +31,6 @@ const regionIn = ({ key, provider }: Record<string, unknown>) => {
   const named = /^\s*\{[^]*"region": ?"(global|europe|us|eu)"/.exec(String(key))?.[1] ?? null
   return named === "eu" ? "europe" : named
 }
-
-const own = Effect.fnUntraced(function* (
-  account_id: (typeof CurrentCaller.Service)["account_id"],
-  body: Record<string, unknown>
-) {
-  const { addApiKey } = yield* AccountRepository
-  const created_at = yield* DateTime.now
-  for (const hash of (body["allowed_api_key_hashes"] ?? []) as ReadonlyArray<ApiKeyHash>) {
-    yield* addApiKey(account_id, { hash, name: "a key", management: false, created_at })
-  }
-})
 
 describe("what is created", () => {
   it.effect.prop(

@@ -38,6 +38,8 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
         { kek_id: second, check_value: check("one") }
       ]
       assert.deepStrictEqual(yield* register(given), [first])
+      const all = [first, second].map((kek_id) => ({ kek_id, check_value: check("other") }))
+      assert.sameMembers([...(yield* register(all))], [first, second])
       assert.isFalse(yield* known(unknown))
       assert.deepStrictEqual(yield* register([{ kek_id: first, check_value: check("one") }]), [])
     })

@@ -1,5 +1,4 @@
 import { createHmac } from "node:crypto"
-import { NodeCrypto } from "@effect/platform-node"
 import { assert, describe, it } from "@effect/vitest"
 import { Cause, Context, Effect, Exit, Layer, Schema } from "effect"
 import { type Actor, CurrentActor } from "../../src/domain/Actor.ts"
@@ -10,17 +9,11 @@ import { CredentialRepository } from "../../src/service/CredentialRepository.ts"
 import { Credentials } from "../../src/service/Credentials.ts"
 import { Receipts } from "../../src/service/Receipts.ts"
 import * as CipherPlain from "../support/CipherPlain.ts"
-import * as MemoryStore from "../support/Memory.ts"
+import { inMemory } from "../support/inMemory.ts"
 import { Memory } from "../support/Memory.ts"
 import { newTenant } from "../support/stores.ts"
 
-const service = Layer.fresh(
-  Credentials.layer.pipe(
-    Layer.provideMerge(CipherPlain.layer),
-    Layer.provideMerge(MemoryStore.layer),
-    Layer.provideMerge(NodeCrypto.layerSecureRandom)
-  )
-)
+const service = inMemory(CipherPlain.layer)
 type Parts = Layer.Success<typeof service>
 
 const key = IdempotencyKey.make("k")

@@ -1,29 +1,15 @@
-import { NodeCrypto } from "@effect/platform-node"
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Layer, Option, Redacted, Schema } from "effect"
-import * as CipherAes256Gcm from "../../src/crypto/CipherAes256Gcm.ts"
-import * as KeyEncryptionKeyring from "../../src/crypto/KeyEncryptionKeyring.ts"
-import { generateKeyring } from "../../src/crypto/Keyring.ts"
-import { WrapBudget } from "../../src/crypto/WrapBudget.ts"
+import { Effect, Option, Redacted, Schema } from "effect"
 import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"
 import { Credentials } from "../../src/service/Credentials.ts"
 import { openForRouting } from "../../src/service/openForRouting.ts"
 import { elementOf, text } from "../support/arbitraries.ts"
-import { fixedKeyring } from "../support/fixedKeyring.ts"
-import * as MemoryStore from "../support/Memory.ts"
+import { inMemory } from "../support/inMemory.ts"
 import { Memory } from "../support/Memory.ts"
 import { newTenant } from "../support/stores.ts"
 
-const keys = Layer.provide(KeyEncryptionKeyring.layer, fixedKeyring(generateKeyring(new Date(0))))
-const service = Layer.fresh(
-  Credentials.layer.pipe(
-    Layer.provideMerge(CipherAes256Gcm.layer),
-    Layer.provideMerge(MemoryStore.layer),
-    Layer.provideMerge(Memory.layer),
-    Layer.provide([keys, Layer.succeed(WrapBudget, { spend: () => Effect.void }), NodeCrypto.layerSecureRandom])
-  )
-)
+const service = inMemory()
 
 const created = Effect.fnUntraced(function* (key: string, disabled: boolean) {
   const { create } = yield* Credentials

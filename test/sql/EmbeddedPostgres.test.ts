@@ -447,6 +447,49 @@ describe("a postmaster", () => {
       }),
     timeout
   )
+
+  it.live(
+    "is replaced once there are descriptors for it again, and until then the log tells that there are none",
+    () =>
+      Effect.gen(function* () {
+        const directory = yield* dataDirectory
+        const script = `
+          import { Effect, Scope } from "effect"
+          import { closeSync, openSync } from "node:fs"
+          import { start } from ${JSON.stringify(embeddedPostgres)}
+          const scope = await Effect.runPromise(Scope.make())
+          await Effect.runPromise(Scope.provide(start(${JSON.stringify(directory)}), scope))
+          const taken = []
+          process.stdin.on("data", (command) => {
+            if (String(command) === "free") return taken.forEach(closeSync)
+            try {
+              for (;;) taken.push(openSync("/dev/null"))
+            } catch (error) {
+              console.log("taken", error.code)
+            }
+          })
+          console.log("ready")`
+        const node = [process.execPath, "--input-type=module", "-e", script]
+        const child = spawn("/bin/sh", ["-c", 'ulimit -n 256 && exec "$@"', "sh", ...node], {
+          cwd: join(import.meta.dirname, "../.."),
+          stdio: ["pipe", "pipe", "inherit"]
+        })
+        yield* Effect.addFinalizer(() => Effect.sync(() => child.kill("SIGKILL")))
+        let output = ""
+        child.stdout.setEncoding("utf8").on("data", (text: string) => (output += text))
+        yield* holds(() => output.includes("ready\n"))
+        child.stdin.write("take")
+        yield* holds(() => output.includes("taken EMFILE\n"))
+        const first = postmasterOf(directory)
+        process.kill(first, "SIGKILL")
+        yield* holds(() => output.includes("cannot be started: spawn /bin/sh EMFILE"))
+        child.stdin.write("free")
+        const endpoint = { host: join(directory, "socket"), username: "byok", database: "postgres" } as const
+        assert.lengthOf(yield* eventually(query(endpoint, "SELECT 1 AS one")), 1)
+        assert.notStrictEqual(postmasterOf(directory), first)
+      }),
+    timeout
+  )
 })
 
 describe.runIf(isRoot)("as root", () => {

@@ -63,27 +63,6 @@ const sealedUnder = (...kek_ids: ReadonlyArray<string>) =>
   })
 
 layer(RegistryLive, { excludeTestServices: true })("the registry of key-encryption keys", (it) => {
-  it.effect("records a key that it sees for the first time, and knows it again", () =>
-    Effect.gen(function* () {
-      const { register } = yield* KekRegistry
-      assert.deepStrictEqual(yield* register([]), [])
-      assert.deepStrictEqual(yield* register([kek("a", 1)]), [])
-      assert.deepStrictEqual(yield* register([kek("b", 2), kek("a", 1)]), [])
-      assert.deepStrictEqual(yield* registered, ["a=1", "b=2"])
-    })
-  )
-
-  it.effect("answers with the ids whose bytes differ, and then records nothing, not even other keys", () =>
-    Effect.gen(function* () {
-      const { register } = yield* KekRegistry
-      yield* register([kek("a", 1), kek("b", 2)])
-      const before = yield* registered
-      assert.deepStrictEqual(yield* register([kek("new", 3), kek("a", 9), kek("b", 2)]), ["a"])
-      assert.sameMembers([...(yield* register([kek("a", 9), kek("b", 9)]))], ["a", "b"])
-      assert.deepStrictEqual(yield* registered, before)
-    })
-  )
-
   it.effect("of instances that register other bytes under one id at the same moment, those of one are accepted", () =>
     Effect.gen(function* () {
       const { register } = yield* KekRegistry
@@ -113,32 +92,6 @@ layer(RegistryLive, { excludeTestServices: true })("the registry of key-encrypti
       yield* commit
       assert.deepStrictEqual(yield* Fiber.join(loser), ["z"])
       assert.notInclude((yield* registered).join(), "beside")
-    })
-  )
-
-  it.effect("tells which keys stored credentials need beside the given ones, and how many (T12)", () =>
-    Effect.gen(function* () {
-      const { missing } = yield* KekRegistry
-      yield* sealedUnder()
-      assert.deepStrictEqual(yield* missing([]), [])
-      yield* sealedUnder("b", "a", "b", "c")
-      const all = [
-        { kek_id: "a", credentials: 1 },
-        { kek_id: "b", credentials: 2 },
-        { kek_id: "c", credentials: 1 }
-      ]
-      const expected: ReadonlyArray<readonly [given: ReadonlyArray<string>, missing: ReadonlyArray<string>]> = [
-        [[], ["a", "b", "c"]],
-        [["a"], ["b", "c"]],
-        [["c", "a", "z"], ["b"]],
-        [["a", "b", "c"], []]
-      ]
-      for (const [given, ids] of expected) {
-        assert.sameDeepMembers(
-          [...(yield* missing(given))],
-          all.filter(({ kek_id }) => ids.includes(kek_id))
-        )
-      }
     })
   )
 
@@ -186,37 +139,5 @@ layer(RegistryLive, { excludeTestServices: true })("the registry of key-encrypti
         const told = (yield* eventsIn(sql)).filter((event) => event.action === "keyring.retire" && event.kek_id === id)
         assert.lengthOf(told, 1)
       })
-  )
-
-  it.effect("sets wraps aside so that no two instances are told the same number", () =>
-    Effect.gen(function* () {
-      const { register, reserve } = yield* KekRegistry
-      yield* register([kek("counted", 1)])
-      const told = yield* Effect.forEach(Array.from({ length: 50 }), () => reserve("counted", 4096), {
-        concurrency: "unbounded"
-      })
-      assert.sameMembers(
-        [...told],
-        Array.from({ length: 50 }, (_, n) => (n + 1) * 4096)
-      )
-    })
-  )
-
-  it.effect("counts beyond 2^32, which is more than any key may wrap", () =>
-    Effect.gen(function* () {
-      const { register, reserve } = yield* KekRegistry
-      const sql = yield* Admin
-      yield* register([kek("worn", 1)])
-      yield* sql`UPDATE keks SET wraps = ${2 ** 32} WHERE id = 'worn'`
-      assert.strictEqual(yield* reserve("worn", 1), 2 ** 32 + 1)
-    })
-  )
-
-  it.effect("sets nothing aside for a key that it does not know", () =>
-    Effect.gen(function* () {
-      const { reserve } = yield* KekRegistry
-      assert.isTrue(Exit.isFailure(yield* Effect.exit(reserve("unknown", 1))))
-      assert.notInclude((yield* registered).join(), "unknown")
-    })
   )
 })

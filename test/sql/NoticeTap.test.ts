@@ -7,17 +7,11 @@ import { bytes, elementOf, integer, oneOf, text } from "../support/arbitraries.t
 import { created, minimal } from "../support/Bodies.ts"
 import { create } from "../support/HttpProbe.ts"
 import { plainCredential, plainSealedKey } from "../support/plainCredential.ts"
+import { message } from "../support/postgresMessage.ts"
 import { assertRefused } from "../support/Refusal.ts"
 import * as RecordingLive from "../support/Recording.ts"
 import * as TestServiceLive from "../support/TestService.ts"
 import { TestService } from "../support/TestService.ts"
-
-const message = (type: string, body: Buffer) => {
-  const head = Buffer.alloc(5)
-  head.write(type)
-  head.writeInt32BE(body.length + 4, 1)
-  return Buffer.concat([head, body])
-}
 
 const notice = (sqlstate: string, words: string, type = "N") =>
   message(type, Buffer.from(`SWARNING\0VWARNING\0C${sqlstate}\0M${words}\0Fxact.c\0\0`))

@@ -1,7 +1,7 @@
 import { assert, describe, it, layer } from "@effect/vitest"
 import { Cause, Context, Effect, Exit, Layer, Redacted, type Scope } from "effect"
 import { chownSync, writeFileSync } from "node:fs"
-import { connect, createServer, type Socket } from "node:net"
+import { connect } from "node:net"
 import { networkInterfaces } from "node:os"
 import { join } from "node:path"
 import * as DatabaseLive from "../../src/sql/Database.ts"
@@ -15,33 +15,10 @@ import { postgresUser } from "../../src/sql/embedded/PostgresUser.ts"
 import { migrate } from "../../src/sql/Migrations.ts"
 import { eventually } from "../support/eventually.ts"
 import { databaseSettings } from "../support/freshDatabase.ts"
+import { listen } from "../support/listen.ts"
 import { refusingPostgres } from "../support/RefusingPostgres.ts"
 import { selfSignedCertificate } from "../support/selfSignedCertificate.ts"
 import { temporaryDirectory } from "../support/temporaryDirectory.ts"
-
-/** A server on a port of its own; `serve` gets every connection. */
-const listen = (serve: (socket: Socket) => void) =>
-  Effect.map(
-    Effect.acquireRelease(
-      Effect.callback<{ readonly port: number; readonly close: Effect.Effect<unknown> }>((resume) => {
-        const open = new Set<Socket>()
-        const server = createServer((socket) => {
-          open.add(socket.on("error", () => socket.destroy()))
-          serve(socket)
-        }).listen(0, "localhost", () => {
-          const address = server.address()
-          assert(typeof address === "object" && address !== null)
-          const close = Effect.promise(() => {
-            for (const socket of open) socket.destroy()
-            return new Promise((done) => server.close(done))
-          })
-          resume(Effect.succeed({ port: address.port, close }))
-        })
-      }),
-      ({ close }) => close
-    ),
-    ({ port }) => port
-  )
 
 const accepts = (port: number) =>
   Effect.callback<boolean>((resume) => {
@@ -67,7 +44,7 @@ class TlsPostgres extends Context.Service<TlsPostgres, { readonly port: number; 
         writeFileSync(join(cluster, name), text, { mode: 0o600 })
         if (postgresUser !== undefined) chownSync(join(cluster, name), postgresUser.uid, postgresUser.gid)
       }
-      const port = yield* Effect.scoped(listen(() => undefined))
+      const port = yield* Effect.scoped(listen(() => undefined, "localhost"))
       const settings = ["listen_addresses=localhost", `port=${port}`, "unix_socket_directories=", "ssl=on"]
       yield* run(binaries.postgres, ["-D", cluster, ...settings.flatMap((setting) => ["-c", setting])])
       yield* eventually("PostgreSQL accepts connections", accepts(port))
@@ -134,11 +111,13 @@ it.live.each<readonly [string, Buffer]>([
 ])("a database that %s hears nothing but the question for TLS", ([, answer]) =>
   Effect.gen(function* () {
     const heard: Array<string> = []
-    const port = yield* listen((socket) =>
-      socket.on("data", (bytes: Buffer) => {
-        heard.push(bytes.toString("hex"))
-        socket.write(answer)
-      })
+    const port = yield* listen(
+      (socket) =>
+        socket.on("data", (bytes: Buffer) => {
+          heard.push(bytes.toString("hex"))
+          socket.write(answer)
+        }),
+      "localhost"
     )
     assertRefuses(yield* Effect.exit(ask(port)))
     assert.deepStrictEqual(new Set(heard), new Set(["0000000804d2162f"]))

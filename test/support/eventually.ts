@@ -1,10 +1,10 @@
 import { setTimeout } from "node:timers/promises"
 import { Effect } from "effect"
 
-/** Asks again, in real time whatever the test's clock says, until the answer is yes; 20 seconds of no are a failure. */
+/** Asks again, in real time whatever the test's clock says, until the answer is yes; 60 seconds of no are a failure. */
 export const eventually = <E, R>(what: string, condition: Effect.Effect<boolean, E, R>): Effect.Effect<void, E, R> =>
   Effect.gen(function* () {
-    for (const giveUp = performance.now() + 20_000; !(yield* condition);) {
+    for (const giveUp = performance.now() + 60_000; !(yield* condition);) {
       if (performance.now() > giveUp) return yield* Effect.die(new Error(`never: ${what}`))
       yield* Effect.promise((signal) => setTimeout(10, undefined, { signal }))
     }

@@ -50,5 +50,6 @@ export const settingsFor = (url: string, keyring = generateKeyring(new Date())):
     pinFile: Option.none(),
     keys: Option.none(),
     deadline: Duration.seconds(2)
-  }
+  },
+  otlpEndpoint: Option.none()
 })

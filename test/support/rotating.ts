@@ -1,11 +1,10 @@
 import { randomUUID } from "node:crypto"
 import { Arbitrary, Effect, Layer, Option, Redacted } from "effect"
-import * as CipherAes256Gcm from "../../src/crypto/CipherAes256Gcm.ts"
 import * as KeyEncryptionKeyring from "../../src/crypto/KeyEncryptionKeyring.ts"
 import { parseKeyring } from "../../src/crypto/Keyring.ts"
 import { checkKeyring } from "../../src/crypto/KeyringCheck.ts"
 import * as RewrapperAes256Gcm from "../../src/crypto/RewrapperAes256Gcm.ts"
-import { layerLimited, limits, WrapBudget } from "../../src/crypto/WrapBudget.ts"
+import { layerLimited, limits } from "../../src/crypto/WrapBudget.ts"
 import type { AccountId } from "../../src/domain/AccountId.ts"
 import { CredentialId } from "../../src/domain/CredentialId.ts"
 import { Cipher } from "../../src/service/Cipher.ts"
@@ -13,6 +12,7 @@ import { CredentialRepository } from "../../src/service/CredentialRepository.ts"
 import { Rotation } from "../../src/service/Rotation.ts"
 import { storedCredential } from "./arbitraries.ts"
 import { fixedKeyring } from "./fixedKeyring.ts"
+import { cipherOn } from "./inMemory.ts"
 import { newTenant } from "./stores.ts"
 
 /** A keyring of obviously fake keys, told by their ids: the first is primary. */
@@ -27,14 +27,7 @@ export interface Made {
 }
 
 /** The cipher of an instance with that keyring. */
-export const cipherWith = (keyring: string) =>
-  Effect.provide(
-    Cipher,
-    CipherAes256Gcm.layer.pipe(
-      Layer.provide([KeyEncryptionKeyring.layer, Layer.succeed(WrapBudget, { spend: () => Effect.void })]),
-      Layer.provide(fixedKeyring(keyring))
-    )
-  )
+export const cipherWith = (keyring: string) => Effect.provide(Cipher, cipherOn(keyring))
 
 /** Stores credentials of any kind, each account's own, sealed under the first key of a keyring. */
 export const sealUnder = Effect.fnUntraced(function* (keyring: string, count: number) {

@@ -1,10 +1,10 @@
 import { Deferred, Effect, type Scope } from "effect"
 import { prepare } from "./DataDirectory.ts"
 import type { EmbeddedPostgresError } from "./EmbeddedPostgresError.ts"
-import { pause } from "./Pause.ts"
 import { locate } from "./PostgresBinaries.ts"
 import { obtain } from "./Postmaster.ts"
 import { socketDirectory } from "./SocketDirectory.ts"
+import { supervise } from "./supervise.ts"
 
 export interface Endpoint {
   /** The directory of the socket. */
@@ -25,21 +25,7 @@ export const start: (directory: string) => Effect.Effect<Endpoint, EmbeddedPostg
       yield* Deferred.succeed(ready, socket)
       yield* gone
     }).pipe(Effect.scoped)
-    yield* supervise(serve).pipe(
-      Effect.catchCause((cause) => Deferred.failCause(ready, cause)),
-      Effect.forkScoped
-    )
+    // Only before it has served may it fail for good.
+    yield* Effect.forkScoped(supervise(serve, (cause) => Deferred.failCause(ready, cause)))
     return { host: yield* Deferred.await(ready), username: "byok", database: "postgres" }
   })
-
-/** Serves again whenever it ended, ever more slowly if it never lasts; only the first time may fail. */
-const supervise = Effect.fnUntraced(function* <E extends Error>(serve: Effect.Effect<void, E>) {
-  const served = Effect.andThen(serve, Effect.logWarning("The embedded PostgreSQL has gone away and is started again"))
-  yield* served
-  for (let delay = 0; ;) {
-    yield* pause(delay, { ref: false })
-    const began = Date.now()
-    yield* Effect.catch(served, (error) => Effect.logWarning(error.message))
-    delay = Date.now() - began > 10_000 ? 0 : Math.min(delay * 2 + 100, 5_000)
-  }
-})

@@ -58,6 +58,11 @@ const launch = (program: string, args: ReadonlyArray<string>, variables: Record<
       stdio: "pipe",
       ...postgresUser
     })
+    shell.once("error", (error) =>
+      resume(Effect.fail(EmbeddedPostgresError.of(`${program} cannot be started: ${error.message}`)))
+    )
+    // Without free descriptors it has no streams.
+    if (shell.pid === undefined) return
     for (const stream of [shell.stdin, shell.stdout, shell.stderr]) {
       stream.on("error", () => undefined)
       if (stream instanceof Socket) stream.unref()
@@ -101,9 +106,6 @@ const launch = (program: string, args: ReadonlyArray<string>, variables: Record<
       ready()
     })
     void exited.then(ready)
-    shell.once("error", (error) =>
-      resume(Effect.fail(EmbeddedPostgresError.of(`${program} cannot be started: ${error.message}`)))
-    )
   })
 
 const stop = Effect.fnUntraced(function* ({ exitedWithin, letGo, process: { pid } }: Launched) {

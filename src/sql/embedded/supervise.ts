@@ -1,0 +1,25 @@
+import { Cause, Effect, Exit, Option } from "effect"
+import type { EmbeddedPostgresError } from "./EmbeddedPostgresError.ts"
+import { pause } from "./Pause.ts"
+
+/** Serves again whenever that ended, however it did, ever more slowly if it never lasts, until a failure is `final`. */
+export const supervise = Effect.fnUntraced(function* (
+  serve: Effect.Effect<void, EmbeddedPostgresError>,
+  final: (cause: Cause.Cause<EmbeddedPostgresError>) => Effect.Effect<boolean>
+) {
+  for (let delay = 0; ; yield* pause(delay, { ref: false })) {
+    const began = Date.now()
+    const exit = yield* Effect.exit(serve)
+    if (Exit.isFailure(exit) && (yield* final(exit.cause))) return
+    yield* Exit.match(exit, { onFailure: tell, onSuccess: () => Effect.logWarning(gone) })
+    delay = Date.now() - began > 10_000 ? 0 : Math.min(delay * 2 + 100, 5_000)
+  }
+})
+
+const gone = "The embedded PostgreSQL has gone away and is started again"
+
+const tell = (cause: Cause.Cause<EmbeddedPostgresError>) =>
+  Option.match(Cause.findErrorOption(cause), {
+    onNone: () => Effect.logError("The embedded PostgreSQL has failed and is started again", cause),
+    onSome: ({ message }) => Effect.logWarning(message)
+  })

@@ -1,14 +1,15 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Fiber, Logger, Option } from "effect"
+import { Clock, Duration, Effect, Fiber, Logger, Option } from "effect"
 import { TestClock } from "effect/testing"
 import { writeFileSync } from "node:fs"
-import { createServer } from "node:net"
+import type { Socket } from "node:net"
 import { join } from "node:path"
 import { openDatabase } from "../../src/Persistence.ts"
 import { prepare } from "../../src/sql/embedded/DataDirectory.ts"
 import { locate } from "../../src/sql/embedded/PostgresBinaries.ts"
 import { eventually } from "../support/eventually.ts"
-import { settingsFor } from "../support/freshDatabase.ts"
+import { databaseSettings, settingsFor } from "../support/freshDatabase.ts"
+import { listen } from "../support/listen.ts"
 import { refusingPostgres } from "../support/RefusingPostgres.ts"
 import { selfSignedCertificate } from "../support/selfSignedCertificate.ts"
 import { temporaryDirectory } from "../support/temporaryDirectory.ts"
@@ -18,16 +19,30 @@ const capturing = (lines: Array<string>) =>
 
 const urlOf = (port: number) => `postgres://canary:canary@127.0.0.1:${port}/canary`
 
-/** Opens a database in the background, and tells when it has been asked so often, or will not be any more. */
-const openOn = Effect.fnUntraced(function* (port: number, asked: () => number) {
+/** Opens a database in the background, and tells when it has slept so often for so long, or will not any more. */
+const openOn = Effect.fnUntraced(function* (port: number) {
   const lines: Array<string> = []
-  const opening = yield* Effect.forkChild(Effect.provide(openDatabase(settingsFor(urlOf(port))), capturing(lines)))
-  const untilAsked = (count: number) =>
+  const clock = yield* Clock.Clock
+  const slept: Array<number> = []
+  const counting: Clock.Clock = {
+    ...clock,
+    sleep: (duration) => {
+      slept.push(Duration.toMillis(duration))
+      return clock.sleep(duration)
+    }
+  }
+  const opening = yield* openDatabase(settingsFor(urlOf(port))).pipe(
+    Effect.provideService(Clock.Clock, counting),
+    Effect.provide(capturing(lines)),
+    Effect.forkChild
+  )
+  const isOver = () => opening.pollUnsafe() !== undefined
+  const untilAsleep = (times: number, time: number) =>
     eventually(
-      `asked ${count} times`,
-      Effect.sync(() => asked() >= count || opening.pollUnsafe() !== undefined)
+      `asleep ${times} times for ${time} ms`,
+      Effect.sync(() => isOver() || slept.filter((duration) => duration === time).length >= times)
     )
-  return { lines, refusal: Effect.flip(Fiber.join(opening)), untilAsked }
+  return { isOver, lines, refusal: Effect.flip(Fiber.join(opening)), untilAsleep }
 })
 
 /** The sentence with which a database is refused that is not tried again: nobody moves the clock. */
@@ -46,40 +61,15 @@ const refusalOf = (url: string, ca?: string) =>
     return message
   })
 
-/** A port whose connections are left without an answer, or closed at once. */
-const listen = (treat: "ignore" | "close") =>
-  Effect.acquireRelease(
-    Effect.callback<{ readonly port: number; readonly asked: () => number; readonly close: () => void }>((resume) => {
-      const open = new Set<{ destroy: () => void }>()
-      const server = createServer((socket) => {
-        open.add(socket.on("error", () => socket.destroy()))
-        if (treat === "close") socket.destroy()
-      }).listen(0, "127.0.0.1", () => {
-        const address = server.address()
-        assert(typeof address === "object" && address !== null)
-        const close = () => {
-          for (const socket of open) socket.destroy()
-          server.close()
-        }
-        resume(Effect.succeed({ port: address.port, asked: () => open.size, close }))
-      })
-    }),
-    ({ close }) => Effect.sync(close)
-  )
-
 describe("at the start of the service a database", () => {
   it.effect("that is still starting (57P03) is asked again for ten seconds; the log and the end say so", () =>
     Effect.gen(function* () {
       const { port, refused } = yield* refusingPostgres("57P03", "no, canary")
-      const { lines, refusal, untilAsked } = yield* openOn(port, refused)
-      for (let count = 1; count <= 21; count++) {
-        yield* untilAsked(count)
-        assert.strictEqual(refused(), count)
-        const seconds = (count - 1) / 2
-        yield* eventually(
-          "the attempt is over",
-          Effect.sync(() => lines.length === (seconds < 1 ? 0 : 1))
-        )
+      const { isOver, lines, refusal, untilAsleep } = yield* openOn(port)
+      for (let times = 1; times <= 20; times++) {
+        yield* untilAsleep(times, 500)
+        assert.deepStrictEqual([refused(), isOver()], [times, false])
+        assert.lengthOf(lines, times <= 2 ? 0 : 1)
         yield* TestClock.adjust("500 millis")
       }
       const { _tag, message } = yield* refusal
@@ -90,19 +80,20 @@ describe("at the start of the service a database", () => {
     })
   )
 
-  it.effect.each<readonly [treat: "ignore" | "close", code: string]>([
-    ["close", "ECONNRESET"],
-    ["ignore", "ETIMEDOUT"]
-  ])("whose connections meet nobody (%s) is asked again, and %s says what happens", ([treat, code]) =>
+  const connectTimeout = Duration.toMillis(databaseSettings.connectTimeout)
+  it.effect.each<readonly [name: string, treat: (socket: Socket) => unknown, code: string, sleeps: Array<number>]>([
+    ["closes connections", (socket) => socket.destroy(), "ECONNRESET", [500]],
+    ["does not answer", () => undefined, "ETIMEDOUT", [connectTimeout, 500]]
+  ])("that %s is asked again, with a code that says so", ([, treat, code, sleeps]) =>
     Effect.gen(function* () {
-      const { asked, port } = yield* listen(treat)
-      const { lines, refusal, untilAsked } = yield* openOn(port, asked)
-      const finished = yield* Effect.forkChild(refusal)
-      for (let count = 1; finished.pollUnsafe() === undefined; count++) {
-        yield* untilAsked(count)
-        yield* TestClock.adjust(treat === "close" ? "500 millis" : "5500 millis")
+      const { isOver, lines, refusal, untilAsleep } = yield* openOn(yield* listen(treat))
+      for (let times = 1; !isOver(); times++) {
+        for (const time of sleeps) {
+          yield* untilAsleep(times, time)
+          yield* TestClock.adjust(time)
+        }
       }
-      const { message } = yield* Fiber.join(finished)
+      const { message } = yield* refusal
       assert.match(message, new RegExp(`^DATABASE_URL cannot be reached \\(${code}\\), tried for 1[01] seconds\\.$`))
       assert.deepStrictEqual(lines, [`Warn DATABASE_URL cannot be reached (${code}); it is tried for 10 seconds`])
     })
@@ -132,22 +123,16 @@ describe("at the start of the service a database", () => {
     })
   )
 
-  const good = selfSignedCertificate("127.0.0.1")
-  it.effect.each<readonly [name: string, tls: typeof good | undefined, ca: string | undefined, fault: string]>([
-    ["vouches for itself", good, undefined, "is not trusted (DEPTH_ZERO_SELF_SIGNED_CERT)"],
-    [
-      "others do not vouch for",
-      good,
-      selfSignedCertificate("127.0.0.1").certificate,
-      "is not trusted (DEPTH_ZERO_SELF_SIGNED_CERT)"
-    ]
-  ])("whose certificate %s is not asked again, and the way out is named", ([, tls, ca, fault]) =>
+  it.effect("whose certificate nobody vouches for is not asked again, and the way out is named", () =>
     Effect.gen(function* () {
-      const { port } = yield* refusingPostgres("57P03", "no, canary", { ...(tls === undefined ? {} : { tls }) })
-      assert.strictEqual(
-        yield* refusalOf(`${urlOf(port)}?sslmode=require`, ca),
-        `DATABASE_URL: its certificate ${fault}; DATABASE_CA_FILE names other authorities.`
-      )
+      const tls = selfSignedCertificate("127.0.0.1")
+      const { port } = yield* refusingPostgres("57P03", "no, canary", { tls })
+      for (const ca of [undefined, selfSignedCertificate("127.0.0.1").certificate]) {
+        assert.strictEqual(
+          yield* refusalOf(`${urlOf(port)}?sslmode=require`, ca),
+          "DATABASE_URL: its certificate is not trusted (DEPTH_ZERO_SELF_SIGNED_CERT); DATABASE_CA_FILE names other authorities."
+        )
+      }
     })
   )
 

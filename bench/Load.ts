@@ -2,6 +2,7 @@ import { execFile, execFileSync } from "node:child_process"
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
+import { fileURLToPath } from "node:url"
 import { promisify } from "node:util"
 import { seededId } from "./Bed.ts"
 
@@ -90,10 +91,8 @@ interface AutocannonResult {
 }
 
 const withAutocannon = async (load: Load): Promise<Seen> => {
-  const [program, options] = [
-    new URL("./autocannon.js", import.meta.url).pathname,
-    { ...load, body, paths: pathsOf(load) }
-  ]
+  const program = fileURLToPath(new URL("./autocannon.js", import.meta.url))
+  const options = { ...load, body, paths: pathsOf(load) }
   const { stdout } = await run(process.execPath, [program, JSON.stringify(options)], { maxBuffer: 2 ** 24 })
   const { duration, errors, latency, non2xx, requests } = JSON.parse(stdout) as AutocannonResult
   return { requests: requests.total, seconds: duration, p50: latency.p50, p99: latency.p99, errors: errors + non2xx }

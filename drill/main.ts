@@ -32,6 +32,11 @@ const all = [
 ].flatMap(({ rows }) => rows)
 /** A control is run with the fault that it stands behind. */
 const idsOf = (index: number) => all.slice(0, index + 1).findLast(({ id }) => id !== "control")?.id ?? ""
+const known = [...new Set(all.map((_, index) => idsOf(index)))]
+if (wanted?.every((id) => known.includes(id)) === false) {
+  console.error(`--only takes some of ${known.join(",")}`)
+  process.exit(2)
+}
 const chosen = all.filter((_, index) => wanted === undefined || wanted.includes(idsOf(index)))
 
 interface Result {

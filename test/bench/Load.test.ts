@@ -1,0 +1,51 @@
+import { assert, it } from "@effect/vitest"
+import { Effect } from "effect"
+import { cpSync, mkdirSync, symlinkSync } from "node:fs"
+import { createServer } from "node:http"
+import { join } from "node:path"
+import { runNode } from "../support/runNode.ts"
+import { temporaryDirectory } from "../support/temporaryDirectory.ts"
+
+const repository = join(import.meta.dirname, "../..")
+
+/** The address of a server that answers everything. */
+const answering = Effect.map(
+  Effect.acquireRelease(
+    Effect.callback<ReturnType<typeof createServer>>((resume) => {
+      const server = createServer((_, response) => response.end("{}")).listen(0, "127.0.0.1", () =>
+        resume(Effect.succeed(server))
+      )
+    }),
+    (server) =>
+      Effect.sync(() => {
+        server.close()
+        server.closeAllConnections()
+      })
+  ),
+  (server) => {
+    const address = server.address()
+    assert(typeof address === "object" && address !== null)
+    return `http://127.0.0.1:${address.port}`
+  }
+)
+
+it.live("the benchmark finds its load generator in a folder whose name has spaces, where wrk is missing", () =>
+  Effect.gen(function* () {
+    const folder = join(yield* temporaryDirectory, "a folder, 100% ours")
+    mkdirSync(folder)
+    for (const name of ["bench", "src", "package.json"]) {
+      cpSync(join(repository, name), join(folder, name), { recursive: true })
+    }
+    symlinkSync(join(repository, "node_modules"), join(folder, "node_modules"))
+    const load = { operation: "create", url: yield* answering, key: "k", connections: 1, seconds: 1, seeded: 1 }
+    const script = `
+      import { put } from "./bench/Load.ts"
+      console.log(JSON.stringify(await put(${JSON.stringify(load)})))`
+    const { stderr, stdout } = yield* runNode(["--input-type=module", "-e", script], {
+      cwd: folder,
+      variables: { PATH: "" }
+    })
+    assert.include(stdout, '"errors":0', stderr)
+    assert.notInclude(stdout, '"requests":0')
+  })
+)

@@ -93,12 +93,11 @@ layer(StartedBefore.layer, { excludeTestServices: true })("a service of several 
   it.effect("of which one cannot start ends with its sentence and exit code 1", () =>
     Effect.gen(function* () {
       const { settings } = yield* StartedBefore
-      const variables = { ...settings, PORT: "0", BYOK_PROCESSES: "2", BYOK_KEYRING_FILE: "/dev/null/nowhere" }
+      const variables = { ...settings, HOST: "192.0.2.1", PORT: "0", BYOK_PROCESSES: "2" }
       assert.deepStrictEqual(yield* runNode([byokScript, "serve"], { variables }), {
         code: 1,
         stdout: "",
-        stderr:
-          "BYOK_KEYRING_FILE: expected a file that can be read; found ENOTDIR.\nA process has ended before it served.\n"
+        stderr: "HOST and PORT must be an address that is free to listen on.\nA process has ended before it served.\n"
       })
     })
   )

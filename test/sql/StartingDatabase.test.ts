@@ -24,13 +24,11 @@ const openOn = Effect.fnUntraced(function* (port: number) {
   const lines: Array<string> = []
   const clock = yield* Clock.Clock
   const slept: Array<number> = []
-  const counting: Clock.Clock = {
-    ...clock,
-    sleep: (duration) => {
-      slept.push(Duration.toMillis(duration))
-      return clock.sleep(duration)
-    }
+  const sleep = (duration: Duration.Duration) => {
+    slept.push(Duration.toMillis(duration))
+    return clock.sleep(duration)
   }
+  const counting = Object.create(clock, { sleep: { value: sleep } }) as Clock.Clock
   const opening = yield* openDatabase(settingsFor(urlOf(port))).pipe(
     Effect.provideService(Clock.Clock, counting),
     Effect.provide(capturing(lines)),

@@ -6,7 +6,7 @@ export default defineConfig({
     globalSetup: "test/support/postgres.ts",
     testTimeout: 120_000,
     hookTimeout: 240_000,
-    maxWorkers: 2,
+    maxWorkers: 3,
     reporters: ["default", ["json", { outputFile: "node_modules/.cache/test-report.json" }]]
   }
 })

@@ -20,6 +20,8 @@ const nameOf = (node: unknown): string => {
 /** Functions whose first or last argument is a text for the OpenAPI document, a trace, a type or the wiring. */
 const labelled = new Set([
   "orNull",
+  "sentence",
+  "timestamp",
   "flag",
   "uuid",
   "Effect.fn",
@@ -27,7 +29,7 @@ const labelled = new Set([
   "Context.Reference",
   "Schema.brand"
 ])
-const documentation = new Set(["default", "description", "examples", "identifier"])
+const documentation = new Set(["default", "description", "examples", "identifier", "toJsonSchema"])
 
 const isDocumentation = (node: unknown) =>
   is(node) && node.type === "ObjectProperty" && documentation.has(nameOf(node["key"]))

@@ -1,0 +1,56 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Effect, Option, Schema } from "effect"
+import { CurrentActor } from "../../src/domain/Actor.ts"
+import { AuditEvent } from "../../src/domain/AuditEvent.ts"
+
+const id = "019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11"
+const api_key_hash = "a".repeat(64)
+
+const actors: ReadonlyArray<object> = [
+  { kind: "api_key", api_key_hash },
+  { kind: "in_process" },
+  { kind: "cli", user: "somebody" },
+  { kind: "cli" },
+  { kind: "service" }
+]
+
+const acts: ReadonlyArray<object> = [
+  { action: "account.create", account_id: id },
+  { action: "workspace.create", account_id: id, workspace_id: id },
+  { action: "workspace.delete", account_id: id, workspace_id: id },
+  { action: "api_key.issue", account_id: id, api_key_hash, management: true },
+  { action: "api_key.revoke", account_id: id, api_key_hash },
+  { action: "credential.create", account_id: id, workspace_id: id, credential_id: id },
+  { action: "keyring.register", kek_id: "kek-1" },
+  { action: "keyring.promote", kek_id: "kek-1" },
+  { action: "keyring.retire", kek_id: "kek-1" },
+  { action: "keyring.reinstate", kek_id: "kek-1" },
+  { action: "keyring.rewrap", kek_id: "kek-2", from: { "kek-1": 5 } }
+]
+
+const read = Schema.decodeUnknownOption(AuditEvent, { onExcessProperty: "error" })
+
+/** The same without each of its members in turn. */
+const lacking = (whole: object) =>
+  Object.keys(whole).map((name) => Object.fromEntries(Object.entries(whole).filter(([other]) => other !== name)))
+
+describe("an audit event (SECURITY.md, Audit)", () => {
+  it.each(acts)("%j is one, by any actor, and nothing less or more is", (act) => {
+    for (const actor of actors) assert.deepStrictEqual<unknown>(read({ ...act, actor }), Option.some({ ...act, actor }))
+    const [actor] = actors
+    for (const part of lacking({ ...act, actor })) assert.isTrue(Option.isNone(read(part)))
+    assert.isTrue(Option.isNone(read({ ...act, actor, name: "a name" })))
+  })
+
+  it("tells no actor but those", () => {
+    const [act] = acts
+    const unknown = [{}, { kind: "root" }, { kind: "api_key" }, { kind: "service", user: "somebody" }]
+    for (const actor of unknown) assert.isTrue(Option.isNone(read({ ...act, actor })))
+  })
+
+  it.effect("is the service's own where nobody else is named", () =>
+    Effect.map(CurrentActor, (actor) => {
+      assert.deepStrictEqual(actor, { kind: "service" })
+    })
+  )
+})

@@ -1,5 +1,5 @@
 import { assert, it } from "@effect/vitest"
-import { Effect, Option } from "effect"
+import { Effect, Option, References } from "effect"
 import { generateKeyring } from "../src/crypto/Keyring.ts"
 import * as Tracing from "../src/Tracing.ts"
 import { startCollector } from "./leaks/Collector.ts"
@@ -26,8 +26,11 @@ it.live.each([
   })
 )
 
-it.live("without a collector nothing is sent (control)", () =>
+it.live("without a collector no span is made", () =>
   Effect.gen(function* () {
-    assert.deepStrictEqual(yield* pathsWith(() => Option.none()), [])
+    for (const otlpEndpoint of [Option.none(), Option.some(new URL("http://127.0.0.1:1"))]) {
+      const made = Effect.provide(References.TracerEnabled, Tracing.layer({ ...settings, otlpEndpoint }))
+      assert.strictEqual(yield* made, Option.isSome(otlpEndpoint))
+    }
   })
 )

@@ -33,19 +33,24 @@ describe("a router", () => {
       }).pipe(Effect.provide(service))
   )
 
-  it.effect(
-    "is offered nothing of another account, and nothing that was enabled behind the service's back (T2, D44)",
-    () =>
-      Effect.gen(function* () {
-        const { account_id, credential } = yield* created("fake-key", true)
-        const { account_id: other } = yield* newTenant
-        assert.isTrue(Option.isNone(yield* openForRouting(other, credential.id)))
-        const { credentials } = yield* Memory
-        const row = credentials.get(credential.id)
-        if (row === undefined) return assert.fail("not stored")
-        credentials.set(credential.id, { ...row, credential: { ...credential, disabled: false } })
-        const { _tag } = yield* Effect.flip(openForRouting(account_id, credential.id))
-        assert.strictEqual(_tag, "AuthenticationFailed")
-      }).pipe(Effect.provide(service))
+  it.effect("is offered nothing of another account (T6)", () =>
+    Effect.gen(function* () {
+      const { account_id, credential } = yield* created("fake-key", false)
+      const { account_id: other } = yield* newTenant
+      assert.isTrue(Option.isSome(yield* openForRouting(account_id, credential.id)))
+      assert.isTrue(Option.isNone(yield* openForRouting(other, credential.id)))
+    }).pipe(Effect.provide(service))
+  )
+
+  it.effect("is offered nothing that was enabled behind the service's back (T2, D44)", () =>
+    Effect.gen(function* () {
+      const { account_id, credential } = yield* created("fake-key", true)
+      const { credentials } = yield* Memory
+      const row = credentials.get(credential.id)
+      if (row === undefined) return assert.fail("not stored")
+      credentials.set(credential.id, { ...row, credential: { ...credential, disabled: false } })
+      const { _tag } = yield* Effect.flip(openForRouting(account_id, credential.id))
+      assert.strictEqual(_tag, "AuthenticationFailed")
+    }).pipe(Effect.provide(service))
   )
 })

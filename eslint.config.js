@@ -1,47 +1,58 @@
 import tseslint from "typescript-eslint"
 
-/** Imports point inwards: what each folder must not import. */
+/** Imports point inwards: the rooms that the files of a room must not import. Only `wiring` and `Byok` know them all. */
 const forbidden = {
-  domain: ["api", "service", "http", "crypto", "sql", "cli"],
-  api: ["service", "http", "crypto", "sql", "cli"],
-  service: ["api", "http", "crypto", "sql", "cli"],
-  http: ["crypto", "sql", "cli"],
-  crypto: ["api", "http", "sql", "cli"],
-  sql: ["api", "http", "crypto", "cli"],
-  cli: ["api", "http", "sql"]
+  domain: ["api", "port", "service", "http", "crypto", "sql", "wiring", "serve", "cli"],
+  api: ["port", "service", "http", "crypto", "sql", "wiring", "serve", "cli"],
+  port: ["api", "service", "http", "crypto", "sql", "wiring", "serve", "cli"],
+  service: ["api", "http", "crypto", "sql", "wiring", "serve", "cli"],
+  http: ["service", "crypto", "sql", "wiring", "serve", "cli"],
+  crypto: ["api", "service", "http", "sql", "wiring", "serve", "cli"],
+  sql: ["api", "service", "http", "crypto", "wiring", "serve", "cli"],
+  wiring: ["api", "http", "serve", "cli"],
+  serve: ["crypto", "sql", "cli"],
+  cli: ["api", "http", "crypto", "sql"]
 }
+const mayImportTop = ["serve", "cli"]
+const runsInAnyClient = ["domain", "api"]
 
 /** @type {import("typescript-eslint").ConfigArray} */
-const layering = Object.entries(forbidden).map(([folder, outer]) => ({
-  files: [`src/${folder}/**/*.ts`],
-  rules: {
-    "no-restricted-imports": [
-      "error",
-      {
-        patterns: [
-          {
-            regex: `^(\\.\\./)+(${outer.join("|")})/`,
-            message: `src/${folder} must not import from ${outer.join(", ")}: imports point inwards.`
-          },
-          ...(folder === "cli"
-            ? []
-            : [
-                {
-                  regex: "^(\\.\\./)+[A-Z][A-Za-z]*\\.ts$",
-                  message: "Only the wiring at the top may import the wiring."
-                }
-              ]),
-          ...(folder === "domain" || folder === "api"
-            ? [{ regex: "^node:|^@effect/", message: "The contract and its words run in any client: no Node, no I/O." }]
-            : [])
-        ]
-      }
-    ]
-  }
-}))
+const layering = Object.entries(forbidden).flatMap(([room, outer]) =>
+  // From the files at each depth below a room, `up` leads back to `src`.
+  [
+    { files: `src/${room}/*.ts`, up: "\\.\\./" },
+    { files: `src/${room}/*/*.ts`, up: "\\.\\./\\.\\./" }
+  ].map(({ files, up }) => ({
+    files: [files],
+    rules: {
+      "no-restricted-imports": [
+        "error",
+        {
+          patterns: [
+            {
+              regex: `^${up}(${outer.join("|")})/`,
+              message: `src/${room} must not import ${outer.join(", ")}: imports point inwards.`
+            },
+            ...(mayImportTop.includes(room)
+              ? []
+              : [{ regex: `^${up}[A-Za-z]+\\.[jt]s$`, message: "Only serve and cli may import the top of src." }]),
+            ...(runsInAnyClient.includes(room)
+              ? [
+                  {
+                    regex: "^node:|^@effect/",
+                    message: "The contract and its words run in any client: no Node, no I/O."
+                  }
+                ]
+              : [])
+          ]
+        }
+      ]
+    }
+  }))
+)
 
 export default tseslint.config(
-  { ignores: ["node_modules", "dist", "bench/results", "drill/results", ".stryker-tmp"] },
+  { ignores: ["node_modules", "dist", "test/bench/results", "test/drill/results", ".stryker-tmp"] },
   ...tseslint.configs.strictTypeChecked.map((config) => ({ ...config, files: ["**/*.ts"] })),
   {
     files: ["**/*.ts"],

@@ -12,8 +12,8 @@ import { root } from "./cli/Root.ts"
 import { serveCommand } from "./cli/ServeCommand.ts"
 import { workspaceCommand } from "./cli/WorkspaceCommand.ts"
 import * as Presenter from "./cli/Presenter.ts"
-import * as Environment from "./Environment.ts"
-import * as Logging from "./Logging.ts"
+import * as Environment from "./wiring/Environment.ts"
+import * as Logging from "./wiring/Logging.ts"
 
 const byok = root.pipe(
   Command.withSubcommands([

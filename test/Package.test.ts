@@ -11,13 +11,13 @@ import {
   writeFileSync
 } from "node:fs"
 import { join } from "node:path"
-import { generateKeyring } from "../src/crypto/Keyring.ts"
-import { freshDatabase } from "./support/freshDatabase.ts"
-import { nowhere } from "./support/runByok.ts"
-import { runNode, runProgram } from "./support/runNode.ts"
-import { temporaryDirectory } from "./support/temporaryDirectory.ts"
-import * as TestServiceLive from "./support/TestService.ts"
-import { TestService } from "./support/TestService.ts"
+import { generateKeyring } from "../src/crypto/keyring/Keyring.ts"
+import { freshDatabase } from "./support/database/freshDatabase.ts"
+import { nowhere } from "./support/process/runByok.ts"
+import { runNode, runProgram } from "./support/process/runNode.ts"
+import { temporaryDirectory } from "./support/process/temporaryDirectory.ts"
+import * as TestServiceLive from "./support/http/TestService.ts"
+import { TestService } from "./support/http/TestService.ts"
 
 const project = join(import.meta.dirname, "..")
 const tsc = join(project, "node_modules/typescript/bin/tsc")

@@ -2,15 +2,15 @@ import { assert, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { readdirSync } from "node:fs"
 import { join } from "node:path"
-import { runNode } from "./support/runNode.ts"
-import { temporaryDirectory } from "./support/temporaryDirectory.ts"
+import { runNode } from "./support/process/runNode.ts"
+import { temporaryDirectory } from "./support/process/temporaryDirectory.ts"
 
 const repository = join(import.meta.dirname, "..")
 
 it.live.each(["R99", "R98,R99", "control", ""])("the drill runs nothing for --only=%s, and names its rows", (only) =>
   Effect.gen(function* () {
     const cwd = yield* temporaryDirectory
-    const { code, stderr, stdout } = yield* runNode([join(repository, "drill/main.ts"), `--only=${only}`], { cwd })
+    const { code, stderr, stdout } = yield* runNode([join(repository, "test/drill/main.ts"), `--only=${only}`], { cwd })
     assert.deepStrictEqual({ code, stdout }, { code: 2, stdout: "" })
     assert.match(stderr, /^--only takes some of R1,R2,R3(,R\d+)+\n$/)
     assert.deepStrictEqual(readdirSync(cwd), [])

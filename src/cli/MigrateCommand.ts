@@ -1,7 +1,7 @@
 import { Console, Effect } from "effect"
 import { Command } from "effect/cli"
-import { openDatabase } from "../Persistence.ts"
-import { readSettings } from "../Settings.ts"
+import { openDatabase } from "../wiring/Persistence.ts"
+import { readSettings } from "../wiring/Settings.ts"
 import { root } from "./Root.ts"
 
 export const migrateCommand = Command.make(

@@ -1,11 +1,11 @@
 import cluster from "node:cluster"
 import { Effect, Layer } from "effect"
 import { Command } from "effect/cli"
-import { hangUps } from "../HangUps.ts"
-import * as KeyringLive from "../KeyringLive.ts"
-import { serve } from "../serve.ts"
-import { serveInProcesses } from "../serveInProcesses.ts"
-import { readSettings } from "../Settings.ts"
+import { hangUps } from "../serve/Sighup.ts"
+import * as KeyringLive from "../wiring/KeyringLive.ts"
+import { serve } from "../serve/serve.ts"
+import { serveInProcesses } from "../serve/serveInProcesses.ts"
+import { readSettings } from "../wiring/Settings.ts"
 
 /** One of several processes would not end while the channel to the one that started it is open. */
 const letGo = Effect.sync(() => cluster.worker?.disconnect())

@@ -1,9 +1,9 @@
 import * as SecureRandomLive from "../crypto/SecureRandomLive.ts"
 import { Effect, Layer } from "effect"
 import { CurrentActor } from "../domain/Actor.ts"
-import * as Persistence from "../Persistence.ts"
+import * as Persistence from "../wiring/Persistence.ts"
 import { Accounts } from "../service/Accounts.ts"
-import { readSettings } from "../Settings.ts"
+import { readSettings } from "../wiring/Settings.ts"
 import { cliActor } from "./cliActor.ts"
 
 /** Runs an operation on accounts against the database of the settings; no keyring is needed. */

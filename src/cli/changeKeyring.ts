@@ -1,9 +1,9 @@
 import { Effect, Layer } from "effect"
 import { CurrentActor } from "../domain/Actor.ts"
-import * as KeyringLive from "../KeyringLive.ts"
-import * as Persistence from "../Persistence.ts"
-import type { KekRegistry } from "../service/KekRegistry.ts"
-import { readSettings, type Settings } from "../Settings.ts"
+import * as KeyringLive from "../wiring/KeyringLive.ts"
+import * as Persistence from "../wiring/Persistence.ts"
+import type { KekRegistry } from "../port/KekRegistry.ts"
+import { readSettings, type Settings } from "../wiring/Settings.ts"
 import { cliActor } from "./cliActor.ts"
 import { patiently } from "./patiently.ts"
 

@@ -1,7 +1,7 @@
 import { Effect, Layer } from "effect"
-import * as Persistence from "../Persistence.ts"
+import * as Persistence from "../wiring/Persistence.ts"
 import { Audit } from "../service/Audit.ts"
-import { readSettings } from "../Settings.ts"
+import { readSettings } from "../wiring/Settings.ts"
 
 /** Runs an operation on the audit log of the settings' database; no keyring is needed. */
 export const inspectAudit = <A, E>(operation: (audit: Audit["Service"]) => Effect.Effect<A, E>) =>

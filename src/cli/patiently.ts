@@ -1,5 +1,5 @@
 import { Duration } from "effect"
-import type { Settings } from "../Settings.ts"
+import type { Settings } from "../wiring/Settings.ts"
 
 /** Nobody waits for a command as for an answer of the service: it may count every credential that there is. */
 export const patiently = ({ database, ...settings }: Settings): Settings => ({

@@ -1,5 +1,5 @@
 import { Context, type Effect } from "effect"
-import type { AuthenticationFailed, KeyStoreUnavailable, UnknownKeyId } from "../service/CipherErrors.ts"
+import type { AuthenticationFailed, KeyStoreUnavailable, UnknownKeyId } from "../port/CipherErrors.ts"
 
 /** What may be known of a key-encryption key outside its store. */
 export interface KnownKek {

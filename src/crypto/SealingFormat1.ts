@@ -6,7 +6,7 @@ import {
   type KeyStoreUnavailable,
   type UnknownKeyId,
   UnsupportedFormat
-} from "../service/CipherErrors.ts"
+} from "../port/CipherErrors.ts"
 import { decrypt, encrypt } from "./AesGcm.ts"
 import type { KeyEncryption } from "./KeyEncryption.ts"
 import { type FillRandom, fillRandom } from "./RandomBlock.ts"

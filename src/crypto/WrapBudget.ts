@@ -1,7 +1,7 @@
 import { Context, Effect, Layer, Semaphore } from "effect"
 import type { ServiceUnavailable } from "../domain/Errors.ts"
-import { KeyStoreUnavailable } from "../service/CipherErrors.ts"
-import { KekRegistry } from "../service/KekRegistry.ts"
+import { KeyStoreUnavailable } from "../port/CipherErrors.ts"
+import { KekRegistry } from "../port/KekRegistry.ts"
 
 /** Keeps every key-encryption key below the number of random nonces that AES-GCM allows, over all instances. */
 export class WrapBudget extends Context.Service<

@@ -3,8 +3,8 @@ import { HttpEffect, HttpServerResponse } from "effect/http"
 import { Authentication } from "../api/Authentication.ts"
 import { CurrentCaller } from "../domain/CurrentCaller.ts"
 import { Forbidden, Unauthorized } from "../domain/Errors.ts"
-import { hashApiKey } from "../service/ApiKey.ts"
-import { ApiKeys } from "../service/ApiKeys.ts"
+import { hashApiKey } from "../port/ApiKey.ts"
+import { ApiKeys } from "../port/ApiKeys.ts"
 
 const challenge = (error?: string) =>
   HttpEffect.appendPreResponseHandler((_request, response) => {

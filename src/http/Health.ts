@@ -1,7 +1,7 @@
 import { Effect } from "effect"
 import { HttpRouter, HttpServerResponse } from "effect/http"
 import { ServiceUnavailable } from "../domain/Errors.ts"
-import { Readiness } from "../service/Readiness.ts"
+import { Readiness } from "../port/Readiness.ts"
 
 const live = HttpServerResponse.jsonUnsafe({ status: "live" })
 const ready = HttpServerResponse.jsonUnsafe({ status: "ready" })

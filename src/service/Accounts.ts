@@ -3,8 +3,8 @@ import { SecureRandom } from "effect/crypto"
 import { AccountId } from "../domain/AccountId.ts"
 import type { ApiKeyHash } from "../domain/ApiKeyHash.ts"
 import { WorkspaceId } from "../domain/WorkspaceId.ts"
-import { AccountRepository } from "./AccountRepository.ts"
-import { makeApiKey } from "./ApiKey.ts"
+import { AccountRepository } from "../port/AccountRepository.ts"
+import { makeApiKey } from "../port/ApiKey.ts"
 
 /** The account, workspace or API key that an operation names does not exist. */
 export class Unknown extends Data.TaggedError("Unknown")<{ readonly kind: "account" | "workspace" | "API key" }> {}

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto"
 import { Context, Data, Effect, Layer, Option } from "effect"
-import { type AuditCheckpoint, type AuditEntry, AuditLog } from "./AuditLog.ts"
+import { type AuditCheckpoint, type AuditEntry, AuditLog } from "../port/AuditLog.ts"
 
 /** What is not as it was sealed: the first of it, in the order of `seq`. */
 export class AuditFault extends Data.TaggedError("AuditFault")<{

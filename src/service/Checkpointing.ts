@@ -1,5 +1,5 @@
 import { Clock, Effect, Layer, Option, References } from "effect"
-import { AuditLog } from "./AuditLog.ts"
+import { AuditLog } from "../port/AuditLog.ts"
 
 /** The newest hash is logged once in so many milliseconds: where logs are kept elsewhere, a rewritten chain is found. */
 const telling = 60_000

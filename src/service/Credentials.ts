@@ -11,12 +11,12 @@ import type { Issue } from "../domain/Issue.ts"
 import { readKeyMaterial } from "../domain/KeyMaterial.ts"
 import { labelOf } from "../domain/Label.ts"
 import type { NewCredential } from "../domain/NewCredential.ts"
-import { ApiKeys } from "./ApiKeys.ts"
-import { Cipher } from "./Cipher.ts"
+import { ApiKeys } from "../port/ApiKeys.ts"
+import { Cipher } from "../port/Cipher.ts"
 import { makeCreateOnce } from "./makeCreateOnce.ts"
 import { inKeyStoreTime } from "./inKeyStoreTime.ts"
-import { CredentialRepository } from "./CredentialRepository.ts"
-import { WorkspaceResolver } from "./WorkspaceResolver.ts"
+import { CredentialRepository } from "../port/CredentialRepository.ts"
+import { WorkspaceResolver } from "../port/WorkspaceResolver.ts"
 
 const workspaceIssue = (requested: boolean): Issue => ({
   path: ["workspace_id"],

@@ -1,5 +1,5 @@
 import { Context, DateTime, Duration, Effect, Layer } from "effect"
-import { Receipts } from "./Receipts.ts"
+import { Receipts } from "../port/Receipts.ts"
 
 /** A receipt is kept for a day, and an hour more because the clocks of several instances differ. */
 const retention = Duration.hours(25)

@@ -1,8 +1,8 @@
 import { Context, Effect, Layer, Result } from "effect"
-import { KekRegistry } from "./KekRegistry.ts"
-import { KeyUse, type UsedKey } from "./KeyUse.ts"
-import { type RewrapFailure, Rewrapper } from "./Rewrapper.ts"
-import { WrappedKeys } from "./WrappedKeys.ts"
+import { KekRegistry } from "../port/KekRegistry.ts"
+import { KeyUse, type UsedKey } from "../port/KeyUse.ts"
+import { type RewrapFailure, Rewrapper } from "../port/Rewrapper.ts"
+import { WrappedKeys } from "../port/WrappedKeys.ts"
 
 /** How far a rewrap is; `total` is the number of credentials that named another key when it began. */
 export interface RewrapProgress {

@@ -1,5 +1,5 @@
 import { Effect } from "effect"
-import { KeyStoreUnavailable } from "./CipherErrors.ts"
+import { KeyStoreUnavailable } from "../port/CipherErrors.ts"
 
 /** A key store may be elsewhere, and is not waited for longer than a database is. */
 export const inKeyStoreTime = <A, E>(asked: Effect.Effect<A, E>): Effect.Effect<A, E | KeyStoreUnavailable> =>

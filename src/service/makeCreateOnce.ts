@@ -7,10 +7,10 @@ import { Conflict, type InvalidParams, type ServiceUnavailable } from "../domain
 import type { IdempotencyKey } from "../domain/IdempotencyKey.ts"
 import type { NewCredential } from "../domain/NewCredential.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
-import { Cipher } from "./Cipher.ts"
-import { CredentialRepository } from "./CredentialRepository.ts"
+import { Cipher } from "../port/Cipher.ts"
+import { CredentialRepository } from "../port/CredentialRepository.ts"
 import { inKeyStoreTime } from "./inKeyStoreTime.ts"
-import { Receipts } from "./Receipts.ts"
+import { Receipts } from "../port/Receipts.ts"
 
 const mac = (idempotency_key: IdempotencyKey, ...parts: ReadonlyArray<unknown>) =>
   createHmac("sha256", idempotency_key).update(JSON.stringify(parts)).digest()

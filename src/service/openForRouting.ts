@@ -1,8 +1,8 @@
 import { Effect, Option } from "effect"
 import type { AccountId } from "../domain/AccountId.ts"
 import type { CredentialId } from "../domain/CredentialId.ts"
-import { Cipher } from "./Cipher.ts"
-import { CredentialRepository } from "./CredentialRepository.ts"
+import { Cipher } from "../port/Cipher.ts"
+import { CredentialRepository } from "../port/CredentialRepository.ts"
 
 /** What a router calls upstream with. A disabled credential is not offered (D44). No HTTP path reaches it. */
 export const openForRouting = Effect.fnUntraced(function* (account_id: AccountId, id: CredentialId) {

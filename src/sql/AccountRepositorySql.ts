@@ -4,9 +4,9 @@ import { ApiKeyHash } from "../domain/ApiKeyHash.ts"
 import type { AuditAct } from "../domain/AuditEvent.ts"
 import { WorkspaceId } from "../domain/WorkspaceId.ts"
 import { AccountId } from "../domain/AccountId.ts"
-import { AccountRepository, type ApiKeyRecord, type Workspace } from "../service/AccountRepository.ts"
+import { AccountRepository, type ApiKeyRecord, type Workspace } from "../port/AccountRepository.ts"
 import { record } from "./auditing.ts"
-import { Database } from "./Database.ts"
+import { Database } from "./connection/Database.ts"
 import { firstRowOf } from "./rows.ts"
 
 const Time = Schema.DateTimeUtcFromDate

@@ -1,8 +1,8 @@
 import { Effect, Layer, Option, Schema } from "effect"
 import { AccountId } from "../domain/AccountId.ts"
 import { ApiKeyHash } from "../domain/ApiKeyHash.ts"
-import { ApiKeys } from "../service/ApiKeys.ts"
-import { Database } from "./Database.ts"
+import { ApiKeys } from "../port/ApiKeys.ts"
+import { Database } from "./connection/Database.ts"
 import { firstRowOf, rowsOf } from "./rows.ts"
 
 const Key = Schema.Struct({ account_id: AccountId, management: Schema.Boolean })

@@ -1,7 +1,7 @@
 import { Clock, Effect, Layer, Option, Schema } from "effect"
 import type { Statement } from "effect/sql"
-import { AuditLog } from "../service/AuditLog.ts"
-import { Database } from "./Database.ts"
+import { AuditLog } from "../port/AuditLog.ts"
+import { Database } from "./connection/Database.ts"
 import { firstRowOf, rowsOf } from "./rows.ts"
 
 const Head = Schema.Struct({ number: Schema.BigInt, last_seq: Schema.BigInt, hash: Schema.String })

@@ -5,10 +5,10 @@ import { type Actor, CurrentActor } from "../domain/Actor.ts"
 import { Credential } from "../domain/Credential.ts"
 import type { CredentialId } from "../domain/CredentialId.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
-import { CredentialRepository } from "../service/CredentialRepository.ts"
+import { CredentialRepository } from "../port/CredentialRepository.ts"
 import { type Audited, recordMade } from "./auditing.ts"
-import { Database } from "./Database.ts"
-import { DatabaseFailure } from "./DatabaseFailure.ts"
+import { Database } from "./connection/Database.ts"
+import { DatabaseFailure } from "./connection/DatabaseFailure.ts"
 import { firstRowOf, rowsOf } from "./rows.ts"
 
 const Row = Schema.Struct({ ...Credential.fields, created_at: Schema.DateTimeUtcFromDate })

@@ -1,9 +1,9 @@
 import { Effect, Layer, Schema } from "effect"
 import { SqlSchema } from "effect/sql"
-import { KekRegistry } from "../service/KekRegistry.ts"
+import { KekRegistry } from "../port/KekRegistry.ts"
 import { record as recordActs } from "./auditing.ts"
-import { Database } from "./Database.ts"
-import { DatabaseFailure, failureOf } from "./DatabaseFailure.ts"
+import { Database } from "./connection/Database.ts"
+import { DatabaseFailure, failureOf } from "./connection/DatabaseFailure.ts"
 
 const Check = Schema.Struct({ kek_id: Schema.String, check_value: Schema.Uint8Array, retired: Schema.Boolean })
 

@@ -1,7 +1,7 @@
 import { Effect, Layer, Schema } from "effect"
 import { SqlSchema } from "effect/sql"
-import { KeyUse } from "../service/KeyUse.ts"
-import { Database } from "./Database.ts"
+import { KeyUse } from "../port/KeyUse.ts"
+import { Database } from "./connection/Database.ts"
 
 export const layer = Layer.effect(
   KeyUse,

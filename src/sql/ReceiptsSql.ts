@@ -1,10 +1,10 @@
 import { DateTime, Effect, Layer, Option, Schema } from "effect"
 import { CurrentActor } from "../domain/Actor.ts"
 import { CredentialId } from "../domain/CredentialId.ts"
-import { Receipts } from "../service/Receipts.ts"
+import { Receipts } from "../port/Receipts.ts"
 import { recordMade } from "./auditing.ts"
 import { auditedOf, findStored, firstOrder, newColumns, toJson } from "./CredentialRepositorySql.ts"
-import { Database } from "./Database.ts"
+import { Database } from "./connection/Database.ts"
 import { firstRowOf } from "./rows.ts"
 
 export const layer = Layer.effect(

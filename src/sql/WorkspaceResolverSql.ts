@@ -1,8 +1,8 @@
 import { Effect, Layer, Option, Schema } from "effect"
 import { AccountId } from "../domain/AccountId.ts"
 import { WorkspaceId } from "../domain/WorkspaceId.ts"
-import { WorkspaceResolver } from "../service/WorkspaceResolver.ts"
-import { Database } from "./Database.ts"
+import { WorkspaceResolver } from "../port/WorkspaceResolver.ts"
+import { Database } from "./connection/Database.ts"
 import { firstRowOf, rowsOf } from "./rows.ts"
 
 interface Wanted {

@@ -1,10 +1,10 @@
 import { Effect, Layer, Option, Result, Schema } from "effect"
 import { AccountId } from "../domain/AccountId.ts"
 import { Credential } from "../domain/Credential.ts"
-import { AuthenticationFailed } from "../service/CipherErrors.ts"
-import { WrappedKeys } from "../service/WrappedKeys.ts"
+import { AuthenticationFailed } from "../port/CipherErrors.ts"
+import { WrappedKeys } from "../port/WrappedKeys.ts"
 import { record } from "./auditing.ts"
-import { Database } from "./Database.ts"
+import { Database } from "./connection/Database.ts"
 
 /** The columns of the sealing context. */
 const Context = Schema.Struct({ account_id: AccountId, ...Credential.fields }).mapFields(

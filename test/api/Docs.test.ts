@@ -1,8 +1,8 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
-import { send } from "../support/HttpProbe.ts"
-import * as TestServiceLive from "../support/TestService.ts"
-import { TestService } from "../support/TestService.ts"
+import { send } from "../support/http/HttpProbe.ts"
+import * as TestServiceLive from "../support/http/TestService.ts"
+import { TestService } from "../support/http/TestService.ts"
 
 /** What makes a browser fetch from another origin: attributes, styles and modules that name one. */
 const elsewhere = (html: string): ReadonlyArray<string> =>

@@ -3,8 +3,8 @@ import { Effect } from "effect"
 import { cpSync, mkdirSync, symlinkSync } from "node:fs"
 import { createServer } from "node:http"
 import { join } from "node:path"
-import { runNode } from "../support/runNode.ts"
-import { temporaryDirectory } from "../support/temporaryDirectory.ts"
+import { runNode } from "../support/process/runNode.ts"
+import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 
 const repository = join(import.meta.dirname, "../..")
 
@@ -33,7 +33,7 @@ it.live("the benchmark finds its load generator in a folder whose name has space
   Effect.gen(function* () {
     const folder = join(yield* temporaryDirectory, "a folder, 100% ours")
     mkdirSync(folder)
-    for (const name of ["bench", "src", "package.json"]) {
+    for (const name of ["test", "src", "package.json"]) {
       cpSync(join(repository, name), join(folder, name), { recursive: true })
     }
     symlinkSync(join(repository, "node_modules"), join(folder, "node_modules"))

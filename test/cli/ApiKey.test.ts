@@ -1,10 +1,10 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
-import * as CommandLineLive from "../support/CommandLine.ts"
-import { CommandLine, textIn } from "../support/CommandLine.ts"
-import { databaseContent } from "../support/databaseContent.ts"
-import { faultOf, sha256, withoutPrefix } from "../support/issuedKey.ts"
-import { leakOf } from "../support/leakOf.ts"
+import * as CommandLineLive from "../support/process/CommandLine.ts"
+import { CommandLine, textIn } from "../support/process/CommandLine.ts"
+import { databaseContent } from "../support/database/databaseContent.ts"
+import { faultOf, sha256, withoutPrefix } from "../support/keys/issuedKey.ts"
+import { leakOf } from "../support/keys/leakOf.ts"
 
 layer(CommandLineLive.layer, { excludeTestServices: true })("byok api-key", (it) => {
   it.effect("issues keys of both kinds, and no list and no table shows one again (D40, D41)", () =>

@@ -1,15 +1,15 @@
 import { userInfo } from "node:os"
 import { assert, layer } from "@effect/vitest"
 import { Effect, Redacted } from "effect"
-import { parseDatabaseUrl } from "../../src/sql/DatabaseTarget.ts"
+import { parseDatabaseUrl } from "../../src/sql/connection/DatabaseTarget.ts"
 import { migrate } from "../../src/sql/Migrations.ts"
-import { assertUsage } from "../support/assertUsage.ts"
-import * as CommandLineLive from "../support/CommandLine.ts"
-import { CommandLine, textIn } from "../support/CommandLine.ts"
-import { databaseSettings } from "../support/freshDatabase.ts"
-import { ringOf } from "../support/rotating.ts"
-import { byokScript, nowhere, runByok } from "../support/runByok.ts"
-import { runProgram } from "../support/runNode.ts"
+import { assertUsage } from "../support/process/assertUsage.ts"
+import * as CommandLineLive from "../support/process/CommandLine.ts"
+import { CommandLine, textIn } from "../support/process/CommandLine.ts"
+import { databaseSettings } from "../support/database/freshDatabase.ts"
+import { ringOf } from "../support/keys/rotating.ts"
+import { byokScript, nowhere, runByok } from "../support/process/runByok.ts"
+import { runProgram } from "../support/process/runNode.ts"
 
 const objects = (stdout: string) => {
   assert.match(stdout, /^(.*\n)*$/)

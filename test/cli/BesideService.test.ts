@@ -1,11 +1,11 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { join } from "node:path"
-import { createOver, getOver, idIn } from "../support/callByok.ts"
-import { onlyObject, textIn } from "../support/CommandLine.ts"
-import { runByok } from "../support/runByok.ts"
-import { isRunning, isShutDown, postmasterOf, startService } from "../support/ServiceProcess.ts"
-import { temporaryDirectory } from "../support/temporaryDirectory.ts"
+import { createOver, getOver, idIn } from "../support/http/callByok.ts"
+import { onlyObject, textIn } from "../support/process/CommandLine.ts"
+import { runByok } from "../support/process/runByok.ts"
+import { isRunning, isShutDown, postmasterOf, startService } from "../support/process/ServiceProcess.ts"
+import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 
 describe("the command line on the embedded database", () => {
   it.live("works alone and beside the service that runs on the same directory, which obeys at once (D40, D42)", () =>

@@ -1,8 +1,8 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
-import * as CommandLineLive from "../support/CommandLine.ts"
-import { CommandLine } from "../support/CommandLine.ts"
-import { runByok } from "../support/runByok.ts"
+import * as CommandLineLive from "../support/process/CommandLine.ts"
+import { CommandLine } from "../support/process/CommandLine.ts"
+import { runByok } from "../support/process/runByok.ts"
 
 const uuid = "01935f6a-0000-7000-8000-000000000000"
 const canary = "canary-canary"

@@ -1,8 +1,8 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
-import { parseKeyring } from "../../src/crypto/Keyring.ts"
-import { onlyObject, textIn } from "../support/CommandLine.ts"
-import { runByok } from "../support/runByok.ts"
+import { parseKeyring } from "../../src/crypto/keyring/Keyring.ts"
+import { onlyObject, textIn } from "../support/process/CommandLine.ts"
+import { runByok } from "../support/process/runByok.ts"
 
 const line = /^kek-\d{4}-\d\d-\d\d-[0-9a-f]{6}:[A-Za-z0-9+/]{43}=$/
 

@@ -1,7 +1,7 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
-import * as CommandLineLive from "../support/CommandLine.ts"
-import { CommandLine } from "../support/CommandLine.ts"
+import * as CommandLineLive from "../support/process/CommandLine.ts"
+import { CommandLine } from "../support/process/CommandLine.ts"
 
 layer(CommandLineLive.layer, { excludeTestServices: true })("byok migrate", (it) => {
   it.effect("brings an empty database up to date, and says when there was nothing to do", () =>

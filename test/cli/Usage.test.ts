@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
-import { assertUsage } from "../support/assertUsage.ts"
-import { runByok } from "../support/runByok.ts"
+import { assertUsage } from "../support/process/assertUsage.ts"
+import { runByok } from "../support/process/runByok.ts"
 
 const uuid = "01935f6a-0000-7000-8000-000000000000"
 const key = "byok_mk_canarycanarycanarycanarycanarycanarycanary"

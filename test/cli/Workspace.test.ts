@@ -1,7 +1,7 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
-import * as CommandLineLive from "../support/CommandLine.ts"
-import { CommandLine, textIn } from "../support/CommandLine.ts"
+import * as CommandLineLive from "../support/process/CommandLine.ts"
+import { CommandLine, textIn } from "../support/process/CommandLine.ts"
 
 const iso = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
 

@@ -13,9 +13,9 @@ import {
 import { Effect, Redacted } from "effect"
 import { randomUUID } from "node:crypto"
 import { Accounts } from "../../src/service/Accounts.ts"
-import * as TestServiceLive from "../support/TestService.ts"
-import { TestService } from "../support/TestService.ts"
-import { withoutTable } from "../support/withoutTable.ts"
+import * as TestServiceLive from "../support/http/TestService.ts"
+import { TestService } from "../support/http/TestService.ts"
+import { withoutTable } from "../support/database/withoutTable.ts"
 
 const unknownId = "019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11"
 const key = "sk-0123456789-0123456789-AbCd"

@@ -8,12 +8,12 @@ import * as Errors from "../../src/domain/Errors.ts"
 import { IdempotencyKey } from "../../src/domain/IdempotencyKey.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"
 import { Accounts } from "../../src/service/Accounts.ts"
-import { acceptedBody, text } from "../support/arbitraries.ts"
-import { minimal } from "../support/Bodies.ts"
-import * as TestServiceLive from "../support/TestService.ts"
-import { TestService } from "../support/TestService.ts"
-import { lockTable, untilWaiting } from "../support/transactions.ts"
-import { withoutTable } from "../support/withoutTable.ts"
+import { acceptedBody, text } from "../support/memory/arbitraries.ts"
+import { minimal } from "../support/http/Bodies.ts"
+import * as TestServiceLive from "../support/http/TestService.ts"
+import { TestService } from "../support/http/TestService.ts"
+import { lockTable, untilWaiting } from "../support/database/transactions.ts"
+import { withoutTable } from "../support/database/withoutTable.ts"
 
 const newCredential = Schema.decodeUnknownSync(NewCredential)
 const unknownId = CredentialId.make("019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11")

@@ -3,13 +3,13 @@ import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, DateTime, Effect, Layer, Redacted } from "effect"
 import * as CipherAes256Gcm from "../../src/crypto/CipherAes256Gcm.ts"
 import { KeyEncryption } from "../../src/crypto/KeyEncryption.ts"
-import * as KeyEncryptionKeyring from "../../src/crypto/KeyEncryptionKeyring.ts"
-import { generateKeyring } from "../../src/crypto/Keyring.ts"
+import * as KeyEncryptionKeyring from "../../src/crypto/keyring/KeyEncryptionKeyring.ts"
+import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
 import { WrapBudget } from "../../src/crypto/WrapBudget.ts"
 import type { SealedKey } from "../../src/domain/SealedKey.ts"
 import type { SealingContext } from "../../src/domain/SealingContext.ts"
-import { Cipher } from "../../src/service/Cipher.ts"
-import { KeyStoreUnavailable, UnknownKeyId } from "../../src/service/CipherErrors.ts"
+import { Cipher } from "../../src/port/Cipher.ts"
+import { KeyStoreUnavailable, UnknownKeyId } from "../../src/port/CipherErrors.ts"
 import {
   accountId,
   bytes,
@@ -19,9 +19,9 @@ import {
   rawKey,
   sealingContext,
   workspaceId
-} from "../support/arbitraries.ts"
-import * as CipherPlain from "../support/CipherPlain.ts"
-import { fixedKeyring } from "../support/fixedKeyring.ts"
+} from "../support/memory/arbitraries.ts"
+import * as CipherPlain from "../support/keys/CipherPlain.ts"
+import { fixedKeyring } from "../support/keys/fixedKeyring.ts"
 
 const line = (id: string, fill: string) => `${id}:${Buffer.alloc(32, fill).toString("base64")}`
 const unlimited = { spend: () => Effect.void }

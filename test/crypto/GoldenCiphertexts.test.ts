@@ -1,15 +1,15 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Layer, Redacted, Result, Schema } from "effect"
 import * as CipherAes256Gcm from "../../src/crypto/CipherAes256Gcm.ts"
-import { makeKek } from "../../src/crypto/Kek.ts"
-import * as KeyEncryptionKeyring from "../../src/crypto/KeyEncryptionKeyring.ts"
-import { fixedKeyring } from "../support/fixedKeyring.ts"
+import { makeKek } from "../../src/crypto/keyring/Kek.ts"
+import * as KeyEncryptionKeyring from "../../src/crypto/keyring/KeyEncryptionKeyring.ts"
+import { fixedKeyring } from "../support/keys/fixedKeyring.ts"
 import { WrapBudget } from "../../src/crypto/WrapBudget.ts"
 import { AccountId } from "../../src/domain/AccountId.ts"
 import { Credential } from "../../src/domain/Credential.ts"
 import { encodeSealingContext } from "../../src/domain/SealingContext.ts"
-import { Cipher } from "../../src/service/Cipher.ts"
-import { open, seal } from "../support/sealing.ts"
+import { Cipher } from "../../src/port/Cipher.ts"
+import { open, seal } from "../support/keys/sealing.ts"
 import vectors from "../vectors/sealing-format-1.json" with { type: "json" }
 
 const Context = Schema.Struct({ ...Credential.fields, account_id: AccountId }).mapFields(

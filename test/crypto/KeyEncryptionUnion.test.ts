@@ -1,9 +1,9 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
-import { makeWith } from "../../src/crypto/KeyEncryptionKeyring.ts"
+import { makeWith } from "../../src/crypto/keyring/KeyEncryptionKeyring.ts"
 import { union } from "../../src/crypto/KeyEncryptionUnion.ts"
-import { parseKeyring } from "../../src/crypto/Keyring.ts"
-import { ringOf } from "../support/rotating.ts"
+import { parseKeyring } from "../../src/crypto/keyring/Keyring.ts"
+import { ringOf } from "../support/keys/rotating.ts"
 
 const storeOf = (...ids: ReadonlyArray<string>) => {
   const ring = parseKeyring(ringOf(...ids))

@@ -1,12 +1,12 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Effect, Result } from "effect"
-import { makeKek } from "../../src/crypto/Kek.ts"
-import { makeWith } from "../../src/crypto/KeyEncryptionKeyring.ts"
+import { makeKek } from "../../src/crypto/keyring/Kek.ts"
+import { makeWith } from "../../src/crypto/keyring/KeyEncryptionKeyring.ts"
 import { seal as sealUnder } from "../../src/crypto/SealingFormat1.ts"
 import { encodeSealingContext } from "../../src/domain/SealingContext.ts"
-import { AuthenticationFailed } from "../../src/service/CipherErrors.ts"
-import { anyString, bytes, elementOf, sealingContext, text } from "../support/arbitraries.ts"
-import { open, seal } from "../support/sealing.ts"
+import { AuthenticationFailed } from "../../src/port/CipherErrors.ts"
+import { anyString, bytes, elementOf, sealingContext, text } from "../support/memory/arbitraries.ts"
+import { open, seal } from "../support/keys/sealing.ts"
 import { sealByTheBook } from "./SealByTheBook.ts"
 
 const sealing = Arbitrary.all({

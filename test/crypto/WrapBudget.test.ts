@@ -2,10 +2,10 @@ import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Effect, Exit, Layer, Logger } from "effect"
 import { layerLimited, limits, WrapBudget, type WrapLimits } from "../../src/crypto/WrapBudget.ts"
 import { ServiceUnavailable } from "../../src/domain/Errors.ts"
-import { KekRegistry } from "../../src/service/KekRegistry.ts"
-import { elementOf, integer } from "../support/arbitraries.ts"
-import * as MemoryStore from "../support/Memory.ts"
-import { Memory } from "../support/Memory.ts"
+import { KekRegistry } from "../../src/port/KekRegistry.ts"
+import { elementOf, integer } from "../support/memory/arbitraries.ts"
+import * as MemoryStore from "../support/memory/Memory.ts"
+import { Memory } from "../support/memory/Memory.ts"
 
 /** Another instance of the service over the registry in scope. */
 const instance = (lowered: WrapLimits) =>

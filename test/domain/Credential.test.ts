@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Schema } from "effect"
 import { Credential } from "../../src/domain/Credential.ts"
-import { integer, storedCredential, workspaceId } from "../support/arbitraries.ts"
+import { integer, storedCredential, workspaceId } from "../support/memory/arbitraries.ts"
 
 const encode = Schema.encodeSync(Credential)
 const decode = Schema.decodeUnknownSync(Credential)

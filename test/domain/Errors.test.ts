@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Schema } from "effect"
 import * as Errors from "../../src/domain/Errors.ts"
-import { envelope, type Refusal, refusals } from "../support/Refusal.ts"
+import { envelope, type Refusal, refusals } from "../support/http/Refusal.ts"
 
 const issues = [{ path: ["allowed_models", 3], message: "must be a string" }]
 

@@ -2,7 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Result, Schema } from "effect"
 import { IdempotencyKey } from "../../src/domain/IdempotencyKey.ts"
 import { issuesOf } from "../../src/domain/Issue.ts"
-import { anyString } from "../support/arbitraries.ts"
+import { anyString } from "../support/memory/arbitraries.ts"
 
 const decode = Schema.decodeUnknownResult(IdempotencyKey)
 

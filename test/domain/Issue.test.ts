@@ -2,7 +2,16 @@ import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Effect, Result, Schema, SchemaIssue, SchemaTransformation } from "effect"
 import { type Issue, issuesOf } from "../../src/domain/Issue.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"
-import { acceptedBody, anyBody, canary, elementOf, json, keyMaterial, oneOf, text } from "../support/arbitraries.ts"
+import {
+  acceptedBody,
+  anyBody,
+  canary,
+  elementOf,
+  json,
+  keyMaterial,
+  oneOf,
+  text
+} from "../support/memory/arbitraries.ts"
 
 const windowLength = 6
 

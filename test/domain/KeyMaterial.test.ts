@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Option } from "effect"
 import { readKeyMaterial } from "../../src/domain/KeyMaterial.ts"
-import { keyMaterial, provider, text } from "../support/arbitraries.ts"
+import { keyMaterial, provider, text } from "../support/memory/arbitraries.ts"
 
 describe.for(["openai", "fireworks"] as const)("the key of %s (D28)", (slug) => {
   it.for([

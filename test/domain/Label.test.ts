@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { labelOf } from "../../src/domain/Label.ts"
-import { anyString } from "../support/arbitraries.ts"
+import { anyString } from "../support/memory/arbitraries.ts"
 
 /** How many characters of the secret the label depends on: those that cannot be exchanged without changing it. */
 const shownBy = (label: (secret: string) => string, secret: string) => {

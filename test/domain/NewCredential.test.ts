@@ -3,7 +3,7 @@ import { Redacted, Result, Schema } from "effect"
 import { issuesOf } from "../../src/domain/Issue.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"
 import { Provider } from "../../src/domain/Provider.ts"
-import { acceptedBody, text } from "../support/arbitraries.ts"
+import { acceptedBody, text } from "../support/memory/arbitraries.ts"
 
 const decode = Schema.decodeUnknownResult(NewCredential, { errors: "all" })
 

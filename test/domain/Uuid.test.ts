@@ -4,7 +4,7 @@ import { AccountId } from "../../src/domain/AccountId.ts"
 import { CredentialId } from "../../src/domain/CredentialId.ts"
 import { issuesOf } from "../../src/domain/Issue.ts"
 import { WorkspaceId } from "../../src/domain/WorkspaceId.ts"
-import { elementOf, integer, oneOf } from "../support/arbitraries.ts"
+import { elementOf, integer, oneOf } from "../support/memory/arbitraries.ts"
 
 /** RFC 9562, read character by character: versions 1 to 8 of its own variant. */
 const isCanonical = (text: string) =>

@@ -1,11 +1,11 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { PgClient } from "@effect/sql-pg"
-import { embeddedClient } from "../support/embeddedClient.ts"
-import { eventually } from "../support/eventually.ts"
-import { newDirectory, startFirst } from "../support/firstStart.ts"
-import { postmasterOf, startService } from "../support/ServiceProcess.ts"
-import { type Ledger, load, newLedger, untilAcked } from "./AckChecker.ts"
+import { embeddedClient } from "../support/database/embeddedClient.ts"
+import { eventually } from "../support/process/eventually.ts"
+import { newDirectory, startFirst } from "../support/process/firstStart.ts"
+import { postmasterOf, startService } from "../support/process/ServiceProcess.ts"
+import { type Ledger, load, newLedger, untilAcked } from "../support/database/AckChecker.ts"
 import { faultsAfterwards } from "./faultsAfterwards.ts"
 
 /** How often the service is killed. */

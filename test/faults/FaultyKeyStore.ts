@@ -1,8 +1,8 @@
 import { Context, Effect } from "effect"
-import { Cipher } from "../../src/service/Cipher.ts"
-import { KeyStoreUnavailable } from "../../src/service/CipherErrors.ts"
+import { Cipher } from "../../src/port/Cipher.ts"
+import { KeyStoreUnavailable } from "../../src/port/CipherErrors.ts"
 import { Credentials } from "../../src/service/Credentials.ts"
-import type { Parts } from "../support/TestService.ts"
+import type { Parts } from "../support/http/TestService.ts"
 
 /** How the key store behaves, from one seal to the next. */
 export interface FaultyKeyStore {

@@ -1,7 +1,7 @@
 import { connect, createServer, type Socket } from "node:net"
 import { join } from "node:path"
 import { Effect, Redacted } from "effect"
-import { parseDatabaseUrl } from "../../src/sql/DatabaseTarget.ts"
+import { parseDatabaseUrl } from "../../src/sql/connection/DatabaseTarget.ts"
 
 /** What lies between the service and its database, and fails as networks do. */
 export interface FaultyProxy {

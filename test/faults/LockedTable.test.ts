@@ -1,13 +1,13 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Context, Effect, Fiber, Layer } from "effect"
-import { created, minimal } from "../support/Bodies.ts"
-import { databaseSettings } from "../support/freshDatabase.ts"
-import { create, get, send } from "../support/HttpProbe.ts"
-import * as RecordingLive from "../support/Recording.ts"
-import { assertRefused } from "../support/Refusal.ts"
-import * as TestServiceLive from "../support/TestService.ts"
-import { TestService } from "../support/TestService.ts"
-import { holdOpen, untilWaiting } from "../support/transactions.ts"
+import { created, minimal } from "../support/http/Bodies.ts"
+import { databaseSettings } from "../support/database/freshDatabase.ts"
+import { create, get, send } from "../support/http/HttpProbe.ts"
+import * as RecordingLive from "../support/process/Recording.ts"
+import { assertRefused } from "../support/http/Refusal.ts"
+import * as TestServiceLive from "../support/http/TestService.ts"
+import { TestService } from "../support/http/TestService.ts"
+import { holdOpen, untilWaiting } from "../support/database/transactions.ts"
 
 const { poolSize } = databaseSettings
 

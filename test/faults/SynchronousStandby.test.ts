@@ -1,9 +1,9 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
-import { createOver, getOver, idIn } from "../support/callByok.ts"
-import { embeddedClient } from "../support/embeddedClient.ts"
-import { eventually } from "../support/eventually.ts"
-import { newDirectory, startFirst } from "../support/firstStart.ts"
+import { createOver, getOver, idIn } from "../support/http/callByok.ts"
+import { embeddedClient } from "../support/database/embeddedClient.ts"
+import { eventually } from "../support/process/eventually.ts"
+import { newDirectory, startFirst } from "../support/process/firstStart.ts"
 
 const credential = { provider: "openai", key: "fake-key-fake-key-fake-key" }
 

@@ -1,16 +1,24 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Context, Duration, Effect, Layer, Option, Redacted } from "effect"
-import type { Settings } from "../../src/Settings.ts"
-import { created, minimal } from "../support/Bodies.ts"
-import { childProcesses } from "../support/childProcesses.ts"
-import { eventually } from "../support/eventually.ts"
-import { create, get, send } from "../support/HttpProbe.ts"
-import * as RecordingLive from "../support/Recording.ts"
-import { Recording } from "../support/Recording.ts"
-import { assertRefused } from "../support/Refusal.ts"
-import { addKeys, addToken, pin, type SoftHsm, softHsm, withoutSoftHsm, withoutTokens } from "../support/SoftHsm.ts"
-import * as TestServiceLive from "../support/TestService.ts"
-import { TestService } from "../support/TestService.ts"
+import type { Settings } from "../../src/wiring/Settings.ts"
+import { created, minimal } from "../support/http/Bodies.ts"
+import { childProcesses } from "../support/process/childProcesses.ts"
+import { eventually } from "../support/process/eventually.ts"
+import { create, get, send } from "../support/http/HttpProbe.ts"
+import * as RecordingLive from "../support/process/Recording.ts"
+import { Recording } from "../support/process/Recording.ts"
+import { assertRefused } from "../support/http/Refusal.ts"
+import {
+  addKeys,
+  addToken,
+  pin,
+  type SoftHsm,
+  softHsm,
+  withoutSoftHsm,
+  withoutTokens
+} from "../support/keys/SoftHsm.ts"
+import * as TestServiceLive from "../support/http/TestService.ts"
+import { TestService } from "../support/http/TestService.ts"
 
 /** Create answers 500 with this reason in the log and stores nothing; get and liveness answer meanwhile. */
 const createFails = Effect.fnUntraced(function* (id: string, reason: RegExp) {

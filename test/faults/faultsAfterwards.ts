@@ -2,11 +2,11 @@ import { ConfigProvider, Context, Effect, Layer, Logger, Option, Redacted } from
 import * as Byok from "../../src/Byok.ts"
 import { AccountId } from "../../src/domain/AccountId.ts"
 import { CredentialId } from "../../src/domain/CredentialId.ts"
-import { Cipher } from "../../src/service/Cipher.ts"
-import { CredentialRepository } from "../../src/service/CredentialRepository.ts"
-import { Database } from "../../src/sql/Database.ts"
-import { getOver } from "../support/callByok.ts"
-import { faultsOf, type Ledger } from "./AckChecker.ts"
+import { Cipher } from "../../src/port/Cipher.ts"
+import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
+import { Database } from "../../src/sql/connection/Database.ts"
+import { getOver } from "../support/http/callByok.ts"
+import { faultsOf, type Ledger } from "../support/database/AckChecker.ts"
 
 const together = { concurrency: 16 }
 

@@ -1,11 +1,11 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { Accounts } from "../../src/service/Accounts.ts"
-import { created, minimal } from "../support/Bodies.ts"
-import { bearer, create, type Header, send } from "../support/HttpProbe.ts"
-import { assertInvalid, type Issue } from "../support/Refusal.ts"
-import * as TestServiceLive from "../support/TestService.ts"
-import { TestService } from "../support/TestService.ts"
+import { created, minimal } from "../support/http/Bodies.ts"
+import { bearer, create, type Header, send } from "../support/http/HttpProbe.ts"
+import { assertInvalid, type Issue } from "../support/http/Refusal.ts"
+import * as TestServiceLive from "../support/http/TestService.ts"
+import { TestService } from "../support/http/TestService.ts"
 
 type Cases = ReadonlyArray<readonly [rule: string, body: unknown, ...issues: ReadonlyArray<Issue>]>
 

@@ -1,11 +1,11 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { Accounts } from "../../src/service/Accounts.ts"
-import { created, minimal } from "../support/Bodies.ts"
-import { create, get, send } from "../support/HttpProbe.ts"
-import { assertHeaders } from "../support/Refusal.ts"
-import * as TestServiceLive from "../support/TestService.ts"
-import { TestService } from "../support/TestService.ts"
+import { created, minimal } from "../support/http/Bodies.ts"
+import { create, get, send } from "../support/http/HttpProbe.ts"
+import { assertHeaders } from "../support/http/Refusal.ts"
+import * as TestServiceLive from "../support/http/TestService.ts"
+import { TestService } from "../support/http/TestService.ts"
 
 const uuidV7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
 

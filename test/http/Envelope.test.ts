@@ -2,9 +2,9 @@ import { assert, describe, it } from "@effect/vitest"
 import { Cause, Effect, Exit, Layer } from "effect"
 import { HttpRouter, HttpServerRequest, HttpServerResponse } from "effect/http"
 import * as Envelope from "../../src/http/Envelope.ts"
-import * as RecordingLive from "../support/Recording.ts"
-import { Recording } from "../support/Recording.ts"
-import { assertRefused, type Refusal } from "../support/Refusal.ts"
+import * as RecordingLive from "../support/process/Recording.ts"
+import { Recording } from "../support/process/Recording.ts"
+import { assertRefused, type Refusal } from "../support/http/Refusal.ts"
 
 const canary = "a canary of a cause"
 const died = Cause.die(new Error(canary))

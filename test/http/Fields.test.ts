@@ -2,14 +2,14 @@ import { assert, layer } from "@effect/vitest"
 import { Effect, Option, Redacted } from "effect"
 import { CredentialId } from "../../src/domain/CredentialId.ts"
 import { Accounts } from "../../src/service/Accounts.ts"
-import { Cipher } from "../../src/service/Cipher.ts"
-import { CredentialRepository } from "../../src/service/CredentialRepository.ts"
+import { Cipher } from "../../src/port/Cipher.ts"
+import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import slugs from "./providers.json" with { type: "json" }
-import { acceptedBody, text } from "../support/arbitraries.ts"
-import { created, minimal } from "../support/Bodies.ts"
-import { create, get } from "../support/HttpProbe.ts"
-import * as TestServiceLive from "../support/TestService.ts"
-import { type Tenant, TestService } from "../support/TestService.ts"
+import { acceptedBody, text } from "../support/memory/arbitraries.ts"
+import { created, minimal } from "../support/http/Bodies.ts"
+import { create, get } from "../support/http/HttpProbe.ts"
+import * as TestServiceLive from "../support/http/TestService.ts"
+import { type Tenant, TestService } from "../support/http/TestService.ts"
 
 /** What a router would get to call upstream with. */
 const openedKey = Effect.fnUntraced(function* ({ account_id }: Tenant, id: unknown) {

@@ -1,12 +1,12 @@
 import { assert, layer } from "@effect/vitest"
 import { Context, Effect, Option, Redacted } from "effect"
 import { Accounts } from "../../src/service/Accounts.ts"
-import { ApiKeys } from "../../src/service/ApiKeys.ts"
-import { created, minimal } from "../support/Bodies.ts"
-import { bearer, create, get, type Header, json, send } from "../support/HttpProbe.ts"
-import { assertRefused } from "../support/Refusal.ts"
-import * as TestServiceLive from "../support/TestService.ts"
-import { type Parts, TestService } from "../support/TestService.ts"
+import { ApiKeys } from "../../src/port/ApiKeys.ts"
+import { created, minimal } from "../support/http/Bodies.ts"
+import { bearer, create, get, type Header, json, send } from "../support/http/HttpProbe.ts"
+import { assertRefused } from "../support/http/Refusal.ts"
+import * as TestServiceLive from "../support/http/TestService.ts"
+import { type Parts, TestService } from "../support/http/TestService.ts"
 
 const ordinaryKey = Effect.gen(function* () {
   const { tenant } = yield* TestService

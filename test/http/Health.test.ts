@@ -3,12 +3,12 @@ import { Effect, Layer } from "effect"
 import { HttpServer } from "effect/http"
 import * as Byok from "../../src/Byok.ts"
 import * as Server from "../../src/http/Server.ts"
-import { created, minimal } from "../support/Bodies.ts"
-import { settingsFor } from "../support/freshDatabase.ts"
-import { create, get, send } from "../support/HttpProbe.ts"
-import { assertHeaders, assertRefused } from "../support/Refusal.ts"
-import * as TestServiceLive from "../support/TestService.ts"
-import { TestService } from "../support/TestService.ts"
+import { created, minimal } from "../support/http/Bodies.ts"
+import { settingsFor } from "../support/database/freshDatabase.ts"
+import { create, get, send } from "../support/http/HttpProbe.ts"
+import { assertHeaders, assertRefused } from "../support/http/Refusal.ts"
+import * as TestServiceLive from "../support/http/TestService.ts"
+import { TestService } from "../support/http/TestService.ts"
 
 const ready = { path: "/health/ready" }
 

@@ -1,10 +1,10 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
-import { created } from "../support/Bodies.ts"
-import { create } from "../support/HttpProbe.ts"
-import { assertInvalid } from "../support/Refusal.ts"
-import * as TestServiceLive from "../support/TestService.ts"
-import { TestService } from "../support/TestService.ts"
+import { created } from "../support/http/Bodies.ts"
+import { create } from "../support/http/HttpProbe.ts"
+import { assertInvalid } from "../support/http/Refusal.ts"
+import * as TestServiceLive from "../support/http/TestService.ts"
+import { TestService } from "../support/http/TestService.ts"
 
 const secret = "sk-0123456789-0123456789-AbCd"
 const material = (members: object) => JSON.stringify(members)

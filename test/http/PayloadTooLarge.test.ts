@@ -1,11 +1,11 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect, Schedule } from "effect"
-import { created, minimal } from "../support/Bodies.ts"
-import { bearer, create, get, type Header, json, render, send } from "../support/HttpProbe.ts"
-import { open } from "../support/RawConnection.ts"
-import { assertRefused } from "../support/Refusal.ts"
-import * as TestServiceLive from "../support/TestService.ts"
-import { TestService } from "../support/TestService.ts"
+import { created, minimal } from "../support/http/Bodies.ts"
+import { bearer, create, get, type Header, json, render, send } from "../support/http/HttpProbe.ts"
+import { open } from "../support/http/RawConnection.ts"
+import { assertRefused } from "../support/http/Refusal.ts"
+import * as TestServiceLive from "../support/http/TestService.ts"
+import { TestService } from "../support/http/TestService.ts"
 
 const limit = 256 * 1024
 

@@ -1,10 +1,10 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
-import { minimal } from "../support/Bodies.ts"
-import { bearer, exchange, type Header, json, render, type Request, send } from "../support/HttpProbe.ts"
-import { open } from "../support/RawConnection.ts"
-import * as TestServiceLive from "../support/TestService.ts"
-import { TestService } from "../support/TestService.ts"
+import { minimal } from "../support/http/Bodies.ts"
+import { bearer, exchange, type Header, json, render, type Request, send } from "../support/http/HttpProbe.ts"
+import { open } from "../support/http/RawConnection.ts"
+import * as TestServiceLive from "../support/http/TestService.ts"
+import { TestService } from "../support/http/TestService.ts"
 
 const made = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
 

@@ -1,12 +1,12 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
-import { created, minimal } from "../support/Bodies.ts"
-import { create, get, send } from "../support/HttpProbe.ts"
-import type { Answer } from "../support/RawConnection.ts"
-import { assertRefused } from "../support/Refusal.ts"
-import * as TestServiceLive from "../support/TestService.ts"
-import { TestService } from "../support/TestService.ts"
-import { holdOpen, lockTable, untilWaiting } from "../support/transactions.ts"
+import { created, minimal } from "../support/http/Bodies.ts"
+import { create, get, send } from "../support/http/HttpProbe.ts"
+import type { Answer } from "../support/http/RawConnection.ts"
+import { assertRefused } from "../support/http/Refusal.ts"
+import * as TestServiceLive from "../support/http/TestService.ts"
+import { TestService } from "../support/http/TestService.ts"
+import { holdOpen, lockTable, untilWaiting } from "../support/database/transactions.ts"
 
 const queueOfOne = TestServiceLive.layerWith({
   settings: (settings) => ({ ...settings, database: { ...settings.database, queue: 1 } })

@@ -1,12 +1,12 @@
 import { assert, it, layer } from "@effect/vitest"
 import { Effect, Fiber, Schedule } from "effect"
 import { makeNodeServer } from "../../src/http/NodeServer.ts"
-import { created, minimal } from "../support/Bodies.ts"
-import { bearer, create, get, type Header, json, render, send } from "../support/HttpProbe.ts"
-import { open, type RawConnection } from "../support/RawConnection.ts"
-import { assertRefused, envelope } from "../support/Refusal.ts"
-import * as TestServiceLive from "../support/TestService.ts"
-import { TestService } from "../support/TestService.ts"
+import { created, minimal } from "../support/http/Bodies.ts"
+import { bearer, create, get, type Header, json, render, send } from "../support/http/HttpProbe.ts"
+import { open, type RawConnection } from "../support/http/RawConnection.ts"
+import { assertRefused, envelope } from "../support/http/Refusal.ts"
+import * as TestServiceLive from "../support/http/TestService.ts"
+import { TestService } from "../support/http/TestService.ts"
 
 /** Goes on sending one byte a second. */
 const trickle = (connections: ReadonlyArray<RawConnection>, byte: string) =>

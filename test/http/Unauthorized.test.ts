@@ -1,11 +1,11 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect, Redacted } from "effect"
 import { Accounts } from "../../src/service/Accounts.ts"
-import { created, minimal } from "../support/Bodies.ts"
-import { bearer, create, get, type Header, json, send } from "../support/HttpProbe.ts"
-import { assertRefused } from "../support/Refusal.ts"
-import * as TestServiceLive from "../support/TestService.ts"
-import { type Tenant, TestService } from "../support/TestService.ts"
+import { created, minimal } from "../support/http/Bodies.ts"
+import { bearer, create, get, type Header, json, send } from "../support/http/HttpProbe.ts"
+import { assertRefused } from "../support/http/Refusal.ts"
+import * as TestServiceLive from "../support/http/TestService.ts"
+import { type Tenant, TestService } from "../support/http/TestService.ts"
 
 const unknown = "019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11"
 

@@ -1,6 +1,6 @@
 import { Effect, type Scope } from "effect"
 import type { SqlClient } from "effect/sql"
-import { lockTable } from "../support/transactions.ts"
+import { lockTable } from "../support/database/transactions.ts"
 
 /** A state in which some part of the service fails while the scope is open. */
 export interface Failure {

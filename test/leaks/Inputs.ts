@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto"
-import { minimal } from "../support/Bodies.ts"
-import { bearer, type Header, json, type Request } from "../support/HttpProbe.ts"
+import { minimal } from "../support/http/Bodies.ts"
+import { bearer, type Header, json, type Request } from "../support/http/HttpProbe.ts"
 
 /** Requests with a secret where customers put theirs, sent by the holder of a management key. */
 export type Input = (secret: string, management_key: string) => ReadonlyArray<Request>

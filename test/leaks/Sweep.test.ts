@@ -1,7 +1,7 @@
 import { assert, describe, it, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { isDeepStrictEqual } from "node:util"
-import { leakSearch } from "../support/leakSearch.ts"
+import { leakSearch } from "../support/keys/leakSearch.ts"
 import { type Channel, channels } from "./Channel.ts"
 import { inputs } from "./Inputs.ts"
 import { plants, stored } from "./plants.ts"

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from "node:fs"
 import { join } from "node:path"
 import { Effect } from "effect"
 import * as EmbeddedPostgres from "../../src/sql/embedded/EmbeddedPostgres.ts"
-import { adminClient } from "../support/freshDatabase.ts"
+import { adminClient } from "../support/database/freshDatabase.ts"
 import type { Channel } from "./Channel.ts"
 
 const settings = [

@@ -6,11 +6,11 @@ import { Stryker } from "@stryker-mutator/core"
 const areas = [
   { tests: "test/domain/*.test.ts", sources: "src/domain/*.ts", exclude: ["src/domain/SealingContext.ts"] },
   {
-    tests: "test/crypto/*.test.ts",
-    sources: "src/{crypto/*,domain/SealingContext}.ts",
-    exclude: ["src/crypto/{Token*,KeyEncryptionToken,pkcs11js.d}.ts"]
+    tests: "test/crypto/**/*.test.ts",
+    sources: "src/{crypto/*,crypto/keyring/*,domain/SealingContext}.ts",
+    exclude: []
   },
-  { tests: "test/service/*.test.ts", sources: "src/service/*.ts", exclude: [] },
+  { tests: "test/{service,port}/*.test.ts", sources: "src/{service,port}/*.ts", exclude: [] },
   { tests: "test/http/Envelope.test.ts", sources: "src/http/Envelope.ts", exclude: [] }
 ].map(({ exclude, sources, tests }) => ({ tests, files: globSync(sources, { exclude }) }))
 const wanted = process.argv.slice(2)

@@ -2,8 +2,8 @@ import { createHash } from "node:crypto"
 import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Effect, Option } from "effect"
 import { Audit, AuditFault } from "../../src/service/Audit.ts"
-import { type AuditCheckpoint, type AuditEntry, AuditLog } from "../../src/service/AuditLog.ts"
-import { bytes, elementOf, integer } from "../support/arbitraries.ts"
+import { type AuditCheckpoint, type AuditEntry, AuditLog } from "../../src/port/AuditLog.ts"
+import { bytes, elementOf, integer } from "../support/memory/arbitraries.ts"
 
 interface Chain {
   readonly entries: ReadonlyArray<AuditEntry>

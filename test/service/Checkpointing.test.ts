@@ -2,7 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Effect, Layer, Logger, Option } from "effect"
 import { TestClock } from "effect/testing"
 import { ServiceUnavailable } from "../../src/domain/Errors.ts"
-import { type AuditHead, AuditLog } from "../../src/service/AuditLog.ts"
+import { type AuditHead, AuditLog } from "../../src/port/AuditLog.ts"
 import * as Checkpointing from "../../src/service/Checkpointing.ts"
 
 const head = (n: number): AuditHead => ({ number: BigInt(n), last_seq: BigInt(n), hash: String(n).repeat(64) })

@@ -5,12 +5,12 @@ import { Credential } from "../../src/domain/Credential.ts"
 import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
 import { labelOf } from "../../src/domain/Label.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"
-import { Cipher } from "../../src/service/Cipher.ts"
-import { CredentialRepository } from "../../src/service/CredentialRepository.ts"
+import { Cipher } from "../../src/port/Cipher.ts"
+import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { Credentials } from "../../src/service/Credentials.ts"
-import { acceptedBody, integer, text } from "../support/arbitraries.ts"
-import { inMemory, own } from "../support/inMemory.ts"
-import { addWorkspace, newTenant } from "../support/stores.ts"
+import { acceptedBody, integer, text } from "../support/memory/arbitraries.ts"
+import { inMemory, own } from "../support/memory/inMemory.ts"
+import { addWorkspace, newTenant } from "../support/database/stores.ts"
 
 const service = inMemory()
 

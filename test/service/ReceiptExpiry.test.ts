@@ -2,9 +2,9 @@ import { assert, describe, it } from "@effect/vitest"
 import { DateTime, Effect, Layer } from "effect"
 import { TestClock } from "effect/testing"
 import * as ReceiptExpiry from "../../src/service/ReceiptExpiry.ts"
-import { Receipts } from "../../src/service/Receipts.ts"
-import * as RecordingLive from "../support/Recording.ts"
-import { Recording } from "../support/Recording.ts"
+import { Receipts } from "../../src/port/Receipts.ts"
+import * as RecordingLive from "../support/process/Recording.ts"
+import { Recording } from "../support/process/Recording.ts"
 
 const day = 24 * 60 * 60 * 1000
 

@@ -3,12 +3,12 @@ import { Arbitrary, Deferred, Effect, Fiber } from "effect"
 import { TestClock } from "effect/testing"
 import { limits } from "../../src/crypto/WrapBudget.ts"
 import type { RewrapProgress } from "../../src/service/Rotation.ts"
-import { WrappedKeys } from "../../src/service/WrappedKeys.ts"
-import { elementOf, integer } from "../support/arbitraries.ts"
-import * as MemoryStore from "../support/Memory.ts"
-import { Memory } from "../support/Memory.ts"
-import type { Ports } from "../support/stores.ts"
-import { keysOf, type Made, openedWith, ringOf, rotationWith, sealUnder } from "../support/rotating.ts"
+import { WrappedKeys } from "../../src/port/WrappedKeys.ts"
+import { elementOf, integer } from "../support/memory/arbitraries.ts"
+import * as MemoryStore from "../support/memory/Memory.ts"
+import { Memory } from "../support/memory/Memory.ts"
+import type { Ports } from "../support/database/stores.ts"
+import { keysOf, type Made, openedWith, ringOf, rotationWith, sealUnder } from "../support/keys/rotating.ts"
 
 const rotated = ringOf("new", "old")
 const unhurried = 1_000_000

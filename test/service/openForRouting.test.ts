@@ -4,10 +4,10 @@ import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"
 import { Credentials } from "../../src/service/Credentials.ts"
 import { openForRouting } from "../../src/service/openForRouting.ts"
-import { elementOf, text } from "../support/arbitraries.ts"
-import { inMemory } from "../support/inMemory.ts"
-import { Memory } from "../support/Memory.ts"
-import { newTenant } from "../support/stores.ts"
+import { elementOf, text } from "../support/memory/arbitraries.ts"
+import { inMemory } from "../support/memory/inMemory.ts"
+import { Memory } from "../support/memory/Memory.ts"
+import { newTenant } from "../support/database/stores.ts"
 
 const service = inMemory()
 

@@ -2,10 +2,10 @@ import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Effect, Fiber, Option } from "effect"
 import type { SqlClient } from "effect/sql"
 import { Audit, type AuditReport } from "../../src/service/Audit.ts"
-import { AuditLog } from "../../src/service/AuditLog.ts"
-import { elementOf, integer } from "../support/arbitraries.ts"
-import { openStore } from "../support/auditing.ts"
-import { holdOpen } from "../support/transactions.ts"
+import { AuditLog } from "../../src/port/AuditLog.ts"
+import { elementOf, integer } from "../support/memory/arbitraries.ts"
+import { openStore } from "../support/database/auditing.ts"
+import { holdOpen } from "../support/database/transactions.ts"
 
 const open = Effect.gen(function* () {
   const { build, ports, sql } = yield* openStore()

@@ -2,9 +2,9 @@ import { assert, layer } from "@effect/vitest"
 import { Cause, Context, Data, Effect, Exit, Layer, Redacted } from "effect"
 import type { SqlClient } from "effect/sql"
 import { Provider } from "../../src/domain/Provider.ts"
-import { parseDatabaseUrl } from "../../src/sql/DatabaseTarget.ts"
+import { parseDatabaseUrl } from "../../src/sql/connection/DatabaseTarget.ts"
 import { migrate } from "../../src/sql/Migrations.ts"
-import { adminClient, databaseSettings, freshDatabase } from "../support/freshDatabase.ts"
+import { adminClient, databaseSettings, freshDatabase } from "../support/database/freshDatabase.ts"
 
 type Row = Readonly<Record<string, unknown>>
 

@@ -1,14 +1,14 @@
 import { assert, layer } from "@effect/vitest"
 import { Context, Effect, Exit, Fiber, Layer, Redacted } from "effect"
 import type { SqlClient } from "effect/sql"
-import { KekRegistry } from "../../src/service/KekRegistry.ts"
-import * as DatabaseLive from "../../src/sql/Database.ts"
-import { parseDatabaseUrl } from "../../src/sql/DatabaseTarget.ts"
+import { KekRegistry } from "../../src/port/KekRegistry.ts"
+import * as DatabaseLive from "../../src/sql/connection/Database.ts"
+import { parseDatabaseUrl } from "../../src/sql/connection/DatabaseTarget.ts"
 import * as KekRegistrySql from "../../src/sql/KekRegistrySql.ts"
 import { migrate } from "../../src/sql/Migrations.ts"
-import { eventsIn } from "../support/auditing.ts"
-import { adminClient, databaseSettings, freshDatabase } from "../support/freshDatabase.ts"
-import { holdOpen, untilWaiting } from "../support/transactions.ts"
+import { eventsIn } from "../support/database/auditing.ts"
+import { adminClient, databaseSettings, freshDatabase } from "../support/database/freshDatabase.ts"
+import { holdOpen, untilWaiting } from "../support/database/transactions.ts"
 
 class Admin extends Context.Service<Admin, SqlClient.SqlClient>()("byok/test/Admin") {}
 

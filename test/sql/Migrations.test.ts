@@ -1,10 +1,10 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Cause, Duration, Effect, Exit, Fiber, Option, Redacted } from "effect"
-import { DatabaseFailure } from "../../src/sql/DatabaseFailure.ts"
-import { parseDatabaseUrl } from "../../src/sql/DatabaseTarget.ts"
+import { DatabaseFailure } from "../../src/sql/connection/DatabaseFailure.ts"
+import { parseDatabaseUrl } from "../../src/sql/connection/DatabaseTarget.ts"
 import { current, latest, migrate } from "../../src/sql/Migrations.ts"
-import { adminClient, databaseSettings, freshDatabase } from "../support/freshDatabase.ts"
-import { lockTable, untilWaiting, waitingForLock } from "../support/transactions.ts"
+import { adminClient, databaseSettings, freshDatabase } from "../support/database/freshDatabase.ts"
+import { lockTable, untilWaiting, waitingForLock } from "../support/database/transactions.ts"
 
 const all = ["create_tables", "create_receipts", "create_audit", "retire_keks"]
 

@@ -7,8 +7,8 @@ import { NewCredential } from "../../src/domain/NewCredential.ts"
 import { Accounts } from "../../src/service/Accounts.ts"
 import { Credentials } from "../../src/service/Credentials.ts"
 import * as ReceiptExpiry from "../../src/service/ReceiptExpiry.ts"
-import { eventually } from "../support/eventually.ts"
-import { adminClient, freshDatabase, settingsFor } from "../support/freshDatabase.ts"
+import { eventually } from "../support/process/eventually.ts"
+import { adminClient, freshDatabase, settingsFor } from "../support/database/freshDatabase.ts"
 
 describe("old receipts", () => {
   it.live("are removed by the service itself, from PostgreSQL, and honoured until then", () =>

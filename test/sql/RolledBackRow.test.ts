@@ -1,8 +1,8 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
-import * as Persistence from "../../src/Persistence.ts"
-import { adminClient, freshDatabase, settingsFor } from "../support/freshDatabase.ts"
-import { keysOf, openedWith, ringOf, rotationWith, sealUnder } from "../support/rotating.ts"
+import * as Persistence from "../../src/wiring/Persistence.ts"
+import { adminClient, freshDatabase, settingsFor } from "../support/database/freshDatabase.ts"
+import { keysOf, openedWith, ringOf, rotationWith, sealUnder } from "../support/keys/rotating.ts"
 
 const ring = ringOf("new", "old")
 

@@ -1,0 +1,35 @@
+import { Effect, Layer } from "effect"
+import { AuthenticationFailed, UnknownKeyId } from "../../port/CipherErrors.ts"
+import { decrypt, encrypt } from "../AesGcm.ts"
+import { KeyEncryption } from "../KeyEncryption.ts"
+import { Keyring } from "./Keyring.ts"
+import { type FillRandom, fillRandom } from "../RandomBlock.ts"
+
+/** Wraps in this process, without waiting for anything, under the keys that a keyring has at the time. */
+export const makeWith = (
+  { current }: Pick<Keyring["Service"], "current">,
+  fill: FillRandom = fillRandom
+): KeyEncryption["Service"] => ({
+  primary: () => current().primary?.id,
+  keks: () => Array.from(current().byId.values(), ({ check_value, id }) => ({ kek_id: id, check_value })),
+  wrap: (kek_id, dek, aad) =>
+    Effect.suspend((): Effect.Effect<Uint8Array, UnknownKeyId> => {
+      const kek = current().byId.get(kek_id)
+      if (kek === undefined) return Effect.fail(new UnknownKeyId({ kek_id }))
+      const nonce = Buffer.allocUnsafeSlow(12)
+      fill(nonce)
+      return Effect.succeed(encrypt(kek.key, nonce, dek, aad))
+    }),
+  unwrap: (kek_id, wrapped_dek, aad) =>
+    Effect.suspend((): Effect.Effect<Buffer, UnknownKeyId | AuthenticationFailed> => {
+      const kek = current().byId.get(kek_id)
+      if (kek === undefined) return Effect.fail(new UnknownKeyId({ kek_id }))
+      const dek = decrypt(kek.key, wrapped_dek, aad)
+      return dek === undefined ? Effect.fail(new AuthenticationFailed()) : Effect.succeed(dek)
+    })
+})
+
+export const layer = Layer.effect(
+  KeyEncryption,
+  Effect.map(Keyring, (keyring) => makeWith(keyring))
+)

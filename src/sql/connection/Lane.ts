@@ -1,0 +1,77 @@
+import { Duration, Effect, Exit, Fiber, type Schema } from "effect"
+import type { SqlClient, SqlError } from "effect/sql"
+import { ServiceUnavailable } from "../../domain/Errors.ts"
+import { type Gather, gatherWith } from "./Batching.ts"
+import { DatabaseFailure, failureOf } from "./DatabaseFailure.ts"
+
+/** A query as the adapters write it, before its failures are scrubbed. It may safely run twice. */
+export type Query<A> = Effect.Effect<A, SqlError.SqlError | Schema.SchemaError>
+
+/** A pool of connections and the two ways to use it. */
+export interface Lane {
+  readonly sql: SqlClient.SqlClient
+  /**
+   * Runs a query. It answers at the deadline at the latest; a caller who leaves, or whose deadline passes, cancels
+   * nothing. What fails dies as a `DatabaseFailure`.
+   */
+  readonly ask: <A>(query: Query<A>) => Effect.Effect<A, ServiceUnavailable>
+  /** The same for a query that many callers make at the same time: they may share a statement, but never a fate. */
+  readonly gather: Gather
+}
+
+export interface LaneSettings {
+  readonly deadline: Duration.Duration
+  readonly queue: number
+  readonly batching: boolean
+  /** How often a commit on this lane was reported as perhaps not replicated. */
+  readonly unreplicated: () => number
+}
+
+const isConnectionLost = (error: SqlError.SqlError | Schema.SchemaError) =>
+  error._tag === "SqlError" && error.reason._tag === "ConnectionError"
+
+const late = new DatabaseFailure({ kind: "Deadline", sqlstate: undefined, constraint: undefined })
+
+const unknownOutcome = new DatabaseFailure({ kind: "UnknownOutcome", sqlstate: "01000", constraint: undefined })
+
+/**
+ * Tries once more over another connection when one was lost, keeps of an error only what may be seen, and takes no
+ * answer for an acknowledgement while commits are reported as perhaps not replicated.
+ */
+const scrubbedWith =
+  (unreplicated: () => number) =>
+  <A>(query: Query<A>): Effect.Effect<A, DatabaseFailure> =>
+    Effect.suspend(() => {
+      const before = unreplicated()
+      return query.pipe(
+        Effect.retry({ times: 1, while: isConnectionLost }),
+        Effect.catch((error) => (error._tag === "SqlError" ? Effect.fail(failureOf(error)) : Effect.die(error))),
+        Effect.filterOrFail(
+          () => unreplicated() === before,
+          () => unknownOutcome
+        )
+      )
+    })
+
+export const makeLane = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, settings: LaneSettings) {
+  const scrubbed = scrubbedWith(settings.unreplicated)
+  let waiting = 0
+  const ask: Lane["ask"] = (query) =>
+    Effect.suspend(() => {
+      if (waiting >= settings.queue) return Effect.fail(new ServiceUnavailable())
+      waiting += 1
+      const detached = Effect.ensuring(
+        Effect.orDie(scrubbed(query)),
+        Effect.sync(() => (waiting -= 1))
+      )
+      return Effect.flatMap(Effect.forkDetach(detached), (fiber) =>
+        Effect.timeoutOrElse(Fiber.join(fiber), { duration: settings.deadline, orElse: () => Effect.die(late) })
+      )
+    })
+  const one: Gather =
+    ({ one }) =>
+    (request) =>
+      ask(one(request))
+  const gather = settings.batching ? yield* gatherWith({ ...settings, scrubbed, late: Exit.die(late) }) : one
+  return { sql, ask, gather } satisfies Lane
+})

@@ -1,0 +1,64 @@
+import { Effect, Layer, Option, Redacted } from "effect"
+import { KeyEncryption } from "../crypto/KeyEncryption.ts"
+import * as KeyEncryptionKeyring from "../crypto/keyring/KeyEncryptionKeyring.ts"
+import * as KeyEncryptionToken from "../crypto/pkcs11/KeyEncryptionToken.ts"
+import { union } from "../crypto/KeyEncryptionUnion.ts"
+import { Keyring } from "../crypto/keyring/Keyring.ts"
+import { checkKeks, checkPrimary } from "../crypto/keyring/KeyringCheck.ts"
+import { readPrivateFile } from "../crypto/keyring/readPrivateFile.ts"
+import { openToken, type TokenRefused } from "../crypto/pkcs11/Token.ts"
+import { InvalidSetting, namesToken, type Settings } from "./Settings.ts"
+
+const refuse = (message: string) => new InvalidSetting({ message })
+
+const required = <A>(setting: string, found: Option.Option<A>) =>
+  Effect.mapError(Effect.fromOption(found), () => refuse(`${setting} must be set when keys are on a PKCS#11 token.`))
+
+const pinOf = ({ pin, pinFile }: Settings["pkcs11"]) =>
+  Option.isNone(pinFile)
+    ? required("BYOK_PKCS11_PIN_FILE or BYOK_PKCS11_PIN", pin)
+    : readPrivateFile(pinFile.value).pipe(
+        Effect.map((text) => Redacted.make(text.trimEnd())),
+        Effect.mapError(({ message }) => refuse(`BYOK_PKCS11_PIN_FILE: ${message}.`))
+      )
+
+const targetOf = Effect.fnUntraced(function* ({ pkcs11 }: Settings) {
+  return {
+    module: yield* required("BYOK_PKCS11_MODULE", pkcs11.module),
+    token: yield* required("BYOK_PKCS11_TOKEN", pkcs11.token),
+    kek_ids: yield* required("BYOK_PKCS11_KEYS", pkcs11.keys),
+    pin: yield* pinOf(pkcs11),
+    deadline: pkcs11.deadline
+  }
+})
+
+const settingOf = ({ part }: TokenRefused, { pkcs11 }: Settings) => {
+  switch (part) {
+    case "module":
+      return "BYOK_PKCS11_MODULE"
+    case "token":
+      return "BYOK_PKCS11_TOKEN"
+    case "kek_ids":
+      return "BYOK_PKCS11_KEYS"
+    case "pin":
+      return Option.isSome(pkcs11.pinFile) ? "BYOK_PKCS11_PIN_FILE" : "BYOK_PKCS11_PIN"
+  }
+}
+
+const make = Effect.fnUntraced(function* (settings: Settings) {
+  const keyring = KeyEncryptionKeyring.makeWith(yield* Keyring)
+  if (!namesToken(settings)) return keyring
+  const token = yield* Effect.flatMap(targetOf(settings), openToken).pipe(
+    Effect.catchTags({
+      TokenRefused: (refused) => Effect.fail(refuse(`${settingOf(refused, settings)}: ${refused.message}.`)),
+      KeyStoreUnavailable: ({ reason }) => Effect.fail(refuse(`BYOK_PKCS11_MODULE: ${reason}.`))
+    })
+  )
+  yield* Effect.andThen(checkKeks(token.keks), checkPrimary(token.keks[0]?.kek_id ?? "")).pipe(
+    Effect.mapError(({ message }) => refuse(`BYOK_PKCS11_KEYS: ${message}.`))
+  )
+  return union(KeyEncryptionToken.makeWith(token), keyring)
+})
+
+/** The keys of the token that the settings name, and with them those of the keyring, which then only open. */
+export const layer = (settings: Settings) => Layer.effect(KeyEncryption, make(settings))

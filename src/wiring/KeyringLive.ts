@@ -1,0 +1,117 @@
+import { existsSync } from "node:fs"
+import { join } from "node:path"
+import { Effect, Layer, Option, Redacted, Semaphore } from "effect"
+import { generateKeyring, InvalidKeyring, Keyring, parseKeyring, type Ring } from "../crypto/keyring/Keyring.ts"
+import { checkKeyring, checkOpening } from "../crypto/keyring/KeyringCheck.ts"
+import { writeKeyringFile } from "../crypto/keyring/KeyringFile.ts"
+import { readPrivateFile } from "../crypto/keyring/readPrivateFile.ts"
+import type { UnusableFile } from "../crypto/keyring/UnusableFile.ts"
+import { KekRegistry } from "../port/KekRegistry.ts"
+import { InvalidSetting, namesToken, type Settings } from "./Settings.ts"
+
+const refuse = (message: string) => Effect.fail(new InvalidSetting({ message }))
+
+/** Names the setting that a keyring is wrong in. */
+export const refuseKeyring =
+  (setting: string) =>
+  ({ message }: InvalidKeyring | UnusableFile) =>
+    refuse(`${setting}: ${message}.`)
+
+/** Reads a keyring that can seal. */
+export const parseRing = (text: string) =>
+  Effect.try({
+    try: () => {
+      const keyring = parseKeyring(text)
+      if (keyring.primary === undefined) throw new InvalidKeyring({ message: "expected at least one key; found none" })
+      return keyring
+    },
+    catch: (cause) =>
+      cause instanceof InvalidKeyring ? cause : new InvalidKeyring({ message: "expected one id:base64 a line" })
+  })
+
+const readFile = (path: string) => Effect.flatMap(readPrivateFile(path), parseRing)
+
+/** The embedded database's own keyring file, made when nothing has been sealed yet. */
+const readOwnFile = Effect.fnUntraced(function* (path: string) {
+  const sealedBefore = (yield* (yield* KekRegistry).missing([])).length > 0
+  if (!existsSync(path) && !sealedBefore) {
+    yield* Effect.catch(writeKeyringFile(path, generateKeyring(new Date())), (error) =>
+      existsSync(path) ? Effect.void : Effect.fail(error)
+    )
+  }
+  return yield* readFile(path)
+})
+
+const environmentKeyring = new InvalidKeyring({
+  message: "expected a restart with another value; the environment of a running process cannot change"
+})
+
+/** Where the keyring is, the setting that says so, and its form, as far as that shows without the database. */
+const sourceOf = (settings: Settings) => {
+  const { dataDirectory, databaseUrl, keyring, keyringFile } = settings
+  const inFile = (setting: string, file: string) => {
+    const read = readFile(file)
+    return { setting, file, form: read, first: read, again: read }
+  }
+  if (Option.isSome(keyring)) {
+    const first = parseRing(Redacted.value(keyring.value))
+    return { setting: "BYOK_KEYRING", file: undefined, form: first, first, again: Effect.fail(environmentKeyring) }
+  }
+  if (Option.isSome(keyringFile)) return inFile("BYOK_KEYRING_FILE", keyringFile.value)
+  if (namesToken(settings)) {
+    const first = Effect.succeed(parseKeyring(""))
+    return { setting: "BYOK_PKCS11_KEYS", file: undefined, form: first, first, again: Effect.fail(environmentKeyring) }
+  }
+  if (Option.isSome(databaseUrl)) return undefined
+  const own = inFile("BYOK_DATA_DIR/keyring", join(dataDirectory, "keyring"))
+  return { ...own, form: Effect.void, first: readOwnFile(own.file) }
+}
+
+/** The same, if there is one. */
+export const keyringSource = (settings: Settings) => {
+  const source = sourceOf(settings)
+  return source === undefined
+    ? refuse(
+        "BYOK_KEYRING_FILE or BYOK_KEYRING must be set when DATABASE_URL is: `byok keyring generate` makes a keyring."
+      )
+    : Effect.succeed(source)
+}
+
+/** Refuses a keyring that is missing or not in order before anything is waited for. */
+export const layerForm = (settings: Settings) =>
+  Layer.effectDiscard(
+    Effect.flatMap(keyringSource(settings), ({ form, setting }) =>
+      Effect.catch(Effect.asVoid(form), refuseKeyring(setting))
+    )
+  )
+
+/** Passes on a keyring that has no id of the token's, before anything is recorded under that id, and checks its keys. */
+const checkedFor = (settings: Settings) => {
+  const onToken = Option.getOrElse(settings.pkcs11.keys, () => [])
+  const check = namesToken(settings) ? checkOpening : checkKeyring
+  return (ring: Ring) => {
+    const both = onToken.find((kek_id) => ring.byId.has(kek_id))
+    const message = `expected ids that BYOK_PKCS11_KEYS does not have; found ${both} in both`
+    return both === undefined ? check(ring) : Effect.fail(new InvalidKeyring({ message }))
+  }
+}
+
+/** Reads the keyring from where the settings say and checks its keys against the database before they are used. */
+export const layer = (settings: Settings) =>
+  Layer.effect(
+    Keyring,
+    Effect.gen(function* () {
+      const { again, first, setting } = yield* keyringSource(settings)
+      const registry = yield* KekRegistry
+      const checked = checkedFor(settings)
+      const oneAtATime = yield* Semaphore.make(1)
+      let ring = yield* Effect.catch(Effect.flatMap(first, checked), refuseKeyring(setting))
+      const reload = Effect.flatMap(again, checked).pipe(
+        Effect.provideService(KekRegistry, registry),
+        Effect.tap((next) => Effect.sync(() => (ring = next))),
+        Effect.mapError(({ message }) => new InvalidKeyring({ message: `${setting}: ${message}` })),
+        oneAtATime.withPermits(1)
+      )
+      return { current: () => ring, reload }
+    })
+  )

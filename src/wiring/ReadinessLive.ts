@@ -1,0 +1,51 @@
+import { Effect, Layer, Option } from "effect"
+import { KeyEncryption } from "../crypto/KeyEncryption.ts"
+import { KekRegistry } from "../port/KekRegistry.ts"
+import { Readiness } from "../port/Readiness.ts"
+import { Database } from "../sql/connection/Database.ts"
+import { acknowledgesEarly } from "../sql/connection/Durability.ts"
+import { current, latest } from "../sql/Migrations.ts"
+
+/**
+ * Ready when the database answers, has the schema of this build and commits to disk, and the keyring has every key that
+ * credentials name, and a first that may seal.
+ */
+export const layer = Layer.effect(
+  Readiness,
+  Effect.gen(function* () {
+    const { reads } = yield* Database
+    const { keks, primary } = yield* KeyEncryption
+    const registry = yield* KekRegistry
+    const schema = Effect.map(
+      reads.ask(current(reads.sql)),
+      Option.match({
+        onNone: () => ["the database has not been migrated"],
+        onSome: (id) => (id < latest ? ["the database lacks migrations of this version"] : [])
+      })
+    )
+    const keys = Effect.suspend(() => registry.missing(keks().map(({ kek_id }) => kek_id))).pipe(
+      Effect.map((missing) =>
+        missing.map(
+          ({ credentials, kek_id }) =>
+            `key ${kek_id} is missing from the keyring; credentials sealed with it: ${credentials}`
+        )
+      )
+    )
+    const durability = Effect.map(reads.ask(acknowledgesEarly(reads.sql)), (early) =>
+      early ? ["synchronous_commit is off: a crash of the database would lose what was acknowledged"] : []
+    )
+    const sealing = Effect.suspend(() => registry.known([primary() ?? ""])).pipe(
+      Effect.map((known) =>
+        known
+          .filter(({ retired }) => retired)
+          .map(({ kek_id }) => `key ${kek_id} is retired and still the first of the keyring: nothing can be sealed`)
+      )
+    )
+    const problems = Effect.map(Effect.all([schema, durability, keys, sealing]), (found) => found.flat())
+    return {
+      problems: Effect.catchCause(problems, (cause) =>
+        Effect.as(Effect.logWarning("Not ready", cause), ["the database does not answer"])
+      )
+    }
+  })
+)

@@ -1,0 +1,156 @@
+import { Config, Data, Duration, Effect, Option, Record, Redacted, Schema, SchemaTransformation } from "effect"
+import { isKekId } from "../domain/KekId.ts"
+import type { DatabaseSettings } from "../sql/connection/Database.ts"
+
+/** A setting is wrong or missing: one sentence that names it and never holds its value. */
+export class InvalidSetting extends Data.TaggedError("InvalidSetting")<{ readonly message: string }> {}
+
+export interface Settings {
+  readonly host: string
+  readonly port: number
+  /** How many processes share the port. */
+  readonly processes: number
+  readonly database: DatabaseSettings
+  /** None for the embedded database. */
+  readonly databaseUrl: Option.Option<Redacted.Redacted>
+  readonly databaseCaFile: Option.Option<string>
+  readonly dataDirectory: string
+  readonly keyring: Option.Option<Redacted.Redacted>
+  readonly keyringFile: Option.Option<string>
+  /** Where keys are that a PKCS#11 token keeps; the first one seals. */
+  readonly pkcs11: {
+    readonly module: Option.Option<string>
+    readonly token: Option.Option<string>
+    readonly pin: Option.Option<Redacted.Redacted>
+    readonly pinFile: Option.Option<string>
+    readonly keys: Option.Option<ReadonlyArray<string>>
+    readonly deadline: Duration.Duration
+  }
+  /** The collector that gets traces; without one none are made. */
+  readonly otlpEndpoint: Option.Option<URL>
+}
+
+/** Whether keys are to be on a token, completely told or not. */
+export const namesToken = ({ pkcs11: { keys, module, pin, pinFile, token } }: Settings): boolean =>
+  [keys, module, pin, pinFile, token].some((given) => Option.isSome<unknown>(given))
+
+const optional = <A>(name: string, config: Config.Config<A>, expected: string) =>
+  Effect.mapError(Config.option(config), () => new InvalidSetting({ message: `${name} must be ${expected}.` }))
+
+const withDefault = <A>(name: string, config: Config.Config<A>, fallback: A, expected: string) =>
+  Effect.map(
+    optional(name, config, expected),
+    Option.getOrElse(() => fallback)
+  )
+
+const whole = (name: string, low: number, high: number, fallback: number) => {
+  const codec = Schema.String.check(Schema.isPattern(/^\d{1,7}$/)).pipe(
+    Schema.decodeTo(
+      Schema.Int.check(Schema.isBetween({ minimum: low, maximum: high })),
+      SchemaTransformation.numberFromString
+    )
+  )
+  return withDefault(name, Config.schema(codec, name), fallback, `a whole number from ${low} to ${high}`)
+}
+
+const text = (name: string) => optional(name, Config.NonEmptyString(name), "a text that is not empty")
+
+const secret = (name: string) =>
+  Effect.map(text(name), (found) => {
+    Reflect.deleteProperty(process.env, name)
+    return Option.map(found, (value) => Redacted.make(value))
+  })
+
+/** A secret that was left empty must not lead to a database that somebody has to find again. */
+const databaseUrl = Effect.suspend(() =>
+  process.env["DATABASE_URL"] === ""
+    ? Effect.fail(
+        new InvalidSetting({ message: "DATABASE_URL must not be empty: unset it to use the embedded database." })
+      )
+    : secret("DATABASE_URL")
+)
+
+const duration = (name: string, fallback: Duration.Input) => {
+  const inRange = Schema.makeFilter((given: Duration.Duration) =>
+    Duration.between(given, { minimum: Duration.millis(1), maximum: Duration.hours(1) })
+  )
+  const codec = Config.schema(Schema.DurationFromString.check(inRange), name)
+  const expected = `a duration such as "2500 millis" or "3 seconds"`
+  return withDefault(name, codec, Duration.fromInputUnsafe(fallback), expected)
+}
+
+const database = Effect.all({
+  poolSize: whole("DATABASE_POOL_SIZE", 1, 1000, 10),
+  connectTimeout: duration("DATABASE_CONNECT_TIMEOUT", "1 second"),
+  statementTimeout: duration("DATABASE_STATEMENT_TIMEOUT", "2500 millis"),
+  deadline: duration("DATABASE_DEADLINE", "3 seconds"),
+  queue: whole("DATABASE_QUEUE", 1, 1_000_000, 2000),
+  batching: withDefault("DATABASE_BATCHING", Config.Boolean("DATABASE_BATCHING"), true, "true or false"),
+  pooler: withDefault("DATABASE_POOLER", Config.Boolean("DATABASE_POOLER"), false, "true or false")
+})
+
+const kekIds = (name: string) => {
+  const usable = Schema.makeFilter((given: string) => {
+    const ids = given.split(",")
+    return ids.every(isKekId) && new Set(ids).size === ids.length
+  })
+  const codec = Schema.String.check(usable)
+  const expected = "ids of keys, each once, with commas between them"
+  return Effect.map(
+    optional(name, Config.schema(codec, name), expected),
+    Option.map((given) => given.split(","))
+  )
+}
+
+const pkcs11 = Effect.all({
+  module: text("BYOK_PKCS11_MODULE"),
+  token: text("BYOK_PKCS11_TOKEN"),
+  pin: secret("BYOK_PKCS11_PIN"),
+  pinFile: text("BYOK_PKCS11_PIN_FILE"),
+  keys: kekIds("BYOK_PKCS11_KEYS"),
+  deadline: duration("BYOK_PKCS11_DEADLINE", "2 seconds")
+})
+
+const otlpEndpoint = (name: string) => {
+  const usable = Schema.makeFilter(
+    ({ password, protocol, username }: URL) => /^https?:$/.test(protocol) && username + password === ""
+  )
+  const expected = "an http or https URL without user and password"
+  return optional(name, Config.schema(Schema.URLFromString.check(usable), name), expected)
+}
+
+/** Reads every setting but those of the log, which is there before; those that hold secrets are removed. */
+export const readSettings: Effect.Effect<Settings, InvalidSetting> = Effect.gen(function* () {
+  const settings = yield* Effect.all({
+    host: withDefault("HOST", Config.NonEmptyString("HOST"), "127.0.0.1", "a name or address to listen on"),
+    port: whole("PORT", 0, 65535, 3000),
+    processes: whole("BYOK_PROCESSES", 1, 64, 1),
+    database,
+    databaseUrl,
+    databaseCaFile: text("DATABASE_CA_FILE"),
+    dataDirectory: withDefault("BYOK_DATA_DIR", Config.NonEmptyString("BYOK_DATA_DIR"), ".byok", "a directory"),
+    keyring: secret("BYOK_KEYRING"),
+    keyringFile: text("BYOK_KEYRING_FILE"),
+    pkcs11,
+    otlpEndpoint: otlpEndpoint("OTEL_EXPORTER_OTLP_ENDPOINT")
+  })
+  const { deadline, statementTimeout } = settings.database
+  if (!Duration.isGreaterThan(deadline, statementTimeout)) {
+    const message = "DATABASE_DEADLINE must be longer than DATABASE_STATEMENT_TIMEOUT."
+    return yield* new InvalidSetting({ message })
+  }
+  if (Option.isSome(settings.keyring) && Option.isSome(settings.keyringFile)) {
+    return yield* new InvalidSetting({ message: "BYOK_KEYRING and BYOK_KEYRING_FILE must not both be set." })
+  }
+  if (Option.isSome(settings.pkcs11.pin) && Option.isSome(settings.pkcs11.pinFile)) {
+    return yield* new InvalidSetting({ message: "BYOK_PKCS11_PIN and BYOK_PKCS11_PIN_FILE must not both be set." })
+  }
+  return settings
+})
+
+/** The variables that were removed, for a process that is to read the same settings. */
+export const secretsOf = ({ databaseUrl, keyring, pkcs11 }: Settings): Record<string, string> =>
+  Record.map(
+    Record.getSomes({ DATABASE_URL: databaseUrl, BYOK_KEYRING: keyring, BYOK_PKCS11_PIN: pkcs11.pin }),
+    Redacted.value
+  )

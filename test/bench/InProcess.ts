@@ -1,0 +1,50 @@
+import { Effect, Layer, ManagedRuntime, Option, Redacted, Schema } from "effect"
+import * as Byok from "../../src/Byok.ts"
+import { AccountId } from "../../src/domain/AccountId.ts"
+import { CredentialId } from "../../src/domain/CredentialId.ts"
+import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
+import { NewCredential } from "../../src/domain/NewCredential.ts"
+import { Credentials } from "../../src/service/Credentials.ts"
+import { readSettings } from "../../src/wiring/Settings.ts"
+import { type Bed, seededId, sweep } from "./Bed.ts"
+import { body } from "./Load.ts"
+
+/** How many creates and gets a program does in a second without HTTP, with 64 under way at a time. */
+export const inProcess = async (bed: Bed, keyring: string, seconds: number) => {
+  const layer = Effect.map(readSettings, (settings) =>
+    Byok.layerWith({
+      ...settings,
+      databaseUrl: Option.some(Redacted.make(bed.url)),
+      keyring: Option.some(Redacted.make(keyring))
+    })
+  )
+  const runtime = ManagedRuntime.make(Layer.unwrap(layer))
+  const account_id = AccountId.make("00000000-0000-7000-8000-00000000000a")
+  const id = CredentialId.make(seededId(1))
+  const input = JSON.parse(body) as unknown
+
+  const perSecond = (operation: Effect.Effect<unknown, unknown, Credentials | CurrentCaller>) =>
+    Effect.gen(function* () {
+      const until = performance.now() + seconds * 1000
+      let count = 0
+      const worker = Effect.whileLoop({
+        while: () => performance.now() < until,
+        body: () => operation,
+        step: () => (count += 1)
+      })
+      yield* Effect.all(
+        Array.from({ length: 64 }, () => worker),
+        { concurrency: "unbounded", discard: true }
+      )
+      return count / seconds
+    }).pipe(Effect.provideService(CurrentCaller, { account_id }), Effect.orDie)
+
+  const get = Effect.flatMap(Credentials, (credentials) => credentials.get(id))
+  const create = Effect.flatMap(Credentials, (credentials) =>
+    Effect.flatMap(Effect.orDie(Schema.decodeUnknownEffect(NewCredential)(input)), credentials.create)
+  )
+  const result = { get: await runtime.runPromise(perSecond(get)), create: await runtime.runPromise(perSecond(create)) }
+  await runtime.dispose()
+  await sweep(bed)
+  return result
+}

@@ -1,0 +1,155 @@
+import { randomBytes } from "node:crypto"
+import { mkdirSync, writeFileSync } from "node:fs"
+import { parseArgs } from "node:util"
+import { type Bed, makeBed, startPostgres } from "./Bed.ts"
+import { type Cell, measureCell } from "./Cell.ts"
+import { inProcess } from "./InProcess.ts"
+import { generator, type Operation } from "./Load.ts"
+import { pgbench } from "./Pgbench.ts"
+import { collector } from "./Collector.ts"
+import { growthTableOf, medianOf, ratiosOf, tableOf } from "./Report.ts"
+import { sealing } from "./Sealing.ts"
+import { type Program, startTarget, type Target } from "./Target.ts"
+
+const { values } = parseArgs({
+  options: {
+    quick: { type: "boolean", default: false },
+    rounds: { type: "string" },
+    seconds: { type: "string" },
+    connections: { type: "string" },
+    operations: { type: "string" }
+  }
+})
+const { quick } = values
+const rounds = Number(values.rounds ?? (quick ? 3 : 5))
+const seconds = Number(values.seconds ?? (quick ? 1 : 3))
+const connections = (values.connections ?? (quick ? "1,64" : "1,16,64,256")).split(",").map(Number)
+const operations = (values.operations ?? "get,create").split(",") as ReadonlyArray<Operation>
+const sizes = quick ? [1_000] : [1_000, 100_000, 1_000_000]
+
+const keyring = `kek-service:${randomBytes(32).toString("base64")}`
+const service: Program = {
+  name: "byok",
+  arguments: ["dist/byok.js", "serve"],
+  environment: { BYOK_KEYRING: keyring, LOG_LEVEL: "error" }
+}
+const fastify: Program = { name: "fastify", arguments: ["test/bench/peers/fastify.ts"] }
+const bare: Program = { name: "bare http", arguments: ["test/bench/peers/bare.ts"] }
+
+/** The service with one lever at a time set otherwise. */
+const leversOf = (tracesTo: string): ReadonlyArray<Program> => [
+  { ...service, name: "without batching", environment: { ...service.environment, DATABASE_BATCHING: "false" } },
+  { ...service, name: "with traces", environment: { ...service.environment, OTEL_EXPORTER_OTLP_ENDPOINT: tracesTo } },
+  { ...service, name: "two processes", environment: { ...service.environment, BYOK_PROCESSES: "2" } }
+]
+
+const say = (text: string) => {
+  console.log(`\n${text}`)
+}
+
+const startUps = async (bed: Bed) => {
+  const times: Record<string, Array<number>> = {}
+  for (let round = 0; round < rounds; round += 1) {
+    for (const program of [service, fastify, bare]) {
+      const target = await startTarget(program, bed)
+      ;(times[program.name] ??= []).push(target.startup)
+      await target.stop()
+    }
+  }
+  return Object.fromEntries(Object.entries(times).map(([name, each]) => [name, medianOf(each)]))
+}
+
+const measureAll = async (targets: ReadonlyArray<Target>, direct: Bed | undefined, at: ReadonlyArray<number>) => {
+  const cells: Array<Cell> = []
+  for (const operation of operations) {
+    for (const count of at) {
+      cells.push(await measureCell(targets, direct, { operation, connections: count, rounds, seconds }))
+      console.error(`measured ${operation} at ${count} connections`)
+    }
+  }
+  return cells
+}
+
+/** Lets every contender compile its hot paths before anything is measured, at one connection above all. */
+const warmUp = async (targets: ReadonlyArray<Target>) => {
+  for (const operation of operations) {
+    await measureCell(targets, undefined, { operation, connections: 64, rounds: quick ? 1 : 3, seconds: 1 })
+  }
+}
+
+const open: Array<Target> = []
+const beds: Array<Bed> = []
+const postgres = await startPostgres()
+try {
+  for (const size of sizes) beds.push(await makeBed(postgres, `size_${size}`, size))
+  const [bed] = beds
+  if (bed === undefined) throw new Error("there is no database to measure on")
+
+  const started = await startUps(bed)
+  say(
+    `Start-up to the first 200, ms: ${Object.entries(started)
+      .map(([name, ms]) => `${name} ${ms.toFixed(0)}`)
+      .join(", ")}`
+  )
+
+  for (const program of [service, fastify, bare]) open.push(await startTarget(program, bed))
+  await warmUp(open)
+  const cells = await measureAll(open, bed, connections)
+  say(
+    `${rounds} rounds of ${seconds} s, load by ${generator}${pgbench === undefined ? ", pgbench is not installed" : ""}`
+  )
+  say(tableOf(cells, "fastify"))
+
+  say("Ratios to Fastify, of the same rounds:")
+  say(ratiosOf(cells, "byok", "fastify"))
+
+  const levers: Array<Cell> = []
+  if (!quick) {
+    const traces = await collector()
+    const [plain] = open
+    const otherwise: Array<Target> = []
+    for (const program of leversOf(traces.url)) otherwise.push(await startTarget(program, bed))
+    open.push(...otherwise)
+    await warmUp(otherwise)
+    if (plain !== undefined) levers.push(...(await measureAll([plain, ...otherwise], undefined, [1, 64])))
+    for (const target of otherwise) await target.stop()
+    open.splice(-otherwise.length)
+    traces.close()
+    say("Each lever alone:")
+    say(tableOf(levers, "byok"))
+  }
+
+  const bySize: Array<Target> = []
+  for (const sized of beds) bySize.push(await startTarget({ ...service, name: String(sized.seeded) }, sized))
+  open.push(...bySize)
+  if (sizes.length > 1) await warmUp(bySize)
+  const growth = sizes.length > 1 ? await measureAll(bySize, undefined, [64]) : []
+  if (growth.length > 0) say(growthTableOf(growth, String(sizes[0])))
+
+  const sealed = sealing(seconds)
+  const inside = await inProcess(bed, keyring, seconds)
+  say(`Sealing: ${sealed.seal.toFixed(0)}/s, opening: ${sealed.open.toFixed(0)}/s`)
+  say(`In process, 64 at a time: get ${inside.get.toFixed(0)}/s, create ${inside.create.toFixed(0)}/s`)
+
+  mkdirSync("test/bench/results", { recursive: true })
+  const result = {
+    date: new Date(),
+    node: process.version,
+    generator,
+    rounds,
+    seconds,
+    started,
+    cells,
+    levers,
+    growth,
+    sealed,
+    inside
+  }
+  writeFileSync("test/bench/results/latest.json", JSON.stringify(result, null, 1))
+  say("Every figure of every round is in test/bench/results/latest.json")
+} finally {
+  for (const target of open) await target.stop()
+  for (const bed of beds) await bed.client.end()
+  await postgres.stop()
+}
+process.exit()

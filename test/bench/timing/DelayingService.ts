@@ -1,0 +1,39 @@
+import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
+import { Context, Effect, Layer } from "effect"
+import * as Byok from "../../../src/Byok.ts"
+import * as Server from "../../../src/http/Server.ts"
+import { ApiKeys } from "../../../src/port/ApiKeys.ts"
+import { Credentials } from "../../../src/service/Credentials.ts"
+import { readSettings } from "../../../src/wiring/Settings.ts"
+import { isDelayedHash, isDelayedId } from "./delayed.ts"
+
+const delay = Effect.sync(() => {
+  for (const end = performance.now() + 0.2; performance.now() < end;);
+})
+
+type Parts = Layer.Success<ReturnType<typeof Byok.layerWith>>
+
+/** The service, but for some keys and credentials it takes 200 microseconds more: the control of the timing. */
+const delaying = Layer.effectContext(
+  Effect.map(Effect.context<Parts>(), (parts) => {
+    const apiKeys = Context.get(parts, ApiKeys)
+    const credentials = Context.get(parts, Credentials)
+    return parts.pipe(
+      Context.add(ApiKeys, {
+        ...apiKeys,
+        find: (hash) => Effect.tap(apiKeys.find(hash), isDelayedHash(hash) ? delay : Effect.void)
+      }),
+      Context.add(Credentials, {
+        ...credentials,
+        get: (id) => Effect.ensuring(credentials.get(id), isDelayedId(id) ? delay : Effect.void)
+      })
+    )
+  })
+)
+
+readSettings.pipe(
+  Effect.flatMap((settings) =>
+    Server.layer(settings).pipe(Layer.provide(delaying), Layer.provide(Byok.layerWith(settings)), Layer.launch)
+  ),
+  NodeRuntime.runMain
+)

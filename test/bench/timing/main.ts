@@ -1,0 +1,136 @@
+import { hash, randomBytes, randomInt } from "node:crypto"
+import { parseArgs } from "node:util"
+import { formatApiKey } from "../../../src/port/ApiKey.ts"
+import { type Bed, makeBed, seededId, startPostgres } from "../Bed.ts"
+import { startTarget } from "../Target.ts"
+import { isDelayedHash, isDelayedId } from "./delayed.ts"
+import { openStopwatch } from "./Stopwatch.ts"
+import { compare } from "./Welch.ts"
+
+const { values } = parseArgs({ options: { requests: { type: "string", default: "20000" } } })
+const requests = Number(values.requests)
+const warmUp = requests / 10
+/** Of Welch's t, from which on it is no chance. */
+const significant = 4.5
+const pool = 100
+
+/** Requests that must be answered alike, by what is different about them; the first is what the others are compared with. */
+type Classes = Readonly<Record<string, ReadonlyArray<string>>>
+
+const times = <A>(count: number, make: (index: number) => A) => Array.from({ length: count }, (_, index) => make(index))
+const sha256 = (token: string) => hash("sha256", token)
+const newToken = () => formatApiKey(randomBytes(32), true)
+/** Cheap to make in numbers: the check digits are wrong, which nothing looks at. */
+const spoiltToken = () => `byok_mk_${String(randomInt(2 ** 48 - 1)).padStart(43, "0")}000000`
+const tokensThat = (suits: (hash: string) => boolean, make = newToken) => {
+  const found: Array<string> = []
+  while (found.length < pool) {
+    const token = make()
+    if (suits(sha256(token))) found.push(token)
+  }
+  return found
+}
+
+const prepare = async ({ client }: Bed) => {
+  const account = "00000000-0000-7000-8000-00000000000c"
+  await client.query("INSERT INTO accounts VALUES ($1, 'timing', now())", [account])
+  await client.query("INSERT INTO workspaces VALUES ($1, $1, 'timing', true, now())", [account])
+  const issue = async (tokens: ReadonlyArray<string>, revoked_at: Date | null) => {
+    await client.query(
+      `INSERT INTO api_keys SELECT decode(hash, 'hex'), $1, 'timing', true, now(), $3::timestamptz FROM unnest($2::text[]) AS hash`,
+      [account, tokens.map(sha256), revoked_at]
+    )
+    return tokens
+  }
+  const live = await issue(times(1_000, newToken), null)
+  const revoked = await issue(
+    tokensThat((hash) => !isDelayedHash(hash)),
+    new Date()
+  )
+  await client.query(
+    "DELETE FROM credentials WHERE right(id::text, 1) IN ('1', '3', '5', '7', '9', '0') AND id <> $1",
+    [seededId(1)]
+  )
+  await client.query("VACUUM ANALYZE")
+  return { token: live[0] ?? "", live: new Set(live.map((token) => sha256(token).slice(0, 6))), revoked }
+}
+
+const get = (token: string, id: string) => `GET /api/v1/byok/${id} HTTP/1.1\r\nAuthorization: Bearer ${token}`
+
+const measure = async (url: string, classes: Classes, status: number) => {
+  const stopwatch = await openStopwatch(url)
+  const seen = new Map(Object.keys(classes).map((name) => [name, [] as Array<number>]))
+  const rounds = Math.ceil(requests / seen.size)
+  for (let round = -Math.ceil(warmUp / seen.size); round < rounds; round += 1) {
+    const order = Object.entries(classes)
+      .map((entry) => [Math.random(), entry] as const)
+      .sort(([one], [other]) => one - other)
+    for (const [, [name, heads]] of order) {
+      const answer = await stopwatch.time(heads[randomInt(heads.length)] ?? "")
+      if (answer.status !== status) throw new Error(`${name} was answered ${answer.status}`)
+      if (round >= 0) seen.get(name)?.push(answer.micros)
+    }
+  }
+  stopwatch.close()
+  return seen
+}
+
+/** Compares each class with the first, and says whether what was found is what should be. */
+const judge = async (title: string, url: string, classes: Classes, status: number, isControl: boolean) => {
+  const [[first = "", reference = []] = [], ...others] = await measure(url, classes, status)
+  console.log(`\n${title}: ${requests} requests, each compared with ${first}`)
+  return others.map(([name, values]) => {
+    const { difference, t } = compare(reference, values)
+    const fine = Math.abs(t) < significant !== isControl
+    console.log(
+      `${fine ? "ok  " : "FAIL"}  t ${t.toFixed(2).padStart(7)}  ${difference.toFixed(1).padStart(6)} us  ${name}`
+    )
+    return fine
+  })
+}
+
+const postgres = await startPostgres()
+const outcomes: Array<boolean> = []
+try {
+  const bed = await makeBed(postgres, "timing", 5_000)
+  const { live, revoked, token } = await prepare(bed)
+  const withId = (ids: ReadonlyArray<string>) => ids.map((id) => get(token, id))
+  const withToken = (tokens: ReadonlyArray<string>) => tokens.map((each) => get(each, seededId(2)))
+  const unknown = withToken(tokensThat((hash) => !isDelayedHash(hash)))
+  const others = withId(times(2_000, (n) => seededId(2 * n + 2)).filter((id) => !isDelayedId(id)))
+  const none = withId(times(2_000, (n) => seededId(2 * n + 3)))
+
+  const environment = { BYOK_KEYRING: `kek:${randomBytes(32).toString("base64")}`, LOG_LEVEL: "error" }
+  const service = await startTarget({ name: "byok", arguments: ["src/bin.js", "serve"], environment }, bed)
+  const tokens = {
+    "an unknown token": unknown,
+    "another pool of unknown tokens": withToken(tokensThat((hash) => !isDelayedHash(hash))),
+    "a revoked token": withToken(revoked),
+    "a token whose check digits are wrong": withToken(times(pool, spoiltToken)),
+    "a token whose hash begins as that of a live key": withToken(
+      tokensThat((hash) => live.has(hash.slice(0, 6)), spoiltToken)
+    )
+  }
+  outcomes.push(...(await judge("Token, 401", service.url, tokens, 401, false)))
+  const ids = { "no credential": none, "another account's credential": others }
+  outcomes.push(...(await judge("Existence, 404", service.url, ids, 404, false)))
+  await service.stop()
+
+  const program = ["test/bench/timing/DelayingService.ts"]
+  const delaying = await startTarget({ name: "delaying", arguments: program, environment }, bed)
+  const delayed = {
+    "an unknown token": unknown,
+    "a token that takes 200 us longer": withToken(tokensThat(isDelayedHash))
+  }
+  outcomes.push(...(await judge("Control, 401", delaying.url, delayed, 401, true)))
+  const delayedIds = {
+    "no credential": none,
+    "one that takes 200 us longer": withId(times(400, (n) => seededId(10 * n + 10)))
+  }
+  outcomes.push(...(await judge("Control, 404", delaying.url, delayedIds, 404, true)))
+  await delaying.stop()
+  await bed.client.end()
+} finally {
+  await postgres.stop()
+}
+process.exitCode = outcomes.every((fine) => fine) ? 0 : 1

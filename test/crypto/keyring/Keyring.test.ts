@@ -1,0 +1,144 @@
+import { createHmac, hkdfSync } from "node:crypto"
+import { assert, describe, it } from "@effect/vitest"
+import { Arbitrary, Effect } from "effect"
+import { generateKeyring, InvalidKeyring, parseKeyring } from "../../../src/crypto/keyring/Keyring.ts"
+import { anyString, bytes, canary, elementOf, integer } from "../../support/memory/arbitraries.ts"
+
+const keyOf = (fill: string) => Buffer.alloc(32, fill).toString("base64")
+const one = `kek-1:${keyOf("one")}`
+const two = `kek-2:${keyOf("two")}`
+const ids = (text: string) => Array.from(parseKeyring(text).byId.keys())
+
+const refusal = (text: string) => {
+  try {
+    parseKeyring(text)
+    return undefined
+  } catch (error) {
+    if (error instanceof InvalidKeyring) return error.message
+    throw error
+  }
+}
+
+describe("a keyring (security.md, Keyring)", () => {
+  it.for([
+    ["one key", one, ["kek-1"]],
+    ["one key and a line break", `${one}\n`, ["kek-1"]],
+    ["two keys", `${one}\n${two}`, ["kek-1", "kek-2"]],
+    ["two keys the other way round", `${two}\n${one}\n`, ["kek-2", "kek-1"]],
+    ["lines that end in CR LF, empty lines and blanks around", `\r\n  ${one}\r\n\r\n\t${two} \r\n`, ["kek-1", "kek-2"]],
+    ["an id of every character allowed", `AZaz09._-:${keyOf("one")}`, ["AZaz09._-"]],
+    ["an id of 64 characters", `${"k".repeat(64)}:${keyOf("one")}`, ["k".repeat(64)]]
+  ] as const)("may have %s, and the first is primary", ([, text, expected]) => {
+    assert.deepEqual(ids(text), Array.from(expected))
+    assert.strictEqual(parseKeyring(text).primary?.id, expected[0])
+  })
+
+  it("may be empty, and then has no primary key", () => {
+    assert.isUndefined(parseKeyring(" \n").primary)
+  })
+
+  it.prop(
+    "knows each key by HMAC-SHA-256 of its id under HKDF of the key, 16 bytes",
+    [bytes(32, 32), elementOf(["K", "kek-1"])],
+    ([key, id]) => {
+      const checkKey = Buffer.from(hkdfSync("sha256", key, "", "byok/kcv", 32))
+      const expected = createHmac("sha256", checkKey).update(id).digest().subarray(0, 16)
+      const kek = parseKeyring(`${id}:${key.toString("base64")}`).byId.get(id)
+      assert.deepStrictEqual(Buffer.from(kek?.check_value ?? []), expected)
+      assert.deepStrictEqual(kek?.key.export(), key)
+    }
+  )
+})
+
+describe("a keyring is refused, and told what was expected and found (security.md, Keyring)", () => {
+  const expected = "expected id:base64 of 32 bytes, with an id of 1 to 64 characters of A-Z a-z 0-9 . _ -; found"
+  it.for([
+    ["no id", `:${keyOf("one")}`, `key 1: ${expected} 45 characters of another form`],
+    ["no colon", "kek-1", `key 1: ${expected} 5 characters of another form`],
+    [
+      "an id of 65 characters",
+      `${"k".repeat(65)}:${keyOf("one")}`,
+      `key 1: ${expected} 110 characters of another form`
+    ],
+    ["an id with another character", `kek/1:${keyOf("one")}`, `key 1: ${expected} 50 characters of another form`],
+    ["an id outside ASCII", `k\u00e9k:${keyOf("one")}`, `key 1: ${expected} 48 characters of another form`],
+    ["nothing after the colon", "kek-1:", `key 1: ${expected} 0 bytes`],
+    ["something after the key", `${one}:more`, `key 1: ${expected} 55 characters of another form`],
+    ["31 bytes", `kek-1:${Buffer.alloc(31, "one").toString("base64")}`, `key 1: ${expected} 31 bytes`],
+    ["33 bytes", `kek-1:${Buffer.alloc(33, "one").toString("base64")}`, `key 1: ${expected} 33 bytes`],
+    ["16 bytes", `kek-1:${Buffer.alloc(16, "one").toString("base64")}`, `key 1: ${expected} 16 bytes`],
+    ["base64 without padding", one.slice(0, -1), `key 1: ${expected} base64 that is not canonical`],
+    [
+      "base64url",
+      `kek-1:${Buffer.alloc(32, 0xfb).toString("base64url")}=`,
+      `key 1: ${expected} base64 that is not canonical`
+    ],
+    ["base64 with unused bits set", `${one.slice(0, -2)}9=`, `key 1: ${expected} base64 that is not canonical`],
+    ["hexadecimal", `kek-1:${"0a".repeat(32)}`, `key 1: ${expected} 48 bytes`],
+    ["32 zeros", `kek-1:${Buffer.alloc(32).toString("base64")}`, `key 1: ${expected} 32 equal bytes`],
+    [
+      "32 times the same byte",
+      `kek-1:${Buffer.alloc(32, 0xa5).toString("base64")}`,
+      `key 1: ${expected} 32 equal bytes`
+    ],
+    ["the second key wrong", `${one}\nkek-2:`, `key 2: ${expected} 0 bytes`],
+    ["one id twice", `${one}\nkek-1:${keyOf("two")}`, "expected every id once; found one twice"],
+    ["one line twice", `${one}\n${two}\n${one}`, "expected every id once; found one twice"]
+  ] as const)("with %s", ([, text, message]) => {
+    assert.strictEqual(refusal(text), message)
+  })
+
+  const windows = (secret: string) =>
+    Array.from({ length: secret.length - 5 }, (_, start) => secret.slice(start, start + 6))
+  /** A keyring with something wrong, and the secret text in it. */
+  const wrong = Arbitrary.map(
+    Arbitrary.all({ secret: canary, key: bytes(32, 32), form: integer(0, 6) }),
+    ({ form, key, secret }) => {
+      const good = `kek-1:${key.toString("base64")}`
+      const forms = [
+        `${good}\n${secret}`,
+        `${good}\nkek-2:${secret}`,
+        secret,
+        `kek-2:${secret}==\n${good}`,
+        `:${secret}`,
+        `${secret.padEnd(43, "A").slice(0, 43)}=:${secret}`,
+        `${secret.slice(0, 20)}:${key.toString("base64")}\n${secret.slice(0, 20)}:${key.toString("base64")}`
+      ]
+      return { secret, text: forms[form] ?? "" }
+    }
+  )
+  const quotes = (said: string, secret: string) => windows(secret).some((window) => said.includes(window))
+
+  it.prop("and nothing of what was found is quoted, neither id nor key", [wrong], ([{ secret, text }]) => {
+    const message = refusal(text)
+    assert.isDefined(message)
+    assert.isFalse(quotes(message ?? "", secret))
+  })
+
+  it.effect("a message that quotes the line would be found", () =>
+    Effect.gen(function* () {
+      const checked = yield* Arbitrary.checkEffect(
+        wrong,
+        ({ secret, text }) => !quotes(`${refusal(text)} in ${text}`, secret)
+      )
+      assert.strictEqual(checked._tag, "Falsified")
+    })
+  )
+
+  it.prop(
+    "any text is either a keyring or refused so: nothing else is thrown",
+    [anyString, anyString],
+    ([before, after]) => {
+      for (const text of [before, `${before}:${after}`, `${one}\n${before}`, `kek-1:${after}`]) refusal(text)
+    }
+  )
+})
+
+describe("a generated keyring (D40)", () => {
+  it("is one key, named after its day, that no other one equals", () => {
+    const made = Array.from({ length: 100 }, () => generateKeyring(new Date("2026-01-31T23:59:59Z")))
+    for (const text of made) assert.match(text, /^kek-2026-01-31-[0-9a-f]{6}:[A-Za-z0-9+/]{43}=$/)
+    assert.strictEqual(new Set(made.map((text) => text.split(":")[1])).size, 100)
+    for (const text of made) assert.strictEqual(parseKeyring(text).byId.size, 1)
+  })
+})

@@ -1,0 +1,99 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Effect } from "effect"
+import { parseKeyring } from "../../../src/crypto/keyring/Keyring.ts"
+import { checkKeyring } from "../../../src/crypto/keyring/KeyringCheck.ts"
+import { KekRegistry } from "../../../src/port/KekRegistry.ts"
+import * as MemoryStore from "../../support/memory/Memory.ts"
+import { Memory } from "../../support/memory/Memory.ts"
+
+const line = (id: string, fill: string) => `${id}:${Buffer.alloc(32, fill).toString("base64")}`
+const keyringOf = (...lines: ReadonlyArray<string>) => parseKeyring(lines.join("\n"))
+const recorded = Effect.map(Memory, ({ keks }) => Array.from(keks.keys()))
+
+describe("the keyring is checked against the database before it is used (T12)", () => {
+  it.effect("keys seen for the first time are recorded, by id and check value only", () =>
+    Effect.gen(function* () {
+      const keyring = keyringOf(line("kek-1", "one"), line("kek-2", "two"))
+      assert.strictEqual(yield* checkKeyring(keyring), keyring)
+      const { keks } = yield* Memory
+      assert.deepStrictEqual(
+        Array.from(keks, ([id, { check_value }]) => [id, check_value]),
+        Array.from(keyring.byId, ([id, { check_value }]) => [id, check_value])
+      )
+    }).pipe(Effect.provide(MemoryStore.layer))
+  )
+
+  it.effect("the same keys pass again, in any order and with one added or left out", () =>
+    Effect.gen(function* () {
+      yield* checkKeyring(keyringOf(line("kek-1", "one"), line("kek-2", "two")))
+      yield* checkKeyring(keyringOf(line("kek-2", "two"), line("kek-1", "one")))
+      yield* checkKeyring(keyringOf(line("kek-3", "three"), line("kek-2", "two")))
+      assert.sameMembers(yield* recorded, ["kek-1", "kek-2", "kek-3"])
+    }).pipe(Effect.provide(MemoryStore.layer))
+  )
+
+  it.effect("other bytes under a known id are refused by that id, and nothing is recorded", () =>
+    Effect.gen(function* () {
+      yield* checkKeyring(keyringOf(line("kek-1", "one"), line("kek-2", "two")))
+      const wrong = keyringOf(line("kek-0", "new"), line("kek-1", "other"), line("kek-2", "two"), line("kek-9", "new"))
+      const refused = yield* Effect.flip(checkKeyring(wrong))
+      assert.strictEqual(refused._tag, "InvalidKeyring")
+      assert.strictEqual(refused.message, "expected the keys that the database knows; found other bytes under kek-1")
+      assert.sameMembers(yield* recorded, ["kek-1", "kek-2"])
+      yield* checkKeyring(keyringOf(line("kek-1", "one")))
+    }).pipe(Effect.provide(MemoryStore.layer))
+  )
+
+  it.effect("of several that differ each is named", () =>
+    Effect.gen(function* () {
+      yield* checkKeyring(keyringOf(line("kek-1", "one"), line("kek-2", "two")))
+      const wrong = keyringOf(line("kek-2", "other"), line("kek-1", "other"))
+      const { message } = yield* Effect.flip(checkKeyring(wrong))
+      assert.match(message, /^expected the keys that the database knows; found other bytes under kek-[12], kek-[12]$/)
+    }).pipe(Effect.provide(MemoryStore.layer))
+  )
+
+  it.effect("a first key that was retired is refused by its id; one that only opens may be retired", () =>
+    Effect.gen(function* () {
+      const { keks } = yield* Memory
+      const [one, two] = [line("kek-1", "one"), line("kek-2", "two")]
+      yield* checkKeyring(keyringOf(one, two))
+      const known = keks.get("kek-1") ?? assert.fail("not recorded")
+      keks.set("kek-1", { ...known, retired: true })
+      const { message } = yield* Effect.flip(checkKeyring(keyringOf(one, two)))
+      assert.strictEqual(message, "expected a first key that may seal; found the retired kek-1")
+      const passes = keyringOf(two, one)
+      assert.strictEqual(yield* checkKeyring(passes), passes)
+      const empty = keyringOf("")
+      assert.strictEqual(yield* checkKeyring(empty), empty)
+    }).pipe(Effect.provide(MemoryStore.layer))
+  )
+
+  it.effect("a single wrong bit is enough", () =>
+    Effect.gen(function* () {
+      const bytes = Buffer.alloc(32, "one")
+      yield* checkKeyring(keyringOf(`kek-1:${bytes.toString("base64")}`))
+      for (let bit = 0; bit < 256; bit++) {
+        const flipped = Buffer.from(bytes)
+        flipped.writeUInt8(flipped.readUInt8(bit >> 3) ^ (1 << (bit & 7)), bit >> 3)
+        yield* Effect.flip(checkKeyring(keyringOf(`kek-1:${flipped.toString("base64")}`)))
+      }
+    }).pipe(Effect.provide(MemoryStore.layer))
+  )
+
+  it.effect("a registry that forgets what it knew would let them pass", () =>
+    Effect.gen(function* () {
+      const check = (keyring: ReturnType<typeof keyringOf>) =>
+        Effect.provideService(checkKeyring(keyring), KekRegistry, {
+          register: () => Effect.succeed([]),
+          known: () => Effect.succeed([]),
+          promote: () => Effect.void,
+          retire: () => Effect.succeed(0),
+          missing: () => Effect.succeed([]),
+          reserve: () => Effect.succeed(0)
+        })
+      yield* check(keyringOf(line("kek-1", "one")))
+      yield* check(keyringOf(line("kek-1", "other")))
+    })
+  )
+})

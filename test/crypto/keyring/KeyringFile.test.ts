@@ -1,0 +1,225 @@
+import {
+  chmodSync,
+  chownSync,
+  lstatSync,
+  readFileSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync
+} from "node:fs"
+import { dirname, join } from "node:path"
+import { Worker } from "node:worker_threads"
+import { assert, describe, it } from "@effect/vitest"
+import { Effect, Exit } from "effect"
+import { editKeyringFile, writeKeyringFile } from "../../../src/crypto/keyring/KeyringFile.ts"
+import { runProgram } from "../../support/process/runNode.ts"
+import { temporaryDirectory } from "../../support/process/temporaryDirectory.ts"
+import type { Found, Race } from "./RacingWriter.ts"
+
+const secret = "kek-1:ZmFrZS1mYWtlLWZha2UtZmFrZS1mYWtlLWZha2UtZmE="
+
+const fileOfMode = (mode: number) =>
+  Effect.map(temporaryDirectory, (path) => {
+    const file = join(path, "keyring")
+    writeFileSync(file, secret)
+    chmodSync(file, mode)
+    return file
+  })
+
+const root = join(import.meta.dirname, "../../..")
+const source = JSON.stringify(join(root, "src/crypto/keyring/KeyringFile.ts"))
+
+/** What a process is told in which a file cannot grow beyond its beginning, as on a volume that is almost full. */
+const toldWithLittleRoom = (effect: string, file: string) => {
+  const script = `
+    import { Effect } from "effect"
+    import { editKeyringFile, writeKeyringFile } from ${source}
+    const [, file] = process.argv
+    const { message } = await Effect.runPromise(Effect.flip(${effect}))
+    process.stdout.write(message)`
+  const limited = ["-c", 'ulimit -f 8 && exec "$@"', "sh", process.execPath, "--input-type=module", "-e", script, file]
+  const variables = { NODE_DISABLE_COMPILE_CACHE: "1" }
+  return Effect.map(runProgram("/bin/sh", limited, { cwd: root, variables }), ({ code, stderr, stdout }) => {
+    assert.deepStrictEqual({ code, stderr }, { code: 0, stderr: "" })
+    return stdout
+  })
+}
+
+/** What two threads find that make the same keyring files, each at the same moment. */
+const race = (directory: string, arrived: Race["arrived"]) =>
+  Effect.forEach(
+    ["kek-1:one", "kek-2:two"],
+    (text) =>
+      Effect.callback<ReadonlyArray<Found>>((resume) => {
+        const worker = new Worker(join(import.meta.dirname, "RacingWriter.ts"), {
+          workerData: { directory, text, arrived } satisfies Race
+        })
+        worker.once("message", (found: ReadonlyArray<Found>) => resume(Effect.succeed(found)))
+        worker.once("error", (error) => resume(Effect.die(error)))
+        return Effect.promise(() => worker.terminate())
+      }),
+    { concurrency: 2 }
+  )
+
+describe("a new keyring file (security.md, Keyring)", () => {
+  it.effect("has mode 0600 and can be read back", () =>
+    Effect.gen(function* () {
+      const file = join(yield* temporaryDirectory, "keyring")
+      yield* writeKeyringFile(file, secret)
+      assert.strictEqual(statSync(file).mode & 0o777, 0o600)
+      assert.strictEqual(readFileSync(file, "utf8"), `${secret}\n`)
+      assert.deepStrictEqual(readdirSync(dirname(file)), ["keyring"])
+    })
+  )
+
+  it.effect("never takes the place of one that exists", () =>
+    Effect.gen(function* () {
+      const file = yield* fileOfMode(0o600)
+      const { message } = yield* Effect.flip(writeKeyringFile(file, "kek-2:other"))
+      assert.strictEqual(message, "expected a file that can be written; found EEXIST")
+      assert.strictEqual(readFileSync(file, "utf8"), secret)
+      assert.deepStrictEqual(readdirSync(dirname(file)), ["keyring"])
+    })
+  )
+
+  it.effect("is not there at all if it cannot be written whole", () =>
+    Effect.gen(function* () {
+      const path = yield* temporaryDirectory
+      const told = yield* toldWithLittleRoom('writeKeyringFile(file, "k".repeat(100_000))', join(path, "keyring"))
+      assert.strictEqual(told, "expected a file that can be written; found EFBIG")
+      assert.deepStrictEqual(readdirSync(path), [])
+    })
+  )
+
+  it.effect("where there is no directory for it is told as one that cannot be written", () =>
+    Effect.gen(function* () {
+      const { message } = yield* Effect.flip(writeKeyringFile(join(yield* temporaryDirectory, "none/keyring"), secret))
+      assert.strictEqual(message, "expected a file that can be written; found ENOENT")
+    })
+  )
+
+  it.effect("that two make at the same moment is that of one of them, and both find it whole", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      const arrived = new Int32Array(new SharedArrayBuffer(4 * 50))
+      const [one = [], two = []] = yield* race(directory, arrived)
+      assert.deepStrictEqual([one.length, two.length], [50, 50])
+      one.forEach(({ text, told }, round) => {
+        const other = two[round]
+        assert.strictEqual(other?.text, text)
+        assert.deepStrictEqual([told, other?.told].sort(), ["", "expected a file that can be written; found EEXIST"])
+        assert.strictEqual(text, told === "" ? "kek-1:one\n" : "kek-2:two\n")
+      })
+      assert.lengthOf(readdirSync(directory), 50)
+    })
+  )
+})
+
+describe("a keyring file that is changed", () => {
+  const edit = (file: string, text: string) => editKeyringFile(file, () => Effect.succeed(text))
+
+  it.effect.each([0o400, 0o600])("has the whole new text, its mode (%s) and nothing beside it", (mode) =>
+    Effect.gen(function* () {
+      const file = yield* fileOfMode(mode)
+      const seen: Array<string> = []
+      yield* editKeyringFile(file, (text) => {
+        seen.push(text, readFileSync(file, "utf8"))
+        assert.strictEqual(statSync(`${file}.new`).mode & 0o777, 0o600)
+        return Effect.succeed("changed\n")
+      })
+      assert.deepStrictEqual(seen, [secret, secret])
+      assert.strictEqual(readFileSync(file, "utf8"), "changed\n")
+      assert.strictEqual(statSync(file).mode & 0o777, mode)
+      assert.deepStrictEqual(readdirSync(dirname(file)), ["keyring"])
+    })
+  )
+
+  it.effect("stays as it is, with nothing beside it, if the change fails or is given up", () =>
+    Effect.gen(function* () {
+      const file = yield* fileOfMode(0o600)
+      for (const change of [Effect.fail("no"), Effect.die("no"), Effect.interrupt]) {
+        assert.isTrue(Exit.isFailure(yield* Effect.exit(editKeyringFile(file, () => change))))
+        assert.strictEqual(readFileSync(file, "utf8"), secret)
+        assert.deepStrictEqual(readdirSync(dirname(file)), ["keyring"])
+      }
+    })
+  )
+
+  it.effect.skipIf(process.getuid?.() !== 0)("by root keeps its owner", () =>
+    Effect.gen(function* () {
+      const file = yield* fileOfMode(0o600)
+      chownSync(file, 65533, 65534)
+      yield* edit(file, "changed")
+      const { gid, mode, uid } = statSync(file)
+      assert.deepStrictEqual({ uid, gid, mode: mode & 0o777 }, { uid: 65533, gid: 65534, mode: 0o600 })
+      assert.strictEqual(readFileSync(file, "utf8"), "changed")
+    })
+  )
+
+  it.effect("stays as it is, with nothing beside it, if what is to take its place is removed meanwhile", () =>
+    Effect.gen(function* () {
+      const file = yield* fileOfMode(0o600)
+      const removed = editKeyringFile(file, () => {
+        rmSync(`${file}.new`)
+        return Effect.succeed("changed")
+      })
+      const { message } = yield* Effect.flip(removed)
+      assert.strictEqual(message, "expected a file that can be replaced; found ENOENT")
+      assert.strictEqual(readFileSync(file, "utf8"), secret)
+      assert.deepStrictEqual(readdirSync(dirname(file)), ["keyring"])
+    })
+  )
+
+  it.effect("stays as it is, with nothing beside it, if there is no room for the whole new text", () =>
+    Effect.gen(function* () {
+      const file = yield* fileOfMode(0o600)
+      const told = yield* toldWithLittleRoom('editKeyringFile(file, () => Effect.succeed("k".repeat(100_000)))', file)
+      assert.strictEqual(told, "expected a file that can be replaced; found EFBIG")
+      assert.strictEqual(readFileSync(file, "utf8"), secret)
+      assert.deepStrictEqual(readdirSync(dirname(file)), ["keyring"])
+    })
+  )
+
+  it.effect.each(["its name", "a link"])(
+    "by %s is changed by one at a time: a second is told, and takes nothing away",
+    (by) =>
+      Effect.gen(function* () {
+        const target = yield* fileOfMode(0o600)
+        const file = by === "a link" ? join(yield* temporaryDirectory, "link") : target
+        if (file !== target) symlinkSync(target, file)
+        const meanwhile: Array<string> = []
+        yield* editKeyringFile(file, () =>
+          Effect.gen(function* () {
+            const { message } = yield* Effect.flip(edit(file, "other"))
+            meanwhile.push(message)
+            return "changed"
+          })
+        )
+        const sentence = `expected no file ${target}.new, which a command makes while it changes the keyring; found one`
+        assert.deepStrictEqual(meanwhile, [sentence])
+        assert.strictEqual(readFileSync(file, "utf8"), "changed")
+        yield* edit(file, "again")
+        assert.strictEqual(readFileSync(file, "utf8"), "again")
+      })
+  )
+
+  it.effect("behind a link stays behind it", () =>
+    Effect.gen(function* () {
+      const file = yield* fileOfMode(0o600)
+      const link = join(yield* temporaryDirectory, "link")
+      symlinkSync(file, link)
+      yield* edit(link, "changed")
+      assert.isTrue(lstatSync(link).isSymbolicLink())
+      assert.strictEqual(readFileSync(file, "utf8"), "changed")
+    })
+  )
+
+  it.effect("that is not there is told as such", () =>
+    Effect.gen(function* () {
+      const { message } = yield* Effect.flip(edit(join(yield* temporaryDirectory, "none"), "text"))
+      assert.strictEqual(message, "expected a file that can be replaced; found ENOENT")
+    })
+  )
+})

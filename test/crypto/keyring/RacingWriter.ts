@@ -1,0 +1,32 @@
+import { readFileSync } from "node:fs"
+import { join } from "node:path"
+import { parentPort, workerData } from "node:worker_threads"
+import { Effect } from "effect"
+import { writeKeyringFile } from "../../../src/crypto/keyring/KeyringFile.ts"
+
+/** What one of two is given that make the same files, each at the same moment. */
+export interface Race {
+  readonly directory: string
+  readonly text: string
+  /** For each file, how many are there to make it. */
+  readonly arrived: Int32Array<SharedArrayBuffer>
+}
+
+/** What one found of a file, and what it was told when it made it. */
+export interface Found {
+  readonly told: string
+  readonly text: string
+}
+
+const { arrived, directory, text } = workerData as Race
+const found = Array.from(arrived, (_, round): Found => {
+  const file = join(directory, `keyring-${round}`)
+  const isLast = Atomics.add(arrived, round, 1) === 1
+  if (isLast) Atomics.notify(arrived, round)
+  else Atomics.wait(arrived, round, 1)
+  const told = Effect.runSync(
+    Effect.match(writeKeyringFile(file, text), { onFailure: ({ message }) => message, onSuccess: () => "" })
+  )
+  return { told, text: readFileSync(file, "utf8") }
+})
+parentPort?.postMessage(found)

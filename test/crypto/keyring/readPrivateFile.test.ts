@@ -1,0 +1,73 @@
+import { chmodSync, symlinkSync, writeFileSync } from "node:fs"
+import { join } from "node:path"
+import { assert, describe, it } from "@effect/vitest"
+import { Effect, Exit } from "effect"
+import { readPrivateFile } from "../../../src/crypto/keyring/readPrivateFile.ts"
+import { temporaryDirectory } from "../../support/process/temporaryDirectory.ts"
+
+const secret = "kek-1:ZmFrZS1mYWtlLWZha2UtZmFrZS1mYWtlLWZha2UtZmE="
+
+const fileOfMode = (mode: number) =>
+  Effect.map(temporaryDirectory, (path) => {
+    const file = join(path, "secret")
+    writeFileSync(file, secret)
+    chmodSync(file, mode)
+    return file
+  })
+
+const octal = (mode: number) => mode.toString(8).padStart(4, "0")
+
+describe("a file with a secret (security.md, Keyring)", () => {
+  it.effect.each([["0400", 0o400] as const, ["0600", 0o600] as const])("of mode %s is read", ([, mode]) =>
+    Effect.gen(function* () {
+      assert.strictEqual(yield* readPrivateFile(yield* fileOfMode(mode)), secret)
+    })
+  )
+
+  it.effect("of any mode that lets others in is refused, and told so without its content", () =>
+    Effect.gen(function* () {
+      const file = yield* fileOfMode(0o600)
+      for (let mode = 0; mode <= 0o777; mode++) {
+        if ((mode & 0o077) === 0 || (mode & 0o400) === 0) continue
+        chmodSync(file, mode)
+        const { message } = yield* Effect.flip(readPrivateFile(file))
+        assert.strictEqual(message, `expected a file of mode 0400 or 0600; found ${octal(mode)}`)
+      }
+    })
+  )
+
+  it.effect("of every other mode than 0400 and 0600 is refused", () =>
+    Effect.gen(function* () {
+      const file = yield* fileOfMode(0o600)
+      const accepted: Array<string> = []
+      for (let mode = 0; mode <= 0o777; mode++) {
+        chmodSync(file, mode)
+        if (Exit.isSuccess(yield* Effect.exit(readPrivateFile(file)))) accepted.push(octal(mode))
+      }
+      assert.deepStrictEqual(accepted, ["0400", "0600"])
+    })
+  )
+
+  it.effect("behind a link is judged by its own mode", () =>
+    Effect.gen(function* () {
+      const file = yield* fileOfMode(0o644)
+      const link = join(yield* temporaryDirectory, "link")
+      symlinkSync(file, link)
+      assert.isTrue(Exit.isFailure(yield* Effect.exit(readPrivateFile(link))))
+      chmodSync(file, 0o600)
+      assert.strictEqual(yield* readPrivateFile(link), secret)
+    })
+  )
+
+  it.effect("that is not there, or is a directory, is a failure that says why and not where", () =>
+    Effect.gen(function* () {
+      const path = yield* temporaryDirectory
+      const missing = yield* Effect.flip(readPrivateFile(join(path, "missing")))
+      assert.strictEqual(missing._tag, "UnusableFile")
+      assert.strictEqual(missing.message, "expected a file that can be read; found ENOENT")
+      chmodSync(path, 0o700)
+      const wrong = yield* Effect.flip(readPrivateFile(path))
+      assert.match(wrong.message, /^expected a file .*; found (EISDIR|0700)$/)
+    })
+  )
+})

@@ -1,0 +1,55 @@
+import { writeFileSync } from "node:fs"
+import { createServer } from "node:net"
+import { join } from "node:path"
+import { Effect } from "effect"
+import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
+import { faultsAfterwards } from "../faults/faultsAfterwards.ts"
+import type { Ledger } from "../support/database/AckChecker.ts"
+import { newDirectory, startFirst } from "../support/process/firstStart.ts"
+import { runByok } from "../support/process/runByok.ts"
+import { startService } from "../support/process/ServiceProcess.ts"
+import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
+import type { Cluster } from "./Cluster.ts"
+
+/** A database with an account in it: all that a service and its clients need. */
+export interface Bed {
+  readonly settings: Record<string, string>
+  /** The account's management key. */
+  readonly key: string
+}
+
+const freePort = Effect.callback<number>((resume) => {
+  const server = createServer().listen(0, "127.0.0.1", () => {
+    const address = server.address()
+    const port = typeof address === "object" && address !== null ? address.port : 0
+    server.close(() => resume(Effect.succeed(port)))
+  })
+})
+
+/** On a cluster that is running; the service is always found on the same port. */
+export const newBed = Effect.fnUntraced(function* ({ url }: Pick<Cluster, "url">) {
+  const file = join(yield* temporaryDirectory, "keyring")
+  writeFileSync(file, generateKeyring(new Date()), { mode: 0o600 })
+  const settings = { DATABASE_URL: url, BYOK_KEYRING_FILE: file, PORT: String(yield* freePort) }
+  const { code, stderr, stdout } = yield* runByok(["account", "create", "--name", "drill", "--json"], settings)
+  if (code !== 0) return yield* Effect.die(new Error(stderr))
+  const { management_key } = JSON.parse(stdout) as { readonly management_key: string }
+  return { settings, key: management_key } satisfies Bed
+})
+
+/** On an embedded database. */
+export const embeddedBed = Effect.gen(function* () {
+  const settings = { ...(yield* newDirectory), PORT: String(yield* freePort) }
+  const { key } = yield* Effect.scoped(startFirst(settings))
+  return { settings, key } satisfies Bed
+})
+
+/** Starts a service once more, with other settings if need be, and asks the ack checker. */
+export const checked = ({ key, settings }: Bed, ledger: Ledger, other: Record<string, string> = {}) =>
+  Effect.scoped(
+    Effect.gen(function* () {
+      const all = { ...settings, ...other }
+      const { url } = yield* startService(all)
+      return yield* faultsAfterwards({ url, key, settings: all }, ledger)
+    })
+  )

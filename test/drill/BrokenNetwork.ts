@@ -1,0 +1,77 @@
+import { setTimeout } from "node:timers/promises"
+import { Effect } from "effect"
+import { untilAcked } from "../support/database/AckChecker.ts"
+import { type FaultyProxy, faultyProxy } from "../faults/FaultyProxy.ts"
+import { eventually } from "../support/process/eventually.ts"
+import { checked, newBed } from "./Bed.ts"
+import { newCluster } from "./Cluster.ts"
+import { showAnswers } from "./deadline.ts"
+import type { Findings, Row } from "./Row.ts"
+import { enough, underLoad } from "./underLoad.ts"
+
+const pause = (milliseconds: number) => Effect.promise(() => setTimeout(milliseconds))
+
+/** Connections for reads, and as many for writes. */
+const most = 2 * 10
+
+const broken =
+  (fault: (proxy: FaultyProxy) => Effect.Effect<unknown>, other: Record<string, string>) => (findings: Findings) =>
+    Effect.gen(function* () {
+      const { ledger } = findings
+      const cluster = yield* newCluster()
+      yield* cluster.start()
+      const proxy = yield* faultyProxy(cluster.url)
+      const bed = yield* newBed({ url: proxy.url })
+      const connections = Effect.map(
+        cluster.query("SELECT count(*)::int AS n FROM pg_stat_activity WHERE application_name = 'byok'"),
+        ([row]) => Number(row?.["n"])
+      )
+      let afterwards = 0
+      yield* underLoad(
+        bed,
+        ledger,
+        () =>
+          Effect.gen(function* () {
+            yield* fault(proxy)
+            proxy.forward()
+            const healing = performance.now()
+            yield* untilAcked(ledger, 1)
+            findings.show(`healed after ${(performance.now() - healing).toFixed(0)} ms`)
+            yield* untilAcked(ledger, enough)
+            afterwards = yield* connections
+          }),
+        { clients: 32, other }
+      )
+      findings.show(`${afterwards} connections afterwards`)
+      findings.expect(afterwards <= most, "connections have leaked")
+      yield* eventually(
+        "the stopped service has no connection left",
+        Effect.map(connections, (n) => n === 0)
+      )
+      showAnswers(findings)
+      findings.judge(yield* checked(bed, ledger))
+    })
+
+const lasting = (milliseconds: number, begin: (proxy: FaultyProxy) => void) => (proxy: FaultyProxy) =>
+  Effect.andThen(
+    Effect.sync(() => begin(proxy)),
+    pause(milliseconds)
+  )
+
+const tenTimes = ({ reset }: FaultyProxy) =>
+  Effect.forEach(Array.from({ length: 10 }), () => Effect.andThen(Effect.sync(reset), pause(200)), { discard: true })
+
+const faults: ReadonlyArray<readonly [name: string, fault: (proxy: FaultyProxy) => Effect.Effect<unknown>]> = [
+  ["every connection to the database reset, 10 times in 2 s", tenTimes],
+  ["nothing passes to the database for 8 s, and nobody is told", lasting(8_000, ({ swallow }) => swallow())],
+  ["the database's answers come 200 ms later, for 4 s", lasting(4_000, ({ delay }) => delay(200))],
+  ["1 byte a second passes, for 12 s", lasting(12_000, ({ trickle }) => trickle())]
+]
+
+export const rows: ReadonlyArray<Row> = faults.flatMap(([name, fault]) =>
+  [true, false].map((batching) => ({
+    id: "R4",
+    fault: batching ? name : "the same without batching",
+    run: broken(fault, { DATABASE_BATCHING: String(batching) })
+  }))
+)

@@ -1,0 +1,99 @@
+import { setTimeout } from "node:timers/promises"
+import { Effect, Exit, Fiber } from "effect"
+import { untilAcked } from "../support/database/AckChecker.ts"
+import { checked, newBed } from "./Bed.ts"
+import { showAnswers } from "./deadline.ts"
+import { newPair } from "./Pair.ts"
+import type { Findings, Row } from "./Row.ts"
+import { enough, underLoad } from "./underLoad.ts"
+import { expectWell, watchGet } from "./watch.ts"
+
+const clients = 8
+
+const pause = (milliseconds: number) => Effect.promise(() => setTimeout(milliseconds))
+
+const frozen = (seconds: number, clients: number, other: Record<string, string>) => (findings: Findings) =>
+  Effect.gen(function* () {
+    const { ledger } = findings
+    const { freeze, primary, thaw } = yield* newPair(true)
+    const bed = yield* newBed(primary)
+    yield* underLoad(
+      bed,
+      ledger,
+      ({ service: { url } }) =>
+        Effect.gen(function* () {
+          const during = Effect.gen(function* () {
+            yield* freeze
+            const gets = yield* watchGet(url, bed.key, ledger.acked[0]?.id)
+            const before = ledger.acked.length
+            yield* pause(seconds * 1_000)
+            findings.expect(ledger.acked.length <= before + clients, "creates went on: the standby is not frozen")
+            const [row] = yield* primary.query(
+              "SELECT count(*)::int AS n FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+            )
+            findings.show(`${String(row?.["n"])} commits wait for the standby in the end`)
+            return gets
+          })
+          expectWell(findings, "get", yield* Effect.scoped(during))
+          yield* thaw
+          yield* untilAcked(ledger, enough)
+        }),
+      { clients, other }
+    )
+    showAnswers(findings)
+    findings.expect(ledger.unknown.length > 0, "no create has failed")
+    findings.judge(yield* checked(bed, ledger))
+  })
+
+const ended = (how: "pg_cancel_backend" | "pg_terminate_backend") => (findings: Findings) =>
+  Effect.gen(function* () {
+    const { ledger } = findings
+    const { follow, freeze, primary, promote, standby } = yield* newPair(true)
+    const bed = yield* newBed(primary)
+    yield* primary.query("CREATE TABLE control (id int)")
+    const end = primary.query(`SELECT ${how}(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'`)
+    yield* underLoad(
+      bed,
+      ledger,
+      () =>
+        Effect.gen(function* () {
+          yield* freeze
+          yield* pause(500)
+          const before = ledger.acked.length
+          const control = yield* Effect.forkChild(primary.query("INSERT INTO control VALUES (1)"))
+          let ends = 0
+          for (let n = 0; n < 40; n += 1) {
+            ends += (yield* end).length
+            yield* pause(50)
+          }
+          const told = yield* Fiber.await(control)
+          findings.expect(Exit.isSuccess(told) === (how === "pg_cancel_backend"), "the control was told otherwise")
+          findings.show(`${ends} times a waiting commit was ended`)
+          findings.expect(ends > 0, "no commit has waited")
+          findings.expect(ledger.acked.length === before, "a commit was acknowledged that the standby has not seen")
+          yield* primary.kill
+        }),
+      { clients }
+    )
+    // What had reached the machine of the standby but not its disk must be gone as well.
+    yield* standby.kill
+    yield* follow
+    yield* promote
+    const [row] = yield* standby.query("SELECT count(*)::int AS n FROM control")
+    findings.expect(row?.["n"] === 0, "the control has lost nothing")
+    if (how === "pg_cancel_backend") findings.show("control: a client that ignores notices was told of success")
+    showAnswers(findings)
+    findings.judge(yield* checked(bed, ledger, { DATABASE_URL: standby.url }))
+  })
+
+const thenLost = "then the primary killed and the standby promoted"
+
+export const rows: ReadonlyArray<Row> = [
+  { id: "R6", fault: "synchronous standby frozen for 10 s", run: frozen(10, 8, {}) },
+  { id: "R6", fault: `commits that wait for it cancelled, ${thenLost}`, run: ended("pg_cancel_backend") },
+  {
+    id: "R6",
+    fault: `connections whose commits wait for it terminated, ${thenLost}`,
+    run: ended("pg_terminate_backend")
+  }
+]

@@ -1,0 +1,115 @@
+import { closeSync, openSync, rmSync, writeSync } from "node:fs"
+import { join } from "node:path"
+import { setTimeout } from "node:timers/promises"
+import { Effect } from "effect"
+import { untilAcked } from "../support/database/AckChecker.ts"
+import { eventually } from "../support/process/eventually.ts"
+import { runProgram } from "../support/process/runNode.ts"
+import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
+import { checked, newBed } from "./Bed.ts"
+import { newCluster, ownDirectory } from "./Cluster.ts"
+import { showAnswers } from "./deadline.ts"
+import { type Findings, type Row, Skipped } from "./Row.ts"
+import { enough, underLoad } from "./underLoad.ts"
+import { expectWell, watchGet } from "./watch.ts"
+
+/** A volume of its own of so many MiB. */
+const volume = (size: number) =>
+  Effect.gen(function* () {
+    const directory = yield* temporaryDirectory
+    yield* Effect.acquireRelease(
+      Effect.gen(function* () {
+        if (process.platform !== "linux") return yield* new Skipped({ why: "needs tmpfs" })
+        const { code, stderr } = yield* runProgram("mount", ["-t", "tmpfs", "-o", `size=${size}m`, "tmpfs", directory])
+        if (code !== 0) return yield* new Skipped({ why: `a volume cannot be mounted here: ${stderr.trim()}` })
+      }),
+      () => runProgram("umount", [directory])
+    )
+    return directory
+  })
+
+/** Writes until there is no room left. */
+const fill = (directory: string): string => {
+  const file = join(directory, "ballast")
+  const descriptor = openSync(file, "w")
+  try {
+    for (const size of [2 ** 20, 2 ** 12]) {
+      const block = Buffer.alloc(size, 1)
+      try {
+        while (writeSync(descriptor, block) === size);
+      } catch (error) {
+        if (!(error instanceof Error && "code" in error && error.code === "ENOSPC")) throw error
+      }
+    }
+  } finally {
+    closeSync(descriptor)
+  }
+  return file
+}
+
+/** Segments of the write-ahead log of 1 MiB, so that there is always one to begin soon. */
+const small = ["--wal-segsize=1"]
+const settings = { min_wal_size: "2MB", max_wal_size: "16MB" }
+
+const withoutRoom = (findings: Findings) =>
+  Effect.gen(function* () {
+    const { ledger } = findings
+    const parent = yield* volume(256)
+    const cluster = yield* newCluster({ parent, initdb: small })
+    yield* cluster.start(settings)
+    const bed = yield* newBed(cluster)
+    yield* underLoad(bed, ledger, () =>
+      Effect.gen(function* () {
+        const ballast = fill(parent)
+        yield* eventually(
+          "creates fail",
+          Effect.sync(() => ledger.unknown.length > 0)
+        )
+        yield* Effect.promise(() => setTimeout(5_000))
+        rmSync(ballast)
+        findings.show(cluster.hasEnded() ? "PostgreSQL has ended, and is started again" : "PostgreSQL has not ended")
+        if (cluster.hasEnded()) yield* cluster.start(settings)
+        yield* untilAcked(ledger, enough)
+      })
+    )
+    showAnswers(findings)
+    findings.judge(yield* checked(bed, ledger))
+  })
+
+const withRoomForTheLog = (findings: Findings) =>
+  Effect.gen(function* () {
+    const { ledger } = findings
+    const parent = yield* volume(256)
+    const log = join(ownDirectory(join(yield* temporaryDirectory, "log")), "pg_wal")
+    const cluster = yield* newCluster({ parent, initdb: [`--waldir=${log}`] })
+    yield* cluster.start()
+    const bed = yield* newBed(cluster)
+    yield* underLoad(bed, ledger, ({ service: { url } }) =>
+      Effect.gen(function* () {
+        const ballast = fill(parent)
+        yield* eventually(
+          "creates fail",
+          Effect.sync(() => ledger.unknown.length > 0)
+        )
+        const during = Effect.gen(function* () {
+          const gets = yield* watchGet(url, bed.key, ledger.acked[0]?.id)
+          yield* Effect.promise(() => setTimeout(5_000))
+          return gets
+        })
+        expectWell(findings, "get", yield* Effect.scoped(during))
+        rmSync(ballast)
+        yield* untilAcked(ledger, enough)
+      })
+    )
+    showAnswers(findings)
+    findings.judge(yield* checked(bed, ledger))
+  })
+
+export const rows: ReadonlyArray<Row> = [
+  {
+    id: "R8",
+    fault: "the volume of the data full for 5 s, its write-ahead log on another one",
+    run: withRoomForTheLog
+  },
+  { id: "R8", fault: "the volume of both full for 5 s", run: withoutRoom }
+]

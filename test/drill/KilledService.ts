@@ -1,0 +1,62 @@
+import { Effect } from "effect"
+import { untilAcked } from "../support/database/AckChecker.ts"
+import { eventually } from "../support/process/eventually.ts"
+import { type Bed, checked, embeddedBed, newBed } from "./Bed.ts"
+import { newCluster } from "./Cluster.ts"
+import type { Findings, Row } from "./Row.ts"
+import { enough, underLoad } from "./underLoad.ts"
+
+const kills = 20
+
+/** Milliseconds from the start of the process until it is ready. */
+const limit = 2_000
+
+const ready = (url: string) =>
+  eventually(
+    "it is ready",
+    Effect.promise(() =>
+      fetch(`${url}/health/ready`).then(
+        ({ ok }) => ok,
+        () => false
+      )
+    )
+  )
+
+const killAndStart = (bed: Bed, findings: Findings) =>
+  Effect.gen(function* () {
+    const { ledger } = findings
+    const times: Array<number> = []
+    yield* underLoad(bed, ledger, ({ again, service }) =>
+      Effect.gen(function* () {
+        for (let running = service; times.length < kills; yield* untilAcked(ledger, enough)) {
+          yield* running.signal("SIGKILL")
+          yield* running.ended
+          const began = performance.now()
+          running = yield* again
+          yield* ready(running.url)
+          times.push(performance.now() - began)
+        }
+      })
+    )
+    const slowest = Math.max(...times)
+    const median = times.toSorted((one, other) => one - other)[times.length >> 1] ?? 0
+    findings.show(`ready again after ${median.toFixed(0)} ms in the middle, ${slowest.toFixed(0)} ms at most`)
+    findings.expect(slowest < limit, `not ready again within ${limit} ms`)
+    findings.judge(yield* checked(bed, ledger))
+  })
+
+const onItsOwn = (findings: Findings) =>
+  Effect.gen(function* () {
+    const cluster = yield* newCluster()
+    yield* cluster.start()
+    yield* killAndStart(yield* newBed(cluster), findings)
+  })
+
+export const rows: ReadonlyArray<Row> = [
+  { id: "R1", fault: `service killed (SIGKILL) ${kills} times`, run: onItsOwn },
+  {
+    id: "R1",
+    fault: `the same with the embedded database, which ends with it`,
+    run: (findings) => Effect.flatMap(embeddedBed, (bed) => killAndStart(bed, findings))
+  }
+]

@@ -1,0 +1,108 @@
+import { readdirSync, readFileSync } from "node:fs"
+import { join } from "node:path"
+import { Effect } from "effect"
+import { untilAcked } from "../support/database/AckChecker.ts"
+import { getOver } from "../support/http/callByok.ts"
+import { checked, newBed } from "./Bed.ts"
+import { type Cluster, newCluster } from "./Cluster.ts"
+import { showAnswers } from "./deadline.ts"
+import type { Findings, Row } from "./Row.ts"
+import { underLoad } from "./underLoad.ts"
+
+/** PostgreSQL writes the plan of every statement that it has executed, also those of its own triggers, to its log. */
+const settings = {
+  logging_collector: "on",
+  log_directory: "log",
+  session_preload_libraries: "auto_explain",
+  "auto_explain.log_min_duration": "0",
+  "auto_explain.log_nested_statements": "on"
+}
+
+const accounts = 10_000
+const each = 100
+
+const seed = [
+  `INSERT INTO accounts SELECT gen_random_uuid(), 'n', now() FROM generate_series(1, ${accounts})`,
+  `INSERT INTO workspaces SELECT gen_random_uuid(), id, 'n', true, now() FROM accounts
+     WHERE id NOT IN (SELECT account_id FROM workspaces)`,
+  `INSERT INTO api_keys SELECT sha256(convert_to(account_id::text || n, 'UTF8')), account_id, 'n', true, now()
+     FROM workspaces, generate_series(1, 10) AS n`,
+  `INSERT INTO credentials SELECT gen_random_uuid(), account_id, id, 'openai', 'seeded', '***...***', now(),
+     false, false, false, false, NULL, NULL, NULL, NULL, NULL, n, 'seeded',
+     decode(repeat('00', 60), 'hex'), decode(repeat('00', 90), 'hex') FROM workspaces, generate_series(1, ${each}) AS n`,
+  "VACUUM ANALYZE"
+]
+
+/** The plans in the log. Tables of keys and migrations have a few rows for ever, and are best read from end to end. */
+const plansOf = ({ data }: Cluster) =>
+  readdirSync(join(data, "log"))
+    .map((name) => readFileSync(join(data, "log", name), "utf8"))
+    .join("\n")
+    .split(/^(?=\S.*duration: )/m)
+    .filter((entry) => entry.includes("plan:"))
+
+const readsAll = /Seq Scan on (accounts|workspaces|api_keys|credentials)\b/
+
+/** What the statements of create and get contain, alone and batched. */
+const statements: ReadonlyArray<readonly [name: string, text: RegExp]> = [
+  ["look-up of one API key", /FROM api_keys[^;]*hash = \$1/],
+  ["of several", /FROM api_keys[^;]*hash = ANY/],
+  ["one credential", /FROM credentials WHERE id = \$1 AND account_id/],
+  ["several", /FROM credentials\s+JOIN unnest/],
+  ["one insert", /INSERT INTO credentials[^;]*VALUES/],
+  ["several", /json_populate_recordset/],
+  ["one workspace", /FROM workspaces WHERE account_id = \$1/],
+  ["several", /FROM workspaces\s+WHERE account_id = ANY/],
+  ["foreign key of an insert", /FROM ONLY "public"\."workspaces"/]
+]
+
+const run = (findings: Findings) =>
+  Effect.gen(function* () {
+    const { ledger } = findings
+    const cluster = yield* newCluster()
+    yield* cluster.start({ synchronous_commit: "off", max_wal_size: "4GB" })
+    const bed = yield* newBed(cluster)
+    for (const statement of seed) yield* cluster.query(statement)
+    yield* cluster.stop()
+    yield* cluster.start(settings)
+    for (const batching of ["true", "false"]) {
+      yield* underLoad(
+        bed,
+        ledger,
+        ({ service: { url } }) =>
+          Effect.gen(function* () {
+            yield* untilAcked(ledger, 200)
+            const ids = ledger.acked.slice(-100).map(({ id }) => id)
+            yield* Effect.forEach(ids, (id) => getOver(url, bed.key, id), { concurrency: "unbounded" })
+            yield* Effect.forEach(ids.slice(-5), (id) => getOver(url, bed.key, id))
+          }),
+        { other: { DATABASE_BATCHING: batching } }
+      )
+    }
+    const [rows] = yield* cluster.query("SELECT count(*)::int AS n FROM credentials")
+    const plans = plansOf(cluster).filter((plan) => !plan.includes("count(*)"))
+    for (const [name, text] of statements) {
+      findings.expect(
+        plans.some((plan) => text.test(plan)),
+        `no plan was seen: ${name}`
+      )
+    }
+    const scans = plans.filter((plan) => readsAll.test(plan))
+    findings.show(
+      `${String(rows?.["n"])} credentials, ${plans.length} plans, ${scans.length} read a table from end to end`
+    )
+    findings.wrong.push(...scans.slice(0, 3))
+
+    yield* cluster.query("SELECT id FROM credentials WHERE label = 'control'")
+    findings.expect(
+      plansOf(cluster).some((plan) => plan.includes("'control'") && readsAll.test(plan)),
+      "the control, which reads the table from end to end, is not seen"
+    )
+    showAnswers(findings)
+    yield* cluster.query("DELETE FROM credentials WHERE kek_id = 'seeded'")
+    findings.judge(yield* checked(bed, ledger))
+  })
+
+export const rows: ReadonlyArray<Row> = [
+  { id: "R13", fault: "1,000,000 credentials: every plan of create and get that was executed", run }
+]

@@ -1,0 +1,49 @@
+import { appendFileSync, chownSync } from "node:fs"
+import { join } from "node:path"
+import { Effect } from "effect"
+import { postgresUser } from "../../src/sql/embedded/PostgresUser.ts"
+import { eventually } from "../support/process/eventually.ts"
+import { type Cluster, copyOf, newCluster, sendTo } from "./Cluster.ts"
+
+/** Two servers, of which one follows the other. */
+export interface Pair {
+  readonly primary: Cluster
+  readonly standby: Cluster
+  /** The standby receives nothing any more, and nobody is told. */
+  readonly freeze: Effect.Effect<void>
+  readonly thaw: Effect.Effect<void>
+  /** Makes the standby the primary. */
+  readonly promote: Effect.Effect<void>
+  /** Starts the standby once more. */
+  readonly follow: Effect.Effect<void>
+}
+
+/** With synchronous replication the primary answers once the standby has written. */
+export const newPair = Effect.fnUntraced(function* (synchronous: boolean) {
+  const primary = yield* newCluster()
+  const standby = yield* copyOf(primary)
+  const signal = join(standby.data, "standby.signal")
+  appendFileSync(signal, "")
+  if (postgresUser !== undefined) chownSync(signal, postgresUser.uid, postgresUser.gid)
+  yield* primary.start(synchronous ? { synchronous_standby_names: "*" } : {})
+  const follow = standby.start({ primary_conninfo: `host=${primary.socket} user=byok` })
+  yield* follow
+  const followed = primary.query("SELECT 1 FROM pg_stat_replication WHERE state = 'streaming'")
+  yield* eventually(
+    "the standby follows",
+    Effect.map(followed, (rows) => rows.length === 1)
+  )
+
+  let receiver = 0
+  const thaw = Effect.sync(() => {
+    if (receiver > 0) sendTo(receiver, "SIGCONT")
+    receiver = 0
+  })
+  const freeze = Effect.map(standby.query("SELECT pid FROM pg_stat_wal_receiver"), ([row]) => {
+    receiver = Number(row?.["pid"])
+    sendTo(receiver, "SIGSTOP")
+  })
+  yield* Effect.addFinalizer(() => thaw)
+  const promote = Effect.asVoid(standby.query("SELECT pg_promote()"))
+  return { primary, standby, freeze, thaw, promote, follow } satisfies Pair
+})

@@ -1,0 +1,50 @@
+import { Effect } from "effect"
+import { untilAcked } from "../support/database/AckChecker.ts"
+import { faultyProxy } from "../faults/FaultyProxy.ts"
+import { checked, newBed } from "./Bed.ts"
+import { showAnswers } from "./deadline.ts"
+import { newPair } from "./Pair.ts"
+import type { Findings, Row } from "./Row.ts"
+import { enough, underLoad } from "./underLoad.ts"
+
+const promoted = (findings: Findings) =>
+  Effect.gen(function* () {
+    const { ledger } = findings
+    const { primary, promote, standby } = yield* newPair(true)
+    const proxy = yield* faultyProxy(primary.url)
+    const bed = yield* newBed({ url: proxy.url })
+    yield* underLoad(bed, ledger, () =>
+      Effect.gen(function* () {
+        yield* primary.kill
+        yield* promote
+        proxy.leadTo(standby.url)
+        yield* untilAcked(ledger, enough)
+      })
+    )
+    showAnswers(findings)
+    findings.judge(yield* checked(bed, ledger))
+  })
+
+const control = (findings: Findings) =>
+  Effect.gen(function* () {
+    const { ledger } = findings
+    const { follow, freeze, primary, promote, standby } = yield* newPair(false)
+    const bed = yield* newBed(primary)
+    yield* underLoad(bed, ledger, () =>
+      Effect.gen(function* () {
+        yield* freeze
+        yield* untilAcked(ledger, enough)
+        yield* primary.kill
+      })
+    )
+    // What had reached the machine of the standby but not its disk must be gone as well.
+    yield* standby.kill
+    yield* follow
+    yield* promote
+    findings.judgeControl(yield* checked(bed, ledger, { DATABASE_URL: standby.url }))
+  })
+
+export const rows: ReadonlyArray<Row> = [
+  { id: "R7", fault: "primary killed, synchronous standby promoted, service led there", run: promoted },
+  { id: "control", fault: "the same with asynchronous replication and a frozen standby: must lose", run: control }
+]

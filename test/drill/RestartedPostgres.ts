@@ -1,0 +1,72 @@
+import { Effect } from "effect"
+import { untilAcked } from "../support/database/AckChecker.ts"
+import { checked, newBed } from "./Bed.ts"
+import { newCluster } from "./Cluster.ts"
+import { showAnswers } from "./deadline.ts"
+import type { Findings, Row } from "./Row.ts"
+import { enough, underLoad } from "./underLoad.ts"
+
+const restarts = 3
+
+const restarted = (signal: "SIGINT" | "SIGQUIT") => (findings: Findings) =>
+  Effect.gen(function* () {
+    const { ledger } = findings
+    const cluster = yield* newCluster()
+    yield* cluster.start()
+    const bed = yield* newBed(cluster)
+    yield* underLoad(bed, ledger, () =>
+      Effect.gen(function* () {
+        for (let n = 0; n < restarts; n += 1) {
+          yield* cluster.stop(signal)
+          yield* cluster.start()
+          yield* untilAcked(ledger, enough)
+        }
+      })
+    )
+    showAnswers(findings)
+    findings.judge(yield* checked(bed, ledger))
+  })
+
+/** The write-ahead log is then written when it must be, and otherwise every ten seconds. */
+const lazyLog = { wal_writer_delay: "10s", wal_writer_flush_after: "1GB" }
+
+/** A power failure right after acknowledgements, where an operator has turned `synchronous_commit` off. */
+const relaxed =
+  (other: Record<string, string>, judge: (findings: Findings, faults: ReadonlyArray<string>) => void) =>
+  (findings: Findings) =>
+    Effect.gen(function* () {
+      const { ledger } = findings
+      const cluster = yield* newCluster()
+      yield* cluster.start(lazyLog)
+      const bed = yield* newBed(cluster)
+      yield* cluster.query("ALTER DATABASE postgres SET synchronous_commit = off")
+      yield* underLoad(
+        bed,
+        ledger,
+        ({ service }) =>
+          Effect.gen(function* () {
+            const { status } = yield* Effect.promise(() => fetch(`${service.url}/health/ready`))
+            findings.show(`readiness ${status}`)
+            yield* untilAcked(ledger, enough)
+            yield* cluster.kill
+          }),
+        { other }
+      )
+      yield* cluster.start(lazyLog)
+      judge(findings, yield* checked(bed, ledger, other))
+    })
+
+export const rows: ReadonlyArray<Row> = [
+  { id: "R3", fault: `PostgreSQL restarted ${restarts} times, fast`, run: restarted("SIGINT") },
+  { id: "R3", fault: `PostgreSQL restarted ${restarts} times, immediately`, run: restarted("SIGQUIT") },
+  {
+    id: "R3",
+    fault: "all of PostgreSQL killed, synchronous_commit off for the database",
+    run: relaxed({}, (findings, faults) => findings.judge(faults))
+  },
+  {
+    id: "control",
+    fault: "the same where the service cannot turn it on again (DATABASE_POOLER): must lose",
+    run: relaxed({ DATABASE_POOLER: "true" }, (findings, faults) => findings.judgeControl(faults))
+  }
+]

@@ -1,0 +1,69 @@
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs"
+import { join } from "node:path"
+import { Effect } from "effect"
+import type { PostgresBinaries } from "../../src/sql/embedded/PostgresBinaries.ts"
+import { runByok } from "../support/process/runByok.ts"
+import { runProgram } from "../support/process/runNode.ts"
+import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
+import { checked, newBed } from "./Bed.ts"
+import { newCluster } from "./Cluster.ts"
+import { type Findings, type Row, Skipped } from "./Row.ts"
+import { underLoad } from "./underLoad.ts"
+
+interface Programs extends PostgresBinaries {
+  readonly dump: string
+  readonly restore: string
+}
+
+/** A PostgreSQL that is installed with its tools, which the embedded one is not. */
+const installed = Effect.suspend(() => {
+  const root = "/usr/lib/postgresql"
+  const versions = existsSync(root) ? readdirSync(root).map((version) => join(root, version, "bin")) : []
+  const directories = [...versions, ...(process.env["PATH"] ?? "").split(":")]
+  const programs = directories
+    .map((directory): Programs => ({
+      initdb: join(directory, "initdb"),
+      postgres: join(directory, "postgres"),
+      dump: join(directory, "pg_dump"),
+      restore: join(directory, "pg_restore")
+    }))
+    .find((all) => Object.values(all).every((program) => existsSync(String(program))))
+  return programs === undefined
+    ? Effect.fail(new Skipped({ why: "initdb, postgres, pg_dump and pg_restore are not installed" }))
+    : Effect.succeed(programs)
+})
+
+const succeed = (program: string, args: ReadonlyArray<string>) =>
+  Effect.flatMap(runProgram(program, args), ({ code, stderr }) =>
+    code === 0 ? Effect.void : Effect.die(new Error(`${program}: ${stderr}`))
+  )
+
+const run = (findings: Findings) =>
+  Effect.gen(function* () {
+    const { ledger } = findings
+    const programs = yield* installed
+    const cluster = yield* newCluster({ binaries: programs })
+    yield* cluster.start()
+    const bed = yield* newBed(cluster)
+    yield* underLoad(bed, ledger, () => Effect.void)
+    const file = join(yield* temporaryDirectory, "dump")
+    yield* succeed(programs.dump, ["-h", cluster.socket, "-U", "byok", "-Fc", "-f", file, "postgres"])
+    yield* cluster.kill
+
+    const elsewhere = yield* newCluster({ binaries: programs })
+    yield* elsewhere.start()
+    yield* succeed(programs.restore, ["-h", elsewhere.socket, "-U", "byok", "-d", "postgres", "--exit-on-error", file])
+    const DATABASE_URL = elsewhere.url
+    findings.judge(yield* checked(bed, ledger, { DATABASE_URL }))
+
+    const keyring = readFileSync(bed.settings["BYOK_KEYRING_FILE"] ?? "", "utf8")
+    const wrong = join(yield* temporaryDirectory, "keyring")
+    writeFileSync(wrong, keyring.replace(/:.*/, `:${Buffer.alloc(32, "wrong").toString("base64")}`), { mode: 0o600 })
+    const refused = yield* runByok(["serve"], { ...bed.settings, DATABASE_URL, BYOK_KEYRING_FILE: wrong })
+    findings.show(`with a wrong keyring: exit code ${refused.code}, ${refused.stderr.trim()}`)
+    findings.expect(refused.code === 1 && refused.stderr.startsWith("BYOK_KEYRING_FILE: "), "a wrong keyring is let in")
+  })
+
+export const rows: ReadonlyArray<Row> = [
+  { id: "R15", fault: "dumped with pg_dump, the server destroyed, restored on another one", run }
+]

@@ -1,0 +1,49 @@
+import { Data, type Effect, type Scope } from "effect"
+import { type Ledger, newLedger } from "../support/database/AckChecker.ts"
+
+/** What a fault has shown, as it is gathered. */
+export class Findings {
+  readonly ledger: Ledger = newLedger()
+  readonly figures: Array<string> = []
+  readonly wrong: Array<string> = []
+  lost = 0
+
+  show(figure: string) {
+    this.figures.push(figure)
+  }
+
+  expect(holds: boolean, otherwise: string) {
+    if (!holds) this.wrong.push(otherwise)
+  }
+
+  /** What the ack checker says of what is stored: all of it is wrong. */
+  judge(faults: ReadonlyArray<string>) {
+    this.lost = lostIn(faults)
+    this.wrong.push(...abridged(faults))
+  }
+
+  /** The same where acknowledged credentials must be lost, for the checker to be trusted: nothing else may be wrong. */
+  judgeControl(faults: ReadonlyArray<string>) {
+    this.lost = lostIn(faults)
+    this.expect(this.lost > 0, "the control has lost nothing")
+    this.wrong.push(...abridged(faults.filter((fault) => !isLoss(fault))))
+  }
+}
+
+const isLoss = (fault: string) => fault.startsWith("lost: ") || fault.startsWith("get answers otherwise: ")
+
+const lostIn = (faults: ReadonlyArray<string>) => faults.filter((fault) => fault.startsWith("lost: ")).length
+
+const abridged = (faults: ReadonlyArray<string>) =>
+  faults.length > 5 ? [...faults.slice(0, 5), `and ${faults.length - 5} more`] : faults
+
+/** This machine lacks what the fault needs. */
+export class Skipped extends Data.TaggedError("Skipped")<{ readonly why: string }> {}
+
+/** One fault, provoked and judged. */
+export interface Row {
+  /** As the table of faults calls it, such as `R3`. */
+  readonly id: string
+  readonly fault: string
+  readonly run: (findings: Findings) => Effect.Effect<unknown, unknown, Scope.Scope>
+}

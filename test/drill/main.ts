@@ -1,0 +1,104 @@
+import { mkdirSync, writeFileSync } from "node:fs"
+import { parseArgs } from "node:util"
+import { Cause, Effect, Exit } from "effect"
+import * as BrokenNetwork from "./BrokenNetwork.ts"
+import * as FailingKeyStore from "./FailingKeyStore.ts"
+import * as FrozenStandby from "./FrozenStandby.ts"
+import * as FullDisk from "./FullDisk.ts"
+import * as KilledService from "./KilledService.ts"
+import * as LockedTable from "./LockedTable.ts"
+import * as MillionCredentials from "./MillionCredentials.ts"
+import * as PromotedStandby from "./PromotedStandby.ts"
+import * as RestartedPostgres from "./RestartedPostgres.ts"
+import * as RestoredDump from "./RestoredDump.ts"
+import { Findings, type Row, Skipped } from "./Row.ts"
+import * as StoppedService from "./StoppedService.ts"
+
+const { values } = parseArgs({ options: { only: { type: "string" } } })
+const wanted = values.only?.split(",")
+
+const all = [
+  KilledService,
+  StoppedService,
+  RestartedPostgres,
+  BrokenNetwork,
+  LockedTable,
+  FrozenStandby,
+  PromotedStandby,
+  FullDisk,
+  FailingKeyStore,
+  MillionCredentials,
+  RestoredDump
+].flatMap(({ rows }) => rows)
+/** A control is run with the fault that it stands behind. */
+const idsOf = (index: number) => all.slice(0, index + 1).findLast(({ id }) => id !== "control")?.id ?? ""
+const known = [...new Set(all.map((_, index) => idsOf(index)))]
+if (wanted?.every((id) => known.includes(id)) === false) {
+  console.error(`--only takes some of ${known.join(",")}`)
+  process.exit(2)
+}
+const chosen = all.filter((_, index) => wanted === undefined || wanted.includes(idsOf(index)))
+
+interface Result {
+  readonly id: string
+  readonly fault: string
+  readonly verdict: "ok" | "wrong" | "skipped"
+  readonly acked: number
+  readonly unknown: number
+  readonly lost: number
+  readonly longestGap: number
+  readonly seconds: number
+  readonly notes: ReadonlyArray<string>
+}
+
+/** Whoever interrupts the drill leaves no server and no volume behind. */
+const interrupted = new AbortController()
+process.once("SIGINT", () => interrupted.abort())
+
+const runRow = async ({ fault, id, run }: Row): Promise<Result> => {
+  const findings = new Findings()
+  const began = performance.now()
+  const exit = await Effect.runPromiseExit(Effect.scoped(run(findings)), { signal: interrupted.signal })
+  const failure = Exit.isFailure(exit) ? Cause.squash(exit.cause) : undefined
+  const skipped = failure instanceof Skipped
+  if (Exit.isFailure(exit) && !skipped) findings.wrong.push(Cause.pretty(exit.cause).split("\n", 1).join())
+  const { acked, longestGap, unknown } = findings.ledger
+  return {
+    id,
+    fault,
+    verdict: skipped ? "skipped" : findings.wrong.length > 0 ? "wrong" : "ok",
+    acked: acked.length,
+    unknown: unknown.length,
+    lost: findings.lost,
+    longestGap: Math.round(longestGap),
+    seconds: Math.round((performance.now() - began) / 100) / 10,
+    notes: skipped ? [failure.why] : [...findings.wrong.map((text) => `WRONG: ${text}`), ...findings.figures]
+  }
+}
+
+const line = (cells: ReadonlyArray<unknown>) => `| ${cells.join(" | ")} |`
+
+const tableOf = (results: ReadonlyArray<Result>) => {
+  const head = ["", "Fault", "", "Acked", "Unknown", "Lost", "Longest gap, ms", "Shown"]
+  const body = results.map(({ acked, fault, id, longestGap, lost, notes, unknown, verdict }) => {
+    const counts = verdict === "skipped" ? ["", "", "", ""] : [acked, unknown, lost, longestGap]
+    return line([id, fault, verdict, ...counts, notes.join("; ").replaceAll("\n", " ")])
+  })
+  const rule = head.map((_, index) => (index > 2 && index < 7 ? "---:" : "---"))
+  return [line(head), line(rule), ...body].join("\n")
+}
+
+const results: Array<Result> = []
+for (const row of chosen) {
+  if (interrupted.signal.aborted) break
+  const result = await runRow(row)
+  results.push(result)
+  console.error(`${result.verdict}: ${row.id}, ${row.fault} (${result.seconds} s)`)
+}
+console.log(`\n${tableOf(results)}\n`)
+mkdirSync("test/drill/results", { recursive: true })
+writeFileSync(
+  "test/drill/results/latest.json",
+  JSON.stringify({ date: new Date(), node: process.version, results }, null, 1)
+)
+process.exit(results.some(({ verdict }) => verdict === "wrong") ? 1 : 0)

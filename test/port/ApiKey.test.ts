@@ -1,0 +1,40 @@
+import { NodeCrypto } from "@effect/platform-node"
+import { assert, describe, it } from "@effect/vitest"
+import { Effect, Redacted } from "effect"
+import { formatApiKey, hashApiKey, makeApiKey } from "../../src/port/ApiKey.ts"
+import { anyString, bytes } from "../support/memory/arbitraries.ts"
+import { faultOf, fromBase62, sha256 } from "../support/keys/issuedKey.ts"
+
+const kinds = [
+  ["mk", true],
+  ["ak", false]
+] as const
+
+describe.for(kinds)("an API key, byok_%s_ (D41)", ([kind, management]) => {
+  it.prop("has the form, and carries its 32 bytes", [bytes(32, 32)], ([random]) => {
+    const key = formatApiKey(random, management)
+    assert.isUndefined(faultOf(key, kind))
+    assert.strictEqual(fromBase62(key.slice(8, 51)), BigInt(`0x${random.toString("hex")}`))
+  })
+
+  it.for([0, 1, 0x7f, 0xff])("of 32 bytes %i has the form too", (byte) => {
+    assert.isUndefined(faultOf(formatApiKey(Buffer.alloc(32, byte), management), kind))
+  })
+
+  it.effect("is new each time, and comes with its hash", () =>
+    Effect.gen(function* () {
+      const made = yield* Effect.forEach(Array.from({ length: 20 }), () => makeApiKey(management))
+      assert.strictEqual(new Set(made.map(({ hash }) => hash)).size, 20)
+      for (const { hash, key } of made) {
+        assert.isUndefined(faultOf(Redacted.value(key), kind))
+        assert.strictEqual(hash, sha256(Redacted.value(key)))
+      }
+    }).pipe(Effect.provide(NodeCrypto.layerSecureRandom))
+  )
+})
+
+describe("the hash of an API key", () => {
+  it.prop("is the SHA-256 of its text (D24)", [anyString], ([key]) => {
+    assert.strictEqual(hashApiKey(Redacted.make(key)), sha256(key))
+  })
+})

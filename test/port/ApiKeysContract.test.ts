@@ -1,0 +1,65 @@
+import { assert, layer, type Vitest } from "@effect/vitest"
+import { DateTime, Effect, Option } from "effect"
+import { AccountRepository } from "../../src/port/AccountRepository.ts"
+import { ApiKeys } from "../../src/port/ApiKeys.ts"
+import { addApiKey, newHash, newTenant, type Ports, stores } from "../support/database/stores.ts"
+
+const revoke = (hash: Parameters<AccountRepository["Service"]["revokeApiKey"]>[0]) =>
+  Effect.gen(function* () {
+    yield* (yield* AccountRepository).revokeApiKey(hash, yield* DateTime.now)
+  })
+
+const contract = (it: Vitest.MethodsNonLive<Ports>) => {
+  it.effect("a live key is found with its account and kind (section 5)", () =>
+    Effect.gen(function* () {
+      const { find } = yield* ApiKeys
+      const { account_id, hash } = yield* newTenant
+      const ordinary = yield* addApiKey(account_id)
+      assert.deepEqual(yield* find(hash), Option.some({ account_id, management: true }))
+      assert.deepEqual(yield* find(ordinary), Option.some({ account_id, management: false }))
+    })
+  )
+
+  it.effect("an unknown key and a revoked one are not found, from the next look-up on (D3, D42)", () =>
+    Effect.gen(function* () {
+      const { find } = yield* ApiKeys
+      const { account_id, hash } = yield* newTenant
+      const another = yield* addApiKey(account_id, true)
+      assert.isTrue(Option.isSome(yield* find(another)))
+      yield* revoke(another)
+      assert.isTrue(Option.isNone(yield* find(another)))
+      assert.isTrue(Option.isNone(yield* find(yield* newHash)))
+      assert.isTrue(Option.isSome(yield* find(hash)))
+    })
+  )
+
+  it.effect("of many hashes the account owns its live keys, management or not (D24)", () =>
+    Effect.gen(function* () {
+      const { ownedBy } = yield* ApiKeys
+      const { account_id, hash } = yield* newTenant
+      const stranger = yield* newTenant
+      const ordinary = yield* addApiKey(account_id)
+      const revoked = yield* addApiKey(account_id)
+      yield* revoke(revoked)
+      const asked = [ordinary, stranger.hash, hash, yield* newHash, revoked, ordinary]
+      assert.deepStrictEqual(Array.from(yield* ownedBy(account_id, asked)).sort(), [hash, ordinary].sort())
+      assert.deepStrictEqual(Array.from(yield* ownedBy(stranger.account_id, asked)), [stranger.hash])
+      assert.isEmpty(yield* ownedBy(account_id, []))
+    })
+  )
+
+  it.effect("owns as many as a create may name", () =>
+    Effect.gen(function* () {
+      const { ownedBy } = yield* ApiKeys
+      const { account_id } = yield* newTenant
+      const hashes = yield* Effect.forEach(Array.from({ length: 100 }), () => addApiKey(account_id), {
+        concurrency: 10
+      })
+      assert.strictEqual((yield* ownedBy(account_id, hashes)).size, 100)
+    })
+  )
+}
+
+for (const [name, store] of stores) {
+  layer(store, { excludeTestServices: true })(`API keys ${name} keep their contract`, contract)
+}

@@ -1,0 +1,269 @@
+import { randomUUID } from "node:crypto"
+import { assert, layer, type Vitest } from "@effect/vitest"
+import { Arbitrary, Effect, Exit, Option, Schema } from "effect"
+import type { AccountId } from "../../src/domain/AccountId.ts"
+import { Credential } from "../../src/domain/Credential.ts"
+import { CredentialId } from "../../src/domain/CredentialId.ts"
+import type { SealedKey } from "../../src/domain/SealedKey.ts"
+import type { WorkspaceId } from "../../src/domain/WorkspaceId.ts"
+import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
+import { elementOf, sealedKey, storedCredential } from "../support/memory/arbitraries.ts"
+import { addWorkspace, newTenant, newWorkspaceId, type Ports, stores } from "../support/database/stores.ts"
+
+const encode = Schema.encodeSync(Credential)
+const hex = ({ kek_id, sealed, wrapped_dek }: SealedKey) => ({
+  kek_id,
+  sealed: Buffer.from(sealed).toString("hex"),
+  wrapped_dek: Buffer.from(wrapped_dek).toString("hex")
+})
+
+type Stored = typeof storedCredential extends Arbitrary.Arbitrary<infer A> ? A : never
+/** Shrinking repeats what was generated, and an id is taken only once. */
+const fresh = (credential: Stored, workspace_id: WorkspaceId) => ({
+  ...credential,
+  workspace_id,
+  id: CredentialId.make(randomUUID())
+})
+
+const sample = Effect.gen(function* () {
+  const [credential] = yield* Arbitrary.sampleEffect(storedCredential, { count: 1, seed: 1 })
+  const [sealed] = yield* Arbitrary.sampleEffect(sealedKey, { count: 1, seed: 1 })
+  return credential === undefined || sealed === undefined ? assert.fail("nothing generated") : { credential, sealed }
+})
+
+/** What one account reads of a credential of another one; nothing is the only right answer. */
+const readByStranger = Effect.gen(function* () {
+  const repository = yield* CredentialRepository
+  const { credential, sealed } = yield* sample
+  const [owner, stranger] = [yield* newTenant, yield* newTenant]
+  const { id } = yield* repository.insert(owner.account_id, fresh(credential, owner.workspace_id), sealed)
+  assert.isTrue(Option.isSome(yield* repository.findById(owner.account_id, id)))
+  const found = yield* repository.findById(stranger.account_id, id)
+  const sealedFound = yield* repository.findSealed(stranger.account_id, id)
+  return [...Option.toArray(found), ...Option.toArray(sealedFound)]
+})
+
+const contract = (it: Vitest.MethodsNonLive<Ports>) => {
+  it.effect.prop(
+    "what is inserted is what is found, with its sealed key byte for byte",
+    [storedCredential, sealedKey],
+    ([credential, sealed]) =>
+      Effect.gen(function* () {
+        const repository = yield* CredentialRepository
+        const { account_id, workspace_id } = yield* newTenant
+        const given = fresh(credential, workspace_id)
+        const expected = encode({ ...given, sort_order: 0 })
+        assert.deepEqual(encode(yield* repository.insert(account_id, given, sealed)), expected)
+        const found = Option.getOrThrow(yield* repository.findById(account_id, given.id))
+        assert.deepEqual(encode(found), expected)
+        const both = Option.getOrThrow(yield* repository.findSealed(account_id, given.id))
+        assert.deepEqual(encode(both.credential), expected)
+        assert.deepStrictEqual(hex(both.sealed), hex(sealed))
+        assert.sameMembers(Object.keys(found), Object.keys(Credential.fields))
+      })
+  )
+
+  it.effect.prop(
+    "many of two accounts at the same time are each found as they were inserted, and by their account only",
+    [Arbitrary.array(Arbitrary.all([storedCredential, sealedKey]), { minLength: 2, maxLength: 12 })],
+    ([given]) =>
+      Effect.gen(function* () {
+        const repository = yield* CredentialRepository
+        const tenants = [yield* newTenant, yield* newTenant]
+        const rows = given.flatMap(([credential, sealed], index) => {
+          const tenant = tenants[index % 2]
+          return tenant === undefined ? [] : [{ sealed, tenant, credential: fresh(credential, tenant.workspace_id) }]
+        })
+        const together = { concurrency: "unbounded" } as const
+        const inserted = yield* Effect.forEach(
+          rows,
+          ({ credential, sealed, tenant }) => repository.insert(tenant.account_id, credential, sealed),
+          together
+        )
+        assert.deepEqual(
+          inserted.map((credential) => encode(credential)),
+          rows.map(({ credential }, index) => encode({ ...credential, sort_order: inserted[index]?.sort_order ?? -1 }))
+        )
+        for (const { account_id } of tenants) {
+          const found = yield* Effect.forEach(inserted, ({ id }) => repository.findById(account_id, id), together)
+          assert.deepEqual(
+            found.map((credential) => Option.map(credential, (one) => encode(one))),
+            inserted.map((credential, index) =>
+              rows[index]?.tenant.account_id === account_id ? Option.some(encode(credential)) : Option.none()
+            )
+          )
+        }
+        for (const { credential, sealed, tenant } of rows) {
+          const both = Option.getOrThrow(yield* repository.findSealed(tenant.account_id, credential.id))
+          assert.deepStrictEqual(hex(both.sealed), hex(sealed))
+        }
+      }),
+    { arbitrary: { runs: 40 } }
+  )
+
+  it.effect("text comes back as it went in, a byte order mark and a replacement character included (D23)", () =>
+    Effect.gen(function* () {
+      const repository = yield* CredentialRepository
+      const { credential, sealed } = yield* sample
+      const { account_id, workspace_id } = yield* newTenant
+      const texts = [
+        "\ufeff",
+        "\ufffd",
+        "\ufeff\ufffd",
+        "\ufeffname of a file that was cut \ufffd",
+        "a\ufeff\ufffd",
+        " a ",
+        ""
+      ]
+      for (const name of texts) {
+        const given = { ...fresh(credential, workspace_id), name, allowed_models: texts, allowed_user_ids: [name] }
+        yield* repository.insert(account_id, given, sealed)
+        const found = Option.getOrThrow(yield* repository.findById(account_id, given.id))
+        assert.deepEqual([found.name, found.allowed_models, found.allowed_user_ids], [name, texts, [name]])
+      }
+    })
+  )
+
+  it.effect("another account finds neither the credential nor its sealed key (D5, T6)", () =>
+    Effect.gen(function* () {
+      assert.isEmpty(yield* readByStranger)
+    })
+  )
+
+  it.effect("an unknown id finds nothing", () =>
+    Effect.gen(function* () {
+      const repository = yield* CredentialRepository
+      const { account_id } = yield* newTenant
+      const id = CredentialId.make(randomUUID())
+      assert.isTrue(Option.isNone(yield* repository.findById(account_id, id)))
+      assert.isTrue(Option.isNone(yield* repository.findSealed(account_id, id)))
+    })
+  )
+
+  it.effect("a credential in a workspace that is unknown or another account's is not stored", () =>
+    Effect.gen(function* () {
+      const repository = yield* CredentialRepository
+      const { credential, sealed } = yield* sample
+      const [{ account_id }, stranger] = [yield* newTenant, yield* newTenant]
+      for (const workspace_id of [stranger.workspace_id, yield* newWorkspaceId]) {
+        const given = fresh(credential, workspace_id)
+        assert.isTrue(Exit.isFailure(yield* Effect.exit(repository.insert(account_id, given, sealed))))
+        assert.isTrue(Option.isNone(yield* repository.findById(account_id, given.id)))
+        assert.isTrue(Option.isNone(yield* repository.findById(stranger.account_id, given.id)))
+      }
+    })
+  )
+
+  it.effect("the same insert a second time changes nothing and answers the same", () =>
+    Effect.gen(function* () {
+      const repository = yield* CredentialRepository
+      const { credential, sealed } = yield* sample
+      const { account_id, workspace_id } = yield* newTenant
+      const given = fresh(credential, workspace_id)
+      const first = yield* repository.insert(account_id, given, sealed)
+      yield* repository.insert(account_id, fresh(credential, workspace_id), {
+        ...sealed,
+        wrapped_dek: new Uint8Array(60)
+      })
+      assert.deepEqual(encode(yield* repository.insert(account_id, given, sealed)), encode(first))
+    })
+  )
+
+  it.effect("an id that is taken is not given to another key or account", () =>
+    Effect.gen(function* () {
+      const repository = yield* CredentialRepository
+      const { credential, sealed } = yield* sample
+      const [owner, stranger] = [yield* newTenant, yield* newTenant]
+      const given = fresh(credential, owner.workspace_id)
+      const first = yield* repository.insert(owner.account_id, given, sealed)
+      const otherKey = { ...sealed, wrapped_dek: Buffer.alloc(60, 1) }
+      const attempts = [
+        repository.insert(owner.account_id, given, otherKey),
+        repository.insert(stranger.account_id, { ...given, workspace_id: stranger.workspace_id }, sealed),
+        repository.insert(stranger.account_id, { ...given, workspace_id: stranger.workspace_id }, otherKey)
+      ]
+      for (const attempt of attempts) assert.isTrue(Exit.isFailure(yield* Effect.exit(attempt)))
+      const after = Option.getOrThrow(yield* repository.findSealed(owner.account_id, given.id))
+      assert.deepEqual(encode(after.credential), encode(first))
+      assert.deepStrictEqual(hex(after.sealed), hex(sealed))
+      assert.isTrue(Option.isNone(yield* repository.findById(stranger.account_id, given.id)))
+    })
+  )
+
+  const place = Arbitrary.all({
+    account: elementOf([0, 1] as const),
+    workspace: elementOf([0, 1] as const),
+    provider: elementOf(["openai", "anthropic", "anthropic/2"] as const)
+  })
+
+  it.effect.prop(
+    "sort_order counts from 0 within each workspace and provider (D32)",
+    [Arbitrary.array(place, { maxLength: 25 })],
+    ([places]) =>
+      Effect.gen(function* () {
+        const repository = yield* CredentialRepository
+        const { credential, sealed } = yield* sample
+        const accounts = yield* Effect.forEach([0, 1], () =>
+          Effect.gen(function* () {
+            const { account_id, workspace_id } = yield* newTenant
+            return { account_id, workspaces: [workspace_id, yield* addWorkspace(account_id)] as const }
+          })
+        )
+        const next = new Map<string, number>()
+        for (const { account, provider, workspace } of places) {
+          const { account_id, workspaces } = accounts[account] ?? assert.fail("no account")
+          const given = { ...fresh(credential, workspaces[workspace]), provider }
+          const slot = `${given.workspace_id} ${provider}`
+          const expected = next.get(slot) ?? 0
+          next.set(slot, expected + 1)
+          assert.strictEqual((yield* repository.insert(account_id, given, sealed)).sort_order, expected)
+          const found = yield* repository.findById(account_id, given.id)
+          assert.strictEqual(Option.getOrThrow(found).sort_order, expected)
+        }
+      }),
+    { arbitrary: { runs: 20, size: 25 } }
+  )
+
+  it.effect("many at the same moment are all stored (D32)", () =>
+    Effect.gen(function* () {
+      const repository = yield* CredentialRepository
+      const { credential, sealed } = yield* sample
+      const { account_id, workspace_id } = yield* newTenant
+      const inserted = yield* Effect.forEach(
+        Array.from({ length: 20 }, () => fresh(credential, workspace_id)),
+        (given) => repository.insert(account_id, given, sealed),
+        { concurrency: "unbounded" }
+      )
+      for (const one of inserted) {
+        const found = Option.getOrThrow(yield* repository.findById(account_id, one.id))
+        assert.deepEqual(encode(found), encode(one))
+        assert.isBelow(found.sort_order, 20)
+      }
+    })
+  )
+
+  it.effect("a repository that drops the account from one look-up would be found (T6)", () =>
+    Effect.gen(function* () {
+      const repository = yield* CredentialRepository
+      const owners = new Map<CredentialId, AccountId>()
+      const insert: CredentialRepository["Service"]["insert"] = (account_id, credential, sealed) => {
+        owners.set(credential.id, account_id)
+        return repository.insert(account_id, credential, sealed)
+      }
+      const findById: CredentialRepository["Service"]["findById"] = (account_id, id) =>
+        repository.findById(owners.get(id) ?? account_id, id)
+      const findSealed: CredentialRepository["Service"]["findSealed"] = (account_id, id) =>
+        repository.findSealed(owners.get(id) ?? account_id, id)
+      for (const broken of [
+        { ...repository, insert, findById },
+        { ...repository, insert, findSealed }
+      ]) {
+        assert.lengthOf(yield* Effect.provideService(readByStranger, CredentialRepository, broken), 1)
+      }
+    })
+  )
+}
+
+for (const [name, store] of stores) {
+  layer(store, { excludeTestServices: true })(`a credential repository ${name} keeps its contract`, contract)
+}

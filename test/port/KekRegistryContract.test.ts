@@ -1,0 +1,156 @@
+import { randomUUID } from "node:crypto"
+import { assert, layer, type Vitest } from "@effect/vitest"
+import { Arbitrary, Effect, Exit } from "effect"
+import { CredentialId } from "../../src/domain/CredentialId.ts"
+import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
+import { KekRegistry } from "../../src/port/KekRegistry.ts"
+import { sealedKey, storedCredential } from "../support/memory/arbitraries.ts"
+import { newTenant, type Ports, stores } from "../support/database/stores.ts"
+
+const check = (fill: string) => new Uint8Array(Buffer.alloc(16, fill))
+const freshId = Effect.sync(() => `kek-${randomUUID()}`)
+const known = (kek_id: string) =>
+  Effect.map(Effect.exit(Effect.flatMap(KekRegistry, ({ reserve }) => reserve(kek_id, 0))), Exit.isSuccess)
+
+const contract = (it: Vitest.MethodsNonLive<Ports>) => {
+  it.effect("a key seen for the first time is recorded, and the same one passes again (T12)", () =>
+    Effect.gen(function* () {
+      const { register } = yield* KekRegistry
+      const kek_id = yield* freshId
+      assert.isFalse(yield* known(kek_id))
+      assert.deepStrictEqual(yield* register([{ kek_id, check_value: check("one") }]), [])
+      assert.isTrue(yield* known(kek_id))
+      assert.deepStrictEqual(yield* register([{ kek_id, check_value: check("one") }]), [])
+      assert.deepStrictEqual(yield* register([]), [])
+    })
+  )
+
+  it.effect("other bytes under a known id are told by that id, and nothing is recorded (T12)", () =>
+    Effect.gen(function* () {
+      const { register } = yield* KekRegistry
+      const first = yield* freshId
+      const second = yield* freshId
+      const unknown = yield* freshId
+      yield* register([first, second].map((kek_id) => ({ kek_id, check_value: check("one") })))
+      const given = [
+        { kek_id: unknown, check_value: check("new") },
+        { kek_id: first, check_value: check("other") },
+        { kek_id: second, check_value: check("one") }
+      ]
+      assert.deepStrictEqual(yield* register(given), [first])
+      const all = [first, second].map((kek_id) => ({ kek_id, check_value: check("other") }))
+      assert.sameMembers([...(yield* register(all))], [first, second])
+      assert.isFalse(yield* known(unknown))
+      assert.deepStrictEqual(yield* register([{ kek_id: first, check_value: check("one") }]), [])
+    })
+  )
+
+  it.effect("wraps are counted for each key, never twice", () =>
+    Effect.gen(function* () {
+      const { register, reserve } = yield* KekRegistry
+      const first = yield* freshId
+      const second = yield* freshId
+      yield* register([first, second].map((kek_id) => ({ kek_id, check_value: check("one") })))
+      assert.strictEqual(yield* reserve(first, 4096), 4096)
+      assert.strictEqual(yield* reserve(first, 1), 4097)
+      assert.strictEqual(yield* reserve(second, 5), 5)
+      const counts = yield* Effect.forEach(Array.from({ length: 50 }), () => reserve(second, 10), {
+        concurrency: "unbounded"
+      })
+      assert.strictEqual(new Set(counts).size, 50)
+      assert.strictEqual(Math.max(...counts), 505)
+    })
+  )
+
+  it.effect("a count beyond 2^32 is exact, and registering again does not reset it", () =>
+    Effect.gen(function* () {
+      const { register, reserve } = yield* KekRegistry
+      const kek_id = yield* freshId
+      yield* register([{ kek_id, check_value: check("one") }])
+      for (let block = 0; block < 3; block++) yield* reserve(kek_id, 2 ** 31 - 1)
+      yield* register([{ kek_id, check_value: check("one") }])
+      assert.strictEqual(yield* reserve(kek_id, 1), 3 * (2 ** 31 - 1) + 1)
+    })
+  )
+
+  it.effect("no wraps are set aside for a key that is not registered", () =>
+    Effect.gen(function* () {
+      const { reserve } = yield* KekRegistry
+      assert.isTrue(Exit.isFailure(yield* Effect.exit(reserve(yield* freshId, 1))))
+    })
+  )
+
+  it.effect("known keys are told as they were recorded, unknown ones left out", () =>
+    Effect.gen(function* () {
+      const { known, register } = yield* KekRegistry
+      const [first, second, other] = [yield* freshId, yield* freshId, yield* freshId]
+      yield* register([first, second].map((kek_id) => ({ kek_id, check_value: check(kek_id) })))
+      assert.deepStrictEqual(yield* known([]), [])
+      const found = (yield* known([second, other])).map((row) => ({
+        ...row,
+        check_value: Buffer.from(row.check_value)
+      }))
+      assert.deepEqual(found, [{ kek_id: second, check_value: Buffer.from(check(second)), retired: false }])
+    })
+  )
+
+  it.effect("a key is retired only when no credential names it, and then none can be stored that does", () =>
+    Effect.gen(function* () {
+      const { known, register, retire } = yield* KekRegistry
+      const repository = yield* CredentialRepository
+      const { account_id, workspace_id } = yield* newTenant
+      const [credential] = yield* Arbitrary.sampleEffect(storedCredential, { count: 1, seed: 1 })
+      const [sealed] = yield* Arbitrary.sampleEffect(sealedKey, { count: 1, seed: 1 })
+      if (credential === undefined || sealed === undefined) return assert.fail("nothing generated")
+      const insert = (kek_id: string) =>
+        Effect.exit(
+          repository.insert(
+            account_id,
+            { ...credential, id: CredentialId.make(randomUUID()), workspace_id },
+            { ...sealed, kek_id }
+          )
+        )
+      const [used, unused, another] = [yield* freshId, yield* freshId, yield* freshId]
+      yield* register([used, unused, another].map((kek_id) => ({ kek_id, check_value: check(kek_id) })))
+      const retired = Effect.map(known([used, unused, another]), (keys) =>
+        keys.filter((key) => key.retired).map(({ kek_id }) => kek_id)
+      )
+      assert.isTrue(Exit.isSuccess(yield* insert(used)))
+      assert.strictEqual(yield* retire(used), 1)
+      assert.deepStrictEqual(yield* retired, [])
+      assert.isTrue(Exit.isSuccess(yield* insert(used)))
+
+      for (const kek_id of [unused, another, unused]) assert.strictEqual(yield* retire(kek_id), 0)
+      assert.sameMembers(yield* retired, [unused, another])
+      for (const kek_id of [unused, another]) assert.isTrue(Exit.isFailure(yield* insert(kek_id)))
+      assert.isTrue(Exit.isSuccess(yield* insert(used)))
+    })
+  )
+
+  it.effect("keys that credentials name and the ring lacks are told, with the number of credentials", () =>
+    Effect.gen(function* () {
+      const { missing } = yield* KekRegistry
+      const repository = yield* CredentialRepository
+      const { account_id, workspace_id } = yield* newTenant
+      const [credential] = yield* Arbitrary.sampleEffect(storedCredential, { count: 1, seed: 1 })
+      const [sealed] = yield* Arbitrary.sampleEffect(sealedKey, { count: 1, seed: 1 })
+      if (credential === undefined || sealed === undefined) return assert.fail("nothing generated")
+      const others = (yield* missing([])).map(({ kek_id }) => kek_id)
+      for (const kek_id of ["kek-b", "kek-a", "kek-b", "kek-c"]) {
+        const id = CredentialId.make(randomUUID())
+        yield* repository.insert(account_id, { ...credential, id, workspace_id }, { ...sealed, kek_id })
+      }
+      assert.deepEqual(yield* missing(others), [
+        { kek_id: "kek-a", credentials: 1 },
+        { kek_id: "kek-b", credentials: 2 },
+        { kek_id: "kek-c", credentials: 1 }
+      ])
+      assert.deepEqual(yield* missing([...others, "kek-a", "kek-c", "kek-x"]), [{ kek_id: "kek-b", credentials: 2 }])
+      assert.deepStrictEqual(yield* missing([...others, "kek-a", "kek-b", "kek-c"]), [])
+    })
+  )
+}
+
+for (const [name, store] of stores) {
+  layer(store, { excludeTestServices: true })(`a registry of key-encryption keys ${name} keeps its contract`, contract)
+}

@@ -1,0 +1,203 @@
+import { randomBytes, randomUUID } from "node:crypto"
+import { assert, layer, type Vitest } from "@effect/vitest"
+import { Arbitrary, DateTime, Effect, Exit, Option } from "effect"
+import type { AccountId } from "../../src/domain/AccountId.ts"
+import { CredentialId } from "../../src/domain/CredentialId.ts"
+import type { WorkspaceId } from "../../src/domain/WorkspaceId.ts"
+import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
+import { type Receipt, Receipts } from "../../src/port/Receipts.ts"
+import { sealedKey, storedCredential } from "../support/memory/arbitraries.ts"
+import { newTenant, newWorkspaceId, type Ports, stores } from "../support/database/stores.ts"
+
+interface Tenant {
+  readonly account_id: AccountId
+  readonly workspace_id: WorkspaceId
+}
+
+const newReceipt = (): Receipt => ({ key_hash: randomBytes(32), fingerprint: randomBytes(32) })
+
+/** A credential with its sealed key, to be stored for a tenant. */
+const newRow = Effect.fnUntraced(function* ({ workspace_id }: Tenant, created_at?: DateTime.Utc) {
+  const [credential] = yield* Arbitrary.sampleEffect(storedCredential, { count: 1, seed: 1 })
+  const [sealed] = yield* Arbitrary.sampleEffect(sealedKey, { count: 1, seed: 1 })
+  assert(credential !== undefined && sealed !== undefined)
+  const id = CredentialId.make(randomUUID())
+  return {
+    credential: { ...credential, id, workspace_id, created_at: created_at ?? credential.created_at },
+    sealed: { ...sealed, wrapped_dek: randomBytes(60) }
+  }
+})
+type Row = Effect.Success<ReturnType<typeof newRow>>
+
+const insert = Effect.fnUntraced(function* ({ account_id }: Tenant, { credential, sealed }: Row, receipt: Receipt) {
+  return yield* (yield* Receipts).insert(account_id, credential, sealed, receipt)
+})
+
+const isStored = Effect.fnUntraced(function* ({ account_id }: Tenant, { credential }: Row) {
+  return Option.isSome(yield* (yield* CredentialRepository).findById(account_id, credential.id))
+})
+
+/** The receipt of an account under a hash, with bytes that can be compared. */
+const found = Effect.fnUntraced(function* ({ account_id }: Tenant, { key_hash }: Receipt) {
+  const receipt = yield* (yield* Receipts).find(account_id, key_hash)
+  return Option.map(receipt, ({ credential_id, fingerprint }) => ({
+    credential_id,
+    fingerprint: Buffer.from(fingerprint).toString("hex")
+  }))
+})
+
+const asFound = ({ credential }: Row, { fingerprint }: Receipt) =>
+  Option.some({ credential_id: credential.id, fingerprint: Buffer.from(fingerprint).toString("hex") })
+
+/** Whether a stranger finds a tenant's receipt, or is kept by it from storing one under the same hash. */
+const crosses = Effect.gen(function* () {
+  const [owner, stranger] = [yield* newTenant, yield* newTenant]
+  const [one, other] = [yield* newRow(owner), yield* newRow(stranger)]
+  const receipt = newReceipt()
+  yield* insert(owner, one, receipt)
+  const seen = Option.isSome(yield* found(stranger, receipt))
+  return seen || Option.isNone(yield* insert(stranger, other, receipt))
+})
+
+const contract = (it: Vitest.MethodsNonLive<Ports>) => {
+  it.effect("a credential, its sealed key and its receipt are found as they were given, and nothing before", () =>
+    Effect.gen(function* () {
+      const tenant = yield* newTenant
+      const [row, receipt] = [yield* newRow(tenant), newReceipt()]
+      assert.isTrue(Option.isNone(yield* found(tenant, receipt)))
+      assert.isFalse(yield* isStored(tenant, row))
+      yield* insert(tenant, row, receipt)
+      assert.deepStrictEqual(yield* found(tenant, receipt), asFound(row, receipt))
+      const { findSealed } = yield* CredentialRepository
+      const { credential, sealed } = Option.getOrThrow(yield* findSealed(tenant.account_id, row.credential.id))
+      assert.deepEqual(credential, { ...row.credential, sort_order: 0 })
+      assert.strictEqual(sealed.kek_id, row.sealed.kek_id)
+      for (const part of ["wrapped_dek", "sealed"] as const) {
+        assert.deepStrictEqual(Buffer.from(sealed[part]), Buffer.from(row.sealed[part]))
+      }
+    })
+  )
+
+  it.effect("credentials with and without a receipt share one order (D32)", () =>
+    Effect.gen(function* () {
+      const tenant = yield* newTenant
+      const repository = yield* CredentialRepository
+      const plain = Effect.fnUntraced(function* ({ credential, sealed }: Row) {
+        return (yield* repository.insert(tenant.account_id, credential, sealed)).sort_order
+      })
+      const receipted = (row: Row) =>
+        Effect.map(insert(tenant, row, newReceipt()), (created) => Option.getOrThrow(created).sort_order)
+      const orders: Array<number> = []
+      for (const store of [plain, receipted, receipted, plain]) orders.push(yield* store(yield* newRow(tenant)))
+      assert.deepStrictEqual(orders, [0, 1, 2, 3])
+    })
+  )
+
+  it.effect("under a hash that is taken nothing is stored", () =>
+    Effect.gen(function* () {
+      const tenant = yield* newTenant
+      const [first, second] = [yield* newRow(tenant), yield* newRow(tenant)]
+      const receipt = newReceipt()
+      yield* insert(tenant, first, receipt)
+      assert.isTrue(Option.isNone(yield* insert(tenant, second, { ...receipt, fingerprint: randomBytes(32) })))
+      assert.isFalse(yield* isStored(tenant, second))
+      assert.deepStrictEqual(yield* found(tenant, receipt), asFound(first, receipt))
+    })
+  )
+
+  it.effect("the same insert again is no other one: it answers as the first time (R3)", () =>
+    Effect.gen(function* () {
+      const tenant = yield* newTenant
+      const row = yield* newRow(tenant)
+      const receipt = newReceipt()
+      const first = yield* insert(tenant, row, receipt)
+      yield* insert(tenant, yield* newRow(tenant), newReceipt())
+      assert.deepEqual(yield* insert(tenant, row, receipt), first)
+    })
+  )
+
+  it.effect("a credential that cannot be stored leaves no receipt", () =>
+    Effect.gen(function* () {
+      const tenant = yield* newTenant
+      const taken = yield* newRow(tenant)
+      yield* insert(tenant, taken, newReceipt())
+      const homeless = yield* newRow({ ...tenant, workspace_id: yield* newWorkspaceId })
+      for (const row of [taken, homeless]) {
+        const receipt = newReceipt()
+        assert.isTrue(Exit.isFailure(yield* Effect.exit(insert(tenant, row, receipt))))
+        assert.isTrue(Option.isNone(yield* found(tenant, receipt)))
+      }
+    })
+  )
+
+  it.effect("of twenty at the same moment under one hash one is stored, and the others say so", () =>
+    Effect.gen(function* () {
+      const tenant = yield* newTenant
+      const receipt = newReceipt()
+      const rows = yield* Effect.forEach(Array.from({ length: 20 }), () => newRow(tenant))
+      const inserted = yield* Effect.forEach(rows, (row) => insert(tenant, row, receipt), { concurrency: "unbounded" })
+      assert.lengthOf(inserted.filter(Option.isSome), 1)
+      const stored = yield* Effect.filter(rows, (row) => isStored(tenant, row))
+      assert.deepStrictEqual(
+        stored.map(({ credential }) => credential.id),
+        inserted.flatMap((one) => (Option.isSome(one) ? [one.value.id] : []))
+      )
+    })
+  )
+
+  it.effect("a hash means nothing in another account (T6)", () =>
+    Effect.gen(function* () {
+      assert.isFalse(yield* crosses)
+    })
+  )
+
+  it.effect.each(["find", "insert"])("a store whose %s forgets the account would be found (T6)", (forgetful) =>
+    Effect.gen(function* () {
+      const receipts = yield* Receipts
+      const owners = new Map<string, AccountId>()
+      const keyOf = (key_hash: Uint8Array) => Buffer.from(key_hash).toString("hex")
+      const ownerOf = (account_id: AccountId, key_hash: Uint8Array) => owners.get(keyOf(key_hash)) ?? account_id
+      const broken = {
+        ...receipts,
+        insert: (account_id, credential, sealed, receipt) => {
+          const owner = ownerOf(account_id, receipt.key_hash)
+          if (forgetful === "insert" && owner !== account_id) return Effect.succeedNone
+          owners.set(keyOf(receipt.key_hash), account_id)
+          return receipts.insert(account_id, credential, sealed, receipt)
+        },
+        find: (account_id, key_hash) =>
+          receipts.find(forgetful === "find" ? ownerOf(account_id, key_hash) : account_id, key_hash)
+      } satisfies Receipts["Service"]
+      assert.isTrue(yield* Effect.provideService(crosses, Receipts, broken))
+    })
+  )
+
+  it.effect("the old ones are forgotten, so many at a time, and what they stand for stays", () =>
+    Effect.gen(function* () {
+      const { forget } = yield* Receipts
+      const tenant = yield* newTenant
+      const at = (millis: number) => DateTime.makeUnsafe(4_000_000_000_000 + millis)
+      while ((yield* forget(at(0), 500)) === 500);
+      const kept = yield* Effect.forEach([0, 1, 2, 3, 4], (millis) =>
+        Effect.gen(function* () {
+          const row = yield* newRow(tenant, at(millis))
+          const receipt = newReceipt()
+          yield* insert(tenant, row, receipt)
+          return { row, receipt }
+        })
+      )
+      const left = Effect.filter(kept, ({ receipt }) => Effect.map(found(tenant, receipt), Option.isSome))
+      assert.strictEqual(yield* forget(at(0), 10), 0)
+      assert.strictEqual(yield* forget(at(3), 2), 2)
+      assert.lengthOf(yield* left, 3)
+      assert.strictEqual(yield* forget(at(3), 2), 1)
+      assert.strictEqual(yield* forget(at(3), 2), 0)
+      assert.deepStrictEqual(yield* left, kept.slice(3))
+      for (const { row } of kept) assert.isTrue(yield* isStored(tenant, row))
+    })
+  )
+}
+
+for (const [name, store] of stores) {
+  layer(store, { excludeTestServices: true })(`a store of receipts ${name} keeps its contract`, contract)
+}

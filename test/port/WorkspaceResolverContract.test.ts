@@ -1,0 +1,77 @@
+import { assert, layer, type Vitest } from "@effect/vitest"
+import { DateTime, Effect, Option } from "effect"
+import { AccountRepository } from "../../src/port/AccountRepository.ts"
+import { WorkspaceResolver } from "../../src/port/WorkspaceResolver.ts"
+import {
+  addWorkspace,
+  newAccountId,
+  newTenant,
+  newWorkspaceId,
+  type Ports,
+  stores
+} from "../support/database/stores.ts"
+
+const remove = (workspace_id: Parameters<AccountRepository["Service"]["deleteWorkspace"]>[0]) =>
+  Effect.gen(function* () {
+    yield* (yield* AccountRepository).deleteWorkspace(workspace_id, yield* DateTime.now)
+  })
+
+const contract = (it: Vitest.MethodsNonLive<Ports>) => {
+  it.effect("none asked for is the account's default (section 4.1)", () =>
+    Effect.gen(function* () {
+      const { resolve } = yield* WorkspaceResolver
+      const { account_id, workspace_id } = yield* newTenant
+      yield* addWorkspace(account_id)
+      assert.deepStrictEqual(yield* resolve(account_id, undefined), Option.some(workspace_id))
+    })
+  )
+
+  it.effect("any workspace of the account may be asked for", () =>
+    Effect.gen(function* () {
+      const { resolve } = yield* WorkspaceResolver
+      const { account_id, workspace_id } = yield* newTenant
+      const another = yield* addWorkspace(account_id)
+      assert.deepStrictEqual(yield* resolve(account_id, workspace_id), Option.some(workspace_id))
+      assert.deepStrictEqual(yield* resolve(account_id, another), Option.some(another))
+    })
+  )
+
+  it.effect("one that is unknown, another account's or deleted is none (D6)", () =>
+    Effect.gen(function* () {
+      const { resolve } = yield* WorkspaceResolver
+      const { account_id } = yield* newTenant
+      const stranger = yield* newTenant
+      const deleted = yield* addWorkspace(account_id)
+      yield* remove(deleted)
+      for (const requested of [yield* newWorkspaceId, stranger.workspace_id, deleted]) {
+        assert.deepStrictEqual(yield* resolve(account_id, requested), Option.none())
+      }
+    })
+  )
+
+  it.effect("a deleted default stays the default: none is found until another is asked for (D43)", () =>
+    Effect.gen(function* () {
+      const { resolve } = yield* WorkspaceResolver
+      const { account_id, workspace_id } = yield* newTenant
+      const another = yield* addWorkspace(account_id)
+      yield* remove(workspace_id)
+      assert.deepStrictEqual(yield* resolve(account_id, undefined), Option.none())
+      assert.deepStrictEqual(yield* resolve(account_id, workspace_id), Option.none())
+      assert.deepStrictEqual(yield* resolve(account_id, another), Option.some(another))
+    })
+  )
+
+  it.effect("an unknown account has none", () =>
+    Effect.gen(function* () {
+      const { resolve } = yield* WorkspaceResolver
+      const { workspace_id } = yield* newTenant
+      const account_id = yield* newAccountId
+      assert.deepStrictEqual(yield* resolve(account_id, undefined), Option.none())
+      assert.deepStrictEqual(yield* resolve(account_id, workspace_id), Option.none())
+    })
+  )
+}
+
+for (const [name, store] of stores) {
+  layer(store, { excludeTestServices: true })(`a workspace resolver ${name} keeps its contract`, contract)
+}

@@ -1,0 +1,138 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Effect, Layer, Option, Result } from "effect"
+import { AuthenticationFailed, KeyStoreUnavailable } from "../../src/port/CipherErrors.ts"
+import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
+import { KeyUse } from "../../src/port/KeyUse.ts"
+import type { Rewrapper } from "../../src/port/Rewrapper.ts"
+import { WrappedKeys } from "../../src/port/WrappedKeys.ts"
+import { type Made, ringOf, sealUnder } from "../support/keys/rotating.ts"
+import { stores } from "../support/database/stores.ts"
+
+const primary = "new"
+const wrapped_dek = new Uint8Array(60).fill(7)
+const accept: Rewrapper["Service"]["rewrap"] = () => Effect.succeed(Result.succeed({ kek_id: primary, wrapped_dek }))
+
+const stored = Effect.fnUntraced(function* ({ account_id, id }: Made) {
+  const repository = yield* CredentialRepository
+  return Option.getOrThrow(yield* repository.findSealed(account_id, id))
+})
+const byId = (made: ReadonlyArray<Made>) => made.map(({ id }) => id).sort()
+
+for (const [name, store] of stores) {
+  const fresh = Layer.fresh(store)
+
+  describe(`wrapped keys ${name} keep their contract`, () => {
+    it.live("a batch replaces the id of the key and the wrapped key, and nothing else", () =>
+      Effect.gen(function* () {
+        const made = yield* sealUnder(ringOf("old"), 3)
+        const before = yield* Effect.forEach(made, stored)
+        const { replace } = yield* WrappedKeys
+        const done = yield* replace({ primary, after: undefined, size: 10 }, accept)
+        assert.deepStrictEqual(done, { rewrapped: 3, failed: [], next: undefined })
+        const after = yield* Effect.forEach(made, stored)
+        assert.deepEqual(
+          after,
+          before.map(({ credential, sealed }) => ({ credential, sealed: { ...sealed, kek_id: primary, wrapped_dek } }))
+        )
+        const again = yield* replace({ primary, after: undefined, size: 10 }, accept)
+        assert.deepStrictEqual(again, { rewrapped: 0, failed: [], next: undefined })
+      }).pipe(Effect.provide(fresh))
+    )
+
+    it.live(
+      "each key is handed over with the account and the context of its own row, and two bytes of the sealed",
+      () =>
+        Effect.gen(function* () {
+          const made = yield* sealUnder(ringOf("old"), 12)
+          const expected = yield* Effect.forEach(made, (one) =>
+            Effect.map(stored(one), ({ credential, sealed }) => {
+              const {
+                created_at: _created_at,
+                label: _label,
+                name: _name,
+                sort_order: _sort_order,
+                ...bound
+              } = credential
+              return { ...bound, account_id: one.account_id, wrapped: Buffer.from(sealed.wrapped_dek).toString("hex") }
+            })
+          )
+          const seen: Array<object> = []
+          const { replace } = yield* WrappedKeys
+          yield* replace({ primary, after: undefined, size: 50 }, (sealed, context) => {
+            const {
+              created_at: _c,
+              label: _l,
+              name: _n,
+              sort_order: _s,
+              ...bound
+            } = { created_at: 0, label: 0, name: 0, sort_order: 0, ...context }
+            assert.deepStrictEqual(Array.from(sealed.sealed), [1, 1])
+            assert.strictEqual(sealed.kek_id, "old")
+            seen.push({ ...bound, wrapped: Buffer.from(sealed.wrapped_dek).toString("hex") })
+            return accept(sealed, context)
+          })
+          const order = (rows: ReadonlyArray<object>) =>
+            rows.map((row) => JSON.stringify(Object.entries(row).sort())).sort()
+          assert.deepStrictEqual(order(seen), order(expected))
+        }).pipe(Effect.provide(fresh))
+    )
+
+    it.live("batches go through all rows in the order of ids, each at most so large", () =>
+      Effect.gen(function* () {
+        const made = yield* sealUnder(ringOf("old"), 7)
+        const { replace } = yield* WrappedKeys
+        const seen: Array<string> = []
+        const sizes: Array<number> = []
+        let after: string | undefined
+        do {
+          const done = yield* replace({ primary, after, size: 3 }, (sealed, context) => {
+            seen.push(context.id)
+            return accept(sealed, context)
+          })
+          sizes.push(done.rewrapped)
+          after = done.next
+        } while (after !== undefined)
+        assert.deepStrictEqual(seen, byId(made))
+        assert.deepStrictEqual(sizes, [3, 3, 1])
+      }).pipe(Effect.provide(fresh))
+    )
+
+    it.live("a key store that goes away in the middle of a batch leaves all of it as it was (R10)", () =>
+      Effect.gen(function* () {
+        const made = yield* sealUnder(ringOf("old"), 4)
+        const before = yield* Effect.forEach(made, stored)
+        const [, , third] = byId(made)
+        const down = new KeyStoreUnavailable({ reason: "it is down" })
+        const { replace } = yield* WrappedKeys
+        const half: Rewrapper["Service"]["rewrap"] = (sealed, context) =>
+          context.id === third ? Effect.fail(down) : accept(sealed, context)
+        assert.strictEqual(yield* Effect.flip(replace({ primary, after: undefined, size: 10 }, half)), down)
+        assert.deepEqual(yield* Effect.forEach(made, stored), before)
+        assert.strictEqual((yield* replace({ primary, after: undefined, size: 10 }, accept)).rewrapped, 4)
+      }).pipe(Effect.provide(fresh))
+    )
+
+    it.live("what is refused stays as it is and is told, and does not hold the next batch up", () =>
+      Effect.gen(function* () {
+        const made = yield* sealUnder(ringOf("old"), 4)
+        const [first, second] = byId(made)
+        const refused = new AuthenticationFailed()
+        const { replace } = yield* WrappedKeys
+        const half: Rewrapper["Service"]["rewrap"] = (sealed, context) =>
+          context.id === first || context.id === second ? Effect.succeed(Result.fail(refused)) : accept(sealed, context)
+        const done = yield* replace({ primary, after: undefined, size: 2 }, half)
+        assert.deepStrictEqual(done, {
+          rewrapped: 0,
+          failed: [first, second].map((id) => ({ id: String(id), failure: refused })),
+          next: second
+        })
+        assert.strictEqual((yield* replace({ primary, after: done.next, size: 10 }, half)).rewrapped, 2)
+        const { list } = yield* KeyUse
+        assert.deepEqual(yield* list, [
+          { kek_id: "new", credentials: 2, wraps: 0, retired: false },
+          { kek_id: "old", credentials: 2, wraps: 0, retired: false }
+        ])
+      }).pipe(Effect.provide(fresh))
+    )
+  })
+}

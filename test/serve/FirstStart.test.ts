@@ -1,0 +1,93 @@
+import { assert, describe, it, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { statSync } from "node:fs"
+import { join } from "node:path"
+import { createOver, getOver, idIn } from "../support/http/callByok.ts"
+import { eventually } from "../support/process/eventually.ts"
+import { newDirectory, startFirst, StartedBefore } from "../support/process/firstStart.ts"
+import { faultOf } from "../support/keys/issuedKey.ts"
+import { runProgram } from "../support/process/runNode.ts"
+import { isRunning, isShutDown, postmasterOf, startService } from "../support/process/ServiceProcess.ts"
+
+const paste = (command: string) =>
+  Effect.map(runProgram("/bin/sh", ["-c", command]), ({ stdout }) => {
+    const [head = "", body = ""] = stdout.split("\r\n\r\n")
+    return { status: Number(/^HTTP\/1\.1 (\d+)/.exec(head)?.[1]), body }
+  })
+
+const anyCredential = { provider: "groq", key: "fake-key-fake-key" }
+
+describe("the first start on an empty directory", () => {
+  it.live("prints address, management key and two commands that work when they are pasted (section 4, D1, D41)", () =>
+    Effect.gen(function* () {
+      const settings = yield* newDirectory
+      const service = yield* startFirst(settings)
+      assert.strictEqual(service.keyCount, 1)
+      assert.isUndefined(faultOf(service.key, "mk"))
+      assert.include(service.create, `${service.url}/api/v1/byok `)
+
+      const created = yield* paste(service.create)
+      assert.strictEqual(created.status, 201)
+      assert.include(created.body, '"label":"sk-...AbCd"')
+      assert.deepStrictEqual(yield* paste(service.get.replace("/ID ", `/${idIn(created)} `)), {
+        status: 200,
+        body: created.body
+      })
+      assert.strictEqual(statSync(join(settings.BYOK_DATA_DIR, "keyring")).mode & 0o777, 0o600)
+
+      yield* service.signal("SIGTERM")
+      assert.strictEqual(yield* service.ended, 0)
+      const second = yield* startService(settings)
+      assert.deepStrictEqual(yield* getOver(second.url, service.key, idIn(created)), {
+        status: 200,
+        body: created.body
+      })
+      assert.strictEqual(
+        second.stdout(),
+        `byok listens on ${second.url} as process ${second.pid}, its documentation is at ${second.url}/docs\n`
+      )
+      assert.strictEqual(service.stderr() + second.stderr(), "")
+    })
+  )
+})
+
+layer(StartedBefore.layer, { excludeTestServices: true })("the service on an embedded database", (it) => {
+  it.effect("leaves no postmaster when it is killed, and the next start serves what was acknowledged (R1)", () =>
+    Effect.gen(function* () {
+      const { key, settings } = yield* StartedBefore
+      const first = yield* startService(settings)
+      const created = yield* createOver(first.url, key, anyCredential)
+      const postmaster = postmasterOf(settings.BYOK_DATA_DIR)
+      yield* first.signal("SIGKILL")
+      assert.strictEqual(yield* first.ended, "SIGKILL")
+      const { url } = yield* startService(settings)
+      yield* eventually(
+        "the postmaster is gone",
+        Effect.sync(() => !isRunning(postmaster))
+      )
+      assert.deepStrictEqual(yield* getOver(url, key, idIn(created)), { status: 200, body: created.body })
+      assert.notStrictEqual(postmasterOf(settings.BYOK_DATA_DIR), postmaster)
+    })
+  )
+
+  it.effect("shares it with a second service on the same directory, which goes on after the end of the first", () =>
+    Effect.gen(function* () {
+      const { key, settings } = yield* StartedBefore
+      const first = yield* startService(settings)
+      const second = yield* startService(settings)
+      const created = yield* createOver(second.url, key, anyCredential)
+      assert.strictEqual(created.status, 201)
+      assert.strictEqual((yield* getOver(first.url, key, idIn(created))).body, created.body)
+
+      yield* first.signal("SIGTERM")
+      assert.strictEqual(yield* first.ended, 0)
+      yield* eventually(
+        "the second has a database again",
+        Effect.map(getOver(second.url, key, idIn(created)), ({ body }) => body === created.body)
+      )
+      yield* second.signal("SIGTERM")
+      assert.strictEqual(yield* second.ended, 0)
+      assert.isTrue(isShutDown(settings.BYOK_DATA_DIR))
+    })
+  )
+})

@@ -1,0 +1,115 @@
+import { assert, layer } from "@effect/vitest"
+import { Effect, Fiber, Option } from "effect"
+import { connect, type Socket } from "node:net"
+import { createOver, getOver, idIn } from "../support/http/callByok.ts"
+import { embeddedClient } from "../support/database/embeddedClient.ts"
+import { eventually } from "../support/process/eventually.ts"
+import { StartedBefore } from "../support/process/firstStart.ts"
+import { isRunning, isShutDown, postmasterOf, startService } from "../support/process/ServiceProcess.ts"
+import { lockTable, untilWaiting } from "../support/database/transactions.ts"
+
+const credential = { provider: "groq", key: "fake-key-fake-key" }
+
+/** A connection, or nothing where nobody listens. */
+const open = (url: string) =>
+  Effect.callback<Option.Option<Socket>>((resume) => {
+    const { hostname, port } = new URL(url)
+    const socket = connect(Number(port), hostname)
+    socket.once("connect", () => resume(Effect.succeed(Option.some(socket))))
+    socket.on("error", () => {
+      socket.destroy()
+      resume(Effect.succeed(Option.none()))
+    })
+  })
+
+const refuses = (url: string) =>
+  Effect.map(
+    open(url),
+    Option.match({
+      onNone: () => true,
+      onSome: (socket) => {
+        socket.destroy()
+        return false
+      }
+    })
+  )
+
+/** Sends text on a new connection, which stays open, and answers with what has arrived on it. */
+const send = (url: string, text: string) =>
+  Effect.map(open(url), (opened) => {
+    const socket = Option.getOrThrow(opened)
+    let received = ""
+    socket.setEncoding("utf8").on("data", (part: string) => (received += part))
+    socket.write(text)
+    return { socket, received: () => received }
+  })
+
+const body = JSON.stringify(credential)
+
+const head = (key: string) =>
+  [
+    "POST /api/v1/byok HTTP/1.1",
+    "Host: localhost",
+    `Authorization: Bearer ${key}`,
+    "Content-Type: application/json",
+    `Content-Length: ${body.length}`
+  ].join("\r\n")
+
+layer(StartedBefore.layer, { excludeTestServices: true })("a service that is told to stop", (it) => {
+  it.effect.each(["SIGTERM", "SIGINT"] as const)(
+    "%s: what is under way is answered, what is new is refused, it ends with 0 and its database with it (R2)",
+    (signal) =>
+      Effect.gen(function* () {
+        const { key, settings } = yield* StartedBefore
+        const patience = {
+          DATABASE_STATEMENT_TIMEOUT: "20 seconds",
+          DATABASE_DEADLINE: "25 seconds",
+          DATABASE_BATCHING: "false"
+        }
+        const { ended, stderr, url, ...service } = yield* startService({ ...settings, ...patience })
+        const postmaster = postmasterOf(settings.BYOK_DATA_DIR)
+        const create = createOver(url, key, credential)
+        const earlier = yield* create
+
+        const sql = yield* embeddedClient(settings)
+        const unlock = yield* lockTable(sql, "credentials")
+        const creating = yield* Effect.forkChild(Effect.all([create, create, create], { concurrency: "unbounded" }))
+        const reading = yield* Effect.forkChild(getOver(url, key, idIn(earlier)))
+        yield* untilWaiting(sql, 4)
+
+        yield* service.signal(signal)
+        yield* eventually("new connections are refused", refuses(url))
+        assert.isTrue(isRunning(service.pid))
+        yield* unlock
+        const created = yield* Fiber.join(creating)
+        assert.deepStrictEqual(
+          created.map(({ status }) => status),
+          [201, 201, 201]
+        )
+        assert.strictEqual(new Set(created.map(idIn)).size, 3)
+        assert.deepStrictEqual(yield* Fiber.join(reading), { status: 200, body: earlier.body })
+
+        assert.strictEqual(yield* ended, 0)
+        assert.strictEqual(stderr(), "")
+        assert.isTrue(isShutDown(settings.BYOK_DATA_DIR))
+        assert.isFalse(isRunning(postmaster))
+      })
+  )
+
+  it.effect.each<readonly [name: string, sent: (key: string) => string, rest: string, answer: RegExp]>([
+    ["after its answer", (key) => `${head(key)}\r\n\r\n${body.slice(0, 9)}`, body.slice(9), /^HTTP\/1\.1 201 /],
+    ["that never sent anything", () => "", "", /^$/]
+  ])("does not wait for a connection %s (R2)", ([, sent, rest, answer]) =>
+    Effect.gen(function* () {
+      const { key, settings } = yield* StartedBefore
+      const { ended, signal, url } = yield* startService(settings)
+      const { received, socket } = yield* send(url, sent(key))
+      assert.strictEqual((yield* createOver(url, key, credential)).status, 201)
+      yield* signal("SIGTERM")
+      yield* eventually("new connections are refused", refuses(url))
+      socket.write(rest)
+      assert.deepStrictEqual(yield* Effect.timeoutOption(ended, "4 seconds"), Option.some(0))
+      assert.match(received(), answer)
+    })
+  )
+})

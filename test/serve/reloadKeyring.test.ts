@@ -1,0 +1,139 @@
+import { writeFileSync } from "node:fs"
+import { join } from "node:path"
+import { assert, describe, it } from "@effect/vitest"
+import { Cause, Effect, Exit, Layer, Option, Schema } from "effect"
+import * as Byok from "../../src/Byok.ts"
+import { Keyring } from "../../src/crypto/keyring/Keyring.ts"
+import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
+import { NewCredential } from "../../src/domain/NewCredential.ts"
+import { Accounts } from "../../src/service/Accounts.ts"
+import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
+import { Credentials } from "../../src/service/Credentials.ts"
+import { KekRegistry } from "../../src/port/KekRegistry.ts"
+import { Readiness } from "../../src/port/Readiness.ts"
+import { DatabaseFailure } from "../../src/sql/connection/DatabaseFailure.ts"
+import { adminClient, freshDatabase, settingsFor } from "../support/database/freshDatabase.ts"
+import { keysOf, openedWith, ringOf, rotationWith } from "../support/keys/rotating.ts"
+import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
+
+/** An instance whose keyring file can be written, and what it does. */
+const begin = Effect.gen(function* () {
+  const url = yield* freshDatabase
+  const file = join(yield* temporaryDirectory, "keyring")
+  const write = (text: string) => writeFileSync(file, text, { mode: 0o600 })
+  write(ringOf("old"))
+  const settings = { ...settingsFor(url), keyring: Option.none(), keyringFile: Option.some(file) }
+  const instance = yield* Effect.orDie(Layer.build(Layer.fresh(Byok.layerWith(settings))))
+  const { account_id } = yield* Effect.flatMap(Accounts, (_) => _.createAccount("n")).pipe(Effect.provide(instance))
+  const key = "fake-key-fake-key"
+  /** Creates a credential, and answers with the key that it names. */
+  const create = Effect.gen(function* () {
+    const input = yield* Schema.decodeUnknownEffect(NewCredential)({ provider: "groq", key })
+    const { id } = yield* Effect.flatMap(Credentials, (credentials) => credentials.create(input))
+    const found = yield* (yield* CredentialRepository).findSealed(account_id, id)
+    return { account_id, id, key, kek_id: Option.getOrThrow(found).sealed.kek_id }
+  }).pipe(Effect.provideService(CurrentCaller, { account_id }), Effect.provide(instance))
+  const reload = Effect.provide(
+    Effect.flatMap(Keyring, (_) => _.reload),
+    instance
+  )
+  const problems = Effect.provide(
+    Effect.flatMap(Readiness, (_) => _.problems),
+    instance
+  )
+  return { url, write, settings, instance, create, reload, problems }
+})
+
+describe("a keyring that is read again while the service runs", () => {
+  it.live("seals under the new first key, opens under all, and readiness asks for what the new one lacks", () =>
+    Effect.gen(function* () {
+      const { create, instance, problems, reload, write } = yield* begin
+      const before = yield* create
+      assert.strictEqual(before.kek_id, "old")
+      write(ringOf("new", "old"))
+      assert.strictEqual((yield* create).kek_id, "old", "not before it is read")
+      yield* reload
+      const after = yield* create
+      assert.strictEqual(after.kek_id, "new")
+      assert.deepStrictEqual(yield* problems, [])
+      const made = [before, after]
+      assert.deepStrictEqual(yield* Effect.provide(openedWith(ringOf("new", "old"), made), instance), keysOf(made))
+
+      write(ringOf("new"))
+      yield* reload
+      assert.deepStrictEqual(yield* problems, ["key old is missing from the keyring; credentials sealed with it: 2"])
+      write(ringOf("new", "old"))
+      yield* reload
+      assert.deepStrictEqual(yield* problems, [])
+    })
+  )
+
+  it.live("one that is not in order is told by setting and expectation, and the old one goes on (T12)", () =>
+    Effect.gen(function* () {
+      const { create, problems, reload, write } = yield* begin
+      const wrong = ringOf("impostor").replace("impostor:", "old:")
+      for (const [text, sentence] of [
+        ["", "expected at least one key; found none"],
+        ["new:AAAA", /^expected id:base64 of 32 bytes, .*; found 3 bytes$/],
+        [`${ringOf("new")}\n${ringOf("new")}`, "expected every id once; found one twice"],
+        [`${ringOf("new")}\n${wrong}`, "expected the keys that the database knows; found other bytes under old"]
+      ] as const) {
+        write(text)
+        const { message } = yield* Effect.flip(reload)
+        const [, setting, said = ""] = /^(\w+): (?:key \d: )?(.*)$/.exec(message) ?? []
+        assert.strictEqual(setting, "BYOK_KEYRING_FILE")
+        if (typeof sentence === "string") assert.strictEqual(said, sentence)
+        else assert.match(said, sentence)
+        assert.strictEqual((yield* create).kek_id, "old")
+        assert.deepStrictEqual(yield* problems, [])
+      }
+    })
+  )
+
+  it.live("one in the environment cannot change, and says so", () =>
+    Effect.gen(function* () {
+      const { url } = yield* begin
+      const other = yield* Effect.orDie(Layer.build(Layer.fresh(Byok.layerWith(settingsFor(url, ringOf("old"))))))
+      const { message } = yield* Effect.flip(Effect.flatMap(Keyring, (_) => _.reload)).pipe(Effect.provide(other))
+      assert.strictEqual(
+        message,
+        "BYOK_KEYRING: expected a restart with another value; the environment of a running process cannot change"
+      )
+    })
+  )
+
+  it.live("an instance that was not told of a retired key stores nothing under it, and says why it is not ready", () =>
+    Effect.gen(function* () {
+      const { create, instance, problems, reload, settings, url, write } = yield* begin
+      const sql = yield* adminClient(url)
+      const { id } = yield* create
+      yield* Effect.gen(function* () {
+        const { rewrap } = yield* rotationWith(ringOf("new", "old"))
+        yield* rewrap({ rate: 1_000_000 })
+        assert.strictEqual(yield* (yield* KekRegistry).retire("old"), 0)
+      }).pipe(Effect.provide(instance))
+
+      const refused = yield* Effect.exit(create)
+      assert(Exit.isFailure(refused))
+      const failure = Cause.squash(refused.cause)
+      assert.instanceOf(failure, DatabaseFailure)
+      assert.deepStrictEqual([failure.sqlstate, failure.constraint], ["23514", "credentials_kek_retired"])
+      assert.deepStrictEqual(yield* problems, [
+        "key new is missing from the keyring; credentials sealed with it: 1",
+        "key old is retired and still the first of the keyring: nothing can be sealed"
+      ])
+      const again = yield* Effect.flip(Layer.build(Layer.fresh(Byok.layerWith(settings))))
+      assert.strictEqual(
+        "message" in again ? again.message : "",
+        "BYOK_KEYRING_FILE: expected a first key that may seal; found the retired old."
+      )
+
+      write(ringOf("new", "old"))
+      yield* reload
+      assert.deepStrictEqual(yield* problems, [])
+      assert.strictEqual((yield* create).kek_id, "new")
+      assert.lengthOf(yield* sql`SELECT 1 FROM credentials WHERE kek_id <> 'new'`, 0)
+      assert.lengthOf(yield* sql`SELECT 1 FROM credentials WHERE id = ${id}`, 1)
+    })
+  )
+})

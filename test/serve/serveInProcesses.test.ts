@@ -1,0 +1,178 @@
+import { readdirSync, readFileSync, writeFileSync } from "node:fs"
+import { join } from "node:path"
+import { assert, describe, it, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { createOver, getOver, idIn } from "../support/http/callByok.ts"
+import { eventually } from "../support/process/eventually.ts"
+import { StartedBefore } from "../support/process/firstStart.ts"
+import { freshDatabase } from "../support/database/freshDatabase.ts"
+import { ringOf } from "../support/keys/rotating.ts"
+import { byokScript } from "../support/process/runByok.ts"
+import { runNode } from "../support/process/runNode.ts"
+import { isRunning, isShutDown, type ServiceProcess, startService } from "../support/process/ServiceProcess.ts"
+
+const credential = { provider: "groq", key: "fake-key-fake-key" }
+
+/** The processes that a process has started and that run Node.js. */
+const nodesOf = (parent: number): ReadonlyArray<number> =>
+  readdirSync("/proc")
+    .map(Number)
+    .filter(Number.isInteger)
+    .filter((pid) => {
+      try {
+        const [, ppid] = readFileSync(`/proc/${pid}/stat`, "utf8")
+          .replace(/^.*\) /s, "")
+          .split(" ")
+        return Number(ppid) === parent && readFileSync(`/proc/${pid}/cmdline`, "utf8").endsWith("\0serve\0")
+      } catch {
+        return false
+      }
+    })
+
+layer(StartedBefore.layer, { excludeTestServices: true })("a service of several processes", (it) => {
+  it.effect.skipIf(process.platform !== "linux")(
+    "serves one port, replaces a process that was killed, and stops as a whole",
+    () =>
+      Effect.gen(function* () {
+        const { key, settings } = yield* StartedBefore
+        const { ended, pid, signal, stderr, stdout, url } = yield* startService({
+          ...settings,
+          BYOK_PROCESSES: "2",
+          LOG_LEVEL: "info"
+        })
+        const created = yield* createOver(url, key, credential)
+        assert.strictEqual(created.status, 201)
+        yield* eventually(
+          "both serve",
+          Effect.sync(() => stderr().includes("Process 2 serves"))
+        )
+        const victim = Math.max(...nodesOf(pid))
+        process.kill(victim, "SIGKILL")
+        yield* eventually(
+          "another one has taken its place",
+          Effect.sync(() => nodesOf(pid).length === 2 && !nodesOf(pid).includes(victim))
+        )
+        assert.deepStrictEqual(yield* getOver(url, key, idIn(created)), { status: 200, body: created.body })
+        assert.deepStrictEqual(stdout().match(/as process \d+/g), [`as process ${pid}`])
+        const processes = nodesOf(pid)
+        yield* signal("SIGTERM")
+        assert.strictEqual(yield* ended, 0)
+        assert.isFalse(processes.some(isRunning))
+        assert.isTrue(isShutDown(settings.BYOK_DATA_DIR))
+      })
+  )
+
+  it.effect.skipIf(process.platform !== "linux")(
+    "SIGHUP, while it starts and when it serves, ends no process and makes every one read the keyring again",
+    () =>
+      Effect.gen(function* () {
+        const { settings } = yield* StartedBefore
+        const BYOK_PROCESSES = "2"
+        const { ended, pid, signal, stderr } = yield* startService({ ...settings, BYOK_PROCESSES, LOG_LEVEL: "info" })
+        yield* signal("SIGHUP")
+        yield* eventually(
+          "both serve",
+          Effect.sync(() => stderr().includes("Process 2 serves"))
+        )
+        const processes = nodesOf(pid)
+        assert.lengthOf(processes, 2)
+        const keyring = join(settings.BYOK_DATA_DIR, "keyring")
+        writeFileSync(keyring, `${ringOf("next")}\n${readFileSync(keyring, "utf8")}`)
+        yield* signal("SIGHUP")
+        yield* eventually(
+          "both have read it again",
+          Effect.sync(() => (stderr().match(/The keyring was read again: next seals/g)?.length ?? 0) >= 2)
+        )
+        assert.deepStrictEqual(nodesOf(pid), processes)
+        yield* signal("SIGTERM")
+        yield* signal("SIGHUP")
+        assert.strictEqual(yield* ended, 0)
+      })
+  )
+
+  it.effect("of which one cannot start ends with its sentence and exit code 1", () =>
+    Effect.gen(function* () {
+      const { settings } = yield* StartedBefore
+      const variables = { ...settings, HOST: "192.0.2.1", PORT: "0", BYOK_PROCESSES: "2" }
+      assert.deepStrictEqual(yield* runNode([byokScript, "serve"], { variables }), {
+        code: 1,
+        stdout: "",
+        stderr: "HOST and PORT must be an address that is free to listen on.\nA process has ended before it served.\n"
+      })
+    })
+  )
+})
+
+const probe = join(import.meta.dirname, "../support/process/EnvironmentProbe.ts")
+
+/** A service on a database and a keyring of the environment, whose processes tell what is left of that. */
+const startProbed = (variables: Record<string, string>) =>
+  Effect.gen(function* () {
+    const secrets = { BYOK_KEYRING: ringOf("kek"), DATABASE_URL: yield* freshDatabase }
+    return yield* startService({ ...secrets, ...variables, LOG_LEVEL: "info" }, [
+      "--import",
+      probe,
+      byokScript,
+      "serve"
+    ])
+  })
+
+const answersOf = ({ stderr }: ServiceProcess, pid: number) =>
+  Effect.gen(function* () {
+    const before = stderr().length
+    const told = () => new RegExp(`^probe ${pid} (.*)$`, "m").exec(stderr().slice(before))?.[1]
+    process.kill(pid, "SIGUSR2")
+    yield* eventually(
+      `${pid} has told`,
+      Effect.sync(() => told() !== undefined)
+    )
+    return JSON.parse(told() ?? "") as unknown
+  })
+
+const isReady = (url: string) =>
+  Effect.promise(() =>
+    fetch(`${url}/health/ready`, { headers: { connection: "close" }, signal: AbortSignal.timeout(1_000) }).then(
+      ({ ok }) => ok,
+      () => false
+    )
+  )
+
+describe.skipIf(process.platform !== "linux")("no process that serves still has the secrets that it was told", () => {
+  const nothing = { environment: ["PORT"], config: ["PORT"] }
+
+  it.live("in its environment or where Effect looks settings up; a copy that Effect has made is found", () =>
+    Effect.gen(function* () {
+      const service = yield* startProbed({})
+      assert.deepStrictEqual(yield* answersOf(service, service.pid), nothing)
+      const control = yield* startProbed({ PROBE_LOOKS_FIRST: "yes" })
+      assert.deepStrictEqual(yield* answersOf(control, control.pid), {
+        environment: ["PORT"],
+        config: ["BYOK_KEYRING", "DATABASE_URL", "PORT"]
+      })
+    })
+  )
+
+  it.live(
+    "nor the one that starts others with them, also in place of one that was killed",
+    () =>
+      Effect.gen(function* () {
+        const service = yield* startProbed({ BYOK_PROCESSES: "2" })
+        yield* eventually(
+          "both serve",
+          Effect.sync(() => service.stderr().includes("Process 2 serves"))
+        )
+        const [victim = 0, other = 0] = nodesOf(service.pid)
+        for (const pid of [service.pid, victim, other]) assert.deepStrictEqual(yield* answersOf(service, pid), nothing)
+        yield* Effect.acquireUseRelease(
+          Effect.sync(() => process.kill(other, "SIGSTOP")),
+          () => {
+            process.kill(victim, "SIGKILL")
+            return eventually("the one in its place serves", isReady(service.url))
+          },
+          () => Effect.sync(() => process.kill(other, "SIGCONT"))
+        )
+        assert.deepStrictEqual(yield* answersOf(service, service.pid), nothing)
+      }),
+    60_000
+  )
+})

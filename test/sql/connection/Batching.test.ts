@@ -1,0 +1,175 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Cause, Duration, Effect, Exit, Fiber } from "effect"
+import { ServiceUnavailable } from "../../../src/domain/Errors.ts"
+import { gatherWith } from "../../../src/sql/connection/Batching.ts"
+import { DatabaseFailure } from "../../../src/sql/connection/DatabaseFailure.ts"
+import type { Query } from "../../../src/sql/connection/Lane.ts"
+import { eventually } from "../../support/process/eventually.ts"
+
+const late = Exit.die("late")
+const broken = new DatabaseFailure({ kind: "ConstraintError", sqlstate: "23514", constraint: "t_check" })
+const gone = new DatabaseFailure({ kind: "ConnectionError", sqlstate: undefined, constraint: undefined })
+
+/** What no statement for many can be written with. */
+const unwritable = -1
+
+/** A lane whose statements are noted, held back while `held`, and fail as `failing` says. */
+const lane = Effect.fnUntraced(function* (options: { readonly queue?: number; readonly deadline?: number } = {}) {
+  const statements: Array<ReadonlyArray<number>> = []
+  const state = { held: false, failing: (_asked: number): DatabaseFailure | undefined => undefined }
+  const until = (free: () => boolean) => eventually("it may go on", Effect.sync(free))
+  const query = (asked: ReadonlyArray<number>): Effect.Effect<ReadonlyArray<string>, DatabaseFailure> =>
+    Effect.gen(function* () {
+      statements.push(asked)
+      yield* Effect.orDie(until(() => !state.held))
+      for (const one of asked) {
+        const failure = state.failing(one)
+        if (failure !== undefined) return yield* failure
+      }
+      return asked.map((one) => `answer to ${one}`)
+    })
+  const gather = yield* gatherWith({
+    deadline: Duration.millis(options.deadline ?? 20_000),
+    queue: options.queue ?? 1000,
+    late,
+    scrubbed: <A>(asked: Query<A>) => asked as unknown as Effect.Effect<A, DatabaseFailure>
+  })
+  const ask = gather<number, string>({
+    sizeOf: (kibibytes) => kibibytes * 1024,
+    one: (asked) => Effect.map(query([asked]), ([answer = ""]) => answer) as unknown as Query<string>,
+    many: (asked) => {
+      if (asked.includes(unwritable)) throw new RangeError("Invalid string length")
+      return query(asked) as unknown as Query<ReadonlyArray<string>>
+    }
+  })
+  return { ask, state, statements }
+})
+
+const all = <A, E>(effects: ReadonlyArray<Effect.Effect<A, E>>) => Effect.all(effects, { concurrency: "unbounded" })
+
+describe("requests that come at the same time", () => {
+  it.live("share a statement, and each gets its own answer", () =>
+    Effect.gen(function* () {
+      const { ask, statements } = yield* lane()
+      const answers = yield* all([3, 1, 2].map(ask))
+      assert.deepStrictEqual(answers, ["answer to 3", "answer to 1", "answer to 2"])
+      assert.deepStrictEqual(statements, [[3, 1, 2]])
+    })
+  )
+
+  it.live("have one of their own when they come alone", () =>
+    Effect.gen(function* () {
+      const { ask, statements } = yield* lane()
+      yield* ask(1)
+      yield* ask(2)
+      assert.deepStrictEqual(statements, [[1], [2]])
+    })
+  )
+
+  it.live("wait for the next statement while two are under way", () =>
+    Effect.gen(function* () {
+      const { ask, state, statements } = yield* lane()
+      state.held = true
+      const asked: Array<Fiber.Fiber<string, ServiceUnavailable>> = []
+      for (const one of [1, 2]) {
+        asked.push(yield* Effect.forkChild(ask(one)))
+        yield* eventually(
+          "it is under way",
+          Effect.sync(() => statements.length === one)
+        )
+      }
+      for (const one of [3, 4, 5]) asked.push(yield* Effect.forkChild(ask(one)))
+      yield* Effect.promise(() => new Promise((resolve) => setImmediate(() => setImmediate(resolve))))
+      assert.strictEqual(statements.length, 2)
+      state.held = false
+      yield* Effect.forEach(asked, Fiber.join)
+      assert.deepStrictEqual(statements, [[1], [2], [3, 4, 5]])
+    })
+  )
+
+  it.live("share no fate: one that fails on a constraint fails alone", () =>
+    Effect.gen(function* () {
+      const { ask, state, statements } = yield* lane()
+      state.failing = (asked) => (asked === 2 ? broken : undefined)
+      const exits = yield* all([1, 2, 3].map((asked) => Effect.exit(ask(asked))))
+      assert.deepStrictEqual(exits, [Exit.succeed("answer to 1"), Exit.die(broken), Exit.succeed("answer to 3")])
+      assert.deepStrictEqual(statements, [[1, 2, 3], [1], [2], [3]])
+    })
+  )
+
+  it.live("fail together when the statement itself failed, and are not asked again one by one", () =>
+    Effect.gen(function* () {
+      const { ask, state, statements } = yield* lane()
+      state.failing = () => gone
+      const exits = yield* all([1, 2].map((asked) => Effect.exit(ask(asked))))
+      assert.deepStrictEqual(exits, [Exit.die(gone), Exit.die(gone)])
+      assert.deepStrictEqual(statements, [[1, 2]])
+    })
+  )
+
+  it.live("share statements of at most 4 MiB, and what is larger has one of its own", () =>
+    Effect.gen(function* () {
+      const { ask, statements } = yield* lane()
+      yield* all([3072, 1024, 1024, 5120, 1024, 2048].map(ask))
+      assert.deepStrictEqual(statements, [[3072, 1024], [1024], [5120], [1024, 2048]])
+    })
+  )
+
+  it.live("fail together when no statement can be written for them, and nothing else does", () =>
+    Effect.gen(function* () {
+      const { ask } = yield* lane()
+      const exits = yield* all([1, unwritable, 2].map((asked) => Effect.exit(ask(asked))))
+      for (const exit of exits) assert.isTrue(Exit.isFailure(exit) && Cause.squash(exit.cause) instanceof RangeError)
+      assert.strictEqual(yield* ask(3), "answer to 3")
+    })
+  )
+
+  it.live("go on when one of their callers leaves", () =>
+    Effect.gen(function* () {
+      const { ask, state, statements } = yield* lane()
+      state.held = true
+      const [leaving, staying] = [yield* Effect.forkChild(ask(1)), yield* Effect.forkChild(ask(2))]
+      yield* eventually(
+        "they are under way",
+        Effect.sync(() => statements.length === 1)
+      )
+      yield* Fiber.interrupt(leaving)
+      state.held = false
+      assert.strictEqual(yield* Fiber.join(staying), "answer to 2")
+    })
+  )
+
+  it.live("are not sent for a caller who has left before", () =>
+    Effect.gen(function* () {
+      const { ask, statements } = yield* lane()
+      const leaving = yield* Effect.forkChild(ask(1), { startImmediately: true })
+      yield* Fiber.interrupt(leaving)
+      assert.strictEqual(yield* ask(2), "answer to 2")
+      assert.deepStrictEqual(statements, [[2]])
+    })
+  )
+
+  it.live("are each answered at their own deadline (D11)", () =>
+    Effect.gen(function* () {
+      const { ask, state } = yield* lane({ deadline: 60 })
+      state.held = true
+      const exit = yield* Effect.exit(ask(1))
+      state.held = false
+      assert.isTrue(Exit.isFailure(exit) && Cause.squash(exit.cause) === "late")
+      assert.strictEqual(yield* ask(2), "answer to 2")
+    })
+  )
+
+  it.live("are refused when too many wait, until some are answered (D14)", () =>
+    Effect.gen(function* () {
+      const { ask, state } = yield* lane({ queue: 2 })
+      state.held = true
+      const asked = [yield* Effect.forkChild(ask(1)), yield* Effect.forkChild(ask(2))]
+      yield* Effect.yieldNow
+      assert.instanceOf(yield* Effect.flip(ask(3)), ServiceUnavailable)
+      state.held = false
+      yield* Effect.forEach(asked, Fiber.join)
+      assert.strictEqual(yield* ask(4), "answer to 4")
+    })
+  )
+})

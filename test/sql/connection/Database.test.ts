@@ -1,0 +1,219 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Cause, Context, Duration, Effect, Exit, Fiber, Layer, Redacted } from "effect"
+import { ServiceUnavailable } from "../../../src/domain/Errors.ts"
+import * as DatabaseLive from "../../../src/sql/connection/Database.ts"
+import { Database, type DatabaseSettings } from "../../../src/sql/connection/Database.ts"
+import type { Lane } from "../../../src/sql/connection/Lane.ts"
+import { DatabaseFailure } from "../../../src/sql/connection/DatabaseFailure.ts"
+import { parseDatabaseUrl } from "../../../src/sql/connection/DatabaseTarget.ts"
+import { databaseProxy } from "../../support/database/DatabaseProxy.ts"
+import { eventually } from "../../support/process/eventually.ts"
+import { adminClient, databaseSettings, freshDatabase } from "../../support/database/freshDatabase.ts"
+import { lockTable, terminateWaiting, untilWaiting, waitingForLock } from "../../support/database/transactions.ts"
+
+const patient: DatabaseSettings = {
+  ...databaseSettings,
+  statementTimeout: Duration.seconds(25),
+  deadline: Duration.seconds(28)
+}
+const impatient: DatabaseSettings = { ...patient, deadline: Duration.millis(300) }
+
+/** Both lanes on a database of their own with a table `t (id)`, and what a test needs to interfere. */
+const open = (settings: DatabaseSettings) =>
+  Effect.gen(function* () {
+    const url = yield* freshDatabase
+    const admin = yield* adminClient(url)
+    yield* admin`CREATE TABLE t (id int PRIMARY KEY)`
+    const proxy = yield* databaseProxy(url)
+    const { reads, writes } = Context.get(yield* Layer.build(DatabaseLive.layer(proxy.target, settings)), Database)
+    const insert = (id: number) => writes.sql`INSERT INTO t VALUES (${id}) ON CONFLICT DO NOTHING`
+    const one = (lane: Lane) => Effect.map(lane.ask(lane.sql<{ one: number }>`SELECT 1 AS one`), (rows) => rows[0]?.one)
+    const stored = Effect.map(admin<{ id: number }>`SELECT id FROM t ORDER BY id`, (rows) => rows.map(({ id }) => id))
+    return { admin, insert, one, proxy, reads, stored, writes }
+  })
+
+const failureIn = (exit: Exit.Exit<unknown, unknown>): unknown => {
+  assert(Exit.isFailure(exit))
+  return Cause.squash(exit.cause)
+}
+
+describe("a statement and its caller", () => {
+  it.live("at the deadline the caller is answered, the statement goes on and is never cancelled (D11, R6)", () =>
+    Effect.gen(function* () {
+      const { admin, insert, proxy, stored, writes } = yield* open(impatient)
+      const unlock = yield* lockTable(admin, "t")
+      const failure = failureIn(yield* Effect.exit(writes.ask(insert(1))))
+      assert.deepStrictEqual(
+        failure,
+        new DatabaseFailure({ kind: "Deadline", sqlstate: undefined, constraint: undefined })
+      )
+      yield* untilWaiting(admin, 1)
+      yield* unlock
+      yield* eventually(
+        "it is committed",
+        Effect.map(stored, (ids) => ids.includes(1))
+      )
+      assert.strictEqual(proxy.cancels(), 0)
+    })
+  )
+
+  it.live("a caller who leaves is let go at once, the statement goes on and is never cancelled", () =>
+    Effect.gen(function* () {
+      const { admin, insert, proxy, stored, writes } = yield* open(patient)
+      const unlock = yield* lockTable(admin, "t")
+      const caller = yield* Effect.forkChild(writes.ask(insert(1)))
+      yield* untilWaiting(admin, 1)
+      yield* Fiber.interrupt(caller)
+      assert.strictEqual(yield* waitingForLock(admin), 1)
+      yield* unlock
+      yield* eventually(
+        "it is committed",
+        Effect.map(stored, (ids) => ids.includes(1))
+      )
+      assert.strictEqual(proxy.cancels(), 0)
+    })
+  )
+
+  it.live("without the lane a caller who leaves does cancel, and nothing is stored (control)", () =>
+    Effect.gen(function* () {
+      const { admin, insert, proxy, stored } = yield* open(patient)
+      const unlock = yield* lockTable(admin, "t")
+      const caller = yield* Effect.forkChild(insert(1))
+      yield* untilWaiting(admin, 1)
+      yield* Fiber.interrupt(caller)
+      yield* untilWaiting(admin, 0)
+      yield* unlock
+      assert.strictEqual(proxy.cancels(), 1)
+      assert.deepStrictEqual(yield* stored, [])
+    })
+  )
+
+  it.live("PostgreSQL itself gives a statement up at the statement time-out, which is told as such", () =>
+    Effect.gen(function* () {
+      const { reads } = yield* open({ ...patient, statementTimeout: Duration.millis(50) })
+      const failure = failureIn(yield* Effect.exit(reads.ask(reads.sql`SELECT pg_sleep(20)`)))
+      assert.deepInclude(failure, { kind: "StatementTimeoutError", sqlstate: "57014" })
+    })
+  )
+
+  it.live.each<readonly [pooler: boolean, timeout: string]>([
+    [false, "25s"],
+    [true, "0"]
+  ])("DATABASE_POOLER %s: the session has a statement time-out of %s", ([pooler, timeout]) =>
+    Effect.gen(function* () {
+      const { reads } = yield* open({ ...patient, pooler })
+      const rows = yield* reads.ask(reads.sql`SELECT current_setting('statement_timeout') AS timeout`)
+      assert.strictEqual(rows[0]?.["timeout"], timeout)
+    })
+  )
+})
+
+describe("two lanes", () => {
+  it.live("reads go on while every connection of the writes waits for a lock (R5)", () =>
+    Effect.gen(function* () {
+      const { admin, insert, one, reads, stored, writes } = yield* open(patient)
+      const unlock = yield* lockTable(admin, "t")
+      const ids = Array.from({ length: patient.poolSize + 3 }, (_, id) => id)
+      const writers = yield* Effect.forkChild(
+        Effect.forEach(ids, (id) => writes.ask(insert(id)), { concurrency: "unbounded" })
+      )
+      yield* untilWaiting(admin, patient.poolSize)
+      assert.strictEqual(yield* one(reads), 1)
+      const late = yield* Effect.forkChild(one(writes))
+      assert.strictEqual(yield* one(reads), 1)
+      assert.isUndefined(late.pollUnsafe(), "the same question in the lane of the writes has to wait (control)")
+      yield* unlock
+      yield* Fiber.join(writers)
+      assert.strictEqual(yield* Fiber.join(late), 1)
+      assert.deepStrictEqual(yield* stored, ids)
+    })
+  )
+
+  it.live(
+    "what the queue of a lane cannot hold is refused at once and not done, and the other lane goes on (D14)",
+    () =>
+      Effect.gen(function* () {
+        const { admin, insert, one, reads, stored, writes } = yield* open({ ...patient, poolSize: 2, queue: 3 })
+        const unlock = yield* lockTable(admin, "t")
+        const writers = yield* Effect.forkChild(
+          Effect.forEach([1, 2, 3], (id) => writes.ask(insert(id)), { concurrency: "unbounded" })
+        )
+        yield* untilWaiting(admin, 2)
+        assert.instanceOf(failureIn(yield* Effect.exit(writes.ask(insert(4)))), ServiceUnavailable)
+        assert.strictEqual(yield* one(reads), 1)
+        yield* unlock
+        yield* Fiber.join(writers)
+        yield* writes.ask(insert(5))
+        assert.deepStrictEqual(yield* stored, [1, 2, 3, 5])
+      })
+  )
+
+  it.live("a statement that nobody waits for any more still takes its place in the queue, until it ends (D14)", () =>
+    Effect.gen(function* () {
+      const { admin, insert, one, stored, writes } = yield* open({ ...impatient, poolSize: 2, queue: 2 })
+      const unlock = yield* lockTable(admin, "t")
+      yield* Effect.forEach([1, 2], (id) => Effect.exit(writes.ask(insert(id))), { concurrency: "unbounded" })
+      assert.instanceOf(failureIn(yield* Effect.exit(one(writes))), ServiceUnavailable)
+      yield* unlock
+      yield* eventually(
+        "both are committed",
+        Effect.map(stored, (ids) => ids.length === 2)
+      )
+      yield* eventually("there is room again", Effect.map(Effect.exit(one(writes)), Exit.isSuccess))
+    })
+  )
+})
+
+describe("a lost connection", () => {
+  it.live("in the middle of an insert is answered after one more attempt, and one row is stored (R3)", () =>
+    Effect.gen(function* () {
+      const { admin, insert, stored, writes } = yield* open(patient)
+      const unlock = yield* lockTable(admin, "t")
+      const caller = yield* Effect.forkChild(writes.ask(insert(1)))
+      yield* untilWaiting(admin, 1)
+      yield* terminateWaiting(admin)
+      yield* untilWaiting(admin, 1)
+      yield* unlock
+      yield* Fiber.join(caller)
+      assert.deepStrictEqual(yield* stored, [1])
+    })
+  )
+
+  it.live("after the row was stored, but before the answer came, is answered rightly, and one row is stored (R3)", () =>
+    Effect.gen(function* () {
+      const { insert, proxy, stored, writes } = yield* open(patient)
+      proxy.loseAnswer("INSERT 0 1")
+      yield* writes.ask(insert(1))
+      assert.strictEqual(proxy.lost(), 1)
+      assert.deepStrictEqual(yield* stored, [1])
+    })
+  )
+
+  it.live("of every idle connection at once is not noticed by callers (R3)", () =>
+    Effect.gen(function* () {
+      const { admin, one, reads } = yield* open(patient)
+      const everyConnection = Effect.forEach(
+        Array.from({ length: patient.poolSize }),
+        () => reads.ask(reads.sql`SELECT pg_sleep(0.05)`),
+        { concurrency: "unbounded" }
+      )
+      yield* everyConnection
+      yield* admin`
+        SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE datname = current_database() AND pid <> pg_backend_pid()`
+      const answers = yield* Effect.forEach(Array.from({ length: 20 }), () => one(reads), { concurrency: "unbounded" })
+      assert.deepStrictEqual(new Set(answers), new Set([1]))
+    })
+  )
+
+  it.live("for good dies as a ConnectionError, without the address (D11)", () =>
+    Effect.gen(function* () {
+      const target = parseDatabaseUrl(Redacted.make("postgres://u@127.0.0.1:1/d"))
+      const { reads } = Context.get(yield* Layer.build(DatabaseLive.layer(target, patient)), Database)
+      const failure = failureIn(yield* Effect.exit(reads.ask(reads.sql`SELECT 1`)))
+      assert.instanceOf(failure, DatabaseFailure)
+      assert.deepInclude(failure, { kind: "ConnectionError", sqlstate: "ECONNREFUSED" })
+      assert.notInclude(JSON.stringify(failure), "127.0.0.1")
+    })
+  )
+})

@@ -1,0 +1,169 @@
+import { assert, describe, it, layer } from "@effect/vitest"
+import { Cause, ConfigProvider, Context, Effect, Exit, Layer, Redacted, Schema } from "effect"
+import { type SqlClient, type SqlError, SqlSchema } from "effect/sql"
+import { TestConsole } from "effect/testing"
+import { inspect } from "node:util"
+import * as Logging from "../../../src/wiring/Logging.ts"
+import * as DatabaseLive from "../../../src/sql/connection/Database.ts"
+import { Database } from "../../../src/sql/connection/Database.ts"
+import type { Lane } from "../../../src/sql/connection/Lane.ts"
+import { DatabaseFailure } from "../../../src/sql/connection/DatabaseFailure.ts"
+import { type DatabaseTarget, parseDatabaseUrl } from "../../../src/sql/connection/DatabaseTarget.ts"
+import { adminClient, databaseSettings, freshDatabase } from "../../support/database/freshDatabase.ts"
+import { refusingPostgres } from "../../support/database/RefusingPostgres.ts"
+
+const canary = "canary_in_a_value"
+
+const consoleLines = Effect.zipWith(TestConsole.logLines, TestConsole.errorLines, (out, error) => [...out, ...error])
+
+/** What the log says of a failure, in one of the formats of `LOG_FORMAT`. */
+const logged = (cause: Cause.Cause<unknown>, LOG_FORMAT: string) =>
+  Effect.gen(function* () {
+    yield* Effect.logError("Unexpected failure", cause)
+    const lines = yield* consoleLines
+    assert.isAbove(lines.length, 0)
+    return lines.map((line) => inspect(line, { depth: null })).join("\n")
+  }).pipe(
+    Effect.provide([
+      Layer.fresh(Logging.layer).pipe(Layer.provide(ConfigProvider.layer(ConfigProvider.fromUnknown({ LOG_FORMAT })))),
+      Layer.fresh(TestConsole.layer)
+    ])
+  )
+
+/** Every form in which a failure may become text, by name. */
+const formsOf = Effect.fnUntraced(function* (cause: Cause.Cause<unknown>) {
+  const error = Cause.squash(cause)
+  return {
+    string: String(error),
+    message: error instanceof Error ? error.message : "",
+    stack: error instanceof Error ? error.stack : "",
+    inspect: inspect(error, { depth: null, showHidden: true }),
+    json: JSON.stringify(error),
+    "string of the cause": String(cause),
+    "pretty cause": Cause.pretty(cause),
+    "inspect of the cause": inspect(cause, { depth: null, showHidden: true }),
+    "json of the cause": JSON.stringify(cause),
+    "pretty log": yield* logged(cause, "pretty"),
+    "logfmt log": yield* logged(cause, "logfmt"),
+    "json log": yield* logged(cause, "json")
+  }
+})
+
+const leaksIn = (cause: Cause.Cause<unknown>) =>
+  Effect.map(formsOf(cause), (forms) =>
+    Object.entries(forms).flatMap(([name, text]) => (text?.includes(canary) ? [name] : []))
+  )
+
+const causeOf = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
+  Effect.map(Effect.exit(effect), (exit) => {
+    assert(Exit.isFailure(exit))
+    return exit.cause
+  })
+
+const laneOn = (target: DatabaseTarget) =>
+  Effect.map(Layer.build(DatabaseLive.layer(target, databaseSettings)), (built) => Context.get(built, Database).writes)
+
+interface Failing {
+  readonly query: (sql: SqlClient.SqlClient) => Effect.Effect<unknown, SqlError.SqlError>
+  readonly failure: { readonly kind: string; readonly sqlstate: string; readonly constraint: string | undefined }
+}
+
+const failing: Record<string, Failing> = {
+  "a duplicate": {
+    query: (sql) =>
+      Effect.andThen(
+        sql`INSERT INTO notes (note) VALUES (${canary})`,
+        sql`INSERT INTO notes (note) VALUES (${canary})`
+      ),
+    failure: { kind: "UniqueViolation", sqlstate: "23505", constraint: "notes_pkey" }
+  },
+  "a check": {
+    query: (sql) => sql`INSERT INTO notes (note) VALUES (${canary.repeat(4)})`,
+    failure: { kind: "ConstraintError", sqlstate: "23514", constraint: "notes_note_check" }
+  },
+  "a null": {
+    query: (sql) => sql`INSERT INTO notes (note, other) VALUES (${canary}, NULL)`,
+    failure: { kind: "ConstraintError", sqlstate: "23502", constraint: undefined }
+  },
+  "a value that does not parse": {
+    query: (sql) => sql`SELECT ${canary}::uuid`,
+    failure: { kind: "UnknownError", sqlstate: "22P02", constraint: undefined }
+  },
+  "a RAISE": {
+    query: (sql) =>
+      sql.unsafe(`DO $$ BEGIN RAISE EXCEPTION 'refused: ${canary}' USING CONSTRAINT = '${canary} '; END $$`),
+    failure: { kind: "UnknownError", sqlstate: "P0001", constraint: undefined }
+  }
+}
+
+class Notes extends Context.Service<Notes, Lane>()("byok/test/Notes") {}
+
+const NotesLive = Layer.effect(
+  Notes,
+  Effect.gen(function* () {
+    const url = yield* freshDatabase
+    const admin = yield* adminClient(url)
+    yield* admin`CREATE TABLE notes (
+      note text PRIMARY KEY CHECK (char_length(note) < 60), other text NOT NULL DEFAULT '')`
+    return yield* laneOn(parseDatabaseUrl(Redacted.make(url)))
+  })
+)
+
+layer(NotesLive)("of a database error only kind, SQLSTATE and constraint are kept", (it) => {
+  it.effect.each(Object.entries(failing))("%s", ([, { failure, query }]) =>
+    Effect.gen(function* () {
+      const { ask, sql } = yield* Notes
+      const inTransaction = sql.withTransaction(query(sql))
+      const raw = yield* causeOf(inTransaction)
+      assert.include(yield* leaksIn(raw), "inspect", "the driver's error does hold the value (control)")
+
+      const cause = yield* causeOf(ask(inTransaction))
+      const error = Cause.squash(cause)
+      assert.instanceOf(error, DatabaseFailure)
+      const { constraint, kind, sqlstate } = error
+      assert.deepStrictEqual({ kind, sqlstate, constraint }, failure)
+      assert.deepStrictEqual(yield* leaksIn(cause), [])
+    })
+  )
+
+  it.effect("a row that is not what was expected is not shown either", () =>
+    Effect.gen(function* () {
+      const { ask, sql } = yield* Notes
+      const select = SqlSchema.findAll({
+        Request: Schema.String,
+        Result: Schema.Struct({ note: Schema.Int }),
+        execute: (text) => sql`SELECT ${text}::text AS note`
+      })
+      assert.deepStrictEqual(yield* leaksIn(yield* causeOf(ask(select(canary)))), [])
+    })
+  )
+})
+
+describe("of a connection that cannot be made, neither password nor address nor the server's words are kept", () => {
+  const target = parseDatabaseUrl(Redacted.make(`postgres://u:${canary}@127.0.0.1/d`))
+
+  it.effect.each([
+    ["28P01", "AuthenticationError"],
+    ["28000", "AuthenticationError"],
+    ["3D000", "UnknownError"]
+  ])("refused with %s", ([sqlstate, kind]) =>
+    Effect.gen(function* () {
+      const { port } = yield* refusingPostgres(sqlstate ?? "", `no, ${canary}`)
+      const { ask, sql } = yield* laneOn({ ...target, port })
+      assert.include(yield* leaksIn(yield* causeOf(sql`SELECT 1`)), "inspect", "control")
+      const cause = yield* causeOf(ask(sql`SELECT 1`))
+      assert.deepInclude(Cause.squash(cause), { kind, sqlstate })
+      assert.deepStrictEqual(yield* leaksIn(cause), [])
+    })
+  )
+
+  it.effect("not reached", () =>
+    Effect.gen(function* () {
+      const { ask, sql } = yield* laneOn({ ...target, host: `/nonexistent/${canary}` })
+      assert.include(yield* leaksIn(yield* causeOf(sql`SELECT 1`)), "inspect", "control")
+      const cause = yield* causeOf(ask(sql`SELECT 1`))
+      assert.deepInclude(Cause.squash(cause), { kind: "ConnectionError", sqlstate: "ENOENT" })
+      assert.deepStrictEqual(yield* leaksIn(cause), [])
+    })
+  )
+})

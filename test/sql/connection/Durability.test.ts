@@ -1,0 +1,76 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Context, Effect, Layer } from "effect"
+import * as Byok from "../../../src/Byok.ts"
+import { Readiness } from "../../../src/port/Readiness.ts"
+import { Database } from "../../../src/sql/connection/Database.ts"
+import { adminClient, freshDatabase, settingsFor } from "../../support/database/freshDatabase.ts"
+import * as RecordingLive from "../../support/process/Recording.ts"
+import { Recording } from "../../support/process/Recording.ts"
+
+const off = "synchronous_commit is off"
+
+/** The service on a database for which an operator has set `synchronous_commit`. */
+const open = (value: string, pooler = false) =>
+  Effect.gen(function* () {
+    const url = yield* freshDatabase
+    const admin = yield* adminClient(url)
+    const operatorSets = (value: string) =>
+      admin.unsafe(`
+        DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET synchronous_commit = ${value}', current_database()); END $$`)
+    yield* operatorSets(value)
+    const { database, ...settings } = settingsFor(url)
+    const service = Byok.layerWith({ ...settings, database: { ...database, pooler } })
+    const context = yield* Layer.build(Layer.provideMerge(service, RecordingLive.layer))
+    const { reads, writes } = Context.get(context, Database)
+    const effective = Effect.forEach([reads, writes], ({ ask, sql }) =>
+      Effect.map(
+        ask(sql<{ value: string }>`SELECT current_setting('synchronous_commit') AS value`),
+        ([row]) => row?.value
+      )
+    )
+    const { logs } = Context.get(context, Recording)
+    const warnings = logs.filter(({ level, text }) => level === "Warn" && text.includes(off)).length
+    const { problems } = Context.get(context, Readiness)
+    return { admin, effective, operatorSets, problems, warnings }
+  })
+
+describe("where an operator has set synchronous_commit for the database, acknowledged still means on disk", () => {
+  it.live("off: the service sets it to on for its own sessions, warns, and is ready", () =>
+    Effect.gen(function* () {
+      const { effective, problems, warnings } = yield* open("off")
+      assert.deepStrictEqual(yield* effective, ["on", "on"])
+      assert.deepStrictEqual([yield* problems, warnings], [[], 1])
+    })
+  )
+
+  it.live.each(["local", "remote_write", "on", "remote_apply"])("%s is left as it is", (value) =>
+    Effect.gen(function* () {
+      const { effective, problems, warnings } = yield* open(value)
+      assert.deepStrictEqual(yield* effective, [value, value])
+      assert.deepStrictEqual([yield* problems, warnings], [[], 0])
+    })
+  )
+
+  it.live("off behind a transaction pooler, where no session can be set up: it warns and is not ready", () =>
+    Effect.gen(function* () {
+      const { effective, problems, warnings } = yield* open("off", true)
+      assert.deepStrictEqual(yield* effective, ["off", "off"])
+      assert.deepStrictEqual(
+        [yield* problems, warnings],
+        [[`${off}: a crash of the database would lose what was acknowledged`], 1]
+      )
+    })
+  )
+
+  it.live("off only after the service has started: it is no longer ready", () =>
+    Effect.gen(function* () {
+      const { admin, operatorSets, problems } = yield* open("on")
+      assert.deepStrictEqual(yield* problems, [])
+      yield* operatorSets("off")
+      yield* admin`
+        SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE datname = current_database() AND pid <> pg_backend_pid()`
+      assert.deepStrictEqual(yield* problems, [`${off}: a crash of the database would lose what was acknowledged`])
+    })
+  )
+})

@@ -1,0 +1,134 @@
+import { assert, describe, it, layer } from "@effect/vitest"
+import { Arbitrary, Cause, Effect, Exit, Layer } from "effect"
+import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
+import { DatabaseFailure } from "../../../src/sql/connection/DatabaseFailure.ts"
+import { NoticeTap } from "../../../src/sql/connection/NoticeTap.ts"
+import { bytes, elementOf, integer, oneOf, text } from "../../support/memory/arbitraries.ts"
+import { created, minimal } from "../../support/http/Bodies.ts"
+import { create } from "../../support/http/HttpProbe.ts"
+import { plainCredential, plainSealedKey } from "../../support/keys/plainCredential.ts"
+import { message } from "../../support/database/postgresMessage.ts"
+import { assertRefused } from "../../support/http/Refusal.ts"
+import * as RecordingLive from "../../support/process/Recording.ts"
+import * as TestServiceLive from "../../support/http/TestService.ts"
+import { TestService } from "../../support/http/TestService.ts"
+
+const notice = (sqlstate: string, words: string, type = "N") =>
+  message(type, Buffer.from(`SWARNING\0VWARNING\0C${sqlstate}\0M${words}\0Fxact.c\0\0`))
+
+const sent = (bytes: Buffer, told: 0 | 1) => ({ bytes, told })
+
+/** A message of PostgreSQL, and how often it has to be told. */
+const anyMessage = oneOf(
+  Arbitrary.map(text(0, 20), (words) => sent(notice("01000", words), 1)),
+  Arbitrary.map(elementOf(["00000", "01004", "01003", "010000", "57P01"]), (sqlstate) =>
+    sent(notice(sqlstate, "C01000 is quoted, N and all"), 0)
+  ),
+  Arbitrary.map(elementOf(["E", "D", "C", "S", "T", "A"]), (type) => sent(notice("01000", "not a notice", type), 0)),
+  Arbitrary.map(oneOf(bytes(0, 40), Arbitrary.Constant(notice("01000", "in a row"))), (body) =>
+    sent(message("D", body), 0)
+  ),
+  Arbitrary.Constant(sent(message("N", Buffer.from("\0")), 0)),
+  Arbitrary.Constant(sent(message("I", Buffer.alloc(0)), 0))
+)
+
+const stream = Arbitrary.all({
+  messages: Arbitrary.array(anyMessage, { minLength: 0, maxLength: 12 }),
+  sizes: Arbitrary.array(integer(1, 30), { minLength: 1, maxLength: 20 })
+})
+
+const chunksOf = (whole: Buffer, sizes: ReadonlyArray<number>) => {
+  const chunks: Array<Buffer> = []
+  for (let at = 0, turn = 0; at < whole.length; turn++) {
+    const size = sizes[turn % sizes.length] ?? 1
+    chunks.push(whole.subarray(at, at + size))
+    at += size
+  }
+  return chunks
+}
+
+const ready = message("Z", Buffer.from("I"))
+
+const countIn = (chunks: ReadonlyArray<Buffer>) => {
+  let told = 0
+  const tap = new NoticeTap(() => (told += 1))
+  for (const chunk of [ready, ...chunks]) tap.read(chunk)
+  return told
+}
+
+describe("the notices that PostgreSQL sends", () => {
+  it.prop(
+    "exactly those with SQLSTATE 01000 are told, however the bytes are cut",
+    [stream],
+    ([{ messages, sizes }]) => {
+      const expected = messages.reduce((sum, { told }) => sum + told, 0)
+      const whole = Buffer.concat(messages.map(({ bytes }) => bytes))
+      const oneByOne = Array.from(whole, (byte) => Buffer.of(byte))
+      return [chunksOf(whole, sizes), [whole], oneByOne].every((chunks) => countIn(chunks) === expected)
+    },
+    { arbitrary: { runs: 1000 } }
+  )
+
+  it("are of no statement before the connection is ready, as the warning of another collation's version is not", () => {
+    const told: Array<string> = []
+    const tap = new NoticeTap(
+      () => told.push("01000"),
+      () => told.push("ready")
+    )
+    for (const bytes of [notice("01000", "collation"), ready, notice("01000", "replication")]) tap.read(bytes)
+    assert.deepStrictEqual(told, ["ready", "01000"])
+  })
+
+  it.prop("a search for the text alone would tell too many (control)", [integer(0, 9)], ([n]) => {
+    const row = notice("01000", String(n), "D")
+    return row.includes("C01000\0") && countIn([row]) === 0
+  })
+})
+
+const raise = (level: string) => `
+  CREATE OR REPLACE FUNCTION say() RETURNS trigger LANGUAGE plpgsql
+  AS $$ BEGIN RAISE ${level} 'a word'; RETURN NEW; END $$`
+
+layer(Layer.provideMerge(TestServiceLive.layer, RecordingLive.layer), { excludeTestServices: true })(
+  "an insert beside which PostgreSQL says",
+  (it) => {
+    const saying = (level: string) =>
+      Effect.gen(function* () {
+        const { sql } = yield* TestService
+        yield* sql.unsafe(raise(level))
+        yield* sql.unsafe(
+          "CREATE OR REPLACE TRIGGER say BEFORE INSERT ON credentials FOR EACH ROW EXECUTE FUNCTION say()"
+        )
+      })
+
+    it.effect("01000 is not acknowledged: its outcome is unknown, create answers 500, alone and with others", () =>
+      Effect.gen(function* () {
+        const { newTenant, url } = yield* TestService
+        const { account_id, management_key, workspace_id } = yield* newTenant
+        const { insert } = yield* CredentialRepository
+        yield* saying("WARNING")
+        const exit = yield* Effect.exit(insert(account_id, plainCredential(workspace_id), plainSealedKey()))
+        assert(Exit.isFailure(exit))
+        assert.deepStrictEqual(
+          Cause.squash(exit.cause),
+          new DatabaseFailure({ kind: "UnknownOutcome", sqlstate: "01000", constraint: undefined })
+        )
+        const one = create(url, management_key, minimal)
+        assertRefused(yield* one, "InternalError")
+        const many = yield* Effect.all(Array(8).fill(one) as Array<typeof one>, { concurrency: "unbounded" })
+        for (const answer of many) assertRefused(answer, "InternalError")
+      })
+    )
+
+    it.effect("anything else, or nothing, is acknowledged (control)", () =>
+      Effect.gen(function* () {
+        const { newTenant, sql, url } = yield* TestService
+        const { management_key } = yield* newTenant
+        yield* saying("NOTICE")
+        created(yield* create(url, management_key, minimal))
+        yield* sql`DROP TRIGGER say ON credentials`
+        created(yield* create(url, management_key, minimal))
+      })
+    )
+  }
+)

@@ -1,0 +1,170 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Clock, Duration, Effect, Fiber, Logger, Option } from "effect"
+import { TestClock } from "effect/testing"
+import { writeFileSync } from "node:fs"
+import type { Socket } from "node:net"
+import { join } from "node:path"
+import { openDatabase } from "../../../src/wiring/Persistence.ts"
+import { prepare } from "../../../src/sql/embedded/DataDirectory.ts"
+import { locate } from "../../../src/sql/embedded/PostgresBinaries.ts"
+import { eventually } from "../../support/process/eventually.ts"
+import { databaseSettings, settingsFor } from "../../support/database/freshDatabase.ts"
+import { listen } from "../../support/http/listen.ts"
+import { refusingPostgres } from "../../support/database/RefusingPostgres.ts"
+import { selfSignedCertificate } from "../../support/keys/selfSignedCertificate.ts"
+import { temporaryDirectory } from "../../support/process/temporaryDirectory.ts"
+
+const capturing = (lines: Array<string>) =>
+  Logger.layer([Logger.make(({ logLevel, message }) => void lines.push(`${logLevel} ${String(message)}`))])
+
+const urlOf = (port: number) => `postgres://canary:canary@127.0.0.1:${port}/canary`
+
+/** Opens a database in the background, and tells when it has slept so often for so long, or will not any more. */
+const openOn = Effect.fnUntraced(function* (port: number) {
+  const lines: Array<string> = []
+  const clock = yield* Clock.Clock
+  const slept: Array<number> = []
+  const sleep = (duration: Duration.Duration) => {
+    slept.push(Duration.toMillis(duration))
+    return clock.sleep(duration)
+  }
+  const counting = Object.create(clock, { sleep: { value: sleep } }) as Clock.Clock
+  const opening = yield* openDatabase(settingsFor(urlOf(port))).pipe(
+    Effect.provideService(Clock.Clock, counting),
+    Effect.provide(capturing(lines)),
+    Effect.forkChild
+  )
+  const isOver = () => opening.pollUnsafe() !== undefined
+  const untilAsleep = (times: number, time: number) =>
+    eventually(
+      `asleep ${times} times for ${time} ms`,
+      Effect.sync(() => isOver() || slept.filter((duration) => duration === time).length >= times)
+    )
+  return { isOver, lines, refusal: Effect.flip(Fiber.join(opening)), untilAsleep }
+})
+
+/** The sentence with which a database is refused that is not tried again: nobody moves the clock. */
+const refusalOf = (url: string, ca?: string) =>
+  Effect.gen(function* () {
+    const lines: Array<string> = []
+    const file = join(yield* temporaryDirectory, "ca.pem")
+    if (ca !== undefined) writeFileSync(file, ca)
+    const databaseCaFile = ca === undefined ? Option.none() : Option.some(file)
+    const { _tag, message } = yield* openDatabase({ ...settingsFor(url), databaseCaFile }).pipe(
+      Effect.flip,
+      Effect.provide(capturing(lines))
+    )
+    assert.strictEqual(_tag, "InvalidSetting")
+    assert.deepStrictEqual(lines, [])
+    return message
+  })
+
+describe("at the start of the service a database", () => {
+  it.effect("that is still starting (57P03) is asked again for ten seconds; the log and the end say so", () =>
+    Effect.gen(function* () {
+      const { port, refused } = yield* refusingPostgres("57P03", "no, canary")
+      const { isOver, lines, refusal, untilAsleep } = yield* openOn(port)
+      for (let times = 1; times <= 20; times++) {
+        yield* untilAsleep(times, 500)
+        assert.deepStrictEqual([refused(), isOver()], [times, false])
+        assert.lengthOf(lines, times <= 2 ? 0 : 1)
+        yield* TestClock.adjust("500 millis")
+      }
+      const { _tag, message } = yield* refusal
+      assert.strictEqual(_tag, "InvalidSetting")
+      assert.strictEqual(message, "DATABASE_URL cannot be reached (57P03), tried for 10 seconds.")
+      assert.strictEqual(refused(), 21)
+      assert.deepStrictEqual(lines, ["Warn DATABASE_URL cannot be reached (57P03); it is tried for 10 seconds"])
+    })
+  )
+
+  const connectTimeout = Duration.toMillis(databaseSettings.connectTimeout)
+  it.effect.each<readonly [name: string, treat: (socket: Socket) => unknown, code: string, sleeps: Array<number>]>([
+    ["closes connections", (socket) => socket.destroy(), "ECONNRESET", [500]],
+    ["does not answer", () => undefined, "ETIMEDOUT", [connectTimeout, 500]]
+  ])("that %s is asked again, with a code that says so", ([, treat, code, sleeps]) =>
+    Effect.gen(function* () {
+      const { isOver, lines, refusal, untilAsleep } = yield* openOn(yield* listen(treat))
+      for (let times = 1; !isOver(); times++) {
+        for (const time of sleeps) {
+          yield* untilAsleep(times, time)
+          yield* TestClock.adjust(time)
+        }
+      }
+      const { message } = yield* refusal
+      assert.match(message, new RegExp(`^DATABASE_URL cannot be reached \\(${code}\\), tried for 1[01] seconds\\.$`))
+      assert.deepStrictEqual(lines, [`Warn DATABASE_URL cannot be reached (${code}); it is tried for 10 seconds`])
+    })
+  )
+
+  it.effect.each<readonly [sqlstate: string, fault: string]>([
+    ["28P01", ": user or password is refused (28P01)."],
+    ["28000", ": user or password is refused (28000)."],
+    ["3D000", ": there is no such database (3D000)."],
+    ["42501", ": the user lacks a permission (42501)."],
+    ["53300", " cannot be used: UnknownError 53300."]
+  ])("that says %s is not asked again", ([sqlstate, fault]) =>
+    Effect.gen(function* () {
+      const { port, refused } = yield* refusingPostgres(sqlstate, "no, canary")
+      assert.strictEqual(yield* refusalOf(urlOf(port)), `DATABASE_URL${fault}`)
+      assert.strictEqual(refused(), 1)
+    })
+  )
+
+  it.effect("that asks for a password is not asked again without one", () =>
+    Effect.gen(function* () {
+      const { port } = yield* refusingPostgres("57P03", "no, canary")
+      assert.strictEqual(
+        yield* refusalOf(`postgres://canary@127.0.0.1:${port}/canary`),
+        "DATABASE_URL: user or password is refused."
+      )
+    })
+  )
+
+  it.effect("whose certificate nobody vouches for is not asked again, and the way out is named", () =>
+    Effect.gen(function* () {
+      const tls = selfSignedCertificate("127.0.0.1")
+      const { port } = yield* refusingPostgres("57P03", "no, canary", { tls })
+      for (const ca of [undefined, selfSignedCertificate("127.0.0.1").certificate]) {
+        assert.strictEqual(
+          yield* refusalOf(`${urlOf(port)}?sslmode=require`, ca),
+          "DATABASE_URL: its certificate is not trusted (DEPTH_ZERO_SELF_SIGNED_CERT); DATABASE_CA_FILE names other authorities."
+        )
+      }
+    })
+  )
+
+  it.effect("whose certificate is for another host, or is over, is not asked again", () =>
+    Effect.gen(function* () {
+      const certificates = [
+        [selfSignedCertificate("localhost"), "is for another host (ERR_TLS_CERT_ALTNAME_INVALID)"],
+        [selfSignedCertificate("127.0.0.1", "20210101000000Z"), "is not valid (CERT_HAS_EXPIRED)"]
+      ] as const
+      for (const [tls, fault] of certificates) {
+        const { port } = yield* refusingPostgres("57P03", "no, canary", { tls })
+        const sentence = yield* refusalOf(`${urlOf(port)}?sslmode=require`, tls.certificate)
+        assert.strictEqual(sentence, `DATABASE_URL: its certificate ${fault}.`)
+      }
+    })
+  )
+
+  it.effect("that declines TLS is not asked again", () =>
+    Effect.gen(function* () {
+      const { port, refused } = yield* refusingPostgres("57P03", "no, canary")
+      const sentence = yield* refusalOf(`${urlOf(port)}?sslmode=require`)
+      assert.strictEqual(sentence, "DATABASE_URL: the database does not speak TLS.")
+      assert.strictEqual(refused(), 0)
+    })
+  )
+
+  it.live("that is embedded is not called by a setting that nobody has set", () =>
+    Effect.gen(function* () {
+      const dataDirectory = yield* temporaryDirectory
+      const { cluster } = yield* prepare(dataDirectory, yield* locate())
+      writeFileSync(join(cluster, "pg_hba.conf"), "local all all reject\n")
+      const settings = { ...settingsFor(""), databaseUrl: Option.none(), dataDirectory }
+      const { message } = yield* Effect.flip(openDatabase(settings))
+      assert.strictEqual(message, "The embedded database: user or password is refused (28000).")
+    })
+  )
+})

@@ -1,0 +1,176 @@
+import { assert, describe, it, layer } from "@effect/vitest"
+import { Cause, Context, Effect, Exit, Layer, Redacted, type Scope } from "effect"
+import { chownSync, writeFileSync } from "node:fs"
+import { connect } from "node:net"
+import { networkInterfaces } from "node:os"
+import { join } from "node:path"
+import * as DatabaseLive from "../../../src/sql/connection/Database.ts"
+import { Database } from "../../../src/sql/connection/Database.ts"
+import { DatabaseFailure } from "../../../src/sql/connection/DatabaseFailure.ts"
+import { type DatabaseTarget, parseDatabaseUrl } from "../../../src/sql/connection/DatabaseTarget.ts"
+import { prepare } from "../../../src/sql/embedded/DataDirectory.ts"
+import { run } from "../../../src/sql/embedded/LeashedProcess.ts"
+import { locate } from "../../../src/sql/embedded/PostgresBinaries.ts"
+import { postgresUser } from "../../../src/sql/embedded/PostgresUser.ts"
+import { migrate } from "../../../src/sql/Migrations.ts"
+import { eventually } from "../../support/process/eventually.ts"
+import { databaseSettings } from "../../support/database/freshDatabase.ts"
+import { listen } from "../../support/http/listen.ts"
+import { refusingPostgres } from "../../support/database/RefusingPostgres.ts"
+import { selfSignedCertificate } from "../../support/keys/selfSignedCertificate.ts"
+import { temporaryDirectory } from "../../support/process/temporaryDirectory.ts"
+
+const accepts = (port: number) =>
+  Effect.callback<boolean>((resume) => {
+    const socket = connect(port, "localhost")
+    const settle = (answer: boolean) => {
+      socket.destroy()
+      resume(Effect.succeed(answer))
+    }
+    socket.once("connect", () => settle(true)).once("error", () => settle(false))
+  })
+
+/** A PostgreSQL that speaks TLS under a certificate for `localhost`. */
+class TlsPostgres extends Context.Service<TlsPostgres, { readonly port: number; readonly certificate: string }>()(
+  "byok/test/TlsPostgres"
+) {
+  static readonly layer = Layer.effect(
+    this,
+    Effect.gen(function* () {
+      const binaries = yield* locate()
+      const { cluster } = yield* prepare(yield* temporaryDirectory, binaries)
+      const { certificate, key } = selfSignedCertificate("localhost")
+      for (const [name, text] of Object.entries({ "server.crt": certificate, "server.key": key })) {
+        writeFileSync(join(cluster, name), text, { mode: 0o600 })
+        if (postgresUser !== undefined) chownSync(join(cluster, name), postgresUser.uid, postgresUser.gid)
+      }
+      const port = yield* Effect.scoped(listen(() => undefined, "localhost"))
+      const settings = ["listen_addresses=localhost", `port=${port}`, "unix_socket_directories=", "ssl=on"]
+      yield* run(binaries.postgres, ["-D", cluster, ...settings.flatMap((setting) => ["-c", setting])])
+      yield* eventually("PostgreSQL accepts connections", accepts(port))
+      return { port, certificate }
+    })
+  )
+}
+
+const targetOf = (port: number, ca?: string) =>
+  parseDatabaseUrl(Redacted.make(`postgres://byok:fake-password@localhost:${port}/postgres?sslmode=verify-full`), ca)
+
+const readsOn = (target: DatabaseTarget) =>
+  Effect.map(
+    Layer.build(DatabaseLive.layer(target, databaseSettings)),
+    (context) => Context.get(context, Database).reads
+  )
+
+const reads = (port: number, ca?: string) => readsOn(targetOf(port, ca))
+
+const ask = Effect.fnUntraced(function* (port: number, ca?: string) {
+  const lane = yield* reads(port, ca)
+  return yield* lane.ask(lane.sql`SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()`)
+})
+
+const assertRefuses = (exit: Exit.Exit<unknown, unknown>) => {
+  assert(Exit.isFailure(exit))
+  const failure = Cause.squash(exit.cause)
+  assert.instanceOf(failure, DatabaseFailure)
+  assert.strictEqual(failure.kind, "ConnectionError")
+}
+
+layer(TlsPostgres.layer, { excludeTestServices: true })("a database that speaks TLS", (it) => {
+  it.effect("is used when its certificate is vouched for", () =>
+    Effect.gen(function* () {
+      const { certificate, port } = yield* TlsPostgres
+      yield* eventually("it is ready", Effect.map(Effect.exit(ask(port, certificate)), Exit.isSuccess))
+      assert.deepStrictEqual({ ...(yield* ask(port, certificate))[0] }, { ssl: true })
+    })
+  )
+
+  it.effect("carries megabytes in both directions unchanged", () =>
+    Effect.gen(function* () {
+      const { certificate, port } = yield* TlsPostgres
+      const lane = yield* reads(port, certificate)
+      const given = "0123456789abcdef".repeat(300_000)
+      const [row] = yield* lane.ask(lane.sql<{ back: string }>`SELECT ${given}::text AS back`)
+      assert.isTrue(row?.back === given)
+    })
+  )
+
+  it.effect("is refused when its certificate is not, whoever else the authority vouches for", () =>
+    Effect.gen(function* () {
+      const { port } = yield* TlsPostgres
+      assertRefuses(yield* Effect.exit(ask(port, selfSignedCertificate("localhost").certificate)))
+      assertRefuses(yield* Effect.exit(ask(port)))
+    })
+  )
+})
+
+it.live.each<readonly [string, Buffer]>([
+  ["declines TLS", Buffer.from("N")],
+  ["answers with an error", Buffer.from("E")],
+  ["agrees, and sends clear text behind it", Buffer.from("SR\0\0\0\b\0\0\0\0")]
+])("a database that %s hears nothing but the question for TLS", ([, answer]) =>
+  Effect.gen(function* () {
+    const heard: Array<string> = []
+    const port = yield* listen(
+      (socket) =>
+        socket.on("data", (bytes: Buffer) => {
+          heard.push(bytes.toString("hex"))
+          socket.write(answer)
+        }),
+      "localhost"
+    )
+    assertRefuses(yield* Effect.exit(ask(port)))
+    assert.deepStrictEqual(new Set(heard), new Set(["0000000804d2162f"]))
+  })
+)
+
+/** The two ways in which connections are made: by the transport of the lanes, and by the driver. */
+const ways: ReadonlyArray<(target: DatabaseTarget) => Effect.Effect<unknown, unknown, Scope.Scope>> = [
+  (target) => Effect.flatMap(readsOn(target), ({ ask, sql }) => ask(sql`SELECT 1`)),
+  (target) => migrate(target, databaseSettings)
+]
+
+/** Why a database under such a certificate cannot be used: it refuses the password of whoever tells it one. */
+const outcomes = Effect.fnUntraced(function* (host: string, certified: string) {
+  const tls = selfSignedCertificate(certified)
+  const { port, refused } = yield* refusingPostgres("28P01", "no", { address: host, tls })
+  const url = `postgres://u:fake-password@${host.includes(":") ? `[${host}]` : host}:${port}/d?sslmode=verify-full`
+  const target = parseDatabaseUrl(Redacted.make(url), tls.certificate)
+  const codes = yield* Effect.forEach(ways, (connect) =>
+    Effect.map(Effect.exit(connect(target)), (exit) => {
+      assert(Exit.isFailure(exit))
+      const failure = Cause.squash(exit.cause)
+      assert.instanceOf(failure, DatabaseFailure)
+      return failure.sqlstate
+    })
+  )
+  return { codes, refused: refused() }
+})
+
+const hasIpv6 = Object.values(networkInterfaces()).some((found) => found?.some(({ address }) => address === "::1"))
+const hosts = ["localhost", "127.0.0.1", ...(hasIpv6 ? ["::1"] : [])]
+
+describe("a certificate that is trusted", () => {
+  it.live.each(hosts)("for %s is taken there, without a warning that an IP address is no name", (host) =>
+    Effect.gen(function* () {
+      const warnings: Array<string> = []
+      const listen = (warning: Error) => void warnings.push(warning.message)
+      yield* Effect.acquireRelease(
+        Effect.sync(() => process.on("warning", listen)),
+        () => Effect.sync(() => process.off("warning", listen))
+      )
+      assert.deepStrictEqual(yield* outcomes(host, host), { codes: ["28P01", "28P01"], refused: 2 })
+      assert.deepStrictEqual(warnings, [])
+    })
+  )
+
+  const others = [...hosts, "127.0.0.2", "::2", "db.example.org"]
+  it.live.each(
+    hosts.flatMap((host) => others.filter((other) => other !== host).map((other) => [host, other] as const))
+  )("%s: for %s is refused before anything is said", ([host, certified]) =>
+    Effect.gen(function* () {
+      const altname = "ERR_TLS_CERT_ALTNAME_INVALID"
+      assert.deepStrictEqual(yield* outcomes(host, certified), { codes: [altname, altname], refused: 0 })
+    })
+  )
+})

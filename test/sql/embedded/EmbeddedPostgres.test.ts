@@ -1,0 +1,580 @@
+import { PgClient } from "@effect/sql-pg"
+import { assert, describe, it } from "@effect/vitest"
+import { Effect, Logger, Schedule } from "effect"
+import { Reactivity } from "effect/reactivity"
+import { spawn } from "node:child_process"
+import { createHash } from "node:crypto"
+import {
+  chmodSync,
+  chownSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  realpathSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync
+} from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { prepare } from "../../../src/sql/embedded/DataDirectory.ts"
+import { start, type Endpoint } from "../../../src/sql/embedded/EmbeddedPostgres.ts"
+import { complete, locate, type PostgresBinaries } from "../../../src/sql/embedded/PostgresBinaries.ts"
+import { socketDirectory } from "../../../src/sql/embedded/SocketDirectory.ts"
+
+const isRoot = process.getuid?.() === 0
+const timeout = 60_000
+const ownerScript = join(import.meta.dirname, "EmbeddedPostgresOwner.ts")
+const embeddedPostgres = join(import.meta.dirname, "../../../src/sql/embedded/EmbeddedPostgres.ts")
+
+const temporaryDirectory = Effect.acquireRelease(
+  Effect.sync(() => {
+    const directory = mkdtempSync(join(realpathSync(tmpdir()), "byok-test-"))
+    chmodSync(directory, 0o755)
+    return directory
+  }),
+  (directory) => Effect.sync(() => rmSync(directory, { recursive: true, force: true, maxRetries: 5 }))
+)
+
+const dataDirectory = Effect.map(temporaryDirectory, (directory) => join(directory, "data"))
+
+const query = ({ database, host, username }: Endpoint, statement: string) =>
+  Effect.scoped(
+    Effect.flatMap(PgClient.make({ host, username, database }), (sql) => sql.unsafe<Record<string, unknown>>(statement))
+  ).pipe(Effect.provide(Reactivity.layer))
+
+/** Fails when it takes longer than any restart may. */
+const eventually = <A, E>(effect: Effect.Effect<A, E>) =>
+  effect.pipe(Effect.retry(Schedule.spaced("20 millis")), Effect.timeout("20 seconds"), Effect.orDie)
+
+const holds = (condition: () => boolean) =>
+  eventually(Effect.filterOrFail(Effect.try({ try: condition, catch: () => "not yet" }), (held) => held))
+
+const postmasterOf = (directory: string) =>
+  Number(readFileSync(join(directory, "postgres/postmaster.pid"), "utf8").split("\n")[0])
+
+const isRunning = (pid: number) => {
+  try {
+    return !/^\d+ \(.*\) Z/.test(readFileSync(`/proc/${pid}/stat`, "latin1"))
+  } catch {
+    return false
+  }
+}
+
+/** Another process that serves the directory until it is told to end. */
+const spawnOwner = (directory: string) =>
+  Effect.acquireRelease(
+    Effect.sync(() => {
+      const child = spawn(process.execPath, [ownerScript, directory], { stdio: ["pipe", "pipe", "inherit"] })
+      const exited = new Promise<void>((resolve) => child.once("exit", () => resolve()))
+      const endpoint = new Promise<Endpoint>((resolve, reject) => {
+        child.stdout.once("data", (line) => resolve(JSON.parse(String(line)) as Endpoint))
+        child.once("exit", (code) => reject(new Error(`the owner ended with ${code}`)))
+      })
+      endpoint.catch(() => undefined)
+      return {
+        ready: Effect.promise(() => endpoint),
+        end: Effect.andThen(
+          Effect.sync(() => child.stdin.end()),
+          Effect.promise(() => exited)
+        ),
+        kill: Effect.andThen(
+          Effect.sync(() => child.kill("SIGKILL")),
+          Effect.promise(() => exited)
+        )
+      }
+    }),
+    ({ end }) => end
+  )
+
+const capturing = (lines: Array<string>) =>
+  Logger.layer([Logger.make(({ logLevel, message }) => void lines.push(`${logLevel} ${String(message)}`))])
+
+describe("a start", () => {
+  it.live(
+    "serves a durable database on a private socket only, and keeps its data",
+    () =>
+      Effect.gen(function* () {
+        const directory = yield* dataDirectory
+        const pid = yield* Effect.scoped(
+          Effect.gen(function* () {
+            const endpoint = yield* start(directory)
+            assert.deepStrictEqual(endpoint, {
+              host: join(directory, "socket"),
+              username: "byok",
+              database: "postgres"
+            })
+            const settings = yield* query(
+              endpoint,
+              `SELECT current_setting('server_version_num')::int / 10000 AS version,
+                      current_setting('listen_addresses') AS addresses,
+                      current_setting('fsync') AS fsync,
+                      current_setting('TimeZone') AS zone,
+                      current_setting('server_encoding') AS encoding,
+                      current_setting('data_checksums') AS checksums`
+            )
+            assert.deepStrictEqual(
+              { ...settings[0] },
+              { version: 18, addresses: "", fsync: "on", zone: "UTC", encoding: "UTF8", checksums: "on" }
+            )
+            assert.strictEqual(statSync(endpoint.host).mode & 0o777, 0o700)
+            assert.strictEqual(statSync(join(endpoint.host, ".s.PGSQL.5432")).mode & 0o777, 0o700)
+            yield* query(endpoint, "CREATE TABLE kept AS SELECT 42 AS answer")
+            return postmasterOf(directory)
+          })
+        )
+        assert.isFalse(isRunning(pid), "the end of the scope waits for the postmaster")
+        assert.isFalse(existsSync(join(directory, "postgres/postmaster.pid")), "it was shut down, not killed")
+        const rows = yield* Effect.scoped(
+          Effect.flatMap(start(directory), (endpoint) => query(endpoint, "SELECT answer FROM kept"))
+        )
+        assert.deepStrictEqual(
+          rows.map(({ answer }) => answer),
+          [42]
+        )
+      }),
+    timeout
+  )
+
+  it.live(
+    "removes what an aborted initdb left, and leaves alone what a living one makes",
+    () =>
+      Effect.gen(function* () {
+        const directory = yield* dataDirectory
+        const ended = spawn("true")
+        yield* Effect.promise(() => new Promise((resolve) => ended.once("exit", resolve)))
+        const abandoned = `postgres.initdb-${ended.pid}-abc`
+        const inUse = `postgres.initdb-${process.ppid}-abc`
+        for (const name of [abandoned, inUse]) mkdirSync(join(directory, name, "base"), { recursive: true })
+        yield* start(directory)
+        const found = readdirSync(directory).sort()
+        assert.deepStrictEqual(found, ["postgres", inUse, "socket"].sort())
+      }),
+    timeout
+  )
+
+  it.live(
+    "completes a database whose first start was killed half way",
+    () =>
+      Effect.gen(function* () {
+        const directory = yield* dataDirectory
+        const owner = yield* spawnOwner(directory)
+        yield* holds(() => existsSync(directory) && readdirSync(directory).some((name) => name.includes(".initdb-")))
+        yield* owner.kill
+        const endpoint = yield* start(directory)
+        assert.lengthOf(yield* query(endpoint, "SELECT 1 AS one"), 1)
+        assert.deepStrictEqual(readdirSync(directory).sort(), ["postgres", "socket"])
+      }),
+    timeout
+  )
+
+  it.live(
+    "gives two processes that race on an empty directory a working endpoint each",
+    () =>
+      Effect.gen(function* () {
+        const directory = yield* dataDirectory
+        const owners = [yield* spawnOwner(directory), yield* spawnOwner(directory)]
+        for (const { ready } of owners) {
+          const { host } = yield* ready
+          assert.lengthOf(yield* query({ host, username: "byok", database: "postgres" }, "SELECT 1 AS one"), 1)
+        }
+        assert.deepStrictEqual(readdirSync(directory).sort(), ["postgres", "socket"])
+      }),
+    timeout
+  )
+
+  it.live(
+    "takes over a lock file whose process number now belongs to something else",
+    () =>
+      Effect.gen(function* () {
+        const directory = yield* dataDirectory
+        const file = join(directory, "postgres/postmaster.pid")
+        const lock = yield* Effect.scoped(Effect.map(start(directory), () => readFileSync(file, "utf8")))
+        const user = isRoot ? { uid: 65534, gid: 65534 } : {}
+        const bystander = yield* Effect.acquireRelease(
+          Effect.sync(() => spawn("sleep", ["60"], { cwd: "/", ...user })),
+          (child) => Effect.sync(() => child.kill("SIGKILL"))
+        )
+        yield* holds(() => readFileSync(`/proc/${bystander.pid}/comm`, "utf8") === "sleep\n")
+        writeFileSync(file, lock.replace(/^\d+/, String(bystander.pid)), { mode: 0o600 })
+        if (isRoot) chownSync(file, 65534, 65534)
+        const endpoint = yield* start(directory)
+        assert.lengthOf(yield* query(endpoint, "SELECT 1 AS one"), 1)
+      }),
+    timeout
+  )
+
+  it.live(
+    "shows PostgreSQL's own words when it fails",
+    () =>
+      Effect.gen(function* () {
+        const directory = yield* dataDirectory
+        yield* Effect.scoped(start(directory))
+        writeFileSync(join(directory, "postgres/postgresql.conf"), "no_such_setting = 1\n")
+        const error = yield* Effect.flip(start(directory))
+        assert.strictEqual(error._tag, "EmbeddedPostgresError")
+        assert.match(error.message, /^PostgreSQL cannot be started in BYOK_DATA_DIR:\n.*no_such_setting/)
+      }),
+    timeout
+  )
+})
+
+describe("a data directory that cannot be used", () => {
+  const refusalOf = (directory: string, binaries: Partial<PostgresBinaries> = {}) =>
+    Effect.map(
+      Effect.flip(prepare(directory, { initdb: "/bin/false", postgres: "/bin/true", ...binaries })),
+      ({ message }) => message
+    )
+  const found = (code: string) => `BYOK_DATA_DIR must be a directory that can be written; found ${code}.`
+
+  it.live("is told by its setting and the system's code, without the value", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      writeFileSync(join(directory, "postgres"), "")
+      assert.strictEqual(yield* refusalOf(directory), found("ENOTDIR"))
+      assert.strictEqual(yield* refusalOf(join(directory, "postgres")), found("EEXIST"))
+      assert.strictEqual(yield* refusalOf("/dev/null/x"), found("ENOTDIR"))
+    })
+  )
+
+  it.live("for PostgreSQL is told in its own words", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      const initdb = join(directory, "initdb")
+      writeFileSync(initdb, "#!/bin/sh\necho 'initdb: no, I am afraid' >&2\nexit 1\n", { mode: 0o755 })
+      assert.strictEqual(
+        yield* refusalOf(join(directory, "data"), { initdb }),
+        "PostgreSQL could not create its database in BYOK_DATA_DIR:\ninitdb: no, I am afraid"
+      )
+    })
+  )
+
+  it.live.runIf(isRoot)("because PostgreSQL's user may not execute its programs is told without their place", () =>
+    Effect.gen(function* () {
+      const message = yield* refusalOf(yield* temporaryDirectory, { postgres: "/dev/null/postgres" })
+      assert.match(message, /^BYOK_DATA_DIR cannot be used: .* cannot execute its programs: install the service /)
+    })
+  )
+})
+
+describe("the socket", () => {
+  const longDirectory = Effect.map(temporaryDirectory, (directory) => {
+    const path = join(directory, "d".repeat(60), "d".repeat(60))
+    mkdirSync(path, { recursive: true })
+    const hash = createHash("sha256").update(realpathSync(path)).digest("hex").slice(0, 16)
+    return { path, socket: join(tmpdir(), `byok-${hash}`) }
+  })
+  const removed = (path: string) =>
+    Effect.addFinalizer(() => Effect.sync(() => rmSync(path, { recursive: true, force: true })))
+
+  it.live(
+    "lies in a short private directory if the path is too long",
+    () =>
+      Effect.gen(function* () {
+        const { path, socket } = yield* longDirectory
+        yield* removed(socket)
+        const endpoint = yield* start(path)
+        assert.strictEqual(endpoint.host, socket)
+        assert.strictEqual(lstatSync(socket).mode & 0o777, 0o700)
+        assert.lengthOf(yield* query(endpoint, "SELECT 1 AS one"), 1)
+      }),
+    timeout
+  )
+
+  it.live(
+    "does not lie in a directory that others may enter",
+    () =>
+      Effect.gen(function* () {
+        const { path, socket } = yield* longDirectory
+        yield* removed(socket)
+        mkdirSync(socket)
+        chmodSync(socket, 0o777)
+        const error = yield* Effect.flip(start(path))
+        assert.include(error.message, `${socket} exists, but is not a directory that only PostgreSQL's user may enter`)
+      }),
+    timeout
+  )
+
+  it.live("cannot lie where there is no directory, which is told by the system's code", () =>
+    Effect.gen(function* () {
+      const { message } = yield* Effect.flip(socketDirectory("/dev/null/x"))
+      assert.strictEqual(message, "The socket of the embedded PostgreSQL cannot be placed: ENOTDIR.")
+    })
+  )
+
+  it.live(
+    "does not lie where a symbolic link points",
+    () =>
+      Effect.gen(function* () {
+        const { path, socket } = yield* longDirectory
+        yield* removed(socket)
+        const elsewhere = yield* temporaryDirectory
+        chmodSync(elsewhere, 0o700)
+        symlinkSync(elsewhere, socket)
+        const error = yield* Effect.flip(start(path))
+        assert.include(error.message, `${socket} exists`)
+      }),
+    timeout
+  )
+})
+
+describe("a postmaster", () => {
+  it.live(
+    "ends with a process that is killed, and the next start finds what was committed",
+    () =>
+      Effect.gen(function* () {
+        const directory = yield* dataDirectory
+        const owner = yield* spawnOwner(directory)
+        const { host } = yield* owner.ready
+        yield* query({ host, username: "byok", database: "postgres" }, "CREATE TABLE kept AS SELECT 42 AS answer")
+        const pid = postmasterOf(directory)
+        assert.isTrue(isRunning(pid))
+        yield* owner.kill
+        yield* holds(() => !isRunning(pid))
+        assert.isFalse(existsSync(join(directory, "postgres/postmaster.pid")), "it was shut down, not killed")
+        const endpoint = yield* start(directory)
+        assert.lengthOf(yield* query(endpoint, "SELECT answer FROM kept"), 1)
+      }),
+    timeout
+  )
+
+  it.live(
+    "does not keep the process alive that started it",
+    () =>
+      Effect.gen(function* () {
+        const directory = yield* dataDirectory
+        const script = `
+          import { Effect, Scope } from "effect"
+          import { start } from ${JSON.stringify(embeddedPostgres)}
+          const scope = await Effect.runPromise(Scope.make())
+          await Effect.runPromise(Scope.provide(start(${JSON.stringify(directory)}), scope))
+          console.log("ready")`
+        const child = spawn(process.execPath, ["--input-type=module", "-e", script], {
+          cwd: join(import.meta.dirname, "../../.."),
+          stdio: ["ignore", "pipe", "inherit"]
+        })
+        yield* Effect.addFinalizer(() => Effect.sync(() => child.kill("SIGKILL")))
+        const output = yield* Effect.promise(async () => {
+          const [text] = await Promise.all([
+            child.stdout.setEncoding("utf8").reduce((all: string, part: string) => all + part, ""),
+            new Promise((resolve) => child.once("exit", resolve))
+          ])
+          return text
+        }).pipe(Effect.timeout("20 seconds"))
+        assert.strictEqual(output, "ready\n")
+        assert.strictEqual(child.exitCode, 0)
+        yield* holds(() => !existsSync(join(directory, "postgres/postmaster.pid")))
+      }),
+    timeout
+  )
+
+  it.live(
+    "of another process is used and left running",
+    () =>
+      Effect.gen(function* () {
+        const directory = yield* dataDirectory
+        const owner = yield* spawnOwner(directory)
+        const { host } = yield* owner.ready
+        const pid = postmasterOf(directory)
+        yield* Effect.scoped(
+          Effect.gen(function* () {
+            const endpoint = yield* start(directory)
+            assert.strictEqual(endpoint.host, host)
+            assert.strictEqual(postmasterOf(directory), pid)
+            assert.lengthOf(yield* query(endpoint, "SELECT 1 AS one"), 1)
+          })
+        )
+        assert.strictEqual(postmasterOf(directory), pid)
+        assert.isTrue(isRunning(pid))
+        assert.lengthOf(yield* query({ host, username: "byok", database: "postgres" }, "SELECT 1 AS one"), 1)
+      }),
+    timeout
+  )
+
+  it.live(
+    "is replaced when the process it belongs to ends",
+    () =>
+      Effect.gen(function* () {
+        const directory = yield* dataDirectory
+        const owner = yield* spawnOwner(directory)
+        yield* owner.ready
+        const lines: Array<string> = []
+        const replacement = yield* Effect.scoped(
+          Effect.gen(function* () {
+            const endpoint = yield* start(directory)
+            const first = postmasterOf(directory)
+            yield* owner.end
+            assert.isFalse(isRunning(first))
+            assert.lengthOf(yield* eventually(query(endpoint, "SELECT 1 AS one")), 1)
+            return postmasterOf(directory)
+          })
+        ).pipe(Effect.provide(capturing(lines)))
+        assert.deepStrictEqual(lines, ["Warn The embedded PostgreSQL has gone away and is started again"])
+        assert.isFalse(isRunning(replacement), "it belongs to the one who started it")
+      }),
+    timeout
+  )
+
+  it.live(
+    "is replaced when it crashes, also while a client is connected",
+    () =>
+      Effect.gen(function* () {
+        const directory = yield* dataDirectory
+        const lines: Array<string> = []
+        yield* Effect.scoped(
+          Effect.gen(function* () {
+            const endpoint = yield* start(directory)
+            const busy = yield* Effect.forkChild(Effect.exit(query(endpoint, "SELECT pg_sleep(1)")))
+            yield* eventually(
+              Effect.filterOrFail(
+                query(endpoint, "SELECT pid FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(1)'"),
+                (rows) => rows.length === 1
+              )
+            )
+            const first = postmasterOf(directory)
+            process.kill(first, "SIGKILL")
+            yield* holds(() => postmasterOf(directory) !== first)
+            assert.lengthOf(yield* eventually(query(endpoint, "SELECT 1 AS one")), 1)
+            busy.interruptUnsafe()
+          })
+        ).pipe(Effect.provide(capturing(lines)))
+        assert.deepStrictEqual(lines, ["Warn The embedded PostgreSQL has gone away and is started again"])
+      }),
+    timeout
+  )
+
+  it.live(
+    "is replaced once there are descriptors for it again, and until then the log tells that there are none",
+    () =>
+      Effect.gen(function* () {
+        const directory = yield* dataDirectory
+        const script = `
+          import { Effect, Scope } from "effect"
+          import { closeSync, openSync } from "node:fs"
+          import { start } from ${JSON.stringify(embeddedPostgres)}
+          const scope = await Effect.runPromise(Scope.make())
+          await Effect.runPromise(Scope.provide(start(${JSON.stringify(directory)}), scope))
+          const taken = []
+          process.stdin.on("data", (command) => {
+            if (String(command) === "free") return taken.forEach(closeSync)
+            try {
+              for (;;) taken.push(openSync("/dev/null"))
+            } catch (error) {
+              console.log("taken", error.code)
+            }
+          })
+          console.log("ready")`
+        const node = [process.execPath, "--input-type=module", "-e", script]
+        const child = spawn("/bin/sh", ["-c", 'ulimit -n 256 && exec "$@"', "sh", ...node], {
+          cwd: join(import.meta.dirname, "../../.."),
+          stdio: ["pipe", "pipe", "inherit"]
+        })
+        yield* Effect.addFinalizer(() => Effect.sync(() => child.kill("SIGKILL")))
+        let output = ""
+        child.stdout.setEncoding("utf8").on("data", (text: string) => (output += text))
+        yield* holds(() => output.includes("ready\n"))
+        child.stdin.write("take")
+        yield* holds(() => output.includes("taken EMFILE\n"))
+        const first = postmasterOf(directory)
+        process.kill(first, "SIGKILL")
+        yield* holds(() => output.includes("cannot be started: spawn /bin/sh EMFILE"))
+        child.stdin.write("free")
+        const endpoint = { host: join(directory, "socket"), username: "byok", database: "postgres" } as const
+        assert.lengthOf(yield* eventually(query(endpoint, "SELECT 1 AS one")), 1)
+        assert.notStrictEqual(postmasterOf(directory), first)
+      }),
+    timeout
+  )
+})
+
+describe.runIf(isRoot)("as root", () => {
+  it.live(
+    "the files of PostgreSQL belong to nobody, in a directory that only lets through",
+    () =>
+      Effect.gen(function* () {
+        const directory = yield* dataDirectory
+        yield* start(directory)
+        assert.strictEqual(statSync(directory).uid, 0)
+        assert.strictEqual(statSync(directory).mode & 0o777, 0o711)
+        for (const file of ["postgres", "postgres/PG_VERSION", "socket", "socket/.s.PGSQL.5432"]) {
+          const { gid, uid } = statSync(join(directory, file))
+          assert.deepStrictEqual({ file, uid, gid }, { file, uid: 65534, gid: 65534 })
+        }
+        assert.strictEqual(statSync(join(directory, "postgres")).mode & 0o777, 0o700)
+        assert.match(readFileSync(`/proc/${postmasterOf(directory)}/status`, "utf8"), /^Uid:\t65534\t65534\t65534/m)
+        assert.match(readFileSync(`/proc/${postmasterOf(directory)}/status`, "utf8"), /^Groups:\s*$/m)
+      }),
+    timeout
+  )
+
+  it.live(
+    "a directory that nobody cannot reach is refused in a sentence",
+    () =>
+      Effect.gen(function* () {
+        const parent = yield* temporaryDirectory
+        chmodSync(parent, 0o700)
+        const error = yield* Effect.flip(start(join(parent, "data")))
+        assert.strictEqual(
+          error.message,
+          `BYOK_DATA_DIR cannot be used: PostgreSQL refuses to run as root, and the user 65534 whom it runs as instead cannot reach it: choose one to which every user may pass.`
+        )
+      }),
+    timeout
+  )
+})
+
+describe("the programs", () => {
+  it.live("are missing on other platforms, and the way out is named", () =>
+    Effect.gen(function* () {
+      const error = yield* Effect.flip(locate("win32", "x64"))
+      assert.strictEqual(
+        error.message,
+        "There is no embedded PostgreSQL for win32-x64 here: set DATABASE_URL to the PostgreSQL to use."
+      )
+    })
+  )
+
+  it.live("get the links and the permission that the installation lacks", () =>
+    Effect.gen(function* () {
+      const root = yield* temporaryDirectory
+      for (const path of ["native/bin", "native/lib"]) mkdirSync(join(root, path), { recursive: true })
+      for (const file of ["native/bin/initdb", "native/bin/postgres", "native/lib/libpq.so.5.18"]) {
+        writeFileSync(join(root, file), file, { mode: 0o644 })
+      }
+      symlinkSync("elsewhere", join(root, "native/lib/libpq.so"))
+      writeFileSync(
+        join(root, "native/pg-symlinks.json"),
+        JSON.stringify(
+          ["native/lib/libpq.so", "native/lib/libpq.so.5"].map((target) => ({
+            source: "native/lib/libpq.so.5.18",
+            target
+          }))
+        )
+      )
+      const expected = { initdb: join(root, "native/bin/initdb"), postgres: join(root, "native/bin/postgres") }
+      for (const attempt of ["first", "second"]) {
+        assert.deepStrictEqual(complete(root), expected, attempt)
+        assert.deepStrictEqual(readdirSync(join(root, "native/lib")).sort(), [
+          "libpq.so",
+          "libpq.so.5",
+          "libpq.so.5.18"
+        ])
+        assert.strictEqual(readlinkSync(join(root, "native/lib/libpq.so.5")), "libpq.so.5.18")
+        assert.strictEqual(readFileSync(join(root, "native/lib/libpq.so"), "utf8"), "native/lib/libpq.so.5.18")
+        for (const binary of Object.values(expected)) assert.strictEqual(statSync(binary).mode & 0o777, 0o755)
+      }
+    })
+  )
+
+  it.live("are looked for without complaint in an installation that is not complete", () =>
+    Effect.gen(function* () {
+      const root = yield* temporaryDirectory
+      assert.strictEqual(complete(root).postgres, join(root, "native/bin/postgres"))
+    })
+  )
+})

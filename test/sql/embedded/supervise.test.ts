@@ -1,0 +1,62 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Cause, Deferred, Effect, Fiber, Logger } from "effect"
+import { EmbeddedPostgresError } from "../../../src/sql/embedded/EmbeddedPostgresError.ts"
+import { supervise } from "../../../src/sql/embedded/supervise.ts"
+
+type Serving = Effect.Effect<void, EmbeddedPostgresError>
+
+const gone = "Warn The embedded PostgreSQL has gone away and is started again"
+const failed = "Error The embedded PostgreSQL has failed and is started again"
+
+const refused = Effect.fail(EmbeddedPostgresError.of("It cannot be started."))
+const broken = Effect.sync((): void => {
+  throw new TypeError("no streams")
+})
+
+/** What is logged when it ends in these ways, one after the other, and then serves until it is stopped. */
+const loggedAfter = (...ends: ReadonlyArray<Serving>) =>
+  Effect.gen(function* () {
+    const lines: Array<string> = []
+    const logger = Logger.make(({ cause, logLevel, message }) => {
+      lines.push([logLevel, message, ...(cause.reasons.length === 0 ? [] : [Cause.squash(cause)])].join(" "))
+    })
+    const serves = yield* Deferred.make<true>()
+    const forever = Effect.andThen(Deferred.succeed(serves, true), Effect.never)
+    const left: Array<Serving> = [...ends, forever]
+    const supervised = supervise(
+      Effect.suspend(() => left.shift() ?? Effect.void),
+      () => Effect.succeed(false)
+    )
+    const fiber = yield* Effect.forkChild(Effect.provide(supervised, Logger.layer([logger])))
+    yield* Effect.timeout(Deferred.await(serves), "20 seconds")
+    yield* Fiber.interrupt(fiber)
+    return lines
+  })
+
+describe("what serves the embedded database is started again", () => {
+  it.live("when it has gone away, and when it cannot be started", () =>
+    Effect.gen(function* () {
+      assert.deepStrictEqual(yield* loggedAfter(Effect.void, refused), [gone, "Warn It cannot be started."])
+    })
+  )
+
+  it.live("when it fails in a way that nobody has thought of, also more than once, which the log tells", () =>
+    Effect.gen(function* () {
+      const line = `${failed} TypeError: no streams`
+      assert.deepStrictEqual(yield* loggedAfter(broken, broken), [line, line])
+    })
+  )
+
+  it.live("but not when that is final", () =>
+    Effect.gen(function* () {
+      const seen: Array<unknown> = []
+      const final = (cause: Cause.Cause<EmbeddedPostgresError>) => Effect.sync(() => seen.push(Cause.squash(cause)) > 0)
+      yield* supervise(broken, final)
+      yield* supervise(refused, final)
+      assert.deepStrictEqual(seen.map(String), [
+        "TypeError: no streams",
+        "EmbeddedPostgresError: It cannot be started."
+      ])
+    })
+  )
+})

@@ -1,0 +1,55 @@
+import { randomBytes } from "node:crypto"
+import { Duration, Effect, Option, Redacted } from "effect"
+import { Reactivity } from "effect/reactivity"
+import { inject } from "vitest"
+import { generateKeyring } from "../../../src/crypto/keyring/Keyring.ts"
+import type { Settings } from "../../../src/wiring/Settings.ts"
+import { type DatabaseSettings, makeClient } from "../../../src/sql/connection/Database.ts"
+import { parseDatabaseUrl } from "../../../src/sql/connection/DatabaseTarget.ts"
+
+export const databaseSettings: DatabaseSettings = {
+  poolSize: 4,
+  connectTimeout: Duration.seconds(5),
+  statementTimeout: Duration.millis(2500),
+  deadline: Duration.seconds(3),
+  queue: 2000,
+  batching: process.env["DATABASE_BATCHING"] !== "false",
+  pooler: false
+}
+
+/** A client with all rights on a database, for what a test does behind the service's back. */
+export const adminClient = (url: string) =>
+  Effect.provide(makeClient(parseDatabaseUrl(Redacted.make(url)), databaseSettings), Reactivity.layer)
+
+/** The URL of a new, empty database, dropped when the scope closes. */
+export const freshDatabase = Effect.gen(function* () {
+  const server = inject("serverUrl")
+  const name = `byok_test_${randomBytes(6).toString("hex")}`
+  const admin = yield* adminClient(server)
+  yield* Effect.acquireRelease(admin.unsafe(`CREATE DATABASE ${name}`), () =>
+    Effect.orDie(admin.unsafe(`DROP DATABASE ${name} WITH (FORCE)`))
+  )
+  return server.replace(/^(postgres(?:ql)?:\/\/[^/?]*)(\/[^?]*)?/, `$1/${name}`)
+})
+
+/** Settings of a service on a database, with a keyring of one new key. */
+export const settingsFor = (url: string, keyring = generateKeyring(new Date())): Settings => ({
+  host: "127.0.0.1",
+  port: 0,
+  processes: 1,
+  database: databaseSettings,
+  databaseUrl: Option.some(Redacted.make(url)),
+  databaseCaFile: Option.none(),
+  dataDirectory: ".byok",
+  keyring: Option.some(Redacted.make(keyring)),
+  keyringFile: Option.none(),
+  pkcs11: {
+    module: Option.none(),
+    token: Option.none(),
+    pin: Option.none(),
+    pinFile: Option.none(),
+    keys: Option.none(),
+    deadline: Duration.seconds(2)
+  },
+  otlpEndpoint: Option.none()
+})

@@ -1,0 +1,42 @@
+import { Effect, Exit, Scope } from "effect"
+import type { SqlClient } from "effect/sql"
+import { eventually } from "../process/eventually.ts"
+
+/** Runs a statement in a transaction that stays open until the effect that it answers with is run, or the scope closes. */
+export const holdOpen = (sql: SqlClient.SqlClient, statement: string) =>
+  Effect.flatMap(Scope.make(), (scope) => {
+    const begin = Effect.gen(function* () {
+      const connection = yield* Scope.provide(sql.reserve, scope)
+      const execute = (text: string) => Effect.orDie(connection.executeUnprepared(text, [], undefined))
+      yield* Scope.addFinalizer(scope, execute("COMMIT"))
+      yield* Effect.addFinalizer(() => Scope.close(scope, Exit.void))
+      yield* execute("BEGIN")
+      yield* execute(statement)
+    })
+    return Effect.as(begin, Scope.close(scope, Exit.void))
+  })
+
+/** Locks a table against everyone until the effect that it answers with is run, or the scope closes. */
+export const lockTable = (sql: SqlClient.SqlClient, table: string) =>
+  holdOpen(sql, `LOCK TABLE ${table} IN ACCESS EXCLUSIVE MODE`)
+
+/** How many statements wait for a lock in the database of the client. */
+export const waitingForLock = (sql: SqlClient.SqlClient) =>
+  Effect.map(
+    sql<{ n: number }>`
+      SELECT count(*)::int AS n FROM pg_stat_activity
+      WHERE datname = current_database() AND wait_event_type = 'Lock' AND state = 'active'`,
+    (rows) => rows[0]?.n ?? 0
+  )
+
+/** Waits until exactly so many statements wait for a lock. */
+export const untilWaiting = (sql: SqlClient.SqlClient, count: number) =>
+  eventually(
+    `${count} statements wait for a lock`,
+    Effect.map(waitingForLock(sql), (n) => n === count)
+  )
+
+/** Ends the connections whose statements wait for a lock. */
+export const terminateWaiting = (sql: SqlClient.SqlClient) => sql`
+  SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+  WHERE datname = current_database() AND wait_event_type = 'Lock' AND state = 'active'`

@@ -1,0 +1,13 @@
+import { Effect, Layer, Redacted } from "effect"
+import { Cipher } from "../../../src/port/Cipher.ts"
+
+/** No cipher at all: keeps the key as it is, bound to nothing. For tests of what stands around a cipher, and as a broken one. */
+export const layer = Layer.succeed(Cipher, {
+  seal: (key) =>
+    Effect.sync(() => ({
+      kek_id: "plain",
+      wrapped_dek: new Uint8Array(60),
+      sealed: Buffer.concat([Buffer.alloc(62), Buffer.from(Redacted.value(key))])
+    })),
+  open: ({ sealed }) => Effect.sync(() => Redacted.make(Buffer.from(sealed.subarray(62)).toString("utf8")))
+})

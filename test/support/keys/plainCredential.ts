@@ -1,0 +1,34 @@
+import { randomUUID } from "node:crypto"
+import { DateTime } from "effect"
+import type { Credential } from "../../../src/domain/Credential.ts"
+import { CredentialId } from "../../../src/domain/CredentialId.ts"
+import type { WorkspaceId } from "../../../src/domain/WorkspaceId.ts"
+
+/** A credential of no interest, as a repository takes it. */
+export const plainCredential = (
+  workspace_id: WorkspaceId,
+  id: string = randomUUID()
+): Omit<Credential, "sort_order"> => ({
+  id: CredentialId.make(id),
+  workspace_id,
+  provider: "openai",
+  name: null,
+  label: "***...***",
+  created_at: DateTime.makeUnsafe("2026-01-31T09:30:00.123Z"),
+  disabled: false,
+  is_fallback: false,
+  is_required: false,
+  is_byok_only: false,
+  allowed_api_key_hashes: null,
+  allowed_models: null,
+  allowed_user_ids: null,
+  declared_region: null,
+  declared_zdr: null
+})
+
+/** The sealed key of such a credential: of the right lengths, and nothing opens it. */
+export const plainSealedKey = (byte: number = 0) => ({
+  kek_id: "kek-1",
+  wrapped_dek: new Uint8Array(60).fill(byte),
+  sealed: new Uint8Array(63).fill(byte)
+})

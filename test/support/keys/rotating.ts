@@ -1,0 +1,76 @@
+import { randomUUID } from "node:crypto"
+import { Arbitrary, Effect, Layer, Option, Redacted } from "effect"
+import * as KeyEncryptionKeyring from "../../../src/crypto/keyring/KeyEncryptionKeyring.ts"
+import { parseKeyring } from "../../../src/crypto/keyring/Keyring.ts"
+import { checkKeyring } from "../../../src/crypto/keyring/KeyringCheck.ts"
+import * as RewrapperAes256Gcm from "../../../src/crypto/RewrapperAes256Gcm.ts"
+import { layerLimited, limits } from "../../../src/crypto/WrapBudget.ts"
+import type { AccountId } from "../../../src/domain/AccountId.ts"
+import { CredentialId } from "../../../src/domain/CredentialId.ts"
+import { Cipher } from "../../../src/port/Cipher.ts"
+import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
+import { Rotation } from "../../../src/service/Rotation.ts"
+import { storedCredential } from "../memory/arbitraries.ts"
+import { fixedKeyring } from "./fixedKeyring.ts"
+import { cipherOn } from "../memory/inMemory.ts"
+import { newTenant } from "../database/stores.ts"
+
+/** A keyring of obviously fake keys, told by their ids: the first is primary. */
+export const ringOf = (...ids: ReadonlyArray<string>): string =>
+  ids.map((id) => `${id}:${Buffer.alloc(32, `${id}-`).toString("base64")}`).join("\n")
+
+/** A credential and the raw key that it was made with. */
+export interface Made {
+  readonly account_id: AccountId
+  readonly id: CredentialId
+  readonly key: string
+}
+
+/** The cipher of an instance with that keyring. */
+export const cipherWith = (keyring: string) => Effect.provide(Cipher, cipherOn(keyring))
+
+/** Stores credentials of any kind, each account's own, sealed under the first key of a keyring. */
+export const sealUnder = Effect.fnUntraced(function* (keyring: string, count: number) {
+  const cipher = yield* cipherWith(keyring)
+  const repository = yield* CredentialRepository
+  const samples = yield* Arbitrary.sampleEffect(storedCredential, { count, seed: 1 })
+  return yield* Effect.forEach(samples, (sample) =>
+    Effect.gen(function* () {
+      const { account_id, workspace_id } = yield* newTenant
+      const credential = { ...sample, id: CredentialId.make(randomUUID()), workspace_id }
+      const key = `fake-key-${credential.id}`
+      const sealed = yield* cipher.seal(Redacted.make(key), { ...credential, account_id })
+      yield* repository.insert(account_id, credential, sealed)
+      return { account_id, id: credential.id, key } satisfies Made
+    })
+  )
+})
+
+/** What each of the credentials opens to with a keyring: its raw key, or the tag of the error. */
+export const openedWith = Effect.fnUntraced(function* (keyring: string, made: ReadonlyArray<Made>, claimed?: string) {
+  const cipher = yield* cipherWith(keyring)
+  const repository = yield* CredentialRepository
+  return yield* Effect.forEach(made, ({ account_id, id }) =>
+    Effect.gen(function* () {
+      const { credential, sealed } = Option.getOrThrow(yield* repository.findSealed(account_id, id))
+      const named = { ...sealed, kek_id: claimed ?? sealed.kek_id }
+      return yield* Effect.match(cipher.open(named, { ...credential, account_id }), {
+        onFailure: ({ _tag }): string => _tag,
+        onSuccess: (key) => Redacted.value(key)
+      })
+    })
+  )
+})
+
+export const keysOf = (made: ReadonlyArray<Made>): ReadonlyArray<string> => made.map(({ key }) => key)
+
+/** The rotation as an instance with that keyring has it, over the stores in scope. */
+export const rotationWith = (keyring: string, lowered = limits) =>
+  Effect.provide(
+    Rotation,
+    Rotation.layer.pipe(
+      Layer.provide(RewrapperAes256Gcm.layer),
+      Layer.provide([layerLimited(lowered), KeyEncryptionKeyring.layer]),
+      Layer.provide(Layer.effectDiscard(checkKeyring(parseKeyring(keyring))).pipe(Layer.merge(fixedKeyring(keyring))))
+    )
+  )

@@ -1,0 +1,342 @@
+import { Context, type DateTime, Effect, Layer, Option, Result } from "effect"
+import type { AccountId } from "../../../src/domain/AccountId.ts"
+import type { ApiKeyHash } from "../../../src/domain/ApiKeyHash.ts"
+import type { Credential } from "../../../src/domain/Credential.ts"
+import type { CredentialId } from "../../../src/domain/CredentialId.ts"
+import type { SealedKey } from "../../../src/domain/SealedKey.ts"
+import type { WorkspaceId } from "../../../src/domain/WorkspaceId.ts"
+import { AccountRepository, type ApiKeyRecord, type Workspace } from "../../../src/port/AccountRepository.ts"
+import { ApiKeys } from "../../../src/port/ApiKeys.ts"
+import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
+import { KekRegistry } from "../../../src/port/KekRegistry.ts"
+import { KeyUse } from "../../../src/port/KeyUse.ts"
+import { type Receipt, Receipts } from "../../../src/port/Receipts.ts"
+import { WorkspaceResolver } from "../../../src/port/WorkspaceResolver.ts"
+import { WrappedKeys } from "../../../src/port/WrappedKeys.ts"
+
+interface Owned {
+  readonly account_id: AccountId
+}
+export interface CredentialRow extends Owned {
+  readonly credential: Credential
+  readonly sealed: SealedKey
+}
+export interface ApiKeyRow extends Owned, ApiKeyRecord {}
+interface ReceiptRow extends Owned, Receipt {
+  readonly credential_id: CredentialId
+  readonly created_at: DateTime.Utc
+}
+
+interface MemoryKek {
+  readonly check_value: Uint8Array
+  wraps: number
+  retired: boolean
+}
+
+/** What a database would hold, made anew for every build of its layer. Tests may look into it and change it. */
+export class Memory extends Context.Service<
+  Memory,
+  {
+    readonly accounts: Set<AccountId>
+    readonly workspaces: Map<WorkspaceId, Owned & Workspace>
+    readonly apiKeys: Map<ApiKeyHash, ApiKeyRow>
+    readonly credentials: Map<CredentialId, CredentialRow>
+    readonly receipts: Map<string, ReceiptRow>
+    readonly keks: Map<string, MemoryKek>
+  }
+>()("byok/test/Memory") {
+  static readonly layer = Layer.sync(this, () => ({
+    accounts: new Set<AccountId>(),
+    workspaces: new Map<WorkspaceId, Owned & Workspace>(),
+    apiKeys: new Map<ApiKeyHash, ApiKeyRow>(),
+    credentials: new Map<CredentialId, CredentialRow>(),
+    receipts: new Map<string, ReceiptRow>(),
+    keks: new Map<string, MemoryKek>()
+  }))
+}
+
+/** The row of a map, if it is there and the account's. */
+const ownRow = <Key, Row extends Owned>(rows: ReadonlyMap<Key, Row>, account_id: AccountId, key: Key) => {
+  const row = rows.get(key)
+  return row?.account_id === account_id ? Option.some(row) : Option.none()
+}
+
+const ofAccount = <Row extends Owned>(rows: ReadonlyMap<unknown, Row>, account_id: AccountId) =>
+  Array.from(rows.values()).filter((row) => row.account_id === account_id)
+
+const insertInto = ({
+  credentials,
+  keks,
+  workspaces
+}: Memory["Service"]): CredentialRepository["Service"]["insert"] => {
+  const nextSortOrder = ({ provider, workspace_id }: Omit<Credential, "sort_order">) =>
+    Array.from(credentials.values(), ({ credential }) => credential)
+      .filter((other) => other.workspace_id === workspace_id && other.provider === provider)
+      .reduce((next, { sort_order }) => Math.max(next, sort_order + 1), 0)
+
+  return (account_id, given, sealed) =>
+    Effect.suspend(() => {
+      const before = credentials.get(given.id)
+      if (before !== undefined) {
+        const again =
+          before.account_id === account_id && Buffer.compare(before.sealed.wrapped_dek, sealed.wrapped_dek) === 0
+        return again ? Effect.succeed(before.credential) : Effect.die(new Error("the id is taken"))
+      }
+      if (keks.get(sealed.kek_id)?.retired === true) return Effect.die(new Error("the key is retired"))
+      if (Option.isNone(ownRow(workspaces, account_id, given.workspace_id))) {
+        return Effect.die(new Error("the account has no such workspace"))
+      }
+      const credential = { ...given, sort_order: nextSortOrder(given) }
+      credentials.set(given.id, { account_id, credential, sealed })
+      return Effect.succeed(credential)
+    })
+}
+
+export const credentialRepository = Layer.effect(
+  CredentialRepository,
+  Effect.map(Memory, (memory) => {
+    const { credentials } = memory
+    return {
+      insert: insertInto(memory),
+      findById: (account_id, id) =>
+        Effect.sync(() => Option.map(ownRow(credentials, account_id, id), ({ credential }) => credential)),
+      findSealed: (account_id, id) =>
+        Effect.sync(() =>
+          Option.map(ownRow(credentials, account_id, id), ({ credential, sealed }) => ({ credential, sealed }))
+        )
+    }
+  })
+)
+
+export const receipts = Layer.effect(
+  Receipts,
+  Effect.map(Memory, (memory) => {
+    const { credentials, receipts } = memory
+    const insert = insertInto(memory)
+    const nameOf = (account_id: AccountId, key_hash: Uint8Array) =>
+      `${account_id} ${Buffer.from(key_hash).toString("hex")}`
+
+    return {
+      insert: (account_id, given, sealed, receipt) =>
+        Effect.suspend(() => {
+          const name = nameOf(account_id, receipt.key_hash)
+          const standing = receipts.get(name)
+          if (standing !== undefined && standing.credential_id !== given.id) return Effect.succeedNone
+          if (standing === undefined && credentials.has(given.id)) return Effect.die(new Error("the id is taken"))
+          return Effect.map(insert(account_id, given, sealed), (credential) => {
+            receipts.set(name, { account_id, ...receipt, credential_id: given.id, created_at: given.created_at })
+            return Option.some(credential)
+          })
+        }),
+      find: (account_id, key_hash) =>
+        Effect.sync(() => Option.fromUndefinedOr(receipts.get(nameOf(account_id, key_hash)))),
+      forget: (before, limit) =>
+        Effect.sync(() => {
+          const old = Array.from(receipts)
+            .filter(([, { created_at }]) => created_at.epochMilliseconds < before.epochMilliseconds)
+            .slice(0, limit)
+          for (const [name] of old) receipts.delete(name)
+          return old.length
+        })
+    }
+  })
+)
+
+export const workspaceResolver = Layer.effect(
+  WorkspaceResolver,
+  Effect.map(Memory, ({ workspaces }) => ({
+    resolve: (account_id, requested) =>
+      Effect.sync(() => {
+        const found = ofAccount(workspaces, account_id).find(
+          ({ deleted_at, is_default, workspace_id }) =>
+            deleted_at === null && (requested === undefined ? is_default : workspace_id === requested)
+        )
+        return Option.map(Option.fromUndefinedOr(found), ({ workspace_id }) => workspace_id)
+      })
+  }))
+)
+
+export const apiKeys = Layer.effect(
+  ApiKeys,
+  Effect.map(Memory, ({ apiKeys }) => ({
+    find: (hash) =>
+      Effect.sync(() =>
+        Option.fromUndefinedOr(apiKeys.get(hash)).pipe(
+          Option.filter(({ revoked_at }) => revoked_at === null),
+          Option.map(({ account_id, management }) => ({ account_id, management }))
+        )
+      ),
+    ownedBy: (account_id, hashes) =>
+      Effect.sync(() => {
+        const live = ofAccount(apiKeys, account_id).filter(({ revoked_at }) => revoked_at === null)
+        return new Set(live.map(({ hash }) => hash).filter((hash) => hashes.includes(hash)))
+      })
+  }))
+)
+
+const kekRegistry = Layer.effect(
+  KekRegistry,
+  Effect.map(Memory, ({ credentials, keks }) => ({
+    register: (given) =>
+      Effect.sync(() => {
+        const differing = given.filter(({ check_value, kek_id }) => {
+          const known = keks.get(kek_id)
+          return known !== undefined && Buffer.compare(known.check_value, check_value) !== 0
+        })
+        if (differing.length > 0) return differing.map(({ kek_id }) => kek_id)
+        for (const { check_value, kek_id } of given) {
+          if (!keks.has(kek_id)) keks.set(kek_id, { check_value, wraps: 0, retired: false })
+        }
+        return []
+      }),
+    known: (kek_ids) =>
+      Effect.sync(() =>
+        kek_ids.flatMap((kek_id) => {
+          const kek = keks.get(kek_id)
+          return kek === undefined ? [] : [{ kek_id, check_value: kek.check_value, retired: kek.retired }]
+        })
+      ),
+    promote: () => Effect.void,
+    retire: (kek_id) =>
+      Effect.sync(() => {
+        const naming = Array.from(credentials.values()).filter(({ sealed }) => sealed.kek_id === kek_id).length
+        const kek = keks.get(kek_id)
+        if (kek !== undefined && naming === 0) kek.retired = true
+        return naming
+      }),
+    missing: (kek_ids) =>
+      Effect.sync(() => {
+        const named = Array.from(credentials.values(), ({ sealed }) => sealed.kek_id)
+        const absent = Array.from(new Set(named))
+          .filter((kek_id) => !kek_ids.includes(kek_id))
+          .sort()
+        return absent.map((kek_id) => ({ kek_id, credentials: named.filter((other) => other === kek_id).length }))
+      }),
+    reserve: (kek_id, count) =>
+      Effect.suspend(() => {
+        const kek = keks.get(kek_id)
+        if (kek === undefined) return Effect.die(new Error("the key is not registered"))
+        kek.wraps += count
+        return Effect.succeed(kek.wraps)
+      })
+  }))
+)
+
+const keyUse = Layer.effect(
+  KeyUse,
+  Effect.map(Memory, ({ credentials, keks }) => ({
+    list: Effect.sync(() => {
+      const named = Array.from(credentials.values(), ({ sealed }) => sealed.kek_id)
+      return Array.from(new Set([...keks.keys(), ...named]))
+        .sort()
+        .map((kek_id) => ({
+          kek_id,
+          credentials: named.filter((other) => other === kek_id).length,
+          wraps: keks.get(kek_id)?.wraps ?? 0,
+          retired: keks.get(kek_id)?.retired ?? false
+        }))
+    })
+  }))
+)
+
+const wrappedKeys = Layer.effect(
+  WrappedKeys,
+  Effect.map(Memory, ({ credentials }) => ({
+    replace: ({ after = "", primary, size }, rewrap) =>
+      Effect.gen(function* () {
+        const rows = Array.from(credentials.values())
+          .filter(({ credential, sealed }) => credential.id > after && sealed.kek_id !== primary)
+          .sort((one, other) => (one.credential.id < other.credential.id ? -1 : 1))
+          .slice(0, size)
+        const results = yield* Effect.forEach(rows, ({ account_id, credential, sealed }) =>
+          rewrap({ ...sealed, sealed: sealed.sealed.subarray(0, 2) }, { ...credential, account_id })
+        )
+        const failed = rows.flatMap((row, index) => {
+          const { credential, sealed } = row
+          const result = results[index]
+          if (result === undefined) return []
+          if (Result.isFailure(result)) return [{ id: credential.id, failure: result.failure }]
+          credentials.set(credential.id, { ...row, sealed: { ...sealed, ...result.success } })
+          return []
+        })
+        const next = rows.length < size ? undefined : rows.at(-1)?.credential.id
+        return { rewrapped: rows.length - failed.length, failed, next }
+      })
+  }))
+)
+
+type Dated = Owned & { readonly created_at: DateTime.Utc }
+const inOrder =
+  <Row extends Dated>(keyOf: (row: Row) => string) =>
+  (one: Row, other: Row) =>
+    one.created_at.epochMilliseconds - other.created_at.epochMilliseconds || (keyOf(one) < keyOf(other) ? -1 : 1)
+
+export const accountRepository = Layer.effect(
+  AccountRepository,
+  Effect.map(Memory, ({ accounts, apiKeys, workspaces }) => {
+    const addWorkspace = (account_id: AccountId, workspace: Omit<Workspace, "deleted_at">) => {
+      if (accounts.has(account_id) && !workspaces.has(workspace.workspace_id)) {
+        workspaces.set(workspace.workspace_id, { account_id, ...workspace, deleted_at: null })
+      }
+      return accounts.has(account_id)
+    }
+    const addApiKey = (account_id: AccountId, key: Omit<ApiKeyRecord, "revoked_at">) => {
+      if (accounts.has(account_id) && !apiKeys.has(key.hash)) {
+        apiKeys.set(key.hash, { account_id, ...key, revoked_at: null })
+      }
+      return accounts.has(account_id)
+    }
+    return {
+      hasAccounts: Effect.sync(() => accounts.size > 0),
+      createAccount: ({ account_id }, workspace, key) =>
+        Effect.sync(() => {
+          accounts.add(account_id)
+          addWorkspace(account_id, { ...workspace, is_default: true })
+          addApiKey(account_id, key)
+        }),
+      createWorkspace: (account_id, workspace) =>
+        Effect.sync(() => addWorkspace(account_id, { ...workspace, is_default: false })),
+      deleteWorkspace: (workspace_id, at) =>
+        Effect.sync(() => {
+          const workspace = workspaces.get(workspace_id)
+          if (workspace === undefined) return Option.none()
+          const deleted_at = workspace.deleted_at ?? at
+          workspaces.set(workspace_id, { ...workspace, deleted_at })
+          return Option.some(deleted_at)
+        }),
+      listWorkspaces: (account_id) =>
+        Effect.sync(() =>
+          ofAccount(workspaces, account_id)
+            .sort(inOrder((row) => row.workspace_id))
+            .map(({ account_id: _, ...workspace }) => workspace)
+        ),
+      addApiKey: (account_id, key) => Effect.sync(() => addApiKey(account_id, key)),
+      revokeApiKey: (hash, at) =>
+        Effect.sync(() => {
+          const key = apiKeys.get(hash)
+          if (key === undefined) return Option.none()
+          const revoked_at = key.revoked_at ?? at
+          apiKeys.set(hash, { ...key, revoked_at })
+          return Option.some(revoked_at)
+        }),
+      listApiKeys: (account_id) =>
+        Effect.sync(() =>
+          ofAccount(apiKeys, account_id)
+            .sort(inOrder((row) => row.hash))
+            .map(({ account_id: _, ...key }) => key)
+        )
+    }
+  })
+)
+
+/** Every port that stores something, over one `Memory`, which it provides as well. */
+export const layer = Layer.mergeAll(
+  accountRepository,
+  apiKeys,
+  credentialRepository,
+  kekRegistry,
+  keyUse,
+  receipts,
+  workspaceResolver,
+  wrappedKeys
+).pipe(Layer.provideMerge(Memory.layer))

@@ -1,0 +1,39 @@
+import { NodeCrypto } from "@effect/platform-node"
+import { DateTime, Effect, Layer } from "effect"
+import * as CipherAes256Gcm from "../../../src/crypto/CipherAes256Gcm.ts"
+import * as KeyEncryptionKeyring from "../../../src/crypto/keyring/KeyEncryptionKeyring.ts"
+import { generateKeyring } from "../../../src/crypto/keyring/Keyring.ts"
+import { WrapBudget } from "../../../src/crypto/WrapBudget.ts"
+import type { AccountId } from "../../../src/domain/AccountId.ts"
+import type { ApiKeyHash } from "../../../src/domain/ApiKeyHash.ts"
+import { AccountRepository } from "../../../src/port/AccountRepository.ts"
+import type { Cipher } from "../../../src/port/Cipher.ts"
+import { Credentials } from "../../../src/service/Credentials.ts"
+import { fixedKeyring } from "../keys/fixedKeyring.ts"
+import * as MemoryStore from "./Memory.ts"
+
+/** The cipher of a keyring, for which nobody counts the wraps. */
+export const cipherOn = (keyring: string) =>
+  CipherAes256Gcm.layer.pipe(
+    Layer.provide([KeyEncryptionKeyring.layer, Layer.succeed(WrapBudget, { spend: () => Effect.void })]),
+    Layer.provide(fixedKeyring(keyring))
+  )
+
+/** The two operations on stores in memory, with every port beside them; new wherever it is provided. */
+export const inMemory = (cipher: Layer.Layer<Cipher> = cipherOn(generateKeyring(new Date(0)))) =>
+  Layer.fresh(
+    Credentials.layer.pipe(
+      Layer.provideMerge(cipher),
+      Layer.provideMerge(MemoryStore.layer),
+      Layer.provideMerge(NodeCrypto.layerSecureRandom)
+    )
+  )
+
+/** Makes the account the owner of all API keys that a body names. */
+export const own = Effect.fnUntraced(function* (account_id: AccountId, body: Readonly<Record<string, unknown>>) {
+  const { addApiKey } = yield* AccountRepository
+  const created_at = yield* DateTime.now
+  for (const hash of (body["allowed_api_key_hashes"] ?? []) as ReadonlyArray<ApiKeyHash>) {
+    yield* addApiKey(account_id, { hash, name: "a key", management: false, created_at })
+  }
+})

@@ -1,0 +1,48 @@
+import { assert } from "@effect/vitest"
+import { Context, Effect, Layer } from "effect"
+import type { SqlClient } from "effect/sql"
+import { adminClient, freshDatabase } from "../database/freshDatabase.ts"
+import { runByok } from "./runByok.ts"
+import type { Finished } from "./runNode.ts"
+
+/** The command line, run as processes on a database of its own. */
+export class CommandLine extends Context.Service<
+  CommandLine,
+  {
+    readonly databaseUrl: string
+    readonly sql: SqlClient.SqlClient
+    readonly run: (...args: ReadonlyArray<string>) => Effect.Effect<Finished>
+    /** Runs with `--json` and answers with the one object that is printed. */
+    readonly runJson: (...args: ReadonlyArray<string>) => Effect.Effect<Record<string, unknown>>
+  }
+>()("byok/test/CommandLine") {}
+
+/** The object that is all of a standard output. */
+export const onlyObject = ({ code, stderr, stdout }: Finished): Record<string, unknown> => {
+  assert.deepStrictEqual({ code, stderr }, { code: 0, stderr: "" })
+  assert.match(stdout, /^\{.*\}\n$/, "one line, and nothing around it")
+  const parsed: unknown = JSON.parse(stdout)
+  assert(typeof parsed === "object" && parsed !== null && !Array.isArray(parsed))
+  return { ...parsed }
+}
+
+/** The text in a member of an object. */
+export const textIn = (object: Record<string, unknown>, member: string): string => {
+  const value = object[member]
+  assert(typeof value === "string", `${member} is a text`)
+  return value
+}
+
+export const layer = Layer.effect(
+  CommandLine,
+  Effect.gen(function* () {
+    const databaseUrl = yield* freshDatabase
+    const run = (...args: ReadonlyArray<string>) => runByok(args, { DATABASE_URL: databaseUrl })
+    return {
+      databaseUrl,
+      sql: yield* adminClient(databaseUrl),
+      run,
+      runJson: (...args) => Effect.map(run(...args, "--json"), onlyObject)
+    }
+  })
+)

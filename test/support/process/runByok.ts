@@ -1,0 +1,12 @@
+import { join } from "node:path"
+import { runNode } from "./runNode.ts"
+
+/** The program as `npm start` runs it, from its sources. */
+export const byokScript = join(import.meta.dirname, "../../../src/bin.js")
+
+/** Nobody's data directory: a command that was told of no database fails. */
+export const nowhere = { BYOK_DATA_DIR: "/dev/null/nowhere" }
+
+/** Runs the command line as a process of its own. */
+export const runByok = (args: ReadonlyArray<string>, variables: Record<string, string> = {}) =>
+  runNode([byokScript, ...args], { variables: { ...nowhere, ...variables } })

@@ -1,0 +1,44 @@
+import { writeFileSync } from "node:fs"
+import { join } from "node:path"
+import { assert, describe, it } from "@effect/vitest"
+import { Effect, Layer } from "effect"
+import * as Persistence from "../../src/wiring/Persistence.ts"
+import { databaseContent } from "../support/database/databaseContent.ts"
+import { adminClient, freshDatabase, settingsFor } from "../support/database/freshDatabase.ts"
+import { ringOf, rotationWith, sealUnder } from "../support/keys/rotating.ts"
+import { runByok } from "../support/process/runByok.ts"
+import { startService } from "../support/process/ServiceProcess.ts"
+import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
+
+/** The bytes of one key under the id of another. */
+const wrong = ringOf("impostor").replace("impostor:", "kek-1:")
+const sentence = "expected the keys that the database knows; found other bytes under kek-1."
+
+describe("wrong bytes under a known key id (T12)", () => {
+  it.live("the service ends with one sentence that names setting and id, exit code 1, and has written nothing", () =>
+    Effect.gen(function* () {
+      const DATABASE_URL = yield* freshDatabase
+      const sql = yield* adminClient(DATABASE_URL)
+      yield* Effect.gen(function* () {
+        yield* rotationWith(ringOf("kek-1"))
+        yield* sealUnder(ringOf("kek-1"), 3)
+      }).pipe(Effect.provide(Layer.fresh(Persistence.layer(settingsFor(DATABASE_URL)))))
+      const before = yield* databaseContent(sql)
+      const file = join(yield* temporaryDirectory, "keyring")
+      const ring = `${ringOf("kek-0")}\n${wrong}\n${ringOf("kek-2")}`
+      writeFileSync(file, ring, { mode: 0o600 })
+
+      for (const given of [{ BYOK_KEYRING: ring }, { BYOK_KEYRING_FILE: file }]) {
+        const [setting] = Object.keys(given)
+        for (const command of [["serve"], ["keyring", "rewrap"]]) {
+          const refused = yield* runByok(command, { DATABASE_URL, PORT: "0", ...given })
+          assert.deepStrictEqual(refused, { code: 1, stdout: "", stderr: `${setting}: ${sentence}\n` })
+        }
+      }
+      assert.strictEqual(yield* databaseContent(sql), before)
+
+      yield* startService({ DATABASE_URL, BYOK_KEYRING: ringOf("kek-0", "kek-1", "kek-2") })
+      assert.notStrictEqual(yield* databaseContent(sql), before, "the right bytes are let in, and new keys recorded")
+    })
+  )
+})

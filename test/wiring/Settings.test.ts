@@ -1,0 +1,393 @@
+import { assert, describe, it, layer } from "@effect/vitest"
+import { Cause, Config, ConfigProvider, Context, Duration, Effect, Exit, Layer, Option, Redacted } from "effect"
+import { existsSync, readFileSync, writeFileSync } from "node:fs"
+import { join } from "node:path"
+import { inspect } from "node:util"
+import * as Byok from "../../src/Byok.ts"
+import * as Environment from "../../src/wiring/Environment.ts"
+import { InvalidSetting, readSettings, secretsOf, type Settings } from "../../src/wiring/Settings.ts"
+import { anyString } from "../support/memory/arbitraries.ts"
+import { freshDatabase, settingsFor } from "../support/database/freshDatabase.ts"
+import { byokScript, nowhere } from "../support/process/runByok.ts"
+import { runNode } from "../support/process/runNode.ts"
+import { selfSignedCertificate } from "../support/keys/selfSignedCertificate.ts"
+import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
+
+type Variables = Readonly<Record<string, string>>
+
+const read = (env: Variables) =>
+  Effect.provideService(readSettings, ConfigProvider.ConfigProvider, ConfigProvider.fromEnv({ env: { ...env } }))
+
+/** What differs from the defaults, with secrets and durations in the clear. */
+const plain = ({ database, databaseUrl, keyring, otlpEndpoint, pkcs11, ...others }: Settings) => ({
+  ...others,
+  ...database,
+  connectTimeout: Duration.toMillis(database.connectTimeout),
+  statementTimeout: Duration.toMillis(database.statementTimeout),
+  deadline: Duration.toMillis(database.deadline),
+  databaseUrl: Option.map(databaseUrl, Redacted.value),
+  keyring: Option.map(keyring, Redacted.value),
+  tokenModule: pkcs11.module,
+  token: pkcs11.token,
+  tokenPin: Option.map(pkcs11.pin, Redacted.value),
+  tokenPinFile: pkcs11.pinFile,
+  tokenKeys: pkcs11.keys,
+  tokenDeadline: Duration.toMillis(pkcs11.deadline),
+  otlpEndpoint: Option.map(otlpEndpoint, ({ href }) => href)
+})
+
+const defaults = {
+  host: "127.0.0.1",
+  port: 3000,
+  processes: 1,
+  poolSize: 10,
+  connectTimeout: 1000,
+  statementTimeout: 2500,
+  deadline: 3000,
+  queue: 2000,
+  batching: true,
+  pooler: false,
+  databaseUrl: Option.none<string>(),
+  databaseCaFile: Option.none<string>(),
+  dataDirectory: ".byok",
+  keyring: Option.none<string>(),
+  keyringFile: Option.none<string>(),
+  tokenModule: Option.none<string>(),
+  token: Option.none<string>(),
+  tokenPin: Option.none<string>(),
+  tokenPinFile: Option.none<string>(),
+  tokenKeys: Option.none<ReadonlyArray<string>>(),
+  tokenDeadline: 2000,
+  otlpEndpoint: Option.none<string>()
+}
+
+const aDuration = 'must be a duration such as "2500 millis" or "3 seconds".'
+const badDurations = ["soon", "3", "seconds", "0 millis", "-1 seconds", "-Infinity"]
+
+interface Setting {
+  readonly good: ReadonlyArray<readonly [text: string, read: Partial<typeof defaults>]>
+  readonly bad?: { readonly texts: ReadonlyArray<string>; readonly sentence: string }
+}
+
+const whole = (low: number, high: number, of: (value: number) => Partial<typeof defaults>): Setting => ({
+  good: [low, low + 1, high].map((value) => [String(value), of(value)]),
+  bad: {
+    texts: [String(low - 1), String(high + 1), "1.5", "ten", " ", "NaN", "Infinity", "1_0"],
+    sentence: `must be a whole number from ${low} to ${high}.`
+  }
+})
+
+const text = (of: (value: string) => Partial<typeof defaults>): Setting => ({
+  good: ["a", "a b", "/ä/ö"].map((value) => [value, of(value)])
+})
+
+const settings: Record<string, Setting> = {
+  HOST: text((host) => ({ host })),
+  PORT: whole(0, 65535, (port) => ({ port })),
+  BYOK_PROCESSES: whole(1, 64, (processes) => ({ processes })),
+  DATABASE_URL: text((url) => ({ databaseUrl: Option.some(url) })),
+  DATABASE_CA_FILE: text((file) => ({ databaseCaFile: Option.some(file) })),
+  DATABASE_POOL_SIZE: whole(1, 1000, (poolSize) => ({ poolSize })),
+  DATABASE_QUEUE: whole(1, 1_000_000, (queue) => ({ queue })),
+  DATABASE_CONNECT_TIMEOUT: {
+    good: [
+      ["250 millis", { connectTimeout: 250 }],
+      ["1 minute", { connectTimeout: 60_000 }]
+    ],
+    bad: { texts: [...badDurations, "Infinity"], sentence: aDuration }
+  },
+  DATABASE_STATEMENT_TIMEOUT: {
+    good: [
+      ["1 second", { statementTimeout: 1000 }],
+      ["2999 millis", { statementTimeout: 2999 }]
+    ],
+    bad: { texts: badDurations, sentence: aDuration }
+  },
+  DATABASE_DEADLINE: {
+    good: [
+      ["2501 millis", { deadline: 2501 }],
+      ["1 minute", { deadline: 60_000 }]
+    ],
+    bad: { texts: ["soon", "3", "seconds", "Infinity"], sentence: aDuration }
+  },
+  DATABASE_BATCHING: {
+    good: [
+      ["true", { batching: true }],
+      ["false", { batching: false }]
+    ],
+    bad: { texts: ["perhaps", "2", "TRUE!"], sentence: "must be true or false." }
+  },
+  DATABASE_POOLER: {
+    good: [
+      ["true", { pooler: true }],
+      ["false", { pooler: false }]
+    ],
+    bad: { texts: ["perhaps", "2", "TRUE!"], sentence: "must be true or false." }
+  },
+  BYOK_DATA_DIR: text((dataDirectory) => ({ dataDirectory })),
+  BYOK_KEYRING: text((keyring) => ({ keyring: Option.some(keyring) })),
+  BYOK_KEYRING_FILE: text((file) => ({ keyringFile: Option.some(file) })),
+  BYOK_PKCS11_MODULE: text((file) => ({ tokenModule: Option.some(file) })),
+  BYOK_PKCS11_TOKEN: text((label) => ({ token: Option.some(label) })),
+  BYOK_PKCS11_PIN: text((pin) => ({ tokenPin: Option.some(pin) })),
+  BYOK_PKCS11_PIN_FILE: text((file) => ({ tokenPinFile: Option.some(file) })),
+  BYOK_PKCS11_KEYS: {
+    good: [
+      ["kek-1", { tokenKeys: Option.some(["kek-1"]) }],
+      ["kek.2_b,K", { tokenKeys: Option.some(["kek.2_b", "K"]) }]
+    ],
+    bad: {
+      texts: [",", "a,", "a, b", "a,b,a", "ä", "a".repeat(65)],
+      sentence: "must be ids of keys, each once, with commas between them."
+    }
+  },
+  BYOK_PKCS11_DEADLINE: {
+    good: [["250 millis", { tokenDeadline: 250 }]],
+    bad: { texts: [...badDurations, "Infinity"], sentence: aDuration }
+  },
+  OTEL_EXPORTER_OTLP_ENDPOINT: {
+    good: [
+      ["http://127.0.0.1:4318", { otlpEndpoint: Option.some("http://127.0.0.1:4318/") }],
+      ["https://collector.example.org/", { otlpEndpoint: Option.some("https://collector.example.org/") }]
+    ],
+    bad: {
+      texts: ["not a url", "localhost:4318", "//localhost", "ftp://localhost", "http://", "http://u@h", "http://:p@h"],
+      sentence: "must be an http or https URL without user and password."
+    }
+  }
+}
+
+const refusalOf = (env: Variables) =>
+  Effect.map(Effect.flip(read(env)), (error) => {
+    assert.instanceOf(error, InvalidSetting)
+    return error.message
+  })
+
+describe("settings", () => {
+  it.effect("have defaults, and an empty variable is one that is not set", () =>
+    Effect.gen(function* () {
+      assert.deepStrictEqual(plain(yield* read({})), defaults)
+      const empty = Object.fromEntries(Object.keys(settings).map((name) => [name, ""]))
+      assert.deepStrictEqual(plain(yield* read(empty)), defaults)
+    })
+  )
+
+  it.effect.each(Object.entries(settings).flatMap(([name, { good }]) => good.map((pair) => [name, ...pair] as const)))(
+    "%s=%s is understood",
+    ([name, given, expected]) =>
+      Effect.gen(function* () {
+        assert.deepStrictEqual(plain(yield* read({ [name]: given })), { ...defaults, ...expected })
+      })
+  )
+
+  it.effect.each(
+    Object.entries(settings).flatMap(([name, { bad }]) =>
+      (bad?.texts ?? []).map((given) => [name, given, `${name} ${bad?.sentence}`] as const)
+    )
+  )("%s=%j is refused in one sentence that names it and what is expected", ([name, given, sentence]) =>
+    Effect.gen(function* () {
+      assert.strictEqual(yield* refusalOf({ [name]: given }), sentence)
+    })
+  )
+
+  it.effect.each<readonly [env: Variables, sentence: string]>([
+    [{ DATABASE_DEADLINE: "2500 millis" }, "DATABASE_DEADLINE must be longer than DATABASE_STATEMENT_TIMEOUT."],
+    [{ DATABASE_STATEMENT_TIMEOUT: "5 seconds" }, "DATABASE_DEADLINE must be longer than DATABASE_STATEMENT_TIMEOUT."],
+    [{ BYOK_KEYRING: "a", BYOK_KEYRING_FILE: "b" }, "BYOK_KEYRING and BYOK_KEYRING_FILE must not both be set."],
+    [
+      { BYOK_PKCS11_PIN: "1", BYOK_PKCS11_PIN_FILE: "b" },
+      "BYOK_PKCS11_PIN and BYOK_PKCS11_PIN_FILE must not both be set."
+    ]
+  ])("%j contradict each other", ([env, sentence]) =>
+    Effect.gen(function* () {
+      assert.strictEqual(yield* refusalOf(env), sentence)
+    })
+  )
+
+  it.effect.prop(
+    "whatever is given, a refusal names a setting and holds no value",
+    Object.fromEntries(Object.keys(settings).map((name) => [name, anyString])),
+    (given) =>
+      Effect.gen(function* () {
+        const env = Object.fromEntries(Object.entries(given).map(([name, value]) => [name, `canary${value}`]))
+        const exit = yield* Effect.exit(read(env))
+        assert(Exit.isFailure(exit), "no number and no duration begins with a canary")
+        const error = Cause.squash(exit.cause)
+        assert.instanceOf(error, InvalidSetting)
+        assert.isTrue(Object.keys(settings).some((name) => error.message.startsWith(`${name} `)))
+        assert.notInclude(inspect(exit, { depth: null }) + Cause.pretty(exit.cause) + String(error), "canary")
+      })
+  )
+
+  it.effect("that are secret are removed from the environment of the process, the others stay", () =>
+    Effect.gen(function* () {
+      const given = {
+        DATABASE_URL: "postgres://u:canary@localhost/d",
+        BYOK_KEYRING: "canary",
+        BYOK_PKCS11_PIN: "canary",
+        BYOK_DATA_DIR: "kept"
+      }
+      const before = { ...process.env }
+      yield* Effect.addFinalizer(() =>
+        Effect.sync(() => {
+          for (const name of Object.keys(given)) Reflect.deleteProperty(process.env, name)
+          Object.assign(process.env, before)
+        })
+      )
+      Object.assign(process.env, given)
+      const copy = ConfigProvider.fromEnv()
+      const settings = yield* Effect.provide(readSettings, Environment.layer)
+      const { dataDirectory, databaseUrl, keyring, tokenPin } = plain(settings)
+      assert.deepStrictEqual(
+        [databaseUrl, keyring, tokenPin],
+        [Option.some(given.DATABASE_URL), Option.some(given.BYOK_KEYRING), Option.some(given.BYOK_PKCS11_PIN)]
+      )
+      assert.strictEqual(dataDirectory, "kept")
+      assert.strictEqual(process.env["BYOK_DATA_DIR"], "kept")
+      assert.notInclude(JSON.stringify(process.env), "canary")
+
+      const answers = Effect.forEach(Object.keys(given), (name) => Effect.option(Config.String(name)))
+      const { BYOK_DATA_DIR, ...secrets } = given
+      assert.deepStrictEqual(yield* Effect.provide(answers, Environment.layer), [
+        ...Object.keys(secrets).map(() => Option.none()),
+        Option.some(BYOK_DATA_DIR)
+      ])
+      assert.deepStrictEqual(
+        yield* Effect.provideService(answers, ConfigProvider.ConfigProvider, copy),
+        Object.values(given).map((value) => Option.some(value))
+      )
+      assert.deepStrictEqual(secretsOf(settings), secrets)
+    })
+  )
+
+  it("are in the README's table with the same defaults, and no others are", () => {
+    const readme = readFileSync(join(import.meta.dirname, "../../README.md"), "utf8")
+    const [, section = ""] = /\n## Settings\n(.*?)\n## /s.exec(readme) ?? []
+    const rows = section.split("\n").filter((line) => line.startsWith("| `"))
+    const cells = rows.map((row) => row.split("|").map((cell) => cell.trim().replaceAll("`", "")))
+    const table = Object.fromEntries(cells.map(([, names = "", byDefault = ""]) => [names, byDefault]))
+    assert.deepInclude(table, {
+      "HOST, PORT": "127.0.0.1, 3000",
+      DATABASE_POOL_SIZE: "10",
+      DATABASE_POOLER: "false",
+      DATABASE_CONNECT_TIMEOUT: "1 second",
+      DATABASE_STATEMENT_TIMEOUT: "2500 millis",
+      DATABASE_DEADLINE: "3 seconds",
+      DATABASE_QUEUE: "2000",
+      BYOK_PKCS11_DEADLINE: "2 seconds",
+      BYOK_DATA_DIR: ".byok",
+      "LOG_LEVEL, LOG_FORMAT": "info, pretty"
+    })
+    assert.sameMembers(
+      Object.keys(table).flatMap((names) => names.split(/, | or /)),
+      [...Object.keys(settings), "LOG_LEVEL", "LOG_FORMAT"]
+    )
+  })
+})
+
+class Given extends Context.Service<Given, Settings>()("byok/test/Given") {}
+
+const GivenLive = Layer.effect(Given, Effect.map(freshDatabase, settingsFor))
+
+/** The sentence with which the service refuses to start. */
+const refusalToStart = (change: (settings: Settings) => Settings) =>
+  Effect.gen(function* () {
+    const exit = yield* Effect.exit(Layer.build(Byok.layerWith(change(yield* Given))))
+    assert(Exit.isFailure(exit))
+    const error = Cause.squash(exit.cause)
+    assert.instanceOf(error, InvalidSetting)
+    assert.notInclude(inspect(exit, { depth: null }), "canary")
+    return error.message
+  })
+
+layer(GivenLive)("the service does not start", (it) => {
+  it.effect("in process without a keyring, before the database is waited for, of which there is none", () =>
+    Effect.gen(function* () {
+      const databaseUrl = Option.some(Redacted.make("postgres://u@127.0.0.1:1/d"))
+      assert.match(
+        yield* refusalToStart((given) => ({ ...given, databaseUrl, keyring: Option.none() })),
+        /^BYOK_KEYRING_FILE or BYOK_KEYRING must be set/
+      )
+    })
+  )
+
+  it.effect("with DATABASE_URL but no keyring: nothing is made up, and the sentence names settings and command", () =>
+    Effect.gen(function* () {
+      assert.strictEqual(
+        yield* refusalToStart((given) => ({ ...given, keyring: Option.none() })),
+        "BYOK_KEYRING_FILE or BYOK_KEYRING must be set when DATABASE_URL is: `byok keyring generate` makes a keyring."
+      )
+    })
+  )
+
+  it.effect("and the program ends with that sentence and exit code 1", () =>
+    Effect.gen(function* () {
+      const { databaseUrl } = yield* Given
+      const DATABASE_URL = Redacted.value(Option.getOrThrow(databaseUrl))
+      const directory = yield* temporaryDirectory
+      const variables = { ...nowhere, DATABASE_URL, PORT: "0" }
+      const { code, stderr, stdout } = yield* runNode([byokScript, "serve"], { cwd: directory, variables })
+      assert.deepStrictEqual({ code, stdout }, { code: 1, stdout: "" })
+      assert.match(stderr, /^BYOK_KEYRING_FILE or BYOK_KEYRING must be set .*`byok keyring generate`.*\n$/)
+      assert.isFalse(existsSync(join(directory, ".byok")))
+    })
+  )
+
+  it.effect.each<readonly [keyring: string, found: string]>([
+    ["canary", "found 6 characters of another form"],
+    ["canary:canary", "found base64 that is not canonical"],
+    ["canary:Y2FuYXJ5", "found 6 bytes"],
+    [`canary:${Buffer.alloc(32, 7).toString("base64")}`, "found 32 equal bytes"]
+  ])("with BYOK_KEYRING=%s: named, with the length found, never the value", ([keyring, found]) =>
+    Effect.gen(function* () {
+      const sentence = yield* refusalToStart((given) => ({ ...given, keyring: Option.some(Redacted.make(keyring)) }))
+      assert.match(sentence, /^BYOK_KEYRING: key 1: expected id:base64 of 32 bytes/)
+      assert.include(sentence, found)
+    })
+  )
+
+  it.effect("with a BYOK_KEYRING_FILE that others can read, or that is not there", () =>
+    Effect.gen(function* () {
+      const file = join(yield* temporaryDirectory, "keyring")
+      const refused = refusalToStart((given) => ({ ...given, keyring: Option.none(), keyringFile: Option.some(file) }))
+      assert.strictEqual(yield* refused, "BYOK_KEYRING_FILE: expected a file that can be read; found ENOENT.")
+      writeFileSync(file, "canary", { mode: 0o644 })
+      assert.strictEqual(yield* refused, "BYOK_KEYRING_FILE: expected a file of mode 0400 or 0600; found 0644.")
+    })
+  )
+
+  it.effect("with a DATABASE_CA_FILE that is not there or does not hold certificates", () =>
+    Effect.gen(function* () {
+      const file = join(yield* temporaryDirectory, "canary")
+      const refused = refusalToStart((given) => ({ ...given, databaseCaFile: Option.some(file) }))
+      const found = (what: string) => `DATABASE_CA_FILE must be a file of PEM certificates; found ${what}.`
+      assert.strictEqual(yield* refused, found("ENOENT"))
+      const { certificate, key } = selfSignedCertificate("localhost")
+      const damaged = certificate.replace(/\nMII/, "\nAAA")
+      for (const [text, what] of [
+        ["x", "none"],
+        ["", "none"],
+        [key, "none"],
+        [damaged, "one that is damaged"],
+        [certificate + damaged, "one that is damaged"],
+        [certificate.slice(0, -10), "one that is damaged"],
+        [certificate.slice(0, -30) + certificate, "one that is damaged"]
+      ] as const) {
+        writeFileSync(file, text)
+        assert.strictEqual(yield* refused, found(what), text)
+      }
+    })
+  )
+})
+
+layer(GivenLive)("the service starts", (it) => {
+  it.effect("with a DATABASE_CA_FILE of several certificates, and words around them", () =>
+    Effect.gen(function* () {
+      const file = join(yield* temporaryDirectory, "ca.pem")
+      const [one, other] = ["one", "other"].map((name) => selfSignedCertificate(name).certificate)
+      writeFileSync(file, `# One\n${one}\r\n# Other\r\n${other?.replaceAll("\n", "\r\n")}`)
+      const settings = { ...(yield* Given), databaseCaFile: Option.some(file) }
+      assert.isTrue(Exit.isSuccess(yield* Effect.exit(Layer.build(Byok.layerWith(settings)))))
+    })
+  )
+})

@@ -8,7 +8,7 @@ import * as Persistence from "./wiring/Persistence.ts"
 import * as ReadinessLive from "./wiring/ReadinessLive.ts"
 import { Accounts } from "./service/Accounts.ts"
 import * as Checkpointing from "./service/Checkpointing.ts"
-import { Credentials } from "./service/Credentials.ts"
+import * as Credentials from "./service/Credentials.ts"
 import * as ReceiptExpiry from "./service/ReceiptExpiry.ts"
 import { readSettings, type Settings } from "./wiring/Settings.ts"
 

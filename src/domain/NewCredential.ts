@@ -1,4 +1,4 @@
-import { Effect, Option, Redacted, Schema } from "effect"
+import { Effect, Option, Schema } from "effect"
 import { ApiKeyHash } from "./ApiKeyHash.ts"
 import type { Issue } from "./Issue.ts"
 import { readKeyMaterial } from "./KeyMaterial.ts"
@@ -78,7 +78,7 @@ const flagConflicts = ({ is_byok_only, is_fallback, is_required }: Fields): Read
 
 /** Key material must be readable, and the declared region must be one that key and provider allow (D28, D29, D30). */
 const regionConflicts = ({ declared_region, key, provider }: Fields): ReadonlyArray<Issue> => {
-  const material = readKeyMaterial(provider, Redacted.value(key))
+  const material = readKeyMaterial(provider, key)
   if (Option.isNone(material)) {
     const message = "must be a plain key or a JSON object with a non-empty api_key and a region of global, europe or us"
     return [{ path: ["key"], message }]

@@ -1,6 +1,7 @@
 import { Cause, Effect, Option } from "effect"
 import { HttpRouter, HttpServerError, HttpServerRequest, HttpServerResponse } from "effect/http"
-import { InternalError, MethodNotAllowed, NotFound } from "../domain/Errors.ts"
+import { MethodNotAllowed } from "../api/HttpErrors.ts"
+import { InternalError, NotFound } from "../domain/Errors.ts"
 import { methodsOf } from "./KnownRoutes.ts"
 import { requestIdOf } from "./RequestId.ts"
 import { routableUrl } from "./routableUrl.ts"

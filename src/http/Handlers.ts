@@ -2,7 +2,7 @@ import { Effect } from "effect"
 import { HttpApiBuilder, HttpApiSchema } from "effect/http-api"
 import { Api } from "../api/Api.ts"
 import type { Credential } from "../domain/Credential.ts"
-import { Credentials } from "../service/Credentials.ts"
+import { Credentials } from "../port/Credentials.ts"
 
 const answer = (data: Credential, replayed: boolean) =>
   HttpApiSchema.withHeaders({ body: { data }, headers: replayed ? { "idempotent-replayed": "true" as const } : {} })
@@ -15,11 +15,9 @@ export const layer = HttpApiBuilder.group(
     const credentials = yield* Credentials
     return handlers.handleAll({
       create: ({ headers: { "idempotency-key": idempotency_key }, payload }) =>
-        idempotency_key === undefined
-          ? Effect.map(credentials.create(payload), (data) => answer(data, false))
-          : Effect.map(credentials.createOnce(payload, idempotency_key), ({ credential, replayed }) =>
-              answer(credential, replayed)
-            ),
+        Effect.map(credentials.createOnce(payload, idempotency_key), ({ credential, replayed }) =>
+          answer(credential, replayed)
+        ),
       get: ({ params }) => Effect.map(credentials.get(params.id), (data) => ({ data }))
     })
   })

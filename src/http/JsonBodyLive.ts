@@ -2,8 +2,9 @@ import { isUtf8 } from "node:buffer"
 import { ByteSize, Effect, Layer } from "effect"
 import { HttpIncomingMessage, HttpServerRequest } from "effect/http"
 import { HttpApiError } from "effect/http-api"
+import { PayloadTooLarge } from "../api/HttpErrors.ts"
 import { JsonBody } from "../api/JsonBody.ts"
-import { InvalidParams, PayloadTooLarge } from "../domain/Errors.ts"
+import { InvalidParams } from "../domain/Errors.ts"
 import { issuesOf } from "../domain/Issue.ts"
 
 const maxBytes = 256 * 1024

@@ -1,12 +1,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from "node:http"
 import type { Duplex } from "node:stream"
-import {
-  ExpectationFailed,
-  HeadersTooLarge,
-  InvalidParams,
-  MethodNotAllowed,
-  RequestTimeout
-} from "../domain/Errors.ts"
+import { ExpectationFailed, HeadersTooLarge, MethodNotAllowed, RequestTimeout } from "../api/HttpErrors.ts"
+import { InvalidParams } from "../domain/Errors.ts"
 import { closeGracefully } from "./closeGracefully.ts"
 import { requestIdOf } from "./RequestId.ts"
 

@@ -4,6 +4,7 @@ import { FetchHttpClient, HttpClient, HttpClientRequest } from "effect/http"
 import { HttpApiClient } from "effect/http-api"
 import { Api } from "../../src/api/Api.ts"
 import { CredentialId } from "../../src/domain/CredentialId.ts"
+import * as HttpErrors from "../../src/api/HttpErrors.ts"
 import * as Errors from "../../src/domain/Errors.ts"
 import { IdempotencyKey } from "../../src/domain/IdempotencyKey.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"
@@ -137,7 +138,7 @@ layer(Layer.merge(queueOfOne, FetchHttpClient.layer), { excludeTestServices: tru
   it.effect("413 is a PayloadTooLarge (D9)", () =>
     Effect.gen(function* () {
       const error = yield* Effect.flip(create({ provider: "xai", key: "k".repeat(300_000) }))
-      assert.instanceOf(error, Errors.PayloadTooLarge)
+      assert.instanceOf(error, HttpErrors.PayloadTooLarge)
     })
   )
 

@@ -1,7 +1,10 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Schema } from "effect"
-import * as Errors from "../../src/domain/Errors.ts"
+import * as HttpErrors from "../../src/api/HttpErrors.ts"
+import * as DomainErrors from "../../src/domain/Errors.ts"
 import { envelope, type Refusal, refusals } from "../support/http/Refusal.ts"
+
+const Errors = { ...DomainErrors, ...HttpErrors }
 
 const issues = [{ path: ["allowed_models", 3], message: "must be a string" }]
 

@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Option } from "effect"
+import { Option, Redacted } from "effect"
 import { readKeyMaterial } from "../../src/domain/KeyMaterial.ts"
 import { keyMaterial, provider, text } from "../support/memory/arbitraries.ts"
 
@@ -19,7 +19,7 @@ describe.for(["openai", "fireworks"] as const)("the key of %s (D28)", (slug) => 
     ["an api_key that is not trimmed", '{"api_key":" "}', " ", null],
     ["the last of repeated members (D13)", '{"api_key":"a","api_key":"b"}', "b", null]
   ] as const)("may be %s", ([, key, secret, region]) => {
-    assert.deepStrictEqual(readKeyMaterial(slug, key), Option.some({ secret, region }))
+    assert.deepStrictEqual(readKeyMaterial(slug, Redacted.make(key)), Option.some({ secret, region }))
   })
 
   it.for([
@@ -37,11 +37,11 @@ describe.for(["openai", "fireworks"] as const)("the key of %s (D28)", (slug) => 
     ["a region that is null", '{"api_key":"sk-1","region":null}'],
     ["members of a prototype", '{"__proto__":{"api_key":"sk-1"}}']
   ] as const)("must not be %s", ([, key]) => {
-    assert.deepStrictEqual(readKeyMaterial(slug, key), Option.none())
+    assert.deepStrictEqual(readKeyMaterial(slug, Redacted.make(key)), Option.none())
   })
 
   it.prop("takes every api_key for its secret, exactly", [text(1, 60)], ([secret]) => {
-    const material = readKeyMaterial(slug, JSON.stringify({ region: "us", api_key: secret, more: 1 }))
+    const material = readKeyMaterial(slug, Redacted.make(JSON.stringify({ region: "us", api_key: secret, more: 1 })))
     assert.deepStrictEqual(material, Option.some({ secret, region: "us" }))
   })
 })
@@ -49,6 +49,6 @@ describe.for(["openai", "fireworks"] as const)("the key of %s (D28)", (slug) => 
 describe("the key of any other provider (D28)", () => {
   it.prop("is a plain key, whatever it looks like", [provider, keyMaterial(text(0, 40))], ([slug, key]) => {
     if (slug === "openai" || slug === "fireworks") return
-    assert.deepStrictEqual(readKeyMaterial(slug, key), Option.some({ secret: key, region: null }))
+    assert.deepStrictEqual(readKeyMaterial(slug, Redacted.make(key)), Option.some({ secret: key, region: null }))
   })
 })

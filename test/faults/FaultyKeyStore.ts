@@ -1,7 +1,8 @@
 import { Context, Effect } from "effect"
 import { Cipher } from "../../src/port/Cipher.ts"
 import { KeyStoreUnavailable } from "../../src/port/CipherErrors.ts"
-import { Credentials } from "../../src/service/Credentials.ts"
+import { Credentials } from "../../src/port/Credentials.ts"
+import * as CredentialsLive from "../../src/service/Credentials.ts"
 import type { Parts } from "../support/http/TestService.ts"
 
 /** How the key store behaves, from one seal to the next. */
@@ -30,6 +31,6 @@ export const partsWith = (store: FaultyKeyStore) =>
             }))
         }
       })
-    const credentials = yield* Effect.provideService(Credentials.make, Cipher, { ...cipher, seal })
+    const credentials = yield* Effect.provideService(CredentialsLive.make, Cipher, { ...cipher, seal })
     return Context.add(parts, Credentials, credentials)
   })

@@ -1,7 +1,7 @@
 import { assert, layer } from "@effect/vitest"
 import { Arbitrary, Context, Effect, Layer, Redacted } from "effect"
 import { InvalidParams } from "../../src/domain/Errors.ts"
-import { Credentials } from "../../src/service/Credentials.ts"
+import { Credentials } from "../../src/port/Credentials.ts"
 import { acceptedBody, anyBody, elementOf, integer, oneOf } from "../support/memory/arbitraries.ts"
 import { addHeader } from "../support/http/addHeader.ts"
 import { answerText } from "../support/http/answerText.ts"

@@ -3,7 +3,8 @@ import { Context, Effect, Option } from "effect"
 import type { AccountId } from "../../src/domain/AccountId.ts"
 import { ApiKeys } from "../../src/port/ApiKeys.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
-import { Credentials } from "../../src/service/Credentials.ts"
+import { Credentials } from "../../src/port/Credentials.ts"
+import * as CredentialsLive from "../../src/service/Credentials.ts"
 import { WorkspaceResolver } from "../../src/port/WorkspaceResolver.ts"
 import { Database } from "../../src/sql/connection/Database.ts"
 import { created, minimal } from "../support/http/Bodies.ts"
@@ -93,7 +94,7 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("what is another acc
 const careless = (breakPart: (parts: Context.Context<Parts>) => Context.Context<Parts>) =>
   Effect.gen(function* () {
     const parts = breakPart(yield* Effect.context<Parts>())
-    return Context.add(parts, Credentials, yield* Effect.provideContext(Credentials.make, parts))
+    return Context.add(parts, Credentials, yield* Effect.provideContext(CredentialsLive.make, parts))
   })
 
 const findsAnyones = (parts: Context.Context<Parts>) => {

@@ -4,7 +4,8 @@ import { HttpServer } from "effect/http"
 import * as Byok from "../../src/Byok.ts"
 import * as Server from "../../src/http/Server.ts"
 import * as Logging from "../../src/wiring/Logging.ts"
-import { Credentials } from "../../src/service/Credentials.ts"
+import { Credentials } from "../../src/port/Credentials.ts"
+import * as CredentialsLive from "../../src/service/Credentials.ts"
 import { readSettings } from "../../src/wiring/Settings.ts"
 import * as Tracing from "../../src/wiring/Tracing.ts"
 import * as CipherPlain from "../support/keys/CipherPlain.ts"
@@ -16,7 +17,7 @@ const leaky = Layer.effectContext(
   Effect.gen(function* () {
     const parts = yield* Effect.context<Parts>()
     const honest = Context.get(parts, Credentials)
-    const plain = yield* Effect.provide(Credentials.make, CipherPlain.layer)
+    const plain = yield* Effect.provide(CredentialsLive.make, CipherPlain.layer)
     return Context.add(parts, Credentials, {
       ...honest,
       create: (input) => {

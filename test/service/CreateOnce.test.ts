@@ -10,7 +10,8 @@ import { AccountRepository } from "../../src/port/AccountRepository.ts"
 import { Cipher } from "../../src/port/Cipher.ts"
 import { KeyStoreUnavailable } from "../../src/port/CipherErrors.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
-import { Credentials } from "../../src/service/Credentials.ts"
+import { Credentials } from "../../src/port/Credentials.ts"
+import * as CredentialsLive from "../../src/service/Credentials.ts"
 import { Receipts } from "../../src/port/Receipts.ts"
 import { acceptedBody, elementOf, integer, oneOf, text } from "../support/memory/arbitraries.ts"
 import { inMemory, own } from "../support/memory/inMemory.ts"
@@ -107,7 +108,7 @@ describe("a create under an idempotency key", () => {
         Effect.gen(function* () {
           const parts = yield* Effect.context<Layer.Success<typeof service>>()
           let latest = Redacted.make("")
-          const credentials = yield* Credentials.make.pipe(
+          const credentials = yield* CredentialsLive.make.pipe(
             Effect.provideService(Cipher, { ...Context.get(parts, Cipher), open: () => Effect.succeed(latest) }),
             Effect.provideContext(parts)
           )
@@ -129,7 +130,7 @@ describe("a create under an idempotency key", () => {
           const parts = yield* Effect.context<Layer.Success<typeof service>>()
           const receipts = Context.get(parts, Receipts)
           return yield* Effect.provideContext(
-            Credentials.make,
+            CredentialsLive.make,
             Context.add(parts, Receipts, { ...receipts, find: () => Effect.succeedNone })
           )
         })
@@ -212,7 +213,7 @@ describe("a create under an idempotency key", () => {
       const parts = yield* Effect.context<Layer.Success<typeof service>>()
       const { account_id } = yield* newTenant
       const made = yield* createOnce(account_id, minimal, key)
-      const down = yield* Credentials.make.pipe(
+      const down = yield* CredentialsLive.make.pipe(
         Effect.provideService(Cipher, {
           ...Context.get(parts, Cipher),
           open: () => Effect.fail(new KeyStoreUnavailable({ reason: "down" }))
@@ -232,7 +233,7 @@ describe("a create under an idempotency key", () => {
       const withRing = (...ids: ReadonlyArray<string>) =>
         Effect.gen(function* () {
           const cipher = yield* cipherWith(ringOf(...ids))
-          const credentials = yield* Effect.provideContext(Credentials.make, Context.add(parts, Cipher, cipher))
+          const credentials = yield* Effect.provideContext(CredentialsLive.make, Context.add(parts, Cipher, cipher))
           return yield* Effect.provideService(createOnce(account_id, minimal, key), Credentials, credentials)
         })
       const made = yield* withRing("old")

@@ -9,7 +9,8 @@ import { NewCredential } from "../../src/domain/NewCredential.ts"
 import { AccountRepository } from "../../src/port/AccountRepository.ts"
 import { Cipher } from "../../src/port/Cipher.ts"
 import { KeyStoreUnavailable } from "../../src/port/CipherErrors.ts"
-import { Credentials } from "../../src/service/Credentials.ts"
+import { Credentials } from "../../src/port/Credentials.ts"
+import * as CredentialsLive from "../../src/service/Credentials.ts"
 import * as CipherPlain from "../support/keys/CipherPlain.ts"
 import * as MemoryStore from "../support/memory/Memory.ts"
 import { Memory } from "../support/memory/Memory.ts"
@@ -17,7 +18,10 @@ import { addApiKey, addWorkspace, newHash, newTenant, newWorkspaceId } from "../
 
 const serviceWith = (cipher: Layer.Layer<Cipher>) =>
   Layer.fresh(
-    Credentials.layer.pipe(Layer.provide([cipher, NodeCrypto.layerSecureRandom]), Layer.provideMerge(MemoryStore.layer))
+    CredentialsLive.layer.pipe(
+      Layer.provide([cipher, NodeCrypto.layerSecureRandom]),
+      Layer.provideMerge(MemoryStore.layer)
+    )
   )
 const service = serviceWith(CipherPlain.layer)
 

@@ -6,7 +6,8 @@ import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
 import { IdempotencyKey } from "../../src/domain/IdempotencyKey.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
-import { Credentials } from "../../src/service/Credentials.ts"
+import { Credentials } from "../../src/port/Credentials.ts"
+import * as CredentialsLive from "../../src/service/Credentials.ts"
 import { Receipts } from "../../src/port/Receipts.ts"
 import * as CipherPlain from "../support/keys/CipherPlain.ts"
 import { inMemory } from "../support/memory/inMemory.ts"
@@ -29,7 +30,7 @@ const instead = <I, S>(port: Context.Key<I, S>, change: (given: S) => S) =>
   Effect.gen(function* () {
     const parts = yield* Effect.context<Parts>()
     const given = Context.getUnsafe(parts, port)
-    return yield* Effect.provideContext(Credentials.make, Context.add(parts, port, change(given)))
+    return yield* Effect.provideContext(CredentialsLive.make, Context.add(parts, port, change(given)))
   })
 const diedOf = (exit: Exit.Exit<unknown, unknown>) =>
   Exit.isFailure(exit) ? String(Cause.squash(exit.cause)) : "nothing"

@@ -11,7 +11,8 @@ import type { WorkspaceId } from "../../src/domain/WorkspaceId.ts"
 import { AccountRepository } from "../../src/port/AccountRepository.ts"
 import { ApiKeys } from "../../src/port/ApiKeys.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
-import { Credentials } from "../../src/service/Credentials.ts"
+import { Credentials } from "../../src/port/Credentials.ts"
+import * as CredentialsLive from "../../src/service/Credentials.ts"
 import { WorkspaceResolver } from "../../src/port/WorkspaceResolver.ts"
 import { elementOf, integer, oneOf } from "../support/memory/arbitraries.ts"
 import * as CipherPlain from "../support/keys/CipherPlain.ts"
@@ -167,7 +168,7 @@ const isolated = Effect.fnUntraced(function* ({ commands, tenants }: History) {
 type Ports = ApiKeys | CredentialRepository | WorkspaceResolver
 const serviceWith = (ports: Layer.Layer<Ports, never, Memory>) =>
   Layer.fresh(
-    Credentials.layer.pipe(
+    CredentialsLive.layer.pipe(
       Layer.provide(ports),
       Layer.provide([CipherPlain.layer, MemoryStore.receipts, NodeCrypto.layerSecureRandom]),
       Layer.provideMerge(MemoryStore.accountRepository),

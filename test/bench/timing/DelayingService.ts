@@ -3,7 +3,7 @@ import { Context, Effect, Layer } from "effect"
 import * as Byok from "../../../src/Byok.ts"
 import * as Server from "../../../src/http/Server.ts"
 import { ApiKeys } from "../../../src/port/ApiKeys.ts"
-import { Credentials } from "../../../src/service/Credentials.ts"
+import { Credentials } from "../../../src/port/Credentials.ts"
 import { readSettings } from "../../../src/wiring/Settings.ts"
 import { isDelayedHash, isDelayedId } from "./delayed.ts"
 

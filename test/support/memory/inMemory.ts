@@ -8,7 +8,8 @@ import type { AccountId } from "../../../src/domain/AccountId.ts"
 import type { ApiKeyHash } from "../../../src/domain/ApiKeyHash.ts"
 import { AccountRepository } from "../../../src/port/AccountRepository.ts"
 import type { Cipher } from "../../../src/port/Cipher.ts"
-import { Credentials } from "../../../src/service/Credentials.ts"
+import { Credentials } from "../../../src/port/Credentials.ts"
+import * as CredentialsLive from "../../../src/service/Credentials.ts"
 import { fixedKeyring } from "../keys/fixedKeyring.ts"
 import * as MemoryStore from "./Memory.ts"
 
@@ -22,7 +23,7 @@ export const cipherOn = (keyring: string) =>
 /** The two operations on stores in memory, with every port beside them; new wherever it is provided. */
 export const inMemory = (cipher: Layer.Layer<Cipher> = cipherOn(generateKeyring(new Date(0)))) =>
   Layer.fresh(
-    Credentials.layer.pipe(
+    CredentialsLive.layer.pipe(
       Layer.provideMerge(cipher),
       Layer.provideMerge(MemoryStore.layer),
       Layer.provideMerge(NodeCrypto.layerSecureRandom)

@@ -1,0 +1,37 @@
+import { Schema } from "effect"
+import { fixedMessage } from "../domain/fixedMessage.ts"
+
+/** 405, sent with `Allow` (D10). */
+export class MethodNotAllowed extends Schema.Error<MethodNotAllowed>("MethodNotAllowed")(
+  ...fixedMessage(405, "Method not allowed", "The route exists, for the methods named in `Allow`.")
+) {
+  readonly _tag = "MethodNotAllowed"
+}
+
+/** 408: head or body of the request did not arrive in time. */
+export class RequestTimeout extends Schema.Error<RequestTimeout>("RequestTimeout")(
+  ...fixedMessage(408, "Request timeout", "The request did not arrive in time.")
+) {
+  readonly _tag = "RequestTimeout"
+}
+
+/** 413: the body is longer than 256 KiB (D9). */
+export class PayloadTooLarge extends Schema.Error<PayloadTooLarge>("PayloadTooLarge")(
+  ...fixedMessage(413, "Request payload too large", "The body is longer than 256 KiB.")
+) {
+  readonly _tag = "PayloadTooLarge"
+}
+
+/** 417: an expectation other than `100-continue`. */
+export class ExpectationFailed extends Schema.Error<ExpectationFailed>("ExpectationFailed")(
+  ...fixedMessage(417, "Expectation failed", "The header `Expect` asks for something other than `100-continue`.")
+) {
+  readonly _tag = "ExpectationFailed"
+}
+
+/** 431: the head of the request is longer than 16 KiB. */
+export class HeadersTooLarge extends Schema.Error<HeadersTooLarge>("HeadersTooLarge")(
+  ...fixedMessage(431, "Request header fields too large", "The request line and headers are longer than 16 KiB.")
+) {
+  readonly _tag = "HeadersTooLarge"
+}

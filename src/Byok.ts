@@ -30,7 +30,7 @@ export const layerWith = (settings: Settings) =>
     Layer.provideMerge(KeyringLive.layer(settings)),
     Layer.provideMerge(Persistence.layer(settings)),
     Layer.provideMerge(SecureRandomLive.layer),
-    Layer.provide(KeyringLive.layerForm(settings))
+    Layer.provide(KeyringLive.validate(settings))
   )
 
 /** The same, as the environment says: for use in process, without a server. */

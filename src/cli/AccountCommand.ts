@@ -1,14 +1,14 @@
 import { Effect } from "effect"
 import { Command } from "effect/cli"
-import { administer } from "./administer.ts"
 import { name } from "./parse.ts"
 import { print } from "./print.ts"
+import { withAccounts } from "./withAccounts.ts"
 
 const create = Command.make(
   "create",
   { name },
   Effect.fnUntraced(function* ({ name }) {
-    yield* print(yield* administer((accounts) => accounts.createAccount(name)))
+    yield* print(yield* withAccounts((accounts) => accounts.createAccount(name)))
   })
 ).pipe(Command.withDescription("Create an account with its default workspace and a management key, shown once"))
 

@@ -1,9 +1,9 @@
 import { Effect } from "effect"
 import { Argument, Command, Flag } from "effect/cli"
 import { ApiKeyHash } from "../domain/ApiKeyHash.ts"
-import { administer } from "./administer.ts"
 import { account, name, parse } from "./parse.ts"
 import { print, printList } from "./print.ts"
+import { withAccounts } from "./withAccounts.ts"
 
 const issue = Command.make(
   "issue",
@@ -16,7 +16,7 @@ const issue = Command.make(
     )
   },
   Effect.fnUntraced(function* ({ account, management, name }) {
-    yield* print(yield* administer((accounts) => accounts.issueApiKey(account, { name, management })))
+    yield* print(yield* withAccounts((accounts) => accounts.issueApiKey(account, { name, management })))
   })
 ).pipe(Command.withDescription("Issue an API key, shown once"))
 
@@ -34,7 +34,7 @@ const revoke = Command.make(
     )
   },
   Effect.fnUntraced(function* ({ hash }) {
-    yield* print(yield* administer((accounts) => accounts.revokeApiKey(hash)))
+    yield* print(yield* withAccounts((accounts) => accounts.revokeApiKey(hash)))
   })
 ).pipe(Command.withDescription("Revoke an API key, from its next request on"))
 
@@ -42,7 +42,7 @@ const list = Command.make(
   "list",
   { account },
   Effect.fnUntraced(function* ({ account }) {
-    const keys = yield* administer((accounts) => accounts.listApiKeys(account))
+    const keys = yield* withAccounts((accounts) => accounts.listApiKeys(account))
     yield* printList(
       "api_keys",
       keys.map((key) => ({ ...key }))

@@ -1,10 +1,14 @@
 import { Console, Effect, Option, Schema } from "effect"
 import { Command, Flag } from "effect/cli"
-import type { AuditReport } from "../service/Audit.ts"
-import { inspectAudit } from "./inspectAudit.ts"
+import { Audit, type AuditReport } from "../service/Audit.ts"
+import * as Administration from "../wiring/Administration.ts"
+import { asOperator } from "./asOperator.ts"
 import { parse } from "./parse.ts"
 import { root } from "./Root.ts"
 import { writeOut } from "./writeOut.ts"
+
+const withAudit = <A, E>(operation: (audit: Audit["Service"]) => Effect.Effect<A, E>) =>
+  asOperator(Administration.audit)(Effect.flatMap(Audit, operation))
 
 const Hash = Schema.String.check(Schema.isPattern(/^[a-f0-9]{64}$/))
 const Seq = Schema.String.check(Schema.isPattern(/^\d{1,15}$/))
@@ -29,7 +33,7 @@ const verify = Command.make(
   },
   Effect.fnUntraced(function* ({ expect }) {
     const { json } = yield* root
-    const report = yield* inspectAudit((audit) => audit.verify(Option.getOrUndefined(expect)))
+    const report = yield* withAudit((audit) => audit.verify(Option.getOrUndefined(expect)))
     const { fault } = report
     const told = fault === null ? null : { kind: fault.kind, seq: Number(fault.seq) }
     yield* Console.log(json ? JSON.stringify({ ...report, fault: told }) : reportLines(report))
@@ -47,7 +51,7 @@ const exportEvents = Command.make(
     )
   },
   Effect.fnUntraced(function* ({ after }) {
-    const head = yield* inspectAudit((audit) => audit.export(BigInt(after), writeOut))
+    const head = yield* withAudit((audit) => audit.export(BigInt(after), writeOut))
     if (Option.isSome(head)) {
       yield* Console.error(`Sealed up to ${head.value.last_seq}, with hash ${head.value.hash}`)
     }

@@ -1,26 +1,31 @@
-import { Clock, Console, Effect, Option, Schema } from "effect"
+import { Console, Effect, Option, Schema } from "effect"
 import { Argument, Command, Flag } from "effect/cli"
-import { generateKeyring } from "../crypto/keyring/Keyring.ts"
 import { KekId, kekIdForm } from "../domain/KekId.ts"
-import { addKey, promoteKey, retireKey } from "../crypto/keyring/KeyringChanges.ts"
-import type { KeyStatus, RewrapResult } from "../service/Rotation.ts"
-import { changeKeyring } from "./changeKeyring.ts"
+import { KeyringEditor } from "../port/KeyringEditor.ts"
+import { type KeyStatus, type RewrapResult, Rotation } from "../service/Rotation.ts"
+import * as Administration from "../wiring/Administration.ts"
+import { asOperator } from "./asOperator.ts"
 import { parse } from "./parse.ts"
 import { print } from "./print.ts"
 import { progressOn } from "./Progress.ts"
 import { RewrapIncomplete } from "./RewrapIncomplete.ts"
 import { root } from "./Root.ts"
-import { rotate } from "./rotate.ts"
 
 const generate = Command.make(
   "generate",
   {},
   Effect.fnUntraced(function* () {
     const { json } = yield* root
-    const keyring = generateKeyring(new Date(yield* Clock.currentTimeMillis))
+    const keyring = yield* Administration.newKeyring
     yield* Console.log(json ? JSON.stringify({ keyring }) : keyring)
   })
 ).pipe(Command.withDescription("Print a keyring of one new key: `umask 077; byok keyring generate > keyring`"))
+
+const withRotation = <A, E>(operation: (rotation: Rotation["Service"]) => Effect.Effect<A, E>) =>
+  asOperator(Administration.rotation)(Effect.flatMap(Rotation, operation))
+
+const withEditor = <A, E>(operation: (editor: KeyringEditor["Service"]) => Effect.Effect<A, E>) =>
+  asOperator(Administration.keyringEditor)(Effect.flatMap(KeyringEditor, operation))
 
 const Rate = Schema.FiniteFromString.check(Schema.isInt(), Schema.isBetween({ minimum: 1, maximum: 1_000_000 }))
 
@@ -42,10 +47,10 @@ const resultLines = ({ failed, left, rewrapped }: RewrapResult, keys: Left) =>
     ...failed.map(({ id, reason }) => `failed     ${id}: ${reason}`)
   ].join("\n")
 
-/** What a rewrap would begin with, without one. */
-const foretell = Effect.gen(function* () {
+/** What a rewrap would have to do. */
+const reportDryRun = Effect.gen(function* () {
   const { json } = yield* root
-  const keys = yield* rotate((rotation) => rotation.status())
+  const keys = yield* withRotation((rotation) => rotation.status())
   const left = keys.filter(({ role }) => role !== "primary").reduce((sum, { credentials }) => sum + credentials, 0)
   const under = leftUnder(keys)
   yield* Console.log(
@@ -73,9 +78,9 @@ const rewrap = Command.make(
   },
   Effect.fnUntraced(function* ({ batch, dryRun, rate }) {
     const { json } = yield* root
-    if (dryRun) return yield* foretell
+    if (dryRun) return yield* reportDryRun
     const progress = progressOn(process.stderr)
-    const [result, keys] = yield* rotate((rotation) =>
+    const [result, keys] = yield* withRotation((rotation) =>
       Effect.all([
         Effect.ensuring(rotation.rewrap({ batch, rate, onProgress: progress.tell }), progress.end),
         Effect.map(rotation.status(), leftUnder)
@@ -103,7 +108,7 @@ const status = Command.make(
   {},
   Effect.fnUntraced(function* () {
     const { json } = yield* root
-    const keys = yield* rotate((rotation) => rotation.status())
+    const keys = yield* withRotation((rotation) => rotation.status())
     yield* Console.log(json ? JSON.stringify({ keys }) : statusLines(keys))
   })
 ).pipe(Command.withDescription("Show how much each key is used, and which may be retired"))
@@ -118,7 +123,7 @@ const add = Command.make(
     )
   },
   Effect.fnUntraced(function* ({ id }) {
-    const kek_id = yield* changeKeyring((settings) => addKey(settings, Option.getOrUndefined(id)))
+    const kek_id = yield* withEditor(({ add }) => add(Option.getOrUndefined(id)))
     yield* print({ kek_id, role: "pending" })
   })
 ).pipe(Command.withDescription("Add a new key to the keyring file, where it opens and does not seal yet"))
@@ -132,7 +137,7 @@ const promote = Command.make(
   "promote",
   { kek_id: kekId },
   Effect.fnUntraced(function* ({ kek_id }) {
-    yield* changeKeyring((settings) => promoteKey(settings, kek_id))
+    yield* withEditor(({ promote }) => promote(kek_id))
     yield* print({ kek_id, role: "primary" })
   })
 ).pipe(Command.withDescription("Make a key of the keyring file the one that seals"))
@@ -141,7 +146,7 @@ const retire = Command.make(
   "retire",
   { kek_id: kekId },
   Effect.fnUntraced(function* ({ kek_id }) {
-    yield* changeKeyring((settings) => retireKey(settings, kek_id))
+    yield* withEditor(({ retire }) => retire(kek_id))
     yield* print({ kek_id, role: "retired" })
   })
 ).pipe(Command.withDescription("Remove a key that no credential names from the keyring file, for good"))

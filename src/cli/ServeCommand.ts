@@ -1,7 +1,7 @@
 import cluster from "node:cluster"
 import { Effect, Layer } from "effect"
 import { Command } from "effect/cli"
-import { hangUps } from "../serve/Sighup.ts"
+import { sighups } from "../serve/sighups.ts"
 import * as KeyringLive from "../wiring/KeyringLive.ts"
 import { serve } from "../serve/serve.ts"
 import { serveInProcesses } from "../serve/serveInProcesses.ts"
@@ -15,11 +15,11 @@ export const serveCommand = Command.make(
   {},
   Effect.fnUntraced(
     function* () {
-      const signals = yield* hangUps
+      const signals = yield* sighups
       const settings = yield* readSettings
       const several = cluster.isPrimary && settings.processes > 1
       const service = several ? serveInProcesses(settings, signals) : serve(settings, signals)
-      return yield* Layer.launch(Layer.provide(service, KeyringLive.layerForm(settings)))
+      return yield* Layer.launch(Layer.provide(service, KeyringLive.validate(settings)))
     },
     Effect.scoped,
     Effect.ensuring(letGo)

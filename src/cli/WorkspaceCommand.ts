@@ -1,15 +1,15 @@
 import { Effect } from "effect"
 import { Argument, Command } from "effect/cli"
 import { WorkspaceId } from "../domain/WorkspaceId.ts"
-import { administer } from "./administer.ts"
 import { account, name, parse } from "./parse.ts"
 import { print, printList } from "./print.ts"
+import { withAccounts } from "./withAccounts.ts"
 
 const create = Command.make(
   "create",
   { account, name },
   Effect.fnUntraced(function* ({ account, name }) {
-    yield* print(yield* administer((accounts) => accounts.createWorkspace(account, name)))
+    yield* print(yield* withAccounts((accounts) => accounts.createWorkspace(account, name)))
   })
 ).pipe(Command.withDescription("Create a workspace"))
 
@@ -22,7 +22,7 @@ const remove = Command.make(
     )
   },
   Effect.fnUntraced(function* ({ id }) {
-    yield* print(yield* administer((accounts) => accounts.deleteWorkspace(id)))
+    yield* print(yield* withAccounts((accounts) => accounts.deleteWorkspace(id)))
   })
 ).pipe(Command.withDescription("Delete a workspace; its credentials stay readable"))
 
@@ -30,7 +30,7 @@ const list = Command.make(
   "list",
   { account },
   Effect.fnUntraced(function* ({ account }) {
-    const workspaces = yield* administer((accounts) => accounts.listWorkspaces(account))
+    const workspaces = yield* withAccounts((accounts) => accounts.listWorkspaces(account))
     yield* printList(
       "workspaces",
       workspaces.map((workspace) => ({ ...workspace }))

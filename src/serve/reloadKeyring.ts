@@ -1,10 +1,9 @@
 import { Cause, Effect, Layer, Option, Queue } from "effect"
-import { Keyring } from "../crypto/keyring/Keyring.ts"
+import { KeyringReload } from "../port/KeyringReload.ts"
 
 const reload = Effect.gen(function* () {
-  const { byId, primary } = yield* (yield* Keyring).reload
-  const ids = Array.from(byId.keys()).join(", ")
-  yield* Effect.logInfo(`The keyring was read again: ${primary?.id} seals; it has ${ids}`)
+  const { kek_ids } = yield* (yield* KeyringReload).reload
+  yield* Effect.logInfo(`The keyring was read again: ${kek_ids[0]} seals; it has ${kek_ids.join(", ")}`)
 }).pipe(
   Effect.catchCause((cause) => {
     const failure = Option.getOrUndefined(Cause.findErrorOption(cause))
@@ -14,6 +13,6 @@ const reload = Effect.gen(function* () {
   })
 )
 
-/** Reads the keyring again on every SIGHUP. What is under way goes on, with the keys that it began with. */
-export const reloadKeyring = (hangUps: Queue.Dequeue<true>) =>
-  Layer.effectDiscard(Effect.forkScoped(Effect.forever(Effect.andThen(Queue.take(hangUps), reload))))
+/** Reads the keyring again on every SIGHUP. Requests in progress finish with the keys they began with. */
+export const reloadKeyring = (sighups: Queue.Dequeue<true>) =>
+  Layer.effectDiscard(Effect.forkScoped(Effect.forever(Effect.andThen(Queue.take(sighups), reload))))

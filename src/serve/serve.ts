@@ -41,11 +41,11 @@ const welcome = ({ databaseUrl }: Settings) =>
     })
   )
 
-/** The service: it stops in the order of this diagram, from the top. Its keyring is read again on every hang-up. */
-export const serve = (settings: Settings, hangUps: Queue.Dequeue<true>) =>
+/** The service. Layers stop top to bottom; SIGHUP reads the keyring again. */
+export const serve = (settings: Settings, sighups: Queue.Dequeue<true>) =>
   welcome(settings).pipe(
     Layer.provide(Server.layer(settings)),
-    Layer.merge(reloadKeyring(hangUps)),
+    Layer.merge(reloadKeyring(sighups)),
     Layer.provide(Byok.layerWith(settings)),
     Layer.provide(Tracing.layer(settings))
   )

@@ -16,12 +16,12 @@ const stop = (worker: Worker) =>
   })
 
 /** The processes that have not ended. One that does not serve yet may have read the keyring before the last SIGHUP. */
-type Crew = Map<Worker, "starting" | "starting, hung up" | "serving">
+type Crew = Map<Worker, "starting" | "starting, to reload" | "serving">
 
-const hangUp = (crew: Crew) =>
+const reloadAll = (crew: Crew) =>
   crew.forEach((state, worker) => {
     if (state === "serving") worker.process.kill("SIGHUP")
-    else crew.set(worker, "starting, hung up")
+    else crew.set(worker, "starting, to reload")
   })
 
 /** Serves with a process of its own, which is started again whenever it ends; succeeds when it listens. */
@@ -35,7 +35,7 @@ const keepServing = Effect.fnUntraced(function* (settings: Settings, crew: Crew)
       )
       crew.set(worker, "starting")
       worker.once("listening", () => {
-        if (crew.get(worker) === "starting, hung up") worker.process.kill("SIGHUP")
+        if (crew.get(worker) === "starting, to reload") worker.process.kill("SIGHUP")
         crew.set(worker, "serving")
         Deferred.doneUnsafe(listening, Effect.succeed(true))
       })
@@ -51,14 +51,14 @@ const keepServing = Effect.fnUntraced(function* (settings: Settings, crew: Crew)
 
 /**
  * Serves one port with several processes, which read the settings again. The first starts alone, so that it alone meets
- * an empty database; the database outlives them all. Hang-ups are passed on to each of them.
+ * an empty database; the database outlives them all. SIGHUP is passed on to each of them.
  */
-export const serveInProcesses = (settings: Settings, hangUps: Queue.Dequeue<true>) =>
+export const serveInProcesses = (settings: Settings, sighups: Queue.Dequeue<true>) =>
   Layer.effectDiscard(
     Effect.gen(function* () {
       yield* openDatabase(settings)
       const crew: Crew = new Map()
-      yield* Effect.forkScoped(Effect.forever(Effect.map(Queue.take(hangUps), () => hangUp(crew))))
+      yield* Effect.forkScoped(Effect.forever(Effect.map(Queue.take(sighups), () => reloadAll(crew))))
       yield* Effect.forEach(
         Array.from({ length: settings.processes }, (_, index) => index + 1),
         (number) => Effect.andThen(keepServing(settings, crew), Effect.logInfo(`Process ${number} serves`)),

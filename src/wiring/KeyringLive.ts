@@ -1,35 +1,31 @@
 import { existsSync } from "node:fs"
 import { join } from "node:path"
-import { Effect, Layer, Option, Redacted, Semaphore } from "effect"
-import { generateKeyring, InvalidKeyring, Keyring, parseKeyring, type Ring } from "../crypto/keyring/Keyring.ts"
+import { Context, Effect, Layer, Option, Redacted, Semaphore } from "effect"
+import {
+  generateKeyring,
+  InvalidKeyring,
+  Keyring,
+  parseKeyring,
+  parseSealingKeyring,
+  type Ring
+} from "../crypto/keyring/Keyring.ts"
 import { checkKeyring, checkOpening } from "../crypto/keyring/KeyringCheck.ts"
 import { writeKeyringFile } from "../crypto/keyring/KeyringFile.ts"
 import { readPrivateFile } from "../crypto/keyring/readPrivateFile.ts"
 import type { UnusableFile } from "../crypto/keyring/UnusableFile.ts"
 import { KekRegistry } from "../port/KekRegistry.ts"
+import { KeyringNotReloaded, KeyringReload } from "../port/KeyringReload.ts"
 import { InvalidSetting, namesToken, type Settings } from "./Settings.ts"
 
 const refuse = (message: string) => Effect.fail(new InvalidSetting({ message }))
 
 /** Names the setting that a keyring is wrong in. */
-export const refuseKeyring =
+const refuseKeyring =
   (setting: string) =>
   ({ message }: InvalidKeyring | UnusableFile) =>
     refuse(`${setting}: ${message}.`)
 
-/** Reads a keyring that can seal. */
-export const parseRing = (text: string) =>
-  Effect.try({
-    try: () => {
-      const keyring = parseKeyring(text)
-      if (keyring.primary === undefined) throw new InvalidKeyring({ message: "expected at least one key; found none" })
-      return keyring
-    },
-    catch: (cause) =>
-      cause instanceof InvalidKeyring ? cause : new InvalidKeyring({ message: "expected one id:base64 a line" })
-  })
-
-const readFile = (path: string) => Effect.flatMap(readPrivateFile(path), parseRing)
+const readFile = (path: string) => Effect.flatMap(readPrivateFile(path), parseSealingKeyring)
 
 /** The embedded database's own keyring file, made when nothing has been sealed yet. */
 const readOwnFile = Effect.fnUntraced(function* (path: string) {
@@ -54,7 +50,7 @@ const sourceOf = (settings: Settings) => {
     return { setting, file, form: read, first: read, again: read }
   }
   if (Option.isSome(keyring)) {
-    const first = parseRing(Redacted.value(keyring.value))
+    const first = parseSealingKeyring(Redacted.value(keyring.value))
     return { setting: "BYOK_KEYRING", file: undefined, form: first, first, again: Effect.fail(environmentKeyring) }
   }
   if (Option.isSome(keyringFile)) return inFile("BYOK_KEYRING_FILE", keyringFile.value)
@@ -67,7 +63,7 @@ const sourceOf = (settings: Settings) => {
   return { ...own, form: Effect.void, first: readOwnFile(own.file) }
 }
 
-/** The same, if there is one. */
+/** Where the keyring is; `InvalidSetting` if nothing says so. */
 export const keyringSource = (settings: Settings) => {
   const source = sourceOf(settings)
   return source === undefined
@@ -77,8 +73,8 @@ export const keyringSource = (settings: Settings) => {
     : Effect.succeed(source)
 }
 
-/** Refuses a keyring that is missing or not in order before anything is waited for. */
-export const layerForm = (settings: Settings) =>
+/** Refuses a keyring that is missing or malformed before the database is waited for. */
+export const validate = (settings: Settings) =>
   Layer.effectDiscard(
     Effect.flatMap(keyringSource(settings), ({ form, setting }) =>
       Effect.catch(Effect.asVoid(form), refuseKeyring(setting))
@@ -96,10 +92,9 @@ const checkedFor = (settings: Settings) => {
   }
 }
 
-/** Reads the keyring from where the settings say and checks its keys against the database before they are used. */
+/** The keyring that the settings name, whose keys are checked against the database before each use of a new one. */
 export const layer = (settings: Settings) =>
-  Layer.effect(
-    Keyring,
+  Layer.effectContext(
     Effect.gen(function* () {
       const { again, first, setting } = yield* keyringSource(settings)
       const registry = yield* KekRegistry
@@ -108,10 +103,13 @@ export const layer = (settings: Settings) =>
       let ring = yield* Effect.catch(Effect.flatMap(first, checked), refuseKeyring(setting))
       const reload = Effect.flatMap(again, checked).pipe(
         Effect.provideService(KekRegistry, registry),
-        Effect.tap((next) => Effect.sync(() => (ring = next))),
-        Effect.mapError(({ message }) => new InvalidKeyring({ message: `${setting}: ${message}` })),
+        Effect.map((next) => {
+          ring = next
+          return { kek_ids: Array.from(next.byId.keys()) }
+        }),
+        Effect.mapError(({ message }) => new KeyringNotReloaded({ message: `${setting}: ${message}` })),
         oneAtATime.withPermits(1)
       )
-      return { current: () => ring, reload }
+      return Context.make(Keyring, { current: () => ring }).pipe(Context.add(KeyringReload, { reload }))
     })
   )

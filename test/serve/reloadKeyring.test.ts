@@ -3,7 +3,7 @@ import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { Cause, Effect, Exit, Layer, Option, Schema } from "effect"
 import * as Byok from "../../src/Byok.ts"
-import { Keyring } from "../../src/crypto/keyring/Keyring.ts"
+import { KeyringReload } from "../../src/port/KeyringReload.ts"
 import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"
 import { Accounts } from "../../src/service/Accounts.ts"
@@ -34,7 +34,7 @@ const begin = Effect.gen(function* () {
     return { account_id, id, key, kek_id: Option.getOrThrow(found).sealed.kek_id }
   }).pipe(Effect.provideService(CurrentCaller, { account_id }), Effect.provide(instance))
   const reload = Effect.provide(
-    Effect.flatMap(Keyring, (_) => _.reload),
+    Effect.flatMap(KeyringReload, (_) => _.reload),
     instance
   )
   const problems = Effect.provide(
@@ -94,7 +94,7 @@ describe("a keyring that is read again while the service runs", () => {
     Effect.gen(function* () {
       const { url } = yield* begin
       const other = yield* Effect.orDie(Layer.build(Layer.fresh(Byok.layerWith(settingsFor(url, ringOf("old"))))))
-      const { message } = yield* Effect.flip(Effect.flatMap(Keyring, (_) => _.reload)).pipe(Effect.provide(other))
+      const { message } = yield* Effect.flip(Effect.flatMap(KeyringReload, (_) => _.reload)).pipe(Effect.provide(other))
       assert.strictEqual(
         message,
         "BYOK_KEYRING: expected a restart with another value; the environment of a running process cannot change"

@@ -1,23 +1,16 @@
 import { randomBytes } from "node:crypto"
-import { Context, Data, type Effect } from "effect"
+import { Context, Data, Effect } from "effect"
 import { isKekId, kekIdForm } from "../../domain/KekId.ts"
 import { type Kek, makeKek } from "./Kek.ts"
 
-/** The keys of an instance at one moment. The first seals and opens; the others only open: those to come and those to retire. */
+/** The keys of an instance at one moment. The first seals and opens; the others, pending or to be retired, only open. */
 export interface Ring {
   readonly primary: Kek | undefined
   readonly byId: ReadonlyMap<string, Kek>
 }
 
-/** The keys that this instance uses. They are replaced as a whole: who needs two that fit together asks once. */
-export class Keyring extends Context.Service<
-  Keyring,
-  {
-    readonly current: () => Ring
-    /** Reads the keys again and uses them from now on; if they are not in order, those of before stay. */
-    readonly reload: Effect.Effect<Ring, InvalidKeyring>
-  }
->()("byok/Keyring") {}
+/** The keys that this instance uses. They are replaced as a whole, so ask once for two that must fit together. */
+export class Keyring extends Context.Service<Keyring, { readonly current: () => Ring }>()("byok/Keyring") {}
 
 /** Says which line is wrong and what is expected, never what was found there. */
 export class InvalidKeyring extends Data.TaggedError("InvalidKeyring")<{ readonly message: string }> {}
@@ -52,6 +45,18 @@ export const parseKeyring = (text: string): Ring => {
   if (byId.size < keks.length) throw new InvalidKeyring({ message: "expected every id once; found one twice" })
   return { primary: keks[0], byId }
 }
+
+/** Reads a keyring that can seal: one with at least one key. */
+export const parseSealingKeyring = (text: string): Effect.Effect<Ring, InvalidKeyring> =>
+  Effect.try({
+    try: () => {
+      const keyring = parseKeyring(text)
+      if (keyring.primary === undefined) throw new InvalidKeyring({ message: "expected at least one key; found none" })
+      return keyring
+    },
+    catch: (cause) =>
+      cause instanceof InvalidKeyring ? cause : new InvalidKeyring({ message: "expected one id:base64 a line" })
+  })
 
 /** A keyring of one new key, as text. Its id, if none is given, tells the day it was made. */
 export const generateKeyring = (

@@ -2,7 +2,8 @@ import { readdirSync, readFileSync, statSync, writeFileSync } from "node:fs"
 import { dirname, join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Layer, Option, Redacted } from "effect"
-import { addKey, promoteKey, retireKey } from "../../../src/crypto/keyring/KeyringChanges.ts"
+import { KeyringEditor } from "../../../src/port/KeyringEditor.ts"
+import * as KeyringEditorLive from "../../../src/wiring/KeyringEditorLive.ts"
 import * as Persistence from "../../../src/wiring/Persistence.ts"
 import type { KekRegistry } from "../../../src/port/KekRegistry.ts"
 import type { Settings } from "../../../src/wiring/Settings.ts"
@@ -21,6 +22,13 @@ const begin = Effect.fnUntraced(function* (...ids: ReadonlyArray<string>) {
   const text = () => readFileSync(file, "utf8")
   return { file, settings, stores, text, url, ids: () => Array.from(text().matchAll(/^[^:\n]+/gm), ([id]) => id) }
 })
+
+/** The editor is built for each change, as a command builds it. */
+const edit = <A, E>(settings: Settings, change: (editor: KeyringEditor["Service"]) => Effect.Effect<A, E>) =>
+  Effect.provide(Effect.flatMap(KeyringEditor, change), Layer.fresh(KeyringEditorLive.layer(settings)))
+const addKey = (settings: Settings, id: string | undefined) => edit(settings, ({ add }) => add(id))
+const promoteKey = (settings: Settings, kek_id: string) => edit(settings, ({ promote }) => promote(kek_id))
+const retireKey = (settings: Settings, kek_id: string) => edit(settings, ({ retire }) => retire(kek_id))
 
 type Change = Effect.Effect<unknown, { readonly message: string }, KekRegistry>
 const told = (change: Change) => Effect.map(Effect.flip(change), ({ message }) => message)

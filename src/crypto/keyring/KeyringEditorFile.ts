@@ -1,0 +1,99 @@
+import { Clock, Effect } from "effect"
+import { KekRegistry } from "../../port/KekRegistry.ts"
+import { KeyringEditor, KeyringRefusal } from "../../port/KeyringEditor.ts"
+import { generateKeyring, InvalidKeyring, parseSealingKeyring, type Ring } from "./Keyring.ts"
+import { checkKeyring } from "./KeyringCheck.ts"
+import { editKeyringFile } from "./KeyringFile.ts"
+
+const refuse = (message: string) => Effect.fail(new KeyringRefusal({ message }))
+
+const unknown = refuse("There is no such key in the keyring.")
+
+/** The keys of the file in its order, each with its line. */
+interface Lines {
+  readonly ring: Ring
+  readonly lines: ReadonlyMap<string, string>
+}
+
+/** Edits the keyring file at a path; a file that is not in order is reported under the name of its setting. */
+export const make = Effect.fnUntraced(function* (file: string, setting: string) {
+  const registry = yield* KekRegistry
+
+  /** Replaces the lines of the file. */
+  const change = (
+    edit: (current: Lines) => Effect.Effect<Iterable<string>, InvalidKeyring | KeyringRefusal, KekRegistry>
+  ) =>
+    editKeyringFile(
+      file,
+      Effect.fnUntraced(function* (text) {
+        const ring = yield* parseSealingKeyring(text)
+        const words = text.split(/\s+/).filter((word) => word !== "")
+        const lines = new Map(Array.from(ring.byId.keys(), (id, index) => [id, words[index] ?? ""]))
+        return `${Array.from(yield* edit({ ring, lines })).join("\n")}\n`
+      })
+    ).pipe(
+      Effect.provideService(KekRegistry, registry),
+      Effect.catchTag(["InvalidKeyring", "UnusableFile"], ({ message }) => refuse(`${setting}: ${message}.`))
+    )
+
+  return KeyringEditor.of({
+    add: Effect.fnUntraced(function* (id) {
+      const line = generateKeyring(new Date(yield* Clock.currentTimeMillis), id)
+      const [kek_id = ""] = line.split(":")
+      yield* change(
+        Effect.fnUntraced(function* ({ lines }) {
+          if (lines.has(kek_id) || (yield* registry.known([kek_id])).length > 0) {
+            return yield* refuse("There is or was a key with that id: choose another one.")
+          }
+          const added = [...lines.values(), line]
+          yield* Effect.flatMap(parseSealingKeyring(added.join("\n")), checkKeyring)
+          return added
+        })
+      )
+      return kek_id
+    }),
+
+    promote: (kek_id) =>
+      change(
+        Effect.fnUntraced(function* ({ lines, ring }) {
+          const [kek, line] = [ring.byId.get(kek_id), lines.get(kek_id)]
+          if (kek === undefined || line === undefined) return yield* unknown
+          if (ring.primary === kek) return yield* refuse(`Key ${kek_id} is the primary one already.`)
+          const [found] = yield* registry.known([kek_id])
+          if (found === undefined) {
+            return yield* refuse(
+              `The database does not know key ${kek_id}: let the service read the keyring first (SIGHUP).`
+            )
+          }
+          if (Buffer.compare(found.check_value, kek.check_value) !== 0) {
+            return yield* new InvalidKeyring({
+              message: `expected the keys that the database knows; found other bytes under ${kek_id}`
+            })
+          }
+          if (found.retired) return yield* refuse(`Key ${kek_id} is retired: add a new one.`)
+          yield* registry.promote(kek_id)
+          return new Set([line, ...lines.values()])
+        })
+      ),
+
+    retire: (kek_id) =>
+      change(
+        Effect.fnUntraced(function* ({ lines, ring }) {
+          if (!ring.byId.has(kek_id)) return yield* unknown
+          if (ring.primary?.id === kek_id) {
+            return yield* refuse(`Key ${kek_id} is the primary one: promote another one first.`)
+          }
+          yield* checkKeyring(ring)
+          const credentials = yield* registry.retire(kek_id)
+          if (credentials > 0) {
+            return yield* refuse(
+              `Key ${kek_id} is still needed (credentials: ${credentials}): let every instance read the keyring (SIGHUP), rewrap, and try again.`
+            )
+          }
+          return Array.from(lines)
+            .filter(([id]) => id !== kek_id)
+            .map(([, line]) => line)
+        })
+      )
+  })
+})

@@ -1,0 +1,59 @@
+import { Duration, Effect, Layer } from "effect"
+import { generateKeyring } from "../crypto/keyring/Keyring.ts"
+import * as RewrapperAes256Gcm from "../crypto/RewrapperAes256Gcm.ts"
+import * as SecureRandomLive from "../crypto/SecureRandomLive.ts"
+import * as WrapBudget from "../crypto/WrapBudget.ts"
+import { Accounts } from "../service/Accounts.ts"
+import { Audit } from "../service/Audit.ts"
+import { Rotation } from "../service/Rotation.ts"
+import * as KeyEncryptionLive from "./KeyEncryptionLive.ts"
+import * as KeyringEditorLive from "./KeyringEditorLive.ts"
+import * as KeyringLive from "./KeyringLive.ts"
+import * as Persistence from "./Persistence.ts"
+import { readSettings, type Settings } from "./Settings.ts"
+
+/** Commands may take longer than requests: they may count every credential. */
+const withCommandTimeouts = ({ database, ...settings }: Settings): Settings => ({
+  ...settings,
+  database: {
+    ...database,
+    statementTimeout: Duration.max(database.statementTimeout, Duration.minutes(1)),
+    deadline: Duration.max(database.deadline, Duration.seconds(65))
+  }
+})
+
+const fromSettings = <A, E>(layer: (settings: Settings) => Layer.Layer<A, E>) =>
+  Layer.unwrap(Effect.map(readSettings, layer))
+
+/** Accounts, workspaces and API keys; needs no keyring. */
+export const accounts = fromSettings((settings) =>
+  Layer.provide(Accounts.layer, [Persistence.layer(settings), SecureRandomLive.layer])
+)
+
+/** The audit log; needs no keyring. */
+export const audit = fromSettings((settings) => Layer.provide(Audit.layer, Persistence.layer(settings)))
+
+/** The rotation of key-encryption keys, with the keyring or token. */
+export const rotation = fromSettings((settings) =>
+  Rotation.layer.pipe(
+    Layer.provide(RewrapperAes256Gcm.layer),
+    Layer.provide(WrapBudget.layer),
+    Layer.provide(KeyEncryptionLive.layer(settings)),
+    Layer.provide(KeyringLive.layer(settings)),
+    Layer.provide(Persistence.layer(withCommandTimeouts(settings))),
+    Layer.provide(KeyringLive.validate(settings))
+  )
+)
+
+/** Changes of the keyring file. */
+export const keyringEditor = fromSettings((settings) =>
+  KeyringEditorLive.layer(settings).pipe(
+    Layer.provide(Persistence.layer(withCommandTimeouts(settings))),
+    Layer.provide(KeyringLive.validate(settings))
+  )
+)
+
+/** The text of a keyring with one new key. */
+export const newKeyring = Effect.clockWith((clock) =>
+  Effect.sync(() => generateKeyring(new Date(clock.currentTimeMillisUnsafe())))
+)

@@ -1,36 +1,63 @@
 import { Cause, Console, Effect, Option } from "effect"
+import type { CliError } from "effect/cli"
+import type { HttpServerError } from "effect/http"
+import type { ServiceUnavailable } from "../domain/Errors.ts"
+import type { KeyStoreUnavailable } from "../port/CipherErrors.ts"
+import type { KeyringRefusal } from "../port/KeyringEditor.ts"
+import type { NotKnown } from "../service/Accounts.ts"
+import type { AuditFault } from "../service/Audit.ts"
+import { DatabaseFailure, type EmbeddedPostgresError } from "../wiring/Persistence.ts"
+import type { InvalidSetting } from "../wiring/Settings.ts"
+import type { RewrapIncomplete } from "./RewrapIncomplete.ts"
 
-const sentenceOf = (error: unknown): string | undefined => {
-  if (typeof error !== "object" || error === null || !("_tag" in error)) return undefined
-  switch (error._tag) {
-    case "InvalidSetting":
-    case "EmbeddedPostgresError":
-    case "RewrapIncomplete":
+/** Everything a command can fail with. */
+type Failure =
+  | AuditFault
+  | CliError.CliError
+  | EmbeddedPostgresError
+  | HttpServerError.ServeError
+  | InvalidSetting
+  | KeyringRefusal
+  | KeyStoreUnavailable
+  | NotKnown
+  | RewrapIncomplete
+  | ServiceUnavailable
+
+/** One sentence for the operator; none for wrong usage, which the help has explained. */
+const sentenceOf = (failure: Failure): string | undefined => {
+  switch (failure._tag) {
     case "AuditFault":
+    case "EmbeddedPostgresError":
+    case "InvalidSetting":
     case "KeyringRefusal":
-      return "message" in error ? String(error.message) : undefined
-    case "Unknown":
-      return `There is no such ${"kind" in error ? String(error.kind) : "thing"}.`
-    case "DatabaseFailure":
-      return `The database failed: ${"message" in error ? String(error.message) : ""}.`
+    case "RewrapIncomplete":
+      return failure.message
+    case "NotKnown":
+      return `There is no such ${failure.kind}.`
     case "ServiceUnavailable":
       return "The database has too much work; try again."
     case "KeyStoreUnavailable":
-      return `Nothing can be sealed: ${"reason" in error ? String(error.reason) : ""}.`
+      return `Nothing can be sealed: ${failure.reason}.`
     case "ServeError":
       return "HOST and PORT must be an address that is free to listen on."
+    default:
+      return undefined
   }
-  return undefined
 }
 
-/** Tells a failure in one sentence on standard error. Wrong usage exits with 2, everything else with 1. */
-export const exitCodeOf = <E>(cause: Cause.Cause<E>) =>
+/** Prints a failure on standard error, in one sentence if it was expected. Wrong usage exits with 2, all else with 1. */
+export const exitCodeOf = (cause: Cause.Cause<Failure>) =>
   Effect.gen(function* () {
     if (Cause.hasInterruptsOnly(cause)) return yield* Effect.interrupt
-    const error: unknown = Option.getOrElse(Cause.findErrorOption(cause), () => Cause.squash(cause))
-    const tag = typeof error === "object" && error !== null && "_tag" in error ? error._tag : undefined
-    process.exitCode = tag === "ShowHelp" ? 2 : 1
-    if (tag === "ShowHelp") return
-    const sentence = sentenceOf(error)
+    const failure = Option.getOrUndefined(Cause.findErrorOption(cause))
+    process.exitCode = failure?._tag === "ShowHelp" ? 2 : 1
+    if (failure?._tag === "ShowHelp") return
+    const defect = Cause.squash(cause)
+    const sentence =
+      failure !== undefined
+        ? sentenceOf(failure)
+        : defect instanceof DatabaseFailure
+          ? `The database failed: ${defect.message}.`
+          : undefined
     yield* sentence === undefined ? Effect.logError("Unexpected failure", cause) : Console.error(sentence)
   })

@@ -6,7 +6,10 @@ import type { Conflict, InvalidParams, NotFound, ServiceUnavailable } from "../d
 import type { IdempotencyKey } from "../domain/IdempotencyKey.ts"
 import type { NewCredential } from "../domain/NewCredential.ts"
 
-/** The operations of section 4 on behalf of the `CurrentCaller`, as HTTP and the gateway call them. */
+/**
+ * The operations of section 4 on behalf of the `CurrentCaller`, as HTTP and the gateway call them.
+ * @effect-expect-leaking CurrentCaller
+ */
 export class Credentials extends Context.Service<
   Credentials,
   {

@@ -7,7 +7,7 @@ import { AccountRepository } from "../port/AccountRepository.ts"
 import { makeApiKey } from "../port/ApiKey.ts"
 
 /** The account, workspace or API key that an operation names does not exist. */
-export class Unknown extends Data.TaggedError("Unknown")<{ readonly kind: "account" | "workspace" | "API key" }> {}
+export class NotKnown extends Data.TaggedError("NotKnown")<{ readonly kind: "account" | "workspace" | "API key" }> {}
 
 /** What an operator does from the command line: accounts, workspaces and API keys (D40). */
 export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
@@ -38,18 +38,18 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
         const workspace_id = WorkspaceId.make(yield* random.uuidV7())
         const created_at = yield* DateTime.now
         const created = yield* repository.createWorkspace(account_id, { workspace_id, name, created_at })
-        return created ? { workspace_id } : yield* new Unknown({ kind: "account" })
+        return created ? { workspace_id } : yield* new NotKnown({ kind: "account" })
       }),
 
       deleteWorkspace: Effect.fn("Accounts.deleteWorkspace")(function* (workspace_id: WorkspaceId) {
         const deleted_at = yield* repository.deleteWorkspace(workspace_id, yield* DateTime.now)
-        if (Option.isNone(deleted_at)) return yield* new Unknown({ kind: "workspace" })
+        if (Option.isNone(deleted_at)) return yield* new NotKnown({ kind: "workspace" })
         return { workspace_id, deleted_at: deleted_at.value }
       }),
 
       listWorkspaces: Effect.fn("Accounts.listWorkspaces")(function* (account_id: AccountId) {
         const workspaces = yield* repository.listWorkspaces(account_id)
-        return workspaces.length > 0 ? workspaces : yield* new Unknown({ kind: "account" })
+        return workspaces.length > 0 ? workspaces : yield* new NotKnown({ kind: "account" })
       }),
 
       issueApiKey: Effect.fn("Accounts.issueApiKey")(function* (
@@ -63,19 +63,19 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
           management,
           created_at: yield* DateTime.now
         })
-        return added ? { key, hash, management } : yield* new Unknown({ kind: "account" })
+        return added ? { key, hash, management } : yield* new NotKnown({ kind: "account" })
       }),
 
       revokeApiKey: Effect.fn("Accounts.revokeApiKey")(function* (hash: ApiKeyHash) {
         const revoked_at = yield* repository.revokeApiKey(hash, yield* DateTime.now)
         return Option.isSome(revoked_at)
           ? { hash, revoked_at: revoked_at.value }
-          : yield* new Unknown({ kind: "API key" })
+          : yield* new NotKnown({ kind: "API key" })
       }),
 
       listApiKeys: Effect.fn("Accounts.listApiKeys")(function* (account_id: AccountId) {
         const keys = yield* repository.listApiKeys(account_id)
-        return keys.length > 0 ? keys : yield* new Unknown({ kind: "account" })
+        return keys.length > 0 ? keys : yield* new NotKnown({ kind: "account" })
       })
     }
   })

@@ -19,7 +19,6 @@ const asCaller = <A, E, R>(act: (account_id: AccountId) => Effect.Effect<A, E, R
     Effect.provideService(act(caller.account_id), CurrentActor, actorOf(caller))
   )
 
-/** @effect-expect-leaking CurrentCaller */
 export const make = Effect.gen(function* () {
   const receipts = yield* Receipts
   const repository = yield* CredentialRepository

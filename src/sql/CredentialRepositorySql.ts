@@ -1,84 +1,39 @@
-import { DateTime, Effect, Layer, Option, Schema } from "effect"
-import type { SqlClient } from "effect/sql"
-import { AccountId } from "../domain/AccountId.ts"
-import { type Actor, CurrentActor } from "../domain/Actor.ts"
-import { Credential } from "../domain/Credential.ts"
+import { DateTime, Effect, Layer, Option } from "effect"
+import type { AccountId } from "../domain/AccountId.ts"
+import { CurrentActor } from "../domain/Actor.ts"
+import type { Credential } from "../domain/Credential.ts"
 import type { CredentialId } from "../domain/CredentialId.ts"
-import type { SealedKey } from "../domain/SealedKey.ts"
 import { CredentialRepository } from "../port/CredentialRepository.ts"
-import { type Audited, recordMade } from "./auditing.ts"
+import { recordMade } from "./auditing.ts"
 import { Database } from "./connection/Database.ts"
 import { DatabaseFailure } from "./connection/DatabaseFailure.ts"
+import {
+  auditedOf,
+  columns,
+  type Creation,
+  credentialOf,
+  findStored,
+  firstOrder,
+  newColumns,
+  type NewRow,
+  Order,
+  sealedColumns,
+  SealedRow,
+  type Stored,
+  toJson
+} from "./credentialRows.ts"
 import { firstRowOf, rowsOf } from "./rows.ts"
-
-const Row = Schema.Struct({ ...Credential.fields, created_at: Schema.DateTimeUtcFromDate })
-const SealedRow = Schema.Struct({
-  ...Row.fields,
-  kek_id: Schema.String,
-  wrapped_dek: Schema.Uint8Array,
-  sealed: Schema.Uint8Array
-})
-const Order = Schema.Struct({ id: Schema.String, sort_order: Schema.Int })
 
 interface Key {
   readonly account_id: AccountId
   readonly id: CredentialId
 }
-type NewRow = Key & Omit<Credential, "sort_order"> & SealedKey
-
-const columns = Object.keys(Row.fields)
-const sealedColumns = Object.keys(SealedRow.fields)
-export const newColumns = ["account_id", ...sealedColumns.filter((column) => column !== "sort_order")] as ReadonlyArray<
-  keyof NewRow
->
-
-/** A row as the driver reads it: columns and constraints of the database give every field its form already. */
-interface Stored extends Omit<Credential, "created_at"> {
-  readonly account_id: AccountId
-  readonly created_at: Date
-}
-
-const credentialOf = ({ account_id: _account_id, created_at, ...row }: Stored): Credential => ({
-  ...row,
-  created_at: DateTime.fromDateUnsafe(created_at)
-})
-
-/** A row, and who creates it. */
-interface Creation {
-  readonly row: NewRow
-  readonly actor: Actor
-}
-
-export const auditedOf = ({ actor, row: { account_id, id, workspace_id } }: Creation): Audited => ({
-  actor,
-  act: { action: "credential.create", account_id, workspace_id, credential_id: id }
-})
 
 const parameterOf = (value: NewRow[keyof NewRow]) => (DateTime.isDateTime(value) ? DateTime.toDate(value) : value)
 
-const hexadecimal = (bytes: Uint8Array) => `\\x${Buffer.from(bytes).toString("hex")}`
-
-/** Rows as PostgreSQL reads them from JSON. */
-export const toJson = (rows: ReadonlyArray<NewRow>) =>
-  JSON.stringify(
-    rows.map((row) => ({ ...row, wrapped_dek: hexadecimal(row.wrapped_dek), sealed: hexadecimal(row.sealed) }))
-  )
-
-/** What may be long, as it is in JSON. */
+/** About how many bytes the members of unbounded length add to a statement. */
 const sizeOf = ({ allowed_models, allowed_user_ids, sealed }: NewRow) =>
   [...(allowed_models ?? []), ...(allowed_user_ids ?? [])].reduce((sum, { length }) => sum + length, 2 * sealed.length)
-
-export const firstOrder = firstRowOf(Order)
-
-/**
- * Finds what an earlier attempt of the same insert has stored, when its answer was lost. The lock makes this a commit of
- * its own, which waits for the synchronous replica if the earlier one was kept from it.
- */
-export const findStored = (sql: SqlClient.SqlClient, { account_id, id, wrapped_dek }: NewRow) =>
-  firstOrder(sql`
-    SELECT id, sort_order FROM credentials
-    WHERE id = ${id} AND account_id = ${account_id} AND wrapped_dek = ${wrapped_dek}
-    FOR UPDATE`)
 
 /** Statements name their columns: the sealed key leaves the database only where it is asked for. */
 export const layer = Layer.effect(

@@ -3,7 +3,7 @@ import { CurrentActor } from "../domain/Actor.ts"
 import { CredentialId } from "../domain/CredentialId.ts"
 import { Receipts } from "../port/Receipts.ts"
 import { recordMade } from "./auditing.ts"
-import { auditedOf, findStored, firstOrder, newColumns, toJson } from "./CredentialRepositorySql.ts"
+import { auditedOf, findStored, firstOrder, newColumns, toJson } from "./credentialRows.ts"
 import { Database } from "./connection/Database.ts"
 import { firstRowOf } from "./rows.ts"
 

@@ -6,7 +6,7 @@ import * as ApiKeysSql from "../sql/ApiKeysSql.ts"
 import * as AuditLogSql from "../sql/AuditLogSql.ts"
 import * as CredentialRepositorySql from "../sql/CredentialRepositorySql.ts"
 import * as Database from "../sql/connection/Database.ts"
-import type { DatabaseFailure } from "../sql/connection/DatabaseFailure.ts"
+import { type DatabaseFailure, failureOf } from "../sql/connection/DatabaseFailure.ts"
 import { type DatabaseTarget, InvalidDatabaseUrl, parseDatabaseUrl } from "../sql/connection/DatabaseTarget.ts"
 import { acknowledgesEarlyByDefault, durableSession } from "../sql/connection/Durability.ts"
 import * as EmbeddedPostgres from "../sql/embedded/EmbeddedPostgres.ts"
@@ -17,6 +17,9 @@ import * as ReceiptsSql from "../sql/ReceiptsSql.ts"
 import { mayPass, sentenceOn } from "../sql/connection/connectionError.ts"
 import * as WorkspaceResolverSql from "../sql/WorkspaceResolverSql.ts"
 import * as WrappedKeysSql from "../sql/WrappedKeysSql.ts"
+
+export { DatabaseFailure } from "../sql/connection/DatabaseFailure.ts"
+export type { EmbeddedPostgresError } from "../sql/embedded/EmbeddedPostgresError.ts"
 
 const refuse = (message: string) => new InvalidSetting({ message })
 
@@ -34,20 +37,22 @@ const targetOf = Effect.fnUntraced(function* ({ dataDirectory, databaseCaFile, d
 
 const nameOf = ({ databaseUrl }: Settings) => (Option.isSome(databaseUrl) ? "DATABASE_URL" : "The embedded database")
 
-/** Seconds that a database gets which may still be starting. */
-const patience = 10
+/** Seconds that a database which may still be starting gets. */
+const startupTimeout = 10
 
-/** Tries what may succeed the next time, and says so on the log if that takes a while. */
+/** Retries what may succeed the next time, and logs a warning if that takes more than a second. */
 const whenReachable = Effect.fnUntraced(function* <A>(name: string, open: Effect.Effect<A, DatabaseFailure>) {
   const began = yield* Clock.currentTimeMillis
   const tried = Effect.map(Clock.currentTimeMillis, (now) => (now - began) / 1000)
   let told = false
   const isWorthwhile = Effect.fnUntraced(function* (failure: DatabaseFailure) {
     const seconds = yield* tried
-    if (!mayPass(failure) || seconds >= patience) return false
+    if (!mayPass(failure) || seconds >= startupTimeout) return false
     if (seconds >= 1 && !told) {
       told = true
-      yield* Effect.logWarning(`${name} cannot be reached (${failure.sqlstate}); it is tried for ${patience} seconds`)
+      yield* Effect.logWarning(
+        `${name} cannot be reached (${failure.sqlstate}); it is tried for ${startupTimeout} seconds`
+      )
     }
     return true
   })
@@ -95,6 +100,10 @@ const repositories = Layer.mergeAll(
 export const layer = (settings: Settings) => {
   const database = Layer.unwrap(
     Effect.map(openDatabase(settings), ({ session, target }) => Database.layer(target, settings.database, session))
+  ).pipe(
+    Layer.catchTag("SqlError", (error) =>
+      Layer.effectContext(Effect.fail(refuse(sentenceOn(nameOf(settings), failureOf(error), 0))))
+    )
   )
   return Layer.provideMerge(repositories, database)
 }

@@ -3,7 +3,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { DateTime, Effect, Layer, Option, Redacted } from "effect"
 import { TestClock } from "effect/testing"
 import { hashApiKey } from "../../src/port/ApiKey.ts"
-import { Accounts, type Unknown } from "../../src/service/Accounts.ts"
+import { Accounts, type NotKnown } from "../../src/service/Accounts.ts"
 import { ApiKeys } from "../../src/port/ApiKeys.ts"
 import { WorkspaceResolver } from "../../src/port/WorkspaceResolver.ts"
 import { faultOf } from "../support/keys/issuedKey.ts"
@@ -25,11 +25,11 @@ const account = Effect.gen(function* () {
 })
 
 const unknown = <A>(
-  kind: Unknown["kind"],
-  effect: Effect.Effect<A, Unknown | { readonly _tag: "ServiceUnavailable" }>
+  kind: NotKnown["kind"],
+  effect: Effect.Effect<A, NotKnown | { readonly _tag: "ServiceUnavailable" }>
 ) =>
   Effect.map(Effect.flip(effect), (error) => {
-    assert.strictEqual(error._tag === "Unknown" ? error.kind : error._tag, kind)
+    assert.strictEqual(error._tag === "NotKnown" ? error.kind : error._tag, kind)
   })
 
 describe("an account (D40)", () => {

@@ -1,7 +1,7 @@
 import { Array as Arr, Duration, Effect, Exit } from "effect"
 import { ServiceUnavailable } from "../../domain/Errors.ts"
 import type { DatabaseFailure } from "./DatabaseFailure.ts"
-import type { Query } from "./Lane.ts"
+import type { Query } from "./Query.ts"
 
 type NonEmpty<A> = Arr.NonEmptyReadonlyArray<A>
 

@@ -1,11 +1,9 @@
-import { Duration, Effect, Exit, Fiber, type Schema } from "effect"
-import type { SqlClient, SqlError } from "effect/sql"
+import { type Duration, Effect, Exit, Fiber } from "effect"
+import type { SqlClient } from "effect/sql"
 import { ServiceUnavailable } from "../../domain/Errors.ts"
 import { type Gather, gatherWith } from "./Batching.ts"
 import { DatabaseFailure, failureOf } from "./DatabaseFailure.ts"
-
-/** A query as the adapters write it, before its failures are scrubbed. It may safely run twice. */
-export type Query<A> = Effect.Effect<A, SqlError.SqlError | Schema.SchemaError>
+import type { Query, QueryError } from "./Query.ts"
 
 /** A pool of connections and the two ways to use it. */
 export interface Lane {
@@ -27,8 +25,7 @@ export interface LaneSettings {
   readonly unreplicated: () => number
 }
 
-const isConnectionLost = (error: SqlError.SqlError | Schema.SchemaError) =>
-  error._tag === "SqlError" && error.reason._tag === "ConnectionError"
+const isConnectionLost = (error: QueryError) => error._tag === "SqlError" && error.reason._tag === "ConnectionError"
 
 const late = new DatabaseFailure({ kind: "Deadline", sqlstate: undefined, constraint: undefined })
 

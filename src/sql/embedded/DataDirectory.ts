@@ -16,9 +16,8 @@ import {
 import { rm } from "node:fs/promises"
 import { dirname, join, resolve } from "node:path"
 import { EmbeddedPostgresError } from "./EmbeddedPostgresError.ts"
-import { run } from "./LeashedProcess.ts"
+import { run, postgresUser } from "./LeashedProcess.ts"
 import type { PostgresBinaries } from "./PostgresBinaries.ts"
-import { postgresUser } from "./PostgresUser.ts"
 
 export interface DataDirectory {
   readonly root: string

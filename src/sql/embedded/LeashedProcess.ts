@@ -3,7 +3,9 @@ import { spawn } from "node:child_process"
 import { Socket } from "node:net"
 import { setTimeout } from "node:timers/promises"
 import { EmbeddedPostgresError } from "./EmbeddedPostgresError.ts"
-import { postgresUser } from "./PostgresUser.ts"
+
+/** PostgreSQL refuses to run as root, so there it runs as nobody; otherwise as whoever runs the service. */
+export const postgresUser = process.getuid?.() === 0 ? { uid: 65534, gid: 65534 } : undefined
 
 export interface LeashedProcess {
   /** That of the program, not of the shell around it. */

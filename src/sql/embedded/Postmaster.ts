@@ -2,12 +2,16 @@ import { Effect } from "effect"
 import { readFileSync } from "node:fs"
 import { connect } from "node:net"
 import { join } from "node:path"
+import { setTimeout } from "node:timers/promises"
 import type { DataDirectory } from "./DataDirectory.ts"
 import { EmbeddedPostgresError } from "./EmbeddedPostgresError.ts"
 import { run, type LeashedProcess } from "./LeashedProcess.ts"
-import { pause } from "./Pause.ts"
 import type { PostgresBinaries } from "./PostgresBinaries.ts"
 import { socketName } from "./SocketDirectory.ts"
+
+/** Waits in real time, even where a test has stopped the clock: the processes waited for do not know of that. */
+export const pause = (milliseconds: number, options: { readonly ref?: boolean } = {}) =>
+  Effect.promise((signal) => setTimeout(milliseconds, undefined, { ...options, signal }))
 
 /** It accepts connections, and will until `gone` returns. */
 interface Postmaster {

@@ -4,7 +4,7 @@ import { chmodSync, lchownSync, lstatSync, mkdirSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { EmbeddedPostgresError } from "./EmbeddedPostgresError.ts"
-import { postgresUser } from "./PostgresUser.ts"
+import { postgresUser } from "./LeashedProcess.ts"
 
 /** The name that clients give to the socket of port 5432. */
 export const socketName = ".s.PGSQL.5432"

@@ -1,6 +1,6 @@
 import { Cause, Effect, Exit, Option } from "effect"
 import type { EmbeddedPostgresError } from "./EmbeddedPostgresError.ts"
-import { pause } from "./Pause.ts"
+import { pause } from "./Postmaster.ts"
 
 /** Serves again whenever that ended, however it did, ever more slowly if it never lasts, until a failure is `final`. */
 export const supervise = Effect.fnUntraced(function* (

@@ -3,7 +3,7 @@ import { Cause, Duration, Effect, Exit, Fiber } from "effect"
 import { ServiceUnavailable } from "../../../src/domain/Errors.ts"
 import { gatherWith } from "../../../src/sql/connection/Batching.ts"
 import { DatabaseFailure } from "../../../src/sql/connection/DatabaseFailure.ts"
-import type { Query } from "../../../src/sql/connection/Lane.ts"
+import type { Query } from "../../../src/sql/connection/Query.ts"
 import { eventually } from "../../support/process/eventually.ts"
 
 const late = Exit.die("late")

@@ -1,0 +1,67 @@
+import { DateTime, Schema } from "effect"
+import type { SqlClient } from "effect/sql"
+import type { AccountId } from "../domain/AccountId.ts"
+import type { Actor } from "../domain/Actor.ts"
+import { Credential } from "../domain/Credential.ts"
+import type { SealedKey } from "../domain/SealedKey.ts"
+import type { Audited } from "./auditing.ts"
+import { firstRowOf } from "./rows.ts"
+
+const Row = Schema.Struct({ ...Credential.fields, created_at: Schema.DateTimeUtcFromDate })
+export const SealedRow = Schema.Struct({
+  ...Row.fields,
+  kek_id: Schema.String,
+  wrapped_dek: Schema.Uint8Array,
+  sealed: Schema.Uint8Array
+})
+export const Order = Schema.Struct({ id: Schema.String, sort_order: Schema.Int })
+
+export type NewRow = { readonly account_id: AccountId } & Omit<Credential, "sort_order"> & SealedKey
+
+export const columns = Object.keys(Row.fields)
+export const sealedColumns = Object.keys(SealedRow.fields)
+export const newColumns = ["account_id", ...sealedColumns.filter((column) => column !== "sort_order")] as ReadonlyArray<
+  keyof NewRow
+>
+
+/** A row as the driver reads it: columns and constraints of the database give every field its form already. */
+export interface Stored extends Omit<Credential, "created_at"> {
+  readonly account_id: AccountId
+  readonly created_at: Date
+}
+
+export const credentialOf = ({ account_id: _account_id, created_at, ...row }: Stored): Credential => ({
+  ...row,
+  created_at: DateTime.fromDateUnsafe(created_at)
+})
+
+/** A row, and who creates it. */
+export interface Creation {
+  readonly row: NewRow
+  readonly actor: Actor
+}
+
+export const auditedOf = ({ actor, row: { account_id, id, workspace_id } }: Creation): Audited => ({
+  actor,
+  act: { action: "credential.create", account_id, workspace_id, credential_id: id }
+})
+
+const hexadecimal = (bytes: Uint8Array) => `\\x${Buffer.from(bytes).toString("hex")}`
+
+/** Rows as PostgreSQL reads them from JSON. */
+export const toJson = (rows: ReadonlyArray<NewRow>) =>
+  JSON.stringify(
+    rows.map((row) => ({ ...row, wrapped_dek: hexadecimal(row.wrapped_dek), sealed: hexadecimal(row.sealed) }))
+  )
+
+export const firstOrder = firstRowOf(Order)
+
+/**
+ * Finds what an earlier attempt of the same insert has stored, when its answer was lost. The lock makes this a commit of
+ * its own, which waits for the synchronous replica if the earlier one was kept from it.
+ */
+export const findStored = (sql: SqlClient.SqlClient, { account_id, id, wrapped_dek }: NewRow) =>
+  firstOrder(sql`
+    SELECT id, sort_order FROM credentials
+    WHERE id = ${id} AND account_id = ${account_id} AND wrapped_dek = ${wrapped_dek}
+    FOR UPDATE`)

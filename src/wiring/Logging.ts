@@ -25,5 +25,5 @@ export const layer = Layer.unwrap(
       Layer.succeed(References.MinimumLogLevel, level),
       Layer.succeed(Logger.LogToStderr, true)
     )
-  }).pipe(Effect.orDie)
+  }).pipe(Effect.catchTag("ConfigError", Effect.die))
 )

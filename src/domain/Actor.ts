@@ -1,7 +1,7 @@
 import { Context, Schema } from "effect"
 import { ApiKeyHash } from "./ApiKeyHash.ts"
 
-/** Who acts: a management key over HTTP, the gateway in process, a person at the command line, or the service by itself. */
+/** Who acts: a management key over HTTP, the gateway in process, an operator at the command line, or the service. */
 export const Actor = Schema.Union([
   Schema.Struct({ kind: Schema.Literal("api_key"), api_key_hash: ApiKeyHash }),
   Schema.Struct({ kind: Schema.Literal("in_process") }),
@@ -10,7 +10,7 @@ export const Actor = Schema.Union([
 ])
 export type Actor = typeof Actor.Type
 
-/** The actor of what is done now; the service itself where nobody else is named. */
+/** The actor of the current operation; the service itself by default. */
 export const CurrentActor = Context.Reference<Actor>("byok/CurrentActor", {
   defaultValue: () => ({ kind: "service" })
 })

@@ -10,7 +10,7 @@ const event = <const Action extends string, const Fields extends Schema.Struct.F
   fields: Fields
 ) => Schema.Struct({ action: Schema.Literal(action), ...fields, actor: Actor })
 
-/** What was done, by whom and to what: ids only, never a name, a key or a hash of a provider's key. */
+/** What was done, by whom and to what: ids and API key hashes only, never a name, a key or a hash of a provider key. */
 export const AuditEvent = Schema.Union([
   event("account.create", { account_id: AccountId }),
   event("workspace.create", { account_id: AccountId, workspace_id: WorkspaceId }),
@@ -21,14 +21,14 @@ export const AuditEvent = Schema.Union([
   event("keyring.register", { kek_id: Schema.String }),
   event("keyring.promote", { kek_id: Schema.String }),
   event("keyring.retire", { kek_id: Schema.String }),
-  /** A retirement was taken back, because a credential was sealed under the key meanwhile. */
+  /** A retirement was undone because a credential had been sealed under the key in the meantime. */
   event("keyring.reinstate", { kek_id: Schema.String }),
-  /** How many credentials a batch has brought under `kek_id`, by the key that had wrapped them before. */
+  /** How many credentials a batch rewrapped under `kek_id`, by the key that wrapped them before. */
   event("keyring.rewrap", { kek_id: Schema.String, from: Schema.Record(Schema.String, Schema.Int) })
 ])
 export type AuditEvent = typeof AuditEvent.Type
 
-/** An event before it is known who acts. */
+/** An event without its actor. */
 export type AuditAct = AuditEvent extends infer Event
   ? Event extends AuditEvent
     ? Omit<Event, "actor">

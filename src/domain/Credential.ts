@@ -17,16 +17,16 @@ const orNull = <S extends Schema.Constraint>(schema: S, description: string) =>
 
 const flag = (description: string) => Schema.Boolean.annotate({ description })
 
-/** What responses show (section 2.1). The raw key is not hidden in it: it is absent. */
+/** A credential as responses show it (section 2.1): without the raw key. */
 export const Credential = Schema.Struct({
   id: CredentialId,
   workspace_id: WorkspaceId,
   provider: Provider,
   name: orNull(Schema.String, "Human-readable name; null if none was given."),
   label: Schema.String.annotate({ description: "Masked display form of the raw key." }),
-  created_at: timestamp("Time of creation: UTC, in milliseconds."),
+  created_at: timestamp("Creation time in UTC, to the millisecond."),
   disabled: flag("Whether the credential is disabled."),
-  is_fallback: flag("Used only after the non-fallback credentials of the same provider were tried."),
+  is_fallback: flag("Used only after the non-fallback credentials of the same provider have been tried."),
   is_required: flag("Shared endpoints of the provider are removed for every model."),
   is_byok_only: flag("Shared endpoints of the provider are removed for the models that the credential applies to."),
   allowed_api_key_hashes: orNull(
@@ -45,8 +45,7 @@ export const Credential = Schema.Struct({
   declared_zdr: orNull(Schema.Boolean, "Declared zero data retention; null to inherit the service's data policy."),
   sort_order: Schema.Int.check(
     Schema.isGreaterThanOrEqualTo(0, {
-      description:
-        "Position within workspace and provider, in ascending order of trial; created_at, then id, break a tie."
+      description: "Position within workspace and provider: the lowest is tried first; created_at, then id, break ties."
     })
   )
 }).annotate({ identifier: "Credential" })

@@ -8,10 +8,10 @@ const InvalidParamsBody = Schema.Struct({
   metadata: Schema.Struct({ issues: Schema.Array(Issue) })
 })
 
-/** 400, with every field that was wrong (section 7, D7). */
+/** 400, with every invalid field (section 7, D7). */
 export class InvalidParams extends Schema.Error<InvalidParams>("InvalidParams")(
   { error: InvalidParamsBody },
-  { httpApiStatus: 400, description: "A field of the request is not allowed; `metadata.issues` says which and why." }
+  { httpApiStatus: 400, description: "The request has invalid fields; `metadata.issues` says which and why." }
 ) {
   readonly _tag = "InvalidParams"
   static readonly of = (...issues: ReadonlyArray<Issue>) => new this({ error: { metadata: { issues } } })
@@ -22,7 +22,7 @@ const UnauthorizedBody = Schema.Struct({
   message: Schema.Literals(["Missing Authentication header", "Invalid API key"])
 })
 
-/** 401: no usable token (D2), or one that no live API key has (D3). */
+/** 401: no usable token (D2), or one that is not a live API key (D3). */
 export class Unauthorized extends Schema.Error<Unauthorized>("Unauthorized")(
   { error: UnauthorizedBody },
   { httpApiStatus: 401, description: "The API key is missing, unknown or revoked." }
@@ -39,37 +39,37 @@ export class Forbidden extends Schema.Error<Forbidden>("Forbidden")(
   readonly _tag = "Forbidden"
 }
 
-/** 404: unknown, another account's, or not an id at all, indistinguishably (D5). */
+/** 404, the same for an unknown id, another account's and a malformed one (D5). */
 export class NotFound extends Schema.Error<NotFound>("NotFound")(
-  ...fixedMessage(404, "Resource not found", "There is no such resource for this caller.")
+  ...fixedMessage(404, "Resource not found", "The account has no such resource.")
 ) {
   readonly _tag = "NotFound"
 }
 
-/** 409: an idempotency key stands for one request only. */
+/** 409: the idempotency key was used for a different request. */
 export class Conflict extends Schema.Error<Conflict>("Conflict")(
   ...fixedMessage(
     409,
     "Idempotency key reused with another request",
-    "The account has used the `Idempotency-Key` for another request."
+    "The account has already used the `Idempotency-Key` for a different request."
   )
 ) {
   readonly _tag = "Conflict"
 }
 
-/** 500 for anything unexpected (D11). Its cause is in the log under the request id. */
+/** 500: anything unexpected (D11). The cause is logged under the request id. */
 export class InternalError extends Schema.Error<InternalError>("InternalError")(
   ...fixedMessage(500, "Internal Server Error", "Server failure. If the request was a create, its outcome is unknown.")
 ) {
   readonly _tag = "InternalError"
 }
 
-/** 503, sent with `Retry-After`: nothing was done, and the same request may be sent again (D14). */
+/** 503, sent with `Retry-After`: nothing was done, so the request is safe to retry (D14). */
 export class ServiceUnavailable extends Schema.Error<ServiceUnavailable>("ServiceUnavailable")(
   ...fixedMessage(
     503,
     "Service temporarily unavailable",
-    "Too much work is waiting. Nothing was done; try again after `Retry-After` seconds."
+    "Too much work is queued. Nothing was done; retry after `Retry-After` seconds."
   )
 ) {
   readonly _tag = "ServiceUnavailable"

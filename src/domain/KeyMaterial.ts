@@ -2,7 +2,7 @@ import { Option, Redacted, Schema } from "effect"
 import { type Provider, takesKeyMaterial } from "./Provider.ts"
 import type { Region } from "./Region.ts"
 
-/** What a raw key says: the secret that its label is made of, and the region it belongs to, if it names one (D28). */
+/** The content of a raw key: the secret that its label is made from, and its region if it names one (D28). */
 export interface KeyMaterial {
   readonly secret: string
   readonly region: Region | null
@@ -22,10 +22,10 @@ const parse = (key: Redacted.Redacted): Option.Option<KeyMaterial> =>
     region: region === "eu" ? "europe" : region
   }))
 
-/** What was read of a key lives as long as the key: the rules of create and its label need it one after the other. */
+/** Parsed keys, kept as long as the key itself: the validation and the label of a create both need them. */
 const parsed = new WeakMap<Redacted.Redacted, Option.Option<KeyMaterial>>()
 
-/** Reads a raw key as its provider writes it; none when it starts as a JSON object and is not a proper one (D28). */
+/** Parses a raw key in its provider's format. None if it starts as JSON but is not valid key material (D28). */
 export const readKeyMaterial = (provider: Provider, key: Redacted.Redacted): Option.Option<KeyMaterial> => {
   const text = Redacted.value(key)
   if (!takesKeyMaterial(provider) || !text.trimStart().startsWith("{")) {

@@ -1,6 +1,6 @@
 const mask = (character: string) => (character >= "!" && character <= "~" ? character : "*")
 
-/** The masked display form of a secret: at most 7 characters are shown, and whenever any is, at least 16 stay hidden (D35). */
+/** Masks a secret for display: shows at most 7 characters, and none unless at least 16 stay hidden (D35). */
 export const labelOf = (secret: string): string => {
   const characters = Array.from(secret)
   const shown = Math.max(0, Math.min(7, characters.length - 16))

@@ -63,9 +63,9 @@ const Fields = Schema.Struct({
     "must be true, false or null",
     "Declared zero data retention; null inherits the service's policy for the endpoint."
   ),
-  disabled: flag("Create the credential in a disabled state."),
+  disabled: flag("Create the credential disabled."),
   is_required: flag("Remove the provider's shared endpoints for every model. Not for fallback credentials."),
-  is_fallback: flag("Use only after non-fallback keys of the provider were tried. Not with is_byok_only."),
+  is_fallback: flag("Use only after non-fallback keys of the provider have been tried. Not with is_byok_only."),
   is_byok_only: flag("Remove the provider's shared endpoints for the models this credential applies to.")
 })
 type Fields = typeof Fields.Type
@@ -76,7 +76,7 @@ const flagConflicts = ({ is_byok_only, is_fallback, is_required }: Fields): Read
   ...(is_fallback && is_required ? [{ path: ["is_required"], message: "cannot be combined with is_fallback" }] : [])
 ]
 
-/** Key material must be readable, and the declared region must be one that key and provider allow (D28, D29, D30). */
+/** Key material must parse, and key and provider must allow the declared region (D28, D29, D30). */
 const regionConflicts = ({ declared_region, key, provider }: Fields): ReadonlyArray<Issue> => {
   const material = readKeyMaterial(provider, key)
   if (Option.isNone(material)) {
@@ -92,7 +92,7 @@ const regionConflicts = ({ declared_region, key, provider }: Fields): ReadonlyAr
   return declared_region === "global" && region === null ? [] : refused("must match the region of the key")
 }
 
-/** The body of create, with every rule of section 4.1, for HTTP, in-process callers and generated test data alike. */
+/** The input of create, with every rule of section 4.1, over HTTP and in process alike. */
 export const NewCredential = Fields.check(
   Schema.makeFilter((input: Fields) =>
     [...flagConflicts(input), ...regionConflicts(input)].map(({ message, path }) => ({ path, issue: message }))

@@ -127,6 +127,6 @@ const regional: ReadonlySet<Provider> = new Set<Provider>(["azure"])
 /** Whether the provider's key may be a JSON object that carries an `api_key` and a `region` (D27, D28). */
 export const takesKeyMaterial = (provider: Provider): boolean => keyMaterial.has(provider)
 
-/** Whether a provider whose key says nothing about regions may declare this one (D30). */
+/** Whether a credential may declare this region if its provider's keys never carry one (D30). */
 export const mayDeclare = (provider: Provider, region: Region | null): boolean =>
   region === null || region === "global" || regional.has(provider)

@@ -1,6 +1,6 @@
 import { Schema } from "effect"
 
-/** Where a credential may be used, as its owner declares (section 4.1, `declared_region`). */
+/** The data region that a credential's owner declares (section 4.1, `declared_region`). */
 export const Region = Schema.Literals(["global", "europe", "us"]).annotate({
   message: "must be global, europe, us or null"
 })

@@ -1,12 +1,12 @@
 import type { AccountId } from "./AccountId.ts"
 import type { Credential } from "./Credential.ts"
 
-/** What a sealed key is bound to: everything that decides where and for whom it may be used. */
+/** What a sealed key is bound to: every field that decides where and for whom it may be used. */
 export type SealingContext = Omit<Credential, "name" | "label" | "sort_order" | "created_at"> & {
   readonly account_id: AccountId
 }
 
-/** The canonical form that sealing format 1 authenticates: change any bound field and the key does not open. */
+/** The canonical encoding that sealing format 1 authenticates: if a bound field changes, the key no longer opens. */
 export const encodeSealingContext = (context: SealingContext): string =>
   JSON.stringify([
     "byok/credential/1",

@@ -5,7 +5,7 @@ const anyCase = /^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[1-8][0-9a-fA-F]{3}-[89abAB][0-9
 
 const message = "must be a UUID"
 
-/** A UUID in any case, decoded to the lower case in which it is stored, compared and bound to a sealed key. */
+/** A UUID in either case, decoded to the lowercase form that is stored, compared and bound to a sealed key. */
 export const uuid = (description: string) =>
   Schema.String.annotate({ message })
     .check(

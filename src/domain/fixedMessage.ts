@@ -1,6 +1,6 @@
 import { Effect, Schema } from "effect"
 
-/** The body and description of a failure that always has the same message. */
+/** The fields and annotations of an HTTP error whose message never varies. */
 export const fixedMessage = <const Code extends number, const Message extends string>(
   code: Code,
   message: Message,

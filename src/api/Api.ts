@@ -24,9 +24,9 @@ const create = HttpApiEndpoint.post("create", "/byok", {
   .annotate(
     OpenApi.Description,
     [
-      "Seals the key and stores the credential. The answer never holds the key. With an `Idempotency-Key` it may be",
-      "repeated: the same request is answered with the credential that it has made, another one with 409. Whether two",
-      "requests are the same is decided by what they say, not by how their JSON is written."
+      "Encrypts the key and stores the credential. The response never includes the key. An `Idempotency-Key` makes the",
+      "request safe to retry: the same request returns the credential that it created, a different one gets 409.",
+      "Requests are compared by their decoded fields, not by how their JSON is written."
     ].join("\n")
   )
   .middleware(JsonBody)
@@ -37,16 +37,16 @@ const get = HttpApiEndpoint.get("get", "/byok/:id", {
   error: NotFound
 })
   .annotate(OpenApi.Summary, "Get a credential")
-  .annotate(OpenApi.Description, "Another account's credential is answered as one that does not exist.")
+  .annotate(OpenApi.Description, "Another account's credential is treated as one that does not exist.")
   .middleware(ResourcePath)
 
 /** The two operations on credentials (section 4). */
 class ByokGroup extends HttpApiGroup.make("byok")
   .add(create, get)
   .middleware(Authentication)
-  .annotate(OpenApi.Description, "Provider credentials that customers bring.") {}
+  .annotate(OpenApi.Description, "Provider credentials brought by customers.") {}
 
-/** The whole HTTP contract, from which server, typed client and OpenAPI document are made. */
+/** The whole HTTP contract: server, typed client and OpenAPI document are derived from it. */
 export class Api extends HttpApi.make("byok")
   .add(ByokGroup)
   .prefix("/api/v1")

@@ -3,12 +3,12 @@ import { fixedMessage } from "../domain/fixedMessage.ts"
 
 /** 405, sent with `Allow` (D10). */
 export class MethodNotAllowed extends Schema.Error<MethodNotAllowed>("MethodNotAllowed")(
-  ...fixedMessage(405, "Method not allowed", "The route exists, for the methods named in `Allow`.")
+  ...fixedMessage(405, "Method not allowed", "The route exists, but only for the methods named in `Allow`.")
 ) {
   readonly _tag = "MethodNotAllowed"
 }
 
-/** 408: head or body of the request did not arrive in time. */
+/** 408: the head or body of the request did not arrive in time. */
 export class RequestTimeout extends Schema.Error<RequestTimeout>("RequestTimeout")(
   ...fixedMessage(408, "Request timeout", "The request did not arrive in time.")
 ) {
@@ -24,7 +24,7 @@ export class PayloadTooLarge extends Schema.Error<PayloadTooLarge>("PayloadTooLa
 
 /** 417: an expectation other than `100-continue`. */
 export class ExpectationFailed extends Schema.Error<ExpectationFailed>("ExpectationFailed")(
-  ...fixedMessage(417, "Expectation failed", "The header `Expect` asks for something other than `100-continue`.")
+  ...fixedMessage(417, "Expectation failed", "The `Expect` header asks for something other than `100-continue`.")
 ) {
   readonly _tag = "ExpectationFailed"
 }

@@ -23,12 +23,12 @@ const newCredential = { provider: "openai", key: "sk-your-provider-key", name: "
 
 const requestId = {
   description:
-    "The id under which a failure is logged: the request's own `X-Request-Id` if it is well-formed, else made.",
+    "The id under which a failure is logged: the request's own `X-Request-Id` if well-formed, otherwise generated.",
   schema: { type: "string", pattern: "^[A-Za-z0-9._-]{1,128}$" }
 }
 
 const replayed = {
-  description: "Sent when the request had been carried out before: nothing was stored this time.",
+  description: "Sent if an earlier request created the credential: this one stored nothing.",
   required: false,
   schema: { type: "string", enum: ["true"] }
 }
@@ -45,8 +45,8 @@ const headersOf = (status: string) => ({
 })
 
 /**
- * Members that nobody declared are ignored in requests and to be ignored in answers (D13), and the numbers that are
- * given one by one, those of statuses, are integers (section 7).
+ * Allows undeclared members, which the service ignores in requests and clients must ignore in responses (D13), and
+ * types the enumerated numbers, which are status codes, as integers (section 7).
  */
 const refine = <A>(node: A): A => {
   if (Array.isArray(node)) return node.map(refine) as A
@@ -68,18 +68,18 @@ const withHeaders = (responses: OpenApi.OpenAPISpecResponses) =>
 const completeOperation = (operation: OpenApi.OpenAPISpecOperation) => {
   const success = operation.requestBody === undefined ? "200" : "201"
   const responses: Record<string, object> = withHeaders(operation.responses)
-  const answer = operation.responses[Number(success)]
+  const declared = operation.responses[Number(success)]
   responses[success] = {
     ...responses[success],
     description: operation.requestBody === undefined ? "The credential." : "The credential was created.",
-    content: json(answer?.content ?? {}, { data: credential })
+    content: json(declared?.content ?? {}, { data: credential })
   }
   return {
     ...operation,
     responses,
     parameters: operation.parameters.map((parameter) =>
       parameter.in === "header"
-        ? { ...parameter, name: "Idempotency-Key", description: "Makes the request one that may be sent again." }
+        ? { ...parameter, name: "Idempotency-Key", description: "Makes the request safe to retry." }
         : { ...parameter, description: "Identifier of the credential." }
     ),
     ...(operation.requestBody && {
@@ -92,7 +92,7 @@ const completeOperation = (operation: OpenApi.OpenAPISpecOperation) => {
   }
 }
 
-/** What the schemas cannot say: headers, examples and which members may appear. */
+/** Adds what the schemas cannot express: headers, examples and undeclared members. */
 const complete = (document: object) => {
   const named = JSON.parse(JSON.stringify(document).replaceAll('Encoded"', '"')) as OpenApi.OpenAPISpec
   const spec = refine(named)
@@ -105,11 +105,11 @@ const complete = (document: object) => {
   return { ...spec, paths: Object.fromEntries(paths) }
 }
 
-/** Title, texts and completions of the OpenAPI document. */
+/** Title, description and completion of the OpenAPI document. */
 export const openApiAnnotations = OpenApi.annotations({
   title: "BYOK provider credentials",
   version: "1.0.0",
-  summary: "Stores the provider keys that customers bring.",
+  summary: "Stores provider keys brought by customers.",
   description: [
     "Create a provider credential and read it back. The raw key goes in, is encrypted at rest and never comes out.",
     "",

@@ -20,12 +20,12 @@ export interface ApiKeyRecord {
   readonly revoked_at: DateTime.Utc | null
 }
 
-/** Stores accounts, their workspaces and the hashes of their API keys. Answers false or none for what is unknown. */
+/** Stores accounts, their workspaces and the hashes of their API keys. Returns false or none for an unknown id. */
 export class AccountRepository extends Context.Service<
   AccountRepository,
   {
     readonly hasAccounts: Effect.Effect<boolean, ServiceUnavailable>
-    /** An account is stored together with its default workspace and first API key, or not at all. */
+    /** Stores the account with its default workspace and first API key, or nothing at all. */
     readonly createAccount: (
       account: { readonly account_id: AccountId; readonly name: string },
       workspace: Omit<Workspace, "is_default" | "deleted_at">,
@@ -35,7 +35,7 @@ export class AccountRepository extends Context.Service<
       account_id: AccountId,
       workspace: Omit<Workspace, "is_default" | "deleted_at">
     ) => Effect.Effect<boolean, ServiceUnavailable>
-    /** A workspace is deleted once: later calls answer with the first time (D43). */
+    /** Returns when the workspace was deleted, which repeated calls do not change (D43). */
     readonly deleteWorkspace: (
       workspace_id: WorkspaceId,
       at: DateTime.Utc
@@ -45,7 +45,7 @@ export class AccountRepository extends Context.Service<
       account_id: AccountId,
       key: Omit<ApiKeyRecord, "revoked_at">
     ) => Effect.Effect<boolean, ServiceUnavailable>
-    /** A key is revoked once: later calls answer with the first time. */
+    /** Returns when the key was revoked, which repeated calls do not change. */
     readonly revokeApiKey: (
       hash: ApiKeyHash,
       at: DateTime.Utc

@@ -12,17 +12,17 @@ const base62 = (value: bigint, length: number) => {
   return text
 }
 
-/** The hash under which an API key is known (D24). A header's text is its bytes in Latin-1. */
+/** The hash that identifies an API key (D24). Text from an HTTP header is decoded as Latin-1. */
 export const hashApiKey = (key: Redacted.Redacted, encoding: "utf8" | "latin1" = "utf8"): ApiKeyHash =>
   ApiKeyHash.make(hash("sha256", Buffer.from(Redacted.value(key), encoding)), { disableChecks: true })
 
-/** Writes 32 random bytes as an API key: prefix, 43 base62 digits, 6 base62 digits of CRC-32 over all before (D41). */
+/** Formats 32 random bytes as an API key: prefix, 43 base62 digits, and CRC-32 of both in 6 base62 digits (D41). */
 export const formatApiKey = (bytes: Uint8Array, management: boolean): string => {
   const body = (management ? "byok_mk_" : "byok_ak_") + base62(BigInt(`0x${Buffer.from(bytes).toString("hex")}`), 43)
   return body + base62(BigInt(crc32(body)), 6)
 }
 
-/** A new API key and its hash. */
+/** Generates an API key and its hash. */
 export const makeApiKey = (management: boolean) =>
   Effect.gen(function* () {
     const random = yield* SecureRandom.SecureRandom

@@ -3,7 +3,7 @@ import type { AccountId } from "../domain/AccountId.ts"
 import type { ApiKeyHash } from "../domain/ApiKeyHash.ts"
 import type { ServiceUnavailable } from "../domain/Errors.ts"
 
-/** Looks API keys up by hash. A revoked key is as good as unknown, from the next look-up on (D42). */
+/** Looks up API keys by hash. A revoked key is unknown from the next lookup on (D42). */
 export class ApiKeys extends Context.Service<
   ApiKeys,
   {
@@ -13,7 +13,7 @@ export class ApiKeys extends Context.Service<
       Option.Option<{ readonly account_id: AccountId; readonly management: boolean }>,
       ServiceUnavailable
     >
-    /** Those of the hashes that are live keys of the account (D24). */
+    /** Returns those of the hashes that are live keys of the account (D24). */
     readonly ownedBy: (
       account_id: AccountId,
       hashes: ReadonlyArray<ApiKeyHash>

@@ -4,7 +4,7 @@ import type { SealedKey } from "../domain/SealedKey.ts"
 import type { SealingContext } from "../domain/SealingContext.ts"
 import type { AuthenticationFailed, KeyStoreUnavailable, UnknownKeyId, UnsupportedFormat } from "./CipherErrors.ts"
 
-/** Seals a provider key to its credential: moved to another row, or with a bound field changed, it does not open. */
+/** Seals a provider key to its credential: it does not open from another row or with a bound field changed. */
 export class Cipher extends Context.Service<
   Cipher,
   {
@@ -12,7 +12,7 @@ export class Cipher extends Context.Service<
       key: Redacted.Redacted,
       context: SealingContext
     ) => Effect.Effect<SealedKey, KeyStoreUnavailable | ServiceUnavailable>
-    /** Of HTTP, only a create that is repeated reaches it. */
+    /** Over HTTP, only a repeated create calls this. */
     readonly open: (
       sealed: SealedKey,
       context: SealingContext

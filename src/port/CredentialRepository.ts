@@ -5,11 +5,11 @@ import type { CredentialId } from "../domain/CredentialId.ts"
 import type { ServiceUnavailable } from "../domain/Errors.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
 
-/** Stores credentials; every function sees those of one account only. */
+/** Stores credentials. Every function is confined to one account. */
 export class CredentialRepository extends Context.Service<
   CredentialRepository,
   {
-    /** Durable when it succeeds. Answers with the credential and its `sort_order`, which the store decides (D32). */
+    /** Durable when it succeeds. Returns the credential with the `sort_order` that the store assigned (D32). */
     readonly insert: (
       account_id: AccountId,
       credential: Omit<Credential, "sort_order">,
@@ -19,7 +19,7 @@ export class CredentialRepository extends Context.Service<
       account_id: AccountId,
       id: CredentialId
     ) => Effect.Effect<Option.Option<Credential>, ServiceUnavailable>
-    /** A disabled one as well. Of HTTP, only a create that is repeated reaches it. */
+    /** Finds disabled credentials too. Over HTTP, only a repeated create calls this. */
     readonly findSealed: (
       account_id: AccountId,
       id: CredentialId

@@ -18,9 +18,9 @@ export class Credentials extends Context.Service<
       input: NewCredential
     ) => Effect.Effect<Credential, InvalidParams | ServiceUnavailable, CurrentCaller>
     /**
-     * A create that may be repeated: under one idempotency key the account gets one credential, and every call returns
-     * it. `replayed` if an earlier call stored it; `Conflict` if that was for another request. Without a key it is a
-     * plain create.
+     * A create that is safe to retry: an idempotency key stands for one credential of the account, which every call
+     * returns, `replayed` if an earlier call stored it. Fails with `Conflict` if that call was a different request.
+     * Without an idempotency key it is a plain create.
      */
     readonly createOnce: (
       input: NewCredential,
@@ -30,7 +30,7 @@ export class Credentials extends Context.Service<
       InvalidParams | Conflict | ServiceUnavailable,
       CurrentCaller
     >
-    /** `NotFound` for an unknown credential and for another account's alike (section 4.2, D5). */
+    /** Fails with `NotFound` for an unknown credential and for another account's alike (section 4.2, D5). */
     readonly get: (id: CredentialId) => Effect.Effect<Credential, NotFound | ServiceUnavailable, CurrentCaller>
   }
 >()("byok/Credentials") {}

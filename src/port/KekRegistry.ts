@@ -1,29 +1,32 @@
 import { Context, type Effect } from "effect"
 import type { ServiceUnavailable } from "../domain/Errors.ts"
 
-/** What the store knows of key-encryption keys: never a key, only ids, check values and how often each has wrapped. */
+/** What the store records about key-encryption keys: ids, check values and wrap counts, never a key. */
 export class KekRegistry extends Context.Service<
   KekRegistry,
   {
-    /** Records the check value of every key seen for the first time. If one differs from its record, records nothing and answers with the ids that differ. */
+    /**
+     * Records the check value of every key seen for the first time. If any key differs from its record, records nothing
+     * and returns the ids of those that differ.
+     */
     readonly register: (
       keks: ReadonlyArray<{ readonly kek_id: string; readonly check_value: Uint8Array }>
     ) => Effect.Effect<ReadonlyArray<string>>
-    /** Those of the given keys that are recorded. No credential can be stored that names a retired one. */
+    /** Returns those of the given keys that are recorded. The store refuses credentials that name a retired key. */
     readonly known: (
       kek_ids: ReadonlyArray<string>
     ) => Effect.Effect<
       ReadonlyArray<{ readonly kek_id: string; readonly check_value: Uint8Array; readonly retired: boolean }>
     >
-    /** Records that a key is about to become the one that seals. */
+    /** Records that a key is about to become the primary key. */
     readonly promote: (kek_id: string) => Effect.Effect<void>
-    /** Retires a recorded key, if no credential names it, and answers with the number of those that do. */
+    /** Retires a recorded key unless credentials name it, and returns how many do. */
     readonly retire: (kek_id: string) => Effect.Effect<number>
-    /** The ids that stored credentials name beside the given ones, with the number of those credentials. */
+    /** Counts the stored credentials that name keys other than the given ones, by key. */
     readonly missing: (
       kek_ids: ReadonlyArray<string>
     ) => Effect.Effect<ReadonlyArray<{ readonly kek_id: string; readonly credentials: number }>>
-    /** Sets aside `count` wraps of the key and answers with the number set aside so far, these included. */
+    /** Reserves `count` wraps of the key and returns the total reserved so far, including these. */
     readonly reserve: (kek_id: string, count: number) => Effect.Effect<number, ServiceUnavailable>
   }
 >()("byok/KekRegistry") {}

@@ -1,9 +1,9 @@
 import { Context, Data, type Effect } from "effect"
 
-/** The keyring could not be read again; the instance keeps the one it has. */
+/** The keyring could not be reloaded; the instance keeps the one it has. */
 export class KeyringNotReloaded extends Data.TaggedError("KeyringNotReloaded")<{ readonly message: string }> {}
 
-/** Reads the keyring of a running instance again. */
+/** Reloads the keyring of a running instance. */
 export class KeyringReload extends Context.Service<
   KeyringReload,
   { readonly reload: Effect.Effect<{ readonly kek_ids: ReadonlyArray<string> }, KeyringNotReloaded> }

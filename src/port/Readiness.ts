@@ -1,10 +1,10 @@
 import { Context, type Effect } from "effect"
 
-/** Whether the service can do its work now. */
+/** Whether the service can serve requests now. */
 export class Readiness extends Context.Service<
   Readiness,
   {
-    /** What stands in the way, a sentence each; empty when nothing does. */
+    /** What prevents it, one sentence each; empty if ready. */
     readonly problems: Effect.Effect<ReadonlyArray<string>>
   }
 >()("byok/Readiness") {}

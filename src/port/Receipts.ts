@@ -5,20 +5,20 @@ import type { CredentialId } from "../domain/CredentialId.ts"
 import type { ServiceUnavailable } from "../domain/Errors.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
 
-/** What proves that a request under an idempotency key was carried out, and which request it was. */
+/** Proof that a request with an idempotency key succeeded, and which request it was. */
 export interface Receipt {
   readonly key_hash: Uint8Array
   readonly fingerprint: Uint8Array
 }
 
-/** Stores receipts; an account has one at most under a `key_hash`. */
+/** Stores receipts, at most one per account and `key_hash`. */
 export class Receipts extends Context.Service<
   Receipts,
   {
     /**
-     * Stores the credential and its receipt, both or neither, and answers as the insert of a credential does. None, and
-     * nothing stored, when the account has a receipt of another credential under that `key_hash`; while one is being
-     * stored, waits for its outcome.
+     * Stores the credential and its receipt, both or neither, and returns what `CredentialRepository.insert` does.
+     * Stores nothing and returns none if the account has a receipt of another credential under that `key_hash`; if one
+     * is being stored, waits for its outcome.
      */
     readonly insert: (
       account_id: AccountId,
@@ -33,7 +33,7 @@ export class Receipts extends Context.Service<
       Option.Option<{ readonly credential_id: CredentialId; readonly fingerprint: Uint8Array }>,
       ServiceUnavailable
     >
-    /** Removes up to `limit` receipts of credentials created before `before`, and answers how many. */
+    /** Deletes up to `limit` receipts of credentials created before `before`, and returns how many it deleted. */
     readonly forget: (before: DateTime.Utc, limit: number) => Effect.Effect<number, ServiceUnavailable>
   }
 >()("byok/Receipts") {}

@@ -3,20 +3,20 @@ import type { SealedKey } from "../domain/SealedKey.ts"
 import type { SealingContext } from "../domain/SealingContext.ts"
 import type { AuthenticationFailed, KeyStoreUnavailable, UnknownKeyId, UnsupportedFormat } from "./CipherErrors.ts"
 
-/** Why a data key cannot be wrapped anew. */
+/** Why a data key cannot be rewrapped. */
 export type RewrapFailure = UnknownKeyId | UnsupportedFormat | AuthenticationFailed
 
-/** Brings data keys under the primary key of the keyring, without opening what is sealed under them. */
+/** Rewraps data keys under the primary key of the keyring, without opening what they seal. */
 export class Rewrapper extends Context.Service<
   Rewrapper,
   {
     /** The id of the primary key. */
     readonly primary: string
-    /** The ids of all keys of the keyring, the primary key's first. */
+    /** The ids of all keys of the keyring, primary first. */
     readonly kek_ids: ReadonlyArray<string>
-    /** Counts wraps of the primary key, which has a limit of them; to be done before they are made. */
+    /** Counts wraps against the limit of the primary key. Call it before making them. */
     readonly spend: (wraps: number) => Effect.Effect<void, KeyStoreUnavailable>
-    /** A data key that cannot be wrapped anew is a result; a key store that cannot be asked now is a failure. */
+    /** A data key that cannot be rewrapped is a failed `Result`; only an unavailable key store fails the effect. */
     readonly rewrap: (
       sealed: SealedKey,
       context: SealingContext

@@ -3,11 +3,11 @@ import type { AccountId } from "../domain/AccountId.ts"
 import type { ServiceUnavailable } from "../domain/Errors.ts"
 import type { WorkspaceId } from "../domain/WorkspaceId.ts"
 
-/** Finds the workspace of a new credential: the one asked for, else the account's default (section 4.1, D6, D43). */
+/** Finds the workspace of a new credential: the requested one, else the account's default (section 4.1, D6, D43). */
 export class WorkspaceResolver extends Context.Service<
   WorkspaceResolver,
   {
-    /** None when it is unknown, another account's or deleted. */
+    /** None if the workspace is unknown, another account's or deleted. */
     readonly resolve: (
       account_id: AccountId,
       requested: WorkspaceId | undefined

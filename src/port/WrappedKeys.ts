@@ -7,20 +7,20 @@ import type { RewrapFailure, Rewrapper } from "./Rewrapper.ts"
 export interface RewrappedBatch {
   readonly rewrapped: number
   readonly failed: ReadonlyArray<{ readonly id: string; readonly failure: RewrapFailure }>
-  /** Where the next batch begins, none when this was the last one. */
+  /** Where the next batch begins; undefined after the last one. */
   readonly next: string | undefined
 }
 
-/** The wrapped data keys of all accounts, for the rotation of key-encryption keys only. */
+/** The wrapped data keys of all accounts. Only for the rotation of key-encryption keys. */
 export class WrappedKeys extends Context.Service<
   WrappedKeys,
   {
     /**
-     * Locks up to `size` credentials that name another key than `primary`, in the order of their ids after `after`, and
-     * passes over those that are locked. Of each, `kek_id` and `wrapped_dek` are replaced by what `rewrap` makes of
-     * them, unless they have changed; what it refuses stays as it is. All of a batch is stored, or nothing, as
-     * when the key store is unavailable. `rewrap` gets the first two bytes of `sealed` only, and may be asked again for
-     * the same credential.
+     * Locks up to `size` credentials that name a key other than `primary`, in order of id after `after`, and skips
+     * those that are locked already. Replaces the `kek_id` and `wrapped_dek` of each with the result of `rewrap`,
+     * unless they have changed; a credential that `rewrap` refuses stays as it is. A batch is stored as a whole, or not
+     * at all if the key store is unavailable. `rewrap` gets only the first two bytes of `sealed` and may be called
+     * again for the same credential.
      */
     readonly replace: (
       batch: { readonly primary: string; readonly after: string | undefined; readonly size: number },

@@ -9,7 +9,7 @@ import { makeApiKey } from "../port/ApiKey.ts"
 /** The account, workspace or API key that an operation names does not exist. */
 export class NotKnown extends Data.TaggedError("NotKnown")<{ readonly kind: "account" | "workspace" | "API key" }> {}
 
-/** What an operator does from the command line: accounts, workspaces and API keys (D40). */
+/** What an operator manages from the command line: accounts, workspaces and API keys (D40). */
 export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
   make: Effect.gen(function* () {
     const repository = yield* AccountRepository

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto"
 import { Context, Data, Effect, Layer, Option } from "effect"
 import { type AuditCheckpoint, type AuditEntry, AuditLog } from "../port/AuditLog.ts"
 
-/** What is not as it was sealed: the first of it, in the order of `seq`. */
+/** The first deviation from what was sealed, in order of `seq`. */
 export class AuditFault extends Data.TaggedError("AuditFault")<{
   readonly kind: "edited" | "removed" | "inserted" | "checkpoint" | "rewritten"
   readonly seq: bigint
@@ -12,7 +12,7 @@ export class AuditFault extends Data.TaggedError("AuditFault")<{
       case "checkpoint":
         return `The checkpoint over audit entry ${this.seq} was edited or removed.`
       case "rewritten":
-        return `No checkpoint up to audit entry ${this.seq} has the expected hash: entries were removed from the end, or the chain was made anew.`
+        return `No checkpoint up to audit entry ${this.seq} has the expected hash: entries were removed from the end, or the chain was rebuilt.`
       default:
         return `Audit entry ${this.seq} was ${this.kind}.`
     }
@@ -20,7 +20,7 @@ export class AuditFault extends Data.TaggedError("AuditFault")<{
 }
 
 export interface AuditReport {
-  /** Entries and their events that are as they were sealed. */
+  /** Entries that are as they were sealed, and the events in them. */
   readonly entries: number
   readonly events: number
   /** The last of these entries. */
@@ -28,16 +28,16 @@ export interface AuditReport {
   readonly last_at: string | null
   /** Entries that no checkpoint covers yet. */
   readonly unsealed: number
-  /** Hash of the newest checkpoint that was checked: whoever keeps it elsewhere can later expect it. */
+  /** Hash of the newest checkpoint that was checked. Keep it elsewhere and pass it to a later `verify`. */
   readonly head: string | null
   readonly fault: AuditFault | null
 }
 
-/** Below every number that an entry can have. */
+/** Below the number of every entry and checkpoint. */
 const lowest = -(2n ** 63n)
 
 /** How long to wait for transactions that are writing, in milliseconds. */
-const patience = 5000
+const sealTimeout = 5000
 
 const sha256 = (...parts: ReadonlyArray<Uint8Array>) => {
   const hash = createHash("sha256")
@@ -64,12 +64,12 @@ const eventsOf = ({ events }: AuditEntry): ReadonlyArray<unknown> => {
   return Array.isArray(parsed) ? parsed : [parsed]
 }
 
-/** Shows what was done, and whether the record of it is as it was written. */
+/** Exports the audit log, and verifies that it is as it was written. */
 export class Audit extends Context.Service<Audit>()("byok/Audit", {
   make: Effect.gen(function* () {
     const log = yield* AuditLog
 
-    /** Goes through the entries one by one, with a page of them in memory at a time. */
+    /** Walks the entries one by one, with one page of them in memory. */
     const walk = (upTo: bigint) => {
       let page: ReadonlyArray<AuditEntry> = []
       let index = 0
@@ -88,50 +88,50 @@ export class Audit extends Context.Service<Audit>()("byok/Audit", {
     }
 
     const verify = Effect.fn("Audit.verify")(function* (expected?: string) {
-      const newest = yield* log.seal(patience)
+      const newest = yield* log.seal(sealTimeout)
       const target = Option.getOrElse(newest, () => ({ number: 0n, last_seq: lowest, hash: "" }))
       const entries = walk(target.last_seq)
-      let before = { number: 0n, last_seq: lowest, hash: "" }
-      let met = expected === undefined
+      let previous = { number: 0n, last_seq: lowest, hash: "" }
+      let foundExpected = expected === undefined
       let last: AuditEntry | undefined
-      const counted = { entries: 0, events: 0 }
+      const counts = { entries: 0, events: 0 }
 
       const checkSealed = Effect.fnUntraced(function* (checkpoint: AuditCheckpoint) {
         const digests = digestsOf(checkpoint)
-        const hash = sha256(Buffer.from(before.hash, "hex"), checkpoint.digests).toString("hex")
+        const hash = sha256(Buffer.from(previous.hash, "hex"), checkpoint.digests).toString("hex")
         const intact =
           checkpoint.hash === hash &&
-          checkpoint.number === before.number + 1n &&
+          checkpoint.number === previous.number + 1n &&
           checkpoint.last_seq === digests.at(-1)?.seq
         if (!intact) {
           const next = yield* entries.current
-          return yield* new AuditFault({ kind: "checkpoint", seq: next?.seq ?? before.last_seq + 1n })
+          return yield* new AuditFault({ kind: "checkpoint", seq: next?.seq ?? previous.last_seq + 1n })
         }
         for (const { digest, seq } of digests) {
           const entry = yield* entries.current
           if (entry === undefined || entry.seq > seq) return yield* new AuditFault({ kind: "removed", seq })
           if (entry.seq < seq) return yield* new AuditFault({ kind: "inserted", seq: entry.seq })
           if (!digest.equals(digestOf(entry))) return yield* new AuditFault({ kind: "edited", seq })
-          counted.entries += 1
-          counted.events += eventsOf(entry).length
+          counts.entries += 1
+          counts.events += eventsOf(entry).length
           last = entry
           entries.next()
         }
-        before = { number: checkpoint.number, last_seq: checkpoint.last_seq, hash }
-        met ||= hash === expected
+        previous = { number: checkpoint.number, last_seq: checkpoint.last_seq, hash }
+        foundExpected ||= hash === expected
       })
 
       const check = Effect.gen(function* () {
         let number = lowest
-        while (before.number < target.number) {
+        while (previous.number < target.number) {
           const page = yield* log.checkpoints(number)
-          if (page.length === 0) return yield* new AuditFault({ kind: "checkpoint", seq: before.last_seq + 1n })
+          if (page.length === 0) return yield* new AuditFault({ kind: "checkpoint", seq: previous.last_seq + 1n })
           for (const checkpoint of page) {
-            if (before.number < target.number) yield* checkSealed(checkpoint)
+            if (previous.number < target.number) yield* checkSealed(checkpoint)
             number = checkpoint.number
           }
         }
-        if (!met) return yield* new AuditFault({ kind: "rewritten", seq: before.last_seq })
+        if (!foundExpected) return yield* new AuditFault({ kind: "rewritten", seq: previous.last_seq })
       })
 
       const fault = yield* check.pipe(
@@ -139,28 +139,29 @@ export class Audit extends Context.Service<Audit>()("byok/Audit", {
         Effect.catchTag("AuditFault", (found) => Effect.succeed(found))
       )
       return {
-        ...counted,
+        ...counts,
         last_seq: last === undefined ? null : Number(last.seq),
         last_at: last?.at ?? null,
         unsealed: yield* log.countAfter(target.last_seq),
-        head: before.hash === "" ? null : before.hash,
+        head: previous.hash === "" ? null : previous.hash,
         fault
       } satisfies AuditReport
     })
 
     return {
-      /** Reads every sealed entry again. `expected` is the hash of a checkpoint that was kept elsewhere. */
+      /** Verifies every sealed entry. `expected` is the hash of a checkpoint that was kept elsewhere. */
       verify,
 
       /**
-       * Hands the events of every sealed entry after `after` to `write`, a page of lines of JSON at a time, until it answers
-       * false. What is not sealed yet comes with a later export, so that none is ever missed. Answers with the head.
+       * Passes the events of every sealed entry after `after` to `write`, one page of JSON lines at a time, until it
+       * returns false. Entries that are not sealed yet are left for a later export, so none is missed. Returns the
+       * head.
        */
       export: Effect.fn("Audit.export")(function* <E>(
         after: bigint,
         write: (lines: string) => Effect.Effect<boolean, E>
       ) {
-        const head = yield* log.seal(patience)
+        const head = yield* log.seal(sealTimeout)
         if (Option.isNone(head)) return head
         let last = after
         for (;;) {

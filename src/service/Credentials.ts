@@ -35,15 +35,15 @@ export const make = Effect.gen(function* () {
     input: NewCredential,
     idempotency_key: IdempotencyKey
   ) {
-    const before = yield* replay(account_id, input, idempotency_key)
-    if (Option.isSome(before)) return { credential: before.value, replayed: true }
+    const earlier = yield* replay(account_id, input, idempotency_key)
+    if (Option.isSome(earlier)) return { credential: earlier.value, replayed: true }
     const { credential, sealed } = yield* prepare(account_id, input)
     const receipt = receiptOf(account_id, credential.id, input, idempotency_key)
     const created = yield* receipts.insert(account_id, credential, sealed, receipt)
     if (Option.isSome(created)) return { credential: created.value, replayed: false }
-    const meanwhile = yield* replay(account_id, input, idempotency_key)
-    if (Option.isSome(meanwhile)) return { credential: meanwhile.value, replayed: true }
-    return yield* Effect.die(new Error("A receipt was there and is gone"))
+    const concurrent = yield* replay(account_id, input, idempotency_key)
+    if (Option.isSome(concurrent)) return { credential: concurrent.value, replayed: true }
+    return yield* Effect.die(new Error("The conflicting receipt has disappeared"))
   })
 
   return Credentials.of({

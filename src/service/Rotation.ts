@@ -4,7 +4,7 @@ import { KeyUse, type UsedKey } from "../port/KeyUse.ts"
 import { type RewrapFailure, Rewrapper } from "../port/Rewrapper.ts"
 import { WrappedKeys } from "../port/WrappedKeys.ts"
 
-/** How far a rewrap is; `total` is the number of credentials that named another key when it began. */
+/** Progress of a rewrap; `total` is the number of credentials under other keys when it began. */
 export interface RewrapProgress {
   readonly rewrapped: number
   readonly failed: number
@@ -12,21 +12,21 @@ export interface RewrapProgress {
 }
 
 export interface RewrapOptions {
-  /** Credentials a second, at most. */
+  /** Maximum credentials per second. */
   readonly rate: number
-  /** Credentials a transaction, at most. */
+  /** Maximum credentials per transaction. */
   readonly batch?: number
   readonly onProgress?: (progress: RewrapProgress) => Effect.Effect<void>
 }
 
 export interface RewrapResult {
   readonly rewrapped: number
-  /** How many credentials name another key than the primary one, those that failed included. */
+  /** How many credentials still name a key other than the primary one, including those that failed. */
   readonly left: number
   readonly failed: ReadonlyArray<{ readonly id: string; readonly reason: string }>
 }
 
-/** A key of the keyring, or one that the database knows beside them. */
+/** A key in the keyring, or one that only the database knows. */
 export interface KeyStatus extends Omit<UsedKey, "retired"> {
   /** `pending` has never sealed anything; `missing` is not in the keyring, though credentials name it. */
   readonly role: "primary" | "pending" | "decrypt-only" | "missing" | "retired"
@@ -38,17 +38,17 @@ const reasonOf = (failure: RewrapFailure) => {
     case "UnknownKeyId":
       return `key ${failure.kek_id} is not in the keyring`
     case "UnsupportedFormat":
-      return "its sealing format is not known to this version"
+      return "this version does not support its sealing format"
     case "AuthenticationFailed":
       return "the credential or its wrapped key was altered"
   }
 }
 
-/** Others may hold a lock, or still seal with an old key: so often is looked for what was passed over. */
+/** Maximum passes: rows that were locked, or that another instance sealed under an old key meanwhile, need another. */
 const passes = 5
 const pause = "1 second"
 
-/** Moves credentials from the keys that are to retire to the primary key of the keyring, while the service runs. */
+/** Moves credentials to the primary key of the keyring while the service runs. */
 export class Rotation extends Context.Service<Rotation>()("byok/Rotation", {
   make: Effect.gen(function* () {
     const registry = yield* KekRegistry
@@ -71,32 +71,32 @@ export class Rotation extends Context.Service<Rotation>()("byok/Rotation", {
         const failed = new Map<string, string>()
         let rewrapped = 0
         let left = total
-        let paid = 0
+        let reserved = 0
 
         const pass = Effect.gen(function* () {
           let after: string | undefined
           failed.clear()
           do {
-            const wanted = Math.min(size, left) - paid
-            if (wanted > 0) {
-              yield* spend(wanted)
-              paid += wanted
+            const needed = Math.min(size, left) - reserved
+            if (needed > 0) {
+              yield* spend(needed)
+              reserved += needed
             }
             const done = yield* wrappedKeys.replace({ primary, after, size }, (sealed, context) =>
               Effect.tap(rewrap(sealed, context), (result) =>
                 Effect.sync(() => {
-                  if (Result.isSuccess(result)) paid -= 1
+                  if (Result.isSuccess(result)) reserved -= 1
                 })
               )
             )
             for (const { failure, id } of done.failed) failed.set(id, reasonOf(failure))
             rewrapped += done.rewrapped
             after = done.next
-            const asked = done.rewrapped + done.failed.length
-            if (asked === 0) continue
-            left = Math.max(0, left - asked)
+            const attempted = done.rewrapped + done.failed.length
+            if (attempted === 0) continue
+            left = Math.max(0, left - attempted)
             yield* onProgress({ rewrapped, failed: failed.size, total })
-            if (after !== undefined) yield* Effect.sleep((1000 * asked) / rate)
+            if (after !== undefined) yield* Effect.sleep((1000 * attempted) / rate)
           } while (after !== undefined)
           left = yield* outstanding
         })
@@ -105,19 +105,19 @@ export class Rotation extends Context.Service<Rotation>()("byok/Rotation", {
           if (n > 1) yield* Effect.sleep(pause)
           yield* pass
         }
-        if (paid < 0) yield* spend(-paid)
+        if (reserved < 0) yield* spend(-reserved)
         const reasons = Array.from(failed, ([id, reason]) => ({ id, reason }))
         return { rewrapped, left, failed: reasons } satisfies RewrapResult
       }),
 
-      /** The keys of the keyring in its order, then the others. Only a key that has sealed and is named no more may go. */
+      /** The keys of the keyring in its order, then the others. A key that has sealed may be retired once unused. */
       status: Effect.fn("Rotation.status")(function* () {
         const used = yield* use.list
         const unused = { credentials: 0, wraps: 0, retired: false }
         const ring = kek_ids.map((kek_id): KeyStatus => {
           const { credentials, retired, wraps } = used.find((key) => key.kek_id === kek_id) ?? unused
-          const waits = credentials === 0 && wraps === 0
-          const role = kek_id === primary ? "primary" : retired ? "retired" : waits ? "pending" : "decrypt-only"
+          const neverUsed = credentials === 0 && wraps === 0
+          const role = kek_id === primary ? "primary" : retired ? "retired" : neverUsed ? "pending" : "decrypt-only"
           const may_be_retired = role === "decrypt-only" && credentials === 0
           return { kek_id, role, credentials, wraps, may_be_retired }
         })

@@ -11,7 +11,7 @@ import type { NewCredential } from "../domain/NewCredential.ts"
 import { ApiKeys } from "../port/ApiKeys.ts"
 import { Cipher } from "../port/Cipher.ts"
 import { WorkspaceResolver } from "../port/WorkspaceResolver.ts"
-import { inKeyStoreTime } from "./inKeyStoreTime.ts"
+import { withKeyStoreTimeout } from "./withKeyStoreTimeout.ts"
 
 const workspaceIssue = (requested: boolean): Issue => ({
   path: ["workspace_id"],
@@ -19,8 +19,8 @@ const workspaceIssue = (requested: boolean): Issue => ({
 })
 
 /**
- * Makes the first half of every create: checks that the account may use the workspace and the API keys of a request
- * (D6, D24), completes the credential and seals its key. Nothing is stored.
+ * Makes the first half of every create: checks that the account owns the workspace and API keys of the request (D6,
+ * D24), completes the credential and seals its key. Stores nothing.
  */
 export const makePreparation = Effect.gen(function* () {
   const apiKeys = yield* ApiKeys
@@ -42,10 +42,10 @@ export const makePreparation = Effect.gen(function* () {
     }
     if (foreign.length > 0) return yield* InvalidParams.of(...foreign)
 
-    const { key, ...given } = input
+    const { key, ...fields } = input
     const material = Option.getOrThrow(readKeyMaterial(input.provider, key))
     const credential: Omit<Credential, "sort_order"> = {
-      ...given,
+      ...fields,
       id: CredentialId.make(yield* random.uuidV7()),
       workspace_id: workspace.value,
       label: labelOf(material.secret),
@@ -53,7 +53,7 @@ export const makePreparation = Effect.gen(function* () {
       declared_region: input.declared_region ?? material.region
     }
     const sealed = yield* Effect.catchTag(
-      inKeyStoreTime(cipher.seal(key, { ...credential, account_id })),
+      withKeyStoreTimeout(cipher.seal(key, { ...credential, account_id })),
       "KeyStoreUnavailable",
       Effect.die
     )

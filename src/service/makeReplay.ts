@@ -8,20 +8,20 @@ import type { NewCredential } from "../domain/NewCredential.ts"
 import { Cipher } from "../port/Cipher.ts"
 import { CredentialRepository } from "../port/CredentialRepository.ts"
 import { type Receipt, Receipts } from "../port/Receipts.ts"
-import { inKeyStoreTime } from "./inKeyStoreTime.ts"
+import { withKeyStoreTimeout } from "./withKeyStoreTimeout.ts"
 
 const mac = (idempotency_key: IdempotencyKey, ...parts: ReadonlyArray<unknown>) =>
   createHmac("sha256", idempotency_key).update(JSON.stringify(parts)).digest()
 
-/** Clients put what they like into idempotency keys, so the store gets a hash, in which accounts share nothing. */
+/** Clients may put anything into an idempotency key, so the store gets a hash, different for every account. */
 const keyHashOf = (idempotency_key: IdempotencyKey, account_id: AccountId) =>
   mac(idempotency_key, "byok/idempotency-key/1", account_id)
 
 /**
- * Identifies a request by its decoded fields, except the provider key, whatever its bytes were. It is keyed by the
- * idempotency key, which the store does not have, and bound to the credential: equal requests leave no equal
- * fingerprints. A reader of the store who guesses an idempotency key must not be able to try provider keys against the
- * fingerprint, so the sealed key is opened and compared instead.
+ * Identifies a request by its decoded fields, except the provider key. It is keyed by the idempotency key, which is not
+ * stored, and bound to the credential, so equal requests have different fingerprints. A reader of the store who guesses
+ * an idempotency key must not be able to try provider keys against the fingerprint, so the provider key is left out and
+ * compared with the sealed one instead.
  */
 const fingerprintOf = (
   idempotency_key: IdempotencyKey,
@@ -29,13 +29,13 @@ const fingerprintOf = (
   id: CredentialId,
   { key: _, ...fields }: NewCredential
 ) => {
-  const given = Object.entries(fields).sort(([one], [other]) => (one < other ? -1 : 1))
-  return mac(idempotency_key, "byok/fingerprint/1", account_id, id, given)
+  const sorted = Object.entries(fields).sort(([one], [other]) => (one < other ? -1 : 1))
+  return mac(idempotency_key, "byok/fingerprint/1", account_id, id, sorted)
 }
 
 const digestOf = (key: Redacted.Redacted) => createHash("sha256").update(Redacted.value(key)).digest()
 
-/** What is stored with a credential to recognise a repeat of its create. */
+/** What is stored with a credential to recognise a repeated create. */
 export const receiptOf = (
   account_id: AccountId,
   id: CredentialId,
@@ -47,8 +47,8 @@ export const receiptOf = (
 })
 
 /**
- * Makes the look-up of the credential that an account got under an idempotency key: none before its create, `Conflict`
- * if that was for another request. Workspace and API keys are not checked again, since they may be gone by then.
+ * Makes the lookup of the credential that an idempotency key has created: none if there is none yet, `Conflict` if it
+ * was a different request. Workspace and API keys are not checked again, since they may be gone by then.
  */
 export const makeReplay = Effect.gen(function* () {
   const cipher = yield* Cipher
@@ -64,7 +64,7 @@ export const makeReplay = Effect.gen(function* () {
     const found = yield* repository.findSealed(account_id, credential_id)
     if (Option.isNone(found)) return Option.none()
     const { credential, sealed } = found.value
-    const key = yield* Effect.orDie(inKeyStoreTime(cipher.open(sealed, { ...credential, account_id })))
+    const key = yield* Effect.orDie(withKeyStoreTimeout(cipher.open(sealed, { ...credential, account_id })))
     return timingSafeEqual(digestOf(key), digestOf(input.key)) ? Option.some(credential) : yield* new Conflict()
   })
 })

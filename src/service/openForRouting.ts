@@ -4,7 +4,7 @@ import type { CredentialId } from "../domain/CredentialId.ts"
 import { Cipher } from "../port/Cipher.ts"
 import { CredentialRepository } from "../port/CredentialRepository.ts"
 
-/** What a router calls upstream with. A disabled credential is not offered (D44). No HTTP path reaches it. */
+/** Opens a credential for a router; none if it is unknown or disabled (D44). No HTTP route calls it. */
 export const openForRouting = Effect.fnUntraced(function* (account_id: AccountId, id: CredentialId) {
   const { findSealed } = yield* CredentialRepository
   const { open } = yield* Cipher

@@ -241,7 +241,7 @@ describe("the verification of the audit log", () => {
         "Audit entry 7 was removed.",
         "Audit entry 7 was inserted.",
         "The checkpoint over audit entry 7 was edited or removed.",
-        "No checkpoint up to audit entry 7 has the expected hash: entries were removed from the end, or the chain was made anew."
+        "No checkpoint up to audit entry 7 has the expected hash: entries were removed from the end, or the chain was rebuilt."
       ]
     )
   })

@@ -37,7 +37,7 @@ describe("checkpoints", () => {
     Effect.gen(function* () {
       const { lines } = yield* run(() => Effect.fail(new ServiceUnavailable()))
       yield* TestClock.adjust("20 seconds")
-      assert.deepStrictEqual(lines, ["Warn Audit entries cannot be sealed now"])
+      assert.deepStrictEqual(lines, ["Warn Audit entries could not be sealed"])
     })
   )
 
@@ -48,7 +48,7 @@ describe("checkpoints", () => {
       )
       yield* TestClock.adjust("20 seconds")
       assert.strictEqual(asked(), 20)
-      assert.deepStrictEqual(lines, Array(2).fill("Warn Audit entries cannot be sealed now"))
+      assert.deepStrictEqual(lines, Array(2).fill("Warn Audit entries could not be sealed"))
     })
   )
 })

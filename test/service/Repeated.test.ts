@@ -67,10 +67,13 @@ describe("a create that is repeated", () => {
       const { credential } = yield* createOnce(caller)
       const forgetful = yield* instead(Receipts, (receipts) => ({ ...receipts, find: () => Effect.succeedNone }))
       const died = yield* Effect.exit(Effect.provideService(createOnce(caller), Credentials, forgetful))
-      assert.strictEqual(diedOf(died), "Error: A receipt was there and is gone")
+      assert.strictEqual(diedOf(died), "Error: The conflicting receipt has disappeared")
       const { credentials } = yield* Memory
       credentials.delete(credential.id)
-      assert.strictEqual(diedOf(yield* Effect.exit(createOnce(caller))), "Error: A receipt was there and is gone")
+      assert.strictEqual(
+        diedOf(yield* Effect.exit(createOnce(caller))),
+        "Error: The conflicting receipt has disappeared"
+      )
     }).pipe(Effect.provide(service))
   )
 

@@ -86,7 +86,7 @@ describe("a rewrap (T10, security.md)", () => {
     { change: "context", reason: "the credential or its wrapped key was altered" },
     { change: "wrapped_dek", reason: "the credential or its wrapped key was altered" },
     { change: "kek_id", reason: "key lost is not in the keyring" },
-    { change: "format", reason: "its sealing format is not known to this version" }
+    { change: "format", reason: "this version does not support its sealing format" }
   ] as const)(
     "a row with altered $change is told by id and reason and left as it is; the others go on",
     ({ change, reason }) =>

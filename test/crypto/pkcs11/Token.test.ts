@@ -6,7 +6,7 @@ import { Duration, Effect, Fiber, Redacted } from "effect"
 import { makeWith } from "../../../src/crypto/pkcs11/KeyEncryptionToken.ts"
 import { openToken, type Token, type TokenSettings } from "../../../src/crypto/pkcs11/Token.ts"
 import { open } from "../../../src/crypto/SealingFormat1.ts"
-import { inKeyStoreTime } from "../../../src/service/inKeyStoreTime.ts"
+import { withKeyStoreTimeout } from "../../../src/service/withKeyStoreTimeout.ts"
 import { childProcesses } from "../../support/process/childProcesses.ts"
 import { eventually } from "../../support/process/eventually.ts"
 import {
@@ -185,7 +185,7 @@ describe.skipIf(skipped !== "")(`keys on a PKCS#11 token${skipped}`, () => {
     readonly [string, deadline: Duration.Duration, (asked: Effect.Effect<string>) => Effect.Effect<unknown, unknown>]
   > = [
     ["before the deadline", Duration.seconds(1), Effect.timeout("50 millis")],
-    ["when create does, before a deadline above 3 seconds", Duration.seconds(4), inKeyStoreTime]
+    ["when create does, before a deadline above 3 seconds", Duration.seconds(4), withKeyStoreTimeout]
   ]
 
   for (const [when, deadline, leaving] of leavings)

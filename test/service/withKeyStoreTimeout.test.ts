@@ -1,12 +1,12 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
 import { TestClock } from "effect/testing"
-import { inKeyStoreTime } from "../../src/service/inKeyStoreTime.ts"
+import { withKeyStoreTimeout } from "../../src/service/withKeyStoreTimeout.ts"
 
 describe("a key store", () => {
   it.effect("is not waited for longer than 3 seconds", () =>
     Effect.gen(function* () {
-      const asked = yield* Effect.forkChild(Effect.flip(inKeyStoreTime(Effect.never)))
+      const asked = yield* Effect.forkChild(Effect.flip(withKeyStoreTimeout(Effect.never)))
       yield* TestClock.adjust(2999)
       assert.isUndefined(asked.pollUnsafe())
       yield* TestClock.adjust(1)
@@ -17,8 +17,8 @@ describe("a key store", () => {
 
   it.effect("that answers in time is heard", () =>
     Effect.gen(function* () {
-      assert.strictEqual(yield* inKeyStoreTime(Effect.succeed(1)), 1)
-      assert.strictEqual(yield* Effect.flip(inKeyStoreTime(Effect.fail("no"))), "no")
+      assert.strictEqual(yield* withKeyStoreTimeout(Effect.succeed(1)), 1)
+      assert.strictEqual(yield* Effect.flip(withKeyStoreTimeout(Effect.fail("no"))), "no")
     })
   )
 })

@@ -4,10 +4,10 @@ const algorithm: CipherGCMTypes = "aes-256-gcm"
 export const nonceLength = 12
 const tagLength = 16
 
-/** How many bytes `encrypt` adds: the nonce before and the tag after the ciphertext. */
+/** How many bytes `encrypt` adds: nonce and tag. */
 export const overhead = nonceLength + tagLength
 
-/** nonce(12) | ciphertext | tag(16). The nonce must never be used again with the same key. */
+/** Returns nonce(12) | ciphertext | tag(16). Never reuse a nonce with the same key. */
 export const encrypt = (key: KeyObject, nonce: Uint8Array, plaintext: Uint8Array, aad: Uint8Array): Buffer => {
   const cipher = createCipheriv(algorithm, key, nonce, { authTagLength: tagLength })
   cipher.setAAD(aad)
@@ -16,7 +16,7 @@ export const encrypt = (key: KeyObject, nonce: Uint8Array, plaintext: Uint8Array
   return Buffer.concat([nonce, ciphertext, cipher.getAuthTag()])
 }
 
-/** The plaintext, or nothing if key, nonce, ciphertext, tag and AAD do not belong together. */
+/** Returns the plaintext, or undefined if key, nonce, ciphertext, tag and AAD do not belong together. */
 export const decrypt = (key: KeyObject, box: Uint8Array, aad: Uint8Array): Buffer | undefined => {
   if (box.length < overhead) return undefined
   const end = box.length - tagLength

@@ -6,7 +6,7 @@ import { KeyEncryption } from "./KeyEncryption.ts"
 import { open, seal } from "./SealingFormat1.ts"
 import { WrapBudget } from "./WrapBudget.ts"
 
-/** Seals with sealing format 1 under the primary key of the key store, and opens under the one key that a row names. */
+/** Seals with sealing format 1 under the primary key of the key store, and opens with the key that a row names. */
 export const layer = Layer.effect(
   Cipher,
   Effect.gen(function* () {
@@ -22,7 +22,7 @@ export const layer = Layer.effect(
           Effect.ensuring(Effect.sync(() => plaintext.fill(0)))
         )
         return yield* Effect.catchTag(sealed, "UnknownKeyId", ({ kek_id }) =>
-          Effect.fail(new KeyStoreUnavailable({ reason: `key ${kek_id} has gone` }))
+          Effect.fail(new KeyStoreUnavailable({ reason: `key ${kek_id} is no longer available` }))
         )
       }),
       open: (sealed, context) =>

@@ -1,27 +1,27 @@
 import { Context, type Effect } from "effect"
 import type { AuthenticationFailed, KeyStoreUnavailable, UnknownKeyId } from "../port/CipherErrors.ts"
 
-/** What may be known of a key-encryption key outside its store. */
+/** What is known of a key-encryption key outside its store. */
 export interface KnownKek {
   readonly kek_id: string
   readonly check_value: Uint8Array
 }
 
-/** A store of key-encryption keys, which wraps data keys (DEK) under them and never hands a key out. */
+/** A store of key-encryption keys (KEKs). It wraps data keys (DEKs) and never gives a KEK away. */
 export class KeyEncryption extends Context.Service<
   KeyEncryption,
   {
-    /** The id of the key that seals now, none if the store is empty. */
+    /** The id of the key that seals now; undefined if the store is empty. */
     readonly primary: () => string | undefined
-    /** The keys that the store has now, the primary key first. */
+    /** The keys that the store has now, primary first. */
     readonly keks: () => ReadonlyArray<KnownKek>
-    /** nonce(12) | AES-256-GCM under the key | tag(16), with a new random nonce. */
+    /** Returns nonce(12) | ciphertext | tag(16) of AES-256-GCM, with a new random nonce. */
     readonly wrap: (
       kek_id: string,
       dek: Uint8Array,
       aad: Uint8Array
     ) => Effect.Effect<Uint8Array, UnknownKeyId | KeyStoreUnavailable>
-    /** The data key, a buffer that is the caller's to wipe. */
+    /** Returns the data key in a buffer that the caller must wipe. */
     readonly unwrap: (
       kek_id: string,
       wrapped_dek: Uint8Array,

@@ -2,7 +2,7 @@ import type { KeyEncryption } from "./KeyEncryption.ts"
 
 type Keys = KeyEncryption["Service"]
 
-/** The keys of two stores: those of the first seal, those of the second only open, on the way from it to the first. */
+/** Combines two stores while credentials move to the first: it seals with the first and opens with both. */
 export const union = (first: Keys, second: Keys): Keys => {
   const storeOf = (kek_id: string) => (first.keks().some((kek) => kek.kek_id === kek_id) ? first : second)
   return {

@@ -1,9 +1,9 @@
 import { randomFillSync } from "node:crypto"
 
-/** Where random bytes come from; golden ciphertexts are made with fixed ones. */
+/** Fills a buffer with random bytes. Golden ciphertexts are made with fixed ones. */
 export type FillRandom = (target: Buffer) => void
 
-/** Random bytes drawn in large blocks, because asking for a few at a time costs more than using them. */
+/** Draws random bytes in large blocks: asking the system for a few at a time is slow. */
 export class RandomBlock {
   readonly #block: Buffer
   #used: number
@@ -13,7 +13,7 @@ export class RandomBlock {
     this.#used = size
   }
 
-  /** Fills a buffer, no larger than the block, with bytes that are handed out once and wiped from the block. */
+  /** Fills a buffer no larger than the block. Bytes are used once and wiped from the block. */
   readonly fill: FillRandom = (target) => {
     if (this.#used + target.length > this.#block.length) {
       randomFillSync(this.#block)

@@ -8,7 +8,7 @@ import { WrapBudget } from "./WrapBudget.ts"
 
 const refused = (failure: RewrapFailure) => Effect.succeed(Result.fail(failure))
 
-/** Wraps with sealing format 1 under the primary key of the key store. */
+/** Rewraps with sealing format 1 under the primary key of the key store. */
 export const layer = Layer.effect(
   Rewrapper,
   Effect.gen(function* () {

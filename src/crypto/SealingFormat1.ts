@@ -26,12 +26,12 @@ const wrapAad = (kek_id: string, context: Uint8Array) => {
 
 const dataAad = (context: Uint8Array, commitment: Uint8Array) => Buffer.concat([dataLabel, header, context, commitment])
 
-/** Derives data key and commitment from a data-encryption key, hands them to `use` and zero-fills both. */
+/** Derives data key and commitment from a DEK, passes them to `use` and zero-fills both. */
 const withDataKey = <A>(
   dek: Uint8Array,
   use: (dataKey: ReturnType<typeof createSecretKey>, commitment: Buffer) => A
 ) => {
-  // A key object is taken at once; for bytes Node first finds out, slowly, that they are none.
+  // Passing a KeyObject is much faster: for bytes, Node first tries, and fails, to read one.
   const okm = Buffer.from(hkdfSync("sha256", createSecretKey(dek), "", kdfInfo, 64))
   const key = createSecretKey(okm.subarray(0, 32))
   try {
@@ -41,7 +41,7 @@ const withDataKey = <A>(
   }
 }
 
-/** Zero-fills a data-encryption key when what needs it is done, however it ends. */
+/** Zero-fills a DEK when its use ends, however it ends. */
 const wiping = <A, E>(dek: Uint8Array, use: Effect.Effect<A, E>) =>
   Effect.ensuring(
     use,
@@ -51,7 +51,7 @@ const wiping = <A, E>(dek: Uint8Array, use: Effect.Effect<A, E>) =>
 type Keys = KeyEncryption["Service"]
 type OpenFailure = UnknownKeyId | UnsupportedFormat | AuthenticationFailed | KeyStoreUnavailable
 
-/** Seals a plaintext to a context under a data key of its own, wrapped by the key with that id. */
+/** Seals a plaintext to a context under a new DEK, which is wrapped by the KEK `kek_id`. */
 export const seal = (
   keys: Pick<Keys, "wrap">,
   kek_id: string,
@@ -74,7 +74,7 @@ export const seal = (
     )
   })
 
-/** The data key of a row, if version and suite are known here. */
+/** Unwraps the DEK of a row, if this build supports its version and suite. */
 const unwrap = (
   keys: Pick<Keys, "unwrap">,
   { kek_id, sealed, wrapped_dek }: SealedKey,
@@ -85,8 +85,8 @@ const unwrap = (
     : Effect.fail(new UnsupportedFormat())
 
 /**
- * The data key of a sealed key, wrapped by the key with the id `to`; it is in the clear for that moment only. Of
- * `sealed` its first two bytes, version and suite, are enough: what is sealed under the data key stays as it is.
+ * Rewraps the DEK of a row with the KEK `to`; it is in the clear only in between. What the DEK seals is not touched, so
+ * the first two bytes of `sealed`, version and suite, are enough.
  */
 export const rewrap = (
   keys: Pick<Keys, "unwrap" | "wrap">,
@@ -105,7 +105,7 @@ export const rewrap = (
     )
   )
 
-/** The plaintext, if the key that the row names, both ciphertexts and the context are exactly those of one `seal`. */
+/** Returns the plaintext if the row's KEK, both ciphertexts and the context are exactly those of one `seal`. */
 export const open = (
   keys: Pick<Keys, "unwrap">,
   row: SealedKey,

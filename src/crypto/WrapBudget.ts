@@ -3,13 +3,13 @@ import type { ServiceUnavailable } from "../domain/Errors.ts"
 import { KeyStoreUnavailable } from "../port/CipherErrors.ts"
 import { KekRegistry } from "../port/KekRegistry.ts"
 
-/** Keeps every key-encryption key below the number of random nonces that AES-GCM allows, over all instances. */
+/** Limits every KEK to the number of random nonces that AES-GCM allows, across all instances. */
 export class WrapBudget extends Context.Service<
   WrapBudget,
   { readonly spend: (kek_id: string) => Effect.Effect<void, KeyStoreUnavailable | ServiceUnavailable> }
 >()("byok/WrapBudget") {}
 
-/** `block` wraps are set aside at a time, so that most seals ask nobody. */
+/** Wraps are reserved `block` at a time, so most seals need no query. */
 export interface WrapLimits {
   readonly block: number
   readonly warn: number

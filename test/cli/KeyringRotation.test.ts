@@ -146,7 +146,7 @@ describe("byok keyring add, promote, rewrap, retire and status", () => {
         ],
         { concurrency: 2 }
       )
-      const sentence = "Key old is the primary one: promote another one first.\n"
+      const sentence = "Key old is the primary key: promote another one first.\n"
       assert.deepStrictEqual(refused, { code: 1, stdout: "", stderr: sentence })
       assert.deepStrictEqual(ids(), ["old"])
       const keys = [

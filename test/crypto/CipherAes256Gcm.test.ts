@@ -203,7 +203,7 @@ describe("the keyring (security.md, Keyring)", () => {
         CipherAes256Gcm.layer.pipe(Layer.provide([keys, Layer.succeed(WrapBudget, unlimited)]))
       )
       const refused = yield* Effect.flip(cipher.seal(key, yield* context))
-      assert.deepInclude(refused, { _tag: "KeyStoreUnavailable", reason: "key kek-1 has gone" })
+      assert.deepInclude(refused, { _tag: "KeyStoreUnavailable", reason: "key kek-1 is no longer available" })
     })
   )
 

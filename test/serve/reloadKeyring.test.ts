@@ -75,7 +75,7 @@ describe("a keyring that is read again while the service runs", () => {
       for (const [text, sentence] of [
         ["", "expected at least one key; found none"],
         ["new:AAAA", /^expected id:base64 of 32 bytes, .*; found 3 bytes$/],
-        [`${ringOf("new")}\n${ringOf("new")}`, "expected every id once; found one twice"],
+        [`${ringOf("new")}\n${ringOf("new")}`, "expected unique ids; found a duplicate"],
         [`${ringOf("new")}\n${wrong}`, "expected the keys that the database knows; found other bytes under old"]
       ] as const) {
         write(text)
@@ -125,7 +125,7 @@ describe("a keyring that is read again while the service runs", () => {
       const again = yield* Effect.flip(Layer.build(Layer.fresh(Byok.layerWith(settings))))
       assert.strictEqual(
         "message" in again ? again.message : "",
-        "BYOK_KEYRING_FILE: expected a first key that may seal; found the retired old."
+        "BYOK_KEYRING_FILE: expected a primary key that is not retired; found old."
       )
 
       write(ringOf("new", "old"))

@@ -334,7 +334,7 @@ layer(GivenLive)("the service does not start", (it) => {
   )
 
   it.effect.each<readonly [keyring: string, found: string]>([
-    ["canary", "found 6 characters of another form"],
+    ["canary", "found 6 characters in another form"],
     ["canary:canary", "found base64 that is not canonical"],
     ["canary:Y2FuYXJ5", "found 6 bytes"],
     [`canary:${Buffer.alloc(32, 7).toString("base64")}`, "found 32 equal bytes"]

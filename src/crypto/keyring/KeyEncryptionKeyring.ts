@@ -5,7 +5,7 @@ import { KeyEncryption } from "../KeyEncryption.ts"
 import { Keyring } from "./Keyring.ts"
 import { type FillRandom, fillRandom } from "../RandomBlock.ts"
 
-/** Wraps in this process, without waiting for anything, under the keys that a keyring has at the time. */
+/** Wraps synchronously in this process, with the keys that the keyring has at the time. */
 export const makeWith = (
   { current }: Pick<Keyring["Service"], "current">,
   fill: FillRandom = fillRandom

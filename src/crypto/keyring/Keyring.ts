@@ -3,16 +3,16 @@ import { Context, Data, Effect } from "effect"
 import { isKekId, kekIdForm } from "../../domain/KekId.ts"
 import { type Kek, makeKek } from "./Kek.ts"
 
-/** The keys of an instance at one moment. The first seals and opens; the others, pending or to be retired, only open. */
+/** A snapshot of an instance's keys. The first seals and opens; the others, pending or being retired, only open. */
 export interface Ring {
   readonly primary: Kek | undefined
   readonly byId: ReadonlyMap<string, Kek>
 }
 
-/** The keys that this instance uses. They are replaced as a whole, so ask once for two that must fit together. */
+/** The keys that this instance uses. A reload replaces all of them: call `current` once for keys that must match. */
 export class Keyring extends Context.Service<Keyring, { readonly current: () => Ring }>()("byok/Keyring") {}
 
-/** Says which line is wrong and what is expected, never what was found there. */
+/** Says which key is wrong and what was expected, never what it holds. */
 export class InvalidKeyring extends Data.TaggedError("InvalidKeyring")<{ readonly message: string }> {}
 
 const parseEntry = (text: string, position: number): Kek => {
@@ -22,7 +22,7 @@ const parseEntry = (text: string, position: number): Kek => {
   }
   const [id, base64, more] = text.split(":")
   if (!isKekId(id) || base64 === undefined || more !== undefined) {
-    throw refuse(`${text.length} characters of another form`)
+    throw refuse(`${text.length} characters in another form`)
   }
   const bytes = Buffer.from(base64, "base64")
   try {
@@ -35,18 +35,18 @@ const parseEntry = (text: string, position: number): Kek => {
   }
 }
 
-/** Reads a keyring: one `id:base64` a line, the first is the primary key. Throws `InvalidKeyring`. */
+/** Parses a keyring: one `id:base64` per line, the primary key first. Throws `InvalidKeyring`. */
 export const parseKeyring = (text: string): Ring => {
   const keks = text
     .split(/\s+/)
     .filter((word) => word !== "")
     .map((word, index) => parseEntry(word, index + 1))
   const byId = new Map(keks.map((kek) => [kek.id, kek]))
-  if (byId.size < keks.length) throw new InvalidKeyring({ message: "expected every id once; found one twice" })
+  if (byId.size < keks.length) throw new InvalidKeyring({ message: "expected unique ids; found a duplicate" })
   return { primary: keks[0], byId }
 }
 
-/** Reads a keyring that can seal: one with at least one key. */
+/** Parses a keyring that can seal, which takes at least one key. */
 export const parseSealingKeyring = (text: string): Effect.Effect<Ring, InvalidKeyring> =>
   Effect.try({
     try: () => {
@@ -55,10 +55,10 @@ export const parseSealingKeyring = (text: string): Effect.Effect<Ring, InvalidKe
       return keyring
     },
     catch: (cause) =>
-      cause instanceof InvalidKeyring ? cause : new InvalidKeyring({ message: "expected one id:base64 a line" })
+      cause instanceof InvalidKeyring ? cause : new InvalidKeyring({ message: "expected one id:base64 per line" })
   })
 
-/** A keyring of one new key, as text. Its id, if none is given, tells the day it was made. */
+/** Generates the text of a keyring with one new key. The default id includes the date. */
 export const generateKeyring = (
   now: Date,
   id = `kek-${now.toISOString().slice(0, 10)}-${randomBytes(3).toString("hex")}`

@@ -3,7 +3,7 @@ import { KekRegistry } from "../../port/KekRegistry.ts"
 import type { KnownKek } from "../KeyEncryption.ts"
 import { InvalidKeyring, type Ring } from "./Keyring.ts"
 
-/** Fails unless the keys are those that the database knows under their ids; otherwise nothing may be written. */
+/** Registers new keys; fails if the database knows other bytes under one of the ids. */
 export const checkKeks = Effect.fnUntraced(function* (keks: ReadonlyArray<KnownKek>) {
   const differing = yield* (yield* KekRegistry).register(keks)
   if (differing.length === 0) return
@@ -11,17 +11,17 @@ export const checkKeks = Effect.fnUntraced(function* (keks: ReadonlyArray<KnownK
   return yield* new InvalidKeyring({ message })
 })
 
-/** Fails if the key that is to seal was retired. */
+/** Fails if the primary key is retired. */
 export const checkPrimary = Effect.fnUntraced(function* (kek_id: string) {
   const [primary] = yield* (yield* KekRegistry).known([kek_id])
   if (primary?.retired !== true) return
-  return yield* new InvalidKeyring({ message: `expected a first key that may seal; found the retired ${kek_id}` })
+  return yield* new InvalidKeyring({ message: `expected a primary key that is not retired; found ${kek_id}` })
 })
 
-/** Passes on a keyring that only opens, and whose keys are those that the database knows. */
+/** Checks a keyring that only opens, and returns it. */
 export const checkOpening = (ring: Ring) =>
   Effect.as(checkKeks(Array.from(ring.byId.values(), ({ check_value, id }) => ({ kek_id: id, check_value }))), ring)
 
-/** The same for a keyring that seals. */
+/** Checks a keyring that seals, and returns it. */
 export const checkKeyring = (ring: Ring) =>
   Effect.tap(checkOpening(ring), ({ primary }) => (primary === undefined ? Effect.void : checkPrimary(primary.id)))

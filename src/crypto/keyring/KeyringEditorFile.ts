@@ -7,19 +7,18 @@ import { editKeyringFile } from "./KeyringFile.ts"
 
 const refuse = (message: string) => Effect.fail(new KeyringRefusal({ message }))
 
-const unknown = refuse("There is no such key in the keyring.")
+const noSuchKey = refuse("There is no such key in the keyring.")
 
-/** The keys of the file in its order, each with its line. */
+/** The keys of the file in order, each with its line. */
 interface Lines {
   readonly ring: Ring
   readonly lines: ReadonlyMap<string, string>
 }
 
-/** Edits the keyring file at a path; a file that is not in order is reported under the name of its setting. */
+/** Edits the keyring file at a path. What is wrong with the file is reported under the name of its setting. */
 export const make = Effect.fnUntraced(function* (file: string, setting: string) {
   const registry = yield* KekRegistry
 
-  /** Replaces the lines of the file. */
   const change = (
     edit: (current: Lines) => Effect.Effect<Iterable<string>, InvalidKeyring | KeyringRefusal, KekRegistry>
   ) =>
@@ -43,7 +42,7 @@ export const make = Effect.fnUntraced(function* (file: string, setting: string) 
       yield* change(
         Effect.fnUntraced(function* ({ lines }) {
           if (lines.has(kek_id) || (yield* registry.known([kek_id])).length > 0) {
-            return yield* refuse("There is or was a key with that id: choose another one.")
+            return yield* refuse("That id is or was in use: choose another one.")
           }
           const added = [...lines.values(), line]
           yield* Effect.flatMap(parseSealingKeyring(added.join("\n")), checkKeyring)
@@ -57,12 +56,12 @@ export const make = Effect.fnUntraced(function* (file: string, setting: string) 
       change(
         Effect.fnUntraced(function* ({ lines, ring }) {
           const [kek, line] = [ring.byId.get(kek_id), lines.get(kek_id)]
-          if (kek === undefined || line === undefined) return yield* unknown
-          if (ring.primary === kek) return yield* refuse(`Key ${kek_id} is the primary one already.`)
+          if (kek === undefined || line === undefined) return yield* noSuchKey
+          if (ring.primary === kek) return yield* refuse(`Key ${kek_id} is already the primary key.`)
           const [found] = yield* registry.known([kek_id])
           if (found === undefined) {
             return yield* refuse(
-              `The database does not know key ${kek_id}: let the service read the keyring first (SIGHUP).`
+              `The database does not know key ${kek_id}: reload the keyring in the service first (SIGHUP).`
             )
           }
           if (Buffer.compare(found.check_value, kek.check_value) !== 0) {
@@ -79,15 +78,15 @@ export const make = Effect.fnUntraced(function* (file: string, setting: string) 
     retire: (kek_id) =>
       change(
         Effect.fnUntraced(function* ({ lines, ring }) {
-          if (!ring.byId.has(kek_id)) return yield* unknown
+          if (!ring.byId.has(kek_id)) return yield* noSuchKey
           if (ring.primary?.id === kek_id) {
-            return yield* refuse(`Key ${kek_id} is the primary one: promote another one first.`)
+            return yield* refuse(`Key ${kek_id} is the primary key: promote another one first.`)
           }
           yield* checkKeyring(ring)
           const credentials = yield* registry.retire(kek_id)
           if (credentials > 0) {
             return yield* refuse(
-              `Key ${kek_id} is still needed (credentials: ${credentials}): let every instance read the keyring (SIGHUP), rewrap, and try again.`
+              `Key ${kek_id} is still needed (credentials: ${credentials}): reload the keyring in every instance (SIGHUP), rewrap, and try again.`
             )
           }
           return Array.from(lines)

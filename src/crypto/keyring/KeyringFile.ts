@@ -17,8 +17,8 @@ import { UnusableFile } from "./UnusableFile.ts"
 import { whileOpen } from "./whileOpen.ts"
 
 /**
- * Writes a new keyring file with mode 0600; an existing one is left alone and is a failure. It has its name only once it
- * is whole. Until then its name is nobody else's, so that one left by a start that was killed is in nobody's way.
+ * Writes a new keyring file with mode 0600; fails if there is one. The file gets its name only when it is complete, and
+ * a random one until then, so that what a killed start leaves behind blocks nobody.
  */
 export const writeKeyringFile = (path: string, text: string): Effect.Effect<void, UnusableFile> =>
   Effect.try({
@@ -37,7 +37,7 @@ export const writeKeyringFile = (path: string, text: string): Effect.Effect<void
 
 const failureToReplace = UnusableFile.to("replaced")
 
-/** Makes what is to take the place of a keyring file. Its name keeps others from changing that file at the same time. */
+/** Creates the file that will replace a keyring file. Its fixed name locks out other changes meanwhile. */
 const beginReplacement = (path: string) =>
   Effect.try({
     try: () => {
@@ -48,12 +48,12 @@ const beginReplacement = (path: string) =>
     },
     catch: (cause) => {
       const { code, path: taken } = cause as NodeJS.ErrnoException
-      const message = `expected no file ${taken}, which a command makes while it changes the keyring; found one`
+      const message = `expected no file ${taken}, which exists only while a command changes the keyring; found one`
       return code === "EEXIST" ? new UnusableFile({ message }) : failureToReplace(cause)
     }
   })
 
-/** Everybody sees the old file or the whole new one, also after a crash; owner and mode stay. */
+/** Readers see the old file or the complete new one, even after a crash. Keeps owner and mode. */
 const putIntoPlace = (target: string, temporary: string, text: string) =>
   Effect.try({
     try: () => {
@@ -68,7 +68,7 @@ const putIntoPlace = (target: string, temporary: string, text: string) =>
     catch: failureToReplace
   })
 
-/** Replaces the text of a keyring file by what `edit` makes of it, or leaves it alone if that fails. */
+/** Replaces the text of a keyring file with what `edit` returns; leaves the file alone if that fails. */
 export const editKeyringFile = <E, R>(path: string, edit: (text: string) => Effect.Effect<string, E, R>) =>
   Effect.acquireUseRelease(
     beginReplacement(path),

@@ -1,8 +1,8 @@
 import { Data } from "effect"
 
-/** A file with a secret cannot be used: says what is expected and found, never its content. */
+/** A secret file that cannot be used. Says what was expected and found, never its content. */
 export class UnusableFile extends Data.TaggedError("UnusableFile")<{ readonly message: string }> {
-  /** What `node:fs` throws, by its code only. */
+  /** Converts what `node:fs` throws, keeping only its code. */
   static readonly to = (use: string) => (cause: unknown) =>
     cause instanceof UnusableFile
       ? cause

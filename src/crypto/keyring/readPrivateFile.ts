@@ -3,7 +3,7 @@ import { Effect } from "effect"
 import { UnusableFile } from "./UnusableFile.ts"
 import { whileOpen } from "./whileOpen.ts"
 
-/** Reads a file that only its owner can read. */
+/** Reads a file that has mode 0400 or 0600; refuses any other. */
 export const readPrivateFile = (path: string): Effect.Effect<string, UnusableFile> =>
   Effect.try({
     try: () =>

@@ -1,6 +1,6 @@
 import { closeSync, openSync } from "node:fs"
 
-/** Uses what is at a path, open for reading, and closes it whatever happens. */
+/** Opens a path for reading, and closes it when `use` ends. */
 export const whileOpen = <A>(path: string, use: (descriptor: number) => A): A => {
   const descriptor = openSync(path, "r")
   try {

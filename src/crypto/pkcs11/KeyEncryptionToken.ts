@@ -7,7 +7,7 @@ import { fillRandom } from "../RandomBlock.ts"
 
 const wrappedLength = overhead + 32
 
-/** Wraps on a PKCS#11 token, which its keys never leave. */
+/** Wraps on a PKCS#11 token; its keys never leave it. */
 export const makeWith = ({ ask, keks }: Token): KeyEncryption["Service"] => {
   const has = (kek_id: string) => keks.some((kek) => kek.kek_id === kek_id)
   return {
@@ -18,8 +18,8 @@ export const makeWith = ({ ask, keks }: Token): KeyEncryption["Service"] => {
         if (!has(kek_id)) return Effect.fail(new UnknownKeyId({ kek_id }))
         const nonce = Buffer.allocUnsafeSlow(nonceLength)
         fillRandom(nonce)
-        const asked = ask({ operation: "wrap", kek_id, nonce, input: dek, aad })
-        return asked.pipe(
+        const answer = ask({ operation: "wrap", kek_id, nonce, input: dek, aad })
+        return answer.pipe(
           Effect.map((box) => Buffer.concat([nonce, box])),
           Effect.catchTag("AuthenticationFailed", (failure) => Effect.die(failure))
         )

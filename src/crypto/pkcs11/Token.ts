@@ -8,14 +8,14 @@ import type { TokenAnswer, TokenRefusal, TokenRequest, TokenTarget } from "./Tok
 
 export interface TokenSettings extends Omit<TokenTarget, "pin"> {
   readonly pin: Redacted.Redacted
-  /** How long a caller waits for an answer, and a process that owes one may say nothing. */
+  /** How long a caller waits for an answer, and how long a process that owes one may be silent. */
   readonly deadline: Duration.Duration
 }
 
-/** The token is not the one of the settings; the message says what was expected, and holds no value. */
+/** The token does not match the settings. The message says what was expected, and holds no value. */
 export class TokenRefused extends Data.TaggedError("TokenRefused")<TokenRefusal> {}
 
-/** A PKCS#11 token whose keys were found. */
+/** An open PKCS#11 token with its keys. */
 export interface Token {
   readonly keks: ReadonlyArray<KnownKek>
   readonly ask: (
@@ -27,54 +27,54 @@ interface Running {
   readonly keks: ReadonlyArray<KnownKek>
   readonly pending: Map<number, (answer: TokenAnswer | undefined) => void>
   readonly send: (request: TokenRequest) => void
-  /** How often it has said something. */
-  readonly heard: () => number
-  /** Succeeds when it has gone, by itself within the time or killed. */
-  readonly stop: (patience: number) => Promise<void>
+  /** How many messages have arrived from it. */
+  readonly received: () => number
+  /** Ends the process, and kills it after `timeout` milliseconds. */
+  readonly stop: (timeout: number) => Promise<void>
 }
 
 const program = fileURLToPath(new URL(`./TokenProcess${extname(import.meta.url)}`, import.meta.url))
-const patienceToOpen = 10_000
-const patienceToStop = 1000
-const pauseBeforeReopening = 1000
-/** So many may wait; beyond that nobody has to wait for the deadline to hear no. */
-const limit = 1000
+const openTimeout = 10_000
+const stopTimeout = 1000
+const reopenDelay = 1000
+/** Maximum waiting calls; beyond it, a call fails at once instead of at its deadline. */
+const maxPending = 1000
 
 const unavailable = (reason: string) => new KeyStoreUnavailable({ reason })
 
-/** Starts the process that speaks to the token; it has opened it when the promise is fulfilled. */
-const start = (target: TokenTarget, whenRefused: (refusal: TokenRefusal) => void, whenGone: () => void) =>
+/** Starts the token process; the promise is fulfilled once the token is open. */
+const start = (target: TokenTarget, onRefused: (refusal: TokenRefusal) => void, onGone: () => void) =>
   new Promise<Running>((resolve, reject) => {
     const pending: Running["pending"] = new Map()
-    let heard = 0
+    let received = 0
     const child = fork(program, [], { execArgv: [], serialization: "advanced", stdio: ["ignore", 2, 2, "ipc"] })
-    const gone = new Promise<void>((resolve) => {
+    const exited = new Promise<void>((resolve) => {
       child.once("error", () => resolve())
       child.once("exit", () => resolve())
     })
-    const tooLate = setTimeout(() => child.kill("SIGKILL"), patienceToOpen)
-    const stop = async (patience: number) => {
+    const openTimer = setTimeout(() => child.kill("SIGKILL"), openTimeout)
+    const stop = async (timeout: number) => {
       if (child.connected) child.disconnect()
-      const impatience = setTimeout(() => child.kill("SIGKILL"), patience)
-      await gone
-      clearTimeout(impatience)
+      const timer = setTimeout(() => child.kill("SIGKILL"), timeout)
+      await exited
+      clearTimeout(timer)
     }
-    void gone.then(() => {
-      clearTimeout(tooLate)
-      whenGone()
-      reject(unavailable("the process that speaks to the token has ended"))
+    void exited.then(() => {
+      clearTimeout(openTimer)
+      onGone()
+      reject(unavailable("the token process has ended"))
       for (const settle of pending.values()) settle(undefined)
     })
     child.on("message", (answer: TokenAnswer) => {
-      heard += 1
+      received += 1
       if ("opened" in answer) {
-        clearTimeout(tooLate)
+        clearTimeout(openTimer)
         const send = (request: TokenRequest) => {
           if (child.connected) child.send(request, () => {})
         }
-        resolve({ keks: answer.opened, pending, send, heard: () => heard, stop })
+        resolve({ keks: answer.opened, pending, send, received: () => received, stop })
       } else if ("refused" in answer) {
-        whenRefused(answer.refused)
+        onRefused(answer.refused)
         reject(new TokenRefused(answer.refused))
       } else if ("unavailable" in answer) reject(unavailable(answer.unavailable))
       else pending.get(answer.id)?.(answer)
@@ -86,10 +86,10 @@ const sameKeys = (some: ReadonlyArray<KnownKek>, others: ReadonlyArray<KnownKek>
   some.every((kek, index) => Buffer.compare(kek.check_value, others[index]?.check_value ?? Buffer.alloc(0)) === 0)
 
 /**
- * Opens the token, which is closed with the scope. Calls wait for one another in a process of its own: there is no PKCS#11
- * call that may not hang or crash, and pkcs11js has most of them only synchronous. When that process ends, or says
- * nothing until the deadline of a call, whether or not its caller still waits, the next call starts another, once a second
- * at most. Once the token has refused the PIN none is started any more, so as not to lock it.
+ * Opens the token, and closes it with the scope. Calls queue in a separate process, because any PKCS#11 call may hang
+ * or crash, and pkcs11js offers most of them only synchronously. If that process ends, or is silent until the deadline
+ * of a call (even one whose caller has left), the next call starts another, at most once a second. After the token
+ * refuses the PIN none is started, so as not to lock the token.
  */
 export const openToken = Effect.fnUntraced(function* ({ deadline, pin, ...target }: TokenSettings) {
   let known: ReadonlyArray<KnownKek> | undefined
@@ -104,12 +104,12 @@ export const openToken = Effect.fnUntraced(function* ({ deadline, pin, ...target
   const begin = () => {
     const started: Promise<Running> = start({ ...target, pin: Redacted.value(pin) }, refused, () => {
       if (current === started) current = undefined
-      notBefore = Date.now() + pauseBeforeReopening
+      notBefore = Date.now() + reopenDelay
     }).then((running) => {
       known ??= running.keks
       if (sameKeys(known, running.keks)) return running
       void running.stop(0)
-      throw unavailable("the token has other keys than before")
+      throw unavailable("the token's keys have changed")
     })
     return (current = started)
   }
@@ -122,7 +122,7 @@ export const openToken = Effect.fnUntraced(function* ({ deadline, pin, ...target
     Effect.promise(async () => {
       refusal = "the service is stopping"
       await current?.then(
-        ({ stop }) => stop(patienceToStop),
+        ({ stop }) => stop(stopTimeout),
         () => {}
       )
     })
@@ -137,17 +137,17 @@ export const openToken = Effect.fnUntraced(function* ({ deadline, pin, ...target
   })
 
   const ask: Token["ask"] = (request) =>
-    Effect.flatMap(running, ({ heard, pending, send, stop }) => {
-      if (pending.size >= limit) return Effect.fail(unavailable("too much waits for the token"))
+    Effect.flatMap(running, ({ pending, received, send, stop }) => {
+      if (pending.size >= maxPending) return Effect.fail(unavailable("too many calls are waiting for the token"))
       const id = (next += 1)
-      const heardBefore = heard()
+      const receivedBefore = received()
       return Effect.callback<Buffer, AuthenticationFailed | KeyStoreUnavailable>((resume) => {
-        const impatience = setTimeout(() => {
+        const timer = setTimeout(() => {
           pending.delete(id)
-          if (heard() === heardBefore) void stop(0)
+          if (received() === receivedBefore) void stop(0)
         }, Duration.toMillis(deadline))
         pending.set(id, (answer) => {
-          clearTimeout(impatience)
+          clearTimeout(timer)
           pending.delete(id)
           if (answer === undefined || !("id" in answer))
             resume(Effect.fail(unavailable(refusal ?? "the token was lost")))

@@ -1,6 +1,6 @@
 import type { KnownKek } from "../KeyEncryption.ts"
 
-/** Where the token is and which of its keys are wanted, the primary key first. */
+/** The token to open and the keys to use on it, primary first. */
 export interface TokenTarget {
   readonly module: string
   readonly token: string
@@ -8,7 +8,7 @@ export interface TokenTarget {
   readonly kek_ids: ReadonlyArray<string>
 }
 
-/** What of the target the token does not accept, and how it should be. */
+/** Which part of the target was refused, and what was expected. */
 export interface TokenRefusal {
   readonly part: keyof TokenTarget
   readonly message: string
@@ -21,7 +21,7 @@ export interface TokenRequest {
   readonly nonce: Uint8Array
   readonly input: Uint8Array
   readonly aad: Uint8Array
-  /** In milliseconds since 1970; after that nobody waits for the answer. */
+  /** When the caller stops waiting, in milliseconds since 1970. */
   readonly expires: number
 }
 

@@ -4,8 +4,8 @@ import type { TokenAnswer, TokenRefusal, TokenRequest, TokenTarget } from "./Tok
 
 const answer = (message: TokenAnswer, then?: () => void) => void process.send?.(message, undefined, undefined, then)
 
-/** Ends once the answer is on its way. What was asked meanwhile is not tried: each log-in may be one wrong PIN more. */
-const lastly = (message: TokenAnswer) => {
+/** Exits once the answer is sent. Requests that wait are not tried: each login may be one more with a wrong PIN. */
+const answerAndExit = (message: TokenAnswer) => {
   process.removeAllListeners("message")
   answer(message, () => process.exit())
 }
@@ -18,15 +18,15 @@ class Refused extends Error {
   }
 }
 
-/** The name of a PKCS#11 return value, which holds no value of ours. */
+/** The name of a PKCS#11 return code, which is safe to report. */
 const nameOf = (cause: unknown) =>
   cause instanceof Error && /^CKR_\w+$/.test(cause.message) ? cause.message : "an error"
 
-const refusing = <A>(part: TokenRefusal["part"], message: string, only: RegExp, use: () => A) => {
+const refuseOn = <A>(part: TokenRefusal["part"], message: string, code: RegExp, use: () => A) => {
   try {
     return use()
   } catch (cause) {
-    if (only.test(nameOf(cause))) throw new Refused(part, `${message}; found ${nameOf(cause)}`)
+    if (code.test(nameOf(cause))) throw new Refused(part, `${message}; found ${nameOf(cause)}`)
     throw cause
   }
 }
@@ -35,21 +35,21 @@ const isTrue = (value: Buffer | undefined) => value?.[0] === 1
 const numberOf = (value: Buffer | undefined) => (value === undefined ? undefined : value.readUInt32LE(0))
 
 /**
- * What the token encrypts with AES-ECB to a check value. Of the blocks that GCM encrypts under the same key none is
- * like it: those are all zero, or end with a counter, which for 32 bytes is 1, 2 or 3.
+ * The block that the token encrypts with AES-ECB for the check value. GCM never encrypts this block under the same key:
+ * its blocks are all zero, or end with a counter, which for 32 bytes is 1, 2 or 3.
  */
 const checkBlock = (kek_id: string) =>
   Buffer.concat([createHash("sha256").update(`byok/kcv/${kek_id}`).digest().subarray(0, 12), Buffer.from("byok")])
 
 const load = async ({ module }: TokenTarget) => {
   const { default: pkcs11 } = await import("pkcs11js").catch(() => {
-    throw new Refused("module", "expected the optional package pkcs11js; found none that was built for this machine")
+    throw new Refused("module", "expected the optional package pkcs11js; found no build for this machine")
   })
   const token = new pkcs11.PKCS11()
   try {
     token.load(module)
   } catch {
-    throw new Refused("module", "expected the file of a PKCS#11 module that can be loaded")
+    throw new Refused("module", "expected a PKCS#11 module that can be loaded")
   }
   token.C_Initialize({ flags: pkcs11.CKF_OS_LOCKING_OK ?? 2 })
   return { pkcs11, token }
@@ -69,7 +69,7 @@ const connect = async (target: TokenTarget) => {
       .filter((slot) => token.C_GetTokenInfo(slot).label.trimEnd() === target.token)
     const [slot] = slots
     if (slot !== undefined && slots.length === 1) return slot
-    throw new Refused("token", `expected the label of one token of the module; found ${slots.length} with this label`)
+    throw new Refused("token", `expected the label of exactly one token; found ${slots.length} with this label`)
   }
 
   const keyOf = (session: Buffer, kek_id: string, position: number) => {
@@ -95,14 +95,14 @@ const connect = async (target: TokenTarget) => {
       )
       .map(({ value }) => value)
     if (numberOf(type) !== constant("CKK_AES") || numberOf(length) !== 32) throw refuse("a key of another kind")
-    if (!isTrue(sensitive) || isTrue(extractable)) throw refuse("a key that can be taken out")
+    if (!isTrue(sensitive) || isTrue(extractable)) throw refuse("a key that can be extracted")
     return key
   }
 
   const open = () => {
     const session = token.C_OpenSession(slotOf(), constant("CKF_SERIAL_SESSION"))
     try {
-      refusing("pin", "expected the PIN of the token's user", /^CKR_PIN_/, () =>
+      refuseOn("pin", "expected the PIN of the token's user", /^CKR_PIN_/, () =>
         token.C_Login(session, constant("CKU_USER"), target.pin)
       )
       const keys = new Map(target.kek_ids.map((kek_id, index) => [kek_id, keyOf(session, kek_id, index + 1)]))
@@ -121,7 +121,7 @@ const connect = async (target: TokenTarget) => {
     try {
       token.C_CloseSession(session)
     } catch {
-      // It has gone already.
+      // The session is already closed.
     }
   }
 
@@ -131,7 +131,7 @@ const connect = async (target: TokenTarget) => {
 type Connected = Awaited<ReturnType<typeof connect>>
 type Session = ReturnType<Connected["open"]>
 
-/** What C_Decrypt answers, beside other causes, when the bytes are not those that were encrypted. */
+/** What C_Decrypt returns for altered bytes, among other causes. */
 const mayBeAltered =
   /^CKR_(GENERAL_ERROR|FUNCTION_FAILED|ENCRYPTED_DATA_\w+|AEAD_DECRYPT_FAILED|DATA_INVALID|SIGNATURE_INVALID)$/
 
@@ -168,14 +168,14 @@ const run = ({ constant, token }: Connected, { keys, session }: Session, request
   }
 }
 
-const done = (id: number, output: Buffer) => {
+const reply = (id: number, output: Buffer) => {
   answer({ id, output })
   output.fill(0)
 }
 
 /**
- * Whatever fails is tried once more in a new session, in which the keys were found again and have the check values that
- * they had: what the token does not decrypt then either was altered. The nonce stays, so that no wrap counts twice.
+ * Retries every failure once in a new session whose keys have the same check values: bytes that still do not decrypt
+ * were altered. A retried wrap keeps its nonce, so it counts once.
  */
 const serve = (connected: Connected, first: Session) => {
   let session = first
@@ -186,25 +186,25 @@ const serve = (connected: Connected, first: Session) => {
     const changed = next.keks.some(
       ({ check_value }, index) => Buffer.compare(check_value, first.keks[index]?.check_value ?? Buffer.alloc(0)) !== 0
     )
-    if (changed) throw new Error("the token has other keys than before")
+    if (changed) throw new Error("the token's keys have changed")
     return (session = next)
   }
 
   return (request: TokenRequest) => {
     const { id } = request
     const input = Buffer.from(request.input)
-    const again = () => ({ ...request, input: Buffer.from(input) })
+    const copy = () => ({ ...request, input: Buffer.from(input) })
     if (Date.now() > request.expires) return
     try {
       try {
-        done(id, run(connected, session, again()))
+        reply(id, run(connected, session, copy()))
       } catch {
-        done(id, run(connected, reopened(), again()))
+        reply(id, run(connected, reopened(), copy()))
       }
     } catch (cause) {
       if (cause instanceof NotDecrypted) return answer({ id, failure: "AuthenticationFailed" })
-      if (cause instanceof Refused) return lastly({ refused: cause.refusal })
-      lastly({ id, failure: "KeyStoreUnavailable", reason: `the token answers ${nameOf(cause)}` })
+      if (cause instanceof Refused) return answerAndExit({ refused: cause.refusal })
+      answerAndExit({ id, failure: "KeyStoreUnavailable", reason: `the token returned ${nameOf(cause)}` })
     } finally {
       input.fill(0)
     }
@@ -212,8 +212,8 @@ const serve = (connected: Connected, first: Session) => {
 }
 
 /**
- * This process speaks to the token, one call at a time: what hangs or crashes here takes nothing along. Signals are for
- * the service, which ends it when it needs it no more.
+ * This process makes the calls to the token, one at a time: one that hangs or crashes takes nothing else with it. It
+ * ignores signals, because the service ends it.
  */
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => {})
 process.once("disconnect", () => process.exit())
@@ -225,8 +225,8 @@ process.once("message", (target: TokenTarget) => {
       answer({ opened: session.keks })
     })
     .catch((cause: unknown) =>
-      lastly(
-        cause instanceof Refused ? { refused: cause.refusal } : { unavailable: `the token answers ${nameOf(cause)}` }
+      answerAndExit(
+        cause instanceof Refused ? { refused: cause.refusal } : { unavailable: `the token returned ${nameOf(cause)}` }
       )
     )
 })

@@ -1,4 +1,4 @@
-/** The calls of pkcs11js that are used here, so that types check where the optional package was not installed. */
+/** The calls of pkcs11js that are used here: types must also check where the optional package is not installed. */
 declare module "pkcs11js" {
   interface Attribute {
     readonly type: number

@@ -53,17 +53,17 @@ describe("a keyring (security.md, Keyring)", () => {
 describe("a keyring is refused, and told what was expected and found (security.md, Keyring)", () => {
   const expected = "expected id:base64 of 32 bytes, with an id of 1 to 64 characters of A-Z a-z 0-9 . _ -; found"
   it.for([
-    ["no id", `:${keyOf("one")}`, `key 1: ${expected} 45 characters of another form`],
-    ["no colon", "kek-1", `key 1: ${expected} 5 characters of another form`],
+    ["no id", `:${keyOf("one")}`, `key 1: ${expected} 45 characters in another form`],
+    ["no colon", "kek-1", `key 1: ${expected} 5 characters in another form`],
     [
       "an id of 65 characters",
       `${"k".repeat(65)}:${keyOf("one")}`,
-      `key 1: ${expected} 110 characters of another form`
+      `key 1: ${expected} 110 characters in another form`
     ],
-    ["an id with another character", `kek/1:${keyOf("one")}`, `key 1: ${expected} 50 characters of another form`],
-    ["an id outside ASCII", `k\u00e9k:${keyOf("one")}`, `key 1: ${expected} 48 characters of another form`],
+    ["an id with another character", `kek/1:${keyOf("one")}`, `key 1: ${expected} 50 characters in another form`],
+    ["an id outside ASCII", `k\u00e9k:${keyOf("one")}`, `key 1: ${expected} 48 characters in another form`],
     ["nothing after the colon", "kek-1:", `key 1: ${expected} 0 bytes`],
-    ["something after the key", `${one}:more`, `key 1: ${expected} 55 characters of another form`],
+    ["something after the key", `${one}:more`, `key 1: ${expected} 55 characters in another form`],
     ["31 bytes", `kek-1:${Buffer.alloc(31, "one").toString("base64")}`, `key 1: ${expected} 31 bytes`],
     ["33 bytes", `kek-1:${Buffer.alloc(33, "one").toString("base64")}`, `key 1: ${expected} 33 bytes`],
     ["16 bytes", `kek-1:${Buffer.alloc(16, "one").toString("base64")}`, `key 1: ${expected} 16 bytes`],
@@ -82,8 +82,8 @@ describe("a keyring is refused, and told what was expected and found (security.m
       `key 1: ${expected} 32 equal bytes`
     ],
     ["the second key wrong", `${one}\nkek-2:`, `key 2: ${expected} 0 bytes`],
-    ["one id twice", `${one}\nkek-1:${keyOf("two")}`, "expected every id once; found one twice"],
-    ["one line twice", `${one}\n${two}\n${one}`, "expected every id once; found one twice"]
+    ["one id twice", `${one}\nkek-1:${keyOf("two")}`, "expected unique ids; found a duplicate"],
+    ["one line twice", `${one}\n${two}\n${one}`, "expected unique ids; found a duplicate"]
   ] as const)("with %s", ([, text, message]) => {
     assert.strictEqual(refusal(text), message)
   })

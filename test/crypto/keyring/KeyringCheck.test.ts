@@ -61,7 +61,7 @@ describe("the keyring is checked against the database before it is used (T12)", 
       const known = keks.get("kek-1") ?? assert.fail("not recorded")
       keks.set("kek-1", { ...known, retired: true })
       const { message } = yield* Effect.flip(checkKeyring(keyringOf(one, two)))
-      assert.strictEqual(message, "expected a first key that may seal; found the retired kek-1")
+      assert.strictEqual(message, "expected a primary key that is not retired; found kek-1")
       const passes = keyringOf(two, one)
       assert.strictEqual(yield* checkKeyring(passes), passes)
       const empty = keyringOf("")

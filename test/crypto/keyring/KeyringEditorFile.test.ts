@@ -83,21 +83,21 @@ describe("the keyring file is changed by command", () => {
         assert.strictEqual(yield* addKey(settings, "spare"), "spare")
         writeFileSync(file, `${ringOf("by-hand")}\n`, { flag: "a" })
         const before = text()
-        const taken = "There is or was a key with that id: choose another one."
+        const taken = "That id is or was in use: choose another one."
         const unknown = "There is no such key in the keyring."
         const refusals: ReadonlyArray<readonly [change: Change, sentence: string]> = [
           [addKey(settings, "new"), taken],
           [promoteKey(settings, "other"), unknown],
-          [promoteKey(settings, "new"), "Key new is the primary one already."],
+          [promoteKey(settings, "new"), "Key new is already the primary key."],
           [
             promoteKey(settings, "by-hand"),
-            "The database does not know key by-hand: let the service read the keyring first (SIGHUP)."
+            "The database does not know key by-hand: reload the keyring in the service first (SIGHUP)."
           ],
           [retireKey(settings, "other"), unknown],
-          [retireKey(settings, "new"), "Key new is the primary one: promote another one first."],
+          [retireKey(settings, "new"), "Key new is the primary key: promote another one first."],
           [
             retireKey(settings, "old"),
-            "Key old is still needed (credentials: 2): let every instance read the keyring (SIGHUP), rewrap, and try again."
+            "Key old is still needed (credentials: 2): reload the keyring in every instance (SIGHUP), rewrap, and try again."
           ]
         ]
         for (const [change, sentence] of refusals) assert.strictEqual(yield* told(change), sentence)

@@ -197,7 +197,7 @@ describe("a keyring file that is changed", () => {
             return "changed"
           })
         )
-        const sentence = `expected no file ${target}.new, which a command makes while it changes the keyring; found one`
+        const sentence = `expected no file ${target}.new, which exists only while a command changes the keyring; found one`
         assert.deepStrictEqual(meanwhile, [sentence])
         assert.strictEqual(readFileSync(file, "utf8"), "changed")
         yield* edit(file, "again")

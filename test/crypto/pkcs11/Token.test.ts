@@ -104,8 +104,8 @@ describe.skipIf(skipped !== "")(`keys on a PKCS#11 token${skipped}`, () => {
     ["key that is not there", (given) => ({ ...given, kek_ids: ["none"] }), "kek_ids", /^key 1: .* found none$/],
     ["key that is there twice", (given) => ({ ...given, kek_ids: ["twice"] }), "kek_ids", /found several$/],
     ["key of 16 bytes", (given) => ({ ...given, kek_ids: ["kek-1", "short"] }), "kek_ids", /^key 2: .* another kind$/],
-    ["key that is not sensitive", (given) => ({ ...given, kek_ids: ["shown"] }), "kek_ids", /can be taken out$/],
-    ["key that is extractable", (given) => ({ ...given, kek_ids: ["lent"] }), "kek_ids", /can be taken out$/]
+    ["key that is not sensitive", (given) => ({ ...given, kek_ids: ["shown"] }), "kek_ids", /can be extracted$/],
+    ["key that is extractable", (given) => ({ ...given, kek_ids: ["lent"] }), "kek_ids", /can be extracted$/]
   ]
 
   it.live("a wrong module, label, PIN or key is told by its part, never by its value", () =>

@@ -35,12 +35,12 @@ const parseEntry = (text: string, position: number): Kek => {
   }
 }
 
+/** The entries of a keyring's text, one `id:base64` each. */
+export const entriesOf = (text: string): ReadonlyArray<string> => text.split(/\s+/).filter((word) => word !== "")
+
 /** Parses a keyring: one `id:base64` per line, the primary key first. Throws `InvalidKeyring`. */
 export const parseKeyring = (text: string): Ring => {
-  const keks = text
-    .split(/\s+/)
-    .filter((word) => word !== "")
-    .map((word, index) => parseEntry(word, index + 1))
+  const keks = entriesOf(text).map((entry, index) => parseEntry(entry, index + 1))
   const byId = new Map(keks.map((kek) => [kek.id, kek]))
   if (byId.size < keks.length) throw new InvalidKeyring({ message: "expected unique ids; found a duplicate" })
   return { primary: keks[0], byId }

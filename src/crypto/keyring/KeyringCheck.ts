@@ -3,12 +3,16 @@ import { KekRegistry } from "../../port/KekRegistry.ts"
 import type { KnownKek } from "../KeyEncryption.ts"
 import { InvalidKeyring, type Ring } from "./Keyring.ts"
 
+/** The database knows other bytes under these ids. */
+export const otherBytes = (kek_ids: ReadonlyArray<string>) =>
+  new InvalidKeyring({
+    message: `expected the keys that the database knows; found other bytes under ${kek_ids.join(", ")}`
+  })
+
 /** Registers new keys; fails if the database knows other bytes under one of the ids. */
 export const checkKeks = Effect.fnUntraced(function* (keks: ReadonlyArray<KnownKek>) {
   const differing = yield* (yield* KekRegistry).register(keks)
-  if (differing.length === 0) return
-  const message = `expected the keys that the database knows; found other bytes under ${differing.join(", ")}`
-  return yield* new InvalidKeyring({ message })
+  if (differing.length > 0) return yield* otherBytes(differing)
 })
 
 /** Fails if the primary key is retired. */

@@ -1,8 +1,8 @@
 import { Clock, Effect } from "effect"
 import { KekRegistry } from "../../port/KekRegistry.ts"
 import { KeyringEditor, KeyringRefusal } from "../../port/KeyringEditor.ts"
-import { generateKeyring, InvalidKeyring, parseSealingKeyring, type Ring } from "./Keyring.ts"
-import { checkKeyring } from "./KeyringCheck.ts"
+import { entriesOf, generateKeyring, type InvalidKeyring, parseSealingKeyring, type Ring } from "./Keyring.ts"
+import { checkKeyring, otherBytes } from "./KeyringCheck.ts"
 import { editKeyringFile } from "./KeyringFile.ts"
 
 const refuse = (message: string) => Effect.fail(new KeyringRefusal({ message }))
@@ -26,8 +26,8 @@ export const make = Effect.fnUntraced(function* (file: string, setting: string) 
       file,
       Effect.fnUntraced(function* (text) {
         const ring = yield* parseSealingKeyring(text)
-        const words = text.split(/\s+/).filter((word) => word !== "")
-        const lines = new Map(Array.from(ring.byId.keys(), (id, index) => [id, words[index] ?? ""]))
+        const entries = entriesOf(text)
+        const lines = new Map(Array.from(ring.byId.keys(), (id, index) => [id, entries[index] ?? ""]))
         return `${Array.from(yield* edit({ ring, lines })).join("\n")}\n`
       })
     ).pipe(
@@ -65,9 +65,7 @@ export const make = Effect.fnUntraced(function* (file: string, setting: string) 
             )
           }
           if (Buffer.compare(found.check_value, kek.check_value) !== 0) {
-            return yield* new InvalidKeyring({
-              message: `expected the keys that the database knows; found other bytes under ${kek_id}`
-            })
+            return yield* otherBytes([kek_id])
           }
           if (found.retired) return yield* refuse(`Key ${kek_id} is retired: add a new one.`)
           yield* registry.promote(kek_id)

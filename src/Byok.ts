@@ -13,8 +13,8 @@ import * as ReceiptExpiry from "./service/ReceiptExpiry.ts"
 import { readSettings, type Settings } from "./wiring/Settings.ts"
 
 /**
- * Everything but HTTP, as the given settings say: both services, and every port they stand on. Whoever replaces a port
- * puts a service of their own over it: `Credentials.layer` is not shared with the one in here.
+ * Everything except HTTP, configured by the given settings: the services and every port that they use. To replace a
+ * port, provide it to `Credentials.layer` yourself: the instance in here is not shared.
  */
 export const layerWith = (settings: Settings) =>
   Layer.mergeAll(
@@ -33,5 +33,5 @@ export const layerWith = (settings: Settings) =>
     Layer.provide(KeyringLive.validate(settings))
   )
 
-/** The same, as the environment says: for use in process, without a server. */
+/** Everything except HTTP, configured by the environment: for use in process, without a server. */
 export const layer = Layer.unwrap(Effect.map(readSettings, layerWith))

@@ -2,7 +2,7 @@
 const [major = 0, minor = 0] = process.versions.node.split(".").map(Number)
 
 if (major > 22 || (major === 22 && minor >= 19)) {
-  // Until it listens to them, and while it stops, the service is not ended by signals to read its keyring again.
+  // SIGHUP, which reloads the keyring, must not end the service before it listens for the signal or while it stops.
   if (process.argv.includes("serve")) process.on("SIGHUP", () => undefined)
   await import("./main.ts")
 } else {

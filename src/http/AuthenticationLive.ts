@@ -12,7 +12,7 @@ const challenge = (error?: string) =>
     return Effect.succeed(HttpServerResponse.setHeader(response, "www-authenticate", value))
   })
 
-/** Looks the token up by its hash, for every request anew (D2, D3, D4, D42). */
+/** Looks up the token by its hash on every request (D2, D3, D4, D42). */
 export const layer = Layer.effect(
   Authentication,
   Effect.map(ApiKeys, (apiKeys) =>

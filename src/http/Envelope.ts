@@ -3,7 +3,7 @@ import { HttpRouter, HttpServerError, HttpServerRequest, HttpServerResponse } fr
 import { MethodNotAllowed } from "../api/HttpErrors.ts"
 import { InternalError, NotFound } from "../domain/Errors.ts"
 import { methodsOf } from "./KnownRoutes.ts"
-import { requestIdOf } from "./RequestId.ts"
+import { requestIdOf } from "./requestIdOf.ts"
 import { routableUrl } from "./routableUrl.ts"
 
 const send = ({ error }: NotFound | MethodNotAllowed | InternalError, headers: Record<string, string> = {}) =>
@@ -14,7 +14,7 @@ const unrouted = (url: string) => {
   return allow.length === 0 ? send(new NotFound()) : send(new MethodNotAllowed(), { allow: allow.join(", ") })
 }
 
-/** Around the router: whatever no contract declares becomes an envelope, and every answer gets its headers (D10, D11, D12). */
+/** Wraps the router: undeclared outcomes become envelopes, and every response gets its headers (D10, D11, D12). */
 export const layer = HttpRouter.middleware(
   (app) =>
     Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) => {

@@ -6,7 +6,7 @@ import { Readiness } from "../port/Readiness.ts"
 const live = HttpServerResponse.jsonUnsafe({ status: "live" })
 const ready = HttpServerResponse.jsonUnsafe({ status: "ready" })
 
-/** `/health/live` answers as long as the process does; `/health/ready` says what stands in the way of work. */
+/** `/health/live` answers while the process runs; `/health/ready` lists what keeps the service from working. */
 export const layer = HttpRouter.use(
   Effect.fnUntraced(function* (router) {
     const { problems } = yield* Readiness

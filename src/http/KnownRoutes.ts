@@ -1,7 +1,7 @@
 import { FindMyWay } from "effect/http"
 import { Api } from "../api/Api.ts"
 
-/** A path may be as long as the head of a request. */
+/** A path may be as long as a request's head. */
 export const routerConfig = { maxParamLength: 16_384 }
 
 const routes = FindMyWay.make<true>(routerConfig)
@@ -10,7 +10,7 @@ for (const path of ["/openapi.json", "/docs", "/health/live", "/health/ready"] a
   routes.on("GET", path, true)
 }
 
-/** The methods that a path answers, for `Allow`; none for an unknown path (D10). */
+/** The methods that a path allows, for `Allow`; none for an unknown path (D10). */
 export const methodsOf = (url: string): ReadonlyArray<string> => [
   ...(routes.find("GET", url) === undefined ? [] : ["GET", "HEAD"]),
   ...(routes.find("POST", url) === undefined ? [] : ["POST"])

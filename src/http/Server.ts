@@ -12,7 +12,7 @@ import * as Handlers from "./Handlers.ts"
 import * as Health from "./Health.ts"
 import * as JsonBodyLive from "./JsonBodyLive.ts"
 import { routerConfig } from "./KnownRoutes.ts"
-import { makeNodeServer } from "./NodeServer.ts"
+import { makeNodeServer } from "./makeNodeServer.ts"
 import * as ResourcePathLive from "./ResourcePathLive.ts"
 
 /** All routes, for any HTTP server. */
@@ -28,7 +28,7 @@ const implementation = Handlers.layer.pipe(
   Layer.provideMerge(Layer.mergeAll(AuthenticationLive.layer, JsonBodyLive.layer, ResourcePathLive.layer))
 )
 
-/** What the routes use of all that is around them. */
+/** The only services that the routes use. */
 const used = Context.pick(
   ApiKeys,
   Credentials,
@@ -41,20 +41,20 @@ const used = Context.pick(
   References.TracerEnabled
 )
 
-/** Builds a layer among the services that are `used` alone, because every request copies what is around it. */
-const amongUsed = <A, E, R>(layer: Layer.Layer<A, E, R>): Layer.Layer<A, E, R> =>
+/** Builds a layer with nothing but `used` in its context, because every request copies that context. */
+const withUsedOnly = <A, E, R>(layer: Layer.Layer<A, E, R>): Layer.Layer<A, E, R> =>
   Layer.effectContext(
     Effect.flatMap(Effect.scope, (scope) => Layer.buildWithScope(layer, scope)).pipe(
       Effect.updateContext((context: Context.Context<R | Scope.Scope>) => used(context) as typeof context)
     )
   )
 
-/** Listens once everything that the routes need is built, and stops before any of it is released. */
+/** Listens once everything the routes need is built, and stops before any of it is released. */
 export const layer = (address: { readonly host: string; readonly port: number }) =>
   HttpRouter.serve(routes, { disableLogger: true, disableListenLog: true, routerConfig }).pipe(
     Layer.provideMerge(
       NodeHttpServer.layer(makeNodeServer, { ...address, gracefulShutdownTimeout: Duration.seconds(20) })
     ),
     Layer.provide(implementation),
-    amongUsed
+    withUsedOnly
   )

@@ -1,40 +1,40 @@
 import type { Server, ServerResponse } from "node:http"
 import { Server as NetServer, type Socket } from "node:net"
 
-/** How long a connection without a request may still send one, in milliseconds. */
-const grace = 1_000
+/** How long an idle connection may still send a request, in milliseconds. */
+const gracePeriod = 1_000
 
 /**
- * Makes `close` stop listening at once, answer every request that still arrives, with `Connection: close`, and end the
- * connections that stay silent.
+ * Makes `close` stop listening at once, answer requests that still arrive with `Connection: close`, and end connections
+ * that stay idle.
  */
 export const closeGracefully = (server: Server): Server => {
-  const silent = new Set<Socket>()
-  const underWay = new Set<ServerResponse>()
+  const idle = new Set<Socket>()
+  const pending = new Set<ServerResponse>()
   let closing = false
   server.on("connection", (socket: Socket) => {
-    silent.add(socket)
-    socket.once("close", () => silent.delete(socket))
+    idle.add(socket)
+    socket.once("close", () => idle.delete(socket))
   })
   const begin = ({ socket }: { readonly socket: Socket }, response: ServerResponse) => {
-    silent.delete(socket)
-    underWay.add(response)
+    idle.delete(socket)
+    pending.add(response)
     if (closing) response.shouldKeepAlive = false
     response.once("close", () => {
-      underWay.delete(response)
-      // What a client sends after its last answer must not be acted upon: nobody could tell it the outcome.
+      pending.delete(response)
+      // Nothing sent after the last response may take effect: the client could not learn the outcome.
       if (closing) socket.destroySoon()
-      else if (!socket.destroyed) silent.add(socket)
+      else if (!socket.destroyed) idle.add(socket)
     })
   }
   server.on("request", begin).on("checkContinue", begin)
   server.close = (callback) => {
     closing = true
-    for (const response of underWay) response.shouldKeepAlive = false
+    for (const response of pending) response.shouldKeepAlive = false
     NetServer.prototype.close.call(server, callback)
     const end = setTimeout(() => {
-      for (const socket of silent) socket.destroy()
-    }, grace)
+      for (const socket of idle) socket.destroy()
+    }, gracePeriod)
     server.once("close", () => clearTimeout(end))
     return server
   }

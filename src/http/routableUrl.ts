@@ -8,8 +8,8 @@ const isEncoded = (path: string) => {
 }
 
 /**
- * Makes a router take every path for what it says: one that is not percent-encoded UTF-8 stands for itself, and `;`
- * begins no query. So no request passes by its authentication, and nothing is found that was not asked for (D5, D10).
+ * Makes the router take every path literally: one that is not percent-encoded UTF-8 stands for itself, and `;` starts
+ * no query. Otherwise a request could bypass authentication or reach another resource (D5, D10).
  */
 export const routableUrl = (url: string): string => {
   const [path = ""] = /^[^?#]*/.exec(url) ?? []

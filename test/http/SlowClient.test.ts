@@ -1,6 +1,6 @@
 import { assert, it, layer } from "@effect/vitest"
 import { Effect, Fiber, Schedule } from "effect"
-import { makeNodeServer } from "../../src/http/NodeServer.ts"
+import { makeNodeServer } from "../../src/http/makeNodeServer.ts"
 import { created, minimal } from "../support/http/Bodies.ts"
 import { bearer, create, get, type Header, json, render, send } from "../support/http/HttpProbe.ts"
 import { open, type RawConnection } from "../support/http/RawConnection.ts"

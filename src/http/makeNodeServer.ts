@@ -3,7 +3,7 @@ import type { Duplex } from "node:stream"
 import { ExpectationFailed, HeadersTooLarge, MethodNotAllowed, RequestTimeout } from "../api/HttpErrors.ts"
 import { InvalidParams } from "../domain/Errors.ts"
 import { closeGracefully } from "./closeGracefully.ts"
-import { requestIdOf } from "./RequestId.ts"
+import { requestIdOf } from "./requestIdOf.ts"
 
 const limits = {
   headersTimeout: 5_000,
@@ -11,11 +11,11 @@ const limits = {
   keepAliveTimeout: 5_000,
   connectionsCheckingInterval: 1_000,
   maxHeaderSize: 16_384,
-  // Two headers of a name arrive as one, with a comma: Node would drop the second Content-Type or Authorization (D2, D8).
+  // Joins repeated headers with a comma: by default Node drops a second Content-Type or Authorization (D2, D8).
   joinDuplicateHeaders: true,
   // Node's own answer to a missing Host header has no body.
   requireHostHeader: false,
-  // A client that offers another protocol is answered in this one.
+  // A client that offers to upgrade is answered in HTTP/1.1.
   shouldUpgradeCallback: () => false
 }
 
@@ -36,17 +36,17 @@ const givenId = ({ headers }: IncomingMessage) => {
   return typeof given === "string" ? given : undefined
 }
 
-/** What each connection has yet to answer, in the order of the requests. */
+/** The responses that each connection still owes, in the order of the requests. */
 const owed = new WeakMap<Duplex, Set<ServerResponse>>()
 
 const refused = new WeakSet<Duplex>()
 
 /** How long a client may take to read a refusal, in milliseconds. */
-const linger = 1_000
+const lingerTimeout = 1_000
 
 /**
- * Writes an envelope where Node has no response to write to, and closes the connection. Requests that arrived whole
- * before are answered first: a refusal in their place would deny what they have done.
+ * Writes an envelope where Node offers no response, and closes the connection. Earlier requests that arrived in full
+ * are answered first: a refusal in their place would deny what they did.
  */
 const refuseSocket = (socket: Duplex, { error }: Refusal, extra: Record<string, string> = {}) => {
   if (refused.has(socket)) return
@@ -60,7 +60,7 @@ const refuseSocket = (socket: Duplex, { error }: Refusal, extra: Record<string, 
     const head = Object.entries({ ...headersOf(request_id, body), ...extra })
     const lines = head.map(([name, value]) => `${name}: ${value}\r\n`).join("")
     socket.end(`HTTP/1.1 ${error.code} ${STATUS_CODES[error.code]}\r\n${lines}\r\n${body}`)
-    const end = setTimeout(() => socket.destroy(), linger)
+    const end = setTimeout(() => socket.destroy(), lingerTimeout)
     socket.once("close", () => clearTimeout(end))
   }
   const last = responses.findLast(({ req }) => req.complete)
@@ -88,8 +88,8 @@ const countOf = ({ rawHeaders }: IncomingMessage, header: string) =>
   rawHeaders.filter((name, index) => index % 2 === 0 && name.toLowerCase() === header).length
 
 /**
- * Sees requests before any other listener. Those without exactly one Host header are refused (RFC 9112, 3.2), and two
- * Authorization headers are as good as none (D2).
+ * Screens requests before any other listener. Those without exactly one Host header are refused (RFC 9112, 3.2), and
+ * two Authorization headers count as none (D2).
  */
 const screened = (server: Server): Server => {
   const emit = server.emit.bind(server)
@@ -109,13 +109,13 @@ const screened = (server: Server): Server => {
   return server
 }
 
-/** Answers what asks for a tunnel. Node has let go of the socket, its time limits and errors included. */
+/** Refuses CONNECT. Node no longer handles the socket's timeouts or errors. */
 const refuseTunnel = (_request: IncomingMessage, socket: Duplex) => {
   socket.on("error", () => {}).resume()
   refuseSocket(socket, new MethodNotAllowed(), { allow: "GET, HEAD, POST" })
 }
 
-/** A Node server with limits on time and size, whose own refusals are envelopes too. */
+/** A Node server with time and size limits, whose own refusals are envelopes too. */
 export const makeNodeServer = (): Server =>
   screened(
     closeGracefully(

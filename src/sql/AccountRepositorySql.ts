@@ -32,7 +32,7 @@ export const layer = Layer.effect(
     const { sql } = writes
     const bytes = (hash: ApiKeyHash) => Buffer.from(hash, "hex")
 
-    /** Whether the row is there, not for an unknown account, and the act if it is new. */
+    /** Whether the row exists now, which it does not for an unknown account, and the act if it is new. */
     const insertOnce = (insert: Statement.Statement<{ readonly is_new: boolean }>, act: AuditAct) =>
       Effect.map(insert, (rows) => ({
         stored: rows.length > 0,
@@ -42,7 +42,7 @@ export const layer = Layer.effect(
       sql.withTransaction(Effect.flatMap(insert, ({ acts, stored }) => Effect.as(record(sql, acts), stored)))
 
     const firstEnded = firstRowOf(Schema.Struct({ account_id: AccountId, at: Time }))
-    /** Records the act where it is the first to end what the statements name. Answers when that was. */
+    /** Ends what the statements name and records the act, unless it had ended before. Returns when it ended. */
     const endOnce = (
       end: Statement.Statement<object>,
       find: Statement.Statement<object>,

@@ -9,16 +9,16 @@ const Checkpoint = Schema.Struct({ ...Head.fields, digests: Schema.Uint8Array })
 const Entry = Schema.Struct({ seq: Schema.BigInt, at: Schema.String, stamp: Schema.Uint8Array, events: Schema.String })
 const Horizon = Schema.Struct({ newest: Schema.NullOr(Schema.BigInt), writers: Schema.Array(Schema.String) })
 
-/** Entries that are sealed or read at a time, at most; `bytes` counts them as they are stored, compressed. */
+/** Limits on the entries sealed or read at a time; `bytes` is their stored, compressed size. */
 const page = { entries: 200, bytes: 65_536 }
-/** Checkpoints that are read at a time. */
+/** How many checkpoints are read at a time. */
 const checkpoints = 100
 
-/** The advisory lock of whoever makes checkpoints. */
+/** The advisory lock held while making checkpoints. */
 const lock = 0x62796f6b
 
-/** How often is looked whether the writers have ended, in milliseconds. */
-const pause = 50
+/** How often to check whether the writers have ended, in milliseconds. */
+const pollInterval = 50
 
 export const layer = Layer.effect(
   AuditLog,
@@ -30,7 +30,7 @@ export const layer = Layer.effect(
     const entryRows = rowsOf(Entry)
     const firstHorizon = firstRowOf(Horizon)
 
-    /** The next entries after a number, one at least if there are any. */
+    /** The next entries after a number: at least one, if there are any. */
     const nextEntries = (after: Statement.Fragment, upTo: bigint) => sql`
       SELECT seq, at, events FROM (
         SELECT seq, at, events, sum(pg_column_size(events)) OVER (ORDER BY seq) - pg_column_size(events) AS before
@@ -40,13 +40,13 @@ export const layer = Layer.effect(
         ) AS next
       ) AS sized WHERE before < ${page.bytes}`
 
-    /** Who has a number holds this lock from before that until the end of the transaction, so from then on it is seen. */
+    /** A transaction takes this lock before its entry gets a number, and holds it until it ends. */
     const writers = sql`
       SELECT virtualtransaction FROM pg_locks
       WHERE locktype = 'relation' AND relation = 'audit_entries'::regclass AND mode = 'RowExclusiveLock' AND granted
       AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
 
-    /** The newest entry, and who may still commit an older one. The locks are read after the snapshot is taken. */
+    /** The newest entry, and who may still commit an older one. The locks are read after the snapshot. */
     const horizon = firstHorizon(sql`
       SELECT (SELECT max(seq) FROM audit_entries) AS newest, ARRAY(${writers}) AS writers`)
     const stillWriting = (before: ReadonlyArray<string>) =>
@@ -60,11 +60,11 @@ export const layer = Layer.effect(
     const head = firstHead(sql`
       SELECT number, last_seq, encode(hash, 'hex') AS hash FROM audit_checkpoints ORDER BY number DESC LIMIT 1`)
 
-    /** Makes the next checkpoint, unless somebody else is about to. Answers whether it did. */
+    /** Makes the next checkpoint, unless somebody else is making it. Returns whether it did. */
     const sealPage = (upTo: bigint) =>
       Effect.gen(function* () {
-        const [turn] = yield* sql<{ mine: boolean }>`SELECT pg_try_advisory_xact_lock(${lock}::bigint) AS mine`
-        if (turn?.mine !== true) return false
+        const [attempt] = yield* sql<{ mine: boolean }>`SELECT pg_try_advisory_xact_lock(${lock}::bigint) AS mine`
+        if (attempt?.mine !== true) return false
         const made = yield* sql`
           INSERT INTO audit_checkpoints (number, last_seq, digests, hash)
           SELECT head.number + 1, made.last_seq, made.digests, sha256(head.hash || made.digests)
@@ -84,16 +84,16 @@ export const layer = Layer.effect(
         return made.length > 0
       }).pipe(sql.withTransaction, background.ask)
 
-    const seal = Effect.fnUntraced(function* (patience: number) {
+    const seal = Effect.fnUntraced(function* (timeout: number) {
       const { newest, writers } = Option.getOrThrow(yield* background.ask(horizon))
-      const giveUp = (yield* Clock.currentTimeMillis) + patience
+      const deadline = (yield* Clock.currentTimeMillis) + timeout
       let sealed = yield* background.ask(head)
       while (newest !== null && (Option.isNone(sealed) || sealed.value.last_seq < newest)) {
         const moved = !(yield* stillWriting(writers)) && (yield* sealPage(newest))
         sealed = yield* background.ask(head)
         if (moved) continue
-        if ((yield* Clock.currentTimeMillis) >= giveUp) break
-        yield* Effect.sleep(pause)
+        if ((yield* Clock.currentTimeMillis) >= deadline) break
+        yield* Effect.sleep(pollInterval)
       }
       return sealed
     })

@@ -31,7 +31,7 @@ interface Key {
 
 const parameterOf = (value: NewRow[keyof NewRow]) => (DateTime.isDateTime(value) ? DateTime.toDate(value) : value)
 
-/** About how many bytes the members of unbounded length add to a statement. */
+/** Roughly how many bytes the fields of unbounded length add to a statement. */
 const sizeOf = ({ allowed_models, allowed_user_ids, sealed }: NewRow) =>
   [...(allowed_models ?? []), ...(allowed_user_ids ?? [])].reduce((sum, { length }) => sum + length, 2 * sealed.length)
 

@@ -7,8 +7,8 @@ import { DatabaseFailure, failureOf } from "./connection/DatabaseFailure.ts"
 
 const Check = Schema.Struct({ kek_id: Schema.String, check_value: Schema.Uint8Array, retired: Schema.Boolean })
 
-/** How long whoever uses credentials may be held up at a time, and how often that is tried before a key is retired. */
-const patience = { lock: "100ms", times: 100, pause: "200 millis" } as const
+/** How long one attempt to fence a key may block the users of credentials, and how often it is repeated. */
+const fencing = { lockTimeout: "100ms", attempts: 100, pause: "200 millis" } as const
 
 export const layer = Layer.effect(
   KekRegistry,
@@ -57,7 +57,7 @@ export const layer = Layer.effect(
         ({ credentials }) => credentials
       )
 
-    /** Says whether credentials may name the key. What is under way with them ends before; it is false if that takes long. */
+    /** Lets or stops credentials name the key, once running transactions release them; false if that takes too long. */
     const fence = Effect.fnUntraced(
       function* (kek_id: string, retired: boolean) {
         const { sql } = writes
@@ -71,7 +71,7 @@ export const layer = Layer.effect(
           changed.map(() => ({ action, kek_id }))
         )
         const rows = yield* sql<{ id: string }>`SELECT id FROM keks WHERE retired_at IS NOT NULL ORDER BY id`
-        yield* sql.unsafe(`SET LOCAL lock_timeout = '${patience.lock}'`)
+        yield* sql.unsafe(`SET LOCAL lock_timeout = '${fencing.lockTimeout}'`)
         yield* sql.unsafe(`ALTER TABLE credentials DROP CONSTRAINT IF EXISTS credentials_kek_retired,
           ADD CONSTRAINT credentials_kek_retired
           CHECK (kek_id <> ALL ('{${rows.map(({ id }) => `"${id}"`).join()}}'::text[])) NOT VALID`)
@@ -88,13 +88,13 @@ export const layer = Layer.effect(
         )
     )
     const fenced = Effect.fnUntraced(function* (kek_id: string, retired: boolean) {
-      for (let tried = 1; !(yield* fence(kek_id, retired)); tried++) {
-        if (tried === patience.times) {
+      for (let attempt = 1; !(yield* fence(kek_id, retired)); attempt++) {
+        if (attempt === fencing.attempts) {
           return yield* Effect.die(
             new DatabaseFailure({ kind: "LockTimeout", sqlstate: "55P03", constraint: undefined })
           )
         }
-        yield* Effect.sleep(patience.pause)
+        yield* Effect.sleep(fencing.pause)
       }
     })
 

@@ -29,8 +29,8 @@ const scrubbed = (error: SqlError.SqlError | PgMigrator.MigrationError) => {
 }
 
 /**
- * Brings the schema up to date on a connection of its own, without a statement time-out, and answers with the names of
- * what it ran. The migrator's table lock lets instances that start together migrate once.
+ * Brings the schema up to date on its own connection, without a statement timeout, and returns the names of the
+ * migrations it ran. The migrator's table lock makes instances that start together migrate once.
  */
 export const migrate = (target: DatabaseTarget, settings: Pick<DatabaseSettings, "connectTimeout" | "pooler">) =>
   Effect.scoped(
@@ -46,7 +46,7 @@ export const migrate = (target: DatabaseTarget, settings: Pick<DatabaseSettings,
     Effect.mapError(scrubbed)
   )
 
-/** The newest migration that the database has, none if it was never migrated. */
+/** The newest migration that the database has; none if it was never migrated. */
 export const current = (sql: SqlClient.SqlClient) =>
   Effect.gen(function* () {
     const [table] = yield* sql<{ found: boolean }>`SELECT to_regclass('effect_sql_migrations') IS NOT NULL AS found`

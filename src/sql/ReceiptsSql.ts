@@ -17,7 +17,7 @@ export const layer = Layer.effect(
       insert: Effect.fnUntraced(function* (account_id, credential, sealed, { fingerprint, key_hash }) {
         const actor = yield* CurrentActor
         const row = { account_id, ...credential, ...sealed }
-        /** Waits for whoever is storing a receipt under the same hash. */
+        /** Waits for any transaction that is storing a receipt under the same hash. */
         const inserted = firstOrder(sql`
           WITH receipt AS (
             INSERT INTO receipts (account_id, key_hash, credential_id, fingerprint, created_at)
@@ -38,7 +38,7 @@ export const layer = Layer.effect(
         )
         return Option.map(yield* writes.ask(query), ({ sort_order }) => ({ ...credential, sort_order }))
       }),
-      /** The lock makes this a commit of its own, which waits for the replicas that the receipt's had to wait for. */
+      /** The lock makes this a commit of its own, which waits for the same replicas as the receipt's. */
       find: (account_id, key_hash) =>
         writes.ask(
           firstReceipt(sql`

@@ -15,12 +15,12 @@ const decodeContext = Schema.decodeUnknownOption(Context)
 const Row = Schema.Struct({ id: Schema.String, ...Sealed.fields })
 const decodeRows = Schema.decodeUnknownEffect(Schema.Array(Row))
 
-/** So many rows are looked at in one statement, however few of them name another key. */
-const reach = 10_000
+/** How many rows one statement scans at most, however few of them name another key. */
+const scanLimit = 10_000
 
 const lowest = "00000000-0000-0000-0000-000000000000"
 const highest = "ffffffff-ffff-ffff-ffff-ffffffffffff"
-/** So many data keys are wrapped anew at the same time, for stores that keep one waiting. */
+/** How many DEKs are rewrapped at a time, for slow key stores. */
 const concurrency = 16
 
 /** How often each value occurs. */
@@ -41,13 +41,13 @@ export const layer = Layer.effect(
       replace: ({ after = lowest, primary, size }, rewrap) =>
         Effect.gen(function* () {
           const [end] = yield* sql<{ id: string }>`
-            SELECT id FROM credentials WHERE id > ${after}::uuid ORDER BY id OFFSET ${reach - 1} LIMIT 1`
+            SELECT id FROM credentials WHERE id > ${after}::uuid ORDER BY id OFFSET ${scanLimit - 1} LIMIT 1`
           const found = yield* sql`
             SELECT ${columns}, kek_id, wrapped_dek, substring(sealed FOR 2) AS sealed FROM credentials
             WHERE id > ${after}::uuid AND id <= ${end?.id ?? highest}::uuid AND kek_id <> ${primary}
             ORDER BY id LIMIT ${size} FOR UPDATE SKIP LOCKED`
           const rows = yield* decodeRows(found)
-          const asked = yield* Effect.result(
+          const attempt = yield* Effect.result(
             Effect.forEach(
               rows,
               ({ id, ...sealed }, index) =>
@@ -61,8 +61,8 @@ export const layer = Layer.effect(
               { concurrency }
             )
           )
-          if (Result.isFailure(asked)) return Result.fail(asked.failure)
-          const made = asked.success
+          if (Result.isFailure(attempt)) return Result.fail(attempt.failure)
+          const made = attempt.success
           const failed = made.flatMap(({ id, result }) =>
             Result.isFailure(result) ? [{ id, failure: result.failure }] : []
           )

@@ -5,7 +5,7 @@ import type { AuditAct } from "../domain/AuditEvent.ts"
 
 const eventOf = (actor: Actor, act: AuditAct) => JSON.stringify({ ...act, actor })
 
-/** Writes what the `CurrentActor` does as one entry, in the transaction in which it is done. */
+/** Records what the `CurrentActor` does as one entry, in the same transaction. */
 export const record = (sql: SqlClient.SqlClient, acts: ReadonlyArray<AuditAct>) =>
   Effect.flatMap(CurrentActor, (actor) =>
     acts.length === 0
@@ -13,16 +13,16 @@ export const record = (sql: SqlClient.SqlClient, acts: ReadonlyArray<AuditAct>) 
       : sql`INSERT INTO audit_entries (events) VALUES (${`[${acts.map((act) => eventOf(actor, act)).join()}]`}::json)`
   )
 
-/** What to tell of a row that is inserted. */
+/** What to record about an inserted row. */
 export interface Audited {
   readonly actor: Actor
   readonly act: AuditAct
 }
 
 /**
- * The INSERT of an entry for a statement WITH `made`, which answers with the rows that it has inserted. One row has an
- * event if it was inserted. Several have their events if all were; else the entry is NULL, which the table refuses, and
- * the statement is to be made again row by row.
+ * The INSERT of an entry, for a statement whose CTE `made` returns the rows that it inserted. A single row is recorded
+ * if it was inserted. If not all of several were, the entry is NULL, which the table rejects: the caller must repeat
+ * the statement row by row.
  */
 export const recordMade = (sql: SqlClient.SqlClient, audited: ReadonlyArray<Audited>) => {
   const events = `[${audited.map(({ act, actor }) => eventOf(actor, act)).join()}]`

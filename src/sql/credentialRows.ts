@@ -24,7 +24,7 @@ export const newColumns = ["account_id", ...sealedColumns.filter((column) => col
   keyof NewRow
 >
 
-/** A row as the driver reads it: columns and constraints of the database give every field its form already. */
+/** A row as the driver reads it: the database's types and constraints guarantee the form of every field. */
 export interface Stored extends Omit<Credential, "created_at"> {
   readonly account_id: AccountId
   readonly created_at: Date
@@ -35,7 +35,7 @@ export const credentialOf = ({ account_id: _account_id, created_at, ...row }: St
   created_at: DateTime.fromDateUnsafe(created_at)
 })
 
-/** A row, and who creates it. */
+/** A new row and who creates it. */
 export interface Creation {
   readonly row: NewRow
   readonly actor: Actor
@@ -48,7 +48,7 @@ export const auditedOf = ({ actor, row: { account_id, id, workspace_id } }: Crea
 
 const hexadecimal = (bytes: Uint8Array) => `\\x${Buffer.from(bytes).toString("hex")}`
 
-/** Rows as PostgreSQL reads them from JSON. */
+/** Rows as `json_populate_recordset` reads them. */
 export const toJson = (rows: ReadonlyArray<NewRow>) =>
   JSON.stringify(
     rows.map((row) => ({ ...row, wrapped_dek: hexadecimal(row.wrapped_dek), sealed: hexadecimal(row.sealed) }))
@@ -57,8 +57,8 @@ export const toJson = (rows: ReadonlyArray<NewRow>) =>
 export const firstOrder = firstRowOf(Order)
 
 /**
- * Finds what an earlier attempt of the same insert has stored, when its answer was lost. The lock makes this a commit of
- * its own, which waits for the synchronous replica if the earlier one was kept from it.
+ * Finds what an earlier attempt at the same insert stored, if its answer was lost. The lock makes this a commit of its
+ * own, which waits for the synchronous replica in case the earlier one did not.
  */
 export const findStored = (sql: SqlClient.SqlClient, { account_id, id, wrapped_dek }: NewRow) =>
   firstOrder(sql`

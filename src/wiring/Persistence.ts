@@ -1,5 +1,5 @@
 import { Clock, Effect, Layer, Option, Schedule } from "effect"
-import { readDatabaseCaFile } from "./DatabaseCaFile.ts"
+import { readDatabaseCaFile } from "./readDatabaseCaFile.ts"
 import { InvalidSetting, type Settings } from "./Settings.ts"
 import * as AccountRepositorySql from "../sql/AccountRepositorySql.ts"
 import * as ApiKeysSql from "../sql/ApiKeysSql.ts"
@@ -14,7 +14,7 @@ import * as KekRegistrySql from "../sql/KekRegistrySql.ts"
 import * as KeyUseSql from "../sql/KeyUseSql.ts"
 import { migrate } from "../sql/Migrations.ts"
 import * as ReceiptsSql from "../sql/ReceiptsSql.ts"
-import { mayPass, sentenceOn } from "../sql/connection/connectionError.ts"
+import { isTransient, sentenceOn } from "../sql/connection/connectionError.ts"
 import * as WorkspaceResolverSql from "../sql/WorkspaceResolverSql.ts"
 import * as WrappedKeysSql from "../sql/WrappedKeysSql.ts"
 
@@ -37,44 +37,44 @@ const targetOf = Effect.fnUntraced(function* ({ dataDirectory, databaseCaFile, d
 
 const nameOf = ({ databaseUrl }: Settings) => (Option.isSome(databaseUrl) ? "DATABASE_URL" : "The embedded database")
 
-/** Seconds that a database which may still be starting gets. */
+/** How many seconds a database that may still be starting gets. */
 const startupTimeout = 10
 
-/** Retries what may succeed the next time, and logs a warning if that takes more than a second. */
+/** Retries transient failures, with a warning if that takes more than a second. */
 const whenReachable = Effect.fnUntraced(function* <A>(name: string, open: Effect.Effect<A, DatabaseFailure>) {
   const began = yield* Clock.currentTimeMillis
-  const tried = Effect.map(Clock.currentTimeMillis, (now) => (now - began) / 1000)
-  let told = false
-  const isWorthwhile = Effect.fnUntraced(function* (failure: DatabaseFailure) {
-    const seconds = yield* tried
-    if (!mayPass(failure) || seconds >= startupTimeout) return false
-    if (seconds >= 1 && !told) {
-      told = true
+  const elapsed = Effect.map(Clock.currentTimeMillis, (now) => (now - began) / 1000)
+  let warned = false
+  const shouldRetry = Effect.fnUntraced(function* (failure: DatabaseFailure) {
+    const seconds = yield* elapsed
+    if (!isTransient(failure) || seconds >= startupTimeout) return false
+    if (seconds >= 1 && !warned) {
+      warned = true
       yield* Effect.logWarning(
-        `${name} cannot be reached (${failure.sqlstate}); it is tried for ${startupTimeout} seconds`
+        `${name} cannot be reached (${failure.sqlstate}); retrying for up to ${startupTimeout} seconds`
       )
     }
     return true
   })
   return yield* open.pipe(
-    Effect.retry({ while: isWorthwhile, schedule: Schedule.spaced("500 millis") }),
+    Effect.retry({ while: shouldRetry, schedule: Schedule.spaced("500 millis") }),
     Effect.catch((failure) =>
-      Effect.flatMap(tried, (seconds) => Effect.fail(refuse(sentenceOn(name, failure, Math.round(seconds)))))
+      Effect.flatMap(elapsed, (seconds) => Effect.fail(refuse(sentenceOn(name, failure, Math.round(seconds)))))
     )
   )
 })
 
-/** What acknowledged means must not depend on how somebody else has set up the database. */
+/** What an acknowledgement means must not depend on how somebody else set up the database. */
 const sessionFor = (target: DatabaseTarget, { database }: Settings) =>
   Effect.flatMap(acknowledgesEarlyByDefault(target, database), (early) => {
     if (!early) return Effect.succeed({})
     const warning = database.pooler
-      ? "synchronous_commit is off behind the pooler: turn it on for the service's role, or a crash of the database loses what was acknowledged"
+      ? "synchronous_commit is off behind the pooler: turn it on for the service's role, or a database crash loses acknowledged writes"
       : "synchronous_commit is off for the service's role and database: the service turns it on for its own sessions"
     return Effect.as(Effect.logWarning(warning), durableSession)
   })
 
-/** Where the database is, once it has been reached and its schema is up to date. */
+/** Connects to the database and brings its schema up to date. */
 export const openDatabase = Effect.fnUntraced(function* (settings: Settings) {
   const target = yield* targetOf(settings)
   const { migrated, session } = yield* whenReachable(
@@ -96,7 +96,7 @@ const repositories = Layer.mergeAll(
   WrappedKeysSql.layer
 )
 
-/** Every port that stores something, on PostgreSQL. */
+/** Every port that stores data, on PostgreSQL. */
 export const layer = (settings: Settings) => {
   const database = Layer.unwrap(
     Effect.map(openDatabase(settings), ({ session, target }) => Database.layer(target, settings.database, session))

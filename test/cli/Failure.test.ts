@@ -32,9 +32,12 @@ layer(CommandLineLive.layer, { excludeTestServices: true, concurrent: true })(
         const [log, ...sentence] = stderr.split("\n")
         assert.match(
           log ?? "",
-          / level=WARN .*message="DATABASE_URL cannot be reached \(ECONNREFUSED\); it is tried for 10 seconds"/
+          / level=WARN .*message="DATABASE_URL cannot be reached \(ECONNREFUSED\); retrying for up to 10 seconds"/
         )
-        assert.deepStrictEqual(sentence, ["DATABASE_URL cannot be reached (ECONNREFUSED), tried for 10 seconds.", ""])
+        assert.deepStrictEqual(sentence, [
+          "DATABASE_URL cannot be reached (ECONNREFUSED); gave up after 10 seconds.",
+          ""
+        ])
         assert.notInclude(stderr, canary)
       })
     )
@@ -66,13 +69,10 @@ layer(CommandLineLive.layer, { excludeTestServices: true, concurrent: true })(
         { OTEL_EXPORTER_OTLP_ENDPOINT: canary },
         "OTEL_EXPORTER_OTLP_ENDPOINT must be an http or https URL without user and password."
       ],
-      [
-        { BYOK_DATA_DIR: `/dev/null/${canary}` },
-        "BYOK_DATA_DIR must be a directory that can be written; found ENOTDIR."
-      ],
+      [{ BYOK_DATA_DIR: `/dev/null/${canary}` }, "BYOK_DATA_DIR must be a writable directory; found ENOTDIR."],
       [
         { DATABASE_URL: `postgres://u:${canary}@db.example.org/d` },
-        "DATABASE_URL leads to another machine without TLS: add sslmode=verify-full."
+        "DATABASE_URL points to another machine without TLS: add sslmode=verify-full."
       ]
     ])("a setting that is wrong is named and its value is not shown: %j", ([variables, sentence]) =>
       Effect.gen(function* () {

@@ -5,65 +5,67 @@ import type { Query } from "./Query.ts"
 
 type NonEmpty<A> = Arr.NonEmptyReadonlyArray<A>
 
-/** One query in two forms: for one request, and for many at once with the answers in the order of the requests. */
-interface Queries<Asked, Answer> {
-  readonly one: (asked: Asked) => Query<Answer>
-  readonly many: (asked: NonEmpty<Asked>) => Query<ReadonlyArray<Answer>>
-  /** About how many bytes a request adds to a statement, if that can be many. */
-  readonly sizeOf?: (asked: Asked) => number
+/** A query for one request, and for a batch, whose answers come in the order of its requests. */
+interface Queries<Request, Answer> {
+  readonly one: (request: Request) => Query<Answer>
+  readonly many: (requests: NonEmpty<Request>) => Query<ReadonlyArray<Answer>>
+  /** Roughly how many bytes a request adds to the statement, if they can be many. */
+  readonly sizeOf?: (request: Request) => number
 }
 
 /** Makes a function that answers a request, alone or in a batch with others. */
-export type Gather = <Asked, Answer>(
-  queries: Queries<Asked, Answer>
-) => (asked: Asked) => Effect.Effect<Answer, ServiceUnavailable>
+export type Gather = <Request, Answer>(
+  queries: Queries<Request, Answer>
+) => (request: Request) => Effect.Effect<Answer, ServiceUnavailable>
 
 interface Options {
   readonly deadline: Duration.Duration
   readonly queue: number
   readonly scrubbed: <A>(query: Query<A>) => Effect.Effect<A, DatabaseFailure>
-  /** What a caller gets whose deadline has passed. */
-  readonly late: Exit.Exit<never>
+  /** The result for a caller whose deadline has passed. */
+  readonly timedOut: Exit.Exit<never>
 }
 
-/** How many statements of one kind are under way at a time; meanwhile the next batch grows. */
-const inFlight = 2
+/** How many statements of one kind run at a time; the next batch grows meanwhile. */
+const maxInFlight = 2
 
-/** How many bytes requests may add to one statement: enough for all small ones, and large ones hold nobody up for long. */
-const largest = 4 * 1024 * 1024
+/** How many bytes requests may add to one statement: ample for small ones, while large ones delay nobody for long. */
+const maxBytes = 4 * 1024 * 1024
 
-/** How often deadlines are looked at, in milliseconds. */
-const sweep = 50
+/** How often deadlines are checked, in milliseconds. */
+const sweepInterval = 50
 
 const unavailable = Exit.fail(new ServiceUnavailable())
 
-/** Failures of a row that say nothing about the others. */
-const isOfOneRow = ({ kind, sqlstate = "" }: DatabaseFailure) =>
+/** Whether the failure is one row's own; the others may succeed. */
+const isRowFailure = ({ kind, sqlstate = "" }: DatabaseFailure) =>
   kind === "UniqueViolation" || kind === "ConstraintError" || sqlstate.startsWith("22")
 
-/** A caller who waits. Once settled it is let go of, so that nothing that lives longer holds a request. */
-interface Waiting<Asked, Answer> {
-  readonly asked: Asked
+/** A waiting caller. `settle` is cleared on use: a batch that lives longer must not retain the caller. */
+interface Waiting<Request, Answer> {
+  readonly request: Request
   readonly until: number
   settle: ((exit: Exit.Exit<Answer, ServiceUnavailable>) => void) | undefined
 }
 
 /**
- * Collects what is asked during one turn of the event loop, and longer while `inFlight` statements are under way. A
- * batch runs detached from its callers: one who leaves, or whose deadline passes, takes nothing from the others.
+ * Batches the requests of one turn of the event loop, and of longer while `maxInFlight` statements run. A batch runs
+ * detached from its callers: one that leaves or times out does not affect the others.
  */
-export const gatherWith = Effect.fnUntraced(function* ({ deadline, late, queue, scrubbed }: Options) {
+export const gatherWith = Effect.fnUntraced(function* ({ deadline, queue, scrubbed, timedOut }: Options) {
   const fork = Effect.runForkWith(yield* Effect.context())
-  const patience = Duration.toMillis(deadline)
+  const timeout = Duration.toMillis(deadline)
   const expiries: Array<(now: number) => void> = []
   let waiting = 0
   yield* Effect.acquireRelease(
-    Effect.sync(() => setInterval(() => expiries.forEach((expire) => expire(performance.now())), sweep).unref()),
+    Effect.sync(() =>
+      setInterval(() => expiries.forEach((expire) => expire(performance.now())), sweepInterval).unref()
+    ),
     (timer) => Effect.sync(() => clearInterval(timer))
   )
 
-  const gather: Gather = <Asked, Answer>({ many, one, sizeOf = () => 0 }: Queries<Asked, Answer>) => {
-    type Entry = Waiting<Asked, Answer>
+  const gather: Gather = <Request, Answer>({ many, one, sizeOf = () => 0 }: Queries<Request, Answer>) => {
+    type Entry = Waiting<Request, Answer>
     let collected: Array<Entry> = []
     const running: Array<ReadonlyArray<Entry>> = []
     let scheduled = false
@@ -76,18 +78,18 @@ export const gatherWith = Effect.fnUntraced(function* ({ deadline, late, queue, 
       settle(exit)
     }
     expiries.push((now) => {
-      for (const entry of [...running.flat(), ...collected]) if (entry.until <= now) settle(entry, late)
+      for (const entry of [...running.flat(), ...collected]) if (entry.until <= now) settle(entry, timedOut)
     })
 
     const runOne = (entry: Entry) =>
-      Effect.map(Effect.exit(Effect.orDie(scrubbed(one(entry.asked)))), (exit) => settle(entry, exit))
+      Effect.map(Effect.exit(Effect.orDie(scrubbed(one(entry.request)))), (exit) => settle(entry, exit))
     const runMany = (entries: NonEmpty<Entry>) =>
-      Effect.matchEffect(scrubbed(many(Arr.map(entries, ({ asked }) => asked))), {
+      Effect.matchEffect(scrubbed(many(Arr.map(entries, ({ request }) => request))), {
         onSuccess: (answers) =>
           Effect.sync(() => entries.forEach((entry, index) => settle(entry, Exit.succeed(answers[index] as Answer)))),
         onFailure: (failure) =>
-          isOfOneRow(failure)
-            ? Effect.forEach(entries, runOne, { concurrency: inFlight, discard: true })
+          isRowFailure(failure)
+            ? Effect.forEach(entries, runOne, { concurrency: maxInFlight, discard: true })
             : Effect.sync(() => entries.forEach((entry) => settle(entry, Exit.die(failure))))
       })
 
@@ -106,20 +108,20 @@ export const gatherWith = Effect.fnUntraced(function* ({ deadline, late, queue, 
     }
     const flush = () => {
       scheduled = false
-      while (running.length < inFlight && collected.length > 0) {
-        const waited = collected.filter((entry) => entry.settle !== undefined)
+      while (running.length < maxInFlight && collected.length > 0) {
+        const pending = collected.filter((entry) => entry.settle !== undefined)
         let bytes = 0
-        const full = waited.findIndex(({ asked }) => (bytes += sizeOf(asked)) > largest)
-        const entries = full < 0 ? waited : waited.slice(0, Math.max(full, 1))
-        collected = waited.slice(entries.length)
+        const full = pending.findIndex(({ request }) => (bytes += sizeOf(request)) > maxBytes)
+        const entries = full < 0 ? pending : pending.slice(0, Math.max(full, 1))
+        collected = pending.slice(entries.length)
         if (entries.length > 0) start(entries)
       }
     }
 
-    return (asked: Asked) =>
+    return (request: Request) =>
       Effect.callback<Answer, ServiceUnavailable>((resume) => {
         if (waiting >= queue) return resume(unavailable)
-        const entry: Entry = { asked, until: performance.now() + patience, settle: (exit) => resume(exit) }
+        const entry: Entry = { request, until: performance.now() + timeout, settle: (exit) => resume(exit) }
         waiting += 1
         collected.push(entry)
         if (!scheduled) {

@@ -2,30 +2,30 @@ import { PgClient } from "@effect/sql-pg"
 import { Context, Duration, Effect, Layer } from "effect"
 import { Reactivity } from "effect/reactivity"
 import type { DatabaseTarget } from "./DatabaseTarget.ts"
-import { makeTypes } from "./pgTypes.ts"
+import { pgTypes } from "./pgTypes.ts"
 import { type Lane, makeLane } from "./Lane.ts"
-import { makeTransport } from "./Transport.ts"
+import { makeTransport } from "./makeTransport.ts"
 
 /** How the database is used. */
 export interface DatabaseSettings {
-  /** Connections for look-ups and gets, and as many again for inserts. */
+  /** Connections for reads, and as many again for writes. */
   readonly poolSize: number
   readonly connectTimeout: Duration.Duration
-  /** When PostgreSQL gives a statement up. */
+  /** After how long PostgreSQL cancels a statement. */
   readonly statementTimeout: Duration.Duration
-  /** When the service stops waiting for an answer; longer than the statement time-out. */
+  /** After how long the service stops waiting for an answer; longer than the statement timeout. */
   readonly deadline: Duration.Duration
-  /** How many statements may wait or run, in either lane, before further ones are refused. */
+  /** How many statements may wait or run in a lane before more are refused. */
   readonly queue: number
-  /** Whether requests that come at the same time share statements. */
+  /** Whether concurrent requests share statements. */
   readonly batching: boolean
   /** The target is a transaction pooler: no prepared statements, no session settings. */
   readonly pooler: boolean
 }
 
 /**
- * Reads and writes have lanes of their own, so that a locked table of writes delays no read. What the service does by
- * itself has a connection of its own, and takes no place in a queue from a caller.
+ * Reads and writes have separate lanes: a lock that stalls writes delays no reads. Background work has its own
+ * connection and takes no caller's place in a queue.
  */
 export class Database extends Context.Service<
   Database,
@@ -46,7 +46,7 @@ const sessionOf = ({ pooler, statementTimeout }: DatabaseSettings, session: Reco
       }
 }
 
-/** A client whose errors have not been scrubbed: only lanes and migrations may run its statements. */
+/** A client whose errors are not scrubbed: only lanes and migrations may run its statements. */
 export const makeClient = (
   { tls, ...target }: DatabaseTarget,
   { connectTimeout, poolSize, pooler }: Pick<DatabaseSettings, "connectTimeout" | "poolSize" | "pooler">,
@@ -60,15 +60,15 @@ export const makeClient = (
     connectTimeout,
     maxConnections: poolSize,
     prepare: !pooler,
-    types: makeTypes()
+    types: pgTypes()
   })
 
-/** Connects on first use. What `session` sets holds for every connection, but not behind a transaction pooler. */
+/** Connects on first use. `session` sets parameters on every connection, except behind a transaction pooler. */
 export const layer = (target: DatabaseTarget, settings: DatabaseSettings, session: Record<string, string> = {}) => {
-  const silence = Duration.toMillis(settings.deadline) + 500
+  const silenceTimeout = Duration.toMillis(settings.deadline) + 500
   const laneOf = Effect.fnUntraced(function* (settings: DatabaseSettings) {
     let unreplicated = 0
-    const stream = makeTransport(target, silence, () => (unreplicated += 1))
+    const stream = makeTransport(target, silenceTimeout, () => (unreplicated += 1))
     const client = yield* makeClient(target, settings, { ...sessionOf(settings, session), stream })
     return yield* makeLane(client, { ...settings, unreplicated: () => unreplicated })
   })

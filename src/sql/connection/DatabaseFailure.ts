@@ -2,8 +2,8 @@ import { Data } from "effect"
 import type { SqlError } from "effect/sql"
 
 /**
- * All that is kept of a database error: its kind, SQLSTATE (or the system's code, where no server has answered) and
- * constraint. Messages and details quote values.
+ * All that is kept of a database error: its kind, SQLSTATE (or the system's error code if no server answered) and
+ * constraint. Messages and details are dropped, because they quote values.
  */
 export class DatabaseFailure extends Data.TaggedError("DatabaseFailure")<{
   readonly kind: string
@@ -20,7 +20,7 @@ const wordOf = (value: unknown, key: string) => {
   return typeof found === "string" && /^[\w.]{1,63}$/.test(found) ? found : undefined
 }
 
-/** What the driver says of a connection in words alone. */
+/** Connection errors that the driver reports without a code. */
 const uncoded: Readonly<Record<string, { readonly kind?: string; readonly sqlstate?: string }>> = {
   "PgConnection: Connection timed out": { sqlstate: "ETIMEDOUT" },
   "PgConnection: Connection closed during startup": { sqlstate: "ECONNRESET" },

@@ -2,9 +2,9 @@ import { isIP } from "node:net"
 import type { ConnectionOptions } from "node:tls"
 import { Data, Redacted } from "effect"
 
-/** Where the database is and how to reach it, checked and taken apart, so that no driver ever sees a URL. */
+/** Where the database is and how to reach it, parsed and checked: no driver ever sees the URL. */
 export interface DatabaseTarget {
-  /** A name or address, or the absolute path of a directory with a Unix socket. */
+  /** A host name, an address, or the absolute path of a Unix socket's directory. */
   readonly host: string
   readonly port: number
   readonly username: string
@@ -13,7 +13,7 @@ export interface DatabaseTarget {
   readonly tls: ConnectionOptions | undefined
 }
 
-/** Says what is wrong with the URL without a part of it. */
+/** Says what is wrong with the URL without quoting it. */
 export class InvalidDatabaseUrl extends Data.TaggedError("InvalidDatabaseUrl")<{ readonly message: string }> {}
 
 const tlsModes = ["require", "verify-ca", "verify-full"]
@@ -26,11 +26,11 @@ const decode = (part: string) => {
   try {
     return decodeURIComponent(part)
   } catch {
-    throw new InvalidDatabaseUrl({ message: "holds a percent sign that does not begin an encoded character" })
+    throw new InvalidDatabaseUrl({ message: "contains a percent sign that does not start an encoded character" })
   }
 }
 
-/** Node checks a certificate for the server name, which no IP address can be, or else for `host`, or for `localhost`. */
+/** Node checks a certificate against `servername`, which cannot be an IP address, then `host`, then `localhost`. */
 const tlsOptions = (host: string, ca: string | undefined): ConnectionOptions => ({
   host,
   ...(isIP(host) === 0 ? { servername: host } : {}),
@@ -38,12 +38,12 @@ const tlsOptions = (host: string, ca: string | undefined): ConnectionOptions => 
 })
 
 /**
- * Reads `postgres://user:password@host:port/database?sslmode=verify-full`. Another machine is reached by TLS only, and
- * its certificate is checked against `ca` or the system's authorities in every mode. Throws `InvalidDatabaseUrl`.
+ * Parses `postgres://user:password@host:port/database?sslmode=verify-full`. Other machines are reached over TLS only;
+ * in every mode their certificate is checked against `ca` or the system's authorities. Throws `InvalidDatabaseUrl`.
  */
 export const parseDatabaseUrl = (text: Redacted.Redacted, ca?: string): DatabaseTarget => {
   const refuse = (message: string) => new InvalidDatabaseUrl({ message })
-  // The URL class knows no host made of a percent-encoded path, and its errors hold the whole input.
+  // The URL class rejects a percent-encoded path as the host, and its errors contain the whole input.
   const raw = Redacted.value(text)
   const parts =
     /^postgres(?:ql)?:\/\/(?:([^:@/?#\s]*)(?::([^@/?#\s]*))?@)?(\[[0-9a-fA-F:.]+\]|[^:@/?#\s,[\]]*)(?::(\d{1,5}))?(?:\/([^/?#\s]*))?(?:\?([^#\s]*))?$/.exec(
@@ -53,9 +53,9 @@ export const parseDatabaseUrl = (text: Redacted.Redacted, ca?: string): Database
   const [, username = "", password, authority = "", port = "5432", database = "", query = ""] = parts
   const parameters = new URLSearchParams(query)
   for (const name of parameters.keys()) {
-    if (parameters.getAll(name).length > 1) throw refuse("must hold a parameter once")
-    if (name === "sslrootcert") throw refuse("must not hold sslrootcert: set DATABASE_CA_FILE instead")
-    if (name !== "sslmode" && name !== "host") throw refuse("may hold the parameters sslmode and host only")
+    if (parameters.getAll(name).length > 1) throw refuse("must not repeat a parameter")
+    if (name === "sslrootcert") throw refuse("must not contain sslrootcert: set DATABASE_CA_FILE instead")
+    if (name !== "sslmode" && name !== "host") throw refuse("may contain only the parameters sslmode and host")
   }
   const host = parameters.get("host") ?? (decode(authority).replace(/^\[(.*)\]$/, "$1") || "localhost")
   if (host.includes(",")) throw refuse("must name one host")
@@ -65,7 +65,7 @@ export const parseDatabaseUrl = (text: Redacted.Redacted, ca?: string): Database
   }
   const encrypted = mode !== undefined && tlsModes.includes(mode)
   if (!encrypted && !isLocal(host)) {
-    throw refuse("leads to another machine without TLS: add sslmode=verify-full")
+    throw refuse("points to another machine without TLS: add sslmode=verify-full")
   }
   if (encrypted && host.startsWith("/")) throw refuse("must not ask for TLS on a Unix socket")
   if (username === "") throw refuse("must name a user")

@@ -5,14 +5,14 @@ import { type DatabaseSettings, makeClient } from "./Database.ts"
 import { failureOf } from "./DatabaseFailure.ts"
 import type { DatabaseTarget } from "./DatabaseTarget.ts"
 
-/** Whether sessions acknowledge a commit before it is on disk. What else `synchronous_commit` may say waits for that. */
+/** Whether sessions acknowledge a commit before it is on disk, as only `synchronous_commit = off` does. */
 export const acknowledgesEarly = (sql: SqlClient.SqlClient) =>
   Effect.map(
     sql<{ value: string }>`SELECT current_setting('synchronous_commit') AS value`,
     ([session]) => session?.value === "off"
   )
 
-/** The same for sessions that say nothing about it, as server, database and role have it. */
+/** Whether sessions acknowledge early with the defaults of the server, database and role. */
 export const acknowledgesEarlyByDefault = (
   target: DatabaseTarget,
   settings: Pick<DatabaseSettings, "connectTimeout" | "pooler">
@@ -22,5 +22,5 @@ export const acknowledgesEarlyByDefault = (
     Effect.mapError(failureOf)
   )
 
-/** What the service's own sessions say about it where that is needed; a stronger setting is never touched. */
+/** Set on the service's own sessions where the default is off; a stronger setting is left alone. */
 export const durableSession = { synchronous_commit: "on" }

@@ -9,11 +9,11 @@ import type { Query, QueryError } from "./Query.ts"
 export interface Lane {
   readonly sql: SqlClient.SqlClient
   /**
-   * Runs a query. It answers at the deadline at the latest; a caller who leaves, or whose deadline passes, cancels
-   * nothing. What fails dies as a `DatabaseFailure`.
+   * Runs a query and answers by the deadline. A caller that leaves or times out cancels nothing. Failures die as a
+   * `DatabaseFailure`.
    */
   readonly ask: <A>(query: Query<A>) => Effect.Effect<A, ServiceUnavailable>
-  /** The same for a query that many callers make at the same time: they may share a statement, but never a fate. */
+  /** Runs a query that many callers make at once: they may share a statement, but not each other's failures. */
   readonly gather: Gather
 }
 
@@ -21,19 +21,19 @@ export interface LaneSettings {
   readonly deadline: Duration.Duration
   readonly queue: number
   readonly batching: boolean
-  /** How often a commit on this lane was reported as perhaps not replicated. */
+  /** How many commits on this lane were reported as possibly not replicated. */
   readonly unreplicated: () => number
 }
 
 const isConnectionLost = (error: QueryError) => error._tag === "SqlError" && error.reason._tag === "ConnectionError"
 
-const late = new DatabaseFailure({ kind: "Deadline", sqlstate: undefined, constraint: undefined })
+const timedOut = new DatabaseFailure({ kind: "Deadline", sqlstate: undefined, constraint: undefined })
 
 const unknownOutcome = new DatabaseFailure({ kind: "UnknownOutcome", sqlstate: "01000", constraint: undefined })
 
 /**
- * Tries once more over another connection when one was lost, keeps of an error only what may be seen, and takes no
- * answer for an acknowledgement while commits are reported as perhaps not replicated.
+ * Retries once on another connection if one was lost, reduces errors to a `DatabaseFailure`, and acknowledges nothing
+ * if a commit was reported as possibly not replicated meanwhile.
  */
 const scrubbedWith =
   (unreplicated: () => number) =>
@@ -62,13 +62,13 @@ export const makeLane = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, s
         Effect.sync(() => (waiting -= 1))
       )
       return Effect.flatMap(Effect.forkDetach(detached), (fiber) =>
-        Effect.timeoutOrElse(Fiber.join(fiber), { duration: settings.deadline, orElse: () => Effect.die(late) })
+        Effect.timeoutOrElse(Fiber.join(fiber), { duration: settings.deadline, orElse: () => Effect.die(timedOut) })
       )
     })
   const one: Gather =
     ({ one }) =>
     (request) =>
       ask(one(request))
-  const gather = settings.batching ? yield* gatherWith({ ...settings, scrubbed, late: Exit.die(late) }) : one
+  const gather = settings.batching ? yield* gatherWith({ ...settings, scrubbed, timedOut: Exit.die(timedOut) }) : one
   return { sql, ask, gather } satisfies Lane
 })

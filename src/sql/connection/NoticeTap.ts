@@ -3,16 +3,16 @@ const readyType = 0x5a // Z
 const unreplicatedCode = "C01000\0"
 
 /**
- * Reads along what PostgreSQL sends and tells when it is ready for the next statement, and when a notice has SQLSTATE
- * 01000: a commit that waited for a synchronous replica was cancelled and may exist on this server only.
+ * Watches what PostgreSQL sends. Reports when it is ready for the next statement, and when a notice has SQLSTATE 01000:
+ * a commit stopped waiting for its synchronous replica and may exist on this server only.
  */
 export class NoticeTap {
   readonly #onUnreplicated: () => void
   readonly #onReady: () => void
-  /** What is left of a message whose body is of no interest. */
+  /** How many bytes are left of a message that is skipped. */
   #skip = 0
   #ready = false
-  /** The beginning of a message that has not arrived whole. */
+  /** The start of a message that has not fully arrived. */
   #kept: Buffer = Buffer.alloc(0)
 
   constructor(onUnreplicated: () => void, onReady: () => void = () => undefined) {

@@ -3,5 +3,5 @@ import type { SqlError } from "effect/sql"
 
 export type QueryError = SqlError.SqlError | Schema.SchemaError
 
-/** A query as the adapters write it, before its failures are scrubbed. It may safely run twice. */
+/** A query as adapters write it, its errors not yet scrubbed. It must be safe to run twice. */
 export type Query<A> = Effect.Effect<A, QueryError>

@@ -4,7 +4,7 @@ import { Duplex } from "node:stream"
 const sslRequest = Buffer.from([0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f])
 const accepted = 0x53 // S
 
-/** A connection on which PostgreSQL has been asked for TLS, and has agreed, before anything else is sent. */
+/** A connection on which PostgreSQL agrees to TLS before anything else is sent. */
 export class TlsNegotiation extends Duplex {
   readonly #socket: Socket
 
@@ -18,7 +18,7 @@ export class TlsNegotiation extends Duplex {
   override _construct(callback: (error?: Error) => void): void {
     this.#socket.write(sslRequest)
     this.#socket.once("data", (answer: Buffer) => {
-      // More than the one byte could be somebody's attempt to put clear text before the handshake.
+      // Anything after the first byte could be plaintext injected ahead of the handshake.
       if (answer[0] !== accepted || answer.length > 1) return callback(new Error("The database does not speak TLS"))
       this.#socket.on("data", (chunk: Buffer) => {
         if (!this.push(chunk)) this.#socket.pause()

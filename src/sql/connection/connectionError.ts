@@ -1,34 +1,30 @@
 import type { DatabaseFailure } from "./DatabaseFailure.ts"
 
-/** Nobody is there, or nobody yet: PostgreSQL starts or stops, a pooler has no connection, a name is not known so far. */
-const passing =
+/** PostgreSQL is down, starting or stopping, a pooler has no connection, or a name does not resolve yet. */
+const transient =
   /^(ECONNREFUSED|ECONNRESET|ECONNABORTED|EPIPE|ETIMEDOUT|EHOSTUNREACH|EHOSTDOWN|ENETUNREACH|ENETDOWN|ENOENT|ENOTFOUND|EAI_AGAIN|08...|57P0[123])$/
 
-const otherAuthorities = "; DATABASE_CA_FILE names other authorities"
+const caHint = "; set DATABASE_CA_FILE to trust other authorities"
 
-/** Faults that stay until somebody mends them, by what a failure's message ends with. */
-const lasting: ReadonlyArray<readonly [failure: RegExp, fault: string, hint?: string]> = [
-  [/^AuthenticationError\b/, "user or password is refused"],
-  [/ 3D000$/, "there is no such database"],
+/** Faults that stay until somebody fixes them, by a failure's message. */
+const permanent: ReadonlyArray<readonly [failure: RegExp, fault: string, hint?: string]> = [
+  [/^AuthenticationError\b/, "the user or password was rejected"],
+  [/ 3D000$/, "the database does not exist"],
   [/ 42501$/, "the user lacks a permission"],
   [/^TlsDeclined$/, "the database does not speak TLS"],
   [/ ERR_TLS_CERT_ALTNAME_INVALID$/, "its certificate is for another host"],
-  [
-    / (\w*SELF_SIGNED_CERT\w*|UNABLE_TO_\w+|CERT_UNTRUSTED|INVALID_CA)$/,
-    "its certificate is not trusted",
-    otherAuthorities
-  ],
+  [/ (\w*SELF_SIGNED_CERT\w*|UNABLE_TO_\w+|CERT_UNTRUSTED|INVALID_CA)$/, "its certificate is not trusted", caHint],
   [/ CERT_\w+$/, "its certificate is not valid"]
 ]
 
-/** Whether the next attempt may succeed without anybody's help. */
-export const mayPass = ({ sqlstate = "" }: DatabaseFailure): boolean => passing.test(sqlstate)
+/** Whether a later attempt may succeed by itself. */
+export const isTransient = ({ sqlstate = "" }: DatabaseFailure): boolean => transient.test(sqlstate)
 
-/** Says why the database that is called `name` cannot be used, and nothing about where it is. */
+/** Says why the database `name` cannot be used, without saying where it is. */
 export const sentenceOn = (name: string, failure: DatabaseFailure, seconds: number): string => {
   const { message, sqlstate } = failure
   const code = sqlstate === undefined ? "" : ` (${sqlstate})`
-  if (mayPass(failure)) return `${name} cannot be reached${code}, tried for ${seconds} seconds.`
-  const [, fault, hint = ""] = lasting.find(([pattern]) => pattern.test(message)) ?? []
+  if (isTransient(failure)) return `${name} cannot be reached${code}; gave up after ${seconds} seconds.`
+  const [, fault, hint = ""] = permanent.find(([pattern]) => pattern.test(message)) ?? []
   return fault === undefined ? `${name} cannot be used: ${message}.` : `${name}: ${fault}${code}${hint}.`
 }

@@ -6,8 +6,8 @@ const textOid = 25
 const read = (bytes: Uint8Array, offset: number, size: number) =>
   Buffer.from(bytes.buffer, bytes.byteOffset + offset, size).toString("utf8")
 
-/** The driver's types, but for text: it would take a leading byte order mark away from some texts. */
-export const makeTypes = (): PgTypes.Registry => {
+/** The driver's types, except text: its own codec strips a leading byte order mark from some strings. */
+export const pgTypes = (): PgTypes.Registry => {
   const types = PgTypes.makeRegistry()
   types.register<string>(textOid, {
     encode: (text) => Result.succeed(Buffer.from(text)),

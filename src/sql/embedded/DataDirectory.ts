@@ -25,7 +25,7 @@ export interface DataDirectory {
   readonly cluster: string
 }
 
-/** BYOK_DATA_DIR with an initialised database in it. */
+/** Creates BYOK_DATA_DIR and initialises its database, if needed. */
 export const prepare = Effect.fnUntraced(function* (directory: string, binaries: PostgresBinaries) {
   const root = yield* attempt(() => createRoot(resolve(directory)))
   if (postgresUser !== undefined) yield* checkReach(root, binaries)
@@ -42,13 +42,12 @@ const codeOf = (error: unknown) => (error as NodeJS.ErrnoException).code ?? ""
 const attempt = <A>(change: () => A) =>
   Effect.try({
     try: change,
-    catch: (error) =>
-      EmbeddedPostgresError.of(`BYOK_DATA_DIR must be a directory that can be written; found ${codeOf(error)}.`)
+    catch: (error) => EmbeddedPostgresError.of(`BYOK_DATA_DIR must be a writable directory; found ${codeOf(error)}.`)
   })
 
 const hasCode = (error: unknown, ...codes: ReadonlyArray<string>) => codes.includes(codeOf(error))
 
-/** Root's directory lets PostgreSQL's user pass through to its own, and not look around. */
+/** A directory owned by root lets PostgreSQL's user pass through, but not list it. */
 const createRoot = (path: string) => {
   const mode = postgresUser === undefined ? 0o700 : 0o711
   const first = mkdirSync(path, { recursive: true, mode })
@@ -66,13 +65,14 @@ const checkReach = (root: string, { postgres }: PostgresBinaries) =>
   Effect.callback<undefined, EmbeddedPostgresError>((resume) => {
     const script = 'cd -- "$1" || exit 3; test -x "$2" || exit 4'
     execFile("/bin/sh", ["-c", script, "sh", root, postgres], { cwd: "/", ...postgresUser }, (error) => {
+      const user = `user ${postgresUser?.uid}`
       const wrong =
         error?.code === 3
-          ? "cannot reach it: choose one to which every user may pass"
+          ? `as ${user} it cannot reach the directory: choose one that every user can reach`
           : error?.code === 4
-            ? "cannot execute its programs: install the service where every user may read it, or run it as another user than root"
-            : `this process cannot become (${error?.code}): run the service as another user than root`
-      const sentence = `BYOK_DATA_DIR cannot be used: PostgreSQL refuses to run as root, and the user ${postgresUser?.uid} whom it runs as instead ${wrong}.`
+            ? `as ${user} it cannot execute its programs: install the service where every user can read it, or run it as a user other than root`
+            : `this process cannot switch to ${user} (${error?.code}): run the service as a user other than root`
+      const sentence = `BYOK_DATA_DIR cannot be used: PostgreSQL refuses to run as root, and ${wrong}.`
       resume(error === null ? Effect.undefined : Effect.fail(EmbeddedPostgresError.of(sentence)))
     })
   })
@@ -86,7 +86,7 @@ const isEmpty = (directory: string) => {
   }
 }
 
-/** Whoever is first puts a complete database into place; a second one finds it there and uses it. */
+/** The first process moves a complete database into place; a second one finds it there and uses it. */
 const initialise = Effect.fnUntraced(function* ({ cluster, root }: DataDirectory, { initdb }: PostgresBinaries) {
   const temporary = yield* Effect.acquireRelease(
     attempt(() => createTemporary(root)),
@@ -129,7 +129,7 @@ const createTemporary = (root: string) => {
   return path
 }
 
-/** An initdb whose service was killed may still be about to end; what it leaves nevertheless, the next start removes. */
+/** An initdb whose service was killed may still be writing; the next start removes what it leaves behind. */
 const discard = (path: string) =>
   Effect.promise(async () => {
     inProgress.delete(path)
@@ -154,7 +154,7 @@ const findAbandoned = (root: string) =>
     return creator !== undefined && !inProgress.has(path) && isAbandoned(path, Number(creator)) ? [path] : []
   })
 
-/** In a container the number of a process soon belongs to another one, hence the age. */
+/** In a container pids are soon reused, hence the age limit. */
 const isAbandoned = (path: string, creator: number) => {
   const found = statSync(path, { throwIfNoEntry: false })
   return found !== undefined && (creator === process.pid || !isAlive(creator) || Date.now() - found.mtimeMs > 600_000)

@@ -7,7 +7,7 @@ import { socketDirectory } from "./SocketDirectory.ts"
 import { supervise } from "./supervise.ts"
 
 export interface Endpoint {
-  /** The directory of the socket. */
+  /** The socket's directory. */
   readonly host: string
   readonly username: "byok"
   readonly database: "postgres"
@@ -25,7 +25,7 @@ export const start: (directory: string) => Effect.Effect<Endpoint, EmbeddedPostg
       yield* Deferred.succeed(ready, socket)
       yield* gone
     }).pipe(Effect.scoped)
-    // Only before it has served may it fail for good.
+    // A failure is final only before it has served once.
     yield* Effect.forkScoped(supervise(serve, (cause) => Deferred.failCause(ready, cause)))
     return { host: yield* Deferred.await(ready), username: "byok", database: "postgres" }
   })

@@ -4,22 +4,22 @@ import { Socket } from "node:net"
 import { setTimeout } from "node:timers/promises"
 import { EmbeddedPostgresError } from "./EmbeddedPostgresError.ts"
 
-/** PostgreSQL refuses to run as root, so there it runs as nobody; otherwise as whoever runs the service. */
+/** PostgreSQL refuses to run as root; a service that runs as root starts it as nobody. */
 export const postgresUser = process.getuid?.() === 0 ? { uid: 65534, gid: 65534 } : undefined
 
 export interface LeashedProcess {
-  /** That of the program, not of the shell around it. */
+  /** The program's, not its shell's. */
   readonly pid: number
   readonly exitCode: () => number | undefined
   readonly exited: Effect.Effect<number>
   readonly lastWords: () => string
-  /** From now on it does not keep this process alive. */
+  /** Stops it from keeping this process alive. */
   readonly unref: () => void
 }
 
 /**
- * The program ends with whoever holds the other end of the standard input, however that one ends. The shell outlives
- * the program, so that its own exit tells that of the program; signals meant for the whole service do not end it.
+ * The program ends when the other end of standard input closes, however its holder dies. The shell outlives the program
+ * to pass on its exit code, and ignores signals meant for the whole service.
  */
 const leash = `
 trap '' HUP INT TERM
@@ -38,16 +38,16 @@ wait
 exit "$code"
 `
 
-/** Only what it needs: the environment of the service holds secrets, and variables that redirect PostgreSQL. */
+/** Only what it needs: the service's environment holds secrets, and PG* variables would redirect PostgreSQL. */
 const environment = { PATH: process.env["PATH"] ?? "/usr/bin:/bin", LC_ALL: "C", TZ: "UTC" }
 
-/** Runs until the scope closes; then it has gone. */
+/** Runs a program until the scope closes. */
 export const run = (program: string, args: ReadonlyArray<string>, variables: Record<string, string> = {}) =>
   Effect.map(Effect.acquireRelease(launch(program, args, variables), stop), ({ process }) => process)
 
 interface Launched {
   readonly process: LeashedProcess
-  readonly letGo: () => void
+  readonly release: () => void
   readonly exitedWithin: (milliseconds: number) => Effect.Effect<boolean>
 }
 
@@ -63,7 +63,7 @@ const launch = (program: string, args: ReadonlyArray<string>, variables: Record<
     shell.once("error", (error) =>
       resume(Effect.fail(EmbeddedPostgresError.of(`${program} cannot be started: ${error.message}`)))
     )
-    // Without free descriptors it has no streams.
+    // A process that did not start has no streams.
     if (shell.pid === undefined) return
     for (const stream of [shell.stdin, shell.stdout, shell.stderr]) {
       stream.on("error", () => undefined)
@@ -78,7 +78,7 @@ const launch = (program: string, args: ReadonlyArray<string>, variables: Record<
     })
     const exited = new Promise<number>((resolve) => {
       const settle = (code: number) => resolve((exitCode = code))
-      // An orphan of the program may hold the standard error open: its last words are waited for, but not for long.
+      // An orphan of the program may keep standard error open: wait for its last words only briefly.
       shell.once("exit", (code) => void setTimeout(100).then(() => settle(code ?? 1)))
       shell.once("close", (code) => settle(code ?? 1))
     })
@@ -93,7 +93,7 @@ const launch = (program: string, args: ReadonlyArray<string>, variables: Record<
             lastWords: () => words.trim(),
             unref: () => shell.unref()
           },
-          letGo: () => {
+          release: () => {
             shell.ref()
             shell.stdin.destroy()
           },
@@ -110,10 +110,10 @@ const launch = (program: string, args: ReadonlyArray<string>, variables: Record<
     void exited.then(ready)
   })
 
-const stop = Effect.fnUntraced(function* ({ exitedWithin, letGo, process: { pid } }: Launched) {
-  letGo()
-  for (const [patience, signal] of [[10_000, "SIGQUIT"] as const, [6_000, "SIGKILL"] as const]) {
-    if (yield* exitedWithin(patience)) return
+const stop = Effect.fnUntraced(function* ({ exitedWithin, release, process: { pid } }: Launched) {
+  release()
+  for (const [timeout, signal] of [[10_000, "SIGQUIT"] as const, [6_000, "SIGKILL"] as const]) {
+    if (yield* exitedWithin(timeout)) return
     if (pid > 0) kill(pid, signal)
   }
   yield* exitedWithin(1_000)

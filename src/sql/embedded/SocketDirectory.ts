@@ -6,13 +6,13 @@ import { join } from "node:path"
 import { EmbeddedPostgresError } from "./EmbeddedPostgresError.ts"
 import { postgresUser } from "./LeashedProcess.ts"
 
-/** The name that clients give to the socket of port 5432. */
+/** The socket name that clients derive from port 5432. */
 export const socketName = ".s.PGSQL.5432"
 
-/** Addresses of sockets are short: 107 bytes on Linux, 103 on macOS. */
+/** A socket's path is limited to 107 bytes on Linux and 103 on macOS. */
 const fits = (directory: string) => Buffer.byteLength(join(directory, socketName)) <= 103
 
-/** Where the socket lies: in the data directory, or, where its path is too long for that, in a short one of its own. */
+/** Creates the socket's directory: in the data directory, or in a temporary one if the path would be too long. */
 export const socketDirectory = (root: string): Effect.Effect<string, EmbeddedPostgresError> =>
   Effect.try({
     try: () => {
@@ -24,11 +24,11 @@ export const socketDirectory = (root: string): Effect.Effect<string, EmbeddedPos
     },
     catch: (error) => {
       const { code, message } = error as NodeJS.ErrnoException
-      return EmbeddedPostgresError.of(`The socket of the embedded PostgreSQL cannot be placed: ${code ?? message}.`)
+      return EmbeddedPostgresError.of(`The embedded PostgreSQL's socket cannot be created: ${code ?? message}.`)
     }
   })
 
-/** Who may enter it is the database's master, as nobody has to tell a password there. */
+/** The socket needs no password: whoever can enter this directory controls the database. */
 const ensurePrivate = (directory: string) => {
   const owner = postgresUser?.uid ?? process.getuid?.()
   try {
@@ -43,7 +43,7 @@ const ensurePrivate = (directory: string) => {
     (found.mode & 0o777) !== 0o700 ||
     (found.uid !== owner && found.uid !== process.getuid?.())
   ) {
-    throw new Error(`${directory} exists, but is not a directory that only PostgreSQL's user may enter; remove it`)
+    throw new Error(`${directory} exists but is not a directory that only PostgreSQL's user may enter; remove it`)
   }
   if (postgresUser !== undefined) lchownSync(directory, postgresUser.uid, postgresUser.gid)
 }

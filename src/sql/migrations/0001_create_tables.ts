@@ -1,7 +1,7 @@
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 
-/** The domain's rules once more: what a faulty program or a person at the database must not get in. */
+/** Repeats the domain's rules, against faulty programs and people at the database. */
 const statements = [
   `CREATE TABLE accounts (
     id uuid PRIMARY KEY,

@@ -1,7 +1,7 @@
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 
-/** The primary key is what makes one credential of concurrent requests. A receipt goes with its credential. */
+/** The primary key makes concurrent requests create one credential. A receipt is deleted with its credential. */
 const statements = [
   `CREATE TABLE receipts (
     account_id uuid NOT NULL,

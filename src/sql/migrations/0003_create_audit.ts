@@ -2,8 +2,8 @@ import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 
 /**
- * An entry holds the events of one transaction: `json`, because its text stays as it was written. `digests` of a
- * checkpoint has, for every entry it covers, the 8 bytes of its `seq` and the SHA-256 of the entry.
+ * An entry holds the events of one transaction, as `json`, which keeps the text as written. A checkpoint's `digests`
+ * holds the 8 bytes of `seq` and the SHA-256 of every entry it covers.
  */
 const statements = [
   `CREATE TABLE audit_entries (

@@ -6,7 +6,7 @@ import { DatabaseFailure } from "../../../src/sql/connection/DatabaseFailure.ts"
 import type { Query } from "../../../src/sql/connection/Query.ts"
 import { eventually } from "../../support/process/eventually.ts"
 
-const late = Exit.die("late")
+const timedOut = Exit.die("timedOut")
 const broken = new DatabaseFailure({ kind: "ConstraintError", sqlstate: "23514", constraint: "t_check" })
 const gone = new DatabaseFailure({ kind: "ConnectionError", sqlstate: undefined, constraint: undefined })
 
@@ -31,7 +31,7 @@ const lane = Effect.fnUntraced(function* (options: { readonly queue?: number; re
   const gather = yield* gatherWith({
     deadline: Duration.millis(options.deadline ?? 20_000),
     queue: options.queue ?? 1000,
-    late,
+    timedOut,
     scrubbed: <A>(asked: Query<A>) => asked as unknown as Effect.Effect<A, DatabaseFailure>
   })
   const ask = gather<number, string>({
@@ -155,7 +155,7 @@ describe("requests that come at the same time", () => {
       state.held = true
       const exit = yield* Effect.exit(ask(1))
       state.held = false
-      assert.isTrue(Exit.isFailure(exit) && Cause.squash(exit.cause) === "late")
+      assert.isTrue(Exit.isFailure(exit) && Cause.squash(exit.cause) === "timedOut")
       assert.strictEqual(yield* ask(2), "answer to 2")
     })
   )

@@ -36,7 +36,7 @@ const refusalOf = (url: string): InvalidDatabaseUrl => {
 }
 
 const form = "must look like postgres://user:password@host:port/database?sslmode=verify-full"
-const withoutTls = "leads to another machine without TLS: add sslmode=verify-full"
+const withoutTls = "points to another machine without TLS: add sslmode=verify-full"
 const anotherMode = "must have an sslmode of require, verify-ca, verify-full, or disable, allow, prefer on this machine"
 
 describe("a database URL says where the database is", () => {
@@ -109,11 +109,11 @@ describe("a database URL is refused in a sentence that names DATABASE_URL's faul
     ["postgres://:p@localhost/d", "must name a user"],
     ["postgres://u@localhost:0/d", "must have a port from 1 to 65535"],
     ["postgres://u@localhost:65536/d", "must have a port from 1 to 65535"],
-    ["postgres://u:100%@localhost/d", "holds a percent sign that does not begin an encoded character"],
-    ["postgres://%FF@localhost/d", "holds a percent sign that does not begin an encoded character"],
-    ["postgres://u@db.example.org/d?sslrootcert=/ca.pem", "must not hold sslrootcert: set DATABASE_CA_FILE instead"],
-    ["postgres://u@localhost/d?options=-c", "may hold the parameters sslmode and host only"],
-    ["postgres://u@localhost/d?password=p", "may hold the parameters sslmode and host only"],
+    ["postgres://u:100%@localhost/d", "contains a percent sign that does not start an encoded character"],
+    ["postgres://%FF@localhost/d", "contains a percent sign that does not start an encoded character"],
+    ["postgres://u@db.example.org/d?sslrootcert=/ca.pem", "must not contain sslrootcert: set DATABASE_CA_FILE instead"],
+    ["postgres://u@localhost/d?options=-c", "may contain only the parameters sslmode and host"],
+    ["postgres://u@localhost/d?password=p", "may contain only the parameters sslmode and host"],
     ["postgres://u@db.example.org/d?sslmode=no-verify", anotherMode],
     ["postgres://u@localhost/d?sslmode=", anotherMode],
     ["postgres://u@localhost/d?sslmode=VERIFY-FULL", anotherMode],

@@ -72,9 +72,9 @@ describe("at the start of the service a database", () => {
       }
       const { _tag, message } = yield* refusal
       assert.strictEqual(_tag, "InvalidSetting")
-      assert.strictEqual(message, "DATABASE_URL cannot be reached (57P03), tried for 10 seconds.")
+      assert.strictEqual(message, "DATABASE_URL cannot be reached (57P03); gave up after 10 seconds.")
       assert.strictEqual(refused(), 21)
-      assert.deepStrictEqual(lines, ["Warn DATABASE_URL cannot be reached (57P03); it is tried for 10 seconds"])
+      assert.deepStrictEqual(lines, ["Warn DATABASE_URL cannot be reached (57P03); retrying for up to 10 seconds"])
     })
   )
 
@@ -92,15 +92,18 @@ describe("at the start of the service a database", () => {
         }
       }
       const { message } = yield* refusal
-      assert.match(message, new RegExp(`^DATABASE_URL cannot be reached \\(${code}\\), tried for 1[01] seconds\\.$`))
-      assert.deepStrictEqual(lines, [`Warn DATABASE_URL cannot be reached (${code}); it is tried for 10 seconds`])
+      assert.match(
+        message,
+        new RegExp(`^DATABASE_URL cannot be reached \\(${code}\\); gave up after 1[01] seconds\\.$`)
+      )
+      assert.deepStrictEqual(lines, [`Warn DATABASE_URL cannot be reached (${code}); retrying for up to 10 seconds`])
     })
   )
 
   it.effect.each<readonly [sqlstate: string, fault: string]>([
-    ["28P01", ": user or password is refused (28P01)."],
-    ["28000", ": user or password is refused (28000)."],
-    ["3D000", ": there is no such database (3D000)."],
+    ["28P01", ": the user or password was rejected (28P01)."],
+    ["28000", ": the user or password was rejected (28000)."],
+    ["3D000", ": the database does not exist (3D000)."],
     ["42501", ": the user lacks a permission (42501)."],
     ["53300", " cannot be used: UnknownError 53300."]
   ])("that says %s is not asked again", ([sqlstate, fault]) =>
@@ -116,7 +119,7 @@ describe("at the start of the service a database", () => {
       const { port } = yield* refusingPostgres("57P03", "no, canary")
       assert.strictEqual(
         yield* refusalOf(`postgres://canary@127.0.0.1:${port}/canary`),
-        "DATABASE_URL: user or password is refused."
+        "DATABASE_URL: the user or password was rejected."
       )
     })
   )
@@ -128,7 +131,7 @@ describe("at the start of the service a database", () => {
       for (const ca of [undefined, selfSignedCertificate("127.0.0.1").certificate]) {
         assert.strictEqual(
           yield* refusalOf(`${urlOf(port)}?sslmode=require`, ca),
-          "DATABASE_URL: its certificate is not trusted (DEPTH_ZERO_SELF_SIGNED_CERT); DATABASE_CA_FILE names other authorities."
+          "DATABASE_URL: its certificate is not trusted (DEPTH_ZERO_SELF_SIGNED_CERT); set DATABASE_CA_FILE to trust other authorities."
         )
       }
     })
@@ -164,7 +167,7 @@ describe("at the start of the service a database", () => {
       writeFileSync(join(cluster, "pg_hba.conf"), "local all all reject\n")
       const settings = { ...settingsFor(""), databaseUrl: Option.none(), dataDirectory }
       const { message } = yield* Effect.flip(openDatabase(settings))
-      assert.strictEqual(message, "The embedded database: user or password is refused (28000).")
+      assert.strictEqual(message, "The embedded database: the user or password was rejected (28000).")
     })
   )
 })

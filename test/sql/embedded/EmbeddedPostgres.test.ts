@@ -218,7 +218,7 @@ describe("a start", () => {
         writeFileSync(join(directory, "postgres/postgresql.conf"), "no_such_setting = 1\n")
         const error = yield* Effect.flip(start(directory))
         assert.strictEqual(error._tag, "EmbeddedPostgresError")
-        assert.match(error.message, /^PostgreSQL cannot be started in BYOK_DATA_DIR:\n.*no_such_setting/)
+        assert.match(error.message, /^PostgreSQL could not start in BYOK_DATA_DIR:\n.*no_such_setting/)
       }),
     timeout
   )
@@ -230,7 +230,7 @@ describe("a data directory that cannot be used", () => {
       Effect.flip(prepare(directory, { initdb: "/bin/false", postgres: "/bin/true", ...binaries })),
       ({ message }) => message
     )
-  const found = (code: string) => `BYOK_DATA_DIR must be a directory that can be written; found ${code}.`
+  const found = (code: string) => `BYOK_DATA_DIR must be a writable directory; found ${code}.`
 
   it.live("is told by its setting and the system's code, without the value", () =>
     Effect.gen(function* () {
@@ -295,7 +295,7 @@ describe("the socket", () => {
         mkdirSync(socket)
         chmodSync(socket, 0o777)
         const error = yield* Effect.flip(start(path))
-        assert.include(error.message, `${socket} exists, but is not a directory that only PostgreSQL's user may enter`)
+        assert.include(error.message, `${socket} exists but is not a directory that only PostgreSQL's user may enter`)
       }),
     timeout
   )
@@ -303,7 +303,7 @@ describe("the socket", () => {
   it.live("cannot lie where there is no directory, which is told by the system's code", () =>
     Effect.gen(function* () {
       const { message } = yield* Effect.flip(socketDirectory("/dev/null/x"))
-      assert.strictEqual(message, "The socket of the embedded PostgreSQL cannot be placed: ENOTDIR.")
+      assert.strictEqual(message, "The embedded PostgreSQL's socket cannot be created: ENOTDIR.")
     })
   )
 
@@ -414,7 +414,7 @@ describe("a postmaster", () => {
             return postmasterOf(directory)
           })
         ).pipe(Effect.provide(capturing(lines)))
-        assert.deepStrictEqual(lines, ["Warn The embedded PostgreSQL has gone away and is started again"])
+        assert.deepStrictEqual(lines, ["Warn The embedded PostgreSQL has exited and is being restarted"])
         assert.isFalse(isRunning(replacement), "it belongs to the one who started it")
       }),
     timeout
@@ -443,7 +443,7 @@ describe("a postmaster", () => {
             busy.interruptUnsafe()
           })
         ).pipe(Effect.provide(capturing(lines)))
-        assert.deepStrictEqual(lines, ["Warn The embedded PostgreSQL has gone away and is started again"])
+        assert.deepStrictEqual(lines, ["Warn The embedded PostgreSQL has exited and is being restarted"])
       }),
     timeout
   )
@@ -521,7 +521,7 @@ describe.runIf(isRoot)("as root", () => {
         const error = yield* Effect.flip(start(join(parent, "data")))
         assert.strictEqual(
           error.message,
-          `BYOK_DATA_DIR cannot be used: PostgreSQL refuses to run as root, and the user 65534 whom it runs as instead cannot reach it: choose one to which every user may pass.`
+          `BYOK_DATA_DIR cannot be used: PostgreSQL refuses to run as root, and as user 65534 it cannot reach the directory: choose one that every user can reach.`
         )
       }),
     timeout
@@ -534,7 +534,7 @@ describe("the programs", () => {
       const error = yield* Effect.flip(locate("win32", "x64"))
       assert.strictEqual(
         error.message,
-        "There is no embedded PostgreSQL for win32-x64 here: set DATABASE_URL to the PostgreSQL to use."
+        "No embedded PostgreSQL is installed for win32-x64: set DATABASE_URL to the PostgreSQL to use."
       )
     })
   )

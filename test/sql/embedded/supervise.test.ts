@@ -5,8 +5,8 @@ import { supervise } from "../../../src/sql/embedded/supervise.ts"
 
 type Serving = Effect.Effect<void, EmbeddedPostgresError>
 
-const gone = "Warn The embedded PostgreSQL has gone away and is started again"
-const failed = "Error The embedded PostgreSQL has failed and is started again"
+const gone = "Warn The embedded PostgreSQL has exited and is being restarted"
+const failed = "Error The embedded PostgreSQL has failed and is being restarted"
 
 const refused = Effect.fail(EmbeddedPostgresError.of("It cannot be started."))
 const broken = Effect.sync((): void => {

@@ -5,23 +5,23 @@ import { NoticeTap } from "./NoticeTap.ts"
 import { TlsNegotiation } from "./TlsNegotiation.ts"
 
 /**
- * Destroys a connection on which a statement is under way and nothing has come back for `silence` milliseconds. Answers
- * with what to call when PostgreSQL is ready for the next one.
+ * Destroys the connection if a statement is running and nothing has arrived for `silenceTimeout` milliseconds. Returns
+ * a callback for when PostgreSQL is ready for the next statement.
  */
-const watch = (socket: Socket | TLSSocket, silence: number): (() => void) => {
+const watch = (socket: Socket | TLSSocket, silenceTimeout: number): (() => void) => {
   let writtenWhenReady = 0
   let read = 0
   let silentSince: number | undefined
-  const look = () => {
+  const check = () => {
     const now = performance.now()
-    const underWay = socket.bytesWritten > writtenWhenReady
-    if (!underWay || socket.bytesRead !== read) silentSince = undefined
+    const busy = socket.bytesWritten > writtenWhenReady
+    if (!busy || socket.bytesRead !== read) silentSince = undefined
     read = socket.bytesRead
-    if (!underWay) return
+    if (!busy) return
     silentSince ??= now
-    if (now - silentSince >= silence) socket.destroy(new Error("The database has gone silent"))
+    if (now - silentSince >= silenceTimeout) socket.destroy(new Error("The database has gone silent"))
   }
-  const timer = setInterval(look, silence / 8).unref()
+  const timer = setInterval(check, silenceTimeout / 8).unref()
   socket.once("close", () => clearInterval(timer))
   return () => {
     writtenWhenReady = socket.bytesWritten
@@ -29,17 +29,17 @@ const watch = (socket: Socket | TLSSocket, silence: number): (() => void) => {
 }
 
 /**
- * Opens connections that heal: a dead one is noticed and destroyed. `onUnreplicated` is called when a commit may not
- * have reached the replicas it had to wait for, which the driver does not tell.
+ * Opens connections that are destroyed once they go silent. `onUnreplicated` is called when a commit may not have
+ * reached its synchronous replicas, which the driver does not report.
  */
 export const makeTransport =
-  (target: DatabaseTarget, silence: number, onUnreplicated: () => void) => (): Socket | TLSSocket => {
+  (target: DatabaseTarget, silenceTimeout: number, onUnreplicated: () => void) => (): Socket | TLSSocket => {
     const { host, port, tls } = target
     const raw = host.startsWith("/")
       ? connectSocket({ path: `${host}/.s.PGSQL.${port}` })
       : connectSocket({ host, port, noDelay: true, keepAlive: true, keepAliveInitialDelay: 10_000 })
     const socket = tls === undefined ? raw : connectTls({ ...tls, socket: new TlsNegotiation(raw) })
-    const tap = new NoticeTap(onUnreplicated, watch(socket, silence))
+    const tap = new NoticeTap(onUnreplicated, watch(socket, silenceTimeout))
     socket.on("data", (chunk: Buffer) => tap.read(chunk))
     return socket
   }

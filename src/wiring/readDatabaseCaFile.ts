@@ -17,13 +17,13 @@ const isCertificate = (pem: string) => {
 const faultOf = (text: string) => {
   const certificates = text.split(begin).slice(1)
   if (certificates.length === 0) return "none"
-  return certificates.every((rest) => isCertificate(begin + rest)) ? undefined : "one that is damaged"
+  return certificates.every((rest) => isCertificate(begin + rest)) ? undefined : "a damaged one"
 }
 
 const refuse = (found: string) =>
   new InvalidSetting({ message: `DATABASE_CA_FILE must be a file of PEM certificates; found ${found}.` })
 
-/** The certificates of a file, as text: Node would take any other text without a word, and then trust nobody. */
+/** Reads PEM certificates and checks them: Node would silently accept any other text, and then trust nobody. */
 export const readDatabaseCaFile = (path: string): Effect.Effect<string, InvalidSetting> =>
   Effect.try({
     try: () => readFileSync(path, "utf8"),

@@ -33,7 +33,7 @@ export const accounts = fromSettings((settings) =>
 /** The audit log; needs no keyring. */
 export const audit = fromSettings((settings) => Layer.provide(Audit.layer, Persistence.layer(settings)))
 
-/** The rotation of key-encryption keys, with the keyring or token. */
+/** Rotation of key-encryption keys, in the keyring or on a token. */
 export const rotation = fromSettings((settings) =>
   Rotation.layer.pipe(
     Layer.provide(RewrapperAes256Gcm.layer),
@@ -45,7 +45,7 @@ export const rotation = fromSettings((settings) =>
   )
 )
 
-/** Changes of the keyring file. */
+/** Changes to the keyring file. */
 export const keyringEditor = fromSettings((settings) =>
   KeyringEditorLive.layer(settings).pipe(
     Layer.provide(Persistence.layer(withCommandTimeouts(settings))),
@@ -53,7 +53,7 @@ export const keyringEditor = fromSettings((settings) =>
   )
 )
 
-/** The text of a keyring with one new key. */
+/** A keyring with one new key, as text. */
 export const newKeyring = Effect.clockWith((clock) =>
   Effect.sync(() => generateKeyring(new Date(clock.currentTimeMillisUnsafe())))
 )

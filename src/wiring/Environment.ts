@@ -1,6 +1,6 @@
 import { ConfigProvider, Layer } from "effect"
 
-/** The environment as it is when a setting is looked up. By default Effect keeps a copy, also of what was removed since. */
+/** Reads the environment at each lookup: Effect's default keeps a copy, including secrets removed since. */
 export const layer: Layer.Layer<never> = ConfigProvider.layer(
   ConfigProvider.make((path) => ConfigProvider.fromEnv().load(path))
 )

@@ -60,5 +60,5 @@ const make = Effect.fnUntraced(function* (settings: Settings) {
   return union(KeyEncryptionToken.makeWith(token), keyring)
 })
 
-/** The keys of the token that the settings name, and with them those of the keyring, which then only open. */
+/** The keyring's keys. If the settings name a token, its keys seal and the keyring's only open. */
 export const layer = (settings: Settings) => Layer.effect(KeyEncryption, make(settings))

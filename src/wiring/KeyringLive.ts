@@ -19,7 +19,7 @@ import { InvalidSetting, namesToken, type Settings } from "./Settings.ts"
 
 const refuse = (message: string) => Effect.fail(new InvalidSetting({ message }))
 
-/** Names the setting that a keyring is wrong in. */
+/** Refuses a keyring, naming the setting it came from. */
 const refuseKeyring =
   (setting: string) =>
   ({ message }: InvalidKeyring | UnusableFile) =>
@@ -27,7 +27,7 @@ const refuseKeyring =
 
 const readFile = (path: string) => Effect.flatMap(readPrivateFile(path), parseSealingKeyring)
 
-/** The embedded database's own keyring file, made when nothing has been sealed yet. */
+/** The embedded database's own keyring file, created if nothing has been sealed yet. */
 const readOwnFile = Effect.fnUntraced(function* (path: string) {
   const sealedBefore = (yield* (yield* KekRegistry).missing([])).length > 0
   if (!existsSync(path) && !sealedBefore) {
@@ -39,24 +39,24 @@ const readOwnFile = Effect.fnUntraced(function* (path: string) {
 })
 
 const environmentKeyring = new InvalidKeyring({
-  message: "expected a restart with another value; the environment of a running process cannot change"
+  message: "cannot be reloaded from the environment of a running process; restart with the new value"
 })
 
-/** Where the keyring is, the setting that says so, and its form, as far as that shows without the database. */
+/** Where the keyring is, the setting that says so, and `form`, which checks it without the database. */
 const sourceOf = (settings: Settings) => {
   const { dataDirectory, databaseUrl, keyring, keyringFile } = settings
   const inFile = (setting: string, file: string) => {
     const read = readFile(file)
-    return { setting, file, form: read, first: read, again: read }
+    return { setting, file, form: read, first: read, reread: read }
   }
   if (Option.isSome(keyring)) {
     const first = parseSealingKeyring(Redacted.value(keyring.value))
-    return { setting: "BYOK_KEYRING", file: undefined, form: first, first, again: Effect.fail(environmentKeyring) }
+    return { setting: "BYOK_KEYRING", file: undefined, form: first, first, reread: Effect.fail(environmentKeyring) }
   }
   if (Option.isSome(keyringFile)) return inFile("BYOK_KEYRING_FILE", keyringFile.value)
   if (namesToken(settings)) {
     const first = Effect.succeed(parseKeyring(""))
-    return { setting: "BYOK_PKCS11_KEYS", file: undefined, form: first, first, again: Effect.fail(environmentKeyring) }
+    return { setting: "BYOK_PKCS11_KEYS", file: undefined, form: first, first, reread: Effect.fail(environmentKeyring) }
   }
   if (Option.isSome(databaseUrl)) return undefined
   const own = inFile("BYOK_DATA_DIR/keyring", join(dataDirectory, "keyring"))
@@ -73,7 +73,7 @@ export const keyringSource = (settings: Settings) => {
     : Effect.succeed(source)
 }
 
-/** Refuses a keyring that is missing or malformed before the database is waited for. */
+/** Refuses a missing or malformed keyring without waiting for the database. */
 export const validate = (settings: Settings) =>
   Layer.effectDiscard(
     Effect.flatMap(keyringSource(settings), ({ form, setting }) =>
@@ -81,27 +81,27 @@ export const validate = (settings: Settings) =>
     )
   )
 
-/** Passes on a keyring that has no id of the token's, before anything is recorded under that id, and checks its keys. */
+/** Checks a keyring, after refusing one that shares an id with the token: nothing is recorded under that id. */
 const checkedFor = (settings: Settings) => {
   const onToken = Option.getOrElse(settings.pkcs11.keys, () => [])
   const check = namesToken(settings) ? checkOpening : checkKeyring
   return (ring: Ring) => {
-    const both = onToken.find((kek_id) => ring.byId.has(kek_id))
-    const message = `expected ids that BYOK_PKCS11_KEYS does not have; found ${both} in both`
-    return both === undefined ? check(ring) : Effect.fail(new InvalidKeyring({ message }))
+    const shared = onToken.find((kek_id) => ring.byId.has(kek_id))
+    const message = `expected ids that are not in BYOK_PKCS11_KEYS; found ${shared} in both`
+    return shared === undefined ? check(ring) : Effect.fail(new InvalidKeyring({ message }))
   }
 }
 
-/** The keyring that the settings name, whose keys are checked against the database before each use of a new one. */
+/** The keyring that the settings name. Each one loaded is checked against the database before it is used. */
 export const layer = (settings: Settings) =>
   Layer.effectContext(
     Effect.gen(function* () {
-      const { again, first, setting } = yield* keyringSource(settings)
+      const { first, reread, setting } = yield* keyringSource(settings)
       const registry = yield* KekRegistry
       const checked = checkedFor(settings)
       const oneAtATime = yield* Semaphore.make(1)
       let ring = yield* Effect.catch(Effect.flatMap(first, checked), refuseKeyring(setting))
-      const reload = Effect.flatMap(again, checked).pipe(
+      const reload = Effect.flatMap(reread, checked).pipe(
         Effect.provideService(KekRegistry, registry),
         Effect.map((next) => {
           ring = next

@@ -7,8 +7,8 @@ import { acknowledgesEarly } from "../sql/connection/Durability.ts"
 import { current, latest } from "../sql/Migrations.ts"
 
 /**
- * Ready when the database answers, has the schema of this build and commits to disk, and the keyring has every key that
- * credentials name, and a first that may seal.
+ * Ready when the database answers, has this build's schema and commits to disk, and the keyring has every key that
+ * credentials name and a primary key that may seal.
  */
 export const layer = Layer.effect(
   Readiness,
@@ -20,7 +20,7 @@ export const layer = Layer.effect(
       reads.ask(current(reads.sql)),
       Option.match({
         onNone: () => ["the database has not been migrated"],
-        onSome: (id) => (id < latest ? ["the database lacks migrations of this version"] : [])
+        onSome: (id) => (id < latest ? ["the database lacks migrations that this version needs"] : [])
       })
     )
     const keys = Effect.suspend(() => registry.missing(keks().map(({ kek_id }) => kek_id))).pipe(
@@ -32,13 +32,13 @@ export const layer = Layer.effect(
       )
     )
     const durability = Effect.map(reads.ask(acknowledgesEarly(reads.sql)), (early) =>
-      early ? ["synchronous_commit is off: a crash of the database would lose what was acknowledged"] : []
+      early ? ["synchronous_commit is off: a database crash would lose acknowledged writes"] : []
     )
     const sealing = Effect.suspend(() => registry.known([primary() ?? ""])).pipe(
       Effect.map((known) =>
         known
           .filter(({ retired }) => retired)
-          .map(({ kek_id }) => `key ${kek_id} is retired and still the first of the keyring: nothing can be sealed`)
+          .map(({ kek_id }) => `key ${kek_id} is retired but still first in the keyring: nothing can be sealed`)
       )
     )
     const problems = Effect.map(Effect.all([schema, durability, keys, sealing]), (found) => found.flat())

@@ -2,7 +2,7 @@ import { Config, Data, Duration, Effect, Option, Record, Redacted, Schema, Schem
 import { isKekId } from "../domain/KekId.ts"
 import type { DatabaseSettings } from "../sql/connection/Database.ts"
 
-/** A setting is wrong or missing: one sentence that names it and never holds its value. */
+/** A setting is wrong or missing. The message names it and never contains its value. */
 export class InvalidSetting extends Data.TaggedError("InvalidSetting")<{ readonly message: string }> {}
 
 export interface Settings {
@@ -17,7 +17,7 @@ export interface Settings {
   readonly dataDirectory: string
   readonly keyring: Option.Option<Redacted.Redacted>
   readonly keyringFile: Option.Option<string>
-  /** Where keys are that a PKCS#11 token keeps; the first one seals. */
+  /** Keys on a PKCS#11 token; the first one seals. */
   readonly pkcs11: {
     readonly module: Option.Option<string>
     readonly token: Option.Option<string>
@@ -26,11 +26,11 @@ export interface Settings {
     readonly keys: Option.Option<ReadonlyArray<string>>
     readonly deadline: Duration.Duration
   }
-  /** The collector that gets traces; without one none are made. */
+  /** The collector that receives traces; without one, tracing is off. */
   readonly otlpEndpoint: Option.Option<URL>
 }
 
-/** Whether keys are to be on a token, completely told or not. */
+/** Whether the settings name a token, even incompletely. */
 export const namesToken = ({ pkcs11: { keys, module, pin, pinFile, token } }: Settings): boolean =>
   [keys, module, pin, pinFile, token].some((given) => Option.isSome<unknown>(given))
 
@@ -53,7 +53,7 @@ const whole = (name: string, low: number, high: number, fallback: number) => {
   return withDefault(name, Config.schema(codec, name), fallback, `a whole number from ${low} to ${high}`)
 }
 
-const text = (name: string) => optional(name, Config.NonEmptyString(name), "a text that is not empty")
+const text = (name: string) => optional(name, Config.NonEmptyString(name), "a non-empty string")
 
 const secret = (name: string) =>
   Effect.map(text(name), (found) => {
@@ -61,7 +61,7 @@ const secret = (name: string) =>
     return Option.map(found, (value) => Redacted.make(value))
   })
 
-/** A secret that was left empty must not lead to a database that somebody has to find again. */
+/** An empty secret must not silently select the embedded database. */
 const databaseUrl = Effect.suspend(() =>
   process.env["DATABASE_URL"] === ""
     ? Effect.fail(
@@ -95,7 +95,7 @@ const kekIds = (name: string) => {
     return ids.every(isKekId) && new Set(ids).size === ids.length
   })
   const codec = Schema.String.check(usable)
-  const expected = "ids of keys, each once, with commas between them"
+  const expected = "distinct key ids, separated by commas"
   return Effect.map(
     optional(name, Config.schema(codec, name), expected),
     Option.map((given) => given.split(","))
@@ -119,7 +119,7 @@ const otlpEndpoint = (name: string) => {
   return optional(name, Config.schema(Schema.URLFromString.check(usable), name), expected)
 }
 
-/** Reads every setting but those of the log, which is there before; those that hold secrets are removed. */
+/** Reads every setting except those of the log, and removes secrets from the environment. */
 export const readSettings: Effect.Effect<Settings, InvalidSetting> = Effect.gen(function* () {
   const settings = yield* Effect.all({
     host: withDefault("HOST", Config.NonEmptyString("HOST"), "127.0.0.1", "a name or address to listen on"),
@@ -148,7 +148,7 @@ export const readSettings: Effect.Effect<Settings, InvalidSetting> = Effect.gen(
   return settings
 })
 
-/** The variables that were removed, for a process that is to read the same settings. */
+/** The removed variables, for a process that must read the same settings. */
 export const secretsOf = ({ databaseUrl, keyring, pkcs11 }: Settings): Record<string, string> =>
   Record.map(
     Record.getSomes({ DATABASE_URL: databaseUrl, BYOK_KEYRING: keyring, BYOK_PKCS11_PIN: pkcs11.pin }),

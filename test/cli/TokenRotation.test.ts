@@ -102,7 +102,7 @@ describe.skipIf(withoutSoftHsm !== undefined)(
             ],
             [
               { ...token("token-2"), BYOK_KEYRING: ringOf("token-2") },
-              "BYOK_KEYRING: expected ids that BYOK_PKCS11_KEYS does not have; found token-2 in both."
+              "BYOK_KEYRING: expected ids that are not in BYOK_PKCS11_KEYS; found token-2 in both."
             ],
             [
               token("token-2", "token-1"),

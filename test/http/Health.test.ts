@@ -70,7 +70,7 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("health", (it) => {
         () =>
           Effect.map(send(url, ready), (answer) => {
             assertRefused(answer, "ServiceUnavailable", {
-              problems: ["the database lacks migrations of this version"]
+              problems: ["the database lacks migrations that this version needs"]
             })
           }),
         () => Effect.orDie(sql`UPDATE effect_sql_migrations SET migration_id = -migration_id`)

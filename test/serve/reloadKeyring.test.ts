@@ -97,7 +97,7 @@ describe("a keyring that is read again while the service runs", () => {
       const { message } = yield* Effect.flip(Effect.flatMap(KeyringReload, (_) => _.reload)).pipe(Effect.provide(other))
       assert.strictEqual(
         message,
-        "BYOK_KEYRING: expected a restart with another value; the environment of a running process cannot change"
+        "BYOK_KEYRING: cannot be reloaded from the environment of a running process; restart with the new value"
       )
     })
   )
@@ -120,7 +120,7 @@ describe("a keyring that is read again while the service runs", () => {
       assert.deepStrictEqual([failure.sqlstate, failure.constraint], ["23514", "credentials_kek_retired"])
       assert.deepStrictEqual(yield* problems, [
         "key new is missing from the keyring; credentials sealed with it: 1",
-        "key old is retired and still the first of the keyring: nothing can be sealed"
+        "key old is retired but still first in the keyring: nothing can be sealed"
       ])
       const again = yield* Effect.flip(Layer.build(Layer.fresh(Byok.layerWith(settings))))
       assert.strictEqual(

@@ -138,7 +138,7 @@ const settings: Record<string, Setting> = {
     ],
     bad: {
       texts: [",", "a,", "a, b", "a,b,a", "ä", "a".repeat(65)],
-      sentence: "must be ids of keys, each once, with commas between them."
+      sentence: "must be distinct key ids, separated by commas."
     }
   },
   BYOK_PKCS11_DEADLINE: {
@@ -368,10 +368,10 @@ layer(GivenLive)("the service does not start", (it) => {
         ["x", "none"],
         ["", "none"],
         [key, "none"],
-        [damaged, "one that is damaged"],
-        [certificate + damaged, "one that is damaged"],
-        [certificate.slice(0, -10), "one that is damaged"],
-        [certificate.slice(0, -30) + certificate, "one that is damaged"]
+        [damaged, "a damaged one"],
+        [certificate + damaged, "a damaged one"],
+        [certificate.slice(0, -10), "a damaged one"],
+        [certificate.slice(0, -30) + certificate, "a damaged one"]
       ] as const) {
         writeFileSync(file, text)
         assert.strictEqual(yield* refused, found(what), text)

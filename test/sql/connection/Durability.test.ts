@@ -57,7 +57,7 @@ describe("where an operator has set synchronous_commit for the database, acknowl
       assert.deepStrictEqual(yield* effective, ["off", "off"])
       assert.deepStrictEqual(
         [yield* problems, warnings],
-        [[`${off}: a crash of the database would lose what was acknowledged`], 1]
+        [[`${off}: a database crash would lose acknowledged writes`], 1]
       )
     })
   )
@@ -70,7 +70,7 @@ describe("where an operator has set synchronous_commit for the database, acknowl
       yield* admin`
         SELECT pg_terminate_backend(pid) FROM pg_stat_activity
         WHERE datname = current_database() AND pid <> pg_backend_pid()`
-      assert.deepStrictEqual(yield* problems, [`${off}: a crash of the database would lose what was acknowledged`])
+      assert.deepStrictEqual(yield* problems, [`${off}: a database crash would lose acknowledged writes`])
     })
   )
 })

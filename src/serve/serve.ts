@@ -9,7 +9,7 @@ import type { Settings } from "../wiring/Settings.ts"
 import * as Tracing from "../wiring/Tracing.ts"
 
 const tryIt = (url: string, account_id: string, management_key: string) => `
-This is the first start, so there is a new account ${account_id} with this management key, shown only now:
+First start: created account ${account_id} with this management key, shown only once:
 
   ${management_key}
 
@@ -17,15 +17,15 @@ Create a credential:
 
   curl -i ${url}/api/v1/byok -H 'Authorization: Bearer ${management_key}' -H 'Content-Type: application/json' -d '{"provider":"openai","key":"sk-example-0123456789-AbCd","name":"My first key"}'
 
-and read it back, with the id of the answer:
+and read it back, with the id from the response:
 
   curl -i ${url}/api/v1/byok/ID -H 'Authorization: Bearer ${management_key}'
 `
 
-/** Of several processes only the first speaks. */
+/** Of several processes, only the first prints the welcome. */
 const isFirst = () => cluster.worker === undefined || cluster.worker.id === 1
 
-/** An empty embedded database gets an account, and its key is shown once. With DATABASE_URL set nothing is made up. */
+/** Prints where it listens. An empty embedded database gets an account, whose key is shown once; no other does. */
 const welcome = ({ databaseUrl }: Settings) =>
   Layer.effectDiscard(
     Effect.gen(function* () {
@@ -34,14 +34,14 @@ const welcome = ({ databaseUrl }: Settings) =>
       const accounts = yield* Accounts
       const url = HttpServer.formatAddress(address)
       const pid = cluster.isWorker ? process.ppid : process.pid
-      yield* Console.log(`byok listens on ${url} as process ${pid}, its documentation is at ${url}/docs`)
+      yield* Console.log(`byok listens on ${url} as process ${pid}; its documentation is at ${url}/docs`)
       if (Option.isSome(databaseUrl) || !(yield* accounts.isEmpty)) return
       const { account_id, management_key } = yield* accounts.createAccount("first account")
       yield* Console.log(tryIt(url, account_id, Redacted.value(management_key)))
     })
   )
 
-/** The service. Layers stop top to bottom; SIGHUP reads the keyring again. */
+/** The service. Layers stop top to bottom; SIGHUP reloads the keyring. */
 export const serve = (settings: Settings, sighups: Queue.Dequeue<true>) =>
   welcome(settings).pipe(
     Layer.provide(Server.layer(settings)),

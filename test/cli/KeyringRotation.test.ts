@@ -45,7 +45,7 @@ const begin = Effect.gen(function* () {
 })
 
 const credential = { provider: "groq", key: "fake-key-fake-key" }
-const rotations = /The keyring was read again/g
+const rotations = /Keyring reloaded/g
 
 /** Waits until a service has read its keyring so many times. */
 const reread = ({ stderr }: ServiceProcess, times: number) =>

@@ -44,7 +44,7 @@ describe("the first start on an empty directory", () => {
       })
       assert.strictEqual(
         second.stdout(),
-        `byok listens on ${second.url} as process ${second.pid}, its documentation is at ${second.url}/docs\n`
+        `byok listens on ${second.url} as process ${second.pid}; its documentation is at ${second.url}/docs\n`
       )
       assert.strictEqual(service.stderr() + second.stderr(), "")
     })

@@ -44,7 +44,7 @@ layer(StartedBefore.layer, { excludeTestServices: true })("a service of several 
         assert.strictEqual(created.status, 201)
         yield* eventually(
           "both serve",
-          Effect.sync(() => stderr().includes("Process 2 serves"))
+          Effect.sync(() => stderr().includes("Process 2 is serving"))
         )
         const victim = Math.max(...nodesOf(pid))
         process.kill(victim, "SIGKILL")
@@ -72,7 +72,7 @@ layer(StartedBefore.layer, { excludeTestServices: true })("a service of several 
         yield* signal("SIGHUP")
         yield* eventually(
           "both serve",
-          Effect.sync(() => stderr().includes("Process 2 serves"))
+          Effect.sync(() => stderr().includes("Process 2 is serving"))
         )
         const processes = nodesOf(pid)
         assert.lengthOf(processes, 2)
@@ -81,7 +81,7 @@ layer(StartedBefore.layer, { excludeTestServices: true })("a service of several 
         yield* signal("SIGHUP")
         yield* eventually(
           "both have read it again",
-          Effect.sync(() => (stderr().match(/The keyring was read again: next seals/g)?.length ?? 0) >= 2)
+          Effect.sync(() => (stderr().match(/Keyring reloaded: next seals/g)?.length ?? 0) >= 2)
         )
         assert.deepStrictEqual(nodesOf(pid), processes)
         yield* signal("SIGTERM")
@@ -97,7 +97,7 @@ layer(StartedBefore.layer, { excludeTestServices: true })("a service of several 
       assert.deepStrictEqual(yield* runNode([byokScript, "serve"], { variables }), {
         code: 1,
         stdout: "",
-        stderr: "HOST and PORT must be an address that is free to listen on.\nA process has ended before it served.\n"
+        stderr: "HOST and PORT must be an address that is free to listen on.\nA process exited before it was serving.\n"
       })
     })
   )
@@ -159,7 +159,7 @@ describe.skipIf(process.platform !== "linux")("no process that serves still has 
         const service = yield* startProbed({ BYOK_PROCESSES: "2" })
         yield* eventually(
           "both serve",
-          Effect.sync(() => service.stderr().includes("Process 2 serves"))
+          Effect.sync(() => service.stderr().includes("Process 2 is serving"))
         )
         const [victim = 0, other = 0] = nodesOf(service.pid)
         for (const pid of [service.pid, victim, other]) assert.deepStrictEqual(yield* answersOf(service, pid), nothing)

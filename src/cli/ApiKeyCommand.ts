@@ -24,7 +24,7 @@ const revoke = Command.make(
   "revoke",
   {
     hash: Argument.String("HASH").pipe(
-      Argument.withDescription("SHA-256 of the key, as `api-key list` shows it"),
+      Argument.withDescription("SHA-256 of the key, as shown by `api-key list`"),
       Argument.mapEffect(
         parse(
           ApiKeyHash,
@@ -36,7 +36,7 @@ const revoke = Command.make(
   Effect.fnUntraced(function* ({ hash }) {
     yield* print(yield* withAccounts((accounts) => accounts.revokeApiKey(hash)))
   })
-).pipe(Command.withDescription("Revoke an API key, from its next request on"))
+).pipe(Command.withDescription("Revoke an API key; its next request is refused"))
 
 const list = Command.make(
   "list",

@@ -4,7 +4,7 @@ import { Audit, type AuditReport } from "../service/Audit.ts"
 import * as Administration from "../wiring/Administration.ts"
 import { asOperator } from "./asOperator.ts"
 import { parse } from "./parse.ts"
-import { root } from "./Root.ts"
+import { printAs } from "./print.ts"
 import { writeOut } from "./writeOut.ts"
 
 const withAudit = <A, E>(operation: (audit: Audit["Service"]) => Effect.Effect<A, E>) =>
@@ -26,26 +26,25 @@ const verify = Command.make(
   "verify",
   {
     expect: Flag.String("expect").pipe(
-      Flag.withDescription("Hash of an earlier head that was kept elsewhere"),
+      Flag.withDescription("Hash of an earlier head, kept elsewhere"),
       Flag.mapEffect(parse(Hash, "--expect must be a hash, 64 lowercase hexadecimal characters.")),
       Flag.optional
     )
   },
   Effect.fnUntraced(function* ({ expect }) {
-    const { json } = yield* root
     const report = yield* withAudit((audit) => audit.verify(Option.getOrUndefined(expect)))
     const { fault } = report
-    const told = fault === null ? null : { kind: fault.kind, seq: Number(fault.seq) }
-    yield* Console.log(json ? JSON.stringify({ ...report, fault: told }) : reportLines(report))
+    const summary = fault === null ? null : { kind: fault.kind, seq: Number(fault.seq) }
+    yield* printAs({ ...report, fault: summary }, reportLines(report))
     if (fault !== null) return yield* fault
   })
-).pipe(Command.withDescription("Find events that were edited, removed or inserted after they were sealed"))
+).pipe(Command.withDescription("Detect events that were edited, removed or inserted after sealing"))
 
 const exportEvents = Command.make(
   "export",
   {
     after: Flag.String("after").pipe(
-      Flag.withDescription("Begin after this `seq`; at the beginning if not given"),
+      Flag.withDescription("Start after this `seq` (default: at the beginning)"),
       Flag.mapEffect(parse(Seq, "--after must be a whole number: the `seq` of an event.")),
       Flag.withDefault("0")
     )
@@ -56,7 +55,7 @@ const exportEvents = Command.make(
       yield* Console.error(`Sealed up to ${head.value.last_seq}, with hash ${head.value.hash}`)
     }
   })
-).pipe(Command.withDescription("Print every sealed event, one JSON object a line"))
+).pipe(Command.withDescription("Print every sealed event, one JSON object per line"))
 
 export const auditCommand = Command.make("audit").pipe(
   Command.withDescription("What was done, and by whom"),

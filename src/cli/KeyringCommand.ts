@@ -1,4 +1,4 @@
-import { Console, Effect, Option, Schema } from "effect"
+import { Data, Effect, Option, Schema } from "effect"
 import { Argument, Command, Flag } from "effect/cli"
 import { KekId, kekIdForm } from "../domain/KekId.ts"
 import { KeyringEditor } from "../port/KeyringEditor.ts"
@@ -6,20 +6,17 @@ import { type KeyStatus, type RewrapResult, Rotation } from "../service/Rotation
 import * as Administration from "../wiring/Administration.ts"
 import { asOperator } from "./asOperator.ts"
 import { parse } from "./parse.ts"
-import { print } from "./print.ts"
-import { progressOn } from "./Progress.ts"
-import { RewrapIncomplete } from "./RewrapIncomplete.ts"
-import { root } from "./Root.ts"
+import { print, printAs } from "./print.ts"
+import { progressOn } from "./progressOn.ts"
 
 const generate = Command.make(
   "generate",
   {},
   Effect.fnUntraced(function* () {
-    const { json } = yield* root
     const keyring = yield* Administration.newKeyring
-    yield* Console.log(json ? JSON.stringify({ keyring }) : keyring)
+    yield* printAs({ keyring }, keyring)
   })
-).pipe(Command.withDescription("Print a keyring of one new key: `umask 077; byok keyring generate > keyring`"))
+).pipe(Command.withDescription("Print a keyring with one new key: `umask 077; byok keyring generate > keyring`"))
 
 const withRotation = <A, E>(operation: (rotation: Rotation["Service"]) => Effect.Effect<A, E>) =>
   asOperator(Administration.rotation)(Effect.flatMap(Rotation, operation))
@@ -33,7 +30,7 @@ const Batch = Schema.FiniteFromString.check(Schema.isInt(), Schema.isBetween({ m
 
 type Left = ReadonlyArray<Pick<KeyStatus, "kek_id" | "credentials">>
 
-/** How many credentials name each key of the keyring, and each other one that is named. */
+/** How many credentials name each key that is not retired. */
 const leftUnder = (keys: ReadonlyArray<KeyStatus>): Left =>
   keys.filter(({ role }) => role !== "retired").map(({ credentials, kek_id }) => ({ kek_id, credentials }))
 
@@ -47,51 +44,50 @@ const resultLines = ({ failed, left, rewrapped }: RewrapResult, keys: Left) =>
     ...failed.map(({ id, reason }) => `failed     ${id}: ${reason}`)
   ].join("\n")
 
-/** What a rewrap would have to do. */
+/** Prints how much a rewrap would have to do. */
 const reportDryRun = Effect.gen(function* () {
-  const { json } = yield* root
   const keys = yield* withRotation((rotation) => rotation.status())
   const left = keys.filter(({ role }) => role !== "primary").reduce((sum, { credentials }) => sum + credentials, 0)
   const under = leftUnder(keys)
-  yield* Console.log(
-    json ? JSON.stringify({ rewrapped: 0, left, keys: under }) : [`left       ${left}`, ...leftLines(under)].join("\n")
-  )
+  yield* printAs({ rewrapped: 0, left, keys: under }, [`left       ${left}`, ...leftLines(under)].join("\n"))
 })
+
+/** Some credentials still name a key other than the primary one. */
+export class RewrapIncomplete extends Data.TaggedError("RewrapIncomplete")<{ readonly message: string }> {}
 
 const rewrap = Command.make(
   "rewrap",
   {
     batch: Flag.String("batch").pipe(
-      Flag.withDescription("Credentials a transaction, at most; 500 if not given"),
+      Flag.withDescription("Credentials per transaction, at most (default 500)"),
       Flag.mapEffect(parse(Batch, "--batch must be a whole number from 1 to 10000.")),
       Flag.withDefault(500)
     ),
     dryRun: Flag.Boolean("dry-run").pipe(
-      Flag.withDescription("Change nothing, only tell how many credentials there are to do"),
+      Flag.withDescription("Change nothing, only report how many credentials are left"),
       Flag.withDefault(false)
     ),
     rate: Flag.String("rate").pipe(
-      Flag.withDescription("Credentials a second, at most; 1000 if not given"),
+      Flag.withDescription("Credentials per second, at most (default 1000)"),
       Flag.mapEffect(parse(Rate, "--rate must be a whole number from 1 to 1000000.")),
       Flag.withDefault(1000)
     )
   },
   Effect.fnUntraced(function* ({ batch, dryRun, rate }) {
-    const { json } = yield* root
     if (dryRun) return yield* reportDryRun
     const progress = progressOn(process.stderr)
     const [result, keys] = yield* withRotation((rotation) =>
       Effect.all([
-        Effect.ensuring(rotation.rewrap({ batch, rate, onProgress: progress.tell }), progress.end),
+        Effect.ensuring(rotation.rewrap({ batch, rate, onProgress: progress.report }), progress.end),
         Effect.map(rotation.status(), leftUnder)
       ])
     )
-    yield* Console.log(json ? JSON.stringify({ ...result, keys }) : resultLines(result, keys))
+    yield* printAs({ ...result, keys }, resultLines(result, keys))
     if (result.left > 0 || result.failed.length > 0) {
       return yield* new RewrapIncomplete({ message: `Credentials that still name another key: ${result.left}.` })
     }
   })
-).pipe(Command.withDescription("Wrap what other keys have wrapped under the first key; the service may run"))
+).pipe(Command.withDescription("Rewrap credentials under the first key; the service may be running"))
 
 const statusLines = (keys: ReadonlyArray<KeyStatus>) => {
   const width = Math.max(...keys.map(({ kek_id }) => kek_id.length))
@@ -107,9 +103,8 @@ const status = Command.make(
   "status",
   {},
   Effect.fnUntraced(function* () {
-    const { json } = yield* root
     const keys = yield* withRotation((rotation) => rotation.status())
-    yield* Console.log(json ? JSON.stringify({ keys }) : statusLines(keys))
+    yield* printAs({ keys }, statusLines(keys))
   })
 ).pipe(Command.withDescription("Show how much each key is used, and which may be retired"))
 
@@ -117,7 +112,7 @@ const add = Command.make(
   "add",
   {
     id: Flag.String("id").pipe(
-      Flag.withDescription("Id of the new key; one with the date is made if not given"),
+      Flag.withDescription("Id of the new key (default: one made from the date)"),
       Flag.mapEffect(parse(KekId, `--id must be ${kekIdForm}.`)),
       Flag.optional
     )
@@ -126,7 +121,7 @@ const add = Command.make(
     const kek_id = yield* withEditor(({ add }) => add(Option.getOrUndefined(id)))
     yield* print({ kek_id, role: "pending" })
   })
-).pipe(Command.withDescription("Add a new key to the keyring file, where it opens and does not seal yet"))
+).pipe(Command.withDescription("Add a new key to the keyring file; it opens but does not seal yet"))
 
 const kekId = Argument.String("ID").pipe(
   Argument.withDescription("Id of the key, as `keyring status` shows it"),
@@ -140,7 +135,7 @@ const promote = Command.make(
     yield* withEditor(({ promote }) => promote(kek_id))
     yield* print({ kek_id, role: "primary" })
   })
-).pipe(Command.withDescription("Make a key of the keyring file the one that seals"))
+).pipe(Command.withDescription("Make a key in the keyring file the one that seals"))
 
 const retire = Command.make(
   "retire",
@@ -149,7 +144,7 @@ const retire = Command.make(
     yield* withEditor(({ retire }) => retire(kek_id))
     yield* print({ kek_id, role: "retired" })
   })
-).pipe(Command.withDescription("Remove a key that no credential names from the keyring file, for good"))
+).pipe(Command.withDescription("Permanently remove a key that no credential names from the keyring file"))
 
 export const keyringCommand = Command.make("keyring").pipe(
   Command.withDescription("Key-encryption keys"),

@@ -1,16 +1,15 @@
-import { Console, Effect } from "effect"
+import { Effect } from "effect"
 import { Command } from "effect/cli"
 import { openDatabase } from "../wiring/Persistence.ts"
 import { readSettings } from "../wiring/Settings.ts"
-import { root } from "./Root.ts"
+import { printAs } from "./print.ts"
 
 export const migrateCommand = Command.make(
   "migrate",
   {},
   Effect.fnUntraced(function* () {
-    const { json } = yield* root
     const { migrated } = yield* Effect.scoped(Effect.flatMap(readSettings, openDatabase))
     const text = migrated.length === 0 ? "The database is up to date." : `Migrated: ${migrated.join(", ")}`
-    yield* Console.log(json ? JSON.stringify({ migrated }) : text)
+    yield* printAs({ migrated }, text)
   })
-).pipe(Command.withDescription("Bring the database schema up to date; `serve` does so too"))
+).pipe(Command.withDescription("Bring the database schema up to date; `serve` does this too"))

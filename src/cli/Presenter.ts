@@ -3,10 +3,10 @@ import { CliOutput } from "effect/cli"
 
 const formatter = CliOutput.defaultFormatter({ colors: false })
 
-/** Whatever is long enough to be a key or a hash is not repeated. */
+/** Leaves out anything long enough to be a key or a hash. */
 const withoutSecrets = (text: string) => text.replace(/[^\s"'`]{24,}/g, "…")
 
-/** Help that was asked for goes to standard output; help after wrong usage to standard error, with what was wrong. */
+/** Requested help goes to standard output; help after wrong usage goes to standard error, with the errors. */
 export const layer = CliOutput.layerPresenter({
   present: (event) => {
     switch (event._tag) {

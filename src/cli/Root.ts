@@ -4,9 +4,9 @@ import { Command, Flag } from "effect/cli"
 export const root = Command.make("byok").pipe(
   Command.withSharedFlags({
     json: Flag.Boolean("json").pipe(
-      Flag.withDescription("Print exactly one JSON object on standard output; `audit export` prints one a line"),
+      Flag.withDescription("Print exactly one JSON object on standard output; `audit export` prints one per line"),
       Flag.withDefault(false)
     )
   }),
-  Command.withDescription("Stores the provider credentials that customers bring, and administers who may use them.")
+  Command.withDescription("Stores customers' provider credentials and manages who may use them.")
 )

@@ -7,8 +7,8 @@ import { serve } from "../serve/serve.ts"
 import { serveInProcesses } from "../serve/serveInProcesses.ts"
 import { readSettings } from "../wiring/Settings.ts"
 
-/** One of several processes would not end while the channel to the one that started it is open. */
-const letGo = Effect.sync(() => cluster.worker?.disconnect())
+/** A worker process would not exit while its channel to the primary process is open. */
+const disconnect = Effect.sync(() => cluster.worker?.disconnect())
 
 export const serveCommand = Command.make(
   "serve",
@@ -22,6 +22,6 @@ export const serveCommand = Command.make(
       return yield* Layer.launch(Layer.provide(service, KeyringLive.validate(settings)))
     },
     Effect.scoped,
-    Effect.ensuring(letGo)
+    Effect.ensuring(disconnect)
   )
-).pipe(Command.withDescription("Serve HTTP until stopped; SIGHUP makes it read its keyring again"))
+).pipe(Command.withDescription("Serve HTTP until stopped; SIGHUP reloads the keyring"))

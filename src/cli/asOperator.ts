@@ -10,13 +10,13 @@ const userName = () => {
   }
 }
 
-/** The user who runs the command, by the operating system's name if it has one. */
+/** The user running the command, by name if the operating system knows one. */
 const operator = (): Actor => {
   const user = userName()
   return user === undefined ? { kind: "cli" } : { kind: "cli", user }
 }
 
-/** Runs an operation with what it needs, in the name of the user who runs the command. */
+/** Provides an operation with its layer, and with the user running the command as its actor. */
 export const asOperator =
   <I, E2>(layer: Layer.Layer<I, E2>) =>
   <A, E, R>(operation: Effect.Effect<A, E, R>) =>

@@ -8,7 +8,7 @@ import type { NotKnown } from "../service/Accounts.ts"
 import type { AuditFault } from "../service/Audit.ts"
 import { DatabaseFailure, type EmbeddedPostgresError } from "../wiring/Persistence.ts"
 import type { InvalidSetting } from "../wiring/Settings.ts"
-import type { RewrapIncomplete } from "./RewrapIncomplete.ts"
+import type { RewrapIncomplete } from "./KeyringCommand.ts"
 
 /** Everything a command can fail with. */
 type Failure =
@@ -35,7 +35,7 @@ const sentenceOf = (failure: Failure): string | undefined => {
     case "NotKnown":
       return `There is no such ${failure.kind}.`
     case "ServiceUnavailable":
-      return "The database has too much work; try again."
+      return "The database is overloaded; try again."
     case "KeyStoreUnavailable":
       return `Nothing can be sealed: ${failure.reason}.`
     case "ServeError":
@@ -45,7 +45,7 @@ const sentenceOf = (failure: Failure): string | undefined => {
   }
 }
 
-/** Prints a failure on standard error, in one sentence if it was expected. Wrong usage exits with 2, all else with 1. */
+/** Prints a failure on standard error, in one sentence if expected. Wrong usage exits with 2, all else with 1. */
 export const exitCodeOf = (cause: Cause.Cause<Failure>) =>
   Effect.gen(function* () {
     if (Cause.hasInterruptsOnly(cause)) return yield* Effect.interrupt

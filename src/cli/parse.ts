@@ -5,7 +5,7 @@ import { Text } from "../domain/Text.ts"
 
 const Name = Text.check(Schema.isNonEmpty(), Schema.isMaxCodePoints(255))
 
-/** Decodes an argument. A wrong one is told with help, by its name and what is expected, never by what was given. */
+/** Decodes an argument. The error prints the help and `message`, which says what is expected, never what was given. */
 export const parse =
   <A>(schema: Schema.ConstraintCodec<A, unknown>, message: string) =>
   (given: string) =>

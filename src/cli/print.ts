@@ -15,16 +15,15 @@ const lines = (values: Values) => {
   return Object.entries(values).map(([name, value]) => `${name.padEnd(width)}  ${String(plain(value) ?? "-")}`)
 }
 
-/** Prints a result for a person, or as one JSON object with `--json`. This is where a new key is shown, once. */
-export const print = Effect.fnUntraced(function* (values: Values) {
+/** Prints one JSON object with `--json`, else the text for a person. */
+export const printAs = Effect.fnUntraced(function* (object: object, text: string) {
   const { json } = yield* root
-  yield* Console.log(json ? JSON.stringify(record(values)) : lines(values).join("\n"))
+  yield* Console.log(json ? JSON.stringify(object) : text)
 })
 
-/** Prints a list: a block for each element, or one JSON object with the list as its one member. */
-export const printList = Effect.fnUntraced(function* (name: string, list: ReadonlyArray<Values>) {
-  const { json } = yield* root
-  yield* Console.log(
-    json ? JSON.stringify({ [name]: list.map(record) }) : list.map((values) => lines(values).join("\n")).join("\n\n")
-  )
-})
+/** Prints a result. This is where a new key is shown, once. */
+export const print = (values: Values) => printAs(record(values), lines(values).join("\n"))
+
+/** Prints a list: a block per element, or one JSON object with the list as its only member. */
+export const printList = (name: string, list: ReadonlyArray<Values>) =>
+  printAs({ [name]: list.map(record) }, list.map((values) => lines(values).join("\n")).join("\n\n"))

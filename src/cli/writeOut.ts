@@ -2,7 +2,7 @@ import { Effect } from "effect"
 
 const ignore = () => undefined
 
-/** Writes to standard output and waits until it is taken. Answers false when nobody reads any more. */
+/** Writes to standard output and waits until it is written. Returns false once nobody reads any more. */
 export const writeOut = (text: string) =>
   Effect.callback<boolean>((resume) => {
     const { stdout } = process

@@ -1,14 +1,14 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { TestClock } from "effect/testing"
-import { progressOn } from "../../src/cli/Progress.ts"
+import { progressOn } from "../../src/cli/progressOn.ts"
 
 const tellAll = (screen: { readonly isTTY?: boolean; readonly columns?: number }) =>
   Effect.gen(function* () {
     const written: Array<string> = []
     const progress = progressOn({ ...screen, write: (text) => void written.push(text) })
     for (let rewrapped = 0; rewrapped <= 200; rewrapped += 10) {
-      yield* progress.tell({ rewrapped, failed: 0, total: 200 })
+      yield* progress.report({ rewrapped, failed: 0, total: 200 })
       yield* TestClock.adjust("99 millis")
     }
     yield* progress.end

@@ -1,10 +1,10 @@
 import { Clock, Effect } from "effect"
 import type { RewrapProgress } from "../service/Rotation.ts"
 
-/** As much of a terminal, or of another standard error, as progress needs. */
+/** What progress needs of standard error, be it a terminal or not. */
 interface Screen {
   readonly isTTY?: boolean
-  /** 0 where the terminal does not know. */
+  /** 0 if the terminal does not know its width. */
   readonly columns?: number
   readonly write: (text: string) => unknown
 }
@@ -12,7 +12,7 @@ interface Screen {
 const line = ({ failed, rewrapped, total }: RewrapProgress) =>
   `rewrapped ${rewrapped} of ${total} credentials, ${failed} failed`
 
-/** A bar as wide as the terminal lets it be beside the numbers. */
+/** A bar that fills the width beside the numbers, up to 40 columns. */
 const bar = (progress: RewrapProgress, columns: number) => {
   const numbers = line(progress)
   const width = Math.min(40, columns - line({ ...progress, rewrapped: progress.total }).length - 4)
@@ -22,30 +22,30 @@ const bar = (progress: RewrapProgress, columns: number) => {
   return `[${"#".repeat(filled)}${" ".repeat(width - filled)}] ${numbers}`
 }
 
-/** Tells how far a rewrap is: a bar that is drawn anew on a terminal, a line every second elsewhere. */
+/** Reports the progress of a rewrap: a bar redrawn in place on a terminal, a line every second elsewhere. */
 export const progressOn = (screen: Screen) => {
   const terminal = screen.isTTY === true
-  const pause = terminal ? 100 : 1000
+  const interval = terminal ? 100 : 1000
   let next = 0
-  let untold: RewrapProgress | undefined
-  let told = false
+  let pending: RewrapProgress | undefined
+  let shown = false
   const show = (progress: RewrapProgress) => {
-    untold = undefined
-    told = true
+    pending = undefined
+    shown = true
     screen.write(terminal ? `\r${bar(progress, screen.columns || 80)}\x1b[K` : `${line(progress)}\n`)
   }
   return {
-    tell: (progress: RewrapProgress) =>
+    report: (progress: RewrapProgress) =>
       Effect.map(Clock.currentTimeMillis, (now) => {
-        untold = progress
+        pending = progress
         if (now < next) return
-        next = now + pause
+        next = now + interval
         show(progress)
       }),
-    /** Shows what it ended with. */
+    /** Shows the final numbers. */
     end: Effect.sync(() => {
-      if (untold !== undefined) show(untold)
-      if (told && terminal) screen.write("\n")
+      if (pending !== undefined) show(pending)
+      if (shown && terminal) screen.write("\n")
     })
   }
 }

@@ -1,4 +1,4 @@
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Context, Effect, Layer } from "effect"
 import {
   chmodSync,
@@ -12,11 +12,11 @@ import {
 } from "node:fs"
 import { join } from "node:path"
 import { generateKeyring } from "../src/crypto/keyring/Keyring.ts"
+import { layerLive } from "./support/layerLive.ts"
 import { freshDatabase } from "./support/database/freshDatabase.ts"
 import { nowhere } from "./support/process/runByok.ts"
 import { runNode, runProgram } from "./support/process/runNode.ts"
 import { temporaryDirectory } from "./support/process/temporaryDirectory.ts"
-import * as TestServiceLive from "./support/http/TestService.ts"
 import { TestService } from "./support/http/TestService.ts"
 
 const project = join(import.meta.dirname, "..")
@@ -82,106 +82,103 @@ const InstalledLive = Layer.effect(
   })
 )
 
-layer(Layer.merge(InstalledLive, TestServiceLive.layer), { excludeTestServices: true })(
-  "the package that others install",
-  (it) => {
-    it.effect("holds the build, its types, and nothing else of the project", () =>
-      Effect.gen(function* () {
-        const { files } = yield* Installed
-        assert.sameMembers(
-          files.filter((file) => !file.includes("/")),
-          [...ours, "dist"]
-        )
-        assert.includeMembers([...files], ["dist/byok.js", "dist/Byok.js", "dist/Byok.d.ts", "dist/api/Api.d.ts"])
-      })
-    )
+layerLive(Layer.merge(InstalledLive, TestService.layer))("the package that others install", (it) => {
+  it.effect("holds the build, its types, and nothing else of the project", () =>
+    Effect.gen(function* () {
+      const { files } = yield* Installed
+      assert.sameMembers(
+        files.filter((file) => !file.includes("/")),
+        [...ours, "dist"]
+      )
+      assert.includeMembers([...files], ["dist/byok.js", "dist/Byok.js", "dist/Byok.d.ts", "dist/api/Api.d.ts"])
+    })
+  )
 
-    it.effect("has a program that runs by its name", () =>
-      Effect.gen(function* () {
-        const { root } = yield* Installed
-        const { bin, version } = JSON.parse(readFileSync(join(root, "node_modules/byok/package.json"), "utf8")) as {
-          readonly bin: { readonly byok: string }
-          readonly version: string
-        }
-        const program = join(root, "node_modules/.bin/byok")
-        symlinkSync(join(root, "node_modules/byok", bin.byok), program)
-        chmodSync(program, 0o755)
-        const { stdout } = succeeds(yield* runProgram(program, ["--version"], { cwd: root }))
-        assert.strictEqual(stdout, `byok v${version}\n`)
-      })
-    )
+  it.effect("has a program that runs by its name", () =>
+    Effect.gen(function* () {
+      const { root } = yield* Installed
+      const { bin, version } = JSON.parse(readFileSync(join(root, "node_modules/byok/package.json"), "utf8")) as {
+        readonly bin: { readonly byok: string }
+        readonly version: string
+      }
+      const program = join(root, "node_modules/.bin/byok")
+      symlinkSync(join(root, "node_modules/byok", bin.byok), program)
+      chmodSync(program, 0o755)
+      const { stdout } = succeeds(yield* runProgram(program, ["--version"], { cwd: root }))
+      assert.strictEqual(stdout, `byok v${version}\n`)
+    })
+  )
 
-    it.effect("shows its modules by path, and no others", () =>
-      Effect.gen(function* () {
-        const { root } = yield* Installed
-        const resolve = (name: string) =>
-          runNode(["--input-type=module", "-e", `console.log(Object.keys(await import("${name}")).sort().join())`], {
-            cwd: root
-          })
-        assert.strictEqual(succeeds(yield* resolve("byok/Byok")).stdout, "layer,layerWith\n")
-        assert.match(succeeds(yield* resolve("byok/api/Api")).stdout, /\bApi\b/)
-        for (const name of ["byok", "byok/package.json", "byok/src/Byok", "byok/../effect"]) {
-          assert.strictEqual((yield* resolve(name)).code, 1, name)
-        }
-      })
-    )
+  it.effect("shows its modules by path, and no others", () =>
+    Effect.gen(function* () {
+      const { root } = yield* Installed
+      const resolve = (name: string) =>
+        runNode(["--input-type=module", "-e", `console.log(Object.keys(await import("${name}")).sort().join())`], {
+          cwd: root
+        })
+      assert.strictEqual(succeeds(yield* resolve("byok/Byok")).stdout, "layer,layerWith\n")
+      assert.match(succeeds(yield* resolve("byok/api/Api")).stdout, /\bApi\b/)
+      for (const name of ["byok", "byok/package.json", "byok/src/Byok", "byok/../effect"]) {
+        assert.strictEqual((yield* resolve(name)).code, 1, name)
+      }
+    })
+  )
 
-    it.effect("runs the README's example in process, and prints what the README says", () =>
-      Effect.gen(function* () {
-        const { root } = yield* Installed
-        const { prints } = examples()
-        const DATABASE_URL = yield* freshDatabase
-        const variables = { ...nowhere, DATABASE_URL, BYOK_KEYRING: generateKeyring(new Date()) }
-        const { stderr, stdout } = succeeds(yield* runNode(["gateway.ts"], { cwd: root, variables }))
-        assert.deepStrictEqual({ stdout, stderr }, { stdout: prints, stderr: "" })
-        assert.isNotEmpty(prints)
-      })
-    )
+  it.effect("runs the README's example in process, and prints what the README says", () =>
+    Effect.gen(function* () {
+      const { root } = yield* Installed
+      const { prints } = examples()
+      const DATABASE_URL = yield* freshDatabase
+      const variables = { ...nowhere, DATABASE_URL, BYOK_KEYRING: generateKeyring(new Date()) }
+      const { stderr, stdout } = succeeds(yield* runNode(["gateway.ts"], { cwd: root, variables }))
+      assert.deepStrictEqual({ stdout, stderr }, { stdout: prints, stderr: "" })
+      assert.isNotEmpty(prints)
+    })
+  )
 
-    it.effect("replaces a port as the README shows: the service that stands over it uses the other one", () =>
-      Effect.gen(function* () {
-        const { root } = yield* Installed
-        const variables = { ...nowhere, DATABASE_URL: yield* freshDatabase, BYOK_KEYRING: generateKeyring(new Date()) }
-        const { stdout } = succeeds(yield* runNode(["replaced.ts"], { cwd: root, variables }))
-        assert.strictEqual(stdout, "sealed elsewhere\n")
-      })
-    )
+  it.effect("replaces a port as the README shows: the service that stands over it uses the other one", () =>
+    Effect.gen(function* () {
+      const { root } = yield* Installed
+      const variables = { ...nowhere, DATABASE_URL: yield* freshDatabase, BYOK_KEYRING: generateKeyring(new Date()) }
+      const { stdout } = succeeds(yield* runNode(["replaced.ts"], { cwd: root, variables }))
+      assert.strictEqual(stdout, "sealed elsewhere\n")
+    })
+  )
 
-    it.effect("reaches a service over HTTP as the README shows", () =>
-      Effect.gen(function* () {
-        const { root } = yield* Installed
-        const { tenant, url } = yield* TestService
-        const { management_key } = yield* tenant
-        const variables = { ...nowhere, BYOK_URL: url, BYOK_MANAGEMENT_KEY: management_key }
-        const { stdout } = succeeds(yield* runNode(["client.ts"], { cwd: root, variables }))
-        assert.match(stdout, /^sk-\.\.\.6789 [0-9a-f-]{36}\n$/)
-      })
-    )
+  it.effect("reaches a service over HTTP as the README shows", () =>
+    Effect.gen(function* () {
+      const { root } = yield* Installed
+      const { url } = yield* TestService
+      const { management_key } = yield* TestService.tenant
+      const variables = { ...nowhere, BYOK_URL: url, BYOK_MANAGEMENT_KEY: management_key }
+      const { stdout } = succeeds(yield* runNode(["client.ts"], { cwd: root, variables }))
+      assert.match(stdout, /^sk-\.\.\.6789 [0-9a-f-]{36}\n$/)
+    })
+  )
 
-    it.effect("has types with which the README's examples check, strictly, and a wrong use does not (control)", () =>
-      Effect.gen(function* () {
-        const { root } = yield* Installed
-        const wrong = `import { Credentials } from "byok/service/Credentials"\nexport const wrong: number = Credentials\n`
-        const options = {
-          strict: true,
-          skipLibCheck: true,
-          noEmit: true,
-          module: "NodeNext",
-          target: "ES2024",
-          types: ["node"]
-        }
-        writeFileSync(join(root, "wrong.ts"), wrong)
-        writeFileSync(
-          join(root, "tsconfig.json"),
-          JSON.stringify({
-            compilerOptions: options,
-            files: ["client.ts", "gateway.ts", "replaced.ts", "wrong.ts"]
-          })
-        )
-        const { code, stdout } = yield* runNode([tsc, "-p", root], { cwd: root })
-        assert.strictEqual(code, 2)
-        assert.match(stdout, /^wrong\.ts\(2,14\): error TS2322: .*\n$/)
-      })
-    )
-  }
-)
+  it.effect("has types with which the README's examples check, strictly, and a wrong use does not (control)", () =>
+    Effect.gen(function* () {
+      const { root } = yield* Installed
+      const wrong = `import { Credentials } from "byok/service/Credentials"\nexport const wrong: number = Credentials\n`
+      const options = {
+        strict: true,
+        skipLibCheck: true,
+        noEmit: true,
+        module: "NodeNext",
+        target: "ES2024",
+        types: ["node"]
+      }
+      writeFileSync(join(root, "wrong.ts"), wrong)
+      writeFileSync(
+        join(root, "tsconfig.json"),
+        JSON.stringify({
+          compilerOptions: options,
+          files: ["client.ts", "gateway.ts", "replaced.ts", "wrong.ts"]
+        })
+      )
+      const { code, stdout } = yield* runNode([tsc, "-p", root], { cwd: root })
+      assert.strictEqual(code, 2)
+      assert.match(stdout, /^wrong\.ts\(2,14\): error TS2322: .*\n$/)
+    })
+  )
+})

@@ -1,12 +1,12 @@
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect, Fiber, Redacted } from "effect"
 import { Accounts } from "../../src/service/Accounts.ts"
-import { created, minimal } from "../support/http/Bodies.ts"
+import { layerLive } from "../support/layerLive.ts"
+import { created, createdId, minimal } from "../support/http/Bodies.ts"
 import * as HttpProbe from "../support/http/HttpProbe.ts"
 import { mismatches } from "../support/http/JsonSchema.ts"
 import { fetchDocument, type OpenApiDocument, operationOf } from "../support/http/OpenApiDocument.ts"
 import type { Answer } from "../support/http/RawConnection.ts"
-import * as TestServiceLive from "../support/http/TestService.ts"
 import { TestService } from "../support/http/TestService.ts"
 import { lockTable, untilWaiting } from "../support/database/transactions.ts"
 import { withoutTable } from "../support/database/withoutTable.ts"
@@ -59,14 +59,13 @@ const requests = [
   { operation: get, status: 404, id: "nonsense" }
 ] as const
 
-const queueOfOne = TestServiceLive.layerWith({
+const queueOfOne = TestService.layerWith({
   settings: (settings) => ({ ...settings, database: { ...settings.database, queue: 1 } })
 })
 
-layer(queueOfOne, { excludeTestServices: true })("every answer is as the document declares it", (it) => {
+layerLive(queueOfOne)("every answer is as the document declares it", (it) => {
   const keyOf = Effect.fnUntraced(function* (name: string) {
-    const { tenant } = yield* TestService
-    const { account_id, management_key } = yield* tenant
+    const { account_id, management_key } = yield* TestService.tenant
     if (name === "valid") return management_key
     if (name !== "ordinary") return name === "none" ? "" : "unknown"
     const accounts = yield* Accounts
@@ -77,7 +76,7 @@ layer(queueOfOne, { excludeTestServices: true })("every answer is as the documen
     const { newTenant, tenant, url } = yield* TestService
     if (name === "nonsense") return name
     const { management_key } = yield* name === "own" ? tenant : newTenant
-    return String(created(yield* HttpProbe.create(url, management_key, minimal))["id"])
+    return createdId(yield* HttpProbe.create(url, management_key, minimal))
   })
 
   it.effect.each(requests.map((request) => [request.status, request] as const))("%i: %j", ([status, request]) =>

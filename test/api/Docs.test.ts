@@ -1,7 +1,7 @@
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect } from "effect"
+import { layerLive } from "../support/layerLive.ts"
 import { send } from "../support/http/HttpProbe.ts"
-import * as TestServiceLive from "../support/http/TestService.ts"
 import { TestService } from "../support/http/TestService.ts"
 
 /** What makes a browser fetch from another origin: attributes, styles and modules that name one. */
@@ -13,7 +13,7 @@ const elsewhere = (html: string): ReadonlyArray<string> =>
     /\bimport\(\s*["'`](?:https?:)?\/\/[^"'`]+/gi
   ].flatMap((pattern) => html.match(pattern) ?? [])
 
-layer(TestServiceLive.layer, { excludeTestServices: true })("/docs", (it) => {
+layerLive(TestService.layer)("/docs", (it) => {
   it.effect("is a page that fetches nothing from elsewhere", () =>
     Effect.gen(function* () {
       const { url } = yield* TestService

@@ -1,13 +1,13 @@
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { createConfig, lintFromString } from "@redocly/openapi-core"
 import { Effect } from "effect"
 import { Credential } from "../../src/domain/Credential.ts"
+import { layerLive } from "../support/layerLive.ts"
 import { minimal } from "../support/http/Bodies.ts"
 import { send } from "../support/http/HttpProbe.ts"
 import { type JsonSchema, mismatches } from "../support/http/JsonSchema.ts"
 import { fetchDocument, type OpenApiDocument, operationOf } from "../support/http/OpenApiDocument.ts"
 import { assertHeaders, envelope, type Refusal, refusals } from "../support/http/Refusal.ts"
-import * as TestServiceLive from "../support/http/TestService.ts"
 import { TestService } from "../support/http/TestService.ts"
 
 const create = ["post", "/api/v1/byok"] as const
@@ -87,7 +87,7 @@ const problemsWith = (
   return mismatches(declared.content["application/json"].schema, JSON.parse(body), document.components.schemas)
 }
 
-layer(TestServiceLive.layer, { excludeTestServices: true })("/openapi.json", (it) => {
+layerLive(TestService.layer)("/openapi.json", (it) => {
   it.effect("is OpenAPI 3.1, without an error under the linter's recommended rules", () =>
     Effect.gen(function* () {
       const { url } = yield* TestService
@@ -233,8 +233,8 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("/openapi.json", (it
   it.effect("has examples that are what the schemas say, and that the service accepts (section 4)", () =>
     Effect.gen(function* () {
       const found = yield* document
-      const { tenant, url } = yield* TestService
-      const { management_key } = yield* tenant
+      const { url } = yield* TestService
+      const { management_key } = yield* TestService.tenant
       const { content } = operationOf(found, create).requestBody ?? { content: undefined }
       const { example, schema } = content?.["application/json"] ?? { schema: { enum: [] } }
       assert.deepStrictEqual(mismatches(schema, example, found.components.schemas), [])

@@ -1,12 +1,12 @@
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect } from "effect"
-import * as CommandLineLive from "../support/process/CommandLine.ts"
+import { layerLive } from "../support/layerLive.ts"
 import { CommandLine, textIn } from "../support/process/CommandLine.ts"
 import { databaseContent } from "../support/database/databaseContent.ts"
 import { faultOf, sha256, withoutPrefix } from "../support/keys/issuedKey.ts"
 import { leakOf } from "../support/keys/leakOf.ts"
 
-layer(CommandLineLive.layer, { excludeTestServices: true })("byok api-key", (it) => {
+layerLive(CommandLine.layer)("byok api-key", (it) => {
   it.effect("issues keys of both kinds, and no list and no table shows one again (D40, D41)", () =>
     Effect.gen(function* () {
       const { run, runJson, sql } = yield* CommandLine

@@ -1,10 +1,10 @@
 import { userInfo } from "node:os"
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect, Redacted } from "effect"
 import { parseDatabaseUrl } from "../../src/sql/connection/DatabaseTarget.ts"
 import { migrate } from "../../src/sql/Migrations.ts"
+import { layerLive } from "../support/layerLive.ts"
 import { assertUsage } from "../support/process/assertUsage.ts"
-import * as CommandLineLive from "../support/process/CommandLine.ts"
 import { CommandLine, textIn } from "../support/process/CommandLine.ts"
 import { databaseSettings } from "../support/database/freshDatabase.ts"
 import { ringOf } from "../support/keys/rotating.ts"
@@ -28,7 +28,7 @@ const migrated = Effect.gen(function* () {
   return sql
 })
 
-layer(CommandLineLive.layer, { excludeTestServices: true })("byok audit", (it) => {
+layerLive(CommandLine.layer)("byok audit", (it) => {
   it.effect(
     "export prints a line for each event, in order; verify counts them and tells the hash to keep",
     () =>

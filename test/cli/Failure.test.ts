@@ -1,13 +1,13 @@
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect } from "effect"
-import * as CommandLineLive from "../support/process/CommandLine.ts"
+import { layerLive } from "../support/layerLive.ts"
 import { CommandLine } from "../support/process/CommandLine.ts"
 import { runByok } from "../support/process/runByok.ts"
 
 const uuid = "01935f6a-0000-7000-8000-000000000000"
 const canary = "canary-canary"
 
-layer(CommandLineLive.layer, { excludeTestServices: true, concurrent: true })(
+layerLive(CommandLine.layer, { concurrent: true })(
   "a failure is one sentence on standard error and exit code 1, with nothing on standard output",
   (it) => {
     it.effect.each<readonly [args: string, sentence: string]>([

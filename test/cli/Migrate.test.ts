@@ -1,9 +1,9 @@
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect } from "effect"
-import * as CommandLineLive from "../support/process/CommandLine.ts"
+import { layerLive } from "../support/layerLive.ts"
 import { CommandLine } from "../support/process/CommandLine.ts"
 
-layer(CommandLineLive.layer, { excludeTestServices: true })("byok migrate", (it) => {
+layerLive(CommandLine.layer)("byok migrate", (it) => {
   it.effect("brings an empty database up to date, and says when there was nothing to do", () =>
     Effect.gen(function* () {
       const { run, runJson } = yield* CommandLine

@@ -1,11 +1,11 @@
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect } from "effect"
-import * as CommandLineLive from "../support/process/CommandLine.ts"
+import { layerLive } from "../support/layerLive.ts"
 import { CommandLine, textIn } from "../support/process/CommandLine.ts"
 
 const iso = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
 
-layer(CommandLineLive.layer, { excludeTestServices: true })("byok workspace", (it) => {
+layerLive(CommandLine.layer)("byok workspace", (it) => {
   it.effect("create, list and delete speak JSON; deleting again keeps the first time (D40, D43)", () =>
     Effect.gen(function* () {
       const { runJson } = yield* CommandLine

@@ -1,4 +1,4 @@
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { HTTPClient, OpenRouter } from "@openrouter/sdk"
 import type { CreateBYOKKeyRequest } from "@openrouter/sdk/models"
 import {
@@ -13,7 +13,7 @@ import {
 import { Effect, Redacted } from "effect"
 import { randomUUID } from "node:crypto"
 import { Accounts } from "../../src/service/Accounts.ts"
-import * as TestServiceLive from "../support/http/TestService.ts"
+import { layerLive } from "../support/layerLive.ts"
 import { TestService } from "../support/http/TestService.ts"
 import { withoutTable } from "../support/database/withoutTable.ts"
 
@@ -31,8 +31,7 @@ const sdk = Effect.gen(function* () {
 })
 
 const ordinary = Effect.gen(function* () {
-  const { tenant } = yield* TestService
-  const { account_id } = yield* tenant
+  const { account_id } = yield* TestService.tenant
   const issued = yield* (yield* Accounts).issueApiKey(account_id, { name: "ordinary", management: false })
   return yield* sdkWith(Redacted.value(issued.key))
 })
@@ -97,11 +96,10 @@ const shapes: ReadonlyArray<readonly [shape: string, request: CreateBYOKKeyReque
   ["key material", { provider: "fireworks", key: JSON.stringify({ api_key: key, region: "eu" }) }, {}]
 ]
 
-layer(TestServiceLive.layer, { excludeTestServices: true })("the official client of the reference API", (it) => {
+layerLive(TestService.layer)("the official client of the reference API", (it) => {
   it.effect.each(shapes)("creates a credential and finds it as it expects: %s (section 4, D1)", ([, request, shown]) =>
     Effect.gen(function* () {
-      const { tenant } = yield* TestService
-      const { workspace_id } = yield* tenant
+      const { workspace_id } = yield* TestService.tenant
       const client = yield* sdk
       const made = yield* create(client, request)
       const { createdAt, id, ...rest } = made.data
@@ -119,8 +117,7 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("the official client
 
   it.effect("passes a workspace and API key hashes (section 4.1)", () =>
     Effect.gen(function* () {
-      const { tenant } = yield* TestService
-      const { account_id, management_key_hash } = yield* tenant
+      const { account_id, management_key_hash } = yield* TestService.tenant
       const { workspace_id } = yield* (yield* Accounts).createWorkspace(account_id, "another")
       const allowedApiKeyHashes = [management_key_hash]
       const { data } = yield* create(yield* sdk, {
@@ -198,8 +195,8 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("the official client
    * the answers, and how many credentials are stored.
    */
   const createThroughLoss = Effect.fnUntraced(function* (headers: Record<string, string>) {
-    const { newTenant, rowCount, url } = yield* TestService
-    const { management_key } = yield* newTenant
+    const { rowCount, url } = yield* TestService
+    const { management_key } = yield* TestService.newTenant
     const answers: Array<{ readonly body: string; readonly replayed: string | null }> = []
     const httpClient = new HTTPClient({
       fetcher: async (request) => {

@@ -1,4 +1,4 @@
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { DateTime, Effect, Fiber, Layer, Redacted, Schema } from "effect"
 import { FetchHttpClient, HttpClient, HttpClientRequest } from "effect/http"
 import { HttpApiClient } from "effect/http-api"
@@ -9,9 +9,9 @@ import * as Errors from "../../src/domain/Errors.ts"
 import { IdempotencyKey } from "../../src/domain/IdempotencyKey.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"
 import { Accounts } from "../../src/service/Accounts.ts"
+import { layerLive } from "../support/layerLive.ts"
 import { acceptedBody, text } from "../support/memory/arbitraries.ts"
 import { minimal } from "../support/http/Bodies.ts"
-import * as TestServiceLive from "../support/http/TestService.ts"
 import { TestService } from "../support/http/TestService.ts"
 import { lockTable, untilWaiting } from "../support/database/transactions.ts"
 import { withoutTable } from "../support/database/withoutTable.ts"
@@ -37,11 +37,11 @@ const client = Effect.gen(function* () {
 const create = (body: unknown) =>
   Effect.flatMap(client, ({ byok }) => byok.create({ headers: {}, payload: newCredential(body) }))
 
-const queueOfOne = TestServiceLive.layerWith({
+const queueOfOne = TestService.layerWith({
   settings: (settings) => ({ ...settings, database: { ...settings.database, queue: 1 } })
 })
 
-layer(Layer.merge(queueOfOne, FetchHttpClient.layer), { excludeTestServices: true })("the typed client", (it) => {
+layerLive(Layer.merge(queueOfOne, FetchHttpClient.layer))("the typed client", (it) => {
   it.effect("creates and gets, with decoded fields (section 4)", () =>
     Effect.gen(function* () {
       const { byok } = yield* client
@@ -112,8 +112,7 @@ layer(Layer.merge(queueOfOne, FetchHttpClient.layer), { excludeTestServices: tru
 
   it.effect("403 is a Forbidden (D4)", () =>
     Effect.gen(function* () {
-      const { tenant } = yield* TestService
-      const { account_id } = yield* tenant
+      const { account_id } = yield* TestService.tenant
       const { key } = yield* (yield* Accounts).issueApiKey(account_id, { name: "ordinary", management: false })
       const { byok } = yield* clientWith(Redacted.value(key))
       const errors = [

@@ -1,29 +1,28 @@
-import { assert, layer } from "@effect/vitest"
-import { Effect, Layer } from "effect"
-import { created, minimal } from "../support/http/Bodies.ts"
-import { create, get, send } from "../support/http/HttpProbe.ts"
-import * as RecordingLive from "../support/process/Recording.ts"
+import { assert } from "@effect/vitest"
+import { Effect } from "effect"
+import { layerLive } from "../support/layerLive.ts"
+import { created, createdId, minimal } from "../support/http/Bodies.ts"
+import { send } from "../support/http/HttpProbe.ts"
 import { Recording } from "../support/process/Recording.ts"
 import { assertRefused } from "../support/http/Refusal.ts"
-import * as TestServiceLive from "../support/http/TestService.ts"
 import { TestService } from "../support/http/TestService.ts"
 import { type FaultyKeyStore, partsWith } from "./FaultyKeyStore.ts"
 
 const store: FaultyKeyStore = { state: "well" }
 
-const service = Layer.provideMerge(TestServiceLive.layerWith({ parts: partsWith(store) }), RecordingLive.layer)
+const service = TestService.recordedWith({ parts: partsWith(store) })
 
 /** Two creates while the store fails: which of them, a get and a probe of liveness ended, in what order. */
 const fails = Effect.fnUntraced(function* (state: FaultyKeyStore["state"], why: string) {
-  const { rowCount, tenant, url } = yield* TestService
-  const { management_key } = yield* tenant
-  const first = yield* create(url, management_key, minimal)
+  const { rowCount, url } = yield* TestService
+  const { create, get } = yield* TestService.tenant
+  const first = yield* create(minimal)
   const before = yield* rowCount
   const ended: Array<string> = []
   const noted = <A, E, R>(name: string, request: Effect.Effect<A, E, R>) =>
     Effect.tap(request, () => Effect.sync(() => ended.push(name)))
-  const creating = noted("create", create(url, management_key, minimal))
-  const getting = noted("get", get(url, management_key, String(created(first)["id"])))
+  const creating = noted("create", create(minimal))
+  const getting = noted("get", get(createdId(first)))
   const probing = noted("live", send(url, { path: "/health/live" }))
 
   store.state = state
@@ -41,11 +40,11 @@ const fails = Effect.fnUntraced(function* (state: FaultyKeyStore["state"], why: 
   assert.deepStrictEqual([found.status, found.body], [200, first.body])
   assert.strictEqual(live.status, 200)
   assert.strictEqual(yield* rowCount, before)
-  created(yield* create(url, management_key, minimal))
+  created(yield* create(minimal))
   return ended
 })
 
-layer(service, { excludeTestServices: true })("a key store", (it) => {
+layerLive(service)("a key store", (it) => {
   it.effect.each([["down", "it is down"] as const, ["wrong", "23514"] as const])(
     "that is %s: create is 500 and stores nothing, get answers, and all is well once it is well (R10)",
     ([state, why]) => fails(state, why)

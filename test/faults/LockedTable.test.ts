@@ -1,11 +1,10 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Context, Effect, Fiber, Layer } from "effect"
-import { created, minimal } from "../support/http/Bodies.ts"
+import { created, createdId, minimal } from "../support/http/Bodies.ts"
 import { databaseSettings } from "../support/database/freshDatabase.ts"
 import { create, get, send } from "../support/http/HttpProbe.ts"
-import * as RecordingLive from "../support/process/Recording.ts"
+import { Recording } from "../support/process/Recording.ts"
 import { assertRefused } from "../support/http/Refusal.ts"
-import * as TestServiceLive from "../support/http/TestService.ts"
 import { TestService } from "../support/http/TestService.ts"
 import { holdOpen, untilWaiting } from "../support/database/transactions.ts"
 
@@ -17,11 +16,11 @@ describe("while every connection for writes waits for a lock", () => {
     ["requests share statements", true, 2]
   ] as const)("(%s) create is 500 at the deadline, gets and liveness are answered (R5)", ([, batching, waiting]) =>
     Effect.gen(function* () {
-      const service = TestServiceLive.layerWith({
+      const service = TestService.layerWith({
         settings: (settings) => ({ ...settings, database: { ...settings.database, batching } })
       })
       const { sql, tenant, url } = Context.get(
-        yield* Layer.build(Layer.provideMerge(service, RecordingLive.layer)),
+        yield* Layer.build(Layer.provideMerge(service, Recording.layer)),
         TestService
       )
       const { management_key } = yield* tenant
@@ -35,7 +34,7 @@ describe("while every connection for writes waits for a lock", () => {
         })
       )
       yield* untilWaiting(sql, waiting)
-      const read = get(url, management_key, String(created(first)["id"]))
+      const read = get(url, management_key, createdId(first))
       const reads = yield* Effect.all([read, read, read, read, read, read], { concurrency: "unbounded" })
       for (const answer of reads) assert.deepStrictEqual([answer.status, answer.body], [200, first.body])
       assert.strictEqual((yield* send(url, { path: "/health/live" })).status, 200)

@@ -1,14 +1,13 @@
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Context, DateTime, Effect, type Exit, Layer, Option, Tracer } from "effect"
 import { randomUUID } from "node:crypto"
 import { CredentialId } from "../../src/domain/CredentialId.ts"
 import { ApiKeys } from "../../src/port/ApiKeys.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { Receipts } from "../../src/port/Receipts.ts"
-import { created, minimal } from "../support/http/Bodies.ts"
+import { layerLive } from "../support/layerLive.ts"
+import { created, createdId, minimal } from "../support/http/Bodies.ts"
 import { databaseSettings } from "../support/database/freshDatabase.ts"
-import { create, get } from "../support/http/HttpProbe.ts"
-import * as TestServiceLive from "../support/http/TestService.ts"
 import { TestService } from "../support/http/TestService.ts"
 
 /** The text of every statement that the service has run. */
@@ -51,70 +50,67 @@ const seed = `
   INSERT INTO receipts SELECT account_id, sha256(uuid_send(id)), id, sha256(''), now() FROM credentials;
   ANALYZE`
 
-layer(Layer.provideMerge(TestServiceLive.layer, watched), { excludeTestServices: true })(
-  "among 20,000 credentials and as many API keys",
-  (it) => {
-    it.effect("create, get, their look-ups, alone and together, and receipts read no table from end to end (R13)", () =>
-      Effect.gen(function* () {
-        const { newTenant, sql, url } = yield* TestService
-        const statements = yield* Statements
-        const { account_id, management_key, management_key_hash } = yield* newTenant
-        for (const statement of seed.split(";")) yield* sql.unsafe(statement)
-        statements.clear()
-        const one = yield* create(url, management_key, minimal)
-        yield* get(url, management_key, String(created(one)["id"]))
-        const repository = yield* CredentialRepository
-        const apiKeys = yield* ApiKeys
-        const id = CredentialId.make(String(created(one)["id"]))
-        const { credential, sealed } = Option.getOrThrow(yield* repository.findSealed(account_id, id))
-        const many = Array.from({ length: 5 }, () => CredentialId.make(randomUUID()))
-        const together = { concurrency: "unbounded" } as const
-        yield* Effect.forEach(many, (id) => repository.insert(account_id, { ...credential, id }, sealed), together)
-        yield* Effect.forEach(many, (id) => repository.findById(account_id, id), together)
-        yield* Effect.forEach(many, () => apiKeys.find(management_key_hash), together)
-        yield* apiKeys.ownedBy(account_id, [management_key_hash])
-        for (const _ of ["first", "again"]) {
-          created(yield* create(url, management_key, minimal, [["Idempotency-Key", "k"]]))
-        }
-        yield* (yield* Receipts).forget(DateTime.makeUnsafe(0), 500)
+layerLive(Layer.provideMerge(TestService.layer, watched))("among 20,000 credentials and as many API keys", (it) => {
+  it.effect("create, get, their look-ups, alone and together, and receipts read no table from end to end (R13)", () =>
+    Effect.gen(function* () {
+      const { sql } = yield* TestService
+      const statements = yield* Statements
+      const { account_id, create, get, management_key_hash } = yield* TestService.newTenant
+      for (const statement of seed.split(";")) yield* sql.unsafe(statement)
+      statements.clear()
+      const one = yield* create(minimal)
+      yield* get(createdId(one))
+      const repository = yield* CredentialRepository
+      const apiKeys = yield* ApiKeys
+      const id = CredentialId.make(createdId(one))
+      const { credential, sealed } = Option.getOrThrow(yield* repository.findSealed(account_id, id))
+      const many = Array.from({ length: 5 }, () => CredentialId.make(randomUUID()))
+      const together = { concurrency: "unbounded" } as const
+      yield* Effect.forEach(many, (id) => repository.insert(account_id, { ...credential, id }, sealed), together)
+      yield* Effect.forEach(many, (id) => repository.findById(account_id, id), together)
+      yield* Effect.forEach(many, () => apiKeys.find(management_key_hash), together)
+      yield* apiKeys.ownedBy(account_id, [management_key_hash])
+      for (const _ of ["first", "again"]) {
+        created(yield* create(minimal, [["Idempotency-Key", "k"]]))
+      }
+      yield* (yield* Receipts).forget(DateTime.makeUnsafe(0), 500)
 
-        const texts = Array.from(statements).filter((text) => /\b(credentials|api_keys|receipts)\b/.test(text))
-        const shared = databaseSettings.batching
-          ? ["json_populate_recordset", "unnest", "hash = ANY($1::bytea[]) AND revoked"]
-          : []
-        const alone = [
-          "VALUES",
-          "SELECT account_id, id",
-          "WITH receipt",
-          "key_hash = $2",
-          "DELETE FROM receipts",
-          "hash = $1"
-        ]
-        for (const needle of [...alone, ...shared]) {
-          assert.isTrue(
-            texts.some((text) => text.includes(needle)),
-            needle
-          )
-        }
-        /** The plan for values not known yet. */
-        const planOf = (text: string) =>
-          Effect.gen(function* () {
-            const count = Math.max(...Array.from(text.matchAll(/\$(\d+)/g), ([, n]) => Number(n)), 0)
-            const values = count === 0 ? "" : `(${Array<string>(count).fill("NULL").join()})`
-            yield* sql.unsafe("SET LOCAL plan_cache_mode = force_generic_plan")
-            yield* sql.unsafe(`PREPARE asked AS ${text}`)
-            const rows = yield* sql.unsafe<{ "QUERY PLAN": string }>(`EXPLAIN EXECUTE asked${values}`)
-            yield* sql.unsafe("DEALLOCATE asked")
-            return rows.map((row) => row["QUERY PLAN"]).join("\n")
-          }).pipe(sql.withTransaction)
-        const tableScan = /Seq Scan on (credentials|api_keys|receipts)/
-        for (const text of texts) {
-          const plan = yield* planOf(text)
-          assert.notMatch(plan, tableScan, text)
-          assert.match(plan, /Index|Insert/, text)
-        }
-        assert.match(yield* planOf("SELECT 1 FROM credentials WHERE label = $1"), tableScan, "control")
-      })
-    )
-  }
-)
+      const texts = Array.from(statements).filter((text) => /\b(credentials|api_keys|receipts)\b/.test(text))
+      const shared = databaseSettings.batching
+        ? ["json_populate_recordset", "unnest", "hash = ANY($1::bytea[]) AND revoked"]
+        : []
+      const alone = [
+        "VALUES",
+        "SELECT account_id, id",
+        "WITH receipt",
+        "key_hash = $2",
+        "DELETE FROM receipts",
+        "hash = $1"
+      ]
+      for (const needle of [...alone, ...shared]) {
+        assert.isTrue(
+          texts.some((text) => text.includes(needle)),
+          needle
+        )
+      }
+      /** The plan for values not known yet. */
+      const planOf = (text: string) =>
+        Effect.gen(function* () {
+          const count = Math.max(...Array.from(text.matchAll(/\$(\d+)/g), ([, n]) => Number(n)), 0)
+          const values = count === 0 ? "" : `(${Array<string>(count).fill("NULL").join()})`
+          yield* sql.unsafe("SET LOCAL plan_cache_mode = force_generic_plan")
+          yield* sql.unsafe(`PREPARE asked AS ${text}`)
+          const rows = yield* sql.unsafe<{ "QUERY PLAN": string }>(`EXPLAIN EXECUTE asked${values}`)
+          yield* sql.unsafe("DEALLOCATE asked")
+          return rows.map((row) => row["QUERY PLAN"]).join("\n")
+        }).pipe(sql.withTransaction)
+      const tableScan = /Seq Scan on (credentials|api_keys|receipts)/
+      for (const text of texts) {
+        const plan = yield* planOf(text)
+        assert.notMatch(plan, tableScan, text)
+        assert.match(plan, /Index|Insert/, text)
+      }
+      assert.match(yield* planOf("SELECT 1 FROM credentials WHERE label = $1"), tableScan, "control")
+    })
+  )
+})

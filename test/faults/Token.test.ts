@@ -1,11 +1,10 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Context, Duration, Effect, Layer, Option, Redacted } from "effect"
 import type { Settings } from "../../src/wiring/Settings.ts"
-import { created, minimal } from "../support/http/Bodies.ts"
+import { createdId, minimal } from "../support/http/Bodies.ts"
 import { childProcesses } from "../support/process/childProcesses.ts"
 import { eventually } from "../support/process/eventually.ts"
-import { create, get, send } from "../support/http/HttpProbe.ts"
-import * as RecordingLive from "../support/process/Recording.ts"
+import { create, send } from "../support/http/HttpProbe.ts"
 import { Recording } from "../support/process/Recording.ts"
 import { assertRefused } from "../support/http/Refusal.ts"
 import {
@@ -17,18 +16,16 @@ import {
   withoutSoftHsm,
   withoutTokens
 } from "../support/keys/SoftHsm.ts"
-import * as TestServiceLive from "../support/http/TestService.ts"
 import { TestService } from "../support/http/TestService.ts"
 
 /** Create answers 500 with this reason in the log and stores nothing; get and liveness answer meanwhile. */
 const createFails = Effect.fnUntraced(function* (id: string, reason: RegExp) {
-  const { rowCount, tenant, url } = yield* TestService
-  const { management_key } = yield* tenant
+  const { rowCount, url } = yield* TestService
+  const { create, get } = yield* TestService.tenant
   const before = yield* rowCount
-  const [failed, found, live] = yield* Effect.all(
-    [create(url, management_key, minimal), get(url, management_key, id), send(url, { path: "/health/live" })],
-    { concurrency: 3 }
-  )
+  const [failed, found, live] = yield* Effect.all([create(minimal), get(id), send(url, { path: "/health/live" })], {
+    concurrency: 3
+  })
   assertRefused(failed, "InternalError")
   assert.strictEqual(found.status, 200)
   assert.strictEqual(live.status, 200)
@@ -41,7 +38,7 @@ const createFails = Effect.fnUntraced(function* (id: string, reason: RegExp) {
 
 const createdOne = Effect.gen(function* () {
   const { tenant, url } = yield* TestService
-  return String(created(yield* create(url, (yield* tenant).management_key, minimal))["id"])
+  return createdId(yield* create(url, (yield* tenant).management_key, minimal))
 })
 
 const creates = Effect.gen(function* () {
@@ -74,7 +71,7 @@ const onToken = Layer.unwrap(
         deadline: Duration.seconds(1)
       }
     })
-    return Layer.provideMerge(TestServiceLive.layerWith({ settings }), RecordingLive.layer)
+    return TestService.recordedWith({ settings })
   })
 ).pipe(Layer.provideMerge(HsmLive))
 

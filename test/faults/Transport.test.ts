@@ -7,12 +7,12 @@ import * as Server from "../../src/http/Server.ts"
 import { Accounts } from "../../src/service/Accounts.ts"
 import { type DatabaseSettings, makeClient } from "../../src/sql/connection/Database.ts"
 import { parseDatabaseUrl } from "../../src/sql/connection/DatabaseTarget.ts"
-import { created, minimal } from "../support/http/Bodies.ts"
+import { createdId, minimal } from "../support/http/Bodies.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { databaseSettings, freshDatabase, settingsFor } from "../support/database/freshDatabase.ts"
 import { create, get } from "../support/http/HttpProbe.ts"
 import type { Answer } from "../support/http/RawConnection.ts"
-import * as RecordingLive from "../support/process/Recording.ts"
+import { Recording } from "../support/process/Recording.ts"
 import { assertRefused } from "../support/http/Refusal.ts"
 import { type FaultyProxy, faultyProxy } from "./FaultyProxy.ts"
 
@@ -33,14 +33,14 @@ const open = (batching: boolean, times: DatabaseSettings = impatient) =>
     const scope = yield* Scope.make()
     const service = Server.layer(settings).pipe(
       Layer.provideMerge(Byok.layerWith(settings)),
-      Layer.provideMerge(RecordingLive.layer)
+      Layer.provideMerge(Recording.layer)
     )
     const context = yield* Layer.buildWithScope(service, scope)
     const url = HttpServer.formatAddress(Context.get(context, HttpServer.HttpServer).address)
     const made = yield* Context.get(context, Accounts).createAccount("a test account")
     const key = Redacted.value(made.management_key)
     const first = yield* create(url, key, minimal)
-    const id = String(created(first)["id"])
+    const id = createdId(first)
 
     const observer = yield* Effect.provide(
       makeClient(parseDatabaseUrl(Redacted.make(databaseUrl)), { ...databaseSettings, poolSize: 1 }),

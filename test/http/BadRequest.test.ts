@@ -1,10 +1,10 @@
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { Accounts } from "../../src/service/Accounts.ts"
+import { layerLive } from "../support/layerLive.ts"
 import { created, minimal } from "../support/http/Bodies.ts"
-import { bearer, create, type Header, send } from "../support/http/HttpProbe.ts"
+import { bearer, type Header, send } from "../support/http/HttpProbe.ts"
 import { assertInvalid, type Issue } from "../support/http/Refusal.ts"
-import * as TestServiceLive from "../support/http/TestService.ts"
 import { TestService } from "../support/http/TestService.ts"
 
 type Cases = ReadonlyArray<readonly [rule: string, body: unknown, ...issues: ReadonlyArray<Issue>]>
@@ -292,12 +292,12 @@ const contentTypes: ReadonlyArray<readonly [name: string, headers: ReadonlyArray
   ["JSON as a parameter", [["Content-Type", "text/plain; application/json"]]]
 ]
 
-layer(TestServiceLive.layer, { excludeTestServices: true })("create answers 400", (it) => {
+layerLive(TestService.layer)("create answers 400", (it) => {
   const refuses = Effect.fnUntraced(function* (body: unknown, ...issues: ReadonlyArray<Issue>) {
-    const { rowCount, tenant, url } = yield* TestService
-    const { management_key } = yield* tenant
+    const { rowCount } = yield* TestService
+    const { create } = yield* TestService.tenant
     const before = yield* rowCount
-    assertInvalid(yield* create(url, management_key, body), ...issues)
+    assertInvalid(yield* create(body), ...issues)
     assert.strictEqual(yield* rowCount, before)
   })
 
@@ -307,8 +307,8 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("create answers 400"
 
   it.effect.each(contentTypes)("the content type is %s (D8)", ([, headers]) =>
     Effect.gen(function* () {
-      const { rowCount, tenant, url } = yield* TestService
-      const { management_key } = yield* tenant
+      const { rowCount, url } = yield* TestService
+      const { management_key } = yield* TestService.tenant
       const before = yield* rowCount
       const answer = yield* send(url, {
         method: "POST",
@@ -329,8 +329,8 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("create answers 400"
     "application/json; charset=utf-16"
   ])("but accepts the content type %s (section 4.1)", (type) =>
     Effect.gen(function* () {
-      const { tenant, url } = yield* TestService
-      const { management_key } = yield* tenant
+      const { url } = yield* TestService
+      const { management_key } = yield* TestService.tenant
       const answer = yield* send(url, {
         method: "POST",
         path: "/api/v1/byok",
@@ -343,34 +343,30 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("create answers 400"
 
   it.effect.each(["gzip", "br", "x-canary"])("the body is encoded as %s (D8)", (encoding) =>
     Effect.gen(function* () {
-      const { tenant, url } = yield* TestService
-      const { management_key } = yield* tenant
-      const answer = yield* create(url, management_key, minimal, [["Content-Encoding", encoding]])
+      const { create } = yield* TestService.tenant
+      const answer = yield* create(minimal, [["Content-Encoding", encoding]])
       assertInvalid(answer, issue("must be sent without content encoding"))
     })
   )
 
   it.effect("but accepts that it is said to have no encoding, in any case (RFC 9110, section 8.4.1)", () =>
     Effect.gen(function* () {
-      const { tenant, url } = yield* TestService
-      const { management_key } = yield* tenant
-      created(yield* create(url, management_key, minimal, [["Content-Encoding", "Identity"]]))
+      const { create } = yield* TestService.tenant
+      created(yield* create(minimal, [["Content-Encoding", "Identity"]]))
     })
   )
 
   it.effect("but accepts a byte order mark in front of the object (RFC 8259, section 8.1)", () =>
     Effect.gen(function* () {
-      const { tenant, url } = yield* TestService
-      const { management_key } = yield* tenant
-      created(yield* create(url, management_key, `\ufeff${JSON.stringify(minimal)}`))
+      const { create } = yield* TestService.tenant
+      created(yield* create(`\ufeff${JSON.stringify(minimal)}`))
     })
   )
 
   it.effect("names at most 100 wrong places of 100,000 (D7)", () =>
     Effect.gen(function* () {
-      const { tenant, url } = yield* TestService
-      const { management_key } = yield* tenant
-      const answer = yield* create(url, management_key, {
+      const { create } = yield* TestService.tenant
+      const answer = yield* create({
         ...minimal,
         allowed_models: Array.from({ length: 100_000 }, () => 1)
       })
@@ -381,8 +377,8 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("create answers 400"
 
   it.effect.each(["unknown", "another account's", "deleted"])("workspace_id: %s, in the same words (D6)", (which) =>
     Effect.gen(function* () {
-      const { newTenant, rowCount, url } = yield* TestService
-      const { account_id, management_key } = yield* newTenant
+      const { newTenant, rowCount } = yield* TestService
+      const { account_id, create } = yield* newTenant
       const accounts = yield* Accounts
       const { workspace_id: deleted } = yield* accounts.createWorkspace(account_id, "soon deleted")
       yield* accounts.deleteWorkspace(deleted)
@@ -391,7 +387,7 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("create answers 400"
       const workspace_id = which === "deleted" ? deleted : which === "unknown" ? unknown : foreign
       const before = yield* rowCount
       assertInvalid(
-        yield* create(url, management_key, { ...minimal, workspace_id }),
+        yield* create({ ...minimal, workspace_id }),
         issue("is not a workspace of this account", "workspace_id")
       )
       assert.strictEqual(yield* rowCount, before)
@@ -400,19 +396,16 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("create answers 400"
 
   it.effect("the default workspace is deleted and none is passed, from the next request on (section 4.1, D43)", () =>
     Effect.gen(function* () {
-      const { newTenant, rowCount, url } = yield* TestService
-      const { account_id, management_key, workspace_id } = yield* newTenant
+      const { rowCount } = yield* TestService
+      const { account_id, create, workspace_id } = yield* TestService.newTenant
       const accounts = yield* Accounts
       const { workspace_id: another } = yield* accounts.createWorkspace(account_id, "another")
-      created(yield* create(url, management_key, minimal))
+      created(yield* create(minimal))
       yield* accounts.deleteWorkspace(workspace_id)
       const before = yield* rowCount
-      assertInvalid(
-        yield* create(url, management_key, minimal),
-        issue("is required: the default workspace is deleted", "workspace_id")
-      )
+      assertInvalid(yield* create(minimal), issue("is required: the default workspace is deleted", "workspace_id"))
       assert.strictEqual(yield* rowCount, before)
-      const made = created(yield* create(url, management_key, { ...minimal, workspace_id: another }))
+      const made = created(yield* create({ ...minimal, workspace_id: another }))
       assert.strictEqual(made["workspace_id"], another)
     })
   )
@@ -421,15 +414,15 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("create answers 400"
     "allowed_api_key_hashes: %s, in the same words and among valid ones (section 4.1, D24)",
     (which) =>
       Effect.gen(function* () {
-        const { newTenant, rowCount, url } = yield* TestService
-        const { account_id, management_key, management_key_hash: own } = yield* newTenant
+        const { newTenant, rowCount } = yield* TestService
+        const { account_id, create, management_key_hash: own } = yield* newTenant
         const accounts = yield* Accounts
         const { hash: revoked } = yield* accounts.issueApiKey(account_id, { name: "revoked", management: false })
         yield* accounts.revokeApiKey(revoked)
         const foreign = (yield* newTenant).management_key_hash
         const wrong = which === "revoked" ? revoked : which === "unknown" ? hash : foreign
         const before = yield* rowCount
-        const answer = yield* create(url, management_key, {
+        const answer = yield* create({
           ...minimal,
           allowed_api_key_hashes: [own, wrong, own, wrong]
         })

@@ -1,20 +1,19 @@
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { Accounts } from "../../src/service/Accounts.ts"
-import { created, minimal } from "../support/http/Bodies.ts"
-import { create, get, send } from "../support/http/HttpProbe.ts"
+import { layerLive } from "../support/layerLive.ts"
+import { created, createdId, minimal } from "../support/http/Bodies.ts"
+import { send } from "../support/http/HttpProbe.ts"
 import { assertHeaders } from "../support/http/Refusal.ts"
-import * as TestServiceLive from "../support/http/TestService.ts"
 import { TestService } from "../support/http/TestService.ts"
 
 const uuidV7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
 
-layer(TestServiceLive.layer, { excludeTestServices: true })("create answers 201", (it) => {
+layerLive(TestService.layer)("create answers 201", (it) => {
   it.effect("with the credential, every omitted field at its default (sections 2.1 and 4.1, D1, D12, D20, D32)", () =>
     Effect.gen(function* () {
-      const { newTenant, url } = yield* TestService
-      const { management_key, workspace_id } = yield* newTenant
-      const answer = yield* create(url, management_key, minimal)
+      const { create, workspace_id } = yield* TestService.newTenant
+      const answer = yield* create(minimal)
       assert.strictEqual(answer.status, 201)
       assertHeaders(answer)
       const { created_at, id, ...rest } = created(answer)
@@ -42,8 +41,7 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("create answers 201"
 
   it.effect("with every field as it was given (section 4.1, rule 5)", () =>
     Effect.gen(function* () {
-      const { newTenant, url } = yield* TestService
-      const { account_id, management_key, management_key_hash } = yield* newTenant
+      const { account_id, create, management_key_hash } = yield* TestService.newTenant
       const { workspace_id } = yield* (yield* Accounts).createWorkspace(account_id, "another")
       const given = {
         provider: "azure",
@@ -59,7 +57,7 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("create answers 201"
         is_fallback: false,
         is_byok_only: true
       }
-      const answer = yield* create(url, management_key, { ...given, key: "azure-0123456789-0123456789-wXyZ" })
+      const answer = yield* create({ ...given, key: "azure-0123456789-0123456789-wXyZ" })
       const { created_at: _created_at, id: _id, ...rest } = created(answer)
       assert.deepStrictEqual(rest, { ...given, label: "azu...wXyZ", sort_order: 0 })
     })
@@ -67,10 +65,9 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("create answers 201"
 
   it.effect("and get answers 200 with the very same body (section 4.2)", () =>
     Effect.gen(function* () {
-      const { newTenant, url } = yield* TestService
-      const { management_key } = yield* newTenant
-      const made = yield* create(url, management_key, { ...minimal, name: "🔑", declared_zdr: false })
-      const found = yield* get(url, management_key, String(created(made)["id"]))
+      const { create, get } = yield* TestService.newTenant
+      const made = yield* create({ ...minimal, name: "🔑", declared_zdr: false })
+      const found = yield* get(createdId(made))
       assert.strictEqual(found.status, 200)
       assert.strictEqual(found.body, made.body)
       assertHeaders(found)
@@ -79,9 +76,9 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("create answers 201"
 
   it.effect("to HEAD as to get, without the body (section 4.2)", () =>
     Effect.gen(function* () {
-      const { newTenant, url } = yield* TestService
-      const { management_key } = yield* newTenant
-      const id = String(created(yield* create(url, management_key, minimal))["id"])
+      const { url } = yield* TestService
+      const { create, management_key } = yield* TestService.newTenant
+      const id = createdId(yield* create(minimal))
       const path = `/api/v1/byok/${id}`
       const headers = [["Authorization", `Bearer ${management_key}`]] as const
       const found = yield* send(url, { path, headers })
@@ -97,10 +94,9 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("create answers 201"
     "id is a UUID of version 7, and created_at UTC in milliseconds, both of the moment of creation (D33, D34)",
     () =>
       Effect.gen(function* () {
-        const { newTenant, url } = yield* TestService
-        const { management_key } = yield* newTenant
+        const { create } = yield* TestService.newTenant
         const before = Date.now()
-        const { created_at, id } = created(yield* create(url, management_key, minimal))
+        const { created_at, id } = created(yield* create(minimal))
         const after = Date.now()
         assert.match(String(id), uuidV7)
         assert.match(String(created_at), /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/)
@@ -111,8 +107,7 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("create answers 201"
 
   it.effect("sort_order counts from 0 within workspace and provider (D32)", () =>
     Effect.gen(function* () {
-      const { newTenant, url } = yield* TestService
-      const { account_id, management_key } = yield* newTenant
+      const { account_id, create } = yield* TestService.newTenant
       const { workspace_id } = yield* (yield* Accounts).createWorkspace(account_id, "another")
       const orders: Array<unknown> = []
       for (const change of [
@@ -124,7 +119,7 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("create answers 201"
         { workspace_id },
         { provider: "anthropic", is_fallback: true }
       ]) {
-        orders.push(created(yield* create(url, management_key, { ...minimal, ...change }))["sort_order"])
+        orders.push(created(yield* create({ ...minimal, ...change }))["sort_order"])
       }
       assert.deepStrictEqual(orders, [0, 1, 0, 0, 2, 1, 1])
     })
@@ -132,32 +127,31 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("create answers 201"
 
   it.effect("the next sort_order is one more than the largest, also where a row is gone (D32)", () =>
     Effect.gen(function* () {
-      const { newTenant, sql, url } = yield* TestService
-      const { management_key } = yield* newTenant
+      const { sql } = yield* TestService
+      const { create } = yield* TestService.newTenant
       const ids: Array<string> = []
-      for (let n = 0; n < 3; n++) ids.push(String(created(yield* create(url, management_key, minimal))["id"]))
+      for (let n = 0; n < 3; n++) ids.push(createdId(yield* create(minimal)))
       yield* sql`DELETE FROM credentials WHERE id = ${ids[0] ?? ""}`
-      assert.strictEqual(created(yield* create(url, management_key, minimal))["sort_order"], 3)
+      assert.strictEqual(created(yield* create(minimal))["sort_order"], 3)
     })
   )
 
   it.effect("a disabled credential is readable (section 3, D44)", () =>
     Effect.gen(function* () {
-      const { newTenant, url } = yield* TestService
-      const { management_key } = yield* newTenant
-      const made = created(yield* create(url, management_key, { ...minimal, disabled: true }))
+      const { create, get } = yield* TestService.newTenant
+      const made = created(yield* create({ ...minimal, disabled: true }))
       assert.strictEqual(made["disabled"], true)
-      assert.strictEqual((yield* get(url, management_key, String(made["id"]))).status, 200)
+      assert.strictEqual((yield* get(String(made["id"]))).status, 200)
     })
   )
 
   it.effect("the same request twice makes two credentials (section 4.1)", () =>
     Effect.gen(function* () {
-      const { newTenant, rowCount, url } = yield* TestService
-      const { management_key } = yield* newTenant
+      const { rowCount } = yield* TestService
+      const { create } = yield* TestService.newTenant
       const before = yield* rowCount
-      const one = created(yield* create(url, management_key, minimal))
-      const other = created(yield* create(url, management_key, minimal))
+      const one = created(yield* create(minimal))
+      const other = created(yield* create(minimal))
       assert.notStrictEqual(one["id"], other["id"])
       assert.strictEqual(yield* rowCount, before + 2)
     })

@@ -1,7 +1,8 @@
-import { assert, layer } from "@effect/vitest"
-import { Arbitrary, Context, Effect, Layer, Redacted } from "effect"
+import { assert } from "@effect/vitest"
+import { Arbitrary, Context, Effect, Redacted } from "effect"
 import { InvalidParams } from "../../src/domain/Errors.ts"
 import { Credentials } from "../../src/port/Credentials.ts"
+import { layerLive } from "../support/layerLive.ts"
 import { acceptedBody, anyBody, elementOf, integer, oneOf } from "../support/memory/arbitraries.ts"
 import { addHeader } from "../support/http/addHeader.ts"
 import { answerText } from "../support/http/answerText.ts"
@@ -9,10 +10,8 @@ import { credentialIn, minimal } from "../support/http/Bodies.ts"
 import { bearer, type Header, json, send } from "../support/http/HttpProbe.ts"
 import { leakOf } from "../support/keys/leakOf.ts"
 import type { Answer } from "../support/http/RawConnection.ts"
-import * as RecordingLive from "../support/process/Recording.ts"
 import { Recording } from "../support/process/Recording.ts"
 import { envelope, type Issue, refusals } from "../support/http/Refusal.ts"
-import * as TestServiceLive from "../support/http/TestService.ts"
 import { type Parts, TestService } from "../support/http/TestService.ts"
 
 /** In the token, if it is not the valid one, and in the body. */
@@ -167,15 +166,12 @@ const faultsOf = (answer: Answer, method: string | undefined, words: ReadonlyArr
   ]
 }
 
-const recorded = (changes: TestServiceLive.Changes) =>
-  Layer.provideMerge(TestServiceLive.layerWith(changes), RecordingLive.layer)
-
-layer(recorded({}), { excludeTestServices: true })("whatever is sent", (it) => {
+layerLive(TestService.recordedWith({}))("whatever is sent", (it) => {
   const seen = new Set<number>()
 
   const examine = Effect.fnUntraced(function* ({ authorization, more, type, ...rest }: Sent) {
-    const { tenant, url } = yield* TestService
-    const { management_key } = yield* tenant
+    const { url } = yield* TestService
+    const { management_key } = yield* TestService.tenant
     const { all, logs, spans } = yield* Recording
     logs.length = 0
     spans.length = 0
@@ -232,41 +228,38 @@ const parrot = Effect.gen(function* () {
   })
 })
 
-layer(recorded({ parts: parrot }), { excludeTestServices: true })(
-  "positive control: a build that repeats the key",
-  (it) => {
-    const faults = Effect.fnUntraced(function* (name: string) {
-      const { tenant, url } = yield* TestService
-      const { management_key } = yield* tenant
-      const body = JSON.stringify({ ...minimal, key: secret, name })
-      const request = { method: "POST", path: "/api/v1/byok", headers: [bearer(management_key), json], body }
-      return faultsOf(yield* send(url, request), "POST", [secret])
+layerLive(TestService.recordedWith({ parts: parrot }))("positive control: a build that repeats the key", (it) => {
+  const faults = Effect.fnUntraced(function* (name: string) {
+    const { url } = yield* TestService
+    const { management_key } = yield* TestService.tenant
+    const body = JSON.stringify({ ...minimal, key: secret, name })
+    const request = { method: "POST", path: "/api/v1/byok", headers: [bearer(management_key), json], body }
+    return faultsOf(yield* send(url, request), "POST", [secret])
+  })
+
+  it.effect("in the body", () =>
+    Effect.map(faults("in the body"), (found) => {
+      assert.lengthOf(found, 2)
     })
+  )
 
-    it.effect("in the body", () =>
-      Effect.map(faults("in the body"), (found) => {
-        assert.lengthOf(found, 2)
-      })
-    )
+  it.effect("in a header", () =>
+    Effect.map(faults("in a header"), (found) => {
+      assert.deepStrictEqual(found, ["repeats the request"])
+    })
+  )
 
-    it.effect("in a header", () =>
-      Effect.map(faults("in a header"), (found) => {
-        assert.deepStrictEqual(found, ["repeats the request"])
-      })
-    )
-
-    it.effect.each([
-      ["in the log", true],
-      ["in a span", true],
-      ["nowhere", false]
-    ] as const)("%s, which no answer tells; logs and traces: %s", ([name, told]) =>
-      Effect.gen(function* () {
-        const { all, logs, spans } = yield* Recording
-        logs.length = 0
-        spans.length = 0
-        assert.deepStrictEqual(yield* faults(name), [])
-        assert.strictEqual(leakOf(yield* all, [secret]), told ? secret : undefined)
-      })
-    )
-  }
-)
+  it.effect.each([
+    ["in the log", true],
+    ["in a span", true],
+    ["nowhere", false]
+  ] as const)("%s, which no answer tells; logs and traces: %s", ([name, told]) =>
+    Effect.gen(function* () {
+      const { all, logs, spans } = yield* Recording
+      logs.length = 0
+      spans.length = 0
+      assert.deepStrictEqual(yield* faults(name), [])
+      assert.strictEqual(leakOf(yield* all, [secret]), told ? secret : undefined)
+    })
+  )
+})

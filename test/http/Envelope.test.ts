@@ -2,7 +2,6 @@ import { assert, describe, it } from "@effect/vitest"
 import { Cause, Effect, Exit, Layer } from "effect"
 import { HttpRouter, HttpServerRequest, HttpServerResponse } from "effect/http"
 import * as Envelope from "../../src/http/Envelope.ts"
-import * as RecordingLive from "../support/process/Recording.ts"
 import { Recording } from "../support/process/Recording.ts"
 import { assertRefused, type Refusal } from "../support/http/Refusal.ts"
 
@@ -49,7 +48,7 @@ describe("the envelope around every answer (section 7)", () => {
       assertRefused(answer, refusal satisfies Refusal)
       assert.strictEqual(answer.headers["allow"], allow)
       assert.isEmpty(yield* logged)
-    }).pipe(Effect.provide(RecordingLive.layer))
+    }).pipe(Effect.provide(Recording.layer))
   )
 
   it.effect.each(["/fails", "/fails-by-that-name", "/does-not-parse", "/dies", "/stops-and-dies"])(
@@ -64,7 +63,7 @@ describe("the envelope around every answer (section 7)", () => {
         assert.deepStrictEqual([entry?.level, entry?.request_id], ["Error", "request-1"])
         assert.include(entry?.text, "Unexpected failure")
         assert.include(entry?.text, path === "/does-not-parse" ? "RequestParseError" : canary)
-      }).pipe(Effect.provide(RecordingLive.layer))
+      }).pipe(Effect.provide(Recording.layer))
   )
 
   it.effect("a request that was only interrupted stays so, and is nothing to log (D11)", () =>
@@ -72,7 +71,7 @@ describe("the envelope around every answer (section 7)", () => {
       const exit = yield* Effect.exit(ask("GET", "/stops"))
       assert.isTrue(Exit.isFailure(exit) && Cause.hasInterruptsOnly(exit.cause))
       assert.isEmpty(yield* logged)
-    }).pipe(Effect.provide(RecordingLive.layer))
+    }).pipe(Effect.provide(Recording.layer))
   )
 
   it.effect.each([
@@ -90,7 +89,7 @@ describe("the envelope around every answer (section 7)", () => {
         assert.strictEqual(answer.headers["cache-control"], "no-store")
         assert.strictEqual(answer.headers["retry-after"], retryAfter)
         assert.strictEqual(answer.headers["x-own"], path === "/created" ? "kept" : undefined)
-      }).pipe(Effect.provide(RecordingLive.layer))
+      }).pipe(Effect.provide(Recording.layer))
   )
 
   it.effect("without a request id, each answer has a new one (D12)", () =>

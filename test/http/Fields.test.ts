@@ -1,14 +1,14 @@
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect, Option, Redacted } from "effect"
 import { CredentialId } from "../../src/domain/CredentialId.ts"
 import { Accounts } from "../../src/service/Accounts.ts"
 import { Cipher } from "../../src/port/Cipher.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import slugs from "./providers.json" with { type: "json" }
+import { layerLive } from "../support/layerLive.ts"
 import { acceptedBody, text } from "../support/memory/arbitraries.ts"
-import { created, minimal } from "../support/http/Bodies.ts"
+import { created, createdId, minimal } from "../support/http/Bodies.ts"
 import { create, get } from "../support/http/HttpProbe.ts"
-import * as TestServiceLive from "../support/http/TestService.ts"
 import { type Tenant, TestService } from "../support/http/TestService.ts"
 
 /** What a router would get to call upstream with. */
@@ -89,12 +89,11 @@ const accepted: ReadonlyArray<{ readonly rule: string; readonly given: object; r
   }
 ]
 
-layer(TestServiceLive.layer, { excludeTestServices: true })("fields", (it) => {
+layerLive(TestService.layer)("fields", (it) => {
   it.effect.each(accepted)("$rule", ({ given, shown }) =>
     Effect.gen(function* () {
-      const { tenant, url } = yield* TestService
-      const { management_key } = yield* tenant
-      const made = created(yield* create(url, management_key, { ...minimal, ...given }))
+      const { create } = yield* TestService.tenant
+      const made = created(yield* create({ ...minimal, ...given }))
       for (const [name, value] of Object.entries(shown)) assert.deepStrictEqual(made[name], value)
     })
   )
@@ -103,13 +102,12 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("fields", (it) => {
     "allowed_api_key_hashes: live keys of the account, 1 to 100, in order and repeated (section 4.1, D23, D24)",
     () =>
       Effect.gen(function* () {
-        const { tenant, url } = yield* TestService
-        const { account_id, management_key, management_key_hash: first } = yield* tenant
+        const { account_id, create, management_key_hash: first } = yield* TestService.tenant
         const accounts = yield* Accounts
         const { hash: second } = yield* accounts.issueApiKey(account_id, { name: "ordinary", management: false })
         const lists = [[first], [second, first], [first, second, first], Array.from({ length: 100 }, () => second)]
         for (const allowed_api_key_hashes of lists) {
-          const made = created(yield* create(url, management_key, { ...minimal, allowed_api_key_hashes }))
+          const made = created(yield* create({ ...minimal, allowed_api_key_hashes }))
           assert.deepStrictEqual(made["allowed_api_key_hashes"], allowed_api_key_hashes)
         }
       })
@@ -117,10 +115,9 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("fields", (it) => {
 
   it.effect("provider: each of the 115 slugs (section 2.2, D27)", () =>
     Effect.gen(function* () {
-      const { tenant, url } = yield* TestService
-      const { management_key } = yield* tenant
+      const { create } = yield* TestService.tenant
       assert.strictEqual(new Set(slugs).size, 115)
-      const made = yield* Effect.forEach(slugs, (provider) => create(url, management_key, { provider, key: "k" }), {
+      const made = yield* Effect.forEach(slugs, (provider) => create({ provider, key: "k" }), {
         concurrency: 8
       })
       assert.deepStrictEqual(
@@ -145,10 +142,9 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("fields", (it) => {
 
   it.effect("a member named __proto__ is an unknown member like any other (D13)", () =>
     Effect.gen(function* () {
-      const { tenant, url } = yield* TestService
-      const { management_key } = yield* tenant
+      const { create } = yield* TestService.tenant
       const body = '{"__proto__":{"is_fallback":true,"name":"x"},"provider":"xai","key":"k"}'
-      const made = created(yield* create(url, management_key, body))
+      const made = created(yield* create(body))
       assert.strictEqual(made["is_fallback"], false)
       assert.strictEqual(made["name"], null)
     })
@@ -236,20 +232,19 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("fields", (it) => {
     ["blanks count", `${" ".repeat(20)}ABC`, "***...*ABC"]
   ])("label of %s (D35)", ([, key, label]) =>
     Effect.gen(function* () {
-      const { tenant, url } = yield* TestService
-      const { management_key } = yield* tenant
-      assert.strictEqual(created(yield* create(url, management_key, { provider: "xai", key }))["label"], label)
+      const { create } = yield* TestService.tenant
+      assert.strictEqual(created(yield* create({ provider: "xai", key }))["label"], label)
     })
   )
 
   it.effect("label: made once and stored, get never opens a key (D35)", () =>
     Effect.gen(function* () {
-      const { sql, tenant, url } = yield* TestService
-      const { management_key } = yield* tenant
-      const made = yield* create(url, management_key, minimal)
-      const id = String(created(made)["id"])
+      const { sql } = yield* TestService
+      const { create, get } = yield* TestService.tenant
+      const made = yield* create(minimal)
+      const id = createdId(made)
       yield* sql`UPDATE credentials SET sealed = ${Buffer.alloc(100)} WHERE id = ${id}`
-      assert.strictEqual((yield* get(url, management_key, id)).body, made.body)
+      assert.strictEqual((yield* get(id)).body, made.body)
     })
   )
 })

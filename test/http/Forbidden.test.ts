@@ -1,16 +1,15 @@
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Context, Effect, Option, Redacted } from "effect"
 import { Accounts } from "../../src/service/Accounts.ts"
 import { ApiKeys } from "../../src/port/ApiKeys.ts"
+import { layerLive } from "../support/layerLive.ts"
 import { created, minimal } from "../support/http/Bodies.ts"
 import { bearer, create, get, type Header, json, send } from "../support/http/HttpProbe.ts"
 import { assertRefused } from "../support/http/Refusal.ts"
-import * as TestServiceLive from "../support/http/TestService.ts"
 import { type Parts, TestService } from "../support/http/TestService.ts"
 
 const ordinaryKey = Effect.gen(function* () {
-  const { tenant } = yield* TestService
-  const { account_id } = yield* tenant
+  const { account_id } = yield* TestService.tenant
   const issued = yield* (yield* Accounts).issueApiKey(account_id, { name: "ordinary", management: false })
   return Redacted.value(issued.key)
 })
@@ -22,7 +21,7 @@ const createWithoutBody = Effect.fnUntraced(function* (token: string, length: st
   return yield* send(url, { method: "POST", path: "/api/v1/byok", headers })
 })
 
-layer(TestServiceLive.layer, { excludeTestServices: true })("403 for a key that is not a management key", (it) => {
+layerLive(TestService.layer)("403 for a key that is not a management key", (it) => {
   it.effect.each([
     ["a valid body", minimal],
     ["an invalid body", { key: "" }],
@@ -60,11 +59,11 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("403 for a key that 
 
   it.effect("a key that loses the right to manage is refused from the next request on (D42)", () =>
     Effect.gen(function* () {
-      const { newTenant, sql, url } = yield* TestService
-      const { account_id, management_key } = yield* newTenant
-      created(yield* create(url, management_key, minimal))
+      const { sql } = yield* TestService
+      const { account_id, create } = yield* TestService.newTenant
+      created(yield* create(minimal))
       yield* sql`UPDATE api_keys SET management = false WHERE account_id = ${account_id}`
-      assertRefused(yield* create(url, management_key, minimal), "Forbidden")
+      assertRefused(yield* create(minimal), "Forbidden")
     })
   )
 })
@@ -84,7 +83,7 @@ const everyKeyManages = Effect.gen(function* () {
   return Context.add(parts, ApiKeys, broken)
 })
 
-layer(TestServiceLive.layerWith({ parts: everyKeyManages }), { excludeTestServices: true })(
+layerLive(TestService.layerWith({ parts: everyKeyManages }))(
   "positive control: a build without the check (T7)",
   (it) => {
     it.effect("stores a row, and waits for the body", () =>

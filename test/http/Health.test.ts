@@ -1,18 +1,18 @@
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect, Layer } from "effect"
 import { HttpServer } from "effect/http"
 import * as Byok from "../../src/Byok.ts"
 import * as Server from "../../src/http/Server.ts"
-import { created, minimal } from "../support/http/Bodies.ts"
+import { layerLive } from "../support/layerLive.ts"
+import { created, createdId, minimal } from "../support/http/Bodies.ts"
 import { settingsFor } from "../support/database/freshDatabase.ts"
-import { create, get, send } from "../support/http/HttpProbe.ts"
+import { get, send } from "../support/http/HttpProbe.ts"
 import { assertHeaders, assertRefused } from "../support/http/Refusal.ts"
-import * as TestServiceLive from "../support/http/TestService.ts"
 import { TestService } from "../support/http/TestService.ts"
 
 const ready = { path: "/health/ready" }
 
-layer(TestServiceLive.layer, { excludeTestServices: true })("health", (it) => {
+layerLive(TestService.layer)("health", (it) => {
   it.effect.each([
     { path: "/health/live", body: '{"status":"live"}' },
     { path: "/health/ready", body: '{"status":"ready"}' }
@@ -32,10 +32,10 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("health", (it) => {
     "a keyring that lacks a key which rows name: not ready, with its id and the number of rows (security)",
     () =>
       Effect.gen(function* () {
-        const { databaseUrl, sql, tenant, url } = yield* TestService
-        const { management_key } = yield* tenant
-        const made = yield* create(url, management_key, minimal)
-        created(yield* create(url, management_key, minimal))
+        const { databaseUrl, sql, url } = yield* TestService
+        const { create, management_key } = yield* TestService.tenant
+        const made = yield* create(minimal)
+        created(yield* create(minimal))
         const rows = yield* sql<{
           kek_id: string
           n: number
@@ -53,7 +53,7 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("health", (it) => {
               problems: [`key ${kek_id} is missing from the keyring; credentials sealed with it: ${n}`]
             })
             assert.strictEqual((yield* send(otherUrl, { path: "/health/live" })).status, 200)
-            const found = yield* get(otherUrl, management_key, String(created(made)["id"]))
+            const found = yield* get(otherUrl, management_key, createdId(made))
             assert.strictEqual(found.body, made.body)
           })
         ).pipe(Layer.provide(Layer.fresh(Server.layer(settings))), Layer.provide(Layer.fresh(Byok.layerWith(settings))))

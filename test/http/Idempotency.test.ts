@@ -1,30 +1,27 @@
-import { assert, layer } from "@effect/vitest"
-import { Effect, Layer, Redacted } from "effect"
+import { assert } from "@effect/vitest"
+import { Effect, Redacted } from "effect"
 import { randomBytes } from "node:crypto"
 import { Accounts } from "../../src/service/Accounts.ts"
+import { layerLive } from "../support/layerLive.ts"
 import { acceptedBody, elementOf, integer, text } from "../support/memory/arbitraries.ts"
 import { answerText } from "../support/http/answerText.ts"
-import { created, minimal } from "../support/http/Bodies.ts"
-import { create, get, type Header } from "../support/http/HttpProbe.ts"
+import { created, createdId, minimal } from "../support/http/Bodies.ts"
+import { create, type Header } from "../support/http/HttpProbe.ts"
 import { leakOf } from "../support/keys/leakOf.ts"
-import * as RecordingLive from "../support/process/Recording.ts"
 import { Recording } from "../support/process/Recording.ts"
 import { assertHeaders, assertInvalid, assertRefused } from "../support/http/Refusal.ts"
-import * as TestServiceLive from "../support/http/TestService.ts"
 import { TestService } from "../support/http/TestService.ts"
 
 const under = (idempotency_key: string): Header => ["Idempotency-Key", idempotency_key]
 
 /** Twenty of the same create at the same moment, by a new tenant. */
 const together = Effect.gen(function* () {
-  const { newTenant, rowCount, url } = yield* TestService
-  const { management_key } = yield* newTenant
+  const { rowCount } = yield* TestService
+  const { create } = yield* TestService.newTenant
   const before = yield* rowCount
-  const answers = yield* Effect.forEach(
-    Array.from({ length: 20 }),
-    () => create(url, management_key, minimal, [under("together")]),
-    { concurrency: "unbounded" }
-  )
+  const answers = yield* Effect.forEach(Array.from({ length: 20 }), () => create(minimal, [under("together")]), {
+    concurrency: "unbounded"
+  })
   return { answers, stored: (yield* rowCount) - before }
 })
 
@@ -42,10 +39,10 @@ const forms: ReadonlyArray<readonly [name: string, headers: ReadonlyArray<Header
 ]
 
 for (const batching of [true, false]) {
-  const service = TestServiceLive.layerWith({
+  const service = TestService.layerWith({
     settings: (settings) => ({ ...settings, database: { ...settings.database, batching } })
   })
-  layer(service, { excludeTestServices: true })(`an idempotency key${batching ? "" : ", without batching"}`, (it) => {
+  layerLive(service)(`an idempotency key${batching ? "" : ", without batching"}`, (it) => {
     it.effect("makes one credential of twenty requests at the same time, and answers all of them with it", () =>
       Effect.gen(function* () {
         const { answers, stored } = yield* together
@@ -69,55 +66,49 @@ for (const batching of [true, false]) {
   })
 }
 
-layer(Layer.provideMerge(TestServiceLive.layer, RecordingLive.layer), { excludeTestServices: true })(
-  "what is logged and traced",
-  (it) => {
-    it.effect("of creates that are repeated, refused and changed has neither key; a planted one is found (T4)", () =>
-      Effect.gen(function* () {
-        const { tenant, url } = yield* TestService
-        const { management_key } = yield* tenant
-        const [key, idempotency_key] = [randomBytes(16).toString("hex"), randomBytes(16).toString("hex")]
-        const headers = [under(idempotency_key)]
-        const answers = [
-          yield* create(url, management_key, { ...minimal, key }, headers),
-          yield* create(url, management_key, { ...minimal, key }, headers),
-          yield* create(url, management_key, { ...minimal, key, name: "n" }, headers),
-          yield* create(url, management_key, { ...minimal, key: `${key}x` }, headers),
-          yield* create(url, management_key, { ...minimal, key }, [...headers, ...headers])
-        ]
-        assert.deepStrictEqual(
-          answers.map(({ status }) => status),
-          [201, 201, 409, 409, 400]
-        )
-        const { all, spans } = yield* Recording
-        assert.include(spans.join(), "WITH receipt")
-        assert.isUndefined(leakOf([yield* all, ...answers.map(answerText)].join("\n"), [key, idempotency_key]))
-        const planted = yield* create(url, management_key, { ...minimal, name: idempotency_key }, headers.slice(1))
-        assert.strictEqual(leakOf(answerText(planted), [idempotency_key]), idempotency_key)
-      })
-    )
-  }
-)
+layerLive(TestService.recordedWith({}))("what is logged and traced", (it) => {
+  it.effect("of creates that are repeated, refused and changed has neither key; a planted one is found (T4)", () =>
+    Effect.gen(function* () {
+      const { create } = yield* TestService.tenant
+      const [key, idempotency_key] = [randomBytes(16).toString("hex"), randomBytes(16).toString("hex")]
+      const headers = [under(idempotency_key)]
+      const answers = [
+        yield* create({ ...minimal, key }, headers),
+        yield* create({ ...minimal, key }, headers),
+        yield* create({ ...minimal, key, name: "n" }, headers),
+        yield* create({ ...minimal, key: `${key}x` }, headers),
+        yield* create({ ...minimal, key }, [...headers, ...headers])
+      ]
+      assert.deepStrictEqual(
+        answers.map(({ status }) => status),
+        [201, 201, 409, 409, 400]
+      )
+      const { all, spans } = yield* Recording
+      assert.include(spans.join(), "WITH receipt")
+      assert.isUndefined(leakOf([yield* all, ...answers.map(answerText)].join("\n"), [key, idempotency_key]))
+      const planted = yield* create({ ...minimal, name: idempotency_key }, headers.slice(1))
+      assert.strictEqual(leakOf(answerText(planted), [idempotency_key]), idempotency_key)
+    })
+  )
+})
 
-layer(TestServiceLive.layer, { excludeTestServices: true })("create under an idempotency key", (it) => {
+layerLive(TestService.layer)("create under an idempotency key", (it) => {
   it.effect("answers as without one; again, with the same body and a header that says so", () =>
     Effect.gen(function* () {
-      const { newTenant, rowCount, url } = yield* TestService
-      const { management_key } = yield* newTenant
+      const { rowCount } = yield* TestService
+      const { create, get } = yield* TestService.newTenant
       const before = yield* rowCount
-      const first = yield* create(url, management_key, minimal, [under("a")])
+      const first = yield* create(minimal, [under("a")])
       assert.isUndefined(first.headers["idempotent-replayed"])
-      const again = yield* create(url, management_key, ` ${JSON.stringify({ ...minimal, name: null, more: 1 })}`, [
-        under("a")
-      ])
+      const again = yield* create(` ${JSON.stringify({ ...minimal, name: null, more: 1 })}`, [under("a")])
       assert.strictEqual(again.status, 201)
       assert.strictEqual(again.headers["idempotent-replayed"], "true")
       assert.strictEqual(again.body, first.body)
       assertHeaders(again)
       assert.strictEqual(yield* rowCount, before + 1)
-      const id = String(created(first)["id"])
-      assert.strictEqual((yield* get(url, management_key, id)).body, first.body)
-      assert.notStrictEqual(created(yield* create(url, management_key, minimal, [under("b")]))["id"], id)
+      const id = createdId(first)
+      assert.strictEqual((yield* get(id)).body, first.body)
+      assert.notStrictEqual(created(yield* create(minimal, [under("b")]))["id"], id)
     })
   )
 
@@ -150,10 +141,9 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("create under an ide
 
   it.effect("answers 409 to the same body with another provider key that has the same label", () =>
     Effect.gen(function* () {
-      const { tenant, url } = yield* TestService
-      const { management_key } = yield* tenant
+      const { create } = yield* TestService.tenant
       const answers = yield* Effect.forEach(["0", "1"], (digit) =>
-        create(url, management_key, { ...minimal, key: `sk-${digit.repeat(20)}-AbCd` }, [under("label")])
+        create({ ...minimal, key: `sk-${digit.repeat(20)}-AbCd` }, [under("label")])
       )
       assert.deepStrictEqual(
         answers.map(({ status }) => status),
@@ -164,10 +154,10 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("create under an ide
 
   it.effect.each(forms)("answers 400 and stores nothing when it is %s (D7)", ([, headers]) =>
     Effect.gen(function* () {
-      const { rowCount, tenant, url } = yield* TestService
-      const { management_key } = yield* tenant
+      const { rowCount } = yield* TestService
+      const { create } = yield* TestService.tenant
       const before = yield* rowCount
-      assertInvalid(yield* create(url, management_key, minimal, headers), {
+      assertInvalid(yield* create(minimal, headers), {
         path: ["idempotency-key"],
         message: "must be 1 to 255 visible ASCII characters, sent once"
       })
@@ -177,12 +167,8 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("create under an ide
 
   it.effect.each(["k", "!", "a,b", '"quoted"', "~".repeat(255)])("accepts %s", (key) =>
     Effect.gen(function* () {
-      const { newTenant, url } = yield* TestService
-      const { management_key } = yield* newTenant
-      const answers = [
-        yield* create(url, management_key, minimal, [under(key)]),
-        yield* create(url, management_key, minimal, [["IDEMPOTENCY-KEY", `  ${key} `]])
-      ]
+      const { create } = yield* TestService.newTenant
+      const answers = [yield* create(minimal, [under(key)]), yield* create(minimal, [["IDEMPOTENCY-KEY", `  ${key} `]])]
       assert.deepStrictEqual(
         answers.map(({ headers, status }) => [status, headers["idempotent-replayed"]]),
         [
@@ -195,8 +181,8 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("create under an ide
 
   it.effect("answers 401 and 403 first (D2, D3, D4)", () =>
     Effect.gen(function* () {
-      const { newTenant, url } = yield* TestService
-      const { management_key, management_key_hash } = yield* newTenant
+      const { url } = yield* TestService
+      const { management_key, management_key_hash } = yield* TestService.newTenant
       created(yield* create(url, management_key, minimal, [under("first")]))
       assertRefused(yield* create(url, "unknown", minimal, [under("first")]), "InvalidKey")
       assertRefused(yield* create(url, "", minimal, [under("a b")]), "MissingKey")
@@ -207,8 +193,8 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("create under an ide
 
   it.effect("is remembered for the account, whichever of its management keys is used", () =>
     Effect.gen(function* () {
-      const { newTenant, url } = yield* TestService
-      const { account_id, management_key } = yield* newTenant
+      const { url } = yield* TestService
+      const { account_id, management_key } = yield* TestService.newTenant
       const { key } = yield* (yield* Accounts).issueApiKey(account_id, { name: "another", management: true })
       const first = yield* create(url, management_key, minimal, [under("k")])
       const again = yield* create(url, Redacted.value(key), minimal, [under("k")])
@@ -218,13 +204,12 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("create under an ide
 
   it.effect("answers with what was stored when the default workspace was deleted since", () =>
     Effect.gen(function* () {
-      const { newTenant, url } = yield* TestService
-      const { management_key, workspace_id } = yield* newTenant
-      const first = yield* create(url, management_key, minimal, [under("k")])
+      const { create, workspace_id } = yield* TestService.newTenant
+      const first = yield* create(minimal, [under("k")])
       yield* (yield* Accounts).deleteWorkspace(workspace_id)
-      const again = yield* create(url, management_key, minimal, [under("k")])
+      const again = yield* create(minimal, [under("k")])
       assert.deepStrictEqual([again.status, again.body], [201, first.body])
-      assertInvalid(yield* create(url, management_key, minimal, [under("another")]), {
+      assertInvalid(yield* create(minimal, [under("another")]), {
         path: ["workspace_id"],
         message: "is required: the default workspace is deleted"
       })
@@ -233,11 +218,11 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("create under an ide
 
   it.effect("is forgotten with its credential", () =>
     Effect.gen(function* () {
-      const { newTenant, sql, url } = yield* TestService
-      const { management_key } = yield* newTenant
-      const first = created(yield* create(url, management_key, minimal, [under("k")]))
+      const { sql } = yield* TestService
+      const { create } = yield* TestService.newTenant
+      const first = created(yield* create(minimal, [under("k")]))
       yield* sql`DELETE FROM credentials WHERE id = ${String(first["id"])}`
-      const again = yield* create(url, management_key, { ...minimal, name: "n" }, [under("k")])
+      const again = yield* create({ ...minimal, name: "n" }, [under("k")])
       assert.isUndefined(again.headers["idempotent-replayed"])
       assert.notStrictEqual(created(again)["id"], first["id"])
     })

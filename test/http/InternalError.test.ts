@@ -1,21 +1,17 @@
-import { assert, layer } from "@effect/vitest"
-import { Effect, Layer } from "effect"
+import { assert } from "@effect/vitest"
+import { Effect } from "effect"
 import { inject } from "vitest"
-import { created, minimal } from "../support/http/Bodies.ts"
+import { layerLive } from "../support/layerLive.ts"
+import { created, createdId, minimal } from "../support/http/Bodies.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { adminClient } from "../support/database/freshDatabase.ts"
-import { create, get, send } from "../support/http/HttpProbe.ts"
+import { send } from "../support/http/HttpProbe.ts"
 import type { Answer } from "../support/http/RawConnection.ts"
-import * as RecordingLive from "../support/process/Recording.ts"
 import { Recording } from "../support/process/Recording.ts"
 import { assertRefused } from "../support/http/Refusal.ts"
-import * as TestServiceLive from "../support/http/TestService.ts"
 import { TestService } from "../support/http/TestService.ts"
 import { lockTable } from "../support/database/transactions.ts"
 import { withoutTable } from "../support/database/withoutTable.ts"
-
-const recorded = (changes: TestServiceLive.Changes) =>
-  Layer.provideMerge(TestServiceLive.layerWith(changes), RecordingLive.layer)
 
 /** A 500 whose cause the log has under its request id, as one error. */
 const assertFailed = Effect.fnUntraced(function* (answer: Answer, cause: string) {
@@ -31,35 +27,29 @@ const assertFailed = Effect.fnUntraced(function* (answer: Answer, cause: string)
 
 const undefinedTable = "42P01"
 
-layer(recorded({}), { excludeTestServices: true })("500", (it) => {
+layerLive(TestService.recordedWith({}))("500", (it) => {
   it.effect.each(["api_keys", "credentials"])(
     "create and get without the table %s, and no row (section 7, D11)",
     (table) =>
       Effect.gen(function* () {
-        const { rowCount, tenant, url } = yield* TestService
-        const { management_key } = yield* tenant
-        const id = String(created(yield* create(url, management_key, minimal))["id"])
+        const { rowCount } = yield* TestService
+        const { create, get } = yield* TestService.tenant
+        const id = createdId(yield* create(minimal))
         const before = yield* rowCount
-        const answers = yield* withoutTable(
-          table,
-          Effect.all([create(url, management_key, minimal), get(url, management_key, id)])
-        )
+        const answers = yield* withoutTable(table, Effect.all([create(minimal), get(id)]))
         for (const answer of answers) yield* assertFailed(answer, undefinedTable)
         assert.strictEqual(yield* rowCount, before)
-        assert.strictEqual((yield* get(url, management_key, id)).status, 200)
+        assert.strictEqual((yield* get(id)).status, 200)
       })
   )
 
   it.effect("create without the table workspaces, and no row; get needs it not (D11)", () =>
     Effect.gen(function* () {
-      const { rowCount, tenant, url } = yield* TestService
-      const { management_key } = yield* tenant
-      const id = String(created(yield* create(url, management_key, minimal))["id"])
+      const { rowCount } = yield* TestService
+      const { create, get } = yield* TestService.tenant
+      const id = createdId(yield* create(minimal))
       const before = yield* rowCount
-      const [failed, found] = yield* withoutTable(
-        "workspaces",
-        Effect.all([create(url, management_key, minimal), get(url, management_key, id)])
-      )
+      const [failed, found] = yield* withoutTable("workspaces", Effect.all([create(minimal), get(id)]))
       yield* assertFailed(failed, undefinedTable)
       assert.strictEqual(found.status, 200)
       assert.strictEqual(yield* rowCount, before)
@@ -68,14 +58,14 @@ layer(recorded({}), { excludeTestServices: true })("500", (it) => {
 
   it.effect("the database refuses the row: its words, which quote the row, are not repeated (D11)", () =>
     Effect.gen(function* () {
-      const { rowCount, sql, tenant, url } = yield* TestService
-      const { management_key } = yield* tenant
+      const { rowCount, sql } = yield* TestService
+      const { create } = yield* TestService.tenant
       const before = yield* rowCount
       const answer = yield* Effect.acquireUseRelease(
         Effect.orDie(
           sql`ALTER TABLE credentials ADD CONSTRAINT name_of_another_length CHECK (char_length(name) <> 18)`
         ),
-        () => create(url, management_key, { ...minimal, name: "a-canary-of-a-name" }),
+        () => create({ ...minimal, name: "a-canary-of-a-name" }),
         () => Effect.orDie(sql`ALTER TABLE credentials DROP CONSTRAINT name_of_another_length`)
       )
       yield* assertFailed(answer, "23514 name_of_another_length")
@@ -86,35 +76,35 @@ layer(recorded({}), { excludeTestServices: true })("500", (it) => {
 
   it.effect("get of a row that is no credential (D11)", () =>
     Effect.gen(function* () {
-      const { sql, tenant, url } = yield* TestService
-      const { management_key } = yield* tenant
-      const id = String(created(yield* create(url, management_key, minimal))["id"])
+      const { sql } = yield* TestService
+      const { create, get } = yield* TestService.tenant
+      const id = createdId(yield* create(minimal))
       yield* sql`UPDATE credentials SET provider = 'no-such-provider' WHERE id = ${id}`
-      yield* assertFailed(yield* get(url, management_key, id), "provider")
+      yield* assertFailed(yield* get(id), "provider")
     })
   )
 
   it.effect("the database is too slow: 500 at the service's own deadline, while liveness answers (D11)", () =>
     Effect.gen(function* () {
-      const { rowCount, sql, tenant, url } = yield* TestService
-      const { management_key } = yield* tenant
+      const { rowCount, sql, url } = yield* TestService
+      const { create } = yield* TestService.tenant
       const before = yield* rowCount
       const release = yield* lockTable(sql, "credentials")
-      const asked = [create(url, management_key, minimal), send(url, { path: "/health/live" })] as const
+      const asked = [create(minimal), send(url, { path: "/health/live" })] as const
       const answer = yield* Effect.all(asked, { concurrency: 2 })
       yield* release
       yield* assertFailed(answer[0], "DatabaseFailure")
       assert.strictEqual(answer[1].body, '{"status":"live"}')
       assert.strictEqual(yield* rowCount, before)
-      created(yield* create(url, management_key, minimal))
+      created(yield* create(minimal))
     })
   )
 
   it.effect("the database is down: not ready, live, and well again by itself when it is back (D11)", () =>
     Effect.gen(function* () {
-      const { databaseUrl, rowCount, tenant, url } = yield* TestService
-      const { management_key } = yield* tenant
-      const id = String(created(yield* create(url, management_key, minimal))["id"])
+      const { databaseUrl, rowCount, url } = yield* TestService
+      const { create, get } = yield* TestService.tenant
+      const id = createdId(yield* create(minimal))
       const before = yield* rowCount
       const server = yield* adminClient(inject("serverUrl"))
       const name = /\/(byok_test_\w+)/.exec(databaseUrl)?.[1] ?? ""
@@ -125,8 +115,8 @@ layer(recorded({}), { excludeTestServices: true })("500", (it) => {
         () =>
           Effect.gen(function* () {
             yield* server`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = ${name}`
-            yield* assertFailed(yield* create(url, management_key, minimal), "DatabaseFailure")
-            yield* assertFailed(yield* get(url, management_key, id), "DatabaseFailure")
+            yield* assertFailed(yield* create(minimal), "DatabaseFailure")
+            yield* assertFailed(yield* get(id), "DatabaseFailure")
             const ready = yield* send(url, { path: "/health/ready" })
             assertRefused(ready, "ServiceUnavailable", { problems: ["the database does not answer"] })
             assert.isDefined(ready.headers["retry-after"])
@@ -138,9 +128,9 @@ layer(recorded({}), { excludeTestServices: true })("500", (it) => {
         "it is ready again",
         Effect.map(send(url, { path: "/health/ready" }), ({ status }) => status === 200)
       )
-      assert.strictEqual((yield* get(url, management_key, id)).status, 200)
+      assert.strictEqual((yield* get(id)).status, 200)
       assert.strictEqual(yield* rowCount, before)
-      created(yield* create(url, management_key, minimal))
+      created(yield* create(minimal))
     })
   )
 })

@@ -1,9 +1,8 @@
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect } from "effect"
+import { layerLive } from "../support/layerLive.ts"
 import { created } from "../support/http/Bodies.ts"
-import { create } from "../support/http/HttpProbe.ts"
 import { assertInvalid } from "../support/http/Refusal.ts"
-import * as TestServiceLive from "../support/http/TestService.ts"
 import { TestService } from "../support/http/TestService.ts"
 
 const secret = "sk-0123456789-0123456789-AbCd"
@@ -159,13 +158,12 @@ const body = (provider: string, { declared, key }: Omit<Case, "rule">) => ({
   ...(declared === undefined ? {} : { declared_region: declared })
 })
 
-layer(TestServiceLive.layer, { excludeTestServices: true })("key material", (it) => {
+layerLive(TestService.layer)("key material", (it) => {
   for (const provider of ["openai", "fireworks"]) {
     it.effect.each(accepted)(`${provider} accepts: $rule`, ({ label, region, ...given }) =>
       Effect.gen(function* () {
-        const { tenant, url } = yield* TestService
-        const { management_key } = yield* tenant
-        const made = created(yield* create(url, management_key, body(provider, given)))
+        const { create } = yield* TestService.tenant
+        const made = created(yield* create(body(provider, given)))
         assert.strictEqual(made["declared_region"], region)
         assert.strictEqual(made["label"], label ?? "sk-...AbCd")
       })
@@ -173,10 +171,10 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("key material", (it)
 
     it.effect.each(refused)(`${provider} refuses: $rule`, ({ message, path, ...given }) =>
       Effect.gen(function* () {
-        const { rowCount, tenant, url } = yield* TestService
-        const { management_key } = yield* tenant
+        const { rowCount } = yield* TestService
+        const { create } = yield* TestService.tenant
         const before = yield* rowCount
-        const answer = yield* create(url, management_key, body(provider, given))
+        const answer = yield* create(body(provider, given))
         assertInvalid(answer, { path: [path], message })
         assert.strictEqual(yield* rowCount, before)
       })
@@ -185,9 +183,8 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("key material", (it)
 
   it.effect.each(others)("%s declares %s (D27, D30)", ([provider, declared, message]) =>
     Effect.gen(function* () {
-      const { tenant, url } = yield* TestService
-      const { management_key } = yield* tenant
-      const answer = yield* create(url, management_key, body(provider, { key: secret, declared }))
+      const { create } = yield* TestService.tenant
+      const answer = yield* create(body(provider, { key: secret, declared }))
       if (message !== undefined) return assertInvalid(answer, { path: ["declared_region"], message })
       assert.strictEqual(created(answer)["declared_region"], declared)
     })
@@ -195,9 +192,8 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("key material", (it)
 
   it.effect("what looks like key material is a plain key (D28)", () =>
     Effect.gen(function* () {
-      const { tenant, url } = yield* TestService
-      const { management_key } = yield* tenant
-      const made = created(yield* create(url, management_key, body("azure", { key: inRegion("us") })))
+      const { create } = yield* TestService.tenant
+      const made = created(yield* create(body("azure", { key: inRegion("us") })))
       assert.strictEqual(made["declared_region"], null)
       assert.strictEqual(made["label"], '{"a...us"}')
     })

@@ -1,14 +1,14 @@
 import type { Server } from "node:http"
 import { type AddressInfo, connect } from "node:net"
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { makeNodeServer } from "../../src/http/makeNodeServer.ts"
+import { layerLive } from "../support/layerLive.ts"
 import { created, minimal } from "../support/http/Bodies.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { bearer, exchange, type Header, json, render, send } from "../support/http/HttpProbe.ts"
 import { open } from "../support/http/RawConnection.ts"
 import { assertInvalid, assertRefused, type Issue, refusals } from "../support/http/Refusal.ts"
-import * as TestServiceLive from "../support/http/TestService.ts"
 import { TestService } from "../support/http/TestService.ts"
 import { lockTable, untilWaiting } from "../support/database/transactions.ts"
 
@@ -42,7 +42,7 @@ const unreadable: ReadonlyArray<readonly [name: string, bytes: string | Uint8Arr
   ["chunks encoded once more", "POST /api/v1/byok HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, gzip\r\n\r\n"]
 ]
 
-layer(TestServiceLive.layer, { excludeTestServices: true })("requests that HTTP does not allow", (it) => {
+layerLive(TestService.layer)("requests that HTTP does not allow", (it) => {
   it.effect.each(unreadable)("400: %s, and the connection is closed (D8)", ([, bytes]) =>
     Effect.gen(function* () {
       const { url } = yield* TestService
@@ -61,8 +61,8 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("requests that HTTP 
     ["a transfer encoding that is no chunks", "gzip", ""]
   ])("400: %s, in a create, and no row (D8)", ([, encoding, body]) =>
     Effect.gen(function* () {
-      const { rowCount, tenant, url } = yield* TestService
-      const { management_key } = yield* tenant
+      const { rowCount, url } = yield* TestService
+      const { management_key } = yield* TestService.tenant
       const before = yield* rowCount
       const headers: ReadonlyArray<Header> = [bearer(management_key), json, ["Transfer-Encoding", encoding]]
       const answer = yield* send(url, { method: "POST", path: "/api/v1/byok", headers, body })
@@ -78,8 +78,8 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("requests that HTTP 
     ["one that is empty and another", ["", "a"]]
   ])("400: %s for Host, decided before the key is looked at (RFC 9112, section 3.2)", ([, names]) =>
     Effect.gen(function* () {
-      const { rowCount, tenant, url } = yield* TestService
-      const { management_key } = yield* tenant
+      const { rowCount, url } = yield* TestService
+      const { management_key } = yield* TestService.tenant
       const before = yield* rowCount
       const body = JSON.stringify(minimal)
       const head = [
@@ -108,8 +108,8 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("requests that HTTP 
 
   it.effect("requests sent in one go are answered in order (RFC 9112, section 9.3.2)", () =>
     Effect.gen(function* () {
-      const { tenant, url } = yield* TestService
-      const { management_key } = yield* tenant
+      const { url } = yield* TestService
+      const { management_key } = yield* TestService.tenant
       const connection = yield* open(url)
       const headers = [bearer(management_key), json]
       const one = render({
@@ -134,8 +134,8 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("requests that HTTP 
 
   it.effect("what stands behind a request that was refused unread is not taken for another request", () =>
     Effect.gen(function* () {
-      const { rowCount, tenant, url } = yield* TestService
-      const { management_key } = yield* tenant
+      const { rowCount, url } = yield* TestService
+      const { management_key } = yield* TestService.tenant
       const before = yield* rowCount
       const headers = [bearer(management_key), json]
       const hidden = render({ method: "POST", path: "/api/v1/byok", headers, body: JSON.stringify(minimal) })
@@ -157,13 +157,13 @@ const unacceptable: ReadonlyArray<readonly [string, string, keyof typeof refusal
   ["a tunnel", "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", "MethodNotAllowed"]
 ]
 
-layer(TestServiceLive.layer, { excludeTestServices: true })("a refusal of the connection", (it) => {
+layerLive(TestService.layer)("a refusal of the connection", (it) => {
   it.effect.each(unacceptable)(
     "for %s waits until the create before it is answered, and is another request's (D1, D12)",
     ([, bytes, refusal]) =>
       Effect.gen(function* () {
-        const { sql, tenant, url } = yield* TestService
-        const { management_key } = yield* tenant
+        const { sql, url } = yield* TestService
+        const { management_key } = yield* TestService.tenant
         const unlock = yield* lockTable(sql, "credentials")
         const connection = yield* open(url)
         const headers: ReadonlyArray<Header> = [bearer(management_key), json, ["X-Request-Id", "of-the-create"]]
@@ -209,7 +209,7 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("a refusal of the co
   )
 })
 
-layer(TestServiceLive.layer, { excludeTestServices: true })("requests with too much of a head", (it) => {
+layerLive(TestService.layer)("requests with too much of a head", (it) => {
   it.effect.each([
     { what: "one long header", headers: [["X-Long", "a".repeat(17_000)]] },
     { what: "a long token", headers: [["Authorization", `Bearer ${"a".repeat(17_000)}`]] },
@@ -244,7 +244,7 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("requests with too m
   )
 })
 
-layer(TestServiceLive.layer, { excludeTestServices: true })("requests that ask for something else", (it) => {
+layerLive(TestService.layer)("requests that ask for something else", (it) => {
   it.effect.each(["other", "200-ok", ""])("417: Expect: %s, before the key and the body (security)", (value) =>
     Effect.gen(function* () {
       const { rowCount, tenant, url } = yield* TestService

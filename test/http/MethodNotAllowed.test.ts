@@ -1,10 +1,10 @@
 import { connect } from "node:net"
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect } from "effect"
+import { layerLive } from "../support/layerLive.ts"
 import { minimal } from "../support/http/Bodies.ts"
 import { bearer, json, render, send } from "../support/http/HttpProbe.ts"
 import { assertRefused, envelope, refusals } from "../support/http/Refusal.ts"
-import * as TestServiceLive from "../support/http/TestService.ts"
 import { TestService } from "../support/http/TestService.ts"
 
 const collection = "/api/v1/byok"
@@ -25,7 +25,7 @@ const cases: ReadonlyArray<readonly [method: string, path: string, allow: string
   ["PUT", "/api/v1/byok?method=POST", "POST"]
 ]
 
-layer(TestServiceLive.layer, { excludeTestServices: true })("405", (it) => {
+layerLive(TestService.layer)("405", (it) => {
   it.effect.each(cases)("%s %s allows %s (D10)", ([method, path, allow]) =>
     Effect.gen(function* () {
       const { rowCount, tenant, url } = yield* TestService

@@ -1,11 +1,11 @@
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect, Redacted } from "effect"
 import { Accounts } from "../../src/service/Accounts.ts"
-import { created, credentialIn, minimal } from "../support/http/Bodies.ts"
-import { bearer, create, get, send } from "../support/http/HttpProbe.ts"
+import { layerLive } from "../support/layerLive.ts"
+import { createdId, credentialIn, minimal } from "../support/http/Bodies.ts"
+import { bearer, get, send } from "../support/http/HttpProbe.ts"
 import type { Answer } from "../support/http/RawConnection.ts"
 import { assertHeaders, assertRefused } from "../support/http/Refusal.ts"
-import * as TestServiceLive from "../support/http/TestService.ts"
 import { TestService } from "../support/http/TestService.ts"
 
 const unknown = "019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11"
@@ -77,15 +77,15 @@ const withoutRequestId = ({ headers: { "x-request-id": _id, date: _date, ...head
   headers
 })
 
-layer(TestServiceLive.layer, { excludeTestServices: true })("404", (it) => {
+layerLive(TestService.layer)("404", (it) => {
   it.effect(
     "an id that is no UUID, of another account, or unknown: the same but for the request id (section 7, D5, T6)",
     () =>
       Effect.gen(function* () {
-        const { newTenant, tenant, url } = yield* TestService
-        const { management_key } = yield* tenant
-        const foreign = String(created(yield* create(url, (yield* newTenant).management_key, minimal))["id"])
-        const answers = yield* Effect.forEach(["nonsense", foreign, unknown], (id) => get(url, management_key, id))
+        const { get } = yield* TestService.tenant
+        const stranger = yield* TestService.newTenant
+        const foreign = createdId(yield* stranger.create(minimal))
+        const answers = yield* Effect.forEach(["nonsense", foreign, unknown], (id) => get(id))
         for (const answer of answers) {
           assertRefused(answer, "NotFound")
           assert.deepStrictEqual(withoutRequestId(answer), withoutRequestId(answers[0] ?? answer))
@@ -96,8 +96,8 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("404", (it) => {
 
   it.effect.each(notUuids)("get of the id %s, which the key is looked at before (D3, D4, D5)", (id) =>
     Effect.gen(function* () {
-      const { tenant, url } = yield* TestService
-      const { account_id, management_key } = yield* tenant
+      const { url } = yield* TestService
+      const { account_id, management_key } = yield* TestService.tenant
       const ordinary = yield* (yield* Accounts).issueApiKey(account_id, { name: "ordinary", management: false })
       assertRefused(yield* get(url, management_key, id), "NotFound")
       assertRefused(yield* get(url, Redacted.value(ordinary.key), id), "Forbidden")
@@ -108,36 +108,34 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("404", (it) => {
 
   it.effect("an id with something behind a semicolon is not found, which begins no query (D5)", () =>
     Effect.gen(function* () {
-      const { tenant, url } = yield* TestService
-      const { management_key } = yield* tenant
-      const id = String(created(yield* create(url, management_key, minimal))["id"])
-      assertRefused(yield* get(url, management_key, `${id};x`), "NotFound")
-      assert.strictEqual((yield* get(url, management_key, `${id}?;x`)).status, 200)
+      const { create, get } = yield* TestService.tenant
+      const id = createdId(yield* create(minimal))
+      assertRefused(yield* get(`${id};x`), "NotFound")
+      assert.strictEqual((yield* get(`${id}?;x`)).status, 200)
     })
   )
 
   it.effect("get of a workspace's or an account's id (section 4.2)", () =>
     Effect.gen(function* () {
-      const { tenant, url } = yield* TestService
-      const { account_id, management_key, workspace_id } = yield* tenant
-      for (const id of [account_id, workspace_id]) assertRefused(yield* get(url, management_key, id), "NotFound")
+      const { account_id, get, workspace_id } = yield* TestService.tenant
+      for (const id of [account_id, workspace_id]) assertRefused(yield* get(id), "NotFound")
     })
   )
 
   it.effect("get of a credential that is gone (section 7)", () =>
     Effect.gen(function* () {
-      const { sql, tenant, url } = yield* TestService
-      const { management_key } = yield* tenant
-      const id = String(created(yield* create(url, management_key, minimal))["id"])
+      const { sql } = yield* TestService
+      const { create, get } = yield* TestService.tenant
+      const id = createdId(yield* create(minimal))
       yield* sql`DELETE FROM credentials WHERE id = ${id}`
-      assertRefused(yield* get(url, management_key, id), "NotFound")
+      assertRefused(yield* get(id), "NotFound")
     })
   )
 
   it.effect.each(noRoutes)("no route: %s, with a key and without (D10, D40)", (path) =>
     Effect.gen(function* () {
-      const { tenant, url } = yield* TestService
-      const { management_key } = yield* tenant
+      const { url } = yield* TestService
+      const { management_key } = yield* TestService.tenant
       for (const method of ["GET", "POST", "DELETE"]) {
         assertRefused(yield* send(url, { method, path }), "NotFound")
         assertRefused(yield* send(url, { method, path, headers: [bearer(management_key)] }), "NotFound")
@@ -146,7 +144,7 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("404", (it) => {
   )
 })
 
-layer(TestServiceLive.layer, { excludeTestServices: true })("200, not 404", (it) => {
+layerLive(TestService.layer)("200, not 404", (it) => {
   it.effect.each([
     { form: "in capitals", path: (id: string) => `/api/v1/byok/${id.toUpperCase()}` },
     { form: "with a slash behind it", path: (id: string) => `/api/v1/byok/${id}/` },
@@ -157,9 +155,9 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("200, not 404", (it)
     { form: "in absolute form", path: (id: string) => `http://elsewhere.test/api/v1/byok/${id}` }
   ])("an id $form is found (section 4.2)", ({ path }) =>
     Effect.gen(function* () {
-      const { tenant, url } = yield* TestService
-      const { management_key } = yield* tenant
-      const id = String(created(yield* create(url, management_key, minimal))["id"])
+      const { url } = yield* TestService
+      const { create, management_key } = yield* TestService.tenant
+      const id = createdId(yield* create(minimal))
       const answer = yield* send(url, { path: path(id), headers: [bearer(management_key)] })
       assert.strictEqual(answer.status, 200)
       assert.strictEqual(credentialIn(answer)["id"], id)

@@ -1,10 +1,10 @@
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect, Schedule } from "effect"
-import { created, minimal } from "../support/http/Bodies.ts"
-import { bearer, create, get, type Header, json, render, send } from "../support/http/HttpProbe.ts"
+import { layerLive } from "../support/layerLive.ts"
+import { created, createdId, minimal } from "../support/http/Bodies.ts"
+import { bearer, create, type Header, json, render, send } from "../support/http/HttpProbe.ts"
 import { open } from "../support/http/RawConnection.ts"
 import { assertRefused } from "../support/http/Refusal.ts"
-import * as TestServiceLive from "../support/http/TestService.ts"
 import { TestService } from "../support/http/TestService.ts"
 
 const limit = 256 * 1024
@@ -23,17 +23,16 @@ const chunked = (body: string) => {
 
 const inChunks: Header = ["Transfer-Encoding", "chunked"]
 
-layer(TestServiceLive.layer, { excludeTestServices: true })("413", (it) => {
+layerLive(TestService.layer)("413", (it) => {
   it.effect("a body of exactly 256 KiB is accepted, declared or in chunks (D9, D26)", () =>
     Effect.gen(function* () {
-      const { tenant, url } = yield* TestService
-      const { management_key } = yield* tenant
+      const { create, get } = yield* TestService.tenant
       const body = bodyOf(limit)
       assert.strictEqual(Buffer.byteLength(body), limit)
-      const made = yield* create(url, management_key, body)
+      const made = yield* create(body)
       created(made)
-      created(yield* create(url, management_key, chunked(body), [inChunks]))
-      assert.strictEqual((yield* get(url, management_key, String(created(made)["id"]))).body, made.body)
+      created(yield* create(chunked(body), [inChunks]))
+      assert.strictEqual((yield* get(createdId(made))).body, made.body)
     })
   )
 
@@ -44,11 +43,11 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("413", (it) => {
     { size: "400,000 bytes that are no JSON", body: "x".repeat(400_000) }
   ])("$size, declared or in chunks, and no row (D9)", ({ body }) =>
     Effect.gen(function* () {
-      const { rowCount, tenant, url } = yield* TestService
-      const { management_key } = yield* tenant
+      const { rowCount } = yield* TestService
+      const { create } = yield* TestService.tenant
       const before = yield* rowCount
-      assertRefused(yield* create(url, management_key, body), "PayloadTooLarge")
-      assertRefused(yield* create(url, management_key, chunked(body), [inChunks]), "PayloadTooLarge")
+      assertRefused(yield* create(body), "PayloadTooLarge")
+      assertRefused(yield* create(chunked(body), [inChunks]), "PayloadTooLarge")
       assert.strictEqual(yield* rowCount, before)
     })
   )
@@ -66,8 +65,8 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("413", (it) => {
     "%s bytes announced: answered before any is sent, and the connection closed (D9)",
     (length) =>
       Effect.gen(function* () {
-        const { tenant, url } = yield* TestService
-        const { management_key } = yield* tenant
+        const { url } = yield* TestService
+        const { management_key } = yield* TestService.tenant
         const headers: ReadonlyArray<Header> = [bearer(management_key), json, ["Content-Length", length]]
         const connection = yield* open(url)
         yield* connection.write(render({ method: "POST", path: "/api/v1/byok", headers }))
@@ -98,8 +97,8 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("413", (it) => {
 
   it.effect("a client that asks first is told before it sends the body (D9)", () =>
     Effect.gen(function* () {
-      const { tenant, url } = yield* TestService
-      const { management_key } = yield* tenant
+      const { url } = yield* TestService
+      const { management_key } = yield* TestService.tenant
       const ask = (length: number): ReadonlyArray<Header> => [
         bearer(management_key),
         json,

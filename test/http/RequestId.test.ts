@@ -1,9 +1,9 @@
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect } from "effect"
+import { layerLive } from "../support/layerLive.ts"
 import { minimal } from "../support/http/Bodies.ts"
 import { bearer, exchange, type Header, json, render, type Request, send } from "../support/http/HttpProbe.ts"
 import { open } from "../support/http/RawConnection.ts"
-import * as TestServiceLive from "../support/http/TestService.ts"
 import { TestService } from "../support/http/TestService.ts"
 
 const made = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
@@ -38,10 +38,10 @@ const everyAnswer: ReadonlyArray<readonly [status: number, request: Request, aut
   [417, { path: "/health/live", headers: [["Expect", "more"]] }, false]
 ]
 
-layer(TestServiceLive.layer, { excludeTestServices: true })("X-Request-Id and Cache-Control", (it) => {
+layerLive(TestService.layer)("X-Request-Id and Cache-Control", (it) => {
   const ask = Effect.fnUntraced(function* (request: Request, authenticated: boolean, ...more: ReadonlyArray<Header>) {
-    const { tenant, url } = yield* TestService
-    const { management_key } = yield* tenant
+    const { url } = yield* TestService
+    const { management_key } = yield* TestService.tenant
     const headers = [...(request.headers ?? []), ...(authenticated ? [bearer(management_key)] : []), ...more]
     return yield* send(url, { ...request, headers })
   })

@@ -1,14 +1,14 @@
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
-import { created, minimal } from "../support/http/Bodies.ts"
-import { create, get, send } from "../support/http/HttpProbe.ts"
+import { layerLive } from "../support/layerLive.ts"
+import { created, createdId, minimal } from "../support/http/Bodies.ts"
+import { create, send } from "../support/http/HttpProbe.ts"
 import type { Answer } from "../support/http/RawConnection.ts"
 import { assertRefused } from "../support/http/Refusal.ts"
-import * as TestServiceLive from "../support/http/TestService.ts"
 import { TestService } from "../support/http/TestService.ts"
 import { holdOpen, lockTable, untilWaiting } from "../support/database/transactions.ts"
 
-const queueOfOne = TestServiceLive.layerWith({
+const queueOfOne = TestService.layerWith({
   settings: (settings) => ({ ...settings, database: { ...settings.database, queue: 1 } })
 })
 
@@ -32,13 +32,13 @@ const assertUnavailable = (answer: Answer) => {
   assert.match(answer.headers["retry-after"] ?? "", /^[1-9]\d*$/)
 }
 
-layer(queueOfOne, { excludeTestServices: true })("503 while as much is waiting as may wait", (it) => {
+layerLive(queueOfOne)("503 while as much is waiting as may wait", (it) => {
   it.effect("on create, with Retry-After, and no row; what waits is answered in the end (D14)", () =>
     Effect.gen(function* () {
-      const { rowCount, tenant, url } = yield* TestService
-      const { management_key } = yield* tenant
+      const { rowCount } = yield* TestService
+      const { create } = yield* TestService.tenant
       const before = yield* rowCount
-      const ask = create(url, management_key, minimal)
+      const ask = create(minimal)
       const { first, meanwhile } = yield* whileOneWaits("credentials", ask, ask)
       assertUnavailable(meanwhile)
       created(first)
@@ -49,10 +49,9 @@ layer(queueOfOne, { excludeTestServices: true })("503 while as much is waiting a
 
   it.effect("on get (D14)", () =>
     Effect.gen(function* () {
-      const { tenant, url } = yield* TestService
-      const { management_key } = yield* tenant
-      const id = String(created(yield* create(url, management_key, minimal))["id"])
-      const ask = get(url, management_key, id)
+      const { create, get } = yield* TestService.tenant
+      const id = createdId(yield* create(minimal))
+      const ask = get(id)
       const { first, meanwhile } = yield* whileOneWaits("credentials", ask, ask)
       assertUnavailable(meanwhile)
       assert.strictEqual(first.status, 200)
@@ -61,8 +60,8 @@ layer(queueOfOne, { excludeTestServices: true })("503 while as much is waiting a
 
   it.effect("before the key is known, whether it is valid or not (D14)", () =>
     Effect.gen(function* () {
-      const { tenant, url } = yield* TestService
-      const { management_key } = yield* tenant
+      const { url } = yield* TestService
+      const { management_key } = yield* TestService.tenant
       const { first, meanwhile } = yield* whileOneWaits(
         "api_keys",
         create(url, management_key, minimal),
@@ -75,13 +74,13 @@ layer(queueOfOne, { excludeTestServices: true })("503 while as much is waiting a
 
   it.effect("a lock on writes delays no read, and liveness always answers (D14)", () =>
     Effect.gen(function* () {
-      const { sql, tenant, url } = yield* TestService
-      const { management_key } = yield* tenant
-      const id = String(created(yield* create(url, management_key, minimal))["id"])
+      const { sql, url } = yield* TestService
+      const { create, get } = yield* TestService.tenant
+      const id = createdId(yield* create(minimal))
       const release = yield* holdOpen(sql, "LOCK TABLE credentials IN SHARE ROW EXCLUSIVE MODE")
-      const waiting = yield* Effect.forkChild(create(url, management_key, minimal))
+      const waiting = yield* Effect.forkChild(create(minimal))
       yield* untilWaiting(sql, 1)
-      assert.strictEqual((yield* get(url, management_key, id)).status, 200)
+      assert.strictEqual((yield* get(id)).status, 200)
       assert.strictEqual((yield* send(url, { path: "/health/live" })).status, 200)
       yield* release
       created(yield* Fiber.join(waiting))

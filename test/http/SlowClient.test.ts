@@ -1,11 +1,11 @@
-import { assert, it, layer } from "@effect/vitest"
+import { assert, it } from "@effect/vitest"
 import { Effect, Fiber, Schedule } from "effect"
 import { makeNodeServer } from "../../src/http/makeNodeServer.ts"
+import { layerLive } from "../support/layerLive.ts"
 import { created, minimal } from "../support/http/Bodies.ts"
 import { bearer, create, get, type Header, json, render, send } from "../support/http/HttpProbe.ts"
 import { open, type RawConnection } from "../support/http/RawConnection.ts"
 import { assertRefused, envelope } from "../support/http/Refusal.ts"
-import * as TestServiceLive from "../support/http/TestService.ts"
 import { TestService } from "../support/http/TestService.ts"
 
 /** Goes on sending one byte a second. */
@@ -42,11 +42,11 @@ it("the limits leave a slow client less than 10 seconds (security, T9)", () => {
   }
 })
 
-layer(TestServiceLive.layer, { excludeTestServices: true, concurrent: true })("slow clients", (it) => {
+layerLive(TestService.layer, { concurrent: true })("slow clients", (it) => {
   it.effect("1 byte a second, in any part of a request: 408 at the limit, and no row (security, T9)", () =>
     Effect.gen(function* () {
-      const { newTenant, sql, url } = yield* TestService
-      const { account_id, management_key } = yield* newTenant
+      const { sql, url } = yield* TestService
+      const { account_id, management_key } = yield* TestService.newTenant
       yield* Effect.forEach(
         slow,
         Effect.fnUntraced(function* ({ begin, byte }) {

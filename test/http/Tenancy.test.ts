@@ -1,4 +1,4 @@
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Context, Effect, Option } from "effect"
 import type { AccountId } from "../../src/domain/AccountId.ts"
 import { ApiKeys } from "../../src/port/ApiKeys.ts"
@@ -7,11 +7,11 @@ import { Credentials } from "../../src/port/Credentials.ts"
 import * as CredentialsLive from "../../src/service/Credentials.ts"
 import { WorkspaceResolver } from "../../src/port/WorkspaceResolver.ts"
 import { Database } from "../../src/sql/connection/Database.ts"
-import { created, minimal } from "../support/http/Bodies.ts"
+import { layerLive } from "../support/layerLive.ts"
+import { created, createdId, minimal } from "../support/http/Bodies.ts"
 import { create, get } from "../support/http/HttpProbe.ts"
 import type { Answer } from "../support/http/RawConnection.ts"
 import { assertRefused } from "../support/http/Refusal.ts"
-import * as TestServiceLive from "../support/http/TestService.ts"
 import { type Parts, type Tenant, TestService } from "../support/http/TestService.ts"
 
 const unknownId = "019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11"
@@ -39,14 +39,14 @@ const telling = Effect.gen(function* () {
   const { newTenant, url } = yield* TestService
   const victim = yield* newTenant
   const { management_key } = yield* newTenant
-  const foreignId = String(created(yield* create(url, victim.management_key, minimal))["id"])
+  const foreignId = createdId(yield* create(url, victim.management_key, minimal))
   const answers = yield* attempts(management_key, victim, foreignId)
   return Object.entries(answers).flatMap(([attempt, [foreign, unknown]]) =>
     foreign.status < 300 || seen(foreign) !== seen(unknown) ? [attempt] : []
   )
 })
 
-layer(TestServiceLive.layer, { excludeTestServices: true })("what is another account's", (it) => {
+layerLive(TestService.layer)("what is another account's", (it) => {
   it.effect(
     "is answered as what does not exist, byte for byte but the request id: credential, hash, workspace (D5, D6, D24, T6)",
     () =>
@@ -62,7 +62,7 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("what is another acc
     Effect.gen(function* () {
       const { newTenant, sql, url } = yield* TestService
       const [victim, stranger, revoked] = [yield* newTenant, yield* newTenant, yield* newTenant]
-      const id = String(created(yield* create(url, victim.management_key, minimal))["id"])
+      const id = createdId(yield* create(url, victim.management_key, minimal))
       for (const { account_id } of [victim, revoked]) {
         yield* sql`UPDATE api_keys SET revoked_at = now() WHERE account_id = ${account_id}`
       }
@@ -131,7 +131,7 @@ const builds = [
 ]
 
 for (const { attempt, broken, build } of builds) {
-  layer(TestServiceLive.layerWith({ parts: careless(broken) }), { excludeTestServices: true })(
+  layerLive(TestService.layerWith({ parts: careless(broken) }))(
     `positive control: a build that ${build} (T6)`,
     (it) => {
       it.effect(`is told by the attempt ${attempt}`, () =>

@@ -1,10 +1,10 @@
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect, Redacted } from "effect"
 import { Accounts } from "../../src/service/Accounts.ts"
-import { created, minimal } from "../support/http/Bodies.ts"
+import { layerLive } from "../support/layerLive.ts"
+import { created, createdId, minimal } from "../support/http/Bodies.ts"
 import { bearer, create, get, type Header, json, send } from "../support/http/HttpProbe.ts"
 import { assertRefused } from "../support/http/Refusal.ts"
-import * as TestServiceLive from "../support/http/TestService.ts"
 import { type Tenant, TestService } from "../support/http/TestService.ts"
 
 const unknown = "019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11"
@@ -50,7 +50,7 @@ const invalid: ReadonlyArray<readonly [name: string, token: (tenant: Tenant) => 
   ["10,000 characters long", () => "A".repeat(10_000)]
 ]
 
-layer(TestServiceLive.layer, { excludeTestServices: true })("401", (it) => {
+layerLive(TestService.layer)("401", (it) => {
   for (const { operation, request } of operations) {
     it.effect.each(missing)(`Missing Authentication header on ${operation}: %s (sections 5 and 7, D2)`, ([, headers]) =>
       Effect.gen(function* () {
@@ -77,12 +77,12 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("401", (it) => {
 
   it.effect("a revoked key is refused from the next request on, as an unknown one (D3, D42)", () =>
     Effect.gen(function* () {
-      const { newTenant, rowCount, url } = yield* TestService
-      const { account_id, management_key } = yield* newTenant
+      const { rowCount, url } = yield* TestService
+      const { account_id, management_key } = yield* TestService.newTenant
       const accounts = yield* Accounts
       const issued = yield* accounts.issueApiKey(account_id, { name: "soon revoked", management: true })
       const key = Redacted.value(issued.key)
-      const id = String(created(yield* create(url, key, minimal))["id"])
+      const id = createdId(yield* create(url, key, minimal))
       yield* accounts.revokeApiKey(issued.hash)
       const before = yield* rowCount
       for (const answer of [yield* create(url, key, minimal), yield* get(url, key, id)]) {
@@ -96,18 +96,18 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("401", (it) => {
 
   it.effect("a key revoked at the database, behind the service's back, is refused as soon (D42)", () =>
     Effect.gen(function* () {
-      const { newTenant, sql, url } = yield* TestService
-      const { account_id, management_key } = yield* newTenant
-      created(yield* create(url, management_key, minimal))
+      const { sql } = yield* TestService
+      const { account_id, create } = yield* TestService.newTenant
+      created(yield* create(minimal))
       yield* sql`UPDATE api_keys SET revoked_at = now() WHERE account_id = ${account_id}`
-      assertRefused(yield* create(url, management_key, minimal), "InvalidKey")
+      assertRefused(yield* create(minimal), "InvalidKey")
     })
   )
 
   it.effect("the scheme is a word in any case (RFC 9110, section 11.1)", () =>
     Effect.gen(function* () {
-      const { tenant, url } = yield* TestService
-      const { management_key } = yield* tenant
+      const { url } = yield* TestService
+      const { management_key } = yield* TestService.tenant
       for (const scheme of ["bearer", "BEARER"]) {
         const headers: ReadonlyArray<Header> = [["Authorization", `${scheme} ${management_key}`], json]
         created(yield* send(url, { method: "POST", path: "/api/v1/byok", headers, body: JSON.stringify(minimal) }))
@@ -119,8 +119,8 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("401", (it) => {
     "a key of another form that was imported by its hash works as well: %s (D24, D41)",
     (token) =>
       Effect.gen(function* () {
-        const { newTenant, sql, url } = yield* TestService
-        const { account_id } = yield* newTenant
+        const { sql, url } = yield* TestService
+        const { account_id } = yield* TestService.newTenant
         yield* sql`
           INSERT INTO api_keys (hash, account_id, name, management, created_at)
           VALUES (sha256(convert_to(${token}, 'UTF8')), ${account_id}, 'imported', true, now())`

@@ -1,6 +1,7 @@
-import { assert, describe, it, layer } from "@effect/vitest"
+import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { isDeepStrictEqual } from "node:util"
+import { layerLive } from "../support/layerLive.ts"
 import { leakSearch } from "../support/keys/leakSearch.ts"
 import { type Channel, channels } from "./Channel.ts"
 import { inputs } from "./Inputs.ts"
@@ -17,7 +18,7 @@ const byRight: Readonly<Record<string, ReadonlyArray<Channel>>> = {
 
 const found = (hits: Hits | undefined) => channels.filter((channel) => (hits?.[channel] ?? 0) > 0).sort()
 
-layer(Sweep.layer, { excludeTestServices: true, timeout: "240 seconds" })("everything the service emits", (it) => {
+layerLive(Sweep.layer, { timeout: "240 seconds" })("everything the service emits", (it) => {
   it.effect("holds no 9 characters in a row of a key, a token or any other secret, in any form (rule 4, T1, T4)", () =>
     Effect.gen(function* () {
       const { hits } = yield* Sweep

@@ -3,7 +3,7 @@ import { readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { Context, Effect, Exit, Layer, Scope } from "effect"
 import { answerText } from "../support/http/answerText.ts"
-import { created, minimal } from "../support/http/Bodies.ts"
+import { createdId, minimal } from "../support/http/Bodies.ts"
 import { onlyObject, textIn } from "../support/process/CommandLine.ts"
 import { databaseContent } from "../support/database/databaseContent.ts"
 import { databaseProxy } from "../support/database/DatabaseProxy.ts"
@@ -146,7 +146,7 @@ const sweep = Effect.gen(function* () {
     yield* sendAll([...loud, ...quiet], "nothing")
     const ids = yield* Effect.forEach(keys, (key) =>
       Effect.gen(function* () {
-        const id = String(created(yield* call(embedded.url, "nothing", post(token, { ...minimal, key })))["id"])
+        const id = createdId(yield* call(embedded.url, "nothing", post(token, { ...minimal, key })))
         yield* call(single.url, "nothing", { path: `/api/v1/byok/${id}`, headers: [bearer(token)] })
         return id
       })

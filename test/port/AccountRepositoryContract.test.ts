@@ -1,6 +1,7 @@
-import { assert, layer, type Vitest } from "@effect/vitest"
+import { assert, type Vitest } from "@effect/vitest"
 import { DateTime, Effect, Option } from "effect"
 import { AccountRepository } from "../../src/port/AccountRepository.ts"
+import { layerLive } from "../support/layerLive.ts"
 import { newAccountId, newHash, newTenant, newWorkspaceId, type Ports, stores } from "../support/database/stores.ts"
 
 const at = (millis: number) => DateTime.makeUnsafe(1_700_000_000_000 + millis)
@@ -129,5 +130,5 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
 }
 
 for (const [name, store] of stores) {
-  layer(store, { excludeTestServices: true })(`an account repository ${name} keeps its contract`, contract)
+  layerLive(store)(`an account repository ${name} keeps its contract`, contract)
 }

@@ -1,7 +1,8 @@
-import { assert, layer, type Vitest } from "@effect/vitest"
+import { assert, type Vitest } from "@effect/vitest"
 import { DateTime, Effect, Option } from "effect"
 import { AccountRepository } from "../../src/port/AccountRepository.ts"
 import { ApiKeys } from "../../src/port/ApiKeys.ts"
+import { layerLive } from "../support/layerLive.ts"
 import { addApiKey, newHash, newTenant, type Ports, stores } from "../support/database/stores.ts"
 
 const revoke = (hash: Parameters<AccountRepository["Service"]["revokeApiKey"]>[0]) =>
@@ -61,5 +62,5 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
 }
 
 for (const [name, store] of stores) {
-  layer(store, { excludeTestServices: true })(`API keys ${name} keep their contract`, contract)
+  layerLive(store)(`API keys ${name} keep their contract`, contract)
 }

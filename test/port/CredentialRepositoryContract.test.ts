@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto"
-import { assert, layer, type Vitest } from "@effect/vitest"
+import { assert, type Vitest } from "@effect/vitest"
 import { Arbitrary, Effect, Exit, Option, Schema } from "effect"
 import type { AccountId } from "../../src/domain/AccountId.ts"
 import { Credential } from "../../src/domain/Credential.ts"
@@ -7,6 +7,7 @@ import { CredentialId } from "../../src/domain/CredentialId.ts"
 import type { SealedKey } from "../../src/domain/SealedKey.ts"
 import type { WorkspaceId } from "../../src/domain/WorkspaceId.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
+import { layerLive } from "../support/layerLive.ts"
 import { elementOf, sealedKey, storedCredential } from "../support/memory/arbitraries.ts"
 import { addWorkspace, newTenant, newWorkspaceId, type Ports, stores } from "../support/database/stores.ts"
 
@@ -265,5 +266,5 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
 }
 
 for (const [name, store] of stores) {
-  layer(store, { excludeTestServices: true })(`a credential repository ${name} keeps its contract`, contract)
+  layerLive(store)(`a credential repository ${name} keeps its contract`, contract)
 }

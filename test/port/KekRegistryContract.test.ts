@@ -1,9 +1,10 @@
 import { randomUUID } from "node:crypto"
-import { assert, layer, type Vitest } from "@effect/vitest"
+import { assert, type Vitest } from "@effect/vitest"
 import { Arbitrary, Effect, Exit } from "effect"
 import { CredentialId } from "../../src/domain/CredentialId.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { KekRegistry } from "../../src/port/KekRegistry.ts"
+import { layerLive } from "../support/layerLive.ts"
 import { sealedKey, storedCredential } from "../support/memory/arbitraries.ts"
 import { newTenant, type Ports, stores } from "../support/database/stores.ts"
 
@@ -152,5 +153,5 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
 }
 
 for (const [name, store] of stores) {
-  layer(store, { excludeTestServices: true })(`a registry of key-encryption keys ${name} keeps its contract`, contract)
+  layerLive(store)(`a registry of key-encryption keys ${name} keeps its contract`, contract)
 }

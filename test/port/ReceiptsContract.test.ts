@@ -1,11 +1,12 @@
 import { randomBytes, randomUUID } from "node:crypto"
-import { assert, layer, type Vitest } from "@effect/vitest"
+import { assert, type Vitest } from "@effect/vitest"
 import { Arbitrary, DateTime, Effect, Exit, Option } from "effect"
 import type { AccountId } from "../../src/domain/AccountId.ts"
 import { CredentialId } from "../../src/domain/CredentialId.ts"
 import type { WorkspaceId } from "../../src/domain/WorkspaceId.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { type Receipt, Receipts } from "../../src/port/Receipts.ts"
+import { layerLive } from "../support/layerLive.ts"
 import { sealedKey, storedCredential } from "../support/memory/arbitraries.ts"
 import { newTenant, newWorkspaceId, type Ports, stores } from "../support/database/stores.ts"
 
@@ -199,5 +200,5 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
 }
 
 for (const [name, store] of stores) {
-  layer(store, { excludeTestServices: true })(`a store of receipts ${name} keeps its contract`, contract)
+  layerLive(store)(`a store of receipts ${name} keeps its contract`, contract)
 }

@@ -1,7 +1,8 @@
-import { assert, layer, type Vitest } from "@effect/vitest"
+import { assert, type Vitest } from "@effect/vitest"
 import { DateTime, Effect, Option } from "effect"
 import { AccountRepository } from "../../src/port/AccountRepository.ts"
 import { WorkspaceResolver } from "../../src/port/WorkspaceResolver.ts"
+import { layerLive } from "../support/layerLive.ts"
 import {
   addWorkspace,
   newAccountId,
@@ -73,5 +74,5 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
 }
 
 for (const [name, store] of stores) {
-  layer(store, { excludeTestServices: true })(`a workspace resolver ${name} keeps its contract`, contract)
+  layerLive(store)(`a workspace resolver ${name} keeps its contract`, contract)
 }

@@ -1,7 +1,8 @@
-import { assert, describe, it, layer } from "@effect/vitest"
+import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { statSync } from "node:fs"
 import { join } from "node:path"
+import { layerLive } from "../support/layerLive.ts"
 import { createOver, getOver, idIn } from "../support/http/callByok.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { newDirectory, startFirst, StartedBefore } from "../support/process/firstStart.ts"
@@ -51,7 +52,7 @@ describe("the first start on an empty directory", () => {
   )
 })
 
-layer(StartedBefore.layer, { excludeTestServices: true })("the service on an embedded database", (it) => {
+layerLive(StartedBefore.layer)("the service on an embedded database", (it) => {
   it.effect("leaves no postmaster when it is killed, and the next start serves what was acknowledged (R1)", () =>
     Effect.gen(function* () {
       const { key, settings } = yield* StartedBefore

@@ -1,6 +1,7 @@
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect, Fiber, Option } from "effect"
 import { connect, type Socket } from "node:net"
+import { layerLive } from "../support/layerLive.ts"
 import { createOver, getOver, idIn } from "../support/http/callByok.ts"
 import { embeddedClient } from "../support/database/embeddedClient.ts"
 import { eventually } from "../support/process/eventually.ts"
@@ -55,7 +56,7 @@ const head = (key: string) =>
     `Content-Length: ${body.length}`
   ].join("\r\n")
 
-layer(StartedBefore.layer, { excludeTestServices: true })("a service that is told to stop", (it) => {
+layerLive(StartedBefore.layer)("a service that is told to stop", (it) => {
   it.effect.each(["SIGTERM", "SIGINT"] as const)(
     "%s: what is under way is answered, what is new is refused, it ends with 0 and its database with it (R2)",
     (signal) =>

@@ -1,7 +1,8 @@
 import { readdirSync, readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
-import { assert, describe, it, layer } from "@effect/vitest"
+import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
+import { layerLive } from "../support/layerLive.ts"
 import { createOver, getOver, idIn } from "../support/http/callByok.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { StartedBefore } from "../support/process/firstStart.ts"
@@ -29,7 +30,7 @@ const nodesOf = (parent: number): ReadonlyArray<number> =>
       }
     })
 
-layer(StartedBefore.layer, { excludeTestServices: true })("a service of several processes", (it) => {
+layerLive(StartedBefore.layer)("a service of several processes", (it) => {
   it.effect.skipIf(process.platform !== "linux")(
     "serves one port, replaces a process that was killed, and stops as a whole",
     () =>

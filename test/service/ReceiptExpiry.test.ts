@@ -3,7 +3,6 @@ import { DateTime, Effect, Layer } from "effect"
 import { TestClock } from "effect/testing"
 import * as ReceiptExpiry from "../../src/service/ReceiptExpiry.ts"
 import { Receipts } from "../../src/port/Receipts.ts"
-import * as RecordingLive from "../support/process/Recording.ts"
 import { Recording } from "../support/process/Recording.ts"
 
 const day = 24 * 60 * 60 * 1000
@@ -22,7 +21,7 @@ const holding = (receipts: number, failing: (call: number) => boolean = () => fa
         return removed
       })
   })
-  return { state, service: ReceiptExpiry.layer.pipe(Layer.provide(port), Layer.provideMerge(RecordingLive.layer)) }
+  return { state, service: ReceiptExpiry.layer.pipe(Layer.provide(port), Layer.provideMerge(Recording.layer)) }
 }
 
 describe("old receipts", () => {

@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto"
-import { assert, describe, it, layer } from "@effect/vitest"
+import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, DateTime, Effect, Exit, Layer, Schema } from "effect"
 import type { SqlClient } from "effect/sql"
 import { AccountId } from "../../src/domain/AccountId.ts"
@@ -17,17 +17,16 @@ import * as AccountRepositorySql from "../../src/sql/AccountRepositorySql.ts"
 import * as CredentialRepositorySql from "../../src/sql/CredentialRepositorySql.ts"
 import * as DatabaseLive from "../../src/sql/connection/Database.ts"
 import { migrate } from "../../src/sql/Migrations.ts"
+import { layerLive } from "../support/layerLive.ts"
 import { elementOf, integer } from "../support/memory/arbitraries.ts"
 import { entriesIn, eventsIn, insertCredential, insertWithReceipt, openStore } from "../support/database/auditing.ts"
 import { databaseContent } from "../support/database/databaseContent.ts"
 import { databaseProxy } from "../support/database/DatabaseProxy.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { adminClient, databaseSettings, freshDatabase } from "../support/database/freshDatabase.ts"
-import { create } from "../support/http/HttpProbe.ts"
 import { leakOf } from "../support/keys/leakOf.ts"
 import { ringOf, rotationWith, sealUnder } from "../support/keys/rotating.ts"
 import { newHash, newTenant, newWorkspaceId, type Ports } from "../support/database/stores.ts"
-import * as TestServiceLive from "../support/http/TestService.ts"
 import { TestService } from "../support/http/TestService.ts"
 
 const decodeNew = Schema.decodeUnknownEffect(NewCredential)
@@ -293,17 +292,17 @@ describe("an act that is tried again because the answer was lost", () => {
   )
 })
 
-layer(TestServiceLive.layer, { excludeTestServices: true })("the events of a running service", (it) => {
+layerLive(TestService.layer)("the events of a running service", (it) => {
   it.effect("tell who acted: the key over HTTP, the gateway in process, the service by itself", () =>
     Effect.gen(function* () {
-      const { newTenant, sql, url } = yield* TestService
-      const { account_id, management_key, management_key_hash } = yield* newTenant
+      const { sql } = yield* TestService
+      const { account_id, create, management_key_hash } = yield* TestService.newTenant
       const credentials = yield* Credentials
       const input = { provider: "groq" as const, key: "fake-key-fake-key-fake-key" }
-      yield* create(url, management_key, input)
+      yield* create(input)
       const { revokeApiKey } = yield* Accounts
       yield* Effect.provideService(revokeApiKey(management_key_hash), CurrentActor, { kind: "cli", user: "sören" })
-      assert.strictEqual((yield* create(url, management_key, input)).status, 401)
+      assert.strictEqual((yield* create(input)).status, 401)
       const decoded = yield* decodeNew(input)
       yield* Effect.provideService(credentials.create(decoded), CurrentCaller, { account_id })
       const events = yield* eventsIn(sql)
@@ -324,15 +323,12 @@ layer(TestServiceLive.layer, { excludeTestServices: true })("the events of a run
 
   it.effect("hold no key, no token, no label and no name; the tables beside them hold the names (control)", () =>
     Effect.gen(function* () {
-      const { newTenant, sql, url } = yield* TestService
-      const { management_key } = yield* newTenant
+      const { sql } = yield* TestService
+      const { create, management_key } = yield* TestService.newTenant
       const names = ["canary-Qy7", "canary-Zw2", "canary-Jx9", "canary-Kv4"]
       const [credential = "", account = "", workspace = "", apiKey = ""] = names
       const key = `sk-${randomUUID().replaceAll("-", "Q")}`
-      assert.strictEqual(
-        (yield* create(url, management_key, { provider: "openai", key, name: credential })).status,
-        201
-      )
+      assert.strictEqual((yield* create({ provider: "openai", key, name: credential })).status, 201)
       const accounts = yield* Accounts
       const { account_id } = yield* accounts.createAccount(account)
       yield* accounts.createWorkspace(account_id, workspace)

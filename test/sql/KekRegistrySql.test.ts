@@ -1,4 +1,4 @@
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Context, Effect, Exit, Fiber, Layer, Redacted } from "effect"
 import type { SqlClient } from "effect/sql"
 import { KekRegistry } from "../../src/port/KekRegistry.ts"
@@ -6,6 +6,7 @@ import * as DatabaseLive from "../../src/sql/connection/Database.ts"
 import { parseDatabaseUrl } from "../../src/sql/connection/DatabaseTarget.ts"
 import * as KekRegistrySql from "../../src/sql/KekRegistrySql.ts"
 import { migrate } from "../../src/sql/Migrations.ts"
+import { layerLive } from "../support/layerLive.ts"
 import { eventsIn } from "../support/database/auditing.ts"
 import { adminClient, databaseSettings, freshDatabase } from "../support/database/freshDatabase.ts"
 import { holdOpen, untilWaiting } from "../support/database/transactions.ts"
@@ -62,7 +63,7 @@ const sealedUnder = (...kek_ids: ReadonlyArray<string>) =>
     }
   })
 
-layer(RegistryLive, { excludeTestServices: true })("the registry of key-encryption keys", (it) => {
+layerLive(RegistryLive)("the registry of key-encryption keys", (it) => {
   it.effect("of instances that register other bytes under one id at the same moment, those of one are accepted", () =>
     Effect.gen(function* () {
       const { register } = yield* KekRegistry

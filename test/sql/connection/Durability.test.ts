@@ -4,7 +4,6 @@ import * as Byok from "../../../src/Byok.ts"
 import { Readiness } from "../../../src/port/Readiness.ts"
 import { Database } from "../../../src/sql/connection/Database.ts"
 import { adminClient, freshDatabase, settingsFor } from "../../support/database/freshDatabase.ts"
-import * as RecordingLive from "../../support/process/Recording.ts"
 import { Recording } from "../../support/process/Recording.ts"
 
 const off = "synchronous_commit is off"
@@ -20,7 +19,7 @@ const open = (value: string, pooler = false) =>
     yield* operatorSets(value)
     const { database, ...settings } = settingsFor(url)
     const service = Byok.layerWith({ ...settings, database: { ...database, pooler } })
-    const context = yield* Layer.build(Layer.provideMerge(service, RecordingLive.layer))
+    const context = yield* Layer.build(Layer.provideMerge(service, Recording.layer))
     const { reads, writes } = Context.get(context, Database)
     const effective = Effect.forEach([reads, writes], ({ ask, sql }) =>
       Effect.map(

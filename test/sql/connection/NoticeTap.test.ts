@@ -1,16 +1,14 @@
-import { assert, describe, it, layer } from "@effect/vitest"
-import { Arbitrary, Cause, Effect, Exit, Layer } from "effect"
+import { assert, describe, it } from "@effect/vitest"
+import { Arbitrary, Cause, Effect, Exit } from "effect"
 import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
 import { DatabaseFailure } from "../../../src/sql/connection/DatabaseFailure.ts"
 import { NoticeTap } from "../../../src/sql/connection/NoticeTap.ts"
+import { layerLive } from "../../support/layerLive.ts"
 import { bytes, elementOf, integer, oneOf, text } from "../../support/memory/arbitraries.ts"
 import { created, minimal } from "../../support/http/Bodies.ts"
-import { create } from "../../support/http/HttpProbe.ts"
 import { plainCredential, plainSealedKey } from "../../support/keys/plainCredential.ts"
 import { message } from "../../support/database/postgresMessage.ts"
 import { assertRefused } from "../../support/http/Refusal.ts"
-import * as RecordingLive from "../../support/process/Recording.ts"
-import * as TestServiceLive from "../../support/http/TestService.ts"
 import { TestService } from "../../support/http/TestService.ts"
 
 const notice = (sqlstate: string, words: string, type = "N") =>
@@ -89,46 +87,42 @@ const raise = (level: string) => `
   CREATE OR REPLACE FUNCTION say() RETURNS trigger LANGUAGE plpgsql
   AS $$ BEGIN RAISE ${level} 'a word'; RETURN NEW; END $$`
 
-layer(Layer.provideMerge(TestServiceLive.layer, RecordingLive.layer), { excludeTestServices: true })(
-  "an insert beside which PostgreSQL says",
-  (it) => {
-    const saying = (level: string) =>
-      Effect.gen(function* () {
-        const { sql } = yield* TestService
-        yield* sql.unsafe(raise(level))
-        yield* sql.unsafe(
-          "CREATE OR REPLACE TRIGGER say BEFORE INSERT ON credentials FOR EACH ROW EXECUTE FUNCTION say()"
-        )
-      })
+layerLive(TestService.recordedWith({}))("an insert beside which PostgreSQL says", (it) => {
+  const saying = (level: string) =>
+    Effect.gen(function* () {
+      const { sql } = yield* TestService
+      yield* sql.unsafe(raise(level))
+      yield* sql.unsafe(
+        "CREATE OR REPLACE TRIGGER say BEFORE INSERT ON credentials FOR EACH ROW EXECUTE FUNCTION say()"
+      )
+    })
 
-    it.effect("01000 is not acknowledged: its outcome is unknown, create answers 500, alone and with others", () =>
-      Effect.gen(function* () {
-        const { newTenant, url } = yield* TestService
-        const { account_id, management_key, workspace_id } = yield* newTenant
-        const { insert } = yield* CredentialRepository
-        yield* saying("WARNING")
-        const exit = yield* Effect.exit(insert(account_id, plainCredential(workspace_id), plainSealedKey()))
-        assert(Exit.isFailure(exit))
-        assert.deepStrictEqual(
-          Cause.squash(exit.cause),
-          new DatabaseFailure({ kind: "UnknownOutcome", sqlstate: "01000", constraint: undefined })
-        )
-        const one = create(url, management_key, minimal)
-        assertRefused(yield* one, "InternalError")
-        const many = yield* Effect.all(Array(8).fill(one) as Array<typeof one>, { concurrency: "unbounded" })
-        for (const answer of many) assertRefused(answer, "InternalError")
-      })
-    )
+  it.effect("01000 is not acknowledged: its outcome is unknown, create answers 500, alone and with others", () =>
+    Effect.gen(function* () {
+      const { account_id, create, workspace_id } = yield* TestService.newTenant
+      const { insert } = yield* CredentialRepository
+      yield* saying("WARNING")
+      const exit = yield* Effect.exit(insert(account_id, plainCredential(workspace_id), plainSealedKey()))
+      assert(Exit.isFailure(exit))
+      assert.deepStrictEqual(
+        Cause.squash(exit.cause),
+        new DatabaseFailure({ kind: "UnknownOutcome", sqlstate: "01000", constraint: undefined })
+      )
+      const one = create(minimal)
+      assertRefused(yield* one, "InternalError")
+      const many = yield* Effect.all(Array(8).fill(one) as Array<typeof one>, { concurrency: "unbounded" })
+      for (const answer of many) assertRefused(answer, "InternalError")
+    })
+  )
 
-    it.effect("anything else, or nothing, is acknowledged (control)", () =>
-      Effect.gen(function* () {
-        const { newTenant, sql, url } = yield* TestService
-        const { management_key } = yield* newTenant
-        yield* saying("NOTICE")
-        created(yield* create(url, management_key, minimal))
-        yield* sql`DROP TRIGGER say ON credentials`
-        created(yield* create(url, management_key, minimal))
-      })
-    )
-  }
-)
+  it.effect("anything else, or nothing, is acknowledged (control)", () =>
+    Effect.gen(function* () {
+      const { sql } = yield* TestService
+      const { create } = yield* TestService.newTenant
+      yield* saying("NOTICE")
+      created(yield* create(minimal))
+      yield* sql`DROP TRIGGER say ON credentials`
+      created(yield* create(minimal))
+    })
+  )
+})

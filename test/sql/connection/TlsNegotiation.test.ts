@@ -1,4 +1,4 @@
-import { assert, describe, it, layer } from "@effect/vitest"
+import { assert, describe, it } from "@effect/vitest"
 import { Cause, Context, Effect, Exit, Layer, Redacted, type Scope } from "effect"
 import { chownSync, writeFileSync } from "node:fs"
 import { connect } from "node:net"
@@ -12,6 +12,7 @@ import { prepare } from "../../../src/sql/embedded/DataDirectory.ts"
 import { postgresUser, run } from "../../../src/sql/embedded/LeashedProcess.ts"
 import { locate } from "../../../src/sql/embedded/PostgresBinaries.ts"
 import { migrate } from "../../../src/sql/Migrations.ts"
+import { layerLive } from "../../support/layerLive.ts"
 import { eventually } from "../../support/process/eventually.ts"
 import { databaseSettings } from "../../support/database/freshDatabase.ts"
 import { listen } from "../../support/http/listen.ts"
@@ -75,7 +76,7 @@ const assertRefuses = (exit: Exit.Exit<unknown, unknown>) => {
   assert.strictEqual(failure.kind, "ConnectionError")
 }
 
-layer(TlsPostgres.layer, { excludeTestServices: true })("a database that speaks TLS", (it) => {
+layerLive(TlsPostgres.layer)("a database that speaks TLS", (it) => {
   it.effect("is used when its certificate is vouched for", () =>
     Effect.gen(function* () {
       const { certificate, port } = yield* TlsPostgres

@@ -15,3 +15,6 @@ export const created = (answer: Answer) => {
   assert.strictEqual(answer.status, 201, answer.body)
   return credentialIn(answer)
 }
+
+/** The id of the credential that create answered with, which must have been accepted. */
+export const createdId = (answer: Answer) => String(created(answer)["id"])

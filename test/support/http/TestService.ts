@@ -9,13 +9,27 @@ import * as Server from "../../../src/http/Server.ts"
 import { Accounts } from "../../../src/service/Accounts.ts"
 import type { Settings } from "../../../src/wiring/Settings.ts"
 import { adminClient, freshDatabase, settingsFor } from "../database/freshDatabase.ts"
+import { Recording } from "../process/Recording.ts"
+import { create, get, type Header } from "./HttpProbe.ts"
+import type { Answer } from "./RawConnection.ts"
 
-/** An account as a customer has it: ids, and keys in the clear. */
+/** An account as a customer has it: ids, keys in the clear, and the two operations under its management key. */
 export interface Tenant {
   readonly account_id: AccountId
   readonly workspace_id: WorkspaceId
   readonly management_key: string
   readonly management_key_hash: ApiKeyHash
+  readonly create: (body: unknown, headers?: ReadonlyArray<Header>) => Effect.Effect<Answer>
+  readonly get: (id: string, headers?: ReadonlyArray<Header>) => Effect.Effect<Answer>
+}
+
+/** Everything beside HTTP, which no HTTP path reaches and tests do. */
+export type Parts = Layer.Success<ReturnType<typeof Byok.layerWith>>
+
+/** What differs from the real service: its settings, or the parts of a deliberately broken build. */
+export interface Changes {
+  readonly settings?: (settings: Settings) => Settings
+  readonly parts?: Effect.Effect<Context.Context<Parts>, never, Parts>
 }
 
 /** The real service on a real database of its own, listening on a port of its own. */
@@ -31,51 +45,63 @@ export class TestService extends Context.Service<
     readonly tenant: Effect.Effect<Tenant>
     readonly rowCount: Effect.Effect<number>
   }
->()("byok/test/TestService") {}
-
-/** Everything beside HTTP, which no HTTP path reaches and tests do. */
-export type Parts = Layer.Success<ReturnType<typeof Byok.layerWith>>
-
-/** What differs from the real service: its settings, or the parts of a deliberately broken build. */
-export interface Changes {
-  readonly settings?: (settings: Settings) => Settings
-  readonly parts?: Effect.Effect<Context.Context<Parts>, never, Parts>
-}
-
-export const layerWith = ({ parts = Effect.context<Parts>(), settings: change = (settings) => settings }: Changes) =>
-  Layer.unwrap(
-    Effect.gen(function* () {
-      const databaseUrl = yield* freshDatabase
-      const settings = change(settingsFor(databaseUrl))
-      const service = Layer.effect(
-        TestService,
-        Effect.gen(function* () {
-          const { address } = yield* HttpServer.HttpServer
-          const accounts = yield* Accounts
-          const sql = yield* adminClient(databaseUrl)
-          const newTenant = accounts.createAccount("a test account").pipe(
-            Effect.map((made) => ({ ...made, management_key: Redacted.value(made.management_key) })),
-            Effect.orDie
-          )
-          return {
-            url: HttpServer.formatAddress(address),
-            databaseUrl,
-            sql,
-            newTenant,
-            tenant: yield* Effect.cached(newTenant),
-            rowCount: sql<{ n: number }>`SELECT count(*)::int AS n FROM credentials`.pipe(
-              Effect.map((rows) => rows[0]?.n ?? -1),
+>()("byok/test/TestService") {
+  static readonly layerWith = ({
+    parts = Effect.context<Parts>(),
+    settings: change = (settings) => settings
+  }: Changes) =>
+    Layer.unwrap(
+      Effect.gen(function* () {
+        const databaseUrl = yield* freshDatabase
+        const settings = change(settingsFor(databaseUrl))
+        const service = Layer.effect(
+          TestService,
+          Effect.gen(function* () {
+            const { address } = yield* HttpServer.HttpServer
+            const url = HttpServer.formatAddress(address)
+            const accounts = yield* Accounts
+            const sql = yield* adminClient(databaseUrl)
+            const newTenant = accounts.createAccount("a test account").pipe(
+              Effect.map((made): Tenant => {
+                const management_key = Redacted.value(made.management_key)
+                return {
+                  ...made,
+                  management_key,
+                  create: (body, headers) => create(url, management_key, body, headers),
+                  get: (id, headers) => get(url, management_key, id, headers)
+                }
+              }),
               Effect.orDie
             )
-          }
-        })
-      )
-      return service.pipe(
-        Layer.provideMerge(Server.layer(settings)),
-        Layer.provideMerge(Layer.effectContext(parts)),
-        Layer.provideMerge(Byok.layerWith(settings))
-      )
-    })
-  )
+            return {
+              url,
+              databaseUrl,
+              sql,
+              newTenant,
+              tenant: yield* Effect.cached(newTenant),
+              rowCount: sql<{ n: number }>`SELECT count(*)::int AS n FROM credentials`.pipe(
+                Effect.map((rows) => rows[0]?.n ?? -1),
+                Effect.orDie
+              )
+            }
+          })
+        )
+        return service.pipe(
+          Layer.provideMerge(Server.layer(settings)),
+          Layer.provideMerge(Layer.effectContext(parts)),
+          Layer.provideMerge(Byok.layerWith(settings))
+        )
+      })
+    )
 
-export const layer = layerWith({})
+  static readonly layer = this.layerWith({})
+
+  /** The service, and a recording of all that it logs and traces. */
+  static readonly recordedWith = (changes: Changes) => Layer.provideMerge(this.layerWith(changes), Recording.layer)
+
+  /** One tenant of the running service, for tests that do not mind each other's credentials. */
+  static readonly tenant = Effect.flatMap(this, ({ tenant }) => tenant)
+
+  /** A tenant with no credentials yet. */
+  static readonly newTenant = Effect.flatMap(this, ({ newTenant }) => newTenant)
+}

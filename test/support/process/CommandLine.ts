@@ -5,18 +5,6 @@ import { adminClient, freshDatabase } from "../database/freshDatabase.ts"
 import { runByok } from "./runByok.ts"
 import type { Finished } from "./runNode.ts"
 
-/** The command line, run as processes on a database of its own. */
-export class CommandLine extends Context.Service<
-  CommandLine,
-  {
-    readonly databaseUrl: string
-    readonly sql: SqlClient.SqlClient
-    readonly run: (...args: ReadonlyArray<string>) => Effect.Effect<Finished>
-    /** Runs with `--json` and answers with the one object that is printed. */
-    readonly runJson: (...args: ReadonlyArray<string>) => Effect.Effect<Record<string, unknown>>
-  }
->()("byok/test/CommandLine") {}
-
 /** The object that is all of a standard output. */
 export const onlyObject = ({ code, stderr, stdout }: Finished): Record<string, unknown> => {
   assert.deepStrictEqual({ code, stderr }, { code: 0, stderr: "" })
@@ -33,16 +21,28 @@ export const textIn = (object: Record<string, unknown>, member: string): string 
   return value
 }
 
-export const layer = Layer.effect(
+/** The command line, run as processes on a database of its own. */
+export class CommandLine extends Context.Service<
   CommandLine,
-  Effect.gen(function* () {
-    const databaseUrl = yield* freshDatabase
-    const run = (...args: ReadonlyArray<string>) => runByok(args, { DATABASE_URL: databaseUrl })
-    return {
-      databaseUrl,
-      sql: yield* adminClient(databaseUrl),
-      run,
-      runJson: (...args) => Effect.map(run(...args, "--json"), onlyObject)
-    }
-  })
-)
+  {
+    readonly databaseUrl: string
+    readonly sql: SqlClient.SqlClient
+    readonly run: (...args: ReadonlyArray<string>) => Effect.Effect<Finished>
+    /** Runs with `--json` and answers with the one object that is printed. */
+    readonly runJson: (...args: ReadonlyArray<string>) => Effect.Effect<Record<string, unknown>>
+  }
+>()("byok/test/CommandLine") {
+  static readonly layer = Layer.effect(
+    this,
+    Effect.gen(function* () {
+      const databaseUrl = yield* freshDatabase
+      const run = (...args: ReadonlyArray<string>) => runByok(args, { DATABASE_URL: databaseUrl })
+      return {
+        databaseUrl,
+        sql: yield* adminClient(databaseUrl),
+        run,
+        runJson: (...args) => Effect.map(run(...args, "--json"), onlyObject)
+      }
+    })
+  )
+}

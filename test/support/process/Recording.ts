@@ -8,18 +8,6 @@ export interface LogEntry {
   readonly text: string
 }
 
-/** All that a service logs and traces, at every level. */
-export class Recording extends Context.Service<
-  Recording,
-  {
-    readonly logs: Array<LogEntry>
-    /** What an exporter sends of each span: name, attributes, events and errors. */
-    readonly spans: Array<string>
-    /** Everything recorded so far, as one text. */
-    readonly all: Effect.Effect<string>
-  }
->()("byok/test/Recording") {}
-
 const print = (value: unknown) => inspect(value, { depth: 20, breakLength: Infinity })
 
 const entryOf = (options: Logger.Options<unknown>): LogEntry => {
@@ -45,27 +33,39 @@ const spanText = ({ attributes, events, name, status }: Tracer.NativeSpan) => {
   return [name, print(attributes), print(events), failure].join("\n")
 }
 
-/** Put under a service, it takes the place of its loggers and its tracer. */
-export const layer = Layer.unwrap(
-  Effect.sync(() => {
-    const logs: Array<LogEntry> = []
-    const spans: Array<string> = []
-    const tracer = Tracer.make({
-      span: (options) => {
-        const span = new RecordedSpan(options)
-        span.ended = () => void spans.push(spanText(span))
-        return span
-      }
+/** All that a service logs and traces, at every level. */
+export class Recording extends Context.Service<
+  Recording,
+  {
+    readonly logs: Array<LogEntry>
+    /** What an exporter sends of each span: name, attributes, events and errors. */
+    readonly spans: Array<string>
+    /** Everything recorded so far, as one text. */
+    readonly all: Effect.Effect<string>
+  }
+>()("byok/test/Recording") {
+  /** Put under a service, it takes the place of its loggers and its tracer. */
+  static readonly layer = Layer.unwrap(
+    Effect.sync(() => {
+      const logs: Array<LogEntry> = []
+      const spans: Array<string> = []
+      const tracer = Tracer.make({
+        span: (options) => {
+          const span = new RecordedSpan(options)
+          span.ended = () => void spans.push(spanText(span))
+          return span
+        }
+      })
+      return Layer.mergeAll(
+        Layer.succeed(this, {
+          logs,
+          spans,
+          all: Effect.sync(() => [...logs.map(({ text }) => text), ...spans].join("\n"))
+        }),
+        Logger.layer([Logger.make((options) => void logs.push(entryOf(options)))]),
+        Layer.succeed(References.MinimumLogLevel, "All"),
+        Layer.succeed(Tracer.Tracer, tracer)
+      )
     })
-    return Layer.mergeAll(
-      Layer.succeed(Recording, {
-        logs,
-        spans,
-        all: Effect.sync(() => [...logs.map(({ text }) => text), ...spans].join("\n"))
-      }),
-      Logger.layer([Logger.make((options) => void logs.push(entryOf(options)))]),
-      Layer.succeed(References.MinimumLogLevel, "All"),
-      Layer.succeed(Tracer.Tracer, tracer)
-    )
-  })
-)
+  )
+}

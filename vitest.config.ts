@@ -3,7 +3,7 @@ import { defineConfig } from "vitest/config"
 export default defineConfig({
   test: {
     include: ["test/**/*.test.ts"],
-    globalSetup: "test/support/database/postgres.ts",
+    globalSetup: "test/support/database/globalSetup.ts",
     testTimeout: 120_000,
     hookTimeout: 240_000,
     maxWorkers: 3,

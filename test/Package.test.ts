@@ -12,7 +12,7 @@ import {
 } from "node:fs"
 import { join } from "node:path"
 import { generateKeyring } from "../src/crypto/keyring/Keyring.ts"
-import { layerLive } from "./support/layerLive.ts"
+import { layerLive } from "./support/process/layerLive.ts"
 import { freshDatabase } from "./support/database/freshDatabase.ts"
 import { nowhere } from "./support/process/runByok.ts"
 import { runNode, runProgram } from "./support/process/runNode.ts"

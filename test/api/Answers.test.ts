@@ -1,7 +1,7 @@
 import { assert } from "@effect/vitest"
 import { Effect, Fiber, Redacted } from "effect"
 import { Accounts } from "../../src/service/Accounts.ts"
-import { layerLive } from "../support/layerLive.ts"
+import { layerLive } from "../support/process/layerLive.ts"
 import { created, createdId, minimal } from "../support/http/Bodies.ts"
 import * as HttpProbe from "../support/http/HttpProbe.ts"
 import { mismatches } from "../support/http/JsonSchema.ts"

@@ -1,10 +1,10 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
-import { layerLive } from "../support/layerLive.ts"
+import { layerLive } from "../support/process/layerLive.ts"
 import { CommandLine, textIn } from "../support/process/CommandLine.ts"
 import { databaseContent } from "../support/database/databaseContent.ts"
 import { crc32, faultOf, sha256, withoutPrefix } from "../support/keys/issuedKey.ts"
-import { leakOf } from "../support/keys/leakOf.ts"
+import { leakOf } from "../support/keys/leakSearch.ts"
 
 layerLive(CommandLine.layer)("byok account create", (it) => {
   it.effect("--json prints the ids, the management key and its hash, and stores only the hash (D40, D41, D24)", () =>

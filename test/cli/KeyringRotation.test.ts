@@ -1,14 +1,16 @@
 import { chmodSync, readFileSync, statSync, writeFileSync } from "node:fs"
 import { delimiter, join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Fiber, Layer } from "effect"
-import * as Persistence from "../../src/wiring/Persistence.ts"
+import { Effect, Fiber } from "effect"
+import { storesOn } from "../support/database/stores.ts"
 import { assertUsage } from "../support/process/assertUsage.ts"
+import { minimal } from "../support/http/Bodies.ts"
 import { createOver, getOver, idIn } from "../support/http/callByok.ts"
-import { onlyObject, textIn } from "../support/process/CommandLine.ts"
+import { createAccount, onlyObject, textIn } from "../support/process/CommandLine.ts"
 import { eventually } from "../support/process/eventually.ts"
-import { adminClient, freshDatabase, settingsFor } from "../support/database/freshDatabase.ts"
-import { keysOf, openedWith, ringOf, sealUnder } from "../support/keys/rotating.ts"
+import { adminClient, freshDatabase } from "../support/database/freshDatabase.ts"
+import { ringOf } from "../support/keys/keyrings.ts"
+import { keysOf, openedWith, sealUnder } from "../support/keys/rotating.ts"
 import { byokScript, nowhere, runByok } from "../support/process/runByok.ts"
 import { environment, runProgram } from "../support/process/runNode.ts"
 import { type ServiceProcess, startService } from "../support/process/ServiceProcess.ts"
@@ -44,7 +46,6 @@ const begin = Effect.gen(function* () {
   }
 })
 
-const credential = { provider: "groq", key: "fake-key-fake-key" }
 const rotations = /Keyring reloaded/g
 
 /** Waits until a service has read its keyring so many times. */
@@ -52,11 +53,6 @@ const reread = ({ stderr }: ServiceProcess, times: number) =>
   eventually(
     `the keyring was read again ${times} times`,
     Effect.sync(() => stderr().match(rotations)?.length === times)
-  )
-
-const account = (settings: Record<string, string>) =>
-  Effect.map(runByok(["account", "create", "--name", "n", "--json"], settings), (finished) =>
-    textIn(onlyObject(finished), "management_key")
   )
 
 describe("byok keyring add, promote, rewrap, retire and status", () => {
@@ -67,7 +63,7 @@ describe("byok keyring add, promote, rewrap, retire and status", () => {
         const { ids, keyring, settings, shell, sql } = yield* begin
         const service = yield* startService({ ...settings, LOG_LEVEL: "info" })
         const { pid, url } = service
-        const key = yield* account(settings)
+        const key = textIn(yield* createAccount(settings), "management_key")
         assert.lengthOf(steps, 4)
         const typed = (step: number, replaced: Record<string, string> = {}) =>
           Effect.map(
@@ -84,7 +80,7 @@ describe("byok keyring add, promote, rewrap, retire and status", () => {
           )
         const made: Array<string> = []
         const createSome = Effect.forEach([1, 2, 3], () =>
-          Effect.map(createOver(url, key, credential), (answer) => made.push(idIn(answer)))
+          Effect.map(createOver(url, key, minimal), (answer) => made.push(idIn(answer)))
         )
         const under = (kek_id: string) =>
           Effect.map(sql`SELECT 1 FROM credentials WHERE kek_id = ${kek_id}`, ({ length }) => length)
@@ -136,7 +132,7 @@ describe("byok keyring add, promote, rewrap, retire and status", () => {
       const { ids, settings, sql } = yield* begin
       const { BYOK_KEYRING_FILE: _, ...others } = settings
       const rotated = { ...others, BYOK_KEYRING: ringOf("new", "old") }
-      const stores = yield* Layer.build(Layer.orDie(Layer.fresh(Persistence.layer(settingsFor(settings.DATABASE_URL)))))
+      const stores = yield* storesOn(settings.DATABASE_URL)
       yield* Effect.provide(sealUnder(ringOf("old"), 2), stores)
 
       const [refused, foretold] = yield* Effect.all(
@@ -163,7 +159,7 @@ describe("byok keyring add, promote, rewrap, retire and status", () => {
       const { settings, sql } = yield* begin
       const { BYOK_KEYRING_FILE: _, ...others } = settings
       const rotated = { ...others, BYOK_KEYRING: ringOf("new", "old") }
-      const stores = yield* Layer.build(Layer.orDie(Layer.fresh(Persistence.layer(settingsFor(settings.DATABASE_URL)))))
+      const stores = yield* storesOn(settings.DATABASE_URL)
       const made = yield* Effect.provide(sealUnder(ringOf("old"), 40), stores)
       const rewrapped = Effect.map(sql`SELECT 1 FROM credentials WHERE kek_id = 'new'`, ({ length }) => length)
 
@@ -192,10 +188,10 @@ describe("byok keyring add, promote, rewrap, retire and status", () => {
   it.live("what cannot be opened is told by id and reason, with exit code 1", () =>
     Effect.gen(function* () {
       const { settings, sql } = yield* begin
-      const key = yield* account(settings)
+      const key = textIn(yield* createAccount(settings), "management_key")
       const { url } = yield* startService(settings)
-      const answer = yield* createOver(url, key, credential)
-      yield* createOver(url, key, credential)
+      const answer = yield* createOver(url, key, minimal)
+      yield* createOver(url, key, minimal)
       const id = idIn(answer)
       yield* sql`UPDATE credentials SET disabled = true WHERE id = ${id}`
       const { BYOK_KEYRING_FILE: _, ...others } = settings

@@ -1,6 +1,6 @@
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
-import { layerLive } from "../support/layerLive.ts"
+import { layerLive } from "../support/process/layerLive.ts"
 import { CommandLine } from "../support/process/CommandLine.ts"
 
 layerLive(CommandLine.layer)("byok migrate", (it) => {

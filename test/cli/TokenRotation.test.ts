@@ -2,17 +2,16 @@ import { writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
+import { minimal } from "../support/http/Bodies.ts"
 import { createOver, getOver, idIn } from "../support/http/callByok.ts"
-import { onlyObject, textIn } from "../support/process/CommandLine.ts"
+import { createAccount, onlyObject, textIn } from "../support/process/CommandLine.ts"
 import { databaseContent } from "../support/database/databaseContent.ts"
 import { adminClient, freshDatabase } from "../support/database/freshDatabase.ts"
-import { ringOf } from "../support/keys/rotating.ts"
+import { ringOf } from "../support/keys/keyrings.ts"
 import { runByok } from "../support/process/runByok.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
 import { addKeys, addToken, pin, softHsm, withoutSoftHsm } from "../support/keys/SoftHsm.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
-
-const credential = { provider: "groq", key: "fake-key-fake-key" }
 
 const begin = Effect.gen(function* () {
   const hsm = yield* softHsm
@@ -44,14 +43,14 @@ describe.skipIf(withoutSoftHsm !== undefined)(
       () =>
         Effect.gen(function* () {
           const { database, sql, token } = yield* begin
-          const account = onlyObject(yield* runByok(["account", "create", "--name", "n", "--json"], database))
+          const account = yield* createAccount(database)
           const key = textIn(account, "management_key")
           const made: Array<string> = []
           const createdUnder = (settings: Record<string, string>) =>
             Effect.scoped(
               Effect.gen(function* () {
                 const { stderr, url } = yield* startService(settings)
-                made.push(idIn(yield* createOver(url, key, credential)))
+                made.push(idIn(yield* createOver(url, key, minimal)))
                 for (const id of made) assert.strictEqual((yield* getOver(url, key, id)).status, 200)
                 const ready = yield* Effect.promise(async () => (await fetch(`${url}/health/ready`)).text())
                 assert.strictEqual(ready, '{"status":"ready"}')

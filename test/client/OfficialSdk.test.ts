@@ -13,7 +13,7 @@ import {
 import { Effect, Redacted } from "effect"
 import { randomUUID } from "node:crypto"
 import { Accounts } from "../../src/service/Accounts.ts"
-import { layerLive } from "../support/layerLive.ts"
+import { layerLive } from "../support/process/layerLive.ts"
 import { TestService } from "../support/http/TestService.ts"
 import { withoutTable } from "../support/database/withoutTable.ts"
 

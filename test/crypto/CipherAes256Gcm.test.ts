@@ -21,7 +21,7 @@ import {
   workspaceId
 } from "../support/memory/arbitraries.ts"
 import * as CipherPlain from "../support/keys/CipherPlain.ts"
-import { fixedKeyring } from "../support/keys/fixedKeyring.ts"
+import { fixedKeyring } from "../support/keys/keyrings.ts"
 
 const line = (id: string, fill: string) => `${id}:${Buffer.alloc(32, fill).toString("base64")}`
 const unlimited = { spend: () => Effect.void }

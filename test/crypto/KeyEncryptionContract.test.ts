@@ -8,7 +8,7 @@ import { union } from "../../src/crypto/KeyEncryptionUnion.ts"
 import { parseKeyring } from "../../src/crypto/keyring/Keyring.ts"
 import { openToken } from "../../src/crypto/pkcs11/Token.ts"
 import { bytes, integer } from "../support/memory/arbitraries.ts"
-import { ringOf } from "../support/keys/rotating.ts"
+import { ringOf } from "../support/keys/keyrings.ts"
 import { addToken, softHsm, tokenSettings, withoutSoftHsm } from "../support/keys/SoftHsm.ts"
 
 const onRing = (keyring: string) => {

@@ -3,7 +3,7 @@ import { Effect } from "effect"
 import { makeWith } from "../../src/crypto/keyring/KeyEncryptionKeyring.ts"
 import { union } from "../../src/crypto/KeyEncryptionUnion.ts"
 import { parseKeyring } from "../../src/crypto/keyring/Keyring.ts"
-import { ringOf } from "../support/keys/rotating.ts"
+import { ringOf } from "../support/keys/keyrings.ts"
 
 const storeOf = (...ids: ReadonlyArray<string>) => {
   const ring = parseKeyring(ringOf(...ids))

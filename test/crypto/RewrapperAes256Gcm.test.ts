@@ -8,8 +8,7 @@ import { encodeSealingContext } from "../../src/domain/SealingContext.ts"
 import { KeyStoreUnavailable } from "../../src/port/CipherErrors.ts"
 import { Rewrapper } from "../../src/port/Rewrapper.ts"
 import { sealingContext } from "../support/memory/arbitraries.ts"
-import { fixedKeyring } from "../support/keys/fixedKeyring.ts"
-import { ringOf } from "../support/keys/rotating.ts"
+import { fixedKeyring, ringOf } from "../support/keys/keyrings.ts"
 import { open, seal } from "../support/keys/sealing.ts"
 
 const rewrapperWith = (ring: string, spend: WrapBudget["Service"]["spend"] = () => Effect.void) =>

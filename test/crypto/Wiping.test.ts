@@ -11,7 +11,7 @@ import { RandomBlock } from "../../src/crypto/RandomBlock.ts"
 import { WrapBudget } from "../../src/crypto/WrapBudget.ts"
 import { Cipher } from "../../src/port/Cipher.ts"
 import { sealingContext } from "../support/memory/arbitraries.ts"
-import { fixedKeyring } from "../support/keys/fixedKeyring.ts"
+import { fixedKeyring } from "../support/keys/keyrings.ts"
 import { open, rewrap, seal } from "../support/keys/sealing.ts"
 import { gcm, hkdf64, sealByTheBook } from "./SealByTheBook.ts"
 

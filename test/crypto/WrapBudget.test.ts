@@ -1,9 +1,10 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Arbitrary, Effect, Exit, Layer, Logger } from "effect"
+import { Arbitrary, Effect, Exit, Layer } from "effect"
 import { layerLimited, limits, WrapBudget, type WrapLimits } from "../../src/crypto/WrapBudget.ts"
 import { ServiceUnavailable } from "../../src/domain/Errors.ts"
 import { KekRegistry } from "../../src/port/KekRegistry.ts"
 import { elementOf, integer } from "../support/memory/arbitraries.ts"
+import { logLines } from "../support/process/logLines.ts"
 import * as MemoryStore from "../support/memory/Memory.ts"
 import { Memory } from "../support/memory/Memory.ts"
 
@@ -30,9 +31,6 @@ const spend = (budget: WrapBudget["Service"], times: number, kek_id = "kek-1") =
     Effect.forEach(Array.from({ length: times }), () => Effect.exit(budget.spend(kek_id))),
     (exits) => exits.filter(Exit.isSuccess).length
   )
-
-const capture = (written: Array<string>) =>
-  Logger.layer([Logger.make(({ logLevel, message }) => void written.push(`${logLevel}: ${String(message)}`))])
 
 describe("the budget of wraps (security.md, Sealing)", () => {
   it("is to warn at 2^31 wraps of a key and to refuse at 2^32", () => {
@@ -114,9 +112,9 @@ describe("the budget of wraps (security.md, Sealing)", () => {
           assert.strictEqual(refused.reason, "key kek-1 has reached its limit of wraps")
           assert.strictEqual(yield* spend(budget, 8, "kek-2"), 8)
         }),
-        capture(written)
+        logLines(written)
       )
-      assert.deepStrictEqual(written, ["Error: Key kek-1 has reached its limit of 8 wraps: rotate the keyring"])
+      assert.deepStrictEqual(written, ["Error Key kek-1 has reached its limit of 8 wraps: rotate the keyring"])
     }).pipe(Effect.provide(MemoryStore.layer))
   )
 
@@ -130,10 +128,10 @@ describe("the budget of wraps (security.md, Sealing)", () => {
           yield* spend(budget, 8)
           assert.deepStrictEqual(written, [])
           yield* spend(budget, 1)
-          assert.deepStrictEqual(written, ["Warn: Key kek-1 has wrapped 12 times: rotate the keyring"])
+          assert.deepStrictEqual(written, ["Warn Key kek-1 has wrapped 12 times: rotate the keyring"])
           assert.strictEqual(yield* spend(budget, 7), 7)
         }),
-        capture(written)
+        logLines(written)
       )
     }).pipe(Effect.provide(MemoryStore.layer))
   )

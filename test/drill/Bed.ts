@@ -5,7 +5,7 @@ import { Effect } from "effect"
 import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
 import { faultsAfterwards } from "../faults/faultsAfterwards.ts"
 import type { Ledger } from "../support/database/AckChecker.ts"
-import { newDirectory, startFirst } from "../support/process/firstStart.ts"
+import { firstStart, newDirectory } from "../support/process/firstStart.ts"
 import { runByok } from "../support/process/runByok.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
@@ -40,7 +40,7 @@ export const newBed = Effect.fnUntraced(function* ({ url }: Pick<Cluster, "url">
 /** On an embedded database. */
 export const embeddedBed = Effect.gen(function* () {
   const settings = { ...(yield* newDirectory), PORT: String(yield* freePort) }
-  const { key } = yield* Effect.scoped(startFirst(settings))
+  const { key } = yield* Effect.scoped(firstStart(settings))
   return { settings, key } satisfies Bed
 })
 

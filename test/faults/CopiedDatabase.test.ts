@@ -2,8 +2,8 @@ import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { readFileSync, rmSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
-import { ringOf } from "../support/keys/rotating.ts"
-import { newDirectory, startFirst } from "../support/process/firstStart.ts"
+import { ringOf } from "../support/keys/keyrings.ts"
+import { firstStart, newDirectory } from "../support/process/firstStart.ts"
 import { runByok } from "../support/process/runByok.ts"
 import { runProgram } from "../support/process/runNode.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
@@ -19,7 +19,7 @@ describe("a copy of the files of a stopped database, elsewhere", () => {
         const ledger = newLedger()
         const key = yield* Effect.scoped(
           Effect.gen(function* () {
-            const { key, url } = yield* startFirst(settings)
+            const { key, url } = yield* firstStart(settings)
             yield* Effect.scoped(Effect.andThen(load(url, key, ledger), untilAcked(ledger, 30)))
             return key
           })

@@ -3,7 +3,7 @@ import { Effect } from "effect"
 import { PgClient } from "@effect/sql-pg"
 import { embeddedClient } from "../support/database/embeddedClient.ts"
 import { eventually } from "../support/process/eventually.ts"
-import { newDirectory, startFirst } from "../support/process/firstStart.ts"
+import { startedBefore } from "../support/process/firstStart.ts"
 import { postmasterOf, startService } from "../support/process/ServiceProcess.ts"
 import { type Ledger, load, newLedger, untilAcked } from "../support/database/AckChecker.ts"
 import { faultsAfterwards } from "./faultsAfterwards.ts"
@@ -17,13 +17,7 @@ const deadline = 3_000
 /** How many acknowledgements make a load. */
 const enough = 150
 
-const firstStart = Effect.gen(function* () {
-  const settings = yield* newDirectory
-  const { key } = yield* Effect.scoped(startFirst(settings))
-  return { settings, key }
-})
-
-type Started = Effect.Success<typeof firstStart>
+type Started = Effect.Success<typeof startedBefore>
 
 /** Starts the service once more and compares what is there with the ledger. */
 const check = (started: Started, ledger: Ledger, before: (sql: PgClient.PgClient) => Effect.Effect<unknown, unknown>) =>
@@ -40,7 +34,7 @@ describe("what was acknowledged is there, opens to the key that was sent, and no
     `after the service was killed ${kills} times under load (R1); the checker finds a row that was deleted (control)`,
     () =>
       Effect.gen(function* () {
-        const started = yield* firstStart
+        const started = yield* startedBefore
         const ledger = newLedger()
         for (let n = 0; n < kills; n++) {
           yield* Effect.scoped(
@@ -65,7 +59,7 @@ describe("what was acknowledged is there, opens to the key that was sent, and no
 
   it.live("after SIGTERM under load: every request that was sent is answered, the exit code is 0 (R2)", () =>
     Effect.gen(function* () {
-      const started = yield* firstStart
+      const started = yield* startedBefore
       const ledger = newLedger()
       yield* Effect.scoped(
         Effect.gen(function* () {
@@ -83,7 +77,7 @@ describe("what was acknowledged is there, opens to the key that was sent, and no
 
   it.live("after PostgreSQL was killed under load, which the service survives and puts right by itself (R3)", () =>
     Effect.gen(function* () {
-      const started = yield* firstStart
+      const started = yield* startedBefore
       const ledger = newLedger()
       yield* Effect.scoped(
         Effect.gen(function* () {

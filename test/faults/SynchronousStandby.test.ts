@@ -1,11 +1,10 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
+import { minimal } from "../support/http/Bodies.ts"
 import { createOver, getOver, idIn } from "../support/http/callByok.ts"
 import { embeddedClient } from "../support/database/embeddedClient.ts"
 import { eventually } from "../support/process/eventually.ts"
-import { newDirectory, startFirst } from "../support/process/firstStart.ts"
-
-const credential = { provider: "openai", key: "fake-key-fake-key-fake-key" }
+import { firstStart, newDirectory } from "../support/process/firstStart.ts"
 
 const internalError = { status: 500, body: '{"error":{"code":500,"message":"Internal Server Error"}}' }
 
@@ -15,8 +14,8 @@ describe("while the synchronous standby is not there", () => {
     () =>
       Effect.gen(function* () {
         const settings = yield* newDirectory
-        const { key, stderr, url } = yield* startFirst({ ...settings, DATABASE_BATCHING: "false" })
-        const create = createOver(url, key, credential)
+        const { key, stderr, url } = yield* firstStart({ ...settings, DATABASE_BATCHING: "false" })
+        const create = createOver(url, key, minimal)
         const first = yield* create
         assert.strictEqual(first.status, 201)
 

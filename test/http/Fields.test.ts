@@ -5,7 +5,7 @@ import { Accounts } from "../../src/service/Accounts.ts"
 import { Cipher } from "../../src/port/Cipher.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import slugs from "./providers.json" with { type: "json" }
-import { layerLive } from "../support/layerLive.ts"
+import { layerLive } from "../support/process/layerLive.ts"
 import { acceptedBody, text } from "../support/memory/arbitraries.ts"
 import { created, createdId, minimal } from "../support/http/Bodies.ts"
 import { create, get } from "../support/http/HttpProbe.ts"

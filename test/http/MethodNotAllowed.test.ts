@@ -1,7 +1,7 @@
 import { connect } from "node:net"
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
-import { layerLive } from "../support/layerLive.ts"
+import { layerLive } from "../support/process/layerLive.ts"
 import { minimal } from "../support/http/Bodies.ts"
 import { bearer, json, render, send } from "../support/http/HttpProbe.ts"
 import { assertRefused, envelope, refusals } from "../support/http/Refusal.ts"

@@ -1,7 +1,7 @@
 import { assert } from "@effect/vitest"
 import { Effect, Redacted } from "effect"
 import { Accounts } from "../../src/service/Accounts.ts"
-import { layerLive } from "../support/layerLive.ts"
+import { layerLive } from "../support/process/layerLive.ts"
 import { createdId, credentialIn, minimal } from "../support/http/Bodies.ts"
 import { bearer, get, send } from "../support/http/HttpProbe.ts"
 import type { Answer } from "../support/http/RawConnection.ts"

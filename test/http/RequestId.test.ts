@@ -1,6 +1,6 @@
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
-import { layerLive } from "../support/layerLive.ts"
+import { layerLive } from "../support/process/layerLive.ts"
 import { minimal } from "../support/http/Bodies.ts"
 import { bearer, exchange, type Header, json, render, type Request, send } from "../support/http/HttpProbe.ts"
 import { open } from "../support/http/RawConnection.ts"

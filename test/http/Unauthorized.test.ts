@@ -1,7 +1,7 @@
 import { assert } from "@effect/vitest"
 import { Effect, Redacted } from "effect"
 import { Accounts } from "../../src/service/Accounts.ts"
-import { layerLive } from "../support/layerLive.ts"
+import { layerLive } from "../support/process/layerLive.ts"
 import { created, createdId, minimal } from "../support/http/Bodies.ts"
 import { bearer, create, get, type Header, json, send } from "../support/http/HttpProbe.ts"
 import { assertRefused } from "../support/http/Refusal.ts"

@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { isDeepStrictEqual } from "node:util"
-import { layerLive } from "../support/layerLive.ts"
+import { layerLive } from "../support/process/layerLive.ts"
 import { leakSearch } from "../support/keys/leakSearch.ts"
 import { type Channel, channels } from "./Channel.ts"
 import { inputs } from "./Inputs.ts"

@@ -2,12 +2,12 @@ import { randomBytes } from "node:crypto"
 import { readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { Context, Effect, Exit, Layer, Scope } from "effect"
-import { answerText } from "../support/http/answerText.ts"
 import { createdId, minimal } from "../support/http/Bodies.ts"
-import { onlyObject, textIn } from "../support/process/CommandLine.ts"
+import { createAccount, textIn } from "../support/process/CommandLine.ts"
 import { databaseContent } from "../support/database/databaseContent.ts"
 import { databaseProxy } from "../support/database/DatabaseProxy.ts"
-import { newDirectory, startFirst } from "../support/process/firstStart.ts"
+import { firstStart, newDirectory } from "../support/process/firstStart.ts"
+import { answerText } from "../support/http/RawConnection.ts"
 import { bearer, json, type Request, send } from "../support/http/HttpProbe.ts"
 import { withoutPrefix } from "../support/keys/issuedKey.ts"
 import { leakSearch } from "../support/keys/leakSearch.ts"
@@ -94,7 +94,7 @@ const sweep = Effect.gen(function* () {
     LOG_FORMAT: "pretty"
   }
   // What it prints on standard output is the management key, once, which is what the first start is for.
-  const { key: token, stderr } = yield* Effect.scoped(startFirst(settings))
+  const { key: token, stderr } = yield* Effect.scoped(firstStart(settings))
   emit("standard error", stderr())
   secretOf("the management key", withoutPrefix(token))
   const keyring = readFileSync(join(directory.BYOK_DATA_DIR, "keyring"), "utf8").trim()
@@ -159,7 +159,7 @@ const sweep = Effect.gen(function* () {
   })
 
   const leak = Effect.gen(function* () {
-    const account = onlyObject(yield* runByok(["account", "create", "--name", "leaky", "--json"], directory))
+    const account = yield* createAccount(directory)
     const leakedToken = textIn(account, "management_key")
     const service = yield* startService(settings, [join(import.meta.dirname, "LeakyService.ts")])
     yield* Effect.forEach(Object.keys(plants), (name) => {

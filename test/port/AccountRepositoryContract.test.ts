@@ -1,8 +1,9 @@
 import { assert, type Vitest } from "@effect/vitest"
 import { DateTime, Effect, Option } from "effect"
 import { AccountRepository } from "../../src/port/AccountRepository.ts"
-import { layerLive } from "../support/layerLive.ts"
-import { newAccountId, newHash, newTenant, newWorkspaceId, type Ports, stores } from "../support/database/stores.ts"
+import { layerLive } from "../support/process/layerLive.ts"
+import { newAccountId, newHash, newTenant, newWorkspaceId } from "../support/database/newTenant.ts"
+import { type Ports, stores } from "../support/database/stores.ts"
 
 const at = (millis: number) => DateTime.makeUnsafe(1_700_000_000_000 + millis)
 const millis = (time: DateTime.Utc | null) => (time === null ? null : time.epochMilliseconds - 1_700_000_000_000)

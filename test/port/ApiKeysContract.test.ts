@@ -2,8 +2,9 @@ import { assert, type Vitest } from "@effect/vitest"
 import { DateTime, Effect, Option } from "effect"
 import { AccountRepository } from "../../src/port/AccountRepository.ts"
 import { ApiKeys } from "../../src/port/ApiKeys.ts"
-import { layerLive } from "../support/layerLive.ts"
-import { addApiKey, newHash, newTenant, type Ports, stores } from "../support/database/stores.ts"
+import { layerLive } from "../support/process/layerLive.ts"
+import { addApiKey, newHash, newTenant } from "../support/database/newTenant.ts"
+import { type Ports, stores } from "../support/database/stores.ts"
 
 const revoke = (hash: Parameters<AccountRepository["Service"]["revokeApiKey"]>[0]) =>
   Effect.gen(function* () {

@@ -7,9 +7,10 @@ import { CredentialId } from "../../src/domain/CredentialId.ts"
 import type { SealedKey } from "../../src/domain/SealedKey.ts"
 import type { WorkspaceId } from "../../src/domain/WorkspaceId.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
-import { layerLive } from "../support/layerLive.ts"
+import { layerLive } from "../support/process/layerLive.ts"
 import { elementOf, sealedKey, storedCredential } from "../support/memory/arbitraries.ts"
-import { addWorkspace, newTenant, newWorkspaceId, type Ports, stores } from "../support/database/stores.ts"
+import { addWorkspace, newTenant, newWorkspaceId } from "../support/database/newTenant.ts"
+import { type Ports, stores } from "../support/database/stores.ts"
 
 const encode = Schema.encodeSync(Credential)
 const hex = ({ kek_id, sealed, wrapped_dek }: SealedKey) => ({

@@ -4,9 +4,10 @@ import { Arbitrary, Effect, Exit } from "effect"
 import { CredentialId } from "../../src/domain/CredentialId.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { KekRegistry } from "../../src/port/KekRegistry.ts"
-import { layerLive } from "../support/layerLive.ts"
+import { layerLive } from "../support/process/layerLive.ts"
 import { sealedKey, storedCredential } from "../support/memory/arbitraries.ts"
-import { newTenant, type Ports, stores } from "../support/database/stores.ts"
+import { newTenant } from "../support/database/newTenant.ts"
+import { type Ports, stores } from "../support/database/stores.ts"
 
 const check = (fill: string) => new Uint8Array(Buffer.alloc(16, fill))
 const freshId = Effect.sync(() => `kek-${randomUUID()}`)

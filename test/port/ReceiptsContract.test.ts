@@ -6,9 +6,10 @@ import { CredentialId } from "../../src/domain/CredentialId.ts"
 import type { WorkspaceId } from "../../src/domain/WorkspaceId.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { type Receipt, Receipts } from "../../src/port/Receipts.ts"
-import { layerLive } from "../support/layerLive.ts"
+import { layerLive } from "../support/process/layerLive.ts"
 import { sealedKey, storedCredential } from "../support/memory/arbitraries.ts"
-import { newTenant, newWorkspaceId, type Ports, stores } from "../support/database/stores.ts"
+import { newTenant, newWorkspaceId } from "../support/database/newTenant.ts"
+import { type Ports, stores } from "../support/database/stores.ts"
 
 interface Tenant {
   readonly account_id: AccountId

@@ -2,15 +2,9 @@ import { assert, type Vitest } from "@effect/vitest"
 import { DateTime, Effect, Option } from "effect"
 import { AccountRepository } from "../../src/port/AccountRepository.ts"
 import { WorkspaceResolver } from "../../src/port/WorkspaceResolver.ts"
-import { layerLive } from "../support/layerLive.ts"
-import {
-  addWorkspace,
-  newAccountId,
-  newTenant,
-  newWorkspaceId,
-  type Ports,
-  stores
-} from "../support/database/stores.ts"
+import { layerLive } from "../support/process/layerLive.ts"
+import { addWorkspace, newAccountId, newTenant, newWorkspaceId } from "../support/database/newTenant.ts"
+import { type Ports, stores } from "../support/database/stores.ts"
 
 const remove = (workspace_id: Parameters<AccountRepository["Service"]["deleteWorkspace"]>[0]) =>
   Effect.gen(function* () {

@@ -2,10 +2,11 @@ import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { statSync } from "node:fs"
 import { join } from "node:path"
-import { layerLive } from "../support/layerLive.ts"
+import { layerLive } from "../support/process/layerLive.ts"
+import { minimal } from "../support/http/Bodies.ts"
 import { createOver, getOver, idIn } from "../support/http/callByok.ts"
 import { eventually } from "../support/process/eventually.ts"
-import { newDirectory, startFirst, StartedBefore } from "../support/process/firstStart.ts"
+import { firstStart, newDirectory, StartedBefore } from "../support/process/firstStart.ts"
 import { faultOf } from "../support/keys/issuedKey.ts"
 import { runProgram } from "../support/process/runNode.ts"
 import { isRunning, isShutDown, postmasterOf, startService } from "../support/process/ServiceProcess.ts"
@@ -16,13 +17,11 @@ const paste = (command: string) =>
     return { status: Number(/^HTTP\/1\.1 (\d+)/.exec(head)?.[1]), body }
   })
 
-const anyCredential = { provider: "groq", key: "fake-key-fake-key" }
-
 describe("the first start on an empty directory", () => {
   it.live("prints address, management key and two commands that work when they are pasted (section 4, D1, D41)", () =>
     Effect.gen(function* () {
       const settings = yield* newDirectory
-      const service = yield* startFirst(settings)
+      const service = yield* firstStart(settings)
       assert.strictEqual(service.keyCount, 1)
       assert.isUndefined(faultOf(service.key, "mk"))
       assert.include(service.create, `${service.url}/api/v1/byok `)
@@ -57,7 +56,7 @@ layerLive(StartedBefore.layer)("the service on an embedded database", (it) => {
     Effect.gen(function* () {
       const { key, settings } = yield* StartedBefore
       const first = yield* startService(settings)
-      const created = yield* createOver(first.url, key, anyCredential)
+      const created = yield* createOver(first.url, key, minimal)
       const postmaster = postmasterOf(settings.BYOK_DATA_DIR)
       yield* first.signal("SIGKILL")
       assert.strictEqual(yield* first.ended, "SIGKILL")
@@ -76,7 +75,7 @@ layerLive(StartedBefore.layer)("the service on an embedded database", (it) => {
       const { key, settings } = yield* StartedBefore
       const first = yield* startService(settings)
       const second = yield* startService(settings)
-      const created = yield* createOver(second.url, key, anyCredential)
+      const created = yield* createOver(second.url, key, minimal)
       assert.strictEqual(created.status, 201)
       assert.strictEqual((yield* getOver(first.url, key, idIn(created))).body, created.body)
 

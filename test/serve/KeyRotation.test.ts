@@ -10,7 +10,8 @@ import { Readiness } from "../../src/port/Readiness.ts"
 import { Rewrapper } from "../../src/port/Rewrapper.ts"
 import { Rotation } from "../../src/service/Rotation.ts"
 import { adminClient, freshDatabase, settingsFor } from "../support/database/freshDatabase.ts"
-import { keysOf, type Made, openedWith, ringOf, rotationWith } from "../support/keys/rotating.ts"
+import { ringOf } from "../support/keys/keyrings.ts"
+import { keysOf, type Made, openedWith, rotationWith } from "../support/keys/rotating.ts"
 import type { Parts } from "../support/http/TestService.ts"
 
 type Instance = Context.Context<Parts>

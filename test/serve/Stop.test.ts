@@ -1,15 +1,14 @@
 import { assert } from "@effect/vitest"
 import { Effect, Fiber, Option } from "effect"
 import { connect, type Socket } from "node:net"
-import { layerLive } from "../support/layerLive.ts"
+import { layerLive } from "../support/process/layerLive.ts"
+import { minimal } from "../support/http/Bodies.ts"
 import { createOver, getOver, idIn } from "../support/http/callByok.ts"
 import { embeddedClient } from "../support/database/embeddedClient.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { StartedBefore } from "../support/process/firstStart.ts"
 import { isRunning, isShutDown, postmasterOf, startService } from "../support/process/ServiceProcess.ts"
 import { lockTable, untilWaiting } from "../support/database/transactions.ts"
-
-const credential = { provider: "groq", key: "fake-key-fake-key" }
 
 /** A connection, or nothing where nobody listens. */
 const open = (url: string) =>
@@ -45,7 +44,7 @@ const send = (url: string, text: string) =>
     return { socket, received: () => received }
   })
 
-const body = JSON.stringify(credential)
+const body = JSON.stringify(minimal)
 
 const head = (key: string) =>
   [
@@ -69,7 +68,7 @@ layerLive(StartedBefore.layer)("a service that is told to stop", (it) => {
         }
         const { ended, stderr, url, ...service } = yield* startService({ ...settings, ...patience })
         const postmaster = postmasterOf(settings.BYOK_DATA_DIR)
-        const create = createOver(url, key, credential)
+        const create = createOver(url, key, minimal)
         const earlier = yield* create
 
         const sql = yield* embeddedClient(settings)
@@ -105,7 +104,7 @@ layerLive(StartedBefore.layer)("a service that is told to stop", (it) => {
       const { key, settings } = yield* StartedBefore
       const { ended, signal, url } = yield* startService(settings)
       const { received, socket } = yield* send(url, sent(key))
-      assert.strictEqual((yield* createOver(url, key, credential)).status, 201)
+      assert.strictEqual((yield* createOver(url, key, minimal)).status, 201)
       yield* signal("SIGTERM")
       yield* eventually("new connections are refused", refuses(url))
       socket.write(rest)

@@ -13,7 +13,8 @@ import { KekRegistry } from "../../src/port/KekRegistry.ts"
 import { Readiness } from "../../src/port/Readiness.ts"
 import { DatabaseFailure } from "../../src/sql/connection/DatabaseFailure.ts"
 import { adminClient, freshDatabase, settingsFor } from "../support/database/freshDatabase.ts"
-import { keysOf, openedWith, ringOf, rotationWith } from "../support/keys/rotating.ts"
+import { ringOf } from "../support/keys/keyrings.ts"
+import { keysOf, openedWith, rotationWith } from "../support/keys/rotating.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 
 /** An instance whose keyring file can be written, and what it does. */

@@ -2,17 +2,16 @@ import { readdirSync, readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
-import { layerLive } from "../support/layerLive.ts"
+import { layerLive } from "../support/process/layerLive.ts"
+import { minimal } from "../support/http/Bodies.ts"
 import { createOver, getOver, idIn } from "../support/http/callByok.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { StartedBefore } from "../support/process/firstStart.ts"
 import { freshDatabase } from "../support/database/freshDatabase.ts"
-import { ringOf } from "../support/keys/rotating.ts"
+import { ringOf } from "../support/keys/keyrings.ts"
 import { byokScript } from "../support/process/runByok.ts"
 import { runNode } from "../support/process/runNode.ts"
 import { isRunning, isShutDown, type ServiceProcess, startService } from "../support/process/ServiceProcess.ts"
-
-const credential = { provider: "groq", key: "fake-key-fake-key" }
 
 /** The processes that a process has started and that run Node.js. */
 const nodesOf = (parent: number): ReadonlyArray<number> =>
@@ -41,7 +40,7 @@ layerLive(StartedBefore.layer)("a service of several processes", (it) => {
           BYOK_PROCESSES: "2",
           LOG_LEVEL: "info"
         })
-        const created = yield* createOver(url, key, credential)
+        const created = yield* createOver(url, key, minimal)
         assert.strictEqual(created.status, 201)
         yield* eventually(
           "both serve",

@@ -9,7 +9,7 @@ import { WorkspaceResolver } from "../../src/port/WorkspaceResolver.ts"
 import { faultOf } from "../support/keys/issuedKey.ts"
 import * as MemoryStore from "../support/memory/Memory.ts"
 import { Memory } from "../support/memory/Memory.ts"
-import { newAccountId, newHash, newWorkspaceId } from "../support/database/stores.ts"
+import { newAccountId, newHash, newWorkspaceId } from "../support/database/newTenant.ts"
 
 const service = Layer.fresh(
   Accounts.layer.pipe(Layer.provide(NodeCrypto.layerSecureRandom), Layer.provideMerge(MemoryStore.layer))

@@ -1,9 +1,10 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Layer, Logger, Option } from "effect"
+import { Effect, Layer, Option } from "effect"
 import { TestClock } from "effect/testing"
 import { ServiceUnavailable } from "../../src/domain/Errors.ts"
 import { type AuditHead, AuditLog } from "../../src/port/AuditLog.ts"
 import * as Checkpointing from "../../src/service/Checkpointing.ts"
+import { logLines } from "../support/process/logLines.ts"
 
 const head = (n: number): AuditHead => ({ number: BigInt(n), last_seq: BigInt(n), hash: String(n).repeat(64) })
 
@@ -12,10 +13,7 @@ describe("checkpoints", () => {
     const lines: Array<string> = []
     let asked = 0
     const log = Layer.mock(AuditLog, { seal: () => Effect.suspend(() => answers(++asked)) })
-    const logger = Logger.layer([
-      Logger.make(({ logLevel, message }) => void lines.push(`${logLevel} ${String(message)}`))
-    ])
-    yield* Layer.build(Checkpointing.layer.pipe(Layer.provide(log), Layer.provide(logger)))
+    yield* Layer.build(Checkpointing.layer.pipe(Layer.provide(log), Layer.provide(logLines(lines))))
     return { lines, asked: () => asked }
   })
 

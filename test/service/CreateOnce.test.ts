@@ -16,8 +16,9 @@ import { Receipts } from "../../src/port/Receipts.ts"
 import { acceptedBody, elementOf, integer, oneOf, text } from "../support/memory/arbitraries.ts"
 import { inMemory, own } from "../support/memory/inMemory.ts"
 import { Memory } from "../support/memory/Memory.ts"
-import { cipherWith, ringOf, rotationWith } from "../support/keys/rotating.ts"
-import { addWorkspace, newTenant } from "../support/database/stores.ts"
+import { ringOf } from "../support/keys/keyrings.ts"
+import { cipherWith, rotationWith } from "../support/keys/rotating.ts"
+import { addWorkspace, newTenant } from "../support/database/newTenant.ts"
 
 const service = inMemory()
 

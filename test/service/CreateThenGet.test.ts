@@ -10,7 +10,7 @@ import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { Credentials } from "../../src/port/Credentials.ts"
 import { acceptedBody, integer, text } from "../support/memory/arbitraries.ts"
 import { inMemory, own } from "../support/memory/inMemory.ts"
-import { addWorkspace, newTenant } from "../support/database/stores.ts"
+import { addWorkspace, newTenant } from "../support/database/newTenant.ts"
 
 const service = inMemory()
 

@@ -14,7 +14,7 @@ import * as CredentialsLive from "../../src/service/Credentials.ts"
 import * as CipherPlain from "../support/keys/CipherPlain.ts"
 import * as MemoryStore from "../support/memory/Memory.ts"
 import { Memory } from "../support/memory/Memory.ts"
-import { addApiKey, addWorkspace, newHash, newTenant, newWorkspaceId } from "../support/database/stores.ts"
+import { addApiKey, addWorkspace, newHash, newTenant, newWorkspaceId } from "../support/database/newTenant.ts"
 
 const serviceWith = (cipher: Layer.Layer<Cipher>) =>
   Layer.fresh(

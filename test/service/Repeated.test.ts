@@ -12,7 +12,7 @@ import { Receipts } from "../../src/port/Receipts.ts"
 import * as CipherPlain from "../support/keys/CipherPlain.ts"
 import { inMemory } from "../support/memory/inMemory.ts"
 import { Memory } from "../support/memory/Memory.ts"
-import { newTenant } from "../support/database/stores.ts"
+import { newTenant } from "../support/database/newTenant.ts"
 
 const service = inMemory(CipherPlain.layer)
 type Parts = Layer.Success<typeof service>

@@ -8,7 +8,8 @@ import { elementOf, integer } from "../support/memory/arbitraries.ts"
 import * as MemoryStore from "../support/memory/Memory.ts"
 import { Memory } from "../support/memory/Memory.ts"
 import type { Ports } from "../support/database/stores.ts"
-import { keysOf, type Made, openedWith, ringOf, rotationWith, sealUnder } from "../support/keys/rotating.ts"
+import { ringOf } from "../support/keys/keyrings.ts"
+import { keysOf, type Made, openedWith, rotationWith, sealUnder } from "../support/keys/rotating.ts"
 
 const rotated = ringOf("new", "old")
 const unhurried = 1_000_000

@@ -18,7 +18,7 @@ import { elementOf, integer, oneOf } from "../support/memory/arbitraries.ts"
 import * as CipherPlain from "../support/keys/CipherPlain.ts"
 import * as MemoryStore from "../support/memory/Memory.ts"
 import { type ApiKeyRow, Memory } from "../support/memory/Memory.ts"
-import { addApiKey, addWorkspace, newTenant } from "../support/database/stores.ts"
+import { addApiKey, addWorkspace, newTenant } from "../support/database/newTenant.ts"
 
 /** Tenants, workspaces, keys and credentials are named by position, modulo how many there are of them, of whichever tenant. */
 const position = integer(0, 23)

@@ -7,7 +7,7 @@ import { openForRouting } from "../../src/service/openForRouting.ts"
 import { elementOf, text } from "../support/memory/arbitraries.ts"
 import { inMemory } from "../support/memory/inMemory.ts"
 import { Memory } from "../support/memory/Memory.ts"
-import { newTenant } from "../support/database/stores.ts"
+import { newTenant } from "../support/database/newTenant.ts"
 
 const service = inMemory()
 

@@ -12,25 +12,50 @@ import { WorkspaceId } from "../../src/domain/WorkspaceId.ts"
 import { AccountRepository } from "../../src/port/AccountRepository.ts"
 import { Accounts } from "../../src/service/Accounts.ts"
 import { Credentials } from "../../src/port/Credentials.ts"
+import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { KekRegistry } from "../../src/port/KekRegistry.ts"
+import { Receipts } from "../../src/port/Receipts.ts"
 import * as AccountRepositorySql from "../../src/sql/AccountRepositorySql.ts"
 import * as CredentialRepositorySql from "../../src/sql/CredentialRepositorySql.ts"
 import * as DatabaseLive from "../../src/sql/connection/Database.ts"
 import { migrate } from "../../src/sql/Migrations.ts"
-import { layerLive } from "../support/layerLive.ts"
+import { layerLive } from "../support/process/layerLive.ts"
 import { elementOf, integer } from "../support/memory/arbitraries.ts"
-import { entriesIn, eventsIn, insertCredential, insertWithReceipt, openStore } from "../support/database/auditing.ts"
+import { entriesIn, eventsIn } from "../support/database/auditEntries.ts"
+import { plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
 import { databaseContent } from "../support/database/databaseContent.ts"
 import { databaseProxy } from "../support/database/DatabaseProxy.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { adminClient, databaseSettings, freshDatabase } from "../support/database/freshDatabase.ts"
-import { leakOf } from "../support/keys/leakOf.ts"
-import { ringOf, rotationWith, sealUnder } from "../support/keys/rotating.ts"
-import { newHash, newTenant, newWorkspaceId, type Ports } from "../support/database/stores.ts"
+import { leakOf } from "../support/keys/leakSearch.ts"
+import { ringOf } from "../support/keys/keyrings.ts"
+import { rotationWith, sealUnder } from "../support/keys/rotating.ts"
+import { newHash, newTenant, newWorkspaceId } from "../support/database/newTenant.ts"
+import { openStore, type Ports } from "../support/database/stores.ts"
 import { TestService } from "../support/http/TestService.ts"
 
 const decodeNew = Schema.decodeUnknownEffect(NewCredential)
 const at = DateTime.makeUnsafe(0)
+
+const credentialOf = (workspace_id: WorkspaceId, id?: string) => ({
+  ...plainCredential(workspace_id, id),
+  name: "canary of a name"
+})
+
+/** Stores a credential of no interest. */
+const insertCredential = (account_id: AccountId, workspace_id: WorkspaceId, id?: string) =>
+  Effect.flatMap(CredentialRepository, ({ insert }) =>
+    insert(account_id, credentialOf(workspace_id, id), plainSealedKey())
+  )
+
+/** Stores a credential with a receipt, of which the account may have one under each number. */
+const insertWithReceipt = (account_id: AccountId, workspace_id: WorkspaceId, number: number) =>
+  Effect.flatMap(Receipts, ({ insert }) =>
+    insert(account_id, credentialOf(workspace_id), plainSealedKey(), {
+      key_hash: new Uint8Array(32).fill(number),
+      fingerprint: new Uint8Array(32)
+    })
+  )
 
 /** What happened, told by what is stored: the events that there must be, as action and ids. */
 const derived = (sql: SqlClient.SqlClient) =>

@@ -4,16 +4,16 @@ import type { SqlClient } from "effect/sql"
 import { Audit, type AuditReport } from "../../src/service/Audit.ts"
 import { AuditLog } from "../../src/port/AuditLog.ts"
 import { elementOf, integer } from "../support/memory/arbitraries.ts"
-import { openStore } from "../support/database/auditing.ts"
+import { openStore, storesOn } from "../support/database/stores.ts"
 import { holdOpen } from "../support/database/transactions.ts"
 
 const open = Effect.gen(function* () {
-  const { build, ports, sql } = yield* openStore()
+  const { ports, sql, url } = yield* openStore()
   return {
     sql,
     log: yield* Effect.provide(AuditLog, ports),
     audit: yield* Effect.provide(Audit.make, ports),
-    another: Effect.provide(AuditLog, yield* build)
+    another: Effect.provide(AuditLog, yield* storesOn(url))
   }
 })
 

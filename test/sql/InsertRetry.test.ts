@@ -11,7 +11,7 @@ import { migrate } from "../../src/sql/Migrations.ts"
 import * as ReceiptsSql from "../../src/sql/ReceiptsSql.ts"
 import { databaseProxy } from "../support/database/DatabaseProxy.ts"
 import { adminClient, databaseSettings, freshDatabase } from "../support/database/freshDatabase.ts"
-import { plainCredential, plainSealedKey } from "../support/keys/plainCredential.ts"
+import { plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
 import { holdOpen, lockTable, terminateWaiting, untilWaiting } from "../support/database/transactions.ts"
 
 const id = (n: number) => `01935f6a-0000-7000-8000-${String(n).padStart(12, "0")}`

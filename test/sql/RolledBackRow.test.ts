@@ -1,16 +1,15 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
-import * as Persistence from "../../src/wiring/Persistence.ts"
-import { adminClient, freshDatabase, settingsFor } from "../support/database/freshDatabase.ts"
-import { keysOf, openedWith, ringOf, rotationWith, sealUnder } from "../support/keys/rotating.ts"
+import { openStore } from "../support/database/stores.ts"
+import { ringOf } from "../support/keys/keyrings.ts"
+import { keysOf, openedWith, rotationWith, sealUnder } from "../support/keys/rotating.ts"
 
 const ring = ringOf("new", "old")
 
 describe("what sealing does not prevent, as SECURITY.md says (T2c)", () => {
   it.live("a row that was deleted is gone, and one put back in an older whole state opens; a mixture does not", () =>
     Effect.gen(function* () {
-      const url = yield* freshDatabase
-      const sql = yield* adminClient(url)
+      const { ports, sql } = yield* openStore()
       yield* Effect.gen(function* () {
         const made = yield* sealUnder(ringOf("old"), 3)
         yield* sql`CREATE TABLE older AS SELECT * FROM credentials`
@@ -29,7 +28,7 @@ describe("what sealing does not prevent, as SECURITY.md says (T2c)", () => {
         yield* sql`DELETE FROM credentials`
         yield* sql`INSERT INTO credentials SELECT * FROM older`
         assert.deepStrictEqual(yield* openedWith(ring, made), keysOf(made))
-      }).pipe(Effect.provide(Persistence.layer(settingsFor(url))))
+      }).pipe(Effect.provide(ports))
     })
   )
 })

@@ -1,11 +1,12 @@
 import { writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Layer } from "effect"
-import * as Persistence from "../../src/wiring/Persistence.ts"
+import { Effect } from "effect"
+import { storesOn } from "../support/database/stores.ts"
 import { databaseContent } from "../support/database/databaseContent.ts"
-import { adminClient, freshDatabase, settingsFor } from "../support/database/freshDatabase.ts"
-import { ringOf, rotationWith, sealUnder } from "../support/keys/rotating.ts"
+import { adminClient, freshDatabase } from "../support/database/freshDatabase.ts"
+import { ringOf } from "../support/keys/keyrings.ts"
+import { rotationWith, sealUnder } from "../support/keys/rotating.ts"
 import { runByok } from "../support/process/runByok.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
@@ -22,7 +23,7 @@ describe("wrong bytes under a known key id (T12)", () => {
       yield* Effect.gen(function* () {
         yield* rotationWith(ringOf("kek-1"))
         yield* sealUnder(ringOf("kek-1"), 3)
-      }).pipe(Effect.provide(Layer.fresh(Persistence.layer(settingsFor(DATABASE_URL)))))
+      }).pipe(Effect.provide(yield* storesOn(DATABASE_URL)))
       const before = yield* databaseContent(sql)
       const file = join(yield* temporaryDirectory, "keyring")
       const ring = `${ringOf("kek-0")}\n${wrong}\n${ringOf("kek-2")}`

@@ -4,12 +4,13 @@ import { assert, describe, it } from "@effect/vitest"
 import { Effect, Layer, Option, Redacted } from "effect"
 import { KeyringEditor } from "../../../src/port/KeyringEditor.ts"
 import * as KeyringEditorLive from "../../../src/wiring/KeyringEditorLive.ts"
-import * as Persistence from "../../../src/wiring/Persistence.ts"
+import { storesOn } from "../../support/database/stores.ts"
 import type { KekRegistry } from "../../../src/port/KekRegistry.ts"
 import type { Settings } from "../../../src/wiring/Settings.ts"
-import { eventsIn } from "../../support/database/auditing.ts"
+import { eventsIn } from "../../support/database/auditEntries.ts"
 import { adminClient, freshDatabase, settingsFor } from "../../support/database/freshDatabase.ts"
-import { ringOf, rotationWith, sealUnder } from "../../support/keys/rotating.ts"
+import { ringOf } from "../../support/keys/keyrings.ts"
+import { rotationWith, sealUnder } from "../../support/keys/rotating.ts"
 import { temporaryDirectory } from "../../support/process/temporaryDirectory.ts"
 
 /** A database whose keyring file has these keys. */
@@ -17,7 +18,7 @@ const begin = Effect.fnUntraced(function* (...ids: ReadonlyArray<string>) {
   const url = yield* freshDatabase
   const file = join(yield* temporaryDirectory, "keyring")
   writeFileSync(file, `${ringOf(...ids)}\n`, { mode: 0o600 })
-  const stores = yield* Layer.build(Layer.orDie(Layer.fresh(Persistence.layer(settingsFor(url)))))
+  const stores = yield* storesOn(url)
   const settings = { ...settingsFor(url), keyring: Option.none(), keyringFile: Option.some(file) }
   const text = () => readFileSync(file, "utf8")
   return { file, settings, stores, text, url, ids: () => Array.from(text().matchAll(/^[^:\n]+/gm), ([id]) => id) }

@@ -3,16 +3,16 @@ import { Arbitrary, Cause, Effect, Exit } from "effect"
 import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
 import { DatabaseFailure } from "../../../src/sql/connection/DatabaseFailure.ts"
 import { NoticeTap } from "../../../src/sql/connection/NoticeTap.ts"
-import { layerLive } from "../../support/layerLive.ts"
+import { layerLive } from "../../support/process/layerLive.ts"
 import { bytes, elementOf, integer, oneOf, text } from "../../support/memory/arbitraries.ts"
 import { created, minimal } from "../../support/http/Bodies.ts"
-import { plainCredential, plainSealedKey } from "../../support/keys/plainCredential.ts"
-import { message } from "../../support/database/postgresMessage.ts"
+import { plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
+import { postgresMessage } from "../../support/database/postgresMessage.ts"
 import { assertRefused } from "../../support/http/Refusal.ts"
 import { TestService } from "../../support/http/TestService.ts"
 
 const notice = (sqlstate: string, words: string, type = "N") =>
-  message(type, Buffer.from(`SWARNING\0VWARNING\0C${sqlstate}\0M${words}\0Fxact.c\0\0`))
+  postgresMessage(type, Buffer.from(`SWARNING\0VWARNING\0C${sqlstate}\0M${words}\0Fxact.c\0\0`))
 
 const sent = (bytes: Buffer, told: 0 | 1) => ({ bytes, told })
 
@@ -24,10 +24,10 @@ const anyMessage = oneOf(
   ),
   Arbitrary.map(elementOf(["E", "D", "C", "S", "T", "A"]), (type) => sent(notice("01000", "not a notice", type), 0)),
   Arbitrary.map(oneOf(bytes(0, 40), Arbitrary.Constant(notice("01000", "in a row"))), (body) =>
-    sent(message("D", body), 0)
+    sent(postgresMessage("D", body), 0)
   ),
-  Arbitrary.Constant(sent(message("N", Buffer.from("\0")), 0)),
-  Arbitrary.Constant(sent(message("I", Buffer.alloc(0)), 0))
+  Arbitrary.Constant(sent(postgresMessage("N", Buffer.from("\0")), 0)),
+  Arbitrary.Constant(sent(postgresMessage("I", Buffer.alloc(0)), 0))
 )
 
 const stream = Arbitrary.all({
@@ -45,7 +45,7 @@ const chunksOf = (whole: Buffer, sizes: ReadonlyArray<number>) => {
   return chunks
 }
 
-const ready = message("Z", Buffer.from("I"))
+const ready = postgresMessage("Z", Buffer.from("I"))
 
 const countIn = (chunks: ReadonlyArray<Buffer>) => {
   let told = 0

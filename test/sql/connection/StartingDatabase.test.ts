@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Clock, Duration, Effect, Fiber, Logger, Option } from "effect"
+import { Clock, Duration, Effect, Fiber, Option } from "effect"
 import { TestClock } from "effect/testing"
 import { writeFileSync } from "node:fs"
 import type { Socket } from "node:net"
@@ -8,14 +8,12 @@ import { openDatabase } from "../../../src/wiring/Persistence.ts"
 import { prepare } from "../../../src/sql/embedded/DataDirectory.ts"
 import { locate } from "../../../src/sql/embedded/PostgresBinaries.ts"
 import { eventually } from "../../support/process/eventually.ts"
+import { logLines } from "../../support/process/logLines.ts"
 import { databaseSettings, settingsFor } from "../../support/database/freshDatabase.ts"
-import { listen } from "../../support/http/listen.ts"
+import { listen } from "../../support/database/listen.ts"
 import { refusingPostgres } from "../../support/database/RefusingPostgres.ts"
 import { selfSignedCertificate } from "../../support/keys/selfSignedCertificate.ts"
 import { temporaryDirectory } from "../../support/process/temporaryDirectory.ts"
-
-const capturing = (lines: Array<string>) =>
-  Logger.layer([Logger.make(({ logLevel, message }) => void lines.push(`${logLevel} ${String(message)}`))])
 
 const urlOf = (port: number) => `postgres://canary:canary@127.0.0.1:${port}/canary`
 
@@ -31,7 +29,7 @@ const openOn = Effect.fnUntraced(function* (port: number) {
   const counting = Object.create(clock, { sleep: { value: sleep } }) as Clock.Clock
   const opening = yield* openDatabase(settingsFor(urlOf(port))).pipe(
     Effect.provideService(Clock.Clock, counting),
-    Effect.provide(capturing(lines)),
+    Effect.provide(logLines(lines)),
     Effect.forkChild
   )
   const isOver = () => opening.pollUnsafe() !== undefined
@@ -52,7 +50,7 @@ const refusalOf = (url: string, ca?: string) =>
     const databaseCaFile = ca === undefined ? Option.none() : Option.some(file)
     const { _tag, message } = yield* openDatabase({ ...settingsFor(url), databaseCaFile }).pipe(
       Effect.flip,
-      Effect.provide(capturing(lines))
+      Effect.provide(logLines(lines))
     )
     assert.strictEqual(_tag, "InvalidSetting")
     assert.deepStrictEqual(lines, [])

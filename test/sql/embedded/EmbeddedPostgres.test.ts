@@ -1,6 +1,6 @@
 import { PgClient } from "@effect/sql-pg"
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Logger, Schedule } from "effect"
+import { Effect, Schedule } from "effect"
 import { Reactivity } from "effect/reactivity"
 import { spawn } from "node:child_process"
 import { createHash } from "node:crypto"
@@ -10,7 +10,6 @@ import {
   existsSync,
   lstatSync,
   mkdirSync,
-  mkdtempSync,
   readdirSync,
   readFileSync,
   readlinkSync,
@@ -26,20 +25,14 @@ import { prepare } from "../../../src/sql/embedded/DataDirectory.ts"
 import { start, type Endpoint } from "../../../src/sql/embedded/EmbeddedPostgres.ts"
 import { complete, locate, type PostgresBinaries } from "../../../src/sql/embedded/PostgresBinaries.ts"
 import { socketDirectory } from "../../../src/sql/embedded/SocketDirectory.ts"
+import { logLines } from "../../support/process/logLines.ts"
+import { postmasterOf } from "../../support/process/ServiceProcess.ts"
+import { temporaryDirectory } from "../../support/process/temporaryDirectory.ts"
 
 const isRoot = process.getuid?.() === 0
 const timeout = 60_000
 const ownerScript = join(import.meta.dirname, "EmbeddedPostgresOwner.ts")
 const embeddedPostgres = join(import.meta.dirname, "../../../src/sql/embedded/EmbeddedPostgres.ts")
-
-const temporaryDirectory = Effect.acquireRelease(
-  Effect.sync(() => {
-    const directory = mkdtempSync(join(realpathSync(tmpdir()), "byok-test-"))
-    chmodSync(directory, 0o755)
-    return directory
-  }),
-  (directory) => Effect.sync(() => rmSync(directory, { recursive: true, force: true, maxRetries: 5 }))
-)
 
 const dataDirectory = Effect.map(temporaryDirectory, (directory) => join(directory, "data"))
 
@@ -55,9 +48,7 @@ const eventually = <A, E>(effect: Effect.Effect<A, E>) =>
 const holds = (condition: () => boolean) =>
   eventually(Effect.filterOrFail(Effect.try({ try: condition, catch: () => "not yet" }), (held) => held))
 
-const postmasterOf = (directory: string) =>
-  Number(readFileSync(join(directory, "postgres/postmaster.pid"), "utf8").split("\n")[0])
-
+/** Whether there is a process of that number, one that waits to be reaped not counted. */
 const isRunning = (pid: number) => {
   try {
     return !/^\d+ \(.*\) Z/.test(readFileSync(`/proc/${pid}/stat`, "latin1"))
@@ -91,9 +82,6 @@ const spawnOwner = (directory: string) =>
     }),
     ({ end }) => end
   )
-
-const capturing = (lines: Array<string>) =>
-  Logger.layer([Logger.make(({ logLevel, message }) => void lines.push(`${logLevel} ${String(message)}`))])
 
 describe("a start", () => {
   it.live(
@@ -413,7 +401,7 @@ describe("a postmaster", () => {
             assert.lengthOf(yield* eventually(query(endpoint, "SELECT 1 AS one")), 1)
             return postmasterOf(directory)
           })
-        ).pipe(Effect.provide(capturing(lines)))
+        ).pipe(Effect.provide(logLines(lines)))
         assert.deepStrictEqual(lines, ["Warn The embedded PostgreSQL has exited and is being restarted"])
         assert.isFalse(isRunning(replacement), "it belongs to the one who started it")
       }),
@@ -442,7 +430,7 @@ describe("a postmaster", () => {
             assert.lengthOf(yield* eventually(query(endpoint, "SELECT 1 AS one")), 1)
             busy.interruptUnsafe()
           })
-        ).pipe(Effect.provide(capturing(lines)))
+        ).pipe(Effect.provide(logLines(lines)))
         assert.deepStrictEqual(lines, ["Warn The embedded PostgreSQL has exited and is being restarted"])
       }),
     timeout

@@ -1,12 +1,12 @@
 import type { Socket } from "node:net"
 import { TLSSocket } from "node:tls"
 import { Effect, type Scope } from "effect"
-import { listen } from "../http/listen.ts"
-import { message } from "./postgresMessage.ts"
+import { listen } from "./listen.ts"
+import { postgresMessage } from "./postgresMessage.ts"
 
 const asksForTls = (bytes: Buffer) => bytes.length === 8 && bytes.readInt32BE(4) === 80877103
 
-const askForPassword = message("R", Buffer.from([0, 0, 0, 3]))
+const askForPassword = postgresMessage("R", Buffer.from([0, 0, 0, 3]))
 
 export interface RefusingPostgres {
   readonly port: number
@@ -39,7 +39,7 @@ export const refusingPostgres = (
       socket.write(askForPassword)
       socket.once("data", () => {
         refused += 1
-        socket.end(message("E", Buffer.from(`${body.join("")}\0`)))
+        socket.end(postgresMessage("E", Buffer.from(`${body.join("")}\0`)))
       })
     })
   }

@@ -8,6 +8,10 @@ export interface Answer {
   readonly body: string
 }
 
+/** All of an answer that a secret could be in. */
+export const answerText = ({ body, headers }: Answer) =>
+  [...Object.entries(headers).map(([name, value]) => `${name}: ${value}`), body].join("\n")
+
 /** A TCP connection on which a test writes whatever it likes and reads answers one by one. */
 export interface RawConnection {
   readonly write: (bytes: string | Uint8Array) => Effect.Effect<void>

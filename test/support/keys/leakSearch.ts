@@ -1,4 +1,23 @@
-import { formsOf } from "./formsOf.ts"
+const base64At = (offset: number, bytes: Buffer): string => {
+  const text = Buffer.concat([Buffer.alloc(offset), bytes]).toString("base64")
+  return text.slice(Math.ceil((offset * 8) / 6), Math.floor(((offset + bytes.length) * 8) / 6))
+}
+
+/**
+ * How bytes may lie in a text, a table or a file: as they are and reversed, each plain, in hexadecimal and in base64 at
+ * its three offsets; and as a part of a URL.
+ */
+const formsOf = (bytes: Buffer): ReadonlyArray<string> => {
+  const both = [bytes, Buffer.from(bytes).reverse()]
+  const base64 = both.flatMap((given) => [0, 1, 2].map((offset) => base64At(offset, given)))
+  const forms = [
+    ...both.flatMap((given) => [given.toString("latin1"), given.toString("hex")]),
+    ...base64,
+    ...base64.map((text) => text.replaceAll("+", "-").replaceAll("/", "_")),
+    encodeURIComponent(bytes.toString("latin1"))
+  ]
+  return Array.from(new Set(forms))
+}
 
 /** So many bytes in a row of a secret are a leak: more than a label shows. */
 const width = 9
@@ -53,4 +72,10 @@ export const leakSearch = (secrets: Readonly<Record<string, string | Buffer>>) =
     }
     return hits
   }
+}
+
+/** The first of the secrets of which a text holds any 9 characters in a row, in whatever form. */
+export const leakOf = (text: string, secrets: ReadonlyArray<string>): string | undefined => {
+  const hits = leakSearch(Object.fromEntries(secrets.map((secret) => [secret, secret])))(text)
+  return secrets.find((secret) => hits[secret] !== undefined)
 }

@@ -11,13 +11,9 @@ import { Cipher } from "../../../src/port/Cipher.ts"
 import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
 import { Rotation } from "../../../src/service/Rotation.ts"
 import { storedCredential } from "../memory/arbitraries.ts"
-import { fixedKeyring } from "./fixedKeyring.ts"
+import { fixedKeyring } from "./keyrings.ts"
 import { cipherOn } from "../memory/inMemory.ts"
-import { newTenant } from "../database/stores.ts"
-
-/** A keyring of obviously fake keys, told by their ids: the first is primary. */
-export const ringOf = (...ids: ReadonlyArray<string>): string =>
-  ids.map((id) => `${id}:${Buffer.alloc(32, `${id}-`).toString("base64")}`).join("\n")
+import { newTenant } from "../database/newTenant.ts"
 
 /** A credential and the raw key that it was made with. */
 export interface Made {

@@ -9,7 +9,7 @@ import type { ApiKeyHash } from "../../../src/domain/ApiKeyHash.ts"
 import { AccountRepository } from "../../../src/port/AccountRepository.ts"
 import type { Cipher } from "../../../src/port/Cipher.ts"
 import * as CredentialsLive from "../../../src/service/Credentials.ts"
-import { fixedKeyring } from "../keys/fixedKeyring.ts"
+import { fixedKeyring } from "../keys/keyrings.ts"
 import * as MemoryStore from "./Memory.ts"
 
 /** The cipher of a keyring, for which nobody counts the wraps. */

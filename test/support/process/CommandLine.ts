@@ -14,6 +14,10 @@ export const onlyObject = ({ code, stderr, stdout }: Finished): Record<string, u
   return { ...parsed }
 }
 
+/** Creates an account with the command line, and answers with what that prints. */
+export const createAccount = (settings: Record<string, string>) =>
+  Effect.map(runByok(["account", "create", "--name", "a test account", "--json"], settings), onlyObject)
+
 /** The text in a member of an object. */
 export const textIn = (object: Record<string, unknown>, member: string): string => {
   const value = object[member]

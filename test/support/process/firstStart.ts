@@ -8,7 +8,7 @@ import { temporaryDirectory } from "./temporaryDirectory.ts"
 export const newDirectory = Effect.map(temporaryDirectory, (directory) => ({ BYOK_DATA_DIR: join(directory, "data") }))
 
 /** Starts the service for the first time, and answers with what it prints: the management key, the commands to paste. */
-export const startFirst = (settings: Record<string, string>) =>
+export const firstStart = (settings: Record<string, string>) =>
   Effect.gen(function* () {
     const service = yield* startService(settings)
     yield* eventually(
@@ -22,17 +22,16 @@ export const startFirst = (settings: Record<string, string>) =>
     return { ...service, key, keyCount: keys.size, create, get }
   })
 
-/** An embedded database whose first start is over, and the management key that it has shown. */
-export class StartedBefore extends Context.Service<
-  StartedBefore,
-  { readonly settings: { readonly BYOK_DATA_DIR: string }; readonly key: string }
->()("byok/test/StartedBefore") {
-  static readonly layer = Layer.effect(
-    this,
-    Effect.gen(function* () {
-      const settings = yield* newDirectory
-      const { key } = yield* Effect.scoped(startFirst(settings))
-      return { settings, key }
-    })
-  )
+/** An embedded database whose first start is over, and the management key that it printed. */
+export const startedBefore = Effect.gen(function* () {
+  const settings = yield* newDirectory
+  const { key } = yield* Effect.scoped(firstStart(settings))
+  return { settings, key }
+})
+
+/** `startedBefore`, shared by the tests of a group. */
+export class StartedBefore extends Context.Service<StartedBefore, Effect.Success<typeof startedBefore>>()(
+  "byok/test/StartedBefore"
+) {
+  static readonly layer = Layer.effect(this, startedBefore)
 }

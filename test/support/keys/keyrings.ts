@@ -1,6 +1,10 @@
 import { Effect, Layer } from "effect"
 import { Keyring, parseKeyring } from "../../../src/crypto/keyring/Keyring.ts"
 
+/** A keyring of obviously fake keys, told by their ids: the first is primary. */
+export const ringOf = (...ids: ReadonlyArray<string>): string =>
+  ids.map((id) => `${id}:${Buffer.alloc(32, `${id}-`).toString("base64")}`).join("\n")
+
 /** A keyring that stays as it is. */
 export const fixedKeyring = (keyring: string) =>
   Layer.sync(Keyring, () => {

@@ -1,0 +1,38 @@
+import { createHash, randomUUID } from "node:crypto"
+import { DateTime, Effect } from "effect"
+import { AccountId } from "../../../src/domain/AccountId.ts"
+import { ApiKeyHash } from "../../../src/domain/ApiKeyHash.ts"
+import { WorkspaceId } from "../../../src/domain/WorkspaceId.ts"
+import { AccountRepository } from "../../../src/port/AccountRepository.ts"
+
+export const newAccountId = Effect.sync(() => AccountId.make(randomUUID()))
+export const newWorkspaceId = Effect.sync(() => WorkspaceId.make(randomUUID()))
+export const newHash = Effect.sync(() => ApiKeyHash.make(createHash("sha256").update(randomUUID()).digest("hex")))
+
+/** An account with its default workspace and management key, as the store has them. */
+export const newTenant = Effect.gen(function* () {
+  const account_id = yield* newAccountId
+  const workspace_id = yield* newWorkspaceId
+  const hash = yield* newHash
+  const created_at = yield* DateTime.now
+  yield* (yield* AccountRepository).createAccount(
+    { account_id, name: "a test account" },
+    { workspace_id, name: "default", created_at },
+    { hash, name: "first", management: true, created_at }
+  )
+  return { account_id, workspace_id, hash }
+})
+
+export const addWorkspace = Effect.fnUntraced(function* (account_id: AccountId) {
+  const workspace_id = yield* newWorkspaceId
+  const created_at = yield* DateTime.now
+  yield* (yield* AccountRepository).createWorkspace(account_id, { workspace_id, name: "another", created_at })
+  return workspace_id
+})
+
+export const addApiKey = Effect.fnUntraced(function* (account_id: AccountId, management: boolean = false) {
+  const hash = yield* newHash
+  const created_at = yield* DateTime.now
+  yield* (yield* AccountRepository).addApiKey(account_id, { hash, name: "another", management, created_at })
+  return hash
+})

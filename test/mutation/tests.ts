@@ -3,7 +3,11 @@ import { join } from "node:path"
 import { it } from "vitest"
 
 /** Need PostgreSQL, a PKCS#11 token, or a server that takes its time to close. */
-const exclude = ["test/port/*Contract.test.ts", "test/crypto/pkcs11/*.test.ts"]
+const exclude = [
+  "test/port/*Contract.test.ts",
+  "test/crypto/pkcs11/*.test.ts",
+  "test/crypto/keyring/KeyringEditorFile.test.ts"
+]
 
 /** All tests of an area as one file, so that Effect is loaded once for each mutant. One that cannot be loaded is a failed test. */
 const files = globSync(process.env["MUTATION_TESTS"] ?? "", { exclude }).sort()

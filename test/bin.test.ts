@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
-import { byokScript } from "../support/process/runByok.ts"
-import { runNode } from "../support/process/runNode.ts"
+import { byokScript } from "./support/process/runByok.ts"
+import { runNode } from "./support/process/runNode.ts"
 
 /** Runs the program in a Node that says it is of another version. */
 const runAs = (version: string) => {

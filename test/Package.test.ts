@@ -82,8 +82,8 @@ const InstalledLive = Layer.effect(
   })
 )
 
-layerLive(Layer.merge(InstalledLive, TestService.layer))("the package that others install", (it) => {
-  it.effect("holds the build, its types, and nothing else of the project", () =>
+layerLive(Layer.merge(InstalledLive, TestService.layer))("the published package", (it) => {
+  it.effect("holds the build and its types, and nothing else of the project", () =>
     Effect.gen(function* () {
       const { files } = yield* Installed
       assert.sameMembers(
@@ -94,7 +94,7 @@ layerLive(Layer.merge(InstalledLive, TestService.layer))("the package that other
     })
   )
 
-  it.effect("has a program that runs by its name", () =>
+  it.effect("installs a program that runs by its name", () =>
     Effect.gen(function* () {
       const { root } = yield* Installed
       const { bin, version } = JSON.parse(readFileSync(join(root, "node_modules/byok/package.json"), "utf8")) as {
@@ -109,7 +109,7 @@ layerLive(Layer.merge(InstalledLive, TestService.layer))("the package that other
     })
   )
 
-  it.effect("shows its modules by path, and no others", () =>
+  it.effect("exports its modules by path, and no others", () =>
     Effect.gen(function* () {
       const { root } = yield* Installed
       const resolve = (name: string) =>
@@ -124,7 +124,7 @@ layerLive(Layer.merge(InstalledLive, TestService.layer))("the package that other
     })
   )
 
-  it.effect("runs the README's example in process, and prints what the README says", () =>
+  it.effect("runs the README's in-process example, which prints what the README says", () =>
     Effect.gen(function* () {
       const { root } = yield* Installed
       const { prints } = examples()
@@ -136,7 +136,7 @@ layerLive(Layer.merge(InstalledLive, TestService.layer))("the package that other
     })
   )
 
-  it.effect("replaces a port as the README shows: the service that stands over it uses the other one", () =>
+  it.effect("a port is replaced as the README shows: the service on top of it uses the replacement", () =>
     Effect.gen(function* () {
       const { root } = yield* Installed
       const variables = { ...nowhere, DATABASE_URL: yield* freshDatabase, BYOK_KEYRING: generateKeyring(new Date()) }
@@ -145,7 +145,7 @@ layerLive(Layer.merge(InstalledLive, TestService.layer))("the package that other
     })
   )
 
-  it.effect("reaches a service over HTTP as the README shows", () =>
+  it.effect("a service is reached over HTTP as the README shows", () =>
     Effect.gen(function* () {
       const { root } = yield* Installed
       const { url } = yield* TestService
@@ -156,7 +156,7 @@ layerLive(Layer.merge(InstalledLive, TestService.layer))("the package that other
     })
   )
 
-  it.effect("has types with which the README's examples check, strictly, and a wrong use does not (control)", () =>
+  it.effect("the README's examples type-check strictly, and a wrong use does not (control)", () =>
     Effect.gen(function* () {
       const { root } = yield* Installed
       const wrong = `import { Credentials } from "byok/service/Credentials"\nexport const wrong: number = Credentials\n`

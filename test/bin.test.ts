@@ -10,7 +10,7 @@ const runAs = (version: string) => {
 }
 
 describe("the version of Node.js", () => {
-  it.live.each(["18.20.8", "20.20.2", "22.18.0"])("%s is refused in one sentence with exit code 1", (version) =>
+  it.live.each(["18.20.8", "20.20.2", "22.18.0"])("%s is refused in one sentence, with exit code 1", (version) =>
     Effect.gen(function* () {
       assert.deepStrictEqual(yield* runAs(version), {
         code: 1,

@@ -63,7 +63,7 @@ const queueOfOne = TestService.layerWith({
   settings: (settings) => ({ ...settings, database: { ...settings.database, queue: 1 } })
 })
 
-layerLive(queueOfOne)("every answer is as the document declares it", (it) => {
+layerLive(queueOfOne)("every answer matches the OpenAPI document (section 7)", (it) => {
   const keyOf = Effect.fnUntraced(function* (name: string) {
     const { account_id, management_key } = yield* TestService.tenant
     if (name === "valid") return management_key
@@ -93,34 +93,32 @@ layerLive(queueOfOne)("every answer is as the document declares it", (it) => {
     })
   )
 
-  it.effect(
-    "201 again: a create that is repeated; 409: one that has changed; 400: an idempotency key that is none",
-    () =>
-      Effect.gen(function* () {
-        const { url } = yield* TestService
-        const document = yield* fetchDocument(url)
-        const token = yield* keyOf("valid")
-        const under = (key: string, body: object) => HttpProbe.create(url, token, body, [["Idempotency-Key", key]])
-        const answers = [
-          yield* under("once", minimal),
-          yield* under("once", minimal),
-          yield* under("once", { ...minimal, name: "n" }),
-          yield* under("a b", minimal)
+  it.effect("201 again for a repeated create, 409 for a changed one, 400 for an invalid idempotency key (D1, D7)", () =>
+    Effect.gen(function* () {
+      const { url } = yield* TestService
+      const document = yield* fetchDocument(url)
+      const token = yield* keyOf("valid")
+      const under = (key: string, body: object) => HttpProbe.create(url, token, body, [["Idempotency-Key", key]])
+      const answers = [
+        yield* under("once", minimal),
+        yield* under("once", minimal),
+        yield* under("once", { ...minimal, name: "n" }),
+        yield* under("a b", minimal)
+      ]
+      assert.deepStrictEqual(
+        answers.map(({ headers, status }) => [status, headers["idempotent-replayed"]]),
+        [
+          [201, undefined],
+          [201, "true"],
+          [409, undefined],
+          [400, undefined]
         ]
-        assert.deepStrictEqual(
-          answers.map(({ headers, status }) => [status, headers["idempotent-replayed"]]),
-          [
-            [201, undefined],
-            [201, "true"],
-            [409, undefined],
-            [400, undefined]
-          ]
-        )
-        for (const answer of answers) assert.deepStrictEqual(undeclared(document, create, answer), [])
-      })
+      )
+      for (const answer of answers) assert.deepStrictEqual(undeclared(document, create, answer), [])
+    })
   )
 
-  it.effect("500: a create and a get without their table", () =>
+  it.effect("500 for create and get without their table (D11)", () =>
     Effect.gen(function* () {
       const { url } = yield* TestService
       const document = yield* fetchDocument(url)
@@ -136,7 +134,7 @@ layerLive(queueOfOne)("every answer is as the document declares it", (it) => {
     })
   )
 
-  it.effect("503: a create and a get while another waits", () =>
+  it.effect("503 for create and get while the queue is full (D14)", () =>
     Effect.gen(function* () {
       const { sql, url } = yield* TestService
       const document = yield* fetchDocument(url)
@@ -159,7 +157,7 @@ layerLive(queueOfOne)("every answer is as the document declares it", (it) => {
     })
   )
 
-  it.effect("positive control: an answer with one field more, less or other is not", () =>
+  it.effect("an answer with one field added, removed or changed does not match (control)", () =>
     Effect.gen(function* () {
       const { url } = yield* TestService
       const document = yield* fetchDocument(url)

@@ -14,7 +14,7 @@ const elsewhere = (html: string): ReadonlyArray<string> =>
   ].flatMap((pattern) => html.match(pattern) ?? [])
 
 layerLive(TestService.layer)("/docs", (it) => {
-  it.effect("is a page that fetches nothing from elsewhere", () =>
+  it.effect("fetches nothing from elsewhere", () =>
     Effect.gen(function* () {
       const { url } = yield* TestService
       const { body, headers, status } = yield* send(url, { path: "/docs" })
@@ -24,19 +24,17 @@ layerLive(TestService.layer)("/docs", (it) => {
     })
   )
 
-  it.effect(
-    "shows the document that is served, as part of the page, so that none is fetched or sent to a validator",
-    () =>
-      Effect.gen(function* () {
-        const { url } = yield* TestService
-        const { body: page } = yield* send(url, { path: "/docs" })
-        const { body: document } = yield* send(url, { path: "/openapi.json" })
-        const inline = /<script id="swagger-spec" type="application\/json">([^]*?)<\/script>/.exec(page)?.[1] ?? "null"
-        assert.deepStrictEqual(JSON.parse(inline), JSON.parse(document))
-        const [, start = ""] = page.split("window.ui = SwaggerUIBundle(")
-        assert.match(start, /\bspec:/)
-        assert.notMatch(start, /\b(?:url|urls|configUrl|validatorUrl):/)
-      })
+  it.effect("embeds the served document, so none is fetched or sent to a validator", () =>
+    Effect.gen(function* () {
+      const { url } = yield* TestService
+      const { body: page } = yield* send(url, { path: "/docs" })
+      const { body: document } = yield* send(url, { path: "/openapi.json" })
+      const inline = /<script id="swagger-spec" type="application\/json">([^]*?)<\/script>/.exec(page)?.[1] ?? "null"
+      assert.deepStrictEqual(JSON.parse(inline), JSON.parse(document))
+      const [, start = ""] = page.split("window.ui = SwaggerUIBundle(")
+      assert.match(start, /\bspec:/)
+      assert.notMatch(start, /\b(?:url|urls|configUrl|validatorUrl):/)
+    })
   )
 
   it.effect.each([
@@ -47,7 +45,7 @@ layerLive(TestService.layer)("/docs", (it) => {
     "<style>body { background: url(https://cdn.example/a.png) }</style>",
     '<style>@font-face { src: url("//fonts.example/inter.woff2") }</style>',
     '<script type="module">import("https://cdn.example/a.js")</script>'
-  ])("positive control: such a page is found out: %s", (planted) =>
+  ])("a page that does fetch is found: %s (control)", (planted) =>
     Effect.gen(function* () {
       const { url } = yield* TestService
       const { body } = yield* send(url, { path: "/docs" })

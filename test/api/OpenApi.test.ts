@@ -88,7 +88,7 @@ const problemsWith = (
 }
 
 layerLive(TestService.layer)("/openapi.json", (it) => {
-  it.effect("is OpenAPI 3.1, without an error under the linter's recommended rules", () =>
+  it.effect("is OpenAPI 3.1 without an error under the linter's recommended rules", () =>
     Effect.gen(function* () {
       const { url } = yield* TestService
       const answer = yield* send(url, { path: "/openapi.json" })
@@ -99,7 +99,7 @@ layerLive(TestService.layer)("/openapi.json", (it) => {
     })
   )
 
-  it.effect("positive control: the linter finds what is wrong with a document", () =>
+  it.effect("the linter finds errors in a broken document (control)", () =>
     Effect.gen(function* () {
       const { components, ...rest } = yield* document
       const broken = { ...rest, components: { schemas: components.schemas } }
@@ -108,7 +108,7 @@ layerLive(TestService.layer)("/openapi.json", (it) => {
   )
 
   it.effect(
-    "has the two operations and no others, each with texts and a management key as bearer token (sections 4 and 5)",
+    "has the two operations and no others, each described and with a management key as bearer token (sections 4 and 5)",
     () =>
       Effect.gen(function* () {
         const found = yield* document
@@ -131,7 +131,7 @@ layerLive(TestService.layer)("/openapi.json", (it) => {
       })
   )
 
-  it.effect("says of a 500 what is true for a get as well (D11)", () =>
+  it.effect("describes a 500 in words that also hold for get (D11)", () =>
     Effect.gen(function* () {
       const found = yield* document
       const said = [create, get].map((operation) => operationOf(found, operation).responses["500"]?.description)
@@ -140,7 +140,7 @@ layerLive(TestService.layer)("/openapi.json", (it) => {
     })
   )
 
-  it.effect("has the idempotency key of create as a header that may be left out, with its form", () =>
+  it.effect("declares the idempotency key of create as an optional header, with its form", () =>
     Effect.gen(function* () {
       const [parameter, ...others] = operationOf(yield* document, create).parameters
       assert.lengthOf(others, 0)
@@ -164,7 +164,7 @@ layerLive(TestService.layer)("/openapi.json", (it) => {
   const described = (schema?: JsonSchema): boolean =>
     (schema?.description ?? "").length > 10 || schema?.allOf?.some(described) === true
 
-  it.effect("describes every field of the credential, all of which are always there (section 2.1)", () =>
+  it.effect("describes every field of the credential, all of them always present (section 2.1)", () =>
     Effect.gen(function* () {
       const { components } = yield* document
       const { properties = {}, required } = components.schemas["Credential"] ?? {}
@@ -179,7 +179,7 @@ layerLive(TestService.layer)("/openapi.json", (it) => {
     })
   )
 
-  it.effect("gives every error an integer for its code (section 7)", () =>
+  it.effect("gives every error an integer code (section 7)", () =>
     Effect.gen(function* () {
       const { components } = yield* document
       const codes = Object.values(components.schemas).flatMap(
@@ -190,7 +190,7 @@ layerLive(TestService.layer)("/openapi.json", (it) => {
     })
   )
 
-  it.effect("describes every field of the request, and what its defaults are (section 4.1)", () =>
+  it.effect("describes every field of the request, and its defaults (section 4.1)", () =>
     Effect.gen(function* () {
       const { components } = yield* document
       const { properties = {}, required } = components.schemas["NewCredential"] ?? {}
@@ -218,7 +218,7 @@ layerLive(TestService.layer)("/openapi.json", (it) => {
     })
   )
 
-  it.effect.each(limits)("knows the limits as the service does: %s (section 8)", ([, change, allowed]) =>
+  it.effect.each(limits)("states the limits the service applies: %s (section 8)", ([, change, allowed]) =>
     Effect.gen(function* () {
       const { components } = yield* document
       const found = mismatches(
@@ -230,7 +230,7 @@ layerLive(TestService.layer)("/openapi.json", (it) => {
     })
   )
 
-  it.effect("has examples that are what the schemas say, and that the service accepts (section 4)", () =>
+  it.effect("has examples that match the schemas and that the service accepts (section 4)", () =>
     Effect.gen(function* () {
       const found = yield* document
       const { url } = yield* TestService
@@ -261,7 +261,7 @@ layerLive(TestService.layer)("/openapi.json", (it) => {
     })
   )
 
-  it.effect("declares the errors that there are, in their own words, and no others (section 7)", () =>
+  it.effect("declares exactly the errors that exist, word for word (section 7)", () =>
     Effect.gen(function* () {
       const found = yield* document
       const metadata = { issues: [{ path: ["allowed_models", 3], message: "must be a string" }] }
@@ -276,7 +276,7 @@ layerLive(TestService.layer)("/openapi.json", (it) => {
     })
   )
 
-  it.effect("positive control: other words, codes, members and missing ones do not fit the declared errors", () =>
+  it.effect("an error with other words, another code, or a member added or missing does not match (control)", () =>
     Effect.gen(function* () {
       const found = yield* document
       for (const body of [

@@ -29,7 +29,7 @@ const answering = Effect.map(
   }
 )
 
-it.live("the benchmark finds its load generator in a folder whose name has spaces, where wrk is missing", () =>
+it.live("without wrk the benchmark finds its own load generator, even in a folder with spaces in its name", () =>
   Effect.gen(function* () {
     const folder = join(yield* temporaryDirectory, "a folder, 100% ours")
     mkdirSync(folder)

@@ -7,7 +7,7 @@ import { crc32, faultOf, sha256, withoutPrefix } from "../support/keys/issuedKey
 import { leakOf } from "../support/keys/leakSearch.ts"
 
 layerLive(CommandLine.layer)("byok account create", (it) => {
-  it.effect("--json prints the ids, the management key and its hash, and stores only the hash (D40, D41, D24)", () =>
+  it.effect("--json prints ids, management key and its hash; only the hash is stored (D24, D40, D41)", () =>
     Effect.gen(function* () {
       const { runJson, sql } = yield* CommandLine
       const made = yield* runJson("account", "create", "--name", "Søren & Søn 株")
@@ -38,7 +38,7 @@ layerLive(CommandLine.layer)("byok account create", (it) => {
     })
   )
 
-  it.effect("prints the same for a person, a line each, when --json is not given (D40)", () =>
+  it.effect("without --json the same is printed for a person, one line each (D40)", () =>
     Effect.gen(function* () {
       const { run } = yield* CommandLine
       const { code, stderr, stdout } = yield* run("account", "create", "--name", "Acme")
@@ -59,7 +59,7 @@ layerLive(CommandLine.layer)("byok account create", (it) => {
 })
 
 describe("the check of issued keys", () => {
-  it("computes the CRC-32 whose check value is published, and notices each kind of fault (control of D41)", () => {
+  it("computes the published check value of CRC-32, and notices each kind of fault (D41, control)", () => {
     assert.strictEqual(crc32("123456789"), 0xcbf43926)
     const random = "0".repeat(43)
     assert.strictEqual(faultOf(`byok_mk_${random}000000`, "ak"), "prefix")

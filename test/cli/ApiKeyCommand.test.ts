@@ -7,7 +7,7 @@ import { faultOf, sha256, withoutPrefix } from "../support/keys/issuedKey.ts"
 import { leakOf } from "../support/keys/leakSearch.ts"
 
 layerLive(CommandLine.layer)("byok api-key", (it) => {
-  it.effect("issues keys of both kinds, and no list and no table shows one again (D40, D41)", () =>
+  it.effect("issues keys of both kinds; neither a list nor a table shows one again (D40, D41)", () =>
     Effect.gen(function* () {
       const { run, runJson, sql } = yield* CommandLine
       const account = yield* runJson("account", "create", "--name", "Acme")
@@ -44,7 +44,7 @@ layerLive(CommandLine.layer)("byok api-key", (it) => {
     })
   )
 
-  it.effect("revokes once: later calls answer with the first time (D42)", () =>
+  it.effect("revokes once: later calls report the time of the first (D42)", () =>
     Effect.gen(function* () {
       const { run, runJson, sql } = yield* CommandLine
       const account = yield* runJson("account", "create", "--name", "Acme")

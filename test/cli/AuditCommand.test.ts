@@ -28,9 +28,9 @@ const migrated = Effect.gen(function* () {
   return sql
 })
 
-layerLive(CommandLine.layer)("byok audit", (it) => {
+layerLive(CommandLine.layer)("byok audit (SECURITY.md, Audit)", (it) => {
   it.effect(
-    "export prints a line for each event, in order; verify counts them and tells the hash to keep",
+    "export prints a line for each event, in order; verify counts them and prints the hash to keep",
     () =>
       Effect.gen(function* () {
         const { run, runJson, sql } = yield* CommandLine
@@ -72,7 +72,7 @@ layerLive(CommandLine.layer)("byok audit", (it) => {
   )
 
   it.effect(
-    "a keyring seen for the first time is told, with who brought it",
+    "a keyring seen for the first time is recorded, with the actor",
     () =>
       Effect.gen(function* () {
         const { databaseUrl, run } = yield* CommandLine
@@ -88,7 +88,7 @@ layerLive(CommandLine.layer)("byok audit", (it) => {
   )
 
   it.effect(
-    "verify exits with 1 and names what was falsified",
+    "verify exits with 1 and names the falsified entry",
     () =>
       Effect.gen(function* () {
         const { run, runJson } = yield* CommandLine
@@ -114,14 +114,14 @@ layerLive(CommandLine.layer)("byok audit", (it) => {
   it.effect.each([
     [["verify", "--expect", "x"], "--expect must be a hash, 64 lowercase hexadecimal characters."],
     [["export", "--after=-1"], "--after must be a whole number: the `seq` of an event."]
-  ] as const)("wrong usage is told before the database is asked: %j", ([args, sentence]) =>
+  ] as const)("wrong usage is reported before the database is opened: %j", ([args, sentence]) =>
     Effect.gen(function* () {
       assertUsage(yield* runByok(["audit", ...args]), sentence)
     })
   )
 
   it.effect(
-    "export streams more than its memory could hold, and ends quietly when nobody reads on",
+    "export streams more than fits into its memory, and ends quietly when its reader goes away",
     () =>
       Effect.gen(function* () {
         const { databaseUrl } = yield* CommandLine

@@ -8,7 +8,7 @@ import { isRunning, isShutDown, postmasterOf, startService } from "../support/pr
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 
 describe("the command line on the embedded database", () => {
-  it.live("works alone and beside the service that runs on the same directory, which obeys at once (D40, D42)", () =>
+  it.live("works alone and next to the running service, on which it takes effect at once (D40, D42)", () =>
     Effect.gen(function* () {
       const settings = { BYOK_DATA_DIR: join(yield* temporaryDirectory, "data") }
       const byok = (...args: ReadonlyArray<string>) => Effect.map(runByok([...args, "--json"], settings), onlyObject)

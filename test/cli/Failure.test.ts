@@ -24,7 +24,7 @@ layerLive(CommandLine.layer, { concurrent: true })(
       })
     )
 
-    it.effect("a database that cannot be reached is told without its URL, while it is tried and at the end", () =>
+    it.effect("an unreachable database is reported without its URL, during the attempts and at the end", () =>
       Effect.gen(function* () {
         const DATABASE_URL = `postgres://${canary}:${canary}@127.0.0.1:1/${canary}`
         const { code, stderr, stdout } = yield* runByok(["migrate", "--json"], { DATABASE_URL, LOG_FORMAT: "logfmt" })
@@ -50,7 +50,7 @@ layerLive(CommandLine.layer, { concurrent: true })(
       ["serve", { BYOK_PROCESSES: "2" }, missing],
       ["keyring status", {}, missing],
       ["keyring add", {}, missing]
-    ])("%s %j: a keyring that is missing or wrong is told before a database is waited for", ([args, given, sentence]) =>
+    ])("%s %j: a missing or wrong keyring is reported before waiting for the database", ([args, given, sentence]) =>
       Effect.gen(function* () {
         const DATABASE_URL = `postgres://u@127.0.0.1:1/d`
         const { code, stderr, stdout } = yield* runByok(args.split(" "), { DATABASE_URL, ...given })
@@ -74,7 +74,7 @@ layerLive(CommandLine.layer, { concurrent: true })(
         { DATABASE_URL: `postgres://u:${canary}@db.example.org/d` },
         "DATABASE_URL points to another machine without TLS: add sslmode=verify-full."
       ]
-    ])("a setting that is wrong is named and its value is not shown: %j", ([variables, sentence]) =>
+    ])("a wrong setting is named without its value: %j", ([variables, sentence]) =>
       Effect.gen(function* () {
         assert.deepStrictEqual(yield* runByok(["account", "create", "--name", "n"], variables), {
           code: 1,

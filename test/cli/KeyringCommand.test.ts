@@ -6,8 +6,8 @@ import { runByok } from "../support/process/runByok.ts"
 
 const line = /^kek-\d{4}-\d\d-\d\d-[0-9a-f]{6}:[A-Za-z0-9+/]{43}=$/
 
-describe("byok keyring generate", () => {
-  it.live("prints one new id:base64 of 32 bytes, ready for a keyring file, and needs no database", () =>
+describe("byok keyring generate (SECURITY.md, Keyring)", () => {
+  it.live("prints one new id:base64 of 32 bytes, ready for a keyring file, without a database", () =>
     Effect.gen(function* () {
       const { code, stderr, stdout } = yield* runByok(["keyring", "generate"])
       assert.deepStrictEqual({ code, stderr }, { code: 0, stderr: "" })

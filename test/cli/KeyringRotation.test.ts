@@ -57,7 +57,7 @@ const reread = ({ stderr }: ServiceProcess, times: number) =>
 
 describe("byok keyring add, promote, rewrap, retire and status", () => {
   it.live(
-    "the four steps of SECURITY.md, as they are typed, beside one service that is never restarted (T10)",
+    "the four steps of SECURITY.md, typed as written, next to a service that is never restarted (T10)",
     () =>
       Effect.gen(function* () {
         const { ids, keyring, settings, shell, sql } = yield* begin
@@ -127,7 +127,7 @@ describe("byok keyring add, promote, rewrap, retire and status", () => {
     90_000
   )
 
-  it.live("a key in the wrong state is refused in one sentence, with exit code 1; a dry run changes nothing", () =>
+  it.live("a key in the wrong state is refused in one sentence with exit code 1, and a dry run changes nothing", () =>
     Effect.gen(function* () {
       const { ids, settings, sql } = yield* begin
       const { BYOK_KEYRING_FILE: _, ...others } = settings
@@ -154,7 +154,7 @@ describe("byok keyring add, promote, rewrap, retire and status", () => {
     })
   )
 
-  it.live("a rewrap that is killed is finished by two that run at once, and everything opens", () =>
+  it.live("two concurrent rewraps finish one that was killed, and everything opens", () =>
     Effect.gen(function* () {
       const { settings, sql } = yield* begin
       const { BYOK_KEYRING_FILE: _, ...others } = settings
@@ -185,7 +185,7 @@ describe("byok keyring add, promote, rewrap, retire and status", () => {
     })
   )
 
-  it.live("what cannot be opened is told by id and reason, with exit code 1", () =>
+  it.live("a credential that does not open is reported by id and reason, with exit code 1", () =>
     Effect.gen(function* () {
       const { settings, sql } = yield* begin
       const key = textIn(yield* createAccount(settings), "management_key")
@@ -217,7 +217,7 @@ describe("byok keyring add, promote, rewrap, retire and status", () => {
     })
   )
 
-  it.live("a rate, a batch or an id of another form is wrong usage", () =>
+  it.live("a malformed rate, batch or id is wrong usage", () =>
     Effect.gen(function* () {
       const usages: ReadonlyArray<readonly [args: ReadonlyArray<string>, sentence: string]> = [
         [["rewrap", "--rate=1.5"], "--rate must be a whole number from 1 to 1000000."],

@@ -4,7 +4,7 @@ import { layerLive } from "../support/process/layerLive.ts"
 import { CommandLine } from "../support/process/CommandLine.ts"
 
 layerLive(CommandLine.layer)("byok migrate", (it) => {
-  it.effect("brings an empty database up to date, and says when there was nothing to do", () =>
+  it.effect("brings an empty database up to date, and says so when there is nothing to do", () =>
     Effect.gen(function* () {
       const { run, runJson } = yield* CommandLine
       assert.deepStrictEqual(yield* run("migrate"), {

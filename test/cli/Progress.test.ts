@@ -16,7 +16,7 @@ const tellAll = (screen: { readonly isTTY?: boolean; readonly columns?: number }
   })
 
 describe("the progress of a rewrap", () => {
-  it.effect("is a line a second at most where there is no terminal, and the last one tells the end", () =>
+  it.effect("prints at most a line a second without a terminal, the last one at the end", () =>
     Effect.gen(function* () {
       assert.deepStrictEqual(
         yield* tellAll({}),
@@ -25,7 +25,7 @@ describe("the progress of a rewrap", () => {
     })
   )
 
-  it.effect("is one line on a terminal, drawn anew, no wider than it, and left when it is full", () =>
+  it.effect("redraws one line on a terminal, no wider than that, and leaves it when complete", () =>
     Effect.gen(function* () {
       for (const columns of [20, 40, 60, 80, 200]) {
         const written = yield* tellAll({ isTTY: true, columns })
@@ -44,7 +44,7 @@ describe("the progress of a rewrap", () => {
     })
   )
 
-  it.effect("is silent where there is nothing to do", () =>
+  it.effect("prints nothing if there is nothing to do", () =>
     Effect.gen(function* () {
       const written: Array<string> = []
       yield* progressOn({ isTTY: true, write: (text) => void written.push(text) }).end

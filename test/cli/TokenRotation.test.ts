@@ -39,7 +39,7 @@ describe.skipIf(withoutSoftHsm !== undefined)(
   `byok with keys on a PKCS#11 token${withoutSoftHsm === undefined ? "" : ` (skipped: ${withoutSoftHsm})`}`,
   () => {
     it.live(
-      "from a keyring to a token, and from one of its keys to the other: everything is rewrapped (T10)",
+      "rewraps everything from a keyring to a token, and from one key of the token to another (T10)",
       () =>
         Effect.gen(function* () {
           const { database, sql, token } = yield* begin
@@ -82,7 +82,7 @@ describe.skipIf(withoutSoftHsm !== undefined)(
     )
 
     it.live(
-      "settings that are wrong are told in one sentence by their name, and nothing is written (T12)",
+      "wrong settings are reported by name in one sentence, and nothing is written (T12)",
       () =>
         Effect.gen(function* () {
           const { hsm, sql, token } = yield* begin

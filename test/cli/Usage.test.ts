@@ -7,7 +7,7 @@ const uuid = "01935f6a-0000-7000-8000-000000000000"
 const key = "byok_mk_canarycanarycanarycanarycanarycanarycanary"
 const hashExpected = "HASH must be the key's hash, 64 lowercase hexadecimal characters: `byok api-key list` shows it."
 
-describe("wrong usage ends with exit code 2 before any database is looked for (D40)", () => {
+describe("wrong usage ends with exit code 2 before any database is opened (D40)", () => {
   it.live.each<readonly [name: string, args: string, says: RegExp]>([
     ["an unknown command", "acount create", /acount/],
     ["a command that needs another one", "account", /create +Create an account/],
@@ -29,7 +29,7 @@ describe("wrong usage ends with exit code 2 before any database is looked for (D
     ["a name that is empty", "account create --name=", "--name must have 1 to 255 characters."],
     ["a key instead of an account", `api-key issue --name n --account ${key}`, "--account must be a UUID."],
     ["a key instead of its hash", `api-key revoke ${key} --json`, hashExpected]
-  ])("%s: with help and a sentence that says what is expected and does not echo what was given", ([, args, sentence]) =>
+  ])("%s: with help and a sentence that says what is expected, without echoing the argument", ([, args, sentence]) =>
     Effect.gen(function* () {
       assertUsage(yield* runByok(args.split(" ")), sentence)
     })
@@ -38,7 +38,7 @@ describe("wrong usage ends with exit code 2 before any database is looked for (D
   it.live.each([
     ["an argument too many", `api-key revoke HASH ${key}`],
     ["a command", `api-key ${key}`]
-  ])("a key as %s is not echoed either", ([, args]) =>
+  ])("a key given as %s is not echoed either", ([, args]) =>
     Effect.gen(function* () {
       const { code, stderr, stdout } = yield* runByok((args ?? "").split(" "))
       assert.strictEqual(code, 2)
@@ -46,7 +46,7 @@ describe("wrong usage ends with exit code 2 before any database is looked for (D
     })
   )
 
-  it.live("--json leaves standard output empty, so that help is never read as a result", () =>
+  it.live("--json leaves standard output empty, so help is never taken for a result", () =>
     Effect.gen(function* () {
       const { code, stderr, stdout } = yield* runByok(["account", "create", "--json"])
       assert.strictEqual(code, 2)

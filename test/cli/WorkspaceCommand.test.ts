@@ -6,7 +6,7 @@ import { CommandLine, textIn } from "../support/process/CommandLine.ts"
 const iso = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
 
 layerLive(CommandLine.layer)("byok workspace", (it) => {
-  it.effect("create, list and delete speak JSON; deleting again keeps the first time (D40, D43)", () =>
+  it.effect("create, list and delete print JSON; deleting again reports the first time (D40, D43)", () =>
     Effect.gen(function* () {
       const { runJson } = yield* CommandLine
       const account = yield* runJson("account", "create", "--name", "Acme")
@@ -36,7 +36,7 @@ layerLive(CommandLine.layer)("byok workspace", (it) => {
     })
   )
 
-  it.effect("is readable for a person; a deleted default workspace stays the account's default (D40, D43)", () =>
+  it.effect("prints text for a person; a deleted default workspace stays the account's default (D40, D43)", () =>
     Effect.gen(function* () {
       const { run, runJson } = yield* CommandLine
       const account = yield* runJson("account", "create", "--name", "Acme")

@@ -97,7 +97,7 @@ const shapes: ReadonlyArray<readonly [shape: string, request: CreateBYOKKeyReque
 ]
 
 layerLive(TestService.layer)("the official client of the reference API", (it) => {
-  it.effect.each(shapes)("creates a credential and finds it as it expects: %s (section 4, D1)", ([, request, shown]) =>
+  it.effect.each(shapes)("creates a credential and reads it back: %s (section 4, D1)", ([, request, shown]) =>
     Effect.gen(function* () {
       const { workspace_id } = yield* TestService.tenant
       const client = yield* sdk
@@ -171,7 +171,7 @@ layerLive(TestService.layer)("the official client of the reference API", (it) =>
   )
 
   it.effect(
-    "403 is its ForbiddenResponseError on create, and an error of status 403 on get, where it knows none (section 7, D4)",
+    "403 is its ForbiddenResponseError on create; on get, where it declares none, an error with status 403 (section 7, D4)",
     () =>
       Effect.gen(function* () {
         const client = yield* ordinary
@@ -212,7 +212,7 @@ layerLive(TestService.layer)("the official client of the reference API", (it) =>
     return { answers, id: data.id, stored: (yield* rowCount) - before }
   })
 
-  it.effect("asks again by itself after a 502: with a header Idempotency-Key one credential is stored", () =>
+  it.effect("retries after a 502: with an Idempotency-Key header one credential is stored", () =>
     Effect.gen(function* () {
       const { answers, id, stored } = yield* createThroughLoss({ "Idempotency-Key": randomUUID() })
       assert.strictEqual(stored, 1)
@@ -225,7 +225,7 @@ layerLive(TestService.layer)("the official client of the reference API", (it) =>
     })
   )
 
-  it.effect("asks again by itself after a 502: without the header, as it is by default, two are stored", () =>
+  it.effect("retries after a 502: without the header, the default, two are stored", () =>
     Effect.gen(function* () {
       const { answers, stored } = yield* createThroughLoss({})
       assert.strictEqual(stored, 2)

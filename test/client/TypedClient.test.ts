@@ -53,7 +53,7 @@ layerLive(Layer.merge(queueOfOne, FetchHttpClient.layer))("the typed client", (i
     })
   )
 
-  it.effect("repeats a create under an idempotency key, and 409 is a Conflict", () =>
+  it.effect("repeats a create under an idempotency key; 409 is a Conflict", () =>
     Effect.gen(function* () {
       const { byok } = yield* client
       const headers = { "idempotency-key": IdempotencyKey.make("typed") }
@@ -69,7 +69,7 @@ layerLive(Layer.merge(queueOfOne, FetchHttpClient.layer))("the typed client", (i
   )
 
   it.effect.prop(
-    "sends whatever the contract allows, and finds it again (section 4.1)",
+    "sends whatever the contract allows, and reads it back (section 4.1)",
     [acceptedBody(text(1, 60))],
     ([{ allowed_api_key_hashes: _, ...body }]) =>
       Effect.gen(function* () {

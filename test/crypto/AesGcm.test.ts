@@ -14,12 +14,12 @@ const read = ({ aad, ct, iv, key, msg, tag }: (typeof vectors)[number]) => ({
 const valid = vectors.filter(({ result }) => result === "valid")
 const invalid = vectors.filter(({ result }) => result === "invalid")
 
-describe("AES-256-GCM agrees with Wycheproof (security.md, Sealing)", () => {
+describe("AES-256-GCM agrees with Wycheproof (T3; SECURITY.md, Sealing format 1)", () => {
   it("on 21 valid and 27 invalid vectors", () => {
     assert.deepStrictEqual([valid.length, invalid.length], [21, 27])
   })
 
-  it.for(valid)("vector $tcId is what encrypt makes and decrypt opens", (vector) => {
+  it.for(valid)("vector $tcId is what encrypt returns, and decrypt opens it", (vector) => {
     const { aad, box, key, nonce, plaintext } = read(vector)
     assert.deepStrictEqual(encrypt(key, nonce, plaintext, aad), box)
     assert.deepStrictEqual(decrypt(key, box, aad), plaintext)
@@ -30,7 +30,7 @@ describe("AES-256-GCM agrees with Wycheproof (security.md, Sealing)", () => {
     assert.isUndefined(decrypt(key, box, aad))
   })
 
-  it("a box shorter than nonce and tag does not open", () => {
+  it("a box shorter than its nonce and tag does not open", () => {
     const key = createSecretKey(Buffer.alloc(32, "k"))
     const box = encrypt(key, Buffer.alloc(12), Buffer.alloc(0), Buffer.alloc(0))
     assert.strictEqual(box.length, overhead)

@@ -84,7 +84,7 @@ const twoRows = Arbitrary.map(
 
 describe("a row that was altered in the database (T2)", () => {
   it.effect.prop(
-    "opens only with every bound column as it was sealed, and only its own key",
+    "opens only with every bound column as it was when sealed, and only to its own key",
     [twoRows],
     ([{ keys, one, other }]) =>
       Effect.gen(function* () {
@@ -107,19 +107,22 @@ describe("a row that was altered in the database (T2)", () => {
       })
   )
 
-  it.effect.prop("opens whatever name, label, sort_order and created_at became", [twoRows], ([{ keys, one }]) =>
-    Effect.gen(function* () {
-      const cipher = yield* cipherWith(ring)
-      const unbound = { name: "before", label: "***...***", sort_order: 0, created_at: DateTime.makeUnsafe(0) }
-      const sealed = yield* cipher.seal(keys[0], { ...one, ...unbound })
-      const changed = { name: null, label: "sk-...AbCd", sort_order: 7, created_at: DateTime.makeUnsafe(1) }
-      for (const context of [one, { ...one, ...unbound }, { ...one, ...changed }]) {
-        assert.strictEqual(yield* opened(cipher, sealed, context), Redacted.value(keys[0]))
-      }
-    })
+  it.effect.prop(
+    "opens whatever its name, label, sort_order and created_at have become",
+    [twoRows],
+    ([{ keys, one }]) =>
+      Effect.gen(function* () {
+        const cipher = yield* cipherWith(ring)
+        const unbound = { name: "before", label: "***...***", sort_order: 0, created_at: DateTime.makeUnsafe(0) }
+        const sealed = yield* cipher.seal(keys[0], { ...one, ...unbound })
+        const changed = { name: null, label: "sk-...AbCd", sort_order: 7, created_at: DateTime.makeUnsafe(1) }
+        for (const context of [one, { ...one, ...unbound }, { ...one, ...changed }]) {
+          assert.strictEqual(yield* opened(cipher, sealed, context), Redacted.value(keys[0]))
+        }
+      })
   )
 
-  it.effect("a cipher that binds nothing would be found by every one of these alterations", () =>
+  it.effect("each of these alterations would find a cipher that binds nothing (control)", () =>
     Effect.gen(function* () {
       const cipher = yield* plainCipher
       const [rows] = yield* Arbitrary.sampleEffect(twoRows, { count: 1, seed: 1 })
@@ -138,8 +141,8 @@ const context = Effect.map(Arbitrary.sampleEffect(sealingContext, { count: 1, se
 })
 const key = Redacted.make("fake-key-0123456789-AbCd")
 
-describe("the keyring (security.md, Keyring)", () => {
-  it.effect("seals under its first key, and opens under every one", () =>
+describe("the keyring (SECURITY.md, Keyring)", () => {
+  it.effect("seals under its first key and opens under all of them", () =>
     Effect.gen(function* () {
       const [first, second] = [line("kek-1", "one"), line("kek-2", "two")]
       const bound = yield* context
@@ -160,7 +163,7 @@ describe("the keyring (security.md, Keyring)", () => {
     })
   )
 
-  it.effect("one key is tried, the one that the row names, never all", () =>
+  it.effect("only the key that the row names is tried, never all", () =>
     Effect.gen(function* () {
       const bound = yield* context
       const cipher = yield* cipherWith(ring)
@@ -179,7 +182,7 @@ describe("the keyring (security.md, Keyring)", () => {
     })
   )
 
-  it.effect("when it is empty nothing is sealed", () =>
+  it.effect("nothing is sealed if it is empty", () =>
     Effect.gen(function* () {
       const bound = yield* context
       const sealed = yield* (yield* cipherWith(ring)).seal(key, bound)
@@ -191,7 +194,7 @@ describe("the keyring (security.md, Keyring)", () => {
     })
   )
 
-  it.effect("when its key goes between two steps of a seal, that is the key store's failure", () =>
+  it.effect("a key that disappears during a seal is a failure of the key store", () =>
     Effect.gen(function* () {
       const keys = Layer.mock(KeyEncryption, {
         primary: () => "kek-1",
@@ -207,7 +210,7 @@ describe("the keyring (security.md, Keyring)", () => {
     })
   )
 
-  it.effect("a format that this build does not know is told apart from a wrong one", () =>
+  it.effect("an unknown format is distinguished from an altered row", () =>
     Effect.gen(function* () {
       const bound = yield* context
       const cipher = yield* cipherWith(ring)
@@ -220,8 +223,8 @@ describe("the keyring (security.md, Keyring)", () => {
   )
 })
 
-describe("the nonce limit (security.md, Sealing)", () => {
-  it.effect("every seal spends one wrap of the key it is made with, and no open spends any", () =>
+describe("the nonce limit (SECURITY.md, Sealing format 1)", () => {
+  it.effect("every seal spends one wrap of its key, and opening spends none", () =>
     Effect.gen(function* () {
       const bound = yield* context
       const spent: Array<string> = []
@@ -233,7 +236,7 @@ describe("the nonce limit (security.md, Sealing)", () => {
     })
   )
 
-  it.effect("when it is reached nothing is sealed, and what is sealed still opens", () =>
+  it.effect("at the limit nothing is sealed, and what is sealed still opens", () =>
     Effect.gen(function* () {
       const bound = yield* context
       const sealed = yield* (yield* cipherWith(ring)).seal(key, bound)
@@ -245,7 +248,7 @@ describe("the nonce limit (security.md, Sealing)", () => {
   )
 })
 
-describe("errors of the cipher (security.md, Sealing)", () => {
+describe("errors of the cipher (T4)", () => {
   const forms = (bytes: Uint8Array) => [
     Buffer.from(bytes).toString("hex"),
     Buffer.from(bytes).toString("base64"),
@@ -260,7 +263,7 @@ describe("errors of the cipher (security.md, Sealing)", () => {
     [String(error), inspect(error, { depth: 9 }), JSON.stringify(error), error.message, error.stack ?? ""].join("\n")
 
   it.effect.prop(
-    "carry no key, no sealed byte and no key-encryption key",
+    "carry no provider key, no sealed byte and no key-encryption key",
     [canary, bytes(32, 32), sealingContext],
     ([secret, kek, bound]) =>
       Effect.gen(function* () {
@@ -291,7 +294,7 @@ describe("errors of the cipher (security.md, Sealing)", () => {
       })
   )
 
-  it("an error that carries some would be found", () => {
+  it("an error that carries one would be found (control)", () => {
     const secret = "fake-key-0123456789"
     assert.isTrue(quotes(written(new KeyStoreUnavailable({ reason: `cannot seal ${secret.slice(2, 14)}` })), secret))
   })

@@ -17,7 +17,7 @@ const Context = Schema.Struct({ ...Credential.fields, account_id: AccountId }).m
 )
 const bytesOf = (hex: string) => Buffer.from(hex, "hex")
 
-describe("golden ciphertexts of sealing format 1: they must open for ever (security.md)", () => {
+describe("golden ciphertexts of sealing format 1 must open for ever (SECURITY.md, Sealing format 1)", () => {
   it.for(vectors)("$name: opens", ({ context, kek, kek_id, key, sealed, wrapped_dek }) => {
     const row = { wrapped_dek: bytesOf(wrapped_dek), sealed: bytesOf(sealed) }
     assert.deepStrictEqual(
@@ -26,7 +26,7 @@ describe("golden ciphertexts of sealing format 1: they must open for ever (secur
     )
   })
 
-  it.for(vectors)("$name: is made again by the same randomness", ({ context, kek, kek_id, key, random, ...vector }) => {
+  it.for(vectors)("$name: the same randomness makes it again", ({ context, kek, kek_id, key, random, ...vector }) => {
     const made = seal(makeKek(kek_id, bytesOf(kek)), Buffer.from(key), Buffer.from(context), (target) => {
       bytesOf(random).copy(target)
     })
@@ -34,7 +34,7 @@ describe("golden ciphertexts of sealing format 1: they must open for ever (secur
     assert.strictEqual(Buffer.from(made.sealed).toString("hex"), vector.sealed)
   })
 
-  it.for(vectors)("$name: its credential still has the context that it was sealed to", ({ context, credential }) => {
+  it.for(vectors)("$name: its credential still has the context it was sealed to", ({ context, credential }) => {
     assert.strictEqual(encodeSealingContext(Schema.decodeUnknownSync(Context)(credential)), context)
   })
 

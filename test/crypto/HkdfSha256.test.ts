@@ -8,7 +8,7 @@ const derive = ({ ikm, info, salt, size }: (typeof vectors)[number]) =>
 const valid = vectors.filter(({ result }) => result === "valid")
 const invalid = vectors.filter(({ result }) => result === "invalid")
 
-describe("the HKDF-SHA-256 of this platform agrees with Wycheproof (security.md, Sealing)", () => {
+describe("the HKDF-SHA-256 of this platform agrees with Wycheproof (SECURITY.md, Sealing format 1)", () => {
   it("on 102 valid and 3 invalid vectors", () => {
     assert.deepStrictEqual([valid.length, invalid.length], [102, 3])
   })

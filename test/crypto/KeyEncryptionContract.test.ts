@@ -61,7 +61,7 @@ for (const [name, store, skipped] of stores) {
         })
 
       it.effect.prop(
-        "what was wrapped unwraps with the same id and AAD, and with no others (T2, T3)",
+        "a wrapped key unwraps with the same id and AAD, and with no others (T2, T3)",
         [wrapping],
         ([{ aad, bit, dek, other }]) =>
           Effect.gen(function* () {
@@ -86,7 +86,7 @@ for (const [name, store, skipped] of stores) {
         { arbitrary: { runs: 20 } }
       )
 
-      it.effect("every flipped bit, and every other length, is refused (T3)", () =>
+      it.effect("every flipped bit and every other length is refused (T3)", () =>
         Effect.gen(function* () {
           const { wrap } = yield* KeyEncryption
           const aad = Buffer.from("the AAD")
@@ -103,7 +103,7 @@ for (const [name, store, skipped] of stores) {
         })
       )
 
-      it.effect("an id that the store does not have is told apart, and so is nothing else", () =>
+      it.effect("an id that the store lacks is distinguished, and nothing else is", () =>
         Effect.gen(function* () {
           const { wrap } = yield* KeyEncryption
           for (const kek_id of ["", "kek-3", "KEK-1", randomUUID()]) {
@@ -133,7 +133,7 @@ for (const [name, store, skipped] of stores) {
         })
       )
 
-      it.effect("many at the same time each get their own", () =>
+      it.effect("concurrent callers each get their own answer", () =>
         Effect.gen(function* () {
           const { unwrap, wrap } = yield* KeyEncryption
           const aad = Buffer.from("the AAD")

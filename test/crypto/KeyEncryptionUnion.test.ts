@@ -11,10 +11,10 @@ const storeOf = (...ids: ReadonlyArray<string>) => {
 }
 const [dek, aad] = [Buffer.alloc(32, "D"), Buffer.from("the AAD")]
 
-describe("the keys of two stores", () => {
+describe("the keys of two stores (SECURITY.md, Keys on a PKCS#11 token)", () => {
   const make = () => union(storeOf("new", "next"), storeOf("old", "older"))
 
-  it("are all there, and the first store's first is primary", () => {
+  it("are all available, and the first key of the first store is primary", () => {
     const both = make()
     assert.strictEqual(both.primary(), "new")
     assert.deepStrictEqual(
@@ -23,7 +23,7 @@ describe("the keys of two stores", () => {
     )
   })
 
-  it.effect.each(["new", "next", "old", "older"])("wrap and unwrap where they are: %s", (kek_id) =>
+  it.effect.each(["new", "next", "old", "older"])("wrap and unwrap in the store that holds them: %s", (kek_id) =>
     Effect.gen(function* () {
       const both = make()
       const wrapped = yield* both.wrap(kek_id, dek, aad)
@@ -32,7 +32,7 @@ describe("the keys of two stores", () => {
     })
   )
 
-  it.effect("an id that neither has is unknown", () =>
+  it.effect("an id that neither store has is unknown", () =>
     Effect.gen(function* () {
       const both = make()
       assert.strictEqual((yield* Effect.flip(both.wrap("lost", dek, aad)))._tag, "UnknownKeyId")

@@ -7,8 +7,8 @@ const draw = (block: RandomBlock, length: number) => {
   return target.toString("hex")
 }
 
-describe("random bytes drawn in blocks (security.md, the nonce limit)", () => {
-  it("are never handed out twice, over many blocks and whatever the lengths", () => {
+describe("random bytes drawn in blocks (SECURITY.md, Sealing format 1)", () => {
+  it("are never handed out twice, over many blocks and any lengths", () => {
     const block = new RandomBlock(100)
     const drawn = Array.from({ length: 5000 }, (_, index) => draw(block, 12 + (index % 33)))
     const windows = drawn.flatMap((hex) =>
@@ -17,7 +17,7 @@ describe("random bytes drawn in blocks (security.md, the nonce limit)", () => {
     assert.strictEqual(new Set(windows).size, windows.length)
   })
 
-  it("fill the whole target, up to the whole block", () => {
+  it("fill the whole target, up to a whole block", () => {
     const block = new RandomBlock(64)
     for (const length of [1, 12, 51, 64, 64]) {
       const seen = new Set(Array.from({ length: 200 }, () => draw(block, length).slice(-2)))

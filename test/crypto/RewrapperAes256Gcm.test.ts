@@ -21,22 +21,22 @@ const rewrapperWith = (ring: string, spend: WrapBudget["Service"]["spend"] = () 
   )
 const kekOf = (id: string) => parseKeyring(ringOf(id)).primary ?? assert.fail("no key")
 
-describe("a rewrapper (security.md, Rotation)", () => {
-  it.effect("knows the keys of the keyring, the first is primary", () =>
+describe("a rewrapper (T10; SECURITY.md, Rotating the keyring)", () => {
+  it.effect("has the keys of the keyring, of which the first is primary", () =>
     Effect.gen(function* () {
       const { kek_ids, primary } = yield* rewrapperWith(ringOf("new", "old", "older"))
       assert.deepStrictEqual([primary, ...kek_ids], ["new", "new", "old", "older"])
     })
   )
 
-  it.effect("is not to be had of an empty keyring", () =>
+  it.effect("cannot be made from an empty keyring", () =>
     Effect.gen(function* () {
       const refused = yield* Effect.flip(rewrapperWith(""))
       assert.strictEqual(refused.reason, "the keyring is empty")
     })
   )
 
-  it.effect.prop("brings what any of its keys has wrapped under the primary one", [sealingContext], ([context]) =>
+  it.effect.prop("rewraps under the primary key what any of its keys has wrapped", [sealingContext], ([context]) =>
     Effect.gen(function* () {
       const { rewrap } = yield* rewrapperWith(ringOf("new", "old"))
       const aad = Buffer.from(encodeSealingContext(context))
@@ -55,7 +55,7 @@ describe("a rewrapper (security.md, Rotation)", () => {
     })
   )
 
-  it.effect("counts every wrap of the primary key, and stops at the first that is refused", () =>
+  it.effect("counts every wrap of the primary key, and stops at the first refusal", () =>
     Effect.gen(function* () {
       const spent: Array<string> = []
       const { spend } = yield* rewrapperWith(ringOf("new", "old"), (kek_id) =>

@@ -20,7 +20,7 @@ const sealing = Arbitrary.all({
 })
 const kekOf = ({ kek, kek_id }: { readonly kek: Buffer; readonly kek_id: string }) => makeKek(kek_id, Buffer.from(kek))
 
-describe("sealing format 1 (security.md)", () => {
+describe("sealing format 1 (SECURITY.md, Sealing format 1)", () => {
   it.prop("opens to what was sealed, whatever it was", [sealing], ([given]) => {
     const context = Buffer.from(given.context)
     const sealed = seal(kekOf(given), given.plaintext, context)
@@ -33,7 +33,7 @@ describe("sealing format 1 (security.md)", () => {
     assert.strictEqual(opened.toString("utf8"), key)
   })
 
-  it.prop("is byte for byte what the page says, made there without this code", [sealing], ([given]) => {
+  it.prop("is byte for byte what SECURITY.md specifies, computed without this code", [sealing], ([given]) => {
     const made = seal(
       kekOf(given),
       given.plaintext,
@@ -43,7 +43,7 @@ describe("sealing format 1 (security.md)", () => {
     assert.deepEqual(made, sealByTheBook(given))
   })
 
-  it.prop("has the lengths, version and suite that the page says", [sealing], ([given]) => {
+  it.prop("has the lengths, version and suite that SECURITY.md gives", [sealing], ([given]) => {
     const { kek_id, sealed, wrapped_dek } = seal(kekOf(given), given.plaintext, Buffer.from(given.context))
     assert.strictEqual(kek_id, given.kek_id)
     assert.strictEqual(wrapped_dek.length, 60)
@@ -51,14 +51,18 @@ describe("sealing format 1 (security.md)", () => {
     assert.deepStrictEqual(Array.from(sealed.subarray(0, 2)), [1, 1])
   })
 
-  it.prop("never seals the same key to the same bytes twice: nothing tells equal keys (T1)", [sealing], ([given]) => {
-    const [one, other] = [1, 2].map(() => seal(kekOf(given), given.plaintext, Buffer.from(given.context)))
-    assert.notDeepEqual(one?.wrapped_dek, other?.wrapped_dek)
-    assert.notDeepEqual(one?.sealed.subarray(2, 34), other?.sealed.subarray(2, 34))
-    assert.notDeepEqual(one?.sealed.subarray(34, 46), other?.sealed.subarray(34, 46))
-  })
+  it.prop(
+    "never seals the same key to the same bytes twice, so equal keys cannot be recognised (T1)",
+    [sealing],
+    ([given]) => {
+      const [one, other] = [1, 2].map(() => seal(kekOf(given), given.plaintext, Buffer.from(given.context)))
+      assert.notDeepEqual(one?.wrapped_dek, other?.wrapped_dek)
+      assert.notDeepEqual(one?.sealed.subarray(2, 34), other?.sealed.subarray(2, 34))
+      assert.notDeepEqual(one?.sealed.subarray(34, 46), other?.sealed.subarray(34, 46))
+    }
+  )
 
-  it("does not hold the key, nor the bytes it was handed, in the clear", () => {
+  it("holds neither the key nor the bytes it was given in the clear (T1)", () => {
     const dek = Buffer.alloc(32, "D")
     const plaintext = Buffer.from("fake-key-0123456789")
     const kek = makeKek("kek-1", Buffer.alloc(32, "ke"))
@@ -76,7 +80,7 @@ describe("sealing format 1 (security.md)", () => {
     assert.deepStrictEqual(filled.subarray(0, 32), Buffer.alloc(32))
   })
 
-  it.prop("does not open with a data key of another length, though everything else fits", [sealing], ([given]) => {
+  it.prop("does not open with a data key of another length, even if everything else fits", [sealing], ([given]) => {
     for (const length of [16, 31, 33, 64]) {
       const sealed = sealByTheBook(given, { dek: Buffer.alloc(length, given.random) })
       const opened = open(kekOf(given), sealed, Buffer.from(given.context))
@@ -84,14 +88,14 @@ describe("sealing format 1 (security.md)", () => {
     }
   })
 
-  it.prop("takes a KEK over: the bytes it was made of are wiped", [bytes(32, 32)], ([given]) => {
+  it.prop("takes a KEK over: the bytes it came from are wiped", [bytes(32, 32)], ([given]) => {
     makeKek("kek-1", given)
     assert.deepStrictEqual(given, Buffer.alloc(32))
   })
 })
 
-describe("the context that a key is sealed to (security.md, Sealing)", () => {
-  it.prop("is the written list, in the written order", [sealingContext], ([context]) => {
+describe("the context that a key is sealed to (T2; SECURITY.md, Sealing format 1)", () => {
+  it.prop("is the specified list in the specified order", [sealingContext], ([context]) => {
     assert.deepStrictEqual(JSON.parse(encodeSealingContext(context)), [
       "byok/credential/1",
       context.account_id,
@@ -111,7 +115,7 @@ describe("the context that a key is sealed to (security.md, Sealing)", () => {
   })
 
   it.prop(
-    "tells two lists of texts apart, however they are written",
+    "differs for any two different lists of texts",
     [anyString, anyString, sealingContext],
     ([one, other, context]) => {
       const joined = encodeSealingContext({ ...context, allowed_models: [one + other] })
@@ -141,8 +145,8 @@ const rotation = Arbitrary.map(
 )
 const altered = Result.fail(new AuthenticationFailed())
 
-describe("wrapping a data key anew (T10, security.md)", () => {
-  it.prop("what was sealed opens under the new key, and under the new key only", [rotation], ([given]) => {
+describe("rewrapping a data key (T10; SECURITY.md, Rotating the keyring)", () => {
+  it.prop("a sealed key opens under the new key only", [rotation], ([given]) => {
     const { context, from, plaintext, to } = given
     const before = seal(from, plaintext, context)
     const after = { ...before, ...Result.getOrThrow(rewrap(from, to, before, context)) }
@@ -152,7 +156,7 @@ describe("wrapping a data key anew (T10, security.md)", () => {
     assert.deepStrictEqual(open(from, before, context), Result.succeed(plaintext), "an old row still needs the old key")
   })
 
-  it.prop("is what sealing under the new key would have made, by the page", [rotation], ([given]) => {
+  it.prop("gives what sealing under the new key would have given, as SECURITY.md specifies", [rotation], ([given]) => {
     const { context, from, plaintext, random, to, toBytes } = given
     const before = seal(from, plaintext, context, (target) => void random.copy(target))
     const nonce = (target: Buffer) => void random.copy(target, 0, 32, 44)
@@ -161,7 +165,7 @@ describe("wrapping a data key anew (T10, security.md)", () => {
     assert.deepEqual({ ...made, sealed: before.sealed }, book)
   })
 
-  it.prop("two bytes of what is sealed are enough, and no nonce is used twice", [rotation], ([given]) => {
+  it.prop("needs only two bytes of the sealed key, and uses no nonce twice", [rotation], ([given]) => {
     const { context, from, plaintext, to } = given
     const before = seal(from, plaintext, context)
     const head = { ...before, sealed: before.sealed.subarray(0, 2) }
@@ -170,7 +174,7 @@ describe("wrapping a data key anew (T10, security.md)", () => {
     assert.deepStrictEqual(open(to, { ...before, ...one }, context), Result.succeed(plaintext))
   })
 
-  it.prop("every flipped bit, another context or key: nothing is wrapped", [rotation], ([given]) => {
+  it.prop("wraps nothing after any flipped bit, or with another context or key (T3)", [rotation], ([given]) => {
     const { context, from, plaintext, to } = given
     const sealed = seal(from, plaintext, context)
     for (let bit = 0; bit < sealed.wrapped_dek.length * 8; bit++) {
@@ -182,7 +186,7 @@ describe("wrapping a data key anew (T10, security.md)", () => {
     assert.deepStrictEqual(rewrap(to, from, sealed, context), altered)
   })
 
-  it.prop("another version or suite is told, not guessed at", [rotation], ([{ context, from, plaintext, to }]) => {
+  it.prop("reports another version or suite as unsupported", [rotation], ([{ context, from, plaintext, to }]) => {
     const { sealed, wrapped_dek } = seal(from, plaintext, context)
     for (const head of [[2, 1], [1, 2], [0, 0], [1], []]) {
       const refused = rewrap(from, to, { sealed: Buffer.from(head), wrapped_dek }, context)
@@ -191,7 +195,7 @@ describe("wrapping a data key anew (T10, security.md)", () => {
     assert.isTrue(Result.isSuccess(rewrap(from, to, { sealed, wrapped_dek }, context)))
   })
 
-  it("the data key is in the clear only while it is wrapped, and not when no nonce can be had either", () => {
+  it("has the data key in the clear only while it wraps, and wipes it even if no nonce is available", () => {
     const [from, to] = [makeKek("old", Buffer.alloc(32, "old")), makeKek("new", Buffer.alloc(32, "new"))]
     const dek = Buffer.alloc(32, "D")
     const context = Buffer.from("context")

@@ -3,8 +3,8 @@ import { Effect } from "effect"
 import { SecureRandom } from "effect/crypto"
 import * as SecureRandomLive from "../../src/crypto/SecureRandomLive.ts"
 
-describe("random bytes for ids and API keys", () => {
-  it.effect("have the length asked for, and none is handed out twice, over many blocks", () =>
+describe("random bytes for ids and API keys (D34, D41)", () => {
+  it.effect("have the requested length and are never handed out twice, over many blocks", () =>
     Effect.gen(function* () {
       const { randomBytes } = yield* SecureRandom.SecureRandom
       const drawn = yield* Effect.forEach(Array.from({ length: 3000 }), (_, n) => randomBytes(16 + (n % 17)))

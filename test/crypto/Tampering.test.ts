@@ -68,12 +68,12 @@ const format1: Sealer = {
 }
 
 describe("a sealed key that was tampered with (T3)", () => {
-  it("opens in none of its forms: any bit flipped, cut short at either end, extended by 1 to 64 bytes, swapped", () => {
+  it("does not open with any bit flipped, cut at either end, extended by 1 to 64 bytes, or swapped", () => {
     const none = { sealed: 0, wrapped_dek: 0, context: 0 }
     assert.deepStrictEqual(accepted(format1), { flips: none, truncations: none, extensions: none, swaps: 0 })
   })
 
-  it("does not open under the same key with any bit of its id flipped, or the id cut or extended", () => {
+  it("does not open under the same key with any bit of the key id flipped, or the id cut or extended", () => {
     const row = format1.seal(key, context)
     const ids = Object.values(manglings).flatMap((mangle) =>
       mangle(Buffer.from(kek.id)).map((id) => id.toString("latin1"))
@@ -90,7 +90,7 @@ describe("a sealed key that was tampered with (T3)", () => {
     assert.deepStrictEqual(everyFlip(bytes).filter(under), [])
   })
 
-  it("does not open when put together from two seals of the same key to the same context", () => {
+  it("does not open if assembled from two seals of the same key to the same context", () => {
     const [one, other] = [format1.seal(key, context), format1.seal(key, context)]
     const mixed = (head: Row, box: Row) => Buffer.concat([head.sealed.subarray(0, 34), box.sealed.subarray(34)])
     assert.isTrue(format1.opens({ ...one, sealed: mixed(one, one) }, context))
@@ -104,7 +104,7 @@ describe("a sealed key that was tampered with (T3)", () => {
     ["version 2", 2, 1],
     ["suite 0", 1, 0],
     ["suite 2", 1, 2]
-  ] as const)("is of an unsupported format with %s, not merely wrong", ([, version, suite]) => {
+  ] as const)("is of an unsupported format with %s, not just altered", ([, version, suite]) => {
     const row = format1.seal(key, context)
     const sealed = Buffer.concat([Buffer.of(version, suite), row.sealed.subarray(2)])
     const opened = open(kek, { ...row, sealed }, context)
@@ -126,7 +126,7 @@ const openBox = (dataKey: Uint8Array, box: Uint8Array, aad: Uint8Array) => {
   }
 }
 
-describe("the commitment (security.md, Sealing)", () => {
+describe("the commitment (SECURITY.md, Sealing format 1)", () => {
   it("is checked: what AES-GCM alone accepts does not open under a commitment to another key", () => {
     const random = Buffer.alloc(56, "random")
     const given = { kek: bytes, kek_id: kek.id, random, context: context.toString(), plaintext: Buffer.from(key) }
@@ -141,7 +141,7 @@ describe("the commitment (security.md, Sealing)", () => {
   })
 })
 
-describe("these checks find", () => {
+describe("these checks find (control)", () => {
   const nonce = Buffer.alloc(12)
   const short = (box: Uint8Array) => box.length < 28
 

@@ -47,7 +47,7 @@ const ingredients = { kek: kekBytes, kek_id: "kek-1", random, context, plaintext
 const sealed = sealByTheBook(ingredients)
 const wrapAad = Buffer.from(`wrap\u0001\u0001\0\0\0\u0005kek-1${context}`)
 
-describe("keys are wiped from memory after use (security.md, Sealing)", () => {
+describe("buffers that held a key are wiped after use (SECURITY.md, Out of scope)", () => {
   it("a plaintext that turns out not to be authentic", () => {
     const key = createSecretKey(kekBytes)
     const box = encrypt(key, Buffer.alloc(12), plaintext, Buffer.alloc(0))
@@ -70,7 +70,7 @@ describe("keys are wiped from memory after use (security.md, Sealing)", () => {
     assert.include(wiped, Buffer.from(made.split(":")[1] ?? "", "base64").toString("hex"))
   })
 
-  it("random bytes that were handed out", () => {
+  it("random bytes that have been handed out", () => {
     const target = Buffer.alloc(32)
     const wiped = wipedBy(() => new RandomBlock(100).fill(target))
     assert.include(wiped, hex(target))
@@ -85,12 +85,12 @@ describe("keys are wiped from memory after use (security.md, Sealing)", () => {
     assert.include(wiped, hex(bytes))
   })
 
-  it("data key and what is derived from it, when they have sealed", () => {
+  it("the data key and what is derived from it, after sealing", () => {
     const wiped = wipedBy(() => seal(kek(), plaintext, Buffer.from(context), (target) => void random.copy(target)))
     assert.includeMembers([...wiped], [hex(dek), hex(okm)])
   })
 
-  it("data key and what is derived from it, when they have opened", () => {
+  it("the data key and what is derived from it, after opening", () => {
     const wiped = wipedBy(() => {
       assert.deepStrictEqual(open(kek(), sealed, Buffer.from(context)), Result.succeed(plaintext))
     })
@@ -98,14 +98,14 @@ describe("keys are wiped from memory after use (security.md, Sealing)", () => {
     assert.notInclude(wiped, hex(plaintext))
   })
 
-  it("data key and what is derived from it, when they do not open", () => {
+  it("the data key and what is derived from it, if nothing opens", () => {
     const commitment = Buffer.alloc(32, "C")
     const claimed = sealByTheBook(ingredients, { commitment })
     const wiped = wipedBy(() => assert.isTrue(Result.isFailure(open(kek(), claimed, Buffer.from(context)))))
     assert.includeMembers([...wiped], [hex(dek), hex(okm)])
   })
 
-  it.for([32, 31])("a data key of %i bytes that was wrapped anew, or not", (length) => {
+  it.for([32, 31])("a data key of %i bytes, rewrapped or refused", (length) => {
     const wrapped_dek = gcm(kekBytes, Buffer.alloc(12), dek.subarray(0, length), wrapAad)
     const wiped = wipedBy(() => {
       const result = rewrap(
@@ -119,7 +119,7 @@ describe("keys are wiped from memory after use (security.md, Sealing)", () => {
     assert.include(wiped, hex(dek.subarray(0, length)))
   })
 
-  it("the provider key, once it is sealed, and again once it is opened", () => {
+  it("the provider key, after sealing and after opening", () => {
     const layer = CipherAes256Gcm.layer.pipe(
       Layer.provide([KeyEncryptionKeyring.layer, Layer.succeed(WrapBudget, { spend: () => Effect.void })]),
       Layer.provide(fixedKeyring(`kek-1:${kekBytes.toString("base64")}`))

@@ -32,12 +32,12 @@ const spend = (budget: WrapBudget["Service"], times: number, kek_id = "kek-1") =
     (exits) => exits.filter(Exit.isSuccess).length
   )
 
-describe("the budget of wraps (security.md, Sealing)", () => {
-  it("is to warn at 2^31 wraps of a key and to refuse at 2^32", () => {
+describe("the budget of wraps (SECURITY.md, Sealing format 1)", () => {
+  it("warns at 2^31 wraps of a key and refuses at 2^32", () => {
     assert.deepStrictEqual([limits.warn, limits.refuse], [2 ** 31, 2 ** 32])
   })
 
-  it.effect("is counted in blocks: the registry is asked once for each", () =>
+  it.effect("is counted in blocks: the registry is asked once per block", () =>
     Effect.gen(function* () {
       yield* register
       const budget = yield* instance({ block: 10, warn: 1000, refuse: 1000 })
@@ -54,7 +54,7 @@ describe("the budget of wraps (security.md, Sealing)", () => {
     }).pipe(Effect.provide(MemoryStore.layer))
   )
 
-  it.effect("is not spent while the registry has too much waiting, which may be tried again (D14)", () =>
+  it.effect("is not spent while the registry's queue is full; the caller may try again (D14)", () =>
     Effect.gen(function* () {
       yield* register
       const registry = yield* KekRegistry
@@ -73,7 +73,7 @@ describe("the budget of wraps (security.md, Sealing)", () => {
     }).pipe(Effect.provide(MemoryStore.layer))
   )
 
-  it.effect("is asked for one block at a time by many at once, and counts them all", () =>
+  it.effect("asks for one block at a time under concurrency, and counts every wrap", () =>
     Effect.gen(function* () {
       yield* register
       const registry = yield* KekRegistry
@@ -87,7 +87,7 @@ describe("the budget of wraps (security.md, Sealing)", () => {
     }).pipe(Effect.provide(MemoryStore.layer))
   )
 
-  it.effect("is one for two instances: together they never get more than the limit", () =>
+  it.effect("is shared by two instances: together they never exceed the limit", () =>
     Effect.gen(function* () {
       yield* register
       const lowered = { block: 4, warn: 100, refuse: 20 }
@@ -99,7 +99,7 @@ describe("the budget of wraps (security.md, Sealing)", () => {
     }).pipe(Effect.provide(MemoryStore.layer))
   )
 
-  it.effect("that is spent says so, without ending that of another key", () =>
+  it.effect("once spent says so, and leaves the budgets of other keys alone", () =>
     Effect.gen(function* () {
       yield* register
       const written: Array<string> = []
@@ -118,7 +118,7 @@ describe("the budget of wraps (security.md, Sealing)", () => {
     }).pipe(Effect.provide(MemoryStore.layer))
   )
 
-  it.effect("warns above the warning level, and not below", () =>
+  it.effect("warns above the warning level, not below it", () =>
     Effect.gen(function* () {
       yield* register
       const written: Array<string> = []
@@ -169,7 +169,7 @@ describe("the budget of wraps (security.md, Sealing)", () => {
     withinLimit(steps, instance)
   )
 
-  it.effect("would not hold if every instance counted for itself", () =>
+  it.effect("would not hold if every instance counted for itself (control)", () =>
     Effect.gen(function* () {
       const alone = (lowered: WrapLimits) =>
         Effect.gen(function* () {

@@ -35,20 +35,20 @@ const lacking = (whole: object) =>
   Object.keys(whole).map((name) => Object.fromEntries(Object.entries(whole).filter(([other]) => other !== name)))
 
 describe("an audit event (SECURITY.md, Audit)", () => {
-  it.each(acts)("%j is one, by any actor, and nothing less or more is", (act) => {
+  it.each(acts)("%j is one, by any actor; with a member added or removed it is not", (act) => {
     for (const actor of actors) assert.deepStrictEqual<unknown>(read({ ...act, actor }), Option.some({ ...act, actor }))
     const [actor] = actors
     for (const part of lacking({ ...act, actor })) assert.isTrue(Option.isNone(read(part)))
     assert.isTrue(Option.isNone(read({ ...act, actor, name: "a name" })))
   })
 
-  it("tells no actor but those", () => {
+  it("has no other kind of actor", () => {
     const [act] = acts
     const unknown = [{}, { kind: "root" }, { kind: "api_key" }, { kind: "service", user: "somebody" }]
     for (const actor of unknown) assert.isTrue(Option.isNone(read({ ...act, actor })))
   })
 
-  it.effect("is the service's own where nobody else is named", () =>
+  it.effect("is the service's own if no other actor is named", () =>
     Effect.map(CurrentActor, (actor) => {
       assert.deepStrictEqual(actor, { kind: "service" })
     })

@@ -40,9 +40,9 @@ const nullable = [
 
 const runs = { arbitrary: { runs: 30 } }
 
-describe("a credential as answers show it (section 2.1)", () => {
+describe("a credential in an answer (section 2.1)", () => {
   it.prop(
-    "has exactly these fields, in this order, and is read back as it was",
+    "has exactly these fields in this order, and decodes to what it was",
     [credential],
     ([given]) => {
       const written = encode({ ...given, key: "not a field" } as Credential)
@@ -54,7 +54,7 @@ describe("a credential as answers show it (section 2.1)", () => {
   )
 
   it.prop(
-    "has every field, and null only where nothing is declared",
+    "has every field, with null only for what is unset",
     [credential],
     ([given]) => {
       const written = encode(given)

@@ -25,12 +25,12 @@ const cases = [
 ] as const
 
 describe("an error (section 7)", () => {
-  it("of every kind is looked at", () => {
+  it("of every kind is covered here", () => {
     assert.sameMembers(Array.from<Refusal>(cases.map(([refusal]) => refusal)), Object.keys(refusals) as Array<Refusal>)
     assert.sameMembers(Array.from<unknown>(new Set<unknown>(cases.map(([, kind]) => kind))), Object.values(Errors))
   })
 
-  it.for(cases)("%s is written as code and message, read back, and known by its name", ([refusal, kind, error]) => {
+  it.for(cases)("%s encodes to code and message, and decodes to the same tag", ([refusal, kind, error]) => {
     const codec = kind as Schema.Codec<typeof error, unknown>
     const [code] = refusals[refusal]
     const written = Schema.encodeSync(codec)(error)
@@ -49,7 +49,7 @@ describe("an error (section 7)", () => {
     ["an issue without a path", { issues: [{ message: "must be a string" }] }],
     ["an issue without a message", { issues: [{ path: [] }] }],
     ["a path of something else", { issues: [{ path: [true], message: "must be a string" }] }]
-  ] as const)("InvalidParams is not read with %s", ([, metadata]) => {
+  ] as const)("InvalidParams does not decode with %s", ([, metadata]) => {
     const [code, message] = refusals.InvalidParams
     const read = Schema.decodeUnknownSync(Errors.InvalidParams)
     assert.doesNotThrow(() => read({ error: { code, message, metadata: { issues } } }))

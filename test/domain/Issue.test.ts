@@ -64,20 +64,20 @@ const runs = { arbitrary: { runs: 300 } }
 
 describe("issues (D7)", () => {
   it.prop(
-    "quote nothing from the values of a body, whatever they are",
+    "quote none of a body's values, whatever they are",
     [wrongBodies],
     ([{ input, secret }]) => !quote(issuesFrom(decodeBody(input)), secret),
     runs
   )
 
   it.prop(
-    "quote nothing from a text that is not JSON",
+    "quote none of a text that is not JSON",
     [brokenTexts],
     ([{ input, secret }]) => !quote(issuesFrom(decodeText(input)), secret),
     runs
   )
 
-  it.effect("would not pass if a sentence ended with the value", () =>
+  it.effect("would fail if a sentence ended with the value (control)", () =>
     Effect.gen(function* () {
       const valueAt = (input: unknown, path: Issue["path"]) =>
         path.reduce((value: unknown, segment) => Reflect.get(Object(value), segment), input)
@@ -91,7 +91,7 @@ describe("issues (D7)", () => {
     })
   )
 
-  it.effect("would not pass if a member that nobody declared were named", () =>
+  it.effect("would fail if an undeclared member were named (control)", () =>
     Effect.gen(function* () {
       const planted = (input: unknown) =>
         Object.keys(Object(input) as object).map((name) => ({ path: [name], message: "is unknown" }))
@@ -100,7 +100,7 @@ describe("issues (D7)", () => {
     })
   )
 
-  it("would not pass if they were made of what JSON.parse says", () => {
+  it("would fail if they quoted JSON.parse (control)", () => {
     const secret = "canary-0123456789"
     let said = ""
     try {
@@ -111,7 +111,7 @@ describe("issues (D7)", () => {
     assert.isTrue(leaks(said, secret))
   })
 
-  it.prop("are there whenever a body is refused, and each says something", [wrongBodies], ([{ input }]) => {
+  it.prop("come with every refused body, and none is empty", [wrongBodies], ([{ input }]) => {
     const decoded = decodeBody(input)
     if (Result.isSuccess(decoded)) return
     const issues = issuesFrom(decoded)
@@ -139,30 +139,27 @@ describe("issues (D7)", () => {
     ["a filter around a field with a sentence", { around: { named: 1 } }, ["around", "named"], "must be a name"],
     ["a value that is not allowed", { allowed: 1 }, ["allowed"], "is not allowed"],
     ["a wrong type under a symbol", { [Symbol.iterator]: 1 }, [String(Symbol.iterator)], "has the wrong type"]
-  ] as const)(
-    "of schemas without sentences of their own say in general what is wrong: %s",
-    ([, body, path, message]) => {
-      const named = Schema.optionalKey(Schema.String.annotate({ message: "must be a name" }))
-      const schema = Schema.Struct({
-        named,
-        number: Schema.optionalKey(Schema.Number),
-        positive: Schema.optionalKey(Schema.Number.check(Schema.makeFilter((number) => number > 0))),
-        around: Schema.optionalKey(Schema.Struct({ named })),
-        allowed: Schema.optionalKey(
-          Schema.Number.pipe(
-            Schema.decodeTo(
-              Schema.Number,
-              SchemaTransformation.transformEffect({
-                decode: (): Effect.Effect<number, SchemaIssue.Issue> => Effect.fail(new SchemaIssue.InvalidValue()),
-                encode: (value: number) => Effect.succeed(value)
-              })
-            )
+  ] as const)("of schemas without a sentence of their own are general: %s", ([, body, path, message]) => {
+    const named = Schema.optionalKey(Schema.String.annotate({ message: "must be a name" }))
+    const schema = Schema.Struct({
+      named,
+      number: Schema.optionalKey(Schema.Number),
+      positive: Schema.optionalKey(Schema.Number.check(Schema.makeFilter((number) => number > 0))),
+      around: Schema.optionalKey(Schema.Struct({ named })),
+      allowed: Schema.optionalKey(
+        Schema.Number.pipe(
+          Schema.decodeTo(
+            Schema.Number,
+            SchemaTransformation.transformEffect({
+              decode: (): Effect.Effect<number, SchemaIssue.Issue> => Effect.fail(new SchemaIssue.InvalidValue()),
+              encode: (value: number) => Effect.succeed(value)
+            })
           )
-        ),
-        [Symbol.iterator]: Schema.optionalKey(Schema.String)
-      })
-      const decoded = Schema.decodeUnknownResult(schema, { errors: "all" })(body)
-      assert.deepStrictEqual(issuesFrom(decoded), [{ path, message }])
-    }
-  )
+        )
+      ),
+      [Symbol.iterator]: Schema.optionalKey(Schema.String)
+    })
+    const decoded = Schema.decodeUnknownResult(schema, { errors: "all" })(body)
+    assert.deepStrictEqual(issuesFrom(decoded), [{ path, message }])
+  })
 })

@@ -1,8 +1,8 @@
 import { assert, describe, it } from "@effect/vitest"
 import { isKekId, kekIdForm } from "../../src/domain/KekId.ts"
 
-describe("the id of a key-encryption key (security.md, Sealing)", () => {
-  it("has the characters and the length that its description tells, and no others", () => {
+describe("the id of a key-encryption key (SECURITY.md, Keyring)", () => {
+  it("has the characters and the length that its description gives, and no others", () => {
     const [, least = "", most = "", told = ""] = /^(\d+) to (\d+) characters of (.*)$/.exec(kekIdForm) ?? []
     const inRange = (text: string) => told.split(" ").some(([low = "", , high = low]) => low <= text && text <= high)
     const characters = Array.from({ length: 0x3000 }, (_, code) => String.fromCharCode(code))
@@ -14,7 +14,7 @@ describe("the id of a key-encryption key (security.md, Sealing)", () => {
     assert.isTrue(isKekId("AZaz09._-"))
   })
 
-  it.for(["", "k k", "k\n", "\nk", "k/1", "k:1", "ké", undefined, 1])("is not %j", (given) => {
+  it.for(["", "k k", "k\n", "\nk", "k/1", "k:1", "ké", undefined, 1])("cannot be %j", (given) => {
     assert.isFalse(isKekId(given))
   })
 })

@@ -123,14 +123,11 @@ describe("a body with one wrong member (sections 4.1 and 8)", () => {
     })
   }
 
-  it.for([[null], [true], [1], ["text"], [[]], [[plain]]])(
-    "that is no object at all, %j, is refused (D8)",
-    ([body]) => {
-      assert.deepStrictEqual(issues(body), [": must be a JSON object"])
-    }
-  )
+  it.for([[null], [true], [1], ["text"], [[]], [[plain]]])("that is not an object, %j, is refused (D8)", ([body]) => {
+    assert.deepStrictEqual(issues(body), [": must be a JSON object"])
+  })
 
-  it("is told of every other one as well (D7)", () => {
+  it("and others gets an issue for each (D7)", () => {
     const body = { key: "", name: 1, allowed_models: [1, "a", null], declared_zdr: "no", disabled: null }
     assert.sameMembers(Array.from(issues(body)), [
       "key: must not be empty",
@@ -163,12 +160,12 @@ describe("a body at a bound is accepted (section 8)", () => {
     ["provider", "anthropic/2"]
   ] as const
   for (const [member, value] of cases) {
-    it(`and ${member} ${brief(value)} is taken as it is`, () => {
+    it(`and ${member} ${brief(value)} is kept as it is`, () => {
       assert.deepEqual<unknown>(accepted({ ...plain, [member]: value })[member], value)
     })
   }
 
-  it("and a UUID may be written in capitals", () => {
+  it("and a UUID may be in upper case", () => {
     assert.strictEqual(accepted({ ...plain, workspace_id: uuid.toUpperCase() }).workspace_id, uuid)
   })
 })
@@ -184,7 +181,7 @@ describe("provider (section 2.2, D27)", () => {
   })
 })
 
-describe("an optional member (rule 5, D20, D21, D22)", () => {
+describe("an optional member (section 4.1 rule 5, D20, D21, D22)", () => {
   const defaults = {
     ...plain,
     name: null,
@@ -199,7 +196,7 @@ describe("an optional member (rule 5, D20, D21, D22)", () => {
     is_byok_only: false
   }
 
-  it("that is not given has its default", () => {
+  it("gets its default if it is not given", () => {
     assert.deepEqual(accepted(plain), defaults)
   })
 
@@ -210,12 +207,12 @@ describe("an optional member (rule 5, D20, D21, D22)", () => {
     ["allowed_user_ids"],
     ["declared_region"],
     ["declared_zdr"]
-  ] as const)("%s may be null, which is the same as not given", ([member]) => {
+  ] as const)("%s may be null, which counts as not given", ([member]) => {
     assert.deepEqual(accepted({ ...plain, [member]: null }), defaults)
   })
 })
 
-describe("members that nobody declared (D13)", () => {
+describe("undeclared members (D13)", () => {
   it.for([
     ['{"provider":"cohere","key":"fake-key","id":"x","label":null,"created_at":{},"sort_order":-1,"":0}'],
     ['{"provider":"cohere","key":"fake-key","__proto__":{"is_fallback":1,"name":"x"},"constructor":null}']
@@ -223,20 +220,20 @@ describe("members that nobody declared (D13)", () => {
     assert.deepEqual(accepted(JSON.parse(body ?? "")), accepted(plain))
   })
 
-  it("do not stand in for those that are required", () => {
+  it("do not replace required ones", () => {
     assert.deepStrictEqual(issues(JSON.parse('{"__proto__":{"provider":"cohere","key":"fake-key"}}')), [
       "key: is required",
       "provider: is required"
     ])
   })
 
-  it("and of a repeated member the last one counts", () => {
+  it("and repeated ones: the last one counts", () => {
     const body: unknown = JSON.parse('{"provider":"cohere","key":"first","key":"fake-key","name":"x","name":null}')
     assert.deepEqual(accepted(body), accepted(plain))
   })
 })
 
-describe("flags (rules 2 and 3 of section 4.1, D31)", () => {
+describe("flags (section 4.1 rules 2 and 3, D31)", () => {
   const byokOnly = "is_byok_only: cannot be combined with is_fallback"
   const required = "is_required: cannot be combined with is_fallback"
   it.for([
@@ -314,7 +311,7 @@ describe("declared_region and the key (section 4.1, D28, D29, D30)", () => {
     assert.deepStrictEqual(issues({ provider, key, declared_region }), expected)
   })
 
-  it("is judged together with the flags", () => {
+  it("is checked together with the flags", () => {
     const body = { ...plain, declared_region: "us", is_fallback: true, is_required: true }
     assert.deepStrictEqual(issues(body), ["is_required: cannot be combined with is_fallback", ...unavailable])
   })
@@ -322,7 +319,7 @@ describe("declared_region and the key (section 4.1, D28, D29, D30)", () => {
 
 describe("any accepted body", () => {
   it.prop(
-    "is decoded to exactly what it says: nothing trimmed, sorted, merged or cut (D23, D26)",
+    "decodes to exactly what it says: nothing trimmed, sorted, merged or cut (D23, D26)",
     [acceptedBody(text(1, 60))],
     ([body]) => {
       const { added_later: _, ...given } = body
@@ -332,7 +329,7 @@ describe("any accepted body", () => {
   )
 })
 
-describe("the same rules are obeyed wherever a create comes from (section 4.1)", () => {
+describe("the same rules hold wherever a create comes from (section 4.1)", () => {
   const broken: ReadonlyArray<readonly [string, Partial<NewCredential>]> = [
     ["two flags", { is_fallback: true, is_byok_only: true }],
     ["two other flags", { is_fallback: true, is_required: true }],
@@ -354,7 +351,7 @@ describe("the same rules are obeyed wherever a create comes from (section 4.1)",
     assert.throws(() => NewCredential.make({ ...valid, ...change }))
   })
 
-  it.prop("generated ones are accepted bodies", [NewCredential], ([{ key, ...rest }]) => {
+  it.prop("generated bodies are accepted (control)", [NewCredential], ([{ key, ...rest }]) => {
     assert.deepStrictEqual(issues({ ...rest, key: Redacted.value(key) }), [])
   })
 })

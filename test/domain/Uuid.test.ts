@@ -54,7 +54,7 @@ describe.for([
   const decode = Schema.decodeUnknownResult(id, { errors: "all" })
 
   it.prop(
-    "is a UUID in lower case and nothing else",
+    "is a lower-case UUID and nothing else",
     [oneOf(nearly, nearly, canonical)],
     ([text]) => {
       assert.strictEqual(is(text), isCanonical(text), text)
@@ -63,7 +63,7 @@ describe.for([
   )
 
   it.prop(
-    "is read from any case, and written as it is stored",
+    "decodes from any case, and encodes as it is stored",
     [nearly],
     ([text]) => {
       const decoded = decode(text)
@@ -79,7 +79,7 @@ describe.for([
   )
 
   it.for(["00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"])(
-    "is not %s, which RFC 9562 has for no UUID and for any",
+    "is not %s, which RFC 9562 reserves",
     (text) => {
       const decoded = decode(text)
       const issues = Result.isFailure(decoded) ? issuesOf(decoded.failure.issue) : []

@@ -10,9 +10,9 @@ import { startService } from "../support/process/ServiceProcess.ts"
 import { load, newLedger, untilAcked } from "../support/database/AckChecker.ts"
 import { faultsAfterwards } from "./faultsAfterwards.ts"
 
-describe("a copy of the files of a stopped database, elsewhere", () => {
+describe("a copy of the files of a stopped database", () => {
   it.live(
-    "opens to every key with its keyring, and with another one the service refuses to start (R15)",
+    "opens to every key with its keyring; with another one the service refuses to start (R15, T12)",
     () =>
       Effect.gen(function* () {
         const settings = yield* newDirectory

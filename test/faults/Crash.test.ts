@@ -29,9 +29,9 @@ const check = (started: Started, ledger: Ledger, before: (sql: PgClient.PgClient
 
 const nothing = () => Effect.void
 
-describe("what was acknowledged is there, opens to the key that was sent, and nothing else is", () => {
+describe("everything acknowledged is stored and opens to the key that was sent, and nothing else is stored", () => {
   it.live(
-    `after the service was killed ${kills} times under load (R1); the checker finds a row that was deleted (control)`,
+    `after the service was killed ${kills} times under load (R1); the checker finds a deleted row (control)`,
     () =>
       Effect.gen(function* () {
         const started = yield* startedBefore
@@ -57,7 +57,7 @@ describe("what was acknowledged is there, opens to the key that was sent, and no
       })
   )
 
-  it.live("after SIGTERM under load: every request that was sent is answered, the exit code is 0 (R2)", () =>
+  it.live("after SIGTERM under load: every request is answered and the exit code is 0 (R2)", () =>
     Effect.gen(function* () {
       const started = yield* startedBefore
       const ledger = newLedger()
@@ -75,7 +75,7 @@ describe("what was acknowledged is there, opens to the key that was sent, and no
     })
   )
 
-  it.live("after PostgreSQL was killed under load, which the service survives and puts right by itself (R3)", () =>
+  it.live("after PostgreSQL was killed under load: the service survives and recovers by itself (R3)", () =>
     Effect.gen(function* () {
       const started = yield* startedBefore
       const ledger = newLedger()

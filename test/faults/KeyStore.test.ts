@@ -46,11 +46,11 @@ const fails = Effect.fnUntraced(function* (state: FaultyKeyStore["state"], why: 
 
 layerLive(service)("a key store", (it) => {
   it.effect.each([["down", "it is down"] as const, ["wrong", "23514"] as const])(
-    "that is %s: create is 500 and stores nothing, get answers, and all is well once it is well (R10)",
+    "that is %s: create is 500 and stores nothing, get answers, and create recovers with it (R10, D11)",
     ([state, why]) => fails(state, why)
   )
 
-  it.effect("that does not answer: the same, and get does not wait for create (R10)", () =>
+  it.effect("that does not answer: likewise, and get does not wait for create (R10, D11)", () =>
     Effect.gen(function* () {
       const ended = yield* fails("slow", "it does not answer")
       assert.sameMembers(ended.slice(0, 2), ["get", "live"])

@@ -14,7 +14,7 @@ describe("while every connection for writes waits for a lock", () => {
   it.live.each([
     ["a statement for each request", false, poolSize],
     ["requests share statements", true, 2]
-  ] as const)("(%s) create is 500 at the deadline, gets and liveness are answered (R5)", ([, batching, waiting]) =>
+  ] as const)("(%s) create is 500 at the deadline; get and liveness are answered (R5, D11)", ([, batching, waiting]) =>
     Effect.gen(function* () {
       const service = TestService.layerWith({
         settings: (settings) => ({ ...settings, database: { ...settings.database, batching } })

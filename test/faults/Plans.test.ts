@@ -51,7 +51,7 @@ const seed = `
   ANALYZE`
 
 layerLive(Layer.provideMerge(TestService.layer, watched))("among 20,000 credentials and as many API keys", (it) => {
-  it.effect("create, get, their look-ups, alone and together, and receipts read no table from end to end (R13)", () =>
+  it.effect("create, get, receipts and their look-ups, alone and batched, never scan a whole table (R13)", () =>
     Effect.gen(function* () {
       const { sql } = yield* TestService
       const statements = yield* Statements

@@ -8,9 +8,9 @@ import { firstStart, newDirectory } from "../support/process/firstStart.ts"
 
 const internalError = { status: 500, body: '{"error":{"code":500,"message":"Internal Server Error"}}' }
 
-describe("while the synchronous standby is not there", () => {
+describe("while the synchronous standby is away", () => {
   it.live(
-    "create is 500, also when its wait is cancelled or its connection ended, and get is 200 (R6)",
+    "create is 500, even if its wait is cancelled or its connection terminated, and get is 200 (R6)",
     () =>
       Effect.gen(function* () {
         const settings = yield* newDirectory

@@ -81,7 +81,7 @@ describe.skipIf(withoutSoftHsm !== undefined)(
   `a PKCS#11 token that fails (R10)${withoutSoftHsm === undefined ? "" : ` (skipped: ${withoutSoftHsm})`}`,
   () => {
     it.layer(onToken, { excludeTestServices: true })((it) => {
-      it.effect("away: create 500, get 200, and well again when it is back", () =>
+      it.effect("away: create is 500, get is 200, and create recovers with it", () =>
         Effect.gen(function* () {
           const id = yield* createdOne
           yield* withoutTokens(yield* Hsm, createFails(id, /KeyStoreUnavailable/))
@@ -89,7 +89,7 @@ describe.skipIf(withoutSoftHsm !== undefined)(
         })
       )
 
-      it.effect("hanging: create 500 at the deadline, get 200 meanwhile", () =>
+      it.effect("hanging: create is 500 at the deadline, get is 200 meanwhile", () =>
         Effect.gen(function* () {
           const id = yield* createdOne
           const [pid] = childProcesses()
@@ -100,17 +100,19 @@ describe.skipIf(withoutSoftHsm !== undefined)(
         })
       )
 
-      it.effect("with another key under the label: create 500, get 200, and nothing is sealed under it (T12)", () =>
-        Effect.gen(function* () {
-          const hsm = yield* Hsm
-          const id = yield* createdOne
-          const replace = (other: string) =>
-            addKeys(hsm, "byok", { id: "kek-1", remove: true }, { id: "kek-1", bytes: other })
-          yield* replace(Buffer.alloc(32, "another key").toString("hex"))
-          yield* createFails(id, /KeyStoreUnavailable/)
-          yield* replace(bytes)
-          yield* wellAgain
-        })
+      it.effect(
+        "with another key under the label: create is 500, get is 200, and nothing is sealed under it (T12)",
+        () =>
+          Effect.gen(function* () {
+            const hsm = yield* Hsm
+            const id = yield* createdOne
+            const replace = (other: string) =>
+              addKeys(hsm, "byok", { id: "kek-1", remove: true }, { id: "kek-1", bytes: other })
+            yield* replace(Buffer.alloc(32, "another key").toString("hex"))
+            yield* createFails(id, /KeyStoreUnavailable/)
+            yield* replace(bytes)
+            yield* wellAgain
+          })
       )
     })
   }

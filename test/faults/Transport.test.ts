@@ -71,49 +71,53 @@ const faults: ReadonlyArray<readonly [string, boolean, (proxy: FaultyProxy) => v
 ]
 
 describe("a network to the database that", () => {
-  it.live.each(faults)("%s: every request is answered, it heals by itself, no connection too many (R4, D11)", (row) =>
-    Effect.gen(function* () {
-      const [, batching, fail, silent] = row
-      const { burst, close, connections, first, proxy } = yield* open(batching)
-      const right = isRight(first)
-      yield* eventually(
-        "every request succeeds",
-        Effect.map(burst, (answered) => answered.every(right))
-      )
-      assert.isAbove(yield* connections, 0)
+  it.live.each(faults)(
+    "%s: every request is answered, the service recovers by itself and leaks no connection (R4, D11)",
+    (row) =>
+      Effect.gen(function* () {
+        const [, batching, fail, silent] = row
+        const { burst, close, connections, first, proxy } = yield* open(batching)
+        const right = isRight(first)
+        yield* eventually(
+          "every request succeeds",
+          Effect.map(burst, (answered) => answered.every(right))
+        )
+        assert.isAbove(yield* connections, 0)
 
-      const during = yield* Effect.forkChild(burst)
-      fail(proxy)
-      const answers = [...(yield* Fiber.join(during)), ...(yield* burst)]
-      for (const answer of answers) if (!right(answer)) assertRefused(answer, "InternalError")
-      if (silent) {
-        assert.isAbove(answers.filter(({ status }) => status === 500).length, 0)
-        assert.isAbove(proxy.swallowed(), 0)
-      }
+        const during = yield* Effect.forkChild(burst)
+        fail(proxy)
+        const answers = [...(yield* Fiber.join(during)), ...(yield* burst)]
+        for (const answer of answers) if (!right(answer)) assertRefused(answer, "InternalError")
+        if (silent) {
+          assert.isAbove(answers.filter(({ status }) => status === 500).length, 0)
+          assert.isAbove(proxy.swallowed(), 0)
+        }
 
-      proxy.forward()
-      yield* eventually(
-        "every request succeeds again",
-        Effect.map(burst, (answered) => answered.every(right))
-      )
-      assert.isAtMost(yield* connections, 2 * impatient.poolSize + 1, "both lanes, and the one of the audit log")
-      yield* close
-      yield* eventually(
-        "no connection is left",
-        Effect.map(connections, (n) => n === 0)
-      )
-    })
+        proxy.forward()
+        yield* eventually(
+          "every request succeeds again",
+          Effect.map(burst, (answered) => answered.every(right))
+        )
+        assert.isAtMost(yield* connections, 2 * impatient.poolSize + 1, "both lanes, and the one of the audit log")
+        yield* close
+        yield* eventually(
+          "no connection is left",
+          Effect.map(connections, (n) => n === 0)
+        )
+      })
   )
 
-  it.live.each([false, true])("answers 200 ms later, batching %s: only slower, nothing fails (R4)", (batching) =>
-    Effect.gen(function* () {
-      const { burst, connections, first, proxy } = yield* open(batching, { ...databaseSettings, poolSize: 20 })
-      const began = performance.now()
-      proxy.delay(200)
-      const answers = [...(yield* burst), ...(yield* burst)]
-      assert.isTrue(answers.every(isRight(first)))
-      assert.isAtLeast(performance.now() - began, 4 * 200, "control: at least two statements for each burst")
-      assert.isAtMost(yield* connections, 2 * 20 + 1)
-    })
+  it.live.each([false, true])(
+    "answers 200 ms later, batching %s: everything is slower and nothing fails (R4)",
+    (batching) =>
+      Effect.gen(function* () {
+        const { burst, connections, first, proxy } = yield* open(batching, { ...databaseSettings, poolSize: 20 })
+        const began = performance.now()
+        proxy.delay(200)
+        const answers = [...(yield* burst), ...(yield* burst)]
+        assert.isTrue(answers.every(isRight(first)))
+        assert.isAtLeast(performance.now() - began, 4 * 200, "control: at least two statements for each burst")
+        assert.isAtMost(yield* connections, 2 * 20 + 1)
+      })
   )
 })

@@ -292,7 +292,7 @@ const contentTypes: ReadonlyArray<readonly [name: string, headers: ReadonlyArray
   ["JSON as a parameter", [["Content-Type", "text/plain; application/json"]]]
 ]
 
-layerLive(TestService.layer)("create answers 400", (it) => {
+layerLive(TestService.layer)("create answers 400 (section 7)", (it) => {
   const refuses = Effect.fnUntraced(function* (body: unknown, ...issues: ReadonlyArray<Issue>) {
     const { rowCount } = yield* TestService
     const { create } = yield* TestService.tenant
@@ -349,7 +349,7 @@ layerLive(TestService.layer)("create answers 400", (it) => {
     })
   )
 
-  it.effect("but accepts that it is said to have no encoding, in any case (RFC 9110, section 8.4.1)", () =>
+  it.effect("but accepts Content-Encoding: identity, in any case (RFC 9110, section 8.4.1)", () =>
     Effect.gen(function* () {
       const { create } = yield* TestService.tenant
       created(yield* create(minimal, [["Content-Encoding", "Identity"]]))
@@ -363,7 +363,7 @@ layerLive(TestService.layer)("create answers 400", (it) => {
     })
   )
 
-  it.effect("names at most 100 wrong places of 100,000 (D7)", () =>
+  it.effect("names at most 100 of 100,000 wrong places (D7)", () =>
     Effect.gen(function* () {
       const { create } = yield* TestService.tenant
       const answer = yield* create({
@@ -375,26 +375,28 @@ layerLive(TestService.layer)("create answers 400", (it) => {
     })
   )
 
-  it.effect.each(["unknown", "another account's", "deleted"])("workspace_id: %s, in the same words (D6)", (which) =>
-    Effect.gen(function* () {
-      const { newTenant, rowCount } = yield* TestService
-      const { account_id, create } = yield* newTenant
-      const accounts = yield* Accounts
-      const { workspace_id: deleted } = yield* accounts.createWorkspace(account_id, "soon deleted")
-      yield* accounts.deleteWorkspace(deleted)
-      const foreign = (yield* newTenant).workspace_id
-      const unknown = "019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11"
-      const workspace_id = which === "deleted" ? deleted : which === "unknown" ? unknown : foreign
-      const before = yield* rowCount
-      assertInvalid(
-        yield* create({ ...minimal, workspace_id }),
-        issue("is not a workspace of this account", "workspace_id")
-      )
-      assert.strictEqual(yield* rowCount, before)
-    })
+  it.effect.each(["unknown", "another account's", "deleted"])(
+    "workspace_id: %s, with one message for all (D6)",
+    (which) =>
+      Effect.gen(function* () {
+        const { newTenant, rowCount } = yield* TestService
+        const { account_id, create } = yield* newTenant
+        const accounts = yield* Accounts
+        const { workspace_id: deleted } = yield* accounts.createWorkspace(account_id, "soon deleted")
+        yield* accounts.deleteWorkspace(deleted)
+        const foreign = (yield* newTenant).workspace_id
+        const unknown = "019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11"
+        const workspace_id = which === "deleted" ? deleted : which === "unknown" ? unknown : foreign
+        const before = yield* rowCount
+        assertInvalid(
+          yield* create({ ...minimal, workspace_id }),
+          issue("is not a workspace of this account", "workspace_id")
+        )
+        assert.strictEqual(yield* rowCount, before)
+      })
   )
 
-  it.effect("the default workspace is deleted and none is passed, from the next request on (section 4.1, D43)", () =>
+  it.effect("the default workspace is deleted and none is given, from the next request on (section 4.1, D43)", () =>
     Effect.gen(function* () {
       const { rowCount } = yield* TestService
       const { account_id, create, workspace_id } = yield* TestService.newTenant
@@ -411,7 +413,7 @@ layerLive(TestService.layer)("create answers 400", (it) => {
   )
 
   it.effect.each(["unknown", "another account's", "revoked"])(
-    "allowed_api_key_hashes: %s, in the same words and among valid ones (section 4.1, D24)",
+    "allowed_api_key_hashes: %s, with one message for all and among valid ones (section 4.1, D24)",
     (which) =>
       Effect.gen(function* () {
         const { newTenant, rowCount } = yield* TestService
@@ -435,7 +437,7 @@ layerLive(TestService.layer)("create answers 400", (it) => {
       })
   )
 
-  it.effect("the workspace and a hash are wrong: both are named (D7)", () =>
+  it.effect("both the workspace and a hash are named if both are wrong (D7)", () =>
     refuses(
       { ...minimal, workspace_id: "019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11", allowed_api_key_hashes: [hash] },
       issue("is not a workspace of this account", "workspace_id"),

@@ -9,7 +9,7 @@ import { TestService } from "../support/http/TestService.ts"
 
 const uuidV7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
 
-layerLive(TestService.layer)("create answers 201", (it) => {
+layerLive(TestService.layer)("create answers 201 (section 4.1, D1)", (it) => {
   it.effect("with the credential, every omitted field at its default (sections 2.1 and 4.1, D1, D12, D20, D32)", () =>
     Effect.gen(function* () {
       const { create, workspace_id } = yield* TestService.newTenant
@@ -63,7 +63,7 @@ layerLive(TestService.layer)("create answers 201", (it) => {
     })
   )
 
-  it.effect("and get answers 200 with the very same body (section 4.2)", () =>
+  it.effect("and get answers 200 with the same body (section 4.2)", () =>
     Effect.gen(function* () {
       const { create, get } = yield* TestService.newTenant
       const made = yield* create({ ...minimal, name: "🔑", declared_zdr: false })
@@ -74,7 +74,7 @@ layerLive(TestService.layer)("create answers 201", (it) => {
     })
   )
 
-  it.effect("to HEAD as to get, without the body (section 4.2)", () =>
+  it.effect("and HEAD is answered like get, without the body (section 4.2)", () =>
     Effect.gen(function* () {
       const { url } = yield* TestService
       const { create, management_key } = yield* TestService.newTenant
@@ -91,7 +91,7 @@ layerLive(TestService.layer)("create answers 201", (it) => {
   )
 
   it.effect(
-    "id is a UUID of version 7, and created_at UTC in milliseconds, both of the moment of creation (D33, D34)",
+    "id is a UUID of version 7 and created_at is UTC in milliseconds, both of the time of creation (D33, D34)",
     () =>
       Effect.gen(function* () {
         const { create } = yield* TestService.newTenant
@@ -125,7 +125,7 @@ layerLive(TestService.layer)("create answers 201", (it) => {
     })
   )
 
-  it.effect("the next sort_order is one more than the largest, also where a row is gone (D32)", () =>
+  it.effect("the next sort_order is one more than the largest, even if a row was deleted (D32)", () =>
     Effect.gen(function* () {
       const { sql } = yield* TestService
       const { create } = yield* TestService.newTenant
@@ -145,7 +145,7 @@ layerLive(TestService.layer)("create answers 201", (it) => {
     })
   )
 
-  it.effect("the same request twice makes two credentials (section 4.1)", () =>
+  it.effect("the same request twice creates two credentials (section 4.1)", () =>
     Effect.gen(function* () {
       const { rowCount } = yield* TestService
       const { create } = yield* TestService.newTenant

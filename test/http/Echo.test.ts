@@ -182,13 +182,13 @@ layerLive(TestService.recordedWith({}))("whatever is sent", (it) => {
   })
 
   it.effect.prop(
-    "the answer is one that is specified and repeats nothing; no secret is logged or traced (section 7, D7, D11, T4)",
+    "the answer is a specified one that repeats none of it, and no secret is logged or traced (section 7, D7, D11, T4)",
     [requests],
     ([request]) => examine(request),
     { arbitrary: { runs: 500 } }
   )
 
-  it.effect("was sent in enough ways to be answered in most of the ways there are", () =>
+  it.effect("was varied enough to be answered in most of the possible ways (control)", () =>
     Effect.gen(function* () {
       yield* examine({
         method: "POST",
@@ -252,7 +252,7 @@ layerLive(TestService.recordedWith({ parts: parrot }))("positive control: a buil
     ["in the log", true],
     ["in a span", true],
     ["nowhere", false]
-  ] as const)("%s, which no answer tells; logs and traces: %s", ([name, told]) =>
+  ] as const)("%s, which no answer shows; logs and traces: %s", ([name, told]) =>
     Effect.gen(function* () {
       const { all, logs, spans } = yield* Recording
       logs.length = 0

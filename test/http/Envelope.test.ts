@@ -42,7 +42,7 @@ describe("the envelope around every answer (section 7)", () => {
     ["GET", "/api/v1/byok", "MethodNotAllowed", "POST"],
     ["PUT", "/api/v1/byok/1", "MethodNotAllowed", "GET, HEAD"],
     ["PUT", "/health/live?q", "MethodNotAllowed", "GET, HEAD"]
-  ] as const)("%s %s, which no route answers, is %s (D5, D10)", ([method, path, refusal, allow]) =>
+  ] as const)("%s %s, for which there is no route, is %s (D5, D10)", ([method, path, refusal, allow]) =>
     Effect.gen(function* () {
       const answer = yield* ask(method, path)
       assertRefused(answer, refusal satisfies Refusal)
@@ -66,7 +66,7 @@ describe("the envelope around every answer (section 7)", () => {
       }).pipe(Effect.provide(Recording.layer))
   )
 
-  it.effect("a request that was only interrupted stays so, and is nothing to log (D11)", () =>
+  it.effect("an interrupted request stays interrupted, and is not logged (D11)", () =>
     Effect.gen(function* () {
       const exit = yield* Effect.exit(ask("GET", "/stops"))
       assert.isTrue(Exit.isFailure(exit) && Cause.hasInterruptsOnly(exit.cause))
@@ -79,20 +79,18 @@ describe("the envelope around every answer (section 7)", () => {
     ["/busy", 503, "1"],
     ["/nothing", 404, undefined],
     ["/dies", 500, undefined]
-  ] as const)(
-    "%s, %i: the request id is given back, nothing is to be stored (D12, D14)",
-    ([path, status, retryAfter]) =>
-      Effect.gen(function* () {
-        const answer = yield* ask("GET", path, { "x-request-id": "request-1" })
-        assert.strictEqual(answer.status, status)
-        assert.strictEqual(answer.headers["x-request-id"], "request-1")
-        assert.strictEqual(answer.headers["cache-control"], "no-store")
-        assert.strictEqual(answer.headers["retry-after"], retryAfter)
-        assert.strictEqual(answer.headers["x-own"], path === "/created" ? "kept" : undefined)
-      }).pipe(Effect.provide(Recording.layer))
+  ] as const)("%s, %i: the request id is returned and nothing may be cached (D12, D14)", ([path, status, retryAfter]) =>
+    Effect.gen(function* () {
+      const answer = yield* ask("GET", path, { "x-request-id": "request-1" })
+      assert.strictEqual(answer.status, status)
+      assert.strictEqual(answer.headers["x-request-id"], "request-1")
+      assert.strictEqual(answer.headers["cache-control"], "no-store")
+      assert.strictEqual(answer.headers["retry-after"], retryAfter)
+      assert.strictEqual(answer.headers["x-own"], path === "/created" ? "kept" : undefined)
+    }).pipe(Effect.provide(Recording.layer))
   )
 
-  it.effect("without a request id, each answer has a new one (D12)", () =>
+  it.effect("each answer gets a new request id if it has none (D12)", () =>
     Effect.gen(function* () {
       const [one, other] = [yield* ask("GET", "/created"), yield* ask("GET", "/created")]
       assert.match(one.headers["x-request-id"] ?? "", /^[0-9a-f-]{36}$/)

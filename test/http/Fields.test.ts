@@ -89,7 +89,7 @@ const accepted: ReadonlyArray<{ readonly rule: string; readonly given: object; r
   }
 ]
 
-layerLive(TestService.layer)("fields", (it) => {
+layerLive(TestService.layer)("fields (section 4.1)", (it) => {
   it.effect.each(accepted)("$rule", ({ given, shown }) =>
     Effect.gen(function* () {
       const { create } = yield* TestService.tenant
@@ -99,7 +99,7 @@ layerLive(TestService.layer)("fields", (it) => {
   )
 
   it.effect(
-    "allowed_api_key_hashes: live keys of the account, 1 to 100, in order and repeated (section 4.1, D23, D24)",
+    "allowed_api_key_hashes: 1 to 100 live keys of the account, in any order and repeated (section 4.1, D23, D24)",
     () =>
       Effect.gen(function* () {
         const { account_id, create, management_key_hash: first } = yield* TestService.tenant
@@ -182,7 +182,7 @@ layerLive(TestService.layer)("fields", (it) => {
   )
 
   it.effect.prop(
-    "whatever is accepted: shown as given, found as shown, opened as sent (section 4.1 rules 4 and 5, D20 to D23, D26)",
+    "any accepted body: shown as given, read as shown, opened as sent (section 4.1 rules 4 and 5, D20 to D23, D26)",
     [acceptedBody(text(1, 60))],
     ([{ allowed_api_key_hashes: hashes, ...given }]) =>
       Effect.gen(function* () {
@@ -237,7 +237,7 @@ layerLive(TestService.layer)("fields", (it) => {
     })
   )
 
-  it.effect("label: made once and stored, get never opens a key (D35)", () =>
+  it.effect("label: made once and stored; get never opens a key (D35)", () =>
     Effect.gen(function* () {
       const { sql } = yield* TestService
       const { create, get } = yield* TestService.tenant

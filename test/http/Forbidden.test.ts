@@ -21,13 +21,13 @@ const createWithoutBody = Effect.fnUntraced(function* (token: string, length: st
   return yield* send(url, { method: "POST", path: "/api/v1/byok", headers })
 })
 
-layerLive(TestService.layer)("403 for a key that is not a management key", (it) => {
+layerLive(TestService.layer)("403 for an ordinary key", (it) => {
   it.effect.each([
     ["a valid body", minimal],
     ["an invalid body", { key: "" }],
     ["no JSON", "{"],
     ["a body over the limit", "x".repeat(300_000)]
-  ])("on create with %s, and no row (sections 5 and 7, T7)", ([, body]) =>
+  ])("on create with %s, without a row (sections 5 and 7, T7)", ([, body]) =>
     Effect.gen(function* () {
       const { rowCount, url } = yield* TestService
       const before = yield* rowCount
@@ -38,7 +38,7 @@ layerLive(TestService.layer)("403 for a key that is not a management key", (it) 
     })
   )
 
-  it.effect("on get, of an own, an unknown and an impossible id alike (D4)", () =>
+  it.effect("on get of its own account's id, an unknown one and an impossible one (D4)", () =>
     Effect.gen(function* () {
       const { tenant, url } = yield* TestService
       const own = created(yield* create(url, (yield* tenant).management_key, minimal))["id"]
@@ -50,14 +50,14 @@ layerLive(TestService.layer)("403 for a key that is not a management key", (it) 
     })
   )
 
-  it.effect.each(["1000", "10737418240"])("before the body is read: %s bytes announced, none sent (D4, T7)", (length) =>
+  it.effect.each(["1000", "10737418240"])("before the body is read: %s bytes declared, none sent (D4, T7)", (length) =>
     Effect.gen(function* () {
       const answer = yield* Effect.timeout(createWithoutBody(yield* ordinaryKey, length), "4 seconds")
       assertRefused(answer, "Forbidden")
     })
   )
 
-  it.effect("a key that loses the right to manage is refused from the next request on (D42)", () =>
+  it.effect("for a key that is no longer a management key, from the next request on (D42)", () =>
     Effect.gen(function* () {
       const { sql } = yield* TestService
       const { account_id, create } = yield* TestService.newTenant

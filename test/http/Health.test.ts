@@ -12,11 +12,11 @@ import { TestService } from "../support/http/TestService.ts"
 
 const ready = { path: "/health/ready" }
 
-layerLive(TestService.layer)("health", (it) => {
+layerLive(TestService.layer)("the health endpoints", (it) => {
   it.effect.each([
     { path: "/health/live", body: '{"status":"live"}' },
     { path: "/health/ready", body: '{"status":"ready"}' }
-  ])("$path answers 200, with and without a key (README)", ({ body, path }) =>
+  ])("$path answers 200, with and without a key", ({ body, path }) =>
     Effect.gen(function* () {
       const { url } = yield* TestService
       for (const headers of [[], [["Authorization", "Bearer unknown"] as const]]) {
@@ -29,7 +29,7 @@ layerLive(TestService.layer)("health", (it) => {
   )
 
   it.effect(
-    "a keyring that lacks a key which rows name: not ready, with its id and the number of rows (security)",
+    "a keyring without a key that rows name is not ready, and says which key and how many rows (SECURITY.md, Keyring)",
     () =>
       Effect.gen(function* () {
         const { databaseUrl, sql, url } = yield* TestService
@@ -62,7 +62,7 @@ layerLive(TestService.layer)("health", (it) => {
       })
   )
 
-  it.effect("a schema that lacks migrations of this build: not ready (README)", () =>
+  it.effect("a schema without the latest migrations is not ready", () =>
     Effect.gen(function* () {
       const { sql, url } = yield* TestService
       yield* Effect.acquireUseRelease(

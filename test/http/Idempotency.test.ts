@@ -43,7 +43,7 @@ for (const batching of [true, false]) {
     settings: (settings) => ({ ...settings, database: { ...settings.database, batching } })
   })
   layerLive(service)(`an idempotency key${batching ? "" : ", without batching"}`, (it) => {
-    it.effect("makes one credential of twenty requests at the same time, and answers all of them with it", () =>
+    it.effect("creates one credential from twenty concurrent requests, and answers all of them with it", () =>
       Effect.gen(function* () {
         const { answers, stored } = yield* together
         assert.strictEqual(stored, 1)
@@ -66,8 +66,8 @@ for (const batching of [true, false]) {
   })
 }
 
-layerLive(TestService.recordedWith({}))("what is logged and traced", (it) => {
-  it.effect("of creates that are repeated, refused and changed has neither key; a planted one is found (T4)", () =>
+layerLive(TestService.recordedWith({}))("logs and traces", (it) => {
+  it.effect("of repeated, refused and changed creates hold neither key; a planted one is found (T4)", () =>
     Effect.gen(function* () {
       const { create } = yield* TestService.tenant
       const [key, idempotency_key] = [randomBytes(16).toString("hex"), randomBytes(16).toString("hex")]
@@ -92,8 +92,8 @@ layerLive(TestService.recordedWith({}))("what is logged and traced", (it) => {
   )
 })
 
-layerLive(TestService.layer)("create under an idempotency key", (it) => {
-  it.effect("answers as without one; again, with the same body and a header that says so", () =>
+layerLive(TestService.layer)("create with an idempotency key (SECURITY.md, Receipts)", (it) => {
+  it.effect("answers as without one, and repeats that with a header that says so", () =>
     Effect.gen(function* () {
       const { rowCount } = yield* TestService
       const { create, get } = yield* TestService.newTenant
@@ -114,7 +114,7 @@ layerLive(TestService.layer)("create under an idempotency key", (it) => {
 
   const places = integer(0, 1)
   it.effect.prop(
-    "answers 409 to another body and stores nothing, whoever else uses the same key",
+    "answers 409 to another body and stores nothing, while another account may use the same key",
     [acceptedBody(text(1, 20)), elementOf(["key", "name", "allowed_models"]), places],
     ([{ allowed_api_key_hashes: _, ...body }, member, place]) =>
       Effect.gen(function* () {
@@ -191,7 +191,7 @@ layerLive(TestService.layer)("create under an idempotency key", (it) => {
     })
   )
 
-  it.effect("is remembered for the account, whichever of its management keys is used", () =>
+  it.effect("is remembered for the account, under any of its management keys", () =>
     Effect.gen(function* () {
       const { url } = yield* TestService
       const { account_id, management_key } = yield* TestService.newTenant
@@ -202,7 +202,7 @@ layerLive(TestService.layer)("create under an idempotency key", (it) => {
     })
   )
 
-  it.effect("answers with what was stored when the default workspace was deleted since", () =>
+  it.effect("answers with what was stored even after the default workspace is deleted", () =>
     Effect.gen(function* () {
       const { create, workspace_id } = yield* TestService.newTenant
       const first = yield* create(minimal, [under("k")])
@@ -216,7 +216,7 @@ layerLive(TestService.layer)("create under an idempotency key", (it) => {
     })
   )
 
-  it.effect("is forgotten with its credential", () =>
+  it.effect("is forgotten once its credential is deleted", () =>
     Effect.gen(function* () {
       const { sql } = yield* TestService
       const { create } = yield* TestService.newTenant

@@ -27,9 +27,9 @@ const assertFailed = Effect.fnUntraced(function* (answer: Answer, cause: string)
 
 const undefinedTable = "42P01"
 
-layerLive(TestService.recordedWith({}))("500", (it) => {
+layerLive(TestService.recordedWith({}))("500 (section 7, D11)", (it) => {
   it.effect.each(["api_keys", "credentials"])(
-    "create and get without the table %s, and no row (section 7, D11)",
+    "create and get without the table %s, and no row is stored (section 7, D11)",
     (table) =>
       Effect.gen(function* () {
         const { rowCount } = yield* TestService
@@ -43,7 +43,7 @@ layerLive(TestService.recordedWith({}))("500", (it) => {
       })
   )
 
-  it.effect("create without the table workspaces, and no row; get needs it not (D11)", () =>
+  it.effect("create without the table workspaces, and no row is stored; get does not need it (D11)", () =>
     Effect.gen(function* () {
       const { rowCount } = yield* TestService
       const { create, get } = yield* TestService.tenant
@@ -56,7 +56,7 @@ layerLive(TestService.recordedWith({}))("500", (it) => {
     })
   )
 
-  it.effect("the database refuses the row: its words, which quote the row, are not repeated (D11)", () =>
+  it.effect("the database refuses the row: its message, which quotes the row, is not repeated (D11)", () =>
     Effect.gen(function* () {
       const { rowCount, sql } = yield* TestService
       const { create } = yield* TestService.tenant
@@ -74,7 +74,7 @@ layerLive(TestService.recordedWith({}))("500", (it) => {
     })
   )
 
-  it.effect("get of a row that is no credential (D11)", () =>
+  it.effect("get of a row that is not a valid credential (D11)", () =>
     Effect.gen(function* () {
       const { sql } = yield* TestService
       const { create, get } = yield* TestService.tenant
@@ -100,7 +100,7 @@ layerLive(TestService.recordedWith({}))("500", (it) => {
     })
   )
 
-  it.effect("the database is down: not ready, live, and well again by itself when it is back (D11)", () =>
+  it.effect("the database is down: live but not ready, and recovered when it is back (D11)", () =>
     Effect.gen(function* () {
       const { databaseUrl, rowCount, url } = yield* TestService
       const { create, get } = yield* TestService.tenant

@@ -158,7 +158,7 @@ const body = (provider: string, { declared, key }: Omit<Case, "rule">) => ({
   ...(declared === undefined ? {} : { declared_region: declared })
 })
 
-layerLive(TestService.layer)("key material", (it) => {
+layerLive(TestService.layer)("key material (section 4.1, D28, D29)", (it) => {
   for (const provider of ["openai", "fireworks"]) {
     it.effect.each(accepted)(`${provider} accepts: $rule`, ({ label, region, ...given }) =>
       Effect.gen(function* () {

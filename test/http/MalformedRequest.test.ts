@@ -42,7 +42,7 @@ const unreadable: ReadonlyArray<readonly [name: string, bytes: string | Uint8Arr
   ["chunks encoded once more", "POST /api/v1/byok HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, gzip\r\n\r\n"]
 ]
 
-layerLive(TestService.layer)("requests that HTTP does not allow", (it) => {
+layerLive(TestService.layer)("malformed HTTP requests", (it) => {
   it.effect.each(unreadable)("400: %s, and the connection is closed (D8)", ([, bytes]) =>
     Effect.gen(function* () {
       const { url } = yield* TestService
@@ -59,7 +59,7 @@ layerLive(TestService.layer)("requests that HTTP does not allow", (it) => {
     ["a chunk without a size", "chunked", "zz\r\n{}\r\n"],
     ["a chunk that is longer than its size", "chunked", "1\r\n{}\r\n0\r\n\r\n"],
     ["a transfer encoding that is no chunks", "gzip", ""]
-  ])("400: %s, in a create, and no row (D8)", ([, encoding, body]) =>
+  ])("400: %s, in a create, and no row is stored (D8)", ([, encoding, body]) =>
     Effect.gen(function* () {
       const { rowCount, url } = yield* TestService
       const { management_key } = yield* TestService.tenant
@@ -76,7 +76,7 @@ layerLive(TestService.layer)("requests that HTTP does not allow", (it) => {
     ["two", ["a", "b"]],
     ["two that are equal", ["a", "a"]],
     ["one that is empty and another", ["", "a"]]
-  ])("400: %s for Host, decided before the key is looked at (RFC 9112, section 3.2)", ([, names]) =>
+  ])("400: %s for Host, before authentication (RFC 9112, section 3.2)", ([, names]) =>
     Effect.gen(function* () {
       const { rowCount, url } = yield* TestService
       const { management_key } = yield* TestService.tenant
@@ -132,7 +132,7 @@ layerLive(TestService.layer)("requests that HTTP does not allow", (it) => {
     })
   )
 
-  it.effect("what stands behind a request that was refused unread is not taken for another request", () =>
+  it.effect("the body of a request that was refused unread is not taken for another request", () =>
     Effect.gen(function* () {
       const { rowCount, url } = yield* TestService
       const { management_key } = yield* TestService.tenant
@@ -157,9 +157,9 @@ const unacceptable: ReadonlyArray<readonly [string, string, keyof typeof refusal
   ["a tunnel", "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", "MethodNotAllowed"]
 ]
 
-layerLive(TestService.layer)("a refusal of the connection", (it) => {
+layerLive(TestService.layer)("an error that closes the connection", (it) => {
   it.effect.each(unacceptable)(
-    "for %s waits until the create before it is answered, and is another request's (D1, D12)",
+    "for %s waits until the create before it is answered, and has a request id of its own (D1, D12)",
     ([, bytes, refusal]) =>
       Effect.gen(function* () {
         const { sql, url } = yield* TestService
@@ -183,7 +183,7 @@ layerLive(TestService.layer)("a refusal of the connection", (it) => {
       })
   )
 
-  it.effect.each(unacceptable)("for %s closes it, also to a client that never closes its own side (T9)", ([, bytes]) =>
+  it.effect.each(unacceptable)("for %s closes it, even to a client that never closes its own side (T9)", ([, bytes]) =>
     Effect.gen(function* () {
       const server = makeNodeServer()
       yield* Effect.callback<Server>((resume) => {
@@ -209,13 +209,13 @@ layerLive(TestService.layer)("a refusal of the connection", (it) => {
   )
 })
 
-layerLive(TestService.layer)("requests with too much of a head", (it) => {
+layerLive(TestService.layer)("requests with an oversized head (T9)", (it) => {
   it.effect.each([
     { what: "one long header", headers: [["X-Long", "a".repeat(17_000)]] },
     { what: "a long token", headers: [["Authorization", `Bearer ${"a".repeat(17_000)}`]] },
     { what: "many headers", headers: Array.from({ length: 1000 }, (_, n) => [`X-${n}`, "aaaaaaaaaaaaaaaaaa"]) }
   ] satisfies ReadonlyArray<{ what: string; headers: Array<[string, string]> }>)(
-    "431: $what, and the connection is closed (README)",
+    "431: $what, and the connection is closed",
     ({ headers }) =>
       Effect.gen(function* () {
         const { url } = yield* TestService
@@ -228,14 +228,14 @@ layerLive(TestService.layer)("requests with too much of a head", (it) => {
       })
   )
 
-  it.effect("431: a long path (README)", () =>
+  it.effect("431: a long path", () =>
     Effect.gen(function* () {
       const { url } = yield* TestService
       assertRefused(yield* send(url, { path: `/${"a".repeat(17_000)}` }), "HeadersTooLarge")
     })
   )
 
-  it.effect("a head of 15,000 bytes is read (README)", () =>
+  it.effect("a head of 15,000 bytes is accepted", () =>
     Effect.gen(function* () {
       const { url } = yield* TestService
       const answer = yield* send(url, { path: "/health/live", headers: [["X-Long", "a".repeat(15_000)]] })
@@ -244,8 +244,8 @@ layerLive(TestService.layer)("requests with too much of a head", (it) => {
   )
 })
 
-layerLive(TestService.layer)("requests that ask for something else", (it) => {
-  it.effect.each(["other", "200-ok", ""])("417: Expect: %s, before the key and the body (security)", (value) =>
+layerLive(TestService.layer)("requests that ask for another protocol", (it) => {
+  it.effect.each(["other", "200-ok", ""])("417: Expect: %s, before authentication and the body", (value) =>
     Effect.gen(function* () {
       const { rowCount, tenant, url } = yield* TestService
       const before = yield* rowCount
@@ -263,7 +263,7 @@ layerLive(TestService.layer)("requests that ask for something else", (it) => {
   )
 
   it.effect.each(["h2c", "websocket", "TLS/1.2", "x"])(
-    "Upgrade: %s is not taken up: the request is answered as it is (security)",
+    "Upgrade: %s is ignored, and the request is answered",
     (protocol) =>
       Effect.gen(function* () {
         const { tenant, url } = yield* TestService

@@ -25,7 +25,7 @@ const cases: ReadonlyArray<readonly [method: string, path: string, allow: string
   ["PUT", "/api/v1/byok?method=POST", "POST"]
 ]
 
-layerLive(TestService.layer)("405", (it) => {
+layerLive(TestService.layer)("405 (D10)", (it) => {
   it.effect.each(cases)("%s %s allows %s (D10)", ([method, path, allow]) =>
     Effect.gen(function* () {
       const { rowCount, tenant, url } = yield* TestService
@@ -61,7 +61,7 @@ layerLive(TestService.layer)("405", (it) => {
     })
   )
 
-  it.effect("CONNECT of a client that goes away at once harms nobody (security, T9)", () =>
+  it.effect("CONNECT from a client that leaves at once does no harm (T9)", () =>
     Effect.gen(function* () {
       const { url } = yield* TestService
       const { hostname, port } = new URL(url)
@@ -77,7 +77,7 @@ layerLive(TestService.layer)("405", (it) => {
     })
   )
 
-  it.effect("a method named by another header is not heard (D10)", () =>
+  it.effect("a method in X-HTTP-Method-Override is ignored (D10)", () =>
     Effect.gen(function* () {
       const { tenant, url } = yield* TestService
       const answer = yield* send(url, {

@@ -77,9 +77,9 @@ const withoutRequestId = ({ headers: { "x-request-id": _id, date: _date, ...head
   headers
 })
 
-layerLive(TestService.layer)("404", (it) => {
+layerLive(TestService.layer)("404 (section 7, D5, D10)", (it) => {
   it.effect(
-    "an id that is no UUID, of another account, or unknown: the same but for the request id (section 7, D5, T6)",
+    "an id that is not a UUID, another account's, or unknown: the same answer except the request id (section 7, D5, T6)",
     () =>
       Effect.gen(function* () {
         const { get } = yield* TestService.tenant
@@ -94,7 +94,7 @@ layerLive(TestService.layer)("404", (it) => {
       })
   )
 
-  it.effect.each(notUuids)("get of the id %s, which the key is looked at before (D3, D4, D5)", (id) =>
+  it.effect.each(notUuids)("get %s: authentication comes first (D3, D4, D5)", (id) =>
     Effect.gen(function* () {
       const { url } = yield* TestService
       const { account_id, management_key } = yield* TestService.tenant
@@ -106,7 +106,7 @@ layerLive(TestService.layer)("404", (it) => {
     })
   )
 
-  it.effect("an id with something behind a semicolon is not found, which begins no query (D5)", () =>
+  it.effect("a semicolon in an id does not start a query: not found (D5)", () =>
     Effect.gen(function* () {
       const { create, get } = yield* TestService.tenant
       const id = createdId(yield* create(minimal))
@@ -122,7 +122,7 @@ layerLive(TestService.layer)("404", (it) => {
     })
   )
 
-  it.effect("get of a credential that is gone (section 7)", () =>
+  it.effect("get of a deleted credential (section 7)", () =>
     Effect.gen(function* () {
       const { sql } = yield* TestService
       const { create, get } = yield* TestService.tenant
@@ -144,7 +144,7 @@ layerLive(TestService.layer)("404", (it) => {
   )
 })
 
-layerLive(TestService.layer)("200, not 404", (it) => {
+layerLive(TestService.layer)("200 instead of 404", (it) => {
   it.effect.each([
     { form: "in capitals", path: (id: string) => `/api/v1/byok/${id.toUpperCase()}` },
     { form: "with a slash behind it", path: (id: string) => `/api/v1/byok/${id}/` },

@@ -23,7 +23,7 @@ const chunked = (body: string) => {
 
 const inChunks: Header = ["Transfer-Encoding", "chunked"]
 
-layerLive(TestService.layer)("413", (it) => {
+layerLive(TestService.layer)("413 (D9)", (it) => {
   it.effect("a body of exactly 256 KiB is accepted, declared or in chunks (D9, D26)", () =>
     Effect.gen(function* () {
       const { create, get } = yield* TestService.tenant
@@ -41,7 +41,7 @@ layerLive(TestService.layer)("413", (it) => {
     { size: "3 MB", body: bodyOf(3_000_000) },
     { size: "blanks behind a valid object", body: bodyOf(1000) + " ".repeat(limit) },
     { size: "400,000 bytes that are no JSON", body: "x".repeat(400_000) }
-  ])("$size, declared or in chunks, and no row (D9)", ({ body }) =>
+  ])("$size, declared or in chunks, and no row is stored (D9)", ({ body }) =>
     Effect.gen(function* () {
       const { rowCount } = yield* TestService
       const { create } = yield* TestService.tenant
@@ -52,7 +52,7 @@ layerLive(TestService.layer)("413", (it) => {
     })
   )
 
-  it.effect("characters are counted as the bytes they are sent as (D9)", () =>
+  it.effect("the limit counts bytes, not characters (D9)", () =>
     Effect.gen(function* () {
       const { tenant, url } = yield* TestService
       const body = JSON.stringify({ ...minimal, key: "é".repeat(limit / 2) })
@@ -62,7 +62,7 @@ layerLive(TestService.layer)("413", (it) => {
   )
 
   it.effect.each(["262145", "10737418240", "9007199254740991"])(
-    "%s bytes announced: answered before any is sent, and the connection closed (D9)",
+    "%s bytes declared: answered before any is sent, and the connection is closed (D9)",
     (length) =>
       Effect.gen(function* () {
         const { url } = yield* TestService
@@ -77,7 +77,7 @@ layerLive(TestService.layer)("413", (it) => {
       })
   )
 
-  it.effect("chunks without an end: answered at the limit, and the connection closed though they go on (D9, T9)", () =>
+  it.effect("endless chunks: answered at the limit, and the connection is closed while they still come (D9, T9)", () =>
     Effect.gen(function* () {
       const { rowCount, tenant, url } = yield* TestService
       const before = yield* rowCount
@@ -95,7 +95,7 @@ layerLive(TestService.layer)("413", (it) => {
     })
   )
 
-  it.effect("a client that asks first is told before it sends the body (D9)", () =>
+  it.effect("a client that sends Expect: 100-continue is answered before it sends the body (D9)", () =>
     Effect.gen(function* () {
       const { url } = yield* TestService
       const { management_key } = yield* TestService.tenant
@@ -116,7 +116,7 @@ layerLive(TestService.layer)("413", (it) => {
     })
   )
 
-  it.effect("a body on a route that takes none is not read, whatever its size (D9)", () =>
+  it.effect("a body is not read on a route that takes none, whatever its size (D9)", () =>
     Effect.gen(function* () {
       const { tenant, url } = yield* TestService
       const headers: ReadonlyArray<Header> = [bearer((yield* tenant).management_key), ["Content-Length", "10737418240"]]

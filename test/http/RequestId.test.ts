@@ -38,7 +38,7 @@ const everyAnswer: ReadonlyArray<readonly [status: number, request: Request, aut
   [417, { path: "/health/live", headers: [["Expect", "more"]] }, false]
 ]
 
-layerLive(TestService.layer)("X-Request-Id and Cache-Control", (it) => {
+layerLive(TestService.layer)("X-Request-Id and Cache-Control (D12)", (it) => {
   const ask = Effect.fnUntraced(function* (request: Request, authenticated: boolean, ...more: ReadonlyArray<Header>) {
     const { url } = yield* TestService
     const { management_key } = yield* TestService.tenant
@@ -47,7 +47,7 @@ layerLive(TestService.layer)("X-Request-Id and Cache-Control", (it) => {
   })
 
   it.effect.each(everyAnswer)(
-    "%i: the request's own id is taken over, and nothing is to be stored: %o (D12)",
+    "%i: the request's own id is returned, and nothing may be cached: %o (D12)",
     ([status, request, authenticated]) =>
       Effect.gen(function* () {
         const answer = yield* ask(request, authenticated, ["X-Request-Id", "my-request_1.0"])
@@ -58,7 +58,7 @@ layerLive(TestService.layer)("X-Request-Id and Cache-Control", (it) => {
   )
 
   it.effect.each(everyAnswer)(
-    "%i: without one, a new one is made each time: %o (D12)",
+    "%i: without an id a new one is made each time: %o (D12)",
     ([status, request, authenticated]) =>
       Effect.gen(function* () {
         const one = yield* ask(request, authenticated)
@@ -70,7 +70,7 @@ layerLive(TestService.layer)("X-Request-Id and Cache-Control", (it) => {
       })
   )
 
-  it.effect.each(takenOver)("taken over: %s (D12)", (id) =>
+  it.effect.each(takenOver)("accepted: %s (D12)", (id) =>
     Effect.gen(function* () {
       const answer = yield* ask({ path: "/api/v1/byok/nonsense" }, true, ["X-Request-Id", id])
       assert.strictEqual(answer.headers["x-request-id"], id)
@@ -84,14 +84,14 @@ layerLive(TestService.layer)("X-Request-Id and Cache-Control", (it) => {
     })
   )
 
-  it.effect("two of them are none (D12)", () =>
+  it.effect("two of them count as none (D12)", () =>
     Effect.gen(function* () {
       const answer = yield* ask({ path: "/nothing" }, false, ["X-Request-Id", "a"], ["X-Request-Id", "b"])
       assert.match(answer.headers["x-request-id"] ?? "", made)
     })
   )
 
-  it.effect("taken over also where only the body cannot be read (D12)", () =>
+  it.effect("accepted even if the body cannot be read (D12)", () =>
     Effect.gen(function* () {
       const request = {
         method: "POST",
@@ -105,7 +105,7 @@ layerLive(TestService.layer)("X-Request-Id and Cache-Control", (it) => {
     })
   )
 
-  it.effect("not taken over from the request before on the same connection (D12)", () =>
+  it.effect("not carried over from the previous request on the connection (D12)", () =>
     Effect.gen(function* () {
       const { url } = yield* TestService
       const connection = yield* open(url)
@@ -116,7 +116,7 @@ layerLive(TestService.layer)("X-Request-Id and Cache-Control", (it) => {
     })
   )
 
-  it.effect("made also where the request cannot be read at all (D12)", () =>
+  it.effect("made even if the request cannot be read at all (D12)", () =>
     Effect.gen(function* () {
       const { url } = yield* TestService
       const answer = yield* exchange(url, "nonsense\r\nX-Request-Id: a\r\n\r\n")

@@ -32,8 +32,8 @@ const assertUnavailable = (answer: Answer) => {
   assert.match(answer.headers["retry-after"] ?? "", /^[1-9]\d*$/)
 }
 
-layerLive(queueOfOne)("503 while as much is waiting as may wait", (it) => {
-  it.effect("on create, with Retry-After, and no row; what waits is answered in the end (D14)", () =>
+layerLive(queueOfOne)("503 while the queue is full (D14)", (it) => {
+  it.effect("on create, with Retry-After and without a row; waiting requests are answered in the end (D14)", () =>
     Effect.gen(function* () {
       const { rowCount } = yield* TestService
       const { create } = yield* TestService.tenant
@@ -58,7 +58,7 @@ layerLive(queueOfOne)("503 while as much is waiting as may wait", (it) => {
     })
   )
 
-  it.effect("before the key is known, whether it is valid or not (D14)", () =>
+  it.effect("before authentication, whether the key is valid or not (D14)", () =>
     Effect.gen(function* () {
       const { url } = yield* TestService
       const { management_key } = yield* TestService.tenant

@@ -34,7 +34,7 @@ const slow: ReadonlyArray<{
   { part: "chunk after chunk", begin: (token) => post(token, ["Transfer-Encoding", "chunked"]), byte: "1\r\n \r\n" }
 ]
 
-it("the limits leave a slow client less than 10 seconds (security, T9)", () => {
+it("the limits leave a slow client less than 10 seconds (T9)", () => {
   const { headersTimeout, keepAliveTimeout, requestTimeout } = makeNodeServer()
   for (const limit of [headersTimeout, keepAliveTimeout, requestTimeout]) {
     assert.isAbove(limit, 0)
@@ -42,8 +42,8 @@ it("the limits leave a slow client less than 10 seconds (security, T9)", () => {
   }
 })
 
-layerLive(TestService.layer, { concurrent: true })("slow clients", (it) => {
-  it.effect("1 byte a second, in any part of a request: 408 at the limit, and no row (security, T9)", () =>
+layerLive(TestService.layer, { concurrent: true })("slow clients (T9)", (it) => {
+  it.effect("1 byte a second, in any part of a request: 408 at the limit, and no row is stored (T9)", () =>
     Effect.gen(function* () {
       const { sql, url } = yield* TestService
       const { account_id, management_key } = yield* TestService.newTenant
@@ -65,7 +65,7 @@ layerLive(TestService.layer, { concurrent: true })("slow clients", (it) => {
     })
   )
 
-  it.effect("a connection on which nothing is ever sent is closed at the limit (security, T9)", () =>
+  it.effect("a connection on which nothing is ever sent is closed at the limit (T9)", () =>
     Effect.gen(function* () {
       const { url } = yield* TestService
       const connection = yield* open(url)
@@ -74,19 +74,17 @@ layerLive(TestService.layer, { concurrent: true })("slow clients", (it) => {
     })
   )
 
-  it.effect(
-    "a connection on which nothing follows an answer is closed at the limit, without a word (security, T9)",
-    () =>
-      Effect.gen(function* () {
-        const { url } = yield* TestService
-        const connection = yield* open(url)
-        yield* connection.write(render({ path: "/health/live" }))
-        yield* connection.answer
-        assert.strictEqual(yield* Effect.timeout(connection.closed, patience), "")
-      })
+  it.effect("a connection that is idle after an answer is closed silently at the limit (T9)", () =>
+    Effect.gen(function* () {
+      const { url } = yield* TestService
+      const connection = yield* open(url)
+      yield* connection.write(render({ path: "/health/live" }))
+      yield* connection.answer
+      assert.strictEqual(yield* Effect.timeout(connection.closed, patience), "")
+    })
   )
 
-  it.effect("800 slow connections, in head or body, are closed, and others are served meanwhile (security, T9)", () =>
+  it.effect("800 connections with a slow head or body are closed, and others are served meanwhile (T9)", () =>
     Effect.gen(function* () {
       const { newTenant, sql, url } = yield* TestService
       const [attacker, other] = [yield* newTenant, yield* newTenant]

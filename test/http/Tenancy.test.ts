@@ -46,9 +46,9 @@ const telling = Effect.gen(function* () {
   )
 })
 
-layerLive(TestService.layer)("what is another account's", (it) => {
+layerLive(TestService.layer)("what belongs to another account", (it) => {
   it.effect(
-    "is answered as what does not exist, byte for byte but the request id: credential, hash, workspace (D5, D6, D24, T6)",
+    "is answered like what does not exist, except the request id: credential, hash, workspace (D5, D6, D24, T6)",
     () =>
       Effect.gen(function* () {
         const { rowCount } = yield* TestService
@@ -58,7 +58,7 @@ layerLive(TestService.layer)("what is another account's", (it) => {
       })
   )
 
-  it.effect("is not reached with a revoked key either, nor after the owner's key is revoked (D3, D5)", () =>
+  it.effect("cannot be reached with a revoked key either, nor after the owner's key is revoked (D3, D5)", () =>
     Effect.gen(function* () {
       const { newTenant, sql, url } = yield* TestService
       const [victim, stranger, revoked] = [yield* newTenant, yield* newTenant, yield* newTenant]
@@ -134,7 +134,7 @@ for (const { attempt, broken, build } of builds) {
   layerLive(TestService.layerWith({ parts: careless(broken) }))(
     `positive control: a build that ${build} (T6)`,
     (it) => {
-      it.effect(`is told by the attempt ${attempt}`, () =>
+      it.effect(`is found by the attempt ${attempt}`, () =>
         Effect.map(telling, (found) => {
           assert.deepStrictEqual(found, [attempt])
         })

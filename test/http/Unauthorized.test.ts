@@ -50,7 +50,7 @@ const invalid: ReadonlyArray<readonly [name: string, token: (tenant: Tenant) => 
   ["10,000 characters long", () => "A".repeat(10_000)]
 ]
 
-layerLive(TestService.layer)("401", (it) => {
+layerLive(TestService.layer)("401 (sections 5 and 7, D2, D3)", (it) => {
   for (const { operation, request } of operations) {
     it.effect.each(missing)(`Missing Authentication header on ${operation}: %s (sections 5 and 7, D2)`, ([, headers]) =>
       Effect.gen(function* () {
@@ -75,7 +75,7 @@ layerLive(TestService.layer)("401", (it) => {
     )
   }
 
-  it.effect("a revoked key is refused from the next request on, as an unknown one (D3, D42)", () =>
+  it.effect("a revoked key is refused like an unknown one, from the next request on (D3, D42)", () =>
     Effect.gen(function* () {
       const { rowCount, url } = yield* TestService
       const { account_id, management_key } = yield* TestService.newTenant
@@ -94,7 +94,7 @@ layerLive(TestService.layer)("401", (it) => {
     })
   )
 
-  it.effect("a key revoked at the database, behind the service's back, is refused as soon (D42)", () =>
+  it.effect("a key revoked in the database, behind the service's back, is refused just as soon (D42)", () =>
     Effect.gen(function* () {
       const { sql } = yield* TestService
       const { account_id, create } = yield* TestService.newTenant
@@ -104,7 +104,7 @@ layerLive(TestService.layer)("401", (it) => {
     })
   )
 
-  it.effect("the scheme is a word in any case (RFC 9110, section 11.1)", () =>
+  it.effect("the scheme may be in any case (RFC 9110, section 11.1)", () =>
     Effect.gen(function* () {
       const { url } = yield* TestService
       const { management_key } = yield* TestService.tenant
@@ -116,7 +116,7 @@ layerLive(TestService.layer)("401", (it) => {
   )
 
   it.effect.each(["sk-or-v1-imported~key+/=", "imported key, with a comma", "импортированный-clé-鍵"])(
-    "a key of another form that was imported by its hash works as well: %s (D24, D41)",
+    "a key of another form that was imported by hash works: %s (D24, D41)",
     (token) =>
       Effect.gen(function* () {
         const { sql, url } = yield* TestService

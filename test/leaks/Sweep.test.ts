@@ -19,25 +19,27 @@ const byRight: Readonly<Record<string, ReadonlyArray<Channel>>> = {
 const found = (hits: Hits | undefined) => channels.filter((channel) => (hits?.[channel] ?? 0) > 0).sort()
 
 layerLive(Sweep.layer, { timeout: "240 seconds" })("everything the service emits", (it) => {
-  it.effect("holds no 9 characters in a row of a key, a token or any other secret, in any form (rule 4, T1, T4)", () =>
-    Effect.gen(function* () {
-      const { hits } = yield* Sweep
-      const secret = Object.entries(hits).filter(([name]) => !(name in byRight) && !(name in plants))
-      const leaked = secret.flatMap(([name, each]) => found(each).map((channel) => `${name}: ${channel}`))
-      assert.deepStrictEqual(leaked, [])
-      assert.includeMembers(
-        secret.map(([name]) => name),
-        [
-          ...inputs.map(([name]) => name),
-          "the management key",
-          "the key-encryption key",
-          "the password of the database"
-        ]
-      )
-    })
+  it.effect(
+    "holds no 9 consecutive characters of a key, a token or any other secret, in any form (section 4.1 rule 4, T1, T4)",
+    () =>
+      Effect.gen(function* () {
+        const { hits } = yield* Sweep
+        const secret = Object.entries(hits).filter(([name]) => !(name in byRight) && !(name in plants))
+        const leaked = secret.flatMap(([name, each]) => found(each).map((channel) => `${name}: ${channel}`))
+        assert.deepStrictEqual(leaked, [])
+        assert.includeMembers(
+          secret.map(([name]) => name),
+          [
+            ...inputs.map(([name]) => name),
+            "the management key",
+            "the key-encryption key",
+            "the password of the database"
+          ]
+        )
+      })
   )
 
-  it.effect("was searched where it may repeat what was sent (control)", () =>
+  it.effect("was searched where it may repeat the input (control)", () =>
     Effect.gen(function* () {
       const { hits } = yield* Sweep
       for (const [name, into] of Object.entries(byRight))
@@ -45,7 +47,7 @@ layerLive(Sweep.layer, { timeout: "240 seconds" })("everything the service emits
     })
   )
 
-  it.effect.each(Object.entries(plants))("gives away a service with this leak: %s (control)", ([name, { into }]) =>
+  it.effect.each(Object.entries(plants))("gives away a service that leaks this way: %s (control)", ([name, { into }]) =>
     Effect.gen(function* () {
       const { hits } = yield* Sweep
       assert.deepStrictEqual(found(hits[name]), into.toSorted())
@@ -57,7 +59,7 @@ layerLive(Sweep.layer, { timeout: "240 seconds" })("everything the service emits
     assert.deepStrictEqual(Array.from(new Set(leaked)).sort(), channels.toSorted())
   })
 
-  it.effect("came of requests that were answered in every way, whatever failed (D11)", () =>
+  it.effect("came from requests that got every kind of answer, whatever failed (D11)", () =>
     Effect.gen(function* () {
       const { exitCodes, statuses } = yield* Sweep
       const { nothing = {}, "the service itself": _, ...failing } = statuses
@@ -73,7 +75,7 @@ layerLive(Sweep.layer, { timeout: "240 seconds" })("everything the service emits
     })
   )
 
-  it.effect("does not tell which keys are equal (T1)", () =>
+  it.effect("does not show which keys are equal (T1)", () =>
     Effect.gen(function* () {
       const { rows } = yield* Sweep
       const [one = {}, same = {}, another = {}] = rows
@@ -109,18 +111,18 @@ describe("the search for secrets", () => {
     ["base64 for URLs", bytes.toString("base64url")],
     ...[0, 1, 2].map((offset) => [`base64 at offset ${offset}`, base64At(offset, bytes)] as const),
     ...[0, 1, 2].map((offset) => [`the reverse in base64 at offset ${offset}`, base64At(offset, reversed)] as const)
-  ])("finds %s, in the midst of text and of bytes", (_name, form) => {
+  ])("finds %s in the middle of text and of bytes", (_name, form) => {
     assert.deepStrictEqual(Object.keys(search(`before${form}after`)), ["secret"])
     assert.deepStrictEqual(Object.keys(search(form)), ["secret"])
     assert.deepStrictEqual(Object.keys(search(Buffer.concat([Buffer.of(0, 255), Buffer.from(form)]))), ["secret"])
   })
 
-  it("finds no 8 characters, nor what is no part of a secret", () => {
+  it("ignores 8 characters, and what is not part of a secret", () => {
     for (const text of ["", secret.slice(3, 11), "sk-...4Rt8", "?".repeat(1000)])
       assert.deepStrictEqual(search(text), {})
   })
 
-  it("counts each secret for itself", () => {
+  it("counts each secret separately", () => {
     assert.deepStrictEqual(search(`${secret.slice(0, 9)} ${secret.slice(0, 10)} secret al`), { secret: 3, other: 2 })
   })
 })

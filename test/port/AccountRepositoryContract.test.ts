@@ -9,7 +9,7 @@ const at = (millis: number) => DateTime.makeUnsafe(1_700_000_000_000 + millis)
 const millis = (time: DateTime.Utc | null) => (time === null ? null : time.epochMilliseconds - 1_700_000_000_000)
 
 const contract = (it: Vitest.MethodsNonLive<Ports>) => {
-  it.effect("there are no accounts until there is one", () =>
+  it.effect("there are no accounts until one is created (D40)", () =>
     Effect.gen(function* () {
       const { hasAccounts } = yield* AccountRepository
       assert.isFalse(yield* hasAccounts)
@@ -18,7 +18,7 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
     })
   )
 
-  it.effect("an account has a default workspace and a key from the start, and is created once", () =>
+  it.effect("an account has a default workspace and a key from the start, and is created only once (D40)", () =>
     Effect.gen(function* () {
       const repository = yield* AccountRepository
       const account_id = yield* newAccountId
@@ -38,7 +38,7 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
     })
   )
 
-  it.effect("workspaces and keys are listed in the order of their making, those of one account only", () =>
+  it.effect("workspaces and keys are listed in the order of creation, for one account only (D40)", () =>
     Effect.gen(function* () {
       const repository = yield* AccountRepository
       const { account_id } = yield* newTenant
@@ -68,7 +68,7 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
     })
   )
 
-  it.effect("an unknown account gets neither workspace nor key, and has none", () =>
+  it.effect("an unknown account has neither workspace nor key, and gets none", () =>
     Effect.gen(function* () {
       const repository = yield* AccountRepository
       const account_id = yield* newAccountId
@@ -81,7 +81,7 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
     })
   )
 
-  it.effect("a workspace is deleted once: later calls answer with the first time (D43)", () =>
+  it.effect("a workspace is deleted once: later calls return the time of the first (D43)", () =>
     Effect.gen(function* () {
       const repository = yield* AccountRepository
       const { account_id, workspace_id } = yield* newTenant
@@ -98,7 +98,7 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
     })
   )
 
-  it.effect("a key is revoked once: later calls answer with the first time (D42)", () =>
+  it.effect("a key is revoked once: later calls return the time of the first (D42)", () =>
     Effect.gen(function* () {
       const repository = yield* AccountRepository
       const { account_id, hash } = yield* newTenant
@@ -115,7 +115,7 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
     })
   )
 
-  it.effect("a revoked key is not revived by adding it again", () =>
+  it.effect("adding a revoked key again does not revive it (D42)", () =>
     Effect.gen(function* () {
       const repository = yield* AccountRepository
       const { account_id, hash } = yield* newTenant
@@ -131,5 +131,5 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
 }
 
 for (const [name, store] of stores) {
-  layerLive(store)(`an account repository ${name} keeps its contract`, contract)
+  layerLive(store)(`an account repository ${name}`, contract)
 }

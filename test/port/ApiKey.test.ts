@@ -11,17 +11,17 @@ const kinds = [
 ] as const
 
 describe.for(kinds)("an API key, byok_%s_ (D41)", ([kind, management]) => {
-  it.prop("has the form, and carries its 32 bytes", [bytes(32, 32)], ([random]) => {
+  it.prop("has its form and carries its 32 bytes", [bytes(32, 32)], ([random]) => {
     const key = formatApiKey(random, management)
     assert.isUndefined(faultOf(key, kind))
     assert.strictEqual(fromBase62(key.slice(8, 51)), BigInt(`0x${random.toString("hex")}`))
   })
 
-  it.for([0, 1, 0x7f, 0xff])("of 32 bytes %i has the form too", (byte) => {
+  it.for([0, 1, 0x7f, 0xff])("of 32 bytes %i has its form", (byte) => {
     assert.isUndefined(faultOf(formatApiKey(Buffer.alloc(32, byte), management), kind))
   })
 
-  it.effect("is new each time, and comes with its hash", () =>
+  it.effect("is new each time, and comes with its hash (D24)", () =>
     Effect.gen(function* () {
       const made = yield* Effect.forEach(Array.from({ length: 20 }), () => makeApiKey(management))
       assert.strictEqual(new Set(made.map(({ hash }) => hash)).size, 20)
@@ -34,7 +34,7 @@ describe.for(kinds)("an API key, byok_%s_ (D41)", ([kind, management]) => {
 })
 
 describe("the hash of an API key", () => {
-  it.prop("is the SHA-256 of its text (D24)", [anyString], ([key]) => {
+  it.prop("is the SHA-256 of its whole text (D24)", [anyString], ([key]) => {
     assert.strictEqual(hashApiKey(Redacted.make(key)), sha256(key))
   })
 })

@@ -22,7 +22,7 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
     })
   )
 
-  it.effect("an unknown key and a revoked one are not found, from the next look-up on (D3, D42)", () =>
+  it.effect("neither an unknown key nor, from the next look-up on, a revoked one is found (D3, D42)", () =>
     Effect.gen(function* () {
       const { find } = yield* ApiKeys
       const { account_id, hash } = yield* newTenant
@@ -35,7 +35,7 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
     })
   )
 
-  it.effect("of many hashes the account owns its live keys, management or not (D24)", () =>
+  it.effect("an account owns its live keys among many hashes, management or not (D24)", () =>
     Effect.gen(function* () {
       const { ownedBy } = yield* ApiKeys
       const { account_id, hash } = yield* newTenant
@@ -50,7 +50,7 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
     })
   )
 
-  it.effect("owns as many as a create may name", () =>
+  it.effect("an account owns as many as a create may name (section 8)", () =>
     Effect.gen(function* () {
       const { ownedBy } = yield* ApiKeys
       const { account_id } = yield* newTenant
@@ -63,5 +63,5 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
 }
 
 for (const [name, store] of stores) {
-  layerLive(store)(`API keys ${name} keep their contract`, contract)
+  layerLive(store)(`API keys ${name}`, contract)
 }

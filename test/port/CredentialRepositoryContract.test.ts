@@ -47,7 +47,7 @@ const readByStranger = Effect.gen(function* () {
 
 const contract = (it: Vitest.MethodsNonLive<Ports>) => {
   it.effect.prop(
-    "what is inserted is what is found, with its sealed key byte for byte",
+    "an inserted credential is found with its sealed key, byte for byte",
     [storedCredential, sealedKey],
     ([credential, sealed]) =>
       Effect.gen(function* () {
@@ -66,7 +66,7 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
   )
 
   it.effect.prop(
-    "many of two accounts at the same time are each found as they were inserted, and by their account only",
+    "concurrent inserts of two accounts are each found as inserted, and by their own account only (T6)",
     [Arbitrary.array(Arbitrary.all([storedCredential, sealedKey]), { minLength: 2, maxLength: 12 })],
     ([given]) =>
       Effect.gen(function* () {
@@ -103,7 +103,7 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
     { arbitrary: { runs: 40 } }
   )
 
-  it.effect("text comes back as it went in, a byte order mark and a replacement character included (D23)", () =>
+  it.effect("text comes back unchanged, including a byte order mark and a replacement character (D23)", () =>
     Effect.gen(function* () {
       const repository = yield* CredentialRepository
       const { credential, sealed } = yield* sample
@@ -142,7 +142,7 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
     })
   )
 
-  it.effect("a credential in a workspace that is unknown or another account's is not stored", () =>
+  it.effect("a credential in an unknown workspace, or in another account's, is not stored (D6)", () =>
     Effect.gen(function* () {
       const repository = yield* CredentialRepository
       const { credential, sealed } = yield* sample
@@ -156,7 +156,7 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
     })
   )
 
-  it.effect("the same insert a second time changes nothing and answers the same", () =>
+  it.effect("repeating an insert changes nothing and returns the same", () =>
     Effect.gen(function* () {
       const repository = yield* CredentialRepository
       const { credential, sealed } = yield* sample
@@ -171,7 +171,7 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
     })
   )
 
-  it.effect("an id that is taken is not given to another key or account", () =>
+  it.effect("an id that is taken is not reused for another key or account", () =>
     Effect.gen(function* () {
       const repository = yield* CredentialRepository
       const { credential, sealed } = yield* sample
@@ -226,7 +226,7 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
     { arbitrary: { runs: 20, size: 25 } }
   )
 
-  it.effect("many at the same moment are all stored (D32)", () =>
+  it.effect("concurrent inserts are all stored (D32)", () =>
     Effect.gen(function* () {
       const repository = yield* CredentialRepository
       const { credential, sealed } = yield* sample
@@ -244,7 +244,7 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
     })
   )
 
-  it.effect("a repository that drops the account from one look-up would be found (T6)", () =>
+  it.effect("a repository that forgets the account in one look-up would be found (T6, control)", () =>
     Effect.gen(function* () {
       const repository = yield* CredentialRepository
       const owners = new Map<CredentialId, AccountId>()
@@ -267,5 +267,5 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
 }
 
 for (const [name, store] of stores) {
-  layerLive(store)(`a credential repository ${name} keeps its contract`, contract)
+  layerLive(store)(`a credential repository ${name}`, contract)
 }

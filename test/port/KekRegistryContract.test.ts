@@ -15,7 +15,7 @@ const known = (kek_id: string) =>
   Effect.map(Effect.exit(Effect.flatMap(KekRegistry, ({ reserve }) => reserve(kek_id, 0))), Exit.isSuccess)
 
 const contract = (it: Vitest.MethodsNonLive<Ports>) => {
-  it.effect("a key seen for the first time is recorded, and the same one passes again (T12)", () =>
+  it.effect("a new key is recorded, and passes again (T12)", () =>
     Effect.gen(function* () {
       const { register } = yield* KekRegistry
       const kek_id = yield* freshId
@@ -27,7 +27,7 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
     })
   )
 
-  it.effect("other bytes under a known id are told by that id, and nothing is recorded (T12)", () =>
+  it.effect("other bytes under a known id are reported by id, and nothing is recorded (T12)", () =>
     Effect.gen(function* () {
       const { register } = yield* KekRegistry
       const first = yield* freshId
@@ -47,7 +47,7 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
     })
   )
 
-  it.effect("wraps are counted for each key, never twice", () =>
+  it.effect("wraps are counted per key, none twice", () =>
     Effect.gen(function* () {
       const { register, reserve } = yield* KekRegistry
       const first = yield* freshId
@@ -64,7 +64,7 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
     })
   )
 
-  it.effect("a count beyond 2^32 is exact, and registering again does not reset it", () =>
+  it.effect("a count beyond 2^32 is exact, and registering the key again does not reset it", () =>
     Effect.gen(function* () {
       const { register, reserve } = yield* KekRegistry
       const kek_id = yield* freshId
@@ -75,14 +75,14 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
     })
   )
 
-  it.effect("no wraps are set aside for a key that is not registered", () =>
+  it.effect("no wraps are reserved for an unregistered key", () =>
     Effect.gen(function* () {
       const { reserve } = yield* KekRegistry
       assert.isTrue(Exit.isFailure(yield* Effect.exit(reserve(yield* freshId, 1))))
     })
   )
 
-  it.effect("known keys are told as they were recorded, unknown ones left out", () =>
+  it.effect("known keys are returned as recorded, unknown ones left out", () =>
     Effect.gen(function* () {
       const { known, register } = yield* KekRegistry
       const [first, second, other] = [yield* freshId, yield* freshId, yield* freshId]
@@ -96,40 +96,42 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
     })
   )
 
-  it.effect("a key is retired only when no credential names it, and then none can be stored that does", () =>
-    Effect.gen(function* () {
-      const { known, register, retire } = yield* KekRegistry
-      const repository = yield* CredentialRepository
-      const { account_id, workspace_id } = yield* newTenant
-      const [credential] = yield* Arbitrary.sampleEffect(storedCredential, { count: 1, seed: 1 })
-      const [sealed] = yield* Arbitrary.sampleEffect(sealedKey, { count: 1, seed: 1 })
-      if (credential === undefined || sealed === undefined) return assert.fail("nothing generated")
-      const insert = (kek_id: string) =>
-        Effect.exit(
-          repository.insert(
-            account_id,
-            { ...credential, id: CredentialId.make(randomUUID()), workspace_id },
-            { ...sealed, kek_id }
+  it.effect(
+    "a key is retired only if no credential names it, and from then on none that does can be stored (T10)",
+    () =>
+      Effect.gen(function* () {
+        const { known, register, retire } = yield* KekRegistry
+        const repository = yield* CredentialRepository
+        const { account_id, workspace_id } = yield* newTenant
+        const [credential] = yield* Arbitrary.sampleEffect(storedCredential, { count: 1, seed: 1 })
+        const [sealed] = yield* Arbitrary.sampleEffect(sealedKey, { count: 1, seed: 1 })
+        if (credential === undefined || sealed === undefined) return assert.fail("nothing generated")
+        const insert = (kek_id: string) =>
+          Effect.exit(
+            repository.insert(
+              account_id,
+              { ...credential, id: CredentialId.make(randomUUID()), workspace_id },
+              { ...sealed, kek_id }
+            )
           )
+        const [used, unused, another] = [yield* freshId, yield* freshId, yield* freshId]
+        yield* register([used, unused, another].map((kek_id) => ({ kek_id, check_value: check(kek_id) })))
+        const retired = Effect.map(known([used, unused, another]), (keys) =>
+          keys.filter((key) => key.retired).map(({ kek_id }) => kek_id)
         )
-      const [used, unused, another] = [yield* freshId, yield* freshId, yield* freshId]
-      yield* register([used, unused, another].map((kek_id) => ({ kek_id, check_value: check(kek_id) })))
-      const retired = Effect.map(known([used, unused, another]), (keys) =>
-        keys.filter((key) => key.retired).map(({ kek_id }) => kek_id)
-      )
-      assert.isTrue(Exit.isSuccess(yield* insert(used)))
-      assert.strictEqual(yield* retire(used), 1)
-      assert.deepStrictEqual(yield* retired, [])
-      assert.isTrue(Exit.isSuccess(yield* insert(used)))
+        assert.isTrue(Exit.isSuccess(yield* insert(used)))
+        assert.strictEqual(yield* retire(used), 1)
+        assert.deepStrictEqual(yield* retired, [])
+        assert.isTrue(Exit.isSuccess(yield* insert(used)))
 
-      for (const kek_id of [unused, another, unused]) assert.strictEqual(yield* retire(kek_id), 0)
-      assert.sameMembers(yield* retired, [unused, another])
-      for (const kek_id of [unused, another]) assert.isTrue(Exit.isFailure(yield* insert(kek_id)))
-      assert.isTrue(Exit.isSuccess(yield* insert(used)))
-    })
+        for (const kek_id of [unused, another, unused]) assert.strictEqual(yield* retire(kek_id), 0)
+        assert.sameMembers(yield* retired, [unused, another])
+        for (const kek_id of [unused, another]) assert.isTrue(Exit.isFailure(yield* insert(kek_id)))
+        assert.isTrue(Exit.isSuccess(yield* insert(used)))
+      })
   )
 
-  it.effect("keys that credentials name and the ring lacks are told, with the number of credentials", () =>
+  it.effect("keys that credentials name and the keyring lacks are reported, with the number of credentials", () =>
     Effect.gen(function* () {
       const { missing } = yield* KekRegistry
       const repository = yield* CredentialRepository
@@ -154,5 +156,5 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
 }
 
 for (const [name, store] of stores) {
-  layerLive(store)(`a registry of key-encryption keys ${name} keeps its contract`, contract)
+  layerLive(store)(`a registry of key-encryption keys ${name}`, contract)
 }

@@ -62,7 +62,7 @@ const crosses = Effect.gen(function* () {
 })
 
 const contract = (it: Vitest.MethodsNonLive<Ports>) => {
-  it.effect("a credential, its sealed key and its receipt are found as they were given, and nothing before", () =>
+  it.effect("a credential, its sealed key and its receipt are found as given, and not before", () =>
     Effect.gen(function* () {
       const tenant = yield* newTenant
       const [row, receipt] = [yield* newRow(tenant), newReceipt()]
@@ -95,7 +95,7 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
     })
   )
 
-  it.effect("under a hash that is taken nothing is stored", () =>
+  it.effect("nothing is stored under a hash that is taken", () =>
     Effect.gen(function* () {
       const tenant = yield* newTenant
       const [first, second] = [yield* newRow(tenant), yield* newRow(tenant)]
@@ -107,7 +107,7 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
     })
   )
 
-  it.effect("the same insert again is no other one: it answers as the first time (R3)", () =>
+  it.effect("repeating an insert returns the same as the first (R3)", () =>
     Effect.gen(function* () {
       const tenant = yield* newTenant
       const row = yield* newRow(tenant)
@@ -132,7 +132,7 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
     })
   )
 
-  it.effect("of twenty at the same moment under one hash one is stored, and the others say so", () =>
+  it.effect("one of twenty concurrent inserts under one hash is stored, and the others say so", () =>
     Effect.gen(function* () {
       const tenant = yield* newTenant
       const receipt = newReceipt()
@@ -147,13 +147,13 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
     })
   )
 
-  it.effect("a hash means nothing in another account (T6)", () =>
+  it.effect("a hash means nothing to another account (T6)", () =>
     Effect.gen(function* () {
       assert.isFalse(yield* crosses)
     })
   )
 
-  it.effect.each(["find", "insert"])("a store whose %s forgets the account would be found (T6)", (forgetful) =>
+  it.effect.each(["find", "insert"])("a store whose %s forgets the account would be found (T6, control)", (forgetful) =>
     Effect.gen(function* () {
       const receipts = yield* Receipts
       const owners = new Map<string, AccountId>()
@@ -174,7 +174,7 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
     })
   )
 
-  it.effect("the old ones are forgotten, so many at a time, and what they stand for stays", () =>
+  it.effect("old receipts are deleted in batches, and their credentials stay", () =>
     Effect.gen(function* () {
       const { forget } = yield* Receipts
       const tenant = yield* newTenant
@@ -201,5 +201,5 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
 }
 
 for (const [name, store] of stores) {
-  layerLive(store)(`a store of receipts ${name} keeps its contract`, contract)
+  layerLive(store)(`a store of receipts ${name} (SECURITY.md, Receipts)`, contract)
 }

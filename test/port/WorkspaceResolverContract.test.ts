@@ -12,7 +12,7 @@ const remove = (workspace_id: Parameters<AccountRepository["Service"]["deleteWor
   })
 
 const contract = (it: Vitest.MethodsNonLive<Ports>) => {
-  it.effect("none asked for is the account's default (section 4.1)", () =>
+  it.effect("resolves to the account's default if none is given (section 4.1)", () =>
     Effect.gen(function* () {
       const { resolve } = yield* WorkspaceResolver
       const { account_id, workspace_id } = yield* newTenant
@@ -21,7 +21,7 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
     })
   )
 
-  it.effect("any workspace of the account may be asked for", () =>
+  it.effect("resolves any workspace of the account (section 4.1)", () =>
     Effect.gen(function* () {
       const { resolve } = yield* WorkspaceResolver
       const { account_id, workspace_id } = yield* newTenant
@@ -31,7 +31,7 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
     })
   )
 
-  it.effect("one that is unknown, another account's or deleted is none (D6)", () =>
+  it.effect("finds nothing for one that is unknown, another account's or deleted (D6)", () =>
     Effect.gen(function* () {
       const { resolve } = yield* WorkspaceResolver
       const { account_id } = yield* newTenant
@@ -44,7 +44,7 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
     })
   )
 
-  it.effect("a deleted default stays the default: none is found until another is asked for (D43)", () =>
+  it.effect("keeps a deleted default: nothing is found until another is given (D43)", () =>
     Effect.gen(function* () {
       const { resolve } = yield* WorkspaceResolver
       const { account_id, workspace_id } = yield* newTenant
@@ -56,7 +56,7 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
     })
   )
 
-  it.effect("an unknown account has none", () =>
+  it.effect("finds nothing for an unknown account", () =>
     Effect.gen(function* () {
       const { resolve } = yield* WorkspaceResolver
       const { workspace_id } = yield* newTenant
@@ -68,5 +68,5 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
 }
 
 for (const [name, store] of stores) {
-  layerLive(store)(`a workspace resolver ${name} keeps its contract`, contract)
+  layerLive(store)(`a workspace resolver ${name}`, contract)
 }

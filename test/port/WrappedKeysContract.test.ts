@@ -22,8 +22,8 @@ const byId = (made: ReadonlyArray<Made>) => made.map(({ id }) => id).sort()
 for (const [name, store] of stores) {
   const fresh = Layer.fresh(store)
 
-  describe(`wrapped keys ${name} keep their contract`, () => {
-    it.live("a batch replaces the id of the key and the wrapped key, and nothing else", () =>
+  describe(`wrapped keys ${name} (SECURITY.md, Rotating the keyring)`, () => {
+    it.live("a batch replaces the key id and the wrapped key, and nothing else", () =>
       Effect.gen(function* () {
         const made = yield* sealUnder(ringOf("old"), 3)
         const before = yield* Effect.forEach(made, stored)
@@ -40,45 +40,43 @@ for (const [name, store] of stores) {
       }).pipe(Effect.provide(fresh))
     )
 
-    it.live(
-      "each key is handed over with the account and the context of its own row, and two bytes of the sealed",
-      () =>
-        Effect.gen(function* () {
-          const made = yield* sealUnder(ringOf("old"), 12)
-          const expected = yield* Effect.forEach(made, (one) =>
-            Effect.map(stored(one), ({ credential, sealed }) => {
-              const {
-                created_at: _created_at,
-                label: _label,
-                name: _name,
-                sort_order: _sort_order,
-                ...bound
-              } = credential
-              return { ...bound, account_id: one.account_id, wrapped: Buffer.from(sealed.wrapped_dek).toString("hex") }
-            })
-          )
-          const seen: Array<object> = []
-          const { replace } = yield* WrappedKeys
-          yield* replace({ primary, after: undefined, size: 50 }, (sealed, context) => {
+    it.live("each key comes with the account and context of its own row, and two bytes of the sealed key", () =>
+      Effect.gen(function* () {
+        const made = yield* sealUnder(ringOf("old"), 12)
+        const expected = yield* Effect.forEach(made, (one) =>
+          Effect.map(stored(one), ({ credential, sealed }) => {
             const {
-              created_at: _c,
-              label: _l,
-              name: _n,
-              sort_order: _s,
+              created_at: _created_at,
+              label: _label,
+              name: _name,
+              sort_order: _sort_order,
               ...bound
-            } = { created_at: 0, label: 0, name: 0, sort_order: 0, ...context }
-            assert.deepStrictEqual(Array.from(sealed.sealed), [1, 1])
-            assert.strictEqual(sealed.kek_id, "old")
-            seen.push({ ...bound, wrapped: Buffer.from(sealed.wrapped_dek).toString("hex") })
-            return accept(sealed, context)
+            } = credential
+            return { ...bound, account_id: one.account_id, wrapped: Buffer.from(sealed.wrapped_dek).toString("hex") }
           })
-          const order = (rows: ReadonlyArray<object>) =>
-            rows.map((row) => JSON.stringify(Object.entries(row).sort())).sort()
-          assert.deepStrictEqual(order(seen), order(expected))
-        }).pipe(Effect.provide(fresh))
+        )
+        const seen: Array<object> = []
+        const { replace } = yield* WrappedKeys
+        yield* replace({ primary, after: undefined, size: 50 }, (sealed, context) => {
+          const {
+            created_at: _c,
+            label: _l,
+            name: _n,
+            sort_order: _s,
+            ...bound
+          } = { created_at: 0, label: 0, name: 0, sort_order: 0, ...context }
+          assert.deepStrictEqual(Array.from(sealed.sealed), [1, 1])
+          assert.strictEqual(sealed.kek_id, "old")
+          seen.push({ ...bound, wrapped: Buffer.from(sealed.wrapped_dek).toString("hex") })
+          return accept(sealed, context)
+        })
+        const order = (rows: ReadonlyArray<object>) =>
+          rows.map((row) => JSON.stringify(Object.entries(row).sort())).sort()
+        assert.deepStrictEqual(order(seen), order(expected))
+      }).pipe(Effect.provide(fresh))
     )
 
-    it.live("batches go through all rows in the order of ids, each at most so large", () =>
+    it.live("batches of limited size cover all rows in the order of ids", () =>
       Effect.gen(function* () {
         const made = yield* sealUnder(ringOf("old"), 7)
         const { replace } = yield* WrappedKeys
@@ -98,7 +96,7 @@ for (const [name, store] of stores) {
       }).pipe(Effect.provide(fresh))
     )
 
-    it.live("a key store that goes away in the middle of a batch leaves all of it as it was (R10)", () =>
+    it.live("a key store that fails in the middle of a batch leaves the whole batch as it was (R10)", () =>
       Effect.gen(function* () {
         const made = yield* sealUnder(ringOf("old"), 4)
         const before = yield* Effect.forEach(made, stored)
@@ -113,7 +111,7 @@ for (const [name, store] of stores) {
       }).pipe(Effect.provide(fresh))
     )
 
-    it.live("what is refused stays as it is and is told, and does not hold the next batch up", () =>
+    it.live("a refused row is reported, stays as it is, and does not hold up the next batch", () =>
       Effect.gen(function* () {
         const made = yield* sealUnder(ringOf("old"), 4)
         const [first, second] = byId(made)

@@ -18,7 +18,7 @@ const paste = (command: string) =>
   })
 
 describe("the first start on an empty directory", () => {
-  it.live("prints address, management key and two commands that work when they are pasted (section 4, D1, D41)", () =>
+  it.live("prints the address, a management key and two commands that work as pasted (section 4, D1, D41)", () =>
     Effect.gen(function* () {
       const settings = yield* newDirectory
       const service = yield* firstStart(settings)
@@ -52,7 +52,7 @@ describe("the first start on an empty directory", () => {
 })
 
 layerLive(StartedBefore.layer)("the service on an embedded database", (it) => {
-  it.effect("leaves no postmaster when it is killed, and the next start serves what was acknowledged (R1)", () =>
+  it.effect("leaves no postmaster if it is killed, and the next start serves what was acknowledged (R1)", () =>
     Effect.gen(function* () {
       const { key, settings } = yield* StartedBefore
       const first = yield* startService(settings)
@@ -70,7 +70,7 @@ layerLive(StartedBefore.layer)("the service on an embedded database", (it) => {
     })
   )
 
-  it.effect("shares it with a second service on the same directory, which goes on after the end of the first", () =>
+  it.effect("shares it with a second service on the same directory, which continues after the first ends", () =>
     Effect.gen(function* () {
       const { key, settings } = yield* StartedBefore
       const first = yield* startService(settings)

@@ -59,79 +59,79 @@ const openedByRetired = (instance: Instance, made: ReadonlyArray<Made>) =>
   }).pipe(Effect.provide(instance))
 
 describe("a rotation of the key-encryption key (T10)", () => {
-  it.live(
-    "pending, primary, rewrapped, retired: always ready, everything opens, and nothing with the retired key",
-    () =>
-      Effect.gen(function* () {
-        const { account_id, before, made, sql, url } = yield* begin
-        const pending = yield* startInstance(url, "old", "new")
-        const primary = yield* startInstance(url, "new", "old")
-        made.push(
-          yield* created(before, account_id, "fake-key-old"),
-          yield* created(pending, account_id, "fake-key-pending")
-        )
-        made.push(yield* created(primary, account_id, "fake-key-primary"))
-        for (const instance of [pending, primary]) {
-          assert.deepStrictEqual(yield* problems(instance), [])
-          for (const one of made) assert.strictEqual((yield* got(instance, one)).id, one.id)
-        }
-        for (const ring of [ringOf("old", "new"), ringOf("new", "old")]) {
-          assert.deepStrictEqual(yield* Effect.provide(openedWith(ring, made), primary), keysOf(made))
-        }
-        const sealed = yield* sealedBytes(sql)
+  it.live("pending, primary, rewrapped, retired: always ready, everything opens, nothing with the retired key", () =>
+    Effect.gen(function* () {
+      const { account_id, before, made, sql, url } = yield* begin
+      const pending = yield* startInstance(url, "old", "new")
+      const primary = yield* startInstance(url, "new", "old")
+      made.push(
+        yield* created(before, account_id, "fake-key-old"),
+        yield* created(pending, account_id, "fake-key-pending")
+      )
+      made.push(yield* created(primary, account_id, "fake-key-primary"))
+      for (const instance of [pending, primary]) {
+        assert.deepStrictEqual(yield* problems(instance), [])
+        for (const one of made) assert.strictEqual((yield* got(instance, one)).id, one.id)
+      }
+      for (const ring of [ringOf("old", "new"), ringOf("new", "old")]) {
+        assert.deepStrictEqual(yield* Effect.provide(openedWith(ring, made), primary), keysOf(made))
+      }
+      const sealed = yield* sealedBytes(sql)
 
-        const running = yield* Effect.forkChild(
-          Effect.provide(
-            Effect.flatMap(rotationWith(ringOf("new", "old")), ({ rewrap }) => rewrap({ batch: 2, rate: 20 })),
-            primary
-          )
+      const running = yield* Effect.forkChild(
+        Effect.provide(
+          Effect.flatMap(rotationWith(ringOf("new", "old")), ({ rewrap }) => rewrap({ batch: 2, rate: 20 })),
+          primary
         )
-        const during: Array<Made> = []
-        while (running.pollUnsafe() === undefined) {
-          const one = yield* created(primary, account_id, `fake-key-during-${during.length}`)
-          during.push(one)
-          for (const instance of [pending, primary]) assert.strictEqual((yield* got(instance, one)).id, one.id)
-          for (const one of made) assert.strictEqual((yield* got(pending, one)).id, one.id)
-          assert.deepStrictEqual(yield* Effect.provide(openedWith(ringOf("old", "new"), made), primary), keysOf(made))
-        }
-        assert.deepStrictEqual(yield* Fiber.join(running), { rewrapped: 7, left: 0, failed: [] })
-        assert.isAbove(during.length, 0)
+      )
+      const during: Array<Made> = []
+      while (running.pollUnsafe() === undefined) {
+        const one = yield* created(primary, account_id, `fake-key-during-${during.length}`)
+        during.push(one)
+        for (const instance of [pending, primary]) assert.strictEqual((yield* got(instance, one)).id, one.id)
+        for (const one of made) assert.strictEqual((yield* got(pending, one)).id, one.id)
+        assert.deepStrictEqual(yield* Effect.provide(openedWith(ringOf("old", "new"), made), primary), keysOf(made))
+      }
+      assert.deepStrictEqual(yield* Fiber.join(running), { rewrapped: 7, left: 0, failed: [] })
+      assert.isAbove(during.length, 0)
 
-        const all = [...made, ...during]
-        assert.includeDeepMembers([...(yield* sealedBytes(sql))], [...sealed], "what is sealed stays as it was")
-        assert.lengthOf(yield* sql`SELECT 1 FROM credentials WHERE kek_id <> 'new'`, 0)
-        const retired = yield* startInstance(url, "new")
-        assert.deepStrictEqual(yield* problems(retired), [])
-        assert.deepStrictEqual(yield* Effect.provide(openedWith(ringOf("new"), all), retired), keysOf(all))
-        for (const one of all) assert.strictEqual((yield* got(retired, one)).id, one.id)
-        assert.deepStrictEqual(yield* openedByRetired(retired, all), [])
-        all.push(yield* created(retired, account_id, "fake-key-after"))
-        assert.deepStrictEqual(yield* Effect.provide(openedWith(ringOf("new"), all), retired), keysOf(all))
-      })
+      const all = [...made, ...during]
+      assert.includeDeepMembers([...(yield* sealedBytes(sql))], [...sealed], "what is sealed stays as it was")
+      assert.lengthOf(yield* sql`SELECT 1 FROM credentials WHERE kek_id <> 'new'`, 0)
+      const retired = yield* startInstance(url, "new")
+      assert.deepStrictEqual(yield* problems(retired), [])
+      assert.deepStrictEqual(yield* Effect.provide(openedWith(ringOf("new"), all), retired), keysOf(all))
+      for (const one of all) assert.strictEqual((yield* got(retired, one)).id, one.id)
+      assert.deepStrictEqual(yield* openedByRetired(retired, all), [])
+      all.push(yield* created(retired, account_id, "fake-key-after"))
+      assert.deepStrictEqual(yield* Effect.provide(openedWith(ringOf("new"), all), retired), keysOf(all))
+    })
   )
 
-  it.live("control: before the rewrap, and after one that only changes the names, the retired key opens all", () =>
-    Effect.gen(function* () {
-      const { before, made, sql, url } = yield* begin
-      const primary = yield* startInstance(url, "new", "old")
-      const keys = keysOf(made)
-      assert.deepStrictEqual(yield* openedByRetired(before, made), [...keys, ...keys])
+  it.live(
+    "before the rewrap, and after one that only changes the key ids, the retired key opens everything (control)",
+    () =>
+      Effect.gen(function* () {
+        const { before, made, sql, url } = yield* begin
+        const primary = yield* startInstance(url, "new", "old")
+        const keys = keysOf(made)
+        assert.deepStrictEqual(yield* openedByRetired(before, made), [...keys, ...keys])
 
-      const naming = Layer.succeed(Rewrapper, {
-        primary: "new",
-        kek_ids: ["new", "old"],
-        spend: () => Effect.void,
-        rewrap: ({ wrapped_dek }) => Effect.succeed(Result.succeed({ kek_id: "new", wrapped_dek }))
+        const naming = Layer.succeed(Rewrapper, {
+          primary: "new",
+          kek_ids: ["new", "old"],
+          spend: () => Effect.void,
+          rewrap: ({ wrapped_dek }) => Effect.succeed(Result.succeed({ kek_id: "new", wrapped_dek }))
+        })
+        const broken = Effect.provide(Rotation, Layer.provide(Rotation.layer, naming))
+        const result = yield* Effect.provide(
+          Effect.flatMap(broken, ({ rewrap }) => rewrap({ rate })),
+          primary
+        )
+        assert.deepStrictEqual(result, { rewrapped: 5, left: 0, failed: [] })
+        assert.lengthOf(yield* sql`SELECT 1 FROM credentials WHERE kek_id <> 'new'`, 0)
+        assert.deepStrictEqual(yield* openedByRetired(before, made), keys, "by forged name")
+        assert.notDeepEqual(yield* Effect.provide(openedWith(ringOf("new"), made), primary), keys)
       })
-      const broken = Effect.provide(Rotation, Layer.provide(Rotation.layer, naming))
-      const result = yield* Effect.provide(
-        Effect.flatMap(broken, ({ rewrap }) => rewrap({ rate })),
-        primary
-      )
-      assert.deepStrictEqual(result, { rewrapped: 5, left: 0, failed: [] })
-      assert.lengthOf(yield* sql`SELECT 1 FROM credentials WHERE kek_id <> 'new'`, 0)
-      assert.deepStrictEqual(yield* openedByRetired(before, made), keys, "by forged name")
-      assert.notDeepEqual(yield* Effect.provide(openedWith(ringOf("new"), made), primary), keys)
-    })
   )
 })

@@ -55,9 +55,9 @@ const head = (key: string) =>
     `Content-Length: ${body.length}`
   ].join("\r\n")
 
-layerLive(StartedBefore.layer)("a service that is told to stop", (it) => {
+layerLive(StartedBefore.layer)("a service that is asked to stop", (it) => {
   it.effect.each(["SIGTERM", "SIGINT"] as const)(
-    "%s: what is under way is answered, what is new is refused, it ends with 0 and its database with it (R2)",
+    "%s: requests in flight are answered, new ones refused; it exits with 0 and its database stops too (R2)",
     (signal) =>
       Effect.gen(function* () {
         const { key, settings } = yield* StartedBefore

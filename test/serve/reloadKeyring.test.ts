@@ -45,8 +45,8 @@ const begin = Effect.gen(function* () {
   return { url, write, settings, instance, create, reload, problems }
 })
 
-describe("a keyring that is read again while the service runs", () => {
-  it.live("seals under the new first key, opens under all, and readiness asks for what the new one lacks", () =>
+describe("a keyring that is reloaded while the service runs (SECURITY.md, Rotating the keyring)", () => {
+  it.live("seals under the new first key and opens under all; readiness reports what the new one lacks", () =>
     Effect.gen(function* () {
       const { create, instance, problems, reload, write } = yield* begin
       const before = yield* create
@@ -69,7 +69,7 @@ describe("a keyring that is read again while the service runs", () => {
     })
   )
 
-  it.live("one that is not in order is told by setting and expectation, and the old one goes on (T12)", () =>
+  it.live("is refused with setting and expectation if it is wrong, and the old one stays (T12)", () =>
     Effect.gen(function* () {
       const { create, problems, reload, write } = yield* begin
       const wrong = ringOf("impostor").replace("impostor:", "old:")
@@ -91,7 +91,7 @@ describe("a keyring that is read again while the service runs", () => {
     })
   )
 
-  it.live("one in the environment cannot change, and says so", () =>
+  it.live("cannot be changed in the environment, and says so", () =>
     Effect.gen(function* () {
       const { url } = yield* begin
       const other = yield* Effect.orDie(Layer.build(Layer.fresh(Byok.layerWith(settingsFor(url, ringOf("old"))))))
@@ -103,38 +103,40 @@ describe("a keyring that is read again while the service runs", () => {
     })
   )
 
-  it.live("an instance that was not told of a retired key stores nothing under it, and says why it is not ready", () =>
-    Effect.gen(function* () {
-      const { create, instance, problems, reload, settings, url, write } = yield* begin
-      const sql = yield* adminClient(url)
-      const { id } = yield* create
-      yield* Effect.gen(function* () {
-        const { rewrap } = yield* rotationWith(ringOf("new", "old"))
-        yield* rewrap({ rate: 1_000_000 })
-        assert.strictEqual(yield* (yield* KekRegistry).retire("old"), 0)
-      }).pipe(Effect.provide(instance))
+  it.live(
+    "an instance that was not reloaded stores nothing under a retired key, and says why it is not ready (T10)",
+    () =>
+      Effect.gen(function* () {
+        const { create, instance, problems, reload, settings, url, write } = yield* begin
+        const sql = yield* adminClient(url)
+        const { id } = yield* create
+        yield* Effect.gen(function* () {
+          const { rewrap } = yield* rotationWith(ringOf("new", "old"))
+          yield* rewrap({ rate: 1_000_000 })
+          assert.strictEqual(yield* (yield* KekRegistry).retire("old"), 0)
+        }).pipe(Effect.provide(instance))
 
-      const refused = yield* Effect.exit(create)
-      assert(Exit.isFailure(refused))
-      const failure = Cause.squash(refused.cause)
-      assert.instanceOf(failure, DatabaseFailure)
-      assert.deepStrictEqual([failure.sqlstate, failure.constraint], ["23514", "credentials_kek_retired"])
-      assert.deepStrictEqual(yield* problems, [
-        "key new is missing from the keyring; credentials sealed with it: 1",
-        "key old is retired but still first in the keyring: nothing can be sealed"
-      ])
-      const again = yield* Effect.flip(Layer.build(Layer.fresh(Byok.layerWith(settings))))
-      assert.strictEqual(
-        "message" in again ? again.message : "",
-        "BYOK_KEYRING_FILE: expected a primary key that is not retired; found old."
-      )
+        const refused = yield* Effect.exit(create)
+        assert(Exit.isFailure(refused))
+        const failure = Cause.squash(refused.cause)
+        assert.instanceOf(failure, DatabaseFailure)
+        assert.deepStrictEqual([failure.sqlstate, failure.constraint], ["23514", "credentials_kek_retired"])
+        assert.deepStrictEqual(yield* problems, [
+          "key new is missing from the keyring; credentials sealed with it: 1",
+          "key old is retired but still first in the keyring: nothing can be sealed"
+        ])
+        const again = yield* Effect.flip(Layer.build(Layer.fresh(Byok.layerWith(settings))))
+        assert.strictEqual(
+          "message" in again ? again.message : "",
+          "BYOK_KEYRING_FILE: expected a primary key that is not retired; found old."
+        )
 
-      write(ringOf("new", "old"))
-      yield* reload
-      assert.deepStrictEqual(yield* problems, [])
-      assert.strictEqual((yield* create).kek_id, "new")
-      assert.lengthOf(yield* sql`SELECT 1 FROM credentials WHERE kek_id <> 'new'`, 0)
-      assert.lengthOf(yield* sql`SELECT 1 FROM credentials WHERE id = ${id}`, 1)
-    })
+        write(ringOf("new", "old"))
+        yield* reload
+        assert.deepStrictEqual(yield* problems, [])
+        assert.strictEqual((yield* create).kek_id, "new")
+        assert.lengthOf(yield* sql`SELECT 1 FROM credentials WHERE kek_id <> 'new'`, 0)
+        assert.lengthOf(yield* sql`SELECT 1 FROM credentials WHERE id = ${id}`, 1)
+      })
   )
 })

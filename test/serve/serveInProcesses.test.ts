@@ -31,7 +31,7 @@ const nodesOf = (parent: number): ReadonlyArray<number> =>
 
 layerLive(StartedBefore.layer)("a service of several processes", (it) => {
   it.effect.skipIf(process.platform !== "linux")(
-    "serves one port, replaces a process that was killed, and stops as a whole",
+    "serves one port, replaces a killed process, and stops as a whole",
     () =>
       Effect.gen(function* () {
         const { key, settings } = yield* StartedBefore
@@ -63,7 +63,7 @@ layerLive(StartedBefore.layer)("a service of several processes", (it) => {
   )
 
   it.effect.skipIf(process.platform !== "linux")(
-    "SIGHUP, while it starts and when it serves, ends no process and makes every one read the keyring again",
+    "SIGHUP, during the start and later, ends no process and makes every one reload the keyring",
     () =>
       Effect.gen(function* () {
         const { settings } = yield* StartedBefore
@@ -90,7 +90,7 @@ layerLive(StartedBefore.layer)("a service of several processes", (it) => {
       })
   )
 
-  it.effect("of which one cannot start ends with its sentence and exit code 1", () =>
+  it.effect("ends with the sentence of a process that cannot start, and exit code 1", () =>
     Effect.gen(function* () {
       const { settings } = yield* StartedBefore
       const variables = { ...settings, HOST: "192.0.2.1", PORT: "0", BYOK_PROCESSES: "2" }
@@ -137,10 +137,10 @@ const isReady = (url: string) =>
     )
   )
 
-describe.skipIf(process.platform !== "linux")("no process that serves still has the secrets that it was told", () => {
+describe.skipIf(process.platform !== "linux")("no serving process still has the secrets it was given", () => {
   const nothing = { environment: ["PORT"], config: ["PORT"] }
 
-  it.live("in its environment or where Effect looks settings up; a copy that Effect has made is found", () =>
+  it.live("in its environment or in Effect's Config; a copy that Effect made is found (control)", () =>
     Effect.gen(function* () {
       const service = yield* startProbed({})
       assert.deepStrictEqual(yield* answersOf(service, service.pid), nothing)
@@ -153,7 +153,7 @@ describe.skipIf(process.platform !== "linux")("no process that serves still has 
   )
 
   it.live(
-    "nor the one that starts others with them, also in place of one that was killed",
+    "nor does the one that starts the others with them, even after replacing a killed one",
     () =>
       Effect.gen(function* () {
         const service = yield* startProbed({ BYOK_PROCESSES: "2" })

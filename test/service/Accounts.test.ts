@@ -33,7 +33,7 @@ const unknown = <A>(
   })
 
 describe("an account (D40)", () => {
-  it.effect("is there from its creation on, with a default workspace and a management key", () =>
+  it.effect("has a default workspace and a management key from its creation on", () =>
     Effect.gen(function* () {
       const accounts = yield* Accounts
       assert.isTrue(yield* accounts.isEmpty)
@@ -69,7 +69,7 @@ describe("an account (D40)", () => {
     }).pipe(Effect.provide(service))
   )
 
-  it.effect("that is unknown gets no workspace and no key, and lists nothing", () =>
+  it.effect("that is unknown gets neither workspace nor key, and lists nothing", () =>
     Effect.gen(function* () {
       const accounts = yield* Accounts
       yield* account
@@ -85,7 +85,7 @@ describe("an account (D40)", () => {
 })
 
 describe("a workspace (D40, D43)", () => {
-  it.effect("is created under its name, and is not the default one", () =>
+  it.effect("is created under its name, and is not the default", () =>
     Effect.gen(function* () {
       const accounts = yield* Accounts
       const { account_id } = yield* account
@@ -102,7 +102,7 @@ describe("a workspace (D40, D43)", () => {
     }).pipe(Effect.provide(service))
   )
 
-  it.effect("is deleted once: the first time is what is told", () =>
+  it.effect("is deleted once: later calls return the time of the first", () =>
     Effect.gen(function* () {
       const { deleteWorkspace } = yield* Accounts
       const { account_id, workspace_id } = yield* account
@@ -142,7 +142,7 @@ describe("an API key (D40, D42)", () => {
     }).pipe(Effect.provide(service))
   )
 
-  it.effect("is revoked once: the first time is what is told", () =>
+  it.effect("is revoked once: later calls return the time of the first", () =>
     Effect.gen(function* () {
       const { revokeApiKey } = yield* Accounts
       const { management_key_hash: hash } = yield* account

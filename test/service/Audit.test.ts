@@ -147,8 +147,8 @@ const alterations: Readonly<
   }
 }
 
-describe("the verification of the audit log", () => {
-  it.effect.prop("counts what is as it was sealed, whatever there is", [chain, page], ([given, size]) =>
+describe("verifying the audit log (SECURITY.md, Audit)", () => {
+  it.effect.prop("counts the entries of any untouched log", [chain, page], ([given, size]) =>
     Effect.gen(function* () {
       const audit = yield* auditOver(given, size)
       const sealed = sealedOf(given)
@@ -171,7 +171,7 @@ describe("the verification of the audit log", () => {
 
   for (const [what, alter] of Object.entries(alterations)) {
     it.effect.prop(
-      `finds out who ${what}, and names the place`,
+      `finds whoever ${what}, and names the place`,
       [chain, page, elementOf([0, 1, 2, 3, 4])],
       ([given, size, at]) =>
         Effect.gen(function* () {
@@ -184,7 +184,7 @@ describe("the verification of the audit log", () => {
     )
   }
 
-  it.effect("is of what was written before only: entries that come later do not disturb it", () =>
+  it.effect("covers only what was written before: later entries do not disturb it", () =>
     Effect.gen(function* () {
       const entry = (seq: bigint) => ({ seq, at: "now", stamp: Buffer.alloc(8), events: "[1]" })
       const [one, two] = [entry(1n), entry(2n)]
@@ -207,7 +207,7 @@ describe("the verification of the audit log", () => {
   it.effect.each([
     ["without entries", { digests: new Uint8Array() }, []],
     ["over entries that are all gone", { hash: "00".repeat(32) }, []]
-  ] as const)("finds out a checkpoint %s, and names the number after the one before", ([, change, left]) =>
+  ] as const)("finds a checkpoint %s, and names the number after the previous one", ([, change, left]) =>
     Effect.gen(function* () {
       const entry = { seq: 1n, at: "now", stamp: Buffer.alloc(8), events: "[1]" }
       const checkpoint = { ...checkpointOver([entry]), ...change }
@@ -216,7 +216,7 @@ describe("the verification of the audit log", () => {
     })
   )
 
-  it.effect("finds out that the newest checkpoint has gone since it was made", () =>
+  it.effect("finds that the newest checkpoint has been removed", () =>
     Effect.gen(function* () {
       const entry = { seq: 1n, at: "now", stamp: Buffer.alloc(8), events: "[1]" }
       const first = checkpointOver([entry])
@@ -231,7 +231,7 @@ describe("the verification of the audit log", () => {
     })
   )
 
-  it("says of every fault where it is", () => {
+  it("gives the place of every fault", () => {
     assert.deepStrictEqual(
       (["edited", "removed", "inserted", "checkpoint", "rewritten"] as const).map(
         (kind) => new AuditFault({ kind, seq: 7n }).message
@@ -247,9 +247,9 @@ describe("the verification of the audit log", () => {
   })
 })
 
-describe("the export of the audit log", () => {
+describe("exporting the audit log (SECURITY.md, Audit)", () => {
   it.effect.prop(
-    "hands out each sealed event after a number once, in order, as a line of JSON",
+    "writes each sealed event after a number once, in order, as a line of JSON",
     [chain, page, integer(-2, 12)],
     ([given, size, after]) =>
       Effect.gen(function* () {
@@ -266,7 +266,7 @@ describe("the export of the audit log", () => {
       })
   )
 
-  it.effect("hands out an entry that is no list, as somebody may have edited it to, as one event", () =>
+  it.effect("writes an entry that was edited into something other than a list as one event", () =>
     Effect.gen(function* () {
       const entries = [{ seq: 1n, at: "now", stamp: Buffer.alloc(8), events: '{"n":1}' }]
       const audit = yield* auditOver({ entries, checkpoints: [checkpointOver(entries)] })
@@ -276,7 +276,7 @@ describe("the export of the audit log", () => {
     })
   )
 
-  it.effect("stops when nobody takes any more", () =>
+  it.effect("stops when its reader stops", () =>
     Effect.gen(function* () {
       const entries = [1n, 2n, 3n].map((seq) => ({ seq, at: "now", stamp: Buffer.alloc(8), events: `[{"n":${seq}}]` }))
       const audit = yield* auditOver({ entries, checkpoints: [checkpointOver(entries)] }, 1)

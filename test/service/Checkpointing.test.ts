@@ -8,7 +8,7 @@ import { logLines } from "../support/process/logLines.ts"
 
 const head = (n: number): AuditHead => ({ number: BigInt(n), last_seq: BigInt(n), hash: String(n).repeat(64) })
 
-describe("checkpoints", () => {
+describe("checkpoints (SECURITY.md, Audit)", () => {
   const run = Effect.fnUntraced(function* (answers: (time: number) => ReturnType<AuditLog["Service"]["seal"]>) {
     const lines: Array<string> = []
     let asked = 0
@@ -17,7 +17,7 @@ describe("checkpoints", () => {
     return { lines, asked: () => asked }
   })
 
-  it.effect("are made by the service every second and the newest hash is told once a minute", () =>
+  it.effect("are made every second, and the newest hash is logged once a minute", () =>
     Effect.gen(function* () {
       const { asked, lines } = yield* run((time) => Effect.succeed(Option.some(head(Math.min(time, 100)))))
       yield* TestClock.adjust("1 second")
@@ -31,7 +31,7 @@ describe("checkpoints", () => {
     })
   )
 
-  it.effect("that cannot be made from the start are told of too", () =>
+  it.effect("are reported if they fail from the start", () =>
     Effect.gen(function* () {
       const { lines } = yield* run(() => Effect.fail(new ServiceUnavailable()))
       yield* TestClock.adjust("20 seconds")
@@ -39,7 +39,7 @@ describe("checkpoints", () => {
     })
   )
 
-  it.effect("that cannot be made are told of once, until one can", () =>
+  it.effect("are reported once if they fail, until one succeeds", () =>
     Effect.gen(function* () {
       const { asked, lines } = yield* run((time) =>
         time % 10 < 5 ? Effect.succeed(Option.none()) : Effect.fail(new ServiceUnavailable())

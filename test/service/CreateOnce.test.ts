@@ -93,9 +93,9 @@ const decidedByWhatIsSaid = Effect.fnUntraced(function* (one: Body, other: Body,
   return !first.replayed && right && (yield* rowCount) === 1
 })
 
-describe("a create under an idempotency key", () => {
+describe("a create with an idempotency key (SECURITY.md, Receipts)", () => {
   it.effect.prop(
-    "is carried out once for the same body, however it is written, and refused for another",
+    "happens once for the same body, however it is written, and is refused for another",
     [pairs, idempotencyKey],
     ([[one, other], key]) => Effect.provide(decidedByWhatIsSaid(one, other, key), service),
     { arbitrary: { runs: 200 } }
@@ -139,7 +139,7 @@ describe("a create under an idempotency key", () => {
     ]
   ]
 
-  it.effect.each(forgetful)("would be found out where the service %s", ([, broken]) =>
+  it.effect.each(forgetful)("would be caught if the service %s (control)", ([, broken]) =>
     Effect.gen(function* () {
       const checked = yield* Arbitrary.checkEffect(
         Arbitrary.all({ pair: pairs, key: idempotencyKey }),
@@ -155,7 +155,7 @@ describe("a create under an idempotency key", () => {
   )
 
   it.effect.prop(
-    "means nothing to another account, which gets a credential of its own",
+    "means nothing to another account, which gets a credential of its own (T6)",
     [acceptedBody(text(1, 20)), idempotencyKey],
     ([body, key]) =>
       Effect.gen(function* () {
@@ -177,7 +177,7 @@ describe("a create under an idempotency key", () => {
 
   const key = IdempotencyKey.make("k")
 
-  it.effect("is answered by what was stored after its workspace and API keys are gone, and nothing else is", () =>
+  it.effect("is answered with what was stored even after its workspace and API keys are gone; nothing else is", () =>
     Effect.gen(function* () {
       const { account_id, hash } = yield* newTenant
       const accounts = yield* AccountRepository
@@ -192,7 +192,7 @@ describe("a create under an idempotency key", () => {
     }).pipe(Effect.provide(service))
   )
 
-  it.effect("that names the default workspace is another one than that which names none", () =>
+  it.effect("differs if it names the default workspace instead of none", () =>
     Effect.gen(function* () {
       const { account_id, workspace_id } = yield* newTenant
       yield* createOnce(account_id, minimal, key)
@@ -200,7 +200,7 @@ describe("a create under an idempotency key", () => {
     }).pipe(Effect.provide(service))
   )
 
-  it.effect("that was refused may be corrected under the same key", () =>
+  it.effect("may be corrected under the same key if it was refused", () =>
     Effect.gen(function* () {
       const { account_id } = yield* newTenant
       const wrong = { ...minimal, allowed_api_key_hashes: ["0".repeat(64)] }
@@ -209,7 +209,7 @@ describe("a create under an idempotency key", () => {
     }).pipe(Effect.provide(service))
   )
 
-  it.effect("fails while the key store is down, and is answered again after it", () =>
+  it.effect("fails while the key store is down, and is answered once it is back (R10)", () =>
     Effect.gen(function* () {
       const parts = yield* Effect.context<Layer.Success<typeof service>>()
       const { account_id } = yield* newTenant
@@ -227,7 +227,7 @@ describe("a create under an idempotency key", () => {
     }).pipe(Effect.provide(service))
   )
 
-  it.effect("is answered again under a new key-encryption key, with the old one retired", () =>
+  it.effect("is still answered after a rotation, with the old key retired (T10)", () =>
     Effect.gen(function* () {
       const parts = yield* Effect.context<Layer.Success<typeof service>>()
       const { account_id } = yield* newTenant
@@ -247,7 +247,7 @@ describe("a create under an idempotency key", () => {
 
   const positions = Arbitrary.array(integer(0, 2), { minLength: 2, maxLength: 12 })
   it.effect.prop(
-    "is stored once for each key of any number of requests at the same time",
+    "is stored once per key, however many concurrent requests there are",
     [positions],
     ([given]) =>
       Effect.gen(function* () {

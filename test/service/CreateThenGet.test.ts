@@ -32,9 +32,9 @@ const regionIn = ({ key, provider }: Record<string, unknown>) => {
   return named === "eu" ? "europe" : named
 }
 
-describe("what is created", () => {
+describe("a created credential", () => {
   it.effect.prop(
-    "is what was asked for, with the defaults, and is what is read (section 4, rules 4 and 5)",
+    "is what was requested, with the defaults, and is what get returns (section 4.1 rules 4 and 5)",
     [accepted],
     ([{ body, millis, secret }]) =>
       Effect.gen(function* () {
@@ -69,19 +69,16 @@ describe("what is created", () => {
       }).pipe(Effect.provide(service))
   )
 
-  it.effect.prop(
-    "is sealed so that it opens, from the stored row, to the very key that was given (D26)",
-    [accepted],
-    ([{ body }]) =>
-      Effect.gen(function* () {
-        const { create } = yield* Credentials
-        const { account_id } = yield* newTenant
-        yield* own(account_id, body)
-        const { id } = yield* Effect.provideService(create(decode(body)), CurrentCaller, { account_id })
-        const row = Option.getOrThrow(yield* (yield* CredentialRepository).findSealed(account_id, id))
-        const opened = yield* (yield* Cipher).open(row.sealed, { ...row.credential, account_id })
-        assert.strictEqual(Redacted.value(opened), body["key"])
-      }).pipe(Effect.provide(service))
+  it.effect.prop("opens, from the stored row, to the exact key that was given (D26)", [accepted], ([{ body }]) =>
+    Effect.gen(function* () {
+      const { create } = yield* Credentials
+      const { account_id } = yield* newTenant
+      yield* own(account_id, body)
+      const { id } = yield* Effect.provideService(create(decode(body)), CurrentCaller, { account_id })
+      const row = Option.getOrThrow(yield* (yield* CredentialRepository).findSealed(account_id, id))
+      const opened = yield* (yield* Cipher).open(row.sealed, { ...row.credential, account_id })
+      assert.strictEqual(Redacted.value(opened), body["key"])
+    }).pipe(Effect.provide(service))
   )
 
   const createdFrom = Effect.fnUntraced(function* (body: Record<string, unknown>) {
@@ -91,7 +88,7 @@ describe("what is created", () => {
   })
   const secret = "sk-0123456789abcdef0123-AbCd"
 
-  it.effect("has a UUID of version 7 as its id, later ones greater (D34)", () =>
+  it.effect("has a UUID of version 7 as id, greater than earlier ones (D34)", () =>
     Effect.gen(function* () {
       const body = { provider: "cohere", key: secret }
       yield* TestClock.setTime(1_700_000_000_000)
@@ -114,7 +111,7 @@ describe("what is created", () => {
       { provider: "fireworks", key: '{"api_key":"short","region":"us"}' },
       "***...***"
     ]
-  ] as const)("has a label made of %s (D35)", ([, body, label]) =>
+  ] as const)("has a label made from %s (D35)", ([, body, label]) =>
     Effect.gen(function* () {
       assert.strictEqual((yield* createdFrom(body)).label, label)
     }).pipe(Effect.provide(service))
@@ -147,7 +144,7 @@ describe("what is created", () => {
       }).pipe(Effect.provide(service))
   )
 
-  it.effect("goes to the workspace that was asked for, in whatever case, else to the default one (section 4.1)", () =>
+  it.effect("goes to the requested workspace, in any case, or else to the default one (section 4.1)", () =>
     Effect.gen(function* () {
       const { create } = yield* Credentials
       const { account_id, workspace_id } = yield* newTenant

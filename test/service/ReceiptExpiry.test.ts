@@ -24,8 +24,8 @@ const holding = (receipts: number, failing: (call: number) => boolean = () => fa
   return { state, service: ReceiptExpiry.layer.pipe(Layer.provide(port), Layer.provideMerge(Recording.layer)) }
 }
 
-describe("old receipts", () => {
-  it.effect("stay for a day at least, and go in small batches while the service runs", () =>
+describe("old receipts (SECURITY.md, Receipts)", () => {
+  it.effect("stay for at least a day, and are removed in small batches while the service runs", () =>
     Effect.gen(function* () {
       const { service, state } = holding(1201)
       yield* Effect.gen(function* () {
@@ -41,7 +41,7 @@ describe("old receipts", () => {
     })
   )
 
-  it.effect("go the next time when it failed once, which is told in the log", () =>
+  it.effect("are removed the next time if it failed once, which is logged", () =>
     Effect.gen(function* () {
       const { service, state } = holding(3, (call) => call <= 160)
       yield* Effect.gen(function* () {
@@ -56,7 +56,7 @@ describe("old receipts", () => {
     })
   )
 
-  it.effect("are looked for no more when the service has stopped", () =>
+  it.effect("are no longer removed once the service has stopped", () =>
     Effect.gen(function* () {
       const { service, state } = holding(0)
       yield* Effect.provide(TestClock.adjust("1 hour"), service)

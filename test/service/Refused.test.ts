@@ -65,7 +65,7 @@ const notKey = (index: number) => ({
   message: "is not an API key of this account"
 })
 
-describe("a create that is refused stores nothing", () => {
+describe("a refused create stores nothing", () => {
   const cases: ReadonlyArray<readonly [string, (scene: Scene) => object, ReadonlyArray<object>]> = [
     ["an unknown workspace (D6)", ({ unknown }) => ({ workspace_id: unknown.workspace }), [notWorkspace]],
     ["another account's workspace (D6)", ({ foreign }) => ({ workspace_id: foreign.workspace }), [notWorkspace]],
@@ -96,7 +96,7 @@ describe("a create that is refused stores nothing", () => {
     }).pipe(Effect.provide(service))
   )
 
-  it.effect("and what is not the caller's is told exactly as what does not exist (T6)", () =>
+  it.effect("and answers the same for what is another account's and for what does not exist (T6)", () =>
     Effect.gen(function* () {
       const { caller, foreign, unknown } = yield* scene
       const told = (hash: string, workspace_id: string) =>
@@ -107,7 +107,7 @@ describe("a create that is refused stores nothing", () => {
     }).pipe(Effect.provide(service))
   )
 
-  it.effect("the control: with the caller's own it is stored, management key or not, twice or not (D23, D24)", () =>
+  it.effect("with the caller's own it is stored, management key or not, repeated or not (D23, D24, control)", () =>
     Effect.gen(function* () {
       const { caller, own } = yield* scene
       const allowed_api_key_hashes = [own.ordinary, own.hash, own.ordinary]
@@ -117,7 +117,7 @@ describe("a create that is refused stores nothing", () => {
     }).pipe(Effect.provide(service))
   )
 
-  it.effect("when the default workspace is deleted, until workspace_id is passed (section 4.1, D43)", () =>
+  it.effect("if the default workspace is deleted, until workspace_id is given (section 4.1, D43)", () =>
     Effect.gen(function* () {
       const { caller, own } = yield* scene
       yield* createAs(caller.account_id, {})
@@ -137,7 +137,7 @@ describe("a create that is refused stores nothing", () => {
     }).pipe(Effect.provide(service))
   )
 
-  it.effect("when the key cannot be sealed, which is a defect and none of the caller's business (D11)", () =>
+  it.effect("if the key cannot be sealed, which is a defect and no error of the caller (D11)", () =>
     Effect.gen(function* () {
       const { caller } = yield* scene
       const exit = yield* Effect.exit(createAs(caller.account_id, {}))
@@ -151,10 +151,10 @@ describe("a create that is refused stores nothing", () => {
   )
 })
 
-describe("a create that finds too much waiting", () => {
+describe("a create that finds the queue full", () => {
   const busy = { seal: () => Effect.fail(new ServiceUnavailable()) }
 
-  it.effect("for the count of wraps stores nothing and may be sent again (D14)", () =>
+  it.effect("for the count of wraps stores nothing and may be repeated (D14)", () =>
     Effect.gen(function* () {
       const { caller } = yield* scene
       assert.instanceOf(yield* Effect.flip(createAs(caller.account_id, {})), ServiceUnavailable)
@@ -164,7 +164,7 @@ describe("a create that finds too much waiting", () => {
 })
 
 describe("a get that is refused", () => {
-  it.effect("says the same of another account's credential and of none at all (D5)", () =>
+  it.effect("answers the same for another account's credential and for none at all (D5)", () =>
     Effect.gen(function* () {
       const { caller, stranger } = yield* scene
       const { get } = yield* Credentials
@@ -178,7 +178,7 @@ describe("a get that is refused", () => {
     }).pipe(Effect.provide(service))
   )
 
-  it.effect("is not refused to the owner of a deleted workspace (D43)", () =>
+  it.effect("still succeeds for the owner of a deleted workspace (D43)", () =>
     Effect.gen(function* () {
       const { caller } = yield* scene
       const { get } = yield* Credentials

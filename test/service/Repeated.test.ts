@@ -35,8 +35,8 @@ const instead = <I, S>(port: Context.Key<I, S>, change: (given: S) => S) =>
 const diedOf = (exit: Exit.Exit<unknown, unknown>) =>
   Exit.isFailure(exit) ? String(Cause.squash(exit.cause)) : "nothing"
 
-describe("a create that is repeated", () => {
-  it.effect("by a program whose members have another order is the same one", () =>
+describe("a repeated create (SECURITY.md, Receipts)", () => {
+  it.effect("is the same if its members come in another order", () =>
     Effect.gen(function* () {
       const caller = yield* newTenant
       const made = yield* createOnce(caller)
@@ -47,7 +47,7 @@ describe("a create that is repeated", () => {
     }).pipe(Effect.provide(service))
   )
 
-  it.effect("at the same time, and was carried out by the other one meanwhile, is answered by that", () =>
+  it.effect("is answered with the other's result if both came at the same time", () =>
     Effect.gen(function* () {
       const caller = yield* newTenant
       const made = yield* createOnce(caller)
@@ -61,7 +61,7 @@ describe("a create that is repeated", () => {
     }).pipe(Effect.provide(service))
   )
 
-  it.effect("is a failure when its receipt, or what the receipt is for, is gone in between", () =>
+  it.effect("fails if its receipt or its credential disappears meanwhile", () =>
     Effect.gen(function* () {
       const caller = yield* newTenant
       const { credential } = yield* createOnce(caller)
@@ -77,7 +77,7 @@ describe("a create that is repeated", () => {
     }).pipe(Effect.provide(service))
   )
 
-  it.effect("is known by hashes under names of their own, which must stay as they are", () =>
+  it.effect("is recognised by hashes whose definition must not change", () =>
     Effect.gen(function* () {
       const caller = yield* newTenant
       const { account_id } = caller
@@ -95,8 +95,8 @@ describe("a create that is repeated", () => {
   )
 })
 
-describe("who creates a credential", () => {
-  it.effect("is told to the store: the API key, or a program in process", () =>
+describe("the actor of a create", () => {
+  it.effect("reaches the store: the API key, or a program in process", () =>
     Effect.gen(function* () {
       const { account_id, hash } = yield* newTenant
       const seen: Array<Actor> = []

@@ -34,9 +34,9 @@ const alter = Effect.fnUntraced(function* ({ id }: Made, change: "context" | "wr
   return altered
 })
 
-describe("a rewrap (T10, security.md)", () => {
+describe("a rewrap (T10; SECURITY.md, Rotating the keyring)", () => {
   it.effect.prop(
-    "brings every credential under the primary key, whatever the batch and the rate; wraps are counted",
+    "moves every credential to the primary key, whatever the batch and rate, and counts the wraps",
     [
       Arbitrary.all({
         under: Arbitrary.all({ old: integer(0, 6), older: integer(0, 6), new: integer(0, 3) }),
@@ -62,7 +62,7 @@ describe("a rewrap (T10, security.md)", () => {
       }).pipe(Effect.provide(MemoryStore.layer))
   )
 
-  it.effect("interrupted in the middle, it goes on where it was; nothing is wrapped twice", () =>
+  it.effect("continues where it was interrupted, and wraps nothing twice", () =>
     Effect.gen(function* () {
       const made = yield* sealUnder(ringOf("old"), 9)
       const { rewrap } = yield* rotationWith(rotated, { ...limits, block: 1 })
@@ -89,7 +89,7 @@ describe("a rewrap (T10, security.md)", () => {
     { change: "kek_id", reason: "key lost is not in the keyring" },
     { change: "format", reason: "this version does not support its sealing format" }
   ] as const)(
-    "a row with altered $change is told by id and reason and left as it is; the others go on",
+    "reports a row with altered $change by id and reason, leaves it as it is and goes on",
     ({ change, reason }) =>
       Effect.gen(function* () {
         const made = yield* sealUnder(ringOf("old"), 7)
@@ -114,7 +114,7 @@ describe("a rewrap (T10, security.md)", () => {
       }).pipe(Effect.provide(MemoryStore.layer))
   )
 
-  it.effect("never more credentials a second than asked for", () =>
+  it.effect("never rewraps more credentials a second than requested", () =>
     Effect.gen(function* () {
       yield* sealUnder(ringOf("old"), 20)
       const { rewrap } = yield* rotationWith(rotated)
@@ -130,7 +130,7 @@ describe("a rewrap (T10, security.md)", () => {
     }).pipe(Effect.provide(MemoryStore.layer))
   )
 
-  it.effect("tells how far it is after every batch", () =>
+  it.effect("reports its progress after every batch", () =>
     Effect.gen(function* () {
       const made = yield* sealUnder(ringOf("old"), 5)
       const [last] = made.toSorted((a, b) => (a.id < b.id ? 1 : -1))
@@ -149,7 +149,7 @@ describe("a rewrap (T10, security.md)", () => {
     }).pipe(Effect.provide(MemoryStore.layer))
   )
 
-  it.effect("looks again for what was passed over or sealed meanwhile, and gives up rather than loop for ever", () =>
+  it.effect("returns to what it passed over or what was sealed meanwhile, and gives up rather than loop for ever", () =>
     Effect.gen(function* () {
       yield* sealUnder(ringOf("old"), 2)
       const { rewrap } = yield* rotationWith(rotated)
@@ -161,7 +161,7 @@ describe("a rewrap (T10, security.md)", () => {
     }).pipe(Effect.provide(MemoryStore.layer))
   )
 
-  it.effect("counts what it wraps, and a batch more at most, though some fail and others come while it runs", () =>
+  it.effect("counts its wraps, to within a batch, even if some fail and others arrive while it runs", () =>
     Effect.gen(function* () {
       const made = yield* sealUnder(ringOf("old"), 4)
       const [first] = made.toSorted((a, b) => (a.id < b.id ? -1 : 1))
@@ -187,7 +187,7 @@ describe("a rewrap (T10, security.md)", () => {
     }).pipe(Effect.provide(MemoryStore.layer))
   )
 
-  it.effect("counts what a store asks it to wrap again, too", () =>
+  it.effect("counts what a store asks it to wrap again", () =>
     Effect.gen(function* () {
       yield* sealUnder(ringOf("old"), 3)
       const wrappedKeys = yield* WrappedKeys
@@ -207,7 +207,7 @@ describe("a rewrap (T10, security.md)", () => {
     }).pipe(Effect.provide(MemoryStore.layer))
   )
 
-  it.effect("takes what failed and was mended meanwhile in its next pass, a second later", () =>
+  it.effect("retries what failed in its next pass, a second later", () =>
     Effect.gen(function* () {
       const made = yield* sealUnder(ringOf("old"), 2)
       const [broken] = made
@@ -231,7 +231,7 @@ describe("a rewrap (T10, security.md)", () => {
     }).pipe(Effect.provide(MemoryStore.layer))
   )
 
-  it.effect("waits for what failed as for the rest, and tells nothing of a batch of nothing", () =>
+  it.effect("keeps its rate over failures, and reports no empty batch", () =>
     Effect.gen(function* () {
       const made = yield* sealUnder(ringOf("old"), 4)
       for (const one of made) yield* alter(one, "context")
@@ -247,7 +247,7 @@ describe("a rewrap (T10, security.md)", () => {
     }).pipe(Effect.provide(MemoryStore.layer))
   )
 
-  it.effect("stops at the limit of wraps before it is passed, and what was done stays done", () =>
+  it.effect("stops at the limit of wraps, and keeps what it has done", () =>
     Effect.gen(function* () {
       const made = yield* sealUnder(ringOf("old"), 6)
       const { rewrap } = yield* rotationWith(rotated, { block: 1, warn: 10, refuse: 4 })
@@ -262,45 +262,47 @@ describe("a rewrap (T10, security.md)", () => {
 })
 
 describe("the status of the keyring", () => {
-  it.effect("tells role, use and wraps of every key, and retires only one that has sealed and is named no more", () =>
-    Effect.gen(function* () {
-      const { keks } = yield* Memory
-      const used = (kek_id: string, count: number) =>
-        Effect.sync(() => {
-          const kek = keks.get(kek_id)
-          if (kek !== undefined) kek.wraps = count
-        })
-      yield* rotationWith(ringOf("gone"))
-      yield* sealUnder(ringOf("lost"), 2)
-      yield* sealUnder(ringOf("old"), 1)
-      const { rewrap, status } = yield* rotationWith(ringOf("new", "pending", "old"), { ...limits, block: 1 })
-      yield* used("old", 5)
-      const others = [
-        { kek_id: "gone", role: "retired", credentials: 0, wraps: 0, may_be_retired: false },
-        { kek_id: "lost", role: "missing", credentials: 2, wraps: 0, may_be_retired: false }
-      ]
-      const pending = { kek_id: "pending", role: "pending", credentials: 0, wraps: 0, may_be_retired: false }
-      assert.deepEqual(yield* status(), [
-        { kek_id: "new", role: "primary", credentials: 0, wraps: 0, may_be_retired: false },
-        pending,
-        { kek_id: "old", role: "decrypt-only", credentials: 1, wraps: 5, may_be_retired: false },
-        ...others
-      ])
-      const running = yield* Effect.forkChild(rewrap({ rate: unhurried }))
-      yield* TestClock.adjust("1 minute")
-      yield* Fiber.join(running)
-      const after = yield* status()
-      assert.deepEqual(after.slice(1), [
-        pending,
-        { kek_id: "old", role: "decrypt-only", credentials: 0, wraps: 5, may_be_retired: true },
-        ...others
-      ])
-      assert.strictEqual(after[0]?.credentials, 1)
-    }).pipe(Effect.provide(MemoryStore.layer))
+  it.effect(
+    "shows the role, use and wraps of every key, and offers to retire only one that has sealed and is no longer named",
+    () =>
+      Effect.gen(function* () {
+        const { keks } = yield* Memory
+        const used = (kek_id: string, count: number) =>
+          Effect.sync(() => {
+            const kek = keks.get(kek_id)
+            if (kek !== undefined) kek.wraps = count
+          })
+        yield* rotationWith(ringOf("gone"))
+        yield* sealUnder(ringOf("lost"), 2)
+        yield* sealUnder(ringOf("old"), 1)
+        const { rewrap, status } = yield* rotationWith(ringOf("new", "pending", "old"), { ...limits, block: 1 })
+        yield* used("old", 5)
+        const others = [
+          { kek_id: "gone", role: "retired", credentials: 0, wraps: 0, may_be_retired: false },
+          { kek_id: "lost", role: "missing", credentials: 2, wraps: 0, may_be_retired: false }
+        ]
+        const pending = { kek_id: "pending", role: "pending", credentials: 0, wraps: 0, may_be_retired: false }
+        assert.deepEqual(yield* status(), [
+          { kek_id: "new", role: "primary", credentials: 0, wraps: 0, may_be_retired: false },
+          pending,
+          { kek_id: "old", role: "decrypt-only", credentials: 1, wraps: 5, may_be_retired: false },
+          ...others
+        ])
+        const running = yield* Effect.forkChild(rewrap({ rate: unhurried }))
+        yield* TestClock.adjust("1 minute")
+        yield* Fiber.join(running)
+        const after = yield* status()
+        assert.deepEqual(after.slice(1), [
+          pending,
+          { kek_id: "old", role: "decrypt-only", credentials: 0, wraps: 5, may_be_retired: true },
+          ...others
+        ])
+        assert.strictEqual(after[0]?.credentials, 1)
+      }).pipe(Effect.provide(MemoryStore.layer))
   )
 
   it.effect(
-    "a key that credentials name is not pending, though no wraps were counted; a retired one is told as such",
+    "a key that credentials name is not pending even if no wraps were counted; a retired one is shown as retired",
     () =>
       Effect.gen(function* () {
         const { keks } = yield* Memory

@@ -180,7 +180,7 @@ const honest = Layer.mergeAll(apiKeys, credentialRepository, workspaceResolver)
 
 describe("two to four tenants in any interleaving (T6b)", () => {
   it.effect.prop(
-    "never see, name or use what is not their own, nor what is revoked or deleted",
+    "never see, name or use what is not their own, or what is revoked or deleted",
     [history],
     ([given]) => Effect.provide(isolated(given), serviceWith(honest)),
     { arbitrary: { size: 40, runs: 150 } }
@@ -296,7 +296,7 @@ describe("two to four tenants in any interleaving (T6b)", () => {
     ]
   ]
 
-  it.effect.each(broken)("a store is found out in which %s", ([, ports]) =>
+  it.effect.each(broken)("catch a store in which %s (control)", ([, ports]) =>
     Effect.gen(function* () {
       const checked = yield* Arbitrary.checkEffect(
         history,

@@ -20,7 +20,7 @@ const created = Effect.fnUntraced(function* (key: string, disabled: boolean) {
 
 describe("a router", () => {
   it.effect.prop(
-    "is offered a credential with the key that was given, unless it is disabled (D26, D44)",
+    "is offered a credential with the key as it was given, unless it is disabled (D26, D44)",
     [text(1, 60), elementOf([true, false])],
     ([given, disabled]) =>
       Effect.gen(function* () {

@@ -3,8 +3,8 @@ import { Effect, Fiber } from "effect"
 import { TestClock } from "effect/testing"
 import { withKeyStoreTimeout } from "../../src/service/withKeyStoreTimeout.ts"
 
-describe("a key store", () => {
-  it.effect("is not waited for longer than 3 seconds", () =>
+describe("a key store (R10)", () => {
+  it.effect("is given 3 seconds to answer", () =>
     Effect.gen(function* () {
       const asked = yield* Effect.forkChild(Effect.flip(withKeyStoreTimeout(Effect.never)))
       yield* TestClock.adjust(2999)
@@ -15,7 +15,7 @@ describe("a key store", () => {
     })
   )
 
-  it.effect("that answers in time is heard", () =>
+  it.effect("that answers in time is used", () =>
     Effect.gen(function* () {
       assert.strictEqual(yield* withKeyStoreTimeout(Effect.succeed(1)), 1)
       assert.strictEqual(yield* Effect.flip(withKeyStoreTimeout(Effect.fail("no"))), "no")

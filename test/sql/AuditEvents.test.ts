@@ -134,7 +134,7 @@ describe.each([
   ["in batches", true],
   ["alone", false]
 ] as const)("statements %s", (_, batching) => {
-  it.live("whatever is done at the same time, the events are those of what is stored, no more and no less", () =>
+  it.live("any concurrent operations leave exactly the events of what is stored (SECURITY.md, Audit)", () =>
     Effect.gen(function* () {
       const { ports, sql } = yield* openStore(batching)
       const together = { concurrency: "unbounded", discard: true } as const
@@ -156,7 +156,7 @@ describe.each([
     })
   )
 
-  it.live("of those that come together the one that fails has no event, the others have one each", () =>
+  it.live("a failed request in a batch has no event, and the others have one each", () =>
     Effect.gen(function* () {
       const { ports, sql } = yield* openStore(batching)
       yield* Effect.gen(function* () {
@@ -179,7 +179,7 @@ describe.each([
     })
   )
 
-  it.live("an act whose event cannot be written is not done; it is done once the event can be written (control)", () =>
+  it.live("nothing is done whose event cannot be written; once it can be, it is done (control)", () =>
     Effect.gen(function* () {
       const { ports, sql } = yield* openStore(batching)
       yield* Effect.gen(function* () {
@@ -235,8 +235,8 @@ describe.each([
   )
 })
 
-describe("an entry", () => {
-  it.live("is one for all that share a transaction: an account, and a batch of creates", () =>
+describe("an audit entry (SECURITY.md, Audit)", () => {
+  it.live("covers everything in one transaction: an account, or a batch of creates", () =>
     Effect.gen(function* () {
       const { ports, sql } = yield* openStore()
       yield* Effect.gen(function* () {
@@ -254,7 +254,7 @@ describe("an entry", () => {
     })
   )
 
-  it.live("of a rewrap tells for each batch how many came from which key", () =>
+  it.live("of a rewrap says for each batch how many came from which key", () =>
     Effect.gen(function* () {
       const { ports, sql } = yield* openStore()
       yield* Effect.gen(function* () {
@@ -277,7 +277,7 @@ describe("an entry", () => {
   )
 })
 
-describe("an act that is tried again because the answer was lost", () => {
+describe("an operation that is retried because its answer was lost", () => {
   const open = Effect.gen(function* () {
     const url = yield* freshDatabase
     const proxy = yield* databaseProxy(url)
@@ -318,7 +318,7 @@ describe("an act that is tried again because the answer was lost", () => {
 })
 
 layerLive(TestService.layer)("the events of a running service", (it) => {
-  it.effect("tell who acted: the key over HTTP, the gateway in process, the service by itself", () =>
+  it.effect("name the actor: the key over HTTP, the gateway in process, the service itself", () =>
     Effect.gen(function* () {
       const { sql } = yield* TestService
       const { account_id, create, management_key_hash } = yield* TestService.newTenant
@@ -346,7 +346,7 @@ layerLive(TestService.layer)("the events of a running service", (it) => {
     })
   )
 
-  it.effect("hold no key, no token, no label and no name; the tables beside them hold the names (control)", () =>
+  it.effect("hold no key, token, label or name; the other tables do hold the names (T4, control)", () =>
     Effect.gen(function* () {
       const { sql } = yield* TestService
       const { create, management_key } = yield* TestService.newTenant
@@ -367,7 +367,7 @@ layerLive(TestService.layer)("the events of a running service", (it) => {
     })
   )
 
-  it.effect("come under a checkpoint without anybody asking for it", () =>
+  it.effect("get a checkpoint without being asked", () =>
     Effect.gen(function* () {
       const { newTenant, sql } = yield* TestService
       yield* newTenant

@@ -151,8 +151,8 @@ const tampering: Arbitrary.Arbitrary<Tampering> = Arbitrary.map(
   }
 )
 
-describe("byok audit verify on PostgreSQL", () => {
-  it.live("counts what is as it was written, over gaps and checkpoints", () =>
+describe("verifying the audit log on PostgreSQL (SECURITY.md, Audit)", () => {
+  it.live("counts an untouched log, over gaps and checkpoints", () =>
     Effect.gen(function* () {
       const { audit, sql } = yield* tenEntries
       const [newest] = yield* sql<{ hash: string }>`
@@ -170,7 +170,7 @@ describe("byok audit verify on PostgreSQL", () => {
     })
   )
 
-  it.live("an empty log is intact", () =>
+  it.live("finds an empty log intact", () =>
     Effect.gen(function* () {
       const { audit } = yield* open
       assert.deepStrictEqual(yield* audit.verify(), {
@@ -186,7 +186,7 @@ describe("byok audit verify on PostgreSQL", () => {
   )
 
   it.live(
-    "finds whatever is edited, removed, inserted or swapped, and names it; restored it is intact (control)",
+    "finds and names whatever is edited, removed, inserted or swapped; restored it is intact (control)",
     () =>
       Effect.gen(function* () {
         const { audit, sql } = yield* tenEntries
@@ -210,7 +210,7 @@ describe("byok audit verify on PostgreSQL", () => {
   const chain = (sql: SqlClient.SqlClient) => sql<{ number: string; hash: string }>`
     SELECT number::text AS number, encode(hash, 'hex') AS hash FROM audit_checkpoints ORDER BY number`
 
-  it.live("what it cannot see without a hash that was kept elsewhere, it sees with one (limit)", () =>
+  it.live("needs a hash kept elsewhere to find a rewritten chain or a missing end", () =>
     Effect.gen(function* () {
       const { audit, sql } = yield* tenEntries
       const [, second, , newest] = yield* chain(sql)
@@ -231,7 +231,7 @@ describe("byok audit verify on PostgreSQL", () => {
     })
   )
 
-  it.live("entries that no checkpoint covers yet can be removed or edited unseen, and are counted (limit)", () =>
+  it.live("cannot see changes to entries without a checkpoint, and counts those entries", () =>
     Effect.gen(function* () {
       const { audit, log, sql } = yield* tenEntries
       const commit = yield* holdOpen(sql, "INSERT INTO audit_entries (events) VALUES ('[1]')")
@@ -247,8 +247,8 @@ describe("byok audit verify on PostgreSQL", () => {
   )
 })
 
-describe("checkpoints", () => {
-  it.live("wait for a transaction that may still commit an older number, and for no other", () =>
+describe("checkpoints on PostgreSQL (SECURITY.md, Audit)", () => {
+  it.live("wait for transactions that may still commit an older number, and for no others", () =>
     Effect.gen(function* () {
       const { audit, log, sql } = yield* open
       yield* write(sql, 1)
@@ -270,7 +270,7 @@ describe("checkpoints", () => {
     })
   )
 
-  it.live("one that did not wait would take the late one for an inserted one (control)", () =>
+  it.live("that did not wait would take the late entry for an inserted one (control)", () =>
     Effect.gen(function* () {
       const { audit, sql } = yield* open
       const commit = yield* holdOpen(sql, "INSERT INTO audit_entries (events) VALUES ('[1]')")
@@ -283,7 +283,7 @@ describe("checkpoints", () => {
     })
   )
 
-  it.live("made by several at once, beside writers that commit in any order, seal every entry once", () =>
+  it.live("seal every entry once, even if several are made at once and writers commit in any order", () =>
     Effect.gen(function* () {
       const { another, audit, log, sql } = yield* open
       const logs = [log, yield* another]
@@ -321,7 +321,7 @@ describe("checkpoints", () => {
     })
   )
 
-  it.live("cover two hundred entries at most, fewer of long ones; verify reads them page by page", () =>
+  it.live("cover at most two hundred entries, fewer if they are long; verify reads them page by page", () =>
     Effect.gen(function* () {
       const { audit, sql } = yield* open
       yield* sql`INSERT INTO audit_entries (events) SELECT '[1]' FROM generate_series(1, 250)`

@@ -271,7 +271,7 @@ const constraints: ReadonlyArray<
 /** Those that another one makes unnecessary to name: it exists so that a foreign key can point at both columns. */
 const implied = ["workspaces_account_id_id_key"]
 
-layer(MigratedLive)("the tables repeat the rules of the domain (section 4.1, section 8)", (it) => {
+layer(MigratedLive)("the tables repeat the rules of the domain (sections 4.1 and 8)", (it) => {
   it.effect.each(constraints)("%s: %s", ([table, name, { accepted, refused }]) =>
     Effect.gen(function* () {
       assert.deepStrictEqual(
@@ -295,7 +295,7 @@ layer(MigratedLive)("the tables repeat the rules of the domain (section 4.1, sec
     })
   )
 
-  it.effect("every column that the domain always fills is refused as NULL", () =>
+  it.effect("NULL is refused in every column that the domain always fills", () =>
     Effect.gen(function* () {
       const optional = [
         "workspaces.deleted_at",
@@ -322,7 +322,7 @@ layer(MigratedLive)("the tables repeat the rules of the domain (section 4.1, sec
     })
   )
 
-  it.effect("there is no constraint without a case here", () =>
+  it.effect("every constraint has a case here (control)", () =>
     Effect.gen(function* () {
       const sql = yield* Migrated
       const found = yield* sql<{ name: string }>`

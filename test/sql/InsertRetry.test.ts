@@ -49,8 +49,8 @@ const open = Effect.gen(function* () {
   return { admin, insert, insertOnce, proxy, rows }
 })
 
-describe("an insert of the same credential again", () => {
-  it.live("answers as the first time, and stores one row (R3, D32)", () =>
+describe("a repeated insert of a credential", () => {
+  it.live("returns the same as the first, and stores one row (R3, D32)", () =>
     Effect.gen(function* () {
       const { insert, rows } = yield* open
       const first = yield* insert(account_id, credential(11), plainSealedKey(1))
@@ -64,7 +64,7 @@ describe("an insert of the same credential again", () => {
     })
   )
 
-  it.live("is made by itself when the answer to the first is lost (R3)", () =>
+  it.live("happens by itself if the answer to the first is lost (R3)", () =>
     Effect.gen(function* () {
       const { insert, proxy, rows } = yield* open
       proxy.loseAnswer("SELECT 1")
@@ -77,7 +77,7 @@ describe("an insert of the same credential again", () => {
     })
   )
 
-  it.live("is made by itself when the connection is lost before the first is done (R3)", () =>
+  it.live("happens by itself if the connection is lost before the first is done (R3)", () =>
     Effect.gen(function* () {
       const { admin, insert, rows } = yield* open
       const unlock = yield* lockTable(admin, "credentials")
@@ -92,10 +92,10 @@ describe("an insert of the same credential again", () => {
   )
 })
 
-describe("an insert with a receipt", () => {
+describe("an insert with a receipt (SECURITY.md, Receipts)", () => {
   const first = Option.some({ ...credential(11), sort_order: 0 })
 
-  it.live("whose answer is lost is made again by itself, and is no other one's (R3)", () =>
+  it.live("is repeated by itself if its answer is lost, and recognised as the same (R3)", () =>
     Effect.gen(function* () {
       const { insertOnce, proxy, rows } = yield* open
       proxy.loseAnswer("SELECT 1")
@@ -105,7 +105,7 @@ describe("an insert with a receipt", () => {
     })
   )
 
-  it.live("that loses its connection while it waits is made again by itself (R3)", () =>
+  it.live("is repeated by itself if it loses its connection while it waits (R3)", () =>
     Effect.gen(function* () {
       const { admin, insertOnce, rows } = yield* open
       const unlock = yield* lockTable(admin, "receipts")
@@ -124,7 +124,7 @@ describe("an insert with a receipt", () => {
       '${account_id}', decode(repeat('01', 32), 'hex'), '${id(10)}', decode(repeat('02', 32), 'hex'), now()
     )`
 
-  it.live("waits for one under the same key that is not done: stores nothing when that is committed", () =>
+  it.live("waits for one in progress under the same key, and stores nothing if that commits", () =>
     Effect.gen(function* () {
       const { admin, insert, insertOnce, rows } = yield* open
       yield* insert(account_id, credential(10), plainSealedKey(10))
@@ -137,7 +137,7 @@ describe("an insert with a receipt", () => {
     })
   )
 
-  it.live("and is the first when that is rolled back", () =>
+  it.live("and counts as the first if that is rolled back", () =>
     Effect.gen(function* () {
       const { admin, insert, insertOnce, rows } = yield* open
       yield* insert(account_id, credential(10), plainSealedKey(10))
@@ -155,7 +155,7 @@ describe("an insert with a receipt", () => {
 })
 
 describe("an insert under an id that is taken", () => {
-  it.live("by other key material or another account dies, and changes nothing", () =>
+  it.live("by other key material or another account fails and changes nothing (T6)", () =>
     Effect.gen(function* () {
       const { admin, insert, rows } = yield* open
       yield* insert(account_id, credential(11), plainSealedKey(1))

@@ -63,8 +63,8 @@ const sealedUnder = (...kek_ids: ReadonlyArray<string>) =>
     }
   })
 
-layerLive(RegistryLive)("the registry of key-encryption keys", (it) => {
-  it.effect("of instances that register other bytes under one id at the same moment, those of one are accepted", () =>
+layerLive(RegistryLive)("the registry of key-encryption keys on PostgreSQL", (it) => {
+  it.effect("accepts the bytes of one instance if several register different ones under an id at once (T12)", () =>
     Effect.gen(function* () {
       const { register } = yield* KekRegistry
       for (const round of Array.from({ length: 20 }, (_, n) => `race-${n}`)) {
@@ -80,7 +80,7 @@ layerLive(RegistryLive)("the registry of key-encryption keys", (it) => {
     })
   )
 
-  it.effect("records nothing either when another instance records the differing bytes in the meantime", () =>
+  it.effect("records nothing if another instance records different bytes meanwhile (T12)", () =>
     Effect.gen(function* () {
       const { register } = yield* KekRegistry
       const sql = yield* Admin
@@ -96,7 +96,7 @@ layerLive(RegistryLive)("the registry of key-encryption keys", (it) => {
     })
   )
 
-  it.effect("a row that is on its way while its key is retired is counted, and the key is not retired", () =>
+  it.effect("counts a row that is being inserted, and does not retire its key (T10)", () =>
     Effect.gen(function* () {
       const { known, register, retire } = yield* KekRegistry
       const sql = yield* Admin
@@ -126,7 +126,7 @@ layerLive(RegistryLive)("the registry of key-encryption keys", (it) => {
   )
 
   it.effect.each(["NULL", "null", "a.b-C_9"])(
-    "a key with the id %s that is retired twice is fenced off, and told of once",
+    "fences off a key with the id %s that is retired twice, and records it once (T10)",
     (id) =>
       Effect.gen(function* () {
         const { register, retire } = yield* KekRegistry

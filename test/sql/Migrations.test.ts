@@ -19,7 +19,7 @@ const empty = Effect.gen(function* () {
 })
 
 describe("migrate", () => {
-  it.live("brings an empty database to the newest migration; again there is nothing to do", () =>
+  it.live("brings an empty database to the newest migration; the second time there is nothing to do", () =>
     Effect.gen(function* () {
       const { sql, tables, target } = yield* empty
       assert.deepStrictEqual(yield* migrate(target, databaseSettings), all)
@@ -51,7 +51,7 @@ describe("migrate", () => {
     })
   )
 
-  it.live("that fails leaves nothing half made, tells no name or value, and works once the cause is gone", () =>
+  it.live("leaves nothing half done if it fails, shows no name or value, and works once the cause is gone", () =>
     Effect.gen(function* () {
       const { sql, tables, target } = yield* empty
       yield* sql`CREATE TABLE keks (canary text)`
@@ -69,7 +69,7 @@ describe("migrate", () => {
     })
   )
 
-  it.live("waits for as long as another one takes: it has no statement time-out", () =>
+  it.live("waits as long as another one takes: it has no statement timeout", () =>
     Effect.gen(function* () {
       const { sql, target } = yield* empty
       yield* migrate(target, databaseSettings)
@@ -86,7 +86,7 @@ describe("migrate", () => {
 })
 
 describe("the newest migration of a database", () => {
-  it.live("is none where none ever ran, as readiness tells", () =>
+  it.live("is none if none ever ran, as readiness reports", () =>
     Effect.gen(function* () {
       const { sql } = yield* empty
       assert.deepStrictEqual(yield* current(sql), Option.none())

@@ -10,8 +10,8 @@ import * as ReceiptExpiry from "../../src/service/ReceiptExpiry.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { adminClient, freshDatabase, settingsFor } from "../support/database/freshDatabase.ts"
 
-describe("old receipts", () => {
-  it.live("are removed by the service itself, from PostgreSQL, and honoured until then", () =>
+describe("old receipts on PostgreSQL (SECURITY.md, Receipts)", () => {
+  it.live("are removed by the service itself, and honoured until then", () =>
     Effect.gen(function* () {
       const url = yield* freshDatabase
       const sql = yield* adminClient(url)

@@ -6,8 +6,8 @@ import { keysOf, openedWith, rotationWith, sealUnder } from "../support/keys/rot
 
 const ring = ringOf("new", "old")
 
-describe("what sealing does not prevent, as SECURITY.md says (T2c)", () => {
-  it.live("a row that was deleted is gone, and one put back in an older whole state opens; a mixture does not", () =>
+describe("what sealing does not prevent (T2c; SECURITY.md, Out of scope)", () => {
+  it.live("a deleted row is gone and one put back in an older whole state opens, while a mixture does not", () =>
     Effect.gen(function* () {
       const { ports, sql } = yield* openStore()
       yield* Effect.gen(function* () {

@@ -62,8 +62,8 @@ const wrapped = (sql: SqlClient.SqlClient) =>
   sql<{ kek_id: string; wrapped_dek: string }>`
     SELECT kek_id, encode(wrapped_dek, 'hex') AS wrapped_dek FROM credentials ORDER BY id`
 
-describe("a rewrap on PostgreSQL (security.md)", () => {
-  it.live("touches kek_id and wrapped_dek of every row, and nothing else of any", () =>
+describe("a rewrap on PostgreSQL (T10; SECURITY.md, Rotating the keyring)", () => {
+  it.live("changes kek_id and wrapped_dek of every row, and nothing else", () =>
     withCredentials(20, (sql, made) =>
       Effect.gen(function* () {
         const [rows, keys] = [yield* untouchable(sql), yield* wrapped(sql)]
@@ -104,7 +104,7 @@ describe("a rewrap on PostgreSQL (security.md)", () => {
     )
   )
 
-  it.live("get and create go on while it holds its rows", () =>
+  it.live("get and create continue while it holds its rows", () =>
     withCredentials(3, (sql, made) =>
       Effect.gen(function* () {
         yield* addGate(sql)
@@ -129,7 +129,7 @@ describe("a rewrap on PostgreSQL (security.md)", () => {
     )
   )
 
-  it.live("a row that somebody else is changing is passed over, and wrapped later as it was changed", () =>
+  it.live("a row that is being changed is skipped, and wrapped later in its new state", () =>
     withCredentials(4, (sql, made) =>
       Effect.gen(function* () {
         const [first, ...others] = made
@@ -155,7 +155,7 @@ describe("a rewrap on PostgreSQL (security.md)", () => {
     )
   )
 
-  it.live("who waited for it to change a wrapped key finds it changed, and changes nothing", () =>
+  it.live("one that waited for a wrapped key finds it changed, and changes nothing", () =>
     withCredentials(1, (sql, made) =>
       Effect.gen(function* () {
         yield* addGate(sql)
@@ -177,7 +177,7 @@ describe("a rewrap on PostgreSQL (security.md)", () => {
     )
   )
 
-  it.live("a row that no create could have stored is told as altered; the others go on", () =>
+  it.live("a row that no create could have stored is reported as altered, and the rest continues", () =>
     withCredentials(3, (sql, [broken, ...whole]) =>
       Effect.gen(function* () {
         if (broken === undefined) return assert.fail("no credential")
@@ -190,7 +190,7 @@ describe("a rewrap on PostgreSQL (security.md)", () => {
     )
   )
 
-  it.live("finds the few that are left among many, wherever they are", () =>
+  it.live("finds the few rows that are left, wherever they are", () =>
     withCredentials(2, (sql, made) =>
       Effect.gen(function* () {
         const ids = ["00000000-0000-7000-8000-000000000001", "ffffffff-ffff-7fff-bfff-fffffffffffe"]

@@ -16,30 +16,32 @@ const wrong = ringOf("impostor").replace("impostor:", "kek-1:")
 const sentence = "expected the keys that the database knows; found other bytes under kek-1."
 
 describe("wrong bytes under a known key id (T12)", () => {
-  it.live("the service ends with one sentence that names setting and id, exit code 1, and has written nothing", () =>
-    Effect.gen(function* () {
-      const DATABASE_URL = yield* freshDatabase
-      const sql = yield* adminClient(DATABASE_URL)
-      yield* Effect.gen(function* () {
-        yield* rotationWith(ringOf("kek-1"))
-        yield* sealUnder(ringOf("kek-1"), 3)
-      }).pipe(Effect.provide(yield* storesOn(DATABASE_URL)))
-      const before = yield* databaseContent(sql)
-      const file = join(yield* temporaryDirectory, "keyring")
-      const ring = `${ringOf("kek-0")}\n${wrong}\n${ringOf("kek-2")}`
-      writeFileSync(file, ring, { mode: 0o600 })
+  it.live(
+    "the service ends with one sentence that names setting and id and with exit code 1, having written nothing",
+    () =>
+      Effect.gen(function* () {
+        const DATABASE_URL = yield* freshDatabase
+        const sql = yield* adminClient(DATABASE_URL)
+        yield* Effect.gen(function* () {
+          yield* rotationWith(ringOf("kek-1"))
+          yield* sealUnder(ringOf("kek-1"), 3)
+        }).pipe(Effect.provide(yield* storesOn(DATABASE_URL)))
+        const before = yield* databaseContent(sql)
+        const file = join(yield* temporaryDirectory, "keyring")
+        const ring = `${ringOf("kek-0")}\n${wrong}\n${ringOf("kek-2")}`
+        writeFileSync(file, ring, { mode: 0o600 })
 
-      for (const given of [{ BYOK_KEYRING: ring }, { BYOK_KEYRING_FILE: file }]) {
-        const [setting] = Object.keys(given)
-        for (const command of [["serve"], ["keyring", "rewrap"]]) {
-          const refused = yield* runByok(command, { DATABASE_URL, PORT: "0", ...given })
-          assert.deepStrictEqual(refused, { code: 1, stdout: "", stderr: `${setting}: ${sentence}\n` })
+        for (const given of [{ BYOK_KEYRING: ring }, { BYOK_KEYRING_FILE: file }]) {
+          const [setting] = Object.keys(given)
+          for (const command of [["serve"], ["keyring", "rewrap"]]) {
+            const refused = yield* runByok(command, { DATABASE_URL, PORT: "0", ...given })
+            assert.deepStrictEqual(refused, { code: 1, stdout: "", stderr: `${setting}: ${sentence}\n` })
+          }
         }
-      }
-      assert.strictEqual(yield* databaseContent(sql), before)
+        assert.strictEqual(yield* databaseContent(sql), before)
 
-      yield* startService({ DATABASE_URL, BYOK_KEYRING: ringOf("kek-0", "kek-1", "kek-2") })
-      assert.notStrictEqual(yield* databaseContent(sql), before, "the right bytes are let in, and new keys recorded")
-    })
+        yield* startService({ DATABASE_URL, BYOK_KEYRING: ringOf("kek-0", "kek-1", "kek-2") })
+        assert.notStrictEqual(yield* databaseContent(sql), before, "the right bytes are let in, and new keys recorded")
+      })
   )
 })

@@ -31,7 +31,7 @@ describe("logs", () => {
     })
   )
 
-  it.effect("are pretty and of level info unless something else is asked for", () =>
+  it.effect("are pretty and of level info by default", () =>
     Effect.gen(function* () {
       for (const variables of [{}, { LOG_LEVEL: "", LOG_FORMAT: "" }]) {
         const { stderr } = yield* logWith(variables)
@@ -60,7 +60,7 @@ describe("logs", () => {
   it.effect.each<readonly [variables: Record<string, string>, sentence: string]>([
     [{ LOG_LEVEL: "canary" }, "LOG_LEVEL must be one of trace, debug, info, warn, error, fatal, none."],
     [{ LOG_FORMAT: "canary" }, "LOG_FORMAT must be pretty, logfmt or json."]
-  ])("%j is refused in a sentence that names the setting and not the value", ([variables, sentence]) =>
+  ])("%j is refused in a sentence that names the setting without the value", ([variables, sentence]) =>
     Effect.gen(function* () {
       const build = Effect.scoped(Layer.build(Layer.fresh(Logging.layer)))
       const exit = yield* Effect.exit(

@@ -57,8 +57,8 @@ const refusalOf = (url: string, ca?: string) =>
     return message
   })
 
-describe("at the start of the service a database", () => {
-  it.effect("that is still starting (57P03) is asked again for ten seconds; the log and the end say so", () =>
+describe("at the start of the service, a database", () => {
+  it.effect("that is still starting (57P03) is retried for ten seconds, as the log and the final error say", () =>
     Effect.gen(function* () {
       const { port, refused } = yield* refusingPostgres("57P03", "no, canary")
       const { isOver, lines, refusal, untilAsleep } = yield* openOn(port)
@@ -80,7 +80,7 @@ describe("at the start of the service a database", () => {
   it.effect.each<readonly [name: string, treat: (socket: Socket) => unknown, code: string, sleeps: Array<number>]>([
     ["closes connections", (socket) => socket.destroy(), "ECONNRESET", [500]],
     ["does not answer", () => undefined, "ETIMEDOUT", [connectTimeout, 500]]
-  ])("that %s is asked again, with a code that says so", ([, treat, code, sleeps]) =>
+  ])("that %s is retried, with a code that says so", ([, treat, code, sleeps]) =>
     Effect.gen(function* () {
       const { isOver, lines, refusal, untilAsleep } = yield* openOn(yield* listen(treat))
       for (let times = 1; !isOver(); times++) {
@@ -104,7 +104,7 @@ describe("at the start of the service a database", () => {
     ["3D000", ": the database does not exist (3D000)."],
     ["42501", ": the user lacks a permission (42501)."],
     ["53300", " cannot be used: UnknownError 53300."]
-  ])("that says %s is not asked again", ([sqlstate, fault]) =>
+  ])("that answers %s is not retried", ([sqlstate, fault]) =>
     Effect.gen(function* () {
       const { port, refused } = yield* refusingPostgres(sqlstate, "no, canary")
       assert.strictEqual(yield* refusalOf(urlOf(port)), `DATABASE_URL${fault}`)
@@ -112,7 +112,7 @@ describe("at the start of the service a database", () => {
     })
   )
 
-  it.effect("that asks for a password is not asked again without one", () =>
+  it.effect("that wants a password is not retried without one", () =>
     Effect.gen(function* () {
       const { port } = yield* refusingPostgres("57P03", "no, canary")
       assert.strictEqual(
@@ -122,7 +122,7 @@ describe("at the start of the service a database", () => {
     })
   )
 
-  it.effect("whose certificate nobody vouches for is not asked again, and the way out is named", () =>
+  it.effect("whose certificate is not trusted is not retried, and the error names the setting to use", () =>
     Effect.gen(function* () {
       const tls = selfSignedCertificate("127.0.0.1")
       const { port } = yield* refusingPostgres("57P03", "no, canary", { tls })
@@ -135,7 +135,7 @@ describe("at the start of the service a database", () => {
     })
   )
 
-  it.effect("whose certificate is for another host, or is over, is not asked again", () =>
+  it.effect("whose certificate is for another host or expired is not retried", () =>
     Effect.gen(function* () {
       const certificates = [
         [selfSignedCertificate("localhost"), "is for another host (ERR_TLS_CERT_ALTNAME_INVALID)"],
@@ -149,7 +149,7 @@ describe("at the start of the service a database", () => {
     })
   )
 
-  it.effect("that declines TLS is not asked again", () =>
+  it.effect("that declines TLS is not retried", () =>
     Effect.gen(function* () {
       const { port, refused } = yield* refusingPostgres("57P03", "no, canary")
       const sentence = yield* refusalOf(`${urlOf(port)}?sslmode=require`)
@@ -158,7 +158,7 @@ describe("at the start of the service a database", () => {
     })
   )
 
-  it.live("that is embedded is not called by a setting that nobody has set", () =>
+  it.live("that is embedded is not blamed on a setting that is unset", () =>
     Effect.gen(function* () {
       const dataDirectory = yield* temporaryDirectory
       const { cluster } = yield* prepare(dataDirectory, yield* locate())

@@ -164,7 +164,7 @@ const refusalOf = (env: Variables) =>
   })
 
 describe("settings", () => {
-  it.effect("have defaults, and an empty variable is one that is not set", () =>
+  it.effect("have defaults, and an empty variable counts as unset", () =>
     Effect.gen(function* () {
       assert.deepStrictEqual(plain(yield* read({})), defaults)
       const empty = Object.fromEntries(Object.keys(settings).map((name) => [name, ""]))
@@ -173,7 +173,7 @@ describe("settings", () => {
   )
 
   it.effect.each(Object.entries(settings).flatMap(([name, { good }]) => good.map((pair) => [name, ...pair] as const)))(
-    "%s=%s is understood",
+    "%s=%s is accepted",
     ([name, given, expected]) =>
       Effect.gen(function* () {
         assert.deepStrictEqual(plain(yield* read({ [name]: given })), { ...defaults, ...expected })
@@ -184,7 +184,7 @@ describe("settings", () => {
     Object.entries(settings).flatMap(([name, { bad }]) =>
       (bad?.texts ?? []).map((given) => [name, given, `${name} ${bad?.sentence}`] as const)
     )
-  )("%s=%j is refused in one sentence that names it and what is expected", ([name, given, sentence]) =>
+  )("%s=%j is refused in one sentence that names it and what it expects", ([name, given, sentence]) =>
     Effect.gen(function* () {
       assert.strictEqual(yield* refusalOf({ [name]: given }), sentence)
     })
@@ -205,7 +205,7 @@ describe("settings", () => {
   )
 
   it.effect.prop(
-    "whatever is given, a refusal names a setting and holds no value",
+    "whatever is set, a refusal names a setting and holds no value (T4)",
     Object.fromEntries(Object.keys(settings).map((name) => [name, anyString])),
     (given) =>
       Effect.gen(function* () {
@@ -219,7 +219,7 @@ describe("settings", () => {
       })
   )
 
-  it.effect("that are secret are removed from the environment of the process, the others stay", () =>
+  it.effect("that are secret are removed from the process's environment, and the others stay", () =>
     Effect.gen(function* () {
       const given = {
         DATABASE_URL: "postgres://u:canary@localhost/d",
@@ -260,7 +260,7 @@ describe("settings", () => {
     })
   )
 
-  it("are in the README's table with the same defaults, and no others are", () => {
+  it("are exactly those in the README's table, with the same defaults", () => {
     const readme = readFileSync(join(import.meta.dirname, "../../README.md"), "utf8")
     const [, section = ""] = /\n## Settings\n(.*?)\n## /s.exec(readme) ?? []
     const rows = section.split("\n").filter((line) => line.startsWith("| `"))
@@ -301,7 +301,7 @@ const refusalToStart = (change: (settings: Settings) => Settings) =>
   })
 
 layer(GivenLive)("the service does not start", (it) => {
-  it.effect("in process without a keyring, before the database is waited for, of which there is none", () =>
+  it.effect("in process without a keyring, before waiting for a database that does not exist", () =>
     Effect.gen(function* () {
       const databaseUrl = Option.some(Redacted.make("postgres://u@127.0.0.1:1/d"))
       assert.match(
@@ -311,7 +311,7 @@ layer(GivenLive)("the service does not start", (it) => {
     })
   )
 
-  it.effect("with DATABASE_URL but no keyring: nothing is made up, and the sentence names settings and command", () =>
+  it.effect("with DATABASE_URL but no keyring: none is generated, and the sentence names settings and command", () =>
     Effect.gen(function* () {
       assert.strictEqual(
         yield* refusalToStart((given) => ({ ...given, keyring: Option.none() })),
@@ -338,7 +338,7 @@ layer(GivenLive)("the service does not start", (it) => {
     ["canary:canary", "found base64 that is not canonical"],
     ["canary:Y2FuYXJ5", "found 6 bytes"],
     [`canary:${Buffer.alloc(32, 7).toString("base64")}`, "found 32 equal bytes"]
-  ])("with BYOK_KEYRING=%s: named, with the length found, never the value", ([keyring, found]) =>
+  ])("with BYOK_KEYRING=%s: the sentence names it and the length found, never the value", ([keyring, found]) =>
     Effect.gen(function* () {
       const sentence = yield* refusalToStart((given) => ({ ...given, keyring: Option.some(Redacted.make(keyring)) }))
       assert.match(sentence, /^BYOK_KEYRING: key 1: expected id:base64 of 32 bytes/)
@@ -346,7 +346,7 @@ layer(GivenLive)("the service does not start", (it) => {
     })
   )
 
-  it.effect("with a BYOK_KEYRING_FILE that others can read, or that is not there", () =>
+  it.effect("with a BYOK_KEYRING_FILE that others can read, or that is missing", () =>
     Effect.gen(function* () {
       const file = join(yield* temporaryDirectory, "keyring")
       const refused = refusalToStart((given) => ({ ...given, keyring: Option.none(), keyringFile: Option.some(file) }))
@@ -356,7 +356,7 @@ layer(GivenLive)("the service does not start", (it) => {
     })
   )
 
-  it.effect("with a DATABASE_CA_FILE that is not there or does not hold certificates", () =>
+  it.effect("with a DATABASE_CA_FILE that is missing or holds no certificates", () =>
     Effect.gen(function* () {
       const file = join(yield* temporaryDirectory, "canary")
       const refused = refusalToStart((given) => ({ ...given, databaseCaFile: Option.some(file) }))
@@ -381,7 +381,7 @@ layer(GivenLive)("the service does not start", (it) => {
 })
 
 layer(GivenLive)("the service starts", (it) => {
-  it.effect("with a DATABASE_CA_FILE of several certificates, and words around them", () =>
+  it.effect("with a DATABASE_CA_FILE of several certificates and text around them", () =>
     Effect.gen(function* () {
       const file = join(yield* temporaryDirectory, "ca.pem")
       const [one, other] = ["one", "other"].map((name) => selfSignedCertificate(name).certificate)

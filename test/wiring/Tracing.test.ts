@@ -26,7 +26,7 @@ it.live.each([
   })
 )
 
-it.live("without a collector no span is made", () =>
+it.live("without a collector no spans are created", () =>
   Effect.gen(function* () {
     for (const otlpEndpoint of [Option.none(), Option.some(new URL("http://127.0.0.1:1"))]) {
       const made = Effect.provide(References.TracerEnabled, Tracing.layer({ ...settings, otlpEndpoint }))

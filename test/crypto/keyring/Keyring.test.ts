@@ -19,7 +19,7 @@ const refusal = (text: string) => {
   }
 }
 
-describe("a keyring (security.md, Keyring)", () => {
+describe("a keyring (SECURITY.md, Keyring)", () => {
   it.for([
     ["one key", one, ["kek-1"]],
     ["one key and a line break", `${one}\n`, ["kek-1"]],
@@ -33,12 +33,12 @@ describe("a keyring (security.md, Keyring)", () => {
     assert.strictEqual(parseKeyring(text).primary?.id, expected[0])
   })
 
-  it("may be empty, and then has no primary key", () => {
+  it("may be empty, without a primary key", () => {
     assert.isUndefined(parseKeyring(" \n").primary)
   })
 
   it.prop(
-    "knows each key by HMAC-SHA-256 of its id under HKDF of the key, 16 bytes",
+    "identifies each key by 16 bytes of HMAC-SHA-256 of its id under HKDF of the key (T12)",
     [bytes(32, 32), elementOf(["K", "kek-1"])],
     ([key, id]) => {
       const checkKey = Buffer.from(hkdfSync("sha256", key, "", "byok/kcv", 32))
@@ -50,7 +50,7 @@ describe("a keyring (security.md, Keyring)", () => {
   )
 })
 
-describe("a keyring is refused, and told what was expected and found (security.md, Keyring)", () => {
+describe("a keyring is refused with what was expected and found (SECURITY.md, Keyring)", () => {
   const expected = "expected id:base64 of 32 bytes, with an id of 1 to 64 characters of A-Z a-z 0-9 . _ -; found"
   it.for([
     ["no id", `:${keyOf("one")}`, `key 1: ${expected} 45 characters in another form`],
@@ -109,13 +109,13 @@ describe("a keyring is refused, and told what was expected and found (security.m
   )
   const quotes = (said: string, secret: string) => windows(secret).some((window) => said.includes(window))
 
-  it.prop("and nothing of what was found is quoted, neither id nor key", [wrong], ([{ secret, text }]) => {
+  it.prop("without quoting any of it, neither id nor key (T4)", [wrong], ([{ secret, text }]) => {
     const message = refusal(text)
     assert.isDefined(message)
     assert.isFalse(quotes(message ?? "", secret))
   })
 
-  it.effect("a message that quotes the line would be found", () =>
+  it.effect("a message that quotes the line would be found (control)", () =>
     Effect.gen(function* () {
       const checked = yield* Arbitrary.checkEffect(
         wrong,
@@ -126,7 +126,7 @@ describe("a keyring is refused, and told what was expected and found (security.m
   )
 
   it.prop(
-    "any text is either a keyring or refused so: nothing else is thrown",
+    "any text is either a keyring or refused in this way; nothing else is thrown",
     [anyString, anyString],
     ([before, after]) => {
       for (const text of [before, `${before}:${after}`, `${one}\n${before}`, `kek-1:${after}`]) refusal(text)
@@ -135,7 +135,7 @@ describe("a keyring is refused, and told what was expected and found (security.m
 })
 
 describe("a generated keyring (D40)", () => {
-  it("is one key, named after its day, that no other one equals", () => {
+  it("is one key, named after its day and equal to no other", () => {
     const made = Array.from({ length: 100 }, () => generateKeyring(new Date("2026-01-31T23:59:59Z")))
     for (const text of made) assert.match(text, /^kek-2026-01-31-[0-9a-f]{6}:[A-Za-z0-9+/]{43}=$/)
     assert.strictEqual(new Set(made.map((text) => text.split(":")[1])).size, 100)

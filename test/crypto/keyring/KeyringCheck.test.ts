@@ -23,7 +23,7 @@ describe("the keyring is checked against the database before it is used (T12)", 
     }).pipe(Effect.provide(MemoryStore.layer))
   )
 
-  it.effect("the same keys pass again, in any order and with one added or left out", () =>
+  it.effect("the same keys pass again, in any order and with one added or removed", () =>
     Effect.gen(function* () {
       yield* checkKeyring(keyringOf(line("kek-1", "one"), line("kek-2", "two")))
       yield* checkKeyring(keyringOf(line("kek-2", "two"), line("kek-1", "one")))
@@ -32,7 +32,7 @@ describe("the keyring is checked against the database before it is used (T12)", 
     }).pipe(Effect.provide(MemoryStore.layer))
   )
 
-  it.effect("other bytes under a known id are refused by that id, and nothing is recorded", () =>
+  it.effect("other bytes under a known id are refused by naming the id, and nothing is recorded", () =>
     Effect.gen(function* () {
       yield* checkKeyring(keyringOf(line("kek-1", "one"), line("kek-2", "two")))
       const wrong = keyringOf(line("kek-0", "new"), line("kek-1", "other"), line("kek-2", "two"), line("kek-9", "new"))
@@ -44,7 +44,7 @@ describe("the keyring is checked against the database before it is used (T12)", 
     }).pipe(Effect.provide(MemoryStore.layer))
   )
 
-  it.effect("of several that differ each is named", () =>
+  it.effect("if several differ, each is named", () =>
     Effect.gen(function* () {
       yield* checkKeyring(keyringOf(line("kek-1", "one"), line("kek-2", "two")))
       const wrong = keyringOf(line("kek-2", "other"), line("kek-1", "other"))
@@ -53,7 +53,7 @@ describe("the keyring is checked against the database before it is used (T12)", 
     }).pipe(Effect.provide(MemoryStore.layer))
   )
 
-  it.effect("a first key that was retired is refused by its id; one that only opens may be retired", () =>
+  it.effect("a retired first key is refused by naming it; a retired key may still open", () =>
     Effect.gen(function* () {
       const { keks } = yield* Memory
       const [one, two] = [line("kek-1", "one"), line("kek-2", "two")]
@@ -81,7 +81,7 @@ describe("the keyring is checked against the database before it is used (T12)", 
     }).pipe(Effect.provide(MemoryStore.layer))
   )
 
-  it.effect("a registry that forgets what it knew would let them pass", () =>
+  it.effect("a registry that forgets what it knew would accept them (control)", () =>
     Effect.gen(function* () {
       const check = (keyring: ReturnType<typeof keyringOf>) =>
         Effect.provideService(checkKeyring(keyring), KekRegistry, {

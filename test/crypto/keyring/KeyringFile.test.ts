@@ -63,7 +63,7 @@ const race = (directory: string, arrived: Race["arrived"]) =>
     { concurrency: 2 }
   )
 
-describe("a new keyring file (security.md, Keyring)", () => {
+describe("a new keyring file (SECURITY.md, Keyring)", () => {
   it.effect("has mode 0600 and can be read back", () =>
     Effect.gen(function* () {
       const file = join(yield* temporaryDirectory, "keyring")
@@ -74,7 +74,7 @@ describe("a new keyring file (security.md, Keyring)", () => {
     })
   )
 
-  it.effect("never takes the place of one that exists", () =>
+  it.effect("never replaces an existing one", () =>
     Effect.gen(function* () {
       const file = yield* fileOfMode(0o600)
       const { message } = yield* Effect.flip(writeKeyringFile(file, "kek-2:other"))
@@ -84,7 +84,7 @@ describe("a new keyring file (security.md, Keyring)", () => {
     })
   )
 
-  it.effect("is not there at all if it cannot be written whole", () =>
+  it.effect("does not exist at all if it cannot be written whole", () =>
     Effect.gen(function* () {
       const path = yield* temporaryDirectory
       const told = yield* toldWithLittleRoom('writeKeyringFile(file, "k".repeat(100_000))', join(path, "keyring"))
@@ -93,14 +93,14 @@ describe("a new keyring file (security.md, Keyring)", () => {
     })
   )
 
-  it.effect("where there is no directory for it is told as one that cannot be written", () =>
+  it.effect("is reported as one that cannot be written if its directory is missing", () =>
     Effect.gen(function* () {
       const { message } = yield* Effect.flip(writeKeyringFile(join(yield* temporaryDirectory, "none/keyring"), secret))
       assert.strictEqual(message, "expected a file that can be written; found ENOENT")
     })
   )
 
-  it.effect("that two make at the same moment is that of one of them, and both find it whole", () =>
+  it.effect("that two processes create at once is the one's or the other's, and both read it whole", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       const arrived = new Int32Array(new SharedArrayBuffer(4 * 50))
@@ -117,10 +117,10 @@ describe("a new keyring file (security.md, Keyring)", () => {
   )
 })
 
-describe("a keyring file that is changed", () => {
+describe("a keyring file that is changed (SECURITY.md, Rotating the keyring)", () => {
   const edit = (file: string, text: string) => editKeyringFile(file, () => Effect.succeed(text))
 
-  it.effect.each([0o400, 0o600])("has the whole new text, its mode (%s) and nothing beside it", (mode) =>
+  it.effect.each([0o400, 0o600])("has the whole new text and its mode (%s), and leaves no other file", (mode) =>
     Effect.gen(function* () {
       const file = yield* fileOfMode(mode)
       const seen: Array<string> = []
@@ -136,7 +136,7 @@ describe("a keyring file that is changed", () => {
     })
   )
 
-  it.effect("stays as it is, with nothing beside it, if the change fails or is given up", () =>
+  it.effect("stays as it is, and leaves no other file, if the change fails or is interrupted", () =>
     Effect.gen(function* () {
       const file = yield* fileOfMode(0o600)
       for (const change of [Effect.fail("no"), Effect.die("no"), Effect.interrupt]) {
@@ -158,7 +158,7 @@ describe("a keyring file that is changed", () => {
     })
   )
 
-  it.effect("stays as it is, with nothing beside it, if what is to take its place is removed meanwhile", () =>
+  it.effect("stays as it is, and leaves no other file, if its replacement disappears meanwhile", () =>
     Effect.gen(function* () {
       const file = yield* fileOfMode(0o600)
       const removed = editKeyringFile(file, () => {
@@ -172,7 +172,7 @@ describe("a keyring file that is changed", () => {
     })
   )
 
-  it.effect("stays as it is, with nothing beside it, if there is no room for the whole new text", () =>
+  it.effect("stays as it is, and leaves no other file, if there is no room for the new text", () =>
     Effect.gen(function* () {
       const file = yield* fileOfMode(0o600)
       const told = yield* toldWithLittleRoom('editKeyringFile(file, () => Effect.succeed("k".repeat(100_000)))', file)
@@ -183,7 +183,7 @@ describe("a keyring file that is changed", () => {
   )
 
   it.effect.each(["its name", "a link"])(
-    "by %s is changed by one at a time: a second is told, and takes nothing away",
+    "by %s is changed by one at a time: a second is refused, and overwrites nothing",
     (by) =>
       Effect.gen(function* () {
         const target = yield* fileOfMode(0o600)
@@ -205,7 +205,7 @@ describe("a keyring file that is changed", () => {
       })
   )
 
-  it.effect("behind a link stays behind it", () =>
+  it.effect("that is the target of a link stays its target", () =>
     Effect.gen(function* () {
       const file = yield* fileOfMode(0o600)
       const link = join(yield* temporaryDirectory, "link")
@@ -216,7 +216,7 @@ describe("a keyring file that is changed", () => {
     })
   )
 
-  it.effect("that is not there is told as such", () =>
+  it.effect("that is missing is reported as missing", () =>
     Effect.gen(function* () {
       const { message } = yield* Effect.flip(edit(join(yield* temporaryDirectory, "none"), "text"))
       assert.strictEqual(message, "expected a file that can be replaced; found ENOENT")

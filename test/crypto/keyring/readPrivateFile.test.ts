@@ -17,14 +17,14 @@ const fileOfMode = (mode: number) =>
 
 const octal = (mode: number) => mode.toString(8).padStart(4, "0")
 
-describe("a file with a secret (security.md, Keyring)", () => {
+describe("a file with a secret (SECURITY.md, Keyring)", () => {
   it.effect.each([["0400", 0o400] as const, ["0600", 0o600] as const])("of mode %s is read", ([, mode]) =>
     Effect.gen(function* () {
       assert.strictEqual(yield* readPrivateFile(yield* fileOfMode(mode)), secret)
     })
   )
 
-  it.effect("of any mode that lets others in is refused, and told so without its content", () =>
+  it.effect("of any mode that lets others in is refused, without its content", () =>
     Effect.gen(function* () {
       const file = yield* fileOfMode(0o600)
       for (let mode = 0; mode <= 0o777; mode++) {
@@ -36,7 +36,7 @@ describe("a file with a secret (security.md, Keyring)", () => {
     })
   )
 
-  it.effect("of every other mode than 0400 and 0600 is refused", () =>
+  it.effect("of any mode except 0400 and 0600 is refused", () =>
     Effect.gen(function* () {
       const file = yield* fileOfMode(0o600)
       const accepted: Array<string> = []
@@ -48,7 +48,7 @@ describe("a file with a secret (security.md, Keyring)", () => {
     })
   )
 
-  it.effect("behind a link is judged by its own mode", () =>
+  it.effect("that is the target of a link is judged by its own mode", () =>
     Effect.gen(function* () {
       const file = yield* fileOfMode(0o644)
       const link = join(yield* temporaryDirectory, "link")
@@ -59,7 +59,7 @@ describe("a file with a secret (security.md, Keyring)", () => {
     })
   )
 
-  it.effect("that is not there, or is a directory, is a failure that says why and not where", () =>
+  it.effect("that is missing, or is a directory, fails with the reason and without its path", () =>
     Effect.gen(function* () {
       const path = yield* temporaryDirectory
       const missing = yield* Effect.flip(readPrivateFile(join(path, "missing")))

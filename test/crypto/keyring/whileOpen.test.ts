@@ -2,7 +2,7 @@ import { fstatSync } from "node:fs"
 import { assert, it } from "@effect/vitest"
 import { whileOpen } from "../../../src/crypto/keyring/whileOpen.ts"
 
-it("what is used is open meanwhile, and closed whatever happens", () => {
+it("a resource is open while it is used, and closed whatever happens", () => {
   const used: Array<number> = []
   const use = (descriptor: number) => {
     used.push(descriptor)

@@ -61,8 +61,8 @@ const wrapsAgain = (token: Token) =>
     Effect.map(outcome(token), (how) => how === "wrapped")
   )
 
-describe.skipIf(skipped !== "")(`keys on a PKCS#11 token${skipped}`, () => {
-  it.live("the golden ciphertexts open with their keys on a token: the format is the same", () =>
+describe.skipIf(skipped !== "")(`keys on a PKCS#11 token (SECURITY.md, Keys on a PKCS#11 token)${skipped}`, () => {
+  it.live("open the golden ciphertexts: the format is the same", () =>
     Effect.gen(function* () {
       const hsm = yield* softHsm
       for (const [index, { context, kek, kek_id, key, sealed, wrapped_dek }] of vectors.entries()) {
@@ -79,7 +79,7 @@ describe.skipIf(skipped !== "")(`keys on a PKCS#11 token${skipped}`, () => {
     })
   )
 
-  it.live("the check value is AES-ECB of a block that GCM never encrypts under the same key (T12)", () =>
+  it.live("have as check value AES-ECB of a block that GCM never encrypts under the same key (T12)", () =>
     Effect.gen(function* () {
       const { keks } = yield* openToken(tokenSettings(yield* begin, "byok", "kek-1"))
       const block = Buffer.concat([
@@ -108,7 +108,7 @@ describe.skipIf(skipped !== "")(`keys on a PKCS#11 token${skipped}`, () => {
     ["key that is extractable", (given) => ({ ...given, kek_ids: ["lent"] }), "kek_ids", /can be extracted$/]
   ]
 
-  it.live("a wrong module, label, PIN or key is told by its part, never by its value", () =>
+  it.live("a wrong module, label, PIN or key is named, without its value", () =>
     Effect.gen(function* () {
       const hsm = yield* begin
       yield* addKeys(
@@ -131,7 +131,7 @@ describe.skipIf(skipped !== "")(`keys on a PKCS#11 token${skipped}`, () => {
     })
   )
 
-  it.live("ends its process with the scope", () =>
+  it.live("the process of the token ends with the scope", () =>
     Effect.gen(function* () {
       const settings = tokenSettings(yield* begin, "byok", "kek-1")
       const { pid } = yield* Effect.scoped(withProcess(settings))
@@ -139,7 +139,7 @@ describe.skipIf(skipped !== "")(`keys on a PKCS#11 token${skipped}`, () => {
     })
   )
 
-  it.live("what was wrapped before unwraps after the process was killed, and after the token was away (R10)", () =>
+  it.live("unwrap what was wrapped before the process was killed or the token was away (R10)", () =>
     Effect.gen(function* () {
       const hsm = yield* begin
       const { pid, token } = yield* withProcess(tokenSettings(hsm, "byok", "kek-1"))
@@ -168,7 +168,7 @@ describe.skipIf(skipped !== "")(`keys on a PKCS#11 token${skipped}`, () => {
     })
   )
 
-  it.live("a token that does not answer is given up at the deadline, and asked again when it does (R10)", () =>
+  it.live("a token that does not answer is given up at the deadline, and used again once it does (R10)", () =>
     Effect.gen(function* () {
       const settings = { ...tokenSettings(yield* begin, "byok", "kek-1"), deadline: Duration.seconds(1) }
       const { pid, token } = yield* withProcess(settings)
@@ -189,7 +189,7 @@ describe.skipIf(skipped !== "")(`keys on a PKCS#11 token${skipped}`, () => {
   ]
 
   for (const [when, deadline, leaving] of leavings)
-    it.live(`a token that does not answer is asked anew although every caller leaves ${when} (R10)`, () =>
+    it.live(`a token that does not answer is asked again even if every caller leaves ${when} (R10)`, () =>
       Effect.gen(function* () {
         const { pid, token } = yield* withProcess({ ...tokenSettings(yield* begin, "byok", "kek-1"), deadline })
         yield* wrapsAgain(token)
@@ -206,7 +206,7 @@ describe.skipIf(skipped !== "")(`keys on a PKCS#11 token${skipped}`, () => {
     addKeys(hsm, "byok", { id: "kek-1", remove: true }, { id: "kek-1", bytes: other })
 
   it.live(
-    "the same key again under its label goes on in a new session; another key is not taken for it (R10, T12)",
+    "the same key put back under its label works in a new session; another key is not taken for it (R10, T12)",
     () =>
       Effect.gen(function* () {
         const hsm = yield* begin
@@ -226,7 +226,7 @@ describe.skipIf(skipped !== "")(`keys on a PKCS#11 token${skipped}`, () => {
       })
   )
 
-  it.live("a PIN that the token takes no more is not tried again and again, so as not to lock the token", () =>
+  it.live("a PIN that the token no longer accepts is not retried, so the token is not locked", () =>
     Effect.gen(function* () {
       const hsm = yield* begin
       const { pid, token } = yield* withProcess(tokenSettings(hsm, "byok", "kek-1"))
@@ -247,7 +247,7 @@ describe.skipIf(skipped !== "")(`keys on a PKCS#11 token${skipped}`, () => {
   )
 
   for (const calls of [1, 20])
-    it.live(`a PIN that the token takes no more in a new session is tried once, with ${calls} waiting`, () =>
+    it.live(`a PIN that the token no longer accepts in a new session is tried once, with ${calls} waiting`, () =>
       Effect.gen(function* () {
         const hsm = yield* begin
         const settings = tokenSettings(hsm, "byok", "kek-1")

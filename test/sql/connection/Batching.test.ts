@@ -47,7 +47,7 @@ const lane = Effect.fnUntraced(function* (options: { readonly queue?: number; re
 
 const all = <A, E>(effects: ReadonlyArray<Effect.Effect<A, E>>) => Effect.all(effects, { concurrency: "unbounded" })
 
-describe("requests that come at the same time", () => {
+describe("concurrent requests", () => {
   it.live("share a statement, and each gets its own answer", () =>
     Effect.gen(function* () {
       const { ask, statements } = yield* lane()
@@ -57,7 +57,7 @@ describe("requests that come at the same time", () => {
     })
   )
 
-  it.live("have one of their own when they come alone", () =>
+  it.live("have a statement of their own if they come alone", () =>
     Effect.gen(function* () {
       const { ask, statements } = yield* lane()
       yield* ask(1)
@@ -66,7 +66,7 @@ describe("requests that come at the same time", () => {
     })
   )
 
-  it.live("wait for the next statement while two are under way", () =>
+  it.live("wait for the next statement while two are in progress", () =>
     Effect.gen(function* () {
       const { ask, state, statements } = yield* lane()
       state.held = true
@@ -87,7 +87,7 @@ describe("requests that come at the same time", () => {
     })
   )
 
-  it.live("share no fate: one that fails on a constraint fails alone", () =>
+  it.live("fail alone if they violate a constraint", () =>
     Effect.gen(function* () {
       const { ask, state, statements } = yield* lane()
       state.failing = (asked) => (asked === 2 ? broken : undefined)
@@ -97,7 +97,7 @@ describe("requests that come at the same time", () => {
     })
   )
 
-  it.live("fail together when the statement itself failed, and are not asked again one by one", () =>
+  it.live("fail together if the statement itself fails, and are not repeated one by one", () =>
     Effect.gen(function* () {
       const { ask, state, statements } = yield* lane()
       state.failing = () => gone
@@ -107,7 +107,7 @@ describe("requests that come at the same time", () => {
     })
   )
 
-  it.live("share statements of at most 4 MiB, and what is larger has one of its own", () =>
+  it.live("share statements of at most 4 MiB, while a larger request has its own", () =>
     Effect.gen(function* () {
       const { ask, statements } = yield* lane()
       yield* all([3072, 1024, 1024, 5120, 1024, 2048].map(ask))
@@ -115,7 +115,7 @@ describe("requests that come at the same time", () => {
     })
   )
 
-  it.live("fail together when no statement can be written for them, and nothing else does", () =>
+  it.live("fail together, and alone, if no statement can be written for them", () =>
     Effect.gen(function* () {
       const { ask } = yield* lane()
       const exits = yield* all([1, unwritable, 2].map((asked) => Effect.exit(ask(asked))))
@@ -124,7 +124,7 @@ describe("requests that come at the same time", () => {
     })
   )
 
-  it.live("go on when one of their callers leaves", () =>
+  it.live("continue if one of their callers leaves", () =>
     Effect.gen(function* () {
       const { ask, state, statements } = yield* lane()
       state.held = true
@@ -139,7 +139,7 @@ describe("requests that come at the same time", () => {
     })
   )
 
-  it.live("are not sent for a caller who has left before", () =>
+  it.live("are not sent for a caller that has already left", () =>
     Effect.gen(function* () {
       const { ask, statements } = yield* lane()
       const leaving = yield* Effect.forkChild(ask(1), { startImmediately: true })
@@ -160,7 +160,7 @@ describe("requests that come at the same time", () => {
     })
   )
 
-  it.live("are refused when too many wait, until some are answered (D14)", () =>
+  it.live("are refused if too many wait, until some are answered (D14)", () =>
     Effect.gen(function* () {
       const { ask, state } = yield* lane({ queue: 2 })
       state.held = true

@@ -38,7 +38,7 @@ const failureIn = (exit: Exit.Exit<unknown, unknown>): unknown => {
 }
 
 describe("a statement and its caller", () => {
-  it.live("at the deadline the caller is answered, the statement goes on and is never cancelled (D11, R6)", () =>
+  it.live("at the deadline the caller is answered, and the statement continues and is never cancelled (D11, R6)", () =>
     Effect.gen(function* () {
       const { admin, insert, proxy, stored, writes } = yield* open(impatient)
       const unlock = yield* lockTable(admin, "t")
@@ -57,7 +57,7 @@ describe("a statement and its caller", () => {
     })
   )
 
-  it.live("a caller who leaves is let go at once, the statement goes on and is never cancelled", () =>
+  it.live("a caller that leaves is released at once, and the statement continues and is never cancelled", () =>
     Effect.gen(function* () {
       const { admin, insert, proxy, stored, writes } = yield* open(patient)
       const unlock = yield* lockTable(admin, "t")
@@ -74,7 +74,7 @@ describe("a statement and its caller", () => {
     })
   )
 
-  it.live("without the lane a caller who leaves does cancel, and nothing is stored (control)", () =>
+  it.live("without the lane a caller that leaves does cancel, and nothing is stored (control)", () =>
     Effect.gen(function* () {
       const { admin, insert, proxy, stored } = yield* open(patient)
       const unlock = yield* lockTable(admin, "t")
@@ -88,7 +88,7 @@ describe("a statement and its caller", () => {
     })
   )
 
-  it.live("PostgreSQL itself gives a statement up at the statement time-out, which is told as such", () =>
+  it.live("PostgreSQL itself ends a statement at the statement timeout, which is reported as such", () =>
     Effect.gen(function* () {
       const { reads } = yield* open({ ...patient, statementTimeout: Duration.millis(50) })
       const failure = failureIn(yield* Effect.exit(reads.ask(reads.sql`SELECT pg_sleep(20)`)))
@@ -99,7 +99,7 @@ describe("a statement and its caller", () => {
   it.live.each<readonly [pooler: boolean, timeout: string]>([
     [false, "25s"],
     [true, "0"]
-  ])("DATABASE_POOLER %s: the session has a statement time-out of %s", ([pooler, timeout]) =>
+  ])("DATABASE_POOLER %s: the session has a statement timeout of %s", ([pooler, timeout]) =>
     Effect.gen(function* () {
       const { reads } = yield* open({ ...patient, pooler })
       const rows = yield* reads.ask(reads.sql`SELECT current_setting('statement_timeout') AS timeout`)
@@ -109,7 +109,7 @@ describe("a statement and its caller", () => {
 })
 
 describe("two lanes", () => {
-  it.live("reads go on while every connection of the writes waits for a lock (R5)", () =>
+  it.live("reads continue while every connection for writes waits for a lock (R5)", () =>
     Effect.gen(function* () {
       const { admin, insert, one, reads, stored, writes } = yield* open(patient)
       const unlock = yield* lockTable(admin, "t")
@@ -130,7 +130,7 @@ describe("two lanes", () => {
   )
 
   it.live(
-    "what the queue of a lane cannot hold is refused at once and not done, and the other lane goes on (D14)",
+    "a request that does not fit into the queue of a lane is refused at once, and the other lane continues (D14)",
     () =>
       Effect.gen(function* () {
         const { admin, insert, one, reads, stored, writes } = yield* open({ ...patient, poolSize: 2, queue: 3 })
@@ -148,7 +148,7 @@ describe("two lanes", () => {
       })
   )
 
-  it.live("a statement that nobody waits for any more still takes its place in the queue, until it ends (D14)", () =>
+  it.live("a statement nobody waits for keeps its place in the queue until it ends (D14)", () =>
     Effect.gen(function* () {
       const { admin, insert, one, stored, writes } = yield* open({ ...impatient, poolSize: 2, queue: 2 })
       const unlock = yield* lockTable(admin, "t")
@@ -165,7 +165,7 @@ describe("two lanes", () => {
 })
 
 describe("a lost connection", () => {
-  it.live("in the middle of an insert is answered after one more attempt, and one row is stored (R3)", () =>
+  it.live("in the middle of an insert leads to one more attempt, and one row is stored (R3)", () =>
     Effect.gen(function* () {
       const { admin, insert, stored, writes } = yield* open(patient)
       const unlock = yield* lockTable(admin, "t")
@@ -179,7 +179,7 @@ describe("a lost connection", () => {
     })
   )
 
-  it.live("after the row was stored, but before the answer came, is answered rightly, and one row is stored (R3)", () =>
+  it.live("between the commit and its answer still leads to the right answer, and one row is stored (R3)", () =>
     Effect.gen(function* () {
       const { insert, proxy, stored, writes } = yield* open(patient)
       proxy.loseAnswer("INSERT 0 1")
@@ -189,7 +189,7 @@ describe("a lost connection", () => {
     })
   )
 
-  it.live("of every idle connection at once is not noticed by callers (R3)", () =>
+  it.live("of every idle connection at once goes unnoticed by callers (R3)", () =>
     Effect.gen(function* () {
       const { admin, one, reads } = yield* open(patient)
       const everyConnection = Effect.forEach(
@@ -206,7 +206,7 @@ describe("a lost connection", () => {
     })
   )
 
-  it.live("for good dies as a ConnectionError, without the address (D11)", () =>
+  it.live("for good is a ConnectionError without the address (D11)", () =>
     Effect.gen(function* () {
       const target = parseDatabaseUrl(Redacted.make("postgres://u@127.0.0.1:1/d"))
       const { reads } = Context.get(yield* Layer.build(DatabaseLive.layer(target, patient)), Database)

@@ -109,7 +109,7 @@ const NotesLive = Layer.effect(
   })
 )
 
-layer(NotesLive)("of a database error only kind, SQLSTATE and constraint are kept", (it) => {
+layer(NotesLive)("only kind, SQLSTATE and constraint of a database error are kept (T4)", (it) => {
   it.effect.each(Object.entries(failing))("%s", ([, { failure, query }]) =>
     Effect.gen(function* () {
       const { ask, sql } = yield* Notes
@@ -126,7 +126,7 @@ layer(NotesLive)("of a database error only kind, SQLSTATE and constraint are kep
     })
   )
 
-  it.effect("a row that is not what was expected is not shown either", () =>
+  it.effect("an unexpected row is not shown either", () =>
     Effect.gen(function* () {
       const { ask, sql } = yield* Notes
       const select = SqlSchema.findAll({
@@ -139,7 +139,7 @@ layer(NotesLive)("of a database error only kind, SQLSTATE and constraint are kep
   )
 })
 
-describe("of a connection that cannot be made, neither password nor address nor the server's words are kept", () => {
+describe("a failed connection keeps neither password nor address nor the server's words (T4)", () => {
   const target = parseDatabaseUrl(Redacted.make(`postgres://u:${canary}@127.0.0.1/d`))
 
   it.effect.each([

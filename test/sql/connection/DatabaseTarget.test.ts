@@ -39,7 +39,7 @@ const form = "must look like postgres://user:password@host:port/database?sslmode
 const withoutTls = "points to another machine without TLS: add sslmode=verify-full"
 const anotherMode = "must have an sslmode of require, verify-ca, verify-full, or disable, allow, prefer on this machine"
 
-describe("a database URL says where the database is", () => {
+describe("a database URL is parsed", () => {
   it.each<readonly [url: string, target: ReturnType<typeof plain>]>([
     ["postgres://u@localhost/d", local],
     ["postgresql://u@localhost/d", local],
@@ -86,7 +86,7 @@ describe("a database URL says where the database is", () => {
   )
 })
 
-describe("a database URL is refused in a sentence that names DATABASE_URL's fault", () => {
+describe("a database URL is refused in a sentence that names its fault", () => {
   it.each<readonly [url: string, sentence: string]>([
     ["", form],
     ["u@localhost/d", form],
@@ -135,7 +135,7 @@ describe("a database URL is refused in a sentence that names DATABASE_URL's faul
     "postgres://u@127.1.example/d",
     "postgres://u@localhost/d?host=db.example.org",
     "postgres://u@%64b.example.org/d"
-  ])("%s: another machine is never reached without TLS", (url) => {
+  ])("%s: another machine is never connected to without TLS", (url) => {
     assert.strictEqual(refusalOf(url).message, withoutTls)
   })
 
@@ -145,7 +145,7 @@ describe("a database URL is refused in a sentence that names DATABASE_URL's faul
     "postgres://u@localhost/d?host=/run/one,/run/two",
     "postgres://u@localhost/d?host=/run/one&host=/run/two",
     "postgres://u@one.example.org/d?sslmode=verify-full&sslmode=disable"
-  ])("%s: there is one host and one mode", (url) => {
+  ])("%s: only one host and one mode are allowed", (url) => {
     assert.instanceOf(refusalOf(url), InvalidDatabaseUrl)
   })
 })
@@ -171,7 +171,7 @@ const runs = { arbitrary: { runs: 2000 } }
 
 describe("whatever the URL", () => {
   it.prop(
-    "a refusal holds no part of it, in any of its forms",
+    "a refusal holds no part of it in any form (T4)",
     [urls],
     ([url]) => {
       try {
@@ -195,7 +195,7 @@ describe("whatever the URL", () => {
   })
 
   it.prop(
-    "only this machine is reached without TLS",
+    "only this machine is connected to without TLS",
     [urls],
     ([url]) => {
       try {

@@ -33,8 +33,8 @@ const open = (value: string, pooler = false) =>
     return { admin, effective, operatorSets, problems, warnings }
   })
 
-describe("where an operator has set synchronous_commit for the database, acknowledged still means on disk", () => {
-  it.live("off: the service sets it to on for its own sessions, warns, and is ready", () =>
+describe("acknowledged means on disk, even if synchronous_commit is set for the database (SECURITY.md, PostgreSQL)", () => {
+  it.live("off: the service turns it on for its own sessions, warns, and is ready", () =>
     Effect.gen(function* () {
       const { effective, problems, warnings } = yield* open("off")
       assert.deepStrictEqual(yield* effective, ["on", "on"])
@@ -50,7 +50,7 @@ describe("where an operator has set synchronous_commit for the database, acknowl
     })
   )
 
-  it.live("off behind a transaction pooler, where no session can be set up: it warns and is not ready", () =>
+  it.live("off behind a transaction pooler, where no session can be configured: it warns and is not ready", () =>
     Effect.gen(function* () {
       const { effective, problems, warnings } = yield* open("off", true)
       assert.deepStrictEqual(yield* effective, ["off", "off"])
@@ -61,7 +61,7 @@ describe("where an operator has set synchronous_commit for the database, acknowl
     })
   )
 
-  it.live("off only after the service has started: it is no longer ready", () =>
+  it.live("turned off after the service has started: it is no longer ready", () =>
     Effect.gen(function* () {
       const { admin, operatorSets, problems } = yield* open("on")
       assert.deepStrictEqual(yield* problems, [])

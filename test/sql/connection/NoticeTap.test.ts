@@ -54,9 +54,9 @@ const countIn = (chunks: ReadonlyArray<Buffer>) => {
   return told
 }
 
-describe("the notices that PostgreSQL sends", () => {
+describe("the notices of PostgreSQL (R6)", () => {
   it.prop(
-    "exactly those with SQLSTATE 01000 are told, however the bytes are cut",
+    "with SQLSTATE 01000 are reported, and no others, however the bytes are split",
     [stream],
     ([{ messages, sizes }]) => {
       const expected = messages.reduce((sum, { told }) => sum + told, 0)
@@ -67,7 +67,7 @@ describe("the notices that PostgreSQL sends", () => {
     { arbitrary: { runs: 1000 } }
   )
 
-  it("are of no statement before the connection is ready, as the warning of another collation's version is not", () => {
+  it("belong to no statement before the connection is ready, such as a collation version warning", () => {
     const told: Array<string> = []
     const tap = new NoticeTap(
       () => told.push("01000"),
@@ -77,7 +77,7 @@ describe("the notices that PostgreSQL sends", () => {
     assert.deepStrictEqual(told, ["ready", "01000"])
   })
 
-  it.prop("a search for the text alone would tell too many (control)", [integer(0, 9)], ([n]) => {
+  it.prop("would be reported too often by a search for the text alone (control)", [integer(0, 9)], ([n]) => {
     const row = notice("01000", String(n), "D")
     return row.includes("C01000\0") && countIn([row]) === 0
   })
@@ -87,7 +87,7 @@ const raise = (level: string) => `
   CREATE OR REPLACE FUNCTION say() RETURNS trigger LANGUAGE plpgsql
   AS $$ BEGIN RAISE ${level} 'a word'; RETURN NEW; END $$`
 
-layerLive(TestService.recordedWith({}))("an insert beside which PostgreSQL says", (it) => {
+layerLive(TestService.recordedWith({}))("an insert during which PostgreSQL sends", (it) => {
   const saying = (level: string) =>
     Effect.gen(function* () {
       const { sql } = yield* TestService
@@ -97,22 +97,24 @@ layerLive(TestService.recordedWith({}))("an insert beside which PostgreSQL says"
       )
     })
 
-  it.effect("01000 is not acknowledged: its outcome is unknown, create answers 500, alone and with others", () =>
-    Effect.gen(function* () {
-      const { account_id, create, workspace_id } = yield* TestService.newTenant
-      const { insert } = yield* CredentialRepository
-      yield* saying("WARNING")
-      const exit = yield* Effect.exit(insert(account_id, plainCredential(workspace_id), plainSealedKey()))
-      assert(Exit.isFailure(exit))
-      assert.deepStrictEqual(
-        Cause.squash(exit.cause),
-        new DatabaseFailure({ kind: "UnknownOutcome", sqlstate: "01000", constraint: undefined })
-      )
-      const one = create(minimal)
-      assertRefused(yield* one, "InternalError")
-      const many = yield* Effect.all(Array(8).fill(one) as Array<typeof one>, { concurrency: "unbounded" })
-      for (const answer of many) assertRefused(answer, "InternalError")
-    })
+  it.effect(
+    "01000 is not acknowledged: the outcome is unknown and create answers 500, alone and batched (D11, R6)",
+    () =>
+      Effect.gen(function* () {
+        const { account_id, create, workspace_id } = yield* TestService.newTenant
+        const { insert } = yield* CredentialRepository
+        yield* saying("WARNING")
+        const exit = yield* Effect.exit(insert(account_id, plainCredential(workspace_id), plainSealedKey()))
+        assert(Exit.isFailure(exit))
+        assert.deepStrictEqual(
+          Cause.squash(exit.cause),
+          new DatabaseFailure({ kind: "UnknownOutcome", sqlstate: "01000", constraint: undefined })
+        )
+        const one = create(minimal)
+        assertRefused(yield* one, "InternalError")
+        const many = yield* Effect.all(Array(8).fill(one) as Array<typeof one>, { concurrency: "unbounded" })
+        for (const answer of many) assertRefused(answer, "InternalError")
+      })
   )
 
   it.effect("anything else, or nothing, is acknowledged (control)", () =>

@@ -76,8 +76,8 @@ const assertRefuses = (exit: Exit.Exit<unknown, unknown>) => {
   assert.strictEqual(failure.kind, "ConnectionError")
 }
 
-layerLive(TlsPostgres.layer)("a database that speaks TLS", (it) => {
-  it.effect("is used when its certificate is vouched for", () =>
+layerLive(TlsPostgres.layer)("a database with TLS", (it) => {
+  it.effect("is used if its certificate is trusted", () =>
     Effect.gen(function* () {
       const { certificate, port } = yield* TlsPostgres
       yield* eventually("it is ready", Effect.map(Effect.exit(ask(port, certificate)), Exit.isSuccess))
@@ -95,7 +95,7 @@ layerLive(TlsPostgres.layer)("a database that speaks TLS", (it) => {
     })
   )
 
-  it.effect("is refused when its certificate is not, whoever else the authority vouches for", () =>
+  it.effect("is refused if its certificate is not, even if the authority is trusted for others", () =>
     Effect.gen(function* () {
       const { port } = yield* TlsPostgres
       assertRefuses(yield* Effect.exit(ask(port, selfSignedCertificate("localhost").certificate)))
@@ -108,7 +108,7 @@ it.live.each<readonly [string, Buffer]>([
   ["declines TLS", Buffer.from("N")],
   ["answers with an error", Buffer.from("E")],
   ["agrees, and sends clear text behind it", Buffer.from("SR\0\0\0\b\0\0\0\0")]
-])("a database that %s hears nothing but the question for TLS", ([, answer]) =>
+])("a database that %s receives nothing but the request for TLS", ([, answer]) =>
   Effect.gen(function* () {
     const heard: Array<string> = []
     const port = yield* listen(
@@ -150,8 +150,8 @@ const outcomes = Effect.fnUntraced(function* (host: string, certified: string) {
 const hasIpv6 = Object.values(networkInterfaces()).some((found) => found?.some(({ address }) => address === "::1"))
 const hosts = ["localhost", "127.0.0.1", ...(hasIpv6 ? ["::1"] : [])]
 
-describe("a certificate that is trusted", () => {
-  it.live.each(hosts)("for %s is taken there, without a warning that an IP address is no name", (host) =>
+describe("a trusted certificate", () => {
+  it.live.each(hosts)("for %s is accepted there, without a warning about IP addresses as names", (host) =>
     Effect.gen(function* () {
       const warnings: Array<string> = []
       const listen = (warning: Error) => void warnings.push(warning.message)
@@ -167,7 +167,7 @@ describe("a certificate that is trusted", () => {
   const others = [...hosts, "127.0.0.2", "::2", "db.example.org"]
   it.live.each(
     hosts.flatMap((host) => others.filter((other) => other !== host).map((other) => [host, other] as const))
-  )("%s: for %s is refused before anything is said", ([host, certified]) =>
+  )("%s: for %s is refused before anything is sent", ([host, certified]) =>
     Effect.gen(function* () {
       const altname = "ERR_TLS_CERT_ALTNAME_INVALID"
       assert.deepStrictEqual(yield* outcomes(host, certified), { codes: [altname, altname], refused: 0 })

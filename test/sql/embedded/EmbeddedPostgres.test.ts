@@ -83,7 +83,7 @@ const spawnOwner = (directory: string) =>
     ({ end }) => end
   )
 
-describe("a start", () => {
+describe("a start of the embedded PostgreSQL", () => {
   it.live(
     "serves a durable database on a private socket only, and keeps its data",
     () =>
@@ -130,7 +130,7 @@ describe("a start", () => {
   )
 
   it.live(
-    "removes what an aborted initdb left, and leaves alone what a living one makes",
+    "removes what an aborted initdb left, and leaves a running one alone",
     () =>
       Effect.gen(function* () {
         const directory = yield* dataDirectory
@@ -147,7 +147,7 @@ describe("a start", () => {
   )
 
   it.live(
-    "completes a database whose first start was killed half way",
+    "completes a database whose first start was killed halfway",
     () =>
       Effect.gen(function* () {
         const directory = yield* dataDirectory
@@ -162,7 +162,7 @@ describe("a start", () => {
   )
 
   it.live(
-    "gives two processes that race on an empty directory a working endpoint each",
+    "gives each of two processes that race for an empty directory a working endpoint",
     () =>
       Effect.gen(function* () {
         const directory = yield* dataDirectory
@@ -177,7 +177,7 @@ describe("a start", () => {
   )
 
   it.live(
-    "takes over a lock file whose process number now belongs to something else",
+    "takes over a lock file whose PID now belongs to another program",
     () =>
       Effect.gen(function* () {
         const directory = yield* dataDirectory
@@ -220,7 +220,7 @@ describe("a data directory that cannot be used", () => {
     )
   const found = (code: string) => `BYOK_DATA_DIR must be a writable directory; found ${code}.`
 
-  it.live("is told by its setting and the system's code, without the value", () =>
+  it.live("is reported by its setting and the system's code, without the value", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       writeFileSync(join(directory, "postgres"), "")
@@ -230,7 +230,7 @@ describe("a data directory that cannot be used", () => {
     })
   )
 
-  it.live("for PostgreSQL is told in its own words", () =>
+  it.live("by PostgreSQL is reported in its own words", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       const initdb = join(directory, "initdb")
@@ -242,7 +242,7 @@ describe("a data directory that cannot be used", () => {
     })
   )
 
-  it.live.runIf(isRoot)("because PostgreSQL's user may not execute its programs is told without their place", () =>
+  it.live.runIf(isRoot)("because PostgreSQL's user may not execute its programs is reported without their path", () =>
     Effect.gen(function* () {
       const message = yield* refusalOf(yield* temporaryDirectory, { postgres: "/dev/null/postgres" })
       assert.match(message, /^BYOK_DATA_DIR cannot be used: .* cannot execute its programs: install the service /)
@@ -261,7 +261,7 @@ describe("the socket", () => {
     Effect.addFinalizer(() => Effect.sync(() => rmSync(path, { recursive: true, force: true })))
 
   it.live(
-    "lies in a short private directory if the path is too long",
+    "is in a short private directory if the path is too long",
     () =>
       Effect.gen(function* () {
         const { path, socket } = yield* longDirectory
@@ -275,7 +275,7 @@ describe("the socket", () => {
   )
 
   it.live(
-    "does not lie in a directory that others may enter",
+    "is never in a directory that others may enter",
     () =>
       Effect.gen(function* () {
         const { path, socket } = yield* longDirectory
@@ -288,7 +288,7 @@ describe("the socket", () => {
     timeout
   )
 
-  it.live("cannot lie where there is no directory, which is told by the system's code", () =>
+  it.live("cannot be in a missing directory, which is reported by the system's code", () =>
     Effect.gen(function* () {
       const { message } = yield* Effect.flip(socketDirectory("/dev/null/x"))
       assert.strictEqual(message, "The embedded PostgreSQL's socket cannot be created: ENOTDIR.")
@@ -296,7 +296,7 @@ describe("the socket", () => {
   )
 
   it.live(
-    "does not lie where a symbolic link points",
+    "is never behind a symbolic link",
     () =>
       Effect.gen(function* () {
         const { path, socket } = yield* longDirectory
@@ -313,7 +313,7 @@ describe("the socket", () => {
 
 describe("a postmaster", () => {
   it.live(
-    "ends with a process that is killed, and the next start finds what was committed",
+    "ends with the process that started it if that is killed, and the next start finds what was committed (R1)",
     () =>
       Effect.gen(function* () {
         const directory = yield* dataDirectory
@@ -332,7 +332,7 @@ describe("a postmaster", () => {
   )
 
   it.live(
-    "does not keep the process alive that started it",
+    "does not keep the process that started it alive",
     () =>
       Effect.gen(function* () {
         const directory = yield* dataDirectory
@@ -362,7 +362,7 @@ describe("a postmaster", () => {
   )
 
   it.live(
-    "of another process is used and left running",
+    "of another process is used, and left running",
     () =>
       Effect.gen(function* () {
         const directory = yield* dataDirectory
@@ -385,7 +385,7 @@ describe("a postmaster", () => {
   )
 
   it.live(
-    "is replaced when the process it belongs to ends",
+    "is replaced if the process it belongs to ends",
     () =>
       Effect.gen(function* () {
         const directory = yield* dataDirectory
@@ -409,7 +409,7 @@ describe("a postmaster", () => {
   )
 
   it.live(
-    "is replaced when it crashes, also while a client is connected",
+    "is replaced if it crashes, even while a client is connected (R3)",
     () =>
       Effect.gen(function* () {
         const directory = yield* dataDirectory
@@ -437,7 +437,7 @@ describe("a postmaster", () => {
   )
 
   it.live(
-    "is replaced once there are descriptors for it again, and until then the log tells that there are none",
+    "is replaced once file descriptors are available, and until then the log reports the shortage",
     () =>
       Effect.gen(function* () {
         const directory = yield* dataDirectory
@@ -482,7 +482,7 @@ describe("a postmaster", () => {
 
 describe.runIf(isRoot)("as root", () => {
   it.live(
-    "the files of PostgreSQL belong to nobody, in a directory that only lets through",
+    "the files of PostgreSQL belong to nobody, in a directory that can only be traversed",
     () =>
       Effect.gen(function* () {
         const directory = yield* dataDirectory
@@ -501,7 +501,7 @@ describe.runIf(isRoot)("as root", () => {
   )
 
   it.live(
-    "a directory that nobody cannot reach is refused in a sentence",
+    "a directory that the user nobody cannot reach is refused in a sentence",
     () =>
       Effect.gen(function* () {
         const parent = yield* temporaryDirectory
@@ -517,7 +517,7 @@ describe.runIf(isRoot)("as root", () => {
 })
 
 describe("the programs", () => {
-  it.live("are missing on other platforms, and the way out is named", () =>
+  it.live("are missing on other platforms, and the error names the alternative", () =>
     Effect.gen(function* () {
       const error = yield* Effect.flip(locate("win32", "x64"))
       assert.strictEqual(
@@ -527,7 +527,7 @@ describe("the programs", () => {
     })
   )
 
-  it.live("get the links and the permission that the installation lacks", () =>
+  it.live("get the links and permissions that the installation lacks", () =>
     Effect.gen(function* () {
       const root = yield* temporaryDirectory
       for (const path of ["native/bin", "native/lib"]) mkdirSync(join(root, path), { recursive: true })
@@ -559,7 +559,7 @@ describe("the programs", () => {
     })
   )
 
-  it.live("are looked for without complaint in an installation that is not complete", () =>
+  it.live("are located without an error in an incomplete installation", () =>
     Effect.gen(function* () {
       const root = yield* temporaryDirectory
       assert.strictEqual(complete(root).postgres, join(root, "native/bin/postgres"))

@@ -33,21 +33,21 @@ const loggedAfter = (...ends: ReadonlyArray<Serving>) =>
     return lines
   })
 
-describe("what serves the embedded database is started again", () => {
-  it.live("when it has gone away, and when it cannot be started", () =>
+describe("the embedded database is restarted", () => {
+  it.live("if it went away, or could not be started", () =>
     Effect.gen(function* () {
       assert.deepStrictEqual(yield* loggedAfter(Effect.void, refused), [gone, "Warn It cannot be started."])
     })
   )
 
-  it.live("when it fails in a way that nobody has thought of, also more than once, which the log tells", () =>
+  it.live("if it fails unexpectedly, even repeatedly, which is logged", () =>
     Effect.gen(function* () {
       const line = `${failed} TypeError: no streams`
       assert.deepStrictEqual(yield* loggedAfter(broken, broken), [line, line])
     })
   )
 
-  it.live("but not when that is final", () =>
+  it.live("but not if the failure is final", () =>
     Effect.gen(function* () {
       const seen: Array<unknown> = []
       const final = (cause: Cause.Cause<EmbeddedPostgresError>) => Effect.sync(() => seen.push(Cause.squash(cause)) > 0)

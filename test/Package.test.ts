@@ -42,7 +42,7 @@ const succeeds = (finished: { readonly code: number | null; readonly stdout: str
   return finished
 }
 
-/** A project of somebody else that has installed what `npm pack` packs of a build, with the same dependencies. */
+/** A foreign project that has installed the result of `npm pack`, with the same dependencies. */
 class Installed extends Context.Service<Installed, { readonly root: string; readonly files: ReadonlyArray<string> }>()(
   "byok/test/Installed"
 ) {}

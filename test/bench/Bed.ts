@@ -78,7 +78,7 @@ export const makeBed = async (postgres: Postgres, database: string, credentials:
   return { ...postgres, url, database, key, seeded: credentials, client }
 }
 
-/** Takes away what the load has created, so that every round meets the same table. */
+/** Deletes what the load has created: every round starts from the same table. */
 export const sweep = async ({ client }: Bed): Promise<void> => {
   await client.query("DELETE FROM credentials WHERE kek_id <> 'kek-bench'")
   await client.query("VACUUM credentials")

@@ -43,7 +43,7 @@ const measure = async (bed: Bed, pid: number | undefined, load: () => Promise<Se
 
 const warmUpSeconds = 1
 
-/** Runs the contenders in turn, A B C A B C, so that a change of the machine's speed meets all of them. */
+/** Runs the contenders in turn, A B C A B C, which exposes all of them to changes of the machine's speed. */
 export const measureCell = async (
   targets: ReadonlyArray<Target>,
   direct: Bed | undefined,

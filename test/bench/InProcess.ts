@@ -9,7 +9,7 @@ import { readSettings } from "../../src/wiring/Settings.ts"
 import { type Bed, seededId, sweep } from "./Bed.ts"
 import { body } from "./Load.ts"
 
-/** How many creates and gets a program does in a second without HTTP, with 64 under way at a time. */
+/** How many creates and gets a program does in a second without HTTP, with 64 in flight. */
 export const inProcess = async (bed: Bed, keyring: string, seconds: number) => {
   const layer = Effect.map(readSettings, (settings) =>
     Byok.layerWith({

@@ -98,5 +98,5 @@ const withAutocannon = async (load: Load): Promise<Seen> => {
   return { requests: requests.total, seconds: duration, p50: latency.p50, p99: latency.p99, errors: errors + non2xx }
 }
 
-/** Puts a load on a server and tells what came of it. */
+/** Puts a load on a server and reports the result. */
 export const put = (load: Load): Promise<Seen> => (generator === "wrk" ? withWrk(load) : withAutocannon(load))

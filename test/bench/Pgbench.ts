@@ -42,7 +42,7 @@ INSERT INTO credentials SELECT gen_random_uuid(), account_id, workspace_id, prov
 FROM credentials WHERE id = '00000000-0000-7000-9000-000000000001' RETURNING sort_order;
 `
 
-/** The same statements as fast as PostgreSQL answers them, over at most ten connections. */
+/** The service's statements as fast as PostgreSQL answers them, over at most ten connections. */
 export const putDirectly = async (program: string, { database, socket }: Bed, load: Load): Promise<Seen> => {
   const directory = mkdtempSync(join(tmpdir(), "byok-pgbench-"))
   const script = join(directory, "load.sql")

@@ -36,7 +36,7 @@ const service: Program = {
 const fastify: Program = { name: "fastify", arguments: ["test/bench/peers/fastify.ts"] }
 const bare: Program = { name: "bare http", arguments: ["test/bench/peers/bare.ts"] }
 
-/** The service with one lever at a time set otherwise. */
+/** The service with one setting changed at a time. */
 const leversOf = (tracesTo: string): ReadonlyArray<Program> => [
   { ...service, name: "without batching", environment: { ...service.environment, DATABASE_BATCHING: "false" } },
   { ...service, name: "with traces", environment: { ...service.environment, OTEL_EXPORTER_OTLP_ENDPOINT: tracesTo } },

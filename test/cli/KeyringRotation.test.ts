@@ -19,7 +19,7 @@ import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 const page = readFileSync(join(import.meta.dirname, "../../SECURITY.md"), "utf8")
 const [, section = ""] = /^## Rotating the keyring\n(.*?)^## /ms.exec(page) ?? []
 const readyAt = (url: string) => Effect.promise(async () => (await fetch(`${url}/health/ready`)).text())
-/** The commands of the four steps, as the page tells to type them. */
+/** The commands of the four steps, as SECURITY.md gives them. */
 const steps = Array.from(section.matchAll(/^ *```sh\n(.*?)^ *```/gms), ([, commands = ""]) => commands)
 
 /** A database, a directory with a keyring file, and a shell in it that knows `byok`. */
@@ -48,7 +48,7 @@ const begin = Effect.gen(function* () {
 
 const rotations = /Keyring reloaded/g
 
-/** Waits until a service has read its keyring so many times. */
+/** Waits until a service has reloaded its keyring this many times. */
 const reread = ({ stderr }: ServiceProcess, times: number) =>
   eventually(
     `the keyring was read again ${times} times`,

@@ -36,7 +36,7 @@ const ordinary = Effect.gen(function* () {
   return yield* sdkWith(Redacted.value(issued.key))
 })
 
-/** A call that the service answers, well or not. */
+/** A call and the service's answer, success or failure. */
 const call = <A>(answer: () => Promise<A>) =>
   Effect.tryPromise({
     try: answer,

@@ -40,7 +40,7 @@ const ring = `${line("kek-1", "one")}\n${line("kek-2", "two")}`
 const opened = (cipher: Cipher["Service"], sealed: SealedKey, context: SealingContext) =>
   Effect.map(cipher.open(sealed, context), Redacted.value)
 
-/** The tag of the error with which a sealed key does not open, or "opened". */
+/** The tag of the error of an open, or "opened". */
 const outcome = (cipher: Cipher["Service"], sealed: SealedKey, context: SealingContext) =>
   Effect.match(cipher.open(sealed, context), { onFailure: ({ _tag }) => _tag, onSuccess: () => "opened" as const })
 
@@ -254,7 +254,7 @@ describe("errors of the cipher (T4)", () => {
     Buffer.from(bytes).toString("base64"),
     Array.from(bytes).join(", ")
   ]
-  /** Whether any nine characters in a row of a secret are in a text. */
+  /** Whether a text holds any nine consecutive characters of a secret. */
   const quotes = (said: string, secret: string) =>
     Array.from({ length: Math.max(0, secret.length - 8) }, (_, start) => secret.slice(start, start + 9)).some(
       (window) => said.includes(window)

@@ -26,7 +26,7 @@ export const gcm = (key: Uint8Array, nonce: Uint8Array, plaintext: Uint8Array, a
   return Buffer.concat([nonce, cipher.update(plaintext), cipher.final(), cipher.getAuthTag()])
 }
 
-/** Sealing format 1 as security.md writes it down, made without the code under test. */
+/** Sealing format 1 as SECURITY.md specifies it, computed without the code under test. */
 export const sealByTheBook = (
   { context, kek, kek_id, plaintext, random }: Ingredients,
   claimed?: { readonly commitment?: Uint8Array; readonly dek?: Uint8Array }

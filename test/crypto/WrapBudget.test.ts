@@ -25,7 +25,7 @@ const register = Effect.gen(function* () {
 
 const counted = (kek_id: string) => Effect.map(Memory, ({ keks }) => keks.get(kek_id)?.wraps)
 
-/** How many of so many spends in a row succeed. */
+/** How many of a number of spends in a row succeed. */
 const spend = (budget: WrapBudget["Service"], times: number, kek_id = "kek-1") =>
   Effect.map(
     Effect.forEach(Array.from({ length: times }), () => Effect.exit(budget.spend(kek_id))),

@@ -30,7 +30,7 @@ const acts: ReadonlyArray<object> = [
 
 const read = Schema.decodeUnknownOption(AuditEvent, { onExcessProperty: "error" })
 
-/** The same without each of its members in turn. */
+/** An object without each of its members in turn. */
 const lacking = (whole: object) =>
   Object.keys(whole).map((name) => Object.fromEntries(Object.entries(whole).filter(([other]) => other !== name)))
 

@@ -6,7 +6,7 @@ import { anyString } from "../support/memory/arbitraries.ts"
 
 const decode = Schema.decodeUnknownResult(IdempotencyKey)
 
-/** Whether it is accepted; if not, it is told what is. */
+/** Whether it is accepted; if not, the issue says what is. */
 const accepted = (key: unknown) => {
   const decoded = decode(key)
   if (Result.isSuccess(decoded)) return decoded.success === key

@@ -15,7 +15,7 @@ import {
 
 const windowLength = 6
 
-/** Whether any six characters in a row of a canary are in a text. */
+/** Whether a text holds any six consecutive characters of a canary. */
 const leaks = (written: string, secret: string) =>
   Array.from({ length: secret.length - windowLength + 1 }, (_, start) =>
     secret.slice(start, start + windowLength)

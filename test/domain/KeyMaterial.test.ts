@@ -16,7 +16,7 @@ describe.for(["openai", "fireworks"] as const)("the key of %s (D28)", (slug) => 
     ["region eu, which is europe", '{"region":"eu","api_key":"sk-1"}', "sk-1", "europe"],
     ["region us", '{"api_key":"sk-1","region":"us"}', "sk-1", "us"],
     ["anything else inside", '{"api_key":"sk-1","organization":{"id":[1,null]},"":0}', "sk-1", null],
-    ["an api_key that is not trimmed", '{"api_key":" "}', " ", null],
+    ["an untrimmed api_key", '{"api_key":" "}', " ", null],
     ["the last of repeated members (D13)", '{"api_key":"a","api_key":"b"}', "b", null]
   ] as const)("may be %s", ([, key, secret, region]) => {
     assert.deepStrictEqual(readKeyMaterial(slug, Redacted.make(key)), Option.some({ secret, region }))

@@ -7,7 +7,7 @@ import { acceptedBody, text } from "../support/memory/arbitraries.ts"
 
 const decode = Schema.decodeUnknownResult(NewCredential, { errors: "all" })
 
-/** What is wrong with a body, as `path: message`; nothing when it is accepted. */
+/** What is wrong with a body, as `path: message`; nothing if it is accepted. */
 const issues = (body: unknown): ReadonlyArray<string> =>
   Result.match(decode(body), {
     onFailure: ({ issue }) => issuesOf(issue).map(({ message, path }) => `${path.join(".")}: ${message}`),

@@ -26,7 +26,7 @@ const freePort = Effect.callback<number>((resume) => {
   })
 })
 
-/** On a cluster that is running; the service is always found on the same port. */
+/** On a running cluster; the service always has the same port. */
 export const newBed = Effect.fnUntraced(function* ({ url }: Pick<Cluster, "url">) {
   const file = join(yield* temporaryDirectory, "keyring")
   writeFileSync(file, generateKeyring(new Date()), { mode: 0o600 })
@@ -44,7 +44,7 @@ export const embeddedBed = Effect.gen(function* () {
   return { settings, key } satisfies Bed
 })
 
-/** Starts a service once more, with other settings if need be, and asks the ack checker. */
+/** Starts a service again, with other settings if necessary, and runs the ack checker. */
 export const checked = ({ key, settings }: Bed, ledger: Ledger, other: Record<string, string> = {}) =>
   Effect.scoped(
     Effect.gen(function* () {

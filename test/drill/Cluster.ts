@@ -19,9 +19,9 @@ export interface Cluster {
   readonly start: (settings?: Record<string, string>) => Effect.Effect<void>
   /** Shuts it down with a signal of PostgreSQL's: SIGINT is the fast way, SIGQUIT the immediate one. */
   readonly stop: (signal?: "SIGINT" | "SIGQUIT") => Effect.Effect<void>
-  /** Whether it was started and is gone by itself. */
+  /** Whether it was started and has ended by itself. */
   readonly hasEnded: () => boolean
-  /** Ends every process of it at once, as a power failure does. */
+  /** Kills all its processes at once, as a power failure does. */
   readonly kill: Effect.Effect<void>
   readonly query: (text: string) => Effect.Effect<ReadonlyArray<Record<string, unknown>>>
 }
@@ -49,7 +49,7 @@ export const ownDirectory = (directory: string): string => {
   return directory
 }
 
-/** What the server is told beside what a fault needs. */
+/** The server's settings, apart from those a fault needs. */
 const defaults = { listen_addresses: "", timezone: "UTC", max_connections: "100", shared_buffers: "128MB" }
 
 /** A server over a data directory that exists already. */
@@ -75,7 +75,7 @@ const clusterOver = Effect.fnUntraced(function* (data: string, { postgres }: Pos
     yield* launch(args)
     const ready = Effect.gen(function* () {
       const words = running?.process.exitCode() === undefined ? "" : running.process.lastWords()
-      // What was killed may not have gone altogether.
+      // Killed processes may not have ended yet.
       if (/pre-existing shared memory block|lock file/.test(words)) yield* launch(args)
       else if (words !== "") return yield* Effect.die(new Error(`PostgreSQL has ended: ${words}`))
       return Exit.isSuccess(yield* Effect.exit(askOnce(socket, "SELECT 1")))

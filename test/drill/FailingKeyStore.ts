@@ -14,7 +14,7 @@ import { expectWell, watchGet } from "./watch.ts"
 
 const seconds = 5
 
-/** The service in this process, over a key store that fails as it is told. */
+/** The service in this process, on a key store that fails as requested. */
 const serve = (settings: Record<string, string>, store: FaultyKeyStore) =>
   Server.layer({ host: "127.0.0.1", port: 0 }).pipe(
     Layer.provideMerge(Layer.effectContext(partsWith(store))),

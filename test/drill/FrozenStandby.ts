@@ -66,8 +66,8 @@ const ended = (how: "pg_cancel_backend" | "pg_terminate_backend") => (findings: 
             ends += (yield* end).length
             yield* pause(50)
           }
-          const told = yield* Fiber.await(control)
-          findings.expect(Exit.isSuccess(told) === (how === "pg_cancel_backend"), "the control was told otherwise")
+          const outcome = yield* Fiber.await(control)
+          findings.expect(Exit.isSuccess(outcome) === (how === "pg_cancel_backend"), "the control got another outcome")
           findings.show(`${ends} times a waiting commit was ended`)
           findings.expect(ends > 0, "no commit has waited")
           findings.expect(ledger.acked.length === before, "a commit was acknowledged that the standby has not seen")
@@ -75,7 +75,7 @@ const ended = (how: "pg_cancel_backend" | "pg_terminate_backend") => (findings: 
         }),
       { clients }
     )
-    // What had reached the machine of the standby but not its disk must be gone as well.
+    // What reached the standby's machine but not its disk must be lost as well.
     yield* standby.kill
     yield* follow
     yield* promote

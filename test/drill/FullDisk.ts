@@ -13,7 +13,7 @@ import { type Findings, type Row, Skipped } from "./Row.ts"
 import { enough, underLoad } from "./underLoad.ts"
 import { expectWell, watchGet } from "./watch.ts"
 
-/** A volume of its own of so many MiB. */
+/** A separate volume of this many MiB. */
 const volume = (size: number) =>
   Effect.gen(function* () {
     const directory = yield* temporaryDirectory

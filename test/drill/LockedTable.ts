@@ -9,7 +9,7 @@ import type { Findings, Row } from "./Row.ts"
 import { enough, underLoad } from "./underLoad.ts"
 import { expectWell, watchGet, watchLiveness } from "./watch.ts"
 
-/** Nobody can insert until the transaction ends, and everybody can read. */
+/** Blocks inserts, not reads, until the transaction ends. */
 const lock = (socket: string) =>
   Effect.acquireRelease(
     Effect.promise(async () => {

@@ -9,16 +9,16 @@ import { type Cluster, copyOf, newCluster, sendTo } from "./Cluster.ts"
 export interface Pair {
   readonly primary: Cluster
   readonly standby: Cluster
-  /** The standby receives nothing any more, and nobody is told. */
+  /** The standby silently receives nothing any more. */
   readonly freeze: Effect.Effect<void>
   readonly thaw: Effect.Effect<void>
-  /** Makes the standby the primary. */
+  /** Promotes the standby to primary. */
   readonly promote: Effect.Effect<void>
-  /** Starts the standby once more. */
+  /** Starts the standby again. */
   readonly follow: Effect.Effect<void>
 }
 
-/** With synchronous replication the primary answers once the standby has written. */
+/** With synchronous replication the primary answers after the standby has written. */
 export const newPair = Effect.fnUntraced(function* (synchronous: boolean) {
   const primary = yield* newCluster()
   const standby = yield* copyOf(primary)

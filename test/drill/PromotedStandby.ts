@@ -37,7 +37,7 @@ const control = (findings: Findings) =>
         yield* primary.kill
       })
     )
-    // What had reached the machine of the standby but not its disk must be gone as well.
+    // What reached the standby's machine but not its disk must be lost as well.
     yield* standby.kill
     yield* follow
     yield* promote

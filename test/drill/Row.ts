@@ -1,7 +1,7 @@
 import { Data, type Effect, type Scope } from "effect"
 import { type Ledger, newLedger } from "../support/database/AckChecker.ts"
 
-/** What a fault has shown, as it is gathered. */
+/** The findings of a fault. */
 export class Findings {
   readonly ledger: Ledger = newLedger()
   readonly figures: Array<string> = []
@@ -16,13 +16,13 @@ export class Findings {
     if (!holds) this.wrong.push(otherwise)
   }
 
-  /** What the ack checker says of what is stored: all of it is wrong. */
+  /** What the ack checker found wrong. */
   judge(faults: ReadonlyArray<string>) {
     this.lost = lostIn(faults)
     this.wrong.push(...abridged(faults))
   }
 
-  /** The same where acknowledged credentials must be lost, for the checker to be trusted: nothing else may be wrong. */
+  /** Requires that acknowledged credentials are lost and nothing else is wrong, which shows that the checker works. */
   judgeControl(faults: ReadonlyArray<string>) {
     this.lost = lostIn(faults)
     this.expect(this.lost > 0, "the control has lost nothing")
@@ -37,7 +37,7 @@ const lostIn = (faults: ReadonlyArray<string>) => faults.filter((fault) => fault
 const abridged = (faults: ReadonlyArray<string>) =>
   faults.length > 5 ? [...faults.slice(0, 5), `and ${faults.length - 5} more`] : faults
 
-/** This machine lacks what the fault needs. */
+/** The machine lacks what the fault needs. */
 export class Skipped extends Data.TaggedError("Skipped")<{ readonly why: string }> {}
 
 /** One fault, provoked and judged. */

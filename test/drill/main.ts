@@ -30,7 +30,7 @@ const all = [
   MillionCredentials,
   RestoredDump
 ].flatMap(({ rows }) => rows)
-/** A control is run with the fault that it stands behind. */
+/** A control runs with the fault it follows. */
 const idsOf = (index: number) => all.slice(0, index + 1).findLast(({ id }) => id !== "control")?.id ?? ""
 const known = [...new Set(all.map((_, index) => idsOf(index)))]
 if (wanted?.every((id) => known.includes(id)) === false) {
@@ -51,7 +51,7 @@ interface Result {
   readonly notes: ReadonlyArray<string>
 }
 
-/** Whoever interrupts the drill leaves no server and no volume behind. */
+/** An interrupted drill leaves no server and no volume behind. */
 const interrupted = new AbortController()
 process.once("SIGINT", () => interrupted.abort())
 

@@ -9,7 +9,7 @@ export const enough = 100
 /** A service under load. */
 export interface Loaded {
   readonly service: ServiceProcess
-  /** Starts another one, on the same port, once this one has ended. */
+  /** Starts another on the same port once this one has ended. */
   readonly again: Effect.Effect<ServiceProcess>
 }
 

@@ -3,7 +3,7 @@ import { Effect } from "effect"
 import { deadline } from "./deadline.ts"
 import type { Findings } from "./Row.ts"
 
-/** What was asked all the time beside the load, and how it was answered. */
+/** What was requested throughout the load, and how it was answered. */
 export interface Watched {
   answers: number
   /** Statuses other than 200. */
@@ -26,7 +26,7 @@ const ask = async (url: string, headers: Record<string, string>, seen: Watched) 
   if (status !== 200) seen.others.push(status)
 }
 
-/** Asks again and again for a path, until the scope closes. */
+/** Keeps requesting a path until the scope closes. */
 const watch = (url: string, headers: Record<string, string>) =>
   Effect.map(
     Effect.acquireRelease(

@@ -8,7 +8,7 @@ import { postmasterOf, startService } from "../support/process/ServiceProcess.ts
 import { type Ledger, load, newLedger, untilAcked } from "../support/database/AckChecker.ts"
 import { faultsAfterwards } from "./faultsAfterwards.ts"
 
-/** How often the service is killed. */
+/** How many times the service is killed. */
 const kills = 3
 
 /** DATABASE_DEADLINE unless it is set, in milliseconds. */
@@ -19,7 +19,7 @@ const enough = 150
 
 type Started = Effect.Success<typeof startedBefore>
 
-/** Starts the service once more and compares what is there with the ledger. */
+/** Starts the service again and compares what is stored with the ledger. */
 const check = (started: Started, ledger: Ledger, before: (sql: PgClient.PgClient) => Effect.Effect<unknown, unknown>) =>
   Effect.gen(function* () {
     const { url } = yield* startService(started.settings)

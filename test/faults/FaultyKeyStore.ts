@@ -10,7 +10,7 @@ export interface FaultyKeyStore {
   state: "well" | "down" | "slow" | "wrong"
 }
 
-/** The parts of a service whose keys are sealed by a store that fails as it is told. */
+/** The parts of a service whose key store fails as requested. */
 export const partsWith = (store: FaultyKeyStore) =>
   Effect.gen(function* () {
     const parts = yield* Effect.context<Parts>()

@@ -3,13 +3,13 @@ import { join } from "node:path"
 import { Effect, Redacted } from "effect"
 import { parseDatabaseUrl } from "../../src/sql/connection/DatabaseTarget.ts"
 
-/** What lies between the service and its database, and fails as networks do. */
+/** A network between the service and its database that fails as networks do. */
 export interface FaultyProxy {
   /** Where the database seems to be. */
   readonly url: string
-  /** From now on nothing passes, in neither direction, and nobody is told; what was lost once stays lost. */
+  /** From now on nothing passes in either direction, silently; what was lost stays lost. */
   readonly swallow: () => void
-  /** From now on whatever the database sends arrives so many milliseconds later. */
+  /** From now on everything the database sends arrives this many milliseconds later. */
   readonly delay: (milliseconds: number) => void
   /** From now on one byte a second passes, in either direction, on every connection. */
   readonly trickle: () => void

@@ -16,7 +16,7 @@ import { Recording } from "../support/process/Recording.ts"
 import { assertRefused } from "../support/http/Refusal.ts"
 import { type FaultyProxy, faultyProxy } from "./FaultyProxy.ts"
 
-const impatient: DatabaseSettings = {
+const shortDeadlines: DatabaseSettings = {
   ...databaseSettings,
   poolSize: 3,
   connectTimeout: Duration.seconds(1),
@@ -25,7 +25,7 @@ const impatient: DatabaseSettings = {
 }
 
 /** The service on a database that it reaches through a faulty network, with one credential in it. */
-const open = (batching: boolean, times: DatabaseSettings = impatient) =>
+const open = (batching: boolean, times: DatabaseSettings = shortDeadlines) =>
   Effect.gen(function* () {
     const databaseUrl = yield* freshDatabase
     const proxy = yield* faultyProxy(databaseUrl)
@@ -98,7 +98,7 @@ describe("a network to the database that", () => {
           "every request succeeds again",
           Effect.map(burst, (answered) => answered.every(right))
         )
-        assert.isAtMost(yield* connections, 2 * impatient.poolSize + 1, "both lanes, and the one of the audit log")
+        assert.isAtMost(yield* connections, 2 * shortDeadlines.poolSize + 1, "both lanes, and the one of the audit log")
         yield* close
         yield* eventually(
           "no connection is left",

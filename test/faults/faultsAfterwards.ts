@@ -12,7 +12,7 @@ const together = { concurrency: 16 }
 
 /**
  * Reads over HTTP all that was acknowledged and opens in process all that is stored, with the settings of the service,
- * and answers with how it betrays the ledger.
+ * and returns every contradiction to the ledger.
  */
 export const faultsAfterwards = Effect.fnUntraced(function* (
   service: { readonly url: string; readonly key: string; readonly settings: Record<string, string> },

@@ -203,7 +203,7 @@ layerLive(TestService.recordedWith({}))("whatever is sent", (it) => {
   )
 })
 
-/** A build that repeats the key where its caller asks it to, and tells it to whoever reads logs and traces. */
+/** A build that repeats the key where its caller asks it to, and in logs and traces. */
 const parrot = Effect.gen(function* () {
   const parts = yield* Effect.context<Parts>()
   const credentials = Context.get(parts, Credentials)
@@ -252,13 +252,13 @@ layerLive(TestService.recordedWith({ parts: parrot }))("positive control: a buil
     ["in the log", true],
     ["in a span", true],
     ["nowhere", false]
-  ] as const)("%s, which no answer shows; logs and traces: %s", ([name, told]) =>
+  ] as const)("%s, which no answer shows; logs and traces: %s", ([name, leaks]) =>
     Effect.gen(function* () {
       const { all, logs, spans } = yield* Recording
       logs.length = 0
       spans.length = 0
       assert.deepStrictEqual(yield* faults(name), [])
-      assert.strictEqual(leakOf(yield* all, [secret]), told ? secret : undefined)
+      assert.strictEqual(leakOf(yield* all, [secret]), leaks ? secret : undefined)
     })
   )
 })

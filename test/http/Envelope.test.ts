@@ -8,7 +8,7 @@ import { assertRefused, type Refusal } from "../support/http/Refusal.ts"
 const canary = "a canary of a cause"
 const died = Cause.die(new Error(canary))
 
-/** Routes of nobody's contract: whatever they end in is what the envelope has to deal with. */
+/** Routes outside the contract, which end in everything the envelope has to handle. */
 const endings: ReadonlyArray<readonly [`/${string}`, Effect.Effect<HttpServerResponse.HttpServerResponse, unknown>]> = [
   ["/created", Effect.succeed(HttpServerResponse.jsonUnsafe({}, { status: 201, headers: { "x-own": "kept" } }))],
   ["/busy", Effect.succeed(HttpServerResponse.jsonUnsafe({}, { status: 503 }))],

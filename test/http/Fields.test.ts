@@ -153,7 +153,7 @@ layerLive(TestService.layer)("fields (section 4.1)", (it) => {
   it.effect.each([
     ["one character", "xai", "k"],
     ["blanks around it", "xai", "  sk-padded \t\n"],
-    ["nothing but blanks", "xai", " \n "],
+    ["blanks only", "xai", " \n "],
     ["a byte order mark in front", "xai", "\ufeffsk-0123456789"],
     ["letters that other forms of Unicode write otherwise", "xai", "e\u0301\u00e9\ufb01\u212b"],
     ["control characters and line separators", "xai", "\u0001\u001f\u007f\u0085\u2028\u2029"],

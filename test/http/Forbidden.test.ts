@@ -14,7 +14,7 @@ const ordinaryKey = Effect.gen(function* () {
   return Redacted.value(issued.key)
 })
 
-/** Sends only the head of a create: whoever answers has not read the body. */
+/** Sends only the head of a create: an answer then comes without reading the body. */
 const createWithoutBody = Effect.fnUntraced(function* (token: string, length: string) {
   const { url } = yield* TestService
   const headers: ReadonlyArray<Header> = [bearer(token), json, ["Content-Length", length]]

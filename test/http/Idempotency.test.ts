@@ -14,7 +14,7 @@ import { TestService } from "../support/http/TestService.ts"
 
 const under = (idempotency_key: string): Header => ["Idempotency-Key", idempotency_key]
 
-/** Twenty of the same create at the same moment, by a new tenant. */
+/** Twenty identical creates at once, by a new tenant. */
 const together = Effect.gen(function* () {
   const { rowCount } = yield* TestService
   const { create } = yield* TestService.newTenant

@@ -70,7 +70,7 @@ const malformed = "must be a plain key or a JSON object with a non-empty api_key
 const mismatch = "must match the region of the key"
 
 const refused: ReadonlyArray<Case & { readonly path: string; readonly message: string }> = [
-  { rule: "a brace and nothing more (D28)", key: "{", path: "key", message: malformed },
+  { rule: "a lone brace (D28)", key: "{", path: "key", message: malformed },
   { rule: "JSON that is cut off (D28)", key: inRegion("us").slice(0, -1), path: "key", message: malformed },
   { rule: "JSON with more behind it (D28)", key: `${inRegion("us")}x`, path: "key", message: malformed },
   { rule: "no api_key (D28)", key: material({ region: "us" }), path: "key", message: malformed },

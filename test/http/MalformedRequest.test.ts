@@ -172,7 +172,7 @@ layerLive(TestService.layer)("an error that closes the connection", (it) => {
         yield* untilWaiting(sql, 1)
         yield* connection.write(bytes)
         yield* connection.write(bytes)
-        // Whoever would be refused at once is refused before this answer comes.
+        // Anything refused at once is refused before this answer comes.
         yield* send(url, { path: "/health/live" })
         yield* unlock
         created(yield* connection.answer)

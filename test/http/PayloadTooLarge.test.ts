@@ -9,13 +9,13 @@ import { TestService } from "../support/http/TestService.ts"
 
 const limit = 256 * 1024
 
-/** A valid body of exactly so many bytes. */
+/** A valid body of exactly this many bytes. */
 const bodyOf = (bytes: number) => {
   const empty = JSON.stringify({ ...minimal, key: "" })
   return JSON.stringify({ ...minimal, key: "k".repeat(bytes - empty.length) })
 }
 
-/** The same in chunks of 64 KiB, without an announced length. */
+/** A body in chunks of 64 KiB, without a declared length. */
 const chunked = (body: string) => {
   const parts = body.match(/[^]{1,65536}/g) ?? []
   return `${parts.map((part) => `${part.length.toString(16)}\r\n${part}\r\n`).join("")}0\r\n\r\n`

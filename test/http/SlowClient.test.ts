@@ -8,7 +8,7 @@ import { open, type RawConnection } from "../support/http/RawConnection.ts"
 import { assertRefused, envelope } from "../support/http/Refusal.ts"
 import { TestService } from "../support/http/TestService.ts"
 
-/** Goes on sending one byte a second. */
+/** Keeps sending one byte a second. */
 const trickle = (connections: ReadonlyArray<RawConnection>, byte: string) =>
   Effect.forEach(connections, ({ write }) => write(byte)).pipe(
     Effect.repeat(Schedule.spaced("1 second")),
@@ -18,8 +18,8 @@ const trickle = (connections: ReadonlyArray<RawConnection>, byte: string) =>
 const post = (token: string, framing: Header) =>
   render({ method: "POST", path: "/api/v1/byok", headers: [bearer(token), json, framing] })
 
-/** The limits are 5 seconds for a head and 8 for a request, looked at every second; the rest is for a machine at its limit. */
-const patience = "18 seconds"
+/** The limits are 5 seconds for a head and 8 for a request, checked every second; the rest is margin for a busy machine. */
+const timeout = "18 seconds"
 
 /** What comes slowly, after what came at once. */
 const slow: ReadonlyArray<{
@@ -53,7 +53,7 @@ layerLive(TestService.layer, { concurrent: true })("slow clients (T9)", (it) => 
           const connection = yield* open(url)
           yield* connection.write(begin(management_key))
           const answer = yield* Effect.race(connection.answer, trickle([connection], byte)).pipe(
-            Effect.timeout(patience)
+            Effect.timeout(timeout)
           )
           assertRefused(answer, "RequestTimeout")
           assert.strictEqual(answer.headers["connection"], "close")
@@ -69,7 +69,7 @@ layerLive(TestService.layer, { concurrent: true })("slow clients (T9)", (it) => 
     Effect.gen(function* () {
       const { url } = yield* TestService
       const connection = yield* open(url)
-      const received = yield* Effect.timeout(connection.closed, patience)
+      const received = yield* Effect.timeout(connection.closed, timeout)
       assert.match(received, /^(HTTP\/1\.1 408 |$)/)
     })
   )
@@ -80,7 +80,7 @@ layerLive(TestService.layer, { concurrent: true })("slow clients (T9)", (it) => 
       const connection = yield* open(url)
       yield* connection.write(render({ path: "/health/live" }))
       yield* connection.answer
-      assert.strictEqual(yield* Effect.timeout(connection.closed, patience), "")
+      assert.strictEqual(yield* Effect.timeout(connection.closed, timeout), "")
     })
   )
 
@@ -99,7 +99,7 @@ layerLive(TestService.layer, { concurrent: true })("slow clients (T9)", (it) => 
       )
       const trickling = yield* Effect.forkChild(trickle(connections, " "))
       const closing = yield* Effect.forkChild(
-        Effect.forEach(connections, ({ closed }) => closed, { concurrency: "unbounded" }).pipe(Effect.timeout(patience))
+        Effect.forEach(connections, ({ closed }) => closed, { concurrency: "unbounded" }).pipe(Effect.timeout(timeout))
       )
       let served = 0
       const serving = yield* Effect.gen(function* () {

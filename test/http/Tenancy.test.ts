@@ -17,11 +17,11 @@ import { type Parts, type Tenant, TestService } from "../support/http/TestServic
 const unknownId = "019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11"
 const unknownHash = "0123456789abcdef".repeat(4)
 
-/** Everything a client sees of an answer, but for the id and the time it was given. */
+/** Everything a client sees of an answer, except its request id and time. */
 const seen = ({ body, headers: { date: _date, "x-request-id": _id, ...headers }, status }: Answer) =>
   JSON.stringify({ status, headers, body })
 
-/** What one tenant may try on another: each attempt, and the same with what does not exist. */
+/** What one tenant may try on another: each attempt, paired with one on what does not exist. */
 const attempts = (token: string, { management_key_hash, workspace_id }: Tenant, foreignId: string) =>
   Effect.gen(function* () {
     const { url } = yield* TestService
@@ -34,8 +34,8 @@ const attempts = (token: string, { management_key_hash, workspace_id }: Tenant, 
     } as const
   })
 
-/** The attempts that tell a tenant something about another. */
-const telling = Effect.gen(function* () {
+/** The attempts that reveal something about another tenant. */
+const revealing = Effect.gen(function* () {
   const { newTenant, url } = yield* TestService
   const victim = yield* newTenant
   const { management_key } = yield* newTenant
@@ -53,7 +53,7 @@ layerLive(TestService.layer)("what belongs to another account", (it) => {
       Effect.gen(function* () {
         const { rowCount } = yield* TestService
         const before = yield* rowCount
-        assert.deepStrictEqual(yield* telling, [])
+        assert.deepStrictEqual(yield* revealing, [])
         assert.strictEqual(yield* rowCount, before + 1)
       })
   )
@@ -90,7 +90,7 @@ layerLive(TestService.layer)("what belongs to another account", (it) => {
   )
 })
 
-/** The service's logic over parts of which one does not look at the account. */
+/** The service's logic over parts of which one ignores the account. */
 const careless = (breakPart: (parts: Context.Context<Parts>) => Context.Context<Parts>) =>
   Effect.gen(function* () {
     const parts = breakPart(yield* Effect.context<Parts>())
@@ -135,7 +135,7 @@ for (const { attempt, broken, build } of builds) {
     `positive control: a build that ${build} (T6)`,
     (it) => {
       it.effect(`is found by the attempt ${attempt}`, () =>
-        Effect.map(telling, (found) => {
+        Effect.map(revealing, (found) => {
           assert.deepStrictEqual(found, [attempt])
         })
       )

@@ -1,4 +1,4 @@
-/** Every way by which something comes out of the service. */
+/** Every way out of the service. */
 export const channels = [
   "bodies",
   "headers",

@@ -94,7 +94,7 @@ const inTheQuery: Input = (secret, management_key) => [
   { path: `${collection}/nonsense?${secret}`, headers: [bearer(management_key)] }
 ]
 
-/** A create, its repetition, another one under the same name, and names that are refused. */
+/** A create, its repetition, another with the same idempotency key, and refused keys. */
 const underIdempotencyKeys: Input = (secret, management_key) => {
   const name = `${secret}${randomUUID()}`
   return [

@@ -8,7 +8,7 @@ import { inputs } from "./Inputs.ts"
 import { plants, stored } from "./plants.ts"
 import { type Hits, Sweep } from "./Sweep.ts"
 
-/** What was sent and is repeated by right, and where: it shows that these channels of the same run are searched. */
+/** What may be repeated, and where: it shows that these channels of the run are searched. */
 const byRight: Readonly<Record<string, ReadonlyArray<Channel>>> = {
   "the name of a credential": ["bodies", ...stored],
   "the id of a request": ["headers", "standard error"],

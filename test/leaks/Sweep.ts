@@ -21,10 +21,10 @@ import { mistakes } from "./mistakes.ts"
 import { plants } from "./plants.ts"
 import { filesOf, startTalkative } from "./TalkativePostgres.ts"
 
-/** How often a secret was met in each channel. */
+/** How many times a secret was found in each channel. */
 export type Hits = Readonly<Record<Channel, number>>
 
-/** Everything that came out while every input was sent to the service, with each part of it working and failing. */
+/** Everything emitted while every input was sent to the service, with each of its parts working and failing. */
 export class Sweep extends Context.Service<
   Sweep,
   {
@@ -48,7 +48,7 @@ export class Sweep extends Context.Service<
 const newSecret = () => `${randomBytes(15).toString("base64url")}+/=${randomBytes(12).toString("base64url")}`
 const newId = (bytes: number) => randomBytes(bytes).toString("hex")
 
-/** Levels and formats of the processes that tell less than everything. */
+/** Levels and formats of the processes that log less than everything. */
 const quieter = [
   { LOG_LEVEL: "debug", LOG_FORMAT: "pretty" },
   { LOG_LEVEL: "info", LOG_FORMAT: "logfmt" },
@@ -93,7 +93,7 @@ const sweep = Effect.gen(function* () {
     LOG_LEVEL: "trace",
     LOG_FORMAT: "pretty"
   }
-  // What it prints on standard output is the management key, once, which is what the first start is for.
+  // On standard output the first start prints the management key, once and on purpose.
   const { key: token, stderr } = yield* Effect.scoped(firstStart(settings))
   emit("standard error", stderr())
   secretOf("the management key", withoutPrefix(token))

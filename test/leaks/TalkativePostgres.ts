@@ -20,7 +20,7 @@ const start = Effect.fnUntraced(function* (directory: string) {
   return { url, sql: yield* adminClient(url) }
 })
 
-/** The embedded database of a data directory, with a log of all that it can tell: statements, parameters, failures. */
+/** The embedded database of a data directory, which logs statements, parameters and failures. */
 export const startTalkative = Effect.fnUntraced(function* (directory: string) {
   yield* Effect.scoped(
     Effect.flatMap(start(directory), ({ sql }) => Effect.forEach(settings, (statement) => sql.unsafe(statement)))

@@ -20,7 +20,7 @@ const authorization = Effect.map(
   Option.match({ onNone: () => "", onSome: ({ headers }) => headers["authorization"] ?? "" })
 )
 
-/** What careless people let out of a service, each under the name of a credential that asks for it. */
+/** Typical leaks, each under the name of the credential that triggers it. */
 export const plants: Readonly<Record<string, Plant>> = {
   [withoutCipher]: { into: stored, leak: () => Effect.void },
   "an entry of the log": {

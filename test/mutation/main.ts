@@ -2,7 +2,7 @@ import { globSync } from "node:fs"
 import { dirname, relative } from "node:path"
 import { Stryker } from "@stryker-mutator/core"
 
-/** What is mutated, and the tests that must notice: each folder is held by its own. */
+/** What is mutated, and the tests that must notice. */
 const areas = [
   { tests: "test/domain/*.test.ts", sources: "src/domain/*.ts", exclude: ["src/domain/SealingContext.ts"] },
   {

@@ -51,7 +51,7 @@ const found = Effect.fnUntraced(function* ({ account_id }: Tenant, { key_hash }:
 const asFound = ({ credential }: Row, { fingerprint }: Receipt) =>
   Option.some({ credential_id: credential.id, fingerprint: Buffer.from(fingerprint).toString("hex") })
 
-/** Whether a stranger finds a tenant's receipt, or is kept by it from storing one under the same hash. */
+/** Whether a stranger finds a tenant's receipt, or cannot store one under the same hash because of it. */
 const crosses = Effect.gen(function* () {
   const [owner, stranger] = [yield* newTenant, yield* newTenant]
   const [one, other] = [yield* newRow(owner), yield* newRow(stranger)]

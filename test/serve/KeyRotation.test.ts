@@ -17,7 +17,7 @@ import type { Parts } from "../support/http/TestService.ts"
 type Instance = Context.Context<Parts>
 const rate = 1_000_000
 
-/** An instance of the service with that keyring, beside those that run on the same database. */
+/** An instance of the service with this keyring, next to others on the same database. */
 const startInstance = (url: string, ...ids: ReadonlyArray<string>) =>
   Effect.orDie(Layer.build(Layer.fresh(Byok.layerWith(settingsFor(url, ringOf(...ids))))))
 
@@ -50,7 +50,7 @@ const begin = Effect.gen(function* () {
   return { url, sql, before, account_id, made }
 })
 
-/** What the retired key alone opens: as the rows say, and if they are made to say that it wrapped them. */
+/** What the retired key alone opens: with the rows as they are, and if they are forged to name it. */
 const openedByRetired = (instance: Instance, made: ReadonlyArray<Made>) =>
   Effect.gen(function* () {
     const asNamed = yield* openedWith(ringOf("old"), made)

@@ -10,7 +10,7 @@ import { StartedBefore } from "../support/process/firstStart.ts"
 import { isRunning, isShutDown, postmasterOf, startService } from "../support/process/ServiceProcess.ts"
 import { lockTable, untilWaiting } from "../support/database/transactions.ts"
 
-/** A connection, or nothing where nobody listens. */
+/** A connection, or nothing if the port is closed. */
 const open = (url: string) =>
   Effect.callback<Option.Option<Socket>>((resume) => {
     const { hostname, port } = new URL(url)
@@ -61,12 +61,12 @@ layerLive(StartedBefore.layer)("a service that is asked to stop", (it) => {
     (signal) =>
       Effect.gen(function* () {
         const { key, settings } = yield* StartedBefore
-        const patience = {
+        const timeouts = {
           DATABASE_STATEMENT_TIMEOUT: "20 seconds",
           DATABASE_DEADLINE: "25 seconds",
           DATABASE_BATCHING: "false"
         }
-        const { ended, stderr, url, ...service } = yield* startService({ ...settings, ...patience })
+        const { ended, stderr, url, ...service } = yield* startService({ ...settings, ...timeouts })
         const postmaster = postmasterOf(settings.BYOK_DATA_DIR)
         const create = createOver(url, key, minimal)
         const earlier = yield* create

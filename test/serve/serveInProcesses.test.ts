@@ -105,7 +105,7 @@ layerLive(StartedBefore.layer)("a service of several processes", (it) => {
 
 const probe = join(import.meta.dirname, "../support/process/EnvironmentProbe.ts")
 
-/** A service on a database and a keyring of the environment, whose processes tell what is left of that. */
+/** A service with database and keyring from the environment, whose processes report what is left of them there. */
 const startProbed = (variables: Record<string, string>) =>
   Effect.gen(function* () {
     const secrets = { BYOK_KEYRING: ringOf("kek"), DATABASE_URL: yield* freshDatabase }
@@ -120,13 +120,13 @@ const startProbed = (variables: Record<string, string>) =>
 const answersOf = ({ stderr }: ServiceProcess, pid: number) =>
   Effect.gen(function* () {
     const before = stderr().length
-    const told = () => new RegExp(`^probe ${pid} (.*)$`, "m").exec(stderr().slice(before))?.[1]
+    const answer = () => new RegExp(`^probe ${pid} (.*)$`, "m").exec(stderr().slice(before))?.[1]
     process.kill(pid, "SIGUSR2")
     yield* eventually(
-      `${pid} has told`,
-      Effect.sync(() => told() !== undefined)
+      `${pid} has answered`,
+      Effect.sync(() => answer() !== undefined)
     )
-    return JSON.parse(told() ?? "") as unknown
+    return JSON.parse(answer() ?? "") as unknown
   })
 
 const isReady = (url: string) =>

@@ -80,7 +80,7 @@ const countOf = (entries: ReadonlyArray<AuditEntry>) =>
 const firstUnder = ({ checkpoints, entries }: Chain, index: number) =>
   entries.find(({ seq }) => seq > (checkpoints[index - 1]?.last_seq ?? -100n))?.seq
 
-/** Something done to a sealed chain, and the fault that is to be told; none where there is nothing to do it to. */
+/** A change to a sealed chain and the fault to report, or none if the chain has nothing to change. */
 const alterations: Readonly<
   Record<string, (chain: Chain, at: number) => readonly [Chain, AuditFault["kind"], bigint | undefined] | undefined>
 > = {

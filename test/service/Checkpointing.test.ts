@@ -27,7 +27,7 @@ describe("checkpoints (SECURITY.md, Audit)", () => {
       yield* TestClock.adjust("1 second")
       assert.include(lines[1], "sealed up to 61,")
       yield* TestClock.adjust("5 minutes")
-      assert.lengthOf(lines, 3, "nothing new, nothing told")
+      assert.lengthOf(lines, 3, "nothing new, nothing logged")
     })
   )
 

@@ -35,7 +35,7 @@ const saying = (body: Body) => {
 
 const idempotencyKey = Arbitrary.schema(IdempotencyKey)
 
-/** The same said in other words: members in another order, defaults written out, one more that nobody knows. */
+/** The same request in other words: members in another order, defaults written out, an unknown member added. */
 const rewritten = (body: Body): Body => ({
   unknown: 1,
   ...Object.fromEntries(Object.entries(saying(body)).reverse())
@@ -59,7 +59,7 @@ const change = oneOf<{ readonly member: string; readonly value: unknown }>(
   Arbitrary.map(elementOf(["openai", "groq"]), (value) => ({ member: "provider", value }))
 )
 
-/** Two bodies: the same, the same in other words, one that differs in a member, or any other. */
+/** Two bodies: equal, equal in other words, different in one member, or unrelated. */
 const pairs = Arbitrary.flatMap(acceptedBody(text(1, 20)), (one) =>
   Arbitrary.map(
     oneOf<Body>(

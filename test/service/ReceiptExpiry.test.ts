@@ -7,7 +7,7 @@ import { Recording } from "../support/process/Recording.ts"
 
 const day = 24 * 60 * 60 * 1000
 
-/** So many receipts as old as the time, and the calls that were made for them. */
+/** A number of old receipts, and the calls that were made for them. */
 const holding = (receipts: number, failing: (call: number) => boolean = () => false) => {
   const state = { receipts, calls: [] as Array<{ readonly at: number; readonly age: number; readonly limit: number }> }
   const port = Layer.mock(Receipts, {

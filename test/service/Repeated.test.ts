@@ -25,7 +25,7 @@ const createOnce = (caller: Caller, given = input) =>
   Effect.flatMap(Credentials, (credentials) =>
     Effect.provideService(credentials.createOnce(given, key), CurrentCaller, caller)
   )
-/** The same service with something in the place of a port. */
+/** The service with one port replaced. */
 const instead = <I, S>(port: Context.Key<I, S>, change: (given: S) => S) =>
   Effect.gen(function* () {
     const parts = yield* Effect.context<Parts>()

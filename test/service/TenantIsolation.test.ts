@@ -62,7 +62,7 @@ const history = Arbitrary.all({
 })
 type History = typeof history extends Arbitrary.Arbitrary<infer A> ? A : never
 
-/** All there is to know about what was done: who owns what, and what is gone. */
+/** The model: who owns what, and what has been removed. */
 interface Model {
   readonly tenants: ReadonlyArray<AccountId>
   readonly workspaces: Array<{

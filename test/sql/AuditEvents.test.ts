@@ -42,7 +42,7 @@ const credentialOf = (workspace_id: WorkspaceId, id?: string) => ({
   name: "canary of a name"
 })
 
-/** Stores a credential of no interest. */
+/** Stores an arbitrary credential. */
 const insertCredential = (account_id: AccountId, workspace_id: WorkspaceId, id?: string) =>
   Effect.flatMap(CredentialRepository, ({ insert }) =>
     insert(account_id, credentialOf(workspace_id, id), plainSealedKey())
@@ -57,7 +57,7 @@ const insertWithReceipt = (account_id: AccountId, workspace_id: WorkspaceId, num
     })
   )
 
-/** What happened, told by what is stored: the events that there must be, as action and ids. */
+/** The events that must exist, derived from what is stored, as action and ids. */
 const derived = (sql: SqlClient.SqlClient) =>
   Effect.map(
     sql<{ event: string }>`
@@ -71,7 +71,7 @@ const derived = (sql: SqlClient.SqlClient) =>
     (rows) => rows.map(({ event }) => event).toSorted()
   )
 
-const told = ({ actor: _, ...event }: AuditEvent) => Object.values(event).map(String).join(" ")
+const inWords = ({ actor: _, ...event }: AuditEvent) => Object.values(event).map(String).join(" ")
 
 const kinds = ["account", "workspace", "delete", "issue", "revoke", "credential", "receipt", "kek"] as const
 const operation = Arbitrary.all({ kind: elementOf(kinds), one: integer(0, 2), other: integer(0, 3) })
@@ -100,7 +100,7 @@ const newIds = (): Ids => ({
 })
 const pick = <A>(values: ReadonlyArray<A>, index: number): A => values[index] ?? assert.fail("no such id")
 
-/** Some of these fail, are repeated, or name what does not exist: an event then would be one too many. */
+/** Some of these fail, are repeated, or name what does not exist, and must leave no event. */
 const perform = (ids: Ids, { kind, one, other }: Operation) =>
   Effect.gen(function* () {
     const repository = yield* AccountRepository
@@ -144,7 +144,7 @@ describe.each([
           const ids = newIds()
           yield* Effect.forEach(oneOfEach, (each) => Effect.exit(perform(ids, each)))
           yield* Effect.forEach(given, (each) => Effect.exit(perform(ids, each)), together)
-          const events = (yield* eventsIn(sql)).map(told).toSorted()
+          const events = (yield* eventsIn(sql)).map(inWords).toSorted()
           assert.deepStrictEqual(events, yield* derived(sql))
           return true
         }, Effect.provide(ports)),
@@ -171,7 +171,7 @@ describe.each([
         assert.deepStrictEqual(exits.map(Exit.isSuccess), [true, true, false, true, true])
       }).pipe(Effect.provide(ports))
       const events = yield* eventsIn(sql)
-      assert.deepStrictEqual(events.map(told).toSorted(), yield* derived(sql))
+      assert.deepStrictEqual(events.map(inWords).toSorted(), yield* derived(sql))
       assert.lengthOf(
         events.filter(({ action }) => action === "credential.create"),
         4
@@ -310,7 +310,7 @@ describe("an operation that is retried because its answer was lost", () => {
         }
       }).pipe(Effect.provide(ports))
       assert.strictEqual(proxy.lost(), 6)
-      const events = (yield* eventsIn(sql)).map(told).toSorted()
+      const events = (yield* eventsIn(sql)).map(inWords).toSorted()
       assert.lengthOf(events, 8)
       assert.deepStrictEqual(events, yield* derived(sql))
     })

@@ -20,7 +20,7 @@ const open = Effect.gen(function* () {
 const write = (sql: SqlClient.SqlClient, n: number) =>
   sql`INSERT INTO audit_entries (events) VALUES (${JSON.stringify([{ n }, { n: -n }])}::json)`
 
-/** A number that no entry has, as a transaction leaves behind that is rolled back. */
+/** Skips a number, as a rolled-back transaction does. */
 const skip = (sql: SqlClient.SqlClient) => sql`SELECT nextval(pg_get_serial_sequence('audit_entries', 'seq'))`
 
 const found = ({ fault }: AuditReport) => (fault === null ? "intact" : `${fault.kind} ${fault.seq}`)
@@ -59,7 +59,7 @@ const tenEntries = Effect.gen(function* () {
 })
 
 const seqs = [1, 3, 4, 6, 7, 9, 10, 11, 13, 14]
-/** The checkpoint that covers a number: the first entry under it is named when it does not fit. */
+/** The first entry of the checkpoint that covers a number, which is named if the checkpoint does not match. */
 const firstUnder = (number: number) => [1, 4, 9, 13][number - 1] ?? assert.fail("no such checkpoint")
 
 interface Tampering {
@@ -80,7 +80,7 @@ const kinds = [
   "forge"
 ] as const
 const bytes = "int8send(seq) || timestamptz_send(at) || convert_to(events::text, 'UTF8')"
-/** A way to falsify entries or checkpoints, and what is to be told of it. */
+/** A way to falsify entries or checkpoints, and what verifying must report. */
 const tampering: Arbitrary.Arbitrary<Tampering> = Arbitrary.map(
   Arbitrary.all({ kind: elementOf(kinds), index: integer(0, 9), other: integer(0, 9), number: integer(1, 3) }),
   ({ index, kind, number, other }): Tampering => {
@@ -194,9 +194,9 @@ describe("verifying the audit log on PostgreSQL (SECURITY.md, Audit)", () => {
           tampering,
           Effect.fnUntraced(function* ({ found: expected, statements }) {
             for (const statement of statements) yield* sql.unsafe(statement)
-            const told = found(yield* audit.verify())
+            const reported = found(yield* audit.verify())
             yield* restore(sql)
-            assert.strictEqual(told, expected, statements.join(";\n"))
+            assert.strictEqual(reported, expected, statements.join(";\n"))
             return true
           }),
           { runs: 60 }
@@ -226,7 +226,7 @@ describe("verifying the audit log on PostgreSQL (SECURITY.md, Audit)", () => {
 
       yield* sql`UPDATE audit_entries SET events = '[]' WHERE seq = 6`
       yield* sql`DELETE FROM audit_checkpoints`
-      assert.strictEqual(found(yield* audit.verify()), "intact", "the whole chain made anew")
+      assert.strictEqual(found(yield* audit.verify()), "intact", "the whole chain rewritten")
       assert.strictEqual(found(yield* audit.verify(newest?.hash)), "rewritten 14")
     })
   )
@@ -255,7 +255,7 @@ describe("checkpoints on PostgreSQL (SECURITY.md, Audit)", () => {
       yield* Effect.asVoid(holdOpen(sql, "CREATE TABLE something_else ()"))
       const commit = yield* holdOpen(sql, "INSERT INTO audit_entries (events) VALUES ('[2]')")
       yield* write(sql, 3)
-      assert.isTrue(Option.isNone(yield* log.seal(0)), "nothing is sealed that might be read out of order")
+      assert.isTrue(Option.isNone(yield* log.seal(0)), "nothing that might be read out of order is sealed")
       const verified = yield* Effect.forkChild(audit.verify())
       yield* commit
       const { entries, fault, last_seq, unsealed } = yield* Fiber.join(verified)

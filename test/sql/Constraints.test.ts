@@ -13,7 +13,7 @@ const hash = (digit: string) => digit.repeat(64)
 const times = <A>(n: number, value: A) => Array.from({ length: n }, () => value)
 const created_at = new Date(0)
 
-/** A row of each table that is accepted, beside the rows that the database of these tests holds. */
+/** An acceptable row of each table, next to the rows that the database of these tests holds. */
 const good: Record<string, Row> = {
   accounts: { id: id(9), name: "n", created_at },
   workspaces: { id: id(9), account_id: id(1), name: "n", is_default: false, created_at },
@@ -268,7 +268,7 @@ const constraints: ReadonlyArray<
   ]
 ]
 
-/** Those that another one makes unnecessary to name: it exists so that a foreign key can point at both columns. */
+/** Constraints without a case: they exist only for foreign keys to refer to both columns. */
 const implied = ["workspaces_account_id_id_key"]
 
 layer(MigratedLive)("the tables repeat the rules of the domain (sections 4.1 and 8)", (it) => {

@@ -111,7 +111,7 @@ layerLive(RegistryLive)("the registry of key-encryption keys on PostgreSQL", (it
       const retiring = yield* Effect.forkChild(retire("stale"))
       yield* untilWaiting(sql, 1)
       const reading = yield* sql<{ n: number }>`SELECT count(*)::int AS n FROM credentials`
-      assert.strictEqual(reading[0]?.n, 1, "nobody waits for long behind the one who retires")
+      assert.strictEqual(reading[0]?.n, 1, "nothing waits long behind the retirement")
       assert.isUndefined(retiring.pollUnsafe())
       yield* commit
       assert.strictEqual(yield* Fiber.join(retiring), 1)
@@ -137,8 +137,10 @@ layerLive(RegistryLive)("the registry of key-encryption keys on PostgreSQL", (it
         yield* retire(id)
         const back = yield* Effect.exit(sql`UPDATE credentials SET kek_id = ${id}`)
         assert.isTrue(Exit.isFailure(back))
-        const told = (yield* eventsIn(sql)).filter((event) => event.action === "keyring.retire" && event.kek_id === id)
-        assert.lengthOf(told, 1)
+        const retirements = (yield* eventsIn(sql)).filter(
+          (event) => event.action === "keyring.retire" && event.kek_id === id
+        )
+        assert.lengthOf(retirements, 1)
       })
   )
 })

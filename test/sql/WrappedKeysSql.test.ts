@@ -22,7 +22,7 @@ const withCredentials = <A, E>(
   test: (
     sql: SqlClient.SqlClient,
     made: ReadonlyArray<Made>,
-    /** What another process has, with connections of its own. */
+    /** The rotation of another process, with connections of its own. */
     another: Effect.Effect<Rotation["Service"]>
   ) => Effect.Effect<A, E, Ports | Scope.Scope>
 ) =>
@@ -43,7 +43,7 @@ const withCredentials = <A, E>(
     }).pipe(Effect.provide(persistence))
   })
 
-/** From now on whoever replaces a wrapped key waits, with its rows locked, while somebody holds this lock. */
+/** From now on replacing a wrapped key waits, with its rows locked, while this lock is held. */
 const gate = "SELECT pg_advisory_xact_lock(7)"
 const addGate = (sql: SqlClient.SqlClient) =>
   Effect.gen(function* () {
@@ -52,7 +52,7 @@ const addGate = (sql: SqlClient.SqlClient) =>
     yield* sql.unsafe(`CREATE TRIGGER gate AFTER UPDATE ON credentials EXECUTE FUNCTION wait_at_gate()`)
   })
 
-/** Every row as it is, but for the two columns that a rewrap may touch. */
+/** Every row without the two columns that a rewrap may change. */
 const untouchable = (sql: SqlClient.SqlClient) =>
   Effect.map(
     sql<{ row: string }>`SELECT (to_jsonb(c) - 'kek_id' - 'wrapped_dek')::text AS row FROM credentials c ORDER BY id`,
@@ -145,11 +145,11 @@ describe("a rewrap on PostgreSQL (T10; SECURITY.md, Rotating the keyring)", () =
            WHERE id = '${first.id}'`
         )
         const { rewrap } = yield* rotationWith(rotated)
-        const told: Array<number> = []
+        const progress: Array<number> = []
         const onProgress = ({ rewrapped }: RewrapProgress) =>
-          Effect.suspend(() => (told.push(rewrapped) === 1 ? commit : Effect.void))
+          Effect.suspend(() => (progress.push(rewrapped) === 1 ? commit : Effect.void))
         assert.deepStrictEqual(yield* rewrap({ rate, onProgress }), { rewrapped: 4, left: 0, failed: [] })
-        assert.deepStrictEqual(told, [3, 4])
+        assert.deepStrictEqual(progress, [3, 4])
         assert.deepStrictEqual(yield* openedWith(ringOf("new"), made), ["fake-key-changed", ...keysOf(others)])
       })
     )

@@ -17,7 +17,7 @@ import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 
 const urlOf = (port: number) => `postgres://canary:canary@127.0.0.1:${port}/canary`
 
-/** Opens a database in the background, and tells when it has slept so often for so long, or will not any more. */
+/** Opens a database in the background; `untilAsleep` waits until it has slept a number of times, or has ended. */
 const openOn = Effect.fnUntraced(function* (port: number) {
   const lines: Array<string> = []
   const clock = yield* Clock.Clock
@@ -41,7 +41,7 @@ const openOn = Effect.fnUntraced(function* (port: number) {
   return { isOver, lines, refusal: Effect.flip(Fiber.join(opening)), untilAsleep }
 })
 
-/** The sentence with which a database is refused that is not tried again: nobody moves the clock. */
+/** The sentence that refuses a database without a retry: nothing moves the clock. */
 const refusalOf = (url: string, ca?: string) =>
   Effect.gen(function* () {
     const lines: Array<string> = []

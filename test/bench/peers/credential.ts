@@ -60,7 +60,7 @@ const conflicts = (body: Body): boolean =>
 
 const storable = (text: string) => text.isWellFormed() && !text.includes("\0")
 
-/** The rules that a JSON schema cannot say. */
+/** The rules that a JSON schema cannot express. */
 export const isAcceptable = (body: Body): boolean =>
   storable(body.key) &&
   storable(body.name ?? "") &&

@@ -13,7 +13,7 @@ const encrypt = (key: KeyObject, nonce: Buffer, plaintext: Buffer, aad: Buffer) 
   return Buffer.concat([nonce, cipher.update(plaintext), cipher.final(), cipher.getAuthTag()])
 }
 
-/** Sealing format 1, as somebody writes it who has `node:crypto` and nothing else. */
+/** Sealing format 1, written with `node:crypto` alone. */
 export const seal = (plaintext: Buffer, context: Buffer) => {
   const random = randomBytes(56)
   const dek = random.subarray(0, 32)

@@ -13,7 +13,7 @@ const delay = Effect.sync(() => {
 
 type Parts = Layer.Success<ReturnType<typeof Byok.layerWith>>
 
-/** The service, but for some keys and credentials it takes 200 microseconds more: the control of the timing. */
+/** The service, 200 microseconds slower for some keys and credentials: the control of the timing. */
 const delaying = Layer.effectContext(
   Effect.map(Effect.context<Parts>(), (parts) => {
     const apiKeys = Context.get(parts, ApiKeys)

@@ -1,4 +1,4 @@
-/** Of each class the fastest twentieth counts: what a machine adds that has other things to do lies above. */
+/** Only the fastest twentieth of each class counts, as other work of the machine only adds time. */
 const kept = 0.05
 
 /** The mean of the fastest, and the square of its error by the variance of all, the others taken for the slowest kept. */

@@ -10,17 +10,17 @@ import { compare } from "./Welch.ts"
 const { values } = parseArgs({ options: { requests: { type: "string", default: "20000" } } })
 const requests = Number(values.requests)
 const warmUp = requests / 10
-/** Of Welch's t, from which on it is no chance. */
+/** The value of Welch's t from which a difference is no chance. */
 const significant = 4.5
 const pool = 100
 
-/** Requests that must be answered alike, by what is different about them; the first is what the others are compared with. */
+/** Requests that must take equally long, by how they differ; the others are compared with the first. */
 type Classes = Readonly<Record<string, ReadonlyArray<string>>>
 
 const times = <A>(count: number, make: (index: number) => A) => Array.from({ length: count }, (_, index) => make(index))
 const sha256 = (token: string) => hash("sha256", token)
 const newToken = () => formatApiKey(randomBytes(32), true)
-/** Cheap to make in numbers: the check digits are wrong, which nothing looks at. */
+/** Cheap to make in bulk: the check digits are wrong, which nothing checks. */
 const spoiltToken = () => `byok_mk_${String(randomInt(2 ** 48 - 1)).padStart(43, "0")}000000`
 const tokensThat = (suits: (hash: string) => boolean, make = newToken) => {
   const found: Array<string> = []
@@ -75,7 +75,7 @@ const measure = async (url: string, classes: Classes, status: number) => {
   return seen
 }
 
-/** Compares each class with the first, and says whether what was found is what should be. */
+/** Compares each class with the first, and reports whether the result is as expected. */
 const judge = async (title: string, url: string, classes: Classes, status: number, isControl: boolean) => {
   const [[first = "", reference = []] = [], ...others] = await measure(url, classes, status)
   console.log(`\n${title}: ${requests} requests, each compared with ${first}`)

@@ -31,7 +31,7 @@ const fileOfMode = (mode: number) =>
 const root = join(import.meta.dirname, "../../..")
 const source = JSON.stringify(join(root, "src/crypto/keyring/KeyringFile.ts"))
 
-/** What a process is told in which a file cannot grow beyond its beginning, as on a volume that is almost full. */
+/** The settings of a process whose files can hardly grow, as on an almost full volume. */
 const toldWithLittleRoom = (effect: string, file: string) => {
   const script = `
     import { Effect } from "effect"
@@ -47,7 +47,7 @@ const toldWithLittleRoom = (effect: string, file: string) => {
   })
 }
 
-/** What two threads find that make the same keyring files, each at the same moment. */
+/** What two threads find that create the same keyring files, each at the same moment. */
 const race = (directory: string, arrived: Race["arrived"]) =>
   Effect.forEach(
     ["kek-1:one", "kek-2:two"],

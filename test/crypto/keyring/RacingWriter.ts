@@ -4,7 +4,7 @@ import { parentPort, workerData } from "node:worker_threads"
 import { Effect } from "effect"
 import { writeKeyringFile } from "../../../src/crypto/keyring/KeyringFile.ts"
 
-/** What one of two is given that make the same files, each at the same moment. */
+/** The input of one of two threads that create the same files at the same moment. */
 export interface Race {
   readonly directory: string
   readonly text: string
@@ -12,7 +12,7 @@ export interface Race {
   readonly arrived: Int32Array<SharedArrayBuffer>
 }
 
-/** What one found of a file, and what it was told when it made it. */
+/** What one found in a file, and the result of creating it. */
 export interface Found {
   readonly told: string
   readonly text: string

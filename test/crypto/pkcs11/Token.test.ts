@@ -101,10 +101,10 @@ describe.skipIf(skipped !== "")(`keys on a PKCS#11 token (SECURITY.md, Keys on a
     ["module", (given) => ({ ...given, module: "/dev/null" }), "module", /can be loaded$/],
     ["label", (given) => ({ ...given, token: "other" }), "token", /found 0 with this label$/],
     ["PIN", (given) => ({ ...given, pin: Redacted.make("canary-wrong") }), "pin", /found CKR_PIN_INCORRECT$/],
-    ["key that is not there", (given) => ({ ...given, kek_ids: ["none"] }), "kek_ids", /^key 1: .* found none$/],
+    ["missing key", (given) => ({ ...given, kek_ids: ["none"] }), "kek_ids", /^key 1: .* found none$/],
     ["key that is there twice", (given) => ({ ...given, kek_ids: ["twice"] }), "kek_ids", /found several$/],
     ["key of 16 bytes", (given) => ({ ...given, kek_ids: ["kek-1", "short"] }), "kek_ids", /^key 2: .* another kind$/],
-    ["key that is not sensitive", (given) => ({ ...given, kek_ids: ["shown"] }), "kek_ids", /can be extracted$/],
+    ["key that is not marked sensitive", (given) => ({ ...given, kek_ids: ["shown"] }), "kek_ids", /can be extracted$/],
     ["key that is extractable", (given) => ({ ...given, kek_ids: ["lent"] }), "kek_ids", /can be extracted$/]
   ]
 
@@ -159,7 +159,7 @@ describe.skipIf(skipped !== "")(`keys on a PKCS#11 token (SECURITY.md, Keys on a
           assert.strictEqual(
             yield* unwrapped(token, wrapped),
             "KeyStoreUnavailable",
-            "which is not to be taken for tampering"
+            "which must not be taken for tampering"
           )
         })
       )

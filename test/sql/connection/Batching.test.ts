@@ -10,7 +10,7 @@ const timedOut = Exit.die("timedOut")
 const broken = new DatabaseFailure({ kind: "ConstraintError", sqlstate: "23514", constraint: "t_check" })
 const gone = new DatabaseFailure({ kind: "ConnectionError", sqlstate: undefined, constraint: undefined })
 
-/** What no statement for many can be written with. */
+/** Input that no shared statement can be written with. */
 const unwritable = -1
 
 /** A lane whose statements are noted, held back while `held`, and fail as `failing` says. */
@@ -74,7 +74,7 @@ describe("concurrent requests", () => {
       for (const one of [1, 2]) {
         asked.push(yield* Effect.forkChild(ask(one)))
         yield* eventually(
-          "it is under way",
+          "it is in progress",
           Effect.sync(() => statements.length === one)
         )
       }
@@ -130,7 +130,7 @@ describe("concurrent requests", () => {
       state.held = true
       const [leaving, staying] = [yield* Effect.forkChild(ask(1)), yield* Effect.forkChild(ask(2))]
       yield* eventually(
-        "they are under way",
+        "they are in progress",
         Effect.sync(() => statements.length === 1)
       )
       yield* Fiber.interrupt(leaving)

@@ -11,12 +11,12 @@ import { eventually } from "../../support/process/eventually.ts"
 import { adminClient, databaseSettings, freshDatabase } from "../../support/database/freshDatabase.ts"
 import { lockTable, terminateWaiting, untilWaiting, waitingForLock } from "../../support/database/transactions.ts"
 
-const patient: DatabaseSettings = {
+const longDeadline: DatabaseSettings = {
   ...databaseSettings,
   statementTimeout: Duration.seconds(25),
   deadline: Duration.seconds(28)
 }
-const impatient: DatabaseSettings = { ...patient, deadline: Duration.millis(300) }
+const shortDeadline: DatabaseSettings = { ...longDeadline, deadline: Duration.millis(300) }
 
 /** Both lanes on a database of their own with a table `t (id)`, and what a test needs to interfere. */
 const open = (settings: DatabaseSettings) =>
@@ -40,7 +40,7 @@ const failureIn = (exit: Exit.Exit<unknown, unknown>): unknown => {
 describe("a statement and its caller", () => {
   it.live("at the deadline the caller is answered, and the statement continues and is never cancelled (D11, R6)", () =>
     Effect.gen(function* () {
-      const { admin, insert, proxy, stored, writes } = yield* open(impatient)
+      const { admin, insert, proxy, stored, writes } = yield* open(shortDeadline)
       const unlock = yield* lockTable(admin, "t")
       const failure = failureIn(yield* Effect.exit(writes.ask(insert(1))))
       assert.deepStrictEqual(
@@ -59,7 +59,7 @@ describe("a statement and its caller", () => {
 
   it.live("a caller that leaves is released at once, and the statement continues and is never cancelled", () =>
     Effect.gen(function* () {
-      const { admin, insert, proxy, stored, writes } = yield* open(patient)
+      const { admin, insert, proxy, stored, writes } = yield* open(longDeadline)
       const unlock = yield* lockTable(admin, "t")
       const caller = yield* Effect.forkChild(writes.ask(insert(1)))
       yield* untilWaiting(admin, 1)
@@ -76,7 +76,7 @@ describe("a statement and its caller", () => {
 
   it.live("without the lane a caller that leaves does cancel, and nothing is stored (control)", () =>
     Effect.gen(function* () {
-      const { admin, insert, proxy, stored } = yield* open(patient)
+      const { admin, insert, proxy, stored } = yield* open(longDeadline)
       const unlock = yield* lockTable(admin, "t")
       const caller = yield* Effect.forkChild(insert(1))
       yield* untilWaiting(admin, 1)
@@ -90,7 +90,7 @@ describe("a statement and its caller", () => {
 
   it.live("PostgreSQL itself ends a statement at the statement timeout, which is reported as such", () =>
     Effect.gen(function* () {
-      const { reads } = yield* open({ ...patient, statementTimeout: Duration.millis(50) })
+      const { reads } = yield* open({ ...longDeadline, statementTimeout: Duration.millis(50) })
       const failure = failureIn(yield* Effect.exit(reads.ask(reads.sql`SELECT pg_sleep(20)`)))
       assert.deepInclude(failure, { kind: "StatementTimeoutError", sqlstate: "57014" })
     })
@@ -101,7 +101,7 @@ describe("a statement and its caller", () => {
     [true, "0"]
   ])("DATABASE_POOLER %s: the session has a statement timeout of %s", ([pooler, timeout]) =>
     Effect.gen(function* () {
-      const { reads } = yield* open({ ...patient, pooler })
+      const { reads } = yield* open({ ...longDeadline, pooler })
       const rows = yield* reads.ask(reads.sql`SELECT current_setting('statement_timeout') AS timeout`)
       assert.strictEqual(rows[0]?.["timeout"], timeout)
     })
@@ -111,13 +111,13 @@ describe("a statement and its caller", () => {
 describe("two lanes", () => {
   it.live("reads continue while every connection for writes waits for a lock (R5)", () =>
     Effect.gen(function* () {
-      const { admin, insert, one, reads, stored, writes } = yield* open(patient)
+      const { admin, insert, one, reads, stored, writes } = yield* open(longDeadline)
       const unlock = yield* lockTable(admin, "t")
-      const ids = Array.from({ length: patient.poolSize + 3 }, (_, id) => id)
+      const ids = Array.from({ length: longDeadline.poolSize + 3 }, (_, id) => id)
       const writers = yield* Effect.forkChild(
         Effect.forEach(ids, (id) => writes.ask(insert(id)), { concurrency: "unbounded" })
       )
-      yield* untilWaiting(admin, patient.poolSize)
+      yield* untilWaiting(admin, longDeadline.poolSize)
       assert.strictEqual(yield* one(reads), 1)
       const late = yield* Effect.forkChild(one(writes))
       assert.strictEqual(yield* one(reads), 1)
@@ -133,7 +133,7 @@ describe("two lanes", () => {
     "a request that does not fit into the queue of a lane is refused at once, and the other lane continues (D14)",
     () =>
       Effect.gen(function* () {
-        const { admin, insert, one, reads, stored, writes } = yield* open({ ...patient, poolSize: 2, queue: 3 })
+        const { admin, insert, one, reads, stored, writes } = yield* open({ ...longDeadline, poolSize: 2, queue: 3 })
         const unlock = yield* lockTable(admin, "t")
         const writers = yield* Effect.forkChild(
           Effect.forEach([1, 2, 3], (id) => writes.ask(insert(id)), { concurrency: "unbounded" })
@@ -150,7 +150,7 @@ describe("two lanes", () => {
 
   it.live("a statement nobody waits for keeps its place in the queue until it ends (D14)", () =>
     Effect.gen(function* () {
-      const { admin, insert, one, stored, writes } = yield* open({ ...impatient, poolSize: 2, queue: 2 })
+      const { admin, insert, one, stored, writes } = yield* open({ ...shortDeadline, poolSize: 2, queue: 2 })
       const unlock = yield* lockTable(admin, "t")
       yield* Effect.forEach([1, 2], (id) => Effect.exit(writes.ask(insert(id))), { concurrency: "unbounded" })
       assert.instanceOf(failureIn(yield* Effect.exit(one(writes))), ServiceUnavailable)
@@ -167,7 +167,7 @@ describe("two lanes", () => {
 describe("a lost connection", () => {
   it.live("in the middle of an insert leads to one more attempt, and one row is stored (R3)", () =>
     Effect.gen(function* () {
-      const { admin, insert, stored, writes } = yield* open(patient)
+      const { admin, insert, stored, writes } = yield* open(longDeadline)
       const unlock = yield* lockTable(admin, "t")
       const caller = yield* Effect.forkChild(writes.ask(insert(1)))
       yield* untilWaiting(admin, 1)
@@ -181,7 +181,7 @@ describe("a lost connection", () => {
 
   it.live("between the commit and its answer still leads to the right answer, and one row is stored (R3)", () =>
     Effect.gen(function* () {
-      const { insert, proxy, stored, writes } = yield* open(patient)
+      const { insert, proxy, stored, writes } = yield* open(longDeadline)
       proxy.loseAnswer("INSERT 0 1")
       yield* writes.ask(insert(1))
       assert.strictEqual(proxy.lost(), 1)
@@ -191,9 +191,9 @@ describe("a lost connection", () => {
 
   it.live("of every idle connection at once goes unnoticed by callers (R3)", () =>
     Effect.gen(function* () {
-      const { admin, one, reads } = yield* open(patient)
+      const { admin, one, reads } = yield* open(longDeadline)
       const everyConnection = Effect.forEach(
-        Array.from({ length: patient.poolSize }),
+        Array.from({ length: longDeadline.poolSize }),
         () => reads.ask(reads.sql`SELECT pg_sleep(0.05)`),
         { concurrency: "unbounded" }
       )
@@ -209,7 +209,7 @@ describe("a lost connection", () => {
   it.live("for good is a ConnectionError without the address (D11)", () =>
     Effect.gen(function* () {
       const target = parseDatabaseUrl(Redacted.make("postgres://u@127.0.0.1:1/d"))
-      const { reads } = Context.get(yield* Layer.build(DatabaseLive.layer(target, patient)), Database)
+      const { reads } = Context.get(yield* Layer.build(DatabaseLive.layer(target, longDeadline)), Database)
       const failure = failureIn(yield* Effect.exit(reads.ask(reads.sql`SELECT 1`)))
       assert.instanceOf(failure, DatabaseFailure)
       assert.deepInclude(failure, { kind: "ConnectionError", sqlstate: "ECONNREFUSED" })

@@ -14,9 +14,9 @@ import { TestService } from "../../support/http/TestService.ts"
 const notice = (sqlstate: string, words: string, type = "N") =>
   postgresMessage(type, Buffer.from(`SWARNING\0VWARNING\0C${sqlstate}\0M${words}\0Fxact.c\0\0`))
 
-const sent = (bytes: Buffer, told: 0 | 1) => ({ bytes, told })
+const sent = (bytes: Buffer, reported: 0 | 1) => ({ bytes, reported })
 
-/** A message of PostgreSQL, and how often it has to be told. */
+/** A message of PostgreSQL, and how often it must be reported. */
 const anyMessage = oneOf(
   Arbitrary.map(text(0, 20), (words) => sent(notice("01000", words), 1)),
   Arbitrary.map(elementOf(["00000", "01004", "01003", "010000", "57P01"]), (sqlstate) =>
@@ -48,10 +48,10 @@ const chunksOf = (whole: Buffer, sizes: ReadonlyArray<number>) => {
 const ready = postgresMessage("Z", Buffer.from("I"))
 
 const countIn = (chunks: ReadonlyArray<Buffer>) => {
-  let told = 0
-  const tap = new NoticeTap(() => (told += 1))
+  let reported = 0
+  const tap = new NoticeTap(() => (reported += 1))
   for (const chunk of [ready, ...chunks]) tap.read(chunk)
-  return told
+  return reported
 }
 
 describe("the notices of PostgreSQL (R6)", () => {
@@ -59,7 +59,7 @@ describe("the notices of PostgreSQL (R6)", () => {
     "with SQLSTATE 01000 are reported, and no others, however the bytes are split",
     [stream],
     ([{ messages, sizes }]) => {
-      const expected = messages.reduce((sum, { told }) => sum + told, 0)
+      const expected = messages.reduce((sum, { reported }) => sum + reported, 0)
       const whole = Buffer.concat(messages.map(({ bytes }) => bytes))
       const oneByOne = Array.from(whole, (byte) => Buffer.of(byte))
       return [chunksOf(whole, sizes), [whole], oneByOne].every((chunks) => countIn(chunks) === expected)
@@ -68,13 +68,13 @@ describe("the notices of PostgreSQL (R6)", () => {
   )
 
   it("belong to no statement before the connection is ready, such as a collation version warning", () => {
-    const told: Array<string> = []
+    const reported: Array<string> = []
     const tap = new NoticeTap(
-      () => told.push("01000"),
-      () => told.push("ready")
+      () => reported.push("01000"),
+      () => reported.push("ready")
     )
     for (const bytes of [notice("01000", "collation"), ready, notice("01000", "replication")]) tap.read(bytes)
-    assert.deepStrictEqual(told, ["ready", "01000"])
+    assert.deepStrictEqual(reported, ["ready", "01000"])
   })
 
   it.prop("would be reported too often by a search for the text alone (control)", [integer(0, 9)], ([n]) => {

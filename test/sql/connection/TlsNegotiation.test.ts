@@ -130,7 +130,7 @@ const ways: ReadonlyArray<(target: DatabaseTarget) => Effect.Effect<unknown, unk
   (target) => migrate(target, databaseSettings)
 ]
 
-/** Why a database under such a certificate cannot be used: it refuses the password of whoever tells it one. */
+/** How both ways of connecting fail on a server that has this certificate and refuses every password, and how many passwords it got. */
 const outcomes = Effect.fnUntraced(function* (host: string, certified: string) {
   const tls = selfSignedCertificate(certified)
   const { port, refused } = yield* refusingPostgres("28P01", "no", { address: host, tls })

@@ -41,14 +41,14 @@ const query = ({ database, host, username }: Endpoint, statement: string) =>
     Effect.flatMap(PgClient.make({ host, username, database }), (sql) => sql.unsafe<Record<string, unknown>>(statement))
   ).pipe(Effect.provide(Reactivity.layer))
 
-/** Fails when it takes longer than any restart may. */
+/** Fails if it takes longer than any restart may. */
 const eventually = <A, E>(effect: Effect.Effect<A, E>) =>
   effect.pipe(Effect.retry(Schedule.spaced("20 millis")), Effect.timeout("20 seconds"), Effect.orDie)
 
 const holds = (condition: () => boolean) =>
   eventually(Effect.filterOrFail(Effect.try({ try: condition, catch: () => "not yet" }), (held) => held))
 
-/** Whether there is a process of that number, one that waits to be reaped not counted. */
+/** Whether a process with this PID runs; one that waits to be reaped does not count. */
 const isRunning = (pid: number) => {
   try {
     return !/^\d+ \(.*\) Z/.test(readFileSync(`/proc/${pid}/stat`, "latin1"))
@@ -57,7 +57,7 @@ const isRunning = (pid: number) => {
   }
 }
 
-/** Another process that serves the directory until it is told to end. */
+/** Another process, which serves the directory until it is asked to end. */
 const spawnOwner = (directory: string) =>
   Effect.acquireRelease(
     Effect.sync(() => {
@@ -403,7 +403,7 @@ describe("a postmaster", () => {
           })
         ).pipe(Effect.provide(logLines(lines)))
         assert.deepStrictEqual(lines, ["Warn The embedded PostgreSQL has exited and is being restarted"])
-        assert.isFalse(isRunning(replacement), "it belongs to the one who started it")
+        assert.isFalse(isRunning(replacement), "it belongs to the process that started it")
       }),
     timeout
   )

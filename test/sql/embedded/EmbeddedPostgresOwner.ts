@@ -1,7 +1,7 @@
 import { Effect } from "effect"
 import { start } from "../../../src/sql/embedded/EmbeddedPostgres.ts"
 
-/** Another process that holds the database of the directory it is told, until its standard input ends. */
+/** Holds the database of a directory, given as argument, until standard input ends. */
 const [directory = ""] = process.argv.slice(2)
 const until = Effect.callback<undefined>((resume) => {
   process.stdin.once("end", () => resume(Effect.undefined)).resume()

@@ -13,7 +13,7 @@ const broken = Effect.sync((): void => {
   throw new TypeError("no streams")
 })
 
-/** What is logged when it ends in these ways, one after the other, and then serves until it is stopped. */
+/** What is logged if it ends in these ways, one after another, and then serves until it is stopped. */
 const loggedAfter = (...ends: ReadonlyArray<Serving>) =>
   Effect.gen(function* () {
     const lines: Array<string> = []

@@ -67,7 +67,7 @@ const createOne = async (url: string, token: string, ledger: Ledger) => {
   }
 }
 
-/** Clients that create one credential after the other, until the scope closes; what is under way then is awaited. */
+/** Clients that create one credential after another until the scope closes, which waits for requests in flight. */
 export const load = (url: string, token: string, ledger: Ledger, { clients = 8, pause = 0 } = {}) =>
   Effect.acquireRelease(
     Effect.sync(() => {
@@ -86,7 +86,7 @@ export const load = (url: string, token: string, ledger: Ledger, { clients = 8, 
     (end) => end
   )
 
-/** Waits until so many more were acknowledged. */
+/** Waits until this many more are acknowledged. */
 export const untilAcked = (ledger: Ledger, more: number) => {
   const before = ledger.acked.length
   return eventually(
@@ -102,7 +102,7 @@ export interface Found {
   readonly key: string
 }
 
-/** Every way in which what is stored betrays what was acknowledged. */
+/** Every contradiction between what is stored and what was acknowledged. */
 export const faultsOf = (
   { acked, refused, unknown }: Ledger,
   rows: ReadonlyArray<Found>,

@@ -18,7 +18,7 @@ declare module "vitest" {
 const urlOf = ({ database, host, username }: Endpoint, ...password: ReadonlyArray<string>) =>
   `postgres://${[username, ...password].map(encodeURIComponent).join(":")}@localhost/${database}?host=${encodeURIComponent(host)}`
 
-/** Makes a server ask for a password, as others do, so that no test passes only on one that trusts everybody. */
+/** Makes a server ask for a password as others do, or tests might pass only on one that trusts every client. */
 const askForPassword = Effect.fnUntraced(function* (endpoint: Endpoint, password: string) {
   const target = parseDatabaseUrl(Redacted.make(urlOf(endpoint)))
   const sql = yield* makeClient(target, { connectTimeout: Duration.seconds(5), poolSize: 1, pooler: false })

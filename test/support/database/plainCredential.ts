@@ -4,7 +4,7 @@ import type { Credential } from "../../../src/domain/Credential.ts"
 import { CredentialId } from "../../../src/domain/CredentialId.ts"
 import type { WorkspaceId } from "../../../src/domain/WorkspaceId.ts"
 
-/** A credential of no interest, as a repository takes it. */
+/** An arbitrary credential, as a repository takes it. */
 export const plainCredential = (
   workspace_id: WorkspaceId,
   id: string = randomUUID()

@@ -19,7 +19,7 @@ const onDatabase = (url: string, batching: boolean) => {
   return Layer.fresh(Persistence.layer({ ...settings, database: { ...database, batching } }))
 }
 
-/** The implementations of every port that stores something: they keep the same contract. */
+/** Every implementation of the ports that store something; all have the same contract. */
 export const stores: ReadonlyArray<readonly [name: string, store: Layer.Layer<Ports>]> = [
   ["in memory", Memory.layer],
   ...[true, false].map((batching) => {

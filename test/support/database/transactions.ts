@@ -29,7 +29,7 @@ export const waitingForLock = (sql: SqlClient.SqlClient) =>
     (rows) => rows[0]?.n ?? 0
   )
 
-/** Waits until exactly so many statements wait for a lock. */
+/** Waits until exactly this many statements wait for a lock. */
 export const untilWaiting = (sql: SqlClient.SqlClient, count: number) =>
   eventually(
     `${count} statements wait for a lock`,

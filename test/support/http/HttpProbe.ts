@@ -27,7 +27,7 @@ export const render = ({ body = "", headers = [], method = "GET", path }: Reques
   return Buffer.concat([Buffer.from(head, "latin1"), bytes])
 }
 
-/** Sends bytes over a connection of their own and reads one answer, which has no body if they ask by HEAD. */
+/** Sends bytes over a new connection and reads one answer, without a body if the method is HEAD. */
 export const exchange = (url: string, bytes: string | Uint8Array) =>
   Effect.scoped(
     Effect.gen(function* () {
@@ -37,7 +37,7 @@ export const exchange = (url: string, bytes: string | Uint8Array) =>
     })
   )
 
-/** Sends one request over a connection of its own. */
+/** Sends one request over a new connection. */
 export const send = (url: string, request: Request) => exchange(url, render(request))
 
 export const bearer = (token: string): Header => ["Authorization", `Bearer ${token}`]

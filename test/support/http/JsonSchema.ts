@@ -35,7 +35,7 @@ const typeOf = (value: unknown): ReadonlyArray<JsonSchema["type"]> => {
 
 const isWithin = (size: number, low = -Infinity, high = Infinity) => size >= low && size <= high
 
-/** Where a value is not what a schema says; stricter than the standard in that members nobody declared are wrong. */
+/** Where a value does not match a schema; stricter than the standard, as undeclared members do not match. */
 export const mismatches = (
   schema: JsonSchema,
   value: unknown,

@@ -30,7 +30,7 @@ export interface Operation {
   readonly responses: Readonly<Record<string, DeclaredResponse>>
 }
 
-/** As much of an OpenAPI document as the tests look at. */
+/** As much of an OpenAPI document as the tests read. */
 export interface OpenApiDocument {
   readonly openapi: string
   readonly info: { readonly title: string; readonly version: string; readonly description: string }

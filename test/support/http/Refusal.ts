@@ -44,6 +44,6 @@ export const assertRefused = (answer: Answer, refusal: Refusal, metadata?: objec
   assertHeaders(answer)
 }
 
-/** The answer is a 400 that names these places and no others (D7). */
+/** The answer is a 400 with these issues and no others (D7). */
 export const assertInvalid = (answer: Answer, ...issues: ReadonlyArray<Issue>) =>
   assertRefused(answer, "InvalidParams", { issues })

@@ -23,7 +23,7 @@ export interface Tenant {
   readonly get: (id: string, headers?: ReadonlyArray<Header>) => Effect.Effect<Answer>
 }
 
-/** Everything beside HTTP, which no HTTP path reaches and tests do. */
+/** Everything behind HTTP, for tests to reach directly. */
 export type Parts = Layer.Success<ReturnType<typeof Byok.layerWith>>
 
 /** What differs from the real service: its settings, or the parts of a deliberately broken build. */

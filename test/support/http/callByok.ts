@@ -11,7 +11,7 @@ const answerOf = (request: () => Promise<Response>) =>
     return { status: response.status, body: await response.text() }
   })
 
-/** Creates a credential over HTTP, as a client without any of our code does. */
+/** Creates a credential over HTTP with `fetch`, as a client without any of our code does. */
 export const createOver = (url: string, management_key: string, credential: object, idempotency_key?: string) =>
   answerOf(() =>
     fetch(`${url}/api/v1/byok`, {

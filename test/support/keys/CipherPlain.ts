@@ -1,7 +1,7 @@
 import { Effect, Layer, Redacted } from "effect"
 import { Cipher } from "../../../src/port/Cipher.ts"
 
-/** No cipher at all: keeps the key as it is, bound to nothing. For tests of what stands around a cipher, and as a broken one. */
+/** Seals nothing: keeps the key in the clear and bound to nothing. For tests of what surrounds a cipher, and as a broken one. */
 export const layer = Layer.succeed(Cipher, {
   seal: (key) =>
     Effect.sync(() => ({

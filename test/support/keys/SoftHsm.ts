@@ -149,7 +149,7 @@ PKCS11.prototype.C_Login = function (session, user, pin) {
   )
 }
 
-/** How often a PIN was tried on the only token: SoftHSM writes its flags with every attempt, and counts what it writes. */
+/** How many times a PIN was tried on the only token: SoftHSM writes its flags with every attempt, and counts its writes. */
 export const attempts = ({ directory }: SoftHsm) =>
   Effect.sync(() => {
     const [token = ""] = readdirSync(directory)

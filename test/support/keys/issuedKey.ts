@@ -15,7 +15,7 @@ export const crc32 = (text: string): number => {
 export const fromBase62 = (text: string): bigint =>
   Array.from(text).reduce((value, digit) => value * 62n + BigInt(digits.indexOf(digit)), 0n)
 
-/** The part of a key that is its own. */
+/** A key without its prefix. */
 export const withoutPrefix = (key: string): string => key.replace(/^byok_[ma]k_/, "")
 
 /** What is wrong with the form of an issued key (D41), nothing for a good one. */

@@ -1,7 +1,7 @@
 import { Effect, Layer } from "effect"
 import { Keyring, parseKeyring } from "../../../src/crypto/keyring/Keyring.ts"
 
-/** A keyring of obviously fake keys, told by their ids: the first is primary. */
+/** A keyring of obviously fake keys with these ids, the first primary. */
 export const ringOf = (...ids: ReadonlyArray<string>): string =>
   ids.map((id) => `${id}:${Buffer.alloc(32, `${id}-`).toString("base64")}`).join("\n")
 

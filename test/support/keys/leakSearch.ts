@@ -19,7 +19,7 @@ const formsOf = (bytes: Buffer): ReadonlyArray<string> => {
   return Array.from(new Set(forms))
 }
 
-/** So many bytes in a row of a secret are a leak: more than a label shows. */
+/** This many consecutive bytes of a secret are a leak: more than a label shows. */
 const width = 9
 
 /** Every form has more bytes than these, by which it is looked up. */

@@ -10,7 +10,7 @@ type Row = Pick<SealedKey, "sealed" | "wrapped_dek">
 const storeOf = (keks: ReadonlyArray<Kek>, fill?: FillRandom) =>
   makeWith({ current: () => ({ primary: keks[0], byId: new Map(keks.map((kek) => [kek.id, kek])) }) }, fill)
 
-/** Under keys of a keyring nothing waits: what suspends is a defect here. */
+/** A keyring's keys are in memory: nothing suspends here. */
 const atOnce = <A, E>(effect: Effect.Effect<A, E>): Result.Result<A, E> => Effect.runSync(Effect.result(effect))
 
 /** Seals under a key at hand; `fill` gives DEK(32), nonce of the wrap(12) and nonce of the data(12). */

@@ -33,7 +33,7 @@ interface MemoryKek {
   retired: boolean
 }
 
-/** What a database would hold, made anew for every build of its layer. Tests may look into it and change it. */
+/** What a database would hold, new for every build of the layer. Tests may read and change it. */
 export class Memory extends Context.Service<
   Memory,
   {
@@ -55,7 +55,7 @@ export class Memory extends Context.Service<
   }))
 }
 
-/** The row of a map, if it is there and the account's. */
+/** The row, if it exists and belongs to the account. */
 const ownRow = <Key, Row extends Owned>(rows: ReadonlyMap<Key, Row>, account_id: AccountId, key: Key) => {
   const row = rows.get(key)
   return row?.account_id === account_id ? Option.some(row) : Option.none()

@@ -204,7 +204,7 @@ export const anyBody = (texts: Arbitrary<string>): Arbitrary<Record<string, Sche
     (entries) => Object.fromEntries(entries)
   )
 
-/** Any time that PostgreSQL and section 2.1 can tell: whole milliseconds. */
+/** Any time that PostgreSQL and section 2.1 can represent: whole milliseconds. */
 const time = Arbitrary.map(integer(0, 4_102_444_800_000), (millis) => DateTime.makeUnsafe(millis))
 
 /** A credential as it is stored, in a workspace that has to exist. */

@@ -12,7 +12,7 @@ import * as CredentialsLive from "../../../src/service/Credentials.ts"
 import { fixedKeyring } from "../keys/keyrings.ts"
 import * as MemoryStore from "./Memory.ts"
 
-/** The cipher of a keyring, for which nobody counts the wraps. */
+/** The cipher of a keyring, without a count of wraps. */
 export const cipherOn = (keyring: string) =>
   CipherAes256Gcm.layer.pipe(
     Layer.provide([KeyEncryptionKeyring.layer, Layer.succeed(WrapBudget, { spend: () => Effect.void })]),
@@ -29,7 +29,7 @@ export const inMemory = (cipher: Layer.Layer<Cipher> = cipherOn(generateKeyring(
     )
   )
 
-/** Makes the account the owner of all API keys that a body names. */
+/** Gives the account all API keys that a body names. */
 export const own = Effect.fnUntraced(function* (account_id: AccountId, body: Readonly<Record<string, unknown>>) {
   const { addApiKey } = yield* AccountRepository
   const created_at = yield* DateTime.now

@@ -5,7 +5,7 @@ import { adminClient, freshDatabase } from "../database/freshDatabase.ts"
 import { runByok } from "./runByok.ts"
 import type { Finished } from "./runNode.ts"
 
-/** The object that is all of a standard output. */
+/** The one JSON object on standard output. */
 export const onlyObject = ({ code, stderr, stdout }: Finished): Record<string, unknown> => {
   assert.deepStrictEqual({ code, stderr }, { code: 0, stderr: "" })
   assert.match(stdout, /^\{.*\}\n$/, "one line, and nothing around it")

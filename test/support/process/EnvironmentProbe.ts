@@ -1,11 +1,11 @@
 import { Config, Effect, Option } from "effect"
 
-/** Imported before the program, it tells on SIGUSR2 which settings this process still answers, and how. */
+/** Imported before the program: on SIGUSR2 it prints which settings this process still knows, and from where. */
 const names = ["BYOK_KEYRING", "DATABASE_URL", "PORT"]
 
 const answered = (name: string) => Option.isSome(Effect.runSync(Effect.option(Config.String(name))))
 
-// A look before the program removes anything makes Effect keep its copy: the control.
+// Reading a setting before the program removes any makes Effect keep a copy: the control.
 if (process.env["PROBE_LOOKS_FIRST"] !== undefined) answered("PORT")
 
 process.on("SIGUSR2", () => {

@@ -1,7 +1,7 @@
 import { setTimeout } from "node:timers/promises"
 import { Effect } from "effect"
 
-/** Asks again, in real time whatever the test's clock says, until the answer is yes; 60 seconds of no are a failure. */
+/** Polls in real time, whatever the test's clock says, until the condition holds; fails after 60 seconds. */
 export const eventually = <E, R>(what: string, condition: Effect.Effect<boolean, E, R>): Effect.Effect<void, E, R> =>
   Effect.gen(function* () {
     for (const giveUp = performance.now() + 60_000; !(yield* condition);) {

@@ -4,7 +4,7 @@ import { runNode } from "./runNode.ts"
 /** The program as `npm start` runs it, from its sources. */
 export const byokScript = join(import.meta.dirname, "../../../src/bin.js")
 
-/** Nobody's data directory: a command that was told of no database fails. */
+/** A data directory that cannot exist: a command without a database fails. */
 export const nowhere = { BYOK_DATA_DIR: "/dev/null/nowhere" }
 
 /** Runs the command line as a process of its own. */

@@ -10,7 +10,7 @@ export interface Finished {
   readonly stderr: string
 }
 
-/** No setting of whoever runs the tests but the one that takes batching away, and a cache that spares each process the compilation of the same modules. */
+/** None of the developer's own settings except the one for batching, and a cache of compiled modules for all processes. */
 export const environment = {
   PATH: `${dirname(process.execPath)}:${process.env["PATH"] ?? "/usr/bin:/bin"}`,
   TMPDIR: tmpdir(),

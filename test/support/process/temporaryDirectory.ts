@@ -5,7 +5,7 @@ import { join } from "node:path"
 import { Effect } from "effect"
 import { eventually } from "./eventually.ts"
 
-/** A directory through which every user may pass, removed when the scope closes, as soon as nobody writes into it. */
+/** A directory that every user may traverse, removed when the scope closes and nothing writes into it any more. */
 export const temporaryDirectory = Effect.acquireRelease(
   Effect.sync(() => {
     const directory = mkdtempSync(join(realpathSync(tmpdir()), "byok-test-"))

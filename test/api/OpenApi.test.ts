@@ -3,7 +3,7 @@ import { createConfig, lintFromString } from "@redocly/openapi-core"
 import { Effect } from "effect"
 import { Credential } from "../../src/domain/Credential.ts"
 import { layerLive } from "../support/process/layerLive.ts"
-import { minimal } from "../support/http/Bodies.ts"
+import { defaults, minimal } from "../support/http/Bodies.ts"
 import { send } from "../support/http/HttpProbe.ts"
 import { type JsonSchema, mismatches } from "../support/http/JsonSchema.ts"
 import { fetchDocument, type OpenApiDocument, operationOf } from "../support/http/OpenApiDocument.ts"
@@ -200,21 +200,10 @@ layerLive(TestService.layer)("/openapi.json", (it) => {
         fields.filter((field) => !described(properties[field])),
         []
       )
-      const defaults = Object.fromEntries(
+      const declared = Object.fromEntries(
         Object.entries(properties).flatMap(([field, schema]) => ("default" in schema ? [[field, schema.default]] : []))
       )
-      assert.deepStrictEqual(defaults, {
-        name: null,
-        allowed_api_key_hashes: null,
-        allowed_models: null,
-        allowed_user_ids: null,
-        declared_region: null,
-        declared_zdr: null,
-        disabled: false,
-        is_required: false,
-        is_fallback: false,
-        is_byok_only: false
-      })
+      assert.deepStrictEqual(declared, defaults)
     })
   )
 

@@ -39,7 +39,7 @@ it.live("without wrk the benchmark finds its own load generator, even in a folde
     symlinkSync(join(repository, "node_modules"), join(folder, "node_modules"))
     const load = { operation: "create", url: yield* answering, key: "k", connections: 1, seconds: 1, seeded: 1 }
     const script = `
-      import { put } from "./bench/Load.ts"
+      import { put } from "./test/bench/Load.ts"
       console.log(JSON.stringify(await put(${JSON.stringify(load)})))`
     const { stderr, stdout } = yield* runNode(["--input-type=module", "-e", script], {
       cwd: folder,

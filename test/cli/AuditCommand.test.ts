@@ -19,8 +19,6 @@ const objects = (stdout: string) => {
     .map((line) => JSON.parse(line) as Record<string, unknown>)
 }
 
-const patient = 60_000
-
 /** The database's client, once the tables are there. */
 const migrated = Effect.gen(function* () {
   const { databaseUrl, sql } = yield* CommandLine
@@ -29,86 +27,77 @@ const migrated = Effect.gen(function* () {
 })
 
 layerLive(CommandLine.layer)("byok audit (SECURITY.md, Audit)", (it) => {
-  it.effect(
-    "export prints a line for each event, in order; verify counts them and prints the hash to keep",
-    () =>
-      Effect.gen(function* () {
-        const { run, runJson, sql } = yield* CommandLine
-        const account = yield* runJson("account", "create", "--name", "Acme")
-        const [account_id, api_key_hash] = [textIn(account, "account_id"), textIn(account, "management_key_hash")]
-        yield* run("api-key", "revoke", api_key_hash)
+  it.effect("export prints a line for each event, in order; verify counts them and prints the hash to keep", () =>
+    Effect.gen(function* () {
+      const { run, runJson, sql } = yield* CommandLine
+      const account = yield* runJson("account", "create", "--name", "Acme")
+      const [account_id, api_key_hash] = [textIn(account, "account_id"), textIn(account, "management_key_hash")]
+      yield* run("api-key", "revoke", api_key_hash)
 
-        const { code, stderr, stdout } = yield* run("audit", "verify")
-        assert.deepStrictEqual({ code, stderr }, { code: 0, stderr: "" })
-        const [newest] = yield* sql<{ hash: string; at: string }>`
+      const { code, stderr, stdout } = yield* run("audit", "verify")
+      assert.deepStrictEqual({ code, stderr }, { code: 0, stderr: "" })
+      const [newest] = yield* sql<{ hash: string; at: string }>`
         SELECT encode(hash, 'hex') AS hash, to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') AS at
         FROM audit_checkpoints JOIN audit_entries ON seq = last_seq ORDER BY number DESC LIMIT 1`
-        const { at = "", hash = "" } = newest ?? {}
-        assert.strictEqual(stdout, `entries   2\nevents    4\nlast      2, ${at}\nunsealed  0\nhead      ${hash}\n`)
+      const { at = "", hash = "" } = newest ?? {}
+      assert.strictEqual(stdout, `entries   2\nevents    4\nlast      2, ${at}\nunsealed  0\nhead      ${hash}\n`)
 
-        const exported = yield* run("audit", "export")
-        assert.deepStrictEqual([exported.code, exported.stderr], [0, `Sealed up to 2, with hash ${hash}\n`])
-        const events = objects(exported.stdout)
-        assert.deepStrictEqual(
-          events.map(({ action, seq }) => [seq, action]),
-          [
-            [1, "account.create"],
-            [1, "workspace.create"],
-            [1, "api_key.issue"],
-            [2, "api_key.revoke"]
-          ]
-        )
-        assert.deepStrictEqual(events[3], {
-          seq: 2,
-          at,
-          action: "api_key.revoke",
-          account_id,
-          api_key_hash,
-          actor: { kind: "cli", user: userInfo().username }
-        })
-        assert.deepStrictEqual(objects((yield* run("audit", "export", "--after", "1")).stdout), events.slice(3))
-      }),
-    patient
+      const exported = yield* run("audit", "export")
+      assert.deepStrictEqual([exported.code, exported.stderr], [0, `Sealed up to 2, with hash ${hash}\n`])
+      const events = objects(exported.stdout)
+      assert.deepStrictEqual(
+        events.map(({ action, seq }) => [seq, action]),
+        [
+          [1, "account.create"],
+          [1, "workspace.create"],
+          [1, "api_key.issue"],
+          [2, "api_key.revoke"]
+        ]
+      )
+      assert.deepStrictEqual(events[3], {
+        seq: 2,
+        at,
+        action: "api_key.revoke",
+        account_id,
+        api_key_hash,
+        actor: { kind: "cli", user: userInfo().username }
+      })
+      assert.deepStrictEqual(objects((yield* run("audit", "export", "--after", "1")).stdout), events.slice(3))
+    })
   )
 
-  it.effect(
-    "a keyring seen for the first time is recorded, with the actor",
-    () =>
-      Effect.gen(function* () {
-        const { databaseUrl, run } = yield* CommandLine
-        const variables = { DATABASE_URL: databaseUrl, BYOK_KEYRING: ringOf("first", "second") }
-        assert.strictEqual((yield* runByok(["keyring", "status"], variables)).code, 0)
-        const events = objects((yield* run("audit", "export")).stdout)
-        assert.deepStrictEqual(
-          events.filter(({ action }) => action === "keyring.register").map(({ actor, kek_id }) => ({ actor, kek_id })),
-          ["first", "second"].map((kek_id) => ({ actor: { kind: "cli", user: userInfo().username }, kek_id }))
-        )
-      }),
-    patient
+  it.effect("a keyring seen for the first time is recorded, with the actor", () =>
+    Effect.gen(function* () {
+      const { databaseUrl, run } = yield* CommandLine
+      const variables = { DATABASE_URL: databaseUrl, BYOK_KEYRING: ringOf("first", "second") }
+      assert.strictEqual((yield* runByok(["keyring", "status"], variables)).code, 0)
+      const events = objects((yield* run("audit", "export")).stdout)
+      assert.deepStrictEqual(
+        events.filter(({ action }) => action === "keyring.register").map(({ actor, kek_id }) => ({ actor, kek_id })),
+        ["first", "second"].map((kek_id) => ({ actor: { kind: "cli", user: userInfo().username }, kek_id }))
+      )
+    })
   )
 
-  it.effect(
-    "verify exits with 1 and names the falsified entry",
-    () =>
-      Effect.gen(function* () {
-        const { run, runJson } = yield* CommandLine
-        const sql = yield* migrated
-        const made = yield* sql<{
-          seq: number
-        }>`INSERT INTO audit_entries (events) VALUES ('[1]') RETURNING seq::int AS seq`
-        const seq = made[0]?.seq ?? 0
-        const before = yield* runJson("audit", "verify")
-        yield* sql`UPDATE audit_entries SET events = '[]' WHERE seq = ${seq}`
-        const { code, stderr, stdout } = yield* run("audit", "verify", "--json")
-        assert.deepStrictEqual({ code, stderr }, { code: 1, stderr: `Audit entry ${seq} was edited.\n` })
-        assert.deepInclude(objects(stdout)[0], { fault: { kind: "edited", seq } })
+  it.effect("verify exits with 1 and names the falsified entry", () =>
+    Effect.gen(function* () {
+      const { run, runJson } = yield* CommandLine
+      const sql = yield* migrated
+      const made = yield* sql<{
+        seq: number
+      }>`INSERT INTO audit_entries (events) VALUES ('[1]') RETURNING seq::int AS seq`
+      const seq = made[0]?.seq ?? 0
+      const before = yield* runJson("audit", "verify")
+      yield* sql`UPDATE audit_entries SET events = '[]' WHERE seq = ${seq}`
+      const { code, stderr, stdout } = yield* run("audit", "verify", "--json")
+      assert.deepStrictEqual({ code, stderr }, { code: 1, stderr: `Audit entry ${seq} was edited.\n` })
+      assert.deepInclude(objects(stdout)[0], { fault: { kind: "edited", seq } })
 
-        yield* sql`DELETE FROM audit_checkpoints`
-        const expected = yield* run("audit", "verify", "--expect", textIn(before, "head"))
-        assert.strictEqual(expected.code, 1)
-        assert.match(expected.stderr, /^No checkpoint up to audit entry \d+ has the expected hash: .*\.\n$/)
-      }),
-    patient
+      yield* sql`DELETE FROM audit_checkpoints`
+      const expected = yield* run("audit", "verify", "--expect", textIn(before, "head"))
+      assert.strictEqual(expected.code, 1)
+      assert.match(expected.stderr, /^No checkpoint up to audit entry \d+ has the expected hash: .*\.\n$/)
+    })
   )
 
   it.effect.each([
@@ -120,30 +109,27 @@ layerLive(CommandLine.layer)("byok audit (SECURITY.md, Audit)", (it) => {
     })
   )
 
-  it.effect(
-    "export streams more than fits into its memory, and ends quietly when its reader goes away",
-    () =>
-      Effect.gen(function* () {
-        const { databaseUrl } = yield* CommandLine
-        const sql = yield* migrated
-        yield* sql`DELETE FROM audit_checkpoints`
-        yield* sql`DELETE FROM audit_entries`
-        yield* sql`
+  it.effect("export streams more than fits into its memory, and ends quietly when its reader goes away", () =>
+    Effect.gen(function* () {
+      const { databaseUrl } = yield* CommandLine
+      const sql = yield* migrated
+      yield* sql`DELETE FROM audit_checkpoints`
+      yield* sql`DELETE FROM audit_entries`
+      yield* sql`
         INSERT INTO audit_entries (events) SELECT json_build_array(json_build_object('long', repeat('x', 250000)))
         FROM generate_series(1, 300)`
-        const shell = (commands: string) =>
-          runProgram("/bin/sh", ["-c", commands], {
-            variables: { ...nowhere, DATABASE_URL: databaseUrl, NODE_OPTIONS: "--max-old-space-size=110" }
-          })
-        const byok = `'${process.execPath}' '${byokScript}' audit export`
-        const whole = yield* shell(`${byok} | wc -lc`)
-        const [lines, characters] = whole.stdout.trim().split(/\s+/).map(Number)
-        assert.strictEqual(lines, 300, whole.stderr)
-        assert.isAbove(characters ?? 0, 75_000_000)
-        const first = yield* shell(`{ ${byok}; echo "exit $?" >&2; } | head -c 1000 | wc -c`)
-        assert.strictEqual(first.stdout.trim(), "1000")
-        assert.match(first.stderr, /^Sealed up to \d+, with hash [0-9a-f]{64}\nexit 0\n$/)
-      }),
-    patient
+      const shell = (commands: string) =>
+        runProgram("/bin/sh", ["-c", commands], {
+          variables: { ...nowhere, DATABASE_URL: databaseUrl, NODE_OPTIONS: "--max-old-space-size=110" }
+        })
+      const byok = `'${process.execPath}' '${byokScript}' audit export`
+      const whole = yield* shell(`${byok} | wc -lc`)
+      const [lines, characters] = whole.stdout.trim().split(/\s+/).map(Number)
+      assert.strictEqual(lines, 300, whole.stderr)
+      assert.isAbove(characters ?? 0, 75_000_000)
+      const first = yield* shell(`{ ${byok}; echo "exit $?" >&2; } | head -c 1000 | wc -c`)
+      assert.strictEqual(first.stdout.trim(), "1000")
+      assert.match(first.stderr, /^Sealed up to \d+, with hash [0-9a-f]{64}\nexit 0\n$/)
+    })
   )
 })

@@ -56,75 +56,72 @@ const reread = ({ stderr }: ServiceProcess, times: number) =>
   )
 
 describe("byok keyring add, promote, rewrap, retire and status", () => {
-  it.live(
-    "the four steps of SECURITY.md, typed as written, next to a service that is never restarted (T10)",
-    () =>
-      Effect.gen(function* () {
-        const { ids, keyring, settings, shell, sql } = yield* begin
-        const service = yield* startService({ ...settings, LOG_LEVEL: "info" })
-        const { pid, url } = service
-        const key = textIn(yield* createAccount(settings), "management_key")
-        assert.lengthOf(steps, 4)
-        const typed = (step: number, replaced: Record<string, string> = {}) =>
-          Effect.map(
-            shell(
-              Object.entries({ PID: String(pid), ...replaced }).reduce(
-                (text, [name, value]) => text.replaceAll(name, value),
-                steps[step - 1] ?? ""
-              )
-            ),
-            ({ code, stderr, stdout }) => {
-              assert.strictEqual(code, 0, stderr)
-              return { stderr, stdout }
-            }
-          )
-        const made: Array<string> = []
-        const createSome = Effect.forEach([1, 2, 3], () =>
-          Effect.map(createOver(url, key, minimal), (answer) => made.push(idIn(answer)))
+  it.live("the four steps of SECURITY.md, typed as written, next to a service that is never restarted (T10)", () =>
+    Effect.gen(function* () {
+      const { ids, keyring, settings, shell, sql } = yield* begin
+      const service = yield* startService({ ...settings, LOG_LEVEL: "info" })
+      const { pid, url } = service
+      const key = textIn(yield* createAccount(settings), "management_key")
+      assert.lengthOf(steps, 4)
+      const typed = (step: number, replaced: Record<string, string> = {}) =>
+        Effect.map(
+          shell(
+            Object.entries({ PID: String(pid), ...replaced }).reduce(
+              (text, [name, value]) => text.replaceAll(name, value),
+              steps[step - 1] ?? ""
+            )
+          ),
+          ({ code, stderr, stdout }) => {
+            assert.strictEqual(code, 0, stderr)
+            return { stderr, stdout }
+          }
         )
-        const under = (kek_id: string) =>
-          Effect.map(sql`SELECT 1 FROM credentials WHERE kek_id = ${kek_id}`, ({ length }) => length)
+      const made: Array<string> = []
+      const createSome = Effect.forEach([1, 2, 3], () =>
+        Effect.map(createOver(url, key, minimal), (answer) => made.push(idIn(answer)))
+      )
+      const under = (kek_id: string) =>
+        Effect.map(sql`SELECT 1 FROM credentials WHERE kek_id = ${kek_id}`, ({ length }) => length)
 
-        yield* createSome
-        yield* typed(1)
-        const [first, added = ""] = ids()
-        assert.strictEqual(first, "old")
-        yield* reread(service, 1)
-        yield* createSome
-        assert.strictEqual(yield* under("old"), 6, "a pending key seals nothing")
+      yield* createSome
+      yield* typed(1)
+      const [first, added = ""] = ids()
+      assert.strictEqual(first, "old")
+      yield* reread(service, 1)
+      yield* createSome
+      assert.strictEqual(yield* under("old"), 6, "a pending key seals nothing")
 
-        yield* typed(2, { "NEW-ID": added })
-        assert.deepStrictEqual(ids(), [added, "old"])
-        assert.strictEqual(statSync(keyring).mode & 0o777, 0o600)
-        yield* reread(service, 2)
-        yield* createSome
-        assert.deepStrictEqual([yield* under("old"), yield* under(added)], [6, 3])
+      yield* typed(2, { "NEW-ID": added })
+      assert.deepStrictEqual(ids(), [added, "old"])
+      assert.strictEqual(statSync(keyring).mode & 0o777, 0o600)
+      yield* reread(service, 2)
+      yield* createSome
+      assert.deepStrictEqual([yield* under("old"), yield* under(added)], [6, 3])
 
-        const done = yield* typed(3)
-        assert.strictEqual(done.stdout, `rewrapped  6\nleft       0\nunder      ${added}: 9\nunder      old: 0\n`)
-        assert.strictEqual(done.stderr, "rewrapped 6 of 6 credentials, 0 failed\n")
+      const done = yield* typed(3)
+      assert.strictEqual(done.stdout, `rewrapped  6\nleft       0\nunder      ${added}: 9\nunder      old: 0\n`)
+      assert.strictEqual(done.stderr, "rewrapped 6 of 6 credentials, 0 failed\n")
 
-        const retired = yield* typed(4, { "OLD-ID": "old" })
-        const column = (kek_id: string) => kek_id.padEnd(added.length)
-        assert.strictEqual(
-          retired.stdout,
-          [
-            `${added}  primary       credentials: 9, up to 8192 wraps`,
-            `${column("old")}  decrypt-only  credentials: 0, up to 4096 wraps, may be retired`,
-            "kek_id  old",
-            "role    retired",
-            ""
-          ].join("\n")
-        )
-        assert.deepStrictEqual(ids(), [added])
-        yield* reread(service, 3)
-        yield* createSome
-        assert.deepStrictEqual([yield* under("old"), yield* under(added)], [0, 12])
-        for (const id of made) assert.strictEqual((yield* getOver(url, key, id)).status, 200)
-        assert.strictEqual(yield* readyAt(url), '{"status":"ready"}')
-        assert.notInclude(service.stderr(), readFileSync(keyring, "utf8").slice(added.length + 1, added.length + 12))
-      }),
-    90_000
+      const retired = yield* typed(4, { "OLD-ID": "old" })
+      const column = (kek_id: string) => kek_id.padEnd(added.length)
+      assert.strictEqual(
+        retired.stdout,
+        [
+          `${added}  primary       credentials: 9, up to 8192 wraps`,
+          `${column("old")}  decrypt-only  credentials: 0, up to 4096 wraps, may be retired`,
+          "kek_id  old",
+          "role    retired",
+          ""
+        ].join("\n")
+      )
+      assert.deepStrictEqual(ids(), [added])
+      yield* reread(service, 3)
+      yield* createSome
+      assert.deepStrictEqual([yield* under("old"), yield* under(added)], [0, 12])
+      for (const id of made) assert.strictEqual((yield* getOver(url, key, id)).status, 200)
+      assert.strictEqual(yield* readyAt(url), '{"status":"ready"}')
+      assert.notInclude(service.stderr(), readFileSync(keyring, "utf8").slice(added.length + 1, added.length + 12))
+    })
   )
 
   it.live("a key in the wrong state is refused in one sentence with exit code 1, and a dry run changes nothing", () =>

@@ -38,82 +38,76 @@ const begin = Effect.gen(function* () {
 describe.skipIf(withoutSoftHsm !== undefined)(
   `byok with keys on a PKCS#11 token${withoutSoftHsm === undefined ? "" : ` (skipped: ${withoutSoftHsm})`}`,
   () => {
-    it.live(
-      "rewraps everything from a keyring to a token, and from one key of the token to another (T10)",
-      () =>
-        Effect.gen(function* () {
-          const { database, sql, token } = yield* begin
-          const account = yield* createAccount(database)
-          const key = textIn(account, "management_key")
-          const made: Array<string> = []
-          const createdUnder = (settings: Record<string, string>) =>
-            Effect.scoped(
-              Effect.gen(function* () {
-                const { stderr, url } = yield* startService(settings)
-                made.push(idIn(yield* createOver(url, key, minimal)))
-                for (const id of made) assert.strictEqual((yield* getOver(url, key, id)).status, 200)
-                const ready = yield* Effect.promise(async () => (await fetch(`${url}/health/ready`)).text())
-                assert.strictEqual(ready, '{"status":"ready"}')
-                assert.notInclude(stderr(), pin)
-              })
-            )
-          const rewrap = (settings: Record<string, string>) =>
-            Effect.map(runByok(["keyring", "rewrap", "--json"], settings), (finished) => {
-              const { failed, left, rewrapped } = onlyObject({ ...finished, stderr: "" })
-              return { failed, left, rewrapped }
+    it.live("rewraps everything from a keyring to a token, and from one key of the token to another (T10)", () =>
+      Effect.gen(function* () {
+        const { database, sql, token } = yield* begin
+        const account = yield* createAccount(database)
+        const key = textIn(account, "management_key")
+        const made: Array<string> = []
+        const createdUnder = (settings: Record<string, string>) =>
+          Effect.scoped(
+            Effect.gen(function* () {
+              const { stderr, url } = yield* startService(settings)
+              made.push(idIn(yield* createOver(url, key, minimal)))
+              for (const id of made) assert.strictEqual((yield* getOver(url, key, id)).status, 200)
+              const ready = yield* Effect.promise(async () => (await fetch(`${url}/health/ready`)).text())
+              assert.strictEqual(ready, '{"status":"ready"}')
+              assert.notInclude(stderr(), pin)
             })
-
-          yield* createdUnder({ ...database, BYOK_KEYRING: ringOf("old") })
-          const beside = { ...token("token-1"), BYOK_KEYRING: ringOf("old") }
-          assert.deepStrictEqual(yield* rewrap(beside), { rewrapped: 1, left: 0, failed: [] })
-          const status = yield* runByok(["keyring", "status"], beside)
-          assert.strictEqual(status.code, 0)
-          assert.match(
-            status.stdout,
-            /^token-1 +primary +credentials: 1, up to 4096 wraps\nold +decrypt-only +credentials: 0, up to 4096 wraps, may be retired\n$/
           )
+        const rewrap = (settings: Record<string, string>) =>
+          Effect.map(runByok(["keyring", "rewrap", "--json"], settings), (finished) => {
+            const { failed, left, rewrapped } = onlyObject({ ...finished, stderr: "" })
+            return { failed, left, rewrapped }
+          })
 
-          const rotated = token("token-2", "token-1")
-          yield* createdUnder(rotated)
-          assert.deepStrictEqual(yield* rewrap(rotated), { rewrapped: 1, left: 0, failed: [] })
-          assert.lengthOf(yield* sql`SELECT 1 FROM credentials WHERE kek_id <> 'token-2'`, 0)
-        }),
-      60_000
+        yield* createdUnder({ ...database, BYOK_KEYRING: ringOf("old") })
+        const beside = { ...token("token-1"), BYOK_KEYRING: ringOf("old") }
+        assert.deepStrictEqual(yield* rewrap(beside), { rewrapped: 1, left: 0, failed: [] })
+        const status = yield* runByok(["keyring", "status"], beside)
+        assert.strictEqual(status.code, 0)
+        assert.match(
+          status.stdout,
+          /^token-1 +primary +credentials: 1, up to 4096 wraps\nold +decrypt-only +credentials: 0, up to 4096 wraps, may be retired\n$/
+        )
+
+        const rotated = token("token-2", "token-1")
+        yield* createdUnder(rotated)
+        assert.deepStrictEqual(yield* rewrap(rotated), { rewrapped: 1, left: 0, failed: [] })
+        assert.lengthOf(yield* sql`SELECT 1 FROM credentials WHERE kek_id <> 'token-2'`, 0)
+      })
     )
 
-    it.live(
-      "wrong settings are reported by name in one sentence, and nothing is written (T12)",
-      () =>
-        Effect.gen(function* () {
-          const { hsm, sql, token } = yield* begin
-          const serve = (settings: Record<string, string>) => runByok(["serve"], { PORT: "0", ...settings })
-          yield* Effect.scoped(startService(token("token-1")))
-          const before = yield* databaseContent(sql)
-          const { BYOK_PKCS11_TOKEN: _, ...withoutLabel } = token("token-1")
-          const { BYOK_PKCS11_PIN_FILE: __, ...withoutPin } = token("token-1")
-          yield* addKeys(hsm, "byok", { id: "token-1", remove: true }, { id: "token-1" })
-          const expected: ReadonlyArray<readonly [Record<string, string>, string]> = [
-            [withoutLabel, "BYOK_PKCS11_TOKEN must be set when keys are on a PKCS#11 token."],
-            [withoutPin, "BYOK_PKCS11_PIN_FILE or BYOK_PKCS11_PIN must be set when keys are on a PKCS#11 token."],
-            [
-              { ...withoutPin, BYOK_PKCS11_PIN: "canary" },
-              "BYOK_PKCS11_PIN: expected the PIN of the token's user; found CKR_PIN_INCORRECT."
-            ],
-            [
-              { ...token("token-2"), BYOK_KEYRING: ringOf("token-2") },
-              "BYOK_KEYRING: expected ids that are not in BYOK_PKCS11_KEYS; found token-2 in both."
-            ],
-            [
-              token("token-2", "token-1"),
-              "BYOK_PKCS11_KEYS: expected the keys that the database knows; found other bytes under token-1."
-            ]
+    it.live("wrong settings are reported by name in one sentence, and nothing is written (T12)", () =>
+      Effect.gen(function* () {
+        const { hsm, sql, token } = yield* begin
+        const serve = (settings: Record<string, string>) => runByok(["serve"], { PORT: "0", ...settings })
+        yield* Effect.scoped(startService(token("token-1")))
+        const before = yield* databaseContent(sql)
+        const { BYOK_PKCS11_TOKEN: _, ...withoutLabel } = token("token-1")
+        const { BYOK_PKCS11_PIN_FILE: __, ...withoutPin } = token("token-1")
+        yield* addKeys(hsm, "byok", { id: "token-1", remove: true }, { id: "token-1" })
+        const expected: ReadonlyArray<readonly [Record<string, string>, string]> = [
+          [withoutLabel, "BYOK_PKCS11_TOKEN must be set when keys are on a PKCS#11 token."],
+          [withoutPin, "BYOK_PKCS11_PIN_FILE or BYOK_PKCS11_PIN must be set when keys are on a PKCS#11 token."],
+          [
+            { ...withoutPin, BYOK_PKCS11_PIN: "canary" },
+            "BYOK_PKCS11_PIN: expected the PIN of the token's user; found CKR_PIN_INCORRECT."
+          ],
+          [
+            { ...token("token-2"), BYOK_KEYRING: ringOf("token-2") },
+            "BYOK_KEYRING: expected ids that are not in BYOK_PKCS11_KEYS; found token-2 in both."
+          ],
+          [
+            token("token-2", "token-1"),
+            "BYOK_PKCS11_KEYS: expected the keys that the database knows; found other bytes under token-1."
           ]
-          for (const [settings, sentence] of expected) {
-            assert.deepStrictEqual(yield* serve(settings), { code: 1, stdout: "", stderr: `${sentence}\n` })
-          }
-          assert.strictEqual(yield* databaseContent(sql), before)
-        }),
-      60_000
+        ]
+        for (const [settings, sentence] of expected) {
+          assert.deepStrictEqual(yield* serve(settings), { code: 1, stdout: "", stderr: `${sentence}\n` })
+        }
+        assert.strictEqual(yield* databaseContent(sql), before)
+      })
     )
   }
 )

@@ -2,7 +2,7 @@ import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { Accounts } from "../../src/service/Accounts.ts"
 import { layerLive } from "../support/process/layerLive.ts"
-import { created, createdId, minimal } from "../support/http/Bodies.ts"
+import { created, createdId, defaults, minimal } from "../support/http/Bodies.ts"
 import { send } from "../support/http/HttpProbe.ts"
 import { assertHeaders } from "../support/http/Refusal.ts"
 import { TestService } from "../support/http/TestService.ts"
@@ -18,19 +18,10 @@ layerLive(TestService.layer)("create answers 201 (section 4.1, D1)", (it) => {
       assertHeaders(answer)
       const { created_at, id, ...rest } = created(answer)
       assert.deepStrictEqual(rest, {
+        ...defaults,
         workspace_id,
         provider: "openai",
-        name: null,
         label: "sk-...AbCd",
-        disabled: false,
-        is_fallback: false,
-        is_required: false,
-        is_byok_only: false,
-        allowed_api_key_hashes: null,
-        allowed_models: null,
-        allowed_user_ids: null,
-        declared_region: null,
-        declared_zdr: null,
         sort_order: 0
       })
       assert.isString(id)

@@ -223,7 +223,8 @@ const parrot = Effect.gen(function* () {
   }
   return Context.add(parts, Credentials, {
     ...credentials,
-    create: (input) => Effect.andThen(repeat(input.name, Redacted.value(input.key)), credentials.create(input))
+    createOnce: (input, idempotency_key) =>
+      Effect.andThen(repeat(input.name, Redacted.value(input.key)), credentials.createOnce(input, idempotency_key))
   })
 })
 

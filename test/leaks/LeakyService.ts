@@ -20,9 +20,10 @@ const leaky = Layer.effectContext(
     const plain = yield* Effect.provide(CredentialsLive.make, CipherPlain.layer)
     return Context.add(parts, Credentials, {
       ...honest,
-      create: (input) => {
-        const { create } = input.name === withoutCipher ? plain : honest
-        return Effect.andThen(plants[input.name ?? ""]?.leak(Redacted.value(input.key)) ?? Effect.void, create(input))
+      createOnce: (input, idempotency_key) => {
+        const { createOnce } = input.name === withoutCipher ? plain : honest
+        const leak = plants[input.name ?? ""]?.leak(Redacted.value(input.key)) ?? Effect.void
+        return Effect.andThen(leak, createOnce(input, idempotency_key))
       }
     })
   })

@@ -152,27 +152,24 @@ describe.skipIf(process.platform !== "linux")("no serving process still has the 
     })
   )
 
-  it.live(
-    "nor does the one that starts the others with them, even after replacing a killed one",
-    () =>
-      Effect.gen(function* () {
-        const service = yield* startProbed({ BYOK_PROCESSES: "2" })
-        yield* eventually(
-          "both serve",
-          Effect.sync(() => service.stderr().includes("Process 2 is serving"))
-        )
-        const [victim = 0, other = 0] = nodesOf(service.pid)
-        for (const pid of [service.pid, victim, other]) assert.deepStrictEqual(yield* answersOf(service, pid), nothing)
-        yield* Effect.acquireUseRelease(
-          Effect.sync(() => process.kill(other, "SIGSTOP")),
-          () => {
-            process.kill(victim, "SIGKILL")
-            return eventually("the one in its place serves", isReady(service.url))
-          },
-          () => Effect.sync(() => process.kill(other, "SIGCONT"))
-        )
-        assert.deepStrictEqual(yield* answersOf(service, service.pid), nothing)
-      }),
-    60_000
+  it.live("nor does the one that starts the others with them, even after replacing a killed one", () =>
+    Effect.gen(function* () {
+      const service = yield* startProbed({ BYOK_PROCESSES: "2" })
+      yield* eventually(
+        "both serve",
+        Effect.sync(() => service.stderr().includes("Process 2 is serving"))
+      )
+      const [victim = 0, other = 0] = nodesOf(service.pid)
+      for (const pid of [service.pid, victim, other]) assert.deepStrictEqual(yield* answersOf(service, pid), nothing)
+      yield* Effect.acquireUseRelease(
+        Effect.sync(() => process.kill(other, "SIGSTOP")),
+        () => {
+          process.kill(victim, "SIGKILL")
+          return eventually("the one in its place serves", isReady(service.url))
+        },
+        () => Effect.sync(() => process.kill(other, "SIGCONT"))
+      )
+      assert.deepStrictEqual(yield* answersOf(service, service.pid), nothing)
+    })
   )
 })

@@ -1,32 +1,13 @@
-import {
-  chmodSync,
-  chownSync,
-  lstatSync,
-  readFileSync,
-  readdirSync,
-  rmSync,
-  statSync,
-  symlinkSync,
-  writeFileSync
-} from "node:fs"
+import { chownSync, lstatSync, readFileSync, readdirSync, rmSync, statSync, symlinkSync } from "node:fs"
 import { dirname, join } from "node:path"
 import { Worker } from "node:worker_threads"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Exit } from "effect"
 import { editKeyringFile, writeKeyringFile } from "../../../src/crypto/keyring/KeyringFile.ts"
 import { runProgram } from "../../support/process/runNode.ts"
+import { fileOfMode, secret } from "../../support/keys/fileOfMode.ts"
 import { temporaryDirectory } from "../../support/process/temporaryDirectory.ts"
 import type { Found, Race } from "./RacingWriter.ts"
-
-const secret = "kek-1:ZmFrZS1mYWtlLWZha2UtZmFrZS1mYWtlLWZha2UtZmE="
-
-const fileOfMode = (mode: number) =>
-  Effect.map(temporaryDirectory, (path) => {
-    const file = join(path, "keyring")
-    writeFileSync(file, secret)
-    chmodSync(file, mode)
-    return file
-  })
 
 const root = join(import.meta.dirname, "../../..")
 const source = JSON.stringify(join(root, "src/crypto/keyring/KeyringFile.ts"))

@@ -1,19 +1,10 @@
-import { chmodSync, symlinkSync, writeFileSync } from "node:fs"
+import { chmodSync, symlinkSync } from "node:fs"
 import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Exit } from "effect"
 import { readPrivateFile } from "../../../src/crypto/keyring/readPrivateFile.ts"
+import { fileOfMode, secret } from "../../support/keys/fileOfMode.ts"
 import { temporaryDirectory } from "../../support/process/temporaryDirectory.ts"
-
-const secret = "kek-1:ZmFrZS1mYWtlLWZha2UtZmFrZS1mYWtlLWZha2UtZmE="
-
-const fileOfMode = (mode: number) =>
-  Effect.map(temporaryDirectory, (path) => {
-    const file = join(path, "secret")
-    writeFileSync(file, secret)
-    chmodSync(file, mode)
-    return file
-  })
 
 const octal = (mode: number) => mode.toString(8).padStart(4, "0")
 

@@ -30,7 +30,6 @@ import { postmasterOf } from "../../support/process/ServiceProcess.ts"
 import { temporaryDirectory } from "../../support/process/temporaryDirectory.ts"
 
 const isRoot = process.getuid?.() === 0
-const timeout = 60_000
 const ownerScript = join(import.meta.dirname, "EmbeddedPostgresOwner.ts")
 const embeddedPostgres = join(import.meta.dirname, "../../../src/sql/embedded/EmbeddedPostgres.ts")
 
@@ -84,131 +83,113 @@ const spawnOwner = (directory: string) =>
   )
 
 describe("a start of the embedded PostgreSQL", () => {
-  it.live(
-    "serves a durable database on a private socket only, and keeps its data",
-    () =>
-      Effect.gen(function* () {
-        const directory = yield* dataDirectory
-        const pid = yield* Effect.scoped(
-          Effect.gen(function* () {
-            const endpoint = yield* start(directory)
-            assert.deepStrictEqual(endpoint, {
-              host: join(directory, "socket"),
-              username: "byok",
-              database: "postgres"
-            })
-            const settings = yield* query(
-              endpoint,
-              `SELECT current_setting('server_version_num')::int / 10000 AS version,
+  it.live("serves a durable database on a private socket only, and keeps its data", () =>
+    Effect.gen(function* () {
+      const directory = yield* dataDirectory
+      const pid = yield* Effect.scoped(
+        Effect.gen(function* () {
+          const endpoint = yield* start(directory)
+          assert.deepStrictEqual(endpoint, {
+            host: join(directory, "socket"),
+            username: "byok",
+            database: "postgres"
+          })
+          const settings = yield* query(
+            endpoint,
+            `SELECT current_setting('server_version_num')::int / 10000 AS version,
                       current_setting('listen_addresses') AS addresses,
                       current_setting('fsync') AS fsync,
                       current_setting('TimeZone') AS zone,
                       current_setting('server_encoding') AS encoding,
                       current_setting('data_checksums') AS checksums`
-            )
-            assert.deepStrictEqual(
-              { ...settings[0] },
-              { version: 18, addresses: "", fsync: "on", zone: "UTC", encoding: "UTF8", checksums: "on" }
-            )
-            assert.strictEqual(statSync(endpoint.host).mode & 0o777, 0o700)
-            assert.strictEqual(statSync(join(endpoint.host, ".s.PGSQL.5432")).mode & 0o777, 0o700)
-            yield* query(endpoint, "CREATE TABLE kept AS SELECT 42 AS answer")
-            return postmasterOf(directory)
-          })
-        )
-        assert.isFalse(isRunning(pid), "the end of the scope waits for the postmaster")
-        assert.isFalse(existsSync(join(directory, "postgres/postmaster.pid")), "it was shut down, not killed")
-        const rows = yield* Effect.scoped(
-          Effect.flatMap(start(directory), (endpoint) => query(endpoint, "SELECT answer FROM kept"))
-        )
-        assert.deepStrictEqual(
-          rows.map(({ answer }) => answer),
-          [42]
-        )
-      }),
-    timeout
+          )
+          assert.deepStrictEqual(
+            { ...settings[0] },
+            { version: 18, addresses: "", fsync: "on", zone: "UTC", encoding: "UTF8", checksums: "on" }
+          )
+          assert.strictEqual(statSync(endpoint.host).mode & 0o777, 0o700)
+          assert.strictEqual(statSync(join(endpoint.host, ".s.PGSQL.5432")).mode & 0o777, 0o700)
+          yield* query(endpoint, "CREATE TABLE kept AS SELECT 42 AS answer")
+          return postmasterOf(directory)
+        })
+      )
+      assert.isFalse(isRunning(pid), "the end of the scope waits for the postmaster")
+      assert.isFalse(existsSync(join(directory, "postgres/postmaster.pid")), "it was shut down, not killed")
+      const rows = yield* Effect.scoped(
+        Effect.flatMap(start(directory), (endpoint) => query(endpoint, "SELECT answer FROM kept"))
+      )
+      assert.deepStrictEqual(
+        rows.map(({ answer }) => answer),
+        [42]
+      )
+    })
   )
 
-  it.live(
-    "removes what an aborted initdb left, and leaves a running one alone",
-    () =>
-      Effect.gen(function* () {
-        const directory = yield* dataDirectory
-        const ended = spawn("true")
-        yield* Effect.promise(() => new Promise((resolve) => ended.once("exit", resolve)))
-        const abandoned = `postgres.initdb-${ended.pid}-abc`
-        const inUse = `postgres.initdb-${process.ppid}-abc`
-        for (const name of [abandoned, inUse]) mkdirSync(join(directory, name, "base"), { recursive: true })
-        yield* start(directory)
-        const found = readdirSync(directory).sort()
-        assert.deepStrictEqual(found, ["postgres", inUse, "socket"].sort())
-      }),
-    timeout
+  it.live("removes what an aborted initdb left, and leaves a running one alone", () =>
+    Effect.gen(function* () {
+      const directory = yield* dataDirectory
+      const ended = spawn("true")
+      yield* Effect.promise(() => new Promise((resolve) => ended.once("exit", resolve)))
+      const abandoned = `postgres.initdb-${ended.pid}-abc`
+      const inUse = `postgres.initdb-${process.ppid}-abc`
+      for (const name of [abandoned, inUse]) mkdirSync(join(directory, name, "base"), { recursive: true })
+      yield* start(directory)
+      const found = readdirSync(directory).sort()
+      assert.deepStrictEqual(found, ["postgres", inUse, "socket"].sort())
+    })
   )
 
-  it.live(
-    "completes a database whose first start was killed halfway",
-    () =>
-      Effect.gen(function* () {
-        const directory = yield* dataDirectory
-        const owner = yield* spawnOwner(directory)
-        yield* holds(() => existsSync(directory) && readdirSync(directory).some((name) => name.includes(".initdb-")))
-        yield* owner.kill
-        const endpoint = yield* start(directory)
-        assert.lengthOf(yield* query(endpoint, "SELECT 1 AS one"), 1)
-        assert.deepStrictEqual(readdirSync(directory).sort(), ["postgres", "socket"])
-      }),
-    timeout
+  it.live("completes a database whose first start was killed halfway", () =>
+    Effect.gen(function* () {
+      const directory = yield* dataDirectory
+      const owner = yield* spawnOwner(directory)
+      yield* holds(() => existsSync(directory) && readdirSync(directory).some((name) => name.includes(".initdb-")))
+      yield* owner.kill
+      const endpoint = yield* start(directory)
+      assert.lengthOf(yield* query(endpoint, "SELECT 1 AS one"), 1)
+      assert.deepStrictEqual(readdirSync(directory).sort(), ["postgres", "socket"])
+    })
   )
 
-  it.live(
-    "gives each of two processes that race for an empty directory a working endpoint",
-    () =>
-      Effect.gen(function* () {
-        const directory = yield* dataDirectory
-        const owners = [yield* spawnOwner(directory), yield* spawnOwner(directory)]
-        for (const { ready } of owners) {
-          const { host } = yield* ready
-          assert.lengthOf(yield* query({ host, username: "byok", database: "postgres" }, "SELECT 1 AS one"), 1)
-        }
-        assert.deepStrictEqual(readdirSync(directory).sort(), ["postgres", "socket"])
-      }),
-    timeout
+  it.live("gives each of two processes that race for an empty directory a working endpoint", () =>
+    Effect.gen(function* () {
+      const directory = yield* dataDirectory
+      const owners = [yield* spawnOwner(directory), yield* spawnOwner(directory)]
+      for (const { ready } of owners) {
+        const { host } = yield* ready
+        assert.lengthOf(yield* query({ host, username: "byok", database: "postgres" }, "SELECT 1 AS one"), 1)
+      }
+      assert.deepStrictEqual(readdirSync(directory).sort(), ["postgres", "socket"])
+    })
   )
 
-  it.live(
-    "takes over a lock file whose PID now belongs to another program",
-    () =>
-      Effect.gen(function* () {
-        const directory = yield* dataDirectory
-        const file = join(directory, "postgres/postmaster.pid")
-        const lock = yield* Effect.scoped(Effect.map(start(directory), () => readFileSync(file, "utf8")))
-        const user = isRoot ? { uid: 65534, gid: 65534 } : {}
-        const bystander = yield* Effect.acquireRelease(
-          Effect.sync(() => spawn("sleep", ["60"], { cwd: "/", ...user })),
-          (child) => Effect.sync(() => child.kill("SIGKILL"))
-        )
-        yield* holds(() => readFileSync(`/proc/${bystander.pid}/comm`, "utf8") === "sleep\n")
-        writeFileSync(file, lock.replace(/^\d+/, String(bystander.pid)), { mode: 0o600 })
-        if (isRoot) chownSync(file, 65534, 65534)
-        const endpoint = yield* start(directory)
-        assert.lengthOf(yield* query(endpoint, "SELECT 1 AS one"), 1)
-      }),
-    timeout
+  it.live("takes over a lock file whose PID now belongs to another program", () =>
+    Effect.gen(function* () {
+      const directory = yield* dataDirectory
+      const file = join(directory, "postgres/postmaster.pid")
+      const lock = yield* Effect.scoped(Effect.map(start(directory), () => readFileSync(file, "utf8")))
+      const user = isRoot ? { uid: 65534, gid: 65534 } : {}
+      const bystander = yield* Effect.acquireRelease(
+        Effect.sync(() => spawn("sleep", ["60"], { cwd: "/", ...user })),
+        (child) => Effect.sync(() => child.kill("SIGKILL"))
+      )
+      yield* holds(() => readFileSync(`/proc/${bystander.pid}/comm`, "utf8") === "sleep\n")
+      writeFileSync(file, lock.replace(/^\d+/, String(bystander.pid)), { mode: 0o600 })
+      if (isRoot) chownSync(file, 65534, 65534)
+      const endpoint = yield* start(directory)
+      assert.lengthOf(yield* query(endpoint, "SELECT 1 AS one"), 1)
+    })
   )
 
-  it.live(
-    "shows PostgreSQL's own words when it fails",
-    () =>
-      Effect.gen(function* () {
-        const directory = yield* dataDirectory
-        yield* Effect.scoped(start(directory))
-        writeFileSync(join(directory, "postgres/postgresql.conf"), "no_such_setting = 1\n")
-        const error = yield* Effect.flip(start(directory))
-        assert.strictEqual(error._tag, "EmbeddedPostgresError")
-        assert.match(error.message, /^PostgreSQL could not start in BYOK_DATA_DIR:\n.*no_such_setting/)
-      }),
-    timeout
+  it.live("shows PostgreSQL's own words when it fails", () =>
+    Effect.gen(function* () {
+      const directory = yield* dataDirectory
+      yield* Effect.scoped(start(directory))
+      writeFileSync(join(directory, "postgres/postgresql.conf"), "no_such_setting = 1\n")
+      const error = yield* Effect.flip(start(directory))
+      assert.strictEqual(error._tag, "EmbeddedPostgresError")
+      assert.match(error.message, /^PostgreSQL could not start in BYOK_DATA_DIR:\n.*no_such_setting/)
+    })
   )
 })
 
@@ -260,32 +241,26 @@ describe("the socket", () => {
   const removed = (path: string) =>
     Effect.addFinalizer(() => Effect.sync(() => rmSync(path, { recursive: true, force: true })))
 
-  it.live(
-    "is in a short private directory if the path is too long",
-    () =>
-      Effect.gen(function* () {
-        const { path, socket } = yield* longDirectory
-        yield* removed(socket)
-        const endpoint = yield* start(path)
-        assert.strictEqual(endpoint.host, socket)
-        assert.strictEqual(lstatSync(socket).mode & 0o777, 0o700)
-        assert.lengthOf(yield* query(endpoint, "SELECT 1 AS one"), 1)
-      }),
-    timeout
+  it.live("is in a short private directory if the path is too long", () =>
+    Effect.gen(function* () {
+      const { path, socket } = yield* longDirectory
+      yield* removed(socket)
+      const endpoint = yield* start(path)
+      assert.strictEqual(endpoint.host, socket)
+      assert.strictEqual(lstatSync(socket).mode & 0o777, 0o700)
+      assert.lengthOf(yield* query(endpoint, "SELECT 1 AS one"), 1)
+    })
   )
 
-  it.live(
-    "is never in a directory that others may enter",
-    () =>
-      Effect.gen(function* () {
-        const { path, socket } = yield* longDirectory
-        yield* removed(socket)
-        mkdirSync(socket)
-        chmodSync(socket, 0o777)
-        const error = yield* Effect.flip(start(path))
-        assert.include(error.message, `${socket} exists but is not a directory that only PostgreSQL's user may enter`)
-      }),
-    timeout
+  it.live("is never in a directory that others may enter", () =>
+    Effect.gen(function* () {
+      const { path, socket } = yield* longDirectory
+      yield* removed(socket)
+      mkdirSync(socket)
+      chmodSync(socket, 0o777)
+      const error = yield* Effect.flip(start(path))
+      assert.include(error.message, `${socket} exists but is not a directory that only PostgreSQL's user may enter`)
+    })
   )
 
   it.live("cannot be in a missing directory, which is reported by the system's code", () =>
@@ -295,19 +270,16 @@ describe("the socket", () => {
     })
   )
 
-  it.live(
-    "is never behind a symbolic link",
-    () =>
-      Effect.gen(function* () {
-        const { path, socket } = yield* longDirectory
-        yield* removed(socket)
-        const elsewhere = yield* temporaryDirectory
-        chmodSync(elsewhere, 0o700)
-        symlinkSync(elsewhere, socket)
-        const error = yield* Effect.flip(start(path))
-        assert.include(error.message, `${socket} exists`)
-      }),
-    timeout
+  it.live("is never behind a symbolic link", () =>
+    Effect.gen(function* () {
+      const { path, socket } = yield* longDirectory
+      yield* removed(socket)
+      const elsewhere = yield* temporaryDirectory
+      chmodSync(elsewhere, 0o700)
+      symlinkSync(elsewhere, socket)
+      const error = yield* Effect.flip(start(path))
+      assert.include(error.message, `${socket} exists`)
+    })
   )
 })
 
@@ -327,121 +299,106 @@ describe("a postmaster", () => {
         assert.isFalse(existsSync(join(directory, "postgres/postmaster.pid")), "it was shut down, not killed")
         const endpoint = yield* start(directory)
         assert.lengthOf(yield* query(endpoint, "SELECT answer FROM kept"), 1)
-      }),
-    timeout
+      })
   )
 
-  it.live(
-    "does not keep the process that started it alive",
-    () =>
-      Effect.gen(function* () {
-        const directory = yield* dataDirectory
-        const script = `
+  it.live("does not keep the process that started it alive", () =>
+    Effect.gen(function* () {
+      const directory = yield* dataDirectory
+      const script = `
           import { Effect, Scope } from "effect"
           import { start } from ${JSON.stringify(embeddedPostgres)}
           const scope = await Effect.runPromise(Scope.make())
           await Effect.runPromise(Scope.provide(start(${JSON.stringify(directory)}), scope))
           console.log("ready")`
-        const child = spawn(process.execPath, ["--input-type=module", "-e", script], {
-          cwd: join(import.meta.dirname, "../../.."),
-          stdio: ["ignore", "pipe", "inherit"]
+      const child = spawn(process.execPath, ["--input-type=module", "-e", script], {
+        cwd: join(import.meta.dirname, "../../.."),
+        stdio: ["ignore", "pipe", "inherit"]
+      })
+      yield* Effect.addFinalizer(() => Effect.sync(() => child.kill("SIGKILL")))
+      const output = yield* Effect.promise(async () => {
+        const [text] = await Promise.all([
+          child.stdout.setEncoding("utf8").reduce((all: string, part: string) => all + part, ""),
+          new Promise((resolve) => child.once("exit", resolve))
+        ])
+        return text
+      }).pipe(Effect.timeout("20 seconds"))
+      assert.strictEqual(output, "ready\n")
+      assert.strictEqual(child.exitCode, 0)
+      yield* holds(() => !existsSync(join(directory, "postgres/postmaster.pid")))
+    })
+  )
+
+  it.live("of another process is used, and left running", () =>
+    Effect.gen(function* () {
+      const directory = yield* dataDirectory
+      const owner = yield* spawnOwner(directory)
+      const { host } = yield* owner.ready
+      const pid = postmasterOf(directory)
+      yield* Effect.scoped(
+        Effect.gen(function* () {
+          const endpoint = yield* start(directory)
+          assert.strictEqual(endpoint.host, host)
+          assert.strictEqual(postmasterOf(directory), pid)
+          assert.lengthOf(yield* query(endpoint, "SELECT 1 AS one"), 1)
         })
-        yield* Effect.addFinalizer(() => Effect.sync(() => child.kill("SIGKILL")))
-        const output = yield* Effect.promise(async () => {
-          const [text] = await Promise.all([
-            child.stdout.setEncoding("utf8").reduce((all: string, part: string) => all + part, ""),
-            new Promise((resolve) => child.once("exit", resolve))
-          ])
-          return text
-        }).pipe(Effect.timeout("20 seconds"))
-        assert.strictEqual(output, "ready\n")
-        assert.strictEqual(child.exitCode, 0)
-        yield* holds(() => !existsSync(join(directory, "postgres/postmaster.pid")))
-      }),
-    timeout
+      )
+      assert.strictEqual(postmasterOf(directory), pid)
+      assert.isTrue(isRunning(pid))
+      assert.lengthOf(yield* query({ host, username: "byok", database: "postgres" }, "SELECT 1 AS one"), 1)
+    })
   )
 
-  it.live(
-    "of another process is used, and left running",
-    () =>
-      Effect.gen(function* () {
-        const directory = yield* dataDirectory
-        const owner = yield* spawnOwner(directory)
-        const { host } = yield* owner.ready
-        const pid = postmasterOf(directory)
-        yield* Effect.scoped(
-          Effect.gen(function* () {
-            const endpoint = yield* start(directory)
-            assert.strictEqual(endpoint.host, host)
-            assert.strictEqual(postmasterOf(directory), pid)
-            assert.lengthOf(yield* query(endpoint, "SELECT 1 AS one"), 1)
-          })
-        )
-        assert.strictEqual(postmasterOf(directory), pid)
-        assert.isTrue(isRunning(pid))
-        assert.lengthOf(yield* query({ host, username: "byok", database: "postgres" }, "SELECT 1 AS one"), 1)
-      }),
-    timeout
+  it.live("is replaced if the process it belongs to ends", () =>
+    Effect.gen(function* () {
+      const directory = yield* dataDirectory
+      const owner = yield* spawnOwner(directory)
+      yield* owner.ready
+      const lines: Array<string> = []
+      const replacement = yield* Effect.scoped(
+        Effect.gen(function* () {
+          const endpoint = yield* start(directory)
+          const first = postmasterOf(directory)
+          yield* owner.end
+          assert.isFalse(isRunning(first))
+          assert.lengthOf(yield* eventually(query(endpoint, "SELECT 1 AS one")), 1)
+          return postmasterOf(directory)
+        })
+      ).pipe(Effect.provide(logLines(lines)))
+      assert.deepStrictEqual(lines, ["Warn The embedded PostgreSQL has exited and is being restarted"])
+      assert.isFalse(isRunning(replacement), "it belongs to the process that started it")
+    })
   )
 
-  it.live(
-    "is replaced if the process it belongs to ends",
-    () =>
-      Effect.gen(function* () {
-        const directory = yield* dataDirectory
-        const owner = yield* spawnOwner(directory)
-        yield* owner.ready
-        const lines: Array<string> = []
-        const replacement = yield* Effect.scoped(
-          Effect.gen(function* () {
-            const endpoint = yield* start(directory)
-            const first = postmasterOf(directory)
-            yield* owner.end
-            assert.isFalse(isRunning(first))
-            assert.lengthOf(yield* eventually(query(endpoint, "SELECT 1 AS one")), 1)
-            return postmasterOf(directory)
-          })
-        ).pipe(Effect.provide(logLines(lines)))
-        assert.deepStrictEqual(lines, ["Warn The embedded PostgreSQL has exited and is being restarted"])
-        assert.isFalse(isRunning(replacement), "it belongs to the process that started it")
-      }),
-    timeout
-  )
-
-  it.live(
-    "is replaced if it crashes, even while a client is connected (R3)",
-    () =>
-      Effect.gen(function* () {
-        const directory = yield* dataDirectory
-        const lines: Array<string> = []
-        yield* Effect.scoped(
-          Effect.gen(function* () {
-            const endpoint = yield* start(directory)
-            const busy = yield* Effect.forkChild(Effect.exit(query(endpoint, "SELECT pg_sleep(1)")))
-            yield* eventually(
-              Effect.filterOrFail(
-                query(endpoint, "SELECT pid FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(1)'"),
-                (rows) => rows.length === 1
-              )
+  it.live("is replaced if it crashes, even while a client is connected (R3)", () =>
+    Effect.gen(function* () {
+      const directory = yield* dataDirectory
+      const lines: Array<string> = []
+      yield* Effect.scoped(
+        Effect.gen(function* () {
+          const endpoint = yield* start(directory)
+          const busy = yield* Effect.forkChild(Effect.exit(query(endpoint, "SELECT pg_sleep(1)")))
+          yield* eventually(
+            Effect.filterOrFail(
+              query(endpoint, "SELECT pid FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(1)'"),
+              (rows) => rows.length === 1
             )
-            const first = postmasterOf(directory)
-            process.kill(first, "SIGKILL")
-            yield* holds(() => postmasterOf(directory) !== first)
-            assert.lengthOf(yield* eventually(query(endpoint, "SELECT 1 AS one")), 1)
-            busy.interruptUnsafe()
-          })
-        ).pipe(Effect.provide(logLines(lines)))
-        assert.deepStrictEqual(lines, ["Warn The embedded PostgreSQL has exited and is being restarted"])
-      }),
-    timeout
+          )
+          const first = postmasterOf(directory)
+          process.kill(first, "SIGKILL")
+          yield* holds(() => postmasterOf(directory) !== first)
+          assert.lengthOf(yield* eventually(query(endpoint, "SELECT 1 AS one")), 1)
+          busy.interruptUnsafe()
+        })
+      ).pipe(Effect.provide(logLines(lines)))
+      assert.deepStrictEqual(lines, ["Warn The embedded PostgreSQL has exited and is being restarted"])
+    })
   )
 
-  it.live(
-    "is replaced once file descriptors are available, and until then the log reports the shortage",
-    () =>
-      Effect.gen(function* () {
-        const directory = yield* dataDirectory
-        const script = `
+  it.live("is replaced once file descriptors are available, and until then the log reports the shortage", () =>
+    Effect.gen(function* () {
+      const directory = yield* dataDirectory
+      const script = `
           import { Effect, Scope } from "effect"
           import { closeSync, openSync } from "node:fs"
           import { start } from ${JSON.stringify(embeddedPostgres)}
@@ -457,62 +414,55 @@ describe("a postmaster", () => {
             }
           })
           console.log("ready")`
-        const node = [process.execPath, "--input-type=module", "-e", script]
-        const child = spawn("/bin/sh", ["-c", 'ulimit -n 256 && exec "$@"', "sh", ...node], {
-          cwd: join(import.meta.dirname, "../../.."),
-          stdio: ["pipe", "pipe", "inherit"]
-        })
-        yield* Effect.addFinalizer(() => Effect.sync(() => child.kill("SIGKILL")))
-        let output = ""
-        child.stdout.setEncoding("utf8").on("data", (text: string) => (output += text))
-        yield* holds(() => output.includes("ready\n"))
-        child.stdin.write("take")
-        yield* holds(() => output.includes("taken EMFILE\n"))
-        const first = postmasterOf(directory)
-        process.kill(first, "SIGKILL")
-        yield* holds(() => output.includes("cannot be started: spawn /bin/sh EMFILE"))
-        child.stdin.write("free")
-        const endpoint = { host: join(directory, "socket"), username: "byok", database: "postgres" } as const
-        assert.lengthOf(yield* eventually(query(endpoint, "SELECT 1 AS one")), 1)
-        assert.notStrictEqual(postmasterOf(directory), first)
-      }),
-    timeout
+      const node = [process.execPath, "--input-type=module", "-e", script]
+      const child = spawn("/bin/sh", ["-c", 'ulimit -n 256 && exec "$@"', "sh", ...node], {
+        cwd: join(import.meta.dirname, "../../.."),
+        stdio: ["pipe", "pipe", "inherit"]
+      })
+      yield* Effect.addFinalizer(() => Effect.sync(() => child.kill("SIGKILL")))
+      let output = ""
+      child.stdout.setEncoding("utf8").on("data", (text: string) => (output += text))
+      yield* holds(() => output.includes("ready\n"))
+      child.stdin.write("take")
+      yield* holds(() => output.includes("taken EMFILE\n"))
+      const first = postmasterOf(directory)
+      process.kill(first, "SIGKILL")
+      yield* holds(() => output.includes("cannot be started: spawn /bin/sh EMFILE"))
+      child.stdin.write("free")
+      const endpoint = { host: join(directory, "socket"), username: "byok", database: "postgres" } as const
+      assert.lengthOf(yield* eventually(query(endpoint, "SELECT 1 AS one")), 1)
+      assert.notStrictEqual(postmasterOf(directory), first)
+    })
   )
 })
 
 describe.runIf(isRoot)("as root", () => {
-  it.live(
-    "the files of PostgreSQL belong to nobody, in a directory that can only be traversed",
-    () =>
-      Effect.gen(function* () {
-        const directory = yield* dataDirectory
-        yield* start(directory)
-        assert.strictEqual(statSync(directory).uid, 0)
-        assert.strictEqual(statSync(directory).mode & 0o777, 0o711)
-        for (const file of ["postgres", "postgres/PG_VERSION", "socket", "socket/.s.PGSQL.5432"]) {
-          const { gid, uid } = statSync(join(directory, file))
-          assert.deepStrictEqual({ file, uid, gid }, { file, uid: 65534, gid: 65534 })
-        }
-        assert.strictEqual(statSync(join(directory, "postgres")).mode & 0o777, 0o700)
-        assert.match(readFileSync(`/proc/${postmasterOf(directory)}/status`, "utf8"), /^Uid:\t65534\t65534\t65534/m)
-        assert.match(readFileSync(`/proc/${postmasterOf(directory)}/status`, "utf8"), /^Groups:\s*$/m)
-      }),
-    timeout
+  it.live("the files of PostgreSQL belong to nobody, in a directory that can only be traversed", () =>
+    Effect.gen(function* () {
+      const directory = yield* dataDirectory
+      yield* start(directory)
+      assert.strictEqual(statSync(directory).uid, 0)
+      assert.strictEqual(statSync(directory).mode & 0o777, 0o711)
+      for (const file of ["postgres", "postgres/PG_VERSION", "socket", "socket/.s.PGSQL.5432"]) {
+        const { gid, uid } = statSync(join(directory, file))
+        assert.deepStrictEqual({ file, uid, gid }, { file, uid: 65534, gid: 65534 })
+      }
+      assert.strictEqual(statSync(join(directory, "postgres")).mode & 0o777, 0o700)
+      assert.match(readFileSync(`/proc/${postmasterOf(directory)}/status`, "utf8"), /^Uid:\t65534\t65534\t65534/m)
+      assert.match(readFileSync(`/proc/${postmasterOf(directory)}/status`, "utf8"), /^Groups:\s*$/m)
+    })
   )
 
-  it.live(
-    "a directory that the user nobody cannot reach is refused in a sentence",
-    () =>
-      Effect.gen(function* () {
-        const parent = yield* temporaryDirectory
-        chmodSync(parent, 0o700)
-        const error = yield* Effect.flip(start(join(parent, "data")))
-        assert.strictEqual(
-          error.message,
-          `BYOK_DATA_DIR cannot be used: PostgreSQL refuses to run as root, and as user 65534 it cannot reach the directory: choose one that every user can reach.`
-        )
-      }),
-    timeout
+  it.live("a directory that the user nobody cannot reach is refused in a sentence", () =>
+    Effect.gen(function* () {
+      const parent = yield* temporaryDirectory
+      chmodSync(parent, 0o700)
+      const error = yield* Effect.flip(start(join(parent, "data")))
+      assert.strictEqual(
+        error.message,
+        `BYOK_DATA_DIR cannot be used: PostgreSQL refuses to run as root, and as user 65534 it cannot reach the directory: choose one that every user can reach.`
+      )
+    })
   )
 })
 

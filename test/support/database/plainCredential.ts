@@ -3,27 +3,19 @@ import { DateTime } from "effect"
 import type { Credential } from "../../../src/domain/Credential.ts"
 import { CredentialId } from "../../../src/domain/CredentialId.ts"
 import type { WorkspaceId } from "../../../src/domain/WorkspaceId.ts"
+import { defaults } from "../http/Bodies.ts"
 
 /** An arbitrary credential, as a repository takes it. */
 export const plainCredential = (
   workspace_id: WorkspaceId,
   id: string = randomUUID()
 ): Omit<Credential, "sort_order"> => ({
+  ...defaults,
   id: CredentialId.make(id),
   workspace_id,
   provider: "openai",
-  name: null,
   label: "***...***",
-  created_at: DateTime.makeUnsafe("2026-01-31T09:30:00.123Z"),
-  disabled: false,
-  is_fallback: false,
-  is_required: false,
-  is_byok_only: false,
-  allowed_api_key_hashes: null,
-  allowed_models: null,
-  allowed_user_ids: null,
-  declared_region: null,
-  declared_zdr: null
+  created_at: DateTime.makeUnsafe("2026-01-31T09:30:00.123Z")
 })
 
 /** The sealed key of such a credential: of the right lengths, and nothing opens it. */

@@ -4,6 +4,20 @@ import type { Answer } from "./RawConnection.ts"
 /** The smallest body that create accepts. */
 export const minimal = { provider: "openai", key: "sk-0123456789-0123456789-AbCd" }
 
+/** What every optional member is if it is left out (section 4.1). */
+export const defaults = {
+  name: null,
+  allowed_api_key_hashes: null,
+  allowed_models: null,
+  allowed_user_ids: null,
+  declared_region: null,
+  declared_zdr: null,
+  disabled: false,
+  is_required: false,
+  is_fallback: false,
+  is_byok_only: false
+}
+
 /** A credential as the answer to create or get shows it. */
 export const credentialIn = (answer: Answer): Readonly<Record<string, unknown>> => {
   const { data } = JSON.parse(answer.body) as { readonly data: Readonly<Record<string, unknown>> }

@@ -30,7 +30,7 @@ const sizes = quick ? [1_000] : [1_000, 100_000, 1_000_000]
 const keyring = `kek-service:${randomBytes(32).toString("base64")}`
 const service: Program = {
   name: "byok",
-  arguments: ["dist/byok.js", "serve"],
+  arguments: ["dist/bin.js", "serve"],
   environment: { BYOK_KEYRING: keyring, LOG_LEVEL: "error" }
 }
 const fastify: Program = { name: "fastify", arguments: ["test/bench/peers/fastify.ts"] }

@@ -31,11 +31,34 @@ const examples = () => {
     prints,
     gateway: codeAfter("## In process"),
     replaced: codeAfter("Every dependency is a port"),
-    client: codeAfter("makes a typed client")
+    client: codeAfter("derives a typed client")
   }
 }
 
-const ours = ["README.md", "SECURITY.md", "package.json"]
+const ours = ["CHANGELOG.md", "README.md", "SECURITY.md", "docs", "package.json"]
+
+interface Manifest {
+  readonly bin: { readonly byok: string }
+  readonly exports: Readonly<Record<string, string>>
+  readonly version: string
+}
+
+const manifest = JSON.parse(readFileSync(join(project, "package.json"), "utf8")) as Manifest
+
+const exported = Object.keys(manifest.exports).map((path) => `byok${path.slice(1)}`)
+
+/** The modules of the package that the documents name, in code and in prose. */
+const documented = () => {
+  const pages = ["README.md", "docs/commands.md", "docs/settings.md"].map((page) =>
+    readFileSync(join(project, page), "utf8")
+  )
+  const names = pages.flatMap((page) => page.match(/(?<=")byok(?=")|(?<=["`])byok\/[\w/]+(?=["`])/g) ?? [])
+  return [...new Set(names)].sort()
+}
+
+/** Paths that a file system which ignores case takes for one. */
+const sameButForCase = (paths: ReadonlyArray<string>) =>
+  Object.values(Object.groupBy(paths, (path) => path.toLowerCase())).filter((group = []) => group.length > 1)
 
 const succeeds = (finished: { readonly code: number | null; readonly stdout: string; readonly stderr: string }) => {
   assert.strictEqual(finished.code, 0, finished.stdout + finished.stderr)
@@ -90,17 +113,38 @@ layerLive(Layer.merge(InstalledLive, TestService.layer))("the published package"
         files.filter((file) => !file.includes("/")),
         [...ours, "dist"]
       )
-      assert.includeMembers([...files], ["dist/byok.js", "dist/Byok.js", "dist/Byok.d.ts", "dist/api/Api.d.ts"])
+      assert.includeMembers([...files], ["dist/bin.js", "dist/main.js", "dist/Byok.js", "dist/api/Api.d.ts"])
+    })
+  )
+
+  it.effect("holds no two paths that differ in case only", () =>
+    Effect.gen(function* () {
+      const { files } = yield* Installed
+      assert.isNotEmpty(files)
+      assert.deepStrictEqual(sameButForCase(files), [])
+      assert.deepStrictEqual(
+        sameButForCase([...files, "dist/byok.js"]),
+        [["dist/Byok.js", "dist/byok.js"]],
+        "a planted one is found"
+      )
+    })
+  )
+
+  it.effect("has the types of every module that it exports beside it", () =>
+    Effect.gen(function* () {
+      const { files } = yield* Installed
+      const modules = Object.values(manifest.exports).map((path) => path.replace("./", ""))
+      assert.includeMembers(
+        [...files],
+        modules.flatMap((path) => [path, path.replace(/\.js$/, ".d.ts")])
+      )
     })
   )
 
   it.effect("installs a program that runs by its name", () =>
     Effect.gen(function* () {
       const { root } = yield* Installed
-      const { bin, version } = JSON.parse(readFileSync(join(root, "node_modules/byok/package.json"), "utf8")) as {
-        readonly bin: { readonly byok: string }
-        readonly version: string
-      }
+      const { bin, version } = manifest
       const program = join(root, "node_modules/.bin/byok")
       symlinkSync(join(root, "node_modules/byok", bin.byok), program)
       chmodSync(program, 0o755)
@@ -109,18 +153,39 @@ layerLive(Layer.merge(InstalledLive, TestService.layer))("the published package"
     })
   )
 
-  it.effect("exports its modules by path, and no others", () =>
+  it.effect("exports what the documents name", () =>
     Effect.gen(function* () {
       const { root } = yield* Installed
-      const resolve = (name: string) =>
-        runNode(["--input-type=module", "-e", `console.log(Object.keys(await import("${name}")).sort().join())`], {
-          cwd: root
-        })
-      assert.strictEqual(succeeds(yield* resolve("byok/Byok")).stdout, "layer,layerWith\n")
-      assert.match(succeeds(yield* resolve("byok/api/Api")).stdout, /\bApi\b/)
-      for (const name of ["byok", "byok/package.json", "byok/src/Byok", "byok/../effect"]) {
-        assert.strictEqual((yield* resolve(name)).code, 1, name)
-      }
+      assert.includeMembers(documented(), ["byok", "byok/api", "byok/port/Cipher", "byok/service/Credentials"])
+      assert.includeMembers(exported, documented())
+      const names = documented()
+        .map((name) => `"${name}"`)
+        .join()
+      const program = `for (const name of [${names}]) console.log(name, Object.keys(await import(name)).sort().join())`
+      const { stdout } = succeeds(yield* runNode(["--input-type=module", "-e", program], { cwd: root }))
+      const found = Object.fromEntries(
+        Array.from(stdout.matchAll(/^(.*) (.*)$/gm), ([, name = "", names]) => [name, names])
+      )
+      assert.deepInclude(found, {
+        byok: "layer,layerWith",
+        "byok/api": "Api",
+        "byok/port/Cipher": "Cipher",
+        "byok/port/Credentials": "Credentials",
+        "byok/service/Credentials": "layer,make",
+        "byok/service/openForRouting": "openForRouting"
+      })
+    })
+  )
+
+  it.effect("exports nothing else", () =>
+    Effect.gen(function* () {
+      const { root } = yield* Installed
+      const names = ["byok/Byok", "byok/api/Api", "byok/crypto/keyring/Keyring", "byok/package.json"]
+      const program = `for (const name of ${JSON.stringify([...names, "byok/dist/Byok.js"])}) {
+          console.log(await import(name).then(() => name, ({ code }) => code))
+        }`
+      const { stdout } = succeeds(yield* runNode(["--input-type=module", "-e", program], { cwd: root }))
+      assert.strictEqual(stdout, "ERR_PACKAGE_PATH_NOT_EXPORTED\n".repeat(5))
     })
   )
 
@@ -156,10 +221,15 @@ layerLive(Layer.merge(InstalledLive, TestService.layer))("the published package"
     })
   )
 
-  it.effect("the README's examples type-check strictly, and a wrong use does not (control)", () =>
+  it.effect("has types with which the README's examples check, strictly, and a wrong use does not (control)", () =>
     Effect.gen(function* () {
       const { root } = yield* Installed
-      const wrong = `import { Credentials } from "byok/service/Credentials"\nexport const wrong: number = Credentials\n`
+      const wrong = [
+        `import { Credentials } from "byok/port/Credentials"`,
+        `export const wrong: number = Credentials`,
+        `export * from "byok/sql/rows"`
+      ].join("\n")
+      const all = exported.map((name, index) => `export * as module${index} from "${name}"`).join("\n")
       const options = {
         strict: true,
         skipLibCheck: true,
@@ -168,17 +238,18 @@ layerLive(Layer.merge(InstalledLive, TestService.layer))("the published package"
         target: "ES2024",
         types: ["node"]
       }
+      writeFileSync(join(root, "all.ts"), all)
       writeFileSync(join(root, "wrong.ts"), wrong)
       writeFileSync(
         join(root, "tsconfig.json"),
         JSON.stringify({
           compilerOptions: options,
-          files: ["client.ts", "gateway.ts", "replaced.ts", "wrong.ts"]
+          files: ["all.ts", "client.ts", "gateway.ts", "replaced.ts", "wrong.ts"]
         })
       )
       const { code, stdout } = yield* runNode([tsc, "-p", root], { cwd: root })
       assert.strictEqual(code, 2)
-      assert.match(stdout, /^wrong\.ts\(2,14\): error TS2322: .*\n$/)
+      assert.match(stdout, /^wrong\.ts\(2,14\): error TS2322: .*\nwrong\.ts\(3,15\): error TS2307: .*\n$/)
     })
   )
 })

@@ -23,7 +23,8 @@ it.live("the mutation tests refuse an unknown path and name the known ones", () 
     assert.deepStrictEqual(yield* runNode(args, { cwd: repository }), {
       code: 2,
       stdout: "",
-      stderr: "Known are paths that begin with src/domain, src/crypto, src/crypto/keyring, src/port, src/service, src/http\n"
+      stderr:
+        "Known are paths that begin with src/domain, src/crypto, src/crypto/keyring, src/port, src/service, src/http\n"
     })
   })
 )

@@ -6,6 +6,7 @@ import * as KeyEncryptionLive from "./wiring/KeyEncryptionLive.ts"
 import * as KeyringLive from "./wiring/KeyringLive.ts"
 import * as Persistence from "./wiring/Persistence.ts"
 import * as ReadinessLive from "./wiring/ReadinessLive.ts"
+import { RequestTimeout } from "./port/Deadline.ts"
 import { Accounts } from "./service/Accounts.ts"
 import * as Checkpointing from "./service/Checkpointing.ts"
 import * as Credentials from "./service/Credentials.ts"
@@ -30,6 +31,7 @@ export const layerWith = (settings: Settings) =>
     Layer.provideMerge(KeyringLive.layer(settings)),
     Layer.provideMerge(Persistence.layer(settings)),
     Layer.provideMerge(SecureRandomLive.layer),
+    Layer.provideMerge(Layer.succeed(RequestTimeout, settings.database.deadline)),
     Layer.provide(KeyringLive.validate(settings))
   )
 

@@ -2,6 +2,8 @@ import { Cause, Effect, Option } from "effect"
 import { HttpRouter, HttpServerError, HttpServerRequest, HttpServerResponse } from "effect/http"
 import { MethodNotAllowed } from "../api/HttpErrors.ts"
 import { InternalError, NotFound } from "../domain/Errors.ts"
+import { RequestTimeout, withDeadline } from "../port/Deadline.ts"
+import { makeFailureLog } from "./FailureLog.ts"
 import { methodsOf } from "./KnownRoutes.ts"
 import { requestIdOf } from "./requestIdOf.ts"
 import { routableUrl } from "./routableUrl.ts"
@@ -16,32 +18,33 @@ const unrouted = (url: string) => {
 
 /** Wraps the router: undeclared outcomes become envelopes, and every response gets its headers (D10, D11, D12). */
 export const layer = HttpRouter.middleware(
-  (app) =>
-    Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) => {
-      const request_id = requestIdOf(request.headers["x-request-id"])
-      const url = routableUrl(request.url)
-      const routed =
-        url === request.url
-          ? app
-          : Effect.provideService(app, HttpServerRequest.HttpServerRequest, request.modify({ url }))
-      const answered = Effect.catchCause(routed, (cause) => {
-        const failure: unknown = Option.getOrUndefined(Cause.findErrorOption(cause))
-        if (HttpServerError.isHttpServerError(failure) && failure.reason._tag === "RouteNotFound") {
-          return Effect.succeed(unrouted(url))
-        }
-        if (Cause.hasInterruptsOnly(cause)) return Effect.failCause(cause)
-        return Effect.logError("Unexpected failure", cause).pipe(
-          Effect.annotateLogs({ request_id }),
-          Effect.as(send(new InternalError()))
+  Effect.gen(function* () {
+    const withRequestDeadline = withDeadline(yield* RequestTimeout)
+    const logFailure = makeFailureLog()
+    return (app) =>
+      Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) => {
+        const request_id = requestIdOf(request.headers["x-request-id"])
+        const url = routableUrl(request.url)
+        const routed =
+          url === request.url
+            ? app
+            : Effect.provideService(app, HttpServerRequest.HttpServerRequest, request.modify({ url }))
+        const answered = Effect.catchCause(withRequestDeadline(routed), (cause) => {
+          const failure: unknown = Option.getOrUndefined(Cause.findErrorOption(cause))
+          if (HttpServerError.isHttpServerError(failure) && failure.reason._tag === "RouteNotFound") {
+            return Effect.succeed(unrouted(url))
+          }
+          if (Cause.hasInterruptsOnly(cause)) return Effect.failCause(cause)
+          return logFailure(cause).pipe(Effect.annotateLogs({ request_id }), Effect.as(send(new InternalError())))
+        })
+        return Effect.map(answered, (response) =>
+          HttpServerResponse.setHeaders(response, {
+            "x-request-id": request_id,
+            "cache-control": "no-store",
+            ...(response.status === 503 ? { "retry-after": "1" } : {})
+          })
         )
       })
-      return Effect.map(answered, (response) =>
-        HttpServerResponse.setHeaders(response, {
-          "x-request-id": request_id,
-          "cache-control": "no-store",
-          ...(response.status === 503 ? { "retry-after": "1" } : {})
-        })
-      )
-    }),
+  }),
   { global: true }
 )

@@ -6,6 +6,7 @@ import { PayloadTooLarge } from "../api/HttpErrors.ts"
 import { JsonBody } from "../api/JsonBody.ts"
 import { InvalidParams } from "../domain/Errors.ts"
 import { issuesOf } from "../domain/Issue.ts"
+import { withoutDeadline } from "../port/Deadline.ts"
 
 const maxBytes = 256 * 1024
 const refused = (message: string) => InvalidParams.of({ path: [], message })
@@ -22,7 +23,7 @@ export const layer = Layer.succeed(
     if (Number(length) > maxBytes) return yield* new PayloadTooLarge()
     if (!/^application\/json[ \t]*(;|$)/i.test(type)) return yield* refused("must be sent as application/json")
     if (encoding.toLowerCase() !== "identity") return yield* refused("must be sent without content encoding")
-    const body = yield* request.arrayBuffer.pipe(
+    const body = yield* withoutDeadline(request.arrayBuffer).pipe(
       Effect.provideService(HttpIncomingMessage.MaxBodySize, ByteSize.bytes(maxBytes)),
       Effect.mapError(({ reason }) =>
         "reason" in reason && reason.reason === "BodyTooLarge" ? new PayloadTooLarge() : refused("cannot be read")

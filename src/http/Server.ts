@@ -5,6 +5,7 @@ import { HttpApiBuilder, HttpApiSwagger } from "effect/http-api"
 import { Api } from "../api/Api.ts"
 import { ApiKeys } from "../port/ApiKeys.ts"
 import { Credentials } from "../port/Credentials.ts"
+import { RequestTimeout } from "../port/Deadline.ts"
 import { Readiness } from "../port/Readiness.ts"
 import * as AuthenticationLive from "./AuthenticationLive.ts"
 import * as Envelope from "./Envelope.ts"
@@ -33,6 +34,7 @@ const used = Context.pick(
   ApiKeys,
   Credentials,
   Readiness,
+  RequestTimeout,
   Scope.Scope,
   Tracer.Tracer,
   Logger.CurrentLoggers,

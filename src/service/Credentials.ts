@@ -7,6 +7,7 @@ import type { IdempotencyKey } from "../domain/IdempotencyKey.ts"
 import type { NewCredential } from "../domain/NewCredential.ts"
 import { CredentialRepository } from "../port/CredentialRepository.ts"
 import { Credentials } from "../port/Credentials.ts"
+import { RequestTimeout, withDeadline } from "../port/Deadline.ts"
 import { Receipts } from "../port/Receipts.ts"
 import { makePreparation } from "./makePreparation.ts"
 import { makeReplay, receiptOf } from "./makeReplay.ts"
@@ -14,16 +15,17 @@ import { makeReplay, receiptOf } from "./makeReplay.ts"
 const actorOf = ({ api_key_hash }: CurrentCaller["Service"]): Actor =>
   api_key_hash === undefined ? { kind: "in_process" } : { kind: "api_key", api_key_hash }
 
-const asCaller = <A, E, R>(act: (account_id: AccountId) => Effect.Effect<A, E, R>) =>
-  Effect.flatMap(CurrentCaller, (caller) =>
-    Effect.provideService(act(caller.account_id), CurrentActor, actorOf(caller))
-  )
-
 export const make = Effect.gen(function* () {
   const receipts = yield* Receipts
   const repository = yield* CredentialRepository
   const prepare = yield* makePreparation
   const replay = yield* makeReplay
+  const inTime = withDeadline(yield* RequestTimeout)
+
+  const asCaller = <A, E, R>(act: (account_id: AccountId) => Effect.Effect<A, E, R>) =>
+    Effect.flatMap(CurrentCaller, (caller) =>
+      inTime(Effect.provideService(act(caller.account_id), CurrentActor, actorOf(caller)))
+    )
 
   const create = Effect.fnUntraced(function* (account_id: AccountId, input: NewCredential) {
     const { credential, sealed } = yield* prepare(account_id, input)

@@ -1,9 +1,12 @@
 import { Effect } from "effect"
 import { KeyStoreUnavailable } from "../port/CipherErrors.ts"
+import { timeLeft } from "../port/Deadline.ts"
 
-/** The key store may be remote, so waiting for it is limited like waiting for the database. */
+/** A key store may be remote: waits at most 3 seconds for it, and never beyond the deadline of the request. */
 export const withKeyStoreTimeout = <A, E>(call: Effect.Effect<A, E>): Effect.Effect<A, E | KeyStoreUnavailable> =>
-  Effect.timeoutOrElse(call, {
-    duration: "3 seconds",
-    orElse: () => Effect.fail(new KeyStoreUnavailable({ reason: "it does not answer" }))
-  })
+  Effect.flatMap(timeLeft(3000), (duration) =>
+    Effect.timeoutOrElse(call, {
+      duration,
+      orElse: () => Effect.fail(new KeyStoreUnavailable({ reason: "it does not answer" }))
+    })
+  )

@@ -6,7 +6,7 @@ import type { CredentialId } from "../domain/CredentialId.ts"
 import { CredentialRepository } from "../port/CredentialRepository.ts"
 import { recordMade } from "./auditing.ts"
 import { Database } from "./connection/Database.ts"
-import { DatabaseFailure } from "./connection/DatabaseFailure.ts"
+import { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import {
   auditedOf,
   columns,

@@ -3,7 +3,8 @@ import { SqlSchema } from "effect/sql"
 import { KekRegistry } from "../port/KekRegistry.ts"
 import { record as recordActs } from "./auditing.ts"
 import { Database } from "./connection/Database.ts"
-import { DatabaseFailure, failureOf } from "./connection/DatabaseFailure.ts"
+import { DatabaseFailure } from "../port/DatabaseFailure.ts"
+import { failureOf } from "./connection/failureOf.ts"
 
 const Check = Schema.Struct({ kek_id: Schema.String, check_value: Schema.Uint8Array, retired: Schema.Boolean })
 

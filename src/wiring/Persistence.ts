@@ -6,7 +6,8 @@ import * as ApiKeysSql from "../sql/ApiKeysSql.ts"
 import * as AuditLogSql from "../sql/AuditLogSql.ts"
 import * as CredentialRepositorySql from "../sql/CredentialRepositorySql.ts"
 import * as Database from "../sql/connection/Database.ts"
-import { type DatabaseFailure, failureOf } from "../sql/connection/DatabaseFailure.ts"
+import type { DatabaseFailure } from "../port/DatabaseFailure.ts"
+import { failureOf } from "../sql/connection/failureOf.ts"
 import { type DatabaseTarget, InvalidDatabaseUrl, parseDatabaseUrl } from "../sql/connection/DatabaseTarget.ts"
 import { acknowledgesEarlyByDefault, durableSession } from "../sql/connection/Durability.ts"
 import * as EmbeddedPostgres from "../sql/embedded/EmbeddedPostgres.ts"
@@ -14,11 +15,10 @@ import * as KekRegistrySql from "../sql/KekRegistrySql.ts"
 import * as KeyUseSql from "../sql/KeyUseSql.ts"
 import { migrate } from "../sql/Migrations.ts"
 import * as ReceiptsSql from "../sql/ReceiptsSql.ts"
-import { isTransient, sentenceOn } from "../sql/connection/connectionError.ts"
+import { sentenceOn } from "../sql/connection/connectionError.ts"
 import * as WorkspaceResolverSql from "../sql/WorkspaceResolverSql.ts"
 import * as WrappedKeysSql from "../sql/WrappedKeysSql.ts"
 
-export { DatabaseFailure } from "../sql/connection/DatabaseFailure.ts"
 export type { EmbeddedPostgresError } from "../sql/embedded/EmbeddedPostgresError.ts"
 
 const refuse = (message: string) => new InvalidSetting({ message })
@@ -47,7 +47,7 @@ const whenReachable = Effect.fnUntraced(function* <A>(name: string, open: Effect
   let warned = false
   const shouldRetry = Effect.fnUntraced(function* (failure: DatabaseFailure) {
     const seconds = yield* elapsed
-    if (!isTransient(failure) || seconds >= startupTimeout) return false
+    if (!failure.isTransient || seconds >= startupTimeout) return false
     if (seconds >= 1 && !warned) {
       warned = true
       yield* Effect.logWarning(

@@ -3,6 +3,7 @@ import { KeyEncryption } from "../crypto/KeyEncryption.ts"
 import { KekRegistry } from "../port/KekRegistry.ts"
 import { Readiness } from "../port/Readiness.ts"
 import { Database } from "../sql/connection/Database.ts"
+import { isReadOnly } from "../sql/connection/isReadOnly.ts"
 import { acknowledgesEarly } from "../sql/connection/Durability.ts"
 import { current, latest } from "../sql/Migrations.ts"
 
@@ -13,7 +14,7 @@ import { current, latest } from "../sql/Migrations.ts"
 export const layer = Layer.effect(
   Readiness,
   Effect.gen(function* () {
-    const { reads } = yield* Database
+    const { reads, writes } = yield* Database
     const { keks, primary } = yield* KeyEncryption
     const registry = yield* KekRegistry
     const schema = Effect.map(
@@ -22,6 +23,9 @@ export const layer = Layer.effect(
         onNone: () => ["the database has not been migrated"],
         onSome: (id) => (id < latest ? ["the database lacks migrations that this version needs"] : [])
       })
+    )
+    const writable = Effect.map(writes.ask(isReadOnly(writes.sql)), (readOnly) =>
+      readOnly ? ["the database is read-only: nothing can be stored"] : []
     )
     const keys = Effect.suspend(() => registry.missing(keks().map(({ kek_id }) => kek_id))).pipe(
       Effect.map((missing) =>
@@ -41,7 +45,7 @@ export const layer = Layer.effect(
           .map(({ kek_id }) => `key ${kek_id} is retired but still first in the keyring: nothing can be sealed`)
       )
     )
-    const problems = Effect.map(Effect.all([schema, durability, keys, sealing]), (found) => found.flat())
+    const problems = Effect.map(Effect.all([schema, writable, durability, keys, sealing]), (found) => found.flat())
     return {
       problems: Effect.catchCause(problems, (cause) =>
         Effect.as(Effect.logWarning("Not ready", cause), ["the database does not answer"])

@@ -84,6 +84,7 @@ const database = Effect.all({
   connectTimeout: duration("DATABASE_CONNECT_TIMEOUT", "1 second"),
   statementTimeout: duration("DATABASE_STATEMENT_TIMEOUT", "2500 millis"),
   deadline: duration("DATABASE_DEADLINE", "3 seconds"),
+  maxAge: duration("DATABASE_CONNECTION_MAX_AGE", "10 minutes"),
   queue: whole("DATABASE_QUEUE", 1, 1_000_000, 2000),
   batching: withDefault("DATABASE_BATCHING", Config.Boolean("DATABASE_BATCHING"), true, "true or false"),
   pooler: withDefault("DATABASE_POOLER", Config.Boolean("DATABASE_POOLER"), false, "true or false")

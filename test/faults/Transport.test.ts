@@ -57,7 +57,7 @@ const open = (batching: boolean, times: DatabaseSettings = shortDeadlines) =>
       Array.from({ length: 40 }, (_, n) => (n % 2 === 0 ? get(url, key, id) : create(url, key, minimal))),
       { concurrency: "unbounded" }
     ).pipe(Effect.timeoutOrElse({ duration: later, orElse: () => Effect.die(new Error("a request is not answered")) }))
-    return { burst, close: Scope.close(scope, Exit.void), connections, first, proxy }
+    return { burst, close: Scope.close(scope, Exit.void), connections, first, key, proxy, url }
   })
 
 const isRight = (first: Answer) => (answer: Answer) =>
@@ -118,6 +118,22 @@ describe("a network to the database that", () => {
         assert.isTrue(answers.every(isRight(first)))
         assert.isAtLeast(performance.now() - began, 4 * 200, "control: at least two statements for each burst")
         assert.isAtMost(yield* connections, 2 * 20 + 1)
+      })
+  )
+
+  it.live.each([false, true])(
+    "answers each statement 600 ms late, batching %s: a request of too many ends at its own deadline (F10, D11)",
+    (batching) =>
+      Effect.gen(function* () {
+        const { key, proxy, url } = yield* open(batching)
+        proxy.delay(600)
+        const began = performance.now()
+        const answer = yield* create(url, key, minimal, [["Idempotency-Key", "one"]])
+        const took = performance.now() - began
+        assertRefused(answer, "InternalError")
+        const deadline = Duration.toMillis(shortDeadlines.deadline)
+        assert.isAtLeast(took, deadline - 100)
+        assert.isBelow(took, deadline + 500, "whatever the number of statements")
       })
   )
 })

@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Cause, Duration, Effect, Exit, Fiber, Option, Redacted } from "effect"
-import { DatabaseFailure } from "../../src/sql/connection/DatabaseFailure.ts"
+import { DatabaseFailure } from "../../src/port/DatabaseFailure.ts"
 import { parseDatabaseUrl } from "../../src/sql/connection/DatabaseTarget.ts"
 import { current, latest, migrate } from "../../src/sql/Migrations.ts"
 import { adminClient, databaseSettings, freshDatabase } from "../support/database/freshDatabase.ts"

@@ -25,6 +25,7 @@ const plain = ({ database, databaseUrl, keyring, otlpEndpoint, pkcs11, ...others
   connectTimeout: Duration.toMillis(database.connectTimeout),
   statementTimeout: Duration.toMillis(database.statementTimeout),
   deadline: Duration.toMillis(database.deadline),
+  maxAge: Duration.toMillis(database.maxAge),
   databaseUrl: Option.map(databaseUrl, Redacted.value),
   keyring: Option.map(keyring, Redacted.value),
   tokenModule: pkcs11.module,
@@ -44,6 +45,7 @@ const defaults = {
   connectTimeout: 1000,
   statementTimeout: 2500,
   deadline: 3000,
+  maxAge: 600_000,
   queue: 2000,
   batching: true,
   pooler: false,
@@ -116,6 +118,13 @@ const settings: Record<string, Setting> = {
       ["false", { batching: false }]
     ],
     bad: { texts: ["perhaps", "2", "TRUE!"], sentence: "must be true or false." }
+  },
+  DATABASE_CONNECTION_MAX_AGE: {
+    good: [
+      ["1 second", { maxAge: 1000 }],
+      ["1 hour", { maxAge: 3_600_000 }]
+    ],
+    bad: { texts: badDurations, sentence: aDuration }
   },
   DATABASE_POOLER: {
     good: [
@@ -272,6 +281,7 @@ describe("settings", () => {
       DATABASE_CONNECT_TIMEOUT: "1 second",
       DATABASE_STATEMENT_TIMEOUT: "2500 millis",
       DATABASE_DEADLINE: "3 seconds",
+      DATABASE_CONNECTION_MAX_AGE: "10 minutes",
       DATABASE_QUEUE: "2000",
       BYOK_PKCS11_DEADLINE: "2 seconds",
       BYOK_DATA_DIR: ".byok",

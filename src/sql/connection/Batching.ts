@@ -1,7 +1,9 @@
 import { Array as Arr, Duration, Effect, Exit } from "effect"
 import { ServiceUnavailable } from "../../domain/Errors.ts"
-import type { DatabaseFailure } from "./DatabaseFailure.ts"
+import { CurrentDeadline } from "../../port/Deadline.ts"
+import type { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import type { Query } from "./Query.ts"
+import type { Retrying } from "./retrying.ts"
 
 type NonEmpty<A> = Arr.NonEmptyReadonlyArray<A>
 
@@ -21,7 +23,7 @@ export type Gather = <Request, Answer>(
 interface Options {
   readonly deadline: Duration.Duration
   readonly queue: number
-  readonly scrubbed: <A>(query: Query<A>) => Effect.Effect<A, DatabaseFailure>
+  readonly retrying: Retrying
   /** The result for a caller whose deadline has passed. */
   readonly timedOut: Exit.Exit<never>
 }
@@ -48,13 +50,17 @@ interface Waiting<Request, Answer> {
   settle: ((exit: Exit.Exit<Answer, ServiceUnavailable>) => void) | undefined
 }
 
+/** When the last caller that still waits times out. */
+const lastDeadline = (entries: ReadonlyArray<{ readonly until: number; readonly settle: unknown }>) =>
+  entries.reduce((last, { settle, until }) => (settle === undefined ? last : Math.max(last, until)), 0)
+
 /**
  * Batches the requests of one turn of the event loop, and of longer while `maxInFlight` statements run. A batch runs
  * detached from its callers: one that leaves or times out does not affect the others.
  */
-export const gatherWith = Effect.fnUntraced(function* ({ deadline, queue, scrubbed, timedOut }: Options) {
+export const gatherWith = Effect.fnUntraced(function* ({ deadline, timedOut, queue, retrying }: Options) {
   const fork = Effect.runForkWith(yield* Effect.context())
-  const timeout = Duration.toMillis(deadline)
+  const longest = Duration.toMillis(deadline)
   const expiries: Array<(now: number) => void> = []
   let waiting = 0
   yield* Effect.acquireRelease(
@@ -82,16 +88,21 @@ export const gatherWith = Effect.fnUntraced(function* ({ deadline, queue, scrubb
     })
 
     const runOne = (entry: Entry) =>
-      Effect.map(Effect.exit(Effect.orDie(scrubbed(one(entry.request)))), (exit) => settle(entry, exit))
+      Effect.map(Effect.exit(Effect.orDie(retrying(one(entry.request), () => lastDeadline([entry])))), (exit) =>
+        settle(entry, exit)
+      )
     const runMany = (entries: NonEmpty<Entry>) =>
-      Effect.matchEffect(scrubbed(many(Arr.map(entries, ({ request }) => request))), {
-        onSuccess: (answers) =>
-          Effect.sync(() => entries.forEach((entry, index) => settle(entry, Exit.succeed(answers[index] as Answer)))),
-        onFailure: (failure) =>
-          isRowFailure(failure)
-            ? Effect.forEach(entries, runOne, { concurrency: maxInFlight, discard: true })
-            : Effect.sync(() => entries.forEach((entry) => settle(entry, Exit.die(failure))))
-      })
+      Effect.matchEffect(
+        retrying(many(Arr.map(entries, ({ request }) => request)), () => lastDeadline(entries)),
+        {
+          onSuccess: (answers) =>
+            Effect.sync(() => entries.forEach((entry, index) => settle(entry, Exit.succeed(answers[index] as Answer)))),
+          onFailure: (failure) =>
+            isRowFailure(failure)
+              ? Effect.forEach(entries, runOne, { concurrency: maxInFlight, discard: true })
+              : Effect.sync(() => entries.forEach((entry) => settle(entry, Exit.die(failure))))
+        }
+      )
 
     const start = (entries: ReadonlyArray<Entry>) => {
       running.push(entries)
@@ -119,19 +130,24 @@ export const gatherWith = Effect.fnUntraced(function* ({ deadline, queue, scrubb
     }
 
     return (request: Request) =>
-      Effect.callback<Answer, ServiceUnavailable>((resume) => {
-        if (waiting >= queue) return resume(unavailable)
-        const entry: Entry = { request, until: performance.now() + timeout, settle: (exit) => resume(exit) }
-        waiting += 1
-        collected.push(entry)
-        if (!scheduled) {
-          scheduled = true
-          setImmediate(flush)
-        }
-        return Effect.sync(() => {
-          if (entry.settle === undefined) return
-          entry.settle = undefined
-          waiting -= 1
+      Effect.withFiber((fiber) => {
+        const now = performance.now()
+        const until = Math.min(now + longest, fiber.getRef(CurrentDeadline)?.until ?? Number.POSITIVE_INFINITY)
+        if (until <= now) return timedOut
+        return Effect.callback<Answer, ServiceUnavailable>((resume) => {
+          if (waiting >= queue) return resume(unavailable)
+          const entry: Entry = { request, until, settle: (exit) => resume(exit) }
+          waiting += 1
+          collected.push(entry)
+          if (!scheduled) {
+            scheduled = true
+            setImmediate(flush)
+          }
+          return Effect.sync(() => {
+            if (entry.settle === undefined) return
+            entry.settle = undefined
+            waiting -= 1
+          })
         })
       })
   }

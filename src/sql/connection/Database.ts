@@ -15,6 +15,8 @@ export interface DatabaseSettings {
   readonly statementTimeout: Duration.Duration
   /** After how long the service stops waiting for an answer; longer than the statement timeout. */
   readonly deadline: Duration.Duration
+  /** When a connection is replaced by a new one, give or take a tenth. */
+  readonly maxAge: Duration.Duration
   /** How many statements may wait or run in a lane before more are refused. */
   readonly queue: number
   /** Whether concurrent requests share statements. */
@@ -65,10 +67,13 @@ export const makeClient = (
 
 /** Connects on first use. `session` sets parameters on every connection, except behind a transaction pooler. */
 export const layer = (target: DatabaseTarget, settings: DatabaseSettings, session: Record<string, string> = {}) => {
-  const silenceTimeout = Duration.toMillis(settings.deadline) + 500
+  const lifetime = {
+    silence: Duration.toMillis(settings.deadline) + 500,
+    maxAge: Duration.toMillis(settings.maxAge)
+  }
   const laneOf = Effect.fnUntraced(function* (settings: DatabaseSettings) {
     let unreplicated = 0
-    const stream = makeTransport(target, silenceTimeout, () => (unreplicated += 1))
+    const stream = makeTransport(target, lifetime, () => (unreplicated += 1))
     const client = yield* makeClient(target, settings, { ...sessionOf(settings, session), stream })
     return yield* makeLane(client, { ...settings, unreplicated: () => unreplicated })
   })

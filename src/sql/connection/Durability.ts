@@ -1,9 +1,11 @@
 import { Effect } from "effect"
 import { Reactivity } from "effect/reactivity"
 import type { SqlClient } from "effect/sql"
+import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import { type DatabaseSettings, makeClient } from "./Database.ts"
-import { failureOf } from "./DatabaseFailure.ts"
 import type { DatabaseTarget } from "./DatabaseTarget.ts"
+import { failureOf } from "./failureOf.ts"
+import { isReadOnly } from "./isReadOnly.ts"
 
 /** Whether sessions acknowledge a commit before it is on disk, as only `synchronous_commit = off` does. */
 export const acknowledgesEarly = (sql: SqlClient.SqlClient) =>
@@ -12,14 +14,22 @@ export const acknowledgesEarly = (sql: SqlClient.SqlClient) =>
     ([session]) => session?.value === "off"
   )
 
-/** Whether sessions acknowledge early with the defaults of the server, database and role. */
+const readOnly = new DatabaseFailure({ kind: "ReadOnly", sqlstate: "25006", constraint: undefined })
+
+/** Whether server, database and role let sessions acknowledge early by default; a failure if they cannot write. */
 export const acknowledgesEarlyByDefault = (
   target: DatabaseTarget,
   settings: Pick<DatabaseSettings, "connectTimeout" | "pooler">
 ) =>
-  Effect.scoped(Effect.flatMap(makeClient(target, { ...settings, poolSize: 1 }), acknowledgesEarly)).pipe(
+  Effect.scoped(
+    Effect.gen(function* () {
+      const sql = yield* makeClient(target, { ...settings, poolSize: 1 })
+      const session = yield* Effect.all({ early: acknowledgesEarly(sql), cannotWrite: isReadOnly(sql) })
+      return session.cannotWrite ? yield* readOnly : session.early
+    })
+  ).pipe(
     Effect.provide(Reactivity.layer),
-    Effect.mapError(failureOf)
+    Effect.mapError((error) => (error._tag === "SqlError" ? failureOf(error) : error))
   )
 
 /** Set on the service's own sessions where the default is off; a stronger setting is left alone. */

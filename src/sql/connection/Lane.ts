@@ -1,16 +1,18 @@
-import { type Duration, Effect, Exit, Fiber } from "effect"
+import { Duration, Effect, Exit, Fiber } from "effect"
 import type { SqlClient } from "effect/sql"
 import { ServiceUnavailable } from "../../domain/Errors.ts"
+import { timeLeft } from "../../port/Deadline.ts"
 import { type Gather, gatherWith } from "./Batching.ts"
-import { DatabaseFailure, failureOf } from "./DatabaseFailure.ts"
-import type { Query, QueryError } from "./Query.ts"
+import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
+import type { Query } from "./Query.ts"
+import { retryingWith } from "./retrying.ts"
 
 /** A pool of connections and the two ways to use it. */
 export interface Lane {
   readonly sql: SqlClient.SqlClient
   /**
-   * Runs a query and answers by the deadline. A caller that leaves or times out cancels nothing. Failures die as a
-   * `DatabaseFailure`.
+   * Runs a query and answers by the deadline of the request, or of the lane if that is sooner. A caller that leaves or
+   * times out cancels nothing. Failures die as a `DatabaseFailure`.
    */
   readonly ask: <A>(query: Query<A>) => Effect.Effect<A, ServiceUnavailable>
   /** Runs a query that many callers make at once: they may share a statement, but not each other's failures. */
@@ -25,50 +27,30 @@ export interface LaneSettings {
   readonly unreplicated: () => number
 }
 
-const isConnectionLost = (error: QueryError) => error._tag === "SqlError" && error.reason._tag === "ConnectionError"
-
 const timedOut = new DatabaseFailure({ kind: "Deadline", sqlstate: undefined, constraint: undefined })
 
-const unknownOutcome = new DatabaseFailure({ kind: "UnknownOutcome", sqlstate: "01000", constraint: undefined })
-
-/**
- * Retries once on another connection if one was lost, reduces errors to a `DatabaseFailure`, and acknowledges nothing
- * if a commit was reported as possibly not replicated meanwhile.
- */
-const scrubbedWith =
-  (unreplicated: () => number) =>
-  <A>(query: Query<A>): Effect.Effect<A, DatabaseFailure> =>
-    Effect.suspend(() => {
-      const before = unreplicated()
-      return query.pipe(
-        Effect.retry({ times: 1, while: isConnectionLost }),
-        Effect.catch((error) => (error._tag === "SqlError" ? Effect.fail(failureOf(error)) : Effect.die(error))),
-        Effect.filterOrFail(
-          () => unreplicated() === before,
-          () => unknownOutcome
-        )
-      )
-    })
-
 export const makeLane = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, settings: LaneSettings) {
-  const scrubbed = scrubbedWith(settings.unreplicated)
+  const retrying = retryingWith(settings.unreplicated)
+  const longest = Duration.toMillis(settings.deadline)
   let waiting = 0
   const ask: Lane["ask"] = (query) =>
-    Effect.suspend(() => {
+    Effect.flatMap(timeLeft(longest), (duration) => {
       if (waiting >= settings.queue) return Effect.fail(new ServiceUnavailable())
+      if (duration === 0) return Effect.die(timedOut)
       waiting += 1
+      const until = performance.now() + duration
       const detached = Effect.ensuring(
-        Effect.orDie(scrubbed(query)),
+        Effect.orDie(retrying(query, () => until)),
         Effect.sync(() => (waiting -= 1))
       )
       return Effect.flatMap(Effect.forkDetach(detached), (fiber) =>
-        Effect.timeoutOrElse(Fiber.join(fiber), { duration: settings.deadline, orElse: () => Effect.die(timedOut) })
+        Effect.timeoutOrElse(Fiber.join(fiber), { duration, orElse: () => Effect.die(timedOut) })
       )
     })
   const one: Gather =
     ({ one }) =>
     (request) =>
       ask(one(request))
-  const gather = settings.batching ? yield* gatherWith({ ...settings, scrubbed, timedOut: Exit.die(timedOut) }) : one
+  const gather = settings.batching ? yield* gatherWith({ ...settings, retrying, timedOut: Exit.die(timedOut) }) : one
   return { sql, ask, gather } satisfies Lane
 })

@@ -1,8 +1,4 @@
-import type { DatabaseFailure } from "./DatabaseFailure.ts"
-
-/** PostgreSQL is down, starting or stopping, a pooler has no connection, or a name does not resolve yet. */
-const transient =
-  /^(ECONNREFUSED|ECONNRESET|ECONNABORTED|EPIPE|ETIMEDOUT|EHOSTUNREACH|EHOSTDOWN|ENETUNREACH|ENETDOWN|ENOENT|ENOTFOUND|EAI_AGAIN|08...|57P0[123])$/
+import type { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 
 const caHint = "; set DATABASE_CA_FILE to trust other authorities"
 
@@ -17,14 +13,12 @@ const permanent: ReadonlyArray<readonly [failure: RegExp, fault: string, hint?: 
   [/ CERT_\w+$/, "its certificate is not valid"]
 ]
 
-/** Whether a later attempt may succeed by itself. */
-export const isTransient = ({ sqlstate = "" }: DatabaseFailure): boolean => transient.test(sqlstate)
-
 /** Says why the database `name` cannot be used, without saying where it is. */
 export const sentenceOn = (name: string, failure: DatabaseFailure, seconds: number): string => {
   const { message, sqlstate } = failure
   const code = sqlstate === undefined ? "" : ` (${sqlstate})`
-  if (isTransient(failure)) return `${name} cannot be reached${code}; gave up after ${seconds} seconds.`
+  if (sqlstate === "25006") return `${name} leads to a read-only server (25006); gave up after ${seconds} seconds.`
+  if (failure.isTransient) return `${name} cannot be reached${code}; gave up after ${seconds} seconds.`
   const [, fault, hint = ""] = permanent.find(([pattern]) => pattern.test(message)) ?? []
   return fault === undefined ? `${name} cannot be used: ${message}.` : `${name}: ${fault}${code}${hint}.`
 }

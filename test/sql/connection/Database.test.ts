@@ -4,7 +4,7 @@ import { ServiceUnavailable } from "../../../src/domain/Errors.ts"
 import * as DatabaseLive from "../../../src/sql/connection/Database.ts"
 import { Database, type DatabaseSettings } from "../../../src/sql/connection/Database.ts"
 import type { Lane } from "../../../src/sql/connection/Lane.ts"
-import { DatabaseFailure } from "../../../src/sql/connection/DatabaseFailure.ts"
+import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
 import { parseDatabaseUrl } from "../../../src/sql/connection/DatabaseTarget.ts"
 import { databaseProxy } from "../../support/database/DatabaseProxy.ts"
 import { eventually } from "../../support/process/eventually.ts"
@@ -214,6 +214,50 @@ describe("a lost connection", () => {
       assert.instanceOf(failure, DatabaseFailure)
       assert.deepInclude(failure, { kind: "ConnectionError", sqlstate: "ECONNREFUSED" })
       assert.notInclude(JSON.stringify(failure), "127.0.0.1")
+    })
+  )
+})
+
+describe("a connection", () => {
+  const session = (lane: Lane) =>
+    Effect.map(lane.ask(lane.sql<{ pid: number }>`SELECT pg_backend_pid() AS pid`), ([row]) => row?.pid)
+
+  it.live("that became read-only is replaced, and the write succeeds on the next one (F2)", () =>
+    Effect.gen(function* () {
+      const { insert, stored, writes } = yield* open({ ...longDeadline, poolSize: 1 })
+      const before = yield* session(writes)
+      yield* writes.ask(writes.sql`SET default_transaction_read_only = on`)
+      yield* writes.ask(insert(1))
+      assert.deepStrictEqual(yield* stored, [1])
+      assert.notStrictEqual(yield* session(writes), before)
+    })
+  )
+
+  it.live("is replaced at its maximum age, but never within a transaction (F2)", () =>
+    Effect.gen(function* () {
+      const { stored, writes } = yield* open({ ...longDeadline, poolSize: 1, maxAge: Duration.millis(300) })
+      const { sql } = writes
+      const before = yield* session(writes)
+      yield* eventually(
+        "another connection",
+        Effect.map(session(writes), (pid) => pid !== before)
+      )
+      const waits = Effect.gen(function* () {
+        yield* sql`INSERT INTO t VALUES (1)`
+        yield* Effect.sleep("900 millis")
+        yield* sql`INSERT INTO t VALUES (2)`
+      })
+      yield* writes.ask(sql.withTransaction(waits))
+      assert.deepStrictEqual(yield* stored, [1, 2])
+    })
+  )
+
+  it.live("stays for as long as it is younger (control)", () =>
+    Effect.gen(function* () {
+      const { writes } = yield* open({ ...longDeadline, poolSize: 1, maxAge: Duration.minutes(10) })
+      const before = yield* session(writes)
+      yield* Effect.sleep("900 millis")
+      assert.strictEqual(yield* session(writes), before)
     })
   )
 })

@@ -12,6 +12,7 @@ export const databaseSettings: DatabaseSettings = {
   connectTimeout: Duration.seconds(5),
   statementTimeout: Duration.millis(2500),
   deadline: Duration.seconds(3),
+  maxAge: Duration.minutes(10),
   queue: 2000,
   batching: process.env["DATABASE_BATCHING"] !== "false",
   pooler: false

@@ -7,7 +7,7 @@ import * as Logging from "../../../src/wiring/Logging.ts"
 import * as DatabaseLive from "../../../src/sql/connection/Database.ts"
 import { Database } from "../../../src/sql/connection/Database.ts"
 import type { Lane } from "../../../src/sql/connection/Lane.ts"
-import { DatabaseFailure } from "../../../src/sql/connection/DatabaseFailure.ts"
+import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
 import { type DatabaseTarget, parseDatabaseUrl } from "../../../src/sql/connection/DatabaseTarget.ts"
 import { adminClient, databaseSettings, freshDatabase } from "../../support/database/freshDatabase.ts"
 import { refusingPostgres } from "../../support/database/RefusingPostgres.ts"
@@ -157,7 +157,7 @@ describe("a failed connection keeps neither password nor address nor the server'
     })
   )
 
-  it.effect("not reached", () =>
+  it.live("not reached", () =>
     Effect.gen(function* () {
       const { ask, sql } = yield* laneOn({ ...target, host: `/nonexistent/${canary}` })
       assert.include(yield* leaksIn(yield* causeOf(sql`SELECT 1`)), "inspect", "control")

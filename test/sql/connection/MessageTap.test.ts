@@ -1,8 +1,8 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Cause, Effect, Exit } from "effect"
 import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
-import { DatabaseFailure } from "../../../src/sql/connection/DatabaseFailure.ts"
-import { NoticeTap } from "../../../src/sql/connection/NoticeTap.ts"
+import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
+import { MessageTap } from "../../../src/sql/connection/MessageTap.ts"
 import { layerLive } from "../../support/process/layerLive.ts"
 import { bytes, elementOf, integer, oneOf, text } from "../../support/memory/arbitraries.ts"
 import { created, minimal } from "../../support/http/Bodies.ts"
@@ -47,9 +47,11 @@ const chunksOf = (whole: Buffer, sizes: ReadonlyArray<number>) => {
 
 const ready = postgresMessage("Z", Buffer.from("I"))
 
+const nothing = { onUnreplicated: () => {}, onReadOnly: () => {}, onReady: () => {} }
+
 const countIn = (chunks: ReadonlyArray<Buffer>) => {
   let reported = 0
-  const tap = new NoticeTap(() => (reported += 1))
+  const tap = new MessageTap({ ...nothing, onUnreplicated: () => (reported += 1) })
   for (const chunk of [ready, ...chunks]) tap.read(chunk)
   return reported
 }
@@ -69,12 +71,40 @@ describe("the notices of PostgreSQL (R6)", () => {
 
   it("belong to no statement before the connection is ready, such as a collation version warning", () => {
     const reported: Array<string> = []
-    const tap = new NoticeTap(
-      () => reported.push("01000"),
-      () => reported.push("ready")
-    )
+    const tap = new MessageTap({
+      ...nothing,
+      onUnreplicated: () => reported.push("01000"),
+      onReady: () => reported.push("ready")
+    })
     for (const bytes of [notice("01000", "collation"), ready, notice("01000", "replication")]) tap.read(bytes)
     assert.deepStrictEqual(reported, ["ready", "01000"])
+  })
+
+  it.prop(
+    "say that the server is read-only if it refused a write or is a standby, however the bytes are split (F2)",
+    [
+      elementOf(["refused", "standby", "leader", "other"]),
+      Arbitrary.array(integer(1, 9), { minLength: 1, maxLength: 9 })
+    ],
+    ([kind, sizes]) => {
+      const said: Readonly<Record<string, Buffer>> = {
+        refused: notice("25006", "cannot execute INSERT in a read-only transaction", "E"),
+        standby: postgresMessage("S", Buffer.from("in_hot_standby\0on\0")),
+        leader: postgresMessage("S", Buffer.from("in_hot_standby\0off\0")),
+        other: notice("23505", "C25006 is quoted", "E")
+      }
+      let readOnly = 0
+      const tap = new MessageTap({ ...nothing, onReadOnly: () => (readOnly += 1) })
+      for (const chunk of chunksOf(Buffer.concat([said[kind] ?? ready, ready]), sizes)) tap.read(chunk)
+      return readOnly === (kind === "refused" || kind === "standby" ? 1 : 0)
+    }
+  )
+
+  it("say whether a transaction is open when the server is ready", () => {
+    const open: Array<boolean> = []
+    const tap = new MessageTap({ ...nothing, onReady: (inTransaction) => open.push(inTransaction) })
+    for (const status of ["I", "T", "E"]) tap.read(postgresMessage("Z", Buffer.from(status)))
+    assert.deepStrictEqual(open, [false, true, true])
   })
 
   it.prop("would be reported too often by a search for the text alone (control)", [integer(0, 9)], ([n]) => {

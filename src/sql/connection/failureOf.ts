@@ -1,19 +1,5 @@
-import { Data } from "effect"
 import type { SqlError } from "effect/sql"
-
-/**
- * All that is kept of a database error: its kind, SQLSTATE (or the system's error code if no server answered) and
- * constraint. Messages and details are dropped, because they quote values.
- */
-export class DatabaseFailure extends Data.TaggedError("DatabaseFailure")<{
-  readonly kind: string
-  readonly sqlstate: string | undefined
-  readonly constraint: string | undefined
-}> {
-  override get message() {
-    return [this.kind, this.sqlstate, this.constraint].filter((part) => part !== undefined).join(" ")
-  }
-}
+import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 
 const wordOf = (value: unknown, key: string) => {
   const found: unknown = typeof value === "object" && value !== null ? Reflect.get(value, key) : undefined

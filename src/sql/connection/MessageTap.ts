@@ -1,0 +1,71 @@
+const notice = 0x4e // N
+const error = 0x45 // E
+const parameterStatus = 0x53 // S
+const readyForQuery = 0x5a // Z
+const idle = 0x49 // I
+
+const unreplicated = "C01000\0"
+const readOnly = "C25006\0"
+const standby = "in_hot_standby\0on\0"
+
+/** What the driver does not report. */
+interface Events {
+  /** SQLSTATE 01000: a commit gave up waiting for a synchronous replica and may exist on this server only. */
+  readonly onUnreplicated: () => void
+  /** The server refused a write (25006), or says that it is a standby. */
+  readonly onReadOnly: () => void
+  /** The server is ready for the next statement, inside a transaction or not. */
+  readonly onReady: (inTransaction: boolean) => void
+}
+
+/** Watches what PostgreSQL sends. */
+export class MessageTap {
+  readonly #events: Events
+  /** How many bytes are left of a message that is skipped. */
+  #skip = 0
+  #ready = false
+  /** The start of a message that has not fully arrived. */
+  #kept: Buffer = Buffer.alloc(0)
+
+  constructor(events: Events) {
+    this.#events = events
+  }
+
+  read(chunk: Buffer): void {
+    let rest = this.#kept.length === 0 ? chunk : Buffer.concat([this.#kept, chunk])
+    this.#kept = Buffer.alloc(0)
+    while (rest.length > 0) {
+      if (this.#skip > 0) {
+        const skipped = Math.min(this.#skip, rest.length)
+        this.#skip -= skipped
+        rest = rest.subarray(skipped)
+        continue
+      }
+      const type = rest[0]
+      const length = rest.length < 5 ? Number.POSITIVE_INFINITY : 1 + rest.readUInt32BE(1)
+      const wanted = type === notice || type === error || type === parameterStatus || type === readyForQuery
+      if (rest.length < 5 || (wanted && rest.length < length)) {
+        this.#kept = rest
+        return
+      }
+      if (wanted) this.#message(type, rest.subarray(5, length))
+      this.#skip = length
+    }
+  }
+
+  #message(type: number, body: Buffer): void {
+    switch (type) {
+      case readyForQuery:
+        this.#ready = true
+        return this.#events.onReady(body[0] !== idle)
+      case notice:
+        if (this.#ready && body.includes(unreplicated, 0, "latin1")) this.#events.onUnreplicated()
+        return
+      case error:
+        if (body.includes(readOnly, 0, "latin1")) this.#events.onReadOnly()
+        return
+      case parameterStatus:
+        if (body.toString("latin1") === standby) this.#events.onReadOnly()
+    }
+  }
+}

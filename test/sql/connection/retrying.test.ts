@@ -1,0 +1,67 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Effect, Fiber } from "effect"
+import { ConnectionError, SqlError, UnknownError } from "effect/sql/SqlError"
+import { TestClock } from "effect/testing"
+import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
+import type { Query } from "../../../src/sql/connection/Query.ts"
+import { retryingWith } from "../../../src/sql/connection/retrying.ts"
+import { elementOf, integer } from "../../support/memory/arbitraries.ts"
+
+const failing = (code: string) => new SqlError({ reason: new ConnectionError({ cause: { code }, message: "m" }) })
+const lasting = (code: string) => new SqlError({ reason: new UnknownError({ cause: { code }, message: "m" }) })
+
+/** A query that fails a few times before it succeeds, and how often it was made. */
+const queryOf = (failures: number, error: SqlError) => {
+  const made = { times: 0 }
+  const query: Query<string> = Effect.suspend(() => {
+    made.times += 1
+    return made.times <= failures ? Effect.fail(error) : Effect.succeed("answer")
+  })
+  return { made, query }
+}
+
+const never = () => Number.POSITIVE_INFINITY
+const passing = ["ECONNREFUSED", "ECONNRESET", "08006", "57P01", "57P02", "57P03", "25006"]
+
+describe("a query", () => {
+  it.effect.prop(
+    "is made again after each failure that passes, until it succeeds (F5)",
+    [integer(0, 40), elementOf(passing)],
+    ([failures, code]) =>
+      Effect.gen(function* () {
+        const { made, query } = queryOf(failures, failing(code))
+        const running = yield* Effect.forkChild(retryingWith(() => 0)(query, never))
+        yield* TestClock.adjust(100 * failures)
+        assert.strictEqual(yield* Fiber.join(running), "answer")
+        assert.strictEqual(made.times, failures + 1)
+      })
+  )
+
+  it.effect.each(["23505", "42P01", "57014", "53300", "28P01"])("is made once if it fails with %s", (code) =>
+    Effect.gen(function* () {
+      const { made, query } = queryOf(1, lasting(code))
+      const failure = yield* Effect.flip(retryingWith(() => 0)(query, never))
+      assert.instanceOf(failure, DatabaseFailure)
+      assert.deepStrictEqual([failure.sqlstate, made.times], [code, 1])
+    })
+  )
+
+  it.effect("is not made again once its deadline would have passed, and fails with its last cause (F5, F10)", () =>
+    Effect.gen(function* () {
+      const { made, query } = queryOf(1_000, failing("57P01"))
+      const until = performance.now() + 50
+      const failure = yield* Effect.flip(retryingWith(() => 0)(query, () => until))
+      assert.deepStrictEqual([failure.sqlstate, made.times], ["57P01", 2])
+    })
+  )
+
+  it.effect("whose commit may not have been replicated is neither acknowledged nor made again", () =>
+    Effect.gen(function* () {
+      let notices = 0
+      const { made, query } = queryOf(0, failing("08006"))
+      const noticed = Effect.tap(query, () => Effect.sync(() => (notices += 1)))
+      const failure = yield* Effect.flip(retryingWith(() => notices)(noticed, never))
+      assert.deepStrictEqual([failure.kind, made.times], ["UnknownOutcome", 1])
+    })
+  )
+})

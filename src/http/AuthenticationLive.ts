@@ -1,10 +1,14 @@
 import { Effect, Layer, Option, Redacted } from "effect"
 import { HttpEffect, HttpServerResponse } from "effect/http"
 import { Authentication } from "../api/Authentication.ts"
+import type { AccountId } from "../domain/AccountId.ts"
+import type { ApiKeyHash } from "../domain/ApiKeyHash.ts"
 import { CurrentCaller } from "../domain/CurrentCaller.ts"
 import { Forbidden, Unauthorized } from "../domain/Errors.ts"
-import { hashApiKey } from "../port/ApiKey.ts"
+import { hashApiKey, hasWrongChecksum } from "../port/ApiKey.ts"
 import { ApiKeys } from "../port/ApiKeys.ts"
+import { QueueLimit } from "../port/QueueLimit.ts"
+import { makeFairTurns } from "./makeFairTurns.ts"
 
 const challenge = (error?: string) =>
   HttpEffect.appendPreResponseHandler((_request, response) => {
@@ -12,29 +16,72 @@ const challenge = (error?: string) =>
     return Effect.succeed(HttpServerResponse.setHeader(response, "www-authenticate", value))
   })
 
+/** How many API keys are remembered as belonging to an account. */
+const maxFamiliar = 10_000
+
+/**
+ * Remembers whose turn a token takes. It admits nobody: every request looks its token up (D42). The tokens that no
+ * account is known for share one small budget (F9).
+ */
+const makeParties = (queue: number) => {
+  const familiar = new Map<ApiKeyHash, AccountId>()
+  const unknown = { party: "unknown tokens", limit: Math.max(1, Math.floor(queue / 4)) }
+  return {
+    of: (hash: ApiKeyHash) => {
+      const account_id = familiar.get(hash)
+      return account_id === undefined ? unknown : { party: account_id, limit: queue }
+    },
+    learn: (hash: ApiKeyHash, account_id: AccountId) => {
+      if (familiar.has(hash)) return
+      for (const oldest of familiar.size < maxFamiliar ? [] : familiar.keys()) {
+        familiar.delete(oldest)
+        break
+      }
+      familiar.set(hash, account_id)
+    },
+    forget: (hash: ApiKeyHash) => void familiar.delete(hash)
+  }
+}
+
 /** Looks up the token by its hash on every request (D2, D3, D4, D42). */
 export const layer = Layer.effect(
   Authentication,
-  Effect.map(ApiKeys, (apiKeys) =>
-    Authentication.of({
+  Effect.gen(function* () {
+    const apiKeys = yield* ApiKeys
+    const queue = yield* QueueLimit
+    const inTurn = makeFairTurns(queue)
+    const parties = makeParties(queue)
+    const refuse = Effect.andThen(
+      challenge("invalid_token"),
+      Effect.suspend(() => Effect.fail(Unauthorized.invalid()))
+    )
+
+    return Authentication.of({
       management_key: Effect.fnUntraced(function* (app, { credential }) {
         const token = Redacted.value(credential)
         if (token === "") {
           yield* challenge()
           return yield* Unauthorized.missing()
         }
+        if (hasWrongChecksum(token)) return yield* refuse
         const api_key_hash = hashApiKey(credential, "latin1")
-        const key = yield* apiKeys.find(api_key_hash)
-        if (Option.isNone(key)) {
-          yield* challenge("invalid_token")
-          return yield* Unauthorized.invalid()
-        }
-        if (!key.value.management) {
-          yield* challenge("insufficient_scope")
-          return yield* new Forbidden()
-        }
-        return yield* Effect.provideService(app, CurrentCaller, { account_id: key.value.account_id, api_key_hash })
+        const { limit, party } = parties.of(api_key_hash)
+        const request = Effect.gen(function* () {
+          const key = yield* apiKeys.find(api_key_hash)
+          if (Option.isNone(key)) {
+            parties.forget(api_key_hash)
+            return yield* refuse
+          }
+          const { account_id, management } = key.value
+          parties.learn(api_key_hash, account_id)
+          if (!management) {
+            yield* challenge("insufficient_scope")
+            return yield* new Forbidden()
+          }
+          return yield* Effect.provideService(app, CurrentCaller, { account_id, api_key_hash })
+        })
+        return yield* inTurn(party, limit, request)
       })
     })
-  )
+  })
 )

@@ -6,6 +6,7 @@ import { Api } from "../api/Api.ts"
 import { ApiKeys } from "../port/ApiKeys.ts"
 import { Credentials } from "../port/Credentials.ts"
 import { RequestTimeout } from "../port/Deadline.ts"
+import { QueueLimit } from "../port/QueueLimit.ts"
 import { Readiness } from "../port/Readiness.ts"
 import * as AuthenticationLive from "./AuthenticationLive.ts"
 import * as Envelope from "./Envelope.ts"
@@ -34,6 +35,7 @@ const used = Context.pick(
   ApiKeys,
   Credentials,
   Readiness,
+  QueueLimit,
   RequestTimeout,
   Scope.Scope,
   Tracer.Tracer,

@@ -22,6 +22,12 @@ export const formatApiKey = (bytes: Uint8Array, management: boolean): string => 
   return body + base62(BigInt(crc32(body)), 6)
 }
 
+const issuedForm = /^byok_[am]k_[0-9A-Za-z]{49}$/
+
+/** Whether a token has the form of an issued API key and not its checksum: nobody can have such a key (D41). */
+export const hasWrongChecksum = (token: string): boolean =>
+  issuedForm.test(token) && base62(BigInt(crc32(token.slice(0, -6))), 6) !== token.slice(-6)
+
 /** Generates an API key and its hash. */
 export const makeApiKey = (management: boolean) =>
   Effect.gen(function* () {

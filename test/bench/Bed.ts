@@ -4,6 +4,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { Duration, Effect, Exit, Redacted, Scope } from "effect"
 import { Client } from "pg"
+import { formatApiKey } from "../../src/port/ApiKey.ts"
 import { parseDatabaseUrl } from "../../src/sql/connection/DatabaseTarget.ts"
 import { start } from "../../src/sql/embedded/EmbeddedPostgres.ts"
 import { migrate } from "../../src/sql/Migrations.ts"
@@ -27,7 +28,7 @@ export interface Bed extends Postgres {
 const user = "byok"
 const account = "00000000-0000-7000-8000-00000000000a"
 const workspace = "00000000-0000-7000-8000-00000000000b"
-const key = `byok_mk_${"0".repeat(49)}`
+const key = formatApiKey(Buffer.alloc(32), true)
 
 /** The id of the n-th seeded credential. */
 export const seededId = (n: number): string => `00000000-0000-7000-9000-${String(n).padStart(12, "0")}`

@@ -8,9 +8,8 @@ import { assertRefused } from "../support/http/Refusal.ts"
 import { TestService } from "../support/http/TestService.ts"
 import { holdOpen, lockTable, untilWaiting } from "../support/database/transactions.ts"
 
-const queueOfOne = TestService.layerWith({
-  settings: (settings) => ({ ...settings, database: { ...settings.database, queue: 1 } })
-})
+const queueOf = (queue: number) =>
+  TestService.layerWith({ settings: (settings) => ({ ...settings, database: { ...settings.database, queue } }) })
 
 /** Sends one request that has to wait for a table, and others meanwhile. */
 const whileOneWaits = Effect.fnUntraced(function* <A>(
@@ -32,7 +31,7 @@ const assertUnavailable = (answer: Answer) => {
   assert.match(answer.headers["retry-after"] ?? "", /^[1-9]\d*$/)
 }
 
-layerLive(queueOfOne)("503 while the queue is full (D14)", (it) => {
+layerLive(queueOf(1))("503 while the queue is full (D14)", (it) => {
   it.effect("on create, with Retry-After and without a row; waiting requests are answered in the end (D14)", () =>
     Effect.gen(function* () {
       const { rowCount } = yield* TestService
@@ -71,8 +70,10 @@ layerLive(queueOfOne)("503 while the queue is full (D14)", (it) => {
       created(first)
     })
   )
+})
 
-  it.effect("a lock on writes delays no read, and liveness always answers (D14)", () =>
+layerLive(queueOf(4))("a queue of four (D14)", (it) => {
+  it.effect("with a lock on writes delays no read, and liveness always answers (D14)", () =>
     Effect.gen(function* () {
       const { sql, url } = yield* TestService
       const { create, get } = yield* TestService.tenant

@@ -1,6 +1,7 @@
 import { assert } from "@effect/vitest"
 import { Effect, Redacted } from "effect"
 import { Accounts } from "../../src/service/Accounts.ts"
+import { formatApiKey } from "../../src/port/ApiKey.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { created, createdId, minimal } from "../support/http/Bodies.ts"
 import { bearer, create, get, type Header, json, send } from "../support/http/HttpProbe.ts"
@@ -37,7 +38,8 @@ const missing: ReadonlyArray<readonly [name: string, headers: (tenant: Tenant) =
 ]
 
 const invalid: ReadonlyArray<readonly [name: string, token: (tenant: Tenant) => string]> = [
-  ["unknown", () => `byok_mk_${"A".repeat(49)}`],
+  ["unknown", () => formatApiKey(Buffer.alloc(32, 1), true)],
+  ["of our form with a wrong checksum (D41)", () => `byok_mk_${"A".repeat(49)}`],
   ["of another form", () => "unknown"],
   ["the valid one without its last character", ({ management_key }) => management_key.slice(0, -1)],
   ["the valid one with one more", ({ management_key }) => `${management_key}0`],

@@ -1,8 +1,8 @@
 import { NodeCrypto } from "@effect/platform-node"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Redacted } from "effect"
-import { formatApiKey, hashApiKey, makeApiKey } from "../../src/port/ApiKey.ts"
-import { anyString, bytes } from "../support/memory/arbitraries.ts"
+import { formatApiKey, hashApiKey, hasWrongChecksum, makeApiKey } from "../../src/port/ApiKey.ts"
+import { anyString, bytes, integer } from "../support/memory/arbitraries.ts"
 import { faultOf, fromBase62, sha256 } from "../support/keys/issuedKey.ts"
 
 const kinds = [
@@ -31,6 +31,24 @@ describe.for(kinds)("an API key, byok_%s_ (D41)", ([kind, management]) => {
       }
     }).pipe(Effect.provide(NodeCrypto.layerSecureRandom))
   )
+})
+
+describe("the checksum of a token (D41, F9)", () => {
+  it.prop(
+    "is right for every issued key, and wrong once a digit of it is changed",
+    [bytes(32, 32), integer(8, 56)],
+    ([random, at]) => {
+      const key = formatApiKey(random, true)
+      const changed = key.slice(0, at) + (key[at] === "0" ? "1" : "0") + key.slice(at + 1)
+      assert.isFalse(hasWrongChecksum(key))
+      assert.isTrue(hasWrongChecksum(changed))
+    }
+  )
+
+  it.prop("is not asked of keys of other forms, which may have been imported", [anyString], ([token]) => {
+    assert.isFalse(hasWrongChecksum(token))
+    assert.isFalse(hasWrongChecksum(`byok_mk_${token}!`))
+  })
 })
 
 describe("the hash of an API key", () => {

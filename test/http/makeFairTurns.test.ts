@@ -37,7 +37,7 @@ describe("turns (F9)", () => {
   it.live("let one party have half of the queue while it is alone, and the rest wait", () =>
     Effect.gen(function* () {
       const { inProgress, request } = yield* hall
-      const open = yield* Deferred.make<void>()
+      const open = yield* Deferred.make<undefined>()
       const fibers = yield* times(80, request("one", Deferred.await(open)))
       yield* eventually(
         "half of them",
@@ -51,7 +51,7 @@ describe("turns (F9)", () => {
   it.live("let another party in at once, and then keep the first one short", () =>
     Effect.gen(function* () {
       const { inProgress, request } = yield* hall
-      const open = yield* Deferred.make<void>()
+      const open = yield* Deferred.make<undefined>()
       const noisy = yield* times(90, request("noisy", Effect.sleep("20 millis")))
       yield* eventually(
         "the noisy one is in progress",
@@ -72,7 +72,7 @@ describe("turns (F9)", () => {
   it.live("refuse what a party sends beyond its limit, and nothing of another", () =>
     Effect.gen(function* () {
       const { request } = yield* hall
-      const open = yield* Deferred.make<void>()
+      const open = yield* Deferred.make<undefined>()
       const flood = yield* times(10, request("unknown tokens", Deferred.await(open), 4))
       const refused = flood.slice(4)
       for (const fiber of refused) {

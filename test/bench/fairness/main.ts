@@ -67,7 +67,7 @@ try {
     for (const end = performance.now() + 1000 * (seconds - 2); performance.now() < end; await delay(1000 / rate)) {
       answers.push(await ask())
     }
-    await Promise.all(nuisances.map((child) => (child.exitCode === null ? once(child, "exit") : undefined)))
+    for (const child of nuisances) if (child.exitCode === null) await once(child, "exit")
     const sorted = answers.map(({ took }) => took).sort((one, other) => one - other)
     const at = (part: number) => Number((sorted[Math.floor(part * sorted.length)] ?? 0).toFixed(2))
     const refused = answers.filter(({ status }) => status === 503).length

@@ -1,6 +1,6 @@
 import { Effect } from "effect"
 import { Command } from "effect/cli"
-import { openDatabase } from "../wiring/Persistence.ts"
+import { migrateDatabase } from "../wiring/Persistence.ts"
 import { readSettings } from "../wiring/Settings.ts"
 import { printAs } from "./print.ts"
 
@@ -8,8 +8,10 @@ export const migrateCommand = Command.make(
   "migrate",
   {},
   Effect.fnUntraced(function* () {
-    const { migrated } = yield* Effect.scoped(Effect.flatMap(readSettings, openDatabase))
+    const { migrated } = yield* Effect.scoped(Effect.flatMap(readSettings, migrateDatabase))
     const text = migrated.length === 0 ? "The database is up to date." : `Migrated: ${migrated.join(", ")}`
     yield* printAs({ migrated }, text)
   })
-).pipe(Command.withDescription("Bring the database schema up to date; `serve` does this too"))
+).pipe(
+  Command.withDescription("Bring the database schema up to date; `serve` does this too unless BYOK_MIGRATE is check")
+)

@@ -111,20 +111,24 @@ export const layer = Layer.effect(
         if (meanwhile > 0) yield* fenced(kek_id, false)
         return meanwhile
       }),
-      register: (keks) =>
-        Effect.gen(function* () {
-          const ids = keks.map(({ kek_id }) => kek_id)
-          const differing = (rows: ReadonlyArray<typeof Check.Type>) =>
-            keks
-              .filter(({ check_value, kek_id }) =>
-                rows.some((row) => row.kek_id === kek_id && Buffer.compare(row.check_value, check_value) !== 0)
-              )
-              .map(({ kek_id }) => kek_id)
+      register: Effect.fnUntraced(function* (keks) {
+        const ids = keks.map(({ kek_id }) => kek_id)
+        const differing = (rows: ReadonlyArray<typeof Check.Type>) =>
+          keks
+            .filter(({ check_value, kek_id }) =>
+              rows.some((row) => row.kek_id === kek_id && Buffer.compare(row.check_value, check_value) !== 0)
+            )
+            .map(({ kek_id }) => kek_id)
+        const before = yield* Effect.orDie(writes.ask(known(ids)))
+        const found = differing(before)
+        if (found.length > 0 || before.length === new Set(ids).size) return found
+        return yield* Effect.gen(function* () {
           yield* writes.sql`LOCK TABLE keks IN SHARE ROW EXCLUSIVE MODE`
           const found = differing(yield* known(ids))
           if (found.length === 0) yield* recordActs(writes.sql, (yield* Effect.forEach(keks, record)).flat())
           return found
-        }).pipe(writes.sql.withTransaction, writes.ask, Effect.orDie),
+        }).pipe(writes.sql.withTransaction, writes.ask, Effect.orDie)
+      }),
       missing: (kek_ids) => Effect.orDie(reads.ask(missing(kek_ids))),
       reserve: (kek_id, count) =>
         Effect.map(

@@ -1,6 +1,6 @@
 import { PgClient, PgMigrator } from "@effect/sql-pg"
 import * as NodeServices from "@effect/platform-node/NodeServices"
-import { Effect, Option } from "effect"
+import { Effect, Option, Schedule } from "effect"
 import { Reactivity } from "effect/reactivity"
 import { SqlClient, type SqlError } from "effect/sql"
 import { type DatabaseSettings, makeClient } from "./connection/Database.ts"
@@ -22,6 +22,9 @@ const migrations = {
 /** The newest migration that this build knows. */
 export const latest = Math.max(...Object.keys(migrations).map((name) => Number.parseInt(name, 10)))
 
+/** SQLSTATE of a lock that was not free in time. */
+export const lockNotAvailable = "55P03"
+
 const scrubbed = (error: SqlError.SqlError | PgMigrator.MigrationError) => {
   const inner = error._tag === "MigrationError" ? error.cause : error
   return typeof inner === "object" && inner !== null && "reason" in inner
@@ -29,29 +32,77 @@ const scrubbed = (error: SqlError.SqlError | PgMigrator.MigrationError) => {
     : new DatabaseFailure({ kind: error._tag, sqlstate: undefined, constraint: undefined })
 }
 
-/**
- * Brings the schema up to date on its own connection, without a statement timeout, and returns the names of the
- * migrations it ran. The migrator's table lock makes instances that start together migrate once.
- */
-export const migrate = (target: DatabaseTarget, settings: Pick<DatabaseSettings, "connectTimeout" | "pooler">) =>
-  Effect.scoped(
-    Effect.flatMap(makeClient(target, { ...settings, poolSize: 1 }), (client) =>
-      PgMigrator.run({ loader: PgMigrator.fromRecord(migrations) }).pipe(
-        Effect.provideService(SqlClient.SqlClient, client),
-        Effect.provideService(PgClient.PgClient, client)
-      )
-    )
-  ).pipe(
-    Effect.provide([Reactivity.layer, NodeServices.layer]),
-    Effect.map((ran) => ran.map(([, name]) => name)),
-    Effect.mapError(scrubbed)
-  )
+/** How the schema compares with the migrations that this build knows. */
+export type SchemaState = "behind" | "current" | "newer"
 
-/** The newest migration that the database has; none if it was never migrated. */
+const stateOf = Option.match({
+  onNone: (): SchemaState => "behind",
+  onSome: (id: number): SchemaState => (id < latest ? "behind" : id > latest ? "newer" : "current")
+})
+
+/**
+ * A statement that waits for a table lock makes all later users of the table wait behind it, so each attempt is short
+ * and leaves room for them afterwards.
+ */
+const locking = { timeout: 1000, attempts: 5, pause: "1 second" } as const
+
+/** The advisory lock held while migrating: whoever waits for it stands in nobody's way. */
+export const migrating = 0x6d696772
+
+/** Runs statements in a transaction that waits at most `timeout` milliseconds for each lock. */
+export const withLockTimeout =
+  (sql: SqlClient.SqlClient, timeout: number) =>
+  <A, E, R>(statements: Effect.Effect<A, E, R>) =>
+    sql.withTransaction(Effect.andThen(sql.unsafe(`SET LOCAL lock_timeout = ${timeout}`), statements))
+
+/**
+ * The newest migration that the database has; none if it was never migrated. Only a statement that reads a table notices
+ * one that another session has created since the transaction began.
+ */
 export const current = (sql: SqlClient.SqlClient) =>
   Effect.gen(function* () {
-    const [table] = yield* sql<{ found: boolean }>`SELECT to_regclass('effect_sql_migrations') IS NOT NULL AS found`
-    if (table?.found !== true) return Option.none<number>()
+    const tables = yield* sql`SELECT 1 FROM pg_class WHERE oid = to_regclass('effect_sql_migrations')`
+    if (tables.length === 0) return Option.none<number>()
     const [newest] = yield* sql<{ id: number | null }>`SELECT max(migration_id) AS id FROM effect_sql_migrations`
     return Option.fromNullishOr(newest?.id)
   })
+
+/**
+ * Reads the version of the schema and, only if it is behind and `mayMigrate`, brings it up to date, without a statement
+ * timeout. Instances that start together migrate once. Returns the state and the names of the migrations that were run.
+ */
+export const openSchema = (
+  target: DatabaseTarget,
+  settings: Pick<DatabaseSettings, "connectTimeout" | "pooler">,
+  mayMigrate: boolean
+) =>
+  Effect.scoped(
+    Effect.gen(function* () {
+      const client = yield* makeClient(target, { ...settings, poolSize: 1 })
+      const bounded = withLockTimeout(client, locking.timeout)
+      const state = stateOf(yield* bounded(current(client)))
+      if (state !== "behind" || !mayMigrate) return { state, migrated: [] }
+      const run = PgMigrator.run({ loader: PgMigrator.fromRecord(migrations) }).pipe(
+        Effect.provideService(SqlClient.SqlClient, client),
+        Effect.provideService(PgClient.PgClient, client)
+      )
+      const migrateBehindOthers = Effect.gen(function* () {
+        yield* client`SELECT pg_advisory_xact_lock(${migrating}::bigint)`
+        return stateOf(yield* current(client)) === "behind" ? yield* run : []
+      })
+      const ran = yield* bounded(migrateBehindOthers)
+      return { state: "current" as const, migrated: ran.map(([, name]) => name) }
+    })
+  ).pipe(
+    Effect.provide([Reactivity.layer, NodeServices.layer]),
+    Effect.mapError(scrubbed),
+    Effect.retry({
+      while: ({ sqlstate }) => sqlstate === lockNotAvailable,
+      times: locking.attempts - 1,
+      schedule: Schedule.spaced(locking.pause)
+    })
+  )
+
+/** Brings the schema up to date and returns the names of the migrations that were run. */
+export const migrate = (target: DatabaseTarget, settings: Pick<DatabaseSettings, "connectTimeout" | "pooler">) =>
+  Effect.map(openSchema(target, settings, true), ({ migrated }) => migrated)

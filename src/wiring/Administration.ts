@@ -25,13 +25,16 @@ const withCommandTimeouts = ({ database, ...settings }: Settings): Settings => (
 const fromSettings = <A, E>(layer: (settings: Settings) => Layer.Layer<A, E>) =>
   Layer.unwrap(Effect.map(readSettings, layer))
 
+/** The stores of a command. An older version must not administer what a newer one has migrated. */
+const stores = (settings: Settings) => Persistence.layer(settings, "refuse")
+
 /** Accounts, workspaces and API keys; needs no keyring. */
 export const accounts = fromSettings((settings) =>
-  Layer.provide(Accounts.layer, [Persistence.layer(settings), SecureRandomLive.layer])
+  Layer.provide(Accounts.layer, [stores(settings), SecureRandomLive.layer])
 )
 
 /** The audit log; needs no keyring. */
-export const audit = fromSettings((settings) => Layer.provide(Audit.layer, Persistence.layer(settings)))
+export const audit = fromSettings((settings) => Layer.provide(Audit.layer, stores(settings)))
 
 /** Rotation of key-encryption keys, in the keyring or on a token. */
 export const rotation = fromSettings((settings) =>
@@ -40,7 +43,7 @@ export const rotation = fromSettings((settings) =>
     Layer.provide(WrapBudget.layer),
     Layer.provide(KeyEncryptionLive.layer(settings)),
     Layer.provide(KeyringLive.layer(settings)),
-    Layer.provide(Persistence.layer(withCommandTimeouts(settings))),
+    Layer.provide(stores(withCommandTimeouts(settings))),
     Layer.provide(KeyringLive.validate(settings))
   )
 )
@@ -48,7 +51,7 @@ export const rotation = fromSettings((settings) =>
 /** Changes to the keyring file. */
 export const keyringEditor = fromSettings((settings) =>
   KeyringEditorLive.layer(settings).pipe(
-    Layer.provide(Persistence.layer(withCommandTimeouts(settings))),
+    Layer.provide(stores(withCommandTimeouts(settings))),
     Layer.provide(KeyringLive.validate(settings))
   )
 )

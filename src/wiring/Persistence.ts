@@ -13,7 +13,7 @@ import { acknowledgesEarlyByDefault, durableSession } from "../sql/connection/Du
 import * as EmbeddedPostgres from "../sql/embedded/EmbeddedPostgres.ts"
 import * as KekRegistrySql from "../sql/KekRegistrySql.ts"
 import * as KeyUseSql from "../sql/KeyUseSql.ts"
-import { migrate } from "../sql/Migrations.ts"
+import { openSchema, type SchemaState } from "../sql/Migrations.ts"
 import * as ReceiptsSql from "../sql/ReceiptsSql.ts"
 import { sentenceOn } from "../sql/connection/connectionError.ts"
 import * as WorkspaceResolverSql from "../sql/WorkspaceResolverSql.ts"
@@ -74,15 +74,42 @@ const sessionFor = (target: DatabaseTarget, { database }: Settings) =>
     return Effect.as(Effect.logWarning(warning), durableSession)
   })
 
-/** Connects to the database and brings its schema up to date. */
-export const openDatabase = Effect.fnUntraced(function* (settings: Settings) {
+/** What becomes of a schema that a newer version of byok has migrated: rolling back `serve` must remain possible. */
+type OnNewer = "refuse" | "warn"
+
+/** Refuses a schema that this version must not use; warns of one that is newer. */
+const checkSchema = (name: string, state: SchemaState, onNewer: OnNewer) => {
+  if (state === "behind") {
+    return Effect.fail(
+      refuse(`${name}: the schema is behind this version, and BYOK_MIGRATE is check: run \`byok migrate\`.`)
+    )
+  }
+  if (state === "current") return Effect.void
+  const newer = `${name}: the schema is newer than this version of byok`
+  return onNewer === "warn"
+    ? Effect.logWarning(newer)
+    : Effect.fail(refuse(`${newer}: use the version that migrated it.`))
+}
+
+/** Connects to the database, and brings its schema up to date if it is behind and `mayMigrate`. */
+const connect = Effect.fnUntraced(function* (settings: Settings, mayMigrate: boolean) {
   const target = yield* targetOf(settings)
-  const { migrated, session } = yield* whenReachable(
+  const { schema, session } = yield* whenReachable(
     nameOf(settings),
-    Effect.all({ session: sessionFor(target, settings), migrated: migrate(target, settings.database) })
+    Effect.all({ session: sessionFor(target, settings), schema: openSchema(target, settings.database, mayMigrate) })
   )
-  return { target, migrated, session }
+  return { target, session, ...schema }
 })
+
+/** Connects to the database, and migrates it if the settings allow that. */
+export const openDatabase = Effect.fnUntraced(function* (settings: Settings, onNewer: OnNewer = "warn") {
+  const opened = yield* connect(settings, settings.migrate === "auto")
+  yield* checkSchema(nameOf(settings), opened.state, onNewer)
+  return opened
+})
+
+/** Connects to the database and migrates it. */
+export const migrateDatabase = (settings: Settings) => connect(settings, true)
 
 const repositories = Layer.mergeAll(
   AccountRepositorySql.layer,
@@ -97,9 +124,11 @@ const repositories = Layer.mergeAll(
 )
 
 /** Every port that stores data, on PostgreSQL. */
-export const layer = (settings: Settings) => {
+export const layer = (settings: Settings, onNewer: OnNewer = "warn") => {
   const database = Layer.unwrap(
-    Effect.map(openDatabase(settings), ({ session, target }) => Database.layer(target, settings.database, session))
+    Effect.map(openDatabase(settings, onNewer), ({ session, target }) =>
+      Database.layer(target, settings.database, session)
+    )
   ).pipe(
     Layer.catchTag("SqlError", (error) =>
       Layer.effectContext(Effect.fail(refuse(sentenceOn(nameOf(settings), failureOf(error), 0))))

@@ -18,6 +18,8 @@ export interface Settings {
   readonly keyring: Option.Option<Redacted.Redacted>
   readonly keyringFile: Option.Option<string>
   /** Keys on a PKCS#11 token; the first one seals. */
+  /** Whether to migrate a database whose schema is behind; `byok migrate` does so anyway. */
+  readonly migrate: "auto" | "check"
   readonly pkcs11: {
     readonly module: Option.Option<string>
     readonly token: Option.Option<string>
@@ -133,6 +135,7 @@ export const readSettings: Effect.Effect<Settings, InvalidSetting> = Effect.gen(
     keyring: secret("BYOK_KEYRING"),
     keyringFile: text("BYOK_KEYRING_FILE"),
     pkcs11,
+    migrate: withDefault("BYOK_MIGRATE", Config.Literals(["auto", "check"], "BYOK_MIGRATE"), "auto", "auto or check"),
     otlpEndpoint: otlpEndpoint("OTEL_EXPORTER_OTLP_ENDPOINT")
   })
   const { deadline, statementTimeout } = settings.database

@@ -2,9 +2,9 @@ import { assert, describe, it } from "@effect/vitest"
 import { Cause, Duration, Effect, Exit, Fiber, Option, Redacted } from "effect"
 import { DatabaseFailure } from "../../src/port/DatabaseFailure.ts"
 import { parseDatabaseUrl } from "../../src/sql/connection/DatabaseTarget.ts"
-import { current, latest, migrate } from "../../src/sql/Migrations.ts"
+import { current, latest, migrate, migrating } from "../../src/sql/Migrations.ts"
 import { adminClient, databaseSettings, freshDatabase } from "../support/database/freshDatabase.ts"
-import { lockTable, untilWaiting, waitingForLock } from "../support/database/transactions.ts"
+import { holdOpen, untilWaiting } from "../support/database/transactions.ts"
 
 const all = ["create_tables", "create_receipts", "create_audit", "retire_keks"]
 
@@ -61,26 +61,38 @@ describe("migrate", () => {
       assert.instanceOf(failure, DatabaseFailure)
       assert.strictEqual(failure.sqlstate, "42P07")
       assert.notInclude(Cause.pretty(exit.cause), "keks")
-      assert.deepStrictEqual(yield* tables, ["effect_sql_migrations", "keks"])
-      assert.lengthOf(yield* sql`SELECT 1 FROM effect_sql_migrations`, 0)
+      assert.deepStrictEqual(yield* tables, ["keks"])
 
       yield* sql`DROP TABLE keks`
       assert.deepStrictEqual(yield* migrate(target, databaseSettings), all)
     })
   )
 
-  it.live("waits as long as another one takes: it has no statement timeout", () =>
+  it.live("that is behind waits for another one, and then has nothing to do: it has no statement timeout (F1)", () =>
     Effect.gen(function* () {
       const { sql, target } = yield* empty
       yield* migrate(target, databaseSettings)
-      const unlock = yield* lockTable(sql, "effect_sql_migrations")
+      yield* sql`DELETE FROM effect_sql_migrations WHERE migration_id = ${latest}`
+      const end = yield* holdOpen(
+        sql,
+        `INSERT INTO effect_sql_migrations (migration_id, name) SELECT ${latest}, 'another''s'
+          FROM pg_advisory_xact_lock(${migrating})`
+      )
       const settings = { ...databaseSettings, statementTimeout: Duration.millis(1) }
       const second = yield* Effect.forkChild(migrate(target, settings))
       yield* untilWaiting(sql, 1)
-      yield* sql`SELECT pg_sleep(0.05)`
-      assert.strictEqual(yield* waitingForLock(sql), 1)
-      yield* unlock
+      yield* end
       assert.deepStrictEqual(yield* Fiber.join(second), [])
+    })
+  )
+
+  it.live("that is up to date takes no lock but to read (F1)", () =>
+    Effect.gen(function* () {
+      const { sql, target } = yield* empty
+      yield* migrate(target, databaseSettings)
+      const release = yield* holdOpen(sql, "LOCK TABLE effect_sql_migrations IN EXCLUSIVE MODE")
+      assert.deepStrictEqual(yield* migrate(target, databaseSettings), [])
+      yield* release
     })
   )
 })

@@ -51,6 +51,7 @@ const defaults = {
   pooler: false,
   databaseUrl: Option.none<string>(),
   databaseCaFile: Option.none<string>(),
+  migrate: "auto" as "auto" | "check",
   dataDirectory: ".byok",
   keyring: Option.none<string>(),
   keyringFile: Option.none<string>(),
@@ -88,6 +89,13 @@ const settings: Record<string, Setting> = {
   PORT: whole(0, 65535, (port) => ({ port })),
   BYOK_PROCESSES: whole(1, 64, (processes) => ({ processes })),
   DATABASE_URL: text((url) => ({ databaseUrl: Option.some(url) })),
+  BYOK_MIGRATE: {
+    good: [
+      ["auto", { migrate: "auto" }],
+      ["check", { migrate: "check" }]
+    ],
+    bad: { texts: ["never", "Check", "true"], sentence: "must be auto or check." }
+  },
   DATABASE_CA_FILE: text((file) => ({ databaseCaFile: Option.some(file) })),
   DATABASE_POOL_SIZE: whole(1, 1000, (poolSize) => ({ poolSize })),
   DATABASE_QUEUE: whole(1, 1_000_000, (queue) => ({ queue })),

@@ -7,6 +7,7 @@ const permanent: ReadonlyArray<readonly [failure: RegExp, fault: string, hint?: 
   [/^AuthenticationError\b/, "the user or password was rejected"],
   [/ 3D000$/, "the database does not exist"],
   [/ 42501$/, "the user lacks a permission"],
+  [/ 55P03$/, "its schema is locked, for example by a backup or another migration", "; try again when that has ended"],
   [/^TlsDeclined$/, "the database does not speak TLS"],
   [/ ERR_TLS_CERT_ALTNAME_INVALID$/, "its certificate is for another host"],
   [/ (\w*SELF_SIGNED_CERT\w*|UNABLE_TO_\w+|CERT_UNTRUSTED|INVALID_CA)$/, "its certificate is not trusted", caHint],

@@ -41,6 +41,7 @@ export const settingsFor = (url: string, keyring = generateKeyring(new Date())):
   database: databaseSettings,
   databaseUrl: Option.some(Redacted.make(url)),
   databaseCaFile: Option.none(),
+  migrate: "auto",
   dataDirectory: ".byok",
   keyring: Option.some(Redacted.make(keyring)),
   keyringFile: Option.none(),

@@ -1,0 +1,51 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Effect } from "effect"
+import { latest } from "../../src/sql/Migrations.ts"
+import { adminClient, freshDatabase } from "../support/database/freshDatabase.ts"
+import { ringOf } from "../support/keys/rotating.ts"
+import { runByok } from "../support/process/runByok.ts"
+import { startService } from "../support/process/ServiceProcess.ts"
+
+const createAccount = ["account", "create", "--name", "n"]
+
+const begin = Effect.gen(function* () {
+  const DATABASE_URL = yield* freshDatabase
+  const settings = { DATABASE_URL, BYOK_KEYRING: ringOf("kek"), PORT: "0" }
+  return { settings, sql: yield* adminClient(DATABASE_URL) }
+})
+
+describe("a schema of another version than the program", () => {
+  it.live(
+    "that is behind is refused in one sentence if BYOK_MIGRATE is check, except by migrate (F1)",
+    () =>
+      Effect.gen(function* () {
+        const { settings, sql } = yield* begin
+        const checking = { ...settings, BYOK_MIGRATE: "check" }
+        const stderr =
+          "DATABASE_URL: the schema is behind this version, and BYOK_MIGRATE is check: run `byok migrate`.\n"
+        for (const command of [["serve"], createAccount, ["audit", "verify"], ["keyring", "status"]]) {
+          assert.deepStrictEqual(yield* runByok(command, checking), { code: 1, stdout: "", stderr })
+        }
+        assert.lengthOf(yield* sql`SELECT 1 FROM pg_tables WHERE schemaname = 'public'`, 0)
+        assert.strictEqual((yield* runByok(["migrate"], checking)).code, 0)
+        assert.strictEqual((yield* runByok(createAccount, checking)).code, 0)
+      }),
+    60_000
+  )
+
+  it.live(
+    "that is newer is refused by commands in one sentence; serve warns and serves, so that an upgrade can be undone (F1)",
+    () =>
+      Effect.gen(function* () {
+        const { settings, sql } = yield* begin
+        yield* runByok(["migrate"], settings)
+        yield* sql`INSERT INTO effect_sql_migrations (migration_id, name) VALUES (${latest + 1}, 'of_tomorrow')`
+        const newer = "DATABASE_URL: the schema is newer than this version of byok"
+        const stderr = `${newer}: use the version that migrated it.\n`
+        assert.deepStrictEqual(yield* runByok(createAccount, settings), { code: 1, stdout: "", stderr })
+        const service = yield* startService(settings)
+        assert.include(service.stderr(), newer)
+      }),
+    60_000
+  )
+})

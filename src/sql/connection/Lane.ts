@@ -15,6 +15,8 @@ export interface Lane {
    * times out cancels nothing. Failures die as a `DatabaseFailure`.
    */
   readonly ask: <A>(query: Query<A>) => Effect.Effect<A, ServiceUnavailable>
+  /** Runs a query however much is queued, and takes no place in the queue. For the service's own occasional questions. */
+  readonly probe: <A>(query: Query<A>) => Effect.Effect<A>
   /** Runs a query that many callers make at once: they may share a statement, but not each other's failures. */
   readonly gather: Gather
 }
@@ -33,24 +35,26 @@ export const makeLane = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, s
   const retrying = retryingWith(settings.unreplicated)
   const longest = Duration.toMillis(settings.deadline)
   let waiting = 0
+  const run = <A>(query: Query<A>, duration: number, ended: () => void = () => {}) => {
+    const until = performance.now() + duration
+    const detached = Effect.ensuring(Effect.orDie(retrying(query, () => until)), Effect.sync(ended))
+    return Effect.flatMap(Effect.forkDetach(detached), (fiber) =>
+      Effect.timeoutOrElse(Fiber.join(fiber), { duration, orElse: () => Effect.die(timedOut) })
+    )
+  }
   const ask: Lane["ask"] = (query) =>
     Effect.flatMap(timeLeft(longest), (duration) => {
       if (waiting >= settings.queue) return Effect.fail(new ServiceUnavailable())
       if (duration === 0) return Effect.die(timedOut)
       waiting += 1
-      const until = performance.now() + duration
-      const detached = Effect.ensuring(
-        Effect.orDie(retrying(query, () => until)),
-        Effect.sync(() => (waiting -= 1))
-      )
-      return Effect.flatMap(Effect.forkDetach(detached), (fiber) =>
-        Effect.timeoutOrElse(Fiber.join(fiber), { duration, orElse: () => Effect.die(timedOut) })
-      )
+      return run(query, duration, () => (waiting -= 1))
     })
+  const probe: Lane["probe"] = (query) =>
+    Effect.flatMap(timeLeft(longest), (duration) => (duration === 0 ? Effect.die(timedOut) : run(query, duration)))
   const one: Gather =
     ({ one }) =>
     (request) =>
       ask(one(request))
   const gather = settings.batching ? yield* gatherWith({ ...settings, retrying, timedOut: Exit.die(timedOut) }) : one
-  return { sql, ask, gather } satisfies Lane
+  return { sql, ask, probe, gather } satisfies Lane
 })

@@ -1,7 +1,7 @@
 import { Effect, Layer, Schema } from "effect"
 import { SqlSchema } from "effect/sql"
 import { KekRegistry } from "../port/KekRegistry.ts"
-import { record as recordActs } from "./auditing.ts"
+import { record as recordActs, recordOnce } from "./auditing.ts"
 import { Database } from "./connection/Database.ts"
 import { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import { failureOf } from "./connection/failureOf.ts"
@@ -101,8 +101,13 @@ export const layer = Layer.effect(
 
     return {
       known: (kek_ids) => Effect.orDie(writes.ask(known(kek_ids))),
-      promote: (kek_id) =>
-        Effect.orDie(Effect.asVoid(writes.ask(recordActs(writes.sql, [{ action: "keyring.promote", kek_id }])))),
+      promote: Effect.fnUntraced(function* (kek_id) {
+        const { ask, sql } = writes
+        const [newest] = yield* Effect.orDie(
+          ask(sql<{ seq: string }>`SELECT coalesce(max(seq), 0)::text AS seq FROM audit_entries`)
+        )
+        yield* Effect.orDie(ask(recordOnce(sql, newest?.seq ?? "0", { action: "keyring.promote", kek_id })))
+      }),
       retire: Effect.fnUntraced(function* (kek_id) {
         const before = yield* count(kek_id)
         if (before > 0) return before

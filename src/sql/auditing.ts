@@ -13,6 +13,15 @@ export const record = (sql: SqlClient.SqlClient, acts: ReadonlyArray<AuditAct>) 
       : sql`INSERT INTO audit_entries (events) VALUES (${`[${acts.map((act) => eventOf(actor, act)).join()}]`}::json)`
   )
 
+/** Records an act in one statement that may run again: once, among the entries after the number `after`. */
+export const recordOnce = (sql: SqlClient.SqlClient, after: string, act: AuditAct) =>
+  Effect.flatMap(CurrentActor, (actor) => {
+    const events = `[${eventOf(actor, act)}]`
+    return sql`
+      INSERT INTO audit_entries (events) SELECT ${events}::json
+      WHERE NOT EXISTS (SELECT FROM audit_entries WHERE seq > ${after}::bigint AND events::text = ${events}::text)`
+  })
+
 /** What to record about an inserted row. */
 export interface Audited {
   readonly actor: Actor

@@ -111,6 +111,32 @@ const status = Command.make(
 const add = Command.make(
   "add",
   {
+/** How many stranded credentials are listed at a time. */
+const listed = 1000
+
+const stranded = Command.make(
+  "stranded",
+  {},
+  Effect.fnUntraced(function* () {
+    const { credentials, total } = yield* withRotation((rotation) => rotation.stranded(listed))
+    const lines = credentials.map(
+      ({ account_id, credential_id, kek_id, workspace_id }) =>
+        `${credential_id}  account: ${account_id}, workspace: ${workspace_id}, key: ${kek_id}`
+    )
+    const more = total > credentials.length ? [`and ${total - credentials.length} more`] : []
+    yield* printAs({ credentials, total }, total === 0 ? "No credential is stranded." : [...lines, ...more].join("\n"))
+  })
+).pipe(Command.withDescription("List credentials that need a key which this keyring lacks"))
+
+const admit = Command.make(
+  "admit",
+  {},
+  Effect.fnUntraced(function* () {
+    const kek_id = yield* withRotation((rotation) => rotation.admit())
+    yield* print({ kek_id, role: "primary" })
+  })
+).pipe(Command.withDescription("Let the first key seal although the keyring holds none that has, as after losing one"))
+
     id: Flag.String("id").pipe(
       Flag.withDescription("Id of the new key (default: one made from the date)"),
       Flag.mapEffect(parse(KekId, `--id must be ${kekIdForm}.`)),
@@ -148,5 +174,5 @@ const retire = Command.make(
 
 export const keyringCommand = Command.make("keyring").pipe(
   Command.withDescription("Key-encryption keys"),
-  Command.withSubcommands([generate, add, promote, status, rewrap, retire])
+  Command.withSubcommands([generate, add, promote, status, stranded, rewrap, retire, admit])
 )

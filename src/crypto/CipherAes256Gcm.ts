@@ -16,7 +16,7 @@ export const layer = Layer.effect(
       seal: Effect.fnUntraced(function* (key, context) {
         const primary = keys.primary()
         if (primary === undefined) return yield* new KeyStoreUnavailable({ reason: "the keyring is empty" })
-        yield* budget.spend(primary)
+        yield* budget.spend(primary, keys.keks)
         const plaintext = Buffer.from(Redacted.value(key))
         const sealed = seal(keys, primary, plaintext, Buffer.from(encodeSealingContext(context))).pipe(
           Effect.ensuring(Effect.sync(() => plaintext.fill(0)))

@@ -20,7 +20,7 @@ export const layer = Layer.effect(
       primary,
       kek_ids: keys.keks().map(({ kek_id }) => kek_id),
       spend: (wraps) =>
-        Effect.forEach(Array.from({ length: wraps }), () => budget.spend(primary), { discard: true }).pipe(
+        Effect.forEach(Array.from({ length: wraps }), () => budget.spend(primary, keys.keks), { discard: true }).pipe(
           Effect.catchTag("ServiceUnavailable", Effect.die)
         ),
       rewrap: (sealed, context) =>

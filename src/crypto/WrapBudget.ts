@@ -1,12 +1,19 @@
-import { Context, Effect, Layer, Semaphore } from "effect"
+import { Context, Effect, Layer, Option, Semaphore } from "effect"
 import type { ServiceUnavailable } from "../domain/Errors.ts"
 import { KeyStoreUnavailable } from "../port/CipherErrors.ts"
 import { KekRegistry } from "../port/KekRegistry.ts"
+import type { KnownKek } from "./KeyEncryption.ts"
 
 /** Limits every KEK to the number of random nonces that AES-GCM allows, across all instances. */
 export class WrapBudget extends Context.Service<
   WrapBudget,
-  { readonly spend: (kek_id: string) => Effect.Effect<void, KeyStoreUnavailable | ServiceUnavailable> }
+  {
+    /** `keks` returns the keys of the store that holds the key: it decides whether a new key may seal. */
+    readonly spend: (
+      kek_id: string,
+      keks: () => ReadonlyArray<Pick<KnownKek, "kek_id">>
+    ) => Effect.Effect<void, KeyStoreUnavailable | ServiceUnavailable>
+  }
 >()("byok/WrapBudget") {}
 
 /** Wraps are reserved `block` at a time, so most seals need no query. */
@@ -33,9 +40,14 @@ export const layerLimited = ({ block, refuse, warn }: WrapLimits) =>
         return remaining > 0
       }
 
-      const refill = Effect.fnUntraced(function* (kek_id: string) {
+      const refill = Effect.fnUntraced(function* (kek_id: string, kek_ids: ReadonlyArray<string>) {
         if (takeFrom(kek_id)) return
-        const reserved = yield* registry.reserve(kek_id, block)
+        const total = yield* registry.reserve(kek_id, kek_ids, block)
+        if (Option.isNone(total)) {
+          const reason = `key ${kek_id} has never sealed, nor has any other key of this keyring`
+          return yield* new KeyStoreUnavailable({ reason })
+        }
+        const reserved = total.value
         if (reserved > refuse) {
           yield* Effect.logError(`Key ${kek_id} has reached its limit of ${refuse} wraps: rotate the keyring`)
           return yield* new KeyStoreUnavailable({ reason: `key ${kek_id} has reached its limit of wraps` })
@@ -45,8 +57,17 @@ export const layerLimited = ({ block, refuse, warn }: WrapLimits) =>
       })
 
       return {
-        spend: (kek_id) =>
-          Effect.suspend(() => (takeFrom(kek_id) ? Effect.void : oneAtATime.withPermits(1)(refill(kek_id))))
+        spend: (kek_id, keks) =>
+          Effect.suspend(() =>
+            takeFrom(kek_id)
+              ? Effect.void
+              : oneAtATime.withPermits(1)(
+                  refill(
+                    kek_id,
+                    keks().map(({ kek_id }) => kek_id)
+                  )
+                )
+          )
       }
     })
   )

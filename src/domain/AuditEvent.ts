@@ -19,6 +19,8 @@ export const AuditEvent = Schema.Union([
   event("api_key.revoke", { account_id: AccountId, api_key_hash: ApiKeyHash }),
   event("credential.create", { account_id: AccountId, workspace_id: WorkspaceId, credential_id: CredentialId }),
   event("keyring.register", { kek_id: Schema.String }),
+  /** An operator let a key seal although the keyring holds none that had sealed. */
+  event("keyring.admit", { kek_id: Schema.String }),
   event("keyring.promote", { kek_id: Schema.String }),
   event("keyring.retire", { kek_id: Schema.String }),
   /** A retirement was undone because a credential had been sealed under the key in the meantime. */

@@ -1,5 +1,11 @@
-import { Context, type Effect } from "effect"
+import { Context, type Effect, type Option } from "effect"
 import type { ServiceUnavailable } from "../domain/Errors.ts"
+
+/**
+ * Whether a key seals. Credentials may be sealed only under a key that the other instances can hold, so a key that has
+ * never sealed is `foreign` if others have and the keyring holds none of those.
+ */
+export type KekStanding = "seals" | "retired" | "foreign"
 
 /** What the store records about key-encryption keys: ids, check values and wrap counts, never a key. */
 export class KekRegistry extends Context.Service<
@@ -26,7 +32,19 @@ export class KekRegistry extends Context.Service<
     readonly missing: (
       kek_ids: ReadonlyArray<string>
     ) => Effect.Effect<ReadonlyArray<{ readonly kek_id: string; readonly credentials: number }>>
-    /** Reserves `count` wraps of the key and returns the total reserved so far, including these. */
-    readonly reserve: (kek_id: string, count: number) => Effect.Effect<number, ServiceUnavailable>
+    /** The standing of a registered key in a keyring of `kek_ids`. */
+    readonly standing: (kek_id: string, kek_ids: ReadonlyArray<string>) => Effect.Effect<KekStanding>
+    /**
+     * Reserves `count` wraps of the key and returns the total reserved so far, including these; none if the key is not
+     * registered, or `foreign` to a keyring of `kek_ids`. Of two new keys in keyrings without a common key, only one ever
+     * gets wraps.
+     */
+    readonly reserve: (
+      kek_id: string,
+      kek_ids: ReadonlyArray<string>,
+      count: number
+    ) => Effect.Effect<Option.Option<number>, ServiceUnavailable>
+    /** Lets a registered key seal whatever its standing, unless it is retired. */
+    readonly admit: (kek_id: string) => Effect.Effect<void>
   }
 >()("byok/KekRegistry") {}

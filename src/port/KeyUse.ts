@@ -1,4 +1,7 @@
 import { Context, type Effect } from "effect"
+import type { AccountId } from "../domain/AccountId.ts"
+import type { CredentialId } from "../domain/CredentialId.ts"
+import type { WorkspaceId } from "../domain/WorkspaceId.ts"
 import type { ServiceUnavailable } from "../domain/Errors.ts"
 
 /** A key-encryption key as the store records it. */
@@ -11,11 +14,24 @@ export interface UsedKey {
   readonly retired: boolean
 }
 
+/** A credential and the key-encryption key that it names. */
+export interface NamingCredential {
+  readonly kek_id: string
+  readonly account_id: AccountId
+  readonly workspace_id: WorkspaceId
+  readonly credential_id: CredentialId
+}
+
 /** Reports how much each key-encryption key is used. */
 export class KeyUse extends Context.Service<
   KeyUse,
   {
     /** Every key that was ever registered or that a credential names, ordered by id. */
     readonly list: Effect.Effect<ReadonlyArray<UsedKey>, ServiceUnavailable>
+    /** Up to `limit` credentials that name one of the keys, in order of key and id. */
+    readonly naming: (
+      kek_ids: ReadonlyArray<string>,
+      limit: number
+    ) => Effect.Effect<ReadonlyArray<NamingCredential>, ServiceUnavailable>
   }
 >()("byok/KeyUse") {}

@@ -110,6 +110,23 @@ export class Rotation extends Context.Service<Rotation>()("byok/Rotation", {
         return { rewrapped, left, failed: reasons } satisfies RewrapResult
       }),
 
+      /** Credentials that name keys which the keyring lacks, the first `limit`, and how many there are. */
+      stranded: Effect.fn("Rotation.stranded")(function* (limit: number) {
+        const missing = yield* registry.missing(kek_ids)
+        const total = missing.reduce((sum, { credentials }) => sum + credentials, 0)
+        const credentials = yield* use.naming(
+          missing.map(({ kek_id }) => kek_id),
+          limit
+        )
+        return { credentials, total }
+      }),
+
+      /** Lets the primary key seal although the keyring holds no key that has sealed. Returns its id. */
+      admit: Effect.fn("Rotation.admit")(function* () {
+        yield* registry.admit(primary)
+        return primary
+      }),
+
       /** The keys of the keyring in its order, then the others. A key that has sealed may be retired once unused. */
       status: Effect.fn("Rotation.status")(function* () {
         const used = yield* use.list

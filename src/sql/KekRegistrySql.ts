@@ -1,6 +1,6 @@
-import { Effect, Layer, Schema } from "effect"
-import { SqlSchema } from "effect/sql"
-import { KekRegistry } from "../port/KekRegistry.ts"
+import { Effect, Layer, Option, Schema } from "effect"
+import { type SqlClient, SqlSchema } from "effect/sql"
+import { KekRegistry, type KekStanding } from "../port/KekRegistry.ts"
 import { record as recordActs, recordOnce } from "./auditing.ts"
 import { Database } from "./connection/Database.ts"
 import { DatabaseFailure } from "../port/DatabaseFailure.ts"
@@ -14,7 +14,7 @@ const fencing = { lockTimeout: "100ms", attempts: 100, pause: "200 millis" } as 
 export const layer = Layer.effect(
   KekRegistry,
   Effect.gen(function* () {
-    const { reads, writes } = yield* Database
+    const { background, writes } = yield* Database
     const known = SqlSchema.findAll({
       Request: Schema.Array(Schema.String),
       Result: Check,
@@ -31,7 +31,7 @@ export const layer = Layer.effect(
     const missing = SqlSchema.findAll({
       Request: Schema.Array(Schema.String),
       Result: Schema.Struct({ kek_id: Schema.String, credentials: Schema.Int }),
-      execute: (ids) => reads.sql`
+      execute: (ids) => background.sql`
         WITH RECURSIVE named AS (
           SELECT min(kek_id) AS id FROM credentials
           UNION ALL
@@ -40,11 +40,31 @@ export const layer = Layer.effect(
         SELECT id AS kek_id, (SELECT count(*)::int FROM credentials WHERE kek_id = named.id) AS credentials
         FROM named WHERE id IS NOT NULL AND id <> ALL(${ids}::text[])`
     })
-    const reserve = SqlSchema.findOne({
-      Request: Schema.Struct({ kek_id: Schema.String, count: Schema.Int }),
-      Result: Schema.Struct({ wraps: Schema.Finite }),
-      execute: ({ count, kek_id }) => writes.sql`
-        UPDATE keks SET wraps = wraps + ${count} WHERE id = ${kek_id} RETURNING wraps::float8 AS wraps`
+    /** Whether the key has sealed, none has, or one of the keyring has. */
+    const maySeal = (sql: SqlClient.SqlClient, kek_ids: ReadonlyArray<string>) => sql`(
+      wraps > 0
+      OR NOT EXISTS (SELECT FROM keks WHERE wraps > 0 AND retired_at IS NULL)
+      OR EXISTS (SELECT FROM keks WHERE wraps > 0 AND retired_at IS NULL AND id = ANY(${kek_ids}::text[]))
+    )`
+    const standing = (kek_id: string, kek_ids: ReadonlyArray<string>) =>
+      Effect.map(
+        background.sql<{ standing: KekStanding }>`
+          SELECT CASE
+            WHEN retired_at IS NOT NULL THEN 'retired'
+            WHEN ${maySeal(background.sql, kek_ids)} THEN 'seals'
+            ELSE 'foreign'
+          END AS standing FROM keks WHERE id = ${kek_id}`,
+        ([found]) => found?.standing ?? "foreign"
+      )
+    /** Only a key's first use takes the lock, under which it sees every other key's first use. */
+    const reserve = Effect.fnUntraced(function* (kek_id: string, kek_ids: ReadonlyArray<string>, count: number) {
+      const { sql } = writes
+      const [used] = yield* sql`SELECT 1 FROM keks WHERE id = ${kek_id} AND wraps > 0`
+      if (used === undefined) yield* sql`LOCK TABLE keks IN SHARE ROW EXCLUSIVE MODE`
+      const [reserved] = yield* sql<{ wraps: number }>`
+        UPDATE keks SET wraps = wraps + ${count} WHERE id = ${kek_id} AND ${maySeal(sql, kek_ids)}
+        RETURNING wraps::float8 AS wraps`
+      return Option.map(Option.fromUndefinedOr(reserved), ({ wraps }) => wraps)
     })
 
     const named = SqlSchema.findOne({
@@ -101,6 +121,18 @@ export const layer = Layer.effect(
 
     return {
       known: (kek_ids) => Effect.orDie(writes.ask(known(kek_ids))),
+      standing: (kek_id, kek_ids) => background.probe(standing(kek_id, kek_ids)),
+      reserve: (kek_id, kek_ids, count) => writes.ask(writes.sql.withTransaction(reserve(kek_id, kek_ids, count))),
+      admit: (kek_id) =>
+        Effect.gen(function* () {
+          const { sql } = writes
+          const admitted = yield* sql`
+            UPDATE keks SET wraps = 1 WHERE id = ${kek_id} AND wraps = 0 AND retired_at IS NULL RETURNING id`
+          yield* recordActs(
+            sql,
+            admitted.map(() => ({ action: "keyring.admit", kek_id }) as const)
+          )
+        }).pipe(writes.sql.withTransaction, writes.ask, Effect.orDie),
       promote: Effect.fnUntraced(function* (kek_id) {
         const { ask, sql } = writes
         const [newest] = yield* Effect.orDie(
@@ -134,12 +166,7 @@ export const layer = Layer.effect(
           return found
         }).pipe(writes.sql.withTransaction, writes.ask, Effect.orDie)
       }),
-      missing: (kek_ids) => Effect.orDie(reads.ask(missing(kek_ids))),
-      reserve: (kek_id, count) =>
-        Effect.map(
-          writes.ask(Effect.catchTag(reserve({ kek_id, count }), "NoSuchElementError", Effect.die)),
-          ({ wraps }) => wraps
-        )
+      missing: (kek_ids) => background.probe(missing(kek_ids))
     }
   })
 )

@@ -17,6 +17,9 @@ const instance = (lowered: WrapLimits) =>
     )
   )
 
+/** The keys of every instance. */
+const keks = () => [{ kek_id: "kek-1" }, { kek_id: "kek-2" }]
+
 const register = Effect.gen(function* () {
   const registry = yield* KekRegistry
   const keks = ["kek-1", "kek-2"].map((kek_id) => ({ kek_id, check_value: new Uint8Array(16) }))
@@ -28,7 +31,7 @@ const counted = (kek_id: string) => Effect.map(Memory, ({ keks }) => keks.get(ke
 /** How many of a number of spends in a row succeed. */
 const spend = (budget: WrapBudget["Service"], times: number, kek_id = "kek-1") =>
   Effect.map(
-    Effect.forEach(Array.from({ length: times }), () => Effect.exit(budget.spend(kek_id))),
+    Effect.forEach(Array.from({ length: times }), () => Effect.exit(budget.spend(kek_id, keks))),
     (exits) => exits.filter(Exit.isSuccess).length
   )
 
@@ -61,12 +64,12 @@ describe("the budget of wraps (SECURITY.md, Sealing format 1)", () => {
       const state = { busy: true }
       const busy = Layer.succeed(KekRegistry, {
         ...registry,
-        reserve: (kek_id, count) =>
-          state.busy ? Effect.fail(new ServiceUnavailable()) : registry.reserve(kek_id, count)
+        reserve: (kek_id, kek_ids, count) =>
+          state.busy ? Effect.fail(new ServiceUnavailable()) : registry.reserve(kek_id, kek_ids, count)
       })
       const layer = Layer.fresh(layerLimited({ block: 10, warn: 1000, refuse: 1000 })).pipe(Layer.provide(busy))
       const budget = yield* Effect.provide(WrapBudget, layer)
-      assert.instanceOf(yield* Effect.flip(budget.spend("kek-1")), ServiceUnavailable)
+      assert.instanceOf(yield* Effect.flip(budget.spend("kek-1", keks)), ServiceUnavailable)
       state.busy = false
       assert.strictEqual(yield* spend(budget, 1), 1)
       assert.strictEqual(yield* counted("kek-1"), 10)
@@ -79,10 +82,10 @@ describe("the budget of wraps (SECURITY.md, Sealing format 1)", () => {
       const registry = yield* KekRegistry
       const slow = KekRegistry.of({
         ...registry,
-        reserve: (kek_id, count) => Effect.andThen(Effect.yieldNow, registry.reserve(kek_id, count))
+        reserve: (...wraps) => Effect.andThen(Effect.yieldNow, registry.reserve(...wraps))
       })
       const budget = yield* Effect.provideService(instance({ block: 10, warn: 1000, refuse: 1000 }), KekRegistry, slow)
-      yield* Effect.forEach(Array.from({ length: 95 }), () => budget.spend("kek-1"), { concurrency: "unbounded" })
+      yield* Effect.forEach(Array.from({ length: 95 }), () => budget.spend("kek-1", keks), { concurrency: "unbounded" })
       assert.strictEqual(yield* counted("kek-1"), 100)
     }).pipe(Effect.provide(MemoryStore.layer))
   )
@@ -107,7 +110,9 @@ describe("the budget of wraps (SECURITY.md, Sealing format 1)", () => {
       yield* Effect.provide(
         Effect.gen(function* () {
           assert.strictEqual(yield* spend(budget, 8), 8)
-          const refused = yield* Effect.flip(Effect.catchTag(budget.spend("kek-1"), "ServiceUnavailable", Effect.die))
+          const refused = yield* Effect.flip(
+            Effect.catchTag(budget.spend("kek-1", keks), "ServiceUnavailable", Effect.die)
+          )
           assert.strictEqual(refused._tag, "KeyStoreUnavailable")
           assert.strictEqual(refused.reason, "key kek-1 has reached its limit of wraps")
           assert.strictEqual(yield* spend(budget, 8, "kek-2"), 8)

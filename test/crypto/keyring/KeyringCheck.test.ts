@@ -90,7 +90,9 @@ describe("the keyring is checked against the database before it is used (T12)", 
           promote: () => Effect.void,
           retire: () => Effect.succeed(0),
           missing: () => Effect.succeed([]),
-          reserve: () => Effect.succeed(0)
+          standing: () => Effect.succeed("seals"),
+          reserve: () => Effect.succeedNone,
+          admit: () => Effect.void
         })
       yield* check(keyringOf(line("kek-1", "one")))
       yield* check(keyringOf(line("kek-1", "other")))

@@ -181,6 +181,11 @@ const kekRegistry = Layer.effect(
       Effect.sync(() => {
         const differing = given.filter(({ check_value, kek_id }) => {
           const known = keks.get(kek_id)
+const maySeal = (keks: Memory["Service"]["keks"], kek_id: string, kek_ids: ReadonlyArray<string>) => {
+  const sealing = Array.from(keks).filter(([, { retired, wraps }]) => wraps > 0 && !retired)
+  return (keks.get(kek_id)?.wraps ?? 0) > 0 || sealing.length === 0 || sealing.some(([id]) => kek_ids.includes(id))
+}
+
           return known !== undefined && Buffer.compare(known.check_value, check_value) !== 0
         })
         if (differing.length > 0) return differing.map(({ kek_id }) => kek_id)
@@ -203,6 +208,22 @@ const kekRegistry = Layer.effect(
         const kek = keks.get(kek_id)
         if (kek !== undefined && naming === 0) kek.retired = true
         return naming
+    standing: (kek_id, kek_ids) =>
+      Effect.sync(() =>
+        keks.get(kek_id)?.retired === true ? "retired" : maySeal(keks, kek_id, kek_ids) ? "seals" : "foreign"
+      ),
+    reserve: (kek_id, kek_ids, count) =>
+      Effect.sync(() => {
+        const kek = keks.get(kek_id)
+        if (kek === undefined || !maySeal(keks, kek_id, kek_ids)) return Option.none()
+        kek.wraps += count
+        return Option.some(kek.wraps)
+      }),
+    admit: (kek_id) =>
+      Effect.sync(() => {
+        const kek = keks.get(kek_id)
+        if (kek?.wraps === 0 && !kek.retired) kek.wraps = 1
+      }),
       }),
     missing: (kek_ids) =>
       Effect.sync(() => {
@@ -211,13 +232,6 @@ const kekRegistry = Layer.effect(
           .filter((kek_id) => !kek_ids.includes(kek_id))
           .sort()
         return absent.map((kek_id) => ({ kek_id, credentials: named.filter((other) => other === kek_id).length }))
-      }),
-    reserve: (kek_id, count) =>
-      Effect.suspend(() => {
-        const kek = keks.get(kek_id)
-        if (kek === undefined) return Effect.die(new Error("the key is not registered"))
-        kek.wraps += count
-        return Effect.succeed(kek.wraps)
       })
   }))
 )
@@ -235,7 +249,21 @@ const keyUse = Layer.effect(
           wraps: keks.get(kek_id)?.wraps ?? 0,
           retired: keks.get(kek_id)?.retired ?? false
         }))
-    })
+    }),
+    naming: (kek_ids, limit) =>
+      Effect.sync(() =>
+        Array.from(credentials.values(), ({ account_id, credential: { id, workspace_id }, sealed: { kek_id } }) => ({
+          kek_id,
+          account_id,
+          workspace_id,
+          credential_id: id
+        }))
+          .filter(({ kek_id }) => kek_ids.includes(kek_id))
+          .sort((one, other) =>
+            `${one.kek_id} ${one.credential_id}` < `${other.kek_id} ${other.credential_id}` ? -1 : 1
+          )
+          .slice(0, limit)
+      )
   }))
 )
 

@@ -2,23 +2,41 @@ import { Effect } from "effect"
 import { HttpRouter, HttpServerResponse } from "effect/http"
 import { ServiceUnavailable } from "../domain/Errors.ts"
 import { Readiness } from "../port/Readiness.ts"
+import { keptFor } from "./keptFor.ts"
 
 const live = HttpServerResponse.jsonUnsafe({ status: "live" })
 const ready = HttpServerResponse.jsonUnsafe({ status: "ready" })
+const notReady = HttpServerResponse.jsonUnsafe({ error: new ServiceUnavailable().error }, { status: 503 })
 
-/** `/health/live` answers while the process runs; `/health/ready` lists what keeps the service from working. */
+/** How long an answer about readiness is kept, in milliseconds: anybody may ask, as often as they like. */
+const kept = 1000
+
+/** Logs each change of what is wrong, once. The public answer shows none of it. */
+const makeReport = () => {
+  let logged = ""
+  return (problems: ReadonlyArray<string>, warnings: ReadonlyArray<string>) =>
+    Effect.suspend(() => {
+      const found = [...problems, ...warnings].join("; ")
+      if (found === logged) return Effect.void
+      logged = found
+      if (found === "") return Effect.logInfo("Ready")
+      return Effect.logWarning(`${problems.length > 0 ? "Not ready" : "Ready, but"}: ${found}`)
+    })
+}
+
+/** `/health/live` answers while the process runs; `/health/ready` says whether the service can work. */
 export const layer = HttpRouter.use(
   Effect.fnUntraced(function* (router) {
-    const { problems } = yield* Readiness
-    yield* router.add("GET", "/health/live", Effect.succeed(live))
-    yield* router.add(
-      "GET",
-      "/health/ready",
-      Effect.map(problems, (found) => {
-        if (found.length === 0) return ready
-        const { error } = new ServiceUnavailable()
-        return HttpServerResponse.jsonUnsafe({ error: { ...error, metadata: { problems: found } } }, { status: 503 })
+    const readiness = yield* Readiness
+    const report = makeReport()
+    const answer = yield* keptFor(kept)(
+      Effect.gen(function* () {
+        const { problems, warnings } = yield* Effect.all(readiness, { concurrency: 2 })
+        yield* report(problems, warnings)
+        return problems.length === 0 ? ready : notReady
       })
     )
+    yield* router.add("GET", "/health/live", Effect.succeed(live))
+    yield* router.add("GET", "/health/ready", answer)
   })
 )

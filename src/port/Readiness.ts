@@ -6,5 +6,7 @@ export class Readiness extends Context.Service<
   {
     /** What prevents it, one sentence each; empty if ready. */
     readonly problems: Effect.Effect<ReadonlyArray<string>>
+    /** What an operator should see to although the service works, one sentence each. */
+    readonly warnings: Effect.Effect<ReadonlyArray<string>>
   }
 >()("byok/Readiness") {}

@@ -1,55 +1,85 @@
-import { Effect, Layer, Option } from "effect"
+import { Cause, Effect, Layer, Option } from "effect"
 import { KeyEncryption } from "../crypto/KeyEncryption.ts"
+import { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import { KekRegistry } from "../port/KekRegistry.ts"
 import { Readiness } from "../port/Readiness.ts"
 import { Database } from "../sql/connection/Database.ts"
+import { failureOf } from "../sql/connection/failureOf.ts"
 import { isReadOnly } from "../sql/connection/isReadOnly.ts"
 import { acknowledgesEarly } from "../sql/connection/Durability.ts"
-import { current, latest } from "../sql/Migrations.ts"
+import { current, latest, lockNotAvailable, withLockTimeout } from "../sql/Migrations.ts"
+
+/** How long to wait for a lock on the table of migrations, in milliseconds. */
+const schemaLockTimeout = 100
+
+/** One sentence for a database that failed; anything else is logged in full. */
+const unanswered = (cause: Cause.Cause<unknown>) => {
+  const failure = Cause.squash(cause)
+  return failure instanceof DatabaseFailure
+    ? Effect.succeed([`the database does not answer: ${failure.message}`])
+    : Effect.as(Effect.logError("Readiness could not be checked", cause), ["the check failed"])
+}
 
 /**
- * Ready when the database answers, has this build's schema and commits to disk, and the keyring has every key that
- * credentials name and a primary key that may seal.
+ * Ready when the database answers, has this build's schema and commits to disk, and the primary key may seal. Keys that
+ * credentials name and the keyring lacks are warnings: everything else can be served.
  */
 export const layer = Layer.effect(
   Readiness,
   Effect.gen(function* () {
-    const { reads, writes } = yield* Database
+    const { background, writes } = yield* Database
     const { keks, primary } = yield* KeyEncryption
     const registry = yield* KekRegistry
+    const ids = Effect.sync(() => keks().map(({ kek_id }) => kek_id))
+
+    /** The schema was checked before the service started: what it was last stands while the table is locked. */
+    let known = Option.some(latest)
+    const readSchema = Effect.map(
+      withLockTimeout(background.sql, schemaLockTimeout)(current(background.sql)),
+      (found) => (known = found)
+    ).pipe(
+      Effect.catchIf(
+        (error) => error._tag === "SqlError" && failureOf(error).sqlstate === lockNotAvailable,
+        () => Effect.succeed(known)
+      )
+    )
     const schema = Effect.map(
-      reads.ask(current(reads.sql)),
+      background.probe(readSchema),
       Option.match({
         onNone: () => ["the database has not been migrated"],
         onSome: (id) => (id < latest ? ["the database lacks migrations that this version needs"] : [])
       })
     )
-    const writable = Effect.map(writes.ask(isReadOnly(writes.sql)), (readOnly) =>
+    /** Asked on the connections that store: they may lead to another server than the others. */
+    const writable = Effect.map(writes.probe(isReadOnly(writes.sql)), (readOnly) =>
       readOnly ? ["the database is read-only: nothing can be stored"] : []
     )
-    const keys = Effect.suspend(() => registry.missing(keks().map(({ kek_id }) => kek_id))).pipe(
-      Effect.map((missing) =>
-        missing.map(
-          ({ credentials, kek_id }) =>
-            `key ${kek_id} is missing from the keyring; credentials sealed with it: ${credentials}`
-        )
-      )
-    )
-    const durability = Effect.map(reads.ask(acknowledgesEarly(reads.sql)), (early) =>
+    const durability = Effect.map(background.probe(acknowledgesEarly(background.sql)), (early) =>
       early ? ["synchronous_commit is off: a database crash would lose acknowledged writes"] : []
     )
-    const sealing = Effect.suspend(() => registry.known([primary() ?? ""])).pipe(
-      Effect.map((known) =>
-        known
-          .filter(({ retired }) => retired)
-          .map(({ kek_id }) => `key ${kek_id} is retired but still first in the keyring: nothing can be sealed`)
+    const sealing = Effect.gen(function* () {
+      const kek_id = primary()
+      if (kek_id === undefined) return []
+      switch (yield* registry.standing(kek_id, yield* ids)) {
+        case "retired":
+          return [`key ${kek_id} is retired but still first in the keyring: nothing can be sealed`]
+        case "foreign":
+          return [`key ${kek_id} has never sealed, nor has any other key of this keyring: nothing can be sealed`]
+        case "seals":
+          return []
+      }
+    })
+    const missing = Effect.map(Effect.flatMap(ids, registry.missing), (keys) =>
+      keys.map(
+        ({ credentials, kek_id }) =>
+          `key ${kek_id} is missing from the keyring; credentials that cannot be opened: ${credentials}`
       )
     )
-    const problems = Effect.map(Effect.all([schema, writable, durability, keys, sealing]), (found) => found.flat())
     return {
-      problems: Effect.catchCause(problems, (cause) =>
-        Effect.as(Effect.logWarning("Not ready", cause), ["the database does not answer"])
-      )
+      problems: Effect.map(Effect.all([schema, writable, durability, sealing]), (found) => found.flat()).pipe(
+        Effect.catchCause(unanswered)
+      ),
+      warnings: Effect.catchCause(missing, () => Effect.succeed([]))
     }
   })
 )

@@ -1,14 +1,18 @@
-import { assert } from "@effect/vitest"
-import { Effect, Layer } from "effect"
+import { assert, describe, it } from "@effect/vitest"
+import { Context, Effect, Fiber, Layer } from "effect"
 import { HttpServer } from "effect/http"
 import * as Byok from "../../src/Byok.ts"
 import * as Server from "../../src/http/Server.ts"
-import { layerLive } from "../support/process/layerLive.ts"
-import { created, createdId, minimal } from "../support/http/Bodies.ts"
+import { Readiness } from "../../src/port/Readiness.ts"
 import { settingsFor } from "../support/database/freshDatabase.ts"
-import { get, send } from "../support/http/HttpProbe.ts"
+import { lockTable, untilWaiting } from "../support/database/transactions.ts"
+import { created, createdId, minimal } from "../support/http/Bodies.ts"
+import { create, get, send } from "../support/http/HttpProbe.ts"
 import { assertHeaders, assertRefused } from "../support/http/Refusal.ts"
-import { TestService } from "../support/http/TestService.ts"
+import { type Parts, TestService } from "../support/http/TestService.ts"
+import { eventually } from "../support/process/eventually.ts"
+import { layerLive } from "../support/process/layerLive.ts"
+import { Recording } from "../support/process/Recording.ts"
 
 const ready = { path: "/health/ready" }
 
@@ -28,54 +32,115 @@ layerLive(TestService.layer)("the health endpoints", (it) => {
     })
   )
 
-  it.effect(
-    "a keyring without a key that rows name is not ready, and says which key and how many rows (SECURITY.md, Keyring)",
-    () =>
-      Effect.gen(function* () {
-        const { databaseUrl, sql, url } = yield* TestService
-        const { create, management_key } = yield* TestService.tenant
-        const made = yield* create(minimal)
-        created(yield* create(minimal))
-        const rows = yield* sql<{
-          kek_id: string
-          n: number
-        }>`SELECT kek_id, count(*)::int AS n FROM credentials GROUP BY 1`
-        assert.lengthOf(rows, 1)
-        const [{ kek_id, n } = { kek_id: "", n: 0 }] = rows
-
-        const settings = settingsFor(databaseUrl)
-        const other = Layer.effectDiscard(
-          Effect.gen(function* () {
-            const { address } = yield* HttpServer.HttpServer
-            const otherUrl = HttpServer.formatAddress(address)
-            const answer = yield* send(otherUrl, ready)
-            assertRefused(answer, "ServiceUnavailable", {
-              problems: [`key ${kek_id} is missing from the keyring; credentials sealed with it: ${n}`]
-            })
-            assert.strictEqual((yield* send(otherUrl, { path: "/health/live" })).status, 200)
-            const found = yield* get(otherUrl, management_key, createdId(made))
-            assert.strictEqual(found.body, made.body)
-          })
-        ).pipe(Layer.provide(Layer.fresh(Server.layer(settings))), Layer.provide(Layer.fresh(Byok.layerWith(settings))))
-        yield* Effect.scoped(Layer.build(other))
-        assert.strictEqual((yield* send(url, ready)).status, 200)
-      })
+  it.effect("an instance whose keyring shares no key with the one that sealed is live and not ready (F3)", () =>
+    Effect.gen(function* () {
+      const { databaseUrl, url } = yield* TestService
+      const { create: createHere, management_key } = yield* TestService.tenant
+      const made = yield* createHere(minimal)
+      const settings = settingsFor(databaseUrl)
+      const other = Layer.effectDiscard(
+        Effect.gen(function* () {
+          const { address } = yield* HttpServer.HttpServer
+          const otherUrl = HttpServer.formatAddress(address)
+          assertRefused(yield* send(otherUrl, ready), "ServiceUnavailable")
+          assertRefused(yield* create(otherUrl, management_key, minimal), "InternalError")
+          assert.strictEqual((yield* send(otherUrl, { path: "/health/live" })).status, 200)
+          const found = yield* get(otherUrl, management_key, createdId(made))
+          assert.strictEqual(found.body, made.body)
+        })
+      ).pipe(Layer.provide(Layer.fresh(Server.layer(settings))), Layer.provide(Layer.fresh(Byok.layerWith(settings))))
+      yield* Effect.scoped(Layer.build(other))
+      assert.strictEqual((yield* send(url, ready)).status, 200)
+    })
   )
 
   it.effect("a schema without the latest migrations is not ready", () =>
     Effect.gen(function* () {
       const { sql, url } = yield* TestService
+      const turnsTo = (status: number) =>
+        eventually(
+          `the status is ${status}`,
+          Effect.map(send(url, ready), (answer) => answer.status === status)
+        )
       yield* Effect.acquireUseRelease(
         Effect.orDie(sql`UPDATE effect_sql_migrations SET migration_id = -migration_id`),
-        () =>
-          Effect.map(send(url, ready), (answer) => {
-            assertRefused(answer, "ServiceUnavailable", {
-              problems: ["the database lacks migrations that this version needs"]
-            })
-          }),
+        () => turnsTo(503),
         () => Effect.orDie(sql`UPDATE effect_sql_migrations SET migration_id = -migration_id`)
       )
+      yield* turnsTo(200)
+    })
+  )
+})
+
+/** How often readiness was evaluated, and what it finds. */
+const watched = () => {
+  const state = { evaluated: 0, problems: [] as ReadonlyArray<string>, warnings: [] as ReadonlyArray<string> }
+  const readiness = Layer.succeed(Readiness, {
+    problems: Effect.sync(() => {
+      state.evaluated += 1
+      return state.problems
+    }).pipe(Effect.delay("50 millis")),
+    warnings: Effect.sync(() => state.warnings)
+  })
+  return { state, readiness }
+}
+
+describe("the public answer about readiness", () => {
+  it.live("is made once for all who ask within a second, and shows no details, which are logged once (F13)", () =>
+    Effect.gen(function* () {
+      const { readiness, state } = watched()
+      const service = TestService.recordedWith({
+        parts: Effect.map(Effect.all([Effect.context<Parts>(), Layer.build(readiness)]), ([parts, other]) =>
+          Context.merge(parts, other)
+        ).pipe(Effect.scoped)
+      })
+      const context = yield* Layer.build(service)
+      const { url } = Context.get(context, TestService)
+      const { logs } = Context.get(context, Recording)
+      const about = () => logs.flatMap(({ level, text }) => (text.includes("kek-canary") ? [`${level} ${text}`] : []))
+      const askAll = Effect.forEach(Array.from({ length: 50 }), () => send(url, ready), { concurrency: "unbounded" })
+      const turnsTo = (status: number) =>
+        eventually(
+          `the status is ${status}`,
+          Effect.map(send(url, ready), (answer) => answer.status === status)
+        )
+
+      for (const { status } of yield* askAll) assert.strictEqual(status, 200)
+      assert.strictEqual(state.evaluated, 1)
+      state.problems = ["key kek-canary is missing"]
+      yield* turnsTo(503)
+      assert.isAtMost(state.evaluated, 3)
+      for (const answer of yield* askAll) assertRefused(answer, "ServiceUnavailable")
+      const before = state.evaluated
+      yield* eventually(
+        "it was evaluated twice more",
+        Effect.map(send(url, ready), () => state.evaluated >= before + 2)
+      )
+      assert.lengthOf(about(), 1)
+      assert.match(about()[0] ?? "", /^Warn .*Not ready: key kek-canary is missing/s)
+
+      state.problems = []
+      state.warnings = ["key kek-canary is missing from the keyring"]
+      yield* turnsTo(200)
+      assert.lengthOf(about(), 2)
+      assert.match(about()[1] ?? "", /^Warn .*Ready, but: key kek-canary is missing from the keyring/s)
+    })
+  )
+
+  it.live("takes no place in the queues of tenants: a full queue does not make the service unready (F13)", () =>
+    Effect.gen(function* () {
+      const service = TestService.layerWith({
+        settings: (settings) => ({ ...settings, database: { ...settings.database, queue: 1, batching: false } })
+      })
+      const { sql, tenant, url } = Context.get(yield* Layer.build(service), TestService)
+      const { management_key } = yield* tenant
+      const unlock = yield* lockTable(sql, "workspaces")
+      const waiting = yield* Effect.forkChild(create(url, management_key, minimal))
+      yield* untilWaiting(sql, 1)
+      assertRefused(yield* create(url, management_key, minimal), "ServiceUnavailable")
       assert.strictEqual((yield* send(url, ready)).status, 200)
+      yield* unlock
+      created(yield* Fiber.join(waiting))
     })
   )
 })

@@ -118,7 +118,7 @@ layerLive(TestService.recordedWith({}))("500 (section 7, D11)", (it) => {
             yield* assertFailed(yield* create(minimal), "DatabaseFailure")
             yield* assertFailed(yield* get(id), "DatabaseFailure")
             const ready = yield* send(url, { path: "/health/ready" })
-            assertRefused(ready, "ServiceUnavailable", { problems: ["the database does not answer"] })
+            assertRefused(ready, "ServiceUnavailable")
             assert.isDefined(ready.headers["retry-after"])
             assert.strictEqual((yield* send(url, { path: "/health/live" })).body, '{"status":"live"}')
           }),

@@ -1,0 +1,19 @@
+import { Duration, Effect } from "effect"
+
+/**
+ * Runs an effect once for all who ask at the same time, and keeps its result for a number of milliseconds, whatever
+ * happens to the system's clock.
+ */
+export const keptFor = (milliseconds: number) =>
+  Effect.fnUntraced(function* <A, E, R>(effect: Effect.Effect<A, E, R>) {
+    let expires = 0
+    const timed = Effect.suspend(() => {
+      expires = Number.POSITIVE_INFINITY
+      return Effect.ensuring(
+        effect,
+        Effect.sync(() => (expires = performance.now() + milliseconds))
+      )
+    })
+    const [cached, invalidate] = yield* Effect.cachedInvalidateWithTTL(timed, Duration.infinity)
+    return Effect.suspend(() => (performance.now() < expires ? cached : Effect.andThen(invalidate, cached)))
+  })

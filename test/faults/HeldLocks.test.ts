@@ -1,0 +1,82 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Duration, Effect } from "effect"
+import { latest } from "../../src/sql/Migrations.ts"
+import { adminClient, freshDatabase } from "../support/database/freshDatabase.ts"
+import { holdOpen } from "../support/database/transactions.ts"
+import { createOver } from "../support/http/callByok.ts"
+import { ringOf } from "../support/keys/rotating.ts"
+import { onlyObject, textIn } from "../support/process/CommandLine.ts"
+import { runByok } from "../support/process/runByok.ts"
+import { startService } from "../support/process/ServiceProcess.ts"
+
+const readiness = (url: string) => Effect.promise(async () => (await fetch(`${url}/health/ready`)).status)
+
+const begin = Effect.gen(function* () {
+  const DATABASE_URL = yield* freshDatabase
+  const settings = { DATABASE_URL, BYOK_KEYRING: ringOf("kek") }
+  const account = onlyObject(yield* runByok(["account", "create", "--name", "n", "--json"], settings))
+  return {
+    settings,
+    sql: yield* adminClient(DATABASE_URL),
+    key: textIn(account, "management_key"),
+    list: runByok(["api-key", "list", "--account", textIn(account, "account_id")], settings)
+  }
+})
+
+/** Every table, locked as `pg_dump` locks them. */
+const dump = `LOCK TABLE accounts, workspaces, api_keys, keks, credentials, receipts, audit_entries, audit_checkpoints,
+  effect_sql_migrations IN ACCESS SHARE MODE`
+
+const credential = { provider: "groq", key: "fake-key-fake-key" }
+
+describe("while somebody else holds locks on every table", () => {
+  it.live(
+    "as a backup does, commands and a new instance work at once, and the running one stays ready (F1)",
+    () =>
+      Effect.gen(function* () {
+        const { key, list, settings, sql } = yield* begin
+        const running = yield* startService(settings)
+        const release = yield* holdOpen(sql, dump)
+        assert.strictEqual((yield* list).code, 0)
+        const started = yield* startService({ ...settings, BYOK_KEYRING: ringOf("kek", "next") })
+        for (const { url } of [running, started]) {
+          assert.strictEqual(yield* readiness(url), 200)
+          assert.strictEqual((yield* createOver(url, key, credential)).status, 201)
+        }
+        yield* release
+      }),
+    60_000
+  )
+
+  it.live(
+    "a pending migration fails in one sentence, and the running instance is ready again at once (F1)",
+    () =>
+      Effect.gen(function* () {
+        const { key, list, settings, sql } = yield* begin
+        const running = yield* startService(settings)
+        yield* sql`DELETE FROM effect_sql_migrations WHERE migration_id = ${latest}`
+        const release = yield* holdOpen(sql, dump)
+        const sentence =
+          "DATABASE_URL: its schema is locked, for example by a backup or another migration (55P03); try again when that has ended.\n"
+        assert.deepStrictEqual(yield* list, { code: 1, stdout: "", stderr: sentence })
+        assert.strictEqual((yield* createOver(running.url, key, credential)).status, 201)
+        yield* release
+      }),
+    60_000
+  )
+
+  it.live(
+    "readiness does not wait for the table of migrations, even if nobody else can read it (F1)",
+    () =>
+      Effect.gen(function* () {
+        const { settings, sql } = yield* begin
+        const { url } = yield* startService(settings)
+        const release = yield* holdOpen(sql, "LOCK TABLE effect_sql_migrations IN ACCESS EXCLUSIVE MODE")
+        const [took, status] = yield* Effect.timed(readiness(url))
+        assert.strictEqual(status, 200)
+        assert.isBelow(Duration.toMillis(took), 2500, "before the deadline of a statement")
+        yield* release
+      }),
+    60_000
+  )
+})

@@ -1,0 +1,141 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Cause, type Context, Effect, Exit, Layer, Schema } from "effect"
+import * as Byok from "../../src/Byok.ts"
+import type { AccountId } from "../../src/domain/AccountId.ts"
+import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
+import { NewCredential } from "../../src/domain/NewCredential.ts"
+import { KeyStoreUnavailable } from "../../src/port/CipherErrors.ts"
+import { Credentials } from "../../src/port/Credentials.ts"
+import { Readiness } from "../../src/port/Readiness.ts"
+import { Accounts } from "../../src/service/Accounts.ts"
+import { adminClient, freshDatabase, settingsFor } from "../support/database/freshDatabase.ts"
+import type { Parts } from "../support/http/TestService.ts"
+import { ringOf } from "../support/keys/rotating.ts"
+import { onlyObject } from "../support/process/CommandLine.ts"
+import { runByok } from "../support/process/runByok.ts"
+
+type Instance = Context.Context<Parts>
+
+const instanceWith = (url: string, ...kek_ids: ReadonlyArray<string>) =>
+  Effect.orDie(Layer.build(Layer.fresh(Byok.layerWith(settingsFor(url, ringOf(...kek_ids))))))
+
+const create = (instance: Instance, account_id: AccountId) =>
+  Effect.gen(function* () {
+    const input = yield* Schema.decodeUnknownEffect(NewCredential)({ provider: "groq", key: "fake-key" })
+    return yield* (yield* Credentials).create(input)
+  }).pipe(Effect.provideService(CurrentCaller, { account_id }), Effect.provide(instance))
+
+const reported = (instance: Instance) =>
+  Effect.flatMap(Readiness, (readiness) => Effect.all(readiness)).pipe(Effect.provide(instance))
+
+const newAccount = (instance: Instance) =>
+  Effect.map(
+    Effect.provide(
+      Effect.flatMap(Accounts, ({ createAccount }) => createAccount("n")),
+      instance
+    ),
+    (made) => made.account_id
+  )
+
+const refusal = Effect.fnUntraced(function* (attempt: Effect.Effect<unknown, unknown>) {
+  const exit = yield* Effect.exit(attempt)
+  assert(Exit.isFailure(exit))
+  const failure = Cause.squash(exit.cause)
+  assert.instanceOf(failure, KeyStoreUnavailable)
+  return failure.reason
+})
+
+const well = { problems: [], warnings: [] }
+
+describe("an instance with another keyring than the others", () => {
+  it.live("stores nothing and is not ready; the others stay ready and store (F3)", () =>
+    Effect.gen(function* () {
+      const url = yield* freshDatabase
+      const sql = yield* adminClient(url)
+      const [one, other] = [yield* instanceWith(url, "ours"), yield* instanceWith(url, "ours")]
+      const account_id = yield* newAccount(one)
+      yield* create(one, account_id)
+      const stray = yield* instanceWith(url, "stray")
+      const reason = "key stray has never sealed, nor has any other key of this keyring"
+      assert.strictEqual(yield* refusal(create(stray, account_id)), reason)
+      assert.deepStrictEqual((yield* reported(stray)).problems, [`${reason}: nothing can be sealed`])
+      for (const instance of [one, other]) {
+        yield* create(instance, account_id)
+        assert.deepStrictEqual(yield* reported(instance), well)
+      }
+      assert.lengthOf(yield* sql`SELECT 1 FROM credentials WHERE kek_id <> 'ours'`, 0)
+    })
+  )
+
+  it.live("of several that store for the first time at the same moment, those of one keyring do (F3)", () =>
+    Effect.gen(function* () {
+      for (const _ of [1, 2, 3, 4, 5]) {
+        const url = yield* freshDatabase
+        const sql = yield* adminClient(url)
+        const instances = yield* Effect.forEach(["a", "b", "c"], (id) => instanceWith(url, id))
+        const account_id = yield* newAccount(instances[0] as Instance)
+        const exits = yield* Effect.forEach(instances, (instance) => Effect.exit(create(instance, account_id)), {
+          concurrency: "unbounded"
+        })
+        assert.lengthOf(exits.filter(Exit.isSuccess), 1)
+        assert.lengthOf(yield* sql`SELECT DISTINCT kek_id FROM credentials`, 1)
+      }
+    })
+  )
+
+  it.live("a rotation goes on beside credentials that nobody can open, which are warned of (F3)", () =>
+    Effect.gen(function* () {
+      const url = yield* freshDatabase
+      const sql = yield* adminClient(url)
+      const ours = yield* instanceWith(url, "ours")
+      const account_id = yield* newAccount(ours)
+      yield* create(ours, account_id)
+      const { id } = yield* create(ours, account_id)
+      yield* sql`UPDATE credentials SET kek_id = 'lost' WHERE id = ${id}`
+      const rotated = yield* instanceWith(url, "next", "ours")
+      yield* create(rotated, account_id)
+      const warnings = ["key lost is missing from the keyring; credentials that cannot be opened: 1"]
+      for (const instance of [rotated]) assert.deepStrictEqual(yield* reported(instance), { problems: [], warnings })
+      assert.lengthOf(yield* sql`SELECT 1 FROM credentials WHERE kek_id = 'next'`, 1)
+    })
+  )
+})
+
+describe("byok keyring stranded and admit", () => {
+  it.live(
+    "list what a lost key holds, and let a new keyring seal after all (F3)",
+    () =>
+      Effect.gen(function* () {
+        const url = yield* freshDatabase
+        const sql = yield* adminClient(url)
+        const ours = yield* instanceWith(url, "ours")
+        const account_id = yield* newAccount(ours)
+        const { id, workspace_id } = yield* create(ours, account_id)
+        const byok = (keyring: string, ...args: ReadonlyArray<string>) =>
+          runByok(["keyring", ...args], { DATABASE_URL: url, BYOK_KEYRING: ringOf(keyring) })
+
+        assert.deepStrictEqual(yield* byok("ours", "stranded"), {
+          code: 0,
+          stdout: "No credential is stranded.\n",
+          stderr: ""
+        })
+        assert.deepStrictEqual(yield* byok("new", "stranded"), {
+          code: 0,
+          stdout: `${id}  account: ${account_id}, workspace: ${workspace_id}, key: ours\n`,
+          stderr: ""
+        })
+        const credentials = [{ kek_id: "ours", account_id, workspace_id, credential_id: id }]
+        assert.deepStrictEqual(onlyObject(yield* byok("new", "stranded", "--json")), { credentials, total: 1 })
+
+        const renewed = yield* instanceWith(url, "new")
+        yield* refusal(create(renewed, account_id))
+        assert.strictEqual((yield* byok("new", "admit")).stdout, "kek_id  new\nrole    primary\n")
+        yield* create(renewed, account_id)
+        assert.deepStrictEqual((yield* reported(renewed)).problems, [])
+        yield* byok("new", "admit")
+        const admitted = sql`SELECT 1 FROM audit_entries WHERE events::text LIKE '%"keyring.admit"%'`
+        assert.lengthOf(yield* admitted, 1, "recorded once")
+      }),
+    60_000
+  )
+})

@@ -1,7 +1,7 @@
 import { Schema, SchemaTransformation } from "effect"
 import { ApiKeyHash } from "./ApiKeyHash.ts"
 import { CredentialId } from "./CredentialId.ts"
-import { Provider } from "./Provider.ts"
+import { StoredProvider } from "./Provider.ts"
 import { Region } from "./Region.ts"
 import { WorkspaceId } from "./WorkspaceId.ts"
 
@@ -21,7 +21,7 @@ const flag = (description: string) => Schema.Boolean.annotate({ description })
 export const Credential = Schema.Struct({
   id: CredentialId,
   workspace_id: WorkspaceId,
-  provider: Provider,
+  provider: StoredProvider,
   name: orNull(Schema.String, "Human-readable name; null if none was given."),
   label: Schema.String.annotate({ description: "Masked display form of the raw key." }),
   created_at: timestamp("Creation time in UTC, to the millisecond."),

@@ -121,6 +121,13 @@ export const Provider = Schema.Literals([
 ]).annotate({ message: "must be a known provider slug", description: "Slug of the upstream provider." })
 export type Provider = typeof Provider.Type
 
+/** A provider as stored: another version of the service may know slugs that this one does not. */
+export const StoredProvider = Schema.String.annotate({
+  description:
+    "Slug of the upstream provider: one that create accepts, or one that another version of the service accepted.",
+  examples: ["openai", "amazon-bedrock/claude-on-aws"]
+})
+
 const keyMaterial: ReadonlySet<Provider> = new Set<Provider>(["openai", "fireworks"])
 const regional: ReadonlySet<Provider> = new Set<Provider>(["azure"])
 

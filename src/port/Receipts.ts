@@ -1,4 +1,4 @@
-import { Context, type DateTime, type Effect, type Option } from "effect"
+import { Context, type Duration, type Effect, type Option } from "effect"
 import type { AccountId } from "../domain/AccountId.ts"
 import type { Credential } from "../domain/Credential.ts"
 import type { CredentialId } from "../domain/CredentialId.ts"
@@ -33,7 +33,7 @@ export class Receipts extends Context.Service<
       Option.Option<{ readonly credential_id: CredentialId; readonly fingerprint: Uint8Array }>,
       ServiceUnavailable
     >
-    /** Deletes up to `limit` receipts of credentials created before `before`, and returns how many it deleted. */
-    readonly forget: (before: DateTime.Utc, limit: number) => Effect.Effect<number, ServiceUnavailable>
+    /** Deletes up to `limit` receipts older than `age` by the store's own clock, and returns how many it deleted. */
+    readonly forget: (age: Duration.Duration, limit: number) => Effect.Effect<number, ServiceUnavailable>
   }
 >()("byok/Receipts") {}

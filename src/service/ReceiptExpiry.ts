@@ -1,7 +1,7 @@
-import { Context, DateTime, Duration, Effect, Layer } from "effect"
+import { Context, Duration, Effect, Layer } from "effect"
 import { Receipts } from "../port/Receipts.ts"
 
-/** Receipts are kept for a day, plus an hour for clock differences between instances. */
+/** Receipts are kept for a day, plus an hour for a database server that takes over with another clock. */
 const retention = Duration.hours(25)
 
 /** How long to wait before each search for old receipts. */
@@ -14,8 +14,7 @@ const batch = 500
 /** Deletes old receipts. Instances share the work: each skips what another is deleting. */
 const forgetOld = Effect.gen(function* () {
   const { forget } = yield* Receipts
-  const before = DateTime.subtractDuration(yield* DateTime.now, retention)
-  while ((yield* forget(before, batch)) === batch) yield* Effect.sleep(pause)
+  while ((yield* forget(retention, batch)) === batch) yield* Effect.sleep(pause)
 })
 
 /** Runs until the service stops; failures are retried at the next interval. */

@@ -1,4 +1,4 @@
-import { DateTime, Effect, Layer, Option, Schema } from "effect"
+import { Duration, Effect, Layer, Option, Schema } from "effect"
 import { CurrentActor } from "../domain/Actor.ts"
 import { CredentialId } from "../domain/CredentialId.ts"
 import { Receipts } from "../port/Receipts.ts"
@@ -21,7 +21,7 @@ export const layer = Layer.effect(
         const inserted = firstOrder(sql`
           WITH receipt AS (
             INSERT INTO receipts (account_id, key_hash, credential_id, fingerprint, created_at)
-            VALUES (${account_id}, ${key_hash}, ${row.id}, ${fingerprint}, ${DateTime.toDate(row.created_at)})
+            VALUES (${account_id}, ${key_hash}, ${row.id}, ${fingerprint}, now())
             ON CONFLICT (account_id, key_hash) DO NOTHING RETURNING credential_id
           ), made AS (
             INSERT INTO credentials (${sql.csv(newColumns)}, sort_order)
@@ -45,11 +45,11 @@ export const layer = Layer.effect(
             SELECT credential_id, fingerprint FROM receipts
             WHERE account_id = ${account_id} AND key_hash = ${key_hash} FOR UPDATE`)
         ),
-      forget: (before, limit) =>
+      forget: (age, limit) =>
         Effect.map(
           writes.ask(sql`
             DELETE FROM receipts WHERE credential_id = ANY(ARRAY(
-              SELECT credential_id FROM receipts WHERE created_at < ${DateTime.toDate(before)}
+              SELECT credential_id FROM receipts WHERE created_at < now() - make_interval(secs => ${Duration.toSeconds(age)}::float8)
               ORDER BY created_at LIMIT ${limit} FOR UPDATE SKIP LOCKED
             )) RETURNING credential_id`),
           (rows) => rows.length

@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { DateTime, Effect, Layer } from "effect"
+import { DateTime, Duration, Effect, Layer } from "effect"
 import { TestClock } from "effect/testing"
 import * as ReceiptExpiry from "../../src/service/ReceiptExpiry.ts"
 import { Receipts } from "../../src/port/Receipts.ts"
@@ -11,12 +11,13 @@ const day = 24 * 60 * 60 * 1000
 const holding = (receipts: number, failing: (call: number) => boolean = () => false) => {
   const state = { receipts, calls: [] as Array<{ readonly at: number; readonly age: number; readonly limit: number }> }
   const port = Layer.mock(Receipts, {
-    forget: (before, limit) =>
+    forget: (duration, limit) =>
       Effect.gen(function* () {
         const at = (yield* DateTime.now).epochMilliseconds
-        state.calls.push({ at, age: at - before.epochMilliseconds, limit })
+        const age = Duration.toMillis(duration)
+        state.calls.push({ at, age, limit })
         if (failing(state.calls.length)) return yield* Effect.die(new Error("the database is down"))
-        const removed = before.epochMilliseconds > 0 ? Math.min(limit, state.receipts) : 0
+        const removed = at > age ? Math.min(limit, state.receipts) : 0
         state.receipts -= removed
         return removed
       })

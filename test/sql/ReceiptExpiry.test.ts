@@ -1,16 +1,72 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Context, Duration, Effect, Layer, Schema } from "effect"
+import { Clock, Context, Duration, Effect, Layer, Schema } from "effect"
 import * as Byok from "../../src/Byok.ts"
 import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
 import { IdempotencyKey } from "../../src/domain/IdempotencyKey.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"
 import { Accounts } from "../../src/service/Accounts.ts"
 import { Credentials } from "../../src/port/Credentials.ts"
+import { Receipts } from "../../src/port/Receipts.ts"
 import * as ReceiptExpiry from "../../src/service/ReceiptExpiry.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { adminClient, freshDatabase, settingsFor } from "../support/database/freshDatabase.ts"
 
+/** The clock of a machine that is ahead by 26 hours. */
+const ahead = Effect.map(Clock.Clock, (clock) => {
+  const offset = Duration.toMillis(Duration.hours(26))
+  const now = () => clock.currentTimeMillisUnsafe() + offset
+  return Object.create(clock, {
+    currentTimeMillisUnsafe: { value: now },
+    currentTimeMillis: { value: Effect.sync(now) }
+  }) as Clock.Clock
+})
+
 describe("old receipts on PostgreSQL (SECURITY.md, Receipts)", () => {
+  it.live(
+    "are as old as the database says, whatever the clock of the instance that writes or removes them (F8)",
+    () =>
+      Effect.gen(function* () {
+        const url = yield* freshDatabase
+        const sql = yield* adminClient(url)
+        const settings = settingsFor(url)
+        const clock = yield* ahead
+        const instance = yield* Layer.build(Byok.layerWith(settings))
+        const { account_id } = yield* Context.get(instance, Accounts).createAccount("n")
+        const input = yield* Schema.decodeUnknownEffect(NewCredential)({ provider: "groq", key: "fake-key" })
+        const create = (key: string) =>
+          Context.get(instance, Credentials)
+            .createOnce(input, IdempotencyKey.make(key))
+            .pipe(Effect.provideService(CurrentCaller, { account_id }))
+        yield* create("right")
+        yield* Effect.provideService(create("ahead"), Clock.Clock, clock)
+        const ages = yield* sql<{ old: boolean }>`
+        SELECT abs(extract(epoch FROM now() - created_at)) > 60 AS old FROM receipts`
+        assert.deepStrictEqual(
+          ages.map(({ old }) => old),
+          [false, false]
+        )
+
+        let searched = 0
+        const watched = Layer.effect(
+          Receipts,
+          Effect.map(Receipts, (receipts) => ({
+            ...receipts,
+            forget: (...given) => Effect.tap(receipts.forget(...given), () => Effect.sync(() => (searched += 1)))
+          }))
+        )
+        yield* Layer.build(Layer.fresh(ReceiptExpiry.layer).pipe(Layer.provide(watched))).pipe(
+          Effect.provide(instance),
+          Effect.provideService(ReceiptExpiry.interval, Duration.millis(20)),
+          Effect.provideService(Clock.Clock, clock)
+        )
+        yield* eventually(
+          "old receipts were looked for",
+          Effect.sync(() => searched >= 2)
+        )
+        assert.lengthOf(yield* sql`SELECT 1 FROM receipts`, 2)
+      })
+  )
+
   it.live("are removed by the service itself, and honoured until then", () =>
     Effect.gen(function* () {
       const url = yield* freshDatabase

@@ -1,4 +1,4 @@
-import { Context, type DateTime, Effect, Layer, Option, Result } from "effect"
+import { Context, DateTime, Effect, Layer, Option, Result } from "effect"
 import type { AccountId } from "../../../src/domain/AccountId.ts"
 import type { ApiKeyHash } from "../../../src/domain/ApiKeyHash.ts"
 import type { Credential } from "../../../src/domain/Credential.ts"
@@ -123,15 +123,17 @@ export const receipts = Layer.effect(
           const standing = receipts.get(name)
           if (standing !== undefined && standing.credential_id !== given.id) return Effect.succeedNone
           if (standing === undefined && credentials.has(given.id)) return Effect.die(new Error("the id is taken"))
-          return Effect.map(insert(account_id, given, sealed), (credential) => {
-            receipts.set(name, { account_id, ...receipt, credential_id: given.id, created_at: given.created_at })
+          return Effect.gen(function* () {
+            const credential = yield* insert(account_id, given, sealed)
+            receipts.set(name, { account_id, ...receipt, credential_id: given.id, created_at: yield* DateTime.now })
             return Option.some(credential)
           })
         }),
       find: (account_id, key_hash) =>
         Effect.sync(() => Option.fromUndefinedOr(receipts.get(nameOf(account_id, key_hash)))),
-      forget: (before, limit) =>
-        Effect.sync(() => {
+      forget: (age, limit) =>
+        Effect.map(DateTime.now, (now) => {
+          const before = DateTime.subtractDuration(now, age)
           const old = Array.from(receipts)
             .filter(([, { created_at }]) => created_at.epochMilliseconds < before.epochMilliseconds)
             .slice(0, limit)

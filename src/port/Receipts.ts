@@ -4,6 +4,7 @@ import type { Credential } from "../domain/Credential.ts"
 import type { CredentialId } from "../domain/CredentialId.ts"
 import type { ServiceUnavailable } from "../domain/Errors.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
+import type { WorkspaceGone } from "./WorkspaceGone.ts"
 
 /** Proof that a request with an idempotency key succeeded, and which request it was. */
 export interface Receipt {
@@ -25,7 +26,7 @@ export class Receipts extends Context.Service<
       credential: Omit<Credential, "sort_order">,
       sealed: SealedKey,
       receipt: Receipt
-    ) => Effect.Effect<Option.Option<Credential>, ServiceUnavailable>
+    ) => Effect.Effect<Option.Option<Credential>, ServiceUnavailable | WorkspaceGone>
     readonly find: (
       account_id: AccountId,
       key_hash: Uint8Array

@@ -2,18 +2,27 @@ import { Effect, Layer, Option } from "effect"
 import type { AccountId } from "../domain/AccountId.ts"
 import { type Actor, CurrentActor } from "../domain/Actor.ts"
 import { CurrentCaller } from "../domain/CurrentCaller.ts"
-import { NotFound } from "../domain/Errors.ts"
+import { InvalidParams, NotFound } from "../domain/Errors.ts"
 import type { IdempotencyKey } from "../domain/IdempotencyKey.ts"
 import type { NewCredential } from "../domain/NewCredential.ts"
 import { CredentialRepository } from "../port/CredentialRepository.ts"
 import { Credentials } from "../port/Credentials.ts"
 import { RequestTimeout, withDeadline } from "../port/Deadline.ts"
 import { Receipts } from "../port/Receipts.ts"
-import { makePreparation } from "./makePreparation.ts"
+import { WorkspaceGone } from "../port/WorkspaceGone.ts"
+import { makePreparation, workspaceIssue } from "./makePreparation.ts"
 import { makeReplay, receiptOf } from "./makeReplay.ts"
 
 const actorOf = ({ api_key_hash }: CurrentCaller["Service"]): Actor =>
   api_key_hash === undefined ? { kind: "in_process" } : { kind: "api_key", api_key_hash }
+
+/** A workspace deleted since the request was checked is refused like one deleted before. */
+const inWorkspace = <A, E>({ workspace_id }: NewCredential, stored: Effect.Effect<A, E | WorkspaceGone>) =>
+  Effect.catchIf(
+    stored,
+    (error): error is Extract<E | WorkspaceGone, WorkspaceGone> => error instanceof WorkspaceGone,
+    () => Effect.fail(InvalidParams.of(workspaceIssue(workspace_id !== undefined)))
+  )
 
 export const make = Effect.gen(function* () {
   const receipts = yield* Receipts
@@ -29,7 +38,7 @@ export const make = Effect.gen(function* () {
 
   const create = Effect.fnUntraced(function* (account_id: AccountId, input: NewCredential) {
     const { credential, sealed } = yield* prepare(account_id, input)
-    return yield* repository.insert(account_id, credential, sealed)
+    return yield* inWorkspace(input, repository.insert(account_id, credential, sealed))
   })
 
   const createOnce = Effect.fnUntraced(function* (
@@ -41,7 +50,7 @@ export const make = Effect.gen(function* () {
     if (Option.isSome(earlier)) return { credential: earlier.value, replayed: true }
     const { credential, sealed } = yield* prepare(account_id, input)
     const receipt = receiptOf(account_id, credential.id, input, idempotency_key)
-    const created = yield* receipts.insert(account_id, credential, sealed, receipt)
+    const created = yield* inWorkspace(input, receipts.insert(account_id, credential, sealed, receipt))
     if (Option.isSome(created)) return { credential: created.value, replayed: false }
     const concurrent = yield* replay(account_id, input, idempotency_key)
     if (Option.isSome(concurrent)) return { credential: concurrent.value, replayed: true }

@@ -13,7 +13,8 @@ import { Cipher } from "../port/Cipher.ts"
 import { WorkspaceResolver } from "../port/WorkspaceResolver.ts"
 import { withKeyStoreTimeout } from "./withKeyStoreTimeout.ts"
 
-const workspaceIssue = (requested: boolean): Issue => ({
+/** Why a credential cannot be created in the workspace of the request, or without one (D6, D43). */
+export const workspaceIssue = (requested: boolean): Issue => ({
   path: ["workspace_id"],
   message: requested ? "is not a workspace of this account" : "is required: the default workspace is deleted"
 })

@@ -4,6 +4,7 @@ import { CurrentActor } from "../domain/Actor.ts"
 import type { Credential } from "../domain/Credential.ts"
 import type { CredentialId } from "../domain/CredentialId.ts"
 import { CredentialRepository } from "../port/CredentialRepository.ts"
+import { WorkspaceGone } from "../port/WorkspaceGone.ts"
 import { recordMade } from "./auditing.ts"
 import { Database } from "./connection/Database.ts"
 import { DatabaseFailure } from "../port/DatabaseFailure.ts"
@@ -13,12 +14,14 @@ import {
   type Creation,
   credentialOf,
   findStored,
+  hasHome,
+  homeOf,
   firstOrder,
   newColumns,
   type NewRow,
+  OpenableRow,
   Order,
   sealedColumns,
-  SealedRow,
   type Stored,
   toJson
 } from "./credentialRows.ts"
@@ -40,7 +43,7 @@ export const layer = Layer.effect(
   CredentialRepository,
   Effect.gen(function* () {
     const { reads, writes } = yield* Database
-    const firstSealed = firstRowOf(SealedRow)
+    const firstSealed = firstRowOf(OpenableRow)
     const orders = rowsOf(Order)
 
     const find = reads.gather<Key, Option.Option<Credential>>({
@@ -71,12 +74,12 @@ export const layer = Layer.effect(
         const { row } = creation
         const values = newColumns.map((column) => sql`${parameterOf(row[column])}`)
         const inserted = firstOrder(sql`
-          WITH made AS (
+          WITH home AS (${homeOf(sql, [row])}), made AS (
             INSERT INTO credentials (${sql.csv(newColumns)}, sort_order)
-            VALUES (${sql.csv(values)}, (
+            SELECT ${sql.csv(values)}, (
               SELECT coalesce(max(sort_order) + 1, 0) FROM credentials
               WHERE workspace_id = ${row.workspace_id} AND provider = ${row.provider}
-            ))
+            ) FROM home
             ON CONFLICT (id) DO NOTHING RETURNING id, sort_order
           ), recorded AS (${recordMade(sql, [auditedOf(creation)])})
           SELECT id, sort_order FROM made`)
@@ -88,13 +91,14 @@ export const layer = Layer.effect(
         const { sql } = writes
         const rows = creations.map(({ row }) => row)
         const inserted = orders(sql`
-          WITH made AS (
+          WITH home AS (${homeOf(sql, rows)}), made AS (
             INSERT INTO credentials (${sql.csv(newColumns)}, sort_order)
             SELECT ${sql.csv(newColumns)}, (
               SELECT coalesce(max(sort_order) + 1, 0) FROM credentials
               WHERE workspace_id = given.workspace_id AND provider = given.provider
             ) + row_number() OVER (PARTITION BY workspace_id, provider) - 1
             FROM json_populate_recordset(NULL::credentials, ${toJson(rows)}::json) AS given
+            WHERE EXISTS (SELECT FROM home WHERE home_id = workspace_id AND home_account_id = account_id)
             ON CONFLICT (id) DO NOTHING RETURNING id, sort_order
           ), recorded AS (${recordMade(sql, creations.map(auditedOf))})
           SELECT id, sort_order FROM made`)
@@ -116,20 +120,29 @@ export const layer = Layer.effect(
           Effect.flatMap((order) =>
             Option.isSome(order)
               ? Effect.succeed({ ...credential, sort_order: order.value.sort_order })
-              : Effect.die(taken)
+              : Effect.flatMap(
+                  writes.ask(hasHome(writes.sql, { account_id, ...credential, ...sealed })),
+                  (found): Effect.Effect<never, WorkspaceGone> =>
+                    found ? Effect.die(taken) : Effect.fail(new WorkspaceGone())
+                )
           )
         ),
       findById: (account_id, id) => find({ account_id, id }),
       findSealed: (account_id, id) => {
         const { ask, sql } = reads
         const row = firstSealed(
-          sql`SELECT ${sql.csv(sealedColumns)} FROM credentials WHERE id = ${id} AND account_id = ${account_id}`
+          sql`
+            SELECT ${sql.csv(sealedColumns)}, (
+              SELECT deleted_at IS NOT NULL FROM workspaces WHERE workspaces.id = workspace_id
+            ) AS workspace_deleted
+            FROM credentials WHERE id = ${id} AND account_id = ${account_id}`
         )
         return Effect.map(
           ask(row),
-          Option.map(({ kek_id, sealed, wrapped_dek, ...credential }) => ({
+          Option.map(({ kek_id, sealed, workspace_deleted, wrapped_dek, ...credential }) => ({
             credential,
-            sealed: { kek_id, sealed, wrapped_dek }
+            sealed: { kek_id, sealed, wrapped_dek },
+            workspace_deleted
           }))
         )
       }

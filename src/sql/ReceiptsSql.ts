@@ -2,8 +2,9 @@ import { Duration, Effect, Layer, Option, Schema } from "effect"
 import { CurrentActor } from "../domain/Actor.ts"
 import { CredentialId } from "../domain/CredentialId.ts"
 import { Receipts } from "../port/Receipts.ts"
+import { WorkspaceGone } from "../port/WorkspaceGone.ts"
 import { recordMade } from "./auditing.ts"
-import { auditedOf, findStored, firstOrder, newColumns, toJson } from "./credentialRows.ts"
+import { auditedOf, findStored, firstOrder, hasHome, homeOf, newColumns, toJson } from "./credentialRows.ts"
 import { Database } from "./connection/Database.ts"
 import { firstRowOf } from "./rows.ts"
 
@@ -19,9 +20,9 @@ export const layer = Layer.effect(
         const row = { account_id, ...credential, ...sealed }
         /** Waits for any transaction that is storing a receipt under the same hash. */
         const inserted = firstOrder(sql`
-          WITH receipt AS (
+          WITH home AS (${homeOf(sql, [row])}), receipt AS (
             INSERT INTO receipts (account_id, key_hash, credential_id, fingerprint, created_at)
-            VALUES (${account_id}, ${key_hash}, ${row.id}, ${fingerprint}, now())
+            SELECT ${account_id}, ${key_hash}, ${row.id}, ${fingerprint}, now() FROM home
             ON CONFLICT (account_id, key_hash) DO NOTHING RETURNING credential_id
           ), made AS (
             INSERT INTO credentials (${sql.csv(newColumns)}, sort_order)
@@ -36,7 +37,13 @@ export const layer = Layer.effect(
         const query = Effect.flatMap(inserted, (order) =>
           Option.isSome(order) ? Effect.succeed(order) : findStored(sql, row)
         )
-        return Option.map(yield* writes.ask(query), ({ sort_order }) => ({ ...credential, sort_order }))
+        const order = yield* writes.ask(query)
+        if (Option.isSome(order)) return Option.some({ ...credential, sort_order: order.value.sort_order })
+        const taken = yield* writes.ask(
+          sql`SELECT 1 FROM receipts WHERE account_id = ${account_id} AND key_hash = ${key_hash}`
+        )
+        if (taken.length === 0 && !(yield* writes.ask(hasHome(sql, row)))) return yield* new WorkspaceGone()
+        return Option.none()
       }),
       /** The lock makes this a commit of its own, which waits for the same replicas as the receipt's. */
       find: (account_id, key_hash) =>

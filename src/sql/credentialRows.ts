@@ -1,4 +1,4 @@
-import { DateTime, Schema } from "effect"
+import { DateTime, Effect, Schema } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { AccountId } from "../domain/AccountId.ts"
 import type { Actor } from "../domain/Actor.ts"
@@ -8,12 +8,13 @@ import type { Audited } from "./auditing.ts"
 import { firstRowOf } from "./rows.ts"
 
 const Row = Schema.Struct({ ...Credential.fields, created_at: Schema.DateTimeUtcFromDate })
-export const SealedRow = Schema.Struct({
+const SealedRow = Schema.Struct({
   ...Row.fields,
   kek_id: Schema.String,
   wrapped_dek: Schema.Uint8Array,
   sealed: Schema.Uint8Array
 })
+export const OpenableRow = Schema.Struct({ ...SealedRow.fields, workspace_deleted: Schema.Boolean })
 export const Order = Schema.Struct({ id: Schema.String, sort_order: Schema.Int })
 
 export type NewRow = { readonly account_id: AccountId } & Omit<Credential, "sort_order"> & SealedKey
@@ -55,6 +56,23 @@ export const toJson = (rows: ReadonlyArray<NewRow>) =>
   )
 
 export const firstOrder = firstRowOf(Order)
+
+/**
+ * Those of the workspaces that are not deleted, for a CTE `home`. The lock keeps each as it is until the transaction
+ * ends, and covers the one that the foreign key would take.
+ */
+export const homeOf = (sql: SqlClient.SqlClient, rows: ReadonlyArray<NewRow>) => sql`
+  SELECT account_id AS home_account_id, id AS home_id FROM workspaces
+  WHERE id = ANY(${Array.from(new Set(rows.map(({ workspace_id }) => workspace_id)))}::uuid[])
+  AND account_id = ANY(${Array.from(new Set(rows.map(({ account_id }) => account_id)))}::uuid[])
+  AND deleted_at IS NULL FOR SHARE`
+
+/** Whether the workspace of a new row is there and not deleted. */
+export const hasHome = (sql: SqlClient.SqlClient, { account_id, workspace_id }: NewRow) =>
+  Effect.map(
+    sql`SELECT 1 FROM workspaces WHERE id = ${workspace_id} AND account_id = ${account_id} AND deleted_at IS NULL`,
+    ({ length }) => length > 0
+  )
 
 /**
  * Finds what an earlier attempt at the same insert stored, if its answer was lost. The lock makes this a commit of its

@@ -80,9 +80,9 @@ layerLive(Layer.provideMerge(TestService.layer, watched))("among 20,000 credenti
         ? ["json_populate_recordset", "unnest", "hash = ANY($1::bytea[]) AND revoked"]
         : []
       const alone = [
-        "VALUES",
+        "FROM home",
         "SELECT account_id, id",
-        "WITH receipt",
+        "receipt AS (",
         "key_hash = $2",
         "DELETE FROM receipts",
         "hash = $1"

@@ -33,7 +33,7 @@ for (const [name, store] of stores) {
         const after = yield* Effect.forEach(made, stored)
         assert.deepEqual(
           after,
-          before.map(({ credential, sealed }) => ({ credential, sealed: { ...sealed, kek_id: primary, wrapped_dek } }))
+          before.map((row) => ({ ...row, sealed: { ...row.sealed, kek_id: primary, wrapped_dek } }))
         )
         const again = yield* replace({ primary, after: undefined, size: 10 }, accept)
         assert.deepStrictEqual(again, { rewrapped: 0, failed: [], next: undefined })

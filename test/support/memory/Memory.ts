@@ -11,6 +11,7 @@ import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
 import { KekRegistry } from "../../../src/port/KekRegistry.ts"
 import { KeyUse } from "../../../src/port/KeyUse.ts"
 import { type Receipt, Receipts } from "../../../src/port/Receipts.ts"
+import { WorkspaceGone } from "../../../src/port/WorkspaceGone.ts"
 import { WorkspaceResolver } from "../../../src/port/WorkspaceResolver.ts"
 import { WrappedKeys } from "../../../src/port/WrappedKeys.ts"
 
@@ -83,8 +84,8 @@ const insertInto = ({
         return again ? Effect.succeed(before.credential) : Effect.die(new Error("the id is taken"))
       }
       if (keks.get(sealed.kek_id)?.retired === true) return Effect.die(new Error("the key is retired"))
-      if (Option.isNone(ownRow(workspaces, account_id, given.workspace_id))) {
-        return Effect.die(new Error("the account has no such workspace"))
+      if (Option.getOrUndefined(ownRow(workspaces, account_id, given.workspace_id))?.deleted_at !== null) {
+        return Effect.fail(new WorkspaceGone())
       }
       const credential = { ...given, sort_order: nextSortOrder(given) }
       credentials.set(given.id, { account_id, credential, sealed })
@@ -95,14 +96,18 @@ const insertInto = ({
 export const credentialRepository = Layer.effect(
   CredentialRepository,
   Effect.map(Memory, (memory) => {
-    const { credentials } = memory
+    const { credentials, workspaces } = memory
     return {
       insert: insertInto(memory),
       findById: (account_id, id) =>
         Effect.sync(() => Option.map(ownRow(credentials, account_id, id), ({ credential }) => credential)),
       findSealed: (account_id, id) =>
         Effect.sync(() =>
-          Option.map(ownRow(credentials, account_id, id), ({ credential, sealed }) => ({ credential, sealed }))
+          Option.map(ownRow(credentials, account_id, id), ({ credential, sealed }) => ({
+            credential,
+            sealed,
+            workspace_deleted: (workspaces.get(credential.workspace_id)?.deleted_at ?? null) !== null
+          }))
         )
     }
   })
@@ -176,6 +181,11 @@ export const apiKeys = Layer.effect(
   }))
 )
 
+const maySeal = (keks: Memory["Service"]["keks"], kek_id: string, kek_ids: ReadonlyArray<string>) => {
+  const sealing = Array.from(keks).filter(([, { retired, wraps }]) => wraps > 0 && !retired)
+  return (keks.get(kek_id)?.wraps ?? 0) > 0 || sealing.length === 0 || sealing.some(([id]) => kek_ids.includes(id))
+}
+
 const kekRegistry = Layer.effect(
   KekRegistry,
   Effect.map(Memory, ({ credentials, keks }) => ({
@@ -183,11 +193,6 @@ const kekRegistry = Layer.effect(
       Effect.sync(() => {
         const differing = given.filter(({ check_value, kek_id }) => {
           const known = keks.get(kek_id)
-const maySeal = (keks: Memory["Service"]["keks"], kek_id: string, kek_ids: ReadonlyArray<string>) => {
-  const sealing = Array.from(keks).filter(([, { retired, wraps }]) => wraps > 0 && !retired)
-  return (keks.get(kek_id)?.wraps ?? 0) > 0 || sealing.length === 0 || sealing.some(([id]) => kek_ids.includes(id))
-}
-
           return known !== undefined && Buffer.compare(known.check_value, check_value) !== 0
         })
         if (differing.length > 0) return differing.map(({ kek_id }) => kek_id)
@@ -203,13 +208,6 @@ const maySeal = (keks: Memory["Service"]["keks"], kek_id: string, kek_ids: Reado
           return kek === undefined ? [] : [{ kek_id, check_value: kek.check_value, retired: kek.retired }]
         })
       ),
-    promote: () => Effect.void,
-    retire: (kek_id) =>
-      Effect.sync(() => {
-        const naming = Array.from(credentials.values()).filter(({ sealed }) => sealed.kek_id === kek_id).length
-        const kek = keks.get(kek_id)
-        if (kek !== undefined && naming === 0) kek.retired = true
-        return naming
     standing: (kek_id, kek_ids) =>
       Effect.sync(() =>
         keks.get(kek_id)?.retired === true ? "retired" : maySeal(keks, kek_id, kek_ids) ? "seals" : "foreign"
@@ -226,6 +224,13 @@ const maySeal = (keks: Memory["Service"]["keks"], kek_id: string, kek_ids: Reado
         const kek = keks.get(kek_id)
         if (kek?.wraps === 0 && !kek.retired) kek.wraps = 1
       }),
+    promote: () => Effect.void,
+    retire: (kek_id) =>
+      Effect.sync(() => {
+        const naming = Array.from(credentials.values()).filter(({ sealed }) => sealed.kek_id === kek_id).length
+        const kek = keks.get(kek_id)
+        if (kek !== undefined && naming === 0) kek.retired = true
+        return naming
       }),
     missing: (kek_ids) =>
       Effect.sync(() => {

@@ -1,0 +1,120 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Context, Effect, Fiber, Layer, Option } from "effect"
+import { Cipher } from "../../src/port/Cipher.ts"
+import { Credentials } from "../../src/port/Credentials.ts"
+import { Accounts } from "../../src/service/Accounts.ts"
+import * as CredentialsLive from "../../src/service/Credentials.ts"
+import { openForRouting } from "../../src/service/openForRouting.ts"
+import { CredentialId } from "../../src/domain/CredentialId.ts"
+import type { WorkspaceId } from "../../src/domain/WorkspaceId.ts"
+import { untilWaiting } from "../support/database/transactions.ts"
+import { created, minimal } from "../support/http/Bodies.ts"
+import { create, get, type Header } from "../support/http/HttpProbe.ts"
+import { assertInvalid } from "../support/http/Refusal.ts"
+import * as TestServiceLive from "../support/http/TestService.ts"
+import { type Parts, TestService } from "../support/http/TestService.ts"
+
+/** What happens between the check of the workspace and the insert, which the seal lies between. */
+let meanwhile: Effect.Effect<unknown> = Effect.void
+
+const interrupted = Effect.gen(function* () {
+  const parts = yield* Effect.context<Parts>()
+  const cipher = Context.get(parts, Cipher)
+  const replaced = Context.add(parts, Cipher, {
+    ...cipher,
+    seal: (...given) => Effect.tap(cipher.seal(...given), () => meanwhile)
+  })
+  return Context.add(replaced, Credentials, yield* Effect.provideContext(CredentialsLive.make, replaced))
+})
+
+const serviceWith = (batching: boolean) =>
+  TestServiceLive.layerWith({
+    settings: (settings) => ({ ...settings, database: { ...settings.database, batching } }),
+    parts: interrupted
+  })
+
+const notOurs = { path: ["workspace_id"], message: "is not a workspace of this account" }
+const noDefault = { path: ["workspace_id"], message: "is required: the default workspace is deleted" }
+const receipted: ReadonlyArray<Header> = [["Idempotency-Key", "a-key"]]
+
+const begin = (batching: boolean) =>
+  Effect.gen(function* () {
+    meanwhile = Effect.void
+    const context = yield* Layer.build(serviceWith(batching))
+    const service = Context.get(context, TestService)
+    const accounts = Context.get(context, Accounts)
+    return { ...service, accounts, context, tenant: yield* service.newTenant }
+  })
+
+describe.each([true, false])("a workspace that is deleted while a create is on its way (batching: %s)", (batching) => {
+  it.live.each([
+    ["without a receipt", []],
+    ["with one", receipted]
+  ] as const)("%s is refused like one deleted before (F12, D6, D43)", ([, headers]) =>
+    Effect.gen(function* () {
+      const { accounts, rowCount, sql, tenant, url } = yield* begin(batching)
+      const { account_id, management_key, workspace_id } = tenant
+      const other = (yield* Effect.orDie(accounts.createWorkspace(account_id, "w"))).workspace_id
+      const deleting = (id: WorkspaceId) => (meanwhile = Effect.orDie(accounts.deleteWorkspace(id)))
+
+      deleting(other)
+      const body = { ...minimal, workspace_id: other }
+      assertInvalid(yield* create(url, management_key, body, headers), notOurs)
+      deleting(workspace_id)
+      assertInvalid(yield* create(url, management_key, minimal, headers), noDefault)
+      assert.strictEqual(yield* rowCount, 0)
+      assert.lengthOf(yield* sql`SELECT 1 FROM receipts`, 0)
+      assert.lengthOf(yield* sql`SELECT 1 FROM audit_entries WHERE events::text LIKE '%credential.create%'`, 0)
+    })
+  )
+
+  it.live("refuses only its own of the creates that share a statement (F12)", () =>
+    Effect.gen(function* () {
+      const { newTenant, rowCount, sql, tenant, url } = yield* begin(batching)
+      const lasting = yield* newTenant
+      const { workspace_id } = tenant
+      let sealed = 0
+      meanwhile = Effect.suspend(() =>
+        (sealed += 1) === 1
+          ? Effect.orDie(sql`UPDATE workspaces SET deleted_at = now() WHERE id = ${workspace_id}`)
+          : Effect.void
+      )
+      const keys = [tenant, lasting, lasting].map(({ management_key }) => management_key)
+      const answers = yield* Effect.forEach(keys, (key) => create(url, key, minimal), { concurrency: "unbounded" })
+      const statuses = answers.map(({ status }) => status)
+      assert.deepStrictEqual(statuses.slice(1), [201, 201])
+      assert.strictEqual(yield* rowCount, statuses.filter((status) => status === 201).length)
+    })
+  )
+
+  it.live("waits for a delete that is not committed, and takes its outcome (F12)", () =>
+    Effect.gen(function* () {
+      const { rowCount, sql, tenant, url } = yield* begin(batching)
+      const deleting = yield* Effect.forkChild(
+        sql`UPDATE workspaces SET deleted_at = now() WHERE id = ${tenant.workspace_id}`.pipe(
+          Effect.andThen(sql`SELECT pg_sleep(0.5)`),
+          sql.withTransaction
+        )
+      )
+      const answer = yield* Effect.forkChild(create(url, tenant.management_key, minimal))
+      yield* untilWaiting(sql, 1)
+      yield* Fiber.join(deleting)
+      assertInvalid(yield* Fiber.join(answer), noDefault)
+      assert.strictEqual(yield* rowCount, 0)
+    })
+  )
+
+  it.live("keeps its credentials readable, and none is offered to a router (F12)", () =>
+    Effect.gen(function* () {
+      const { accounts, context, tenant, url } = yield* begin(batching)
+      const { account_id, management_key, workspace_id } = tenant
+      const made = yield* create(url, management_key, minimal)
+      const id = CredentialId.make(String(created(made)["id"]))
+      const offered = Effect.map(Effect.provide(openForRouting(account_id, id), context), Option.isSome)
+      assert.isTrue(yield* offered)
+      yield* Effect.orDie(accounts.deleteWorkspace(workspace_id))
+      assert.isFalse(yield* offered)
+      assert.strictEqual((yield* get(url, management_key, id)).body, made.body)
+    })
+  )
+})

@@ -1,10 +1,15 @@
-import { chmodSync, symlinkSync } from "node:fs"
+import { chmodSync, chownSync, symlinkSync } from "node:fs"
 import { join } from "node:path"
+import { pathToFileURL } from "node:url"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Exit } from "effect"
-import { readPrivateFile } from "../../../src/crypto/keyring/readPrivateFile.ts"
+import { isPrivate, readPrivateFile } from "../../../src/crypto/keyring/readPrivateFile.ts"
 import { fileOfMode, secret } from "../../support/keys/fileOfMode.ts"
+import { runNode } from "../../support/process/runNode.ts"
 import { temporaryDirectory } from "../../support/process/temporaryDirectory.ts"
+
+const isRoot = process.getuid?.() === 0
+const module = pathToFileURL(join(import.meta.dirname, "../../../src/crypto/keyring/readPrivateFile.ts")).href
 
 const octal = (mode: number) => mode.toString(8).padStart(4, "0")
 
@@ -19,7 +24,7 @@ describe("a file with a secret (SECURITY.md, Keyring)", () => {
     Effect.gen(function* () {
       const file = yield* fileOfMode(0o600)
       for (let mode = 0; mode <= 0o777; mode++) {
-        if ((mode & 0o077) === 0 || (mode & 0o400) === 0) continue
+        if ((mode & 0o077) === 0 || (mode & 0o400) === 0 || mode === 0o440) continue
         chmodSync(file, mode)
         const { message } = yield* Effect.flip(readPrivateFile(file))
         assert.strictEqual(message, `expected a file of mode 0400 or 0600; found ${octal(mode)}`)
@@ -35,8 +40,38 @@ describe("a file with a secret (SECURITY.md, Keyring)", () => {
         chmodSync(file, mode)
         if (Exit.isSuccess(yield* Effect.exit(readPrivateFile(file)))) accepted.push(octal(mode))
       }
-      assert.deepStrictEqual(accepted, ["0400", "0600"])
+      assert.deepStrictEqual(accepted, isRoot ? ["0400", "0440", "0600"] : ["0400", "0600"])
     })
+  )
+
+  it("of mode 0440 is private if root owns it and its group is one of the process, as Kubernetes mounts it (F11)", () => {
+    const groups = [1000, 2000]
+    const mounted = { mode: 0o100440, uid: 0, gid: 2000 }
+    assert.isTrue(isPrivate(mounted, groups))
+    for (const changed of [{ uid: 1000 }, { gid: 3000 }, { mode: 0o100444 }, { mode: 0o100640 }, { mode: 0o100460 }]) {
+      assert.isFalse(isPrivate({ ...mounted, ...changed }, groups), JSON.stringify(changed))
+    }
+    assert.isFalse(isPrivate(mounted, []))
+  })
+
+  it.effect.skipIf(!isRoot)(
+    `of mode 0440 is read by a process of its group (F11)${isRoot ? "" : " (skipped: not root)"}`,
+    () =>
+      Effect.gen(function* () {
+        const file = yield* fileOfMode(0o440)
+        const program = `
+        process.setgroups([4242]); process.setgid(4343); process.setuid(4343)
+        const { readPrivateFile } = await import(${JSON.stringify(module)})
+        const { Effect } = await import("effect")
+        console.log(Effect.runSync(readPrivateFile(process.argv[1])))`
+        const read = runNode(["--input-type=module", "--eval", program, file], { cwd: import.meta.dirname })
+        chownSync(file, 0, 4242)
+        assert.deepStrictEqual(yield* read, { code: 0, stdout: `${secret}\n`, stderr: "" })
+        chownSync(file, 4343, 4242)
+        const refused = yield* read
+        assert.strictEqual(refused.code, 1)
+        assert.include(refused.stderr, "expected a file of mode 0400 or 0600; found 0440")
+      })
   )
 
   it.effect("that is the target of a link is judged by its own mode", () =>

@@ -4,6 +4,7 @@ import { fileURLToPath } from "node:url"
 import { Data, Duration, Effect, Redacted } from "effect"
 import { AuthenticationFailed, KeyStoreUnavailable } from "../../port/CipherErrors.ts"
 import type { KnownKek } from "../KeyEncryption.ts"
+import { monotonicMillis } from "./monotonicMillis.ts"
 import type { TokenAnswer, TokenRefusal, TokenRequest, TokenTarget } from "./TokenMessages.ts"
 
 export interface TokenSettings extends Omit<TokenTarget, "pin"> {
@@ -104,7 +105,7 @@ export const openToken = Effect.fnUntraced(function* ({ deadline, pin, ...target
   const begin = () => {
     const started: Promise<Running> = start({ ...target, pin: Redacted.value(pin) }, refused, () => {
       if (current === started) current = undefined
-      notBefore = Date.now() + reopenDelay
+      notBefore = performance.now() + reopenDelay
     }).then((running) => {
       known ??= running.keks
       if (sameKeys(known, running.keks)) return running
@@ -130,7 +131,8 @@ export const openToken = Effect.fnUntraced(function* ({ deadline, pin, ...target
 
   const running = Effect.suspend(() => {
     if (refusal !== undefined) return Effect.fail(unavailable(refusal))
-    if (current === undefined && Date.now() < notBefore) return Effect.fail(unavailable("the token was lost just now"))
+    if (current === undefined && performance.now() < notBefore)
+      return Effect.fail(unavailable("the token was lost just now"))
     return Effect.tryPromise({ try: () => current ?? begin(), catch: failureOf }).pipe(
       Effect.catchTag("TokenRefused", ({ message }) => Effect.fail(unavailable(`the token was lost: ${message}`)))
     )
@@ -158,7 +160,7 @@ export const openToken = Effect.fnUntraced(function* ({ deadline, pin, ...target
           else if (answer.failure === "AuthenticationFailed") resume(Effect.fail(new AuthenticationFailed()))
           else resume(Effect.fail(unavailable(answer.reason)))
         })
-        send({ ...request, id, expires: Date.now() + Duration.toMillis(deadline) })
+        send({ ...request, id, expires: monotonicMillis() + Duration.toMillis(deadline) })
       })
     }).pipe(
       Effect.timeoutOrElse({ duration: deadline, orElse: () => Effect.fail(unavailable("the token does not answer")) })

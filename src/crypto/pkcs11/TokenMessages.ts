@@ -21,7 +21,7 @@ export interface TokenRequest {
   readonly nonce: Uint8Array
   readonly input: Uint8Array
   readonly aad: Uint8Array
-  /** When the caller stops waiting, in milliseconds since 1970. */
+  /** When the caller stops waiting, in milliseconds of `monotonicMillis`. */
   readonly expires: number
 }
 

@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto"
 import type { KnownKek } from "../KeyEncryption.ts"
+import { monotonicMillis } from "./monotonicMillis.ts"
 import type { TokenAnswer, TokenRefusal, TokenRequest, TokenTarget } from "./TokenMessages.ts"
 
 const answer = (message: TokenAnswer, then?: () => void) => void process.send?.(message, undefined, undefined, then)
@@ -194,7 +195,7 @@ const serve = (connected: Connected, first: Session) => {
     const { id } = request
     const input = Buffer.from(request.input)
     const copy = () => ({ ...request, input: Buffer.from(input) })
-    if (Date.now() > request.expires) return
+    if (monotonicMillis() > request.expires) return
     try {
       try {
         reply(id, run(connected, session, copy()))

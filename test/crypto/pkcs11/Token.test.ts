@@ -246,6 +246,22 @@ describe.skipIf(skipped !== "")(`keys on a PKCS#11 token (SECURITY.md, Keys on a
     })
   )
 
+  it.live("a clock that is set back by an hour neither stops calls nor keeps a lost token away", () =>
+    Effect.gen(function* () {
+      const hsm = yield* begin
+      const { pid, token } = yield* withProcess(tokenSettings(hsm, "byok", "kek-1"))
+      const now = Date.now
+      yield* Effect.addFinalizer(() => Effect.sync(() => (Date.now = now)))
+      process.kill(pid, "SIGKILL")
+      yield* eventually(
+        "the token is lost",
+        Effect.map(outcome(token), (how) => how === "KeyStoreUnavailable")
+      )
+      Date.now = () => now() - 3_600_000
+      yield* wrapsAgain(token)
+    })
+  )
+
   for (const calls of [1, 20])
     it.live(`a PIN that the token no longer accepts in a new session is tried once, with ${calls} waiting`, () =>
       Effect.gen(function* () {

@@ -4,18 +4,42 @@ import { AuditLog } from "../port/AuditLog.ts"
 /** The newest hash is logged at most this often, in milliseconds: logs kept elsewhere then expose a rewritten chain. */
 const logInterval = 60_000
 
+/** After how long without a new checkpoint to look for entries that wait for one, in milliseconds. */
+const stalledAfter = 60_000
+
 /** Seals new audit entries every second, untraced. */
 export const layer = Layer.effectDiscard(
   Effect.gen(function* () {
-    const { seal } = yield* AuditLog
+    const { countAfter, seal } = yield* AuditLog
     let loggedHash: string | undefined
     let nextLogAt = 0
     let failing = false
+    let newest = 0n
+    let movedAt = 0
+    let stalled = false
+
+    /** Warns once of entries that stay unsealed, as those after an entry of a transaction that does not end. */
+    const warnIfStalled = Effect.fnUntraced(function* (last_seq: bigint, now: number) {
+      if (last_seq !== newest || movedAt === 0) {
+        newest = last_seq
+        movedAt = now
+        stalled = false
+      }
+      if (stalled || now < movedAt + stalledAfter) return
+      movedAt = now
+      const waiting = yield* countAfter(last_seq)
+      if (waiting === 0) return
+      stalled = true
+      yield* Effect.logWarning(
+        `Audit entries have waited to be sealed for more than a minute, ${waiting} after ${last_seq}: a transaction that does not end is in the way`
+      )
+    })
 
     const sealAndLog = Effect.fnUntraced(function* () {
       const head = yield* seal(2000)
       failing = false
       const now = yield* Clock.currentTimeMillis
+      yield* warnIfStalled(Option.isSome(head) ? head.value.last_seq : 0n, now)
       if (Option.isNone(head) || head.value.hash === loggedHash || now < nextLogAt) return
       loggedHash = head.value.hash
       nextLogAt = now + logInterval

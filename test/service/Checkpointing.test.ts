@@ -9,10 +9,16 @@ import { logLines } from "../support/process/logLines.ts"
 const head = (n: number): AuditHead => ({ number: BigInt(n), last_seq: BigInt(n), hash: String(n).repeat(64) })
 
 describe("checkpoints (SECURITY.md, Audit)", () => {
-  const run = Effect.fnUntraced(function* (answers: (time: number) => ReturnType<AuditLog["Service"]["seal"]>) {
+  const run = Effect.fnUntraced(function* (
+    answers: (time: number) => ReturnType<AuditLog["Service"]["seal"]>,
+    waiting: () => number = () => 0
+  ) {
     const lines: Array<string> = []
     let asked = 0
-    const log = Layer.mock(AuditLog, { seal: () => Effect.suspend(() => answers(++asked)) })
+    const log = Layer.mock(AuditLog, {
+      seal: () => Effect.suspend(() => answers(++asked)),
+      countAfter: () => Effect.sync(waiting)
+    })
     yield* Layer.build(Checkpointing.layer.pipe(Layer.provide(log), Layer.provide(logLines(lines))))
     return { lines, asked: () => asked }
   })
@@ -36,6 +42,25 @@ describe("checkpoints (SECURITY.md, Audit)", () => {
       const { lines } = yield* run(() => Effect.fail(new ServiceUnavailable()))
       yield* TestClock.adjust("20 seconds")
       assert.deepStrictEqual(lines, ["Warn Audit entries could not be sealed"])
+    })
+  )
+
+  it.effect("are reported once if they make no progress although entries wait, and again after some progress", () =>
+    Effect.gen(function* () {
+      let waiting = 0
+      const { lines } = yield* run(
+        (time) => Effect.succeed(time < 600 ? Option.some(head(1)) : Option.some(head(2))),
+        () => waiting
+      )
+      const warnings = () => lines.filter((line) => line.startsWith("Warn"))
+      yield* TestClock.adjust("3 minutes")
+      assert.deepStrictEqual(warnings(), [], "nothing waits")
+      waiting = 7
+      yield* TestClock.adjust("5 minutes")
+      assert.lengthOf(warnings(), 1)
+      assert.include(warnings()[0], "7 after 1: a transaction that does not end is in the way")
+      yield* TestClock.adjust("5 minutes")
+      assert.lengthOf(warnings(), 2)
     })
   )
 

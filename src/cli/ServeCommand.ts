@@ -1,11 +1,11 @@
 import cluster from "node:cluster"
-import { Effect, Layer } from "effect"
+import { Deferred, Effect, Layer } from "effect"
 import { Command } from "effect/cli"
 import { sighups } from "../serve/sighups.ts"
 import * as KeyringLive from "../wiring/KeyringLive.ts"
 import { serve } from "../serve/serve.ts"
-import { serveInProcesses } from "../serve/serveInProcesses.ts"
-import { readSettings } from "../wiring/Settings.ts"
+import { reportHarmful, serveInProcesses } from "../serve/serveInProcesses.ts"
+import { type InvalidSetting, readSettings } from "../wiring/Settings.ts"
 
 /** A worker process would not exit while its channel to the primary process is open. */
 const disconnect = Effect.sync(() => cluster.worker?.disconnect())
@@ -18,10 +18,13 @@ export const serveCommand = Command.make(
       const signals = yield* sighups
       const settings = yield* readSettings
       const several = cluster.isPrimary && settings.processes > 1
-      const service = several ? serveInProcesses(settings, signals) : serve(settings, signals)
-      return yield* Layer.launch(Layer.provide(service, KeyringLive.validate(settings)))
+      const lost = yield* Deferred.make<never, InvalidSetting>()
+      const service = several ? serveInProcesses(settings, signals, lost) : serve(settings, signals)
+      const launched = Layer.launch(Layer.provide(service, KeyringLive.validate(settings)))
+      return yield* Effect.raceFirst(launched, Deferred.await(lost))
     },
     Effect.scoped,
+    Effect.tapErrorTag("InvalidSetting", reportHarmful),
     Effect.ensuring(disconnect)
   )
 ).pipe(Command.withDescription("Serve HTTP until stopped; SIGHUP reloads the keyring"))

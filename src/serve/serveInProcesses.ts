@@ -15,6 +15,22 @@ const stop = (worker: Worker) =>
     return exited(worker)
   })
 
+/** Sent by a process that must not be restarted. */
+interface Harmful {
+  readonly harmful: string
+}
+const isHarmful = (message: unknown): message is Harmful =>
+  typeof message === "object" && message !== null && "harmful" in message && typeof message.harmful === "string"
+
+/** In a process of several: reports a failure after which it must not be restarted. */
+export const reportHarmful = ({ harmful, message }: InvalidSetting) =>
+  Effect.callback((resume: (done: Effect.Effect<void>) => void) => {
+    const done = () => resume(Effect.void)
+    if (harmful === true && cluster.worker !== undefined)
+      cluster.worker.send({ harmful: message } satisfies Harmful, done)
+    else done()
+  })
+
 /** The running processes. One that is starting may have read the keyring before the last SIGHUP. */
 type Workers = Map<Worker, "starting" | "starting, to reload" | "serving">
 
@@ -24,8 +40,19 @@ const reloadAll = (workers: Workers) =>
     else workers.set(worker, "starting, to reload")
   })
 
-/** Runs one process, restarting it whenever it exits; completes once it listens. */
-const keepServing = Effect.fnUntraced(function* (settings: Settings, workers: Workers) {
+/** What the processes share. */
+interface Group {
+  readonly workers: Workers
+  /** Set once all have been told to stop: none is restarted. */
+  stopping: boolean
+  /** Fails when no process is left that may be restarted. */
+  readonly lost: Deferred.Deferred<never, InvalidSetting>
+}
+
+/** Runs one process, restarting it whenever it exits unless that does harm; completes once it listens. */
+const keepServing = Effect.fnUntraced(function* (settings: Settings, group: Group) {
+  const { lost, workers } = group
+  let harmful: string | undefined
   const listening = yield* Deferred.make<true, InvalidSetting>()
   const once = Effect.scoped(
     Effect.gen(function* () {
@@ -34,6 +61,9 @@ const keepServing = Effect.fnUntraced(function* (settings: Settings, workers: Wo
         stop
       )
       workers.set(worker, "starting")
+      worker.once("message", (message: unknown) => {
+        if (isHarmful(message)) harmful = message.harmful
+      })
       worker.once("listening", () => {
         if (workers.get(worker) === "starting, to reload") worker.process.kill("SIGHUP")
         workers.set(worker, "serving")
@@ -43,14 +73,19 @@ const keepServing = Effect.fnUntraced(function* (settings: Settings, workers: Wo
       workers.delete(worker)
     })
   )
-  const beforeRestart = Effect.andThen(
-    Effect.logWarning("A process exited and is being restarted"),
-    Effect.sleep("1 second")
-  )
+  const restart = Effect.gen(function* () {
+    if (group.stopping) return yield* Effect.never
+    if (harmful !== undefined) {
+      yield* Effect.logError(`A process exited and is not restarted. ${harmful}`)
+      if (workers.size === 0) yield* Deferred.fail(lost, new InvalidSetting({ message: "No process is left." }))
+      return yield* Effect.never
+    }
+    yield* Effect.logWarning("A process exited and is being restarted")
+    yield* Effect.sleep("1 second")
+    yield* once
+  })
   const failed = Deferred.fail(listening, new InvalidSetting({ message: "A process exited before it was serving." }))
-  yield* Effect.forkScoped(
-    Effect.andThen(once, Effect.andThen(failed, Effect.forever(Effect.andThen(beforeRestart, once))))
-  )
+  yield* Effect.forkScoped(Effect.andThen(once, Effect.andThen(failed, Effect.forever(restart))))
   yield* Deferred.await(listening)
 })
 
@@ -58,16 +93,27 @@ const keepServing = Effect.fnUntraced(function* (settings: Settings, workers: Wo
  * Serves one port with several processes, each of which reads the settings itself. The first starts alone: only it may
  * find the database empty. The database outlives them all. SIGHUP is passed on to each.
  */
-export const serveInProcesses = (settings: Settings, sighups: Queue.Dequeue<true>) =>
+export const serveInProcesses = (
+  settings: Settings,
+  sighups: Queue.Dequeue<true>,
+  lost: Deferred.Deferred<never, InvalidSetting>
+) =>
   Layer.effectDiscard(
     Effect.gen(function* () {
       yield* openDatabase(settings)
-      const workers: Workers = new Map()
-      yield* Effect.forkScoped(Effect.forever(Effect.map(Queue.take(sighups), () => reloadAll(workers))))
+      const group: Group = { workers: new Map(), stopping: false, lost }
+      yield* Effect.forkScoped(Effect.forever(Effect.map(Queue.take(sighups), () => reloadAll(group.workers))))
       yield* Effect.forEach(
         Array.from({ length: settings.processes }, (_, index) => index + 1),
-        (number) => Effect.andThen(keepServing(settings, workers), Effect.logInfo(`Process ${number} is serving`)),
+        (number) => Effect.andThen(keepServing(settings, group), Effect.logInfo(`Process ${number} is serving`)),
         { discard: true }
+      )
+      // Runs first: the processes stop together, and each is then awaited.
+      yield* Effect.addFinalizer(() =>
+        Effect.sync(() => {
+          group.stopping = true
+          for (const worker of group.workers.keys()) worker.process.kill("SIGTERM")
+        })
       )
     })
   )

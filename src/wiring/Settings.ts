@@ -3,7 +3,11 @@ import { isKekId } from "../domain/KekId.ts"
 import type { DatabaseSettings } from "../sql/connection/Database.ts"
 
 /** A setting is wrong or missing. The message names it and never contains its value. */
-export class InvalidSetting extends Data.TaggedError("InvalidSetting")<{ readonly message: string }> {}
+export class InvalidSetting extends Data.TaggedError("InvalidSetting")<{
+  readonly message: string
+  /** Trying again does harm: a token locks itself after a few wrong PINs. */
+  readonly harmful?: true
+}> {}
 
 export interface Settings {
   readonly host: string
@@ -14,12 +18,12 @@ export interface Settings {
   /** None for the embedded database. */
   readonly databaseUrl: Option.Option<Redacted.Redacted>
   readonly databaseCaFile: Option.Option<string>
+  /** Whether to migrate a database whose schema is behind; `byok migrate` does so anyway. */
+  readonly migrate: "auto" | "check"
   readonly dataDirectory: string
   readonly keyring: Option.Option<Redacted.Redacted>
   readonly keyringFile: Option.Option<string>
   /** Keys on a PKCS#11 token; the first one seals. */
-  /** Whether to migrate a database whose schema is behind; `byok migrate` does so anyway. */
-  readonly migrate: "auto" | "check"
   readonly pkcs11: {
     readonly module: Option.Option<string>
     readonly token: Option.Option<string>
@@ -131,11 +135,11 @@ export const readSettings: Effect.Effect<Settings, InvalidSetting> = Effect.gen(
     database,
     databaseUrl,
     databaseCaFile: text("DATABASE_CA_FILE"),
+    migrate: withDefault("BYOK_MIGRATE", Config.Literals(["auto", "check"], "BYOK_MIGRATE"), "auto", "auto or check"),
     dataDirectory: withDefault("BYOK_DATA_DIR", Config.NonEmptyString("BYOK_DATA_DIR"), ".byok", "a directory"),
     keyring: secret("BYOK_KEYRING"),
     keyringFile: text("BYOK_KEYRING_FILE"),
     pkcs11,
-    migrate: withDefault("BYOK_MIGRATE", Config.Literals(["auto", "check"], "BYOK_MIGRATE"), "auto", "auto or check"),
     otlpEndpoint: otlpEndpoint("OTEL_EXPORTER_OTLP_ENDPOINT")
   })
   const { deadline, statementTimeout } = settings.database

@@ -90,6 +90,37 @@ layerLive(StartedBefore.layer)("a service of several processes", (it) => {
       })
   )
 
+  it.effect.skipIf(process.platform !== "linux")("stops its processes together, though one takes long", () =>
+    Effect.gen(function* () {
+      const { settings } = yield* StartedBefore
+      const { ended, pid, signal, stderr } = yield* startService({
+        ...settings,
+        BYOK_PROCESSES: "2",
+        LOG_LEVEL: "info"
+      })
+      yield* eventually(
+        "both serve",
+        Effect.sync(() => stderr().includes("Process 2 is serving"))
+      )
+      const [one = 0, other = 0] = [...nodesOf(pid)].sort((a, b) => b - a)
+      yield* Effect.acquireUseRelease(
+        Effect.sync(() => process.kill(one, "SIGSTOP")),
+        () =>
+          Effect.gen(function* () {
+            yield* signal("SIGTERM")
+            yield* eventually(
+              "the other one has stopped",
+              Effect.sync(() => !isRunning(other))
+            )
+            assert.isTrue(isRunning(one))
+          }),
+        () => Effect.sync(() => process.kill(one, "SIGCONT"))
+      )
+      assert.strictEqual(yield* ended, 0)
+      assert.notInclude(stderr(), "restarted")
+    })
+  )
+
   it.effect("ends with the sentence of a process that cannot start, and exit code 1", () =>
     Effect.gen(function* () {
       const { settings } = yield* StartedBefore

@@ -49,7 +49,10 @@ const reportDryRun = Effect.gen(function* () {
   const keys = yield* withRotation((rotation) => rotation.status())
   const left = keys.filter(({ role }) => role !== "primary").reduce((sum, { credentials }) => sum + credentials, 0)
   const under = leftUnder(keys)
-  yield* printAs({ rewrapped: 0, left, keys: under }, [`left       ${left}`, ...leftLines(under)].join("\n"))
+  yield* printAs(
+    { rewrapped: 0, left, failed: [], keys: under },
+    [`left       ${left}`, ...leftLines(under)].join("\n")
+  )
 })
 
 /** Some credentials still name a key other than the primary one. */
@@ -108,9 +111,6 @@ const status = Command.make(
   })
 ).pipe(Command.withDescription("Show how much each key is used, and which may be retired"))
 
-const add = Command.make(
-  "add",
-  {
 /** How many stranded credentials are listed at a time. */
 const listed = 1000
 
@@ -137,6 +137,9 @@ const admit = Command.make(
   })
 ).pipe(Command.withDescription("Let the first key seal although the keyring holds none that has, as after losing one"))
 
+const add = Command.make(
+  "add",
+  {
     id: Flag.String("id").pipe(
       Flag.withDescription("Id of the new key (default: one made from the date)"),
       Flag.mapEffect(parse(KekId, `--id must be ${kekIdForm}.`)),

@@ -1,0 +1,88 @@
+import { readFileSync } from "node:fs"
+import { join } from "node:path"
+import { randomBytes } from "node:crypto"
+import { assert, describe, it } from "@effect/vitest"
+import { Effect } from "effect"
+import { latest } from "../../src/sql/Migrations.ts"
+import { adminClient, freshDatabase } from "../support/database/freshDatabase.ts"
+import { createOver, getOver, idIn } from "../support/http/callByok.ts"
+import { ringOf } from "../support/keys/rotating.ts"
+import { onlyObject, textIn } from "../support/process/CommandLine.ts"
+import { runByok } from "../support/process/runByok.ts"
+import { startService } from "../support/process/ServiceProcess.ts"
+
+const page = readFileSync(join(import.meta.dirname, "../../docs/operating.md"), "utf8")
+const [, grants = ""] = /^```sql\n(.*?)^```/ms.exec(page) ?? []
+const credential = { provider: "groq", key: "fake-key-fake-key" }
+
+/** A role without rights of its own and the URL with which it connects; gone when the scope closes. */
+const newRole = Effect.fnUntraced(function* (url: string) {
+  const sql = yield* adminClient(url)
+  const role = `byok_test_${randomBytes(6).toString("hex")}`
+  yield* Effect.acquireRelease(sql.unsafe(`CREATE ROLE ${role} LOGIN PASSWORD 'of the role'`), () =>
+    Effect.orDie(Effect.andThen(sql.unsafe(`DROP OWNED BY ${role}`), sql.unsafe(`DROP ROLE ${role}`)))
+  )
+  return { role, url: url.replace(/\/\/[^@/]*@/, `//${role}:${encodeURIComponent("of the role")}@`) }
+})
+
+describe("a role with the privileges that docs/operating.md grants", () => {
+  it.live(
+    "serves and runs commands; it cannot migrate or retire a key, and says so in one sentence (F1)",
+    () =>
+      Effect.gen(function* () {
+        const owner = yield* freshDatabase
+        const sql = yield* adminClient(owner)
+        assert.strictEqual((yield* runByok(["migrate"], { DATABASE_URL: owner })).code, 0)
+        const { role, url } = yield* newRole(owner)
+        const settings = { DATABASE_URL: url, BYOK_KEYRING: ringOf("kek"), BYOK_MIGRATE: "check" }
+        const denied = yield* runByok(["account", "create", "--name", "n"], settings)
+        assert.strictEqual(denied.stderr, "DATABASE_URL: the user lacks a permission (42501).\n", "control")
+
+        assert.include(grants, "byok_serving")
+        for (const statement of grants.replaceAll("byok_serving", role).split(";")) {
+          if (statement.trim() !== "") yield* sql.unsafe(statement)
+        }
+        const account = onlyObject(yield* runByok(["account", "create", "--name", "n", "--json"], settings))
+        const key = textIn(account, "management_key")
+        const service = yield* startService(settings)
+        assert.strictEqual((yield* Effect.promise(() => fetch(`${service.url}/health/ready`))).status, 200)
+        const created = yield* createOver(service.url, key, credential)
+        assert.strictEqual(created.status, 201)
+        assert.strictEqual((yield* getOver(service.url, key, idIn(created))).status, 200)
+        for (const answered of [201, 201]) {
+          const init = {
+            method: "POST",
+            headers: {
+              authorization: `Bearer ${key}`,
+              "content-type": "application/json",
+              "idempotency-key": "a-key"
+            },
+            body: JSON.stringify(credential)
+          }
+          const answer = yield* Effect.promise(() => fetch(`${service.url}/api/v1/byok`, init))
+          assert.strictEqual(answer.status, answered)
+        }
+        const workspace = yield* runByok(
+          ["workspace", "create", "--account", textIn(account, "account_id"), "--name", "w", "--json"],
+          settings
+        )
+        const commands = [
+          ["workspace", "delete", textIn(onlyObject(workspace), "workspace_id")],
+          ["api-key", "revoke", textIn(account, "management_key_hash")],
+          ["audit", "verify"],
+          ["keyring", "rewrap"],
+          ["keyring", "status"],
+          ["keyring", "stranded"],
+          ["keyring", "admit"]
+        ]
+        for (const command of commands) assert.strictEqual((yield* runByok(command, settings)).code, 0, command.join())
+        assert.notInclude(service.stderr(), "ERROR")
+
+        yield* sql`DELETE FROM effect_sql_migrations WHERE migration_id = ${latest}`
+        const migrate = yield* runByok(["migrate"], settings)
+        assert.strictEqual(migrate.code, 1)
+        assert.match(migrate.stderr, /^DATABASE_URL: the user lacks a permission \(42501\)\.\n$/)
+      }),
+    90_000
+  )
+})

@@ -8,7 +8,9 @@ const create = Command.make(
   "create",
   { name },
   Effect.fnUntraced(function* ({ name }) {
-    yield* print(yield* withAccounts((accounts) => accounts.createAccount(name)))
+    const made = yield* withAccounts((accounts) => accounts.createAccount(name))
+    const issue = `byok api-key issue --account ${made.account_id} --name N --management`
+    yield* print(made, `account ${made.account_id} was created, and \`${issue}\` issues another key`)
   })
 ).pipe(Command.withDescription("Create an account with its default workspace and a management key, shown once"))
 

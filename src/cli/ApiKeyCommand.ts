@@ -16,7 +16,8 @@ const issue = Command.make(
     )
   },
   Effect.fnUntraced(function* ({ account, management, name }) {
-    yield* print(yield* withAccounts((accounts) => accounts.issueApiKey(account, { name, management })))
+    const issued = yield* withAccounts((accounts) => accounts.issueApiKey(account, { name, management }))
+    yield* print(issued, `a key was issued, and \`byok api-key revoke ${issued.hash}\` revokes it`)
   })
 ).pipe(Command.withDescription("Issue an API key, shown once"))
 
@@ -34,7 +35,8 @@ const revoke = Command.make(
     )
   },
   Effect.fnUntraced(function* ({ hash }) {
-    yield* print(yield* withAccounts((accounts) => accounts.revokeApiKey(hash)))
+    const revoked = yield* withAccounts((accounts) => accounts.revokeApiKey(hash))
+    yield* print(revoked, "the key is revoked")
   })
 ).pipe(Command.withDescription("Revoke an API key; its next request is refused"))
 

@@ -35,7 +35,10 @@ const verify = Command.make(
     const report = yield* withAudit((audit) => audit.verify(Option.getOrUndefined(expect)))
     const { fault } = report
     const summary = fault === null ? null : { kind: fault.kind, seq: Number(fault.seq) }
-    yield* printAs({ ...report, fault: summary }, reportLines(report))
+    yield* Effect.mapError(
+      printAs({ ...report, fault: summary }, reportLines(report)),
+      (unprinted) => fault ?? unprinted
+    )
     if (fault !== null) return yield* fault
   })
 ).pipe(Command.withDescription("Detect events that were edited, removed or inserted after sealing"))

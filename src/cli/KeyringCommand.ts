@@ -85,7 +85,8 @@ const rewrap = Command.make(
         Effect.map(rotation.status(), leftUnder)
       ])
     )
-    yield* printAs({ ...result, keys }, resultLines(result, keys))
+    const done = `credentials rewrapped: ${result.rewrapped}, and \`byok keyring status\` shows what is left`
+    yield* printAs({ ...result, keys }, resultLines(result, keys), done)
     if (result.left > 0 || result.failed.length > 0) {
       return yield* new RewrapIncomplete({ message: `Credentials that still name another key: ${result.left}.` })
     }
@@ -148,7 +149,7 @@ const add = Command.make(
   },
   Effect.fnUntraced(function* ({ id }) {
     const kek_id = yield* withEditor(({ add }) => add(Option.getOrUndefined(id)))
-    yield* print({ kek_id, role: "pending" })
+    yield* print({ kek_id, role: "pending" }, `key ${kek_id} was added to the keyring file`)
   })
 ).pipe(Command.withDescription("Add a new key to the keyring file; it opens but does not seal yet"))
 
@@ -162,7 +163,7 @@ const promote = Command.make(
   { kek_id: kekId },
   Effect.fnUntraced(function* ({ kek_id }) {
     yield* withEditor(({ promote }) => promote(kek_id))
-    yield* print({ kek_id, role: "primary" })
+    yield* print({ kek_id, role: "primary" }, `key ${kek_id} was promoted`)
   })
 ).pipe(Command.withDescription("Make a key in the keyring file the one that seals"))
 
@@ -171,7 +172,7 @@ const retire = Command.make(
   { kek_id: kekId },
   Effect.fnUntraced(function* ({ kek_id }) {
     yield* withEditor(({ retire }) => retire(kek_id))
-    yield* print({ kek_id, role: "retired" })
+    yield* print({ kek_id, role: "retired" }, `key ${kek_id} was retired`)
   })
 ).pipe(Command.withDescription("Permanently remove a key that no credential names from the keyring file"))
 

@@ -9,8 +9,8 @@ export const migrateCommand = Command.make(
   {},
   Effect.fnUntraced(function* () {
     const { migrated } = yield* Effect.scoped(Effect.flatMap(readSettings, migrateDatabase))
-    const text = migrated.length === 0 ? "The database is up to date." : `Migrated: ${migrated.join(", ")}`
-    yield* printAs({ migrated }, text)
+    if (migrated.length === 0) return yield* printAs({ migrated }, "The database is up to date.")
+    yield* printAs({ migrated }, `Migrated: ${migrated.join(", ")}`, "the database was migrated")
   })
 ).pipe(
   Command.withDescription("Bring the database schema up to date; `serve` does this too unless BYOK_MIGRATE is check")

@@ -9,7 +9,9 @@ const create = Command.make(
   "create",
   { account, name },
   Effect.fnUntraced(function* ({ account, name }) {
-    yield* print(yield* withAccounts((accounts) => accounts.createWorkspace(account, name)))
+    const made = yield* withAccounts((accounts) => accounts.createWorkspace(account, name))
+    const remove = `byok workspace delete ${made.workspace_id}`
+    yield* print(made, `workspace ${made.workspace_id} was created, and \`${remove}\` deletes it`)
   })
 ).pipe(Command.withDescription("Create a workspace"))
 
@@ -22,7 +24,8 @@ const remove = Command.make(
     )
   },
   Effect.fnUntraced(function* ({ id }) {
-    yield* print(yield* withAccounts((accounts) => accounts.deleteWorkspace(id)))
+    const deleted = yield* withAccounts((accounts) => accounts.deleteWorkspace(id))
+    yield* print(deleted, "the workspace is deleted")
   })
 ).pipe(Command.withDescription("Delete a workspace; its credentials stay readable"))
 

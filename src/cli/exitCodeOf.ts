@@ -10,6 +10,7 @@ import type { AuditFault } from "../service/Audit.ts"
 import type { EmbeddedPostgresError } from "../wiring/Persistence.ts"
 import type { InvalidSetting } from "../wiring/Settings.ts"
 import type { RewrapIncomplete } from "./KeyringCommand.ts"
+import { OutputFailed } from "./OutputFailed.ts"
 
 /** Everything a command can fail with. */
 type Failure =
@@ -21,6 +22,7 @@ type Failure =
   | KeyringRefusal
   | KeyStoreUnavailable
   | NotKnown
+  | OutputFailed
   | RewrapIncomplete
   | ServiceUnavailable
 
@@ -31,6 +33,7 @@ const sentenceOf = (failure: Failure): string | undefined => {
     case "EmbeddedPostgresError":
     case "InvalidSetting":
     case "KeyringRefusal":
+    case "OutputFailed":
     case "RewrapIncomplete":
       return failure.message
     case "NotKnown":
@@ -57,8 +60,10 @@ export const exitCodeOf = (cause: Cause.Cause<Failure>) =>
     const sentence =
       failure !== undefined
         ? sentenceOf(failure)
-        : defect instanceof DatabaseFailure
-          ? `The database failed: ${defect.message}.`
-          : undefined
+        : defect instanceof OutputFailed
+          ? defect.message
+          : defect instanceof DatabaseFailure
+            ? `The database failed: ${defect.message}.`
+            : undefined
     yield* sentence === undefined ? Effect.logError("Unexpected failure", cause) : Console.error(sentence)
   })

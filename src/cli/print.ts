@@ -1,5 +1,7 @@
-import { Console, DateTime, Effect, Redacted } from "effect"
+import { DateTime, Effect, Redacted } from "effect"
+import { OutputFailed } from "./OutputFailed.ts"
 import { root } from "./Root.ts"
+import { writeOut } from "./writeOut.ts"
 
 type Value = string | boolean | null | Redacted.Redacted | DateTime.Utc
 type Values = Readonly<Record<string, Value>>
@@ -15,14 +17,21 @@ const lines = (values: Values) => {
   return Object.entries(values).map(([name, value]) => `${name.padEnd(width)}  ${String(plain(value) ?? "-")}`)
 }
 
-/** Prints one JSON object with `--json`, else the text for a person. */
-export const printAs = Effect.fnUntraced(function* (object: object, text: string) {
+/**
+ * Prints one JSON object with `--json`, else the text for a person. A command that changed something says in `done`
+ * what it did: if that cannot be printed, even because nobody reads it, the failure says so.
+ */
+export const printAs = Effect.fnUntraced(function* (object: object, text: string, done?: string) {
   const { json } = yield* root
-  yield* Console.log(json ? JSON.stringify(object) : text)
+  const written = yield* Effect.mapError(
+    writeOut(`${json ? JSON.stringify(object) : text}\n`),
+    ({ code }) => new OutputFailed({ code, done })
+  )
+  if (!written && done !== undefined) return yield* new OutputFailed({ code: "EPIPE", done })
 })
 
 /** Prints a result. This is where a new key is shown, once. */
-export const print = (values: Values) => printAs(record(values), lines(values).join("\n"))
+export const print = (values: Values, done?: string) => printAs(record(values), lines(values).join("\n"), done)
 
 /** Prints a list: a block per element, or one JSON object with the list as its only member. */
 export const printList = (name: string, list: ReadonlyArray<Values>) =>

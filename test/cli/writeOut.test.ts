@@ -1,0 +1,109 @@
+import { assert } from "@effect/vitest"
+import { Effect } from "effect"
+import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
+import { CommandLine, textIn } from "../support/process/CommandLine.ts"
+import { sha256 } from "../support/keys/issuedKey.ts"
+import { layerLive } from "../support/process/layerLive.ts"
+import { byokScript, nowhere } from "../support/process/runByok.ts"
+import { runProgram } from "../support/process/runNode.ts"
+import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
+
+/** Makes descriptor 3 a pipe whose reader has gone away. */
+const unread = "mkfifo pipe\n: <pipe &\nexec 3>pipe\nwait"
+
+/** Runs the command line within a shell, which has it as the function `byok`. */
+const shell = (commands: string) =>
+  Effect.gen(function* () {
+    const { databaseUrl } = yield* CommandLine
+    const byok = `byok() { '${process.execPath}' '${byokScript}' "$@"; }`
+    const variables = { ...nowhere, DATABASE_URL: databaseUrl, BYOK_KEYRING: generateKeyring(new Date()) }
+    return yield* runProgram("/bin/sh", ["-c", `${byok}\n${commands}`], { cwd: yield* temporaryDirectory, variables })
+  })
+
+const failed = (stderr: string) => ({ code: 1, stdout: "", stderr })
+const cannot = "Standard output cannot be written"
+
+layerLive(CommandLine.layer)("output that cannot be written (F14)", (it) => {
+  it.effect.each(["--help", "--version", "keyring generate", "audit verify --json"])(
+    "%s: is one sentence on standard error and exit code 1",
+    (args) =>
+      Effect.gen(function* () {
+        assert.deepStrictEqual(yield* shell(`byok ${args} >/dev/full`), failed(`${cannot} (ENOSPC).\n`))
+      })
+  )
+
+  it.effect("audit export: is one sentence on standard error and exit code 1", () =>
+    Effect.gen(function* () {
+      const { run } = yield* CommandLine
+      yield* run("account", "create", "--name", "Acme")
+      assert.deepStrictEqual(yield* shell("byok audit export >/dev/full"), failed(`${cannot} (ENOSPC).\n`))
+    })
+  )
+
+  it.effect.each(["", "--json"])("account create %s: names the account, for which another key can be issued", (json) =>
+    Effect.gen(function* () {
+      const { run, sql } = yield* CommandLine
+      const lost = yield* shell(`byok account create --name Lost ${json} >/dev/full`)
+      const [account] = yield* sql<{ id: string }>`SELECT id FROM accounts ORDER BY id DESC LIMIT 1`
+      const issue = `api-key issue --account ${account?.id} --name N --management`
+      const made = `account ${account?.id} was created, and \`byok ${issue}\` issues another key`
+      assert.deepStrictEqual(lost, failed(`${cannot} (ENOSPC): ${made}.\n`))
+      assert.strictEqual((yield* run(...issue.split(" "))).code, 0)
+    })
+  )
+
+  it.effect("api-key issue: says how to revoke the key that nobody saw", () =>
+    Effect.gen(function* () {
+      const { run, runJson, sql } = yield* CommandLine
+      const account_id = textIn(yield* runJson("account", "create", "--name", "Acme"), "account_id")
+      const lost = yield* shell(`byok api-key issue --account ${account_id} --name lost >/dev/full`)
+      const [key] = yield* sql<{ hash: string }>`SELECT encode(hash, 'hex') AS hash FROM api_keys WHERE name = 'lost'`
+      const made = `a key was issued, and \`byok api-key revoke ${key?.hash}\` revokes it`
+      assert.deepStrictEqual(lost, failed(`${cannot} (ENOSPC): ${made}.\n`))
+      assert.strictEqual((yield* run("api-key", "revoke", key?.hash ?? "")).code, 0)
+    })
+  )
+
+  it.effect("is a failure as well if a file takes only a part of it", () =>
+    Effect.gen(function* () {
+      const { runJson, sql } = yield* CommandLine
+      const account_id = textIn(yield* runJson("account", "create", "--name", "Acme"), "account_id")
+      yield* sql`
+        INSERT INTO workspaces (id, account_id, name, is_default, created_at)
+        SELECT gen_random_uuid(), ${account_id}, repeat('n', 255), false, now() FROM generate_series(1, 4)`
+      const list = `byok workspace list --account ${account_id}`
+      const { stderr, stdout } = yield* shell(`ulimit -f 1; ${list} >out; echo "exit $?"; wc -c <out`)
+      assert.strictEqual(stderr, `${cannot} (EFBIG).\n`)
+      assert.match(stdout, /^exit 1\n *(512|1024)\n$/)
+    })
+  )
+
+  it.effect("is nobody's loss if the reader of a list has gone away, which ends quietly", () =>
+    Effect.gen(function* () {
+      assert.deepStrictEqual(yield* shell(`${unread}\nbyok --help >&3`), { code: 0, stdout: "", stderr: "" })
+    })
+  )
+
+  it.effect("is a failure if the reader of a new key has gone away", () =>
+    Effect.gen(function* () {
+      const { stderr, ...rest } = yield* shell(`${unread}\nbyok account create --name Unread >&3`)
+      assert.deepStrictEqual(rest, { code: 1, stdout: "" })
+      assert.match(stderr, /^Standard output cannot be written \(EPIPE\): account \S{36} was created, .*\.\n$/)
+    })
+  )
+
+  it.effect("is not what happens to a file that can be written, nor to a pipe (control)", () =>
+    Effect.gen(function* () {
+      const { sql } = yield* CommandLine
+      const { stderr, stdout } = yield* shell(
+        "byok account create --name Kept --json >out; echo $?; cat out; byok --version | cat"
+      )
+      assert.strictEqual(stderr, "")
+      const [code, made = "", version] = stdout.split("\n")
+      assert.deepStrictEqual([code, version], ["0", "byok v1.0.0"])
+      const key = textIn(JSON.parse(made) as Record<string, unknown>, "management_key")
+      const found = yield* sql`SELECT 1 FROM api_keys WHERE hash = decode(${sha256(key)}, 'hex')`
+      assert.lengthOf(found, 1)
+    })
+  )
+})

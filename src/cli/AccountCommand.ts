@@ -1,7 +1,7 @@
 import { Effect } from "effect"
 import { Command } from "effect/cli"
 import { name } from "./parse.ts"
-import { print } from "./print.ts"
+import { print, printPages } from "./print.ts"
 import { withAccounts } from "./withAccounts.ts"
 
 const create = Command.make(
@@ -14,7 +14,17 @@ const create = Command.make(
   })
 ).pipe(Command.withDescription("Create an account with its default workspace and a management key, shown once"))
 
+const list = Command.make(
+  "list",
+  {},
+  Effect.fnUntraced(function* () {
+    yield* withAccounts((accounts) =>
+      printPages("accounts", (write) => accounts.listAccounts((page) => write(page.map((account) => ({ ...account })))))
+    )
+  })
+).pipe(Command.withDescription("List all accounts"))
+
 export const accountCommand = Command.make("account").pipe(
   Command.withDescription("Accounts"),
-  Command.withSubcommands([create])
+  Command.withSubcommands([create, list])
 )

@@ -5,35 +5,52 @@ import { account, name, parse } from "./parse.ts"
 import { print, printList } from "./print.ts"
 import { withAccounts } from "./withAccounts.ts"
 
+const hash = Argument.String("HASH").pipe(
+  Argument.withDescription("SHA-256 of the key, as shown by `api-key list`"),
+  Argument.mapEffect(
+    parse(ApiKeyHash, "HASH must be the key's hash, 64 lowercase hexadecimal characters: `byok api-key list` shows it.")
+  )
+)
+
+const management = Flag.Boolean("management").pipe(
+  Flag.withDescription("Allow the key to create and get credentials"),
+  Flag.withDefault(false)
+)
+
 const issue = Command.make(
   "issue",
-  {
-    account,
-    name,
-    management: Flag.Boolean("management").pipe(
-      Flag.withDescription("Allow the key to create and get credentials"),
-      Flag.withDefault(false)
-    )
-  },
+  { account, name, management },
   Effect.fnUntraced(function* ({ account, management, name }) {
     const issued = yield* withAccounts((accounts) => accounts.issueApiKey(account, { name, management }))
     yield* print(issued, `a key was issued, and \`byok api-key revoke ${issued.hash}\` revokes it`)
   })
 ).pipe(Command.withDescription("Issue an API key, shown once"))
 
-const revoke = Command.make(
-  "revoke",
+const importKey = Command.make(
+  "import",
   {
     hash: Argument.String("HASH").pipe(
-      Argument.withDescription("SHA-256 of the key, as shown by `api-key list`"),
+      Argument.withDescription("SHA-256 of the whole key as UTF-8"),
       Argument.mapEffect(
         parse(
           ApiKeyHash,
-          "HASH must be the key's hash, 64 lowercase hexadecimal characters: `byok api-key list` shows it."
+          'HASH must be the SHA-256 of the key, 64 lowercase hexadecimal characters: `printf %s "$KEY" | sha256sum` shows it.'
         )
       )
-    )
+    ),
+    account,
+    name,
+    management
   },
+  Effect.fnUntraced(function* ({ account, hash, management, name }) {
+    const imported = yield* withAccounts((accounts) => accounts.importApiKey(account, { hash, name, management }))
+    yield* print(imported, `the key was imported, and \`byok api-key revoke ${hash}\` revokes it`)
+  })
+).pipe(Command.withDescription("Import an API key of any form by its hash"))
+
+const revoke = Command.make(
+  "revoke",
+  { hash },
   Effect.fnUntraced(function* ({ hash }) {
     const revoked = yield* withAccounts((accounts) => accounts.revokeApiKey(hash))
     yield* print(revoked, "the key is revoked")
@@ -54,5 +71,5 @@ const list = Command.make(
 
 export const apiKeyCommand = Command.make("api-key").pipe(
   Command.withDescription("API keys of an account"),
-  Command.withSubcommands([issue, revoke, list])
+  Command.withSubcommands([issue, importKey, revoke, list])
 )

@@ -5,7 +5,7 @@ import type { ServiceUnavailable } from "../domain/Errors.ts"
 import type { KeyStoreUnavailable } from "../port/CipherErrors.ts"
 import { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import type { KeyringRefusal } from "../port/KeyringEditor.ts"
-import type { NotKnown } from "../service/Accounts.ts"
+import type { HashTaken, NotKnown } from "../service/Accounts.ts"
 import type { AuditFault } from "../service/Audit.ts"
 import type { EmbeddedPostgresError } from "../wiring/Persistence.ts"
 import type { InvalidSetting } from "../wiring/Settings.ts"
@@ -17,6 +17,7 @@ type Failure =
   | AuditFault
   | CliError.CliError
   | EmbeddedPostgresError
+  | HashTaken
   | HttpServerError.ServeError
   | InvalidSetting
   | KeyringRefusal
@@ -36,6 +37,8 @@ const sentenceOf = (failure: Failure): string | undefined => {
     case "OutputFailed":
     case "RewrapIncomplete":
       return failure.message
+    case "HashTaken":
+      return "There is an API key with this hash already."
     case "NotKnown":
       return `There is no such ${failure.kind}.`
     case "ServiceUnavailable":

@@ -2,8 +2,13 @@ import { Effect, Option, Schema } from "effect"
 import { CliError, Flag } from "effect/cli"
 import { AccountId } from "../domain/AccountId.ts"
 import { Text } from "../domain/Text.ts"
+import { printable } from "./printable.ts"
 
-const Name = Text.check(Schema.isNonEmpty(), Schema.isMaxCodePoints(255))
+const Name = Text.check(
+  Schema.isNonEmpty(),
+  Schema.isMaxCodePoints(255),
+  Schema.makeFilter((text: string) => printable(text) === text)
+)
 
 /** Decodes an argument. The error prints the help and `message`, which says what is expected, never what was given. */
 export const parse =
@@ -21,5 +26,5 @@ export const account = Flag.String("account").pipe(
 
 export const name = Flag.String("name").pipe(
   Flag.withDescription("Human-readable name"),
-  Flag.mapEffect(parse(Name, "--name must have 1 to 255 characters."))
+  Flag.mapEffect(parse(Name, "--name must have 1 to 255 characters, none of them a control character."))
 )

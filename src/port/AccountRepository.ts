@@ -4,6 +4,12 @@ import type { ApiKeyHash } from "../domain/ApiKeyHash.ts"
 import type { ServiceUnavailable } from "../domain/Errors.ts"
 import type { WorkspaceId } from "../domain/WorkspaceId.ts"
 
+export interface Account {
+  readonly account_id: AccountId
+  readonly name: string
+  readonly created_at: DateTime.Utc
+}
+
 export interface Workspace {
   readonly workspace_id: WorkspaceId
   readonly name: string
@@ -31,6 +37,11 @@ export class AccountRepository extends Context.Service<
       workspace: Omit<Workspace, "is_default" | "deleted_at">,
       key: Omit<ApiKeyRecord, "revoked_at">
     ) => Effect.Effect<void, ServiceUnavailable>
+    /** Returns up to `limit` accounts whose ids come after `after`, in order of their ids. */
+    readonly listAccounts: (
+      after: AccountId | undefined,
+      limit: number
+    ) => Effect.Effect<ReadonlyArray<Account>, ServiceUnavailable>
     readonly createWorkspace: (
       account_id: AccountId,
       workspace: Omit<Workspace, "is_default" | "deleted_at">
@@ -45,6 +56,11 @@ export class AccountRepository extends Context.Service<
       account_id: AccountId,
       key: Omit<ApiKeyRecord, "revoked_at">
     ) => Effect.Effect<boolean, ServiceUnavailable>
+    /** Adds a key unless its hash is taken. A repeated call with equal arguments is not told apart from the first. */
+    readonly importApiKey: (
+      account_id: AccountId,
+      key: Omit<ApiKeyRecord, "revoked_at">
+    ) => Effect.Effect<"imported" | "hash taken" | "no account", ServiceUnavailable>
     /** Returns when the key was revoked, which repeated calls do not change. */
     readonly revokeApiKey: (
       hash: ApiKeyHash,

@@ -3,11 +3,16 @@ import { SecureRandom } from "effect/crypto"
 import { AccountId } from "../domain/AccountId.ts"
 import type { ApiKeyHash } from "../domain/ApiKeyHash.ts"
 import { WorkspaceId } from "../domain/WorkspaceId.ts"
-import { AccountRepository } from "../port/AccountRepository.ts"
+import { type Account, AccountRepository } from "../port/AccountRepository.ts"
 import { makeApiKey } from "../port/ApiKey.ts"
 
 /** The account, workspace or API key that an operation names does not exist. */
 export class NotKnown extends Data.TaggedError("NotKnown")<{ readonly kind: "account" | "workspace" | "API key" }> {}
+
+/** An API key with that hash exists already. */
+export class HashTaken extends Data.TaggedError("HashTaken") {}
+
+const pageSize = 1000
 
 /** What an operator manages from the command line: accounts, workspaces and API keys (D40). */
 export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
@@ -32,6 +37,18 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
           { hash, name: "first management key", management: true, created_at }
         )
         return { account_id, workspace_id, management_key: key, management_key_hash: hash }
+      }),
+
+      /** Passes all accounts to `write` in order of their ids, page by page, until it returns false. */
+      listAccounts: Effect.fn("Accounts.listAccounts")(function* <E>(
+        write: (page: ReadonlyArray<Account>) => Effect.Effect<boolean, E>
+      ) {
+        let last: AccountId | undefined
+        for (;;) {
+          const page = yield* repository.listAccounts(last, pageSize)
+          if (page.length === 0 || !(yield* write(page))) return
+          last = page.at(-1)?.account_id
+        }
       }),
 
       createWorkspace: Effect.fn("Accounts.createWorkspace")(function* (account_id: AccountId, name: string) {
@@ -64,6 +81,17 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
           created_at: yield* DateTime.now
         })
         return added ? { key, hash, management } : yield* new NotKnown({ kind: "account" })
+      }),
+
+      importApiKey: Effect.fn("Accounts.importApiKey")(function* (
+        account_id: AccountId,
+        { hash, management, name }: { readonly hash: ApiKeyHash; readonly name: string; readonly management: boolean }
+      ) {
+        const created_at = yield* DateTime.now
+        const outcome = yield* repository.importApiKey(account_id, { hash, name, management, created_at })
+        if (outcome === "hash taken") return yield* new HashTaken()
+        if (outcome === "no account") return yield* new NotKnown({ kind: "account" })
+        return { hash, management }
       }),
 
       revokeApiKey: Effect.fn("Accounts.revokeApiKey")(function* (hash: ApiKeyHash) {

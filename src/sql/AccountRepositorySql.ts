@@ -10,6 +10,7 @@ import { Database } from "./connection/Database.ts"
 import { firstRowOf } from "./rows.ts"
 
 const Time = Schema.DateTimeUtcFromDate
+const AccountRow = Schema.Struct({ account_id: AccountId, name: Schema.String, created_at: Time })
 const WorkspaceRow = Schema.Struct({
   workspace_id: WorkspaceId,
   name: Schema.String,
@@ -81,6 +82,16 @@ export const layer = Layer.effect(
         { action: "api_key.issue", account_id, api_key_hash: hash, management }
       )
 
+    /** The row under the hash of a key is that key if all else is the same: a retried insert finds its own row. */
+    const importApiKey = Effect.fnUntraced(function* (account_id: AccountId, key: Omit<ApiKeyRecord, "revoked_at">) {
+      const { created_at, hash, management, name } = key
+      if (!(yield* recorded(insertApiKey(account_id, key)))) return "no account"
+      const same = yield* sql`
+        SELECT 1 FROM api_keys WHERE hash = ${bytes(hash)} AND account_id = ${account_id} AND name = ${name}
+        AND management = ${management} AND created_at = ${DateTime.toDate(created_at)}`
+      return same.length > 0 ? "imported" : "hash taken"
+    })
+
     const deleteWorkspace = (workspace_id: WorkspaceId, when: DateTime.Utc) =>
       endOnce(
         sql`
@@ -97,6 +108,13 @@ export const layer = Layer.effect(
         sql`SELECT account_id, revoked_at AS at FROM api_keys WHERE hash = ${bytes(api_key_hash)}`,
         (account_id) => ({ action: "api_key.revoke", account_id, api_key_hash })
       )
+    const listAccounts = SqlSchema.findAll({
+      Request: Schema.Struct({ after: Schema.UndefinedOr(Schema.String), limit: Schema.Int }),
+      Result: AccountRow,
+      execute: ({ after, limit }) => reads.sql`
+        SELECT id AS account_id, name, created_at FROM accounts
+        ${after === undefined ? reads.sql`` : reads.sql`WHERE id > ${after}`} ORDER BY id LIMIT ${limit}`
+    })
     const listWorkspaces = SqlSchema.findAll({
       Request: Schema.String,
       Result: WorkspaceRow,
@@ -132,10 +150,12 @@ export const layer = Layer.effect(
             inserted.flatMap(({ acts }) => acts)
           )
         }).pipe(sql.withTransaction, writes.ask),
+      listAccounts: (after, limit) => reads.ask(listAccounts({ after, limit })),
       createWorkspace: (account_id, workspace) => writes.ask(recorded(insertWorkspace(account_id, workspace, false))),
       deleteWorkspace: (workspace_id, when) => writes.ask(deleteWorkspace(workspace_id, when)),
       listWorkspaces: (account_id) => reads.ask(listWorkspaces(account_id)),
       addApiKey: (account_id, key) => writes.ask(recorded(insertApiKey(account_id, key))),
+      importApiKey: (account_id, key) => writes.ask(importApiKey(account_id, key)),
       revokeApiKey: (hash, when) => writes.ask(revokeApiKey(hash, when)),
       listApiKeys: (account_id) => reads.ask(listApiKeys(account_id))
     }

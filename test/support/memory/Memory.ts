@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from "node:util"
 import { Context, DateTime, Effect, Layer, Option, Result } from "effect"
 import type { AccountId } from "../../../src/domain/AccountId.ts"
 import type { ApiKeyHash } from "../../../src/domain/ApiKeyHash.ts"
@@ -5,7 +6,12 @@ import type { Credential } from "../../../src/domain/Credential.ts"
 import type { CredentialId } from "../../../src/domain/CredentialId.ts"
 import type { SealedKey } from "../../../src/domain/SealedKey.ts"
 import type { WorkspaceId } from "../../../src/domain/WorkspaceId.ts"
-import { AccountRepository, type ApiKeyRecord, type Workspace } from "../../../src/port/AccountRepository.ts"
+import {
+  type Account,
+  AccountRepository,
+  type ApiKeyRecord,
+  type Workspace
+} from "../../../src/port/AccountRepository.ts"
 import { ApiKeys } from "../../../src/port/ApiKeys.ts"
 import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
 import { KekRegistry } from "../../../src/port/KekRegistry.ts"
@@ -38,7 +44,7 @@ interface MemoryKek {
 export class Memory extends Context.Service<
   Memory,
   {
-    readonly accounts: Set<AccountId>
+    readonly accounts: Map<AccountId, Account>
     readonly workspaces: Map<WorkspaceId, Owned & Workspace>
     readonly apiKeys: Map<ApiKeyHash, ApiKeyRow>
     readonly credentials: Map<CredentialId, CredentialRow>
@@ -47,7 +53,7 @@ export class Memory extends Context.Service<
   }
 >()("byok/test/Memory") {
   static readonly layer = Layer.sync(this, () => ({
-    accounts: new Set<AccountId>(),
+    accounts: new Map<AccountId, Account>(),
     workspaces: new Map<WorkspaceId, Owned & Workspace>(),
     apiKeys: new Map<ApiKeyHash, ApiKeyRow>(),
     credentials: new Map<CredentialId, CredentialRow>(),
@@ -323,12 +329,21 @@ export const accountRepository = Layer.effect(
     }
     return {
       hasAccounts: Effect.sync(() => accounts.size > 0),
-      createAccount: ({ account_id }, workspace, key) =>
+      createAccount: ({ account_id, name }, workspace, key) =>
         Effect.sync(() => {
-          accounts.add(account_id)
+          if (!accounts.has(account_id)) {
+            accounts.set(account_id, { account_id, name, created_at: workspace.created_at })
+          }
           addWorkspace(account_id, { ...workspace, is_default: true })
           addApiKey(account_id, key)
         }),
+      listAccounts: (after, limit) =>
+        Effect.sync(() =>
+          Array.from(accounts.values())
+            .filter(({ account_id }) => after === undefined || account_id > after)
+            .sort((one, other) => (one.account_id < other.account_id ? -1 : 1))
+            .slice(0, limit)
+        ),
       createWorkspace: (account_id, workspace) =>
         Effect.sync(() => addWorkspace(account_id, { ...workspace, is_default: false })),
       deleteWorkspace: (workspace_id, at) =>
@@ -346,6 +361,12 @@ export const accountRepository = Layer.effect(
             .map(({ account_id: _, ...workspace }) => workspace)
         ),
       addApiKey: (account_id, key) => Effect.sync(() => addApiKey(account_id, key)),
+      importApiKey: (account_id, key) =>
+        Effect.sync(() => {
+          if (!addApiKey(account_id, key)) return "no account"
+          const stored = { account_id, ...key, revoked_at: apiKeys.get(key.hash)?.revoked_at }
+          return isDeepStrictEqual(apiKeys.get(key.hash), stored) ? "imported" : "hash taken"
+        }),
       revokeApiKey: (hash, at) =>
         Effect.sync(() => {
           const key = apiKeys.get(hash)

@@ -1,0 +1,22 @@
+import { assert, describe, it } from "@effect/vitest"
+import { printable } from "../../src/cli/printable.ts"
+import { text } from "../support/memory/arbitraries.ts"
+
+describe("what is printed (F15)", () => {
+  it.each([
+    ["an escape sequence", "a\u001b[2Jb", String.raw`a\u001b[2Jb`],
+    ["a line break", "a\r\nb", String.raw`a\u000d\u000ab`],
+    ["a C1 control", "\u009b2J", String.raw`\u009b2J`],
+    ["DEL", "\u007f", String.raw`\u007f`],
+    ["Unicode's line ends", "\u2028\u2029", String.raw`\u2028\u2029`],
+    ["letters of any script, emoji and blanks", "Søren 株 👩‍👩‍👧 \u00a0", "Søren 株 👩‍👩‍👧 \u00a0"]
+  ])("%s", (_, given, expected) => {
+    assert.strictEqual(printable(given), expected)
+  })
+
+  it.prop("holds no control character, and within JSON means the same as before", [text(0, 40)], ([given]) => {
+    const shown = printable(JSON.stringify({ given }))
+    assert.notMatch(shown, /[\p{Cc}\p{Zl}\p{Zp}]/u)
+    assert.deepStrictEqual(JSON.parse(shown), { given })
+  })
+})

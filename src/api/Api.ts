@@ -26,7 +26,7 @@ const create = HttpApiEndpoint.post("create", "/byok", {
     [
       "Encrypts the key and stores the credential. The response never includes the key. An `Idempotency-Key` makes the",
       "request safe to retry: the same request returns the credential that it created, a different one gets 409.",
-      "Requests are compared by their decoded fields, not by how their JSON is written."
+      "Requests are compared by what they would create, not by how they are written."
     ].join("\n")
   )
   .middleware(JsonBody)

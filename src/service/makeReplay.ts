@@ -4,10 +4,13 @@ import type { AccountId } from "../domain/AccountId.ts"
 import type { CredentialId } from "../domain/CredentialId.ts"
 import { Conflict } from "../domain/Errors.ts"
 import type { IdempotencyKey } from "../domain/IdempotencyKey.ts"
+import { readKeyMaterial } from "../domain/KeyMaterial.ts"
 import type { NewCredential } from "../domain/NewCredential.ts"
+import type { WorkspaceId } from "../domain/WorkspaceId.ts"
 import { Cipher } from "../port/Cipher.ts"
 import { CredentialRepository } from "../port/CredentialRepository.ts"
 import { type Receipt, Receipts } from "../port/Receipts.ts"
+import { WorkspaceResolver } from "../port/WorkspaceResolver.ts"
 import { withKeyStoreTimeout } from "./withKeyStoreTimeout.ts"
 
 const mac = (idempotency_key: IdempotencyKey, ...parts: ReadonlyArray<unknown>) =>
@@ -16,6 +19,29 @@ const mac = (idempotency_key: IdempotencyKey, ...parts: ReadonlyArray<unknown>) 
 /** Clients may put anything into an idempotency key, so the store gets a hash, different for every account. */
 const keyHashOf = (idempotency_key: IdempotencyKey, account_id: AccountId) =>
   mac(idempotency_key, "byok/idempotency-key/1", account_id)
+
+/** Members of the first version, which its receipts have whatever their value is. */
+const firstMembers = new Set<string>([
+  "provider",
+  "name",
+  "workspace_id",
+  "allowed_api_key_hashes",
+  "allowed_models",
+  "allowed_user_ids",
+  "declared_region",
+  "declared_zdr",
+  "disabled",
+  "is_required",
+  "is_fallback",
+  "is_byok_only"
+] satisfies ReadonlyArray<keyof NewCredential>)
+
+/**
+ * Whether a member counts. One that was added after the first version does not while it has its default, null or
+ * false, so a request repeated across the upgrade is the same request.
+ */
+const counts = ([member, value]: readonly [string, unknown]) =>
+  firstMembers.has(member) || (value !== null && value !== false)
 
 /**
  * Identifies a request by its decoded fields, except the provider key. It is keyed by the idempotency key, which is not
@@ -29,8 +55,25 @@ const fingerprintOf = (
   id: CredentialId,
   { key: _, ...fields }: NewCredential
 ) => {
-  const sorted = Object.entries(fields).sort(([one], [other]) => (one < other ? -1 : 1))
+  const sorted = Object.entries(fields)
+    .filter(counts)
+    .sort(([one], [other]) => (one < other ? -1 : 1))
   return mac(idempotency_key, "byok/fingerprint/1", account_id, id, sorted)
+}
+
+/** A request written with this workspace, and with the region of its key both named and left out. */
+const spellingsOf = (
+  { workspace_id: _, ...input }: NewCredential,
+  workspace_id: WorkspaceId | undefined
+): ReadonlyArray<NewCredential> => {
+  const { region } = Option.getOrThrow(readKeyMaterial(input.provider, input.key))
+  const { declared_region } = input
+  const regions = declared_region === null || declared_region === region ? [null, region] : [declared_region]
+  return regions.map((declared_region) => ({
+    ...input,
+    declared_region,
+    ...(workspace_id === undefined ? {} : { workspace_id })
+  }))
 }
 
 const digestOf = (key: Redacted.Redacted) => createHash("sha256").update(Redacted.value(key)).digest()
@@ -48,22 +91,36 @@ export const receiptOf = (
 
 /**
  * Makes the lookup of the credential that an idempotency key has created: none if there is none yet, `Conflict` if it
- * was a different request. Workspace and API keys are not checked again, since they may be gone by then.
+ * was a different request. Requests that create the same credential are the same: to name the default workspace, or the
+ * region of the key, means what leaving it out does. Workspace and API keys are not checked again, since they may be
+ * gone by then.
  */
 export const makeReplay = Effect.gen(function* () {
   const cipher = yield* Cipher
   const receipts = yield* Receipts
   const repository = yield* CredentialRepository
+  const workspaces = yield* WorkspaceResolver
 
   return Effect.fnUntraced(function* (account_id: AccountId, input: NewCredential, idempotency_key: IdempotencyKey) {
     const receipt = yield* receipts.find(account_id, keyHashOf(idempotency_key, account_id))
     if (Option.isNone(receipt)) return Option.none()
     const { credential_id, fingerprint } = receipt.value
-    const expected = fingerprintOf(idempotency_key, account_id, credential_id, input)
-    if (!timingSafeEqual(fingerprint, expected)) return yield* new Conflict()
     const found = yield* repository.findSealed(account_id, credential_id)
     if (Option.isNone(found)) return Option.none()
     const { credential, sealed } = found.value
+
+    const isOf = (workspace_id: WorkspaceId | undefined) =>
+      spellingsOf(input, workspace_id).some((spelling) =>
+        timingSafeEqual(fingerprint, fingerprintOf(idempotency_key, account_id, credential_id, spelling))
+      )
+    const isSame = Effect.gen(function* () {
+      const requested = input.workspace_id
+      if (isOf(requested)) return true
+      if (requested !== undefined) return requested === credential.workspace_id && isOf(undefined)
+      if (!isOf(credential.workspace_id)) return false
+      return Option.contains(yield* workspaces.resolve(account_id, undefined), credential.workspace_id)
+    })
+    if (!(yield* isSame)) return yield* new Conflict()
     const key = yield* Effect.orDie(withKeyStoreTimeout(cipher.open(sealed, { ...credential, account_id })))
     return timingSafeEqual(digestOf(key), digestOf(input.key)) ? Option.some(credential) : yield* new Conflict()
   })

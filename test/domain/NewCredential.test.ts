@@ -189,6 +189,10 @@ describe("an optional member (section 4.1 rule 5, D20, D21, D22)", () => {
     assert.deepEqual(accepted(plain), withDefaults)
   })
 
+  it("has null or false as default, which the fingerprint of a repeated create relies on (F18)", () => {
+    for (const value of Object.values(defaults)) assert.include([null, false], value)
+  })
+
   it.for([
     ["name"],
     ["allowed_api_key_hashes"],

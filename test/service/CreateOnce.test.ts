@@ -33,6 +33,14 @@ const saying = (body: Body) => {
   return { ...rest, key: Redacted.value(key) }
 }
 
+/** A body that names the default workspace of the account, another one, or none. */
+interface Given {
+  readonly body: Body
+  readonly workspace: "default" | "another" | undefined
+}
+
+const workspace = elementOf<Given["workspace"]>([undefined, undefined, "default", "another"])
+
 const idempotencyKey = Arbitrary.schema(IdempotencyKey)
 
 /** The same request in other words: members in another order, defaults written out, an unknown member added. */
@@ -59,18 +67,39 @@ const change = oneOf<{ readonly member: string; readonly value: unknown }>(
   Arbitrary.map(elementOf(["openai", "groq"]), (value) => ({ member: "provider", value }))
 )
 
+/** The body with the region that its credential gets written out, or left out. */
+const withRegion = (body: Body, isNamed: boolean): Body => {
+  const { key, provider } = decode(body)
+  const region: unknown =
+    /^\s*\{/.test(Redacted.value(key)) && (provider === "openai" || provider === "fireworks")
+      ? Reflect.get(Object(JSON.parse(Redacted.value(key))), "region")
+      : undefined
+  if (region === undefined) return body
+  return { ...body, declared_region: isNamed ? (region === "eu" ? "europe" : region) : null }
+}
+
 /** Two bodies: equal, equal in other words, different in one member, or unrelated. */
-const pairs = Arbitrary.flatMap(acceptedBody(text(1, 20)), (one) =>
-  Arbitrary.map(
-    oneOf<Body>(
-      Arbitrary.Constant(one),
-      Arbitrary.Constant(rewritten(one)),
-      Arbitrary.map(change, (made) => changed(one, made)),
-      Arbitrary.map(change, (made) => rewritten(changed(one, made))),
-      acceptedBody(text(1, 20))
-    ),
-    (other) => [one, other] as const
-  )
+const pairs = Arbitrary.flatMap(
+  Arbitrary.all({ body: acceptedBody(text(1, 20)), place: workspace }),
+  ({ body: one, place }) =>
+    Arbitrary.map(
+      Arbitrary.all({
+        place: oneOf(Arbitrary.Constant(place), workspace),
+        other: oneOf<Body>(
+          Arbitrary.Constant(one),
+          Arbitrary.Constant(rewritten(one)),
+          Arbitrary.Constant(withRegion(one, true)),
+          Arbitrary.Constant(withRegion(one, false)),
+          Arbitrary.map(change, (made) => changed(one, made)),
+          Arbitrary.map(change, (made) => rewritten(changed(one, made))),
+          acceptedBody(text(1, 20))
+        )
+      }),
+      (other): readonly [Given, Given] => [
+        { body: one, workspace: place },
+        { body: other.other, workspace: other.place }
+      ]
+    )
 )
 
 const createOnce = Effect.fnUntraced(function* (account_id: AccountId, body: Body, key: IdempotencyKey) {
@@ -80,24 +109,36 @@ const createOnce = Effect.fnUntraced(function* (account_id: AccountId, body: Bod
 
 const rowCount = Effect.map(Memory, ({ credentials }) => credentials.size)
 
-/** Whether the second body under an idempotency key is answered by what it says, and one credential is stored. */
-const decidedByWhatIsSaid = Effect.fnUntraced(function* (one: Body, other: Body, key: IdempotencyKey) {
-  const { account_id } = yield* newTenant
-  yield* own(account_id, one)
-  const first = yield* createOnce(account_id, one, key)
-  const second = yield* Effect.exit(createOnce(account_id, other, key))
-  const same = isDeepStrictEqual({ ...saying(one) }, { ...saying(other) })
-  const right = same
+/** What a plain create of the body stores, except what is new for every credential. */
+const stored = Effect.fnUntraced(function* (account_id: AccountId, body: Body) {
+  const credentials = yield* Credentials
+  const made = yield* Effect.provideService(credentials.create(decode(body)), CurrentCaller, { account_id })
+  return { ...made, id: undefined, created_at: undefined, sort_order: undefined, key: body["key"] }
+})
+
+/** Whether the second body under an idempotency key is answered by what it would create, and is not stored. */
+const decidedByWhatIsMeant = Effect.fnUntraced(function* (one: Given, other: Given, key: IdempotencyKey) {
+  const { account_id, workspace_id } = yield* newTenant
+  const places = { default: workspace_id, another: yield* addWorkspace(account_id) }
+  const [left, right] = [one, other].map(({ body, workspace }): Body =>
+    workspace === undefined ? body : { ...body, workspace_id: places[workspace] }
+  ) as [Body, Body]
+  yield* own(account_id, left)
+  yield* own(account_id, right)
+  const same = isDeepStrictEqual(yield* stored(account_id, left), yield* stored(account_id, right))
+  const first = yield* createOnce(account_id, left, key)
+  const second = yield* Effect.exit(createOnce(account_id, right, key))
+  const isRight = same
     ? isDeepStrictEqual(second, Exit.succeed({ credential: first.credential, replayed: true }))
     : Exit.isFailure(second) && isDeepStrictEqual(Exit.findErrorOption(second), Option.some(new Conflict()))
-  return !first.replayed && right && (yield* rowCount) === 1
+  return !first.replayed && isRight && (yield* rowCount) === 3
 })
 
 describe("a create with an idempotency key (SECURITY.md, Receipts)", () => {
   it.effect.prop(
-    "happens once for the same body, however it is written, and is refused for another",
+    "happens once for bodies that create the same, however they are written, and is refused for another (F18)",
     [pairs, idempotencyKey],
-    ([[one, other], key]) => Effect.provide(decidedByWhatIsSaid(one, other, key), service),
+    ([[one, other], key]) => Effect.provide(decidedByWhatIsMeant(one, other, key), service),
     { arbitrary: { runs: 200 } }
   )
 
@@ -144,7 +185,7 @@ describe("a create with an idempotency key (SECURITY.md, Receipts)", () => {
       const checked = yield* Arbitrary.checkEffect(
         Arbitrary.all({ pair: pairs, key: idempotencyKey }),
         ({ key, pair: [one, other] }) =>
-          decidedByWhatIsSaid(one, other, key).pipe(
+          decidedByWhatIsMeant(one, other, key).pipe(
             Effect.catchDefect(() => Effect.succeed(false)),
             Effect.provide(Layer.provideMerge(broken, service))
           ),
@@ -192,12 +233,53 @@ describe("a create with an idempotency key (SECURITY.md, Receipts)", () => {
     }).pipe(Effect.provide(service))
   )
 
-  it.effect("differs if it names the default workspace instead of none", () =>
+  const inEurope = { ...minimal, key: JSON.stringify({ api_key: "sk-0123456789-0123456789", region: "eu" }) }
+  it.effect.each([
+    ["the default workspace", minimal, "workspace_id"],
+    ["the region of the key", { ...inEurope, declared_region: "europe" }, "declared_region"]
+  ] as const)("is the same whether it names %s or not (F18)", ([, body, member]) =>
     Effect.gen(function* () {
       const { account_id, workspace_id } = yield* newTenant
-      yield* createOnce(account_id, minimal, key)
-      assert.instanceOf(yield* Effect.flip(createOnce(account_id, { ...minimal, workspace_id }, key)), Conflict)
+      const named: Body = { workspace_id, ...body }
+      const { [member]: _, ...unnamed } = named
+      for (const [index, [one, other]] of [[named, unnamed] as const, [unnamed, named] as const].entries()) {
+        const key = IdempotencyKey.make(`k${index}`)
+        const made = yield* createOnce(account_id, one, key)
+        assert.deepEqual(yield* createOnce(account_id, other, key), { ...made, replayed: true })
+      }
     }).pipe(Effect.provide(service))
+  )
+
+  it.effect("in the default workspace, which is deleted since, may name it on repetition (F18)", () =>
+    Effect.gen(function* () {
+      const { account_id, workspace_id } = yield* newTenant
+      const accounts = yield* AccountRepository
+      const made = yield* createOnce(account_id, minimal, key)
+      yield* accounts.deleteWorkspace(workspace_id, yield* DateTime.now)
+      for (const body of [minimal, { ...minimal, workspace_id }]) {
+        assert.deepEqual(yield* createOnce(account_id, body, key), { ...made, replayed: true })
+      }
+    }).pipe(Effect.provide(service))
+  )
+
+  it.effect(
+    "is the same across an upgrade that adds a member, unless that has another value than its default (F18)",
+    () =>
+      Effect.gen(function* () {
+        const { account_id } = yield* newTenant
+        const credentials = yield* Credentials
+        const repeat = (added: object) =>
+          Effect.provideService(credentials.createOnce({ ...decode(minimal), ...added }, key), CurrentCaller, {
+            account_id
+          })
+        const { credential } = yield* repeat({})
+        for (const added of [{ added_later: null }, { added_later: false }]) {
+          assert.deepEqual(yield* repeat(added), { credential, replayed: true })
+        }
+        for (const added_later of [true, 0, "", []]) {
+          assert.instanceOf(yield* Effect.flip(repeat({ added_later })), Conflict)
+        }
+      }).pipe(Effect.provide(service))
   )
 
   it.effect("may be corrected under the same key if it was refused", () =>

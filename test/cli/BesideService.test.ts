@@ -10,7 +10,7 @@ import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 describe("the command line on the embedded database", () => {
   it.live("works alone and next to the running service, on which it takes effect at once (D40, D42)", () =>
     Effect.gen(function* () {
-      const settings = { BYOK_DATA_DIR: join(yield* temporaryDirectory, "data") }
+      const settings = { BYOK_DATA_DIR: join(yield* temporaryDirectory, "data"), LOG_LEVEL: "warn" }
       const byok = (...args: ReadonlyArray<string>) => Effect.map(runByok([...args, "--json"], settings), onlyObject)
 
       const { management_key_hash: hash, ...first } = yield* byok("account", "create", "--name", "Acme")

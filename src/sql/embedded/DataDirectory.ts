@@ -1,4 +1,4 @@
-import { Effect } from "effect"
+import { Effect, Logger } from "effect"
 import { execFile } from "node:child_process"
 import { randomBytes } from "node:crypto"
 import {
@@ -32,10 +32,18 @@ export const prepare = Effect.fnUntraced(function* (directory: string, binaries:
   const cluster = join(root, "postgres")
   yield* Effect.forEach(yield* attempt(() => findAbandoned(root)), discard)
   if (yield* attempt(() => isEmpty(cluster))) {
+    yield* announce
     yield* Effect.scoped(initialise({ root, cluster }, binaries))
   }
   return { root, cluster } satisfies DataDirectory
 })
+
+/** A program that embeds the service keeps its standard output to itself. */
+const announce = Effect.provideService(
+  Effect.logInfo("Preparing the embedded database, which takes a few seconds"),
+  Logger.LogToStderr,
+  true
+)
 
 const codeOf = (error: unknown) => (error as NodeJS.ErrnoException).code ?? ""
 

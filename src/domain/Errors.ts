@@ -1,6 +1,6 @@
-import { Schema } from "effect"
+import { Schema, type SchemaIssue } from "effect"
 import { fixedMessage } from "./fixedMessage.ts"
-import { Issue } from "./Issue.ts"
+import { Issue, issuesOf } from "./Issue.ts"
 
 const InvalidParamsBody = Schema.Struct({
   code: Schema.tag(400),
@@ -15,6 +15,8 @@ export class InvalidParams extends Schema.Error<InvalidParams>("InvalidParams")(
 ) {
   readonly _tag = "InvalidParams"
   static readonly of = (...issues: ReadonlyArray<Issue>) => new this({ error: { metadata: { issues } } })
+  /** The first 100 issues of what did not decode. */
+  static readonly ofSchema = (issue: SchemaIssue.Issue) => this.of(...issuesOf(issue).slice(0, 100))
 }
 
 const UnauthorizedBody = Schema.Struct({

@@ -80,7 +80,8 @@ const flagConflicts = ({ is_byok_only, is_fallback, is_required }: Fields): Read
 const regionConflicts = ({ declared_region, key, provider }: Fields): ReadonlyArray<Issue> => {
   const material = readKeyMaterial(provider, key)
   if (Option.isNone(material)) {
-    const message = "must be a plain key or a JSON object with a non-empty api_key and a region of global, europe or us"
+    const message =
+      "must be a plain key or a JSON object with a non-empty api_key and, if it has a region, one of global, europe, us or eu"
     return [{ path: ["key"], message }]
   }
   const refused = (message: string) => [{ path: ["declared_region"], message }]
@@ -89,7 +90,11 @@ const regionConflicts = ({ declared_region, key, provider }: Fields): ReadonlyAr
   }
   const { region } = material.value
   if (declared_region === null || declared_region === region) return []
-  return declared_region === "global" && region === null ? [] : refused("must match the region of the key")
+  if (region !== null) return refused("must match the region of the key")
+  if (declared_region === "global") return []
+  return refused(
+    "must be global or null for a key without a region: only a JSON object with api_key and region declares another"
+  )
 }
 
 /** The input of create, with every rule of section 4.1, over HTTP and in process alike. */

@@ -5,7 +5,6 @@ import { HttpApiError } from "effect/http-api"
 import { PayloadTooLarge } from "../api/HttpErrors.ts"
 import { JsonBody } from "../api/JsonBody.ts"
 import { InvalidParams } from "../domain/Errors.ts"
-import { issuesOf } from "../domain/Issue.ts"
 import { withoutDeadline } from "../port/Deadline.ts"
 
 const maxBytes = 256 * 1024
@@ -33,7 +32,7 @@ export const layer = Layer.succeed(
     return yield* Effect.catch(app, (error) =>
       Effect.fail(
         HttpApiError.HttpApiSchemaError.is(error) && (error.kind === "Payload" || error.kind === "Headers")
-          ? InvalidParams.of(...issuesOf(error.cause.issue).slice(0, 100))
+          ? InvalidParams.ofSchema(error.cause.issue)
           : error
       )
     )

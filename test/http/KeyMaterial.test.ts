@@ -66,8 +66,11 @@ const accepted: ReadonlyArray<Case & { readonly region: string | null; readonly 
   }
 ]
 
-const malformed = "must be a plain key or a JSON object with a non-empty api_key and a region of global, europe or us"
+const malformed =
+  "must be a plain key or a JSON object with a non-empty api_key and, if it has a region, one of global, europe, us or eu"
 const mismatch = "must match the region of the key"
+const noRegion =
+  "must be global or null for a key without a region: only a JSON object with api_key and region declares another"
 
 const refused: ReadonlyArray<Case & { readonly path: string; readonly message: string }> = [
   { rule: "a lone brace (D28)", key: "{", path: "key", message: malformed },
@@ -127,14 +130,14 @@ const refused: ReadonlyArray<Case & { readonly path: string; readonly message: s
     key: material({ api_key: secret }),
     declared: "us",
     path: "declared_region",
-    message: mismatch
+    message: noRegion
   },
   {
     rule: "declared europe for a plain key (D29)",
     key: secret,
     declared: "europe",
     path: "declared_region",
-    message: mismatch
+    message: noRegion
   }
 ]
 

@@ -2,7 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { latest } from "../../src/sql/Migrations.ts"
 import { adminClient, freshDatabase } from "../support/database/freshDatabase.ts"
-import { ringOf } from "../support/keys/rotating.ts"
+import { ringOf } from "../support/keys/keyrings.ts"
 import { runByok } from "../support/process/runByok.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
 

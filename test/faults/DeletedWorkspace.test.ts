@@ -11,7 +11,6 @@ import { untilWaiting } from "../support/database/transactions.ts"
 import { created, minimal } from "../support/http/Bodies.ts"
 import { create, get, type Header } from "../support/http/HttpProbe.ts"
 import { assertInvalid } from "../support/http/Refusal.ts"
-import * as TestServiceLive from "../support/http/TestService.ts"
 import { type Parts, TestService } from "../support/http/TestService.ts"
 
 /** What happens between the check of the workspace and the insert, which the seal lies between. */
@@ -28,7 +27,7 @@ const interrupted = Effect.gen(function* () {
 })
 
 const serviceWith = (batching: boolean) =>
-  TestServiceLive.layerWith({
+  TestService.layerWith({
     settings: (settings) => ({ ...settings, database: { ...settings.database, batching } }),
     parts: interrupted
   })

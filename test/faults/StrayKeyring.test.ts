@@ -10,7 +10,7 @@ import { Readiness } from "../../src/port/Readiness.ts"
 import { Accounts } from "../../src/service/Accounts.ts"
 import { adminClient, freshDatabase, settingsFor } from "../support/database/freshDatabase.ts"
 import type { Parts } from "../support/http/TestService.ts"
-import { ringOf } from "../support/keys/rotating.ts"
+import { ringOf } from "../support/keys/keyrings.ts"
 import { onlyObject } from "../support/process/CommandLine.ts"
 import { runByok } from "../support/process/runByok.ts"
 

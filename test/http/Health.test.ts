@@ -5,7 +5,7 @@ import * as Byok from "../../src/Byok.ts"
 import * as Server from "../../src/http/Server.ts"
 import { Readiness } from "../../src/port/Readiness.ts"
 import { settingsFor } from "../support/database/freshDatabase.ts"
-import { lockTable, untilWaiting } from "../support/database/transactions.ts"
+import { holdOpen, untilWaiting } from "../support/database/transactions.ts"
 import { created, createdId, minimal } from "../support/http/Bodies.ts"
 import { create, get, send } from "../support/http/HttpProbe.ts"
 import { assertHeaders, assertRefused } from "../support/http/Refusal.ts"
@@ -134,7 +134,7 @@ describe("the public answer about readiness", () => {
       })
       const { sql, tenant, url } = Context.get(yield* Layer.build(service), TestService)
       const { management_key } = yield* tenant
-      const unlock = yield* lockTable(sql, "workspaces")
+      const unlock = yield* holdOpen(sql, "LOCK TABLE credentials IN SHARE ROW EXCLUSIVE MODE")
       const waiting = yield* Effect.forkChild(create(url, management_key, minimal))
       yield* untilWaiting(sql, 1)
       assertRefused(yield* create(url, management_key, minimal), "ServiceUnavailable")

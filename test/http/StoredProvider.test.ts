@@ -1,4 +1,4 @@
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { FetchHttpClient, HttpClient, HttpClientRequest } from "effect/http"
 import { HttpApiClient } from "effect/http-api"
@@ -6,11 +6,11 @@ import { Api } from "../../src/api/Api.ts"
 import { CredentialId } from "../../src/domain/CredentialId.ts"
 import { created, minimal } from "../support/http/Bodies.ts"
 import { create, get } from "../support/http/HttpProbe.ts"
+import { layerLive } from "../support/process/layerLive.ts"
 import { assertInvalid } from "../support/http/Refusal.ts"
-import * as TestServiceLive from "../support/http/TestService.ts"
 import { TestService } from "../support/http/TestService.ts"
 
-layer(TestServiceLive.layer, { excludeTestServices: true })("a provider that only another version knows", (it) => {
+layerLive(TestService.layer)("a provider that only another version knows", (it) => {
   it.effect("is shown by get and decoded by the typed client, though create refuses it (F4)", () =>
     Effect.gen(function* () {
       const { sql, tenant, url } = yield* TestService

@@ -258,7 +258,7 @@ describe("two to four tenants in any interleaving (T6b)", () => {
       ).pipe(Layer.provideMerge(Layer.mergeAll(apiKeys, workspaceResolver, withoutForeignKey)))
     ],
     [
-      "resolve forgets that workspaces are deleted",
+      "resolve and insert forget that workspaces are deleted",
       Layer.effect(
         WorkspaceResolver,
         Effect.map(Memory, ({ workspaces }) => ({
@@ -272,7 +272,7 @@ describe("two to four tenants in any interleaving (T6b)", () => {
               return Option.map(Option.fromUndefinedOr(found), ({ workspace_id }) => workspace_id)
             })
         }))
-      ).pipe(Layer.provideMerge(honest))
+      ).pipe(Layer.provideMerge(Layer.mergeAll(apiKeys, workspaceResolver, withoutForeignKey)))
     ],
     [
       "another workspace steps in for a deleted default one (D43)",

@@ -4,7 +4,7 @@ import { KekRegistry } from "../../src/port/KekRegistry.ts"
 import * as DatabaseLive from "../../src/sql/connection/Database.ts"
 import * as KekRegistrySql from "../../src/sql/KekRegistrySql.ts"
 import { migrate } from "../../src/sql/Migrations.ts"
-import { eventsIn } from "../support/database/auditing.ts"
+import { eventsIn } from "../support/database/auditEntries.ts"
 import { databaseProxy } from "../support/database/DatabaseProxy.ts"
 import { adminClient, databaseSettings, freshDatabase } from "../support/database/freshDatabase.ts"
 

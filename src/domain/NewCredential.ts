@@ -5,6 +5,7 @@ import { readKeyMaterial } from "./KeyMaterial.ts"
 import { mayDeclare, Provider, takesKeyMaterial } from "./Provider.ts"
 import { Region } from "./Region.ts"
 import { Text } from "./Text.ts"
+import { withMaxLength } from "./withMaxLength.ts"
 import { WorkspaceId } from "./WorkspaceId.ts"
 
 const orNull = <S extends Schema.Constraint>(schema: S, message: string, description: string) =>
@@ -17,9 +18,15 @@ const flag = (description: string) =>
     Schema.withDecodingDefaultKey(Effect.succeed(false))
   )
 
-const atMost100 = Schema.isMaxLength(100, { message: "must have at most 100 elements" })
-const atLeast1 = Schema.isMinLength(1, { message: "must have at least 1 element" })
-const listOrNull = "must be a list of strings or null"
+const tooLong = "must have at most 100 elements"
+
+const listOrNull = <T extends string>(element: Schema.Codec<T, string>, minLength: 0 | 1, description: string) => {
+  const list = Schema.Array(element).check(Schema.isMaxLength(100, { message: tooLong }))
+  const atLeast1 = Schema.isMinLength(1, { message: "must have at least 1 element" })
+  return Schema.NullOr(minLength === 1 ? list.check(atLeast1) : list)
+    .annotate({ message: "must be a list of strings or null", description, default: null })
+    .pipe(withMaxLength(100, tooLong), Schema.withDecodingDefaultKey(Effect.succeed(null)))
+}
 
 const Fields = Schema.Struct({
   key: Schema.RedactedFromValue(
@@ -38,21 +45,13 @@ const Fields = Schema.Struct({
     "Human-readable name."
   ),
   workspace_id: Schema.optionalKey(WorkspaceId),
-  allowed_api_key_hashes: orNull(
-    Schema.Array(ApiKeyHash).check(atLeast1, atMost100),
-    listOrNull,
+  allowed_api_key_hashes: listOrNull(
+    ApiKeyHash,
+    1,
     "SHA-256 of each API key of the account that may use the credential; null for no restriction."
   ),
-  allowed_models: orNull(
-    Schema.Array(Text).check(atMost100),
-    listOrNull,
-    "Model slugs; null for no restriction, an empty list matches nothing."
-  ),
-  allowed_user_ids: orNull(
-    Schema.Array(Text).check(atMost100),
-    listOrNull,
-    "User ids; null for no restriction, an empty list matches nothing."
-  ),
+  allowed_models: listOrNull(Text, 0, "Model slugs; null for no restriction, an empty list matches nothing."),
+  allowed_user_ids: listOrNull(Text, 0, "User ids; null for no restriction, an empty list matches nothing."),
   declared_region: orNull(
     Region,
     "must be global, europe, us or null",

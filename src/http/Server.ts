@@ -8,6 +8,7 @@ import { Credentials } from "../port/Credentials.ts"
 import { RequestTimeout } from "../port/Deadline.ts"
 import { QueueLimit } from "../port/QueueLimit.ts"
 import { Readiness } from "../port/Readiness.ts"
+import type { ServerSettings } from "./ServerSettings.ts"
 import * as AuthenticationLive from "./AuthenticationLive.ts"
 import * as Envelope from "./Envelope.ts"
 import * as Handlers from "./Handlers.ts"
@@ -54,10 +55,14 @@ const withUsedOnly = <A, E, R>(layer: Layer.Layer<A, E, R>): Layer.Layer<A, E, R
   )
 
 /** Listens once everything the routes need is built, and stops before any of it is released. */
-export const layer = (address: { readonly host: string; readonly port: number }) =>
+export const layer = (settings: ServerSettings) =>
   HttpRouter.serve(routes, { disableLogger: true, disableListenLog: true, routerConfig }).pipe(
     Layer.provideMerge(
-      NodeHttpServer.layer(makeNodeServer, { ...address, gracefulShutdownTimeout: Duration.seconds(20) })
+      NodeHttpServer.layer(() => makeNodeServer(settings), {
+        host: settings.host,
+        port: settings.port,
+        gracefulShutdownTimeout: Duration.seconds(20)
+      })
     ),
     Layer.provide(implementation),
     withUsedOnly

@@ -1,14 +1,16 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from "node:http"
 import type { Duplex } from "node:stream"
+import { Duration } from "effect"
 import { ExpectationFailed, HeadersTooLarge, MethodNotAllowed, RequestTimeout } from "../api/HttpErrors.ts"
 import { InvalidParams } from "../domain/Errors.ts"
 import { closeGracefully } from "./closeGracefully.ts"
+import { dropStalledReaders } from "./dropStalledReaders.ts"
 import { requestIdOf } from "./requestIdOf.ts"
+import type { ServerSettings } from "./ServerSettings.ts"
 
 const limits = {
   headersTimeout: 5_000,
   requestTimeout: 8_000,
-  keepAliveTimeout: 5_000,
   connectionsCheckingInterval: 1_000,
   maxHeaderSize: 16_384,
   // Joins repeated headers with a comma: by default Node drops a second Content-Type or Authorization (D2, D8).
@@ -91,14 +93,16 @@ const countOf = ({ rawHeaders }: IncomingMessage, header: string) =>
  * Screens requests before any other listener. Those without exactly one Host header are refused (RFC 9112, 3.2), and
  * two Authorization headers count as none (D2).
  */
-const screened = (server: Server): Server => {
+const screened = (server: Server, sendTimeout: number): Server => {
   const emit = server.emit.bind(server)
+  const watch = dropStalledReaders(server, sendTimeout)
   server.emit = (event: string, ...args: Array<unknown>) => {
     if (event !== "request" && event !== "checkContinue") return emit(event, ...args)
     const [request, response] = args as [IncomingMessage, ServerResponse]
     const responses = owed.get(request.socket) ?? new Set()
     owed.set(request.socket, responses.add(response))
     response.once("close", () => responses.delete(response))
+    watch(response)
     const joined = request.headers.authorization?.includes(",") === true
     if (joined && countOf(request, "authorization") > 1) delete request.headers.authorization
     const expected = request.httpVersion === "1.0" ? [0, 1] : [1]
@@ -115,13 +119,18 @@ const refuseTunnel = (_request: IncomingMessage, socket: Duplex) => {
   refuseSocket(socket, new MethodNotAllowed(), { allow: "GET, HEAD, POST" })
 }
 
-/** A Node server with time and size limits, whose own refusals are envelopes too. */
-export const makeNodeServer = (): Server =>
-  screened(
-    closeGracefully(
-      createServer(limits)
-        .on("clientError", (error: NodeJS.ErrnoException, socket) => refuseSocket(socket, refusalOf(error.code)))
-        .on("checkExpectation", (request, response) => refuseResponse(request, response, new ExpectationFailed()))
-        .on("connect", refuseTunnel)
-    )
-  )
+/** A Node server with limits on time, size and number, whose own refusals are envelopes too. */
+export const makeNodeServer = ({
+  keepAliveTimeout,
+  maxConnections,
+  sendTimeout
+}: Omit<ServerSettings, "host" | "port">): Server => {
+  const server = createServer({ ...limits, keepAliveTimeout: Duration.toMillis(keepAliveTimeout) })
+  // Of several processes, each drops what exceeds its own limit instead of passing it on.
+  Object.assign(server, { maxConnections, dropMaxConnection: true })
+  server
+    .on("clientError", (error: NodeJS.ErrnoException, socket) => refuseSocket(socket, refusalOf(error.code)))
+    .on("checkExpectation", (request, response) => refuseResponse(request, response, new ExpectationFailed()))
+    .on("connect", refuseTunnel)
+  return screened(closeGracefully(server), Duration.toMillis(sendTimeout))
+}

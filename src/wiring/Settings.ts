@@ -12,6 +12,12 @@ export class InvalidSetting extends Data.TaggedError("InvalidSetting")<{
 export interface Settings {
   readonly host: string
   readonly port: number
+  /** How many connections each process keeps open; it drops further ones. */
+  readonly maxConnections: number
+  /** When an idle connection is closed. */
+  readonly keepAliveTimeout: Duration.Duration
+  /** How long a client may take to read an answer. */
+  readonly sendTimeout: Duration.Duration
   /** How many processes share the port. */
   readonly processes: number
   readonly database: DatabaseSettings
@@ -131,6 +137,9 @@ export const readSettings: Effect.Effect<Settings, InvalidSetting> = Effect.gen(
   const settings = yield* Effect.all({
     host: withDefault("HOST", Config.NonEmptyString("HOST"), "127.0.0.1", "a name or address to listen on"),
     port: whole("PORT", 0, 65535, 3000),
+    maxConnections: whole("MAX_CONNECTIONS", 1, 1_000_000, 10_000),
+    keepAliveTimeout: duration("KEEP_ALIVE_TIMEOUT", "5 seconds"),
+    sendTimeout: duration("SEND_TIMEOUT", "10 seconds"),
     processes: whole("BYOK_PROCESSES", 1, 64, 1),
     database,
     databaseUrl,

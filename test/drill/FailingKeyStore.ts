@@ -4,6 +4,7 @@ import { HttpServer } from "effect/http"
 import * as Byok from "../../src/Byok.ts"
 import * as Server from "../../src/http/Server.ts"
 import { load, untilAcked } from "../support/database/AckChecker.ts"
+import { serverSettings } from "../support/http/serverSettings.ts"
 import { type FaultyKeyStore, partsWith } from "../faults/FaultyKeyStore.ts"
 import { checked, newBed } from "./Bed.ts"
 import { newCluster } from "./Cluster.ts"
@@ -16,7 +17,7 @@ const seconds = 5
 
 /** The service in this process, on a key store that fails as requested. */
 const serve = (settings: Record<string, string>, store: FaultyKeyStore) =>
-  Server.layer({ host: "127.0.0.1", port: 0 }).pipe(
+  Server.layer(serverSettings).pipe(
     Layer.provideMerge(Layer.effectContext(partsWith(store))),
     Layer.provide(Byok.layer),
     Layer.provide(ConfigProvider.layer(ConfigProvider.fromEnv({ env: { ...settings } }))),

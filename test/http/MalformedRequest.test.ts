@@ -8,6 +8,7 @@ import { created, minimal } from "../support/http/Bodies.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { bearer, exchange, type Header, json, render, send } from "../support/http/HttpProbe.ts"
 import { open } from "../support/http/RawConnection.ts"
+import { serverSettings } from "../support/http/serverSettings.ts"
 import { assertInvalid, assertRefused, type Issue, refusals } from "../support/http/Refusal.ts"
 import { TestService } from "../support/http/TestService.ts"
 import { lockTable, untilWaiting } from "../support/database/transactions.ts"
@@ -185,7 +186,7 @@ layerLive(TestService.layer)("an error that closes the connection", (it) => {
 
   it.effect.each(unacceptable)("for %s closes it, even to a client that never closes its own side (T9)", ([, bytes]) =>
     Effect.gen(function* () {
-      const server = makeNodeServer()
+      const server = makeNodeServer(serverSettings)
       yield* Effect.callback<Server>((resume) => {
         server.listen(0, "127.0.0.1", () => resume(Effect.succeed(server)))
       })

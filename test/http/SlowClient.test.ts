@@ -5,6 +5,7 @@ import { layerLive } from "../support/process/layerLive.ts"
 import { created, minimal } from "../support/http/Bodies.ts"
 import { bearer, create, get, type Header, json, render, send } from "../support/http/HttpProbe.ts"
 import { open, type RawConnection } from "../support/http/RawConnection.ts"
+import { serverSettings } from "../support/http/serverSettings.ts"
 import { assertRefused, envelope } from "../support/http/Refusal.ts"
 import { TestService } from "../support/http/TestService.ts"
 
@@ -35,7 +36,7 @@ const slow: ReadonlyArray<{
 ]
 
 it("the limits leave a slow client less than 10 seconds (T9)", () => {
-  const { headersTimeout, keepAliveTimeout, requestTimeout } = makeNodeServer()
+  const { headersTimeout, keepAliveTimeout, requestTimeout } = makeNodeServer(serverSettings)
   for (const limit of [headersTimeout, keepAliveTimeout, requestTimeout]) {
     assert.isAbove(limit, 0)
     assert.isBelow(limit, 9_000)

@@ -19,8 +19,19 @@ const read = (env: Variables) =>
   Effect.provideService(readSettings, ConfigProvider.ConfigProvider, ConfigProvider.fromEnv({ env: { ...env } }))
 
 /** What differs from the defaults, with secrets and durations in the clear. */
-const plain = ({ database, databaseUrl, keyring, otlpEndpoint, pkcs11, ...others }: Settings) => ({
+const plain = ({
+  database,
+  databaseUrl,
+  keepAliveTimeout,
+  keyring,
+  otlpEndpoint,
+  pkcs11,
+  sendTimeout,
+  ...others
+}: Settings) => ({
   ...others,
+  keepAliveTimeout: Duration.toMillis(keepAliveTimeout),
+  sendTimeout: Duration.toMillis(sendTimeout),
   ...database,
   connectTimeout: Duration.toMillis(database.connectTimeout),
   statementTimeout: Duration.toMillis(database.statementTimeout),
@@ -40,6 +51,9 @@ const plain = ({ database, databaseUrl, keyring, otlpEndpoint, pkcs11, ...others
 const defaults = {
   host: "127.0.0.1",
   port: 3000,
+  maxConnections: 10_000,
+  keepAliveTimeout: 5000,
+  sendTimeout: 10_000,
   processes: 1,
   poolSize: 10,
   connectTimeout: 1000,
@@ -87,6 +101,15 @@ const text = (of: (value: string) => Partial<typeof defaults>): Setting => ({
 const settings: Record<string, Setting> = {
   HOST: text((host) => ({ host })),
   PORT: whole(0, 65535, (port) => ({ port })),
+  MAX_CONNECTIONS: whole(1, 1_000_000, (maxConnections) => ({ maxConnections })),
+  KEEP_ALIVE_TIMEOUT: {
+    good: [["65 seconds", { keepAliveTimeout: 65_000 }]],
+    bad: { texts: [...badDurations, "Infinity"], sentence: aDuration }
+  },
+  SEND_TIMEOUT: {
+    good: [["250 millis", { sendTimeout: 250 }]],
+    bad: { texts: [...badDurations, "Infinity"], sentence: aDuration }
+  },
   BYOK_PROCESSES: whole(1, 64, (processes) => ({ processes })),
   DATABASE_URL: text((url) => ({ databaseUrl: Option.some(url) })),
   BYOK_MIGRATE: {
@@ -284,6 +307,9 @@ describe("settings", () => {
     const table = Object.fromEntries(cells.map(([, names = "", byDefault = ""]) => [names, byDefault]))
     assert.deepInclude(table, {
       "HOST, PORT": "127.0.0.1, 3000",
+      MAX_CONNECTIONS: "10000",
+      KEEP_ALIVE_TIMEOUT: "5 seconds",
+      SEND_TIMEOUT: "10 seconds",
       DATABASE_POOL_SIZE: "10",
       DATABASE_POOLER: "false",
       DATABASE_CONNECT_TIMEOUT: "1 second",

@@ -7,6 +7,7 @@ import * as Server from "../../../src/http/Server.ts"
 import { RequestTimeout } from "../../../src/port/Deadline.ts"
 import { Readiness } from "../../../src/port/Readiness.ts"
 import { Accounts } from "../../../src/service/Accounts.ts"
+import { serverSettings } from "../../support/http/serverSettings.ts"
 import { inMemory } from "../../support/memory/inMemory.ts"
 import { medianOf } from "../Report.ts"
 import { bodyOf, nameOf, plainRecipes, randomFrom, type Recipe, vary } from "./Bodies.ts"
@@ -94,7 +95,7 @@ const search = Effect.gen(function* () {
 
 search.pipe(
   Effect.provide(
-    Server.layer({ host: "127.0.0.1", port: 0 }).pipe(
+    Server.layer(serverSettings).pipe(
       Layer.provideMerge(Accounts.layer),
       Layer.provideMerge(inMemory()),
       Layer.provideMerge(Layer.succeed(Readiness, { problems: Effect.succeed([]) })),

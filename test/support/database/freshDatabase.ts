@@ -3,6 +3,7 @@ import { Duration, Effect, Option, Redacted } from "effect"
 import { Reactivity } from "effect/reactivity"
 import { inject } from "vitest"
 import { generateKeyring } from "../../../src/crypto/keyring/Keyring.ts"
+import { serverSettings } from "../http/serverSettings.ts"
 import type { Settings } from "../../../src/wiring/Settings.ts"
 import { type DatabaseSettings, makeClient } from "../../../src/sql/connection/Database.ts"
 import { parseDatabaseUrl } from "../../../src/sql/connection/DatabaseTarget.ts"
@@ -35,8 +36,7 @@ export const freshDatabase = Effect.gen(function* () {
 
 /** Settings of a service on a database, with a keyring of one new key. */
 export const settingsFor = (url: string, keyring = generateKeyring(new Date())): Settings => ({
-  host: "127.0.0.1",
-  port: 0,
+  ...serverSettings,
   processes: 1,
   database: databaseSettings,
   databaseUrl: Option.some(Redacted.make(url)),

@@ -40,7 +40,7 @@ export const layer = HttpRouter.middleware(
         return Effect.map(answered, (response) =>
           HttpServerResponse.setHeaders(response, {
             "x-request-id": request_id,
-            "cache-control": "no-store",
+            "cache-control": response.headers["cache-control"] ?? "no-store",
             ...(response.status === 503 ? { "retry-after": "1" } : {})
           })
         )

@@ -6,7 +6,8 @@ export const routerConfig = { maxParamLength: 16_384 }
 
 const routes = FindMyWay.make<true>(routerConfig)
 for (const { method, path } of Object.values(Api.groups.byok.endpoints)) routes.on(method, path, true)
-for (const path of ["/openapi.json", "/docs", "/health/live", "/health/ready"] as const) {
+const others = ["/", "/docs", "/docs/style.css", "/docs/try-it.js", "/openapi.json", "/health/live", "/health/ready"]
+for (const path of others as ReadonlyArray<`/${string}`>) {
   routes.on("GET", path, true)
 }
 

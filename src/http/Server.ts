@@ -1,7 +1,7 @@
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import { Context, Duration, Effect, Layer, Logger, References, Scope, Tracer } from "effect"
 import { HttpRouter } from "effect/http"
-import { HttpApiBuilder, HttpApiSwagger } from "effect/http-api"
+import { HttpApiBuilder } from "effect/http-api"
 import { Api } from "../api/Api.ts"
 import { ApiKeys } from "../port/ApiKeys.ts"
 import { Credentials } from "../port/Credentials.ts"
@@ -10,6 +10,7 @@ import { QueueLimit } from "../port/QueueLimit.ts"
 import { Readiness } from "../port/Readiness.ts"
 import type { ServerSettings } from "./ServerSettings.ts"
 import * as AuthenticationLive from "./AuthenticationLive.ts"
+import * as Docs from "./docs/Docs.ts"
 import * as Envelope from "./Envelope.ts"
 import * as Handlers from "./Handlers.ts"
 import * as Health from "./Health.ts"
@@ -21,7 +22,7 @@ import * as ResourcePathLive from "./ResourcePathLive.ts"
 /** All routes, for any HTTP server. */
 const routes = Layer.mergeAll(
   HttpApiBuilder.layer(Api, { openapiPath: "/openapi.json" }),
-  HttpApiSwagger.layer(Api, { path: "/docs" }),
+  Docs.layer,
   Health.layer,
   Envelope.layer
 )

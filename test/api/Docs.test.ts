@@ -1,8 +1,18 @@
-import { assert } from "@effect/vitest"
+import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
-import { layerLive } from "../support/process/layerLive.ts"
+import { OpenApi } from "effect/http-api"
+import { Api } from "../../src/api/Api.ts"
+import type { ApiDocument } from "../../src/http/docs/ApiDocument.ts"
+import { renderPage } from "../../src/http/docs/renderPage.ts"
 import { send } from "../support/http/HttpProbe.ts"
 import { TestService } from "../support/http/TestService.ts"
+import { layerLive } from "../support/process/layerLive.ts"
+
+const assets = [
+  ["/docs", "text/html; charset=utf-8"],
+  ["/docs/style.css", "text/css; charset=utf-8"],
+  ["/docs/try-it.js", "text/javascript; charset=utf-8"]
+] as const
 
 /** What makes a browser fetch from another origin: attributes, styles and modules that name one. */
 const elsewhere = (html: string): ReadonlyArray<string> =>
@@ -13,27 +23,92 @@ const elsewhere = (html: string): ReadonlyArray<string> =>
     /\bimport\(\s*["'`](?:https?:)?\/\/[^"'`]+/gi
   ].flatMap((pattern) => html.match(pattern) ?? [])
 
+/** A request with the headers of a browser, whose body is decoded by its coding. */
+const browse = (url: string, headers: Record<string, string>) =>
+  Effect.promise(async () => {
+    const response = await fetch(url, { headers })
+    const body = await response.text()
+    return { status: response.status, headers: Object.fromEntries(response.headers), body }
+  })
+
 layerLive(TestService.layer)("/docs", (it) => {
-  it.effect("fetches nothing from elsewhere", () =>
+  it.effect.each(assets)("%s is small and fetches nothing from elsewhere", ([path, type]) =>
     Effect.gen(function* () {
       const { url } = yield* TestService
-      const { body, headers, status } = yield* send(url, { path: "/docs" })
+      const { body, headers, status } = yield* send(url, { path })
       assert.strictEqual(status, 200)
-      assert.match(headers["content-type"] ?? "", /^text\/html/)
+      assert.strictEqual(headers["content-type"], type)
       assert.deepStrictEqual(elsewhere(body), [])
+      assert.isBelow(body.length, 100_000)
+      const compressed = yield* send(url, { path, method: "HEAD", headers: [["Accept-Encoding", "br"]] })
+      assert.isBelow(Number(compressed.headers["content-length"]), 10_000)
     })
   )
 
-  it.effect("embeds the served document, so none is fetched or sent to a validator", () =>
+  it.effect.each(assets)("%s is compressed as the browser accepts it, and the same in every coding (F7)", ([path]) =>
     Effect.gen(function* () {
       const { url } = yield* TestService
-      const { body: page } = yield* send(url, { path: "/docs" })
-      const { body: document } = yield* send(url, { path: "/openapi.json" })
-      const inline = /<script id="swagger-spec" type="application\/json">([^]*?)<\/script>/.exec(page)?.[1] ?? "null"
-      assert.deepStrictEqual(JSON.parse(inline), JSON.parse(document))
-      const [, start = ""] = page.split("window.ui = SwaggerUIBundle(")
-      assert.match(start, /\bspec:/)
-      assert.notMatch(start, /\b(?:url|urls|configUrl|validatorUrl):/)
+      const plain = yield* send(url, { path })
+      assert.isUndefined(plain.headers["content-encoding"])
+      const tags = new Set([plain.headers["etag"]])
+      for (const [accepted, coding] of [
+        ["gzip, deflate, br, zstd", "br"],
+        ["gzip", "gzip"],
+        ["GZIP;q=0.5", "gzip"],
+        ["br;q=0, gzip;q=1.0", "gzip"],
+        ["br;q=0.0, gzip; q=0", undefined],
+        ["identity", undefined],
+        ["brotli", undefined]
+      ] as const) {
+        const answer = yield* browse(url + path, { "accept-encoding": accepted })
+        assert.strictEqual(answer.headers["content-encoding"], coding, accepted)
+        assert.strictEqual(answer.headers["vary"], "Accept-Encoding")
+        assert.strictEqual(answer.body, plain.body)
+        tags.add(answer.headers["etag"] ?? "")
+      }
+      assert.strictEqual(tags.size, 3)
+    })
+  )
+
+  it.effect.each(assets)("%s may be kept, and is not sent again to who has it (F7)", ([path]) =>
+    Effect.gen(function* () {
+      const { url } = yield* TestService
+      const { body, headers } = yield* send(url, { path })
+      const { etag = "" } = headers
+      assert.strictEqual(headers["cache-control"], "public, max-age=300")
+      for (const known of [etag, `W/${etag}`, `"other", ${etag}`, "*"]) {
+        const again = yield* send(url, { path, headers: [["If-None-Match", known]] })
+        assert.deepStrictEqual([again.status, again.body, again.headers["etag"]], [304, "", etag])
+        assert.strictEqual(again.headers["cache-control"], "public, max-age=300")
+      }
+      for (const known of ['"other"', etag.slice(1, -1)]) {
+        assert.strictEqual((yield* send(url, { path, headers: [["If-None-Match", known]] })).body, body)
+      }
+    })
+  )
+
+  it.effect("has a policy: nothing inline, nothing from elsewhere, in nobody's frame, no guessed types (F17)", () =>
+    Effect.gen(function* () {
+      const { url } = yield* TestService
+      const { body, headers } = yield* send(url, { path: "/docs" })
+      const directives = (headers["content-security-policy"] ?? "").split("; ")
+      assert.includeMembers(directives, [
+        ...["default-src 'none'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'none'"],
+        ...["base-uri 'none'", "form-action 'none'"]
+      ])
+      assert.notMatch(directives.join(), /unsafe|\*/)
+      assert.notMatch(body, /<style|<script(?! src=)|\son\w+=|\sstyle=/)
+      for (const [path] of assets) {
+        assert.strictEqual((yield* send(url, { path })).headers["x-content-type-options"], "nosniff")
+      }
+    })
+  )
+
+  it.effect("is where / leads to (D10)", () =>
+    Effect.gen(function* () {
+      const { url } = yield* TestService
+      const { headers, status } = yield* send(url, { path: "/" })
+      assert.deepStrictEqual([status, headers["location"]], [302, "/docs"])
     })
   )
 
@@ -45,11 +120,76 @@ layerLive(TestService.layer)("/docs", (it) => {
     "<style>body { background: url(https://cdn.example/a.png) }</style>",
     '<style>@font-face { src: url("//fonts.example/inter.woff2") }</style>',
     '<script type="module">import("https://cdn.example/a.js")</script>'
-  ])("a page that does fetch is found: %s (control)", (planted) =>
+  ])("positive control: such a page is found out: %s", (planted) =>
     Effect.gen(function* () {
       const { url } = yield* TestService
       const { body } = yield* send(url, { path: "/docs" })
       assert.lengthOf(elsewhere(body + planted), 1)
     })
   )
+})
+
+describe("the page", () => {
+  const document = OpenApi.fromApi(Api) as unknown as ApiDocument
+  const page = renderPage(document)
+
+  it("shows every operation, parameter, field, status and header of the document", () => {
+    const shown = (text: string) => page.includes(`<code>${text}</code>`)
+    for (const [path, item] of Object.entries(document.paths)) {
+      assert.isTrue(shown(path), path)
+      for (const { parameters = [], responses, summary = "" } of Object.values(item)) {
+        assert.include(page, `<h2>${summary}</h2>`)
+        for (const { name } of parameters) assert.isTrue(shown(name), name)
+        for (const [status, { headers = {} }] of Object.entries(responses)) {
+          assert.include(page, `>${status}</b>`)
+          for (const header of Object.keys(headers)) assert.isTrue(shown(header), header)
+        }
+      }
+    }
+    for (const name of ["Credential", "NewCredential"]) {
+      const fields = Object.keys(document.components.schemas[name]?.properties ?? {})
+      assert.isAbove(fields.length, 10)
+      for (const field of fields) assert.isTrue(shown(field), field)
+    }
+    for (const provider of document.components.schemas["NewCredential"]?.properties?.["provider"]?.enum ?? []) {
+      assert.isTrue(shown(String(provider)), String(provider))
+    }
+  })
+
+  it("masks the key that is typed and lets no browser remember it (F17)", () => {
+    assert.match(page, /<input type="password" name="key" autocomplete="off"/)
+  })
+
+  it("shows what is in the document as text, whatever that is", () => {
+    const hostile = `<img src=x onerror="alert(1)">&'`
+    const schema = { type: hostile, description: hostile, enum: [hostile], default: hostile, pattern: hostile }
+    const operation = {
+      summary: hostile,
+      description: hostile,
+      parameters: [{ name: hostile, in: "path", required: true, description: hostile, schema }],
+      requestBody: {
+        description: hostile,
+        content: { "application/json": { schema: { properties: { [hostile]: schema } }, example: hostile } }
+      },
+      responses: {
+        200: {
+          description: hostile,
+          headers: { [hostile]: { description: hostile } },
+          content: {
+            "application/json": {
+              schema: { properties: { data: { properties: { [hostile]: schema } } } },
+              example: hostile
+            }
+          }
+        }
+      }
+    }
+    const rendered = renderPage({
+      info: { title: hostile, version: hostile, description: hostile },
+      paths: { [`/${hostile}`]: { get: operation } },
+      components: { schemas: {} }
+    })
+    assert.notInclude(rendered, "<img")
+    assert.notInclude(rendered, 'onerror="')
+  })
 })

@@ -11,6 +11,7 @@ const died = Cause.die(new Error(canary))
 /** Routes outside the contract, which end in everything the envelope has to handle. */
 const endings: ReadonlyArray<readonly [`/${string}`, Effect.Effect<HttpServerResponse.HttpServerResponse, unknown>]> = [
   ["/created", Effect.succeed(HttpServerResponse.jsonUnsafe({}, { status: 201, headers: { "x-own": "kept" } }))],
+  ["/kept", Effect.succeed(HttpServerResponse.jsonUnsafe({}, { headers: { "cache-control": "public" } }))],
   ["/busy", Effect.succeed(HttpServerResponse.jsonUnsafe({}, { status: 503 }))],
   ["/fails", Effect.fail({ _tag: "Failure", canary })],
   ["/fails-by-that-name", Effect.fail({ reason: { _tag: "RouteNotFound", canary } })],
@@ -37,7 +38,7 @@ const logged = Effect.map(Recording, ({ logs }) => logs)
 describe("the envelope around every answer (section 7)", () => {
   it.effect.each([
     ["GET", "/nothing", "NotFound", undefined],
-    ["GET", "/", "NotFound", undefined],
+    ["GET", "/none", "NotFound", undefined],
     ["POST", "/created", "NotFound", undefined],
     ["GET", "/api/v1/byok", "MethodNotAllowed", "POST"],
     ["PUT", "/api/v1/byok/1", "MethodNotAllowed", "GET, HEAD"],
@@ -87,6 +88,12 @@ describe("the envelope around every answer (section 7)", () => {
       assert.strictEqual(answer.headers["cache-control"], "no-store")
       assert.strictEqual(answer.headers["retry-after"], retryAfter)
       assert.strictEqual(answer.headers["x-own"], path === "/created" ? "kept" : undefined)
+    }).pipe(Effect.provide(Recording.layer))
+  )
+
+  it.effect("a response that may be stored keeps its Cache-Control: the rule is for /api/v1 (D12)", () =>
+    Effect.gen(function* () {
+      assert.strictEqual((yield* ask("GET", "/kept")).headers["cache-control"], "public")
     }).pipe(Effect.provide(Recording.layer))
   )
 

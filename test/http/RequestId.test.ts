@@ -16,7 +16,6 @@ const everyAnswer: ReadonlyArray<readonly [status: number, request: Request, aut
   [200, { path: "/health/live" }, false],
   [200, { path: "/health/ready" }, false],
   [200, { path: "/openapi.json" }, false],
-  [200, { path: "/docs" }, false],
   [201, { method: "POST", path: "/api/v1/byok", headers: [json], body: JSON.stringify(minimal) }, true],
   [400, { method: "POST", path: "/api/v1/byok", headers: [json], body: "{" }, true],
   [

@@ -1,0 +1,160 @@
+import type { ApiDocument, Operation, ValueSchema } from "./ApiDocument.ts"
+
+const escape = (text: string) => text.replace(/[&<>"]/g, (character) => `&#${character.charCodeAt(0)};`)
+
+/** A text with `code` between backticks. */
+const inline = (text: string) => escape(text).replace(/`([^`]*)`/g, "<code>$1</code>")
+
+/** Texts with blank lines between paragraphs. */
+const prose = (text = "") =>
+  text
+    .split("\n\n")
+    .filter((paragraph) => paragraph !== "")
+    .map((paragraph) => `<p>${inline(paragraph)}</p>`)
+    .join("")
+
+const code = (value: unknown) => `<code>${escape(typeof value === "string" ? value : JSON.stringify(value))}</code>`
+
+const block = (value: unknown) => `<pre>${escape(JSON.stringify(value, null, 2))}</pre>`
+
+const idOf = (method: string, path: string) => `${method}${path.replace(/[^a-z0-9]+/gi, "-")}`.replace(/-$/, "")
+
+/** How many values of an enumeration are shown without being asked for. */
+const fewValues = 6
+
+/** Renders an OpenAPI document as a page that is complete without scripts; a script adds sending requests. */
+export const renderPage = ({ components, info, paths }: ApiDocument): string => {
+  const resolve = (schema: ValueSchema): ValueSchema => {
+    const name = schema.$ref?.split("/").at(-1)
+    return name === undefined ? schema : (components.schemas[name] ?? schema)
+  }
+
+  const typeOf = (given: ValueSchema): string => {
+    const schema = resolve(given)
+    if (schema.anyOf !== undefined) return schema.anyOf.map(typeOf).join(" or ")
+    if (schema.enum !== undefined && schema.enum.length <= fewValues) return schema.enum.map(code).join(" or ")
+    if (schema.type === "array") return `list of ${typeOf(schema.items ?? {})}`
+    return escape(
+      [schema.type ?? "any value", ...(schema.format === undefined ? [] : [`(${schema.format})`])].join(" ")
+    )
+  }
+
+  const limitsOf = (given: ValueSchema): ReadonlyArray<string> => {
+    const {
+      allOf = [],
+      anyOf = [],
+      format,
+      items,
+      maxItems,
+      maxLength,
+      minItems,
+      minLength,
+      minimum,
+      pattern
+    } = resolve(given)
+    return [
+      ...(minLength === undefined ? [] : [`at least ${minLength} character${minLength === 1 ? "" : "s"}`]),
+      ...(maxLength === undefined ? [] : [`at most ${maxLength} characters`]),
+      ...(minItems === undefined ? [] : [`at least ${minItems} element${minItems === 1 ? "" : "s"}`]),
+      ...(maxItems === undefined ? [] : [`at most ${maxItems} elements`]),
+      ...(minimum === undefined ? [] : [`at least ${minimum}`]),
+      ...(pattern === undefined || format !== undefined ? [] : [`matching ${code(pattern)}`]),
+      ...[...allOf, ...anyOf].flatMap(limitsOf),
+      ...(items === undefined ? [] : limitsOf(items).map((limit) => `each ${limit}`))
+    ]
+  }
+
+  const valuesOf = (given: ValueSchema) => {
+    const values = resolve(given).enum ?? []
+    if (values.length <= fewValues) return ""
+    const listed = values.map(code).join(" ")
+    return `<details><summary>${values.length} values</summary><p class="values">${listed}</p></details>`
+  }
+
+  const row = (name: string, schema: ValueSchema, required: boolean, where: string, description?: string) => {
+    const told = description ?? resolve(schema).description
+    const limits = limitsOf(schema)
+    const byDefault = resolve(schema).default
+    return `<tr><th scope="row">${code(name)}<span>${[where, required ? "required" : ""].filter(Boolean).join(", ")}</span></th><td><span class="type">${typeOf(schema)}</span>${byDefault === undefined ? "" : `<span class="type">, default ${code(byDefault)}</span>`}${prose(told)}${limits.length === 0 ? "" : `<p class="limits">${limits.join("; ")}</p>`}${valuesOf(schema)}</td></tr>`
+  }
+
+  const rowsOf = (given: ValueSchema): string => {
+    const { properties = {}, required = [] } = resolve(given)
+    return Object.entries(properties)
+      .map(([name, schema]) => row(name, schema, required.includes(name), ""))
+      .join("")
+  }
+
+  const table = (caption: string, rows: string) =>
+    rows === "" ? "" : `<h3>${caption}</h3><table><tbody>${rows}</tbody></table>`
+
+  /** What an error's body is, for each of its sentences. */
+  const errorsOf = (given: ValueSchema): ReadonlyArray<object> => {
+    const { code, message, metadata } = resolve(resolve(given).properties?.["error"] ?? {}).properties ?? {}
+    const issue = { path: ["allowed_models", 3], message: "must be a string" }
+    return (message?.enum ?? []).map((sentence) => ({
+      error: {
+        code: code?.enum?.[0],
+        message: sentence,
+        ...(metadata === undefined ? {} : { metadata: { issues: [issue] } })
+      }
+    }))
+  }
+
+  const response = ([status, { content, description, headers = {} }]: [string, Operation["responses"][string]]) => {
+    const { example, schema = {} } = content?.["application/json"] ?? {}
+    const bodies = example === undefined ? errorsOf(schema) : [example]
+    const data = resolve(schema).properties?.["data"]
+    const listed = Object.entries(headers).map(
+      ([name, header]) => `<li>${code(name)} ${inline(header.description ?? "")}</li>`
+    )
+    return `<details class="response"><summary><b class="s${status.slice(0, 1)}">${status}</b> ${inline(description)}</summary>${bodies.map(block).join("")}${listed.length === 0 ? "" : `<ul>${listed.join("")}</ul>`}${data === undefined ? "" : table("Fields of data", rowsOf(data))}</details>`
+  }
+
+  const form = (method: string, path: string, { parameters = [], requestBody, security = [] }: Operation) => {
+    const inputs = parameters.map(
+      ({ in: where, name, required }) =>
+        `<label>${code(name)}<input name="${escape(name)}" data-in="${where}"${required ? " required" : ""} autocomplete="off" spellcheck="false"></label>`
+    )
+    const example = requestBody?.content["application/json"].example
+    const body =
+      example === undefined
+        ? ""
+        : `<label>Body<textarea name="body" rows="6" spellcheck="false" autocomplete="off">${escape(JSON.stringify(example, null, 2))}</textarea></label>`
+    return `<form data-method="${method.toUpperCase()}" data-path="${escape(path)}"${security.length > 0 ? " data-key" : ""}><h3>Try it</h3>${inputs.join("")}${body}<button>Send</button><output></output></form>`
+  }
+
+  const operations = Object.entries(paths).flatMap(([path, item]) =>
+    Object.entries(item).map(([method, operation]) => ({ id: idOf(method, path), method, operation, path }))
+  )
+  const badge = (method: string) => `<b class="${method}">${method.toUpperCase()}</b>`
+  const sections = operations.map(({ id, method, operation, path }) => {
+    const parameters = (operation.parameters ?? [])
+      .map(({ description, in: where, name, required, schema }) => row(name, schema, required, where, description))
+      .join("")
+    const request = operation.requestBody
+    return `<section id="${id}"><h2>${escape(operation.summary ?? path)}</h2><p class="route">${badge(method)} ${code(path)}</p>${prose(operation.description)}${table("Parameters", parameters)}${request === undefined ? "" : table("Body", rowsOf(request.content["application/json"].schema)) + prose(request.description)}<h3>Answers</h3>${Object.entries(operation.responses).map(response).join("")}${form(method, path, operation)}</section>`
+  })
+  const index = operations.map(
+    ({ id, method, operation, path }) =>
+      `<li><a href="#${id}">${escape(operation.summary ?? path)}</a> ${badge(method)} ${code(path)}</li>`
+  )
+  return `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>${escape(info.title)}</title>
+<link rel="icon" href="data:,">
+<link rel="stylesheet" href="/docs/style.css">
+<script src="/docs/try-it.js" defer></script>
+</head>
+<body>
+<header><h1>${escape(info.title)}</h1>${prose(info.description)}<p>This is version ${escape(info.version)}. <a href="/openapi.json">OpenAPI document</a></p></header>
+<nav aria-label="Operations"><ul>${index.join("")}</ul></nav>
+<form id="key"><label>Management key<input type="password" name="key" autocomplete="off" spellcheck="false" placeholder="byok_mk_…"></label><p>Sent with the requests that you try below, and kept nowhere else.</p></form>
+<main>${sections.join("")}</main>
+</body>
+</html>
+`
+}

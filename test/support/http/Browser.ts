@@ -1,0 +1,120 @@
+import { spawn } from "node:child_process"
+import { existsSync } from "node:fs"
+import { Effect } from "effect"
+import { temporaryDirectory } from "../process/temporaryDirectory.ts"
+
+/** Where Debian's package puts it. */
+const executable = "/usr/bin/chromium"
+
+export const isInstalled = existsSync(executable)
+
+const flags = [
+  ...["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"],
+  ...["--disable-background-networking", "--disable-component-update", "--remote-debugging-port=0"]
+]
+
+/** A page in a real browser. */
+export interface Page {
+  /** The value of an expression in the page, which may be a promise. */
+  readonly evaluate: (expression: string) => Effect.Effect<unknown>
+  /** All that the page has put on the console, and what failed to load or was blocked. */
+  readonly messages: ReadonlyArray<string>
+  readonly screenshot: Effect.Effect<Buffer>
+}
+
+interface Message {
+  readonly id?: number
+  readonly method?: string
+  readonly params?: unknown
+  readonly result?: unknown
+}
+
+const endpointOf = (child: ReturnType<typeof spawn>) =>
+  Effect.callback<string>((resume) => {
+    let said = ""
+    child.stderr?.setEncoding("utf8").on("data", (part: string) => {
+      said += part
+      const [, url] = /DevTools listening on (ws:\S+)/.exec(said) ?? []
+      if (url !== undefined) resume(Effect.succeed(url))
+    })
+    child.once("exit", (code) => resume(Effect.die(new Error(`Chromium ended with ${code}: ${said}`))))
+  })
+
+/** Starts Chromium, which ends with the scope. */
+const start = Effect.gen(function* () {
+  const profile = yield* temporaryDirectory
+  const child = yield* Effect.acquireRelease(
+    Effect.sync(() =>
+      spawn(executable, [...flags, `--user-data-dir=${profile}`], { stdio: ["ignore", "ignore", "pipe"] })
+    ),
+    (running) =>
+      Effect.callback<void>((resume) => {
+        running.once("close", () => resume(Effect.void))
+        running.kill()
+      })
+  )
+  return yield* endpointOf(child)
+})
+
+/** Speaks the DevTools protocol: sends a command and waits for its result. */
+const connect = (endpoint: string, onEvent: (message: Message) => void) =>
+  Effect.acquireRelease(
+    Effect.callback<{ readonly socket: WebSocket; readonly call: (command: object) => Effect.Effect<unknown> }>(
+      (resume) => {
+        const socket = new WebSocket(endpoint)
+        const waiting = new Map<number, (message: Message) => void>()
+        let last = 0
+        socket.addEventListener("message", ({ data }) => {
+          const message = JSON.parse(String(data)) as Message
+          const done = message.id === undefined ? undefined : waiting.get(message.id)
+          if (done === undefined) onEvent(message)
+          else done(message)
+        })
+        const call = (command: object) =>
+          Effect.callback<unknown>((answer) => {
+            const id = ++last
+            waiting.set(id, (message) => answer(Effect.succeed(message.result)))
+            socket.send(JSON.stringify({ id, ...command }))
+          })
+        socket.addEventListener("open", () => resume(Effect.succeed({ socket, call })))
+      }
+    ),
+    ({ socket }) => Effect.sync(() => socket.close())
+  )
+
+const member = (value: unknown, ...names: ReadonlyArray<string>) =>
+  names.reduce<unknown>((found, name) => Reflect.get(Object(found), name), value)
+
+/** Opens a page of a given width and waits until it is loaded. */
+export const openPage = Effect.fnUntraced(function* (url: string, width: number) {
+  const messages: Array<string> = []
+  let loaded = () => {}
+  const load = new Promise<void>((resolve) => (loaded = resolve))
+  const { call } = yield* connect(yield* start, ({ method, params }) => {
+    if (method === "Page.loadEventFired") loaded()
+    if (method === "Log.entryAdded") messages.push(String(member(params, "entry", "text")))
+    if (method === "Runtime.consoleAPICalled") messages.push(JSON.stringify(member(params, "args")))
+    if (method === "Runtime.exceptionThrown") messages.push(JSON.stringify(member(params, "exceptionDetails")))
+  })
+  const target = yield* call({ method: "Target.createTarget", params: { url: "about:blank" } })
+  const targetId = member(target, "targetId")
+  const attached = yield* call({ method: "Target.attachToTarget", params: { targetId, flatten: true } })
+  const sessionId = member(attached, "sessionId")
+  const ask = (method: string, params: object = {}) => call({ sessionId, method, params })
+  yield* ask("Log.enable")
+  yield* ask("Runtime.enable")
+  yield* ask("Page.enable")
+  yield* ask("Emulation.setDeviceMetricsOverride", { width, height: 900, deviceScaleFactor: 1, mobile: width < 600 })
+  yield* ask("Page.navigate", { url })
+  yield* Effect.promise(() => load)
+  return {
+    messages,
+    evaluate: (expression) =>
+      Effect.map(ask("Runtime.evaluate", { expression, awaitPromise: true, returnByValue: true }), (found) =>
+        member(found, "result", "value")
+      ),
+    screenshot: Effect.map(ask("Page.captureScreenshot", { captureBeyondViewport: true }), (found) =>
+      Buffer.from(String(member(found, "data")), "base64")
+    )
+  } satisfies Page
+})

@@ -35,7 +35,7 @@ export const startService = (variables: Record<string, string>, program = [byokS
       child.stderr.setEncoding("utf8").on("data", (part: string) => (stderr += part))
       child.stdout.setEncoding("utf8").on("data", (part: string) => {
         stdout += part
-        const [, url] = /^byok listens on (http:[^\s,]+)[^\n]*\n/.exec(stdout) ?? []
+        const [, url] = /^(?:byok listens on |\{.*"url":")(https?:[^\s,"]+)[^\n]*\n/.exec(stdout) ?? []
         if (url === undefined || child.pid === undefined) return
         resume(
           Effect.succeed({

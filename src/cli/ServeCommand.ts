@@ -29,4 +29,4 @@ export const serveCommand = Command.make(
     Effect.tapErrorTag("InvalidSetting", reportHarmful),
     Effect.ensuring(disconnect)
   )
-).pipe(Command.withDescription("Serve HTTP until stopped; SIGHUP reloads the keyring"))
+).pipe(Command.withDescription("Serve HTTP until stopped; SIGHUP reloads the keyring and the certificate"))

@@ -8,6 +8,8 @@ import { Credentials } from "../port/Credentials.ts"
 import { RequestTimeout } from "../port/Deadline.ts"
 import { QueueLimit } from "../port/QueueLimit.ts"
 import { Readiness } from "../port/Readiness.ts"
+import type { Certificate } from "./Certificate.ts"
+import * as CertificateInUse from "./CertificateInUse.ts"
 import type { ServerSettings } from "./ServerSettings.ts"
 import * as AuthenticationLive from "./AuthenticationLive.ts"
 import * as Docs from "./docs/Docs.ts"
@@ -55,16 +57,17 @@ const withUsedOnly = <A, E, R>(layer: Layer.Layer<A, E, R>): Layer.Layer<A, E, R
     )
   )
 
-/** Listens once everything the routes need is built, and stops before any of it is released. */
-export const layer = (settings: ServerSettings) =>
-  HttpRouter.serve(routes, { disableLogger: true, disableListenLog: true, routerConfig }).pipe(
-    Layer.provideMerge(
-      NodeHttpServer.layer(() => makeNodeServer(settings), {
-        host: settings.host,
-        port: settings.port,
-        gracefulShutdownTimeout: Duration.seconds(20)
-      })
-    ),
-    Layer.provide(implementation),
-    withUsedOnly
-  )
+/** Listens once everything the routes need is built, and stops before any of it is released; with a certificate, HTTPS. */
+export const layer = (settings: ServerSettings, certificate?: Certificate) =>
+  Layer.suspend(() => {
+    const server = makeNodeServer(settings, certificate)
+    const { host, port } = settings
+    return HttpRouter.serve(routes, { disableLogger: true, disableListenLog: true, routerConfig }).pipe(
+      Layer.provideMerge(
+        NodeHttpServer.layer(() => server, { host, port, gracefulShutdownTimeout: Duration.seconds(20) })
+      ),
+      Layer.merge(CertificateInUse.layer(server)),
+      Layer.provide(implementation),
+      withUsedOnly
+    )
+  })

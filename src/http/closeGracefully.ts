@@ -1,5 +1,6 @@
 import type { Server, ServerResponse } from "node:http"
 import { Server as NetServer, type Socket } from "node:net"
+import { Server as TlsServer } from "node:tls"
 
 /** How long an idle connection may still send a request, in milliseconds. */
 const gracePeriod = 1_000
@@ -12,7 +13,7 @@ export const closeGracefully = (server: Server): Server => {
   const idle = new Set<Socket>()
   const pending = new Set<ServerResponse>()
   let closing = false
-  server.on("connection", (socket: Socket) => {
+  server.on(server instanceof TlsServer ? "secureConnection" : "connection", (socket: Socket) => {
     idle.add(socket)
     socket.once("close", () => idle.delete(socket))
   })

@@ -1,8 +1,10 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from "node:http"
+import { createServer as createTlsServer } from "node:https"
 import type { Duplex } from "node:stream"
 import { Duration } from "effect"
 import { ExpectationFailed, HeadersTooLarge, MethodNotAllowed, RequestTimeout } from "../api/HttpErrors.ts"
 import { InvalidParams } from "../domain/Errors.ts"
+import type { Certificate } from "./Certificate.ts"
 import { closeGracefully } from "./closeGracefully.ts"
 import { dropStalledReaders } from "./dropStalledReaders.ts"
 import { requestIdOf } from "./requestIdOf.ts"
@@ -119,13 +121,16 @@ const refuseTunnel = (_request: IncomingMessage, socket: Duplex) => {
   refuseSocket(socket, new MethodNotAllowed(), { allow: "GET, HEAD, POST" })
 }
 
-/** A Node server with limits on time, size and number, whose own refusals are envelopes too. */
-export const makeNodeServer = ({
-  keepAliveTimeout,
-  maxConnections,
-  sendTimeout
-}: Omit<ServerSettings, "host" | "port">): Server => {
-  const server = createServer({ ...limits, keepAliveTimeout: Duration.toMillis(keepAliveTimeout) })
+/** A Node server with limits on time, size and number, whose own refusals are envelopes too; HTTPS with a certificate. */
+export const makeNodeServer = (
+  { keepAliveTimeout, maxConnections, sendTimeout }: Omit<ServerSettings, "host" | "port">,
+  certificate?: Certificate
+): Server => {
+  const options = { ...limits, keepAliveTimeout: Duration.toMillis(keepAliveTimeout) }
+  const server: Server =
+    certificate === undefined
+      ? createServer(options)
+      : createTlsServer({ ...options, ...certificate, minVersion: "TLSv1.2", handshakeTimeout: limits.headersTimeout })
   // Of several processes, each drops what exceeds its own limit instead of passing it on.
   Object.assign(server, { maxConnections, dropMaxConnection: true })
   server

@@ -4,8 +4,11 @@ import { HttpServer, type HttpServerError } from "effect/http"
 import * as Byok from "../Byok.ts"
 import * as Server from "../http/Server.ts"
 import { Accounts } from "../service/Accounts.ts"
+import { readCertificate } from "../wiring/readCertificate.ts"
 import { InvalidSetting, type Settings } from "../wiring/Settings.ts"
+import { reloadCertificate } from "./reloadCertificate.ts"
 import { reloadKeyring } from "./reloadKeyring.ts"
+import { sighups } from "./sighups.ts"
 import * as Tracing from "../wiring/Tracing.ts"
 
 const tryIt = (url: string, account_id: string, management_key: string) => `
@@ -29,14 +32,14 @@ const isFirst = () => cluster.worker === undefined || cluster.worker.id === 1
  * Prints where it listens, as one object or for a person. An empty embedded database gets an account, whose key is shown
  * once; no other does.
  */
-const welcome = ({ databaseUrl }: Settings, json: boolean) =>
+const welcome = ({ databaseUrl, tls }: Settings, json: boolean) =>
   Layer.effectDiscard(
     Effect.gen(function* () {
       if (!isFirst()) return
       const { address } = yield* HttpServer.HttpServer
       if (address._tag === "UnixPathAddress") return
       const accounts = yield* Accounts
-      const url = HttpServer.formatAddress(address)
+      const url = HttpServer.formatAddress(address).replace(/^http:/, Option.isSome(tls) ? "https:" : "http:")
       const pid = cluster.isWorker ? process.ppid : process.pid
       const where = `byok listens on ${url} as process ${pid}; its documentation is at ${url}/docs`
       if (!json) yield* Console.log(where)
@@ -59,6 +62,15 @@ const welcome = ({ databaseUrl }: Settings, json: boolean) =>
     })
   )
 
+const isLoopback = (host: string) => host === "localhost" || host === "::1" || /^127(\.\d{1,3}){3}$/.test(host)
+
+const warnOfPlainHttp = ({ host, tls }: Settings) =>
+  Option.isSome(tls) || isLoopback(host) || !isFirst()
+    ? Effect.void
+    : Effect.logWarning(
+        "HOST is not this machine alone and HTTP is plain, so keys can be read on the network: put a TLS terminator in front, or set TLS_CERT_FILE and TLS_KEY_FILE"
+      )
+
 const inUse = ({ host, port }: Settings) =>
   new InvalidSetting({
     message: `Port ${port} on ${host} is in use: set PORT, e.g. PORT=${port < 65535 ? port + 1 : 3000}.`
@@ -66,15 +78,25 @@ const inUse = ({ host, port }: Settings) =>
 
 const isInUse = ({ cause }: HttpServerError.ServeError) => Reflect.get(Object(cause), "code") === "EADDRINUSE"
 
-/** The service. Layers stop top to bottom; SIGHUP reloads the keyring. */
-export const serve = (settings: Settings, sighups: Queue.Dequeue<true>, json = false) => {
-  const server = Server.layer(settings).pipe(
-    Layer.catchTag("ServeError", (error) => Layer.effectContext(Effect.fail(isInUse(error) ? inUse(settings) : error)))
+/** The service. Layers stop top to bottom; SIGHUP reloads the keyring and the certificate. */
+export const serve = (settings: Settings, signals: Queue.Dequeue<true>, json = false) =>
+  Layer.unwrap(
+    Effect.gen(function* () {
+      const signalsForCertificate = yield* sighups
+      const read = Option.map(settings.tls, readCertificate)
+      const certificate = Option.isSome(read) ? yield* read.value : undefined
+      yield* warnOfPlainHttp(settings)
+      const server = Server.layer(settings, certificate).pipe(
+        Layer.catchTag("ServeError", (error) =>
+          Layer.effectContext(Effect.fail(isInUse(error) ? inUse(settings) : error))
+        )
+      )
+      const reloading = Option.isSome(read) ? reloadCertificate(signalsForCertificate, read.value) : Layer.empty
+      return Layer.merge(welcome(settings, json), reloading).pipe(
+        Layer.provide(server),
+        Layer.merge(reloadKeyring(signals)),
+        Layer.provide(Byok.layerWith(settings)),
+        Layer.provide(Tracing.layer(settings))
+      )
+    })
   )
-  return welcome(settings, json).pipe(
-    Layer.provide(server),
-    Layer.merge(reloadKeyring(sighups)),
-    Layer.provide(Byok.layerWith(settings)),
-    Layer.provide(Tracing.layer(settings))
-  )
-}

@@ -9,9 +9,17 @@ export class InvalidSetting extends Data.TaggedError("InvalidSetting")<{
   readonly harmful?: true
 }> {}
 
+/** The server's own certificate and its key. */
+export interface TlsFiles {
+  readonly certificateFile: string
+  readonly keyFile: string
+}
+
 export interface Settings {
   readonly host: string
   readonly port: number
+  /** None for plain HTTP. */
+  readonly tls: Option.Option<TlsFiles>
   /** How many connections each process keeps open; it drops further ones. */
   readonly maxConnections: number
   /** When an idle connection is closed. */
@@ -132,11 +140,20 @@ const otlpEndpoint = (name: string) => {
   return optional(name, Config.schema(Schema.URLFromString.check(usable), name), expected)
 }
 
+const tls = Effect.gen(function* () {
+  const [certificateFile, keyFile] = [yield* text("TLS_CERT_FILE"), yield* text("TLS_KEY_FILE")]
+  if (Option.isSome(certificateFile) !== Option.isSome(keyFile)) {
+    return yield* new InvalidSetting({ message: "TLS_CERT_FILE and TLS_KEY_FILE must be set together." })
+  }
+  return Option.all({ certificateFile, keyFile })
+})
+
 /** Reads every setting except those of the log, and removes secrets from the environment. */
 export const readSettings: Effect.Effect<Settings, InvalidSetting> = Effect.gen(function* () {
   const settings = yield* Effect.all({
     host: withDefault("HOST", Config.NonEmptyString("HOST"), "127.0.0.1", "a name or address to listen on"),
     port: whole("PORT", 0, 65535, 3000),
+    tls,
     maxConnections: whole("MAX_CONNECTIONS", 1, 1_000_000, 10_000),
     keepAliveTimeout: duration("KEEP_ALIVE_TIMEOUT", "5 seconds"),
     sendTimeout: duration("SEND_TIMEOUT", "10 seconds"),

@@ -5,7 +5,7 @@ import { join } from "node:path"
 import { inspect } from "node:util"
 import * as Byok from "../../src/Byok.ts"
 import * as Environment from "../../src/wiring/Environment.ts"
-import { InvalidSetting, readSettings, secretsOf, type Settings } from "../../src/wiring/Settings.ts"
+import { InvalidSetting, readSettings, secretsOf, type Settings, type TlsFiles } from "../../src/wiring/Settings.ts"
 import { anyString } from "../support/memory/arbitraries.ts"
 import { freshDatabase, settingsFor } from "../support/database/freshDatabase.ts"
 import { byokScript, nowhere } from "../support/process/runByok.ts"
@@ -51,6 +51,7 @@ const plain = ({
 const defaults = {
   host: "127.0.0.1",
   port: 3000,
+  tls: Option.none<TlsFiles>(),
   maxConnections: 10_000,
   keepAliveTimeout: 5000,
   sendTimeout: 10_000,
@@ -230,10 +231,19 @@ describe("settings", () => {
     })
   )
 
+  it.effect("of the server's own certificate come in a pair (F19)", () =>
+    Effect.gen(function* () {
+      const given = yield* read({ TLS_CERT_FILE: "cert.pem", TLS_KEY_FILE: "key.pem" })
+      assert.deepStrictEqual(given.tls, Option.some({ certificateFile: "cert.pem", keyFile: "key.pem" }))
+    })
+  )
+
   it.effect.each<readonly [env: Variables, sentence: string]>([
     [{ DATABASE_DEADLINE: "2500 millis" }, "DATABASE_DEADLINE must be longer than DATABASE_STATEMENT_TIMEOUT."],
     [{ DATABASE_STATEMENT_TIMEOUT: "5 seconds" }, "DATABASE_DEADLINE must be longer than DATABASE_STATEMENT_TIMEOUT."],
     [{ BYOK_KEYRING: "a", BYOK_KEYRING_FILE: "b" }, "BYOK_KEYRING and BYOK_KEYRING_FILE must not both be set."],
+    [{ TLS_CERT_FILE: "a" }, "TLS_CERT_FILE and TLS_KEY_FILE must be set together."],
+    [{ TLS_KEY_FILE: "a", TLS_CERT_FILE: "" }, "TLS_CERT_FILE and TLS_KEY_FILE must be set together."],
     [
       { BYOK_PKCS11_PIN: "1", BYOK_PKCS11_PIN_FILE: "b" },
       "BYOK_PKCS11_PIN and BYOK_PKCS11_PIN_FILE must not both be set."
@@ -323,7 +333,7 @@ describe("settings", () => {
     })
     assert.sameMembers(
       Object.keys(table).flatMap((names) => names.split(/, | or /)),
-      [...Object.keys(settings), "LOG_LEVEL", "LOG_FORMAT"]
+      [...Object.keys(settings), "TLS_CERT_FILE", "TLS_KEY_FILE", "LOG_LEVEL", "LOG_FORMAT"]
     )
   })
 })

@@ -37,6 +37,7 @@ export const freshDatabase = Effect.gen(function* () {
 /** Settings of a service on a database, with a keyring of one new key. */
 export const settingsFor = (url: string, keyring = generateKeyring(new Date())): Settings => ({
   ...serverSettings,
+  tls: Option.none(),
   processes: 1,
   database: databaseSettings,
   databaseUrl: Option.some(Redacted.make(url)),

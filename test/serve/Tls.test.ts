@@ -1,0 +1,135 @@
+import { writeFileSync } from "node:fs"
+import { request } from "node:https"
+import { connect as connectPlain } from "node:net"
+import { connect } from "node:tls"
+import { assert, describe, it } from "@effect/vitest"
+import { Effect } from "effect"
+import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
+import { freshDatabase } from "../support/database/freshDatabase.ts"
+import { certificateFiles } from "../support/process/certificateFiles.ts"
+import { eventually } from "../support/process/eventually.ts"
+import { runByok } from "../support/process/runByok.ts"
+import { startService } from "../support/process/ServiceProcess.ts"
+
+const settings = Effect.map(freshDatabase, (DATABASE_URL) => ({
+  DATABASE_URL,
+  BYOK_KEYRING: generateKeyring(new Date()),
+  LOG_FORMAT: "logfmt"
+}))
+
+/** A get over TLS for which only one certificate is trusted. */
+const getOver = (url: string, ca: string) =>
+  Effect.callback<{ readonly status: number | undefined; readonly body: string }, Error>((resume) => {
+    request(url, { ca, agent: false }, (response) => {
+      let body = ""
+      response.setEncoding("utf8").on("data", (part: string) => (body += part))
+      response.once("end", () => resume(Effect.succeed({ status: response.statusCode, body })))
+    })
+      .once("error", (error) => resume(Effect.fail(error)))
+      .end()
+  })
+
+/** Bytes sent to a port, over TLS or not, and all that comes back until the connection closes. */
+const exchange = (url: string, bytes: string, tls: boolean) =>
+  Effect.callback<string>((resume) => {
+    const { hostname, port } = new URL(url)
+    const socket = tls
+      ? connect({ host: hostname, port: Number(port), rejectUnauthorized: false })
+      : connectPlain(Number(port), hostname)
+    let received = ""
+    socket.on("error", () => {}).once("close", () => resume(Effect.succeed(received)))
+    socket.on("data", (part: Buffer) => (received += part.toString("latin1")))
+    socket.write(bytes)
+  })
+
+describe("with TLS_CERT_FILE and TLS_KEY_FILE (F19)", () => {
+  it.live("the service speaks TLS with that certificate, and refuses as it does without", () =>
+    Effect.gen(function* () {
+      const { certificate, variables } = yield* certificateFiles
+      const { ended, signal, stderr, url } = yield* startService({ ...(yield* settings), ...variables })
+      assert.match(url, /^https:/)
+      assert.deepStrictEqual(yield* getOver(`${url}/health/live`, certificate), {
+        status: 200,
+        body: '{"status":"live"}'
+      })
+      assert.match(yield* exchange(url, "nonsense\r\n\r\n", true), /^HTTP\/1\.1 400 [^]*"Invalid request parameters"/)
+      assert.match(
+        yield* exchange(url, `GET / HTTP/1.1\r\nHost: a\r\nA: ${"a".repeat(20_000)}\r\n\r\n`, true),
+        /^HTTP\/1\.1 431 /
+      )
+      assert.notInclude(yield* exchange(url, "GET /health/live HTTP/1.1\r\nHost: a\r\n\r\n", false), "HTTP/1.1")
+      assert.notInclude(stderr(), "terminator")
+      yield* signal("SIGTERM")
+      assert.strictEqual(yield* ended, 0)
+    }).pipe(Effect.scoped)
+  )
+
+  it.live("SIGHUP brings a new certificate; one that cannot be used changes nothing and is reported", () =>
+    Effect.gen(function* () {
+      const { certificate, replace, variables } = yield* certificateFiles
+      const { signal, stderr, url } = yield* startService({ ...(yield* settings), ...variables })
+      const trusts = (ca: string) => Effect.isSuccess(getOver(`${url}/health/live`, ca))
+      assert.isTrue(yield* trusts(certificate))
+
+      const second = replace()
+      assert.isFalse(yield* trusts(second))
+      yield* signal("SIGHUP")
+      yield* eventually("the second certificate", trusts(second))
+      assert.isFalse(yield* trusts(certificate))
+
+      writeFileSync(variables.TLS_KEY_FILE, "canary")
+      yield* signal("SIGHUP")
+      yield* eventually(
+        "a sentence in the log",
+        Effect.sync(() => stderr().includes("Certificate not reloaded"))
+      )
+      assert.include(
+        stderr(),
+        "Certificate not reloaded. TLS_CERT_FILE and TLS_KEY_FILE must be a PEM certificate and its private key."
+      )
+      assert.notInclude(stderr(), "canary")
+      assert.isTrue(yield* trusts(second))
+    }).pipe(Effect.scoped)
+  )
+
+  it.live("the service does not start with files that are missing, or of which one is of another", () =>
+    Effect.gen(function* () {
+      const { variables } = yield* certificateFiles
+      const other = yield* certificateFiles
+      const given = yield* settings
+      const refusals = yield* Effect.forEach(
+        [
+          { ...variables, TLS_KEY_FILE: other.variables.TLS_KEY_FILE },
+          { ...variables, TLS_CERT_FILE: "/canary" },
+          { TLS_CERT_FILE: variables.TLS_CERT_FILE }
+        ],
+        (files) => runByok(["serve"], { ...given, ...files })
+      )
+      assert.deepStrictEqual(
+        refusals.map(({ code, stderr, stdout }) => [code, stdout, stderr]),
+        [
+          [1, "", "TLS_CERT_FILE and TLS_KEY_FILE must be a PEM certificate and its private key.\n"],
+          [1, "", "TLS_CERT_FILE must be a readable file; found ENOENT.\n"],
+          [1, "", "TLS_CERT_FILE and TLS_KEY_FILE must be set together.\n"]
+        ]
+      )
+    }).pipe(Effect.scoped)
+  )
+})
+
+describe("without a certificate (F19)", () => {
+  it.live.each([
+    ["0.0.0.0", true],
+    ["127.0.0.1", false],
+    ["localhost", false]
+  ] as const)("HOST=%s: is there a warning in the log? %s", ([HOST, warned]) =>
+    Effect.gen(function* () {
+      const { ended, signal, stderr } = yield* startService({ ...(yield* settings), HOST })
+      const isWarned = () => stderr().includes("put a TLS terminator in front, or set TLS_CERT_FILE")
+      if (warned) yield* eventually("a warning", Effect.sync(isWarned))
+      yield* signal("SIGTERM")
+      yield* ended
+      assert.strictEqual(isWarned(), warned)
+    }).pipe(Effect.scoped)
+  )
+})

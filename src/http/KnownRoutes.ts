@@ -1,8 +1,13 @@
 import { FindMyWay } from "effect/http"
 import { Api } from "../api/Api.ts"
 
-/** A path may be as long as a request's head. */
-export const routerConfig = { maxParamLength: 16_384 }
+/** Paths are taken exactly as they are written (D10), and may be as long as a request's head. */
+export const routerConfig = {
+  caseSensitive: true,
+  ignoreDuplicateSlashes: false,
+  ignoreTrailingSlash: false,
+  maxParamLength: 16_384
+}
 
 const routes = FindMyWay.make<true>(routerConfig)
 for (const { method, path } of Object.values(Api.groups.byok.endpoints)) routes.on(method, path, true)

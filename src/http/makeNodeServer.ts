@@ -52,12 +52,16 @@ const lingerTimeout = 1_000
  * Writes an envelope where Node offers no response, and closes the connection. Earlier requests that arrived in full
  * are answered first: a refusal in their place would deny what they did.
  */
-const refuseSocket = (socket: Duplex, { error }: Refusal, extra: Record<string, string> = {}) => {
+const refuseSocket = (
+  socket: Duplex,
+  { error }: Refusal,
+  { extra = {}, request }: { readonly extra?: Record<string, string>; readonly request?: IncomingMessage } = {}
+) => {
   if (refused.has(socket)) return
   refused.add(socket)
   const responses = Array.from(owed.get(socket) ?? [])
-  const broken = responses.find(({ req }) => !req.complete)
-  const request_id = requestIdOf(broken && givenId(broken.req))
+  const broken = request ?? responses.find(({ req }) => !req.complete)?.req
+  const request_id = requestIdOf(broken && givenId(broken))
   const write = () => {
     if (!socket.writable) return
     const body = JSON.stringify({ error })
@@ -116,9 +120,9 @@ const screened = (server: Server, sendTimeout: number): Server => {
 }
 
 /** Refuses CONNECT. Node no longer handles the socket's timeouts or errors. */
-const refuseTunnel = (_request: IncomingMessage, socket: Duplex) => {
+const refuseTunnel = (request: IncomingMessage, socket: Duplex) => {
   socket.on("error", () => {}).resume()
-  refuseSocket(socket, new MethodNotAllowed(), { allow: "GET, HEAD, POST" })
+  refuseSocket(socket, new MethodNotAllowed(), { extra: { allow: "GET, HEAD, POST" }, request })
 }
 
 /** A Node server with limits on time, size and number, whose own refusals are envelopes too; HTTPS with a certificate. */

@@ -14,13 +14,12 @@ const others = ["PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND", "QUERY
 const cases: ReadonlyArray<readonly [method: string, path: string, allow: string]> = [
   ...["GET", ...others].map((method) => [method, collection, "POST"] as const),
   ...["POST", ...others].map((method) => [method, item, "GET, HEAD"] as const),
-  ...["/health/live", "/health/ready", "/docs", "/openapi.json"].flatMap((path) =>
+  ...["/", "/health/live", "/health/ready", "/docs", "/openapi.json"].flatMap((path) =>
     ["POST", ...others].map((method) => [method, path, "GET, HEAD"] as const)
   ),
   ["DELETE", "/api/v1/byok/nonsense", "GET, HEAD"],
   ["DELETE", "/api/v1/byok/%zz", "GET, HEAD"],
   ["DELETE", `/api/v1/byok/${"a".repeat(10_000)}`, "GET, HEAD"],
-  ["GET", "/API/v1/Byok/", "POST"],
   ["PUT", "http://elsewhere.test/api/v1/byok", "POST"],
   ["PUT", "/api/v1/byok?method=POST", "POST"]
 ]
@@ -49,12 +48,13 @@ layerLive(TestService.layer)("405 (D10)", (it) => {
     })
   )
 
-  it.effect("CONNECT opens no tunnel (D10)", () =>
+  it.effect("CONNECT opens no tunnel, and its request id is taken over (D10, D12)", () =>
     Effect.gen(function* () {
       const { url } = yield* TestService
       for (const path of ["elsewhere.test:443", "127.0.0.1:22", collection]) {
-        const answer = yield* send(url, { method: "CONNECT", path })
+        const answer = yield* send(url, { method: "CONNECT", path, headers: [["X-Request-Id", "connect-1"]] })
         assertRefused(answer, "MethodNotAllowed")
+        assert.strictEqual(answer.headers["x-request-id"], "connect-1")
         assert.isDefined(answer.headers["allow"])
         assert.strictEqual(answer.headers["connection"], "close")
       }

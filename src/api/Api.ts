@@ -6,11 +6,15 @@ import { Conflict, NotFound } from "../domain/Errors.ts"
 import { IdempotencyKey } from "../domain/IdempotencyKey.ts"
 import { NewCredential } from "../domain/NewCredential.ts"
 import { Authentication } from "./Authentication.ts"
+import { ExpectationFailed, HeadersTooLarge, RequestTimeout } from "./HttpErrors.ts"
 import { JsonBody } from "./JsonBody.ts"
 import { openApiAnnotations } from "./OpenApiAnnotations.ts"
 import { ResourcePath } from "./ResourcePath.ts"
 
 const Body = Schema.Struct({ data: Credential })
+
+/** What the server answers to requests that never reach an operation. */
+const refusals = [RequestTimeout, ExpectationFailed, HeadersTooLarge] as const
 
 const create = HttpApiEndpoint.post("create", "/byok", {
   headers: { "idempotency-key": Schema.optionalKey(IdempotencyKey) },
@@ -18,7 +22,7 @@ const create = HttpApiEndpoint.post("create", "/byok", {
   success: HttpApiSchema.WithHeaders(Body.pipe(HttpApiSchema.status(201)), {
     "idempotent-replayed": Schema.optionalKey(Schema.Literal("true"))
   }),
-  error: Conflict
+  error: [Conflict, ...refusals]
 })
   .annotate(OpenApi.Summary, "Create a credential")
   .annotate(
@@ -34,7 +38,7 @@ const create = HttpApiEndpoint.post("create", "/byok", {
 const get = HttpApiEndpoint.get("get", "/byok/:id", {
   params: { id: CredentialId },
   success: Body,
-  error: NotFound
+  error: [NotFound, ...refusals]
 })
   .annotate(OpenApi.Summary, "Get a credential")
   .annotate(OpenApi.Description, "Another account's credential is treated as one that does not exist.")

@@ -29,9 +29,13 @@ export class ExpectationFailed extends Schema.Error<ExpectationFailed>("Expectat
   readonly _tag = "ExpectationFailed"
 }
 
-/** 431: the head of the request is longer than 16 KiB. */
+/** 431: the head of the request is longer than 16 KiB, or has more than 1,000 headers. */
 export class HeadersTooLarge extends Schema.Error<HeadersTooLarge>("HeadersTooLarge")(
-  ...fixedMessage(431, "Request header fields too large", "The request line and headers are longer than 16 KiB.")
+  ...fixedMessage(
+    431,
+    "Request header fields too large",
+    "The request line and headers are longer than 16 KiB, or more than 1,000 headers."
+  )
 ) {
   readonly _tag = "HeadersTooLarge"
 }

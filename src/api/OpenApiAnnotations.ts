@@ -92,7 +92,45 @@ const completeOperation = (operation: OpenApi.OpenAPISpecOperation) => {
   }
 }
 
-/** Adds what the schemas cannot express: headers, examples and undeclared members. */
+const probe = (name: string, summary: string, description: string, failures: OpenApi.OpenAPISpecResponses = {}) => ({
+  get: {
+    operationId: `health.${name}`,
+    tags: ["health"],
+    summary,
+    description,
+    security: [],
+    parameters: [],
+    responses: withHeaders({
+      200: {
+        description: `The service is ${name}.`,
+        content: {
+          "application/json": {
+            schema: {
+              type: "object",
+              properties: { status: { type: "string", enum: [name] } },
+              required: ["status"]
+            }
+          }
+        }
+      },
+      ...failures
+    })
+  }
+})
+
+const probes = (unavailable: OpenApi.OpenAPISpecResponses[503]) => ({
+  "/health/live": probe("live", "Check that the process runs", "For probes. It needs no key and asks no database."),
+  "/health/ready": probe(
+    "ready",
+    "Check that requests can be served",
+    "For probes and load balancers. It needs no key.",
+    {
+      503: { ...unavailable, description: "Something keeps the service from working; the log says what." }
+    }
+  )
+})
+
+/** Adds what the schemas cannot express: headers, examples, undeclared members and the routes for probes. */
 const complete = (document: object) => {
   const named = JSON.parse(JSON.stringify(document).replaceAll('Encoded"', '"')) as OpenApi.OpenAPISpec
   const spec = refine(named)
@@ -102,7 +140,10 @@ const complete = (document: object) => {
       return [path, Object.fromEntries(operations) as object] as const
     }
   )
-  return { ...spec, paths: Object.fromEntries(paths) }
+  const unavailable = spec.paths["/api/v1/byok"]?.post?.responses[503]
+  if (unavailable === undefined) throw new Error("create declares no 503")
+  const tags = [...spec.tags, { name: "health", description: "For probes." }]
+  return { ...spec, tags, paths: { ...Object.fromEntries(paths), ...probes(unavailable) } }
 }
 
 /** Title, description and completion of the OpenAPI document. */

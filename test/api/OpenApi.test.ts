@@ -68,11 +68,19 @@ const errors: ReadonlyArray<
       "RequestTimeout",
       "Conflict",
       "PayloadTooLarge",
+      "ExpectationFailed",
+      "HeadersTooLarge",
       "InternalError",
       "ServiceUnavailable"
     ]
   ],
-  [get, ["MissingKey", "InvalidKey", "Forbidden", "NotFound", "InternalError", "ServiceUnavailable"]]
+  [
+    get,
+    [
+      ...["MissingKey", "InvalidKey", "Forbidden", "NotFound", "RequestTimeout", "ExpectationFailed"],
+      ...["HeadersTooLarge", "InternalError", "ServiceUnavailable"]
+    ] as ReadonlyArray<Refusal>
+  ]
 ]
 
 /** Where a body is not what the document declares for the operation and the status. */
@@ -108,14 +116,14 @@ layerLive(TestService.layer)("/openapi.json", (it) => {
   )
 
   it.effect(
-    "has the two operations and no others, each described and with a management key as bearer token (sections 4 and 5)",
+    "has the two operations, each described and with a management key as bearer token, and two probes (sections 4 and 5)",
     () =>
       Effect.gen(function* () {
         const found = yield* document
         const operations = Object.entries(found.paths).flatMap(([path, item]) =>
           Object.keys(item).map((method) => [method, path])
         )
-        assert.deepStrictEqual(operations, [[...create], [...get]])
+        assert.deepStrictEqual(operations, [[...create], [...get], ["get", "/health/live"], ["get", "/health/ready"]])
         const [[name, scheme] = ["", { type: "", scheme: "" }], ...others] = Object.entries(
           found.components.securitySchemes
         )

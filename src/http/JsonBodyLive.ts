@@ -28,13 +28,17 @@ export const layer = Layer.succeed(
         "reason" in reason && reason.reason === "BodyTooLarge" ? new PayloadTooLarge() : refused("cannot be read")
       )
     )
-    if (!isUtf8(new Uint8Array(body))) return yield* refused("must be UTF-8")
-    return yield* Effect.catch(app, (error) =>
-      Effect.fail(
-        HttpApiError.HttpApiSchemaError.is(error) && (error.kind === "Payload" || error.kind === "Headers")
-          ? InvalidParams.ofSchema(error.cause.issue)
-          : error
-      )
+    const bytes = new Uint8Array(body)
+    if (!isUtf8(bytes)) return yield* refused("must be UTF-8")
+    return yield* app.pipe(
+      Effect.catch((error) =>
+        Effect.fail(
+          HttpApiError.HttpApiSchemaError.is(error) && (error.kind === "Payload" || error.kind === "Headers")
+            ? InvalidParams.ofSchema(error.cause.issue)
+            : error
+        )
+      ),
+      Effect.ensuring(Effect.sync(() => bytes.fill(0)))
     )
   })
 )

@@ -37,8 +37,8 @@ const targetOf = Effect.fnUntraced(function* ({ dataDirectory, databaseCaFile, d
 
 const nameOf = ({ databaseUrl }: Settings) => (Option.isSome(databaseUrl) ? "DATABASE_URL" : "The embedded database")
 
-/** How many seconds a database that may still be starting gets. */
-const startupTimeout = 10
+/** How many seconds a database that may still be starting gets; less if its name is not known, as it may be mistyped. */
+const startupTimeout = ({ sqlstate }: DatabaseFailure) => (sqlstate === "ENOTFOUND" ? 2 : 10)
 
 /** Retries transient failures, with a warning if that takes more than a second. */
 const whenReachable = Effect.fnUntraced(function* <A>(name: string, open: Effect.Effect<A, DatabaseFailure>) {
@@ -47,11 +47,11 @@ const whenReachable = Effect.fnUntraced(function* <A>(name: string, open: Effect
   let warned = false
   const shouldRetry = Effect.fnUntraced(function* (failure: DatabaseFailure) {
     const seconds = yield* elapsed
-    if (!failure.isTransient || seconds >= startupTimeout) return false
+    if (!failure.isTransient || seconds >= startupTimeout(failure)) return false
     if (seconds >= 1 && !warned) {
       warned = true
       yield* Effect.logWarning(
-        `${name} cannot be reached (${failure.sqlstate}); retrying for up to ${startupTimeout} seconds`
+        `${name} cannot be reached (${failure.sqlstate}); retrying for up to ${startupTimeout(failure)} seconds`
       )
     }
     return true

@@ -49,7 +49,14 @@ export const parseDatabaseUrl = (text: Redacted.Redacted, ca?: string): Database
     /^postgres(?:ql)?:\/\/(?:([^:@/?#\s]*)(?::([^@/?#\s]*))?@)?(\[[0-9a-fA-F:.]+\]|[^:@/?#\s,[\]]*)(?::(\d{1,5}))?(?:\/([^/?#\s]*))?(?:\?([^#\s]*))?$/.exec(
       raw
     )
-  if (parts === null) throw refuse("must look like postgres://user:password@host:port/database?sslmode=verify-full")
+  if (parts === null) {
+    const [, , userinfo = ""] = /^postgres(ql)?:\/\/(.*)@/s.exec(raw) ?? []
+    throw refuse(
+      /[@/?#\s]/.test(userinfo)
+        ? "must have its user and password percent-encoded: @ as %40, / as %2F, ? as %3F, # as %23"
+        : "must look like postgres://user:password@host:port/database?sslmode=verify-full"
+    )
+  }
   const [, username = "", password, authority = "", port = "5432", database = "", query = ""] = parts
   const parameters = new URLSearchParams(query)
   for (const name of parameters.keys()) {

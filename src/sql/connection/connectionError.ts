@@ -2,6 +2,8 @@ import type { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 
 const caHint = "; set DATABASE_CA_FILE to trust other authorities"
 
+const poolerHint = " Behind a transaction pooler such as PgBouncer, set DATABASE_POOLER=true."
+
 /** Faults that stay until somebody fixes them, by a failure's message. */
 const permanent: ReadonlyArray<readonly [failure: RegExp, fault: string, hint?: string]> = [
   [/^AuthenticationError\b/, "the user or password was rejected"],
@@ -19,7 +21,10 @@ export const sentenceOn = (name: string, failure: DatabaseFailure, seconds: numb
   const { message, sqlstate } = failure
   const code = sqlstate === undefined ? "" : ` (${sqlstate})`
   if (sqlstate === "25006") return `${name} leads to a read-only server (25006); gave up after ${seconds} seconds.`
-  if (failure.isTransient) return `${name} cannot be reached${code}; gave up after ${seconds} seconds.`
+  if (sqlstate === "ENOTFOUND") return `${name}: its host is not known${code}.`
+  if (failure.isTransient) {
+    return `${name} cannot be reached${code}; gave up after ${seconds} seconds.${sqlstate === "08P01" ? poolerHint : ""}`
+  }
   const [, fault, hint = ""] = permanent.find(([pattern]) => pattern.test(message)) ?? []
   return fault === undefined ? `${name} cannot be used: ${message}.` : `${name}: ${fault}${code}${hint}.`
 }

@@ -36,6 +36,7 @@ const refusalOf = (url: string): InvalidDatabaseUrl => {
 }
 
 const form = "must look like postgres://user:password@host:port/database?sslmode=verify-full"
+const encoding = "must have its user and password percent-encoded: @ as %40, / as %2F, ? as %3F, # as %23"
 const withoutTls = "points to another machine without TLS: add sslmode=verify-full"
 const anotherMode = "must have an sslmode of require, verify-ca, verify-full, or disable, allow, prefer on this machine"
 
@@ -95,9 +96,12 @@ describe("a database URL is refused in a sentence that names its fault", () => {
     ["postgres:u@localhost/d", form],
     [" postgres://u@localhost/d", form],
     ["postgres://u@localhost/d\n", form],
-    ["postgres://u:p word@localhost/d", form],
-    ["postgres://u:p@ss@localhost/d", form],
-    ["postgres://u:p/w@localhost/d", form],
+    ["postgres://u:p word@localhost/d", encoding],
+    ["postgres://u:p@ss@localhost/d", encoding],
+    ["postgres://u:p/w@localhost/d", encoding],
+    ["postgres://u@x:p@localhost/d", encoding],
+    ["postgres://u:p#w@localhost/d", encoding],
+    ["postgres://u:p?w@localhost/d?sslmode=require", encoding],
     ["postgres://u@localhost:/d", form],
     ["postgres://u@localhost:five/d", form],
     ["postgres://u@localhost/d#fragment", form],

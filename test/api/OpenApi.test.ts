@@ -50,8 +50,8 @@ const limits: ReadonlyArray<readonly [limit: string, change: object, allowed: bo
   ["null for workspace_id", { workspace_id: null }, false],
   ["a workspace_id that is no UUID", { workspace_id: "default" }, false],
   ["a workspace_id in capitals", { workspace_id: "019AD5A0-6C1E-7B3A-9F52-3A1C5D7E9B11" }, true],
-  ["a workspace_id of zeroes", { workspace_id: "00000000-0000-0000-0000-000000000000" }, false],
-  ["a workspace_id of ones", { workspace_id: "ffffffff-ffff-ffff-ffff-ffffffffffff" }, false]
+  ["a workspace_id of zeroes", { workspace_id: "00000000-0000-0000-0000-000000000000" }, true],
+  ["a workspace_id of ones", { workspace_id: "ffffffff-ffff-ffff-ffff-ffffffffffff" }, true]
 ]
 
 /** The errors that each operation may answer with. */

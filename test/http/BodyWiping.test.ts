@@ -1,10 +1,10 @@
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { vi } from "vitest"
 import { minimal } from "../support/http/Bodies.ts"
 import { create } from "../support/http/HttpProbe.ts"
-import * as TestServiceLive from "../support/http/TestService.ts"
 import { TestService } from "../support/http/TestService.ts"
+import { layerLive } from "../support/process/layerLive.ts"
 
 /** What was in every array that is filled with zeros while a program runs. */
 const wipedBy = <A, E, R>(program: Effect.Effect<A, E, R>) =>
@@ -22,7 +22,7 @@ const wipedBy = <A, E, R>(program: Effect.Effect<A, E, R>) =>
     return seen
   })
 
-layer(TestServiceLive.layer, { excludeTestServices: true })("the buffer of a body is overwritten after use", (it) => {
+layerLive(TestService.layer)("the buffer of a body is overwritten after use", (it) => {
   it.effect.each([
     [201, JSON.stringify(minimal)],
     [400, JSON.stringify({ ...minimal, name: 1 })],

@@ -159,12 +159,13 @@ export const layer = Layer.effect(
         const before = yield* Effect.orDie(writes.ask(known(ids)))
         const found = differing(before)
         if (found.length > 0 || before.length === new Set(ids).size) return found
-        return yield* Effect.gen(function* () {
+        const recorded = Effect.gen(function* () {
           yield* writes.sql`LOCK TABLE keks IN SHARE ROW EXCLUSIVE MODE`
           const found = differing(yield* known(ids))
           if (found.length === 0) yield* recordActs(writes.sql, (yield* Effect.forEach(keks, record)).flat())
           return found
-        }).pipe(writes.sql.withTransaction, writes.ask, Effect.orDie)
+        })
+        return yield* Effect.orDie(writes.ask(writes.sql.withTransaction(recorded)))
       }),
       missing: (kek_ids) => background.probe(missing(kek_ids))
     }

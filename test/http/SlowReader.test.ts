@@ -17,8 +17,8 @@ const serve = (settings: Partial<ServerSettings>, listener: RequestListener) =>
       )
     }),
     ({ server }) =>
-      Effect.callback<void>((resume) => {
-        server.close(() => resume(Effect.void))
+      Effect.callback<undefined>((resume) => {
+        server.close(() => resume(Effect.succeed(undefined)))
         server.closeAllConnections()
       })
   )

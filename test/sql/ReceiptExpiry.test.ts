@@ -22,49 +22,47 @@ const ahead = Effect.map(Clock.Clock, (clock) => {
 })
 
 describe("old receipts on PostgreSQL (SECURITY.md, Receipts)", () => {
-  it.live(
-    "are as old as the database says, whatever the clock of the instance that writes or removes them (F8)",
-    () =>
-      Effect.gen(function* () {
-        const url = yield* freshDatabase
-        const sql = yield* adminClient(url)
-        const settings = settingsFor(url)
-        const clock = yield* ahead
-        const instance = yield* Layer.build(Byok.layerWith(settings))
-        const { account_id } = yield* Context.get(instance, Accounts).createAccount("n")
-        const input = yield* Schema.decodeUnknownEffect(NewCredential)({ provider: "groq", key: "fake-key" })
-        const create = (key: string) =>
-          Context.get(instance, Credentials)
-            .createOnce(input, IdempotencyKey.make(key))
-            .pipe(Effect.provideService(CurrentCaller, { account_id }))
-        yield* create("right")
-        yield* Effect.provideService(create("ahead"), Clock.Clock, clock)
-        const ages = yield* sql<{ old: boolean }>`
+  it.live("are as old as the database says, whatever the clock of the instance that writes or removes them (F8)", () =>
+    Effect.gen(function* () {
+      const url = yield* freshDatabase
+      const sql = yield* adminClient(url)
+      const settings = settingsFor(url)
+      const clock = yield* ahead
+      const instance = yield* Layer.build(Byok.layerWith(settings))
+      const { account_id } = yield* Context.get(instance, Accounts).createAccount("n")
+      const input = yield* Schema.decodeUnknownEffect(NewCredential)({ provider: "groq", key: "fake-key" })
+      const create = (key: string) =>
+        Context.get(instance, Credentials)
+          .createOnce(input, IdempotencyKey.make(key))
+          .pipe(Effect.provideService(CurrentCaller, { account_id }))
+      yield* create("right")
+      yield* Effect.provideService(create("ahead"), Clock.Clock, clock)
+      const ages = yield* sql<{ old: boolean }>`
         SELECT abs(extract(epoch FROM now() - created_at)) > 60 AS old FROM receipts`
-        assert.deepStrictEqual(
-          ages.map(({ old }) => old),
-          [false, false]
-        )
+      assert.deepStrictEqual(
+        ages.map(({ old }) => old),
+        [false, false]
+      )
 
-        let searched = 0
-        const watched = Layer.effect(
-          Receipts,
-          Effect.map(Receipts, (receipts) => ({
-            ...receipts,
-            forget: (...given) => Effect.tap(receipts.forget(...given), () => Effect.sync(() => (searched += 1)))
-          }))
-        )
-        yield* Layer.build(Layer.fresh(ReceiptExpiry.layer).pipe(Layer.provide(watched))).pipe(
-          Effect.provide(instance),
-          Effect.provideService(ReceiptExpiry.interval, Duration.millis(20)),
-          Effect.provideService(Clock.Clock, clock)
-        )
-        yield* eventually(
-          "old receipts were looked for",
-          Effect.sync(() => searched >= 2)
-        )
-        assert.lengthOf(yield* sql`SELECT 1 FROM receipts`, 2)
-      })
+      let searched = 0
+      const watched = Layer.effect(
+        Receipts,
+        Effect.map(Receipts, (receipts) => ({
+          ...receipts,
+          forget: (...given) => Effect.tap(receipts.forget(...given), () => Effect.sync(() => (searched += 1)))
+        }))
+      )
+      yield* Layer.build(Layer.fresh(ReceiptExpiry.layer).pipe(Layer.provide(watched))).pipe(
+        Effect.provide(instance),
+        Effect.provideService(ReceiptExpiry.interval, Duration.millis(20)),
+        Effect.provideService(Clock.Clock, clock)
+      )
+      yield* eventually(
+        "old receipts were looked for",
+        Effect.sync(() => searched >= 2)
+      )
+      assert.lengthOf(yield* sql`SELECT 1 FROM receipts`, 2)
+    })
   )
 
   it.live("are removed by the service itself, and honoured until then", () =>

@@ -98,7 +98,7 @@ search.pipe(
     Server.layer(serverSettings).pipe(
       Layer.provideMerge(Accounts.layer),
       Layer.provideMerge(inMemory()),
-      Layer.provideMerge(Layer.succeed(Readiness, { problems: Effect.succeed([]) })),
+      Layer.provideMerge(Layer.succeed(Readiness, { problems: Effect.succeed([]), warnings: Effect.succeed([]) })),
       Layer.provideMerge(Layer.succeed(RequestTimeout, Duration.seconds(30))),
       Layer.provide(Logger.layer([]))
     )

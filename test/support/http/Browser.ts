@@ -48,8 +48,8 @@ const start = Effect.gen(function* () {
       spawn(executable, [...flags, `--user-data-dir=${profile}`], { stdio: ["ignore", "ignore", "pipe"] })
     ),
     (running) =>
-      Effect.callback<void>((resume) => {
-        running.once("close", () => resume(Effect.void))
+      Effect.callback<undefined>((resume) => {
+        running.once("close", () => resume(Effect.succeed(undefined)))
         running.kill()
       })
   )

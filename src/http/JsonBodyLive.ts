@@ -31,12 +31,10 @@ export const layer = Layer.succeed(
     const bytes = new Uint8Array(body)
     if (!isUtf8(bytes)) return yield* refused("must be UTF-8")
     return yield* app.pipe(
-      Effect.catch((error) =>
-        Effect.fail(
-          HttpApiError.HttpApiSchemaError.is(error) && (error.kind === "Payload" || error.kind === "Headers")
-            ? InvalidParams.ofSchema(error.cause.issue)
-            : error
-        )
+      Effect.mapError((error) =>
+        HttpApiError.HttpApiSchemaError.is(error) && (error.kind === "Payload" || error.kind === "Headers")
+          ? InvalidParams.ofSchema(error.cause.issue)
+          : error
       ),
       Effect.ensuring(Effect.sync(() => bytes.fill(0)))
     )

@@ -118,6 +118,15 @@ layerLive(queueOfOne)("every answer matches the OpenAPI document (section 7)", (
     })
   )
 
+  it.effect.each(["/health/live", "/health/ready"])("200: %s", (path) =>
+    Effect.gen(function* () {
+      const { url } = yield* TestService
+      const answer = yield* HttpProbe.send(url, { path })
+      assert.strictEqual(answer.status, 200)
+      assert.deepStrictEqual(undeclared(yield* fetchDocument(url), ["get", path], answer), [])
+    })
+  )
+
   it.effect("500 for create and get without their table (D11)", () =>
     Effect.gen(function* () {
       const { url } = yield* TestService

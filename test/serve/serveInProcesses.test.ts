@@ -124,7 +124,7 @@ layerLive(StartedBefore.layer)("a service of several processes", (it) => {
   it.effect("ends with the sentence of a process that cannot start, and exit code 1", () =>
     Effect.gen(function* () {
       const { settings } = yield* StartedBefore
-      const variables = { ...settings, HOST: "192.0.2.1", PORT: "0", BYOK_PROCESSES: "2" }
+      const variables = { ...settings, HOST: "192.0.2.1", PORT: "0", BYOK_PROCESSES: "2", LOG_LEVEL: "error" }
       assert.deepStrictEqual(yield* runNode([byokScript, "serve"], { variables }), {
         code: 1,
         stdout: "",

@@ -18,7 +18,7 @@ export interface Bed {
   readonly key: string
 }
 
-const freePort = Effect.callback<number>((resume) => {
+export const freePort = Effect.callback<number>((resume) => {
   const server = createServer().listen(0, "127.0.0.1", () => {
     const address = server.address()
     const port = typeof address === "object" && address !== null ? address.port : 0
@@ -26,11 +26,14 @@ const freePort = Effect.callback<number>((resume) => {
   })
 })
 
-/** On a running cluster; the service always has the same port. */
-export const newBed = Effect.fnUntraced(function* ({ url }: Pick<Cluster, "url">) {
+/** On a running database; the service always has the same port. */
+export const newBed = Effect.fnUntraced(function* (
+  { url }: Pick<Cluster, "url">,
+  other: Readonly<Record<string, string>> = {}
+) {
   const file = join(yield* temporaryDirectory, "keyring")
   writeFileSync(file, generateKeyring(new Date()), { mode: 0o600 })
-  const settings = { DATABASE_URL: url, BYOK_KEYRING_FILE: file, PORT: String(yield* freePort) }
+  const settings = { DATABASE_URL: url, BYOK_KEYRING_FILE: file, PORT: String(yield* freePort), ...other }
   const { code, stderr, stdout } = yield* runByok(["account", "create", "--name", "drill", "--json"], settings)
   if (code !== 0) return yield* Effect.die(new Error(stderr))
   const { management_key } = JSON.parse(stdout) as { readonly management_key: string }

@@ -16,17 +16,25 @@ export interface Pair {
   readonly promote: Effect.Effect<void>
   /** Starts the standby again. */
   readonly follow: Effect.Effect<void>
+  /** Starts the old primary, which has stopped, as a standby of the new one. */
+  readonly rejoin: Effect.Effect<void>
 }
+
+/** Makes a stopped server a standby of another when it starts. */
+const following = (standby: Cluster, primary: Cluster) =>
+  Effect.suspend(() => {
+    const signal = join(standby.data, "standby.signal")
+    appendFileSync(signal, "")
+    if (postgresUser !== undefined) chownSync(signal, postgresUser.uid, postgresUser.gid)
+    return standby.start({ primary_conninfo: `host=${primary.socket} user=byok` })
+  })
 
 /** With synchronous replication the primary answers after the standby has written. */
 export const newPair = Effect.fnUntraced(function* (synchronous: boolean) {
   const primary = yield* newCluster()
   const standby = yield* copyOf(primary)
-  const signal = join(standby.data, "standby.signal")
-  appendFileSync(signal, "")
-  if (postgresUser !== undefined) chownSync(signal, postgresUser.uid, postgresUser.gid)
   yield* primary.start(synchronous ? { synchronous_standby_names: "*" } : {})
-  const follow = standby.start({ primary_conninfo: `host=${primary.socket} user=byok` })
+  const follow = following(standby, primary)
   yield* follow
   const followed = primary.query("SELECT 1 FROM pg_stat_replication WHERE state = 'streaming'")
   yield* eventually(
@@ -45,5 +53,5 @@ export const newPair = Effect.fnUntraced(function* (synchronous: boolean) {
   })
   yield* Effect.addFinalizer(() => thaw)
   const promote = Effect.asVoid(standby.query("SELECT pg_promote()"))
-  return { primary, standby, freeze, thaw, promote, follow } satisfies Pair
+  return { primary, standby, freeze, thaw, promote, follow, rejoin: following(primary, standby) } satisfies Pair
 })

@@ -2,6 +2,7 @@ import { mkdirSync, writeFileSync } from "node:fs"
 import { parseArgs } from "node:util"
 import { Cause, Effect, Exit } from "effect"
 import * as BrokenNetwork from "./BrokenNetwork.ts"
+import * as ChangedLeader from "./ChangedLeader.ts"
 import * as FailingKeyStore from "./FailingKeyStore.ts"
 import * as FrozenStandby from "./FrozenStandby.ts"
 import * as FullDisk from "./FullDisk.ts"
@@ -25,6 +26,7 @@ const all = [
   LockedTable,
   FrozenStandby,
   PromotedStandby,
+  ChangedLeader,
   FullDisk,
   FailingKeyStore,
   MillionCredentials,

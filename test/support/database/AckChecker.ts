@@ -40,7 +40,8 @@ const neverSent = (error: unknown) => {
 
 let keys = 0
 
-const createOne = async (url: string, token: string, ledger: Ledger) => {
+/** Creates a credential; whether it was acknowledged. */
+export const createOne = async (url: string, token: string, ledger: Ledger): Promise<boolean> => {
   const key = `fake-key-${String((keys += 1)).padStart(9, "0")}`
   const began = performance.now()
   try {
@@ -56,12 +57,17 @@ const createOne = async (url: string, token: string, ledger: Ledger) => {
       ledger.longestGap = Math.max(ledger.longestGap, now - (ledger.latest ?? now))
       ledger.latest = now
       ledger.acked.push({ id: data.id, body, key })
-    } else if (response.status < 500) ledger.refused.push(key)
+      return true
+    }
+    if (response.status < 500) ledger.refused.push(key)
     else ledger.unknown.push({ key, status: response.status })
+    return false
   } catch (error) {
-    if (!neverSent(error)) return void ledger.unknown.push({ key, status: undefined })
-    ledger.refused.push(key)
-    await setTimeout(10)
+    if (neverSent(error)) {
+      ledger.refused.push(key)
+      await setTimeout(10)
+    } else ledger.unknown.push({ key, status: undefined })
+    return false
   } finally {
     ledger.slowest = Math.max(ledger.slowest, performance.now() - began)
   }

@@ -1,0 +1,39 @@
+import { setTimeout } from "node:timers/promises"
+import { Effect } from "effect"
+import { Client } from "pg"
+
+const limit = 1_000
+
+const write = async (url: string, statement: string) => {
+  const client = new Client({ connectionString: url, connectionTimeoutMillis: limit, query_timeout: limit })
+  client.on("error", () => undefined)
+  try {
+    await client.connect()
+    await client.query(statement)
+    return true
+  } catch {
+    return false
+  } finally {
+    await Promise.race([client.end().catch(() => undefined), setTimeout(limit, undefined, { ref: false })])
+  }
+}
+
+/**
+ * Keeps writing over new connections until the scope closes. Returns the times at which that succeeded, in milliseconds
+ * of the monotonic clock: when a leader was there for whoever came that way.
+ */
+export const watchLeader = (url: string) =>
+  Effect.gen(function* () {
+    const seen: Array<number> = []
+    let going = true
+    const loop = async () => {
+      await write(url, "CREATE TABLE drill (id int)")
+      while (going) {
+        if (await write(url, "INSERT INTO drill VALUES (1)")) seen.push(performance.now())
+        await setTimeout(50)
+      }
+    }
+    const ended = loop()
+    yield* Effect.addFinalizer(() => Effect.promise(() => ((going = false), ended)))
+    return seen
+  })

@@ -69,7 +69,8 @@ export const makeClient = (
 export const layer = (target: DatabaseTarget, settings: DatabaseSettings, session: Record<string, string> = {}) => {
   const lifetime = {
     silence: Duration.toMillis(settings.deadline) + 500,
-    maxAge: Duration.toMillis(settings.maxAge)
+    maxAge: Duration.toMillis(settings.maxAge),
+    pooler: settings.pooler
   }
   const laneOf = Effect.fnUntraced(function* (settings: DatabaseSettings) {
     let unreplicated = 0

@@ -12,8 +12,10 @@ const standby = "in_hot_standby\0on\0"
 interface Events {
   /** SQLSTATE 01000: a commit gave up waiting for a synchronous replica and may exist on this server only. */
   readonly onUnreplicated: () => void
-  /** The server refused a write (25006), or says that it is a standby. */
+  /** The server refused a write (25006). */
   readonly onReadOnly: () => void
+  /** The server says that it is a standby. A pooler repeats what it heard when it first connected. */
+  readonly onStandby: () => void
   /** The server is ready for the next statement, inside a transaction or not. */
   readonly onReady: (inTransaction: boolean) => void
 }
@@ -65,7 +67,7 @@ export class MessageTap {
         if (body.includes(readOnly, 0, "latin1")) this.#events.onReadOnly()
         return
       case parameterStatus:
-        if (body.toString("latin1") === standby) this.#events.onReadOnly()
+        if (body.toString("latin1") === standby) this.#events.onStandby()
     }
   }
 }

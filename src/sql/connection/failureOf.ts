@@ -11,6 +11,8 @@ const uncoded: Readonly<Record<string, { readonly kind?: string; readonly sqlsta
   "PgConnection: Connection timed out": { sqlstate: "ETIMEDOUT" },
   "PgConnection: Connection closed during startup": { sqlstate: "ECONNRESET" },
   "PgConnection: Connection closed": { sqlstate: "ECONNRESET" },
+  // PgBouncer passes on why the server ended a connection, and adds an error of its own.
+  "PgConnection: Unexpected ErrorResponse after ErrorResponse": { sqlstate: "08P01" },
   "PgConnection: Server refused TLS": { kind: "TlsDeclined" }
 }
 

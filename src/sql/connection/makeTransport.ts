@@ -4,12 +4,14 @@ import type { DatabaseTarget } from "./DatabaseTarget.ts"
 import { MessageTap } from "./MessageTap.ts"
 import { TlsNegotiation } from "./TlsNegotiation.ts"
 
-/** When a connection is destroyed, in milliseconds. */
+/** When a connection is destroyed; times in milliseconds. */
 interface Lifetime {
   /** A statement runs and nothing has arrived for this long. */
   readonly silence: number
   /** Its age, give or take a tenth, once no statement or transaction is open: load moves on after a failover. */
   readonly maxAge: number
+  /** A pooler's word that the server is a standby may be out of date; a refused write is not. */
+  readonly pooler: boolean
 }
 
 /** Destroys a silent or old connection. Returns a callback for when PostgreSQL is ready for the next statement. */
@@ -54,6 +56,9 @@ export const makeTransport =
     const tap = new MessageTap({
       onUnreplicated,
       onReadOnly: () => socket.destroy(),
+      onStandby: () => {
+        if (!lifetime.pooler) socket.destroy()
+      },
       onReady: watch(socket, lifetime)
     })
     socket.on("data", (chunk: Buffer) => tap.read(chunk))

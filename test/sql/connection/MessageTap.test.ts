@@ -47,7 +47,7 @@ const chunksOf = (whole: Buffer, sizes: ReadonlyArray<number>) => {
 
 const ready = postgresMessage("Z", Buffer.from("I"))
 
-const nothing = { onUnreplicated: () => {}, onReadOnly: () => {}, onReady: () => {} }
+const nothing = { onUnreplicated: () => {}, onReadOnly: () => {}, onStandby: () => {}, onReady: () => {} }
 
 const countIn = (chunks: ReadonlyArray<Buffer>) => {
   let reported = 0
@@ -93,10 +93,14 @@ describe("the notices of PostgreSQL (R6)", () => {
         leader: postgresMessage("S", Buffer.from("in_hot_standby\0off\0")),
         other: notice("23505", "C25006 is quoted", "E")
       }
-      let readOnly = 0
-      const tap = new MessageTap({ ...nothing, onReadOnly: () => (readOnly += 1) })
+      const heard: Array<string> = []
+      const tap = new MessageTap({
+        ...nothing,
+        onReadOnly: () => heard.push("refused"),
+        onStandby: () => heard.push("standby")
+      })
       for (const chunk of chunksOf(Buffer.concat([said[kind] ?? ready, ready]), sizes)) tap.read(chunk)
-      return readOnly === (kind === "refused" || kind === "standby" ? 1 : 0)
+      return heard.join() === (kind === "refused" || kind === "standby" ? kind : "")
     }
   )
 

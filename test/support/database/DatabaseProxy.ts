@@ -17,7 +17,11 @@ export interface DatabaseProxy {
 
 const cancelRequestCode = 80877102
 
-export const databaseProxy = (databaseUrl: string): Effect.Effect<DatabaseProxy, never, Scope.Scope> => {
+/** `change` stands for what a pooler in between does to what PostgreSQL sends. */
+export const databaseProxy = (
+  databaseUrl: string,
+  change = (bytes: Buffer): Buffer => bytes
+): Effect.Effect<DatabaseProxy, never, Scope.Scope> => {
   const target = parseDatabaseUrl(Redacted.make(databaseUrl))
   let cancels = 0
   let losing: string | undefined
@@ -35,7 +39,7 @@ export const databaseProxy = (databaseUrl: string): Effect.Effect<DatabaseProxy,
       database.write(bytes)
     })
     database.on("data", (bytes: Buffer) => {
-      if (losing === undefined || !bytes.includes(losing)) return void client.write(bytes)
+      if (losing === undefined || !bytes.includes(losing)) return void client.write(change(bytes))
       losing = undefined
       lost += 1
       destroy()

@@ -1,0 +1,65 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Cause, Context, Duration, Effect, Exit, Layer } from "effect"
+import * as DatabaseLive from "../../src/sql/connection/Database.ts"
+import { Database, type DatabaseSettings } from "../../src/sql/connection/Database.ts"
+import { databaseProxy } from "../support/database/DatabaseProxy.ts"
+import { adminClient, databaseSettings, freshDatabase } from "../support/database/freshDatabase.ts"
+import { postgresMessage } from "../support/database/postgresMessage.ts"
+
+/** Replaces a message that arrives in one piece, as those of the start of a session do. */
+const replacing = (before: Buffer, after: Buffer) => (bytes: Buffer) => {
+  const at = bytes.indexOf(before)
+  return at < 0 ? bytes : Buffer.concat([bytes.subarray(0, at), after, bytes.subarray(at + before.length)])
+}
+
+const standby = (is: "on" | "off") => postgresMessage("S", Buffer.from(`in_hot_standby\0${is}\0`))
+
+const error = (sqlstate: string) =>
+  postgresMessage("E", Buffer.from(`SFATAL\0VFATAL\0C${sqlstate}\0Mterminating connection\0\0`))
+
+/** Writes through a pooler that changes what PostgreSQL sends, and reads what is stored. */
+const insertThrough = (change: (bytes: Buffer) => Buffer, settings: Partial<DatabaseSettings> = {}) =>
+  Effect.gen(function* () {
+    const url = yield* freshDatabase
+    const admin = yield* adminClient(url)
+    yield* admin`CREATE TABLE t (id int PRIMARY KEY)`
+    const { target } = yield* databaseProxy(url, change)
+    const layer = DatabaseLive.layer(target, { ...databaseSettings, pooler: true, ...settings })
+    const { writes } = Context.get(yield* Layer.build(layer), Database)
+    const exit = yield* Effect.exit(writes.ask(writes.sql`INSERT INTO t VALUES (1) ON CONFLICT DO NOTHING`))
+    return { exit, stored: yield* admin`SELECT id FROM t` }
+  })
+
+describe("behind a pooler", () => {
+  const outdated = replacing(standby("off"), standby("on"))
+
+  it.live("that still says what the server was before its promotion, writes succeed (F2)", () =>
+    Effect.gen(function* () {
+      const { exit, stored } = yield* insertThrough(outdated)
+      assert.isTrue(Exit.isSuccess(exit))
+      assert.deepStrictEqual(stored, [{ id: 1 }])
+    })
+  )
+
+  it.live("a server that says itself that it is a standby is left, and another one is looked for (control)", () =>
+    Effect.gen(function* () {
+      const { exit, stored } = yield* insertThrough(outdated, { pooler: false, deadline: Duration.millis(500) })
+      assert(Exit.isFailure(exit))
+      assert.deepInclude(Cause.squash(exit.cause), { sqlstate: "ECONNRESET" })
+      assert.deepStrictEqual(stored, [])
+    })
+  )
+
+  it.live("that adds an error of its own to the server's, a statement is retried (F5)", () =>
+    Effect.gen(function* () {
+      let failures = 0
+      const { exit, stored } = yield* insertThrough((bytes) => {
+        if (failures > 0 || !bytes.includes("INSERT 0 1")) return bytes
+        failures += 1
+        return Buffer.concat([error("57P01"), error("08P01")])
+      })
+      assert.isTrue(Exit.isSuccess(exit))
+      assert.deepStrictEqual({ failures, stored }, { failures: 1, stored: [{ id: 1 }] })
+    })
+  )
+})

@@ -3,6 +3,7 @@ import { Effect } from "effect"
 import { faultyProxy } from "../faults/FaultyProxy.ts"
 import { newBed } from "./Bed.ts"
 import { newPair } from "./Pair.ts"
+import { newPatroni, type Patroni } from "./Patroni.ts"
 import type { Findings, Row } from "./Row.ts"
 import { throughChange } from "./throughChange.ts"
 
@@ -55,8 +56,22 @@ const misled = (findings: Findings) =>
     yield* throughChange(findings, bed, change)
   })
 
+/** Through HAProxy and PgBouncer, with the leader changed by Patroni. */
+const byPatroni = (change: (patroni: Patroni) => Effect.Effect<void>) => (findings: Findings) =>
+  Effect.gen(function* () {
+    const patroni = yield* newPatroni
+    const bed = yield* newBed(patroni, { DATABASE_POOLER: "true" })
+    yield* throughChange(findings, bed, change(patroni))
+  })
+
 export const rows: ReadonlyArray<Row> = [
   { id: "R16", fault: "primary and synchronous standby change places, the balancer notices late", run: switched },
   { id: "R16", fault: "primary killed, synchronous standby promoted, the balancer notices late", run: killed },
-  { id: "R16", fault: "every connection led to the read-only standby for 1.5 s", run: misled }
+  { id: "R16", fault: "every connection led to the read-only standby for 1.5 s", run: misled },
+  { id: "R16", fault: "Patroni, HAProxy and PgBouncer: switchover", run: byPatroni(({ switchover }) => switchover) },
+  {
+    id: "R16",
+    fault: "Patroni, HAProxy and PgBouncer: the leader's postmaster killed",
+    run: byPatroni(({ killPostmaster }) => killPostmaster)
+  }
 ]

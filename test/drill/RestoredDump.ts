@@ -1,37 +1,21 @@
-import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs"
+import { readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { Effect } from "effect"
-import type { PostgresBinaries } from "../../src/sql/embedded/PostgresBinaries.ts"
 import { runByok } from "../support/process/runByok.ts"
 import { runProgram } from "../support/process/runNode.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 import { checked, newBed } from "./Bed.ts"
 import { newCluster } from "./Cluster.ts"
-import { type Findings, type Row, Skipped } from "./Row.ts"
+import { installedPostgres } from "./installedPostgres.ts"
+import type { Findings, Row } from "./Row.ts"
 import { underLoad } from "./underLoad.ts"
 
-interface Programs extends PostgresBinaries {
-  readonly dump: string
-  readonly restore: string
-}
-
-/** A PostgreSQL that is installed with its tools, which the embedded one is not. */
-const installed = Effect.suspend(() => {
-  const root = "/usr/lib/postgresql"
-  const versions = existsSync(root) ? readdirSync(root).map((version) => join(root, version, "bin")) : []
-  const directories = [...versions, ...(process.env["PATH"] ?? "").split(":")]
-  const programs = directories
-    .map((directory): Programs => ({
-      initdb: join(directory, "initdb"),
-      postgres: join(directory, "postgres"),
-      dump: join(directory, "pg_dump"),
-      restore: join(directory, "pg_restore")
-    }))
-    .find((all) => Object.values(all).every((program) => existsSync(String(program))))
-  return programs === undefined
-    ? Effect.fail(new Skipped({ why: "initdb, postgres, pg_dump and pg_restore are not installed" }))
-    : Effect.succeed(programs)
-})
+const installed = Effect.map(installedPostgres(["initdb", "postgres", "pg_dump", "pg_restore"]), (directory) => ({
+  initdb: join(directory, "initdb"),
+  postgres: join(directory, "postgres"),
+  dump: join(directory, "pg_dump"),
+  restore: join(directory, "pg_restore")
+}))
 
 const succeed = (program: string, args: ReadonlyArray<string>) =>
   Effect.flatMap(runProgram(program, args), ({ code, stderr }) =>

@@ -3,6 +3,7 @@ import { Effect } from "effect"
 import { readdirSync } from "node:fs"
 import { join } from "node:path"
 import { runNode } from "./support/process/runNode.ts"
+import { rows } from "./drill/rows.ts"
 import { temporaryDirectory } from "./support/process/temporaryDirectory.ts"
 
 const repository = join(import.meta.dirname, "..")
@@ -16,6 +17,11 @@ it.live.each(["R99", "R98,R99", "control", ""])("the drill refuses --only=%s and
     assert.deepStrictEqual(readdirSync(cwd), [])
   })
 )
+
+it("every row of the drill has a name of its own", () => {
+  const names = rows.map(({ fault }) => fault)
+  assert.deepStrictEqual(Array.from(new Set(names)), names)
+})
 
 it.live("the mutation tests refuse an unknown path and name the known ones", () =>
   Effect.gen(function* () {

@@ -1,26 +1,16 @@
 import { setTimeout } from "node:timers/promises"
 import { Effect } from "effect"
-import { Client } from "pg"
 import { untilAcked } from "../support/database/AckChecker.ts"
 import { checked, newBed } from "./Bed.ts"
 import { newCluster } from "./Cluster.ts"
 import { showAnswers } from "./deadline.ts"
+import { lock } from "./lock.ts"
 import type { Findings, Row } from "./Row.ts"
 import { enough, underLoad } from "./underLoad.ts"
 import { expectWell, watchGet, watchLiveness } from "./watch.ts"
 
-/** Blocks inserts, not reads, until the transaction ends. */
-const lock = (socket: string) =>
-  Effect.acquireRelease(
-    Effect.promise(async () => {
-      const client = new Client({ host: socket, user: "byok", database: "postgres" })
-      await client.connect()
-      await client.query("BEGIN")
-      await client.query("LOCK TABLE credentials IN SHARE ROW EXCLUSIVE MODE")
-      return client
-    }),
-    (client) => Effect.promise(() => client.end())
-  )
+/** Blocks inserts, not reads. */
+const againstInserts = "LOCK TABLE credentials IN SHARE ROW EXCLUSIVE MODE"
 
 const run = (other: Record<string, string>) => (findings: Findings) =>
   Effect.gen(function* () {
@@ -34,7 +24,7 @@ const run = (other: Record<string, string>) => (findings: Findings) =>
       ({ service: { url } }) =>
         Effect.gen(function* () {
           const during = Effect.gen(function* () {
-            yield* lock(cluster.socket)
+            yield* lock(cluster.socket, againstInserts)
             const live = yield* watchLiveness(url)
             const gets = yield* watchGet(url, bed.key, ledger.acked[0]?.id)
             const before = ledger.acked.length
@@ -58,7 +48,7 @@ export const rows: ReadonlyArray<Row> = [
   { id: "R5", fault: "inserts locked out for 8 s", run: run({}) },
   {
     id: "R5",
-    fault: "the same without batching: every connection for writes waits",
+    fault: "inserts locked out for 8 s, without batching: every connection for writes waits",
     run: run({ DATABASE_BATCHING: "false" })
   }
 ]

@@ -46,5 +46,5 @@ const control = (findings: Findings) =>
 
 export const rows: ReadonlyArray<Row> = [
   { id: "R7", fault: "primary killed, synchronous standby promoted, service led there", run: promoted },
-  { id: "control", fault: "the same with asynchronous replication and a frozen standby: must lose", run: control }
+  { id: "control", fault: "primary killed, frozen asynchronous standby promoted: must lose", run: control }
 ]

@@ -66,7 +66,8 @@ export const rows: ReadonlyArray<Row> = [
   },
   {
     id: "control",
-    fault: "the same where the service cannot turn it on again (DATABASE_POOLER): must lose",
+    fault:
+      "all of PostgreSQL killed, synchronous_commit off and out of the service's reach (DATABASE_POOLER): must lose",
     run: relaxed({ DATABASE_POOLER: "true" }, (findings, faults) => findings.judgeControl(faults))
   }
 ]

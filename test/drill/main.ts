@@ -1,50 +1,25 @@
 import { mkdirSync, writeFileSync } from "node:fs"
 import { parseArgs } from "node:util"
 import { Cause, Effect, Exit } from "effect"
-import * as BrokenNetwork from "./BrokenNetwork.ts"
-import * as ChangedLeader from "./ChangedLeader.ts"
-import * as FailingKeyStore from "./FailingKeyStore.ts"
-import * as FrozenStandby from "./FrozenStandby.ts"
-import * as FullDisk from "./FullDisk.ts"
-import * as KilledService from "./KilledService.ts"
-import * as LockedTable from "./LockedTable.ts"
-import * as MillionCredentials from "./MillionCredentials.ts"
-import * as PromotedStandby from "./PromotedStandby.ts"
-import * as RestartedPostgres from "./RestartedPostgres.ts"
-import * as RestoredDump from "./RestoredDump.ts"
 import { Findings, type Row, Skipped } from "./Row.ts"
-import * as StoppedService from "./StoppedService.ts"
+import { rows } from "./rows.ts"
 
 const { values } = parseArgs({ options: { only: { type: "string" } } })
 const wanted = values.only?.split(",")
 
-const all = [
-  KilledService,
-  StoppedService,
-  RestartedPostgres,
-  BrokenNetwork,
-  LockedTable,
-  FrozenStandby,
-  PromotedStandby,
-  ChangedLeader,
-  FullDisk,
-  FailingKeyStore,
-  MillionCredentials,
-  RestoredDump
-].flatMap(({ rows }) => rows)
 /** A control runs with the fault it follows. */
-const idsOf = (index: number) => all.slice(0, index + 1).findLast(({ id }) => id !== "control")?.id ?? ""
-const known = [...new Set(all.map((_, index) => idsOf(index)))]
+const idsOf = (index: number) => rows.slice(0, index + 1).findLast(({ id }) => id !== "control")?.id ?? ""
+const known = [...new Set(rows.map((_, index) => idsOf(index)))]
 if (wanted?.every((id) => known.includes(id)) === false) {
   console.error(`--only takes some of ${known.join(",")}`)
   process.exit(2)
 }
-const chosen = all.filter((_, index) => wanted === undefined || wanted.includes(idsOf(index)))
+const chosen = rows.filter((_, index) => wanted === undefined || wanted.includes(idsOf(index)))
 
 interface Result {
   readonly id: string
   readonly fault: string
-  readonly verdict: "ok" | "wrong" | "skipped"
+  readonly verdict: "as wanted" | "not" | "skipped"
   readonly acked: number
   readonly unknown: number
   readonly lost: number
@@ -68,13 +43,13 @@ const runRow = async ({ fault, id, run }: Row): Promise<Result> => {
   return {
     id,
     fault,
-    verdict: skipped ? "skipped" : findings.wrong.length > 0 ? "wrong" : "ok",
+    verdict: skipped ? "skipped" : findings.wrong.length > 0 ? "not" : "as wanted",
     acked: acked.length,
     unknown: unknown.length,
     lost: findings.lost,
     longestGap: Math.round(longestGap),
     seconds: Math.round((performance.now() - began) / 100) / 10,
-    notes: skipped ? [failure.why] : [...findings.wrong.map((text) => `WRONG: ${text}`), ...findings.figures]
+    notes: skipped ? [failure.why] : [...findings.wrong.map((text) => `MISSED: ${text}`), ...findings.figures]
   }
 }
 
@@ -96,6 +71,7 @@ for (const row of chosen) {
   const result = await runRow(row)
   results.push(result)
   console.error(`${result.verdict}: ${row.id}, ${row.fault} (${result.seconds} s)`)
+  for (const note of result.verdict === "as wanted" ? [] : result.notes) console.error(`  ${note}`)
 }
 console.log(`\n${tableOf(results)}\n`)
 mkdirSync("test/drill/results", { recursive: true })
@@ -103,4 +79,11 @@ writeFileSync(
   "test/drill/results/latest.json",
   JSON.stringify({ date: new Date(), node: process.version, results }, null, 1)
 )
-process.exit(results.some(({ verdict }) => verdict === "wrong") ? 1 : 0)
+
+const count = (verdict: Result["verdict"]) => results.filter((result) => result.verdict === verdict).length
+const missed = count("not")
+const interruption = interrupted.signal.aborted ? ", interrupted" : ""
+console.log(
+  `${results.length} rows: ${count("as wanted")} as wanted, ${missed} not, ${count("skipped")} skipped${interruption}`
+)
+process.exit(missed > 0 || interrupted.signal.aborted ? 1 : 0)

@@ -1,0 +1,29 @@
+import * as BrokenNetwork from "./BrokenNetwork.ts"
+import * as ChangedLeader from "./ChangedLeader.ts"
+import * as FailingKeyStore from "./FailingKeyStore.ts"
+import * as FrozenStandby from "./FrozenStandby.ts"
+import * as FullDisk from "./FullDisk.ts"
+import * as KilledService from "./KilledService.ts"
+import * as LockedTable from "./LockedTable.ts"
+import * as MillionCredentials from "./MillionCredentials.ts"
+import * as PromotedStandby from "./PromotedStandby.ts"
+import * as RestartedPostgres from "./RestartedPostgres.ts"
+import * as RestoredDump from "./RestoredDump.ts"
+import * as StoppedService from "./StoppedService.ts"
+import type { Row } from "./Row.ts"
+
+/** Every row, in the order in which they run; a control follows its fault. */
+export const rows: ReadonlyArray<Row> = [
+  KilledService,
+  StoppedService,
+  RestartedPostgres,
+  BrokenNetwork,
+  LockedTable,
+  FrozenStandby,
+  PromotedStandby,
+  ChangedLeader,
+  FullDisk,
+  FailingKeyStore,
+  MillionCredentials,
+  RestoredDump
+].flatMap(({ rows }) => rows)

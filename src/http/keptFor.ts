@@ -4,8 +4,9 @@ import { Duration, Effect } from "effect"
  * Runs an effect once for all who ask at the same time, and keeps its result for a number of milliseconds, whatever
  * happens to the system's clock.
  */
-export const keptFor = (milliseconds: number) =>
-  Effect.fnUntraced(function* <A, E, R>(effect: Effect.Effect<A, E, R>) {
+export const keptFor =
+  (milliseconds: number) =>
+  <A, E, R>(effect: Effect.Effect<A, E, R>) => {
     let expires = 0
     const timed = Effect.suspend(() => {
       expires = Number.POSITIVE_INFINITY
@@ -14,6 +15,7 @@ export const keptFor = (milliseconds: number) =>
         Effect.sync(() => (expires = performance.now() + milliseconds))
       )
     })
-    const [cached, invalidate] = yield* Effect.cachedInvalidateWithTTL(timed, Duration.infinity)
-    return Effect.suspend(() => (performance.now() < expires ? cached : Effect.andThen(invalidate, cached)))
-  })
+    return Effect.map(Effect.cachedInvalidateWithTTL(timed, Duration.infinity), ([cached, invalidate]) =>
+      Effect.suspend(() => (performance.now() < expires ? cached : Effect.andThen(invalidate, cached)))
+    )
+  }

@@ -54,7 +54,9 @@ describe.each([true, false])("a workspace that is deleted while a create is on i
       const { accounts, rowCount, sql, tenant, url } = yield* begin(batching)
       const { account_id, management_key, workspace_id } = tenant
       const other = (yield* Effect.orDie(accounts.createWorkspace(account_id, "w"))).workspace_id
-      const deleting = (id: WorkspaceId) => (meanwhile = Effect.orDie(accounts.deleteWorkspace(id)))
+      const deleting = (id: WorkspaceId) => {
+        meanwhile = Effect.orDie(accounts.deleteWorkspace(id))
+      }
 
       deleting(other)
       const body = { ...minimal, workspace_id: other }

@@ -69,12 +69,12 @@ export const makeFairTurns = (queue: number) => {
       }
       const until = fiber.getRef(CurrentDeadline)?.until ?? performance.now()
       let started = false
-      const wait = Effect.callback<undefined, ServiceUnavailable>((resume) => {
+      const wait = Effect.callback<true, ServiceUnavailable>((resume) => {
         const start = () => {
           clearTimeout(timer)
           started = true
           line.running += 1
-          resume(Effect.succeed(undefined))
+          resume(Effect.succeed(true))
         }
         const giveUp = () => {
           line.waiting.delete(start)

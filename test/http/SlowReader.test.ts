@@ -17,8 +17,8 @@ const serve = (settings: Partial<ServerSettings>, listener: RequestListener) =>
       )
     }),
     ({ server }) =>
-      Effect.callback<undefined>((resume) => {
-        server.close(() => resume(Effect.succeed(undefined)))
+      Effect.callback<true>((resume) => {
+        server.close(() => resume(Effect.succeed(true)))
         server.closeAllConnections()
       })
   )

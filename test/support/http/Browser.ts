@@ -48,8 +48,8 @@ const start = Effect.gen(function* () {
       spawn(executable, [...flags, `--user-data-dir=${profile}`], { stdio: ["ignore", "ignore", "pipe"] })
     ),
     (running) =>
-      Effect.callback<undefined>((resume) => {
-        running.once("close", () => resume(Effect.succeed(undefined)))
+      Effect.callback<true>((resume) => {
+        running.once("close", () => resume(Effect.succeed(true)))
         running.kill()
       })
   )

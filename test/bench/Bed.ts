@@ -8,6 +8,7 @@ import { formatApiKey } from "../../src/port/ApiKey.ts"
 import { parseDatabaseUrl } from "../../src/sql/connection/DatabaseTarget.ts"
 import { start } from "../../src/sql/embedded/EmbeddedPostgres.ts"
 import { migrate } from "../../src/sql/Migrations.ts"
+import { columns } from "./peers/statements.ts"
 
 /** A PostgreSQL of the bench's own. */
 export interface Postgres {
@@ -47,6 +48,9 @@ export const startPostgres = async (): Promise<Postgres> => {
   }
 }
 
+/** What the lean peer stores, in a table of its own. */
+const leanColumns = [...columns, "sort_order", "account_id", "sealed"].join(", ")
+
 const seed = async (client: Client, credentials: number) => {
   const hash = createHash("sha256").update(key).digest()
   await client.query("INSERT INTO accounts VALUES ($1, 'bench', now())", [account])
@@ -60,6 +64,10 @@ const seed = async (client: Client, credentials: number) => {
        decode(repeat('00', 60), 'hex'), decode(repeat('00', 110), 'hex')
      FROM generate_series(1, $3::int) AS n`,
     [account, workspace, credentials]
+  )
+  await client.query(
+    `CREATE TABLE lean_credentials AS SELECT ${leanColumns} FROM credentials;
+     ALTER TABLE lean_credentials ADD PRIMARY KEY (id)`
   )
   await client.query("VACUUM ANALYZE")
   await client.query("CHECKPOINT")
@@ -82,5 +90,6 @@ export const makeBed = async (postgres: Postgres, database: string, credentials:
 /** Deletes what the load has created: every round starts from the same table. */
 export const sweep = async ({ client }: Bed): Promise<void> => {
   await client.query("DELETE FROM credentials WHERE kek_id <> 'kek-bench'")
-  await client.query("VACUUM credentials")
+  await client.query("DELETE FROM lean_credentials WHERE id NOT IN (SELECT id FROM credentials)")
+  await client.query("VACUUM credentials, lean_credentials")
 }

@@ -34,6 +34,7 @@ const service: Program = {
   environment: { BYOK_KEYRING: keyring, LOG_LEVEL: "error" }
 }
 const fastify: Program = { name: "fastify", arguments: ["test/bench/peers/fastify.ts"] }
+const lean: Program = { name: "lean", arguments: ["test/bench/peers/lean.ts"] }
 const bare: Program = { name: "bare http", arguments: ["test/bench/peers/bare.ts"] }
 
 /** The service with one setting changed at a time. */
@@ -50,7 +51,7 @@ const say = (text: string) => {
 const startUps = async (bed: Bed) => {
   const times: Record<string, Array<number>> = {}
   for (let round = 0; round < rounds; round += 1) {
-    for (const program of [service, fastify, bare]) {
+    for (const program of [service, fastify, lean, bare]) {
       const target = await startTarget(program, bed)
       ;(times[program.name] ??= []).push(target.startup)
       await target.stop()
@@ -92,7 +93,7 @@ try {
       .join(", ")}`
   )
 
-  for (const program of [service, fastify, bare]) open.push(await startTarget(program, bed))
+  for (const program of [service, fastify, lean, bare]) open.push(await startTarget(program, bed))
   await warmUp(open)
   const cells = await measureAll(open, bed, connections)
   say(
@@ -100,8 +101,10 @@ try {
   )
   say(tableOf(cells, "fastify"))
 
-  say("Ratios to Fastify, of the same rounds:")
-  say(ratiosOf(cells, "byok", "fastify"))
+  for (const peer of [fastify, lean]) {
+    say(`Ratios to ${peer.name}, of the same rounds:`)
+    say(ratiosOf(cells, "byok", peer.name))
+  }
 
   const levers: Array<Cell> = []
   if (!quick) {

@@ -29,25 +29,28 @@ const uuidV7 = () => {
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`
 }
 
+/** A new credential as the peers return it, without its order. */
+export const makeFields = (workspace_id: string, body: Body) => ({
+  id: uuidV7(),
+  workspace_id,
+  provider: body.provider,
+  name: body.name ?? null,
+  label: labelOf(body.key),
+  created_at: new Date(),
+  disabled: body.disabled ?? false,
+  is_fallback: body.is_fallback ?? false,
+  is_required: body.is_required ?? false,
+  is_byok_only: body.is_byok_only ?? false,
+  allowed_api_key_hashes: body.allowed_api_key_hashes ?? null,
+  allowed_models: body.allowed_models ?? null,
+  allowed_user_ids: body.allowed_user_ids ?? null,
+  declared_region: body.declared_region ?? null,
+  declared_zdr: body.declared_zdr ?? null
+})
+
 /** The row of a new credential, sealed as the service seals it, and the values of its insert. */
 export const makeRow = (account_id: string, workspace_id: string, body: Body) => {
-  const row = {
-    id: uuidV7(),
-    workspace_id,
-    provider: body.provider,
-    name: body.name ?? null,
-    label: labelOf(body.key),
-    created_at: new Date(),
-    disabled: body.disabled ?? false,
-    is_fallback: body.is_fallback ?? false,
-    is_required: body.is_required ?? false,
-    is_byok_only: body.is_byok_only ?? false,
-    allowed_api_key_hashes: body.allowed_api_key_hashes ?? null,
-    allowed_models: body.allowed_models ?? null,
-    allowed_user_ids: body.allowed_user_ids ?? null,
-    declared_region: body.declared_region ?? null,
-    declared_zdr: body.declared_zdr ?? null
-  }
+  const row = makeFields(workspace_id, body)
   const context = encodeSealingContext({ ...row, account_id } as unknown as SealingContext)
   const sealed = seal(Buffer.from(body.key), Buffer.from(context))
   const values = [...columns.map((column) => row[column]), account_id, sealed.kek_id, sealed.wrapped_dek, sealed.sealed]

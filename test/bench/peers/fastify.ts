@@ -1,122 +1,20 @@
-import { createHash } from "node:crypto"
-import Fastify from "fastify"
 import { Pool } from "pg"
-import { Provider } from "../../../src/domain/Provider.ts"
-import { type Body, isAcceptable, makeRow } from "./credential.ts"
+import { type Caller, serve } from "./app.ts"
+import { makeRow } from "./credential.ts"
 import { findCredential, findKey, findWorkspace, insertCredential } from "./statements.ts"
 
 const pool = new Pool({ connectionString: process.env["DATABASE_URL"], max: 10 })
-const app = Fastify({ bodyLimit: 256 * 1024, logger: false })
 
-declare module "fastify" {
-  export interface FastifyRequest {
-    account_id: string
-  }
-}
-
-const failure = (code: number, message: string) => ({ error: { code, message } })
-
-const bearer = /^Bearer (.+)$/i
-
-const nullable = (schema: object) => ({ anyOf: [schema, { type: "null" }] })
-const strings = nullable({ type: "array", items: { type: "string" }, maxItems: 100 })
-const bodySchema = {
-  type: "object",
-  required: ["key", "provider"],
-  properties: {
-    key: { type: "string", minLength: 1 },
-    provider: { type: "string", enum: Provider.literals },
-    name: nullable({ type: "string", maxLength: 255 }),
-    workspace_id: { type: "string", format: "uuid" },
-    allowed_api_key_hashes: nullable({
-      type: "array",
-      items: { type: "string", pattern: "^[a-f0-9]{64}$" },
-      minItems: 1,
-      maxItems: 100
-    }),
-    allowed_models: strings,
-    allowed_user_ids: strings,
-    declared_region: { enum: ["global", "europe", "us", null] },
-    declared_zdr: nullable({ type: "boolean" }),
-    disabled: { type: "boolean" },
-    is_required: { type: "boolean" },
-    is_fallback: { type: "boolean" },
-    is_byok_only: { type: "boolean" }
-  }
-}
-
-const text = { type: "string" }
-const flag = { type: "boolean" }
-const textOrNull = { type: "string", nullable: true }
-const textsOrNull = { type: "array", items: text, nullable: true }
-const answerSchema = {
-  type: "object",
-  properties: {
-    data: {
-      type: "object",
-      properties: {
-        id: text,
-        workspace_id: text,
-        provider: text,
-        name: textOrNull,
-        label: text,
-        created_at: { type: "string", format: "date-time" },
-        disabled: flag,
-        is_fallback: flag,
-        is_required: flag,
-        is_byok_only: flag,
-        allowed_api_key_hashes: textsOrNull,
-        allowed_models: textsOrNull,
-        allowed_user_ids: textsOrNull,
-        declared_region: textOrNull,
-        declared_zdr: { type: "boolean", nullable: true },
-        sort_order: { type: "integer" }
-      }
-    }
-  }
-}
-
-app.decorateRequest("account_id", "")
-app.addHook("onRequest", async (request, reply) => {
-  const token = bearer.exec(request.headers.authorization ?? "")?.[1]
-  if (token === undefined) return reply.code(401).send(failure(401, "Missing Authentication header"))
-  const hash = createHash("sha256").update(token).digest()
-  const found = await pool.query<{ account_id: string; management: boolean }>({ ...findKey, values: [hash] })
-  const key = found.rows[0]
-  if (key === undefined) return reply.code(401).send(failure(401, "Invalid API key"))
-  if (!key.management) return reply.code(403).send(failure(403, "Only management keys can perform this operation"))
-  request.account_id = key.account_id
-  reply.header("cache-control", "no-store").header("x-request-id", request.id)
-})
-
-app.get<{ Params: { id: string } }>(
-  "/api/v1/byok/:id",
-  {
-    schema: {
-      params: { type: "object", properties: { id: { type: "string", format: "uuid" } } },
-      response: { 200: answerSchema }
-    }
-  },
-  async (request, reply) => {
-    const found = await pool.query<object>({ ...findCredential, values: [request.params.id, request.account_id] })
-    const data = found.rows[0]
-    if (data === undefined) return reply.code(404).send(failure(404, "Resource not found"))
-    return { data }
-  }
-)
-
-app.post<{ Body: Body }>(
-  "/api/v1/byok",
-  { schema: { body: bodySchema, response: { 201: answerSchema } } },
-  async (request, reply) => {
-    const { account_id, body } = request
-    if (!isAcceptable(body)) return reply.code(400).send(failure(400, "Invalid request parameters"))
+/** What the service does, by hand: the same statements, the same sealing, the same table. It writes no audit event. */
+await serve({
+  findKey: async (hash) => (await pool.query<Caller>({ ...findKey, values: [hash] })).rows[0],
+  find: async (id, { account_id }) =>
+    (await pool.query<object>({ ...findCredential, values: [id, account_id] })).rows[0],
+  insert: async (body, { account_id }) => {
     const workspace = (await pool.query<{ id: string }>({ ...findWorkspace, values: [account_id] })).rows[0]
-    if (workspace === undefined) return reply.code(400).send(failure(400, "Invalid request parameters"))
+    if (workspace === undefined) return undefined
     const { row, values } = makeRow(account_id, workspace.id, body)
     const stored = await pool.query<{ sort_order: number }>({ ...insertCredential, values })
-    return reply.code(201).send({ data: { ...row, ...stored.rows[0] } })
+    return { ...row, ...stored.rows[0] }
   }
-)
-
-await app.listen({ host: "127.0.0.1", port: Number(process.env["PORT"]) })
+})

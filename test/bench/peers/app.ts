@@ -1,0 +1,130 @@
+import { createHash } from "node:crypto"
+import Fastify from "fastify"
+import { Provider } from "../../../src/domain/Provider.ts"
+import { type Body, isAcceptable } from "./credential.ts"
+
+/** What a look-up of an API key answers. */
+export interface Caller {
+  readonly account_id: string
+  readonly management: boolean
+  /** The default workspace, where the same statement finds it. */
+  readonly workspace_id?: string | null
+}
+
+/** What a peer does on its database. */
+export interface Store {
+  readonly findKey: (hash: Buffer) => Promise<Caller | undefined>
+  readonly find: (id: string, caller: Caller) => Promise<object | undefined>
+  /** Undefined if the account has no default workspace. */
+  readonly insert: (body: Body, caller: Caller) => Promise<object | undefined>
+}
+
+declare module "fastify" {
+  export interface FastifyRequest {
+    caller: Caller
+  }
+}
+
+const failure = (code: number, message: string) => ({ error: { code, message } })
+
+const bearer = /^Bearer (.+)$/i
+
+const nullable = (schema: object) => ({ anyOf: [schema, { type: "null" }] })
+const strings = nullable({ type: "array", items: { type: "string" }, maxItems: 100 })
+const bodySchema = {
+  type: "object",
+  required: ["key", "provider"],
+  properties: {
+    key: { type: "string", minLength: 1 },
+    provider: { type: "string", enum: Provider.literals },
+    name: nullable({ type: "string", maxLength: 255 }),
+    workspace_id: { type: "string", format: "uuid" },
+    allowed_api_key_hashes: nullable({
+      type: "array",
+      items: { type: "string", pattern: "^[a-f0-9]{64}$" },
+      minItems: 1,
+      maxItems: 100
+    }),
+    allowed_models: strings,
+    allowed_user_ids: strings,
+    declared_region: { enum: ["global", "europe", "us", null] },
+    declared_zdr: nullable({ type: "boolean" }),
+    disabled: { type: "boolean" },
+    is_required: { type: "boolean" },
+    is_fallback: { type: "boolean" },
+    is_byok_only: { type: "boolean" }
+  }
+}
+
+const text = { type: "string" }
+const flag = { type: "boolean" }
+const textOrNull = { type: "string", nullable: true }
+const textsOrNull = { type: "array", items: text, nullable: true }
+const answerSchema = {
+  type: "object",
+  properties: {
+    data: {
+      type: "object",
+      properties: {
+        id: text,
+        workspace_id: text,
+        provider: text,
+        name: textOrNull,
+        label: text,
+        created_at: { type: "string", format: "date-time" },
+        disabled: flag,
+        is_fallback: flag,
+        is_required: flag,
+        is_byok_only: flag,
+        allowed_api_key_hashes: textsOrNull,
+        allowed_models: textsOrNull,
+        allowed_user_ids: textsOrNull,
+        declared_region: textOrNull,
+        declared_zdr: { type: "boolean", nullable: true },
+        sort_order: { type: "integer" }
+      }
+    }
+  }
+}
+
+/** Serves both operations with Fastify 5, its validation and its serialisation. */
+export const serve = async (store: Store) => {
+  const app = Fastify({ bodyLimit: 256 * 1024, logger: false })
+  app.decorateRequest("caller")
+  app.addHook("onRequest", async (request, reply) => {
+    const token = bearer.exec(request.headers.authorization ?? "")?.[1]
+    if (token === undefined) return reply.code(401).send(failure(401, "Missing Authentication header"))
+    const caller = await store.findKey(createHash("sha256").update(token).digest())
+    if (caller === undefined) return reply.code(401).send(failure(401, "Invalid API key"))
+    if (!caller.management) return reply.code(403).send(failure(403, "Only management keys can perform this operation"))
+    request.caller = caller
+    reply.header("cache-control", "no-store").header("x-request-id", request.id)
+  })
+
+  app.get<{ Params: { id: string } }>(
+    "/api/v1/byok/:id",
+    {
+      schema: {
+        params: { type: "object", properties: { id: { type: "string", format: "uuid" } } },
+        response: { 200: answerSchema }
+      }
+    },
+    async (request, reply) => {
+      const data = await store.find(request.params.id, request.caller)
+      if (data === undefined) return reply.code(404).send(failure(404, "Resource not found"))
+      return { data }
+    }
+  )
+
+  app.post<{ Body: Body }>(
+    "/api/v1/byok",
+    { schema: { body: bodySchema, response: { 201: answerSchema } } },
+    async (request, reply) => {
+      const data = isAcceptable(request.body) ? await store.insert(request.body, request.caller) : undefined
+      if (data === undefined) return reply.code(400).send(failure(400, "Invalid request parameters"))
+      return reply.code(201).send({ data })
+    }
+  )
+
+  await app.listen({ host: "127.0.0.1", port: Number(process.env["PORT"]) })
+}

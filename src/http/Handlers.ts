@@ -1,11 +1,19 @@
 import { Effect } from "effect"
-import { HttpApiBuilder, HttpApiSchema } from "effect/http-api"
+import { HttpServerResponse } from "effect/http"
+import { HttpApiBuilder } from "effect/http-api"
 import { Api } from "../api/Api.ts"
+import { credentialBody } from "../api/credentialBody.ts"
 import type { Credential } from "../domain/Credential.ts"
 import { Credentials } from "../port/Credentials.ts"
 
-const answer = (data: Credential, replayed: boolean) =>
-  HttpApiSchema.withHeaders({ body: { data }, headers: replayed ? { "idempotent-replayed": "true" as const } : {} })
+const json = { contentType: "application/json" }
+
+const created = (credential: Credential, replayed: boolean) =>
+  HttpServerResponse.text(credentialBody(credential), {
+    ...json,
+    status: 201,
+    ...(replayed ? { headers: { "idempotent-replayed": "true" } } : {})
+  })
 
 /** Translates between the contract and the service, nothing else. */
 export const layer = HttpApiBuilder.group(
@@ -16,9 +24,12 @@ export const layer = HttpApiBuilder.group(
     return handlers.handleAll({
       create: ({ headers: { "idempotency-key": idempotency_key }, payload }) =>
         Effect.map(credentials.createOnce(payload, idempotency_key), ({ credential, replayed }) =>
-          answer(credential, replayed)
+          created(credential, replayed)
         ),
-      get: ({ params }) => Effect.map(credentials.get(params.id), (data) => ({ data }))
+      get: ({ params }) =>
+        Effect.map(credentials.get(params.id), (credential) =>
+          HttpServerResponse.text(credentialBody(credential), json)
+        )
     })
   })
 )

@@ -1,4 +1,4 @@
-import { Array as Arr, Duration, Effect, Exit } from "effect"
+import { Array as Arr, Cause, Duration, Effect, Exit } from "effect"
 import { ServiceUnavailable } from "../../domain/Errors.ts"
 import { CurrentDeadline } from "../../port/Deadline.ts"
 import type { DatabaseFailure } from "../../port/DatabaseFailure.ts"
@@ -88,8 +88,12 @@ export const gatherWith = Effect.fnUntraced(function* ({ deadline, timedOut, que
     })
 
     const runOne = (entry: Entry) =>
-      Effect.map(Effect.exit(Effect.orDie(retrying(one(entry.request), () => lastDeadline([entry])))), (exit) =>
-        settle(entry, exit)
+      Effect.matchCause(
+        retrying(one(entry.request), () => lastDeadline([entry])),
+        {
+          onSuccess: (answer) => settle(entry, Exit.succeed(answer)),
+          onFailure: (cause) => settle(entry, Exit.die(Cause.squash(cause)))
+        }
       )
     const runMany = (entries: NonEmpty<Entry>) =>
       Effect.matchEffect(
@@ -106,10 +110,13 @@ export const gatherWith = Effect.fnUntraced(function* ({ deadline, timedOut, que
 
     const start = (entries: ReadonlyArray<Entry>) => {
       running.push(entries)
+      const [first] = entries
       const query = Effect.suspend(() =>
         Arr.isReadonlyArrayNonEmpty(entries) && entries.length > 1
           ? runMany(entries)
-          : Effect.forEach(entries, runOne, { discard: true })
+          : first === undefined
+            ? Effect.void
+            : runOne(first)
       )
       fork(query).addObserver((exit) => {
         running.splice(running.indexOf(entries), 1)

@@ -242,3 +242,9 @@ export const sealedKey: Arbitrary<SealedKey> = Arbitrary.all({
 
 /** A raw provider key of any form. */
 export const rawKey: Arbitrary<Redacted.Redacted> = Arbitrary.map(text(1, 60), (key) => Redacted.make(key))
+
+/** A credential as the service returns it. */
+export const anyCredential: Arbitrary<Credential> = Arbitrary.map(
+  Arbitrary.all({ stored: storedCredential, workspace_id: workspaceId, sort_order: integer(0, 2 ** 31 - 1) }),
+  ({ stored, ...rest }) => ({ ...stored, ...rest })
+)

@@ -1,0 +1,16 @@
+import { assert, it } from "@effect/vitest"
+import { Schema } from "effect"
+import { credentialBody } from "../../src/api/credentialBody.ts"
+import { Credential } from "../../src/domain/Credential.ts"
+import { anyCredential } from "../support/memory/arbitraries.ts"
+
+const encode = Schema.encodeSync(Schema.Struct({ data: Credential }))
+
+it.prop(
+  "the body of a response is what the contract's schema encodes, byte for byte (section 2.1)",
+  [anyCredential],
+  ([credential]) => {
+    assert.strictEqual(credentialBody(credential), JSON.stringify(encode({ data: credential })))
+  },
+  { arbitrary: { runs: 1000 } }
+)

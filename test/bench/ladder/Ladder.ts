@@ -1,0 +1,32 @@
+import { randomBytes } from "node:crypto"
+import { formatApiKey } from "../../../src/port/ApiKey.ts"
+import type { Bed } from "../Bed.ts"
+import { put } from "../Load.ts"
+import { cpuOfTree } from "../Process.ts"
+import { startTarget } from "../Target.ts"
+
+/** What stands in the way of a get over HTTP, rung by rung: CPU of Node per request at 64 connections, in microseconds. */
+const rungs = [
+  { name: "node:http alone, the same answer", rung: "node", known: true },
+  { name: "Effect's server and router, a constant answer", rung: "router", known: true },
+  { name: "the whole HTTP side, stubs behind it", rung: "http", known: true },
+  { name: "the same, an unknown token (401)", rung: "http", known: false }
+]
+
+/** Measures every rung in turn, round by round, and answers with the rounds of each. */
+export const measureLadder = async (bed: Bed, rounds: number, seconds: number) => {
+  const results: Record<string, Array<number>> = {}
+  for (const { known, name, rung } of rungs) {
+    const program = { name, arguments: ["test/bench/ladder/rung.ts", rung, bed.key] }
+    const target = await startTarget(program, bed)
+    const key = known ? bed.key : formatApiKey(randomBytes(32), true)
+    for (let round = -2; round < rounds; round += 1) {
+      const before = cpuOfTree(target.pid)
+      const load = { operation: "get" as const, url: target.url, key, connections: 64, seconds, seeded: bed.seeded }
+      const { requests } = await put(load)
+      if (round >= 0) (results[name] ??= []).push((cpuOfTree(target.pid) - before) / requests)
+    }
+    await target.stop()
+  }
+  return results
+}

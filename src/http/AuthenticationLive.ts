@@ -1,5 +1,5 @@
-import { Effect, Layer, Option, Redacted } from "effect"
-import { HttpEffect, HttpServerResponse } from "effect/http"
+import { Context, Effect, Layer, Option, Redacted } from "effect"
+import { HttpEffect, HttpServerRequest, HttpServerResponse } from "effect/http"
 import { Authentication } from "../api/Authentication.ts"
 import type { AccountId } from "../domain/AccountId.ts"
 import type { ApiKeyHash } from "../domain/ApiKeyHash.ts"
@@ -7,8 +7,10 @@ import { CurrentCaller } from "../domain/CurrentCaller.ts"
 import { Forbidden, Unauthorized } from "../domain/Errors.ts"
 import { hashApiKey, hasWrongChecksum } from "../port/ApiKey.ts"
 import { ApiKeys } from "../port/ApiKeys.ts"
+import { Prefetched } from "../port/Prefetched.ts"
 import { QueueLimit } from "../port/QueueLimit.ts"
 import { makeFairTurns } from "./makeFairTurns.ts"
+import { requestedCredentialId } from "./requestedCredentialId.ts"
 
 const challenge = (error?: string) =>
   HttpEffect.appendPreResponseHandler((_request, response) => {
@@ -66,19 +68,21 @@ export const layer = Layer.effect(
         if (hasWrongChecksum(token)) return yield* refuse
         const api_key_hash = hashApiKey(credential, "latin1")
         const { limit, party } = parties.of(api_key_hash)
+        const { method, url } = yield* HttpServerRequest.HttpServerRequest
         const request = Effect.gen(function* () {
-          const key = yield* apiKeys.find(api_key_hash)
+          const key = yield* apiKeys.find(api_key_hash, requestedCredentialId(method, url))
           if (Option.isNone(key)) {
             parties.forget(api_key_hash)
             return yield* refuse
           }
-          const { account_id, management } = key.value
+          const { account_id, management, prefetched } = key.value
           parties.learn(api_key_hash, account_id)
           if (!management) {
             yield* challenge("insufficient_scope")
             return yield* new Forbidden()
           }
-          return yield* Effect.provideService(app, CurrentCaller, { account_id, api_key_hash })
+          const caller = Context.make(CurrentCaller, { account_id, api_key_hash })
+          return yield* Effect.provideContext(app, Context.add(caller, Prefetched, prefetched))
         })
         return yield* inTurn(party, limit, request)
       })

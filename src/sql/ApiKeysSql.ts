@@ -1,38 +1,105 @@
 import { Effect, Layer, Option, Schema } from "effect"
-import { AccountId } from "../domain/AccountId.ts"
+import type { AccountId } from "../domain/AccountId.ts"
 import { ApiKeyHash } from "../domain/ApiKeyHash.ts"
-import { ApiKeys } from "../port/ApiKeys.ts"
+import type { CredentialId } from "../domain/CredentialId.ts"
+import type { WorkspaceId } from "../domain/WorkspaceId.ts"
+import { ApiKeys, type FoundApiKey } from "../port/ApiKeys.ts"
 import { Database } from "./connection/Database.ts"
-import { firstRowOf, rowsOf } from "./rows.ts"
-
-const Key = Schema.Struct({ account_id: AccountId, management: Schema.Boolean })
-type Key = typeof Key.Type
+import { columns, credentialOf, type Stored } from "./credentialRows.ts"
+import { rowsOf } from "./rows.ts"
 
 const bytes = (hash: ApiKeyHash) => Buffer.from(hash, "hex")
 
+/** A key with the default workspace of its account. */
+interface KeyRow {
+  readonly key_hash: string
+  readonly key_account_id: AccountId
+  readonly management: boolean
+  readonly default_workspace_id: WorkspaceId | null
+}
+
+const withWorkspace = ({ default_workspace_id, key_account_id: account_id, management }: KeyRow): FoundApiKey => ({
+  account_id,
+  management,
+  prefetched: { account_id, default_workspace_id }
+})
+
+interface Reading {
+  readonly hash: ApiKeyHash
+  readonly id: CredentialId
+}
+
+/** A key with the credential that it reads, whose columns are null if its account has no such one. */
+type ReadingRow = Pick<KeyRow, "key_account_id" | "management"> & { readonly n: number } & (
+    Stored | { readonly id: null }
+  )
+
+const withCredential = (id: CredentialId, row: ReadingRow): FoundApiKey => {
+  const { key_account_id: account_id, management, n: _n, ...stored } = row
+  const found = stored.id === null ? Option.none() : Option.some(credentialOf(stored))
+  return { account_id, management, prefetched: { account_id, credential: { id, found } } }
+}
+
+/** Reads with a key what its request needs next, so that a get is one round trip and a create two. */
 export const layer = Layer.effect(
   ApiKeys,
   Effect.gen(function* () {
     const { ask, gather, sql } = (yield* Database).reads
-    const firstKey = firstRowOf(Key)
-    const keys = rowsOf(Schema.Struct({ hash: ApiKeyHash, ...Key.fields }))
     const hashes = rowsOf(Schema.Struct({ hash: ApiKeyHash }))
+    const credentialColumns = sql.csv(columns.map((column) => sql`credentials.${sql(column)}`))
 
-    const find = gather<ApiKeyHash, Option.Option<Key>>({
+    const findKey = gather<ApiKeyHash, Option.Option<FoundApiKey>>({
       one: (hash) =>
-        firstKey(sql`SELECT account_id, management FROM api_keys WHERE hash = ${bytes(hash)} AND revoked_at IS NULL`),
-      many: (wanted) => {
-        const found = keys(sql`
-          SELECT encode(hash, 'hex') AS hash, account_id, management FROM api_keys
-          WHERE hash = ANY(${Array.from(new Set(wanted), bytes)}::bytea[]) AND revoked_at IS NULL`)
-        return Effect.map(found, (rows) => {
-          const byHash = new Map(rows.map((row) => [row.hash, row]))
-          return wanted.map((hash) => Option.fromUndefinedOr(byHash.get(hash)))
-        })
-      }
+        Effect.map(
+          sql<KeyRow>`
+            SELECT api_keys.account_id AS key_account_id, management, workspaces.id AS default_workspace_id FROM api_keys
+            LEFT JOIN workspaces ON workspaces.account_id = api_keys.account_id AND is_default AND deleted_at IS NULL
+            WHERE hash = ${bytes(hash)} AND revoked_at IS NULL`,
+          ([row]) => Option.map(Option.fromUndefinedOr(row), withWorkspace)
+        ),
+      many: (wanted) =>
+        Effect.map(
+          sql<KeyRow>`
+            SELECT encode(hash, 'hex') AS key_hash, api_keys.account_id AS key_account_id, management,
+              workspaces.id AS default_workspace_id
+            FROM api_keys
+            LEFT JOIN workspaces ON workspaces.account_id = api_keys.account_id AND is_default AND deleted_at IS NULL
+            WHERE hash = ANY(${Array.from(new Set(wanted), bytes)}::bytea[]) AND revoked_at IS NULL`,
+          (rows) => {
+            const byHash = new Map(rows.map((row) => [row.key_hash, withWorkspace(row)]))
+            return wanted.map((hash) => Option.fromUndefinedOr(byHash.get(hash)))
+          }
+        )
     })
+
+    const findReading = gather<Reading, Option.Option<FoundApiKey>>({
+      one: ({ hash, id }) =>
+        Effect.map(
+          sql<ReadingRow>`
+            SELECT api_keys.account_id AS key_account_id, management, 1 AS n, ${credentialColumns} FROM api_keys
+            LEFT JOIN credentials ON credentials.id = ${id} AND credentials.account_id = api_keys.account_id
+            WHERE hash = ${bytes(hash)} AND revoked_at IS NULL`,
+          ([row]) => Option.map(Option.fromUndefinedOr(row), (found) => withCredential(id, found))
+        ),
+      many: (wanted) =>
+        Effect.map(
+          sql<ReadingRow>`
+            SELECT api_keys.account_id AS key_account_id, management, n::int AS n, ${credentialColumns}
+            FROM unnest(${wanted.map(({ hash }) => bytes(hash))}::bytea[], ${wanted.map(({ id }) => id)}::uuid[])
+              WITH ORDINALITY AS wanted (hash, id, n)
+            JOIN api_keys ON api_keys.hash = wanted.hash AND revoked_at IS NULL
+            LEFT JOIN credentials ON credentials.id = wanted.id AND credentials.account_id = api_keys.account_id`,
+          (rows) => {
+            const found = new Map(rows.map((row) => [row.n, row]))
+            return wanted.map(({ id }, index) =>
+              Option.map(Option.fromUndefinedOr(found.get(index + 1)), (row) => withCredential(id, row))
+            )
+          }
+        )
+    })
+
     return {
-      find,
+      find: (hash, reading) => (reading === undefined ? findKey(hash) : findReading({ hash, id: reading })),
       ownedBy: (account_id, wanted) =>
         Effect.map(
           ask(

@@ -5,6 +5,7 @@ import type { Credential } from "../domain/Credential.ts"
 import type { CredentialId } from "../domain/CredentialId.ts"
 import { CredentialRepository } from "../port/CredentialRepository.ts"
 import { WorkspaceGone } from "../port/WorkspaceGone.ts"
+import { Prefetched } from "../port/Prefetched.ts"
 import { recordMade } from "./auditing.ts"
 import { Database } from "./connection/Database.ts"
 import { DatabaseFailure } from "../port/DatabaseFailure.ts"
@@ -127,7 +128,12 @@ export const layer = Layer.effect(
                 )
           )
         ),
-      findById: (account_id, id) => find({ account_id, id }),
+      findById: (account_id, id) =>
+        Effect.flatMap(Prefetched, (known) =>
+          known?.account_id === account_id && known.credential?.id === id
+            ? Effect.succeed(known.credential.found)
+            : find({ account_id, id })
+        ),
       findSealed: (account_id, id) => {
         const { ask, sql } = reads
         const row = firstSealed(

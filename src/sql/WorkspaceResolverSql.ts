@@ -1,6 +1,7 @@
 import { Effect, Layer, Option, Schema } from "effect"
 import { AccountId } from "../domain/AccountId.ts"
 import { WorkspaceId } from "../domain/WorkspaceId.ts"
+import { Prefetched } from "../port/Prefetched.ts"
 import { WorkspaceResolver } from "../port/WorkspaceResolver.ts"
 import { Database } from "./connection/Database.ts"
 import { firstRowOf, rowsOf } from "./rows.ts"
@@ -45,6 +46,13 @@ export const layer = Layer.effect(
         })
       }
     })
-    return { resolve: (account_id, requested) => resolve({ account_id, requested }) }
+    return {
+      resolve: (account_id, requested) =>
+        Effect.flatMap(Prefetched, (known) =>
+          requested === undefined && known?.account_id === account_id && known.default_workspace_id !== undefined
+            ? Effect.succeed(Option.fromNullishOr(known.default_workspace_id))
+            : resolve({ account_id, requested })
+        )
+    }
   })
 )

@@ -116,18 +116,19 @@ const ownsEveryHash = (parts: Context.Context<Parts>) =>
     ownedBy: (_account_id, hashes) => Effect.succeed(new Set(hashes.filter((hash) => hash !== unknownHash)))
   })
 
-const ownsEveryWorkspace = (parts: Context.Context<Parts>) =>
+/** The insert checks the account of a workspace too, so a resolver can no longer attach to it, only give it away. */
+const tellsWorkspacesApart = (parts: Context.Context<Parts>) =>
   Context.add(parts, WorkspaceResolver, {
     resolve: (account_id, requested) =>
       requested === undefined || requested === unknownId
         ? Context.get(parts, WorkspaceResolver).resolve(account_id, requested)
-        : Effect.succeed(Option.some(requested))
+        : Effect.die("a workspace of somebody else")
   })
 
 const builds = [
   { attempt: "get", build: "finds a credential without its account", broken: findsAnyones },
   { attempt: "hash", build: "takes any hash that exists", broken: ownsEveryHash },
-  { attempt: "workspace", build: "takes any workspace that exists", broken: ownsEveryWorkspace }
+  { attempt: "workspace", build: "tells workspaces that exist from unknown ones", broken: tellsWorkspacesApart }
 ]
 
 for (const { attempt, broken, build } of builds) {

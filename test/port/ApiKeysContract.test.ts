@@ -1,7 +1,11 @@
 import { assert, type Vitest } from "@effect/vitest"
 import { DateTime, Effect, Option } from "effect"
+import type { ApiKeyHash } from "../../src/domain/ApiKeyHash.ts"
+import type { CredentialId } from "../../src/domain/CredentialId.ts"
 import { AccountRepository } from "../../src/port/AccountRepository.ts"
-import { ApiKeys } from "../../src/port/ApiKeys.ts"
+import { ApiKeys, type FoundApiKey } from "../../src/port/ApiKeys.ts"
+import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
+import { plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { addApiKey, newHash, newTenant } from "../support/database/newTenant.ts"
 import { type Ports, stores } from "../support/database/stores.ts"
@@ -17,8 +21,33 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
       const { find } = yield* ApiKeys
       const { account_id, hash } = yield* newTenant
       const ordinary = yield* addApiKey(account_id)
-      assert.deepEqual(yield* find(hash), Option.some({ account_id, management: true }))
-      assert.deepEqual(yield* find(ordinary), Option.some({ account_id, management: false }))
+      const kindOf = ({ account_id, management }: FoundApiKey) => ({ account_id, management })
+      assert.deepEqual(Option.map(yield* find(hash), kindOf), Option.some({ account_id, management: true }))
+      assert.deepEqual(Option.map(yield* find(ordinary), kindOf), Option.some({ account_id, management: false }))
+    })
+  )
+
+  it.effect("what is read along with a key is the account's own, and as it is now (D5, D43)", () =>
+    Effect.gen(function* () {
+      const { find } = yield* ApiKeys
+      const { account_id, hash, workspace_id } = yield* newTenant
+      const stranger = yield* newTenant
+      const { insert } = yield* CredentialRepository
+      const stored = yield* insert(account_id, plainCredential(workspace_id), plainSealedKey())
+      const prefetched = (hash: ApiKeyHash, reading?: CredentialId) =>
+        Effect.map(find(hash, reading), (key) => Option.getOrThrow(key).prefetched)
+
+      const own = yield* prefetched(hash, stored.id)
+      const foreign = yield* prefetched(stranger.hash, stored.id)
+      if (own === undefined || foreign === undefined) return
+      assert.deepStrictEqual(own, { account_id, credential: { id: stored.id, found: Option.some(stored) } })
+      assert.deepStrictEqual(foreign, {
+        account_id: stranger.account_id,
+        credential: { id: stored.id, found: Option.none() }
+      })
+      assert.deepStrictEqual(yield* prefetched(hash), { account_id, default_workspace_id: workspace_id })
+      yield* (yield* AccountRepository).deleteWorkspace(workspace_id, yield* DateTime.now)
+      assert.deepStrictEqual(yield* prefetched(hash), { account_id, default_workspace_id: null })
     })
   )
 

@@ -50,7 +50,7 @@ const stubs = Layer.mergeAll(
     createOnce: () => Effect.succeed({ credential, replayed: false }),
     get: () => Effect.succeed(credential)
   }),
-  Layer.succeed(Readiness, { problems: Effect.succeed([]) })
+  Layer.succeed(Readiness, { problems: Effect.succeed([]), warnings: Effect.succeed([]) })
 )
 
 switch (rung) {

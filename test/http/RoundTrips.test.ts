@@ -1,0 +1,79 @@
+import { assert } from "@effect/vitest"
+import { Context, Effect, Layer } from "effect"
+import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
+import { Credentials } from "../../src/port/Credentials.ts"
+import { Prefetched } from "../../src/port/Prefetched.ts"
+import { WorkspaceResolver } from "../../src/port/WorkspaceResolver.ts"
+import * as CredentialsLive from "../../src/service/Credentials.ts"
+import { createdId, minimal } from "../support/http/Bodies.ts"
+import { type Parts, TestService } from "../support/http/TestService.ts"
+import { layerLive } from "../support/process/layerLive.ts"
+import { Recording } from "../support/process/Recording.ts"
+
+const statementsOf = Effect.fnUntraced(function* <A, E, R>(request: Effect.Effect<A, E, R>) {
+  const { spans } = yield* Recording
+  const before = spans.length
+  const answer = yield* request
+  return { answer, statements: spans.slice(before).filter((span) => span.includes("db.query.text")) }
+})
+
+layerLive(Layer.provideMerge(TestService.layer, Recording.layer))("the statements of a request", (it) => {
+  it.effect("are one for a get: the key's, which reads the credential of its own account along with it", () =>
+    Effect.gen(function* () {
+      const tenant = yield* TestService.tenant
+      const id = createdId(yield* tenant.create(minimal))
+      const { answer, statements } = yield* statementsOf(tenant.get(id))
+      assert.deepStrictEqual([answer.status, statements.length], [200, 1])
+      assert.include(statements[0], "credentials.account_id = api_keys.account_id")
+      const missing = yield* statementsOf(tenant.get("01a1f8c5-a778-7036-916e-4404f7aa8480"))
+      assert.deepStrictEqual([missing.answer.status, missing.statements.length], [404, 1])
+    })
+  )
+
+  it.effect("are two for a create in the default workspace, and three where it names one", () =>
+    Effect.gen(function* () {
+      const tenant = yield* TestService.tenant
+      yield* tenant.create(minimal)
+      const first = yield* statementsOf(tenant.create(minimal))
+      assert.deepStrictEqual([first.answer.status, first.statements.length], [201, 2])
+      const { workspace_id } = tenant
+      const named = yield* statementsOf(tenant.create({ ...minimal, workspace_id }))
+      assert.deepStrictEqual([named.answer.status, named.statements.length], [201, 3])
+    })
+  )
+})
+
+/** Adapters that know nothing of what was read along with the key, and note what they are asked. */
+const asked: Array<string> = []
+const elsewhere = Effect.gen(function* () {
+  const parts = yield* Effect.context<Parts>()
+  const [repository, workspaces] = [Context.get(parts, CredentialRepository), Context.get(parts, WorkspaceResolver)]
+  const withoutPrefetched = Effect.provideService(Prefetched, undefined)
+  const replaced = parts.pipe(
+    Context.add(CredentialRepository, {
+      ...repository,
+      findById: (account_id, id) => {
+        asked.push("credential")
+        return withoutPrefetched(repository.findById(account_id, id))
+      }
+    }),
+    Context.add(WorkspaceResolver, {
+      resolve: (account_id, requested) => {
+        asked.push("workspace")
+        return withoutPrefetched(workspaces.resolve(account_id, requested))
+      }
+    })
+  )
+  return Context.add(replaced, Credentials, yield* Effect.provideContext(CredentialsLive.make, replaced))
+})
+
+layerLive(TestService.layerWith({ parts: elsewhere }))("replaced ports", (it) => {
+  it.effect("are asked whatever was read along with the key", () =>
+    Effect.gen(function* () {
+      const tenant = yield* TestService.tenant
+      const id = createdId(yield* tenant.create(minimal))
+      assert.strictEqual((yield* tenant.get(id)).status, 200)
+      assert.deepStrictEqual(asked, ["workspace", "credential"])
+    })
+  )
+})

@@ -1,4 +1,4 @@
-import { Context, Effect, Layer, Option, Redacted } from "effect"
+import { Context, Effect, Layer, Option, Redacted, type Types } from "effect"
 import { HttpEffect, HttpServerRequest, HttpServerResponse } from "effect/http"
 import { Authentication } from "../api/Authentication.ts"
 import type { AccountId } from "../domain/AccountId.ts"
@@ -6,7 +6,7 @@ import type { ApiKeyHash } from "../domain/ApiKeyHash.ts"
 import { CurrentCaller } from "../domain/CurrentCaller.ts"
 import { Forbidden, Unauthorized } from "../domain/Errors.ts"
 import { hashApiKey, hasWrongChecksum } from "../port/ApiKey.ts"
-import { ApiKeys } from "../port/ApiKeys.ts"
+import { ApiKeys, type FoundApiKey } from "../port/ApiKeys.ts"
 import { Prefetched } from "../port/Prefetched.ts"
 import { QueueLimit } from "../port/QueueLimit.ts"
 import { makeFairTurns } from "./makeFairTurns.ts"
@@ -17,6 +17,13 @@ const challenge = (error?: string) =>
     const value = `Bearer realm="byok"${error === undefined ? "" : `, error="${error}"`}`
     return Effect.succeed(HttpServerResponse.setHeader(response, "www-authenticate", value))
   })
+
+/** What the rest of the request answers, or why it does not begin. */
+type Admitted = Effect.Effect<
+  HttpServerResponse.HttpServerResponse,
+  Unauthorized | Forbidden | Types.unhandled,
+  HttpServerRequest.HttpServerRequest
+>
 
 /** How many API keys are remembered as belonging to an account. */
 const maxFamiliar = 10_000
@@ -53,39 +60,42 @@ export const layer = Layer.effect(
     const queue = yield* QueueLimit
     const inTurn = makeFairTurns(queue)
     const parties = makeParties(queue)
-    const refuse = Effect.andThen(
+    const missing = Effect.andThen(
+      challenge(),
+      Effect.suspend(() => Effect.fail(Unauthorized.missing()))
+    )
+    const invalid = Effect.andThen(
       challenge("invalid_token"),
       Effect.suspend(() => Effect.fail(Unauthorized.invalid()))
     )
+    const forbidden = Effect.andThen(
+      challenge("insufficient_scope"),
+      Effect.suspend(() => Effect.fail(new Forbidden()))
+    )
 
     return Authentication.of({
-      management_key: Effect.fnUntraced(function* (app, { credential }) {
+      management_key: (app, { credential }) => {
         const token = Redacted.value(credential)
-        if (token === "") {
-          yield* challenge()
-          return yield* Unauthorized.missing()
-        }
-        if (hasWrongChecksum(token)) return yield* refuse
+        if (token === "") return missing
+        if (hasWrongChecksum(token)) return invalid
         const api_key_hash = hashApiKey(credential, "latin1")
         const { limit, party } = parties.of(api_key_hash)
-        const { method, url } = yield* HttpServerRequest.HttpServerRequest
-        const request = Effect.gen(function* () {
-          const key = yield* apiKeys.find(api_key_hash, requestedCredentialId(method, url))
+
+        const admit = (key: Option.Option<FoundApiKey>): Admitted => {
           if (Option.isNone(key)) {
             parties.forget(api_key_hash)
-            return yield* refuse
+            return invalid
           }
           const { account_id, management, prefetched } = key.value
           parties.learn(api_key_hash, account_id)
-          if (!management) {
-            yield* challenge("insufficient_scope")
-            return yield* new Forbidden()
-          }
+          if (!management) return forbidden
           const caller = Context.make(CurrentCaller, { account_id, api_key_hash })
-          return yield* Effect.provideContext(app, Context.add(caller, Prefetched, prefetched))
-        })
-        return yield* inTurn(party, limit, request)
-      })
+          return Effect.provideContext(app, Context.add(caller, Prefetched, prefetched))
+        }
+        return Effect.flatMap(HttpServerRequest.HttpServerRequest, ({ method, url }) =>
+          inTurn(party, limit, Effect.flatMap(apiKeys.find(api_key_hash, requestedCredentialId(method, url)), admit))
+        )
+      }
     })
   })
 )

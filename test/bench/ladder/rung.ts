@@ -8,6 +8,7 @@ import type { Credential } from "../../../src/domain/Credential.ts"
 import { CredentialId } from "../../../src/domain/CredentialId.ts"
 import { WorkspaceId } from "../../../src/domain/WorkspaceId.ts"
 import * as Server from "../../../src/http/Server.ts"
+import { serverSettings } from "../../support/http/serverSettings.ts"
 import { hashApiKey } from "../../../src/port/ApiKey.ts"
 import { ApiKeys } from "../../../src/port/ApiKeys.ts"
 import { Credentials } from "../../../src/port/Credentials.ts"
@@ -75,5 +76,5 @@ switch (rung) {
     break
   }
   default:
-    Server.layer(address).pipe(Layer.provide(stubs), Layer.launch, NodeRuntime.runMain)
+    Server.layer({ ...serverSettings, ...address }).pipe(Layer.provide(stubs), Layer.launch, NodeRuntime.runMain)
 }

@@ -1,7 +1,7 @@
 import { createServer } from "node:http"
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
-import { DateTime, Effect, Layer, Option } from "effect"
+import { DateTime, Effect, Layer, Option, Redacted } from "effect"
 import { HttpRouter, HttpServerResponse } from "effect/http"
 import { AccountId } from "../../../src/domain/AccountId.ts"
 import type { Credential } from "../../../src/domain/Credential.ts"
@@ -13,7 +13,6 @@ import { hashApiKey } from "../../../src/port/ApiKey.ts"
 import { ApiKeys } from "../../../src/port/ApiKeys.ts"
 import { Credentials } from "../../../src/port/Credentials.ts"
 import { Readiness } from "../../../src/port/Readiness.ts"
-import { Redacted } from "effect"
 
 /** Serves one rung of the ladder: `node`, `router` or `http`, the whole HTTP side with stubs behind it. */
 const [, , rung, key = ""] = process.argv

@@ -9,8 +9,8 @@ import { hashApiKey, hasWrongChecksum } from "../port/ApiKey.ts"
 import { ApiKeys, type FoundApiKey } from "../port/ApiKeys.ts"
 import { Prefetched } from "../port/Prefetched.ts"
 import { QueueLimit } from "../port/QueueLimit.ts"
-import { makeFairTurns } from "./makeFairTurns.ts"
 import { requestedCredentialId } from "./requestedCredentialId.ts"
+import { Turns } from "./Turns.ts"
 
 const challenge = (error?: string) =>
   HttpEffect.appendPreResponseHandler((_request, response) => {
@@ -58,7 +58,7 @@ export const layer = Layer.effect(
   Effect.gen(function* () {
     const apiKeys = yield* ApiKeys
     const queue = yield* QueueLimit
-    const inTurn = makeFairTurns(queue)
+    const inTurn = yield* Turns
     const parties = makeParties(queue)
     const missing = Effect.andThen(
       challenge(),
@@ -93,7 +93,7 @@ export const layer = Layer.effect(
           return Effect.provideContext(app, Context.add(caller, Prefetched, prefetched))
         }
         return Effect.flatMap(HttpServerRequest.HttpServerRequest, ({ method, url }) =>
-          inTurn(party, limit, Effect.flatMap(apiKeys.find(api_key_hash, requestedCredentialId(method, url)), admit))
+          Effect.flatMap(inTurn(party, limit, apiKeys.find(api_key_hash, requestedCredentialId(method, url))), admit)
         )
       }
     })

@@ -4,7 +4,10 @@ import { HttpApiBuilder } from "effect/http-api"
 import { Api } from "../api/Api.ts"
 import { credentialBody } from "../api/credentialBody.ts"
 import type { Credential } from "../domain/Credential.ts"
+import { CurrentCaller } from "../domain/CurrentCaller.ts"
 import { Credentials } from "../port/Credentials.ts"
+import { QueueLimit } from "../port/QueueLimit.ts"
+import { Turns } from "./Turns.ts"
 
 const json = { contentType: "application/json" }
 
@@ -21,10 +24,15 @@ export const layer = HttpApiBuilder.group(
   "byok",
   Effect.fnUntraced(function* (handlers) {
     const credentials = yield* Credentials
+    const inTurn = yield* Turns
+    const queue = yield* QueueLimit
     return handlers.handleAll({
       create: ({ headers: { "idempotency-key": idempotency_key }, payload }) =>
-        Effect.map(credentials.createOnce(payload, idempotency_key), ({ credential, replayed }) =>
-          created(credential, replayed)
+        Effect.flatMap(CurrentCaller, ({ account_id }) =>
+          Effect.map(
+            inTurn(account_id, queue, credentials.createOnce(payload, idempotency_key)),
+            ({ credential, replayed }) => created(credential, replayed)
+          )
         ),
       get: ({ params }) =>
         Effect.map(credentials.get(params.id), (credential) =>

@@ -20,6 +20,7 @@ import * as JsonBodyLive from "./JsonBodyLive.ts"
 import { routerConfig } from "./KnownRoutes.ts"
 import { makeNodeServer } from "./makeNodeServer.ts"
 import * as ResourcePathLive from "./ResourcePathLive.ts"
+import { Turns } from "./Turns.ts"
 
 /** All routes, for any HTTP server. */
 const routes = Layer.mergeAll(
@@ -31,7 +32,8 @@ const routes = Layer.mergeAll(
 
 /** The contract implemented over `Credentials` and `ApiKeys`. */
 const implementation = Handlers.layer.pipe(
-  Layer.provideMerge(Layer.mergeAll(AuthenticationLive.layer, JsonBodyLive.layer, ResourcePathLive.layer))
+  Layer.provideMerge(Layer.mergeAll(AuthenticationLive.layer, JsonBodyLive.layer, ResourcePathLive.layer)),
+  Layer.provide(Turns.layer)
 )
 
 /** The only services that the routes use. */

@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto"
 import { assert } from "@effect/vitest"
-import { Effect, Fiber } from "effect"
+import { Duration, Effect, Fiber } from "effect"
 import { formatApiKey } from "../../src/port/ApiKey.ts"
 import { lockTable, untilWaiting } from "../support/database/transactions.ts"
 import { createdId, minimal } from "../support/http/Bodies.ts"
@@ -11,7 +11,10 @@ import { eventually } from "../support/process/eventually.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 
 const small = TestService.layerWith({
-  settings: (settings) => ({ ...settings, database: { ...settings.database, queue: 50 } })
+  settings: ({ database, ...settings }) => ({
+    ...settings,
+    database: { ...database, queue: 50, statementTimeout: Duration.seconds(25), deadline: Duration.seconds(28) }
+  })
 })
 
 layerLive(small)("a queue of 50 (F9)", (it) => {

@@ -1,22 +1,20 @@
 import { Cause, Effect } from "effect"
-import { KeyStoreUnavailable } from "../port/CipherErrors.ts"
 import { DatabaseFailure } from "../port/DatabaseFailure.ts"
 
-/** Milliseconds for which one line stands for all requests that a store failed for the same cause. */
+/** Milliseconds for which one line stands for all requests that failed for the same cause. */
 const interval = 1000
 
-/** An outage: not of this request, and over by itself. */
+/** An outage of the database: not this request's fault, and over by itself. */
 const outageIn = (cause: Cause.Cause<unknown>) => {
   const failure = Cause.squash(cause)
-  if (failure instanceof DatabaseFailure) {
-    return failure.isTransient || failure.kind === "Deadline" ? `the database failed: ${failure.message}` : undefined
-  }
-  return failure instanceof KeyStoreUnavailable ? `the key store is unavailable: ${failure.reason}` : undefined
+  return failure instanceof DatabaseFailure && (failure.isTransient || failure.kind === "Deadline")
+    ? `${failure._tag} ${failure.message}`
+    : undefined
 }
 
 /**
- * Makes the log of unexpected failures (D11). A store that is down fails every request for the same cause: that is one
- * line a second, with the number of requests that met it. Anything else is logged in full.
+ * Makes the log of unexpected failures (D11). A database that is down fails every request for the same cause: that is
+ * one line a second, with the number of requests that met it (F5). Anything else is logged in full.
  */
 export const makeFailureLog = () => {
   const seen = new Map<string, { next: number; more: number }>()

@@ -79,8 +79,8 @@ layerLive(TestService.recordedWith({}))("500 (section 7, D11)", (it) => {
       const { sql } = yield* TestService
       const { create, get } = yield* TestService.tenant
       const id = createdId(yield* create(minimal))
-      yield* sql`UPDATE credentials SET provider = 'no-such-provider' WHERE id = ${id}`
-      yield* assertFailed(yield* get(id), "provider")
+      yield* sql`UPDATE credentials SET created_at = 'infinity' WHERE id = ${id}`
+      yield* assertFailed(yield* get(id), "Unexpected failure")
     })
   )
 

@@ -1,5 +1,5 @@
 import { assert } from "@effect/vitest"
-import { Context, Effect, Option } from "effect"
+import { Context, Effect } from "effect"
 import type { AccountId } from "../../src/domain/AccountId.ts"
 import { ApiKeys } from "../../src/port/ApiKeys.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"

@@ -80,3 +80,11 @@ export const growthTableOf = (cells: ReadonlyArray<Cell>, smallest: string): str
   )
   return ["| | CPU µs per request | to the smallest |", "|---|---:|---:|", ...rows].join("\n")
 }
+
+/** The rungs of the ladder, from the server alone to the whole HTTP side, and each as a multiple of the router. */
+export const ladderTableOf = (ladder: Readonly<Record<string, ReadonlyArray<number>>>): string => {
+  const rungs = Object.entries(ladder).map(([name, rounds]) => ({ name, cost: medianOf(rounds) }))
+  const router = rungs[1]?.cost ?? Number.NaN
+  const rows = rungs.map(({ cost, name }) => `| ${name} | ${round(cost, 1)} | ${round(cost / router, 2)} |`)
+  return ["| Rung | CPU µs | to the router |", "|---|---:|---:|", ...rows].join("\n")
+}

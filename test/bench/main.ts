@@ -7,7 +7,8 @@ import { inProcess } from "./InProcess.ts"
 import { generator, type Operation } from "./Load.ts"
 import { pgbench } from "./Pgbench.ts"
 import { collector } from "./Collector.ts"
-import { growthTableOf, medianOf, ratiosOf, tableOf } from "./Report.ts"
+import { measureLadder } from "./ladder/Ladder.ts"
+import { growthTableOf, ladderTableOf, medianOf, ratiosOf, tableOf } from "./Report.ts"
 import { sealing } from "./Sealing.ts"
 import { type Program, startTarget, type Target } from "./Target.ts"
 
@@ -106,6 +107,10 @@ try {
     say(ratiosOf(cells, "byok", peer.name))
   }
 
+  const ladder = await measureLadder(bed, quick ? 1 : 3, quick ? 1 : 2)
+  say("The ladder of a get, CPU µs of Node per request at 64 connections:")
+  say(ladderTableOf(ladder))
+
   const levers: Array<Cell> = []
   if (!quick) {
     const traces = await collector()
@@ -145,6 +150,7 @@ try {
     cells,
     levers,
     growth,
+    ladder,
     sealed,
     inside
   }

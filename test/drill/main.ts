@@ -30,7 +30,7 @@ interface Result {
 
 /** An interrupted drill leaves no server and no volume behind. */
 const interrupted = new AbortController()
-process.once("SIGINT", () => interrupted.abort())
+for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => interrupted.abort())
 
 const runRow = async ({ fault, id, run }: Row): Promise<Result> => {
   const findings = new Findings()

@@ -47,17 +47,15 @@ const readsAll = /Seq Scan on (accounts|workspaces|api_keys|credentials)\b/
 
 /** What the statements of create and get contain, alone and batched. */
 const alone: ReadonlyArray<readonly [name: string, text: RegExp]> = [
-  ["look-up of one API key", /FROM api_keys[^;]*hash = \$1/],
-  ["look-up of one credential", /FROM credentials WHERE id = \$1 AND account_id/],
+  ["key and workspace of one create", /AS default_workspace_id\s+FROM api_keys[^;]*hash = \$1/],
+  ["key and credential of one get", /1 AS n, [^;]*FROM api_keys/],
   ["insert of one credential", /\) FROM home\s+ON CONFLICT/],
-  ["look-up of one workspace", /FROM workspaces WHERE account_id = \$1/],
   ["foreign key of an insert", /FROM ONLY "public"\."workspaces"/]
 ]
 const batched: typeof alone = [
-  ["look-up of several API keys", /FROM api_keys[^;]*hash = ANY/],
-  ["look-up of several credentials", /FROM credentials\s+JOIN unnest/],
-  ["insert of several credentials", /json_populate_recordset/],
-  ["look-up of several workspaces", /FROM workspaces\s+WHERE account_id = ANY/]
+  ["keys and workspaces of several creates", /AS default_workspace_id\s+FROM api_keys[^;]*hash = ANY/],
+  ["keys and credentials of several gets", /WITH ORDINALITY AS wanted/],
+  ["insert of several credentials", /json_populate_recordset/]
 ]
 
 const seenIn =

@@ -209,7 +209,7 @@ describe("a lost connection", () => {
   it.live("for good is a ConnectionError without the address (D11)", () =>
     Effect.gen(function* () {
       const target = parseDatabaseUrl(Redacted.make("postgres://u@127.0.0.1:1/d"))
-      const { reads } = Context.get(yield* Layer.build(DatabaseLive.layer(target, longDeadline)), Database)
+      const { reads } = Context.get(yield* Layer.build(DatabaseLive.layer(target, shortDeadline)), Database)
       const failure = failureIn(yield* Effect.exit(reads.ask(reads.sql`SELECT 1`)))
       assert.instanceOf(failure, DatabaseFailure)
       assert.deepInclude(failure, { kind: "ConnectionError", sqlstate: "ECONNREFUSED" })

@@ -3,7 +3,7 @@ import { ServiceUnavailable } from "../domain/Errors.ts"
 import { CurrentDeadline } from "../port/Deadline.ts"
 
 /** How many requests of one party are handled at a time while another party is active. */
-const contended = 16
+const contended = 4
 
 /** How long a party counts as active after its last request, in milliseconds. */
 const activity = 1000

@@ -1,26 +1,10 @@
-import { readdirSync, readFileSync } from "node:fs"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { freshDatabase } from "../support/database/freshDatabase.ts"
 import { addKeys, addToken, attempts, pin, softHsm, withoutSoftHsm } from "../support/keys/SoftHsm.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
-
-/** The workers of a service. */
-const workersOf = (parent: number): ReadonlyArray<number> =>
-  readdirSync("/proc")
-    .map(Number)
-    .filter(Number.isInteger)
-    .filter((pid) => {
-      try {
-        const [, ppid] = readFileSync(`/proc/${pid}/stat`, "utf8")
-          .replace(/^.*\) /s, "")
-          .split(" ")
-        return Number(ppid) === parent && readFileSync(`/proc/${pid}/cmdline`, "utf8").endsWith("\0serve\0")
-      } catch {
-        return false
-      }
-    })
+import { workersOf } from "../support/process/workersOf.ts"
 
 const skipped = withoutSoftHsm ?? (process.platform === "linux" ? undefined : "not on Linux")
 

@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync, writeFileSync } from "node:fs"
+import { readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
@@ -12,22 +12,7 @@ import { ringOf } from "../support/keys/keyrings.ts"
 import { byokScript } from "../support/process/runByok.ts"
 import { runNode } from "../support/process/runNode.ts"
 import { isRunning, isShutDown, type ServiceProcess, startService } from "../support/process/ServiceProcess.ts"
-
-/** The processes that a process has started and that run Node.js. */
-const nodesOf = (parent: number): ReadonlyArray<number> =>
-  readdirSync("/proc")
-    .map(Number)
-    .filter(Number.isInteger)
-    .filter((pid) => {
-      try {
-        const [, ppid] = readFileSync(`/proc/${pid}/stat`, "utf8")
-          .replace(/^.*\) /s, "")
-          .split(" ")
-        return Number(ppid) === parent && readFileSync(`/proc/${pid}/cmdline`, "utf8").endsWith("\0serve\0")
-      } catch {
-        return false
-      }
-    })
+import { workersOf } from "../support/process/workersOf.ts"
 
 layerLive(StartedBefore.layer)("a service of several processes", (it) => {
   it.effect.skipIf(process.platform !== "linux")(
@@ -46,15 +31,15 @@ layerLive(StartedBefore.layer)("a service of several processes", (it) => {
           "both serve",
           Effect.sync(() => stderr().includes("Process 2 is serving"))
         )
-        const victim = Math.max(...nodesOf(pid))
+        const victim = Math.max(...workersOf(pid))
         process.kill(victim, "SIGKILL")
         yield* eventually(
           "another one has taken its place",
-          Effect.sync(() => nodesOf(pid).length === 2 && !nodesOf(pid).includes(victim))
+          Effect.sync(() => workersOf(pid).length === 2 && !workersOf(pid).includes(victim))
         )
         assert.deepStrictEqual(yield* getOver(url, key, idIn(created)), { status: 200, body: created.body })
         assert.deepStrictEqual(stdout().match(/as process \d+/g), [`as process ${pid}`])
-        const processes = nodesOf(pid)
+        const processes = workersOf(pid)
         yield* signal("SIGTERM")
         assert.strictEqual(yield* ended, 0)
         assert.isFalse(processes.some(isRunning))
@@ -74,7 +59,7 @@ layerLive(StartedBefore.layer)("a service of several processes", (it) => {
           "both serve",
           Effect.sync(() => stderr().includes("Process 2 is serving"))
         )
-        const processes = nodesOf(pid)
+        const processes = workersOf(pid)
         assert.lengthOf(processes, 2)
         const keyring = join(settings.BYOK_DATA_DIR, "keyring")
         writeFileSync(keyring, `${ringOf("next")}\n${readFileSync(keyring, "utf8")}`)
@@ -83,7 +68,7 @@ layerLive(StartedBefore.layer)("a service of several processes", (it) => {
           "both have read it again",
           Effect.sync(() => (stderr().match(/Keyring reloaded: next seals/g)?.length ?? 0) >= 2)
         )
-        assert.deepStrictEqual(nodesOf(pid), processes)
+        assert.deepStrictEqual(workersOf(pid), processes)
         yield* signal("SIGTERM")
         yield* signal("SIGHUP")
         assert.strictEqual(yield* ended, 0)
@@ -102,7 +87,7 @@ layerLive(StartedBefore.layer)("a service of several processes", (it) => {
         "both serve",
         Effect.sync(() => stderr().includes("Process 2 is serving"))
       )
-      const [one = 0, other = 0] = [...nodesOf(pid)].sort((a, b) => b - a)
+      const [one = 0, other = 0] = [...workersOf(pid)].sort((a, b) => b - a)
       yield* Effect.acquireUseRelease(
         Effect.sync(() => process.kill(one, "SIGSTOP")),
         () =>
@@ -190,7 +175,7 @@ describe.skipIf(process.platform !== "linux")("no serving process still has the 
         "both serve",
         Effect.sync(() => service.stderr().includes("Process 2 is serving"))
       )
-      const [victim = 0, other = 0] = nodesOf(service.pid)
+      const [victim = 0, other = 0] = workersOf(service.pid)
       for (const pid of [service.pid, victim, other]) assert.deepStrictEqual(yield* answersOf(service, pid), nothing)
       yield* Effect.acquireUseRelease(
         Effect.sync(() => process.kill(other, "SIGSTOP")),

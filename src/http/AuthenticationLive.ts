@@ -1,5 +1,5 @@
 import { Context, Effect, Layer, Option, Redacted, type Types } from "effect"
-import { HttpEffect, HttpServerRequest, HttpServerResponse } from "effect/http"
+import { HttpServerRequest, HttpServerResponse } from "effect/http"
 import { Authentication } from "../api/Authentication.ts"
 import type { AccountId } from "../domain/AccountId.ts"
 import type { ApiKeyHash } from "../domain/ApiKeyHash.ts"
@@ -12,11 +12,21 @@ import { QueueLimit } from "../port/QueueLimit.ts"
 import { requestedCredentialId } from "./requestedCredentialId.ts"
 import { Turns } from "./Turns.ts"
 
-const challenge = (error?: string) =>
-  HttpEffect.appendPreResponseHandler((_request, response) => {
-    const value = `Bearer realm="byok"${error === undefined ? "" : `, error="${error}"`}`
-    return Effect.succeed(HttpServerResponse.setHeader(response, "www-authenticate", value))
-  })
+const refusal = ({ error }: Unauthorized | Forbidden, reason?: string) =>
+  Effect.succeed(
+    HttpServerResponse.jsonUnsafe(
+      { error },
+      {
+        status: error.code,
+        headers: { "www-authenticate": `Bearer realm="byok"${reason === undefined ? "" : `, error="${reason}"`}` }
+      }
+    )
+  )
+
+/** Ready-made: a refusal costs less than what it refuses. */
+const missing = refusal(Unauthorized.missing())
+const invalid = refusal(Unauthorized.invalid(), "invalid_token")
+const forbidden = refusal(new Forbidden(), "insufficient_scope")
 
 /** What the rest of the request answers, or why it does not begin. */
 type Admitted = Effect.Effect<
@@ -60,19 +70,6 @@ export const layer = Layer.effect(
     const queue = yield* QueueLimit
     const inTurn = yield* Turns
     const parties = makeParties(queue)
-    const missing = Effect.andThen(
-      challenge(),
-      Effect.suspend(() => Effect.fail(Unauthorized.missing()))
-    )
-    const invalid = Effect.andThen(
-      challenge("invalid_token"),
-      Effect.suspend(() => Effect.fail(Unauthorized.invalid()))
-    )
-    const forbidden = Effect.andThen(
-      challenge("insufficient_scope"),
-      Effect.suspend(() => Effect.fail(new Forbidden()))
-    )
-
     return Authentication.of({
       management_key: (app, { credential }) => {
         const token = Redacted.value(credential)
@@ -89,8 +86,10 @@ export const layer = Layer.effect(
           const { account_id, management, prefetched } = key.value
           parties.learn(api_key_hash, account_id)
           if (!management) return forbidden
-          const caller = Context.make(CurrentCaller, { account_id, api_key_hash })
-          return Effect.provideContext(app, Context.add(caller, Prefetched, prefetched))
+          const caller = { account_id, api_key_hash }
+          return Effect.updateContext(app, (context: Context.Context<never>) =>
+            Context.add(Context.add(context, CurrentCaller, caller), Prefetched, prefetched)
+          )
         }
         return Effect.flatMap(HttpServerRequest.HttpServerRequest, ({ method, url }) =>
           Effect.flatMap(inTurn(party, limit, apiKeys.find(api_key_hash, requestedCredentialId(method, url))), admit)

@@ -1,13 +1,8 @@
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import { Context, Duration, Effect, Layer, Logger, References, Scope, Tracer } from "effect"
-import { HttpRouter } from "effect/http"
+import { HttpRouter, HttpServer } from "effect/http"
 import { HttpApiBuilder } from "effect/http-api"
 import { Api } from "../api/Api.ts"
-import { ApiKeys } from "../port/ApiKeys.ts"
-import { Credentials } from "../port/Credentials.ts"
-import { RequestTimeout } from "../port/Deadline.ts"
-import { QueueLimit } from "../port/QueueLimit.ts"
-import { Readiness } from "../port/Readiness.ts"
 import type { Certificate } from "./Certificate.ts"
 import * as CertificateInUse from "./CertificateInUse.ts"
 import type { ServerSettings } from "./ServerSettings.ts"
@@ -36,13 +31,8 @@ const implementation = Handlers.layer.pipe(
   Layer.provide(Turns.layer)
 )
 
-/** The only services that the routes use. */
-const used = Context.pick(
-  ApiKeys,
-  Credentials,
-  Readiness,
-  QueueLimit,
-  RequestTimeout,
+/** What a request may use besides what its route was built with: every request copies this context. */
+const ofRequests = Context.pick(
   Scope.Scope,
   Tracer.Tracer,
   Logger.CurrentLoggers,
@@ -51,25 +41,31 @@ const used = Context.pick(
   References.TracerEnabled
 )
 
-/** Builds a layer with nothing but `used` in its context, because every request copies that context. */
-const withUsedOnly = <A, E, R>(layer: Layer.Layer<A, E, R>): Layer.Layer<A, E, R> =>
-  Layer.effectContext(
-    Effect.flatMap(Effect.scope, (scope) => Layer.buildWithScope(layer, scope)).pipe(
-      Effect.updateContext((context: Context.Context<R | Scope.Scope>) => used(context) as typeof context)
+/** Gives the server the routes, once all that they need is built. */
+const serving = Layer.effectDiscard(
+  Effect.gen(function* () {
+    const { serve } = yield* HttpServer.HttpServer
+    const router = yield* HttpRouter.HttpRouter
+    yield* serve(router.asHttpEffect()).pipe(
+      Effect.updateContext((context: Context.Context<Scope.Scope>) => ofRequests(context))
     )
-  )
+  })
+)
 
 /** Listens once everything the routes need is built, and stops before any of it is released; with a certificate, HTTPS. */
 export const layer = (settings: ServerSettings, certificate?: Certificate) =>
   Layer.suspend(() => {
     const server = makeNodeServer(settings, certificate)
     const { host, port } = settings
-    return HttpRouter.serve(routes, { disableLogger: true, disableListenLog: true, routerConfig }).pipe(
+    return serving.pipe(
+      Layer.provide(routes),
+      Layer.provide(HttpRouter.layer),
+      Layer.provide(Layer.succeed(HttpRouter.RouterConfig, routerConfig)),
       Layer.provideMerge(
-        NodeHttpServer.layer(() => server, { host, port, gracefulShutdownTimeout: Duration.seconds(20) })
+        NodeHttpServer.layerServer(() => server, { host, port, gracefulShutdownTimeout: Duration.seconds(20) })
       ),
+      Layer.provide(NodeHttpServer.layerHttpServices),
       Layer.merge(CertificateInUse.layer(server)),
-      Layer.provide(implementation),
-      withUsedOnly
+      Layer.provide(implementation)
     )
   })

@@ -92,8 +92,14 @@ const refuseResponse = (request: IncomingMessage, response: ServerResponse, { er
   response.writeHead(error.code, headersOf(requestIdOf(givenId(request)), body)).end(body)
 }
 
-const countOf = ({ rawHeaders }: IncomingMessage, header: string) =>
-  rawHeaders.filter((name, index) => index % 2 === 0 && name.toLowerCase() === header).length
+const countOf = ({ rawHeaders }: IncomingMessage, header: string) => {
+  let count = 0
+  for (let index = 0; index < rawHeaders.length; index += 2) {
+    const name = rawHeaders[index] ?? ""
+    if (name.length === header.length && name.toLowerCase() === header) count += 1
+  }
+  return count
+}
 
 /**
  * Screens requests before any other listener. Those without exactly one Host header are refused (RFC 9112, 3.2), and
@@ -111,8 +117,8 @@ const screened = (server: Server, sendTimeout: number): Server => {
     watch(response)
     const joined = request.headers.authorization?.includes(",") === true
     if (joined && countOf(request, "authorization") > 1) delete request.headers.authorization
-    const expected = request.httpVersion === "1.0" ? [0, 1] : [1]
-    if (expected.includes(countOf(request, "host"))) return emit(event, ...args)
+    const hosts = countOf(request, "host")
+    if (hosts === 1 || (hosts === 0 && request.httpVersion === "1.0")) return emit(event, ...args)
     refuseResponse(request, response, badRequest("must have exactly one Host header"))
     return true
   }

@@ -12,6 +12,13 @@ const base62 = (value: bigint, length: number) => {
   return text
 }
 
+/** CRC-32 in 6 base62 digits. */
+const checksum = (body: string) => {
+  let text = ""
+  for (let rest = crc32(body); text.length < 6; rest = Math.floor(rest / 62)) text = digits.charAt(rest % 62) + text
+  return text
+}
+
 /** The hash that identifies an API key (D24). Text from an HTTP header is decoded as Latin-1. */
 export const hashApiKey = (key: Redacted.Redacted, encoding: "utf8" | "latin1" = "utf8"): ApiKeyHash =>
   ApiKeyHash.make(hash("sha256", Buffer.from(Redacted.value(key), encoding)), { disableChecks: true })
@@ -19,14 +26,14 @@ export const hashApiKey = (key: Redacted.Redacted, encoding: "utf8" | "latin1" =
 /** Formats 32 random bytes as an API key: prefix, 43 base62 digits, and CRC-32 of both in 6 base62 digits (D41). */
 export const formatApiKey = (bytes: Uint8Array, management: boolean): string => {
   const body = (management ? "byok_mk_" : "byok_ak_") + base62(BigInt(`0x${Buffer.from(bytes).toString("hex")}`), 43)
-  return body + base62(BigInt(crc32(body)), 6)
+  return body + checksum(body)
 }
 
 const issuedForm = /^byok_[am]k_[0-9A-Za-z]{49}$/
 
 /** Whether a token has the form of an issued API key and not its checksum: nobody can have such a key (D41). */
 export const hasWrongChecksum = (token: string): boolean =>
-  issuedForm.test(token) && base62(BigInt(crc32(token.slice(0, -6))), 6) !== token.slice(-6)
+  issuedForm.test(token) && checksum(token.slice(0, -6)) !== token.slice(-6)
 
 /** Generates an API key and its hash. */
 export const makeApiKey = (management: boolean) =>

@@ -1,9 +1,23 @@
 #!/usr/bin/env node
 const [major = 0, minor = 0] = process.versions.node.split(".").map(Number)
+const serves = process.argv.includes("serve")
+
+/** Bounds the young generation, in MiB: by default a busy service takes half as much memory again and is no faster. */
+const semiSpace = "--max-semi-space-size=16"
+
+/** Node.js takes the bound only when it starts, so the process starts again as itself: same id, same files. */
+const startBounded = () => {
+  const given = [...process.execArgv, process.env["NODE_OPTIONS"] ?? ""].some((option) => option.includes("semi-space"))
+  if (given || process.execve === undefined || process.platform === "win32" || process.send !== undefined) return
+  process.execve(process.execPath, [process.argv0, ...process.execArgv, semiSpace, ...process.argv.slice(1)])
+}
 
 if (major > 22 || (major === 22 && minor >= 19)) {
-  // SIGHUP, which reloads the keyring, must not end the service before it listens for the signal or while it stops.
-  if (process.argv.includes("serve")) process.on("SIGHUP", () => undefined)
+  if (serves) {
+    startBounded()
+    // SIGHUP, which reloads the keyring, must not end the service before it listens for the signal or while it stops.
+    process.on("SIGHUP", () => undefined)
+  }
   await import("./main.ts")
 } else {
   console.error(`byok needs Node.js 22.19 or later; this is ${process.versions.node}.`)

@@ -7,7 +7,7 @@ import type { RewrapFailure, Rewrapper } from "./Rewrapper.ts"
 export interface RewrappedBatch {
   readonly rewrapped: number
   readonly failed: ReadonlyArray<{ readonly id: string; readonly failure: RewrapFailure }>
-  /** Where the next batch begins; undefined after the last one. */
+  /** Where the next batch begins, in the store's own form; undefined after the last one. */
   readonly next: string | undefined
 }
 
@@ -16,8 +16,8 @@ export class WrappedKeys extends Context.Service<
   WrappedKeys,
   {
     /**
-     * Locks up to `size` credentials that name a key other than `primary`, in order of id after `after`, and skips
-     * those that are locked already. Replaces the `kek_id` and `wrapped_dek` of each with the result of `rewrap`,
+     * Locks up to `size` credentials that name a key other than `primary`, after the batch whose `next` is `after`, and
+     * skips those that are locked already. Replaces the `kek_id` and `wrapped_dek` of each with the result of `rewrap`,
      * unless they have changed; a credential that `rewrap` refuses stays as it is. A batch is stored as a whole, or not
      * at all if the key store is unavailable. `rewrap` gets only the first two bytes of `sealed` and may be called
      * again for the same credential.

@@ -7,7 +7,7 @@ import { AccountId } from "../domain/AccountId.ts"
 import { AccountRepository, type ApiKeyRecord, type Workspace } from "../port/AccountRepository.ts"
 import { record } from "./auditing.ts"
 import { Database } from "./connection/Database.ts"
-import { firstRowOf } from "./rows.ts"
+import { rowsOf } from "./rows.ts"
 
 const Time = Schema.DateTimeUtcFromDate
 const AccountRow = Schema.Struct({ account_id: AccountId, name: Schema.String, created_at: Time })
@@ -42,17 +42,21 @@ export const layer = Layer.effect(
     const recorded = (insert: ReturnType<typeof insertOnce>) =>
       sql.withTransaction(Effect.flatMap(insert, ({ acts, stored }) => Effect.as(record(sql, acts), stored)))
 
-    const firstEnded = firstRowOf(Schema.Struct({ account_id: AccountId, at: Time }))
-    /** Ends what the statements name and records the act, unless it had ended before. Returns when it ended. */
+    const endedRows = rowsOf(Schema.Struct({ account_id: AccountId, at: Time }))
+    /** Ends what the statements name and records each act, unless it had ended before. Returns when it ended. */
     const endOnce = (
       end: Statement.Statement<object>,
       find: Statement.Statement<object>,
       actOf: (account_id: AccountId) => AuditAct
     ) =>
       Effect.gen(function* () {
-        const ended = yield* firstEnded(end)
-        if (Option.isSome(ended)) yield* record(sql, [actOf(ended.value.account_id)])
-        return Option.map(Option.isSome(ended) ? ended : yield* firstEnded(find), ({ at }) => at)
+        const ended = yield* endedRows(end)
+        yield* record(
+          sql,
+          ended.map(({ account_id }) => actOf(account_id))
+        )
+        const [found] = ended.length > 0 ? ended : yield* endedRows(find)
+        return Option.map(Option.fromUndefinedOr(found), ({ at }) => at)
       }).pipe(sql.withTransaction)
 
     const insertWorkspace = (
@@ -65,7 +69,7 @@ export const layer = Layer.effect(
           INSERT INTO workspaces (id, account_id, name, is_default, created_at)
           SELECT ${workspace_id}::uuid, id, ${name}, ${is_default}, ${DateTime.toDate(created_at)}::timestamptz
           FROM accounts WHERE id = ${account_id}
-          ON CONFLICT (id) DO UPDATE SET id = excluded.id RETURNING xmax = 0 AS is_new`,
+          ON CONFLICT (account_id, id) DO UPDATE SET id = excluded.id RETURNING xmax = 0 AS is_new`,
         { action: "workspace.create", account_id, workspace_id }
       )
 

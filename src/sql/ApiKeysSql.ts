@@ -72,12 +72,13 @@ export const layer = Layer.effect(
         )
     })
 
+    /** OFFSET 0 makes PostgreSQL use both columns of the key; else it may read all credentials of an account. */
     const findReading = gather<Reading, Option.Option<FoundApiKey>>({
       one: ({ hash, id }) =>
         Effect.map(
           sql<ReadingRow>`
             SELECT api_keys.account_id AS key_account_id, management, 1 AS n, ${credentialColumns} FROM api_keys
-            LEFT JOIN credentials ON credentials.id = ${id} AND credentials.account_id = api_keys.account_id
+            LEFT JOIN credentials ON credentials.account_id = api_keys.account_id AND credentials.id = ${id}
             WHERE hash = ${bytes(hash)} AND revoked_at IS NULL`,
           ([row]) => Option.map(Option.fromUndefinedOr(row), (found) => withCredential(id, found))
         ),
@@ -88,7 +89,9 @@ export const layer = Layer.effect(
             FROM unnest(${wanted.map(({ hash }) => bytes(hash))}::bytea[], ${wanted.map(({ id }) => id)}::uuid[])
               WITH ORDINALITY AS wanted (hash, id, n)
             JOIN api_keys ON api_keys.hash = wanted.hash AND revoked_at IS NULL
-            LEFT JOIN credentials ON credentials.id = wanted.id AND credentials.account_id = api_keys.account_id`,
+            LEFT JOIN LATERAL (
+              SELECT * FROM credentials WHERE account_id = api_keys.account_id AND id = wanted.id OFFSET 0
+            ) AS credentials ON true`,
           (rows) => {
             const found = new Map(rows.map((row) => [row.n, row]))
             return wanted.map(({ id }, index) =>

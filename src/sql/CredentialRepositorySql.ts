@@ -16,12 +16,17 @@ import {
   credentialOf,
   findStored,
   hasHome,
-  homeOf,
   firstOrder,
+  givenRow,
+  homeOf,
+  homesOf,
+  KeyedOrder,
   newColumns,
   type NewRow,
+  nextOrder,
   OpenableRow,
-  Order,
+  type Order,
+  parametersOf,
   sealedColumns,
   type Stored,
   toJson
@@ -32,6 +37,8 @@ interface Key {
   readonly account_id: AccountId
   readonly id: CredentialId
 }
+
+const keyOf = ({ account_id, id }: { readonly account_id: string; readonly id: string }) => `${account_id} ${id}`
 
 const parameterOf = (value: NewRow[keyof NewRow]) => (DateTime.isDateTime(value) ? DateTime.toDate(value) : value)
 
@@ -45,13 +52,13 @@ export const layer = Layer.effect(
   Effect.gen(function* () {
     const { reads, writes } = yield* Database
     const firstSealed = firstRowOf(OpenableRow)
-    const orders = rowsOf(Order)
+    const orders = rowsOf(KeyedOrder)
 
     const find = reads.gather<Key, Option.Option<Credential>>({
       one: ({ account_id, id }) => {
         const { sql } = reads
         const found = sql<Stored>`
-          SELECT account_id, ${sql.csv(columns)} FROM credentials WHERE id = ${id} AND account_id = ${account_id}`
+          SELECT account_id, ${sql.csv(columns)} FROM credentials WHERE account_id = ${account_id} AND id = ${id}`
         return Effect.map(found, ([row]) => Option.map(Option.fromUndefinedOr(row), credentialOf))
       },
       many: (keys) => {
@@ -59,11 +66,13 @@ export const layer = Layer.effect(
         const ids = keys.map(({ id }) => id)
         const accounts = keys.map(({ account_id }) => account_id)
         const found = sql<Stored>`
-          SELECT account_id, ${sql.csv(columns)} FROM credentials
-          JOIN unnest(${ids}::uuid[], ${accounts}::uuid[]) AS wanted (id, account_id) USING (id, account_id)`
+          SELECT found.* FROM unnest(${accounts}::uuid[], ${ids}::uuid[]) AS wanted (account_id, id), LATERAL (
+            SELECT account_id, ${sql.csv(columns)} FROM credentials
+            WHERE account_id = wanted.account_id AND id = wanted.id OFFSET 0
+          ) AS found`
         return Effect.map(found, (rows) => {
-          const byKey = new Map(rows.map((row) => [`${row.account_id} ${row.id}`, credentialOf(row)]))
-          return keys.map(({ account_id, id }) => Option.fromUndefinedOr(byKey.get(`${account_id} ${id}`)))
+          const byKey = new Map(rows.map((row) => [keyOf(row), credentialOf(row)]))
+          return keys.map((key) => Option.fromUndefinedOr(byKey.get(keyOf(key))))
         })
       }
     })
@@ -75,13 +84,10 @@ export const layer = Layer.effect(
         const { row } = creation
         const values = newColumns.map((column) => sql`${parameterOf(row[column])}`)
         const inserted = firstOrder(sql`
-          WITH home AS (${homeOf(sql, [row])}), made AS (
+          WITH home AS (${homeOf(sql, row)}), made AS (
             INSERT INTO credentials (${sql.csv(newColumns)}, sort_order)
-            SELECT ${sql.csv(values)}, (
-              SELECT coalesce(max(sort_order) + 1, 0) FROM credentials
-              WHERE workspace_id = ${row.workspace_id} AND provider = ${row.provider}
-            ) FROM home
-            ON CONFLICT (id) DO NOTHING RETURNING id, sort_order
+            SELECT ${sql.csv(values)}, ${nextOrder(sql, parametersOf(sql, row))} FROM home
+            ON CONFLICT (account_id, id) DO NOTHING RETURNING id, sort_order
           ), recorded AS (${recordMade(sql, [auditedOf(creation)])})
           SELECT id, sort_order FROM made`)
         return Effect.flatMap(inserted, (order) =>
@@ -92,21 +98,19 @@ export const layer = Layer.effect(
         const { sql } = writes
         const rows = creations.map(({ row }) => row)
         const inserted = orders(sql`
-          WITH home AS (${homeOf(sql, rows)}), made AS (
+          WITH home AS (${homesOf(sql, rows)}), made AS (
             INSERT INTO credentials (${sql.csv(newColumns)}, sort_order)
-            SELECT ${sql.csv(newColumns)}, (
-              SELECT coalesce(max(sort_order) + 1, 0) FROM credentials
-              WHERE workspace_id = given.workspace_id AND provider = given.provider
-            ) + row_number() OVER (PARTITION BY workspace_id, provider) - 1
+            SELECT ${sql.csv(newColumns)}, ${nextOrder(sql, givenRow(sql))}
+              + row_number() OVER (PARTITION BY account_id, workspace_id, provider) - 1
             FROM json_populate_recordset(NULL::credentials, ${toJson(rows)}::json) AS given
-            WHERE EXISTS (SELECT FROM home WHERE home_id = workspace_id AND home_account_id = account_id)
-            ON CONFLICT (id) DO NOTHING RETURNING id, sort_order
+            WHERE EXISTS (SELECT FROM home WHERE home_account_id = account_id AND home_id = workspace_id)
+            ON CONFLICT (account_id, id) DO NOTHING RETURNING account_id, id, sort_order
           ), recorded AS (${recordMade(sql, creations.map(auditedOf))})
-          SELECT id, sort_order FROM made`)
+          SELECT account_id, id, sort_order FROM made`)
         return Effect.flatMap(inserted, (found) => {
-          const byId = new Map(found.map((order) => [order.id, order]))
+          const byKey = new Map(found.map((order) => [keyOf(order), order]))
           return Effect.forEach(rows, (row) => {
-            const order = byId.get(row.id)
+            const order = byKey.get(keyOf(row))
             return order === undefined ? findStored(sql, row) : Effect.succeed(Option.some(order))
           })
         })
@@ -139,9 +143,10 @@ export const layer = Layer.effect(
         const row = firstSealed(
           sql`
             SELECT ${sql.csv(sealedColumns)}, (
-              SELECT deleted_at IS NOT NULL FROM workspaces WHERE workspaces.id = workspace_id
+              SELECT deleted_at IS NOT NULL FROM workspaces
+              WHERE workspaces.account_id = credentials.account_id AND workspaces.id = workspace_id
             ) AS workspace_deleted
-            FROM credentials WHERE id = ${id} AND account_id = ${account_id}`
+            FROM credentials WHERE account_id = ${account_id} AND id = ${id}`
         )
         return Effect.map(
           ask(row),

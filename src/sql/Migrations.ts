@@ -11,16 +11,34 @@ import createTables from "./migrations/0001_create_tables.ts"
 import createReceipts from "./migrations/0002_create_receipts.ts"
 import createAudit from "./migrations/0003_create_audit.ts"
 import retireKeks from "./migrations/0004_retire_keks.ts"
+import keyByAccount, { prepare as buildKeys } from "./migrations/0005_key_by_account.ts"
+import validateKeys, { prepare as validateForeignKeys } from "./migrations/0006_validate_keys.ts"
 
-const migrations = {
-  "0001_create_tables": createTables,
-  "0002_create_receipts": createReceipts,
-  "0003_create_audit": createAudit,
-  "0004_retire_keks": retireKeks
+/** Migrations that run in one transaction. */
+interface Stage {
+  readonly migrations: Readonly<Record<string, Effect.Effect<void, SqlError.SqlError, SqlClient.SqlClient>>>
+  /** What takes long and blocks nobody: runs beforehand, outside a transaction, again after it was interrupted. */
+  readonly prepare?: (sql: SqlClient.SqlClient) => Effect.Effect<void, SqlError.SqlError>
 }
 
+const stages: ReadonlyArray<Stage> = [
+  {
+    migrations: {
+      "0001_create_tables": createTables,
+      "0002_create_receipts": createReceipts,
+      "0003_create_audit": createAudit,
+      "0004_retire_keks": retireKeks
+    }
+  },
+  { prepare: buildKeys, migrations: { "0005_key_by_account": keyByAccount } },
+  { prepare: validateForeignKeys, migrations: { "0006_validate_keys": validateKeys } }
+]
+
+const newestOf = ({ migrations }: Stage) =>
+  Math.max(...Object.keys(migrations).map((name) => Number.parseInt(name, 10)))
+
 /** The newest migration that this build knows. */
-export const latest = Math.max(...Object.keys(migrations).map((name) => Number.parseInt(name, 10)))
+export const latest = Math.max(...stages.map(newestOf))
 
 /** SQLSTATE of a lock that was not free in time. */
 export const lockNotAvailable = "55P03"
@@ -49,6 +67,12 @@ const locking = { timeout: 1000, attempts: 5, pause: "1 second" } as const
 /** The advisory lock held while migrating: whoever waits for it stands in nobody's way. */
 export const migrating = 0x6d696772
 
+/** How often to ask for a turn. A transaction that waited for it would hold up the preparations of the other instance. */
+const turnPause = "100 millis"
+
+/** How long preparations wait for older transactions, in milliseconds. Nobody waits behind them. */
+const preparing = { lock_timeout: "60000", statement_timeout: "0" }
+
 /** Runs statements in a transaction that waits at most `timeout` milliseconds for each lock. */
 export const withLockTimeout =
   (sql: SqlClient.SqlClient, timeout: number) =>
@@ -67,6 +91,33 @@ export const current = (sql: SqlClient.SqlClient) =>
     return Option.fromNullishOr(newest?.id)
   })
 
+/** Runs the stages that the database lacks, one after the other. Returns the names of the migrations that were run. */
+const runStages = Effect.fnUntraced(function* (sql: PgClient.PgClient) {
+  const ran: Array<string> = []
+  for (const stage of stages) {
+    if (Option.exists(yield* current(sql), (id) => id >= newestOf(stage))) continue
+    if (stage.prepare !== undefined) yield* stage.prepare(sql)
+    const run = PgMigrator.run({ loader: PgMigrator.fromRecord(stage.migrations) }).pipe(
+      Effect.provideService(SqlClient.SqlClient, sql),
+      Effect.provideService(PgClient.PgClient, sql)
+    )
+    for (const [, name] of yield* withLockTimeout(sql, locking.timeout)(run)) ran.push(name)
+  }
+  return ran
+})
+
+/** Runs an effect while no other instance migrates; none if one does. */
+const inTurn = <A, E, R>(sql: SqlClient.SqlClient, effect: Effect.Effect<A, E, R>) =>
+  sql.withTransaction(
+    Effect.gen(function* () {
+      const [turn] = yield* sql<{ mine: boolean }>`SELECT pg_try_advisory_xact_lock(${migrating}::bigint) AS mine`
+      if (turn?.mine !== true) return Option.none<A>()
+      // Also ends the snapshot of the SELECT, for which an index built concurrently would wait.
+      yield* sql`SET LOCAL idle_in_transaction_session_timeout = 0`
+      return Option.some(yield* effect)
+    })
+  )
+
 /**
  * Reads the version of the schema and, only if it is behind and `mayMigrate`, brings it up to date, without a statement
  * timeout. Instances that start together migrate once. Returns the state and the names of the migrations that were run.
@@ -79,19 +130,18 @@ export const openSchema = (
   Effect.scoped(
     Effect.gen(function* () {
       const client = yield* makeClient(target, { ...settings, poolSize: 1 })
-      const bounded = withLockTimeout(client, locking.timeout)
-      const state = stateOf(yield* bounded(current(client)))
+      const state = stateOf(yield* withLockTimeout(client, locking.timeout)(current(client)))
       if (state !== "behind" || !mayMigrate) return { state, migrated: [] }
-      const run = PgMigrator.run({ loader: PgMigrator.fromRecord(migrations) }).pipe(
-        Effect.provideService(SqlClient.SqlClient, client),
-        Effect.provideService(PgClient.PgClient, client)
+      const migrator = yield* makeClient(
+        target,
+        { ...settings, poolSize: 1 },
+        settings.pooler ? {} : { startupParameters: preparing }
       )
-      const migrateBehindOthers = Effect.gen(function* () {
-        yield* client`SELECT pg_advisory_xact_lock(${migrating}::bigint)`
-        return stateOf(yield* current(client)) === "behind" ? yield* run : []
-      })
-      const ran = yield* bounded(migrateBehindOthers)
-      return { state: "current" as const, migrated: ran.map(([, name]) => name) }
+      for (;;) {
+        const ran = yield* inTurn(client, runStages(migrator))
+        if (Option.isSome(ran)) return { state: "current" as const, migrated: ran.value }
+        yield* Effect.sleep(turnPause)
+      }
     })
   ).pipe(
     Effect.provide([Reactivity.layer, NodeServices.layer]),

@@ -4,7 +4,17 @@ import { CredentialId } from "../domain/CredentialId.ts"
 import { Receipts } from "../port/Receipts.ts"
 import { WorkspaceGone } from "../port/WorkspaceGone.ts"
 import { recordMade } from "./auditing.ts"
-import { auditedOf, findStored, firstOrder, hasHome, homeOf, newColumns, toJson } from "./credentialRows.ts"
+import {
+  auditedOf,
+  findStored,
+  firstOrder,
+  givenRow,
+  hasHome,
+  homeOf,
+  newColumns,
+  nextOrder,
+  toJson
+} from "./credentialRows.ts"
 import { Database } from "./connection/Database.ts"
 import { firstRowOf } from "./rows.ts"
 
@@ -20,16 +30,13 @@ export const layer = Layer.effect(
         const row = { account_id, ...credential, ...sealed }
         /** Waits for any transaction that is storing a receipt under the same hash. */
         const inserted = firstOrder(sql`
-          WITH home AS (${homeOf(sql, [row])}), receipt AS (
+          WITH home AS (${homeOf(sql, row)}), receipt AS (
             INSERT INTO receipts (account_id, key_hash, credential_id, fingerprint, created_at)
             SELECT ${account_id}, ${key_hash}, ${row.id}, ${fingerprint}, now() FROM home
             ON CONFLICT (account_id, key_hash) DO NOTHING RETURNING credential_id
           ), made AS (
             INSERT INTO credentials (${sql.csv(newColumns)}, sort_order)
-            SELECT ${sql.csv(newColumns)}, (
-              SELECT coalesce(max(sort_order) + 1, 0) FROM credentials
-              WHERE workspace_id = given.workspace_id AND provider = given.provider
-            )
+            SELECT ${sql.csv(newColumns)}, ${nextOrder(sql, givenRow(sql))}
             FROM receipt, json_populate_recordset(NULL::credentials, ${toJson([row])}::json) AS given
             RETURNING id, sort_order
           ), recorded AS (${recordMade(sql, [auditedOf({ row, actor })])})
@@ -52,13 +59,18 @@ export const layer = Layer.effect(
             SELECT credential_id, fingerprint FROM receipts
             WHERE account_id = ${account_id} AND key_hash = ${key_hash} FOR UPDATE`)
         ),
+      /** Each row is found at its place, which alone names no row of a partitioned table. */
       forget: (age, limit) =>
         Effect.map(
           writes.ask(sql`
-            DELETE FROM receipts WHERE credential_id = ANY(ARRAY(
-              SELECT credential_id FROM receipts WHERE created_at < now() - make_interval(secs => ${Duration.toSeconds(age)}::float8)
+            WITH old AS (
+              SELECT ctid, account_id, key_hash FROM receipts
+              WHERE created_at < now() - make_interval(secs => ${Duration.toSeconds(age)}::float8)
               ORDER BY created_at LIMIT ${limit} FOR UPDATE SKIP LOCKED
-            )) RETURNING credential_id`),
+            )
+            DELETE FROM receipts WHERE ctid = ANY(ARRAY(SELECT ctid FROM old))
+            AND (account_id, key_hash) IN (SELECT account_id, key_hash FROM old)
+            RETURNING credential_id`),
           (rows) => rows.length
         )
     }

@@ -27,12 +27,19 @@ export const layer = Layer.effect(
           Option.map(({ id }) => id)
         ),
       many: (wanted) => {
-        const accounts = Array.from(new Set(wanted.map(({ account_id }) => account_id)))
-        const ids = wanted.flatMap(({ requested }) => requested ?? [])
+        const naming = wanted.filter(({ requested }) => requested !== undefined)
+        const others = wanted.filter(({ requested }) => requested === undefined)
         const found = workspaces(sql`
           SELECT id, account_id, is_default FROM workspaces
-          WHERE account_id = ANY(${accounts}::uuid[]) AND deleted_at IS NULL
-          AND (is_default OR id = ANY(${ids}::uuid[]))`)
+          WHERE account_id = ANY(${others.map(({ account_id }) => account_id)}::uuid[])
+          AND is_default AND deleted_at IS NULL
+          UNION ALL
+          SELECT found.* FROM unnest(
+            ${naming.map(({ account_id }) => account_id)}::uuid[], ${naming.map(({ requested }) => requested)}::uuid[]
+          ) AS wanted (account_id, id), LATERAL (
+            SELECT id, account_id, is_default FROM workspaces
+            WHERE account_id = wanted.account_id AND id = wanted.id AND deleted_at IS NULL OFFSET 0
+          ) AS found`)
         return Effect.map(found, (rows) => {
           const defaults = new Map(rows.filter((row) => row.is_default).map((row) => [row.account_id, row.id]))
           const named = new Set(rows.map((row) => `${row.account_id} ${row.id}`))

@@ -12,14 +12,28 @@ const Context = Schema.Struct({ account_id: AccountId, ...Credential.fields }).m
 )
 const Sealed = Schema.Struct({ kek_id: Schema.String, wrapped_dek: Schema.Uint8Array, sealed: Schema.Uint8Array })
 const decodeContext = Schema.decodeUnknownOption(Context)
-const Row = Schema.Struct({ id: Schema.String, ...Sealed.fields })
+const Row = Schema.Struct({ account_id: Schema.String, id: Schema.String, ...Sealed.fields })
 const decodeRows = Schema.decodeUnknownEffect(Schema.Array(Row))
 
 /** How many rows one statement scans at most, however few of them name another key. */
 const scanLimit = 10_000
 
-const lowest = "00000000-0000-0000-0000-000000000000"
-const highest = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+/** The key of a row. Rows are rewrapped in this order. */
+interface Key {
+  readonly account_id: string
+  readonly id: string
+}
+
+const keyOfAll = (uuid: string): Key => ({ account_id: uuid, id: uuid })
+const lowest = keyOfAll("00000000-0000-0000-0000-000000000000")
+const highest = keyOfAll("ffffffff-ffff-ffff-ffff-ffffffffffff")
+
+const cursorOf = ({ account_id, id }: Key) => `${account_id}/${id}`
+const keyOf = (cursor: string): Key => {
+  const [account_id = lowest.account_id, id = lowest.id] = cursor.split("/")
+  return { account_id, id }
+}
+
 /** How many DEKs are rewrapped at a time, for slow key stores. */
 const concurrency = 16
 
@@ -38,25 +52,29 @@ export const layer = Layer.effect(
     const columns = sql.csv(Object.keys(Context.fields))
 
     return {
-      replace: ({ after = lowest, primary, size }, rewrap) =>
+      replace: ({ after, primary, size }, rewrap) =>
         Effect.gen(function* () {
-          const [end] = yield* sql<{ id: string }>`
-            SELECT id FROM credentials WHERE id > ${after}::uuid ORDER BY id OFFSET ${scanLimit - 1} LIMIT 1`
+          const from = after === undefined ? lowest : keyOf(after)
+          const [end] = yield* sql<Key>`
+            SELECT account_id, id FROM credentials WHERE (account_id, id) > (${from.account_id}::uuid, ${from.id}::uuid)
+            ORDER BY account_id, id OFFSET ${scanLimit - 1} LIMIT 1`
+          const upTo = end ?? highest
           const found = yield* sql`
             SELECT ${columns}, kek_id, wrapped_dek, substring(sealed FOR 2) AS sealed FROM credentials
-            WHERE id > ${after}::uuid AND id <= ${end?.id ?? highest}::uuid AND kek_id <> ${primary}
-            ORDER BY id LIMIT ${size} FOR UPDATE SKIP LOCKED`
+            WHERE (account_id, id) > (${from.account_id}::uuid, ${from.id}::uuid)
+            AND (account_id, id) <= (${upTo.account_id}::uuid, ${upTo.id}::uuid) AND kek_id <> ${primary}
+            ORDER BY account_id, id LIMIT ${size} FOR UPDATE SKIP LOCKED`
           const rows = yield* decodeRows(found)
           const attempt = yield* Effect.result(
             Effect.forEach(
               rows,
-              ({ id, ...sealed }, index) =>
+              ({ account_id, id, ...sealed }, index) =>
                 Effect.map(
                   Option.match(decodeContext(found[index]), {
                     onNone: () => Effect.succeed(Result.fail(new AuthenticationFailed())),
                     onSome: (context) => rewrap(sealed, context)
                   }),
-                  (result) => ({ id, old: sealed.wrapped_dek, result })
+                  (result) => ({ account_id, id, old: sealed.wrapped_dek, result })
                 ),
               { concurrency }
             )
@@ -66,29 +84,38 @@ export const layer = Layer.effect(
           const failed = made.flatMap(({ id, result }) =>
             Result.isFailure(result) ? [{ id, failure: result.failure }] : []
           )
-          const wrapped = made.flatMap(({ id, old, result }) =>
-            Result.isSuccess(result) ? [{ id, old: hex(old), ...result.success }] : []
+          const wrapped = made.flatMap(({ account_id, id, old, result }) =>
+            Result.isSuccess(result) ? [{ account_id, id, old: hex(old), ...result.success }] : []
           )
           const replaced =
             wrapped.length === 0
               ? []
-              : yield* sql<{ id: string }>`
+              : yield* sql<Key>`
                   UPDATE credentials SET kek_id = made.kek_id, wrapped_dek = decode(made.wrapped_dek, 'hex')
                   FROM unnest(
+                    ${wrapped.map(({ account_id }) => account_id)}::uuid[],
                     ${wrapped.map(({ id }) => id)}::uuid[],
                     ${wrapped.map(({ old }) => old)}::text[],
                     ${wrapped.map(({ kek_id }) => kek_id)}::text[],
                     ${wrapped.map(({ wrapped_dek }) => hex(wrapped_dek))}::text[]
-                  ) AS made (id, old, kek_id, wrapped_dek)
-                  WHERE credentials.id = made.id AND credentials.wrapped_dek = decode(made.old, 'hex')
-                  RETURNING credentials.id`
+                  ) AS made (account_id, id, old, kek_id, wrapped_dek), LATERAL (
+                    SELECT ctid FROM credentials WHERE account_id = made.account_id AND id = made.id OFFSET 0
+                  ) AS place
+                  WHERE credentials.ctid = place.ctid
+                  AND credentials.account_id = made.account_id AND credentials.id = made.id
+                  AND credentials.wrapped_dek = decode(made.old, 'hex')
+                  RETURNING credentials.account_id, credentials.id`
           if (replaced.length > 0) {
-            const before = new Map(rows.map(({ id, kek_id }) => [id, kek_id]))
-            const from = countsOf(replaced.map(({ id }) => before.get(id) ?? ""))
-            yield* record(sql, [{ action: "keyring.rewrap", kek_id: primary, from }])
+            const before = new Map(rows.map((row) => [cursorOf(row), row.kek_id]))
+            const counts = countsOf(replaced.map((row) => before.get(cursorOf(row)) ?? ""))
+            yield* record(sql, [{ action: "keyring.rewrap", kek_id: primary, from: counts }])
           }
-          const next = rows.length < size ? end?.id : rows.at(-1)?.id
-          return Result.succeed({ rewrapped: replaced.length, failed, next })
+          const last = rows.length < size ? end : rows.at(-1)
+          return Result.succeed({
+            rewrapped: replaced.length,
+            failed,
+            next: last === undefined ? undefined : cursorOf(last)
+          })
         }).pipe(sql.withTransaction, ask, Effect.flatMap(Effect.fromResult))
     }
   })

@@ -5,15 +5,36 @@ import type { AuditAct } from "../domain/AuditEvent.ts"
 
 const eventOf = (actor: Actor, act: AuditAct) => JSON.stringify({ ...act, actor })
 
-/** Records what the `CurrentActor` does as one entry, in the same transaction. */
+/** What to record about an inserted row. */
+export interface Audited {
+  readonly actor: Actor
+  readonly act: AuditAct
+}
+
+/** An entry for each account, in order of first mention, and one for what is about no account. */
+const entriesOf = (audited: ReadonlyArray<Audited>) => {
+  const events = new Map<string | null, Array<string>>()
+  for (const { act, actor } of audited) {
+    const account_id = "account_id" in act ? act.account_id : null
+    const known = events.get(account_id)
+    if (known === undefined) events.set(account_id, [eventOf(actor, act)])
+    else known.push(eventOf(actor, act))
+  }
+  return Array.from(events, ([account_id, list]) => ({ account_id, events: `[${list.join()}]` }))
+}
+
+/** Records what the `CurrentActor` does, in the same transaction. */
 export const record = (sql: SqlClient.SqlClient, acts: ReadonlyArray<AuditAct>) =>
   Effect.flatMap(CurrentActor, (actor) =>
-    acts.length === 0
-      ? Effect.void
-      : sql`INSERT INTO audit_entries (events) VALUES (${`[${acts.map((act) => eventOf(actor, act)).join()}]`}::json)`
+    Effect.forEach(
+      entriesOf(acts.map((act) => ({ act, actor }))),
+      ({ account_id, events }) =>
+        sql`INSERT INTO audit_entries (account_id, events) VALUES (${account_id}, ${events}::json)`,
+      { discard: true }
+    )
   )
 
-/** Records an act in one statement that may run again: once, among the entries after the number `after`. */
+/** Records an act about no account in one statement that may run again: once, among the entries after `after`. */
 export const recordOnce = (sql: SqlClient.SqlClient, after: string, act: AuditAct) =>
   Effect.flatMap(CurrentActor, (actor) => {
     const events = `[${eventOf(actor, act)}]`
@@ -22,22 +43,20 @@ export const recordOnce = (sql: SqlClient.SqlClient, after: string, act: AuditAc
       WHERE NOT EXISTS (SELECT FROM audit_entries WHERE seq > ${after}::bigint AND events::text = ${events}::text)`
   })
 
-/** What to record about an inserted row. */
-export interface Audited {
-  readonly actor: Actor
-  readonly act: AuditAct
-}
-
 /**
- * The INSERT of an entry, for a statement whose CTE `made` returns the rows that it inserted. A single row is recorded
- * if it was inserted. If not all of several were, the entry is NULL, which the table rejects: the caller must repeat
+ * The INSERT of entries, for a statement whose CTE `made` returns the rows that it inserted. A single row is recorded
+ * if it was inserted. If not all of several were, the entries are NULL, which the table rejects: the caller must repeat
  * the statement row by row.
  */
 export const recordMade = (sql: SqlClient.SqlClient, audited: ReadonlyArray<Audited>) => {
-  const events = `[${audited.map(({ act, actor }) => eventOf(actor, act)).join()}]`
+  const entries = entriesOf(audited)
+  const accounts = sql`${entries.map(({ account_id }) => account_id)}::uuid[]`
+  const events = sql`${entries.map(({ events }) => events)}::text[]`
+  const given = sql`unnest(${accounts}, ${events}) AS given (account_id, events)`
   return audited.length === 1
-    ? sql`INSERT INTO audit_entries (events) SELECT ${events}::json FROM made`
+    ? sql`INSERT INTO audit_entries (account_id, events) SELECT given.account_id, given.events::json FROM made, ${given}`
     : sql`
-        INSERT INTO audit_entries (events)
-        SELECT CASE WHEN count(*) = ${audited.length}::int THEN ${events}::json END FROM made`
+        INSERT INTO audit_entries (account_id, events)
+        SELECT account_id, CASE WHEN (SELECT count(*) FROM made) = ${audited.length}::int THEN events::json END
+        FROM ${given}`
 }

@@ -1,5 +1,5 @@
 import { DateTime, Effect, Schema } from "effect"
-import type { SqlClient } from "effect/sql"
+import type { SqlClient, Statement } from "effect/sql"
 import type { AccountId } from "../domain/AccountId.ts"
 import type { Actor } from "../domain/Actor.ts"
 import { Credential } from "../domain/Credential.ts"
@@ -16,6 +16,7 @@ const SealedRow = Schema.Struct({
 })
 export const OpenableRow = Schema.Struct({ ...SealedRow.fields, workspace_deleted: Schema.Boolean })
 export const Order = Schema.Struct({ id: Schema.String, sort_order: Schema.Int })
+export const KeyedOrder = Schema.Struct({ account_id: Schema.String, ...Order.fields })
 
 export type NewRow = { readonly account_id: AccountId } & Omit<Credential, "sort_order"> & SealedKey
 
@@ -58,19 +59,51 @@ export const toJson = (rows: ReadonlyArray<NewRow>) =>
 export const firstOrder = firstRowOf(Order)
 
 /**
- * Those of the workspaces that are not deleted, for a CTE `home`. The lock keeps each as it is until the transaction
+ * The workspace of a new row unless it is deleted, for a CTE `home`. The lock keeps it as it is until the transaction
  * ends, and covers the one that the foreign key would take.
  */
-export const homeOf = (sql: SqlClient.SqlClient, rows: ReadonlyArray<NewRow>) => sql`
+export const homeOf = (sql: SqlClient.SqlClient, { account_id, workspace_id }: NewRow) => sql`
   SELECT account_id AS home_account_id, id AS home_id FROM workspaces
-  WHERE id = ANY(${Array.from(new Set(rows.map(({ workspace_id }) => workspace_id)))}::uuid[])
-  AND account_id = ANY(${Array.from(new Set(rows.map(({ account_id }) => account_id)))}::uuid[])
-  AND deleted_at IS NULL FOR SHARE`
+  WHERE account_id = ${account_id} AND id = ${workspace_id} AND deleted_at IS NULL FOR SHARE`
+
+/** As `homeOf`, for the workspaces of several rows. */
+export const homesOf = (sql: SqlClient.SqlClient, rows: ReadonlyArray<NewRow>) => {
+  const homes = Array.from(new Map(rows.map((row) => [`${row.account_id} ${row.workspace_id}`, row])).values())
+  return sql`
+    SELECT locked.* FROM unnest(
+      ${homes.map(({ account_id }) => account_id)}::uuid[], ${homes.map(({ workspace_id }) => workspace_id)}::uuid[]
+    ) AS wanted (account_id, id), LATERAL (
+      SELECT account_id AS home_account_id, id AS home_id FROM workspaces
+      WHERE account_id = wanted.account_id AND id = wanted.id AND deleted_at IS NULL FOR SHARE
+    ) AS locked`
+}
+
+/** Where a new row is placed. */
+type Place = Readonly<Record<"account_id" | "workspace_id" | "provider", Statement.Fragment>>
+
+export const parametersOf = (sql: SqlClient.SqlClient, { account_id, provider, workspace_id }: NewRow): Place => ({
+  account_id: sql`${account_id}`,
+  workspace_id: sql`${workspace_id}`,
+  provider: sql`${provider}`
+})
+
+/** Of a row of `given`. */
+export const givenRow = (sql: SqlClient.SqlClient): Place => ({
+  account_id: sql`given.account_id`,
+  workspace_id: sql`given.workspace_id`,
+  provider: sql`given.provider`
+})
+
+/** The `sort_order` of a new row: behind all others of the same workspace and provider. */
+export const nextOrder = (sql: SqlClient.SqlClient, { account_id, provider, workspace_id }: Place) => sql`(
+  SELECT coalesce(max(sort_order) + 1, 0) FROM credentials
+  WHERE account_id = ${account_id} AND workspace_id = ${workspace_id} AND provider = ${provider}
+)`
 
 /** Whether the workspace of a new row is there and not deleted. */
 export const hasHome = (sql: SqlClient.SqlClient, { account_id, workspace_id }: NewRow) =>
   Effect.map(
-    sql`SELECT 1 FROM workspaces WHERE id = ${workspace_id} AND account_id = ${account_id} AND deleted_at IS NULL`,
+    sql`SELECT 1 FROM workspaces WHERE account_id = ${account_id} AND id = ${workspace_id} AND deleted_at IS NULL`,
     ({ length }) => length > 0
   )
 
@@ -81,5 +114,5 @@ export const hasHome = (sql: SqlClient.SqlClient, { account_id, workspace_id }: 
 export const findStored = (sql: SqlClient.SqlClient, { account_id, id, wrapped_dek }: NewRow) =>
   firstOrder(sql`
     SELECT id, sort_order FROM credentials
-    WHERE id = ${id} AND account_id = ${account_id} AND wrapped_dek = ${wrapped_dek}
+    WHERE account_id = ${account_id} AND id = ${id} AND wrapped_dek = ${wrapped_dek}
     FOR UPDATE`)

@@ -38,8 +38,8 @@ SELECT id FROM workspaces WHERE account_id = '${account}' AND deleted_at IS NULL
 INSERT INTO credentials SELECT gen_random_uuid(), account_id, workspace_id, provider, name, label, now(), disabled,
   is_fallback, is_required, is_byok_only, allowed_api_key_hashes, allowed_models, allowed_user_ids, declared_region,
   declared_zdr, (SELECT coalesce(max(sort_order) + 1, 0) FROM credentials
-    WHERE workspace_id = '00000000-0000-7000-8000-00000000000b' AND provider = 'anthropic'), 'kek-pgbench', wrapped_dek, sealed
-FROM credentials WHERE id = '00000000-0000-7000-9000-000000000001' RETURNING sort_order;
+    WHERE account_id = '${account}' AND workspace_id = '00000000-0000-7000-8000-00000000000b' AND provider = 'anthropic'), 'kek-pgbench', wrapped_dek, sealed
+FROM credentials WHERE account_id = '${account}' AND id = '00000000-0000-7000-9000-000000000001' RETURNING sort_order;
 `
 
 /** The service's statements as fast as PostgreSQL answers them, over at most ten connections. */

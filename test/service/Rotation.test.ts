@@ -9,7 +9,7 @@ import * as MemoryStore from "../support/memory/Memory.ts"
 import { Memory } from "../support/memory/Memory.ts"
 import type { Ports } from "../support/database/stores.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
-import { keysOf, type Made, openedWith, rotationWith, sealUnder } from "../support/keys/rotating.ts"
+import { inOrder, keysOf, type Made, openedWith, rotationWith, sealUnder } from "../support/keys/rotating.ts"
 
 const rotated = ringOf("new", "old")
 const unhurried = 1_000_000
@@ -102,7 +102,7 @@ describe("a rewrap (T10; SECURITY.md, Rotating the keyring)", () => {
         assert.deepStrictEqual(counts, { rewrapped: 4, left: 3 })
         assert.deepStrictEqual(
           failed,
-          broken.map(({ id }) => ({ id, reason })).sort((a, b) => (a.id < b.id ? -1 : 1))
+          inOrder(broken).map(({ id }) => ({ id, reason }))
         )
         const { credentials } = yield* Memory
         assert.deepStrictEqual(
@@ -133,7 +133,7 @@ describe("a rewrap (T10; SECURITY.md, Rotating the keyring)", () => {
   it.effect("reports its progress after every batch", () =>
     Effect.gen(function* () {
       const made = yield* sealUnder(ringOf("old"), 5)
-      const [last] = made.toSorted((a, b) => (a.id < b.id ? 1 : -1))
+      const last = inOrder(made).at(-1)
       if (last !== undefined) yield* alter(last, "context")
       const told: Array<RewrapProgress> = []
       const { rewrap } = yield* rotationWith(rotated)

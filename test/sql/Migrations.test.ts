@@ -4,9 +4,10 @@ import { DatabaseFailure } from "../../src/port/DatabaseFailure.ts"
 import { parseDatabaseUrl } from "../../src/sql/connection/DatabaseTarget.ts"
 import { current, latest, migrate, migrating } from "../../src/sql/Migrations.ts"
 import { adminClient, databaseSettings, freshDatabase } from "../support/database/freshDatabase.ts"
-import { holdOpen, untilWaiting } from "../support/database/transactions.ts"
+import { holdOpen } from "../support/database/transactions.ts"
+import { eventually } from "../support/process/eventually.ts"
 
-const all = ["create_tables", "create_receipts", "create_audit", "retire_keks"]
+const all = ["create_tables", "create_receipts", "create_audit", "retire_keks", "key_by_account", "validate_keys"]
 
 const empty = Effect.gen(function* () {
   const url = yield* freshDatabase
@@ -80,7 +81,14 @@ describe("migrate", () => {
       )
       const settings = { ...databaseSettings, statementTimeout: Duration.millis(1) }
       const second = yield* Effect.forkChild(migrate(target, settings))
-      yield* untilWaiting(sql, 1)
+      yield* eventually(
+        "the second has found the schema behind",
+        Effect.map(
+          sql`
+            SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND query = 'COMMIT' AND state = 'idle'`,
+          ({ length }) => length === 1
+        )
+      )
       yield* end
       assert.deepStrictEqual(yield* Fiber.join(second), [])
     })

@@ -9,14 +9,22 @@ import type { RewrapProgress, Rotation } from "../../src/service/Rotation.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { adminClient, freshDatabase, settingsFor } from "../support/database/freshDatabase.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
-import { cipherWith, keysOf, type Made, openedWith, rotationWith, sealUnder } from "../support/keys/rotating.ts"
+import {
+  inOrder,
+  cipherWith,
+  keysOf,
+  type Made,
+  openedWith,
+  rotationWith,
+  sealUnder
+} from "../support/keys/rotating.ts"
 import type { Ports } from "../support/database/stores.ts"
 import { holdOpen, untilWaiting } from "../support/database/transactions.ts"
 
 const rotated = ringOf("new", "old")
 const rate = 1_000_000
 
-/** Runs on a database of its own, with credentials sealed under the key that is to retire, in the order of their ids. */
+/** Runs on a database of its own, with credentials sealed under the key that is to retire, in the order of their keys. */
 const withCredentials = <A, E>(
   count: number,
   test: (
@@ -38,8 +46,7 @@ const withCredentials = <A, E>(
     )
     return yield* Effect.gen(function* () {
       const made = yield* sealUnder(ringOf("old"), count)
-      const ordered = made.toSorted((one, other) => (one.id < other.id ? -1 : 1))
-      return yield* test(sql, ordered, another)
+      return yield* test(sql, inOrder(made), another)
     }).pipe(Effect.provide(persistence))
   })
 

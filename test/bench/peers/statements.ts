@@ -38,7 +38,8 @@ export const insertCredential = {
   name: "insert_credential",
   text: `INSERT INTO credentials (${inserted.join(", ")}, sort_order)
     VALUES (${inserted.map((_, index) => `$${index + 1}`).join(", ")}, (
-      SELECT coalesce(max(sort_order) + 1, 0) FROM credentials WHERE workspace_id = $2 AND provider = $3
+      SELECT coalesce(max(sort_order) + 1, 0) FROM credentials
+      WHERE account_id = $${inserted.indexOf("account_id") + 1} AND workspace_id = $2 AND provider = $3
     ))
-    ON CONFLICT (id) DO NOTHING RETURNING sort_order`
+    ON CONFLICT (account_id, id) DO NOTHING RETURNING sort_order`
 }

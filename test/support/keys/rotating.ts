@@ -58,6 +58,10 @@ export const openedWith = Effect.fnUntraced(function* (keyring: string, made: Re
   )
 })
 
+/** In the order in which a rewrap takes them. */
+export const inOrder = (made: ReadonlyArray<Made>): ReadonlyArray<Made> =>
+  made.toSorted((one, other) => (`${one.account_id} ${one.id}` < `${other.account_id} ${other.id}` ? -1 : 1))
+
 export const keysOf = (made: ReadonlyArray<Made>): ReadonlyArray<string> => made.map(({ key }) => key)
 
 /** The rotation as an instance with that keyring has it, over the stores in scope. */

@@ -238,13 +238,16 @@ const kekRegistry = Layer.effect(
         if (kek !== undefined && naming === 0) kek.retired = true
         return naming
       }),
-    missing: (kek_ids) =>
+    missing: (kek_ids, limit = Number.POSITIVE_INFINITY) =>
       Effect.sync(() => {
         const named = Array.from(credentials.values(), ({ sealed }) => sealed.kek_id)
         const absent = Array.from(new Set(named))
           .filter((kek_id) => !kek_ids.includes(kek_id))
           .sort()
-        return absent.map((kek_id) => ({ kek_id, credentials: named.filter((other) => other === kek_id).length }))
+        return absent.map((kek_id) => ({
+          kek_id,
+          credentials: Math.min(named.filter((other) => other === kek_id).length, limit)
+        }))
       })
   }))
 )
@@ -280,14 +283,16 @@ const keyUse = Layer.effect(
   }))
 )
 
+const cursorOf = ({ account_id, credential }: CredentialRow) => `${account_id}/${credential.id}`
+
 const wrappedKeys = Layer.effect(
   WrappedKeys,
   Effect.map(Memory, ({ credentials }) => ({
     replace: ({ after = "", primary, size }, rewrap) =>
       Effect.gen(function* () {
         const rows = Array.from(credentials.values())
-          .filter(({ credential, sealed }) => credential.id > after && sealed.kek_id !== primary)
-          .sort((one, other) => (one.credential.id < other.credential.id ? -1 : 1))
+          .filter((row) => cursorOf(row) > after && row.sealed.kek_id !== primary)
+          .sort((one, other) => (cursorOf(one) < cursorOf(other) ? -1 : 1))
           .slice(0, size)
         const results = yield* Effect.forEach(rows, ({ account_id, credential, sealed }) =>
           rewrap({ ...sealed, sealed: sealed.sealed.subarray(0, 2) }, { ...credential, account_id })
@@ -300,7 +305,8 @@ const wrappedKeys = Layer.effect(
           credentials.set(credential.id, { ...row, sealed: { ...sealed, ...result.success } })
           return []
         })
-        const next = rows.length < size ? undefined : rows.at(-1)?.credential.id
+        const last = rows.length < size ? undefined : rows.at(-1)
+        const next = last === undefined ? undefined : cursorOf(last)
         return { rewrapped: rows.length - failed.length, failed, next }
       })
   }))

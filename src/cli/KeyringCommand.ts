@@ -28,13 +28,18 @@ const Rate = Schema.FiniteFromString.check(Schema.isInt(), Schema.isBetween({ mi
 
 const Batch = Schema.FiniteFromString.check(Schema.isInt(), Schema.isBetween({ minimum: 1, maximum: 10_000 }))
 
-type Left = ReadonlyArray<Pick<KeyStatus, "kek_id" | "credentials">>
+type Left = ReadonlyArray<Pick<KeyStatus, "kek_id" | "credentials" | "more_credentials">>
+
+const shown = ({ credentials, more_credentials }: Left[number]) =>
+  more_credentials === true ? `${credentials.toLocaleString("en")}+` : String(credentials)
 
 /** How many credentials name each key that is not retired. */
 const leftUnder = (keys: ReadonlyArray<KeyStatus>): Left =>
-  keys.filter(({ role }) => role !== "retired").map(({ credentials, kek_id }) => ({ kek_id, credentials }))
+  keys
+    .filter(({ role }) => role !== "retired")
+    .map(({ may_be_retired: _may_be_retired, role: _role, wraps: _wraps, ...key }) => key)
 
-const leftLines = (keys: Left) => keys.map(({ credentials, kek_id }) => `under      ${kek_id}: ${credentials}`)
+const leftLines = (keys: Left) => keys.map((key) => `under      ${key.kek_id}: ${shown(key)}`)
 
 const resultLines = ({ failed, left, rewrapped }: RewrapResult, keys: Left) =>
   [
@@ -46,8 +51,7 @@ const resultLines = ({ failed, left, rewrapped }: RewrapResult, keys: Left) =>
 
 /** Prints how much a rewrap would have to do. */
 const reportDryRun = Effect.gen(function* () {
-  const keys = yield* withRotation((rotation) => rotation.status())
-  const left = keys.filter(({ role }) => role !== "primary").reduce((sum, { credentials }) => sum + credentials, 0)
+  const [keys, left] = yield* withRotation((rotation) => Effect.all([rotation.status(), rotation.outstanding]))
   const under = leftUnder(keys)
   yield* printAs(
     { rewrapped: 0, left, failed: [], keys: under },
@@ -96,8 +100,8 @@ const rewrap = Command.make(
 const statusLines = (keys: ReadonlyArray<KeyStatus>) => {
   const width = Math.max(...keys.map(({ kek_id }) => kek_id.length))
   const lines = keys.map(
-    ({ credentials, kek_id, may_be_retired, role, wraps }) =>
-      `${kek_id.padEnd(width)}  ${role.padEnd(12)}  credentials: ${credentials}, up to ${wraps} wraps` +
+    ({ kek_id, may_be_retired, role, wraps, ...use }) =>
+      `${kek_id.padEnd(width)}  ${role.padEnd(12)}  credentials: ${shown({ kek_id, ...use })}, up to ${wraps} wraps` +
       (may_be_retired ? ", may be retired" : "")
   )
   return lines.join("\n")

@@ -1,7 +1,7 @@
 import { Context, type Effect, type Option } from "effect"
 import type { ServiceUnavailable } from "../domain/Errors.ts"
 
-/** The events of one transaction, as stored. */
+/** The events of one transaction about one account, or about none, as stored. */
 export interface AuditEntry {
   readonly seq: bigint
   /** Start of the transaction in ISO 8601. */
@@ -40,6 +40,7 @@ export class AuditLog extends Context.Service<
       readonly after: bigint
       readonly upTo: bigint
     }) => Effect.Effect<ReadonlyArray<AuditEntry>, ServiceUnavailable>
-    readonly countAfter: (seq: bigint) => Effect.Effect<number, ServiceUnavailable>
+    /** Counts the entries after a number, as far as `limit`. */
+    readonly countAfter: (seq: bigint, limit?: number) => Effect.Effect<number, ServiceUnavailable>
   }
 >()("byok/AuditLog") {}

@@ -28,9 +28,10 @@ export class KekRegistry extends Context.Service<
     readonly promote: (kek_id: string) => Effect.Effect<void>
     /** Retires a recorded key unless credentials name it, and returns how many do. */
     readonly retire: (kek_id: string) => Effect.Effect<number>
-    /** Counts the stored credentials that name keys other than the given ones, by key. */
+    /** Counts the stored credentials that name keys other than the given ones, by key, each as far as `limit`. */
     readonly missing: (
-      kek_ids: ReadonlyArray<string>
+      kek_ids: ReadonlyArray<string>,
+      limit?: number
     ) => Effect.Effect<ReadonlyArray<{ readonly kek_id: string; readonly credentials: number }>>
     /** The standing of a registered key in a keyring of `kek_ids`. */
     readonly standing: (kek_id: string, kek_ids: ReadonlyArray<string>) => Effect.Effect<KekStanding>

@@ -7,8 +7,10 @@ import type { ServiceUnavailable } from "../domain/Errors.ts"
 /** A key-encryption key as the store records it. */
 export interface UsedKey {
   readonly kek_id: string
-  /** How many credentials name it. */
+  /** How many credentials name it, as far as `countLimit`. */
   readonly credentials: number
+  /** Present if even more do. */
+  readonly more_credentials?: true
   /** How many wraps are reserved for it: no fewer than it has made. */
   readonly wraps: number
   readonly retired: boolean

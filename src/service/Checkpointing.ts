@@ -1,4 +1,6 @@
 import { Clock, Effect, Layer, Option, References } from "effect"
+import { countLimit } from "../domain/countLimit.ts"
+import { countOf } from "../domain/countOf.ts"
 import { AuditLog } from "../port/AuditLog.ts"
 
 /** The newest hash is logged at most this often, in milliseconds: logs kept elsewhere then expose a rewritten chain. */
@@ -27,11 +29,11 @@ export const layer = Layer.effectDiscard(
       }
       if (stalled || now < movedAt + stalledAfter) return
       movedAt = now
-      const waiting = yield* countAfter(last_seq)
+      const waiting = yield* countAfter(last_seq, countLimit + 1)
       if (waiting === 0) return
       stalled = true
       yield* Effect.logWarning(
-        `Audit entries have waited to be sealed for more than a minute, ${waiting} after ${last_seq}: a transaction that does not end is in the way`
+        `Audit entries have waited to be sealed for more than a minute, ${countOf(waiting)} after ${last_seq}: a transaction that does not end is in the way`
       )
     })
 

@@ -110,6 +110,9 @@ export class Rotation extends Context.Service<Rotation>()("byok/Rotation", {
         return { rewrapped, left, failed: reasons } satisfies RewrapResult
       }),
 
+      /** How many credentials name a key other than the primary one. */
+      outstanding,
+
       /** Credentials that name keys which the keyring lacks, the first `limit`, and how many there are. */
       stranded: Effect.fn("Rotation.stranded")(function* (limit: number) {
         const missing = yield* registry.missing(kek_ids)
@@ -132,11 +135,12 @@ export class Rotation extends Context.Service<Rotation>()("byok/Rotation", {
         const used = yield* use.list
         const unused = { credentials: 0, wraps: 0, retired: false }
         const ring = kek_ids.map((kek_id): KeyStatus => {
-          const { credentials, retired, wraps } = used.find((key) => key.kek_id === kek_id) ?? unused
+          const { retired, ...use } = used.find((key) => key.kek_id === kek_id) ?? { kek_id, ...unused }
+          const { credentials, wraps } = use
           const neverUsed = credentials === 0 && wraps === 0
           const role = kek_id === primary ? "primary" : retired ? "retired" : neverUsed ? "pending" : "decrypt-only"
           const may_be_retired = role === "decrypt-only" && credentials === 0
-          return { kek_id, role, credentials, wraps, may_be_retired }
+          return { ...use, role, may_be_retired }
         })
         const others = used
           .filter(({ kek_id }) => !kek_ids.includes(kek_id))

@@ -113,10 +113,13 @@ export const layer = Layer.effect(
               timestamptz_send(at) AS stamp, events::text AS events
             FROM (${nextEntries(sql`${String(after)}::bigint`, upTo)}) AS entries ORDER BY seq`)
         ),
-      countAfter: (seq) =>
+      countAfter: (seq, limit) =>
         Effect.map(
           reads.ask(reads.sql<{ n: number }>`
-            SELECT count(*)::int AS n FROM audit_entries WHERE seq > ${String(seq)}::bigint`),
+            SELECT count(*)::int AS n FROM (
+              SELECT FROM audit_entries WHERE seq > ${String(seq)}::bigint
+              ORDER BY seq LIMIT ${reads.sql.literal(limit === undefined ? "ALL" : String(limit))}
+            ) AS later`),
           (rows) => rows[0]?.n ?? 0
         )
     }

@@ -5,6 +5,7 @@ import { record as recordActs, recordOnce } from "./auditing.ts"
 import { Database } from "./connection/Database.ts"
 import { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import { failureOf } from "./connection/failureOf.ts"
+import { countNaming, namedKeks } from "./namedKeks.ts"
 
 const Check = Schema.Struct({ kek_id: Schema.String, check_value: Schema.Uint8Array, retired: Schema.Boolean })
 
@@ -27,18 +28,13 @@ export const layer = Layer.effect(
           INSERT INTO keks (id, check_value) VALUES (${kek_id}, ${check_value}) ON CONFLICT (id) DO NOTHING RETURNING id`,
         (made) => made.map(() => ({ action: "keyring.register", kek_id }) as const)
       )
-    /** Walks the index from one key id to the next, instead of reading every credential. */
     const missing = SqlSchema.findAll({
-      Request: Schema.Array(Schema.String),
+      Request: Schema.Struct({ kek_ids: Schema.Array(Schema.String), limit: Schema.UndefinedOr(Schema.Int) }),
       Result: Schema.Struct({ kek_id: Schema.String, credentials: Schema.Int }),
-      execute: (ids) => background.sql`
-        WITH RECURSIVE named AS (
-          SELECT min(kek_id) AS id FROM credentials
-          UNION ALL
-          SELECT (SELECT min(kek_id) FROM credentials WHERE kek_id > named.id) FROM named WHERE named.id IS NOT NULL
-        )
-        SELECT id AS kek_id, (SELECT count(*)::int FROM credentials WHERE kek_id = named.id) AS credentials
-        FROM named WHERE id IS NOT NULL AND id <> ALL(${ids}::text[])`
+      execute: ({ kek_ids, limit }) => background.sql`
+        WITH RECURSIVE ${namedKeks(background.sql)}
+        SELECT id AS kek_id, ${countNaming(background.sql, limit)} AS credentials
+        FROM named WHERE id IS NOT NULL AND id <> ALL(${kek_ids}::text[])`
     })
     /** Whether the key has sealed, none has, or one of the keyring has. */
     const maySeal = (sql: SqlClient.SqlClient, kek_ids: ReadonlyArray<string>) => sql`(
@@ -167,7 +163,7 @@ export const layer = Layer.effect(
         })
         return yield* Effect.orDie(writes.ask(writes.sql.withTransaction(recorded)))
       }),
-      missing: (kek_ids) => background.probe(missing(kek_ids))
+      missing: (kek_ids, limit) => background.probe(missing({ kek_ids, limit }))
     }
   })
 )

@@ -2,9 +2,11 @@ import { Effect, Layer, Schema } from "effect"
 import { SqlSchema } from "effect/sql"
 import { AccountId } from "../domain/AccountId.ts"
 import { CredentialId } from "../domain/CredentialId.ts"
+import { countLimit } from "../domain/countLimit.ts"
 import { WorkspaceId } from "../domain/WorkspaceId.ts"
-import { KeyUse } from "../port/KeyUse.ts"
+import { KeyUse, type UsedKey } from "../port/KeyUse.ts"
 import { Database } from "./connection/Database.ts"
+import { countNaming, namedKeks } from "./namedKeks.ts"
 
 export const layer = Layer.effect(
   KeyUse,
@@ -18,12 +20,15 @@ export const layer = Layer.effect(
         retired: Schema.Boolean
       }),
       execute: () => sql`
-        SELECT kek_id, coalesce(credentials, 0) AS credentials, coalesce(wraps, 0)::float8 AS wraps,
-          retired_at IS NOT NULL AS retired
-        FROM (SELECT kek_id, count(*)::int AS credentials FROM credentials GROUP BY kek_id) AS named
-        FULL JOIN (SELECT id AS kek_id, wraps, retired_at FROM keks) AS known USING (kek_id)
+        WITH RECURSIVE ${namedKeks(sql)}
+        SELECT coalesce(named.id, keks.id) AS kek_id,
+          CASE WHEN named.id IS NULL THEN 0 ELSE ${countNaming(sql, countLimit + 1)} END AS credentials,
+          coalesce(wraps, 0)::float8 AS wraps, retired_at IS NOT NULL AS retired
+        FROM (SELECT id FROM named WHERE id IS NOT NULL) AS named FULL JOIN keks USING (id)
         ORDER BY kek_id`
     })
+    const capped = ({ credentials, ...key }: UsedKey): UsedKey =>
+      credentials > countLimit ? { ...key, credentials: countLimit, more_credentials: true } : { ...key, credentials }
     const naming = SqlSchema.findAll({
       Request: Schema.Struct({ kek_ids: Schema.Array(Schema.String), limit: Schema.Int }),
       Result: Schema.Struct({
@@ -36,6 +41,12 @@ export const layer = Layer.effect(
         SELECT kek_id, account_id, workspace_id, id AS credential_id FROM credentials
         WHERE kek_id = ANY(${kek_ids}::text[]) ORDER BY kek_id, id LIMIT ${limit}`
     })
-    return { list: Effect.suspend(() => ask(list())), naming: (kek_ids, limit) => ask(naming({ kek_ids, limit })) }
+    return {
+      list: Effect.map(
+        Effect.suspend(() => ask(list())),
+        (keys) => keys.map(capped)
+      ),
+      naming: (kek_ids, limit) => ask(naming({ kek_ids, limit }))
+    }
   })
 )

@@ -29,7 +29,7 @@ const readFile = (path: string) => Effect.flatMap(readPrivateFile(path), parseSe
 
 /** The embedded database's own keyring file, created if nothing has been sealed yet. */
 const readOwnFile = Effect.fnUntraced(function* (path: string) {
-  const sealedBefore = (yield* (yield* KekRegistry).missing([])).length > 0
+  const sealedBefore = (yield* (yield* KekRegistry).missing([], 1)).length > 0
   if (!existsSync(path) && !sealedBefore) {
     yield* Effect.catch(writeKeyringFile(path, generateKeyring(new Date())), (error) =>
       existsSync(path) ? Effect.void : Effect.fail(error)

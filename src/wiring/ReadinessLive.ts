@@ -1,5 +1,7 @@
 import { Cause, Effect, Layer, Option } from "effect"
 import { KeyEncryption } from "../crypto/KeyEncryption.ts"
+import { countLimit } from "../domain/countLimit.ts"
+import { countOf } from "../domain/countOf.ts"
 import { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import { KekRegistry } from "../port/KekRegistry.ts"
 import { Readiness } from "../port/Readiness.ts"
@@ -69,11 +71,13 @@ export const layer = Layer.effect(
           return []
       }
     })
-    const missing = Effect.map(Effect.flatMap(ids, registry.missing), (keys) =>
-      keys.map(
-        ({ credentials, kek_id }) =>
-          `key ${kek_id} is missing from the keyring; credentials that cannot be opened: ${credentials}`
-      )
+    const missing = Effect.map(
+      Effect.flatMap(ids, (kek_ids) => registry.missing(kek_ids, countLimit + 1)),
+      (keys) =>
+        keys.map(
+          ({ credentials, kek_id }) =>
+            `key ${kek_id} is missing from the keyring; credentials that cannot be opened: ${countOf(credentials)}`
+        )
     )
     return {
       problems: Effect.map(Effect.all([schema, writable, durability, sealing]), (found) => found.flat()).pipe(

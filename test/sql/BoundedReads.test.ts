@@ -1,0 +1,148 @@
+import { randomUUID } from "node:crypto"
+import { assert, describe, it } from "@effect/vitest"
+import { Context, Duration, Effect, Layer, Option, Schema } from "effect"
+import * as Byok from "../../src/Byok.ts"
+import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
+import type { AccountId } from "../../src/domain/AccountId.ts"
+import type { ApiKeyHash } from "../../src/domain/ApiKeyHash.ts"
+import { countLimit } from "../../src/domain/countLimit.ts"
+import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
+import { CredentialId } from "../../src/domain/CredentialId.ts"
+import { IdempotencyKey } from "../../src/domain/IdempotencyKey.ts"
+import { NewCredential } from "../../src/domain/NewCredential.ts"
+import type { WorkspaceId } from "../../src/domain/WorkspaceId.ts"
+import { ApiKeys } from "../../src/port/ApiKeys.ts"
+import { AuditLog } from "../../src/port/AuditLog.ts"
+import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
+import { Credentials } from "../../src/port/Credentials.ts"
+import { KeyUse } from "../../src/port/KeyUse.ts"
+import { Readiness } from "../../src/port/Readiness.ts"
+import { Receipts } from "../../src/port/Receipts.ts"
+import { WorkspaceResolver } from "../../src/port/WorkspaceResolver.ts"
+import { Accounts } from "../../src/service/Accounts.ts"
+import { adminClient, freshDatabase, settingsFor } from "../support/database/freshDatabase.ts"
+import { eventually } from "../support/process/eventually.ts"
+
+const rows = 100_000
+const keyring = generateKeyring(new Date())
+
+/** As many rows in every table as there may be: of one account, and under a key that nobody has. */
+const seed = (account_id: string, workspace_id: string) => [
+  `INSERT INTO accounts SELECT gen_random_uuid(), 'n', now() FROM generate_series(1, ${rows})`,
+  `INSERT INTO workspaces SELECT gen_random_uuid(), '${account_id}', 'n', false, now() FROM generate_series(1, ${rows})`,
+  `INSERT INTO api_keys SELECT sha256(n::text::bytea), '${account_id}', 'n', true, now()
+    FROM generate_series(1, ${rows}) AS n`,
+  `INSERT INTO credentials SELECT gen_random_uuid(), '${account_id}', '${workspace_id}', 'openai', NULL, '***...***',
+    now(), false, false, false, false, NULL, NULL, NULL, NULL, NULL, n, 'lost',
+    decode(repeat('00', 60), 'hex'), decode(repeat('00', 63), 'hex') FROM generate_series(1, ${rows}) AS n`,
+  `INSERT INTO receipts SELECT account_id, sha256(uuid_send(id)), id, sha256(''), now() - interval '26 hours'
+    FROM credentials`,
+  `INSERT INTO audit_entries (events) SELECT '[]' FROM generate_series(1, ${rows})`,
+  `INSERT INTO audit_checkpoints SELECT coalesce(max(number), 0) + 1, (SELECT max(seq) FROM audit_entries), '', sha256('')
+    FROM audit_checkpoints`,
+  "VACUUM ANALYZE"
+]
+
+interface Account {
+  readonly account_id: AccountId
+  readonly workspace_id: WorkspaceId
+  readonly hash: ApiKeyHash
+}
+
+/** Rows and index entries that were read from each table, once every connection of the service has reported. */
+const readsOf = (url: string) =>
+  Effect.gen(function* () {
+    const sql = yield* adminClient(url)
+    yield* eventually(
+      "the service's connections are closed",
+      Effect.map(
+        sql`SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`,
+        ({ length }) => length === 0
+      )
+    )
+    const found = yield* sql<{ name: string; n: number }>`
+      SELECT relname AS name, (seq_tup_read + coalesce(idx_tup_fetch, 0) + (
+        SELECT coalesce(sum(idx_tup_read), 0) FROM pg_stat_user_indexes AS index WHERE index.relid = tables.relid
+      ))::int AS n
+      FROM pg_stat_user_tables AS tables ORDER BY 1`
+    return new Map(found.map(({ n, name }) => [name, n]))
+  }).pipe(Effect.scoped)
+
+/** How many were read from each table while an effect ran. */
+const readBy = <A, E, R>(url: string, effect: Effect.Effect<A, E, R>) =>
+  Effect.gen(function* () {
+    const before = yield* readsOf(url)
+    yield* effect
+    return Array.from(yield* readsOf(url), ([name, n]) => ({ name, n: n - (before.get(name) ?? 0) }))
+  })
+
+const serviceOn = (url: string) => Layer.build(Layer.fresh(Byok.layerWith(settingsFor(url, keyring))))
+
+/** A round of everything that a serving process does. */
+const serve = (url: string, { account_id, hash, workspace_id }: Account) =>
+  Effect.gen(function* () {
+    const instance = yield* serviceOn(url)
+    const together = { concurrency: "unbounded" } as const
+    yield* Effect.gen(function* () {
+      const { create, createOnce, get } = yield* Credentials
+      const repository = yield* CredentialRepository
+      const workspaces = yield* WorkspaceResolver
+      const apiKeys = yield* ApiKeys
+      const input = yield* Schema.decodeUnknownEffect(NewCredential)({ provider: "openai", key: "fake-key-fake-key" })
+      const { id } = yield* create(input)
+      yield* get(id)
+      for (const _ of ["first", "again"]) yield* createOnce(input, IdempotencyKey.make("k"))
+      const ids = Array.from({ length: 20 }, () => CredentialId.make(randomUUID()))
+      const { credential, sealed } = Option.getOrThrow(yield* repository.findSealed(account_id, id))
+      yield* Effect.forEach(ids, (id) => repository.insert(account_id, { ...credential, id }, sealed), together)
+      yield* Effect.forEach(ids, (id) => repository.findById(account_id, id), together)
+      yield* Effect.forEach(ids, () => apiKeys.find(hash), together)
+      yield* Effect.forEach(ids, (id) => apiKeys.find(hash, id), together)
+      yield* apiKeys.ownedBy(account_id, [hash])
+      const wanted = [workspace_id, undefined, workspace_id, undefined]
+      yield* Effect.forEach(wanted, (one) => workspaces.resolve(account_id, one), together)
+      const readiness = yield* Readiness
+      assert.deepStrictEqual(yield* readiness.problems, [])
+      assert.include((yield* readiness.warnings).join(), "cannot be opened: more than 10,000")
+      yield* (yield* Receipts).forget(Duration.hours(25), 500)
+      const log = yield* AuditLog
+      yield* log.seal(0)
+      yield* log.countAfter(0n, countLimit + 1)
+      const lost = (yield* (yield* KeyUse).list).find(({ kek_id }) => kek_id === "lost")
+      assert.deepInclude(lost ?? {}, { credentials: countLimit, more_credentials: true })
+      assert.isFalse(yield* (yield* Accounts).isEmpty)
+    }).pipe(Effect.provide(instance), Effect.provideService(CurrentCaller, { account_id }))
+  }).pipe(Effect.scoped)
+
+describe("the statements of a serving process", () => {
+  it.live(
+    "read a bounded number of rows, however many there are",
+    () =>
+      Effect.gen(function* () {
+        const url = yield* freshDatabase
+        const made = yield* Effect.scoped(
+          Effect.gen(function* () {
+            const accounts = Context.get(yield* serviceOn(url), Accounts)
+            const { account_id, management_key_hash, workspace_id } = yield* accounts.createAccount("n")
+            const sql = yield* adminClient(url)
+            for (const statement of seed(account_id, workspace_id)) yield* sql.unsafe(statement)
+            return { account_id, workspace_id, hash: management_key_hash }
+          })
+        )
+        const read = yield* readBy(url, serve(url, made))
+        assert.includeMembers(
+          read.map(({ name }) => name),
+          ["accounts", "api_keys", "audit_entries", "credentials", "receipts", "workspaces"]
+        )
+        assert.deepStrictEqual(
+          read.filter(({ n }) => n > rows / 2),
+          []
+        )
+
+        const counted = Effect.scoped(Effect.flatMap(adminClient(url), (sql) => sql`SELECT count(*) FROM workspaces`))
+        const control = yield* readBy(url, counted)
+        assert.isAtLeast(control.find(({ name }) => name === "workspaces")?.n ?? 0, rows, "control")
+      }),
+    120_000
+  )
+})

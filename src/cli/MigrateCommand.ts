@@ -1,16 +1,26 @@
 import { Effect } from "effect"
-import { Command } from "effect/cli"
+import { Command, Flag } from "effect/cli"
 import { migrateDatabase } from "../wiring/Persistence.ts"
 import { readSettings } from "../wiring/Settings.ts"
 import { printAs } from "./print.ts"
 
+const finish = Flag.Boolean("finish").pipe(
+  Flag.withDescription("Also drop what only instances of the version before need, once none of them runs"),
+  Flag.withDefault(false)
+)
+
+const later =
+  "Instances of the version before can run beside this one. Once none does, run `byok migrate --finish`, which makes creates cheaper."
+
 export const migrateCommand = Command.make(
   "migrate",
-  {},
-  Effect.fnUntraced(function* () {
-    const { migrated } = yield* Effect.scoped(Effect.flatMap(readSettings, migrateDatabase))
-    if (migrated.length === 0) return yield* printAs({ migrated }, "The database is up to date.")
-    yield* printAs({ migrated }, `Migrated: ${migrated.join(", ")}`, "the database was migrated")
+  { finish },
+  Effect.fnUntraced(function* ({ finish }) {
+    const settings = yield* readSettings
+    const { migrated, unfinished } = yield* Effect.scoped(migrateDatabase(settings, finish))
+    const done = migrated.length === 0 ? "The database is up to date." : `Migrated: ${migrated.join(", ")}`
+    const text = unfinished ? `${done}\n${later}` : done
+    yield* printAs({ migrated, unfinished }, text, migrated.length === 0 ? undefined : "the database was migrated")
   })
 ).pipe(
   Command.withDescription("Bring the database schema up to date; `serve` does this too unless BYOK_MIGRATE is check")

@@ -12,6 +12,7 @@ import createReceipts from "./migrations/0002_create_receipts.ts"
 import createAudit from "./migrations/0003_create_audit.ts"
 import retireKeks from "./migrations/0004_retire_keks.ts"
 import keyByAccount, { prepare as buildKeys } from "./migrations/0005_key_by_account.ts"
+import dropKeysById from "./migrations/0009_drop_keys_by_id.ts"
 import validateKeys, { prepare as validateForeignKeys } from "./migrations/0006_validate_keys.ts"
 
 /** Migrations that run in one transaction. */
@@ -19,6 +20,8 @@ interface Stage {
   readonly migrations: Readonly<Record<string, Effect.Effect<void, SqlError.SqlError, SqlClient.SqlClient>>>
   /** What takes long and blocks nobody: runs beforehand, outside a transaction, again after it was interrupted. */
   readonly prepare?: (sql: SqlClient.SqlClient) => Effect.Effect<void, SqlError.SqlError>
+  /** Drops what only the version before needs: run on a new database, else on request. The next version runs it anyway. */
+  readonly finishes?: true
 }
 
 const stages: ReadonlyArray<Stage> = [
@@ -31,7 +34,8 @@ const stages: ReadonlyArray<Stage> = [
     }
   },
   { prepare: buildKeys, migrations: { "0005_key_by_account": keyByAccount } },
-  { prepare: validateForeignKeys, migrations: { "0006_validate_keys": validateKeys } }
+  { prepare: validateForeignKeys, migrations: { "0006_validate_keys": validateKeys } },
+  { finishes: true, migrations: { "0009_drop_keys_by_id": dropKeysById } }
 ]
 
 const newestOf = ({ migrations }: Stage) =>
@@ -39,6 +43,9 @@ const newestOf = ({ migrations }: Stage) =>
 
 /** The newest migration that this build knows. */
 export const latest = Math.max(...stages.map(newestOf))
+
+/** The newest migration that this build needs. */
+export const required = Math.max(...stages.filter(({ finishes }) => finishes !== true).map(newestOf))
 
 /** SQLSTATE of a lock that was not free in time. */
 export const lockNotAvailable = "55P03"
@@ -55,7 +62,7 @@ export type SchemaState = "behind" | "current" | "newer"
 
 const stateOf = Option.match({
   onNone: (): SchemaState => "behind",
-  onSome: (id: number): SchemaState => (id < latest ? "behind" : id > latest ? "newer" : "current")
+  onSome: (id: number): SchemaState => (id < required ? "behind" : id > latest ? "newer" : "current")
 })
 
 /**
@@ -92,9 +99,11 @@ export const current = (sql: SqlClient.SqlClient) =>
   })
 
 /** Runs the stages that the database lacks, one after the other. Returns the names of the migrations that were run. */
-const runStages = Effect.fnUntraced(function* (sql: PgClient.PgClient) {
+const runStages = Effect.fnUntraced(function* (sql: PgClient.PgClient, finish: boolean) {
   const ran: Array<string> = []
+  const isNew = Option.isNone(yield* current(sql))
   for (const stage of stages) {
+    if (stage.finishes === true && !isNew && !finish) continue
     if (Option.exists(yield* current(sql), (id) => id >= newestOf(stage))) continue
     if (stage.prepare !== undefined) yield* stage.prepare(sql)
     const run = PgMigrator.run({ loader: PgMigrator.fromRecord(stage.migrations) }).pipe(
@@ -119,27 +128,45 @@ const inTurn = <A, E, R>(sql: SqlClient.SqlClient, effect: Effect.Effect<A, E, R
   )
 
 /**
- * Reads the version of the schema and, only if it is behind and `mayMigrate`, brings it up to date, without a statement
- * timeout. Instances that start together migrate once. Returns the state and the names of the migrations that were run.
+ * What may be done to the schema: nothing; what this version needs, beside which instances of the version before go on;
+ * or that and dropping what only those need.
+ */
+export type Migrating = "check" | "migrate" | "finish"
+
+/**
+ * Reads the version of the schema and, only if it is behind, brings it up to date as far as it may, without a statement
+ * timeout. Instances that start together migrate once. Returns the state, the names of the migrations that were run and
+ * whether there is something left to finish.
  */
 export const openSchema = (
   target: DatabaseTarget,
   settings: Pick<DatabaseSettings, "connectTimeout" | "pooler">,
-  mayMigrate: boolean
+  may: Migrating
 ) =>
   Effect.scoped(
     Effect.gen(function* () {
       const client = yield* makeClient(target, { ...settings, poolSize: 1 })
-      const state = stateOf(yield* withLockTimeout(client, locking.timeout)(current(client)))
-      if (state !== "behind" || !mayMigrate) return { state, migrated: [] }
+      const standing = withLockTimeout(client, locking.timeout)(current(client))
+      const found = yield* standing
+      const state = stateOf(found)
+      const isDone = state === "newer" || Option.contains(found, latest)
+      if (may === "check" || isDone || (state === "current" && may === "migrate")) {
+        return { state, migrated: [], unfinished: state === "current" && !isDone }
+      }
       const migrator = yield* makeClient(
         target,
         { ...settings, poolSize: 1 },
         settings.pooler ? {} : { startupParameters: preparing }
       )
       for (;;) {
-        const ran = yield* inTurn(client, runStages(migrator))
-        if (Option.isSome(ran)) return { state: "current" as const, migrated: ran.value }
+        const ran = yield* inTurn(client, runStages(migrator, may === "finish"))
+        if (Option.isSome(ran)) {
+          return {
+            state: "current" as const,
+            migrated: ran.value,
+            unfinished: !Option.contains(yield* standing, latest)
+          }
+        }
         yield* Effect.sleep(turnPause)
       }
     })
@@ -154,5 +181,8 @@ export const openSchema = (
   )
 
 /** Brings the schema up to date and returns the names of the migrations that were run. */
-export const migrate = (target: DatabaseTarget, settings: Pick<DatabaseSettings, "connectTimeout" | "pooler">) =>
-  Effect.map(openSchema(target, settings, true), ({ migrated }) => migrated)
+export const migrate = (
+  target: DatabaseTarget,
+  settings: Pick<DatabaseSettings, "connectTimeout" | "pooler">,
+  may: Migrating = "migrate"
+) => Effect.map(openSchema(target, settings, may), ({ migrated }) => migrated)

@@ -13,7 +13,7 @@ import { acknowledgesEarlyByDefault, durableSession } from "../sql/connection/Du
 import * as EmbeddedPostgres from "../sql/embedded/EmbeddedPostgres.ts"
 import * as KekRegistrySql from "../sql/KekRegistrySql.ts"
 import * as KeyUseSql from "../sql/KeyUseSql.ts"
-import { openSchema, type SchemaState } from "../sql/Migrations.ts"
+import { type Migrating, openSchema, type SchemaState } from "../sql/Migrations.ts"
 import * as ReceiptsSql from "../sql/ReceiptsSql.ts"
 import { sentenceOn } from "../sql/connection/connectionError.ts"
 import * as WorkspaceResolverSql from "../sql/WorkspaceResolverSql.ts"
@@ -91,25 +91,25 @@ const checkSchema = (name: string, state: SchemaState, onNewer: OnNewer) => {
     : Effect.fail(refuse(`${newer}: use the version that migrated it.`))
 }
 
-/** Connects to the database, and brings its schema up to date if it is behind and `mayMigrate`. */
-const connect = Effect.fnUntraced(function* (settings: Settings, mayMigrate: boolean) {
+/** Connects to the database, and brings its schema up to date as far as it may. */
+const connect = Effect.fnUntraced(function* (settings: Settings, may: Migrating) {
   const target = yield* targetOf(settings)
   const { schema, session } = yield* whenReachable(
     nameOf(settings),
-    Effect.all({ session: sessionFor(target, settings), schema: openSchema(target, settings.database, mayMigrate) })
+    Effect.all({ session: sessionFor(target, settings), schema: openSchema(target, settings.database, may) })
   )
   return { target, session, ...schema }
 })
 
 /** Connects to the database, and migrates it if the settings allow that. */
 export const openDatabase = Effect.fnUntraced(function* (settings: Settings, onNewer: OnNewer = "warn") {
-  const opened = yield* connect(settings, settings.migrate === "auto")
+  const opened = yield* connect(settings, settings.migrate === "auto" ? "migrate" : "check")
   yield* checkSchema(nameOf(settings), opened.state, onNewer)
   return opened
 })
 
-/** Connects to the database and migrates it. */
-export const migrateDatabase = (settings: Settings) => connect(settings, true)
+/** Connects to the database and migrates it; to finish also drops what only the version before needs. */
+export const migrateDatabase = (settings: Settings, finish: boolean) => connect(settings, finish ? "finish" : "migrate")
 
 const repositories = Layer.mergeAll(
   AccountRepositorySql.layer,

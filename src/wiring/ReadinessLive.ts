@@ -9,7 +9,7 @@ import { Database } from "../sql/connection/Database.ts"
 import { failureOf } from "../sql/connection/failureOf.ts"
 import { isReadOnly } from "../sql/connection/isReadOnly.ts"
 import { acknowledgesEarly } from "../sql/connection/Durability.ts"
-import { current, latest, lockNotAvailable, withLockTimeout } from "../sql/Migrations.ts"
+import { current, lockNotAvailable, required, withLockTimeout } from "../sql/Migrations.ts"
 
 /** How long to wait for a lock on the table of migrations, in milliseconds. */
 const schemaLockTimeout = 100
@@ -35,7 +35,7 @@ export const layer = Layer.effect(
     const ids = Effect.sync(() => keks().map(({ kek_id }) => kek_id))
 
     /** The schema was checked before the service started: what it was last stands while the table is locked. */
-    let known = Option.some(latest)
+    let known = Option.some(required)
     const readSchema = Effect.map(
       withLockTimeout(background.sql, schemaLockTimeout)(current(background.sql)),
       (found) => (known = found)
@@ -49,7 +49,7 @@ export const layer = Layer.effect(
       background.probe(readSchema),
       Option.match({
         onNone: () => ["the database has not been migrated"],
-        onSome: (id) => (id < latest ? ["the database lacks migrations that this version needs"] : [])
+        onSome: (id) => (id < required ? ["the database lacks migrations that this version needs"] : [])
       })
     )
     /** Asked on the connections that store: they may lead to another server than the others. */

@@ -13,12 +13,25 @@ const names = ["key_by_account", "validate_keys"]
 const older = Effect.gen(function* () {
   const url = yield* freshDatabase
   yield* schema4(url)
-  return { sql: yield* adminClient(url), migrated: migrate(parseDatabaseUrl(Redacted.make(url)), databaseSettings) }
+  const target = parseDatabaseUrl(Redacted.make(url))
+  return {
+    sql: yield* adminClient(url),
+    migrated: migrate(target, databaseSettings),
+    finished: migrate(target, databaseSettings, "finish")
+  }
 })
 
 const invalid = (sql: SqlClient.SqlClient) =>
   Effect.map(
     sql<{ name: string }>`SELECT indexrelid::regclass::text AS name FROM pg_index WHERE NOT indisvalid`,
+    (rows) => rows.map(({ name }) => name)
+  )
+const byIdAlone = (sql: SqlClient.SqlClient) =>
+  Effect.map(
+    sql<{ name: string }>`
+      SELECT indexrelid::regclass::text AS name FROM pg_index
+      JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0] AND attname = 'id'
+      WHERE indisunique AND indrelid IN ('credentials'::regclass, 'workspaces'::regclass) ORDER BY 1`,
     (rows) => rows.map(({ name }) => name)
   )
 const notValidated = (sql: SqlClient.SqlClient) => sql`SELECT 1 FROM pg_constraint WHERE NOT convalidated`
@@ -40,6 +53,25 @@ describe("the migration of 1.0.0's schema to keys by account", () => {
       assert.isAtLeast(found.created, 1)
       const sql = yield* adminClient(url)
       assert.deepStrictEqual([yield* invalid(sql), yield* notValidated(sql)], [[], []])
+    })
+  )
+
+  it.live("is finished on request, which drops what instances of 1.0.0 need", () =>
+    Effect.gen(function* () {
+      const { finished, migrated, sql } = yield* older
+      assert.deepStrictEqual(yield* migrated, names)
+      assert.deepStrictEqual(yield* byIdAlone(sql), ["credentials_id", "workspaces_id_unique"])
+      assert.deepStrictEqual(yield* migrated, [])
+      assert.deepStrictEqual(yield* finished, ["drop_keys_by_id"])
+      assert.deepStrictEqual(yield* byIdAlone(sql), [])
+      assert.deepStrictEqual(yield* finished, [])
+    })
+  )
+
+  it.live("is finished with the rest if that is requested at once", () =>
+    Effect.gen(function* () {
+      const { finished } = yield* older
+      assert.deepStrictEqual(yield* finished, [...names, "drop_keys_by_id"])
     })
   )
 

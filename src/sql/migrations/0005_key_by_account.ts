@@ -7,8 +7,8 @@ import { buildIndexes } from "./buildIndexes.ts"
  * partitioning by account requires. Ids remain UUIDs; only their uniqueness within an account is enforced.
  *
  * The indexes are built beforehand, while the service runs, so the tables are locked only to exchange them. Foreign
- * keys apply to new rows from then on; 0006 validates them for older ones. The previous version cannot create
- * credentials beside this schema: its `ON CONFLICT (id)` needs the unique index on `id` that partitioning rules out.
+ * keys apply to new rows from then on; 0006 validates them for older ones. Unique indexes on `id` alone, which the
+ * `ON CONFLICT (id)` of 1.0.0 needs and partitioning rules out, stay until 0009.
  *
  * An audit entry holds the events of one transaction about one account, whose id it has; entries about no account, and
  * those from before, have none. So an entry belongs to one partition, and the entries of an account are found by a
@@ -43,10 +43,12 @@ const statements = [
 /** `workspaces_id` is for a command that names a workspace alone. */
 export const prepare = buildIndexes([
   { name: "credentials_account", unique: true, on: "credentials (account_id, id)" },
+  { name: "credentials_id", unique: true, on: "credentials (id)" },
   { name: "credentials_account_order", on: "credentials (account_id, workspace_id, provider, sort_order)" },
   { name: "receipts_account_credential", unique: true, on: "receipts (account_id, credential_id)" },
   { name: "workspaces_account", unique: true, on: "workspaces (account_id, id)" },
-  { name: "workspaces_id", on: "workspaces (id)" }
+  { name: "workspaces_id", on: "workspaces (id)" },
+  { name: "workspaces_id_unique", unique: true, on: "workspaces (id)" }
 ])
 
 export default Effect.gen(function* () {

@@ -35,7 +35,7 @@ const seed = (accounts: number, each: number) => [
   "VACUUM ANALYZE"
 ]
 
-/** A create as both schemas take it: without ON CONFLICT, whose target differs. */
+/** A create as 1.0.0 writes it. */
 const create = `
   WITH home AS (
     SELECT id FROM workspaces WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL FOR SHARE
@@ -48,7 +48,7 @@ const create = `
         SELECT coalesce(max(sort_order) + 1, 0) FROM credentials
         WHERE account_id = $1 AND workspace_id = $2 AND provider = 'openai'
       ), 'kek-1', decode(repeat('00', 60), 'hex'), decode(repeat('00', 110), 'hex') FROM receipt
-    RETURNING id
+    ON CONFLICT (id) DO NOTHING RETURNING id
   ), recorded AS (INSERT INTO audit_entries (events) SELECT '[]' FROM made)
   SELECT id FROM made`
 const get = "SELECT name, label FROM credentials WHERE account_id = $1 AND id = $2"

@@ -1,16 +1,10 @@
-import { Schema, SchemaTransformation } from "effect"
+import { Schema } from "effect"
 import { ApiKeyHash } from "./ApiKeyHash.ts"
 import { CredentialId } from "./CredentialId.ts"
 import { StoredProvider } from "./Provider.ts"
 import { Region } from "./Region.ts"
+import { timestamp } from "./timestamp.ts"
 import { WorkspaceId } from "./WorkspaceId.ts"
-
-const iso8601 = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
-
-const timestamp = (description: string) =>
-  Schema.String.check(
-    Schema.isPattern(iso8601, { description, toJsonSchema: () => ({ pattern: iso8601.source, format: "date-time" }) })
-  ).pipe(Schema.decodeTo(Schema.DateTimeUtc, SchemaTransformation.dateTimeUtcFromString))
 
 const orNull = <S extends Schema.Constraint>(schema: S, description: string) =>
   Schema.NullOr(schema).annotate({ description })

@@ -1,0 +1,63 @@
+import type { CredentialId } from "../CredentialId.ts"
+import type { Provider } from "../Provider.ts"
+import type { Region } from "../Region.ts"
+import type { Seal } from "./PooledCredential.ts"
+import type { ParkedCause } from "./Standing.ts"
+
+/** Credentials that are tried before the provider's shared endpoint, and those that are tried after it (E1). */
+export type Section = "prioritized" | "fallback"
+
+/** Why a credential is not used. */
+export type Exclusion =
+  | { readonly reason: "disabled" | "api_key_not_allowed" | "user_not_allowed" | "model_not_allowed" }
+  | { readonly reason: "region"; readonly declared: Region | null; readonly host: Region }
+  | { readonly reason: "zdr"; readonly declared: boolean | null }
+  | { readonly reason: "seal"; readonly seal: Exclude<Seal, "verified" | "unverified"> }
+  | { readonly reason: "parked"; readonly cause: ParkedCause; readonly until: number | null }
+
+/** Why a provider's shared endpoint is not used. */
+export type SharedReason =
+  | { readonly reason: "none_there" | "region" | "zdr" }
+  | { readonly reason: "is_required" | "is_byok_only"; readonly credential_id: CredentialId }
+  | {
+      readonly reason: "seal"
+      readonly credential_id: CredentialId
+      readonly seal: Exclude<Seal, "verified" | "unverified" | "unavailable">
+    }
+
+/** One attempt. `region` is what the credential declares, which may decide the upstream's address (E12). */
+export type Step =
+  | {
+      readonly _tag: "Own"
+      readonly provider: Provider
+      readonly section: Section
+      readonly credential_id: CredentialId
+      readonly key_version: number
+      readonly row: string
+      readonly region: Exclude<Region, "global"> | null
+      readonly probing: boolean
+    }
+  | { readonly _tag: "Shared"; readonly provider: Provider }
+
+/** What became of a credential: its index in the steps, or null and every reason why it is not used. */
+export interface Verdict {
+  readonly credential_id: CredentialId
+  readonly section: Section
+  readonly position: number | null
+  readonly exclusions: ReadonlyArray<Exclusion>
+}
+
+/** What became of a provider's credentials and of its shared endpoint. */
+export interface ProviderPlan {
+  readonly provider: Provider
+  readonly credentials: ReadonlyArray<Verdict>
+  readonly shared: { readonly position: number | null; readonly removed: ReadonlyArray<SharedReason> }
+}
+
+/** The attempts for a request in their order, and why there are no others. */
+export interface Plan {
+  readonly steps: ReadonlyArray<Step>
+  readonly providers: ReadonlyArray<ProviderPlan>
+  /** When the first parking ends that alone keeps a credential out; null if there is a step or no such parking. */
+  readonly retry_at: number | null
+}

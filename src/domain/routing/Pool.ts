@@ -1,0 +1,41 @@
+import type { PooledCredential } from "./PooledCredential.ts"
+
+/** Whether a list lets a value through. */
+type Allows = (value: string | null) => boolean
+
+/** A credential with its lists as questions that are quick to answer, however long they are. */
+export interface PoolMember extends PooledCredential {
+  readonly allowsApiKey: Allows
+  readonly allowsUser: Allows
+  readonly allowsModel: Allows
+}
+
+/** The credentials of a workspace and provider in order of trial. */
+export type Pool = ReadonlyArray<PoolMember>
+
+/** Up to this length, searching a list is as fast as looking a value up in a set. */
+const longestSearched = 8
+
+/** `null` restricts nothing, `[]` lets nothing through, and a missing value is in no list (E9). */
+const allows = (list: ReadonlyArray<string> | null): Allows => {
+  if (list === null) return () => true
+  if (list.length <= longestSearched) return (value) => value !== null && list.includes(value)
+  const set = new Set(list)
+  return (value) => value !== null && set.has(value)
+}
+
+/** Prioritized before fallback, then `sort_order`, `created_at` and `id` (D32). */
+const compare = ({ credential: a }: PooledCredential, { credential: b }: PooledCredential): number =>
+  Number(a.is_fallback) - Number(b.is_fallback) ||
+  a.sort_order - b.sort_order ||
+  a.created_at.epochMilliseconds - b.created_at.epochMilliseconds ||
+  (a.id < b.id ? -1 : 1)
+
+/** Prepares a pool once for all requests that it will serve. */
+export const poolOf = (credentials: ReadonlyArray<PooledCredential>): Pool =>
+  credentials.toSorted(compare).map((pooled) => ({
+    ...pooled,
+    allowsApiKey: allows(pooled.credential.allowed_api_key_hashes),
+    allowsUser: allows(pooled.credential.allowed_user_ids),
+    allowsModel: allows(pooled.credential.allowed_models)
+  }))

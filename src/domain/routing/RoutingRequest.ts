@@ -1,0 +1,68 @@
+import { Effect, Schema } from "effect"
+import { AccountId } from "../AccountId.ts"
+import { ApiKeyHash } from "../ApiKeyHash.ts"
+import { Provider } from "../Provider.ts"
+import { Region } from "../Region.ts"
+import { Text } from "../Text.ts"
+import { withMaxLength } from "../withMaxLength.ts"
+import { WorkspaceId } from "../WorkspaceId.ts"
+import { Endpoint } from "./Endpoint.ts"
+
+/** A provider that serves the model, and its endpoint. */
+const Target = Schema.Struct({
+  provider: Provider,
+  endpoint: Endpoint.annotate({ message: "must be an object" }).pipe(Schema.withDecodingDefaultKey(Effect.succeed({})))
+}).annotate({ message: "must be an object" })
+
+const orNull = <S extends Schema.Constraint>(schema: S, description: string) =>
+  Schema.NullOr(schema)
+    .annotate({ message: "must be a string or null", description, default: null })
+    .pipe(Schema.withDecodingDefaultKey<Schema.NullOr<S>>(Effect.succeed(null)))
+
+const maxTargets = Provider.literals.length
+const tooLong = `must have at most ${maxTargets} elements`
+
+const targets = Schema.Array(Target)
+  .annotate({ message: "must be a list of objects" })
+  .check(
+    Schema.isMinLength(1, { message: "must have at least 1 element" }),
+    Schema.isMaxLength(maxTargets, { message: tooLong }),
+    Schema.makeFilter((given) => new Set(given.map(({ provider }) => provider)).size === given.length, {
+      message: "must name each provider once"
+    })
+  )
+  .pipe(withMaxLength(maxTargets, tooLong))
+
+const strategies = Schema.Literals(["byok_first", "provider_first"]).annotate({
+  message: "must be byok_first or provider_first",
+  description: "Whether every provider's own keys precede shared capacity, or providers are tried one by one.",
+  default: "byok_first"
+})
+
+/** What a router decides about: one request of a caller to a gateway. */
+export const RoutingRequest = Schema.Struct({
+  account_id: AccountId,
+  workspace_id: WorkspaceId,
+  model: Text.check(
+    Schema.isNonEmpty({ message: "must not be empty" }),
+    Schema.isMaxCodePoints(255, {
+      message: "must have at most 255 characters",
+      description: "Model slug, compared verbatim."
+    })
+  ),
+  api_key_hash: orNull(ApiKeyHash, "SHA-256 of the caller's API key; null without one."),
+  user_id: orNull(Text, "The caller's user id; null without one."),
+  host: Region.annotate({
+    message: "must be global, europe or us",
+    description: "Regional host that the request came to.",
+    default: "global"
+  }).pipe(Schema.withDecodingDefaultKey(Effect.succeed("global" as const))),
+  requires_zdr: Schema.Boolean.annotate({
+    message: "must be true or false",
+    description: "Whether the request requires zero data retention.",
+    default: false
+  }).pipe(Schema.withDecodingDefaultKey(Effect.succeed(false))),
+  targets,
+  strategy: strategies.pipe(Schema.withDecodingDefaultKey(Effect.succeed("byok_first" as const)))
+})
+export type RoutingRequest = typeof RoutingRequest.Type

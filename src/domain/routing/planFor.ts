@@ -1,0 +1,155 @@
+import type { Credential } from "../Credential.ts"
+import type { Provider } from "../Provider.ts"
+import type { Endpoint, EndpointKind } from "./Endpoint.ts"
+import type { Exclusion, Plan, ProviderPlan, Section, SharedReason, Step } from "./Plan.ts"
+import type { Pool, PoolMember } from "./Pool.ts"
+import type { PooledCredential } from "./PooledCredential.ts"
+import type { RoutingRequest } from "./RoutingRequest.ts"
+import type { Standing } from "./Standing.ts"
+
+/** The declarations that can widen what a credential is used for, by kind of endpoint (E11, E13). */
+const honours: Record<EndpointKind, { readonly region: boolean; readonly zdr: boolean }> = {
+  standard: { region: true, zdr: true },
+  private: { region: false, zdr: false },
+  pinned: { region: false, zdr: true },
+  cross_region: { region: false, zdr: true },
+  video: { region: false, zdr: false }
+}
+
+const inRegion = (
+  { host }: RoutingRequest,
+  { kind, region }: Endpoint,
+  declared: Credential["declared_region"]
+): boolean => {
+  if (host === "global") return true
+  if (declared === null || declared === "global") return region === host
+  return declared === host && (honours[kind].region || region === host)
+}
+
+const meetsZdr = ({ requires_zdr }: RoutingRequest, { kind, zdr }: Endpoint, declared: boolean | null): boolean => {
+  if (!requires_zdr) return true
+  if (declared === null || (declared && !honours[kind].zdr)) return zdr
+  return declared
+}
+
+/** Every reason, not just the first: removing one must not reveal another. */
+const exclusionsOf = (
+  request: RoutingRequest,
+  endpoint: Endpoint,
+  { allowsApiKey, allowsModel, allowsUser, credential, seal }: PoolMember,
+  standing: Standing
+): ReadonlyArray<Exclusion> => {
+  const { declared_region, declared_zdr, disabled } = credential
+  const found: Array<Exclusion> = []
+  if (seal !== "verified" && seal !== "unverified") found.push({ reason: "seal", seal })
+  if (disabled) found.push({ reason: "disabled" })
+  if (!allowsApiKey(request.api_key_hash)) found.push({ reason: "api_key_not_allowed" })
+  if (!allowsUser(request.user_id)) found.push({ reason: "user_not_allowed" })
+  if (!allowsModel(request.model)) found.push({ reason: "model_not_allowed" })
+  if (!inRegion(request, endpoint, declared_region)) {
+    found.push({ reason: "region", declared: declared_region, host: request.host })
+  }
+  if (!meetsZdr(request, endpoint, declared_zdr)) found.push({ reason: "zdr", declared: declared_zdr })
+  if (standing._tag === "Parked") found.push({ reason: "parked", cause: standing.cause, until: standing.until })
+  return found
+}
+
+/** Why the shared endpoint is not used. Standings are no argument: health never decides about money (E4). */
+const removalsOf = (request: RoutingRequest, endpoint: Endpoint, pool: Pool): ReadonlyArray<SharedReason> => {
+  const found: Array<SharedReason> = []
+  if (!endpoint.shared) found.push({ reason: "none_there" })
+  if (!inRegion(request, endpoint, null)) found.push({ reason: "region" })
+  if (!meetsZdr(request, endpoint, null)) found.push({ reason: "zdr" })
+  for (const { allowsApiKey, allowsModel, allowsUser, credential, seal } of pool) {
+    const { id: credential_id, disabled, is_byok_only, is_required } = credential
+    if (seal !== "verified" && seal !== "unverified" && seal !== "unavailable") {
+      found.push({ reason: "seal", credential_id, seal })
+    }
+    if (disabled || !allowsApiKey(request.api_key_hash) || !allowsUser(request.user_id)) continue
+    if (is_required) found.push({ reason: "is_required", credential_id })
+    if (is_byok_only && allowsModel(request.model)) found.push({ reason: "is_byok_only", credential_id })
+  }
+  return found
+}
+
+/** A step, and the place in its provider's plan that takes its index. */
+interface Offer {
+  readonly step: Step
+  readonly verdict: { position: number | null }
+}
+
+const phases = ["prioritized", "shared", "fallback"] as const
+
+type Judged = Readonly<Record<(typeof phases)[number], ReadonlyArray<Offer>>> & { readonly plan: ProviderPlan }
+
+const ownStep = (provider: Provider, section: Section, pooled: PooledCredential, standing: Standing): Step => {
+  const { declared_region, id } = pooled.credential
+  return {
+    _tag: "Own",
+    provider,
+    section,
+    credential_id: id,
+    key_version: pooled.key_version,
+    row: pooled.row,
+    region: declared_region === "global" ? null : declared_region,
+    probing: standing._tag === "Probing"
+  }
+}
+
+/** Judges every credential of a provider, and its shared endpoint. */
+const judge = (
+  request: RoutingRequest,
+  { endpoint, provider }: RoutingRequest["targets"][number],
+  pool: Pool,
+  standingOf: (pooled: PooledCredential) => Standing
+): Judged => {
+  const offers = { prioritized: Array<Offer>(), fallback: Array<Offer>() }
+  const credentials = pool.map((member) => {
+    const standing = standingOf(member)
+    const section = member.credential.is_fallback ? "fallback" : "prioritized"
+    const exclusions = exclusionsOf(request, endpoint, member, standing)
+    const verdict = { credential_id: member.credential.id, section, position: null, exclusions } as const
+    if (exclusions.length === 0) offers[section].push({ step: ownStep(provider, section, member, standing), verdict })
+    return verdict
+  })
+  const shared = { position: null, removed: removalsOf(request, endpoint, pool) }
+  const sharedStep = { step: { _tag: "Shared", provider }, verdict: shared } as const
+  return {
+    ...offers,
+    shared: shared.removed.length === 0 ? [sharedStep] : [],
+    plan: { provider, credentials, shared }
+  }
+}
+
+/** When the first credential is free again that only a parking keeps out. */
+const earliestEnd = (providers: ReadonlyArray<ProviderPlan>): number | null => {
+  let earliest: number | null = null
+  for (const { credentials } of providers) {
+    for (const { exclusions } of credentials) {
+      const [only, other] = exclusions
+      if (only?.reason !== "parked" || only.until === null || other !== undefined) continue
+      if (earliest === null || only.until < earliest) earliest = only.until
+    }
+  }
+  return earliest
+}
+
+/** The credentials and shared endpoints that may serve a request, in their order, with a verdict on each. */
+export const planFor = (
+  request: RoutingRequest,
+  poolOfProvider: (provider: Provider) => Pool,
+  standingOf: (pooled: PooledCredential) => Standing
+): Plan => {
+  const judged = request.targets.map((target) => judge(request, target, poolOfProvider(target.provider), standingOf))
+  const steps: Array<Step> = []
+  const take = ({ step, verdict }: Offer) => {
+    verdict.position = steps.push(step) - 1
+  }
+  if (request.strategy === "byok_first") {
+    for (const phase of phases) for (const one of judged) one[phase].forEach(take)
+  } else {
+    for (const one of judged) for (const phase of phases) one[phase].forEach(take)
+  }
+  const providers = judged.map(({ plan }) => plan)
+  return { steps, providers, retry_at: steps.length === 0 ? earliestEnd(providers) : null }
+}

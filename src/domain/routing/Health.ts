@@ -96,6 +96,7 @@ export const observe = (health: Health | undefined, report: Report): Health | un
   const ofModel = withoutTrial(known.models.get(model) ?? null, report)
   const after = (changedWhole: Pause | null, changedModel: Pause | null): Health | undefined => {
     const models = withModel(known.models, model, changedModel)
+    if (known === health && changedWhole === known.whole && models === known.models) return health
     return changedWhole === null && models.size === 0 ? undefined : { key_version, whole: changedWhole, models }
   }
   if (outcome._tag === "Succeeded") return after(cleared(whole, report), cleared(ofModel, report))

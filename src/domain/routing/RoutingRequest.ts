@@ -33,7 +33,7 @@ const targets = Schema.Array(Target)
   )
   .pipe(withMaxLength(maxTargets, tooLong))
 
-const strategies = Schema.Literals(["byok_first", "provider_first"]).annotate({
+export const strategies = Schema.Literals(["byok_first", "provider_first"]).annotate({
   message: "must be byok_first or provider_first",
   description: "Whether every provider's own keys precede shared capacity, or providers are tried one by one.",
   default: "byok_first"

@@ -1,0 +1,100 @@
+import { Schema } from "effect"
+import { CredentialId } from "../CredentialId.ts"
+import { Provider } from "../Provider.ts"
+import { Region } from "../Region.ts"
+import { timestamp } from "../timestamp.ts"
+import { WorkspaceId } from "../WorkspaceId.ts"
+import { strategies } from "./RoutingRequest.ts"
+
+const Name = Schema.NullOr(Schema.String)
+const SectionName = Schema.Literals(["prioritized", "fallback"])
+const Position = Schema.NullOr(Schema.Int).annotate({ description: "Index in `steps`; null if it is not used." })
+const message = Schema.String.annotate({ description: "The reason as a sentence." })
+
+const Step = Schema.Union([
+  Schema.Struct({
+    kind: Schema.tag("own"),
+    provider: Provider,
+    section: SectionName,
+    credential_id: CredentialId,
+    name: Name,
+    label: Schema.String,
+    region: Schema.NullOr(Region),
+    on_trial: Schema.Boolean.annotate({ description: "Whether a parking has just ended: one request tries the key." })
+  }),
+  Schema.Struct({ kind: Schema.tag("shared"), provider: Provider })
+])
+
+/** Why a credential is not used. */
+const Excluded = Schema.Union([
+  Schema.Struct({ reason: Schema.Literals(["disabled", "api_key_not_allowed", "user_not_allowed"]), message }),
+  Schema.Struct({
+    reason: Schema.tag("model_not_allowed"),
+    message,
+    hint: Schema.optionalKey(
+      Schema.String.annotate({ description: "A member of `allowed_models` that is almost the requested model." })
+    )
+  }),
+  Schema.Struct({
+    reason: Schema.tag("region"),
+    message,
+    declared: Schema.NullOr(Region),
+    host: Region
+  }),
+  Schema.Struct({ reason: Schema.tag("zdr"), message, declared: Schema.NullOr(Schema.Boolean) }),
+  Schema.Struct({
+    reason: Schema.tag("seal"),
+    message,
+    seal: Schema.Literals(["altered", "unknown_key", "unsupported", "unavailable"])
+  }),
+  Schema.Struct({
+    reason: Schema.tag("parked"),
+    message,
+    cause: Schema.Literals(["rate_limited", "quota_exhausted", "forbidden", "rejected", "leaked"]),
+    until: Schema.NullOr(timestamp("When it is tried again; null if not before its key is replaced."))
+  })
+])
+export type Excluded = typeof Excluded.Type
+
+/** Why a provider's shared endpoint is not used. */
+const Removed = Schema.Union([
+  Schema.Struct({ reason: Schema.Literals(["none_there", "region", "zdr"]), message }),
+  Schema.Struct({ reason: Schema.Literals(["is_required", "is_byok_only"]), message, credential_id: CredentialId }),
+  Schema.Struct({
+    reason: Schema.tag("seal"),
+    message,
+    credential_id: CredentialId,
+    seal: Schema.Literals(["altered", "unknown_key", "unsupported"])
+  })
+])
+export type Removed = typeof Removed.Type
+
+/** A plan for people and dashboards: which keys serve a request, and why the others do not. Without a key. */
+export const Explanation = Schema.Struct({
+  workspace_id: WorkspaceId,
+  model: Schema.String,
+  host: Region,
+  requires_zdr: Schema.Boolean,
+  strategy: strategies,
+  steps: Schema.Array(Step),
+  providers: Schema.Array(
+    Schema.Struct({
+      provider: Provider,
+      credentials: Schema.Array(
+        Schema.Struct({
+          credential_id: CredentialId,
+          name: Name,
+          label: Schema.String,
+          section: SectionName,
+          position: Position,
+          excluded: Schema.Array(Excluded)
+        })
+      ),
+      shared: Schema.Struct({ position: Position, removed: Schema.Array(Removed) })
+    })
+  ),
+  retry_at: Schema.NullOr(
+    timestamp("When the first key is tried again, if parking is all that keeps keys out and nothing else is left.")
+  )
+}).annotate({ identifier: "Explanation" })
+export type Explanation = typeof Explanation.Type

@@ -1,0 +1,163 @@
+import { DateTime } from "effect"
+import type { Credential } from "../Credential.ts"
+import type { Provider } from "../Provider.ts"
+import type { Excluded, Explanation, Removed } from "./Explanation.ts"
+import { nearMiss } from "./nearMiss.ts"
+import type { Exclusion, Plan, SharedReason } from "./Plan.ts"
+import type { Pool } from "./Pool.ts"
+import type { RoutingRequest } from "./RoutingRequest.ts"
+import type { ParkedCause } from "./Standing.ts"
+
+const counted = (n: number, noun: string) => `${n} ${noun}${n === 1 ? "" : "s"}`
+
+/** A list that does not let the caller through; one that is null lets everybody through. */
+const notIn = (field: string, list: ReadonlyArray<string> | null, noun: string, given: string | null) => {
+  const length = list?.length ?? 0
+  if (length === 0) return `${field} is empty: it matches no ${noun}`
+  return `${field} has ${counted(length, noun)}, ${given === null ? "and the request has none" : "not this one"}`
+}
+
+const regionMessage = (declared: Credential["declared_region"], host: string) => {
+  if (declared === null || declared === "global") {
+    return `it declares no region, and the endpoint is not recorded in ${host}`
+  }
+  return declared === host
+    ? `the endpoint is not recorded in ${host}, and this kind of endpoint does not honour declared_region`
+    : `it declares ${declared}, and the host is ${host}`
+}
+
+const endpointRetains = "the request requires ZDR, which the endpoint does not have"
+
+const zdrMessage = (declared: boolean | null) => {
+  if (declared === null) return endpointRetains
+  return declared
+    ? `${endpointRetains}, and this kind of endpoint does not honour declared_zdr`
+    : "the request requires ZDR, which it declares not to have"
+}
+
+const sealMessages = {
+  altered: "its row was altered after it was sealed",
+  unknown_key: "the keyring does not have the key that it is sealed with",
+  unsupported: "this version does not know the format that it is sealed in",
+  unavailable: "the key store does not answer"
+}
+
+const parkedMessages: Record<ParkedCause, string> = {
+  rate_limited: "the upstream limited its rate",
+  quota_exhausted: "its quota at the upstream is exhausted",
+  forbidden: "the upstream refused the model to the key",
+  rejected: "the upstream rejected the key",
+  leaked: "the key is known to have leaked"
+}
+
+/** Rounded up, so nobody is asked to return a moment early. */
+const timeOfDay = (millis: number) => `${new Date(Math.ceil(millis / 1000) * 1000).toISOString().slice(11, 19)}Z`
+
+const timeOrNull = (millis: number | null) => (millis === null ? null : DateTime.makeUnsafe(millis))
+
+const parkedMessage = (cause: ParkedCause, until: number | null) => {
+  const end = until === null ? "not used until it is replaced" : `tried again at ${timeOfDay(until)}`
+  return `${parkedMessages[cause]}; it is ${end}`
+}
+
+const excludedOf = (exclusion: Exclusion, credential: Credential, request: RoutingRequest): Excluded => {
+  const { allowed_api_key_hashes, allowed_models, allowed_user_ids } = credential
+  switch (exclusion.reason) {
+    case "disabled":
+      return { reason: "disabled", message: "it is disabled" }
+    case "api_key_not_allowed": {
+      const message = notIn("allowed_api_key_hashes", allowed_api_key_hashes, "API key", request.api_key_hash)
+      return { reason: "api_key_not_allowed", message }
+    }
+    case "user_not_allowed": {
+      const message = notIn("allowed_user_ids", allowed_user_ids, "user", request.user_id)
+      return { reason: "user_not_allowed", message }
+    }
+    case "model_not_allowed": {
+      const message = notIn("allowed_models", allowed_models, "model", request.model)
+      const hint = nearMiss(allowed_models ?? [], request.model)
+      return { reason: "model_not_allowed", message, ...(hint === undefined ? {} : { hint }) }
+    }
+    case "region":
+      return { ...exclusion, message: regionMessage(exclusion.declared, exclusion.host) }
+    case "zdr":
+      return { ...exclusion, message: zdrMessage(exclusion.declared) }
+    case "seal":
+      return { ...exclusion, message: sealMessages[exclusion.seal] }
+    case "parked": {
+      const { cause, until } = exclusion
+      return { reason: "parked", message: parkedMessage(cause, until), cause, until: timeOrNull(until) }
+    }
+  }
+}
+
+const removedOf = (removal: SharedReason, nameOf: (id: Credential["id"]) => string, host: string): Removed => {
+  switch (removal.reason) {
+    case "none_there":
+      return { reason: "none_there", message: "the gateway has no capacity of its own there" }
+    case "region":
+      return { reason: "region", message: `the endpoint is not recorded in ${host}` }
+    case "zdr":
+      return { reason: "zdr", message: endpointRetains }
+    case "is_required":
+      return { ...removal, message: `${nameOf(removal.credential_id)} forbids it for every model` }
+    case "is_byok_only":
+      return { ...removal, message: `${nameOf(removal.credential_id)} forbids it for this model` }
+    case "seal":
+      return {
+        ...removal,
+        message: `${nameOf(removal.credential_id)} may forbid it: ${sealMessages[removal.seal]}`
+      }
+  }
+}
+
+/** Puts a plan into words. The pools are those that it was made from. */
+export const explanationOf = (
+  request: RoutingRequest,
+  plan: Plan,
+  poolOfProvider: (provider: Provider) => Pool
+): Explanation => {
+  const credentials = new Map(
+    plan.providers.flatMap(({ provider }) =>
+      poolOfProvider(provider).map(({ credential }) => [credential.id, credential] as const)
+    )
+  )
+  const credentialOf = (id: Credential["id"]) => {
+    const credential = credentials.get(id)
+    if (credential === undefined) throw new Error("The plan was made from other pools")
+    return credential
+  }
+  const nameOf = (id: Credential["id"]) => {
+    const { name } = credentialOf(id)
+    return name === null ? id : `${id} (${name})`
+  }
+  const { host, model, requires_zdr, strategy, workspace_id } = request
+  return {
+    workspace_id,
+    model,
+    host,
+    requires_zdr,
+    strategy,
+    steps: plan.steps.map((step) => {
+      const { provider } = step
+      if (step._tag === "Shared") return { kind: "shared", provider }
+      const { credential_id, probing, region, section } = step
+      const { label, name } = credentialOf(credential_id)
+      return { kind: "own", provider, section, credential_id, name, label, region, on_trial: probing }
+    }),
+    providers: plan.providers.map(({ provider, shared, ...verdicts }) => ({
+      provider,
+      credentials: verdicts.credentials.map(({ credential_id, exclusions, position, section }) => {
+        const credential = credentialOf(credential_id)
+        const { label, name } = credential
+        const excluded = exclusions.map((exclusion) => excludedOf(exclusion, credential, request))
+        return { credential_id, name, label, section, position, excluded }
+      }),
+      shared: {
+        position: shared.position,
+        removed: shared.removed.map((removal) => removedOf(removal, nameOf, host))
+      }
+    })),
+    retry_at: timeOrNull(plan.retry_at)
+  }
+}

@@ -1,0 +1,104 @@
+import { type PlanInWords, verdictInWords } from "./inWords.ts"
+import type { Row, RoutingCase, Target } from "./RoutingCase.ts"
+
+const isIn = (list: ReadonlyArray<string> | null, value: string | null) =>
+  list === null || list.some((member) => member === value)
+
+const namesOf = (holds: Readonly<Record<string, boolean>>) => Object.keys(holds).filter((name) => holds[name])
+
+/** The regional hosts that an account which declares a region, or none, may serve at an endpoint. */
+const hostsOf = ({ endpoint }: Target, declared: string | null) => {
+  if (declared !== "europe" && declared !== "us") return [endpoint.region]
+  return endpoint.kind === "standard" || endpoint.region === declared ? [declared] : []
+}
+
+const isZdr = ({ endpoint: { kind, zdr } }: Target, declared: boolean | null) =>
+  declared !== false && (zdr || (declared === true && ["standard", "pinned", "cross_region"].includes(kind)))
+
+const misfits = (
+  { request: { host, requires_zdr } }: RoutingCase,
+  target: Target,
+  of: [string | null, boolean | null]
+) =>
+  namesOf({
+    region: host !== "global" && !hostsOf(target, of[0]).includes(host),
+    zdr: requires_zdr && !isZdr(target, of[1])
+  })
+
+const isForCaller = ({ request }: RoutingCase, { credential }: Row) =>
+  isIn(credential.allowed_api_key_hashes, request.api_key_hash) && isIn(credential.allowed_user_ids, request.user_id)
+
+const reasonsOf = (given: RoutingCase, target: Target, { credential, seal, standing }: Row) => [
+  ...misfits(given, target, [credential.declared_region, credential.declared_zdr]),
+  ...namesOf({
+    disabled: credential.disabled,
+    api_key_not_allowed: !isIn(credential.allowed_api_key_hashes, given.request.api_key_hash),
+    user_not_allowed: !isIn(credential.allowed_user_ids, given.request.user_id),
+    model_not_allowed: !isIn(credential.allowed_models, given.request.model),
+    seal: !["verified", "unverified"].includes(seal),
+    parked: standing._tag === "Parked"
+  })
+]
+
+const prohibitionsOf = (given: RoutingCase, row: Row) => {
+  const { allowed_models, disabled, id, is_byok_only, is_required } = row.credential
+  const counts = !disabled && isForCaller(given, row)
+  return namesOf({
+    [`is_required ${id}`]: counts && is_required,
+    [`is_byok_only ${id}`]: counts && is_byok_only && isIn(allowed_models, given.request.model),
+    [`seal ${id}`]: ["altered", "unknown_key", "unsupported"].includes(row.seal)
+  })
+}
+
+type Rank = ReadonlyArray<number | string>
+
+const compare = (a: Rank, b: Rank): number => {
+  const index = a.findIndex((part, at) => part !== b[at])
+  return index < 0 ? 0 : (a[index] ?? 0) < (b[index] ?? 0) ? -1 : 1
+}
+
+/** The plan by the tables of the documentation: reasons by quantifiers, and one sort of everything that is offered. */
+export const planByTheBook = (given: RoutingCase): PlanInWords => {
+  const { rows, request } = given
+  const judged = request.targets.flatMap((target, turn) => {
+    const { provider } = target
+    const rankOf = (phase: number, ...rest: Rank): Rank =>
+      request.strategy === "byok_first" ? [phase, turn, ...rest] : [turn, phase, ...rest]
+    const pool = rows.filter(({ credential }) => credential.provider === provider)
+    const own = pool.map((row) => {
+      const { created_at, declared_region, id, is_fallback, sort_order } = row.credential
+      const section = is_fallback ? "fallback" : "prioritized"
+      const region = declared_region === "global" ? null : declared_region
+      const probing = row.standing._tag === "Probing"
+      return {
+        id,
+        section,
+        row,
+        reasons: reasonsOf(given, target, row),
+        rank: rankOf(is_fallback ? 2 : 0, sort_order, created_at.epochMilliseconds, id),
+        words: [provider, section, id, `v${row.key_version}`, `row ${row.row}`, region, probing].join(" ")
+      }
+    })
+    const removed = [...(target.endpoint.shared ? [] : ["none_there"]), ...misfits(given, target, [null, null])]
+    const reasons = [...removed, ...pool.flatMap((row) => prohibitionsOf(given, row))]
+    return [
+      ...own,
+      { id: provider, section: "", row: undefined, reasons, rank: rankOf(1), words: `${provider} shared` }
+    ]
+  })
+  const offered = judged.filter(({ reasons }) => reasons.length === 0).sort((a, b) => compare(a.rank, b.rank))
+  const positionOf = (one: (typeof judged)[number]) => (offered.includes(one) ? offered.indexOf(one) : null)
+  const ends = judged
+    .filter(({ reasons }) => reasons.join() === "parked")
+    .flatMap(({ row }) => (row?.standing._tag === "Parked" ? [row.standing.until ?? Infinity] : []))
+  const first = Math.min(...ends)
+  const wordsOf = (one: (typeof judged)[number]) => verdictInWords(positionOf(one), one.reasons)
+  return {
+    steps: offered.map(({ words }) => words),
+    verdicts: Object.fromEntries(
+      judged.flatMap((one) => (one.row ? [[one.id, `${one.section} ${wordsOf(one)}`]] : []))
+    ),
+    shared: Object.fromEntries(judged.flatMap((one) => (one.row ? [] : [[one.id, wordsOf(one)]]))),
+    retry_at: offered.length === 0 && first < Infinity ? first : null
+  }
+}

@@ -1,0 +1,267 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Schema } from "effect"
+import { ApiKeyHash } from "../../../src/domain/ApiKeyHash.ts"
+import type { Credential } from "../../../src/domain/Credential.ts"
+import { Explanation } from "../../../src/domain/routing/Explanation.ts"
+import { explanationOf } from "../../../src/domain/routing/explanationOf.ts"
+import * as Planning from "../../../src/domain/routing/planFor.ts"
+import * as Pooling from "../../../src/domain/routing/Pool.ts"
+import {
+  anyRoutingCase,
+  changed,
+  plainRequest,
+  plainRow,
+  plannerOf,
+  type Row,
+  type RoutingCase
+} from "./RoutingCase.ts"
+
+const plan = plannerOf({ ...Planning, ...Pooling })
+const encode = Schema.encodeSync(Explanation)
+
+const explain = (given: RoutingCase) => {
+  const poolOfProvider = (provider: string) =>
+    Pooling.poolOf(given.rows.filter(({ credential }) => credential.provider === provider))
+  return encode(explanationOf(given.request, plan(given), poolOfProvider))
+}
+
+const [target] = plainRequest.targets
+const until = Date.UTC(2026, 10, 20, 11, 45, 23, 400)
+const row = (changes: Partial<Credential>, rest: Partial<Row> = {}): Row => ({
+  ...changed(plainRow("openai", 0), changes),
+  ...rest
+})
+const parked = (cause: "rate_limited" | "quota_exhausted" | "forbidden" | "rejected") =>
+  row({}, { standing: { _tag: "Parked", cause, until } })
+const hashes = ["c", "d"].map((digit) => ApiKeyHash.make(digit.repeat(64)))
+const id = "019ad5a0-0000-7000-8000-000000000010"
+const retains = "the request requires ZDR, which the endpoint does not have"
+
+interface Part {
+  readonly given: Row
+  readonly request?: Partial<RoutingCase["request"]>
+  readonly endpoint?: Partial<NonNullable<typeof target>["endpoint"]>
+}
+
+const only = ({ endpoint, given, request }: Part) => {
+  assert(target !== undefined)
+  const targets = [{ ...target, endpoint: { ...target.endpoint, ...endpoint } }]
+  const [provider] = explain({ request: { ...plainRequest, ...request, targets }, rows: [given], pick: 0 }).providers
+  assert(provider?.credentials[0] !== undefined)
+  return { excluded: provider.credentials[0].excluded, removed: provider.shared.removed }
+}
+
+describe("a credential is not used because", () => {
+  it.each<[string, Part, string]>([
+    ["disabled", { given: row({ disabled: true }) }, "it is disabled"],
+    [
+      "api_key_not_allowed",
+      { given: row({ allowed_api_key_hashes: hashes }) },
+      "allowed_api_key_hashes has 2 API keys, not this one"
+    ],
+    [
+      "api_key_not_allowed",
+      { given: row({ allowed_api_key_hashes: hashes.slice(1) }), request: { api_key_hash: null } },
+      "allowed_api_key_hashes has 1 API key, and the request has none"
+    ],
+    [
+      "user_not_allowed",
+      { given: row({ allowed_user_ids: ["a", "b", "c"] }) },
+      "allowed_user_ids has 3 users, not this one"
+    ],
+    ["user_not_allowed", { given: row({ allowed_user_ids: [] }) }, "allowed_user_ids is empty: it matches no user"],
+    [
+      "model_not_allowed",
+      { given: row({ allowed_models: ["b/one", "b/two"] }), request: { model: "c/one" } },
+      "allowed_models has 2 models, not this one"
+    ],
+    ["model_not_allowed", { given: row({ allowed_models: [] }) }, "allowed_models is empty: it matches no model"],
+    [
+      "region",
+      { given: row({}), request: { host: "us" } },
+      "it declares no region, and the endpoint is not recorded in us"
+    ],
+    [
+      "region",
+      { given: row({ declared_region: "europe" }), request: { host: "us" } },
+      "it declares europe, and the host is us"
+    ],
+    [
+      "region",
+      { given: row({ declared_region: "us" }), request: { host: "us" }, endpoint: { kind: "video" } },
+      "the endpoint is not recorded in us, and this kind of endpoint does not honour declared_region"
+    ],
+    ["zdr", { given: row({}), request: { requires_zdr: true } }, retains],
+    [
+      "zdr",
+      { given: row({ declared_zdr: false }), request: { requires_zdr: true } },
+      "the request requires ZDR, which it declares not to have"
+    ],
+    [
+      "zdr",
+      { given: row({ declared_zdr: true }), request: { requires_zdr: true }, endpoint: { kind: "private" } },
+      `${retains}, and this kind of endpoint does not honour declared_zdr`
+    ],
+    ["seal", { given: row({}, { seal: "altered" }) }, "its row was altered after it was sealed"],
+    ["seal", { given: row({}, { seal: "unknown_key" }) }, "the keyring does not have the key that it is sealed with"],
+    ["seal", { given: row({}, { seal: "unsupported" }) }, "this version does not know the format that it is sealed in"],
+    ["seal", { given: row({}, { seal: "unavailable" }) }, "the key store does not answer"],
+    ["parked", { given: parked("rate_limited") }, "the upstream limited its rate; it is tried again at 11:45:24Z"],
+    [
+      "parked",
+      { given: parked("quota_exhausted") },
+      "its quota at the upstream is exhausted; it is tried again at 11:45:24Z"
+    ],
+    [
+      "parked",
+      { given: parked("forbidden") },
+      "the upstream refused the model to the key; it is tried again at 11:45:24Z"
+    ],
+    ["parked", { given: parked("rejected") }, "the upstream rejected the key; it is tried again at 11:45:24Z"],
+    [
+      "parked",
+      { given: row({}, { standing: { _tag: "Parked", cause: "leaked", until: null } }) },
+      "the key is known to have leaked; it is not used until it is replaced"
+    ]
+  ])("%s: %3$s", (reason, part, message) => {
+    const [excluded, other] = only(part).excluded
+    assert.isUndefined(other)
+    assert.deepInclude(excluded, { reason, message } as never)
+  })
+})
+
+describe("shared capacity is not used because", () => {
+  it.each<[string, Part, string]>([
+    ["none_there", { given: row({}), endpoint: { shared: false } }, "the gateway has no capacity of its own there"],
+    ["region", { given: row({}), request: { host: "europe" } }, "the endpoint is not recorded in europe"],
+    ["zdr", { given: row({}), request: { requires_zdr: true } }, retains],
+    [
+      "is_required",
+      { given: row({ is_required: true, name: "Production" }) },
+      `${id} (Production) forbids it for every model`
+    ],
+    ["is_byok_only", { given: row({ is_byok_only: true }) }, `${id} forbids it for this model`],
+    ["seal", { given: row({}, { seal: "altered" }) }, `${id} may forbid it: its row was altered after it was sealed`],
+    [
+      "seal",
+      { given: row({}, { seal: "unknown_key" }) },
+      `${id} may forbid it: the keyring does not have the key that it is sealed with`
+    ],
+    [
+      "seal",
+      { given: row({}, { seal: "unsupported" }) },
+      `${id} may forbid it: this version does not know the format that it is sealed in`
+    ]
+  ])("%s: %3$s", (reason, part, message) => {
+    const [removed, other] = only(part).removed
+    assert.isUndefined(other)
+    assert.deepInclude(removed, { reason, message } as never)
+  })
+})
+
+describe("an explanation", () => {
+  it("is the plan with names, labels, sentences and hints", () => {
+    const named = (index: number, name: string, changes: Partial<Credential>) =>
+      changed(plainRow("openai", index), { name, label: `sk-...${index}`, ...changes })
+    const rows: ReadonlyArray<Row> = [
+      { ...named(1, "Production", { is_required: true }), standing: { _tag: "Probing" } },
+      { ...named(2, "Team A", { allowed_models: ["gpt-4o"] }), standing: parked("rejected").standing }
+    ]
+    const model = "openai/gpt-4o"
+    const ids = rows.map(({ credential }) => credential.id)
+    assert.deepStrictEqual(explain({ request: { ...plainRequest, model }, rows, pick: 0 }), {
+      workspace_id: plainRequest.workspace_id,
+      model,
+      host: "global",
+      requires_zdr: false,
+      strategy: "byok_first",
+      steps: [
+        {
+          kind: "own",
+          provider: "openai",
+          section: "prioritized",
+          credential_id: ids[0],
+          name: "Production",
+          label: "sk-...1",
+          region: null,
+          on_trial: true
+        }
+      ],
+      providers: [
+        {
+          provider: "openai",
+          credentials: [
+            {
+              credential_id: ids[0],
+              name: "Production",
+              label: "sk-...1",
+              section: "prioritized",
+              position: 0,
+              excluded: []
+            },
+            {
+              credential_id: ids[1],
+              name: "Team A",
+              label: "sk-...2",
+              section: "prioritized",
+              position: null,
+              excluded: [
+                {
+                  reason: "model_not_allowed",
+                  message: "allowed_models has 1 model, not this one",
+                  hint: "it has gpt-4o: a slug needs its vendor"
+                },
+                {
+                  reason: "parked",
+                  message: "the upstream rejected the key; it is tried again at 11:45:24Z",
+                  cause: "rejected",
+                  until: "2026-11-20T11:45:23.400Z"
+                }
+              ]
+            }
+          ],
+          shared: {
+            position: null,
+            removed: [
+              {
+                reason: "is_required",
+                message: `${ids[0]} (Production) forbids it for every model`,
+                credential_id: ids[0]
+              }
+            ]
+          }
+        }
+      ],
+      retry_at: null
+    } as never)
+  })
+
+  it("has a shared step, and the time to retry", () => {
+    const shared = explain({ request: plainRequest, rows: [], pick: 0 })
+    assert.deepStrictEqual(shared.steps, [{ kind: "shared", provider: "openai" }])
+    assert.deepStrictEqual(shared.providers[0]?.shared, { position: 0, removed: [] })
+    const rows = [row({ is_required: true }, { standing: parked("rejected").standing })]
+    assert.strictEqual(explain({ request: plainRequest, rows, pick: 0 }).retry_at, "2026-11-20T11:45:23.400Z")
+  })
+
+  it.prop(
+    "has the steps, verdicts and reasons of every plan",
+    [anyRoutingCase],
+    ([given]) => {
+      const { providers, steps } = plan(given)
+      const explained = explain(given)
+      assert.strictEqual(explained.steps.length, steps.length)
+      assert.deepStrictEqual(
+        explained.providers.map(({ credentials, shared }) => [
+          credentials.map(({ excluded, position }) => [position, excluded.map(({ reason }) => reason)]),
+          [shared.position, shared.removed.map(({ reason }) => reason)]
+        ]),
+        providers.map(({ credentials, shared }) => [
+          credentials.map(({ exclusions, position }) => [position, exclusions.map(({ reason }) => reason)]),
+          [shared.position, shared.removed.map(({ reason }) => reason)]
+        ])
+      )
+    },
+    { arbitrary: { runs: 200 } }
+  )
+})

@@ -5,6 +5,7 @@ import { Stryker } from "@stryker-mutator/core"
 /** What is mutated, and the tests that must notice. */
 const areas = [
   { tests: "test/domain/*.test.ts", sources: "src/domain/*.ts", exclude: ["src/domain/SealingContext.ts"] },
+  { tests: "test/domain/routing/*.test.ts", sources: "src/domain/routing/*.ts", exclude: [] },
   {
     tests: "test/crypto/**/*.test.ts",
     sources: "src/{crypto/*,crypto/keyring/*,domain/SealingContext}.ts",

@@ -2,11 +2,12 @@ import { globSync } from "node:fs"
 import { join } from "node:path"
 import { it } from "vitest"
 
-/** Need PostgreSQL, a PKCS#11 token, or a server that takes its time to close. */
+/** Need PostgreSQL, a PKCS#11 token, a server that takes its time to close, or sources without mutants. */
 const exclude = [
   "test/port/*Contract.test.ts",
   "test/crypto/pkcs11/*.test.ts",
-  "test/crypto/keyring/KeyringEditorFile.test.ts"
+  "test/crypto/keyring/KeyringEditorFile.test.ts",
+  "test/domain/routing/PlantedFaults.test.ts"
 ]
 
 /** All tests of an area as one file, so that Effect is loaded once for each mutant. One that cannot be loaded is a failed test. */

@@ -91,7 +91,7 @@ const withModel = (
 export const observe = (health: Health | undefined, report: Report): Health | undefined => {
   const { key_version, model, outcome } = report
   if (health !== undefined && key_version < health.key_version) return health
-  const known = health?.key_version === key_version ? health : { key_version, whole: null, models: new Map() }
+  const known: Health = health?.key_version === key_version ? health : { key_version, whole: null, models: new Map() }
   const whole = withoutTrial(known.whole, report)
   const ofModel = withoutTrial(known.models.get(model) ?? null, report)
   const after = (changedWhole: Pause | null, changedModel: Pause | null): Health | undefined => {

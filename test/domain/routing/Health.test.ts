@@ -1,15 +1,16 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Arbitrary, Effect } from "effect"
 import * as Code from "../../../src/domain/routing/Health.ts"
 import type { Health, Report } from "../../../src/domain/routing/Health.ts"
 import type { Outcome } from "../../../src/domain/routing/Outcome.ts"
-import type { Standing } from "../../../src/domain/routing/Standing.ts"
-import { elementOf, integer } from "../../support/memory/arbitraries.ts"
-import { type Edit, plantedIn } from "./plantedIn.ts"
+import { anyReports, healthLaws } from "./healthLaws.ts"
 import { propertyRuns } from "./propertyRuns.ts"
 import { plainRow } from "./RoutingCase.ts"
 
-type HealthCode = Pick<typeof Code, "observe" | "standingOf" | "takeTrial">
+describe("the health of a key", () => {
+  for (const { law, title } of healthLaws) {
+    it.prop(title, [anyReports], ([reports]) => law(Code, reports), propertyRuns)
+  }
+})
 
 const second = 1000
 const minute = 60 * second
@@ -18,179 +19,12 @@ const hour = 60 * minute
 const keyOf = (key_version: number) => ({ ...plainRow("openai", 0), key_version })
 const key = keyOf(1)
 
-const outcomes: ReadonlyArray<Outcome> = [
-  { _tag: "RateLimited", retry_after: null },
-  { _tag: "RateLimited", retry_after: 30 * second },
-  { _tag: "RateLimited", retry_after: 2 * hour },
-  { _tag: "Forbidden" },
-  { _tag: "Rejected" },
-  { _tag: "QuotaExhausted" },
-  { _tag: "Succeeded" },
-  { _tag: "UpstreamFailed" },
-  { _tag: "RequestRefused" },
-  { _tag: "Abandoned" }
-]
-const saysNothing: ReadonlyArray<Outcome["_tag"]> = ["UpstreamFailed", "RequestRefused", "Abandoned"]
-const ofModel: ReadonlyArray<Outcome["_tag"]> = ["RateLimited", "Forbidden"]
-
-const models = ["a/one", "a/two"]
-
-/** Reports in the order in which they arrive, of leases that were made any time before. */
-const anyReports: Arbitrary.Arbitrary<ReadonlyArray<Report>> = Arbitrary.map(
-  Arbitrary.array(
-    Arbitrary.all({
-      outcome: elementOf(outcomes),
-      model: elementOf(models),
-      key_version: elementOf([2, 2, 2, 1]),
-      after: elementOf([0, second, 10 * second, 2 * minute, 2 * hour]),
-      lasting: elementOf([0, second, 3 * minute, hour]),
-      jitter: integer(0, 999)
-    }),
-    { maxLength: 12 }
-  ),
-  (steps) => {
-    let now = 10 * hour
-    return steps.map(({ after, jitter, lasting, ...report }) => {
-      now += after + jitter
-      return { ...report, reported_at: now, leased_at: now - lasting }
-    })
-  }
-)
-
-const endOf = (standing: Standing) => (standing._tag === "Parked" ? (standing.until ?? Infinity) : 0)
-
-/** Every report with the health before and after it. */
-const replay = (code: HealthCode, reports: ReadonlyArray<Report>) => {
-  let health: Health | undefined
-  return reports.map((report) => {
-    const before = health
-    health = code.observe(health, report)
-    return { report, before, after: health }
-  })
-}
-
-/** What a report must not change: the pauses without their trials. */
-const pauses = (health: Health | undefined) => {
-  const plain = ([model, pause]: readonly [string, Code.Pause | null]) => [model, { ...pause, tried_at: null }]
-  return health && [health.key_version, plain(["", health.whole]), Array.from(health.models, plain)]
-}
-
 const report = (outcome: Outcome, leased_at: number, reported_at = leased_at): Report => ({
   key_version: 1,
   model: "a/one",
   leased_at,
   reported_at,
   outcome
-})
-
-interface HealthLaw {
-  readonly title: string
-  readonly law: (code: HealthCode, reports: ReadonlyArray<Report>) => void
-  /** Faults that the law must find. */
-  readonly faults: Readonly<Record<string, Edit>>
-}
-
-const laws: ReadonlyArray<HealthLaw> = [
-  {
-    title: "a pause never shortens except by a success, and ends within an hour of the last report (Q25)",
-    faults: {
-      "the last report decides": ["if (together && until <= pause.until)", "if (false)"],
-      "an upstream may ask for any pause": ["Math.min(refusal.retry_after, hour)", "refusal.retry_after"]
-    },
-    law: (code, reports) => {
-      for (const { after, before, report } of replay(code, reports)) {
-        for (const model of models) {
-          const [earlier = 0, later = 0] = [before, after].map((health) =>
-            endOf(code.standingOf(health, keyOf(2), model, report.reported_at))
-          )
-          if (report.outcome._tag !== "Succeeded") assert.isAtLeast(later, earlier)
-          assert.isAtMost(later, Math.max(earlier, report.reported_at + hour))
-        }
-      }
-    }
-  },
-  {
-    title: "50 refusals of leases that were out together are one strike (Q25)",
-    faults: { "every refusal is a strike": ["const together =", "const together = false &&"] },
-    law: (code, reports) => {
-      for (const first of reports.filter(({ outcome }) => !saysNothing.includes(outcome._tag))) {
-        const together = Array.from({ length: 50 }, (_, index) => ({
-          ...first,
-          reported_at: first.reported_at + index
-        }))
-        const strikes = (all: ReadonlyArray<Report>) => {
-          const health = replay(code, all).at(-1)?.after
-          return [health?.whole?.strikes, health?.models.get(first.model)?.strikes]
-        }
-        assert.deepStrictEqual(strikes(together), strikes([first]))
-      }
-    }
-  },
-  {
-    title: "reports of a replaced key change nothing (Q26)",
-    faults: { "any report counts": ["key_version < health.key_version", "false"] },
-    law: (code, reports) => {
-      const health = replay(
-        code,
-        reports.map((one) => ({ ...one, key_version: 2 }))
-      ).at(-1)?.after
-      if (health === undefined) return
-      const now = reports.at(-1)?.reported_at ?? 0
-      for (const outcome of outcomes) {
-        assert.strictEqual(code.observe(health, report(outcome, now - hour, now)), health)
-      }
-    }
-  },
-  {
-    title: "answers that say nothing about the key change no pause (Q27)",
-    faults: { "they clear it": ["return after(whole, ofModel)\n", "return after(null, null)\n"] },
-    law: (code, reports) => {
-      for (const { after, before, report } of replay(code, reports)) {
-        if (!saysNothing.includes(report.outcome._tag)) continue
-        const known = before && before.key_version < report.key_version ? undefined : before
-        assert.deepStrictEqual(pauses(after), pauses(known))
-      }
-    }
-  },
-  {
-    title: "a rate limit and a refusal of one model leave the others alone (Q28)",
-    faults: { "a rate limit is of the key": ['"rate_limited", scope: "model"', '"rate_limited", scope: "whole"'] },
-    law: (code, reports) => {
-      const current = reports.map((one) => ({ ...one, key_version: 2 }))
-      for (const { after, before, report } of replay(code, current)) {
-        if (!ofModel.includes(report.outcome._tag)) continue
-        for (const model of models.filter((other) => other !== report.model)) {
-          const [earlier, later] = [before, after].map((health) =>
-            code.standingOf(health, keyOf(2), model, report.reported_at)
-          )
-          assert.deepStrictEqual(later, earlier)
-        }
-      }
-    }
-  }
-]
-
-describe("the health of a key", () => {
-  for (const { law, title } of laws) {
-    it.prop(title, [anyReports], ([reports]) => law(Code, reports), propertyRuns)
-  }
-
-  const cases = Effect.runSync(Arbitrary.sampleEffect(anyReports, { count: 2000, seed: "planted" }))
-  const controls = laws.flatMap(({ faults, law, title }) =>
-    Object.entries(faults).map(([fault, edit]) => ({ fault, edit, law, title }))
-  )
-  it.each(controls)("if $fault, it is found that $title (control)", async ({ edit, law }) => {
-    const planted = { ...Code, ...(await plantedIn<object>("Health.ts", [edit])) }
-    const breaks = (reports: ReadonlyArray<Report>) => {
-      try {
-        law(planted, reports)
-        return false
-      } catch {
-        return true
-      }
-    }
-    assert.isTrue(cases.some(breaks))
-  })
 })
 
 const refused = (_tag: "RateLimited" | "Forbidden" | "Rejected" | "QuotaExhausted") =>

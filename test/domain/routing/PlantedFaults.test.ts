@@ -1,10 +1,12 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Effect } from "effect"
+import * as Health from "../../../src/domain/routing/Health.ts"
 import * as Planning from "../../../src/domain/routing/planFor.ts"
 import * as Pooling from "../../../src/domain/routing/Pool.ts"
+import { anyReports, healthLaws } from "./healthLaws.ts"
 import { type Edit, plantedIn } from "./plantedIn.ts"
-import { type Law, planLaws } from "./planLaws.ts"
-import { anyRoutingCase, type Planner, plannerOf } from "./RoutingCase.ts"
+import { planLaws } from "./planLaws.ts"
+import { anyRoutingCase, plannerOf } from "./RoutingCase.ts"
 
 interface Fault {
   readonly fault: string
@@ -214,22 +216,21 @@ const faults: ReadonlyArray<Fault> = [
 
 const cases = Effect.runSync(Arbitrary.sampleEffect(anyRoutingCase, { count: 2000, seed: "planted" }))
 
-const finds = (law: Law, plan: Planner) =>
-  cases.some((given) => {
-    try {
-      law(plan, given)
-      return false
-    } catch {
-      return true
-    }
-  })
+const breaks = (law: () => void) => {
+  try {
+    law()
+    return false
+  } catch {
+    return true
+  }
+}
 
 describe("a fault planted in the planner (control)", () => {
   it.each(faults)("is found: $fault", async ({ edits, file, laws }) => {
     const planted = plannerOf({ ...Planning, ...Pooling, ...(await plantedIn<object>(file, edits)) })
     const blind = ["Q1", ...laws].filter((number) => {
       const { law } = planLaws[number] ?? {}
-      return law === undefined || !finds(law, planted)
+      return law === undefined || !cases.some((given) => breaks(() => law(planted, given)))
     })
     assert.deepStrictEqual(blind, [])
   })
@@ -237,5 +238,17 @@ describe("a fault planted in the planner (control)", () => {
   it("is found by each law of a plan", () => {
     const finding = new Set(["Q1", ...faults.flatMap(({ laws }) => laws)])
     assert.sameMembers([...finding], Object.keys(planLaws))
+  })
+})
+
+describe("a fault planted in the health of keys (control)", () => {
+  const reports = Effect.runSync(Arbitrary.sampleEffect(anyReports, { count: 2000, seed: "planted" }))
+  const controls = healthLaws.flatMap(({ faults, law, title }) =>
+    Object.entries(faults).map(([fault, edit]) => ({ fault, edit, law, title }))
+  )
+
+  it.each(controls)("$fault: breaks that $title", async ({ edit, law }) => {
+    const planted = { ...Health, ...(await plantedIn<object>("Health.ts", [edit])) }
+    assert.isTrue(reports.some((given) => breaks(() => law(planted, given))))
   })
 })

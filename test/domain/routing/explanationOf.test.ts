@@ -52,7 +52,7 @@ const only = ({ endpoint, given, request }: Part) => {
 }
 
 describe("a credential is not used because", () => {
-  it.each<[string, Part, string]>([
+  const cases: ReadonlyArray<[reason: string, part: Part, message: string]> = [
     ["disabled", { given: row({ disabled: true }) }, "it is disabled"],
     [
       "api_key_not_allowed",
@@ -123,15 +123,18 @@ describe("a credential is not used because", () => {
       { given: row({}, { standing: { _tag: "Parked", cause: "leaked", until: null } }) },
       "the key is known to have leaked; it is not used until it is replaced"
     ]
-  ])("%s: %3$s", (reason, part, message) => {
-    const [excluded, other] = only(part).excluded
-    assert.isUndefined(other)
-    assert.deepInclude(excluded, { reason, message } as never)
-  })
+  ]
+  for (const [reason, part, message] of cases) {
+    it(`${reason}: ${message}`, () => {
+      const [excluded, other] = only(part).excluded
+      assert.isUndefined(other)
+      assert.deepInclude(excluded, { reason, message } as never)
+    })
+  }
 })
 
 describe("shared capacity is not used because", () => {
-  it.each<[string, Part, string]>([
+  const cases: ReadonlyArray<[reason: string, part: Part, message: string]> = [
     ["none_there", { given: row({}), endpoint: { shared: false } }, "the gateway has no capacity of its own there"],
     ["region", { given: row({}), request: { host: "europe" } }, "the endpoint is not recorded in europe"],
     ["zdr", { given: row({}), request: { requires_zdr: true } }, retains],
@@ -152,11 +155,14 @@ describe("shared capacity is not used because", () => {
       { given: row({}, { seal: "unsupported" }) },
       `${id} may forbid it: this version does not know the format that it is sealed in`
     ]
-  ])("%s: %3$s", (reason, part, message) => {
-    const [removed, other] = only(part).removed
-    assert.isUndefined(other)
-    assert.deepInclude(removed, { reason, message } as never)
-  })
+  ]
+  for (const [reason, part, message] of cases) {
+    it(`${reason}: ${message}`, () => {
+      const [removed, other] = only(part).removed
+      assert.isUndefined(other)
+      assert.deepInclude(removed, { reason, message } as never)
+    })
+  }
 })
 
 describe("an explanation", () => {

@@ -181,13 +181,13 @@ export const planLaws: Readonly<Record<string, { readonly title: string; readonl
     law: (plan, given) => {
       const made = plan(given)
       assert.strictEqual(verdictsOf(made).length, given.rows.length)
-      const places = [
+      const places: ReadonlyArray<{ of: string; isFree: boolean; position: number | null }> = [
         ...given.rows.map((row) => {
           const { credential_id, exclusions, position } = verdictOn(made, row)
-          return { of: String(credential_id), isFree: exclusions.length === 0, position }
+          return { of: credential_id, isFree: exclusions.length === 0, position }
         }),
         ...made.providers.map(({ provider, shared: { position, removed } }) => {
-          return { of: String(provider), isFree: removed.length === 0, position }
+          return { of: provider, isFree: removed.length === 0, position }
         })
       ]
       for (const { isFree, of, position } of places) {

@@ -65,7 +65,7 @@ const paused = (pause: Pause | null, refusal: Refusal, report: Report): Pause =>
   const strikes = together ? pause.strikes : (pause?.strikes ?? 0) + 1
   const until = report.reported_at + lengthOf(refusal, strikes)
   if (together && until <= pause.until) return pause
-  return { cause: refusals[refusal._tag].cause, strikes, until, tried_at: null }
+  return { cause: refusals[refusal._tag].cause, strikes, until, tried_at: pause?.tried_at ?? null }
 }
 
 /** A trial ends with its report, whatever it says. */

@@ -13,7 +13,7 @@ export interface PoolMember extends PooledCredential {
 /** The credentials of a workspace and provider in order of trial. */
 export type Pool = ReadonlyArray<PoolMember>
 
-/** Up to this length, searching a list is as fast as looking a value up in a set. */
+/** Longer lists are looked up in a set: searching 100 models takes longer than the rest of a plan. */
 const longestSearched = 8
 
 /** `null` restricts nothing, `[]` lets nothing through, and a missing value is in no list (E9). */

@@ -1,9 +1,9 @@
 import type { Credential } from "../Credential.ts"
 
 /**
- * Whether a row is what was sealed. `unverified` is for explanations made without a keyring, which go by the columns.
- * Any other than that and `verified` is never offered; all but `unavailable` remove shared capacity, because what the
- * row demanded is unknown (E16, E17).
+ * Whether a row is what was sealed. Only `verified` rows are offered, and `unverified` ones in explanations made
+ * without a keyring, which go by the columns. The others are excluded, and all but `unavailable` remove shared
+ * capacity, because what they demanded is unknown (E16, E17).
  */
 export type Seal = "verified" | "unverified" | "altered" | "unknown_key" | "unsupported" | "unavailable"
 

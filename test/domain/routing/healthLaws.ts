@@ -4,11 +4,11 @@ import type * as Code from "../../../src/domain/routing/Health.ts"
 import type { Health, Report } from "../../../src/domain/routing/Health.ts"
 import type { Outcome } from "../../../src/domain/routing/Outcome.ts"
 import type { Standing } from "../../../src/domain/routing/Standing.ts"
-import { elementOf, integer } from "../../support/memory/arbitraries.ts"
+import { elementOf, integer, oneOf } from "../../support/memory/arbitraries.ts"
 import type { Edit } from "./plantedIn.ts"
 import { plainRow } from "./RoutingCase.ts"
 
-export type HealthCode = Pick<typeof Code, "observe" | "standingOf">
+export type HealthCode = Pick<typeof Code, "observe" | "standingOf" | "takeTrial">
 
 const second = 1000
 const minute = 60 * second
@@ -33,23 +33,41 @@ const ofModel: ReadonlyArray<Outcome["_tag"]> = ["RateLimited", "Forbidden"]
 
 const models = ["a/one", "a/two"]
 
+/** How long after the report before it one comes, and how long after its lease. */
+interface Timing {
+  readonly after: number
+  readonly lasting: number
+}
+
+const anyReport = Arbitrary.all({
+  outcome: elementOf(outcomes),
+  model: elementOf(models),
+  key_version: elementOf([2, 2, 2, 1]),
+  after: elementOf([0, second, 10 * second, 2 * minute, 2 * hour]),
+  lasting: elementOf([0, second, 3 * minute, hour])
+})
+
+/** Rate limits of a model within seconds, of leases that overlap. */
+const anyRateLimit = Arbitrary.map(
+  Arbitrary.all({ after: integer(0, 8 * second), lasting: integer(0, 20 * second) }),
+  (times) => ({
+    outcome: { _tag: "RateLimited", retry_after: null } as const,
+    model: "a/one",
+    key_version: 2,
+    ...times
+  })
+)
+
 /** Reports in the order in which they arrive, of leases that were made any time before. */
 export const anyReports: Arbitrary.Arbitrary<ReadonlyArray<Report>> = Arbitrary.map(
-  Arbitrary.array(
-    Arbitrary.all({
-      outcome: elementOf(outcomes),
-      model: elementOf(models),
-      key_version: elementOf([2, 2, 2, 1]),
-      after: elementOf([0, second, 10 * second, 2 * minute, 2 * hour]),
-      lasting: elementOf([0, second, 3 * minute, hour]),
-      jitter: integer(0, 999)
-    }),
-    { maxLength: 12 }
+  oneOf<ReadonlyArray<Timing & Omit<Report, "leased_at" | "reported_at">>>(
+    Arbitrary.array(anyReport, { maxLength: 12 }),
+    Arbitrary.array(anyRateLimit, { maxLength: 12 })
   ),
   (steps) => {
     let now = 10 * hour
-    return steps.map(({ after, jitter, lasting, ...report }) => {
-      now += after + jitter
+    return steps.map(({ after, lasting, ...report }) => {
+      now += after
       return { ...report, reported_at: now, leased_at: now - lasting }
     })
   }
@@ -82,6 +100,38 @@ interface HealthLaw {
 
 /** What holds for the health of a key, however reports of its leases come. */
 export const healthLaws: ReadonlyArray<HealthLaw> = [
+  {
+    title: "at most one trial of a key and model is out (Q24)",
+    faults: {
+      "a trial is open to the next lease at once": ["30 * second", "0"],
+      "a late refusal forgets the trial": ["tried_at: pause?.tried_at ?? null", "tried_at: null"]
+    },
+    law: (code, reports) => {
+      const current = reports.map((one) => ({ ...one, key_version: 2 }))
+      const events = current.flatMap((report) => [
+        { at: report.leased_at, isLease: true, report },
+        { at: report.reported_at, isLease: false, report }
+      ])
+      const out = new Map<Report, Standing["_tag"]>()
+      let health: Health | undefined
+      for (const { at, isLease, report } of events.sort((one, other) => one.at - other.at)) {
+        if (!isLease) {
+          if (out.delete(report)) health = code.observe(health, report)
+          continue
+        }
+        const { _tag } = code.standingOf(health, keyOf(2), report.model, at)
+        const admission = code.takeTrial(health, keyOf(2), report.model, at)
+        if (admission._tag === "Refused") continue
+        const isOut = Array.from(out).some(
+          ([{ leased_at, model }, standing]) =>
+            standing === "Probing" && model === report.model && at < leased_at + 30 * second
+        )
+        assert.isFalse(_tag === "Probing" && isOut)
+        out.set(report, _tag)
+        health = admission.health
+      }
+    }
+  },
   {
     title: "a pause never shortens except by a success, and ends within an hour of the last report (Q25)",
     faults: {

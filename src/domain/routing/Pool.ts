@@ -17,11 +17,11 @@ export type Pool = ReadonlyArray<PoolMember>
 const longestSearched = 8
 
 /** `null` restricts nothing, `[]` lets nothing through, and a missing value is in no list (E9). */
-const allows = (list: ReadonlyArray<string> | null): Allows => {
+const allows = (list: ReadonlyArray<string | null> | null): Allows => {
   if (list === null) return () => true
-  if (list.length <= longestSearched) return (value) => value !== null && list.includes(value)
+  if (list.length <= longestSearched) return (value) => list.includes(value)
   const set = new Set(list)
-  return (value) => value !== null && set.has(value)
+  return (value) => set.has(value)
 }
 
 /** Prioritized before fallback, then `sort_order`, `created_at` and `id` (D32). */

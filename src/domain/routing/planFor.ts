@@ -121,13 +121,13 @@ const judge = (
   }
 }
 
-/** When the first credential is free again that only a parking keeps out. */
+/** When the first credential is free again that only a parking keeps out: a parking is always the last reason. */
 const earliestEnd = (providers: ReadonlyArray<ProviderPlan>): number | null => {
   let earliest: number | null = null
   for (const { credentials } of providers) {
     for (const { exclusions } of credentials) {
-      const [only, other] = exclusions
-      if (only?.reason !== "parked" || only.until === null || other !== undefined) continue
+      const [only] = exclusions
+      if (only?.reason !== "parked" || only.until === null) continue
       if (earliest === null || only.until < earliest) earliest = only.until
     }
   }

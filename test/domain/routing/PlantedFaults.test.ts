@@ -26,6 +26,12 @@ const faults: ReadonlyArray<Fault> = [
     laws: ["Q2"]
   },
   {
+    fault: "sections are mixed",
+    file: "Pool.ts",
+    edits: [["Number(a.is_fallback) - Number(b.is_fallback) ||", ""]],
+    laws: ["Q4"]
+  },
+  {
     fault: "ties are not broken by the id",
     file: "Pool.ts",
     edits: [["(a.id < b.id ? -1 : 1)", "0"]],
@@ -40,7 +46,7 @@ const faults: ReadonlyArray<Fault> = [
   {
     fault: "a caller without a user is in every short list",
     file: "Pool.ts",
-    edits: [["value !== null && list.includes(value)", "value === null || list.includes(value)"]],
+    edits: [["(value) => list.includes(value)", "(value) => value === null || list.includes(value)"]],
     laws: ["Q15"]
   },
   {
@@ -185,14 +191,14 @@ const faults: ReadonlyArray<Fault> = [
   {
     fault: "a time to retry is that of a key which is also kept out otherwise",
     file: "planFor.ts",
-    edits: [["const [only, other] = exclusions", "const [only, other] = exclusions.slice(-1)"]],
+    edits: [["const [only] = exclusions", "const [only] = exclusions.slice(-1)"]],
     laws: ["Q18"]
   },
   {
     fault: "the time to retry is the last end",
     file: "planFor.ts",
     edits: [["only.until < earliest", "only.until > earliest"]],
-    laws: []
+    laws: ["Q18"]
   },
   {
     fault: "only the first reason is given",

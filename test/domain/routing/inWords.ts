@@ -3,8 +3,8 @@ import type { Plan, Step } from "../../../src/domain/routing/Plan.ts"
 /** A plan as a reader compares it: reasons by name, in no order. */
 export interface PlanInWords {
   readonly steps: ReadonlyArray<string>
-  /** By credential: its section, its position and why it is not used. */
-  readonly verdicts: Readonly<Record<string, string>>
+  /** On each credential in order of trial: its section, its position and why it is not used. */
+  readonly verdicts: ReadonlyArray<string>
   /** By provider: the position of its shared endpoint and why it is not used. */
   readonly shared: Readonly<Record<string, string>>
   readonly retry_at: number | null
@@ -22,16 +22,11 @@ export const verdictInWords = (position: number | null, reasons: ReadonlyArray<s
 
 export const inWords = ({ providers, retry_at, steps }: Plan): PlanInWords => ({
   steps: steps.map(stepInWords),
-  verdicts: Object.fromEntries(
-    providers.flatMap(({ credentials }) =>
-      credentials.map(({ credential_id, exclusions, position, section }) => [
-        credential_id,
-        `${section} ${verdictInWords(
-          position,
-          exclusions.map(({ reason }) => reason)
-        )}`
-      ])
-    )
+  verdicts: providers.flatMap(({ credentials }) =>
+    credentials.map(({ credential_id, exclusions, position, section }) => {
+      const reasons = exclusions.map(({ reason }) => reason)
+      return `${credential_id} ${section} ${verdictInWords(position, reasons)}`
+    })
   ),
   shared: Object.fromEntries(
     providers.map(({ provider, shared }) => [

@@ -82,7 +82,7 @@ export const planByTheBook = (given: RoutingCase): PlanInWords => {
     const removed = [...(target.endpoint.shared ? [] : ["none_there"]), ...misfits(given, target, [null, null])]
     const reasons = [...removed, ...pool.flatMap((row) => prohibitionsOf(given, row))]
     return [
-      ...own,
+      ...own.toSorted((a, b) => compare(a.rank, b.rank)),
       { id: provider, section: "", row: undefined, reasons, rank: rankOf(1), words: `${provider} shared` }
     ]
   })
@@ -95,9 +95,7 @@ export const planByTheBook = (given: RoutingCase): PlanInWords => {
   const wordsOf = (one: (typeof judged)[number]) => verdictInWords(positionOf(one), one.reasons)
   return {
     steps: offered.map(({ words }) => words),
-    verdicts: Object.fromEntries(
-      judged.flatMap((one) => (one.row ? [[one.id, `${one.section} ${wordsOf(one)}`]] : []))
-    ),
+    verdicts: judged.flatMap((one) => (one.row ? [`${one.id} ${one.section} ${wordsOf(one)}`] : [])),
     shared: Object.fromEntries(judged.flatMap((one) => (one.row ? [] : [[one.id, wordsOf(one)]]))),
     retry_at: offered.length === 0 && first < Infinity ? first : null
   }

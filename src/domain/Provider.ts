@@ -128,12 +128,12 @@ export const StoredProvider = Schema.String.annotate({
   examples: ["openai", "amazon-bedrock/claude-on-aws"]
 })
 
-const keyMaterial: ReadonlySet<Provider> = new Set<Provider>(["openai", "fireworks"])
-const regional: ReadonlySet<Provider> = new Set<Provider>(["azure"])
+const keyMaterial: ReadonlySet<string> = new Set<Provider>(["openai", "fireworks"])
+const regional: ReadonlySet<string> = new Set<Provider>(["azure"])
 
 /** Whether the provider's key may be a JSON object that carries an `api_key` and a `region` (D27, D28). */
-export const takesKeyMaterial = (provider: Provider): boolean => keyMaterial.has(provider)
+export const takesKeyMaterial = (provider: string): boolean => keyMaterial.has(provider)
 
 /** Whether a credential may declare this region if its provider's keys never carry one (D30). */
-export const mayDeclare = (provider: Provider, region: Region | null): boolean =>
+export const mayDeclare = (provider: string, region: Region | null): boolean =>
   region === null || region === "global" || regional.has(provider)

@@ -1,10 +1,15 @@
+import { hash, timingSafeEqual } from "node:crypto"
 import { Effect, Layer, Redacted } from "effect"
-import { encodeSealingContext } from "../domain/SealingContext.ts"
+import { encodeSealingContext, type SealingContext } from "../domain/SealingContext.ts"
 import { Cipher } from "../port/Cipher.ts"
 import { KeyStoreUnavailable } from "../port/CipherErrors.ts"
 import { KeyEncryption } from "./KeyEncryption.ts"
-import { open, seal } from "./SealingFormat1.ts"
+import { open, reseal, seal } from "./SealingFormat1.ts"
 import { WrapBudget } from "./WrapBudget.ts"
+
+const encode = (context: SealingContext) => Buffer.from(encodeSealingContext(context))
+
+const digestOf = (bytes: Uint8Array) => hash("sha256", bytes, "buffer")
 
 /** Seals with sealing format 1 under the primary key of the key store, and opens with the key that a row names. */
 export const layer = Layer.effect(
@@ -12,13 +17,20 @@ export const layer = Layer.effect(
   Effect.gen(function* () {
     const keys = yield* KeyEncryption
     const budget = yield* WrapBudget
+
+    /** The id of the key that seals, with one wrap of its budget spent. */
+    const spend = Effect.fnUntraced(function* () {
+      const primary = keys.primary()
+      if (primary === undefined) return yield* new KeyStoreUnavailable({ reason: "the keyring is empty" })
+      yield* budget.spend(primary, keys.keks)
+      return primary
+    })
+
     return {
       seal: Effect.fnUntraced(function* (key, context) {
-        const primary = keys.primary()
-        if (primary === undefined) return yield* new KeyStoreUnavailable({ reason: "the keyring is empty" })
-        yield* budget.spend(primary, keys.keks)
+        const primary = yield* spend()
         const plaintext = Buffer.from(Redacted.value(key))
-        const sealed = seal(keys, primary, plaintext, Buffer.from(encodeSealingContext(context))).pipe(
+        const sealed = seal(keys, primary, plaintext, encode(context)).pipe(
           Effect.ensuring(Effect.sync(() => plaintext.fill(0)))
         )
         return yield* Effect.catchTag(sealed, "UnknownKeyId", ({ kek_id }) =>
@@ -26,11 +38,21 @@ export const layer = Layer.effect(
         )
       }),
       open: (sealed, context) =>
-        Effect.map(open(keys, sealed, Buffer.from(encodeSealingContext(context))), (opened) => {
+        Effect.map(open(keys, sealed, encode(context)), (opened) => {
           const key = Redacted.make(opened.toString("utf8"))
           opened.fill(0)
           return key
-        })
+        }),
+      holds: (sealed, context, key) =>
+        Effect.map(open(keys, sealed, encode(context)), (opened) => {
+          const given = Buffer.from(Redacted.value(key))
+          const isSame = timingSafeEqual(digestOf(opened), digestOf(given))
+          opened.fill(0)
+          given.fill(0)
+          return isSame
+        }),
+      reseal: (sealed, from, to) =>
+        Effect.flatMap(spend(), (primary) => reseal(keys, primary, sealed, encode(from), encode(to)))
     }
   })
 )

@@ -1,6 +1,7 @@
 import { createSecretKey, hkdfSync, timingSafeEqual } from "node:crypto"
 import { Effect } from "effect"
 import type { SealedKey } from "../domain/SealedKey.ts"
+import type { OpenFailure } from "../port/Cipher.ts"
 import {
   AuthenticationFailed,
   type KeyStoreUnavailable,
@@ -41,15 +42,14 @@ const withDataKey = <A>(
   }
 }
 
-/** Zero-fills a DEK when its use ends, however it ends. */
-const wiping = <A, E>(dek: Uint8Array, use: Effect.Effect<A, E>) =>
+/** Zero-fills a secret when its use ends, however it ends. */
+const wiping = <A, E>(secret: Uint8Array, use: Effect.Effect<A, E>) =>
   Effect.ensuring(
     use,
-    Effect.sync(() => dek.fill(0))
+    Effect.sync(() => secret.fill(0))
   )
 
 type Keys = KeyEncryption["Service"]
-type OpenFailure = UnknownKeyId | UnsupportedFormat | AuthenticationFailed | KeyStoreUnavailable
 
 /** Seals a plaintext to a context under a new DEK, which is wrapped by the KEK `kek_id`. */
 export const seal = (
@@ -125,3 +125,13 @@ export const open = (
     dek.fill(0)
     return plaintext === undefined ? Effect.fail(new AuthenticationFailed()) : Effect.succeed(plaintext)
   })
+
+/** Opens a row under the context `from` and seals its plaintext to the context `to`, under a new DEK. */
+export const reseal = (
+  keys: Pick<Keys, "unwrap" | "wrap">,
+  kek_id: string,
+  row: SealedKey,
+  from: Uint8Array,
+  to: Uint8Array
+): Effect.Effect<SealedKey, OpenFailure> =>
+  Effect.flatMap(open(keys, row, from), (plaintext) => wiping(plaintext, seal(keys, kek_id, plaintext, to)))

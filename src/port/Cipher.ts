@@ -4,6 +4,9 @@ import type { SealedKey } from "../domain/SealedKey.ts"
 import type { SealingContext } from "../domain/SealingContext.ts"
 import type { AuthenticationFailed, KeyStoreUnavailable, UnknownKeyId, UnsupportedFormat } from "./CipherErrors.ts"
 
+/** Why a sealed key does not open. */
+export type OpenFailure = UnknownKeyId | UnsupportedFormat | AuthenticationFailed | KeyStoreUnavailable
+
 /** Seals a provider key to its credential: it does not open from another row or with a bound field changed. */
 export class Cipher extends Context.Service<
   Cipher,
@@ -12,10 +15,19 @@ export class Cipher extends Context.Service<
       key: Redacted.Redacted,
       context: SealingContext
     ) => Effect.Effect<SealedKey, KeyStoreUnavailable | ServiceUnavailable>
-    /** Over HTTP, only a repeated create calls this. */
-    readonly open: (
+    /** Over HTTP, only an update calls this, to learn the region in key material. */
+    readonly open: (sealed: SealedKey, context: SealingContext) => Effect.Effect<Redacted.Redacted, OpenFailure>
+    /** Whether the sealed key is this one. Takes as long for any other key of the same length. */
+    readonly holds: (
       sealed: SealedKey,
-      context: SealingContext
-    ) => Effect.Effect<Redacted.Redacted, UnknownKeyId | UnsupportedFormat | AuthenticationFailed | KeyStoreUnavailable>
+      context: SealingContext,
+      key: Redacted.Redacted
+    ) => Effect.Effect<boolean, OpenFailure>
+    /** Opens a key under the context that it was sealed to and seals it to another, under a new data key. */
+    readonly reseal: (
+      sealed: SealedKey,
+      from: SealingContext,
+      to: SealingContext
+    ) => Effect.Effect<SealedKey, OpenFailure | ServiceUnavailable>
   }
 >()("byok/Cipher") {}

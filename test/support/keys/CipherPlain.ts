@@ -9,5 +9,8 @@ export const layer = Layer.succeed(Cipher, {
       wrapped_dek: new Uint8Array(60),
       sealed: Buffer.concat([Buffer.alloc(62), Buffer.from(Redacted.value(key))])
     })),
-  open: ({ sealed }) => Effect.sync(() => Redacted.make(Buffer.from(sealed.subarray(62)).toString("utf8")))
+  open: ({ sealed }) => Effect.sync(() => Redacted.make(Buffer.from(sealed.subarray(62)).toString("utf8"))),
+  holds: ({ sealed }, _context, key) =>
+    Effect.sync(() => Buffer.from(sealed.subarray(62)).toString("utf8") === Redacted.value(key)),
+  reseal: (sealed) => Effect.succeed(sealed)
 })

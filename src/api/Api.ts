@@ -1,14 +1,17 @@
 import { Schema } from "effect"
 import { HttpApi, HttpApiEndpoint, HttpApiGroup, HttpApiSchema, OpenApi } from "effect/http-api"
 import { Credential } from "../domain/Credential.ts"
+import { CredentialChanges } from "../domain/CredentialChanges.ts"
 import { CredentialId } from "../domain/CredentialId.ts"
-import { Conflict, NotFound } from "../domain/Errors.ts"
+import { Conflict, InvalidParams, NotFound } from "../domain/Errors.ts"
 import { IdempotencyKey } from "../domain/IdempotencyKey.ts"
 import { NewCredential } from "../domain/NewCredential.ts"
 import { Authentication } from "./Authentication.ts"
 import { ExpectationFailed, HeadersTooLarge, RequestTimeout } from "./HttpErrors.ts"
 import { JsonBody } from "./JsonBody.ts"
+import { ListQuery } from "./ListQuery.ts"
 import { openApiAnnotations } from "./OpenApiAnnotations.ts"
+import { QueryParameters } from "./QueryParameters.ts"
 import { ResourcePath } from "./ResourcePath.ts"
 
 const Body = Schema.Struct({ data: Credential })
@@ -44,9 +47,54 @@ const get = HttpApiEndpoint.get("get", "/byok/:id", {
   .annotate(OpenApi.Description, "Another account's credential is treated as one that does not exist.")
   .middleware(ResourcePath)
 
-/** The two operations on credentials (section 4). */
+const list = HttpApiEndpoint.get("list", "/byok", {
+  query: ListQuery,
+  success: Schema.Struct({
+    data: Schema.Array(Credential),
+    total_count: Schema.Int.annotate({ description: "How many credentials match, on this page and all others." })
+  }),
+  error: [InvalidParams, ...refusals]
+})
+  .annotate(OpenApi.Summary, "List credentials")
+  .annotate(
+    OpenApi.Description,
+    [
+      "The credentials of one workspace in order of creation, a page at a time. A page with fewer than `limit` elements is",
+      "the last one."
+    ].join("\n")
+  )
+  .middleware(QueryParameters)
+
+const update = HttpApiEndpoint.patch("update", "/byok/:id", {
+  params: { id: CredentialId },
+  payload: CredentialChanges,
+  success: Body,
+  error: [NotFound, ...refusals]
+})
+  .annotate(OpenApi.Summary, "Update a credential")
+  .annotate(
+    OpenApi.Description,
+    [
+      "Changes the members that are given and keeps the others. `null` clears a member that may be null, and a list",
+      "replaces the stored one. A new `key` replaces the old one at once and for good; the credential keeps its id. The",
+      "result must obey the rules of create. An update that changes nothing is answered as well, so it is safe to retry."
+    ].join("\n")
+  )
+  .middleware(JsonBody)
+  .middleware(ResourcePath)
+
+const remove = HttpApiEndpoint.delete("delete", "/byok/:id", {
+  params: { id: CredentialId },
+  success: Schema.Struct({ deleted: Schema.Literal(true) }),
+  error: [NotFound, ...refusals]
+})
+  .annotate(OpenApi.Summary, "Delete a credential")
+  .annotate(OpenApi.Description, "Removes the credential and its key for good. Deleting it again is a 404.")
+  .middleware(ResourcePath)
+
+/** The operations on credentials. */
 class ByokGroup extends HttpApiGroup.make("byok")
-  .add(create, get)
+  .add(create, list, get, update, remove)
   .middleware(Authentication)
   .annotate(OpenApi.Description, "Provider credentials brought by customers.") {}
 
@@ -55,5 +103,6 @@ export class Api extends HttpApi.make("byok")
   .add(ByokGroup)
   .prefix("/api/v1")
   .annotate(HttpApi.PayloadParseOptions, { errors: "all" })
+  .annotate(HttpApi.QueryParseOptions, { errors: "all" })
   .annotate(HttpApi.SuccessParseOptions, { disableChecks: true })
   .annotateMerge(openApiAnnotations) {}

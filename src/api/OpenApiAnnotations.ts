@@ -19,8 +19,6 @@ const credential = {
   sort_order: 0
 }
 
-const newCredential = { provider: "openai", key: "sk-your-provider-key", name: "Production" }
-
 const requestId = {
   description:
     "The id under which a failure is logged: the request's own `X-Request-Id` if well-formed, otherwise generated.",
@@ -65,30 +63,66 @@ const withHeaders = (responses: OpenApi.OpenAPISpecResponses) =>
     Object.entries(responses).map(([status, response]) => [status, { ...response, headers: headersOf(status) }])
   )
 
+/** What each operation answers when it succeeds, with examples of what it takes and answers. */
+const operations: Readonly<
+  Record<string, { status: "200" | "201"; description: string; example: object; request?: object }>
+> = {
+  "byok.create": {
+    status: "201",
+    description: "The credential was created.",
+    example: { data: credential },
+    request: { provider: "openai", key: "sk-your-provider-key", name: "Production" }
+  },
+  "byok.list": {
+    status: "200",
+    description: "A page of credentials.",
+    example: { data: [credential], total_count: 1 }
+  },
+  "byok.get": { status: "200", description: "The credential.", example: { data: credential } },
+  "byok.update": {
+    status: "200",
+    description: "The credential as it is now.",
+    example: { data: { ...credential, name: "Staging", disabled: true } },
+    request: { name: "Staging", disabled: true }
+  },
+  "byok.delete": { status: "200", description: "The credential was deleted.", example: { deleted: true } }
+}
+
+/** What the schemas of parameters cannot express: a number in a query is text to them. */
+const parameters: Readonly<Record<string, object>> = {
+  "idempotency-key": { name: "Idempotency-Key", description: "Makes the request safe to retry." },
+  id: { description: "Identifier of the credential." },
+  offset: {
+    description: "How many credentials to skip.",
+    schema: { type: "integer", minimum: 0, maximum: 2_147_483_647, default: 0 }
+  },
+  limit: {
+    description: "How many credentials a page has at most.",
+    schema: { type: "integer", minimum: 1, maximum: 100, default: 50 }
+  },
+  workspace_id: { description: "Workspace of the credentials; the account's default workspace unless given." },
+  provider: { description: "Only credentials of this provider." }
+}
+
 const completeOperation = (operation: OpenApi.OpenAPISpecOperation) => {
-  const success = operation.requestBody === undefined ? "200" : "201"
+  const known = operations[operation.operationId]
+  if (known === undefined) throw new Error(`${operation.operationId} has no example`)
+  const { description, example, request, status } = known
   const responses: Record<string, object> = withHeaders(operation.responses)
-  const declared = operation.responses[Number(success)]
-  responses[success] = {
-    ...responses[success],
-    description: operation.requestBody === undefined ? "The credential." : "The credential was created.",
-    content: json(declared?.content ?? {}, { data: credential })
-  }
+  const declared = operation.responses[Number(status)]
+  responses[status] = { ...responses[status], description, content: json(declared?.content ?? {}, example) }
   return {
     ...operation,
     responses,
-    parameters: operation.parameters.map((parameter) =>
-      parameter.in === "header"
-        ? { ...parameter, name: "Idempotency-Key", description: "Makes the request safe to retry." }
-        : { ...parameter, description: "Identifier of the credential." }
-    ),
-    ...(operation.requestBody && {
-      requestBody: {
-        ...operation.requestBody,
-        description: "JSON of at most 256 KiB.",
-        content: json(operation.requestBody.content, newCredential)
-      }
-    })
+    parameters: operation.parameters.map((parameter) => ({ ...parameter, ...parameters[parameter.name] })),
+    ...(operation.requestBody &&
+      request && {
+        requestBody: {
+          ...operation.requestBody,
+          description: "JSON of at most 256 KiB.",
+          content: json(operation.requestBody.content, request)
+        }
+      })
   }
 }
 
@@ -136,8 +170,8 @@ const complete = (document: object) => {
   const spec = refine(named)
   const paths = Object.entries(spec.paths as Record<string, Record<string, OpenApi.OpenAPISpecOperation>>).map(
     ([path, item]) => {
-      const operations = Object.entries(item).map(([method, operation]) => [method, completeOperation(operation)])
-      return [path, Object.fromEntries(operations) as object] as const
+      const completed = Object.entries(item).map(([method, operation]) => [method, completeOperation(operation)])
+      return [path, Object.fromEntries(completed) as object] as const
     }
   )
   const unavailable = spec.paths["/api/v1/byok"]?.post?.responses[503]
@@ -152,7 +186,7 @@ export const openApiAnnotations = OpenApi.annotations({
   version: "1.0.0",
   summary: "Stores provider keys brought by customers.",
   description: [
-    "Create a provider credential and read it back. The raw key goes in, is encrypted at rest and never comes out.",
+    "Create, list, change and delete provider credentials. The raw key goes in, is encrypted at rest and never comes out.",
     "",
     'Every failure is `{ "error": { "code", "message" } }`, where `code` repeats the status. An unknown route is 404;',
     "a known route with another method is 405, with `Allow`."

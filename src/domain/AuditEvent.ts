@@ -2,13 +2,17 @@ import { Schema } from "effect"
 import { AccountId } from "./AccountId.ts"
 import { Actor } from "./Actor.ts"
 import { ApiKeyHash } from "./ApiKeyHash.ts"
+import { ChangeableField } from "./ChangeableField.ts"
 import { CredentialId } from "./CredentialId.ts"
+import { StoredProvider } from "./Provider.ts"
 import { WorkspaceId } from "./WorkspaceId.ts"
 
 const event = <const Action extends string, const Fields extends Schema.Struct.Fields>(
   action: Action,
   fields: Fields
 ) => Schema.Struct({ action: Schema.Literal(action), ...fields, actor: Actor })
+
+const credential = { account_id: AccountId, workspace_id: WorkspaceId, credential_id: CredentialId }
 
 /** What was done, by whom and to what: ids and API key hashes only, never a name, a key or a hash of a provider key. */
 export const AuditEvent = Schema.Union([
@@ -17,7 +21,18 @@ export const AuditEvent = Schema.Union([
   event("workspace.delete", { account_id: AccountId, workspace_id: WorkspaceId }),
   event("api_key.issue", { account_id: AccountId, api_key_hash: ApiKeyHash, management: Schema.Boolean }),
   event("api_key.revoke", { account_id: AccountId, api_key_hash: ApiKeyHash }),
-  event("credential.create", { account_id: AccountId, workspace_id: WorkspaceId, credential_id: CredentialId }),
+  event("credential.create", credential),
+  /** The members that differ, never their values, and the revision that the credential has since. */
+  event("credential.update", { ...credential, revision: Schema.Int, fields: Schema.Array(ChangeableField) }),
+  /** Follows an update that replaced the provider key. The first key of a credential has version 1. */
+  event("credential.rotate", { ...credential, key_version: Schema.Int }),
+  event("credential.delete", credential),
+  event("credential.reorder", {
+    account_id: AccountId,
+    workspace_id: WorkspaceId,
+    provider: StoredProvider,
+    credential_ids: Schema.Array(CredentialId)
+  }),
   event("keyring.register", { kek_id: Schema.String }),
   /** An operator let a key seal although the keyring holds none that had sealed. */
   event("keyring.admit", { kek_id: Schema.String }),

@@ -61,7 +61,11 @@ export class Conflict extends Schema.Error<Conflict>("Conflict")(
 
 /** 500: anything unexpected (D11). The cause is logged under the request id. */
 export class InternalError extends Schema.Error<InternalError>("InternalError")(
-  ...fixedMessage(500, "Internal Server Error", "Server failure. If the request was a create, its outcome is unknown.")
+  ...fixedMessage(
+    500,
+    "Internal Server Error",
+    "Server failure. If the request was to create, change or delete something, its outcome is unknown."
+  )
 ) {
   readonly _tag = "InternalError"
 }

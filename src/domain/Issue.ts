@@ -4,7 +4,7 @@ import { Schema, type SchemaIssue } from "effect"
 export const Issue = Schema.Struct({
   path: Schema.Array(Schema.Union([Schema.String, Schema.Finite])).annotate({
     description:
-      "Path in the request body: member names and array indices, empty for the body as a whole; or the name of a header.",
+      "Path in the request body: member names and array indices, empty for the body as a whole; or the name of a header or query parameter.",
     examples: [["allowed_models", 3]]
   }),
   message: Schema.String.annotate({ examples: ["must be a string"] })

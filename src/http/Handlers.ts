@@ -4,7 +4,9 @@ import { HttpApiBuilder } from "effect/http-api"
 import { Api } from "../api/Api.ts"
 import { Authentication } from "../api/Authentication.ts"
 import { credentialBody } from "../api/credentialBody.ts"
+import { credentialListBody } from "../api/credentialListBody.ts"
 import { JsonBody } from "../api/JsonBody.ts"
+import { QueryParameters } from "../api/QueryParameters.ts"
 import { ResourcePath } from "../api/ResourcePath.ts"
 import type { Credential } from "../domain/Credential.ts"
 import { CurrentCaller } from "../domain/CurrentCaller.ts"
@@ -12,7 +14,7 @@ import { Credentials } from "../port/Credentials.ts"
 import { QueueLimit } from "../port/QueueLimit.ts"
 import { Turns } from "./Turns.ts"
 
-type Middleware = Authentication | JsonBody | ResourcePath
+type Middleware = Authentication | JsonBody | QueryParameters | ResourcePath
 
 const json = { contentType: "application/json" }
 
@@ -23,7 +25,12 @@ const created = (credential: Credential, replayed: boolean) =>
     ...(replayed ? { headers: { "idempotent-replayed": "true" } } : {})
   })
 
-const middlewareOf = Context.pick(Authentication, JsonBody, ResourcePath, Scope.Scope)
+/** How many credentials a page has unless the request says. */
+const defaultLimit = 50
+
+const deleted = JSON.stringify({ deleted: true })
+
+const middlewareOf = Context.pick(Authentication, JsonBody, QueryParameters, ResourcePath, Scope.Scope)
 
 /** Builds the group with the middleware alone in its context: every request copies it. */
 const withMiddlewareOnly = <A, E>(group: Layer.Layer<A, E, Middleware>): Layer.Layer<A, E, Middleware> =>
@@ -39,19 +46,30 @@ export const layer = Layer.unwrap(
     const credentials = yield* Credentials
     const inTurn = yield* Turns
     const queue = yield* QueueLimit
+    const inTurnOfCaller = <A, E, R>(operation: Effect.Effect<A, E, R>) =>
+      Effect.flatMap(CurrentCaller, ({ account_id }) => inTurn(account_id, queue, operation))
     const group = HttpApiBuilder.group(Api, "byok", (handlers) =>
       handlers.handleAll({
         create: ({ headers: { "idempotency-key": idempotency_key }, payload }) =>
-          Effect.flatMap(CurrentCaller, ({ account_id }) =>
-            Effect.map(
-              inTurn(account_id, queue, credentials.createOnce(payload, idempotency_key)),
-              ({ credential, replayed }) => created(credential, replayed)
-            )
+          Effect.map(inTurnOfCaller(credentials.createOnce(payload, idempotency_key)), ({ credential, replayed }) =>
+            created(credential, replayed)
+          ),
+        list: ({ query }) =>
+          Effect.map(
+            inTurnOfCaller(credentials.list({ offset: 0, limit: defaultLimit, ...query })),
+            ({ credentials, total_count }) =>
+              HttpServerResponse.text(credentialListBody(credentials, total_count), json)
           ),
         get: ({ params }) =>
           Effect.map(credentials.get(params.id), (credential) =>
             HttpServerResponse.text(credentialBody(credential), json)
-          )
+          ),
+        update: ({ params, payload }) =>
+          Effect.map(inTurnOfCaller(credentials.update(params.id, payload)), (credential) =>
+            HttpServerResponse.text(credentialBody(credential), json)
+          ),
+        delete: ({ params }) =>
+          Effect.as(inTurnOfCaller(credentials.delete(params.id)), HttpServerResponse.text(deleted, json))
       })
     )
     return withMiddlewareOnly(group)

@@ -19,5 +19,5 @@ for (const path of others as ReadonlyArray<`/${string}`>) {
 /** The methods that a path allows, for `Allow`; none for an unknown path (D10). */
 export const methodsOf = (url: string): ReadonlyArray<string> => [
   ...(routes.find("GET", url) === undefined ? [] : ["GET", "HEAD"]),
-  ...(routes.find("POST", url) === undefined ? [] : ["POST"])
+  ...(["POST", "PATCH", "DELETE"] as const).filter((method) => routes.find(method, url) !== undefined)
 ]

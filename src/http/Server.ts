@@ -14,6 +14,7 @@ import * as Health from "./Health.ts"
 import * as JsonBodyLive from "./JsonBodyLive.ts"
 import { routerConfig } from "./KnownRoutes.ts"
 import { makeNodeServer } from "./makeNodeServer.ts"
+import * as QueryParametersLive from "./QueryParametersLive.ts"
 import * as ResourcePathLive from "./ResourcePathLive.ts"
 import { Turns } from "./Turns.ts"
 
@@ -27,7 +28,9 @@ const routes = Layer.mergeAll(
 
 /** The contract implemented over `Credentials` and `ApiKeys`. */
 const implementation = Handlers.layer.pipe(
-  Layer.provideMerge(Layer.mergeAll(AuthenticationLive.layer, JsonBodyLive.layer, ResourcePathLive.layer)),
+  Layer.provideMerge(
+    Layer.mergeAll(AuthenticationLive.layer, JsonBodyLive.layer, QueryParametersLive.layer, ResourcePathLive.layer)
+  ),
   Layer.provide(Turns.layer)
 )
 

@@ -128,7 +128,7 @@ const screened = (server: Server, sendTimeout: number): Server => {
 /** Refuses CONNECT. Node no longer handles the socket's timeouts or errors. */
 const refuseTunnel = (request: IncomingMessage, socket: Duplex) => {
   socket.on("error", () => {}).resume()
-  refuseSocket(socket, new MethodNotAllowed(), { extra: { allow: "GET, HEAD, POST" }, request })
+  refuseSocket(socket, new MethodNotAllowed(), { extra: { allow: "GET, HEAD, POST, PATCH, DELETE" }, request })
 }
 
 /** A Node server with limits on time, size and number, whose own refusals are envelopes too; HTTPS with a certificate. */

@@ -1,10 +1,43 @@
 import { Context, type Effect, type Option } from "effect"
 import type { AccountId } from "../domain/AccountId.ts"
+import type { ChangeableField } from "../domain/ChangeableField.ts"
 import type { Credential } from "../domain/Credential.ts"
 import type { CredentialId } from "../domain/CredentialId.ts"
 import type { ServiceUnavailable } from "../domain/Errors.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
+import type { WorkspaceId } from "../domain/WorkspaceId.ts"
 import type { WorkspaceGone } from "./WorkspaceGone.ts"
+
+/** A credential with what its responses do not show. */
+export interface StoredCredential {
+  readonly credential: Credential
+  readonly sealed: SealedKey
+  /** Counts the states of the credential from 1. Rewrapping its key does not change it. */
+  readonly revision: number
+  /** Counts its provider keys from 1. */
+  readonly key_version: number
+  readonly workspace_deleted: boolean
+}
+
+/** A credential as it will be, if it still is what it was read as. */
+export interface CredentialUpdate {
+  readonly credential: Credential
+  /** The revision that the update was made from. The stored one will be one more. */
+  readonly revision: number
+  /** The key as it will be sealed, if it was sealed again. */
+  readonly sealed: SealedKey | undefined
+  readonly key_version: number
+  /** The members that differ from the revision that was read. */
+  readonly fields: ReadonlyArray<ChangeableField>
+}
+
+/** Which credentials of a workspace to list: up to `limit` of those that match, after the first `offset`. */
+export interface CredentialPage {
+  readonly workspace_id: WorkspaceId
+  readonly provider: string | undefined
+  readonly offset: number
+  readonly limit: number
+}
 
 /** Stores credentials. Every function is confined to one account. */
 export class CredentialRepository extends Context.Service<
@@ -20,17 +53,22 @@ export class CredentialRepository extends Context.Service<
       account_id: AccountId,
       id: CredentialId
     ) => Effect.Effect<Option.Option<Credential>, ServiceUnavailable>
-    /** Finds disabled credentials too. Over HTTP, only a repeated create calls this. */
+    /** Finds disabled credentials too. Over HTTP, only an update and a repeated create call this. */
     readonly findSealed: (
       account_id: AccountId,
       id: CredentialId
+    ) => Effect.Effect<Option.Option<StoredCredential>, ServiceUnavailable>
+    /** A page of credentials in order of `created_at`, then `id`, and how many there are in all, both of one moment. */
+    readonly list: (
+      account_id: AccountId,
+      page: CredentialPage
     ) => Effect.Effect<
-      Option.Option<{
-        readonly credential: Credential
-        readonly sealed: SealedKey
-        readonly workspace_deleted: boolean
-      }>,
+      { readonly credentials: ReadonlyArray<Credential>; readonly total_count: number },
       ServiceUnavailable
     >
+    /** Replaces what an update can change. Returns false, having stored nothing, unless the stored revision is the one that was read. */
+    readonly update: (account_id: AccountId, update: CredentialUpdate) => Effect.Effect<boolean, ServiceUnavailable>
+    /** Removes the row, sealed key and all. The receipt of its create stays. Returns false if there is no such credential. */
+    readonly delete: (account_id: AccountId, id: CredentialId) => Effect.Effect<boolean, ServiceUnavailable>
   }
 >()("byok/CredentialRepository") {}

@@ -1,13 +1,24 @@
 import { Context, type Effect } from "effect"
 import type { Credential } from "../domain/Credential.ts"
+import type { CredentialChanges } from "../domain/CredentialChanges.ts"
 import type { CredentialId } from "../domain/CredentialId.ts"
 import type { CurrentCaller } from "../domain/CurrentCaller.ts"
 import type { Conflict, InvalidParams, NotFound, ServiceUnavailable } from "../domain/Errors.ts"
 import type { IdempotencyKey } from "../domain/IdempotencyKey.ts"
 import type { NewCredential } from "../domain/NewCredential.ts"
+import type { Provider } from "../domain/Provider.ts"
+import type { WorkspaceId } from "../domain/WorkspaceId.ts"
+
+/** Which credentials to list: of the default workspace and all providers unless they are given. */
+export interface ListRequest {
+  readonly workspace_id?: WorkspaceId
+  readonly provider?: Provider
+  readonly offset: number
+  readonly limit: number
+}
 
 /**
- * The operations of section 4 on behalf of the `CurrentCaller`, as HTTP and the gateway call them.
+ * The operations on credentials on behalf of the `CurrentCaller`, as HTTP and the gateway call them.
  * @effect-expect-leaking CurrentCaller
  */
 export class Credentials extends Context.Service<
@@ -32,5 +43,27 @@ export class Credentials extends Context.Service<
     >
     /** Fails with `NotFound` for an unknown credential and for another account's alike (section 4.2, D5). */
     readonly get: (id: CredentialId) => Effect.Effect<Credential, NotFound | ServiceUnavailable, CurrentCaller>
+    /**
+     * A page of credentials in order of creation, and how many there are in all. A page is full while there are more.
+     * Fails with `InvalidParams` for a workspace that create would refuse.
+     */
+    readonly list: (
+      request: ListRequest
+    ) => Effect.Effect<
+      { readonly credentials: ReadonlyArray<Credential>; readonly total_count: number },
+      InvalidParams | ServiceUnavailable,
+      CurrentCaller
+    >
+    /**
+     * Changes what is given and keeps the rest, under the rules of create. A new `key` replaces the old one when this
+     * succeeds. Changes that change nothing store nothing, so repeating an update is safe. Updates of different members
+     * at the same time both hold.
+     */
+    readonly update: (
+      id: CredentialId,
+      changes: CredentialChanges
+    ) => Effect.Effect<Credential, NotFound | InvalidParams | ServiceUnavailable, CurrentCaller>
+    /** Removes the credential and its key for good. Fails with `NotFound` if there is no such credential any more. */
+    readonly delete: (id: CredentialId) => Effect.Effect<void, NotFound | ServiceUnavailable, CurrentCaller>
   }
 >()("byok/Credentials") {}

@@ -10,8 +10,11 @@ import { Credentials } from "../port/Credentials.ts"
 import { RequestTimeout, withDeadline } from "../port/Deadline.ts"
 import { Receipts } from "../port/Receipts.ts"
 import { WorkspaceGone } from "../port/WorkspaceGone.ts"
-import { makePreparation, workspaceIssue } from "./makePreparation.ts"
+import { makeListing } from "./makeListing.ts"
+import { makePreparation } from "./makePreparation.ts"
 import { makeReplay, receiptOf } from "./makeReplay.ts"
+import { makeUpdate } from "./makeUpdate.ts"
+import { workspaceIssue } from "./workspaceIssue.ts"
 
 const actorOf = ({ api_key_hash }: CurrentCaller["Service"]): Actor =>
   api_key_hash === undefined ? { kind: "in_process" } : { kind: "api_key", api_key_hash }
@@ -27,8 +30,10 @@ const inWorkspace = <A, E>({ workspace_id }: NewCredential, stored: Effect.Effec
 export const make = Effect.gen(function* () {
   const receipts = yield* Receipts
   const repository = yield* CredentialRepository
+  const list = yield* makeListing
   const prepare = yield* makePreparation
   const replay = yield* makeReplay
+  const update = yield* makeUpdate
   const inTime = withDeadline(yield* RequestTimeout)
 
   const asCaller = <A, E, R>(act: (account_id: AccountId) => Effect.Effect<A, E, R>) =>
@@ -69,7 +74,13 @@ export const make = Effect.gen(function* () {
       const { account_id } = yield* CurrentCaller
       const found = yield* repository.findById(account_id, id)
       return Option.isSome(found) ? found.value : yield* new NotFound()
-    })
+    }),
+    list: (request) => asCaller((account_id) => list(account_id, request)),
+    update: (id, changes) => asCaller((account_id) => update(account_id, id, changes)),
+    delete: (id) =>
+      asCaller((account_id) =>
+        Effect.flatMap(repository.delete(account_id, id), (existed) => (existed ? Effect.void : new NotFound()))
+      )
   })
 })
 

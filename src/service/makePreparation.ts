@@ -4,20 +4,15 @@ import type { AccountId } from "../domain/AccountId.ts"
 import type { Credential } from "../domain/Credential.ts"
 import { CredentialId } from "../domain/CredentialId.ts"
 import { InvalidParams } from "../domain/Errors.ts"
-import type { Issue } from "../domain/Issue.ts"
 import { readKeyMaterial } from "../domain/KeyMaterial.ts"
 import { labelOf } from "../domain/Label.ts"
 import type { NewCredential } from "../domain/NewCredential.ts"
 import { ApiKeys } from "../port/ApiKeys.ts"
 import { Cipher } from "../port/Cipher.ts"
 import { WorkspaceResolver } from "../port/WorkspaceResolver.ts"
+import { foreignHashIssues } from "./foreignHashIssues.ts"
 import { withKeyStoreTimeout } from "./withKeyStoreTimeout.ts"
-
-/** Why a credential cannot be created in the workspace of the request, or without one (D6, D43). */
-export const workspaceIssue = (requested: boolean): Issue => ({
-  path: ["workspace_id"],
-  message: requested ? "is not a workspace of this account" : "is required: the default workspace is deleted"
-})
+import { workspaceIssue } from "./workspaceIssue.ts"
 
 /**
  * Makes the first half of every create: checks that the account owns the workspace and API keys of the request (D6,
@@ -31,13 +26,7 @@ export const makePreparation = Effect.gen(function* () {
 
   return Effect.fnUntraced(function* (account_id: AccountId, input: NewCredential) {
     const workspace = yield* workspaces.resolve(account_id, input.workspace_id)
-    const hashes = input.allowed_api_key_hashes ?? []
-    const owned = hashes.length === 0 ? undefined : yield* apiKeys.ownedBy(account_id, hashes)
-    const foreign = hashes.flatMap((hash, index): ReadonlyArray<Issue> =>
-      owned?.has(hash)
-        ? []
-        : [{ path: ["allowed_api_key_hashes", index], message: "is not an API key of this account" }]
-    )
+    const foreign = yield* foreignHashIssues(apiKeys, account_id, input.allowed_api_key_hashes)
     if (Option.isNone(workspace)) {
       return yield* InvalidParams.of(workspaceIssue(input.workspace_id !== undefined), ...foreign)
     }

@@ -1,5 +1,5 @@
-import { createHash, createHmac, timingSafeEqual } from "node:crypto"
-import { Effect, Option, Redacted } from "effect"
+import { createHmac, timingSafeEqual } from "node:crypto"
+import { Effect, Option } from "effect"
 import type { AccountId } from "../domain/AccountId.ts"
 import type { CredentialId } from "../domain/CredentialId.ts"
 import { Conflict } from "../domain/Errors.ts"
@@ -76,8 +76,6 @@ const spellingsOf = (
   }))
 }
 
-const digestOf = (key: Redacted.Redacted) => createHash("sha256").update(Redacted.value(key)).digest()
-
 /** What is stored with a credential to recognise a repeated create. */
 export const receiptOf = (
   account_id: AccountId,
@@ -91,7 +89,7 @@ export const receiptOf = (
 
 /**
  * Makes the lookup of the credential that an idempotency key has created: none if there is none yet, `Conflict` if it
- * was a different request. Requests that create the same credential are the same: to name the default workspace, or the
+ * was a different request or its credential is deleted: a repeat must not bring that back (L11). Requests that create the same credential are the same: to name the default workspace, or the
  * region of the key, means what leaving it out does. Workspace and API keys are not checked again, since they may be
  * gone by then.
  */
@@ -106,7 +104,7 @@ export const makeReplay = Effect.gen(function* () {
     if (Option.isNone(receipt)) return Option.none()
     const { credential_id, fingerprint } = receipt.value
     const found = yield* repository.findSealed(account_id, credential_id)
-    if (Option.isNone(found)) return Option.none()
+    if (Option.isNone(found)) return yield* new Conflict()
     const { credential, sealed } = found.value
 
     const isOf = (workspace_id: WorkspaceId | undefined) =>
@@ -121,7 +119,7 @@ export const makeReplay = Effect.gen(function* () {
       return Option.contains(yield* workspaces.resolve(account_id, undefined), credential.workspace_id)
     })
     if (!(yield* isSame)) return yield* new Conflict()
-    const key = yield* Effect.orDie(withKeyStoreTimeout(cipher.open(sealed, { ...credential, account_id })))
-    return timingSafeEqual(digestOf(key), digestOf(input.key)) ? Option.some(credential) : yield* new Conflict()
+    const held = cipher.holds(sealed, { ...credential, account_id }, input.key)
+    return (yield* Effect.orDie(withKeyStoreTimeout(held))) ? Option.some(credential) : yield* new Conflict()
   })
 })

@@ -31,7 +31,10 @@ import {
   type Stored,
   toJson
 } from "./credentialRows.ts"
+import { deleteCredential } from "./deleteCredential.ts"
+import { listCredentials } from "./listCredentials.ts"
 import { firstRowOf, rowsOf } from "./rows.ts"
+import { updateCredential } from "./updateCredential.ts"
 
 interface Key {
   readonly account_id: AccountId
@@ -142,7 +145,7 @@ export const layer = Layer.effect(
         const { ask, sql } = reads
         const row = firstSealed(
           sql`
-            SELECT ${sql.csv(sealedColumns)}, (
+            SELECT ${sql.csv(sealedColumns)}, revision, key_version, (
               SELECT deleted_at IS NOT NULL FROM workspaces
               WHERE workspaces.account_id = credentials.account_id AND workspaces.id = workspace_id
             ) AS workspace_deleted
@@ -150,13 +153,18 @@ export const layer = Layer.effect(
         )
         return Effect.map(
           ask(row),
-          Option.map(({ kek_id, sealed, workspace_deleted, wrapped_dek, ...credential }) => ({
+          Option.map(({ kek_id, key_version, revision, sealed, workspace_deleted, wrapped_dek, ...credential }) => ({
             credential,
             sealed: { kek_id, sealed, wrapped_dek },
+            revision,
+            key_version,
             workspace_deleted
           }))
         )
-      }
+      },
+      list: listCredentials(reads),
+      update: updateCredential(writes),
+      delete: deleteCredential(writes)
     }
   })
 )

@@ -12,8 +12,9 @@ import createReceipts from "./migrations/0002_create_receipts.ts"
 import createAudit from "./migrations/0003_create_audit.ts"
 import retireKeks from "./migrations/0004_retire_keks.ts"
 import keyByAccount, { prepare as buildKeys } from "./migrations/0005_key_by_account.ts"
-import dropKeysById from "./migrations/0009_drop_keys_by_id.ts"
 import validateKeys, { prepare as validateForeignKeys } from "./migrations/0006_validate_keys.ts"
+import credentialRevisions, { prepare as buildListIndex } from "./migrations/0007_credential_revisions.ts"
+import dropKeysById from "./migrations/0009_drop_keys_by_id.ts"
 
 /** Migrations that run in one transaction. */
 interface Stage {
@@ -35,6 +36,7 @@ const stages: ReadonlyArray<Stage> = [
   },
   { prepare: buildKeys, migrations: { "0005_key_by_account": keyByAccount } },
   { prepare: validateForeignKeys, migrations: { "0006_validate_keys": validateKeys } },
+  { prepare: buildListIndex, migrations: { "0007_credential_revisions": credentialRevisions } },
   { finishes: true, migrations: { "0009_drop_keys_by_id": dropKeysById } }
 ]
 

@@ -1,5 +1,6 @@
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
+import type { AccountId } from "../domain/AccountId.ts"
 import { type Actor, CurrentActor } from "../domain/Actor.ts"
 import type { AuditAct } from "../domain/AuditEvent.ts"
 
@@ -60,3 +61,28 @@ export const recordMade = (sql: SqlClient.SqlClient, audited: ReadonlyArray<Audi
         SELECT account_id, CASE WHEN (SELECT count(*) FROM made) = ${audited.length}::int THEN events::json END
         FROM ${given}`
 }
+
+const entryOf = (actor: Actor, acts: ReadonlyArray<AuditAct>) => `[${acts.map((act) => eventOf(actor, act)).join()}]`
+
+/** The INSERT of an account's entry of all acts, for a statement whose CTE `made` returns the one row that it changed, if any. */
+export const recordChange = (
+  sql: SqlClient.SqlClient,
+  account_id: AccountId,
+  actor: Actor,
+  acts: ReadonlyArray<AuditAct>
+) =>
+  sql`
+    INSERT INTO audit_entries (account_id, events)
+    SELECT ${account_id}::uuid, ${entryOf(actor, acts)}::json FROM made`
+
+/** The entries after the number `after` that record these acts of this actor in this account and no others. */
+export const recordsOf = (
+  sql: SqlClient.SqlClient,
+  after: string,
+  account_id: AccountId,
+  actor: Actor,
+  acts: ReadonlyArray<AuditAct>
+) =>
+  sql`
+    SELECT seq FROM audit_entries WHERE account_id = ${account_id} AND seq > ${after}::bigint
+    AND events::text = ${entryOf(actor, acts)}::text`

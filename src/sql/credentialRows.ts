@@ -14,7 +14,12 @@ const SealedRow = Schema.Struct({
   wrapped_dek: Schema.Uint8Array,
   sealed: Schema.Uint8Array
 })
-export const OpenableRow = Schema.Struct({ ...SealedRow.fields, workspace_deleted: Schema.Boolean })
+export const OpenableRow = Schema.Struct({
+  ...SealedRow.fields,
+  revision: Schema.Int,
+  key_version: Schema.Int,
+  workspace_deleted: Schema.Boolean
+})
 export const Order = Schema.Struct({ id: Schema.String, sort_order: Schema.Int })
 export const KeyedOrder = Schema.Struct({ account_id: Schema.String, ...Order.fields })
 

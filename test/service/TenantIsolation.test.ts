@@ -197,7 +197,7 @@ describe("two to four tenants in any interleaving (T6b)", () => {
         insert: (account_id, given, sealed) =>
           Effect.sync(() => {
             const credential = { ...given, sort_order: 0 }
-            credentials.set(given.id, { account_id, credential, sealed })
+            credentials.set(given.id, { account_id, credential, sealed, revision: 1, key_version: 1 })
             return credential
           })
       }

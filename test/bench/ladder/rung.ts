@@ -48,7 +48,10 @@ const stubs = Layer.mergeAll(
   Layer.succeed(Credentials, {
     create: () => Effect.succeed(credential),
     createOnce: () => Effect.succeed({ credential, replayed: false }),
-    get: () => Effect.succeed(credential)
+    get: () => Effect.succeed(credential),
+    list: () => Effect.succeed({ credentials: [credential], total_count: 1 }),
+    update: () => Effect.succeed(credential),
+    delete: () => Effect.void
   }),
   Layer.succeed(Readiness, { problems: Effect.succeed([]), warnings: Effect.succeed([]) })
 )

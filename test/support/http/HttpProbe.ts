@@ -55,3 +55,20 @@ export const create = (url: string, token: string, body: unknown, headers: Reado
 /** The get operation. */
 export const get = (url: string, token: string, id: string, headers: ReadonlyArray<Header> = []) =>
   send(url, { path: `/api/v1/byok/${id}`, headers: [bearer(token), ...headers] })
+
+/** The list operation, with a query such as `?limit=1`. */
+export const list = (url: string, token: string, query = "", headers: ReadonlyArray<Header> = []) =>
+  send(url, { path: `/api/v1/byok${query}`, headers: [bearer(token), ...headers] })
+
+/** The update operation: a text or bytes are sent as they are, anything else as JSON. */
+export const update = (url: string, token: string, id: string, body: unknown, headers: ReadonlyArray<Header> = []) =>
+  send(url, {
+    method: "PATCH",
+    path: `/api/v1/byok/${id}`,
+    headers: [bearer(token), json, ...headers],
+    body: typeof body === "string" || body instanceof Uint8Array ? body : JSON.stringify(body)
+  })
+
+/** The delete operation. */
+export const remove = (url: string, token: string, id: string, headers: ReadonlyArray<Header> = []) =>
+  send(url, { method: "DELETE", path: `/api/v1/byok/${id}`, headers: [bearer(token), ...headers] })

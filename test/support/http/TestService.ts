@@ -10,10 +10,10 @@ import { Accounts } from "../../../src/service/Accounts.ts"
 import type { Settings } from "../../../src/wiring/Settings.ts"
 import { adminClient, freshDatabase, settingsFor } from "../database/freshDatabase.ts"
 import { Recording } from "../process/Recording.ts"
-import { create, get, type Header } from "./HttpProbe.ts"
+import { create, get, type Header, list, remove, update } from "./HttpProbe.ts"
 import type { Answer } from "./RawConnection.ts"
 
-/** An account as a customer has it: ids, keys in the clear, and the two operations under its management key. */
+/** An account as a customer has it: ids, keys in the clear, and the operations under its management key. */
 export interface Tenant {
   readonly account_id: AccountId
   readonly workspace_id: WorkspaceId
@@ -21,6 +21,9 @@ export interface Tenant {
   readonly management_key_hash: ApiKeyHash
   readonly create: (body: unknown, headers?: ReadonlyArray<Header>) => Effect.Effect<Answer>
   readonly get: (id: string, headers?: ReadonlyArray<Header>) => Effect.Effect<Answer>
+  readonly list: (query?: string, headers?: ReadonlyArray<Header>) => Effect.Effect<Answer>
+  readonly update: (id: string, body: unknown, headers?: ReadonlyArray<Header>) => Effect.Effect<Answer>
+  readonly delete: (id: string, headers?: ReadonlyArray<Header>) => Effect.Effect<Answer>
 }
 
 /** Everything behind HTTP, for tests to reach directly. */
@@ -68,7 +71,10 @@ export class TestService extends Context.Service<
                   ...made,
                   management_key,
                   create: (body, headers) => create(url, management_key, body, headers),
-                  get: (id, headers) => get(url, management_key, id, headers)
+                  get: (id, headers) => get(url, management_key, id, headers),
+                  list: (query, headers) => list(url, management_key, query, headers),
+                  update: (id, body, headers) => update(url, management_key, id, body, headers),
+                  delete: (id, headers) => remove(url, management_key, id, headers)
                 }
               }),
               Effect.orDie

@@ -27,6 +27,8 @@ interface Owned {
 export interface CredentialRow extends Owned {
   readonly credential: Credential
   readonly sealed: SealedKey
+  readonly revision: number
+  readonly key_version: number
 }
 export interface ApiKeyRow extends Owned, ApiKeyRecord {}
 interface ReceiptRow extends Owned, Receipt {
@@ -71,6 +73,14 @@ const ownRow = <Key, Row extends Owned>(rows: ReadonlyMap<Key, Row>, account_id:
 const ofAccount = <Row extends Owned>(rows: ReadonlyMap<unknown, Row>, account_id: AccountId) =>
   Array.from(rows.values()).filter((row) => row.account_id === account_id)
 
+interface Dated {
+  readonly created_at: DateTime.Utc
+}
+const inOrder =
+  <Row extends Dated>(keyOf: (row: Row) => string) =>
+  (one: Row, other: Row) =>
+    one.created_at.epochMilliseconds - other.created_at.epochMilliseconds || (keyOf(one) < keyOf(other) ? -1 : 1)
+
 const insertInto = ({
   credentials,
   keks,
@@ -94,7 +104,7 @@ const insertInto = ({
         return Effect.fail(new WorkspaceGone())
       }
       const credential = { ...given, sort_order: nextSortOrder(given) }
-      credentials.set(given.id, { account_id, credential, sealed })
+      credentials.set(given.id, { account_id, credential, sealed, revision: 1, key_version: 1 })
       return Effect.succeed(credential)
     })
 }
@@ -109,12 +119,35 @@ export const credentialRepository = Layer.effect(
         Effect.sync(() => Option.map(ownRow(credentials, account_id, id), ({ credential }) => credential)),
       findSealed: (account_id, id) =>
         Effect.sync(() =>
-          Option.map(ownRow(credentials, account_id, id), ({ credential, sealed }) => ({
-            credential,
-            sealed,
-            workspace_deleted: (workspaces.get(credential.workspace_id)?.deleted_at ?? null) !== null
+          Option.map(ownRow(credentials, account_id, id), ({ account_id: _, ...row }) => ({
+            ...row,
+            workspace_deleted: (workspaces.get(row.credential.workspace_id)?.deleted_at ?? null) !== null
           }))
-        )
+        ),
+      list: (account_id, { limit, offset, provider, workspace_id }) =>
+        Effect.sync(() => {
+          const listed = ofAccount(credentials, account_id)
+            .map(({ credential }) => credential)
+            .filter((one) => one.workspace_id === workspace_id && (provider ?? one.provider) === one.provider)
+            .sort(inOrder(({ id }) => id))
+          return { credentials: listed.slice(offset, offset + limit), total_count: listed.length }
+        }),
+      update: (account_id, { credential, key_version, revision, sealed }) =>
+        Effect.sync(() => {
+          const row = Option.getOrUndefined(ownRow(credentials, account_id, credential.id))
+          if (row?.revision !== revision) return false
+          const { created_at, provider, sort_order, workspace_id } = row.credential
+          credentials.set(credential.id, {
+            account_id,
+            credential: { ...credential, created_at, provider, sort_order, workspace_id },
+            sealed: sealed ?? row.sealed,
+            revision: revision + 1,
+            key_version
+          })
+          return true
+        }),
+      delete: (account_id, id) =>
+        Effect.sync(() => Option.isSome(ownRow(credentials, account_id, id)) && credentials.delete(id))
     }
   })
 )
@@ -311,12 +344,6 @@ const wrappedKeys = Layer.effect(
       })
   }))
 )
-
-type Dated = Owned & { readonly created_at: DateTime.Utc }
-const inOrder =
-  <Row extends Dated>(keyOf: (row: Row) => string) =>
-  (one: Row, other: Row) =>
-    one.created_at.epochMilliseconds - other.created_at.epochMilliseconds || (keyOf(one) < keyOf(other) ? -1 : 1)
 
 export const accountRepository = Layer.effect(
   AccountRepository,

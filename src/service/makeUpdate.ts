@@ -1,0 +1,93 @@
+import { Data, Effect, Option, Result } from "effect"
+import type { AccountId } from "../domain/AccountId.ts"
+import { changeCredential, neededOfStoredKey, type StoredKey } from "../domain/changeCredential.ts"
+import type { CredentialChanges } from "../domain/CredentialChanges.ts"
+import type { CredentialId } from "../domain/CredentialId.ts"
+import { InvalidParams, NotFound, ServiceUnavailable } from "../domain/Errors.ts"
+import { readKeyMaterial } from "../domain/KeyMaterial.ts"
+import type { SealedKey } from "../domain/SealedKey.ts"
+import { ApiKeys } from "../port/ApiKeys.ts"
+import { Cipher, type OpenFailure } from "../port/Cipher.ts"
+import type { KeyStoreUnavailable } from "../port/CipherErrors.ts"
+import { CredentialRepository, type StoredCredential } from "../port/CredentialRepository.ts"
+import { foreignHashIssues } from "./foreignHashIssues.ts"
+import { withKeyStoreTimeout } from "./withKeyStoreTimeout.ts"
+
+/** How often an update that lost to another one is applied to what the other stored. */
+const attempts = 5
+
+/** Key and policy of a credential cannot be changed, because its stored key cannot be opened (L7). */
+class StoredKeyUnusable extends Data.TaggedError("StoredKeyUnusable")<{
+  readonly id: CredentialId
+  readonly reason: OpenFailure
+}> {
+  override get message() {
+    return `The key of credential ${this.id} cannot be opened: ${this.reason._tag}`
+  }
+}
+
+/**
+ * Makes the update of a credential. Each attempt applies the changes to what is stored then, and stores the result only
+ * if that has not changed since, so the rules hold on every state and changes of different members both hold (L9).
+ */
+export const makeUpdate = Effect.gen(function* () {
+  const apiKeys = yield* ApiKeys
+  const cipher = yield* Cipher
+  const repository = yield* CredentialRepository
+
+  const asking = <A, E extends OpenFailure | ServiceUnavailable>(id: CredentialId, call: Effect.Effect<A, E>) =>
+    Effect.catchIf(
+      withKeyStoreTimeout(call),
+      (error): error is Exclude<E, ServiceUnavailable> | KeyStoreUnavailable => !(error instanceof ServiceUnavailable),
+      (reason) => Effect.die(new StoredKeyUnusable({ id, reason }))
+    )
+
+  /** Opens the stored key if the changes depend on it. */
+  const learn = Effect.fnUntraced(function* (
+    account_id: AccountId,
+    { credential, sealed }: StoredCredential,
+    changes: CredentialChanges
+  ) {
+    const context = { ...credential, account_id }
+    const { id, provider } = credential
+    if (changes.key !== undefined) {
+      return { isGiven: yield* asking(id, cipher.holds(sealed, context, changes.key)) } satisfies StoredKey
+    }
+    if (neededOfStoredKey(credential, changes) === undefined) return {}
+    const material = readKeyMaterial(provider, yield* asking(id, cipher.open(sealed, context)))
+    return { region: Option.match(material, { onNone: () => null, onSome: ({ region }) => region }) }
+  })
+
+  return Effect.fnUntraced(function* (account_id: AccountId, id: CredentialId, changes: CredentialChanges) {
+    for (let attempt = 1; attempt <= attempts; attempt++) {
+      const found = yield* repository.findSealed(account_id, id)
+      if (Option.isNone(found)) return yield* new NotFound()
+      const { credential: stored, key_version, revision, sealed } = found.value
+      const foreign = yield* foreignHashIssues(
+        apiKeys,
+        account_id,
+        changes.allowed_api_key_hashes ?? null,
+        stored.allowed_api_key_hashes
+      )
+      const changed = changeCredential(stored, changes, yield* learn(account_id, found.value, changes))
+      if (Result.isFailure(changed)) return yield* InvalidParams.of(...changed.failure, ...foreign)
+      if (foreign.length > 0) return yield* InvalidParams.of(...foreign)
+
+      const { credential, fields, mustSeal } = changed.success
+      if (fields.length === 0) return stored
+      const context = { ...credential, account_id }
+      const newKey = fields.includes("key") ? changes.key : undefined
+      const seal: Effect.Effect<SealedKey, OpenFailure | ServiceUnavailable> =
+        newKey === undefined ? cipher.reseal(sealed, { ...stored, account_id }, context) : cipher.seal(newKey, context)
+      const written = yield* repository.update(account_id, {
+        credential,
+        revision,
+        fields,
+        sealed: mustSeal ? yield* asking(id, seal) : undefined,
+        key_version: newKey === undefined ? key_version : key_version + 1
+      })
+      if (written) return credential
+    }
+    return yield* new ServiceUnavailable()
+  })
+})

@@ -1,0 +1,57 @@
+import { Effect, Option, Schema } from "effect"
+import type { AccountId } from "../domain/AccountId.ts"
+import { CurrentActor } from "../domain/Actor.ts"
+import type { CredentialId } from "../domain/CredentialId.ts"
+import { WorkspaceId } from "../domain/WorkspaceId.ts"
+import { recordChange, recordsOf } from "./auditing.ts"
+import type { Lane } from "./connection/Lane.ts"
+import { firstRowOf } from "./rows.ts"
+
+/** A credential before its deletion, and the last audit entry then. */
+const Standing = Schema.Struct({ workspace_id: WorkspaceId, last_seq: Schema.String })
+
+/**
+ * Deletes a row. If it is gone when the statement runs again, because the answer to an earlier attempt was lost, then
+ * the audit log knows whether that attempt deleted it: only its entry is newer than the moment when the row was still
+ * there. The lock makes that check a commit of its own, which waits for the synchronous replica in case the earlier one
+ * did not; the serving role may lock no row of the log.
+ */
+export const deleteCredential = ({ ask, sql }: Lane) => {
+  const firstStanding = firstRowOf(Standing)
+  return (account_id: AccountId, id: CredentialId) =>
+    Effect.flatMap(CurrentActor, (actor) => {
+      const row = sql`account_id = ${account_id} AND id = ${id}`
+      let standing = Option.none<typeof Standing.Type>()
+      let wasSent = false
+      const find = Effect.suspend(() =>
+        Option.isSome(standing)
+          ? Effect.succeed(standing)
+          : Effect.tap(
+              firstStanding(sql`
+                SELECT workspace_id, (SELECT coalesce(max(seq), 0)::text FROM audit_entries) AS last_seq
+                FROM credentials WHERE ${row}`),
+              (found) => Effect.sync(() => (standing = found))
+            )
+      )
+      const remove = Effect.fnUntraced(function* ({ last_seq, workspace_id }: typeof Standing.Type) {
+        const acts = [{ action: "credential.delete", account_id, workspace_id, credential_id: id }] as const
+        const mayBeDone = wasSent
+        wasSent = true
+        const made = yield* sql`
+          WITH made AS (DELETE FROM credentials WHERE ${row} RETURNING id), recorded AS (
+            ${recordChange(sql, account_id, actor, acts)}
+          ) SELECT id FROM made`
+        if (made.length > 0 || !mayBeDone) return made.length > 0
+        const done = yield* sql`
+          SELECT id FROM workspaces WHERE account_id = ${account_id} AND id = ${workspace_id}
+          AND EXISTS (${recordsOf(sql, last_seq, account_id, actor, acts)}) FOR KEY SHARE`
+        return done.length > 0
+      })
+      return ask(
+        Effect.flatMap(
+          find,
+          Option.match({ onNone: () => Effect.succeed(false), onSome: (standing) => remove(standing) })
+        )
+      )
+    })
+}

@@ -1,0 +1,34 @@
+import { Effect } from "effect"
+import type { AccountId } from "../domain/AccountId.ts"
+import type { CredentialPage } from "../port/CredentialRepository.ts"
+import type { Lane } from "./connection/Lane.ts"
+import { columns, credentialOf, type Stored } from "./credentialRows.ts"
+
+/** A credential of the page with the number of all; an empty page is one row without a credential. */
+type Row = { readonly total_count: number } & (Stored | { readonly id: null })
+
+const isStored = (row: Row): row is Row & Stored => row.id !== null
+
+/**
+ * Lists with one statement, so page and count are of one moment. Both are read from the index `credentials_list`, and
+ * only the rows of the page from the table. Count and offset still pass over index entries, one for each credential.
+ */
+export const listCredentials =
+  ({ ask, sql }: Lane) =>
+  (account_id: AccountId, { limit, offset, provider, workspace_id }: CredentialPage) => {
+    const listed = sql`account_id = ${account_id} AND workspace_id = ${workspace_id} ${
+      provider === undefined ? sql`` : sql`AND provider = ${provider}`
+    }`
+    const rows = sql<Row>`
+      SELECT counted.total_count, ${sql.csv(columns.map((column) => sql`credentials.${sql(column)}`))}
+      FROM (SELECT count(*)::int AS total_count FROM credentials WHERE ${listed}) AS counted
+      LEFT JOIN (
+        SELECT id FROM credentials WHERE ${listed} ORDER BY created_at, id LIMIT ${limit} OFFSET ${offset}
+      ) AS page ON true
+      LEFT JOIN credentials ON credentials.account_id = ${account_id} AND credentials.id = page.id
+      ORDER BY credentials.created_at, credentials.id`
+    return Effect.map(ask(rows), (found) => ({
+      credentials: found.filter(isStored).map(({ total_count: _, ...stored }) => credentialOf(stored)),
+      total_count: found[0]?.total_count ?? 0
+    }))
+  }

@@ -11,7 +11,11 @@ import { assertHeaders, envelope, type Refusal, refusals } from "../support/http
 import { TestService } from "../support/http/TestService.ts"
 
 const create = ["post", "/api/v1/byok"] as const
+const list = ["get", "/api/v1/byok"] as const
 const get = ["get", "/api/v1/byok/{id}"] as const
+const update = ["patch", "/api/v1/byok/{id}"] as const
+const remove = ["delete", "/api/v1/byok/{id}"] as const
+const operations = [create, list, get, update, remove]
 
 const fields = [
   ...["key", "provider", "name", "workspace_id", "allowed_api_key_hashes", "allowed_models", "allowed_user_ids"],
@@ -54,33 +58,21 @@ const limits: ReadonlyArray<readonly [limit: string, change: object, allowed: bo
   ["a workspace_id of ones", { workspace_id: "ffffffff-ffff-ffff-ffff-ffffffffffff" }, true]
 ]
 
+/** The errors that every operation may answer with. */
+const common: ReadonlyArray<Refusal> = [
+  ...(["MissingKey", "InvalidKey", "Forbidden", "RequestTimeout", "ExpectationFailed", "HeadersTooLarge"] as const),
+  ...(["InternalError", "ServiceUnavailable"] as const)
+]
+
 /** The errors that each operation may answer with. */
 const errors: ReadonlyArray<
   readonly [operation: readonly [method: string, path: string], refusals: ReadonlyArray<Refusal>]
 > = [
-  [
-    create,
-    [
-      "InvalidParams",
-      "MissingKey",
-      "InvalidKey",
-      "Forbidden",
-      "RequestTimeout",
-      "Conflict",
-      "PayloadTooLarge",
-      "ExpectationFailed",
-      "HeadersTooLarge",
-      "InternalError",
-      "ServiceUnavailable"
-    ]
-  ],
-  [
-    get,
-    [
-      ...["MissingKey", "InvalidKey", "Forbidden", "NotFound", "RequestTimeout", "ExpectationFailed"],
-      ...["HeadersTooLarge", "InternalError", "ServiceUnavailable"]
-    ] as ReadonlyArray<Refusal>
-  ]
+  [create, [...common, "InvalidParams", "Conflict", "PayloadTooLarge"]],
+  [list, [...common, "InvalidParams"]],
+  [get, [...common, "NotFound"]],
+  [update, [...common, "InvalidParams", "NotFound", "PayloadTooLarge"]],
+  [remove, [...common, "NotFound"]]
 ]
 
 /** Where a body is not what the document declares for the operation and the status. */
@@ -116,20 +108,24 @@ layerLive(TestService.layer)("/openapi.json", (it) => {
   )
 
   it.effect(
-    "has the two operations, each described and with a management key as bearer token, and two probes (sections 4 and 5)",
+    "has the five operations, each described and with a management key as bearer token, and two probes (sections 4 and 5)",
     () =>
       Effect.gen(function* () {
         const found = yield* document
-        const operations = Object.entries(found.paths).flatMap(([path, item]) =>
+        const listed = Object.entries(found.paths).flatMap(([path, item]) =>
           Object.keys(item).map((method) => [method, path])
         )
-        assert.deepStrictEqual(operations, [[...create], [...get], ["get", "/health/live"], ["get", "/health/ready"]])
+        assert.sameDeepMembers(listed, [
+          ...operations.map((operation) => [...operation]),
+          ["get", "/health/live"],
+          ["get", "/health/ready"]
+        ])
         const [[name, scheme] = ["", { type: "", scheme: "" }], ...others] = Object.entries(
           found.components.securitySchemes
         )
         assert.lengthOf(others, 0)
         assert.strictEqual(`${scheme.type} ${scheme.scheme.toLowerCase()}`, "http bearer")
-        for (const operation of [create, get]) {
+        for (const operation of operations) {
           const { description, operationId, responses, security, summary } = operationOf(found, operation)
           assert.deepStrictEqual(security, [{ [name]: [] }])
           for (const text of [summary, description, operationId]) assert.isAbove(text.length, 5)
@@ -139,12 +135,13 @@ layerLive(TestService.layer)("/openapi.json", (it) => {
       })
   )
 
-  it.effect("describes a 500 in words that also hold for get (D11)", () =>
+  it.effect("describes a 500 in words that hold for every operation (D11)", () =>
     Effect.gen(function* () {
       const found = yield* document
-      const said = [create, get].map((operation) => operationOf(found, operation).responses["500"]?.description)
-      const sentence = "Server failure. If the request was a create, its outcome is unknown."
-      assert.deepStrictEqual(said, [sentence, sentence])
+      const said = operations.map((operation) => operationOf(found, operation).responses["500"]?.description)
+      const sentence =
+        "Server failure. If the request was to create, change or delete something, its outcome is unknown."
+      assert.deepStrictEqual(Array.from(new Set(said)), [sentence])
     })
   )
 
@@ -165,6 +162,38 @@ layerLive(TestService.layer)("/openapi.json", (it) => {
         ["ä", false]
       ] as const) {
         assert.strictEqual(mismatches(schema, key, (yield* document).components.schemas).length === 0, allowed, key)
+      }
+    })
+  )
+
+  it.effect("declares what list may be asked for, with limits and defaults (L2, L4)", () =>
+    Effect.gen(function* () {
+      const found = yield* document
+      const parameters = operationOf(found, list).parameters.map(({ in: where, name, required, schema }) => {
+        const { default: byDefault, maximum, minimum, type } = schema
+        return [name, where, required, type, minimum, maximum, byDefault]
+      })
+      assert.sameDeepMembers(parameters, [
+        ["offset", "query", false, "integer", 0, 2_147_483_647, 0],
+        ["limit", "query", false, "integer", 1, 100, 50],
+        ["workspace_id", "query", false, "string", undefined, undefined, undefined],
+        ["provider", "query", false, "string", undefined, undefined, undefined]
+      ])
+    })
+  )
+
+  it.effect("has the members of an update, none of them required and none with a default (L1)", () =>
+    Effect.gen(function* () {
+      const { components } = yield* document
+      const { properties = {}, required = [] } = components.schemas["CredentialChanges"] ?? {}
+      assert.sameMembers(
+        Object.keys(properties),
+        fields.filter((field) => field !== "provider" && field !== "workspace_id")
+      )
+      assert.isEmpty(required)
+      for (const [field, schema] of Object.entries(properties)) {
+        assert.isTrue(described(schema), field)
+        assert.notProperty(schema, "default", field)
       }
     })
   )
@@ -245,10 +274,16 @@ layerLive(TestService.layer)("/openapi.json", (it) => {
         body: JSON.stringify(example)
       })
       assert.strictEqual(answer.status, 201)
-      for (const { operation, status } of [
-        { operation: create, status: "201" },
-        { operation: get, status: "200" }
-      ] as const) {
+      const stored = (JSON.parse(answer.body) as { readonly data: { readonly id: string } }).data.id
+      const changes = operationOf(found, update).requestBody?.content["application/json"]
+      assert.deepStrictEqual(
+        mismatches(changes?.schema ?? { enum: [] }, changes?.example, found.components.schemas),
+        []
+      )
+      const tenant = yield* TestService.tenant
+      assert.strictEqual((yield* tenant.update(stored, changes?.example)).status, 200)
+      for (const operation of operations) {
+        const status = operation === create ? "201" : "200"
         const success = operationOf(found, operation).responses[status]?.content["application/json"]
         assert.deepStrictEqual(
           mismatches(success?.schema ?? { enum: [] }, success?.example, found.components.schemas),
@@ -293,7 +328,7 @@ layerLive(TestService.layer)("/openapi.json", (it) => {
   it.effect("declares the headers of every answer (D2, D12, D14)", () =>
     Effect.gen(function* () {
       const found = yield* document
-      for (const operation of [create, get] as const) {
+      for (const operation of operations) {
         for (const [status, { headers }] of Object.entries(operationOf(found, operation).responses)) {
           const replayed = status === "201" ? ["Idempotent-Replayed"] : []
           const more = ["401", "403"].includes(status) ? ["WWW-Authenticate"] : status === "503" ? ["Retry-After"] : []

@@ -56,7 +56,7 @@ describe("the body of an update", () => {
     ["declared_region", "eu", ["declared_region: must be global, europe, us or null"]],
     ["declared_zdr", 0, ["declared_zdr: must be true, false or null"]]
   ] as const)("%s %j: %j (D7, D21, D22)", ([member, value, expected]) => {
-    assert.deepStrictEqual(issues({ [member]: value }), expected)
+    assert.deepStrictEqual<ReadonlyArray<string>>(issues({ [member]: value }), expected)
   })
 
   it("that is not an object is refused (D8)", () => {

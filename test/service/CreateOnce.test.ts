@@ -149,18 +149,10 @@ describe("a create with an idempotency key (SECURITY.md, Receipts)", () => {
         Credentials,
         Effect.gen(function* () {
           const parts = yield* Effect.context<Layer.Success<typeof service>>()
-          let latest = Redacted.make("")
-          const credentials = yield* CredentialsLive.make.pipe(
-            Effect.provideService(Cipher, { ...Context.get(parts, Cipher), open: () => Effect.succeed(latest) }),
+          return yield* CredentialsLive.make.pipe(
+            Effect.provideService(Cipher, { ...Context.get(parts, Cipher), holds: () => Effect.succeed(true) }),
             Effect.provideContext(parts)
           )
-          return {
-            ...credentials,
-            createOnce: (input, idempotency_key) => {
-              latest = input.key
-              return credentials.createOnce(input, idempotency_key)
-            }
-          }
         })
       )
     ],
@@ -299,7 +291,7 @@ describe("a create with an idempotency key (SECURITY.md, Receipts)", () => {
       const down = yield* CredentialsLive.make.pipe(
         Effect.provideService(Cipher, {
           ...Context.get(parts, Cipher),
-          open: () => Effect.fail(new KeyStoreUnavailable({ reason: "down" }))
+          holds: () => Effect.fail(new KeyStoreUnavailable({ reason: "down" }))
         }),
         Effect.provideContext(parts)
       )

@@ -3,6 +3,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Cause, Context, Effect, Exit, Layer, Schema } from "effect"
 import { type Actor, CurrentActor } from "../../src/domain/Actor.ts"
 import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
+import { Conflict } from "../../src/domain/Errors.ts"
 import { IdempotencyKey } from "../../src/domain/IdempotencyKey.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
@@ -61,19 +62,24 @@ describe("a repeated create (SECURITY.md, Receipts)", () => {
     }).pipe(Effect.provide(service))
   )
 
-  it.effect("fails if its receipt or its credential disappears meanwhile", () =>
+  it.effect("fails if its receipt disappears meanwhile", () =>
     Effect.gen(function* () {
       const caller = yield* newTenant
-      const { credential } = yield* createOnce(caller)
+      yield* createOnce(caller)
       const forgetful = yield* instead(Receipts, (receipts) => ({ ...receipts, find: () => Effect.succeedNone }))
       const died = yield* Effect.exit(Effect.provideService(createOnce(caller), Credentials, forgetful))
       assert.strictEqual(diedOf(died), "Error: The conflicting receipt has disappeared")
-      const { credentials } = yield* Memory
-      credentials.delete(credential.id)
-      assert.strictEqual(
-        diedOf(yield* Effect.exit(createOnce(caller))),
-        "Error: The conflicting receipt has disappeared"
-      )
+    }).pipe(Effect.provide(service))
+  )
+
+  it.effect("brings nothing back after its credential was deleted (L11)", () =>
+    Effect.gen(function* () {
+      const caller = yield* newTenant
+      const { credential } = yield* createOnce(caller)
+      const { delete: remove } = yield* Credentials
+      yield* Effect.provideService(remove(credential.id), CurrentCaller, caller)
+      for (let n = 0; n < 2; n++) assert.instanceOf(yield* Effect.flip(createOnce(caller)), Conflict)
+      assert.strictEqual((yield* Memory).credentials.size, 0)
     }).pipe(Effect.provide(service))
   )
 

@@ -187,14 +187,6 @@ const constraints: ReadonlyArray<
   ],
   ["receipts", "receipts_account_id_credential_id_key", { refused: [{ credential_id: id(1) }], accepted: [{}] }],
   [
-    "receipts",
-    "receipts_credential",
-    {
-      refused: [{ credential_id: id(3) }, { account_id: id(2) }],
-      accepted: [{ account_id: id(2), credential_id: id(4) }]
-    }
-  ],
-  [
     "credentials",
     "credentials_workspace",
     {

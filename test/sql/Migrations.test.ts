@@ -14,6 +14,7 @@ const all = [
   "retire_keks",
   "key_by_account",
   "validate_keys",
+  "credential_revisions",
   "drop_keys_by_id"
 ]
 

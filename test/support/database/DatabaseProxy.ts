@@ -9,8 +9,8 @@ export interface DatabaseProxy {
   readonly target: DatabaseTarget
   /** How many times PostgreSQL was asked to cancel a statement. */
   readonly cancels: () => number
-  /** Loses the next answer of PostgreSQL that holds this text, and the connection with it. */
-  readonly loseAnswer: (text: string) => void
+  /** Loses the next answer of PostgreSQL that holds this text, after so many of them, and the connection with it. */
+  readonly loseAnswer: (text: string, after?: number) => void
   /** How many answers were lost. */
   readonly lost: () => number
 }
@@ -25,6 +25,7 @@ export const databaseProxy = (
   const target = parseDatabaseUrl(Redacted.make(databaseUrl))
   let cancels = 0
   let losing: string | undefined
+  let passing = 0
   let lost = 0
   const serve = (client: Socket) => {
     const database = target.host.startsWith("/")
@@ -39,7 +40,7 @@ export const databaseProxy = (
       database.write(bytes)
     })
     database.on("data", (bytes: Buffer) => {
-      if (losing === undefined || !bytes.includes(losing)) return void client.write(change(bytes))
+      if (losing === undefined || !bytes.includes(losing) || passing-- > 0) return void client.write(change(bytes))
       losing = undefined
       lost += 1
       destroy()
@@ -48,7 +49,10 @@ export const databaseProxy = (
   return Effect.map(listen(serve), (port) => ({
     target: { ...target, host: "127.0.0.1", port, tls: undefined },
     cancels: () => cancels,
-    loseAnswer: (text) => void (losing = text),
+    loseAnswer: (text, after = 0) => {
+      losing = text
+      passing = after
+    },
     lost: () => lost
   }))
 }

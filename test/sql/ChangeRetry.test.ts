@@ -1,0 +1,188 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Context, Duration, Effect, Fiber, Layer } from "effect"
+import { AccountId } from "../../src/domain/AccountId.ts"
+import { CredentialId } from "../../src/domain/CredentialId.ts"
+import { WorkspaceId } from "../../src/domain/WorkspaceId.ts"
+import { CredentialRepository, type CredentialUpdate } from "../../src/port/CredentialRepository.ts"
+import * as CredentialRepositorySql from "../../src/sql/CredentialRepositorySql.ts"
+import * as DatabaseLive from "../../src/sql/connection/Database.ts"
+import { migrate } from "../../src/sql/Migrations.ts"
+import { eventsIn } from "../support/database/auditEntries.ts"
+import { databaseProxy } from "../support/database/DatabaseProxy.ts"
+import { adminClient, databaseSettings, freshDatabase } from "../support/database/freshDatabase.ts"
+import { plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
+import { holdOpen, lockTable, terminateWaiting, untilWaiting } from "../support/database/transactions.ts"
+
+const uuid = (n: number) => `01935f6a-0000-7000-8000-${String(n).padStart(12, "0")}`
+const account_id = AccountId.make(uuid(1))
+const workspace_id = WorkspaceId.make(uuid(2))
+const id = CredentialId.make(uuid(3))
+
+/** A stored credential, and what a test does to it through a proxy and behind the service's back. */
+const open = Effect.gen(function* () {
+  const url = yield* freshDatabase
+  const proxy = yield* databaseProxy(url)
+  const settings = { ...databaseSettings, statementTimeout: Duration.seconds(25), deadline: Duration.seconds(28) }
+  yield* migrate(proxy.target, settings)
+  const admin = yield* adminClient(url)
+  yield* admin`INSERT INTO accounts VALUES (${account_id}, 'n', now())`
+  yield* admin`INSERT INTO workspaces VALUES (${workspace_id}, ${account_id}, 'n', true, now(), NULL)`
+  const store = Layer.provide(CredentialRepositorySql.layer, DatabaseLive.layer(proxy.target, settings))
+  const repository = Context.get(yield* Layer.build(store), CredentialRepository)
+  const credential = yield* repository.insert(account_id, plainCredential(workspace_id, id), plainSealedKey(1))
+  return {
+    admin,
+    proxy,
+    credential,
+    update: (given: Partial<CredentialUpdate>) =>
+      repository.update(account_id, {
+        credential: { ...credential, name: "new" },
+        revision: 1,
+        sealed: undefined,
+        key_version: 1,
+        fields: ["name"],
+        ...given
+      }),
+    remove: repository.delete(account_id, id),
+    row: Effect.map(
+      admin<{ line: string }>`SELECT concat_ws(' ', name, revision, key_version) AS line FROM credentials`,
+      ([row]) => row?.line
+    ),
+    acts: Effect.map(eventsIn(admin), (events) => events.map(({ action }) => action).slice(1))
+  }
+})
+
+const rotated = { sealed: plainSealedKey(2), key_version: 2, fields: ["key", "name"] } as const
+const renamed = {}
+
+describe("an update", () => {
+  it.live.each([
+    ["of the name", renamed, "new 2 1", ["credential.update"]],
+    ["of the key", rotated, "new 2 2", ["credential.update", "credential.rotate"]]
+  ] as const)("%s is stored and recorded once if its answer is lost (L9)", ([, given, row, acts]) =>
+    Effect.gen(function* () {
+      const opened = yield* open
+      opened.proxy.loseAnswer("SELECT 1")
+      assert.isTrue(yield* opened.update(given))
+      assert.strictEqual(opened.proxy.lost(), 1)
+      assert.strictEqual(yield* opened.row, row)
+      assert.deepStrictEqual<ReadonlyArray<string>>(yield* opened.acts, acts)
+      assert.isFalse(
+        yield* opened.update({
+          ...given,
+          credential: { ...opened.credential, name: "other" },
+          sealed: plainSealedKey(3)
+        })
+      )
+    })
+  )
+
+  it.live("is recognised as stored after its data key was wrapped again (L9)", () =>
+    Effect.gen(function* () {
+      const { admin, proxy, row, update } = yield* open
+      yield* admin.unsafe(`
+        CREATE FUNCTION rewrap() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN NEW.kek_id := 'kek-2'; NEW.wrapped_dek := decode(repeat('07', 60), 'hex'); RETURN NEW; END $$`)
+      yield* admin.unsafe("CREATE TRIGGER rewrap BEFORE UPDATE ON credentials FOR EACH ROW EXECUTE FUNCTION rewrap()")
+      proxy.loseAnswer("SELECT 1")
+      assert.isTrue(yield* update(rotated))
+      assert.strictEqual(proxy.lost(), 1)
+      assert.strictEqual(yield* row, "new 2 2")
+    })
+  )
+
+  it.live("is stored once if the connection is lost before it is done (L9)", () =>
+    Effect.gen(function* () {
+      const { acts, admin, row, update } = yield* open
+      const unlock = yield* lockTable(admin, "credentials")
+      const caller = yield* Effect.forkChild(update(rotated))
+      yield* untilWaiting(admin, 1)
+      yield* terminateWaiting(admin)
+      yield* untilWaiting(admin, 1)
+      yield* unlock
+      assert.isTrue(yield* Fiber.join(caller))
+      assert.strictEqual(yield* row, "new 2 2")
+      assert.lengthOf(yield* acts, 2)
+    })
+  )
+
+  it.live.each([
+    ["another name", "name = 'theirs'"],
+    ["the same name and another policy", "name = 'new', disabled = true"]
+  ] as const)("has lost if another one stored %s meanwhile, also when it is asked again (L9)", ([, set]) =>
+    Effect.gen(function* () {
+      const { acts, admin, row, update } = yield* open
+      const before = yield* row
+      const commit = yield* holdOpen(admin, `UPDATE credentials SET ${set}, revision = 2`)
+      const caller = yield* Effect.forkChild(update(renamed))
+      yield* untilWaiting(admin, 1)
+      yield* terminateWaiting(admin)
+      yield* untilWaiting(admin, 1)
+      yield* commit
+      assert.isFalse(yield* Fiber.join(caller))
+      assert.notStrictEqual(yield* row, before)
+      assert.isEmpty(yield* acts)
+    })
+  )
+})
+
+describe("a deletion", () => {
+  it.live("is recorded once if its answer is lost, and answered as done (L11)", () =>
+    Effect.gen(function* () {
+      const { acts, proxy, remove, row } = yield* open
+      proxy.loseAnswer("SELECT 1", 1)
+      assert.isTrue(yield* remove)
+      assert.strictEqual(proxy.lost(), 1)
+      assert.isUndefined(yield* row)
+      assert.deepStrictEqual(yield* acts, ["credential.delete"])
+      assert.isFalse(yield* remove)
+    })
+  )
+
+  it.live("is done if the answer before it is lost (L11)", () =>
+    Effect.gen(function* () {
+      const { acts, proxy, remove } = yield* open
+      proxy.loseAnswer("SELECT 1")
+      assert.isTrue(yield* remove)
+      assert.strictEqual(proxy.lost(), 1)
+      assert.deepStrictEqual(yield* acts, ["credential.delete"])
+    })
+  )
+
+  it.live("is done once if the connection is lost before it is done (L11)", () =>
+    Effect.gen(function* () {
+      const { acts, admin, remove, row } = yield* open
+      const unlock = yield* holdOpen(admin, "SELECT 1 FROM credentials FOR UPDATE")
+      const caller = yield* Effect.forkChild(remove)
+      yield* untilWaiting(admin, 1)
+      yield* terminateWaiting(admin)
+      yield* untilWaiting(admin, 1)
+      yield* unlock
+      assert.isTrue(yield* Fiber.join(caller))
+      assert.isUndefined(yield* row)
+      assert.deepStrictEqual(yield* acts, ["credential.delete"])
+    })
+  )
+
+  it.live("finds nothing if another one was first, even if the log has an older entry like its own (L11)", () =>
+    Effect.gen(function* () {
+      const { acts, admin, remove } = yield* open
+      const event = {
+        action: "credential.delete",
+        account_id,
+        workspace_id,
+        credential_id: id,
+        actor: { kind: "service" }
+      }
+      yield* admin`INSERT INTO audit_entries (events) VALUES (${JSON.stringify([event])}::json)`
+      const commit = yield* holdOpen(admin, "DELETE FROM credentials")
+      const caller = yield* Effect.forkChild(remove)
+      yield* untilWaiting(admin, 1)
+      yield* terminateWaiting(admin)
+      yield* untilWaiting(admin, 1)
+      yield* commit
+      assert.isFalse(yield* Fiber.join(caller))
+      assert.lengthOf(yield* acts, 1)
+    })
+  )
+})

@@ -1,0 +1,128 @@
+import { assert } from "@effect/vitest"
+import { Effect } from "effect"
+import { Accounts } from "../../src/service/Accounts.ts"
+import { credentialIn, createdId } from "../support/http/Bodies.ts"
+import { send } from "../support/http/HttpProbe.ts"
+import type { Answer } from "../support/http/RawConnection.ts"
+import { assertHeaders, assertInvalid, assertRefused } from "../support/http/Refusal.ts"
+import { TestService } from "../support/http/TestService.ts"
+import { layerLive } from "../support/process/layerLive.ts"
+
+const key = "sk-0123456789-0123456789-AbCd"
+
+interface Page {
+  readonly data: ReadonlyArray<Readonly<Record<string, unknown>>>
+  readonly total_count: number
+}
+
+/** The page that list answered with, which must have been accepted. */
+const pageIn = (answer: Answer): Page => {
+  assert.strictEqual(answer.status, 200, answer.body)
+  assertHeaders(answer)
+  const page = JSON.parse(answer.body) as Page
+  assert.deepStrictEqual(Object.keys(page), ["data", "total_count"])
+  return page
+}
+const namesIn = (answer: Answer) => pageIn(answer).data.map(({ name }) => name)
+
+layerLive(TestService.layer)("GET /api/v1/byok", (it) => {
+  it.effect("answers what get answers, in order of creation, and how many there are (L4)", () =>
+    Effect.gen(function* () {
+      const { create, get, list } = yield* TestService.newTenant
+      assert.deepStrictEqual(pageIn(yield* list()), { data: [], total_count: 0 })
+      const providers = ["openai", "cohere", "openai", "amazon-bedrock/claude-on-aws"]
+      const ids = yield* Effect.forEach(providers, (provider, n) =>
+        Effect.map(create({ provider, key, name: `n${n}` }), createdId)
+      )
+      const each = yield* Effect.forEach(ids, (id) => Effect.map(get(id), credentialIn))
+      assert.deepStrictEqual(pageIn(yield* list()), { data: each, total_count: 4 })
+      assert.deepStrictEqual(namesIn(yield* list("?limit=2")), ["n0", "n1"])
+      assert.deepStrictEqual(namesIn(yield* list("?limit=2&offset=3")), ["n3"])
+      assert.deepStrictEqual(pageIn(yield* list("?offset=4")), { data: [], total_count: 4 })
+      assert.deepStrictEqual(pageIn(yield* list("?offset=2147483647&limit=100")).total_count, 4)
+      const ofOpenai = pageIn(yield* list("?provider=openai&limit=1&offset=1"))
+      assert.deepStrictEqual([ofOpenai.data.map(({ name }) => name), ofOpenai.total_count], [["n2"], 2])
+      assert.deepStrictEqual(namesIn(yield* list("?provider=amazon-bedrock%2Fclaude-on-aws")), ["n3"])
+    })
+  )
+
+  it.effect("is of the default workspace unless another one is named (L4)", () =>
+    Effect.gen(function* () {
+      const { account_id, create, list, workspace_id } = yield* TestService.newTenant
+      const another = yield* (yield* Accounts).createWorkspace(account_id, "another")
+      yield* create({ provider: "openai", key, name: "default" })
+      yield* create({ provider: "openai", key, name: "another", workspace_id: another.workspace_id })
+      assert.deepStrictEqual(namesIn(yield* list()), ["default"])
+      assert.deepStrictEqual(namesIn(yield* list(`?workspace_id=${workspace_id}`)), ["default"])
+      assert.deepStrictEqual(namesIn(yield* list(`?workspace_id=${another.workspace_id.toUpperCase()}`)), ["another"])
+    })
+  )
+
+  it.effect("has pages of 50 by default, and 100 at most (L4)", () =>
+    Effect.gen(function* () {
+      const { create, list } = yield* TestService.newTenant
+      const bodies = Array.from({ length: 101 }, () => ({ provider: "xai", key }))
+      yield* Effect.forEach(bodies, (body) => create(body), { concurrency: 8 })
+      for (const [query, length] of [
+        ["", 50],
+        ["?limit=1", 1],
+        ["?limit=100", 100],
+        ["?offset=100", 1]
+      ] as const) {
+        const { data, total_count } = pageIn(yield* list(query))
+        assert.deepStrictEqual([data.length, total_count], [length, 101])
+      }
+    })
+  )
+
+  const limit = { path: ["limit"], message: "must be an integer from 1 to 100, given once" }
+  const offset = { path: ["offset"], message: "must be an integer from 0 to 2147483647, given once" }
+  const provider = { path: ["provider"], message: "must be a known provider slug" }
+  const workspace = { path: ["workspace_id"], message: "must be a UUID" }
+  it.effect.each([
+    ["limit=0", [limit]],
+    ["limit=101", [limit]],
+    ["limit=", [limit]],
+    ["limit", [limit]],
+    ["limit=1&limit=1", [limit]],
+    ["limit=1.0", [limit]],
+    ["limit=1e1", [limit]],
+    ["limit=+1", [limit]],
+    ["limit=%201", [limit]],
+    ["limit=0x10", [limit]],
+    ["offset=-1", [offset]],
+    ["offset=2147483648", [offset]],
+    ["offset=99999999999999999999", [offset]],
+    ["offset=&limit=all", [offset, limit]],
+    ["provider=", [provider]],
+    ["provider=nobody", [provider]],
+    ["provider=openai&provider=cohere", [provider]],
+    ["workspace_id=", [workspace]],
+    ["workspace_id=default", [workspace]],
+    [
+      "workspace_id=019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11",
+      [{ path: ["workspace_id"], message: "is not a workspace of this account" }]
+    ]
+  ] as const)("refuses ?%s (L2, D7)", ([query, issues]) =>
+    Effect.gen(function* () {
+      const { list } = yield* TestService.tenant
+      assertInvalid(yield* list(`?${query}`), ...issues)
+    })
+  )
+
+  it.effect("ignores unknown parameters, also repeated and empty ones (L2)", () =>
+    Effect.gen(function* () {
+      const { list } = yield* TestService.newTenant
+      for (const query of ["?cursor=&cursor=x", "?Limit=0", "?limit[]=0", "?__proto__=1&constructor=2", "?"]) {
+        assert.deepStrictEqual(pageIn(yield* list(query)), { data: [], total_count: 0 })
+      }
+    })
+  )
+
+  it.effect("looks at the token first (L2, D2, D4)", () =>
+    Effect.gen(function* () {
+      const { url } = yield* TestService
+      assertRefused(yield* send(url, { path: "/api/v1/byok?limit=0" }), "MissingKey")
+    })
+  )
+})

@@ -119,7 +119,7 @@ describe("buffers that held a key are wiped after use (SECURITY.md, Out of scope
     assert.include(wiped, hex(dek.subarray(0, length)))
   })
 
-  it("the provider key, after sealing and after opening", () => {
+  it("the provider key, after sealing, opening, comparing and sealing again (L6, L8)", () => {
     const layer = CipherAes256Gcm.layer.pipe(
       Layer.provide([KeyEncryptionKeyring.layer, Layer.succeed(WrapBudget, { spend: () => Effect.void })]),
       Layer.provide(fixedKeyring(`kek-1:${kekBytes.toString("base64")}`))
@@ -129,13 +129,13 @@ describe("buffers that held a key are wiped after use (SECURITY.md, Out of scope
     if (bound === undefined) return assert.fail("no context")
     const key = Redacted.make(plaintext.toString())
     const held = Effect.runSync(cipher.seal(key, bound))
-    assert.include(
-      wipedBy(() => Effect.runSync(cipher.seal(key, bound))),
-      hex(plaintext)
-    )
-    assert.include(
-      wipedBy(() => Effect.runSync(cipher.open(held, bound))),
-      hex(plaintext)
-    )
+    const changed = { ...bound, disabled: !bound.disabled }
+    const given = Redacted.make("another-provider-key")
+    const wiped = (use: Effect.Effect<unknown, unknown>) => wipedBy(() => Effect.runSync(use))
+    assert.include(wiped(cipher.seal(key, bound)), hex(plaintext))
+    assert.include(wiped(cipher.open(held, bound)), hex(plaintext))
+    const compared = wiped(cipher.holds(held, bound, given))
+    assert.includeMembers([...compared], [hex(plaintext), hex(Buffer.from(Redacted.value(given)))])
+    assert.include(wiped(cipher.reseal(held, bound, changed)), hex(plaintext))
   })
 })

@@ -71,13 +71,13 @@ const deadReferences = (page: string, text: string): ReadonlyArray<string> => {
 /** Tables whose first cell in a row is the number of a decision, threat, fault, reading or law. */
 const tables = ["test/README.md", "test/drill/README.md"]
 
-const numbers = (text: string) => text.match(/\b[DTRFEQ]\d+[a-z]?\b/g) ?? []
+const numbers = (text: string) => text.match(/\b[DLTRFEQ]\d+[a-z]?\b/g) ?? []
 
 const defined = new Set(tables.flatMap((page) => read(page).match(/^\|[^|]*\|/gm) ?? []).flatMap(numbers))
 
 /** A string of nothing but numbers is given to a program, and cites nothing. */
 const unknownNumbers = (text: string) =>
-  numbers(text.replace(/"[DTRFEQ\d,]+"/g, "")).filter((number) => !defined.has(number))
+  numbers(text.replace(/"[DLTRFEQ\d,]+"/g, "")).filter((number) => !defined.has(number))
 
 describe("the documents", () => {
   it("are there to be read", () => {
@@ -99,7 +99,7 @@ describe("the documents", () => {
 
 describe("decisions, threats, faults, readings and laws that are cited", () => {
   it("are defined in the tables of test/README.md and test/drill/README.md", () => {
-    assert.includeMembers([...defined], ["D1", "D44", "T1", "T12", "R1", "R15", "E1", "E22", "Q1", "Q30"])
+    assert.includeMembers([...defined], ["D1", "D44", "L1", "L12", "T1", "T12", "R1", "R15", "E1", "E22", "Q1", "Q30"])
   })
 
   it("are in those tables, wherever source, tests and documents cite them", () => {
@@ -109,7 +109,7 @@ describe("decisions, threats, faults, readings and laws that are cited", () => {
   })
 
   it("would be found if they were not (control)", () => {
-    const planted = ["D", "T", "R", "F", "E", "Q"].map((letter) => letter.concat("99"))
+    const planted = ["D", "L", "T", "R", "F", "E", "Q"].map((letter) => letter.concat("99"))
     assert.deepStrictEqual(unknownNumbers(`A create is refused (${planted.join()}, D7)`), planted)
   })
 })

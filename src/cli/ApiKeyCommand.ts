@@ -13,7 +13,7 @@ const hash = Argument.String("HASH").pipe(
 )
 
 const management = Flag.Boolean("management").pipe(
-  Flag.withDescription("Allow the key to create and get credentials"),
+  Flag.withDescription("Allow the key to manage credentials"),
   Flag.withDefault(false)
 )
 

@@ -1,0 +1,100 @@
+import { NodeCrypto } from "@effect/platform-node"
+import { assert, describe, it } from "@effect/vitest"
+import { Context, Effect, Option, Redacted } from "effect"
+import type { AccountId } from "../../src/domain/AccountId.ts"
+import type { CredentialId } from "../../src/domain/CredentialId.ts"
+import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
+import { decodeNewCredential } from "../../src/domain/decodeNewCredential.ts"
+import { IdempotencyKey } from "../../src/domain/IdempotencyKey.ts"
+import { Cipher } from "../../src/port/Cipher.ts"
+import { CredentialRepository, type StoredCredential } from "../../src/port/CredentialRepository.ts"
+import * as CredentialsLive from "../../src/service/Credentials.ts"
+import { databaseContent } from "../support/database/databaseContent.ts"
+import { newTenant } from "../support/database/newTenant.ts"
+import { openStore } from "../support/database/stores.ts"
+import { ringOf } from "../support/keys/keyrings.ts"
+import { cipherWith, rotationWith } from "../support/keys/rotating.ts"
+
+const key = "sk-0123456789-0123456789-AbCd"
+
+/** The service on a database of its own, under a keyring. */
+const open = Effect.fnUntraced(function* (ring: string) {
+  const { ports, sql } = yield* openStore()
+  const tenant = yield* Effect.provideContext(newTenant, ports)
+  const credentials = yield* CredentialsLive.make.pipe(
+    Effect.provide(NodeCrypto.layerSecureRandom),
+    Effect.provideContext(Context.add(ports, Cipher, yield* cipherWith(ring)))
+  )
+  const as = <A, E, R>(act: Effect.Effect<A, E, R>) => Effect.provideService(act, CurrentCaller, tenant)
+  const create = Effect.fnUntraced(function* (body: object) {
+    const input = yield* decodeNewCredential({ provider: "cohere", key, ...body })
+    const { credential } = yield* as(credentials.createOnce(input, IdempotencyKey.make(`k-${JSON.stringify(body)}`)))
+    return credential
+  })
+  const { findSealed } = Context.get(ports, CredentialRepository)
+  return {
+    ...tenant,
+    ports,
+    sql,
+    create,
+    remove: (id: CredentialId) => as(credentials.delete(id)),
+    stored: (id: CredentialId) => Effect.map(findSealed(tenant.account_id, id), Option.getOrThrow)
+  }
+})
+
+const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString("hex")
+
+describe("a deleted credential", () => {
+  it.live("leaves nothing in a dump but its ids in the audit log and in its receipt (L11)", () =>
+    Effect.gen(function* () {
+      const { create, remove, sql, stored } = yield* open(ringOf("kek"))
+      const body = { name: "canary-name", allowed_models: ["canary-model"], allowed_user_ids: ["canary-user"] }
+      const { id, label } = yield* create(body)
+      const { sealed } = yield* stored(id)
+      const traces = [
+        ...["canary-name", "canary-model", "canary-user", label],
+        ...[hex(sealed.sealed), hex(sealed.wrapped_dek)]
+      ]
+      const before = yield* databaseContent(sql)
+      for (const trace of traces) assert.include(before, trace, "control")
+      yield* remove(id)
+      const after = yield* databaseContent(sql)
+      for (const trace of traces) assert.notInclude(after, trace)
+      const lines = after.split("\n").filter((line) => line.includes(id))
+      assert.lengthOf(lines, 3)
+      assert.lengthOf(
+        lines.filter((line) => /"action": ?"credential\.(create|delete)"/.test(line)),
+        2
+      )
+    })
+  )
+
+  /** What a row of a restored dump opens to with a keyring. */
+  const openedWith = Effect.fnUntraced(function* (
+    ring: string,
+    account_id: AccountId,
+    { credential, sealed }: StoredCredential
+  ) {
+    const { open } = yield* cipherWith(ring)
+    return yield* Effect.match(open(sealed, { ...credential, account_id }), {
+      onFailure: ({ _tag }): string => _tag,
+      onSuccess: (opened) => Redacted.value(opened)
+    })
+  })
+
+  it.live("does not open from an older dump once the keyring is rotated and its old key destroyed (L12)", () =>
+    Effect.gen(function* () {
+      const { account_id, create, ports, remove, sql, stored } = yield* open(ringOf("old"))
+      const [gone, kept] = [(yield* create({ name: "gone" })).id, (yield* create({ name: "kept" })).id]
+      yield* sql`CREATE TABLE dump AS SELECT * FROM credentials`
+      yield* remove(gone)
+      const rotation = yield* Effect.provideContext(rotationWith(ringOf("new", "old")), ports)
+      assert.deepStrictEqual(yield* rotation.rewrap({ rate: 1000 }), { rewrapped: 1, left: 0, failed: [] })
+      assert.strictEqual(yield* openedWith(ringOf("new"), account_id, yield* stored(kept)), key)
+      yield* sql`INSERT INTO credentials SELECT * FROM dump WHERE id = ${gone}`
+      const restored = yield* stored(gone)
+      assert.strictEqual(yield* openedWith(ringOf("new"), account_id, restored), "UnknownKeyId")
+      assert.strictEqual(yield* openedWith(ringOf("new", "old"), account_id, restored), key, "control")
+    })
+  )
+})

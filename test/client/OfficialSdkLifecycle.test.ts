@@ -132,9 +132,9 @@ layerLive(TestService.layer)("the official client of the reference API", (it) =>
     })
   )
 
-  const failsWith = <E extends OpenRouterError>(
-    request: Request,
-    expected: abstract new (...args: ReadonlyArray<never>) => E,
+  const failsWith = (
+    request: Effect.Effect<unknown, OpenRouterError>,
+    expected: abstract new (...args: ReadonlyArray<never>) => OpenRouterError,
     statusCode: number
   ) =>
     Effect.map(Effect.flip(request), (error) => {

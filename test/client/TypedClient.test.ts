@@ -53,6 +53,33 @@ layerLive(Layer.merge(queueOfOne, FetchHttpClient.layer))("the typed client", (i
     })
   )
 
+  it.effect("lists, updates and deletes, with decoded fields and typed errors (L1, L2, L4, L11)", () =>
+    Effect.gen(function* () {
+      const { management_key } = yield* TestService.newTenant
+      const { byok } = yield* clientWith(management_key)
+      const made = yield* Effect.forEach([0, 1, 2], (n) =>
+        Effect.map(
+          byok.create({ headers: {}, payload: newCredential({ ...minimal, name: `n${n}` }) }),
+          ({ body }) => body
+        )
+      )
+      const id = made[1]?.data.id ?? assert.fail("nothing created")
+      const listed = yield* byok.list({ query: { offset: 1, limit: 1, provider: "openai" } })
+      assert.deepStrictEqual(listed, { data: made.slice(1, 2).map(({ data }) => data), total_count: 3 })
+      assert.lengthOf((yield* byok.list({ query: {} })).data, 3)
+
+      const { data } = yield* byok.update({ params: { id }, payload: { key: Redacted.make("k"), name: null } })
+      assert.deepStrictEqual(data, { ...listed.data[0], label: "***...***", name: null } as typeof data)
+      const conflict = byok.update({ params: { id }, payload: { is_fallback: true, is_required: true } })
+      assert.instanceOf(yield* Effect.flip(conflict), Errors.InvalidParams)
+
+      assert.deepStrictEqual(yield* byok.delete({ params: { id } }), { deleted: true })
+      assert.instanceOf(yield* Effect.flip(byok.delete({ params: { id } })), Errors.NotFound)
+      assert.instanceOf(yield* Effect.flip(byok.update({ params: { id }, payload: {} })), Errors.NotFound)
+      assert.strictEqual((yield* byok.list({ query: {} })).total_count, 2)
+    })
+  )
+
   it.effect("repeats a create under an idempotency key; 409 is a Conflict", () =>
     Effect.gen(function* () {
       const { byok } = yield* client

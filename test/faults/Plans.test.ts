@@ -28,7 +28,7 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))(
   "among 100,000 credentials and as many API keys",
   (it) => {
     it.effect(
-      "create, get, receipts, their look-ups and rewraps, alone and batched, never scan a whole table (R13)",
+      "every operation, receipts, look-ups and rewraps, alone and batched, never scan a whole table (R13)",
       () =>
         Effect.gen(function* () {
           const { sql } = yield* TestService
@@ -55,6 +55,14 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))(
           yield* (yield* WrappedKeys).replace({ primary: "new", after: undefined, size: 10 }, ({ wrapped_dek }) =>
             Effect.succeed(Result.succeed({ kek_id: "new", wrapped_dek }))
           )
+          const page = { workspace_id: credential.workspace_id, offset: 10, limit: 10 }
+          for (const provider of [undefined, credential.provider]) {
+            yield* repository.list(account_id, { ...page, provider })
+          }
+          const changes = { credential, sealed: undefined, key_version: 1, fields: ["name"] } as const
+          for (const revision of [1, 1]) yield* repository.update(account_id, { ...changes, revision })
+          yield* repository.update(account_id, { ...changes, sealed, revision: 2 })
+          yield* repository.delete(account_id, id)
 
           const texts = Array.from(statements).filter((text) => /\b(credentials|api_keys|receipts)\b/.test(text))
           const shared = databaseSettings.batching
@@ -68,7 +76,12 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))(
             "DELETE FROM receipts",
             "(account_id, id) >",
             "UPDATE credentials SET kek_id",
-            "hash = $1"
+            "hash = $1",
+            "AS counted",
+            "AND provider = $",
+            'UPDATE credentials SET "name"',
+            "IS NOT DISTINCT FROM",
+            "DELETE FROM credentials"
           ]
           for (const needle of [...alone, ...shared]) {
             assert.isTrue(

@@ -105,7 +105,8 @@ type Sent = typeof requests extends Arbitrary.Arbitrary<infer A> ? A : never
 
 const fields = [
   ...["key", "provider", "name", "workspace_id", "allowed_api_key_hashes", "allowed_models", "allowed_user_ids"],
-  ...["declared_region", "declared_zdr", "disabled", "is_required", "is_fallback", "is_byok_only"]
+  ...["declared_region", "declared_zdr", "disabled", "is_required", "is_fallback", "is_byok_only"],
+  ...["offset", "limit"]
 ]
 const sentences = [
   "is required",
@@ -129,6 +130,10 @@ const sentences = [
   "must be global or null for a key without a region: only a JSON object with api_key and region declares another",
   "must be global or null for this provider",
   "cannot be combined with is_fallback",
+  "cannot be combined with is_byok_only",
+  "cannot be combined with is_required",
+  "must be an integer from 0 to 2147483647, given once",
+  "must be an integer from 1 to 100, given once",
   "is not an API key of this account",
   "is not a workspace of this account",
   "must be valid JSON",
@@ -143,9 +148,14 @@ const sentences = [
 const isSpecifiedIssue = ({ message, path }: Issue) =>
   sentences.includes(message) && path.every((part) => typeof part === "number" || fields.includes(part))
 
+const isPage = (body: string) => {
+  const { data, total_count } = JSON.parse(body) as { data?: ReadonlyArray<object>; total_count?: number }
+  return data?.every((one) => Object.keys(one).length === 16) === true && Number(total_count) >= data.length
+}
+
 /** Whether a body is one that the specification or the decisions name, word for word. */
 const isSpecified = ({ body, status }: Answer): boolean => {
-  if (status === 200) return ['{"status":"live"}', '{"status":"ready"}'].includes(body)
+  if (status === 200) return ['{"status":"live"}', '{"status":"ready"}'].includes(body) || isPage(body)
   if (status === 201) return Object.keys(credentialIn({ body, status, headers: {} })).length === 16
   const { error } = JSON.parse(body) as { error: { code: number; metadata?: { issues: ReadonlyArray<Issue> } } }
   if (error.code !== status) return false

@@ -40,8 +40,8 @@ describe("the envelope around every answer (section 7)", () => {
     ["GET", "/nothing", "NotFound", undefined],
     ["GET", "/none", "NotFound", undefined],
     ["POST", "/created", "NotFound", undefined],
-    ["GET", "/api/v1/byok", "MethodNotAllowed", "POST"],
-    ["PUT", "/api/v1/byok/1", "MethodNotAllowed", "GET, HEAD"],
+    ["PUT", "/api/v1/byok", "MethodNotAllowed", "GET, HEAD, POST"],
+    ["PUT", "/api/v1/byok/1", "MethodNotAllowed", "GET, HEAD, PATCH, DELETE"],
     ["PUT", "/health/live?q", "MethodNotAllowed", "GET, HEAD"]
   ] as const)("%s %s, for which there is no route, is %s (D5, D10)", ([method, path, refusal, allow]) =>
     Effect.gen(function* () {

@@ -216,15 +216,15 @@ layerLive(TestService.layer)("create with an idempotency key (SECURITY.md, Recei
     })
   )
 
-  it.effect("is forgotten once its credential is deleted", () =>
+  it.effect("is remembered after its credential is deleted, which it does not bring back (L11)", () =>
     Effect.gen(function* () {
-      const { sql } = yield* TestService
-      const { create } = yield* TestService.newTenant
+      const { create, delete: remove, list } = yield* TestService.newTenant
       const first = created(yield* create(minimal, [under("k")]))
-      yield* sql`DELETE FROM credentials WHERE id = ${String(first["id"])}`
-      const again = yield* create({ ...minimal, name: "n" }, [under("k")])
-      assert.isUndefined(again.headers["idempotent-replayed"])
-      assert.notStrictEqual(created(again)["id"], first["id"])
+      yield* remove(String(first["id"]))
+      for (const body of [minimal, { ...minimal, name: "n" }]) {
+        assertRefused(yield* create(body, [under("k")]), "Conflict")
+      }
+      assert.strictEqual((yield* list()).body, '{"data":[],"total_count":0}')
     })
   )
 })

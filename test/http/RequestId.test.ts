@@ -32,7 +32,7 @@ const everyAnswer: ReadonlyArray<readonly [status: number, request: Request, aut
   [401, { method: "POST", path: "/api/v1/byok" }, false],
   [404, { path: "/api/v1/byok/nonsense" }, true],
   [404, { path: "/nothing" }, false],
-  [405, { path: "/api/v1/byok" }, false],
+  [405, { method: "PUT", path: "/api/v1/byok" }, false],
   [413, { method: "POST", path: "/api/v1/byok", headers: [json, ["Content-Length", "300000"]] }, true],
   [417, { path: "/health/live", headers: [["Expect", "more"]] }, false]
 ]

@@ -94,6 +94,25 @@ const inTheQuery: Input = (secret, management_key) => [
   { path: `${collection}/nonsense?${secret}`, headers: [bearer(management_key)] }
 ]
 
+const inTheList: Input = (secret, management_key) => [
+  { path: `${collection}?limit=${secret}&offset=${secret}`, headers: [bearer(management_key)] },
+  {
+    path: `${collection}?provider=${secret}&workspace_id=${secret}&cursor=${secret}`,
+    headers: [bearer(management_key)]
+  }
+]
+
+/** Updates of what does not exist, which are refused or find nothing. */
+const inAnUpdate: Input = (secret, management_key) =>
+  [{ key: secret, name: secret }, { key: `${secret}\0` }, { declared_region: secret, allowed_models: secret }].map(
+    (body) => ({
+      method: "PATCH",
+      path: `${collection}/019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11`,
+      headers: [bearer(management_key), json],
+      body: JSON.stringify(body)
+    })
+  )
+
 /** A create, its repetition, another with the same idempotency key, and refused keys. */
 const underIdempotencyKeys: Input = (secret, management_key) => {
   const name = `${secret}${randomUUID()}`
@@ -115,5 +134,7 @@ export const inputs: ReadonlyArray<readonly [name: string, input: Input]> = [
   ...Object.entries(bodies).map(([name, body]) => [name, withBody(body)] as const),
   ...Object.entries(heads).map(([name, head]) => [name, withHead(head)] as const),
   ["a token in the query", inTheQuery],
+  ["a key in the query of a list", inTheList],
+  ["a key in an update", inAnUpdate],
   ["an idempotency key and a key", underIdempotencyKeys]
 ]

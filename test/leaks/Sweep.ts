@@ -1,3 +1,4 @@
+import { assert } from "@effect/vitest"
 import { randomBytes } from "node:crypto"
 import { readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
@@ -151,6 +152,14 @@ const sweep = Effect.gen(function* () {
         return id
       })
     )
+    const replaced = post(token, { ...minimal, key: secretOf("a key that is replaced") })
+    const changed = { path: `/api/v1/byok/${createdId(yield* call(embedded.url, "nothing", replaced))}` }
+    for (const service of loud) {
+      const body = JSON.stringify({ key: secretOf(`a new key ${service.url}`), disabled: service === single })
+      const update = { ...changed, method: "PATCH", headers: [bearer(token), json], body }
+      assert.strictEqual((yield* call(service.url, "nothing", update)).status, 200)
+    }
+    yield* call(single.url, "nothing", { ...changed, method: "DELETE", headers: [bearer(token)] })
     yield* sendAllWhile([...loud, ...quiet], rowIsRefused)
     yield* Effect.forEach(databaseFailures, (failure) => sendAllWhile(loud, failure))
     yield* Scope.close(proxy, Exit.void)

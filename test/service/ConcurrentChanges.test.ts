@@ -219,8 +219,21 @@ describe("two instances over one database", () => {
     { arbitrary: { runs: 15 } }
   )
 
+  /** Waits until this many have read and are about to write. */
+  const allAtOnce = (count: number) => {
+    let waiting: Array<() => void> = []
+    return Effect.callback<true>((resume) => {
+      waiting.push(() => resume(Effect.succeed(true)))
+      if (waiting.length < count) return
+      const released = waiting
+      waiting = []
+      for (const release of released) release()
+    })
+  }
+  const ofFour = allAtOnce(4)
+
   const both = { instance: 0, credential: 0, value: 0 } as const
-  const racing: ReadonlyArray<ReadonlyArray<Command>> = Array.from({ length: 6 }, (_, n) =>
+  const racing: ReadonlyArray<ReadonlyArray<Command>> = Array.from({ length: 1 }, (_, n) =>
     (["name", "allowed_models", "declared_zdr", "declared_region"] as const).map((member, index) => ({
       ...both,
       kind: "update" as const,
@@ -239,10 +252,13 @@ describe("two instances over one database", () => {
       racing,
       (repository) => ({
         ...repository,
-        update: (account_id, given) =>
-          Effect.flatMap(repository.findSealed(account_id, given.credential.id), (found) =>
-            repository.update(account_id, { ...given, revision: Option.getOrThrow(found).revision })
-          )
+        update: Effect.fnUntraced(function* (account_id, given) {
+          yield* ofFour
+          for (;;) {
+            const { revision } = Option.getOrThrow(yield* repository.findSealed(account_id, given.credential.id))
+            if (yield* repository.update(account_id, { ...given, revision })) return true
+          }
+        })
       })
     ],
     [
@@ -250,7 +266,7 @@ describe("two instances over one database", () => {
       racing,
       (repository) => ({
         ...repository,
-        update: (account_id, given) => Effect.as(repository.update(account_id, given), true)
+        update: (account_id, given) => Effect.as(Effect.andThen(ofFour, repository.update(account_id, given)), true)
       })
     ],
     [

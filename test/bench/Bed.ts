@@ -23,6 +23,8 @@ export interface Bed extends Postgres {
   readonly database: string
   readonly key: string
   readonly seeded: number
+  /** The ids of credentials that can be opened, unlike the seeded ones. */
+  readonly updatable: Array<string>
   readonly client: Client
 }
 
@@ -84,7 +86,7 @@ export const makeBed = async (postgres: Postgres, database: string, credentials:
   const client = new Client({ host: postgres.socket, user, database })
   await client.connect()
   await seed(client, credentials)
-  return { ...postgres, url, database, key, seeded: credentials, client }
+  return { ...postgres, url, database, key, seeded: credentials, updatable: [], client }
 }
 
 /** Deletes what the load has created: every round starts from the same table. */

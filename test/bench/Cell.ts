@@ -55,12 +55,13 @@ export const measureCell = async (
     if (operation === "create") await sweep(bed)
   }
   for (let round = -1; round < rounds; round += 1) {
-    const loadOn = ({ key, seeded }: Bed, url: string) => ({
+    const loadOn = ({ key, seeded, updatable }: Bed, url: string) => ({
       operation,
       connections,
       seconds: round < 0 ? warmUpSeconds : seconds,
       key,
       seeded,
+      ids: updatable,
       url
     })
     for (const { bed, name, pid, url } of targets) {

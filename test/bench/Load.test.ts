@@ -37,7 +37,15 @@ it.live("without wrk the benchmark finds its own load generator, even in a folde
       cpSync(join(repository, name), join(folder, name), { recursive: true })
     }
     symlinkSync(join(repository, "node_modules"), join(folder, "node_modules"))
-    const load = { operation: "create", url: yield* answering, key: "k", connections: 1, seconds: 1, seeded: 1 }
+    const load = {
+      operation: "create",
+      url: yield* answering,
+      key: "k",
+      connections: 1,
+      seconds: 1,
+      seeded: 1,
+      ids: []
+    }
     const script = `
       import { put } from "./test/bench/Load.ts"
       console.log(JSON.stringify(await put(${JSON.stringify(load)})))`

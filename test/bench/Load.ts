@@ -8,7 +8,7 @@ import { seededId } from "./Bed.ts"
 
 const run = promisify(execFile)
 
-export type Operation = "get" | "create"
+export type Operation = "get" | "create" | "list" | "update"
 
 /** What a load of some seconds has seen; latencies in milliseconds. */
 export interface Seen {
@@ -26,6 +26,14 @@ export interface Load {
   readonly connections: number
   readonly seconds: number
   readonly seeded: number
+  /** The credentials to update. */
+  readonly ids: ReadonlyArray<string>
+}
+
+interface Request {
+  readonly method: string
+  readonly path: string
+  readonly body?: string
 }
 
 const isInstalled = (program: string) => {
@@ -47,18 +55,38 @@ export const body = JSON.stringify({
   allowed_models: ["a/model", "another/model"]
 })
 
-const pathsOf = ({ operation, seeded }: Load) =>
-  operation === "create"
-    ? ["/api/v1/byok"]
-    : Array.from({ length: 500 }, () => `/api/v1/byok/${seededId(1 + Math.floor(Math.random() * seeded))}`)
+const models = (model: string) => JSON.stringify({ allowed_models: ["a/model", model] })
+
+/** What the clients send, in turn. Each update differs from the one before it of the same credential. */
+const requestsOf = ({ ids, operation, seeded }: Load): ReadonlyArray<Request> => {
+  switch (operation) {
+    case "create":
+      return [{ method: "POST", path: "/api/v1/byok", body }]
+    case "get":
+      return Array.from({ length: 500 }, () => ({
+        method: "GET",
+        path: `/api/v1/byok/${seededId(1 + Math.floor(Math.random() * seeded))}`
+      }))
+    case "list":
+      return Array.from({ length: 20 }, (_, page) => ({ method: "GET", path: `/api/v1/byok?offset=${page * 50}` }))
+    case "update":
+      return ["one/model", "other/model"].flatMap((model) =>
+        ids.map((id) => ({ method: "PATCH", path: `/api/v1/byok/${id}`, body: models(model) }))
+      )
+  }
+}
+
+const luaOf = ({ body, method, path }: Request) =>
+  `wrk.format("${method}", "${path}", nil, ${body === undefined ? "nil" : `[[${body}]]`})`
 
 const lua = (load: Load) => `
-wrk.method = "${load.operation === "get" ? "GET" : "POST"}"
 wrk.headers["Authorization"] = "Bearer ${load.key}"
-${load.operation === "get" ? "" : `wrk.headers["Content-Type"] = "application/json"\nwrk.body = [[${body}]]`}
+wrk.headers["Content-Type"] = "application/json"
 local requests, n = {}, 0
 init = function()
-  for path in ([[${pathsOf(load).join(" ")}]]):gmatch("%S+") do requests[#requests + 1] = wrk.format(nil, path) end
+  requests = {
+    ${requestsOf(load).map(luaOf).join(",\n    ")}
+  }
 end
 request = function()
   n = n % #requests + 1
@@ -92,7 +120,7 @@ interface AutocannonResult {
 
 const withAutocannon = async (load: Load): Promise<Seen> => {
   const program = fileURLToPath(new URL("./autocannon.js", import.meta.url))
-  const options = { ...load, body, paths: pathsOf(load) }
+  const options = { ...load, requests: requestsOf(load) }
   const { stdout } = await run(process.execPath, [program, JSON.stringify(options)], { maxBuffer: 2 ** 24 })
   const { duration, errors, latency, non2xx, requests } = JSON.parse(stdout) as AutocannonResult
   return { requests: requests.total, seconds: duration, p50: latency.p50, p99: latency.p99, errors: errors + non2xx }

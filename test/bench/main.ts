@@ -8,6 +8,7 @@ import { generator, type Operation } from "./Load.ts"
 import { pgbench } from "./Pgbench.ts"
 import { collector } from "./Collector.ts"
 import { measureLadder } from "./ladder/Ladder.ts"
+import { measureLife } from "./Life.ts"
 import { growthTableOf, ladderTableOf, medianOf, ratiosOf, tableOf } from "./Report.ts"
 import { sealing } from "./Sealing.ts"
 import { type Program, startTarget, type Target } from "./Target.ts"
@@ -107,6 +108,11 @@ try {
     say(ratiosOf(cells, "byok", peer.name))
   }
 
+  const [plain] = open
+  const life = plain === undefined ? [] : await measureLife(plain, [1, 64], quick ? 1 : 3, 1)
+  say("List (50 of them) and update, the service alone:")
+  say(tableOf(life, "byok"))
+
   const ladder = await measureLadder(bed, quick ? 1 : 3, quick ? 1 : 2)
   say("The ladder of a get, CPU µs of Node per request at 64 connections:")
   say(ladderTableOf(ladder))
@@ -114,7 +120,6 @@ try {
   const levers: Array<Cell> = []
   if (!quick) {
     const traces = await collector()
-    const [plain] = open
     const otherwise: Array<Target> = []
     for (const program of leversOf(traces.url)) otherwise.push(await startTarget(program, bed))
     open.push(...otherwise)
@@ -150,6 +155,7 @@ try {
     cells,
     levers,
     growth,
+    life,
     ladder,
     sealed,
     inside

@@ -22,7 +22,8 @@ export const measureLadder = async (bed: Bed, rounds: number, seconds: number) =
     const key = known ? bed.key : formatApiKey(randomBytes(32), true)
     for (let round = -2; round < rounds; round += 1) {
       const before = cpuOfTree(target.pid)
-      const load = { operation: "get" as const, url: target.url, key, connections: 64, seconds, seeded: bed.seeded }
+      const { seeded, updatable: ids } = bed
+      const load = { operation: "get" as const, url: target.url, key, connections: 64, seconds, seeded, ids }
       const { requests } = await put(load)
       if (round >= 0) (results[name] ??= []).push((cpuOfTree(target.pid) - before) / requests)
     }

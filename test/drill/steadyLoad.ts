@@ -12,6 +12,9 @@ export interface Sent {
 /** Milliseconds from one request to the next: 40 a second. */
 const interval = 25
 
+const createOneMore = async (url: string, token: string, ledger: Ledger) =>
+  (await createOne(url, token, ledger)) !== undefined
+
 const getOne = (url: string, token: string, { acked }: Ledger) => {
   const { id = "" } = acked[Math.floor(Math.random() * acked.length)] ?? {}
   return fetch(`${url}/api/v1/byok/${id}`, { headers: { authorization: `Bearer ${token}` } }).then(
@@ -34,14 +37,14 @@ export const steadyLoad = (url: string, token: string, ledger: Ledger) =>
         const sent: Array<Sent> = []
         const inFlight = new Set<Promise<void>>()
         let going = true
-        const send = async (request: typeof createOne) => {
+        const send = async (request: typeof createOneMore) => {
           const began = performance.now()
           const succeeded = await request(url, token, ledger)
           sent.push({ began, ended: performance.now(), succeeded })
         }
         const loop = async () => {
           for (let turn = 0; going; turn += 1) {
-            const request = send(turn % 2 === 0 || ledger.acked.length === 0 ? createOne : getOne)
+            const request = send(turn % 2 === 0 || ledger.acked.length === 0 ? createOneMore : getOne)
             inFlight.add(request)
             void request.then(() => inFlight.delete(request))
             await setTimeout(interval)

@@ -2,11 +2,14 @@ import { setTimeout } from "node:timers/promises"
 import { Effect } from "effect"
 import { eventually } from "../process/eventually.ts"
 
-/** A credential that was acknowledged: what create answered, and the key that was sent. */
+/** A credential that was acknowledged: the last acknowledged answer, and the key that was sent for it. */
 export interface Acked {
   readonly id: string
-  readonly body: string
-  readonly key: string
+  body: string
+  key: string
+  /** Keys of later updates whose outcome is not known. */
+  perhaps: Array<string>
+  deleted: "no" | "perhaps" | "acknowledged"
 }
 
 /** What a client under load knows afterwards. */
@@ -40,9 +43,11 @@ const neverSent = (error: unknown) => {
 
 let keys = 0
 
-/** Creates a credential; whether it was acknowledged. */
-export const createOne = async (url: string, token: string, ledger: Ledger): Promise<boolean> => {
-  const key = `fake-key-${String((keys += 1)).padStart(9, "0")}`
+const nextKey = () => `fake-key-${String((keys += 1)).padStart(9, "0")}`
+
+/** Creates a credential, and answers with what was acknowledged. */
+export const createOne = async (url: string, token: string, ledger: Ledger): Promise<Acked | undefined> => {
+  const key = nextKey()
   const began = performance.now()
   try {
     const response = await fetch(`${url}/api/v1/byok`, {
@@ -56,31 +61,73 @@ export const createOne = async (url: string, token: string, ledger: Ledger): Pro
       const now = performance.now()
       ledger.longestGap = Math.max(ledger.longestGap, now - (ledger.latest ?? now))
       ledger.latest = now
-      ledger.acked.push({ id: data.id, body, key })
-      return true
+      const acked: Acked = { id: data.id, body, key, perhaps: [], deleted: "no" }
+      ledger.acked.push(acked)
+      return acked
     }
     if (response.status < 500) ledger.refused.push(key)
     else ledger.unknown.push({ key, status: response.status })
-    return false
+    return undefined
   } catch (error) {
     if (neverSent(error)) {
       ledger.refused.push(key)
       await setTimeout(10)
     } else ledger.unknown.push({ key, status: undefined })
-    return false
+    return undefined
   } finally {
     ledger.slowest = Math.max(ledger.slowest, performance.now() - began)
   }
 }
 
-/** Clients that create one credential after another until the scope closes, which waits for requests in flight. */
+/** Replaces the key of a credential, and its name with it. */
+const rotate = async (url: string, token: string, ledger: Ledger, acked: Acked) => {
+  const key = nextKey()
+  try {
+    const response = await fetch(`${url}/api/v1/byok/${acked.id}`, {
+      method: "PATCH",
+      headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+      body: JSON.stringify({ key, name: key })
+    })
+    const body = await response.text()
+    if (response.status === 200) Object.assign(acked, { key, body, perhaps: [] })
+    else if (response.status < 500) ledger.refused.push(key)
+    else acked.perhaps.push(key)
+  } catch (error) {
+    if (neverSent(error)) ledger.refused.push(key)
+    else acked.perhaps.push(key)
+  }
+}
+
+const remove = async (url: string, token: string, acked: Acked) => {
+  try {
+    const response = await fetch(`${url}/api/v1/byok/${acked.id}`, {
+      method: "DELETE",
+      headers: { authorization: `Bearer ${token}` }
+    })
+    await response.text()
+    if (response.status === 200) acked.deleted = "acknowledged"
+    else if (response.status >= 500) acked.deleted = "perhaps"
+  } catch (error) {
+    if (!neverSent(error)) acked.deleted = "perhaps"
+  }
+}
+
+/** Creates a credential; rotates every third, and deletes every third of those again, but never the first of all. */
+const live = async (url: string, token: string, ledger: Ledger, turn: number) => {
+  const acked = await createOne(url, token, ledger)
+  if (acked === undefined || turn % 3 !== 0) return
+  await rotate(url, token, ledger, acked)
+  if (turn % 9 === 0 && acked !== ledger.acked[0]) await remove(url, token, acked)
+}
+
+/** Clients that create one credential after another, change some and delete some, until the scope closes, which waits for requests in flight. */
 export const load = (url: string, token: string, ledger: Ledger, { clients = 8, pause = 0 } = {}) =>
   Effect.acquireRelease(
     Effect.sync(() => {
       let going = true
       const loops = Array.from({ length: clients }, async () => {
-        while (going) {
-          await createOne(url, token, ledger)
+        for (let turn = 1; going; turn += 1) {
+          await live(url, token, ledger, turn)
           if (pause > 0) await setTimeout(pause)
         }
       })
@@ -115,15 +162,23 @@ export const faultsOf = (
   answers: ReadonlyMap<string, string>
 ): ReadonlyArray<string> => {
   const byId = new Map(rows.map((row) => [row.id, row]))
-  const known = new Set([...acked.map(({ key }) => key), ...unknown.map(({ key }) => key)])
+  const known = new Set([...acked.flatMap(({ key, perhaps }) => [key, ...perhaps]), ...unknown.map(({ key }) => key)])
+  const kept = acked.filter(({ deleted }) => deleted === "no")
   const never = new Set(refused)
   const ids = acked.map(({ id }) => id)
   const seen = new Set<string>()
   const twice = ids.filter((id) => seen.size === seen.add(id).size)
   return [
-    ...acked.filter(({ id }) => !byId.has(id)).map(({ id }) => `lost: ${id}`),
-    ...acked.filter(({ body, id }) => answers.get(id) !== body).map(({ id }) => `get answers otherwise: ${id}`),
-    ...acked.filter(({ id, key }) => byId.has(id) && byId.get(id)?.key !== key).map(({ id }) => `another key: ${id}`),
+    ...kept.filter(({ id }) => !byId.has(id)).map(({ id }) => `lost: ${id}`),
+    ...acked
+      .filter(({ deleted, id }) => deleted === "acknowledged" && byId.has(id))
+      .map(({ id }) => `deleted and there again: ${id}`),
+    ...kept
+      .filter(({ body, id, perhaps }) => perhaps.length === 0 && answers.get(id) !== body)
+      .map(({ id }) => `get answers otherwise: ${id}`),
+    ...acked
+      .filter(({ id, key, perhaps }) => ![undefined, key, ...perhaps].includes(byId.get(id)?.key))
+      .map(({ id }) => `another key: ${id}`),
     ...rows.filter(({ key, name }) => key !== name).map(({ id }) => `opens to another key: ${id}`),
     ...rows.filter(({ key }) => !known.has(key)).map(({ id }) => `nobody sent it: ${id}`),
     ...rows.filter(({ key }) => never.has(key)).map(({ id }) => `refused and stored: ${id}`),

@@ -8,6 +8,7 @@ import { asOperator } from "./asOperator.ts"
 import { parse } from "./parse.ts"
 import { print, printAs } from "./print.ts"
 import { progressOn } from "./progressOn.ts"
+import { rewrapView } from "./rewrapView.ts"
 
 const generate = Command.make(
   "generate",
@@ -82,7 +83,7 @@ const rewrap = Command.make(
   },
   Effect.fnUntraced(function* ({ batch, dryRun, rate }) {
     if (dryRun) return yield* reportDryRun
-    const progress = progressOn(process.stderr)
+    const progress = progressOn(process.stderr, rewrapView)
     const [result, keys] = yield* withRotation((rotation) =>
       Effect.all([
         Effect.ensuring(rotation.rewrap({ batch, rate, onProgress: progress.report }), progress.end),

@@ -1,5 +1,13 @@
 import { Clock, Effect } from "effect"
-import type { RewrapProgress } from "../service/Rotation.ts"
+
+/** How the progress of an operation is shown. */
+export interface ProgressView<P> {
+  readonly line: (progress: P) => string
+  /** How much is done, from 0 to 1. */
+  readonly part: (progress: P) => number
+  /** The line that is longest, so that the bar keeps its width. */
+  readonly longest: (progress: P) => string
+}
 
 /** What progress needs of standard error, be it a terminal or not. */
 interface Screen {
@@ -9,33 +17,29 @@ interface Screen {
   readonly write: (text: string) => unknown
 }
 
-const line = ({ failed, rewrapped, total }: RewrapProgress) =>
-  `rewrapped ${rewrapped} of ${total} credentials, ${failed} failed`
-
 /** A bar that fills the width beside the numbers, up to 40 columns. */
-const bar = (progress: RewrapProgress, columns: number) => {
+const bar = <P>({ line, longest, part }: ProgressView<P>, progress: P, columns: number) => {
   const numbers = line(progress)
-  const width = Math.min(40, columns - line({ ...progress, rewrapped: progress.total }).length - 4)
+  const width = Math.min(40, columns - longest(progress).length - 4)
   if (width < 5) return numbers.slice(0, columns - 1)
-  const part = Math.min(1, (progress.rewrapped + progress.failed) / Math.max(1, progress.total))
-  const filled = Math.floor(part * width)
+  const filled = Math.floor(Math.min(1, part(progress)) * width)
   return `[${"#".repeat(filled)}${" ".repeat(width - filled)}] ${numbers}`
 }
 
-/** Reports the progress of a rewrap: a bar redrawn in place on a terminal, a line every second elsewhere. */
-export const progressOn = (screen: Screen) => {
+/** Reports progress: a bar redrawn in place on a terminal, a line every second elsewhere. */
+export const progressOn = <P>(screen: Screen, view: ProgressView<P>) => {
   const terminal = screen.isTTY === true
   const interval = terminal ? 100 : 1000
   let next = 0
-  let pending: RewrapProgress | undefined
+  let pending: P | undefined
   let shown = false
-  const show = (progress: RewrapProgress) => {
+  const show = (progress: P) => {
     pending = undefined
     shown = true
-    screen.write(terminal ? `\r${bar(progress, screen.columns || 80)}\x1b[K` : `${line(progress)}\n`)
+    screen.write(terminal ? `\r${bar(view, progress, screen.columns || 80)}\x1b[K` : `${view.line(progress)}\n`)
   }
   return {
-    report: (progress: RewrapProgress) =>
+    report: (progress: P) =>
       Effect.map(Clock.currentTimeMillis, (now) => {
         pending = progress
         if (now < next) return

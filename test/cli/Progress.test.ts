@@ -2,11 +2,12 @@ import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { TestClock } from "effect/testing"
 import { progressOn } from "../../src/cli/progressOn.ts"
+import { rewrapView } from "../../src/cli/rewrapView.ts"
 
 const tellAll = (screen: { readonly isTTY?: boolean; readonly columns?: number }) =>
   Effect.gen(function* () {
     const written: Array<string> = []
-    const progress = progressOn({ ...screen, write: (text) => void written.push(text) })
+    const progress = progressOn({ ...screen, write: (text) => void written.push(text) }, rewrapView)
     for (let rewrapped = 0; rewrapped <= 200; rewrapped += 10) {
       yield* progress.report({ rewrapped, failed: 0, total: 200 })
       yield* TestClock.adjust("99 millis")
@@ -47,7 +48,7 @@ describe("the progress of a rewrap", () => {
   it.effect("prints nothing if there is nothing to do", () =>
     Effect.gen(function* () {
       const written: Array<string> = []
-      yield* progressOn({ isTTY: true, write: (text) => void written.push(text) }).end
+      yield* progressOn({ isTTY: true, write: (text) => void written.push(text) }, rewrapView).end
       assert.deepStrictEqual(written, [])
     })
   )

@@ -26,6 +26,15 @@ export const layer = Layer.effect(
       return primary
     })
 
+    const read: Cipher["Service"]["read"] = (sealed, context, use) =>
+      Effect.map(open(keys, sealed, encode(context)), (opened) => {
+        try {
+          return use(opened)
+        } finally {
+          opened.fill(0)
+        }
+      })
+
     return {
       seal: Effect.fnUntraced(function* (key, context) {
         const primary = yield* spend()
@@ -37,20 +46,15 @@ export const layer = Layer.effect(
           Effect.fail(new KeyStoreUnavailable({ reason: `key ${kek_id} is no longer available` }))
         )
       }),
-      open: (sealed, context) =>
-        Effect.map(open(keys, sealed, encode(context)), (opened) => {
-          const key = Redacted.make(opened.toString("utf8"))
-          opened.fill(0)
-          return key
-        }),
+      open: (sealed, context) => read(sealed, context, (opened) => Redacted.make(opened.toString("utf8"))),
       holds: (sealed, context, key) =>
-        Effect.map(open(keys, sealed, encode(context)), (opened) => {
+        read(sealed, context, (opened) => {
           const given = Buffer.from(Redacted.value(key))
           const isSame = timingSafeEqual(digestOf(opened), digestOf(given))
-          opened.fill(0)
           given.fill(0)
           return isSame
         }),
+      read,
       reseal: (sealed, from, to) =>
         Effect.flatMap(spend(), (primary) => reseal(keys, primary, sealed, encode(from), encode(to)))
     }

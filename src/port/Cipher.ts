@@ -23,6 +23,12 @@ export class Cipher extends Context.Service<
       context: SealingContext,
       key: Redacted.Redacted
     ) => Effect.Effect<boolean, OpenFailure>
+    /** Passes an opened key to `use` in a buffer that is wiped when `use` returns. */
+    readonly read: <A>(
+      sealed: SealedKey,
+      context: SealingContext,
+      use: (key: Buffer) => A
+    ) => Effect.Effect<A, OpenFailure>
     /** Opens a key under the context that it was sealed to and seals it to another, under a new data key. */
     readonly reseal: (
       sealed: SealedKey,

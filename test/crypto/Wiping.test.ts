@@ -134,6 +134,8 @@ describe("buffers that held a key are wiped after use (SECURITY.md, Out of scope
     const wiped = (use: Effect.Effect<unknown, unknown>) => wipedBy(() => Effect.runSync(use))
     assert.include(wiped(cipher.seal(key, bound)), hex(plaintext))
     assert.include(wiped(cipher.open(held, bound)), hex(plaintext))
+    assert.include(wiped(cipher.read(held, bound, String)), hex(plaintext))
+    assert.include(wiped(Effect.exit(cipher.read(held, bound, () => assert.fail("a defect")))), hex(plaintext))
     const compared = wiped(cipher.holds(held, bound, given))
     assert.includeMembers([...compared], [hex(plaintext), hex(Buffer.from(Redacted.value(given)))])
     assert.include(wiped(cipher.reseal(held, bound, changed)), hex(plaintext))

@@ -12,5 +12,6 @@ export const layer = Layer.succeed(Cipher, {
   open: ({ sealed }) => Effect.sync(() => Redacted.make(Buffer.from(sealed.subarray(62)).toString("utf8"))),
   holds: ({ sealed }, _context, key) =>
     Effect.sync(() => Buffer.from(sealed.subarray(62)).toString("utf8") === Redacted.value(key)),
+  read: ({ sealed }, _context, use) => Effect.sync(() => use(Buffer.from(sealed.subarray(62)))),
   reseal: (sealed) => Effect.succeed(sealed)
 })

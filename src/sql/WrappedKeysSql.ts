@@ -5,6 +5,7 @@ import { AuthenticationFailed } from "../port/CipherErrors.ts"
 import { WrappedKeys } from "../port/WrappedKeys.ts"
 import { record } from "./auditing.ts"
 import { Database } from "./connection/Database.ts"
+import { type CredentialKey, cursorOf, keyOf, keyOfAll, lowest } from "./credentialCursor.ts"
 
 /** The columns of the sealing context. */
 const Context = Schema.Struct({ account_id: AccountId, ...Credential.fields }).mapFields(
@@ -18,21 +19,7 @@ const decodeRows = Schema.decodeUnknownEffect(Schema.Array(Row))
 /** How many rows one statement scans at most, however few of them name another key. */
 const scanLimit = 10_000
 
-/** The key of a row. Rows are rewrapped in this order. */
-interface Key {
-  readonly account_id: string
-  readonly id: string
-}
-
-const keyOfAll = (uuid: string): Key => ({ account_id: uuid, id: uuid })
-const lowest = keyOfAll("00000000-0000-0000-0000-000000000000")
 const highest = keyOfAll("ffffffff-ffff-ffff-ffff-ffffffffffff")
-
-const cursorOf = ({ account_id, id }: Key) => `${account_id}/${id}`
-const keyOf = (cursor: string): Key => {
-  const [account_id = lowest.account_id, id = lowest.id] = cursor.split("/")
-  return { account_id, id }
-}
 
 /** How many DEKs are rewrapped at a time, for slow key stores. */
 const concurrency = 16
@@ -55,7 +42,7 @@ export const layer = Layer.effect(
       replace: ({ after, primary, size }, rewrap) =>
         Effect.gen(function* () {
           const from = after === undefined ? lowest : keyOf(after)
-          const [end] = yield* sql<Key>`
+          const [end] = yield* sql<CredentialKey>`
             SELECT account_id, id FROM credentials WHERE (account_id, id) > (${from.account_id}::uuid, ${from.id}::uuid)
             ORDER BY account_id, id OFFSET ${scanLimit - 1} LIMIT 1`
           const upTo = end ?? highest
@@ -90,7 +77,7 @@ export const layer = Layer.effect(
           const replaced =
             wrapped.length === 0
               ? []
-              : yield* sql<Key>`
+              : yield* sql<CredentialKey>`
                   UPDATE credentials SET kek_id = made.kek_id, wrapped_dek = decode(made.wrapped_dek, 'hex')
                   FROM unnest(
                     ${wrapped.map(({ account_id }) => account_id)}::uuid[],

@@ -7,6 +7,7 @@ import { apiKeyCommand } from "./cli/ApiKeyCommand.ts"
 import { auditCommand } from "./cli/AuditCommand.ts"
 import { exitCodeOf } from "./cli/exitCodeOf.ts"
 import { keyringCommand } from "./cli/KeyringCommand.ts"
+import { leakCommand } from "./cli/LeakCommand.ts"
 import { migrateCommand } from "./cli/MigrateCommand.ts"
 import { root } from "./cli/Root.ts"
 import { serveCommand } from "./cli/ServeCommand.ts"
@@ -22,6 +23,7 @@ const byok = root.pipe(
     workspaceCommand,
     apiKeyCommand,
     keyringCommand,
+    leakCommand,
     auditCommand,
     migrateCommand
   ]),

@@ -9,7 +9,9 @@ import type { HashTaken, NotKnown } from "../service/Accounts.ts"
 import type { AuditFault } from "../service/Audit.ts"
 import type { EmbeddedPostgresError } from "../wiring/Persistence.ts"
 import type { InvalidSetting } from "../wiring/Settings.ts"
+import type { UnusableLeakedText } from "../wiring/readLeakedText.ts"
 import type { RewrapIncomplete } from "./KeyringCommand.ts"
+import type { LeakSearchIncomplete } from "./LeakCommand.ts"
 import { OutputFailed } from "./OutputFailed.ts"
 
 /** Everything a command can fail with. */
@@ -22,10 +24,12 @@ type Failure =
   | InvalidSetting
   | KeyringRefusal
   | KeyStoreUnavailable
+  | LeakSearchIncomplete
   | NotKnown
   | OutputFailed
   | RewrapIncomplete
   | ServiceUnavailable
+  | UnusableLeakedText
 
 /** One sentence for the operator; none for wrong usage, which the help has explained. */
 const sentenceOf = (failure: Failure): string | undefined => {
@@ -34,8 +38,10 @@ const sentenceOf = (failure: Failure): string | undefined => {
     case "EmbeddedPostgresError":
     case "InvalidSetting":
     case "KeyringRefusal":
+    case "LeakSearchIncomplete":
     case "OutputFailed":
     case "RewrapIncomplete":
+    case "UnusableLeakedText":
       return failure.message
     case "HashTaken":
       return "There is an API key with this hash already."

@@ -33,6 +33,12 @@ export const AuditEvent = Schema.Union([
     provider: StoredProvider,
     credential_ids: Schema.Array(CredentialId)
   }),
+  /** A search for a leaked key: how many credentials it covered, and how many hold the key. */
+  event("leak.search", { searched: Schema.Int, found: Schema.Int }),
+  /** The key of this version was marked as leaked. */
+  event("credential.park", { ...credential, key_version: Schema.Int }),
+  /** The mark was removed; replacing the key ends it too. */
+  event("credential.unpark", { ...credential, key_version: Schema.Int }),
   event("keyring.register", { kek_id: Schema.String }),
   /** An operator let a key seal although the keyring holds none that had sealed. */
   event("keyring.admit", { kek_id: Schema.String }),

@@ -17,6 +17,8 @@ export interface StoredCredential {
   /** Counts its provider keys from 1. */
   readonly key_version: number
   readonly workspace_deleted: boolean
+  /** Whether its current key is marked as leaked. */
+  readonly leaked: boolean
 }
 
 /** A credential as it will be, if it still is what it was read as. */

@@ -6,8 +6,10 @@ import { WorkspaceId } from "../domain/WorkspaceId.ts"
 import { type Account, AccountRepository } from "../port/AccountRepository.ts"
 import { makeApiKey } from "../port/ApiKey.ts"
 
-/** The account, workspace or API key that an operation names does not exist. */
-export class NotKnown extends Data.TaggedError("NotKnown")<{ readonly kind: "account" | "workspace" | "API key" }> {}
+/** What an operation names does not exist. */
+export class NotKnown extends Data.TaggedError("NotKnown")<{
+  readonly kind: "account" | "workspace" | "API key" | "credential"
+}> {}
 
 /** An API key with that hash exists already. */
 export class HashTaken extends Data.TaggedError("HashTaken") {}

@@ -32,6 +32,7 @@ import {
   toJson
 } from "./credentialRows.ts"
 import { deleteCredential } from "./deleteCredential.ts"
+import { isMarked } from "./leakMarks.ts"
 import { listCredentials } from "./listCredentials.ts"
 import { firstRowOf, rowsOf } from "./rows.ts"
 import { updateCredential } from "./updateCredential.ts"
@@ -148,18 +149,21 @@ export const layer = Layer.effect(
             SELECT ${sql.csv(sealedColumns)}, revision, key_version, (
               SELECT deleted_at IS NOT NULL FROM workspaces
               WHERE workspaces.account_id = credentials.account_id AND workspaces.id = workspace_id
-            ) AS workspace_deleted
+            ) AS workspace_deleted, ${isMarked(sql, sql`credentials.account_id`, sql`credentials.id`, sql`credentials.key_version`)} AS leaked
             FROM credentials WHERE account_id = ${account_id} AND id = ${id}`
         )
         return Effect.map(
           ask(row),
-          Option.map(({ kek_id, key_version, revision, sealed, workspace_deleted, wrapped_dek, ...credential }) => ({
-            credential,
-            sealed: { kek_id, sealed, wrapped_dek },
-            revision,
-            key_version,
-            workspace_deleted
-          }))
+          Option.map(
+            ({ kek_id, key_version, leaked, revision, sealed, workspace_deleted, wrapped_dek, ...credential }) => ({
+              credential,
+              sealed: { kek_id, sealed, wrapped_dek },
+              revision,
+              key_version,
+              workspace_deleted,
+              leaked
+            })
+          )
         )
       },
       list: listCredentials(reads),

@@ -14,6 +14,7 @@ import retireKeks from "./migrations/0004_retire_keks.ts"
 import keyByAccount, { prepare as buildKeys } from "./migrations/0005_key_by_account.ts"
 import validateKeys, { prepare as validateForeignKeys } from "./migrations/0006_validate_keys.ts"
 import credentialRevisions, { prepare as buildListIndex } from "./migrations/0007_credential_revisions.ts"
+import createParkings from "./migrations/0008_create_parkings.ts"
 import dropKeysById from "./migrations/0009_drop_keys_by_id.ts"
 
 /** Migrations that run in one transaction. */
@@ -37,6 +38,7 @@ const stages: ReadonlyArray<Stage> = [
   { prepare: buildKeys, migrations: { "0005_key_by_account": keyByAccount } },
   { prepare: validateForeignKeys, migrations: { "0006_validate_keys": validateKeys } },
   { prepare: buildListIndex, migrations: { "0007_credential_revisions": credentialRevisions } },
+  { migrations: { "0008_create_parkings": createParkings } },
   { finishes: true, migrations: { "0009_drop_keys_by_id": dropKeysById } }
 ]
 

@@ -18,7 +18,8 @@ export const OpenableRow = Schema.Struct({
   ...SealedRow.fields,
   revision: Schema.Int,
   key_version: Schema.Int,
-  workspace_deleted: Schema.Boolean
+  workspace_deleted: Schema.Boolean,
+  leaked: Schema.Boolean
 })
 export const Order = Schema.Struct({ id: Schema.String, sort_order: Schema.Int })
 export const KeyedOrder = Schema.Struct({ account_id: Schema.String, ...Order.fields })

@@ -1,10 +1,13 @@
 import { Duration, Effect, Layer } from "effect"
 import { generateKeyring } from "../crypto/keyring/Keyring.ts"
+import * as CipherAes256Gcm from "../crypto/CipherAes256Gcm.ts"
 import * as RewrapperAes256Gcm from "../crypto/RewrapperAes256Gcm.ts"
 import * as SecureRandomLive from "../crypto/SecureRandomLive.ts"
 import * as WrapBudget from "../crypto/WrapBudget.ts"
+import type { Parkings } from "../port/Parkings.ts"
 import { Accounts } from "../service/Accounts.ts"
 import { Audit } from "../service/Audit.ts"
+import { LeakResponse } from "../service/LeakResponse.ts"
 import { Rotation } from "../service/Rotation.ts"
 import * as KeyEncryptionLive from "./KeyEncryptionLive.ts"
 import * as KeyringEditorLive from "./KeyringEditorLive.ts"
@@ -46,6 +49,23 @@ export const rotation = fromSettings((settings) =>
     Layer.provide(stores(withCommandTimeouts(settings))),
     Layer.provide(KeyringLive.validate(settings))
   )
+)
+
+/** The search for a leaked key, with the keyring or token that opens what it compares. */
+export const leakResponse = fromSettings((settings) =>
+  LeakResponse.layer.pipe(
+    Layer.provide(CipherAes256Gcm.layer),
+    Layer.provide(WrapBudget.layer),
+    Layer.provide(KeyEncryptionLive.layer(settings)),
+    Layer.provide(KeyringLive.layer(settings)),
+    Layer.provide(stores(withCommandTimeouts(settings))),
+    Layer.provide(KeyringLive.validate(settings))
+  )
+)
+
+/** Keys that are held back from routers; needs no keyring. */
+export const parkings = fromSettings((settings): Layer.Layer<Parkings, Layer.Error<ReturnType<typeof stores>>> =>
+  stores(withCommandTimeouts(settings))
 )
 
 /** Changes to the keyring file. */

@@ -13,7 +13,9 @@ import { acknowledgesEarlyByDefault, durableSession } from "../sql/connection/Du
 import * as EmbeddedPostgres from "../sql/embedded/EmbeddedPostgres.ts"
 import * as KekRegistrySql from "../sql/KekRegistrySql.ts"
 import * as KeyUseSql from "../sql/KeyUseSql.ts"
+import * as LeakedKeysSql from "../sql/LeakedKeysSql.ts"
 import { type Migrating, openSchema, type SchemaState } from "../sql/Migrations.ts"
+import * as ParkingsSql from "../sql/ParkingsSql.ts"
 import * as ReceiptsSql from "../sql/ReceiptsSql.ts"
 import { sentenceOn } from "../sql/connection/connectionError.ts"
 import * as WorkspaceResolverSql from "../sql/WorkspaceResolverSql.ts"
@@ -118,6 +120,8 @@ const repositories = Layer.mergeAll(
   CredentialRepositorySql.layer,
   KekRegistrySql.layer,
   KeyUseSql.layer,
+  LeakedKeysSql.layer,
+  ParkingsSql.layer,
   ReceiptsSql.layer,
   WorkspaceResolverSql.layer,
   WrappedKeysSql.layer

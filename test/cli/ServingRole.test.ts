@@ -9,6 +9,7 @@ import { createOver, getOver, idIn } from "../support/http/callByok.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
 import { onlyObject, textIn } from "../support/process/CommandLine.ts"
 import { runByok } from "../support/process/runByok.ts"
+import { runByokWith } from "../support/process/runByokWith.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
 
 const page = readFileSync(join(import.meta.dirname, "../../docs/operating.md"), "utf8")
@@ -69,6 +70,7 @@ describe("a role with the privileges that docs/operating.md grants", () => {
         const commands = [
           ["workspace", "delete", textIn(onlyObject(workspace), "workspace_id")],
           ["api-key", "revoke", textIn(account, "management_key_hash")],
+          ["leak", "clear", idIn(created)],
           ["audit", "verify"],
           ["keyring", "rewrap"],
           ["keyring", "status"],
@@ -76,6 +78,8 @@ describe("a role with the privileges that docs/operating.md grants", () => {
           ["keyring", "admit"]
         ]
         for (const command of commands) assert.strictEqual((yield* runByok(command, settings)).code, 0, command.join())
+        const parking = yield* runByokWith(credential.key, ["leak", "find", "--park"], settings)
+        assert.include(parking.stdout, `found     ${idIn(created)}`)
         assert.notInclude(service.stderr(), "ERROR")
 
         yield* sql`DELETE FROM effect_sql_migrations WHERE migration_id >= ${required}`

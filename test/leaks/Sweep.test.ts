@@ -31,6 +31,7 @@ layerLive(Sweep.layer, { timeout: "240 seconds" })("everything the service emits
           secret.map(([name]) => name),
           [
             ...inputs.map(([name]) => name),
+            "the text of leak find --park",
             "the management key",
             "the key-encryption key",
             "the password of the database"
@@ -72,6 +73,19 @@ layerLive(Sweep.layer, { timeout: "240 seconds" })("everything the service emits
         assert.isUndefined(seen[201], name)
       }
       assert.isTrue(exitCodes.every((code) => code === 1 || code === 2))
+    })
+  )
+
+  it.effect("came from searches that found the credentials of a leaked key (L15, control)", () =>
+    Effect.gen(function* () {
+      const { found, rows } = yield* Sweep
+      assert.lengthOf(found, 2)
+      for (const stdout of found) {
+        assert.deepStrictEqual(
+          rows.map(({ id }) => stdout.includes(`found     ${String(id)}`)),
+          [true, true, false]
+        )
+      }
     })
   )
 

@@ -13,6 +13,7 @@ import { bearer, json, type Request, send } from "../support/http/HttpProbe.ts"
 import { withoutPrefix } from "../support/keys/issuedKey.ts"
 import { leakSearch } from "../support/keys/leakSearch.ts"
 import { runByok } from "../support/process/runByok.ts"
+import { runByokWith } from "../support/process/runByokWith.ts"
 import { type ServiceProcess, startService } from "../support/process/ServiceProcess.ts"
 import { type Channel, channels } from "./Channel.ts"
 import { startCollector } from "./Collector.ts"
@@ -37,6 +38,8 @@ export class Sweep extends Context.Service<
     readonly exitCodes: ReadonlyArray<number | null>
     /** Two credentials of one key and one of another, as the database has them. */
     readonly rows: ReadonlyArray<Readonly<Record<string, unknown>>>
+    /** What each search for the key of the first two printed. */
+    readonly found: ReadonlyArray<string>
   }
 >()("byok/test/Sweep") {
   static readonly layer = Layer.effect(
@@ -47,6 +50,7 @@ export class Sweep extends Context.Service<
 
 /** Nothing holds it by chance, and URLs encode some of it. */
 const newSecret = () => `${randomBytes(15).toString("base64url")}+/=${randomBytes(12).toString("base64url")}`
+const latin1 = (text: string) => Buffer.from(text, "latin1")
 const newId = (bytes: number) => randomBytes(bytes).toString("hex")
 
 /** Levels and formats of the processes that log less than everything. */
@@ -203,6 +207,16 @@ const sweep = Effect.gen(function* () {
       }),
     { concurrency: 2 }
   )
+  const found: Array<string> = []
+  for (const flags of [["--all"], ["--park"]]) {
+    const leaked = secretOf(`the text of leak find ${flags.join()}`)
+    for (const given of [leaked, twice, latin1(`${leaked}\xff`), leaked.repeat(8_000)]) {
+      const { stderr, stdout } = yield* runByokWith(given, ["leak", "find", ...flags], settings)
+      emit("standard error", stderr)
+      emit("standard output", stdout)
+      if (given === twice) found.push(stdout)
+    }
+  }
   const stored = yield* sql<Record<string, unknown>>`SELECT * FROM credentials`
   const rows = ids.map((id) => stored.find((row) => row["id"] === id) ?? {})
 
@@ -221,5 +235,5 @@ const sweep = Effect.gen(function* () {
   }
   for (const [channel, text] of emitted) searchIn(channel, text)
   for (const [channel, bytes] of filesOf(directory.BYOK_DATA_DIR)) searchIn(channel, bytes)
-  return { hits, statuses, exitCodes, rows }
+  return { hits, statuses, exitCodes, rows, found }
 }).pipe(Effect.orDie)

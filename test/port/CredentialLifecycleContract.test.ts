@@ -161,7 +161,8 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
           sealed: hex(sealed),
           revision: 2,
           key_version: 2,
-          workspace_deleted: false
+          workspace_deleted: false,
+          leaked: false
         })
       }),
     { arbitrary: { runs: 20 } }

@@ -26,6 +26,16 @@ const good: Record<string, Row> = {
   },
   api_keys: { hash: Buffer.alloc(32, 9), account_id: id(1), name: "n", management: true, created_at },
   keks: { id: "kek-9", check_value: Buffer.alloc(16) },
+  credential_parkings: {
+    account_id: id(1),
+    credential_id: id(1),
+    model: "a/model",
+    key_version: 1,
+    cause: "rejected",
+    strikes: 0,
+    until: created_at,
+    parked_at: created_at
+  },
   audit_entries: { seq: 9, at: created_at, events: "[]" },
   audit_checkpoints: { number: 9, last_seq: 9, digests: Buffer.alloc(40), hash: Buffer.alloc(32) },
   credentials: {
@@ -67,6 +77,7 @@ const seed = (sql: SqlClient.SqlClient) =>
     for (const n of [1, 2]) yield* sql`INSERT INTO credentials ${sql.insert({ ...good["credentials"], id: id(n) })}`
     const others = { ...good["credentials"], id: id(4), account_id: id(2), workspace_id: id(12) }
     yield* sql`INSERT INTO credentials ${sql.insert(others)}`
+    yield* sql`INSERT INTO credential_parkings ${sql.insert({ ...good["credential_parkings"], model: "parked" })}`
     const receipt = { ...good["receipts"], key_hash: Buffer.alloc(32, 1), credential_id: id(1) }
     yield* sql`INSERT INTO receipts ${sql.insert(receipt)}`
   })
@@ -155,6 +166,39 @@ const constraints: ReadonlyArray<
     "audit_checkpoints",
     "audit_checkpoints_hash_check",
     { refused: [0, 31, 33].map((n) => ({ hash: Buffer.alloc(n) })), accepted: [{ hash: Buffer.alloc(32, 1) }] }
+  ],
+  [
+    "credential_parkings",
+    "credential_parkings_pkey",
+    { refused: [{ model: "parked" }], accepted: [{ model: "parked", credential_id: id(2) }, { model: "" }] }
+  ],
+  [
+    "credential_parkings",
+    "credential_parkings_credential",
+    { refused: [{ credential_id: id(3) }], accepted: [{ credential_id: id(2) }] }
+  ],
+  [
+    "credential_parkings",
+    "credential_parkings_key_version_check",
+    { refused: [{ key_version: 0 }], accepted: [{ key_version: 2 }] }
+  ],
+  [
+    "credential_parkings",
+    "credential_parkings_cause_check",
+    { refused: ["", "Leaked", "a b"].map((cause) => ({ cause })), accepted: [{ cause: "rate_limited" }] }
+  ],
+  [
+    "credential_parkings",
+    "credential_parkings_strikes_check",
+    { refused: [{ strikes: -1 }], accepted: [{ strikes: 1 }] }
+  ],
+  [
+    "credential_parkings",
+    "credential_parkings_leaked",
+    {
+      refused: [{ cause: "leaked" }, { cause: "leaked", until: null }, { cause: "leaked", model: "" }],
+      accepted: [{ cause: "leaked", model: "", until: null }]
+    }
   ],
   [
     "credentials",
@@ -310,6 +354,7 @@ layer(MigratedLive)("the tables repeat the rules of the domain (sections 4.1 and
         "audit_entries.account_id",
         "api_keys.revoked_at",
         "keks.retired_at",
+        "credential_parkings.until",
         ...[
           "name",
           "allowed_api_key_hashes",

@@ -15,6 +15,7 @@ const all = [
   "key_by_account",
   "validate_keys",
   "credential_revisions",
+  "create_parkings",
   "drop_keys_by_id"
 ]
 
@@ -39,6 +40,7 @@ describe("migrate", () => {
         "api_keys",
         "audit_checkpoints",
         "audit_entries",
+        "credential_parkings",
         "credentials",
         "effect_sql_migrations",
         "keks",

@@ -21,8 +21,8 @@ export const isPrivate = (
   return permissions === 0o400 || permissions === 0o600 || (permissions === 0o440 && uid === 0 && groups.includes(gid))
 }
 
-/** Reads a file that is private; refuses any other. */
-export const readPrivateFile = (path: string): Effect.Effect<string, UnusableFile> =>
+/** Reads the bytes of a file that is private; refuses any other. */
+export const readPrivateBytes = (path: string): Effect.Effect<Buffer, UnusableFile> =>
   Effect.try({
     try: () =>
       whileOpen(path, (file) => {
@@ -31,7 +31,11 @@ export const readPrivateFile = (path: string): Effect.Effect<string, UnusableFil
           const found = (stats.mode & 0o777).toString(8).padStart(4, "0")
           throw new UnusableFile({ message: `expected a file of mode 0400 or 0600; found ${found}` })
         }
-        return readFileSync(file, "utf8")
+        return readFileSync(file)
       }),
     catch: UnusableFile.to("read")
   })
+
+/** Reads a text file that is private; refuses any other. */
+export const readPrivateFile = (path: string): Effect.Effect<string, UnusableFile> =>
+  Effect.map(readPrivateBytes(path), (bytes) => bytes.toString("utf8"))

@@ -4,6 +4,8 @@ import type { ApiKeys } from "../../../src/port/ApiKeys.ts"
 import type { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
 import type { KekRegistry } from "../../../src/port/KekRegistry.ts"
 import type { KeyUse } from "../../../src/port/KeyUse.ts"
+import type { LeakedKeys } from "../../../src/port/LeakedKeys.ts"
+import type { Parkings } from "../../../src/port/Parkings.ts"
 import type { Receipts } from "../../../src/port/Receipts.ts"
 import type { WorkspaceResolver } from "../../../src/port/WorkspaceResolver.ts"
 import type { WrappedKeys } from "../../../src/port/WrappedKeys.ts"
@@ -12,7 +14,16 @@ import * as Memory from "../memory/Memory.ts"
 import { adminClient, freshDatabase, settingsFor } from "./freshDatabase.ts"
 
 export type Ports =
-  AccountRepository | ApiKeys | CredentialRepository | KekRegistry | KeyUse | Receipts | WorkspaceResolver | WrappedKeys
+  | AccountRepository
+  | ApiKeys
+  | CredentialRepository
+  | KekRegistry
+  | KeyUse
+  | LeakedKeys
+  | Parkings
+  | Receipts
+  | WorkspaceResolver
+  | WrappedKeys
 
 const onDatabase = (url: string, batching: boolean) => {
   const { database, ...settings } = settingsFor(url)

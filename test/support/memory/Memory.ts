@@ -4,6 +4,7 @@ import type { AccountId } from "../../../src/domain/AccountId.ts"
 import type { ApiKeyHash } from "../../../src/domain/ApiKeyHash.ts"
 import type { Credential } from "../../../src/domain/Credential.ts"
 import type { CredentialId } from "../../../src/domain/CredentialId.ts"
+import { inconclusiveLabel } from "../../../src/domain/inconclusiveLabel.ts"
 import type { SealedKey } from "../../../src/domain/SealedKey.ts"
 import type { WorkspaceId } from "../../../src/domain/WorkspaceId.ts"
 import {
@@ -16,6 +17,8 @@ import { ApiKeys } from "../../../src/port/ApiKeys.ts"
 import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
 import { KekRegistry } from "../../../src/port/KekRegistry.ts"
 import { KeyUse } from "../../../src/port/KeyUse.ts"
+import { type FoundKey, LeakedKeys } from "../../../src/port/LeakedKeys.ts"
+import { Parkings } from "../../../src/port/Parkings.ts"
 import { type Receipt, Receipts } from "../../../src/port/Receipts.ts"
 import { WorkspaceGone } from "../../../src/port/WorkspaceGone.ts"
 import { WorkspaceResolver } from "../../../src/port/WorkspaceResolver.ts"
@@ -36,6 +39,9 @@ interface ReceiptRow extends Owned, Receipt {
   readonly created_at: DateTime.Utc
 }
 
+/** The versions of keys that are marked as leaked, by credential. */
+type Marks = Map<CredentialId, number>
+
 interface MemoryKek {
   readonly check_value: Uint8Array
   wraps: number
@@ -52,6 +58,7 @@ export class Memory extends Context.Service<
     readonly credentials: Map<CredentialId, CredentialRow>
     readonly receipts: Map<string, ReceiptRow>
     readonly keks: Map<string, MemoryKek>
+    readonly marks: Marks
   }
 >()("byok/test/Memory") {
   static readonly layer = Layer.sync(this, () => ({
@@ -60,7 +67,8 @@ export class Memory extends Context.Service<
     apiKeys: new Map<ApiKeyHash, ApiKeyRow>(),
     credentials: new Map<CredentialId, CredentialRow>(),
     receipts: new Map<string, ReceiptRow>(),
-    keks: new Map<string, MemoryKek>()
+    keks: new Map<string, MemoryKek>(),
+    marks: new Map<CredentialId, number>()
   }))
 }
 
@@ -112,7 +120,7 @@ const insertInto = ({
 export const credentialRepository = Layer.effect(
   CredentialRepository,
   Effect.map(Memory, (memory) => {
-    const { credentials, workspaces } = memory
+    const { credentials, marks, workspaces } = memory
     return {
       insert: insertInto(memory),
       findById: (account_id, id) =>
@@ -121,7 +129,8 @@ export const credentialRepository = Layer.effect(
         Effect.sync(() =>
           Option.map(ownRow(credentials, account_id, id), ({ account_id: _, ...row }) => ({
             ...row,
-            workspace_deleted: (workspaces.get(row.credential.workspace_id)?.deleted_at ?? null) !== null
+            workspace_deleted: (workspaces.get(row.credential.workspace_id)?.deleted_at ?? null) !== null,
+            leaked: marks.get(id) === row.key_version
           }))
         ),
       list: (account_id, { limit, offset, provider, workspace_id }) =>
@@ -147,7 +156,11 @@ export const credentialRepository = Layer.effect(
           return true
         }),
       delete: (account_id, id) =>
-        Effect.sync(() => Option.isSome(ownRow(credentials, account_id, id)) && credentials.delete(id))
+        Effect.sync(() => {
+          if (Option.isNone(ownRow(credentials, account_id, id))) return false
+          marks.delete(id)
+          return credentials.delete(id)
+        })
     }
   })
 )
@@ -345,6 +358,58 @@ const wrappedKeys = Layer.effect(
   }))
 )
 
+const keyOf = ({ account_id, credential: { id, workspace_id }, key_version }: CredentialRow): FoundKey => ({
+  account_id,
+  workspace_id,
+  credential_id: id,
+  key_version
+})
+
+const leakedKeys = Layer.effect(
+  LeakedKeys,
+  Effect.map(Memory, ({ credentials, marks }) => ({
+    count: Effect.sync(() => credentials.size),
+    scan: ({ after = "", labels }) =>
+      Effect.sync(() => {
+        const page = Array.from(credentials.values())
+          .filter(({ credential }) => credential.id > after)
+          .sort((one, other) => (one.credential.id < other.credential.id ? -1 : 1))
+          .slice(0, 3)
+        const suspects = page
+          .filter(
+            ({ credential: { label } }) =>
+              labels === undefined || labels.includes(label) || inconclusiveLabel.test(label)
+          )
+          .map(({ account_id, credential, key_version, sealed }) => ({
+            context: { ...credential, account_id },
+            sealed,
+            label: credential.label,
+            key_version
+          }))
+        return { suspects, searched: page.length, next: page.length < 3 ? undefined : page.at(-1)?.credential.id }
+      }),
+    conclude: ({ found, park }) =>
+      Effect.sync(() =>
+        found.map(({ credential_id, key_version }) => {
+          if (park && credentials.get(credential_id)?.key_version === key_version) marks.set(credential_id, key_version)
+          return marks.get(credential_id) === key_version
+        })
+      )
+  }))
+)
+
+const parkings = Layer.effect(
+  Parkings,
+  Effect.map(Memory, ({ credentials, marks }) => ({
+    clear: (id) =>
+      Effect.sync(() => {
+        const row = credentials.get(id)
+        if (row !== undefined && marks.get(id) === row.key_version) marks.delete(id)
+        return Option.map(Option.fromUndefinedOr(row), keyOf)
+      })
+  }))
+)
+
 export const accountRepository = Layer.effect(
   AccountRepository,
   Effect.map(Memory, ({ accounts, apiKeys, workspaces }) => {
@@ -425,6 +490,8 @@ export const layer = Layer.mergeAll(
   credentialRepository,
   kekRegistry,
   keyUse,
+  leakedKeys,
+  parkings,
   receipts,
   workspaceResolver,
   wrappedKeys

@@ -1,0 +1,101 @@
+import { Console, Data, Effect, Option } from "effect"
+import { Argument, Command, Flag } from "effect/cli"
+import { CredentialId } from "../domain/CredentialId.ts"
+import { Parkings } from "../port/Parkings.ts"
+import { NotKnown } from "../service/Accounts.ts"
+import { LeakResponse, type LeakSearchProgress, type LeakSearchResult } from "../service/LeakResponse.ts"
+import * as Administration from "../wiring/Administration.ts"
+import { readLeakedText } from "../wiring/readLeakedText.ts"
+import { asOperator } from "./asOperator.ts"
+import { parse } from "./parse.ts"
+import { print, printAs } from "./print.ts"
+import { printable } from "./printable.ts"
+import { type ProgressView, progressOn } from "./progressOn.ts"
+
+/** A search that could not compare every key that it had to. */
+export class LeakSearchIncomplete extends Data.TaggedError("LeakSearchIncomplete")<{ readonly message: string }> {}
+
+const line = ({ found, opened, searched, total }: LeakSearchProgress) =>
+  `searched ${searched} of ${total} credentials, ${opened} opened, ${found} found`
+
+const searchView: ProgressView<LeakSearchProgress> = {
+  line,
+  part: ({ searched, total }) => searched / Math.max(1, total),
+  longest: (progress) => line({ ...progress, searched: progress.total, opened: progress.total })
+}
+
+const resultLines = ({ found, opened, searched, unopened, unopened_total }: LeakSearchResult) => [
+  `searched  ${searched}, ${opened} opened`,
+  ...found.map(
+    ({ account_id, credential_id, key_version, label, parked, provider, workspace_id }) =>
+      `found     ${credential_id}  account: ${account_id}, workspace: ${workspace_id}, provider: ${provider}, ` +
+      `label: ${label}, key version: ${key_version}${parked ? ", parked" : ""}`
+  ),
+  ...unopened.map(
+    ({ account_id, credential_id, reason }) => `unopened  ${credential_id}  account: ${account_id}: ${reason}`
+  ),
+  ...(unopened_total > unopened.length ? [`and ${unopened_total - unopened.length} more that did not open`] : []),
+  ...(found.length === 0 ? ["No credential that was compared holds it."] : [])
+]
+
+const find = Command.make(
+  "find",
+  {
+    file: Flag.String("file").pipe(
+      Flag.withDescription("File of mode 0400 or 0600 with the leaked text (default: standard input)"),
+      Flag.optional
+    ),
+    all: Flag.Boolean("all").pipe(
+      Flag.withDescription("Open every key, also where the label rules the leaked one out"),
+      Flag.withDefault(false)
+    ),
+    park: Flag.Boolean("park").pipe(
+      Flag.withDescription("Withhold the keys that are found from routers until they are replaced"),
+      Flag.withDefault(false)
+    )
+  },
+  Effect.fnUntraced(function* ({ all, file, park }) {
+    if (Option.isNone(file) && process.stdin.isTTY) {
+      yield* Console.error("Reading the leaked text from standard input, up to Ctrl-D.")
+    }
+    const text = yield* readLeakedText(file)
+    const progress = progressOn(process.stderr, searchView)
+    const result = yield* asOperator(Administration.leakResponse)(
+      Effect.flatMap(LeakResponse, ({ find }) => find({ text, all, park, onProgress: progress.report }))
+    ).pipe(
+      Effect.ensuring(progress.end),
+      Effect.catchTag("KeyStoreUnavailable", ({ reason }) =>
+        Effect.fail(new LeakSearchIncomplete({ message: `No key can be opened: ${reason}.` }))
+      )
+    )
+    const marked = result.found.filter(({ parked }) => parked).length
+    const done = park ? `keys marked as leaked: ${marked}, and \`byok leak clear ID\` ends that` : undefined
+    yield* printAs(result, resultLines(result).map(printable).join("\n"), done)
+    if (result.unopened_total > 0) {
+      return yield* new LeakSearchIncomplete({
+        message: `Credentials that may hold it and did not open: ${result.unopened_total}.`
+      })
+    }
+  })
+).pipe(Command.withDescription("Find the credentials of all accounts that hold a leaked provider key"))
+
+const clear = Command.make(
+  "clear",
+  {
+    id: Argument.String("ID").pipe(
+      Argument.withDescription("Id of the credential"),
+      Argument.mapEffect(parse(CredentialId, "ID must be a UUID."))
+    )
+  },
+  Effect.fnUntraced(function* ({ id }) {
+    const cleared = yield* asOperator(Administration.parkings)(Effect.flatMap(Parkings, ({ clear }) => clear(id)))
+    if (Option.isNone(cleared)) return yield* new NotKnown({ kind: "credential" })
+    const { account_id, credential_id, workspace_id } = cleared.value
+    yield* print({ account_id, workspace_id, credential_id, parked: false }, "the key is offered to routers again")
+  })
+).pipe(Command.withDescription("Offer a key that was marked as leaked to routers again"))
+
+export const leakCommand = Command.make("leak").pipe(
+  Command.withDescription("Provider keys that have leaked"),
+  Command.withSubcommands([find, clear])
+)

@@ -1,0 +1,57 @@
+import { Context, type Effect } from "effect"
+import type { AccountId } from "../domain/AccountId.ts"
+import type { CredentialId } from "../domain/CredentialId.ts"
+import type { ServiceUnavailable } from "../domain/Errors.ts"
+import type { SealedKey } from "../domain/SealedKey.ts"
+import type { SealingContext } from "../domain/SealingContext.ts"
+import type { WorkspaceId } from "../domain/WorkspaceId.ts"
+
+/** A credential whose key may be the leaked one. */
+export interface Suspect {
+  readonly context: SealingContext
+  readonly sealed: SealedKey
+  readonly label: string
+  readonly key_version: number
+}
+
+/** What one page of a search read. */
+export interface SuspectPage {
+  readonly suspects: ReadonlyArray<Suspect>
+  /** How many credentials the page covered, suspects or not. */
+  readonly searched: number
+  /** Where the next page begins; undefined after the last one. */
+  readonly next: string | undefined
+}
+
+/** A key that a credential had when it was found. */
+export interface FoundKey {
+  readonly account_id: AccountId
+  readonly workspace_id: WorkspaceId
+  readonly credential_id: CredentialId
+  readonly key_version: number
+}
+
+/** The sealed keys of all accounts. Only for the search for a leaked key. */
+export class LeakedKeys extends Context.Service<
+  LeakedKeys,
+  {
+    readonly count: Effect.Effect<number, ServiceUnavailable>
+    /**
+     * Reads the next page of credentials, in an order in which nothing that exists throughout the search is missed.
+     * Suspects are those with one of the labels or an inconclusive one, or all if no labels are given.
+     */
+    readonly scan: (range: {
+      readonly after: string | undefined
+      readonly labels: ReadonlyArray<string> | undefined
+    }) => Effect.Effect<SuspectPage, ServiceUnavailable>
+    /**
+     * Records the search, and with `park` marks the keys that were found as leaked: without end, until the key is
+     * replaced or `Parkings.clear`. Returns for each whether it is marked now.
+     */
+    readonly conclude: (search: {
+      readonly found: ReadonlyArray<FoundKey>
+      readonly searched: number
+      readonly park: boolean
+    }) => Effect.Effect<ReadonlyArray<boolean>, ServiceUnavailable>
+  }
+>()("byok/LeakedKeys") {}

@@ -1,0 +1,144 @@
+import { Effect, Layer } from "effect"
+import type { SqlClient } from "effect/sql"
+import type { AccountId } from "../domain/AccountId.ts"
+import type { AuditAct } from "../domain/AuditEvent.ts"
+import type { CredentialId } from "../domain/CredentialId.ts"
+import { inconclusiveLabel } from "../domain/inconclusiveLabel.ts"
+import type { SealedKey } from "../domain/SealedKey.ts"
+import type { SealingContext } from "../domain/SealingContext.ts"
+import { type FoundKey, LeakedKeys, type Suspect } from "../port/LeakedKeys.ts"
+import { record, recordOnce } from "./auditing.ts"
+import { Database } from "./connection/Database.ts"
+import { cursorOf, keyOf, lowest } from "./credentialCursor.ts"
+import { isMarked } from "./leakMarks.ts"
+
+/** How many credentials one statement covers. */
+const size = 1000
+
+const contextColumns: ReadonlyArray<keyof SealingContext> = [
+  "account_id",
+  "workspace_id",
+  "id",
+  "provider",
+  "disabled",
+  "is_fallback",
+  "is_required",
+  "is_byok_only",
+  "allowed_api_key_hashes",
+  "allowed_models",
+  "allowed_user_ids",
+  "declared_region",
+  "declared_zdr"
+]
+const columns = [...contextColumns, "label", "key_version", "kek_id", "wrapped_dek", "sealed"]
+
+/** A suspect as the driver reads it: the database's types and constraints guarantee the form of every field. */
+type SuspectRow = SealingContext & SealedKey & Pick<Suspect, "label" | "key_version">
+
+/** A suspect with what its page covers; a page without suspects is one row without a credential, and an empty one none. */
+type Row = {
+  readonly searched: number
+  readonly last_account_id: AccountId
+  readonly last_id: CredentialId
+} & (SuspectRow | { readonly id: null })
+
+const isSuspect = (row: Row): row is Row & SuspectRow => row.id !== null
+
+const suspectOf = ({
+  kek_id,
+  key_version,
+  label,
+  last_account_id: _account_id,
+  last_id: _id,
+  sealed,
+  searched: _searched,
+  wrapped_dek,
+  ...context
+}: Row & SuspectRow) => ({
+  context,
+  sealed: { kek_id, wrapped_dek, sealed },
+  label,
+  key_version
+})
+
+/** The keys as rows `found (account_id, credential_id, key_version, n)`. */
+const rowsOf = (sql: SqlClient.SqlClient, found: ReadonlyArray<FoundKey>) => sql`
+  unnest(
+    ${found.map(({ account_id }) => account_id)}::uuid[],
+    ${found.map(({ credential_id }) => credential_id)}::uuid[],
+    ${found.map(({ key_version }) => key_version)}::integer[]
+  ) WITH ORDINALITY AS found (account_id, credential_id, key_version, n)`
+
+/** Marks those keys that their credentials still have. Returns those that were not marked before. */
+const mark = (sql: SqlClient.SqlClient, found: ReadonlyArray<FoundKey>) => sql<{
+  account_id: AccountId
+  credential_id: CredentialId
+}>`
+  INSERT INTO credential_parkings AS parked
+    (account_id, credential_id, model, key_version, cause, strikes, until, parked_at)
+  SELECT found.account_id, found.credential_id, '', found.key_version, 'leaked', 0, NULL, now()
+  FROM ${rowsOf(sql, found)}
+  JOIN credentials ON credentials.account_id = found.account_id AND credentials.id = found.credential_id
+  AND credentials.key_version = found.key_version
+  ORDER BY found.account_id, found.credential_id
+  ON CONFLICT (account_id, credential_id, model) DO UPDATE
+  SET key_version = excluded.key_version, cause = excluded.cause, strikes = 0, until = NULL, parked_at = excluded.parked_at
+  WHERE parked.cause <> 'leaked' OR parked.key_version < excluded.key_version
+  RETURNING parked.account_id, parked.credential_id`
+
+export const layer = Layer.effect(
+  LeakedKeys,
+  Effect.map(Database, ({ reads, writes }) => ({
+    count: Effect.map(
+      reads.ask(reads.sql<{ count: number }>`SELECT count(*)::int AS count FROM credentials`),
+      ([row]) => row?.count ?? 0
+    ),
+    /** The page is cut before labels are compared: it costs the same however rare suspects are. */
+    scan: ({ after, labels }) => {
+      const { ask, sql } = reads
+      const { account_id, id } = after === undefined ? lowest : keyOf(after)
+      const suspected =
+        labels === undefined ? sql`true` : sql`(label = ANY(${labels}::text[]) OR label ~ ${inconclusiveLabel.source})`
+      const rows = sql<Row>`
+        WITH page AS MATERIALIZED (
+          SELECT ${sql.csv(columns)} FROM credentials
+          WHERE (account_id, id) > (${account_id}::uuid, ${id}::uuid) ORDER BY account_id, id LIMIT ${size}
+        )
+        SELECT covered.*, suspects.* FROM (
+          SELECT account_id AS last_account_id, id AS last_id, (SELECT count(*)::int FROM page) AS searched
+          FROM page ORDER BY account_id DESC, id DESC LIMIT 1
+        ) AS covered LEFT JOIN (SELECT * FROM page WHERE ${suspected}) AS suspects ON true`
+      return Effect.map(ask(rows), (found) => {
+        const [first] = found
+        return {
+          suspects: found.filter(isSuspect).map(suspectOf),
+          searched: first?.searched ?? 0,
+          next:
+            first?.searched === size ? cursorOf({ account_id: first.last_account_id, id: first.last_id }) : undefined
+        }
+      })
+    },
+    conclude: ({ found, park, searched }) => {
+      const { ask, sql } = writes
+      const newest = sql<{ seq: string }>`SELECT coalesce(max(seq), 0)::text AS seq FROM audit_entries`
+      const concluded = (before: string) =>
+        Effect.gen(function* () {
+          yield* recordOnce(sql, before, { action: "leak.search", searched, found: found.length })
+          if (park && found.length > 0) {
+            const marked = new Set(
+              (yield* mark(sql, found)).map(({ account_id, credential_id }) => `${account_id} ${credential_id}`)
+            )
+            const acts = found
+              .filter(({ account_id, credential_id }) => marked.has(`${account_id} ${credential_id}`))
+              .map((key): AuditAct => ({ action: "credential.park", ...key }))
+            yield* record(sql, acts)
+          }
+          const marks = yield* sql<{ parked: boolean }>`
+            SELECT ${isMarked(sql, sql`found.account_id`, sql`found.credential_id`, sql`found.key_version`)} AS parked
+            FROM ${rowsOf(sql, found)} ORDER BY n`
+          return marks.map(({ parked }) => parked)
+        }).pipe(sql.withTransaction)
+      return Effect.flatMap(ask(newest), ([row]) => ask(concluded(row?.seq ?? "0")))
+    }
+  }))
+)

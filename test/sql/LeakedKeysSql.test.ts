@@ -1,0 +1,123 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Arbitrary, Effect, Layer, Option } from "effect"
+import { inconclusiveLabel } from "../../src/domain/inconclusiveLabel.ts"
+import { labelOf } from "../../src/domain/Label.ts"
+import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
+import { LeakedKeys } from "../../src/port/LeakedKeys.ts"
+import { Parkings } from "../../src/port/Parkings.ts"
+import * as AccountRepositorySql from "../../src/sql/AccountRepositorySql.ts"
+import * as CredentialRepositorySql from "../../src/sql/CredentialRepositorySql.ts"
+import * as Database from "../../src/sql/connection/Database.ts"
+import * as LeakedKeysSql from "../../src/sql/LeakedKeysSql.ts"
+import { migrate } from "../../src/sql/Migrations.ts"
+import * as ParkingsSql from "../../src/sql/ParkingsSql.ts"
+import { entriesIn, eventsIn } from "../support/database/auditEntries.ts"
+import { databaseProxy } from "../support/database/DatabaseProxy.ts"
+import { adminClient, databaseSettings, freshDatabase } from "../support/database/freshDatabase.ts"
+import { newTenant } from "../support/database/newTenant.ts"
+import { plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
+import { openStore } from "../support/database/stores.ts"
+import { anyString } from "../support/memory/arbitraries.ts"
+
+/** Stores a credential and answers with its key as a search finds it. */
+const newKey = Effect.gen(function* () {
+  const { account_id, workspace_id } = yield* newTenant
+  const { insert } = yield* CredentialRepository
+  const { id } = yield* insert(account_id, plainCredential(workspace_id), plainSealedKey())
+  return { account_id, workspace_id, credential_id: id, key_version: 1 }
+})
+
+const actionsIn = (sql: Parameters<typeof eventsIn>[0]) =>
+  Effect.map(eventsIn(sql), (events) => events.map(({ action }) => action).filter((action) => /leak|park/.test(action)))
+
+describe("the search for a leaked key on PostgreSQL", () => {
+  it.live("covers every credential once, page by page, whichever are suspects (L15)", () =>
+    Effect.gen(function* () {
+      const { ports, sql } = yield* openStore()
+      yield* Effect.gen(function* () {
+        const { account_id, credential_id } = yield* newKey
+        const copied = yield* sql<{ id: string }>`
+          INSERT INTO credentials
+          SELECT (json_populate_record(c, json_build_object('id', gen_random_uuid(), 'label',
+            CASE n % 500 WHEN 0 THEN 'sk-...AbCd' WHEN 1 THEN '{ "...d" }' ELSE 'sk-...Zz' || n % 10 END))).*
+          FROM credentials AS c, generate_series(1, 2500) AS n WHERE account_id = ${account_id} RETURNING id`
+        const ids = [credential_id, ...copied.map(({ id }) => id)]
+        const { count, scan } = yield* LeakedKeys
+        assert.strictEqual(yield* count, ids.length)
+        const all = Effect.fnUntraced(function* (labels: ReadonlyArray<string> | undefined) {
+          const found: Array<string> = []
+          let searched = 0
+          let after: string | undefined
+          do {
+            const page = yield* scan({ after, labels })
+            found.push(...page.suspects.map(({ context }) => context.id))
+            searched += page.searched
+            after = page.next
+          } while (after !== undefined)
+          assert.strictEqual(searched, ids.length)
+          return found
+        })
+        assert.sameMembers(yield* all(undefined), ids)
+        assert.lengthOf(yield* all(["sk-...AbCd"]), 5 + 5 + 1, "with the label, JSON, and one that hides everything")
+        assert.lengthOf(yield* all([]), 5 + 1)
+      }).pipe(Effect.provide(ports))
+    })
+  )
+
+  it.live("takes the same labels for inconclusive as the domain does (L15)", () =>
+    Effect.gen(function* () {
+      const sql = yield* adminClient(yield* freshDatabase)
+      const keys = yield* Arbitrary.sampleEffect(anyString, { count: 2000, seed: 1 })
+      const json = keys.map((key) => JSON.stringify({ key }))
+      const labels = [...keys, ...json].map(labelOf)
+      const rows = yield* sql<{ is: boolean }>`
+        SELECT label ~ ${inconclusiveLabel.source} AS is FROM unnest(${labels}::text[]) WITH ORDINALITY AS t (label, n) ORDER BY n`
+      const expected = labels.map((label) => inconclusiveLabel.test(label))
+      assert.deepStrictEqual(
+        rows.map(({ is }) => is),
+        expected
+      )
+      assert.includeMembers(expected, [true, false], "control")
+    })
+  )
+
+  it.live("records search and marks in one transaction, once though its answer is lost and it runs again (L16)", () =>
+    Effect.gen(function* () {
+      const url = yield* freshDatabase
+      const proxy = yield* databaseProxy(url)
+      yield* migrate(proxy.target, databaseSettings)
+      const sql = yield* adminClient(url)
+      const ports = yield* Layer.build(
+        Layer.mergeAll(
+          CredentialRepositorySql.layer,
+          AccountRepositorySql.layer,
+          LeakedKeysSql.layer,
+          ParkingsSql.layer
+        ).pipe(Layer.provide(Database.layer(proxy.target, databaseSettings)))
+      )
+      yield* Effect.gen(function* () {
+        const key = yield* newKey
+        const { conclude } = yield* LeakedKeys
+        const { clear } = yield* Parkings
+        proxy.loseAnswer("COMMIT")
+        assert.deepStrictEqual(yield* conclude({ found: [key], searched: 3, park: true }), [true])
+        assert.deepStrictEqual(yield* actionsIn(sql), ["leak.search", "credential.park"])
+        proxy.loseAnswer("COMMIT")
+        assert.deepStrictEqual(Option.getOrThrow(yield* clear(key.credential_id)), key)
+        assert.deepStrictEqual(yield* actionsIn(sql), ["leak.search", "credential.park", "credential.unpark"])
+        assert.strictEqual(proxy.lost(), 2)
+
+        const old = { ...key, key_version: 7 }
+        assert.deepStrictEqual(yield* conclude({ found: [old, key], searched: 3, park: true }), [false, true])
+        assert.lengthOf(yield* sql`SELECT 1 FROM credential_parkings WHERE key_version = 1`, 1)
+
+        yield* sql`ALTER TABLE audit_entries ADD CONSTRAINT broken CHECK (events::text NOT LIKE '%park%') NOT VALID`
+        const other = yield* newKey
+        const before = yield* entriesIn(sql)
+        yield* Effect.exit(conclude({ found: [other], searched: 2, park: true }))
+        assert.lengthOf(yield* sql`SELECT 1 FROM credential_parkings WHERE credential_id = ${other.credential_id}`, 0)
+        assert.deepStrictEqual(yield* entriesIn(sql), before, "nor is the search recorded")
+      }).pipe(Effect.provide(ports))
+    })
+  )
+})

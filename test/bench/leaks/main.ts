@@ -1,0 +1,132 @@
+import { randomBytes, randomUUID } from "node:crypto"
+import { parseArgs } from "node:util"
+import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
+import { Duration, Effect, Layer, Logger, Redacted } from "effect"
+import { generateKeyring } from "../../../src/crypto/keyring/Keyring.ts"
+import { AccountId } from "../../../src/domain/AccountId.ts"
+import { CredentialId } from "../../../src/domain/CredentialId.ts"
+import { labelOf } from "../../../src/domain/Label.ts"
+import { WorkspaceId } from "../../../src/domain/WorkspaceId.ts"
+import { Cipher } from "../../../src/port/Cipher.ts"
+import { LeakResponse } from "../../../src/service/LeakResponse.ts"
+import { type NewRow, toJson } from "../../../src/sql/credentialRows.ts"
+import * as Database from "../../../src/sql/connection/Database.ts"
+import { parseDatabaseUrl } from "../../../src/sql/connection/DatabaseTarget.ts"
+import * as LeakedKeysSql from "../../../src/sql/LeakedKeysSql.ts"
+import { plainCredential } from "../../support/database/plainCredential.ts"
+import { cipherOn } from "../../support/memory/inMemory.ts"
+import { makeBed, startPostgres } from "../Bed.ts"
+
+const { values } = parseArgs({ options: { rows: { type: "string", default: "100000" } } })
+const total = Number(values.rows)
+const keyring = generateKeyring(new Date())
+const account_id = AccountId.make("00000000-0000-7000-8000-00000000000a")
+const workspace_id = WorkspaceId.make("00000000-0000-7000-8000-00000000000b")
+const batch = 1000
+
+/** One key in a hundred is JSON, as those of Google, AWS and Azure are; the others differ like issued ones. */
+const keyOf = (n: number) => {
+  const secret = randomBytes(36).toString("base64url")
+  return n % 100 === 0 ? JSON.stringify({ type: "service_account", private_key: secret.repeat(35) }) : `sk-${secret}`
+}
+
+const timed = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
+  Effect.gen(function* () {
+    const [began, before] = [performance.now(), process.cpuUsage()]
+    const result = yield* effect
+    const { system, user } = process.cpuUsage(before)
+    return { result, seconds: (performance.now() - began) / 1000, cpu: (system + user) / 1e6 }
+  })
+
+const sealed = Effect.fnUntraced(function* (n: number) {
+  const key = keyOf(n)
+  // As ids are in order of creation, and so are rows.
+  const id = CredentialId.make(`${n.toString(16).padStart(8, "0")}${randomUUID().slice(8)}`)
+  const credential = { ...plainCredential(workspace_id, id), provider: "xai", label: labelOf(key) }
+  const { seal } = yield* Cipher
+  const row: NewRow = { account_id, ...credential, ...(yield* seal(Redacted.make(key), { ...credential, account_id })) }
+  return { key, row }
+})
+
+const program = Effect.gen(function* () {
+  const postgres = yield* Effect.acquireRelease(Effect.promise(startPostgres), ({ stop }) => Effect.promise(stop))
+  const { client, url } = yield* Effect.acquireRelease(
+    Effect.promise(() => makeBed(postgres, "leaks", 0)),
+    ({ client }) => Effect.promise(() => client.end())
+  )
+  const insert = (rows: ReadonlyArray<NewRow>) =>
+    Effect.promise(() =>
+      client.query(
+        `INSERT INTO credentials SELECT given.* FROM json_populate_recordset(NULL::credentials, $1::json) AS given`,
+        [toJson(rows.map((row) => ({ ...row, sort_order: 0, revision: 1, key_version: 1 })))]
+      )
+    )
+  const rowsFrom = (first: number, count: number) =>
+    Effect.forEach(Array.from({ length: count }), (_, n) => sealed(first + n))
+  let leak = ""
+  for (let first = 1; first <= total; first += batch) {
+    const made = yield* rowsFrom(first, Math.min(batch, total - first + 1))
+    leak = made.find(({ key }) => key.startsWith("sk-"))?.key ?? leak
+    yield* insert(made.map(({ row }) => row))
+  }
+  yield* Effect.promise(() => client.query("VACUUM ANALYZE credentials"))
+  yield* Effect.promise(() => client.query("CHECKPOINT"))
+
+  const settings: Database.DatabaseSettings = {
+    poolSize: 10,
+    connectTimeout: Duration.seconds(5),
+    statementTimeout: Duration.minutes(1),
+    deadline: Duration.seconds(65),
+    maxAge: Duration.minutes(10),
+    queue: 2000,
+    batching: true,
+    pooler: false
+  }
+  const search = (all: boolean) =>
+    timed(Effect.flatMap(LeakResponse, ({ find }) => find({ text: Redacted.make(leak), all })))
+  const searches = Effect.gen(function* () {
+    for (const all of [false, true]) {
+      const { cpu, result, seconds } = yield* search(all)
+      const { found, opened, searched, unopened_total } = result
+      console.log(
+        `${all ? "all   " : "labels"}  ${searched} credentials in ${seconds.toFixed(1)} s (${cpu.toFixed(1)} s of CPU in Node.js): ${opened} opened, ` +
+          `${found.length} found, ${unopened_total} unopened`
+      )
+    }
+  })
+  yield* Effect.provide(
+    searches,
+    LeakResponse.layer.pipe(
+      Layer.provide(LeakedKeysSql.layer),
+      Layer.provide(Database.layer(parseDatabaseUrl(Redacted.make(url)), settings)),
+      Layer.provide(cipherOn(keyring))
+    )
+  )
+
+  /** What 20,000 inserts cost PostgreSQL, in turns without and with an index on the label. */
+  const more = (yield* rowsFrom(total + 1, 20_000)).map(({ row }) => row)
+  const insertMore = Effect.gen(function* () {
+    const { seconds } = yield* timed(
+      Effect.forEach(
+        Array.from({ length: more.length / batch }),
+        (_, n) => insert(more.slice(n * batch, (n + 1) * batch)),
+        { discard: true }
+      )
+    )
+    yield* Effect.promise(() => client.query("DELETE FROM credentials WHERE id = ANY($1)", [more.map(({ id }) => id)]))
+    yield* Effect.promise(() => client.query("VACUUM credentials"))
+    yield* Effect.promise(() => client.query("CHECKPOINT"))
+    return seconds
+  })
+  for (const round of [1, 2, 3]) {
+    const without = yield* insertMore
+    yield* Effect.promise(() => client.query("CREATE INDEX measured ON credentials (label)"))
+    const withIndex = yield* insertMore
+    yield* Effect.promise(() => client.query("DROP INDEX measured"))
+    console.log(
+      `index on the label, round ${round}: 20,000 inserts take ${(withIndex / without).toFixed(2)} times as long`
+    )
+  }
+})
+
+program.pipe(Effect.scoped, Effect.provide(cipherOn(keyring)), Effect.provide(Logger.layer([])), NodeRuntime.runMain)

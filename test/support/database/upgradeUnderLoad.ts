@@ -56,7 +56,8 @@ const get = "SELECT name, label FROM credentials WHERE account_id = $1 AND id = 
 /** Rows of the seed with a hash of their contents. */
 const contents = `
   SELECT sum(n)::int AS rows, string_agg(hash::text, ' ' ORDER BY name) AS hash FROM (
-    SELECT 'credentials' AS name, count(*) AS n, sum(hashtextextended(c::text, 0)) AS hash FROM credentials c
+    SELECT 'credentials' AS name, count(*) AS n, sum(hashtextextended((to_jsonb(c) - 'revision' - 'key_version')::text, 0)) AS hash
+      FROM credentials c
       WHERE name = 'seeded'
     UNION ALL SELECT 'workspaces', count(*), sum(hashtextextended(w::text, 0)) FROM workspaces w
     UNION ALL SELECT 'receipts', count(*), sum(hashtextextended(r::text, 0)) FROM receipts r

@@ -5,7 +5,8 @@ import { TestService } from "../support/http/TestService.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 
-const operation = (method: string) => `document.querySelector("form[data-method=${method}]")`
+const form = (method: string, path: string) =>
+  `document.querySelector('form[data-method=${method}][data-path="/api/v1${path}"]')`
 
 describe.skipIf(!isInstalled)(
   `/docs in Chromium${isInstalled ? "" : " (skipped: /usr/bin/chromium is not installed)"}`,
@@ -23,30 +24,41 @@ describe.skipIf(!isInstalled)(
         }).pipe(Effect.scoped)
       )
 
-      it.effect("creates a credential with the key that is typed, and reads it back (F7, F17)", () =>
+      it.effect("creates, lists, reads, updates and deletes a credential with the key that is typed (F7, F17)", () =>
         Effect.gen(function* () {
           const { tenant, url } = yield* TestService
           const { management_key } = yield* tenant
           const { evaluate, messages } = yield* openPage(`${url}/docs`, 1280)
-          const send = Effect.fnUntraced(function* (method: string) {
-            yield* evaluate(`${operation(method)}.querySelector("button").click()`)
-            const shown = evaluate(`${operation(method)}.querySelector("output").textContent`)
+          const send = Effect.fnUntraced(function* (method: string, path: string, fields: Record<string, string> = {}) {
+            const operation = form(method, path)
+            for (const [name, value] of Object.entries(fields)) {
+              const selector = JSON.stringify(name === "body" ? "textarea" : `input[name=${name}]`)
+              yield* evaluate(`${operation}.querySelector(${selector}).value = ${JSON.stringify(value)}`)
+            }
+            yield* evaluate(`${operation}.querySelector("output").textContent = ""`)
+            yield* evaluate(`${operation}.querySelector("button").click()`)
+            const shown = evaluate(`${operation}.querySelector("output").textContent`)
             yield* eventually(
               "an answer",
               Effect.map(shown, (text) => text !== "")
             )
             return String(yield* shown)
           })
-          assert.match(yield* send("POST"), /^401, /)
-          yield* evaluate(`${operation("POST")}.querySelector("output").textContent = ""`)
+          assert.match(yield* send("POST", "/byok"), /^401, /)
           yield* evaluate(`document.querySelector("#key input").value = ${JSON.stringify(management_key)}`)
-          const created = yield* send("POST")
+          const created = yield* send("POST", "/byok")
           assert.match(created, /^201, X-Request-Id [\w-]+\{/)
           const [, id = ""] = /"id": "([^"]+)"/.exec(created) ?? []
-          yield* evaluate(`${operation("GET")}.querySelector("input").value = ${JSON.stringify(id)}`)
-          const found = yield* send("GET")
+          yield* send("POST", "/byok")
+          const listed = yield* send("GET", "/byok", { limit: "1" })
+          assert.match(listed, /^200, .*"total_count": 2/s)
+          assert.lengthOf(listed.match(/"id": /g) ?? [], 1)
+          const found = yield* send("GET", "/byok/{id}", { id })
           assert.match(found, /^200, /)
           assert.include(found, `"id": "${id}"`)
+          const updated = yield* send("PATCH", "/byok/{id}", { id, body: '{"name":"Renamed"}' })
+          assert.match(updated, /^200, .*"name": "Renamed"/s)
+          assert.match(yield* send("DELETE", "/byok/{id}", { id }), /^200, .*"deleted": true/s)
           assert.notInclude(String(yield* evaluate("document.body.textContent")), management_key)
           // The browser itself reports the 401.
           assert.lengthOf(messages, 1)

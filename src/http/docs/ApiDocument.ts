@@ -17,6 +17,7 @@ export interface ValueSchema {
   readonly minItems?: number
   readonly maxItems?: number
   readonly minimum?: number
+  readonly maximum?: number
 }
 
 interface Content {

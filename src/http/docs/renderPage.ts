@@ -45,6 +45,7 @@ export const renderPage = ({ components, info, paths }: ApiDocument): string => 
       anyOf = [],
       format,
       items,
+      maximum,
       maxItems,
       maxLength,
       minItems,
@@ -58,6 +59,7 @@ export const renderPage = ({ components, info, paths }: ApiDocument): string => 
       ...(minItems === undefined ? [] : [`at least ${minItems} element${minItems === 1 ? "" : "s"}`]),
       ...(maxItems === undefined ? [] : [`at most ${maxItems} elements`]),
       ...(minimum === undefined ? [] : [`at least ${minimum}`]),
+      ...(maximum === undefined ? [] : [`at most ${maximum}`]),
       ...(pattern === undefined || format !== undefined ? [] : [`matching ${code(pattern)}`]),
       ...[...allOf, ...anyOf].flatMap(limitsOf),
       ...(items === undefined ? [] : limitsOf(items).map((limit) => `each ${limit}`))

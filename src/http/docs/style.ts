@@ -22,9 +22,11 @@ nav ul { list-style: none; margin: 1rem 0; padding: 0; }
 nav li { padding: .25rem 0; }
 section { border-top: 1px solid var(--line); margin-top: 2.5rem; padding-top: 2rem; }
 .route { font-size: 1.05rem; }
-b.get, b.post { border-radius: .25rem; color: #fff; font-size: .75rem; letter-spacing: .03em; padding: .15rem .4rem; vertical-align: .1em; }
+b.get, b.post, b.patch, b.delete { border-radius: .25rem; color: #fff; font-size: .75rem; letter-spacing: .03em; padding: .15rem .4rem; vertical-align: .1em; }
 b.get { background: #1f6f4a; }
 b.post { background: #2457b3; }
+b.patch { background: #8a5a00; }
+b.delete { background: #a3262a; }
 table { border-collapse: collapse; width: 100%; }
 th, td { border-top: 1px solid var(--line); padding: .5rem 0; text-align: left; vertical-align: top; }
 th { font-weight: 600; padding-right: 1rem; width: 15rem; }

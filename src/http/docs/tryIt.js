@@ -4,16 +4,19 @@
 const send = async (form) => {
   const output = form.querySelector("output")
   const headers = new Headers()
+  const query = new URLSearchParams()
   let path = form.dataset.path
   for (const { dataset, name, value } of form.querySelectorAll("input")) {
     if (dataset.in === "path") path = path.replace(`{${name}}`, encodeURIComponent(value))
+    else if (value !== "" && dataset.in === "query") query.set(name, value)
     else if (value !== "") headers.set(name, value)
   }
   const key = document.querySelector("#key input").value
   if ("key" in form.dataset && key !== "") headers.set("authorization", `Bearer ${key}`)
   const body = form.querySelector("textarea")?.value
   if (body !== undefined) headers.set("content-type", "application/json")
-  const response = await fetch(path, { method: form.dataset.method, headers, body, credentials: "omit" })
+  const url = query.size > 0 ? `${path}?${query}` : path
+  const response = await fetch(url, { method: form.dataset.method, headers, body, credentials: "omit" })
   const text = await response.text()
   const status = document.createElement("p")
   status.textContent = `${response.status}, X-Request-Id ${response.headers.get("x-request-id")}`

@@ -164,7 +164,7 @@ describe("a rewrap (T10; SECURITY.md, Rotating the keyring)", () => {
   it.effect("counts its wraps, to within a batch, even if some fail and others arrive while it runs", () =>
     Effect.gen(function* () {
       const made = yield* sealUnder(ringOf("old"), 4)
-      const [first] = made.toSorted((a, b) => (a.id < b.id ? -1 : 1))
+      const [first] = inOrder(made)
       if (first !== undefined) yield* alter(first, "context")
       const { rewrap } = yield* rotationWith(rotated, { ...limits, block: 1 })
       const running = yield* Effect.forkChild(rewrap({ batch: 1, rate: unhurried }))

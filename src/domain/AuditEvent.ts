@@ -17,6 +17,8 @@ const credential = { account_id: AccountId, workspace_id: WorkspaceId, credentia
 /** What was done, by whom and to what: ids and API key hashes only, never a name, a key or a hash of a provider key. */
 export const AuditEvent = Schema.Union([
   event("account.create", { account_id: AccountId }),
+  /** Follows the events of everything that was in the account. */
+  event("account.delete", { account_id: AccountId }),
   event("workspace.create", { account_id: AccountId, workspace_id: WorkspaceId }),
   event("workspace.delete", { account_id: AccountId, workspace_id: WorkspaceId }),
   event("api_key.issue", { account_id: AccountId, api_key_hash: ApiKeyHash, management: Schema.Boolean }),

@@ -26,6 +26,14 @@ export interface ApiKeyRecord {
   readonly revoked_at: DateTime.Utc | null
 }
 
+/** How much one step of an erasure deleted. */
+export interface ErasureStep {
+  readonly credentials: number
+  readonly receipts: number
+  /** Whether the account is gone, with everything in it. */
+  readonly done: boolean
+}
+
 /** Stores accounts, their workspaces and the hashes of their API keys. Returns false or none for an unknown id. */
 export class AccountRepository extends Context.Service<
   AccountRepository,
@@ -42,6 +50,15 @@ export class AccountRepository extends Context.Service<
       after: AccountId | undefined,
       limit: number
     ) => Effect.Effect<ReadonlyArray<Account>, ServiceUnavailable>
+    /**
+     * Deletes a part of an account: the first step its API keys, so that nothing can be added, each step up to `limit`
+     * credentials and receipts, and the last one the account. None if there is no such account.
+     */
+    readonly eraseAccount: (
+      account_id: AccountId,
+      at: DateTime.Utc,
+      limit: number
+    ) => Effect.Effect<Option.Option<ErasureStep>, ServiceUnavailable>
     readonly createWorkspace: (
       account_id: AccountId,
       workspace: Omit<Workspace, "is_default" | "deleted_at">

@@ -41,6 +41,28 @@ export interface CredentialPage {
   readonly limit: number
 }
 
+/** Which credentials of an account to read: up to `limit` of those that match, in order of workspace, `created_at` and `id`. */
+export interface CredentialScan {
+  readonly workspace_id: WorkspaceId | undefined
+  readonly provider: string | undefined
+  /** The last credential of the scan before. */
+  readonly after: Credential | undefined
+  readonly limit: number
+}
+
+/** The order in which the credentials of a workspace and provider are to be tried. */
+export interface CredentialOrder {
+  readonly workspace_id: WorkspaceId
+  readonly provider: string
+  readonly ids: ReadonlyArray<CredentialId>
+}
+
+/** How the ids of an order differ from the credentials that it is for. */
+export interface OrderMismatch {
+  readonly missing: ReadonlyArray<CredentialId>
+  readonly foreign: ReadonlyArray<CredentialId>
+}
+
 /** Stores credentials. Every function is confined to one account. */
 export class CredentialRepository extends Context.Service<
   CredentialRepository,
@@ -68,9 +90,19 @@ export class CredentialRepository extends Context.Service<
       { readonly credentials: ReadonlyArray<Credential>; readonly total_count: number },
       ServiceUnavailable
     >
+    /** Reads all credentials of an account in parts of any number, whatever their workspace. */
+    readonly scan: (
+      account_id: AccountId,
+      scan: CredentialScan
+    ) => Effect.Effect<ReadonlyArray<Credential>, ServiceUnavailable>
     /** Replaces what an update can change. Returns false, having stored nothing, unless the stored revision is the one that was read. */
     readonly update: (account_id: AccountId, update: CredentialUpdate) => Effect.Effect<boolean, ServiceUnavailable>
     /** Removes the row, sealed key and all. The receipt of its create stays. Returns false if there is no such credential. */
     readonly delete: (account_id: AccountId, id: CredentialId) => Effect.Effect<boolean, ServiceUnavailable>
+    /** Stores an order of distinct ids (L14). Stores nothing and returns a mismatch unless they are all there are. */
+    readonly reorder: (
+      account_id: AccountId,
+      order: CredentialOrder
+    ) => Effect.Effect<Option.Option<OrderMismatch>, ServiceUnavailable>
   }
 >()("byok/CredentialRepository") {}

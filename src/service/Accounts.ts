@@ -16,6 +16,9 @@ export class HashTaken extends Data.TaggedError("HashTaken") {}
 
 const pageSize = 1000
 
+/** How many credentials and receipts one transaction of an erasure deletes. */
+const erasureBatch = 500
+
 /** What an operator manages from the command line: accounts, workspaces and API keys (D40). */
 export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
   make: Effect.gen(function* () {
@@ -50,6 +53,26 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
           const page = yield* repository.listAccounts(last, pageSize)
           if (page.length === 0 || !(yield* write(page))) return
           last = page.at(-1)?.account_id
+        }
+      }),
+
+      /**
+       * Deletes an account with its API keys, workspaces, credentials and receipts, for good: only the audit log keeps
+       * their ids. Interrupted, it is resumed by deleting the account again. `onProgress` gets how many credentials are
+       * deleted so far.
+       */
+      deleteAccount: Effect.fn("Accounts.deleteAccount")(function* (
+        account_id: AccountId,
+        onProgress: (credentials: number) => Effect.Effect<void> = () => Effect.void
+      ) {
+        const at = yield* DateTime.now
+        let credentials = 0
+        for (let first = true; ; first = false) {
+          const step = yield* repository.eraseAccount(account_id, at, erasureBatch)
+          if (Option.isNone(step) && first) return yield* new NotKnown({ kind: "account" })
+          credentials += Option.match(step, { onNone: () => 0, onSome: (deleted) => deleted.credentials })
+          if (Option.isNone(step) || step.value.done) return { account_id, credentials }
+          yield* onProgress(credentials)
         }
       }),
 

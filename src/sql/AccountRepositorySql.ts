@@ -7,6 +7,7 @@ import { AccountId } from "../domain/AccountId.ts"
 import { AccountRepository, type ApiKeyRecord, type Workspace } from "../port/AccountRepository.ts"
 import { record } from "./auditing.ts"
 import { Database } from "./connection/Database.ts"
+import { eraseAccount } from "./eraseAccount.ts"
 import { rowsOf } from "./rows.ts"
 
 const Time = Schema.DateTimeUtcFromDate
@@ -155,6 +156,7 @@ export const layer = Layer.effect(
           )
         }).pipe(sql.withTransaction, writes.ask),
       listAccounts: (after, limit) => reads.ask(listAccounts({ after, limit })),
+      eraseAccount: eraseAccount(writes),
       createWorkspace: (account_id, workspace) => writes.ask(recorded(insertWorkspace(account_id, workspace, false))),
       deleteWorkspace: (workspace_id, when) => writes.ask(deleteWorkspace(workspace_id, when)),
       listWorkspaces: (account_id) => reads.ask(listWorkspaces(account_id)),

@@ -34,7 +34,9 @@ import {
 import { deleteCredential } from "./deleteCredential.ts"
 import { isMarked } from "./leakMarks.ts"
 import { listCredentials } from "./listCredentials.ts"
+import { reorderCredentials } from "./reorderCredentials.ts"
 import { firstRowOf, rowsOf } from "./rows.ts"
+import { scanCredentials } from "./scanCredentials.ts"
 import { updateCredential } from "./updateCredential.ts"
 
 interface Key {
@@ -168,7 +170,9 @@ export const layer = Layer.effect(
       },
       list: listCredentials(reads),
       update: updateCredential(writes),
-      delete: deleteCredential(writes)
+      delete: deleteCredential(writes),
+      scan: scanCredentials(reads),
+      reorder: reorderCredentials(writes)
     }
   })
 )

@@ -160,6 +160,32 @@ export const credentialRepository = Layer.effect(
           if (Option.isNone(ownRow(credentials, account_id, id))) return false
           marks.delete(id)
           return credentials.delete(id)
+        }),
+      scan: (account_id, { after, limit, provider, workspace_id }) =>
+        Effect.sync(() => {
+          const placeOf = (one: Credential) => `${one.workspace_id} ${DateTime.formatIso(one.created_at)} ${one.id}`
+          return ofAccount(credentials, account_id)
+            .map(({ credential }) => credential)
+            .filter((one) => (workspace_id ?? one.workspace_id) === one.workspace_id)
+            .filter((one) => (provider ?? one.provider) === one.provider)
+            .filter((one) => after === undefined || placeOf(one) > placeOf(after))
+            .sort((one, other) => (placeOf(one) < placeOf(other) ? -1 : 1))
+            .slice(0, limit)
+        }),
+      reorder: (account_id, { ids, provider, workspace_id }) =>
+        Effect.sync(() => {
+          const rows = ofAccount(credentials, account_id).filter(
+            ({ credential }) => credential.workspace_id === workspace_id && credential.provider === provider
+          )
+          const missing = rows.map(({ credential }) => credential.id).filter((id) => !ids.includes(id))
+          const foreign = ids.filter((id) => !rows.some(({ credential }) => credential.id === id))
+          if (missing.length > 0 || foreign.length > 0) return Option.some({ missing, foreign })
+          for (const row of rows) {
+            const { credential } = row
+            const sort_order = ids.indexOf(credential.id)
+            credentials.set(credential.id, { ...row, credential: { ...credential, sort_order } })
+          }
+          return Option.none()
         })
     }
   })
@@ -412,7 +438,15 @@ const parkings = Layer.effect(
 
 export const accountRepository = Layer.effect(
   AccountRepository,
-  Effect.map(Memory, ({ accounts, apiKeys, workspaces }) => {
+  Effect.map(Memory, ({ accounts, apiKeys, credentials, receipts, workspaces }) => {
+    const remove = <Key, Row extends Owned>(rows: Map<Key, Row>, account_id: AccountId, limit = Infinity) => {
+      const keys = Array.from(rows)
+        .filter(([, row]) => row.account_id === account_id)
+        .map(([key]) => key)
+        .slice(0, limit)
+      for (const key of keys) rows.delete(key)
+      return keys.length
+    }
     const addWorkspace = (account_id: AccountId, workspace: Omit<Workspace, "deleted_at">) => {
       if (accounts.has(account_id) && !workspaces.has(workspace.workspace_id)) {
         workspaces.set(workspace.workspace_id, { account_id, ...workspace, deleted_at: null })
@@ -442,6 +476,22 @@ export const accountRepository = Layer.effect(
             .sort((one, other) => (one.account_id < other.account_id ? -1 : 1))
             .slice(0, limit)
         ),
+      eraseAccount: (account_id, deleted_at, limit) =>
+        Effect.sync(() => {
+          if (!accounts.has(account_id)) return Option.none()
+          remove(apiKeys, account_id)
+          for (const workspace of ofAccount(workspaces, account_id)) {
+            workspaces.set(workspace.workspace_id, { ...workspace, deleted_at: workspace.deleted_at ?? deleted_at })
+          }
+          const erased = remove(credentials, account_id, limit)
+          const forgotten = remove(receipts, account_id, limit - erased)
+          const done = erased + forgotten < limit
+          if (done) {
+            remove(workspaces, account_id)
+            accounts.delete(account_id)
+          }
+          return Option.some({ credentials: erased, receipts: forgotten, done })
+        }),
       createWorkspace: (account_id, workspace) =>
         Effect.sync(() => addWorkspace(account_id, { ...workspace, is_default: false })),
       deleteWorkspace: (workspace_id, at) =>

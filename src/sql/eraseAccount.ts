@@ -1,0 +1,58 @@
+import { DateTime, Effect, Option } from "effect"
+import type { AccountId } from "../domain/AccountId.ts"
+import type { ApiKeyHash } from "../domain/ApiKeyHash.ts"
+import type { AuditAct } from "../domain/AuditEvent.ts"
+import type { CredentialId } from "../domain/CredentialId.ts"
+import type { WorkspaceId } from "../domain/WorkspaceId.ts"
+import { record } from "./auditing.ts"
+import type { Lane } from "./connection/Lane.ts"
+
+/**
+ * Deletes a part of an account in one transaction, with an event for everything in it. The lock on the account makes
+ * whoever adds to it wait, and deleting its workspaces waits for creates that have begun: what the last step finds
+ * empty stays empty.
+ */
+export const eraseAccount =
+  ({ ask, sql }: Lane) =>
+  (account_id: AccountId, at: DateTime.Utc, limit: number) => {
+    const step = Effect.gen(function* () {
+      const accounts = yield* sql`SELECT id FROM accounts WHERE id = ${account_id} FOR UPDATE`
+      if (accounts.length === 0) return Option.none()
+      const apiKeys = yield* sql<{ hash: ApiKeyHash; live: boolean }>`
+        DELETE FROM api_keys WHERE account_id = ${account_id}
+        RETURNING encode(hash, 'hex') AS hash, revoked_at IS NULL AS live`
+      const workspaces = yield* sql<{ id: WorkspaceId }>`
+        UPDATE workspaces SET deleted_at = ${DateTime.toDate(at)}
+        WHERE account_id = ${account_id} AND deleted_at IS NULL RETURNING id`
+      const credentials = yield* sql<{ id: CredentialId; workspace_id: WorkspaceId }>`
+        DELETE FROM credentials WHERE account_id = ${account_id} AND id = ANY(ARRAY(
+          SELECT id FROM credentials WHERE account_id = ${account_id}
+          ORDER BY workspace_id, created_at, id LIMIT ${limit} FOR UPDATE
+        )) RETURNING id, workspace_id`
+      const receipts = yield* sql`
+        DELETE FROM receipts WHERE account_id = ${account_id} AND key_hash = ANY(ARRAY(
+          SELECT key_hash FROM receipts WHERE account_id = ${account_id}
+          ORDER BY key_hash LIMIT ${limit - credentials.length} FOR UPDATE
+        )) RETURNING 1`
+      const done = credentials.length + receipts.length < limit
+      if (done) {
+        yield* sql`DELETE FROM workspaces WHERE account_id = ${account_id}`
+        yield* sql`DELETE FROM accounts WHERE id = ${account_id}`
+      }
+      yield* record(sql, [
+        ...apiKeys
+          .filter(({ live }) => live)
+          .map(({ hash }): AuditAct => ({ action: "api_key.revoke", account_id, api_key_hash: hash })),
+        ...workspaces.map(({ id }): AuditAct => ({ action: "workspace.delete", account_id, workspace_id: id })),
+        ...credentials.map(({ id, workspace_id }): AuditAct => ({
+          action: "credential.delete",
+          account_id,
+          workspace_id,
+          credential_id: id
+        })),
+        ...(done ? [{ action: "account.delete", account_id } as const] : [])
+      ])
+      return Option.some({ credentials: credentials.length, receipts: receipts.length, done })
+    })
+    return ask(sql.withTransaction(step))
+  }

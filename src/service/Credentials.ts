@@ -16,8 +16,11 @@ import { makeReplay, receiptOf } from "./makeReplay.ts"
 import { makeUpdate } from "./makeUpdate.ts"
 import { workspaceIssue } from "./workspaceIssue.ts"
 
-const actorOf = ({ api_key_hash }: CurrentCaller["Service"]): Actor =>
-  api_key_hash === undefined ? { kind: "in_process" } : { kind: "api_key", api_key_hash }
+/** A caller without an API key is the gateway, in process, unless an operator's command is what runs. */
+const actorOf = ({ api_key_hash }: CurrentCaller["Service"], current: Actor): Actor => {
+  if (api_key_hash !== undefined) return { kind: "api_key", api_key_hash }
+  return current.kind === "cli" ? current : { kind: "in_process" }
+}
 
 /** A workspace deleted since the request was checked is refused like one deleted before. */
 const inWorkspace = <A, E>({ workspace_id }: NewCredential, stored: Effect.Effect<A, E | WorkspaceGone>) =>
@@ -37,8 +40,8 @@ export const make = Effect.gen(function* () {
   const inTime = withDeadline(yield* RequestTimeout)
 
   const asCaller = <A, E, R>(act: (account_id: AccountId) => Effect.Effect<A, E, R>) =>
-    Effect.flatMap(CurrentCaller, (caller) =>
-      inTime(Effect.provideService(act(caller.account_id), CurrentActor, actorOf(caller)))
+    Effect.flatMap(Effect.all([CurrentCaller, CurrentActor]), ([caller, current]) =>
+      inTime(Effect.provideService(act(caller.account_id), CurrentActor, actorOf(caller, current)))
     )
 
   const create = Effect.fnUntraced(function* (account_id: AccountId, input: NewCredential) {

@@ -5,6 +5,7 @@ import { Command } from "effect/cli"
 import { accountCommand } from "./cli/AccountCommand.ts"
 import { apiKeyCommand } from "./cli/ApiKeyCommand.ts"
 import { auditCommand } from "./cli/AuditCommand.ts"
+import { credentialCommand } from "./cli/CredentialCommand.ts"
 import { exitCodeOf } from "./cli/exitCodeOf.ts"
 import { keyringCommand } from "./cli/KeyringCommand.ts"
 import { leakCommand } from "./cli/LeakCommand.ts"
@@ -22,6 +23,7 @@ const byok = root.pipe(
     accountCommand,
     workspaceCommand,
     apiKeyCommand,
+    credentialCommand,
     keyringCommand,
     leakCommand,
     auditCommand,

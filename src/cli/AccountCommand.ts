@@ -1,7 +1,12 @@
 import { Effect } from "effect"
-import { Command } from "effect/cli"
-import { name } from "./parse.ts"
+import { Argument, CliError, Command, Flag } from "effect/cli"
+import { AccountId } from "../domain/AccountId.ts"
+import { Accounts } from "../service/Accounts.ts"
+import * as Administration from "../wiring/Administration.ts"
+import { asOperator } from "./asOperator.ts"
+import { name, parse } from "./parse.ts"
 import { print, printPages } from "./print.ts"
+import { progressOn, type ProgressView } from "./progressOn.ts"
 import { withAccounts } from "./withAccounts.ts"
 
 const create = Command.make(
@@ -24,7 +29,43 @@ const list = Command.make(
   })
 ).pipe(Command.withDescription("List all accounts"))
 
+const yes = Flag.Boolean("yes").pipe(
+  Flag.withDescription("Confirm that the account and everything in it is to be deleted for good"),
+  Flag.withDefault(false),
+  Flag.mapEffect((confirmed) =>
+    confirmed
+      ? Effect.void
+      : Effect.fail(
+          new CliError.UserError({
+            cause: "--yes must be given: the account is deleted for good, with its keys, workspaces and credentials."
+          })
+        )
+  )
+)
+
+const erasureLine = (credentials: number) => `deleted ${credentials} credentials`
+
+const erasureView: ProgressView<number> = { line: erasureLine, part: () => undefined, longest: erasureLine }
+
+const remove = Command.make(
+  "delete",
+  {
+    id: Argument.String("ID").pipe(
+      Argument.withDescription("Id of the account"),
+      Argument.mapEffect(parse(AccountId, "ID must be a UUID."))
+    ),
+    yes
+  },
+  Effect.fnUntraced(function* ({ id }) {
+    const progress = progressOn(process.stderr, erasureView)
+    const deleted = yield* asOperator(Administration.erasure)(
+      Effect.flatMap(Accounts, (accounts) => Effect.ensuring(accounts.deleteAccount(id, progress.report), progress.end))
+    )
+    yield* print(deleted, "the account is deleted")
+  })
+).pipe(Command.withDescription("Delete an account with everything in it, for good; run it again if it was interrupted"))
+
 export const accountCommand = Command.make("account").pipe(
   Command.withDescription("Accounts"),
-  Command.withSubcommands([create, list])
+  Command.withSubcommands([create, list, remove])
 )

@@ -4,7 +4,9 @@ import { Command, Flag } from "effect/cli"
 export const root = Command.make("byok").pipe(
   Command.withSharedFlags({
     json: Flag.Boolean("json").pipe(
-      Flag.withDescription("Print exactly one JSON object on standard output; `audit export` prints one per line"),
+      Flag.withDescription(
+        "Print exactly one JSON object on standard output; `audit export` and `credential import` print one per line"
+      ),
       Flag.withDefault(false)
     )
   }),

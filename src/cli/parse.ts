@@ -1,7 +1,9 @@
 import { Effect, Option, Schema } from "effect"
 import { CliError, Flag } from "effect/cli"
 import { AccountId } from "../domain/AccountId.ts"
+import { Provider } from "../domain/Provider.ts"
 import { Text } from "../domain/Text.ts"
+import { WorkspaceId } from "../domain/WorkspaceId.ts"
 import { printable } from "./printable.ts"
 
 const Name = Text.check(
@@ -22,6 +24,16 @@ export const parse =
 export const account = Flag.String("account").pipe(
   Flag.withDescription("Id of the account"),
   Flag.mapEffect(parse(AccountId, "--account must be a UUID."))
+)
+
+export const workspace = Flag.String("workspace").pipe(
+  Flag.withDescription("Id of the workspace"),
+  Flag.mapEffect(parse(WorkspaceId, "--workspace must be a UUID."))
+)
+
+export const provider = Flag.String("provider").pipe(
+  Flag.withDescription("Slug of the provider"),
+  Flag.mapEffect(parse(Provider, "--provider must be a known provider slug."))
 )
 
 export const name = Flag.String("name").pipe(

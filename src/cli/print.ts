@@ -4,7 +4,7 @@ import { printable } from "./printable.ts"
 import { root } from "./Root.ts"
 import { writeOut } from "./writeOut.ts"
 
-type Value = string | boolean | null | Redacted.Redacted | DateTime.Utc
+type Value = string | number | boolean | null | ReadonlyArray<string> | Redacted.Redacted | DateTime.Utc
 type Values = Readonly<Record<string, Value>>
 
 const plain = (value: Value) =>
@@ -13,10 +13,12 @@ const plain = (value: Value) =>
 const record = (values: Values) =>
   Object.fromEntries(Object.entries(values).map(([name, value]) => [name, plain(value)]))
 
+const text = (value: Value) => (Array.isArray(value) ? JSON.stringify(value) : String(plain(value) ?? "-"))
+
 const lines = (values: Values) => {
   const width = Math.max(...Object.keys(values).map((name) => name.length))
   return Object.entries(values)
-    .map(([name, value]) => `${name.padEnd(width)}  ${printable(String(plain(value) ?? "-"))}`)
+    .map(([name, value]) => `${name.padEnd(width)}  ${printable(text(value))}`)
     .join("\n")
 }
 

@@ -3,8 +3,8 @@ import { Clock, Effect } from "effect"
 /** How the progress of an operation is shown. */
 export interface ProgressView<P> {
   readonly line: (progress: P) => string
-  /** How much is done, from 0 to 1. */
-  readonly part: (progress: P) => number
+  /** How much is done, from 0 to 1; undefined if that cannot be known. */
+  readonly part: (progress: P) => number | undefined
   /** The line that is longest, so that the bar keeps its width. */
   readonly longest: (progress: P) => string
 }
@@ -21,8 +21,9 @@ interface Screen {
 const bar = <P>({ line, longest, part }: ProgressView<P>, progress: P, columns: number) => {
   const numbers = line(progress)
   const width = Math.min(40, columns - longest(progress).length - 4)
-  if (width < 5) return numbers.slice(0, columns - 1)
-  const filled = Math.floor(Math.min(1, part(progress)) * width)
+  const done = part(progress)
+  if (done === undefined || width < 5) return numbers.slice(0, columns - 1)
+  const filled = Math.floor(Math.min(1, done) * width)
   return `[${"#".repeat(filled)}${" ".repeat(width - filled)}] ${numbers}`
 }
 

@@ -17,7 +17,7 @@ import { withKeyStoreTimeout } from "./withKeyStoreTimeout.ts"
 const attempts = 5
 
 /** Key and policy of a credential cannot be changed, because its stored key cannot be opened (L7). */
-class StoredKeyUnusable extends Data.TaggedError("StoredKeyUnusable")<{
+export class StoredKeyUnusable extends Data.TaggedError("StoredKeyUnusable")<{
   readonly id: CredentialId
   readonly reason: OpenFailure
 }> {

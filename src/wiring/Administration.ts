@@ -8,6 +8,10 @@ import type { Parkings } from "../port/Parkings.ts"
 import { Accounts } from "../service/Accounts.ts"
 import { Audit } from "../service/Audit.ts"
 import { LeakResponse } from "../service/LeakResponse.ts"
+import { RequestTimeout } from "../port/Deadline.ts"
+import { QueueLimit } from "../port/QueueLimit.ts"
+import * as Credentials from "../service/Credentials.ts"
+import { OperatorCredentials } from "../service/OperatorCredentials.ts"
 import { Rotation } from "../service/Rotation.ts"
 import * as KeyEncryptionLive from "./KeyEncryptionLive.ts"
 import * as KeyringEditorLive from "./KeyringEditorLive.ts"
@@ -35,6 +39,35 @@ const stores = (settings: Settings) => Persistence.layer(settings, "refuse")
 export const accounts = fromSettings((settings) =>
   Layer.provide(Accounts.layer, [stores(settings), SecureRandomLive.layer])
 )
+
+/** `accounts` for deleting one, which may take longer. */
+export const erasure = fromSettings((settings) =>
+  Layer.provide(Accounts.layer, [stores(withCommandTimeouts(settings)), SecureRandomLive.layer])
+)
+
+/** Credentials, as far as no key is opened or sealed; needs no keyring. */
+export const credentials = fromSettings((settings) =>
+  Layer.provide(OperatorCredentials.layer, stores(withCommandTimeouts(settings)))
+)
+
+/** Every operation on credentials. */
+export const sealing = fromSettings((settings) => {
+  const longer = withCommandTimeouts(settings)
+  return Layer.mergeAll(
+    Credentials.layer,
+    OperatorCredentials.layer,
+    Layer.succeed(QueueLimit, longer.database.queue)
+  ).pipe(
+    Layer.provide(Layer.succeed(RequestTimeout, longer.database.deadline)),
+    Layer.provide(CipherAes256Gcm.layer),
+    Layer.provide(WrapBudget.layer),
+    Layer.provide(KeyEncryptionLive.layer(settings)),
+    Layer.provide(KeyringLive.layer(settings)),
+    Layer.provide(stores(longer)),
+    Layer.provide(SecureRandomLive.layer),
+    Layer.provide(KeyringLive.validate(settings))
+  )
+})
 
 /** The audit log; needs no keyring. */
 export const audit = fromSettings((settings) => Layer.provide(Audit.layer, stores(settings)))

@@ -21,16 +21,20 @@ export const isPrivate = (
   return permissions === 0o400 || permissions === 0o600 || (permissions === 0o440 && uid === 0 && groups.includes(gid))
 }
 
+/** Throws an `UnusableFile` unless an open file is private. */
+export const refuseShared = (file: number): void => {
+  const stats = fstatSync(file)
+  if (isPrivate(stats, ownGroups())) return
+  const found = (stats.mode & 0o777).toString(8).padStart(4, "0")
+  throw new UnusableFile({ message: `expected a file of mode 0400 or 0600; found ${found}` })
+}
+
 /** Reads the bytes of a file that is private; refuses any other. */
 export const readPrivateBytes = (path: string): Effect.Effect<Buffer, UnusableFile> =>
   Effect.try({
     try: () =>
       whileOpen(path, (file) => {
-        const stats = fstatSync(file)
-        if (!isPrivate(stats, ownGroups())) {
-          const found = (stats.mode & 0o777).toString(8).padStart(4, "0")
-          throw new UnusableFile({ message: `expected a file of mode 0400 or 0600; found ${found}` })
-        }
+        refuseShared(file)
         return readFileSync(file)
       }),
     catch: UnusableFile.to("read")

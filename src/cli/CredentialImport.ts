@@ -1,0 +1,189 @@
+import { createReadStream, fstatSync } from "node:fs"
+import { extname } from "node:path"
+import { Console, Data, Effect, Option, Stream } from "effect"
+import { Argument, CliError, Command, Flag } from "effect/cli"
+import type { AccountId } from "../domain/AccountId.ts"
+import { CurrentCaller } from "../domain/CurrentCaller.ts"
+import { InvalidParams } from "../domain/Errors.ts"
+import type { Issue } from "../domain/Issue.ts"
+import { QueueLimit } from "../port/QueueLimit.ts"
+import { importCredential } from "../service/importCredential.ts"
+import { OperatorCredentials } from "../service/OperatorCredentials.ts"
+import * as Administration from "../wiring/Administration.ts"
+import * as PrivateFiles from "../wiring/PrivateFiles.ts"
+import { asOperator } from "./asOperator.ts"
+import type { Entry } from "./import/Entry.ts"
+import { ImportRefused } from "./import/ImportRefused.ts"
+import { openJournal } from "./import/openJournal.ts"
+import { type Format, readEntries } from "./import/readEntries.ts"
+import { OutputFailed } from "./OutputFailed.ts"
+import { account } from "./parse.ts"
+import { printable } from "./printable.ts"
+import { progressOn } from "./progressOn.ts"
+import { writeOut } from "./writeOut.ts"
+
+/** Some lines were not imported. */
+export class ImportIncomplete extends Data.TaggedError("ImportIncomplete")<{ readonly message: string }> {}
+
+/** How many records are created at a time, so that their statements are shared. */
+const concurrency = 128
+
+/** What became of a line, as it is printed. */
+type Result =
+  | { readonly line: number; readonly id: string; readonly label: string; readonly replayed: boolean }
+  | { readonly line: number; readonly issues: ReadonlyArray<Issue> }
+
+const kindOf = (result: Result) =>
+  "id" in result ? (result.replayed ? "replayed" : "imported") : result.issues.length > 0 ? "refused" : "imported"
+
+interface Counts {
+  /** How much of the file was read. */
+  readonly bytes: number
+  /** In a dry run, how many lines could be. */
+  readonly imported: number
+  readonly replayed: number
+  readonly refused: number
+}
+
+const summaryOf = ({ imported, refused, replayed }: Counts) =>
+  `imported ${imported}, imported before ${replayed}, refused ${refused}`
+
+const checkedSummaryOf = ({ imported, refused }: Counts) => `valid ${imported}, refused ${refused}`
+
+const sentence = (text: string) => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`
+
+/** Where the records come from. */
+interface Source {
+  readonly chunks: AsyncIterable<Buffer>
+  readonly format: Format
+  /** Size in bytes, if it is known. */
+  readonly size: number | undefined
+}
+
+const formatOf = (file: string): Format => (extname(file).toLowerCase() === ".csv" ? "csv" : "jsonl")
+
+/** Standard input, or a file that nobody else may read. */
+const sourceOf = Effect.fnUntraced(function* (file: string, format: Format) {
+  if (file === "-") return { chunks: process.stdin, format, size: undefined } satisfies Source
+  const fd = yield* PrivateFiles.open(file)
+  const stats = fstatSync(fd)
+  const chunks = createReadStream("", { fd, autoClose: false })
+  return { chunks, format, size: stats.isFile() ? stats.size : undefined } satisfies Source
+})
+
+const unreadable = (error: unknown) =>
+  error instanceof ImportRefused
+    ? error
+    : new ImportRefused({ message: `The file cannot be read (${(error as NodeJS.ErrnoException).code}).` })
+
+const hasIssues = (error: unknown): error is InvalidParams => error instanceof InvalidParams
+
+/** Imports the records of a file, many at a time, and prints a line for each, in their order. */
+const importAll = Effect.fnUntraced(function* <E, R>(
+  { chunks, format, size }: Source,
+  summary: (counts: Counts) => string,
+  importOne: (record: Extract<Entry, { readonly body: unknown }>) => Effect.Effect<Result, E | InvalidParams, R>
+) {
+  const counts = { bytes: 0, imported: 0, replayed: 0, refused: 0 }
+  const visible = process.stderr.isTTY && !process.stdout.isTTY
+  const progress = progressOn<Counts>(process.stderr, {
+    line: summary,
+    part: ({ bytes }) => (size === undefined ? undefined : bytes / Math.max(1, size)),
+    longest: (now) => summary({ ...now, imported: 100 * now.imported })
+  })
+
+  const resultOf = (entry: Entry) =>
+    "issue" in entry
+      ? Effect.succeed({ line: entry.line, issues: [entry.issue] })
+      : Effect.catchIf(importOne(entry), hasIssues, ({ error }) =>
+          Effect.succeed({ line: entry.line, issues: error.metadata.issues })
+        )
+  const report = Effect.fnUntraced(function* (result: Result) {
+    counts[kindOf(result)] += 1
+    const failed = (code: string) => new OutputFailed({ code, done: `${summary(counts)}; run it again` })
+    const written = yield* Effect.mapError(writeOut(`${printable(JSON.stringify(result))}\n`), ({ code }) =>
+      failed(code)
+    )
+    if (!written) return yield* failed("EPIPE")
+    if (visible) yield* progress.report({ ...counts })
+  })
+
+  const entries = readEntries(chunks, format, (count) => (counts.bytes += count))
+  yield* Stream.fromAsyncIterable(entries, unreadable).pipe(
+    Stream.mapEffect(resultOf, { concurrency: Math.min(concurrency, yield* QueueLimit) }),
+    Stream.runForEach(report),
+    Effect.ensuring(progress.end)
+  )
+  if (counts.refused > 0) {
+    return yield* new ImportIncomplete({ message: `Lines were refused. ${sentence(summary(counts))}` })
+  }
+  yield* Console.error(sentence(summary(counts)))
+})
+
+const importInto = Effect.fnUntraced(function* (source: Source, account_id: AccountId, journal: string) {
+  yield* (yield* OperatorCredentials).requireAccount(account_id)
+  const salt = yield* openJournal(journal, account_id)
+  yield* importAll(source, summaryOf, ({ body, line }) =>
+    Effect.map(
+      Effect.provideService(importCredential(body, salt), CurrentCaller, { account_id }),
+      ({ credential: { id, label }, replayed }) => ({ line, id, label, replayed })
+    )
+  )
+})
+
+const check = Effect.fnUntraced(function* (source: Source, account_id: AccountId) {
+  const credentials = yield* OperatorCredentials
+  yield* credentials.requireAccount(account_id)
+  yield* importAll(source, checkedSummaryOf, ({ body, line }) =>
+    Effect.as(credentials.check(account_id, body), { line, issues: [] })
+  )
+})
+
+/** Wrong usage that only the whole command line shows. */
+const usage = (cause: string) =>
+  new CliError.ShowHelp({
+    commandPath: ["byok", "credential", "import"],
+    errors: [new CliError.UserError({ cause })]
+  })
+
+const journalOf = (file: string, journal: Option.Option<string>) => {
+  if (Option.isSome(journal)) return Effect.succeed(journal.value)
+  return file === "-"
+    ? Effect.fail(usage("--journal must be given when FILE is -: it makes it safe to run the import again."))
+    : Effect.succeed(`${file}.journal`)
+}
+
+export const credentialImport = Command.make(
+  "import",
+  {
+    account,
+    file: Argument.String("FILE").pipe(
+      Argument.withDescription("File of mode 0400 or 0600 with a create per line, or - for standard input")
+    ),
+    format: Flag.Literals("format", ["jsonl", "csv"]).pipe(
+      Flag.withDescription("Format of the file (default: csv if its name ends so, else jsonl)"),
+      Flag.optional
+    ),
+    journal: Flag.String("journal").pipe(
+      Flag.withDescription("File that makes it safe to run the import again (default: FILE.journal)"),
+      Flag.optional
+    ),
+    dryRun: Flag.Boolean("dry-run").pipe(
+      Flag.withDescription("Check every line and change nothing"),
+      Flag.withDefault(false)
+    )
+  },
+  Effect.fnUntraced(function* ({ account, dryRun, file, format, journal }) {
+    const open = sourceOf(
+      file,
+      Option.getOrElse(format, () => formatOf(file))
+    )
+    const path = dryRun ? undefined : yield* journalOf(file, journal)
+    const imported = Effect.gen(function* () {
+      const source = yield* open
+      if (path === undefined) return yield* asOperator(Administration.credentials)(check(source, account))
+      return yield* asOperator(Administration.sealing)(importInto(source, account, path))
+    })
+    yield* Effect.scoped(imported)
+  })
+).pipe(Command.withDescription("Create credentials from a file of JSON lines or CSV; safe to run again"))

@@ -1,0 +1,184 @@
+import { createHash, randomUUID } from "node:crypto"
+import { assert, describe, it } from "@effect/vitest"
+import { Deferred, Effect, Fiber } from "effect"
+import { AccountId } from "../../src/domain/AccountId.ts"
+import { WorkspaceId } from "../../src/domain/WorkspaceId.ts"
+import { Receipts } from "../../src/port/Receipts.ts"
+import { eventsIn } from "../support/database/auditEntries.ts"
+import { databaseContent } from "../support/database/databaseContent.ts"
+import { adminClient, freshDatabase } from "../support/database/freshDatabase.ts"
+import { plainCredential } from "../support/database/plainCredential.ts"
+import { storesOn } from "../support/database/stores.ts"
+import { leakOf } from "../support/keys/leakSearch.ts"
+import { assertUsage } from "../support/process/assertUsage.ts"
+import { createAccount, onlyObject, textIn } from "../support/process/CommandLine.ts"
+import { eventually } from "../support/process/eventually.ts"
+import { runByok } from "../support/process/runByok.ts"
+
+const sha256 = (text: string) => createHash("sha256").update(text).digest()
+
+/** A database with two accounts, the first with so many credentials, their sealed keys and labels recognisable. */
+const begin = Effect.fnUntraced(function* (count: number) {
+  const DATABASE_URL = yield* freshDatabase
+  const settings = { DATABASE_URL }
+  const sql = yield* adminClient(DATABASE_URL)
+  const accounts = yield* Effect.forEach(["one", "other"], () =>
+    Effect.map(createAccount(settings), (made) => ({
+      account_id: AccountId.make(textIn(made, "account_id")),
+      workspace_id: WorkspaceId.make(textIn(made, "workspace_id")),
+      hash: textIn(made, "management_key_hash")
+    }))
+  )
+  const secrets: Array<string> = []
+  yield* Effect.gen(function* () {
+    const { insert } = yield* Receipts
+    for (const { account_id, workspace_id } of accounts) {
+      const isOne = account_id === accounts[0]?.account_id
+      for (let number = 0; number < (isOne ? count : 30); number++) {
+        const id = randomUUID()
+        const sealed = Buffer.concat([sha256(`${id} 1`), sha256(`${id} 2`)])
+        const wrapped_dek = Buffer.concat([sha256(`${id} 3`), sha256(`${id} 4`).subarray(0, 28)])
+        const label = `${id.slice(0, 3)}...${id.slice(-4)}`
+        if (isOne && number < 20) {
+          secrets.push(sealed.toString("hex"), wrapped_dek.toString("hex"), `"${label}"`)
+        }
+        yield* insert(
+          account_id,
+          { ...plainCredential(workspace_id, id), label, name: "name of a customer" },
+          { kek_id: "kek-1", sealed, wrapped_dek },
+          { key_hash: sha256(`${id} 5`), fingerprint: sha256(`${id} 6`) }
+        )
+      }
+    }
+  }).pipe(Effect.provide(yield* storesOn(DATABASE_URL)))
+  const [one, other] = accounts
+  assert(one !== undefined && other !== undefined)
+  const rowsOf = (account_id: AccountId) =>
+    Effect.map(databaseContent(sql), (content) =>
+      content
+        .split("\n")
+        .filter((line) => line.includes(account_id))
+        .toSorted()
+    )
+  const credentialsOf = (account_id: AccountId) =>
+    Effect.map(
+      sql<{ count: number }>`SELECT count(*)::int AS count FROM credentials WHERE account_id = ${account_id}`,
+      ([row]) => row?.count
+    )
+  return { settings, sql, one, other, secrets, rowsOf, credentialsOf }
+})
+
+describe("byok account delete (L13)", () => {
+  it.live(
+    "erases the account with everything in it, and nothing but ids in the audit log remains",
+    () =>
+      Effect.gen(function* () {
+        const { one, other, rowsOf, secrets, settings, sql } = yield* begin(30)
+        const untouched = yield* rowsOf(other.account_id)
+        const content = yield* databaseContent(sql)
+        for (const secret of secrets) assert.include(content, secret, "control")
+
+        const deleted = onlyObject(yield* runByok(["account", "delete", one.account_id, "--yes", "--json"], settings))
+        assert.deepStrictEqual(deleted, { account_id: one.account_id, credentials: 30 })
+
+        const rest = yield* databaseContent(sql)
+        assert.isUndefined(
+          leakOf(
+            rest,
+            secrets.filter((secret) => secret.length > 12)
+          )
+        )
+        for (const secret of secrets) assert.notInclude(rest, secret)
+        assert.deepStrictEqual(yield* rowsOf(other.account_id), untouched)
+        const lines = yield* rowsOf(one.account_id)
+        assert.isTrue(
+          lines.every((line) => line.includes('"events"')),
+          "all that names the account is audit"
+        )
+        const events = (yield* eventsIn(sql)).filter(
+          (event) => "account_id" in event && event.account_id === one.account_id
+        )
+        const kinds = Map.groupBy(events, ({ action }) => action)
+        for (const [action, count] of [
+          ["api_key.revoke", 1],
+          ["workspace.delete", 1],
+          ["credential.delete", 30],
+          ["account.delete", 1]
+        ] as const) {
+          assert.lengthOf(kinds.get(action) ?? [], count, action)
+        }
+        assert.strictEqual(events.at(-1)?.action, "account.delete")
+        assert.strictEqual(events.at(-1)?.actor.kind, "cli")
+        const created = new Set(kinds.get("credential.create")?.map((event) => Reflect.get(event, "credential_id")))
+        const gone = kinds.get("credential.delete")?.map((event) => Reflect.get(event, "credential_id") as unknown)
+        assert.sameMembers(gone ?? [], Array.from(created))
+
+        const again = yield* runByok(["account", "delete", one.account_id, "--yes"], settings)
+        assert.deepStrictEqual([again.code, again.stderr], [1, "There is no such account.\n"])
+      }),
+    60_000
+  )
+
+  it.live(
+    "killed in the middle, it has shut the account and is completed by running it again",
+    () =>
+      Effect.gen(function* () {
+        const { credentialsOf, one, other, rowsOf, settings, sql } = yield* begin(700)
+        const untouched = yield* rowsOf(other.account_id)
+        const args = ["account", "delete", one.account_id, "--yes", "--json"]
+        const another = yield* adminClient(settings.DATABASE_URL)
+        const release = yield* Deferred.make<void>()
+        const locked = yield* Deferred.make<void>()
+        const holding = yield* Effect.gen(function* () {
+          yield* another`
+            SELECT id FROM credentials WHERE account_id = ${one.account_id} ORDER BY created_at DESC, id DESC
+            LIMIT 1 FOR UPDATE`
+          yield* Deferred.succeed(locked, undefined)
+          yield* Deferred.await(release)
+        }).pipe(another.withTransaction, Effect.forkScoped)
+        yield* Deferred.await(locked)
+        const running = yield* Effect.forkScoped(runByok(args, settings))
+        yield* eventually(
+          "only the last batch is left",
+          Effect.map(credentialsOf(one.account_id), (left) => left === 200)
+        )
+        yield* Fiber.interrupt(running)
+        yield* Deferred.succeed(release, undefined)
+        yield* Fiber.join(holding)
+
+        const keys = yield* sql`SELECT 1 FROM api_keys WHERE account_id = ${one.account_id}`
+        assert.lengthOf(keys, 0, "nobody can add to it meanwhile")
+        const deleted = yield* runByok(args, settings)
+        assert.strictEqual(deleted.code, 0, deleted.stderr)
+        assert.strictEqual(yield* credentialsOf(one.account_id), 0)
+        assert.deepStrictEqual(yield* rowsOf(other.account_id), untouched)
+        const events = (yield* eventsIn(sql)).filter(
+          (event) => "account_id" in event && event.account_id === one.account_id
+        )
+        const actions = events.map(({ action }) => action)
+        assert.lengthOf(
+          actions.filter((action) => action === "credential.delete"),
+          700
+        )
+        assert.lengthOf(
+          actions.filter((action) => action === "account.delete"),
+          1
+        )
+      }),
+    180_000
+  )
+
+  it.live("refuses to run without --yes, and knows no unknown account", () =>
+    Effect.gen(function* () {
+      const { credentialsOf, one, settings } = yield* begin(1)
+      assertUsage(
+        yield* runByok(["account", "delete", one.account_id], settings),
+        "--yes must be given: the account is deleted for good, with its keys, workspaces and credentials."
+      )
+      assertUsage(yield* runByok(["account", "delete", "no-uuid", "--yes"], settings), "ID must be a UUID.")
+      const unknown = yield* runByok(["account", "delete", randomUUID(), "--yes"], settings)
+      assert.deepStrictEqual([unknown.code, unknown.stderr], [1, "There is no such account.\n"])
+      assert.strictEqual(yield* credentialsOf(one.account_id), 1)
+    })
+  )
+})

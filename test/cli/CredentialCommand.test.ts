@@ -1,0 +1,142 @@
+import { randomUUID } from "node:crypto"
+import { chmodSync, writeFileSync } from "node:fs"
+import { join } from "node:path"
+import { assert, describe, it } from "@effect/vitest"
+import { Effect } from "effect"
+import { eventsIn } from "../support/database/auditEntries.ts"
+import { adminClient, freshDatabase } from "../support/database/freshDatabase.ts"
+import { ringOf } from "../support/keys/keyrings.ts"
+import { leakOf } from "../support/keys/leakSearch.ts"
+import { assertUsage } from "../support/process/assertUsage.ts"
+import { createAccount, onlyObject, textIn } from "../support/process/CommandLine.ts"
+import { runByok } from "../support/process/runByok.ts"
+import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
+
+type Objects = ReadonlyArray<Record<string, unknown>>
+
+const key = (number: number) => `sk-Qx7Lm2Rt9Wk4Zp8Vb3Nc6Hd1-${number}`
+
+/** An account with three credentials of one provider and one of another. */
+const begin = Effect.gen(function* () {
+  const DATABASE_URL = yield* freshDatabase
+  const settings = { DATABASE_URL, BYOK_KEYRING: ringOf("kek") }
+  const made = yield* createAccount(settings)
+  const account_id = textIn(made, "account_id")
+  const file = join(yield* temporaryDirectory, "keys.jsonl")
+  const bodies = ["groq", "groq", "groq", "openai"].map((provider, number) => ({ provider, key: key(number) }))
+  writeFileSync(file, bodies.map((body) => JSON.stringify(body)).join("\n"))
+  chmodSync(file, 0o600)
+  const imported = yield* runByok(["credential", "import", file, "--account", account_id], settings)
+  assert.strictEqual(imported.code, 0, imported.stderr)
+  const run = (...args: ReadonlyArray<string>) => runByok(["credential", ...args, "--account", account_id], settings)
+  return {
+    settings,
+    account_id,
+    workspace_id: textIn(made, "workspace_id"),
+    ids: imported.stdout
+      .trimEnd()
+      .split("\n")
+      .map((line) => textIn(JSON.parse(line) as Record<string, unknown>, "id")),
+    sql: yield* adminClient(DATABASE_URL),
+    run,
+    runJson: (...args: ReadonlyArray<string>) => Effect.map(run(...args, "--json"), onlyObject)
+  }
+})
+
+describe("byok credential", () => {
+  it.live(
+    "list, show, disable, enable and delete act on one account, without its keys and with an event each (T4, T6)",
+    () =>
+      Effect.gen(function* () {
+        const { account_id, ids, run, runJson, settings, sql, workspace_id } = yield* begin
+        const listed = (yield* runJson("list"))["credentials"] as Objects
+        assert.sameMembers(
+          listed.map(({ id }) => id),
+          ids
+        )
+        assert.lengthOf(Object.keys(listed[0] ?? {}), 16)
+        const groq = (yield* runJson("list", "--provider", "groq", "--workspace", workspace_id))["credentials"]
+        assert.lengthOf(groq as Objects, 3)
+        const blocks = (yield* run("list")).stdout
+        assert.lengthOf(blocks.trimEnd().split("\n\n"), 4)
+
+        const [id = ""] = ids
+        const shown = yield* runJson("show", id)
+        const credential = listed.find((one) => one["id"] === id)
+        const more = { revision: 1, key_version: 1, kek_id: "kek", workspace_deleted: false }
+        assert.deepStrictEqual(shown, { ...credential, ...more })
+        const text = (yield* run("show", id)).stdout
+        assert.isUndefined(leakOf(blocks + text + JSON.stringify(listed), [key(0).slice(0, -5)]))
+
+        const withoutKeyring = { DATABASE_URL: settings.DATABASE_URL }
+        const refused = yield* runByok(["credential", "disable", id, "--account", account_id], withoutKeyring)
+        assert.match(refused.stderr, /^BYOK_KEYRING_FILE or BYOK_KEYRING must be set /)
+        assert.deepStrictEqual(yield* runJson("disable", id), { id, disabled: true })
+        assert.deepStrictEqual(yield* runJson("disable", id), { id, disabled: true })
+        assert.strictEqual((yield* runJson("show", id))["revision"], 2)
+        assert.deepStrictEqual(yield* runJson("enable", id), { id, disabled: false })
+
+        const deleted = yield* runByok(["credential", "delete", id, "--account", account_id, "--json"], withoutKeyring)
+        assert.strictEqual(onlyObject(deleted)["id"], id)
+        for (const command of ["show", "delete", "disable", "enable"]) {
+          const again = yield* run(command, id)
+          assert.deepStrictEqual([again.code, again.stderr], [1, "There is no such credential.\n"], command)
+        }
+        const actions = (yield* eventsIn(sql))
+          .filter((event) => "credential_id" in event && event.credential_id === id)
+          .map(({ action, actor }) => [action, actor.kind])
+        assert.deepStrictEqual(actions, [
+          ["credential.create", "cli"],
+          ["credential.update", "cli"],
+          ["credential.update", "cli"],
+          ["credential.delete", "cli"]
+        ])
+
+        const stranger = textIn(yield* createAccount(settings), "account_id")
+        for (const command of ["show", "delete", "disable"]) {
+          const foreign = yield* runByok(["credential", command, ids[1] ?? "", "--account", stranger], settings)
+          assert.deepStrictEqual([foreign.code, foreign.stderr], [1, "There is no such credential.\n"], command)
+        }
+      }),
+    180_000
+  )
+
+  it.live(
+    "reorder takes all ids of a workspace and provider, else names what is missing or foreign (L14)",
+    () =>
+      Effect.gen(function* () {
+        const { ids, run, runJson, sql, workspace_id } = yield* begin
+        const [one = "", two = "", three = "", other = ""] = ids
+        const group = ["--workspace", workspace_id, "--provider", "groq"]
+        const refused = yield* run("reorder", three, other, one, ...group)
+        assert.deepStrictEqual(
+          [refused.code, refused.stdout, refused.stderr],
+          [1, "", `The order was not changed. Missing: ${two}. Not of this workspace and provider: ${other}.\n`]
+        )
+        assert.deepStrictEqual(yield* runJson("reorder", three, one, two, ...group), {
+          workspace_id,
+          provider: "groq",
+          ids: [three, one, two]
+        })
+        yield* run("reorder", three, one, two, ...group)
+        const stored = yield* sql<{ id: string }>`
+          SELECT id FROM credentials WHERE provider = 'groq' ORDER BY sort_order`
+        assert.deepStrictEqual(
+          stored.map(({ id }) => id),
+          [three, one, two]
+        )
+        const events = (yield* eventsIn(sql)).filter(({ action }) => action === "credential.reorder")
+        assert.deepStrictEqual(
+          events.map((event) => Reflect.get(event, "credential_ids") as unknown),
+          [[three, one, two]],
+          "one event: the second run changed nothing"
+        )
+        assertUsage(yield* run("reorder", one, one, ...group), "Each ID must be given once.")
+        assertUsage(yield* run("show", "no-uuid"), "ID must be a UUID.")
+        assertUsage(yield* run("list", "--provider", "nope"), "--provider must be a known provider slug.")
+        const unknown = yield* run("list", "--workspace", randomUUID())
+        assert.deepStrictEqual([unknown.code, unknown.stderr], [1, "There is no such workspace.\n"])
+      }),
+    180_000
+  )
+})

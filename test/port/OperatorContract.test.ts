@@ -1,0 +1,167 @@
+import { createHash, randomUUID } from "node:crypto"
+import { assert, type Vitest } from "@effect/vitest"
+import { Arbitrary, DateTime, Effect, Option } from "effect"
+import type { AccountId } from "../../src/domain/AccountId.ts"
+import type { Credential } from "../../src/domain/Credential.ts"
+import { CredentialId } from "../../src/domain/CredentialId.ts"
+import type { WorkspaceId } from "../../src/domain/WorkspaceId.ts"
+import { AccountRepository } from "../../src/port/AccountRepository.ts"
+import { ApiKeys } from "../../src/port/ApiKeys.ts"
+import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
+import { Receipts } from "../../src/port/Receipts.ts"
+import { WorkspaceResolver } from "../../src/port/WorkspaceResolver.ts"
+import { addWorkspace, newTenant } from "../support/database/newTenant.ts"
+import { plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
+import { type Ports, stores } from "../support/database/stores.ts"
+import { elementOf, integer } from "../support/memory/arbitraries.ts"
+import { layerLive } from "../support/process/layerLive.ts"
+
+const fingerprint = new Uint8Array(32)
+const newReceipt = Effect.sync(() => ({ key_hash: createHash("sha256").update(randomUUID()).digest(), fingerprint }))
+
+const stored = Effect.fnUntraced(function* (account_id: AccountId, workspace_id: WorkspaceId, count: number) {
+  const { insert } = yield* Receipts
+  return yield* Effect.forEach(Array.from({ length: count }), () =>
+    Effect.flatMap(newReceipt, (receipt) =>
+      Effect.map(insert(account_id, plainCredential(workspace_id), plainSealedKey(1), receipt), Option.getOrThrow)
+    )
+  )
+})
+
+const place = Arbitrary.all({
+  workspace: elementOf([0, 1] as const),
+  created_at: Arbitrary.map(integer(0, 3), (millis) => DateTime.makeUnsafe(millis)),
+  provider: elementOf(["openai", "cohere"] as const)
+})
+const places = Arbitrary.all({
+  given: Arbitrary.array(place, { maxLength: 12 }),
+  limit: integer(1, 5),
+  provider: elementOf(["openai", "cohere", undefined] as const),
+  workspace: elementOf([0, 1, undefined] as const)
+})
+type Places = typeof places extends Arbitrary.Arbitrary<infer A> ? A : never
+
+const scansAll = Effect.fnUntraced(function* ({ given, limit, provider, workspace }: Places) {
+  const { insert, scan } = yield* CredentialRepository
+  const { account_id, workspace_id } = yield* newTenant
+  const stranger = yield* newTenant
+  yield* stored(stranger.account_id, stranger.workspace_id, 1)
+  const workspaces = [workspace_id, yield* addWorkspace(account_id)] as const
+  const rows: Array<Credential> = []
+  for (const { workspace, ...rest } of given) {
+    rows.push(yield* insert(account_id, { ...plainCredential(workspaces[workspace]), ...rest }, plainSealedKey()))
+  }
+  const wanted = workspace === undefined ? undefined : workspaces[workspace]
+  const placeOf = (one: Credential) => `${one.workspace_id} ${DateTime.formatIso(one.created_at)} ${one.id}`
+  const expected = rows
+    .filter((row) => (wanted ?? row.workspace_id) === row.workspace_id && (provider ?? row.provider) === row.provider)
+    .map(placeOf)
+    .toSorted()
+  const found: Array<Credential> = []
+  for (;;) {
+    const page = yield* scan(account_id, { workspace_id: wanted, provider, after: found.at(-1), limit })
+    assert.isAtMost(page.length, limit)
+    found.push(...page)
+    if (page.length === 0) break
+  }
+  assert.deepStrictEqual(found.map(placeOf), expected)
+})
+
+const contract = (it: Vitest.MethodsNonLive<Ports>) => {
+  it.effect.prop(
+    "a scan in parts of any size meets every credential of the account once, by workspace and creation",
+    [places],
+    ([given]) => scansAll(given),
+    { arbitrary: { runs: 20 } }
+  )
+
+  it.effect("an order of all credentials is stored, and new ones come last (L14)", () =>
+    Effect.gen(function* () {
+      const { findById, insert, reorder } = yield* CredentialRepository
+      const { account_id, workspace_id } = yield* newTenant
+      const ids = (yield* stored(account_id, workspace_id, 4)).map(({ id }) => id)
+      const other = yield* insert(
+        account_id,
+        { ...plainCredential(workspace_id), provider: "cohere" },
+        plainSealedKey()
+      )
+      const wanted = [2, 0, 3, 1].flatMap((index) => ids[index] ?? [])
+      const order = { workspace_id, provider: "openai", ids: wanted }
+      for (const _again of [1, 2]) {
+        assert.deepStrictEqual(yield* reorder(account_id, order), Option.none())
+        const places = yield* Effect.forEach(wanted, (id) =>
+          Effect.map(findById(account_id, id), (found) => Option.getOrThrow(found).sort_order)
+        )
+        assert.deepStrictEqual(places, [0, 1, 2, 3])
+      }
+      assert.strictEqual(Option.getOrThrow(yield* findById(account_id, other.id)).sort_order, 0)
+      assert.strictEqual((yield* insert(account_id, plainCredential(workspace_id), plainSealedKey())).sort_order, 4)
+    })
+  )
+
+  it.effect("an order with too few or foreign ids changes nothing and names them (L14)", () =>
+    Effect.gen(function* () {
+      const { findById, reorder } = yield* CredentialRepository
+      const { account_id, workspace_id } = yield* newTenant
+      const stranger = yield* newTenant
+      const [first, second] = (yield* stored(account_id, workspace_id, 2)).map(({ id }) => id)
+      const [foreign] = (yield* stored(stranger.account_id, stranger.workspace_id, 1)).map(({ id }) => id)
+      const unknown = CredentialId.make(randomUUID())
+      assert(first !== undefined && second !== undefined && foreign !== undefined)
+      const mismatch = yield* reorder(account_id, { workspace_id, provider: "openai", ids: [foreign, second, unknown] })
+      assert.deepStrictEqual(mismatch, Option.some({ missing: [first], foreign: [foreign, unknown] }))
+      const elsewhere = yield* reorder(account_id, { workspace_id, provider: "cohere", ids: [first] })
+      assert.deepStrictEqual(elsewhere, Option.some({ missing: [], foreign: [first] }))
+      for (const [id, sort_order] of [
+        [first, 0],
+        [second, 1]
+      ] as const) {
+        assert.strictEqual(Option.getOrThrow(yield* findById(account_id, id)).sort_order, sort_order)
+      }
+    })
+  )
+
+  it.effect("an erasure in steps of any size ends with no account, and leaves others alone (L13)", () =>
+    Effect.gen(function* () {
+      const { eraseAccount, hasAccounts, listApiKeys, listWorkspaces } = yield* AccountRepository
+      const { findById, insert } = yield* CredentialRepository
+      const at = yield* DateTime.now
+      for (const [count, limit] of [
+        [0, 1],
+        [5, 2],
+        [4, 4],
+        [3, 100]
+      ] as const) {
+        const { account_id, hash, workspace_id } = yield* newTenant
+        const stranger = yield* newTenant
+        yield* stored(account_id, workspace_id, count)
+        const [kept] = yield* stored(stranger.account_id, stranger.workspace_id, 1)
+        const steps: Array<{ readonly credentials: number; readonly receipts: number }> = []
+        for (;;) {
+          const step = Option.getOrThrow(yield* eraseAccount(account_id, at, limit))
+          assert.isAtMost(step.credentials + step.receipts, limit)
+          steps.push(step)
+          if (step.done) break
+          assert.deepStrictEqual(yield* (yield* ApiKeys).find(hash), Option.none(), "refused from the first step on")
+          assert.deepStrictEqual(yield* (yield* WorkspaceResolver).resolve(account_id, undefined), Option.none())
+          const late = yield* Effect.flip(insert(account_id, plainCredential(workspace_id), plainSealedKey()))
+          assert.strictEqual(late._tag, "WorkspaceGone")
+        }
+        assert.strictEqual(
+          steps.reduce((sum, step) => sum + step.credentials, 0),
+          count
+        )
+        assert.deepStrictEqual(yield* eraseAccount(account_id, at, limit), Option.none())
+        assert.deepStrictEqual(yield* listWorkspaces(account_id), [])
+        assert.deepStrictEqual(yield* listApiKeys(account_id), [])
+        assert.isTrue(yield* hasAccounts)
+        assert.lengthOf(yield* listWorkspaces(stranger.account_id), 1)
+        assert.lengthOf(yield* listApiKeys(stranger.account_id), 1)
+        assert(kept !== undefined)
+        assert.isTrue(Option.isSome(yield* findById(stranger.account_id, kept.id)))
+      }
+    })
+  )
+}
+
+for (const [name, store] of stores) layerLive(store)(`what operators do, ${name}`, contract)

@@ -1,0 +1,82 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Arbitrary, Effect, Redacted, Result } from "effect"
+import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
+import { Credentials } from "../../src/port/Credentials.ts"
+import { importCredential } from "../../src/service/importCredential.ts"
+import { newTenant } from "../support/database/newTenant.ts"
+import { acceptedBody, anyBody, oneOf, text } from "../support/memory/arbitraries.ts"
+import { inMemory, own } from "../support/memory/inMemory.ts"
+import { Memory } from "../support/memory/Memory.ts"
+
+const salt = Buffer.alloc(32, "salt")
+const body = oneOf<Record<string, unknown>>(acceptedBody(text(1, 40)), acceptedBody(text(1, 40)), anyBody(text(0, 20)))
+const bodies = Arbitrary.array(body, { maxLength: 8 })
+const minimal = { provider: "groq", key: "fake-key-fake-key-fake" }
+
+describe("the import of a record", () => {
+  it.effect.prop(
+    "gives each record one result, and a second run adds nothing, in whatever order (import)",
+    [bodies],
+    ([records]) =>
+      Effect.gen(function* () {
+        const { account_id } = yield* newTenant
+        const { credentials } = yield* Memory
+        for (const record of records) {
+          if (Array.isArray(record["allowed_api_key_hashes"])) yield* own(account_id, record)
+        }
+        const run = (given: ReadonlyArray<Record<string, unknown>>) =>
+          Effect.forEach(given, (record) => Effect.result(importCredential(record, salt)), {
+            concurrency: "unbounded"
+          }).pipe(Effect.provideService(CurrentCaller, { account_id }))
+        const first = yield* run(records)
+        const stored = credentials.size
+        const accepted = first.filter(Result.isSuccess)
+        assert.lengthOf(
+          accepted.filter(({ success }) => !success.replayed),
+          stored
+        )
+        const again = yield* run(records.toReversed())
+        assert.strictEqual(credentials.size, stored)
+        assert.lengthOf(again.filter(Result.isSuccess), accepted.length)
+        assert.isTrue(again.filter(Result.isSuccess).every(({ success }) => success.replayed))
+        assert.deepStrictEqual(
+          again.toReversed().map((result) => Result.isSuccess(result) && result.success.credential.id),
+          first.map((result) => Result.isSuccess(result) && result.success.credential.id)
+        )
+      }).pipe(Effect.provide(inMemory())),
+    { arbitrary: { runs: 40 } }
+  )
+
+  it.effect("another salt creates another credential (control)", () =>
+    Effect.gen(function* () {
+      const { account_id } = yield* newTenant
+      const { credentials } = yield* Memory
+      for (const salt of [Buffer.alloc(32, 1), Buffer.alloc(32, 2)]) {
+        yield* Effect.provideService(importCredential(minimal, salt), CurrentCaller, { account_id })
+      }
+      assert.strictEqual(credentials.size, 2)
+    }).pipe(Effect.provide(inMemory()))
+  )
+
+  it.effect("one that was deleted or rotated since is refused and stays as it is (L11)", () =>
+    Effect.gen(function* () {
+      const caller = { account_id: (yield* newTenant).account_id }
+      const { credentials } = yield* Memory
+      const service = yield* Credentials
+      const act = <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.provideService(effect, CurrentCaller, caller)
+      const deleted = yield* act(importCredential(minimal, salt))
+      yield* act(service.delete(deleted.credential.id))
+      const other = { ...minimal, name: "rotated" }
+      const rotated = yield* act(importCredential(other, salt))
+      yield* act(service.update(rotated.credential.id, { key: Redacted.make("another-key-another-key") }))
+      for (const body of [minimal, other]) {
+        const error = yield* Effect.flip(act(importCredential(body, salt)))
+        assert(error._tag === "InvalidParams")
+        assert.deepStrictEqual(error.error.metadata.issues, [
+          { path: [], message: "was imported before, and deleted or given another key since" }
+        ])
+      }
+      assert.strictEqual(credentials.size, 1)
+    }).pipe(Effect.provide(inMemory()))
+  )
+})

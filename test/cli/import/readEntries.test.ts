@@ -7,10 +7,14 @@ async function* inChunks(content: Buffer, size: number) {
   for (let start = 0; start < content.length; start += size) yield Buffer.from(content.subarray(start, start + size))
 }
 
+const collect = async <A>(all: AsyncIterable<A>) => {
+  const found: Array<A> = []
+  for await (const one of all) found.push(one)
+  return found
+}
+
 const readAll = (content: string | Buffer, format: Format, size = 64 * 1024) =>
-  Effect.promise(() =>
-    Array.fromAsync(readEntries(inChunks(Buffer.from(content as string), size), format, () => undefined))
-  )
+  Effect.promise(() => collect(readEntries(inChunks(Buffer.from(content as string), size), format, () => undefined)))
 
 /** The lines of the records, and of those that are refused what is said. */
 const outcome = (entries: ReadonlyArray<object>) =>
@@ -150,7 +154,7 @@ describe("the records of an import", () => {
       ] as const) {
         const error = yield* Effect.flip(
           Effect.tryPromise({
-            try: () => Array.fromAsync(readEntries(inChunks(Buffer.from(line), 9), "csv", () => undefined)),
+            try: () => collect(readEntries(inChunks(Buffer.from(line), 9), "csv", () => undefined)),
             catch: (error) => error as Error
           })
         )

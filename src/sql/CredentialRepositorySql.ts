@@ -28,6 +28,7 @@ import {
   type Order,
   parametersOf,
   sealedColumns,
+  sizeOf,
   type Stored,
   toJson
 } from "./credentialRows.ts"
@@ -47,10 +48,6 @@ interface Key {
 const keyOf = ({ account_id, id }: { readonly account_id: string; readonly id: string }) => `${account_id} ${id}`
 
 const parameterOf = (value: NewRow[keyof NewRow]) => (DateTime.isDateTime(value) ? DateTime.toDate(value) : value)
-
-/** Roughly how many bytes the fields of unbounded length add to a statement. */
-const sizeOf = ({ allowed_models, allowed_user_ids, sealed }: NewRow) =>
-  [...(allowed_models ?? []), ...(allowed_user_ids ?? [])].reduce((sum, { length }) => sum + length, 2 * sealed.length)
 
 /** Statements name their columns: the sealed key leaves the database only where it is asked for. */
 export const layer = Layer.effect(

@@ -54,6 +54,10 @@ export const auditedOf = ({ actor, row: { account_id, id, workspace_id } }: Crea
   act: { action: "credential.create", account_id, workspace_id, credential_id: id }
 })
 
+/** Roughly how many bytes the fields of unbounded length add to a statement. */
+export const sizeOf = ({ allowed_models, allowed_user_ids, sealed }: NewRow) =>
+  [...(allowed_models ?? []), ...(allowed_user_ids ?? [])].reduce((sum, { length }) => sum + length, 2 * sealed.length)
+
 const hexadecimal = (bytes: Uint8Array) => `\\x${Buffer.from(bytes).toString("hex")}`
 
 /** Rows as `json_populate_recordset` reads them. */

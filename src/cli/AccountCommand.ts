@@ -1,6 +1,7 @@
 import { Effect } from "effect"
 import { Argument, CliError, Command, Flag } from "effect/cli"
 import { AccountId } from "../domain/AccountId.ts"
+import type { ErasureStep } from "../port/AccountRepository.ts"
 import { Accounts } from "../service/Accounts.ts"
 import * as Administration from "../wiring/Administration.ts"
 import { asOperator } from "./asOperator.ts"
@@ -43,9 +44,11 @@ const yes = Flag.Boolean("yes").pipe(
   )
 )
 
-const erasureLine = (credentials: number) => `deleted ${credentials} credentials`
+type Erased = Omit<ErasureStep, "done">
 
-const erasureView: ProgressView<number> = { line: erasureLine, part: () => undefined, longest: erasureLine }
+const erasureLine = ({ credentials, receipts }: Erased) => `deleted ${credentials} credentials, ${receipts} receipts`
+
+const erasureView: ProgressView<Erased> = { line: erasureLine, part: () => undefined, longest: erasureLine }
 
 const remove = Command.make(
   "delete",

@@ -3,7 +3,7 @@ import { SecureRandom } from "effect/crypto"
 import { AccountId } from "../domain/AccountId.ts"
 import type { ApiKeyHash } from "../domain/ApiKeyHash.ts"
 import { WorkspaceId } from "../domain/WorkspaceId.ts"
-import { type Account, AccountRepository } from "../port/AccountRepository.ts"
+import { type Account, AccountRepository, type ErasureStep } from "../port/AccountRepository.ts"
 import { makeApiKey } from "../port/ApiKey.ts"
 
 /** What an operation names does not exist. */
@@ -58,21 +58,24 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
 
       /**
        * Deletes an account with its API keys, workspaces, credentials and receipts, for good: only the audit log keeps
-       * their ids. Interrupted, it is resumed by deleting the account again. `onProgress` gets how many credentials are
-       * deleted so far.
+       * their ids. Interrupted, it is resumed by deleting the account again. `onProgress` gets how much is deleted
+       * so far.
        */
       deleteAccount: Effect.fn("Accounts.deleteAccount")(function* (
         account_id: AccountId,
-        onProgress: (credentials: number) => Effect.Effect<void> = () => Effect.void
+        onProgress: (deleted: Omit<ErasureStep, "done">) => Effect.Effect<void> = () => Effect.void
       ) {
         const at = yield* DateTime.now
         let credentials = 0
+        let receipts = 0
         for (let first = true; ; first = false) {
           const step = yield* repository.eraseAccount(account_id, at, erasureBatch)
           if (Option.isNone(step) && first) return yield* new NotKnown({ kind: "account" })
-          credentials += Option.match(step, { onNone: () => 0, onSome: (deleted) => deleted.credentials })
-          if (Option.isNone(step) || step.value.done) return { account_id, credentials }
-          yield* onProgress(credentials)
+          if (Option.isNone(step)) return { account_id, credentials }
+          credentials += step.value.credentials
+          receipts += step.value.receipts
+          if (step.value.done) return { account_id, credentials }
+          yield* onProgress({ credentials, receipts })
         }
       }),
 

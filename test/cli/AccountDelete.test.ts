@@ -109,7 +109,9 @@ describe("byok account delete (L13)", () => {
         }
         assert.strictEqual(events.at(-1)?.action, "account.delete")
         assert.strictEqual(events.at(-1)?.actor.kind, "cli")
-        const created = new Set(kinds.get("credential.create")?.map((event) => Reflect.get(event, "credential_id")))
+        const created = new Set(
+          kinds.get("credential.create")?.map((event) => Reflect.get(event, "credential_id") as unknown)
+        )
         const gone = kinds.get("credential.delete")?.map((event) => Reflect.get(event, "credential_id") as unknown)
         assert.sameMembers(gone ?? [], Array.from(created))
 
@@ -127,13 +129,13 @@ describe("byok account delete (L13)", () => {
         const untouched = yield* rowsOf(other.account_id)
         const args = ["account", "delete", one.account_id, "--yes", "--json"]
         const another = yield* adminClient(settings.DATABASE_URL)
-        const release = yield* Deferred.make<void>()
-        const locked = yield* Deferred.make<void>()
+        const release = yield* Deferred.make<true>()
+        const locked = yield* Deferred.make<true>()
         const holding = yield* Effect.gen(function* () {
           yield* another`
             SELECT id FROM credentials WHERE account_id = ${one.account_id} ORDER BY created_at DESC, id DESC
             LIMIT 1 FOR UPDATE`
-          yield* Deferred.succeed(locked, undefined)
+          yield* Deferred.succeed(locked, true)
           yield* Deferred.await(release)
         }).pipe(another.withTransaction, Effect.forkScoped)
         yield* Deferred.await(locked)
@@ -143,7 +145,7 @@ describe("byok account delete (L13)", () => {
           Effect.map(credentialsOf(one.account_id), (left) => left === 200)
         )
         yield* Fiber.interrupt(running)
-        yield* Deferred.succeed(release, undefined)
+        yield* Deferred.succeed(release, true)
         yield* Fiber.join(holding)
 
         const keys = yield* sql`SELECT 1 FROM api_keys WHERE account_id = ${one.account_id}`

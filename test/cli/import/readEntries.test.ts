@@ -49,7 +49,9 @@ const csvOf = (bodies: ReadonlyArray<Record<string, unknown>>, end: string) =>
 
 /** As CSV can say it: null, and a text that is empty, are not given. */
 const sayable = (body: Record<string, unknown>) =>
-  Object.fromEntries(columns.map((column) => [column, body[column]]).filter(([, value]) => cellOf(value) !== ""))
+  Object.fromEntries(
+    columns.map((column) => [column, body[column]] as const).filter(([, value]) => cellOf(value) !== "")
+  )
 
 describe("the records of an import", () => {
   it.effect.prop(

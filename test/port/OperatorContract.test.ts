@@ -110,6 +110,8 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
       assert(first !== undefined && second !== undefined && foreign !== undefined)
       const mismatch = yield* reorder(account_id, { workspace_id, provider: "openai", ids: [foreign, second, unknown] })
       assert.deepStrictEqual(mismatch, Option.some({ missing: [first], foreign: [foreign, unknown] }))
+      const tooFew = yield* reorder(account_id, { workspace_id, provider: "openai", ids: [second] })
+      assert.deepStrictEqual(tooFew, Option.some({ missing: [first], foreign: [] }))
       const elsewhere = yield* reorder(account_id, { workspace_id, provider: "cohere", ids: [first] })
       assert.deepStrictEqual(elsewhere, Option.some({ missing: [], foreign: [first] }))
       for (const [id, sort_order] of [

@@ -1,4 +1,4 @@
-import { DateTime, Effect, Layer, Option } from "effect"
+import { Effect, Layer, Option } from "effect"
 import type { AccountId } from "../domain/AccountId.ts"
 import { CurrentActor } from "../domain/Actor.ts"
 import type { Credential } from "../domain/Credential.ts"
@@ -22,15 +22,14 @@ import {
   homesOf,
   KeyedOrder,
   newColumns,
-  type NewRow,
   nextOrder,
   OpenableRow,
   type Order,
-  parametersOf,
   sealedColumns,
   sizeOf,
   type Stored,
-  toJson
+  toJson,
+  valuesOf
 } from "./credentialRows.ts"
 import { deleteCredential } from "./deleteCredential.ts"
 import { isMarked } from "./leakMarks.ts"
@@ -46,8 +45,6 @@ interface Key {
 }
 
 const keyOf = ({ account_id, id }: { readonly account_id: string; readonly id: string }) => `${account_id} ${id}`
-
-const parameterOf = (value: NewRow[keyof NewRow]) => (DateTime.isDateTime(value) ? DateTime.toDate(value) : value)
 
 /** Statements name their columns: the sealed key leaves the database only where it is asked for. */
 export const layer = Layer.effect(
@@ -85,11 +82,10 @@ export const layer = Layer.effect(
       one: (creation) => {
         const { sql } = writes
         const { row } = creation
-        const values = newColumns.map((column) => sql`${parameterOf(row[column])}`)
         const inserted = firstOrder(sql`
           WITH home AS (${homeOf(sql, row)}), made AS (
             INSERT INTO credentials (${sql.csv(newColumns)}, sort_order)
-            SELECT ${sql.csv(values)}, ${nextOrder(sql, parametersOf(sql, row))} FROM home
+            SELECT ${valuesOf(sql, row)}, ${nextOrder(sql, row)} FROM home
             ON CONFLICT (account_id, id) DO NOTHING RETURNING id, sort_order
           ), recorded AS (${recordMade(sql, [auditedOf(creation)])})
           SELECT id, sort_order FROM made`)

@@ -51,15 +51,17 @@ export const recordOnce = (sql: SqlClient.SqlClient, after: string, act: AuditAc
  */
 export const recordMade = (sql: SqlClient.SqlClient, audited: ReadonlyArray<Audited>) => {
   const entries = entriesOf(audited)
+  const [only] = entries
+  if (audited.length === 1 && only !== undefined) {
+    return sql`
+      INSERT INTO audit_entries (account_id, events) SELECT ${only.account_id}::uuid, ${only.events}::json FROM made`
+  }
   const accounts = sql`${entries.map(({ account_id }) => account_id)}::uuid[]`
   const events = sql`${entries.map(({ events }) => events)}::text[]`
   const given = sql`unnest(${accounts}, ${events}) AS given (account_id, events)`
-  return audited.length === 1
-    ? sql`INSERT INTO audit_entries (account_id, events) SELECT given.account_id, given.events::json FROM made, ${given}`
-    : sql`
-        INSERT INTO audit_entries (account_id, events)
-        SELECT account_id, CASE WHEN (SELECT count(*) FROM made) = ${audited.length}::int THEN events::json END
-        FROM ${given}`
+  return sql`
+    INSERT INTO audit_entries (account_id, events)
+    SELECT account_id, CASE WHEN (SELECT count(*) FROM made) = ${audited.length}::int THEN events::json END FROM ${given}`
 }
 
 const entryOf = (actor: Actor, acts: ReadonlyArray<AuditAct>) => `[${acts.map((act) => eventOf(actor, act)).join()}]`

@@ -28,9 +28,34 @@ export type NewRow = { readonly account_id: AccountId } & Omit<Credential, "sort
 
 export const columns = Object.keys(Row.fields)
 export const sealedColumns = Object.keys(SealedRow.fields)
-export const newColumns = ["account_id", ...sealedColumns.filter((column) => column !== "sort_order")] as ReadonlyArray<
-  keyof NewRow
->
+export const newColumns = [
+  "account_id",
+  "id",
+  "workspace_id",
+  "provider",
+  "name",
+  "label",
+  "created_at",
+  "disabled",
+  "is_fallback",
+  "is_required",
+  "is_byok_only",
+  "allowed_api_key_hashes",
+  "allowed_models",
+  "allowed_user_ids",
+  "declared_region",
+  "declared_zdr",
+  "kek_id",
+  "wrapped_dek",
+  "sealed"
+] as const satisfies ReadonlyArray<keyof NewRow>
+
+/** The values of `newColumns`, in their order. */
+export const valuesOf = (sql: SqlClient.SqlClient, row: NewRow) => sql`
+  ${row.account_id}, ${row.id}, ${row.workspace_id}, ${row.provider}, ${row.name}, ${row.label},
+  ${DateTime.toDate(row.created_at)}, ${row.disabled}, ${row.is_fallback}, ${row.is_required}, ${row.is_byok_only},
+  ${row.allowed_api_key_hashes}, ${row.allowed_models}, ${row.allowed_user_ids}, ${row.declared_region},
+  ${row.declared_zdr}, ${row.kek_id}, ${row.wrapped_dek}, ${row.sealed}`
 
 /** A row as the driver reads it: the database's types and constraints guarantee the form of every field. */
 export interface Stored extends Omit<Credential, "created_at"> {
@@ -89,13 +114,7 @@ export const homesOf = (sql: SqlClient.SqlClient, rows: ReadonlyArray<NewRow>) =
 }
 
 /** Where a new row is placed. */
-type Place = Readonly<Record<"account_id" | "workspace_id" | "provider", Statement.Fragment>>
-
-export const parametersOf = (sql: SqlClient.SqlClient, { account_id, provider, workspace_id }: NewRow): Place => ({
-  account_id: sql`${account_id}`,
-  workspace_id: sql`${workspace_id}`,
-  provider: sql`${provider}`
-})
+type Place = Readonly<Record<"account_id" | "workspace_id" | "provider", Statement.Fragment | string>>
 
 /** Of a row of `given`. */
 export const givenRow = (sql: SqlClient.SqlClient): Place => ({

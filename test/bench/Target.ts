@@ -46,13 +46,18 @@ const end = async (child: ChildProcess) => {
   await exited
 }
 
-export const startTarget = async (program: Program, bed: Bed): Promise<Target> => {
+/** Starts a program and waits for its first 200. What it prints goes to the open file `output`, if there is one. */
+export const startTarget = async (
+  program: Program,
+  bed: Bed,
+  output: number | "ignore" = "ignore"
+): Promise<Target> => {
   const port = await freePort()
   const url = `http://127.0.0.1:${port}`
   const began = performance.now()
   const child = spawn(process.execPath, program.arguments, {
     env: { ...process.env, ...program.environment, DATABASE_URL: bed.url, PORT: String(port), NODE_ENV: "production" },
-    stdio: ["ignore", "ignore", "inherit"]
+    stdio: ["ignore", output, "inherit"]
   })
   while (!(await answers(url, bed.key))) {
     if (child.exitCode !== null) throw new Error(`${program.name} has ended with ${child.exitCode}`)

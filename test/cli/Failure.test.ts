@@ -35,10 +35,10 @@ layerLive(CommandLine.layer, { concurrent: true })(
           log ?? "",
           / level=WARN .*message="DATABASE_URL cannot be reached \(ECONNREFUSED\); retrying for up to 10 seconds"/
         )
-        assert.deepStrictEqual(sentence, [
-          "DATABASE_URL cannot be reached (ECONNREFUSED); gave up after 10 seconds.",
-          ""
-        ])
+        assert.match(
+          sentence.join("\n"),
+          /^DATABASE_URL cannot be reached \(ECONNREFUSED\); gave up after \d\d seconds\.\n$/
+        )
         assert.notInclude(stderr, canary)
       })
     )

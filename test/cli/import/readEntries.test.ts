@@ -154,14 +154,10 @@ describe("the records of an import", () => {
         ["provider,name", /must have a column key\./],
         ['"key', /must name the columns\./]
       ] as const) {
-        const error = yield* Effect.flip(
-          Effect.tryPromise({
-            try: () => collect(readEntries(inChunks(Buffer.from(line), 9), "csv", () => undefined)),
-            catch: (error) => error as Error
-          })
-        )
-        assert.match(error.message, message)
-        assert.notInclude(error.message, "canary")
+        const read = collect(readEntries(inChunks(Buffer.from(line), 9), "csv", () => undefined))
+        const said = yield* Effect.promise(() => read.then(() => "nothing", String))
+        assert.match(said.replace(/^\w+: /, ""), message)
+        assert.notInclude(said, "canary")
       }
     })
   )

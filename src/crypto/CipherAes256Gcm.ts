@@ -4,12 +4,23 @@ import { encodeSealingContext, type SealingContext } from "../domain/SealingCont
 import { Cipher } from "../port/Cipher.ts"
 import { KeyStoreUnavailable } from "../port/CipherErrors.ts"
 import { KeyEncryption } from "./KeyEncryption.ts"
-import { open, reseal, seal } from "./SealingFormat1.ts"
+import { open, prepare, reseal, seal } from "./SealingFormat1.ts"
 import { WrapBudget } from "./WrapBudget.ts"
 
 const encode = (context: SealingContext) => Buffer.from(encodeSealingContext(context))
 
 const digestOf = (bytes: Uint8Array) => hash("sha256", bytes, "buffer")
+
+/** Wipes a key when its use ends, however it ends. */
+const wipingAfter =
+  <A>(use: (key: Buffer) => A) =>
+  (opened: Buffer) => {
+    try {
+      return use(opened)
+    } finally {
+      opened.fill(0)
+    }
+  }
 
 /** Seals with sealing format 1 under the primary key of the key store, and opens with the key that a row names. */
 export const layer = Layer.effect(
@@ -27,13 +38,7 @@ export const layer = Layer.effect(
     })
 
     const read: Cipher["Service"]["read"] = (sealed, context, use) =>
-      Effect.map(open(keys, sealed, encode(context)), (opened) => {
-        try {
-          return use(opened)
-        } finally {
-          opened.fill(0)
-        }
-      })
+      Effect.map(open(keys, sealed, encode(context)), wipingAfter(use))
 
     return {
       seal: Effect.fnUntraced(function* (key, context) {
@@ -55,6 +60,10 @@ export const layer = Layer.effect(
           return isSame
         }),
       read,
+      prepare: (sealed, context) =>
+        Effect.map(prepare(keys, sealed, encode(context)), (opening) => ({
+          read: (use) => Effect.map(opening, wipingAfter(use))
+        })),
       reseal: (sealed, from, to) =>
         Effect.flatMap(spend(), (primary) => reseal(keys, primary, sealed, encode(from), encode(to)))
     }

@@ -78,10 +78,10 @@ export const seal = (
 const unwrap = (
   keys: Pick<Keys, "unwrap">,
   { kek_id, sealed, wrapped_dek }: SealedKey,
-  context: Uint8Array
+  aad: Uint8Array
 ): Effect.Effect<Buffer, OpenFailure> =>
   sealed[0] === header[0] && sealed[1] === header[1]
-    ? keys.unwrap(kek_id, wrapped_dek, wrapAad(kek_id, context))
+    ? keys.unwrap(kek_id, wrapped_dek, aad)
     : Effect.fail(new UnsupportedFormat())
 
 /**
@@ -94,7 +94,7 @@ export const rewrap = (
   row: SealedKey,
   context: Uint8Array
 ): Effect.Effect<Pick<SealedKey, "kek_id" | "wrapped_dek">, OpenFailure> =>
-  Effect.flatMap(unwrap(keys, row, context), (dek) =>
+  Effect.flatMap(unwrap(keys, row, wrapAad(row.kek_id, context)), (dek) =>
     wiping(
       dek,
       Effect.suspend((): Effect.Effect<Pick<SealedKey, "kek_id" | "wrapped_dek">, OpenFailure> =>
@@ -105,25 +105,60 @@ export const rewrap = (
     )
   )
 
+/** What a row and its context say before any key is used. */
+const partsOf = ({ kek_id, sealed }: SealedKey, context: Uint8Array) => {
+  const commitment = sealed.subarray(header.length, commitmentEnd)
+  return {
+    commitment,
+    box: sealed.subarray(commitmentEnd),
+    wrapAad: wrapAad(kek_id, context),
+    dataAad: dataAad(context, commitment)
+  }
+}
+type Parts = ReturnType<typeof partsOf>
+
+/** Passes the data key of a row to `use`, if the KEK, the wrapped DEK, the context and the commitment belong together. */
+const withDataKeyOf = <A>(
+  keys: Pick<Keys, "unwrap">,
+  row: SealedKey,
+  { commitment, wrapAad }: Parts,
+  use: (dataKey: ReturnType<typeof createSecretKey>) => A | undefined
+): Effect.Effect<A, OpenFailure> =>
+  Effect.flatMap(unwrap(keys, row, wrapAad), (dek) => {
+    const used =
+      dek.length === 32 && commitment.length === 32
+        ? withDataKey(dek, (dataKey, expected) => (timingSafeEqual(commitment, expected) ? use(dataKey) : undefined))
+        : undefined
+    dek.fill(0)
+    return used === undefined ? Effect.fail(new AuthenticationFailed()) : Effect.succeed(used)
+  })
+
+const openParts = (keys: Pick<Keys, "unwrap">, row: SealedKey, parts: Parts) =>
+  withDataKeyOf(keys, row, parts, (dataKey) => decrypt(dataKey, parts.box, parts.dataAad))
+
 /** Returns the plaintext if the row's KEK, both ciphertexts and the context are exactly those of one `seal`. */
 export const open = (
   keys: Pick<Keys, "unwrap">,
   row: SealedKey,
   context: Uint8Array
-): Effect.Effect<Buffer, OpenFailure> =>
-  Effect.flatMap(unwrap(keys, row, context), (dek) => {
-    const { sealed } = row
-    const plaintext =
-      dek.length === 32 && sealed.length >= commitmentEnd
-        ? withDataKey(dek, (dataKey, expected) => {
-            const commitment = sealed.subarray(header.length, commitmentEnd)
-            return timingSafeEqual(commitment, expected)
-              ? decrypt(dataKey, sealed.subarray(commitmentEnd), dataAad(context, commitment))
-              : undefined
-          })
-        : undefined
-    dek.fill(0)
-    return plaintext === undefined ? Effect.fail(new AuthenticationFailed()) : Effect.succeed(plaintext)
+): Effect.Effect<Buffer, OpenFailure> => openParts(keys, row, partsOf(row, context))
+
+/**
+ * Proves that the row's KEK, its wrapped DEK, its commitment and the context are those of one `seal`, without opening
+ * what is sealed. Succeeds with what opens it, any number of times.
+ */
+export const prepare = (
+  keys: Pick<Keys, "unwrap">,
+  row: SealedKey,
+  context: Uint8Array
+): Effect.Effect<Effect.Effect<Buffer, OpenFailure>, OpenFailure> =>
+  Effect.suspend(() => {
+    const parts = partsOf(row, context)
+    const opening = Effect.suspend(() => openParts(keys, row, parts))
+    return Effect.as(
+      withDataKeyOf(keys, row, parts, () => true),
+      opening
+    )
   })
 
 /** Opens a row under the context `from` and seals its plaintext to the context `to`, under a new DEK. */

@@ -7,6 +7,12 @@ import type { AuthenticationFailed, KeyStoreUnavailable, UnknownKeyId, Unsupport
 /** Why a sealed key does not open. */
 export type OpenFailure = UnknownKeyId | UnsupportedFormat | AuthenticationFailed | KeyStoreUnavailable
 
+/** A sealed key that was proved to belong to its context, ready to be opened any number of times. */
+export interface PreparedKey {
+  /** Passes the opened key to `use` in a buffer that is wiped when `use` returns. */
+  readonly read: <A>(use: (key: Buffer) => A) => Effect.Effect<A, OpenFailure>
+}
+
 /** Seals a provider key to its credential: it does not open from another row or with a bound field changed. */
 export class Cipher extends Context.Service<
   Cipher,
@@ -29,6 +35,8 @@ export class Cipher extends Context.Service<
       context: SealingContext,
       use: (key: Buffer) => A
     ) => Effect.Effect<A, OpenFailure>
+    /** Proves that a sealed key belongs to its context, so that the context is what was sealed. Opens nothing yet. */
+    readonly prepare: (sealed: SealedKey, context: SealingContext) => Effect.Effect<PreparedKey, OpenFailure>
     /** Opens a key under the context that it was sealed to and seals it to another, under a new data key. */
     readonly reseal: (
       sealed: SealedKey,

@@ -4,6 +4,7 @@ import { InvalidSetting, type Settings } from "./Settings.ts"
 import * as AccountRepositorySql from "../sql/AccountRepositorySql.ts"
 import * as ApiKeysSql from "../sql/ApiKeysSql.ts"
 import * as AuditLogSql from "../sql/AuditLogSql.ts"
+import * as CredentialPoolsSql from "../sql/CredentialPoolsSql.ts"
 import * as CredentialRepositorySql from "../sql/CredentialRepositorySql.ts"
 import * as Database from "../sql/connection/Database.ts"
 import type { DatabaseFailure } from "../port/DatabaseFailure.ts"
@@ -117,6 +118,7 @@ const repositories = Layer.mergeAll(
   AccountRepositorySql.layer,
   ApiKeysSql.layer,
   AuditLogSql.layer,
+  CredentialPoolsSql.layer,
   CredentialRepositorySql.layer,
   KekRegistrySql.layer,
   KeyUseSql.layer,

@@ -1,6 +1,7 @@
 import { Effect, Layer } from "effect"
 import type { AccountRepository } from "../../../src/port/AccountRepository.ts"
 import type { ApiKeys } from "../../../src/port/ApiKeys.ts"
+import type { CredentialPools } from "../../../src/port/CredentialPools.ts"
 import type { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
 import type { KekRegistry } from "../../../src/port/KekRegistry.ts"
 import type { KeyUse } from "../../../src/port/KeyUse.ts"
@@ -16,6 +17,7 @@ import { adminClient, freshDatabase, settingsFor } from "./freshDatabase.ts"
 export type Ports =
   | AccountRepository
   | ApiKeys
+  | CredentialPools
   | CredentialRepository
   | KekRegistry
   | KeyUse

@@ -14,6 +14,7 @@ import {
   type Workspace
 } from "../../../src/port/AccountRepository.ts"
 import { ApiKeys } from "../../../src/port/ApiKeys.ts"
+import { CredentialPools, type StoredParking } from "../../../src/port/CredentialPools.ts"
 import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
 import { KekRegistry } from "../../../src/port/KekRegistry.ts"
 import { KeyUse } from "../../../src/port/KeyUse.ts"
@@ -424,6 +425,40 @@ const leakedKeys = Layer.effect(
   }))
 )
 
+/** Versions of rows are their contents. */
+const credentialPools = Layer.effect(
+  CredentialPools,
+  Effect.map(Memory, ({ credentials, marks, workspaces }) => {
+    const isLive = (account_id: AccountId, workspace_id: WorkspaceId) =>
+      Option.exists(ownRow(workspaces, account_id, workspace_id), ({ deleted_at }) => deleted_at === null)
+    const rowsIn = (account_id: AccountId, workspace_id: WorkspaceId, provider: string) =>
+      ofAccount(credentials, account_id)
+        .filter(({ credential }) => credential.workspace_id === workspace_id && credential.provider === provider)
+        .map((row) => {
+          const { credential, key_version, sealed } = row
+          const marked = marks.get(credential.id)
+          const parkings: ReadonlyArray<StoredParking> =
+            marked === undefined ? [] : [{ model: "", key_version: marked, cause: "leaked", strikes: 0, until: null }]
+          return { credential, sealed, key_version, row: JSON.stringify(row), parkings }
+        })
+    const versionOf = (rows: ReturnType<typeof rowsIn>) =>
+      JSON.stringify(rows.map(({ parkings, row }) => [row, parkings]))
+    return {
+      versions: ({ account_id, workspace_id }, providers) =>
+        Effect.sync(() =>
+          isLive(account_id, workspace_id)
+            ? Option.some(providers.map((provider) => versionOf(rowsIn(account_id, workspace_id, provider))))
+            : Option.none()
+        ),
+      load: ({ account_id, workspace_id }, provider) =>
+        Effect.sync(() => {
+          const rows = rowsIn(account_id, workspace_id, provider)
+          return isLive(account_id, workspace_id) ? Option.some({ version: versionOf(rows), rows }) : Option.none()
+        })
+    }
+  })
+)
+
 const parkings = Layer.effect(
   Parkings,
   Effect.map(Memory, ({ credentials, marks }) => ({
@@ -537,6 +572,7 @@ export const accountRepository = Layer.effect(
 export const layer = Layer.mergeAll(
   accountRepository,
   apiKeys,
+  credentialPools,
   credentialRepository,
   kekRegistry,
   keyUse,

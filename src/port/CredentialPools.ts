@@ -1,0 +1,60 @@
+import { Context, type Effect, type Option } from "effect"
+import type { AccountId } from "../domain/AccountId.ts"
+import type { Credential } from "../domain/Credential.ts"
+import type { ServiceUnavailable } from "../domain/Errors.ts"
+import type { Provider } from "../domain/Provider.ts"
+import type { ParkedCause } from "../domain/routing/Standing.ts"
+import type { SealedKey } from "../domain/SealedKey.ts"
+import type { WorkspaceId } from "../domain/WorkspaceId.ts"
+
+/** A workspace as its account has it. */
+export interface PoolOwner {
+  readonly account_id: AccountId
+  readonly workspace_id: WorkspaceId
+}
+
+/** A time for which a key is not offered: for the model, or for every one if that is ''. */
+export interface StoredParking {
+  readonly model: string
+  readonly key_version: number
+  readonly cause: ParkedCause
+  readonly strikes: number
+  /** In milliseconds since 1970; null without an end. */
+  readonly until: number | null
+}
+
+/** A credential of a pool with all that a router needs of it. */
+export interface PoolRow {
+  readonly credential: Credential
+  readonly sealed: SealedKey
+  readonly key_version: number
+  /** Changes with every committed change of the row, whoever made it. */
+  readonly row: string
+  readonly parkings: ReadonlyArray<StoredParking>
+}
+
+/** A pool as it was at one moment. */
+export interface StoredPool {
+  readonly version: string
+  readonly rows: ReadonlyArray<PoolRow>
+}
+
+/** The credentials of a workspace and provider, as routers read them. */
+export class CredentialPools extends Context.Service<
+  CredentialPools,
+  {
+    /**
+     * The version of each pool, in the order of the providers. It changes with every committed change of a credential
+     * or parking in the pool, whoever made it. None if the account has no such workspace, or has deleted it (E19).
+     */
+    readonly versions: (
+      owner: PoolOwner,
+      providers: ReadonlyArray<Provider>
+    ) => Effect.Effect<Option.Option<ReadonlyArray<string>>, ServiceUnavailable>
+    /** A pool with the version that it is of, both of one moment; none as above. */
+    readonly load: (
+      owner: PoolOwner,
+      provider: Provider
+    ) => Effect.Effect<Option.Option<StoredPool>, ServiceUnavailable>
+  }
+>()("byok/CredentialPools") {}

@@ -1,0 +1,128 @@
+import { Effect, Layer, Option, Schema } from "effect"
+import type { SqlClient } from "effect/sql"
+import type { AccountId } from "../domain/AccountId.ts"
+import type { Provider } from "../domain/Provider.ts"
+import type { SealedKey } from "../domain/SealedKey.ts"
+import { CredentialPools, type PoolOwner, type PoolRow, type StoredParking } from "../port/CredentialPools.ts"
+import { Database } from "./connection/Database.ts"
+import { credentialOf, sealedColumns, type Stored } from "./credentialRows.ts"
+import { rowsOf } from "./rows.ts"
+
+interface Asked extends PoolOwner {
+  readonly providers: ReadonlyArray<Provider>
+}
+
+/**
+ * The version of a pool `wanted`: a hash of the set of its rows' versions. A counter would serialise creates, and the
+ * highest number misses a transaction that commits late. The set differs after any commit, in whatever order they come.
+ */
+const versionOf = (sql: SqlClient.SqlClient) => sql`
+  SELECT count(*) || '.' || coalesce(
+    sum(hashtextextended(member.id || ' ' || member.xmin || coalesce(' ' || parked.xmin, ''), 0)), 0
+  ) AS version
+  FROM credentials AS member
+  LEFT JOIN credential_parkings AS parked
+  ON parked.account_id = member.account_id AND parked.credential_id = member.id
+  WHERE member.account_id = wanted.account_id AND member.workspace_id = wanted.workspace_id
+  AND member.provider = wanted.provider`
+
+const parkings = (sql: SqlClient.SqlClient) => sql`
+  SELECT json_agg(json_build_object(
+    'model', parked.model, 'key_version', parked.key_version, 'cause', parked.cause, 'strikes', parked.strikes,
+    'until', extract(epoch FROM parked.until) * 1000
+  ))::text AS parkings FROM credential_parkings AS parked
+  WHERE parked.account_id = member.account_id AND parked.credential_id = member.id`
+
+const Version = Schema.Struct({ n: Schema.Int, live: Schema.Boolean, version: Schema.String })
+
+/** A row as the driver reads it: the database's types and constraints guarantee the form of every field. */
+type Member = Stored &
+  SealedKey & {
+    readonly account_id: AccountId
+    readonly key_version: number
+    readonly row: string
+    readonly parkings: string | null
+  }
+
+/** A member with the version of its pool; an empty pool is one row without a credential. */
+type Loaded = { readonly version: string } & (Member | { readonly id: null })
+
+const isMember = (row: Loaded): row is Loaded & Member => row.id !== null
+
+const rowOf = ({
+  kek_id,
+  key_version,
+  parkings,
+  row,
+  sealed,
+  version: _version,
+  wrapped_dek,
+  ...stored
+}: Loaded & Member): PoolRow => ({
+  credential: credentialOf(stored),
+  sealed: { kek_id, wrapped_dek, sealed },
+  key_version,
+  row,
+  parkings: parkings === null ? [] : (JSON.parse(parkings) as ReadonlyArray<StoredParking>)
+})
+
+export const layer = Layer.effect(
+  CredentialPools,
+  Effect.gen(function* () {
+    const { ask, gather, sql } = (yield* Database).reads
+    const versionRows = rowsOf(Version)
+
+    const askMany = (asked: ReadonlyArray<Asked>) => {
+      const wanted = asked.flatMap(({ account_id, providers, workspace_id }) =>
+        providers.map((provider) => ({ account_id, workspace_id, provider }))
+      )
+      const found = versionRows(sql`
+        SELECT wanted.n::int AS n, workspaces.id IS NOT NULL AS live, pool.version
+        FROM unnest(
+          ${wanted.map(({ account_id }) => account_id)}::uuid[],
+          ${wanted.map(({ workspace_id }) => workspace_id)}::uuid[],
+          ${wanted.map(({ provider }) => provider)}::text[]
+        ) WITH ORDINALITY AS wanted (account_id, workspace_id, provider, n)
+        LEFT JOIN workspaces ON workspaces.account_id = wanted.account_id AND workspaces.id = wanted.workspace_id
+        AND workspaces.deleted_at IS NULL
+        CROSS JOIN LATERAL (${versionOf(sql)}) AS pool`)
+      return Effect.map(found, (rows) => {
+        const versions = Array<string | undefined>(wanted.length)
+        for (const { live, n, version } of rows) versions[n - 1] = live ? version : undefined
+        let next = 0
+        return asked.map(({ providers }) => {
+          const own = versions.slice(next, (next += providers.length))
+          const live = own.filter((version) => version !== undefined)
+          return live.length < own.length ? Option.none() : Option.some(live)
+        })
+      })
+    }
+    const versions = gather<Asked, Option.Option<ReadonlyArray<string>>>({
+      one: (asked) => Effect.map(askMany([asked]), ([found = Option.none()]) => found),
+      many: askMany
+    })
+
+    return {
+      versions: ({ account_id, workspace_id }, providers) => versions({ account_id, workspace_id, providers }),
+      load: ({ account_id, workspace_id }, provider) => {
+        const columns = ["account_id", ...sealedColumns, "key_version"].map((column) => sql`member.${sql(column)}`)
+        const rows = sql<Loaded>`
+          SELECT pool.version, ${sql.csv(columns)}, member.xmin::text AS row, parked.parkings
+          FROM (SELECT ${account_id}::uuid AS account_id, ${workspace_id}::uuid AS workspace_id, ${provider}::text AS provider)
+          AS wanted
+          JOIN workspaces ON workspaces.account_id = wanted.account_id AND workspaces.id = wanted.workspace_id
+          AND workspaces.deleted_at IS NULL
+          CROSS JOIN LATERAL (${versionOf(sql)}) AS pool
+          LEFT JOIN credentials AS member ON member.account_id = wanted.account_id
+          AND member.workspace_id = wanted.workspace_id AND member.provider = wanted.provider
+          LEFT JOIN LATERAL (${parkings(sql)}) AS parked ON true`
+        return Effect.map(ask(rows), (found) =>
+          Option.map(Option.fromUndefinedOr(found[0]), ({ version }) => ({
+            version,
+            rows: found.filter(isMember).map(rowOf)
+          }))
+        )
+      }
+    }
+  })
+)

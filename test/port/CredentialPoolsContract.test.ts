@@ -1,0 +1,155 @@
+import { assert } from "@effect/vitest"
+import { DateTime, Effect, Option } from "effect"
+import { AccountRepository } from "../../src/port/AccountRepository.ts"
+import { CredentialPools } from "../../src/port/CredentialPools.ts"
+import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
+import { LeakedKeys } from "../../src/port/LeakedKeys.ts"
+import { Parkings } from "../../src/port/Parkings.ts"
+import { addWorkspace, newTenant } from "../support/database/newTenant.ts"
+import { plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
+import { stores } from "../support/database/stores.ts"
+import { layerLive } from "../support/process/layerLive.ts"
+
+const providers = ["openai", "azure"] as const
+
+/** A workspace with a credential, and how its pools are asked for. */
+const newPool = Effect.gen(function* () {
+  const { account_id, workspace_id } = yield* newTenant
+  const repository = yield* CredentialRepository
+  const pools = yield* CredentialPools
+  const owner = { account_id, workspace_id }
+  const insert = (provider: (typeof providers)[number], sealed = plainSealedKey(1)) =>
+    repository.insert(account_id, { ...plainCredential(workspace_id), provider }, sealed)
+  const credential = yield* insert("openai")
+  return {
+    owner,
+    credential,
+    insert,
+    repository,
+    versions: Effect.map(pools.versions(owner, providers), Option.getOrThrow),
+    load: Effect.map(pools.load(owner, "openai"), Option.getOrThrow)
+  }
+})
+
+for (const [name, store] of stores) {
+  layerLive(store)(`pools of credentials, ${name}`, (it) => {
+    it.effect("have the version that is asked for, with every row, its seal and its parkings", () =>
+      Effect.gen(function* () {
+        const { credential, insert, load, versions } = yield* newPool
+        const other = yield* insert("openai", plainSealedKey(2))
+        yield* insert("azure")
+        const { rows, version } = yield* load
+        assert.strictEqual(version, (yield* versions)[0])
+        const found = rows.map(({ credential, key_version, parkings, sealed }) => ({
+          credential,
+          key_version,
+          parkings,
+          sealed: { ...sealed, sealed: Array.from(sealed.sealed), wrapped_dek: Array.from(sealed.wrapped_dek) }
+        }))
+        const expected = [credential, other].map((credential, index) => {
+          const sealed = plainSealedKey(index + 1)
+          return {
+            credential,
+            key_version: 1,
+            parkings: [],
+            sealed: { ...sealed, sealed: Array.from(sealed.sealed), wrapped_dek: Array.from(sealed.wrapped_dek) }
+          }
+        })
+        assert.sameDeepMembers(found, expected)
+      })
+    )
+
+    it.effect("have another version after any change of the pool, and of no other pool (Q19)", () =>
+      Effect.gen(function* () {
+        const { credential, insert, load, owner, repository, versions } = yield* newPool
+        const { account_id, workspace_id } = owner
+        const key = { account_id, workspace_id, credential_id: credential.id, key_version: 1 }
+        const { conclude } = yield* LeakedKeys
+        const { clear } = yield* Parkings
+        const update = repository.update(account_id, {
+          credential: { ...credential, name: "renamed" },
+          sealed: undefined,
+          revision: 1,
+          key_version: 1,
+          fields: ["name"]
+        })
+        const changes = [
+          insert("openai"),
+          update,
+          conclude({ found: [key], searched: 1, park: true }),
+          clear(credential.id),
+          repository.delete(account_id, credential.id)
+        ]
+        const seen = [yield* versions]
+        for (const change of changes) {
+          yield* change
+          seen.push(yield* versions)
+          assert.strictEqual((yield* load).version, seen.at(-1)?.[0])
+        }
+        const own = new Set(seen.map(([openai]) => openai))
+        const others = new Set(seen.map(([, azure]) => azure))
+        // In memory, the version is the content, and `clear` restores that.
+        assert.isAtLeast(own.size, changes.length)
+        assert.strictEqual(others.size, 1)
+        assert.deepStrictEqual(yield* versions, seen.at(-1), "control: it stays without a change")
+      })
+    )
+
+    it.effect("say that a key is marked as leaked (L16)", () =>
+      Effect.gen(function* () {
+        const { credential, load, owner } = yield* newPool
+        const { conclude } = yield* LeakedKeys
+        yield* conclude({
+          found: [{ ...owner, credential_id: credential.id, key_version: 1 }],
+          searched: 1,
+          park: true
+        })
+        const [row] = (yield* load).rows
+        assert.deepStrictEqual(row?.parkings, [{ model: "", key_version: 1, cause: "leaked", strikes: 0, until: null }])
+      })
+    )
+
+    it.effect("are empty without a credential, and none in another account's or a deleted workspace (E19, T6)", () =>
+      Effect.gen(function* () {
+        const { owner } = yield* newPool
+        const stranger = yield* newTenant
+        const { load, versions } = yield* CredentialPools
+        assert.deepStrictEqual(Option.getOrThrow(yield* load(stranger, "openai")).rows, [])
+        const foreign = { account_id: stranger.account_id, workspace_id: owner.workspace_id }
+        const unknown = { account_id: owner.account_id, workspace_id: stranger.workspace_id }
+        const deleted = { ...owner, workspace_id: yield* addWorkspace(owner.account_id) }
+        assert.isTrue(Option.isSome(yield* versions(deleted, providers)), "control")
+        yield* (yield* AccountRepository).deleteWorkspace(deleted.workspace_id, yield* DateTime.now)
+        for (const one of [foreign, unknown, deleted]) {
+          assert.isTrue(Option.isNone(yield* versions(one, providers)))
+          assert.isTrue(Option.isNone(yield* load(one, "openai")))
+        }
+      })
+    )
+
+    it.effect("are answered each to its own question, however many are asked at once", () =>
+      Effect.gen(function* () {
+        const { load, versions } = yield* CredentialPools
+        const pools = yield* Effect.forEach(Array.from({ length: 20 }), () => newPool)
+        const asked = pools.map(({ owner }, n) =>
+          n % 5 === 4
+            ? versions({ ...owner, account_id: pools[0]?.owner.account_id ?? owner.account_id }, providers)
+            : versions(owner, providers)
+        )
+        const answers = yield* Effect.all(asked, { concurrency: "unbounded" })
+        for (const [n, { owner }] of pools.entries()) {
+          const answer = answers[n] ?? Option.none()
+          if (n % 5 === 4) {
+            assert.isTrue(Option.isNone(answer))
+            continue
+          }
+          const loaded = yield* Effect.forEach(providers, (provider) => load(owner, provider))
+          assert.deepStrictEqual(
+            Option.getOrThrow(answer),
+            loaded.map((pool) => Option.getOrThrow(pool).version)
+          )
+        }
+      })
+    )
+  })
+}

@@ -1,0 +1,211 @@
+import { Context, Effect, Fiber, Layer, Option } from "effect"
+import type { CredentialId } from "../../domain/CredentialId.ts"
+import type { ServiceUnavailable } from "../../domain/Errors.ts"
+import type { Provider } from "../../domain/Provider.ts"
+import type { Health } from "../../domain/routing/Health.ts"
+import { type Pool, poolOf } from "../../domain/routing/Pool.ts"
+import type { PooledCredential } from "../../domain/routing/PooledCredential.ts"
+import { Cipher, type PreparedKey } from "../../port/Cipher.ts"
+import { CredentialPools, type PoolOwner } from "../../port/CredentialPools.ts"
+import { healthOf } from "./healthOf.ts"
+import { type Verification, verifying } from "./verifying.ts"
+
+/** A credential of a snapshot, with what a lease and its health need. */
+export interface Member {
+  readonly pooled: PooledCredential
+  readonly prepared: PreparedKey | undefined
+  /** What the database said of its health when the snapshot was read. */
+  readonly stored: Health | undefined
+}
+
+/** A pool as the database had it, verified. Times are in milliseconds of the monotonic clock. */
+export interface Snapshot {
+  readonly version: string
+  readonly pool: Pool
+  readonly members: ReadonlyMap<CredentialId, Member>
+  /** Whether every row is what was sealed. */
+  readonly isVerified: boolean
+  /** When reading it began. */
+  readonly read_at: number
+  /** When a question began that the database answered with this version. */
+  validated_at: number
+}
+
+/** How many pools are kept. The least recently used one goes. */
+const maxPools = 10_000
+
+/** How long a snapshot is kept in which a row is not verified: its key may arrive, or the key store answer again. */
+const unverifiedFor = 1000
+
+/** How many pools of one plan are read at a time. */
+const concurrency = 8
+
+/** Reading a pool that several plans wait for. */
+interface Loading {
+  readonly began: number
+  readonly fiber: Fiber.Fiber<Option.Option<Snapshot>, ServiceUnavailable>
+}
+
+const nameOf = ({ account_id, workspace_id }: PoolOwner, provider: Provider) =>
+  `${account_id} ${workspace_id} ${provider}`
+
+const make = Effect.fnUntraced(function* (verify: Verification) {
+  const { load, versions } = yield* CredentialPools
+  const fork = Effect.runForkWith(yield* Effect.context())
+  const snapshots = new Map<string, Snapshot>()
+  const loadings = new Map<string, Loading>()
+
+  const keep = (name: string, snapshot: Snapshot) => {
+    snapshots.delete(name)
+    snapshots.set(name, snapshot)
+    if (snapshots.size <= maxPools) return
+    for (const oldest of snapshots.keys()) {
+      snapshots.delete(oldest)
+      return
+    }
+  }
+
+  const read = (owner: PoolOwner, provider: Provider, read_at: number) =>
+    Effect.flatMap(
+      load(owner, provider),
+      Option.match({
+        onNone: () => Effect.succeedNone,
+        onSome: ({ rows, version }) =>
+          Effect.map(verify(owner.account_id, rows), (verified) => {
+            const members = verified.map(({ prepared, row: { credential, key_version, parkings, row }, seal }) => {
+              const leaked = parkings.some(
+                (parking) => parking.cause === "leaked" && parking.key_version === key_version
+              )
+              const pooled: PooledCredential = { credential, key_version, leaked, row, seal }
+              return [credential.id, { pooled, prepared, stored: healthOf(parkings, key_version) }] as const
+            })
+            return Option.some<Snapshot>({
+              version,
+              pool: poolOf(members.map(([, { pooled }]) => pooled)),
+              members: new Map(members),
+              isVerified: verified.every(({ seal }) => seal === "verified" || seal === "unverified"),
+              read_at,
+              validated_at: read_at
+            })
+          })
+      })
+    )
+
+  const start = (owner: PoolOwner, provider: Provider, name: string): Loading => {
+    const began = performance.now()
+    // Whoever waits for it may leave.
+    const fiber = fork(read(owner, provider, began))
+    const loading = { began, fiber }
+    loadings.set(name, loading)
+    fiber.addObserver((exit) => {
+      loadings.delete(name)
+      if (exit._tag === "Success" && Option.isSome(exit.value)) keep(name, exit.value.value)
+      else snapshots.delete(name)
+    })
+    return loading
+  }
+
+  /** A snapshot that was read since a question began, or is of the version that answered it. */
+  const known = (name: string, asked: number, version: string): Snapshot | undefined => {
+    const snapshot = snapshots.get(name)
+    if (snapshot === undefined || (snapshot.read_at < asked && snapshot.version !== version)) return undefined
+    return snapshot.isVerified || snapshot.read_at + unverifiedFor > asked ? snapshot : undefined
+  }
+
+  const loaded = (
+    owner: PoolOwner,
+    provider: Provider,
+    name: string,
+    asked: number,
+    version: string
+  ): Effect.Effect<Option.Option<Snapshot>, ServiceUnavailable> =>
+    Effect.suspend(() => {
+      const snapshot = known(name, asked, version)
+      if (snapshot !== undefined) return Effect.succeedSome(snapshot)
+      const running = loadings.get(name) ?? start(owner, provider, name)
+      return running.began >= asked
+        ? Fiber.join(running.fiber)
+        : // It may have read what was before the question. One at a time: what it reads may yet be of the right version.
+          Effect.andThen(Fiber.await(running.fiber), loaded(owner, provider, name, asked, version))
+    })
+
+  const isFresh = (snapshot: Snapshot | undefined, now: number, freshness: number): snapshot is Snapshot =>
+    snapshot !== undefined &&
+    snapshot.validated_at + freshness >= now &&
+    (snapshot.isVerified || snapshot.read_at + unverifiedFor > now)
+
+  const validated = (
+    owner: PoolOwner,
+    providers: ReadonlyArray<Provider>,
+    names: ReadonlyArray<string>,
+    asked: number
+  ): Effect.Effect<Option.Option<ReadonlyArray<Snapshot>>, ServiceUnavailable> =>
+    Effect.flatMap(versions(owner, providers), (answer) => {
+      if (Option.isNone(answer)) return Effect.succeedNone
+      const current = Array<Snapshot>(names.length)
+      const missing: Array<readonly [index: number, provider: Provider]> = []
+      for (const [index, provider] of providers.entries()) {
+        const name = names[index] ?? ""
+        const snapshot = known(name, asked, answer.value[index] ?? "")
+        if (snapshot === undefined) {
+          missing.push([index, provider])
+          continue
+        }
+        keep(name, snapshot)
+        snapshot.validated_at = Math.max(snapshot.validated_at, asked)
+        current[index] = snapshot
+      }
+      if (missing.length === 0) return Effect.succeedSome(current)
+      const load = ([index, provider]: (typeof missing)[number]) =>
+        Effect.map(loaded(owner, provider, names[index] ?? "", asked, answer.value[index] ?? ""), (found) => {
+          if (Option.isSome(found)) current[index] = found.value
+          return Option.isSome(found)
+        })
+      return Effect.map(Effect.forEach(missing, load, { concurrency }), (found) =>
+        found.every((is) => is) ? Option.some(current) : Option.none()
+      )
+    })
+
+  return Pools.of({
+    current: (owner, providers, freshness = 0) =>
+      Effect.suspend(() => {
+        const asked = performance.now()
+        const names = providers.map((provider) => nameOf(owner, provider))
+        if (freshness > 0) {
+          const found = names.map((name) => snapshots.get(name))
+          const fresh = found.filter((snapshot) => isFresh(snapshot, asked, freshness))
+          if (fresh.length === found.length) return Effect.succeedSome(fresh)
+        }
+        return validated(owner, providers, names, asked)
+      })
+  })
+})
+
+/** Snapshots of pools, each used only while its version is the database's: there is no time for which they are stale. */
+export class Pools extends Context.Service<
+  Pools,
+  {
+    /**
+     * The pools of a workspace, one for each provider in their order. Every change that was acknowledged before this
+     * began is in them; with a `freshness` in milliseconds, every one that was by that much earlier. None if the account
+     * has no such workspace.
+     */
+    readonly current: (
+      owner: PoolOwner,
+      providers: ReadonlyArray<Provider>,
+      freshness?: number
+    ) => Effect.Effect<Option.Option<ReadonlyArray<Snapshot>>, ServiceUnavailable>
+  }
+>()("byok/Pools") {
+  static readonly layer = Layer.effect(
+    this,
+    Effect.flatMap(Cipher, ({ prepare }) => make(verifying(prepare)))
+  )
+  /** Goes by the columns, without a key to verify them. For explanations only. */
+  static readonly layerUnverified = Layer.effect(
+    this,
+    make((_account_id, rows) =>
+      Effect.succeed(rows.map((row) => ({ row, seal: "unverified" as const, prepared: undefined })))
+    )
+  )
+}

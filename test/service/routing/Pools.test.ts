@@ -1,0 +1,260 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Context, Deferred, Effect, Fiber, Layer, Option, Schema } from "effect"
+import type { SqlClient } from "effect/sql"
+import { CurrentCaller } from "../../../src/domain/CurrentCaller.ts"
+import { decodeCredentialChanges } from "../../../src/domain/decodeCredentialChanges.ts"
+import { NewCredential } from "../../../src/domain/NewCredential.ts"
+import { planFor } from "../../../src/domain/routing/planFor.ts"
+import { RoutingRequest } from "../../../src/domain/routing/RoutingRequest.ts"
+import { Cipher } from "../../../src/port/Cipher.ts"
+import { KeyStoreUnavailable, UnknownKeyId, UnsupportedFormat } from "../../../src/port/CipherErrors.ts"
+import { CredentialPools, type PoolOwner } from "../../../src/port/CredentialPools.ts"
+import { Credentials } from "../../../src/port/Credentials.ts"
+import * as CredentialsLive from "../../../src/service/Credentials.ts"
+import { Pools } from "../../../src/service/routing/Pools.ts"
+import * as SecureRandomLive from "../../../src/crypto/SecureRandomLive.ts"
+import { newTenant } from "../../support/database/newTenant.ts"
+import { openStore, type Ports, storesOn } from "../../support/database/stores.ts"
+import * as CipherPlain from "../../support/keys/CipherPlain.ts"
+import { ringOf } from "../../support/keys/keyrings.ts"
+import { cipherOn, inMemory } from "../../support/memory/inMemory.ts"
+
+const cipher = cipherOn(ringOf("kek"))
+
+const create = Effect.fnUntraced(function* ({ account_id }: PoolOwner, body: object = {}) {
+  const input = Schema.decodeUnknownSync(NewCredential)({ provider: "azure", key: "fake-key", ...body })
+  return yield* Effect.provideService((yield* Credentials).create(input), CurrentCaller, { account_id })
+})
+
+const snapshotOf = Effect.fnUntraced(function* (owner: PoolOwner, freshness?: number) {
+  const [snapshot] = Option.getOrThrow(yield* (yield* Pools).current(owner, ["azure"], freshness))
+  return snapshot ?? assert.fail("no snapshot")
+})
+
+const sealsIn = (owner: PoolOwner) => Effect.map(snapshotOf(owner), ({ pool }) => pool.map(({ seal }) => seal))
+
+/** The plan of a plain request: how many own steps it has, and whether it has a shared one. */
+const planned = (owner: PoolOwner, freshness?: number) =>
+  Effect.map(snapshotOf(owner, freshness), ({ pool }) => {
+    const request = Schema.decodeUnknownSync(RoutingRequest)({
+      ...owner,
+      model: "a/model",
+      targets: [{ provider: "azure" }]
+    })
+    const { steps } = planFor(
+      request,
+      () => pool,
+      () => ({ _tag: "Free" })
+    )
+    return {
+      own: steps.filter(({ _tag }) => _tag === "Own").length,
+      shared: steps.some(({ _tag }) => _tag === "Shared")
+    }
+  })
+
+/** Single edits of every column that the seal binds and that leave the row in its pool, each to another value. */
+const edits: ReadonlyArray<readonly [column: string, value: string]> = [
+  ["id", "gen_random_uuid()"],
+  ["disabled", "NOT disabled"],
+  ["is_fallback", "NOT is_fallback"],
+  ["is_required", "NOT is_required"],
+  ["is_byok_only", "NOT is_byok_only"],
+  ["allowed_api_key_hashes", "ARRAY[repeat('a', 64)]"],
+  ["allowed_models", "ARRAY['a/model']"],
+  ["allowed_models", "ARRAY[]::text[]"],
+  ["allowed_user_ids", "ARRAY['ann']"],
+  ["declared_region", "'global'"],
+  ["declared_zdr", "true"]
+]
+
+/** The two services of one instance, on a store with a cipher. */
+const instance = (store: Context.Context<Ports>, sealing: Layer.Layer<Cipher> = cipher) =>
+  Layer.fresh(
+    Layer.mergeAll(CredentialsLive.layer, Pools.layer).pipe(
+      Layer.provideMerge(sealing),
+      Layer.provide(SecureRandomLive.layer),
+      Layer.provideMerge(Layer.succeedContext(store))
+    )
+  )
+
+/** What a plan is after each edit, made and taken back by direct SQL. */
+const afterEdits = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, owner: PoolOwner) {
+  const found: Array<string> = []
+  for (const [column, value] of edits) {
+    const isId = column === "id"
+    const [before] = yield* sql<{ old: string }>`SELECT id AS old FROM credentials`
+    if (isId) yield* sql.unsafe("UPDATE credentials SET id = gen_random_uuid()")
+    else {
+      yield* sql.unsafe(`CREATE TABLE kept AS SELECT * FROM credentials`)
+      yield* sql.unsafe(`UPDATE credentials SET ${column} = ${value}`)
+    }
+    const seals = (yield* sealsIn(owner)).join()
+    const { own, shared } = yield* planned(owner)
+    found.push(`${column} = ${value}: ${seals}, ${own} own, ${shared ? "shared" : "not shared"}`)
+    if (isId) yield* sql`UPDATE credentials SET id = ${before?.old ?? ""}`
+    else {
+      yield* sql.unsafe(`UPDATE credentials SET ${column} = kept.${column} FROM kept`)
+      yield* sql.unsafe("DROP TABLE kept")
+    }
+    assert.deepStrictEqual(yield* planned(owner), { own: 1, shared: true }, "as it was")
+  }
+  return found
+})
+
+describe("pools", () => {
+  it.live("exclude a row with any bound column edited, and remove shared capacity with it (Q20, E16)", () =>
+    Effect.gen(function* () {
+      const { ports, sql } = yield* openStore()
+      yield* Effect.gen(function* () {
+        const owner = yield* newTenant
+        yield* create(owner)
+        assert.deepStrictEqual(yield* planned(owner), { own: 1, shared: true })
+        assert.deepStrictEqual(
+          yield* afterEdits(sql, owner),
+          edits.map(([column, value]) => `${column} = ${value}: altered, 0 own, not shared`)
+        )
+      }).pipe(Effect.provide(instance(ports)))
+    })
+  )
+
+  it.live("do not notice with a cipher that binds nothing (Q20, control)", () =>
+    Effect.gen(function* () {
+      const { ports, sql } = yield* openStore()
+      yield* Effect.gen(function* () {
+        const owner = yield* newTenant
+        yield* create(owner)
+        const found = yield* afterEdits(sql, owner)
+        assert.lengthOf(
+          found.filter((line) => line.includes("altered")),
+          0
+        )
+      }).pipe(Effect.provide(instance(ports, CipherPlain.layer)))
+    })
+  )
+
+  it.effect.each([
+    ["unknown_key", new UnknownKeyId({ kek_id: "gone" })],
+    ["unsupported", new UnsupportedFormat()],
+    ["unavailable", new KeyStoreUnavailable({ reason: "down" })]
+  ] as const)("say why a row is not verified: %s (E16, E17)", ([seal, failure]) =>
+    Effect.gen(function* () {
+      const owner = yield* newTenant
+      yield* create(owner)
+      const broken = Layer.effect(
+        Cipher,
+        Effect.map(Cipher, (cipher) => ({ ...cipher, prepare: () => failure }))
+      )
+      const found = yield* Effect.provide(sealsIn(owner), Layer.fresh(Layer.provide(Pools.layer, broken)))
+      assert.deepStrictEqual(found, [seal])
+      const unproved = yield* Effect.provide(sealsIn(owner), Layer.fresh(Pools.layerUnverified))
+      assert.deepStrictEqual(unproved, ["unverified"])
+    }).pipe(Effect.provide(inMemory()))
+  )
+
+  it.live("read a pool again after a second if a row is not verified, and not otherwise (E17)", () =>
+    Effect.gen(function* () {
+      const owner = yield* newTenant
+      yield* create(owner)
+      let down = true
+      let asked = 0
+      const flaky = Layer.effect(
+        Cipher,
+        Effect.map(Cipher, (cipher) => ({
+          ...cipher,
+          prepare: (...args: Parameters<typeof cipher.prepare>) =>
+            Effect.suspend(() => {
+              asked += 1
+              return down ? new KeyStoreUnavailable({ reason: "down" }) : cipher.prepare(...args)
+            })
+        }))
+      )
+      yield* Effect.gen(function* () {
+        assert.deepStrictEqual(yield* sealsIn(owner), ["unavailable"])
+        down = false
+        assert.deepStrictEqual(yield* sealsIn(owner), ["unavailable"])
+        yield* Effect.sleep("1010 millis")
+        assert.deepStrictEqual(yield* sealsIn(owner), ["verified"])
+        yield* Effect.sleep("1010 millis")
+        assert.deepStrictEqual(yield* sealsIn(owner), ["verified"])
+        assert.strictEqual(asked, 2)
+      }).pipe(Effect.provide(Layer.fresh(Layer.provide(Pools.layer, flaky))))
+    }).pipe(Effect.provide(inMemory()))
+  )
+
+  it.live("are read once for all who ask at a time, and again for who asks after a change (Q19)", () =>
+    Effect.gen(function* () {
+      const owner = yield* newTenant
+      yield* create(owner)
+      const began = yield* Deferred.make<true>()
+      const held = yield* Deferred.make<true>()
+      let loads = 0
+      const slow = Layer.effect(
+        CredentialPools,
+        Effect.map(CredentialPools, (pools) => ({
+          ...pools,
+          load: (...args: Parameters<typeof pools.load>) =>
+            Effect.gen(function* () {
+              loads += 1
+              const read = yield* pools.load(...args)
+              yield* Deferred.succeed(began, true)
+              yield* Deferred.await(held)
+              return read
+            })
+        }))
+      )
+      yield* Effect.gen(function* () {
+        const early = yield* Effect.forEach([1, 2, 3], () => Effect.forkChild(snapshotOf(owner)))
+        yield* Deferred.await(began)
+        yield* create(owner)
+        const late = yield* Effect.forkChild(snapshotOf(owner))
+        yield* Effect.yieldNow
+        assert.strictEqual(loads, 1)
+        yield* Deferred.succeed(held, true)
+        yield* Effect.forEach(early, Fiber.join)
+        assert.lengthOf((yield* Fiber.join(late)).pool, 2)
+        assert.strictEqual(loads, 2)
+      }).pipe(Effect.provide(Layer.fresh(Layer.provide(Pools.layer, slow))))
+    }).pipe(Effect.provide(inMemory()))
+  )
+
+  it.live("offer no old state on any instance to a plan that begins after a change was acknowledged (Q19)", () =>
+    Effect.gen(function* () {
+      const { ports, url } = yield* openStore()
+      const other = yield* storesOn(url)
+      const [here, there] = yield* Effect.all([Layer.build(instance(ports)), Layer.build(instance(other))])
+      const owner = yield* Effect.provide(newTenant, ports)
+      const { id } = yield* Effect.provide(create(owner), here)
+      const stale = { now: 0, minute: 0 }
+      /** Flips a flag here, and plans there as soon as it is acknowledged, beside plans that run all the time. */
+      const flips = Effect.forEach(
+        Array.from({ length: 60 }, (_, n) => n),
+        (n) =>
+          Effect.gen(function* () {
+            const disabled = n % 2 === 0
+            const changes = yield* decodeCredentialChanges({ disabled })
+            const { update } = Context.get(n % 3 === 0 ? there : here, Credentials)
+            yield* Effect.provideService(update(id, changes), CurrentCaller, { account_id: owner.account_id })
+            const expected = disabled ? 0 : 1
+            for (const side of [here, there]) {
+              if ((yield* Effect.provide(planned(owner), side)).own !== expected) stale.now += 1
+              if ((yield* Effect.provide(planned(owner, 60_000), side)).own !== expected) stale.minute += 1
+            }
+          })
+      )
+      const noise = Effect.forever(
+        Effect.andThen(Effect.provide(planned(owner), here), Effect.provide(planned(owner), there))
+      )
+      yield* Effect.raceFirst(flips, noise)
+      assert.strictEqual(stale.now, 0)
+
+      const changes = yield* decodeCredentialChanges({ disabled: true })
+      yield* Effect.provideService(Context.get(there, Credentials).update(id, changes), CurrentCaller, owner)
+      yield* Effect.provide(planned(owner), here)
+      const back = yield* decodeCredentialChanges({ disabled: false })
+      yield* Effect.provideService(Context.get(there, Credentials).update(id, back), CurrentCaller, owner)
+      const old = yield* Effect.provide(planned(owner, 60_000), here)
+      assert.strictEqual(old.own, 0, "control: a snapshot that is not validated offers the old state")
+      assert.strictEqual((yield* Effect.provide(planned(owner), here)).own, 1)
+    })
+  )
+})

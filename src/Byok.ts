@@ -11,6 +11,7 @@ import { QueueLimit } from "./port/QueueLimit.ts"
 import { Accounts } from "./service/Accounts.ts"
 import * as Checkpointing from "./service/Checkpointing.ts"
 import * as Credentials from "./service/Credentials.ts"
+import * as Explanations from "./service/routing/Explanations.ts"
 import * as ReceiptExpiry from "./service/ReceiptExpiry.ts"
 import { readSettings, type Settings } from "./wiring/Settings.ts"
 
@@ -21,6 +22,7 @@ import { readSettings, type Settings } from "./wiring/Settings.ts"
 export const layerWith = (settings: Settings) =>
   Layer.mergeAll(
     Layer.fresh(Credentials.layer),
+    Layer.fresh(Explanations.layer),
     Layer.fresh(Accounts.layer),
     ReadinessLive.layer,
     Checkpointing.layer,

@@ -6,6 +6,8 @@ import { CredentialId } from "../domain/CredentialId.ts"
 import { Conflict, InvalidParams, NotFound } from "../domain/Errors.ts"
 import { IdempotencyKey } from "../domain/IdempotencyKey.ts"
 import { NewCredential } from "../domain/NewCredential.ts"
+import { Explanation } from "../domain/routing/Explanation.ts"
+import { PlanRequest } from "../domain/routing/PlanRequest.ts"
 import { Authentication } from "./Authentication.ts"
 import { ExpectationFailed, HeadersTooLarge, RequestTimeout } from "./HttpErrors.ts"
 import { JsonBody } from "./JsonBody.ts"
@@ -92,9 +94,24 @@ const remove = HttpApiEndpoint.delete("delete", "/byok/:id", {
   .annotate(OpenApi.Description, "Removes the credential and its key for good. Deleting it again is a 404.")
   .middleware(ResourcePath)
 
+const plan = HttpApiEndpoint.post("plan", "/byok/plan", {
+  payload: PlanRequest,
+  success: Schema.Struct({ data: Explanation }),
+  error: [...refusals]
+})
+  .annotate(OpenApi.Summary, "Explain a plan")
+  .annotate(
+    OpenApi.Description,
+    [
+      "Which credentials serve a request, in which order, whether shared capacity does, and every reason why a credential",
+      "or shared capacity does not. It plans as a router does, against the credentials as they are now, and opens no key."
+    ].join("\n")
+  )
+  .middleware(JsonBody)
+
 /** The operations on credentials. */
 class ByokGroup extends HttpApiGroup.make("byok")
-  .add(create, list, get, update, remove)
+  .add(create, list, plan, get, update, remove)
   .middleware(Authentication)
   .annotate(OpenApi.Description, "Provider credentials brought by customers.") {}
 

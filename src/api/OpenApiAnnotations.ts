@@ -19,6 +19,52 @@ const credential = {
   sort_order: 0
 }
 
+const planned = {
+  workspace_id: credential.workspace_id,
+  model: "openai/gpt-4o",
+  host: "global",
+  requires_zdr: false,
+  strategy: "byok_first",
+  steps: [
+    {
+      kind: "own",
+      provider: "openai",
+      section: "prioritized",
+      credential_id: credential.id,
+      name: "Production",
+      label: "sk-...AbCd",
+      region: null,
+      on_trial: false
+    }
+  ],
+  providers: [
+    {
+      provider: "openai",
+      credentials: [
+        {
+          credential_id: credential.id,
+          name: "Production",
+          label: "sk-...AbCd",
+          section: "prioritized",
+          position: 0,
+          excluded: []
+        }
+      ],
+      shared: {
+        position: null,
+        removed: [
+          {
+            reason: "is_required",
+            message: `${credential.id} (Production) forbids it for every model`,
+            credential_id: credential.id
+          }
+        ]
+      }
+    }
+  ],
+  retry_at: null
+}
+
 const requestId = {
   description:
     "The id under which a failure is logged: the request's own `X-Request-Id` if well-formed, otherwise generated.",
@@ -77,6 +123,12 @@ const operations: Readonly<
     status: "200",
     description: "A page of credentials.",
     example: { data: [credential], total_count: 1 }
+  },
+  "byok.plan": {
+    status: "200",
+    description: "The plan, with a verdict on every credential and on shared capacity.",
+    example: { data: planned },
+    request: { model: "openai/gpt-4o", targets: [{ provider: "openai" }] }
   },
   "byok.get": { status: "200", description: "The credential.", example: { data: credential } },
   "byok.update": {

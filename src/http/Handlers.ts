@@ -11,6 +11,7 @@ import { ResourcePath } from "../api/ResourcePath.ts"
 import type { Credential } from "../domain/Credential.ts"
 import { CurrentCaller } from "../domain/CurrentCaller.ts"
 import { Credentials } from "../port/Credentials.ts"
+import { Explanations } from "../port/Explanations.ts"
 import { QueueLimit } from "../port/QueueLimit.ts"
 import { Turns } from "./Turns.ts"
 
@@ -44,6 +45,7 @@ const withMiddlewareOnly = <A, E>(group: Layer.Layer<A, E, Middleware>): Layer.L
 export const layer = Layer.unwrap(
   Effect.gen(function* () {
     const credentials = yield* Credentials
+    const { explain } = yield* Explanations
     const inTurn = yield* Turns
     const queue = yield* QueueLimit
     const inTurnOfCaller = <A, E, R>(operation: Effect.Effect<A, E, R>) =>
@@ -60,6 +62,7 @@ export const layer = Layer.unwrap(
             ({ credentials, total_count }) =>
               HttpServerResponse.text(credentialListBody(credentials, total_count), json)
           ),
+        plan: ({ payload }) => Effect.map(inTurnOfCaller(explain(payload)), (data) => ({ data })),
         get: ({ params }) =>
           Effect.map(credentials.get(params.id), (credential) =>
             HttpServerResponse.text(credentialBody(credential), json)

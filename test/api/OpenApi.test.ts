@@ -15,7 +15,8 @@ const list = ["get", "/api/v1/byok"] as const
 const get = ["get", "/api/v1/byok/{id}"] as const
 const update = ["patch", "/api/v1/byok/{id}"] as const
 const remove = ["delete", "/api/v1/byok/{id}"] as const
-const operations = [create, list, get, update, remove]
+const plan = ["post", "/api/v1/byok/plan"] as const
+const operations = [create, list, plan, get, update, remove]
 
 const fields = [
   ...["key", "provider", "name", "workspace_id", "allowed_api_key_hashes", "allowed_models", "allowed_user_ids"],
@@ -70,6 +71,7 @@ const errors: ReadonlyArray<
 > = [
   [create, [...common, "InvalidParams", "Conflict", "PayloadTooLarge"]],
   [list, [...common, "InvalidParams"]],
+  [plan, [...common, "InvalidParams", "PayloadTooLarge"]],
   [get, [...common, "NotFound"]],
   [update, [...common, "InvalidParams", "NotFound", "PayloadTooLarge"]],
   [remove, [...common, "NotFound"]]
@@ -108,7 +110,7 @@ layerLive(TestService.layer)("/openapi.json", (it) => {
   )
 
   it.effect(
-    "has the five operations, each described and with a management key as bearer token, and two probes (sections 4 and 5)",
+    "has the six operations, each described and with a management key as bearer token, and two probes (sections 4 and 5)",
     () =>
       Effect.gen(function* () {
         const found = yield* document

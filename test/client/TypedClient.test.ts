@@ -7,6 +7,8 @@ import { CredentialId } from "../../src/domain/CredentialId.ts"
 import * as HttpErrors from "../../src/api/HttpErrors.ts"
 import * as Errors from "../../src/domain/Errors.ts"
 import { IdempotencyKey } from "../../src/domain/IdempotencyKey.ts"
+import { PlanRequest } from "../../src/domain/routing/PlanRequest.ts"
+import { WorkspaceId } from "../../src/domain/WorkspaceId.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"
 import { Accounts } from "../../src/service/Accounts.ts"
 import { layerLive } from "../support/process/layerLive.ts"
@@ -50,6 +52,22 @@ layerLive(Layer.merge(queueOfOne, FetchHttpClient.layer))("the typed client", (i
       assert.strictEqual(made.data.name, "n")
       assert.isTrue(DateTime.isDateTime(made.data.created_at))
       assert.deepStrictEqual(yield* byok.get({ params: { id: made.data.id } }), made)
+    })
+  )
+
+  it.effect("explains a plan, with decoded fields and typed errors (Q8, E19)", () =>
+    Effect.gen(function* () {
+      const { management_key } = yield* TestService.newTenant
+      const { byok } = yield* clientWith(management_key)
+      const { body: made } = yield* byok.create({ headers: {}, payload: newCredential(minimal) })
+      const request = Schema.decodeUnknownSync(PlanRequest)({ model: "a/model", targets: [{ provider: "openai" }] })
+      const { data } = yield* byok.plan({ payload: request })
+      assert.deepStrictEqual(
+        data.steps.map((step) => (step.kind === "own" ? step.credential_id : step.kind)),
+        [made.data.id, "shared"]
+      )
+      const elsewhere = byok.plan({ payload: { ...request, workspace_id: WorkspaceId.make(unknownId) } })
+      assert.instanceOf(yield* Effect.flip(elsewhere), Errors.InvalidParams)
     })
   )
 

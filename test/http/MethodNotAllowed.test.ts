@@ -19,6 +19,7 @@ const cases: ReadonlyArray<readonly [method: string, path: string, allow: string
   ...["/", "/health/live", "/health/ready", "/docs", "/openapi.json"].flatMap((path) =>
     ["POST", "PATCH", "DELETE", ...others].map((method) => [method, path, "GET, HEAD"] as const)
   ),
+  ["PUT", "/api/v1/byok/plan", "GET, HEAD, POST, PATCH, DELETE"],
   ["PUT", "/api/v1/byok/nonsense", ofItem],
   ["PUT", "/api/v1/byok/%zz", ofItem],
   ["PUT", `/api/v1/byok/${"a".repeat(10_000)}`, ofItem],

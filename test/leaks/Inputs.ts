@@ -113,6 +113,25 @@ const inAnUpdate: Input = (secret, management_key) =>
     })
   )
 
+/** Plans with a secret in every field that no answer repeats, and refused ones with a secret in all. */
+const inAPlan: Input = (secret, management_key) =>
+  [
+    { model: "a/model", user_id: secret, targets: [{ provider: "xai" }] },
+    {
+      model: secret,
+      api_key_hash: secret,
+      host: secret,
+      strategy: secret,
+      targets: [{ provider: secret, endpoint: secret }]
+    },
+    { model: `${secret}\0`, workspace_id: secret, requires_zdr: secret, targets: secret, [secret]: secret }
+  ].map((body) => ({
+    method: "POST",
+    path: `${collection}/plan`,
+    headers: [bearer(management_key), json],
+    body: JSON.stringify(body)
+  }))
+
 /** A create, its repetition, another with the same idempotency key, and refused keys. */
 const underIdempotencyKeys: Input = (secret, management_key) => {
   const name = `${secret}${randomUUID()}`
@@ -136,5 +155,6 @@ export const inputs: ReadonlyArray<readonly [name: string, input: Input]> = [
   ["a token in the query", inTheQuery],
   ["a key in the query of a list", inTheList],
   ["a key in an update", inAnUpdate],
+  ["a key in a plan", inAPlan],
   ["an idempotency key and a key", underIdempotencyKeys]
 ]

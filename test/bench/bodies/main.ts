@@ -6,6 +6,7 @@ import { HttpServer } from "effect/http"
 import * as Server from "../../../src/http/Server.ts"
 import { RequestTimeout } from "../../../src/port/Deadline.ts"
 import { Readiness } from "../../../src/port/Readiness.ts"
+import * as Explanations from "../../../src/service/routing/Explanations.ts"
 import { Accounts } from "../../../src/service/Accounts.ts"
 import { serverSettings } from "../../support/http/serverSettings.ts"
 import { inMemory } from "../../support/memory/inMemory.ts"
@@ -97,6 +98,7 @@ search.pipe(
   Effect.provide(
     Server.layer(serverSettings).pipe(
       Layer.provideMerge(Accounts.layer),
+      Layer.provide(Explanations.layer),
       Layer.provideMerge(inMemory()),
       Layer.provideMerge(Layer.succeed(Readiness, { problems: Effect.succeed([]), warnings: Effect.succeed([]) })),
       Layer.provideMerge(Layer.succeed(RequestTimeout, Duration.seconds(30))),

@@ -12,6 +12,7 @@ import { serverSettings } from "../../support/http/serverSettings.ts"
 import { hashApiKey } from "../../../src/port/ApiKey.ts"
 import { ApiKeys } from "../../../src/port/ApiKeys.ts"
 import { Credentials } from "../../../src/port/Credentials.ts"
+import { Explanations } from "../../../src/port/Explanations.ts"
 import { Readiness } from "../../../src/port/Readiness.ts"
 
 /** Serves one rung of the ladder: `node`, `router` or `http`, the whole HTTP side with stubs behind it. */
@@ -53,6 +54,7 @@ const stubs = Layer.mergeAll(
     update: () => Effect.succeed(credential),
     delete: () => Effect.void
   }),
+  Layer.succeed(Explanations, { explain: () => Effect.die("not measured"), verifies: true }),
   Layer.succeed(Readiness, { problems: Effect.succeed([]), warnings: Effect.succeed([]) })
 )
 

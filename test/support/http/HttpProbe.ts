@@ -72,3 +72,12 @@ export const update = (url: string, token: string, id: string, body: unknown, he
 /** The delete operation. */
 export const remove = (url: string, token: string, id: string, headers: ReadonlyArray<Header> = []) =>
   send(url, { method: "DELETE", path: `/api/v1/byok/${id}`, headers: [bearer(token), ...headers] })
+
+/** The plan operation: a text is sent as it is, anything else as JSON. */
+export const plan = (url: string, token: string, body: unknown) =>
+  send(url, {
+    method: "POST",
+    path: "/api/v1/byok/plan",
+    headers: [bearer(token), json],
+    body: typeof body === "string" ? body : JSON.stringify(body)
+  })

@@ -10,7 +10,7 @@ import { Accounts } from "../../../src/service/Accounts.ts"
 import type { Settings } from "../../../src/wiring/Settings.ts"
 import { adminClient, freshDatabase, settingsFor } from "../database/freshDatabase.ts"
 import { Recording } from "../process/Recording.ts"
-import { create, get, type Header, list, remove, update } from "./HttpProbe.ts"
+import { create, get, type Header, list, plan, remove, update } from "./HttpProbe.ts"
 import type { Answer } from "./RawConnection.ts"
 
 /** An account as a customer has it: ids, keys in the clear, and the operations under its management key. */
@@ -23,6 +23,7 @@ export interface Tenant {
   readonly get: (id: string, headers?: ReadonlyArray<Header>) => Effect.Effect<Answer>
   readonly list: (query?: string, headers?: ReadonlyArray<Header>) => Effect.Effect<Answer>
   readonly update: (id: string, body: unknown, headers?: ReadonlyArray<Header>) => Effect.Effect<Answer>
+  readonly plan: (body: unknown) => Effect.Effect<Answer>
   readonly delete: (id: string, headers?: ReadonlyArray<Header>) => Effect.Effect<Answer>
 }
 
@@ -74,6 +75,7 @@ export class TestService extends Context.Service<
                   get: (id, headers) => get(url, management_key, id, headers),
                   list: (query, headers) => list(url, management_key, query, headers),
                   update: (id, body, headers) => update(url, management_key, id, body, headers),
+                  plan: (body) => plan(url, management_key, body),
                   delete: (id, headers) => remove(url, management_key, id, headers)
                 }
               }),

@@ -1,0 +1,48 @@
+import { Clock, Effect, Layer, Option } from "effect"
+import type { AccountId } from "../../domain/AccountId.ts"
+import { CurrentCaller } from "../../domain/CurrentCaller.ts"
+import { InvalidParams } from "../../domain/Errors.ts"
+import type { Provider } from "../../domain/Provider.ts"
+import { explanationOf } from "../../domain/routing/explanationOf.ts"
+import { standingOf } from "../../domain/routing/Health.ts"
+import { planFor } from "../../domain/routing/planFor.ts"
+import type { PlanRequest } from "../../domain/routing/PlanRequest.ts"
+import type { PooledCredential } from "../../domain/routing/PooledCredential.ts"
+import { RequestTimeout, withDeadline } from "../../port/Deadline.ts"
+import { Explanations } from "../../port/Explanations.ts"
+import { WorkspaceResolver } from "../../port/WorkspaceResolver.ts"
+import { workspaceIssue } from "../workspaceIssue.ts"
+import { Pools } from "./Pools.ts"
+
+const make = Effect.fnUntraced(function* (verifies: boolean) {
+  const workspaces = yield* WorkspaceResolver
+  const { current } = yield* Pools
+  const inTime = withDeadline(yield* RequestTimeout)
+
+  const explain = Effect.fnUntraced(function* (account_id: AccountId, asked: PlanRequest) {
+    const providers = asked.targets.map(({ provider }) => provider)
+    const refused = InvalidParams.of(workspaceIssue(asked.workspace_id !== undefined))
+    const workspace = yield* workspaces.resolve(account_id, asked.workspace_id)
+    if (Option.isNone(workspace)) return yield* refused
+    const request = { ...asked, account_id, workspace_id: workspace.value }
+    const snapshots = yield* current(request, providers)
+    if (Option.isNone(snapshots)) return yield* refused
+    const now = yield* Clock.currentTimeMillis
+    const pools = new Map(snapshots.value.map((snapshot, index) => [providers[index], snapshot] as const))
+    const poolOf = (provider: Provider) => pools.get(provider)?.pool ?? []
+    const healthOf = ({ credential: { id, provider } }: PooledCredential) =>
+      pools.get(provider as Provider)?.members.get(id)?.stored
+    const plan = planFor(request, poolOf, (pooled) => standingOf(healthOf(pooled), pooled, request.model, now))
+    return explanationOf(request, plan, poolOf)
+  })
+
+  return Explanations.of({
+    explain: (request) => Effect.flatMap(CurrentCaller, ({ account_id }) => inTime(explain(account_id, request))),
+    verifies
+  })
+})
+
+export const layer = Layer.provide(Layer.effect(Explanations, make(true)), Pools.layer)
+
+/** Without a keyring: what a plan would be if every row is what was sealed. */
+export const layerUnverified = Layer.provide(Layer.effect(Explanations, make(false)), Pools.layerUnverified)

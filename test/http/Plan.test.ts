@@ -1,0 +1,198 @@
+import { assert } from "@effect/vitest"
+import { Effect, Redacted } from "effect"
+import { Accounts } from "../../src/service/Accounts.ts"
+import { createdId } from "../support/http/Bodies.ts"
+import { get, plan, send } from "../support/http/HttpProbe.ts"
+import type { Answer } from "../support/http/RawConnection.ts"
+import { assertHeaders, assertInvalid, assertRefused } from "../support/http/Refusal.ts"
+import { TestService } from "../support/http/TestService.ts"
+import { layerLive } from "../support/process/layerLive.ts"
+
+const key = "sk-0123456789-0123456789-AbCd"
+const unknown = "019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11"
+const asked = { model: "openai/gpt-4o", targets: [{ provider: "azure" }] }
+
+/** The plan of an answer, which must be one. */
+const dataIn = (answer: Answer): unknown => {
+  assert.strictEqual(answer.status, 200, answer.body)
+  assertHeaders(answer)
+  assert.notInclude(answer.body, key.slice(5, 20))
+  return (JSON.parse(answer.body) as { readonly data: unknown }).data
+}
+
+const verdict = (
+  credential_id: string,
+  name: string | null,
+  position: number | null,
+  excluded: ReadonlyArray<object>
+) => ({
+  credential_id,
+  name,
+  label: "sk-...AbCd",
+  section: "prioritized",
+  position,
+  excluded
+})
+
+layerLive(TestService.layer)("POST /api/v1/byok/plan", (it) => {
+  it.effect("says which keys serve a request and why the others do not (Q8, Q9, E18)", () =>
+    Effect.gen(function* () {
+      const { create, plan, workspace_id } = yield* TestService.newTenant
+      const body = { provider: "azure", key }
+      const used = createdId(yield* create({ ...body, name: "Production", is_required: true }))
+      const other = createdId(yield* create({ ...body, allowed_models: ["gpt-4o", "x"], disabled: true }))
+      const data = dataIn(yield* plan(asked))
+      assert.deepStrictEqual(data, {
+        workspace_id,
+        model: "openai/gpt-4o",
+        host: "global",
+        requires_zdr: false,
+        strategy: "byok_first",
+        steps: [
+          {
+            kind: "own",
+            provider: "azure",
+            section: "prioritized",
+            credential_id: used,
+            name: "Production",
+            label: "sk-...AbCd",
+            region: null,
+            on_trial: false
+          }
+        ],
+        providers: [
+          {
+            provider: "azure",
+            credentials: [
+              verdict(used, "Production", 0, []),
+              verdict(other, null, null, [
+                { reason: "disabled", message: "it is disabled" },
+                {
+                  reason: "model_not_allowed",
+                  message: "allowed_models has 2 models, not this one",
+                  hint: "it has gpt-4o: a slug needs its vendor"
+                }
+              ])
+            ],
+            shared: {
+              position: null,
+              removed: [
+                {
+                  reason: "is_required",
+                  message: `${used} (Production) forbids it for every model`,
+                  credential_id: used
+                }
+              ]
+            }
+          }
+        ],
+        retry_at: null
+      })
+    })
+  )
+
+  it.effect("sees parkings and edits behind the service's back at once (Q19, Q20, E16)", () =>
+    Effect.gen(function* () {
+      const { sql } = yield* TestService
+      const { account_id, create, plan } = yield* TestService.newTenant
+      const id = createdId(yield* create({ provider: "azure", key }))
+      const stepsOf = (data: unknown) => (data as { readonly steps: ReadonlyArray<{ readonly kind: string }> }).steps
+      assert.deepStrictEqual(
+        stepsOf(dataIn(yield* plan(asked))).map(({ kind }) => kind),
+        ["own", "shared"]
+      )
+      yield* sql`
+        INSERT INTO credential_parkings
+        VALUES (${account_id}, ${id}, '', 1, 'rejected', 1, '2100-01-01T11:45:23.5Z', now())`
+      const parked = yield* plan(asked)
+      assert.deepStrictEqual(stepsOf(dataIn(parked)), [{ kind: "shared", provider: "azure" }] as never)
+      assert.include(
+        parked.body,
+        '{"reason":"parked","message":"the upstream rejected the key; it is tried again at 11:45:24Z","cause":"rejected","until":"2100-01-01T11:45:23.500Z"}'
+      )
+      const none = yield* plan({ ...asked, targets: [{ provider: "azure", endpoint: { shared: false } }] })
+      assert.include(none.body, '"retry_at":"2100-01-01T11:45:23.500Z"')
+      yield* sql`UPDATE credentials SET is_required = true WHERE id = ${id}`
+      const altered = yield* plan(asked)
+      assert.deepStrictEqual(stepsOf(dataIn(altered)), [])
+      assert.include(altered.body, '"seal":"altered"')
+    })
+  )
+
+  const list = { path: ["targets"], message: "must be a list of objects" }
+  it.effect.each([
+    [{ targets: asked.targets }, [{ path: ["model"], message: "is required" }]],
+    [{ model: "m" }, [{ path: ["targets"], message: "is required" }]],
+    [{ ...asked, model: "" }, [{ path: ["model"], message: "must not be empty" }]],
+    [{ ...asked, model: "m".repeat(256) }, [{ path: ["model"], message: "must have at most 255 characters" }]],
+    [{ ...asked, model: 5, targets: 5 }, [{ path: ["model"], message: "must be a string" }, list]],
+    [{ ...asked, targets: [] }, [{ path: ["targets"], message: "must have at least 1 element" }]],
+    [
+      { ...asked, targets: [...asked.targets, ...asked.targets] },
+      [{ path: ["targets"], message: "must name each provider once" }]
+    ],
+    [
+      { ...asked, targets: [{ provider: "nobody" }] },
+      [{ path: ["targets", 0, "provider"], message: "must be a known provider slug" }]
+    ],
+    [
+      { ...asked, targets: [{ provider: "azure", endpoint: { kind: "odd", zdr: 1 } }] },
+      [
+        {
+          path: ["targets", 0, "endpoint", "kind"],
+          message: "must be standard, private, pinned, cross_region or video"
+        },
+        { path: ["targets", 0, "endpoint", "zdr"], message: "must be true or false" }
+      ]
+    ],
+    [{ ...asked, host: null }, [{ path: ["host"], message: "must be global, europe or us" }]],
+    [{ ...asked, strategy: "x" }, [{ path: ["strategy"], message: "must be byok_first or provider_first" }]],
+    [
+      { ...asked, api_key_hash: "x" },
+      [{ path: ["api_key_hash"], message: "must be 64 lowercase hexadecimal characters" }]
+    ],
+    [{ ...asked, workspace_id: "x" }, [{ path: ["workspace_id"], message: "must be a UUID" }]],
+    [{ ...asked, workspace_id: unknown }, [{ path: ["workspace_id"], message: "is not a workspace of this account" }]]
+  ] as const)("refuses %j (D7, E19)", ([body, issues]) =>
+    Effect.gen(function* () {
+      const { plan } = yield* TestService.tenant
+      assertInvalid(yield* plan(body), ...issues)
+    })
+  )
+
+  it.effect("answers about a foreign workspace byte for byte as about an unknown and a deleted one (E19, D6, T6)", () =>
+    Effect.gen(function* () {
+      const [owner, stranger] = [yield* TestService.newTenant, yield* TestService.newTenant]
+      yield* owner.create({ provider: "azure", key, is_required: true })
+      const accounts = yield* Accounts
+      const { workspace_id: deleted } = yield* accounts.createWorkspace(stranger.account_id, "deleted")
+      dataIn(yield* stranger.plan({ ...asked, workspace_id: deleted }))
+      yield* accounts.deleteWorkspace(deleted)
+      const bodies = yield* Effect.forEach([owner.workspace_id, deleted, unknown], (workspace_id) =>
+        Effect.map(stranger.plan({ ...asked, workspace_id }), ({ body, status }) => `${status} ${body}`)
+      )
+      assert.strictEqual(new Set(bodies).size, 1, bodies.join("\n"))
+      assert.match(bodies[0] ?? "", /^400 /)
+      const own = yield* stranger.plan(asked)
+      assert.include(own.body, '"credentials":[],"shared":{"position":0,"removed":[]}')
+      assert.include((yield* owner.plan(asked)).body, '"reason":"is_required"', "control")
+      yield* accounts.deleteWorkspace(stranger.workspace_id)
+      assertInvalid(yield* stranger.plan(asked), {
+        path: ["workspace_id"],
+        message: "is required: the default workspace is deleted"
+      })
+    })
+  )
+
+  it.effect("needs a management key, before the body is read (D2, D4, T7)", () =>
+    Effect.gen(function* () {
+      const { url } = yield* TestService
+      const { account_id, management_key } = yield* TestService.tenant
+      assertRefused(yield* send(url, { method: "POST", path: "/api/v1/byok/plan", body: "{" }), "MissingKey")
+      const issued = yield* (yield* Accounts).issueApiKey(account_id, { name: "ordinary", management: false })
+      assertRefused(yield* plan(url, Redacted.value(issued.key), "{"), "Forbidden")
+      assertInvalid(yield* plan(url, management_key, "{"), { path: [], message: "must be valid JSON" })
+      assertRefused(yield* get(url, management_key, "plan"), "NotFound")
+    })
+  )
+})

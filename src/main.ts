@@ -6,6 +6,7 @@ import { accountCommand } from "./cli/AccountCommand.ts"
 import { apiKeyCommand } from "./cli/ApiKeyCommand.ts"
 import { auditCommand } from "./cli/AuditCommand.ts"
 import { credentialCommand } from "./cli/CredentialCommand.ts"
+import { explainCommand } from "./cli/ExplainCommand.ts"
 import { exitCodeOf } from "./cli/exitCodeOf.ts"
 import { keyringCommand } from "./cli/KeyringCommand.ts"
 import { leakCommand } from "./cli/LeakCommand.ts"
@@ -26,6 +27,7 @@ const byok = root.pipe(
     credentialCommand,
     keyringCommand,
     leakCommand,
+    explainCommand,
     auditCommand,
     migrateCommand
   ]),

@@ -15,7 +15,7 @@ const Name = Text.check(
 /** Decodes an argument. The error prints the help and `message`, which says what is expected, never what was given. */
 export const parse =
   <A>(schema: Schema.ConstraintCodec<A, unknown>, message: string) =>
-  (given: string) =>
+  (given: unknown) =>
     Option.match(Schema.decodeUnknownOption(schema)(given), {
       onNone: () => Effect.fail(new CliError.UserError({ cause: message })),
       onSome: Effect.succeed

@@ -7,6 +7,7 @@ import * as WrapBudget from "../crypto/WrapBudget.ts"
 import type { Parkings } from "../port/Parkings.ts"
 import { Accounts } from "../service/Accounts.ts"
 import { Audit } from "../service/Audit.ts"
+import * as Explanations from "../service/routing/Explanations.ts"
 import { LeakResponse } from "../service/LeakResponse.ts"
 import { RequestTimeout } from "../port/Deadline.ts"
 import { QueueLimit } from "../port/QueueLimit.ts"
@@ -94,6 +95,20 @@ export const leakResponse = fromSettings((settings) =>
     Layer.provide(stores(withCommandTimeouts(settings))),
     Layer.provide(KeyringLive.validate(settings))
   )
+)
+
+/** Explanations of plans. Without a keyring they go by the columns, and say so. */
+export const explanations = fromSettings((settings) =>
+  KeyringLive.isSet(settings)
+    ? Explanations.layer.pipe(
+        Layer.provide(CipherAes256Gcm.layer),
+        Layer.provide(WrapBudget.layer),
+        Layer.provide(KeyEncryptionLive.layer(settings)),
+        Layer.provide(KeyringLive.layer(settings)),
+        Layer.provide(stores(settings)),
+        Layer.provide(KeyringLive.validate(settings))
+      )
+    : Layer.provide(Explanations.layerUnverified, stores(settings))
 )
 
 /** Keys that are held back from routers; needs no keyring. */

@@ -63,6 +63,9 @@ const sourceOf = (settings: Settings) => {
   return { ...own, form: Effect.void, first: readOwnFile(own.file) }
 }
 
+/** Whether anything says where the keyring is. */
+export const isSet = (settings: Settings): boolean => sourceOf(settings) !== undefined
+
 /** Where the keyring is; `InvalidSetting` if nothing says so. */
 export const keyringSource = (settings: Settings) => {
   const source = sourceOf(settings)

@@ -12,6 +12,7 @@ import { Accounts } from "./service/Accounts.ts"
 import * as Checkpointing from "./service/Checkpointing.ts"
 import * as Credentials from "./service/Credentials.ts"
 import * as Explanations from "./service/routing/Explanations.ts"
+import { Router } from "./service/routing/Router.ts"
 import * as ReceiptExpiry from "./service/ReceiptExpiry.ts"
 import { readSettings, type Settings } from "./wiring/Settings.ts"
 
@@ -22,7 +23,7 @@ import { readSettings, type Settings } from "./wiring/Settings.ts"
 export const layerWith = (settings: Settings) =>
   Layer.mergeAll(
     Layer.fresh(Credentials.layer),
-    Layer.fresh(Explanations.layer),
+    Layer.fresh(Layer.merge(Explanations.layer, Router.layer)),
     Layer.fresh(Accounts.layer),
     ReadinessLive.layer,
     Checkpointing.layer,

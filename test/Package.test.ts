@@ -172,7 +172,7 @@ layerLive(Layer.merge(InstalledLive, TestService.layer))("the published package"
         "byok/port/Cipher": "Cipher",
         "byok/port/Credentials": "Credentials",
         "byok/service/Credentials": "layer,make",
-        "byok/service/openForRouting": "openForRouting"
+        "byok/service/routing/Router": "Router"
       })
     })
   )

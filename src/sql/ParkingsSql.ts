@@ -1,13 +1,59 @@
 import { Effect, Layer, Option } from "effect"
 import type { FoundKey } from "../port/LeakedKeys.ts"
-import { Parkings } from "../port/Parkings.ts"
+import { type ParkingChange, Parkings } from "../port/Parkings.ts"
+import type { SqlClient } from "effect/sql"
 import { record } from "./auditing.ts"
 import { Database } from "./connection/Database.ts"
 import { marks } from "./leakMarks.ts"
 
+/** The changes as rows `given`. */
+const rowsOf = (sql: SqlClient.SqlClient, changes: ReadonlyArray<ParkingChange>) => sql`
+  unnest(
+    ${changes.map(({ account_id }) => account_id)}::uuid[],
+    ${changes.map(({ credential_id }) => credential_id)}::uuid[],
+    ${changes.map(({ model }) => model)}::text[],
+    ${changes.map(({ key_version }) => key_version)}::integer[],
+    ${changes.map(({ cause }) => cause)}::text[],
+    ${changes.map(({ strikes }) => strikes)}::integer[],
+    ${changes.map(({ until }) => new Date(until).toISOString())}::timestamptz[]
+  ) AS given (account_id, credential_id, model, key_version, cause, strikes, until)`
+
+/** Every process stores in the same order, so that none waits for another that waits for it. */
+const inOrder = (one: ParkingChange, other: ParkingChange) =>
+  `${one.account_id} ${one.credential_id} ${one.model}` < `${other.account_id} ${other.credential_id} ${other.model}`
+    ? -1
+    : 1
+
+const storeAll = (sql: SqlClient.SqlClient, changes: ReadonlyArray<ParkingChange>) => {
+  const sorted = changes.toSorted(inOrder)
+  const begun = sorted.filter(({ ended }) => !ended)
+  const over = sorted.filter(({ ended }) => ended)
+  const begin = sql`
+    INSERT INTO credential_parkings AS parked
+      (account_id, credential_id, model, key_version, cause, strikes, until, parked_at)
+    SELECT given.account_id, given.credential_id, given.model, given.key_version, given.cause, given.strikes, given.until,
+      now()
+    FROM ${rowsOf(sql, begun)}
+    JOIN credentials ON credentials.account_id = given.account_id AND credentials.id = given.credential_id
+    AND credentials.key_version = given.key_version
+    ON CONFLICT (account_id, credential_id, model) DO UPDATE
+    SET key_version = excluded.key_version, cause = excluded.cause, strikes = excluded.strikes, until = excluded.until,
+      parked_at = excluded.parked_at
+    WHERE parked.key_version < excluded.key_version
+    OR (parked.key_version = excluded.key_version AND parked.until < excluded.until)`
+  const end = sql`
+    DELETE FROM credential_parkings AS parked USING ${rowsOf(sql, over)}
+    WHERE parked.account_id = given.account_id AND parked.credential_id = given.credential_id
+    AND parked.model = given.model AND parked.key_version = given.key_version AND parked.until <= given.until`
+  return Effect.all([begun.length === 0 ? Effect.void : begin, over.length === 0 ? Effect.void : end], {
+    discard: true
+  })
+}
+
 export const layer = Layer.effect(
   Parkings,
-  Effect.map(Database, ({ writes: { ask, sql } }) => ({
+  Effect.map(Database, ({ background, writes: { ask, sql } }) => ({
+    store: (changes) => background.ask(storeAll(background.sql, changes)),
     clear: (id) =>
       Effect.gen(function* () {
         const [key] = yield* sql<FoundKey>`

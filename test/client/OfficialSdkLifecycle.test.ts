@@ -14,7 +14,7 @@ import {
 import { Effect, Option, Redacted } from "effect"
 import { CredentialId } from "../../src/domain/CredentialId.ts"
 import { Accounts } from "../../src/service/Accounts.ts"
-import { openForRouting } from "../../src/service/openForRouting.ts"
+import { offeredKey } from "../support/keys/offeredKey.ts"
 import { withoutTable } from "../support/database/withoutTable.ts"
 import { createdId, minimal } from "../support/http/Bodies.ts"
 import { type Tenant, TestService } from "../support/http/TestService.ts"
@@ -121,8 +121,7 @@ layerLive(TestService.layer)("the official client of the reference API", (it) =>
       const client = yield* sdkWith(management_key)
       const id = createdId(yield* create(minimal))
       assert.strictEqual((yield* update(client, id, { key: otherKey })).data.label, "sk-...WxYz")
-      const opened = Option.getOrThrow(yield* openForRouting(account_id, CredentialId.make(id)))
-      assert.strictEqual(Redacted.value(opened.key), otherKey)
+      assert.deepStrictEqual(yield* offeredKey(account_id, CredentialId.make(id)), Option.some(otherKey))
       assert.deepStrictEqual(yield* remove(client, id), { deleted: true })
       const get: Request = call(() => client.byok.get({ id }))
       for (const request of [get, update(client, id, { name: "x" }), remove(client, id)]) {

@@ -4,7 +4,7 @@ import { Cipher } from "../../src/port/Cipher.ts"
 import { Credentials } from "../../src/port/Credentials.ts"
 import { Accounts } from "../../src/service/Accounts.ts"
 import * as CredentialsLive from "../../src/service/Credentials.ts"
-import { openForRouting } from "../../src/service/openForRouting.ts"
+import { offeredKey } from "../support/keys/offeredKey.ts"
 import { CredentialId } from "../../src/domain/CredentialId.ts"
 import type { WorkspaceId } from "../../src/domain/WorkspaceId.ts"
 import { untilWaiting } from "../support/database/transactions.ts"
@@ -111,7 +111,7 @@ describe.each([true, false])("a workspace that is deleted while a create is on i
       const { account_id, management_key, workspace_id } = tenant
       const made = yield* create(url, management_key, minimal)
       const id = CredentialId.make(String(created(made)["id"]))
-      const offered = Effect.map(Effect.provide(openForRouting(account_id, id), context), Option.isSome)
+      const offered = Effect.map(Effect.provide(offeredKey(account_id, id), context), Option.isSome)
       assert.isTrue(yield* offered)
       yield* Effect.orDie(accounts.deleteWorkspace(workspace_id))
       assert.isFalse(yield* offered)

@@ -12,7 +12,7 @@ import { LeakedKeys } from "../../src/port/LeakedKeys.ts"
 import { Parkings } from "../../src/port/Parkings.ts"
 import * as CredentialsLive from "../../src/service/Credentials.ts"
 import { LeakResponse, type LeakSearchProgress } from "../../src/service/LeakResponse.ts"
-import { openForRouting } from "../../src/service/openForRouting.ts"
+import { offeredKey } from "../support/keys/offeredKey.ts"
 import { newTenant } from "../support/database/newTenant.ts"
 import { stores } from "../support/database/stores.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
@@ -48,7 +48,7 @@ const replaceKey = Effect.fnUntraced(function* (
 })
 
 const isOffered = ({ account_id, id }: Effect.Success<ReturnType<typeof create>>) =>
-  Effect.map(openForRouting(account_id, id), Option.isSome)
+  Effect.map(offeredKey(account_id, id), Option.isSome)
 
 /** JSON of providers without key material, around a secret. */
 const jsonKey = Arbitrary.map(

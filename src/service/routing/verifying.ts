@@ -1,10 +1,11 @@
 import { Duration, Effect } from "effect"
 import type { AccountId } from "../../domain/AccountId.ts"
 import type { Seal } from "../../domain/routing/PooledCredential.ts"
-import type { Cipher, OpenFailure, PreparedKey } from "../../port/Cipher.ts"
+import type { Cipher, PreparedKey } from "../../port/Cipher.ts"
 import type { PoolRow } from "../../port/CredentialPools.ts"
 import { withDeadline } from "../../port/Deadline.ts"
 import { withKeyStoreTimeout } from "../withKeyStoreTimeout.ts"
+import { seals } from "./seals.ts"
 
 /** A row, whether it is what was sealed, and what opens it if it is. */
 interface VerifiedRow {
@@ -18,13 +19,6 @@ export type Verification = (
   account_id: AccountId,
   rows: ReadonlyArray<PoolRow>
 ) => Effect.Effect<ReadonlyArray<VerifiedRow>>
-
-const seals: Record<OpenFailure["_tag"], Seal> = {
-  AuthenticationFailed: "altered",
-  UnknownKeyId: "unknown_key",
-  UnsupportedFormat: "unsupported",
-  KeyStoreUnavailable: "unavailable"
-}
 
 /** How many rows are verified at a time, for key stores that are remote. */
 const concurrency = 16

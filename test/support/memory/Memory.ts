@@ -43,6 +43,11 @@ interface ReceiptRow extends Owned, Receipt {
 /** The versions of keys that are marked as leaked, by credential. */
 type Marks = Map<CredentialId, number>
 
+/** What routers have seen of a key, by credential and model. */
+interface ParkingRow extends StoredParking {
+  readonly credential_id: CredentialId
+}
+
 interface MemoryKek {
   readonly check_value: Uint8Array
   wraps: number
@@ -60,6 +65,7 @@ export class Memory extends Context.Service<
     readonly receipts: Map<string, ReceiptRow>
     readonly keks: Map<string, MemoryKek>
     readonly marks: Marks
+    readonly parkings: Map<string, ParkingRow>
   }
 >()("byok/test/Memory") {
   static readonly layer = Layer.sync(this, () => ({
@@ -69,7 +75,8 @@ export class Memory extends Context.Service<
     credentials: new Map<CredentialId, CredentialRow>(),
     receipts: new Map<string, ReceiptRow>(),
     keks: new Map<string, MemoryKek>(),
-    marks: new Map<CredentialId, number>()
+    marks: new Map<CredentialId, number>(),
+    parkings: new Map<string, ParkingRow>()
   }))
 }
 
@@ -428,7 +435,7 @@ const leakedKeys = Layer.effect(
 /** Versions of rows are their contents. */
 const credentialPools = Layer.effect(
   CredentialPools,
-  Effect.map(Memory, ({ credentials, marks, workspaces }) => {
+  Effect.map(Memory, ({ credentials, marks, parkings, workspaces }) => {
     const isLive = (account_id: AccountId, workspace_id: WorkspaceId) =>
       Option.exists(ownRow(workspaces, account_id, workspace_id), ({ deleted_at }) => deleted_at === null)
     const rowsIn = (account_id: AccountId, workspace_id: WorkspaceId, provider: string) =>
@@ -437,9 +444,12 @@ const credentialPools = Layer.effect(
         .map((row) => {
           const { credential, key_version, sealed } = row
           const marked = marks.get(credential.id)
-          const parkings: ReadonlyArray<StoredParking> =
+          const leaked: ReadonlyArray<StoredParking> =
             marked === undefined ? [] : [{ model: "", key_version: marked, cause: "leaked", strikes: 0, until: null }]
-          return { credential, sealed, key_version, row: JSON.stringify(row), parkings }
+          const own = Array.from(parkings.values())
+            .filter(({ credential_id }) => credential_id === credential.id)
+            .map(({ credential_id: _, ...parking }): StoredParking => parking)
+          return { credential, sealed, key_version, row: JSON.stringify(row), parkings: [...leaked, ...own] }
         })
     const versionOf = (rows: ReturnType<typeof rowsIn>) =>
       JSON.stringify(rows.map(({ parkings, row }) => [row, parkings]))
@@ -461,7 +471,22 @@ const credentialPools = Layer.effect(
 
 const parkings = Layer.effect(
   Parkings,
-  Effect.map(Memory, ({ credentials, marks }) => ({
+  Effect.map(Memory, ({ credentials, marks, parkings }) => ({
+    store: (changes) =>
+      Effect.sync(() => {
+        for (const { account_id, credential_id, ended, model, ...parking } of changes) {
+          const name = `${credential_id} ${model}`
+          const row = credentials.get(credential_id)
+          if (row?.account_id !== account_id || row.key_version !== parking.key_version) continue
+          const known = parkings.get(name)
+          const isOlder = known === undefined || known.key_version < parking.key_version
+          if (ended) {
+            if (!isOlder && known.until !== null && known.until <= parking.until) parkings.delete(name)
+          } else if (isOlder || (known.until !== null && known.until < parking.until)) {
+            parkings.set(name, { credential_id, model, ...parking })
+          }
+        }
+      }),
     clear: (id) =>
       Effect.sync(() => {
         const row = credentials.get(id)

@@ -1,0 +1,64 @@
+import { inspect } from "node:util"
+import type { AccountId } from "../../domain/AccountId.ts"
+import type { CredentialId } from "../../domain/CredentialId.ts"
+import type { Provider } from "../../domain/Provider.ts"
+import type { Region } from "../../domain/Region.ts"
+
+/** Of which credential a lease is, and for which attempt. */
+export interface LeaseTerms {
+  readonly account_id: AccountId
+  readonly credential_id: CredentialId
+  readonly key_version: number
+  readonly provider: Provider
+  readonly model: string
+  /** What the credential declares, which may decide the upstream's address (E12). */
+  readonly region: Exclude<Region, "global"> | null
+  /** In milliseconds since 1970. */
+  readonly leased_at: number
+}
+
+const hidden = "<lease>"
+
+/** A provider key in the clear for one attempt: a buffer that is zeroed when its scope ends. It shows itself nowhere. */
+export class Lease {
+  readonly terms: LeaseTerms
+  #key: Buffer | undefined
+
+  constructor(terms: LeaseTerms) {
+    this.terms = terms
+  }
+
+  /** Copies an opened key. Of its own memory: a slice of Node's pool would share it with others. */
+  readonly fill = (opened: Uint8Array): void => {
+    this.#key = Buffer.allocUnsafeSlow(opened.length)
+    this.#key.set(opened)
+  }
+
+  readonly wipe = (): void => {
+    this.#key?.fill(0)
+    this.#key = undefined
+  }
+
+  /** The key's own buffer, not a copy: zero after the scope. */
+  get bytes(): Buffer {
+    if (this.#key === undefined) throw new Error("The lease has ended")
+    return this.#key
+  }
+
+  /** The key as HTTP clients take it. The one copy that outlives the scope, until it is collected: keep it nowhere. */
+  text(): string {
+    return this.bytes.toString("utf8")
+  }
+
+  toString(): string {
+    return hidden
+  }
+
+  toJSON(): string {
+    return hidden
+  }
+
+  [inspect.custom](): string {
+    return hidden
+  }
+}

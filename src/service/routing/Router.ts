@@ -1,0 +1,215 @@
+import { Cause, Clock, Context, Duration, Effect, Layer, Option, type Scope } from "effect"
+import { ServiceUnavailable } from "../../domain/Errors.ts"
+import type { Provider } from "../../domain/Provider.ts"
+import { standingOf, takeTrial } from "../../domain/routing/Health.ts"
+import type { Outcome } from "../../domain/routing/Outcome.ts"
+import type { Plan, Step } from "../../domain/routing/Plan.ts"
+import { planFor } from "../../domain/routing/planFor.ts"
+import type { PooledCredential } from "../../domain/routing/PooledCredential.ts"
+import type { RoutingRequest } from "../../domain/routing/RoutingRequest.ts"
+import type { Cipher, OpenFailure } from "../../port/Cipher.ts"
+import type { CredentialPools } from "../../port/CredentialPools.ts"
+import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
+import type { Parkings } from "../../port/Parkings.ts"
+import { withKeyStoreTimeout } from "../withKeyStoreTimeout.ts"
+import { Lease } from "./Lease.ts"
+import { makeHealthLedger } from "./makeHealthLedger.ts"
+import { type Member, Pools, type Snapshot } from "./Pools.ts"
+import { redacting } from "./redacting.ts"
+import { Exhausted, LeaseRefused, PoolsUnavailable, UnknownWorkspace } from "./RouterErrors.ts"
+import { seals } from "./seals.ts"
+import { type Attempt, walking } from "./walking.ts"
+
+/** A step with a credential's key. */
+export type OwnStep = Extract<Step, { readonly _tag: "Own" }>
+
+/** How old what a plan is made from may be. `now`: no older than its beginning. */
+export type Freshness = "now" | Duration.Duration
+
+/** A plan, the request that it is for and how fresh it had to be. Its `providers` say why each key is used or not. */
+export interface Planned extends Plan {
+  readonly request: RoutingRequest
+  /** In milliseconds. */
+  readonly freshness: number
+}
+
+/** How old what a lease goes by may be, in milliseconds, or as old as its plan's if that is more (Q19). */
+const leaseFreshness = 1000
+
+/** The database cannot be asked, or is asked too much. Anything else is a defect. */
+const isUnavailable = (cause: Cause.Cause<unknown>) => {
+  const failure = Cause.squash(cause)
+  return failure instanceof ServiceUnavailable || failure instanceof DatabaseFailure
+}
+
+const orUnavailable = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
+  Effect.catchCause(effect, (cause): Effect.Effect<never, Exclude<E, ServiceUnavailable> | PoolsUnavailable> =>
+    isUnavailable(cause)
+      ? Effect.fail(new PoolsUnavailable())
+      : Effect.failCause(cause as Cause.Cause<Exclude<E, ServiceUnavailable>>)
+  )
+
+const providersOf = ({ targets }: RoutingRequest) => targets.map(({ provider }) => provider)
+
+const make = Effect.gen(function* () {
+  const { current } = yield* Pools
+  const ledger = yield* makeHealthLedger
+  const open = new Set<Lease>()
+  /** What each open or reported lease was made from. */
+  const members = new WeakMap<Lease, { readonly member: Member; readonly read_at: number }>()
+
+  const healthOf = (snapshot: Snapshot, { pooled, stored }: Member) =>
+    ledger.healthOf(pooled.credential.id, { stored, read_at: snapshot.read_at })
+
+  const planned = (request: RoutingRequest, snapshots: ReadonlyArray<Snapshot>, now: number): Plan => {
+    const snapshotOf = (provider: string) =>
+      snapshots[request.targets.findIndex((target) => target.provider === provider)]
+    const standing = (pooled: PooledCredential) => {
+      const { id, provider } = pooled.credential
+      const snapshot = snapshotOf(provider)
+      const member = snapshot?.members.get(id)
+      const health = snapshot === undefined || member === undefined ? undefined : healthOf(snapshot, member)
+      return standingOf(health, pooled, request.model, now)
+    }
+    return planFor(request, (provider) => snapshotOf(provider)?.pool ?? [], standing)
+  }
+
+  const snapshotsFor = (request: RoutingRequest, providers: ReadonlyArray<Provider>, freshness: number) =>
+    orUnavailable(current(request, providers, freshness))
+
+  const planWithin = (request: RoutingRequest, freshness: number) =>
+    Effect.flatMap(
+      snapshotsFor(request, providersOf(request), freshness),
+      (found): Effect.Effect<Planned, UnknownWorkspace> =>
+        Option.isNone(found)
+          ? Effect.fail(new UnknownWorkspace())
+          : Effect.clockWith((clock) =>
+              Effect.sync(() => ({
+                ...planned(request, found.value, clock.currentTimeMillisUnsafe()),
+                request,
+                freshness
+              }))
+            )
+    )
+
+  /** The pool that a step is checked against. */
+  const poolFor = ({ freshness, request }: Planned, { provider }: Step) =>
+    Effect.map(
+      snapshotsFor(request, [provider], Math.max(leaseFreshness, freshness)),
+      Option.map(([snapshot]) => snapshot)
+    )
+
+  const report = (lease: Lease, outcome: Outcome) =>
+    Effect.map(Clock.currentTimeMillis, (reported_at) => {
+      const known = members.get(lease)
+      if (known === undefined) return
+      const { account_id, credential_id, key_version, leased_at, model } = lease.terms
+      const { member, read_at } = known
+      const observed = { key_version, model, leased_at, reported_at, outcome }
+      ledger.report(account_id, credential_id, { stored: member.stored, read_at }, observed)
+    })
+
+  /** Wiped from the outset, however the opening and the scope end. */
+  const opened = (lease: Lease, member: Member): Effect.Effect<Lease, LeaseRefused, Scope.Scope> => {
+    const { prepared } = member
+    if (prepared === undefined) return Effect.fail(new LeaseRefused({ reason: "changed" }))
+    const wiped = Effect.addFinalizer(() =>
+      Effect.sync(() => {
+        open.delete(lease)
+        lease.wipe()
+      })
+    )
+    const fill = (key: Buffer) => {
+      lease.fill(key)
+      open.add(lease)
+      return lease
+    }
+    const refuse = ({ _tag }: OpenFailure) =>
+      Effect.andThen(report(lease, { _tag: "Abandoned" }), Effect.fail(new LeaseRefused({ reason: seals[_tag] })))
+    return Effect.andThen(wiped, Effect.catch(withKeyStoreTimeout(prepared.read(fill)), refuse))
+  }
+
+  const lease = (plan: Planned, step: OwnStep): Effect.Effect<Lease, LeaseRefused | PoolsUnavailable, Scope.Scope> =>
+    Effect.flatMap(poolFor(plan, step), (found) =>
+      Effect.clockWith((clock) => {
+        const snapshot = Option.getOrUndefined(found)
+        const member = snapshot?.members.get(step.credential_id)
+        if (snapshot === undefined || member === undefined || member.pooled.row !== step.row) {
+          return Effect.fail(new LeaseRefused({ reason: "changed" }))
+        }
+        const now = clock.currentTimeMillisUnsafe()
+        const { account_id, model } = plan.request
+        const admission = takeTrial(healthOf(snapshot, member), member.pooled, model, now)
+        if (admission._tag === "Refused") return Effect.fail(new LeaseRefused({ reason: admission.reason }))
+        const { credential_id, key_version, provider, region } = step
+        ledger.admit(credential_id, admission.health)
+        const made = new Lease({ account_id, credential_id, key_version, provider, model, region, leased_at: now })
+        members.set(made, { member, read_at: snapshot.read_at })
+        return opened(made, member)
+      })
+    )
+
+  /** Whether shared capacity is still allowed: by what the database says now, not by what the plan was made from. */
+  const mayShare = (plan: Planned, step: Step) =>
+    Effect.map(poolFor(plan, step), (found) => {
+      const targets = plan.request.targets.filter(({ provider }) => provider === step.provider)
+      const free = () => ({ _tag: "Free" }) as const
+      return Option.exists(found, (snapshot) => {
+        const { steps } = planFor({ ...plan.request, targets }, () => snapshot?.pool ?? [], free)
+        return snapshot !== undefined && steps.some(({ _tag }) => _tag === "Shared")
+      })
+    })
+
+  /** When to come back, by what this process knows. */
+  const retryAt = ({ request }: Planned) =>
+    Effect.match(planWithin(request, Number.POSITIVE_INFINITY), {
+      onFailure: () => null,
+      onSuccess: ({ retry_at }) => retry_at
+    })
+
+  return Router.of({
+    plan: (request, freshness = "now") => planWithin(request, freshness === "now" ? 0 : Duration.toMillis(freshness)),
+    lease,
+    report,
+    run: walking({ lease, mayShare, report, retryAt }),
+    redact: (text) => redacting(open, text)
+  })
+})
+
+/**
+ * The router's side of the credentials, in process: no route of the HTTP API reaches it. It plans a request, leases the
+ * keys of the plan one by one, and learns from what the upstreams answer.
+ */
+export class Router extends Context.Service<
+  Router,
+  {
+    /**
+     * The attempts for a request in their order. With `now`, the default, every change that was acknowledged on any
+     * instance before this began is respected. With a duration a snapshot that the database confirmed within it is used
+     * without asking, also while the database is away.
+     */
+    readonly plan: (
+      request: RoutingRequest,
+      freshness?: Freshness
+    ) => Effect.Effect<Planned, UnknownWorkspace | PoolsUnavailable>
+    /** The key of a step, wiped when the scope closes. Refused if its row is not the planned one any more. */
+    readonly lease: (plan: Planned, step: OwnStep) => Effect.Effect<Lease, LeaseRefused | PoolsUnavailable, Scope.Scope>
+    /** What the upstream answered to an attempt with the lease. It holds here at once, and elsewhere once it is stored. */
+    readonly report: (lease: Lease, outcome: Outcome) => Effect.Effect<void>
+    /**
+     * Attempts the steps in their order until one gives an answer to return: leases, attempts, reports. Shared steps have
+     * no lease. A lease ends with its attempt, which may end when the head of the answer has arrived.
+     */
+    readonly run: <A, E, R>(
+      plan: Planned,
+      attempt: Attempt<A, E, R>
+    ) => Effect.Effect<A, E | Exhausted | PoolsUnavailable, R>
+    /** Replaces every key that is leased now by the id of its credential. Upstreams repeat keys in errors. */
+    readonly redact: (text: string) => string
+  }
+>()("byok/Router") {
+  static readonly layer: Layer.Layer<Router, never, Cipher | CredentialPools | Parkings> = Layer.provide(
+    Layer.effect(this, make),
+    Pools.layer
+  )
+}

@@ -1,0 +1,29 @@
+import { Data } from "effect"
+import type { Outcome } from "../../domain/routing/Outcome.ts"
+import type { Step } from "../../domain/routing/Plan.ts"
+import type { Seal } from "../../domain/routing/PooledCredential.ts"
+
+/** Why a step was not attempted: the credential or what it allows has changed, or its key does not open. */
+export type Refusal = "changed" | "parked" | "on_trial" | Exclude<Seal, "verified" | "unverified">
+
+/** The step cannot be leased. After `changed`, plan again. */
+export class LeaseRefused extends Data.TaggedError("LeaseRefused")<{ readonly reason: Refusal }> {}
+
+/** The database cannot be asked what is allowed. Answer 503, and use no shared capacity: it may be forbidden (E21). */
+export class PoolsUnavailable extends Data.TaggedError("PoolsUnavailable") {}
+
+/** The account has no such workspace, or has deleted it (E19). */
+export class UnknownWorkspace extends Data.TaggedError("UnknownWorkspace") {}
+
+/** What became of a step. */
+export interface Walked {
+  readonly step: Step
+  readonly result: Outcome | { readonly _tag: "Refused"; readonly reason: Refusal }
+}
+
+/** No step of the plan gave an answer to return. */
+export class Exhausted extends Data.TaggedError("Exhausted")<{
+  readonly attempts: ReadonlyArray<Walked>
+  /** When the first key may be tried again, in milliseconds since 1970; null if that is not known. */
+  readonly retry_at: number | null
+}> {}

@@ -1,0 +1,539 @@
+import { inspect } from "node:util"
+import { assert, describe, it } from "@effect/vitest"
+import { Deferred, Duration, Effect, Exit, Fiber, Layer, Result, Schema } from "effect"
+import type { CredentialId } from "../../../src/domain/CredentialId.ts"
+import { CurrentCaller } from "../../../src/domain/CurrentCaller.ts"
+import { decodeCredentialChanges } from "../../../src/domain/decodeCredentialChanges.ts"
+import { NewCredential } from "../../../src/domain/NewCredential.ts"
+import type { Outcome } from "../../../src/domain/routing/Outcome.ts"
+import { RoutingRequest } from "../../../src/domain/routing/RoutingRequest.ts"
+import { Cipher } from "../../../src/port/Cipher.ts"
+import { KeyStoreUnavailable } from "../../../src/port/CipherErrors.ts"
+import { CredentialPools, type PoolOwner } from "../../../src/port/CredentialPools.ts"
+import { Credentials } from "../../../src/port/Credentials.ts"
+import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
+import { type ParkingChange, Parkings } from "../../../src/port/Parkings.ts"
+import type { Lease } from "../../../src/service/routing/Lease.ts"
+import { type Planned, Router } from "../../../src/service/routing/Router.ts"
+import * as CredentialsLive from "../../../src/service/Credentials.ts"
+import * as SecureRandomLive from "../../../src/crypto/SecureRandomLive.ts"
+import { newTenant } from "../../support/database/newTenant.ts"
+import { openStore, storesOn } from "../../support/database/stores.ts"
+import { ringOf } from "../../support/keys/keyrings.ts"
+import { elementOf, integer } from "../../support/memory/arbitraries.ts"
+import { cipherOn, inMemory } from "../../support/memory/inMemory.ts"
+import { Memory } from "../../support/memory/Memory.ts"
+
+const service = () => Layer.provideMerge(Router.layer, inMemory())
+const key = "sk-fake-0123456789-0123456789-AbCd"
+const model = "a/model"
+
+const create = Effect.fnUntraced(function* ({ account_id }: PoolOwner, body: object = {}) {
+  const input = Schema.decodeUnknownSync(NewCredential)({ provider: "azure", key, ...body })
+  return yield* Effect.provideService((yield* Credentials).create(input), CurrentCaller, { account_id })
+})
+
+const update = Effect.fnUntraced(function* ({ account_id }: PoolOwner, id: CredentialId, body: object) {
+  const changes = yield* decodeCredentialChanges(body)
+  yield* Effect.provideService((yield* Credentials).update(id, changes), CurrentCaller, { account_id })
+})
+
+const requestOf = (owner: PoolOwner, change: object = {}) =>
+  Schema.decodeUnknownSync(RoutingRequest)({ ...owner, model, targets: [{ provider: "azure" }], ...change })
+
+const planOf = (owner: PoolOwner, change: object = {}) =>
+  Effect.flatMap(Router, ({ plan }) => plan(requestOf(owner, change)))
+
+const ownStep = (plan: Planned, index = 0) => {
+  const step = plan.steps[index]
+  return step?._tag === "Own" ? step : assert.fail("no own step")
+}
+
+const stepsOf = ({ steps }: Planned) => steps.map((step) => (step._tag === "Own" ? step.credential_id : "shared"))
+
+/** Leases a step and reports an outcome. */
+const attempt = Effect.fnUntraced(function* (plan: Planned, outcome: Outcome, index = 0) {
+  const { lease, report } = yield* Router
+  yield* Effect.scoped(Effect.flatMap(lease(plan, ownStep(plan, index)), (leased) => report(leased, outcome)))
+})
+
+const rejected: Outcome = { _tag: "Rejected" }
+const succeeded: Outcome = { _tag: "Succeeded" }
+
+describe("a lease", () => {
+  it.effect("is the key as it was given, in a buffer that is zero after its scope, however that ends (Q21)", () =>
+    Effect.gen(function* () {
+      const owner = yield* newTenant
+      yield* create(owner)
+      const plan = yield* planOf(owner)
+      const { lease } = yield* Router
+      const held: Array<Buffer> = []
+      const leases: Array<Lease> = []
+      const using = <A, E>(use: (leased: Lease) => Effect.Effect<A, E>) =>
+        Effect.scoped(
+          Effect.flatMap(lease(plan, ownStep(plan)), (leased) => {
+            held.push(leased.bytes)
+            leases.push(leased)
+            assert.strictEqual(leased.bytes.toString(), key)
+            assert.strictEqual(leased.text(), key)
+            return use(leased)
+          })
+        )
+      yield* using(() => Effect.void)
+      yield* Effect.exit(using(() => Effect.fail("failed")))
+      yield* Effect.exit(using(() => Effect.die("died")))
+      yield* Effect.exit(using(() => Effect.interrupt))
+      const started = yield* Deferred.make<true>()
+      const fiber = yield* Effect.forkChild(using(() => Effect.andThen(Deferred.succeed(started, true), Effect.never)))
+      yield* Deferred.await(started)
+      assert.isTrue(
+        held.at(-1)?.some((byte) => byte !== 0),
+        "control: not zero inside the scope"
+      )
+      yield* Fiber.interrupt(fiber)
+      assert.lengthOf(held, 5)
+      for (const buffer of held) assert.isTrue(buffer.length === key.length && buffer.every((byte) => byte === 0))
+      for (const leased of leases) {
+        assert.throws(() => leased.text(), "ended")
+        assert.throws(() => leased.bytes, "ended")
+      }
+    }).pipe(Effect.provide(service()))
+  )
+
+  it.effect(
+    "leaves nothing behind if it is interrupted while the key store is asked, and gives back its trial (Q21)",
+    () =>
+      Effect.gen(function* () {
+        const owner = yield* newTenant
+        yield* create(owner)
+        const asked = yield* Deferred.make<true>()
+        const read: Array<Buffer> = []
+        let hangs = true
+        const slow = Layer.effect(
+          Cipher,
+          Effect.map(Cipher, (cipher) => ({
+            ...cipher,
+            prepare: (...args: Parameters<typeof cipher.prepare>) =>
+              Effect.map(cipher.prepare(...args), (prepared) => ({
+                read: <A>(use: (key: Buffer) => A) =>
+                  Effect.suspend(() =>
+                    hangs
+                      ? Effect.andThen(Deferred.succeed(asked, true), Effect.never)
+                      : prepared.read((opened) => {
+                          read.push(opened)
+                          return use(opened)
+                        })
+                  )
+              }))
+          }))
+        )
+        yield* Effect.gen(function* () {
+          const { lease } = yield* Router
+          const plan = yield* planOf(owner)
+          const fiber = yield* Effect.forkChild(Effect.scoped(lease(plan, ownStep(plan))))
+          yield* Deferred.await(asked)
+          assert.isTrue(
+            Exit.hasInterrupts(yield* Effect.exit(Effect.andThen(Fiber.interrupt(fiber), Fiber.join(fiber))))
+          )
+          hangs = false
+          const buffer = yield* Effect.scoped(Effect.map(lease(plan, ownStep(plan)), ({ bytes }) => bytes))
+          for (const one of [buffer, ...read]) assert.isTrue(one.every((byte) => byte === 0))
+          assert.lengthOf(read, 1)
+        }).pipe(Effect.provide(Layer.fresh(Layer.provide(Router.layer, slow))))
+      }).pipe(Effect.provide(inMemory()))
+  )
+
+  it.effect("shows itself nowhere: text, JSON, inspect (Q22)", () =>
+    Effect.gen(function* () {
+      const owner = yield* newTenant
+      yield* create(owner)
+      const plan = yield* planOf(owner)
+      const { lease } = yield* Router
+      yield* Effect.scoped(
+        Effect.map(lease(plan, ownStep(plan)), (leased) => {
+          const shown = [
+            String(leased),
+            JSON.stringify({ leased }),
+            inspect({ leased }, { depth: 9, showHidden: true })
+          ]
+          for (const text of shown) {
+            assert.include(text, "<lease>")
+            for (let at = 0; at + 9 <= key.length; at++) assert.notInclude(text, key.slice(at, at + 9))
+          }
+          assert.include(leased.text(), key.slice(0, 9), "control")
+        })
+      )
+    }).pipe(Effect.provide(service()))
+  )
+
+  it.effect("is refused if the row is not the planned one any more, or gone, or another key store's (Q23)", () =>
+    Effect.gen(function* () {
+      const owner = yield* newTenant
+      const { id } = yield* create(owner)
+      const { lease, plan } = yield* Router
+      const old = yield* planOf(owner)
+      const reasonOf = Effect.map(
+        Effect.flip(Effect.scoped(lease(old, ownStep(old)))),
+        (error) => error._tag === "LeaseRefused" && error.reason
+      )
+      yield* Effect.scoped(lease(old, ownStep(old)))
+      yield* update(owner, id, { name: "renamed" })
+      yield* plan(requestOf(owner))
+      assert.strictEqual(yield* reasonOf, "changed")
+      const again = yield* planOf(owner)
+      yield* Effect.scoped(lease(again, ownStep(again)))
+      const { account_id } = owner
+      yield* Effect.provideService((yield* Credentials).delete(id), CurrentCaller, { account_id })
+      yield* plan(requestOf(owner))
+      assert.strictEqual(yield* reasonOf, "changed")
+    }).pipe(Effect.provide(service()))
+  )
+
+  it.live("goes by what the database says now if its plan is older than a second (Q19)", () =>
+    Effect.gen(function* () {
+      const owner = yield* newTenant
+      const { id } = yield* create(owner)
+      const { lease } = yield* Router
+      const plan = yield* planOf(owner)
+      yield* update(owner, id, { disabled: true })
+      yield* Effect.scoped(lease(plan, ownStep(plan)))
+      yield* Effect.sleep("1010 millis")
+      const error = yield* Effect.flip(Effect.scoped(lease(plan, ownStep(plan))))
+      assert.deepStrictEqual(error._tag === "LeaseRefused" && error.reason, "changed")
+    }).pipe(Effect.provide(service()))
+  )
+
+  it.effect("is one at a time while a key is on trial (Q24)", () =>
+    Effect.gen(function* () {
+      const owner = yield* newTenant
+      const { id } = yield* create(owner)
+      const { parkings } = yield* Memory
+      parkings.set(`${id} `, {
+        credential_id: id,
+        model: "",
+        key_version: 1,
+        cause: "rejected",
+        strikes: 1,
+        until: -1
+      })
+      const { lease, report } = yield* Router
+      const plan = yield* planOf(owner)
+      assert.isTrue(ownStep(plan).probing)
+      const reasonOf = Effect.match(Effect.scoped(lease(plan, ownStep(plan))), {
+        onFailure: ({ _tag }): string => _tag,
+        onSuccess: () => "leased"
+      })
+      yield* Effect.scoped(
+        Effect.gen(function* () {
+          const first = yield* lease(plan, ownStep(plan))
+          const second = yield* Effect.flip(Effect.scoped(lease(plan, ownStep(plan))))
+          assert.deepStrictEqual(second._tag === "LeaseRefused" && second.reason, "on_trial")
+          yield* report(first, succeeded)
+        })
+      )
+      assert.strictEqual(yield* reasonOf, "leased")
+      assert.isFalse(ownStep(yield* planOf(owner)).probing)
+    }).pipe(Effect.provide(service()))
+  )
+})
+
+describe("a walk through a plan", () => {
+  /** What each of the keys answers, by number. */
+  const answers: ReadonlyArray<Outcome> = [
+    rejected,
+    { _tag: "RateLimited", retry_after: 30_000 },
+    { _tag: "QuotaExhausted" },
+    { _tag: "Forbidden" }
+  ]
+
+  it.effect.prop(
+    "attempts no step twice and none that is not planned, and with n dead keys and a good one it succeeds (Q29)",
+    [integer(0, 12), elementOf([true, false])],
+    ([dead, isGood]) =>
+      Effect.gen(function* () {
+        const owner = yield* newTenant
+        for (let n = 0; n < dead; n++) yield* create(owner, { name: String(n) })
+        if (isGood) yield* create(owner, { name: "good" })
+        const { run } = yield* Router
+        const plan = yield* planOf(owner, { targets: [{ provider: "azure", endpoint: { shared: false } }] })
+        const tried: Array<string> = []
+        let discarded = 0
+        const walked = yield* Effect.result(
+          run(plan, (step, lease) =>
+            Effect.sync(() => {
+              const { credential_id } = step._tag === "Own" ? step : assert.fail("no own step")
+              assert.strictEqual(lease?.terms.credential_id, credential_id)
+              tried.push(credential_id)
+              const isLast = isGood && tried.length > dead
+              const outcome = isLast ? succeeded : (answers[tried.length % answers.length] ?? rejected)
+              return { outcome, value: credential_id, discard: Effect.sync(() => void (discarded += 1)) }
+            })
+          )
+        )
+        assert.deepStrictEqual(tried, stepsOf(plan))
+        assert.strictEqual(discarded, dead)
+        if (Result.isSuccess(walked)) {
+          assert.isTrue(isGood)
+          return assert.strictEqual(walked.success, tried.at(-1))
+        }
+        assert.isFalse(isGood)
+        const error = walked.failure
+        if (error._tag !== "Exhausted") return assert.fail("not exhausted")
+        assert.lengthOf(error.attempts, dead)
+        assert.strictEqual(error.retry_at === null, dead === 0)
+        const next = yield* planOf(owner, { targets: [{ provider: "azure", endpoint: { shared: false } }] })
+        assert.lengthOf(next.steps, 0)
+        assert.strictEqual(next.retry_at, error.retry_at)
+      }).pipe(Effect.provide(service()))
+  )
+
+  it.effect("stops with the value of a request that is refused or abandoned, and parks nothing for it (Q27)", () =>
+    Effect.gen(function* () {
+      const owner = yield* newTenant
+      yield* create(owner)
+      yield* create(owner)
+      const { run } = yield* Router
+      for (const outcome of [{ _tag: "RequestRefused" }, { _tag: "Abandoned" }] as const) {
+        let tried = 0
+        const value = yield* run(yield* planOf(owner), () => Effect.sync(() => ({ outcome, value: (tried += 1) })))
+        assert.strictEqual(value, 1)
+        assert.lengthOf((yield* planOf(owner)).steps, 3)
+      }
+    }).pipe(Effect.provide(service()))
+  )
+
+  it.effect("passes over a provider after two failures in a row, and parks nothing for them (Q27)", () =>
+    Effect.gen(function* () {
+      const owner = yield* newTenant
+      for (let n = 0; n < 4; n++) yield* create(owner)
+      const other = yield* create(owner, { provider: "xai" })
+      const { run } = yield* Router
+      const plan = yield* planOf(owner, { targets: [{ provider: "azure" }, { provider: "xai" }] })
+      const tried: Array<string> = []
+      const value = yield* run(plan, (step) =>
+        Effect.sync(() => {
+          tried.push(step.provider)
+          return step.provider === "xai"
+            ? { outcome: succeeded, value: "xai" }
+            : { outcome: { _tag: "UpstreamFailed" }, value: "azure" }
+        })
+      )
+      assert.strictEqual(value, "xai")
+      assert.deepStrictEqual(tried, ["azure", "azure", "xai"])
+      assert.strictEqual(other.provider, "xai")
+      assert.lengthOf((yield* planOf(owner)).steps, 5)
+    }).pipe(Effect.provide(service()))
+  )
+
+  it.effect("uses no shared capacity that was forbidden since the plan, and no key that changed (Q23, E4)", () =>
+    Effect.gen(function* () {
+      const owner = yield* newTenant
+      const { id } = yield* create(owner)
+      const { plan, run } = yield* Router
+      const walk = (old: Planned) => Effect.flip(run(old, () => Effect.succeed({ outcome: rejected, value: "none" })))
+      const old = yield* planOf(owner)
+      assert.deepStrictEqual(stepsOf(old), [id, "shared"])
+      yield* update(owner, id, { is_required: true })
+      yield* plan(requestOf(owner))
+      const error = yield* walk(old)
+      assert.deepStrictEqual(
+        error._tag === "Exhausted" && error.attempts.map(({ result }) => result),
+        [0, 1].map(() => ({ _tag: "Refused", reason: "changed" }) as const)
+      )
+    }).pipe(Effect.provide(service()))
+  )
+
+  it.effect("fails as the attempt does, which says nothing about the key (Q27)", () =>
+    Effect.gen(function* () {
+      const owner = yield* newTenant
+      yield* create(owner)
+      const { run } = yield* Router
+      assert.strictEqual(yield* Effect.flip(run(yield* planOf(owner), () => Effect.fail("lost" as const))), "lost")
+      assert.lengthOf((yield* planOf(owner)).steps, 2)
+    }).pipe(Effect.provide(service()))
+  )
+})
+
+describe("redaction", () => {
+  it.effect("replaces leased keys in every form in which upstreams repeat them (Q22)", () =>
+    Effect.gen(function* () {
+      const owner = yield* newTenant
+      const secret = 'sk-"fake"/0123456789+0123456789='
+      const material = JSON.stringify({ api_key: secret, region: "us" })
+      const { id } = yield* create(owner, { provider: "openai", key: material })
+      const { lease, redact } = yield* Router
+      const plan = yield* planOf(owner, { targets: [{ provider: "openai" }] })
+      const bytes = Buffer.from(secret)
+      const forms = [
+        secret,
+        material,
+        encodeURIComponent(secret),
+        JSON.stringify({ error: secret }),
+        bytes.toString("base64"),
+        bytes.toString("base64url"),
+        bytes.toString("hex"),
+        bytes.toString("hex").toUpperCase()
+      ]
+      const text = forms.map((form) => `Incorrect API key provided: ${form}.`).join("\n")
+      const redacted = yield* Effect.scoped(Effect.map(lease(plan, ownStep(plan)), () => redact(text)))
+      assert.strictEqual(redacted.split(`<${id}>`).length - 1, forms.length)
+      for (const form of forms) assert.notInclude(redacted, form)
+      assert.strictEqual(redact(text), text, "control: nothing is leased now")
+    }).pipe(Effect.provide(service()))
+  )
+})
+
+describe("what a router learns", () => {
+  it.effect("parks a rejected key at once, and a new key clears it at once (Q26, Q28)", () =>
+    Effect.gen(function* () {
+      const owner = yield* newTenant
+      const { id } = yield* create(owner)
+      yield* attempt(yield* planOf(owner), rejected)
+      assert.deepStrictEqual(stepsOf(yield* planOf(owner)), ["shared"])
+      const [provider] = (yield* planOf(owner)).providers
+      assert.strictEqual(provider?.credentials[0]?.exclusions[0]?.reason, "parked")
+      yield* update(owner, id, { key: "sk-new-0123456789-0123456789-AbCd" })
+      assert.deepStrictEqual(stepsOf(yield* planOf(owner)), [id, "shared"])
+
+      yield* attempt(yield* planOf(owner), { _tag: "RateLimited", retry_after: null })
+      assert.deepStrictEqual(stepsOf(yield* planOf(owner)), ["shared"])
+      assert.deepStrictEqual(stepsOf(yield* planOf(owner, { model: "a/other" })), [id, "shared"])
+    }).pipe(Effect.provide(service()))
+  )
+
+  it.effect("is not delayed by a database that does not answer or fails: it stores in the background (Q30)", () =>
+    Effect.gen(function* () {
+      for (const store of [Effect.never, Effect.die(new Error("down"))]) {
+        const owner = yield* newTenant
+        yield* create(owner)
+        const broken = Layer.effect(
+          Parkings,
+          Effect.map(Parkings, (parkings) => ({ ...parkings, store: () => store }))
+        )
+        yield* Effect.gen(function* () {
+          yield* attempt(yield* planOf(owner), rejected)
+          assert.deepStrictEqual(stepsOf(yield* planOf(owner)), ["shared"])
+        }).pipe(Effect.provide(Layer.fresh(Layer.provide(Router.layer, broken))))
+      }
+    }).pipe(Effect.provide(inMemory()))
+  )
+
+  it.live("reaches other processes once it is stored, and so does its end (Q19, Q30)", () =>
+    Effect.gen(function* () {
+      const { ports, sql, url } = yield* openStore()
+      const other = yield* storesOn(url)
+      const cipher = cipherOn(ringOf("kek"))
+      const [here, there] = yield* Effect.all(
+        [ports, other].map((store) =>
+          Layer.build(Layer.fresh(Layer.provide(Router.layer, [cipher, Layer.succeedContext(store)])))
+        )
+      )
+      if (here === undefined || there === undefined) return assert.fail("no routers")
+      const owner = yield* Effect.provide(newTenant, ports)
+      const credentials = Layer.provide(CredentialsLive.layer, [
+        cipher,
+        SecureRandomLive.layer,
+        Layer.succeedContext(ports)
+      ])
+      const { id } = yield* Effect.provide(create(owner), credentials)
+      const rows = sql<{ until: Date; strikes: number; cause: string }>`
+        SELECT until, strikes, cause FROM credential_parkings WHERE credential_id = ${id}`
+      const stored = (count: number) =>
+        Effect.gen(function* () {
+          for (let tries = 0; tries < 500 && (yield* rows).length !== count; tries++) yield* Effect.sleep("5 millis")
+          assert.lengthOf(yield* rows, count)
+        })
+      const stepsAt = (side: typeof here) => Effect.map(Effect.provide(planOf(owner), side), stepsOf)
+
+      assert.deepStrictEqual(yield* stepsAt(there), [id, "shared"])
+      yield* Effect.provide(
+        Effect.flatMap(planOf(owner), (plan) => attempt(plan, rejected)),
+        here
+      )
+      yield* stored(1)
+      for (const side of [here, there]) assert.deepStrictEqual(yield* stepsAt(side), ["shared"])
+
+      const [parked] = yield* rows
+      const change: ParkingChange = {
+        ...{ account_id: owner.account_id, credential_id: id, key_version: 1, model: "" },
+        ...{ cause: "rejected", strikes: 1, until: parked?.until.getTime() ?? 0, ended: false }
+      }
+      const { store } = yield* Effect.provide(Parkings, ports)
+      yield* store([change])
+      yield* store([{ ...change, until: change.until - 1000, strikes: 9 }])
+      yield* store([{ ...change, key_version: 2, until: change.until + 1000 }])
+      yield* store([{ ...change, until: change.until - 1000, ended: true }])
+      assert.deepStrictEqual(yield* rows, parked === undefined ? [] : [parked], "an older change stores nothing")
+
+      yield* sql`UPDATE credential_parkings SET until = now() - interval '1 second'`
+      yield* Effect.provide(
+        Effect.flatMap(planOf(owner), (plan) => attempt(plan, succeeded)),
+        there
+      )
+      yield* stored(0)
+      for (const side of [here, there]) assert.deepStrictEqual(yield* stepsAt(side), [id, "shared"])
+    })
+  )
+
+  it.effect("without the database there is no plan, so no shared capacity either, but within its freshness (E21)", () =>
+    Effect.gen(function* () {
+      const owner = yield* newTenant
+      yield* create(owner)
+      let down = false
+      const failure = new DatabaseFailure({ kind: "ConnectionError", sqlstate: "08006", constraint: undefined })
+      const cut = Layer.effect(
+        CredentialPools,
+        Effect.map(CredentialPools, (pools) => ({
+          load: (...args: Parameters<typeof pools.load>) => (down ? Effect.die(failure) : pools.load(...args)),
+          versions: (...args: Parameters<typeof pools.versions>) =>
+            down ? Effect.die(failure) : pools.versions(...args)
+        }))
+      )
+      yield* Effect.gen(function* () {
+        const { plan } = yield* Router
+        yield* plan(requestOf(owner))
+        down = true
+        assert.strictEqual((yield* Effect.flip(plan(requestOf(owner))))._tag, "PoolsUnavailable")
+        assert.lengthOf((yield* plan(requestOf(owner), Duration.minutes(1))).steps, 2)
+      }).pipe(Effect.provide(Layer.fresh(Layer.provide(Router.layer, cut))))
+    }).pipe(Effect.provide(inMemory()))
+  )
+
+  it.effect("no plan is made for a workspace of another account, or an unknown one (E19, T6)", () =>
+    Effect.gen(function* () {
+      const [owner, stranger] = [yield* newTenant, yield* newTenant]
+      yield* create(owner)
+      const foreign = { account_id: stranger.account_id, workspace_id: owner.workspace_id }
+      assert.strictEqual((yield* Effect.flip(planOf(foreign)))._tag, "UnknownWorkspace")
+      assert.lengthOf((yield* planOf(owner)).steps, 2)
+    }).pipe(Effect.provide(service()))
+  )
+
+  it.effect("a key store that is down refuses the lease and gives the trial back (E17)", () =>
+    Effect.gen(function* () {
+      const owner = yield* newTenant
+      yield* create(owner)
+      let down = false
+      const flaky = Layer.effect(
+        Cipher,
+        Effect.map(Cipher, (cipher) => ({
+          ...cipher,
+          prepare: (...args: Parameters<typeof cipher.prepare>) =>
+            Effect.map(cipher.prepare(...args), ({ read }) => ({
+              read: <A>(use: (key: Buffer) => A) =>
+                Effect.suspend(() => (down ? new KeyStoreUnavailable({ reason: "down" }) : read(use)))
+            }))
+        }))
+      )
+      yield* Effect.gen(function* () {
+        const { lease } = yield* Router
+        const plan = yield* planOf(owner)
+        down = true
+        const error = yield* Effect.flip(Effect.scoped(lease(plan, ownStep(plan))))
+        assert.deepStrictEqual(error._tag === "LeaseRefused" && error.reason, "unavailable")
+        down = false
+        yield* Effect.scoped(lease(plan, ownStep(plan)))
+      }).pipe(Effect.provide(Layer.fresh(Layer.provide(Router.layer, flaky))))
+    }).pipe(Effect.provide(inMemory()))
+  )
+})

@@ -1,0 +1,31 @@
+import { Effect, Layer, Option, Schema } from "effect"
+import type { AccountId } from "../../../src/domain/AccountId.ts"
+import type { CredentialId } from "../../../src/domain/CredentialId.ts"
+import { Provider } from "../../../src/domain/Provider.ts"
+import { RoutingRequest } from "../../../src/domain/routing/RoutingRequest.ts"
+import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
+import { Router } from "../../../src/service/routing/Router.ts"
+
+/** The key of a credential as a router of its account is offered it; none if it is not. */
+export const offeredKey = Effect.fnUntraced(function* (account_id: AccountId, id: CredentialId) {
+  const found = yield* (yield* CredentialRepository).findSealed(account_id, id)
+  if (Option.isNone(found)) return Option.none<string>()
+  const { provider, workspace_id } = found.value.credential
+  const request = Schema.decodeUnknownSync(RoutingRequest)({
+    account_id,
+    workspace_id,
+    model: found.value.credential.allowed_models?.[0] ?? "a/model",
+    targets: [{ provider: Schema.decodeUnknownSync(Provider)(provider) }]
+  })
+  const offered = Effect.gen(function* () {
+    const { lease, plan } = yield* Router
+    const planned = yield* plan(request)
+    const step = planned.steps.find((step) => step._tag === "Own" && step.credential_id === id)
+    if (step?._tag !== "Own") return Option.none<string>()
+    return yield* Effect.scoped(Effect.map(lease(planned, step), (leased) => Option.some(leased.text())))
+  })
+  return yield* offered.pipe(
+    Effect.catchTag("UnknownWorkspace", () => Effect.succeedNone),
+    Effect.provide(Layer.fresh(Router.layer))
+  )
+})

@@ -1,0 +1,305 @@
+import { createServer } from "node:http"
+import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
+import { assert } from "@effect/vitest"
+import { Context, Effect, Layer, Logger, Option, Redacted } from "effect"
+import { HttpRouter, HttpServer } from "effect/http"
+import { gateway } from "../../examples/gateway.ts"
+import * as Byok from "../../src/Byok.ts"
+import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
+import { CredentialPools } from "../../src/port/CredentialPools.ts"
+import { DatabaseFailure } from "../../src/port/DatabaseFailure.ts"
+import { Router } from "../../src/service/routing/Router.ts"
+import { settingsFor } from "../support/database/freshDatabase.ts"
+import { createdId } from "../support/http/Bodies.ts"
+import { type Tenant, TestService } from "../support/http/TestService.ts"
+import { onlyObject } from "../support/process/CommandLine.ts"
+import { layerLive } from "../support/process/layerLive.ts"
+import { runByok } from "../support/process/runByok.ts"
+import { runByokWith } from "../support/process/runByokWith.ts"
+import { fakeUpstream } from "./FakeUpstream.ts"
+
+const keyring = generateKeyring(new Date())
+const settings = <S extends object>(given: S) => ({ ...given, keyring: Option.some(Redacted.make(keyring)) })
+const service = TestService.layerWith({ settings })
+
+const k1 = "sk-one-rejected-0123456789-0123456789"
+const k2 = "sk-two-limited-0123456789-0123456789"
+const k3 = "sk-three-good-0123456789-0123456789"
+const good = "sk-new-good-0123456789-0123456789"
+const gatewaysOwn = "sk-gateways-own-0123456789-0123456789"
+
+/** Holds back the last chunk of every stream until it is opened. */
+class Gate {
+  #waiting: Array<() => void> = []
+  #open = true
+  readonly close = () => void (this.#open = false)
+  readonly open = () => {
+    this.#open = true
+    for (const go of this.#waiting.splice(0)) go()
+  }
+  readonly pass = (go: () => void) => void (this.#open ? go() : this.#waiting.push(go))
+}
+
+const upstreamWith = (gate: Gate) =>
+  fakeUpstream((key, response) => {
+    if (key === k1) {
+      response.writeHead(401, { "content-type": "application/json" })
+      return response.end(JSON.stringify({ error: { message: `Incorrect API key: ${key}`, code: "invalid_api_key" } }))
+    }
+    if (key === k2) return response.writeHead(429, { "retry-after": "30" }).end("slow down")
+    response.writeHead(200, { "content-type": "text/event-stream" })
+    for (const n of [1, 2, 3, 4]) response.write(`data: ${n} of ${key === gatewaysOwn ? "shared" : "own"}\n\n`)
+    gate.pass(() => response.end("data: 5\n\n"))
+  })
+
+/** A gateway process: its own byok on the service's database, and a server. Records leases and logs. */
+const gatewayOn = Effect.fnUntraced(function* (
+  { account_id, workspace_id }: Tenant,
+  upstream: string,
+  shared: string | undefined = undefined
+) {
+  const { databaseUrl } = yield* TestService
+  const buffers: Array<Buffer> = []
+  const logged: Array<string> = []
+  let down = false
+  const failure = new DatabaseFailure({ kind: "ConnectionError", sqlstate: "08006", constraint: undefined })
+  const cut = Layer.effect(
+    CredentialPools,
+    Effect.map(CredentialPools, ({ load, versions }) => ({
+      load: (...args: Parameters<typeof load>) => (down ? Effect.die(failure) : load(...args)),
+      versions: (...args: Parameters<typeof versions>) => (down ? Effect.die(failure) : versions(...args))
+    }))
+  )
+  const router = Layer.effect(
+    Router,
+    Effect.map(Router, (router) => ({
+      ...router,
+      run: ((plan, attempt) =>
+        router.run(plan, (step, lease) => {
+          if (lease !== undefined) buffers.push(lease.bytes)
+          return attempt(step, lease)
+        })) satisfies Router["Service"]["run"]
+    }))
+  ).pipe(
+    Layer.provide(Layer.fresh(Router.layer)),
+    Layer.provide(cut),
+    Layer.provide(Byok.layerWith(settings(settingsFor(databaseUrl))))
+  )
+  const built = yield* Layer.buildWithMemoMap(
+    HttpRouter.serve(gateway({ account_id, workspace_id, upstream, shared }), {
+      disableLogger: true,
+      disableListenLog: true
+    }).pipe(
+      Layer.provideMerge(
+        NodeHttpServer.layer(createServer, { host: "127.0.0.1", port: 0, gracefulShutdownTimeout: 0 })
+      ),
+      Layer.provide(Layer.fresh(router)),
+      Layer.provide(Logger.layer([Logger.make(({ message }) => void logged.push(String(message)))]))
+    ),
+    yield* Layer.makeMemoMap,
+    yield* Effect.scope
+  )
+  const url = `${HttpServer.formatAddress(Context.get(built, HttpServer.HttpServer).address)}/v1/chat/completions`
+  const sent = { method: "POST", body: JSON.stringify({ model: "openai/gpt-4o" }) }
+  return {
+    buffers,
+    logged,
+    setDown: (is: boolean) => void (down = is),
+    /** Sends a request and answers with its head. */
+    ask: (signal?: AbortSignal) => Effect.promise(() => fetch(url, { ...sent, ...(signal ? { signal } : {}) })),
+    /** Sends a request and answers with all of the body. */
+    askAll: Effect.promise(async () => {
+      const response = await fetch(url, sent)
+      return { status: response.status, text: await response.text() }
+    })
+  }
+})
+
+const isWiped = (buffer: Buffer) => buffer.length > 0 && buffer.every((byte) => byte === 0)
+
+/** A customer with the keys K1, K2, K3 in this order, and a gateway. */
+const scene = Effect.fnUntraced(function* (shared?: string, flags: object = { is_byok_only: true }) {
+  const tenant = yield* TestService.newTenant
+  const gate = new Gate()
+  const upstream = yield* upstreamWith(gate)
+  const body = { provider: "openai", ...flags }
+  const ids: Array<string> = []
+  for (const key of [k1, k2, k3]) ids.push(createdId(yield* tenant.create({ ...body, key })))
+  const [id1 = "", id2 = "", id3 = ""] = ids
+  return { tenant, gate, upstream, id1, id2, id3, ...(yield* gatewayOn(tenant, upstream.url, shared)) }
+})
+
+const planOf = ({ plan }: Tenant) =>
+  Effect.map(
+    plan({ model: "openai/gpt-4o", targets: [{ provider: "openai" }] }),
+    ({ body }) =>
+      (JSON.parse(body) as { readonly data: { readonly steps: ReadonlyArray<{ readonly credential_id?: string }> } })
+        .data
+  )
+
+/** Waits until the explanation has as many steps: parkings are stored in the background. */
+const withSteps = Effect.fnUntraced(function* (tenant: Tenant, count: number) {
+  for (let tries = 0; tries < 500; tries++) {
+    const found = yield* planOf(tenant)
+    if (found.steps.length === count) return found
+    yield* Effect.sleep("10 millis")
+  }
+  return assert.fail("the parkings were not stored")
+})
+
+layerLive(service)("the example of a gateway", (it) => {
+  it.effect("tries each key once, streams, and wipes every lease long before the stream ends (Q21, Q29)", () =>
+    Effect.gen(function* () {
+      const { ask, buffers, gate, upstream } = yield* scene(gatewaysOwn)
+      gate.close()
+      const response = yield* ask()
+      const reader = response.body?.getReader() ?? assert.fail("no body")
+      const first = yield* Effect.promise(() => reader.read())
+      assert.include(Buffer.from(first.value ?? []).toString(), "data: 1 of own")
+      assert.deepStrictEqual(upstream.seen(), [k1, k2, k3])
+      assert.lengthOf(buffers, 3)
+      for (const buffer of buffers) assert.isTrue(isWiped(buffer))
+      gate.open()
+      let rest = ""
+      for (;;) {
+        const { done, value } = yield* Effect.promise(() => reader.read())
+        if (done) break
+        rest += Buffer.from(value).toString()
+      }
+      assert.include(rest, "data: 5")
+    })
+  )
+
+  it.effect("goes to the good key alone next, and explanations say why (Q26, Q28, Q30)", () =>
+    Effect.gen(function* () {
+      const { databaseUrl } = yield* TestService
+      const { askAll, id1, id2, id3, tenant, upstream } = yield* scene()
+      yield* askAll
+      assert.deepStrictEqual(upstream.seen(), [k1, k2, k3])
+      yield* askAll
+      assert.deepStrictEqual(upstream.seen(), [k3])
+      const data = yield* withSteps(tenant, 1)
+      assert.strictEqual(data.steps[0]?.credential_id, id3)
+      const args = ["--account", tenant.account_id, "--provider", "openai", "--model", "openai/gpt-4o", "--json"]
+      const printed = onlyObject(
+        yield* runByok(["explain", ...args], { DATABASE_URL: databaseUrl, BYOK_KEYRING: keyring })
+      )
+      assert.deepStrictEqual(printed, { ...data, seals_verified: true })
+      const text = JSON.stringify(printed)
+      for (const [id, cause] of [
+        [id1, "rejected"],
+        [id2, "rate_limited"]
+      ]) {
+        assert.match(text, new RegExp(`"credential_id":"${id}"[^\\]]*"cause":"${cause}"`))
+      }
+    })
+  )
+
+  it.effect("uses a replaced key with the very next request, and a disabled one no more (Q19, Q26)", () =>
+    Effect.gen(function* () {
+      const { askAll, id1, tenant, upstream } = yield* scene()
+      yield* askAll
+      upstream.seen()
+      yield* tenant.update(id1, { key: good })
+      yield* askAll
+      assert.deepStrictEqual(upstream.seen(), [good])
+      yield* tenant.update(id1, { disabled: true })
+      yield* askAll
+      assert.deepStrictEqual(upstream.seen(), [k3])
+    })
+  )
+
+  it.effect("uses shared capacity only where no key forbids it, whatever the health of the keys (Q5, Q7)", () =>
+    Effect.gen(function* () {
+      const free = yield* scene(gatewaysOwn, {})
+      yield* free.tenant.update(free.id3, { disabled: true })
+      for (const seen of [[k1, k2, gatewaysOwn], [gatewaysOwn]]) {
+        assert.include((yield* free.askAll).text, "of shared")
+        assert.deepStrictEqual(free.upstream.seen(), seen)
+      }
+      const bound = yield* scene(gatewaysOwn)
+      yield* bound.tenant.update(bound.id3, { disabled: true })
+      for (const seen of [[k1, k2], []]) {
+        assert.strictEqual((yield* bound.askAll).status, 429)
+        assert.deepStrictEqual(bound.upstream.seen(), seen)
+      }
+    })
+  )
+
+  it.effect("uses no shared capacity when a flag is edited by SQL, and the explanation says so (Q20, E16)", () =>
+    Effect.gen(function* () {
+      const { sql } = yield* TestService
+      const { askAll, id3, tenant, upstream } = yield* scene(gatewaysOwn)
+      yield* askAll
+      upstream.seen()
+      yield* sql`UPDATE credentials SET is_byok_only = false WHERE account_id = ${tenant.account_id}`
+      assert.strictEqual((yield* askAll).status, 502)
+      assert.deepStrictEqual(upstream.seen(), [])
+      const { providers } = (yield* planOf(tenant)) as unknown as { readonly providers: object }
+      assert.include(JSON.stringify(providers), `{"reason":"seal","message":"${id3} may forbid it: its row was altered`)
+      yield* sql`UPDATE credentials SET is_byok_only = true WHERE account_id = ${tenant.account_id}`
+      assert.lengthOf((yield* planOf(tenant)).steps, 1, "control: as it was")
+    })
+  )
+
+  it.effect("answers 503 without the database, and the upstream sees nothing (E21)", () =>
+    Effect.gen(function* () {
+      const { askAll, setDown, upstream } = yield* scene(gatewaysOwn)
+      setDown(true)
+      assert.strictEqual((yield* askAll).status, 503)
+      assert.deepStrictEqual(upstream.seen(), [])
+      setDown(false)
+      assert.strictEqual((yield* askAll).status, 200, "control")
+    })
+  )
+
+  it.effect("leaves no key in memory and parks nothing when the client leaves in mid-stream (Q21, Q27)", () =>
+    Effect.gen(function* () {
+      const { ask, askAll, buffers, gate, tenant, upstream } = yield* scene()
+      yield* askAll
+      upstream.seen()
+      yield* withSteps(tenant, 1)
+      gate.close()
+      const leaving = new AbortController()
+      const response = yield* ask(leaving.signal)
+      yield* Effect.promise(async () => response.body?.getReader().read())
+      leaving.abort()
+      gate.open()
+      assert.deepStrictEqual(upstream.seen(), [k3])
+      for (const buffer of buffers) assert.isTrue(isWiped(buffer))
+      yield* askAll
+      assert.deepStrictEqual(upstream.seen(), [k3])
+      assert.lengthOf((yield* planOf(tenant)).steps, 1)
+    })
+  )
+
+  it.effect("logs what an upstream says without the key that it repeats (Q22)", () =>
+    Effect.gen(function* () {
+      const { askAll, id1, logged } = yield* scene()
+      yield* askAll
+      const text = logged.join("\n")
+      assert.include(text, `Incorrect API key: <${id1}>`)
+      for (let at = 0; at + 9 <= k1.length; at++) assert.notInclude(text, k1.slice(at, at + 9))
+    })
+  )
+
+  it.effect("leaves out what another gateway parked, and both leave out a leaked key at once (Q30, L16)", () =>
+    Effect.gen(function* () {
+      const { databaseUrl } = yield* TestService
+      const { askAll, tenant, upstream } = yield* scene()
+      const other = yield* gatewayOn(tenant, upstream.url)
+      yield* askAll
+      assert.deepStrictEqual(upstream.seen(), [k1, k2, k3])
+      yield* withSteps(tenant, 1)
+      yield* other.askAll
+      assert.deepStrictEqual(upstream.seen(), [k3])
+      const found = yield* runByokWith(k3, ["leak", "find", "--park"], {
+        DATABASE_URL: databaseUrl,
+        BYOK_KEYRING: keyring
+      })
+      assert.strictEqual(found.code, 0, found.stderr)
+      for (const one of [askAll, other.askAll]) assert.strictEqual((yield* one).status, 429)
+      assert.deepStrictEqual(upstream.seen(), [])
+    })
+  )
+})

@@ -47,9 +47,10 @@ export const gateway = ({ account_id, shared, upstream, workspace_id }: Gateway)
             Effect.onInterrupt(() => Effect.sync(() => leaving.abort()))
           )
           const now = (yield* DateTime.now).epochMilliseconds
-          if (answer?.ok === true && answer.body !== null) {
+          const received: ReadableStream<Uint8Array> | null | undefined = answer?.body
+          if (answer?.ok === true && received) {
             const stream = Stream.fromReadableStream({
-              evaluate: () => answer.body ?? new ReadableStream(),
+              evaluate: () => received,
               onError: String
             })
             const value = HttpServerResponse.stream(

@@ -37,7 +37,10 @@ class Gate {
     this.#open = true
     for (const go of this.#waiting.splice(0)) go()
   }
-  readonly pass = (go: () => void) => void (this.#open ? go() : this.#waiting.push(go))
+  readonly pass = (go: () => void) => {
+    if (this.#open) go()
+    else this.#waiting.push(go)
+  }
 }
 
 const upstreamWith = (gate: Gate) =>
@@ -56,7 +59,7 @@ const upstreamWith = (gate: Gate) =>
 const gatewayOn = Effect.fnUntraced(function* (
   { account_id, workspace_id }: Tenant,
   upstream: string,
-  shared: string | undefined = undefined
+  shared?: string
 ) {
   const { databaseUrl } = yield* TestService
   const buffers: Array<Buffer> = []
@@ -162,9 +165,9 @@ layerLive(service)("the example of a gateway", (it) => {
       gate.open()
       let rest = ""
       for (;;) {
-        const { done, value } = yield* Effect.promise(() => reader.read())
-        if (done) break
-        rest += Buffer.from(value).toString()
+        const next: { readonly done: boolean; readonly value?: Uint8Array } = yield* Effect.promise(() => reader.read())
+        if (next.done) break
+        rest += Buffer.from(next.value ?? []).toString()
       }
       assert.include(rest, "data: 5")
     })

@@ -23,13 +23,18 @@ const hidden = "<lease>"
 export class Lease {
   readonly terms: LeaseTerms
   #key: Buffer | undefined
+  #ended = false
 
   constructor(terms: LeaseTerms) {
     this.terms = terms
   }
 
-  /** Copies an opened key. Of its own memory: a slice of Node's pool would share it with others. */
+  /**
+   * Copies an opened key, unless the lease has ended: a key store may answer late. The memory is its own, as a slice of
+   * Node's pool would share it with others.
+   */
   readonly fill = (opened: Uint8Array): void => {
+    if (this.#ended) return
     this.#key = Buffer.allocUnsafeSlow(opened.length)
     this.#key.set(opened)
   }
@@ -37,6 +42,7 @@ export class Lease {
   readonly wipe = (): void => {
     this.#key?.fill(0)
     this.#key = undefined
+    this.#ended = true
   }
 
   /** The key's own buffer, not a copy: zero after the scope. */

@@ -11,7 +11,7 @@ import type { Cipher, OpenFailure } from "../../port/Cipher.ts"
 import type { CredentialPools } from "../../port/CredentialPools.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import type { Parkings } from "../../port/Parkings.ts"
-import { withKeyStoreTimeout } from "../withKeyStoreTimeout.ts"
+import { atOnceOrInTime } from "./atOnceOrInTime.ts"
 import { Lease } from "./Lease.ts"
 import { makeHealthLedger } from "./makeHealthLedger.ts"
 import { type Member, Pools, type Snapshot } from "./Pools.ts"
@@ -126,7 +126,7 @@ const make = Effect.gen(function* () {
     }
     const refuse = ({ _tag }: OpenFailure) =>
       Effect.andThen(report(lease, { _tag: "Abandoned" }), Effect.fail(new LeaseRefused({ reason: seals[_tag] })))
-    return Effect.andThen(wiped, Effect.catch(withKeyStoreTimeout(prepared.read(fill)), refuse))
+    return Effect.andThen(wiped, Effect.catch(atOnceOrInTime(prepared.read(fill)), refuse))
   }
 
   const lease = (plan: Planned, step: OwnStep): Effect.Effect<Lease, LeaseRefused | PoolsUnavailable, Scope.Scope> =>

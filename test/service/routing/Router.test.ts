@@ -52,9 +52,9 @@ const ownStep = (plan: Planned, index = 0) => {
 const stepsOf = ({ steps }: Planned) => steps.map((step) => (step._tag === "Own" ? step.credential_id : "shared"))
 
 /** Leases a step and reports an outcome. */
-const attempt = Effect.fnUntraced(function* (plan: Planned, outcome: Outcome, index = 0) {
+const attempt = Effect.fnUntraced(function* (plan: Planned, outcome: Outcome) {
   const { lease, report } = yield* Router
-  yield* Effect.scoped(Effect.flatMap(lease(plan, ownStep(plan, index)), (leased) => report(leased, outcome)))
+  yield* Effect.scoped(Effect.flatMap(lease(plan, ownStep(plan)), (leased) => report(leased, outcome)))
 })
 
 const rejected: Outcome = { _tag: "Rejected" }

@@ -1,0 +1,159 @@
+import { randomUUID } from "node:crypto"
+import { parseArgs } from "node:util"
+import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
+import { Duration, Effect, Layer, Logger, Redacted, Schema } from "effect"
+import { generateKeyring } from "../../../src/crypto/keyring/Keyring.ts"
+import { AccountId } from "../../../src/domain/AccountId.ts"
+import { CredentialId } from "../../../src/domain/CredentialId.ts"
+import { Provider } from "../../../src/domain/Provider.ts"
+import { RoutingRequest } from "../../../src/domain/routing/RoutingRequest.ts"
+import { WorkspaceId } from "../../../src/domain/WorkspaceId.ts"
+import { Cipher } from "../../../src/port/Cipher.ts"
+import { type Freshness, Router } from "../../../src/service/routing/Router.ts"
+import * as CredentialPoolsSql from "../../../src/sql/CredentialPoolsSql.ts"
+import { type NewRow, toJson } from "../../../src/sql/credentialRows.ts"
+import * as Database from "../../../src/sql/connection/Database.ts"
+import { parseDatabaseUrl } from "../../../src/sql/connection/DatabaseTarget.ts"
+import * as ParkingsSql from "../../../src/sql/ParkingsSql.ts"
+import { plainCredential } from "../../support/database/plainCredential.ts"
+import { cipherOn } from "../../support/memory/inMemory.ts"
+import { makeBed, startPostgres } from "../Bed.ts"
+
+const { values } = parseArgs({
+  options: { seconds: { type: "string", default: "3" }, rounds: { type: "string", default: "3" } }
+})
+const milliseconds = Number(values.seconds) * 1000
+const keyring = generateKeyring(new Date())
+const account_id = AccountId.make("00000000-0000-7000-8000-00000000000a")
+const workspace_id = WorkspaceId.make("00000000-0000-7000-8000-00000000000b")
+const providers = Provider.literals.slice(0, 64)
+
+const settings: Database.DatabaseSettings = {
+  poolSize: 10,
+  connectTimeout: Duration.seconds(5),
+  statementTimeout: Duration.seconds(10),
+  deadline: Duration.seconds(15),
+  maxAge: Duration.minutes(10),
+  queue: 2000,
+  batching: true,
+  pooler: false
+}
+
+const sealed = Effect.fnUntraced(function* (provider: string) {
+  const credential = { ...plainCredential(workspace_id, randomUUID()), id: CredentialId.make(randomUUID()), provider }
+  const { seal } = yield* Cipher
+  const key = Redacted.make(`sk-${randomUUID()}-${randomUUID()}`)
+  return { account_id, ...credential, ...(yield* seal(key, { ...credential, account_id })) } satisfies NewRow
+})
+
+const requests = providers.map((provider) =>
+  Schema.decodeUnknownSync(RoutingRequest)({ account_id, workspace_id, model: "a/model", targets: [{ provider }] })
+)
+
+/** Plans and leases its first key, over and over, so many at a time. Answers how many per second of Node's CPU. */
+const measure = Effect.fnUntraced(function* (concurrency: number, freshness: Freshness, leases: boolean) {
+  const { lease, plan } = yield* Router
+  const [began, before] = [performance.now(), process.cpuUsage()]
+  let done = 0
+  let zeros = 0
+  const one = Effect.suspend(() => {
+    const request = requests[(done += 1) % requests.length]
+    if (request === undefined) return Effect.die("no request")
+    const planned = plan(request, freshness)
+    if (!leases) return Effect.asVoid(planned)
+    return Effect.scoped(
+      Effect.flatMap(planned, (plan) => {
+        const step = plan.steps[0]
+        return step?._tag === "Own"
+          ? Effect.map(lease(plan, step), ({ bytes }) => void (zeros += bytes[0] === 0 ? 1 : 0))
+          : Effect.die("no own step")
+      })
+    )
+  })
+  const worker = Effect.whileLoop({
+    while: () => performance.now() - began < milliseconds,
+    body: () => one,
+    step: () => undefined
+  })
+  yield* Effect.all(
+    Array.from({ length: concurrency }, () => worker),
+    { concurrency, discard: true }
+  )
+  const { system, user } = process.cpuUsage(before)
+  const seconds = (performance.now() - began) / 1000
+  if (zeros > 0) return yield* Effect.die("an empty lease")
+  return { perCpu: done / ((system + user) / 1e6), perSecond: done / seconds }
+})
+
+/** What opening a prepared key costs by itself: the floor of a lease. */
+const measureOpening = Effect.gen(function* () {
+  const { prepare } = yield* Cipher
+  const row = yield* sealed("azure")
+  const { read } = yield* prepare(row, row)
+  const before = process.cpuUsage()
+  const count = 50_000
+  const opening = read((key) => key.length)
+  for (let n = 0; n < count; n += 100) yield* Effect.replicateEffect(opening, 100, { discard: true })
+  const { system, user } = process.cpuUsage(before)
+  return Math.round(count / ((system + user) / 1e6))
+})
+
+const median = (numbers: ReadonlyArray<number>) =>
+  numbers.toSorted((a, b) => a - b)[Math.floor(numbers.length / 2)] ?? 0
+
+const report = Effect.fnUntraced(function* (title: string, concurrency: number, freshness: Freshness, leases: boolean) {
+  const rounds = yield* Effect.forEach(Array.from({ length: Number(values.rounds) }), () =>
+    measure(concurrency, freshness, leases)
+  )
+  const perCpu = Math.round(median(rounds.map(({ perCpu }) => perCpu)))
+  const perSecond = Math.round(median(rounds.map(({ perSecond }) => perSecond)))
+  console.log(
+    `${title.padEnd(58)} ${String(perCpu).padStart(7)} per CPU second  ${String(perSecond).padStart(7)} per second`
+  )
+})
+
+const program = Effect.gen(function* () {
+  const postgres = yield* Effect.acquireRelease(Effect.promise(startPostgres), ({ stop }) => Effect.promise(stop))
+  const { client, url } = yield* Effect.acquireRelease(
+    Effect.promise(() => makeBed(postgres, "router", 0)),
+    ({ client }) => Effect.promise(() => client.end())
+  )
+  const fill = Effect.fnUntraced(function* (from: number, to: number) {
+    for (const provider of providers) {
+      const rows = yield* Effect.forEach(Array.from({ length: to - from }), () => sealed(provider))
+      const json = toJson(rows.map((row, n) => ({ ...row, sort_order: from + n, revision: 1, key_version: 1 })))
+      yield* Effect.promise(() =>
+        client.query("INSERT INTO credentials SELECT * FROM json_populate_recordset(NULL::credentials, $1::json)", [
+          json
+        ])
+      )
+    }
+    yield* Effect.promise(() => client.query("VACUUM ANALYZE credentials"))
+  })
+  const measured = Effect.gen(function* () {
+    yield* fill(0, 3)
+    yield* report("warm-up", 64, "now", true)
+    console.log(
+      `${"opening a prepared key alone".padEnd(58)} ${String(yield* measureOpening).padStart(7)} per CPU second`
+    )
+    yield* report("validated plan and lease, 64 at a time, 3 keys a pool", 64, "now", true)
+    yield* report("validated plan and lease, 256 at a time", 256, "now", true)
+    yield* report("validated plan and lease, one at a time", 1, "now", true)
+    yield* report("validated plan alone, 64 at a time", 64, "now", false)
+    yield* report("plan and lease, fresh within a second, 64 at a time", 64, Duration.seconds(1), true)
+    yield* fill(3, 10)
+    yield* report("validated plan and lease, 64 at a time, 10 keys a pool", 64, "now", true)
+    yield* fill(10, 100)
+    yield* report("validated plan and lease, 64 at a time, 100 keys a pool", 64, "now", true)
+  })
+  yield* Effect.provide(
+    measured,
+    Router.layer.pipe(
+      Layer.provide([CredentialPoolsSql.layer, ParkingsSql.layer]),
+      Layer.provide(Database.layer(parseDatabaseUrl(Redacted.make(url)), settings)),
+      Layer.provide(cipherOn(keyring))
+    )
+  )
+})
+
+program.pipe(Effect.scoped, Effect.provide(cipherOn(keyring)), Effect.provide(Logger.layer([])), NodeRuntime.runMain)

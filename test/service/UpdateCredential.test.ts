@@ -143,7 +143,14 @@ const contract = (it: Vitest.MethodsNonLive<Parts>) => {
     Effect.gen(function* () {
       const { account_id, credential } = yield* made({ provider: "openai", key, declared_region: "global" })
       const down = () => Effect.fail(new KeyStoreUnavailable({ reason: "down" }))
-      const service = yield* instead(Cipher, () => ({ seal: down, open: down, holds: down, read: down, prepare: down, reseal: down }))
+      const service = yield* instead(Cipher, () => ({
+        seal: down,
+        open: down,
+        holds: down,
+        read: down,
+        prepare: down,
+        reseal: down
+      }))
       const without = (body: object) =>
         Effect.provideService(update(account_id, credential.id, body), Credentials, service)
       assert.strictEqual((yield* without({ name: "new", disabled: false, allowed_models: null })).name, "new")

@@ -9,6 +9,7 @@ import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
 import { CredentialPools } from "../../src/port/CredentialPools.ts"
 import { DatabaseFailure } from "../../src/port/DatabaseFailure.ts"
 import { Router } from "../../src/service/routing/Router.ts"
+import type { Attempt } from "../../src/service/routing/walking.ts"
 import { settingsFor } from "../support/database/freshDatabase.ts"
 import { createdId } from "../support/http/Bodies.ts"
 import { type Tenant, TestService } from "../support/http/TestService.ts"
@@ -73,15 +74,17 @@ const gatewayOn = Effect.fnUntraced(function* (
       versions: (...args: Parameters<typeof versions>) => (down ? Effect.die(failure) : versions(...args))
     }))
   )
+  const recorded =
+    <A, E, R>(attempt: Attempt<A, E, R>): Attempt<A, E, R> =>
+    (step, lease) => {
+      if (lease !== undefined) buffers.push(lease.bytes)
+      return attempt(step, lease)
+    }
   const router = Layer.effect(
     Router,
     Effect.map(Router, (router) => ({
       ...router,
-      run: ((plan, attempt) =>
-        router.run(plan, (step, lease) => {
-          if (lease !== undefined) buffers.push(lease.bytes)
-          return attempt(step, lease)
-        })) satisfies Router["Service"]["run"]
+      run: (plan, attempt) => router.run(plan, recorded(attempt))
     }))
   ).pipe(
     Layer.provide(Layer.fresh(Router.layer)),

@@ -156,4 +156,4 @@ const program = Effect.gen(function* () {
   )
 })
 
-program.pipe(Effect.scoped, Effect.provide(cipherOn(keyring)), Effect.provide(Logger.layer([])), NodeRuntime.runMain)
+program.pipe(Effect.scoped, Effect.provide([cipherOn(keyring), Logger.layer([])]), NodeRuntime.runMain)

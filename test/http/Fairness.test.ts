@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto"
 import { assert } from "@effect/vitest"
 import { Duration, Effect, Fiber } from "effect"
 import { formatApiKey } from "../../src/port/ApiKey.ts"
-import { lockTable, untilWaiting } from "../support/database/transactions.ts"
+import { lockTable, waitingForLock } from "../support/database/transactions.ts"
 import { createdId, minimal } from "../support/http/Bodies.ts"
 import { get } from "../support/http/HttpProbe.ts"
 import { assertRefused } from "../support/http/Refusal.ts"
@@ -31,7 +31,10 @@ layerLive(small)("a queue of 50 (F9)", (it) => {
           Effect.tap(get(url, token, id), ({ status }) => Effect.sync(() => (refused += status === 503 ? 1 : 0)))
         )
       })
-      yield* untilWaiting(sql, 1)
+      yield* eventually(
+        "one or two look-ups wait for the lock, as the tokens happened to arrive",
+        Effect.map(waitingForLock(sql), (n) => n > 0)
+      )
       yield* eventually(
         "the flood has used up its own budget",
         Effect.sync(() => refused === 60 - 12)

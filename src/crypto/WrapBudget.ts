@@ -44,7 +44,7 @@ export const layerLimited = ({ block, refuse, warn }: WrapLimits) =>
         if (takeFrom(kek_id)) return
         const total = yield* registry.reserve(kek_id, kek_ids, block)
         if (Option.isNone(total)) {
-          const reason = `key ${kek_id} has never sealed, nor has any other key of this keyring`
+          const reason = `neither key ${kek_id} nor another key of this keyring has ever sealed`
           return yield* new KeyStoreUnavailable({ reason })
         }
         const reserved = total.value

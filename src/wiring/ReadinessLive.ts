@@ -66,7 +66,7 @@ export const layer = Layer.effect(
         case "retired":
           return [`key ${kek_id} is retired but still first in the keyring: nothing can be sealed`]
         case "foreign":
-          return [`key ${kek_id} has never sealed, nor has any other key of this keyring: nothing can be sealed`]
+          return [`neither key ${kek_id} nor another key of this keyring has ever sealed: nothing can be sealed`]
         case "seals":
           return []
       }

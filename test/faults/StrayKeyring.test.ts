@@ -56,7 +56,7 @@ describe("an instance with another keyring than the others", () => {
       const account_id = yield* newAccount(one)
       yield* create(one, account_id)
       const stray = yield* instanceWith(url, "stray")
-      const reason = "key stray has never sealed, nor has any other key of this keyring"
+      const reason = "neither key stray nor another key of this keyring has ever sealed"
       assert.strictEqual(yield* refusal(create(stray, account_id)), reason)
       assert.deepStrictEqual((yield* reported(stray)).problems, [`${reason}: nothing can be sealed`])
       for (const instance of [one, other]) {

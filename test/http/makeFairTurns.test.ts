@@ -127,7 +127,7 @@ describe("turns (F9)", () => {
           return fiber === undefined || kind in ends ? Effect.void : Fiber.interrupt(fiber)
         })
         for (const fiber of fibers) yield* Fiber.await(fiber)
-        // With a limit of one a request is refused as long as any turn is still taken.
+        // With a limit of one a request is refused while a turn is taken.
         yield* inTurn("one", 1, Effect.void)
       }),
     { arbitrary: { runs: 50 } }

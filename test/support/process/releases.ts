@@ -1,0 +1,43 @@
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, renameSync } from "node:fs"
+import { join } from "node:path"
+import { Effect } from "effect"
+import { runProgram } from "./runNode.ts"
+
+const project = join(import.meta.dirname, "../../..")
+const packages = join(project, "test/releases")
+/** Below the project's own `node_modules`, where a release finds its dependencies. */
+const unpacked = join(project, "node_modules/.cache/releases")
+
+const versionIn = (name: string) => /^byok-(\d+\.\d+\.\d+)\.tgz$/.exec(name)?.[1]
+
+/** Versions whose packages are kept, the newest first. */
+export const releases: ReadonlyArray<string> = readdirSync(packages)
+  .map(versionIn)
+  .filter((version) => version !== undefined)
+  .sort((one, other) => other.localeCompare(one, "en", { numeric: true }))
+
+export const newestRelease = releases[0] ?? ""
+
+/** A released version, unpacked. */
+export interface Release {
+  readonly directory: string
+  /** The program, for Node. */
+  readonly script: string
+}
+
+/** Unpacks a released version, once for all tests. */
+export const unpackRelease = (version: string) =>
+  Effect.gen(function* () {
+    const directory = join(unpacked, `byok-${version}`)
+    if (!existsSync(directory)) {
+      mkdirSync(unpacked, { recursive: true })
+      const place = mkdtempSync(join(unpacked, "unpacking-"))
+      const archive = join(packages, `byok-${version}.tgz`)
+      const { code, stderr } = yield* runProgram("tar", ["-xzf", archive, "-C", place])
+      if (code !== 0) return yield* Effect.die(new Error(`${archive} is not unpacked: ${stderr}`))
+      if (!existsSync(directory)) renameSync(join(place, "package"), directory)
+    }
+    const manifest: unknown = JSON.parse(readFileSync(join(directory, "package.json"), "utf8"))
+    const bin: unknown = Reflect.get(Object(manifest), "bin")
+    return { directory, script: join(directory, String(Reflect.get(Object(bin), "byok"))) } satisfies Release
+  })

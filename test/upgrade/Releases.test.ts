@@ -1,0 +1,23 @@
+import { readFileSync } from "node:fs"
+import { join } from "node:path"
+import { assert, describe, it } from "@effect/vitest"
+import { newestRelease, releases } from "../support/process/releases.ts"
+
+const read = (path: string) => readFileSync(join(import.meta.dirname, "../..", path), "utf8")
+const found = (text: string, pattern: RegExp): ReadonlyArray<string | undefined> =>
+  [...text.matchAll(pattern)].map(([, version]) => version)
+
+describe("the released versions", () => {
+  it("are those of the changelog, each with its package and its tag's commit", () => {
+    assert.isAbove(releases.length, 0)
+    assert.deepStrictEqual(found(read("CHANGELOG.md"), /^## \[(\d+\.\d+\.\d+)\]/gm), releases)
+    assert.deepStrictEqual(
+      found(read("test/releases/README.md"), /^\| (\d+\.\d+\.\d+) +\| `v\1` +\| [0-9a-f]{7} /gm),
+      [...releases].reverse()
+    )
+  })
+
+  it("end with the version of package.json", () => {
+    assert.strictEqual(found(read("package.json"), /"version": "([^"]+)"/g)[0], newestRelease)
+  })
+})

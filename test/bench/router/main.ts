@@ -18,6 +18,7 @@ import * as ParkingsSql from "../../../src/sql/ParkingsSql.ts"
 import { plainCredential } from "../../support/database/plainCredential.ts"
 import { cipherOn } from "../../support/memory/inMemory.ts"
 import { makeBed, startPostgres } from "../Bed.ts"
+import { cpuOfTree } from "../Process.ts"
 
 const { values } = parseArgs({
   options: { seconds: { type: "string", default: "3" }, rounds: { type: "string", default: "3" } }
@@ -50,10 +51,17 @@ const requests = providers.map((provider) =>
   Schema.decodeUnknownSync(RoutingRequest)({ account_id, workspace_id, model: "a/model", targets: [{ provider }] })
 )
 
-/** Plans and leases its first key, over and over, so many at a time. Answers how many per second of Node's CPU. */
-const measure = Effect.fnUntraced(function* (concurrency: number, freshness: Freshness, leases: boolean) {
+/** What is measured: that many plans at a time, with or without leases of their first keys. */
+interface Load {
+  readonly concurrency: number
+  readonly freshness: Freshness
+  readonly leases: boolean
+}
+
+/** Plans over and over. Answers how many per second of Node's CPU, and PostgreSQL's microseconds for each. */
+const measure = Effect.fnUntraced(function* (postmaster: number, { concurrency, freshness, leases }: Load) {
   const { lease, plan } = yield* Router
-  const [began, before] = [performance.now(), process.cpuUsage()]
+  const [began, before, postgresBefore] = [performance.now(), process.cpuUsage(), cpuOfTree(postmaster)]
   let done = 0
   let zeros = 0
   const one = Effect.suspend(() => {
@@ -82,7 +90,8 @@ const measure = Effect.fnUntraced(function* (concurrency: number, freshness: Fre
   const { system, user } = process.cpuUsage(before)
   const seconds = (performance.now() - began) / 1000
   if (zeros > 0) return yield* Effect.die("an empty lease")
-  return { perCpu: done / ((system + user) / 1e6), perSecond: done / seconds }
+  const postgres = (cpuOfTree(postmaster) - postgresBefore) / done
+  return { perCpu: done / ((system + user) / 1e6), perSecond: done / seconds, postgres }
 })
 
 /** What opening a prepared key costs by itself: the floor of a lease. */
@@ -101,14 +110,11 @@ const measureOpening = Effect.gen(function* () {
 const median = (numbers: ReadonlyArray<number>) =>
   numbers.toSorted((a, b) => a - b)[Math.floor(numbers.length / 2)] ?? 0
 
-const report = Effect.fnUntraced(function* (title: string, concurrency: number, freshness: Freshness, leases: boolean) {
-  const rounds = yield* Effect.forEach(Array.from({ length: Number(values.rounds) }), () =>
-    measure(concurrency, freshness, leases)
-  )
-  const perCpu = Math.round(median(rounds.map(({ perCpu }) => perCpu)))
-  const perSecond = Math.round(median(rounds.map(({ perSecond }) => perSecond)))
+const reportOf = Effect.fnUntraced(function* (postmaster: number, title: string, load: Load) {
+  const rounds = yield* Effect.forEach(Array.from({ length: Number(values.rounds) }), () => measure(postmaster, load))
+  const of = (figure: keyof (typeof rounds)[number]) => String(Math.round(median(rounds.map((round) => round[figure]))))
   console.log(
-    `${title.padEnd(58)} ${String(perCpu).padStart(7)} per CPU second  ${String(perSecond).padStart(7)} per second`
+    `${title.padEnd(58)} ${of("perCpu").padStart(7)} per CPU second  ${of("perSecond").padStart(7)} per second  ${of("postgres").padStart(4)} µs of PostgreSQL's CPU`
   )
 })
 
@@ -131,6 +137,8 @@ const program = Effect.gen(function* () {
     yield* Effect.promise(() => client.query("VACUUM ANALYZE credentials"))
   })
   const measured = Effect.gen(function* () {
+    const report = (title: string, concurrency: number, freshness: Freshness, leases: boolean) =>
+      reportOf(postgres.postmaster, title, { concurrency, freshness, leases })
     yield* fill(0, 3)
     yield* report("warm-up", 64, "now", true)
     console.log(

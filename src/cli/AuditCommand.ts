@@ -22,17 +22,22 @@ const reportLines = ({ entries, events, head, last_at, last_seq, unsealed }: Aud
     `head      ${head ?? "-"}`
   ].join("\n")
 
+const hashFlag = (name: string, description: string) =>
+  Flag.String(name).pipe(
+    Flag.withDescription(description),
+    Flag.mapEffect(parse(Hash, `--${name} must be a hash, 64 lowercase hexadecimal characters.`)),
+    Flag.optional
+  )
+
 const verify = Command.make(
   "verify",
   {
-    expect: Flag.String("expect").pipe(
-      Flag.withDescription("Hash of an earlier head, kept elsewhere"),
-      Flag.mapEffect(parse(Hash, "--expect must be a hash, 64 lowercase hexadecimal characters.")),
-      Flag.optional
-    )
+    expect: hashFlag("expect", "Hash of an earlier head, kept elsewhere"),
+    from: hashFlag("from", "Verify only what came after the head with this hash, kept elsewhere")
   },
-  Effect.fnUntraced(function* ({ expect }) {
-    const report = yield* withAudit((audit) => audit.verify(Option.getOrUndefined(expect)))
+  Effect.fnUntraced(function* ({ expect, from }) {
+    const [expected, begin] = [Option.getOrUndefined(expect), Option.getOrUndefined(from)]
+    const report = yield* withAudit((audit) => audit.verify(expected, begin))
     const { fault } = report
     const summary = fault === null ? null : { kind: fault.kind, seq: Number(fault.seq) }
     yield* Effect.mapError(

@@ -33,6 +33,8 @@ export class AuditLog extends Context.Service<
      * ended. Gives up on what is left after `timeout` milliseconds. Returns the newest checkpoint.
      */
     readonly seal: (timeout: number) => Effect.Effect<Option.Option<AuditHead>, ServiceUnavailable>
+    /** The checkpoint with a hash, in hexadecimal. */
+    readonly checkpointOf: (hash: string) => Effect.Effect<Option.Option<AuditHead>, ServiceUnavailable>
     /** The next page of checkpoints after a number, in order. */
     readonly checkpoints: (after: bigint) => Effect.Effect<ReadonlyArray<AuditCheckpoint>, ServiceUnavailable>
     /** The next page of entries, in order. */

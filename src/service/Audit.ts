@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto"
 import { Context, Data, Effect, Layer, Option } from "effect"
-import { type AuditCheckpoint, type AuditEntry, AuditLog } from "../port/AuditLog.ts"
+import { type AuditCheckpoint, type AuditEntry, type AuditHead, AuditLog } from "../port/AuditLog.ts"
 
 /** The first deviation from what was sealed, in order of `seq`. */
 export class AuditFault extends Data.TaggedError("AuditFault")<{
@@ -36,6 +36,9 @@ export interface AuditReport {
 /** Below the number of every entry and checkpoint. */
 const lowest = -(2n ** 63n)
 
+/** What the first checkpoint follows. */
+const beginning: AuditHead = { number: 0n, last_seq: lowest, hash: "" }
+
 /** How long to wait for transactions that are writing, in milliseconds. */
 const sealTimeout = 5000
 
@@ -70,10 +73,10 @@ export class Audit extends Context.Service<Audit>()("byok/Audit", {
     const log = yield* AuditLog
 
     /** Walks the entries one by one, with one page of them in memory. */
-    const walk = (upTo: bigint) => {
+    const walk = (from: bigint, upTo: bigint) => {
       let page: ReadonlyArray<AuditEntry> = []
       let index = 0
-      let after = lowest
+      let after = from
       return {
         next: () => void (index += 1),
         current: Effect.gen(function* () {
@@ -87,12 +90,13 @@ export class Audit extends Context.Service<Audit>()("byok/Audit", {
       }
     }
 
-    const verify = Effect.fn("Audit.verify")(function* (expected?: string) {
+    const verify = Effect.fn("Audit.verify")(function* (expected?: string, from?: string) {
       const newest = yield* log.seal(sealTimeout)
-      const target = Option.getOrElse(newest, () => ({ number: 0n, last_seq: lowest, hash: "" }))
-      const entries = walk(target.last_seq)
-      let previous = { number: 0n, last_seq: lowest, hash: "" }
-      let foundExpected = expected === undefined
+      const target = Option.getOrElse(newest, () => beginning)
+      const start = from === undefined ? Option.some(beginning) : yield* log.checkpointOf(from)
+      let previous: AuditHead = Option.getOrElse(start, () => beginning)
+      const entries = walk(previous.last_seq, target.last_seq)
+      let foundExpected = expected === undefined || expected === from
       let last: AuditEntry | undefined
       const counts = { entries: 0, events: 0 }
 
@@ -122,7 +126,8 @@ export class Audit extends Context.Service<Audit>()("byok/Audit", {
       })
 
       const check = Effect.gen(function* () {
-        let number = lowest
+        if (Option.isNone(start)) return yield* new AuditFault({ kind: "rewritten", seq: target.last_seq })
+        let number = from === undefined ? lowest : previous.number
         while (previous.number < target.number) {
           const page = yield* log.checkpoints(number)
           if (page.length === 0) return yield* new AuditFault({ kind: "checkpoint", seq: previous.last_seq + 1n })
@@ -149,7 +154,10 @@ export class Audit extends Context.Service<Audit>()("byok/Audit", {
     })
 
     return {
-      /** Verifies every sealed entry. `expected` is the hash of a checkpoint that was kept elsewhere. */
+      /**
+       * Verifies every sealed entry, or those after the checkpoint with the hash `from`. It and `expected` are hashes of
+       * checkpoints that were kept elsewhere.
+       */
       verify,
 
       /**

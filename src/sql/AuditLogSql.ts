@@ -100,6 +100,12 @@ export const layer = Layer.effect(
 
     return {
       seal,
+      checkpointOf: (hash) =>
+        reads.ask(
+          firstHead(reads.sql`
+            SELECT number, last_seq, encode(hash, 'hex') AS hash FROM audit_checkpoints
+            WHERE hash = decode(${hash}, 'hex') ORDER BY number LIMIT 1`)
+        ),
       checkpoints: (after) =>
         reads.ask(
           checkpointRows(reads.sql`

@@ -88,6 +88,7 @@ layerLive(CommandLine.layer)("byok audit (SECURITY.md, Audit)", (it) => {
       }>`INSERT INTO audit_entries (events) VALUES ('[1]') RETURNING seq::int AS seq`
       const seq = made[0]?.seq ?? 0
       const before = yield* runJson("audit", "verify")
+      assert.deepInclude(yield* runJson("audit", "verify", "--from", textIn(before, "head")), { entries: 0, events: 0 })
       yield* sql`UPDATE audit_entries SET events = '[]' WHERE seq = ${seq}`
       const { code, stderr, stdout } = yield* run("audit", "verify", "--json")
       assert.deepStrictEqual({ code, stderr }, { code: 1, stderr: `Audit entry ${seq} was edited.\n` })
@@ -102,6 +103,7 @@ layerLive(CommandLine.layer)("byok audit (SECURITY.md, Audit)", (it) => {
 
   it.effect.each([
     [["verify", "--expect", "x"], "--expect must be a hash, 64 lowercase hexadecimal characters."],
+    [["verify", "--from", "x"], "--from must be a hash, 64 lowercase hexadecimal characters."],
     [["export", "--after=-1"], "--after must be a whole number: the `seq` of an event."]
   ] as const)("wrong usage is reported before the database is opened: %j", ([args, sentence]) =>
     Effect.gen(function* () {

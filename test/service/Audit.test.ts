@@ -37,6 +37,7 @@ const auditOver = ({ checkpoints, entries }: Chain, page = 2) => {
   const newest = checkpoints.at(-1)
   return Effect.provideService(Audit.make, AuditLog, {
     seal: () => Effect.succeed(Option.fromUndefinedOr(newest)),
+    checkpointOf: (hash) => Effect.succeed(Option.fromUndefinedOr(checkpoints.find((one) => one.hash === hash))),
     checkpoints: (after) => Effect.succeed(checkpoints.filter(({ number }) => number > after).slice(0, page)),
     entries: ({ after, upTo }) =>
       Effect.succeed(entries.filter(({ seq }) => seq > after && seq <= upTo).slice(0, page)),
@@ -169,7 +170,47 @@ describe("verifying the audit log (SECURITY.md, Audit)", () => {
     })
   )
 
+  it.effect.prop("counts only what came after a hash that was kept", [chain, page], ([given, size]) =>
+    Effect.gen(function* () {
+      const audit = yield* auditOver(given, size)
+      const whole = yield* audit.verify()
+      for (const { hash, last_seq } of given.checkpoints) {
+        const later = sealedOf(given).filter(({ seq }) => seq > last_seq)
+        const last = later.at(-1)
+        const report = yield* audit.verify(whole.head ?? undefined, hash)
+        assert.deepStrictEqual(report, {
+          ...whole,
+          entries: later.length,
+          events: countOf(later),
+          last_seq: last === undefined ? null : Number(last.seq),
+          last_at: last?.at ?? null
+        })
+      }
+      assert.strictEqual((yield* audit.verify(undefined, "00".repeat(32))).fault?.kind, "rewritten")
+    })
+  )
+
   for (const [what, alter] of Object.entries(alterations)) {
+    it.effect.prop(
+      `finds whoever ${what} after a hash that was kept, and nothing before it`,
+      [chain, page, elementOf([0, 1, 2, 3, 4])],
+      ([given, size, at]) =>
+        Effect.gen(function* () {
+          const altered = alter(given, at)
+          if (altered === undefined) return
+          const [changed, kind, seq = 0n] = altered
+          const audit = yield* auditOver(changed, size)
+          for (const { hash, last_seq, number } of given.checkpoints) {
+            const { fault } = yield* audit.verify(undefined, hash)
+            const start = changed.checkpoints.find((one) => one.hash === hash)
+            if (start === undefined) assert.strictEqual(fault?.kind, "rewritten")
+            else if (start.last_seq !== last_seq || start.number !== number) continue
+            else if (seq > last_seq) assert.deepStrictEqual({ kind: fault?.kind, seq: fault?.seq }, { kind, seq })
+            else assert.isNull(fault)
+          }
+        })
+    )
+
     it.effect.prop(
       `finds whoever ${what}, and names the place`,
       [chain, page, elementOf([0, 1, 2, 3, 4])],
@@ -192,6 +233,7 @@ describe("verifying the audit log (SECURITY.md, Audit)", () => {
       const second = checkpointOver([two], first)
       const log = yield* Effect.provideService(Audit.make, AuditLog, {
         seal: () => Effect.succeed(Option.some(first)),
+        checkpointOf: () => Effect.succeedNone,
         checkpoints: () => Effect.succeed([first, second]),
         entries: ({ after, upTo }) => Effect.succeed([one, two].filter(({ seq }) => seq > after && seq <= upTo)),
         countAfter: () => Effect.succeed(1)
@@ -222,6 +264,7 @@ describe("verifying the audit log (SECURITY.md, Audit)", () => {
       const first = checkpointOver([entry])
       const log = yield* Effect.provideService(Audit.make, AuditLog, {
         seal: () => Effect.succeed(Option.some({ ...first, number: 2n, last_seq: 5n })),
+        checkpointOf: () => Effect.succeedNone,
         checkpoints: (after) => Effect.succeed([first].filter(({ number }) => number > after)),
         entries: ({ after }) => Effect.succeed([entry].filter(({ seq }) => seq > after)),
         countAfter: () => Effect.succeed(0)

@@ -228,6 +228,19 @@ describe("verifying the audit log on PostgreSQL (SECURITY.md, Audit)", () => {
     })
   )
 
+  it.live("begins after a hash that was kept elsewhere", () =>
+    Effect.gen(function* () {
+      const { audit, sql } = yield* tenEntries
+      const [, second] = yield* chain(sql)
+      const { entries, fault, last_seq } = yield* audit.verify(undefined, second?.hash)
+      assert.deepStrictEqual({ entries, fault, last_seq }, { entries: 5, fault: null, last_seq: 14 })
+      yield* sql`UPDATE audit_entries SET events = '[]' WHERE seq IN (6, 10)`
+      assert.strictEqual(found(yield* audit.verify()), "edited 6")
+      assert.strictEqual(found(yield* audit.verify(undefined, second?.hash)), "edited 10")
+      assert.strictEqual(found(yield* audit.verify(undefined, "0".repeat(64))), "rewritten 14")
+    })
+  )
+
   it.live("cannot see changes to entries without a checkpoint, and counts those entries", () =>
     Effect.gen(function* () {
       const { audit, log, sql } = yield* tenEntries

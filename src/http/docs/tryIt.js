@@ -1,40 +1,56 @@
-// @ts-nocheck It runs in a browser, whose types the rest of the project must not see.
+/**
+ * Finds an element that every rendered page has.
+ *
+ * @template {Element} E
+ * @param {ParentNode} parent
+ * @param {string} selector
+ * @param {new () => E} type
+ */
+const find = (parent, selector, type) => {
+  const found = parent.querySelector(selector)
+  if (found instanceof type) return found
+  throw new Error(`The page has no ${selector}.`)
+}
 
-/** Sends a form of the page and shows the answer below it. */
+/**
+ * Sends a form of the page and shows the answer below it.
+ *
+ * @param {HTMLFormElement} form
+ */
 const send = async (form) => {
-  const output = form.querySelector("output")
   const headers = new Headers()
   const query = new URLSearchParams()
-  let path = form.dataset.path
+  let path = form.dataset["path"] ?? ""
   for (const { dataset, name, value } of form.querySelectorAll("input")) {
-    if (dataset.in === "path") path = path.replace(`{${name}}`, encodeURIComponent(value))
-    else if (value !== "" && dataset.in === "query") query.set(name, value)
+    if (dataset["in"] === "path") path = path.replace(`{${name}}`, encodeURIComponent(value))
+    else if (value !== "" && dataset["in"] === "query") query.set(name, value)
     else if (value !== "") headers.set(name, value)
   }
-  const key = document.querySelector("#key input").value
+  const key = find(document, "#key input", HTMLInputElement).value
   if ("key" in form.dataset && key !== "") headers.set("authorization", `Bearer ${key}`)
-  const body = form.querySelector("textarea")?.value
-  if (body !== undefined) headers.set("content-type", "application/json")
+  const body = form.querySelector("textarea")?.value ?? null
+  if (body !== null) headers.set("content-type", "application/json")
   const url = query.size > 0 ? `${path}?${query}` : path
-  const response = await fetch(url, { method: form.dataset.method, headers, body, credentials: "omit" })
+  const response = await fetch(url, { method: form.dataset["method"] ?? "GET", headers, body, credentials: "omit" })
   const text = await response.text()
   const status = document.createElement("p")
   status.textContent = `${response.status}, X-Request-Id ${response.headers.get("x-request-id")}`
   const shown = document.createElement("pre")
   shown.textContent = text.startsWith("{") ? JSON.stringify(JSON.parse(text), null, 2) : text
-  output.replaceChildren(status, shown)
+  find(form, "output", HTMLOutputElement).replaceChildren(status, shown)
 }
 
 for (const form of document.querySelectorAll("form")) {
   form.addEventListener("submit", async (event) => {
     event.preventDefault()
     if (form.id === "key") return
-    const button = form.querySelector("button")
+    const button = find(form, "button", HTMLButtonElement)
     button.disabled = true
     try {
       await send(form)
     } catch (error) {
-      form.querySelector("output").textContent = `The request was not sent: ${error.message}`
+      const reason = error instanceof Error ? error.message : String(error)
+      find(form, "output", HTMLOutputElement).textContent = `The request was not sent: ${reason}`
     } finally {
       button.disabled = false
     }

@@ -9,16 +9,11 @@ import { OperatorCredentials } from "../service/OperatorCredentials.ts"
 import * as Administration from "../wiring/Administration.ts"
 import { asOperator } from "./asOperator.ts"
 import { credentialImport } from "./CredentialImport.ts"
-import { account, parse, provider, workspace } from "./parse.ts"
+import { account, credentialId, parse, provider, workspace } from "./parse.ts"
 import { print, printPages } from "./print.ts"
 
 const withCredentials = <A, E, R>(operation: (credentials: OperatorCredentials["Service"]) => Effect.Effect<A, E, R>) =>
   asOperator(Administration.credentials)(Effect.flatMap(OperatorCredentials, operation))
-
-const id = Argument.String("ID").pipe(
-  Argument.withDescription("Id of the credential"),
-  Argument.mapEffect(parse(CredentialId, "ID must be a UUID."))
-)
 
 const list = Command.make(
   "list",
@@ -35,7 +30,7 @@ const list = Command.make(
 
 const show = Command.make(
   "show",
-  { account, id },
+  { account, id: credentialId },
   Effect.fnUntraced(function* ({ account, id }) {
     const shown = yield* withCredentials((credentials) => credentials.show(account, id))
     yield* print({ ...shown })
@@ -52,7 +47,7 @@ const setDisabled = Effect.fnUntraced(function* (account_id: AccountId, id: Cred
 
 const disable = Command.make(
   "disable",
-  { account, id },
+  { account, id: credentialId },
   Effect.fnUntraced(function* ({ account, id }) {
     yield* setDisabled(account, id, true)
   })
@@ -60,7 +55,7 @@ const disable = Command.make(
 
 const enable = Command.make(
   "enable",
-  { account, id },
+  { account, id: credentialId },
   Effect.fnUntraced(function* ({ account, id }) {
     yield* setDisabled(account, id, false)
   })
@@ -68,7 +63,7 @@ const enable = Command.make(
 
 const remove = Command.make(
   "delete",
-  { account, id },
+  { account, id: credentialId },
   Effect.fnUntraced(function* ({ account, id }) {
     const deleted = yield* withCredentials((credentials) => credentials.delete(account, id))
     yield* print({ ...deleted, deleted_at: yield* DateTime.now }, "the credential is deleted")

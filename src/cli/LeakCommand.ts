@@ -1,13 +1,12 @@
 import { Console, Data, Effect, Option } from "effect"
-import { Argument, Command, Flag } from "effect/cli"
-import { CredentialId } from "../domain/CredentialId.ts"
+import { Command, Flag } from "effect/cli"
 import { Parkings } from "../port/Parkings.ts"
 import { NotKnown } from "../service/Accounts.ts"
 import { LeakResponse, type LeakSearchProgress, type LeakSearchResult } from "../service/LeakResponse.ts"
 import * as Administration from "../wiring/Administration.ts"
 import { readLeakedText } from "../wiring/readLeakedText.ts"
 import { asOperator } from "./asOperator.ts"
-import { parse } from "./parse.ts"
+import { account, credentialId } from "./parse.ts"
 import { print, printAs } from "./print.ts"
 import { printable } from "./printable.ts"
 import { type ProgressView, progressOn } from "./progressOn.ts"
@@ -69,7 +68,9 @@ const find = Command.make(
       )
     )
     const marked = result.found.filter(({ parked }) => parked).length
-    const done = park ? `keys marked as leaked: ${marked}, and \`byok leak clear ID\` ends that` : undefined
+    const done = park
+      ? `keys marked as leaked: ${marked}, and \`byok leak clear ID --account ID\` ends that`
+      : undefined
     yield* printAs(result, resultLines(result).map(printable).join("\n"), done)
     if (result.unopened_total > 0) {
       return yield* new LeakSearchIncomplete({
@@ -81,14 +82,11 @@ const find = Command.make(
 
 const clear = Command.make(
   "clear",
-  {
-    id: Argument.String("ID").pipe(
-      Argument.withDescription("Id of the credential"),
-      Argument.mapEffect(parse(CredentialId, "ID must be a UUID."))
+  { account, id: credentialId },
+  Effect.fnUntraced(function* ({ account, id }) {
+    const cleared = yield* asOperator(Administration.parkings)(
+      Effect.flatMap(Parkings, ({ clear }) => clear(account, id))
     )
-  },
-  Effect.fnUntraced(function* ({ id }) {
-    const cleared = yield* asOperator(Administration.parkings)(Effect.flatMap(Parkings, ({ clear }) => clear(id)))
     if (Option.isNone(cleared)) return yield* new NotKnown({ kind: "credential" })
     const { account_id, credential_id, workspace_id } = cleared.value
     yield* print({ account_id, workspace_id, credential_id, parked: false }, "the key is offered to routers again")

@@ -1,6 +1,7 @@
 import { Effect, Option, Schema } from "effect"
-import { CliError, Flag } from "effect/cli"
+import { Argument, CliError, Flag } from "effect/cli"
 import { AccountId } from "../domain/AccountId.ts"
+import { CredentialId } from "../domain/CredentialId.ts"
 import { Provider } from "../domain/Provider.ts"
 import { Text } from "../domain/Text.ts"
 import { WorkspaceId } from "../domain/WorkspaceId.ts"
@@ -24,6 +25,11 @@ export const parse =
 export const account = Flag.String("account").pipe(
   Flag.withDescription("Id of the account"),
   Flag.mapEffect(parse(AccountId, "--account must be a UUID."))
+)
+
+export const credentialId = Argument.String("ID").pipe(
+  Argument.withDescription("Id of the credential"),
+  Argument.mapEffect(parse(CredentialId, "ID must be a UUID."))
 )
 
 export const workspace = Flag.String("workspace").pipe(

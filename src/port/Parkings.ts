@@ -23,8 +23,11 @@ export interface ParkingChange {
 export class Parkings extends Context.Service<
   Parkings,
   {
-    /** Ends the mark that the current key of a credential has leaked, if it has one. None if there is no such credential. */
-    readonly clear: (id: CredentialId) => Effect.Effect<Option.Option<FoundKey>, ServiceUnavailable>
+    /** Ends the mark that the current key of a credential has leaked, if it has one. None if the account has no such credential. */
+    readonly clear: (
+      account_id: AccountId,
+      id: CredentialId
+    ) => Effect.Effect<Option.Option<FoundKey>, ServiceUnavailable>
     /**
      * Stores what a router has seen of keys. A stored parking only grows until it is ended, so storing a change twice, or
      * those of several routers in any order, is safe. A change of a replaced key stores nothing, nor one of a key that

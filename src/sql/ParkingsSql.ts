@@ -54,14 +54,15 @@ export const layer = Layer.effect(
   Parkings,
   Effect.map(Database, ({ background, writes: { ask, sql } }) => ({
     store: (changes) => background.ask(storeAll(background.sql, changes)),
-    clear: (id) =>
+    clear: (account_id, id) =>
       Effect.gen(function* () {
         const [key] = yield* sql<FoundKey>`
-          SELECT account_id, workspace_id, id AS credential_id, key_version FROM credentials WHERE id = ${id} FOR SHARE`
+          SELECT account_id, workspace_id, id AS credential_id, key_version FROM credentials
+          WHERE account_id = ${account_id} AND id = ${id} FOR SHARE`
         if (key === undefined) return Option.none()
         const ended = yield* sql`
           DELETE FROM credential_parkings AS parked
-          WHERE account_id = ${key.account_id} AND credential_id = ${id} AND key_version = ${key.key_version}
+          WHERE account_id = ${account_id} AND credential_id = ${id} AND key_version = ${key.key_version}
           AND ${marks(sql)} RETURNING 1`
         yield* record(sql, ended.length === 0 ? [] : [{ action: "credential.unpark", ...key }])
         return Option.some(key)

@@ -157,9 +157,13 @@ describe("byok leak find and clear", () => {
             [true, true]
           )
         }
-        const cleared = yield* runByok(["leak", "clear", other.credential_id, "--json"], settings)
+        const clear = (credential_id: string, account_id: string) =>
+          runByok(["leak", "clear", credential_id, "--account", account_id, "--json"], settings)
+        const unknown = { code: 1, stdout: "", stderr: "There is no such credential.\n" }
+        assert.deepStrictEqual(yield* clear(other.credential_id, one.account_id), unknown)
+        const cleared = yield* clear(other.credential_id, other.account_id)
         assert.deepStrictEqual(onlyObject(cleared), { ...ids(other), parked: false })
-        assert.deepStrictEqual(yield* runByok(["leak", "clear", other.credential_id, "--json"], settings), cleared)
+        assert.deepStrictEqual(yield* clear(other.credential_id, other.account_id), cleared)
         assert.deepStrictEqual(yield* parked, { [one.credential_id]: [1, true], [other.credential_id]: [1, false] })
 
         const patched = yield* Effect.promise(() =>
@@ -192,8 +196,7 @@ describe("byok leak find and clear", () => {
         )
         assert.strictEqual(removed.status, 200)
         assert.lengthOf(yield* sql`SELECT 1 FROM credential_parkings`, 0)
-        const gone = yield* runByok(["leak", "clear", one.credential_id], settings)
-        assert.deepStrictEqual(gone, { code: 1, stdout: "", stderr: "There is no such credential.\n" })
+        assert.deepStrictEqual(yield* clear(one.credential_id, one.account_id), unknown)
       }),
     120_000
   )
@@ -259,9 +262,10 @@ describe("byok leak find and clear", () => {
       assert.strictEqual(without.code, 1)
       assert.match(without.stderr, /^BYOK_KEYRING_FILE or BYOK_KEYRING must be set/)
       const id = "01935f6a-0000-7000-8000-000000000000"
-      const unknown = yield* runByok(["leak", "clear", id], { DATABASE_URL })
+      const unknown = yield* runByok(["leak", "clear", id, "--account", id], { DATABASE_URL })
       assert.deepStrictEqual(unknown, { code: 1, stdout: "", stderr: "There is no such credential.\n" })
-      assertUsage(yield* runByok(["leak", "clear", plain]), "ID must be a UUID.")
+      assertUsage(yield* runByok(["leak", "clear", plain, "--account", id]), "ID must be a UUID.")
+      assertUsage(yield* runByok(["leak", "clear", id]), "Missing required flag: --account")
       const argument = yield* runByok(["leak", "find", plain], settings)
       assert.strictEqual(argument.code, 2)
       assert.isUndefined(leakOf(argument.stdout + argument.stderr, [plain]))

@@ -70,7 +70,7 @@ describe("a role with the privileges that docs/operating.md grants", () => {
         const commands = [
           ["workspace", "delete", textIn(onlyObject(workspace), "workspace_id")],
           ["api-key", "revoke", textIn(account, "management_key_hash")],
-          ["leak", "clear", idIn(created)],
+          ["leak", "clear", idIn(created), "--account", textIn(account, "account_id")],
           ["audit", "verify"],
           ["keyring", "rewrap"],
           ["keyring", "status"],

@@ -77,7 +77,7 @@ for (const [name, store] of stores) {
           insert("openai"),
           update,
           conclude({ found: [key], searched: 1, park: true }),
-          clear(credential.id),
+          clear(account_id, credential.id),
           repository.delete(account_id, credential.id)
         ]
         const seen = [yield* versions]

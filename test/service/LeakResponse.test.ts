@@ -187,12 +187,14 @@ describe.each(stores)("a search for a leaked key, %s", (_name, store) => {
         assert.deepStrictEqual(yield* offered, [false, false, true])
 
         const { clear } = yield* Parkings
+        assert.isTrue(Option.isNone(yield* clear(one.account_id, other.id)), "one of another account")
+        assert.deepStrictEqual(yield* offered, [false, false, true])
         for (const _ of ["first", "again"]) {
-          assert.strictEqual(Option.getOrThrow(yield* clear(other.id)).credential_id, other.id)
+          assert.strictEqual(Option.getOrThrow(yield* clear(other.account_id, other.id)).credential_id, other.id)
           assert.deepStrictEqual(yield* offered, [false, true, true])
         }
         yield* (yield* CredentialRepository).delete(one.account_id, one.id)
-        assert.isTrue(Option.isNone(yield* clear(one.id)))
+        assert.isTrue(Option.isNone(yield* clear(one.account_id, one.id)))
         assert.isFalse(yield* isOffered(one))
       })
     )

@@ -4,9 +4,12 @@ import { DateTime, Duration, Effect, Layer, Option, Result } from "effect"
 import { CredentialId } from "../../src/domain/CredentialId.ts"
 import { AccountRepository } from "../../src/port/AccountRepository.ts"
 import { ApiKeys } from "../../src/port/ApiKeys.ts"
+import { CredentialPools } from "../../src/port/CredentialPools.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { KekRegistry } from "../../src/port/KekRegistry.ts"
 import { KeyUse } from "../../src/port/KeyUse.ts"
+import { LeakedKeys } from "../../src/port/LeakedKeys.ts"
+import { Parkings } from "../../src/port/Parkings.ts"
 import { Readiness } from "../../src/port/Readiness.ts"
 import { Receipts } from "../../src/port/Receipts.ts"
 import { WorkspaceResolver } from "../../src/port/WorkspaceResolver.ts"
@@ -26,20 +29,27 @@ const findings = Effect.gen(function* () {
   return rows.map(({ name }) => name)
 })
 
-/** Statements on all accounts at once: what names a key-encryption key, old receipts, and a command on one workspace. */
+/**
+ * Statements on all accounts at once: what names a key-encryption key, old receipts, how many keys a search for a leaked
+ * one covers, and a command on one workspace.
+ */
 const onAllAccounts = [
+  /^\s*SELECT count\(\*\)::int AS count FROM credentials$/,
   /^\s*WITH RECURSIVE\s+named AS/,
   /FROM credentials\s+WHERE kek_id = (ANY\()?\$1/,
   /^\s*UPDATE workspaces SET deleted_at = \$1\s+WHERE id = \$2/,
   /FROM workspaces WHERE id = \$1$/
 ]
 
-const namesTenantTable = /\b(credentials|workspaces|receipts)\b/
+const namesTenantTable = /\b(credentials|credential_parkings|workspaces|receipts)\b/
 /** The account as a condition, or as part of the key of a join, a comparison or an insert. */
 const namesAccount = /\baccount_id"? = |\("?account_id"?, /
 const isDefinition = (text: string) => /^\s*(ALTER|CREATE|DROP|LOCK)\b/.test(text)
 const isAstray = (text: string) =>
   namesTenantTable.test(text) && !namesAccount.test(text) && !onAllAccounts.some((pattern) => pattern.test(text))
+
+/** A use of every function of a port, in the order of their calls: a new function without one does not compile. */
+type UsesOf<Port> = Readonly<Record<keyof Port, Effect.Effect<unknown, unknown>>>
 
 layerLive(Layer.provideMerge(TestService.layer, Statements.layer))("the rows of tenants are keyed by account", (it) => {
   it.effect("every unique index begins with account_id, except that of API keys by hash", () =>
@@ -99,12 +109,58 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))("the rows of 
       yield* (yield* WrappedKeys).replace({ primary: "new", after: undefined, size: 10 }, ({ wrapped_dek }) =>
         Effect.succeed(Result.succeed({ kek_id: "new", wrapped_dek }))
       )
-      yield* accounts.listWorkspaces(account_id)
-      yield* accounts.listApiKeys(account_id)
-      const home = { workspace_id, name: "n", created_at: yield* DateTime.now }
-      yield* accounts.createWorkspace(account_id, home)
-      yield* accounts.deleteWorkspace(workspace_id, home.created_at)
-      yield* accounts.deleteWorkspace(workspace_id, home.created_at)
+
+      const key = { account_id, workspace_id, credential_id: id, key_version: 1 }
+      const parkings: UsesOf<Parkings["Service"]> = {
+        store: (yield* Parkings).store(
+          [false, true].map((ended) => ({ ...key, model: "m", cause: "rejected", strikes: 1, until: 1, ended }))
+        ),
+        clear: (yield* Parkings).clear(account_id, id)
+      }
+      const { conclude, count, scan } = yield* LeakedKeys
+      const leakedKeys: UsesOf<LeakedKeys["Service"]> = {
+        count,
+        scan: scan({ after: undefined, labels: [credential.label] }),
+        conclude: conclude({ found: [key], searched: 1, park: true })
+      }
+      const { load, versions } = yield* CredentialPools
+      const pools: UsesOf<CredentialPools["Service"]> = {
+        versions: Effect.forEach([tenant, other], (owner) => versions(owner, ["openai"]), together),
+        load: load(tenant, "openai")
+      }
+      const page = { workspace_id, provider: credential.provider, limit: 1 }
+      const credentials: UsesOf<CredentialRepository["Service"]> = {
+        insert: repository.insert(account_id, credential, sealed),
+        findById: repository.findById(account_id, id),
+        findSealed: repository.findSealed(account_id, id),
+        list: repository.list(account_id, { ...page, offset: 0 }),
+        scan: repository.scan(account_id, { ...page, after: credential }),
+        update: Effect.forEach([sealed, undefined], (sealed) =>
+          repository.update(account_id, { credential, revision: 7, sealed, key_version: 1, fields: ["name"] })
+        ),
+        reorder: Effect.flatMap(repository.list(account_id, { ...page, offset: 0, limit: 100 }), ({ credentials }) =>
+          repository.reorder(account_id, { ...page, ids: credentials.map(({ id }) => id).toReversed() })
+        ),
+        delete: repository.delete(account_id, id)
+      }
+      const created_at = yield* DateTime.now
+      const home = { workspace_id, name: "n", created_at }
+      const record = { hash: management_key_hash, name: "n", management: true, created_at }
+      const uses: UsesOf<AccountRepository["Service"]> = {
+        hasAccounts: accounts.hasAccounts,
+        createAccount: accounts.createAccount({ account_id, name: "n" }, home, record),
+        listAccounts: accounts.listAccounts(account_id, 1),
+        createWorkspace: accounts.createWorkspace(account_id, home),
+        listWorkspaces: accounts.listWorkspaces(account_id),
+        deleteWorkspace: Effect.forEach(["first", "again"], () => accounts.deleteWorkspace(workspace_id, created_at)),
+        addApiKey: accounts.addApiKey(account_id, record),
+        importApiKey: accounts.importApiKey(account_id, record),
+        revokeApiKey: accounts.revokeApiKey(management_key_hash, created_at),
+        listApiKeys: accounts.listApiKeys(account_id),
+        eraseAccount: accounts.eraseAccount(account_id, created_at, 100)
+      }
+      const all = [leakedKeys, parkings, pools, credentials, uses].flatMap((uses) => Object.values(uses))
+      for (const use of all) yield* use
 
       const seen = Array.from(statements).filter((text) => namesTenantTable.test(text) && !isDefinition(text))
       assert.deepStrictEqual(seen.filter(isAstray), [])
@@ -113,7 +169,7 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))("the rows of 
           seen.some((text) => pattern.test(text)),
           pattern.source
         )
-      assert.isAtLeast(seen.length, 25)
+      assert.isAtLeast(seen.length, 45)
     })
   )
 
@@ -121,6 +177,7 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))("the rows of 
     Effect.sync(() => {
       assert.isTrue(isAstray("SELECT account_id, label FROM credentials WHERE id = $1"))
       assert.isTrue(isAstray("DELETE FROM receipts WHERE credential_id = ANY($1)"))
+      assert.isTrue(isAstray("DELETE FROM credential_parkings WHERE credential_id = $1"))
       assert.isFalse(isAstray("SELECT label FROM credentials WHERE account_id = $1 AND id = $2"))
     })
   )

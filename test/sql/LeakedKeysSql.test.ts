@@ -103,7 +103,7 @@ describe("the search for a leaked key on PostgreSQL", () => {
         assert.deepStrictEqual(yield* conclude({ found: [key], searched: 3, park: true }), [true])
         assert.deepStrictEqual(yield* actionsIn(sql), ["leak.search", "credential.park"])
         proxy.loseAnswer("COMMIT")
-        assert.deepStrictEqual(Option.getOrThrow(yield* clear(key.credential_id)), key)
+        assert.deepStrictEqual(Option.getOrThrow(yield* clear(key.account_id, key.credential_id)), key)
         assert.deepStrictEqual(yield* actionsIn(sql), ["leak.search", "credential.park", "credential.unpark"])
         assert.strictEqual(proxy.lost(), 2)
 

@@ -487,12 +487,13 @@ const parkings = Layer.effect(
           }
         }
       }),
-    clear: (id) =>
-      Effect.sync(() => {
-        const row = credentials.get(id)
-        if (row !== undefined && marks.get(id) === row.key_version) marks.delete(id)
-        return Option.map(Option.fromUndefinedOr(row), keyOf)
-      })
+    clear: (account_id, id) =>
+      Effect.sync(() =>
+        Option.map(ownRow(credentials, account_id, id), (row) => {
+          if (marks.get(id) === row.key_version) marks.delete(id)
+          return keyOf(row)
+        })
+      )
   }))
 )
 

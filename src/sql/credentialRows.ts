@@ -28,34 +28,15 @@ export type NewRow = { readonly account_id: AccountId } & Omit<Credential, "sort
 
 export const columns = Object.keys(Row.fields)
 export const sealedColumns = Object.keys(SealedRow.fields)
-export const newColumns = [
-  "account_id",
-  "id",
-  "workspace_id",
-  "provider",
-  "name",
-  "label",
-  "created_at",
-  "disabled",
-  "is_fallback",
-  "is_required",
-  "is_byok_only",
-  "allowed_api_key_hashes",
-  "allowed_models",
-  "allowed_user_ids",
-  "declared_region",
-  "declared_zdr",
-  "kek_id",
-  "wrapped_dek",
-  "sealed"
-] as const satisfies ReadonlyArray<keyof NewRow>
+export const newColumns = ["account_id", ...sealedColumns.filter((column) => column !== "sort_order")] as ReadonlyArray<
+  keyof NewRow
+>
+
+const parameterOf = (value: NewRow[keyof NewRow]) => (DateTime.isDateTime(value) ? DateTime.toDate(value) : value)
 
 /** The values of `newColumns`, in their order. */
-export const valuesOf = (sql: SqlClient.SqlClient, row: NewRow) => sql`
-  ${row.account_id}, ${row.id}, ${row.workspace_id}, ${row.provider}, ${row.name}, ${row.label},
-  ${DateTime.toDate(row.created_at)}, ${row.disabled}, ${row.is_fallback}, ${row.is_required}, ${row.is_byok_only},
-  ${row.allowed_api_key_hashes}, ${row.allowed_models}, ${row.allowed_user_ids}, ${row.declared_region},
-  ${row.declared_zdr}, ${row.kek_id}, ${row.wrapped_dek}, ${row.sealed}`
+export const valuesOf = (sql: SqlClient.SqlClient, row: NewRow) =>
+  sql.csv(newColumns.map((column) => sql`${parameterOf(row[column])}`))
 
 /** A row as the driver reads it: the database's types and constraints guarantee the form of every field. */
 export interface Stored extends Omit<Credential, "created_at"> {

@@ -2,24 +2,13 @@ import { Effect } from "effect"
 import type { AccountId } from "../domain/AccountId.ts"
 import type { AuditAct } from "../domain/AuditEvent.ts"
 import { CurrentActor } from "../domain/Actor.ts"
+import { ChangeableField } from "../domain/ChangeableField.ts"
 import type { CredentialUpdate } from "../port/CredentialRepository.ts"
 import { recordChange } from "./auditing.ts"
 import type { Lane } from "./connection/Lane.ts"
 
 /** The columns that an update writes, beside those of the key. */
-const policyColumns = [
-  "name",
-  "label",
-  "disabled",
-  "is_fallback",
-  "is_required",
-  "is_byok_only",
-  "allowed_api_key_hashes",
-  "allowed_models",
-  "allowed_user_ids",
-  "declared_region",
-  "declared_zdr"
-] as const
+const policyColumns = ["label", ...ChangeableField.literals.filter((field) => field !== "key")] as const
 
 const actsOf = (
   account_id: AccountId,

@@ -9,28 +9,14 @@ import type { SealingContext } from "../domain/SealingContext.ts"
 import { type FoundKey, LeakedKeys, type Suspect } from "../port/LeakedKeys.ts"
 import { record, recordOnce } from "./auditing.ts"
 import { Database } from "./connection/Database.ts"
+import { ContextRow } from "./ContextRow.ts"
 import { cursorOf, keyOf, lowest } from "./credentialCursor.ts"
 import { isMarked } from "./leakMarks.ts"
 
 /** How many credentials one statement covers. */
 const size = 1000
 
-const contextColumns: ReadonlyArray<keyof SealingContext> = [
-  "account_id",
-  "workspace_id",
-  "id",
-  "provider",
-  "disabled",
-  "is_fallback",
-  "is_required",
-  "is_byok_only",
-  "allowed_api_key_hashes",
-  "allowed_models",
-  "allowed_user_ids",
-  "declared_region",
-  "declared_zdr"
-]
-const columns = [...contextColumns, "label", "key_version", "kek_id", "wrapped_dek", "sealed"]
+const columns = [...Object.keys(ContextRow.fields), "label", "key_version", "kek_id", "wrapped_dek", "sealed"]
 
 /** A suspect as the driver reads it: the database's types and constraints guarantee the form of every field. */
 type SuspectRow = SealingContext & SealedKey & Pick<Suspect, "label" | "key_version">

@@ -1,18 +1,13 @@
 import { Effect, Layer, Option, Result, Schema } from "effect"
-import { AccountId } from "../domain/AccountId.ts"
-import { Credential } from "../domain/Credential.ts"
 import { AuthenticationFailed } from "../port/CipherErrors.ts"
 import { WrappedKeys } from "../port/WrappedKeys.ts"
 import { record } from "./auditing.ts"
 import { Database } from "./connection/Database.ts"
+import { ContextRow } from "./ContextRow.ts"
 import { type CredentialKey, cursorOf, keyOf, keyOfAll, lowest } from "./credentialCursor.ts"
 
-/** The columns of the sealing context. */
-const Context = Schema.Struct({ account_id: AccountId, ...Credential.fields }).mapFields(
-  ({ created_at: _created_at, label: _label, name: _name, sort_order: _sort_order, ...bound }) => bound
-)
 const Sealed = Schema.Struct({ kek_id: Schema.String, wrapped_dek: Schema.Uint8Array, sealed: Schema.Uint8Array })
-const decodeContext = Schema.decodeUnknownOption(Context)
+const decodeContext = Schema.decodeUnknownOption(ContextRow)
 const Row = Schema.Struct({ account_id: Schema.String, id: Schema.String, ...Sealed.fields })
 const decodeRows = Schema.decodeUnknownEffect(Schema.Array(Row))
 
@@ -36,7 +31,7 @@ const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString("hex")
 export const layer = Layer.effect(
   WrappedKeys,
   Effect.map(Database, ({ writes: { ask, sql } }) => {
-    const columns = sql.csv(Object.keys(Context.fields))
+    const columns = sql.csv(Object.keys(ContextRow.fields))
 
     return {
       replace: ({ after, primary, size }, rewrap) =>

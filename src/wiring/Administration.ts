@@ -1,6 +1,8 @@
 import { Duration, Effect, Layer } from "effect"
+import type { SecureRandom } from "effect/crypto"
 import { generateKeyring } from "../crypto/keyring/Keyring.ts"
 import * as CipherAes256Gcm from "../crypto/CipherAes256Gcm.ts"
+import type { KeyEncryption } from "../crypto/KeyEncryption.ts"
 import * as RewrapperAes256Gcm from "../crypto/RewrapperAes256Gcm.ts"
 import * as SecureRandomLive from "../crypto/SecureRandomLive.ts"
 import * as WrapBudget from "../crypto/WrapBudget.ts"
@@ -36,6 +38,25 @@ const fromSettings = <A, E>(layer: (settings: Settings) => Layer.Layer<A, E>) =>
 /** The stores of a command. An older version must not administer what a newer one has migrated. */
 const stores = (settings: Settings) => Persistence.layer(settings, "refuse")
 
+/** A service on stores and on the keyring or token, which must fit them. */
+const withKeys = <A, E>(
+  service: Layer.Layer<
+    A,
+    E,
+    KeyEncryption | SecureRandom.SecureRandom | WrapBudget.WrapBudget | Layer.Success<ReturnType<typeof stores>>
+  >,
+  settings: Settings,
+  longer: Settings = withCommandTimeouts(settings)
+) =>
+  service.pipe(
+    Layer.provide(WrapBudget.layer),
+    Layer.provide(KeyEncryptionLive.layer(settings)),
+    Layer.provide(KeyringLive.layer(settings)),
+    Layer.provide(stores(longer)),
+    Layer.provide(SecureRandomLive.layer),
+    Layer.provide(KeyringLive.validate(settings))
+  )
+
 /** Accounts, workspaces and API keys; needs no keyring. */
 export const accounts = fromSettings((settings) =>
   Layer.provide(Accounts.layer, [stores(settings), SecureRandomLive.layer])
@@ -53,21 +74,12 @@ export const credentials = fromSettings((settings) =>
 
 /** Every operation on credentials. */
 export const sealing = fromSettings((settings) => {
-  const longer = withCommandTimeouts(settings)
-  return Layer.mergeAll(
-    Credentials.layer,
-    OperatorCredentials.layer,
-    Layer.succeed(QueueLimit, longer.database.queue)
-  ).pipe(
-    Layer.provide(Layer.succeed(RequestTimeout, longer.database.deadline)),
-    Layer.provide(CipherAes256Gcm.layer),
-    Layer.provide(WrapBudget.layer),
-    Layer.provide(KeyEncryptionLive.layer(settings)),
-    Layer.provide(KeyringLive.layer(settings)),
-    Layer.provide(stores(longer)),
-    Layer.provide(SecureRandomLive.layer),
-    Layer.provide(KeyringLive.validate(settings))
+  const { deadline, queue } = withCommandTimeouts(settings).database
+  const services = Layer.mergeAll(Credentials.layer, OperatorCredentials.layer, Layer.succeed(QueueLimit, queue)).pipe(
+    Layer.provide(Layer.succeed(RequestTimeout, deadline)),
+    Layer.provide(CipherAes256Gcm.layer)
   )
+  return withKeys(services, settings)
 })
 
 /** The audit log; needs no keyring. */
@@ -75,39 +87,18 @@ export const audit = fromSettings((settings) => Layer.provide(Audit.layer, store
 
 /** Rotation of key-encryption keys, in the keyring or on a token. */
 export const rotation = fromSettings((settings) =>
-  Rotation.layer.pipe(
-    Layer.provide(RewrapperAes256Gcm.layer),
-    Layer.provide(WrapBudget.layer),
-    Layer.provide(KeyEncryptionLive.layer(settings)),
-    Layer.provide(KeyringLive.layer(settings)),
-    Layer.provide(stores(withCommandTimeouts(settings))),
-    Layer.provide(KeyringLive.validate(settings))
-  )
+  withKeys(Layer.provide(Rotation.layer, RewrapperAes256Gcm.layer), settings)
 )
 
 /** The search for a leaked key, with the keyring or token that opens what it compares. */
 export const leakResponse = fromSettings((settings) =>
-  LeakResponse.layer.pipe(
-    Layer.provide(CipherAes256Gcm.layer),
-    Layer.provide(WrapBudget.layer),
-    Layer.provide(KeyEncryptionLive.layer(settings)),
-    Layer.provide(KeyringLive.layer(settings)),
-    Layer.provide(stores(withCommandTimeouts(settings))),
-    Layer.provide(KeyringLive.validate(settings))
-  )
+  withKeys(Layer.provide(LeakResponse.layer, CipherAes256Gcm.layer), settings)
 )
 
 /** Explanations of plans. Without a keyring they go by the columns, and say so. */
 export const explanations = fromSettings((settings) =>
   KeyringLive.isSet(settings)
-    ? Explanations.layer.pipe(
-        Layer.provide(CipherAes256Gcm.layer),
-        Layer.provide(WrapBudget.layer),
-        Layer.provide(KeyEncryptionLive.layer(settings)),
-        Layer.provide(KeyringLive.layer(settings)),
-        Layer.provide(stores(settings)),
-        Layer.provide(KeyringLive.validate(settings))
-      )
+    ? withKeys(Layer.provide(Explanations.layer, CipherAes256Gcm.layer), settings, settings)
     : Layer.provide(Explanations.layerUnverified, stores(settings))
 )
 

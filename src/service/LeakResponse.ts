@@ -3,9 +3,11 @@ import { Context, Effect, Layer, Redacted, Result } from "effect"
 import { labelOf } from "../domain/Label.ts"
 import { secretsIn } from "../domain/secretsIn.ts"
 import { secretsOfLeak } from "../domain/secretsOfLeak.ts"
-import { Cipher, type OpenFailure } from "../port/Cipher.ts"
+import { Cipher } from "../port/Cipher.ts"
 import { KeyStoreUnavailable } from "../port/CipherErrors.ts"
 import { type FoundKey, LeakedKeys, type Suspect } from "../port/LeakedKeys.ts"
+import type { RewrapFailure } from "../port/Rewrapper.ts"
+import { reasonOf } from "./reasonOf.ts"
 
 /** Progress of a search; `total` is the number of credentials when it began. */
 export interface LeakSearchProgress {
@@ -52,17 +54,6 @@ const listed = 1000
 /** How many keys are opened at a time, for slow key stores. */
 const concurrency = 16
 
-const reasonOf = (failure: Exclude<OpenFailure, KeyStoreUnavailable>) => {
-  switch (failure._tag) {
-    case "UnknownKeyId":
-      return `key ${failure.kek_id} is not in the keyring`
-    case "UnsupportedFormat":
-      return "this version does not support its sealing format"
-    case "AuthenticationFailed":
-      return "the credential or its sealed key was altered"
-  }
-}
-
 const digestOf = (secret: Buffer | string) => hash("sha256", secret, "buffer")
 
 /** The first bytes of JSON with text in it: white space, a quotation mark, a bracket or a brace. */
@@ -100,7 +91,7 @@ export class LeakResponse extends Context.Service<LeakResponse>()("byok/LeakResp
         return Effect.flatMap(Effect.result(opened), (result) =>
           Result.isFailure(result) && result.failure instanceof KeyStoreUnavailable
             ? Effect.fail(result.failure)
-            : Effect.succeed({ suspect, result: result as Result.Result<boolean, Parameters<typeof reasonOf>[0]> })
+            : Effect.succeed({ suspect, result: result as Result.Result<boolean, RewrapFailure> })
         )
       }
 

@@ -1,8 +1,9 @@
 import { Context, Effect, Layer, Result } from "effect"
 import { KekRegistry } from "../port/KekRegistry.ts"
 import { KeyUse, type UsedKey } from "../port/KeyUse.ts"
-import { type RewrapFailure, Rewrapper } from "../port/Rewrapper.ts"
+import { Rewrapper } from "../port/Rewrapper.ts"
 import { WrappedKeys } from "../port/WrappedKeys.ts"
+import { reasonOf } from "./reasonOf.ts"
 
 /** Progress of a rewrap; `total` is the number of credentials under other keys when it began. */
 export interface RewrapProgress {
@@ -31,17 +32,6 @@ export interface KeyStatus extends Omit<UsedKey, "retired"> {
   /** `pending` has never sealed anything; `missing` is not in the keyring, though credentials name it. */
   readonly role: "primary" | "pending" | "decrypt-only" | "missing" | "retired"
   readonly may_be_retired: boolean
-}
-
-const reasonOf = (failure: RewrapFailure) => {
-  switch (failure._tag) {
-    case "UnknownKeyId":
-      return `key ${failure.kek_id} is not in the keyring`
-    case "UnsupportedFormat":
-      return "this version does not support its sealing format"
-    case "AuthenticationFailed":
-      return "the credential or its wrapped key was altered"
-  }
 }
 
 /** Maximum passes: rows that were locked, or that another instance sealed under an old key meanwhile, need another. */

@@ -194,7 +194,7 @@ describe("byok keyring add, promote, rewrap, retire and status", () => {
       const { BYOK_KEYRING_FILE: _, ...others } = settings
       const rotated = { ...others, BYOK_KEYRING: ringOf("new", "old") }
 
-      const failed = [{ id, reason: "the credential or its wrapped key was altered" }]
+      const failed = [{ id, reason: "the credential or its sealed key was altered" }]
       const told = yield* runByok(["keyring", "rewrap", "--json"], rotated)
       const keys = [
         { kek_id: "new", credentials: 1 },

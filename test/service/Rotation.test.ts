@@ -84,8 +84,8 @@ describe("a rewrap (T10; SECURITY.md, Rotating the keyring)", () => {
   )
 
   it.effect.each([
-    { change: "context", reason: "the credential or its wrapped key was altered" },
-    { change: "wrapped_dek", reason: "the credential or its wrapped key was altered" },
+    { change: "context", reason: "the credential or its sealed key was altered" },
+    { change: "wrapped_dek", reason: "the credential or its sealed key was altered" },
     { change: "kek_id", reason: "key lost is not in the keyring" },
     { change: "format", reason: "this version does not support its sealing format" }
   ] as const)(

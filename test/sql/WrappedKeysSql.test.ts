@@ -190,7 +190,7 @@ describe("a rewrap on PostgreSQL (T10; SECURITY.md, Rotating the keyring)", () =
         if (broken === undefined) return assert.fail("no credential")
         yield* sql`UPDATE credentials SET provider = 'no-such-provider' WHERE id = ${broken.id}`
         const { rewrap } = yield* rotationWith(rotated)
-        const reason = "the credential or its wrapped key was altered"
+        const reason = "the credential or its sealed key was altered"
         assert.deepStrictEqual(yield* rewrap({ rate }), { rewrapped: 2, left: 1, failed: [{ id: broken.id, reason }] })
         assert.deepStrictEqual(yield* openedWith(ringOf("new"), whole), keysOf(whole))
       })

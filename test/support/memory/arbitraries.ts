@@ -1,6 +1,7 @@
 import { Arbitrary, DateTime, Redacted, Schema } from "effect"
 import { AccountId } from "../../../src/domain/AccountId.ts"
 import { ApiKeyHash } from "../../../src/domain/ApiKeyHash.ts"
+import { ChangeableField } from "../../../src/domain/ChangeableField.ts"
 import type { Credential } from "../../../src/domain/Credential.ts"
 import { CredentialId } from "../../../src/domain/CredentialId.ts"
 import { Provider } from "../../../src/domain/Provider.ts"
@@ -151,18 +152,7 @@ const complete = (secret: Arbitrary<string>) =>
     }
   )
 
-const optional = [
-  "name",
-  "allowed_api_key_hashes",
-  "allowed_models",
-  "allowed_user_ids",
-  "declared_region",
-  "declared_zdr",
-  "disabled",
-  "is_fallback",
-  "is_required",
-  "is_byok_only"
-] as const
+const optional = ChangeableField.literals.filter((field) => field !== "key")
 
 /** The body of a create that is accepted, around a secret: any optional member may be absent, unknown ones present (D13). */
 export const acceptedBody = (secret: Arbitrary<string>): Arbitrary<Record<string, unknown>> =>

@@ -1,23 +1,13 @@
 import { Arbitrary } from "effect"
+import { ChangeableField } from "../../../src/domain/ChangeableField.ts"
 import { acceptedBody, elementOf, text } from "./arbitraries.ts"
-
-const changeable = [
-  "key",
-  "name",
-  "allowed_api_key_hashes",
-  "allowed_models",
-  "allowed_user_ids",
-  "declared_region",
-  "declared_zdr",
-  "disabled",
-  "is_fallback",
-  "is_required",
-  "is_byok_only"
-] as const
 
 /** Members that an update may carry, in JSON, from a body that create would accept for any provider. */
 export const changesBody: Arbitrary.Arbitrary<Record<string, unknown>> = Arbitrary.map(
-  Arbitrary.all({ body: acceptedBody(text(1, 60)), given: Arbitrary.array(elementOf(changeable), { maxLength: 6 }) }),
+  Arbitrary.all({
+    body: acceptedBody(text(1, 60)),
+    given: Arbitrary.array(elementOf(ChangeableField.literals), { maxLength: 6 })
+  }),
   ({ body, given }) =>
     Object.fromEntries(Object.entries(body).filter(([name]) => given.some((member) => member === name)))
 )
@@ -25,7 +15,7 @@ export const changesBody: Arbitrary.Arbitrary<Record<string, unknown>> = Arbitra
 /** The changes in two parts that share no member. Key and region stay together, as a key may bring its region. */
 export const inTwoParts = (body: Record<string, unknown>, inFirst: ReadonlyArray<boolean>) => {
   const isFirst = (name: string) => {
-    const index = changeable.findIndex((member) => member === (name === "declared_region" ? "key" : name))
+    const index = ChangeableField.literals.findIndex((member) => member === (name === "declared_region" ? "key" : name))
     return inFirst[index % Math.max(1, inFirst.length)] === true
   }
   const part = (wanted: boolean) =>

@@ -1,5 +1,5 @@
 import { assert } from "@effect/vitest"
-import { HTTPClient, OpenRouter } from "@openrouter/sdk"
+import type { OpenRouter } from "@openrouter/sdk"
 import type { CreateBYOKKeyRequest } from "@openrouter/sdk/models"
 import {
   BadRequestResponseError,
@@ -7,44 +7,23 @@ import {
   InternalServerResponseError,
   NotFoundResponseError,
   OpenRouterDefaultError,
-  OpenRouterError,
   UnauthorizedResponseError
 } from "@openrouter/sdk/models/errors"
-import { Effect, Redacted } from "effect"
+import { Effect } from "effect"
 import { randomUUID } from "node:crypto"
 import { Accounts } from "../../src/service/Accounts.ts"
 import { layerLive } from "../support/process/layerLive.ts"
+import { call, failsWith, ordinarySdk, sdkThroughLoss, sdkWith } from "../support/http/officialSdk.ts"
 import { TestService } from "../support/http/TestService.ts"
 import { withoutTable } from "../support/database/withoutTable.ts"
 
 const unknownId = "019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11"
 const key = "sk-0123456789-0123456789-AbCd"
 
-const sdkWith = Effect.fnUntraced(function* (apiKey: string) {
-  const { url } = yield* TestService
-  return new OpenRouter({ apiKey, serverURL: `${url}/api/v1`, retryConfig: { strategy: "none" } })
-})
-
 const sdk = Effect.gen(function* () {
   const { tenant } = yield* TestService
   return yield* sdkWith((yield* tenant).management_key)
 })
-
-const ordinary = Effect.gen(function* () {
-  const { account_id } = yield* TestService.tenant
-  const issued = yield* (yield* Accounts).issueApiKey(account_id, { name: "ordinary", management: false })
-  return yield* sdkWith(Redacted.value(issued.key))
-})
-
-/** A call and the service's answer, success or failure. */
-const call = <A>(answer: () => Promise<A>) =>
-  Effect.tryPromise({
-    try: answer,
-    catch: (error) => {
-      if (error instanceof OpenRouterError) return error
-      throw error
-    }
-  })
 
 const create = (client: OpenRouter, createBYOKKeyRequest: CreateBYOKKeyRequest) =>
   call(() => client.byok.create({ createBYOKKeyRequest }))
@@ -131,21 +110,6 @@ layerLive(TestService.layer)("the official client of the reference API", (it) =>
     })
   )
 
-  /** The request fails with this class, status and message. */
-  const failsWith = <E extends OpenRouterError>(
-    request: Effect.Effect<unknown, OpenRouterError>,
-    expected: abstract new (...args: ReadonlyArray<never>) => E,
-    statusCode: number,
-    message: string
-  ) =>
-    Effect.gen(function* () {
-      const error = yield* Effect.flip(request)
-      if (!(error instanceof expected)) return assert.fail(`${error.name} is not the expected class`)
-      assert.strictEqual(error.statusCode, statusCode)
-      assert.include(error.body, message)
-      return error
-    })
-
   it.effect("400 is its BadRequestResponseError, with our issues in its metadata (section 7, D7)", () =>
     Effect.gen(function* () {
       const client = yield* sdk
@@ -174,7 +138,7 @@ layerLive(TestService.layer)("the official client of the reference API", (it) =>
     "403 is its ForbiddenResponseError on create; on get, where it declares none, an error with status 403 (section 7, D4)",
     () =>
       Effect.gen(function* () {
-        const client = yield* ordinary
+        const client = yield* ordinarySdk((yield* TestService.tenant).account_id)
         const message = "Only management keys can perform this operation"
         yield* failsWith(create(client, { provider: "openai", key }), ForbiddenResponseError, 403, message)
         yield* failsWith(get(client, unknownId), OpenRouterDefaultError, 403, message)
@@ -195,17 +159,9 @@ layerLive(TestService.layer)("the official client of the reference API", (it) =>
    * the answers, and how many credentials are stored.
    */
   const createThroughLoss = Effect.fnUntraced(function* (headers: Record<string, string>) {
-    const { rowCount, url } = yield* TestService
+    const { rowCount } = yield* TestService
     const { management_key } = yield* TestService.newTenant
-    const answers: Array<{ readonly body: string; readonly replayed: string | null }> = []
-    const httpClient = new HTTPClient({
-      fetcher: async (request) => {
-        const answer = await fetch(request as Request)
-        answers.push({ body: await answer.clone().text(), replayed: answer.headers.get("idempotent-replayed") })
-        return answers.length > 1 ? answer : new Response("{}", { status: 502, headers: { "retry-after-ms": "1" } })
-      }
-    })
-    const client = new OpenRouter({ apiKey: management_key, serverURL: `${url}/api/v1`, httpClient })
+    const { answers, client } = yield* sdkThroughLoss(management_key)
     const before = yield* rowCount
     const createBYOKKeyRequest = { provider: "openai", key } as const
     const { data } = yield* call(() => client.byok.create({ createBYOKKeyRequest }, { headers }))

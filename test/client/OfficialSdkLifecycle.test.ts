@@ -1,5 +1,5 @@
 import { assert } from "@effect/vitest"
-import { HTTPClient, OpenRouter } from "@openrouter/sdk"
+import type { OpenRouter } from "@openrouter/sdk"
 import type { BYOKKey, UpdateBYOKKeyRequest } from "@openrouter/sdk/models"
 import type { ListBYOKKeysRequest } from "@openrouter/sdk/models/operations"
 import {
@@ -8,35 +8,21 @@ import {
   InternalServerResponseError,
   NotFoundResponseError,
   OpenRouterDefaultError,
-  OpenRouterError,
+  type OpenRouterError,
   UnauthorizedResponseError
 } from "@openrouter/sdk/models/errors"
-import { Effect, Option, Redacted } from "effect"
+import { Effect, Option } from "effect"
 import { CredentialId } from "../../src/domain/CredentialId.ts"
-import { Accounts } from "../../src/service/Accounts.ts"
 import { offeredKey } from "../support/keys/offeredKey.ts"
 import { withoutTable } from "../support/database/withoutTable.ts"
 import { createdId, minimal } from "../support/http/Bodies.ts"
-import { type Tenant, TestService } from "../support/http/TestService.ts"
+import { call, failsWith, ordinarySdk, sdkThroughLoss, sdkWith } from "../support/http/officialSdk.ts"
+import { TestService } from "../support/http/TestService.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 
 const unknownId = "019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11"
 const key = "sk-0123456789-0123456789-AbCd"
 const otherKey = "sk-9876543210-9876543210-WxYz"
-
-const sdkWith = Effect.fnUntraced(function* (apiKey: string) {
-  const { url } = yield* TestService
-  return new OpenRouter({ apiKey, serverURL: `${url}/api/v1`, retryConfig: { strategy: "none" } })
-})
-
-const call = <A>(answer: () => Promise<A>) =>
-  Effect.tryPromise({
-    try: answer,
-    catch: (error) => {
-      if (error instanceof OpenRouterError) return error
-      throw error
-    }
-  })
 
 type Request = Effect.Effect<unknown, OpenRouterError>
 
@@ -131,16 +117,6 @@ layerLive(TestService.layer)("the official client of the reference API", (it) =>
     })
   )
 
-  const failsWith = (
-    request: Effect.Effect<unknown, OpenRouterError>,
-    expected: abstract new (...args: ReadonlyArray<never>) => OpenRouterError,
-    statusCode: number
-  ) =>
-    Effect.map(Effect.flip(request), (error) => {
-      assert.isTrue(error instanceof expected, error.name)
-      assert.strictEqual(error.statusCode, statusCode)
-    })
-
   it.effect("sees the errors that it declares for each operation (section 7)", () =>
     Effect.gen(function* () {
       const { account_id, create, management_key } = yield* TestService.newTenant
@@ -159,8 +135,7 @@ layerLive(TestService.layer)("the official client of the reference API", (it) =>
       ]
       for (const request of requests(nobody)) yield* failsWith(request, UnauthorizedResponseError, 401)
 
-      const issued = yield* (yield* Accounts).issueApiKey(account_id, { name: "ordinary", management: false })
-      const ordinary = yield* sdkWith(Redacted.value(issued.key))
+      const ordinary = yield* ordinarySdk(account_id)
       yield* failsWith(update(ordinary, id, {}), ForbiddenResponseError, 403)
       yield* failsWith(listAll(ordinary), OpenRouterDefaultError, 403)
       yield* failsWith(remove(ordinary, id), OpenRouterDefaultError, 403)
@@ -172,34 +147,26 @@ layerLive(TestService.layer)("the official client of the reference API", (it) =>
     })
   )
 
-  /** The client with its own way to retry, where the first answer is lost behind the service. */
-  const withLoss = Effect.fnUntraced(function* ({ management_key }: Tenant) {
-    const { url } = yield* TestService
-    const statuses: Array<number> = []
-    const httpClient = new HTTPClient({
-      fetcher: async (request) => {
-        const answer = await fetch(request as globalThis.Request)
-        statuses.push(answer.status)
-        return statuses.length > 1 ? answer : new Response("{}", { status: 502, headers: { "retry-after-ms": "1" } })
-      }
-    })
-    return { statuses, client: new OpenRouter({ apiKey: management_key, serverURL: `${url}/api/v1`, httpClient }) }
-  })
-
   it.effect("repeats after a 502: an update is stored once, a deletion is found to be done (L6, L11)", () =>
     Effect.gen(function* () {
       const { sql } = yield* TestService
       const tenant = yield* TestService.newTenant
       const id = createdId(yield* tenant.create(minimal))
-      const updating = yield* withLoss(tenant)
+      const updating = yield* sdkThroughLoss(tenant.management_key)
       const { data } = yield* update(updating.client, id, { key: otherKey, disabled: true })
       assert.isTrue(data.disabled)
-      assert.deepStrictEqual(updating.statuses, [200, 200])
+      assert.deepStrictEqual(
+        updating.answers.map(({ status }) => status),
+        [200, 200]
+      )
       const rows = yield* sql`SELECT revision, key_version FROM credentials WHERE id = ${id}`
       assert.deepStrictEqual(rows, [{ revision: 2, key_version: 2 }])
-      const deleting = yield* withLoss(tenant)
+      const deleting = yield* sdkThroughLoss(tenant.management_key)
       yield* failsWith(remove(deleting.client, id), NotFoundResponseError, 404)
-      assert.deepStrictEqual(deleting.statuses, [200, 404])
+      assert.deepStrictEqual(
+        deleting.answers.map(({ status }) => status),
+        [200, 404]
+      )
     })
   )
 })

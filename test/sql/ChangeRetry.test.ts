@@ -1,34 +1,17 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Context, Duration, Effect, Fiber, Layer } from "effect"
-import { AccountId } from "../../src/domain/AccountId.ts"
+import { Effect, Fiber } from "effect"
 import { CredentialId } from "../../src/domain/CredentialId.ts"
-import { WorkspaceId } from "../../src/domain/WorkspaceId.ts"
-import { CredentialRepository, type CredentialUpdate } from "../../src/port/CredentialRepository.ts"
-import * as CredentialRepositorySql from "../../src/sql/CredentialRepositorySql.ts"
-import * as DatabaseLive from "../../src/sql/connection/Database.ts"
-import { migrate } from "../../src/sql/Migrations.ts"
+import type { CredentialUpdate } from "../../src/port/CredentialRepository.ts"
 import { eventsIn } from "../support/database/auditEntries.ts"
-import { databaseProxy } from "../support/database/DatabaseProxy.ts"
-import { adminClient, databaseSettings, freshDatabase } from "../support/database/freshDatabase.ts"
+import { account_id, openLossyStore, uuid, workspace_id } from "../support/database/lossyStore.ts"
 import { plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
 import { holdOpen, lockTable, terminateWaiting, untilWaiting } from "../support/database/transactions.ts"
 
-const uuid = (n: number) => `01935f6a-0000-7000-8000-${String(n).padStart(12, "0")}`
-const account_id = AccountId.make(uuid(1))
-const workspace_id = WorkspaceId.make(uuid(2))
 const id = CredentialId.make(uuid(3))
 
 /** A stored credential, and what a test does to it through a proxy and behind the service's back. */
 const open = Effect.gen(function* () {
-  const url = yield* freshDatabase
-  const proxy = yield* databaseProxy(url)
-  const settings = { ...databaseSettings, statementTimeout: Duration.seconds(25), deadline: Duration.seconds(28) }
-  yield* migrate(proxy.target, settings)
-  const admin = yield* adminClient(url)
-  yield* admin`INSERT INTO accounts VALUES (${account_id}, 'n', now())`
-  yield* admin`INSERT INTO workspaces VALUES (${workspace_id}, ${account_id}, 'n', true, now(), NULL)`
-  const store = Layer.provide(CredentialRepositorySql.layer, DatabaseLive.layer(proxy.target, settings))
-  const repository = Context.get(yield* Layer.build(store), CredentialRepository)
+  const { admin, proxy, repository } = yield* openLossyStore
   const credential = yield* repository.insert(account_id, plainCredential(workspace_id, id), plainSealedKey(1))
   return {
     admin,

@@ -1,25 +1,14 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Cause, Context, Duration, Effect, Exit, Fiber, Layer, Option } from "effect"
+import { Cause, Effect, Exit, Fiber, Option } from "effect"
 import { AccountId } from "../../src/domain/AccountId.ts"
 import { WorkspaceId } from "../../src/domain/WorkspaceId.ts"
-import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
-import { Receipts } from "../../src/port/Receipts.ts"
-import * as CredentialRepositorySql from "../../src/sql/CredentialRepositorySql.ts"
-import * as DatabaseLive from "../../src/sql/connection/Database.ts"
 import { DatabaseFailure } from "../../src/port/DatabaseFailure.ts"
-import { migrate } from "../../src/sql/Migrations.ts"
-import * as ReceiptsSql from "../../src/sql/ReceiptsSql.ts"
-import { databaseProxy } from "../support/database/DatabaseProxy.ts"
-import { adminClient, databaseSettings, freshDatabase } from "../support/database/freshDatabase.ts"
+import { account_id, openLossyStore, uuid, workspace_id } from "../support/database/lossyStore.ts"
 import { plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
 import { holdOpen, lockTable, terminateWaiting, untilWaiting } from "../support/database/transactions.ts"
 
-const id = (n: number) => `01935f6a-0000-7000-8000-${String(n).padStart(12, "0")}`
-const account_id = AccountId.make(id(1))
-const workspace_id = WorkspaceId.make(id(2))
-
 const credential = (n: number) => ({
-  ...plainCredential(workspace_id, id(n)),
+  ...plainCredential(workspace_id, uuid(n)),
   allowed_models: ["m", "m"],
   allowed_user_ids: [],
   declared_zdr: true
@@ -28,19 +17,8 @@ const credential = (n: number) => ({
 const receipt = { key_hash: new Uint8Array(32).fill(1), fingerprint: new Uint8Array(32).fill(2) }
 
 const open = Effect.gen(function* () {
-  const url = yield* freshDatabase
-  const proxy = yield* databaseProxy(url)
-  const settings = { ...databaseSettings, statementTimeout: Duration.seconds(25), deadline: Duration.seconds(28) }
-  yield* migrate(proxy.target, settings)
-  const admin = yield* adminClient(url)
-  yield* admin`INSERT INTO accounts VALUES (${account_id}, 'n', now())`
-  yield* admin`INSERT INTO workspaces VALUES (${workspace_id}, ${account_id}, 'n', true, now(), NULL)`
-  const stores = Layer.merge(CredentialRepositorySql.layer, ReceiptsSql.layer).pipe(
-    Layer.provide(DatabaseLive.layer(proxy.target, settings))
-  )
-  const built = yield* Layer.build(stores)
-  const { insert } = Context.get(built, CredentialRepository)
-  const receipts = Context.get(built, Receipts)
+  const { admin, proxy, receipts, repository } = yield* openLossyStore
+  const { insert } = repository
   /** Inserts under one idempotency key. */
   const insertOnce = (n: number) => receipts.insert(account_id, credential(n), plainSealedKey(n), receipt)
   const rows = Effect.map(admin`SELECT id, sort_order FROM credentials ORDER BY id`, (found) =>
@@ -58,8 +36,8 @@ describe("a repeated insert of a credential", () => {
       yield* insert(account_id, credential(12), plainSealedKey(2))
       assert.deepStrictEqual(yield* insert(account_id, credential(11), plainSealedKey(1)), first)
       assert.deepStrictEqual(yield* rows, [
-        { id: id(11), sort_order: 0 },
-        { id: id(12), sort_order: 1 }
+        { id: uuid(11), sort_order: 0 },
+        { id: uuid(12), sort_order: 1 }
       ])
     })
   )
@@ -73,7 +51,7 @@ describe("a repeated insert of a credential", () => {
         sort_order: 0
       })
       assert.strictEqual(proxy.lost(), 1)
-      assert.deepStrictEqual(yield* rows, [{ id: id(11), sort_order: 0 }])
+      assert.deepStrictEqual(yield* rows, [{ id: uuid(11), sort_order: 0 }])
     })
   )
 
@@ -87,7 +65,7 @@ describe("a repeated insert of a credential", () => {
       yield* untilWaiting(admin, 1)
       yield* unlock
       assert.deepStrictEqual(yield* Fiber.join(caller), { ...credential(11), sort_order: 0 })
-      assert.deepStrictEqual(yield* rows, [{ id: id(11), sort_order: 0 }])
+      assert.deepStrictEqual(yield* rows, [{ id: uuid(11), sort_order: 0 }])
     })
   )
 })
@@ -101,7 +79,7 @@ describe("an insert with a receipt (SECURITY.md, Receipts)", () => {
       proxy.loseAnswer("SELECT 1")
       assert.deepStrictEqual(yield* insertOnce(11), first)
       assert.strictEqual(proxy.lost(), 1)
-      assert.deepStrictEqual(yield* rows, [{ id: id(11), sort_order: 0 }])
+      assert.deepStrictEqual(yield* rows, [{ id: uuid(11), sort_order: 0 }])
     })
   )
 
@@ -115,13 +93,13 @@ describe("an insert with a receipt (SECURITY.md, Receipts)", () => {
       yield* untilWaiting(admin, 1)
       yield* unlock
       assert.deepStrictEqual(yield* Fiber.join(caller), first)
-      assert.deepStrictEqual(yield* rows, [{ id: id(11), sort_order: 0 }])
+      assert.deepStrictEqual(yield* rows, [{ id: uuid(11), sort_order: 0 }])
     })
   )
 
   const taking = `
     INSERT INTO receipts VALUES (
-      '${account_id}', decode(repeat('01', 32), 'hex'), '${id(10)}', decode(repeat('02', 32), 'hex'), now()
+      '${account_id}', decode(repeat('01', 32), 'hex'), '${uuid(10)}', decode(repeat('02', 32), 'hex'), now()
     )`
 
   it.live("waits for one in progress under the same key, and stores nothing if that commits", () =>
@@ -133,7 +111,7 @@ describe("an insert with a receipt (SECURITY.md, Receipts)", () => {
       yield* untilWaiting(admin, 1)
       yield* commit
       assert.deepStrictEqual(yield* Fiber.join(caller), Option.none())
-      assert.deepStrictEqual(yield* rows, [{ id: id(10), sort_order: 0 }])
+      assert.deepStrictEqual(yield* rows, [{ id: uuid(10), sort_order: 0 }])
     })
   )
 
@@ -159,7 +137,7 @@ describe("an insert under an id that is taken", () => {
     Effect.gen(function* () {
       const { admin, insert, rows } = yield* open
       yield* insert(account_id, credential(11), plainSealedKey(1))
-      const [other, otherWorkspace] = [AccountId.make(id(3)), WorkspaceId.make(id(4))]
+      const [other, otherWorkspace] = [AccountId.make(uuid(3)), WorkspaceId.make(uuid(4))]
       yield* admin`INSERT INTO accounts VALUES (${other}, 'n', now())`
       yield* admin`INSERT INTO workspaces VALUES (${otherWorkspace}, ${other}, 'n', true, now(), NULL)`
       const exit = yield* Effect.exit(insert(account_id, credential(11), plainSealedKey(2)))
@@ -167,7 +145,7 @@ describe("an insert under an id that is taken", () => {
       const failure = Cause.squash(exit.cause)
       assert.instanceOf(failure, DatabaseFailure)
       assert.strictEqual(failure.message, "IdTaken credentials_pkey")
-      assert.deepStrictEqual(yield* rows, [{ id: id(11), sort_order: 0 }])
+      assert.deepStrictEqual(yield* rows, [{ id: uuid(11), sort_order: 0 }])
       yield* insert(other, { ...credential(11), workspace_id: otherWorkspace }, plainSealedKey(3))
       const keys =
         yield* admin`SELECT account_id, get_byte(wrapped_dek, 0) AS byte FROM credentials ORDER BY account_id`

@@ -1,0 +1,36 @@
+import { Context, Duration, Effect, Layer } from "effect"
+import { AccountId } from "../../../src/domain/AccountId.ts"
+import { WorkspaceId } from "../../../src/domain/WorkspaceId.ts"
+import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
+import { Receipts } from "../../../src/port/Receipts.ts"
+import * as DatabaseLive from "../../../src/sql/connection/Database.ts"
+import * as CredentialRepositorySql from "../../../src/sql/CredentialRepositorySql.ts"
+import { migrate } from "../../../src/sql/Migrations.ts"
+import * as ReceiptsSql from "../../../src/sql/ReceiptsSql.ts"
+import { databaseProxy } from "./DatabaseProxy.ts"
+import { adminClient, databaseSettings, freshDatabase } from "./freshDatabase.ts"
+
+export const uuid = (n: number) => `01935f6a-0000-7000-8000-${String(n).padStart(12, "0")}`
+export const account_id = AccountId.make(uuid(1))
+export const workspace_id = WorkspaceId.make(uuid(2))
+
+/** Stores of credentials behind a proxy that loses answers, with one workspace, and a client behind the service's back. */
+export const openLossyStore = Effect.gen(function* () {
+  const url = yield* freshDatabase
+  const proxy = yield* databaseProxy(url)
+  const settings = { ...databaseSettings, statementTimeout: Duration.seconds(25), deadline: Duration.seconds(28) }
+  yield* migrate(proxy.target, settings)
+  const admin = yield* adminClient(url)
+  yield* admin`INSERT INTO accounts VALUES (${account_id}, 'n', now())`
+  yield* admin`INSERT INTO workspaces VALUES (${workspace_id}, ${account_id}, 'n', true, now(), NULL)`
+  const stores = Layer.merge(CredentialRepositorySql.layer, ReceiptsSql.layer).pipe(
+    Layer.provide(DatabaseLive.layer(proxy.target, settings))
+  )
+  const built = yield* Layer.build(stores)
+  return {
+    admin,
+    proxy,
+    repository: Context.get(built, CredentialRepository),
+    receipts: Context.get(built, Receipts)
+  }
+})

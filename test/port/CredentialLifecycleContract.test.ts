@@ -10,7 +10,8 @@ import { CredentialRepository, type CredentialUpdate } from "../../src/port/Cred
 import { Receipts } from "../../src/port/Receipts.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { elementOf, integer, sealedKey, storedCredential } from "../support/memory/arbitraries.ts"
-import { addWorkspace, newTenant } from "../support/database/newTenant.ts"
+import { newTenant } from "../support/database/newTenant.ts"
+import { placement, storePlaced } from "../support/database/placement.ts"
 import { plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
 import { type Ports, stores } from "../support/database/stores.ts"
 
@@ -41,14 +42,8 @@ const renaming = (credential: Credential, revision: number, name: string): Crede
   fields: ["name"]
 })
 
-/** Where credentials of an account are put: in one of two workspaces, at one of a few times, for one of two providers. */
-const place = Arbitrary.all({
-  workspace: elementOf([0, 1] as const),
-  created_at: Arbitrary.map(integer(0, 3), (millis) => DateTime.makeUnsafe(millis)),
-  provider: elementOf(["openai", "cohere"] as const)
-})
 const places = Arbitrary.all({
-  given: Arbitrary.array(place, { maxLength: 12 }),
+  given: Arbitrary.array(placement, { maxLength: 12 }),
   limit: integer(1, 5),
   provider: elementOf(["openai", "cohere", undefined] as const)
 })
@@ -56,16 +51,9 @@ type Places = typeof places extends Arbitrary.Arbitrary<infer A> ? A : never
 
 /** Whether pages of any limit partition what is stored, in one order, and every page counts all of it. */
 const partitions = Effect.fnUntraced(function* ({ given, limit, provider }: Places) {
-  const { insert, list } = yield* CredentialRepository
-  const { account_id, workspace_id } = yield* newTenant
-  const stranger = yield* newTenant
-  yield* stored(stranger.account_id, stranger.workspace_id)
-  const workspaces = [workspace_id, yield* addWorkspace(account_id)] as const
-  const rows: Array<Credential> = []
-  for (const { workspace, ...rest } of given) {
-    const credential = { ...plainCredential(workspaces[workspace]), ...rest }
-    rows.push(yield* insert(account_id, credential, plainSealedKey()))
-  }
+  const { list } = yield* CredentialRepository
+  const { account_id, rows, workspaces } = yield* storePlaced(given)
+  const [workspace_id] = workspaces
   const expected = rows
     .filter((row) => row.workspace_id === workspace_id && (provider ?? row.provider) === row.provider)
     .toSorted(

@@ -10,7 +10,8 @@ import { ApiKeys } from "../../src/port/ApiKeys.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { Receipts } from "../../src/port/Receipts.ts"
 import { WorkspaceResolver } from "../../src/port/WorkspaceResolver.ts"
-import { addWorkspace, newTenant } from "../support/database/newTenant.ts"
+import { newTenant } from "../support/database/newTenant.ts"
+import { placement, storePlaced } from "../support/database/placement.ts"
 import { plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
 import { type Ports, stores } from "../support/database/stores.ts"
 import { elementOf, integer } from "../support/memory/arbitraries.ts"
@@ -28,13 +29,8 @@ const stored = Effect.fnUntraced(function* (account_id: AccountId, workspace_id:
   )
 })
 
-const place = Arbitrary.all({
-  workspace: elementOf([0, 1] as const),
-  created_at: Arbitrary.map(integer(0, 3), (millis) => DateTime.makeUnsafe(millis)),
-  provider: elementOf(["openai", "cohere"] as const)
-})
 const places = Arbitrary.all({
-  given: Arbitrary.array(place, { maxLength: 12 }),
+  given: Arbitrary.array(placement, { maxLength: 12 }),
   limit: integer(1, 5),
   provider: elementOf(["openai", "cohere", undefined] as const),
   workspace: elementOf([0, 1, undefined] as const)
@@ -42,15 +38,8 @@ const places = Arbitrary.all({
 type Places = typeof places extends Arbitrary.Arbitrary<infer A> ? A : never
 
 const scansAll = Effect.fnUntraced(function* ({ given, limit, provider, workspace }: Places) {
-  const { insert, scan } = yield* CredentialRepository
-  const { account_id, workspace_id } = yield* newTenant
-  const stranger = yield* newTenant
-  yield* stored(stranger.account_id, stranger.workspace_id, 1)
-  const workspaces = [workspace_id, yield* addWorkspace(account_id)] as const
-  const rows: Array<Credential> = []
-  for (const { workspace, ...rest } of given) {
-    rows.push(yield* insert(account_id, { ...plainCredential(workspaces[workspace]), ...rest }, plainSealedKey()))
-  }
+  const { scan } = yield* CredentialRepository
+  const { account_id, rows, workspaces } = yield* storePlaced(given)
   const wanted = workspace === undefined ? undefined : workspaces[workspace]
   const placeOf = (one: Credential) => `${one.workspace_id} ${DateTime.formatIso(one.created_at)} ${one.id}`
   const expected = rows

@@ -2,7 +2,7 @@
 const [major = 0, minor = 0] = process.versions.node.split(".").map(Number)
 const serves = process.argv.includes("serve")
 
-/** Bounds the young generation, in MiB: by default a busy service takes half as much memory again and is no faster. */
+/** Bounds the young generation, in MiB: unbounded, memory peaks at 400 MiB instead of 290, for a better p99 of creates. */
 const semiSpace = "--max-semi-space-size=16"
 
 /** Node.js takes the bound only when it starts, so the process starts again as itself: same id, same files. */

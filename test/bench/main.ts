@@ -23,8 +23,8 @@ const { values } = parseArgs({
   }
 })
 const { quick } = values
-const rounds = Number(values.rounds ?? (quick ? 3 : 5))
-const seconds = Number(values.seconds ?? (quick ? 1 : 3))
+const rounds = Number(values.rounds ?? (quick ? 2 : 5))
+const seconds = Number(values.seconds ?? 1)
 const connections = (values.connections ?? (quick ? "1,64" : "1,16,64,256")).split(",").map(Number)
 const operations = (values.operations ?? "get,create").split(",") as ReadonlyArray<Operation>
 const sizes = quick ? [1_000] : [1_000, 100_000, 1_000_000]

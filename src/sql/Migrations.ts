@@ -15,7 +15,8 @@ import keyByAccount, { prepare as buildKeys } from "./migrations/0005_key_by_acc
 import validateKeys, { prepare as validateForeignKeys } from "./migrations/0006_validate_keys.ts"
 import credentialRevisions, { prepare as buildListIndex } from "./migrations/0007_credential_revisions.ts"
 import createParkings from "./migrations/0008_create_parkings.ts"
-import dropKeysById from "./migrations/0009_drop_keys_by_id.ts"
+import createCredentialUse from "./migrations/0009_create_credential_use.ts"
+import dropKeysById from "./migrations/0010_drop_keys_by_id.ts"
 
 /** Migrations that run in one transaction. */
 interface Stage {
@@ -39,7 +40,8 @@ const stages: ReadonlyArray<Stage> = [
   { prepare: validateForeignKeys, migrations: { "0006_validate_keys": validateKeys } },
   { prepare: buildListIndex, migrations: { "0007_credential_revisions": credentialRevisions } },
   { migrations: { "0008_create_parkings": createParkings } },
-  { finishes: true, migrations: { "0009_drop_keys_by_id": dropKeysById } }
+  { migrations: { "0009_create_credential_use": createCredentialUse } },
+  { finishes: true, migrations: { "0010_drop_keys_by_id": dropKeysById } }
 ]
 
 const newestOf = ({ migrations }: Stage) =>

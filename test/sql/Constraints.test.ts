@@ -36,6 +36,14 @@ const good: Record<string, Row> = {
     until: created_at,
     parked_at: created_at
   },
+  credential_use: {
+    account_id: id(1),
+    credential_id: id(1),
+    last_leased_at: created_at,
+    last_succeeded_at: created_at,
+    last_failed_at: created_at,
+    last_failure: "rejected"
+  },
   audit_entries: { seq: 9, at: created_at, events: "[]" },
   audit_checkpoints: { number: 9, last_seq: 9, digests: Buffer.alloc(40), hash: Buffer.alloc(32) },
   credentials: {
@@ -78,6 +86,7 @@ const seed = (sql: SqlClient.SqlClient) =>
     const others = { ...good["credentials"], id: id(4), account_id: id(2), workspace_id: id(12) }
     yield* sql`INSERT INTO credentials ${sql.insert(others)}`
     yield* sql`INSERT INTO credential_parkings ${sql.insert({ ...good["credential_parkings"], model: "parked" })}`
+    yield* sql`INSERT INTO credential_use ${sql.insert({ ...good["credential_use"], credential_id: id(2) })}`
     const receipt = { ...good["receipts"], key_hash: Buffer.alloc(32, 1), credential_id: id(1) }
     yield* sql`INSERT INTO receipts ${sql.insert(receipt)}`
   })
@@ -198,6 +207,32 @@ const constraints: ReadonlyArray<
     {
       refused: [{ cause: "leaked" }, { cause: "leaked", until: null }, { cause: "leaked", model: "" }],
       accepted: [{ cause: "leaked", model: "", until: null }]
+    }
+  ],
+  [
+    "credential_use",
+    "credential_use_pkey",
+    { refused: [{ credential_id: id(2) }], accepted: [{}, { account_id: id(2), credential_id: id(4) }] }
+  ],
+  [
+    "credential_use",
+    "credential_use_credential",
+    { refused: [{ credential_id: id(3) }, { account_id: id(2) }], accepted: [{}] }
+  ],
+  [
+    "credential_use",
+    "credential_use_last_failure_check",
+    {
+      refused: ["", "Rejected", "a b"].map((last_failure) => ({ last_failure })),
+      accepted: [{ last_failure: "forbidden" }]
+    }
+  ],
+  [
+    "credential_use",
+    "credential_use_failed",
+    {
+      refused: [{ last_failed_at: null }, { last_failure: null }],
+      accepted: [{ last_failed_at: null, last_failure: null }]
     }
   ],
   [
@@ -355,6 +390,8 @@ layer(MigratedLive)("the tables repeat the rules of the domain (sections 4.1 and
         "api_keys.revoked_at",
         "keks.retired_at",
         "credential_parkings.until",
+        "credential_use.last_leased_at",
+        "credential_use.last_succeeded_at",
         ...[
           "name",
           "allowed_api_key_hashes",
@@ -364,12 +401,16 @@ layer(MigratedLive)("the tables repeat the rules of the domain (sections 4.1 and
           "declared_zdr"
         ].map((column) => `credentials.${column}`)
       ]
+      const pairs: Record<string, string> = {
+        "credential_use.last_failed_at": "credential_use_failed",
+        "credential_use.last_failure": "credential_use_failed"
+      }
       const sql = yield* Migrated
       const columns = yield* sql<{ table: string; column: string }>`
         SELECT table_name AS "table", column_name AS "column" FROM information_schema.columns
         WHERE table_schema = 'public' AND table_name <> 'effect_sql_migrations'`
       for (const { column, table } of columns) {
-        const expected = optional.includes(`${table}.${column}`) ? "accepted" : column
+        const expected = optional.includes(`${table}.${column}`) ? "accepted" : (pairs[`${table}.${column}`] ?? column)
         assert.strictEqual(yield* answerTo(table, { [column]: null }), expected, `${table}.${column}`)
       }
       assert.isAbove(columns.length, optional.length)

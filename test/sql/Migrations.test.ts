@@ -16,6 +16,7 @@ const all = [
   "validate_keys",
   "credential_revisions",
   "create_parkings",
+  "create_credential_use",
   "drop_keys_by_id"
 ]
 
@@ -41,6 +42,7 @@ describe("migrate", () => {
         "audit_checkpoints",
         "audit_entries",
         "credential_parkings",
+        "credential_use",
         "credentials",
         "effect_sql_migrations",
         "keks",

@@ -6,6 +6,7 @@ import * as ApiKeysSql from "../sql/ApiKeysSql.ts"
 import * as AuditLogSql from "../sql/AuditLogSql.ts"
 import * as CredentialPoolsSql from "../sql/CredentialPoolsSql.ts"
 import * as CredentialRepositorySql from "../sql/CredentialRepositorySql.ts"
+import * as CredentialUseSql from "../sql/CredentialUseSql.ts"
 import * as Database from "../sql/connection/Database.ts"
 import type { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import { failureOf } from "../sql/connection/failureOf.ts"
@@ -120,6 +121,7 @@ const repositories = Layer.mergeAll(
   AuditLogSql.layer,
   CredentialPoolsSql.layer,
   CredentialRepositorySql.layer,
+  CredentialUseSql.layer,
   KekRegistrySql.layer,
   KeyUseSql.layer,
   LeakedKeysSql.layer,

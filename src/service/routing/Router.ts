@@ -9,11 +9,13 @@ import type { PooledCredential } from "../../domain/routing/PooledCredential.ts"
 import type { RoutingRequest } from "../../domain/routing/RoutingRequest.ts"
 import type { Cipher, OpenFailure } from "../../port/Cipher.ts"
 import type { CredentialPools } from "../../port/CredentialPools.ts"
+import type { CredentialUse } from "../../port/CredentialUse.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import type { Parkings } from "../../port/Parkings.ts"
 import { atOnceOrInTime } from "./atOnceOrInTime.ts"
 import { Lease } from "./Lease.ts"
 import { makeHealthLedger } from "./makeHealthLedger.ts"
+import { makeUseLedger } from "./makeUseLedger.ts"
 import { type Member, Pools, type Snapshot } from "./Pools.ts"
 import { redacting } from "./redacting.ts"
 import { Exhausted, LeaseRefused, PoolsUnavailable, UnknownWorkspace } from "./RouterErrors.ts"
@@ -54,6 +56,7 @@ const providersOf = ({ targets }: RoutingRequest) => targets.map(({ provider }) 
 const make = Effect.gen(function* () {
   const { current } = yield* Pools
   const ledger = yield* makeHealthLedger
+  const uses = yield* makeUseLedger
   const open = new Set<Lease>()
   /** What each open or reported lease was made from. */
   const members = new WeakMap<Lease, { readonly member: Member; readonly read_at: number }>()
@@ -107,6 +110,7 @@ const make = Effect.gen(function* () {
       const { member, read_at } = known
       const observed = { key_version, model, leased_at, reported_at, outcome }
       ledger.report(account_id, credential_id, { stored: member.stored, read_at }, observed)
+      uses.reported(lease.terms, outcome, reported_at)
     })
 
   /** Wiped from the outset, however the opening and the scope end. */
@@ -122,6 +126,7 @@ const make = Effect.gen(function* () {
     const fill = (key: Buffer) => {
       lease.fill(key)
       open.add(lease)
+      uses.leased(lease.terms)
       return lease
     }
     const refuse = ({ _tag }: OpenFailure) =>
@@ -208,8 +213,6 @@ export class Router extends Context.Service<
     readonly redact: (text: string) => string
   }
 >()("byok/Router") {
-  static readonly layer: Layer.Layer<Router, never, Cipher | CredentialPools | Parkings> = Layer.provide(
-    Layer.effect(this, make),
-    Pools.layer
-  )
+  static readonly layer: Layer.Layer<Router, never, Cipher | CredentialPools | CredentialUse | Parkings> =
+    Layer.provide(Layer.effect(this, make), Pools.layer)
 }

@@ -14,6 +14,7 @@ import * as CredentialPoolsSql from "../../../src/sql/CredentialPoolsSql.ts"
 import { type NewRow, toJson } from "../../../src/sql/credentialRows.ts"
 import * as Database from "../../../src/sql/connection/Database.ts"
 import { parseDatabaseUrl } from "../../../src/sql/connection/DatabaseTarget.ts"
+import * as CredentialUseSql from "../../../src/sql/CredentialUseSql.ts"
 import * as ParkingsSql from "../../../src/sql/ParkingsSql.ts"
 import { plainCredential } from "../../support/database/plainCredential.ts"
 import { cipherOn } from "../../support/memory/inMemory.ts"
@@ -157,7 +158,7 @@ const program = Effect.gen(function* () {
   yield* Effect.provide(
     measured,
     Router.layer.pipe(
-      Layer.provide([CredentialPoolsSql.layer, ParkingsSql.layer]),
+      Layer.provide([CredentialPoolsSql.layer, CredentialUseSql.layer, ParkingsSql.layer]),
       Layer.provide(Database.layer(parseDatabaseUrl(Redacted.make(url)), settings)),
       Layer.provide(cipherOn(keyring))
     )

@@ -1,6 +1,7 @@
 import { inspect } from "node:util"
 import { assert, describe, it } from "@effect/vitest"
-import { Deferred, Duration, Effect, Exit, Fiber, Layer, Result, Schema } from "effect"
+import { Clock, Deferred, Duration, Effect, Exit, Fiber, Layer, Option, Result, Schema } from "effect"
+import { TestClock } from "effect/testing"
 import type { CredentialId } from "../../../src/domain/CredentialId.ts"
 import { CurrentCaller } from "../../../src/domain/CurrentCaller.ts"
 import { decodeCredentialChanges } from "../../../src/domain/decodeCredentialChanges.ts"
@@ -11,6 +12,7 @@ import { Cipher } from "../../../src/port/Cipher.ts"
 import { KeyStoreUnavailable } from "../../../src/port/CipherErrors.ts"
 import { CredentialPools, type PoolOwner } from "../../../src/port/CredentialPools.ts"
 import { Credentials } from "../../../src/port/Credentials.ts"
+import { CredentialUse } from "../../../src/port/CredentialUse.ts"
 import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
 import { type ParkingChange, Parkings } from "../../../src/port/Parkings.ts"
 import type { Lease } from "../../../src/service/routing/Lease.ts"
@@ -405,15 +407,48 @@ describe("what a router learns", () => {
     Effect.gen(function* () {
       for (const store of [Effect.never, Effect.die(new Error("down"))]) {
         const owner = yield* newTenant
-        yield* create(owner)
-        const broken = Layer.effect(
-          Parkings,
-          Effect.map(Parkings, (parkings) => ({ ...parkings, store: () => store }))
+        const { id } = yield* create(owner)
+        const began = yield* Clock.currentTimeMillis
+        let down = true
+        let asked = 0
+        const failing = Effect.suspend(() => {
+          asked += 1
+          return store
+        })
+        const broken = Layer.mergeAll(
+          Layer.effect(
+            Parkings,
+            Effect.map(Parkings, (parkings) => ({ ...parkings, store: () => failing }))
+          ),
+          Layer.effect(
+            CredentialUse,
+            Effect.map(CredentialUse, (uses) => ({
+              ...uses,
+              store: (...args: Parameters<typeof uses.store>) =>
+                Effect.suspend(() => (down ? failing : uses.store(...args)))
+            }))
+          )
         )
         yield* Effect.gen(function* () {
-          yield* attempt(yield* planOf(owner), rejected)
+          const early = yield* planOf(owner)
+          yield* attempt(early, succeeded)
+          yield* TestClock.adjust("10 seconds")
+          assert.strictEqual(asked, 1, "the use is being stored")
+          yield* attempt(early, rejected)
           assert.deepStrictEqual(stepsOf(yield* planOf(owner)), ["shared"])
+          assert.isAtLeast(asked, 2)
+          down = false
         }).pipe(Effect.provide(Layer.fresh(Layer.provide(Router.layer, broken))))
+        const { find } = yield* CredentialUse
+        assert.deepStrictEqual(
+          yield* find(owner.account_id, id),
+          Option.some({
+            last_leased_at: began + 10_000,
+            last_succeeded_at: began,
+            last_failed_at: began + 10_000,
+            last_failure: "rejected" as const
+          })
+        )
       }
     }).pipe(Effect.provide(inMemory()))
   )

@@ -3,6 +3,7 @@ import type { AccountRepository } from "../../../src/port/AccountRepository.ts"
 import type { ApiKeys } from "../../../src/port/ApiKeys.ts"
 import type { CredentialPools } from "../../../src/port/CredentialPools.ts"
 import type { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
+import type { CredentialUse } from "../../../src/port/CredentialUse.ts"
 import type { KekRegistry } from "../../../src/port/KekRegistry.ts"
 import type { KeyUse } from "../../../src/port/KeyUse.ts"
 import type { LeakedKeys } from "../../../src/port/LeakedKeys.ts"
@@ -19,6 +20,7 @@ export type Ports =
   | ApiKeys
   | CredentialPools
   | CredentialRepository
+  | CredentialUse
   | KekRegistry
   | KeyUse
   | LeakedKeys

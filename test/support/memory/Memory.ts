@@ -5,6 +5,7 @@ import type { ApiKeyHash } from "../../../src/domain/ApiKeyHash.ts"
 import type { Credential } from "../../../src/domain/Credential.ts"
 import type { CredentialId } from "../../../src/domain/CredentialId.ts"
 import { inconclusiveLabel } from "../../../src/domain/inconclusiveLabel.ts"
+import { laterUse, neverUsed } from "../../../src/domain/routing/LastUse.ts"
 import type { SealedKey } from "../../../src/domain/SealedKey.ts"
 import type { WorkspaceId } from "../../../src/domain/WorkspaceId.ts"
 import {
@@ -16,6 +17,7 @@ import {
 import { ApiKeys } from "../../../src/port/ApiKeys.ts"
 import { CredentialPools, type StoredParking } from "../../../src/port/CredentialPools.ts"
 import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
+import { CredentialUse, type UsedCredential } from "../../../src/port/CredentialUse.ts"
 import { KekRegistry } from "../../../src/port/KekRegistry.ts"
 import { KeyUse } from "../../../src/port/KeyUse.ts"
 import { type FoundKey, LeakedKeys } from "../../../src/port/LeakedKeys.ts"
@@ -66,6 +68,7 @@ export class Memory extends Context.Service<
     readonly keks: Map<string, MemoryKek>
     readonly marks: Marks
     readonly parkings: Map<string, ParkingRow>
+    readonly uses: Map<CredentialId, UsedCredential>
   }
 >()("byok/test/Memory") {
   static readonly layer = Layer.sync(this, () => ({
@@ -76,7 +79,8 @@ export class Memory extends Context.Service<
     receipts: new Map<string, ReceiptRow>(),
     keks: new Map<string, MemoryKek>(),
     marks: new Map<CredentialId, number>(),
-    parkings: new Map<string, ParkingRow>()
+    parkings: new Map<string, ParkingRow>(),
+    uses: new Map<CredentialId, UsedCredential>()
   }))
 }
 
@@ -128,7 +132,7 @@ const insertInto = ({
 export const credentialRepository = Layer.effect(
   CredentialRepository,
   Effect.map(Memory, (memory) => {
-    const { credentials, marks, workspaces } = memory
+    const { credentials, marks, uses, workspaces } = memory
     return {
       insert: insertInto(memory),
       findById: (account_id, id) =>
@@ -167,6 +171,7 @@ export const credentialRepository = Layer.effect(
         Effect.sync(() => {
           if (Option.isNone(ownRow(credentials, account_id, id))) return false
           marks.delete(id)
+          uses.delete(id)
           return credentials.delete(id)
         }),
       scan: (account_id, { after, limit, provider, workspace_id }) =>
@@ -497,9 +502,27 @@ const parkings = Layer.effect(
   }))
 )
 
+const credentialUse = Layer.effect(
+  CredentialUse,
+  Effect.map(Memory, ({ credentials, uses }) => ({
+    store: (given) =>
+      Effect.sync(() => {
+        for (const { account_id, credential_id, ...use } of given) {
+          if (Option.isNone(ownRow(credentials, account_id, credential_id))) continue
+          const known = uses.get(credential_id) ?? neverUsed
+          uses.set(credential_id, { account_id, credential_id, ...laterUse(known, use) })
+        }
+      }),
+    find: (account_id, credential_id) =>
+      Effect.sync(() =>
+        Option.map(ownRow(uses, account_id, credential_id), ({ account_id: _a, credential_id: _c, ...use }) => use)
+      )
+  }))
+)
+
 export const accountRepository = Layer.effect(
   AccountRepository,
-  Effect.map(Memory, ({ accounts, apiKeys, credentials, receipts, workspaces }) => {
+  Effect.map(Memory, ({ accounts, apiKeys, credentials, receipts, uses, workspaces }) => {
     const remove = <Key, Row extends Owned>(rows: Map<Key, Row>, account_id: AccountId, limit = Infinity) => {
       const keys = Array.from(rows)
         .filter(([, row]) => row.account_id === account_id)
@@ -545,6 +568,8 @@ export const accountRepository = Layer.effect(
             workspaces.set(workspace.workspace_id, { ...workspace, deleted_at: workspace.deleted_at ?? deleted_at })
           }
           const erased = remove(credentials, account_id, limit)
+          for (const { credential_id } of ofAccount(uses, account_id))
+            if (!credentials.has(credential_id)) uses.delete(credential_id)
           const forgotten = remove(receipts, account_id, limit - erased)
           const done = erased + forgotten < limit
           if (done) {
@@ -600,6 +625,7 @@ export const layer = Layer.mergeAll(
   apiKeys,
   credentialPools,
   credentialRepository,
+  credentialUse,
   kekRegistry,
   keyUse,
   leakedKeys,

@@ -1,0 +1,50 @@
+import type { Outcome } from "./Outcome.ts"
+
+/** Why an attempt with a key failed. */
+export type FailureCause = "rate_limited" | "quota_exhausted" | "rejected" | "forbidden" | "upstream_failed"
+
+/** When a credential was last used, in milliseconds since 1970; null if it never was, as far as is known. */
+export interface LastUse {
+  readonly last_leased_at: number | null
+  readonly last_succeeded_at: number | null
+  readonly last_failed_at: number | null
+  readonly last_failure: FailureCause | null
+}
+
+export const neverUsed: LastUse = {
+  last_leased_at: null,
+  last_succeeded_at: null,
+  last_failed_at: null,
+  last_failure: null
+}
+
+export const leasedAt = (last_leased_at: number): LastUse => ({ ...neverUsed, last_leased_at })
+
+const failures: Readonly<Partial<Record<Outcome["_tag"], FailureCause>>> = {
+  RateLimited: "rate_limited",
+  QuotaExhausted: "quota_exhausted",
+  Rejected: "rejected",
+  Forbidden: "forbidden",
+  UpstreamFailed: "upstream_failed"
+}
+
+/** What an outcome shows: `neverUsed` if it says neither that the key served nor that it failed. */
+export const reportedAt = ({ _tag }: Outcome, at: number): LastUse => {
+  if (_tag === "Succeeded") return { ...neverUsed, last_succeeded_at: at }
+  const last_failure = failures[_tag]
+  return last_failure === undefined ? neverUsed : { ...neverUsed, last_failed_at: at, last_failure }
+}
+
+const later = (one: number | null, other: number | null): number | null =>
+  one === null || (other !== null && other > one) ? other : one
+
+/** What two observations show together: the later of each time. */
+export const laterUse = (one: LastUse, other: LastUse): LastUse => {
+  const last_failed_at = later(one.last_failed_at, other.last_failed_at)
+  return {
+    last_leased_at: later(one.last_leased_at, other.last_leased_at),
+    last_succeeded_at: later(one.last_succeeded_at, other.last_succeeded_at),
+    last_failed_at,
+    last_failure: last_failed_at === one.last_failed_at ? one.last_failure : other.last_failure
+  }
+}

@@ -1,0 +1,73 @@
+import { Effect, Layer, Option } from "effect"
+import type { FailureCause } from "../domain/routing/LastUse.ts"
+import { CredentialUse, type UsedCredential } from "../port/CredentialUse.ts"
+import { Database } from "./connection/Database.ts"
+
+/** Every process stores in the same order, so that none waits for another that waits for it. */
+const inOrder = (one: UsedCredential, other: UsedCredential) =>
+  `${one.account_id} ${one.credential_id}` < `${other.account_id} ${other.credential_id}` ? -1 : 1
+
+const timeOf = (at: number | null) => (at === null ? null : new Date(at).toISOString())
+
+/** Uses as `json_populate_recordset` reads them. */
+const toJson = (uses: ReadonlyArray<UsedCredential>) =>
+  JSON.stringify(
+    uses.map((use) => ({
+      ...use,
+      last_leased_at: timeOf(use.last_leased_at),
+      last_succeeded_at: timeOf(use.last_succeeded_at),
+      last_failed_at: timeOf(use.last_failed_at)
+    }))
+  )
+
+/** A use as the driver reads it. */
+interface Row {
+  readonly last_leased_at: Date | null
+  readonly last_succeeded_at: Date | null
+  readonly last_failed_at: Date | null
+  readonly last_failure: FailureCause | null
+}
+
+export const layer = Layer.effect(
+  CredentialUse,
+  Effect.map(Database, ({ background, reads }) => ({
+    store: (uses) => {
+      const { ask, sql } = background
+      return Effect.asVoid(
+        ask(sql`
+          INSERT INTO credential_use AS used
+            (account_id, credential_id, last_leased_at, last_succeeded_at, last_failed_at, last_failure)
+          SELECT given.account_id, given.credential_id, given.last_leased_at, given.last_succeeded_at,
+            given.last_failed_at, given.last_failure
+          FROM json_populate_recordset(NULL::credential_use, ${toJson(uses.toSorted(inOrder))}::json) AS given
+          WHERE EXISTS (
+            SELECT FROM credentials
+            WHERE credentials.account_id = given.account_id AND credentials.id = given.credential_id
+          )
+          ON CONFLICT (account_id, credential_id) DO UPDATE
+          SET last_leased_at = greatest(used.last_leased_at, excluded.last_leased_at),
+            last_succeeded_at = greatest(used.last_succeeded_at, excluded.last_succeeded_at),
+            last_failed_at = greatest(used.last_failed_at, excluded.last_failed_at),
+            last_failure = CASE WHEN used.last_failed_at >= excluded.last_failed_at OR excluded.last_failed_at IS NULL
+              THEN used.last_failure ELSE excluded.last_failure END`)
+      )
+    },
+    find: (account_id, credential_id) => {
+      const { ask, sql } = reads
+      const rows = sql<Row>`
+        SELECT last_leased_at, last_succeeded_at, last_failed_at, last_failure FROM credential_use
+        WHERE account_id = ${account_id} AND credential_id = ${credential_id}`
+      return Effect.map(ask(rows), ([row]) =>
+        Option.map(
+          Option.fromUndefinedOr(row),
+          ({ last_failed_at, last_failure, last_leased_at, last_succeeded_at }) => ({
+            last_leased_at: last_leased_at?.getTime() ?? null,
+            last_succeeded_at: last_succeeded_at?.getTime() ?? null,
+            last_failed_at: last_failed_at?.getTime() ?? null,
+            last_failure
+          })
+        )
+      )
+    }
+  }))
+)

@@ -1,0 +1,56 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Arbitrary } from "effect"
+import { type LastUse, laterUse, leasedAt, neverUsed, reportedAt } from "../../../src/domain/routing/LastUse.ts"
+import type { Outcome } from "../../../src/domain/routing/Outcome.ts"
+import { elementOf, integer, oneOf } from "../../support/memory/arbitraries.ts"
+
+const outcomes: ReadonlyArray<Outcome> = [
+  { _tag: "Succeeded" },
+  { _tag: "RateLimited", retry_after: null },
+  { _tag: "QuotaExhausted" },
+  { _tag: "Rejected" },
+  { _tag: "Forbidden" },
+  { _tag: "UpstreamFailed" },
+  { _tag: "RequestRefused" },
+  { _tag: "Abandoned" }
+]
+
+const time = integer(0, 5)
+const seen: Arbitrary.Arbitrary<LastUse> = oneOf(
+  Arbitrary.map(time, leasedAt),
+  Arbitrary.flatMap(elementOf(outcomes), (outcome) => Arbitrary.map(time, (at) => reportedAt(outcome, at)))
+)
+
+const latest = (times: ReadonlyArray<number | null>) => {
+  const known = times.filter((at) => at !== null)
+  return known.length === 0 ? null : Math.max(...known)
+}
+
+describe("the last use of a credential", () => {
+  it.each(outcomes.map((outcome) => [outcome._tag, outcome] as const))("says of %s what it shows", (tag, outcome) => {
+    const expected: Readonly<Record<string, Partial<LastUse>>> = {
+      Succeeded: { last_succeeded_at: 7 },
+      RateLimited: { last_failed_at: 7, last_failure: "rate_limited" },
+      QuotaExhausted: { last_failed_at: 7, last_failure: "quota_exhausted" },
+      Rejected: { last_failed_at: 7, last_failure: "rejected" },
+      Forbidden: { last_failed_at: 7, last_failure: "forbidden" },
+      UpstreamFailed: { last_failed_at: 7, last_failure: "upstream_failed" }
+    }
+    assert.deepStrictEqual(reportedAt(outcome, 7), { ...neverUsed, ...expected[tag] })
+  })
+
+  it.prop(
+    "is the latest of each time, in whatever order they are seen, with the cause of the last failure",
+    [Arbitrary.array(seen, { maxLength: 8 })],
+    ([all]) => {
+      const last = all.reduce(laterUse, neverUsed)
+      const failed = latest(all.map(({ last_failed_at }) => last_failed_at))
+      assert.strictEqual(last.last_leased_at, latest(all.map(({ last_leased_at }) => last_leased_at)))
+      assert.strictEqual(last.last_succeeded_at, latest(all.map(({ last_succeeded_at }) => last_succeeded_at)))
+      assert.strictEqual(last.last_failed_at, failed)
+      const first = all.find(({ last_failed_at }) => last_failed_at !== null && last_failed_at === failed)
+      assert.strictEqual(last.last_failure, first?.last_failure ?? null)
+      assert.deepStrictEqual(laterUse(last, last), last)
+    }
+  )
+})

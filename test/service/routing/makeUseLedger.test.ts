@@ -1,0 +1,166 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Arbitrary, Effect, Exit, Layer, Scope } from "effect"
+import { TestClock } from "effect/testing"
+import { AccountId } from "../../../src/domain/AccountId.ts"
+import { CredentialId } from "../../../src/domain/CredentialId.ts"
+import { type LastUse, laterUse, leasedAt, neverUsed, reportedAt } from "../../../src/domain/routing/LastUse.ts"
+import type { Outcome } from "../../../src/domain/routing/Outcome.ts"
+import { ServiceUnavailable } from "../../../src/domain/Errors.ts"
+import { CredentialUse, type UsedCredential } from "../../../src/port/CredentialUse.ts"
+import type { LeaseTerms } from "../../../src/service/routing/Lease.ts"
+import { makeUseLedger } from "../../../src/service/routing/makeUseLedger.ts"
+import { elementOf, integer } from "../../support/memory/arbitraries.ts"
+import { logLines } from "../../support/process/logLines.ts"
+
+const idOf = (n: number) => `01935f6a-0000-7000-8000-${String(n).padStart(12, "0")}`
+
+const termsOf = (n: number, leased_at: number): LeaseTerms => ({
+  account_id: AccountId.make(idOf(0)),
+  credential_id: CredentialId.make(idOf(n)),
+  key_version: 1,
+  provider: "openai",
+  model: "a/model",
+  region: null,
+  leased_at
+})
+
+interface Write {
+  readonly at: number
+  readonly uses: ReadonlyArray<UsedCredential>
+}
+
+/** A ledger over a store that keeps each write with its time. */
+const begin = Effect.fnUntraced(function* (store: (at: number) => Effect.Effect<void, ServiceUnavailable>) {
+  const now = yield* Effect.clockWith((clock) => Effect.succeed(() => clock.currentTimeMillisUnsafe()))
+  const writes: Array<Write> = []
+  const lines: Array<string> = []
+  const port = Layer.mock(CredentialUse, {
+    store: (uses) =>
+      Effect.suspend(() => {
+        const at = now()
+        return Effect.tap(store(at), () => Effect.sync(() => writes.push({ at, uses })))
+      })
+  })
+  const scope = yield* Scope.make()
+  const ledger = yield* makeUseLedger.pipe(Effect.provide([port, logLines(lines)]), Scope.provide(scope))
+  return { ...ledger, writes, lines, now, close: Scope.close(scope, Exit.void) }
+})
+
+const outcomes: ReadonlyArray<Outcome | "leased"> = [
+  "leased",
+  { _tag: "Succeeded" },
+  { _tag: "Rejected" },
+  { _tag: "UpstreamFailed" },
+  { _tag: "Abandoned" }
+]
+
+const event = Arbitrary.flatMap(integer(0, 2), (credential) =>
+  Arbitrary.flatMap(integer(0, 12_000), (wait) =>
+    Arbitrary.map(elementOf(outcomes), (what) => ({ credential, wait, what }))
+  )
+)
+
+describe("the last use of credentials", () => {
+  it.effect.prop(
+    "is written at most once in 10 seconds for each, and the last state always, whatever happens when",
+    [Arbitrary.array(event, { maxLength: 30 }), elementOf([true, false])],
+    ([events, isFlaky]) =>
+      Effect.gen(function* () {
+        const { close, leased, now, reported, writes } = yield* begin((at) =>
+          isFlaky && at % 20_000 === 10_000 ? new ServiceUnavailable() : Effect.void
+        )
+        const expected = new Map<string, LastUse>()
+        for (const { credential, wait, what } of events) {
+          yield* TestClock.adjust(wait)
+          const terms = termsOf(credential, now())
+          if (what === "leased") leased(terms)
+          else reported(terms, what, now())
+          const seen = what === "leased" ? leasedAt(now()) : reportedAt(what, now())
+          if (seen === neverUsed) continue
+          const known = expected.get(terms.credential_id) ?? neverUsed
+          expected.set(terms.credential_id, laterUse(known, seen))
+        }
+        yield* TestClock.adjust("20 seconds")
+        const stored = new Map<string, LastUse>()
+        const lastWrite = new Map<string, number>()
+        for (const { at, uses } of writes) {
+          for (const { account_id: _, credential_id, ...use } of uses) {
+            const before = lastWrite.get(credential_id)
+            assert.isTrue(before === undefined || at - before >= 10_000, `${before} and ${at}`)
+            lastWrite.set(credential_id, at)
+            stored.set(credential_id, laterUse(stored.get(credential_id) ?? neverUsed, use))
+          }
+        }
+        assert.deepStrictEqual(stored, expected)
+        const count = writes.length
+        yield* close
+        assert.lengthOf(writes, count, "nothing was left")
+      })
+  )
+
+  it.effect("is written in few statements, and uses beyond a limit are forgotten until those before are written", () =>
+    Effect.gen(function* () {
+      const { close, leased, now, writes } = yield* begin(() => Effect.void)
+      for (let n = 0; n < 25_000; n++) leased(termsOf(n, 0))
+      yield* TestClock.adjust("10 seconds")
+      assert.lengthOf(writes, 20)
+      assert.strictEqual(new Set(writes.flatMap(({ uses }) => uses.map((use) => use.credential_id))).size, 20_000)
+      leased(termsOf(24_999, now()))
+      yield* TestClock.adjust("10 seconds")
+      assert.deepStrictEqual(writes[20]?.uses, [
+        { account_id: AccountId.make(idOf(0)), credential_id: CredentialId.make(idOf(24_999)), ...leasedAt(10_000) }
+      ])
+      yield* close
+    })
+  )
+
+  it.effect("is stored with what comes later if it could not be, which is logged once, and when the process ends", () =>
+    Effect.gen(function* () {
+      let down = true
+      const { close, leased, lines, reported, writes } = yield* begin(() =>
+        Effect.suspend(() => (down ? new ServiceUnavailable() : Effect.void))
+      )
+      leased(termsOf(1, 0))
+      leased(termsOf(2, 0))
+      yield* TestClock.adjust("1 minute")
+      assert.deepStrictEqual(lines, ["Warn The last use of credentials could not be stored"])
+      reported(termsOf(1, 0), { _tag: "Succeeded" }, 60_000)
+      down = false
+      yield* TestClock.adjust("10 seconds")
+      assert.deepStrictEqual(
+        writes.map(({ at, uses }) => [
+          at,
+          uses.map(({ last_leased_at, last_succeeded_at }) => [last_leased_at, last_succeeded_at])
+        ]),
+        [
+          [
+            70_000,
+            [
+              [0, 60_000],
+              [0, null]
+            ]
+          ]
+        ]
+      )
+      leased(termsOf(1, 70_001))
+      yield* close
+      assert.strictEqual(writes.at(-1)?.uses[0]?.last_leased_at, 70_001)
+      assert.lengthOf(lines, 1)
+    })
+  )
+
+  it.effect("holds no more than its limit while the database does not answer", () =>
+    Effect.gen(function* () {
+      let down = true
+      const { close, leased, writes } = yield* begin(() => Effect.suspend(() => (down ? Effect.never : Effect.void)))
+      for (let n = 0; n < 20_000; n++) leased(termsOf(n, 0))
+      yield* TestClock.adjust("15 seconds")
+      for (let n = 0; n < 40_000; n++) leased(termsOf(n, 1))
+      down = false
+      yield* close
+      const written = writes.flatMap(({ uses }) => uses)
+      assert.lengthOf(written, 20_000)
+      assert.strictEqual(new Set(written.map(({ credential_id }) => credential_id)).size, 20_000)
+    })
+  )
+})

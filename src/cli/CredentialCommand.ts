@@ -35,7 +35,9 @@ const show = Command.make(
     const shown = yield* withCredentials((credentials) => credentials.show(account, id))
     yield* print({ ...shown })
   })
-).pipe(Command.withDescription("Show a credential, its revision and the version of its key, never the key"))
+).pipe(
+  Command.withDescription("Show a credential, its revision, the version of its key and its last use, never the key")
+)
 
 const setDisabled = Effect.fnUntraced(function* (account_id: AccountId, id: CredentialId, disabled: boolean) {
   const update = Effect.flatMap(Credentials, (credentials) => credentials.update(id, { disabled }))

@@ -1,8 +1,9 @@
-import { Context, Data, Effect, Layer, Option } from "effect"
+import { Context, Data, DateTime, Effect, Layer, Option } from "effect"
 import type { AccountId } from "../domain/AccountId.ts"
 import type { Credential } from "../domain/Credential.ts"
 import type { CredentialId } from "../domain/CredentialId.ts"
 import { decodeNewCredential } from "../domain/decodeNewCredential.ts"
+import { neverUsed } from "../domain/routing/LastUse.ts"
 import { AccountRepository } from "../port/AccountRepository.ts"
 import {
   type CredentialOrder,
@@ -10,6 +11,7 @@ import {
   type CredentialScan,
   type OrderMismatch
 } from "../port/CredentialRepository.ts"
+import { CredentialUse } from "../port/CredentialUse.ts"
 import { NotKnown } from "./Accounts.ts"
 import { makeOwnershipCheck } from "./makeOwnershipCheck.ts"
 
@@ -18,11 +20,14 @@ export class OrderRefused extends Data.TaggedError("OrderRefused")<OrderMismatch
 
 const pageSize = 1000
 
+const timeOf = (at: number | null) => (at === null ? null : DateTime.makeUnsafe(at))
+
 /** What an operator does with credentials from the command line, as far as it needs no keyring. */
 export class OperatorCredentials extends Context.Service<OperatorCredentials>()("byok/OperatorCredentials", {
   make: Effect.gen(function* () {
     const accounts = yield* AccountRepository
     const repository = yield* CredentialRepository
+    const uses = yield* CredentialUse
     const ownedWorkspace = yield* makeOwnershipCheck
     const unknown = new NotKnown({ kind: "credential" })
 
@@ -58,12 +63,23 @@ export class OperatorCredentials extends Context.Service<OperatorCredentials>()(
         }
       }),
 
-      /** A credential with its revision and key version; its sealed key stays here. */
+      /** A credential with its revision, key version and last use; its sealed key stays here. */
       show: Effect.fn("OperatorCredentials.show")(function* (account_id: AccountId, id: CredentialId) {
         const found = yield* repository.findSealed(account_id, id)
         if (Option.isNone(found)) return yield* unknown
         const { credential, key_version, revision, sealed, workspace_deleted } = found.value
-        return { ...credential, revision, key_version, kek_id: sealed.kek_id, workspace_deleted }
+        const used = Option.getOrElse(yield* uses.find(account_id, id), () => neverUsed)
+        return {
+          ...credential,
+          revision,
+          key_version,
+          kek_id: sealed.kek_id,
+          workspace_deleted,
+          last_leased_at: timeOf(used.last_leased_at),
+          last_succeeded_at: timeOf(used.last_succeeded_at),
+          last_failed_at: timeOf(used.last_failed_at),
+          last_failure: used.last_failure
+        }
       }),
 
       delete: Effect.fn("OperatorCredentials.delete")(function* (account_id: AccountId, id: CredentialId) {

@@ -2,9 +2,15 @@ import { readFileSync } from "node:fs"
 import { join } from "node:path"
 import { randomBytes } from "node:crypto"
 import { assert, describe, it } from "@effect/vitest"
-import { Effect } from "effect"
+import { Context, Effect } from "effect"
+import { AccountId } from "../../src/domain/AccountId.ts"
+import { CredentialId } from "../../src/domain/CredentialId.ts"
+import { leasedAt } from "../../src/domain/routing/LastUse.ts"
+import { CredentialUse } from "../../src/port/CredentialUse.ts"
+import { Parkings } from "../../src/port/Parkings.ts"
 import { required } from "../../src/sql/Migrations.ts"
 import { adminClient, freshDatabase } from "../support/database/freshDatabase.ts"
+import { storesOn } from "../support/database/stores.ts"
 import { createOver, getOver, idIn } from "../support/http/callByok.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
 import { onlyObject, textIn } from "../support/process/CommandLine.ts"
@@ -78,9 +84,22 @@ describe("a role with the privileges that docs/operating.md grants", () => {
           ["keyring", "admit"]
         ]
         for (const command of commands) assert.strictEqual((yield* runByok(command, settings)).code, 0, command.join())
-        const parking = yield* runByokWith(credential.key, ["leak", "find", "--park"], settings)
-        assert.include(parking.stdout, `found     ${idIn(created)}`)
+        const search = yield* runByokWith(credential.key, ["leak", "find", "--park"], settings)
+        assert.include(search.stdout, `found     ${idIn(created)}`)
         assert.notInclude(service.stderr(), "ERROR")
+
+        const used = {
+          account_id: AccountId.make(textIn(account, "account_id")),
+          credential_id: CredentialId.make(idIn(created))
+        }
+        const ports = yield* storesOn(url)
+        const parking = { key_version: 1, model: "m", cause: "rejected", strikes: 1, until: 0 } as const
+        for (const ended of [false, true]) {
+          yield* Context.get(ports, Parkings).store([{ ...used, ...parking, ended }])
+        }
+        for (const at of [1, 2]) yield* Context.get(ports, CredentialUse).store([{ ...used, ...leasedAt(at) }])
+        const shown = yield* runByok(["credential", "show", used.credential_id, "--account", used.account_id], settings)
+        assert.match(shown.stdout, /^last_leased_at +1970-01-01T00:00:00\.002Z$/m)
 
         yield* sql`DELETE FROM effect_sql_migrations WHERE migration_id >= ${required}`
         const migrate = yield* runByok(["migrate"], settings)

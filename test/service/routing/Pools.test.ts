@@ -4,8 +4,10 @@ import type { SqlClient } from "effect/sql"
 import { CurrentCaller } from "../../../src/domain/CurrentCaller.ts"
 import { decodeCredentialChanges } from "../../../src/domain/decodeCredentialChanges.ts"
 import { NewCredential } from "../../../src/domain/NewCredential.ts"
+import type { Provider } from "../../../src/domain/Provider.ts"
 import { planFor } from "../../../src/domain/routing/planFor.ts"
 import { RoutingRequest } from "../../../src/domain/routing/RoutingRequest.ts"
+import type { SealingContext } from "../../../src/domain/SealingContext.ts"
 import { Cipher } from "../../../src/port/Cipher.ts"
 import { KeyStoreUnavailable, UnknownKeyId, UnsupportedFormat } from "../../../src/port/CipherErrors.ts"
 import { CredentialPools, type PoolOwner } from "../../../src/port/CredentialPools.ts"
@@ -13,7 +15,7 @@ import { Credentials } from "../../../src/port/Credentials.ts"
 import * as CredentialsLive from "../../../src/service/Credentials.ts"
 import { Pools } from "../../../src/service/routing/Pools.ts"
 import * as SecureRandomLive from "../../../src/crypto/SecureRandomLive.ts"
-import { newTenant } from "../../support/database/newTenant.ts"
+import { addWorkspace, newTenant } from "../../support/database/newTenant.ts"
 import { openStore, type Ports, storesOn } from "../../support/database/stores.ts"
 import * as CipherPlain from "../../support/keys/CipherPlain.ts"
 import { ringOf } from "../../support/keys/keyrings.ts"
@@ -26,20 +28,20 @@ const create = Effect.fnUntraced(function* ({ account_id }: PoolOwner, body: obj
   return yield* Effect.provideService((yield* Credentials).create(input), CurrentCaller, { account_id })
 })
 
-const snapshotOf = Effect.fnUntraced(function* (owner: PoolOwner, freshness?: number) {
-  const [snapshot] = Option.getOrThrow(yield* (yield* Pools).current(owner, ["azure"], freshness))
+const snapshotOf = Effect.fnUntraced(function* (owner: PoolOwner, freshness?: number, provider: Provider = "azure") {
+  const [snapshot] = Option.getOrThrow(yield* (yield* Pools).current(owner, [provider], freshness))
   return snapshot ?? assert.fail("no snapshot")
 })
 
 const sealsIn = (owner: PoolOwner) => Effect.map(snapshotOf(owner), ({ pool }) => pool.map(({ seal }) => seal))
 
 /** The plan of a plain request: how many own steps it has, and whether it has a shared one. */
-const planned = (owner: PoolOwner, freshness?: number) =>
-  Effect.map(snapshotOf(owner, freshness), ({ pool }) => {
+const planned = (owner: PoolOwner, freshness?: number, provider: Provider = "azure") =>
+  Effect.map(snapshotOf(owner, freshness, provider), ({ pool }) => {
     const request = Schema.decodeUnknownSync(RoutingRequest)({
       ...owner,
       model: "a/model",
-      targets: [{ provider: "azure" }]
+      targets: [{ provider }]
     })
     const { steps } = planFor(
       request,
@@ -77,6 +79,13 @@ const instance = (store: Context.Context<Ports>, sealing: Layer.Layer<Cipher> = 
     )
   )
 
+/** What the pool of a provider holds: seals and the steps of a plan. */
+const described = Effect.fnUntraced(function* (owner: PoolOwner, provider: Provider = "azure") {
+  const { pool } = yield* snapshotOf(owner, undefined, provider)
+  const { own, shared } = yield* planned(owner, undefined, provider)
+  return `${pool.map(({ seal }) => seal).join() || "empty"}, ${own} own, ${shared ? "shared" : "not shared"}`
+})
+
 /** What a plan is after each edit, made and taken back by direct SQL. */
 const afterEdits = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, owner: PoolOwner) {
   const found: Array<string> = []
@@ -88,9 +97,7 @@ const afterEdits = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, owner:
       yield* sql.unsafe(`CREATE TABLE kept AS SELECT * FROM credentials`)
       yield* sql.unsafe(`UPDATE credentials SET ${column} = ${value}`)
     }
-    const seals = (yield* sealsIn(owner)).join()
-    const { own, shared } = yield* planned(owner)
-    found.push(`${column} = ${value}: ${seals}, ${own} own, ${shared ? "shared" : "not shared"}`)
+    found.push(`${column} = ${value}: ${yield* described(owner)}`)
     if (isId) yield* sql`UPDATE credentials SET id = ${before?.old ?? ""}`
     else {
       yield* sql.unsafe(`UPDATE credentials SET ${column} = kept.${column} FROM kept`)
@@ -101,20 +108,72 @@ const afterEdits = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, owner:
   return found
 })
 
+/** Columns whose edit takes the row to another pool. */
+const moves = ["workspace_id", "provider", "account_id"] as const
+
+/** What the pool that a row leaves and the one that it comes to hold, for each edit that moves it. */
+const afterMoves = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, owner: PoolOwner) {
+  const { account_id, workspace_id } = owner
+  const stranger = { account_id: (yield* newTenant).account_id, workspace_id }
+  // Ids are unique within an account only.
+  yield* sql`
+    INSERT INTO workspaces (id, account_id, name, is_default, created_at)
+    VALUES (${workspace_id}, ${stranger.account_id}, 'same id', false, now())`
+  const other = { account_id, workspace_id: yield* addWorkspace(account_id) }
+  const found: Array<string> = []
+  const pools = { workspace_id: other, provider: owner, account_id: stranger }
+  for (const column of moves) {
+    const provider = column === "provider" ? "xai" : "azure"
+    const [before, after] = [
+      { ...owner, provider: "azure" },
+      { ...pools[column], provider }
+    ]
+    yield* sql`UPDATE credentials SET ${sql(column)} = ${after[column]}`
+    found.push(`${column}: ${yield* described(owner)}, then ${yield* described(pools[column], provider)}`)
+    yield* sql`UPDATE credentials SET ${sql(column)} = ${before[column]}`
+    assert.deepStrictEqual(yield* planned(owner), { own: 1, shared: true }, "as it was")
+  }
+  return found
+})
+
+/** Every column that the seal binds: this is a type error if one is added and edited nowhere. */
+const bound: Record<keyof SealingContext, true> = {
+  account_id: true,
+  workspace_id: true,
+  id: true,
+  provider: true,
+  disabled: true,
+  is_fallback: true,
+  is_required: true,
+  is_byok_only: true,
+  allowed_api_key_hashes: true,
+  allowed_models: true,
+  allowed_user_ids: true,
+  declared_region: true,
+  declared_zdr: true
+}
+
 describe("pools", () => {
-  it.live("exclude a row with any bound column edited, and remove shared capacity with it (Q20, E16)", () =>
-    Effect.gen(function* () {
-      const { ports, sql } = yield* openStore()
-      yield* Effect.gen(function* () {
-        const owner = yield* newTenant
-        yield* create(owner)
-        assert.deepStrictEqual(yield* planned(owner), { own: 1, shared: true })
-        assert.deepStrictEqual(
-          yield* afterEdits(sql, owner),
-          edits.map(([column, value]) => `${column} = ${value}: altered, 0 own, not shared`)
-        )
-      }).pipe(Effect.provide(instance(ports)))
-    })
+  it.live(
+    "exclude a row with any bound column edited, in its pool or the one it moved to, and remove shared capacity there (Q20, E16)",
+    () =>
+      Effect.gen(function* () {
+        const { ports, sql } = yield* openStore()
+        yield* Effect.gen(function* () {
+          const owner = yield* newTenant
+          yield* create(owner)
+          assert.deepStrictEqual(yield* planned(owner), { own: 1, shared: true })
+          assert.deepStrictEqual(
+            yield* afterEdits(sql, owner),
+            edits.map(([column, value]) => `${column} = ${value}: altered, 0 own, not shared`)
+          )
+          assert.deepStrictEqual(
+            yield* afterMoves(sql, owner),
+            moves.map((column) => `${column}: empty, 0 own, shared, then altered, 0 own, not shared`)
+          )
+          assert.sameMembers(Object.keys(bound), [...new Set([...edits.map(([column]) => column), ...moves])])
+        }).pipe(Effect.provide(instance(ports)))
+      })
   )
 
   it.live("do not notice with a cipher that binds nothing (Q20, control)", () =>
@@ -123,7 +182,8 @@ describe("pools", () => {
       yield* Effect.gen(function* () {
         const owner = yield* newTenant
         yield* create(owner)
-        const found = yield* afterEdits(sql, owner)
+        const found = [...(yield* afterEdits(sql, owner)), ...(yield* afterMoves(sql, owner))]
+        assert.lengthOf(found, edits.length + moves.length)
         assert.lengthOf(
           found.filter((line) => line.includes("altered")),
           0

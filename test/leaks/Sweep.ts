@@ -13,12 +13,14 @@ import { bearer, json, type Request, send } from "../support/http/HttpProbe.ts"
 import { withoutPrefix } from "../support/keys/issuedKey.ts"
 import { leakSearch } from "../support/keys/leakSearch.ts"
 import { runByok } from "../support/process/runByok.ts"
+import { runNode } from "../support/process/runNode.ts"
 import { runByokWith } from "../support/process/runByokWith.ts"
 import { type ServiceProcess, startService } from "../support/process/ServiceProcess.ts"
 import { type Channel, channels } from "./Channel.ts"
 import { startCollector } from "./Collector.ts"
 import { databaseFailures, type Failure, keyStoreFails, rowIsRefused } from "./Failure.ts"
 import { inputs } from "./Inputs.ts"
+import { leasePlants, leaseUses } from "./leases.ts"
 import { mistakes } from "./mistakes.ts"
 import { plants } from "./plants.ts"
 import { filesOf, startTalkative } from "./TalkativePostgres.ts"
@@ -183,7 +185,18 @@ const sweep = Effect.gen(function* () {
     return service
   })
 
-  const [{ ids, services }, leaky] = yield* Effect.scoped(Effect.all([serveAndFail, leak]))
+  const lease = Effect.gen(function* () {
+    const account_id = textIn(yield* createAccount(directory), "account_id")
+    const names = [...Object.keys(leaseUses), ...Object.keys(leasePlants)]
+    const keys = Object.fromEntries(names.map((name) => [name, secretOf(name)]))
+    const variables = { ...settings, LEASED: JSON.stringify({ account_id, keys }) }
+    return yield* runNode([join(import.meta.dirname, "LeasingProcess.ts")], { variables })
+  })
+
+  const [{ ids, services }, leaky, leased] = yield* Effect.scoped(Effect.all([serveAndFail, leak, lease]))
+  assert.strictEqual(leased.code, 0, leased.stderr.slice(-1000))
+  emit("standard error", leased.stderr)
+  emit("standard output", leased.stdout)
   for (const service of [...services, leaky]) {
     emit("standard error", service.stderr())
     emit("standard output", service.stdout())

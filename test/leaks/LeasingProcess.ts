@@ -1,0 +1,51 @@
+import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
+import { Config, Effect, Redacted, Schema } from "effect"
+import * as Byok from "../../src/Byok.ts"
+import { AccountId } from "../../src/domain/AccountId.ts"
+import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
+import { NewCredential } from "../../src/domain/NewCredential.ts"
+import { RoutingRequest } from "../../src/domain/routing/RoutingRequest.ts"
+import { Credentials } from "../../src/port/Credentials.ts"
+import { Router } from "../../src/service/routing/Router.ts"
+import * as Logging from "../../src/wiring/Logging.ts"
+import { readSettings } from "../../src/wiring/Settings.ts"
+import * as Tracing from "../../src/wiring/Tracing.ts"
+import { leasePlants, leaseUses } from "./leases.ts"
+
+/** The account, and the key for each use by its name. */
+const Given = Schema.fromJsonString(
+  Schema.Struct({ account_id: AccountId, keys: Schema.Record(Schema.String, Schema.String) })
+)
+
+/** A gateway in process that stores every key, leases it and shows what it can. */
+const program = Effect.gen(function* () {
+  const { account_id, keys } = Schema.decodeUnknownSync(Given)(Redacted.value(yield* Config.Redacted("LEASED")))
+  const { create, update } = yield* Credentials
+  const { plan } = yield* Router
+  const asOwner = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
+    Effect.provideService(effect, CurrentCaller, { account_id })
+  for (const [name, key] of Object.entries(keys)) {
+    const { id, workspace_id } = yield* asOwner(
+      create(Schema.decodeUnknownSync(NewCredential)({ provider: "groq", key }))
+    )
+    const planned = yield* plan(
+      Schema.decodeUnknownSync(RoutingRequest)({
+        ...{ account_id, workspace_id, model: "a/model" },
+        targets: [{ provider: "groq" }]
+      })
+    )
+    const step = planned.steps.find((step) => step._tag === "Own" && step.credential_id === id)
+    if (step?._tag !== "Own") return yield* Effect.die(new Error("it is not planned"))
+    const change = Effect.asVoid(Effect.orDie(asOwner(update(id, { disabled: true }))))
+    const use = leaseUses[name] ?? leasePlants[name]?.use ?? (() => Effect.die(new Error("no such use")))
+    yield* Effect.withSpan(use({ plan: planned, step, change }), "use")
+  }
+})
+
+readSettings.pipe(
+  Effect.flatMap((settings) =>
+    program.pipe(Effect.provide(Byok.layerWith(settings)), Effect.provide(Tracing.layer(settings)))
+  ),
+  Effect.provide(Logging.layer),
+  NodeRuntime.runMain
+)

@@ -1,0 +1,100 @@
+import { inspect } from "node:util"
+import { Console, Effect } from "effect"
+import type { Lease } from "../../src/service/routing/Lease.ts"
+import { type OwnStep, type Planned, Router } from "../../src/service/routing/Router.ts"
+import type { Channel } from "./Channel.ts"
+
+/** A plan whose step leases the key, and a change that makes its lease be refused. */
+interface Leasable {
+  readonly plan: Planned
+  readonly step: OwnStep
+  readonly change: Effect.Effect<void>
+}
+
+type Use = (given: Leasable) => Effect.Effect<unknown, unknown, Router>
+
+/** Puts something wherever a program shows things. */
+const show = (what: unknown) =>
+  Effect.all(
+    [
+      Console.log(String(what), JSON.stringify({ what }), inspect({ what }, { depth: 9, showHidden: true })),
+      Console.error(what),
+      Effect.logError("shown", what),
+      Effect.annotateLogs(Effect.logInfo("annotated"), { what }),
+      Effect.annotateCurrentSpan({ what, text: String(what) })
+    ],
+    { discard: true }
+  )
+
+const leasing =
+  <E>(use: (lease: Lease) => Effect.Effect<unknown, E, Router>): Use =>
+  ({ plan, step }) =>
+    Effect.scoped(Effect.flatMap(Router, (router) => Effect.flatMap(router.lease(plan, step), use)))
+
+/** Shows how an attempt with the key of the step ended that fails in some way. */
+const attempting =
+  (fail: (lease: Lease) => Effect.Effect<never, unknown, Router>): Use =>
+  ({ plan, step }) =>
+    Effect.gen(function* () {
+      const { run } = yield* Router
+      const attempts = run({ ...plan, steps: [step] }, (_step, lease) =>
+        lease === undefined ? Effect.die(new Error("no lease")) : Effect.withSpan(fail(lease), "attempt")
+      )
+      yield* show(yield* Effect.exit(attempts))
+    })
+
+const upstreamSays = (lease: Lease) => `Incorrect API key provided: ${lease.text()}.`
+
+/** What a gateway does with leases, by what the key is called in the sweep. Nothing of it shows the key. */
+export const leaseUses: Readonly<Record<string, Use>> = {
+  "the key of a lease that is shown": leasing(show),
+  "the key of a plan that is shown": ({ plan }) => show(plan),
+  "the key of a lease that has ended": (given) =>
+    Effect.flatMap(Effect.scoped(Effect.flatMap(Router, ({ lease }) => lease(given.plan, given.step))), (ended) =>
+      Effect.andThen(show(ended), Effect.exit(Effect.sync(() => ended.text())).pipe(Effect.flatMap(show)))
+    ),
+  "the key of a refused lease": ({ change, plan, step }) =>
+    Effect.gen(function* () {
+      const router = yield* Router
+      yield* change
+      yield* router.plan(plan.request)
+      const refused = yield* Effect.exit(Effect.withSpan(Effect.scoped(router.lease(plan, step)), "refused"))
+      if (refused._tag === "Success") return yield* Effect.die(new Error("it was leased"))
+      yield* show(refused)
+    }),
+  "the key of an attempt that is rejected": ({ plan, step }) =>
+    Effect.gen(function* () {
+      const { redact, run } = yield* Router
+      const attempts = run({ ...plan, steps: [step] }, (_step, lease) =>
+        Effect.gen(function* () {
+          if (lease === undefined) return yield* Effect.die(new Error("no lease"))
+          yield* show(redact(upstreamSays(lease)))
+          return { outcome: { _tag: "Rejected" } as const, value: upstreamSays(lease) }
+        })
+      )
+      yield* show(yield* Effect.exit(Effect.withSpan(attempts, "rejected")))
+    }),
+  "the key of an attempt that fails": attempting((lease) => Effect.fail({ lease })),
+  "the key of an attempt that dies": attempting((lease) => Effect.die(new Error(`with ${lease}`)))
+}
+
+/** Uses that give the key away, and where to. */
+export const leasePlants: Readonly<Record<string, { readonly into: ReadonlyArray<Channel>; readonly use: Use }>> = {
+  "the key of a lease on standard output": {
+    into: ["standard output"],
+    use: leasing((lease) => Console.log(lease.bytes.toString("hex")))
+  },
+  "the key of a lease in the log": { into: ["standard error"], use: leasing((lease) => Effect.logTrace(lease.text())) },
+  "the key of a lease in a span": {
+    into: ["spans"],
+    use: leasing((lease) => Effect.annotateCurrentSpan("authorization", `Bearer ${lease.text()}`))
+  },
+  "the key of an attempt in its failure": {
+    into: ["spans"],
+    use: leasing((lease) => Effect.exit(Effect.withSpan(Effect.fail(new Error(upstreamSays(lease))), "attempt")))
+  },
+  "the key of an upstream's answer that is not redacted": {
+    into: ["standard error"],
+    use: leasing((lease) => Effect.logWarning(upstreamSays(lease)))
+  }
+}

@@ -1,11 +1,16 @@
+import { isDeepStrictEqual } from "node:util"
 import { assert } from "@effect/vitest"
-import { Effect, Redacted } from "effect"
+import { Context, Effect, Layer, Redacted } from "effect"
+import { CredentialPools, type PoolOwner } from "../../src/port/CredentialPools.ts"
+import { Explanations } from "../../src/port/Explanations.ts"
 import { Accounts } from "../../src/service/Accounts.ts"
+import * as ExplanationsLive from "../../src/service/routing/Explanations.ts"
+import { Database } from "../../src/sql/connection/Database.ts"
 import { createdId } from "../support/http/Bodies.ts"
 import { get, plan, send } from "../support/http/HttpProbe.ts"
 import type { Answer } from "../support/http/RawConnection.ts"
 import { assertHeaders, assertInvalid, assertRefused } from "../support/http/Refusal.ts"
-import { TestService } from "../support/http/TestService.ts"
+import { type Parts, TestService } from "../support/http/TestService.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 
 const key = "sk-0123456789-0123456789-AbCd"
@@ -34,7 +39,57 @@ const verdict = (
   excluded
 })
 
+/**
+ * What a plan gives away of another account's pool: the parts of an answer that differ from that of an empty pool. Both
+ * accounts have a workspace of one id, as ids are unique within an account only.
+ */
+const revealed = Effect.gen(function* () {
+  const { sql } = yield* TestService
+  const [victim, stranger] = [yield* TestService.newTenant, yield* TestService.newTenant]
+  const { workspace_id } = victim
+  const id = createdId(yield* victim.create({ provider: "azure", key, is_required: true, name: "Production" }))
+  yield* sql`
+    INSERT INTO workspaces (id, account_id, name, is_default, created_at)
+    VALUES (${workspace_id}, ${stranger.account_id}, 'same id', false, now())`
+  const [same, empty] = [yield* stranger.plan({ ...asked, workspace_id }), yield* stranger.plan(asked)]
+  assert.include((yield* victim.plan(asked)).body, id, "the pool holds something")
+  const [found, expected] = [dataIn(same), dataIn(empty)] as const
+  const names = Object.keys(Object(expected) as object).filter((name) => name !== "workspace_id")
+  return names.filter(
+    (name) => !isDeepStrictEqual(Reflect.get(Object(found), name), Reflect.get(Object(expected), name))
+  )
+})
+
+/** A service whose plans read the pool of a workspace, whosever it is. */
+const readsAnyonesPool = Effect.gen(function* () {
+  const parts = yield* Effect.context<Parts>()
+  const { load, versions } = Context.get(parts, CredentialPools)
+  const { ask, sql } = Context.get(parts, Database).reads
+  const ownerOf = ({ workspace_id }: PoolOwner) =>
+    Effect.map(
+      ask(sql<PoolOwner>`
+        SELECT account_id, id AS workspace_id FROM workspaces WHERE id = ${workspace_id} ORDER BY created_at LIMIT 1`),
+      ([owner]) => owner ?? assert.fail("no workspace")
+    )
+  const broken = Context.add(parts, CredentialPools, {
+    load: (owner, provider) => Effect.flatMap(ownerOf(owner), (any) => load(any, provider)),
+    versions: (owner, providers) => Effect.flatMap(ownerOf(owner), (any) => versions(any, providers))
+  })
+  const explaining = Layer.provide(Layer.fresh(ExplanationsLive.layer), Layer.succeedContext(broken))
+  return Context.add(parts, Explanations, yield* Effect.provide(Explanations, explaining))
+})
+
+layerLive(TestService.layerWith({ parts: readsAnyonesPool }))("a service whose plans ignore the account (T6)", (it) => {
+  it.effect("is found: its plan shows and obeys the keys of another account (control)", () =>
+    Effect.map(revealed, (names) => assert.deepStrictEqual(names, ["steps", "providers"]))
+  )
+})
+
 layerLive(TestService.layer)("POST /api/v1/byok/plan", (it) => {
+  it.effect("shows nothing of another account, even in a workspace of the same id (T6)", () =>
+    Effect.map(revealed, (names) => assert.deepStrictEqual(names, []))
+  )
+
   it.effect("says which keys serve a request and why the others do not (Q8, Q9, E18)", () =>
     Effect.gen(function* () {
       const { create, plan, workspace_id } = yield* TestService.newTenant

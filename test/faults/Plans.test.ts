@@ -2,8 +2,12 @@ import { assert } from "@effect/vitest"
 import { Duration, Effect, Layer, Option, Result } from "effect"
 import { randomUUID } from "node:crypto"
 import { CredentialId } from "../../src/domain/CredentialId.ts"
+import { leasedAt } from "../../src/domain/routing/LastUse.ts"
 import { ApiKeys } from "../../src/port/ApiKeys.ts"
+import { CredentialPools } from "../../src/port/CredentialPools.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
+import { CredentialUse } from "../../src/port/CredentialUse.ts"
+import { Parkings } from "../../src/port/Parkings.ts"
 import { Receipts } from "../../src/port/Receipts.ts"
 import { WrappedKeys } from "../../src/port/WrappedKeys.ts"
 import { layerLive } from "../support/process/layerLive.ts"
@@ -18,17 +22,19 @@ const seed = `
     WHERE id NOT IN (SELECT account_id FROM workspaces);
   INSERT INTO api_keys SELECT sha256(convert_to(account_id::text || n, 'UTF8')), account_id, 'n', true, now()
     FROM workspaces, generate_series(1, 100) AS n;
-  INSERT INTO credentials SELECT gen_random_uuid(), account_id, id, 'openai', NULL, '***...***', now(),
+  INSERT INTO credentials SELECT gen_random_uuid(), account_id, id, (ARRAY['openai', 'azure', 'xai', 'groq'])[1 + n % 4], NULL, '***...***', now(),
     false, false, false, false, NULL, NULL, NULL, NULL, NULL, n, (SELECT min(id) FROM keks),
     decode(repeat('00', 60), 'hex'), decode(repeat('00', 90), 'hex') FROM workspaces, generate_series(1, 100) AS n;
   INSERT INTO receipts SELECT account_id, sha256(uuid_send(id)), id, sha256(''), now() FROM credentials;
+  INSERT INTO credential_parkings SELECT account_id, id, '', 1, 'rejected', 1, now(), now() FROM credentials;
+  INSERT INTO credential_use SELECT account_id, id, now(), now(), NULL, NULL FROM credentials;
   ANALYZE`
 
 layerLive(Layer.provideMerge(TestService.layer, Statements.layer))(
   "among 100,000 credentials and as many API keys",
   (it) => {
     it.effect(
-      "every operation, receipts, look-ups and rewraps, alone and batched, never scan a whole table (R13)",
+      "every operation, receipts, look-ups, rewraps and pools, alone and batched, never scan a whole table (R13)",
       () =>
         Effect.gen(function* () {
           const { sql } = yield* TestService
@@ -64,7 +70,22 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))(
           yield* repository.update(account_id, { ...changes, sealed, revision: 2 })
           yield* repository.delete(account_id, id)
 
-          const texts = Array.from(statements).filter((text) => /\b(credentials|api_keys|receipts)\b/.test(text))
+          const pools = yield* CredentialPools
+          const owner = { account_id, workspace_id: credential.workspace_id }
+          const versions = () => pools.versions(owner, ["openai", "azure"])
+          yield* versions()
+          yield* Effect.forEach(many, versions, together)
+          assert.isAtLeast(Option.getOrThrow(yield* pools.load(owner, "openai")).rows.length, many.length)
+          const keys = many.map((credential_id) => ({ account_id, credential_id }))
+          const parking = { model: "", key_version: 1, cause: "rejected", strikes: 1, until: 0 } as const
+          const ended = keys.map((key, index) => ({ ...key, ...parking, ended: index > 1 }))
+          yield* (yield* Parkings).store(ended)
+          yield* (yield* CredentialUse).store(keys.map((key) => ({ ...key, ...leasedAt(1) })))
+          yield* (yield* CredentialUse).find(account_id, id)
+
+          const texts = Array.from(statements).filter((text) =>
+            /\b(credentials|api_keys|receipts|credential_parkings|credential_use)\b/.test(text)
+          )
           const shared = databaseSettings.batching
             ? ["json_populate_recordset", "unnest", "hash = ANY($1::bytea[]) AND revoked"]
             : []
@@ -81,7 +102,13 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))(
             "AND provider = $",
             'UPDATE credentials SET "name"',
             "IS NOT DISTINCT FROM",
-            "DELETE FROM credentials"
+            "DELETE FROM credentials",
+            "AS live, pool.version",
+            "parked.parkings",
+            "INSERT INTO credential_parkings",
+            "DELETE FROM credential_parkings",
+            "INSERT INTO credential_use",
+            "FROM credential_use"
           ]
           for (const needle of [...alone, ...shared]) {
             assert.isTrue(
@@ -100,12 +127,12 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))(
               yield* sql.unsafe("DEALLOCATE asked")
               return rows.map((row) => row["QUERY PLAN"]).join("\n")
             }).pipe(sql.withTransaction)
-          const tableScan = /Seq Scan on (credentials|api_keys|receipts)/
+          const tableScan = /Seq Scan on (credentials|api_keys|receipts|credential_parkings|credential_use)\b/
           for (const text of texts) {
             const plan = yield* planOf(text)
             assert.notMatch(plan, tableScan, text)
             assert.match(plan, /Index|Insert|Tid Scan/, text)
-            if (/LATERAL \(\s*SELECT [^()]*FROM credentials/.test(text)) {
+            if (!text.includes("pool.version") && /LATERAL \(\s*SELECT [^()]*FROM credentials/.test(text)) {
               assert.match(
                 plan,
                 /using credentials_pkey [^\n]*\n\s*Index Cond: \(\(account_id = [^)]*\) AND \(id = /,
@@ -113,7 +140,20 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))(
               )
             }
           }
-          assert.match(yield* planOf("SELECT 1 FROM credentials WHERE label = $1"), tableScan, "control")
+          for (const table of ["credentials", "credential_parkings", "credential_use"]) {
+            assert.match(yield* planOf(`SELECT 1 FROM ${table} WHERE ${table}::text = $1`), tableScan, "control")
+          }
+          /** A plan is asked for with every request: it reads what belongs to its pools, and by their keys alone. */
+          for (const text of texts.filter((text) => text.includes("pool.version"))) {
+            const plan = yield* planOf(text)
+            assert.notMatch(plan, /Seq Scan|Bitmap/, text)
+            for (const cond of [
+              /Index Cond: \(\(account_id = [^)]*\) AND \(workspace_id = [^)]*\) AND \(provider = /,
+              /using credential_parkings_pkey [^\n]*\n\s*Index Cond: \(\(account_id = [^)]*\) AND \(credential_id = /
+            ]) {
+              assert.match(plan, cond, text)
+            }
+          }
         })
     )
   }

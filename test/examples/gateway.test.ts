@@ -1,4 +1,5 @@
 import { createServer } from "node:http"
+import { join } from "node:path"
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import { assert } from "@effect/vitest"
 import { Context, Effect, Layer, Logger, Option, Redacted } from "effect"
@@ -16,6 +17,7 @@ import { type Tenant, TestService } from "../support/http/TestService.ts"
 import { onlyObject } from "../support/process/CommandLine.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { runByok } from "../support/process/runByok.ts"
+import { type ServiceProcess, startService } from "../support/process/ServiceProcess.ts"
 import { runByokWith } from "../support/process/runByokWith.ts"
 import { fakeUpstream } from "./FakeUpstream.ts"
 
@@ -289,23 +291,37 @@ layerLive(service)("the example of a gateway", (it) => {
     })
   )
 
-  it.effect("leaves out what another gateway parked, and both leave out a leaked key at once (Q30, L16)", () =>
-    Effect.gen(function* () {
-      const { databaseUrl } = yield* TestService
-      const { askAll, tenant, upstream } = yield* scene()
-      const other = yield* gatewayOn(tenant, upstream.url)
-      yield* askAll
-      assert.deepStrictEqual(upstream.seen(), [k1, k2, k3])
-      yield* withSteps(tenant, 1)
-      yield* other.askAll
-      assert.deepStrictEqual(upstream.seen(), [k3])
-      const found = yield* runByokWith(k3, ["leak", "find", "--park"], {
-        DATABASE_URL: databaseUrl,
-        BYOK_KEYRING: keyring
-      })
-      assert.strictEqual(found.code, 0, found.stderr)
-      for (const one of [askAll, other.askAll]) assert.strictEqual((yield* one).status, 429)
-      assert.deepStrictEqual(upstream.seen(), [])
-    })
+  it.effect(
+    "as two processes: what one parks the other leaves out, and both leave out a leaked key at once (Q30, L16)",
+    () =>
+      Effect.gen(function* () {
+        const { databaseUrl } = yield* TestService
+        const { tenant, upstream } = yield* scene()
+        const variables = { DATABASE_URL: databaseUrl, BYOK_KEYRING: keyring }
+        const GATEWAY = JSON.stringify({ ...tenant, upstream: upstream.url })
+        const program = [join(import.meta.dirname, "GatewayProcess.ts")]
+        const start = startService({ ...variables, GATEWAY, LOG_LEVEL: "none" }, program)
+        const [one, other] = yield* Effect.all([start, start], { concurrency: 2 })
+        assert.notStrictEqual(one.pid, other.pid)
+        const ask = ({ url }: ServiceProcess) =>
+          Effect.promise(async () => {
+            const body = JSON.stringify({ model: "openai/gpt-4o" })
+            const response = await fetch(`${url}/v1/chat/completions`, { method: "POST", body })
+            await response.text()
+            return response.status
+          })
+
+        assert.strictEqual(yield* ask(one), 200)
+        assert.deepStrictEqual(upstream.seen(), [k1, k2, k3])
+        yield* withSteps(tenant, 1)
+        assert.strictEqual(yield* ask(other), 200)
+        assert.deepStrictEqual(upstream.seen(), [k3])
+
+        const found = yield* runByokWith(k3, ["leak", "find", "--park"], variables)
+        assert.strictEqual(found.code, 0, found.stderr)
+        for (const side of [one, other]) assert.strictEqual(yield* ask(side), 429)
+        assert.deepStrictEqual(upstream.seen(), [])
+      }),
+    60_000
   )
 })

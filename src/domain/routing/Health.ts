@@ -40,6 +40,12 @@ const hour = 60 * minute
 /** A trial that has not been reported by then is open to the next lease. */
 const trialTimeout = 30 * second
 
+/** How long after its end a pause of a model still counts. Then the model is as if it had never been refused. */
+const modelMemory = hour
+
+/** As many as an allow list names. A key without one is asked for any model that requests make up. */
+const maxModels = 100
+
 const refusals = {
   RateLimited: { cause: "rate_limited", scope: "model", first: 5 * second, longest: 5 * minute },
   QuotaExhausted: { cause: "quota_exhausted", scope: "whole", first: minute, longest: hour },
@@ -59,6 +65,8 @@ const lengthOf = (refusal: Refusal, strikes: number): number => {
 
 /** A lease made before the end of a pause was out when it began: it knows nothing that came after. */
 const wasOut = (pause: Pause, { leased_at }: Report): boolean => leased_at < pause.until
+
+const isForgotten = (pause: Pause, now: number): boolean => now >= pause.until + modelMemory
 
 const paused = (pause: Pause | null, refusal: Refusal, report: Report): Pause => {
   const together = pause !== null && wasOut(pause, report)
@@ -87,6 +95,21 @@ const withModel = (
   return changed
 }
 
+/**
+ * As `withModel`, with at most `maxModels`. What is forgotten makes room; without any, the new pause is not begun: refusals of one model
+ * leave the others alone.
+ */
+const withinLimit = (
+  models: ReadonlyMap<string, Pause>,
+  model: string,
+  pause: Pause | null,
+  now: number
+): ReadonlyMap<string, Pause> => {
+  if (pause === null || models.has(model) || models.size < maxModels) return withModel(models, model, pause)
+  const kept = new Map(Array.from(models).filter(([, known]) => !isForgotten(known, now)))
+  return kept.size < maxModels ? kept.set(model, pause) : models
+}
+
 /** The health after a report, undefined when nothing stands against the key. Reports of replaced keys change nothing. */
 export const observe = (health: Health | undefined, report: Report): Health | undefined => {
   const { key_version, model, outcome } = report
@@ -95,7 +118,7 @@ export const observe = (health: Health | undefined, report: Report): Health | un
   const whole = withoutTrial(known.whole, report)
   const ofModel = withoutTrial(known.models.get(model) ?? null, report)
   const after = (changedWhole: Pause | null, changedModel: Pause | null): Health | undefined => {
-    const models = withModel(known.models, model, changedModel)
+    const models = withinLimit(known.models, model, changedModel, report.reported_at)
     if (known === health && changedWhole === known.whole && models === known.models) return health
     return changedWhole === null && models.size === 0 ? undefined : { key_version, whole: changedWhole, models }
   }
@@ -103,17 +126,20 @@ export const observe = (health: Health | undefined, report: Report): Health | un
   if (!isRefusal(outcome)) return after(whole, ofModel)
   return refusals[outcome._tag].scope === "whole"
     ? after(paused(whole, outcome, report), ofModel)
-    : after(whole, paused(ofModel, outcome, report))
+    : after(whole, paused(ofModel !== null && isForgotten(ofModel, report.leased_at) ? null : ofModel, outcome, report))
 }
 
 /** The pauses of the credential's present key that concern a model. */
 const pausesOf = (
   health: Health | undefined,
   { key_version }: PooledCredential,
-  model: string
+  model: string,
+  now: number
 ): ReadonlyArray<Pause> => {
   if (health?.key_version !== key_version) return []
-  return [health.whole, health.models.get(model)].filter((pause) => pause != null)
+  const ofModel = health.models.get(model)
+  const counted = ofModel === undefined || isForgotten(ofModel, now) ? null : ofModel
+  return [health.whole, counted].filter((pause) => pause !== null)
 }
 
 /** Whether a credential may be tried for a model now. A leaked one may not until its key is replaced. */
@@ -124,7 +150,7 @@ export const standingOf = (
   now: number
 ): Standing => {
   if (pooled.leaked) return { _tag: "Parked", cause: "leaked", until: null }
-  const pauses = pausesOf(health, pooled, model)
+  const pauses = pausesOf(health, pooled, model, now)
   const [last] = pauses.toSorted((one, other) => other.until - one.until)
   if (last === undefined) return { _tag: "Free" }
   return last.until > now ? { _tag: "Parked", cause: last.cause, until: last.until } : { _tag: "Probing" }
@@ -139,7 +165,7 @@ export const takeTrial = (
 ): Admission => {
   const standing = standingOf(health, pooled, model, now)
   if (standing._tag === "Parked") return { _tag: "Refused", reason: "parked" }
-  const pauses = pausesOf(health, pooled, model)
+  const pauses = pausesOf(health, pooled, model, now)
   if (health === undefined || pauses.length === 0) return { _tag: "Admitted", health }
   const isTried = pauses.some(({ tried_at }) => tried_at !== null && now < tried_at + trialTimeout)
   if (isTried) return { _tag: "Refused", reason: "on_trial" }

@@ -1,7 +1,10 @@
 import { assert, describe, it } from "@effect/vitest"
+import { Arbitrary } from "effect"
 import * as Code from "../../../src/domain/routing/Health.ts"
 import type { Health, Report } from "../../../src/domain/routing/Health.ts"
 import type { Outcome } from "../../../src/domain/routing/Outcome.ts"
+import type { Standing } from "../../../src/domain/routing/Standing.ts"
+import { elementOf, integer, oneOf } from "../../support/memory/arbitraries.ts"
 import { anyReports, healthLaws } from "./healthLaws.ts"
 import { propertyRuns } from "./propertyRuns.ts"
 import { plainRow } from "./RoutingCase.ts"
@@ -161,5 +164,73 @@ describe("a trial", () => {
       until: minute + second + 2 * minute,
       tried_at: null
     })
+  })
+})
+
+describe("pauses of models", () => {
+  const after = elementOf([0, second, minute, 2 * minute, hour])
+  const anyReport = Arbitrary.all({
+    model: Arbitrary.map(integer(0, 400), String),
+    outcome: elementOf<Outcome>([
+      ...[1, 2, 3].map(() => refused("Forbidden")),
+      refused("RateLimited"),
+      { _tag: "Succeeded" }
+    ]),
+    after: oneOf(Arbitrary.Constant(0), Arbitrary.Constant(0), Arbitrary.Constant(second), after)
+  })
+  const many = Arbitrary.array(anyReport, { minLength: 200, maxLength: 300 })
+  const endOf = (standing: Standing) => (standing._tag === "Parked" ? standing.until : null)
+
+  it.prop(
+    "are at most 100, and at the limit too none shortens and no other model is affected (Q25, Q28)",
+    [many],
+    ([reports]) => {
+      let health: Health | undefined
+      let now = 0
+      let largest = 0
+      for (const { after, model, outcome } of reports) {
+        now += after
+        const before = health
+        health = Code.observe(before, { ...report(outcome, now), model })
+        largest = Math.max(largest, health?.models.size ?? 0)
+        const at = now
+        const all = Array.from(new Set([model, ...(before?.models.keys() ?? []), ...(health?.models.keys() ?? [])]))
+        const [earlier, later] = [before, health].map((known) =>
+          all.map((one) => Code.standingOf(known, key, one, at))
+        ) as [Array<Standing>, Array<Standing>]
+        for (const [index, one] of all.entries()) {
+          const [old = assert.fail(), next = assert.fail()] = [earlier[index], later[index]]
+          if (one !== model) assert.deepStrictEqual(next, old)
+          else if (outcome._tag !== "Succeeded") assert.isAtLeast(endOf(next) ?? 0, endOf(old) ?? 0)
+        }
+      }
+      assert.isAtMost(largest, 100)
+    },
+    { arbitrary: { runs: 25 }, timeout: 120_000 }
+  )
+
+  const full = Array.from({ length: 100 }, (_, n) => `a/${n}`).reduce<Health | undefined>(
+    (health, model) => Code.observe(health, { ...report(refused("Forbidden"), 0), model }),
+    undefined
+  )
+  const another = (now: number) => Code.observe(full, { ...report(refused("Forbidden"), now), model: "a/new" })
+
+  it("are not begun at the limit, until others were over for an hour: those make room", () => {
+    assert.strictEqual(full?.models.size, 100)
+    assert.strictEqual(another(minute + hour - 1), full)
+    assert.deepStrictEqual(Array.from(another(minute + hour)?.models.keys() ?? []), ["a/new"])
+    const grown = Code.observe(full, { ...report(refused("Forbidden"), minute), model: "a/7" })
+    assert.strictEqual(grown?.models.get("a/7")?.strikes, 2, "one that is known grows")
+  })
+
+  it("count for an hour after their end: then the model needs no trial, and starts with one strike", () => {
+    const health = Code.observe(undefined, report(refused("Forbidden"), 0))
+    const end = minute + hour
+    assert.deepStrictEqual(Code.standingOf(health, key, "a/one", end - 1), { _tag: "Probing" })
+    assert.deepStrictEqual(Code.standingOf(health, key, "a/one", end), { _tag: "Free" })
+    assert.deepStrictEqual(Code.takeTrial(health, key, "a/one", end), { _tag: "Admitted", health })
+    const strikesAt = (now: number) =>
+      Code.observe(health, report(refused("Forbidden"), now))?.models.get("a/one")?.strikes
+    assert.deepStrictEqual([strikesAt(end - 1), strikesAt(end)], [2, 1])
   })
 })

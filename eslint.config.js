@@ -15,14 +15,16 @@ const forbidden = {
 }
 const mayImportTop = ["serve", "cli"]
 const runsInAnyClient = ["domain", "api"]
+/** Folders of a room that stand on the rest of it: its top must not import them. */
+const onTop = [["domain", "routing"]]
 
 /** @type {import("typescript-eslint").ConfigArray} */
 const layering = Object.entries(forbidden).flatMap(([room, outer]) =>
   // From the files at each depth below a room, `up` leads back to `src`.
   [
-    { files: `src/${room}/*.ts`, up: "\\.\\./" },
-    { files: `src/${room}/*/*.ts`, up: "\\.\\./\\.\\./" }
-  ].map(({ files, up }) => ({
+    { files: `src/${room}/*.ts`, up: "\\.\\./", parts: onTop.filter(([on]) => on === room).map(([, part]) => part) },
+    { files: `src/${room}/*/*.ts`, up: "\\.\\./\\.\\./", parts: [] }
+  ].map(({ files, parts, up }) => ({
     files: [files],
     rules: {
       "no-restricted-imports": [
@@ -33,6 +35,10 @@ const layering = Object.entries(forbidden).flatMap(([room, outer]) =>
               regex: `^${up}(${outer.join("|")})/`,
               message: `src/${room} must not import ${outer.join(", ")}: imports point inwards.`
             },
+            ...parts.map((part) => ({
+              regex: `^\\./${part}/`,
+              message: `The top of src/${room} must not import ${part}, which stands on it.`
+            })),
             ...(mayImportTop.includes(room)
               ? []
               : [{ regex: `^${up}[A-Za-z]+\\.[jt]s$`, message: "Only serve and cli may import the top of src." }]),

@@ -4,7 +4,7 @@ import { AccountRepository } from "../../src/port/AccountRepository.ts"
 import { CredentialPools } from "../../src/port/CredentialPools.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { LeakedKeys } from "../../src/port/LeakedKeys.ts"
-import { Parkings } from "../../src/port/Parkings.ts"
+import { type ParkingChange, Parkings } from "../../src/port/Parkings.ts"
 import { addWorkspace, newTenant } from "../support/database/newTenant.ts"
 import { plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
 import { stores } from "../support/database/stores.ts"
@@ -56,6 +56,30 @@ for (const [name, store] of stores) {
           }
         })
         assert.sameDeepMembers(found, expected)
+      })
+    )
+
+    it.effect("have the same version when a change is stored a second time, or an older one after it (Q30)", () =>
+      Effect.gen(function* () {
+        const { credential, load, owner, versions } = yield* newPool
+        const { store } = yield* Parkings
+        const parking: ParkingChange = {
+          ...{ account_id: owner.account_id, credential_id: credential.id, key_version: 1, model: "a/model" },
+          ...{ cause: "rejected", strikes: 2, until: 5000, ended: false }
+        }
+        yield* store([parking])
+        const before = yield* versions
+        assert.lengthOf((yield* load).rows[0]?.parkings ?? [], 1)
+        yield* store([parking])
+        yield* store([{ ...parking, until: 4000, strikes: 1 }])
+        yield* store([{ ...parking, until: 4000, ended: true }])
+        yield* store([{ ...parking, key_version: 2, until: 9000 }])
+        assert.deepStrictEqual(yield* versions, before)
+        yield* store([{ ...parking, ended: true }])
+        const after = yield* versions
+        assert.notDeepEqual(after, before, "control")
+        yield* store([{ ...parking, ended: true }])
+        assert.deepStrictEqual(yield* versions, after)
       })
     )
 

@@ -2,6 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { ESLint, type Linter } from "eslint"
 import { globSync, readdirSync, readFileSync, statSync } from "node:fs"
 import { dirname, join, normalize } from "node:path"
+import { planLaws } from "./domain/routing/planLaws.ts"
 
 const project = join(import.meta.dirname, "..")
 
@@ -108,6 +109,18 @@ describe("decisions, threats, faults, readings and laws that are cited", () => {
     assert.deepStrictEqual(unknown, [])
   })
 
+  it("are each cited by the title of a test, if they are laws of routing", () => {
+    const texts = files.filter((path) => /^test\/.*\.ts$/.test(path) && !path.includes("PlantedFaults")).map(read)
+    const titles = texts.flatMap((text) => text.match(/ \([^()\n]*\)(?=["`])/g) ?? [])
+    const cited = new Set([...titles.flatMap(numbers), ...Object.keys(planLaws)])
+    const laws = [...defined].filter((number) => number.startsWith("Q"))
+    assert.lengthOf(laws, 30)
+    assert.deepStrictEqual(
+      laws.filter((law) => !cited.has(law)),
+      []
+    )
+  })
+
   it("would be found if they were not (control)", () => {
     const planted = ["D", "L", "T", "R", "F", "E", "Q"].map((letter) => letter.concat("99"))
     assert.deepStrictEqual(unknownNumbers(`A create is refused (${planted.join()}, D7)`), planted)
@@ -130,15 +143,28 @@ describe("the README's table of rooms", () => {
     )
   })
 
-  it.each(rows)("lets $room import what the linter does", async ({ imports, room }) => {
-    const linter = new ESLint({ cwd: project })
-    const { rules } = (await linter.calculateConfigForFile(`src/${room}/Any.ts`)) as Linter.Config
+  /** The lines of imports that the linter refuses in a file. */
+  const refusedIn = async (path: string, imports: string) => {
+    const { rules } = (await new ESLint({ cwd: project }).calculateConfigForFile(path)) as Linter.Config
     const overrideConfig = { rules: { "no-restricted-imports": rules?.["no-restricted-imports"] ?? "off" } }
-    const [result] = await new ESLint({ overrideConfigFile: true, overrideConfig }).lintText(program)
-    const refused = result?.messages.map(({ line }) => others[line - 1])
+    const [result] = await new ESLint({ overrideConfigFile: true, overrideConfig }).lintText(imports)
+    return result?.messages.map(({ line }) => line - 1)
+  }
+
+  it.each(rows)("lets $room import what the linter does", async ({ imports, room }) => {
+    const refused = (await refusedIn(`src/${room}/Any.ts`, program))?.map((line) => others[line])
     assert.sameMembers(
       imports,
       others.filter((other) => other !== room && refused?.includes(other) === false)
+    )
+  })
+
+  it("lets the domain's routing import the rest of the domain, and not the other way round", async () => {
+    const planted = 'import "./Credential.ts"\nimport "./routing/Plan.ts"'
+    assert.deepStrictEqual(await refusedIn("src/domain/Any.ts", planted), [1])
+    assert.deepStrictEqual(
+      await refusedIn("src/domain/routing/Any.ts", 'import "../Credential.ts"\nimport "./Plan.ts"'),
+      []
     )
   })
 })

@@ -12,6 +12,11 @@ const areas = [
     exclude: []
   },
   { tests: "test/{service,port}/*.test.ts", sources: "src/{service,port}/*.ts", exclude: [] },
+  {
+    tests: "test/service/routing/makeUseLedger.test.ts",
+    sources: "src/service/routing/makeUseLedger.ts",
+    exclude: []
+  },
   { tests: "test/http/Envelope.test.ts", sources: "src/http/Envelope.ts", exclude: [] }
 ].map(({ exclude, sources, tests }) => ({ tests, files: globSync(sources, { exclude }) }))
 const wanted = process.argv.slice(2)

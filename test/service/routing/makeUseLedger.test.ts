@@ -102,8 +102,13 @@ describe("the last use of credentials", () => {
     Effect.gen(function* () {
       const { close, leased, now, writes } = yield* begin(() => Effect.void)
       for (let n = 0; n < 25_000; n++) leased(termsOf(n, 0))
+      leased(termsOf(0, 7))
       yield* TestClock.adjust("10 seconds")
-      assert.lengthOf(writes, 20)
+      assert.deepStrictEqual(
+        writes.map(({ uses }) => uses.length),
+        Array.from({ length: 20 }, () => 1000)
+      )
+      assert.strictEqual(writes[0]?.uses[0]?.last_leased_at, 7, "one that waits already goes on")
       assert.strictEqual(new Set(writes.flatMap(({ uses }) => uses.map((use) => use.credential_id))).size, 20_000)
       leased(termsOf(24_999, now()))
       yield* TestClock.adjust("10 seconds")
@@ -143,9 +148,13 @@ describe("the last use of credentials", () => {
         ]
       )
       leased(termsOf(1, 70_001))
+      down = true
+      yield* TestClock.adjust("30 seconds")
+      assert.lengthOf(lines, 2, "it had worked in between")
+      down = false
       yield* close
       assert.strictEqual(writes.at(-1)?.uses[0]?.last_leased_at, 70_001)
-      assert.lengthOf(lines, 1)
+      assert.lengthOf(lines, 2)
     })
   )
 

@@ -30,8 +30,8 @@ export class Parkings extends Context.Service<
     ) => Effect.Effect<Option.Option<FoundKey>, ServiceUnavailable>
     /**
      * Stores what a router has seen of keys. A stored parking only grows until it is ended, so storing a change twice, or
-     * those of several routers in any order, is safe. A change of a replaced key stores nothing, nor one of a key that
-     * is marked as leaked.
+     * those of several routers in any order, is safe. A change of a replaced key stores nothing, nor one of a key that is
+     * marked as leaked. A parking that begins ends those of keys that this one has replaced.
      */
     readonly store: (changes: ReadonlyArray<ParkingChange>) => Effect.Effect<void, ServiceUnavailable>
   }

@@ -28,26 +28,30 @@ const storeAll = (sql: SqlClient.SqlClient, changes: ReadonlyArray<ParkingChange
   const sorted = changes.toSorted(inOrder)
   const begun = sorted.filter(({ ended }) => !ended)
   const over = sorted.filter(({ ended }) => ended)
+  const ofPresentKeys = sql`
+    JOIN credentials ON credentials.account_id = given.account_id AND credentials.id = given.credential_id
+    AND credentials.key_version = given.key_version`
   const begin = sql`
     INSERT INTO credential_parkings AS parked
       (account_id, credential_id, model, key_version, cause, strikes, until, parked_at)
     SELECT given.account_id, given.credential_id, given.model, given.key_version, given.cause, given.strikes, given.until,
       now()
-    FROM ${rowsOf(sql, begun)}
-    JOIN credentials ON credentials.account_id = given.account_id AND credentials.id = given.credential_id
-    AND credentials.key_version = given.key_version
+    FROM ${rowsOf(sql, begun)} ${ofPresentKeys}
     ON CONFLICT (account_id, credential_id, model) DO UPDATE
     SET key_version = excluded.key_version, cause = excluded.cause, strikes = excluded.strikes, until = excluded.until,
       parked_at = excluded.parked_at
     WHERE parked.key_version < excluded.key_version
     OR (parked.key_version = excluded.key_version AND parked.until < excluded.until)`
+  const forget = sql`
+    DELETE FROM credential_parkings AS parked USING ${rowsOf(sql, begun)} ${ofPresentKeys}
+    WHERE parked.account_id = given.account_id AND parked.credential_id = given.credential_id
+    AND parked.key_version < given.key_version`
   const end = sql`
     DELETE FROM credential_parkings AS parked USING ${rowsOf(sql, over)}
     WHERE parked.account_id = given.account_id AND parked.credential_id = given.credential_id
     AND parked.model = given.model AND parked.key_version = given.key_version AND parked.until <= given.until`
-  return Effect.all([begun.length === 0 ? Effect.void : begin, over.length === 0 ? Effect.void : end], {
-    discard: true
-  })
+  const statements = [...(begun.length === 0 ? [] : [begin, forget]), ...(over.length === 0 ? [] : [end])]
+  return Effect.all(statements, { discard: true })
 }
 
 export const layer = Layer.effect(

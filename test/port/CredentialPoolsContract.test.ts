@@ -83,6 +83,36 @@ for (const [name, store] of stores) {
       })
     )
 
+    it.effect("lose the parkings of a replaced key once its successor is parked (Q26)", () =>
+      Effect.gen(function* () {
+        const { credential, load, owner, repository } = yield* newPool
+        const { store } = yield* Parkings
+        const parkingOf = (model: string, key_version: number): ParkingChange => ({
+          ...{ account_id: owner.account_id, credential_id: credential.id, key_version, model },
+          ...{ cause: "rejected", strikes: 1, until: 5000, ended: false }
+        })
+        const parked = Effect.map(load, ({ rows }) =>
+          rows.flatMap(({ parkings }) => parkings.map(({ key_version, model }) => `${model} ${key_version}`)).sort()
+        )
+        yield* store([parkingOf("a", 1), parkingOf("b", 1)])
+        const sealed = plainSealedKey(2)
+        assert.isTrue(
+          yield* repository.update(owner.account_id, {
+            credential,
+            revision: 1,
+            sealed,
+            key_version: 2,
+            fields: ["key"]
+          })
+        )
+        assert.deepStrictEqual(yield* parked, ["a 1", "b 1"])
+        yield* store([{ ...parkingOf("c", 2), ended: true }])
+        assert.deepStrictEqual(yield* parked, ["a 1", "b 1"])
+        yield* store([parkingOf("c", 2)])
+        assert.deepStrictEqual(yield* parked, ["c 2"])
+      })
+    )
+
     it.effect("have another version after any change of the pool, and of no other pool (Q19)", () =>
       Effect.gen(function* () {
         const { credential, insert, load, owner, repository, versions } = yield* newPool

@@ -2,10 +2,12 @@ import { randomUUID } from "node:crypto"
 import { assert } from "@effect/vitest"
 import { DateTime, Duration, Effect, Layer, Option, Result } from "effect"
 import { CredentialId } from "../../src/domain/CredentialId.ts"
+import { leasedAt } from "../../src/domain/routing/LastUse.ts"
 import { AccountRepository } from "../../src/port/AccountRepository.ts"
 import { ApiKeys } from "../../src/port/ApiKeys.ts"
 import { CredentialPools } from "../../src/port/CredentialPools.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
+import { CredentialUse } from "../../src/port/CredentialUse.ts"
 import { KekRegistry } from "../../src/port/KekRegistry.ts"
 import { KeyUse } from "../../src/port/KeyUse.ts"
 import { LeakedKeys } from "../../src/port/LeakedKeys.ts"
@@ -41,7 +43,7 @@ const onAllAccounts = [
   /FROM workspaces WHERE id = \$1$/
 ]
 
-const namesTenantTable = /\b(credentials|credential_parkings|workspaces|receipts)\b/
+const namesTenantTable = /\b(credentials|credential_(?:parkings|use)|workspaces|receipts)\b/
 /** The account as a condition, or as part of the key of a join, a comparison or an insert. */
 const namesAccount = /\baccount_id"? = |\("?account_id"?, /
 const isDefinition = (text: string) => /^\s*(ALTER|CREATE|DROP|LOCK)\b/.test(text)
@@ -128,6 +130,9 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))("the rows of 
         versions: Effect.forEach([tenant, other], (owner) => versions(owner, ["openai"]), together),
         load: load(tenant, "openai")
       }
+      const { find, store } = yield* CredentialUse
+      const use = { account_id, credential_id: id, ...leasedAt(1) }
+      const lastUse: UsesOf<CredentialUse["Service"]> = { store: store([use]), find: find(account_id, id) }
       const page = { workspace_id, provider: credential.provider, limit: 1 }
       const credentials: UsesOf<CredentialRepository["Service"]> = {
         insert: repository.insert(account_id, credential, sealed),
@@ -159,7 +164,7 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))("the rows of 
         listApiKeys: accounts.listApiKeys(account_id),
         eraseAccount: accounts.eraseAccount(account_id, created_at, 100)
       }
-      const all = [leakedKeys, parkings, pools, credentials, uses].flatMap((uses) => Object.values(uses))
+      const all = [leakedKeys, parkings, pools, lastUse, credentials, uses].flatMap((uses) => Object.values(uses))
       for (const use of all) yield* use
 
       const seen = Array.from(statements).filter((text) => namesTenantTable.test(text) && !isDefinition(text))

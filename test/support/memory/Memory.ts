@@ -490,6 +490,11 @@ const parkings = Layer.effect(
           } else if (isOlder || (known.until !== null && known.until < parking.until)) {
             parkings.set(name, { credential_id, model, ...parking })
           }
+          if (ended) continue
+          if ((marks.get(credential_id) ?? parking.key_version) < parking.key_version) marks.delete(credential_id)
+          for (const [other, { credential_id: of, key_version }] of parkings) {
+            if (of === credential_id && key_version < parking.key_version) parkings.delete(other)
+          }
         }
       }),
     clear: (account_id, id) =>

@@ -5,7 +5,7 @@ import { join } from "node:path"
 import { runProgram } from "./support/process/runNode.ts"
 import { temporaryDirectory } from "./support/process/temporaryDirectory.ts"
 
-const secrets = ["keyring", "keyring.old", "server.pem", "pin", ".byok/keyring"]
+const secrets = ["keyring", "keyring.old", "server.pem", "pin", ".byok/keyring", "deploy/secrets/environment"]
 const sources = ["src/crypto/keyring/Keyring.ts", "test/crypto/keyring/Keyring.test.ts", "src/cli/KeyringCommand.ts"]
 
 describe("a checkout", () => {

@@ -1,16 +1,20 @@
-import { chownSync, existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs"
+import { chownSync, existsSync, readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { Effect } from "effect"
 import { Client } from "pg"
 import { postgresUser, run } from "../../src/sql/embedded/LeashedProcess.ts"
+import type { DatabaseNode } from "../support/database/DatabaseNode.ts"
+import { localHaproxy } from "../support/database/localHaproxy.ts"
+import { localPatroni } from "../support/database/localPatroni.ts"
+import { localPgBouncer } from "../support/database/localPgBouncer.ts"
 import { eventually } from "../support/process/eventually.ts"
+import { installedPrograms, programVariables } from "../support/process/installedPrograms.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 import { freePort } from "./Bed.ts"
 import { ownDirectory, sendTo } from "./Cluster.ts"
 import { installedPostgres } from "./installedPostgres.ts"
-import { Skipped } from "./Row.ts"
 
-/** PostgreSQL on three nodes under Patroni and etcd, each with a PgBouncer, behind one HAProxy. */
+/** PostgreSQL on three nodes under Patroni and etcd, each with a PgBouncer, behind one HAProxy, as in deploy/postgresql. */
 export interface Patroni {
   /** HAProxy, which leads to the leader's PgBouncer. */
   readonly url: string
@@ -22,44 +26,13 @@ export interface Patroni {
 
 const names = ["one", "two", "three"] as const
 
-/** Debian packages unpacked into a folder with `dpkg -x`. */
-const unpacked = process.env["DRILL_PACKAGES"]
-
-const programs = Effect.suspend(() => {
-  const roots = unpacked === undefined ? [] : ["usr/bin", "usr/sbin"].map((directory) => join(unpacked, directory))
-  const directories = [...roots, ...(process.env["PATH"] ?? "").split(":"), "/usr/sbin"]
-  const find = (program: string) =>
-    directories.map((directory) => join(directory, program)).find((path) => existsSync(path))
-  const [patroni, etcd, haproxy, pgbouncer] = ["patroni", "etcd", "haproxy", "pgbouncer"].map(find)
-  return patroni === undefined || etcd === undefined || haproxy === undefined || pgbouncer === undefined
-    ? Effect.fail(new Skipped({ why: "patroni, etcd, haproxy and pgbouncer are not installed; see DRILL_PACKAGES" }))
-    : Effect.succeed({ patroni, etcd, haproxy, pgbouncer })
-})
-
-/** Where unpacked programs find what they need. */
-const variables = (): Record<string, string> => {
-  if (unpacked === undefined) return {}
-  const libraries = join(unpacked, "usr/lib")
-  const folders = existsSync(libraries) ? readdirSync(libraries).filter((name) => name.endsWith("-linux-gnu")) : []
-  return {
-    LD_LIBRARY_PATH: folders.map((name) => join(libraries, name)).join(":"),
-    PYTHONPATH: join(libraries, "python3/dist-packages")
-  }
-}
+const example = (name: string) => readFileSync(join(import.meta.dirname, "../../deploy/postgresql", name), "utf8")
 
 /** Patroni and PgBouncer read their files as PostgreSQL's user. */
 const writeOwn = (path: string, text: string) => {
   writeFileSync(path, text)
   if (postgresUser !== undefined) chownSync(path, postgresUser.uid, postgresUser.gid)
   return path
-}
-
-interface Node {
-  readonly name: string
-  readonly data: string
-  readonly postgres: number
-  readonly rest: number
-  readonly pooler: number
 }
 
 /** A member as Patroni's REST API shows it. */
@@ -69,66 +42,7 @@ interface Member {
   readonly state: string
 }
 
-const dynamic = {
-  ttl: 20,
-  loop_wait: 3,
-  retry_timeout: 5,
-  master_start_timeout: 0,
-  synchronous_mode: true,
-  postgresql: { use_pg_rewind: true, parameters: { max_connections: 100, timezone: "UTC" } }
-}
-
-/** YAML, of which JSON is a part. */
-const patroniFile = ({ data, name, postgres, rest }: Node, directory: string, etcd: number, programs: string) =>
-  JSON.stringify({
-    scope: "drill",
-    name,
-    restapi: { listen: `127.0.0.1:${rest}`, connect_address: `127.0.0.1:${rest}` },
-    etcd3: { host: `127.0.0.1:${etcd}` },
-    bootstrap: {
-      dcs: dynamic,
-      initdb: [{ encoding: "UTF8" }, { locale: "C" }],
-      pg_hba: ["local all all trust", "host all all 127.0.0.1/32 trust", "host replication all 127.0.0.1/32 trust"]
-    },
-    postgresql: {
-      listen: `127.0.0.1:${postgres}`,
-      connect_address: `127.0.0.1:${postgres}`,
-      data_dir: data,
-      bin_dir: programs,
-      pgpass: join(directory, `${name}.pgpass`),
-      authentication: {
-        superuser: { username: "postgres", password: "trusted" },
-        replication: { username: "replicator", password: "trusted" }
-      },
-      parameters: { unix_socket_directories: directory }
-    }
-  })
-
-const poolerFile = ({ pooler, postgres }: Node, users: string) => `[databases]
-* = host=127.0.0.1 port=${postgres}
-[pgbouncer]
-listen_addr = 127.0.0.1
-listen_port = ${pooler}
-unix_socket_dir =
-auth_type = trust
-auth_file = ${users}
-pool_mode = transaction
-server_login_retry = 1
-`
-
-const balancerFile = (port: number, nodes: ReadonlyArray<Node>) => `defaults
-  mode tcp
-  timeout connect 1s
-  timeout client 30m
-  timeout server 30m
-listen leader
-  bind 127.0.0.1:${port}
-  option httpchk OPTIONS /primary
-  http-check expect status 200
-  default-server inter 500ms fall 1 rise 1 on-marked-down shutdown-sessions
-${nodes.map(({ name, pooler, rest }) => `  server ${name} 127.0.0.1:${pooler} check port ${rest}\n`).join("")}`
-
-const membersOf = ({ rest }: Node) =>
+const membersOf = ({ rest }: DatabaseNode) =>
   Effect.promise(() =>
     fetch(`http://127.0.0.1:${rest}/cluster`).then(
       async (response) => ((await response.json()) as { readonly members: ReadonlyArray<Member> }).members,
@@ -136,7 +50,7 @@ const membersOf = ({ rest }: Node) =>
     )
   )
 
-const postmasterOf = ({ data }: Node): number | undefined => {
+const postmasterOf = ({ data }: DatabaseNode): number | undefined => {
   const file = join(data, "postmaster.pid")
   return existsSync(file) ? Number(readFileSync(file, "utf8").split("\n")[0]) : undefined
 }
@@ -155,10 +69,10 @@ const untilGreeted = (port: number) =>
   )
 
 export const newPatroni = Effect.gen(function* () {
-  const { etcd, haproxy, patroni, pgbouncer } = yield* programs
+  const { etcd, haproxy, patroni, pgbouncer } = yield* installedPrograms(["patroni", "etcd", "haproxy", "pgbouncer"])
   const postgres = yield* installedPostgres(["initdb", "postgres", "pg_ctl", "pg_basebackup", "pg_rewind"])
   const directory = ownDirectory(join(yield* temporaryDirectory, "patroni"))
-  const start = (program: string, args: ReadonlyArray<string>) => run(program, args, variables())
+  const start = (program: string, args: ReadonlyArray<string>) => run(program, args, programVariables())
 
   const store = { client: yield* freePort, peer: yield* freePort }
   const [client, peer] = [store.client, store.peer].map((port) => `http://127.0.0.1:${port}`) as [string, string]
@@ -179,7 +93,7 @@ export const newPatroni = Effect.gen(function* () {
 
   const users = writeOwn(join(directory, "users"), `"byok" ""\n`)
   const nodes = yield* Effect.forEach(names, (name) =>
-    Effect.map(Effect.all([freePort, freePort, freePort]), ([postgres, rest, pooler]): Node => ({
+    Effect.map(Effect.all([freePort, freePort, freePort]), ([postgres, rest, pooler]): DatabaseNode => ({
       name,
       data: join(directory, name),
       postgres,
@@ -188,7 +102,10 @@ export const newPatroni = Effect.gen(function* () {
     }))
   )
   for (const node of nodes) {
-    const file = writeOwn(join(directory, `${node.name}.yml`), patroniFile(node, directory, store.client, postgres))
+    const file = writeOwn(
+      join(directory, `${node.name}.yml`),
+      localPatroni(example("patroni.yml"), node, { directory, etcd: store.client, programs: postgres })
+    )
     const { exited, pid } = yield* start(patroni, [file])
     // Patroni stops its PostgreSQL when it is asked to end, and leaves it alone when it is not.
     yield* Effect.addFinalizer(() =>
@@ -199,7 +116,7 @@ export const newPatroni = Effect.gen(function* () {
         if (postmaster !== undefined) sendTo(postmaster, "SIGQUIT")
       })
     )
-    const pooler = writeOwn(join(directory, `${node.name}.ini`), poolerFile(node, users))
+    const pooler = writeOwn(join(directory, `${node.name}.ini`), localPgBouncer(example("pgbouncer.ini"), node, users))
     yield* start(pgbouncer, [pooler])
   }
   const members = Effect.map(Effect.forEach(nodes, membersOf), (all) => all.find(({ length }) => length > 0) ?? [])
@@ -228,7 +145,11 @@ export const newPatroni = Effect.gen(function* () {
   // As a balancer that has not checked yet may do; PgBouncer then greets as the standby that it was, even if promoted.
   for (const { pooler } of nodes) yield* untilGreeted(pooler)
   const port = yield* freePort
-  yield* start(haproxy, ["-db", "-f", writeOwn(join(directory, "haproxy.cfg"), balancerFile(port, nodes))])
+  yield* start(haproxy, [
+    "-db",
+    "-f",
+    writeOwn(join(directory, "haproxy.cfg"), localHaproxy(example("haproxy.cfg"), port, nodes))
+  ])
   yield* untilGreeted(port)
 
   const untilAnother = (before: string) =>
@@ -236,7 +157,7 @@ export const newPatroni = Effect.gen(function* () {
       "there is another leader",
       Effect.map(leader, (now) => now !== undefined && now.name !== before)
     )
-  const from = (act: (leader: Node) => Effect.Effect<unknown>) =>
+  const from = (act: (leader: DatabaseNode) => Effect.Effect<unknown>) =>
     Effect.gen(function* () {
       const before = yield* leader
       if (before === undefined) return yield* Effect.die(new Error("there is no leader"))

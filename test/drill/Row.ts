@@ -1,4 +1,4 @@
-import { Data, type Effect, type Scope } from "effect"
+import type { Effect, Scope } from "effect"
 import { type Ledger, newLedger } from "../support/database/AckChecker.ts"
 
 /** The findings of a fault. */
@@ -36,9 +36,6 @@ const lostIn = (faults: ReadonlyArray<string>) => faults.filter((fault) => fault
 
 const abridged = (faults: ReadonlyArray<string>) =>
   faults.length > 5 ? [...faults.slice(0, 5), `and ${faults.length - 5} more`] : faults
-
-/** The machine lacks what the fault needs. */
-export class Skipped extends Data.TaggedError("Skipped")<{ readonly why: string }> {}
 
 /** One fault, provoked and judged. */
 export interface Row {

@@ -1,7 +1,8 @@
 import { mkdirSync, writeFileSync } from "node:fs"
 import { parseArgs } from "node:util"
 import { Cause, Effect, Exit } from "effect"
-import { Findings, type Row, Skipped } from "./Row.ts"
+import { Skipped } from "../support/process/Skipped.ts"
+import { Findings, type Row } from "./Row.ts"
 import { rows } from "./rows.ts"
 
 const { values } = parseArgs({ options: { only: { type: "string" } } })

@@ -1,0 +1,41 @@
+import { readFileSync } from "node:fs"
+import { join } from "node:path"
+import { Effect } from "effect"
+import { parse } from "yaml"
+import type { Check } from "./Check.ts"
+import { readQuery } from "./readQuery.ts"
+
+interface Rules {
+  readonly groups: ReadonlyArray<{ readonly rules: ReadonlyArray<{ readonly alert: string; readonly expr: string }> }>
+}
+
+interface RuleTests {
+  readonly tests: ReadonlyArray<{
+    readonly alert_rule_test: ReadonlyArray<{ readonly alertname: string; readonly exp_alerts?: unknown }>
+  }>
+}
+
+/** That the alerts name series of the service, and that each is tested both ways. */
+export const alerts: Check = {
+  piece: "prometheus/alerts.yaml",
+  run: (deploy) =>
+    Effect.sync(() => {
+      const read = (name: string): unknown => parse(readFileSync(join(deploy, "prometheus", name), "utf8"))
+      const rules = (read("alerts.yaml") as Rules).groups.flatMap((group) => group.rules)
+      const tests = (read("alerts.test.yaml") as RuleTests).tests.flatMap(({ alert_rule_test }) => alert_rule_test)
+      const problems = rules.flatMap(({ alert, expr }) => {
+        const own = tests.filter(({ alertname }) => alertname === alert)
+        return [
+          ...readQuery(expr).problems,
+          ...(own.some(({ exp_alerts }) => exp_alerts !== undefined) ? [] : ["no test in which it fires"]),
+          ...(own.some(({ exp_alerts }) => exp_alerts === undefined) ? [] : ["no test in which it does not"])
+        ].map((problem) => `${alert}: ${problem}`)
+      })
+      return { problems }
+    }),
+  mistakes: [
+    { file: "prometheus/alerts.yaml", text: "byok_ready == 0", instead: "byok_readiness == 0" },
+    { file: "prometheus/alerts.yaml", text: "by (job, lane) (rate(byok_db", instead: "by (job, lanes) (rate(byok_db" },
+    { file: "prometheus/alerts.yaml", text: "alert: ByokMemory", instead: "alert: ByokRam" }
+  ]
+}

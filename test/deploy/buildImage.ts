@@ -1,0 +1,81 @@
+import { mkdirSync, writeFileSync } from "node:fs"
+import { join } from "node:path"
+import { Effect } from "effect"
+import { installedPrograms, programVariables } from "../support/process/installedPrograms.ts"
+import { runProgram } from "../support/process/runNode.ts"
+import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
+import { shipped } from "./shipped.ts"
+import { standInBase } from "./standInBase.ts"
+
+/** An image that was built, as a directory of its files. */
+export interface Image {
+  readonly root: string
+  readonly environment: Record<string, string>
+  readonly user: string
+  readonly entrypoint: ReadonlyArray<string>
+  readonly command: ReadonlyArray<string>
+  readonly stopSignal: string
+}
+
+interface Inspected {
+  readonly OCIv1: {
+    readonly config: {
+      readonly Env: ReadonlyArray<string>
+      readonly User: string
+      readonly Entrypoint: ReadonlyArray<string>
+      readonly Cmd: ReadonlyArray<string>
+      readonly StopSignal: string
+    }
+  }
+}
+
+/** The official image, where its registry can be reached. */
+const nodeImage = process.env["NODE_IMAGE"]
+
+/** Builds the image with buildah, which needs no daemon; answers with what went wrong if it cannot be built. */
+export const buildImage = Effect.fnUntraced(function* (deploy: string) {
+  const { buildah } = yield* installedPrograms(["buildah"])
+  const directory = yield* temporaryDirectory
+  const policy = join(directory, "policy.json")
+  writeFileSync(policy, JSON.stringify({ default: [{ type: "insecureAcceptAnything" }] }))
+  const storage = [
+    ...["--root", join(directory, "storage"), "--runroot", join(directory, "run"), "--storage-driver", "vfs"]
+  ]
+  const variables = { ...programVariables(), HOME: directory }
+  const call = (...args: ReadonlyArray<string>) => runProgram(buildah, [...storage, ...args], { variables })
+  const build = (file: string, context: string, tag: string, ...args: ReadonlyArray<string>) =>
+    call("bud", "--isolation", "chroot", "--signature-policy", policy, ...args, "-f", file, "-t", tag, context)
+
+  if (nodeImage === undefined) {
+    const base = join(directory, "base")
+    mkdirSync(base)
+    yield* standInBase(base)
+    const file = join(directory, "Containerfile")
+    writeFileSync(file, "FROM scratch\nCOPY . /\nENV PATH=/usr/local/bin:/usr/bin:/bin\n")
+    const { code, stderr } = yield* build(file, base, "localhost/stand-in")
+    if (code !== 0) return `the stand-in for the base cannot be built: ${stderr}`
+  }
+  const built = yield* build(
+    join(deploy, "Containerfile"),
+    join(shipped, ".."),
+    "localhost/byok",
+    ...["--build-arg", `NODE_IMAGE=${nodeImage ?? "localhost/stand-in"}`],
+    ...(nodeImage === undefined ? ["--pull-never"] : [])
+  )
+  if (built.code !== 0) return `buildah: ${built.stderr.split("\n").slice(-5).join("\n")}`
+  const from = yield* call("from", "--signature-policy", policy, "--pull-never", "localhost/byok")
+  const mounted = yield* call("mount", from.stdout.trim())
+  const inspected = yield* call("inspect", "--type", "image", "localhost/byok")
+  const { config } = (JSON.parse(inspected.stdout) as Inspected).OCIv1
+  return {
+    root: mounted.stdout.trim(),
+    environment: Object.fromEntries(config.Env.map((line) => line.split(/=(.*)/s).slice(0, 2))) as Record<
+      string,
+      string
+    >,
+    user: config.User,
+    entrypoint: config.Entrypoint,
+    command: config.Cmd,
+    stopSignal: config.StopSignal
+  } satisfies Image
+})

@@ -1,0 +1,68 @@
+import { readFileSync } from "node:fs"
+import { createRequire } from "node:module"
+import { join } from "node:path"
+import { Effect } from "effect"
+import { parse } from "yaml"
+import type { Check } from "./Check.ts"
+
+interface Service {
+  readonly depends_on?: Readonly<Record<string, unknown>>
+  readonly secrets?: ReadonlyArray<string>
+  readonly volumes?: ReadonlyArray<string>
+}
+
+interface Compose {
+  readonly services: Readonly<Record<string, Service>>
+  readonly secrets: Readonly<Record<string, unknown>>
+  readonly volumes: Readonly<Record<string, unknown>>
+}
+
+interface Linted {
+  readonly messages: ReadonlyArray<{ readonly type: string; readonly message: string }>
+}
+
+interface Dclint {
+  readonly DCLinter: new (config: {
+    readonly rules: object
+    readonly quiet: boolean
+    readonly debug: boolean
+    readonly exclude: ReadonlyArray<string>
+  }) => { readonly lintFiles: (paths: ReadonlyArray<string>, recursive: boolean) => ReadonlyArray<Linted> }
+}
+
+const require = createRequire(import.meta.url)
+
+/** Its types cannot be resolved in an ES module. */
+const { DCLinter } = require("dclint") as Dclint
+
+/** The schema of Compose does not look for what a service names. */
+const unknownNames = ({ secrets, services, volumes }: Compose) =>
+  Object.entries(services).flatMap(([name, service]) =>
+    [
+      ...Object.keys(service.depends_on ?? {}).map((other) => [other, services] as const),
+      ...(service.secrets ?? []).map((secret) => [secret, secrets] as const),
+      ...(service.volumes ?? []).map((volume) => [volume.split(":")[0] ?? "", volumes] as const)
+    ].flatMap(([other, known]) => (other in known ? [] : [`${name} names ${other}, which there is not`]))
+  )
+
+export const compose: Check = {
+  piece: "compose.yaml",
+  run: (deploy) =>
+    Effect.sync(() => {
+      const path = join(deploy, "compose.yaml")
+      const linter = new DCLinter({ rules: {}, quiet: true, debug: false, exclude: [] })
+      const linted = linter.lintFiles([path], false)
+      const errors = linted.flatMap(({ messages }) =>
+        messages.filter(({ type }) => type === "error").map(({ message }) => message)
+      )
+      const file = parse(readFileSync(path, "utf8"), { merge: true }) as Compose
+      return { problems: errors.length > 0 ? errors : unknownNames(file) }
+    }),
+  mistakes: [
+    { file: "compose.yaml", text: "read_only: true", instead: "readonly: true" },
+    { file: "compose.yaml", text: "service_completed_successfully", instead: "service_completed" },
+    { file: "compose.yaml", text: "secrets: [environment, keyring]", instead: "secrets: [environment, key]" },
+    { file: "compose.yaml", text: "migrate: {", instead: "migration: {" },
+    { file: "compose.yaml", text: "interval: 10s", instead: "interval: [10s]" }
+  ]
+}

@@ -1,0 +1,135 @@
+import { chownSync, existsSync, readFileSync, writeFileSync } from "node:fs"
+import { get } from "node:http"
+import { join } from "node:path"
+import { Effect } from "effect"
+import { freePort } from "../drill/Bed.ts"
+import { newCluster } from "../drill/Cluster.ts"
+import { eventually } from "../support/process/eventually.ts"
+import { runProgram } from "../support/process/runNode.ts"
+import { Skipped } from "../support/process/Skipped.ts"
+import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
+import { buildImage, type Image } from "./buildImage.ts"
+import type { Check } from "./Check.ts"
+import { runImage } from "./runImage.ts"
+
+/** What a running image must not have. */
+const tools = ["npm", "npx", "yarn", "gcc", "cc", "make", "python3"]
+
+/** Over a connection of its own, as probes ask. */
+const isReady = (port: number) =>
+  Effect.callback<boolean>((resume) => {
+    get({ host: "127.0.0.1", port, path: "/health/ready", agent: false }, (answer) => {
+      answer.resume()
+      resume(Effect.succeed(answer.statusCode === 200))
+    }).once("error", () => resume(Effect.succeed(false)))
+  })
+
+const milliseconds = (since: number) => Math.round(performance.now() - since)
+
+const fieldOf = (status: string, name: string) => new RegExp(`^${name}:\\s+(.*)$`, "m").exec(status)?.[1] ?? ""
+
+/** The command of the Containerfile's HEALTHCHECK. */
+const healthCheckIn = (deploy: string) => {
+  const text = readFileSync(join(deploy, "Containerfile"), "utf8")
+  return JSON.parse(/^HEALTHCHECK.*\\\n *CMD (\[.*\])$/m.exec(text)?.[1] ?? "[]") as ReadonlyArray<string>
+}
+
+/** Runs the image on a PostgreSQL as compose.yaml does: through its socket, with secrets as files. */
+const lived = Effect.fnUntraced(function* (image: Image, deploy: string) {
+  const problems: Array<string> = []
+  const [uid = 0, gid = 0] = image.user.split(":").map(Number)
+  const secrets = yield* temporaryDirectory
+  const write = (name: string, text: string) => {
+    writeFileSync(join(secrets, name), text, { mode: 0o600 })
+    chownSync(join(secrets, name), uid, gid)
+  }
+  const cluster = yield* Effect.orDie(newCluster())
+  yield* cluster.start()
+  write("environment", "DATABASE_URL=postgres://byok@localhost/postgres?host=/var/run/postgresql\n")
+  const port = yield* freePort
+  const mounts = { "/run/secrets": secrets, "/var/run/postgresql": cluster.socket }
+  const [node = "", ...script] = image.entrypoint
+  const start = (args: ReadonlyArray<string>) =>
+    runImage(image, [node, "--env-file=/run/secrets/environment", ...script, ...args], mounts, {
+      BYOK_KEYRING_FILE: "/run/secrets/keyring",
+      PORT: String(port)
+    })
+  const command = (...args: ReadonlyArray<string>) =>
+    Effect.scoped(
+      Effect.gen(function* () {
+        const { ended, output } = yield* start(args)
+        const code = yield* ended
+        if (code !== 0) problems.push(`${args.join(" ")} ends with ${code}: ${output()}`)
+        return output()
+      })
+    )
+  write("keyring", yield* command("keyring", "generate"))
+  yield* command("migrate")
+  if (problems.length > 0) return { problems }
+
+  const began = performance.now()
+  const service = yield* start(image.command)
+  yield* eventually("the image is ready", isReady(port))
+  const ready = milliseconds(began)
+  const pid = service.pid()
+  if (pid === undefined) return { problems: [`nothing runs: ${service.output()}`] }
+  const status = readFileSync(`/proc/${pid}/status`, "utf8")
+  const mountinfo = readFileSync(`/proc/${pid}/mountinfo`, "utf8").split("\n")
+  const healthCheck = healthCheckIn(deploy)
+  const asked = () =>
+    Effect.scoped(Effect.flatMap(runImage(image, healthCheck, {}, { PORT: String(port) }), ({ ended }) => ended))
+  const healthy = yield* asked()
+  const stopped = performance.now()
+  process.kill(pid, image.stopSignal)
+  const code = yield* service.ended
+  const exit = milliseconds(stopped)
+  const ill = yield* asked()
+
+  const own = (holds: boolean, otherwise: string) => (holds ? [] : [otherwise])
+  return {
+    problems: [
+      ...own(
+        fieldOf(status, "Uid")
+          .split(/\s+/)
+          .every((id) => id === String(uid) && id !== "0"),
+        "it runs as root"
+      ),
+      ...own(/^0+$/.test(fieldOf(status, "CapEff")), "it has capabilities"),
+      ...own(fieldOf(status, "NSpid").endsWith("\t1"), "it is not process 1"),
+      ...own(
+        mountinfo.some((line) => / \/ ro,/.test(line)),
+        "its root can be written"
+      ),
+      ...own(healthy === 0 && ill === 1, `its health check ends with ${healthy} when ready, ${ill} when stopped`),
+      ...own(code === 0, `it ends with exit code ${code} on ${image.stopSignal}`)
+    ],
+    figures: [
+      `ready after ${ready} ms`,
+      `${Math.round(Number.parseInt(fieldOf(status, "VmRSS")) / 1024)} MiB resident`,
+      `${exit} ms from ${image.stopSignal} to its end`
+    ]
+  }
+})
+
+/** Builds the image and runs it once. */
+export const image: Check = {
+  piece: "image by buildah",
+  slow: true,
+  run: (deploy) =>
+    Effect.gen(function* () {
+      if (process.getuid?.() !== 0 || process.platform !== "linux")
+        return yield* new Skipped({ why: "only root on Linux can build and isolate it without a daemon" })
+      const built = yield* buildImage(deploy)
+      if (typeof built === "string") return { problems: [built] }
+      const { stdout } = yield* runProgram("du", ["--summarize", "--bytes", built.root])
+      const kept = tools.filter((tool) =>
+        ["usr/local/bin", "usr/bin", "bin"].some((directory) => existsSync(join(built.root, directory, tool)))
+      )
+      const { figures = [], problems } = yield* lived(built, deploy)
+      return {
+        problems: [...problems, ...kept.map((tool) => `${tool} is in the image`)],
+        figures: [`${Math.round(Number.parseInt(stdout) / 1e6)} MB`, ...figures]
+      }
+    }),
+  mistakes: [{ file: "Containerfile", text: "COPY tsconfig.json", instead: "COPY tsconfig.jsonc" }]
+}

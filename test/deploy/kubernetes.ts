@@ -1,0 +1,167 @@
+import { globSync, readFileSync } from "node:fs"
+import { dirname, join } from "node:path"
+import { PodMonitor } from "@kubernetes-models/prometheus-operator/monitoring.coreos.com/v1/PodMonitor"
+import { Effect } from "effect"
+import { Deployment } from "kubernetes-models/apps/v1/Deployment"
+import { HorizontalPodAutoscaler } from "kubernetes-models/autoscaling/v2/HorizontalPodAutoscaler"
+import { Job } from "kubernetes-models/batch/v1/Job"
+import { NetworkPolicy } from "kubernetes-models/networking.k8s.io/v1/NetworkPolicy"
+import { PodDisruptionBudget } from "kubernetes-models/policy/v1/PodDisruptionBudget"
+import { ConfigMap } from "kubernetes-models/v1/ConfigMap"
+import { Secret } from "kubernetes-models/v1/Secret"
+import { Service } from "kubernetes-models/v1/Service"
+import { ServiceAccount } from "kubernetes-models/v1/ServiceAccount"
+import { parseAllDocuments } from "yaml"
+import type { Check } from "./Check.ts"
+import { unreadKeys } from "./unreadKeys.ts"
+
+interface Manifest {
+  readonly apiVersion: string
+  readonly kind: string
+  readonly metadata?: { readonly name?: string }
+}
+
+/** As Kubernetes reads YAML: version 1.1, in which 0400 is octal. */
+const manifestsIn = (path: string) =>
+  parseAllDocuments(readFileSync(path, "utf8"), { version: "1.1" }).map((document) => {
+    if (document.errors[0] !== undefined) throw document.errors[0]
+    return document.toJS() as Manifest
+  })
+
+const models = [
+  ConfigMap,
+  Deployment,
+  HorizontalPodAutoscaler,
+  Job,
+  NetworkPolicy,
+  PodDisruptionBudget,
+  PodMonitor,
+  Secret,
+  Service,
+  ServiceAccount
+]
+
+const problemsOf = (manifest: Manifest): ReadonlyArray<string> => {
+  const Model = models.find(({ apiVersion, kind }) => apiVersion === manifest.apiVersion && kind === manifest.kind)
+  if (Model === undefined) return [`there is no kind ${manifest.kind} in ${manifest.apiVersion}`]
+  const model = new Model(JSON.parse(JSON.stringify(manifest)) as never)
+  try {
+    const unknown = unreadKeys(model, (watched) => watched.validate())
+    return unknown.map((path) => `${path} is unknown`)
+  } catch (invalid) {
+    return [invalid instanceof Error ? invalid.message : String(invalid)]
+  }
+}
+
+/** All values of a member of that name, at any depth. */
+const valuesOf = (value: unknown, name: string): ReadonlyArray<unknown> =>
+  typeof value !== "object" || value === null
+    ? []
+    : Object.entries(value).flatMap(([key, member]: [string, unknown]) => [
+        ...(key === name ? [member] : []),
+        ...valuesOf(member, name)
+      ])
+
+type Labels = Readonly<Record<string, string>>
+
+const isSelected = (labels: Labels, selector: Labels) =>
+  Object.entries(selector).every(([name, value]) => labels[name] === value)
+
+/** Names of one manifest that no other has. */
+const unknownNames = (manifests: ReadonlyArray<Manifest>): ReadonlyArray<string> => {
+  const of = (...kinds: ReadonlyArray<string>) => manifests.filter(({ kind }) => kinds.includes(kind))
+  const pods = of("Deployment", "Job").flatMap((manifest) => valuesOf(manifest, "template"))
+  const labels = pods.flatMap((pod) => valuesOf(pod, "labels")) as ReadonlyArray<Labels>
+  const selectors = [
+    ...of("Deployment", "PodDisruptionBudget", "PodMonitor").flatMap((manifest) => valuesOf(manifest, "selector")),
+    ...of("NetworkPolicy").flatMap((manifest) => valuesOf(valuesOf(manifest, "spec")[0], "podSelector").slice(0, 1)),
+    ...pods.flatMap((pod) => valuesOf(pod, "labelSelector"))
+  ].flatMap((selector) => valuesOf(selector, "matchLabels"))
+  const plain = of("Service").flatMap((manifest) => valuesOf(manifest, "selector"))
+  const selecting = [...selectors, ...plain] as ReadonlyArray<Labels>
+
+  const ports = pods.flatMap((pod) => valuesOf(pod, "ports").flat()).flatMap((port) => valuesOf(port, "name"))
+  const targets = [
+    ...of("Service").flatMap((manifest) => valuesOf(manifest, "targetPort")),
+    ...of("PodMonitor", "NetworkPolicy", "Deployment").flatMap((manifest) => valuesOf(manifest, "port"))
+  ].filter((port) => typeof port === "string")
+
+  const secrets = pods.flatMap((pod) => [
+    ...valuesOf(pod, "secretName"),
+    ...valuesOf(pod, "secretKeyRef").flatMap((reference) => valuesOf(reference, "name"))
+  ])
+  const maps = pods.flatMap((pod) => valuesOf(pod, "configMap").flatMap((map) => valuesOf(map, "name")))
+  const accounts = pods.flatMap((pod) => valuesOf(pod, "serviceAccountName"))
+  const scaled = of("HorizontalPodAutoscaler").flatMap((manifest) =>
+    valuesOf(manifest, "scaleTargetRef").flatMap((target) => valuesOf(target, "name"))
+  )
+  const missing = (kind: string, names: ReadonlyArray<unknown>) =>
+    names
+      .filter((name) => !of(kind).some(({ metadata }) => metadata?.name === name))
+      .map((name) => `there is no ${kind} ${String(name)}`)
+  return [
+    ...selecting
+      .filter((selector) => !labels.some((all) => isSelected(all, selector)))
+      .map((selector) => `no pod has the labels ${JSON.stringify(selector)}`),
+    ...targets.filter((port) => !ports.includes(port)).map((port) => `no container has a port ${port}`),
+    ...missing("Secret", secrets),
+    ...missing("ConfigMap", maps),
+    ...missing("ServiceAccount", accounts),
+    ...missing("Deployment", scaled)
+  ]
+}
+
+/** The files of a kustomization's folder that it does not list, and those it lists and does not have. */
+const notListed = (path: string): ReadonlyArray<string> => {
+  const [kustomization] = manifestsIn(path)
+  const listed = valuesOf(kustomization, "resources").flat()
+  const there = globSync("*.yaml", { cwd: dirname(path) }).filter((name) => !/^kustomization|\.example\./.test(name))
+  return [
+    ...there.filter((name) => !listed.includes(name)).map((name) => `${name} is not in ${path}`),
+    ...listed
+      .filter((name) => typeof name !== "string" || !there.includes(name))
+      .map((name) => `${path} lists ${String(name)}`)
+  ]
+}
+
+export const kubernetes: Check = {
+  piece: "kubernetes",
+  run: (deploy) =>
+    Effect.sync(() => {
+      const paths = globSync("kubernetes/**/*.yaml", { cwd: deploy }).map((path) => join(deploy, path))
+      const kustomizations = paths.filter((path) => path.endsWith("kustomization.yaml"))
+      const files = paths.filter((path) => !kustomizations.includes(path))
+      try {
+        const manifests = files.flatMap(manifestsIn)
+        const invalid = manifests.flatMap((manifest) =>
+          problemsOf(manifest).map((problem) => `${manifest.kind} ${manifest.metadata?.name}: ${problem}`)
+        )
+        return { problems: [...invalid, ...unknownNames(manifests), ...kustomizations.flatMap(notListed)] }
+      } catch (broken) {
+        return { problems: [String(broken)] }
+      }
+    }),
+  mistakes: [
+    { file: "kubernetes/deployment.yaml", text: "readOnlyRootFilesystem", instead: "readonlyRootFilesystem" },
+    { file: "kubernetes/deployment.yaml", text: "periodSeconds: 10", instead: "periodSeconds: ten" },
+    { file: "kubernetes/deployment.yaml", text: "secretName: byok-keyring", instead: "secretName: byok-key" },
+    { file: "kubernetes/deployment.yaml", text: "maxSurge: 1, ", instead: "maxSurge: 1, maximum: 2, " },
+    { file: "kubernetes/service.yaml", text: "component: service", instead: "component: server" },
+    { file: "kubernetes/service.yaml", text: "targetPort: http", instead: "targetPort: https" },
+    { file: "kubernetes/podmonitor.yaml", text: "interval: 15s", instead: "intervall: 15s" },
+    { file: "kubernetes/podmonitor.yaml", text: "interval: 15s", instead: "interval: 15" },
+    { file: "kubernetes/networkpolicy.yaml", text: "port: management", instead: "port: manage" },
+    { file: "kubernetes/horizontalpodautoscaler.yaml", text: "autoscaling/v2", instead: "autoscaling/v2beta1" },
+    {
+      file: "kubernetes/horizontalpodautoscaler.yaml",
+      text: "kind: Deployment, name: byok",
+      instead: "kind: Deployment, name: b"
+    },
+    { file: "kubernetes/kustomization.yaml", text: "  - service.yaml\n", instead: "" },
+    {
+      file: "kubernetes/migration/job.yaml",
+      text: "restartPolicy: Never",
+      instead: "restartPolicy: Never\n      restart: 1"
+    }
+  ]
+}

@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, renameSync } from "node:fs"
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, renameSync, rmSync } from "node:fs"
 import { join } from "node:path"
 import { Effect } from "effect"
 import { runProgram } from "./runNode.ts"
@@ -35,7 +35,12 @@ export const unpackRelease = (version: string) =>
       const archive = join(packages, `byok-${version}.tgz`)
       const { code, stderr } = yield* runProgram("tar", ["-xzf", archive, "-C", place])
       if (code !== 0) return yield* Effect.die(new Error(`${archive} is not unpacked: ${stderr}`))
-      if (!existsSync(directory)) renameSync(join(place, "package"), directory)
+      yield* Effect.try({
+        try: () => renameSync(join(place, "package"), directory),
+        catch: (cause) => new Error(`${directory} cannot be made`, { cause })
+        // Another test was faster.
+      }).pipe(Effect.catch((error) => (existsSync(directory) ? Effect.void : Effect.die(error))))
+      rmSync(place, { recursive: true, force: true })
     }
     const manifest: unknown = JSON.parse(readFileSync(join(directory, "package.json"), "utf8"))
     const bin: unknown = Reflect.get(Object(manifest), "bin")

@@ -17,6 +17,7 @@ import { workspaceCommand } from "./cli/WorkspaceCommand.ts"
 import * as Presenter from "./cli/Presenter.ts"
 import * as Environment from "./wiring/Environment.ts"
 import * as Logging from "./wiring/Logging.ts"
+import { version } from "./wiring/version.ts"
 
 const byok = root.pipe(
   Command.withSubcommands([
@@ -31,7 +32,7 @@ const byok = root.pipe(
     auditCommand,
     migrateCommand
   ]),
-  Command.run({ version: "1.0.0" })
+  Command.run({ version })
 )
 
 byok.pipe(

@@ -1,13 +1,12 @@
-import { Config, Data, Duration, Effect, Option, Record, Redacted, Schema, SchemaTransformation } from "effect"
+import { Config, Duration, Effect, Option, Record, Redacted, Schema, SchemaTransformation } from "effect"
 import { isKekId } from "../domain/KekId.ts"
 import type { DatabaseSettings } from "../sql/connection/Database.ts"
+import { InvalidSetting } from "./InvalidSetting.ts"
+import { optionalSetting as optional } from "./optionalSetting.ts"
+import { type OtlpSettings, readOtlpSettings } from "./OtlpSettings.ts"
+import { secretSetting as secret } from "./secretSetting.ts"
 
-/** A setting is wrong or missing. The message names it and never contains its value. */
-export class InvalidSetting extends Data.TaggedError("InvalidSetting")<{
-  readonly message: string
-  /** Trying again does harm: a token locks itself after a few wrong PINs. */
-  readonly harmful?: true
-}> {}
+export { InvalidSetting } from "./InvalidSetting.ts"
 
 /** The server's own certificate and its key. */
 export interface TlsFiles {
@@ -46,16 +45,12 @@ export interface Settings {
     readonly keys: Option.Option<ReadonlyArray<string>>
     readonly deadline: Duration.Duration
   }
-  /** The collector that receives traces; without one, tracing is off. */
-  readonly otlpEndpoint: Option.Option<URL>
+  readonly otlp: OtlpSettings
 }
 
 /** Whether the settings name a token, even incompletely. */
 export const namesToken = ({ pkcs11: { keys, module, pin, pinFile, token } }: Settings): boolean =>
   [keys, module, pin, pinFile, token].some((given) => Option.isSome<unknown>(given))
-
-const optional = <A>(name: string, config: Config.Config<A>, expected: string) =>
-  Effect.mapError(Config.option(config), () => new InvalidSetting({ message: `${name} must be ${expected}.` }))
 
 const withDefault = <A>(name: string, config: Config.Config<A>, fallback: A, expected: string) =>
   Effect.map(
@@ -74,12 +69,6 @@ const whole = (name: string, low: number, high: number, fallback: number) => {
 }
 
 const text = (name: string) => optional(name, Config.NonEmptyString(name), "a non-empty string")
-
-const secret = (name: string) =>
-  Effect.map(text(name), (found) => {
-    Reflect.deleteProperty(process.env, name)
-    return Option.map(found, (value) => Redacted.make(value))
-  })
 
 /** An empty secret must not silently select the embedded database. */
 const databaseUrl = Effect.suspend(() =>
@@ -132,14 +121,6 @@ const pkcs11 = Effect.all({
   deadline: duration("BYOK_PKCS11_DEADLINE", "2 seconds")
 })
 
-const otlpEndpoint = (name: string) => {
-  const usable = Schema.makeFilter(
-    ({ password, protocol, username }: URL) => /^https?:$/.test(protocol) && username + password === ""
-  )
-  const expected = "an http or https URL without user and password"
-  return optional(name, Config.schema(Schema.URLFromString.check(usable), name), expected)
-}
-
 const tls = Effect.gen(function* () {
   const [certificateFile, keyFile] = [yield* text("TLS_CERT_FILE"), yield* text("TLS_KEY_FILE")]
   if (Option.isSome(certificateFile) !== Option.isSome(keyFile)) {
@@ -166,7 +147,7 @@ export const readSettings: Effect.Effect<Settings, InvalidSetting> = Effect.gen(
     keyring: secret("BYOK_KEYRING"),
     keyringFile: text("BYOK_KEYRING_FILE"),
     pkcs11,
-    otlpEndpoint: otlpEndpoint("OTEL_EXPORTER_OTLP_ENDPOINT")
+    otlp: readOtlpSettings
   })
   const { deadline, statementTimeout } = settings.database
   if (!Duration.isGreaterThan(deadline, statementTimeout)) {
@@ -183,8 +164,11 @@ export const readSettings: Effect.Effect<Settings, InvalidSetting> = Effect.gen(
 })
 
 /** The removed variables, for a process that must read the same settings. */
-export const secretsOf = ({ databaseUrl, keyring, pkcs11 }: Settings): Record<string, string> =>
+export const secretsOf = ({ databaseUrl, keyring, otlp, pkcs11 }: Settings): Record<string, string> =>
   Record.map(
-    Record.getSomes({ DATABASE_URL: databaseUrl, BYOK_KEYRING: keyring, BYOK_PKCS11_PIN: pkcs11.pin }),
+    {
+      ...Record.getSomes({ DATABASE_URL: databaseUrl, BYOK_KEYRING: keyring, BYOK_PKCS11_PIN: pkcs11.pin }),
+      ...otlp.given
+    },
     Redacted.value
   )

@@ -1,4 +1,4 @@
-import { Effect, Layer, Option, References, Tracer } from "effect"
+import { Effect, Layer, Option, Redacted, References, Tracer } from "effect"
 import { FetchHttpClient } from "effect/http"
 import { OtlpSerialization, OtlpTracer } from "effect/observability"
 import type { Settings } from "./Settings.ts"
@@ -23,20 +23,13 @@ const redactingTracer = Layer.effect(
   )
 )
 
-/** The endpoint may have a path. */
-const tracesUrl = (endpoint: URL) => {
-  const url = new URL(endpoint)
-  url.pathname = `${url.pathname.replace(/\/$/, "")}/v1/traces`
-  return url.href
-}
-
 /** Sends spans to the collector that the settings name; without one, none are made. */
-export const layer = ({ otlpEndpoint }: Settings) =>
-  Option.match(otlpEndpoint, {
+export const layer = ({ otlp }: Settings) =>
+  Option.match(otlp.traces, {
     onNone: () => Layer.succeed(References.TracerEnabled, false),
-    onSome: (url) =>
+    onSome: ({ headers, url }) =>
       redactingTracer.pipe(
-        Layer.provide(OtlpTracer.layer({ url: tracesUrl(url), resource: { serviceName: "byok" } })),
+        Layer.provide(OtlpTracer.layer({ url: url.href, headers: Redacted.value(headers), resource: otlp.resource })),
         Layer.provide([OtlpSerialization.layerJson, FetchHttpClient.layer])
       )
   })

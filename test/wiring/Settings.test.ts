@@ -5,7 +5,9 @@ import { join } from "node:path"
 import { inspect } from "node:util"
 import * as Byok from "../../src/Byok.ts"
 import * as Environment from "../../src/wiring/Environment.ts"
+import type { OtlpTarget } from "../../src/wiring/OtlpSettings.ts"
 import { InvalidSetting, readSettings, secretsOf, type Settings, type TlsFiles } from "../../src/wiring/Settings.ts"
+import { version } from "../../src/wiring/version.ts"
 import { anyString } from "../support/memory/arbitraries.ts"
 import { freshDatabase, settingsFor } from "../support/database/freshDatabase.ts"
 import { byokScript, nowhere } from "../support/process/runByok.ts"
@@ -18,13 +20,15 @@ type Variables = Readonly<Record<string, string>>
 const read = (env: Variables) =>
   Effect.provideService(readSettings, ConfigProvider.ConfigProvider, ConfigProvider.fromEnv({ env: { ...env } }))
 
+const plainTarget = Option.map(({ headers, url }: OtlpTarget) => ({ url: url.href, ...Redacted.value(headers) }))
+
 /** What differs from the defaults, with secrets and durations in the clear. */
 const plain = ({
   database,
   databaseUrl,
   keepAliveTimeout,
   keyring,
-  otlpEndpoint,
+  otlp,
   pkcs11,
   sendTimeout,
   ...others
@@ -45,7 +49,10 @@ const plain = ({
   tokenPinFile: pkcs11.pinFile,
   tokenKeys: pkcs11.keys,
   tokenDeadline: Duration.toMillis(pkcs11.deadline),
-  otlpEndpoint: Option.map(otlpEndpoint, ({ href }) => href)
+  serviceName: otlp.resource.serviceName,
+  traces: plainTarget(otlp.traces),
+  metrics: plainTarget(otlp.metrics),
+  sampling: otlp.sampling
 })
 
 const defaults = {
@@ -76,11 +83,28 @@ const defaults = {
   tokenPinFile: Option.none<string>(),
   tokenKeys: Option.none<ReadonlyArray<string>>(),
   tokenDeadline: 2000,
-  otlpEndpoint: Option.none<string>()
+  serviceName: "byok",
+  traces: Option.none<Readonly<Record<string, string>>>(),
+  metrics: Option.none<Readonly<Record<string, string>>>(),
+  sampling: { ratio: 1, parentDecides: true }
 }
 
 const aDuration = 'must be a duration such as "2500 millis" or "3 seconds".'
 const badDurations = ["soon", "3", "seconds", "0 millis", "-1 seconds", "-Infinity"]
+
+const aUrl = "must be an http or https URL without user and password."
+const badUrls = [
+  "not a url",
+  "localhost:4318",
+  "//localhost",
+  "ftp://localhost",
+  "http://",
+  "http://u@h",
+  "http://:p@h"
+]
+
+const someHeaders = "must be headers such as name=value, separated by commas, their values percent-encoded."
+const badHeaders = ["canary", "=canary", "a b=canary", "a:b=canary", "a=%", "a=%0a", "a=%c3%a4"]
 
 interface Setting {
   readonly good: ReadonlyArray<readonly [text: string, read: Partial<typeof defaults>]>
@@ -187,14 +211,57 @@ const settings: Record<string, Setting> = {
     bad: { texts: [...badDurations, "Infinity"], sentence: aDuration }
   },
   OTEL_EXPORTER_OTLP_ENDPOINT: {
+    good: ["http://127.0.0.1:4318", "http://127.0.0.1:4318/", "https://collector.example.org/otlp/?tenant=1"].map(
+      (url) => {
+        const at = (signal: string) => Option.some({ url: new URL(url).href.replace(/\/(?=$|\?)/, `/v1/${signal}`) })
+        return [url, { traces: at("traces"), metrics: at("metrics") }]
+      }
+    ),
+    bad: { texts: badUrls, sentence: aUrl }
+  },
+  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: {
+    good: [["http://127.0.0.1:4318/as/it/is", { traces: Option.some({ url: "http://127.0.0.1:4318/as/it/is" }) }]],
+    bad: { texts: badUrls, sentence: aUrl }
+  },
+  OTEL_EXPORTER_OTLP_METRICS_ENDPOINT: {
+    good: [["http://127.0.0.1:4318", { metrics: Option.some({ url: "http://127.0.0.1:4318/" }) }]],
+    bad: { texts: badUrls, sentence: aUrl }
+  },
+  OTEL_EXPORTER_OTLP_HEADERS: { good: [["api-key=secret", {}]], bad: { texts: badHeaders, sentence: someHeaders } },
+  OTEL_EXPORTER_OTLP_TRACES_HEADERS: { good: [["a=1,b=2", {}]], bad: { texts: badHeaders, sentence: someHeaders } },
+  OTEL_EXPORTER_OTLP_METRICS_HEADERS: { good: [["a=1,", {}]], bad: { texts: badHeaders, sentence: someHeaders } },
+  OTEL_SERVICE_NAME: text((serviceName) => ({ serviceName })),
+  OTEL_RESOURCE_ATTRIBUTES: {
     good: [
-      ["http://127.0.0.1:4318", { otlpEndpoint: Option.some("http://127.0.0.1:4318/") }],
-      ["https://collector.example.org/", { otlpEndpoint: Option.some("https://collector.example.org/") }]
+      ["service.name=keys,deployment.environment.name=a%2Cb", { serviceName: "keys" }],
+      ["a = b", {}]
     ],
     bad: {
-      texts: ["not a url", "localhost:4318", "//localhost", "ftp://localhost", "http://", "http://u@h", "http://:p@h"],
-      sentence: "must be an http or https URL without user and password."
+      texts: ["canary", "a=%", "a=b,canary", "=b"],
+      sentence: "must be pairs such as key=value, separated by commas, their values percent-encoded."
     }
+  },
+  OTEL_SDK_DISABLED: { good: [["true", {}]], bad: { texts: ["perhaps"], sentence: "must be true or false." } },
+  OTEL_TRACES_EXPORTER: { good: [["none", {}]], bad: { texts: ["zipkin", "OTLP"], sentence: "must be otlp or none." } },
+  OTEL_METRICS_EXPORTER: { good: [["otlp", {}]], bad: { texts: ["canary"], sentence: "must be otlp or none." } },
+  OTEL_TRACES_SAMPLER: {
+    good: [
+      ["always_on", { sampling: { ratio: 1, parentDecides: false } }],
+      ["always_off", { sampling: { ratio: 0, parentDecides: false } }],
+      ["traceidratio", { sampling: { ratio: 1, parentDecides: false } }],
+      ["parentbased_always_on", { sampling: { ratio: 1, parentDecides: true } }],
+      ["parentbased_always_off", { sampling: { ratio: 0, parentDecides: true } }],
+      ["parentbased_traceidratio", { sampling: { ratio: 1, parentDecides: true } }]
+    ],
+    bad: {
+      texts: ["jaeger_remote", "Always_on"],
+      sentence:
+        "must be one of always_on, always_off, traceidratio, parentbased_always_on, parentbased_always_off, parentbased_traceidratio."
+    }
+  },
+  OTEL_TRACES_SAMPLER_ARG: {
+    good: [["0.5", {}]],
+    bad: { texts: ["1.1", "-0.1", "half", "NaN", "Infinity"], sentence: "must be a number from 0 to 1." }
   }
 }
 
@@ -238,6 +305,42 @@ describe("settings", () => {
     })
   )
 
+  it.effect("of one signal replace what is given for all, and a signal can be turned off", () =>
+    Effect.gen(function* () {
+      const all = { OTEL_EXPORTER_OTLP_ENDPOINT: "http://h", OTEL_EXPORTER_OTLP_HEADERS: "a=all%20of,b=it" }
+      const own = { OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: "http://t/", OTEL_EXPORTER_OTLP_TRACES_HEADERS: "a=own" }
+      const metrics = Option.some({ url: "http://h/v1/metrics", a: "all of", b: "it" })
+      const both = plain(yield* read({ ...all, ...own }))
+      assert.deepStrictEqual([both.traces, both.metrics], [Option.some({ url: "http://t/", a: "own" }), metrics])
+      const none = plain(yield* read({ ...all, ...own, OTEL_TRACES_EXPORTER: "none" }))
+      assert.deepStrictEqual([none.traces, none.metrics], [Option.none(), metrics])
+      const disabled = plain(yield* read({ ...all, ...own, OTEL_SDK_DISABLED: "true" }))
+      assert.deepStrictEqual([disabled.traces, disabled.metrics], [Option.none(), Option.none()])
+    })
+  )
+
+  it.effect("of a ratio take its argument", () =>
+    Effect.gen(function* () {
+      const given = yield* read({ OTEL_TRACES_SAMPLER: "traceidratio", OTEL_TRACES_SAMPLER_ARG: "0.25" })
+      assert.deepStrictEqual(given.otlp.sampling, { ratio: 0.25, parentDecides: false })
+    })
+  )
+
+  it.effect("of the resource keep its attributes, and each process has an id of its own", () =>
+    Effect.gen(function* () {
+      const own = (yield* read({ OTEL_RESOURCE_ATTRIBUTES: "service.version=9,a=b%2Cc,d=" })).otlp.resource
+      assert.deepStrictEqual(own.attributes, {
+        a: "b,c",
+        d: "",
+        "service.instance.id": own.attributes["service.instance.id"]
+      })
+      assert.match(own.attributes["service.instance.id"], /^[0-9a-f-]{36}$/)
+      assert.strictEqual(own.serviceVersion, version)
+      const given = (yield* read({ OTEL_RESOURCE_ATTRIBUTES: "service.instance.id=pod-1" })).otlp.resource
+      assert.strictEqual(given.attributes["service.instance.id"], "pod-1")
+    })
+  )
+
   it.effect.each<readonly [env: Variables, sentence: string]>([
     [{ DATABASE_DEADLINE: "2500 millis" }, "DATABASE_DEADLINE must be longer than DATABASE_STATEMENT_TIMEOUT."],
     [{ DATABASE_STATEMENT_TIMEOUT: "5 seconds" }, "DATABASE_DEADLINE must be longer than DATABASE_STATEMENT_TIMEOUT."],
@@ -275,6 +378,9 @@ describe("settings", () => {
         DATABASE_URL: "postgres://u:canary@localhost/d",
         BYOK_KEYRING: "canary",
         BYOK_PKCS11_PIN: "canary",
+        OTEL_EXPORTER_OTLP_HEADERS: "a=canary",
+        OTEL_EXPORTER_OTLP_TRACES_HEADERS: "a=canary",
+        OTEL_EXPORTER_OTLP_METRICS_HEADERS: "a=canary",
         BYOK_DATA_DIR: "kept"
       }
       const before = { ...process.env }
@@ -294,7 +400,7 @@ describe("settings", () => {
       )
       assert.strictEqual(dataDirectory, "kept")
       assert.strictEqual(process.env["BYOK_DATA_DIR"], "kept")
-      assert.notInclude(JSON.stringify(process.env), "canary")
+      assert.notInclude(JSON.stringify(process.env) + inspect(settings.otlp, { depth: null }), "canary")
 
       const answers = Effect.forEach(Object.keys(given), (name) => Effect.option(Config.String(name)))
       const { BYOK_DATA_DIR, ...secrets } = given

@@ -54,5 +54,11 @@ export const settingsFor = (url: string, keyring = generateKeyring(new Date())):
     keys: Option.none(),
     deadline: Duration.seconds(2)
   },
-  otlpEndpoint: Option.none()
+  otlp: {
+    resource: { serviceName: "byok", serviceVersion: "0.0.0", attributes: { "service.instance.id": "a test" } },
+    traces: Option.none(),
+    metrics: Option.none(),
+    sampling: { ratio: 1, parentDecides: true },
+    given: {}
+  }
 })

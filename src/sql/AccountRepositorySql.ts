@@ -136,7 +136,10 @@ export const layer = Layer.effect(
     })
 
     return {
-      hasAccounts: Effect.map(reads.ask(reads.sql`SELECT 1 FROM accounts LIMIT 1`), (rows) => rows.length > 0),
+      hasAccounts: Effect.map(
+        reads.ask(reads.sql`SELECT 1 FROM accounts LIMIT 1`, "accounts.exist"),
+        (rows) => rows.length > 0
+      ),
       createAccount: ({ account_id, name }, workspace, key) =>
         Effect.gen(function* () {
           const inserted = [
@@ -154,16 +157,17 @@ export const layer = Layer.effect(
             sql,
             inserted.flatMap(({ acts }) => acts)
           )
-        }).pipe(sql.withTransaction, writes.ask),
-      listAccounts: (after, limit) => reads.ask(listAccounts({ after, limit })),
+        }).pipe(sql.withTransaction, (query) => writes.ask(query, "accounts.insert")),
+      listAccounts: (after, limit) => reads.ask(listAccounts({ after, limit }), "accounts.list"),
       eraseAccount: eraseAccount(writes),
-      createWorkspace: (account_id, workspace) => writes.ask(recorded(insertWorkspace(account_id, workspace, false))),
-      deleteWorkspace: (workspace_id, when) => writes.ask(deleteWorkspace(workspace_id, when)),
-      listWorkspaces: (account_id) => reads.ask(listWorkspaces(account_id)),
-      addApiKey: (account_id, key) => writes.ask(recorded(insertApiKey(account_id, key))),
-      importApiKey: (account_id, key) => writes.ask(importApiKey(account_id, key)),
-      revokeApiKey: (hash, when) => writes.ask(revokeApiKey(hash, when)),
-      listApiKeys: (account_id) => reads.ask(listApiKeys(account_id))
+      createWorkspace: (account_id, workspace) =>
+        writes.ask(recorded(insertWorkspace(account_id, workspace, false)), "workspaces.insert"),
+      deleteWorkspace: (workspace_id, when) => writes.ask(deleteWorkspace(workspace_id, when), "workspaces.delete"),
+      listWorkspaces: (account_id) => reads.ask(listWorkspaces(account_id), "workspaces.list"),
+      addApiKey: (account_id, key) => writes.ask(recorded(insertApiKey(account_id, key)), "api_keys.insert"),
+      importApiKey: (account_id, key) => writes.ask(importApiKey(account_id, key), "api_keys.import"),
+      revokeApiKey: (hash, when) => writes.ask(revokeApiKey(hash, when), "api_keys.revoke"),
+      listApiKeys: (account_id) => reads.ask(listApiKeys(account_id), "api_keys.list")
     }
   })
 )

@@ -49,6 +49,7 @@ export const layer = Layer.effect(
     const credentialColumns = sql.csv(columns.map((column) => sql`credentials.${sql(column)}`))
 
     const findKey = gather<ApiKeyHash, Option.Option<FoundApiKey>>({
+      operation: "api_keys.find",
       one: (hash) =>
         Effect.map(
           sql<KeyRow>`
@@ -74,6 +75,7 @@ export const layer = Layer.effect(
 
     /** OFFSET 0 makes PostgreSQL use both columns of the key; else it may read all credentials of an account. */
     const findReading = gather<Reading, Option.Option<FoundApiKey>>({
+      operation: "api_keys.find_with_credential",
       one: ({ hash, id }) =>
         Effect.map(
           sql<ReadingRow>`
@@ -108,7 +110,8 @@ export const layer = Layer.effect(
           ask(
             hashes(sql`
               SELECT encode(hash, 'hex') AS hash FROM api_keys
-              WHERE hash = ANY(${wanted.map(bytes)}::bytea[]) AND account_id = ${account_id} AND revoked_at IS NULL`)
+              WHERE hash = ANY(${wanted.map(bytes)}::bytea[]) AND account_id = ${account_id} AND revoked_at IS NULL`),
+            "api_keys.owned_by"
           ),
           (rows) => new Set(rows.map(({ hash }) => hash))
         )

@@ -52,7 +52,8 @@ export const layer = Layer.effect(
     const stillWriting = (before: ReadonlyArray<string>) =>
       Effect.map(
         background.ask(
-          sql`SELECT 1 FROM (${writers}) AS now WHERE virtualtransaction = ANY(${before}::text[]) LIMIT 1`
+          sql`SELECT 1 FROM (${writers}) AS now WHERE virtualtransaction = ANY(${before}::text[]) LIMIT 1`,
+          "audit.writers"
         ),
         (rows) => rows.length > 0
       )
@@ -82,15 +83,15 @@ export const layer = Layer.effect(
           WHERE made.last_seq IS NOT NULL
           ON CONFLICT (number) DO NOTHING RETURNING number`
         return made.length > 0
-      }).pipe(sql.withTransaction, background.ask)
+      }).pipe(sql.withTransaction, (query) => background.ask(query, "audit.seal"))
 
     const seal = Effect.fnUntraced(function* (timeout: number) {
-      const { newest, writers } = Option.getOrThrow(yield* background.ask(horizon))
+      const { newest, writers } = Option.getOrThrow(yield* background.ask(horizon, "audit.horizon"))
       const deadline = (yield* Clock.currentTimeMillis) + timeout
-      let sealed = yield* background.ask(head)
+      let sealed = yield* background.ask(head, "audit.head")
       while (newest !== null && (Option.isNone(sealed) || sealed.value.last_seq < newest)) {
         const moved = !(yield* stillWriting(writers)) && (yield* sealPage(newest))
-        sealed = yield* background.ask(head)
+        sealed = yield* background.ask(head, "audit.head")
         if (moved) continue
         if ((yield* Clock.currentTimeMillis) >= deadline) break
         yield* Effect.sleep(pollInterval)
@@ -104,28 +105,34 @@ export const layer = Layer.effect(
         reads.ask(
           firstHead(reads.sql`
             SELECT number, last_seq, encode(hash, 'hex') AS hash FROM audit_checkpoints
-            WHERE hash = decode(${hash}, 'hex') ORDER BY number LIMIT 1`)
+            WHERE hash = decode(${hash}, 'hex') ORDER BY number LIMIT 1`),
+          "audit.checkpoint"
         ),
       checkpoints: (after) =>
         reads.ask(
           checkpointRows(reads.sql`
             SELECT number, last_seq, digests, encode(hash, 'hex') AS hash FROM audit_checkpoints
-            WHERE number > ${String(after)}::bigint ORDER BY number LIMIT ${checkpoints}`)
+            WHERE number > ${String(after)}::bigint ORDER BY number LIMIT ${checkpoints}`),
+          "audit.checkpoints"
         ),
       entries: ({ after, upTo }) =>
         reads.ask(
           entryRows(reads.sql`
             SELECT seq, coalesce(to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'), at::text) AS at,
               timestamptz_send(at) AS stamp, events::text AS events
-            FROM (${nextEntries(sql`${String(after)}::bigint`, upTo)}) AS entries ORDER BY seq`)
+            FROM (${nextEntries(sql`${String(after)}::bigint`, upTo)}) AS entries ORDER BY seq`),
+          "audit.entries"
         ),
       countAfter: (seq, limit) =>
         Effect.map(
-          reads.ask(reads.sql<{ n: number }>`
+          reads.ask(
+            reads.sql<{ n: number }>`
             SELECT count(*)::int AS n FROM (
               SELECT FROM audit_entries WHERE seq > ${String(seq)}::bigint
               ORDER BY seq LIMIT ${reads.sql.literal(limit === undefined ? "ALL" : String(limit))}
-            ) AS later`),
+            ) AS later`,
+            "audit.count"
+          ),
           (rows) => rows[0]?.n ?? 0
         )
     }

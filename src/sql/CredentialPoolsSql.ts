@@ -107,6 +107,7 @@ export const layer = Layer.effect(
       })
     }
     const versions = gather<Asked, Option.Option<ReadonlyArray<string>>>({
+      operation: "pools.versions",
       one: (asked) => Effect.map(askMany([asked]), ([found = Option.none()]) => found),
       many: askMany
     })
@@ -124,7 +125,7 @@ export const layer = Layer.effect(
           CROSS JOIN LATERAL (${versionOf(sql)}) AS pool
           LEFT JOIN LATERAL (${membersOf(sql, columns)}) AS member ON true
           LEFT JOIN LATERAL (${parkings(sql)}) AS parked ON true`
-        return Effect.map(ask(rows), (found) =>
+        return Effect.map(ask(rows, "pools.load"), (found) =>
           Option.map(Option.fromUndefinedOr(found[0]), ({ version }) => ({
             version,
             rows: found.filter(isMember).map(rowOf)

@@ -55,6 +55,7 @@ export const layer = Layer.effect(
     const orders = rowsOf(KeyedOrder)
 
     const find = reads.gather<Key, Option.Option<Credential>>({
+      operation: "credentials.find",
       one: ({ account_id, id }) => {
         const { sql } = reads
         const found = sql<Stored>`
@@ -78,6 +79,7 @@ export const layer = Layer.effect(
     })
 
     const insert = writes.gather<Creation, Option.Option<typeof Order.Type>>({
+      operation: "credentials.insert",
       sizeOf: ({ row }) => sizeOf(row),
       one: (creation) => {
         const { sql } = writes
@@ -125,7 +127,7 @@ export const layer = Layer.effect(
             Option.isSome(order)
               ? Effect.succeed({ ...credential, sort_order: order.value.sort_order })
               : Effect.flatMap(
-                  writes.ask(hasHome(writes.sql, { account_id, ...credential, ...sealed })),
+                  writes.ask(hasHome(writes.sql, { account_id, ...credential, ...sealed }), "workspaces.exists"),
                   (found): Effect.Effect<never, WorkspaceGone> =>
                     found ? Effect.die(taken) : Effect.fail(new WorkspaceGone())
                 )
@@ -148,7 +150,7 @@ export const layer = Layer.effect(
             FROM credentials WHERE account_id = ${account_id} AND id = ${id}`
         )
         return Effect.map(
-          ask(row),
+          ask(row, "credentials.find_sealed"),
           Option.map(
             ({ kek_id, key_version, leaked, revision, sealed, workspace_deleted, wrapped_dek, ...credential }) => ({
               credential,

@@ -34,7 +34,8 @@ export const layer = Layer.effect(
     store: (uses) => {
       const { ask, sql } = background
       return Effect.asVoid(
-        ask(sql`
+        ask(
+          sql`
           INSERT INTO credential_use AS used
             (account_id, credential_id, last_leased_at, last_succeeded_at, last_failed_at, last_failure)
           SELECT given.account_id, given.credential_id, given.last_leased_at, given.last_succeeded_at,
@@ -49,7 +50,9 @@ export const layer = Layer.effect(
             last_succeeded_at = greatest(used.last_succeeded_at, excluded.last_succeeded_at),
             last_failed_at = greatest(used.last_failed_at, excluded.last_failed_at),
             last_failure = CASE WHEN used.last_failed_at >= excluded.last_failed_at OR excluded.last_failed_at IS NULL
-              THEN used.last_failure ELSE excluded.last_failure END`)
+              THEN used.last_failure ELSE excluded.last_failure END`,
+          "credential_use.store"
+        )
       )
     },
     find: (account_id, credential_id) => {
@@ -57,7 +60,7 @@ export const layer = Layer.effect(
       const rows = sql<Row>`
         SELECT last_leased_at, last_succeeded_at, last_failed_at, last_failure FROM credential_use
         WHERE account_id = ${account_id} AND credential_id = ${credential_id}`
-      return Effect.map(ask(rows), ([row]) =>
+      return Effect.map(ask(rows, "credential_use.find"), ([row]) =>
         Option.map(
           Option.fromUndefinedOr(row),
           ({ last_failed_at, last_failure, last_leased_at, last_succeeded_at }) => ({

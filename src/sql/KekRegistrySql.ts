@@ -70,7 +70,7 @@ export const layer = Layer.effect(
     })
     const count = (kek_id: string) =>
       Effect.map(
-        Effect.orDie(writes.ask(Effect.catchTag(named(kek_id), "NoSuchElementError", Effect.die))),
+        Effect.orDie(writes.ask(Effect.catchTag(named(kek_id), "NoSuchElementError", Effect.die), "keks.count")),
         ({ credentials }) => credentials
       )
 
@@ -100,7 +100,7 @@ export const layer = Layer.effect(
             (error) => failureOf(error).sqlstate === "55P03",
             () => Effect.succeed(false)
           ),
-          writes.ask,
+          (query) => writes.ask(query, "keks.fence"),
           Effect.orDie
         )
     )
@@ -116,9 +116,10 @@ export const layer = Layer.effect(
     })
 
     return {
-      known: (kek_ids) => Effect.orDie(writes.ask(known(kek_ids))),
-      standing: (kek_id, kek_ids) => background.probe(standing(kek_id, kek_ids)),
-      reserve: (kek_id, kek_ids, count) => writes.ask(writes.sql.withTransaction(reserve(kek_id, kek_ids, count))),
+      known: (kek_ids) => Effect.orDie(writes.ask(known(kek_ids), "keks.known")),
+      standing: (kek_id, kek_ids) => background.probe(standing(kek_id, kek_ids), "keks.standing"),
+      reserve: (kek_id, kek_ids, count) =>
+        writes.ask(writes.sql.withTransaction(reserve(kek_id, kek_ids, count)), "keks.reserve"),
       admit: (kek_id) =>
         Effect.gen(function* () {
           const { sql } = writes
@@ -128,13 +129,15 @@ export const layer = Layer.effect(
             sql,
             admitted.map(() => ({ action: "keyring.admit", kek_id }) as const)
           )
-        }).pipe(writes.sql.withTransaction, writes.ask, Effect.orDie),
+        }).pipe(writes.sql.withTransaction, (query) => writes.ask(query, "keks.admit"), Effect.orDie),
       promote: Effect.fnUntraced(function* (kek_id) {
         const { ask, sql } = writes
         const [newest] = yield* Effect.orDie(
-          ask(sql<{ seq: string }>`SELECT coalesce(max(seq), 0)::text AS seq FROM audit_entries`)
+          ask(sql<{ seq: string }>`SELECT coalesce(max(seq), 0)::text AS seq FROM audit_entries`, "audit.newest")
         )
-        yield* Effect.orDie(ask(recordOnce(sql, newest?.seq ?? "0", { action: "keyring.promote", kek_id })))
+        yield* Effect.orDie(
+          ask(recordOnce(sql, newest?.seq ?? "0", { action: "keyring.promote", kek_id }), "keks.promote")
+        )
       }),
       retire: Effect.fnUntraced(function* (kek_id) {
         const before = yield* count(kek_id)
@@ -152,7 +155,7 @@ export const layer = Layer.effect(
               rows.some((row) => row.kek_id === kek_id && Buffer.compare(row.check_value, check_value) !== 0)
             )
             .map(({ kek_id }) => kek_id)
-        const before = yield* Effect.orDie(writes.ask(known(ids)))
+        const before = yield* Effect.orDie(writes.ask(known(ids), "keks.known"))
         const found = differing(before)
         if (found.length > 0 || before.length === new Set(ids).size) return found
         const recorded = Effect.gen(function* () {
@@ -161,9 +164,9 @@ export const layer = Layer.effect(
           if (found.length === 0) yield* recordActs(writes.sql, (yield* Effect.forEach(keks, record)).flat())
           return found
         })
-        return yield* Effect.orDie(writes.ask(writes.sql.withTransaction(recorded)))
+        return yield* Effect.orDie(writes.ask(writes.sql.withTransaction(recorded), "keks.register"))
       }),
-      missing: (kek_ids, limit) => background.probe(missing({ kek_ids, limit }))
+      missing: (kek_ids, limit) => background.probe(missing({ kek_ids, limit }), "keks.missing")
     }
   })
 )

@@ -43,10 +43,10 @@ export const layer = Layer.effect(
     })
     return {
       list: Effect.map(
-        Effect.suspend(() => ask(list())),
+        Effect.suspend(() => ask(list(), "keks.list")),
         (keys) => keys.map(capped)
       ),
-      naming: (kek_ids, limit) => ask(naming({ kek_ids, limit }))
+      naming: (kek_ids, limit) => ask(naming({ kek_ids, limit }), "keks.naming")
     }
   })
 )

@@ -76,7 +76,7 @@ export const layer = Layer.effect(
   LeakedKeys,
   Effect.map(Database, ({ reads, writes }) => ({
     count: Effect.map(
-      reads.ask(reads.sql<{ count: number }>`SELECT count(*)::int AS count FROM credentials`),
+      reads.ask(reads.sql<{ count: number }>`SELECT count(*)::int AS count FROM credentials`, "credentials.count"),
       ([row]) => row?.count ?? 0
     ),
     /** The page is cut before labels are compared: it costs the same however rare suspects are. */
@@ -94,7 +94,7 @@ export const layer = Layer.effect(
           SELECT account_id AS last_account_id, id AS last_id, (SELECT count(*)::int FROM page) AS searched
           FROM page ORDER BY account_id DESC, id DESC LIMIT 1
         ) AS covered LEFT JOIN (SELECT * FROM page WHERE ${suspected}) AS suspects ON true`
-      return Effect.map(ask(rows), (found) => {
+      return Effect.map(ask(rows, "leaked_keys.scan"), (found) => {
         const [first] = found
         return {
           suspects: found.filter(isSuspect).map(suspectOf),
@@ -124,7 +124,9 @@ export const layer = Layer.effect(
             FROM ${rowsOf(sql, found)} ORDER BY n`
           return marks.map(({ parked }) => parked)
         }).pipe(sql.withTransaction)
-      return Effect.flatMap(ask(newest), ([row]) => ask(concluded(row?.seq ?? "0")))
+      return Effect.flatMap(ask(newest, "audit.newest"), ([row]) =>
+        ask(concluded(row?.seq ?? "0"), "leaked_keys.conclude")
+      )
     }
   }))
 )

@@ -57,7 +57,7 @@ const storeAll = (sql: SqlClient.SqlClient, changes: ReadonlyArray<ParkingChange
 export const layer = Layer.effect(
   Parkings,
   Effect.map(Database, ({ background, writes: { ask, sql } }) => ({
-    store: (changes) => background.ask(storeAll(background.sql, changes)),
+    store: (changes) => background.ask(storeAll(background.sql, changes), "parkings.store"),
     clear: (account_id, id) =>
       Effect.gen(function* () {
         const [key] = yield* sql<FoundKey>`
@@ -70,6 +70,6 @@ export const layer = Layer.effect(
           AND ${marks(sql)} RETURNING 1`
         yield* record(sql, ended.length === 0 ? [] : [{ action: "credential.unpark", ...key }])
         return Option.some(key)
-      }).pipe(sql.withTransaction, ask)
+      }).pipe(sql.withTransaction, (query) => ask(query, "parkings.clear"))
   }))
 )

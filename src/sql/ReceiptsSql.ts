@@ -55,6 +55,7 @@ export const layer = Layer.effect(
 
     /** Waits for any transaction that is storing a receipt under the same hash. */
     const insert = writes.gather<ReceiptedCreation, Option.Option<typeof Order.Type>>({
+      operation: "credentials.insert_once",
       sizeOf: ({ row }) => sizeOf(row),
       one: (creation) => {
         const { receipt, row } = creation
@@ -110,6 +111,7 @@ export const layer = Layer.effect(
 
     /** The lock makes this a commit of its own, which waits for the same replicas as the receipt's. */
     const find = writes.gather<Wanted, Option.Option<typeof Found.Type>>({
+      operation: "receipts.find",
       one: ({ account_id, key_hash }) =>
         firstReceipt(sql`
           SELECT credential_id, fingerprint FROM receipts
@@ -136,16 +138,19 @@ export const layer = Layer.effect(
         const order = yield* insert({ row, receipt, actor: yield* CurrentActor })
         if (Option.isSome(order)) return Option.some({ ...credential, sort_order: order.value.sort_order })
         const taken = yield* writes.ask(
-          sql`SELECT 1 FROM receipts WHERE account_id = ${account_id} AND key_hash = ${receipt.key_hash}`
+          sql`SELECT 1 FROM receipts WHERE account_id = ${account_id} AND key_hash = ${receipt.key_hash}`,
+          "receipts.find"
         )
-        if (taken.length === 0 && !(yield* writes.ask(hasHome(sql, row)))) return yield* new WorkspaceGone()
+        if (taken.length === 0 && !(yield* writes.ask(hasHome(sql, row), "workspaces.exists")))
+          return yield* new WorkspaceGone()
         return Option.none()
       }),
       find: (account_id, key_hash) => find({ account_id, key_hash }),
       /** Each row is found at its place, which alone names no row of a partitioned table. */
       forget: (age, limit) =>
         Effect.map(
-          writes.ask(sql`
+          writes.ask(
+            sql`
             WITH old AS (
               SELECT ctid, account_id, key_hash FROM receipts
               WHERE created_at < now() - make_interval(secs => ${Duration.toSeconds(age)}::float8)
@@ -153,7 +158,9 @@ export const layer = Layer.effect(
             )
             DELETE FROM receipts WHERE ctid = ANY(ARRAY(SELECT ctid FROM old))
             AND (account_id, key_hash) IN (SELECT account_id, key_hash FROM old)
-            RETURNING credential_id`),
+            RETURNING credential_id`,
+            "receipts.forget"
+          ),
           (rows) => rows.length
         )
     }

@@ -19,6 +19,7 @@ export const layer = Layer.effect(
     const workspaces = rowsOf(Schema.Struct({ id: WorkspaceId, account_id: AccountId, is_default: Schema.Boolean }))
 
     const resolve = gather<Wanted, Option.Option<WorkspaceId>>({
+      operation: "workspaces.resolve",
       one: ({ account_id, requested }) =>
         Effect.map(
           firstWorkspace(sql`

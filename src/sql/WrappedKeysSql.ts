@@ -98,7 +98,7 @@ export const layer = Layer.effect(
             failed,
             next: last === undefined ? undefined : cursorOf(last)
           })
-        }).pipe(sql.withTransaction, ask, Effect.flatMap(Effect.fromResult))
+        }).pipe(sql.withTransaction, (query) => ask(query, "wrapped_keys.replace"), Effect.flatMap(Effect.fromResult))
     }
   })
 )

@@ -51,7 +51,8 @@ export const deleteCredential = ({ ask, sql }: Lane) => {
         Effect.flatMap(
           find,
           Option.match({ onNone: () => Effect.succeed(false), onSome: (standing) => remove(standing) })
-        )
+        ),
+        "credentials.delete"
       )
     })
 }

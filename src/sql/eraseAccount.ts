@@ -54,5 +54,5 @@ export const eraseAccount =
       ])
       return Option.some({ credentials: credentials.length, receipts: receipts.length, done })
     })
-    return ask(sql.withTransaction(step))
+    return ask(sql.withTransaction(step), "accounts.erase")
   }

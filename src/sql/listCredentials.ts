@@ -27,7 +27,7 @@ export const listCredentials =
       ) AS page ON true
       LEFT JOIN credentials ON credentials.account_id = ${account_id} AND credentials.id = page.id
       ORDER BY credentials.created_at, credentials.id`
-    return Effect.map(ask(rows), (found) => ({
+    return Effect.map(ask(rows, "credentials.list"), (found) => ({
       credentials: found.filter(isStored).map(({ total_count: _, ...stored }) => credentialOf(stored)),
       total_count: found[0]?.total_count ?? 0
     }))

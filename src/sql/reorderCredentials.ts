@@ -47,5 +47,5 @@ export const reorderCredentials =
       ])
       return Option.none()
     })
-    return ask(sql.withTransaction(reorder))
+    return ask(sql.withTransaction(reorder), "credentials.reorder")
   }

@@ -20,5 +20,5 @@ export const scanCredentials =
             ])
       ])}
       ORDER BY workspace_id, created_at, id LIMIT ${limit}`
-    return Effect.map(ask(rows), (found) => found.map(credentialOf))
+    return Effect.map(ask(rows, "credentials.scan"), (found) => found.map(credentialOf))
   }

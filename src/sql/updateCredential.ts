@@ -55,5 +55,5 @@ export const updateCredential =
       const query = Effect.flatMap(written, (rows) =>
         rows.length > 0 ? Effect.succeed(rows) : sql`SELECT id FROM credentials WHERE ${row} AND ${isOurs} FOR UPDATE`
       )
-      return Effect.map(ask(query), (rows) => rows.length > 0)
+      return Effect.map(ask(query, "credentials.update"), (rows) => rows.length > 0)
     })

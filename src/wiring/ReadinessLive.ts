@@ -46,18 +46,19 @@ export const layer = Layer.effect(
       )
     )
     const schema = Effect.map(
-      background.probe(readSchema),
+      background.probe(readSchema, "schema.version"),
       Option.match({
         onNone: () => ["the database has not been migrated"],
         onSome: (id) => (id < required ? ["the database lacks migrations that this version needs"] : [])
       })
     )
     /** Asked on the connections that store: they may lead to another server than the others. */
-    const writable = Effect.map(writes.probe(isReadOnly(writes.sql)), (readOnly) =>
+    const writable = Effect.map(writes.probe(isReadOnly(writes.sql), "server.is_read_only"), (readOnly) =>
       readOnly ? ["the database is read-only: nothing can be stored"] : []
     )
-    const durability = Effect.map(background.probe(acknowledgesEarly(background.sql)), (early) =>
-      early ? ["synchronous_commit is off: a database crash would lose acknowledged writes"] : []
+    const durability = Effect.map(
+      background.probe(acknowledgesEarly(background.sql), "server.acknowledges_early"),
+      (early) => (early ? ["synchronous_commit is off: a database crash would lose acknowledged writes"] : [])
     )
     const sealing = Effect.gen(function* () {
       const kek_id = primary()

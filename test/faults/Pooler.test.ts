@@ -27,7 +27,9 @@ const insertThrough = (change: (bytes: Buffer) => Buffer, settings: Partial<Data
     const { target } = yield* databaseProxy(url, change)
     const layer = DatabaseLive.layer(target, { ...databaseSettings, pooler: true, ...settings })
     const { writes } = Context.get(yield* Layer.build(layer), Database)
-    const exit = yield* Effect.exit(writes.ask(writes.sql`INSERT INTO t VALUES (1) ON CONFLICT DO NOTHING`))
+    const exit = yield* Effect.exit(
+      writes.ask(writes.sql`INSERT INTO t VALUES (1) ON CONFLICT DO NOTHING`, "tests.ask")
+    )
     return { exit, stored: yield* admin`SELECT id FROM t` }
   })
 

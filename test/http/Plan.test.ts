@@ -67,8 +67,11 @@ const readsAnyonesPool = Effect.gen(function* () {
   const { ask, sql } = Context.get(parts, Database).reads
   const ownerOf = ({ workspace_id }: PoolOwner) =>
     Effect.map(
-      ask(sql<PoolOwner>`
-        SELECT account_id, id AS workspace_id FROM workspaces WHERE id = ${workspace_id} ORDER BY created_at LIMIT 1`),
+      ask(
+        sql<PoolOwner>`
+        SELECT account_id, id AS workspace_id FROM workspaces WHERE id = ${workspace_id} ORDER BY created_at LIMIT 1`,
+        "tests.ask"
+      ),
       ([owner]) => owner ?? assert.fail("no workspace")
     )
   const broken = Context.add(parts, CredentialPools, {

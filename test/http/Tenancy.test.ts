@@ -104,7 +104,10 @@ const findsAnyones = (parts: Context.Context<Parts>) => {
     ...repository,
     findById: (account_id, id) =>
       Effect.flatMap(
-        reads.ask(reads.sql<{ account_id: AccountId }>`SELECT account_id FROM credentials WHERE id = ${id}`),
+        reads.ask(
+          reads.sql<{ account_id: AccountId }>`SELECT account_id FROM credentials WHERE id = ${id}`,
+          "tests.ask"
+        ),
         (rows) => repository.findById(rows[0]?.account_id ?? account_id, id)
       )
   })

@@ -2,13 +2,14 @@ import { Array as Arr, Cause, Duration, Effect, Exit } from "effect"
 import { ServiceUnavailable } from "../../domain/Errors.ts"
 import { CurrentDeadline } from "../../port/Deadline.ts"
 import type { DatabaseFailure } from "../../port/DatabaseFailure.ts"
-import type { Query } from "./Query.ts"
+import type { Operation, Query } from "./Query.ts"
 import type { Retrying } from "./retrying.ts"
 
 type NonEmpty<A> = Arr.NonEmptyReadonlyArray<A>
 
 /** A query for one request, and for a batch, whose answers come in the order of its requests. */
 interface Queries<Request, Answer> {
+  readonly operation: Operation
   readonly one: (request: Request) => Query<Answer>
   readonly many: (requests: NonEmpty<Request>) => Query<ReadonlyArray<Answer>>
   /** Roughly how many bytes a request adds to the statement, if they can be many. */

@@ -4,7 +4,7 @@ import { ServiceUnavailable } from "../../domain/Errors.ts"
 import { timeLeft } from "../../port/Deadline.ts"
 import { type Gather, gatherWith } from "./Batching.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
-import type { Query } from "./Query.ts"
+import type { Operation, Query } from "./Query.ts"
 import { retryingWith } from "./retrying.ts"
 
 /** A pool of connections and the two ways to use it. */
@@ -14,9 +14,9 @@ export interface Lane {
    * Runs a query and answers by the deadline of the request, or of the lane if that is sooner. A caller that leaves or
    * times out cancels nothing. Failures die as a `DatabaseFailure`.
    */
-  readonly ask: <A>(query: Query<A>) => Effect.Effect<A, ServiceUnavailable>
+  readonly ask: <A>(query: Query<A>, operation: Operation) => Effect.Effect<A, ServiceUnavailable>
   /** Runs a query however much is queued, and takes no place in the queue. For the service's own occasional questions. */
-  readonly probe: <A>(query: Query<A>) => Effect.Effect<A>
+  readonly probe: <A>(query: Query<A>, operation: Operation) => Effect.Effect<A>
   /** Runs a query that many callers make at once: they may share a statement, but not each other's failures. */
   readonly gather: Gather
 }
@@ -52,9 +52,9 @@ export const makeLane = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, s
   const probe: Lane["probe"] = (query) =>
     Effect.flatMap(timeLeft(longest), (duration) => (duration === 0 ? Effect.die(timedOut) : run(query, duration)))
   const one: Gather =
-    ({ one }) =>
+    ({ one, operation }) =>
     (request) =>
-      ask(one(request))
+      ask(one(request), operation)
   const gather = settings.batching ? yield* gatherWith({ ...settings, retrying, timedOut: Exit.die(timedOut) }) : one
   return { sql, ask, probe, gather } satisfies Lane
 })

@@ -35,6 +35,7 @@ const lane = Effect.fnUntraced(function* (options: { readonly queue?: number; re
     retrying: <A>(asked: Query<A>) => asked as unknown as Effect.Effect<A, DatabaseFailure>
   })
   const ask = gather<number, string>({
+    operation: "tests.ask",
     sizeOf: (kibibytes) => kibibytes * 1024,
     one: (asked) => Effect.map(query([asked]), ([answer = ""]) => answer) as unknown as Query<string>,
     many: (asked) => {

@@ -27,7 +27,8 @@ const open = (settings: DatabaseSettings) =>
     const proxy = yield* databaseProxy(url)
     const { reads, writes } = Context.get(yield* Layer.build(DatabaseLive.layer(proxy.target, settings)), Database)
     const insert = (id: number) => writes.sql`INSERT INTO t VALUES (${id}) ON CONFLICT DO NOTHING`
-    const one = (lane: Lane) => Effect.map(lane.ask(lane.sql<{ one: number }>`SELECT 1 AS one`), (rows) => rows[0]?.one)
+    const one = (lane: Lane) =>
+      Effect.map(lane.ask(lane.sql<{ one: number }>`SELECT 1 AS one`, "tests.ask"), (rows) => rows[0]?.one)
     const stored = Effect.map(admin<{ id: number }>`SELECT id FROM t ORDER BY id`, (rows) => rows.map(({ id }) => id))
     return { admin, insert, one, proxy, reads, stored, writes }
   })
@@ -42,7 +43,7 @@ describe("a statement and its caller", () => {
     Effect.gen(function* () {
       const { admin, insert, proxy, stored, writes } = yield* open(shortDeadline)
       const unlock = yield* lockTable(admin, "t")
-      const failure = failureIn(yield* Effect.exit(writes.ask(insert(1))))
+      const failure = failureIn(yield* Effect.exit(writes.ask(insert(1), "tests.ask")))
       assert.deepStrictEqual(
         failure,
         new DatabaseFailure({ kind: "Deadline", sqlstate: undefined, constraint: undefined })
@@ -61,7 +62,7 @@ describe("a statement and its caller", () => {
     Effect.gen(function* () {
       const { admin, insert, proxy, stored, writes } = yield* open(longDeadline)
       const unlock = yield* lockTable(admin, "t")
-      const caller = yield* Effect.forkChild(writes.ask(insert(1)))
+      const caller = yield* Effect.forkChild(writes.ask(insert(1), "tests.ask"))
       yield* untilWaiting(admin, 1)
       yield* Fiber.interrupt(caller)
       assert.strictEqual(yield* waitingForLock(admin), 1)
@@ -91,7 +92,7 @@ describe("a statement and its caller", () => {
   it.live("PostgreSQL itself ends a statement at the statement timeout, which is reported as such", () =>
     Effect.gen(function* () {
       const { reads } = yield* open({ ...longDeadline, statementTimeout: Duration.millis(50) })
-      const failure = failureIn(yield* Effect.exit(reads.ask(reads.sql`SELECT pg_sleep(20)`)))
+      const failure = failureIn(yield* Effect.exit(reads.ask(reads.sql`SELECT pg_sleep(20)`, "tests.ask")))
       assert.deepInclude(failure, { kind: "StatementTimeoutError", sqlstate: "57014" })
     })
   )
@@ -102,7 +103,7 @@ describe("a statement and its caller", () => {
   ])("DATABASE_POOLER %s: the session has a statement timeout of %s", ([pooler, timeout]) =>
     Effect.gen(function* () {
       const { reads } = yield* open({ ...longDeadline, pooler })
-      const rows = yield* reads.ask(reads.sql`SELECT current_setting('statement_timeout') AS timeout`)
+      const rows = yield* reads.ask(reads.sql`SELECT current_setting('statement_timeout') AS timeout`, "tests.ask")
       assert.strictEqual(rows[0]?.["timeout"], timeout)
     })
   )
@@ -115,7 +116,7 @@ describe("two lanes", () => {
       const unlock = yield* lockTable(admin, "t")
       const ids = Array.from({ length: longDeadline.poolSize + 3 }, (_, id) => id)
       const writers = yield* Effect.forkChild(
-        Effect.forEach(ids, (id) => writes.ask(insert(id)), { concurrency: "unbounded" })
+        Effect.forEach(ids, (id) => writes.ask(insert(id), "tests.ask"), { concurrency: "unbounded" })
       )
       yield* untilWaiting(admin, longDeadline.poolSize)
       assert.strictEqual(yield* one(reads), 1)
@@ -136,14 +137,14 @@ describe("two lanes", () => {
         const { admin, insert, one, reads, stored, writes } = yield* open({ ...longDeadline, poolSize: 2, queue: 3 })
         const unlock = yield* lockTable(admin, "t")
         const writers = yield* Effect.forkChild(
-          Effect.forEach([1, 2, 3], (id) => writes.ask(insert(id)), { concurrency: "unbounded" })
+          Effect.forEach([1, 2, 3], (id) => writes.ask(insert(id), "tests.ask"), { concurrency: "unbounded" })
         )
         yield* untilWaiting(admin, 2)
-        assert.instanceOf(failureIn(yield* Effect.exit(writes.ask(insert(4)))), ServiceUnavailable)
+        assert.instanceOf(failureIn(yield* Effect.exit(writes.ask(insert(4), "tests.ask"))), ServiceUnavailable)
         assert.strictEqual(yield* one(reads), 1)
         yield* unlock
         yield* Fiber.join(writers)
-        yield* writes.ask(insert(5))
+        yield* writes.ask(insert(5), "tests.ask")
         assert.deepStrictEqual(yield* stored, [1, 2, 3, 5])
       })
   )
@@ -152,7 +153,9 @@ describe("two lanes", () => {
     Effect.gen(function* () {
       const { admin, insert, one, stored, writes } = yield* open({ ...shortDeadline, poolSize: 2, queue: 2 })
       const unlock = yield* lockTable(admin, "t")
-      yield* Effect.forEach([1, 2], (id) => Effect.exit(writes.ask(insert(id))), { concurrency: "unbounded" })
+      yield* Effect.forEach([1, 2], (id) => Effect.exit(writes.ask(insert(id), "tests.ask")), {
+        concurrency: "unbounded"
+      })
       assert.instanceOf(failureIn(yield* Effect.exit(one(writes))), ServiceUnavailable)
       yield* unlock
       yield* eventually(
@@ -169,7 +172,7 @@ describe("a lost connection", () => {
     Effect.gen(function* () {
       const { admin, insert, stored, writes } = yield* open(longDeadline)
       const unlock = yield* lockTable(admin, "t")
-      const caller = yield* Effect.forkChild(writes.ask(insert(1)))
+      const caller = yield* Effect.forkChild(writes.ask(insert(1), "tests.ask"))
       yield* untilWaiting(admin, 1)
       yield* terminateWaiting(admin)
       yield* untilWaiting(admin, 1)
@@ -183,7 +186,7 @@ describe("a lost connection", () => {
     Effect.gen(function* () {
       const { insert, proxy, stored, writes } = yield* open(longDeadline)
       proxy.loseAnswer("INSERT 0 1")
-      yield* writes.ask(insert(1))
+      yield* writes.ask(insert(1), "tests.ask")
       assert.strictEqual(proxy.lost(), 1)
       assert.deepStrictEqual(yield* stored, [1])
     })
@@ -194,7 +197,7 @@ describe("a lost connection", () => {
       const { admin, one, reads } = yield* open(longDeadline)
       const everyConnection = Effect.forEach(
         Array.from({ length: longDeadline.poolSize }),
-        () => reads.ask(reads.sql`SELECT pg_sleep(0.05)`),
+        () => reads.ask(reads.sql`SELECT pg_sleep(0.05)`, "tests.ask"),
         { concurrency: "unbounded" }
       )
       yield* everyConnection
@@ -210,7 +213,7 @@ describe("a lost connection", () => {
     Effect.gen(function* () {
       const target = parseDatabaseUrl(Redacted.make("postgres://u@127.0.0.1:1/d"))
       const { reads } = Context.get(yield* Layer.build(DatabaseLive.layer(target, shortDeadline)), Database)
-      const failure = failureIn(yield* Effect.exit(reads.ask(reads.sql`SELECT 1`)))
+      const failure = failureIn(yield* Effect.exit(reads.ask(reads.sql`SELECT 1`, "tests.ask")))
       assert.instanceOf(failure, DatabaseFailure)
       assert.deepInclude(failure, { kind: "ConnectionError", sqlstate: "ECONNREFUSED" })
       assert.notInclude(JSON.stringify(failure), "127.0.0.1")
@@ -220,14 +223,14 @@ describe("a lost connection", () => {
 
 describe("a connection", () => {
   const session = (lane: Lane) =>
-    Effect.map(lane.ask(lane.sql<{ pid: number }>`SELECT pg_backend_pid() AS pid`), ([row]) => row?.pid)
+    Effect.map(lane.ask(lane.sql<{ pid: number }>`SELECT pg_backend_pid() AS pid`, "tests.ask"), ([row]) => row?.pid)
 
   it.live("that became read-only is replaced, and the write succeeds on the next one (F2)", () =>
     Effect.gen(function* () {
       const { insert, stored, writes } = yield* open({ ...longDeadline, poolSize: 1 })
       const before = yield* session(writes)
-      yield* writes.ask(writes.sql`SET default_transaction_read_only = on`)
-      yield* writes.ask(insert(1))
+      yield* writes.ask(writes.sql`SET default_transaction_read_only = on`, "tests.ask")
+      yield* writes.ask(insert(1), "tests.ask")
       assert.deepStrictEqual(yield* stored, [1])
       assert.notStrictEqual(yield* session(writes), before)
     })
@@ -247,7 +250,7 @@ describe("a connection", () => {
         yield* Effect.sleep("900 millis")
         yield* sql`INSERT INTO t VALUES (2)`
       })
-      yield* writes.ask(sql.withTransaction(waits))
+      yield* writes.ask(sql.withTransaction(waits), "tests.ask")
       assert.deepStrictEqual(yield* stored, [1, 2])
     })
   )

@@ -23,7 +23,7 @@ const open = (value: string, pooler = false) =>
     const { reads, writes } = Context.get(context, Database)
     const effective = Effect.forEach([reads, writes], ({ ask, sql }) =>
       Effect.map(
-        ask(sql<{ value: string }>`SELECT current_setting('synchronous_commit') AS value`),
+        ask(sql<{ value: string }>`SELECT current_setting('synchronous_commit') AS value`, "tests.ask"),
         ([row]) => row?.value
       )
     )

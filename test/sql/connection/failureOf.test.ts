@@ -117,7 +117,7 @@ layer(NotesLive)("only kind, SQLSTATE and constraint of a database error are kep
       const raw = yield* causeOf(inTransaction)
       assert.include(yield* leaksIn(raw), "inspect", "the driver's error does hold the value (control)")
 
-      const cause = yield* causeOf(ask(inTransaction))
+      const cause = yield* causeOf(ask(inTransaction, "tests.ask"))
       const error = Cause.squash(cause)
       assert.instanceOf(error, DatabaseFailure)
       const { constraint, kind, sqlstate } = error
@@ -134,7 +134,7 @@ layer(NotesLive)("only kind, SQLSTATE and constraint of a database error are kep
         Result: Schema.Struct({ note: Schema.Int }),
         execute: (text) => sql`SELECT ${text}::text AS note`
       })
-      assert.deepStrictEqual(yield* leaksIn(yield* causeOf(ask(select(canary)))), [])
+      assert.deepStrictEqual(yield* leaksIn(yield* causeOf(ask(select(canary), "tests.ask"))), [])
     })
   )
 })
@@ -151,7 +151,7 @@ describe("a failed connection keeps neither password nor address nor the server'
       const { port } = yield* refusingPostgres(sqlstate ?? "", `no, ${canary}`)
       const { ask, sql } = yield* laneOn({ ...target, port })
       assert.include(yield* leaksIn(yield* causeOf(sql`SELECT 1`)), "inspect", "control")
-      const cause = yield* causeOf(ask(sql`SELECT 1`))
+      const cause = yield* causeOf(ask(sql`SELECT 1`, "tests.ask"))
       assert.deepInclude(Cause.squash(cause), { kind, sqlstate })
       assert.deepStrictEqual(yield* leaksIn(cause), [])
     })
@@ -161,7 +161,7 @@ describe("a failed connection keeps neither password nor address nor the server'
     Effect.gen(function* () {
       const { ask, sql } = yield* laneOn({ ...target, host: `/nonexistent/${canary}` })
       assert.include(yield* leaksIn(yield* causeOf(sql`SELECT 1`)), "inspect", "control")
-      const cause = yield* causeOf(ask(sql`SELECT 1`))
+      const cause = yield* causeOf(ask(sql`SELECT 1`, "tests.ask"))
       assert.deepInclude(Cause.squash(cause), { kind: "ConnectionError", sqlstate: "ENOENT" })
       assert.deepStrictEqual(yield* leaksIn(cause), [])
     })

@@ -9,6 +9,7 @@ import { hashApiKey, hasWrongChecksum } from "../port/ApiKey.ts"
 import { ApiKeys, type FoundApiKey } from "../port/ApiKeys.ts"
 import { Prefetched } from "../port/Prefetched.ts"
 import { QueueLimit } from "../port/QueueLimit.ts"
+import { CurrentExchange, type Exchange } from "./Exchange.ts"
 import { requestedCredentialId } from "./requestedCredentialId.ts"
 import { Turns } from "./Turns.ts"
 
@@ -78,21 +79,29 @@ export const layer = Layer.effect(
         const api_key_hash = hashApiKey(credential, "latin1")
         const { limit, party } = parties.of(api_key_hash)
 
-        const admit = (key: Option.Option<FoundApiKey>): Admitted => {
-          if (Option.isNone(key)) {
-            parties.forget(api_key_hash)
-            return invalid
+        const admit =
+          (exchange: Exchange | undefined) =>
+          (key: Option.Option<FoundApiKey>): Admitted => {
+            if (Option.isNone(key)) {
+              parties.forget(api_key_hash)
+              return invalid
+            }
+            const { account_id, management, prefetched } = key.value
+            parties.learn(api_key_hash, account_id)
+            if (exchange !== undefined) Object.assign(exchange, { account_id, api_key_hash })
+            if (!management) return forbidden
+            const caller = { account_id, api_key_hash }
+            return Effect.updateContext(app, (context: Context.Context<never>) =>
+              Context.add(Context.add(context, CurrentCaller, caller), Prefetched, prefetched)
+            )
           }
-          const { account_id, management, prefetched } = key.value
-          parties.learn(api_key_hash, account_id)
-          if (!management) return forbidden
-          const caller = { account_id, api_key_hash }
-          return Effect.updateContext(app, (context: Context.Context<never>) =>
-            Context.add(Context.add(context, CurrentCaller, caller), Prefetched, prefetched)
-          )
-        }
         return Effect.flatMap(HttpServerRequest.HttpServerRequest, ({ method, url }) =>
-          Effect.flatMap(inTurn(party, limit, apiKeys.find(api_key_hash, requestedCredentialId(method, url))), admit)
+          Effect.withFiber((fiber) =>
+            Effect.flatMap(
+              inTurn(party, limit, apiKeys.find(api_key_hash, requestedCredentialId(method, url))),
+              admit(fiber.getRef(CurrentExchange))
+            )
+          )
         )
       }
     })

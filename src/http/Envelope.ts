@@ -5,6 +5,7 @@ import { InternalError, NotFound } from "../domain/Errors.ts"
 import { RequestTimeout, withDeadline } from "../port/Deadline.ts"
 import { makeFailureLog } from "./FailureLog.ts"
 import { methodsOf } from "./KnownRoutes.ts"
+import { observing } from "./observing.ts"
 import { requestIdOf } from "./requestIdOf.ts"
 import { routableUrl } from "./routableUrl.ts"
 
@@ -21,6 +22,7 @@ export const layer = HttpRouter.middleware(
   Effect.gen(function* () {
     const withRequestDeadline = withDeadline(yield* RequestTimeout)
     const logFailure = makeFailureLog()
+    const observe = yield* observing
     return (app) =>
       Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) => {
         const request_id = requestIdOf(request.headers["x-request-id"])
@@ -37,13 +39,14 @@ export const layer = HttpRouter.middleware(
           if (Cause.hasInterruptsOnly(cause)) return Effect.failCause(cause)
           return logFailure(cause).pipe(Effect.annotateLogs({ request_id }), Effect.as(send(new InternalError())))
         })
-        return Effect.map(answered, (response) =>
+        const enveloped = Effect.map(answered, (response) =>
           HttpServerResponse.setHeaders(response, {
             "x-request-id": request_id,
             "cache-control": response.headers["cache-control"] ?? "no-store",
             ...(response.status === 503 ? { "retry-after": "1" } : {})
           })
         )
+        return observe({ request, request_id, url }, enveloped)
       })
   }),
   { global: true }

@@ -1,6 +1,6 @@
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import { Context, Duration, Effect, Layer, Logger, References, Scope, Tracer } from "effect"
-import { HttpRouter, HttpServer } from "effect/http"
+import { HttpMiddleware, HttpRouter, HttpServer } from "effect/http"
 import { HttpApiBuilder } from "effect/http-api"
 import { Api } from "../api/Api.ts"
 import type { Certificate } from "./Certificate.ts"
@@ -50,7 +50,10 @@ const serving = Layer.effectDiscard(
     const { serve } = yield* HttpServer.HttpServer
     const router = yield* HttpRouter.HttpRouter
     yield* serve(router.asHttpEffect()).pipe(
-      Effect.updateContext((context: Context.Context<Scope.Scope>) => ofRequests(context))
+      Effect.updateContext((context: Context.Context<Scope.Scope>) =>
+        // The envelope traces requests: it knows their ids.
+        Context.add(ofRequests(context), HttpMiddleware.TracerDisabledWhen, () => true)
+      )
     )
   })
 )

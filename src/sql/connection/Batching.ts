@@ -1,7 +1,8 @@
-import { Array as Arr, Cause, Duration, Effect, Exit } from "effect"
+import { Array as Arr, Cause, Context, Duration, Effect, Exit, References } from "effect"
 import { ServiceUnavailable } from "../../domain/Errors.ts"
 import { CurrentDeadline } from "../../port/Deadline.ts"
 import type { DatabaseFailure } from "../../port/DatabaseFailure.ts"
+import { OperationSpan } from "./OperationSpan.ts"
 import type { Operation, Query } from "./Query.ts"
 import type { Retrying } from "./retrying.ts"
 
@@ -49,6 +50,7 @@ interface Waiting<Request, Answer> {
   readonly request: Request
   readonly until: number
   settle: ((exit: Exit.Exit<Answer, ServiceUnavailable>) => void) | undefined
+  readonly span: OperationSpan | undefined
 }
 
 /** When the last caller that still waits times out. */
@@ -60,7 +62,8 @@ const lastDeadline = (entries: ReadonlyArray<{ readonly until: number; readonly 
  * detached from its callers: one that leaves or times out does not affect the others.
  */
 export const gatherWith = Effect.fnUntraced(function* ({ deadline, timedOut, queue, retrying }: Options) {
-  const fork = Effect.runForkWith(yield* Effect.context())
+  // The spans that the client makes of statements are named after the database: those of operations stand for them.
+  const fork = Effect.runForkWith(Context.add(yield* Effect.context(), References.MinimumTraceLevel, "None"))
   const longest = Duration.toMillis(deadline)
   const expiries: Array<(now: number) => void> = []
   let waiting = 0
@@ -71,7 +74,7 @@ export const gatherWith = Effect.fnUntraced(function* ({ deadline, timedOut, que
     (timer) => Effect.sync(() => clearInterval(timer))
   )
 
-  const gather: Gather = <Request, Answer>({ many, one, sizeOf = () => 0 }: Queries<Request, Answer>) => {
+  const gather: Gather = <Request, Answer>({ many, one, operation, sizeOf = () => 0 }: Queries<Request, Answer>) => {
     type Entry = Waiting<Request, Answer>
     let collected: Array<Entry> = []
     const running: Array<ReadonlyArray<Entry>> = []
@@ -82,7 +85,13 @@ export const gatherWith = Effect.fnUntraced(function* ({ deadline, timedOut, que
       if (settle === undefined) return
       entry.settle = undefined
       waiting -= 1
+      entry.span?.end(exit)
       settle(exit)
+    }
+    const traced = <A, E>(entries: ReadonlyArray<Entry>, statement: Effect.Effect<A, E>) => {
+      const spans = entries.flatMap(({ settle, span }) => (settle === undefined || span === undefined ? [] : [span]))
+      const span = OperationSpan.ofStatement(spans, entries.length)
+      return span === undefined ? statement : Effect.onExit(statement, (exit) => Effect.sync(() => span.end(exit)))
     }
     expiries.push((now) => {
       for (const entry of [...running.flat(), ...collected]) if (entry.until <= now) settle(entry, timedOut)
@@ -90,7 +99,10 @@ export const gatherWith = Effect.fnUntraced(function* ({ deadline, timedOut, que
 
     const runOne = (entry: Entry) =>
       Effect.matchCause(
-        retrying(one(entry.request), () => lastDeadline([entry])),
+        traced(
+          [entry],
+          retrying(one(entry.request), () => lastDeadline([entry]))
+        ),
         {
           onSuccess: (answer) => settle(entry, Exit.succeed(answer)),
           onFailure: (cause) => settle(entry, Exit.die(Cause.squash(cause)))
@@ -98,7 +110,10 @@ export const gatherWith = Effect.fnUntraced(function* ({ deadline, timedOut, que
       )
     const runMany = (entries: NonEmpty<Entry>) =>
       Effect.matchEffect(
-        retrying(many(Arr.map(entries, ({ request }) => request)), () => lastDeadline(entries)),
+        traced(
+          entries,
+          retrying(many(Arr.map(entries, ({ request }) => request)), () => lastDeadline(entries))
+        ),
         {
           onSuccess: (answers) =>
             Effect.sync(() => entries.forEach((entry, index) => settle(entry, Exit.succeed(answers[index] as Answer)))),
@@ -144,7 +159,8 @@ export const gatherWith = Effect.fnUntraced(function* ({ deadline, timedOut, que
         if (until <= now) return timedOut
         return Effect.callback<Answer, ServiceUnavailable>((resume) => {
           if (waiting >= queue) return resume(unavailable)
-          const entry: Entry = { request, until, settle: (exit) => resume(exit) }
+          const span = OperationSpan.begin(fiber, operation, "internal")
+          const entry: Entry = { request, until, span, settle: (exit) => resume(exit) }
           waiting += 1
           collected.push(entry)
           if (!scheduled) {
@@ -155,6 +171,7 @@ export const gatherWith = Effect.fnUntraced(function* ({ deadline, timedOut, que
             if (entry.settle === undefined) return
             entry.settle = undefined
             waiting -= 1
+            span?.end(Exit.interrupt())
           })
         })
       })

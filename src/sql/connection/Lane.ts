@@ -1,9 +1,10 @@
-import { Duration, Effect, Exit, Fiber } from "effect"
+import { Duration, Effect, Exit, Fiber, References } from "effect"
 import type { SqlClient } from "effect/sql"
 import { ServiceUnavailable } from "../../domain/Errors.ts"
 import { timeLeft } from "../../port/Deadline.ts"
 import { type Gather, gatherWith } from "./Batching.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
+import { OperationSpan } from "./OperationSpan.ts"
 import type { Operation, Query } from "./Query.ts"
 import { retryingWith } from "./retrying.ts"
 
@@ -37,20 +38,36 @@ export const makeLane = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, s
   let waiting = 0
   const run = <A>(query: Query<A>, duration: number, ended: () => void = () => {}) => {
     const until = performance.now() + duration
-    const detached = Effect.ensuring(Effect.orDie(retrying(query, () => until)), Effect.sync(ended))
+    // The spans that the client makes of statements are named after the database: those of operations stand for them.
+    const detached = Effect.provideService(
+      Effect.ensuring(Effect.orDie(retrying(query, () => until)), Effect.sync(ended)),
+      References.MinimumTraceLevel,
+      "None"
+    )
     return Effect.flatMap(Effect.forkDetach(detached), (fiber) =>
       Effect.timeoutOrElse(Fiber.join(fiber), { duration, orElse: () => Effect.die(timedOut) })
     )
   }
-  const ask: Lane["ask"] = (query) =>
-    Effect.flatMap(timeLeft(longest), (duration) => {
-      if (waiting >= settings.queue) return Effect.fail(new ServiceUnavailable())
-      if (duration === 0) return Effect.die(timedOut)
-      waiting += 1
-      return run(query, duration, () => (waiting -= 1))
+  const traced = <A, E>(operation: Operation, asked: Effect.Effect<A, E>) =>
+    Effect.withFiber((fiber): Effect.Effect<A, E> => {
+      const span = OperationSpan.begin(fiber, operation, "client")
+      return span === undefined ? asked : Effect.onExit(asked, (exit) => Effect.sync(() => span.end(exit)))
     })
-  const probe: Lane["probe"] = (query) =>
-    Effect.flatMap(timeLeft(longest), (duration) => (duration === 0 ? Effect.die(timedOut) : run(query, duration)))
+  const ask: Lane["ask"] = (query, operation) =>
+    traced(
+      operation,
+      Effect.flatMap(timeLeft(longest), (duration) => {
+        if (waiting >= settings.queue) return Effect.fail(new ServiceUnavailable())
+        if (duration === 0) return Effect.die(timedOut)
+        waiting += 1
+        return run(query, duration, () => (waiting -= 1))
+      })
+    )
+  const probe: Lane["probe"] = (query, operation) =>
+    traced(
+      operation,
+      Effect.flatMap(timeLeft(longest), (duration) => (duration === 0 ? Effect.die(timedOut) : run(query, duration)))
+    )
   const one: Gather =
     ({ one, operation }) =>
     (request) =>

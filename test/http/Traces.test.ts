@@ -1,0 +1,205 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Effect, Layer, Option, Redacted } from "effect"
+import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
+import type { TraceSampling } from "../../src/wiring/OtlpSettings.ts"
+import type { Settings } from "../../src/wiring/Settings.ts"
+import * as Tracing from "../../src/wiring/Tracing.ts"
+import { settingsFor } from "../support/database/freshDatabase.ts"
+import { withoutTable } from "../support/database/withoutTable.ts"
+import { createdId, minimal } from "../support/http/Bodies.ts"
+import { bearer, type Header, render, send } from "../support/http/HttpProbe.ts"
+import { open } from "../support/http/RawConnection.ts"
+import { type ReceivedSpan, SpanCollector } from "../support/http/SpanCollector.ts"
+import { TestService } from "../support/http/TestService.ts"
+import { layerLive } from "../support/process/layerLive.ts"
+
+const settings = settingsFor("postgres://nobody@localhost/nothing", generateKeyring(new Date(0)))
+
+/** Whatever the rest of the tests run with. */
+const batching = (given: Settings): Settings => ({ ...given, database: { ...given.database, batching: true } })
+
+/** The service, sending traces to a collector of its own. */
+const tracedWith = (sampling: TraceSampling) =>
+  Layer.unwrap(
+    Effect.map(SpanCollector, ({ url }) => {
+      const traces = Option.some({ url, headers: Redacted.make({ "api-key": "the collector's" }) })
+      const resource = { ...settings.otlp.resource, serviceName: "keys" }
+      return Layer.provideMerge(
+        TestService.layerWith({ settings: batching }),
+        Tracing.layer({ ...settings, otlp: { ...settings.otlp, resource, traces, sampling } })
+      )
+    })
+  )
+
+const kinds = ["", "internal", "server", "client"]
+
+/** A span and those below it, by name and kind. */
+const treeOf = (spans: ReadonlyArray<ReceivedSpan>, parent: string | undefined): ReadonlyArray<unknown> =>
+  spans
+    .filter(({ parentSpanId }) => parentSpanId === parent)
+    .map(({ kind, name, spanId }) => [`${kinds[kind]} ${name}`, ...treeOf(spans, spanId)])
+
+const lookUp = ["internal api_keys.find", ["client api_keys.find"]]
+const reading = ["internal api_keys.find_with_credential", ["client api_keys.find_with_credential"]]
+
+const route = "/api/v1/byok/:id"
+const parentOf = (traceId: string, flags: string): Header => ["traceparent", `00-${traceId}-${"b".repeat(16)}-${flags}`]
+
+layerLive(Layer.provideMerge(tracedWith({ ratio: 1, parentDecides: true }), SpanCollector.layer))("a trace", (it) => {
+  it.effect("of a get is its look-up and the statement that answers it", () =>
+    Effect.gen(function* () {
+      const { headers, traceOf } = yield* SpanCollector
+      const tenant = yield* TestService.tenant
+      const id = createdId(yield* tenant.create(minimal))
+      const answer = yield* tenant.get(id)
+      const spans = yield* traceOf(`GET ${route}`)
+      assert.deepStrictEqual(treeOf(spans, undefined), [[`server GET ${route}`, reading]])
+      const [statement, waiting, request] = spans
+      assert.deepStrictEqual(request?.attributes, {
+        "http.request.method": "GET",
+        "http.route": route,
+        "http.response.status_code": 200,
+        "http.response.header.x-request-id": [answer.headers["x-request-id"]]
+      })
+      assert.deepStrictEqual(waiting?.attributes, { "db.operation.name": "api_keys.find_with_credential" })
+      assert.deepStrictEqual(statement?.attributes, {
+        "db.operation.name": "api_keys.find_with_credential",
+        "db.system.name": "postgresql"
+      })
+      for (const span of spans) {
+        assert.isTrue(BigInt(span.startTimeUnixNano) < BigInt(span.endTimeUnixNano))
+        assert.isUndefined(span.status)
+        assert.strictEqual(span.resource["service.name"], "keys")
+        assert.strictEqual(span.resource["service.instance.id"], "a test")
+      }
+      assert.deepInclude(headers[0], { "api-key": "the collector's", "content-type": "application/json" })
+      assert.notInclude(JSON.stringify(spans), tenant.management_key)
+    })
+  )
+
+  it.effect("of a create is its look-up and the INSERT, under the span of its caller", () =>
+    Effect.gen(function* () {
+      const { traceOf } = yield* SpanCollector
+      const tenant = yield* TestService.tenant
+      const traceId = "c".repeat(32)
+      yield* tenant.create(minimal, [parentOf(traceId, "01")])
+      const spans = yield* traceOf("POST /api/v1/byok", traceId)
+      assert.deepStrictEqual(treeOf(spans, "b".repeat(16)), [
+        ["server POST /api/v1/byok", lookUp, ["internal credentials.insert", ["client credentials.insert"]]]
+      ])
+    })
+  )
+
+  it.effect("of an update, which shares no statement, has it directly below the request", () =>
+    Effect.gen(function* () {
+      const { traceOf } = yield* SpanCollector
+      const tenant = yield* TestService.tenant
+      const id = createdId(yield* tenant.create(minimal))
+      yield* tenant.update(id, { disabled: true })
+      const [tree] = treeOf(yield* traceOf(`PATCH ${route}`), undefined)
+      assert.include(JSON.stringify(tree), `["client credentials.update"]`)
+    })
+  )
+
+  it.effect("of a get that shares a statement links to it, and the statement belongs to none of them", () =>
+    Effect.gen(function* () {
+      const { spans, traceOf } = yield* SpanCollector
+      const { url } = yield* TestService
+      const tenant = yield* TestService.newTenant
+      const path = `/api/v1/byok/${createdId(yield* tenant.create(minimal))}`
+      const traceIds = ["1", "2", "3"].map((digit) => digit.repeat(32))
+      const unrecorded = "4".repeat(32)
+      const parents = [...traceIds.map((traceId) => parentOf(traceId, "01")), parentOf(unrecorded, "00")]
+      // What arrives at once is asked at once: an account may have four requests in progress beside another.
+      const connection = yield* open(url)
+      const headers = parents.map((parent) => [bearer(tenant.management_key), parent])
+      yield* connection.write(Buffer.concat(headers.map((each) => render({ path, headers: each }))))
+      for (const _ of parents) assert.strictEqual((yield* connection.answer).status, 200)
+
+      const traces = yield* Effect.forEach(traceIds, (traceId) => traceOf(`GET ${route}`, traceId))
+      const shared = spans.filter(({ attributes }) => "db.operation.batch.size" in attributes)
+      assert.lengthOf(shared, 1)
+      const [{ attributes, parentSpanId, spanId, traceId }] = shared as [ReceivedSpan]
+      assert.deepStrictEqual(attributes, {
+        "db.operation.name": "api_keys.find_with_credential",
+        "db.system.name": "postgresql",
+        "db.operation.batch.size": 4
+      })
+      assert.isUndefined(parentSpanId)
+      assert.notInclude([...traceIds, unrecorded], traceId)
+      for (const trace of traces) {
+        assert.deepStrictEqual(treeOf(trace, "b".repeat(16)), [
+          [`server GET ${route}`, ["internal api_keys.find_with_credential"]]
+        ])
+        assert.deepStrictEqual(trace[0]?.links, [{ traceId, spanId, attributes: [] }])
+      }
+      assert.isFalse(spans.some((span) => span.traceId === unrecorded))
+    })
+  )
+
+  it.effect("of a request that fails says why in one word, and of a path that nobody knows nothing else", () =>
+    Effect.gen(function* () {
+      const { traceOf } = yield* SpanCollector
+      const { url } = yield* TestService
+      const tenant = yield* TestService.newTenant
+      yield* withoutTable("api_keys", tenant.list("", [parentOf("7".repeat(32), "01")]))
+      const failed = yield* traceOf("GET /api/v1/byok", "7".repeat(32))
+      assert.deepStrictEqual(
+        failed.map(({ attributes, status }) => [attributes["error.type"], status?.code]),
+        [
+          ["42P01", 2],
+          ["42P01", 2],
+          ["500", 2]
+        ]
+      )
+      assert.notInclude(JSON.stringify(failed), "relation")
+      const secret = "sk-0123456789-0123456789"
+      const headers = [parentOf("8".repeat(32), "01")]
+      yield* send(url, { method: "PUT", path: `/api/v1/${secret}?key=${secret}`, headers })
+      const unknown = yield* traceOf("PUT", "8".repeat(32))
+      assert.notInclude(JSON.stringify(unknown), secret)
+      assert.strictEqual(unknown[0]?.attributes["http.response.status_code"], 404)
+    })
+  )
+
+  it.effect("begins with no probe", () =>
+    Effect.gen(function* () {
+      const { spans, traceOf } = yield* SpanCollector
+      const { url } = yield* TestService
+      for (const path of ["/health/live", "/health/ready"]) yield* send(url, { path })
+      yield* send(url, { path: "/", headers: [parentOf("9".repeat(32), "01")] })
+      yield* traceOf("GET /", "9".repeat(32))
+      assert.isFalse(spans.some(({ name }) => name.includes("health")))
+    })
+  )
+})
+
+/** Which of three requests are recorded: without a parent, with one that is recorded, and with one that is not. */
+const recordedWith = (sampling: TraceSampling) =>
+  Effect.gen(function* () {
+    const collector = yield* SpanCollector
+    yield* Effect.scoped(
+      Effect.gen(function* () {
+        const { list } = yield* TestService.tenant
+        for (const headers of [[], [parentOf("d".repeat(32), "01")], [parentOf("e".repeat(32), "00")]]) {
+          assert.strictEqual((yield* list("", headers)).status, 200)
+        }
+      }).pipe(Effect.provide(tracedWith(sampling)))
+    )
+    // All are sent before the service has stopped.
+    const requests = collector.spans.filter(({ kind }) => kind === 2)
+    return requests.map(({ traceId }) => (/^([de])\1+$/.test(traceId) ? traceId.slice(0, 1) : "own"))
+  }).pipe(Effect.provide(SpanCollector.layer))
+
+describe("a trace is recorded", () => {
+  it.live.each<readonly [sampling: TraceSampling, recorded: ReadonlyArray<string>]>([
+    [{ ratio: 1, parentDecides: true }, ["own", "d"]],
+    [{ ratio: 0, parentDecides: true }, ["d"]],
+    [{ ratio: 1, parentDecides: false }, ["own", "d", "e"]],
+    [{ ratio: 0, parentDecides: false }, []]
+  ])("as %j says", ([sampling, recorded]) =>
+    Effect.gen(function* () {
+      assert.deepStrictEqual(yield* recordedWith(sampling), recorded)
+    })
+  )
+})

@@ -1,6 +1,7 @@
 import { Effect } from "effect"
 import { HttpRouter, HttpServerResponse } from "effect/http"
 import { ServiceUnavailable } from "../domain/Errors.ts"
+import { Draining } from "../port/Draining.ts"
 import { Readiness } from "../port/Readiness.ts"
 import { keptFor } from "./keptFor.ts"
 
@@ -28,6 +29,7 @@ const makeReport = () => {
 export const layer = HttpRouter.use(
   Effect.fnUntraced(function* (router) {
     const readiness = yield* Readiness
+    const isDraining = yield* Draining
     const report = makeReport()
     const answer = yield* keptFor(kept)(
       Effect.gen(function* () {
@@ -37,6 +39,10 @@ export const layer = HttpRouter.use(
       })
     )
     yield* router.add("GET", "/health/live", Effect.succeed(live))
-    yield* router.add("GET", "/health/ready", answer)
+    yield* router.add(
+      "GET",
+      "/health/ready",
+      Effect.suspend(() => (isDraining() ? Effect.succeed(notReady) : answer))
+    )
   })
 )

@@ -13,6 +13,7 @@ import * as Handlers from "./Handlers.ts"
 import * as Health from "./Health.ts"
 import * as JsonBodyLive from "./JsonBodyLive.ts"
 import { routerConfig } from "./KnownRoutes.ts"
+import { AccessLog } from "./AccessLog.ts"
 import { makeNodeServer } from "./makeNodeServer.ts"
 import * as QueryParametersLive from "./QueryParametersLive.ts"
 import * as ResourcePathLive from "./ResourcePathLive.ts"
@@ -72,6 +73,7 @@ export const layer = (settings: ServerSettings, certificate?: Certificate) =>
       ),
       Layer.provide(NodeHttpServer.layerHttpServices),
       Layer.merge(CertificateInUse.layer(server)),
-      Layer.provide(implementation)
+      Layer.provide(implementation),
+      Layer.provide(Layer.succeed(AccessLog, settings.accessLog))
     )
   })

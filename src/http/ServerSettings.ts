@@ -8,6 +8,8 @@ export interface ServerSettings {
   readonly maxConnections: number
   /** When an idle connection is closed. */
   readonly keepAliveTimeout: Duration.Duration
+  /** Whether each request is a line in the log. */
+  readonly accessLog: boolean
   /** How long a client may take to read an answer. */
   readonly sendTimeout: Duration.Duration
 }

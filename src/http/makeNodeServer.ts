@@ -133,7 +133,7 @@ const refuseTunnel = (request: IncomingMessage, socket: Duplex) => {
 
 /** A Node server with limits on time, size and number, whose own refusals are envelopes too; HTTPS with a certificate. */
 export const makeNodeServer = (
-  { keepAliveTimeout, maxConnections, sendTimeout }: Omit<ServerSettings, "host" | "port">,
+  { keepAliveTimeout, maxConnections, sendTimeout }: Omit<ServerSettings, "host" | "port" | "accessLog">,
   certificate?: Certificate
 ): Server => {
   const options = { ...limits, keepAliveTimeout: Duration.toMillis(keepAliveTimeout) }

@@ -6,6 +6,8 @@ import * as Server from "../http/Server.ts"
 import { Accounts } from "../service/Accounts.ts"
 import { readCertificate } from "../wiring/readCertificate.ts"
 import { InvalidSetting, type Settings } from "../wiring/Settings.ts"
+import { Draining } from "../port/Draining.ts"
+import { makeDrain } from "./makeDrain.ts"
 import { reloadCertificate } from "./reloadCertificate.ts"
 import { reloadKeyring } from "./reloadKeyring.ts"
 import { sighups } from "./sighups.ts"
@@ -86,14 +88,16 @@ export const serve = (settings: Settings, signals: Queue.Dequeue<true>, json = f
       const read = Option.map(settings.tls, readCertificate)
       const certificate = Option.isSome(read) ? yield* read.value : undefined
       yield* warnOfPlainHttp(settings)
+      const drain = yield* makeDrain(settings.drainDelay)
       const server = Server.layer(settings, certificate).pipe(
         Layer.catchTag("ServeError", (error) =>
           Layer.effectContext(Effect.fail(isInUse(error) ? inUse(settings) : error))
         )
       )
       const reloading = Option.isSome(read) ? reloadCertificate(signalsForCertificate, read.value) : Layer.empty
-      return Layer.merge(welcome(settings, json), reloading).pipe(
+      return Layer.mergeAll(welcome(settings, json), reloading, drain.layer).pipe(
         Layer.provide(server),
+        Layer.provide(Layer.succeed(Draining, drain.isDraining)),
         Layer.merge(reloadKeyring(signals)),
         Layer.provide(Byok.layerWith(settings)),
         Layer.provide(Tracing.layer(settings))

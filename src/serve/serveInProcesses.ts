@@ -1,5 +1,7 @@
 import cluster, { type Worker } from "node:cluster"
 import { Deferred, Effect, Layer, Queue } from "effect"
+import { hastenWorker } from "./makeDrain.ts"
+import { stopSignals } from "./stopSignals.ts"
 import { openDatabase } from "../wiring/Persistence.ts"
 import { InvalidSetting, secretsOf, type Settings } from "../wiring/Settings.ts"
 
@@ -91,7 +93,8 @@ const keepServing = Effect.fnUntraced(function* (settings: Settings, group: Grou
 
 /**
  * Serves one port with several processes, each of which reads the settings itself. The first starts alone: only it may
- * find the database empty. The database outlives them all. SIGHUP is passed on to each.
+ * find the database empty. The database outlives them all. SIGHUP is passed on to each,
+ * as is a second signal to stop, which ends the delay before it.
  */
 export const serveInProcesses = (
   settings: Settings,
@@ -102,6 +105,9 @@ export const serveInProcesses = (
     Effect.gen(function* () {
       yield* openDatabase(settings)
       const group: Group = { workers: new Map(), stopping: false, lost }
+      yield* stopSignals((count) => {
+        if (count > 1) for (const worker of group.workers.keys()) hastenWorker(worker)
+      })
       yield* Effect.forkScoped(Effect.forever(Effect.map(Queue.take(sighups), () => reloadAll(group.workers))))
       yield* Effect.forEach(
         Array.from({ length: settings.processes }, (_, index) => index + 1),

@@ -1,5 +1,5 @@
 import { type Context, type Exit, Option, type Tracer } from "effect"
-import { randomHex } from "./randomHex.ts"
+import { newSpanId } from "./traceIds.ts"
 
 type Options = Parameters<Tracer.Tracer["span"]>[0]
 
@@ -8,7 +8,7 @@ export class RecordedSpan implements Tracer.Span {
   readonly _tag = "Span"
   readonly name: string
   readonly traceId: string
-  readonly spanId = randomHex(2)
+  readonly spanId = newSpanId()
   readonly parent: Option.Option<Tracer.AnySpan>
   readonly annotations: Context.Context<never>
   readonly kind: Tracer.SpanKind

@@ -1,13 +1,13 @@
 import { Duration, Effect, Schedule } from "effect"
 import { HttpBody, HttpClient, HttpClientRequest } from "effect/http"
-import { makeSpansJson } from "./makeSpansJson.ts"
 import type { RecordedSpan } from "./RecordedSpan.ts"
+import { frameOf, spanJson } from "./spanJson.ts"
 
-/** How many spans are sent at once: writing them takes about a millisecond. */
-const batch = 512
+/** How many bytes of spans are sent at once: some hundred spans. */
+const batch = 256 * 1024
 
-/** How many spans may wait. Beyond that they are dropped: a collector that stands still costs no memory. */
-const most = 16_384
+/** How many batches may wait. Beyond that spans are dropped: a collector that stands still costs this much memory. */
+const most = 32
 
 /** How long spans wait for others. */
 const interval = Duration.seconds(1)
@@ -26,28 +26,35 @@ interface Collector {
   readonly resource: Readonly<Record<string, string>>
 }
 
+interface Batch {
+  readonly bytes: Buffer
+  length: number
+  spans: number
+}
+
 /**
- * Makes the queue of spans for a collector, which are written and sent off the path of requests, one batch after the
- * other. Returns what adds a span.
+ * Makes the queue of spans for a collector. They are written down as they end, for objects that wait would cost more,
+ * and sent off the path of requests, one batch after the other. Returns what adds a span.
  */
 export const makeSpanQueue = Effect.fnUntraced(function* ({ headers, resource, url }: Collector) {
-  const json = makeSpansJson(resource)
-  let waiting: Array<RecordedSpan> = []
+  const [before, after] = frameOf(resource)
+  const waiting: Array<Batch> = []
+  let filling: Batch | undefined
   let dropped = 0
   let nextReport = 0
   let wake = () => {}
 
   const client = HttpClient.filterStatusOk(yield* HttpClient.HttpClient)
   const request = HttpClientRequest.post(url, { headers })
-  const send = (spans: ReadonlyArray<RecordedSpan>) =>
-    Effect.suspend(() =>
-      client.execute(HttpClientRequest.setBody(request, HttpBody.text(json(spans), "application/json")))
-    ).pipe(
+  const send = ({ bytes, length, spans }: Batch) => {
+    const body = Buffer.concat([bytes.subarray(0, length), Buffer.from(after)])
+    return client.execute(HttpClientRequest.setBody(request, HttpBody.uint8Array(body, "application/json"))).pipe(
       Effect.flatMap((response) => response.arrayBuffer),
       Effect.timeout(timeout),
       Effect.retry({ schedule: Schedule.spaced("1 second"), times: 2 }),
-      Effect.catchCause(() => Effect.sync(() => void (dropped += spans.length)))
+      Effect.catchCause(() => Effect.sync(() => void (dropped += spans)))
     )
+  }
 
   const report = Effect.suspend(() => {
     const now = performance.now()
@@ -58,28 +65,47 @@ export const makeSpanQueue = Effect.fnUntraced(function* ({ headers, resource, u
     return Effect.logWarning(`The collector of traces does not keep up or refuses: ${lost} spans were dropped`)
   })
 
+  const next = () => {
+    const first = waiting.shift() ?? filling
+    if (first === filling) filling = undefined
+    return first
+  }
   const sendAll = Effect.gen(function* () {
-    while (waiting.length > 0) {
-      const spans = waiting.slice(0, batch)
-      waiting = waiting.slice(batch)
-      yield* send(spans)
-    }
+    for (let first = next(); first !== undefined; first = next()) yield* send(first)
     yield* report
   })
-  const full = Effect.callback<void>((resume) => {
-    wake = () => resume(Effect.void)
+  const full = Effect.callback<undefined>((resume) => {
+    wake = () => resume(Effect.succeed(undefined))
   })
   const untraced = <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.withTracerEnabled(effect, false)
 
   yield* Effect.addFinalizer(() => Effect.timeoutOption(untraced(Effect.interruptible(sendAll)), farewell))
   yield* Effect.forkScoped(untraced(Effect.forever(Effect.andThen(Effect.timeoutOption(full, interval), sendAll))))
 
+  const begin = (): Batch => {
+    const bytes = Buffer.allocUnsafeSlow(batch)
+    return { bytes, length: bytes.write(before), spans: 0 }
+  }
   return (span: RecordedSpan): void => {
     if (waiting.length >= most) {
       dropped += 1
       return
     }
-    waiting.push(span)
-    if (waiting.length === batch) wake()
+    const json = spanJson(span)
+    // In UTF-8 no character takes more than three bytes for each unit of a string.
+    const needed = 3 * json.length + 1
+    if (filling !== undefined && filling.length + needed > batch) {
+      waiting.push(filling)
+      filling = undefined
+      wake()
+    }
+    filling ??= begin()
+    if (filling.length + needed > batch) {
+      dropped += 1
+      return
+    }
+    if (filling.spans > 0) filling.length += filling.bytes.write(",", filling.length)
+    filling.length += filling.bytes.write(json, filling.length)
+    filling.spans += 1
   }
 })

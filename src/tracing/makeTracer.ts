@@ -1,6 +1,6 @@
 import { Option, Tracer } from "effect"
 import { makeSampler, type Sampling } from "./makeSampler.ts"
-import { randomHex } from "./randomHex.ts"
+import { newTraceId } from "./traceIds.ts"
 import { RecordedSpan } from "./RecordedSpan.ts"
 
 /** Of spans that nobody asked for. */
@@ -13,7 +13,7 @@ export const makeTracer = (sampling: Sampling, ended: (span: RecordedSpan) => vo
     span: (options) => {
       const parent = Option.getOrUndefined(options.parent)
       if (!options.sampled) return new RecordedSpan(options, parent?.traceId ?? unsampledTrace, false, ended)
-      const traceId = parent?.traceId.padStart(32, "0") ?? randomHex(4)
+      const traceId = parent?.traceId.padStart(32, "0") ?? newTraceId()
       const sampled = options.root || (parent?._tag === "Span" ? parent.sampled : isSampled(traceId, parent))
       return new RecordedSpan(options, traceId, sampled, ended)
     }

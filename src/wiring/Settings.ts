@@ -25,6 +25,10 @@ export interface Settings {
   readonly keepAliveTimeout: Duration.Duration
   /** How long a client may take to read an answer. */
   readonly sendTimeout: Duration.Duration
+  /** How long to go on serving, although not ready, once the service is asked to stop. */
+  readonly drainDelay: Duration.Duration
+  /** Whether each request is a line in the log. */
+  readonly accessLog: boolean
   /** How many processes share the port. */
   readonly processes: number
   readonly database: DatabaseSettings
@@ -79,9 +83,9 @@ const databaseUrl = Effect.suspend(() =>
     : secret("DATABASE_URL")
 )
 
-const duration = (name: string, fallback: Duration.Input) => {
+const duration = (name: string, fallback: Duration.Input, minimum: Duration.Input = "1 millis") => {
   const inRange = Schema.makeFilter((given: Duration.Duration) =>
-    Duration.between(given, { minimum: Duration.millis(1), maximum: Duration.hours(1) })
+    Duration.between(given, { minimum: Duration.fromInputUnsafe(minimum), maximum: Duration.hours(1) })
   )
   const codec = Config.schema(Schema.DurationFromString.check(inRange), name)
   const expected = `a duration such as "2500 millis" or "3 seconds"`
@@ -138,6 +142,8 @@ export const readSettings: Effect.Effect<Settings, InvalidSetting> = Effect.gen(
     maxConnections: whole("MAX_CONNECTIONS", 1, 1_000_000, 10_000),
     keepAliveTimeout: duration("KEEP_ALIVE_TIMEOUT", "5 seconds"),
     sendTimeout: duration("SEND_TIMEOUT", "10 seconds"),
+    drainDelay: duration("DRAIN_DELAY", "0 seconds", "0 millis"),
+    accessLog: withDefault("ACCESS_LOG", Config.Boolean("ACCESS_LOG"), false, "true or false"),
     processes: whole("BYOK_PROCESSES", 1, 64, 1),
     database,
     databaseUrl,

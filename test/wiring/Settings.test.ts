@@ -26,6 +26,7 @@ const plainTarget = Option.map(({ headers, url }: OtlpTarget) => ({ url: url.hre
 const plain = ({
   database,
   databaseUrl,
+  drainDelay,
   keepAliveTimeout,
   keyring,
   otlp,
@@ -36,6 +37,7 @@ const plain = ({
   ...others,
   keepAliveTimeout: Duration.toMillis(keepAliveTimeout),
   sendTimeout: Duration.toMillis(sendTimeout),
+  drainDelay: Duration.toMillis(drainDelay),
   ...database,
   connectTimeout: Duration.toMillis(database.connectTimeout),
   statementTimeout: Duration.toMillis(database.statementTimeout),
@@ -62,6 +64,8 @@ const defaults = {
   maxConnections: 10_000,
   keepAliveTimeout: 5000,
   sendTimeout: 10_000,
+  drainDelay: 0,
+  accessLog: false,
   processes: 1,
   poolSize: 10,
   connectTimeout: 1000,
@@ -135,6 +139,14 @@ const settings: Record<string, Setting> = {
     good: [["250 millis", { sendTimeout: 250 }]],
     bad: { texts: [...badDurations, "Infinity"], sentence: aDuration }
   },
+  DRAIN_DELAY: {
+    good: [
+      ["0 seconds", { drainDelay: 0 }],
+      ["15 seconds", { drainDelay: 15_000 }]
+    ],
+    bad: { texts: ["soon", "3", "-1 seconds", "2 hours", "Infinity"], sentence: aDuration }
+  },
+  ACCESS_LOG: { good: [["true", { accessLog: true }]], bad: { texts: ["canary"], sentence: "must be true or false." } },
   BYOK_PROCESSES: whole(1, 64, (processes) => ({ processes })),
   DATABASE_URL: text((url) => ({ databaseUrl: Option.some(url) })),
   BYOK_MIGRATE: {
@@ -426,6 +438,8 @@ describe("settings", () => {
       MAX_CONNECTIONS: "10000",
       KEEP_ALIVE_TIMEOUT: "5 seconds",
       SEND_TIMEOUT: "10 seconds",
+      DRAIN_DELAY: "0 seconds",
+      ACCESS_LOG: "false",
       DATABASE_POOL_SIZE: "10",
       DATABASE_POOLER: "false",
       DATABASE_CONNECT_TIMEOUT: "1 second",

@@ -38,6 +38,7 @@ export const freshDatabase = Effect.gen(function* () {
 export const settingsFor = (url: string, keyring = generateKeyring(new Date())): Settings => ({
   ...serverSettings,
   tls: Option.none(),
+  drainDelay: Duration.zero,
   processes: 1,
   database: databaseSettings,
   databaseUrl: Option.some(Redacted.make(url)),

@@ -7,5 +7,6 @@ export const serverSettings: ServerSettings = {
   port: 0,
   maxConnections: 10_000,
   keepAliveTimeout: Duration.seconds(5),
+  accessLog: false,
   sendTimeout: Duration.seconds(10)
 }

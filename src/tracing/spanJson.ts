@@ -11,7 +11,9 @@ const valueJson = (value: unknown): string => {
     case "boolean":
       return `{"boolValue":${value}}`
     case "number":
-      return Number.isSafeInteger(value) ? `{"intValue":${value}}` : `{"doubleValue":${JSON.stringify(String(value))}}`
+      return Number.isSafeInteger(value)
+        ? `{"intValue":${value}}`
+        : `{"doubleValue":${Number.isFinite(value) ? value : `"${value}"`}}`
     case "string":
       return `{"stringValue":${JSON.stringify(value)}}`
     default:
@@ -21,10 +23,21 @@ const valueJson = (value: unknown): string => {
   }
 }
 
+/** Names come from the code, so there are few of them. */
+const names = new Map<string, string>()
+
+const nameJson = (name: string) => {
+  const known = names.get(name)
+  if (known !== undefined) return known
+  const json = JSON.stringify(name)
+  if (names.size < 1000) names.set(name, json)
+  return json
+}
+
 const attributesJson = (attributes: Iterable<readonly [string, unknown]>) => {
   let json = ""
   for (const [key, value] of attributes) {
-    json += `${json === "" ? "" : ","}{"key":${JSON.stringify(key)},"value":${valueJson(value)}}`
+    json += `${json === "" ? "" : ","}{"key":${nameJson(key)},"value":${valueJson(value)}}`
   }
   return `[${json}]`
 }
@@ -33,17 +46,17 @@ const isFailure = ({ status }: RecordedSpan) =>
   status._tag === "Ended" && status.exit._tag === "Failure" && !Cause.hasInterruptsOnly(status.exit.cause)
 
 /** Neither the message of a failure nor its stack is in it: only `error.type`, if whoever ended the span has set it. */
-const spanJson = (span: RecordedSpan): string => {
+export const spanJson = (span: RecordedSpan): string => {
   const { status } = span
   const end = status._tag === "Ended" ? status.endTime : status.startTime
   const parent = Option.isSome(span.parent) ? `"parentSpanId":"${span.parent.value.spanId}",` : ""
-  const links = span.links.map(
-    ({ attributes, span: { spanId, traceId } }) =>
-      `{"traceId":"${traceId.padStart(32, "0")}","spanId":"${spanId}","attributes":${attributesJson(Object.entries(attributes))}}`
-  )
-  const events = span.events.map(({ name, time }) => `{"name":${JSON.stringify(name)},"timeUnixNano":"${time}"}`)
+  const links = span.links.map(({ attributes, span: { spanId, traceId } }) => {
+    const about = attributesJson(Object.entries(attributes))
+    return `{"traceId":"${traceId.padStart(32, "0")}","spanId":"${spanId}","attributes":${about}}`
+  })
+  const events = span.events.map(({ name, time }) => `{"name":${nameJson(name)},"timeUnixNano":"${time}"}`)
   return (
-    `{"traceId":"${span.traceId}","spanId":"${span.spanId}",${parent}"name":${JSON.stringify(span.name)},` +
+    `{"traceId":"${span.traceId}","spanId":"${span.spanId}",${parent}"name":${nameJson(span.name)},` +
     `"kind":${kinds[span.kind]},"startTimeUnixNano":"${status.startTime}","endTimeUnixNano":"${end}",` +
     `"attributes":${attributesJson(span.attributes)}` +
     (events.length === 0 ? "" : `,"events":[${events.join()}]`) +
@@ -52,8 +65,9 @@ const spanJson = (span: RecordedSpan): string => {
   )
 }
 
-/** Makes what writes a batch of spans as OTLP has it, in JSON. */
-export const makeSpansJson = (resource: Readonly<Record<string, string>>) => {
-  const head = `{"resourceSpans":[{"resource":{"attributes":${attributesJson(Object.entries(resource))}},"scopeSpans":[{"scope":{"name":"byok"},"spans":[`
-  return (spans: ReadonlyArray<RecordedSpan>): string => `${head}${spans.map(spanJson).join()}]}]}]}`
-}
+/** What comes before the spans of a batch, and after them. */
+export const frameOf = (resource: Readonly<Record<string, string>>) =>
+  [
+    `{"resourceSpans":[{"resource":{"attributes":${attributesJson(Object.entries(resource))}},"scopeSpans":[{"scope":{"name":"byok"},"spans":[`,
+    "]}]}]}"
+  ] as const

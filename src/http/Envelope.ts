@@ -2,8 +2,8 @@ import { Cause, Effect, Option } from "effect"
 import { HttpRouter, HttpServerError, HttpServerRequest, HttpServerResponse } from "effect/http"
 import { MethodNotAllowed } from "../api/HttpErrors.ts"
 import { InternalError, NotFound } from "../domain/Errors.ts"
+import { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import { RequestTimeout, withDeadline } from "../port/Deadline.ts"
-import { makeFailureLog } from "./FailureLog.ts"
 import { methodsOf } from "./KnownRoutes.ts"
 import { observing } from "./observing.ts"
 import { requestIdOf } from "./requestIdOf.ts"
@@ -17,11 +17,18 @@ const unrouted = (url: string) => {
   return allow.length === 0 ? send(new NotFound()) : send(new MethodNotAllowed(), { allow: allow.join(", ") })
 }
 
+/** An outage of the database is over by itself: how a request met it says nothing (D11, F5). */
+const logFailure = (cause: Cause.Cause<unknown>) => {
+  const failure = Cause.squash(cause)
+  return failure instanceof DatabaseFailure && (failure.isTransient || failure.kind === "Deadline")
+    ? Effect.logError(`Unexpected failure: ${failure._tag} ${failure.message}`)
+    : Effect.logError("Unexpected failure", cause)
+}
+
 /** Wraps the router: undeclared outcomes become envelopes, and every response gets its headers (D10, D11, D12). */
 export const layer = HttpRouter.middleware(
   Effect.gen(function* () {
     const withRequestDeadline = withDeadline(yield* RequestTimeout)
-    const logFailure = makeFailureLog()
     const observe = yield* observing
     return (app) =>
       Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) => {

@@ -45,7 +45,7 @@ export const layer = Layer.effectDiscard(
       if (Option.isNone(head) || head.value.hash === loggedHash || now < nextLogAt) return
       loggedHash = head.value.hash
       nextLogAt = now + logInterval
-      yield* Effect.logInfo(`Audit entries are sealed up to ${head.value.last_seq}, with hash ${head.value.hash}`)
+      yield* Effect.logDebug(`Audit entries are sealed up to ${head.value.last_seq}, with hash ${head.value.hash}`)
     })
     const attempt = Effect.catchCause(sealAndLog(), (cause) => {
       const first = !failing

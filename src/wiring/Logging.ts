@@ -1,11 +1,9 @@
 import { Config, Effect, Layer, Logger, Option, References } from "effect"
-import { InvalidSetting } from "./Settings.ts"
+import { InvalidSetting } from "./InvalidSetting.ts"
+import { limitRepeats } from "./limitRepeats.ts"
+import { logFormats } from "./logFormats.ts"
+import { readServiceResource } from "./ServiceResource.ts"
 
-const formats = {
-  pretty: Logger.consolePretty(),
-  logfmt: Logger.withConsoleError(Logger.formatLogFmt),
-  json: Logger.withConsoleError(Logger.formatJson)
-}
 const levels = ["Trace", "Debug", "Info", "Warn", "Error", "Fatal", "None"] as const
 
 /** Logs go to standard error, in the level and format of `LOG_LEVEL` and `LOG_FORMAT`. */
@@ -20,8 +18,10 @@ export const layer = Layer.unwrap(
     if (format !== "pretty" && format !== "logfmt" && format !== "json") {
       return yield* new InvalidSetting({ message: "LOG_FORMAT must be pretty, logfmt or json." })
     }
+    const { attributes, serviceVersion: version } = yield* readServiceResource
+    const logger = logFormats[format]({ version, instance: attributes["service.instance.id"] })
     return Layer.mergeAll(
-      Logger.layer([formats[format]]),
+      Logger.layer([limitRepeats(logger)]),
       Layer.succeed(References.MinimumLogLevel, level),
       Layer.succeed(Logger.LogToStderr, true)
     )

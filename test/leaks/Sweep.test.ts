@@ -12,8 +12,8 @@ import { type Hits, Sweep } from "./Sweep.ts"
 /** What may be repeated, and where: it shows that these channels of the run are searched. */
 const byRight: Readonly<Record<string, ReadonlyArray<Channel>>> = {
   "the name of a credential": ["bodies", ...stored],
-  "the id of a request": ["headers", "standard error"],
-  "the id of a trace": ["spans"],
+  "the id of a request": ["headers", "standard error", "spans"],
+  "the id of a trace": ["spans", "standard error"],
   "a word on the command line": ["standard error"]
 }
 

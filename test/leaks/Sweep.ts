@@ -97,6 +97,7 @@ const sweep = Effect.gen(function* () {
     OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
     DATABASE_STATEMENT_TIMEOUT: "300 millis",
     DATABASE_DEADLINE: "1 second",
+    ACCESS_LOG: "true",
     LOG_LEVEL: "trace",
     LOG_FORMAT: "pretty"
   }

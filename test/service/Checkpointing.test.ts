@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Layer, Option } from "effect"
+import { Effect, Layer, Option, References } from "effect"
 import { TestClock } from "effect/testing"
 import { ServiceUnavailable } from "../../src/domain/Errors.ts"
 import { type AuditHead, AuditLog } from "../../src/port/AuditLog.ts"
@@ -19,7 +19,13 @@ describe("checkpoints (SECURITY.md, Audit)", () => {
       seal: () => Effect.suspend(() => answers(++asked)),
       countAfter: () => Effect.sync(waiting)
     })
-    yield* Layer.build(Checkpointing.layer.pipe(Layer.provide(log), Layer.provide(logLines(lines))))
+    yield* Layer.build(
+      Checkpointing.layer.pipe(
+        Layer.provide(log),
+        Layer.provide(logLines(lines)),
+        Layer.provide(Layer.succeed(References.MinimumLogLevel, "Debug"))
+      )
+    )
     return { lines, asked: () => asked }
   })
 
@@ -27,7 +33,7 @@ describe("checkpoints (SECURITY.md, Audit)", () => {
     Effect.gen(function* () {
       const { asked, lines } = yield* run((time) => Effect.succeed(Option.some(head(Math.min(time, 100)))))
       yield* TestClock.adjust("1 second")
-      assert.deepStrictEqual(lines, [`Info Audit entries are sealed up to 1, with hash ${"1".repeat(64)}`])
+      assert.deepStrictEqual(lines, [`Debug Audit entries are sealed up to 1, with hash ${"1".repeat(64)}`])
       yield* TestClock.adjust("59 seconds")
       assert.deepStrictEqual([asked(), lines.length], [60, 1])
       yield* TestClock.adjust("1 second")

@@ -17,9 +17,9 @@ const logWith = (variables: Record<string, string>) =>
   )
 
 const formats: Record<string, RegExp> = {
-  pretty: /^\[\S+\] INFO \(#\d+\): an info message$/m,
-  logfmt: /^timestamp=\S+ level=INFO fiber=#\d+ message="an info message"$/im,
-  json: /^\{.*"message":"an info message".*\}$/m
+  pretty: /^\[\d{4}-\d\d-\d\dT[\d:.]{12}Z\] INFO \(#\d+\): an info message$/m,
+  logfmt: /^timestamp=\S+ level=INFO fiber=#\d+ message="an info message" version=\S+ instance=[0-9a-f-]{36}$/im,
+  json: /^\{.*"message":"an info message".*"version":"[\d.]+","instance":"[0-9a-f-]{36}"\}$/m
 }
 
 describe("logs", () => {
@@ -59,6 +59,10 @@ describe("logs", () => {
 
   it.effect.each<readonly [variables: Record<string, string>, sentence: string]>([
     [{ LOG_LEVEL: "canary" }, "LOG_LEVEL must be one of trace, debug, info, warn, error, fatal, none."],
+    [
+      { OTEL_RESOURCE_ATTRIBUTES: "canary" },
+      "OTEL_RESOURCE_ATTRIBUTES must be pairs such as key=value, separated by commas, their values percent-encoded."
+    ],
     [{ LOG_FORMAT: "canary" }, "LOG_FORMAT must be pretty, logfmt or json."]
   ])("%j is refused in a sentence that names the setting without the value", ([variables, sentence]) =>
     Effect.gen(function* () {

@@ -1,0 +1,150 @@
+import { assert } from "@effect/vitest"
+import { Effect, Redacted, Schema } from "effect"
+import { hashApiKey } from "../../src/port/ApiKey.ts"
+import { createdId, minimal } from "../support/http/Bodies.ts"
+import { bearer, create, get, type Header, send } from "../support/http/HttpProbe.ts"
+import { SpanCollector } from "../support/http/SpanCollector.ts"
+import { embeddedClient } from "../support/database/embeddedClient.ts"
+import { StartedBefore } from "../support/process/firstStart.ts"
+import { layerLive } from "../support/process/layerLive.ts"
+import { eventually } from "../support/process/eventually.ts"
+import { startService } from "../support/process/ServiceProcess.ts"
+
+const Entry = Schema.Struct({
+  level: Schema.String,
+  message: Schema.Unknown,
+  annotations: Schema.Record(Schema.String, Schema.Unknown),
+  trace_id: Schema.optionalKey(Schema.String),
+  span_id: Schema.optionalKey(Schema.String),
+  version: Schema.String,
+  instance: Schema.String
+})
+const decode = Schema.decodeUnknownSync(Schema.fromJsonString(Entry))
+
+const entriesIn = (stderr: string) =>
+  stderr
+    .split("\n")
+    .filter((line) => line.startsWith("{"))
+    .map((line) => decode(line))
+
+const requestsIn = (stderr: string) => entriesIn(stderr).filter(({ message }) => message === "Request")
+
+const secret = "sk-0123456789-0123456789"
+
+layerLive(StartedBefore.layer, { timeout: "60 seconds" })("the log of a service", (it) => {
+  it.effect("has a line for each request if wanted, with the template of its route, its caller and its trace", () =>
+    Effect.gen(function* () {
+      const { key, settings } = yield* StartedBefore
+      const collector = yield* SpanCollector.make
+      const { stderr, url } = yield* startService({
+        ...settings,
+        ACCESS_LOG: "true",
+        LOG_FORMAT: "json",
+        OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: collector.url.href,
+        OTEL_RESOURCE_ATTRIBUTES: "service.instance.id=pod-1"
+      })
+      const parent: Header = ["traceparent", `00-${"a".repeat(32)}-${"b".repeat(16)}-01`]
+      const id = createdId(yield* create(url, key, minimal, [["X-Request-Id", "request-1"], parent]))
+      yield* get(url, key, id)
+      yield* send(url, { path: `/${secret}?key=${secret}`, headers: [bearer(key)] })
+      yield* send(url, { path: "/api/v1/byok", headers: [bearer(secret)] })
+      yield* send(url, { path: "/health/live" })
+      yield* send(url, { path: "/docs" })
+      yield* eventually(
+        "the last line",
+        Effect.sync(() => stderr().includes("/docs"))
+      )
+      const api_key_hash = hashApiKey(Redacted.make(key), "latin1")
+      const found = requestsIn(stderr())
+      const [created] = found
+      assert.isDefined(created)
+      assert.deepStrictEqual(Object.keys(created.annotations).sort(), [
+        "account_id",
+        "api_key_hash",
+        "duration_ms",
+        "method",
+        "request_id",
+        "route",
+        "status"
+      ])
+      assert.strictEqual(created.annotations["request_id"], "request-1")
+      assert.match(String(created.annotations["account_id"]), /^[0-9a-f-]{36}$/)
+      assert.isAbove(Number(created.annotations["duration_ms"]), 0)
+      assert.deepStrictEqual(
+        found.map(({ annotations: { api_key_hash, method, route, status } }) => [method, route, status, api_key_hash]),
+        [
+          ["POST", "/api/v1/byok", 201, api_key_hash],
+          ["GET", "/api/v1/byok/:id", 200, api_key_hash],
+          ["GET", undefined, 404, undefined],
+          ["GET", "/api/v1/byok", 401, undefined],
+          ["GET", "/docs", 200, undefined]
+        ]
+      )
+      assert.notInclude(stderr(), secret.slice(0, 12))
+      assert.notInclude(stderr(), id)
+      assert.notInclude(stderr(), key)
+      const span = (yield* collector.traceOf("POST /api/v1/byok")).find(({ kind }) => kind === 2)
+      assert.deepStrictEqual([created.trace_id, created.span_id], ["a".repeat(32), span?.spanId])
+      assert.strictEqual(span?.resource["service.instance.id"], "pod-1")
+      for (const entry of found) assert.deepStrictEqual([entry.instance, entry.version], ["pod-1", "1.0.0"])
+    })
+  )
+
+  it.effect("has probes only at debug, and without the setting no line for a request", () =>
+    Effect.gen(function* () {
+      const { key, settings } = yield* StartedBefore
+      const expected: ReadonlyArray<readonly [Record<string, string>, Array<string>]> = [
+        [{ ACCESS_LOG: "true", LOG_LEVEL: "debug" }, ["/health/live", "/api/v1/byok"]],
+        [{}, []]
+      ]
+      for (const [variables, routes] of expected) {
+        const { ended, signal, stderr, url } = yield* startService({ ...settings, LOG_FORMAT: "json", ...variables })
+        for (const path of ["/health/live", "/api/v1/byok"]) yield* send(url, { path, headers: [bearer(key)] })
+        yield* signal("SIGTERM")
+        yield* ended
+        assert.deepStrictEqual(
+          requestsIn(stderr()).map(({ annotations: { route } }) => route),
+          routes
+        )
+      }
+    })
+  )
+
+  it.effect("has one line a second for a fault, however many requests meet it, and how many were left out (F5)", () =>
+    Effect.gen(function* () {
+      const { key, settings } = yield* StartedBefore
+      const { ended, signal, stderr, url } = yield* startService({ ...settings, LOG_FORMAT: "json" })
+      const sql = yield* embeddedClient(settings)
+      const began = performance.now()
+      const asked = 300
+      yield* Effect.acquireUseRelease(
+        Effect.orDie(sql`ALTER TABLE api_keys RENAME TO gone`),
+        () =>
+          Effect.forEach(
+            Array.from({ length: asked }),
+            () =>
+              Effect.map(send(url, { path: "/api/v1/byok", headers: [bearer(key)] }), ({ status }) =>
+                assert.strictEqual(status, 500)
+              ),
+            { concurrency: 20 }
+          ),
+        () => Effect.orDie(sql`ALTER TABLE gone RENAME TO api_keys`)
+      )
+      yield* signal("SIGTERM")
+      yield* ended
+      const seconds = (performance.now() - began) / 1000
+      const lines = entriesIn(stderr()).filter(({ message }) => String(message).startsWith("Unexpected failure"))
+      // The first, one at the end of each second, and one as it stops.
+      assert.isAtMost(lines.length, seconds + 2)
+      const counts = lines.map(({ message }) =>
+        Number(/\((\d+) more in the last second\)$/.exec(String(message))?.[1] ?? 1)
+      )
+      assert.strictEqual(
+        counts.reduce((sum, count) => sum + count, 0),
+        asked
+      )
+      assert.isDefined(lines[0]?.annotations["request_id"])
+      assert.isUndefined(lines[1]?.annotations["request_id"])
+    })
+  )
+})

@@ -74,8 +74,8 @@ export const makeSpanQueue = Effect.fnUntraced(function* ({ headers, resource, u
     for (let first = next(); first !== undefined; first = next()) yield* send(first)
     yield* report
   })
-  const full = Effect.callback<undefined>((resume) => {
-    wake = () => resume(Effect.succeed(undefined))
+  const full = Effect.callback<true>((resume) => {
+    wake = () => resume(Effect.succeed(true))
   })
   const untraced = <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.withTracerEnabled(effect, false)
 

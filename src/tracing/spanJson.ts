@@ -51,14 +51,15 @@ export const spanJson = (span: RecordedSpan): string => {
   const end = status._tag === "Ended" ? status.endTime : status.startTime
   const parent = Option.isSome(span.parent) ? `"parentSpanId":"${span.parent.value.spanId}",` : ""
   const links = span.links.map(({ attributes, span: { spanId, traceId } }) => {
-    const about = attributesJson(Object.entries(attributes))
-    return `{"traceId":"${traceId.padStart(32, "0")}","spanId":"${spanId}","attributes":${about}}`
+    const entries = Object.entries(attributes)
+    const about = entries.length === 0 ? "" : `,"attributes":${attributesJson(entries)}`
+    return `{"traceId":"${traceId.padStart(32, "0")}","spanId":"${spanId}"${about}}`
   })
   const events = span.events.map(({ name, time }) => `{"name":${nameJson(name)},"timeUnixNano":"${time}"}`)
   return (
     `{"traceId":"${span.traceId}","spanId":"${span.spanId}",${parent}"name":${nameJson(span.name)},` +
-    `"kind":${kinds[span.kind]},"startTimeUnixNano":"${status.startTime}","endTimeUnixNano":"${end}",` +
-    `"attributes":${attributesJson(span.attributes)}` +
+    `"kind":${kinds[span.kind]},"startTimeUnixNano":"${status.startTime}","endTimeUnixNano":"${end}"` +
+    (span.attributes.size === 0 ? "" : `,"attributes":${attributesJson(span.attributes)}`) +
     (events.length === 0 ? "" : `,"events":[${events.join()}]`) +
     (links.length === 0 ? "" : `,"links":[${links.join()}]`) +
     (isFailure(span) ? `,"status":{"code":${failed}}}` : "}")

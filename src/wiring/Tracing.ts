@@ -1,5 +1,4 @@
 import { Effect, Layer, Option, Redacted, References, Tracer } from "effect"
-import { FetchHttpClient } from "effect/http"
 import { makeSpanQueue } from "../tracing/makeSpanQueue.ts"
 import { makeTracer } from "../tracing/makeTracer.ts"
 import type { ServiceResource } from "./ServiceResource.ts"
@@ -12,6 +11,14 @@ const attributesOf = ({ attributes, serviceName, serviceVersion }: ServiceResour
   "telemetry.sdk.language": "nodejs"
 })
 
+/** Costs half as much as `fetch`, and is loaded only for those who send. */
+const client = Layer.unwrap(
+  Effect.map(
+    Effect.promise(() => import("@effect/platform-node/NodeHttpClient")),
+    ({ layerUndici }) => layerUndici
+  )
+)
+
 /** Sends spans to the collector that the settings name; without one, none are made. */
 export const layer = ({ otlp }: Settings) =>
   Option.match(otlp.traces, {
@@ -23,5 +30,5 @@ export const layer = ({ otlp }: Settings) =>
           makeSpanQueue({ url, headers: Redacted.value(headers), resource: attributesOf(otlp.resource) }),
           (add) => makeTracer(otlp.sampling, add)
         )
-      ).pipe(Layer.provide(FetchHttpClient.layer))
+      ).pipe(Layer.provide(client))
   })

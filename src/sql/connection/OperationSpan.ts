@@ -36,8 +36,9 @@ export class OperationSpan {
       root: Option.isNone(parent),
       sampled: true
     })
+    if (kind !== "client") return
     this.#span.attribute("db.operation.name", operation)
-    if (kind === "client") this.#span.attribute("db.system.name", "postgresql")
+    this.#span.attribute("db.system.name", "postgresql")
   }
 
   /** A span of the current trace, if that is recorded: a statement outside of any is no trace of its own. */

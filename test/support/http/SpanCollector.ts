@@ -19,11 +19,9 @@ const Span = Schema.Struct({
   kind: Schema.Int,
   startTimeUnixNano: Schema.String.check(Schema.isPattern(/^\d{19}$/)),
   endTimeUnixNano: Schema.String.check(Schema.isPattern(/^\d{19}$/)),
-  attributes: Attributes,
+  attributes: Schema.optionalKey(Attributes),
   events: Schema.optionalKey(Schema.Array(Schema.Struct({ name: Schema.String, timeUnixNano: Schema.String }))),
-  links: Schema.optionalKey(
-    Schema.Array(Schema.Struct({ traceId: Schema.String, spanId: Schema.String, attributes: Attributes }))
-  ),
+  links: Schema.optionalKey(Schema.Array(Schema.Struct({ traceId: Schema.String, spanId: Schema.String }))),
   status: Schema.optionalKey(Schema.Struct({ code: Schema.Int }))
 })
 
@@ -57,7 +55,7 @@ export interface ReceivedSpan extends Omit<typeof Span.Type, "attributes"> {
 const spansIn = (body: string): ReadonlyArray<ReceivedSpan> =>
   decode(body).resourceSpans.flatMap(({ resource, scopeSpans }) =>
     scopeSpans.flatMap(({ spans }) =>
-      spans.map((span) => ({ ...span, attributes: plain(span.attributes), resource: plain(resource.attributes) }))
+      spans.map((span) => ({ ...span, attributes: plain(span.attributes ?? []), resource: plain(resource.attributes) }))
     )
   )
 

@@ -100,7 +100,7 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))(
             "hash = $1",
             "AS counted",
             "AND provider = $",
-            'UPDATE credentials SET "name"',
+            'UPDATE credentials SET "label"',
             "IS NOT DISTINCT FROM",
             "DELETE FROM credentials",
             "AS live, pool.version",

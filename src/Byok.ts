@@ -14,10 +14,14 @@ import * as Credentials from "./service/Credentials.ts"
 import * as Explanations from "./service/routing/Explanations.ts"
 import { Router } from "./service/routing/Router.ts"
 import * as ReceiptExpiry from "./service/ReceiptExpiry.ts"
+import * as MeteredCipher from "./telemetry/MeteredCipher.ts"
+import * as MeteredReload from "./telemetry/MeteredReload.ts"
+import * as Meters from "./telemetry/Meters.ts"
 import { readSettings, type Settings } from "./wiring/Settings.ts"
 
 /**
- * Everything except HTTP, configured by the given settings: the services and every port that they use. To replace a
+ * Everything except HTTP, configured by the given settings: the services and every port that they use. Their series are
+ * in Effect's registry of metrics. To replace a
  * port, provide it to `Credentials.layer` yourself: the instance in here is not shared.
  */
 export const layerWith = (settings: Settings) =>
@@ -29,12 +33,14 @@ export const layerWith = (settings: Settings) =>
     Checkpointing.layer,
     ReceiptExpiry.layer
   ).pipe(
-    Layer.provideMerge(CipherAes256Gcm.layer),
+    Layer.provideMerge(Layer.provide(MeteredCipher.layer, CipherAes256Gcm.layer)),
     Layer.provideMerge(WrapBudget.layer),
     Layer.provideMerge(KeyEncryptionLive.layer(settings)),
+    Layer.provideMerge(MeteredReload.layer),
     Layer.provideMerge(KeyringLive.layer(settings)),
     Layer.provideMerge(Persistence.layer(settings)),
     Layer.provideMerge(SecureRandomLive.layer),
+    Layer.provideMerge(Meters.layer),
     Layer.provideMerge(Layer.succeed(RequestTimeout, settings.database.deadline)),
     Layer.provideMerge(Layer.succeed(QueueLimit, settings.database.queue)),
     Layer.provide(KeyringLive.validate(settings))

@@ -3,6 +3,7 @@ import { Context, Duration, Effect, Layer, Logger, References, Scope, Tracer } f
 import { HttpMiddleware, HttpRouter, HttpServer } from "effect/http"
 import { HttpApiBuilder } from "effect/http-api"
 import { Api } from "../api/Api.ts"
+import { RequestMeter } from "../port/RequestMeter.ts"
 import type { Certificate } from "./Certificate.ts"
 import * as CertificateInUse from "./CertificateInUse.ts"
 import type { ServerSettings } from "./ServerSettings.ts"
@@ -61,19 +62,21 @@ const serving = Layer.effectDiscard(
 
 /** Listens once everything the routes need is built, and stops before any of it is released; with a certificate, HTTPS. */
 export const layer = (settings: ServerSettings, certificate?: Certificate) =>
-  Layer.suspend(() => {
-    const server = makeNodeServer(settings, certificate)
-    const { host, port } = settings
-    return serving.pipe(
-      Layer.provide(routes),
-      Layer.provide(HttpRouter.layer),
-      Layer.provide(Layer.succeed(HttpRouter.RouterConfig, routerConfig)),
-      Layer.provideMerge(
-        NodeHttpServer.layerServer(() => server, { host, port, gracefulShutdownTimeout: Duration.seconds(20) })
-      ),
-      Layer.provide(NodeHttpServer.layerHttpServices),
-      Layer.merge(CertificateInUse.layer(server)),
-      Layer.provide(implementation),
-      Layer.provide(Layer.succeed(AccessLog, settings.accessLog))
-    )
-  })
+  Layer.unwrap(
+    Effect.gen(function* () {
+      const server = makeNodeServer(settings, certificate, yield* RequestMeter)
+      const { host, port } = settings
+      return serving.pipe(
+        Layer.provide(routes),
+        Layer.provide(HttpRouter.layer),
+        Layer.provide(Layer.succeed(HttpRouter.RouterConfig, routerConfig)),
+        Layer.provideMerge(
+          NodeHttpServer.layerServer(() => server, { host, port, gracefulShutdownTimeout: Duration.seconds(20) })
+        ),
+        Layer.provide(NodeHttpServer.layerHttpServices),
+        Layer.merge(CertificateInUse.layer(server)),
+        Layer.provide(implementation),
+        Layer.provide(Layer.succeed(AccessLog, settings.accessLog))
+      )
+    })
+  )

@@ -4,9 +4,11 @@ import type { Duplex } from "node:stream"
 import { Duration } from "effect"
 import { ExpectationFailed, HeadersTooLarge, MethodNotAllowed, RequestTimeout } from "../api/HttpErrors.ts"
 import { InvalidParams } from "../domain/Errors.ts"
+import { RequestMeter } from "../port/RequestMeter.ts"
 import type { Certificate } from "./Certificate.ts"
 import { closeGracefully } from "./closeGracefully.ts"
 import { dropStalledReaders } from "./dropStalledReaders.ts"
+import { routeOf } from "./KnownRoutes.ts"
 import { requestIdOf } from "./requestIdOf.ts"
 import type { ServerSettings } from "./ServerSettings.ts"
 
@@ -101,11 +103,14 @@ const countOf = ({ rawHeaders }: IncomingMessage, header: string) => {
   return count
 }
 
+/** The status, on no wire, of a request whose client left before it was answered. */
+const clientClosedRequest = 499
+
 /**
  * Screens requests before any other listener. Those without exactly one Host header are refused (RFC 9112, 3.2), and
  * two Authorization headers count as none (D2).
  */
-const screened = (server: Server, sendTimeout: number): Server => {
+const screened = (server: Server, sendTimeout: number, meter: RequestMeter): Server => {
   const emit = server.emit.bind(server)
   const watch = dropStalledReaders(server, sendTimeout)
   server.emit = (event: string, ...args: Array<unknown>) => {
@@ -113,7 +118,19 @@ const screened = (server: Server, sendTimeout: number): Server => {
     const [request, response] = args as [IncomingMessage, ServerResponse]
     const responses = owed.get(request.socket) ?? new Set()
     owed.set(request.socket, responses.add(response))
-    response.once("close", () => responses.delete(response))
+    const began = performance.now()
+    const { method = "", url = "" } = request
+    meter.began()
+    response.once("close", () => {
+      responses.delete(response)
+      const status = response.headersSent ? response.statusCode : clientClosedRequest
+      meter.ended({
+        method,
+        route: routeOf(method, url) ?? "unmatched",
+        status,
+        seconds: (performance.now() - began) / 1000
+      })
+    })
     watch(response)
     const joined = request.headers.authorization?.includes(",") === true
     if (joined && countOf(request, "authorization") > 1) delete request.headers.authorization
@@ -134,7 +151,8 @@ const refuseTunnel = (request: IncomingMessage, socket: Duplex) => {
 /** A Node server with limits on time, size and number, whose own refusals are envelopes too; HTTPS with a certificate. */
 export const makeNodeServer = (
   { keepAliveTimeout, maxConnections, sendTimeout }: Omit<ServerSettings, "host" | "port" | "accessLog">,
-  certificate?: Certificate
+  certificate?: Certificate,
+  meter = RequestMeter.defaultValue()
 ): Server => {
   const options = { ...limits, keepAliveTimeout: Duration.toMillis(keepAliveTimeout) }
   const server: Server =
@@ -147,5 +165,5 @@ export const makeNodeServer = (
     .on("clientError", (error: NodeJS.ErrnoException, socket) => refuseSocket(socket, refusalOf(error.code)))
     .on("checkExpectation", (request, response) => refuseResponse(request, response, new ExpectationFailed()))
     .on("connect", refuseTunnel)
-  return screened(closeGracefully(server), Duration.toMillis(sendTimeout))
+  return screened(closeGracefully(server), Duration.toMillis(sendTimeout), meter)
 }

@@ -44,5 +44,7 @@ export class AuditLog extends Context.Service<
     }) => Effect.Effect<ReadonlyArray<AuditEntry>, ServiceUnavailable>
     /** Counts the entries after a number, as far as `limit`. */
     readonly countAfter: (seq: bigint, limit?: number) => Effect.Effect<number, ServiceUnavailable>
+    /** Counts the entries that no checkpoint covers, as far as `limit`. */
+    readonly unsealed: (limit: number) => Effect.Effect<number, ServiceUnavailable>
   }
 >()("byok/AuditLog") {}

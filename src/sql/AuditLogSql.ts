@@ -134,6 +134,19 @@ export const layer = Layer.effect(
             "audit.count"
           ),
           (rows) => rows[0]?.n ?? 0
+        ),
+      unsealed: (limit) =>
+        Effect.map(
+          background.ask(
+            sql<{ n: number }>`
+            SELECT count(*)::int AS n FROM (
+              SELECT FROM audit_entries
+              WHERE seq > coalesce((SELECT last_seq FROM audit_checkpoints ORDER BY number DESC LIMIT 1), 0)
+              ORDER BY seq LIMIT ${limit}
+            ) AS waiting`,
+            "audit.unsealed"
+          ),
+          (rows) => rows[0]?.n ?? 0
         )
     }
   })

@@ -41,7 +41,8 @@ const auditOver = ({ checkpoints, entries }: Chain, page = 2) => {
     checkpoints: (after) => Effect.succeed(checkpoints.filter(({ number }) => number > after).slice(0, page)),
     entries: ({ after, upTo }) =>
       Effect.succeed(entries.filter(({ seq }) => seq > after && seq <= upTo).slice(0, page)),
-    countAfter: (after) => Effect.succeed(entries.filter(({ seq }) => seq > after).length)
+    countAfter: (after) => Effect.succeed(entries.filter(({ seq }) => seq > after).length),
+    unsealed: () => Effect.succeed(0)
   })
 }
 
@@ -236,7 +237,8 @@ describe("verifying the audit log (SECURITY.md, Audit)", () => {
         checkpointOf: () => Effect.succeedNone,
         checkpoints: () => Effect.succeed([first, second]),
         entries: ({ after, upTo }) => Effect.succeed([one, two].filter(({ seq }) => seq > after && seq <= upTo)),
-        countAfter: () => Effect.succeed(1)
+        countAfter: () => Effect.succeed(1),
+        unsealed: () => Effect.succeed(0)
       })
       const { entries, fault, head, unsealed } = yield* log.verify()
       assert.deepStrictEqual(
@@ -267,7 +269,8 @@ describe("verifying the audit log (SECURITY.md, Audit)", () => {
         checkpointOf: () => Effect.succeedNone,
         checkpoints: (after) => Effect.succeed([first].filter(({ number }) => number > after)),
         entries: ({ after }) => Effect.succeed([entry].filter(({ seq }) => seq > after)),
-        countAfter: () => Effect.succeed(0)
+        countAfter: () => Effect.succeed(0),
+        unsealed: () => Effect.succeed(0)
       })
       const { fault } = yield* log.verify()
       assert.deepStrictEqual({ kind: fault?.kind, seq: fault?.seq }, { kind: "checkpoint", seq: 2n })

@@ -12,11 +12,13 @@ import type { CredentialPools } from "../../port/CredentialPools.ts"
 import type { CredentialUse } from "../../port/CredentialUse.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import type { Parkings } from "../../port/Parkings.ts"
+import { RouterMeter } from "../../port/RouterMeter.ts"
 import { atOnceOrInTime } from "./atOnceOrInTime.ts"
 import { Lease } from "./Lease.ts"
 import { makeHealthLedger } from "./makeHealthLedger.ts"
 import { makeUseLedger } from "./makeUseLedger.ts"
 import { type Member, Pools, type Snapshot } from "./Pools.ts"
+import { metering } from "./metering.ts"
 import { redacting } from "./redacting.ts"
 import { Exhausted, LeaseRefused, PoolsUnavailable, UnknownWorkspace } from "./RouterErrors.ts"
 import { seals } from "./seals.ts"
@@ -55,6 +57,7 @@ const providersOf = ({ targets }: RoutingRequest) => targets.map(({ provider }) 
 
 const make = Effect.gen(function* () {
   const { current } = yield* Pools
+  const metered = metering(yield* RouterMeter)
   const ledger = yield* makeHealthLedger
   const uses = yield* makeUseLedger
   const open = new Set<Lease>()
@@ -134,7 +137,7 @@ const make = Effect.gen(function* () {
     return Effect.andThen(wiped, Effect.catch(atOnceOrInTime(prepared.read(fill)), refuse))
   }
 
-  const lease = (plan: Planned, step: OwnStep): Effect.Effect<Lease, LeaseRefused | PoolsUnavailable, Scope.Scope> =>
+  const leaseOf = (plan: Planned, step: OwnStep): Effect.Effect<Lease, LeaseRefused | PoolsUnavailable, Scope.Scope> =>
     Effect.flatMap(poolFor(plan, step), (found) =>
       Effect.clockWith((clock) => {
         const snapshot = Option.getOrUndefined(found)
@@ -153,6 +156,8 @@ const make = Effect.gen(function* () {
         return opened(made, member)
       })
     )
+
+  const lease = (plan: Planned, step: OwnStep) => metered.lease(leaseOf(plan, step))
 
   /** Whether shared capacity is still allowed: by what the database says now, not by what the plan was made from. */
   const mayShare = (plan: Planned, step: Step) =>
@@ -173,7 +178,8 @@ const make = Effect.gen(function* () {
     })
 
   return Router.of({
-    plan: (request, freshness = "now") => planWithin(request, freshness === "now" ? 0 : Duration.toMillis(freshness)),
+    plan: (request, freshness = "now") =>
+      metered.plan(planWithin(request, freshness === "now" ? 0 : Duration.toMillis(freshness))),
     lease,
     report,
     run: walking({ lease, mayShare, report, retryAt }),

@@ -3,6 +3,7 @@ import type { AccountId } from "../../domain/AccountId.ts"
 import type { CredentialId } from "../../domain/CredentialId.ts"
 import { type Health, observe, type Pause, type Report } from "../../domain/routing/Health.ts"
 import { type ParkingChange, Parkings } from "../../port/Parkings.ts"
+import { RouterMeter } from "../../port/RouterMeter.ts"
 
 /** What the database said of a credential's health, and when reading that began (monotonic clock). */
 export interface StoredHealth {
@@ -81,6 +82,7 @@ const changesOf = (
  */
 export const makeHealthLedger = Effect.gen(function* () {
   const { store } = yield* Parkings
+  const meter = yield* RouterMeter
   const fork = Effect.runForkWith(yield* Effect.context())
   const entries = new Map<CredentialId, Entry>()
   const waiting = new Map<string, ParkingChange>()
@@ -182,6 +184,7 @@ export const makeHealthLedger = Effect.gen(function* () {
       const entry = entryOf(credential_id)
       entry.health = after
       for (const change of changesOf(before, after, report.key_version)) {
+        if (!change.ended) meter.parked(change.cause)
         enqueue(account_id, credential_id, entry, change)
       }
     }

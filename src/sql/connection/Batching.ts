@@ -2,9 +2,10 @@ import { Array as Arr, Cause, Context, Duration, Effect, Exit, References } from
 import { ServiceUnavailable } from "../../domain/Errors.ts"
 import { CurrentDeadline } from "../../port/Deadline.ts"
 import type { DatabaseFailure } from "../../port/DatabaseFailure.ts"
+import type { LaneMeter } from "../../port/DatabaseMeter.ts"
+import type { Retrying } from "./meteringWith.ts"
 import { OperationSpan } from "./OperationSpan.ts"
 import type { Operation, Query } from "./Query.ts"
-import type { Retrying } from "./retrying.ts"
 
 type NonEmpty<A> = Arr.NonEmptyReadonlyArray<A>
 
@@ -26,6 +27,7 @@ interface Options {
   readonly deadline: Duration.Duration
   readonly queue: number
   readonly retrying: Retrying
+  readonly meter: LaneMeter
   /** The result for a caller whose deadline has passed. */
   readonly timedOut: Exit.Exit<never>
 }
@@ -48,6 +50,7 @@ const isRowFailure = ({ kind, sqlstate = "" }: DatabaseFailure) =>
 /** A waiting caller. `settle` is cleared on use: a batch that lives longer must not retain the caller. */
 interface Waiting<Request, Answer> {
   readonly request: Request
+  readonly arrived: number
   readonly until: number
   settle: ((exit: Exit.Exit<Answer, ServiceUnavailable>) => void) | undefined
   readonly span: OperationSpan | undefined
@@ -61,12 +64,13 @@ const lastDeadline = (entries: ReadonlyArray<{ readonly until: number; readonly 
  * Batches the requests of one turn of the event loop, and of longer while `maxInFlight` statements run. A batch runs
  * detached from its callers: one that leaves or times out does not affect the others.
  */
-export const gatherWith = Effect.fnUntraced(function* ({ deadline, timedOut, queue, retrying }: Options) {
+export const gatherWith = Effect.fnUntraced(function* ({ deadline, meter, timedOut, queue, retrying }: Options) {
   // The spans that the client makes of statements are named after the database: those of operations stand for them.
   const fork = Effect.runForkWith(Context.add(yield* Effect.context(), References.MinimumTraceLevel, "None"))
   const longest = Duration.toMillis(deadline)
   const expiries: Array<(now: number) => void> = []
   let waiting = 0
+  meter.queue(() => waiting)
   yield* Effect.acquireRelease(
     Effect.sync(() =>
       setInterval(() => expiries.forEach((expire) => expire(performance.now())), sweepInterval).unref()
@@ -101,7 +105,7 @@ export const gatherWith = Effect.fnUntraced(function* ({ deadline, timedOut, que
       Effect.matchCause(
         traced(
           [entry],
-          retrying(one(entry.request), () => lastDeadline([entry]))
+          retrying(one(entry.request), () => lastDeadline([entry]), operation)
         ),
         {
           onSuccess: (answer) => settle(entry, Exit.succeed(answer)),
@@ -112,7 +116,7 @@ export const gatherWith = Effect.fnUntraced(function* ({ deadline, timedOut, que
       Effect.matchEffect(
         traced(
           entries,
-          retrying(many(Arr.map(entries, ({ request }) => request)), () => lastDeadline(entries))
+          retrying(many(Arr.map(entries, ({ request }) => request)), () => lastDeadline(entries), operation)
         ),
         {
           onSuccess: (answers) =>
@@ -126,6 +130,9 @@ export const gatherWith = Effect.fnUntraced(function* ({ deadline, timedOut, que
 
     const start = (entries: ReadonlyArray<Entry>) => {
       running.push(entries)
+      const now = performance.now()
+      for (const { arrived } of entries) meter.waited((now - arrived) / 1000)
+      meter.batched(operation, entries.length)
       const [first] = entries
       const query = Effect.suspend(() =>
         Arr.isReadonlyArrayNonEmpty(entries) && entries.length > 1
@@ -158,9 +165,12 @@ export const gatherWith = Effect.fnUntraced(function* ({ deadline, timedOut, que
         const until = Math.min(now + longest, fiber.getRef(CurrentDeadline)?.until ?? Number.POSITIVE_INFINITY)
         if (until <= now) return timedOut
         return Effect.callback<Answer, ServiceUnavailable>((resume) => {
-          if (waiting >= queue) return resume(unavailable)
+          if (waiting >= queue) {
+            meter.refused()
+            return resume(unavailable)
+          }
           const span = OperationSpan.begin(fiber, operation, "internal")
-          const entry: Entry = { request, until, span, settle: (exit) => resume(exit) }
+          const entry: Entry = { request, arrived: now, until, span, settle: (exit) => resume(exit) }
           waiting += 1
           collected.push(entry)
           if (!scheduled) {

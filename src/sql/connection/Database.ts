@@ -1,6 +1,7 @@
 import { PgClient } from "@effect/sql-pg"
 import { Context, Duration, Effect, Layer } from "effect"
 import { Reactivity } from "effect/reactivity"
+import { DatabaseMeter, type LaneName } from "../../port/DatabaseMeter.ts"
 import type { DatabaseTarget } from "./DatabaseTarget.ts"
 import { pgTypes } from "./pgTypes.ts"
 import { type Lane, makeLane } from "./Lane.ts"
@@ -72,15 +73,17 @@ export const layer = (target: DatabaseTarget, settings: DatabaseSettings, sessio
     maxAge: Duration.toMillis(settings.maxAge),
     pooler: settings.pooler
   }
-  const laneOf = Effect.fnUntraced(function* (settings: DatabaseSettings) {
+  const laneOf = Effect.fnUntraced(function* (name: LaneName, settings: DatabaseSettings) {
     let unreplicated = 0
     const stream = makeTransport(target, lifetime, () => (unreplicated += 1))
     const client = yield* makeClient(target, settings, { ...sessionOf(settings, session), stream })
-    return yield* makeLane(client, { ...settings, unreplicated: () => unreplicated })
+    const meter = (yield* DatabaseMeter)(name)
+    return yield* makeLane(client, { ...settings, unreplicated: () => unreplicated, meter })
   })
-  const lane = laneOf(settings)
-  const background = laneOf({ ...settings, poolSize: 1, batching: false })
-  return Layer.effect(Database, Effect.all({ reads: lane, writes: lane, background })).pipe(
-    Layer.provide(Reactivity.layer)
-  )
+  const lanes = {
+    reads: laneOf("reads", settings),
+    writes: laneOf("writes", settings),
+    background: laneOf("background", { ...settings, poolSize: 1, batching: false })
+  }
+  return Layer.effect(Database, Effect.all(lanes)).pipe(Layer.provide(Reactivity.layer))
 }

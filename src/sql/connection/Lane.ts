@@ -4,6 +4,8 @@ import { ServiceUnavailable } from "../../domain/Errors.ts"
 import { timeLeft } from "../../port/Deadline.ts"
 import { type Gather, gatherWith } from "./Batching.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
+import type { LaneMeter } from "../../port/DatabaseMeter.ts"
+import { meteringWith } from "./meteringWith.ts"
 import { OperationSpan } from "./OperationSpan.ts"
 import type { Operation, Query } from "./Query.ts"
 import { retryingWith } from "./retrying.ts"
@@ -28,19 +30,22 @@ export interface LaneSettings {
   readonly batching: boolean
   /** How many commits on this lane were reported as possibly not replicated. */
   readonly unreplicated: () => number
+  readonly meter: LaneMeter
 }
 
 const timedOut = new DatabaseFailure({ kind: "Deadline", sqlstate: undefined, constraint: undefined })
 
 export const makeLane = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, settings: LaneSettings) {
-  const retrying = retryingWith(settings.unreplicated)
+  const { meter } = settings
+  const retrying = meteringWith(meter, retryingWith(settings.unreplicated))
   const longest = Duration.toMillis(settings.deadline)
   let waiting = 0
-  const run = <A>(query: Query<A>, duration: number, ended: () => void = () => {}) => {
+  meter.queue(() => waiting)
+  const run = <A>(query: Query<A>, operation: Operation, duration: number, ended: () => void = () => {}) => {
     const until = performance.now() + duration
     // The spans that the client makes of statements are named after the database: those of operations stand for them.
     const detached = Effect.provideService(
-      Effect.ensuring(Effect.orDie(retrying(query, () => until)), Effect.sync(ended)),
+      Effect.ensuring(Effect.orDie(retrying(query, () => until, operation)), Effect.sync(ended)),
       References.MinimumTraceLevel,
       "None"
     )
@@ -57,16 +62,21 @@ export const makeLane = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, s
     traced(
       operation,
       Effect.flatMap(timeLeft(longest), (duration) => {
-        if (waiting >= settings.queue) return Effect.fail(new ServiceUnavailable())
+        if (waiting >= settings.queue) {
+          meter.refused()
+          return Effect.fail(new ServiceUnavailable())
+        }
         if (duration === 0) return Effect.die(timedOut)
         waiting += 1
-        return run(query, duration, () => (waiting -= 1))
+        return run(query, operation, duration, () => (waiting -= 1))
       })
     )
   const probe: Lane["probe"] = (query, operation) =>
     traced(
       operation,
-      Effect.flatMap(timeLeft(longest), (duration) => (duration === 0 ? Effect.die(timedOut) : run(query, duration)))
+      Effect.flatMap(timeLeft(longest), (duration) =>
+        duration === 0 ? Effect.die(timedOut) : run(query, operation, duration)
+      )
     )
   const one: Gather =
     ({ one, operation }) =>

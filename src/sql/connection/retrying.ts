@@ -31,6 +31,3 @@ export const retryingWith = (unreplicated: () => number) => {
     })
   return <A>(query: Query<A>, until: () => number) => attempt(query, until, 0)
 }
-
-/** Runs a query of a lane. */
-export type Retrying = ReturnType<typeof retryingWith>

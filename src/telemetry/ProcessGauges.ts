@@ -1,0 +1,42 @@
+import { monitorEventLoopDelay } from "node:perf_hooks"
+import { Effect, Layer } from "effect"
+import { Meter } from "./Meter.ts"
+
+/** How often the delay of the event loop is sampled, in milliseconds. A sample is that long without any delay. */
+const resolution = 20
+
+/** For how long samples are gathered before they are shown. */
+const window = "10 seconds"
+
+/** CPU and memory of this process, the delay of its event loop, and its version. */
+export const layer = (version: string) =>
+  Layer.effectDiscard(
+    Effect.gen(function* () {
+      const { counted, gauge } = yield* Meter
+      counted("process.cpu.time", { "cpu.mode": "user" }, () => process.cpuUsage().user / 1e6)
+      counted("process.cpu.time", { "cpu.mode": "system" }, () => process.cpuUsage().system / 1e6)
+      gauge("process.memory.usage", {}, () => process.memoryUsage.rss())
+      gauge("byok.build.info", { version }, () => 1)
+
+      const samples = yield* Effect.acquireRelease(
+        Effect.sync(() => {
+          const samples = monitorEventLoopDelay({ resolution })
+          samples.enable()
+          return samples
+        }),
+        (samples) => Effect.sync(() => samples.disable())
+      )
+      let delay = { p50: 0, p99: 0, max: 0 }
+      const secondsOf = (nanoseconds: number) => Math.max(0, nanoseconds / 1e9 - resolution / 1000)
+      const show = Effect.sync(() => {
+        if (samples.count === 0) return
+        const [p50, p99] = [samples.percentile(50), samples.percentile(99)]
+        delay = { p50: secondsOf(p50), p99: secondsOf(p99), max: secondsOf(samples.max) }
+        samples.reset()
+      })
+      gauge("nodejs.eventloop.delay.p50", {}, () => delay.p50)
+      gauge("nodejs.eventloop.delay.p99", {}, () => delay.p99)
+      gauge("nodejs.eventloop.delay.max", {}, () => delay.max)
+      yield* Effect.forkScoped(Effect.forever(Effect.andThen(Effect.sleep(window), show)))
+    })
+  )

@@ -1,0 +1,67 @@
+import { Effect, Layer, References } from "effect"
+import { countLimit } from "../domain/countLimit.ts"
+import { AuditLog } from "../port/AuditLog.ts"
+import { KeyUse } from "../port/KeyUse.ts"
+import { Readiness } from "../port/Readiness.ts"
+import { Meter } from "./Meter.ts"
+
+/** How often the database is asked, whoever exports the series and however often. */
+const interval = "5 seconds"
+
+/** The wraps of one key, and what ends their series. */
+interface Wraps {
+  wraps: number
+  readonly remove: () => void
+}
+
+/** What the database knows, as it was last read. */
+export const layer = (wrapsLimit: number) =>
+  Layer.effectDiscard(
+    Effect.gen(function* () {
+      const { gauge } = yield* Meter
+      const audit = yield* AuditLog
+      const keys = yield* KeyUse
+      const readiness = yield* Readiness
+      const wraps = new Map<string, Wraps>()
+      let ready: number | undefined
+      let unsealed: number | undefined
+      gauge("byok.kek.wraps.limit", {}, () => wrapsLimit)
+
+      const readReady = Effect.map(readiness.problems, (problems) => {
+        if (ready === undefined) gauge("byok.ready", {}, () => ready ?? 0)
+        ready = problems.length === 0 ? 1 : 0
+      })
+      const readUnsealed = Effect.map(audit.unsealed(countLimit + 1), (found) => {
+        if (unsealed === undefined) gauge("byok.audit.unsealed_entries", {}, () => unsealed ?? 0)
+        unsealed = found
+      })
+      const readWraps = Effect.map(keys.list, (found) => {
+        const live = new Map(found.flatMap((key) => (key.retired ? [] : [[key.kek_id, key.wraps] as const])))
+        for (const [kek_id, { remove }] of wraps) {
+          if (live.has(kek_id)) continue
+          remove()
+          wraps.delete(kek_id)
+        }
+        for (const [kek_id, count] of live) {
+          const known = wraps.get(kek_id)
+          if (known !== undefined) {
+            known.wraps = count
+            continue
+          }
+          const entry: Wraps = { wraps: count, remove: gauge("byok.kek.wraps", { kek_id }, () => entry.wraps) }
+          wraps.set(kek_id, entry)
+        }
+      })
+      const readAll = Effect.all(
+        [readReady, readUnsealed, readWraps].map((read) => Effect.catchCause(read, () => Effect.void)),
+        { discard: true }
+      )
+      yield* Effect.forkScoped(
+        Effect.provideService(
+          Effect.forever(Effect.andThen(readAll, Effect.sleep(interval))),
+          References.TracerEnabled,
+          false
+        )
+      )
+    })
+  )

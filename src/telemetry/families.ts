@@ -1,0 +1,134 @@
+/** What several processes make of one series together. */
+export type Across = "sum" | "max" | "min"
+
+/** Series of one name, which differ by their attributes. */
+export interface Family {
+  /** The name that Prometheus gets, with the unit and `_total`. */
+  readonly prometheus: string
+  readonly type: "counter" | "gauge" | "histogram"
+  /** In UCUM. */
+  readonly unit: string
+  readonly across: Across
+  readonly description: string
+  /** Upper bounds of the buckets of a histogram. */
+  readonly bounds?: ReadonlyArray<number>
+}
+
+/** From half a millisecond to ten seconds. */
+const requestSeconds = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
+
+/** From 10 microseconds, which sealing with a key in memory takes, to the deadline of a token. */
+const cryptoSeconds = [0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.005, 0.025, 0.1, 0.5, 2.5]
+
+const histogram = (
+  prometheus: string,
+  description: string,
+  bounds: ReadonlyArray<number> = requestSeconds,
+  unit = "s"
+): Family => ({ prometheus, type: "histogram", unit, across: "sum", description, bounds })
+
+const counter = (prometheus: string, unit: string, description: string): Family => ({
+  prometheus,
+  type: "counter",
+  unit,
+  across: "sum",
+  description
+})
+
+const gauge = (prometheus: string, unit: string, across: Across, description: string): Family => ({
+  prometheus,
+  type: "gauge",
+  unit,
+  across,
+  description
+})
+
+/** Every series of the service, by its name in OpenTelemetry. Labels name no tenant, no path with values and no key. */
+export const families = {
+  "http.server.request.duration": histogram(
+    "http_server_request_duration_seconds",
+    "From the head of a request to the end of its answer."
+  ),
+  "http.server.active_requests": gauge(
+    "http_server_active_requests",
+    "{request}",
+    "sum",
+    "Requests that are being answered."
+  ),
+  "db.client.operation.duration": histogram(
+    "db_client_operation_duration_seconds",
+    "Statements or transactions, with the wait for a connection and with retries."
+  ),
+  "byok.db.queue.wait.duration": histogram(
+    "byok_db_queue_wait_duration_seconds",
+    "How long requests waited for a shared statement to start."
+  ),
+  "byok.db.batch.size": histogram(
+    "byok_db_batch_size",
+    "Requests that shared one statement.",
+    [1, 2, 4, 8, 16, 32, 64, 128, 256, 512],
+    "{request}"
+  ),
+  "byok.db.queue.depth": gauge(
+    "byok_db_queue_depth",
+    "{request}",
+    "sum",
+    "Requests that wait for a statement or run one; DATABASE_QUEUE is the limit of each process."
+  ),
+  "byok.db.refusals": counter("byok_db_refusals_total", "{request}", "Requests refused because the queue was full."),
+  "byok.crypto.operation.duration": histogram(
+    "byok_crypto_operation_duration_seconds",
+    "Keys sealed, opened or verified, and rewrapped.",
+    cryptoSeconds
+  ),
+  "byok.kek.wraps": gauge(
+    "byok_kek_wraps",
+    "{wrap}",
+    "max",
+    "Wraps reserved for a key-encryption key that is not retired, by all instances."
+  ),
+  "byok.kek.wraps.limit": gauge("byok_kek_wraps_limit", "{wrap}", "max", "Wraps at which a key refuses to seal."),
+  "byok.keyring.reloads": counter("byok_keyring_reloads_total", "{reload}", "Attempts to reload the keyring."),
+  "byok.audit.unsealed_entries": gauge(
+    "byok_audit_unsealed_entries",
+    "{entry}",
+    "max",
+    "Audit entries that no checkpoint covers yet, counted as far as 10001."
+  ),
+  "byok.ready": gauge("byok_ready", "1", "min", "1 if every process is ready, else 0."),
+  "byok.router.plans": counter("byok_router_plans_total", "{plan}", "Plans made for routers."),
+  "byok.router.leases": counter("byok_router_leases_total", "{lease}", "Keys leased to routers, and leases refused."),
+  "byok.router.exclusions": counter(
+    "byok_router_exclusions_total",
+    "{exclusion}",
+    "Reasons for which credentials were left out of plans."
+  ),
+  "byok.router.parkings": counter(
+    "byok_router_parkings_total",
+    "{parking}",
+    "Pauses that began or grew after a report of a router."
+  ),
+  "process.cpu.time": counter("process_cpu_time_seconds_total", "s", "Time on a CPU."),
+  "process.memory.usage": gauge("process_memory_usage_bytes", "By", "sum", "Resident memory."),
+  "nodejs.eventloop.delay.p50": gauge(
+    "nodejs_eventloop_delay_p50_seconds",
+    "s",
+    "max",
+    "Median delay of the event loop in the last ten seconds."
+  ),
+  "nodejs.eventloop.delay.p99": gauge(
+    "nodejs_eventloop_delay_p99_seconds",
+    "s",
+    "max",
+    "99th percentile of the delay of the event loop in the last ten seconds."
+  ),
+  "nodejs.eventloop.delay.max": gauge(
+    "nodejs_eventloop_delay_max_seconds",
+    "s",
+    "max",
+    "Longest delay of the event loop in the last ten seconds."
+  ),
+  "byok.build.info": gauge("byok_build_info", "1", "max", "1, with the version of the program.")
+} as const satisfies Readonly<Record<string, Family>>
+
+export type FamilyName = keyof typeof families

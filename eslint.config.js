@@ -2,17 +2,45 @@ import tseslint from "typescript-eslint"
 
 /** Imports point inwards: the rooms that the files of a room must not import. Only `wiring` and `Byok` know them all. */
 const forbidden = {
-  domain: ["api", "port", "service", "http", "crypto", "sql", "tracing", "wiring", "serve", "cli"],
-  api: ["port", "service", "http", "crypto", "sql", "tracing", "wiring", "serve", "cli"],
-  port: ["api", "service", "http", "crypto", "sql", "tracing", "wiring", "serve", "cli"],
-  service: ["api", "http", "crypto", "sql", "tracing", "wiring", "serve", "cli"],
-  http: ["service", "crypto", "sql", "tracing", "wiring", "serve", "cli"],
-  crypto: ["api", "service", "http", "sql", "tracing", "wiring", "serve", "cli"],
-  sql: ["api", "service", "http", "crypto", "tracing", "wiring", "serve", "cli"],
-  tracing: ["domain", "api", "port", "service", "http", "crypto", "sql", "wiring", "serve", "cli"],
-  wiring: ["api", "http", "serve", "cli"],
+  domain: [
+    "api",
+    "port",
+    "service",
+    "telemetry",
+    "http",
+    "management",
+    "crypto",
+    "sql",
+    "tracing",
+    "wiring",
+    "serve",
+    "cli"
+  ],
+  api: ["port", "service", "telemetry", "http", "management", "crypto", "sql", "tracing", "wiring", "serve", "cli"],
+  port: ["api", "service", "telemetry", "http", "management", "crypto", "sql", "tracing", "wiring", "serve", "cli"],
+  service: ["api", "telemetry", "http", "management", "crypto", "sql", "tracing", "wiring", "serve", "cli"],
+  telemetry: ["api", "service", "http", "management", "crypto", "sql", "tracing", "wiring", "serve", "cli"],
+  http: ["service", "telemetry", "management", "crypto", "sql", "tracing", "wiring", "serve", "cli"],
+  management: ["service", "crypto", "sql", "tracing", "wiring", "serve", "cli"],
+  crypto: ["api", "service", "telemetry", "http", "management", "sql", "tracing", "wiring", "serve", "cli"],
+  sql: ["api", "service", "telemetry", "http", "management", "crypto", "tracing", "wiring", "serve", "cli"],
+  tracing: [
+    "domain",
+    "api",
+    "port",
+    "service",
+    "telemetry",
+    "http",
+    "management",
+    "crypto",
+    "sql",
+    "wiring",
+    "serve",
+    "cli"
+  ],
+  wiring: ["api", "http", "management", "serve", "cli"],
   serve: ["crypto", "sql", "tracing", "cli"],
-  cli: ["api", "http", "crypto", "sql", "tracing"]
+  cli: ["api", "telemetry", "http", "management", "crypto", "sql", "tracing"]
 }
 const mayImportTop = ["serve", "cli"]
 const runsInAnyClient = ["domain", "api"]

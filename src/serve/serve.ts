@@ -4,10 +4,14 @@ import { HttpServer, type HttpServerError } from "effect/http"
 import * as Byok from "../Byok.ts"
 import * as Server from "../http/Server.ts"
 import { Accounts } from "../service/Accounts.ts"
+import { answerPrimary } from "../management/answerPrimary.ts"
+import * as OfProcess from "../management/OfProcess.ts"
+import * as MetricsExport from "../wiring/MetricsExport.ts"
 import { readCertificate } from "../wiring/readCertificate.ts"
 import { InvalidSetting, type Settings } from "../wiring/Settings.ts"
 import { Draining } from "../port/Draining.ts"
 import { makeDrain } from "./makeDrain.ts"
+import { managementPort } from "./managementPort.ts"
 import { reloadCertificate } from "./reloadCertificate.ts"
 import { reloadKeyring } from "./reloadKeyring.ts"
 import { sighups } from "./sighups.ts"
@@ -95,10 +99,13 @@ export const serve = (settings: Settings, signals: Queue.Dequeue<true>, json = f
         )
       )
       const reloading = Option.isSome(read) ? reloadCertificate(signalsForCertificate, read.value) : Layer.empty
+      const managed = cluster.isWorker ? answerPrimary : managementPort(settings)
       return Layer.mergeAll(welcome(settings, json), reloading, drain.layer).pipe(
         Layer.provide(server),
-        Layer.provide(Layer.succeed(Draining, drain.isDraining)),
         Layer.merge(reloadKeyring(signals)),
+        Layer.provideMerge(Layer.provide(managed, OfProcess.layer)),
+        Layer.provide(MetricsExport.layer(settings)),
+        Layer.provide(Layer.succeed(Draining, drain.isDraining)),
         Layer.provide(Byok.layerWith(settings)),
         Layer.provide(Tracing.layer(settings))
       )

@@ -1,9 +1,13 @@
 import cluster, { type Worker } from "node:cluster"
-import { Deferred, Effect, Layer, Queue } from "effect"
+import { Deferred, Effect, Layer, Option, Queue } from "effect"
+import * as OfProcesses from "../management/OfProcesses.ts"
+import { Meter } from "../telemetry/Meter.ts"
+import { processGauges } from "../wiring/MetricsExport.ts"
 import { hastenWorker } from "./makeDrain.ts"
 import { stopSignals } from "./stopSignals.ts"
 import { openDatabase } from "../wiring/Persistence.ts"
 import { InvalidSetting, secretsOf, type Settings } from "../wiring/Settings.ts"
+import { managementPort } from "./managementPort.ts"
 
 const exited = (worker: Worker) =>
   Effect.callback<true>((resume) => {
@@ -36,11 +40,18 @@ export const reportHarmful = ({ harmful, message }: InvalidSetting) =>
 /** The running processes. One that is starting may have read the keyring before the last SIGHUP. */
 type Workers = Map<Worker, "starting" | "starting, to reload" | "serving">
 
-const reloadAll = (workers: Workers) =>
+const reloadStarting = (workers: Workers) =>
   workers.forEach((state, worker) => {
-    if (state === "serving") worker.process.kill("SIGHUP")
-    else workers.set(worker, "starting, to reload")
+    if (state !== "serving") workers.set(worker, "starting, to reload")
   })
+
+const servingOf = (workers: Workers) =>
+  Array.from(workers).flatMap(([worker, state]) => (state === "serving" && worker.isConnected() ? [worker] : []))
+
+const reloadAll = (workers: Workers) => {
+  reloadStarting(workers)
+  for (const worker of servingOf(workers)) worker.process.kill("SIGHUP")
+}
 
 /** What the processes share. */
 interface Group {
@@ -63,7 +74,7 @@ const keepServing = Effect.fnUntraced(function* (settings: Settings, group: Grou
         stop
       )
       workers.set(worker, "starting")
-      worker.once("message", (message: unknown) => {
+      worker.on("message", (message: unknown) => {
         if (isHarmful(message)) harmful = message.harmful
       })
       worker.once("listening", () => {
@@ -91,6 +102,22 @@ const keepServing = Effect.fnUntraced(function* (settings: Settings, group: Grou
   yield* Deferred.await(listening)
 })
 
+/** The management port of all processes, which outlives them. */
+const managing = (settings: Settings, { workers }: Group) =>
+  Option.isNone(settings.management)
+    ? Layer.empty
+    : managementPort(settings).pipe(
+        Layer.provide(
+          OfProcesses.layer({
+            wanted: settings.processes,
+            serving: () => servingOf(workers),
+            reloadStarting: () => reloadStarting(workers)
+          })
+        ),
+        Layer.merge(processGauges),
+        Layer.provide(Meter.layer)
+      )
+
 /**
  * Serves one port with several processes, each of which reads the settings itself. The first starts alone: only it may
  * find the database empty. The database outlives them all. SIGHUP is passed on to each,
@@ -108,6 +135,7 @@ export const serveInProcesses = (
       yield* stopSignals((count) => {
         if (count > 1) for (const worker of group.workers.keys()) hastenWorker(worker)
       })
+      yield* Layer.build(managing(settings, group))
       yield* Effect.forkScoped(Effect.forever(Effect.map(Queue.take(sighups), () => reloadAll(group.workers))))
       yield* Effect.forEach(
         Array.from({ length: settings.processes }, (_, index) => index + 1),

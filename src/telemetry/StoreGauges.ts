@@ -1,6 +1,7 @@
 import { Effect, Layer, References } from "effect"
 import { countLimit } from "../domain/countLimit.ts"
 import { AuditLog } from "../port/AuditLog.ts"
+import { Draining } from "../port/Draining.ts"
 import { KeyUse } from "../port/KeyUse.ts"
 import { Readiness } from "../port/Readiness.ts"
 import { Meter } from "./Meter.ts"
@@ -22,13 +23,14 @@ export const layer = (wrapsLimit: number) =>
       const audit = yield* AuditLog
       const keys = yield* KeyUse
       const readiness = yield* Readiness
+      const isDraining = yield* Draining
       const wraps = new Map<string, Wraps>()
       let ready: number | undefined
       let unsealed: number | undefined
       gauge("byok.kek.wraps.limit", {}, () => wrapsLimit)
 
       const readReady = Effect.map(readiness.problems, (problems) => {
-        if (ready === undefined) gauge("byok.ready", {}, () => ready ?? 0)
+        if (ready === undefined) gauge("byok.ready", {}, () => (isDraining() ? 0 : (ready ?? 0)))
         ready = problems.length === 0 ? 1 : 0
       })
       const readUnsealed = Effect.map(audit.unsealed(countLimit + 1), (found) => {

@@ -50,6 +50,10 @@ export interface Settings {
     readonly deadline: Duration.Duration
   }
   readonly otlp: OtlpSettings
+  /** How often metrics are sent to the collector. */
+  readonly metricsInterval: Duration.Duration
+  /** Where operators reach metrics, details of health and the reload of the keyring; none for nowhere. */
+  readonly management: Option.Option<{ readonly host: string; readonly port: number }>
 }
 
 /** Whether the settings name a token, even incompletely. */
@@ -62,15 +66,21 @@ const withDefault = <A>(name: string, config: Config.Config<A>, fallback: A, exp
     Option.getOrElse(() => fallback)
   )
 
-const whole = (name: string, low: number, high: number, fallback: number) => {
+const wholeSetting = (name: string, low: number, high: number) => {
   const codec = Schema.String.check(Schema.isPattern(/^\d{1,7}$/)).pipe(
     Schema.decodeTo(
       Schema.Int.check(Schema.isBetween({ minimum: low, maximum: high })),
       SchemaTransformation.numberFromString
     )
   )
-  return withDefault(name, Config.schema(codec, name), fallback, `a whole number from ${low} to ${high}`)
+  return optional(name, Config.schema(codec, name), `a whole number from ${low} to ${high}`)
 }
+
+const whole = (name: string, low: number, high: number, fallback: number) =>
+  Effect.map(
+    wholeSetting(name, low, high),
+    Option.getOrElse(() => fallback)
+  )
 
 const text = (name: string) => optional(name, Config.NonEmptyString(name), "a non-empty string")
 
@@ -125,6 +135,16 @@ const pkcs11 = Effect.all({
   deadline: duration("BYOK_PKCS11_DEADLINE", "2 seconds")
 })
 
+const management = Effect.gen(function* () {
+  const host = yield* withDefault(
+    "BYOK_MANAGEMENT_HOST",
+    Config.NonEmptyString("BYOK_MANAGEMENT_HOST"),
+    "127.0.0.1",
+    "a name or address to listen on"
+  )
+  return Option.map(yield* wholeSetting("BYOK_MANAGEMENT_PORT", 0, 65535), (port) => ({ host, port }))
+})
+
 const tls = Effect.gen(function* () {
   const [certificateFile, keyFile] = [yield* text("TLS_CERT_FILE"), yield* text("TLS_KEY_FILE")]
   if (Option.isSome(certificateFile) !== Option.isSome(keyFile)) {
@@ -153,7 +173,9 @@ export const readSettings: Effect.Effect<Settings, InvalidSetting> = Effect.gen(
     keyring: secret("BYOK_KEYRING"),
     keyringFile: text("BYOK_KEYRING_FILE"),
     pkcs11,
-    otlp: readOtlpSettings
+    otlp: readOtlpSettings,
+    metricsInterval: Effect.map(whole("OTEL_METRIC_EXPORT_INTERVAL", 1, 9_999_999, 60_000), Duration.millis),
+    management
   })
   const { deadline, statementTimeout } = settings.database
   if (!Duration.isGreaterThan(deadline, statementTimeout)) {

@@ -29,6 +29,7 @@ const plain = ({
   drainDelay,
   keepAliveTimeout,
   keyring,
+  metricsInterval,
   otlp,
   pkcs11,
   sendTimeout,
@@ -54,7 +55,8 @@ const plain = ({
   serviceName: otlp.resource.serviceName,
   traces: plainTarget(otlp.traces),
   metrics: plainTarget(otlp.metrics),
-  sampling: otlp.sampling
+  sampling: otlp.sampling,
+  metricsInterval: Duration.toMillis(metricsInterval)
 })
 
 const defaults = {
@@ -90,7 +92,9 @@ const defaults = {
   serviceName: "byok",
   traces: Option.none<Readonly<Record<string, string>>>(),
   metrics: Option.none<Readonly<Record<string, string>>>(),
-  sampling: { ratio: 1, parentDecides: true }
+  sampling: { ratio: 1, parentDecides: true },
+  metricsInterval: 60_000,
+  management: Option.none<{ readonly host: string; readonly port: number }>()
 }
 
 const aDuration = 'must be a duration such as "2500 millis" or "3 seconds".'
@@ -271,6 +275,9 @@ const settings: Record<string, Setting> = {
         "must be one of always_on, always_off, traceidratio, parentbased_always_on, parentbased_always_off, parentbased_traceidratio."
     }
   },
+  OTEL_METRIC_EXPORT_INTERVAL: whole(1, 9_999_999, (metricsInterval) => ({ metricsInterval })),
+  BYOK_MANAGEMENT_PORT: whole(0, 65535, (port) => ({ management: Option.some({ host: "127.0.0.1", port }) })),
+  BYOK_MANAGEMENT_HOST: text(() => ({})),
   OTEL_TRACES_SAMPLER_ARG: {
     good: [["0.5", {}]],
     bad: { texts: ["1.1", "-0.1", "half", "NaN", "Infinity"], sentence: "must be a number from 0 to 1." }

@@ -61,5 +61,7 @@ export const settingsFor = (url: string, keyring = generateKeyring(new Date())):
     metrics: Option.none(),
     sampling: { ratio: 1, parentDecides: true },
     given: {}
-  }
+  },
+  metricsInterval: Duration.minutes(1),
+  management: Option.none()
 })

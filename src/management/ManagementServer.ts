@@ -1,0 +1,97 @@
+import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
+import { Effect, Layer } from "effect"
+import { HttpServer, HttpServerRequest, HttpServerResponse } from "effect/http"
+import { MethodNotAllowed } from "../api/HttpErrors.ts"
+import { InternalError, NotFound, ServiceUnavailable } from "../domain/Errors.ts"
+import { keptFor } from "../http/keptFor.ts"
+import { makeNodeServer } from "../http/makeNodeServer.ts"
+import { requestIdOf } from "../http/requestIdOf.ts"
+import type { ServerSettings } from "../http/ServerSettings.ts"
+import { prometheusText, prometheusType } from "../telemetry/prometheusText.ts"
+import { Management } from "./Management.ts"
+
+/** How long an answer about readiness is kept, in milliseconds. */
+const kept = 1000
+
+const json = (body: unknown, status = 200) => HttpServerResponse.jsonUnsafe(body, { status })
+
+const refuse = ({ error }: NotFound | MethodNotAllowed | InternalError | ServiceUnavailable, metadata?: object) =>
+  json({ error: { ...error, ...(metadata === undefined ? {} : { metadata }) } }, error.code)
+
+interface Route {
+  readonly methods: ReadonlyArray<string>
+  readonly answer: Effect.Effect<HttpServerResponse.HttpServerResponse>
+}
+
+const get = (answer: Route["answer"]): Route => ({ methods: ["GET", "HEAD"], answer })
+
+const routesOf = Effect.fnUntraced(function* ({ condition, reload, snapshot }: Management["Service"]) {
+  const ready = Effect.map(condition, ({ problems, warnings }) =>
+    problems.length === 0
+      ? json({ status: "ready", warnings })
+      : refuse(new ServiceUnavailable(), { problems, warnings })
+  )
+  const metrics = Effect.map(snapshot, (found) =>
+    HttpServerResponse.text(prometheusText(found), { contentType: prometheusType })
+  )
+  const reloaded = Effect.match(reload, {
+    onSuccess: (reloaded) => json(reloaded),
+    onFailure: (failure) => {
+      if (failure._tag === "ServiceUnavailable") return refuse(failure)
+      const { processes, reason, reloaded } = failure
+      return json(
+        { error: { code: 409, message: "Keyring not reloaded", metadata: { reason, reloaded, processes } } },
+        409
+      )
+    }
+  })
+  return new Map<string, Route>([
+    ["/health/live", get(Effect.succeed(json({ status: "live" })))],
+    ["/health/ready", get(yield* keptFor(kept)(ready))],
+    ["/metrics", get(metrics)],
+    ["/keyring/reload", { methods: ["POST"], answer: reloaded }]
+  ])
+})
+
+const notAllowed = ({ methods }: Route) =>
+  HttpServerResponse.setHeader(refuse(new MethodNotAllowed()), "allow", methods.join(", "))
+
+const answerWith = (routes: ReadonlyMap<string, Route>) =>
+  Effect.flatMap(HttpServerRequest.HttpServerRequest, ({ headers, method, url }) => {
+    const route = routes.get(url.replace(/\?.*$/s, ""))
+    const answered =
+      route === undefined
+        ? Effect.succeed(refuse(new NotFound()))
+        : route.methods.includes(method)
+          ? route.answer
+          : Effect.succeed(notAllowed(route))
+    return answered.pipe(
+      Effect.catchDefect((defect) =>
+        Effect.as(Effect.logError("Unexpected failure on the management port", defect), refuse(new InternalError()))
+      ),
+      Effect.map((response) =>
+        HttpServerResponse.setHeaders(response, {
+          "x-request-id": requestIdOf(headers["x-request-id"]),
+          "cache-control": "no-store"
+        })
+      )
+    )
+  })
+
+/** Serves `Management` on a port of its own, for operators and their machines. */
+export const layer = (settings: ServerSettings) =>
+  Layer.effectDiscard(
+    Effect.gen(function* () {
+      const routes = yield* routesOf(yield* Management)
+      const { host, port } = settings
+      const { address, serve } = yield* NodeHttpServer.make(() => makeNodeServer(settings), {
+        host,
+        port,
+        gracefulShutdownTimeout: "1 second"
+      })
+      yield* serve(answerWith(routes))
+      if (address._tag !== "UnixPathAddress") {
+        yield* Effect.logInfo(`The management port listens on ${HttpServer.formatAddress(address)}`)
+      }
+    })
+  )

@@ -1,0 +1,34 @@
+import { Option } from "effect"
+import { mergeSnapshots, remainsOf } from "../telemetry/mergeSnapshots.ts"
+import type { Snapshot } from "../telemetry/Snapshot.ts"
+
+/** A process as far as its end is noticed. */
+interface Mortal {
+  readonly isDead: () => boolean
+  readonly once: (event: "exit", ended: () => void) => unknown
+}
+
+/**
+ * Makes what adds up the series of all processes. What one has counted stays counted when it ends or does not answer, as
+ * far as it was read: a sum that shrank would look like a restart of all.
+ */
+export const makeSum = <Process extends Mortal>() => {
+  const last = new Map<Process, Snapshot>()
+  let remains: Snapshot = []
+  const keep = (process: Process) =>
+    process.once("exit", () => {
+      remains = mergeSnapshots([remains, remainsOf(last.get(process) ?? [])])
+      last.delete(process)
+    })
+  return (found: ReadonlyArray<readonly [Process, Option.Option<Snapshot>]>, own: Snapshot): Snapshot => {
+    const answered = new Set<Process>()
+    for (const [process, snapshot] of found) {
+      if (Option.isNone(snapshot) || process.isDead()) continue
+      if (!last.has(process)) keep(process)
+      last.set(process, snapshot.value)
+      answered.add(process)
+    }
+    const each = Array.from(last, ([process, snapshot]) => (answered.has(process) ? snapshot : remainsOf(snapshot)))
+    return mergeSnapshots([own, remains, ...each])
+  }
+}

@@ -1,0 +1,36 @@
+import { Layer, Option, Redacted } from "effect"
+import { FetchHttpClient } from "effect/http"
+import { OtlpMetrics } from "effect/observability"
+import { limits } from "../crypto/WrapBudget.ts"
+import * as OtlpSeries from "../telemetry/OtlpSeries.ts"
+import * as ProcessGauges from "../telemetry/ProcessGauges.ts"
+import * as StoreGauges from "../telemetry/StoreGauges.ts"
+import type { Settings } from "./Settings.ts"
+import { version } from "./version.ts"
+
+/** What a process without a service of its own can show. */
+export const processGauges = ProcessGauges.layer(version)
+
+/** Sends series to the collector that the settings name, each process its own. */
+export const push = ({ metricsInterval, otlp }: Settings): Layer.Layer<never> =>
+  Option.match(otlp.metrics, {
+    onNone: () => Layer.empty,
+    onSome: ({ headers, url }) =>
+      Layer.empty.pipe(
+        Layer.provide(
+          OtlpMetrics.layer({
+            url: url.href,
+            headers: Redacted.value(headers),
+            resource: otlp.resource,
+            exportInterval: metricsInterval
+          })
+        ),
+        Layer.provide([OtlpSeries.layer, FetchHttpClient.layer])
+      )
+  })
+
+/** Everything that is read when series are exported, and their export. Nothing is read if nobody gets them. */
+export const layer = (settings: Settings) =>
+  Option.isNone(settings.management) && Option.isNone(settings.otlp.metrics)
+    ? Layer.empty
+    : Layer.provideMerge(push(settings), Layer.merge(processGauges, StoreGauges.layer(limits.refuse)))

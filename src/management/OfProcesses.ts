@@ -41,7 +41,7 @@ export const layer = ({ reloadStarting, serving, wanted }: Processes) =>
   Layer.effect(
     Management,
     Effect.gen(function* () {
-      const context = yield* Effect.context<never>()
+      const context = yield* Effect.context()
       const sum = makeSum()
       const ask = <A>(one: (worker: Worker) => Effect.Effect<A>) =>
         Effect.suspend(() => Effect.forEach(serving(), one, { concurrency: "unbounded" }))

@@ -12,16 +12,16 @@ interface Mortal {
  * Makes what adds up the series of all processes. What one has counted stays counted when it ends or does not answer, as
  * far as it was read: a sum that shrank would look like a restart of all.
  */
-export const makeSum = <Process extends Mortal>() => {
-  const last = new Map<Process, Snapshot>()
+export const makeSum = () => {
+  const last = new Map<Mortal, Snapshot>()
   let remains: Snapshot = []
-  const keep = (process: Process) =>
+  const keep = (process: Mortal) =>
     process.once("exit", () => {
       remains = mergeSnapshots([remains, remainsOf(last.get(process) ?? [])])
       last.delete(process)
     })
-  return (found: ReadonlyArray<readonly [Process, Option.Option<Snapshot>]>, own: Snapshot): Snapshot => {
-    const answered = new Set<Process>()
+  return (found: ReadonlyArray<readonly [Mortal, Option.Option<Snapshot>]>, own: Snapshot): Snapshot => {
+    const answered = new Set<Mortal>()
     for (const [process, snapshot] of found) {
       if (Option.isNone(snapshot) || process.isDead()) continue
       if (!last.has(process)) keep(process)

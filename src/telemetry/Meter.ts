@@ -12,7 +12,7 @@ const register = <Input, State>(
 ) => Metric.registerUnsafe(metric, context, { get, update: () => {}, modify: () => {} })
 
 const make = Effect.gen(function* () {
-  const context = yield* Effect.context<never>()
+  const context = yield* Effect.context()
   const removals = new Set<() => void>()
   yield* Effect.addFinalizer(() => Effect.sync(() => removals.forEach((remove) => remove())))
   /** The registry outlives what a series is read from. */

@@ -1,15 +1,15 @@
 import { monitorEventLoopDelay } from "node:perf_hooks"
-import { Effect, Layer } from "effect"
+import { type Duration, Effect, Layer } from "effect"
 import { Meter } from "./Meter.ts"
 
 /** How often the delay of the event loop is sampled, in milliseconds. A sample is that long without any delay. */
 const resolution = 20
 
 /** For how long samples are gathered before they are shown. */
-const window = "10 seconds"
+const usualWindow = "10 seconds"
 
 /** CPU and memory of this process, the delay of its event loop, and its version. */
-export const layer = (version: string) =>
+export const layer = (version: string, window: Duration.Input = usualWindow) =>
   Layer.effectDiscard(
     Effect.gen(function* () {
       const { counted, gauge } = yield* Meter

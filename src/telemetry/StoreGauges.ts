@@ -1,4 +1,4 @@
-import { Effect, Layer, References } from "effect"
+import { type Duration, Effect, Layer, References } from "effect"
 import { countLimit } from "../domain/countLimit.ts"
 import { AuditLog } from "../port/AuditLog.ts"
 import { Draining } from "../port/Draining.ts"
@@ -7,7 +7,7 @@ import { Readiness } from "../port/Readiness.ts"
 import { Meter } from "./Meter.ts"
 
 /** How often the database is asked, whoever exports the series and however often. */
-const interval = "5 seconds"
+const usualInterval = "5 seconds"
 
 /** The wraps of one key, and what ends their series. */
 interface Wraps {
@@ -16,7 +16,7 @@ interface Wraps {
 }
 
 /** What the database knows, as it was last read. */
-export const layer = (wrapsLimit: number) =>
+export const layer = (wrapsLimit: number, interval: Duration.Input = usualInterval) =>
   Layer.effectDiscard(
     Effect.gen(function* () {
       const { gauge } = yield* Meter

@@ -1,0 +1,324 @@
+import { writeFileSync } from "node:fs"
+import { join } from "node:path"
+import { assert } from "@effect/vitest"
+import { Context, Effect, Fiber, Layer, Metric, Option, Redacted, Result } from "effect"
+import { CredentialId } from "../../src/domain/CredentialId.ts"
+import { Cipher } from "../../src/port/Cipher.ts"
+import { AuthenticationFailed } from "../../src/port/CipherErrors.ts"
+import { KeyringReload } from "../../src/port/KeyringReload.ts"
+import { Rewrapper } from "../../src/port/Rewrapper.ts"
+import { limits } from "../../src/crypto/WrapBudget.ts"
+import * as MeteredRewrapper from "../../src/telemetry/MeteredRewrapper.ts"
+import * as ProcessGauges from "../../src/telemetry/ProcessGauges.ts"
+import { prometheusText } from "../../src/telemetry/prometheusText.ts"
+import { snapshotOf } from "../../src/telemetry/Snapshot.ts"
+import * as StoreGauges from "../../src/telemetry/StoreGauges.ts"
+import { plainCredential } from "../support/database/plainCredential.ts"
+import { holdOpen, lockTable, untilWaiting } from "../support/database/transactions.ts"
+import { createdId, minimal } from "../support/http/Bodies.ts"
+import { exchange, send } from "../support/http/HttpProbe.ts"
+import { open } from "../support/http/RawConnection.ts"
+import { samplesIn, sumIn } from "../support/http/samplesIn.ts"
+import { type Changes, TestService } from "../support/http/TestService.ts"
+import { ringOf } from "../support/keys/keyrings.ts"
+import { eventually } from "../support/process/eventually.ts"
+import { layerLive } from "../support/process/layerLive.ts"
+import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
+
+type Labels = Readonly<Record<string, string>>
+
+class KeyringPath extends Context.Service<KeyringPath, string>()("byok/test/KeyringPath") {}
+
+/** A service with a registry of its own. */
+const metered = (changes: Changes = {}) =>
+  Layer.provideMerge(
+    TestService.layerWith(changes),
+    Layer.sync(Metric.MetricRegistry, () => new Map())
+  )
+
+const read = (name: string, labels: Labels = {}) =>
+  Effect.map(Effect.context<never>(), (context) => sumIn(samplesIn(prometheusText(snapshotOf(context))), name, labels))
+
+/** Waits until a sample has risen by exactly this much since `effect` began. */
+const raises = Effect.fnUntraced(function* <A, E, R>(
+  effect: Effect.Effect<A, E, R>,
+  ...expected: ReadonlyArray<readonly [by: number, name: string, labels?: Labels]>
+) {
+  const before = yield* Effect.forEach(expected, ([, name, labels]) => read(name, labels))
+  const result = yield* effect
+  for (const [index, [by, name, labels]] of expected.entries()) {
+    const from = before[index] ?? 0
+    yield* eventually(
+      `${name} ${JSON.stringify(labels)} rises by ${by}`,
+      Effect.map(read(name, labels), (now = 0) => now === from + by)
+    )
+  }
+  return result
+})
+
+const request = (method: string, route: string, status: number): readonly [number, string, Labels] => [
+  1,
+  "http_server_request_duration_seconds_count",
+  { http_request_method: method, http_route: route, http_response_status_code: String(status) }
+]
+
+const holds = (name: string, value: number, labels: Labels = {}) =>
+  eventually(
+    `${name} is ${value}`,
+    Effect.map(read(name, labels), (found) => found === value)
+  )
+
+const aCredential = CredentialId.make("019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11")
+
+layerLive(metered(), { timeout: "120 seconds" })("the series of a service", (it) => {
+  it.effect("count requests by method, template of the route and status, whatever became of them", () =>
+    Effect.gen(function* () {
+      const { url } = yield* TestService
+      const { create, get, management_key } = yield* TestService.tenant
+      const collection = "/api/v1/byok"
+      const id = createdId(yield* raises(create(minimal), request("POST", collection, 201)))
+      yield* raises(create({}), request("POST", collection, 400))
+      yield* raises(get(id), request("GET", `${collection}/:id`, 200))
+      yield* raises(get(management_key), request("GET", `${collection}/:id`, 404))
+      yield* raises(send(url, { path: `/${id}` }), request("GET", "unmatched", 404))
+      yield* raises(send(url, { path: collection }), request("GET", collection, 401))
+      yield* raises(send(url, { method: "BIND", path: collection }), request("_OTHER", "unmatched", 405))
+      yield* raises(
+        exchange(url, `GET ${collection} HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n`),
+        request("GET", collection, 400)
+      )
+    })
+  )
+
+  it.effect("show requests while they are answered, and count a client that does not wait as 499", () =>
+    Effect.gen(function* () {
+      const { sql, url } = yield* TestService
+      const { management_key } = yield* TestService.tenant
+      yield* raises(
+        Effect.scoped(
+          Effect.gen(function* () {
+            const release = yield* lockTable(sql, "api_keys")
+            yield* Effect.scoped(
+              Effect.gen(function* () {
+                const { write } = yield* open(url)
+                yield* write(`GET /api/v1/byok HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${management_key}\r\n\r\n`)
+                yield* untilWaiting(sql, 1)
+                yield* holds("http_server_active_requests", 1)
+              })
+            )
+            yield* holds("http_server_active_requests", 0)
+            yield* release
+          })
+        ),
+        request("GET", "/api/v1/byok", 499)
+      )
+    })
+  )
+
+  it.effect("time statements by operation, and those that fail by the kind of failure", () =>
+    Effect.gen(function* () {
+      const { sql } = yield* TestService
+      const { create } = yield* TestService.tenant
+      const inserted = (labels: Labels = {}) =>
+        [
+          1,
+          "db_client_operation_duration_seconds_count",
+          { db_operation_name: "credentials.insert", ...labels }
+        ] as const
+      yield* raises(create(minimal), inserted())
+      const failed = inserted({ error_type: "StatementTimeoutError" })
+      yield* raises(Effect.scoped(Effect.andThen(lockTable(sql, "credentials"), create(minimal))), failed)
+    })
+  )
+
+  it.effect("show the queue, and how many requests shared a statement after what wait", () =>
+    Effect.gen(function* () {
+      const { sql } = yield* TestService
+      const { create, get } = yield* TestService.tenant
+      const id = createdId(yield* create(minimal))
+      const size = { db_operation_name: "api_keys.find_with_credential" }
+      const gets = Effect.gen(function* () {
+        const release = yield* lockTable(sql, "credentials")
+        const asked = yield* Effect.forkChild(
+          Effect.forEach(Array.from({ length: 12 }), () => get(id), { concurrency: "unbounded" })
+        )
+        yield* holds("byok_db_queue_depth", 12, { lane: "reads" })
+        yield* release
+        return yield* Fiber.join(asked)
+      })
+      const before = (yield* read("byok_db_batch_size_count", size)) ?? 0
+      yield* raises(
+        gets,
+        [12, "byok_db_batch_size_sum", size],
+        [12, "byok_db_queue_wait_duration_seconds_count", { lane: "reads" }]
+      )
+      const statements = ((yield* read("byok_db_batch_size_count", size)) ?? 0) - before
+      if (process.env["DATABASE_BATCHING"] !== "false") assert.isBelow(statements, 12)
+      yield* holds("byok_db_queue_depth", 0, { lane: "reads" })
+    })
+  )
+
+  it.effect("time what is sealed and opened, and what does not open by the reason", () =>
+    Effect.gen(function* () {
+      const { seal, open, prepare } = yield* Cipher
+      const { account_id, create, workspace_id } = yield* TestService.tenant
+      const timed = (operation: string, error_type?: string) =>
+        [
+          1,
+          "byok_crypto_operation_duration_seconds_count",
+          { operation, ...(error_type === undefined ? {} : { error_type }) }
+        ] as const
+      yield* raises(create(minimal), timed("seal"))
+      const context = { ...plainCredential(workspace_id, aCredential), account_id }
+      const sealed = yield* raises(seal(Redacted.make("a key"), context), timed("seal"))
+      yield* raises(open(sealed, context), timed("unwrap"))
+      const prepared = yield* raises(prepare(sealed, context), timed("unwrap"))
+      yield* raises(
+        prepared.read(() => true),
+        timed("unwrap")
+      )
+      const other = { ...context, disabled: !context.disabled }
+      yield* raises(Effect.flip(open(sealed, other)), timed("unwrap", "AuthenticationFailed"))
+      const unknown = { ...sealed, kek_id: "unknown" }
+      yield* raises(Effect.flip(open(unknown, context)), timed("unwrap", "UnknownKeyId"))
+    })
+  )
+
+  it.effect("time what is rewrapped, and what is not by the reason", () =>
+    Effect.gen(function* () {
+      const done = { kek_id: "new", wrapped_dek: new Uint8Array() }
+      const results = [Result.succeed(done), Result.fail(new AuthenticationFailed())]
+      const fake = Layer.succeed(Rewrapper, {
+        primary: "new",
+        kek_ids: ["new"],
+        spend: () => Effect.void,
+        rewrap: () => Effect.sync(() => results.shift() ?? assert.fail("asked too often"))
+      })
+      const { rewrap } = Context.get(yield* Layer.build(Layer.provide(MeteredRewrapper.layer, fake)), Rewrapper)
+      const count = "byok_crypto_operation_duration_seconds_count"
+      const sealed = { ...done, sealed: new Uint8Array() }
+      const { account_id, workspace_id } = yield* TestService.tenant
+      const once = rewrap(sealed, { ...plainCredential(workspace_id, aCredential), account_id })
+      assert.deepStrictEqual(yield* raises(once, [1, count, { operation: "rewrap" }]), Result.succeed(done))
+      const failed = yield* raises(once, [1, count, { operation: "rewrap", error_type: "AuthenticationFailed" }])
+      assert.isTrue(Result.isFailure(failed))
+    })
+  )
+})
+
+layerLive(metered(), { timeout: "120 seconds" })("what is read in the background", (it) => {
+  it.effect("shows wraps, entries that are not sealed and readiness as the database has them", () =>
+    Effect.gen(function* () {
+      const { sql } = yield* TestService
+      const { create } = yield* TestService.tenant
+      assert.isUndefined(yield* read("byok_ready"))
+      yield* Layer.build(StoreGauges.layer(limits.refuse, "100 millis"))
+      yield* holds("byok_kek_wraps_limit", 2 ** 32)
+      yield* holds("byok_ready", 1)
+      yield* holds("byok_audit_unsealed_entries", 0)
+      yield* create(minimal)
+      const [key] = yield* sql<{ id: string }>`SELECT id FROM keks`
+      const kek = { kek_id: key?.id ?? "" }
+      yield* holds("byok_kek_wraps", 4096, kek)
+
+      yield* eventually(
+        "all entries are sealed",
+        Effect.map(
+          sql`SELECT 1 FROM audit_entries HAVING max(seq) = (SELECT max(last_seq) FROM audit_checkpoints)`,
+          (rows) => rows.length > 0
+        )
+      )
+      const release = yield* holdOpen(sql, "INSERT INTO audit_entries (events) VALUES ('[]')")
+      yield* create(minimal)
+      yield* create(minimal)
+      yield* holds("byok_audit_unsealed_entries", 2)
+      yield* release
+      yield* holds("byok_audit_unsealed_entries", 0)
+
+      yield* sql`UPDATE keks SET retired_at = now()`
+      yield* holds("byok_ready", 0)
+      yield* eventually(
+        "a retired key has no series",
+        Effect.map(read("byok_kek_wraps"), (found) => found === undefined)
+      )
+      yield* sql`UPDATE keks SET retired_at = NULL`
+      yield* holds("byok_kek_wraps", 4096, kek)
+      yield* holds("byok_ready", 1)
+    })
+  )
+
+  it.effect("shows CPU, memory, the version and how long the event loop was held up", () =>
+    Effect.gen(function* () {
+      yield* Layer.build(ProcessGauges.layer("1.2.3", "1 second"))
+      assert.strictEqual(yield* read("byok_build_info", { version: "1.2.3" }), 1)
+      assert.isAbove((yield* read("process_memory_usage_bytes")) ?? 0, 2 ** 20)
+      const user = { cpu_mode: "user" }
+      const before = (yield* read("process_cpu_time_seconds_total", user)) ?? Number.NaN
+      const holdUp = Effect.sync(() => {
+        for (const began = performance.now(); performance.now() - began < 300;);
+      })
+      yield* holdUp
+      assert.isAbove((yield* read("process_cpu_time_seconds_total", user)) ?? 0, before)
+      yield* eventually(
+        "the delay is shown",
+        Effect.andThen(
+          holdUp,
+          Effect.map(read("nodejs_eventloop_delay_max_seconds"), (found = 0) => found > 0.2)
+        )
+      )
+      const [p50 = -1, p99 = -1, max = -1] = yield* Effect.forEach(["p50", "p99", "max"], (name) =>
+        read(`nodejs_eventloop_delay_${name}_seconds`)
+      )
+      assert.isTrue(0 <= p50 && p50 <= p99 && p99 <= max)
+    })
+  )
+})
+
+layerLive(metered({ settings: (settings) => ({ ...settings, database: { ...settings.database, queue: 1 } }) }))(
+  "a queue that is full",
+  (it) => {
+    it.effect("is counted by lane", () =>
+      Effect.gen(function* () {
+        const { sql } = yield* TestService
+        const { create, get } = yield* TestService.tenant
+        const id = createdId(yield* create(minimal))
+        const release = yield* lockTable(sql, "credentials")
+        const waiting = yield* Effect.forkChild(get(id))
+        yield* untilWaiting(sql, 1)
+        yield* raises(
+          get(id),
+          [1, "byok_db_refusals_total", { lane: "reads" }],
+          [0, "byok_db_refusals_total", { lane: "writes" }]
+        )
+        yield* release
+        assert.strictEqual((yield* Fiber.join(waiting)).status, 200)
+      })
+    )
+  }
+)
+
+layerLive(
+  Layer.unwrap(
+    Effect.map(temporaryDirectory, (directory) => {
+      const file = join(directory, "keyring")
+      writeFileSync(file, ringOf("old"), { mode: 0o600 })
+      const keyring = { keyring: Option.none(), keyringFile: Option.some(file) }
+      return Layer.merge(
+        metered({ settings: (settings) => ({ ...settings, ...keyring }) }),
+        Layer.succeed(KeyringPath, file)
+      )
+    })
+  )
+)("reloads of the keyring", (it) => {
+  it.effect("are counted by their result", () =>
+    Effect.gen(function* () {
+      const file = yield* KeyringPath
+      const { reload } = yield* KeyringReload
+      const counted = (result: string) => [1, "byok_keyring_reloads_total", { result }] as const
+      writeFileSync(file, ringOf("new", "old"))
+      yield* raises(reload, counted("ok"))
+      writeFileSync(file, "")
+      yield* raises(Effect.flip(reload), counted("failed"))
+    })
+  )
+})

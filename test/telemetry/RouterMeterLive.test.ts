@@ -1,0 +1,113 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Effect, Layer, Metric, Option, Schema } from "effect"
+import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
+import { decodeCredentialChanges } from "../../src/domain/decodeCredentialChanges.ts"
+import { ServiceUnavailable } from "../../src/domain/Errors.ts"
+import { NewCredential } from "../../src/domain/NewCredential.ts"
+import type { Outcome } from "../../src/domain/routing/Outcome.ts"
+import { RoutingRequest } from "../../src/domain/routing/RoutingRequest.ts"
+import { WorkspaceId } from "../../src/domain/WorkspaceId.ts"
+import { CredentialPools, type PoolOwner } from "../../src/port/CredentialPools.ts"
+import { Credentials } from "../../src/port/Credentials.ts"
+import { type Planned, Router } from "../../src/service/routing/Router.ts"
+import { Meter } from "../../src/telemetry/Meter.ts"
+import { prometheusText } from "../../src/telemetry/prometheusText.ts"
+import * as RouterMeterLive from "../../src/telemetry/RouterMeterLive.ts"
+import { snapshotOf } from "../../src/telemetry/Snapshot.ts"
+import { newTenant } from "../support/database/newTenant.ts"
+import { samplesIn } from "../support/http/samplesIn.ts"
+import { inMemory } from "../support/memory/inMemory.ts"
+
+const meters = Layer.fresh(RouterMeterLive.layer).pipe(
+  Layer.provide(Meter.layer),
+  Layer.provideMerge(Layer.sync(Metric.MetricRegistry, () => new Map()))
+)
+const service = () => Router.layer.pipe(Layer.provideMerge(inMemory()), Layer.provideMerge(meters))
+
+/** The samples that are not zero. */
+const samples = Effect.map(Effect.context<never>(), (context) =>
+  Object.fromEntries(Array.from(samplesIn(prometheusText(snapshotOf(context)))).filter(([, value]) => value !== 0))
+)
+
+const create = Effect.fnUntraced(function* ({ account_id }: PoolOwner) {
+  const input = Schema.decodeUnknownSync(NewCredential)({
+    provider: "azure",
+    key: "sk-fake-0123456789-0123456789-AbCd"
+  })
+  return yield* Effect.provideService((yield* Credentials).create(input), CurrentCaller, { account_id })
+})
+
+const planOf = (owner: PoolOwner) =>
+  Effect.flatMap(Router, ({ plan }) =>
+    plan(Schema.decodeUnknownSync(RoutingRequest)({ ...owner, model: "a/model", targets: [{ provider: "azure" }] }))
+  )
+
+const ownStep = ({ steps: [step] }: Planned) => (step?._tag === "Own" ? step : assert.fail("no own step"))
+
+const attempt = Effect.fnUntraced(function* (plan: Planned, outcome: Outcome) {
+  const { lease, report } = yield* Router
+  yield* Effect.scoped(Effect.flatMap(lease(plan, ownStep(plan)), (leased) => report(leased, outcome)))
+})
+
+describe("the series of a router", () => {
+  it.effect("are all there before anything is asked", () =>
+    Effect.gen(function* () {
+      const text = prometheusText(snapshotOf(yield* Effect.context<never>()))
+      for (const name of ["plans", "leases", "exclusions", "parkings"])
+        assert.include(text, `byok_router_${name}_total{`)
+      assert.deepStrictEqual(yield* samples, {})
+    }).pipe(Effect.provide(service()))
+  )
+
+  it.effect("count plans, leases, the reasons of exclusions and the causes of pauses", () =>
+    Effect.gen(function* () {
+      const owner = yield* newTenant
+      const { id } = yield* create(owner)
+      const plan = yield* planOf(owner)
+      yield* attempt(plan, { _tag: "Succeeded" })
+      assert.deepStrictEqual(yield* samples, {
+        'byok_router_plans_total{result="ok"}': 1,
+        'byok_router_leases_total{result="ok"}': 1
+      })
+      yield* attempt(plan, { _tag: "Rejected" })
+      yield* Effect.flip(attempt(plan, { _tag: "Succeeded" }))
+      yield* planOf(owner)
+      assert.deepStrictEqual(yield* samples, {
+        'byok_router_plans_total{result="ok"}': 2,
+        'byok_router_leases_total{result="ok"}': 2,
+        'byok_router_leases_total{result="parked"}': 1,
+        'byok_router_exclusions_total{reason="parked"}': 1,
+        'byok_router_parkings_total{cause="rejected"}': 1
+      })
+      const changes = yield* decodeCredentialChanges({ disabled: true })
+      yield* Effect.provideService((yield* Credentials).update(id, changes), CurrentCaller, owner)
+      yield* planOf(owner)
+      yield* Effect.flip(attempt(plan, { _tag: "Succeeded" }))
+      const found = yield* samples
+      assert.strictEqual(found['byok_router_leases_total{result="changed"}'], 1)
+      assert.strictEqual(found['byok_router_exclusions_total{reason="disabled"}'], 1)
+      const elsewhere = WorkspaceId.make("019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11")
+      yield* Effect.flip(planOf({ ...owner, workspace_id: elsewhere }))
+      assert.strictEqual((yield* samples)['byok_router_plans_total{result="unknown_workspace"}'], 1)
+    }).pipe(Effect.provide(service()))
+  )
+
+  it.effect("count plans without a step, and those for which the database could not be asked", () =>
+    Effect.gen(function* () {
+      const owner = yield* newTenant
+      const { id } = yield* create(owner)
+      const changes = yield* decodeCredentialChanges({ is_byok_only: true })
+      yield* Effect.provideService((yield* Credentials).update(id, changes), CurrentCaller, owner)
+      yield* attempt(yield* planOf(owner), { _tag: "Rejected" })
+      yield* planOf(owner)
+      assert.strictEqual((yield* samples)['byok_router_plans_total{result="exhausted"}'], 1)
+
+      const away = Layer.succeed(CredentialPools, {
+        versions: () => Effect.fail(new ServiceUnavailable()),
+        load: () => Effect.succeed(Option.none())
+      })
+      yield* Effect.flip(Effect.provide(planOf(owner), Layer.provide(Layer.fresh(Router.layer), away)))
+      assert.strictEqual((yield* samples)['byok_router_plans_total{result="unavailable"}'], 1)
+    }).pipe(Effect.provide(service()))
+  )
+})

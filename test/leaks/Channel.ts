@@ -5,6 +5,7 @@ export const channels = [
   "standard output",
   "standard error",
   "spans",
+  "metrics",
   "log of PostgreSQL",
   "write-ahead log",
   "data files",

@@ -12,6 +12,7 @@ import { answerText } from "../support/http/RawConnection.ts"
 import { bearer, json, type Request, send } from "../support/http/HttpProbe.ts"
 import { withoutPrefix } from "../support/keys/issuedKey.ts"
 import { leakSearch } from "../support/keys/leakSearch.ts"
+import { managementUrl } from "../support/process/managementUrl.ts"
 import { runByok } from "../support/process/runByok.ts"
 import { runNode } from "../support/process/runNode.ts"
 import { runByokWith } from "../support/process/runByokWith.ts"
@@ -95,6 +96,8 @@ const sweep = Effect.gen(function* () {
   const settings = {
     ...directory,
     OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
+    OTEL_METRIC_EXPORT_INTERVAL: "500",
+    BYOK_MANAGEMENT_PORT: "0",
     DATABASE_STATEMENT_TIMEOUT: "300 millis",
     DATABASE_DEADLINE: "1 second",
     ACCESS_LOG: "true",
@@ -124,6 +127,19 @@ const sweep = Effect.gen(function* () {
     )
   const sendAllWhile = (services: ReadonlyArray<ServiceProcess>, { begin, name }: Failure) =>
     Effect.scoped(Effect.andThen(Effect.orDie(begin(sql)), sendAll(services, name)))
+
+  /** What the management port of each shows. */
+  const scrape = (services: ReadonlyArray<ServiceProcess>) =>
+    Effect.forEach(
+      services,
+      (service) =>
+        Effect.gen(function* () {
+          const { body } = yield* send(yield* managementUrl(service), { path: "/metrics" })
+          assert.include(body, "http_server_request_duration_seconds_count")
+          emit("metrics", body)
+        }),
+      { discard: true }
+    )
 
   const twice = secretOf("a key given twice")
   const labelled = twice.slice(0, 3) + newSecret().slice(3, -4) + twice.slice(-4)
@@ -171,6 +187,7 @@ const sweep = Effect.gen(function* () {
     yield* Effect.forEach(databaseFailures, (failure) => sendAllWhile(loud, failure))
     yield* Scope.close(proxy, Exit.void)
     yield* sendAll([batching, single], "connections are refused")
+    yield* scrape(loud)
     return { services: [...loud, ...quiet], ids }
   })
 
@@ -182,6 +199,7 @@ const sweep = Effect.gen(function* () {
       const key = secretOf(name)
       return call(service.url, "the service itself", post(leakedToken, { provider: "xai", key, name }))
     })
+    yield* scrape([service])
     secretOf("the token in the log", withoutPrefix(leakedToken))
     return service
   })

@@ -1,4 +1,4 @@
-import { Console, Effect, Option } from "effect"
+import { Console, Effect, Metric, Option } from "effect"
 import { HttpServerRequest } from "effect/http"
 import { InvalidParams } from "../../src/domain/Errors.ts"
 import { addHeader } from "../support/http/addHeader.ts"
@@ -43,6 +43,10 @@ export const plants: Readonly<Record<string, Plant>> = {
   },
   "an attribute of the span": { into: ["spans"], leak: (key) => Effect.annotateCurrentSpan("key", key) },
   "the name of a span": { into: ["spans"], leak: (key) => Effect.withSpan(Effect.void, key) },
+  "a label of a series": {
+    into: ["metrics"],
+    leak: (key) => Metric.update(Metric.counter("byok.router.plans", { attributes: { result: key } }), 1)
+  },
   "the message of an issue": {
     into: ["bodies"],
     leak: (key) => Effect.fail(InvalidParams.of({ path: ["key"], message: `not ${key}` }))

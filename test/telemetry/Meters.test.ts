@@ -8,6 +8,7 @@ import { AuthenticationFailed } from "../../src/port/CipherErrors.ts"
 import { KeyringReload } from "../../src/port/KeyringReload.ts"
 import { Rewrapper } from "../../src/port/Rewrapper.ts"
 import { limits } from "../../src/crypto/WrapBudget.ts"
+import { Database } from "../../src/sql/connection/Database.ts"
 import * as MeteredRewrapper from "../../src/telemetry/MeteredRewrapper.ts"
 import * as ProcessGauges from "../../src/telemetry/ProcessGauges.ts"
 import { prometheusText } from "../../src/telemetry/prometheusText.ts"
@@ -280,18 +281,22 @@ layerLive(metered({ settings: (settings) => ({ ...settings, database: { ...setti
     it.effect("is counted by lane", () =>
       Effect.gen(function* () {
         const { sql } = yield* TestService
-        const { create, get } = yield* TestService.tenant
-        const id = createdId(yield* create(minimal))
-        const release = yield* lockTable(sql, "credentials")
-        const waiting = yield* Effect.forkChild(get(id))
-        yield* untilWaiting(sql, 1)
-        yield* raises(
-          get(id),
-          [1, "byok_db_refusals_total", { lane: "reads" }],
-          [0, "byok_db_refusals_total", { lane: "writes" }]
-        )
-        yield* release
-        assert.strictEqual((yield* Fiber.join(waiting)).status, 200)
+        const { reads } = yield* Database
+        const rows = reads.sql`SELECT 1 FROM credentials`
+        const ask = reads.ask(rows, "tests.ask")
+        const gather = reads.gather({ operation: "tests.gather", one: () => rows, many: () => Effect.succeed([]) })
+        for (const refused of [ask, gather(undefined)]) {
+          const release = yield* lockTable(sql, "credentials")
+          const waiting = yield* Effect.forkChild(refused)
+          yield* untilWaiting(sql, 1)
+          yield* raises(
+            Effect.flip(refused),
+            [1, "byok_db_refusals_total", { lane: "reads" }],
+            [0, "byok_db_refusals_total", { lane: "writes" }]
+          )
+          yield* release
+          assert.isEmpty(yield* Fiber.join(waiting))
+        }
       })
     )
   }

@@ -1,0 +1,238 @@
+import { spawnSync } from "node:child_process"
+import { readFileSync, writeFileSync } from "node:fs"
+import { join } from "node:path"
+import { assert } from "@effect/vitest"
+import { Effect } from "effect"
+import { families } from "../../src/telemetry/families.ts"
+import { embeddedClient } from "../support/database/embeddedClient.ts"
+import { minimal } from "../support/http/Bodies.ts"
+import { createOver, getOver } from "../support/http/callByok.ts"
+import { send } from "../support/http/HttpProbe.ts"
+import { samplesIn, sumIn } from "../support/http/samplesIn.ts"
+import { ringOf } from "../support/keys/keyrings.ts"
+import { eventually } from "../support/process/eventually.ts"
+import { StartedBefore } from "../support/process/firstStart.ts"
+import { layerLive } from "../support/process/layerLive.ts"
+import { managementUrl } from "../support/process/managementUrl.ts"
+import { byokScript } from "../support/process/runByok.ts"
+import { runNode } from "../support/process/runNode.ts"
+import { startService } from "../support/process/ServiceProcess.ts"
+import { workersOf } from "../support/process/workersOf.ts"
+
+const promtool = "promtool"
+const hasPromtool = spawnSync(promtool, ["--version"]).status === 0
+if (!hasPromtool) console.warn("promtool is not installed: nothing checks the text of /metrics but this program")
+
+const started = (variables: Record<string, string>) =>
+  Effect.gen(function* () {
+    const { key, settings } = yield* StartedBefore
+    const service = yield* startService({ ...settings, LOG_LEVEL: "info", BYOK_MANAGEMENT_PORT: "0", ...variables })
+    return {
+      ...service,
+      key,
+      keyring: join(settings.BYOK_DATA_DIR, "keyring"),
+      management: yield* managementUrl(service)
+    }
+  })
+
+const metrics = (management: string) =>
+  Effect.map(send(management, { path: "/metrics" }), ({ body, headers, status }) => {
+    assert.deepStrictEqual([status, headers["content-type"]], [200, "text/plain; version=0.0.4; charset=utf-8"])
+    return body
+  })
+
+const sum = (management: string, name: string, labels: Record<string, string> = {}) =>
+  Effect.map(metrics(management), (text) => sumIn(samplesIn(text), name, labels))
+
+const json = ({ body }: { readonly body: string }) => JSON.parse(body) as unknown
+
+const reload = (management: string) => send(management, { method: "POST", path: "/keyring/reload" })
+
+layerLive(StartedBefore.layer, { timeout: "120 seconds" })("the management port", (it) => {
+  it.effect("shows every series, with the names and types that are documented", () =>
+    Effect.gen(function* () {
+      const { key, management, url } = yield* started({})
+      const { body, status } = yield* createOver(url, key, minimal)
+      assert.strictEqual(status, 201, body)
+      yield* eventually(
+        "the database was read",
+        Effect.map(sum(management, "byok_ready"), (ready) => ready === 1)
+      )
+      const text = yield* metrics(management)
+      const types = Array.from(text.matchAll(/^# TYPE (\w+) (\w+)$/gm), ([, name, type]) => `${name} ${type}`)
+      assert.sameMembers(
+        types,
+        Object.values(families).map(({ prometheus, type }) => `${prometheus} ${type}`)
+      )
+      const help = Array.from(text.matchAll(/^# HELP (\w+) (.+)$/gm), ([, name, words]) => `${name} ${words}`)
+      assert.sameMembers(
+        help,
+        Object.values(families).map(({ description, prometheus }) => `${prometheus} ${description}`)
+      )
+    })
+  )
+
+  it.effect.skipIf(!hasPromtool)("has nothing that promtool objects to", () =>
+    Effect.gen(function* () {
+      const { key, management, url } = yield* started({})
+      yield* createOver(url, key, minimal)
+      const check = (input: string) => spawnSync(promtool, ["check", "metrics"], { input, encoding: "utf8" })
+      const { status, stderr, stdout } = check(yield* metrics(management))
+      assert.deepStrictEqual({ status, stderr, stdout }, { status: 0, stderr: "", stdout: "" })
+      assert.notStrictEqual(check("# TYPE requests counter\nrequests 1\n").status, 0, "control")
+    })
+  )
+
+  it.effect("answers what it does not have with envelopes, and the public port has none of it", () =>
+    Effect.gen(function* () {
+      const { management, url } = yield* started({})
+      const live = yield* send(management, { path: "/health/live" })
+      assert.deepStrictEqual([live.status, json(live)], [200, { status: "live" }])
+      const unknown = yield* send(management, { path: "/api/v1/byok" })
+      assert.deepStrictEqual(
+        [unknown.status, json(unknown)],
+        [404, { error: { code: 404, message: "Resource not found" } }]
+      )
+      for (const [method, path, allow] of [
+        ["POST", "/metrics", "GET, HEAD"],
+        ["GET", "/keyring/reload", "POST"],
+        ["DELETE", "/health/ready", "GET, HEAD"]
+      ] as const) {
+        const { body, headers, status } = yield* send(management, { method, path })
+        assert.deepStrictEqual([status, headers["allow"]], [405, allow])
+        assert.deepStrictEqual(JSON.parse(body), { error: { code: 405, message: "Method not allowed" } })
+        assert.strictEqual(headers["cache-control"], "no-store")
+        assert.match(headers["x-request-id"] ?? "", /./)
+      }
+      assert.strictEqual((yield* send(management, { method: "HEAD", path: "/metrics" })).status, 200)
+      for (const path of ["/metrics", "/keyring/reload"]) {
+        assert.strictEqual((yield* send(url, { path })).status, 404)
+        assert.strictEqual((yield* send(url, { method: "POST", path })).status, 404)
+      }
+    })
+  )
+
+  it.effect("says why the service is not ready, which the public port does not", () =>
+    Effect.gen(function* () {
+      const { settings } = yield* StartedBefore
+      const { management, url } = yield* started({})
+      const ready = yield* send(management, { path: "/health/ready" })
+      assert.deepStrictEqual([ready.status, json(ready)], [200, { status: "ready", warnings: [] }])
+      const sql = yield* embeddedClient(settings)
+      const [kek] = yield* sql<{ id: string }>`UPDATE keks SET retired_at = now() RETURNING id`
+      const problem = `key ${kek?.id} is retired but still first in the keyring: nothing can be sealed`
+      const error = { code: 503, message: "Service temporarily unavailable" }
+      yield* eventually(
+        "it is known",
+        Effect.map(send(management, { path: "/health/ready" }), ({ status }) => status === 503)
+      )
+      assert.deepStrictEqual(json(yield* send(management, { path: "/health/ready" })), {
+        error: { ...error, metadata: { problems: [problem], warnings: [] } }
+      })
+      const inPublic = yield* send(url, { path: "/health/ready" })
+      assert.deepStrictEqual([inPublic.status, json(inPublic)], [503, { error }])
+      yield* sql`UPDATE keks SET retired_at = NULL`
+    })
+  )
+
+  it.effect("reloads the keyring, and says which keys are in use or why it does not", () =>
+    Effect.gen(function* () {
+      const { keyring, management } = yield* started({})
+      const before = readFileSync(keyring, "utf8")
+      const [old = ""] = before.split(":")
+      writeFileSync(keyring, `${ringOf("next")}\n${before}`)
+      const done = yield* reload(management)
+      assert.deepStrictEqual([done.status, json(done)], [200, { kek_ids: ["next", old], processes: 1 }])
+      writeFileSync(keyring, "nonsense")
+      const { body, status } = yield* reload(management)
+      const reason =
+        "BYOK_DATA_DIR/keyring: key 1: expected id:base64 of 32 bytes, with an id of 1 to 64 characters of A-Z a-z 0-9 . _ -; found 8 characters in another form"
+      assert.strictEqual(status, 409)
+      assert.deepStrictEqual(JSON.parse(body), {
+        error: { code: 409, message: "Keyring not reloaded", metadata: { reason, reloaded: 0, processes: 1 } }
+      })
+      assert.strictEqual(yield* sum(management, "byok_keyring_reloads_total", { result: "ok" }), 1)
+      assert.strictEqual(yield* sum(management, "byok_keyring_reloads_total", { result: "failed" }), 1)
+      writeFileSync(keyring, before)
+    })
+  )
+
+  it.effect("is refused in one sentence where it cannot listen", () =>
+    Effect.gen(function* () {
+      const { settings } = yield* StartedBefore
+      const variables = {
+        ...settings,
+        BYOK_MANAGEMENT_HOST: "192.0.2.1",
+        BYOK_MANAGEMENT_PORT: "0",
+        LOG_LEVEL: "error"
+      }
+      for (const BYOK_PROCESSES of ["1", "2"]) {
+        assert.deepStrictEqual(
+          yield* runNode([byokScript, "serve"], { variables: { ...variables, PORT: "0", BYOK_PROCESSES } }),
+          {
+            code: 1,
+            stdout: "",
+            stderr: "BYOK_MANAGEMENT_HOST and BYOK_MANAGEMENT_PORT must be an address that is free to listen on.\n"
+          }
+        )
+      }
+    })
+  )
+})
+
+layerLive(StartedBefore.layer, { timeout: "120 seconds" })("the management port of several processes", (it) => {
+  it.effect.skipIf(process.platform !== "linux")(
+    "adds them up, forgets nothing when one is killed, and reloads the keyring of all",
+    () =>
+      Effect.gen(function* () {
+        const { key, keyring, management, pid, stderr, url } = yield* started({ BYOK_PROCESSES: "2" })
+        yield* eventually(
+          "both serve",
+          Effect.sync(() => stderr().includes("Process 2 is serving"))
+        )
+        const count = 40
+        const id = "019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11"
+        const gets = Effect.forEach(Array.from({ length: count }), () => getOver(url, key, id), { concurrency: 8 })
+        const answered = () =>
+          sum(management, "http_server_request_duration_seconds_count", { http_route: "/api/v1/byok/:id" })
+        yield* gets
+        yield* eventually(
+          "all are counted",
+          Effect.map(answered(), (found) => found === count)
+        )
+        assert.strictEqual(yield* sum(management, "byok_build_info"), 1)
+        const memory = (yield* sum(management, "process_memory_usage_bytes")) ?? 0
+        const residentOf = (process: number) =>
+          Number(/^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${process}/status`, "utf8"))?.[1]) * 1024
+        const resident = [pid, ...workersOf(pid)].reduce((total, process) => total + residentOf(process), 0)
+        assert.closeTo(memory / resident, 1, 0.3)
+
+        const [victim = 0] = workersOf(pid)
+        process.kill(victim, "SIGKILL")
+        yield* eventually(
+          "another one serves in its place",
+          Effect.map(
+            send(management, { path: "/health/ready" }),
+            ({ body, status }) => status === 200 && body === '{"status":"ready","warnings":[]}'
+          )
+        )
+        assert.isFalse(workersOf(pid).includes(victim))
+        assert.strictEqual(yield* answered(), count)
+        yield* gets
+        yield* eventually(
+          "those of the new process are added",
+          Effect.map(answered(), (found) => found === 2 * count)
+        )
+
+        const before = readFileSync(keyring, "utf8")
+        writeFileSync(keyring, `${ringOf("next")}\n${before}`)
+        const { body, status } = yield* reload(management)
+        assert.deepStrictEqual(
+          [status, JSON.parse(body)],
+          [200, { kek_ids: ["next", before.split(":")[0]], processes: 2 }]
+        )
+        assert.strictEqual(yield* sum(management, "byok_keyring_reloads_total", { result: "ok" }), 2)
+        writeFileSync(keyring, before)
+      })
+  )
+})

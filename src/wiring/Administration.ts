@@ -16,9 +16,12 @@ import { QueueLimit } from "../port/QueueLimit.ts"
 import * as Credentials from "../service/Credentials.ts"
 import { OperatorCredentials } from "../service/OperatorCredentials.ts"
 import { Rotation } from "../service/Rotation.ts"
+import { Meter } from "../telemetry/Meter.ts"
+import * as MeteredRewrapper from "../telemetry/MeteredRewrapper.ts"
 import * as KeyEncryptionLive from "./KeyEncryptionLive.ts"
 import * as KeyringEditorLive from "./KeyringEditorLive.ts"
 import * as KeyringLive from "./KeyringLive.ts"
+import * as MetricsExport from "./MetricsExport.ts"
 import * as Persistence from "./Persistence.ts"
 import { readSettings, type Settings } from "./Settings.ts"
 
@@ -85,9 +88,15 @@ export const sealing = fromSettings((settings) => {
 /** The audit log; needs no keyring. */
 export const audit = fromSettings((settings) => Layer.provide(Audit.layer, stores(settings)))
 
-/** Rotation of key-encryption keys, in the keyring or on a token. */
+/** Rotation of key-encryption keys, in the keyring or on a token. A collector gets to know how long keys take. */
 export const rotation = fromSettings((settings) =>
-  withKeys(Layer.provide(Rotation.layer, RewrapperAes256Gcm.layer), settings)
+  withKeys(
+    Rotation.layer.pipe(
+      Layer.provide(Layer.provide(MeteredRewrapper.layer, RewrapperAes256Gcm.layer)),
+      Layer.provide(Layer.merge(Meter.layer, MetricsExport.push(settings)))
+    ),
+    settings
+  )
 )
 
 /** The search for a leaked key, with the keyring or token that opens what it compares. */

@@ -1,0 +1,95 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Duration, Effect, Layer, Metric, Option, Redacted } from "effect"
+import { AuditLog } from "../../src/port/AuditLog.ts"
+import { KeyUse } from "../../src/port/KeyUse.ts"
+import { Readiness } from "../../src/port/Readiness.ts"
+import { families } from "../../src/telemetry/families.ts"
+import { Meter } from "../../src/telemetry/Meter.ts"
+import * as Meters from "../../src/telemetry/Meters.ts"
+import * as MetricsExport from "../../src/wiring/MetricsExport.ts"
+import type { Settings } from "../../src/wiring/Settings.ts"
+import { startCollector } from "../leaks/Collector.ts"
+import { settingsFor } from "../support/database/freshDatabase.ts"
+
+interface Point {
+  readonly attributes: ReadonlyArray<{ readonly key: string; readonly value: { readonly stringValue: string } }>
+}
+interface Sent {
+  readonly name: string
+  readonly unit: string
+  readonly description: string
+  readonly sum?: { readonly dataPoints: ReadonlyArray<Point>; readonly isMonotonic: boolean }
+  readonly gauge?: { readonly dataPoints: ReadonlyArray<Point> }
+  readonly histogram?: { readonly dataPoints: ReadonlyArray<Point> }
+}
+
+const stores = Layer.mergeAll(
+  Layer.succeed(Readiness, { problems: Effect.succeed([]), warnings: Effect.succeed([]) }),
+  Layer.mock(AuditLog, { unsealed: () => Effect.succeed(0) }),
+  Layer.mock(KeyUse, { list: Effect.succeed([{ kek_id: "kek", credentials: 0, wraps: 1, retired: false }]) })
+)
+
+const base = settingsFor("postgres://localhost/nowhere")
+
+/** Runs with these settings of the collector, and answers with what it has received by the end. */
+const received = (change: (url: URL) => Partial<Settings>) =>
+  Effect.gen(function* () {
+    const collector = yield* startCollector
+    const settings = { ...base, ...change(new URL(`${collector.url}/v1/metrics`)) }
+    const made = Effect.gen(function* () {
+      const { counter, histogram } = yield* Meter
+      counter("byok.router.plans", { result: "test" })()
+      histogram("http.server.request.duration", { "http.route": "/" })(0.5)
+      yield* Effect.yieldNow
+    })
+    const exported = MetricsExport.layer(settings).pipe(Layer.provideMerge(Meters.layer), Layer.provide(stores))
+    const registry = Layer.sync(Metric.MetricRegistry, () => new Map())
+    yield* Effect.scoped(
+      Effect.flatMap(Layer.build(Layer.provide(exported, registry)), (built) => Effect.provide(made, built))
+    )
+    return collector.received()
+  })
+
+const toCollector = (url: URL): Partial<Settings> => ({
+  metricsInterval: Duration.minutes(10),
+  otlp: { ...base.otlp, metrics: Option.some({ url, headers: Redacted.make({ "x-collector-key": "a secret" }) }) }
+})
+
+describe("metrics for a collector", () => {
+  it.live("are sent at the end at the latest, with unit, resource and headers, and no attribute but labels", () =>
+    Effect.gen(function* () {
+      const text = yield* received(toCollector)
+      assert.include(text, "POST /v1/metrics ")
+      assert.include(text, "x-collector-key a secret")
+      assert.include(text, '{"key":"service.instance.id","value":{"stringValue":"a test"}}')
+      const [, body = ""] = /^(\{"resourceMetrics".*)$/m.exec(text) ?? []
+      const { resourceMetrics } = JSON.parse(body) as {
+        readonly resourceMetrics: ReadonlyArray<{
+          readonly scopeMetrics: ReadonlyArray<{ readonly metrics: ReadonlyArray<Sent> }>
+        }>
+      }
+      const metrics = resourceMetrics.flatMap(({ scopeMetrics }) => scopeMetrics.flatMap(({ metrics }) => metrics))
+      const known = new Map(Object.entries(families))
+      for (const { description, name, unit } of metrics) {
+        assert.deepStrictEqual([unit, description], [known.get(name)?.unit, known.get(name)?.description], name)
+      }
+      assert.includeMembers(
+        metrics.map(({ name }) => name),
+        ["byok.router.plans", "http.server.request.duration", "process.cpu.time", "byok.ready", "byok.kek.wraps"]
+      )
+      const points = metrics.flatMap(({ gauge, histogram, sum }) =>
+        [gauge, histogram, sum].flatMap((one) => one?.dataPoints ?? [])
+      )
+      assert.isAbove(points.length, 10)
+      const labels = new Set(points.flatMap(({ attributes }) => attributes.map(({ key }) => key)))
+      assert.notInclude([...labels], "unit")
+      assert.includeMembers([...labels], ["result", "http.route", "cpu.mode", "kek_id"])
+    })
+  )
+
+  it.live("are not sent, and nothing is read for them, unless the settings say where to", () =>
+    Effect.gen(function* () {
+      assert.strictEqual(yield* received(() => ({})), "")
+    })
+  )
+})

@@ -38,7 +38,7 @@ const metered = (changes: Changes = {}) =>
   )
 
 const read = (name: string, labels: Labels = {}) =>
-  Effect.map(Effect.context<never>(), (context) => sumIn(samplesIn(prometheusText(snapshotOf(context))), name, labels))
+  Effect.map(Effect.context(), (context) => sumIn(samplesIn(prometheusText(snapshotOf(context))), name, labels))
 
 /** Waits until a sample has risen by exactly this much since `effect` began. */
 const raises = Effect.fnUntraced(function* <A, E, R>(

@@ -25,7 +25,7 @@ const meters = Layer.fresh(RouterMeterLive.layer).pipe(
 const service = () => Router.layer.pipe(Layer.provideMerge(inMemory()), Layer.provideMerge(meters))
 
 /** The samples that are not zero. */
-const samples = Effect.map(Effect.context<never>(), (context) =>
+const samples = Effect.map(Effect.context(), (context) =>
   Object.fromEntries(Array.from(samplesIn(prometheusText(snapshotOf(context)))).filter(([, value]) => value !== 0))
 )
 
@@ -52,7 +52,7 @@ const attempt = Effect.fnUntraced(function* (plan: Planned, outcome: Outcome) {
 describe("the series of a router", () => {
   it.effect("are all there before anything is asked", () =>
     Effect.gen(function* () {
-      const text = prometheusText(snapshotOf(yield* Effect.context<never>()))
+      const text = prometheusText(snapshotOf(yield* Effect.context()))
       for (const name of ["plans", "leases", "exclusions", "parkings"])
         assert.include(text, `byok_router_${name}_total{`)
       assert.deepStrictEqual(yield* samples, {})

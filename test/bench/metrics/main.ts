@@ -1,11 +1,15 @@
 import { randomBytes } from "node:crypto"
 import { loadavg } from "node:os"
 import { join } from "node:path"
+import { Effect } from "effect"
 import { makeBed, startPostgres } from "../Bed.ts"
 import { put } from "../Load.ts"
 import { cpuOfTree } from "../Process.ts"
 import { medianOf } from "../Report.ts"
 import { startTarget } from "../Target.ts"
+import { perGet } from "./perGet.ts"
+
+console.log(`the meters of a get alone take ${(await Effect.runPromise(perGet)).toFixed(2)} µs of CPU`)
 
 /**
  * What metrics cost a get: CPU of Node.js per request with them and without, in turns, at one and at 64 connections. The

@@ -69,5 +69,7 @@ describe("the sum of several processes", () => {
     assert.deepStrictEqual([valueOf(left, "byok.keyring.reloads"), valueOf(left, "byok.db.queue.depth")], [[7], [1]])
     const silent = sum([[other, Option.none()]], [])
     assert.deepStrictEqual([valueOf(silent, "byok.keyring.reloads"), valueOf(silent, "byok.db.queue.depth")], [[7], []])
+    other.end()
+    assert.deepStrictEqual(valueOf(read(), "byok.keyring.reloads"), [7], "of both that have ended")
   })
 })

@@ -75,7 +75,10 @@ export const leaseUses: Readonly<Record<string, Use>> = {
       yield* show(yield* Effect.exit(Effect.withSpan(attempts, "rejected")))
     }),
   "the key of an attempt that fails": attempting((lease) => Effect.fail({ lease })),
-  "the key of an attempt that dies": attempting((lease) => Effect.die(new Error(`with ${lease}`)))
+  "the key of an attempt that dies": attempting((lease) => Effect.die(new Error(`with ${lease}`))),
+  "the key in the failure of a span": leasing((lease) =>
+    Effect.exit(Effect.withSpan(Effect.fail(new Error(upstreamSays(lease))), "attempt"))
+  )
 }
 
 /** Uses that give the key away, and where to. */
@@ -88,10 +91,6 @@ export const leasePlants: Readonly<Record<string, { readonly into: ReadonlyArray
   "the key of a lease in a span": {
     into: ["spans"],
     use: leasing((lease) => Effect.annotateCurrentSpan("authorization", `Bearer ${lease.text()}`))
-  },
-  "the key of an attempt in its failure": {
-    into: ["spans"],
-    use: leasing((lease) => Effect.exit(Effect.withSpan(Effect.fail(new Error(upstreamSays(lease))), "attempt")))
   },
   "the key of an upstream's answer that is not redacted": {
     into: ["standard error"],

@@ -1,4 +1,4 @@
-import { Data, Effect, Option, Schema } from "effect"
+import { Data, DateTime, Effect, Option, Schema } from "effect"
 import { Argument, Command, Flag } from "effect/cli"
 import { KekId, kekIdForm } from "../domain/KekId.ts"
 import { KeyringEditor } from "../port/KeyringEditor.ts"
@@ -38,7 +38,9 @@ const shown = ({ credentials, more_credentials }: Left[number]) =>
 const leftUnder = (keys: ReadonlyArray<KeyStatus>): Left =>
   keys
     .filter(({ role }) => role !== "retired")
-    .map(({ may_be_retired: _may_be_retired, role: _role, wraps: _wraps, ...key }) => key)
+    .map(({ credentials, kek_id, more_credentials }) =>
+      more_credentials === undefined ? { kek_id, credentials } : { kek_id, credentials, more_credentials }
+    )
 
 const leftLines = (keys: Left) => keys.map((key) => `under      ${key.kek_id}: ${shown(key)}`)
 
@@ -101,8 +103,9 @@ const rewrap = Command.make(
 const statusLines = (keys: ReadonlyArray<KeyStatus>) => {
   const width = Math.max(...keys.map(({ kek_id }) => kek_id.length))
   const lines = keys.map(
-    ({ kek_id, may_be_retired, role, wraps, ...use }) =>
+    ({ kek_id, may_be_retired, registered_at, role, wraps, ...use }) =>
       `${kek_id.padEnd(width)}  ${role.padEnd(12)}  credentials: ${shown({ kek_id, ...use })}, up to ${wraps} wraps` +
+      (registered_at === undefined ? "" : `, registered ${DateTime.formatIso(registered_at)}`) +
       (may_be_retired ? ", may be retired" : "")
   )
   return lines.join("\n")

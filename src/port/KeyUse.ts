@@ -1,4 +1,4 @@
-import { Context, type Effect } from "effect"
+import { Context, type DateTime, type Effect } from "effect"
 import type { AccountId } from "../domain/AccountId.ts"
 import type { CredentialId } from "../domain/CredentialId.ts"
 import type { WorkspaceId } from "../domain/WorkspaceId.ts"
@@ -14,6 +14,8 @@ export interface UsedKey {
   /** How many wraps are reserved for it: no fewer than it has made. */
   readonly wraps: number
   readonly retired: boolean
+  /** When an instance first registered it. Absent if the store did not record that yet. */
+  readonly registered_at?: DateTime.Utc
 }
 
 /** A credential and the key-encryption key that it names. */

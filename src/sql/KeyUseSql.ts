@@ -17,18 +17,19 @@ export const layer = Layer.effect(
         kek_id: Schema.String,
         credentials: Schema.Int,
         wraps: Schema.Finite,
-        retired: Schema.Boolean
+        retired: Schema.Boolean,
+        registered_at: Schema.NullOr(Schema.DateTimeUtcFromDate)
       }),
       execute: () => sql`
         WITH RECURSIVE ${namedKeks(sql)}
         SELECT coalesce(named.id, keks.id) AS kek_id,
           CASE WHEN named.id IS NULL THEN 0 ELSE ${countNaming(sql, countLimit + 1)} END AS credentials,
-          coalesce(wraps, 0)::float8 AS wraps, retired_at IS NOT NULL AS retired
+          coalesce(wraps, 0)::float8 AS wraps, retired_at IS NOT NULL AS retired, registered_at
         FROM (SELECT id FROM named WHERE id IS NOT NULL) AS named FULL JOIN keks USING (id)
         ORDER BY kek_id`
     })
-    const capped = ({ credentials, ...key }: UsedKey): UsedKey =>
-      credentials > countLimit ? { ...key, credentials: countLimit, more_credentials: true } : { ...key, credentials }
+    const capped = (credentials: number): Pick<UsedKey, "credentials" | "more_credentials"> =>
+      credentials > countLimit ? { credentials: countLimit, more_credentials: true } : { credentials }
     const naming = SqlSchema.findAll({
       Request: Schema.Struct({ kek_ids: Schema.Array(Schema.String), limit: Schema.Int }),
       Result: Schema.Struct({
@@ -44,7 +45,12 @@ export const layer = Layer.effect(
     return {
       list: Effect.map(
         Effect.suspend(() => ask(list(), "keks.list")),
-        (keys) => keys.map(capped)
+        (keys) =>
+          keys.map(({ credentials, registered_at, ...key }) => ({
+            ...key,
+            ...capped(credentials),
+            ...(registered_at === null ? {} : { registered_at })
+          }))
       ),
       naming: (kek_ids, limit) => ask(naming({ kek_ids, limit }), "keks.naming")
     }

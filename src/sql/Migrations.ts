@@ -16,7 +16,8 @@ import validateKeys, { prepare as validateForeignKeys } from "./migrations/0006_
 import credentialRevisions, { prepare as buildListIndex } from "./migrations/0007_credential_revisions.ts"
 import createParkings from "./migrations/0008_create_parkings.ts"
 import createCredentialUse from "./migrations/0009_create_credential_use.ts"
-import dropKeysById from "./migrations/0010_drop_keys_by_id.ts"
+import kekRegistration from "./migrations/0010_kek_registration.ts"
+import dropKeysById from "./migrations/0011_drop_keys_by_id.ts"
 
 /** Migrations that run in one transaction. */
 interface Stage {
@@ -41,7 +42,8 @@ const stages: ReadonlyArray<Stage> = [
   { prepare: buildListIndex, migrations: { "0007_credential_revisions": credentialRevisions } },
   { migrations: { "0008_create_parkings": createParkings } },
   { migrations: { "0009_create_credential_use": createCredentialUse } },
-  { finishes: true, migrations: { "0010_drop_keys_by_id": dropKeysById } }
+  { migrations: { "0010_kek_registration": kekRegistration } },
+  { finishes: true, migrations: { "0011_drop_keys_by_id": dropKeysById } }
 ]
 
 const newestOf = ({ migrations }: Stage) =>

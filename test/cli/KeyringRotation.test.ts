@@ -105,10 +105,10 @@ describe("byok keyring add, promote, rewrap, retire and status", () => {
       const retired = yield* typed(4, { "OLD-ID": "old" })
       const column = (kek_id: string) => kek_id.padEnd(added.length)
       assert.strictEqual(
-        retired.stdout,
+        retired.stdout.replaceAll(/ 20\d\d-\d\d-\d\dT[\d:.]{12}Z/g, " then"),
         [
-          `${added}  primary       credentials: 9, up to 8192 wraps`,
-          `${column("old")}  decrypt-only  credentials: 0, up to 4096 wraps, may be retired`,
+          `${added}  primary       credentials: 9, up to 8192 wraps, registered then`,
+          `${column("old")}  decrypt-only  credentials: 0, up to 4096 wraps, registered then, may be retired`,
           "kek_id  old",
           "role    retired",
           ""
@@ -148,6 +148,24 @@ describe("byok keyring add, promote, rewrap, retire and status", () => {
       ]
       assert.deepStrictEqual(onlyObject(foretold), { rewrapped: 0, left: 2, failed: [], keys })
       assert.lengthOf(yield* sql`SELECT 1 FROM credentials WHERE kek_id = 'old'`, 2)
+    })
+  )
+
+  it.live("the status in JSON has the time at which a key was registered, if the database knows it", () =>
+    Effect.gen(function* () {
+      const { settings, sql } = yield* begin
+      const { BYOK_KEYRING_FILE: _, ...others } = settings
+      const status = runByok(["keyring", "status", "--json"], { ...others, BYOK_KEYRING: ringOf("new", "old") })
+      assert.strictEqual((yield* status).code, 0)
+      yield* sql`
+        UPDATE keks SET registered_at = CASE WHEN id = 'new' THEN timestamptz '2026-03-01 12:30:15.25+00' END`
+      const known = { credentials: 0, wraps: 0, may_be_retired: false }
+      assert.deepStrictEqual(onlyObject(yield* status), {
+        keys: [
+          { kek_id: "new", role: "primary", registered_at: "2026-03-01T12:30:15.250Z", ...known },
+          { kek_id: "old", role: "pending", ...known }
+        ]
+      })
     })
   )
 

@@ -388,6 +388,7 @@ layer(MigratedLive)("the tables repeat the rules of the domain (sections 4.1 and
         "workspaces.deleted_at",
         "audit_entries.account_id",
         "api_keys.revoked_at",
+        "keks.registered_at",
         "keks.retired_at",
         "credential_parkings.until",
         "credential_use.last_leased_at",

@@ -17,6 +17,7 @@ const all = [
   "credential_revisions",
   "create_parkings",
   "create_credential_use",
+  "kek_registration",
   "drop_keys_by_id"
 ]
 

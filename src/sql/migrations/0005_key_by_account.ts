@@ -8,7 +8,7 @@ import { buildIndexes } from "./buildIndexes.ts"
  *
  * The indexes are built beforehand, while the service runs, so the tables are locked only to exchange them. Foreign
  * keys apply to new rows from then on; 0006 validates them for older ones. Unique indexes on `id` alone, which the
- * `ON CONFLICT (id)` of 1.0.0 needs and partitioning rules out, stay until 0010.
+ * `ON CONFLICT (id)` of 1.0.0 needs and partitioning rules out, stay until 0011.
  *
  * An audit entry holds the events of one transaction about one account, whose id it has; entries about no account, and
  * those from before, have none. So an entry belongs to one partition, and the entries of an account are found by a

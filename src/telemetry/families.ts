@@ -10,6 +10,8 @@ export interface Family {
   readonly unit: string
   readonly across: Across
   readonly description: string
+  /** What its series may differ by, under the names in OpenTelemetry. */
+  readonly attributes: ReadonlyArray<string>
   /** Upper bounds of the buckets of a histogram. */
   readonly bounds?: ReadonlyArray<number>
 }
@@ -23,31 +25,34 @@ const cryptoSeconds = [0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.00
 const histogram = (
   prometheus: string,
   description: string,
+  attributes: ReadonlyArray<string>,
   bounds: ReadonlyArray<number> = requestSeconds,
   unit = "s"
-): Family => ({ prometheus, type: "histogram", unit, across: "sum", description, bounds })
+): Family => ({ prometheus, type: "histogram", unit, across: "sum", description, attributes, bounds })
 
-const counter = (prometheus: string, unit: string, description: string): Family => ({
+const counter = (prometheus: string, unit: string, description: string, attributes: ReadonlyArray<string>): Family => ({
   prometheus,
   type: "counter",
   unit,
   across: "sum",
-  description
+  description,
+  attributes
 })
 
-const gauge = (prometheus: string, unit: string, across: Across, description: string): Family => ({
-  prometheus,
-  type: "gauge",
-  unit,
-  across,
-  description
-})
+const gauge = (
+  prometheus: string,
+  unit: string,
+  across: Across,
+  description: string,
+  attributes: ReadonlyArray<string> = []
+): Family => ({ prometheus, type: "gauge", unit, across, description, attributes })
 
 /** Every series of the service, by its name in OpenTelemetry. Labels name no tenant, no path with values and no key. */
 export const families = {
   "http.server.request.duration": histogram(
     "http_server_request_duration_seconds",
-    "From the head of a request to the end of its answer."
+    "From the head of a request to the end of its answer.",
+    ["http.request.method", "http.route", "http.response.status_code"]
   ),
   "http.server.active_requests": gauge(
     "http_server_active_requests",
@@ -57,15 +62,18 @@ export const families = {
   ),
   "db.client.operation.duration": histogram(
     "db_client_operation_duration_seconds",
-    "Statements or transactions, with the wait for a connection and with retries."
+    "Statements or transactions, with the wait for a connection and with retries.",
+    ["db.operation.name", "error.type"]
   ),
   "byok.db.queue.wait.duration": histogram(
     "byok_db_queue_wait_duration_seconds",
-    "How long requests waited for a shared statement to start."
+    "How long requests waited for a shared statement to start.",
+    ["lane"]
   ),
   "byok.db.batch.size": histogram(
     "byok_db_batch_size",
     "Requests that shared one statement.",
+    ["db.operation.name"],
     [1, 2, 4, 8, 16, 32, 64, 128, 256, 512],
     "{request}"
   ),
@@ -73,22 +81,29 @@ export const families = {
     "byok_db_queue_depth",
     "{request}",
     "sum",
-    "Requests that wait for a statement or run one; DATABASE_QUEUE is the limit of each process."
+    "Requests that wait for a statement or run one; DATABASE_QUEUE is the limit of each process.",
+    ["lane"]
   ),
-  "byok.db.refusals": counter("byok_db_refusals_total", "{request}", "Requests refused because the queue was full."),
+  "byok.db.refusals": counter("byok_db_refusals_total", "{request}", "Requests refused because the queue was full.", [
+    "lane"
+  ]),
   "byok.crypto.operation.duration": histogram(
     "byok_crypto_operation_duration_seconds",
     "Keys sealed, opened or verified, and rewrapped.",
+    ["operation", "error.type"],
     cryptoSeconds
   ),
   "byok.kek.wraps": gauge(
     "byok_kek_wraps",
     "{wrap}",
     "max",
-    "Wraps reserved for a key-encryption key that is not retired, by all instances."
+    "Wraps reserved for a key-encryption key that is not retired, by all instances.",
+    ["kek_id"]
   ),
   "byok.kek.wraps.limit": gauge("byok_kek_wraps_limit", "{wrap}", "max", "Wraps at which a key refuses to seal."),
-  "byok.keyring.reloads": counter("byok_keyring_reloads_total", "{reload}", "Attempts to reload the keyring."),
+  "byok.keyring.reloads": counter("byok_keyring_reloads_total", "{reload}", "Attempts to reload the keyring.", [
+    "result"
+  ]),
   "byok.audit.unsealed_entries": gauge(
     "byok_audit_unsealed_entries",
     "{entry}",
@@ -96,19 +111,23 @@ export const families = {
     "Audit entries that no checkpoint covers yet, counted as far as 10001."
   ),
   "byok.ready": gauge("byok_ready", "1", "min", "1 if every process is ready, else 0."),
-  "byok.router.plans": counter("byok_router_plans_total", "{plan}", "Plans made for routers."),
-  "byok.router.leases": counter("byok_router_leases_total", "{lease}", "Keys leased to routers, and leases refused."),
+  "byok.router.plans": counter("byok_router_plans_total", "{plan}", "Plans made for routers.", ["result"]),
+  "byok.router.leases": counter("byok_router_leases_total", "{lease}", "Keys leased to routers, and leases refused.", [
+    "result"
+  ]),
   "byok.router.exclusions": counter(
     "byok_router_exclusions_total",
     "{exclusion}",
-    "Reasons for which credentials were left out of plans."
+    "Reasons for which credentials were left out of plans.",
+    ["reason"]
   ),
   "byok.router.parkings": counter(
     "byok_router_parkings_total",
     "{parking}",
-    "Pauses that began or grew after a report of a router."
+    "Pauses that began or grew after a report of a router.",
+    ["cause"]
   ),
-  "process.cpu.time": counter("process_cpu_time_seconds_total", "s", "Time on a CPU."),
+  "process.cpu.time": counter("process_cpu_time_seconds_total", "s", "Time on a CPU.", ["cpu.mode"]),
   "process.memory.usage": gauge("process_memory_usage_bytes", "By", "sum", "Resident memory."),
   "nodejs.eventloop.delay.p50": gauge(
     "nodejs_eventloop_delay_p50_seconds",
@@ -128,7 +147,7 @@ export const families = {
     "max",
     "Longest delay of the event loop in the last ten seconds."
   ),
-  "byok.build.info": gauge("byok_build_info", "1", "max", "1, with the version of the program.")
+  "byok.build.info": gauge("byok_build_info", "1", "max", "1, with the version of the program.", ["version"])
 } as const satisfies Readonly<Record<string, Family>>
 
 export type FamilyName = keyof typeof families

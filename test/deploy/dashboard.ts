@@ -52,7 +52,7 @@ const problemsOf = ({ panels, templating }: Dashboard): ReadonlyArray<string> =>
   return [
     ...queries,
     ...ofVariables,
-    ...Object.keys(series)
+    ...Array.from(series.keys())
       .filter((name) => !asked.has(name))
       .map((name) => `no panel shows ${name}`),
     ...ids.filter((id, index) => ids.indexOf(id) !== index).map((id) => `two panels have the id ${id}`),

@@ -9,14 +9,15 @@ const made = "up"
 
 /** The labels of each series as it is stored: a histogram is three. */
 const labelsOf = new Map(
-  Object.entries(series).flatMap(([name, { histogram, labels }]) =>
-    histogram
-      ? [
-          [`${name}_bucket`, [...labels, "le"]] as const,
-          [`${name}_sum`, labels] as const,
-          [`${name}_count`, labels] as const
-        ]
-      : [[name, labels] as const]
+  Array.from(series).flatMap(
+    ([name, { isHistogram, labels }]): ReadonlyArray<readonly [string, ReadonlyArray<string>]> =>
+      isHistogram
+        ? [
+            [`${name}_bucket`, [...labels, "le"]],
+            [`${name}_sum`, labels],
+            [`${name}_count`, labels]
+          ]
+        : [[name, labels]]
   )
 )
 labelsOf.set(made, [])

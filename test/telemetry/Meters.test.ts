@@ -9,6 +9,7 @@ import { KeyringReload } from "../../src/port/KeyringReload.ts"
 import { Rewrapper } from "../../src/port/Rewrapper.ts"
 import { limits } from "../../src/crypto/WrapBudget.ts"
 import { Database } from "../../src/sql/connection/Database.ts"
+import { families } from "../../src/telemetry/families.ts"
 import * as MeteredRewrapper from "../../src/telemetry/MeteredRewrapper.ts"
 import * as ProcessGauges from "../../src/telemetry/ProcessGauges.ts"
 import { prometheusText } from "../../src/telemetry/prometheusText.ts"
@@ -203,6 +204,23 @@ layerLive(metered(), { timeout: "120 seconds" })("the series of a service", (it)
       assert.deepStrictEqual(yield* raises(once, [1, count, { operation: "rewrap" }]), Result.succeed(done))
       const failed = yield* raises(once, [1, count, { operation: "rewrap", error_type: "AuthenticationFailed" }])
       assert.isTrue(Result.isFailure(failed))
+    })
+  )
+
+  it.effect("differ by the attributes of their family and no others", () =>
+    Effect.gen(function* () {
+      const { create } = yield* TestService.tenant
+      yield* create(minimal)
+      const seen = snapshotOf(yield* Effect.context())
+      assert.include(
+        seen.flatMap(({ attributes }) => Object.keys(attributes)),
+        "http.route"
+      )
+      const strange = seen.flatMap(({ attributes, family }) => {
+        const known = [...families[family].attributes, "unit"]
+        return Object.keys(attributes).flatMap((name) => (known.includes(name) ? [] : [`${family}: ${name}`]))
+      })
+      assert.deepStrictEqual(strange, [])
     })
   )
 })

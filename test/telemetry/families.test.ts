@@ -15,6 +15,23 @@ describe("the series", () => {
     )
   })
 
+  it("differ by the labels that docs/operating.md lists", () => {
+    const page = readFileSync(join(import.meta.dirname, "../../docs/operating.md"), "utf8")
+    const rows = page.matchAll(/^\| `(\w+)` +\| (?:counter|gauge|histogram) +\| ([^|]*)\|/gm)
+    const valuesIn = /: [^;]*|\([^)]*\)/g
+    assert.deepStrictEqual(
+      new Map(
+        Array.from(rows, ([, name = "", cell = ""]) => [
+          name,
+          Array.from(cell.replace(valuesIn, "").matchAll(/`(\w+)`/g), ([, label]) => label)
+        ])
+      ),
+      new Map(
+        all.map(({ attributes, prometheus }) => [prometheus, attributes.map((name) => name.replaceAll(".", "_"))])
+      )
+    )
+  })
+
   it("have names that Prometheus and OpenTelemetry make of each other", () => {
     const units: Readonly<Record<string, string>> = { s: "_seconds", By: "_bytes" }
     for (const [name, { prometheus, type, unit }] of Object.entries(families)) {

@@ -1,8 +1,8 @@
-import { type Duration, Effect, Layer, References } from "effect"
+import { DateTime, type Duration, Effect, Layer, References } from "effect"
 import { countLimit } from "../domain/countLimit.ts"
 import { AuditLog } from "../port/AuditLog.ts"
 import { Draining } from "../port/Draining.ts"
-import { KeyUse } from "../port/KeyUse.ts"
+import { KeyUse, type UsedKey } from "../port/KeyUse.ts"
 import { Readiness } from "../port/Readiness.ts"
 import { Meter } from "./Meter.ts"
 
@@ -15,8 +15,14 @@ interface Wraps {
   readonly remove: () => void
 }
 
+interface Keys {
+  readonly wrapsLimit: number
+  /** The id of the key that seals now. */
+  readonly primary: () => string | undefined
+}
+
 /** What the database knows, as it was last read. */
-export const layer = (wrapsLimit: number, interval: Duration.Input = usualInterval) =>
+export const layer = ({ primary, wrapsLimit }: Keys, interval: Duration.Input = usualInterval) =>
   Layer.effectDiscard(
     Effect.gen(function* () {
       const { gauge } = yield* Meter
@@ -27,6 +33,8 @@ export const layer = (wrapsLimit: number, interval: Duration.Input = usualInterv
       const wraps = new Map<string, Wraps>()
       let ready: number | undefined
       let unsealed: number | undefined
+      let age = 0
+      let removeAge: (() => void) | undefined
       gauge("byok.kek.wraps.limit", {}, () => wrapsLimit)
 
       const readReady = Effect.map(readiness.problems, (problems) => {
@@ -37,7 +45,16 @@ export const layer = (wrapsLimit: number, interval: Duration.Input = usualInterv
         if (unsealed === undefined) gauge("byok.audit.unsealed_entries", {}, () => unsealed ?? 0)
         unsealed = found
       })
-      const readWraps = Effect.map(keys.list, (found) => {
+      const showAge = (seconds: number | undefined) => {
+        if (seconds === undefined) {
+          removeAge?.()
+          removeAge = undefined
+          return
+        }
+        age = seconds
+        removeAge ??= gauge("byok.kek.primary.age", {}, () => age)
+      }
+      const showWraps = (found: ReadonlyArray<UsedKey>) => {
         const live = new Map(found.flatMap((key) => (key.retired ? [] : [[key.kek_id, key.wraps] as const])))
         for (const [kek_id, { remove }] of wraps) {
           if (live.has(kek_id)) continue
@@ -53,9 +70,17 @@ export const layer = (wrapsLimit: number, interval: Duration.Input = usualInterv
           const entry: Wraps = { wraps: count, remove: gauge("byok.kek.wraps", { kek_id }, () => entry.wraps) }
           wraps.set(kek_id, entry)
         }
+      }
+      const readKeys = Effect.gen(function* () {
+        const found = yield* keys.list
+        const now = yield* DateTime.now
+        const registered_at = found.find(({ kek_id }) => kek_id === primary())?.registered_at
+        showWraps(found)
+        // The clock of the database may be ahead.
+        showAge(registered_at && Math.max(0, (now.epochMilliseconds - registered_at.epochMilliseconds) / 1000))
       })
       const readAll = Effect.all(
-        [readReady, readUnsealed, readWraps].map((read) => Effect.catchCause(read, () => Effect.void)),
+        [readReady, readUnsealed, readKeys].map((read) => Effect.catchCause(read, () => Effect.void)),
         { discard: true }
       )
       yield* Effect.forkScoped(

@@ -101,6 +101,12 @@ export const families = {
     ["kek_id"]
   ),
   "byok.kek.wraps.limit": gauge("byok_kek_wraps_limit", "{wrap}", "max", "Wraps at which a key refuses to seal."),
+  "byok.kek.primary.age": gauge(
+    "byok_kek_primary_age_seconds",
+    "s",
+    "max",
+    "Time since the key that seals was registered; absent if that is unknown."
+  ),
   "byok.keyring.reloads": counter("byok_keyring_reloads_total", "{reload}", "Attempts to reload the keyring.", [
     "result"
   ]),

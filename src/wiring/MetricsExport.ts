@@ -1,6 +1,7 @@
-import { Layer, Option, Redacted } from "effect"
+import { Effect, Layer, Option, Redacted } from "effect"
 import { FetchHttpClient } from "effect/http"
 import { OtlpMetrics } from "effect/observability"
+import { KeyEncryption } from "../crypto/KeyEncryption.ts"
 import { limits } from "../crypto/WrapBudget.ts"
 import * as OtlpSeries from "../telemetry/OtlpSeries.ts"
 import * as ProcessGauges from "../telemetry/ProcessGauges.ts"
@@ -29,8 +30,12 @@ export const push = ({ metricsInterval, otlp }: Settings): Layer.Layer<never> =>
       )
   })
 
+const storeGauges = Layer.unwrap(
+  Effect.map(KeyEncryption, ({ primary }) => StoreGauges.layer({ wrapsLimit: limits.refuse, primary }))
+)
+
 /** Everything that is read when series are exported, and their export. Nothing is read if nobody gets them. */
 export const layer = (settings: Settings) =>
   Option.isNone(settings.management) && Option.isNone(settings.otlp.metrics)
     ? Layer.empty
-    : Layer.provideMerge(push(settings), Layer.merge(processGauges, StoreGauges.layer(limits.refuse)))
+    : Layer.provideMerge(push(settings), Layer.merge(processGauges, storeGauges))

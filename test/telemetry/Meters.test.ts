@@ -231,7 +231,7 @@ layerLive(metered(), { timeout: "120 seconds" })("what is read in the background
       const { sql } = yield* TestService
       const { create } = yield* TestService.tenant
       assert.isUndefined(yield* read("byok_ready"))
-      yield* Layer.build(StoreGauges.layer(limits.refuse, "100 millis"))
+      yield* Layer.build(StoreGauges.layer({ wrapsLimit: limits.refuse, primary: () => undefined }, "100 millis"))
       yield* holds("byok_kek_wraps_limit", 2 ** 32)
       yield* holds("byok_ready", 1)
       yield* holds("byok_audit_unsealed_entries", 0)
@@ -263,6 +263,42 @@ layerLive(metered(), { timeout: "120 seconds" })("what is read in the background
       yield* sql`UPDATE keks SET retired_at = NULL`
       yield* holds("byok_kek_wraps", 4096, kek)
       yield* holds("byok_ready", 1)
+    })
+  )
+
+  it.effect("shows how long ago the key that seals was registered, and nothing while the database does not know", () =>
+    Effect.gen(function* () {
+      const { sql } = yield* TestService
+      const name = "byok_kek_primary_age_seconds"
+      const [registered] = yield* sql<{ id: string; recent: boolean }>`
+        SELECT id, registered_at BETWEEN now() - interval '5 minutes' AND now() AS recent FROM keks`
+      assert.isTrue(registered?.recent)
+      let primary = registered?.id
+      yield* Layer.build(StoreGauges.layer({ wrapsLimit: 1, primary: () => primary }, "100 millis"))
+      const isDaysOld = (days: number) =>
+        eventually(
+          `the key is ${days} days old`,
+          Effect.map(read(name), (age = -1) => age >= days * 86_400 && age < days * 86_400 + 600)
+        )
+      const isAbsent = eventually(
+        "there is no age",
+        Effect.map(read(name), (age) => age === undefined)
+      )
+      yield* isDaysOld(0)
+      yield* sql`UPDATE keks SET registered_at = now() - interval '400 days'`
+      yield* isDaysOld(400)
+      yield* sql`
+        INSERT INTO keks (id, check_value, registered_at)
+        VALUES ('next', decode(repeat('01', 16), 'hex'), now() - interval '2 days')`
+      primary = "next"
+      yield* isDaysOld(2)
+      yield* sql`UPDATE keks SET registered_at = NULL WHERE id = 'next'`
+      yield* isAbsent
+      yield* sql`UPDATE keks SET registered_at = now() + interval '10 days' WHERE id = 'next'`
+      yield* holds(name, 0)
+      primary = "nowhere"
+      yield* isAbsent
+      yield* sql`DELETE FROM keks WHERE id = 'next'`
     })
   )
 

@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Duration, Effect, Layer, Metric, Option, Redacted } from "effect"
+import { DateTime, Duration, Effect, Layer, Metric, Option, Redacted } from "effect"
+import { KeyEncryption } from "../../src/crypto/KeyEncryption.ts"
 import { AuditLog } from "../../src/port/AuditLog.ts"
 import { KeyUse } from "../../src/port/KeyUse.ts"
 import { Readiness } from "../../src/port/Readiness.ts"
@@ -26,7 +27,12 @@ interface Sent {
 const stores = Layer.mergeAll(
   Layer.succeed(Readiness, { problems: Effect.succeed([]), warnings: Effect.succeed([]) }),
   Layer.mock(AuditLog, { unsealed: () => Effect.succeed(0) }),
-  Layer.mock(KeyUse, { list: Effect.succeed([{ kek_id: "kek", credentials: 0, wraps: 1, retired: false }]) })
+  Layer.mock(KeyEncryption, { primary: () => "kek", keks: () => [] }),
+  Layer.mock(KeyUse, {
+    list: Effect.map(DateTime.now, (registered_at) => [
+      { kek_id: "kek", credentials: 0, wraps: 1, retired: false, registered_at }
+    ])
+  })
 )
 
 const base = settingsFor("postgres://localhost/nowhere")
@@ -75,7 +81,14 @@ describe("metrics for a collector", () => {
       }
       assert.includeMembers(
         metrics.map(({ name }) => name),
-        ["byok.router.plans", "http.server.request.duration", "process.cpu.time", "byok.ready", "byok.kek.wraps"]
+        [
+          "byok.router.plans",
+          "http.server.request.duration",
+          "process.cpu.time",
+          "byok.ready",
+          "byok.kek.wraps",
+          "byok.kek.primary.age"
+        ]
       )
       const points = metrics.flatMap(({ gauge, histogram, sum }) =>
         [gauge, histogram, sum].flatMap((one) => one?.dataPoints ?? [])

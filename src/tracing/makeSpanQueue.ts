@@ -38,7 +38,11 @@ interface Batch {
  */
 export const makeSpanQueue = Effect.fnUntraced(function* ({ headers, resource, url }: Collector) {
   const [before, after] = frameOf(resource)
+  /** Room for spans in a batch, which ends with the frame. */
+  const room = batch - Buffer.byteLength(after)
   const waiting: Array<Batch> = []
+  /** Memory of batches that were sent, to be filled again. */
+  const free: Array<Buffer> = []
   let filling: Batch | undefined
   let dropped = 0
   let nextReport = 0
@@ -47,12 +51,12 @@ export const makeSpanQueue = Effect.fnUntraced(function* ({ headers, resource, u
   const client = HttpClient.filterStatusOk(yield* HttpClient.HttpClient)
   const request = HttpClientRequest.post(url, { headers })
   const send = ({ bytes, length, spans }: Batch) => {
-    const body = Buffer.concat([bytes.subarray(0, length), Buffer.from(after)])
+    const body = bytes.subarray(0, length + bytes.write(after, length))
     return client.execute(HttpClientRequest.setBody(request, HttpBody.uint8Array(body, "application/json"))).pipe(
       Effect.flatMap((response) => response.arrayBuffer),
       Effect.timeout(timeout),
       Effect.retry({ schedule: Schedule.spaced("1 second"), times: 2 }),
-      Effect.catchCause(() => Effect.sync(() => void (dropped += spans)))
+      Effect.matchCause({ onFailure: () => void (dropped += spans), onSuccess: () => void free.push(bytes) })
     )
   }
 
@@ -83,7 +87,7 @@ export const makeSpanQueue = Effect.fnUntraced(function* ({ headers, resource, u
   yield* Effect.forkScoped(untraced(Effect.forever(Effect.andThen(Effect.timeoutOption(full, interval), sendAll))))
 
   const begin = (): Batch => {
-    const bytes = Buffer.allocUnsafeSlow(batch)
+    const bytes = free.pop() ?? Buffer.allocUnsafeSlow(batch)
     return { bytes, length: bytes.write(before), spans: 0 }
   }
   return (span: RecordedSpan): void => {
@@ -94,13 +98,13 @@ export const makeSpanQueue = Effect.fnUntraced(function* ({ headers, resource, u
     const json = spanJson(span)
     // In UTF-8 no character takes more than three bytes for each unit of a string.
     const needed = 3 * json.length + 1
-    if (filling !== undefined && filling.length + needed > batch) {
+    if (filling !== undefined && filling.length + needed > room) {
       waiting.push(filling)
       filling = undefined
       wake()
     }
     filling ??= begin()
-    if (filling.length + needed > batch) {
+    if (filling.length + needed > room) {
       dropped += 1
       return
     }

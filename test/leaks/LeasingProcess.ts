@@ -1,5 +1,5 @@
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
-import { Config, Effect, Redacted, Schema } from "effect"
+import { Config, Effect, Layer, Redacted, Schema } from "effect"
 import * as Byok from "../../src/Byok.ts"
 import { AccountId } from "../../src/domain/AccountId.ts"
 import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
@@ -44,7 +44,7 @@ const program = Effect.gen(function* () {
 
 readSettings.pipe(
   Effect.flatMap((settings) =>
-    program.pipe(Effect.provide(Byok.layerWith(settings)), Effect.provide(Tracing.layer(settings)))
+    Effect.provide(program, Layer.provideMerge(Byok.layerWith(settings), Tracing.layer(settings)))
   ),
   Effect.provide(Logging.layer),
   NodeRuntime.runMain

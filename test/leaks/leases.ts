@@ -77,7 +77,7 @@ export const leaseUses: Readonly<Record<string, Use>> = {
   "the key of an attempt that fails": attempting((lease) => Effect.fail({ lease })),
   "the key of an attempt that dies": attempting((lease) => Effect.die(new Error(`with ${lease}`))),
   "the key in the failure of a span": leasing((lease) =>
-    Effect.exit(Effect.withSpan(Effect.fail(new Error(upstreamSays(lease))), "attempt"))
+    Effect.exit(Effect.withSpan(Effect.die(new Error(upstreamSays(lease))), "attempt"))
   )
 }
 

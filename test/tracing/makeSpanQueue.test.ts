@@ -43,7 +43,7 @@ it.live("spans of any name and attribute arrive as they were, and all of them be
           ["list", [odd]]
         ] as const)
           described.attribute(key, value)
-        described.end(10n ** 18n, Exit.fail(new Error("canary")))
+        described.end(10n ** 18n, Exit.die(new Error("canary")))
         described.attribute("late", "canary")
       })
     )
@@ -91,7 +91,7 @@ it.live("headers and the path of the collector are in no line of the log", () =>
       url: new URL("?token=canary", url),
       headers: { authorization: `Bearer ${Redacted.value(secret)}` },
       resource: {}
-    }).pipe(Effect.provide(FetchHttpClient.layer), Effect.provide(logLines(lines)))
+    }).pipe(Effect.provide([FetchHttpClient.layer, logLines(lines)]))
     yield* Effect.scoped(
       Effect.gen(function* () {
         const add = yield* make

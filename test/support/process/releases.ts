@@ -25,6 +25,15 @@ export interface Release {
   readonly script: string
 }
 
+const moveInto = (directory: string, unpacked: string) => {
+  try {
+    renameSync(unpacked, directory)
+  } catch (error) {
+    // Unless another test was faster.
+    if (!existsSync(directory)) throw error
+  }
+}
+
 /** Unpacks a released version, once for all tests. */
 export const unpackRelease = (version: string) =>
   Effect.gen(function* () {
@@ -35,11 +44,7 @@ export const unpackRelease = (version: string) =>
       const archive = join(packages, `byok-${version}.tgz`)
       const { code, stderr } = yield* runProgram("tar", ["-xzf", archive, "-C", place])
       if (code !== 0) return yield* Effect.die(new Error(`${archive} is not unpacked: ${stderr}`))
-      yield* Effect.try({
-        try: () => renameSync(join(place, "package"), directory),
-        catch: (cause) => new Error(`${directory} cannot be made`, { cause })
-        // Another test was faster.
-      }).pipe(Effect.catch((error) => (existsSync(directory) ? Effect.void : Effect.die(error))))
+      moveInto(directory, join(place, "package"))
       rmSync(place, { recursive: true, force: true })
     }
     const manifest: unknown = JSON.parse(readFileSync(join(directory, "package.json"), "utf8"))

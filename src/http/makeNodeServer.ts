@@ -6,6 +6,7 @@ import { ExpectationFailed, HeadersTooLarge, MethodNotAllowed, RequestTimeout } 
 import { InvalidParams } from "../domain/Errors.ts"
 import { RequestMeter } from "../port/RequestMeter.ts"
 import type { Certificate } from "./Certificate.ts"
+import { clientGone } from "./clientGone.ts"
 import { closeGracefully } from "./closeGracefully.ts"
 import { dropStalledReaders } from "./dropStalledReaders.ts"
 import { routeOf } from "./KnownRoutes.ts"
@@ -103,9 +104,6 @@ const countOf = ({ rawHeaders }: IncomingMessage, header: string) => {
   return count
 }
 
-/** The status, on no wire, of a request whose client left before it was answered. */
-const clientClosedRequest = 499
-
 /**
  * Screens requests before any other listener. Those without exactly one Host header are refused (RFC 9112, 3.2), and
  * two Authorization headers count as none (D2).
@@ -123,7 +121,7 @@ const screened = (server: Server, sendTimeout: number, meter: RequestMeter): Ser
     meter.began()
     response.once("close", () => {
       responses.delete(response)
-      const status = response.headersSent ? response.statusCode : clientClosedRequest
+      const status = response.headersSent ? response.statusCode : clientGone
       meter.ended({
         method,
         route: routeOf(method, url) ?? "unmatched",

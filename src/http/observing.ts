@@ -1,15 +1,13 @@
 import { Context, Effect, Exit, References, Tracer } from "effect"
 import type { HttpServerRequest, HttpServerResponse } from "effect/http"
 import { AccessLog } from "./AccessLog.ts"
+import { clientGone } from "./clientGone.ts"
 import { CurrentExchange, type Exchange } from "./Exchange.ts"
 import { routeOf } from "./KnownRoutes.ts"
 import { beginRequestSpan, endRequestSpan } from "./RequestSpan.ts"
 
 /** What probes ask for all the time: no trace, and no line unless everything is logged. */
 const isProbe = (route: string | undefined) => route?.startsWith("/health/") === true
-
-/** The status of a request whose client left before it was answered, as nginx has it. */
-const clientGone = 499
 
 interface Observed {
   readonly request: HttpServerRequest.HttpServerRequest

@@ -1,6 +1,9 @@
 import { readFileSync } from "node:fs"
 import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
+import { OpenApi } from "effect/http-api"
+import { Api } from "../../src/api/Api.ts"
+import { version } from "../../src/wiring/version.ts"
 import { newestRelease, releases } from "../support/process/releases.ts"
 
 const read = (path: string) => readFileSync(join(import.meta.dirname, "../..", path), "utf8")
@@ -17,7 +20,9 @@ describe("the released versions", () => {
     )
   })
 
-  it("end with the version of package.json", () => {
+  it("end with the version of package.json, which the program and its API show", () => {
     assert.strictEqual(found(read("package.json"), /"version": "([^"]+)"/g)[0], newestRelease)
+    assert.strictEqual(version, newestRelease)
+    assert.strictEqual(OpenApi.fromApi(Api).info.version, newestRelease)
   })
 })

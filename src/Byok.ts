@@ -21,8 +21,8 @@ import { readSettings, type Settings } from "./wiring/Settings.ts"
 
 /**
  * Everything except HTTP, configured by the given settings: the services and every port that they use. Their series are
- * in Effect's registry of metrics. To replace a
- * port, provide it to `Credentials.layer` yourself: the instance in here is not shared.
+ * in Effect's registry of metrics. To replace a port, provide it to `Credentials.layer` yourself: the instance in here is
+ * not shared.
  */
 export const layerWith = (settings: Settings) =>
   Layer.mergeAll(

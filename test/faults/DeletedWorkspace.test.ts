@@ -7,7 +7,7 @@ import * as CredentialsLive from "../../src/service/Credentials.ts"
 import { offeredKey } from "../support/keys/offeredKey.ts"
 import { CredentialId } from "../../src/domain/CredentialId.ts"
 import type { WorkspaceId } from "../../src/domain/WorkspaceId.ts"
-import { untilWaiting } from "../support/database/transactions.ts"
+import { holdOpen, untilWaiting } from "../support/database/transactions.ts"
 import { created, minimal } from "../support/http/Bodies.ts"
 import { create, get, type Header } from "../support/http/HttpProbe.ts"
 import { assertInvalid } from "../support/http/Refusal.ts"
@@ -91,15 +91,11 @@ describe.each([true, false])("a workspace that is deleted while a create is on i
   it.live("waits for a delete that is not committed, and takes its outcome (F12)", () =>
     Effect.gen(function* () {
       const { rowCount, sql, tenant, url } = yield* begin(batching)
-      const deleting = yield* Effect.forkChild(
-        sql`UPDATE workspaces SET deleted_at = now() WHERE id = ${tenant.workspace_id}`.pipe(
-          Effect.andThen(sql`SELECT pg_sleep(0.5)`),
-          sql.withTransaction
-        )
-      )
+      const { workspace_id } = tenant
+      const commit = yield* holdOpen(sql, `UPDATE workspaces SET deleted_at = now() WHERE id = '${workspace_id}'`)
       const answer = yield* Effect.forkChild(create(url, tenant.management_key, minimal))
       yield* untilWaiting(sql, 1)
-      yield* Fiber.join(deleting)
+      yield* commit
       assertInvalid(yield* Fiber.join(answer), noDefault)
       assert.strictEqual(yield* rowCount, 0)
     })

@@ -25,6 +25,7 @@ import { ringOf } from "../../support/keys/keyrings.ts"
 import { elementOf, integer } from "../../support/memory/arbitraries.ts"
 import { cipherOn, inMemory } from "../../support/memory/inMemory.ts"
 import { Memory } from "../../support/memory/Memory.ts"
+import { stopMonotonicClock } from "../../support/process/stopMonotonicClock.ts"
 
 const service = () => Layer.provideMerge(Router.layer, inMemory())
 const key = "sk-fake-0123456789-0123456789-AbCd"
@@ -196,10 +197,11 @@ describe("a lease", () => {
       const owner = yield* newTenant
       const { id } = yield* create(owner)
       const { lease } = yield* Router
+      const advance = yield* stopMonotonicClock
       const plan = yield* planOf(owner)
       yield* update(owner, id, { disabled: true })
       yield* Effect.scoped(lease(plan, ownStep(plan)))
-      yield* Effect.sleep("1010 millis")
+      advance(1001)
       const error = yield* Effect.flip(Effect.scoped(lease(plan, ownStep(plan))))
       assert.deepStrictEqual(error._tag === "LeaseRefused" && error.reason, "changed")
     }).pipe(Effect.provide(service()))

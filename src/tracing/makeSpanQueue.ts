@@ -1,7 +1,7 @@
 import { Duration, Effect, Schedule } from "effect"
 import { HttpBody, HttpClient, HttpClientRequest } from "effect/http"
 import type { RecordedSpan } from "./RecordedSpan.ts"
-import { frameOf, spanJson } from "./spanJson.ts"
+import { frameOf, type Target, writeSpan } from "./writeSpan.ts"
 
 /** How many bytes of spans are sent at once: some hundred spans. */
 const batch = 256 * 1024
@@ -20,15 +20,16 @@ const farewell = Duration.seconds(3)
 /** A collector that fails is reported once a minute at most, in milliseconds. */
 const reportInterval = 60_000
 
+const comma = ",".charCodeAt(0)
+
 interface Collector {
   readonly url: URL
   readonly headers: Readonly<Record<string, string>>
   readonly resource: Readonly<Record<string, string>>
 }
 
-interface Batch {
+interface Batch extends Target {
   readonly bytes: Buffer
-  length: number
   spans: number
 }
 
@@ -39,7 +40,7 @@ interface Batch {
 export const makeSpanQueue = Effect.fnUntraced(function* ({ headers, resource, url }: Collector) {
   const [before, after] = frameOf(resource)
   /** Room for spans in a batch, which ends with the frame. */
-  const room = batch - Buffer.byteLength(after)
+  const room = batch - after.length
   const waiting: Array<Batch> = []
   /** Memory of batches that were sent, to be filled again. */
   const free: Array<Buffer> = []
@@ -51,7 +52,7 @@ export const makeSpanQueue = Effect.fnUntraced(function* ({ headers, resource, u
   const client = HttpClient.filterStatusOk(yield* HttpClient.HttpClient)
   const request = HttpClientRequest.post(url, { headers })
   const send = ({ bytes, length, spans }: Batch) => {
-    const body = bytes.subarray(0, length + bytes.write(after, length))
+    const body = bytes.subarray(0, length + after.copy(bytes, length))
     return client.execute(HttpClientRequest.setBody(request, HttpBody.uint8Array(body, "application/json"))).pipe(
       Effect.flatMap((response) => response.arrayBuffer),
       Effect.timeout(timeout),
@@ -88,28 +89,33 @@ export const makeSpanQueue = Effect.fnUntraced(function* ({ headers, resource, u
 
   const begin = (): Batch => {
     const bytes = free.pop() ?? Buffer.allocUnsafeSlow(batch)
-    return { bytes, length: bytes.write(before), spans: 0 }
+    return { bytes, length: before.copy(bytes), spans: 0 }
+  }
+  /** Whether there was room. */
+  const put = (batch: Batch, span: RecordedSpan) => {
+    const { length } = batch
+    if (batch.spans > 0) batch.bytes[batch.length++] = comma
+    writeSpan(batch, span)
+    if (batch.length <= room) {
+      batch.spans += 1
+      return true
+    }
+    batch.length = length
+    return false
   }
   return (span: RecordedSpan): void => {
     if (waiting.length >= most) {
       dropped += 1
       return
     }
-    const json = spanJson(span)
-    // In UTF-8 no character takes more than three bytes for each unit of a string.
-    const needed = 3 * json.length + 1
-    if (filling !== undefined && filling.length + needed > room) {
-      waiting.push(filling)
-      filling = undefined
-      wake()
-    }
     filling ??= begin()
-    if (filling.length + needed > room) {
-      dropped += 1
-      return
+    if (put(filling, span)) return
+    if (filling.spans > 0) {
+      waiting.push(filling)
+      filling = begin()
+      wake()
+      if (put(filling, span)) return
     }
-    if (filling.spans > 0) filling.length += filling.bytes.write(",", filling.length)
-    filling.length += filling.bytes.write(json, filling.length)
-    filling.spans += 1
+    dropped += 1
   }
 })

@@ -30,7 +30,7 @@ const queueTo = (url: URL) =>
 it.live("spans of any name and attribute arrive as they were, and all of them before the queue is closed", () =>
   Effect.gen(function* () {
     const { spans, url } = yield* SpanCollector.make
-    const odd = `"\\ ü\u0000\n${"x".repeat(10)}\u2028`
+    const odd = `"\\ ü\u{1f511}\ud800\u0000\u007f\n${"x".repeat(10)}\u2028`
     yield* Effect.scoped(
       Effect.gen(function* () {
         const add = yield* queueTo(url)
@@ -57,6 +57,24 @@ it.live("spans of any name and attribute arrive as they were, and all of them be
   })
 )
 
+it.live("a span that is larger than a batch is dropped, and its neighbours arrive", () =>
+  Effect.gen(function* () {
+    const { spans, url } = yield* SpanCollector.make
+    const lines: Array<string> = []
+    yield* Effect.scoped(
+      Effect.gen(function* () {
+        const add = yield* Effect.provide(queueTo(url), logLines(lines))
+        for (const name of ["before", "x".repeat(300_000), "after"]) add(spanNamed(name))
+      })
+    )
+    assert.deepStrictEqual(
+      spans.map(({ name }) => name),
+      ["before", "after"]
+    )
+    assert.deepStrictEqual(lines, ["Warn The collector of traces does not keep up or refuses: 1 spans were dropped"])
+  })
+)
+
 it.live("a collector that does not answer costs a bounded number of spans, and is reported with their number", () =>
   Effect.gen(function* () {
     const { answer, headers, spans, url } = yield* SpanCollector.make
@@ -64,7 +82,7 @@ it.live("a collector that does not answer costs a bounded number of spans, and i
     const scope = yield* Scope.make()
     answer(0)
     const add = yield* Effect.provide(Scope.provide(queueTo(url), scope), logLines(lines))
-    const big = spanNamed("x".repeat(80_000))
+    const big = spanNamed("x".repeat(140_000))
     // Each is a batch of its own.
     add(big)
     add(big)

@@ -1,4 +1,4 @@
-import { Effect, Layer, Option, Schema } from "effect"
+import { Effect, Layer, Option } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { AccountId } from "../domain/AccountId.ts"
 import type { Provider } from "../domain/Provider.ts"
@@ -6,7 +6,6 @@ import type { SealedKey } from "../domain/SealedKey.ts"
 import { CredentialPools, type PoolOwner, type PoolRow, type StoredParking } from "../port/CredentialPools.ts"
 import { Database } from "./connection/Database.ts"
 import { credentialOf, sealedColumns, type Stored } from "./credentialRows.ts"
-import { rowsOf } from "./rows.ts"
 
 interface Asked extends PoolOwner {
   readonly providers: ReadonlyArray<Provider>
@@ -40,9 +39,15 @@ const parkings = (sql: SqlClient.SqlClient) => sql`
   ))::text AS parkings FROM credential_parkings AS parked
   WHERE parked.account_id = member.account_id AND parked.credential_id = member.id`
 
-const Version = Schema.Struct({ n: Schema.Int, live: Schema.Boolean, version: Schema.String })
+// Rows as the driver reads them: the database's types and constraints guarantee the form of every field.
 
-/** A row as the driver reads it: the database's types and constraints guarantee the form of every field. */
+interface Version {
+  /** Which pool of the question it is of, from 1. */
+  readonly n: number
+  readonly live: boolean
+  readonly version: string
+}
+
 type Member = Stored &
   SealedKey & {
     readonly account_id: AccountId
@@ -77,14 +82,13 @@ export const layer = Layer.effect(
   CredentialPools,
   Effect.gen(function* () {
     const { ask, gather, sql } = (yield* Database).reads
-    const versionRows = rowsOf(Version)
 
     /** The workspace is a subquery: as a join, a plan for any values would read all workspaces of a small table. */
     const askMany = (asked: ReadonlyArray<Asked>) => {
       const wanted = asked.flatMap(({ account_id, providers, workspace_id }) =>
         providers.map((provider) => ({ account_id, workspace_id, provider }))
       )
-      const found = versionRows(sql`
+      const found = sql<Version>`
         SELECT wanted.n::int AS n, (
           SELECT id FROM workspaces
           WHERE account_id = wanted.account_id AND id = wanted.workspace_id AND deleted_at IS NULL
@@ -94,7 +98,7 @@ export const layer = Layer.effect(
           ${wanted.map(({ workspace_id }) => workspace_id)}::uuid[],
           ${wanted.map(({ provider }) => provider)}::text[]
         ) WITH ORDINALITY AS wanted (account_id, workspace_id, provider, n)
-        CROSS JOIN LATERAL (${versionOf(sql)}) AS pool`)
+        CROSS JOIN LATERAL (${versionOf(sql)}) AS pool`
       return Effect.map(found, (rows) => {
         const versions = Array<string | undefined>(wanted.length)
         for (const { live, n, version } of rows) versions[n - 1] = live ? version : undefined

@@ -1,4 +1,4 @@
-import { Cause, Clock, Context, Duration, Effect, Layer, Option, type Scope } from "effect"
+import { Cause, Clock, Context, Duration, Effect, Layer, Option, Scope } from "effect"
 import { ServiceUnavailable } from "../../domain/Errors.ts"
 import type { Provider } from "../../domain/Provider.ts"
 import { standingOf, takeTrial } from "../../domain/routing/Health.ts"
@@ -14,7 +14,7 @@ import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import type { Parkings } from "../../port/Parkings.ts"
 import { RouterMeter } from "../../port/RouterMeter.ts"
 import { atOnceOrInTime } from "./atOnceOrInTime.ts"
-import { Lease } from "./Lease.ts"
+import { Lease, type LeaseTerms } from "./Lease.ts"
 import { makeHealthLedger } from "./makeHealthLedger.ts"
 import { makeUseLedger } from "./makeUseLedger.ts"
 import { type Member, Pools, type Snapshot } from "./Pools.ts"
@@ -53,6 +53,20 @@ const orUnavailable = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
       : Effect.failCause(cause as Cause.Cause<Exclude<E, ServiceUnavailable>>)
   )
 
+/** A lease of this router, with what it was made from. */
+class MadeLease extends Lease {
+  readonly #source: { readonly member: Member; readonly read_at: number }
+
+  constructor(terms: LeaseTerms, source: { readonly member: Member; readonly read_at: number }) {
+    super(terms)
+    this.#source = source
+  }
+
+  get source() {
+    return this.#source
+  }
+}
+
 const providersOf = ({ targets }: RoutingRequest) => targets.map(({ provider }) => provider)
 
 const make = Effect.gen(function* () {
@@ -61,8 +75,6 @@ const make = Effect.gen(function* () {
   const ledger = yield* makeHealthLedger
   const uses = yield* makeUseLedger
   const open = new Set<Lease>()
-  /** What each open or reported lease was made from. */
-  const members = new WeakMap<Lease, { readonly member: Member; readonly read_at: number }>()
 
   const healthOf = (snapshot: Snapshot, { pooled, stored }: Member) =>
     ledger.healthOf(pooled.credential.id, { stored, read_at: snapshot.read_at })
@@ -107,10 +119,9 @@ const make = Effect.gen(function* () {
 
   const report = (lease: Lease, outcome: Outcome) =>
     Effect.map(Clock.currentTimeMillis, (reported_at) => {
-      const known = members.get(lease)
-      if (known === undefined) return
+      if (!(lease instanceof MadeLease)) return
       const { account_id, credential_id, key_version, leased_at, model } = lease.terms
-      const { member, read_at } = known
+      const { member, read_at } = lease.source
       const observed = { key_version, model, leased_at, reported_at, outcome }
       ledger.report(account_id, credential_id, { stored: member.stored, read_at }, observed)
       uses.reported(lease.terms, outcome, reported_at)
@@ -120,12 +131,12 @@ const make = Effect.gen(function* () {
   const opened = (lease: Lease, member: Member): Effect.Effect<Lease, LeaseRefused, Scope.Scope> => {
     const { prepared } = member
     if (prepared === undefined) return Effect.fail(new LeaseRefused({ reason: "changed" }))
-    const wiped = Effect.addFinalizer(() =>
-      Effect.sync(() => {
-        open.delete(lease)
-        lease.wipe()
-      })
-    )
+    const wipe = Effect.sync(() => {
+      open.delete(lease)
+      lease.wipe()
+    })
+    // Not `Effect.addFinalizer`, which keeps the whole context for the finalizer.
+    const wiped = Effect.flatMap(Effect.scope, (scope) => Scope.addFinalizer(scope, wipe))
     const fill = (key: Buffer) => {
       lease.fill(key)
       open.add(lease)
@@ -151,8 +162,8 @@ const make = Effect.gen(function* () {
         if (admission._tag === "Refused") return Effect.fail(new LeaseRefused({ reason: admission.reason }))
         const { credential_id, key_version, provider, region } = step
         ledger.admit(credential_id, admission.health)
-        const made = new Lease({ account_id, credential_id, key_version, provider, model, region, leased_at: now })
-        members.set(made, { member, read_at: snapshot.read_at })
+        const terms = { account_id, credential_id, key_version, provider, model, region, leased_at: now }
+        const made = new MadeLease(terms, { member, read_at: snapshot.read_at })
         return opened(made, member)
       })
     )

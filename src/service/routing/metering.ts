@@ -14,14 +14,20 @@ export const metering = (meter: RouterMeter) => {
   return {
     plan: <R>(plan: Effect.Effect<Planned, UnknownWorkspace | PoolsUnavailable, R>) =>
       plan.pipe(
-        Effect.tap((planned) => Effect.sync(() => made(planned))),
+        Effect.map((planned) => {
+          made(planned)
+          return planned
+        }),
         Effect.tapError(({ _tag }) =>
           Effect.sync(() => meter.planned(_tag === "UnknownWorkspace" ? "unknown_workspace" : "unavailable"))
         )
       ),
     lease: <A, R>(lease: Effect.Effect<A, LeaseRefused | PoolsUnavailable, R>) =>
       lease.pipe(
-        Effect.tap(() => Effect.sync(() => meter.leased("ok"))),
+        Effect.map((leased) => {
+          meter.leased("ok")
+          return leased
+        }),
         Effect.tapError((error) =>
           Effect.sync(() => meter.leased(error._tag === "LeaseRefused" ? error.reason : "pools_unavailable"))
         )

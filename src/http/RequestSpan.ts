@@ -1,5 +1,6 @@
 import { Clock, Context, Exit, type Fiber, Option, References, Tracer } from "effect"
-import { type HttpServerRequest, type HttpServerResponse, HttpTraceContext } from "effect/http"
+import { type HttpServerRequest, HttpTraceContext } from "effect/http"
+import { clientGone } from "./clientGone.ts"
 
 /** The methods that have a meaning in HTTP; others are not repeated. */
 const methods = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "QUERY"])
@@ -35,15 +36,14 @@ export const endRequestSpan = (
   fiber: Fiber.Fiber<unknown, unknown>,
   span: Tracer.Span,
   request_id: string,
-  exit: Exit.Exit<HttpServerResponse.HttpServerResponse, unknown>
+  status: number
 ): void => {
   const ended = fiber.getRef(Clock.Clock).currentTimeNanosUnsafe()
   span.attribute("http.response.header.x-request-id", [request_id])
-  if (Exit.isFailure(exit)) {
+  if (status === clientGone) {
     span.attribute("error.type", "client_gone")
-    return span.end(ended, exit)
+    return span.end(ended, Exit.interrupt())
   }
-  const { status } = exit.value
   span.attribute("http.response.status_code", status)
   if (status < 500) return span.end(ended, Exit.void)
   span.attribute("error.type", String(status))

@@ -10,6 +10,7 @@ import { clientGone } from "./clientGone.ts"
 import { closeGracefully } from "./closeGracefully.ts"
 import { dropStalledReaders } from "./dropStalledReaders.ts"
 import { routeOf } from "./KnownRoutes.ts"
+import { noteRefusal, refusalStatusOf } from "./refusedRequests.ts"
 import { requestIdOf } from "./requestIdOf.ts"
 import type { ServerSettings } from "./ServerSettings.ts"
 
@@ -51,20 +52,29 @@ const refused = new WeakSet<Duplex>()
 /** How long a client may take to read a refusal, in milliseconds. */
 const lingerTimeout = 1_000
 
+/** Of what never became a request there is no route, no duration and mostly no method. */
+const meterRefusal = (meter: RequestMeter, method = "", status: number) => {
+  meter.began()
+  meter.ended({ method, route: "unmatched", status, seconds: 0 })
+}
+
 /**
  * Writes an envelope where Node offers no response, and closes the connection. Earlier requests that arrived in full
  * are answered first: a refusal in their place would deny what they did.
  */
 const refuseSocket = (
+  meter: RequestMeter,
   socket: Duplex,
   { error }: Refusal,
   { extra = {}, request }: { readonly extra?: Record<string, string>; readonly request?: IncomingMessage } = {}
 ) => {
-  if (refused.has(socket)) return
+  if (refused.has(socket) || !socket.writable) return
   refused.add(socket)
   const responses = Array.from(owed.get(socket) ?? [])
   const broken = request ?? responses.find(({ req }) => !req.complete)?.req
   const request_id = requestIdOf(broken && givenId(broken))
+  if (request === undefined && broken !== undefined) noteRefusal(broken, error.code)
+  else meterRefusal(meter, request?.method, error.code)
   const write = () => {
     if (!socket.writable) return
     const body = JSON.stringify({ error })
@@ -104,6 +114,9 @@ const countOf = ({ rawHeaders }: IncomingMessage, header: string) => {
   return count
 }
 
+/** What Node emits with a request and its response. */
+const requestEvents = new Set(["request", "checkContinue", "checkExpectation"])
+
 /**
  * Screens requests before any other listener. Those without exactly one Host header are refused (RFC 9112, 3.2), and
  * two Authorization headers count as none (D2).
@@ -112,7 +125,7 @@ const screened = (server: Server, sendTimeout: number, meter: RequestMeter): Ser
   const emit = server.emit.bind(server)
   const watch = dropStalledReaders(server, sendTimeout)
   server.emit = (event: string, ...args: Array<unknown>) => {
-    if (event !== "request" && event !== "checkContinue") return emit(event, ...args)
+    if (!requestEvents.has(event)) return emit(event, ...args)
     const [request, response] = args as [IncomingMessage, ServerResponse]
     const responses = owed.get(request.socket) ?? new Set()
     owed.set(request.socket, responses.add(response))
@@ -121,7 +134,7 @@ const screened = (server: Server, sendTimeout: number, meter: RequestMeter): Ser
     meter.began()
     response.once("close", () => {
       responses.delete(response)
-      const status = response.headersSent ? response.statusCode : clientGone
+      const status = response.headersSent ? response.statusCode : (refusalStatusOf(request) ?? clientGone)
       meter.ended({
         method,
         route: routeOf(method, url) ?? "unmatched",
@@ -141,9 +154,9 @@ const screened = (server: Server, sendTimeout: number, meter: RequestMeter): Ser
 }
 
 /** Refuses CONNECT. Node no longer handles the socket's timeouts or errors. */
-const refuseTunnel = (request: IncomingMessage, socket: Duplex) => {
+const refuseTunnel = (meter: RequestMeter) => (request: IncomingMessage, socket: Duplex) => {
   socket.on("error", () => {}).resume()
-  refuseSocket(socket, new MethodNotAllowed(), { extra: { allow: "GET, HEAD, POST, PATCH, DELETE" }, request })
+  refuseSocket(meter, socket, new MethodNotAllowed(), { extra: { allow: "GET, HEAD, POST, PATCH, DELETE" }, request })
 }
 
 /** A Node server with limits on time, size and number, whose own refusals are envelopes too; HTTPS with a certificate. */
@@ -160,8 +173,8 @@ export const makeNodeServer = (
   // Of several processes, each drops what exceeds its own limit instead of passing it on.
   Object.assign(server, { maxConnections, dropMaxConnection: true })
   server
-    .on("clientError", (error: NodeJS.ErrnoException, socket) => refuseSocket(socket, refusalOf(error.code)))
+    .on("clientError", (error: NodeJS.ErrnoException, socket) => refuseSocket(meter, socket, refusalOf(error.code)))
     .on("checkExpectation", (request, response) => refuseResponse(request, response, new ExpectationFailed()))
-    .on("connect", refuseTunnel)
+    .on("connect", refuseTunnel(meter))
   return screened(closeGracefully(server), Duration.toMillis(sendTimeout), meter)
 }

@@ -4,6 +4,7 @@ import { AccessLog } from "./AccessLog.ts"
 import { clientGone } from "./clientGone.ts"
 import { CurrentExchange, type Exchange } from "./Exchange.ts"
 import { routeOf } from "./KnownRoutes.ts"
+import { refusalStatusOf } from "./refusedRequests.ts"
 import { beginRequestSpan, endRequestSpan } from "./RequestSpan.ts"
 
 /** What probes ask for all the time: no trace, and no line unless everything is logged. */
@@ -26,12 +27,12 @@ export const observing = Effect.map(AccessLog, (logged) => {
     route: string | undefined,
     began: number,
     exchange: Exchange,
-    exit: Exit.Exit<HttpServerResponse.HttpServerResponse, unknown>
+    status: number
   ) => {
     const line = {
       method,
       ...(route === undefined ? {} : { route }),
-      status: Exit.isSuccess(exit) ? exit.value.status : clientGone,
+      status,
       duration_ms: Math.round((performance.now() - began) * 1000) / 1000,
       request_id,
       ...exchange
@@ -56,8 +57,10 @@ export const observing = Effect.map(AccessLog, (logged) => {
         exchange === undefined && span?.sampled !== true
           ? answered
           : Effect.onExit(answered, (exit) => {
-              if (span?._tag === "Span") endRequestSpan(fiber, span, request_id, exit)
-              return exchange === undefined ? Effect.void : logLine(observed, route, began, exchange, exit)
+              const own = Exit.isSuccess(exit) ? exit.value.status : clientGone
+              const status = refusalStatusOf(request.source) ?? own
+              if (span?._tag === "Span") endRequestSpan(fiber, span, request_id, status)
+              return exchange === undefined ? Effect.void : logLine(observed, route, began, exchange, status)
             })
       if (span === undefined && exchange === undefined) return finished
       return Effect.updateContext(finished, (context: Context.Context<R>) => {

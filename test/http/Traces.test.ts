@@ -7,7 +7,7 @@ import * as Tracing from "../../src/wiring/Tracing.ts"
 import { settingsFor } from "../support/database/freshDatabase.ts"
 import { withoutTable } from "../support/database/withoutTable.ts"
 import { createdId, minimal } from "../support/http/Bodies.ts"
-import { bearer, type Header, render, send } from "../support/http/HttpProbe.ts"
+import { bearer, type Header, json, render, send } from "../support/http/HttpProbe.ts"
 import { open } from "../support/http/RawConnection.ts"
 import { type ReceivedSpan, SpanCollector } from "../support/http/SpanCollector.ts"
 import { TestService } from "../support/http/TestService.ts"
@@ -159,6 +159,19 @@ layerLive(Layer.provideMerge(tracedWith({ ratio: 1, parentDecides: true }), Span
       const unknown = yield* traceOf("PUT", "8".repeat(32))
       assert.notInclude(JSON.stringify(unknown), secret)
       assert.strictEqual(unknown[0]?.attributes["http.response.status_code"], 404)
+    })
+  )
+
+  it.effect("has the status that its client got when the body did not arrive in time", () =>
+    Effect.gen(function* () {
+      const { traceOf } = yield* SpanCollector
+      const { url } = yield* TestService
+      const { management_key } = yield* TestService.newTenant
+      const headers = [bearer(management_key), json, parentOf("6".repeat(32), "01"), ["Content-Length", "9"]] as const
+      assert.strictEqual((yield* send(url, { method: "POST", path: "/api/v1/byok", headers })).status, 408)
+      const request = (yield* traceOf("POST /api/v1/byok", "6".repeat(32))).at(-1)
+      assert.deepInclude(request?.attributes, { "http.response.status_code": 408 })
+      assert.isUndefined(request?.status)
     })
   )
 

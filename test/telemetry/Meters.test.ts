@@ -89,6 +89,36 @@ layerLive(metered(), { timeout: "120 seconds" })("the series of a service", (it)
         exchange(url, `GET ${collection} HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n`),
         request("GET", collection, 400)
       )
+      const expecting = "Expect: a miracle\r\nContent-Length: 0\r\n\r\n"
+      yield* raises(
+        exchange(url, `POST ${collection} HTTP/1.1\r\nHost: a\r\n${expecting}`),
+        request("POST", collection, 417)
+      )
+    })
+  )
+
+  it.effect.each([
+    ["that is malformed", "nonsense\r\n\r\n", request("_OTHER", "unmatched", 400)],
+    ["with a head that is too large", `GET /${"a".repeat(17_000)}`, request("_OTHER", "unmatched", 431)],
+    ["for a tunnel", "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", request("CONNECT", "unmatched", 405)]
+  ] as const)("count what is refused before it is a request: %s", ([, bytes, counted]) =>
+    Effect.gen(function* () {
+      const { url } = yield* TestService
+      yield* raises(exchange(url, bytes), counted)
+    })
+  )
+
+  it.effect("count a request whose body does not arrive in time as 408, and no other", () =>
+    Effect.gen(function* () {
+      const { url } = yield* TestService
+      const { management_key } = yield* TestService.tenant
+      const head = `POST /api/v1/byok HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${management_key}\r\n`
+      const before = yield* read("http_server_request_duration_seconds_count")
+      yield* raises(
+        exchange(url, `${head}Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{`),
+        request("POST", "/api/v1/byok", 408)
+      )
+      assert.strictEqual(yield* read("http_server_request_duration_seconds_count"), (before ?? 0) + 1)
     })
   )
 

@@ -4,18 +4,22 @@ import type { CredentialId } from "../domain/CredentialId.ts"
 import type { WorkspaceId } from "../domain/WorkspaceId.ts"
 import type { ServiceUnavailable } from "../domain/Errors.ts"
 
-/** A key-encryption key as the store records it. */
-export interface UsedKey {
+/** A key-encryption key as an instance registered it. */
+export interface RegisteredKey {
   readonly kek_id: string
+  /** How many wraps are reserved for it: no fewer than it has made. */
+  readonly wraps: number
+  /** When an instance first registered it. Absent if the store did not record that yet. */
+  readonly registered_at?: DateTime.Utc
+}
+
+/** A key-encryption key with what uses it. */
+export interface UsedKey extends RegisteredKey {
   /** How many credentials name it, as far as `countLimit`. */
   readonly credentials: number
   /** Present if even more do. */
   readonly more_credentials?: true
-  /** How many wraps are reserved for it: no fewer than it has made. */
-  readonly wraps: number
   readonly retired: boolean
-  /** When an instance first registered it. Absent if the store did not record that yet. */
-  readonly registered_at?: DateTime.Utc
 }
 
 /** A credential and the key-encryption key that it names. */
@@ -32,6 +36,8 @@ export class KeyUse extends Context.Service<
   {
     /** Every key that was ever registered or that a credential names, ordered by id. */
     readonly list: Effect.Effect<ReadonlyArray<UsedKey>, ServiceUnavailable>
+    /** The registered keys that are not retired, without a count of what names them. */
+    readonly live: Effect.Effect<ReadonlyArray<RegisteredKey>, ServiceUnavailable>
     /** Up to `limit` credentials that name one of the keys, in order of key and id. */
     readonly naming: (
       kek_ids: ReadonlyArray<string>,

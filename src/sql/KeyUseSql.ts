@@ -4,22 +4,21 @@ import { AccountId } from "../domain/AccountId.ts"
 import { CredentialId } from "../domain/CredentialId.ts"
 import { countLimit } from "../domain/countLimit.ts"
 import { WorkspaceId } from "../domain/WorkspaceId.ts"
-import { KeyUse, type UsedKey } from "../port/KeyUse.ts"
+import { KeyUse, type RegisteredKey, type UsedKey } from "../port/KeyUse.ts"
 import { Database } from "./connection/Database.ts"
 import { countNaming, namedKeks } from "./namedKeks.ts"
 
 export const layer = Layer.effect(
   KeyUse,
   Effect.map(Database, ({ reads: { ask, sql } }) => {
+    const Registered = Schema.Struct({
+      kek_id: Schema.String,
+      wraps: Schema.Finite,
+      registered_at: Schema.NullOr(Schema.DateTimeUtcFromDate)
+    })
     const list = SqlSchema.findAll({
       Request: Schema.Void,
-      Result: Schema.Struct({
-        kek_id: Schema.String,
-        credentials: Schema.Int,
-        wraps: Schema.Finite,
-        retired: Schema.Boolean,
-        registered_at: Schema.NullOr(Schema.DateTimeUtcFromDate)
-      }),
+      Result: Schema.Struct({ ...Registered.fields, credentials: Schema.Int, retired: Schema.Boolean }),
       execute: () => sql`
         WITH RECURSIVE ${namedKeks(sql)}
         SELECT coalesce(named.id, keks.id) AS kek_id,
@@ -27,6 +26,17 @@ export const layer = Layer.effect(
           coalesce(wraps, 0)::float8 AS wraps, retired_at IS NOT NULL AS retired, registered_at
         FROM (SELECT id FROM named WHERE id IS NOT NULL) AS named FULL JOIN keks USING (id)
         ORDER BY kek_id`
+    })
+    const live = SqlSchema.findAll({
+      Request: Schema.Void,
+      Result: Registered,
+      execute: () => sql`
+        SELECT id AS kek_id, wraps::float8 AS wraps, registered_at FROM keks WHERE retired_at IS NULL ORDER BY id`
+    })
+    const registered = ({ kek_id, registered_at, wraps }: typeof Registered.Type): RegisteredKey => ({
+      kek_id,
+      wraps,
+      ...(registered_at === null ? {} : { registered_at })
     })
     const capped = (credentials: number): Pick<UsedKey, "credentials" | "more_credentials"> =>
       credentials > countLimit ? { credentials: countLimit, more_credentials: true } : { credentials }
@@ -46,11 +56,11 @@ export const layer = Layer.effect(
       list: Effect.map(
         Effect.suspend(() => ask(list(), "keks.list")),
         (keys) =>
-          keys.map(({ credentials, registered_at, ...key }) => ({
-            ...key,
-            ...capped(credentials),
-            ...(registered_at === null ? {} : { registered_at })
-          }))
+          keys.map(({ credentials, retired, ...key }) => ({ ...registered(key), ...capped(credentials), retired }))
+      ),
+      live: Effect.map(
+        Effect.suspend(() => ask(live(), "keks.live")),
+        (keys) => keys.map(registered)
       ),
       naming: (kek_ids, limit) => ask(naming({ kek_ids, limit }), "keks.naming")
     }

@@ -2,7 +2,7 @@ import { DateTime, type Duration, Effect, Layer, References } from "effect"
 import { countLimit } from "../domain/countLimit.ts"
 import { AuditLog } from "../port/AuditLog.ts"
 import { Draining } from "../port/Draining.ts"
-import { KeyUse, type UsedKey } from "../port/KeyUse.ts"
+import { KeyUse, type RegisteredKey } from "../port/KeyUse.ts"
 import { Readiness } from "../port/Readiness.ts"
 import { Meter } from "./Meter.ts"
 
@@ -54,8 +54,8 @@ export const layer = ({ primary, wrapsLimit }: Keys, interval: Duration.Input = 
         age = seconds
         removeAge ??= gauge("byok.kek.primary.age", {}, () => age)
       }
-      const showWraps = (found: ReadonlyArray<UsedKey>) => {
-        const live = new Map(found.flatMap((key) => (key.retired ? [] : [[key.kek_id, key.wraps] as const])))
+      const showWraps = (found: ReadonlyArray<RegisteredKey>) => {
+        const live = new Map(found.map(({ kek_id, wraps }) => [kek_id, wraps]))
         for (const [kek_id, { remove }] of wraps) {
           if (live.has(kek_id)) continue
           remove()
@@ -72,7 +72,7 @@ export const layer = ({ primary, wrapsLimit }: Keys, interval: Duration.Input = 
         }
       }
       const readKeys = Effect.gen(function* () {
-        const found = yield* keys.list
+        const found = yield* keys.live
         const now = yield* DateTime.now
         const registered_at = found.find(({ kek_id }) => kek_id === primary())?.registered_at
         showWraps(found)

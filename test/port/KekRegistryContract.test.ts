@@ -4,6 +4,7 @@ import { Arbitrary, Effect, Exit, Option } from "effect"
 import { CredentialId } from "../../src/domain/CredentialId.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { KekRegistry } from "../../src/port/KekRegistry.ts"
+import { KeyUse } from "../../src/port/KeyUse.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { sealedKey, storedCredential } from "../support/memory/arbitraries.ts"
 import { newTenant } from "../support/database/newTenant.ts"
@@ -122,6 +123,22 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
         check_value: Buffer.from(row.check_value)
       }))
       assert.deepEqual(found, [{ kek_id: second, check_value: Buffer.from(check(second)), retired: false }])
+    })
+  )
+
+  it.effect("live keys are those that were registered and are not retired, with their wraps", () =>
+    Effect.gen(function* () {
+      const { register, retire } = yield* KekRegistry
+      const [sealing, idle, retired] = [yield* freshId, yield* freshId, yield* freshId]
+      yield* register([sealing, idle, retired].map((kek_id) => ({ kek_id, check_value: check(kek_id) })))
+      yield* reserve(sealing, 7)
+      yield* retire(retired)
+      const found = (yield* (yield* KeyUse).live).filter(({ kek_id }) => [sealing, idle, retired].includes(kek_id))
+      const wraps = found.map(({ kek_id, wraps }) => [kek_id, wraps])
+      assert.sameDeepMembers(wraps, [
+        [sealing, 7],
+        [idle, 0]
+      ])
     })
   )
 

@@ -107,6 +107,7 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))("the rows of 
       yield* (yield* KekRegistry).missing([])
       yield* (yield* KekRegistry).retire("none")
       yield* (yield* KeyUse).list
+      yield* (yield* KeyUse).live
       yield* (yield* KeyUse).naming([sealed.kek_id], 10)
       yield* (yield* WrappedKeys).replace({ primary: "new", after: undefined, size: 10 }, ({ wrapped_dek }) =>
         Effect.succeed(Result.succeed({ kek_id: "new", wrapped_dek }))

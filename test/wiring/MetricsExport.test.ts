@@ -29,9 +29,7 @@ const stores = Layer.mergeAll(
   Layer.mock(AuditLog, { unsealed: () => Effect.succeed(0) }),
   Layer.mock(KeyEncryption, { primary: () => "kek", keks: () => [] }),
   Layer.mock(KeyUse, {
-    list: Effect.map(DateTime.now, (registered_at) => [
-      { kek_id: "kek", credentials: 0, wraps: 1, retired: false, registered_at }
-    ])
+    live: Effect.map(DateTime.now, (registered_at) => [{ kek_id: "kek", wraps: 1, registered_at }])
   })
 )
 

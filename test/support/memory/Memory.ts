@@ -351,6 +351,11 @@ const keyUse = Layer.effect(
           retired: keks.get(kek_id)?.retired ?? false
         }))
     }),
+    live: Effect.sync(() =>
+      Array.from(keks, ([kek_id, { retired, wraps }]) => (retired ? [] : [{ kek_id, wraps }]))
+        .flat()
+        .sort((one, other) => (one.kek_id < other.kek_id ? -1 : 1))
+    ),
     naming: (kek_ids, limit) =>
       Effect.sync(() =>
         Array.from(credentials.values(), ({ account_id, credential: { id, workspace_id }, sealed: { kek_id } }) => ({

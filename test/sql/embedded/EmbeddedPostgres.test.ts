@@ -377,10 +377,10 @@ describe("a postmaster", () => {
       yield* Effect.scoped(
         Effect.gen(function* () {
           const endpoint = yield* start(directory)
-          const busy = yield* Effect.forkChild(Effect.exit(query(endpoint, "SELECT pg_sleep(1)")))
+          const busy = yield* Effect.forkChild(Effect.exit(query(endpoint, "SELECT pg_sleep(60)")))
           yield* eventually(
             Effect.filterOrFail(
-              query(endpoint, "SELECT pid FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(1)'"),
+              query(endpoint, "SELECT pid FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(60)'"),
               (rows) => rows.length === 1
             )
           )

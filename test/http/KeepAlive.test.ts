@@ -4,7 +4,7 @@ import { connect } from "node:net"
 import { TestService } from "../support/http/TestService.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 
-const timeout = Duration.millis(1500)
+const timeout = Duration.seconds(3)
 
 /** How long a connection stays open after each answer: the last one is followed by nothing. */
 const idleTimes = (url: string, requests: number) =>

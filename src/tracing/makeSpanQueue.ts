@@ -1,4 +1,4 @@
-import { Duration, Effect, Schedule } from "effect"
+import { Duration, Effect, Option, Schedule } from "effect"
 import { HttpBody, HttpClient, HttpClientRequest } from "effect/http"
 import type { RecordedSpan } from "./RecordedSpan.ts"
 import { frameOf, type Target, writeSpan } from "./writeSpan.ts"
@@ -8,6 +8,9 @@ const batch = 256 * 1024
 
 /** How many batches may wait. Beyond that spans are dropped: a collector that stands still costs this much memory. */
 const most = 32
+
+/** How many spans are written at a time. One by one, each would find the processor's caches full of other work. */
+const together = 128
 
 /** How long spans wait for others. */
 const interval = Duration.seconds(1)
@@ -34,13 +37,14 @@ interface Batch extends Target {
 }
 
 /**
- * Makes the queue of spans for a collector. They are written down as they end, for objects that wait would cost more,
- * and sent off the path of requests, one batch after the other. Returns what adds a span.
+ * Makes the queue of spans for a collector. They are written down soon after they end, for objects that wait long would
+ * cost more, and sent off the path of requests, one batch after the other. Returns what adds a span.
  */
 export const makeSpanQueue = Effect.fnUntraced(function* ({ headers, resource, url }: Collector) {
   const [before, after] = frameOf(resource)
   /** Room for spans in a batch, which ends with the frame. */
   const room = batch - after.length
+  const ended: Array<RecordedSpan> = []
   const waiting: Array<Batch> = []
   /** Memory of batches that were sent, to be filled again. */
   const free: Array<Buffer> = []
@@ -70,23 +74,6 @@ export const makeSpanQueue = Effect.fnUntraced(function* ({ headers, resource, u
     return Effect.logWarning(`The collector of traces does not keep up or refuses: ${lost} spans were dropped`)
   })
 
-  const next = () => {
-    const first = waiting.shift() ?? filling
-    if (first === filling) filling = undefined
-    return first
-  }
-  const sendAll = Effect.gen(function* () {
-    for (let first = next(); first !== undefined; first = next()) yield* send(first)
-    yield* report
-  })
-  const full = Effect.callback<true>((resume) => {
-    wake = () => resume(Effect.succeed(true))
-  })
-  const untraced = <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.withTracerEnabled(effect, false)
-
-  yield* Effect.addFinalizer(() => Effect.timeoutOption(untraced(Effect.interruptible(sendAll)), farewell))
-  yield* Effect.forkScoped(untraced(Effect.forever(Effect.andThen(Effect.timeoutOption(full, interval), sendAll))))
-
   const begin = (): Batch => {
     const bytes = free.pop() ?? Buffer.allocUnsafeSlow(batch)
     return { bytes, length: before.copy(bytes), spans: 0 }
@@ -103,7 +90,7 @@ export const makeSpanQueue = Effect.fnUntraced(function* ({ headers, resource, u
     batch.length = length
     return false
   }
-  return (span: RecordedSpan): void => {
+  const write = (span: RecordedSpan): void => {
     if (waiting.length >= most) {
       dropped += 1
       return
@@ -117,5 +104,40 @@ export const makeSpanQueue = Effect.fnUntraced(function* ({ headers, resource, u
       if (put(filling, span)) return
     }
     dropped += 1
+  }
+  const writeEnded = (): void => {
+    ended.forEach(write)
+    ended.length = 0
+  }
+  const sendWaiting = Effect.gen(function* () {
+    for (let first = waiting.shift(); first !== undefined; first = waiting.shift()) yield* send(first)
+    yield* report
+  })
+  /** The last batch too, however little is in it. */
+  const sendAll = Effect.suspend(() => {
+    writeEnded()
+    if (filling !== undefined && filling.spans > 0) waiting.push(filling)
+    filling = undefined
+    return sendWaiting
+  })
+  const full = Effect.callback<true>((resume) => {
+    wake = () => resume(Effect.succeed(true))
+  })
+  const untraced = <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.withTracerEnabled(effect, false)
+
+  yield* Effect.addFinalizer(() => Effect.timeoutOption(untraced(Effect.interruptible(sendAll)), farewell))
+  yield* Effect.forkScoped(
+    untraced(
+      Effect.forever(
+        Effect.flatMap(
+          Effect.timeoutOption(full, interval),
+          Option.match({ onNone: () => sendAll, onSome: () => sendWaiting })
+        )
+      )
+    )
+  )
+
+  return (span: RecordedSpan): void => {
+    if (ended.push(span) >= together) writeEnded()
   }
 })

@@ -15,7 +15,7 @@ import type { Parkings } from "../../port/Parkings.ts"
 import { RouterMeter } from "../../port/RouterMeter.ts"
 import { atOnceOrInTime } from "./atOnceOrInTime.ts"
 import { Lease, type LeaseTerms } from "./Lease.ts"
-import { makeHealthLedger } from "./makeHealthLedger.ts"
+import { makeHealthLedger, type StoredHealth } from "./makeHealthLedger.ts"
 import { makeUseLedger } from "./makeUseLedger.ts"
 import { type Member, Pools, type Snapshot } from "./Pools.ts"
 import { metering } from "./metering.ts"
@@ -53,17 +53,17 @@ const orUnavailable = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
       : Effect.failCause(cause as Cause.Cause<Exclude<E, ServiceUnavailable>>)
   )
 
-/** A lease of this router, with what it was made from. */
+/** A lease, with what was known of its key's health when it was made. */
 class MadeLease extends Lease {
-  readonly #source: { readonly member: Member; readonly read_at: number }
+  readonly #known: StoredHealth
 
-  constructor(terms: LeaseTerms, source: { readonly member: Member; readonly read_at: number }) {
+  constructor(terms: LeaseTerms, known: StoredHealth) {
     super(terms)
-    this.#source = source
+    this.#known = known
   }
 
-  get source() {
-    return this.#source
+  get known() {
+    return this.#known
   }
 }
 
@@ -121,9 +121,8 @@ const make = Effect.gen(function* () {
     Effect.map(Clock.currentTimeMillis, (reported_at) => {
       if (!(lease instanceof MadeLease)) return
       const { account_id, credential_id, key_version, leased_at, model } = lease.terms
-      const { member, read_at } = lease.source
       const observed = { key_version, model, leased_at, reported_at, outcome }
-      ledger.report(account_id, credential_id, { stored: member.stored, read_at }, observed)
+      ledger.report(account_id, credential_id, lease.known, observed)
       uses.reported(lease.terms, outcome, reported_at)
     })
 
@@ -135,7 +134,7 @@ const make = Effect.gen(function* () {
       open.delete(lease)
       lease.wipe()
     })
-    // Not `Effect.addFinalizer`, which keeps the whole context for the finalizer.
+    // `Effect.addFinalizer` would copy the whole context for the finalizer.
     const wiped = Effect.flatMap(Effect.scope, (scope) => Scope.addFinalizer(scope, wipe))
     const fill = (key: Buffer) => {
       lease.fill(key)
@@ -163,7 +162,7 @@ const make = Effect.gen(function* () {
         const { credential_id, key_version, provider, region } = step
         ledger.admit(credential_id, admission.health)
         const terms = { account_id, credential_id, key_version, provider, model, region, leased_at: now }
-        const made = new MadeLease(terms, { member, read_at: snapshot.read_at })
+        const made = new MadeLease(terms, { stored: member.stored, read_at: snapshot.read_at })
         return opened(made, member)
       })
     )

@@ -15,7 +15,7 @@ import { type FillRandom, fillRandom } from "./RandomBlock.ts"
 const header = Buffer.from([1 /* version */, 1 /* suite: HKDF-SHA-256, AES-256-GCM */])
 const commitmentEnd = header.length + 32
 const kdfInfo = Buffer.concat([Buffer.from("byok/v1/"), header])
-/** Empty: as bytes, for Node takes longer over a string. */
+/** As bytes: Node takes longer over an empty string. */
 const noSalt = new Uint8Array(0)
 const wrapLabel = Buffer.from("wrap")
 const dataLabel = Buffer.from("data")

@@ -31,7 +31,7 @@ export const layer = Layer.effect(
       Request: Schema.Void,
       Result: Registered,
       execute: () => sql`
-        SELECT id AS kek_id, wraps::float8 AS wraps, registered_at FROM keks WHERE retired_at IS NULL ORDER BY id`
+        SELECT id AS kek_id, wraps::float8 AS wraps, registered_at FROM keks WHERE retired_at IS NULL`
     })
     const registered = ({ kek_id, registered_at, wraps }: typeof Registered.Type): RegisteredKey => ({
       kek_id,

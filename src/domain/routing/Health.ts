@@ -129,8 +129,6 @@ export const observe = (health: Health | undefined, report: Report): Health | un
     : after(whole, paused(ofModel !== null && isForgotten(ofModel, report.leased_at) ? null : ofModel, outcome, report))
 }
 
-const none: ReadonlyArray<Pause> = []
-
 /** The pauses of the credential's present key that concern a model. */
 const pausesOf = (
   health: Health | undefined,
@@ -138,7 +136,7 @@ const pausesOf = (
   model: string,
   now: number
 ): ReadonlyArray<Pause> => {
-  if (health?.key_version !== key_version) return none
+  if (health?.key_version !== key_version) return []
   const ofModel = health.models.get(model)
   const counted = ofModel === undefined || isForgotten(ofModel, now) ? null : ofModel
   return [health.whole, counted].filter((pause) => pause !== null)

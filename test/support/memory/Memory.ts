@@ -352,9 +352,9 @@ const keyUse = Layer.effect(
         }))
     }),
     live: Effect.sync(() =>
-      Array.from(keks, ([kek_id, { retired, wraps }]) => (retired ? [] : [{ kek_id, wraps }]))
-        .flat()
-        .sort((one, other) => (one.kek_id < other.kek_id ? -1 : 1))
+      Array.from(keks)
+        .filter(([, { retired }]) => !retired)
+        .map(([kek_id, { wraps }]) => ({ kek_id, wraps }))
     ),
     naming: (kek_ids, limit) =>
       Effect.sync(() =>

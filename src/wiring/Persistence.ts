@@ -1,27 +1,27 @@
 import { Clock, Effect, Layer, Option, Schedule } from "effect"
 import { readDatabaseCaFile } from "./readDatabaseCaFile.ts"
 import { InvalidSetting, type Settings } from "./Settings.ts"
-import * as AccountRepositorySql from "../sql/AccountRepositorySql.ts"
-import * as ApiKeysSql from "../sql/ApiKeysSql.ts"
-import * as AuditLogSql from "../sql/AuditLogSql.ts"
-import * as CredentialPoolsSql from "../sql/CredentialPoolsSql.ts"
-import * as CredentialRepositorySql from "../sql/CredentialRepositorySql.ts"
-import * as CredentialUseSql from "../sql/CredentialUseSql.ts"
+import * as AccountRepositoryLive from "../sql/AccountRepositoryLive.ts"
+import * as ApiKeysLive from "../sql/ApiKeysLive.ts"
+import * as AuditLogLive from "../sql/AuditLogLive.ts"
+import * as CredentialPoolsLive from "../sql/CredentialPoolsLive.ts"
+import * as CredentialRepositoryLive from "../sql/CredentialRepositoryLive.ts"
+import * as CredentialUseLive from "../sql/CredentialUseLive.ts"
 import * as Database from "../sql/connection/Database.ts"
 import type { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import { failureOf } from "../sql/connection/failureOf.ts"
 import { type DatabaseTarget, InvalidDatabaseUrl, parseDatabaseUrl } from "../sql/connection/DatabaseTarget.ts"
 import { acknowledgesEarlyByDefault, durableSession } from "../sql/connection/Durability.ts"
 import * as EmbeddedPostgres from "../sql/embedded/EmbeddedPostgres.ts"
-import * as KekRegistrySql from "../sql/KekRegistrySql.ts"
-import * as KeyUseSql from "../sql/KeyUseSql.ts"
-import * as LeakedKeysSql from "../sql/LeakedKeysSql.ts"
+import * as KekRegistryLive from "../sql/KekRegistryLive.ts"
+import * as KeyUseLive from "../sql/KeyUseLive.ts"
+import * as LeakedKeysLive from "../sql/LeakedKeysLive.ts"
 import { type Migrating, openSchema, type SchemaState } from "../sql/Migrations.ts"
-import * as ParkingsSql from "../sql/ParkingsSql.ts"
-import * as ReceiptsSql from "../sql/ReceiptsSql.ts"
+import * as ParkingsLive from "../sql/ParkingsLive.ts"
+import * as ReceiptsLive from "../sql/ReceiptsLive.ts"
 import { sentenceOn } from "../sql/connection/connectionError.ts"
-import * as WorkspaceResolverSql from "../sql/WorkspaceResolverSql.ts"
-import * as WrappedKeysSql from "../sql/WrappedKeysSql.ts"
+import * as WorkspaceResolverLive from "../sql/WorkspaceResolverLive.ts"
+import * as WrappedKeysLive from "../sql/WrappedKeysLive.ts"
 
 export type { EmbeddedPostgresError } from "../sql/embedded/EmbeddedPostgresError.ts"
 
@@ -116,19 +116,19 @@ export const openDatabase = Effect.fnUntraced(function* (settings: Settings, onN
 export const migrateDatabase = (settings: Settings, finish: boolean) => connect(settings, finish ? "finish" : "migrate")
 
 const repositories = Layer.mergeAll(
-  AccountRepositorySql.layer,
-  ApiKeysSql.layer,
-  AuditLogSql.layer,
-  CredentialPoolsSql.layer,
-  CredentialRepositorySql.layer,
-  CredentialUseSql.layer,
-  KekRegistrySql.layer,
-  KeyUseSql.layer,
-  LeakedKeysSql.layer,
-  ParkingsSql.layer,
-  ReceiptsSql.layer,
-  WorkspaceResolverSql.layer,
-  WrappedKeysSql.layer
+  AccountRepositoryLive.layer,
+  ApiKeysLive.layer,
+  AuditLogLive.layer,
+  CredentialPoolsLive.layer,
+  CredentialRepositoryLive.layer,
+  CredentialUseLive.layer,
+  KekRegistryLive.layer,
+  KeyUseLive.layer,
+  LeakedKeysLive.layer,
+  ParkingsLive.layer,
+  ReceiptsLive.layer,
+  WorkspaceResolverLive.layer,
+  WrappedKeysLive.layer
 )
 
 /** Every port that stores data, on PostgreSQL. */

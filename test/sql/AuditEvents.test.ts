@@ -15,8 +15,8 @@ import { Credentials } from "../../src/port/Credentials.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { KekRegistry } from "../../src/port/KekRegistry.ts"
 import { Receipts } from "../../src/port/Receipts.ts"
-import * as AccountRepositorySql from "../../src/sql/AccountRepositorySql.ts"
-import * as CredentialRepositorySql from "../../src/sql/CredentialRepositorySql.ts"
+import * as AccountRepositoryLive from "../../src/sql/AccountRepositoryLive.ts"
+import * as CredentialRepositoryLive from "../../src/sql/CredentialRepositoryLive.ts"
 import * as DatabaseLive from "../../src/sql/connection/Database.ts"
 import { migrate } from "../../src/sql/Migrations.ts"
 import { layerLive } from "../support/process/layerLive.ts"
@@ -283,7 +283,7 @@ describe("an operation that is retried because its answer was lost", () => {
     const proxy = yield* databaseProxy(url)
     yield* migrate(proxy.target, databaseSettings)
     const ports = yield* Layer.build(
-      Layer.merge(CredentialRepositorySql.layer, AccountRepositorySql.layer).pipe(
+      Layer.merge(CredentialRepositoryLive.layer, AccountRepositoryLive.layer).pipe(
         Layer.provide(DatabaseLive.layer(proxy.target, databaseSettings))
       )
     )

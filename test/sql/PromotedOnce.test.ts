@@ -2,7 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Context, Effect, Layer } from "effect"
 import { KekRegistry } from "../../src/port/KekRegistry.ts"
 import * as DatabaseLive from "../../src/sql/connection/Database.ts"
-import * as KekRegistrySql from "../../src/sql/KekRegistrySql.ts"
+import * as KekRegistryLive from "../../src/sql/KekRegistryLive.ts"
 import { migrate } from "../../src/sql/Migrations.ts"
 import { eventsIn } from "../support/database/auditEntries.ts"
 import { databaseProxy } from "../support/database/DatabaseProxy.ts"
@@ -15,7 +15,7 @@ describe("a promotion", () => {
       const sql = yield* adminClient(url)
       const proxy = yield* databaseProxy(url)
       yield* migrate(proxy.target, databaseSettings)
-      const registry = KekRegistrySql.layer.pipe(Layer.provide(DatabaseLive.layer(proxy.target, databaseSettings)))
+      const registry = KekRegistryLive.layer.pipe(Layer.provide(DatabaseLive.layer(proxy.target, databaseSettings)))
       const { promote } = Context.get(yield* Layer.build(registry), KekRegistry)
       const promoted = Effect.map(eventsIn(sql), (events) =>
         events.flatMap((event) => (event.action === "keyring.promote" ? [event.kek_id] : []))

@@ -12,7 +12,7 @@ import { LeakResponse } from "../../../src/service/LeakResponse.ts"
 import { type NewRow, toJson } from "../../../src/sql/credentialRows.ts"
 import * as Database from "../../../src/sql/connection/Database.ts"
 import { parseDatabaseUrl } from "../../../src/sql/connection/DatabaseTarget.ts"
-import * as LeakedKeysSql from "../../../src/sql/LeakedKeysSql.ts"
+import * as LeakedKeysLive from "../../../src/sql/LeakedKeysLive.ts"
 import { plainCredential } from "../../support/database/plainCredential.ts"
 import { cipherOn } from "../../support/memory/inMemory.ts"
 import { makeBed, startPostgres } from "../Bed.ts"
@@ -97,7 +97,7 @@ const program = Effect.gen(function* () {
   yield* Effect.provide(
     searches,
     LeakResponse.layer.pipe(
-      Layer.provide(LeakedKeysSql.layer),
+      Layer.provide(LeakedKeysLive.layer),
       Layer.provide(Database.layer(parseDatabaseUrl(Redacted.make(url)), settings)),
       Layer.provide(cipherOn(keyring))
     )

@@ -10,12 +10,12 @@ import { RoutingRequest } from "../../../src/domain/routing/RoutingRequest.ts"
 import { WorkspaceId } from "../../../src/domain/WorkspaceId.ts"
 import { Cipher } from "../../../src/port/Cipher.ts"
 import { type Freshness, Router } from "../../../src/service/routing/Router.ts"
-import * as CredentialPoolsSql from "../../../src/sql/CredentialPoolsSql.ts"
+import * as CredentialPoolsLive from "../../../src/sql/CredentialPoolsLive.ts"
 import { type NewRow, toJson } from "../../../src/sql/credentialRows.ts"
 import * as Database from "../../../src/sql/connection/Database.ts"
 import { parseDatabaseUrl } from "../../../src/sql/connection/DatabaseTarget.ts"
-import * as CredentialUseSql from "../../../src/sql/CredentialUseSql.ts"
-import * as ParkingsSql from "../../../src/sql/ParkingsSql.ts"
+import * as CredentialUseLive from "../../../src/sql/CredentialUseLive.ts"
+import * as ParkingsLive from "../../../src/sql/ParkingsLive.ts"
 import { plainCredential } from "../../support/database/plainCredential.ts"
 import { cipherOn } from "../../support/memory/inMemory.ts"
 import { makeBed, startPostgres } from "../Bed.ts"
@@ -158,7 +158,7 @@ const program = Effect.gen(function* () {
   yield* Effect.provide(
     measured,
     Router.layer.pipe(
-      Layer.provide([CredentialPoolsSql.layer, CredentialUseSql.layer, ParkingsSql.layer]),
+      Layer.provide([CredentialPoolsLive.layer, CredentialUseLive.layer, ParkingsLive.layer]),
       Layer.provide(Database.layer(parseDatabaseUrl(Redacted.make(url)), settings)),
       Layer.provide(cipherOn(keyring))
     )

@@ -4,9 +4,9 @@ import { WorkspaceId } from "../../../src/domain/WorkspaceId.ts"
 import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
 import { Receipts } from "../../../src/port/Receipts.ts"
 import * as DatabaseLive from "../../../src/sql/connection/Database.ts"
-import * as CredentialRepositorySql from "../../../src/sql/CredentialRepositorySql.ts"
+import * as CredentialRepositoryLive from "../../../src/sql/CredentialRepositoryLive.ts"
 import { migrate } from "../../../src/sql/Migrations.ts"
-import * as ReceiptsSql from "../../../src/sql/ReceiptsSql.ts"
+import * as ReceiptsLive from "../../../src/sql/ReceiptsLive.ts"
 import { databaseProxy } from "./DatabaseProxy.ts"
 import { adminClient, databaseSettings, freshDatabase } from "./freshDatabase.ts"
 
@@ -23,7 +23,7 @@ export const openLossyStore = Effect.gen(function* () {
   const admin = yield* adminClient(url)
   yield* admin`INSERT INTO accounts VALUES (${account_id}, 'n', now())`
   yield* admin`INSERT INTO workspaces VALUES (${workspace_id}, ${account_id}, 'n', true, now(), NULL)`
-  const stores = Layer.merge(CredentialRepositorySql.layer, ReceiptsSql.layer).pipe(
+  const stores = Layer.merge(CredentialRepositoryLive.layer, ReceiptsLive.layer).pipe(
     Layer.provide(DatabaseLive.layer(proxy.target, settings))
   )
   const built = yield* Layer.build(stores)

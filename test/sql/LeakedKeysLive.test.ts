@@ -5,12 +5,12 @@ import { labelOf } from "../../src/domain/Label.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { LeakedKeys } from "../../src/port/LeakedKeys.ts"
 import { Parkings } from "../../src/port/Parkings.ts"
-import * as AccountRepositorySql from "../../src/sql/AccountRepositorySql.ts"
-import * as CredentialRepositorySql from "../../src/sql/CredentialRepositorySql.ts"
+import * as AccountRepositoryLive from "../../src/sql/AccountRepositoryLive.ts"
+import * as CredentialRepositoryLive from "../../src/sql/CredentialRepositoryLive.ts"
 import * as Database from "../../src/sql/connection/Database.ts"
-import * as LeakedKeysSql from "../../src/sql/LeakedKeysSql.ts"
+import * as LeakedKeysLive from "../../src/sql/LeakedKeysLive.ts"
 import { migrate } from "../../src/sql/Migrations.ts"
-import * as ParkingsSql from "../../src/sql/ParkingsSql.ts"
+import * as ParkingsLive from "../../src/sql/ParkingsLive.ts"
 import { entriesIn, eventsIn } from "../support/database/auditEntries.ts"
 import { databaseProxy } from "../support/database/DatabaseProxy.ts"
 import { adminClient, databaseSettings, freshDatabase } from "../support/database/freshDatabase.ts"
@@ -89,10 +89,10 @@ describe("the search for a leaked key on PostgreSQL", () => {
       const sql = yield* adminClient(url)
       const ports = yield* Layer.build(
         Layer.mergeAll(
-          CredentialRepositorySql.layer,
-          AccountRepositorySql.layer,
-          LeakedKeysSql.layer,
-          ParkingsSql.layer
+          CredentialRepositoryLive.layer,
+          AccountRepositoryLive.layer,
+          LeakedKeysLive.layer,
+          ParkingsLive.layer
         ).pipe(Layer.provide(Database.layer(proxy.target, databaseSettings)))
       )
       yield* Effect.gen(function* () {

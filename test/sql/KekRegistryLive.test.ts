@@ -4,7 +4,7 @@ import type { SqlClient } from "effect/sql"
 import { KekRegistry } from "../../src/port/KekRegistry.ts"
 import * as DatabaseLive from "../../src/sql/connection/Database.ts"
 import { parseDatabaseUrl } from "../../src/sql/connection/DatabaseTarget.ts"
-import * as KekRegistrySql from "../../src/sql/KekRegistrySql.ts"
+import * as KekRegistryLive from "../../src/sql/KekRegistryLive.ts"
 import { migrate } from "../../src/sql/Migrations.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { eventsIn } from "../support/database/auditEntries.ts"
@@ -19,7 +19,7 @@ const RegistryLive = Layer.unwrap(
     const target = parseDatabaseUrl(Redacted.make(url))
     yield* migrate(target, databaseSettings)
     return Layer.mergeAll(
-      KekRegistrySql.layer.pipe(Layer.provide(DatabaseLive.layer(target, databaseSettings))),
+      KekRegistryLive.layer.pipe(Layer.provide(DatabaseLive.layer(target, databaseSettings))),
       Layer.effect(Admin, adminClient(url))
     )
   })

@@ -10,6 +10,7 @@ import { collector } from "./Collector.ts"
 import { measureLadder } from "./ladder/Ladder.ts"
 import { measureLife } from "./Life.ts"
 import { growthTableOf, ladderTableOf, medianOf, ratiosOf, tableOf } from "./Report.ts"
+import { pictureOf } from "./Picture.ts"
 import { sealing } from "./Sealing.ts"
 import { type Program, startTarget, type Target } from "./Target.ts"
 
@@ -19,7 +20,8 @@ const { values } = parseArgs({
     rounds: { type: "string" },
     seconds: { type: "string" },
     connections: { type: "string" },
-    operations: { type: "string" }
+    operations: { type: "string" },
+    picture: { type: "string", default: "test/bench/results/latest.svg" }
   }
 })
 const { quick } = values
@@ -42,8 +44,7 @@ const bare: Program = { name: "bare http", arguments: ["test/bench/peers/bare.ts
 /** The service with one setting changed at a time. */
 const leversOf = (tracesTo: string): ReadonlyArray<Program> => [
   { ...service, name: "without batching", environment: { ...service.environment, DATABASE_BATCHING: "false" } },
-  { ...service, name: "with traces", environment: { ...service.environment, OTEL_EXPORTER_OTLP_ENDPOINT: tracesTo } },
-  { ...service, name: "two processes", environment: { ...service.environment, BYOK_PROCESSES: "2" } }
+  { ...service, name: "with traces", environment: { ...service.environment, OTEL_EXPORTER_OTLP_ENDPOINT: tracesTo } }
 ]
 
 const say = (text: string) => {
@@ -161,7 +162,8 @@ try {
     inside
   }
   writeFileSync("test/bench/results/latest.json", JSON.stringify(result, null, 1))
-  say("Every figure of every round is in test/bench/results/latest.json")
+  writeFileSync(values.picture, pictureOf(cells))
+  say(`Every figure of every round is in test/bench/results/latest.json, and ${values.picture} draws them`)
 } finally {
   for (const target of open) await target.stop()
   for (const bed of beds) await bed.client.end()

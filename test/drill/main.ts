@@ -2,10 +2,13 @@ import { mkdirSync, writeFileSync } from "node:fs"
 import { parseArgs } from "node:util"
 import { Cause, Effect, Exit } from "effect"
 import { Skipped } from "../support/process/Skipped.ts"
+import { pictureOf } from "./Picture.ts"
 import { Findings, type Row } from "./Row.ts"
 import { rows } from "./rows.ts"
 
-const { values } = parseArgs({ options: { only: { type: "string" } } })
+const { values } = parseArgs({
+  options: { only: { type: "string" }, picture: { type: "string", default: "test/drill/results/latest.svg" } }
+})
 const wanted = values.only?.split(",")
 
 /** A control runs with the fault it follows. */
@@ -80,6 +83,7 @@ writeFileSync(
   "test/drill/results/latest.json",
   JSON.stringify({ date: new Date(), node: process.version, results }, null, 1)
 )
+writeFileSync(values.picture, pictureOf(results))
 
 const count = (verdict: Result["verdict"]) => results.filter((result) => result.verdict === verdict).length
 const missed = count("not")

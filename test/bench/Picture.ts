@@ -1,0 +1,47 @@
+import { barChart, type Panel } from "../support/picture/barChart.ts"
+import type { Cell, Round } from "./Cell.ts"
+import { medianOf } from "./Report.ts"
+
+/** The contenders that are drawn, and what each one is. */
+const drawn = {
+  byok: { name: "byok", tone: "service" },
+  fastify: { name: "Fastify, the same sealing and statements", tone: "peer" },
+  lean: { name: "lean Fastify: one look-up, one AES-GCM, plain INSERT", tone: "leanPeer" }
+} as const
+
+const figures = [
+  { figure: "rate", title: "requests per second, more is better", digits: 0 },
+  { figure: "p99", title: "p99 in ms, less is better", digits: 1 }
+] as const
+
+const panelOf = (
+  cells: ReadonlyArray<Cell>,
+  operation: Cell["operation"],
+  figure: keyof Round,
+  title: string,
+  digits: number
+): Panel => ({
+  title: `${operation}: ${title}`,
+  groups: cells
+    .filter((cell) => cell.operation === operation)
+    .map(({ connections, rounds }) => ({
+      name: connections === 1 ? "1 connection" : `${connections} connections`,
+      bars: Object.keys(drawn).flatMap((name, series) => {
+        const value = medianOf((rounds[name] ?? []).map((round) => round[figure]))
+        return Number.isFinite(value) ? [{ series, value, text: value.toFixed(digits) }] : []
+      })
+    }))
+})
+
+/** Rates and p99 of every cell beside the Fastify peers, medians over the rounds. */
+export const pictureOf = (cells: ReadonlyArray<Cell>): string =>
+  barChart({
+    title: "byok beside two Fastify peers: medians on two cores shared with PostgreSQL and the load",
+    series: Object.values(drawn),
+    columns: 2,
+    nameWidth: 104,
+    textWidth: 56,
+    panels: Array.from(new Set(cells.map(({ operation }) => operation))).flatMap((operation) =>
+      figures.map(({ digits, figure, title }) => panelOf(cells, operation, figure, title, digits))
+    )
+  })

@@ -27,8 +27,10 @@ const panelOf = (
     .map(({ connections, rounds }) => ({
       name: connections === 1 ? "1 connection" : `${connections} connections`,
       bars: Object.keys(drawn).flatMap((name, series) => {
-        const value = medianOf((rounds[name] ?? []).map((round) => round[figure]))
-        return Number.isFinite(value) ? [{ series, value, text: value.toFixed(digits) }] : []
+        const measured = rounds[name]
+        if (measured === undefined) return []
+        const value = medianOf(measured.map((round) => round[figure]))
+        return [{ series, value, text: value.toFixed(digits) }]
       })
     }))
 })

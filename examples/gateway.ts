@@ -1,9 +1,8 @@
 import { DateTime, Effect, Schema, Stream } from "effect"
 import { HttpRouter, HttpServerRequest, HttpServerResponse } from "effect/http"
-import type { AccountId } from "../src/domain/AccountId.ts"
+import type { AccountId, WorkspaceId } from "../src/domain/Identifiers.ts"
 import { outcomeOf } from "../src/domain/routing/outcomeOf.ts"
 import { RoutingRequest } from "../src/domain/routing/RoutingRequest.ts"
-import type { WorkspaceId } from "../src/domain/WorkspaceId.ts"
 import { Router } from "../src/service/routing/Router.ts"
 
 /** A gateway of one customer to one upstream. A real one finds the customer by the token of the request. */

@@ -1,6 +1,6 @@
 import { Schema, SchemaTransformation } from "effect"
+import { WorkspaceId } from "../domain/Identifiers.ts"
 import { Provider } from "../domain/Provider.ts"
-import { WorkspaceId } from "../domain/WorkspaceId.ts"
 
 /** A decimal number in a query. A parameter that is given twice, or empty, is not one (L2). */
 const integer = (minimum: number, maximum: number) => {

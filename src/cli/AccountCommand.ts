@@ -1,6 +1,6 @@
 import { Effect } from "effect"
 import { Argument, CliError, Command, Flag } from "effect/cli"
-import { AccountId } from "../domain/AccountId.ts"
+import { AccountId } from "../domain/Identifiers.ts"
 import type { ErasureStep } from "../port/AccountRepository.ts"
 import { Accounts } from "../service/Accounts.ts"
 import * as Administration from "../wiring/Administration.ts"

@@ -1,6 +1,6 @@
 import { Effect } from "effect"
 import { Argument, Command, Flag } from "effect/cli"
-import { ApiKeyHash } from "../domain/ApiKeyHash.ts"
+import { ApiKeyHash } from "../domain/Identifiers.ts"
 import { account, name, parse } from "./parse.ts"
 import { print, printList } from "./print.ts"
 import { withAccounts } from "./withAccounts.ts"

@@ -1,6 +1,6 @@
 import { Data, DateTime, Effect, Option, Schema } from "effect"
 import { Argument, Command, Flag } from "effect/cli"
-import { KekId, kekIdForm } from "../domain/KekId.ts"
+import { KekId, kekIdForm } from "../domain/Identifiers.ts"
 import { KeyringEditor } from "../port/KeyringEditor.ts"
 import { type KeyStatus, type RewrapResult, Rotation } from "../service/Rotation.ts"
 import * as Administration from "../wiring/Administration.ts"

@@ -1,6 +1,6 @@
 import { Effect } from "effect"
 import { Argument, Command } from "effect/cli"
-import { WorkspaceId } from "../domain/WorkspaceId.ts"
+import { WorkspaceId } from "../domain/Identifiers.ts"
 import { account, name, parse } from "./parse.ts"
 import { print, printList } from "./print.ts"
 import { withAccounts } from "./withAccounts.ts"

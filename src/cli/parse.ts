@@ -1,10 +1,8 @@
 import { Effect, Option, Schema } from "effect"
 import { Argument, CliError, Flag } from "effect/cli"
-import { AccountId } from "../domain/AccountId.ts"
-import { CredentialId } from "../domain/CredentialId.ts"
+import { AccountId, CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
 import { Provider } from "../domain/Provider.ts"
 import { Text } from "../domain/Text.ts"
-import { WorkspaceId } from "../domain/WorkspaceId.ts"
 import { printable } from "./printable.ts"
 
 const Name = Text.check(

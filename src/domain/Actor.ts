@@ -1,5 +1,5 @@
 import { Context, Schema } from "effect"
-import { ApiKeyHash } from "./ApiKeyHash.ts"
+import { ApiKeyHash } from "./Identifiers.ts"
 
 /** Who acts: a management key over HTTP, the gateway in process, an operator at the command line, or the service. */
 export const Actor = Schema.Union([

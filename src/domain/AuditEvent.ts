@@ -1,11 +1,8 @@
 import { Schema } from "effect"
-import { AccountId } from "./AccountId.ts"
 import { Actor } from "./Actor.ts"
-import { ApiKeyHash } from "./ApiKeyHash.ts"
 import { ChangeableField } from "./ChangeableField.ts"
-import { CredentialId } from "./CredentialId.ts"
+import { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "./Identifiers.ts"
 import { StoredProvider } from "./Provider.ts"
-import { WorkspaceId } from "./WorkspaceId.ts"
 
 const event = <const Action extends string, const Fields extends Schema.Struct.Fields>(
   action: Action,

@@ -1,10 +1,8 @@
 import { Schema } from "effect"
-import { ApiKeyHash } from "./ApiKeyHash.ts"
-import { CredentialId } from "./CredentialId.ts"
+import { ApiKeyHash, CredentialId, WorkspaceId } from "./Identifiers.ts"
 import { StoredProvider } from "./Provider.ts"
 import { Region } from "./Region.ts"
 import { timestamp } from "./timestamp.ts"
-import { WorkspaceId } from "./WorkspaceId.ts"
 
 const orNull = <S extends Schema.Constraint>(schema: S, description: string) =>
   Schema.NullOr(schema).annotate({ description })

@@ -1,6 +1,5 @@
 import { Context } from "effect"
-import type { AccountId } from "./AccountId.ts"
-import type { ApiKeyHash } from "./ApiKeyHash.ts"
+import type { AccountId, ApiKeyHash } from "./Identifiers.ts"
 
 /** The account that a request acts for and, over HTTP, the API key that sent it. Provided per request. */
 export class CurrentCaller extends Context.Service<

@@ -1,11 +1,11 @@
 import { Effect, Option, Schema } from "effect"
 import { credentialFields } from "./credentialFields.ts"
 import { flagConflicts } from "./flagConflicts.ts"
+import { WorkspaceId } from "./Identifiers.ts"
 import type { Issue } from "./Issue.ts"
 import { malformedKey, readKeyMaterial } from "./KeyMaterial.ts"
 import { Provider } from "./Provider.ts"
 import { regionConflicts } from "./regionConflicts.ts"
-import { WorkspaceId } from "./WorkspaceId.ts"
 
 const fields = credentialFields({ nullable: { default: null }, flag: { default: false } })
 const orNull = <S extends Schema.Constraint>(field: Schema.NullOr<S>) =>

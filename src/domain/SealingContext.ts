@@ -1,5 +1,5 @@
-import type { AccountId } from "./AccountId.ts"
 import type { Credential } from "./Credential.ts"
+import type { AccountId } from "./Identifiers.ts"
 
 /** What a sealed key is bound to: every field that decides where and for whom it may be used. */
 export type SealingContext = Omit<Credential, "name" | "label" | "sort_order" | "created_at"> & {

@@ -1,5 +1,5 @@
 import { Schema } from "effect"
-import { ApiKeyHash } from "./ApiKeyHash.ts"
+import { ApiKeyHash } from "./Identifiers.ts"
 import { Region } from "./Region.ts"
 import { Text } from "./Text.ts"
 import { withMaxLength } from "./withMaxLength.ts"

@@ -1,6 +1,5 @@
 import { Context } from "effect"
-import type { AccountId } from "../domain/AccountId.ts"
-import type { ApiKeyHash } from "../domain/ApiKeyHash.ts"
+import type { AccountId, ApiKeyHash } from "../domain/Identifiers.ts"
 
 /** What is learned of a request's caller while it is answered. */
 export interface Exchange {

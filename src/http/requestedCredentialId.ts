@@ -1,4 +1,4 @@
-import type { CredentialId } from "../domain/CredentialId.ts"
+import type { CredentialId } from "../domain/Identifiers.ts"
 
 const resource = /^\/api\/v1\/byok\/([0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12})(?:\?|$)/i
 

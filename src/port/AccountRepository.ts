@@ -1,8 +1,6 @@
 import { Context, type DateTime, type Effect, type Option } from "effect"
-import type { AccountId } from "../domain/AccountId.ts"
-import type { ApiKeyHash } from "../domain/ApiKeyHash.ts"
 import type { ServiceUnavailable } from "../domain/Errors.ts"
-import type { WorkspaceId } from "../domain/WorkspaceId.ts"
+import type { AccountId, ApiKeyHash, WorkspaceId } from "../domain/Identifiers.ts"
 
 export interface Account {
   readonly account_id: AccountId

@@ -2,7 +2,7 @@ import { hash } from "node:crypto"
 import { crc32 } from "node:zlib"
 import { Effect, Redacted } from "effect"
 import { SecureRandom } from "effect/crypto"
-import { ApiKeyHash } from "../domain/ApiKeyHash.ts"
+import { ApiKeyHash } from "../domain/Identifiers.ts"
 
 const digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 

@@ -1,8 +1,6 @@
 import { Context, type Effect, type Option } from "effect"
-import type { AccountId } from "../domain/AccountId.ts"
-import type { ApiKeyHash } from "../domain/ApiKeyHash.ts"
-import type { CredentialId } from "../domain/CredentialId.ts"
 import type { ServiceUnavailable } from "../domain/Errors.ts"
+import type { AccountId, ApiKeyHash, CredentialId } from "../domain/Identifiers.ts"
 import type { Prefetched } from "./Prefetched.ts"
 
 /** A live API key. */

@@ -1,11 +1,10 @@
 import { Context, type Effect, type Option } from "effect"
-import type { AccountId } from "../domain/AccountId.ts"
 import type { Credential } from "../domain/Credential.ts"
 import type { ServiceUnavailable } from "../domain/Errors.ts"
+import type { AccountId, WorkspaceId } from "../domain/Identifiers.ts"
 import type { Provider } from "../domain/Provider.ts"
 import type { ParkedCause } from "../domain/routing/Standing.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
-import type { WorkspaceId } from "../domain/WorkspaceId.ts"
 
 /** A workspace as its account has it. */
 export interface PoolOwner {

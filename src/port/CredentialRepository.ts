@@ -1,11 +1,9 @@
 import { Context, type Effect, type Option } from "effect"
-import type { AccountId } from "../domain/AccountId.ts"
 import type { ChangeableField } from "../domain/ChangeableField.ts"
 import type { Credential } from "../domain/Credential.ts"
-import type { CredentialId } from "../domain/CredentialId.ts"
 import type { ServiceUnavailable } from "../domain/Errors.ts"
+import type { AccountId, CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
-import type { WorkspaceId } from "../domain/WorkspaceId.ts"
 import type { WorkspaceGone } from "./WorkspaceGone.ts"
 
 /** A credential with what its responses do not show. */

@@ -1,7 +1,6 @@
 import { Context, type Effect, type Option } from "effect"
-import type { AccountId } from "../domain/AccountId.ts"
-import type { CredentialId } from "../domain/CredentialId.ts"
 import type { ServiceUnavailable } from "../domain/Errors.ts"
+import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
 import type { LastUse } from "../domain/routing/LastUse.ts"
 
 /** The last use of a credential. */

@@ -1,13 +1,12 @@
 import { Context, type Effect } from "effect"
 import type { Credential } from "../domain/Credential.ts"
 import type { CredentialChanges } from "../domain/CredentialChanges.ts"
-import type { CredentialId } from "../domain/CredentialId.ts"
 import type { CurrentCaller } from "../domain/CurrentCaller.ts"
 import type { Conflict, InvalidParams, NotFound, ServiceUnavailable } from "../domain/Errors.ts"
 import type { IdempotencyKey } from "../domain/IdempotencyKey.ts"
+import type { CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
 import type { NewCredential } from "../domain/NewCredential.ts"
 import type { Provider } from "../domain/Provider.ts"
-import type { WorkspaceId } from "../domain/WorkspaceId.ts"
 
 /** Which credentials to list: of the default workspace and all providers unless they are given. */
 export interface ListRequest {

@@ -1,8 +1,6 @@
 import { Context, type DateTime, type Effect } from "effect"
-import type { AccountId } from "../domain/AccountId.ts"
-import type { CredentialId } from "../domain/CredentialId.ts"
-import type { WorkspaceId } from "../domain/WorkspaceId.ts"
 import type { ServiceUnavailable } from "../domain/Errors.ts"
+import type { AccountId, CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
 
 /** A key-encryption key as an instance registered it. */
 export interface RegisteredKey {

@@ -1,10 +1,8 @@
 import { Context, type Effect } from "effect"
-import type { AccountId } from "../domain/AccountId.ts"
-import type { CredentialId } from "../domain/CredentialId.ts"
 import type { ServiceUnavailable } from "../domain/Errors.ts"
+import type { AccountId, CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
 import type { SealingContext } from "../domain/SealingContext.ts"
-import type { WorkspaceId } from "../domain/WorkspaceId.ts"
 
 /** A credential whose key may be the leaked one. */
 export interface Suspect {

@@ -1,7 +1,6 @@
 import { Context, type Effect, type Option } from "effect"
-import type { AccountId } from "../domain/AccountId.ts"
-import type { CredentialId } from "../domain/CredentialId.ts"
 import type { ServiceUnavailable } from "../domain/Errors.ts"
+import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
 import type { ParkedCause } from "../domain/routing/Standing.ts"
 import type { FoundKey } from "./LeakedKeys.ts"
 

@@ -1,8 +1,6 @@
 import { Context, type Option } from "effect"
-import type { AccountId } from "../domain/AccountId.ts"
 import type { Credential } from "../domain/Credential.ts"
-import type { CredentialId } from "../domain/CredentialId.ts"
-import type { WorkspaceId } from "../domain/WorkspaceId.ts"
+import type { AccountId, CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
 
 /**
  * What the lookup of the caller's API key has read along with it, for one request. Adapters on the same database answer

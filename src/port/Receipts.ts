@@ -1,8 +1,7 @@
 import { Context, type Duration, type Effect, type Option } from "effect"
-import type { AccountId } from "../domain/AccountId.ts"
 import type { Credential } from "../domain/Credential.ts"
-import type { CredentialId } from "../domain/CredentialId.ts"
 import type { ServiceUnavailable } from "../domain/Errors.ts"
+import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
 import type { WorkspaceGone } from "./WorkspaceGone.ts"
 

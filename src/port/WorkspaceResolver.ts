@@ -1,7 +1,6 @@
 import { Context, type Effect, type Option } from "effect"
-import type { AccountId } from "../domain/AccountId.ts"
 import type { ServiceUnavailable } from "../domain/Errors.ts"
-import type { WorkspaceId } from "../domain/WorkspaceId.ts"
+import type { AccountId, WorkspaceId } from "../domain/Identifiers.ts"
 
 /** Finds the workspace of a new credential: the requested one, else the account's default (section 4.1, D6, D43). */
 export class WorkspaceResolver extends Context.Service<

@@ -1,8 +1,6 @@
 import { Context, Data, DateTime, Effect, Layer, Option } from "effect"
 import { SecureRandom } from "effect/crypto"
-import { AccountId } from "../domain/AccountId.ts"
-import type { ApiKeyHash } from "../domain/ApiKeyHash.ts"
-import { WorkspaceId } from "../domain/WorkspaceId.ts"
+import { AccountId, type ApiKeyHash, WorkspaceId } from "../domain/Identifiers.ts"
 import { type Account, AccountRepository, type ErasureStep } from "../port/AccountRepository.ts"
 import { makeApiKey } from "../port/ApiKey.ts"
 

@@ -1,8 +1,7 @@
 import { Context, Data, DateTime, Effect, Layer, Option } from "effect"
-import type { AccountId } from "../domain/AccountId.ts"
 import type { Credential } from "../domain/Credential.ts"
-import type { CredentialId } from "../domain/CredentialId.ts"
 import { decodeNewCredential } from "../domain/decodeNewCredential.ts"
+import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
 import { neverUsed } from "../domain/routing/LastUse.ts"
 import { AccountRepository } from "../port/AccountRepository.ts"
 import {

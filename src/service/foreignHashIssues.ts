@@ -1,6 +1,5 @@
 import { Effect } from "effect"
-import type { AccountId } from "../domain/AccountId.ts"
-import type { ApiKeyHash } from "../domain/ApiKeyHash.ts"
+import type { AccountId, ApiKeyHash } from "../domain/Identifiers.ts"
 import type { Issue } from "../domain/Issue.ts"
 import { ApiKeys } from "../port/ApiKeys.ts"
 

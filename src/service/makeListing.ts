@@ -1,6 +1,6 @@
 import { Effect, Option } from "effect"
-import type { AccountId } from "../domain/AccountId.ts"
 import { InvalidParams } from "../domain/Errors.ts"
+import type { AccountId } from "../domain/Identifiers.ts"
 import { CredentialRepository } from "../port/CredentialRepository.ts"
 import type { ListRequest } from "../port/Credentials.ts"
 import { WorkspaceResolver } from "../port/WorkspaceResolver.ts"

@@ -1,6 +1,6 @@
 import { Effect, Option } from "effect"
-import type { AccountId } from "../domain/AccountId.ts"
 import { InvalidParams } from "../domain/Errors.ts"
+import type { AccountId } from "../domain/Identifiers.ts"
 import type { NewCredential } from "../domain/NewCredential.ts"
 import { ApiKeys } from "../port/ApiKeys.ts"
 import { WorkspaceResolver } from "../port/WorkspaceResolver.ts"

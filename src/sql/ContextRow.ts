@@ -1,6 +1,6 @@
 import { Schema } from "effect"
-import { AccountId } from "../domain/AccountId.ts"
 import { Credential } from "../domain/Credential.ts"
+import { AccountId } from "../domain/Identifiers.ts"
 
 /** The columns of the sealing context. */
 export const ContextRow = Schema.Struct({ account_id: AccountId, ...Credential.fields }).mapFields(

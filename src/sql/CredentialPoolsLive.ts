@@ -1,6 +1,6 @@
 import { Effect, Layer, Option } from "effect"
 import type { SqlClient } from "effect/sql"
-import type { AccountId } from "../domain/AccountId.ts"
+import type { AccountId } from "../domain/Identifiers.ts"
 import type { Provider } from "../domain/Provider.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
 import { CredentialPools, type PoolOwner, type PoolRow, type StoredParking } from "../port/CredentialPools.ts"

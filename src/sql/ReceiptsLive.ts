@@ -1,7 +1,6 @@
 import { Duration, Effect, Layer, Option, Schema } from "effect"
-import type { AccountId } from "../domain/AccountId.ts"
 import { CurrentActor } from "../domain/Actor.ts"
-import { CredentialId } from "../domain/CredentialId.ts"
+import { type AccountId, CredentialId } from "../domain/Identifiers.ts"
 import { type Receipt, Receipts } from "../port/Receipts.ts"
 import { WorkspaceGone } from "../port/WorkspaceGone.ts"
 import { recordMade } from "./auditing.ts"

@@ -1,6 +1,5 @@
 import { Effect, Layer, Option, Schema } from "effect"
-import { AccountId } from "../domain/AccountId.ts"
-import { WorkspaceId } from "../domain/WorkspaceId.ts"
+import { AccountId, WorkspaceId } from "../domain/Identifiers.ts"
 import { Prefetched } from "../port/Prefetched.ts"
 import { WorkspaceResolver } from "../port/WorkspaceResolver.ts"
 import { Database } from "./connection/Database.ts"

@@ -1,9 +1,6 @@
 import { DateTime, Effect, Option } from "effect"
-import type { AccountId } from "../domain/AccountId.ts"
-import type { ApiKeyHash } from "../domain/ApiKeyHash.ts"
 import type { AuditAct } from "../domain/AuditEvent.ts"
-import type { CredentialId } from "../domain/CredentialId.ts"
-import type { WorkspaceId } from "../domain/WorkspaceId.ts"
+import type { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
 import { record } from "./auditing.ts"
 import type { Lane } from "./connection/Lane.ts"
 

@@ -1,6 +1,5 @@
 import { Effect, Option } from "effect"
-import type { AccountId } from "../domain/AccountId.ts"
-import type { CredentialId } from "../domain/CredentialId.ts"
+import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
 import type { CredentialOrder } from "../port/CredentialRepository.ts"
 import { record } from "./auditing.ts"
 import type { Lane } from "./connection/Lane.ts"

@@ -1,5 +1,5 @@
 import { DateTime, Effect } from "effect"
-import type { AccountId } from "../domain/AccountId.ts"
+import type { AccountId } from "../domain/Identifiers.ts"
 import type { CredentialScan } from "../port/CredentialRepository.ts"
 import type { Lane } from "./connection/Lane.ts"
 import { columns, credentialOf, type Stored } from "./credentialRows.ts"

@@ -1,5 +1,5 @@
 import { Config, Duration, Effect, Option, Record, Redacted, Schema, SchemaTransformation } from "effect"
-import { isKekId } from "../domain/KekId.ts"
+import { isKekId } from "../domain/Identifiers.ts"
 import type { DatabaseSettings } from "../sql/connection/Database.ts"
 import { InvalidSetting } from "./InvalidSetting.ts"
 import { optionalSetting as optional } from "./optionalSetting.ts"

@@ -12,7 +12,7 @@ import {
   UnauthorizedResponseError
 } from "@openrouter/sdk/models/errors"
 import { Effect, Option } from "effect"
-import { CredentialId } from "../../src/domain/CredentialId.ts"
+import { CredentialId } from "../../src/domain/Identifiers.ts"
 import { offeredKey } from "../support/keys/offeredKey.ts"
 import { withoutTable } from "../support/database/withoutTable.ts"
 import { createdId, minimal } from "../support/http/Bodies.ts"

@@ -5,8 +5,7 @@ import { Config, Console, Effect, Layer, Schema } from "effect"
 import { HttpRouter, HttpServer } from "effect/http"
 import { gateway } from "../../examples/gateway.ts"
 import * as Byok from "../../src/Byok.ts"
-import { AccountId } from "../../src/domain/AccountId.ts"
-import { WorkspaceId } from "../../src/domain/WorkspaceId.ts"
+import { AccountId, WorkspaceId } from "../../src/domain/Identifiers.ts"
 
 const Given = Schema.fromJsonString(
   Schema.Struct({ account_id: AccountId, workspace_id: WorkspaceId, upstream: Schema.String })

@@ -1,7 +1,7 @@
 import { assert } from "@effect/vitest"
 import { Duration, Effect, Layer, Option, Result } from "effect"
 import { randomUUID } from "node:crypto"
-import { CredentialId } from "../../src/domain/CredentialId.ts"
+import { CredentialId } from "../../src/domain/Identifiers.ts"
 import { leasedAt } from "../../src/domain/routing/LastUse.ts"
 import { ApiKeys } from "../../src/port/ApiKeys.ts"
 import { CredentialPools } from "../../src/port/CredentialPools.ts"

@@ -1,7 +1,6 @@
 import { ConfigProvider, Context, Effect, Layer, Logger, Option, Redacted } from "effect"
 import * as Byok from "../../src/Byok.ts"
-import { AccountId } from "../../src/domain/AccountId.ts"
-import { CredentialId } from "../../src/domain/CredentialId.ts"
+import { AccountId, CredentialId } from "../../src/domain/Identifiers.ts"
 import { Cipher } from "../../src/port/Cipher.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { Database } from "../../src/sql/connection/Database.ts"

@@ -1,6 +1,6 @@
 import { assert } from "@effect/vitest"
 import { Effect, Option, Redacted } from "effect"
-import { CredentialId } from "../../src/domain/CredentialId.ts"
+import { CredentialId } from "../../src/domain/Identifiers.ts"
 import { Accounts } from "../../src/service/Accounts.ts"
 import { Cipher } from "../../src/port/Cipher.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"

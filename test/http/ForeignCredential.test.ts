@@ -1,7 +1,6 @@
 import { assert } from "@effect/vitest"
 import { Context, Effect, Redacted } from "effect"
-import type { AccountId } from "../../src/domain/AccountId.ts"
-import type { CredentialId } from "../../src/domain/CredentialId.ts"
+import type { AccountId, CredentialId } from "../../src/domain/Identifiers.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { Credentials } from "../../src/port/Credentials.ts"
 import { Accounts } from "../../src/service/Accounts.ts"

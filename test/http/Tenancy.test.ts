@@ -1,6 +1,6 @@
 import { assert } from "@effect/vitest"
 import { Context, Effect } from "effect"
-import type { AccountId } from "../../src/domain/AccountId.ts"
+import type { AccountId } from "../../src/domain/Identifiers.ts"
 import { ApiKeys } from "../../src/port/ApiKeys.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { Credentials } from "../../src/port/Credentials.ts"

@@ -1,7 +1,6 @@
 import { assert, type Vitest } from "@effect/vitest"
 import { DateTime, Effect, Option } from "effect"
-import type { ApiKeyHash } from "../../src/domain/ApiKeyHash.ts"
-import type { CredentialId } from "../../src/domain/CredentialId.ts"
+import type { ApiKeyHash, CredentialId } from "../../src/domain/Identifiers.ts"
 import { AccountRepository } from "../../src/port/AccountRepository.ts"
 import { ApiKeys, type FoundApiKey } from "../../src/port/ApiKeys.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto"
 import { assert } from "@effect/vitest"
 import { DateTime, Effect, Option } from "effect"
-import { CredentialId } from "../../src/domain/CredentialId.ts"
+import { CredentialId } from "../../src/domain/Identifiers.ts"
 import { type LastUse, leasedAt, neverUsed, reportedAt } from "../../src/domain/routing/LastUse.ts"
 import { AccountRepository } from "../../src/port/AccountRepository.ts"
 import { CredentialPools } from "../../src/port/CredentialPools.ts"

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto"
 import { assert, type Vitest } from "@effect/vitest"
 import { Arbitrary, Effect, Exit, Option } from "effect"
-import { CredentialId } from "../../src/domain/CredentialId.ts"
+import { CredentialId } from "../../src/domain/Identifiers.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { KekRegistry } from "../../src/port/KekRegistry.ts"
 import { KeyUse } from "../../src/port/KeyUse.ts"

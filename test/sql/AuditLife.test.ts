@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Option } from "effect"
-import { CredentialId } from "../../src/domain/CredentialId.ts"
+import { CredentialId } from "../../src/domain/Identifiers.ts"
 import { AuditLog } from "../../src/port/AuditLog.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { Audit } from "../../src/service/Audit.ts"

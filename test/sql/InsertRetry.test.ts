@@ -1,7 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Cause, Effect, Exit, Fiber, Option } from "effect"
-import { AccountId } from "../../src/domain/AccountId.ts"
-import { WorkspaceId } from "../../src/domain/WorkspaceId.ts"
+import { AccountId, WorkspaceId } from "../../src/domain/Identifiers.ts"
 import { DatabaseFailure } from "../../src/port/DatabaseFailure.ts"
 import { account_id, openLossyStore, uuid, workspace_id } from "../support/database/lossyStore.ts"
 import { plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"

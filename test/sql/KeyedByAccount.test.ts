@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto"
 import { assert } from "@effect/vitest"
 import { DateTime, Duration, Effect, Layer, Option, Result } from "effect"
-import { CredentialId } from "../../src/domain/CredentialId.ts"
+import { CredentialId } from "../../src/domain/Identifiers.ts"
 import { leasedAt } from "../../src/domain/routing/LastUse.ts"
 import { AccountRepository } from "../../src/port/AccountRepository.ts"
 import { ApiKeys } from "../../src/port/ApiKeys.ts"

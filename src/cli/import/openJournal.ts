@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto"
 import { existsSync } from "node:fs"
 import { DateTime, Duration, Effect, Schema } from "effect"
-import { AccountId } from "../../domain/AccountId.ts"
+import { AccountId } from "../../domain/Identifiers.ts"
 import * as PrivateFiles from "../../wiring/PrivateFiles.ts"
 import { ImportRefused } from "./ImportRefused.ts"
 

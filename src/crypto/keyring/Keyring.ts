@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto"
 import { Context, Data, Effect } from "effect"
-import { isKekId, kekIdForm } from "../../domain/KekId.ts"
+import { isKekId, kekIdForm } from "../../domain/Identifiers.ts"
 import { type Kek, makeKek } from "./Kek.ts"
 
 /** A snapshot of an instance's keys. The first seals and opens; the others, pending or being retired, only open. */

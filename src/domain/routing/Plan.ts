@@ -1,4 +1,4 @@
-import type { CredentialId } from "../CredentialId.ts"
+import type { CredentialId } from "../Identifiers.ts"
 import type { Provider } from "../Provider.ts"
 import type { Region } from "../Region.ts"
 import type { Seal } from "./PooledCredential.ts"

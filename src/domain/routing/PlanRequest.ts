@@ -1,5 +1,5 @@
 import { Schema, Struct } from "effect"
-import { WorkspaceId } from "../WorkspaceId.ts"
+import { WorkspaceId } from "../Identifiers.ts"
 import { RoutingRequest } from "./RoutingRequest.ts"
 
 /** A request to plan for, as its account asks: of its default workspace unless it names one. */

@@ -1,11 +1,9 @@
 import { Effect, Schema } from "effect"
-import { AccountId } from "../AccountId.ts"
-import { ApiKeyHash } from "../ApiKeyHash.ts"
+import { AccountId, ApiKeyHash, WorkspaceId } from "../Identifiers.ts"
 import { Provider } from "../Provider.ts"
 import { Region } from "../Region.ts"
 import { Text } from "../Text.ts"
 import { withMaxLength } from "../withMaxLength.ts"
-import { WorkspaceId } from "../WorkspaceId.ts"
 import { Endpoint } from "./Endpoint.ts"
 
 /** A provider that serves the model, and its endpoint. */

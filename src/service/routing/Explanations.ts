@@ -1,7 +1,7 @@
 import { Clock, Effect, Layer, Option } from "effect"
-import type { AccountId } from "../../domain/AccountId.ts"
 import { CurrentCaller } from "../../domain/CurrentCaller.ts"
 import { InvalidParams } from "../../domain/Errors.ts"
+import type { AccountId } from "../../domain/Identifiers.ts"
 import type { Provider } from "../../domain/Provider.ts"
 import { explanationOf } from "../../domain/routing/explanationOf.ts"
 import { standingOf } from "../../domain/routing/Health.ts"

@@ -1,6 +1,5 @@
 import { inspect } from "node:util"
-import type { AccountId } from "../../domain/AccountId.ts"
-import type { CredentialId } from "../../domain/CredentialId.ts"
+import type { AccountId, CredentialId } from "../../domain/Identifiers.ts"
 import type { Provider } from "../../domain/Provider.ts"
 import type { Region } from "../../domain/Region.ts"
 

@@ -1,6 +1,6 @@
 import { Context, Effect, Fiber, Layer, Option } from "effect"
-import type { CredentialId } from "../../domain/CredentialId.ts"
 import type { ServiceUnavailable } from "../../domain/Errors.ts"
+import type { CredentialId } from "../../domain/Identifiers.ts"
 import type { Provider } from "../../domain/Provider.ts"
 import type { Health } from "../../domain/routing/Health.ts"
 import { type Pool, poolOf } from "../../domain/routing/Pool.ts"

@@ -1,6 +1,5 @@
 import { Effect } from "effect"
-import type { AccountId } from "../../domain/AccountId.ts"
-import type { CredentialId } from "../../domain/CredentialId.ts"
+import type { AccountId, CredentialId } from "../../domain/Identifiers.ts"
 import { type Health, observe, type Pause, type Report } from "../../domain/routing/Health.ts"
 import { type ParkingChange, Parkings } from "../../port/Parkings.ts"
 import { RouterMeter } from "../../port/RouterMeter.ts"

@@ -1,5 +1,5 @@
 import { Duration, Effect } from "effect"
-import type { AccountId } from "../../domain/AccountId.ts"
+import type { AccountId } from "../../domain/Identifiers.ts"
 import type { Seal } from "../../domain/routing/PooledCredential.ts"
 import type { Cipher, PreparedKey } from "../../port/Cipher.ts"
 import type { PoolRow } from "../../port/CredentialPools.ts"

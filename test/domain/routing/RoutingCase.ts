@@ -1,8 +1,6 @@
 import { Arbitrary, DateTime } from "effect"
-import { AccountId } from "../../../src/domain/AccountId.ts"
-import { ApiKeyHash } from "../../../src/domain/ApiKeyHash.ts"
 import type { Credential } from "../../../src/domain/Credential.ts"
-import { CredentialId } from "../../../src/domain/CredentialId.ts"
+import { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../../../src/domain/Identifiers.ts"
 import type { Provider } from "../../../src/domain/Provider.ts"
 import { EndpointKind } from "../../../src/domain/routing/Endpoint.ts"
 import type { Plan } from "../../../src/domain/routing/Plan.ts"
@@ -11,7 +9,6 @@ import type * as Pooling from "../../../src/domain/routing/Pool.ts"
 import type { PooledCredential } from "../../../src/domain/routing/PooledCredential.ts"
 import type { RoutingRequest } from "../../../src/domain/routing/RoutingRequest.ts"
 import type { Standing } from "../../../src/domain/routing/Standing.ts"
-import { WorkspaceId } from "../../../src/domain/WorkspaceId.ts"
 import { integer } from "../../support/memory/arbitraries.ts"
 
 export type Target = RoutingRequest["targets"][number]

@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Schema } from "effect"
-import { ApiKeyHash } from "../../../src/domain/ApiKeyHash.ts"
 import type { Credential } from "../../../src/domain/Credential.ts"
+import { ApiKeyHash } from "../../../src/domain/Identifiers.ts"
 import { Explanation } from "../../../src/domain/routing/Explanation.ts"
 import { explanationOf } from "../../../src/domain/routing/explanationOf.ts"
 import * as Planning from "../../../src/domain/routing/planFor.ts"

@@ -1,6 +1,5 @@
 import { Context, Duration, Effect, Layer } from "effect"
-import { AccountId } from "../../../src/domain/AccountId.ts"
-import { WorkspaceId } from "../../../src/domain/WorkspaceId.ts"
+import { AccountId, WorkspaceId } from "../../../src/domain/Identifiers.ts"
 import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
 import { Receipts } from "../../../src/port/Receipts.ts"
 import * as DatabaseLive from "../../../src/sql/connection/Database.ts"

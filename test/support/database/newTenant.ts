@@ -1,8 +1,6 @@
 import { createHash, randomUUID } from "node:crypto"
 import { DateTime, Effect } from "effect"
-import { AccountId } from "../../../src/domain/AccountId.ts"
-import { ApiKeyHash } from "../../../src/domain/ApiKeyHash.ts"
-import { WorkspaceId } from "../../../src/domain/WorkspaceId.ts"
+import { AccountId, ApiKeyHash, WorkspaceId } from "../../../src/domain/Identifiers.ts"
 import { AccountRepository } from "../../../src/port/AccountRepository.ts"
 
 export const newAccountId = Effect.sync(() => AccountId.make(randomUUID()))

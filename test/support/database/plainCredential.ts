@@ -1,8 +1,7 @@
 import { randomUUID } from "node:crypto"
 import { DateTime } from "effect"
 import type { Credential } from "../../../src/domain/Credential.ts"
-import { CredentialId } from "../../../src/domain/CredentialId.ts"
-import type { WorkspaceId } from "../../../src/domain/WorkspaceId.ts"
+import { CredentialId, type WorkspaceId } from "../../../src/domain/Identifiers.ts"
 import { defaults } from "../http/Bodies.ts"
 
 /** An arbitrary credential, as a repository takes it. */

@@ -2,7 +2,7 @@ import { assert } from "@effect/vitest"
 import { HTTPClient, OpenRouter } from "@openrouter/sdk"
 import { OpenRouterError } from "@openrouter/sdk/models/errors"
 import { Effect, Redacted } from "effect"
-import type { AccountId } from "../../../src/domain/AccountId.ts"
+import type { AccountId } from "../../../src/domain/Identifiers.ts"
 import { Accounts } from "../../../src/service/Accounts.ts"
 import { TestService } from "./TestService.ts"
 

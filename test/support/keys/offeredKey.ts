@@ -1,6 +1,5 @@
 import { Effect, Layer, Option, Schema } from "effect"
-import type { AccountId } from "../../../src/domain/AccountId.ts"
-import type { CredentialId } from "../../../src/domain/CredentialId.ts"
+import type { AccountId, CredentialId } from "../../../src/domain/Identifiers.ts"
 import { Provider } from "../../../src/domain/Provider.ts"
 import { RoutingRequest } from "../../../src/domain/routing/RoutingRequest.ts"
 import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"

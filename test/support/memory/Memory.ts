@@ -1,13 +1,10 @@
 import { isDeepStrictEqual } from "node:util"
 import { Context, DateTime, Effect, Layer, Option, Result } from "effect"
-import type { AccountId } from "../../../src/domain/AccountId.ts"
-import type { ApiKeyHash } from "../../../src/domain/ApiKeyHash.ts"
 import type { Credential } from "../../../src/domain/Credential.ts"
-import type { CredentialId } from "../../../src/domain/CredentialId.ts"
+import type { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../../../src/domain/Identifiers.ts"
 import { inconclusiveLabel } from "../../../src/domain/inconclusiveLabel.ts"
 import { laterUse, neverUsed } from "../../../src/domain/routing/LastUse.ts"
 import type { SealedKey } from "../../../src/domain/SealedKey.ts"
-import type { WorkspaceId } from "../../../src/domain/WorkspaceId.ts"
 import {
   type Account,
   AccountRepository,

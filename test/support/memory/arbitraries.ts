@@ -1,14 +1,11 @@
 import { Arbitrary, DateTime, Redacted, Schema } from "effect"
-import { AccountId } from "../../../src/domain/AccountId.ts"
-import { ApiKeyHash } from "../../../src/domain/ApiKeyHash.ts"
 import { ChangeableField } from "../../../src/domain/ChangeableField.ts"
 import type { Credential } from "../../../src/domain/Credential.ts"
-import { CredentialId } from "../../../src/domain/CredentialId.ts"
+import { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../../../src/domain/Identifiers.ts"
 import { Provider } from "../../../src/domain/Provider.ts"
 import { Region } from "../../../src/domain/Region.ts"
 import type { SealedKey } from "../../../src/domain/SealedKey.ts"
 import type { SealingContext } from "../../../src/domain/SealingContext.ts"
-import { WorkspaceId } from "../../../src/domain/WorkspaceId.ts"
 
 type Arbitrary<A> = Arbitrary.Arbitrary<A>
 

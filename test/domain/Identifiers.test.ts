@@ -1,9 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Result, Schema } from "effect"
-import { AccountId } from "../../src/domain/AccountId.ts"
-import { CredentialId } from "../../src/domain/CredentialId.ts"
+import { AccountId, CredentialId, isKekId, kekIdForm, WorkspaceId } from "../../src/domain/Identifiers.ts"
 import { issuesOf } from "../../src/domain/Issue.ts"
-import { WorkspaceId } from "../../src/domain/WorkspaceId.ts"
 import { elementOf, integer, oneOf } from "../support/memory/arbitraries.ts"
 
 const nil = "00000000-0000-0000-0000-000000000000"
@@ -85,5 +83,23 @@ describe.for([
 
   it.for([nil, max, max.toUpperCase()])("may be %s, a UUID in RFC 9562 that nothing here has", (text) => {
     assert.strictEqual<unknown>(Result.getOrThrow(decode(text)), text.toLowerCase())
+  })
+})
+
+describe("the id of a key-encryption key (SECURITY.md, Keyring)", () => {
+  it("has the characters and the length that its description gives, and no others", () => {
+    const [, least = "", most = "", told = ""] = /^(\d+) to (\d+) characters of (.*)$/.exec(kekIdForm) ?? []
+    const inRange = (text: string) => told.split(" ").some(([low = "", , high = low]) => low <= text && text <= high)
+    const characters = Array.from({ length: 0x3000 }, (_, code) => String.fromCharCode(code))
+    assert.deepStrictEqual(characters.filter(isKekId), characters.filter(inRange))
+    assert.deepStrictEqual(
+      [0, 1, 2, 63, 64, 65].filter((length) => isKekId("k".repeat(length))),
+      [0, 1, 2, 63, 64, 65].filter((length) => length >= Number(least) && length <= Number(most))
+    )
+    assert.isTrue(isKekId("AZaz09._-"))
+  })
+
+  it.for(["", "k k", "k\n", "\nk", "k/1", "k:1", "ké", undefined, 1])("cannot be %j", (given) => {
+    assert.isFalse(isKekId(given))
   })
 })

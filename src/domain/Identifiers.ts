@@ -1,0 +1,51 @@
+import { Schema, SchemaTransformation } from "effect"
+
+/** Versions 1 to 8 of RFC 9562, and its nil and max UUIDs, which are UUIDs of nothing here. */
+const lowerCase =
+  /^(?:[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}|0{8}(?:-0{4}){3}-0{12}|f{8}(?:-f{4}){3}-f{12})$/
+const anyCase =
+  /^(?:[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[1-8][0-9a-fA-F]{3}-[89abAB][0-9a-fA-F]{3}-[0-9a-fA-F]{12}|0{8}(?:-0{4}){3}-0{12}|[fF]{8}(?:-[fF]{4}){3}-[fF]{12})$/
+
+const message = "must be a UUID"
+
+/** A UUID in either case, decoded to the lowercase form that is stored, compared and bound to a sealed key. */
+const uuid = (description: string) =>
+  Schema.String.annotate({ message })
+    .check(
+      Schema.isPattern(anyCase, {
+        message,
+        description,
+        toJsonSchema: () => ({ pattern: anyCase.source, format: "uuid" })
+      })
+    )
+    .pipe(
+      Schema.decodeTo(
+        Schema.String.check(Schema.isPattern(lowerCase, { message })),
+        SchemaTransformation.transform({ decode: (text) => text.toLowerCase(), encode: (text) => text })
+      )
+    )
+
+export const AccountId = uuid("Identifier of the account.").pipe(Schema.brand("AccountId"))
+export type AccountId = typeof AccountId.Type
+
+export const WorkspaceId = uuid(
+  "Workspace the credential is scoped to. When omitted at creation, the default workspace of the account."
+).pipe(Schema.brand("WorkspaceId"))
+export type WorkspaceId = typeof WorkspaceId.Type
+
+export const CredentialId = uuid("Identifier of the credential.").pipe(Schema.brand("CredentialId"))
+export type CredentialId = typeof CredentialId.Type
+
+/** SHA-256 of a whole API key as UTF-8, in lowercase hexadecimal: the only form in which API keys are stored (D24). */
+export const ApiKeyHash = Schema.String.annotate({ message: "must be a string" })
+  .check(Schema.isPattern(/^[a-f0-9]{64}$/u, { message: "must be 64 lowercase hexadecimal characters" }))
+  .pipe(Schema.brand("ApiKeyHash"))
+export type ApiKeyHash = typeof ApiKeyHash.Type
+
+/** The form of a `KekId` in words, for messages. */
+export const kekIdForm = "1 to 64 characters of A-Z a-z 0-9 . _ -"
+
+/** The id of a key-encryption key (KEK) in keyrings, on PKCS#11 tokens and in rows. */
+export const KekId = Schema.String.check(Schema.isPattern(/^[A-Za-z0-9._-]{1,64}$/u))
+
+export const isKekId = Schema.is(KekId)

@@ -41,11 +41,11 @@ const withCredential = (id: CredentialId, row: ReadingRow): FoundApiKey => {
 export const layer = Layer.effect(
   ApiKeys,
   Effect.gen(function* () {
-    const { ask, gather, sql } = (yield* Database).reads
+    const { ask, batch, sql } = (yield* Database).reads
     const hashes = rowsOf(Schema.Struct({ hash: ApiKeyHash }))
     const credentialColumns = sql.csv(columns.map((column) => sql`credentials.${sql(column)}`))
 
-    const findKey = gather<ApiKeyHash, Option.Option<FoundApiKey>>({
+    const findKey = batch<ApiKeyHash, Option.Option<FoundApiKey>>({
       operation: "api_keys.find",
       one: (hash) =>
         Effect.map(
@@ -71,7 +71,7 @@ export const layer = Layer.effect(
     })
 
     /** OFFSET 0 makes PostgreSQL use both columns of the key; else it may read all credentials of an account. */
-    const findReading = gather<Reading, Option.Option<FoundApiKey>>({
+    const findReading = batch<Reading, Option.Option<FoundApiKey>>({
       operation: "api_keys.find_with_credential",
       one: ({ hash, id }) =>
         Effect.map(

@@ -81,7 +81,7 @@ const rowOf = ({
 export const layer = Layer.effect(
   CredentialPools,
   Effect.gen(function* () {
-    const { ask, gather, sql } = (yield* Database).reads
+    const { ask, batch, sql } = (yield* Database).reads
 
     /** The workspace is a subquery: as a join, a plan for any values would read all workspaces of a small table. */
     const askMany = (asked: ReadonlyArray<Asked>) => {
@@ -110,7 +110,7 @@ export const layer = Layer.effect(
         })
       })
     }
-    const versions = gather<Asked, Option.Option<ReadonlyArray<string>>>({
+    const versions = batch<Asked, Option.Option<ReadonlyArray<string>>>({
       operation: "pools.versions",
       one: (asked) => Effect.map(askMany([asked]), ([found = Option.none()]) => found),
       many: askMany

@@ -53,7 +53,7 @@ export const layer = Layer.effect(
     const firstSealed = firstRowOf(OpenableRow)
     const orders = rowsOf(KeyedOrder)
 
-    const find = reads.gather<Key, Option.Option<Credential>>({
+    const find = reads.batch<Key, Option.Option<Credential>>({
       operation: "credentials.find",
       one: ({ account_id, id }) => {
         const { sql } = reads
@@ -77,7 +77,7 @@ export const layer = Layer.effect(
       }
     })
 
-    const insert = writes.gather<Creation, Option.Option<typeof Order.Type>>({
+    const insert = writes.batch<Creation, Option.Option<typeof Order.Type>>({
       operation: "credentials.insert",
       sizeOf: ({ row }) => sizeOf(row),
       one: (creation) => {

@@ -4,7 +4,7 @@ import { KekRegistry, type KekStanding } from "../port/KekRegistry.ts"
 import { record as recordActs, recordOnce } from "./auditing.ts"
 import { Database } from "./connection/Database.ts"
 import { DatabaseFailure } from "../port/DatabaseFailure.ts"
-import { failureOf } from "./connection/failureOf.ts"
+import { failureOf } from "./connection/DatabaseErrors.ts"
 import { countNaming, namedKeks } from "./namedKeks.ts"
 
 const Check = Schema.Struct({ kek_id: Schema.String, check_value: Schema.Uint8Array, retired: Schema.Boolean })

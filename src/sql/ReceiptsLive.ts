@@ -53,7 +53,7 @@ export const layer = Layer.effect(
     const orders = rowsOf(KeyedOrder)
 
     /** Waits for any transaction that is storing a receipt under the same hash. */
-    const insert = writes.gather<ReceiptedCreation, Option.Option<typeof Order.Type>>({
+    const insert = writes.batch<ReceiptedCreation, Option.Option<typeof Order.Type>>({
       operation: "credentials.insert_once",
       sizeOf: ({ row }) => sizeOf(row),
       one: (creation) => {
@@ -109,7 +109,7 @@ export const layer = Layer.effect(
     })
 
     /** The lock makes this a commit of its own, which waits for the same replicas as the receipt's. */
-    const find = writes.gather<Wanted, Option.Option<typeof Found.Type>>({
+    const find = writes.batch<Wanted, Option.Option<typeof Found.Type>>({
       operation: "receipts.find",
       one: ({ account_id, key_hash }) =>
         firstReceipt(sql`

@@ -13,11 +13,11 @@ interface Wanted {
 export const layer = Layer.effect(
   WorkspaceResolver,
   Effect.gen(function* () {
-    const { gather, sql } = (yield* Database).reads
+    const { batch, sql } = (yield* Database).reads
     const firstWorkspace = firstRowOf(Schema.Struct({ id: WorkspaceId }))
     const workspaces = rowsOf(Schema.Struct({ id: WorkspaceId, account_id: AccountId, is_default: Schema.Boolean }))
 
-    const resolve = gather<Wanted, Option.Option<WorkspaceId>>({
+    const resolve = batch<Wanted, Option.Option<WorkspaceId>>({
       operation: "workspaces.resolve",
       one: ({ account_id, requested }) =>
         Effect.map(

@@ -2,7 +2,7 @@ import { Effect, Option, Schema } from "effect"
 import { CurrentActor } from "../domain/Actor.ts"
 import { type AccountId, type CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
 import { recordChange, recordsOf } from "./auditing.ts"
-import type { Lane } from "./connection/Lane.ts"
+import type { ConnectionPool } from "./connection/ConnectionPool.ts"
 import { firstRowOf } from "./rows.ts"
 
 /** A credential before its deletion, and the last audit entry then. */
@@ -14,7 +14,7 @@ const Standing = Schema.Struct({ workspace_id: WorkspaceId, last_seq: Schema.Str
  * there. The lock makes that check a commit of its own, which waits for the synchronous replica in case the earlier one
  * did not; the serving role may lock no row of the log.
  */
-export const deleteCredential = ({ ask, sql }: Lane) => {
+export const deleteCredential = ({ ask, sql }: ConnectionPool) => {
   const firstStanding = firstRowOf(Standing)
   return (account_id: AccountId, id: CredentialId) =>
     Effect.flatMap(CurrentActor, (actor) => {

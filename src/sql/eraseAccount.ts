@@ -2,7 +2,7 @@ import { DateTime, Effect, Option } from "effect"
 import type { AuditAct } from "../domain/AuditEvent.ts"
 import type { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
 import { record } from "./auditing.ts"
-import type { Lane } from "./connection/Lane.ts"
+import type { ConnectionPool } from "./connection/ConnectionPool.ts"
 
 /**
  * Deletes a part of an account in one transaction, with an event for everything in it. The lock on the account makes
@@ -10,7 +10,7 @@ import type { Lane } from "./connection/Lane.ts"
  * empty stays empty.
  */
 export const eraseAccount =
-  ({ ask, sql }: Lane) =>
+  ({ ask, sql }: ConnectionPool) =>
   (account_id: AccountId, at: DateTime.Utc, limit: number) => {
     const step = Effect.gen(function* () {
       const accounts = yield* sql`SELECT id FROM accounts WHERE id = ${account_id} FOR UPDATE`

@@ -1,7 +1,7 @@
 import { Effect } from "effect"
 import type { AccountId } from "../domain/Identifiers.ts"
 import type { CredentialPage } from "../port/CredentialRepository.ts"
-import type { Lane } from "./connection/Lane.ts"
+import type { ConnectionPool } from "./connection/ConnectionPool.ts"
 import { columns, credentialOf, type Stored } from "./credentialRows.ts"
 
 /** A credential of the page with the number of all; an empty page is one row without a credential. */
@@ -14,7 +14,7 @@ const isStored = (row: Row): row is Row & Stored => row.id !== null
  * only the rows of the page from the table. Count and offset still pass over index entries, one for each credential.
  */
 export const listCredentials =
-  ({ ask, sql }: Lane) =>
+  ({ ask, sql }: ConnectionPool) =>
   (account_id: AccountId, { limit, offset, provider, workspace_id }: CredentialPage) => {
     const listed = sql`account_id = ${account_id} AND workspace_id = ${workspace_id} ${
       provider === undefined ? sql`` : sql`AND provider = ${provider}`

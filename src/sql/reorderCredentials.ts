@@ -2,7 +2,7 @@ import { Effect, Option } from "effect"
 import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
 import type { CredentialOrder } from "../port/CredentialRepository.ts"
 import { record } from "./auditing.ts"
-import type { Lane } from "./connection/Lane.ts"
+import type { ConnectionPool } from "./connection/ConnectionPool.ts"
 
 interface Placed {
   readonly id: CredentialId
@@ -21,7 +21,7 @@ const byPlace = (one: Placed, other: Placed) =>
  * stores nothing. One that is created meanwhile comes last: its `sort_order` follows the highest of before.
  */
 export const reorderCredentials =
-  ({ ask, sql }: Lane) =>
+  ({ ask, sql }: ConnectionPool) =>
   (account_id: AccountId, { ids, provider, workspace_id }: CredentialOrder) => {
     const reorder = Effect.gen(function* () {
       const rows = yield* sql<Placed>`

@@ -1,12 +1,12 @@
 import { DateTime, Effect } from "effect"
 import type { AccountId } from "../domain/Identifiers.ts"
 import type { CredentialScan } from "../port/CredentialRepository.ts"
-import type { Lane } from "./connection/Lane.ts"
+import type { ConnectionPool } from "./connection/ConnectionPool.ts"
 import { columns, credentialOf, type Stored } from "./credentialRows.ts"
 
 /** Scans in the order of the index `credentials_list`, so a part costs the same wherever it begins. */
 export const scanCredentials =
-  ({ ask, sql }: Lane) =>
+  ({ ask, sql }: ConnectionPool) =>
   (account_id: AccountId, { after, limit, provider, workspace_id }: CredentialScan) => {
     const rows = sql<Stored>`
       SELECT account_id, ${sql.csv(columns)} FROM credentials WHERE ${sql.and([

@@ -5,7 +5,7 @@ import { ChangeableField } from "../domain/ChangeableField.ts"
 import type { AccountId } from "../domain/Identifiers.ts"
 import type { CredentialUpdate } from "../port/CredentialRepository.ts"
 import { recordChange } from "./auditing.ts"
-import type { Lane } from "./connection/Lane.ts"
+import type { ConnectionPool } from "./connection/ConnectionPool.ts"
 
 /** The columns that an update writes, beside those of the key. */
 const policyColumns = ["label", ...ChangeableField.literals.filter((field) => field !== "key")] as const
@@ -28,7 +28,7 @@ const actsOf = (
  * replica in case the earlier one did not.
  */
 export const updateCredential =
-  ({ ask, sql }: Lane) =>
+  ({ ask, sql }: ConnectionPool) =>
   (account_id: AccountId, update: CredentialUpdate) =>
     Effect.flatMap(CurrentActor, (actor) => {
       const { credential, key_version, revision, sealed } = update

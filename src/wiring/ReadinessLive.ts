@@ -6,9 +6,8 @@ import { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import { KekRegistry } from "../port/KekRegistry.ts"
 import { Readiness } from "../port/Readiness.ts"
 import { Database } from "../sql/connection/Database.ts"
-import { failureOf } from "../sql/connection/failureOf.ts"
-import { isReadOnly } from "../sql/connection/isReadOnly.ts"
-import { acknowledgesEarly } from "../sql/connection/Durability.ts"
+import { failureOf } from "../sql/connection/DatabaseErrors.ts"
+import { acknowledgesEarly, isReadOnly } from "../sql/connection/Durability.ts"
 import { current, lockNotAvailable, required, withLockTimeout } from "../sql/Migrations.ts"
 
 /** How long to wait for a lock on the table of migrations, in milliseconds. */

@@ -100,7 +100,7 @@ describe("a network to the database that", () => {
           "every request succeeds again",
           Effect.map(burst, (answered) => answered.every(right))
         )
-        assert.isAtMost(yield* connections, 2 * shortDeadlines.poolSize + 1, "both lanes, and the one of the audit log")
+        assert.isAtMost(yield* connections, 2 * shortDeadlines.poolSize + 1, "both pools, and the one of the audit log")
         yield* close
         yield* eventually(
           "no connection is left",

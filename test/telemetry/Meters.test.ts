@@ -368,8 +368,8 @@ layerLive(metered({ settings: (settings) => ({ ...settings, database: { ...setti
         const { reads } = yield* Database
         const rows = reads.sql`SELECT 1 FROM credentials`
         const ask = reads.ask(rows, "tests.ask")
-        const gather = reads.gather({ operation: "tests.gather", one: () => rows, many: () => Effect.succeed([]) })
-        for (const refused of [ask, gather(undefined)]) {
+        const batch = reads.batch({ operation: "tests.batch", one: () => rows, many: () => Effect.succeed([]) })
+        for (const refused of [ask, batch(undefined)]) {
           const release = yield* lockTable(sql, "credentials")
           const waiting = yield* Effect.forkChild(refused)
           yield* untilWaiting(sql, 1)

@@ -19,7 +19,7 @@ interface Queries<Request, Answer> {
 }
 
 /** Makes a function that answers a request, alone or in a batch with others. */
-export type Gather = <Request, Answer>(
+export type Batch = <Request, Answer>(
   queries: Queries<Request, Answer>
 ) => (request: Request) => Effect.Effect<Answer, ServiceUnavailable>
 
@@ -64,7 +64,7 @@ const lastDeadline = (entries: ReadonlyArray<{ readonly until: number; readonly 
  * Batches the requests of one turn of the event loop, and of longer while `maxInFlight` statements run. A batch runs
  * detached from its callers: one that leaves or times out does not affect the others.
  */
-export const gatherWith = Effect.fnUntraced(function* ({ deadline, meter, timedOut, queue, retrying }: Options) {
+export const makeBatching = Effect.fnUntraced(function* ({ deadline, meter, timedOut, queue, retrying }: Options) {
   // The spans that the client makes of statements are named after the database: those of operations stand for them.
   const fork = Effect.runForkWith(Context.add(yield* Effect.context(), References.MinimumTraceLevel, "None"))
   const longest = Duration.toMillis(deadline)
@@ -78,7 +78,7 @@ export const gatherWith = Effect.fnUntraced(function* ({ deadline, meter, timedO
     (timer) => Effect.sync(() => clearInterval(timer))
   )
 
-  const gather: Gather = <Request, Answer>({ many, one, operation, sizeOf = () => 0 }: Queries<Request, Answer>) => {
+  const batch: Batch = <Request, Answer>({ many, one, operation, sizeOf = () => 0 }: Queries<Request, Answer>) => {
     type Entry = Waiting<Request, Answer>
     let collected: Array<Entry> = []
     const running: Array<ReadonlyArray<Entry>> = []
@@ -186,5 +186,5 @@ export const gatherWith = Effect.fnUntraced(function* ({ deadline, meter, timedO
         })
       })
   }
-  return gather
+  return batch
 })

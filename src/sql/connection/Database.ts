@@ -1,10 +1,9 @@
-import { PgClient } from "@effect/sql-pg"
-import { Context, Duration, Effect, Layer } from "effect"
+import { PgClient, PgTypes } from "@effect/sql-pg"
+import { Context, Duration, Effect, Layer, Result } from "effect"
 import { Reactivity } from "effect/reactivity"
 import { DatabaseMeter, type LaneName } from "../../port/DatabaseMeter.ts"
 import type { DatabaseTarget } from "./DatabaseTarget.ts"
-import { pgTypes } from "./pgTypes.ts"
-import { type Lane, makeLane } from "./Lane.ts"
+import { type ConnectionPool, makeConnectionPool } from "./ConnectionPool.ts"
 import { makeTransport } from "./makeTransport.ts"
 
 /** How the database is used. */
@@ -18,7 +17,7 @@ export interface DatabaseSettings {
   readonly deadline: Duration.Duration
   /** When a connection is replaced by a new one, give or take a tenth. */
   readonly maxAge: Duration.Duration
-  /** How many statements may wait or run in a lane before more are refused. */
+  /** How many statements may wait or run in a pool before more are refused. */
   readonly queue: number
   /** Whether concurrent requests share statements. */
   readonly batching: boolean
@@ -27,12 +26,12 @@ export interface DatabaseSettings {
 }
 
 /**
- * Reads and writes have separate lanes: a lock that stalls writes delays no reads. Background work has its own
+ * Reads and writes have separate pools: a lock that stalls writes delays no reads. Background work has its own
  * connection and takes no caller's place in a queue.
  */
 export class Database extends Context.Service<
   Database,
-  { readonly reads: Lane; readonly writes: Lane; readonly background: Lane }
+  { readonly reads: ConnectionPool; readonly writes: ConnectionPool; readonly background: ConnectionPool }
 >()("byok/Database") {}
 
 const sessionOf = ({ pooler, statementTimeout }: DatabaseSettings, session: Record<string, string>) => {
@@ -49,7 +48,23 @@ const sessionOf = ({ pooler, statementTimeout }: DatabaseSettings, session: Reco
       }
 }
 
-/** A client whose errors are not scrubbed: only lanes and migrations may run its statements. */
+const textOid = 25
+
+const read = (bytes: Uint8Array, offset: number, size: number) =>
+  Buffer.from(bytes.buffer, bytes.byteOffset + offset, size).toString("utf8")
+
+/** The driver's types, except text: its own codec strips a leading byte order mark from some strings. */
+const pgTypes = (): PgTypes.Registry => {
+  const types = PgTypes.makeRegistry()
+  types.register<string>(textOid, {
+    encode: (text) => Result.succeed(Buffer.from(text)),
+    decode: (bytes) => Result.succeed(read(bytes, 0, bytes.length)),
+    read: (bytes, offset, size) => Result.succeed(read(bytes, offset, size))
+  })
+  return types
+}
+
+/** A client whose errors are not scrubbed: only pools and migrations may run its statements. */
 export const makeClient = (
   { tls, ...target }: DatabaseTarget,
   { connectTimeout, poolSize, pooler }: Pick<DatabaseSettings, "connectTimeout" | "poolSize" | "pooler">,
@@ -73,17 +88,22 @@ export const layer = (target: DatabaseTarget, settings: DatabaseSettings, sessio
     maxAge: Duration.toMillis(settings.maxAge),
     pooler: settings.pooler
   }
-  const laneOf = Effect.fnUntraced(function* (name: LaneName, settings: DatabaseSettings) {
+  const poolOf = Effect.fnUntraced(function* (name: LaneName, settings: DatabaseSettings) {
     let unreplicated = 0
     const stream = makeTransport(target, lifetime, () => (unreplicated += 1))
     const client = yield* makeClient(target, settings, { ...sessionOf(settings, session), stream })
     const meter = (yield* DatabaseMeter)(name)
-    return yield* makeLane(client, { ...settings, unreplicated: () => unreplicated, meter })
+    return yield* makeConnectionPool(client, {
+      ...settings,
+      queue: queueLimits(settings.queue).statements,
+      unreplicated: () => unreplicated,
+      meter
+    })
   })
-  const lanes = {
-    reads: laneOf("reads", settings),
-    writes: laneOf("writes", settings),
-    background: laneOf("background", { ...settings, poolSize: 1, batching: false })
+  const pools = {
+    reads: poolOf("reads", settings),
+    writes: poolOf("writes", settings),
+    background: poolOf("background", { ...settings, poolSize: 1, batching: false })
   }
-  return Layer.effect(Database, Effect.all(lanes)).pipe(Layer.provide(Reactivity.layer))
+  return Layer.effect(Database, Effect.all(pools)).pipe(Layer.provide(Reactivity.layer))
 }

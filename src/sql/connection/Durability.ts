@@ -4,14 +4,20 @@ import type { SqlClient } from "effect/sql"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import { type DatabaseSettings, makeClient } from "./Database.ts"
 import type { DatabaseTarget } from "./DatabaseTarget.ts"
-import { failureOf } from "./failureOf.ts"
-import { isReadOnly } from "./isReadOnly.ts"
+import { failureOf } from "./DatabaseErrors.ts"
 
 /** Whether sessions acknowledge a commit before it is on disk, as only `synchronous_commit = off` does. */
 export const acknowledgesEarly = (sql: SqlClient.SqlClient) =>
   Effect.map(
     sql<{ value: string }>`SELECT current_setting('synchronous_commit') AS value`,
     ([session]) => session?.value === "off"
+  )
+
+/** Whether the session cannot write: it is on a standby, or its role or database says so. */
+export const isReadOnly = (sql: SqlClient.SqlClient) =>
+  Effect.map(
+    sql<{ read_only: boolean }>`SELECT current_setting('transaction_read_only') = 'on' AS read_only`,
+    ([session]) => session?.read_only === true
   )
 
 const readOnly = new DatabaseFailure({ kind: "ReadOnly", sqlstate: "25006", constraint: undefined })

@@ -1,5 +1,7 @@
-import type { Effect, Schema } from "effect"
+import { Effect, type Schema } from "effect"
 import type { SqlError } from "effect/sql"
+import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
+import { failureOf } from "./DatabaseErrors.ts"
 
 export type QueryError = SqlError.SqlError | Schema.SchemaError
 
@@ -8,3 +10,32 @@ export type Operation = `${string}.${string}`
 
 /** A query as adapters write it, its errors not yet scrubbed. It must be safe to run twice. */
 export type Query<A> = Effect.Effect<A, QueryError>
+
+/** Milliseconds between attempts. The first retry comes at once: the pool may have handed out a dead connection. */
+const pause = 100
+
+const unknownOutcome = new DatabaseFailure({ kind: "UnknownOutcome", sqlstate: "01000", constraint: undefined })
+
+/**
+ * Runs a query, and retries transient failures such as a change of leader before `until` (milliseconds of the monotonic
+ * clock, read after each failure). Reduces errors to a `DatabaseFailure`, and acknowledges nothing if a commit was
+ * reported as possibly not replicated meanwhile.
+ */
+export const retryingWith = (unreplicated: () => number) => {
+  const attempt = <A>(query: Query<A>, until: () => number, retries: number): Effect.Effect<A, DatabaseFailure> =>
+    Effect.suspend(() => {
+      const before = unreplicated()
+      return Effect.matchEffect(query, {
+        onSuccess: (answer) => (unreplicated() === before ? Effect.succeed(answer) : Effect.fail(unknownOutcome)),
+        onFailure: (error) => {
+          if (error._tag !== "SqlError") return Effect.die(error)
+          const failure = failureOf(error)
+          const wait = retries === 0 ? 0 : pause
+          if (!failure.isTransient || performance.now() + wait >= until()) return Effect.fail(failure)
+          const again = attempt(query, until, retries + 1)
+          return wait === 0 ? again : Effect.andThen(Effect.sleep(wait), again)
+        }
+      })
+    })
+  return <A>(query: Query<A>, until: () => number) => attempt(query, until, 0)
+}

@@ -2,7 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Cause, Duration, Effect, Exit, Fiber } from "effect"
 import { ServiceUnavailable } from "../../../src/domain/Errors.ts"
 import { DatabaseMeter } from "../../../src/port/DatabaseMeter.ts"
-import { gatherWith } from "../../../src/sql/connection/Batching.ts"
+import { makeBatching } from "../../../src/sql/connection/Batching.ts"
 import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
 import type { Query } from "../../../src/sql/connection/Query.ts"
 import { eventually } from "../../support/process/eventually.ts"
@@ -14,8 +14,8 @@ const gone = new DatabaseFailure({ kind: "ConnectionError", sqlstate: undefined,
 /** Input that no shared statement can be written with. */
 const unwritable = -1
 
-/** A lane whose statements are noted, held back while `held`, and fail as `failing` says. */
-const lane = Effect.fnUntraced(function* (options: { readonly queue?: number; readonly deadline?: number } = {}) {
+/** A pool whose statements are noted, held back while `held`, and fail as `failing` says. */
+const pool = Effect.fnUntraced(function* (options: { readonly queue?: number; readonly deadline?: number } = {}) {
   const statements: Array<ReadonlyArray<number>> = []
   const state = { held: false, failing: (_asked: number): DatabaseFailure | undefined => undefined }
   const until = (free: () => boolean) => eventually("it may go on", Effect.sync(free))
@@ -29,14 +29,14 @@ const lane = Effect.fnUntraced(function* (options: { readonly queue?: number; re
       }
       return asked.map((one) => `answer to ${one}`)
     })
-  const gather = yield* gatherWith({
+  const batch = yield* makeBatching({
     deadline: Duration.millis(options.deadline ?? 20_000),
     queue: options.queue ?? 1000,
     timedOut,
     meter: DatabaseMeter.defaultValue()("reads"),
     retrying: <A>(asked: Query<A>) => asked as unknown as Effect.Effect<A, DatabaseFailure>
   })
-  const ask = gather<number, string>({
+  const ask = batch<number, string>({
     operation: "tests.ask",
     sizeOf: (kibibytes) => kibibytes * 1024,
     one: (asked) => Effect.map(query([asked]), ([answer = ""]) => answer) as unknown as Query<string>,
@@ -53,7 +53,7 @@ const all = <A, E>(effects: ReadonlyArray<Effect.Effect<A, E>>) => Effect.all(ef
 describe("concurrent requests", () => {
   it.live("share a statement, and each gets its own answer", () =>
     Effect.gen(function* () {
-      const { ask, statements } = yield* lane()
+      const { ask, statements } = yield* pool()
       const answers = yield* all([3, 1, 2].map(ask))
       assert.deepStrictEqual(answers, ["answer to 3", "answer to 1", "answer to 2"])
       assert.deepStrictEqual(statements, [[3, 1, 2]])
@@ -62,7 +62,7 @@ describe("concurrent requests", () => {
 
   it.live("have a statement of their own if they come alone", () =>
     Effect.gen(function* () {
-      const { ask, statements } = yield* lane()
+      const { ask, statements } = yield* pool()
       yield* ask(1)
       yield* ask(2)
       assert.deepStrictEqual(statements, [[1], [2]])
@@ -71,7 +71,7 @@ describe("concurrent requests", () => {
 
   it.live("wait for the next statement while two are in progress", () =>
     Effect.gen(function* () {
-      const { ask, state, statements } = yield* lane()
+      const { ask, state, statements } = yield* pool()
       state.held = true
       const asked: Array<Fiber.Fiber<string, ServiceUnavailable>> = []
       for (const one of [1, 2]) {
@@ -92,7 +92,7 @@ describe("concurrent requests", () => {
 
   it.live("fail alone if they violate a constraint", () =>
     Effect.gen(function* () {
-      const { ask, state, statements } = yield* lane()
+      const { ask, state, statements } = yield* pool()
       state.failing = (asked) => (asked === 2 ? broken : undefined)
       const exits = yield* all([1, 2, 3].map((asked) => Effect.exit(ask(asked))))
       assert.deepStrictEqual(exits, [Exit.succeed("answer to 1"), Exit.die(broken), Exit.succeed("answer to 3")])
@@ -102,7 +102,7 @@ describe("concurrent requests", () => {
 
   it.live("fail together if the statement itself fails, and are not repeated one by one", () =>
     Effect.gen(function* () {
-      const { ask, state, statements } = yield* lane()
+      const { ask, state, statements } = yield* pool()
       state.failing = () => gone
       const exits = yield* all([1, 2].map((asked) => Effect.exit(ask(asked))))
       assert.deepStrictEqual(exits, [Exit.die(gone), Exit.die(gone)])
@@ -112,7 +112,7 @@ describe("concurrent requests", () => {
 
   it.live("share statements of at most 4 MiB, while a larger request has its own", () =>
     Effect.gen(function* () {
-      const { ask, statements } = yield* lane()
+      const { ask, statements } = yield* pool()
       yield* all([3072, 1024, 1024, 5120, 1024, 2048].map(ask))
       assert.deepStrictEqual(statements, [[3072, 1024], [1024], [5120], [1024, 2048]])
     })
@@ -120,7 +120,7 @@ describe("concurrent requests", () => {
 
   it.live("fail together, and alone, if no statement can be written for them", () =>
     Effect.gen(function* () {
-      const { ask } = yield* lane()
+      const { ask } = yield* pool()
       const exits = yield* all([1, unwritable, 2].map((asked) => Effect.exit(ask(asked))))
       for (const exit of exits) assert.isTrue(Exit.isFailure(exit) && Cause.squash(exit.cause) instanceof RangeError)
       assert.strictEqual(yield* ask(3), "answer to 3")
@@ -129,7 +129,7 @@ describe("concurrent requests", () => {
 
   it.live("continue if one of their callers leaves", () =>
     Effect.gen(function* () {
-      const { ask, state, statements } = yield* lane()
+      const { ask, state, statements } = yield* pool()
       state.held = true
       const [leaving, staying] = [yield* Effect.forkChild(ask(1)), yield* Effect.forkChild(ask(2))]
       yield* eventually(
@@ -144,7 +144,7 @@ describe("concurrent requests", () => {
 
   it.live("are not sent for a caller that has already left", () =>
     Effect.gen(function* () {
-      const { ask, statements } = yield* lane()
+      const { ask, statements } = yield* pool()
       const leaving = yield* Effect.forkChild(ask(1), { startImmediately: true })
       yield* Fiber.interrupt(leaving)
       assert.strictEqual(yield* ask(2), "answer to 2")
@@ -154,7 +154,7 @@ describe("concurrent requests", () => {
 
   it.live("are each answered at their own deadline (D11)", () =>
     Effect.gen(function* () {
-      const { ask, state } = yield* lane({ deadline: 60 })
+      const { ask, state } = yield* pool({ deadline: 60 })
       state.held = true
       const exit = yield* Effect.exit(ask(1))
       state.held = false
@@ -165,7 +165,7 @@ describe("concurrent requests", () => {
 
   it.live("are refused if too many wait, until some are answered (D14)", () =>
     Effect.gen(function* () {
-      const { ask, state } = yield* lane({ queue: 2 })
+      const { ask, state } = yield* pool({ queue: 2 })
       state.held = true
       const asked = [yield* Effect.forkChild(ask(1)), yield* Effect.forkChild(ask(2))]
       yield* Effect.yieldNow

@@ -3,7 +3,7 @@ import { Cause, Context, Duration, Effect, Exit, Fiber, Layer, Redacted } from "
 import { ServiceUnavailable } from "../../../src/domain/Errors.ts"
 import * as DatabaseLive from "../../../src/sql/connection/Database.ts"
 import { Database, type DatabaseSettings } from "../../../src/sql/connection/Database.ts"
-import type { Lane } from "../../../src/sql/connection/Lane.ts"
+import type { ConnectionPool } from "../../../src/sql/connection/ConnectionPool.ts"
 import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
 import { parseDatabaseUrl } from "../../../src/sql/connection/DatabaseTarget.ts"
 import { databaseProxy } from "../../support/database/DatabaseProxy.ts"
@@ -18,7 +18,7 @@ const longDeadline: DatabaseSettings = {
 }
 const shortDeadline: DatabaseSettings = { ...longDeadline, deadline: Duration.millis(300) }
 
-/** Both lanes on a database of their own with a table `t (id)`, and what a test needs to interfere. */
+/** Both pools on a database of their own with a table `t (id)`, and what a test needs to interfere. */
 const open = (settings: DatabaseSettings) =>
   Effect.gen(function* () {
     const url = yield* freshDatabase
@@ -27,8 +27,8 @@ const open = (settings: DatabaseSettings) =>
     const proxy = yield* databaseProxy(url)
     const { reads, writes } = Context.get(yield* Layer.build(DatabaseLive.layer(proxy.target, settings)), Database)
     const insert = (id: number) => writes.sql`INSERT INTO t VALUES (${id}) ON CONFLICT DO NOTHING`
-    const one = (lane: Lane) =>
-      Effect.map(lane.ask(lane.sql<{ one: number }>`SELECT 1 AS one`, "tests.ask"), (rows) => rows[0]?.one)
+    const one = (pool: ConnectionPool) =>
+      Effect.map(pool.ask(pool.sql<{ one: number }>`SELECT 1 AS one`, "tests.ask"), (rows) => rows[0]?.one)
     const stored = Effect.map(admin<{ id: number }>`SELECT id FROM t ORDER BY id`, (rows) => rows.map(({ id }) => id))
     return { admin, insert, one, proxy, reads, stored, writes }
   })
@@ -75,7 +75,7 @@ describe("a statement and its caller", () => {
     })
   )
 
-  it.live("without the lane a caller that leaves does cancel, and nothing is stored (control)", () =>
+  it.live("without the pool a caller that leaves does cancel, and nothing is stored (control)", () =>
     Effect.gen(function* () {
       const { admin, insert, proxy, stored } = yield* open(longDeadline)
       const unlock = yield* lockTable(admin, "t")
@@ -109,7 +109,7 @@ describe("a statement and its caller", () => {
   )
 })
 
-describe("two lanes", () => {
+describe("two pools", () => {
   it.live("reads continue while every connection for writes waits for a lock (R5)", () =>
     Effect.gen(function* () {
       const { admin, insert, one, reads, stored, writes } = yield* open(longDeadline)
@@ -122,7 +122,7 @@ describe("two lanes", () => {
       assert.strictEqual(yield* one(reads), 1)
       const late = yield* Effect.forkChild(one(writes))
       assert.strictEqual(yield* one(reads), 1)
-      assert.isUndefined(late.pollUnsafe(), "the same question in the lane of the writes has to wait (control)")
+      assert.isUndefined(late.pollUnsafe(), "the same question in the pool of the writes has to wait (control)")
       yield* unlock
       yield* Fiber.join(writers)
       assert.strictEqual(yield* Fiber.join(late), 1)
@@ -131,7 +131,7 @@ describe("two lanes", () => {
   )
 
   it.live(
-    "a request that does not fit into the queue of a lane is refused at once, and the other lane continues (D14)",
+    "a request that does not fit into the queue of a pool is refused at once, and the other pool continues (D14)",
     () =>
       Effect.gen(function* () {
         const { admin, insert, one, reads, stored, writes } = yield* open({ ...longDeadline, poolSize: 2, queue: 3 })
@@ -222,8 +222,8 @@ describe("a lost connection", () => {
 })
 
 describe("a connection", () => {
-  const session = (lane: Lane) =>
-    Effect.map(lane.ask(lane.sql<{ pid: number }>`SELECT pg_backend_pid() AS pid`, "tests.ask"), ([row]) => row?.pid)
+  const session = (pool: ConnectionPool) =>
+    Effect.map(pool.ask(pool.sql<{ pid: number }>`SELECT pg_backend_pid() AS pid`, "tests.ask"), ([row]) => row?.pid)
 
   it.live("that became read-only is replaced, and the write succeeds on the next one (F2)", () =>
     Effect.gen(function* () {

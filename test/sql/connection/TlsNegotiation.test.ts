@@ -65,8 +65,8 @@ const readsOn = (target: DatabaseTarget) =>
 const reads = (port: number, ca?: string) => readsOn(targetOf(port, ca))
 
 const ask = Effect.fnUntraced(function* (port: number, ca?: string) {
-  const lane = yield* reads(port, ca)
-  return yield* lane.ask(lane.sql`SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()`, "tests.ask")
+  const pool = yield* reads(port, ca)
+  return yield* pool.ask(pool.sql`SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()`, "tests.ask")
 })
 
 const assertRefuses = (exit: Exit.Exit<unknown, unknown>) => {
@@ -88,9 +88,9 @@ layerLive(TlsPostgres.layer)("a database with TLS", (it) => {
   it.effect("carries megabytes in both directions unchanged", () =>
     Effect.gen(function* () {
       const { certificate, port } = yield* TlsPostgres
-      const lane = yield* reads(port, certificate)
+      const pool = yield* reads(port, certificate)
       const given = "0123456789abcdef".repeat(300_000)
-      const [row] = yield* lane.ask(lane.sql<{ back: string }>`SELECT ${given}::text AS back`, "tests.ask")
+      const [row] = yield* pool.ask(pool.sql<{ back: string }>`SELECT ${given}::text AS back`, "tests.ask")
       assert.isTrue(row?.back === given)
     })
   )
@@ -124,7 +124,7 @@ it.live.each<readonly [string, Buffer]>([
   })
 )
 
-/** The two ways in which connections are made: by the transport of the lanes, and by the driver. */
+/** The two ways in which connections are made: by the transport of the pools, and by the driver. */
 const ways: ReadonlyArray<(target: DatabaseTarget) => Effect.Effect<unknown, unknown, Scope.Scope>> = [
   (target) => Effect.flatMap(readsOn(target), ({ ask, sql }) => ask(sql`SELECT 1`, "tests.ask")),
   (target) => migrate(target, databaseSettings)

@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
-import { sentenceOn } from "../../../src/sql/connection/connectionError.ts"
+import { sentenceOn } from "../../../src/sql/connection/DatabaseErrors.ts"
 import { openDatabase } from "../../../src/wiring/Persistence.ts"
 import { settingsFor } from "../../support/database/freshDatabase.ts"
 

@@ -6,7 +6,7 @@ import { inspect } from "node:util"
 import * as Logging from "../../../src/wiring/Logging.ts"
 import * as DatabaseLive from "../../../src/sql/connection/Database.ts"
 import { Database } from "../../../src/sql/connection/Database.ts"
-import type { Lane } from "../../../src/sql/connection/Lane.ts"
+import type { ConnectionPool } from "../../../src/sql/connection/ConnectionPool.ts"
 import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
 import { type DatabaseTarget, parseDatabaseUrl } from "../../../src/sql/connection/DatabaseTarget.ts"
 import { adminClient, databaseSettings, freshDatabase } from "../../support/database/freshDatabase.ts"
@@ -60,7 +60,7 @@ const causeOf = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
     return exit.cause
   })
 
-const laneOn = (target: DatabaseTarget) =>
+const poolOn = (target: DatabaseTarget) =>
   Effect.map(Layer.build(DatabaseLive.layer(target, databaseSettings)), (built) => Context.get(built, Database).writes)
 
 interface Failing {
@@ -96,7 +96,7 @@ const failing: Record<string, Failing> = {
   }
 }
 
-class Notes extends Context.Service<Notes, Lane>()("byok/test/Notes") {}
+class Notes extends Context.Service<Notes, ConnectionPool>()("byok/test/Notes") {}
 
 const NotesLive = Layer.effect(
   Notes,
@@ -105,7 +105,7 @@ const NotesLive = Layer.effect(
     const admin = yield* adminClient(url)
     yield* admin`CREATE TABLE notes (
       note text PRIMARY KEY CHECK (char_length(note) < 60), other text NOT NULL DEFAULT '')`
-    return yield* laneOn(parseDatabaseUrl(Redacted.make(url)))
+    return yield* poolOn(parseDatabaseUrl(Redacted.make(url)))
   })
 )
 
@@ -151,7 +151,7 @@ describe("a failed connection keeps neither password nor address nor the server'
   ])("refused with %s", ([sqlstate, kind]) =>
     Effect.gen(function* () {
       const { port } = yield* refusingPostgres(sqlstate ?? "", `no, ${canary}`)
-      const { ask, sql } = yield* laneOn({ ...target, port })
+      const { ask, sql } = yield* poolOn({ ...target, port })
       assert.include(yield* leaksIn(yield* causeOf(sql`SELECT 1`)), "inspect", "control")
       const cause = yield* causeOf(ask(sql`SELECT 1`, "tests.ask"))
       assert.deepInclude(Cause.squash(cause), { kind, sqlstate })
@@ -161,7 +161,7 @@ describe("a failed connection keeps neither password nor address nor the server'
 
   it.live("not reached", () =>
     Effect.gen(function* () {
-      const { ask, sql } = yield* laneOn({ ...target, host: `/nonexistent/${canary}` })
+      const { ask, sql } = yield* poolOn({ ...target, host: `/nonexistent/${canary}` })
       assert.include(yield* leaksIn(yield* causeOf(sql`SELECT 1`)), "inspect", "control")
       // The deadline may pass during an attempt as well as between two.
       const cause = yield* causeOf(ask(sql`SELECT 1`, "tests.ask")).pipe(

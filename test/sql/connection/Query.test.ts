@@ -3,8 +3,7 @@ import { Effect, Fiber } from "effect"
 import { ConnectionError, SqlError, UnknownError } from "effect/sql/SqlError"
 import { TestClock } from "effect/testing"
 import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
-import type { Query } from "../../../src/sql/connection/Query.ts"
-import { retryingWith } from "../../../src/sql/connection/retrying.ts"
+import { type Query, retryingWith } from "../../../src/sql/connection/Query.ts"
 import { elementOf, integer } from "../../support/memory/arbitraries.ts"
 
 const failing = (code: string) => new SqlError({ reason: new ConnectionError({ cause: { code }, message: "m" }) })

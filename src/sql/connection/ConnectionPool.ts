@@ -2,40 +2,39 @@ import { Duration, Effect, Exit, Fiber, References } from "effect"
 import type { SqlClient } from "effect/sql"
 import { ServiceUnavailable } from "../../domain/Errors.ts"
 import { timeLeft } from "../../port/Deadline.ts"
-import { type Gather, gatherWith } from "./Batching.ts"
+import { type Batch, makeBatching } from "./Batching.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import type { LaneMeter } from "../../port/DatabaseMeter.ts"
 import { meteringWith } from "./meteringWith.ts"
 import { OperationSpan } from "./OperationSpan.ts"
-import type { Operation, Query } from "./Query.ts"
-import { retryingWith } from "./retrying.ts"
+import { type Operation, type Query, retryingWith } from "./Query.ts"
 
 /** A pool of connections and the two ways to use it. */
-export interface Lane {
+export interface ConnectionPool {
   readonly sql: SqlClient.SqlClient
   /**
-   * Runs a query and answers by the deadline of the request, or of the lane if that is sooner. A caller that leaves or
+   * Runs a query and answers by the deadline of the request, or of the pool if that is sooner. A caller that leaves or
    * times out cancels nothing. Failures die as a `DatabaseFailure`.
    */
   readonly ask: <A>(query: Query<A>, operation: Operation) => Effect.Effect<A, ServiceUnavailable>
   /** Runs a query however much is queued, and takes no place in the queue. For the service's own occasional questions. */
   readonly probe: <A>(query: Query<A>, operation: Operation) => Effect.Effect<A>
   /** Runs a query that many callers make at once: they may share a statement, but not each other's failures. */
-  readonly gather: Gather
+  readonly batch: Batch
 }
 
-export interface LaneSettings {
+export interface PoolSettings {
   readonly deadline: Duration.Duration
   readonly queue: number
   readonly batching: boolean
-  /** How many commits on this lane were reported as possibly not replicated. */
+  /** How many commits on this pool were reported as possibly not replicated. */
   readonly unreplicated: () => number
   readonly meter: LaneMeter
 }
 
 const timedOut = new DatabaseFailure({ kind: "Deadline", sqlstate: undefined, constraint: undefined })
 
-export const makeLane = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, settings: LaneSettings) {
+export const makeConnectionPool = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, settings: PoolSettings) {
   const { meter } = settings
   const retrying = meteringWith(meter, retryingWith(settings.unreplicated))
   const longest = Duration.toMillis(settings.deadline)
@@ -58,7 +57,7 @@ export const makeLane = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, s
       const span = OperationSpan.begin(fiber, operation, "client")
       return span === undefined ? asked : Effect.onExit(asked, (exit) => Effect.sync(() => span.end(exit)))
     })
-  const ask: Lane["ask"] = (query, operation) =>
+  const ask: ConnectionPool["ask"] = (query, operation) =>
     traced(
       operation,
       Effect.flatMap(timeLeft(longest), (duration) => {
@@ -71,17 +70,17 @@ export const makeLane = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, s
         return run(query, operation, duration, () => (waiting -= 1))
       })
     )
-  const probe: Lane["probe"] = (query, operation) =>
+  const probe: ConnectionPool["probe"] = (query, operation) =>
     traced(
       operation,
       Effect.flatMap(timeLeft(longest), (duration) =>
         duration === 0 ? Effect.die(timedOut) : run(query, operation, duration)
       )
     )
-  const one: Gather =
+  const one: Batch =
     ({ one, operation }) =>
     (request) =>
       ask(one(request), operation)
-  const gather = settings.batching ? yield* gatherWith({ ...settings, retrying, timedOut: Exit.die(timedOut) }) : one
-  return { sql, ask, probe, gather } satisfies Lane
+  const batch = settings.batching ? yield* makeBatching({ ...settings, retrying, timedOut: Exit.die(timedOut) }) : one
+  return { sql, ask, probe, batch } satisfies ConnectionPool
 })

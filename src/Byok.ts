@@ -7,7 +7,7 @@ import * as KeyringLive from "./wiring/KeyringLive.ts"
 import * as Persistence from "./wiring/Persistence.ts"
 import * as ReadinessLive from "./wiring/ReadinessLive.ts"
 import { RequestTimeout } from "./port/Deadline.ts"
-import { QueueLimit } from "./port/QueueLimit.ts"
+import { queueLimits, QueueLimits } from "./port/QueueLimits.ts"
 import { Accounts } from "./service/Accounts.ts"
 import * as Checkpointing from "./service/Checkpointing.ts"
 import * as Credentials from "./service/Credentials.ts"
@@ -42,7 +42,7 @@ export const layerWith = (settings: Settings) =>
     Layer.provideMerge(SecureRandomLive.layer),
     Layer.provideMerge(Meters.layer),
     Layer.provideMerge(Layer.succeed(RequestTimeout, settings.database.deadline)),
-    Layer.provideMerge(Layer.succeed(QueueLimit, settings.database.queue)),
+    Layer.provideMerge(Layer.succeed(QueueLimits, queueLimits(settings.database.queue))),
     Layer.provide(KeyringLive.validate(settings))
   )
 

@@ -6,7 +6,7 @@ import { CurrentCaller } from "../domain/CurrentCaller.ts"
 import { InvalidParams } from "../domain/Errors.ts"
 import type { AccountId } from "../domain/Identifiers.ts"
 import type { Issue } from "../domain/Issue.ts"
-import { QueueLimit } from "../port/QueueLimit.ts"
+import { QueueLimits } from "../port/QueueLimits.ts"
 import { importCredential } from "../service/importCredential.ts"
 import { OperatorCredentials } from "../service/OperatorCredentials.ts"
 import * as Administration from "../wiring/Administration.ts"
@@ -110,7 +110,7 @@ const importAll = Effect.fnUntraced(function* <E, R>(
 
   const entries = readEntries(chunks, format, (count) => (counts.bytes += count))
   yield* Stream.fromAsyncIterable(entries, unreadable).pipe(
-    Stream.mapEffect(resultOf, { concurrency: Math.min(concurrency, yield* QueueLimit) }),
+    Stream.mapEffect(resultOf, { concurrency: Math.min(concurrency, (yield* QueueLimits).imports) }),
     Stream.runForEach(report),
     Effect.ensuring(progress.end)
   )

@@ -7,7 +7,7 @@ import type { AccountId, ApiKeyHash } from "../domain/Identifiers.ts"
 import { hashApiKey, hasWrongChecksum } from "../port/ApiKey.ts"
 import { ApiKeys, type FoundApiKey } from "../port/ApiKeys.ts"
 import { Prefetched } from "../port/Prefetched.ts"
-import { QueueLimit } from "../port/QueueLimit.ts"
+import { QueueLimits } from "../port/QueueLimits.ts"
 import { CurrentExchange, type Exchange } from "./Exchange.ts"
 import { requestedCredentialId } from "./requestedCredentialId.ts"
 import { Turns } from "./Turns.ts"
@@ -42,13 +42,13 @@ const maxFamiliar = 10_000
  * Remembers whose turn a token takes. It admits nobody: every request looks its token up (D42). The tokens that no
  * account is known for share one small budget (F9).
  */
-const makeParties = (queue: number) => {
+const makeParties = ({ account, unknownTokens }: QueueLimits) => {
   const familiar = new Map<ApiKeyHash, AccountId>()
-  const unknown = { party: "unknown tokens", limit: Math.max(1, Math.floor(queue / 4)) }
+  const unknown = { party: "unknown tokens", limit: unknownTokens }
   return {
     of: (hash: ApiKeyHash) => {
       const account_id = familiar.get(hash)
-      return account_id === undefined ? unknown : { party: account_id, limit: queue }
+      return account_id === undefined ? unknown : { party: account_id, limit: account }
     },
     learn: (hash: ApiKeyHash, account_id: AccountId) => {
       if (familiar.has(hash)) return
@@ -67,9 +67,8 @@ export const layer = Layer.effect(
   Authentication,
   Effect.gen(function* () {
     const apiKeys = yield* ApiKeys
-    const queue = yield* QueueLimit
     const inTurn = yield* Turns
-    const parties = makeParties(queue)
+    const parties = makeParties(yield* QueueLimits)
     return Authentication.of({
       management_key: (app, { credential }) => {
         const token = Redacted.value(credential)

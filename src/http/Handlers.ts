@@ -12,7 +12,7 @@ import type { Credential } from "../domain/Credential.ts"
 import { CurrentCaller } from "../domain/CurrentCaller.ts"
 import { Credentials } from "../port/Credentials.ts"
 import { Explanations } from "../port/Explanations.ts"
-import { QueueLimit } from "../port/QueueLimit.ts"
+import { QueueLimits } from "../port/QueueLimits.ts"
 import { Turns } from "./Turns.ts"
 
 type Middleware = Authentication | JsonBody | QueryParameters | ResourcePath
@@ -47,9 +47,9 @@ export const layer = Layer.unwrap(
     const credentials = yield* Credentials
     const { explain } = yield* Explanations
     const inTurn = yield* Turns
-    const queue = yield* QueueLimit
+    const limits = yield* QueueLimits
     const inTurnOfCaller = <A, E, R>(operation: Effect.Effect<A, E, R>) =>
-      Effect.flatMap(CurrentCaller, ({ account_id }) => inTurn(account_id, queue, operation))
+      Effect.flatMap(CurrentCaller, ({ account_id }) => inTurn(account_id, limits.account, operation))
     const group = HttpApiBuilder.group(Api, "byok", (handlers) =>
       handlers.handleAll({
         create: ({ headers: { "idempotency-key": idempotency_key }, payload }) =>

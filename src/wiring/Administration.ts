@@ -12,7 +12,7 @@ import { Audit } from "../service/Audit.ts"
 import * as Explanations from "../service/routing/Explanations.ts"
 import { LeakResponse } from "../service/LeakResponse.ts"
 import { RequestTimeout } from "../port/Deadline.ts"
-import { QueueLimit } from "../port/QueueLimit.ts"
+import { queueLimits, QueueLimits } from "../port/QueueLimits.ts"
 import * as Credentials from "../service/Credentials.ts"
 import { OperatorCredentials } from "../service/OperatorCredentials.ts"
 import { Rotation } from "../service/Rotation.ts"
@@ -78,10 +78,11 @@ export const credentials = fromSettings((settings) =>
 /** Every operation on credentials. */
 export const sealing = fromSettings((settings) => {
   const { deadline, queue } = withCommandTimeouts(settings).database
-  const services = Layer.mergeAll(Credentials.layer, OperatorCredentials.layer, Layer.succeed(QueueLimit, queue)).pipe(
-    Layer.provide(Layer.succeed(RequestTimeout, deadline)),
-    Layer.provide(CipherAes256Gcm.layer)
-  )
+  const services = Layer.mergeAll(
+    Credentials.layer,
+    OperatorCredentials.layer,
+    Layer.succeed(QueueLimits, queueLimits(queue))
+  ).pipe(Layer.provide(Layer.succeed(RequestTimeout, deadline)), Layer.provide(CipherAes256Gcm.layer))
   return withKeys(services, settings)
 })
 

@@ -2,6 +2,7 @@ import { PgClient, PgTypes } from "@effect/sql-pg"
 import { Context, Duration, Effect, Layer, Result } from "effect"
 import { Reactivity } from "effect/reactivity"
 import { DatabaseMeter, type LaneName } from "../../port/DatabaseMeter.ts"
+import { queueLimits } from "../../port/QueueLimits.ts"
 import type { DatabaseTarget } from "./DatabaseTarget.ts"
 import { type ConnectionPool, makeConnectionPool } from "./ConnectionPool.ts"
 import { makeTransport } from "./makeTransport.ts"
@@ -17,7 +18,7 @@ export interface DatabaseSettings {
   readonly deadline: Duration.Duration
   /** When a connection is replaced by a new one, give or take a tenth. */
   readonly maxAge: Duration.Duration
-  /** How many statements may wait or run in a pool before more are refused. */
+  /** DATABASE_QUEUE, from which `queueLimits` derives what may wait or run before more is refused. */
   readonly queue: number
   /** Whether concurrent requests share statements. */
   readonly batching: boolean

@@ -8,7 +8,7 @@ const semiSpace = "--max-semi-space-size=16"
 /** Node.js takes the bound only when it starts, so the process starts again as itself: same id, same files. */
 const startBounded = () => {
   const given = [...process.execArgv, process.env["NODE_OPTIONS"] ?? ""].some((option) => option.includes("semi-space"))
-  if (given || process.execve === undefined || process.platform === "win32" || process.send !== undefined) return
+  if (given || process.execve === undefined || process.platform === "win32") return
   process.execve(process.execPath, [process.argv0, ...process.execArgv, semiSpace, ...process.argv.slice(1)])
 }
 

@@ -170,8 +170,7 @@ export const makeNodeServer = (
     certificate === undefined
       ? createServer(options)
       : createTlsServer({ ...options, ...certificate, minVersion: "TLSv1.2", handshakeTimeout: limits.headersTimeout })
-  // Of several processes, each drops what exceeds its own limit instead of passing it on.
-  Object.assign(server, { maxConnections, dropMaxConnection: true })
+  server.maxConnections = maxConnections
   server
     .on("clientError", (error: NodeJS.ErrnoException, socket) => refuseSocket(meter, socket, refusalOf(error.code)))
     .on("checkExpectation", (request, response) => refuseResponse(request, response, new ExpectationFailed()))

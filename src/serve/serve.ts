@@ -1,10 +1,8 @@
-import cluster from "node:cluster"
 import { Console, Effect, Layer, Option, type Queue, Redacted } from "effect"
 import { HttpServer, type HttpServerError } from "effect/http"
 import * as Byok from "../Byok.ts"
 import * as Server from "../http/Server.ts"
 import { Accounts } from "../service/Accounts.ts"
-import { answerPrimary } from "../management/answerPrimary.ts"
 import * as OfProcess from "../management/OfProcess.ts"
 import * as MetricsExport from "../wiring/MetricsExport.ts"
 import { readCertificate } from "../wiring/readCertificate.ts"
@@ -31,9 +29,6 @@ and read it back, with the id from the response:
   curl -i ${url}/api/v1/byok/ID -H 'Authorization: Bearer ${management_key}'
 `
 
-/** Of several processes, only the first prints the welcome. */
-const isFirst = () => cluster.worker === undefined || cluster.worker.id === 1
-
 /**
  * Prints where it listens, as one object or for a person. An empty embedded database gets an account, whose key is shown
  * once; no other does.
@@ -41,13 +36,11 @@ const isFirst = () => cluster.worker === undefined || cluster.worker.id === 1
 const welcome = ({ databaseUrl, tls }: Settings, json: boolean) =>
   Layer.effectDiscard(
     Effect.gen(function* () {
-      if (!isFirst()) return
       const { address } = yield* HttpServer.HttpServer
       if (address._tag === "UnixPathAddress") return
       const accounts = yield* Accounts
       const url = HttpServer.formatAddress(address).replace(/^http:/, Option.isSome(tls) ? "https:" : "http:")
-      const pid = cluster.isWorker ? process.ppid : process.pid
-      const where = `byok listens on ${url} as process ${pid}; its documentation is at ${url}/docs`
+      const where = `byok listens on ${url} as process ${process.pid}; its documentation is at ${url}/docs`
       if (!json) yield* Console.log(where)
       const first =
         Option.isNone(databaseUrl) && (yield* accounts.isEmpty)
@@ -60,7 +53,7 @@ const welcome = ({ databaseUrl, tls }: Settings, json: boolean) =>
       }))
       if (json) {
         const { port } = address
-        const listening = { address: new URL(url).hostname.replace(/^\[(.*)\]$/, "$1"), port, url, pid }
+        const listening = { address: new URL(url).hostname.replace(/^\[(.*)\]$/, "$1"), port, url, pid: process.pid }
         yield* Console.log(JSON.stringify({ ...listening, ...Option.getOrUndefined(created) }))
       } else if (Option.isSome(created)) {
         yield* Console.log(tryIt(url, created.value.account_id, created.value.management_key))
@@ -71,7 +64,7 @@ const welcome = ({ databaseUrl, tls }: Settings, json: boolean) =>
 const isLoopback = (host: string) => host === "localhost" || host === "::1" || /^127(\.\d{1,3}){3}$/.test(host)
 
 const warnOfPlainHttp = ({ host, tls }: Settings) =>
-  Option.isSome(tls) || isLoopback(host) || !isFirst()
+  Option.isSome(tls) || isLoopback(host)
     ? Effect.void
     : Effect.logWarning(
         "HOST is not this machine alone and HTTP is plain, so keys can be read on the network: put a TLS terminator in front, or set TLS_CERT_FILE and TLS_KEY_FILE"
@@ -99,11 +92,10 @@ export const serve = (settings: Settings, signals: Queue.Dequeue<true>, json = f
         )
       )
       const reloading = Option.isSome(read) ? reloadCertificate(signalsForCertificate, read.value) : Layer.empty
-      const managed = cluster.isWorker ? answerPrimary : managementPort(settings)
       return Layer.mergeAll(welcome(settings, json), reloading, drain.layer).pipe(
         Layer.provide(server),
         Layer.merge(reloadKeyring(signals)),
-        Layer.provideMerge(Layer.provide(managed, OfProcess.layer)),
+        Layer.provideMerge(Layer.provide(managementPort(settings), OfProcess.layer)),
         Layer.provide(MetricsExport.layer(settings)),
         Layer.provide(Layer.succeed(Draining, drain.isDraining)),
         Layer.provide(Byok.layerWith(settings)),

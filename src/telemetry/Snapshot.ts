@@ -1,7 +1,7 @@
 import { type Context, Metric } from "effect"
 import { families, type FamilyName } from "./families.ts"
 
-/** What a series shows; the counts of `buckets` are cumulative. Survives JSON. */
+/** What a series shows; the counts of `buckets` are cumulative. */
 export type Reading =
   | { readonly type: "counter" | "gauge"; readonly value: number }
   | {
@@ -17,7 +17,7 @@ export interface Series {
   readonly reading: Reading
 }
 
-/** The series of one process, or of several together. */
+/** The series of one process. */
 export type Snapshot = ReadonlyArray<Series>
 
 const isOurs = (id: string): id is FamilyName => Object.hasOwn(families, id)

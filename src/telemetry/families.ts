@@ -1,6 +1,3 @@
-/** What several processes make of one series together. */
-export type Across = "sum" | "max" | "min"
-
 /** Series of one name, which differ by their attributes. */
 export interface Family {
   /** The name that Prometheus gets, with the unit and `_total`. */
@@ -8,7 +5,6 @@ export interface Family {
   readonly type: "counter" | "gauge" | "histogram"
   /** In UCUM. */
   readonly unit: string
-  readonly across: Across
   readonly description: string
   /** What its series may differ by, under the names in OpenTelemetry. */
   readonly attributes: ReadonlyArray<string>
@@ -28,13 +24,12 @@ const histogram = (
   attributes: ReadonlyArray<string>,
   bounds: ReadonlyArray<number> = requestSeconds,
   unit = "s"
-): Family => ({ prometheus, type: "histogram", unit, across: "sum", description, attributes, bounds })
+): Family => ({ prometheus, type: "histogram", unit, description, attributes, bounds })
 
 const counter = (prometheus: string, unit: string, description: string, attributes: ReadonlyArray<string>): Family => ({
   prometheus,
   type: "counter",
   unit,
-  across: "sum",
   description,
   attributes
 })
@@ -42,10 +37,9 @@ const counter = (prometheus: string, unit: string, description: string, attribut
 const gauge = (
   prometheus: string,
   unit: string,
-  across: Across,
   description: string,
   attributes: ReadonlyArray<string> = []
-): Family => ({ prometheus, type: "gauge", unit, across, description, attributes })
+): Family => ({ prometheus, type: "gauge", unit, description, attributes })
 
 /** Every series of the service, by its name in OpenTelemetry. Labels name no tenant, no path with values and no key. */
 export const families = {
@@ -54,12 +48,7 @@ export const families = {
     "From the head of a request to the end of its answer.",
     ["http.request.method", "http.route", "http.response.status_code"]
   ),
-  "http.server.active_requests": gauge(
-    "http_server_active_requests",
-    "{request}",
-    "sum",
-    "Requests that are being answered."
-  ),
+  "http.server.active_requests": gauge("http_server_active_requests", "{request}", "Requests that are being answered."),
   "db.client.operation.duration": histogram(
     "db_client_operation_duration_seconds",
     "Statements or transactions, with the wait for a connection and with retries.",
@@ -80,7 +69,6 @@ export const families = {
   "byok.db.queue.depth": gauge(
     "byok_db_queue_depth",
     "{request}",
-    "sum",
     "Requests that wait for a statement or run one; DATABASE_QUEUE is the limit of each process.",
     ["lane"]
   ),
@@ -96,15 +84,13 @@ export const families = {
   "byok.kek.wraps": gauge(
     "byok_kek_wraps",
     "{wrap}",
-    "max",
     "Wraps reserved for a key-encryption key that is not retired, by all instances.",
     ["kek_id"]
   ),
-  "byok.kek.wraps.limit": gauge("byok_kek_wraps_limit", "{wrap}", "max", "Wraps at which a key refuses to seal."),
+  "byok.kek.wraps.limit": gauge("byok_kek_wraps_limit", "{wrap}", "Wraps at which a key refuses to seal."),
   "byok.kek.primary.age": gauge(
     "byok_kek_primary_age_seconds",
     "s",
-    "max",
     "Time since the key that seals was registered; absent if that is unknown."
   ),
   "byok.keyring.reloads": counter("byok_keyring_reloads_total", "{reload}", "Attempts to reload the keyring.", [
@@ -113,10 +99,9 @@ export const families = {
   "byok.audit.unsealed_entries": gauge(
     "byok_audit_unsealed_entries",
     "{entry}",
-    "max",
     "Audit entries that no checkpoint covers yet, counted as far as 10001."
   ),
-  "byok.ready": gauge("byok_ready", "1", "min", "1 if every process is ready, else 0."),
+  "byok.ready": gauge("byok_ready", "1", "1 if the service is ready, else 0."),
   "byok.router.plans": counter("byok_router_plans_total", "{plan}", "Plans made for routers.", ["result"]),
   "byok.router.leases": counter("byok_router_leases_total", "{lease}", "Keys leased to routers, and leases refused.", [
     "result"
@@ -134,26 +119,23 @@ export const families = {
     ["cause"]
   ),
   "process.cpu.time": counter("process_cpu_time_seconds_total", "s", "Time on a CPU.", ["cpu.mode"]),
-  "process.memory.usage": gauge("process_memory_usage_bytes", "By", "sum", "Resident memory."),
+  "process.memory.usage": gauge("process_memory_usage_bytes", "By", "Resident memory."),
   "nodejs.eventloop.delay.p50": gauge(
     "nodejs_eventloop_delay_p50_seconds",
     "s",
-    "max",
     "Median delay of the event loop in the last ten seconds."
   ),
   "nodejs.eventloop.delay.p99": gauge(
     "nodejs_eventloop_delay_p99_seconds",
     "s",
-    "max",
     "99th percentile of the delay of the event loop in the last ten seconds."
   ),
   "nodejs.eventloop.delay.max": gauge(
     "nodejs_eventloop_delay_max_seconds",
     "s",
-    "max",
     "Longest delay of the event loop in the last ten seconds."
   ),
-  "byok.build.info": gauge("byok_build_info", "1", "max", "1, with the version of the program.", ["version"])
+  "byok.build.info": gauge("byok_build_info", "1", "1, with the version of the program.", ["version"])
 } as const satisfies Readonly<Record<string, Family>>
 
 export type FamilyName = keyof typeof families

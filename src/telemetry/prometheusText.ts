@@ -1,7 +1,6 @@
 import { Context, Metric } from "effect"
 import { PrometheusMetrics } from "effect/observability"
 import { families, type Family } from "./families.ts"
-import { mergeSnapshots } from "./mergeSnapshots.ts"
 import type { Series, Snapshot } from "./Snapshot.ts"
 
 const register = (context: Context.Context<never>, { attributes, family, reading }: Series) => {
@@ -37,9 +36,18 @@ export const prometheusType = "text/plain; version=0.0.4; charset=utf-8"
 
 const names = new Map<string, string>(Object.entries(families).map(([name, { prometheus }]) => [name, prometheus]))
 
+const keyOf = ({ attributes, family }: Series) =>
+  JSON.stringify([family, ...Object.entries(attributes).sort(([one], [other]) => (one < other ? -1 : 1))])
+
+const sorted = (snapshot: Snapshot) =>
+  snapshot
+    .map((series) => [keyOf(series), series] as const)
+    .sort(([one], [other]) => (one < other ? -1 : 1))
+    .map(([, series]) => series)
+
 /** A snapshot in the text format of Prometheus, in the order of names and labels. */
 export const prometheusText = (snapshot: Snapshot): string => {
   const context = Context.make(Metric.MetricRegistry, new Map())
-  for (const series of mergeSnapshots([snapshot])) register(context, series)
+  for (const series of sorted(snapshot)) register(context, series)
   return PrometheusMetrics.formatUnsafe(context, { metricNameMapper: (name) => names.get(name) ?? name })
 }

@@ -1,8 +1,4 @@
 import { Data } from "effect"
 
 /** A setting is wrong or missing. The message names it and never contains its value. */
-export class InvalidSetting extends Data.TaggedError("InvalidSetting")<{
-  readonly message: string
-  /** Trying again does harm: a token locks itself after a few wrong PINs. */
-  readonly harmful?: true
-}> {}
+export class InvalidSetting extends Data.TaggedError("InvalidSetting")<{ readonly message: string }> {}

@@ -50,10 +50,7 @@ const make = Effect.fnUntraced(function* (settings: Settings) {
   if (!namesToken(settings)) return keyring
   const token = yield* Effect.flatMap(targetOf(settings), openToken).pipe(
     Effect.catchTags({
-      TokenRefused: (refused) => {
-        const message = `${settingOf(refused, settings)}: ${refused.message}.`
-        return Effect.fail(refused.part === "pin" ? new InvalidSetting({ message, harmful: true }) : refuse(message))
-      },
+      TokenRefused: (refused) => Effect.fail(refuse(`${settingOf(refused, settings)}: ${refused.message}.`)),
       KeyStoreUnavailable: ({ reason }) => Effect.fail(refuse(`BYOK_PKCS11_MODULE: ${reason}.`))
     })
   )

@@ -9,10 +9,7 @@ import * as StoreGauges from "../telemetry/StoreGauges.ts"
 import type { Settings } from "./Settings.ts"
 import { version } from "./version.ts"
 
-/** What a process without a service of its own can show. */
-export const processGauges = ProcessGauges.layer(version)
-
-/** Sends series to the collector that the settings name, each process its own. */
+/** Sends series to the collector that the settings name. */
 export const push = ({ metricsInterval, otlp }: Settings): Layer.Layer<never> =>
   Option.match(otlp.metrics, {
     onNone: () => Layer.empty,
@@ -38,4 +35,4 @@ const storeGauges = Layer.unwrap(
 export const layer = (settings: Settings) =>
   Option.isNone(settings.management) && Option.isNone(settings.otlp.metrics)
     ? Layer.empty
-    : Layer.provideMerge(push(settings), Layer.merge(processGauges, storeGauges))
+    : Layer.provideMerge(push(settings), Layer.merge(ProcessGauges.layer(version), storeGauges))

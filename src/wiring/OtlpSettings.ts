@@ -1,4 +1,4 @@
-import { Config, Effect, Option, Record, Redacted, Schema } from "effect"
+import { Config, Effect, Option, Redacted, Schema } from "effect"
 import { InvalidSetting } from "./InvalidSetting.ts"
 import { keyValuePairs } from "./keyValuePairs.ts"
 import { optionalSetting } from "./optionalSetting.ts"
@@ -25,8 +25,6 @@ export interface OtlpSettings {
   readonly traces: Option.Option<OtlpTarget>
   readonly metrics: Option.Option<OtlpTarget>
   readonly sampling: TraceSampling
-  /** The headers as they were given, for a process that must read the same settings. */
-  readonly given: Readonly<Record<string, Redacted.Redacted>>
 }
 
 const isHeader = ([name, value]: readonly [string, string]) =>
@@ -39,7 +37,7 @@ const headers = Effect.fnUntraced(function* (name: string) {
     const expected = "headers such as name=value, separated by commas, their values percent-encoded"
     return yield* new InvalidSetting({ message: `${name} must be ${expected}.` })
   }
-  return { given, pairs: Option.map(pairs, (found = {}) => Redacted.make(found)) }
+  return Option.map(pairs, (found = {}) => Redacted.make(found))
 })
 
 const endpoint = (name: string) => {
@@ -109,25 +107,15 @@ export const readOtlpSettings = Effect.gen(function* () {
     const url = Option.orElse(own.endpoint, () => Option.map(general.endpoint, (found) => endpointOf(name, found)))
     const off = disabled || Option.contains(exporter, "none")
     const sent = Option.getOrElse(
-      Option.orElse(own.headers.pairs, () => general.headers.pairs),
+      Option.orElse(own.headers, () => general.headers),
       () => Redacted.make({})
     )
-    return {
-      target: off ? Option.none() : Option.map(url, (found): OtlpTarget => ({ url: found, headers: sent })),
-      given: own.headers.given
-    }
+    return off ? Option.none() : Option.map(url, (found): OtlpTarget => ({ url: found, headers: sent }))
   })
-  const traces = yield* signal("traces")
-  const metrics = yield* signal("metrics")
   return {
     resource: yield* readServiceResource,
-    traces: traces.target,
-    metrics: metrics.target,
-    sampling: yield* sampling,
-    given: Record.getSomes({
-      OTEL_EXPORTER_OTLP_HEADERS: general.headers.given,
-      OTEL_EXPORTER_OTLP_TRACES_HEADERS: traces.given,
-      OTEL_EXPORTER_OTLP_METRICS_HEADERS: metrics.given
-    })
+    traces: yield* signal("traces"),
+    metrics: yield* signal("metrics"),
+    sampling: yield* sampling
   } satisfies OtlpSettings
 })

@@ -1,23 +1,18 @@
 import { randomUUID } from "node:crypto"
-import cluster from "node:cluster"
 import { Config, Effect, Option, Schema } from "effect"
 import { keyValuePairs } from "./keyValuePairs.ts"
 import { optionalSetting } from "./optionalSetting.ts"
 import { version } from "./version.ts"
 
-/** Which service and which process of it something comes from, in the terms of OpenTelemetry. */
+/** Which service and which instance of it something comes from, in the terms of OpenTelemetry. */
 export interface ServiceResource {
   readonly serviceName: string
   readonly serviceVersion: string
-  /** With `service.instance.id`, which differs between the processes of one instance. */
   readonly attributes: Readonly<Record<string, string>> & { readonly "service.instance.id": string }
 }
 
 /** Of this process, unless the settings name one. */
 const ownId = randomUUID()
-
-const instanceOf = (given: string | undefined) =>
-  given === undefined ? ownId : cluster.worker === undefined ? given : `${given}-${cluster.worker.id}`
 
 const attributesSetting = "OTEL_RESOURCE_ATTRIBUTES"
 
@@ -32,7 +27,7 @@ export const readServiceResource = Effect.gen(function* () {
     "pairs such as key=value, separated by commas, their values percent-encoded"
   )
   const {
-    "service.instance.id": instance,
+    "service.instance.id": instance = ownId,
     "service.name": serviceName = "byok",
     "service.version": _,
     ...attributes
@@ -40,6 +35,6 @@ export const readServiceResource = Effect.gen(function* () {
   return {
     serviceName: Option.getOrElse(name, () => serviceName),
     serviceVersion: version,
-    attributes: { ...attributes, "service.instance.id": instanceOf(instance) }
+    attributes: { ...attributes, "service.instance.id": instance }
   } satisfies ServiceResource
 })

@@ -1,4 +1,4 @@
-import { Config, Duration, Effect, Option, Record, Redacted, Schema, SchemaTransformation } from "effect"
+import { Config, Duration, Effect, Option, type Redacted, Schema, SchemaTransformation } from "effect"
 import { isKekId } from "../domain/Identifiers.ts"
 import type { DatabaseSettings } from "../sql/connection/Database.ts"
 import { InvalidSetting } from "./InvalidSetting.ts"
@@ -29,8 +29,6 @@ export interface Settings {
   readonly drainDelay: Duration.Duration
   /** Whether each request is a line in the log. */
   readonly accessLog: boolean
-  /** How many processes share the port. */
-  readonly processes: number
   readonly database: DatabaseSettings
   /** None for the embedded database. */
   readonly databaseUrl: Option.Option<Redacted.Redacted>
@@ -153,8 +151,25 @@ const tls = Effect.gen(function* () {
   return Option.all({ certificateFile, keyFile })
 })
 
+/** Settings of earlier versions, and what to do instead. A deployment that still relies on one must not start without it. */
+const removedSettings: Readonly<Record<string, string>> = {
+  BYOK_PROCESSES: "run more instances instead, on other machines or on one port with BYOK_REUSE_PORT=true"
+}
+
+const refuseRemoved = Effect.forEach(
+  Object.entries(removedSettings),
+  ([name, instead]) =>
+    Effect.flatMap(text(name), (given) =>
+      Option.isNone(given)
+        ? Effect.void
+        : Effect.fail(new InvalidSetting({ message: `${name} is no longer a setting: ${instead}.` }))
+    ),
+  { discard: true }
+)
+
 /** Reads every setting except those of the log, and removes secrets from the environment. */
 export const readSettings: Effect.Effect<Settings, InvalidSetting> = Effect.gen(function* () {
+  yield* refuseRemoved
   const settings = yield* Effect.all({
     host: withDefault("HOST", Config.NonEmptyString("HOST"), "127.0.0.1", "a name or address to listen on"),
     port: whole("PORT", 0, 65535, 3000),
@@ -164,7 +179,6 @@ export const readSettings: Effect.Effect<Settings, InvalidSetting> = Effect.gen(
     sendTimeout: duration("SEND_TIMEOUT", "10 seconds"),
     drainDelay: duration("DRAIN_DELAY", "0 seconds", "0 millis"),
     accessLog: withDefault("ACCESS_LOG", Config.Boolean("ACCESS_LOG"), false, "true or false"),
-    processes: whole("BYOK_PROCESSES", 1, 64, 1),
     database,
     databaseUrl,
     databaseCaFile: text("DATABASE_CA_FILE"),
@@ -190,13 +204,3 @@ export const readSettings: Effect.Effect<Settings, InvalidSetting> = Effect.gen(
   }
   return settings
 })
-
-/** The removed variables, for a process that must read the same settings. */
-export const secretsOf = ({ databaseUrl, keyring, otlp, pkcs11 }: Settings): Record<string, string> =>
-  Record.map(
-    {
-      ...Record.getSomes({ DATABASE_URL: databaseUrl, BYOK_KEYRING: keyring, BYOK_PKCS11_PIN: pkcs11.pin }),
-      ...otlp.given
-    },
-    Redacted.value
-  )

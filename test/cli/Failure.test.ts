@@ -48,7 +48,6 @@ layerLive(CommandLine.layer, { concurrent: true })(
       ["serve", {}, missing],
       ["serve", { BYOK_KEYRING: canary }, "BYOK_KEYRING: key 1: expected id:base64 of 32 bytes"],
       ["serve", { BYOK_KEYRING_FILE: canary }, "BYOK_KEYRING_FILE: expected a file that can be read; found ENOENT"],
-      ["serve", { BYOK_PROCESSES: "2" }, missing],
       ["keyring status", {}, missing],
       ["keyring add", {}, missing]
     ])("%s %j: a missing or wrong keyring is reported before waiting for the database", ([args, given, sentence]) =>

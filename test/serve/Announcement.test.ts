@@ -43,14 +43,6 @@ describe("serve --json (F16)", () => {
     }).pipe(Effect.scoped)
   )
 
-  it.live("with several processes, the object is printed once, with the number of the parent", () =>
-    Effect.gen(function* () {
-      const [DATABASE_URL, BYOK_KEYRING] = [yield* freshDatabase, generateKeyring(new Date())]
-      const service = yield* startJson({ DATABASE_URL, BYOK_KEYRING, BYOK_PROCESSES: "2" })
-      assert.strictEqual((yield* printedBy(service))["pid"], service.pid)
-    }).pipe(Effect.scoped)
-  )
-
   it.live("an address without a port that is free is reported with the setting to change", () =>
     Effect.gen(function* () {
       const port = yield* listen(() => undefined)

@@ -1,11 +1,9 @@
 import { readFileSync } from "node:fs"
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
-import { eventually } from "../support/process/eventually.ts"
 import { StartedBefore } from "../support/process/firstStart.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
-import { workersOf } from "../support/process/workersOf.ts"
 
 const limitsOf = (pid: number) =>
   readFileSync(`/proc/${pid}/cmdline`, "utf8")
@@ -13,17 +11,12 @@ const limitsOf = (pid: number) =>
     .filter((word) => word.includes("semi-space"))
 
 layerLive(StartedBefore.layer)("the limit of the young generation", (it) => {
-  it.effect.skipIf(process.platform !== "linux")("holds for every process, under the id that was started", () =>
+  it.effect.skipIf(process.platform !== "linux")("holds for the process, under the id that was started", () =>
     Effect.gen(function* () {
       const { settings } = yield* StartedBefore
-      const { pid, stdout } = yield* startService({ ...settings, BYOK_PROCESSES: "2", LOG_LEVEL: "info" })
-      yield* eventually(
-        "both run",
-        Effect.sync(() => workersOf(pid).length === 2)
-      )
+      const { pid, stdout } = yield* startService(settings)
       assert.include(stdout(), `as process ${pid};`)
-      for (const process of [pid, ...workersOf(pid)])
-        assert.deepStrictEqual(limitsOf(process), ["--max-semi-space-size=16"])
+      assert.deepStrictEqual(limitsOf(pid), ["--max-semi-space-size=16"])
     })
   )
 

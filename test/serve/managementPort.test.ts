@@ -6,7 +6,7 @@ import { Effect } from "effect"
 import { families } from "../../src/telemetry/families.ts"
 import { embeddedClient } from "../support/database/embeddedClient.ts"
 import { minimal } from "../support/http/Bodies.ts"
-import { createOver, getOver } from "../support/http/callByok.ts"
+import { createOver } from "../support/http/callByok.ts"
 import { send } from "../support/http/HttpProbe.ts"
 import { samplesIn, sumIn } from "../support/http/samplesIn.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
@@ -17,7 +17,6 @@ import { managementUrl } from "../support/process/managementUrl.ts"
 import { byokScript } from "../support/process/runByok.ts"
 import { runNode } from "../support/process/runNode.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
-import { workersOf } from "../support/process/workersOf.ts"
 
 const promtool = "promtool"
 const hasPromtool = spawnSync(promtool, ["--version"]).status === 0
@@ -166,73 +165,11 @@ layerLive(StartedBefore.layer, { timeout: "120 seconds" })("the management port"
         BYOK_MANAGEMENT_PORT: "0",
         LOG_LEVEL: "error"
       }
-      for (const BYOK_PROCESSES of ["1", "2"]) {
-        assert.deepStrictEqual(
-          yield* runNode([byokScript, "serve"], { variables: { ...variables, PORT: "0", BYOK_PROCESSES } }),
-          {
-            code: 1,
-            stdout: "",
-            stderr: "BYOK_MANAGEMENT_HOST and BYOK_MANAGEMENT_PORT must be an address that is free to listen on.\n"
-          }
-        )
-      }
-    })
-  )
-})
-
-layerLive(StartedBefore.layer, { timeout: "120 seconds" })("the management port of several processes", (it) => {
-  it.effect.skipIf(process.platform !== "linux")(
-    "adds them up, forgets nothing when one is killed, and reloads the keyring of all",
-    () =>
-      Effect.gen(function* () {
-        const { key, keyring, management, pid, stderr, url } = yield* started({ BYOK_PROCESSES: "2" })
-        yield* eventually(
-          "both serve",
-          Effect.sync(() => stderr().includes("Process 2 is serving"))
-        )
-        const count = 40
-        const id = "019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11"
-        const gets = Effect.forEach(Array.from({ length: count }), () => getOver(url, key, id), { concurrency: 8 })
-        const answered = () =>
-          sum(management, "http_server_request_duration_seconds_count", { http_route: "/api/v1/byok/:id" })
-        yield* gets
-        yield* eventually(
-          "all are counted",
-          Effect.map(answered(), (found) => found === count)
-        )
-        assert.strictEqual(yield* sum(management, "byok_build_info"), 1)
-        const memory = (yield* sum(management, "process_memory_usage_bytes")) ?? 0
-        const residentOf = (process: number) =>
-          Number(/^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${process}/status`, "utf8"))?.[1]) * 1024
-        const resident = [pid, ...workersOf(pid)].reduce((total, process) => total + residentOf(process), 0)
-        assert.closeTo(memory / resident, 1, 0.3)
-
-        const [victim = 0] = workersOf(pid)
-        process.kill(victim, "SIGKILL")
-        yield* eventually(
-          "another one serves in its place",
-          Effect.map(
-            send(management, { path: "/health/ready" }),
-            ({ body, status }) => status === 200 && body === '{"status":"ready","warnings":[]}'
-          )
-        )
-        assert.isFalse(workersOf(pid).includes(victim))
-        assert.strictEqual(yield* answered(), count)
-        yield* gets
-        yield* eventually(
-          "those of the new process are added",
-          Effect.map(answered(), (found) => found === 2 * count)
-        )
-
-        const before = readFileSync(keyring, "utf8")
-        writeFileSync(keyring, `${ringOf("next")}\n${before}`)
-        const { body, status } = yield* reload(management)
-        assert.deepStrictEqual(
-          [status, JSON.parse(body)],
-          [200, { kek_ids: ["next", before.split(":")[0]], processes: 2 }]
-        )
-        assert.strictEqual(yield* sum(management, "byok_keyring_reloads_total", { result: "ok" }), 2)
-        writeFileSync(keyring, before)
+      assert.deepStrictEqual(yield* runNode([byokScript, "serve"], { variables: { ...variables, PORT: "0" } }), {
+        code: 1,
+        stdout: "",
+        stderr: "BYOK_MANAGEMENT_HOST and BYOK_MANAGEMENT_PORT must be an address that is free to listen on.\n"
       })
+    })
   )
 })

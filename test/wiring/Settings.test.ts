@@ -6,7 +6,7 @@ import { inspect } from "node:util"
 import * as Byok from "../../src/Byok.ts"
 import * as Environment from "../../src/wiring/Environment.ts"
 import type { OtlpTarget } from "../../src/wiring/OtlpSettings.ts"
-import { InvalidSetting, readSettings, secretsOf, type Settings, type TlsFiles } from "../../src/wiring/Settings.ts"
+import { InvalidSetting, readSettings, type Settings, type TlsFiles } from "../../src/wiring/Settings.ts"
 import { version } from "../../src/wiring/version.ts"
 import { anyString } from "../support/memory/arbitraries.ts"
 import { freshDatabase, settingsFor } from "../support/database/freshDatabase.ts"
@@ -68,7 +68,6 @@ const defaults = {
   sendTimeout: 10_000,
   drainDelay: 0,
   accessLog: false,
-  processes: 1,
   poolSize: 10,
   connectTimeout: 1000,
   statementTimeout: 2500,
@@ -90,8 +89,8 @@ const defaults = {
   tokenKeys: Option.none<ReadonlyArray<string>>(),
   tokenDeadline: 2000,
   serviceName: "byok",
-  traces: Option.none<Readonly<Record<string, string>>>(),
-  metrics: Option.none<Readonly<Record<string, string>>>(),
+  traces: Option.none<Readonly<Record<string, string>> & { readonly url: string }>(),
+  metrics: Option.none<Readonly<Record<string, string>> & { readonly url: string }>(),
   sampling: { ratio: 1, parentDecides: true },
   metricsInterval: 60_000,
   management: Option.none<{ readonly host: string; readonly port: number }>()
@@ -151,7 +150,6 @@ const settings: Record<string, Setting> = {
     bad: { texts: ["soon", "3", "-1 seconds", "2 hours", "Infinity"], sentence: aDuration }
   },
   ACCESS_LOG: { good: [["true", { accessLog: true }]], bad: { texts: ["canary"], sentence: "must be true or false." } },
-  BYOK_PROCESSES: whole(1, 64, (processes) => ({ processes })),
   DATABASE_URL: text((url) => ({ databaseUrl: Option.some(url) })),
   BYOK_MIGRATE: {
     good: [
@@ -317,6 +315,15 @@ describe("settings", () => {
     })
   )
 
+  it.effect.each<readonly [name: string, instead: string]>([
+    ["BYOK_PROCESSES", "run more instances instead, on other machines or on one port with BYOK_REUSE_PORT=true"]
+  ])("of an earlier version are refused with what to do instead, unless empty: %s", ([name, instead]) =>
+    Effect.gen(function* () {
+      assert.strictEqual(yield* refusalOf({ [name]: "1" }), `${name} is no longer a setting: ${instead}.`)
+      assert.deepStrictEqual(plain(yield* read({ [name]: "" })), defaults)
+    })
+  )
+
   it.effect("of the server's own certificate come in a pair (F19)", () =>
     Effect.gen(function* () {
       const given = yield* read({ TLS_CERT_FILE: "cert.pem", TLS_KEY_FILE: "key.pem" })
@@ -431,7 +438,6 @@ describe("settings", () => {
         yield* Effect.provideService(answers, ConfigProvider.ConfigProvider, copy),
         Object.values(given).map((value) => Option.some(value))
       )
-      assert.deepStrictEqual(secretsOf(settings), secrets)
     })
   )
 

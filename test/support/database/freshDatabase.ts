@@ -39,7 +39,6 @@ export const settingsFor = (url: string, keyring = generateKeyring(new Date())):
   ...serverSettings,
   tls: Option.none(),
   drainDelay: Duration.zero,
-  processes: 1,
   database: databaseSettings,
   databaseUrl: Option.some(Redacted.make(url)),
   databaseCaFile: Option.none(),
@@ -59,8 +58,7 @@ export const settingsFor = (url: string, keyring = generateKeyring(new Date())):
     resource: { serviceName: "byok", serviceVersion: "0.0.0", attributes: { "service.instance.id": "a test" } },
     traces: Option.none(),
     metrics: Option.none(),
-    sampling: { ratio: 1, parentDecides: true },
-    given: {}
+    sampling: { ratio: 1, parentDecides: true }
   },
   metricsInterval: Duration.minutes(1),
   management: Option.none()

@@ -1,0 +1,38 @@
+import { join } from "node:path"
+import { assert, describe, it } from "@effect/vitest"
+import { Effect } from "effect"
+import { freshDatabase } from "../support/database/freshDatabase.ts"
+import { ringOf } from "../support/keys/keyrings.ts"
+import { eventually } from "../support/process/eventually.ts"
+import { byokScript } from "../support/process/runByok.ts"
+import { startService } from "../support/process/ServiceProcess.ts"
+
+const probe = join(import.meta.dirname, "../support/process/EnvironmentProbe.ts")
+
+/** Starts a service with its database and keyring in the environment, and reads which settings it still knows. */
+const settingsLeft = (variables: Record<string, string>) =>
+  Effect.gen(function* () {
+    const { pid, signal, stderr } = yield* startService(
+      { BYOK_KEYRING: ringOf("kek"), DATABASE_URL: yield* freshDatabase, ...variables },
+      ["--import", probe, byokScript, "serve"]
+    )
+    const answer = () => new RegExp(`^probe ${pid} (.*)$`, "m").exec(stderr())?.[1]
+    yield* signal("SIGUSR2")
+    yield* eventually(
+      "the probe has answered",
+      Effect.sync(() => answer() !== undefined)
+    )
+    return JSON.parse(answer() ?? "") as unknown
+  })
+
+describe("secrets that the service was given in the environment", () => {
+  it.live("are no longer there nor in Effect's Config; a copy that Effect made is found (control)", () =>
+    Effect.gen(function* () {
+      assert.deepStrictEqual(yield* settingsLeft({}), { environment: ["PORT"], config: ["PORT"] })
+      assert.deepStrictEqual(yield* settingsLeft({ PROBE_LOOKS_FIRST: "yes" }), {
+        environment: ["PORT"],
+        config: ["BYOK_KEYRING", "DATABASE_URL", "PORT"]
+      })
+    })
+  )
+})

@@ -127,8 +127,8 @@ describe("decisions, threats, faults, readings and laws that are cited", () => {
   })
 })
 
-describe("the README's table of rooms", () => {
-  const lines = read("README.md").matchAll(/^\| `(\w+)` +\|[^|]*\|([^|]*)\|$/gm)
+describe("the table of rooms", () => {
+  const lines = read("docs/contributing.md").matchAll(/^\| `(\w+)` +\|[^|]*\|([^|]*)\|$/gm)
   const rows = Array.from(lines, ([, room = "", cell = ""]) => ({
     room,
     imports: cell.match(/\w+/g)?.filter((word) => word !== "nothing") ?? []

@@ -22,16 +22,16 @@ import { TestService } from "./support/http/TestService.ts"
 const project = join(import.meta.dirname, "..")
 const tsc = join(project, "node_modules/typescript/bin/tsc")
 
-/** The examples of the README, by what they are about, and what the first one prints. */
+/** The examples of the documents, by what they are about, and what the first one prints. */
 const examples = () => {
-  const readme = readFileSync(join(project, "README.md"), "utf8")
-  const codeAfter = (words: string) => readme.split(words)[1]?.split("```ts\n")[1]?.split("```")[0] ?? ""
-  const prints = /\nprints\n\n```\n(.*?)```/s.exec(readme)?.[1] ?? ""
+  const [readme, api] = ["README.md", "docs/api.md"].map((page) => readFileSync(join(project, page), "utf8"))
+  const codeAfter = (words: string, page = readme) => page?.split(words)[1]?.split("```ts\n")[1]?.split("```")[0] ?? ""
+  const prints = /\nprints\n\n```\n(.*?)```/s.exec(readme ?? "")?.[1] ?? ""
   return {
     prints,
     gateway: codeAfter("## In process"),
     replaced: codeAfter("Every dependency is a port"),
-    client: codeAfter("derives a typed client")
+    client: codeAfter("derives a typed client", api)
   }
 }
 
@@ -49,7 +49,7 @@ const exported = Object.keys(manifest.exports).map((path) => `byok${path.slice(1
 
 /** The modules of the package that the documents name, in code and in prose. */
 const documented = () => {
-  const pages = ["README.md", "docs/commands.md", "docs/settings.md"].map((page) =>
+  const pages = ["README.md", "docs/api.md", "docs/commands.md", "docs/settings.md"].map((page) =>
     readFileSync(join(project, page), "utf8")
   )
   const names = pages.flatMap((page) => page.match(/(?<=")byok(?=")|(?<=["`])byok\/[\w/]+(?=["`])/g) ?? [])

@@ -7,10 +7,9 @@ import type { AccountId, ApiKeyHash } from "../domain/Identifiers.ts"
 import { hashApiKey, hasWrongChecksum } from "../port/ApiKey.ts"
 import { ApiKeys, type FoundApiKey } from "../port/ApiKeys.ts"
 import { Prefetched } from "../port/Prefetched.ts"
-import { QueueLimits } from "../port/QueueLimits.ts"
 import { CurrentExchange, type Exchange } from "./Exchange.ts"
+import { FairQueues } from "./FairQueue.ts"
 import { requestedCredentialId } from "./requestedCredentialId.ts"
-import { Turns } from "./Turns.ts"
 
 const refusal = ({ error }: Unauthorized | Forbidden, reason?: string) =>
   Effect.succeed(
@@ -35,30 +34,33 @@ type Admitted = Effect.Effect<
   HttpServerRequest.HttpServerRequest
 >
 
-/** How many API keys are remembered as belonging to an account. */
-const maxFamiliar = 10_000
+/** The tenant of all tokens that no account is known for. */
+const strangers = "strangers"
+
+/** At least how many API keys the map below remembers. */
+const remembered = 100_000
 
 /**
- * Remembers whose turn a token takes. It admits nobody: every request looks its token up (D42). The tokens that no
- * account is known for share one small budget (F9).
+ * Remembers to which account an API key belongs, for the most recently used keys, so that their requests wait in the line
+ * of the account. It admits nobody: every request looks its key up (D42).
  */
-const makeParties = ({ account, unknownTokens }: QueueLimits) => {
-  const familiar = new Map<ApiKeyHash, AccountId>()
-  const unknown = { party: "unknown tokens", limit: unknownTokens }
+const makeKnownAccounts = () => {
+  let recent = new Map<ApiKeyHash, AccountId>()
+  let older = new Map<ApiKeyHash, AccountId>()
   return {
-    of: (hash: ApiKeyHash) => {
-      const account_id = familiar.get(hash)
-      return account_id === undefined ? unknown : { party: account_id, limit: account }
-    },
-    learn: (hash: ApiKeyHash, account_id: AccountId) => {
-      if (familiar.has(hash)) return
-      for (const oldest of familiar.size < maxFamiliar ? [] : familiar.keys()) {
-        familiar.delete(oldest)
-        break
+    tenantOf: (hash: ApiKeyHash): string => recent.get(hash) ?? older.get(hash) ?? strangers,
+    remember: (hash: ApiKeyHash, account_id: AccountId) => {
+      if (recent.has(hash)) return
+      if (recent.size >= remembered) {
+        older = recent
+        recent = new Map()
       }
-      familiar.set(hash, account_id)
+      recent.set(hash, account_id)
     },
-    forget: (hash: ApiKeyHash) => void familiar.delete(hash)
+    forget: (hash: ApiKeyHash) => {
+      recent.delete(hash)
+      older.delete(hash)
+    }
   }
 }
 
@@ -67,25 +69,24 @@ export const layer = Layer.effect(
   Authentication,
   Effect.gen(function* () {
     const apiKeys = yield* ApiKeys
-    const inTurn = yield* Turns
-    const parties = makeParties(yield* QueueLimits)
+    const { reads } = yield* FairQueues
+    const known = makeKnownAccounts()
     return Authentication.of({
       management_key: (app, { credential }) => {
         const token = Redacted.value(credential)
         if (token === "") return missing
         if (hasWrongChecksum(token)) return invalid
         const api_key_hash = hashApiKey(credential, "latin1")
-        const { limit, party } = parties.of(api_key_hash)
 
         const admit =
           (exchange: Exchange | undefined) =>
           (key: Option.Option<FoundApiKey>): Admitted => {
             if (Option.isNone(key)) {
-              parties.forget(api_key_hash)
+              known.forget(api_key_hash)
               return invalid
             }
             const { account_id, management, prefetched } = key.value
-            parties.learn(api_key_hash, account_id)
+            known.remember(api_key_hash, account_id)
             if (exchange !== undefined) Object.assign(exchange, { account_id, api_key_hash })
             if (!management) return forbidden
             const caller = { account_id, api_key_hash }
@@ -96,7 +97,7 @@ export const layer = Layer.effect(
         return Effect.flatMap(HttpServerRequest.HttpServerRequest, ({ method, url }) =>
           Effect.withFiber((fiber) =>
             Effect.flatMap(
-              inTurn(party, limit, apiKeys.find(api_key_hash, requestedCredentialId(method, url))),
+              reads(known.tenantOf(api_key_hash), apiKeys.find(api_key_hash, requestedCredentialId(method, url))),
               admit(fiber.getRef(CurrentExchange))
             )
           )

@@ -12,8 +12,7 @@ import type { Credential } from "../domain/Credential.ts"
 import { CurrentCaller } from "../domain/CurrentCaller.ts"
 import { Credentials } from "../port/Credentials.ts"
 import { Explanations } from "../port/Explanations.ts"
-import { QueueLimits } from "../port/QueueLimits.ts"
-import { Turns } from "./Turns.ts"
+import { FairQueues } from "./FairQueue.ts"
 
 type Middleware = Authentication | JsonBody | QueryParameters | ResourcePath
 
@@ -46,33 +45,34 @@ export const layer = Layer.unwrap(
   Effect.gen(function* () {
     const credentials = yield* Credentials
     const { explain } = yield* Explanations
-    const inTurn = yield* Turns
-    const limits = yield* QueueLimits
-    const inTurnOfCaller = <A, E, R>(operation: Effect.Effect<A, E, R>) =>
-      Effect.flatMap(CurrentCaller, ({ account_id }) => inTurn(account_id, limits.account, operation))
+    const { reads, writes } = yield* FairQueues
+    const reading = <A, E, R>(operation: Effect.Effect<A, E, R>) =>
+      Effect.flatMap(CurrentCaller, ({ account_id }) => reads(account_id, operation))
+    const writing = <A, E, R>(operation: Effect.Effect<A, E, R>) =>
+      Effect.flatMap(CurrentCaller, ({ account_id }) => writes(account_id, operation))
     const group = HttpApiBuilder.group(Api, "byok", (handlers) =>
       handlers.handleAll({
         create: ({ headers: { "idempotency-key": idempotency_key }, payload }) =>
-          Effect.map(inTurnOfCaller(credentials.createOnce(payload, idempotency_key)), ({ credential, replayed }) =>
+          Effect.map(writing(credentials.createOnce(payload, idempotency_key)), ({ credential, replayed }) =>
             created(credential, replayed)
           ),
         list: ({ query }) =>
           Effect.map(
-            inTurnOfCaller(credentials.list({ offset: 0, limit: defaultLimit, ...query })),
+            reading(credentials.list({ offset: 0, limit: defaultLimit, ...query })),
             ({ credentials, total_count }) =>
               HttpServerResponse.text(credentialListBody(credentials, total_count), json)
           ),
-        plan: ({ payload }) => Effect.map(inTurnOfCaller(explain(payload)), (data) => ({ data })),
+        plan: ({ payload }) => Effect.map(reading(explain(payload)), (data) => ({ data })),
         get: ({ params }) =>
           Effect.map(credentials.get(params.id), (credential) =>
             HttpServerResponse.text(credentialBody(credential), json)
           ),
         update: ({ params, payload }) =>
-          Effect.map(inTurnOfCaller(credentials.update(params.id, payload)), (credential) =>
+          Effect.map(writing(credentials.update(params.id, payload)), (credential) =>
             HttpServerResponse.text(credentialBody(credential), json)
           ),
         delete: ({ params }) =>
-          Effect.as(inTurnOfCaller(credentials.delete(params.id)), HttpServerResponse.text(deleted, json))
+          Effect.as(writing(credentials.delete(params.id)), HttpServerResponse.text(deleted, json))
       })
     )
     return withMiddlewareOnly(group)

@@ -18,7 +18,7 @@ import { AccessLog } from "./AccessLog.ts"
 import { makeNodeServer } from "./makeNodeServer.ts"
 import * as QueryParametersLive from "./QueryParametersLive.ts"
 import * as ResourcePathLive from "./ResourcePathLive.ts"
-import { Turns } from "./Turns.ts"
+import { FairQueues } from "./FairQueue.ts"
 
 /** All routes, for any HTTP server. */
 const routes = Layer.mergeAll(
@@ -33,7 +33,7 @@ const implementation = Handlers.layer.pipe(
   Layer.provideMerge(
     Layer.mergeAll(AuthenticationLive.layer, JsonBodyLive.layer, QueryParametersLive.layer, ResourcePathLive.layer)
   ),
-  Layer.provide(Turns.layer)
+  Layer.provide(FairQueues.layer)
 )
 
 /** What a request may use besides what its route was built with: every request copies this context. */

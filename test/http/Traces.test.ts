@@ -110,7 +110,7 @@ layerLive(Layer.provideMerge(tracedWith({ ratio: 1, parentDecides: true }), Span
       const traceIds = ["1", "2", "3"].map((digit) => digit.repeat(32))
       const unrecorded = "4".repeat(32)
       const parents = [...traceIds.map((traceId) => parentOf(traceId, "01")), parentOf(unrecorded, "00")]
-      // What arrives at once is asked at once: an account may have four requests in progress beside another.
+      // What arrives at once is asked at once.
       const connection = yield* open(url)
       const headers = parents.map((parent) => [bearer(tenant.management_key), parent])
       yield* connection.write(Buffer.concat(headers.map((each) => render({ path, headers: each }))))

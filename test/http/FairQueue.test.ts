@@ -1,0 +1,195 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Arbitrary, Effect, Exit, Fiber, Schema } from "effect"
+import { ServiceUnavailable } from "../../src/domain/Errors.ts"
+import { makeFairQueue } from "../../src/http/FairQueue.ts"
+import { CurrentDeadline } from "../../src/port/Deadline.ts"
+
+const limits = { inProgress: 4, waiting: 3000 }
+
+/** What a request does once it is in progress. One whose deadline has passed is not started after it has waited. */
+type Kind = "stays" | "ends at once" | "fails at once" | "dies at once" | "deadline has passed"
+const kinds: ReadonlyArray<Kind> = ["stays", "ends at once", "fails at once", "dies at once", "deadline has passed"]
+
+interface Request {
+  readonly id: number
+  readonly tenant: string
+  readonly kind: Kind
+}
+
+/** What both the queue and its reference offer: the requests in progress, and all that ever were, in order. */
+interface Subject {
+  readonly arrive: (request: Request) => void
+  /** Ends a request that is in progress, or interrupts one that waits. */
+  readonly end: (id: number) => void
+  readonly inProgress: Set<number>
+  readonly started: Array<number>
+}
+
+/** The queue itself. Nothing in it waits for the scheduler, so each step has taken effect when it returns. */
+const makeSubject = (): Subject => {
+  const queue = makeFairQueue(limits)
+  const fibers = new Map<number, Fiber.Fiber<unknown, unknown>>()
+  const inProgress = new Set<number>()
+  const started: Array<number> = []
+  const ends = { "ends at once": Effect.void, "fails at once": Effect.fail("no"), "dies at once": Effect.die("no") }
+  return {
+    arrive: ({ id, kind, tenant }) => {
+      const work = Effect.suspend((): Effect.Effect<unknown, string> => {
+        started.push(id)
+        inProgress.add(id)
+        return kind in ends ? ends[kind as keyof typeof ends] : Effect.never
+      })
+      const request = Effect.onExit(work, () => Effect.sync(() => inProgress.delete(id)))
+      const until = performance.now() + (kind === "deadline has passed" ? -1 : 60_000)
+      fibers.set(id, Effect.runFork(Effect.provideService(queue(tenant, request), CurrentDeadline, { until })))
+    },
+    end: (id) => fibers.get(id)?.interruptUnsafe(),
+    inProgress,
+    started
+  }
+}
+
+/** The same in plain words, without a thought for speed. */
+const makeReference = (): Subject => {
+  const inProgress = new Set<number>()
+  const started: Array<number> = []
+  const lines: Array<{ readonly tenant: string; requests: Array<Request> }> = []
+  const start = ({ id, kind }: Request) => {
+    started.push(id)
+    if (kind === "stays" || kind === "deadline has passed") inProgress.add(id)
+  }
+  const serve = () => {
+    while (inProgress.size < limits.inProgress) {
+      const line = lines.shift()
+      const request = line?.requests.shift()
+      if (line === undefined || request === undefined) return
+      if (line.requests.length > 0) lines.push(line)
+      if (request.kind !== "deadline has passed") start(request)
+    }
+  }
+  return {
+    arrive: (request) => {
+      if (inProgress.size < limits.inProgress && lines.length === 0) return start(request)
+      const line = lines.find(({ tenant }) => tenant === request.tenant)
+      if (line === undefined) lines.push({ tenant: request.tenant, requests: [request] })
+      else if (line.requests.length < limits.waiting) line.requests.push(request)
+    },
+    end: (id) => {
+      inProgress.delete(id)
+      const index = lines.findIndex(({ requests }) => requests.some((request) => request.id === id))
+      const line = lines[index]
+      if (line !== undefined) line.requests = line.requests.filter((request) => request.id !== id)
+      if (line?.requests.length === 0) lines.splice(index, 1)
+      serve()
+    },
+    inProgress,
+    started
+  }
+}
+
+const step = Arbitrary.schema(
+  Schema.Struct({
+    arriving: Schema.Literals([0, 1, 2, 3, 5, 2000]),
+    kind: Schema.Literals(kinds),
+    tenant: Schema.Literals(["a", "b", "c", "d"]),
+    /** Which of the requests so far ends, or leaves the queue. */
+    ending: Schema.Int.check(Schema.isBetween({ minimum: 0, maximum: 1_000_000 })),
+    oneInProgress: Schema.Boolean
+  })
+)
+
+describe("a fair queue", () => {
+  it.prop(
+    "starts and ends requests exactly as its plain reference, with thousands that wait",
+    [Arbitrary.array(step, { minLength: 1, maxLength: 60 })],
+    ([steps]) => {
+      const subjects = [makeSubject(), makeReference()] as const
+      const [queue, reference] = subjects
+      let agreed = 0
+      const agree = () => {
+        assert.deepStrictEqual(queue.inProgress, reference.inProgress)
+        assert.deepStrictEqual(queue.started.slice(agreed), reference.started.slice(agreed))
+        agreed = queue.started.length
+      }
+      let ids = 0
+      for (const { arriving, ending, kind, oneInProgress, tenant } of steps) {
+        for (let n = 0; n < arriving; n++) {
+          const id = ids++
+          for (const subject of subjects) subject.arrive({ id, tenant, kind })
+        }
+        agree()
+        const candidates = oneInProgress ? [...reference.inProgress] : Array.from({ length: ids }, (_, id) => id)
+        const id = candidates[ending % Math.max(1, candidates.length)]
+        if (id !== undefined) for (const subject of subjects) subject.end(id)
+        agree()
+      }
+      while (reference.inProgress.size > 0) {
+        for (const id of [...reference.inProgress]) for (const subject of subjects) subject.end(id)
+        agree()
+      }
+      for (let n = 0; n <= limits.inProgress; n++) {
+        for (const subject of subjects) subject.arrive({ id: ids + n, tenant: "a", kind: "stays" })
+      }
+      agree()
+      assert.strictEqual(queue.inProgress.size, limits.inProgress, "every place was given back")
+      for (let n = 0; n <= limits.inProgress; n++) queue.end(ids + n)
+    },
+    { arbitrary: { runs: 40 } }
+  )
+
+  it("is not exhausted by 12,000 waiting requests that end as soon as they start", () => {
+    const { arrive, end, inProgress, started } = makeSubject()
+    for (let id = 0; id < limits.inProgress; id++) arrive({ id, tenant: "a", kind: "stays" })
+    for (let n = 0; n < 12_000; n++) {
+      arrive({ id: limits.inProgress + n, tenant: `${n % 4}`, kind: kinds[1 + (n % 4)] ?? "stays" })
+    }
+    end(0)
+    assert.strictEqual(inProgress.size, limits.inProgress - 1)
+    assert.lengthOf(started, limits.inProgress + 9_000, "those whose deadline has passed do not start")
+  })
+
+  it("serves tenants in rotation, even if others return before the next place is free", () => {
+    const { arrive, end, inProgress, started } = makeSubject()
+    const tenants: Array<string> = []
+    const send = (tenant: string) => arrive({ id: tenants.push(tenant) - 1, tenant, kind: "stays" })
+    for (const tenant of ["x", "x", "x", "x", "a", "a", "a", "a", "b", "c"]) send(tenant)
+    for (let n = 0; n < 8; n++) {
+      const [oldest = 0] = inProgress
+      end(oldest)
+      const latest = tenants[started.at(-1) ?? 0]
+      if (latest === "b" || latest === "c") send(latest)
+    }
+    const order = started.slice(limits.inProgress).map((id) => tenants[id])
+    assert.deepStrictEqual(order, ["a", "b", "c", "a", "b", "c", "a", "b"])
+  })
+
+  it.live("caps nobody while nobody waits, and refuses what a tenant sends beyond its line", () =>
+    Effect.gen(function* () {
+      const queue = makeFairQueue({ inProgress: 3, waiting: 2 })
+      const flood = yield* Effect.forEach(Array.from({ length: 9 }), () => Effect.forkChild(queue("one", Effect.never)))
+      const [, , , , , ...refused] = flood
+      for (const fiber of refused) {
+        assert.deepStrictEqual(yield* Fiber.await(fiber), Exit.fail(new ServiceUnavailable()))
+      }
+      const other = yield* Effect.forkChild(queue("another", Effect.succeed("served")))
+      yield* Effect.yieldNow
+      yield* Fiber.interruptAll(flood)
+      assert.strictEqual(yield* Fiber.join(other), "served")
+    })
+  )
+
+  it.live("ends a request that still waits at its deadline: nothing was done (D14)", () =>
+    Effect.gen(function* () {
+      const queue = makeFairQueue({ inProgress: 1, waiting: 1 })
+      const held = yield* Effect.forkChild(queue("one", Effect.never))
+      yield* Effect.yieldNow
+      const waiting = queue("one", Effect.die("it must not begin")).pipe(
+        Effect.provideService(CurrentDeadline, { until: performance.now() + 30 })
+      )
+      assert.deepStrictEqual(yield* Effect.exit(waiting), Exit.fail(new ServiceUnavailable()))
+      assert.deepStrictEqual(yield* Effect.exit(waiting), Exit.fail(new ServiceUnavailable()))
+      yield* Fiber.interrupt(held)
+      yield* queue("one", Effect.void)
+    })
+  )
+})

@@ -15,8 +15,7 @@ const mayImport = {
   management: ["domain", "api", "port", "telemetry", "http"],
   crypto: ["domain", "port"],
   sql: ["domain", "port"],
-  tracing: [],
-  wiring: ["domain", "port", "service", "telemetry", "crypto", "sql", "tracing"],
+  wiring: ["domain", "port", "service", "telemetry", "crypto", "sql"],
   serve: ["domain", "api", "port", "service", "telemetry", "http", "management", "wiring"],
   cli: ["domain", "port", "service", "wiring", "serve"]
 }

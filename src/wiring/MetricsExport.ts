@@ -1,9 +1,8 @@
 import { Effect, Layer, Option, Redacted } from "effect"
-import { FetchHttpClient } from "effect/http"
 import { OtlpMetrics } from "effect/observability"
 import { KeyEncryption } from "../crypto/KeyEncryption.ts"
 import { limits } from "../crypto/WrapBudget.ts"
-import * as OtlpSeries from "../telemetry/OtlpSeries.ts"
+import * as Otlp from "../telemetry/Otlp.ts"
 import * as ProcessGauges from "../telemetry/ProcessGauges.ts"
 import * as StoreGauges from "../telemetry/StoreGauges.ts"
 import type { Settings } from "./Settings.ts"
@@ -23,7 +22,7 @@ export const push = ({ metricsInterval, otlp }: Settings): Layer.Layer<never> =>
             exportInterval: metricsInterval
           })
         ),
-        Layer.provide([OtlpSeries.layer, FetchHttpClient.layer])
+        Layer.provide(Otlp.layer)
       )
   })
 

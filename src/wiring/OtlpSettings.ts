@@ -1,4 +1,5 @@
 import { Config, Effect, Option, Redacted, Schema } from "effect"
+import type { Sampling } from "../telemetry/TracerLive.ts"
 import { InvalidSetting } from "./InvalidSetting.ts"
 import { keyValuePairs } from "./keyValuePairs.ts"
 import { optionalSetting } from "./optionalSetting.ts"
@@ -12,19 +13,12 @@ export interface OtlpTarget {
   readonly headers: Redacted.Redacted<Readonly<Record<string, string>>>
 }
 
-/** Which share of traces is recorded, from 0 to 1. */
-export interface TraceSampling {
-  readonly ratio: number
-  /** Whether a caller that sends a `traceparent` decides instead. */
-  readonly parentDecides: boolean
-}
-
 /** Telemetry that is pushed to a collector, by the variables that OpenTelemetry defines. */
 export interface OtlpSettings {
   readonly resource: ServiceResource
   readonly traces: Option.Option<OtlpTarget>
   readonly metrics: Option.Option<OtlpTarget>
-  readonly sampling: TraceSampling
+  readonly sampling: Sampling
 }
 
 const isHeader = ([name, value]: readonly [string, string]) =>

@@ -11,27 +11,42 @@ const Value = Schema.Struct({
 })
 const Attributes = Schema.Array(Schema.Struct({ key: Schema.String, value: Value }))
 
+const SpanId = Schema.String.check(Schema.isPattern(/^[0-9a-f]{16}$/))
+const TraceId = Schema.String.check(Schema.isPattern(/^[0-9a-f]{32}$/))
+const UnixNano = Schema.String.check(Schema.isPattern(/^\d{19}$/))
+
+/** Every text that a span can hold: no other may be sent. */
 const Span = Schema.Struct({
-  traceId: Schema.String.check(Schema.isPattern(/^[0-9a-f]{32}$/)),
-  spanId: Schema.String.check(Schema.isPattern(/^[0-9a-f]{16}$/)),
-  parentSpanId: Schema.optionalKey(Schema.String.check(Schema.isPattern(/^[0-9a-f]{16}$/))),
+  traceId: TraceId,
+  spanId: SpanId,
+  parentSpanId: Schema.optionalKey(SpanId),
   name: Schema.String,
   kind: Schema.Int,
-  startTimeUnixNano: Schema.String.check(Schema.isPattern(/^\d{19}$/)),
-  endTimeUnixNano: Schema.String.check(Schema.isPattern(/^\d{19}$/)),
-  attributes: Schema.optionalKey(Attributes),
-  events: Schema.optionalKey(Schema.Array(Schema.Struct({ name: Schema.String, timeUnixNano: Schema.String }))),
-  links: Schema.optionalKey(Schema.Array(Schema.Struct({ traceId: Schema.String, spanId: Schema.String }))),
-  status: Schema.optionalKey(Schema.Struct({ code: Schema.Int }))
+  startTimeUnixNano: UnixNano,
+  endTimeUnixNano: UnixNano,
+  attributes: Attributes,
+  events: Schema.Tuple([]),
+  links: Schema.Array(
+    Schema.Struct({
+      traceId: TraceId,
+      spanId: SpanId,
+      attributes: Schema.Tuple([]),
+      droppedAttributesCount: Schema.Int
+    })
+  ),
+  status: Schema.Struct({ code: Schema.Int }),
+  droppedAttributesCount: Schema.Int,
+  droppedEventsCount: Schema.Int,
+  droppedLinksCount: Schema.Int
 })
 
+const Scope = Schema.Struct({ name: Schema.String, version: Schema.String })
+const Resource = Schema.Struct({ attributes: Attributes, droppedAttributesCount: Schema.Int })
 const Traces = Schema.Struct({
   resourceSpans: Schema.Array(
     Schema.Struct({
-      resource: Schema.Struct({ attributes: Attributes }),
-      scopeSpans: Schema.Array(
-        Schema.Struct({ scope: Schema.Struct({ name: Schema.String }), spans: Schema.Array(Span) })
-      )
+      resource: Resource,
+      scopeSpans: Schema.Array(Schema.Struct({ scope: Scope, spans: Schema.Array(Span) }))
     })
   )
 })
@@ -55,7 +70,7 @@ export interface ReceivedSpan extends Omit<typeof Span.Type, "attributes"> {
 const spansIn = (body: string): ReadonlyArray<ReceivedSpan> =>
   decode(body).resourceSpans.flatMap(({ resource, scopeSpans }) =>
     scopeSpans.flatMap(({ spans }) =>
-      spans.map((span) => ({ ...span, attributes: plain(span.attributes ?? []), resource: plain(resource.attributes) }))
+      spans.map((span) => ({ ...span, attributes: plain(span.attributes), resource: plain(resource.attributes) }))
     )
   )
 

@@ -1,0 +1,87 @@
+import { Effect, Layer, Schedule } from "effect"
+import { HttpClient, type HttpClientError, type HttpClientResponse } from "effect/http"
+import { OtlpExporter, OtlpSerialization } from "effect/observability"
+
+type Serialization = OtlpSerialization.OtlpSerialization["Service"]
+type Metric = Parameters<
+  Serialization["metrics"]
+>[0]["resourceMetrics"][number]["scopeMetrics"][number]["metrics"][number]
+type Span = Parameters<Serialization["traces"]>[0]["resourceSpans"][number]["scopeSpans"][number]["spans"][number]
+
+/** The `status.code` of a failure. */
+const failed = 2
+
+/** Effect adds the message and the stack of a failure, which may hold anything, as an event and to the status. */
+const withoutText = (span: Span): Span => ({
+  ...span,
+  events: [],
+  status: { code: span.status.code === failed ? failed : 0 }
+})
+
+const withoutUnit = <Point extends { attributes?: Array<{ key: string }> }>(points: ReadonlyArray<Point>) =>
+  points.map((point) => ({ ...point, attributes: (point.attributes ?? []).filter(({ key }) => key !== "unit") }))
+
+/** Effect takes the unit of a series from its attributes and leaves it among them. */
+const cleaned = ({ gauge, histogram, sum, ...metric }: Metric): Metric => ({
+  ...metric,
+  ...(gauge === undefined ? {} : { gauge: { ...gauge, dataPoints: withoutUnit(gauge.dataPoints) } }),
+  ...(sum === undefined ? {} : { sum: { ...sum, dataPoints: withoutUnit(sum.dataPoints) } }),
+  ...(histogram === undefined ? {} : { histogram: { ...histogram, dataPoints: withoutUnit(histogram.dataPoints) } })
+})
+
+/** OTLP as JSON, without the text of any failure. */
+const serialization = Layer.effect(
+  OtlpSerialization.OtlpSerialization,
+  Effect.map(OtlpSerialization.OtlpSerialization, (json) => ({
+    ...json,
+    traces: ({ resourceSpans }) =>
+      json.traces({
+        resourceSpans: resourceSpans.map((each) => ({
+          ...each,
+          scopeSpans: each.scopeSpans.map((scope) => ({ ...scope, spans: scope.spans.map(withoutText) }))
+        }))
+      }),
+    metrics: ({ resourceMetrics }) =>
+      json.metrics({
+        resourceMetrics: resourceMetrics.map((each) => ({
+          ...each,
+          scopeMetrics: each.scopeMetrics.map((scope) => ({ ...scope, metrics: scope.metrics.map(cleaned) }))
+        }))
+      })
+  }))
+).pipe(Layer.provide(OtlpSerialization.layerJson))
+
+/** Retrying a collector that does not answer would keep its spans in memory for longer. */
+const timeout = "5 seconds"
+
+/** Reports an export that failed, without the URL and the headers: Effect's own message holds the URL. */
+const reportFailure = Effect.andThen(
+  Effect.logWarning("The OpenTelemetry collector refuses or does not answer: nothing is sent to it for a minute"),
+  Effect.die("the collector failed")
+)
+
+const reporting = (client: HttpClient.HttpClient): HttpClient.HttpClient =>
+  HttpClient.transformResponse(
+    HttpClient.filterStatusOk(client),
+    (sent): Effect.Effect<HttpClientResponse.HttpClientResponse, HttpClientError.HttpClientError> =>
+      Effect.tap(sent, (response) => response.arrayBuffer).pipe(
+        Effect.retry({ times: 2, schedule: Schedule.spaced("1 second") }),
+        Effect.timeout(timeout),
+        Effect.catchCause(() => reportFailure)
+      )
+  )
+
+/** Undici costs half as much as `fetch`, and is loaded only if something is sent. */
+const undici = Layer.unwrap(
+  Effect.map(
+    Effect.promise(() => import("@effect/platform-node/NodeHttpClient")),
+    ({ layerUndici }) => layerUndici
+  )
+)
+
+/** What Effect's exporters need to send to a collector. A failure drops what is waiting, and what follows for a minute. */
+export const layer = Layer.mergeAll(
+  serialization,
+  Layer.provide(Layer.effect(HttpClient.HttpClient, Effect.map(HttpClient.HttpClient, reporting)), undici),
+  OtlpExporter.layerFlusher
+)

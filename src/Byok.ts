@@ -13,7 +13,7 @@ import * as Checkpointing from "./service/Checkpointing.ts"
 import * as Credentials from "./service/Credentials.ts"
 import * as Explanations from "./service/routing/Explanations.ts"
 import { Router } from "./service/routing/Router.ts"
-import * as ReceiptExpiry from "./service/ReceiptExpiry.ts"
+import * as IdempotencyRecordExpiry from "./service/IdempotencyRecordExpiry.ts"
 import * as MeteredCipher from "./telemetry/MeteredCipher.ts"
 import * as MeteredReload from "./telemetry/MeteredReload.ts"
 import * as Meters from "./telemetry/Meters.ts"
@@ -31,7 +31,7 @@ export const layerWith = (settings: Settings) =>
     Layer.fresh(Accounts.layer),
     ReadinessLive.layer,
     Checkpointing.layer,
-    ReceiptExpiry.layer
+    IdempotencyRecordExpiry.layer
   ).pipe(
     Layer.provideMerge(Layer.provide(MeteredCipher.layer, CipherAes256Gcm.layer)),
     Layer.provideMerge(WrapBudget.layer),

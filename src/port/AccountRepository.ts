@@ -50,7 +50,7 @@ export class AccountRepository extends Context.Service<
     ) => Effect.Effect<ReadonlyArray<Account>, ServiceUnavailable>
     /**
      * Deletes a part of an account: the first step its API keys, so that nothing can be added, each step up to `limit`
-     * credentials and receipts, and the last one the account. None if there is no such account.
+     * credentials and idempotency records, and the last one the account. None if there is no such account.
      */
     readonly eraseAccount: (
       account_id: AccountId,

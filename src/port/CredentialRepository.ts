@@ -95,7 +95,7 @@ export class CredentialRepository extends Context.Service<
     ) => Effect.Effect<ReadonlyArray<Credential>, ServiceUnavailable>
     /** Replaces what an update can change. Returns false, having stored nothing, unless the stored revision is the one that was read. */
     readonly update: (account_id: AccountId, update: CredentialUpdate) => Effect.Effect<boolean, ServiceUnavailable>
-    /** Removes the row, sealed key and all. The receipt of its create stays. Returns false if there is no such credential. */
+    /** Removes the row, sealed key and all. The idempotency record of its create stays. Returns false if there is no such credential. */
     readonly delete: (account_id: AccountId, id: CredentialId) => Effect.Effect<boolean, ServiceUnavailable>
     /** Stores an order of distinct ids (L14). Stores nothing and returns a mismatch unless they are all there are. */
     readonly reorder: (

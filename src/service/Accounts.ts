@@ -14,7 +14,7 @@ export class HashTaken extends Data.TaggedError("HashTaken") {}
 
 const pageSize = 1000
 
-/** How many credentials and receipts one transaction of an erasure deletes. */
+/** How many credentials and idempotency records one transaction of an erasure deletes. */
 const erasureBatch = 500
 
 /** What an operator manages from the command line: accounts, workspaces and API keys (D40). */
@@ -55,7 +55,7 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
       }),
 
       /**
-       * Deletes an account with its API keys, workspaces, credentials and receipts, for good: only the audit log keeps
+       * Deletes an account with its API keys, workspaces, credentials and idempotency records, for good: only the audit log keeps
        * their ids. Interrupted, it is resumed by deleting the account again. `onProgress` gets how much is deleted
        * so far.
        */

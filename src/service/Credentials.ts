@@ -8,11 +8,11 @@ import type { NewCredential } from "../domain/NewCredential.ts"
 import { CredentialRepository } from "../port/CredentialRepository.ts"
 import { Credentials } from "../port/Credentials.ts"
 import { RequestTimeout, withDeadline } from "../port/Deadline.ts"
-import { Receipts } from "../port/Receipts.ts"
+import { IdempotencyRecords } from "../port/IdempotencyRecords.ts"
 import { WorkspaceGone } from "../port/WorkspaceGone.ts"
 import { makeListing } from "./makeListing.ts"
 import { makePreparation } from "./makePreparation.ts"
-import { makeReplay, receiptOf } from "./makeReplay.ts"
+import { idempotencyRecordOf, makeFindIdempotentResult } from "./findIdempotentResult.ts"
 import { makeUpdate } from "./makeUpdate.ts"
 import { workspaceIssue } from "./workspaceIssue.ts"
 
@@ -31,11 +31,11 @@ const inWorkspace = <A, E>({ workspace_id }: NewCredential, stored: Effect.Effec
   )
 
 export const make = Effect.gen(function* () {
-  const receipts = yield* Receipts
+  const records = yield* IdempotencyRecords
   const repository = yield* CredentialRepository
   const list = yield* makeListing
   const prepare = yield* makePreparation
-  const replay = yield* makeReplay
+  const findIdempotentResult = yield* makeFindIdempotentResult
   const update = yield* makeUpdate
   const inTime = withDeadline(yield* RequestTimeout)
 
@@ -54,15 +54,15 @@ export const make = Effect.gen(function* () {
     input: NewCredential,
     idempotency_key: IdempotencyKey
   ) {
-    const earlier = yield* replay(account_id, input, idempotency_key)
+    const earlier = yield* findIdempotentResult(account_id, input, idempotency_key)
     if (Option.isSome(earlier)) return { credential: earlier.value, replayed: true }
     const { credential, sealed } = yield* prepare(account_id, input)
-    const receipt = receiptOf(account_id, credential.id, input, idempotency_key)
-    const created = yield* inWorkspace(input, receipts.insert(account_id, credential, sealed, receipt))
+    const record = idempotencyRecordOf(account_id, credential.id, input, idempotency_key)
+    const created = yield* inWorkspace(input, records.insert(account_id, credential, sealed, record))
     if (Option.isSome(created)) return { credential: created.value, replayed: false }
-    const concurrent = yield* replay(account_id, input, idempotency_key)
+    const concurrent = yield* findIdempotentResult(account_id, input, idempotency_key)
     if (Option.isSome(concurrent)) return { credential: concurrent.value, replayed: true }
-    return yield* Effect.die(new Error("The conflicting receipt has disappeared"))
+    return yield* Effect.die(new Error("The conflicting idempotency record has disappeared"))
   })
 
   return Credentials.of({

@@ -18,7 +18,7 @@ import * as KeyUseLive from "../sql/KeyUseLive.ts"
 import * as LeakedKeysLive from "../sql/LeakedKeysLive.ts"
 import { type Migrating, openSchema, type SchemaState } from "../sql/Migrations.ts"
 import * as ParkingsLive from "../sql/ParkingsLive.ts"
-import * as ReceiptsLive from "../sql/ReceiptsLive.ts"
+import * as IdempotencyRecordsLive from "../sql/IdempotencyRecordsLive.ts"
 import * as WorkspaceResolverLive from "../sql/WorkspaceResolverLive.ts"
 import * as WrappedKeysLive from "../sql/WrappedKeysLive.ts"
 
@@ -125,7 +125,7 @@ const repositories = Layer.mergeAll(
   KeyUseLive.layer,
   LeakedKeysLive.layer,
   ParkingsLive.layer,
-  ReceiptsLive.layer,
+  IdempotencyRecordsLive.layer,
   WorkspaceResolverLive.layer,
   WrappedKeysLive.layer
 )

@@ -2,7 +2,7 @@ import { createHash, randomUUID } from "node:crypto"
 import { assert, describe, it } from "@effect/vitest"
 import { Deferred, Effect, Fiber } from "effect"
 import { AccountId, WorkspaceId } from "../../src/domain/Identifiers.ts"
-import { Receipts } from "../../src/port/Receipts.ts"
+import { IdempotencyRecords } from "../../src/port/IdempotencyRecords.ts"
 import { eventsIn } from "../support/database/auditEntries.ts"
 import { databaseContent } from "../support/database/databaseContent.ts"
 import { adminClient, freshDatabase } from "../support/database/freshDatabase.ts"
@@ -30,7 +30,7 @@ const begin = Effect.fnUntraced(function* (count: number) {
   )
   const secrets: Array<string> = []
   yield* Effect.gen(function* () {
-    const { insert } = yield* Receipts
+    const { insert } = yield* IdempotencyRecords
     for (const { account_id, workspace_id } of accounts) {
       const isOne = account_id === accounts[0]?.account_id
       for (let number = 0; number < (isOne ? count : 30); number++) {

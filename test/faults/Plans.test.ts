@@ -8,7 +8,7 @@ import { CredentialPools } from "../../src/port/CredentialPools.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { CredentialUse } from "../../src/port/CredentialUse.ts"
 import { Parkings } from "../../src/port/Parkings.ts"
-import { Receipts } from "../../src/port/Receipts.ts"
+import { IdempotencyRecords } from "../../src/port/IdempotencyRecords.ts"
 import { WrappedKeys } from "../../src/port/WrappedKeys.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { created, createdId, minimal } from "../support/http/Bodies.ts"
@@ -34,7 +34,7 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))(
   "among 100,000 credentials and as many API keys",
   (it) => {
     it.effect(
-      "every operation, receipts, look-ups, rewraps and pools, alone and batched, never scan a whole table (R13)",
+      "every operation, idempotency records, look-ups, rewraps and pools, alone and batched, never scan a whole table (R13)",
       () =>
         Effect.gen(function* () {
           const { sql } = yield* TestService
@@ -57,7 +57,7 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))(
           for (const _ of ["first", "again"]) {
             created(yield* create(minimal, [["Idempotency-Key", "k"]]))
           }
-          yield* (yield* Receipts).forget(Duration.days(1), 500)
+          yield* (yield* IdempotencyRecords).forget(Duration.days(1), 500)
           yield* (yield* WrappedKeys).replace({ primary: "new", after: undefined, size: 10 }, ({ wrapped_dek }) =>
             Effect.succeed(Result.succeed({ kek_id: "new", wrapped_dek }))
           )

@@ -5,7 +5,7 @@ import { Credential } from "../../src/domain/Credential.ts"
 import { type AccountId, CredentialId, type WorkspaceId } from "../../src/domain/Identifiers.ts"
 import type { SealedKey } from "../../src/domain/SealedKey.ts"
 import { CredentialRepository, type CredentialUpdate } from "../../src/port/CredentialRepository.ts"
-import { Receipts } from "../../src/port/Receipts.ts"
+import { IdempotencyRecords } from "../../src/port/IdempotencyRecords.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { elementOf, integer, sealedKey, storedCredential } from "../support/memory/arbitraries.ts"
 import { newTenant } from "../support/database/newTenant.ts"
@@ -190,14 +190,14 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
     })
   )
 
-  it.effect("a credential is deleted once, with its key, and its receipt stays (L11)", () =>
+  it.effect("a credential is deleted once, with its key, and its idempotency record stays (L11)", () =>
     Effect.gen(function* () {
       const repository = yield* CredentialRepository
-      const receipts = yield* Receipts
+      const records = yield* IdempotencyRecords
       const { account_id, workspace_id } = yield* newTenant
       const key_hash = new Uint8Array(32).fill(3)
-      const receipt = { key_hash, fingerprint: new Uint8Array(32) }
-      const made = yield* receipts.insert(account_id, plainCredential(workspace_id), plainSealedKey(), receipt)
+      const record = { key_hash, fingerprint: new Uint8Array(32) }
+      const made = yield* records.insert(account_id, plainCredential(workspace_id), plainSealedKey(), record)
       const { id } = Option.getOrThrow(made)
       assert.isTrue(yield* repository.delete(account_id, id))
       for (let n = 0; n < 2; n++) {
@@ -207,8 +207,8 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
       }
       const page = { workspace_id, provider: undefined, offset: 0, limit: 10 }
       assert.deepStrictEqual(yield* repository.list(account_id, page), { credentials: [], total_count: 0 })
-      assert.strictEqual(Option.getOrThrow(yield* receipts.find(account_id, key_hash)).credential_id, id)
-      const again = yield* receipts.insert(account_id, plainCredential(workspace_id), plainSealedKey(), receipt)
+      assert.strictEqual(Option.getOrThrow(yield* records.find(account_id, key_hash)).credential_id, id)
+      const again = yield* records.insert(account_id, plainCredential(workspace_id), plainSealedKey(), record)
       assert.isTrue(Option.isNone(again))
     })
   )

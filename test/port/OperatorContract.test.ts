@@ -6,7 +6,7 @@ import { type AccountId, CredentialId, type WorkspaceId } from "../../src/domain
 import { AccountRepository } from "../../src/port/AccountRepository.ts"
 import { ApiKeys } from "../../src/port/ApiKeys.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
-import { Receipts } from "../../src/port/Receipts.ts"
+import { IdempotencyRecords } from "../../src/port/IdempotencyRecords.ts"
 import { WorkspaceResolver } from "../../src/port/WorkspaceResolver.ts"
 import { newTenant } from "../support/database/newTenant.ts"
 import { placement, storePlaced } from "../support/database/placement.ts"
@@ -16,13 +16,13 @@ import { elementOf, integer } from "../support/memory/arbitraries.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 
 const fingerprint = new Uint8Array(32)
-const newReceipt = Effect.sync(() => ({ key_hash: createHash("sha256").update(randomUUID()).digest(), fingerprint }))
+const newRecord = Effect.sync(() => ({ key_hash: createHash("sha256").update(randomUUID()).digest(), fingerprint }))
 
 const stored = Effect.fnUntraced(function* (account_id: AccountId, workspace_id: WorkspaceId, count: number) {
-  const { insert } = yield* Receipts
+  const { insert } = yield* IdempotencyRecords
   return yield* Effect.forEach(Array.from({ length: count }), () =>
-    Effect.flatMap(newReceipt, (receipt) =>
-      Effect.map(insert(account_id, plainCredential(workspace_id), plainSealedKey(1), receipt), Option.getOrThrow)
+    Effect.flatMap(newRecord, (record) =>
+      Effect.map(insert(account_id, plainCredential(workspace_id), plainSealedKey(1), record), Option.getOrThrow)
     )
   )
 })

@@ -12,7 +12,7 @@ import { KeyStoreUnavailable } from "../../src/port/CipherErrors.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { Credentials } from "../../src/port/Credentials.ts"
 import * as CredentialsLive from "../../src/service/Credentials.ts"
-import { Receipts } from "../../src/port/Receipts.ts"
+import { IdempotencyRecords } from "../../src/port/IdempotencyRecords.ts"
 import { acceptedBody, elementOf, integer, oneOf, text } from "../support/memory/arbitraries.ts"
 import { inMemory, own } from "../support/memory/inMemory.ts"
 import { Memory } from "../support/memory/Memory.ts"
@@ -157,15 +157,15 @@ describe("a create with an idempotency key (SECURITY.md, Receipts)", () => {
       )
     ],
     [
-      "keeps no receipts",
+      "keeps no idempotency records",
       Layer.effect(
         Credentials,
         Effect.gen(function* () {
           const parts = yield* Effect.context<Layer.Success<typeof service>>()
-          const receipts = Context.get(parts, Receipts)
+          const records = Context.get(parts, IdempotencyRecords)
           return yield* Effect.provideContext(
             CredentialsLive.make,
-            Context.add(parts, Receipts, { ...receipts, find: () => Effect.succeedNone })
+            Context.add(parts, IdempotencyRecords, { ...records, find: () => Effect.succeedNone })
           )
         })
       )
@@ -200,8 +200,8 @@ describe("a create with an idempotency key (SECURITY.md, Receipts)", () => {
         assert.notStrictEqual(others.credential.id, made.credential.id)
         assert.strictEqual(others.credential.workspace_id, other.workspace_id)
         assert.deepEqual(yield* createOnce(one.account_id, shown, key), { ...made, replayed: true })
-        const { receipts } = yield* Memory
-        const [left, right] = Array.from(receipts.values())
+        const { records } = yield* Memory
+        const [left, right] = Array.from(records.values())
         assert.notDeepEqual(left?.key_hash, right?.key_hash)
         assert.notDeepEqual(left?.fingerprint, right?.fingerprint)
       }).pipe(Effect.provide(service)),

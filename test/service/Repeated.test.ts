@@ -9,7 +9,7 @@ import { NewCredential } from "../../src/domain/NewCredential.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { Credentials } from "../../src/port/Credentials.ts"
 import * as CredentialsLive from "../../src/service/Credentials.ts"
-import { Receipts } from "../../src/port/Receipts.ts"
+import { IdempotencyRecords } from "../../src/port/IdempotencyRecords.ts"
 import * as CipherPlain from "../support/keys/CipherPlain.ts"
 import { inMemory } from "../support/memory/inMemory.ts"
 import { Memory } from "../support/memory/Memory.ts"
@@ -53,22 +53,25 @@ describe("a repeated create (SECURITY.md, Receipts)", () => {
       const caller = yield* newTenant
       const made = yield* createOnce(caller)
       let asked = 0
-      const late = yield* instead(Receipts, (receipts) => ({
-        ...receipts,
-        find: (...row) => (++asked === 1 ? Effect.succeedNone : receipts.find(...row))
+      const late = yield* instead(IdempotencyRecords, (records) => ({
+        ...records,
+        find: (...row) => (++asked === 1 ? Effect.succeedNone : records.find(...row))
       }))
       assert.deepEqual(yield* Effect.provideService(createOnce(caller), Credentials, late), { ...made, replayed: true })
       assert.strictEqual((yield* Memory).credentials.size, 1)
     }).pipe(Effect.provide(service))
   )
 
-  it.effect("fails if its receipt disappears meanwhile", () =>
+  it.effect("fails if its idempotency record disappears meanwhile", () =>
     Effect.gen(function* () {
       const caller = yield* newTenant
       yield* createOnce(caller)
-      const forgetful = yield* instead(Receipts, (receipts) => ({ ...receipts, find: () => Effect.succeedNone }))
+      const forgetful = yield* instead(IdempotencyRecords, (records) => ({
+        ...records,
+        find: () => Effect.succeedNone
+      }))
       const died = yield* Effect.exit(Effect.provideService(createOnce(caller), Credentials, forgetful))
-      assert.strictEqual(diedOf(died), "Error: The conflicting receipt has disappeared")
+      assert.strictEqual(diedOf(died), "Error: The conflicting idempotency record has disappeared")
     }).pipe(Effect.provide(service))
   )
 
@@ -92,9 +95,9 @@ describe("a repeated create (SECURITY.md, Receipts)", () => {
         createHmac("sha256", "k").update(JSON.stringify(parts)).digest("hex")
       const { key: _, ...fields } = input
       const given = Object.entries(fields).sort()
-      const [receipt] = (yield* Memory).receipts.values()
+      const [record] = (yield* Memory).records.values()
       assert.deepStrictEqual(
-        [receipt?.key_hash, receipt?.fingerprint].map((bytes) => Buffer.from(bytes ?? []).toString("hex")),
+        [record?.key_hash, record?.fingerprint].map((bytes) => Buffer.from(bytes ?? []).toString("hex")),
         [mac("byok/idempotency-key/1", account_id), mac("byok/fingerprint/1", account_id, credential.id, given)]
       )
     }).pipe(Effect.provide(service))
@@ -115,14 +118,14 @@ describe("the actor of a create", () => {
         ...port,
         insert: (...row) => noting(port.insert(...row))
       }))
-      const receipts = yield* instead(Receipts, (port) => ({
+      const service = yield* instead(IdempotencyRecords, (port) => ({
         ...port,
         insert: (...row) => noting(port.insert(...row))
       }))
       for (const caller of [{ account_id }, { account_id, api_key_hash: hash }]) {
         yield* Effect.provideService(repository.create(input), CurrentCaller, caller)
         const name = IdempotencyKey.make(`k${seen.length}`)
-        yield* Effect.provideService(receipts.createOnce(input, name), CurrentCaller, caller)
+        yield* Effect.provideService(service.createOnce(input, name), CurrentCaller, caller)
       }
       const byKey = { kind: "api_key", api_key_hash: hash }
       assert.deepEqual<unknown>(seen, [{ kind: "in_process" }, { kind: "in_process" }, byKey, byKey])

@@ -167,7 +167,7 @@ const serviceWith = (ports: Layer.Layer<Ports, never, Memory>) =>
   Layer.fresh(
     CredentialsLive.layer.pipe(
       Layer.provide(ports),
-      Layer.provide([CipherPlain.layer, MemoryStore.receipts, NodeCrypto.layerSecureRandom]),
+      Layer.provide([CipherPlain.layer, MemoryStore.idempotencyRecords, NodeCrypto.layerSecureRandom]),
       Layer.provideMerge(MemoryStore.accountRepository),
       Layer.provideMerge(Memory.layer)
     )

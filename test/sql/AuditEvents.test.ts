@@ -12,7 +12,7 @@ import { Accounts } from "../../src/service/Accounts.ts"
 import { Credentials } from "../../src/port/Credentials.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { KekRegistry } from "../../src/port/KekRegistry.ts"
-import { Receipts } from "../../src/port/Receipts.ts"
+import { IdempotencyRecords } from "../../src/port/IdempotencyRecords.ts"
 import * as AccountRepositoryLive from "../../src/sql/AccountRepositoryLive.ts"
 import * as CredentialRepositoryLive from "../../src/sql/CredentialRepositoryLive.ts"
 import * as DatabaseLive from "../../src/sql/connection/Database.ts"
@@ -46,9 +46,9 @@ const insertCredential = (account_id: AccountId, workspace_id: WorkspaceId, id?:
     insert(account_id, credentialOf(workspace_id, id), plainSealedKey())
   )
 
-/** Stores a credential with a receipt, of which the account may have one under each number. */
-const insertWithReceipt = (account_id: AccountId, workspace_id: WorkspaceId, number: number) =>
-  Effect.flatMap(Receipts, ({ insert }) =>
+/** Stores a credential with an idempotency record, of which the account may have one under each number. */
+const insertWithRecord = (account_id: AccountId, workspace_id: WorkspaceId, number: number) =>
+  Effect.flatMap(IdempotencyRecords, ({ insert }) =>
     insert(account_id, credentialOf(workspace_id), plainSealedKey(), {
       key_hash: new Uint8Array(32).fill(number),
       fingerprint: new Uint8Array(32)
@@ -122,7 +122,7 @@ const perform = (ids: Ids, { kind, one, other }: Operation) =>
       case "credential":
         return yield* insertCredential(account_id, workspace_id, pick(ids.credentials, (one + other) % 4))
       case "receipt":
-        return yield* insertWithReceipt(account_id, workspace_id, other)
+        return yield* insertWithRecord(account_id, workspace_id, other)
       case "kek":
         return yield* register([{ kek_id: account_id, check_value: new Uint8Array(16).fill(other % 2) }])
     }
@@ -208,11 +208,11 @@ describe.each([
             .split("\n")
             .toSorted()
         )
-        const receipted = Effect.suspend(() => insertWithReceipt(other, living, 1))
+        const recorded = Effect.suspend(() => insertWithRecord(other, living, 1))
         for (const [action, act] of [
           ...acts,
           ["credential.create", creates] as const,
-          ["credential.create", receipted] as const
+          ["credential.create", recorded] as const
         ]) {
           yield* sql.unsafe(
             `ALTER TABLE audit_entries ADD CONSTRAINT broken CHECK (events::text NOT LIKE '%"${action}"%') NOT VALID`

@@ -14,7 +14,7 @@ import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { Credentials } from "../../src/port/Credentials.ts"
 import { KeyUse } from "../../src/port/KeyUse.ts"
 import { Readiness } from "../../src/port/Readiness.ts"
-import { Receipts } from "../../src/port/Receipts.ts"
+import { IdempotencyRecords } from "../../src/port/IdempotencyRecords.ts"
 import { WorkspaceResolver } from "../../src/port/WorkspaceResolver.ts"
 import { Accounts } from "../../src/service/Accounts.ts"
 import { adminClient, freshDatabase, settingsFor } from "../support/database/freshDatabase.ts"
@@ -101,7 +101,7 @@ const serve = (url: string, { account_id, hash, workspace_id }: Account) =>
       const readiness = yield* Readiness
       assert.deepStrictEqual(yield* readiness.problems, [])
       assert.include((yield* readiness.warnings).join(), "cannot be opened: more than 10,000")
-      yield* (yield* Receipts).forget(Duration.hours(25), 500)
+      yield* (yield* IdempotencyRecords).forget(Duration.hours(25), 500)
       const log = yield* AuditLog
       yield* log.seal(0)
       yield* log.countAfter(0n, countLimit + 1)

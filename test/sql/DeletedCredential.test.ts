@@ -44,7 +44,7 @@ const open = Effect.fnUntraced(function* (ring: string) {
 const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString("hex")
 
 describe("a deleted credential", () => {
-  it.live("leaves nothing in a dump but its ids in the audit log and in its receipt (L11)", () =>
+  it.live("leaves nothing in a dump but its ids in the audit log and in its idempotency record (L11)", () =>
     Effect.gen(function* () {
       const { create, remove, sql, stored } = yield* open(ringOf("kek"))
       const body = { name: "canary-name", allowed_models: ["canary-model"], allowed_user_ids: ["canary-user"] }

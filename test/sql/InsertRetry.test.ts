@@ -13,13 +13,13 @@ const credential = (n: number) => ({
   declared_zdr: true
 })
 
-const receipt = { key_hash: new Uint8Array(32).fill(1), fingerprint: new Uint8Array(32).fill(2) }
+const record = { key_hash: new Uint8Array(32).fill(1), fingerprint: new Uint8Array(32).fill(2) }
 
 const open = Effect.gen(function* () {
-  const { admin, proxy, receipts, repository } = yield* openLossyStore
+  const { admin, proxy, records, repository } = yield* openLossyStore
   const { insert } = repository
   /** Inserts under one idempotency key. */
-  const insertOnce = (n: number) => receipts.insert(account_id, credential(n), plainSealedKey(n), receipt)
+  const insertOnce = (n: number) => records.insert(account_id, credential(n), plainSealedKey(n), record)
   const rows = Effect.map(admin`SELECT id, sort_order FROM credentials ORDER BY id`, (found) =>
     found.map((row) => ({ ...row }))
   )
@@ -69,7 +69,7 @@ describe("a repeated insert of a credential", () => {
   )
 })
 
-describe("an insert with a receipt (SECURITY.md, Receipts)", () => {
+describe("an insert with an idempotency record (SECURITY.md, Receipts)", () => {
   const first = Option.some({ ...credential(11), sort_order: 0 })
 
   it.live("is repeated by itself if its answer is lost, and recognised as the same (R3)", () =>

@@ -13,7 +13,7 @@ import { KeyUse } from "../../src/port/KeyUse.ts"
 import { LeakedKeys } from "../../src/port/LeakedKeys.ts"
 import { Parkings } from "../../src/port/Parkings.ts"
 import { Readiness } from "../../src/port/Readiness.ts"
-import { Receipts } from "../../src/port/Receipts.ts"
+import { IdempotencyRecords } from "../../src/port/IdempotencyRecords.ts"
 import { WorkspaceResolver } from "../../src/port/WorkspaceResolver.ts"
 import { WrappedKeys } from "../../src/port/WrappedKeys.ts"
 import { Statements } from "../support/database/Statements.ts"
@@ -32,7 +32,7 @@ const findings = Effect.gen(function* () {
 })
 
 /**
- * Statements on all accounts at once: what names a key-encryption key, old receipts, how many keys a search for a leaked
+ * Statements on all accounts at once: what names a key-encryption key, old idempotency records, how many keys a search for a leaked
  * one covers, and a command on one workspace.
  */
 const onAllAccounts = [
@@ -43,7 +43,7 @@ const onAllAccounts = [
   /FROM workspaces WHERE id = \$1$/
 ]
 
-const namesTenantTable = /\b(credentials|credential_(?:parkings|use)|workspaces|receipts)\b/
+const namesTenantTable = /\b(credentials|credential_(?:parkings|use)|workspaces|records)\b/
 /** The account as a condition, or as part of the key of a join, a comparison or an insert. */
 const namesAccount = /\baccount_id"? = |\("?account_id"?, /
 const isDefinition = (text: string) => /^\s*(ALTER|CREATE|DROP|LOCK)\b/.test(text)
@@ -72,7 +72,7 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))("the rows of 
       const { account_id, management_key_hash, workspace_id } = tenant
       const repository = yield* CredentialRepository
       const accounts = yield* AccountRepository
-      const receipts = yield* Receipts
+      const records = yield* IdempotencyRecords
       const workspaces = yield* WorkspaceResolver
       const together = { concurrency: "unbounded" } as const
 
@@ -101,7 +101,7 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))("the rows of 
       yield* Effect.forEach(more, ({ id }) => apiKeys.find(management_key_hash, id), together)
       yield* Effect.forEach(more, () => apiKeys.find(management_key_hash), together)
       yield* apiKeys.ownedBy(account_id, [management_key_hash])
-      yield* receipts.forget(Duration.zero, 10)
+      yield* records.forget(Duration.zero, 10)
       yield* (yield* Readiness).problems
       yield* (yield* Readiness).warnings
       yield* (yield* KekRegistry).missing([])

@@ -1,11 +1,11 @@
 import { Context, Duration, Effect, Layer } from "effect"
 import { AccountId, WorkspaceId } from "../../../src/domain/Identifiers.ts"
 import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
-import { Receipts } from "../../../src/port/Receipts.ts"
+import { IdempotencyRecords } from "../../../src/port/IdempotencyRecords.ts"
 import * as DatabaseLive from "../../../src/sql/connection/Database.ts"
 import * as CredentialRepositoryLive from "../../../src/sql/CredentialRepositoryLive.ts"
 import { migrate } from "../../../src/sql/Migrations.ts"
-import * as ReceiptsLive from "../../../src/sql/ReceiptsLive.ts"
+import * as IdempotencyRecordsLive from "../../../src/sql/IdempotencyRecordsLive.ts"
 import { databaseProxy } from "./DatabaseProxy.ts"
 import { adminClient, databaseSettings, freshDatabase } from "./freshDatabase.ts"
 
@@ -22,7 +22,7 @@ export const openLossyStore = Effect.gen(function* () {
   const admin = yield* adminClient(url)
   yield* admin`INSERT INTO accounts VALUES (${account_id}, 'n', now())`
   yield* admin`INSERT INTO workspaces VALUES (${workspace_id}, ${account_id}, 'n', true, now(), NULL)`
-  const stores = Layer.merge(CredentialRepositoryLive.layer, ReceiptsLive.layer).pipe(
+  const stores = Layer.merge(CredentialRepositoryLive.layer, IdempotencyRecordsLive.layer).pipe(
     Layer.provide(DatabaseLive.layer(proxy.target, settings))
   )
   const built = yield* Layer.build(stores)
@@ -30,6 +30,6 @@ export const openLossyStore = Effect.gen(function* () {
     admin,
     proxy,
     repository: Context.get(built, CredentialRepository),
-    receipts: Context.get(built, Receipts)
+    records: Context.get(built, IdempotencyRecords)
   }
 })

@@ -8,7 +8,7 @@ import type { KekRegistry } from "../../../src/port/KekRegistry.ts"
 import type { KeyUse } from "../../../src/port/KeyUse.ts"
 import type { LeakedKeys } from "../../../src/port/LeakedKeys.ts"
 import type { Parkings } from "../../../src/port/Parkings.ts"
-import type { Receipts } from "../../../src/port/Receipts.ts"
+import type { IdempotencyRecords } from "../../../src/port/IdempotencyRecords.ts"
 import type { WorkspaceResolver } from "../../../src/port/WorkspaceResolver.ts"
 import type { WrappedKeys } from "../../../src/port/WrappedKeys.ts"
 import * as Persistence from "../../../src/wiring/Persistence.ts"
@@ -25,7 +25,7 @@ export type Ports =
   | KeyUse
   | LeakedKeys
   | Parkings
-  | Receipts
+  | IdempotencyRecords
   | WorkspaceResolver
   | WrappedKeys
 

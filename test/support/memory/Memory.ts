@@ -19,7 +19,7 @@ import { KekRegistry } from "../../../src/port/KekRegistry.ts"
 import { KeyUse } from "../../../src/port/KeyUse.ts"
 import { type FoundKey, LeakedKeys } from "../../../src/port/LeakedKeys.ts"
 import { Parkings } from "../../../src/port/Parkings.ts"
-import { type Receipt, Receipts } from "../../../src/port/Receipts.ts"
+import { type IdempotencyRecord, IdempotencyRecords } from "../../../src/port/IdempotencyRecords.ts"
 import { WorkspaceGone } from "../../../src/port/WorkspaceGone.ts"
 import { WorkspaceResolver } from "../../../src/port/WorkspaceResolver.ts"
 import { WrappedKeys } from "../../../src/port/WrappedKeys.ts"
@@ -34,7 +34,7 @@ export interface CredentialRow extends Owned {
   readonly key_version: number
 }
 export interface ApiKeyRow extends Owned, ApiKeyRecord {}
-interface ReceiptRow extends Owned, Receipt {
+interface IdempotencyRecordRow extends Owned, IdempotencyRecord {
   readonly credential_id: CredentialId
   readonly created_at: DateTime.Utc
 }
@@ -61,7 +61,7 @@ export class Memory extends Context.Service<
     readonly workspaces: Map<WorkspaceId, Owned & Workspace>
     readonly apiKeys: Map<ApiKeyHash, ApiKeyRow>
     readonly credentials: Map<CredentialId, CredentialRow>
-    readonly receipts: Map<string, ReceiptRow>
+    readonly records: Map<string, IdempotencyRecordRow>
     readonly keks: Map<string, MemoryKek>
     readonly marks: Marks
     readonly parkings: Map<string, ParkingRow>
@@ -73,7 +73,7 @@ export class Memory extends Context.Service<
     workspaces: new Map<WorkspaceId, Owned & Workspace>(),
     apiKeys: new Map<ApiKeyHash, ApiKeyRow>(),
     credentials: new Map<CredentialId, CredentialRow>(),
-    receipts: new Map<string, ReceiptRow>(),
+    records: new Map<string, IdempotencyRecordRow>(),
     keks: new Map<string, MemoryKek>(),
     marks: new Map<CredentialId, number>(),
     parkings: new Map<string, ParkingRow>(),
@@ -201,36 +201,36 @@ export const credentialRepository = Layer.effect(
   })
 )
 
-export const receipts = Layer.effect(
-  Receipts,
+export const idempotencyRecords = Layer.effect(
+  IdempotencyRecords,
   Effect.map(Memory, (memory) => {
-    const { credentials, receipts } = memory
+    const { credentials, records } = memory
     const insert = insertInto(memory)
     const nameOf = (account_id: AccountId, key_hash: Uint8Array) =>
       `${account_id} ${Buffer.from(key_hash).toString("hex")}`
 
     return {
-      insert: (account_id, given, sealed, receipt) =>
+      insert: (account_id, given, sealed, record) =>
         Effect.suspend(() => {
-          const name = nameOf(account_id, receipt.key_hash)
-          const standing = receipts.get(name)
+          const name = nameOf(account_id, record.key_hash)
+          const standing = records.get(name)
           if (standing !== undefined && standing.credential_id !== given.id) return Effect.succeedNone
           if (standing === undefined && credentials.has(given.id)) return Effect.die(new Error("the id is taken"))
           return Effect.gen(function* () {
             const credential = yield* insert(account_id, given, sealed)
-            receipts.set(name, { account_id, ...receipt, credential_id: given.id, created_at: yield* DateTime.now })
+            records.set(name, { account_id, ...record, credential_id: given.id, created_at: yield* DateTime.now })
             return Option.some(credential)
           })
         }),
       find: (account_id, key_hash) =>
-        Effect.sync(() => Option.fromUndefinedOr(receipts.get(nameOf(account_id, key_hash)))),
+        Effect.sync(() => Option.fromUndefinedOr(records.get(nameOf(account_id, key_hash)))),
       forget: (age, limit) =>
         Effect.map(DateTime.now, (now) => {
           const before = DateTime.subtractDuration(now, age)
-          const old = Array.from(receipts)
+          const old = Array.from(records)
             .filter(([, { created_at }]) => created_at.epochMilliseconds < before.epochMilliseconds)
             .slice(0, limit)
-          for (const [name] of old) receipts.delete(name)
+          for (const [name] of old) records.delete(name)
           return old.length
         })
     }
@@ -529,7 +529,7 @@ const credentialUse = Layer.effect(
 
 export const accountRepository = Layer.effect(
   AccountRepository,
-  Effect.map(Memory, ({ accounts, apiKeys, credentials, receipts, uses, workspaces }) => {
+  Effect.map(Memory, ({ accounts, apiKeys, credentials, records, uses, workspaces }) => {
     const remove = <Key, Row extends Owned>(rows: Map<Key, Row>, account_id: AccountId, limit = Infinity) => {
       const keys = Array.from(rows)
         .filter(([, row]) => row.account_id === account_id)
@@ -577,7 +577,7 @@ export const accountRepository = Layer.effect(
           const erased = remove(credentials, account_id, limit)
           for (const { credential_id } of ofAccount(uses, account_id))
             if (!credentials.has(credential_id)) uses.delete(credential_id)
-          const forgotten = remove(receipts, account_id, limit - erased)
+          const forgotten = remove(records, account_id, limit - erased)
           const done = erased + forgotten < limit
           if (done) {
             remove(workspaces, account_id)
@@ -637,7 +637,7 @@ export const layer = Layer.mergeAll(
   keyUse,
   leakedKeys,
   parkings,
-  receipts,
+  idempotencyRecords,
   workspaceResolver,
   wrappedKeys
 ).pipe(Layer.provideMerge(Memory.layer))

@@ -7,7 +7,7 @@ import { readKeyMaterial } from "../domain/KeyMaterial.ts"
 import type { NewCredential } from "../domain/NewCredential.ts"
 import { Cipher } from "../port/Cipher.ts"
 import { CredentialRepository } from "../port/CredentialRepository.ts"
-import { type Receipt, Receipts } from "../port/Receipts.ts"
+import { type IdempotencyRecord, IdempotencyRecords } from "../port/IdempotencyRecords.ts"
 import { WorkspaceResolver } from "../port/WorkspaceResolver.ts"
 import { withKeyStoreTimeout } from "./withKeyStoreTimeout.ts"
 
@@ -18,7 +18,7 @@ const mac = (idempotency_key: IdempotencyKey, ...parts: ReadonlyArray<unknown>) 
 const keyHashOf = (idempotency_key: IdempotencyKey, account_id: AccountId) =>
   mac(idempotency_key, "byok/idempotency-key/1", account_id)
 
-/** Members of the first version, which its receipts have whatever their value is. */
+/** The members of the first version, which always count. */
 const firstMembers = new Set<string>([
   "provider",
   "name",
@@ -35,8 +35,8 @@ const firstMembers = new Set<string>([
 ] satisfies ReadonlyArray<keyof NewCredential>)
 
 /**
- * Whether a member counts. One that was added after the first version does not while it has its default, null or
- * false, so a request repeated across the upgrade is the same request.
+ * Whether a member is part of the fingerprint. One that was added after the first version is not while it has its default,
+ * null or false: a request repeated across the upgrade must remain the same request.
  */
 const counts = ([member, value]: readonly [string, unknown]) =>
   firstMembers.has(member) || (value !== null && value !== false)
@@ -75,32 +75,32 @@ const spellingsOf = (
 }
 
 /** What is stored with a credential to recognise a repeated create. */
-export const receiptOf = (
+export const idempotencyRecordOf = (
   account_id: AccountId,
   id: CredentialId,
   input: NewCredential,
   idempotency_key: IdempotencyKey
-): Receipt => ({
+): IdempotencyRecord => ({
   key_hash: keyHashOf(idempotency_key, account_id),
   fingerprint: fingerprintOf(idempotency_key, account_id, id, input)
 })
 
 /**
- * Makes the lookup of the credential that an idempotency key has created: none if there is none yet, `Conflict` if it
- * was a different request or its credential is deleted: a repeat must not bring that back (L11). Requests that create the same credential are the same: to name the default workspace, or the
- * region of the key, means what leaving it out does. Workspace and API keys are not checked again, since they may be
- * gone by then.
+ * Makes the look-up of the credential that an earlier request with the idempotency key created. None if there was no such
+ * request; `Conflict` if it was a different one, or its credential is deleted, which a repeat must not create again (L11).
+ * Requests that would create the same credential are the same: naming the default workspace or the region of the key means
+ * the same as leaving it out. Workspace and API keys are not checked again, since they may be gone by then.
  */
-export const makeReplay = Effect.gen(function* () {
+export const makeFindIdempotentResult = Effect.gen(function* () {
   const cipher = yield* Cipher
-  const receipts = yield* Receipts
+  const records = yield* IdempotencyRecords
   const repository = yield* CredentialRepository
   const workspaces = yield* WorkspaceResolver
 
   return Effect.fnUntraced(function* (account_id: AccountId, input: NewCredential, idempotency_key: IdempotencyKey) {
-    const receipt = yield* receipts.find(account_id, keyHashOf(idempotency_key, account_id))
-    if (Option.isNone(receipt)) return Option.none()
-    const { credential_id, fingerprint } = receipt.value
+    const record = yield* records.find(account_id, keyHashOf(idempotency_key, account_id))
+    if (Option.isNone(record)) return Option.none()
+    const { credential_id, fingerprint } = record.value
     const found = yield* repository.findSealed(account_id, credential_id)
     if (Option.isNone(found)) return yield* new Conflict()
     const { credential, sealed } = found.value

@@ -1,40 +1,43 @@
 import { assert, describe, it } from "@effect/vitest"
 import { DateTime, Duration, Effect, Layer } from "effect"
 import { TestClock } from "effect/testing"
-import * as ReceiptExpiry from "../../src/service/ReceiptExpiry.ts"
-import { Receipts } from "../../src/port/Receipts.ts"
+import * as IdempotencyRecordExpiry from "../../src/service/IdempotencyRecordExpiry.ts"
+import { IdempotencyRecords } from "../../src/port/IdempotencyRecords.ts"
 import { Recording } from "../support/process/Recording.ts"
 
 const day = 24 * 60 * 60 * 1000
 
-/** A number of old receipts, and the calls that were made for them. */
-const holding = (receipts: number, failing: (call: number) => boolean = () => false) => {
-  const state = { receipts, calls: [] as Array<{ readonly at: number; readonly age: number; readonly limit: number }> }
-  const port = Layer.mock(Receipts, {
+/** A number of old idempotency records, and the calls that were made for them. */
+const holding = (records: number, failing: (call: number) => boolean = () => false) => {
+  const state = { records, calls: [] as Array<{ readonly at: number; readonly age: number; readonly limit: number }> }
+  const port = Layer.mock(IdempotencyRecords, {
     forget: (duration, limit) =>
       Effect.gen(function* () {
         const at = (yield* DateTime.now).epochMilliseconds
         const age = Duration.toMillis(duration)
         state.calls.push({ at, age, limit })
         if (failing(state.calls.length)) return yield* Effect.die(new Error("the database is down"))
-        const removed = at > age ? Math.min(limit, state.receipts) : 0
-        state.receipts -= removed
+        const removed = at > age ? Math.min(limit, state.records) : 0
+        state.records -= removed
         return removed
       })
   })
-  return { state, service: ReceiptExpiry.layer.pipe(Layer.provide(port), Layer.provideMerge(Recording.layer)) }
+  return {
+    state,
+    service: IdempotencyRecordExpiry.layer.pipe(Layer.provide(port), Layer.provideMerge(Recording.layer))
+  }
 }
 
-describe("old receipts (SECURITY.md, Receipts)", () => {
+describe("old idempotency records (SECURITY.md, Receipts)", () => {
   it.effect("stay for at least a day, and are removed in small batches while the service runs", () =>
     Effect.gen(function* () {
       const { service, state } = holding(1201)
       yield* Effect.gen(function* () {
         yield* TestClock.adjust(day)
         assert.isAbove(state.calls.length, 0)
-        assert.strictEqual(state.receipts, 1201)
+        assert.strictEqual(state.records, 1201)
         yield* TestClock.adjust("2 hours")
-        assert.strictEqual(state.receipts, 0)
+        assert.strictEqual(state.records, 0)
       }).pipe(Effect.provide(service))
       assert.isTrue(state.calls.every(({ age, limit }) => age > day && limit <= 500))
       const inRow = state.calls.filter(({ at }, index) => at - (state.calls[index - 1]?.at ?? at) === 200)
@@ -47,10 +50,10 @@ describe("old receipts (SECURITY.md, Receipts)", () => {
       const { service, state } = holding(3, (call) => call <= 160)
       yield* Effect.gen(function* () {
         yield* TestClock.adjust(2 * day)
-        assert.strictEqual(state.receipts, 0)
+        assert.strictEqual(state.records, 0)
         const { logs } = yield* Recording
         assert.lengthOf(
-          logs.filter(({ level, text }) => level === "Warn" && text.includes("Old receipts")),
+          logs.filter(({ level, text }) => level === "Warn" && text.includes("Old idempotency records")),
           160
         )
       }).pipe(Effect.provide(service))

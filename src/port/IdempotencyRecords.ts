@@ -6,25 +6,25 @@ import type { SealedKey } from "../domain/SealedKey.ts"
 import type { WorkspaceGone } from "./WorkspaceGone.ts"
 
 /** Proof that a request with an idempotency key succeeded, and which request it was. */
-export interface Receipt {
+export interface IdempotencyRecord {
   readonly key_hash: Uint8Array
   readonly fingerprint: Uint8Array
 }
 
-/** Stores receipts, at most one per account and `key_hash`. */
-export class Receipts extends Context.Service<
-  Receipts,
+/** Stores idempotency records, at most one per account and `key_hash`. */
+export class IdempotencyRecords extends Context.Service<
+  IdempotencyRecords,
   {
     /**
-     * Stores the credential and its receipt, both or neither, and returns what `CredentialRepository.insert` does.
-     * Stores nothing and returns none if the account has a receipt of another credential under that `key_hash`; if one
+     * Stores the credential and its idempotency record, both or neither, and returns what `CredentialRepository.insert` does.
+     * Stores nothing and returns none if the account has an idempotency record of another credential under that `key_hash`; if one
      * is being stored, waits for its outcome.
      */
     readonly insert: (
       account_id: AccountId,
       credential: Omit<Credential, "sort_order">,
       sealed: SealedKey,
-      receipt: Receipt
+      record: IdempotencyRecord
     ) => Effect.Effect<Option.Option<Credential>, ServiceUnavailable | WorkspaceGone>
     readonly find: (
       account_id: AccountId,
@@ -33,7 +33,7 @@ export class Receipts extends Context.Service<
       Option.Option<{ readonly credential_id: CredentialId; readonly fingerprint: Uint8Array }>,
       ServiceUnavailable
     >
-    /** Deletes up to `limit` receipts older than `age` by the store's own clock, and returns how many it deleted. */
+    /** Deletes up to `limit` idempotency records older than `age` by the store's own clock, and returns how many it deleted. */
     readonly forget: (age: Duration.Duration, limit: number) => Effect.Effect<number, ServiceUnavailable>
   }
->()("byok/Receipts") {}
+>()("byok/IdempotencyRecords") {}

@@ -4,7 +4,7 @@ import { Arbitrary, DateTime, Duration, Effect, Exit, Option } from "effect"
 import { type AccountId, CredentialId, type WorkspaceId } from "../../src/domain/Identifiers.ts"
 import { AccountRepository } from "../../src/port/AccountRepository.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
-import { type Receipt, Receipts } from "../../src/port/Receipts.ts"
+import { type IdempotencyRecord, IdempotencyRecords } from "../../src/port/IdempotencyRecords.ts"
 import { WorkspaceGone } from "../../src/port/WorkspaceGone.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { layerLive } from "../support/process/layerLive.ts"
@@ -17,7 +17,7 @@ interface Tenant {
   readonly workspace_id: WorkspaceId
 }
 
-const newReceipt = (): Receipt => ({ key_hash: randomBytes(32), fingerprint: randomBytes(32) })
+const newRecord = (): IdempotencyRecord => ({ key_hash: randomBytes(32), fingerprint: randomBytes(32) })
 
 /** A credential with its sealed key, to be stored for a tenant. */
 const newRow = Effect.fnUntraced(function* ({ workspace_id }: Tenant, created_at?: DateTime.Utc) {
@@ -32,45 +32,49 @@ const newRow = Effect.fnUntraced(function* ({ workspace_id }: Tenant, created_at
 })
 type Row = Effect.Success<ReturnType<typeof newRow>>
 
-const insert = Effect.fnUntraced(function* ({ account_id }: Tenant, { credential, sealed }: Row, receipt: Receipt) {
-  return yield* (yield* Receipts).insert(account_id, credential, sealed, receipt)
+const insert = Effect.fnUntraced(function* (
+  { account_id }: Tenant,
+  { credential, sealed }: Row,
+  record: IdempotencyRecord
+) {
+  return yield* (yield* IdempotencyRecords).insert(account_id, credential, sealed, record)
 })
 
 const isStored = Effect.fnUntraced(function* ({ account_id }: Tenant, { credential }: Row) {
   return Option.isSome(yield* (yield* CredentialRepository).findById(account_id, credential.id))
 })
 
-/** The receipt of an account under a hash, with bytes that can be compared. */
-const found = Effect.fnUntraced(function* ({ account_id }: Tenant, { key_hash }: Receipt) {
-  const receipt = yield* (yield* Receipts).find(account_id, key_hash)
-  return Option.map(receipt, ({ credential_id, fingerprint }) => ({
+/** The idempotency record of an account under a hash, with bytes that can be compared. */
+const found = Effect.fnUntraced(function* ({ account_id }: Tenant, { key_hash }: IdempotencyRecord) {
+  const record = yield* (yield* IdempotencyRecords).find(account_id, key_hash)
+  return Option.map(record, ({ credential_id, fingerprint }) => ({
     credential_id,
     fingerprint: Buffer.from(fingerprint).toString("hex")
   }))
 })
 
-const asFound = ({ credential }: Row, { fingerprint }: Receipt) =>
+const asFound = ({ credential }: Row, { fingerprint }: IdempotencyRecord) =>
   Option.some({ credential_id: credential.id, fingerprint: Buffer.from(fingerprint).toString("hex") })
 
-/** Whether a stranger finds a tenant's receipt, or cannot store one under the same hash because of it. */
+/** Whether a stranger finds a tenant's idempotency record, or cannot store one under the same hash because of it. */
 const crosses = Effect.gen(function* () {
   const [owner, stranger] = [yield* newTenant, yield* newTenant]
   const [one, other] = [yield* newRow(owner), yield* newRow(stranger)]
-  const receipt = newReceipt()
-  yield* insert(owner, one, receipt)
-  const seen = Option.isSome(yield* found(stranger, receipt))
-  return seen || Option.isNone(yield* insert(stranger, other, receipt))
+  const record = newRecord()
+  yield* insert(owner, one, record)
+  const seen = Option.isSome(yield* found(stranger, record))
+  return seen || Option.isNone(yield* insert(stranger, other, record))
 })
 
 const contract = (it: Vitest.MethodsNonLive<Ports>) => {
-  it.effect("a credential, its sealed key and its receipt are found as given, and not before", () =>
+  it.effect("a credential, its sealed key and its idempotency record are found as given, and not before", () =>
     Effect.gen(function* () {
       const tenant = yield* newTenant
-      const [row, receipt] = [yield* newRow(tenant), newReceipt()]
-      assert.isTrue(Option.isNone(yield* found(tenant, receipt)))
+      const [row, record] = [yield* newRow(tenant), newRecord()]
+      assert.isTrue(Option.isNone(yield* found(tenant, record)))
       assert.isFalse(yield* isStored(tenant, row))
-      yield* insert(tenant, row, receipt)
-      assert.deepStrictEqual(yield* found(tenant, receipt), asFound(row, receipt))
+      yield* insert(tenant, row, record)
+      assert.deepStrictEqual(yield* found(tenant, record), asFound(row, record))
       const { findSealed } = yield* CredentialRepository
       const { credential, sealed } = Option.getOrThrow(yield* findSealed(tenant.account_id, row.credential.id))
       assert.deepEqual(credential, { ...row.credential, sort_order: 0 })
@@ -81,17 +85,17 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
     })
   )
 
-  it.effect("credentials with and without a receipt share one order (D32)", () =>
+  it.effect("credentials with and without an idempotency record share one order (D32)", () =>
     Effect.gen(function* () {
       const tenant = yield* newTenant
       const repository = yield* CredentialRepository
       const plain = Effect.fnUntraced(function* ({ credential, sealed }: Row) {
         return (yield* repository.insert(tenant.account_id, credential, sealed)).sort_order
       })
-      const receipted = (row: Row) =>
-        Effect.map(insert(tenant, row, newReceipt()), (created) => Option.getOrThrow(created).sort_order)
+      const recorded = (row: Row) =>
+        Effect.map(insert(tenant, row, newRecord()), (created) => Option.getOrThrow(created).sort_order)
       const orders: Array<number> = []
-      for (const store of [plain, receipted, receipted, plain]) orders.push(yield* store(yield* newRow(tenant)))
+      for (const store of [plain, recorded, recorded, plain]) orders.push(yield* store(yield* newRow(tenant)))
       assert.deepStrictEqual(orders, [0, 1, 2, 3])
     })
   )
@@ -100,11 +104,11 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
     Effect.gen(function* () {
       const tenant = yield* newTenant
       const [first, second] = [yield* newRow(tenant), yield* newRow(tenant)]
-      const receipt = newReceipt()
-      yield* insert(tenant, first, receipt)
-      assert.isTrue(Option.isNone(yield* insert(tenant, second, { ...receipt, fingerprint: randomBytes(32) })))
+      const record = newRecord()
+      yield* insert(tenant, first, record)
+      assert.isTrue(Option.isNone(yield* insert(tenant, second, { ...record, fingerprint: randomBytes(32) })))
       assert.isFalse(yield* isStored(tenant, second))
-      assert.deepStrictEqual(yield* found(tenant, receipt), asFound(first, receipt))
+      assert.deepStrictEqual(yield* found(tenant, record), asFound(first, record))
     })
   )
 
@@ -112,23 +116,23 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
     Effect.gen(function* () {
       const tenant = yield* newTenant
       const row = yield* newRow(tenant)
-      const receipt = newReceipt()
-      const first = yield* insert(tenant, row, receipt)
-      yield* insert(tenant, yield* newRow(tenant), newReceipt())
-      assert.deepEqual(yield* insert(tenant, row, receipt), first)
+      const record = newRecord()
+      const first = yield* insert(tenant, row, record)
+      yield* insert(tenant, yield* newRow(tenant), newRecord())
+      assert.deepEqual(yield* insert(tenant, row, record), first)
     })
   )
 
-  it.effect("a credential that cannot be stored leaves no receipt", () =>
+  it.effect("a credential that cannot be stored leaves no idempotency record", () =>
     Effect.gen(function* () {
       const tenant = yield* newTenant
       const taken = yield* newRow(tenant)
-      yield* insert(tenant, taken, newReceipt())
+      yield* insert(tenant, taken, newRecord())
       const homeless = yield* newRow({ ...tenant, workspace_id: yield* newWorkspaceId })
       for (const row of [taken, homeless]) {
-        const receipt = newReceipt()
-        assert.isTrue(Exit.isFailure(yield* Effect.exit(insert(tenant, row, receipt))))
-        assert.isTrue(Option.isNone(yield* found(tenant, receipt)))
+        const record = newRecord()
+        assert.isTrue(Exit.isFailure(yield* Effect.exit(insert(tenant, row, record))))
+        assert.isTrue(Option.isNone(yield* found(tenant, record)))
       }
     })
   )
@@ -136,9 +140,9 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
   it.effect("one of twenty concurrent inserts under one hash is stored, and the others say so", () =>
     Effect.gen(function* () {
       const tenant = yield* newTenant
-      const receipt = newReceipt()
+      const record = newRecord()
       const rows = yield* Effect.forEach(Array.from({ length: 20 }), () => newRow(tenant))
-      const inserted = yield* Effect.forEach(rows, (row) => insert(tenant, row, receipt), { concurrency: "unbounded" })
+      const inserted = yield* Effect.forEach(rows, (row) => insert(tenant, row, record), { concurrency: "unbounded" })
       assert.lengthOf(inserted.filter(Option.isSome), 1)
       const stored = yield* Effect.filter(rows, (row) => isStored(tenant, row))
       assert.deepStrictEqual(
@@ -156,38 +160,38 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
 
   it.effect.each(["find", "insert"])("a store whose %s forgets the account would be found (T6, control)", (forgetful) =>
     Effect.gen(function* () {
-      const receipts = yield* Receipts
+      const records = yield* IdempotencyRecords
       const owners = new Map<string, AccountId>()
       const keyOf = (key_hash: Uint8Array) => Buffer.from(key_hash).toString("hex")
       const ownerOf = (account_id: AccountId, key_hash: Uint8Array) => owners.get(keyOf(key_hash)) ?? account_id
       const broken = {
-        ...receipts,
-        insert: (account_id, credential, sealed, receipt) => {
-          const owner = ownerOf(account_id, receipt.key_hash)
+        ...records,
+        insert: (account_id, credential, sealed, record) => {
+          const owner = ownerOf(account_id, record.key_hash)
           if (forgetful === "insert" && owner !== account_id) return Effect.succeedNone
-          owners.set(keyOf(receipt.key_hash), account_id)
-          return receipts.insert(account_id, credential, sealed, receipt)
+          owners.set(keyOf(record.key_hash), account_id)
+          return records.insert(account_id, credential, sealed, record)
         },
         find: (account_id, key_hash) =>
-          receipts.find(forgetful === "find" ? ownerOf(account_id, key_hash) : account_id, key_hash)
-      } satisfies Receipts["Service"]
-      assert.isTrue(yield* Effect.provideService(crosses, Receipts, broken))
+          records.find(forgetful === "find" ? ownerOf(account_id, key_hash) : account_id, key_hash)
+      } satisfies IdempotencyRecords["Service"]
+      assert.isTrue(yield* Effect.provideService(crosses, IdempotencyRecords, broken))
     })
   )
 
-  it.effect("old receipts are deleted in batches, and their credentials stay", () =>
+  it.effect("old idempotency records are deleted in batches, and their credentials stay", () =>
     Effect.gen(function* () {
-      const { forget } = yield* Receipts
+      const { forget } = yield* IdempotencyRecords
       const tenant = yield* newTenant
       const kept = yield* Effect.forEach([0, 1, 2, 3, 4], () =>
         Effect.gen(function* () {
           const row = yield* newRow(tenant)
-          const receipt = newReceipt()
-          yield* insert(tenant, row, receipt)
-          return { row, receipt }
+          const record = newRecord()
+          yield* insert(tenant, row, record)
+          return { row, record }
         })
       )
-      const left = Effect.filter(kept, ({ receipt }) => Effect.map(found(tenant, receipt), Option.isSome))
+      const left = Effect.filter(kept, ({ record }) => Effect.map(found(tenant, record), Option.isSome))
       assert.strictEqual(yield* forget(Duration.hours(1), 10), 0)
       let forgotten = 0
       yield* eventually(
@@ -205,29 +209,29 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
     })
   )
 
-  it.effect("the age of a receipt is the store's, whenever its credential says that it was made (F8)", () =>
+  it.effect("the age of an idempotency record is the store's, whenever its credential says that it was made (F8)", () =>
     Effect.gen(function* () {
-      const { forget } = yield* Receipts
+      const { forget } = yield* IdempotencyRecords
       const tenant = yield* newTenant
-      const receipt = newReceipt()
-      yield* insert(tenant, yield* newRow(tenant, DateTime.makeUnsafe(0)), receipt)
+      const record = newRecord()
+      yield* insert(tenant, yield* newRow(tenant, DateTime.makeUnsafe(0)), record)
       yield* forget(Duration.hours(1), 500)
-      assert.isTrue(Option.isSome(yield* found(tenant, receipt)))
+      assert.isTrue(Option.isSome(yield* found(tenant, record)))
     })
   )
 
-  it.effect("in a deleted workspace neither receipt nor credential is stored (F12)", () =>
+  it.effect("in a deleted workspace neither idempotency record nor credential is stored (F12)", () =>
     Effect.gen(function* () {
       const tenant = yield* newTenant
       yield* (yield* AccountRepository).deleteWorkspace(tenant.workspace_id, yield* DateTime.now)
-      const [row, receipt] = [yield* newRow(tenant), newReceipt()]
-      assert.instanceOf(yield* Effect.flip(insert(tenant, row, receipt)), WorkspaceGone)
-      assert.isTrue(Option.isNone(yield* found(tenant, receipt)))
+      const [row, record] = [yield* newRow(tenant), newRecord()]
+      assert.instanceOf(yield* Effect.flip(insert(tenant, row, record)), WorkspaceGone)
+      assert.isTrue(Option.isNone(yield* found(tenant, record)))
       assert.isFalse(yield* isStored(tenant, row))
     })
   )
 }
 
 for (const [name, store] of stores) {
-  layerLive(store)(`a store of receipts ${name} (SECURITY.md, Receipts)`, contract)
+  layerLive(store)(`a store of idempotency records ${name} (SECURITY.md, Receipts)`, contract)
 }

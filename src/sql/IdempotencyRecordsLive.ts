@@ -1,7 +1,7 @@
 import { Duration, Effect, Layer, Option, Schema } from "effect"
 import { CurrentActor } from "../domain/Actor.ts"
 import { type AccountId, CredentialId } from "../domain/Identifiers.ts"
-import { type Receipt, Receipts } from "../port/Receipts.ts"
+import { type IdempotencyRecord, IdempotencyRecords } from "../port/IdempotencyRecords.ts"
 import { WorkspaceGone } from "../port/WorkspaceGone.ts"
 import { recordMade } from "./auditing.ts"
 import {
@@ -23,9 +23,9 @@ import {
 import { Database } from "./connection/Database.ts"
 import { firstRowOf, rowsOf } from "./rows.ts"
 
-/** A new row, who creates it, and the receipt that is stored with it. */
-interface ReceiptedCreation extends Creation {
-  readonly receipt: Receipt
+/** A new row, who creates it, and the idempotency record that is stored with it. */
+interface RecordedCreation extends Creation {
+  readonly record: IdempotencyRecord
 }
 
 interface Wanted {
@@ -40,28 +40,28 @@ const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString("hex")
 const nameOf = ({ account_id, key_hash }: { readonly account_id: string; readonly key_hash: Uint8Array }) =>
   `${account_id} ${hex(key_hash)}`
 
-/** Statements that lock several receipts lock them in one order, so that no two wait for each other. */
+/** Statements that lock several idempotency records lock them in one order, so that no two wait for each other. */
 const inOrder = <A>(nameOf: (one: A) => string, all: ReadonlyArray<A>) =>
   all.toSorted((one, other) => (nameOf(one) < nameOf(other) ? -1 : 1))
 
 export const layer = Layer.effect(
-  Receipts,
+  IdempotencyRecords,
   Effect.map(Database, ({ writes }) => {
     const { sql } = writes
-    const firstReceipt = firstRowOf(Found)
-    const receipts = rowsOf(KeyedFound)
+    const firstRecord = firstRowOf(Found)
+    const records = rowsOf(KeyedFound)
     const orders = rowsOf(KeyedOrder)
 
-    /** Waits for any transaction that is storing a receipt under the same hash. */
-    const insert = writes.batch<ReceiptedCreation, Option.Option<typeof Order.Type>>({
+    /** Waits for any transaction that is storing an idempotency record under the same hash. */
+    const insert = writes.batch<RecordedCreation, Option.Option<typeof Order.Type>>({
       operation: "credentials.insert_once",
       sizeOf: ({ row }) => sizeOf(row),
       one: (creation) => {
-        const { receipt, row } = creation
+        const { record, row } = creation
         const inserted = firstOrder(sql`
           WITH home AS (${homeOf(sql, row)}), receipt AS (
             INSERT INTO receipts (account_id, key_hash, credential_id, fingerprint, created_at)
-            SELECT ${row.account_id}, ${receipt.key_hash}, ${row.id}, ${receipt.fingerprint}, now() FROM home
+            SELECT ${row.account_id}, ${record.key_hash}, ${row.id}, ${record.fingerprint}, now() FROM home
             ON CONFLICT (account_id, key_hash) DO NOTHING RETURNING credential_id
           ), made AS (
             INSERT INTO credentials (${sql.csv(newColumns)}, sort_order)
@@ -76,15 +76,15 @@ export const layer = Layer.effect(
       },
       many: (creations) => {
         const rows = creations.map(({ row }) => row)
-        const given = inOrder(({ receipt, row }) => nameOf({ ...row, ...receipt }), creations)
+        const given = inOrder(({ record, row }) => nameOf({ ...row, ...record }), creations)
         const inserted = orders(sql`
           WITH home AS (${homesOf(sql, rows)}), receipt AS (
             INSERT INTO receipts (account_id, key_hash, credential_id, fingerprint, created_at)
             SELECT account_id, decode(key_hash, 'hex'), credential_id, decode(fingerprint, 'hex'), now()
             FROM unnest(
               ${given.map(({ row }) => row.account_id)}::uuid[], ${given.map(({ row }) => row.workspace_id)}::uuid[],
-              ${given.map(({ row }) => row.id)}::uuid[], ${given.map(({ receipt }) => hex(receipt.key_hash))}::text[],
-              ${given.map(({ receipt }) => hex(receipt.fingerprint))}::text[]
+              ${given.map(({ row }) => row.id)}::uuid[], ${given.map(({ record }) => hex(record.key_hash))}::text[],
+              ${given.map(({ record }) => hex(record.fingerprint))}::text[]
             ) AS wanted (account_id, workspace_id, credential_id, key_hash, fingerprint)
             WHERE EXISTS (SELECT FROM home WHERE home_account_id = account_id AND home_id = workspace_id)
             ORDER BY account_id, key_hash
@@ -108,16 +108,16 @@ export const layer = Layer.effect(
       }
     })
 
-    /** The lock makes this a commit of its own, which waits for the same replicas as the receipt's. */
+    /** The lock makes this a commit of its own, which waits for the same replicas as the idempotency record's. */
     const find = writes.batch<Wanted, Option.Option<typeof Found.Type>>({
       operation: "receipts.find",
       one: ({ account_id, key_hash }) =>
-        firstReceipt(sql`
+        firstRecord(sql`
           SELECT credential_id, fingerprint FROM receipts
           WHERE account_id = ${account_id} AND key_hash = ${key_hash} FOR UPDATE`),
       many: (wanted) => {
         const keys = inOrder(nameOf, wanted)
-        const found = receipts(sql`
+        const found = records(sql`
           SELECT locked.* FROM unnest(
             ${keys.map(({ account_id }) => account_id)}::uuid[], ${keys.map(({ key_hash }) => hex(key_hash))}::text[]
           ) AS wanted (account_id, key_hash), LATERAL (
@@ -132,12 +132,12 @@ export const layer = Layer.effect(
     })
 
     return {
-      insert: Effect.fnUntraced(function* (account_id, credential, sealed, receipt) {
+      insert: Effect.fnUntraced(function* (account_id, credential, sealed, record) {
         const row = { account_id, ...credential, ...sealed }
-        const order = yield* insert({ row, receipt, actor: yield* CurrentActor })
+        const order = yield* insert({ row, record, actor: yield* CurrentActor })
         if (Option.isSome(order)) return Option.some({ ...credential, sort_order: order.value.sort_order })
         const taken = yield* writes.ask(
-          sql`SELECT 1 FROM receipts WHERE account_id = ${account_id} AND key_hash = ${receipt.key_hash}`,
+          sql`SELECT 1 FROM receipts WHERE account_id = ${account_id} AND key_hash = ${record.key_hash}`,
           "receipts.find"
         )
         if (taken.length === 0 && !(yield* writes.ask(hasHome(sql, row), "workspaces.exists")))

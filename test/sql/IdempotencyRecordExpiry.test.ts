@@ -6,8 +6,8 @@ import { IdempotencyKey } from "../../src/domain/IdempotencyKey.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"
 import { Accounts } from "../../src/service/Accounts.ts"
 import { Credentials } from "../../src/port/Credentials.ts"
-import { Receipts } from "../../src/port/Receipts.ts"
-import * as ReceiptExpiry from "../../src/service/ReceiptExpiry.ts"
+import { IdempotencyRecords } from "../../src/port/IdempotencyRecords.ts"
+import * as IdempotencyRecordExpiry from "../../src/service/IdempotencyRecordExpiry.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { adminClient, freshDatabase, settingsFor } from "../support/database/freshDatabase.ts"
 
@@ -21,7 +21,7 @@ const ahead = Effect.map(Clock.Clock, (clock) => {
   }) as Clock.Clock
 })
 
-describe("old receipts on PostgreSQL (SECURITY.md, Receipts)", () => {
+describe("old idempotency records on PostgreSQL (SECURITY.md, Receipts)", () => {
   it.live("are as old as the database says, whatever the clock of the instance that writes or removes them (F8)", () =>
     Effect.gen(function* () {
       const url = yield* freshDatabase
@@ -46,19 +46,19 @@ describe("old receipts on PostgreSQL (SECURITY.md, Receipts)", () => {
 
       let searched = 0
       const watched = Layer.effect(
-        Receipts,
-        Effect.map(Receipts, (receipts) => ({
-          ...receipts,
-          forget: (...given) => Effect.tap(receipts.forget(...given), () => Effect.sync(() => (searched += 1)))
+        IdempotencyRecords,
+        Effect.map(IdempotencyRecords, (records) => ({
+          ...records,
+          forget: (...given) => Effect.tap(records.forget(...given), () => Effect.sync(() => (searched += 1)))
         }))
       )
-      yield* Layer.build(Layer.fresh(ReceiptExpiry.layer).pipe(Layer.provide(watched))).pipe(
+      yield* Layer.build(Layer.fresh(IdempotencyRecordExpiry.layer).pipe(Layer.provide(watched))).pipe(
         Effect.provide(instance),
-        Effect.provideService(ReceiptExpiry.interval, Duration.millis(20)),
+        Effect.provideService(IdempotencyRecordExpiry.interval, Duration.millis(20)),
         Effect.provideService(Clock.Clock, clock)
       )
       yield* eventually(
-        "old receipts were looked for",
+        "old idempotency records were looked for",
         Effect.sync(() => searched >= 2)
       )
       assert.lengthOf(yield* sql`SELECT 1 FROM receipts`, 2)
@@ -87,10 +87,14 @@ describe("old receipts on PostgreSQL (SECURITY.md, Receipts)", () => {
         WHERE credential_id = ${id}`
       assert.isTrue(yield* replayed("old"))
 
-      yield* Effect.provideService(Layer.build(Byok.layerWith(settings)), ReceiptExpiry.interval, Duration.millis(20))
+      yield* Effect.provideService(
+        Layer.build(Byok.layerWith(settings)),
+        IdempotencyRecordExpiry.interval,
+        Duration.millis(20)
+      )
       const left = Effect.map(sql`SELECT 1 FROM receipts`, (rows) => rows.length)
       yield* eventually(
-        "the old receipt is gone",
+        "the old idempotency record is gone",
         Effect.map(left, (n) => n === 1)
       )
       assert.deepStrictEqual([yield* replayed("young"), yield* replayed("old")], [true, false])

@@ -18,7 +18,8 @@ if (major > 22 || (major === 22 && minor >= 19)) {
     // SIGHUP, which reloads the keyring, must not end the service before it listens for the signal or while it stops.
     process.on("SIGHUP", () => undefined)
   }
-  await import("./main.ts")
+  const { main } = await import("./main.ts")
+  main()
 } else {
   console.error(`byok needs Node.js 22.19 or later; this is ${process.versions.node}.`)
   process.exitCode = 1

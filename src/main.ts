@@ -4,6 +4,7 @@ import { Effect, Runtime } from "effect"
 import { Command } from "effect/cli"
 import { accountCommand } from "./cli/AccountCommand.ts"
 import { apiKeyCommand } from "./cli/ApiKeyCommand.ts"
+import { root } from "./cli/Arguments.ts"
 import { auditCommand } from "./cli/AuditCommand.ts"
 import { credentialCommand } from "./cli/CredentialCommand.ts"
 import { explainCommand } from "./cli/ExplainCommand.ts"
@@ -11,10 +12,9 @@ import { exitCodeOf } from "./cli/exitCodeOf.ts"
 import { keyringCommand } from "./cli/KeyringCommand.ts"
 import { leakCommand } from "./cli/LeakCommand.ts"
 import { migrateCommand } from "./cli/MigrateCommand.ts"
-import { root } from "./cli/Root.ts"
+import { layerHelp } from "./cli/Output.ts"
 import { serveCommand } from "./cli/ServeCommand.ts"
 import { workspaceCommand } from "./cli/WorkspaceCommand.ts"
-import * as Presenter from "./cli/Presenter.ts"
 import * as Environment from "./wiring/Environment.ts"
 import * as Logging from "./wiring/Logging.ts"
 import { version } from "./wiring/version.ts"
@@ -31,18 +31,28 @@ const byok = root.pipe(
     explainCommand,
     auditCommand,
     migrateCommand
-  ]),
-  Command.run({ version })
+  ])
 )
 
-byok.pipe(
-  Effect.provide([NodeServices.layer, Presenter.layer]),
-  Effect.catchCause(exitCodeOf),
-  Effect.provide(Logging.layer),
-  Effect.catchCause(exitCodeOf),
-  Effect.provide(Environment.layer),
-  NodeRuntime.runMain({
-    disableErrorReporting: true,
-    teardown: (exit, onExit) => Runtime.defaultTeardown(exit, (code) => onExit(code === 130 ? 0 : code))
-  })
-)
+/** Runs a command line, prints its result or its failure, and returns the exit code. */
+export const run = (args: ReadonlyArray<string>): Effect.Effect<number> =>
+  Command.runWith(byok, { version })(args).pipe(
+    Effect.as(0),
+    Effect.provide([NodeServices.layer, layerHelp]),
+    Effect.catchCause(exitCodeOf),
+    Effect.provide(Logging.layer),
+    Effect.catchCause(exitCodeOf)
+  )
+
+/** Runs the command line of this process. */
+export const main = () =>
+  run(process.argv.slice(2)).pipe(
+    Effect.map((code) => {
+      process.exitCode = code
+    }),
+    Effect.provide(Environment.layer),
+    NodeRuntime.runMain({
+      disableErrorReporting: true,
+      teardown: (exit, onExit) => Runtime.defaultTeardown(exit, (code) => onExit(code === 130 ? 0 : code))
+    })
+  )

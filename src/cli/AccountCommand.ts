@@ -4,11 +4,10 @@ import { AccountId } from "../domain/Identifiers.ts"
 import type { ErasureStep } from "../port/AccountRepository.ts"
 import { Accounts } from "../service/Accounts.ts"
 import * as Administration from "../wiring/Administration.ts"
-import { asOperator } from "./asOperator.ts"
-import { name, parse } from "./parse.ts"
-import { print, printPages } from "./print.ts"
-import { progressOn, type ProgressView } from "./progressOn.ts"
-import { withAccounts } from "./withAccounts.ts"
+import { operatorOn, withAccounts } from "./asOperator.ts"
+import { name, parse } from "./Arguments.ts"
+import { print, printPages } from "./Output.ts"
+import { makeProgress, type ProgressView } from "./Progress.ts"
 
 const create = Command.make(
   "create",
@@ -60,10 +59,11 @@ const remove = Command.make(
     yes
   },
   Effect.fnUntraced(function* ({ id }) {
-    const progress = progressOn(process.stderr, erasureView)
-    const deleted = yield* asOperator(Administration.erasure)(
-      Effect.flatMap(Accounts, (accounts) => Effect.ensuring(accounts.deleteAccount(id, progress.report), progress.end))
-    )
+    const progress = yield* makeProgress(erasureView)
+    const deleted = yield* operatorOn(
+      Accounts,
+      Administration.erasure
+    )((accounts) => Effect.ensuring(accounts.deleteAccount(id, progress.report), progress.end))
     yield* print(deleted, "the account is deleted")
   })
 ).pipe(Command.withDescription("Delete an account with everything in it, for good; run it again if it was interrupted"))

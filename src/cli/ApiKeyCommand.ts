@@ -1,9 +1,9 @@
 import { Effect } from "effect"
 import { Argument, Command, Flag } from "effect/cli"
 import { ApiKeyHash } from "../domain/Identifiers.ts"
-import { account, name, parse } from "./parse.ts"
-import { print, printList } from "./print.ts"
-import { withAccounts } from "./withAccounts.ts"
+import { account, name, parse } from "./Arguments.ts"
+import { print, printList } from "./Output.ts"
+import { withAccounts } from "./asOperator.ts"
 
 const hash = Argument.String("HASH").pipe(
   Argument.withDescription("SHA-256 of the key, as shown by `api-key list`"),

@@ -2,13 +2,11 @@ import { Console, Effect, Option, Schema } from "effect"
 import { Command, Flag } from "effect/cli"
 import { Audit, type AuditReport } from "../service/Audit.ts"
 import * as Administration from "../wiring/Administration.ts"
-import { asOperator } from "./asOperator.ts"
-import { parse } from "./parse.ts"
-import { printAs } from "./print.ts"
-import { writeOut } from "./writeOut.ts"
+import { operatorOn } from "./asOperator.ts"
+import { parse } from "./Arguments.ts"
+import { printAs, writeOut } from "./Output.ts"
 
-const withAudit = <A, E>(operation: (audit: Audit["Service"]) => Effect.Effect<A, E>) =>
-  asOperator(Administration.audit)(Effect.flatMap(Audit, operation))
+const withAudit = operatorOn(Audit, Administration.audit)
 
 const Hash = Schema.String.check(Schema.isPattern(/^[a-f0-9]{64}$/))
 const Seq = Schema.String.check(Schema.isPattern(/^\d{1,15}$/))

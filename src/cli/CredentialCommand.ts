@@ -6,13 +6,12 @@ import { Credentials } from "../port/Credentials.ts"
 import { NotKnown } from "../service/Accounts.ts"
 import { OperatorCredentials } from "../service/OperatorCredentials.ts"
 import * as Administration from "../wiring/Administration.ts"
-import { asOperator } from "./asOperator.ts"
+import { asOperator, operatorOn } from "./asOperator.ts"
 import { credentialImport } from "./CredentialImport.ts"
-import { account, credentialId, parse, provider, workspace } from "./parse.ts"
-import { print, printPages } from "./print.ts"
+import { account, credentialId, parse, provider, workspace } from "./Arguments.ts"
+import { print, printPages } from "./Output.ts"
 
-const withCredentials = <A, E, R>(operation: (credentials: OperatorCredentials["Service"]) => Effect.Effect<A, E, R>) =>
-  asOperator(Administration.credentials)(Effect.flatMap(OperatorCredentials, operation))
+const withCredentials = operatorOn(OperatorCredentials, Administration.credentials)
 
 const list = Command.make(
   "list",

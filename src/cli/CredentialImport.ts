@@ -16,11 +16,9 @@ import type { Entry } from "./import/Entry.ts"
 import { ImportRefused } from "./import/ImportRefused.ts"
 import { openJournal } from "./import/openJournal.ts"
 import { type Format, readEntries } from "./import/readEntries.ts"
-import { OutputFailed } from "./OutputFailed.ts"
-import { account } from "./parse.ts"
-import { printable } from "./printable.ts"
-import { progressOn } from "./progressOn.ts"
-import { writeOut } from "./writeOut.ts"
+import { account } from "./Arguments.ts"
+import { OutputFailed, StandardStreams, toJson, writeOut } from "./Output.ts"
+import { makeProgress } from "./Progress.ts"
 
 /** Some lines were not imported. */
 export class ImportIncomplete extends Data.TaggedError("ImportIncomplete")<{ readonly message: string }> {}
@@ -64,7 +62,7 @@ const formatOf = (file: string): Format => (extname(file).toLowerCase() === ".cs
 
 /** Standard input, or a file that nobody else may read. */
 const sourceOf = Effect.fnUntraced(function* (file: string, format: Format) {
-  if (file === "-") return { chunks: process.stdin, format, size: undefined } satisfies Source
+  if (file === "-") return { chunks: (yield* StandardStreams).stdin, format, size: undefined } satisfies Source
   const fd = yield* PrivateFiles.open(file)
   const stats = fstatSync(fd)
   const chunks = createReadStream("", { fd, autoClose: false })
@@ -85,8 +83,9 @@ const importAll = Effect.fnUntraced(function* <E, R>(
   importOne: (record: Extract<Entry, { readonly body: unknown }>) => Effect.Effect<Result, E | InvalidParams, R>
 ) {
   const counts = { bytes: 0, imported: 0, replayed: 0, refused: 0 }
-  const visible = process.stderr.isTTY && !process.stdout.isTTY
-  const progress = progressOn<Counts>(process.stderr, {
+  const { stderr, stdout } = yield* StandardStreams
+  const visible = stderr.isTTY === true && stdout.isTTY !== true
+  const progress = yield* makeProgress<Counts>({
     line: summary,
     part: ({ bytes }) => (size === undefined ? undefined : bytes / Math.max(1, size)),
     longest: (now) => summary({ ...now, imported: 100 * now.imported })
@@ -101,9 +100,7 @@ const importAll = Effect.fnUntraced(function* <E, R>(
   const report = Effect.fnUntraced(function* (result: Result) {
     counts[kindOf(result)] += 1
     const failed = (code: string) => new OutputFailed({ code, done: `${summary(counts)}; run it again` })
-    const written = yield* Effect.mapError(writeOut(`${printable(JSON.stringify(result))}\n`), ({ code }) =>
-      failed(code)
-    )
+    const written = yield* Effect.mapError(writeOut(`${toJson(result)}\n`), ({ code }) => failed(code))
     if (!written) return yield* failed("EPIPE")
     if (visible) yield* progress.report({ ...counts })
   })

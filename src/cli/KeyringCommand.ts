@@ -2,13 +2,12 @@ import { Data, DateTime, Effect, Option, Schema } from "effect"
 import { Argument, Command, Flag } from "effect/cli"
 import { KekId, kekIdForm } from "../domain/Identifiers.ts"
 import { KeyringEditor } from "../port/KeyringEditor.ts"
-import { type KeyStatus, type RewrapResult, Rotation } from "../service/Rotation.ts"
+import { type KeyStatus, type RewrapProgress, type RewrapResult, Rotation } from "../service/Rotation.ts"
 import * as Administration from "../wiring/Administration.ts"
-import { asOperator } from "./asOperator.ts"
-import { parse } from "./parse.ts"
-import { print, printAs } from "./print.ts"
-import { progressOn } from "./progressOn.ts"
-import { rewrapView } from "./rewrapView.ts"
+import { operatorOn } from "./asOperator.ts"
+import { parse } from "./Arguments.ts"
+import { print, printAs } from "./Output.ts"
+import { makeProgress, type ProgressView } from "./Progress.ts"
 
 const generate = Command.make(
   "generate",
@@ -19,11 +18,9 @@ const generate = Command.make(
   })
 ).pipe(Command.withDescription("Print a keyring with one new key: `umask 077; byok keyring generate > keyring`"))
 
-const withRotation = <A, E>(operation: (rotation: Rotation["Service"]) => Effect.Effect<A, E>) =>
-  asOperator(Administration.rotation)(Effect.flatMap(Rotation, operation))
+const withRotation = operatorOn(Rotation, Administration.rotation)
 
-const withEditor = <A, E>(operation: (editor: KeyringEditor["Service"]) => Effect.Effect<A, E>) =>
-  asOperator(Administration.keyringEditor)(Effect.flatMap(KeyringEditor, operation))
+const withEditor = operatorOn(KeyringEditor, Administration.keyringEditor)
 
 const Rate = Schema.FiniteFromString.check(Schema.isInt(), Schema.isBetween({ minimum: 1, maximum: 1_000_000 }))
 
@@ -62,6 +59,15 @@ const reportDryRun = Effect.gen(function* () {
   )
 })
 
+const progressLine = ({ failed, rewrapped, total }: RewrapProgress) =>
+  `rewrapped ${rewrapped} of ${total} credentials, ${failed} failed`
+
+export const rewrapView: ProgressView<RewrapProgress> = {
+  line: progressLine,
+  part: ({ failed, rewrapped, total }) => (rewrapped + failed) / Math.max(1, total),
+  longest: (progress) => progressLine({ ...progress, rewrapped: progress.total })
+}
+
 /** Some credentials still name a key other than the primary one. */
 export class RewrapIncomplete extends Data.TaggedError("RewrapIncomplete")<{ readonly message: string }> {}
 
@@ -85,7 +91,7 @@ const rewrap = Command.make(
   },
   Effect.fnUntraced(function* ({ batch, dryRun, rate }) {
     if (dryRun) return yield* reportDryRun
-    const progress = progressOn(process.stderr, rewrapView)
+    const progress = yield* makeProgress(rewrapView)
     const [result, keys] = yield* withRotation((rotation) =>
       Effect.all([
         Effect.ensuring(rotation.rewrap({ batch, rate, onProgress: progress.report }), progress.end),

@@ -5,11 +5,14 @@ import { NotKnown } from "../service/Accounts.ts"
 import { LeakResponse, type LeakSearchProgress, type LeakSearchResult } from "../service/LeakResponse.ts"
 import * as Administration from "../wiring/Administration.ts"
 import { readLeakedText } from "../wiring/readLeakedText.ts"
-import { asOperator } from "./asOperator.ts"
-import { account, credentialId } from "./parse.ts"
-import { print, printAs } from "./print.ts"
-import { printable } from "./printable.ts"
-import { type ProgressView, progressOn } from "./progressOn.ts"
+import { operatorOn } from "./asOperator.ts"
+import { account, credentialId } from "./Arguments.ts"
+import { print, printable, printAs, StandardStreams } from "./Output.ts"
+import { makeProgress, type ProgressView } from "./Progress.ts"
+
+const withLeakResponse = operatorOn(LeakResponse, Administration.leakResponse)
+
+const withParkings = operatorOn(Parkings, Administration.parkings)
 
 /** A search that could not compare every key that it had to. */
 export class LeakSearchIncomplete extends Data.TaggedError("LeakSearchIncomplete")<{ readonly message: string }> {}
@@ -54,14 +57,13 @@ const find = Command.make(
     )
   },
   Effect.fnUntraced(function* ({ all, file, park }) {
-    if (Option.isNone(file) && process.stdin.isTTY) {
+    const { stdin } = yield* StandardStreams
+    if (Option.isNone(file) && stdin.isTTY === true) {
       yield* Console.error("Reading the leaked text from standard input, up to Ctrl-D.")
     }
-    const text = yield* readLeakedText(file)
-    const progress = progressOn(process.stderr, searchView)
-    const result = yield* asOperator(Administration.leakResponse)(
-      Effect.flatMap(LeakResponse, ({ find }) => find({ text, all, park, onProgress: progress.report }))
-    ).pipe(
+    const text = yield* readLeakedText(file, stdin)
+    const progress = yield* makeProgress(searchView)
+    const result = yield* withLeakResponse(({ find }) => find({ text, all, park, onProgress: progress.report })).pipe(
       Effect.ensuring(progress.end),
       Effect.catchTag("KeyStoreUnavailable", ({ reason }) =>
         Effect.fail(new LeakSearchIncomplete({ message: `No key can be opened: ${reason}.` }))
@@ -84,9 +86,7 @@ const clear = Command.make(
   "clear",
   { account, id: credentialId },
   Effect.fnUntraced(function* ({ account, id }) {
-    const cleared = yield* asOperator(Administration.parkings)(
-      Effect.flatMap(Parkings, ({ clear }) => clear(account, id))
-    )
+    const cleared = yield* withParkings(({ clear }) => clear(account, id))
     if (Option.isNone(cleared)) return yield* new NotKnown({ kind: "credential" })
     const { account_id, credential_id, workspace_id } = cleared.value
     yield* print({ account_id, workspace_id, credential_id, parked: false }, "the key is offered to routers again")

@@ -2,7 +2,7 @@ import { Effect } from "effect"
 import { Command, Flag } from "effect/cli"
 import { migrateDatabase } from "../wiring/Persistence.ts"
 import { readSettings } from "../wiring/Settings.ts"
-import { printAs } from "./print.ts"
+import { printAs } from "./Output.ts"
 
 const finish = Flag.Boolean("finish").pipe(
   Flag.withDescription("Also drop what only instances of the version before need, once none of them runs"),

@@ -4,7 +4,7 @@ import { serve } from "../serve/serve.ts"
 import { sighups } from "../serve/sighups.ts"
 import * as KeyringLive from "../wiring/KeyringLive.ts"
 import { readSettings } from "../wiring/Settings.ts"
-import { root } from "./Root.ts"
+import { root } from "./Arguments.ts"
 
 export const serveCommand = Command.make(
   "serve",

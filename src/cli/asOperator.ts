@@ -1,6 +1,8 @@
 import { userInfo } from "node:os"
-import { Effect, type Layer } from "effect"
+import { type Context, Effect, type Layer } from "effect"
 import { type Actor, CurrentActor } from "../domain/Actor.ts"
+import { Accounts } from "../service/Accounts.ts"
+import * as Administration from "../wiring/Administration.ts"
 
 const userName = () => {
   try {
@@ -21,3 +23,12 @@ export const asOperator =
   <I, E2>(layer: Layer.Layer<I, E2>) =>
   <A, E, R>(operation: Effect.Effect<A, E, R>) =>
     operation.pipe(Effect.provide(layer), Effect.provideServiceEffect(CurrentActor, Effect.sync(operator)))
+
+/** Runs an operation of a service on its layer, with the user running the command as its actor. */
+export const operatorOn =
+  <I, S, L, E2>(service: Context.Key<I, S>, layer: Layer.Layer<L, E2>) =>
+  <A, E, R>(operation: (service: S) => Effect.Effect<A, E, R>) =>
+    asOperator(layer)(Effect.flatMap(service, operation))
+
+/** Runs an operation on accounts. */
+export const withAccounts = operatorOn(Accounts, Administration.accounts)

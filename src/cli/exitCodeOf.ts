@@ -16,7 +16,7 @@ import type { ImportIncomplete } from "./CredentialImport.ts"
 import type { ImportRefused } from "./import/ImportRefused.ts"
 import type { RewrapIncomplete } from "./KeyringCommand.ts"
 import type { LeakSearchIncomplete } from "./LeakCommand.ts"
-import { OutputFailed } from "./OutputFailed.ts"
+import { OutputFailed } from "./Output.ts"
 
 /** Everything a command can fail with. */
 type Failure =
@@ -82,13 +82,12 @@ const sentenceOf = (failure: Failure): string | undefined => {
   }
 }
 
-/** Prints a failure on standard error, in one sentence if expected. Wrong usage exits with 2, all else with 1. */
+/** Prints a failure on standard error, in one sentence if expected, and returns the exit code: 2 for wrong usage, else 1. */
 export const exitCodeOf = (cause: Cause.Cause<Failure>) =>
   Effect.gen(function* () {
     if (Cause.hasInterruptsOnly(cause)) return yield* Effect.interrupt
     const failure = Option.getOrUndefined(Cause.findErrorOption(cause))
-    process.exitCode = failure?._tag === "ShowHelp" ? 2 : 1
-    if (failure?._tag === "ShowHelp") return
+    if (failure?._tag === "ShowHelp") return 2
     const defect = Cause.squash(cause)
     const sentence =
       failure !== undefined
@@ -103,4 +102,5 @@ export const exitCodeOf = (cause: Cause.Cause<Failure>) =>
                 ? `${defect.message}. It can only be renamed or deleted.`
                 : undefined
     yield* sentence === undefined ? Effect.logError("Unexpected failure", cause) : Console.error(sentence)
+    return 1
   })

@@ -10,21 +10,22 @@ const maxBytes = 256 * 1024
 const refuse = (expected: string) => new UnusableLeakedText({ message: `The leaked text ${expected}.` })
 
 /** Reads to the end, or until there is too much. */
-const readStandardInput = Effect.tryPromise({
-  try: async (): Promise<Buffer> => {
-    const parts: Array<Buffer> = []
-    let length = 0
-    for await (const part of process.stdin as AsyncIterable<Buffer>) {
-      parts.push(part)
-      length += part.length
-      if (length > maxBytes) break
-    }
-    const whole = Buffer.concat(parts)
-    for (const part of parts) part.fill(0)
-    return whole
-  },
-  catch: () => refuse("on standard input cannot be read")
-})
+const readStandardInput = (stdin: AsyncIterable<Buffer>) =>
+  Effect.tryPromise({
+    try: async (): Promise<Buffer> => {
+      const parts: Array<Buffer> = []
+      let length = 0
+      for await (const part of stdin) {
+        parts.push(part)
+        length += part.length
+        if (length > maxBytes) break
+      }
+      const whole = Buffer.concat(parts)
+      for (const part of parts) part.fill(0)
+      return whole
+    },
+    catch: () => refuse("on standard input cannot be read")
+  })
 
 const decode = (bytes: Buffer) => {
   if (bytes.length > maxBytes) return Effect.fail(refuse("must have at most 256 KiB"))
@@ -48,8 +49,11 @@ const readFile = (path: string) =>
   Effect.mapError(readPrivateBytes(path), ({ message }) => new UnusableLeakedText({ message: `--file: ${message}.` }))
 
 /** Reads leaked text from a private file, or from standard input if none is named. */
-export const readLeakedText = (file: Option.Option<string>): Effect.Effect<Redacted.Redacted, UnusableLeakedText> =>
-  Effect.flatMap(Option.isSome(file) ? readFile(file.value) : readStandardInput, (bytes) =>
+export const readLeakedText = (
+  file: Option.Option<string>,
+  stdin: AsyncIterable<Buffer>
+): Effect.Effect<Redacted.Redacted, UnusableLeakedText> =>
+  Effect.flatMap(Option.isSome(file) ? readFile(file.value) : readStandardInput(stdin), (bytes) =>
     Effect.ensuring(
       decode(bytes),
       Effect.sync(() => bytes.fill(0))

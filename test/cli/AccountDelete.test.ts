@@ -13,6 +13,7 @@ import { assertUsage } from "../support/process/assertUsage.ts"
 import { createAccount, onlyObject, textIn } from "../support/process/CommandLine.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { runByok } from "../support/process/runByok.ts"
+import { runCommand } from "../support/process/runCommand.ts"
 
 const sha256 = (text: string) => createHash("sha256").update(text).digest()
 
@@ -77,7 +78,9 @@ describe("byok account delete (L13)", () => {
         const content = yield* databaseContent(sql)
         for (const secret of secrets) assert.include(content, secret, "control")
 
-        const deleted = onlyObject(yield* runByok(["account", "delete", one.account_id, "--yes", "--json"], settings))
+        const deleted = onlyObject(
+          yield* runCommand(["account", "delete", one.account_id, "--yes", "--json"], settings)
+        )
         assert.deepStrictEqual(deleted, { account_id: one.account_id, credentials: 30 })
 
         const rest = yield* databaseContent(sql)
@@ -114,7 +117,7 @@ describe("byok account delete (L13)", () => {
         const gone = kinds.get("credential.delete")?.map((event) => Reflect.get(event, "credential_id") as unknown)
         assert.sameMembers(gone ?? [], Array.from(created))
 
-        const again = yield* runByok(["account", "delete", one.account_id, "--yes"], settings)
+        const again = yield* runCommand(["account", "delete", one.account_id, "--yes"], settings)
         assert.deepStrictEqual([again.code, again.stderr], [1, "There is no such account.\n"])
       }),
     60_000
@@ -149,7 +152,7 @@ describe("byok account delete (L13)", () => {
 
         const keys = yield* sql`SELECT 1 FROM api_keys WHERE account_id = ${one.account_id}`
         assert.lengthOf(keys, 0, "nobody can add to it meanwhile")
-        const deleted = yield* runByok(args, settings)
+        const deleted = yield* runCommand(args, settings)
         assert.strictEqual(deleted.code, 0, deleted.stderr)
         assert.strictEqual(yield* credentialsOf(one.account_id), 0)
         assert.deepStrictEqual(yield* rowsOf(other.account_id), untouched)
@@ -173,11 +176,11 @@ describe("byok account delete (L13)", () => {
     Effect.gen(function* () {
       const { credentialsOf, one, settings } = yield* begin(1)
       assertUsage(
-        yield* runByok(["account", "delete", one.account_id], settings),
+        yield* runCommand(["account", "delete", one.account_id], settings),
         "--yes must be given: the account is deleted for good, with its keys, workspaces and credentials."
       )
-      assertUsage(yield* runByok(["account", "delete", "no-uuid", "--yes"], settings), "ID must be a UUID.")
-      const unknown = yield* runByok(["account", "delete", randomUUID(), "--yes"], settings)
+      assertUsage(yield* runCommand(["account", "delete", "no-uuid", "--yes"], settings), "ID must be a UUID.")
+      const unknown = yield* runCommand(["account", "delete", randomUUID(), "--yes"], settings)
       assert.deepStrictEqual([unknown.code, unknown.stderr], [1, "There is no such account.\n"])
       assert.strictEqual(yield* credentialsOf(one.account_id), 1)
     })

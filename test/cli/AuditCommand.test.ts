@@ -8,7 +8,8 @@ import { assertUsage } from "../support/process/assertUsage.ts"
 import { CommandLine, textIn } from "../support/process/CommandLine.ts"
 import { databaseSettings } from "../support/database/freshDatabase.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
-import { byokScript, nowhere, runByok } from "../support/process/runByok.ts"
+import { byokScript, nowhere } from "../support/process/runByok.ts"
+import { runCommand } from "../support/process/runCommand.ts"
 import { runProgram } from "../support/process/runNode.ts"
 
 const objects = (stdout: string) => {
@@ -70,7 +71,7 @@ layerLive(CommandLine.layer)("byok audit (SECURITY.md, Audit)", (it) => {
     Effect.gen(function* () {
       const { databaseUrl, run } = yield* CommandLine
       const variables = { DATABASE_URL: databaseUrl, BYOK_KEYRING: ringOf("first", "second") }
-      assert.strictEqual((yield* runByok(["keyring", "status"], variables)).code, 0)
+      assert.strictEqual((yield* runCommand(["keyring", "status"], variables)).code, 0)
       const events = objects((yield* run("audit", "export")).stdout)
       assert.deepStrictEqual(
         events.filter(({ action }) => action === "keyring.register").map(({ actor, kek_id }) => ({ actor, kek_id })),
@@ -107,7 +108,7 @@ layerLive(CommandLine.layer)("byok audit (SECURITY.md, Audit)", (it) => {
     [["export", "--after=-1"], "--after must be a whole number: the `seq` of an event."]
   ] as const)("wrong usage is reported before the database is opened: %j", ([args, sentence]) =>
     Effect.gen(function* () {
-      assertUsage(yield* runByok(["audit", ...args]), sentence)
+      assertUsage(yield* runCommand(["audit", ...args]), sentence)
     })
   )
 

@@ -9,7 +9,7 @@ import { ringOf } from "../support/keys/keyrings.ts"
 import { leakOf } from "../support/keys/leakSearch.ts"
 import { assertUsage } from "../support/process/assertUsage.ts"
 import { createAccount, onlyObject, textIn } from "../support/process/CommandLine.ts"
-import { runByok } from "../support/process/runByok.ts"
+import { runCommand } from "../support/process/runCommand.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 
 type Objects = ReadonlyArray<Record<string, unknown>>
@@ -26,9 +26,9 @@ const begin = Effect.gen(function* () {
   const bodies = ["groq", "groq", "groq", "openai"].map((provider, number) => ({ provider, key: key(number) }))
   writeFileSync(file, bodies.map((body) => JSON.stringify(body)).join("\n"))
   chmodSync(file, 0o600)
-  const imported = yield* runByok(["credential", "import", file, "--account", account_id], settings)
+  const imported = yield* runCommand(["credential", "import", file, "--account", account_id], settings)
   assert.strictEqual(imported.code, 0, imported.stderr)
-  const run = (...args: ReadonlyArray<string>) => runByok(["credential", ...args, "--account", account_id], settings)
+  const run = (...args: ReadonlyArray<string>) => runCommand(["credential", ...args, "--account", account_id], settings)
   return {
     settings,
     account_id,
@@ -82,14 +82,17 @@ describe("byok credential", () => {
         assert.isUndefined(leakOf(blocks + text + JSON.stringify(listed), [key(0).slice(0, -5)]))
 
         const withoutKeyring = { DATABASE_URL: settings.DATABASE_URL }
-        const refused = yield* runByok(["credential", "disable", id, "--account", account_id], withoutKeyring)
+        const refused = yield* runCommand(["credential", "disable", id, "--account", account_id], withoutKeyring)
         assert.match(refused.stderr, /^BYOK_KEYRING_FILE or BYOK_KEYRING must be set /)
         assert.deepStrictEqual(yield* runJson("disable", id), { id, disabled: true })
         assert.deepStrictEqual(yield* runJson("disable", id), { id, disabled: true })
         assert.strictEqual((yield* runJson("show", id))["revision"], 2)
         assert.deepStrictEqual(yield* runJson("enable", id), { id, disabled: false })
 
-        const deleted = yield* runByok(["credential", "delete", id, "--account", account_id, "--json"], withoutKeyring)
+        const deleted = yield* runCommand(
+          ["credential", "delete", id, "--account", account_id, "--json"],
+          withoutKeyring
+        )
         assert.strictEqual(onlyObject(deleted)["id"], id)
         for (const command of ["show", "delete", "disable", "enable"]) {
           const again = yield* run(command, id)
@@ -107,7 +110,7 @@ describe("byok credential", () => {
 
         const stranger = textIn(yield* createAccount(settings), "account_id")
         for (const command of ["show", "delete", "disable"]) {
-          const foreign = yield* runByok(["credential", command, ids[1] ?? "", "--account", stranger], settings)
+          const foreign = yield* runCommand(["credential", command, ids[1] ?? "", "--account", stranger], settings)
           assert.deepStrictEqual([foreign.code, foreign.stderr], [1, "There is no such credential.\n"], command)
         }
       }),

@@ -10,7 +10,8 @@ import { leakOf } from "../support/keys/leakSearch.ts"
 import { assertUsage } from "../support/process/assertUsage.ts"
 import { createAccount, textIn } from "../support/process/CommandLine.ts"
 import { eventually } from "../support/process/eventually.ts"
-import { byokScript, nowhere, runByok } from "../support/process/runByok.ts"
+import { byokScript, nowhere } from "../support/process/runByok.ts"
+import { runCommand } from "../support/process/runCommand.ts"
 import { runProgram } from "../support/process/runNode.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 
@@ -48,7 +49,7 @@ const begin = Effect.gen(function* () {
       return file
     },
     importFrom: (file: string, ...args: ReadonlyArray<string>) =>
-      runByok(["credential", "import", file, "--account", account_id, ...args], settings)
+      runCommand(["credential", "import", file, "--account", account_id, ...args], settings)
   }
 })
 
@@ -212,7 +213,7 @@ describe("byok credential import", () => {
       assert.match((yield* importFrom(file)).stderr, /expected a file of mode 0400 or 0600; found 0644\.\n$/)
       const nobody = ["credential", "import", file, "--account", "00000000-0000-4000-8000-000000000000"]
       for (const flags of [[], ["--dry-run"]]) {
-        const unknown = yield* runByok([...nobody, ...flags], settings)
+        const unknown = yield* runCommand([...nobody, ...flags], settings)
         assert.deepStrictEqual([unknown.code, unknown.stderr], [1, "There is no such account.\n"])
       }
       const absent = yield* importFrom(`${file}.absent`)

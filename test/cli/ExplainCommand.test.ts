@@ -7,7 +7,7 @@ import { createdId } from "../support/http/Bodies.ts"
 import { type Tenant, TestService } from "../support/http/TestService.ts"
 import { onlyObject } from "../support/process/CommandLine.ts"
 import { layerLive } from "../support/process/layerLive.ts"
-import { runByok } from "../support/process/runByok.ts"
+import { runCommand } from "../support/process/runCommand.ts"
 
 const keyring = generateKeyring(new Date())
 const service = TestService.layerWith({
@@ -23,7 +23,7 @@ const explain = Effect.fnUntraced(function* (
 ) {
   const { databaseUrl } = yield* TestService
   const given = args.some((arg) => arg === "--provider") ? [] : ["--provider", "openai", "--model", "openai/gpt-4o"]
-  return yield* runByok(["explain", "--account", account_id, ...given, ...args], {
+  return yield* runCommand(["explain", "--account", account_id, ...given, ...args], {
     DATABASE_URL: databaseUrl,
     ...settings
   })

@@ -3,6 +3,7 @@ import { Effect } from "effect"
 import { layerLive } from "../support/process/layerLive.ts"
 import { CommandLine } from "../support/process/CommandLine.ts"
 import { runByok } from "../support/process/runByok.ts"
+import { runCommand } from "../support/process/runCommand.ts"
 
 const uuid = "01935f6a-0000-7000-8000-000000000000"
 const canary = "canary-canary"
@@ -28,7 +29,10 @@ layerLive(CommandLine.layer, { concurrent: true })(
     it.effect("an unreachable database is reported without its URL, during the attempts and at the end", () =>
       Effect.gen(function* () {
         const DATABASE_URL = `postgres://${canary}:${canary}@127.0.0.1:1/${canary}`
-        const { code, stderr, stdout } = yield* runByok(["migrate", "--json"], { DATABASE_URL, LOG_FORMAT: "logfmt" })
+        const { code, stderr, stdout } = yield* runCommand(["migrate", "--json"], {
+          DATABASE_URL,
+          LOG_FORMAT: "logfmt"
+        })
         assert.deepStrictEqual({ code, stdout }, { code: 1, stdout: "" })
         const [log, ...sentence] = stderr.split("\n")
         assert.match(
@@ -43,6 +47,14 @@ layerLive(CommandLine.layer, { concurrent: true })(
       })
     )
 
+    it.effect("an empty DATABASE_URL is refused, for it must not select the embedded database", () =>
+      Effect.gen(function* () {
+        const sentence = "DATABASE_URL must not be empty: unset it to use the embedded database."
+        const failed = { code: 1, stdout: "", stderr: `${sentence}\n` }
+        assert.deepStrictEqual(yield* runByok(["account", "create", "--name", "n"], { DATABASE_URL: "" }), failed)
+      })
+    )
+
     const missing = "BYOK_KEYRING_FILE or BYOK_KEYRING must be set when DATABASE_URL is"
     it.effect.each<readonly [args: string, variables: Record<string, string>, sentence: string]>([
       ["serve", {}, missing],
@@ -53,7 +65,7 @@ layerLive(CommandLine.layer, { concurrent: true })(
     ])("%s %j: a missing or wrong keyring is reported before waiting for the database", ([args, given, sentence]) =>
       Effect.gen(function* () {
         const DATABASE_URL = `postgres://u@127.0.0.1:1/d`
-        const { code, stderr, stdout } = yield* runByok(args.split(" "), { DATABASE_URL, ...given })
+        const { code, stderr, stdout } = yield* runCommand(args.split(" "), { DATABASE_URL, ...given })
         assert.deepStrictEqual({ code, stdout }, { code: 1, stdout: "" })
         assert.strictEqual(stderr.slice(0, sentence.length), sentence)
         assert.match(stderr, /^[^\n]+\.\n$/)
@@ -62,7 +74,6 @@ layerLive(CommandLine.layer, { concurrent: true })(
 
     it.effect.each<readonly [variables: Record<string, string>, sentence: string]>([
       [{ PORT: canary }, "PORT must be a whole number from 0 to 65535."],
-      [{ DATABASE_URL: "" }, "DATABASE_URL must not be empty: unset it to use the embedded database."],
       [{ LOG_LEVEL: canary }, "LOG_LEVEL must be one of trace, debug, info, warn, error, fatal, none."],
       [{ LOG_FORMAT: canary }, "LOG_FORMAT must be pretty, logfmt or json."],
       [
@@ -76,7 +87,7 @@ layerLive(CommandLine.layer, { concurrent: true })(
       ]
     ])("a wrong setting is named without its value: %j", ([variables, sentence]) =>
       Effect.gen(function* () {
-        assert.deepStrictEqual(yield* runByok(["account", "create", "--name", "n"], variables), {
+        assert.deepStrictEqual(yield* runCommand(["account", "create", "--name", "n"], variables), {
           code: 1,
           stdout: "",
           stderr: `${sentence}\n`

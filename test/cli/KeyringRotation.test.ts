@@ -12,6 +12,7 @@ import { adminClient, freshDatabase } from "../support/database/freshDatabase.ts
 import { ringOf } from "../support/keys/keyrings.ts"
 import { keysOf, openedWith, sealUnder } from "../support/keys/rotating.ts"
 import { byokScript, nowhere, runByok } from "../support/process/runByok.ts"
+import { runCommand } from "../support/process/runCommand.ts"
 import { environment, runProgram } from "../support/process/runNode.ts"
 import { type ServiceProcess, startService } from "../support/process/ServiceProcess.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
@@ -134,8 +135,8 @@ describe("byok keyring add, promote, rewrap, retire and status", () => {
 
       const [refused, foretold] = yield* Effect.all(
         [
-          runByok(["keyring", "retire", "old"], settings),
-          runByok(["keyring", "rewrap", "--dry-run", "--json"], rotated)
+          runCommand(["keyring", "retire", "old"], settings),
+          runCommand(["keyring", "rewrap", "--dry-run", "--json"], rotated)
         ],
         { concurrency: 2 }
       )
@@ -155,7 +156,7 @@ describe("byok keyring add, promote, rewrap, retire and status", () => {
     Effect.gen(function* () {
       const { settings, sql } = yield* begin
       const { BYOK_KEYRING_FILE: _, ...others } = settings
-      const status = runByok(["keyring", "status", "--json"], { ...others, BYOK_KEYRING: ringOf("new", "old") })
+      const status = runCommand(["keyring", "status", "--json"], { ...others, BYOK_KEYRING: ringOf("new", "old") })
       assert.strictEqual((yield* status).code, 0)
       yield* sql`
         UPDATE keks SET registered_at = CASE WHEN id = 'new' THEN timestamptz '2026-03-01 12:30:15.25+00' END`
@@ -187,7 +188,7 @@ describe("byok keyring add, promote, rewrap, retire and status", () => {
       const killed = yield* rewrapped
       assert.isBelow(killed, 40)
 
-      const rewrap = runByok(["keyring", "rewrap", "--rate", "40", "--batch", "3", "--json"], rotated)
+      const rewrap = runCommand(["keyring", "rewrap", "--rate", "40", "--batch", "3", "--json"], rotated)
       const both = yield* Effect.all([rewrap, rewrap], { concurrency: 2 })
       const counts = both.map(({ code, stdout }) => {
         assert.strictEqual(code, 0)
@@ -213,7 +214,7 @@ describe("byok keyring add, promote, rewrap, retire and status", () => {
       const rotated = { ...others, BYOK_KEYRING: ringOf("new", "old") }
 
       const failed = [{ id, reason: "the credential or its sealed key was altered" }]
-      const told = yield* runByok(["keyring", "rewrap", "--json"], rotated)
+      const told = yield* runCommand(["keyring", "rewrap", "--json"], rotated)
       const keys = [
         { kek_id: "new", credentials: 1 },
         { kek_id: "old", credentials: 1 }
@@ -223,7 +224,7 @@ describe("byok keyring add, promote, rewrap, retire and status", () => {
       assert.strictEqual(told.stderr, `rewrapped 1 of 2 credentials, 1 failed\n${sentence}`)
       assert.strictEqual(told.code, 1)
 
-      const again = yield* runByok(["keyring", "rewrap"], rotated)
+      const again = yield* runCommand(["keyring", "rewrap"], rotated)
       assert.strictEqual(
         again.stdout,
         `rewrapped  0\nleft       1\nunder      new: 1\nunder      old: 1\nfailed     ${id}: ${String(failed[0]?.reason)}\n`
@@ -241,7 +242,7 @@ describe("byok keyring add, promote, rewrap, retire and status", () => {
         [["promote", "no:id"], "ID must be 1 to 64 characters of A-Z a-z 0-9 . _ -."]
       ]
       const refused = ([args, sentence]: (typeof usages)[number]) =>
-        Effect.map(runByok(["keyring", ...args]), (told) => assertUsage(told, sentence))
+        Effect.map(runCommand(["keyring", ...args]), (told) => assertUsage(told, sentence))
       yield* Effect.forEach(usages, refused, { concurrency: 2 })
     })
   )

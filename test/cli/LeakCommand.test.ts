@@ -10,8 +10,7 @@ import { ringOf } from "../support/keys/keyrings.ts"
 import { leakOf } from "../support/keys/leakSearch.ts"
 import { assertUsage } from "../support/process/assertUsage.ts"
 import { createAccount, onlyObject, textIn } from "../support/process/CommandLine.ts"
-import { runByok } from "../support/process/runByok.ts"
-import { runByokWith } from "../support/process/runByokWith.ts"
+import { runCommand } from "../support/process/runCommand.ts"
 import type { Finished } from "../support/process/runNode.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
@@ -66,7 +65,7 @@ const begin = Effect.gen(function* () {
   })
   const printed: Array<Finished> = []
   const find = (leak: string | Buffer, ...flags: ReadonlyArray<string>) =>
-    Effect.tap(runByokWith(leak, ["leak", "find", ...flags], settings), (finished) =>
+    Effect.tap(runCommand(["leak", "find", ...flags], settings, leak), (finished) =>
       Effect.sync(() => void printed.push(finished))
     )
   const search = (leak: string, ...flags: ReadonlyArray<string>) =>
@@ -114,7 +113,7 @@ describe("byok leak find and clear", () => {
         const { found, opened } = yield* search("sk-Jq8vXw2RkTz5-Nobody-s-Key-01-Ps6A")
         assert.deepStrictEqual(found, [], "a key with the label of another one")
         assert.strictEqual(opened, 6, "two of that label, three JSON, and a hidden one")
-        printed.push(yield* runByokWith(plain, ["leak", "find", "--all"], { ...settings, LOG_LEVEL: "trace" }))
+        printed.push(yield* runCommand(["leak", "find", "--all"], { ...settings, LOG_LEVEL: "trace" }, plain))
         const { code, stderr, stdout } = yield* find(plain)
         assert.strictEqual(code, 0)
         assert.match(
@@ -158,7 +157,7 @@ describe("byok leak find and clear", () => {
           )
         }
         const clear = (credential_id: string, account_id: string) =>
-          runByok(["leak", "clear", credential_id, "--account", account_id, "--json"], settings)
+          runCommand(["leak", "clear", credential_id, "--account", account_id, "--json"], settings)
         const unknown = { code: 1, stdout: "", stderr: "There is no such credential.\n" }
         assert.deepStrictEqual(yield* clear(other.credential_id, one.account_id), unknown)
         const cleared = yield* clear(other.credential_id, other.account_id)
@@ -232,7 +231,7 @@ describe("byok leak find and clear", () => {
         return path
       }
       const find = (input: string | Buffer, ...flags: ReadonlyArray<string>) =>
-        runByokWith(input, ["leak", "find", ...flags], settings)
+        runCommand(["leak", "find", ...flags], settings, input)
       const refused: ReadonlyArray<readonly [input: string | Buffer, flags: ReadonlyArray<string>, sentence: string]> =
         [
           ["", [], "The leaked text must not be empty."],
@@ -258,15 +257,15 @@ describe("byok leak find and clear", () => {
       }
       assert.strictEqual((yield* find("k".repeat(256 * 1024))).code, 0, "as much as a body may have")
 
-      const without = yield* runByokWith(plain, ["leak", "find"], { DATABASE_URL })
+      const without = yield* runCommand(["leak", "find"], { DATABASE_URL }, plain)
       assert.strictEqual(without.code, 1)
       assert.match(without.stderr, /^BYOK_KEYRING_FILE or BYOK_KEYRING must be set/)
       const id = "01935f6a-0000-7000-8000-000000000000"
-      const unknown = yield* runByok(["leak", "clear", id, "--account", id], { DATABASE_URL })
+      const unknown = yield* runCommand(["leak", "clear", id, "--account", id], { DATABASE_URL })
       assert.deepStrictEqual(unknown, { code: 1, stdout: "", stderr: "There is no such credential.\n" })
-      assertUsage(yield* runByok(["leak", "clear", plain, "--account", id]), "ID must be a UUID.")
-      assertUsage(yield* runByok(["leak", "clear", id]), "Missing required flag: --account")
-      const argument = yield* runByok(["leak", "find", plain], settings)
+      assertUsage(yield* runCommand(["leak", "clear", plain, "--account", id]), "ID must be a UUID.")
+      assertUsage(yield* runCommand(["leak", "clear", id]), "Missing required flag: --account")
+      const argument = yield* runCommand(["leak", "find", plain], settings)
       assert.strictEqual(argument.code, 2)
       assert.isUndefined(leakOf(argument.stdout + argument.stderr, [plain]))
     })

@@ -4,7 +4,7 @@ import { layerLive } from "../support/process/layerLive.ts"
 import { freshDatabase } from "../support/database/freshDatabase.ts"
 import { schema4 } from "../support/database/schema4.ts"
 import { CommandLine, onlyObject } from "../support/process/CommandLine.ts"
-import { runByok } from "../support/process/runByok.ts"
+import { runCommand } from "../support/process/runCommand.ts"
 
 layerLive(CommandLine.layer)("byok migrate", (it) => {
   it.effect("brings an empty database up to date, and says so when there is nothing to do", () =>
@@ -26,9 +26,9 @@ layerLive(CommandLine.layer)("byok migrate", (it) => {
       const DATABASE_URL = yield* freshDatabase
       yield* schema4(DATABASE_URL)
       const [first, again, last] = [
-        yield* runByok(["migrate"], { DATABASE_URL }),
-        yield* runByok(["migrate", "--json"], { DATABASE_URL }),
-        yield* runByok(["migrate", "--finish"], { DATABASE_URL })
+        yield* runCommand(["migrate"], { DATABASE_URL }),
+        yield* runCommand(["migrate", "--json"], { DATABASE_URL }),
+        yield* runCommand(["migrate", "--finish"], { DATABASE_URL })
       ]
       assert.match(first.stdout, /^Migrated: key_by_account, .*\nInstances of the version before can run beside/)
       assert.deepStrictEqual(onlyObject(again), { migrated: [], unfinished: true })

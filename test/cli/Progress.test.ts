@@ -1,13 +1,21 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { TestClock } from "effect/testing"
-import { progressOn } from "../../src/cli/progressOn.ts"
-import { rewrapView } from "../../src/cli/rewrapView.ts"
+import { rewrapView } from "../../src/cli/KeyringCommand.ts"
+import { StandardStreams } from "../../src/cli/Output.ts"
+import { makeProgress } from "../../src/cli/Progress.ts"
+
+const progressOn = (stderr: { readonly isTTY?: boolean; readonly columns?: number }, written: Array<string>) =>
+  Effect.provideService(makeProgress(rewrapView), StandardStreams, {
+    stdin: process.stdin,
+    stdout: process.stdout,
+    stderr: { ...stderr, write: (text) => written.push(text) }
+  })
 
 const tellAll = (screen: { readonly isTTY?: boolean; readonly columns?: number }) =>
   Effect.gen(function* () {
     const written: Array<string> = []
-    const progress = progressOn({ ...screen, write: (text) => void written.push(text) }, rewrapView)
+    const progress = yield* progressOn(screen, written)
     for (let rewrapped = 0; rewrapped <= 200; rewrapped += 10) {
       yield* progress.report({ rewrapped, failed: 0, total: 200 })
       yield* TestClock.adjust("99 millis")
@@ -48,7 +56,8 @@ describe("the progress of a rewrap", () => {
   it.effect("prints nothing if there is nothing to do", () =>
     Effect.gen(function* () {
       const written: Array<string> = []
-      yield* progressOn({ isTTY: true, write: (text) => void written.push(text) }, rewrapView).end
+      const { end } = yield* progressOn({ isTTY: true }, written)
+      yield* end
       assert.deepStrictEqual(written, [])
     })
   )

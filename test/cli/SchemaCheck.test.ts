@@ -3,7 +3,7 @@ import { Effect } from "effect"
 import { latest } from "../../src/sql/Migrations.ts"
 import { adminClient, freshDatabase } from "../support/database/freshDatabase.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
-import { runByok } from "../support/process/runByok.ts"
+import { runCommand } from "../support/process/runCommand.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
 
 const createAccount = ["account", "create", "--name", "n"]
@@ -24,11 +24,11 @@ describe("a schema of another version than the program", () => {
         const stderr =
           "DATABASE_URL: the schema is behind this version, and BYOK_MIGRATE is check: run `byok migrate`.\n"
         for (const command of [["serve"], createAccount, ["audit", "verify"], ["keyring", "status"]]) {
-          assert.deepStrictEqual(yield* runByok(command, checking), { code: 1, stdout: "", stderr })
+          assert.deepStrictEqual(yield* runCommand(command, checking), { code: 1, stdout: "", stderr })
         }
         assert.lengthOf(yield* sql`SELECT 1 FROM pg_tables WHERE schemaname = 'public'`, 0)
-        assert.strictEqual((yield* runByok(["migrate"], checking)).code, 0)
-        assert.strictEqual((yield* runByok(createAccount, checking)).code, 0)
+        assert.strictEqual((yield* runCommand(["migrate"], checking)).code, 0)
+        assert.strictEqual((yield* runCommand(createAccount, checking)).code, 0)
       }),
     60_000
   )
@@ -38,11 +38,11 @@ describe("a schema of another version than the program", () => {
     () =>
       Effect.gen(function* () {
         const { settings, sql } = yield* begin
-        yield* runByok(["migrate"], settings)
+        yield* runCommand(["migrate"], settings)
         yield* sql`INSERT INTO effect_sql_migrations (migration_id, name) VALUES (${latest + 1}, 'of_tomorrow')`
         const newer = "DATABASE_URL: the schema is newer than this version of byok"
         const stderr = `${newer}: use the version that migrated it.\n`
-        assert.deepStrictEqual(yield* runByok(createAccount, settings), { code: 1, stdout: "", stderr })
+        assert.deepStrictEqual(yield* runCommand(createAccount, settings), { code: 1, stdout: "", stderr })
         const service = yield* startService(settings)
         assert.include(service.stderr(), newer)
       }),

@@ -13,8 +13,7 @@ import { storesOn } from "../support/database/stores.ts"
 import { createOver, getOver, idIn } from "../support/http/callByok.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
 import { onlyObject, textIn } from "../support/process/CommandLine.ts"
-import { runByok } from "../support/process/runByok.ts"
-import { runByokWith } from "../support/process/runByokWith.ts"
+import { runCommand } from "../support/process/runCommand.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
 
 const page = readFileSync(join(import.meta.dirname, "../../docs/operating.md"), "utf8")
@@ -38,17 +37,17 @@ describe("a role with the privileges that docs/operating.md grants", () => {
       Effect.gen(function* () {
         const owner = yield* freshDatabase
         const sql = yield* adminClient(owner)
-        assert.strictEqual((yield* runByok(["migrate"], { DATABASE_URL: owner })).code, 0)
+        assert.strictEqual((yield* runCommand(["migrate"], { DATABASE_URL: owner })).code, 0)
         const { role, url } = yield* newRole(owner)
         const settings = { DATABASE_URL: url, BYOK_KEYRING: ringOf("kek"), BYOK_MIGRATE: "check" }
-        const denied = yield* runByok(["account", "create", "--name", "n"], settings)
+        const denied = yield* runCommand(["account", "create", "--name", "n"], settings)
         assert.strictEqual(denied.stderr, "DATABASE_URL: the user lacks a permission (42501).\n", "control")
 
         assert.include(grants, "byok_serving")
         for (const statement of grants.replaceAll("byok_serving", role).split(";")) {
           if (statement.trim() !== "") yield* sql.unsafe(statement)
         }
-        const account = onlyObject(yield* runByok(["account", "create", "--name", "n", "--json"], settings))
+        const account = onlyObject(yield* runCommand(["account", "create", "--name", "n", "--json"], settings))
         const key = textIn(account, "management_key")
         const service = yield* startService(settings)
         assert.strictEqual((yield* Effect.promise(() => fetch(`${service.url}/health/ready`))).status, 200)
@@ -68,7 +67,7 @@ describe("a role with the privileges that docs/operating.md grants", () => {
           const answer = yield* Effect.promise(() => fetch(`${service.url}/api/v1/byok`, init))
           assert.strictEqual(answer.status, answered)
         }
-        const workspace = yield* runByok(
+        const workspace = yield* runCommand(
           ["workspace", "create", "--account", textIn(account, "account_id"), "--name", "w", "--json"],
           settings
         )
@@ -82,8 +81,9 @@ describe("a role with the privileges that docs/operating.md grants", () => {
           ["keyring", "stranded"],
           ["keyring", "admit"]
         ]
-        for (const command of commands) assert.strictEqual((yield* runByok(command, settings)).code, 0, command.join())
-        const search = yield* runByokWith(credential.key, ["leak", "find", "--park"], settings)
+        for (const command of commands)
+          assert.strictEqual((yield* runCommand(command, settings)).code, 0, command.join())
+        const search = yield* runCommand(["leak", "find", "--park"], settings, credential.key)
         assert.include(search.stdout, `found     ${idIn(created)}`)
         assert.notInclude(service.stderr(), "ERROR")
 
@@ -97,11 +97,14 @@ describe("a role with the privileges that docs/operating.md grants", () => {
           yield* Context.get(ports, Parkings).store([{ ...used, ...parking, ended }])
         }
         for (const at of [1, 2]) yield* Context.get(ports, CredentialUse).store([{ ...used, ...leasedAt(at) }])
-        const shown = yield* runByok(["credential", "show", used.credential_id, "--account", used.account_id], settings)
+        const shown = yield* runCommand(
+          ["credential", "show", used.credential_id, "--account", used.account_id],
+          settings
+        )
         assert.match(shown.stdout, /^last_leased_at +1970-01-01T00:00:00\.002Z$/m)
 
         yield* sql`DELETE FROM effect_sql_migrations WHERE migration_id >= ${required}`
-        const migrate = yield* runByok(["migrate"], settings)
+        const migrate = yield* runCommand(["migrate"], settings)
         assert.strictEqual(migrate.code, 1)
         assert.match(migrate.stderr, /^DATABASE_URL: the user lacks a permission \(42501\)\.\n$/)
       }),

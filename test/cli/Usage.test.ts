@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { assertUsage } from "../support/process/assertUsage.ts"
-import { runByok } from "../support/process/runByok.ts"
+import { runCommand } from "../support/process/runCommand.ts"
 
 const uuid = "01935f6a-0000-7000-8000-000000000000"
 const key = "byok_mk_canarycanarycanarycanarycanarycanarycanary"
@@ -18,7 +18,7 @@ describe("wrong usage ends with exit code 2 before any database is opened (D40)"
     ["an unknown flag", `api-key issue --account ${uuid} --name n --managment`, /--managment/]
   ])("%s: with help", ([, args, says]) =>
     Effect.gen(function* () {
-      const { code, stderr, stdout } = yield* runByok(args.split(" "))
+      const { code, stderr, stdout } = yield* runCommand(args.split(" "))
       assert.strictEqual(code, 2)
       assert.match(stdout + stderr, says)
       assert.match(stdout + stderr, /USAGE\n {2}byok /)
@@ -38,7 +38,7 @@ describe("wrong usage ends with exit code 2 before any database is opened (D40)"
     ["a key instead of its hash", `api-key revoke ${key} --json`, hashExpected]
   ])("%s: with help and a sentence that says what is expected, without echoing the argument", ([, args, sentence]) =>
     Effect.gen(function* () {
-      assertUsage(yield* runByok(args.split(" ")), sentence)
+      assertUsage(yield* runCommand(args.split(" ")), sentence)
     })
   )
 
@@ -47,7 +47,7 @@ describe("wrong usage ends with exit code 2 before any database is opened (D40)"
     ["a command", `api-key ${key}`]
   ])("a key given as %s is not echoed either", ([, args]) =>
     Effect.gen(function* () {
-      const { code, stderr, stdout } = yield* runByok((args ?? "").split(" "))
+      const { code, stderr, stdout } = yield* runCommand((args ?? "").split(" "))
       assert.strictEqual(code, 2)
       assert.notInclude(stdout + stderr, "canary")
     })
@@ -55,7 +55,7 @@ describe("wrong usage ends with exit code 2 before any database is opened (D40)"
 
   it.live("--json leaves standard output empty, so help is never taken for a result", () =>
     Effect.gen(function* () {
-      const { code, stderr, stdout } = yield* runByok(["account", "create", "--json"])
+      const { code, stderr, stdout } = yield* runCommand(["account", "create", "--json"])
       assert.strictEqual(code, 2)
       assert.match(stderr, /Missing required flag: --name/)
       assert.strictEqual(stdout, "")

@@ -18,7 +18,7 @@ import { onlyObject } from "../support/process/CommandLine.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { runByok } from "../support/process/runByok.ts"
 import { type ServiceProcess, startService } from "../support/process/ServiceProcess.ts"
-import { runByokWith } from "../support/process/runByokWith.ts"
+import { runCommand } from "../support/process/runCommand.ts"
 import { fakeUpstream } from "./FakeUpstream.ts"
 
 const keyring = generateKeyring(new Date())
@@ -317,7 +317,7 @@ layerLive(service)("the example of a gateway", (it) => {
         assert.strictEqual(yield* ask(other), 200)
         assert.deepStrictEqual(upstream.seen(), [k3])
 
-        const found = yield* runByokWith(k3, ["leak", "find", "--park"], variables)
+        const found = yield* runCommand(["leak", "find", "--park"], variables, k3)
         assert.strictEqual(found.code, 0, found.stderr)
         for (const side of [one, other]) assert.strictEqual(yield* ask(side), 429)
         assert.deepStrictEqual(upstream.seen(), [])

@@ -15,7 +15,7 @@ import { leakSearch } from "../support/keys/leakSearch.ts"
 import { managementUrl } from "../support/process/managementUrl.ts"
 import { runByok } from "../support/process/runByok.ts"
 import { runNode } from "../support/process/runNode.ts"
-import { runByokWith } from "../support/process/runByokWith.ts"
+import { runCommand } from "../support/process/runCommand.ts"
 import { type ServiceProcess, startService } from "../support/process/ServiceProcess.ts"
 import { type Channel, channels } from "./Channel.ts"
 import { startCollector } from "./Collector.ts"
@@ -243,7 +243,7 @@ const sweep = Effect.gen(function* () {
   for (const flags of [["--all"], ["--park"]]) {
     const leaked = secretOf(`the text of leak find ${flags.join()}`)
     for (const given of [leaked, twice, latin1(`${leaked}\xff`), leaked.repeat(8_000)]) {
-      const { stderr, stdout } = yield* runByokWith(given, ["leak", "find", ...flags], settings)
+      const { stderr, stdout } = yield* runCommand(["leak", "find", ...flags], settings, given)
       emit("standard error", stderr)
       emit("standard output", stdout)
       if (given === twice) found.push(stdout)

@@ -2,7 +2,7 @@ import { assert } from "@effect/vitest"
 import { Context, Effect, Layer } from "effect"
 import type { SqlClient } from "effect/sql"
 import { adminClient, freshDatabase } from "../database/freshDatabase.ts"
-import { runByok } from "./runByok.ts"
+import { runCommand } from "./runCommand.ts"
 import type { Finished } from "./runNode.ts"
 
 /** The one JSON object on standard output. */
@@ -16,7 +16,7 @@ export const onlyObject = ({ code, stderr, stdout }: Finished): Record<string, u
 
 /** Creates an account with the command line, and answers with what that prints. */
 export const createAccount = (settings: Record<string, string>) =>
-  Effect.map(runByok(["account", "create", "--name", "a test account", "--json"], settings), onlyObject)
+  Effect.map(runCommand(["account", "create", "--name", "a test account", "--json"], settings), onlyObject)
 
 /** The text in a member of an object. */
 export const textIn = (object: Record<string, unknown>, member: string): string => {
@@ -25,7 +25,7 @@ export const textIn = (object: Record<string, unknown>, member: string): string 
   return value
 }
 
-/** The command line, run as processes on a database of its own. */
+/** The command line on a database of its own. */
 export class CommandLine extends Context.Service<
   CommandLine,
   {
@@ -40,7 +40,7 @@ export class CommandLine extends Context.Service<
     this,
     Effect.gen(function* () {
       const databaseUrl = yield* freshDatabase
-      const run = (...args: ReadonlyArray<string>) => runByok(args, { DATABASE_URL: databaseUrl })
+      const run = (...args: ReadonlyArray<string>) => runCommand(args, { DATABASE_URL: databaseUrl })
       return {
         databaseUrl,
         sql: yield* adminClient(databaseUrl),

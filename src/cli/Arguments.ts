@@ -1,14 +1,29 @@
 import { Effect, Option, Schema } from "effect"
-import { Argument, CliError, Flag } from "effect/cli"
+import { Argument, CliError, Command, Flag } from "effect/cli"
 import { AccountId, CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
 import { Provider } from "../domain/Provider.ts"
 import { Text } from "../domain/Text.ts"
-import { printable } from "./printable.ts"
+
+/** `byok`, with the flag that all subcommands share. */
+export const root = Command.make("byok").pipe(
+  Command.withSharedFlags({
+    json: Flag.Boolean("json").pipe(
+      Flag.withDescription(
+        "Print exactly one JSON object on standard output; `audit export` and `credential import` print one per line"
+      ),
+      Flag.withDefault(false)
+    )
+  }),
+  Command.withDescription("Stores customers' provider credentials and manages who may use them.")
+)
+
+/** Control characters and Unicode's line ends, which could act on a terminal or forge a line. */
+export const unprintable = /[\p{Cc}\u2028\u2029]/gu
 
 const Name = Text.check(
   Schema.isNonEmpty(),
   Schema.isMaxCodePoints(255),
-  Schema.makeFilter((text: string) => printable(text) === text)
+  Schema.makeFilter((text: string) => text.search(unprintable) < 0)
 )
 
 /** Decodes an argument. The error prints the help and `message`, which says what is expected, never what was given. */

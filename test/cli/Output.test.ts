@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { printable } from "../../src/cli/printable.ts"
+import { printable } from "../../src/cli/Output.ts"
 import { text } from "../support/memory/arbitraries.ts"
 
 describe("what is printed (F15)", () => {

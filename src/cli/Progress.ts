@@ -1,4 +1,5 @@
 import { Clock, Effect } from "effect"
+import { StandardStreams } from "./Output.ts"
 
 /** How the progress of an operation is shown. */
 export interface ProgressView<P> {
@@ -7,14 +8,6 @@ export interface ProgressView<P> {
   readonly part: (progress: P) => number | undefined
   /** The line that is longest, so that the bar keeps its width. */
   readonly longest: (progress: P) => string
-}
-
-/** What progress needs of standard error, be it a terminal or not. */
-interface Screen {
-  readonly isTTY?: boolean
-  /** 0 if the terminal does not know its width. */
-  readonly columns?: number
-  readonly write: (text: string) => unknown
 }
 
 /** A bar that fills the width beside the numbers, up to 40 columns. */
@@ -27,8 +20,9 @@ const bar = <P>({ line, longest, part }: ProgressView<P>, progress: P, columns: 
   return `[${"#".repeat(filled)}${" ".repeat(width - filled)}] ${numbers}`
 }
 
-/** Reports progress: a bar redrawn in place on a terminal, a line every second elsewhere. */
-export const progressOn = <P>(screen: Screen, view: ProgressView<P>) => {
+/** Reports progress on standard error: a bar redrawn in place on a terminal, a line every second elsewhere. */
+export const makeProgress = Effect.fnUntraced(function* <P>(view: ProgressView<P>) {
+  const { stderr: screen } = yield* StandardStreams
   const terminal = screen.isTTY === true
   const interval = terminal ? 100 : 1000
   let next = 0
@@ -53,4 +47,4 @@ export const progressOn = <P>(screen: Screen, view: ProgressView<P>) => {
       if (shown && terminal) screen.write("\n")
     })
   }
-}
+})

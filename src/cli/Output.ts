@@ -1,0 +1,158 @@
+import { writeFileSync } from "node:fs"
+import { Socket } from "node:net"
+import type { Writable } from "node:stream"
+import { Console, Context, Data, DateTime, Effect, Redacted } from "effect"
+import { CliOutput } from "effect/cli"
+import { root, unprintable } from "./Arguments.ts"
+
+interface Screen {
+  readonly isTTY?: boolean
+  /** 0 if the terminal does not know its width. */
+  readonly columns?: number
+  readonly write: (text: string) => unknown
+}
+
+/** The streams that commands read and write: those of the process, unless a test replaces them. */
+export const StandardStreams = Context.Reference<{
+  readonly stdin: AsyncIterable<Buffer> & { readonly isTTY?: boolean }
+  readonly stdout: Writable & { readonly isTTY?: boolean }
+  readonly stderr: Screen
+}>("byok/StandardStreams", { defaultValue: () => process })
+
+/** Standard output could not be written. `done` says what the command did nevertheless, and how to reach or undo it. */
+export class OutputFailed extends Data.TaggedError("OutputFailed")<{
+  readonly code: string
+  readonly done?: string | undefined
+}> {
+  override get message() {
+    return `Standard output cannot be written (${this.code})${this.done === undefined ? "" : `: ${this.done}`}.`
+  }
+}
+
+const ignore = () => undefined
+
+const codeOf = (error: unknown) => (error as NodeJS.ErrnoException).code ?? "unknown"
+
+/** Whether a stream is Node's own for files, which ignores that a full disk took only a part of the text. */
+const isFile = (stream: Writable): stream is Writable & { readonly fd: number } =>
+  "fd" in stream && !(stream instanceof Socket)
+
+const writeToFile = (fd: number, text: string) =>
+  Effect.try({
+    try: () => writeFileSync(fd, text),
+    catch: (error) => new OutputFailed({ code: codeOf(error) })
+  })
+
+const writeToStream = (stream: Writable, text: string): Effect.Effect<void, OutputFailed> =>
+  Effect.callback((resume) => {
+    stream.on("error", ignore)
+    stream.write(text, (error) => {
+      if (error !== undefined && error !== null) return resume(Effect.fail(new OutputFailed({ code: codeOf(error) })))
+      stream.off("error", ignore)
+      resume(Effect.void)
+    })
+  })
+
+/** Writes to standard output and waits until it is written. Returns false once nobody reads any more. */
+export const writeOut = (text: string): Effect.Effect<boolean, OutputFailed> =>
+  Effect.flatMap(StandardStreams, ({ stdout }) =>
+    isFile(stdout) ? writeToFile(stdout.fd, text) : writeToStream(stdout, text)
+  ).pipe(
+    Effect.as(true),
+    Effect.catchIf(
+      ({ code }) => code === "EPIPE",
+      () => Effect.succeed(false)
+    )
+  )
+
+/** Shows unprintable characters as JSON escapes. */
+export const printable = (text: string) =>
+  text.replace(unprintable, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`)
+
+type Value = string | number | boolean | null | ReadonlyArray<string> | Redacted.Redacted | DateTime.Utc
+type Values = Readonly<Record<string, Value>>
+
+const plain = (value: Value) =>
+  Redacted.isRedacted(value) ? Redacted.value(value) : DateTime.isDateTime(value) ? DateTime.formatIso(value) : value
+
+const record = (values: Values) =>
+  Object.fromEntries(Object.entries(values).map(([name, value]) => [name, plain(value)]))
+
+const text = (value: Value) => (Array.isArray(value) ? JSON.stringify(value) : String(plain(value) ?? "-"))
+
+const lines = (values: Values) => {
+  const width = Math.max(...Object.keys(values).map((name) => name.length))
+  return Object.entries(values)
+    .map(([name, value]) => `${name.padEnd(width)}  ${printable(text(value))}`)
+    .join("\n")
+}
+
+export const toJson = (object: object) => printable(JSON.stringify(object))
+
+/**
+ * Prints one JSON object with `--json`, else the text for a person. A command that changed something says in `done`
+ * what it did: the failure repeats it if nothing can be printed, even because nobody reads any more.
+ */
+export const printAs = Effect.fnUntraced(function* (object: object, text: string, done?: string) {
+  const { json } = yield* root
+  const written = yield* Effect.mapError(
+    writeOut(`${json ? toJson(object) : text}\n`),
+    ({ code }) => new OutputFailed({ code, done })
+  )
+  if (!written && done !== undefined) return yield* new OutputFailed({ code: "EPIPE", done })
+})
+
+/** Prints a result. Only here is a new key shown, once. */
+export const print = (values: Values, done?: string) => printAs(record(values), lines(values), done)
+
+/** Prints a list: a block per element, or one JSON object with the list as its only member. */
+export const printList = (name: string, list: ReadonlyArray<Values>) =>
+  printAs({ [name]: list.map(record) }, list.map(lines).join("\n\n"))
+
+/**
+ * Prints a list like `printList`, page by page: `read` passes each page to the function that it is given, until that
+ * returns false because nobody reads the output any more.
+ */
+export const printPages = Effect.fnUntraced(function* <E, R>(
+  name: string,
+  read: (write: (page: ReadonlyArray<Values>) => Effect.Effect<boolean, OutputFailed>) => Effect.Effect<void, E, R>
+) {
+  const { json } = yield* root
+  const separator = json ? "," : "\n\n"
+  let isEmpty = true
+  if (json) yield* writeOut(`{${JSON.stringify(name)}:[`)
+  yield* read((page) => {
+    const text = page.map((values) => (json ? toJson(record(values)) : lines(values))).join(separator)
+    const before = isEmpty ? "" : separator
+    isEmpty = false
+    return writeOut(before + text)
+  })
+  if (json) yield* writeOut("]}\n")
+  else if (!isEmpty) yield* writeOut("\n")
+})
+
+const formatter = CliOutput.defaultFormatter({ colors: false })
+
+/** Leaves out anything long enough to be a key or a hash. */
+const withoutSecrets = (text: string) => text.replace(/[^\s"'`]{24,}/g, "…")
+
+/** A presenter cannot fail, so output that cannot be written is a defect. */
+const show = (text: string) => Effect.orDie(Effect.asVoid(writeOut(`${text}\n`)))
+
+/** Requested help goes to standard output; help after wrong usage goes to standard error, with the errors. */
+export const layerHelp = CliOutput.layerPresenter({
+  present: (event) => {
+    switch (event._tag) {
+      case "Help": {
+        const text = formatter.formatHelpDoc(event.helpDoc)
+        return event.reason === "Requested" ? show(text) : Console.error(text)
+      }
+      case "InvalidInvocation": {
+        const errors = withoutSecrets(formatter.formatErrors(event.errors))
+        return Console.error(`${formatter.formatHelpDoc(event.helpDoc)}\n${errors}`)
+      }
+      case "Version":
+        return show(formatter.formatVersion(event.name, event.version))
+    }
+  }
+})

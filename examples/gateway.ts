@@ -1,7 +1,7 @@
 import { DateTime, Effect, Schema, Stream } from "effect"
 import { HttpRouter, HttpServerRequest, HttpServerResponse } from "effect/http"
 import type { AccountId, WorkspaceId } from "../src/domain/Identifiers.ts"
-import { outcomeOf } from "../src/domain/routing/outcomeOf.ts"
+import { outcomeOf } from "../src/domain/routing/Outcome.ts"
 import { RoutingRequest } from "../src/domain/routing/RoutingRequest.ts"
 import { Router } from "../src/service/routing/Router.ts"
 

@@ -1,5 +1,5 @@
 import { Schema } from "effect"
-import { fixedMessage } from "../domain/fixedMessage.ts"
+import { fixedMessage } from "../domain/Errors.ts"
 
 /** 405, sent with `Allow` (D10). */
 export class MethodNotAllowed extends Schema.Error<MethodNotAllowed>("MethodNotAllowed")(

@@ -1,6 +1,6 @@
 import { userInfo } from "node:os"
 import { type Context, Effect, type Layer } from "effect"
-import { type Actor, CurrentActor } from "../domain/Actor.ts"
+import { type Actor, CurrentActor } from "../domain/CurrentCaller.ts"
 import { Accounts } from "../service/Accounts.ts"
 import * as Administration from "../wiring/Administration.ts"
 

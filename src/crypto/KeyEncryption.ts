@@ -1,5 +1,5 @@
 import { Context, type Effect } from "effect"
-import type { AuthenticationFailed, KeyStoreUnavailable, UnknownKeyId } from "../port/CipherErrors.ts"
+import type { AuthenticationFailed, KeyStoreUnavailable, UnknownKeyId } from "../port/Cipher.ts"
 
 /** What is known of a key-encryption key outside its store. */
 export interface KnownKek {

@@ -1,6 +1,6 @@
 import { Effect, Layer, Result } from "effect"
-import { encodeSealingContext } from "../domain/SealingContext.ts"
-import { KeyStoreUnavailable } from "../port/CipherErrors.ts"
+import { encodeSealingContext } from "../domain/SealedKey.ts"
+import { KeyStoreUnavailable } from "../port/Cipher.ts"
 import { type RewrapFailure, Rewrapper } from "../port/Rewrapper.ts"
 import { KeyEncryption } from "./KeyEncryption.ts"
 import { rewrap } from "./SealingFormat1.ts"

@@ -1,13 +1,13 @@
 import { createSecretKey, hkdfSync, timingSafeEqual } from "node:crypto"
 import { Effect } from "effect"
 import type { SealedKey } from "../domain/SealedKey.ts"
-import type { OpenFailure } from "../port/Cipher.ts"
 import {
   AuthenticationFailed,
   type KeyStoreUnavailable,
+  type OpenFailure,
   type UnknownKeyId,
   UnsupportedFormat
-} from "../port/CipherErrors.ts"
+} from "../port/Cipher.ts"
 import { decrypt, encrypt } from "./AesGcm.ts"
 import type { KeyEncryption } from "./KeyEncryption.ts"
 import { type FillRandom, fillRandom } from "./RandomBlock.ts"

@@ -1,6 +1,6 @@
 import { Context, Effect, Layer, Option, Semaphore } from "effect"
 import type { ServiceUnavailable } from "../domain/Errors.ts"
-import { KeyStoreUnavailable } from "../port/CipherErrors.ts"
+import { KeyStoreUnavailable } from "../port/Cipher.ts"
 import { KekRegistry } from "../port/KekRegistry.ts"
 import type { KnownKek } from "./KeyEncryption.ts"
 

@@ -1,6 +1,6 @@
 import { Schema } from "effect"
-import { Actor } from "./Actor.ts"
-import { ChangeableField } from "./ChangeableField.ts"
+import { ChangeableField } from "./CredentialChanges.ts"
+import { Actor } from "./CurrentCaller.ts"
 import { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "./Identifiers.ts"
 import { StoredProvider } from "./Provider.ts"
 

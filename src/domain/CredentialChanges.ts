@@ -1,5 +1,13 @@
-import { Schema } from "effect"
+import { Effect, Option, Result, Schema, Struct } from "effect"
+import type { Credential } from "./Credential.ts"
 import { credentialFields } from "./credentialFields.ts"
+import { InvalidParams } from "./Errors.ts"
+import type { Issue } from "./Issue.ts"
+import { malformedKey, readKeyMaterial } from "./KeyMaterial.ts"
+import { labelOf } from "./Label.ts"
+import { flagConflicts } from "./NewCredential.ts"
+import { takesKeyMaterial } from "./Provider.ts"
+import { type Region, regionConflicts } from "./Region.ts"
 
 const fields = credentialFields({})
 
@@ -7,17 +15,82 @@ const fields = credentialFields({})
  * The input of update: a member that is absent stays as it is, `null` clears it where it may be null, and a list
  * replaces. Any other member of the body is ignored (L1). The rules across members apply to the changed credential.
  */
-export const CredentialChanges = Schema.Struct({
-  key: Schema.optionalKey(fields.key),
-  name: Schema.optionalKey(fields.name),
-  allowed_api_key_hashes: Schema.optionalKey(fields.allowed_api_key_hashes),
-  allowed_models: Schema.optionalKey(fields.allowed_models),
-  allowed_user_ids: Schema.optionalKey(fields.allowed_user_ids),
-  declared_region: Schema.optionalKey(fields.declared_region),
-  declared_zdr: Schema.optionalKey(fields.declared_zdr),
-  disabled: Schema.optionalKey(fields.disabled),
-  is_required: Schema.optionalKey(fields.is_required),
-  is_fallback: Schema.optionalKey(fields.is_fallback),
-  is_byok_only: Schema.optionalKey(fields.is_byok_only)
-}).annotate({ identifier: "CredentialChanges" })
+export const CredentialChanges = Schema.Struct(Struct.map(fields, Schema.optionalKey)).annotate({
+  identifier: "CredentialChanges"
+})
 export type CredentialChanges = typeof CredentialChanges.Type
+
+/** The members that an update can change. */
+export const ChangeableField = Schema.Literals(Struct.keys(fields))
+export type ChangeableField = typeof ChangeableField.Type
+
+/** What opening the stored key has shown; nothing while no change asks for it. */
+export interface StoredKey {
+  /** Whether the key of the changes is the stored one. */
+  readonly isGiven?: boolean
+  /** The region that the stored key names. */
+  readonly region?: Region | null
+}
+
+/** What has to be known of the stored key before the changes can be applied. */
+export const neededOfStoredKey = (
+  { provider }: Pick<Credential, "provider">,
+  { declared_region, key }: CredentialChanges
+): keyof StoredKey | undefined =>
+  key !== undefined ? "isGiven" : declared_region !== undefined && takesKeyMaterial(provider) ? "region" : undefined
+
+export interface ChangedCredential {
+  readonly credential: Credential
+  /** The members that differ from before; empty if the changes change nothing. */
+  readonly fields: ReadonlyArray<ChangeableField>
+  /** Whether key or policy changed, so the key must be sealed again. */
+  readonly mustSeal: boolean
+}
+
+const isEqual = (one: unknown, other: unknown): boolean =>
+  Array.isArray(one) && Array.isArray(other)
+    ? one.length === other.length && one.every((element, index) => element === other[index])
+    : one === other
+
+/**
+ * Applies changes to a stored credential under the rules of create, or reports every rule that the result would break
+ * (D28 to D31). A given key that is the stored one counts as not given. A new key of a provider that takes key material
+ * brings its own region (D29).
+ */
+export const changeCredential = (
+  stored: Credential,
+  { key, ...changes }: CredentialChanges,
+  { isGiven = false, region: storedRegion = null }: StoredKey
+): Result.Result<ChangedCredential, ReadonlyArray<Issue>> => {
+  const { provider } = stored
+  const given = key === undefined ? Option.none() : readKeyMaterial(provider, key)
+  const isMalformed = key !== undefined && Option.isNone(given)
+  const added = isGiven ? Option.none() : given
+  const keyRegion = Option.match(given, { onNone: () => storedRegion, onSome: ({ region }) => region })
+
+  const { declared_region } = changes
+  const followsKey = takesKeyMaterial(provider) && (declared_region === null || Option.isSome(added))
+  const credential: Credential = {
+    ...stored,
+    ...changes,
+    declared_region:
+      declared_region ?? (followsKey ? keyRegion : declared_region === null ? null : stored.declared_region),
+    ...(Option.isSome(added) ? { label: labelOf(added.value.secret) } : {})
+  }
+
+  const issues = [
+    ...flagConflicts(credential, changes),
+    ...(isMalformed ? [malformedKey] : regionConflicts(provider, declared_region ?? null, keyRegion))
+  ]
+  if (issues.length > 0) return Result.fail(issues)
+  const fields = ChangeableField.literals.filter((field) =>
+    field === "key" ? Option.isSome(added) : !isEqual(stored[field], credential[field])
+  )
+  return Result.succeed({ credential, fields, mustSeal: fields.some((field) => field !== "name") })
+}
+
+const decode = Schema.decodeUnknownEffect(CredentialChanges, { errors: "all" })
+
+/** Decodes the input of update, which may be anything. Fails with every issue at once, as HTTP answers. */
+export const decodeCredentialChanges = (input: unknown): Effect.Effect<CredentialChanges, InvalidParams> =>
+  Effect.mapError(decode(input), ({ issue }) => InvalidParams.ofSchema(issue))

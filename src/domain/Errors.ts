@@ -1,6 +1,20 @@
-import { Schema, type SchemaIssue } from "effect"
-import { fixedMessage } from "./fixedMessage.ts"
+import { Effect, Schema, type SchemaIssue } from "effect"
 import { Issue, issuesOf } from "./Issue.ts"
+
+/** The fields and annotations of an HTTP error whose message never varies. */
+export const fixedMessage = <const Code extends number, const Message extends string>(
+  code: Code,
+  message: Message,
+  description: string
+) =>
+  [
+    {
+      error: Schema.Struct({ code: Schema.tag(code), message: Schema.tag(message) }).pipe(
+        Schema.withConstructorDefault(Effect.succeed({}))
+      )
+    },
+    { httpApiStatus: code, description }
+  ] as const
 
 const InvalidParamsBody = Schema.Struct({
   code: Schema.tag(400),

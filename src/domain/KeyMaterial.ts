@@ -1,4 +1,4 @@
-import { Option, Redacted, Schema } from "effect"
+import { Option, Redacted, Result, Schema } from "effect"
 import type { Issue } from "./Issue.ts"
 import { takesKeyMaterial } from "./Provider.ts"
 import type { Region } from "./Region.ts"
@@ -42,4 +42,40 @@ export const malformedKey: Issue = {
   path: ["key"],
   message:
     "must be a plain key or a JSON object with a non-empty api_key and, if it has a region, one of global, europe, us or eu"
+}
+
+const parseJson = (text: string): unknown => Result.getOrUndefined(Result.try(() => JSON.parse(text) as unknown))
+
+/** Every string value inside JSON text; none if it is not JSON. */
+const stringsIn = (text: string): ReadonlyArray<string> => {
+  const strings: Array<string> = []
+  const values = [parseJson(text)]
+  while (values.length > 0) {
+    const value = values.pop()
+    if (typeof value === "string") strings.push(value)
+    else if (typeof value === "object" && value !== null) for (const inner of Object.values(value)) values.push(inner)
+  }
+  return strings
+}
+
+/**
+ * The secrets that a stored key holds: the key as a whole, and its parts. Of key material (D28) that is its `api_key`,
+ * from which the label is made; of any other JSON every string in it.
+ */
+export const secretsIn = (provider: string, key: Redacted.Redacted): ReadonlyArray<string> => {
+  const whole = Redacted.value(key)
+  const secret = Option.match(readKeyMaterial(provider, key), { onNone: () => whole, onSome: ({ secret }) => secret })
+  return [whole, secret, ...stringsIn(secret)]
+}
+
+/**
+ * The secrets that leaked text may be: the text as it is, or without the byte order mark and the line break that editors
+ * add; and if that is key material (D28), its `api_key`.
+ */
+export const secretsOfLeak = (text: Redacted.Redacted): ReadonlyArray<string> => {
+  const given = Redacted.value(text)
+  const texts = [given, given.replace(/^\uFEFF/, "").replace(/\r?\n$/, "")]
+  const materials = texts.map((one) => readKeyMaterial("openai", Redacted.make(one)))
+  const secrets = materials.flatMap((material) => Option.toArray(Option.map(material, ({ secret }) => secret)))
+  return Array.from(new Set([...texts, ...secrets])).filter((secret) => secret !== "")
 }

@@ -1,11 +1,11 @@
 import { Effect, Option, Schema } from "effect"
 import { credentialFields } from "./credentialFields.ts"
-import { flagConflicts } from "./flagConflicts.ts"
+import { InvalidParams } from "./Errors.ts"
 import { WorkspaceId } from "./Identifiers.ts"
 import type { Issue } from "./Issue.ts"
 import { malformedKey, readKeyMaterial } from "./KeyMaterial.ts"
 import { Provider } from "./Provider.ts"
-import { regionConflicts } from "./regionConflicts.ts"
+import { regionConflicts } from "./Region.ts"
 
 const fields = credentialFields({ nullable: { default: null }, flag: { default: false } })
 const orNull = <S extends Schema.Constraint>(field: Schema.NullOr<S>) =>
@@ -31,6 +31,30 @@ const Fields = Schema.Struct({
 })
 type Fields = typeof Fields.Type
 
+interface Flags {
+  readonly is_fallback: boolean
+  readonly is_required: boolean
+  readonly is_byok_only: boolean
+}
+
+/** What a fallback credential cannot be as well. */
+const excluded = ["is_byok_only", "is_required"] as const
+
+/**
+ * Rules 2 and 3 of section 4.1 (D31). An update may have given only one of two members that conflict: the issue is then
+ * reported there (L5).
+ */
+export const flagConflicts = (
+  flags: Flags,
+  given: Partial<Record<keyof Flags, unknown>> = flags
+): ReadonlyArray<Issue> =>
+  excluded.flatMap((flag) => {
+    if (!flags.is_fallback || !flags[flag]) return []
+    return given[flag] === undefined
+      ? [{ path: ["is_fallback"], message: `cannot be combined with ${flag}` }]
+      : [{ path: [flag], message: "cannot be combined with is_fallback" }]
+  })
+
 /** Key material must parse, and key and provider must allow the declared region (D28, D29, D30). */
 const keyConflicts = ({ declared_region, key, provider }: Fields): ReadonlyArray<Issue> => {
   const material = readKeyMaterial(provider, key)
@@ -44,3 +68,9 @@ export const NewCredential = Fields.check(
   )
 ).annotate({ identifier: "NewCredential" })
 export type NewCredential = typeof NewCredential.Type
+
+const decode = Schema.decodeUnknownEffect(NewCredential, { errors: "all" })
+
+/** Decodes the input of create, which may be anything. Fails with every issue at once, as HTTP answers. */
+export const decodeNewCredential = (input: unknown): Effect.Effect<NewCredential, InvalidParams> =>
+  Effect.mapError(decode(input), ({ issue }) => InvalidParams.ofSchema(issue))

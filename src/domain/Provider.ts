@@ -1,5 +1,4 @@
 import { Schema } from "effect"
-import type { Region } from "./Region.ts"
 
 /** The closed list of upstream providers (section 2.2, D27). */
 export const Provider = Schema.Literals([
@@ -129,11 +128,6 @@ export const StoredProvider = Schema.String.annotate({
 })
 
 const keyMaterial: ReadonlySet<string> = new Set<Provider>(["openai", "fireworks"])
-const regional: ReadonlySet<string> = new Set<Provider>(["azure"])
 
 /** Whether the provider's key may be a JSON object that carries an `api_key` and a `region` (D27, D28). */
 export const takesKeyMaterial = (provider: string): boolean => keyMaterial.has(provider)
-
-/** Whether a credential may declare this region if its provider's keys never carry one (D30). */
-export const mayDeclare = (provider: string, region: Region | null): boolean =>
-  region === null || region === "global" || regional.has(provider)

@@ -1,7 +1,32 @@
 import { Schema } from "effect"
+import type { Issue } from "./Issue.ts"
+import { type Provider, takesKeyMaterial } from "./Provider.ts"
 
 /** The data region that a credential's owner declares (section 4.1, `declared_region`). */
 export const Region = Schema.Literals(["global", "europe", "us"]).annotate({
   message: "must be global, europe, us or null"
 })
 export type Region = typeof Region.Type
+
+/** The providers whose credentials may declare a region although their keys never carry one (D30). */
+const regional: ReadonlySet<string> = new Set<Provider>(["azure"])
+
+const refused = (message: string) => [{ path: ["declared_region"], message }]
+
+/** Whether provider and key allow the declared region (D29, D30); `keyRegion` is the region of the key. */
+export const regionConflicts = (
+  provider: string,
+  declared_region: Region | null,
+  keyRegion: Region | null
+): ReadonlyArray<Issue> => {
+  if (declared_region === null || declared_region === keyRegion) return []
+  if (!takesKeyMaterial(provider)) {
+    const mayDeclare = declared_region === "global" || regional.has(provider)
+    return mayDeclare ? [] : refused("must be global or null for this provider")
+  }
+  if (keyRegion !== null) return refused("must match the region of the key")
+  if (declared_region === "global") return []
+  return refused(
+    "must be global or null for a key without a region: only a JSON object with api_key and region declares another"
+  )
+}

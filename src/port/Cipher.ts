@@ -1,8 +1,6 @@
-import { Context, type Effect, type Redacted } from "effect"
+import { Context, Data, type Effect, type Redacted } from "effect"
 import type { ServiceUnavailable } from "../domain/Errors.ts"
-import type { SealedKey } from "../domain/SealedKey.ts"
-import type { SealingContext } from "../domain/SealingContext.ts"
-import type { AuthenticationFailed, KeyStoreUnavailable, UnknownKeyId, UnsupportedFormat } from "./CipherErrors.ts"
+import type { SealedKey, SealingContext } from "../domain/SealedKey.ts"
 
 /** Why a sealed key does not open. */
 export type OpenFailure = UnknownKeyId | UnsupportedFormat | AuthenticationFailed | KeyStoreUnavailable
@@ -45,3 +43,15 @@ export class Cipher extends Context.Service<
     ) => Effect.Effect<SealedKey, OpenFailure | ServiceUnavailable>
   }
 >()("byok/Cipher") {}
+
+/** The key-encryption key that the row names is not in the keyring. */
+export class UnknownKeyId extends Data.TaggedError("UnknownKeyId")<{ readonly kek_id: string }> {}
+
+/** The sealed key has a version or suite that this build does not support. */
+export class UnsupportedFormat extends Data.TaggedError("UnsupportedFormat") {}
+
+/** Sealed key, wrapped key and context were not sealed together. */
+export class AuthenticationFailed extends Data.TaggedError("AuthenticationFailed") {}
+
+/** The key store is unavailable; `reason` says why. */
+export class KeyStoreUnavailable extends Data.TaggedError("KeyStoreUnavailable")<{ readonly reason: string }> {}

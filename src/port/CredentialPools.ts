@@ -3,7 +3,7 @@ import type { Credential } from "../domain/Credential.ts"
 import type { ServiceUnavailable } from "../domain/Errors.ts"
 import type { AccountId, WorkspaceId } from "../domain/Identifiers.ts"
 import type { Provider } from "../domain/Provider.ts"
-import type { ParkedCause } from "../domain/routing/Standing.ts"
+import type { ParkedCause } from "../domain/routing/Health.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
 
 /** A workspace as its account has it. */

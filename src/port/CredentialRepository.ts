@@ -1,6 +1,6 @@
 import { Context, type Effect, type Option } from "effect"
-import type { ChangeableField } from "../domain/ChangeableField.ts"
 import type { Credential } from "../domain/Credential.ts"
+import type { ChangeableField } from "../domain/CredentialChanges.ts"
 import type { ServiceUnavailable } from "../domain/Errors.ts"
 import type { AccountId, CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"

@@ -2,7 +2,7 @@ import { Context, type Effect } from "effect"
 import type { CurrentCaller } from "../domain/CurrentCaller.ts"
 import type { InvalidParams, ServiceUnavailable } from "../domain/Errors.ts"
 import type { Explanation } from "../domain/routing/Explanation.ts"
-import type { PlanRequest } from "../domain/routing/PlanRequest.ts"
+import type { PlanRequest } from "../domain/routing/RoutingRequest.ts"
 
 /**
  * Says which credentials of the `CurrentCaller` serve a request, and why the others do not. Opens no key.

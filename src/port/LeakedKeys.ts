@@ -1,8 +1,7 @@
 import { Context, type Effect } from "effect"
 import type { ServiceUnavailable } from "../domain/Errors.ts"
 import type { AccountId, CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
-import type { SealedKey } from "../domain/SealedKey.ts"
-import type { SealingContext } from "../domain/SealingContext.ts"
+import type { SealedKey, SealingContext } from "../domain/SealedKey.ts"
 
 /** A credential whose key may be the leaked one. */
 export interface Suspect {

@@ -1,7 +1,7 @@
 import { Context, type Effect, type Option } from "effect"
 import type { ServiceUnavailable } from "../domain/Errors.ts"
 import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
-import type { ParkedCause } from "../domain/routing/Standing.ts"
+import type { ParkedCause } from "../domain/routing/Health.ts"
 import type { FoundKey } from "./LeakedKeys.ts"
 
 /** A parking that began, grew or ended. Times are in milliseconds since 1970. */

@@ -1,7 +1,6 @@
 import { Context, type Effect, type Result } from "effect"
-import type { SealedKey } from "../domain/SealedKey.ts"
-import type { SealingContext } from "../domain/SealingContext.ts"
-import type { AuthenticationFailed, KeyStoreUnavailable, UnknownKeyId, UnsupportedFormat } from "./CipherErrors.ts"
+import type { SealedKey, SealingContext } from "../domain/SealedKey.ts"
+import type { AuthenticationFailed, KeyStoreUnavailable, UnknownKeyId, UnsupportedFormat } from "./Cipher.ts"
 
 /** Why a data key cannot be rewrapped. */
 export type RewrapFailure = UnknownKeyId | UnsupportedFormat | AuthenticationFailed

@@ -1,7 +1,7 @@
 import { Context } from "effect"
+import type { ParkedCause } from "../domain/routing/Health.ts"
 import type { Exclusion } from "../domain/routing/Plan.ts"
-import type { Seal } from "../domain/routing/PooledCredential.ts"
-import type { ParkedCause } from "../domain/routing/Standing.ts"
+import type { Seal } from "../domain/routing/Pool.ts"
 
 /** What became of a plan; `exhausted` has no step. */
 export type PlanResult = "ok" | "exhausted" | "unknown_workspace" | "unavailable"

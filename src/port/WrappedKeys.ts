@@ -1,6 +1,6 @@
 import { Context, type Effect } from "effect"
 import type { ServiceUnavailable } from "../domain/Errors.ts"
-import type { KeyStoreUnavailable } from "./CipherErrors.ts"
+import type { KeyStoreUnavailable } from "./Cipher.ts"
 import type { RewrapFailure, Rewrapper } from "./Rewrapper.ts"
 
 /** What one batch did. */

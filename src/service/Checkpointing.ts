@@ -1,6 +1,5 @@
 import { Clock, Effect, Layer, Option, References } from "effect"
-import { countLimit } from "../domain/countLimit.ts"
-import { countOf } from "../domain/countOf.ts"
+import { countLimit, countOf } from "../domain/countLimit.ts"
 import { AuditLog } from "../port/AuditLog.ts"
 
 /** The newest hash is logged at most this often, in milliseconds: logs kept elsewhere then expose a rewritten chain. */

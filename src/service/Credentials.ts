@@ -1,6 +1,5 @@
 import { Effect, Layer, Option } from "effect"
-import { type Actor, CurrentActor } from "../domain/Actor.ts"
-import { CurrentCaller } from "../domain/CurrentCaller.ts"
+import { type Actor, CurrentActor, CurrentCaller } from "../domain/CurrentCaller.ts"
 import { InvalidParams, NotFound } from "../domain/Errors.ts"
 import type { IdempotencyKey } from "../domain/IdempotencyKey.ts"
 import type { AccountId } from "../domain/Identifiers.ts"

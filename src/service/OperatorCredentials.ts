@@ -1,7 +1,7 @@
 import { Context, Data, DateTime, Effect, Layer, Option } from "effect"
 import type { Credential } from "../domain/Credential.ts"
-import { decodeNewCredential } from "../domain/decodeNewCredential.ts"
 import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
+import { decodeNewCredential } from "../domain/NewCredential.ts"
 import { neverUsed } from "../domain/routing/LastUse.ts"
 import { AccountRepository } from "../port/AccountRepository.ts"
 import {

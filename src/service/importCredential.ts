@@ -1,9 +1,8 @@
 import { createHmac } from "node:crypto"
 import { Effect, Redacted } from "effect"
-import { decodeNewCredential } from "../domain/decodeNewCredential.ts"
 import { InvalidParams } from "../domain/Errors.ts"
 import { IdempotencyKey } from "../domain/IdempotencyKey.ts"
-import type { NewCredential } from "../domain/NewCredential.ts"
+import { decodeNewCredential, type NewCredential } from "../domain/NewCredential.ts"
 import { Credentials } from "../port/Credentials.ts"
 
 /** The same for records that mean the same; nobody without the salt can compute it. */

@@ -1,13 +1,16 @@
 import { Data, Effect, Option, Result } from "effect"
-import { changeCredential, neededOfStoredKey, type StoredKey } from "../domain/changeCredential.ts"
-import type { CredentialChanges } from "../domain/CredentialChanges.ts"
+import {
+  changeCredential,
+  type CredentialChanges,
+  neededOfStoredKey,
+  type StoredKey
+} from "../domain/CredentialChanges.ts"
 import { InvalidParams, NotFound, ServiceUnavailable } from "../domain/Errors.ts"
 import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
 import { readKeyMaterial } from "../domain/KeyMaterial.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
 import { ApiKeys } from "../port/ApiKeys.ts"
-import { Cipher, type OpenFailure } from "../port/Cipher.ts"
-import type { KeyStoreUnavailable } from "../port/CipherErrors.ts"
+import { Cipher, type KeyStoreUnavailable, type OpenFailure } from "../port/Cipher.ts"
 import { CredentialRepository, type StoredCredential } from "../port/CredentialRepository.ts"
 import { foreignHashIssues } from "./foreignHashIssues.ts"
 import { withKeyStoreTimeout } from "./withKeyStoreTimeout.ts"

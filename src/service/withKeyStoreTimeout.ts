@@ -1,5 +1,5 @@
 import { Effect } from "effect"
-import { KeyStoreUnavailable } from "../port/CipherErrors.ts"
+import { KeyStoreUnavailable } from "../port/Cipher.ts"
 import { timeLeft } from "../port/Deadline.ts"
 
 /** A key store may be remote: waits at most 3 seconds for it, and never beyond the deadline of the request. */

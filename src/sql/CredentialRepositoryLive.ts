@@ -1,6 +1,6 @@
 import { Effect, Layer, Option } from "effect"
-import { CurrentActor } from "../domain/Actor.ts"
 import type { Credential } from "../domain/Credential.ts"
+import { CurrentActor } from "../domain/CurrentCaller.ts"
 import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
 import { CredentialRepository } from "../port/CredentialRepository.ts"
 import { WorkspaceGone } from "../port/WorkspaceGone.ts"

@@ -1,5 +1,5 @@
 import { Duration, Effect, Layer, Option, Schema } from "effect"
-import { CurrentActor } from "../domain/Actor.ts"
+import { CurrentActor } from "../domain/CurrentCaller.ts"
 import { type AccountId, CredentialId } from "../domain/Identifiers.ts"
 import { type IdempotencyRecord, IdempotencyRecords } from "../port/IdempotencyRecords.ts"
 import { WorkspaceGone } from "../port/WorkspaceGone.ts"

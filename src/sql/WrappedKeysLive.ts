@@ -1,5 +1,5 @@
 import { Effect, Layer, Option, Result, Schema } from "effect"
-import { AuthenticationFailed } from "../port/CipherErrors.ts"
+import { AuthenticationFailed } from "../port/Cipher.ts"
 import { WrappedKeys } from "../port/WrappedKeys.ts"
 import { record } from "./auditing.ts"
 import { Database } from "./connection/Database.ts"

@@ -1,7 +1,7 @@
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
-import { type Actor, CurrentActor } from "../domain/Actor.ts"
 import type { AuditAct } from "../domain/AuditEvent.ts"
+import { type Actor, CurrentActor } from "../domain/CurrentCaller.ts"
 import type { AccountId } from "../domain/Identifiers.ts"
 
 const eventOf = (actor: Actor, act: AuditAct) => JSON.stringify({ ...act, actor })

@@ -1,7 +1,7 @@
 import { DateTime, Effect, Schema } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
-import type { Actor } from "../domain/Actor.ts"
 import { Credential } from "../domain/Credential.ts"
+import type { Actor } from "../domain/CurrentCaller.ts"
 import type { AccountId } from "../domain/Identifiers.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
 import type { Audited } from "./auditing.ts"

@@ -1,5 +1,5 @@
 import { Effect, Option, Schema } from "effect"
-import { CurrentActor } from "../domain/Actor.ts"
+import { CurrentActor } from "../domain/CurrentCaller.ts"
 import { type AccountId, type CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
 import { recordChange, recordsOf } from "./auditing.ts"
 import type { ConnectionPool } from "./connection/ConnectionPool.ts"

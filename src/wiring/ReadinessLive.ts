@@ -1,7 +1,6 @@
 import { Cause, Effect, Layer, Option } from "effect"
 import { KeyEncryption } from "../crypto/KeyEncryption.ts"
-import { countLimit } from "../domain/countLimit.ts"
-import { countOf } from "../domain/countOf.ts"
+import { countLimit, countOf } from "../domain/countLimit.ts"
 import { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import { KekRegistry } from "../port/KekRegistry.ts"
 import { Readiness } from "../port/Readiness.ts"

@@ -6,10 +6,8 @@ import { KeyEncryption } from "../../src/crypto/KeyEncryption.ts"
 import * as KeyEncryptionKeyring from "../../src/crypto/keyring/KeyEncryptionKeyring.ts"
 import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
 import { WrapBudget } from "../../src/crypto/WrapBudget.ts"
-import type { SealedKey } from "../../src/domain/SealedKey.ts"
-import type { SealingContext } from "../../src/domain/SealingContext.ts"
-import { Cipher } from "../../src/port/Cipher.ts"
-import { KeyStoreUnavailable, UnknownKeyId } from "../../src/port/CipherErrors.ts"
+import type { SealedKey, SealingContext } from "../../src/domain/SealedKey.ts"
+import { Cipher, KeyStoreUnavailable, UnknownKeyId } from "../../src/port/Cipher.ts"
 import {
   accountId,
   bytes,

@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Effect, Redacted } from "effect"
-import { encodeSealingContext } from "../../src/domain/SealingContext.ts"
+import { encodeSealingContext } from "../../src/domain/SealedKey.ts"
 import { Cipher } from "../../src/port/Cipher.ts"
 import * as CipherPlain from "../support/keys/CipherPlain.ts"
 import { ringOf } from "../support/keys/keyrings.ts"

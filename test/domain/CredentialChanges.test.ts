@@ -1,8 +1,20 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Exit, Redacted, Schema } from "effect"
-import { ChangeableField } from "../../src/domain/ChangeableField.ts"
-import { CredentialChanges } from "../../src/domain/CredentialChanges.ts"
-import { decodeCredentialChanges } from "../../src/domain/decodeCredentialChanges.ts"
+import { Arbitrary, DateTime, Effect, Exit, Option, Redacted, Result, Schema } from "effect"
+import type { Credential } from "../../src/domain/Credential.ts"
+import {
+  ChangeableField,
+  changeCredential,
+  CredentialChanges,
+  decodeCredentialChanges,
+  neededOfStoredKey
+} from "../../src/domain/CredentialChanges.ts"
+import { AccountId, CredentialId, WorkspaceId } from "../../src/domain/Identifiers.ts"
+import { readKeyMaterial } from "../../src/domain/KeyMaterial.ts"
+import { labelOf } from "../../src/domain/Label.ts"
+import { NewCredential } from "../../src/domain/NewCredential.ts"
+import { encodeSealingContext } from "../../src/domain/SealedKey.ts"
+import { acceptedBody, elementOf, text } from "../support/memory/arbitraries.ts"
+import { changesBody, inTwoParts } from "../support/memory/credentialChanges.ts"
 
 const decode = Schema.decodeUnknownSync(CredentialChanges)
 const hash = "0".repeat(64)
@@ -16,10 +28,6 @@ const issues = (body: unknown) =>
   )
 
 describe("the body of an update", () => {
-  it("has the members that can be named in the audit log, and no others", () => {
-    assert.sameMembers(Object.keys(CredentialChanges.fields), [...ChangeableField.literals])
-  })
-
   it("may be empty, and gets no defaults", () => {
     assert.deepStrictEqual(Object.keys(decode({})), [])
     assert.deepStrictEqual(Object.keys(decode({ name: null })), ["name"])
@@ -70,5 +78,317 @@ describe("the body of an update", () => {
     const exit = Effect.runSyncExit(decodeCredentialChanges({ key: "canary\0" }))
     assert.isTrue(Exit.isFailure(exit))
     assert.notInclude(JSON.stringify(exit), "canary")
+  })
+})
+
+type Body = Readonly<Record<string, unknown>>
+type Change = typeof changeCredential
+
+const decodeNew = Schema.decodeUnknownOption(NewCredential)
+const decodeChanges = Schema.decodeUnknownSync(CredentialChanges)
+const uuid = "019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11"
+const account_id = AccountId.make(uuid)
+
+/** A stored credential and its key. */
+interface Held {
+  readonly credential: Credential
+  readonly key: string
+}
+
+/** What create makes of a body; none if it refuses it. */
+const created = (body: Body): Option.Option<Held> =>
+  Option.map(decodeNew(body), ({ key, workspace_id: _, ...fields }) => {
+    const { region, secret } = Option.getOrThrow(readKeyMaterial(fields.provider, key))
+    return {
+      key: Redacted.value(key),
+      credential: {
+        ...fields,
+        id: CredentialId.make(uuid),
+        workspace_id: WorkspaceId.make(uuid),
+        label: labelOf(secret),
+        created_at: DateTime.makeUnsafe(0),
+        declared_region: fields.declared_region ?? region,
+        sort_order: 0
+      }
+    }
+  })
+const create = (body: Body) => Option.getOrThrow(created(body))
+
+/** What an update makes of a stored credential, as the service carries it out. */
+const updated = (change: Change, { credential, key }: Held, body: Body) => {
+  const changes = decodeChanges(body)
+  const isGiven = changes.key !== undefined && Redacted.value(changes.key) === key
+  const { region } = Option.getOrThrow(readKeyMaterial(credential.provider, Redacted.make(key)))
+  const needed = neededOfStoredKey(credential, changes)
+  const known = needed === "isGiven" ? { isGiven } : needed === "region" ? { region } : {}
+  return Result.map(change(credential, changes, known), (changed) => ({
+    ...changed,
+    key: changes.key === undefined ? key : Redacted.value(changes.key)
+  }))
+}
+
+const sameHeld = (one: Held, other: Held) =>
+  one.key === other.key && JSON.stringify(sorted(one.credential)) === JSON.stringify(sorted(other.credential))
+const sorted = (credential: Credential) =>
+  Object.entries(credential).toSorted(([one], [other]) => (one < other ? -1 : 1))
+
+/** The body with which create would make the credential as an update leaves it. */
+const mergedBody = ({ credential, key }: Held, body: Body): Body => {
+  const takesMaterial = credential.provider === "openai" || credential.provider === "fireworks"
+  const isNew = body["key"] !== undefined && body["key"] !== key
+  const { created_at: _, id: __, label: ___, sort_order: ____, workspace_id: _____, ...members } = credential
+  return { ...members, key, ...(takesMaterial && isNew ? { declared_region: null } : {}), ...body }
+}
+
+interface Case {
+  readonly stored: Held
+  readonly body: Body
+  readonly parts: readonly [Body, Body]
+}
+const cases: Arbitrary.Arbitrary<Case> = Arbitrary.map(
+  Arbitrary.all({
+    first: acceptedBody(text(1, 60)),
+    body: changesBody,
+    repeatsKey: elementOf([true, false, false]),
+    inFirst: Arbitrary.array(elementOf([true, false]), { minLength: 11, maxLength: 11 })
+  }),
+  ({ body, first, inFirst, repeatsKey }) => {
+    const given = repeatsKey ? { ...body, key: first["key"] } : body
+    return { stored: create(first), body: given, parts: inTwoParts(given, inFirst) }
+  }
+)
+
+type Law = (change: Change, given: Case) => boolean
+
+const mergesAsCreate: Law = (change, { body, stored }) => {
+  const expected = created(mergedBody(stored, body))
+  const result = updated(change, stored, body)
+  return Option.isSome(expected)
+    ? Result.isSuccess(result) && sameHeld(result.success, expected.value)
+    : Result.isFailure(result) && result.failure.length > 0
+}
+
+const isIdempotent: Law = (change, { body, stored }) => {
+  const once = updated(change, stored, body)
+  if (Result.isFailure(once)) return true
+  const twice = updated(change, once.success, body)
+  return (
+    Result.isSuccess(twice) &&
+    twice.success.fields.length === 0 &&
+    !twice.success.mustSeal &&
+    sameHeld(twice.success, once.success)
+  )
+}
+
+const commutes: Law = (change, { parts: [one, other], stored }) => {
+  const inOrder = (first: Body, second: Body) =>
+    Result.flatMap(updated(change, stored, first), (held) => updated(change, held, second))
+  const [forwards, backwards] = [inOrder(one, other), inOrder(other, one)]
+  if (Result.isFailure(forwards) || Result.isFailure(backwards)) return true
+  const together = updated(change, stored, { ...one, ...other })
+  return (
+    sameHeld(forwards.success, backwards.success) &&
+    Result.isSuccess(together) &&
+    sameHeld(together.success, forwards.success)
+  )
+}
+
+const namesWhatDiffers: Law = (change, { body, stored }) => {
+  const result = updated(change, stored, body)
+  if (Result.isFailure(result)) return true
+  const { credential, fields, key, mustSeal } = result.success
+  const differs = (member: keyof Credential) =>
+    JSON.stringify(credential[member]) !== JSON.stringify(stored.credential[member])
+  const members = (Object.keys(stored.credential) as Array<keyof Credential>).filter(differs)
+  const expected = [...members.filter((member) => member !== "label"), ...(key === stored.key ? [] : ["key"])]
+  const context = (one: Credential) => encodeSealingContext({ ...one, account_id })
+  return (
+    expected.toSorted().join() === [...fields].toSorted().join() &&
+    (members.includes("label") ? key !== stored.key : true) &&
+    mustSeal === (context(credential) !== context(stored.credential) || key !== stored.key)
+  )
+}
+
+const laws: ReadonlyArray<readonly [string, Law]> = [
+  [
+    "an update leaves what create makes of the merged members, and is refused where create refuses them (L5)",
+    mergesAsCreate
+  ],
+  ["the same changes twice are the same as once (L6)", isIdempotent],
+  ["changes of different members commute, wherever both orders are allowed (L9)", commutes],
+  [
+    "what differs is named, and a key is sealed again if and only if it or its context differs (L6, L8)",
+    namesWhatDiffers
+  ]
+]
+
+describe("changes", () => {
+  it.each(laws)("%s", async (_name, law) => {
+    const checked = await Effect.runPromise(
+      Arbitrary.checkEffect(cases, (given) => Effect.sync(() => law(changeCredential, given)), { runs: 600 })
+    )
+    assert.strictEqual(checked._tag, "Passed", JSON.stringify(checked))
+  })
+
+  const broken: ReadonlyArray<readonly [string, Law, Change]> = [
+    [
+      "forgets the rules for flags",
+      mergesAsCreate,
+      (stored, changes, known) => {
+        const { is_byok_only, is_fallback, is_required, ...rest } = changes
+        const flags = { is_byok_only, is_fallback, is_required }
+        const given = Object.fromEntries(Object.entries(flags).filter(([, value]) => value !== undefined))
+        return Result.map(changeCredential(stored, rest, known), (changed) => ({
+          ...changed,
+          credential: { ...changed.credential, ...given }
+        }))
+      }
+    ],
+    [
+      "keeps the region of the old key",
+      mergesAsCreate,
+      (stored, changes, known) =>
+        Result.map(changeCredential(stored, changes, known), (changed) => ({
+          ...changed,
+          credential: {
+            ...changed.credential,
+            ...(changes.declared_region === undefined ? { declared_region: stored.declared_region } : {})
+          }
+        }))
+    ],
+    [
+      "takes null for not given",
+      mergesAsCreate,
+      (stored, changes, known) =>
+        changeCredential(
+          stored,
+          Object.fromEntries(Object.entries(changes).filter(([, value]) => value !== null)),
+          known
+        )
+    ],
+    [
+      "takes every key for a new one",
+      isIdempotent,
+      (stored, changes, known) => changeCredential(stored, changes, { ...known, isGiven: false })
+    ],
+    [
+      "writes a member that was not given",
+      commutes,
+      (stored, changes, known) =>
+        Result.map(changeCredential(stored, changes, known), (changed) => ({
+          ...changed,
+          credential: { ...changed.credential, name: `${stored.name ?? ""}${Object.keys(changes).join()}` }
+        }))
+    ],
+    [
+      "seals again only for a new key",
+      namesWhatDiffers,
+      (stored, changes, known) =>
+        Result.map(changeCredential(stored, changes, known), (changed) => ({
+          ...changed,
+          mustSeal: changed.fields.includes("key")
+        }))
+    ]
+  ]
+
+  it.each(broken)("catch one that %s (control)", async (_name, law, change) => {
+    const checked = await Effect.runPromise(
+      Arbitrary.checkEffect(cases, (given) => Effect.sync(() => law(change, given)), { runs: 600, maxShrinks: 0 })
+    )
+    assert.strictEqual(checked._tag, "Falsified")
+  })
+})
+
+const issuesOf = (stored: Body, body: Body) => {
+  const result = updated(changeCredential, create(stored), body)
+  return Result.isSuccess(result) ? [] : result.failure.map(({ message, path }) => `${path.join(".")}: ${message}`)
+}
+
+describe("flags that conflict are reported at the member that was given (L5, D31)", () => {
+  const plain = { provider: "cohere", key: "fake-key" }
+  const withFallback = "cannot be combined with is_fallback"
+  it.for<readonly [stored: Body, body: Body, expected: ReadonlyArray<string>]>([
+    [{}, { is_fallback: true, is_byok_only: true }, [`is_byok_only: ${withFallback}`]],
+    [
+      {},
+      { is_fallback: true, is_byok_only: true, is_required: true },
+      [`is_byok_only: ${withFallback}`, `is_required: ${withFallback}`]
+    ],
+    [{ is_fallback: true }, { is_byok_only: true }, [`is_byok_only: ${withFallback}`]],
+    [{ is_fallback: true }, { is_required: true, is_byok_only: false }, [`is_required: ${withFallback}`]],
+    [{ is_byok_only: true }, { is_fallback: true }, ["is_fallback: cannot be combined with is_byok_only"]],
+    [{ is_required: true }, { is_fallback: true }, ["is_fallback: cannot be combined with is_required"]],
+    [
+      { is_required: true, is_byok_only: true },
+      { is_fallback: true, is_byok_only: true },
+      [`is_byok_only: ${withFallback}`, "is_fallback: cannot be combined with is_required"]
+    ],
+    [{ is_byok_only: true }, { is_fallback: true, is_byok_only: false }, []],
+    [{ is_fallback: true }, { is_fallback: false, is_required: true }, []]
+  ])("stored %j, given %j: %j", ([stored, body, expected]) => {
+    assert.deepStrictEqual(issuesOf({ ...plain, ...stored }, body), expected)
+  })
+})
+
+describe("the region after an update (L10, D28, D29, D30)", () => {
+  const material = (region?: string, api_key = "fake-key") =>
+    JSON.stringify({ api_key, ...(region === undefined ? {} : { region }) })
+  const mismatch = ["declared_region: must match the region of the key"]
+  const noRegion = [
+    "declared_region: must be global or null for a key without a region: only a JSON object with api_key and region declares another"
+  ]
+  const elsewhere = ["declared_region: must be global or null for this provider"]
+  type Row = readonly [stored: Body, body: Body, expected: string | null | ReadonlyArray<string>]
+  const both = ["openai", "fireworks"].flatMap((provider): ReadonlyArray<Row> => [
+    // a new key
+    [{ provider, key: material("us") }, { key: material("eu") }, "europe"],
+    [{ provider, key: material("us") }, { key: material("eu"), declared_region: null }, "europe"],
+    [{ provider, key: material("us") }, { key: "plain" }, null],
+    [{ provider, key: material("us") }, { key: "plain", declared_region: "global" }, "global"],
+    [{ provider, key: material("us") }, { key: "plain", declared_region: "us" }, noRegion],
+    [{ provider, key: material("us") }, { key: material("eu"), declared_region: "us" }, mismatch],
+    [{ provider, key: "plain", declared_region: "global" }, { key: "other" }, null],
+    [
+      { provider, key: "plain" },
+      { key: "{" },
+      [
+        "key: must be a plain key or a JSON object with a non-empty api_key and, if it has a region, one of global, europe, us or eu"
+      ]
+    ],
+    // the stored key, given or not
+    [{ provider, key: "plain", declared_region: "global" }, { key: "plain" }, "global"],
+    [{ provider, key: "plain", declared_region: "global" }, { name: "x" }, "global"],
+    [{ provider, key: "plain", declared_region: "global" }, { declared_region: null }, null],
+    [{ provider, key: "plain", declared_region: "global" }, { key: "plain", declared_region: null }, null],
+    [{ provider, key: material("us") }, { declared_region: null }, "us"],
+    [{ provider, key: material("us") }, { declared_region: "us" }, "us"],
+    [{ provider, key: material("us") }, { declared_region: "europe" }, mismatch],
+    [{ provider, key: "plain" }, { declared_region: "global" }, "global"],
+    [{ provider, key: "plain" }, { declared_region: "us" }, noRegion]
+  ])
+  it.for<Row>([
+    ...both,
+    [{ provider: "azure", key: "k", declared_region: "us" }, { key: "other" }, "us"],
+    [{ provider: "azure", key: "k", declared_region: "us" }, { declared_region: null }, null],
+    [{ provider: "azure", key: "k", declared_region: "us" }, { declared_region: "europe" }, "europe"],
+    [{ provider: "cohere", key: "k", declared_region: "global" }, { key: material("us") }, "global"],
+    [{ provider: "cohere", key: "k", declared_region: "global" }, { declared_region: null }, null],
+    [{ provider: "cohere", key: "k" }, { declared_region: "global" }, "global"],
+    [{ provider: "cohere", key: "k" }, { declared_region: "us" }, elsewhere],
+    [{ provider: "cohere", key: "k" }, { declared_region: "europe", key: material("europe") }, elsewhere]
+  ])("stored %j, given %j: %j", ([stored, body, expected]) => {
+    const result = updated(changeCredential, create(stored), body)
+    if (Result.isSuccess(result)) assert.strictEqual(result.success.credential.declared_region, expected)
+    else assert.deepStrictEqual(issuesOf(stored, body), expected)
+  })
+})
+
+describe("a provider that another version of the service accepted (F4)", () => {
+  it("may be changed like one whose keys carry no region", () => {
+    const { credential, key } = create({ provider: "cohere", key: "fake-key" })
+    const stored = { key, credential: { ...credential, provider: "added-later" } }
+    const result = updated(changeCredential, stored, { disabled: true, key: "{", declared_region: "global" })
+    assert(Result.isSuccess(result))
+    assert.deepStrictEqual([...result.success.fields].toSorted(), ["declared_region", "disabled", "key"])
   })
 })

@@ -4,7 +4,7 @@ import * as HttpErrors from "../../src/api/HttpErrors.ts"
 import * as DomainErrors from "../../src/domain/Errors.ts"
 import { envelope, type Refusal, refusals } from "../support/http/Refusal.ts"
 
-const Errors = { ...DomainErrors, ...HttpErrors }
+const { fixedMessage: _, ...Errors } = { ...DomainErrors, ...HttpErrors }
 
 const issues = [{ path: ["allowed_models", 3], message: "must be a string" }]
 

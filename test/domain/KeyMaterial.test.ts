@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Option, Redacted } from "effect"
-import { readKeyMaterial } from "../../src/domain/KeyMaterial.ts"
-import { keyMaterial, provider, text } from "../support/memory/arbitraries.ts"
+import { readKeyMaterial, secretsIn, secretsOfLeak } from "../../src/domain/KeyMaterial.ts"
+import { elementOf, keyMaterial, provider, text } from "../support/memory/arbitraries.ts"
 
 describe.for(["openai", "fireworks"] as const)("the key of %s (D28)", (slug) => {
   it.for([
@@ -51,4 +51,59 @@ describe("the key of any other provider (D28)", () => {
     if (slug === "openai" || slug === "fireworks") return
     assert.deepStrictEqual(readKeyMaterial(slug, Redacted.make(key)), Option.some({ secret: key, region: null }))
   })
+})
+
+const secretsOf = (provider: string, key: string) => Array.from(new Set(secretsIn(provider, Redacted.make(key))))
+
+describe("the secrets in a stored key (L15)", () => {
+  it.for<readonly [name: string, provider: string, key: string, secrets: ReadonlyArray<string>]>([
+    ["a plain key", "cohere", "sk-1", ["sk-1"]],
+    ["key material", "openai", '{"api_key":"sk-1","region":"us"}', ['{"api_key":"sk-1","region":"us"}', "sk-1"]],
+    ["the same of another provider", "cohere", '{"api_key":"sk-1"}', ['{"api_key":"sk-1"}', "sk-1"]],
+    ["nested JSON", "azure", '[{"a":{"b":["x"]}},"y",1,null]', ['[{"a":{"b":["x"]}},"y",1,null]', "y", "x"]],
+    ["a string in JSON", "xai", ' "sk-1"\n', [' "sk-1"\n', "sk-1"]],
+    ["text that is no JSON", "xai", '{"api_key":"sk-1"', ['{"api_key":"sk-1"']],
+    ["escapes", "google-vertex", '{"k":"a\\nb\\u00e9"}', ['{"k":"a\\nb\\u00e9"}', "a\nbé"]]
+  ])("are whole and parts: %s", ([, provider, key, secrets]) => {
+    assert.sameMembers(secretsOf(provider, key), [...secrets])
+  })
+
+  it.prop(
+    "include the api_key of key material",
+    [elementOf(["openai", "fireworks", "cohere"]), text(1, 40)],
+    ([slug, secret]) => secretsOf(slug, JSON.stringify({ api_key: secret })).includes(secret)
+  )
+
+  it.prop("include the key as a whole", [keyMaterial(text(0, 20))], ([key]) => secretsOf("openai", key).includes(key))
+
+  it("are found in JSON however deep", () => {
+    const depth = 100_000
+    assert.include(secretsOf("xai", `${"[".repeat(depth)}"sk-1"${"]".repeat(depth)}`), "sk-1")
+  })
+})
+
+const leakOf = (leak: string) => secretsOfLeak(Redacted.make(leak))
+
+describe("the secrets that leaked text may be (L15)", () => {
+  it.for<readonly [leak: string, secrets: ReadonlyArray<string>]>([
+    ["sk-1", ["sk-1"]],
+    ["sk-1\n", ["sk-1\n", "sk-1"]],
+    ["sk-1\r\n", ["sk-1\r\n", "sk-1"]],
+    ["sk-1\n\n", ["sk-1\n\n", "sk-1\n"]],
+    ["\uFEFFsk-1\n", ["\uFEFFsk-1\n", "sk-1"]],
+    [" sk-1 ", [" sk-1 "]],
+    ['{"api_key":"sk-1","region":"us"}', ['{"api_key":"sk-1","region":"us"}', "sk-1"]],
+    ['{"other":"sk-1"}', ['{"other":"sk-1"}']],
+    ["\n", ["\n"]],
+    ["", []]
+  ])("%j", ([leak, secrets]) => {
+    assert.deepStrictEqual(leakOf(leak), secrets)
+  })
+
+  it.prop("include the text as it is, and as it was before an editor ended its line", [text(1, 40)], ([secret]) =>
+    [secret, `${secret}\n`, `${secret}\r\n`, `\uFEFF${secret}\n`].every((leak) => {
+      const secrets = leakOf(leak)
+      return secrets.includes(secret) || secret.startsWith("\uFEFF") || secret.endsWith("\r")
+    })
+  )
 })

@@ -1,6 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
-import { labelOf } from "../../src/domain/Label.ts"
-import { anyString } from "../support/memory/arbitraries.ts"
+import { Arbitrary } from "effect"
+import { inconclusiveLabel, labelOf } from "../../src/domain/Label.ts"
+import { anyString, elementOf, text } from "../support/memory/arbitraries.ts"
 
 /** How many characters of the secret the label depends on: those that cannot be exchanged without changing it. */
 const shownBy = (label: (secret: string) => string, secret: string) => {
@@ -56,5 +57,30 @@ describe("a label (D35)", () => {
     ["half surrogate pairs", `\ud800-k${hidden}xyz\udfff`, "*-k...xyz*"]
   ] as const)("of %s", ([, secret, label]) => {
     assert.strictEqual(labelOf(secret), label)
+  })
+})
+
+const blanks = elementOf(["", " ", "\n", "\t\r\n  ", "    "])
+const json = Arbitrary.map(
+  Arbitrary.all({
+    secret: text(0, 40),
+    before: blanks,
+    after: blanks,
+    spaces: elementOf([0, 2]),
+    shape: elementOf([0, 1, 2])
+  }),
+  ({ after, before, secret, shape, spaces }) =>
+    before + JSON.stringify([{ secret }, [secret, 1], secret][shape], null, spaces) + after
+)
+
+describe("an inconclusive label (L15)", () => {
+  it.prop("is that of any JSON with text in it, whatever is around it", [json], ([key]) =>
+    inconclusiveLabel.test(labelOf(key))
+  )
+
+  it.prop("is that of any key that is hidden whole", [text(1, 16)], ([key]) => inconclusiveLabel.test(labelOf(key)))
+
+  it.for(["sk-...AbCd", "***...q", "ab...stu", "{ab...cdef", "abc...def}"])("is not %s (control)", (label) => {
+    assert.isFalse(inconclusiveLabel.test(label))
   })
 })

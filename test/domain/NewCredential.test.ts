@@ -1,10 +1,11 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Redacted, Result, Schema } from "effect"
+import { Effect, Redacted, Result, Schema } from "effect"
+import { InvalidParams } from "../../src/domain/Errors.ts"
 import { issuesOf } from "../../src/domain/Issue.ts"
-import { NewCredential } from "../../src/domain/NewCredential.ts"
+import { decodeNewCredential, NewCredential } from "../../src/domain/NewCredential.ts"
 import { Provider } from "../../src/domain/Provider.ts"
-import { acceptedBody, text } from "../support/memory/arbitraries.ts"
 import { defaults } from "../support/http/Bodies.ts"
+import { acceptedBody, text } from "../support/memory/arbitraries.ts"
 
 const decode = Schema.decodeUnknownResult(NewCredential, { errors: "all" })
 
@@ -350,4 +351,40 @@ describe("the same rules hold wherever a create comes from (section 4.1)", () =>
   it.prop("generated bodies are accepted (control)", [NewCredential], ([{ key, ...rest }]) => {
     assert.deepStrictEqual(issues({ ...rest, key: Redacted.value(key) }), [])
   })
+})
+
+describe("the input of create, in process (section 4.1, D7)", () => {
+  it.effect("is decoded, with the defaults of what is left out", () =>
+    Effect.gen(function* () {
+      const { key, ...decoded } = yield* decodeNewCredential({ provider: "cohere", key: "fake-key", unknown: 1 })
+      assert.strictEqual(Redacted.value(key), "fake-key")
+      assert.deepInclude(decoded, { provider: "cohere", name: null, disabled: false })
+    })
+  )
+
+  it.effect("fails with every issue at once, as over HTTP", () =>
+    Effect.gen(function* () {
+      const refused = yield* Effect.flip(decodeNewCredential({ provider: "nobody", name: 5, disabled: null }))
+      assert.instanceOf(refused, InvalidParams)
+      assert.sameDeepMembers(
+        [...refused.error.metadata.issues],
+        [
+          { path: ["key"], message: "is required" },
+          { path: ["provider"], message: "must be a known provider slug" },
+          { path: ["name"], message: "must be a string or null" },
+          { path: ["disabled"], message: "must be true or false" }
+        ]
+      )
+    })
+  )
+
+  it.effect("fails with at most 100 issues, and with one for what is no object", () =>
+    Effect.gen(function* () {
+      const many = Array.from({ length: 100 }, () => 1)
+      const refused = yield* Effect.flip(decodeNewCredential({ allowed_models: many, allowed_user_ids: many }))
+      assert.lengthOf(refused.error.metadata.issues, 100)
+      const { error } = yield* Effect.flip(decodeNewCredential("text"))
+      assert.deepStrictEqual([...error.metadata.issues], [{ path: [], message: "must be a JSON object" }])
+    })
+  )
 })

@@ -1,6 +1,5 @@
 import { Context, Effect } from "effect"
-import { Cipher } from "../../src/port/Cipher.ts"
-import { KeyStoreUnavailable } from "../../src/port/CipherErrors.ts"
+import { Cipher, KeyStoreUnavailable } from "../../src/port/Cipher.ts"
 import { Credentials } from "../../src/port/Credentials.ts"
 import * as CredentialsLive from "../../src/service/Credentials.ts"
 import type { Parts } from "../support/http/TestService.ts"

@@ -1,8 +1,8 @@
 import { assert } from "@effect/vitest"
 import { Effect, Option, Redacted } from "effect"
 import { CredentialId } from "../../src/domain/Identifiers.ts"
-import { Accounts } from "../../src/service/Accounts.ts"
 import { Cipher } from "../../src/port/Cipher.ts"
+import { Accounts } from "../../src/service/Accounts.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import slugs from "./providers.json" with { type: "json" }
 import { layerLive } from "../support/process/layerLive.ts"

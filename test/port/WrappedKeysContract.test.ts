@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Layer, Option, Result } from "effect"
-import { AuthenticationFailed, KeyStoreUnavailable } from "../../src/port/CipherErrors.ts"
+import { AuthenticationFailed, KeyStoreUnavailable } from "../../src/port/Cipher.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { KeyUse } from "../../src/port/KeyUse.ts"
 import type { Rewrapper } from "../../src/port/Rewrapper.ts"

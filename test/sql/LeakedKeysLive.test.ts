@@ -1,7 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Effect, Layer, Option } from "effect"
-import { inconclusiveLabel } from "../../src/domain/inconclusiveLabel.ts"
-import { labelOf } from "../../src/domain/Label.ts"
+import { inconclusiveLabel, labelOf } from "../../src/domain/Label.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { LeakedKeys } from "../../src/port/LeakedKeys.ts"
 import { Parkings } from "../../src/port/Parkings.ts"

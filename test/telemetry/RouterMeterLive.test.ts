@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Layer, Metric, Option, Schema } from "effect"
+import { decodeCredentialChanges } from "../../src/domain/CredentialChanges.ts"
 import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
-import { decodeCredentialChanges } from "../../src/domain/decodeCredentialChanges.ts"
 import { ServiceUnavailable } from "../../src/domain/Errors.ts"
 import { WorkspaceId } from "../../src/domain/Identifiers.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"

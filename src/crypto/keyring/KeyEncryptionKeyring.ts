@@ -1,5 +1,5 @@
 import { Effect, Layer } from "effect"
-import { AuthenticationFailed, UnknownKeyId } from "../../port/CipherErrors.ts"
+import { AuthenticationFailed, UnknownKeyId } from "../../port/Cipher.ts"
 import { decrypt, encrypt } from "../AesGcm.ts"
 import { KeyEncryption } from "../KeyEncryption.ts"
 import { Keyring } from "./Keyring.ts"

@@ -1,5 +1,5 @@
 import { Effect } from "effect"
-import { AuthenticationFailed, type KeyStoreUnavailable, UnknownKeyId } from "../../port/CipherErrors.ts"
+import { AuthenticationFailed, type KeyStoreUnavailable, UnknownKeyId } from "../../port/Cipher.ts"
 import { nonceLength, overhead } from "../AesGcm.ts"
 import type { KeyEncryption } from "../KeyEncryption.ts"
 import type { Token } from "./Token.ts"

@@ -1,8 +1,8 @@
 import { Schema } from "effect"
+import { timestamp } from "../Credential.ts"
 import { CredentialId, WorkspaceId } from "../Identifiers.ts"
 import { Provider } from "../Provider.ts"
 import { Region } from "../Region.ts"
-import { timestamp } from "../timestamp.ts"
 import { strategies } from "./RoutingRequest.ts"
 
 const Name = Schema.NullOr(Schema.String)

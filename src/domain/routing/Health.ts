@@ -1,6 +1,5 @@
 import type { Outcome } from "./Outcome.ts"
-import type { PooledCredential } from "./PooledCredential.ts"
-import type { ParkedCause, Standing } from "./Standing.ts"
+import type { PooledCredential } from "./Pool.ts"
 
 /** A time without attempts after a refusal. Afterwards one lease at a time tries the credential, until one succeeds. */
 export interface Pause {
@@ -173,3 +172,12 @@ export const takeTrial = (
   const models = withModel(health.models, model, tried(health.models.get(model) ?? null))
   return { _tag: "Admitted", health: { ...health, whole: tried(health.whole), models } }
 }
+
+/** Why a credential is parked: what the upstream answered, or that its key is known to have leaked. */
+export type ParkedCause = "rate_limited" | "quota_exhausted" | "forbidden" | "rejected" | "leaked"
+
+/** Whether a credential may be tried for a model. After a parking it is on probation: one request tries it. */
+export type Standing =
+  | { readonly _tag: "Free" }
+  | { readonly _tag: "Probing" }
+  | { readonly _tag: "Parked"; readonly cause: ParkedCause; readonly until: number | null }

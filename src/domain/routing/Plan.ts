@@ -1,8 +1,8 @@
 import type { CredentialId } from "../Identifiers.ts"
 import type { Provider } from "../Provider.ts"
 import type { Region } from "../Region.ts"
-import type { Seal } from "./PooledCredential.ts"
-import type { ParkedCause } from "./Standing.ts"
+import type { ParkedCause } from "./Health.ts"
+import type { Seal } from "./Pool.ts"
 
 /** Credentials that are tried before the provider's shared endpoint, and those that are tried after it (E1). */
 export type Section = "prioritized" | "fallback"

@@ -1,4 +1,4 @@
-import { Effect, Schema } from "effect"
+import { Effect, Schema, Struct } from "effect"
 import { AccountId, ApiKeyHash, WorkspaceId } from "../Identifiers.ts"
 import { Provider } from "../Provider.ts"
 import { Region } from "../Region.ts"
@@ -64,3 +64,10 @@ export const RoutingRequest = Schema.Struct({
   strategy: strategies.pipe(Schema.withDecodingDefaultKey(Effect.succeed("byok_first" as const)))
 })
 export type RoutingRequest = typeof RoutingRequest.Type
+
+/** A request to plan for, as its account asks: of its default workspace unless it names one. */
+export const PlanRequest = Schema.Struct({
+  ...Struct.omit(RoutingRequest.fields, ["account_id"]),
+  workspace_id: Schema.optionalKey(WorkspaceId)
+}).annotate({ identifier: "PlanRequest" })
+export type PlanRequest = typeof PlanRequest.Type

@@ -1,11 +1,10 @@
 import type { Credential } from "../Credential.ts"
 import type { Provider } from "../Provider.ts"
 import type { Endpoint, EndpointKind } from "./Endpoint.ts"
+import type { Standing } from "./Health.ts"
 import type { Exclusion, Plan, ProviderPlan, Section, SharedReason, Step } from "./Plan.ts"
-import type { Pool, PoolMember } from "./Pool.ts"
-import type { PooledCredential } from "./PooledCredential.ts"
+import type { Pool, PooledCredential, PoolMember } from "./Pool.ts"
 import type { RoutingRequest } from "./RoutingRequest.ts"
-import type { Standing } from "./Standing.ts"
 
 /** The declarations that can widen what a credential is used for, by kind of endpoint (E11, E13). */
 const honours: Record<EndpointKind, { readonly region: boolean; readonly zdr: boolean }> = {

@@ -1,7 +1,7 @@
 import { Data } from "effect"
 import type { Outcome } from "../../domain/routing/Outcome.ts"
 import type { Step } from "../../domain/routing/Plan.ts"
-import type { Seal } from "../../domain/routing/PooledCredential.ts"
+import type { Seal } from "../../domain/routing/Pool.ts"
 
 /** Why a step was not attempted: the credential or what it allows has changed, or its key does not open. */
 export type Refusal = "changed" | "parked" | "on_trial" | Exclude<Seal, "verified" | "unverified">

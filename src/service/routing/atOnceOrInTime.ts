@@ -1,5 +1,5 @@
 import { Effect, Fiber } from "effect"
-import type { KeyStoreUnavailable } from "../../port/CipherErrors.ts"
+import type { KeyStoreUnavailable } from "../../port/Cipher.ts"
 import { withKeyStoreTimeout } from "../withKeyStoreTimeout.ts"
 
 /** As `withKeyStoreTimeout`, without a timer for a key store that answers at once, as a keyring does. */

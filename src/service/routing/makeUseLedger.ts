@@ -1,6 +1,6 @@
 import { Duration, Effect, Exit, References } from "effect"
-import type { Outcome } from "../../domain/routing/Outcome.ts"
 import { type LastUse, laterUse, leasedAt, neverUsed, reportedAt } from "../../domain/routing/LastUse.ts"
+import type { Outcome } from "../../domain/routing/Outcome.ts"
 import { CredentialUse, type UsedCredential } from "../../port/CredentialUse.ts"
 import type { LeaseTerms } from "./Lease.ts"
 

@@ -1,5 +1,5 @@
 import { Redacted } from "effect"
-import { secretsIn } from "../../domain/secretsIn.ts"
+import { secretsIn } from "../../domain/KeyMaterial.ts"
 import type { Lease } from "./Lease.ts"
 
 /** Shorter parts of key material, such as its region, are words that texts have anyway. */

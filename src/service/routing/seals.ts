@@ -1,4 +1,4 @@
-import type { Seal } from "../../domain/routing/PooledCredential.ts"
+import type { Seal } from "../../domain/routing/Pool.ts"
 import type { OpenFailure } from "../../port/Cipher.ts"
 
 /** What is known of a row whose key does not open, by why it does not. */

@@ -1,6 +1,6 @@
 import { Duration, Effect } from "effect"
 import type { AccountId } from "../../domain/Identifiers.ts"
-import type { Seal } from "../../domain/routing/PooledCredential.ts"
+import type { Seal } from "../../domain/routing/Pool.ts"
 import type { Cipher, PreparedKey } from "../../port/Cipher.ts"
 import type { PoolRow } from "../../port/CredentialPools.ts"
 import { withDeadline } from "../../port/Deadline.ts"

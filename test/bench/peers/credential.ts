@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto"
 import { labelOf } from "../../../src/domain/Label.ts"
-import { encodeSealingContext, type SealingContext } from "../../../src/domain/SealingContext.ts"
+import { encodeSealingContext, type SealingContext } from "../../../src/domain/SealedKey.ts"
 import { seal } from "./sealed.ts"
 import { columns } from "./statements.ts"
 

@@ -1,7 +1,7 @@
 import { Clock, Context, Duration, Effect, Schema } from "effect"
 import type { SqlClient } from "effect/sql"
+import { decodeCredentialChanges } from "../../../src/domain/CredentialChanges.ts"
 import { CurrentCaller } from "../../../src/domain/CurrentCaller.ts"
-import { decodeCredentialChanges } from "../../../src/domain/decodeCredentialChanges.ts"
 import type { CredentialId } from "../../../src/domain/Identifiers.ts"
 import { NewCredential } from "../../../src/domain/NewCredential.ts"
 import { RoutingRequest } from "../../../src/domain/routing/RoutingRequest.ts"

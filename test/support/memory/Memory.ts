@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from "node:util"
 import { Context, DateTime, Effect, Layer, Option, Result } from "effect"
 import type { Credential } from "../../../src/domain/Credential.ts"
 import type { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../../../src/domain/Identifiers.ts"
-import { inconclusiveLabel } from "../../../src/domain/inconclusiveLabel.ts"
+import { inconclusiveLabel } from "../../../src/domain/Label.ts"
 import { laterUse, neverUsed } from "../../../src/domain/routing/LastUse.ts"
 import type { SealedKey } from "../../../src/domain/SealedKey.ts"
 import {

@@ -1,11 +1,10 @@
 import { Arbitrary, DateTime, Redacted, Schema } from "effect"
-import { ChangeableField } from "../../../src/domain/ChangeableField.ts"
 import type { Credential } from "../../../src/domain/Credential.ts"
+import { ChangeableField } from "../../../src/domain/CredentialChanges.ts"
 import { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../../../src/domain/Identifiers.ts"
 import { Provider } from "../../../src/domain/Provider.ts"
 import { Region } from "../../../src/domain/Region.ts"
-import type { SealedKey } from "../../../src/domain/SealedKey.ts"
-import type { SealingContext } from "../../../src/domain/SealingContext.ts"
+import type { SealedKey, SealingContext } from "../../../src/domain/SealedKey.ts"
 
 type Arbitrary<A> = Arbitrary.Arbitrary<A>
 

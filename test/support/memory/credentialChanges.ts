@@ -1,5 +1,5 @@
 import { Arbitrary } from "effect"
-import { ChangeableField } from "../../../src/domain/ChangeableField.ts"
+import { ChangeableField } from "../../../src/domain/CredentialChanges.ts"
 import { acceptedBody, elementOf, text } from "./arbitraries.ts"
 
 /** Members that an update may carry, in JSON, from a body that create would accept for any provider. */

@@ -1,6 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import type { Outcome } from "../../../src/domain/routing/Outcome.ts"
-import { outcomeOf } from "../../../src/domain/routing/outcomeOf.ts"
+import { type Outcome, outcomeOf } from "../../../src/domain/routing/Outcome.ts"
 
 const now = Date.UTC(2026, 10, 21, 12)
 

@@ -17,7 +17,7 @@ import { serveCommand } from "./cli/ServeCommand.ts"
 import { workspaceCommand } from "./cli/WorkspaceCommand.ts"
 import * as Environment from "./wiring/Environment.ts"
 import * as Logging from "./wiring/Logging.ts"
-import { version } from "./wiring/version.ts"
+import { version } from "./wiring/OtlpSettings.ts"
 
 const byok = root.pipe(
   Command.withSubcommands([

@@ -1,8 +1,8 @@
 import { Config, Effect, Layer, Logger, Option, References } from "effect"
-import { InvalidSetting } from "./InvalidSetting.ts"
+import { InvalidSetting } from "./Environment.ts"
 import { limitRepeats } from "./limitRepeats.ts"
 import { logFormats } from "./logFormats.ts"
-import { readServiceResource } from "./ServiceResource.ts"
+import { readServiceResource } from "./OtlpSettings.ts"
 
 const levels = ["Trace", "Debug", "Info", "Warn", "Error", "Fatal", "None"] as const
 

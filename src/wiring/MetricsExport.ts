@@ -6,7 +6,7 @@ import * as Otlp from "../telemetry/Otlp.ts"
 import * as ProcessGauges from "../telemetry/ProcessGauges.ts"
 import * as StoreGauges from "../telemetry/StoreGauges.ts"
 import type { Settings } from "./Settings.ts"
-import { version } from "./version.ts"
+import { version } from "./OtlpSettings.ts"
 
 /** Sends series to the collector that the settings name. */
 export const push = ({ metricsInterval, otlp }: Settings): Layer.Layer<never> =>

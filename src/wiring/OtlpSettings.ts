@@ -1,10 +1,17 @@
-import { Config, Effect, Option, Redacted, Schema } from "effect"
+import { randomUUID } from "node:crypto"
+import { Config, Effect, Option, Redacted, Schema, SchemaTransformation } from "effect"
 import type { Sampling } from "../telemetry/TracerLive.ts"
-import { InvalidSetting } from "./InvalidSetting.ts"
-import { keyValuePairs } from "./keyValuePairs.ts"
-import { optionalSetting } from "./optionalSetting.ts"
-import { secretSetting } from "./secretSetting.ts"
-import { readServiceResource, type ServiceResource } from "./ServiceResource.ts"
+import { type InvalidSetting, optionalSetting, secretSetting } from "./Environment.ts"
+
+/** The version of the program. */
+export const version = "1.0.0"
+
+/** Which service and which instance of it something comes from, in the terms of OpenTelemetry. */
+export interface ServiceResource {
+  readonly serviceName: string
+  readonly serviceVersion: string
+  readonly attributes: Readonly<Record<string, string>> & { readonly "service.instance.id": string }
+}
 
 /** Where one signal is sent, over HTTP as JSON. */
 export interface OtlpTarget {
@@ -21,18 +28,49 @@ export interface OtlpSettings {
   readonly sampling: Sampling
 }
 
+/** `key=value,key=value`. Effect's `Config.Record` skips what is no pair, and with it a mistyped header. */
+const Pairs = Schema.String.check(Schema.isPattern(/^(?:\s*[^=,\s]+\s*=[^,]*(?:,|$))*\s*$/)).pipe(
+  Schema.decodeTo(
+    Schema.Record(Schema.StringFromUriComponent, Schema.StringFromUriComponent),
+    SchemaTransformation.splitKeyValue({ trim: true, keepEmptyValues: true })
+  )
+)
+
+/** This process, unless the settings name an instance. */
+const ownId = randomUUID()
+
+/** Reads `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES`. */
+export const readServiceResource = Effect.gen(function* () {
+  const name = yield* optionalSetting("OTEL_SERVICE_NAME", Config.NonEmptyString("OTEL_SERVICE_NAME"), "a name")
+  const given = yield* optionalSetting(
+    "OTEL_RESOURCE_ATTRIBUTES",
+    Config.schema(Pairs, "OTEL_RESOURCE_ATTRIBUTES"),
+    "pairs such as key=value, separated by commas, their values percent-encoded"
+  )
+  const {
+    "service.instance.id": instance = ownId,
+    "service.name": serviceName = "byok",
+    "service.version": _,
+    ...attributes
+  } = Option.getOrElse(given, (): Readonly<Record<string, string>> => ({}))
+  return {
+    serviceName: Option.getOrElse(name, () => serviceName),
+    serviceVersion: version,
+    attributes: { ...attributes, "service.instance.id": instance }
+  } satisfies ServiceResource
+})
+
 const isHeader = ([name, value]: readonly [string, string]) =>
   /^[!#$%&'*+.^_`|~\w-]+$/.test(name) && /^[\x20-\x7e]*$/.test(value)
 
-const headers = Effect.fnUntraced(function* (name: string) {
-  const given = yield* secretSetting(name)
-  const pairs = Option.map(given, (text) => keyValuePairs(Redacted.value(text)))
-  if (Option.exists(pairs, (found) => found === undefined || !Object.entries(found).every(isHeader))) {
-    const expected = "headers such as name=value, separated by commas, their values percent-encoded"
-    return yield* new InvalidSetting({ message: `${name} must be ${expected}.` })
-  }
-  return Option.map(pairs, (found = {}) => Redacted.make(found))
-})
+const Headers = Pairs.check(Schema.makeFilter((found) => Object.entries(found).every(isHeader)))
+
+const headers = (name: string) =>
+  secretSetting(
+    name,
+    Config.schema(Headers, name),
+    "headers such as name=value, separated by commas, their values percent-encoded"
+  )
 
 const endpoint = (name: string) => {
   const usable = Schema.makeFilter(
@@ -77,39 +115,28 @@ const sampling = Effect.gen(function* () {
 })
 
 /** Reads every variable of OpenTelemetry that the service heeds, and removes headers from the environment. */
-export const readOtlpSettings = Effect.gen(function* () {
-  const general = {
-    endpoint: yield* endpoint("OTEL_EXPORTER_OTLP_ENDPOINT"),
-    headers: yield* headers("OTEL_EXPORTER_OTLP_HEADERS")
-  }
-  const disabled = Option.getOrElse(
-    yield* optionalSetting("OTEL_SDK_DISABLED", Config.Boolean("OTEL_SDK_DISABLED"), "true or false"),
-    () => false
-  )
-  const signal = Effect.fnUntraced(function* (name: "traces" | "metrics") {
-    const variable = name.toUpperCase()
-    const own = {
-      endpoint: yield* endpoint(`OTEL_EXPORTER_OTLP_${variable}_ENDPOINT`),
-      headers: yield* headers(`OTEL_EXPORTER_OTLP_${variable}_HEADERS`)
-    }
-    const exporterName = `OTEL_${variable}_EXPORTER`
-    const exporter = yield* optionalSetting(
-      exporterName,
-      Config.Literals(["otlp", "none"], exporterName),
-      "otlp or none"
-    )
-    const url = Option.orElse(own.endpoint, () => Option.map(general.endpoint, (found) => endpointOf(name, found)))
-    const off = disabled || Option.contains(exporter, "none")
+export const readOtlpSettings: Effect.Effect<OtlpSettings, InvalidSetting> = Effect.gen(function* () {
+  const allEndpoint = yield* endpoint("OTEL_EXPORTER_OTLP_ENDPOINT")
+  const allHeaders = yield* headers("OTEL_EXPORTER_OTLP_HEADERS")
+  const disabled = yield* optionalSetting("OTEL_SDK_DISABLED", Config.Boolean("OTEL_SDK_DISABLED"), "true or false")
+  const targetOf = Effect.fnUntraced(function* (signal: "traces" | "metrics") {
+    const name = signal.toUpperCase()
+    const own = yield* endpoint(`OTEL_EXPORTER_OTLP_${name}_ENDPOINT`)
+    const ownHeaders = yield* headers(`OTEL_EXPORTER_OTLP_${name}_HEADERS`)
+    const exporters = Config.Literals(["otlp", "none"], `OTEL_${name}_EXPORTER`)
+    const exporter = yield* optionalSetting(`OTEL_${name}_EXPORTER`, exporters, "otlp or none")
+    if (Option.contains(disabled, true) || Option.contains(exporter, "none")) return Option.none()
     const sent = Option.getOrElse(
-      Option.orElse(own.headers, () => general.headers),
+      Option.orElse(ownHeaders, () => allHeaders),
       () => Redacted.make({})
     )
-    return off ? Option.none() : Option.map(url, (found): OtlpTarget => ({ url: found, headers: sent }))
+    const url = Option.orElse(own, () => Option.map(allEndpoint, (found) => endpointOf(signal, found)))
+    return Option.map(url, (found): OtlpTarget => ({ url: found, headers: sent }))
   })
   return {
     resource: yield* readServiceResource,
-    traces: yield* signal("traces"),
-    metrics: yield* signal("metrics"),
+    traces: yield* targetOf("traces"),
+    metrics: yield* targetOf("metrics"),
     sampling: yield* sampling
-  } satisfies OtlpSettings
+  }
 })

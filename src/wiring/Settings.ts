@@ -1,12 +1,10 @@
 import { Config, Duration, Effect, Option, type Redacted, Schema, SchemaTransformation } from "effect"
 import { isKekId } from "../domain/Identifiers.ts"
 import type { DatabaseSettings } from "../sql/connection/Database.ts"
-import { InvalidSetting } from "./InvalidSetting.ts"
-import { optionalSetting as optional } from "./optionalSetting.ts"
+import { InvalidSetting, optionalSetting as optional, secretSetting } from "./Environment.ts"
 import { type OtlpSettings, readOtlpSettings } from "./OtlpSettings.ts"
-import { secretSetting as secret } from "./secretSetting.ts"
 
-export { InvalidSetting } from "./InvalidSetting.ts"
+export { InvalidSetting } from "./Environment.ts"
 
 /** The server's own certificate and its key. */
 export interface TlsFiles {
@@ -81,6 +79,8 @@ const whole = (name: string, low: number, high: number, fallback: number) =>
   )
 
 const text = (name: string) => optional(name, Config.NonEmptyString(name), "a non-empty string")
+
+const secret = (name: string) => secretSetting(name, Config.NonEmptyString(name), "a non-empty string")
 
 /** An empty secret must not silently select the embedded database. */
 const databaseUrl = Effect.suspend(() =>

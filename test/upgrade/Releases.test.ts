@@ -3,7 +3,7 @@ import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { OpenApi } from "effect/http-api"
 import { Api } from "../../src/api/Api.ts"
-import { version } from "../../src/wiring/version.ts"
+import { version } from "../../src/wiring/OtlpSettings.ts"
 import { newestRelease, releases } from "../support/process/releases.ts"
 
 const read = (path: string) => readFileSync(join(import.meta.dirname, "../..", path), "utf8")

@@ -1,2 +1,0 @@
-/** The version of the program. */
-export const version = "1.0.0"

@@ -1,10 +1,9 @@
-import { Context, type Effect, type Option } from "effect"
+import { Context, Data, type Effect, type Option } from "effect"
 import type { Credential } from "../domain/Credential.ts"
 import type { ChangeableField } from "../domain/CredentialChanges.ts"
 import type { ServiceUnavailable } from "../domain/Errors.ts"
 import type { AccountId, CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
-import type { WorkspaceGone } from "./WorkspaceGone.ts"
 
 /** A credential with what its responses do not show. */
 export interface StoredCredential {
@@ -60,6 +59,9 @@ export interface OrderMismatch {
   readonly missing: ReadonlyArray<CredentialId>
   readonly foreign: ReadonlyArray<CredentialId>
 }
+
+/** The workspace of a new credential is unknown, another account's or deleted; nothing was stored. */
+export class WorkspaceGone extends Data.TaggedError("WorkspaceGone") {}
 
 /** Stores credentials. Every function is confined to one account. */
 export class CredentialRepository extends Context.Service<

@@ -3,7 +3,7 @@ import type { Credential } from "../domain/Credential.ts"
 import type { ServiceUnavailable } from "../domain/Errors.ts"
 import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
-import type { WorkspaceGone } from "./WorkspaceGone.ts"
+import type { WorkspaceGone } from "./CredentialRepository.ts"
 
 /** Proof that a request with an idempotency key succeeded, and which request it was. */
 export interface IdempotencyRecord {

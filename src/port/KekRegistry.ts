@@ -1,13 +1,50 @@
-import { Context, type Effect, type Option } from "effect"
+import { Context, type DateTime, type Effect, type Option } from "effect"
 import type { ServiceUnavailable } from "../domain/Errors.ts"
+import type { AccountId, CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
+import type { KeyStoreUnavailable } from "./Cipher.ts"
+import type { RewrapFailure, Rewrapper } from "./Rewrapper.ts"
 
 /**
- * Whether a key seals. Credentials may be sealed only under a key that the other instances can hold, so a key that has
- * never sealed is `foreign` if others have and the keyring holds none of those.
+ * Whether a key may seal. Credentials may be sealed only under a key that the other instances can hold, so a key that
+ * has never sealed is `foreign` if others have and the keyring holds none of those.
  */
-export type KekStanding = "seals" | "retired" | "foreign"
+export type SealPermission = "seals" | "retired" | "foreign"
 
-/** What the store records about key-encryption keys: ids, check values and wrap counts, never a key. */
+/** A key-encryption key as an instance registered it. */
+export interface RegisteredKey {
+  readonly kek_id: string
+  /** How many wraps are reserved for it: no fewer than it has made. */
+  readonly wraps: number
+  /** When an instance first registered it. Absent if the store did not record that yet. */
+  readonly registered_at?: DateTime.Utc
+}
+
+/** A key-encryption key and how much it is used. */
+export interface KekUsage extends RegisteredKey {
+  /** How many credentials name it, as far as `countLimit`. */
+  readonly credentials: number
+  /** Present if even more do. */
+  readonly more_credentials?: true
+  readonly retired: boolean
+}
+
+/** A credential and the key-encryption key that it names. */
+export interface NamingCredential {
+  readonly kek_id: string
+  readonly account_id: AccountId
+  readonly workspace_id: WorkspaceId
+  readonly credential_id: CredentialId
+}
+
+/** The result of rewrapping one batch. */
+export interface RewrappedBatch {
+  readonly rewrapped: number
+  readonly failed: ReadonlyArray<{ readonly id: string; readonly failure: RewrapFailure }>
+  /** Where the next batch begins, in the store's own form; undefined after the last one. */
+  readonly next: string | undefined
+}
+
+/** What the store records about key-encryption keys and the credentials that name them: never a key in the clear. */
 export class KekRegistry extends Context.Service<
   KekRegistry,
   {
@@ -28,13 +65,8 @@ export class KekRegistry extends Context.Service<
     readonly promote: (kek_id: string) => Effect.Effect<void>
     /** Retires a recorded key unless credentials name it, and returns how many do. */
     readonly retire: (kek_id: string) => Effect.Effect<number>
-    /** Counts the stored credentials that name keys other than the given ones, by key, each as far as `limit`. */
-    readonly missing: (
-      kek_ids: ReadonlyArray<string>,
-      limit?: number
-    ) => Effect.Effect<ReadonlyArray<{ readonly kek_id: string; readonly credentials: number }>>
-    /** The standing of a registered key in a keyring of `kek_ids`. */
-    readonly standing: (kek_id: string, kek_ids: ReadonlyArray<string>) => Effect.Effect<KekStanding>
+    /** Whether a registered key may seal for a keyring of `kek_ids`. */
+    readonly sealPermission: (kek_id: string, kek_ids: ReadonlyArray<string>) => Effect.Effect<SealPermission>
     /**
      * Reserves `count` wraps of the key and returns the total reserved so far, including these; none if the key is not
      * registered, or `foreign` to a keyring of `kek_ids`. Of two new keys in keyrings without a common key, only one ever
@@ -45,7 +77,32 @@ export class KekRegistry extends Context.Service<
       kek_ids: ReadonlyArray<string>,
       count: number
     ) => Effect.Effect<Option.Option<number>, ServiceUnavailable>
-    /** Lets a registered key seal whatever its standing, unless it is retired. */
+    /** Lets a registered key seal even if it is `foreign`, but not if it is retired. */
     readonly admit: (kek_id: string) => Effect.Effect<void>
+    /** Every key that was ever registered or that a credential names, ordered by id. */
+    readonly list: Effect.Effect<ReadonlyArray<KekUsage>, ServiceUnavailable>
+    /** The registered keys that are not retired, without a count of the credentials that name them. */
+    readonly live: Effect.Effect<ReadonlyArray<RegisteredKey>, ServiceUnavailable>
+    /** Counts the stored credentials that name keys other than the given ones, by key, each as far as `limit`. */
+    readonly missing: (
+      kek_ids: ReadonlyArray<string>,
+      limit?: number
+    ) => Effect.Effect<ReadonlyArray<{ readonly kek_id: string; readonly credentials: number }>>
+    /** Up to `limit` credentials that name one of the keys, in order of key and id. */
+    readonly naming: (
+      kek_ids: ReadonlyArray<string>,
+      limit: number
+    ) => Effect.Effect<ReadonlyArray<NamingCredential>, ServiceUnavailable>
+    /**
+     * Locks up to `size` credentials that name a key other than `primary`, after the batch whose `next` is `after`, and
+     * skips those that are locked already. Replaces the `kek_id` and `wrapped_dek` of each with the result of `rewrap`,
+     * unless they have changed; a credential that `rewrap` refuses stays as it is. A batch is stored as a whole, or not
+     * at all if the key store is unavailable. `rewrap` gets only the first two bytes of `sealed` and may be called
+     * again for the same credential.
+     */
+    readonly rewrapBatch: (
+      batch: { readonly primary: string; readonly after: string | undefined; readonly size: number },
+      rewrap: Rewrapper["Service"]["rewrap"]
+    ) => Effect.Effect<RewrappedBatch, ServiceUnavailable | KeyStoreUnavailable>
   }
 >()("byok/KekRegistry") {}

@@ -1,8 +1,6 @@
 import { Context, Effect, Layer, Result } from "effect"
-import { KekRegistry } from "../port/KekRegistry.ts"
-import { KeyUse, type UsedKey } from "../port/KeyUse.ts"
+import { KekRegistry, type KekUsage } from "../port/KekRegistry.ts"
 import { Rewrapper } from "../port/Rewrapper.ts"
-import { WrappedKeys } from "../port/WrappedKeys.ts"
 import { reasonOf } from "./reasonOf.ts"
 
 /** Progress of a rewrap; `total` is the number of credentials under other keys when it began. */
@@ -28,7 +26,7 @@ export interface RewrapResult {
 }
 
 /** A key in the keyring, or one that only the database knows. */
-export interface KeyStatus extends Omit<UsedKey, "retired"> {
+export interface KeyStatus extends Omit<KekUsage, "retired"> {
   /** `pending` has never sealed anything; `missing` is not in the keyring, though credentials name it. */
   readonly role: "primary" | "pending" | "decrypt-only" | "missing" | "retired"
   readonly may_be_retired: boolean
@@ -42,9 +40,7 @@ const pause = "1 second"
 export class Rotation extends Context.Service<Rotation>()("byok/Rotation", {
   make: Effect.gen(function* () {
     const registry = yield* KekRegistry
-    const use = yield* KeyUse
     const { kek_ids, primary, rewrap, spend } = yield* Rewrapper
-    const wrappedKeys = yield* WrappedKeys
 
     const outstanding = Effect.map(registry.missing([primary]), (keys) =>
       keys.reduce((sum, { credentials }) => sum + credentials, 0)
@@ -72,7 +68,7 @@ export class Rotation extends Context.Service<Rotation>()("byok/Rotation", {
               yield* spend(needed)
               reserved += needed
             }
-            const done = yield* wrappedKeys.replace({ primary, after, size }, (sealed, context) =>
+            const done = yield* registry.rewrapBatch({ primary, after, size }, (sealed, context) =>
               Effect.tap(rewrap(sealed, context), (result) =>
                 Effect.sync(() => {
                   if (Result.isSuccess(result)) reserved -= 1
@@ -107,7 +103,7 @@ export class Rotation extends Context.Service<Rotation>()("byok/Rotation", {
       stranded: Effect.fn("Rotation.stranded")(function* (limit: number) {
         const missing = yield* registry.missing(kek_ids)
         const total = missing.reduce((sum, { credentials }) => sum + credentials, 0)
-        const credentials = yield* use.naming(
+        const credentials = yield* registry.naming(
           missing.map(({ kek_id }) => kek_id),
           limit
         )
@@ -122,7 +118,7 @@ export class Rotation extends Context.Service<Rotation>()("byok/Rotation", {
 
       /** The keys of the keyring in its order, then the others. A key that has sealed may be retired once unused. */
       status: Effect.fn("Rotation.status")(function* () {
-        const used = yield* use.list
+        const used = yield* registry.list
         const unused = { credentials: 0, wraps: 0, retired: false }
         const ring = kek_ids.map((kek_id): KeyStatus => {
           const { retired, ...use } = used.find((key) => key.kek_id === kek_id) ?? { kek_id, ...unused }

@@ -1,8 +1,8 @@
 import { Duration, Effect, Layer, Option, Schema } from "effect"
 import { CurrentActor } from "../domain/CurrentCaller.ts"
 import { type AccountId, CredentialId } from "../domain/Identifiers.ts"
+import { WorkspaceGone } from "../port/CredentialRepository.ts"
 import { type IdempotencyRecord, IdempotencyRecords } from "../port/IdempotencyRecords.ts"
-import { WorkspaceGone } from "../port/WorkspaceGone.ts"
 import { recordMade } from "./auditing.ts"
 import {
   auditedOf,

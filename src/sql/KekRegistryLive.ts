@@ -1,13 +1,18 @@
-import { Effect, Layer, Option, Schema } from "effect"
-import { type SqlClient, SqlSchema } from "effect/sql"
-import { KekRegistry, type KekStanding } from "../port/KekRegistry.ts"
-import { record as recordActs, recordOnce } from "./auditing.ts"
+import { Effect, Layer, Option } from "effect"
+import type { SqlClient } from "effect/sql"
+import { KekRegistry, type SealPermission } from "../port/KekRegistry.ts"
+import { record, recordOnce } from "./auditing.ts"
 import { Database } from "./connection/Database.ts"
 import { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import { failureOf } from "./connection/DatabaseErrors.ts"
-import { countNaming, namedKeks } from "./namedKeks.ts"
+import { kekUsage } from "./kekUsage.ts"
+import { rewrapBatch } from "./rewrapBatch.ts"
 
-const Check = Schema.Struct({ kek_id: Schema.String, check_value: Schema.Uint8Array, retired: Schema.Boolean })
+interface Check {
+  readonly kek_id: string
+  readonly check_value: Uint8Array
+  readonly retired: boolean
+}
 
 /** How long one attempt to fence a key may block the users of credentials, and how often it is repeated. */
 const fencing = { lockTimeout: "100ms", attempts: 100, pause: "200 millis" } as const
@@ -15,42 +20,31 @@ const fencing = { lockTimeout: "100ms", attempts: 100, pause: "200 millis" } as 
 export const layer = Layer.effect(
   KekRegistry,
   Effect.gen(function* () {
-    const { background, writes } = yield* Database
-    const known = SqlSchema.findAll({
-      Request: Schema.Array(Schema.String),
-      Result: Check,
-      execute: (ids) => writes.sql`
-        SELECT id AS kek_id, check_value, retired_at IS NOT NULL AS retired FROM keks WHERE id = ANY(${ids}::text[])`
-    })
-    const record = ({ check_value, kek_id }: Omit<typeof Check.Type, "retired">) =>
+    const database = yield* Database
+    const { background, writes } = database
+    const known = (ids: ReadonlyArray<string>) => writes.sql<Check>`
+      SELECT id AS kek_id, check_value, retired_at IS NOT NULL AS retired FROM keks WHERE id = ANY(${ids}::text[])`
+    const insert = ({ check_value, kek_id }: Omit<Check, "retired">) =>
       Effect.map(
         writes.sql`
           INSERT INTO keks (id, check_value) VALUES (${kek_id}, ${check_value}) ON CONFLICT (id) DO NOTHING RETURNING id`,
-        (made) => made.map(() => ({ action: "keyring.register", kek_id }) as const)
+        (inserted) => inserted.map(() => ({ action: "keyring.register", kek_id }) as const)
       )
-    const missing = SqlSchema.findAll({
-      Request: Schema.Struct({ kek_ids: Schema.Array(Schema.String), limit: Schema.UndefinedOr(Schema.Int) }),
-      Result: Schema.Struct({ kek_id: Schema.String, credentials: Schema.Int }),
-      execute: ({ kek_ids, limit }) => background.sql`
-        WITH RECURSIVE ${namedKeks(background.sql)}
-        SELECT id AS kek_id, ${countNaming(background.sql, limit)} AS credentials
-        FROM named WHERE id IS NOT NULL AND id <> ALL(${kek_ids}::text[])`
-    })
     /** Whether the key has sealed, none has, or one of the keyring has. */
     const maySeal = (sql: SqlClient.SqlClient, kek_ids: ReadonlyArray<string>) => sql`(
       wraps > 0
       OR NOT EXISTS (SELECT FROM keks WHERE wraps > 0 AND retired_at IS NULL)
       OR EXISTS (SELECT FROM keks WHERE wraps > 0 AND retired_at IS NULL AND id = ANY(${kek_ids}::text[]))
     )`
-    const standing = (kek_id: string, kek_ids: ReadonlyArray<string>) =>
+    const sealPermission = (kek_id: string, kek_ids: ReadonlyArray<string>) =>
       Effect.map(
-        background.sql<{ standing: KekStanding }>`
+        background.sql<{ permission: SealPermission }>`
           SELECT CASE
             WHEN retired_at IS NOT NULL THEN 'retired'
             WHEN ${maySeal(background.sql, kek_ids)} THEN 'seals'
             ELSE 'foreign'
-          END AS standing FROM keks WHERE id = ${kek_id}`,
-        ([found]) => found?.standing ?? "foreign"
+          END AS permission FROM keks WHERE id = ${kek_id}`,
+        ([found]) => found?.permission ?? "foreign"
       )
     /** Only a key's first use takes the lock, under which it sees every other key's first use. */
     const reserve = Effect.fnUntraced(function* (kek_id: string, kek_ids: ReadonlyArray<string>, count: number) {
@@ -63,16 +57,11 @@ export const layer = Layer.effect(
       return Option.map(Option.fromUndefinedOr(reserved), ({ wraps }) => wraps)
     })
 
-    const named = SqlSchema.findOne({
-      Request: Schema.String,
-      Result: Schema.Struct({ credentials: Schema.Int }),
-      execute: (id) => writes.sql`SELECT count(*)::int AS credentials FROM credentials WHERE kek_id = ${id}`
-    })
-    const count = (kek_id: string) =>
-      Effect.map(
-        Effect.orDie(writes.ask(Effect.catchTag(named(kek_id), "NoSuchElementError", Effect.die), "keks.count")),
-        ({ credentials }) => credentials
-      )
+    const count = (kek_id: string) => {
+      const { ask, sql } = writes
+      const counted = sql<{ n: number }>`SELECT count(*)::int AS n FROM credentials WHERE kek_id = ${kek_id}`
+      return Effect.map(Effect.orDie(ask(counted, "keks.count")), ([row]) => row?.n ?? 0)
+    }
 
     /** Lets or stops credentials name the key, once running transactions release them; false if that takes too long. */
     const fence = Effect.fnUntraced(
@@ -83,7 +72,7 @@ export const layer = Layer.effect(
           UPDATE keks SET retired_at = CASE WHEN ${retired} THEN now() END
           WHERE id = ${kek_id} AND (retired_at IS NULL) = ${retired} RETURNING id`
         const action = retired ? ("keyring.retire" as const) : ("keyring.reinstate" as const)
-        yield* recordActs(
+        yield* record(
           sql,
           changed.map(() => ({ action, kek_id }))
         )
@@ -117,7 +106,7 @@ export const layer = Layer.effect(
 
     return {
       known: (kek_ids) => Effect.orDie(writes.ask(known(kek_ids), "keks.known")),
-      standing: (kek_id, kek_ids) => background.probe(standing(kek_id, kek_ids), "keks.standing"),
+      sealPermission: (kek_id, kek_ids) => background.probe(sealPermission(kek_id, kek_ids), "keks.seal_permission"),
       reserve: (kek_id, kek_ids, count) =>
         writes.ask(writes.sql.withTransaction(reserve(kek_id, kek_ids, count)), "keks.reserve"),
       admit: (kek_id) =>
@@ -125,7 +114,7 @@ export const layer = Layer.effect(
           const { sql } = writes
           const admitted = yield* sql`
             UPDATE keks SET wraps = 1 WHERE id = ${kek_id} AND wraps = 0 AND retired_at IS NULL RETURNING id`
-          yield* recordActs(
+          yield* record(
             sql,
             admitted.map(() => ({ action: "keyring.admit", kek_id }) as const)
           )
@@ -149,7 +138,7 @@ export const layer = Layer.effect(
       }),
       register: Effect.fnUntraced(function* (keks) {
         const ids = keks.map(({ kek_id }) => kek_id)
-        const differing = (rows: ReadonlyArray<typeof Check.Type>) =>
+        const differing = (rows: ReadonlyArray<Check>) =>
           keks
             .filter(({ check_value, kek_id }) =>
               rows.some((row) => row.kek_id === kek_id && Buffer.compare(row.check_value, check_value) !== 0)
@@ -161,12 +150,13 @@ export const layer = Layer.effect(
         const recorded = Effect.gen(function* () {
           yield* writes.sql`LOCK TABLE keks IN SHARE ROW EXCLUSIVE MODE`
           const found = differing(yield* known(ids))
-          if (found.length === 0) yield* recordActs(writes.sql, (yield* Effect.forEach(keks, record)).flat())
+          if (found.length === 0) yield* record(writes.sql, (yield* Effect.forEach(keks, insert)).flat())
           return found
         })
         return yield* Effect.orDie(writes.ask(writes.sql.withTransaction(recorded), "keks.register"))
       }),
-      missing: (kek_ids, limit) => background.probe(missing({ kek_ids, limit }), "keks.missing")
+      rewrapBatch: rewrapBatch(writes),
+      ...kekUsage(database)
     }
   })
 )

@@ -7,7 +7,7 @@ import type { SealedKey, SealingContext } from "../domain/SealedKey.ts"
 import { type FoundKey, LeakedKeys, type Suspect } from "../port/LeakedKeys.ts"
 import { record, recordOnce } from "./auditing.ts"
 import { Database } from "./connection/Database.ts"
-import { ContextRow } from "./ContextRow.ts"
+import { ContextRow } from "./credentialRows.ts"
 import { cursorOf, keyOf, lowest } from "./credentialCursor.ts"
 import { isMarked } from "./leakMarks.ts"
 

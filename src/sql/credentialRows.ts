@@ -2,11 +2,15 @@ import { DateTime, Effect, Schema } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import { Credential } from "../domain/Credential.ts"
 import type { Actor } from "../domain/CurrentCaller.ts"
-import type { AccountId } from "../domain/Identifiers.ts"
+import { AccountId } from "../domain/Identifiers.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
 import type { Audited } from "./auditing.ts"
 import { firstRowOf } from "./rows.ts"
 
+/** The columns of the sealing context. */
+export const ContextRow = Schema.Struct({ account_id: AccountId, ...Credential.fields }).mapFields(
+  ({ created_at: _created_at, label: _label, name: _name, sort_order: _sort_order, ...bound }) => bound
+)
 const Row = Schema.Struct({ ...Credential.fields, created_at: Schema.DateTimeUtcFromDate })
 const SealedRow = Schema.Struct({
   ...Row.fields,

@@ -2,7 +2,7 @@ import { DateTime, type Duration, Effect, Layer, References } from "effect"
 import { countLimit } from "../domain/countLimit.ts"
 import { AuditLog } from "../port/AuditLog.ts"
 import { Draining } from "../port/Draining.ts"
-import { KeyUse, type RegisteredKey } from "../port/KeyUse.ts"
+import { KekRegistry, type RegisteredKey } from "../port/KekRegistry.ts"
 import { Readiness } from "../port/Readiness.ts"
 import { Meter } from "./Meter.ts"
 
@@ -27,7 +27,7 @@ export const layer = ({ primary, wrapsLimit }: Keys, interval: Duration.Input = 
     Effect.gen(function* () {
       const { gauge } = yield* Meter
       const audit = yield* AuditLog
-      const keys = yield* KeyUse
+      const keys = yield* KekRegistry
       const readiness = yield* Readiness
       const isDraining = yield* Draining
       const wraps = new Map<string, Wraps>()

@@ -14,13 +14,11 @@ import { type DatabaseTarget, InvalidDatabaseUrl, parseDatabaseUrl } from "../sq
 import { acknowledgesEarlyByDefault, durableSession } from "../sql/connection/Durability.ts"
 import * as EmbeddedPostgres from "../sql/embedded/EmbeddedPostgres.ts"
 import * as KekRegistryLive from "../sql/KekRegistryLive.ts"
-import * as KeyUseLive from "../sql/KeyUseLive.ts"
 import * as LeakedKeysLive from "../sql/LeakedKeysLive.ts"
 import { type Migrating, openSchema, type SchemaState } from "../sql/Migrations.ts"
 import * as ParkingsLive from "../sql/ParkingsLive.ts"
 import * as IdempotencyRecordsLive from "../sql/IdempotencyRecordsLive.ts"
 import * as WorkspaceResolverLive from "../sql/WorkspaceResolverLive.ts"
-import * as WrappedKeysLive from "../sql/WrappedKeysLive.ts"
 
 export type { EmbeddedPostgresError } from "../sql/embedded/EmbeddedPostgresError.ts"
 
@@ -122,12 +120,10 @@ const repositories = Layer.mergeAll(
   CredentialRepositoryLive.layer,
   CredentialUseLive.layer,
   KekRegistryLive.layer,
-  KeyUseLive.layer,
   LeakedKeysLive.layer,
   ParkingsLive.layer,
   IdempotencyRecordsLive.layer,
-  WorkspaceResolverLive.layer,
-  WrappedKeysLive.layer
+  WorkspaceResolverLive.layer
 )
 
 /** Every port that stores data, on PostgreSQL. */

@@ -61,7 +61,7 @@ export const layer = Layer.effect(
     const sealing = Effect.gen(function* () {
       const kek_id = primary()
       if (kek_id === undefined) return []
-      switch (yield* registry.standing(kek_id, yield* ids)) {
+      switch (yield* registry.sealPermission(kek_id, yield* ids)) {
         case "retired":
           return [`key ${kek_id} is retired but still first in the keyring: nothing can be sealed`]
         case "foreign":

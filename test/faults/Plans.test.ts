@@ -4,12 +4,12 @@ import { randomUUID } from "node:crypto"
 import { CredentialId } from "../../src/domain/Identifiers.ts"
 import { leasedAt } from "../../src/domain/routing/LastUse.ts"
 import { ApiKeys } from "../../src/port/ApiKeys.ts"
+import { KekRegistry } from "../../src/port/KekRegistry.ts"
 import { CredentialPools } from "../../src/port/CredentialPools.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { CredentialUse } from "../../src/port/CredentialUse.ts"
 import { Parkings } from "../../src/port/Parkings.ts"
 import { IdempotencyRecords } from "../../src/port/IdempotencyRecords.ts"
-import { WrappedKeys } from "../../src/port/WrappedKeys.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { created, createdId, minimal } from "../support/http/Bodies.ts"
 import { databaseSettings } from "../support/database/freshDatabase.ts"
@@ -58,7 +58,7 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))(
             created(yield* create(minimal, [["Idempotency-Key", "k"]]))
           }
           yield* (yield* IdempotencyRecords).forget(Duration.days(1), 500)
-          yield* (yield* WrappedKeys).replace({ primary: "new", after: undefined, size: 10 }, ({ wrapped_dek }) =>
+          yield* (yield* KekRegistry).rewrapBatch({ primary: "new", after: undefined, size: 10 }, ({ wrapped_dek }) =>
             Effect.succeed(Result.succeed({ kek_id: "new", wrapped_dek }))
           )
           const page = { workspace_id: credential.workspace_id, offset: 10, limit: 10 }

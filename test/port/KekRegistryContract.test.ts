@@ -4,7 +4,6 @@ import { Arbitrary, Effect, Exit, Option } from "effect"
 import { CredentialId } from "../../src/domain/Identifiers.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { KekRegistry } from "../../src/port/KekRegistry.ts"
-import { KeyUse } from "../../src/port/KeyUse.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { sealedKey, storedCredential } from "../support/memory/arbitraries.ts"
 import { newTenant } from "../support/database/newTenant.ts"
@@ -100,14 +99,14 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
         const [ours, next, stray] = [yield* freshId, yield* freshId, yield* freshId]
         yield* registry.register([ours, next, stray].map((kek_id) => ({ kek_id, check_value: check("one") })))
         assert.strictEqual(yield* reserve(ours, 1), 1)
-        assert.strictEqual(yield* registry.standing(stray, [stray]), "foreign")
+        assert.strictEqual(yield* registry.sealPermission(stray, [stray]), "foreign")
         assert.deepStrictEqual(yield* registry.reserve(stray, [stray], 5), Option.none())
         assert.deepStrictEqual(yield* registry.reserve(stray, [stray, next], 5), Option.none(), "next has none either")
-        assert.strictEqual(yield* registry.standing(next, [next, ours]), "seals")
+        assert.strictEqual(yield* registry.sealPermission(next, [next, ours]), "seals")
         assert.deepStrictEqual(yield* registry.reserve(next, [next, ours], 5), Option.some(5))
         assert.deepStrictEqual(yield* registry.reserve(next, [next], 5), Option.some(10), "it has wraps of its own")
         yield* registry.admit(stray)
-        assert.strictEqual(yield* registry.standing(stray, [stray]), "seals")
+        assert.strictEqual(yield* registry.sealPermission(stray, [stray]), "seals")
         assert.deepStrictEqual(yield* registry.reserve(stray, [stray], 5), Option.some(6))
       })
   )
@@ -133,7 +132,7 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
       yield* register([sealing, idle, retired].map((kek_id) => ({ kek_id, check_value: check(kek_id) })))
       yield* reserve(sealing, 7)
       yield* retire(retired)
-      const found = (yield* (yield* KeyUse).live).filter(({ kek_id }) => [sealing, idle, retired].includes(kek_id))
+      const found = (yield* (yield* KekRegistry).live).filter(({ kek_id }) => [sealing, idle, retired].includes(kek_id))
       const wraps = found.map(({ kek_id, wraps }) => [kek_id, wraps])
       assert.sameDeepMembers(wraps, [
         [sealing, 7],

@@ -2,8 +2,8 @@ import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Deferred, Effect, Fiber } from "effect"
 import { TestClock } from "effect/testing"
 import { limits } from "../../src/crypto/WrapBudget.ts"
+import { KekRegistry } from "../../src/port/KekRegistry.ts"
 import type { RewrapProgress } from "../../src/service/Rotation.ts"
-import { WrappedKeys } from "../../src/port/WrappedKeys.ts"
 import { elementOf, integer } from "../support/memory/arbitraries.ts"
 import * as MemoryStore from "../support/memory/Memory.ts"
 import { Memory } from "../support/memory/Memory.ts"
@@ -190,16 +190,17 @@ describe("a rewrap (T10; SECURITY.md, Rotating the keyring)", () => {
   it.effect("counts what a store asks it to wrap again", () =>
     Effect.gen(function* () {
       yield* sealUnder(ringOf("old"), 3)
-      const wrappedKeys = yield* WrappedKeys
-      const twice = WrappedKeys.of({
-        replace: (batch, rewrap) =>
-          wrappedKeys.replace(batch, (sealed, context) =>
+      const registry = yield* KekRegistry
+      const twice = KekRegistry.of({
+        ...registry,
+        rewrapBatch: (batch, rewrap) =>
+          registry.rewrapBatch(batch, (sealed, context) =>
             Effect.andThen(rewrap(sealed, context), rewrap(sealed, context))
           )
       })
       const { rewrap } = yield* Effect.provideService(
         rotationWith(rotated, { ...limits, block: 1 }),
-        WrappedKeys,
+        KekRegistry,
         twice
       )
       assert.strictEqual((yield* rewrap({ rate: unhurried })).rewrapped, 3)

@@ -9,10 +9,10 @@ import { IdempotencyKey } from "../../src/domain/IdempotencyKey.ts"
 import { type AccountId, type ApiKeyHash, CredentialId, type WorkspaceId } from "../../src/domain/Identifiers.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"
 import { ApiKeys } from "../../src/port/ApiKeys.ts"
+import { KekRegistry } from "../../src/port/KekRegistry.ts"
 import { AuditLog } from "../../src/port/AuditLog.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { Credentials } from "../../src/port/Credentials.ts"
-import { KeyUse } from "../../src/port/KeyUse.ts"
 import { Readiness } from "../../src/port/Readiness.ts"
 import { IdempotencyRecords } from "../../src/port/IdempotencyRecords.ts"
 import { WorkspaceResolver } from "../../src/port/WorkspaceResolver.ts"
@@ -105,7 +105,7 @@ const serve = (url: string, { account_id, hash, workspace_id }: Account) =>
       const log = yield* AuditLog
       yield* log.seal(0)
       yield* log.countAfter(0n, countLimit + 1)
-      const lost = (yield* (yield* KeyUse).list).find(({ kek_id }) => kek_id === "lost")
+      const lost = (yield* (yield* KekRegistry).list).find(({ kek_id }) => kek_id === "lost")
       assert.deepInclude(lost ?? {}, { credentials: countLimit, more_credentials: true })
       assert.isFalse(yield* (yield* Accounts).isEmpty)
     }).pipe(Effect.provide(instance), Effect.provideService(CurrentCaller, { account_id }))

@@ -9,13 +9,11 @@ import { CredentialPools } from "../../src/port/CredentialPools.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { CredentialUse } from "../../src/port/CredentialUse.ts"
 import { KekRegistry } from "../../src/port/KekRegistry.ts"
-import { KeyUse } from "../../src/port/KeyUse.ts"
 import { LeakedKeys } from "../../src/port/LeakedKeys.ts"
 import { Parkings } from "../../src/port/Parkings.ts"
 import { Readiness } from "../../src/port/Readiness.ts"
 import { IdempotencyRecords } from "../../src/port/IdempotencyRecords.ts"
 import { WorkspaceResolver } from "../../src/port/WorkspaceResolver.ts"
-import { WrappedKeys } from "../../src/port/WrappedKeys.ts"
 import { Statements } from "../support/database/Statements.ts"
 import { created, createdId, minimal } from "../support/http/Bodies.ts"
 import { TestService } from "../support/http/TestService.ts"
@@ -106,10 +104,10 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))("the rows of 
       yield* (yield* Readiness).warnings
       yield* (yield* KekRegistry).missing([])
       yield* (yield* KekRegistry).retire("none")
-      yield* (yield* KeyUse).list
-      yield* (yield* KeyUse).live
-      yield* (yield* KeyUse).naming([sealed.kek_id], 10)
-      yield* (yield* WrappedKeys).replace({ primary: "new", after: undefined, size: 10 }, ({ wrapped_dek }) =>
+      yield* (yield* KekRegistry).list
+      yield* (yield* KekRegistry).live
+      yield* (yield* KekRegistry).naming([sealed.kek_id], 10)
+      yield* (yield* KekRegistry).rewrapBatch({ primary: "new", after: undefined, size: 10 }, ({ wrapped_dek }) =>
         Effect.succeed(Result.succeed({ kek_id: "new", wrapped_dek }))
       )
 

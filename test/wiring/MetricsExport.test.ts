@@ -2,7 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { DateTime, Duration, Effect, Layer, Metric, Option, Redacted } from "effect"
 import { KeyEncryption } from "../../src/crypto/KeyEncryption.ts"
 import { AuditLog } from "../../src/port/AuditLog.ts"
-import { KeyUse } from "../../src/port/KeyUse.ts"
+import { KekRegistry } from "../../src/port/KekRegistry.ts"
 import { Readiness } from "../../src/port/Readiness.ts"
 import { families } from "../../src/telemetry/families.ts"
 import { Meter } from "../../src/telemetry/Meter.ts"
@@ -28,7 +28,7 @@ const stores = Layer.mergeAll(
   Layer.succeed(Readiness, { problems: Effect.succeed([]), warnings: Effect.succeed([]) }),
   Layer.mock(AuditLog, { unsealed: () => Effect.succeed(0) }),
   Layer.mock(KeyEncryption, { primary: () => "kek", keks: () => [] }),
-  Layer.mock(KeyUse, {
+  Layer.mock(KekRegistry, {
     live: Effect.map(DateTime.now, (registered_at) => [{ kek_id: "kek", wraps: 1, registered_at }])
   })
 )

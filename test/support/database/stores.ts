@@ -5,12 +5,10 @@ import type { CredentialPools } from "../../../src/port/CredentialPools.ts"
 import type { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
 import type { CredentialUse } from "../../../src/port/CredentialUse.ts"
 import type { KekRegistry } from "../../../src/port/KekRegistry.ts"
-import type { KeyUse } from "../../../src/port/KeyUse.ts"
 import type { LeakedKeys } from "../../../src/port/LeakedKeys.ts"
 import type { Parkings } from "../../../src/port/Parkings.ts"
 import type { IdempotencyRecords } from "../../../src/port/IdempotencyRecords.ts"
 import type { WorkspaceResolver } from "../../../src/port/WorkspaceResolver.ts"
-import type { WrappedKeys } from "../../../src/port/WrappedKeys.ts"
 import * as Persistence from "../../../src/wiring/Persistence.ts"
 import * as Memory from "../memory/Memory.ts"
 import { adminClient, freshDatabase, settingsFor } from "./freshDatabase.ts"
@@ -22,12 +20,10 @@ export type Ports =
   | CredentialRepository
   | CredentialUse
   | KekRegistry
-  | KeyUse
   | LeakedKeys
   | Parkings
   | IdempotencyRecords
   | WorkspaceResolver
-  | WrappedKeys
 
 const onDatabase = (url: string, batching: boolean) => {
   const { database, ...settings } = settingsFor(url)

@@ -13,16 +13,13 @@ import {
 } from "../../../src/port/AccountRepository.ts"
 import { ApiKeys } from "../../../src/port/ApiKeys.ts"
 import { CredentialPools, type StoredParking } from "../../../src/port/CredentialPools.ts"
-import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
+import { CredentialRepository, WorkspaceGone } from "../../../src/port/CredentialRepository.ts"
 import { CredentialUse, type UsedCredential } from "../../../src/port/CredentialUse.ts"
 import { KekRegistry } from "../../../src/port/KekRegistry.ts"
-import { KeyUse } from "../../../src/port/KeyUse.ts"
 import { type FoundKey, LeakedKeys } from "../../../src/port/LeakedKeys.ts"
 import { Parkings } from "../../../src/port/Parkings.ts"
 import { type IdempotencyRecord, IdempotencyRecords } from "../../../src/port/IdempotencyRecords.ts"
-import { WorkspaceGone } from "../../../src/port/WorkspaceGone.ts"
 import { WorkspaceResolver } from "../../../src/port/WorkspaceResolver.ts"
-import { WrappedKeys } from "../../../src/port/WrappedKeys.ts"
 
 interface Owned {
   readonly account_id: AccountId
@@ -274,6 +271,8 @@ const maySeal = (keks: Memory["Service"]["keks"], kek_id: string, kek_ids: Reado
   return (keks.get(kek_id)?.wraps ?? 0) > 0 || sealing.length === 0 || sealing.some(([id]) => kek_ids.includes(id))
 }
 
+const cursorOf = ({ account_id, credential }: CredentialRow) => `${account_id}/${credential.id}`
+
 const kekRegistry = Layer.effect(
   KekRegistry,
   Effect.map(Memory, ({ credentials, keks }) => ({
@@ -296,7 +295,7 @@ const kekRegistry = Layer.effect(
           return kek === undefined ? [] : [{ kek_id, check_value: kek.check_value, retired: kek.retired }]
         })
       ),
-    standing: (kek_id, kek_ids) =>
+    sealPermission: (kek_id, kek_ids) =>
       Effect.sync(() =>
         keks.get(kek_id)?.retired === true ? "retired" : maySeal(keks, kek_id, kek_ids) ? "seals" : "foreign"
       ),
@@ -330,13 +329,7 @@ const kekRegistry = Layer.effect(
           kek_id,
           credentials: Math.min(named.filter((other) => other === kek_id).length, limit)
         }))
-      })
-  }))
-)
-
-const keyUse = Layer.effect(
-  KeyUse,
-  Effect.map(Memory, ({ credentials, keks }) => ({
+      }),
     list: Effect.sync(() => {
       const named = Array.from(credentials.values(), ({ sealed }) => sealed.kek_id)
       return Array.from(new Set([...keks.keys(), ...named]))
@@ -366,16 +359,8 @@ const keyUse = Layer.effect(
             `${one.kek_id} ${one.credential_id}` < `${other.kek_id} ${other.credential_id}` ? -1 : 1
           )
           .slice(0, limit)
-      )
-  }))
-)
-
-const cursorOf = ({ account_id, credential }: CredentialRow) => `${account_id}/${credential.id}`
-
-const wrappedKeys = Layer.effect(
-  WrappedKeys,
-  Effect.map(Memory, ({ credentials }) => ({
-    replace: ({ after = "", primary, size }, rewrap) =>
+      ),
+    rewrapBatch: ({ after = "", primary, size }, rewrap) =>
       Effect.gen(function* () {
         const rows = Array.from(credentials.values())
           .filter((row) => cursorOf(row) > after && row.sealed.kek_id !== primary)
@@ -634,10 +619,8 @@ export const layer = Layer.mergeAll(
   credentialRepository,
   credentialUse,
   kekRegistry,
-  keyUse,
   leakedKeys,
   parkings,
   idempotencyRecords,
-  workspaceResolver,
-  wrappedKeys
+  workspaceResolver
 ).pipe(Layer.provideMerge(Memory.layer))

@@ -1,10 +1,9 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Layer, Option, Result } from "effect"
 import { AuthenticationFailed, KeyStoreUnavailable } from "../../src/port/Cipher.ts"
+import { KekRegistry } from "../../src/port/KekRegistry.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
-import { KeyUse } from "../../src/port/KeyUse.ts"
 import type { Rewrapper } from "../../src/port/Rewrapper.ts"
-import { WrappedKeys } from "../../src/port/WrappedKeys.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
 import { inOrder, type Made, sealUnder } from "../support/keys/rotating.ts"
 import { stores } from "../support/database/stores.ts"
@@ -27,15 +26,15 @@ for (const [name, store] of stores) {
       Effect.gen(function* () {
         const made = yield* sealUnder(ringOf("old"), 3)
         const before = yield* Effect.forEach(made, stored)
-        const { replace } = yield* WrappedKeys
-        const done = yield* replace({ primary, after: undefined, size: 10 }, accept)
+        const { rewrapBatch } = yield* KekRegistry
+        const done = yield* rewrapBatch({ primary, after: undefined, size: 10 }, accept)
         assert.deepStrictEqual(done, { rewrapped: 3, failed: [], next: undefined })
         const after = yield* Effect.forEach(made, stored)
         assert.deepEqual(
           after,
           before.map((row) => ({ ...row, sealed: { ...row.sealed, kek_id: primary, wrapped_dek } }))
         )
-        const again = yield* replace({ primary, after: undefined, size: 10 }, accept)
+        const again = yield* rewrapBatch({ primary, after: undefined, size: 10 }, accept)
         assert.deepStrictEqual(again, { rewrapped: 0, failed: [], next: undefined })
       }).pipe(Effect.provide(fresh))
     )
@@ -56,8 +55,8 @@ for (const [name, store] of stores) {
           })
         )
         const seen: Array<object> = []
-        const { replace } = yield* WrappedKeys
-        yield* replace({ primary, after: undefined, size: 50 }, (sealed, context) => {
+        const { rewrapBatch } = yield* KekRegistry
+        yield* rewrapBatch({ primary, after: undefined, size: 50 }, (sealed, context) => {
           const {
             created_at: _c,
             label: _l,
@@ -79,12 +78,12 @@ for (const [name, store] of stores) {
     it.live("batches of limited size cover all rows in the order of account and id", () =>
       Effect.gen(function* () {
         const made = yield* sealUnder(ringOf("old"), 7)
-        const { replace } = yield* WrappedKeys
+        const { rewrapBatch } = yield* KekRegistry
         const seen: Array<string> = []
         const sizes: Array<number> = []
         let after: string | undefined
         do {
-          const done = yield* replace({ primary, after, size: 3 }, (sealed, context) => {
+          const done = yield* rewrapBatch({ primary, after, size: 3 }, (sealed, context) => {
             seen.push(context.id)
             return accept(sealed, context)
           })
@@ -102,12 +101,12 @@ for (const [name, store] of stores) {
         const before = yield* Effect.forEach(made, stored)
         const [, , third] = idsOf(made)
         const down = new KeyStoreUnavailable({ reason: "it is down" })
-        const { replace } = yield* WrappedKeys
+        const { rewrapBatch } = yield* KekRegistry
         const half: Rewrapper["Service"]["rewrap"] = (sealed, context) =>
           context.id === third ? Effect.fail(down) : accept(sealed, context)
-        assert.strictEqual(yield* Effect.flip(replace({ primary, after: undefined, size: 10 }, half)), down)
+        assert.strictEqual(yield* Effect.flip(rewrapBatch({ primary, after: undefined, size: 10 }, half)), down)
         assert.deepEqual(yield* Effect.forEach(made, stored), before)
-        assert.strictEqual((yield* replace({ primary, after: undefined, size: 10 }, accept)).rewrapped, 4)
+        assert.strictEqual((yield* rewrapBatch({ primary, after: undefined, size: 10 }, accept)).rewrapped, 4)
       }).pipe(Effect.provide(fresh))
     )
 
@@ -116,16 +115,16 @@ for (const [name, store] of stores) {
         const made = yield* sealUnder(ringOf("old"), 4)
         const [first, second] = idsOf(made)
         const refused = new AuthenticationFailed()
-        const { replace } = yield* WrappedKeys
+        const { rewrapBatch } = yield* KekRegistry
         const half: Rewrapper["Service"]["rewrap"] = (sealed, context) =>
           context.id === first || context.id === second ? Effect.succeed(Result.fail(refused)) : accept(sealed, context)
-        const done = yield* replace({ primary, after: undefined, size: 2 }, half)
+        const done = yield* rewrapBatch({ primary, after: undefined, size: 2 }, half)
         assert.deepStrictEqual(
           [done.rewrapped, done.failed],
           [0, [first, second].map((id) => ({ id: String(id), failure: refused }))]
         )
-        assert.strictEqual((yield* replace({ primary, after: done.next, size: 10 }, half)).rewrapped, 2)
-        const { list } = yield* KeyUse
+        assert.strictEqual((yield* rewrapBatch({ primary, after: done.next, size: 10 }, half)).rewrapped, 2)
+        const { list } = yield* KekRegistry
         assert.deepEqual(yield* list, [
           { kek_id: "new", credentials: 2, wraps: 0, retired: false },
           { kek_id: "old", credentials: 2, wraps: 0, retired: false }

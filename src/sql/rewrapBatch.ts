@@ -1,0 +1,97 @@
+import { Effect, Option, Result, Schema } from "effect"
+import { AuthenticationFailed } from "../port/Cipher.ts"
+import type { SealedKey } from "../domain/SealedKey.ts"
+import type { KekRegistry } from "../port/KekRegistry.ts"
+import { record } from "./auditing.ts"
+import type { ConnectionPool } from "./connection/ConnectionPool.ts"
+import { ContextRow } from "./credentialRows.ts"
+import { type CredentialKey, cursorOf, keyOf, keyOfAll, lowest } from "./credentialCursor.ts"
+
+const decodeContext = Schema.decodeUnknownOption(ContextRow)
+
+/** How many rows one statement scans at most, however few of them name another key. */
+const scanLimit = 10_000
+
+const highest = keyOfAll("ffffffff-ffff-ffff-ffff-ffffffffffff")
+
+/** How many DEKs are rewrapped at a time, for slow key stores. */
+const concurrency = 16
+
+/** How often each value occurs. */
+const countsOf = (values: ReadonlyArray<string>) => {
+  const counts = new Map<string, number>()
+  for (const value of values) counts.set(value, (counts.get(value) ?? 0) + 1)
+  return Object.fromEntries(counts)
+}
+
+const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString("hex")
+
+/** Rewraps the data keys of one batch of credentials in one transaction, with one audit event. */
+export const rewrapBatch = ({ ask, sql }: ConnectionPool): KekRegistry["Service"]["rewrapBatch"] => {
+  const columns = sql.csv(Object.keys(ContextRow.fields))
+
+  return ({ after, primary, size }, rewrap) =>
+    Effect.gen(function* () {
+      const from = after === undefined ? lowest : keyOf(after)
+      const [end] = yield* sql<CredentialKey>`
+        SELECT account_id, id FROM credentials WHERE (account_id, id) > (${from.account_id}::uuid, ${from.id}::uuid)
+        ORDER BY account_id, id OFFSET ${scanLimit - 1} LIMIT 1`
+      const upTo = end ?? highest
+      const rows = yield* sql<CredentialKey & SealedKey>`
+        SELECT ${columns}, kek_id, wrapped_dek, substring(sealed FOR 2) AS sealed FROM credentials
+        WHERE (account_id, id) > (${from.account_id}::uuid, ${from.id}::uuid)
+        AND (account_id, id) <= (${upTo.account_id}::uuid, ${upTo.id}::uuid) AND kek_id <> ${primary}
+        ORDER BY account_id, id LIMIT ${size} FOR UPDATE SKIP LOCKED`
+      const attempt = yield* Effect.result(
+        Effect.forEach(
+          rows,
+          ({ account_id, id, kek_id, sealed, wrapped_dek, ...fields }) =>
+            Effect.map(
+              Option.match(decodeContext({ account_id, id, ...fields }), {
+                onNone: () => Effect.succeed(Result.fail(new AuthenticationFailed())),
+                onSome: (context) => rewrap({ kek_id, sealed, wrapped_dek }, context)
+              }),
+              (result) => ({ account_id, id, old: wrapped_dek, result })
+            ),
+          { concurrency }
+        )
+      )
+      if (Result.isFailure(attempt)) return Result.fail(attempt.failure)
+      const results = attempt.success
+      const failed = results.flatMap(({ id, result }) =>
+        Result.isFailure(result) ? [{ id, failure: result.failure }] : []
+      )
+      const wrapped = results.flatMap(({ account_id, id, old, result }) =>
+        Result.isSuccess(result) ? [{ account_id, id, old: hex(old), ...result.success }] : []
+      )
+      const replaced =
+        wrapped.length === 0
+          ? []
+          : yield* sql<CredentialKey>`
+              UPDATE credentials SET kek_id = rewrapped.kek_id, wrapped_dek = decode(rewrapped.wrapped_dek, 'hex')
+              FROM unnest(
+                ${wrapped.map(({ account_id }) => account_id)}::uuid[],
+                ${wrapped.map(({ id }) => id)}::uuid[],
+                ${wrapped.map(({ old }) => old)}::text[],
+                ${wrapped.map(({ kek_id }) => kek_id)}::text[],
+                ${wrapped.map(({ wrapped_dek }) => hex(wrapped_dek))}::text[]
+              ) AS rewrapped (account_id, id, old, kek_id, wrapped_dek), LATERAL (
+                SELECT ctid FROM credentials WHERE account_id = rewrapped.account_id AND id = rewrapped.id OFFSET 0
+              ) AS place
+              WHERE credentials.ctid = place.ctid
+              AND credentials.account_id = rewrapped.account_id AND credentials.id = rewrapped.id
+              AND credentials.wrapped_dek = decode(rewrapped.old, 'hex')
+              RETURNING credentials.account_id, credentials.id`
+      if (replaced.length > 0) {
+        const before = new Map(rows.map((row) => [cursorOf(row), row.kek_id]))
+        const counts = countsOf(replaced.map((row) => before.get(cursorOf(row)) ?? ""))
+        yield* record(sql, [{ action: "keyring.rewrap", kek_id: primary, from: counts }])
+      }
+      const last = rows.length < size ? end : rows.at(-1)
+      return Result.succeed({
+        rewrapped: replaced.length,
+        failed,
+        next: last === undefined ? undefined : cursorOf(last)
+      })
+    }).pipe(sql.withTransaction, (query) => ask(query, "keks.rewrap"), Effect.flatMap(Effect.fromResult))
+}

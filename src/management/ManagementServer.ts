@@ -7,8 +7,11 @@ import { keptFor } from "../http/keptFor.ts"
 import { makeNodeServer } from "../http/makeNodeServer.ts"
 import { requestIdOf } from "../http/requestIdOf.ts"
 import type { ServerSettings } from "../http/ServerSettings.ts"
+import { Draining } from "../port/Draining.ts"
+import { KeyringReload } from "../port/KeyringReload.ts"
+import { Readiness } from "../port/Readiness.ts"
 import { prometheusText, prometheusType } from "../telemetry/prometheusText.ts"
-import { Management } from "./Management.ts"
+import { snapshotOf } from "../telemetry/Snapshot.ts"
 
 /** How long an answer about readiness is kept, in milliseconds. */
 const kept = 1000
@@ -25,26 +28,39 @@ interface Route {
 
 const get = (answer: Route["answer"]): Route => ({ methods: ["GET", "HEAD"], answer })
 
-const routesOf = Effect.fnUntraced(function* ({ condition, reload, snapshot }: Management["Service"]) {
-  const ready = Effect.map(condition, ({ problems, warnings }) =>
+/** What is wrong with the service, one sentence each. */
+interface HealthReport {
+  readonly problems: ReadonlyArray<string>
+  readonly warnings: ReadonlyArray<string>
+}
+
+const makeRoutes = Effect.gen(function* () {
+  const context = yield* Effect.context()
+  const readiness = yield* Readiness
+  const isDraining = yield* Draining
+  const { reload } = yield* KeyringReload
+  const health: Effect.Effect<HealthReport> = Effect.suspend(() =>
+    isDraining()
+      ? Effect.succeed({ problems: ["the service is stopping"], warnings: [] })
+      : Effect.all(readiness, { concurrency: 2 })
+  )
+  const ready = Effect.map(health, ({ problems, warnings }) =>
     problems.length === 0
       ? json({ status: "ready", warnings })
       : refuse(new ServiceUnavailable(), { problems, warnings })
   )
-  const metrics = Effect.map(snapshot, (found) =>
-    HttpServerResponse.text(prometheusText(found), { contentType: prometheusType })
+  const metrics = Effect.sync(() =>
+    HttpServerResponse.text(prometheusText(snapshotOf(context)), { contentType: prometheusType })
   )
-  const reloaded = Effect.match(reload, {
-    onSuccess: (reloaded) => json(reloaded),
-    onFailure: (failure) => {
-      if (failure._tag === "ServiceUnavailable") return refuse(failure)
-      const { processes, reason, reloaded } = failure
-      return json(
-        { error: { code: 409, message: "Keyring not reloaded", metadata: { reason, reloaded, processes } } },
-        409
+  const reloaded = reload.pipe(
+    Effect.map((found) => json(found)),
+    Effect.catchTag("KeyringNotReloaded", ({ message }) =>
+      Effect.succeed(
+        json({ error: { code: 409, message: "Keyring not reloaded", metadata: { reason: message } } }, 409)
       )
-    }
-  })
+    ),
+    Effect.catchDefect(() => Effect.succeed(refuse(new ServiceUnavailable())))
+  )
   return new Map<string, Route>([
     ["/health/live", get(Effect.succeed(json({ status: "live" })))],
     ["/health/ready", get(yield* keptFor(kept)(ready))],
@@ -78,11 +94,11 @@ const answerWith = (routes: ReadonlyMap<string, Route>) =>
     )
   })
 
-/** Serves `Management` on a port of its own, for operators and their machines. */
+/** Serves metrics, details of health and the reload of the keyring on a port of its own, for operators and their tools. */
 export const layer = (settings: ServerSettings) =>
   Layer.effectDiscard(
     Effect.gen(function* () {
-      const routes = yield* routesOf(yield* Management)
+      const routes = yield* makeRoutes
       const { host, port } = settings
       const { address, serve } = yield* NodeHttpServer.make(() => makeNodeServer(settings), {
         host,

@@ -1,33 +1,33 @@
 import { Duration, Effect, Layer } from "effect"
-import { stopSignals } from "./stopSignals.ts"
 
 /**
  * A service that is asked to stop reports at once that it is not ready, and answers as before for the delay, so that load
  * balancers have time to notice. A second signal ends the delay.
  */
 export const makeDrain = Effect.fnUntraced(function* (delay: Duration.Duration) {
-  let draining = false
-  let hastened = false
-  let end = () => {}
-  const endDelay = () => {
-    hastened = true
-    end()
+  let signals = 0
+  let endDelay = () => {}
+  const onSignal = () => {
+    signals += 1
+    if (signals > 1) endDelay()
   }
-  yield* stopSignals((count) => {
-    draining = true
-    if (count > 1) endDelay()
-  })
-  const wait = Effect.callback<true>((resume) => {
-    if (!draining || hastened) return resume(Effect.succeed(true))
-    const timer = setTimeout(() => end(), Duration.toMillis(delay))
-    end = () => {
+  // Before the listener that interrupts the program, so that the finalizer below knows of the signal.
+  yield* Effect.acquireRelease(
+    Effect.sync(() => process.prependListener("SIGTERM", onSignal).prependListener("SIGINT", onSignal)),
+    () => Effect.sync(() => process.off("SIGTERM", onSignal).off("SIGINT", onSignal))
+  )
+  const wait = Effect.callback((resume: (done: Effect.Effect<void>) => void) => {
+    const done = () => resume(Effect.void)
+    if (signals !== 1) return done()
+    const timer = setTimeout(done, Duration.toMillis(delay))
+    endDelay = () => {
       clearTimeout(timer)
-      resume(Effect.succeed(true))
+      done()
     }
   })
   return {
-    isDraining: () => draining,
-    /** Built on the server, it is released before it. */
+    isDraining: () => signals > 0,
+    /** Built on the server, so the delay passes before the server stops. */
     layer: Layer.effectDiscard(Effect.addFinalizer(() => wait))
   }
 })

@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs"
 import { join } from "node:path"
-import { Context, Effect, Layer, Option, Redacted, Semaphore } from "effect"
+import { Cause, Context, Effect, Layer, Option, Redacted, Semaphore } from "effect"
 import {
   generateKeyring,
   InvalidKeyring,
@@ -111,6 +111,13 @@ export const layer = (settings: Settings) =>
           return { kek_ids: Array.from(next.byId.keys()) }
         }),
         Effect.mapError(({ message }) => new KeyringNotReloaded({ message: `${setting}: ${message}` })),
+        Effect.tap(({ kek_ids }) =>
+          Effect.logInfo(`Keyring reloaded: ${kek_ids[0]} seals; its keys are ${kek_ids.join(", ")}`)
+        ),
+        Effect.tapError(({ message }) => Effect.logError(`Keyring not reloaded. ${message}`)),
+        Effect.tapDefect((defect) =>
+          Effect.logError("Keyring not reloaded: the database does not answer", Cause.die(defect))
+        ),
         oneAtATime.withPermits(1)
       )
       return Context.make(Keyring, { current: () => ring }).pipe(Context.add(KeyringReload, { reload }))

@@ -3,8 +3,7 @@ import { Console, Context, Effect, Layer, Redacted } from "effect"
 import { HttpServer } from "effect/http"
 import * as Byok from "../../src/Byok.ts"
 import * as Server from "../../src/http/Server.ts"
-import * as OfProcess from "../../src/management/OfProcess.ts"
-import { managementPort } from "../../src/serve/managementPort.ts"
+import { managementPort } from "../../src/serve/serve.ts"
 import * as Logging from "../../src/wiring/Logging.ts"
 import { Credentials } from "../../src/port/Credentials.ts"
 import * as CredentialsLive from "../../src/service/Credentials.ts"
@@ -41,7 +40,7 @@ readSettings.pipe(
   Effect.flatMap((settings) =>
     tellAddress.pipe(
       Layer.provide(Server.layer(settings)),
-      Layer.provideMerge(Layer.provide(managementPort(settings), OfProcess.layer)),
+      Layer.provideMerge(managementPort(settings)),
       Layer.provide(leaky),
       Layer.provide(Byok.layerWith(settings)),
       Layer.provide(Tracing.layer(settings)),

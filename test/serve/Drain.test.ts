@@ -6,6 +6,7 @@ import { send } from "../support/http/HttpProbe.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { StartedBefore } from "../support/process/firstStart.ts"
 import { layerLive } from "../support/process/layerLive.ts"
+import { managementUrl } from "../support/process/managementUrl.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
 
 const statusOf = (url: string, path: string) => Effect.map(send(url, { path }), ({ status }) => status)
@@ -23,7 +24,8 @@ layerLive(StartedBefore.layer, { timeout: "60 seconds" })(
       Effect.gen(function* () {
         const { key, settings } = yield* StartedBefore
         // No test waits for it: only the second signal can end it.
-        const { ended, signal, url } = yield* startService({ ...settings, DRAIN_DELAY: "1 hour" })
+        const service = yield* startService({ ...settings, DRAIN_DELAY: "1 hour", BYOK_MANAGEMENT_PORT: "0" })
+        const { ended, signal, url } = service
         assert.strictEqual(yield* statusOf(url, "/health/ready"), 200)
         const exit = yield* Effect.forkChild(ended)
         yield* signal("SIGTERM")
@@ -33,6 +35,9 @@ layerLive(StartedBefore.layer, { timeout: "60 seconds" })(
           assert.strictEqual(yield* statusOf(url, "/health/live"), 200)
           assert.strictEqual((yield* createOver(url, key, minimal)).status, 201)
         }
+        const { body, status } = yield* send(yield* managementUrl(service), { path: "/health/ready" })
+        assert.strictEqual(status, 503)
+        assert.include(body, '"metadata":{"problems":["the service is stopping"],"warnings":[]}')
         assert.isUndefined(exit.pollUnsafe())
         yield* signal("SIGTERM")
         assert.deepStrictEqual(yield* Effect.timeoutOption(Fiber.join(exit), "20 seconds"), Option.some(0))

@@ -1,0 +1,39 @@
+import { Effect, Layer, Option, Queue } from "effect"
+import type { Certificate } from "../http/Certificate.ts"
+import { CertificateInUse } from "../http/CertificateInUse.ts"
+import { KeyringReload } from "../port/KeyringReload.ts"
+import type { InvalidSetting } from "../wiring/Settings.ts"
+
+const reloadCertificate = Effect.fnUntraced(function* (read: Effect.Effect<Certificate, InvalidSetting>) {
+  const { replace } = yield* CertificateInUse
+  yield* read.pipe(
+    Effect.flatMap(replace),
+    Effect.andThen(Effect.logInfo("Certificate reloaded")),
+    Effect.catchTag("InvalidSetting", ({ message }) => Effect.logError(`Certificate not reloaded. ${message}`))
+  )
+})
+
+/**
+ * Reloads the keyring, and the certificate if there is one, on every SIGHUP that arrives from now on, once the layer is
+ * built. What cannot be reloaded stays as it was. Requests in progress finish with the keys they began with.
+ */
+export const reloadOnSighup = Effect.fnUntraced(function* (
+  certificate: Option.Option<Effect.Effect<Certificate, InvalidSetting>>
+) {
+  const signals = yield* Queue.sliding<true>(1)
+  const offer = () => void Queue.offerUnsafe(signals, true)
+  yield* Effect.acquireRelease(
+    Effect.sync(() => process.on("SIGHUP", offer)),
+    () => Effect.sync(() => process.off("SIGHUP", offer))
+  )
+  return Layer.effectDiscard(
+    Effect.gen(function* () {
+      const { reload } = yield* KeyringReload
+      const reloadAll = Effect.andThen(
+        Option.match(certificate, { onNone: () => Effect.void, onSome: reloadCertificate }),
+        Effect.ignoreCause(reload)
+      )
+      yield* Effect.forkScoped(Effect.forever(Effect.andThen(Queue.take(signals), reloadAll)))
+    })
+  )
+})

@@ -3,7 +3,7 @@ import { Argument, CliError, Command, Flag } from "effect/cli"
 import { AccountId } from "../domain/Identifiers.ts"
 import type { ErasureStep } from "../port/AccountRepository.ts"
 import { Accounts } from "../service/Accounts.ts"
-import * as Administration from "../wiring/Administration.ts"
+import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { operatorOn, withAccounts } from "./asOperator.ts"
 import { name, parse } from "./Arguments.ts"
 import { print, printPages } from "./Output.ts"
@@ -62,7 +62,7 @@ const remove = Command.make(
     const progress = yield* makeProgress(erasureView)
     const deleted = yield* operatorOn(
       Accounts,
-      Administration.erasure
+      CommandLayers.erasure
     )((accounts) => Effect.ensuring(accounts.deleteAccount(id, progress.report), progress.end))
     yield* print(deleted, "the account is deleted")
   })

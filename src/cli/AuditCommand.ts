@@ -1,12 +1,12 @@
 import { Console, Effect, Option, Schema } from "effect"
 import { Command, Flag } from "effect/cli"
 import { Audit, type AuditReport } from "../service/Audit.ts"
-import * as Administration from "../wiring/Administration.ts"
+import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { operatorOn } from "./asOperator.ts"
 import { parse } from "./Arguments.ts"
 import { printAs, writeOut } from "./Output.ts"
 
-const withAudit = operatorOn(Audit, Administration.audit)
+const withAudit = operatorOn(Audit, CommandLayers.audit)
 
 const Hash = Schema.String.check(Schema.isPattern(/^[a-f0-9]{64}$/))
 const Seq = Schema.String.check(Schema.isPattern(/^\d{1,15}$/))

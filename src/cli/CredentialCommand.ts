@@ -5,13 +5,13 @@ import { type AccountId, CredentialId } from "../domain/Identifiers.ts"
 import { Credentials } from "../port/Credentials.ts"
 import { NotKnown } from "../service/Accounts.ts"
 import { OperatorCredentials } from "../service/OperatorCredentials.ts"
-import * as Administration from "../wiring/Administration.ts"
+import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { asOperator, operatorOn } from "./asOperator.ts"
 import { credentialImport } from "./CredentialImport.ts"
 import { account, credentialId, parse, provider, workspace } from "./Arguments.ts"
 import { print, printPages } from "./Output.ts"
 
-const withCredentials = operatorOn(OperatorCredentials, Administration.credentials)
+const withCredentials = operatorOn(OperatorCredentials, CommandLayers.credentials)
 
 const list = Command.make(
   "list",
@@ -39,7 +39,7 @@ const show = Command.make(
 
 const setDisabled = Effect.fnUntraced(function* (account_id: AccountId, id: CredentialId, disabled: boolean) {
   const update = Effect.flatMap(Credentials, (credentials) => credentials.update(id, { disabled }))
-  const updated = yield* asOperator(Administration.sealing)(
+  const updated = yield* asOperator(CommandLayers.sealing)(
     Effect.provideService(update, CurrentCaller, { account_id })
   ).pipe(Effect.catchTags({ NotFound: () => new NotKnown({ kind: "credential" }), InvalidParams: Effect.die }))
   yield* print({ id, disabled: updated.disabled }, `the credential is ${disabled ? "disabled" : "enabled"}`)

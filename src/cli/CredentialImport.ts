@@ -9,7 +9,7 @@ import type { Issue } from "../domain/Issue.ts"
 import { QueueLimits } from "../port/QueueLimits.ts"
 import { importCredential } from "../service/importCredential.ts"
 import { OperatorCredentials } from "../service/OperatorCredentials.ts"
-import * as Administration from "../wiring/Administration.ts"
+import * as CommandLayers from "../wiring/CommandLayers.ts"
 import * as PrivateFiles from "../wiring/PrivateFiles.ts"
 import { asOperator } from "./asOperator.ts"
 import type { Entry } from "./import/Entry.ts"
@@ -178,8 +178,8 @@ export const credentialImport = Command.make(
     const path = dryRun ? undefined : yield* journalOf(file, journal)
     const imported = Effect.gen(function* () {
       const source = yield* open
-      if (path === undefined) return yield* asOperator(Administration.credentials)(check(source, account))
-      return yield* asOperator(Administration.sealing)(importInto(source, account, path))
+      if (path === undefined) return yield* asOperator(CommandLayers.credentials)(check(source, account))
+      return yield* asOperator(CommandLayers.sealing)(importInto(source, account, path))
     })
     yield* Effect.scoped(imported)
   })

@@ -8,7 +8,7 @@ import { Explanation } from "../domain/routing/Explanation.ts"
 import { RoutingRequest } from "../domain/routing/RoutingRequest.ts"
 import { Explanations } from "../port/Explanations.ts"
 import { NotKnown } from "../service/Accounts.ts"
-import * as Administration from "../wiring/Administration.ts"
+import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { operatorOn } from "./asOperator.ts"
 import { account, parse } from "./Arguments.ts"
 import { printable, printAs } from "./Output.ts"
@@ -24,7 +24,7 @@ const regions = ["europe", "us"] as const
 
 const unverified = "Seals not verified: no keyring is set, so this goes by the columns as they are."
 
-const withExplanations = operatorOn(Explanations, Administration.explanations)
+const withExplanations = operatorOn(Explanations, CommandLayers.explanations)
 
 const encode = Schema.encodeSync(Explanation)
 

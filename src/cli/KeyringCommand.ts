@@ -3,7 +3,7 @@ import { Argument, Command, Flag } from "effect/cli"
 import { KekId, kekIdForm } from "../domain/Identifiers.ts"
 import { KeyringEditor } from "../port/KeyringEditor.ts"
 import { type KeyStatus, type RewrapProgress, type RewrapResult, Rotation } from "../service/Rotation.ts"
-import * as Administration from "../wiring/Administration.ts"
+import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { operatorOn } from "./asOperator.ts"
 import { parse } from "./Arguments.ts"
 import { print, printAs } from "./Output.ts"
@@ -13,14 +13,14 @@ const generate = Command.make(
   "generate",
   {},
   Effect.fnUntraced(function* () {
-    const keyring = yield* Administration.newKeyring
+    const keyring = yield* CommandLayers.newKeyring
     yield* printAs({ keyring }, keyring)
   })
 ).pipe(Command.withDescription("Print a keyring with one new key: `umask 077; byok keyring generate > keyring`"))
 
-const withRotation = operatorOn(Rotation, Administration.rotation)
+const withRotation = operatorOn(Rotation, CommandLayers.rotation)
 
-const withEditor = operatorOn(KeyringEditor, Administration.keyringEditor)
+const withEditor = operatorOn(KeyringEditor, CommandLayers.keyringEditor)
 
 const Rate = Schema.FiniteFromString.check(Schema.isInt(), Schema.isBetween({ minimum: 1, maximum: 1_000_000 }))
 

@@ -3,16 +3,16 @@ import { Command, Flag } from "effect/cli"
 import { Parkings } from "../port/Parkings.ts"
 import { NotKnown } from "../service/Accounts.ts"
 import { LeakResponse, type LeakSearchProgress, type LeakSearchResult } from "../service/LeakResponse.ts"
-import * as Administration from "../wiring/Administration.ts"
+import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { readLeakedText } from "../wiring/readLeakedText.ts"
 import { operatorOn } from "./asOperator.ts"
 import { account, credentialId } from "./Arguments.ts"
 import { print, printable, printAs, StandardStreams } from "./Output.ts"
 import { makeProgress, type ProgressView } from "./Progress.ts"
 
-const withLeakResponse = operatorOn(LeakResponse, Administration.leakResponse)
+const withLeakResponse = operatorOn(LeakResponse, CommandLayers.leakResponse)
 
-const withParkings = operatorOn(Parkings, Administration.parkings)
+const withParkings = operatorOn(Parkings, CommandLayers.parkings)
 
 /** A search that could not compare every key that it had to. */
 export class LeakSearchIncomplete extends Data.TaggedError("LeakSearchIncomplete")<{ readonly message: string }> {}

@@ -2,7 +2,7 @@ import { userInfo } from "node:os"
 import { type Context, Effect, type Layer } from "effect"
 import { type Actor, CurrentActor } from "../domain/CurrentCaller.ts"
 import { Accounts } from "../service/Accounts.ts"
-import * as Administration from "../wiring/Administration.ts"
+import * as CommandLayers from "../wiring/CommandLayers.ts"
 
 const userName = () => {
   try {
@@ -31,4 +31,4 @@ export const operatorOn =
     asOperator(layer)(Effect.flatMap(service, operation))
 
 /** Runs an operation on accounts. */
-export const withAccounts = operatorOn(Accounts, Administration.accounts)
+export const withAccounts = operatorOn(Accounts, CommandLayers.accounts)

@@ -4,10 +4,9 @@ import * as Byok from "../Byok.ts"
 import * as Server from "../http/Server.ts"
 import * as ManagementServer from "../management/ManagementServer.ts"
 import { Draining } from "../port/Draining.ts"
-import * as MetricsExport from "../wiring/MetricsExport.ts"
-import { readCertificate } from "../wiring/readCertificate.ts"
+import { readCertificate } from "../wiring/Certificates.ts"
 import { InvalidSetting, type Settings } from "../wiring/Settings.ts"
-import * as Tracing from "../wiring/Tracing.ts"
+import * as TelemetryLive from "../wiring/TelemetryLive.ts"
 import { makeDrain } from "./makeDrain.ts"
 import { reloadOnSighup } from "./reloadOnSighup.ts"
 import { welcome } from "./welcome.ts"
@@ -56,10 +55,10 @@ export const serve = (settings: Settings, json = false) =>
       return Layer.mergeAll(welcome(settings, json), reloading, drain.layer).pipe(
         Layer.provide(server),
         Layer.provideMerge(managementPort(settings)),
-        Layer.provide(MetricsExport.layer(settings)),
+        Layer.provide(TelemetryLive.metrics(settings)),
         Layer.provide(Layer.succeed(Draining, drain.isDraining)),
         Layer.provide(Byok.layerWith(settings)),
-        Layer.provide(Tracing.layer(settings))
+        Layer.provide(TelemetryLive.traces(settings))
       )
     })
   )

@@ -12,6 +12,13 @@ export class InvalidSetting extends Data.TaggedError("InvalidSetting")<{ readonl
 export const optionalSetting = <A>(name: string, config: Config.Config<A>, expected: string) =>
   Effect.mapError(Config.option(config), () => new InvalidSetting({ message: `${name} must be ${expected}.` }))
 
+/** Reads a setting that has a default. */
+export const settingOr = <A>(name: string, config: Config.Config<A>, fallback: NoInfer<A>, expected: string) =>
+  Effect.map(
+    optionalSetting(name, config, expected),
+    Option.getOrElse(() => fallback)
+  )
+
 /** Reads a setting that must not be seen, and removes it from the environment. */
 export const secretSetting = <A>(name: string, config: Config.Config<A>, expected: string) =>
   Effect.map(optionalSetting(name, config, expected), (found) => {

@@ -10,10 +10,12 @@ import {
   type Ring
 } from "../crypto/keyring/Keyring.ts"
 import { checkKeyring, checkOpening } from "../crypto/keyring/KeyringCheck.ts"
+import * as KeyringEditorFile from "../crypto/keyring/KeyringEditorFile.ts"
 import { writeKeyringFile } from "../crypto/keyring/KeyringFile.ts"
 import { readPrivateFile } from "../crypto/keyring/readPrivateFile.ts"
 import type { UnusableFile } from "../crypto/keyring/UnusableFile.ts"
 import { KekRegistry } from "../port/KekRegistry.ts"
+import { KeyringEditor } from "../port/KeyringEditor.ts"
 import { KeyringNotReloaded, KeyringReload } from "../port/KeyringReload.ts"
 import { InvalidSetting, namesToken, type Settings } from "./Settings.ts"
 
@@ -67,7 +69,7 @@ const sourceOf = (settings: Settings) => {
 export const isSet = (settings: Settings): boolean => sourceOf(settings) !== undefined
 
 /** Where the keyring is; `InvalidSetting` if nothing says so. */
-export const keyringSource = (settings: Settings) => {
+const keyringSource = (settings: Settings) => {
   const source = sourceOf(settings)
   return source === undefined
     ? refuse(
@@ -123,3 +125,14 @@ export const layer = (settings: Settings) =>
       return Context.make(Keyring, { current: () => ring }).pipe(Context.add(KeyringReload, { reload }))
     })
   )
+
+const makeEditor = Effect.fnUntraced(function* (settings: Settings) {
+  const { file, setting } = yield* keyringSource(settings)
+  if (file !== undefined) return yield* KeyringEditorFile.make(file, setting)
+  return yield* new InvalidSetting({
+    message: `${setting} is not a file, so it cannot be changed here: change it where it is set, and restart the service.`
+  })
+})
+
+/** Edits the keyring file that the settings name; a keyring that is not a file is an invalid setting. */
+export const editor = (settings: Settings) => Layer.effect(KeyringEditor, makeEditor(settings))

@@ -1,29 +1,57 @@
-import { Config, Effect, Layer, Logger, Option, References } from "effect"
-import { InvalidSetting } from "./Environment.ts"
-import { limitRepeats } from "./limitRepeats.ts"
-import { logFormats } from "./logFormats.ts"
+import { Config, Context, Effect, Formatter, Layer, Logger, References, Tracer } from "effect"
+import { deduplicateLogs } from "./deduplicateLogs.ts"
+import { InvalidSetting, settingOr } from "./Environment.ts"
 import { readServiceResource } from "./OtlpSettings.ts"
+
+/** Which instance of the service writes. */
+interface Writer {
+  readonly version: string
+  readonly instance: string
+}
+
+/** The trace that a line belongs to, if its spans are made to be sent. */
+const traceOf = ({ fiber }: Logger.Options<unknown>) => {
+  if (!fiber.getRef(References.TracerEnabled) || fiber.getRef(Tracer.Tracer) === Tracer.nativeTracer) return undefined
+  const span = Context.getOrUndefined(fiber.context, Tracer.ParentSpan)
+  return span === undefined ? undefined : { trace_id: span.traceId, span_id: span.spanId }
+}
+
+const json = (writer: Writer) =>
+  Logger.make((options) =>
+    Formatter.formatJson({ ...Logger.formatStructured.log(options), ...traceOf(options), ...writer })
+  )
+
+const logfmt = ({ instance, version }: Writer) =>
+  Logger.make((options) => {
+    const trace = traceOf(options)
+    const ids = trace === undefined ? "" : ` trace_id=${trace.trace_id} span_id=${trace.span_id}`
+    return `${Logger.formatLogFmt.log(options)}${ids} version=${version} instance=${instance}`
+  })
+
+const formats = {
+  pretty: () => Logger.consolePretty({ formatDate: (date) => date.toISOString() }),
+  logfmt: (writer: Writer) => Logger.withConsoleError(logfmt(writer)),
+  json: (writer: Writer) => Logger.withConsoleError(json(writer))
+}
 
 const levels = ["Trace", "Debug", "Info", "Warn", "Error", "Fatal", "None"] as const
 
 /** Logs go to standard error, in the level and format of `LOG_LEVEL` and `LOG_FORMAT`. */
 export const layer = Layer.unwrap(
   Effect.gen(function* () {
-    const given = yield* Config.option(Config.String("LOG_LEVEL"))
-    const level = levels.find((name) => name.toLowerCase() === Option.getOrElse(given, () => "info").toLowerCase())
+    const given = yield* settingOr("LOG_LEVEL", Config.String("LOG_LEVEL"), "info", "a level")
+    const level = levels.find((name) => name.toLowerCase() === given.toLowerCase())
     if (level === undefined) {
       return yield* new InvalidSetting({ message: `LOG_LEVEL must be one of ${levels.join(", ").toLowerCase()}.` })
     }
-    const format = Option.getOrElse(yield* Config.option(Config.String("LOG_FORMAT")), () => "pretty")
-    if (format !== "pretty" && format !== "logfmt" && format !== "json") {
-      return yield* new InvalidSetting({ message: "LOG_FORMAT must be pretty, logfmt or json." })
-    }
+    const names = Config.Literals(["pretty", "logfmt", "json"], "LOG_FORMAT")
+    const format = yield* settingOr("LOG_FORMAT", names, "pretty", "pretty, logfmt or json")
     const { attributes, serviceVersion: version } = yield* readServiceResource
-    const logger = logFormats[format]({ version, instance: attributes["service.instance.id"] })
+    const logger = formats[format]({ version, instance: attributes["service.instance.id"] })
     return Layer.mergeAll(
-      Logger.layer([limitRepeats(logger)]),
+      Logger.layer([deduplicateLogs(logger)]),
       Layer.succeed(References.MinimumLogLevel, level),
       Layer.succeed(Logger.LogToStderr, true)
     )
-  }).pipe(Effect.catchTag("ConfigError", Effect.die))
+  })
 )

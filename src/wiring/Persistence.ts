@@ -1,5 +1,5 @@
 import { Clock, Effect, Layer, Option, Schedule } from "effect"
-import { readDatabaseCaFile } from "./readDatabaseCaFile.ts"
+import { readDatabaseCaFile } from "./Certificates.ts"
 import { InvalidSetting, type Settings } from "./Settings.ts"
 import * as AccountRepositoryLive from "../sql/AccountRepositoryLive.ts"
 import * as ApiKeysLive from "../sql/ApiKeysLive.ts"

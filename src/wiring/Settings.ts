@@ -1,7 +1,7 @@
 import { Config, Duration, Effect, Option, type Redacted, Schema, SchemaTransformation } from "effect"
 import { isKekId } from "../domain/Identifiers.ts"
 import type { DatabaseSettings } from "../sql/connection/Database.ts"
-import { InvalidSetting, optionalSetting as optional, secretSetting } from "./Environment.ts"
+import { InvalidSetting, optionalSetting as optional, secretSetting, settingOr } from "./Environment.ts"
 import { type OtlpSettings, readOtlpSettings } from "./OtlpSettings.ts"
 
 export { InvalidSetting } from "./Environment.ts"
@@ -56,12 +56,6 @@ export interface Settings {
 export const namesToken = ({ pkcs11: { keys, module, pin, pinFile, token } }: Settings): boolean =>
   [keys, module, pin, pinFile, token].some((given) => Option.isSome<unknown>(given))
 
-const withDefault = <A>(name: string, config: Config.Config<A>, fallback: A, expected: string) =>
-  Effect.map(
-    optional(name, config, expected),
-    Option.getOrElse(() => fallback)
-  )
-
 const wholeSetting = (name: string, low: number, high: number) => {
   const codec = Schema.String.check(Schema.isPattern(/^\d{1,7}$/)).pipe(
     Schema.decodeTo(
@@ -97,7 +91,7 @@ const duration = (name: string, fallback: Duration.Input, minimum: Duration.Inpu
   )
   const codec = Config.schema(Schema.DurationFromString.check(inRange), name)
   const expected = `a duration such as "2500 millis" or "3 seconds"`
-  return withDefault(name, codec, Duration.fromInputUnsafe(fallback), expected)
+  return settingOr(name, codec, Duration.fromInputUnsafe(fallback), expected)
 }
 
 const database = Effect.all({
@@ -107,8 +101,8 @@ const database = Effect.all({
   deadline: duration("DATABASE_DEADLINE", "3 seconds"),
   maxAge: duration("DATABASE_CONNECTION_MAX_AGE", "10 minutes"),
   queue: whole("DATABASE_QUEUE", 1, 1_000_000, 2000),
-  batching: withDefault("DATABASE_BATCHING", Config.Boolean("DATABASE_BATCHING"), true, "true or false"),
-  pooler: withDefault("DATABASE_POOLER", Config.Boolean("DATABASE_POOLER"), false, "true or false")
+  batching: settingOr("DATABASE_BATCHING", Config.Boolean("DATABASE_BATCHING"), true, "true or false"),
+  pooler: settingOr("DATABASE_POOLER", Config.Boolean("DATABASE_POOLER"), false, "true or false")
 })
 
 const kekIds = (name: string) => {
@@ -134,7 +128,7 @@ const pkcs11 = Effect.all({
 })
 
 const management = Effect.gen(function* () {
-  const host = yield* withDefault(
+  const host = yield* settingOr(
     "BYOK_MANAGEMENT_HOST",
     Config.NonEmptyString("BYOK_MANAGEMENT_HOST"),
     "127.0.0.1",
@@ -171,19 +165,19 @@ const refuseRemoved = Effect.forEach(
 export const readSettings: Effect.Effect<Settings, InvalidSetting> = Effect.gen(function* () {
   yield* refuseRemoved
   const settings = yield* Effect.all({
-    host: withDefault("HOST", Config.NonEmptyString("HOST"), "127.0.0.1", "a name or address to listen on"),
+    host: settingOr("HOST", Config.NonEmptyString("HOST"), "127.0.0.1", "a name or address to listen on"),
     port: whole("PORT", 0, 65535, 3000),
     tls,
     maxConnections: whole("MAX_CONNECTIONS", 1, 1_000_000, 10_000),
     keepAliveTimeout: duration("KEEP_ALIVE_TIMEOUT", "5 seconds"),
     sendTimeout: duration("SEND_TIMEOUT", "10 seconds"),
     drainDelay: duration("DRAIN_DELAY", "0 seconds", "0 millis"),
-    accessLog: withDefault("ACCESS_LOG", Config.Boolean("ACCESS_LOG"), false, "true or false"),
+    accessLog: settingOr("ACCESS_LOG", Config.Boolean("ACCESS_LOG"), false, "true or false"),
     database,
     databaseUrl,
     databaseCaFile: text("DATABASE_CA_FILE"),
-    migrate: withDefault("BYOK_MIGRATE", Config.Literals(["auto", "check"], "BYOK_MIGRATE"), "auto", "auto or check"),
-    dataDirectory: withDefault("BYOK_DATA_DIR", Config.NonEmptyString("BYOK_DATA_DIR"), ".byok", "a directory"),
+    migrate: settingOr("BYOK_MIGRATE", Config.Literals(["auto", "check"], "BYOK_MIGRATE"), "auto", "auto or check"),
+    dataDirectory: settingOr("BYOK_DATA_DIR", Config.NonEmptyString("BYOK_DATA_DIR"), ".byok", "a directory"),
     keyring: secret("BYOK_KEYRING"),
     keyringFile: text("BYOK_KEYRING_FILE"),
     pkcs11,

@@ -3,7 +3,7 @@ import { Effect, Layer, Option, Redacted } from "effect"
 import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
 import type { Sampling } from "../../src/telemetry/TracerLive.ts"
 import type { Settings } from "../../src/wiring/Settings.ts"
-import * as Tracing from "../../src/wiring/Tracing.ts"
+import * as TelemetryLive from "../../src/wiring/TelemetryLive.ts"
 import { settingsFor } from "../support/database/freshDatabase.ts"
 import { withoutTable } from "../support/database/withoutTable.ts"
 import { createdId, minimal } from "../support/http/Bodies.ts"
@@ -26,7 +26,7 @@ const tracedWith = (sampling: Sampling) =>
       const resource = { ...settings.otlp.resource, serviceName: "keys" }
       return Layer.provideMerge(
         TestService.layerWith({ settings: batching }),
-        Tracing.layer({ ...settings, otlp: { ...settings.otlp, resource, traces, sampling } })
+        TelemetryLive.traces({ ...settings, otlp: { ...settings.otlp, resource, traces, sampling } })
       )
     })
   )

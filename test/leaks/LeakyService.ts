@@ -8,7 +8,7 @@ import * as Logging from "../../src/wiring/Logging.ts"
 import { Credentials } from "../../src/port/Credentials.ts"
 import * as CredentialsLive from "../../src/service/Credentials.ts"
 import { readSettings } from "../../src/wiring/Settings.ts"
-import * as Tracing from "../../src/wiring/Tracing.ts"
+import * as TelemetryLive from "../../src/wiring/TelemetryLive.ts"
 import * as CipherPlain from "../support/keys/CipherPlain.ts"
 import type { Parts } from "../support/http/TestService.ts"
 import { plants, withoutCipher } from "./plants.ts"
@@ -43,7 +43,7 @@ readSettings.pipe(
       Layer.provideMerge(managementPort(settings)),
       Layer.provide(leaky),
       Layer.provide(Byok.layerWith(settings)),
-      Layer.provide(Tracing.layer(settings)),
+      Layer.provide(TelemetryLive.traces(settings)),
       Layer.launch
     )
   ),

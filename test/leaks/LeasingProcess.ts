@@ -9,7 +9,7 @@ import { Credentials } from "../../src/port/Credentials.ts"
 import { Router } from "../../src/service/routing/Router.ts"
 import * as Logging from "../../src/wiring/Logging.ts"
 import { readSettings } from "../../src/wiring/Settings.ts"
-import * as Tracing from "../../src/wiring/Tracing.ts"
+import * as TelemetryLive from "../../src/wiring/TelemetryLive.ts"
 import { leasePlants, leaseUses } from "./leases.ts"
 
 /** The account, and the key for each use by its name. */
@@ -44,7 +44,7 @@ const program = Effect.gen(function* () {
 
 readSettings.pipe(
   Effect.flatMap((settings) =>
-    Effect.provide(program, Layer.provideMerge(Byok.layerWith(settings), Tracing.layer(settings)))
+    Effect.provide(program, Layer.provideMerge(Byok.layerWith(settings), TelemetryLive.traces(settings)))
   ),
   Effect.provide(Logging.layer),
   NodeRuntime.runMain

@@ -6,7 +6,7 @@ import { TestClock } from "effect/testing"
 import { OtlpSerialization, OtlpTracer } from "effect/observability"
 import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
 import { type Sampling, sampledBy } from "../../src/telemetry/TracerLive.ts"
-import * as Tracing from "../../src/wiring/Tracing.ts"
+import * as TelemetryLive from "../../src/wiring/TelemetryLive.ts"
 import { startCollector } from "../leaks/Collector.ts"
 import { settingsFor } from "../support/database/freshDatabase.ts"
 import { SpanCollector } from "../support/http/SpanCollector.ts"
@@ -64,7 +64,7 @@ const settings = settingsFor("postgres://nobody@localhost/nothing", generateKeyr
 const tracingTo = (endpoint: Option.Option<string>) => {
   const headers = Redacted.make({ authorization: "Bearer canary" })
   const traces = Option.map(endpoint, (url) => ({ url: new URL(url), headers }))
-  return Tracing.layer({ ...settings, otlp: { ...settings.otlp, traces } })
+  return TelemetryLive.traces({ ...settings, otlp: { ...settings.otlp, traces } })
 }
 
 /** Spans with `canary` in every text of a failure that Effect exports. */

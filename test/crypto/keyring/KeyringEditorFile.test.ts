@@ -3,7 +3,7 @@ import { dirname, join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Layer, Option, Redacted } from "effect"
 import { KeyringEditor } from "../../../src/port/KeyringEditor.ts"
-import * as KeyringEditorLive from "../../../src/wiring/KeyringEditorLive.ts"
+import * as KeyringLive from "../../../src/wiring/KeyringLive.ts"
 import { storesOn } from "../../support/database/stores.ts"
 import type { KekRegistry } from "../../../src/port/KekRegistry.ts"
 import type { Settings } from "../../../src/wiring/Settings.ts"
@@ -26,7 +26,7 @@ const begin = Effect.fnUntraced(function* (...ids: ReadonlyArray<string>) {
 
 /** The editor is built for each change, as a command builds it. */
 const edit = <A, E>(settings: Settings, change: (editor: KeyringEditor["Service"]) => Effect.Effect<A, E>) =>
-  Effect.provide(Effect.flatMap(KeyringEditor, change), Layer.fresh(KeyringEditorLive.layer(settings)))
+  Effect.provide(Effect.flatMap(KeyringEditor, change), Layer.fresh(KeyringLive.editor(settings)))
 const addKey = (settings: Settings, id: string | undefined) => edit(settings, ({ add }) => add(id))
 const promoteKey = (settings: Settings, kek_id: string) => edit(settings, ({ promote }) => promote(kek_id))
 const retireKey = (settings: Settings, kek_id: string) => edit(settings, ({ retire }) => retire(kek_id))

@@ -7,7 +7,7 @@ import { Readiness } from "../../src/port/Readiness.ts"
 import { families } from "../../src/telemetry/families.ts"
 import { Meter } from "../../src/telemetry/Meter.ts"
 import * as Meters from "../../src/telemetry/Meters.ts"
-import * as MetricsExport from "../../src/wiring/MetricsExport.ts"
+import * as TelemetryLive from "../../src/wiring/TelemetryLive.ts"
 import type { Settings } from "../../src/wiring/Settings.ts"
 import { startCollector } from "../leaks/Collector.ts"
 import { settingsFor } from "../support/database/freshDatabase.ts"
@@ -46,7 +46,7 @@ const received = (change: (url: URL) => Partial<Settings>) =>
       histogram("http.server.request.duration", { "http.route": "/" })(0.5)
       yield* Effect.yieldNow
     })
-    const exported = MetricsExport.layer(settings).pipe(Layer.provideMerge(Meters.layer), Layer.provide(stores))
+    const exported = TelemetryLive.metrics(settings).pipe(Layer.provideMerge(Meters.layer), Layer.provide(stores))
     const registry = Layer.sync(Metric.MetricRegistry, () => new Map())
     yield* Effect.scoped(
       Effect.flatMap(Layer.build(Layer.provide(exported, registry)), (built) => Effect.provide(made, built))

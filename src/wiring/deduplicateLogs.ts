@@ -33,7 +33,7 @@ interface Window {
  * Limits warnings and errors to one line for each cause and second, whatever the fault and however many requests meet
  * it. The number of those left out follows when the second is over, or when the service stops.
  */
-export const limitRepeats = (
+export const deduplicateLogs = (
   logger: Logger.Logger<unknown, void>
 ): Effect.Effect<Logger.Logger<unknown, void>, never, Scope.Scope> =>
   Effect.gen(function* () {

@@ -1,16 +1,14 @@
 import { assert, it } from "@effect/vitest"
-import { Effect, Layer, Logger } from "effect"
-import { limitRepeats } from "../../src/wiring/limitRepeats.ts"
-import { logFormats } from "../../src/wiring/logFormats.ts"
-
-const writer = { version: "1.0.0", instance: "a test" }
+import { ConfigProvider, Effect, Layer, Logger } from "effect"
+import { deduplicateLogs } from "../../src/wiring/deduplicateLogs.ts"
+import * as Logging from "../../src/wiring/Logging.ts"
 
 /** What is written while the effect runs and when the loggers are released. */
 const writtenBy = (effect: Effect.Effect<void>) =>
   Effect.gen(function* () {
     const lines: Array<string> = []
     const format = Logger.make((options) => void lines.push(Logger.formatLogFmt.log(options).replace(/^\S+ /, "")))
-    yield* Effect.provide(effect, Logger.layer([limitRepeats(format)]))
+    yield* Effect.provide(effect, Logger.layer([deduplicateLogs(format)]))
     return lines.map((line) => line.replace(/fiber=\S+ /, ""))
   })
 
@@ -55,15 +53,14 @@ it.effect("however many causes there are, few are told apart at a time", () =>
   })
 )
 
-it.live.each(["pretty", "logfmt", "json"] as const)("anything can be said twice in the format %s", (format) =>
+it.live.each(["pretty", "logfmt", "json"])("anything can be said twice in the format %s", (LOG_FORMAT) =>
   Effect.gen(function* () {
     const odd = [Object.create(null), Symbol("odd"), 1n, undefined, { toString: () => assert.fail("called") }]
     for (let n = 0; n < 2; n += 1) {
       for (const message of odd) yield* Effect.logWarning(message)
     }
   }).pipe(
-    Effect.provide(
-      Layer.mergeAll(Logger.layer([limitRepeats(logFormats[format](writer))]), Layer.succeed(Logger.LogToStderr, true))
-    )
+    Effect.provide(Layer.fresh(Logging.layer)),
+    Effect.provideService(ConfigProvider.ConfigProvider, ConfigProvider.fromEnv({ env: { LOG_FORMAT } }))
   )
 )

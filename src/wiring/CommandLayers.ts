@@ -19,11 +19,10 @@ import { Rotation } from "../service/Rotation.ts"
 import { Meter } from "../telemetry/Meter.ts"
 import * as MeteredRewrapper from "../telemetry/MeteredRewrapper.ts"
 import * as KeyEncryptionLive from "./KeyEncryptionLive.ts"
-import * as KeyringEditorLive from "./KeyringEditorLive.ts"
 import * as KeyringLive from "./KeyringLive.ts"
-import * as MetricsExport from "./MetricsExport.ts"
 import * as Persistence from "./Persistence.ts"
 import { readSettings, type Settings } from "./Settings.ts"
+import * as TelemetryLive from "./TelemetryLive.ts"
 
 /** Commands may take longer than requests: they may count every credential. */
 const withCommandTimeouts = ({ database, ...settings }: Settings): Settings => ({
@@ -94,7 +93,7 @@ export const rotation = fromSettings((settings) =>
   withKeys(
     Rotation.layer.pipe(
       Layer.provide(Layer.provide(MeteredRewrapper.layer, RewrapperAes256Gcm.layer)),
-      Layer.provide(Layer.merge(Meter.layer, MetricsExport.push(settings)))
+      Layer.provide(Layer.merge(Meter.layer, TelemetryLive.pushedMetrics(settings)))
     ),
     settings
   )
@@ -119,7 +118,7 @@ export const parkings = fromSettings((settings): Layer.Layer<Parkings, Layer.Err
 
 /** Changes to the keyring file. */
 export const keyringEditor = fromSettings((settings) =>
-  KeyringEditorLive.layer(settings).pipe(
+  KeyringLive.editor(settings).pipe(
     Layer.provide(stores(withCommandTimeouts(settings))),
     Layer.provide(KeyringLive.validate(settings))
   )

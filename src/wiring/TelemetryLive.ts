@@ -1,0 +1,43 @@
+import { Effect, Layer, Option, Redacted, References } from "effect"
+import { OtlpMetrics } from "effect/observability"
+import { KeyEncryption } from "../crypto/KeyEncryption.ts"
+import { limits } from "../crypto/WrapBudget.ts"
+import * as Otlp from "../telemetry/Otlp.ts"
+import * as ProcessGauges from "../telemetry/ProcessGauges.ts"
+import * as StoreGauges from "../telemetry/StoreGauges.ts"
+import * as TracerLive from "../telemetry/TracerLive.ts"
+import { type OtlpTarget, version } from "./OtlpSettings.ts"
+import type { Settings } from "./Settings.ts"
+
+const targetOf = ({ headers, url }: OtlpTarget, { otlp: { resource } }: Settings) => ({
+  url: url.href,
+  headers: Redacted.value(headers),
+  resource
+})
+
+/** Sends spans to the collector that the settings name; without one, none are made. */
+export const traces = (settings: Settings): Layer.Layer<never> =>
+  Option.match(settings.otlp.traces, {
+    onNone: () => Layer.succeed(References.TracerEnabled, false),
+    onSome: (target) => TracerLive.layer({ ...targetOf(target, settings), sampling: settings.otlp.sampling })
+  })
+
+/** Sends series to the collector that the settings name. */
+export const pushedMetrics = (settings: Settings): Layer.Layer<never> =>
+  Option.match(settings.otlp.metrics, {
+    onNone: () => Layer.empty,
+    onSome: (target) => {
+      const options = { ...targetOf(target, settings), exportInterval: settings.metricsInterval }
+      return Layer.effectDiscard(OtlpMetrics.make(options)).pipe(Layer.provide(Otlp.layer))
+    }
+  })
+
+const storeGauges = Layer.unwrap(
+  Effect.map(KeyEncryption, ({ primary }) => StoreGauges.layer({ wrapsLimit: limits.refuse, primary }))
+)
+
+/** The gauges that are read when series are exported, and the export to a collector; nothing if no one gets the series. */
+export const metrics = (settings: Settings) =>
+  Option.isNone(settings.management) && Option.isNone(settings.otlp.metrics)
+    ? Layer.empty
+    : Layer.provideMerge(pushedMetrics(settings), Layer.merge(ProcessGauges.layer(version), storeGauges))

@@ -22,7 +22,7 @@ describe("the version of Node.js", () => {
 
   it.live.each(["22.19.0", "24.0.0"])("%s is accepted", (version) =>
     Effect.gen(function* () {
-      assert.deepStrictEqual(yield* runAs(version), { code: 0, stdout: "byok v1.0.0\n", stderr: "" })
+      assert.deepStrictEqual(yield* runAs(version), { code: 0, stdout: "byok v2.0.0\n", stderr: "" })
     })
   )
 })

@@ -4,7 +4,7 @@ import type { Sampling } from "../telemetry/TracerLive.ts"
 import { type InvalidSetting, optionalSetting, secretSetting } from "./Environment.ts"
 
 /** The version of the program. */
-export const version = "1.0.0"
+export const version = "2.0.0"
 
 /** Which service and which instance of it something comes from, in the terms of OpenTelemetry. */
 export interface ServiceResource {

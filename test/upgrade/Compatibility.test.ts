@@ -3,14 +3,14 @@ import { Effect, Redacted } from "effect"
 import { parseDatabaseUrl } from "../../src/sql/connection/DatabaseTarget.ts"
 import { migrate } from "../../src/sql/Migrations.ts"
 import { adminClient, databaseSettings, freshDatabase } from "../support/database/freshDatabase.ts"
-import { newestRelease, unpackRelease } from "../support/process/releases.ts"
+import { releaseBefore, unpackRelease } from "../support/process/releases.ts"
 import { runNode } from "../support/process/runNode.ts"
 import { catalogueOf } from "./catalogueOf.ts"
 import { incompatibilities } from "./incompatibilities.ts"
 
 /** A database as the newest release leaves it. */
 const released = Effect.gen(function* () {
-  const { script } = yield* unpackRelease(newestRelease)
+  const { script } = yield* unpackRelease(releaseBefore)
   const url = yield* freshDatabase
   const { code, stderr } = yield* runNode([script, "migrate"], { variables: { DATABASE_URL: url } })
   assert.strictEqual(code, 0, stderr)
@@ -55,7 +55,7 @@ const planted: ReadonlyArray<readonly [statement: string, found: ReadonlyArray<s
   ]
 ]
 
-describe(`the schema of this version beside programs of ${newestRelease}`, () => {
+describe(`the schema of this version beside programs of ${releaseBefore}`, () => {
   it.live("has everything that they rely on, until the migration is finished", () =>
     Effect.gen(function* () {
       const { sql, target } = yield* released

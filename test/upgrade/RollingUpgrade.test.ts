@@ -5,7 +5,7 @@ import { freshDatabase } from "../support/database/freshDatabase.ts"
 import { getOver } from "../support/http/callByok.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
 import { eventually } from "../support/process/eventually.ts"
-import { newestRelease, unpackRelease } from "../support/process/releases.ts"
+import { releaseBefore, unpackRelease } from "../support/process/releases.ts"
 import { byokScript, runByok } from "../support/process/runByok.ts"
 import { runNode } from "../support/process/runNode.ts"
 import { type ServiceProcess, startService } from "../support/process/ServiceProcess.ts"
@@ -21,12 +21,12 @@ const opening = `
   const opened = await Effect.runPromise(Effect.provide(openForRouting(account_id, id), Byok.layer))
   console.log(Redacted.value(Option.getOrThrow(opened).key))`
 
-describe(`the upgrade from ${newestRelease}`, () => {
+describe(`the upgrade from ${releaseBefore}`, () => {
   it.live(
     "fails no request: the schema first, then instance by instance, back, and forward again",
     () =>
       Effect.gen(function* () {
-        const release = yield* unpackRelease(newestRelease)
+        const release = yield* unpackRelease(releaseBefore)
         const variables = { DATABASE_URL: yield* freshDatabase, BYOK_KEYRING: ringOf("kek") }
         const run = (...args: ReadonlyArray<string>) =>
           Effect.map(runByok(args, variables), ({ code, stderr, stdout }) => {

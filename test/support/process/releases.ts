@@ -1,6 +1,7 @@
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, renameSync, rmSync } from "node:fs"
 import { join } from "node:path"
 import { Effect } from "effect"
+import { version } from "../../../src/wiring/OtlpSettings.ts"
 import { runProgram } from "./runNode.ts"
 
 const project = join(import.meta.dirname, "../../..")
@@ -16,7 +17,8 @@ export const releases: ReadonlyArray<string> = readdirSync(packages)
   .filter((version) => version !== undefined)
   .sort((one, other) => other.localeCompare(one, "en", { numeric: true }))
 
-export const newestRelease = releases[0] ?? ""
+/** The newest one before the version of the sources, which may be released itself. */
+export const releaseBefore = releases.find((release) => release !== version) ?? ""
 
 /** A released version, unpacked. */
 export interface Release {

@@ -1,5 +1,5 @@
 import { Effect, Layer } from "effect"
-import * as CipherAes256Gcm from "./crypto/CipherAes256Gcm.ts"
+import * as CipherLive from "./crypto/CipherLive.ts"
 import * as SecureRandomLive from "./crypto/SecureRandomLive.ts"
 import * as WrapBudget from "./crypto/WrapBudget.ts"
 import * as KeyEncryptionLive from "./wiring/KeyEncryptionLive.ts"
@@ -33,7 +33,7 @@ export const layerWith = (settings: Settings) =>
     Checkpointing.layer,
     IdempotencyRecordExpiry.layer
   ).pipe(
-    Layer.provideMerge(Layer.provide(MeteredCipher.layer, CipherAes256Gcm.layer)),
+    Layer.provideMerge(Layer.provide(MeteredCipher.layer, CipherLive.layer)),
     Layer.provideMerge(WrapBudget.layer),
     Layer.provideMerge(KeyEncryptionLive.layer(settings)),
     Layer.provideMerge(MeteredReload.layer),

@@ -10,7 +10,7 @@ import {
 } from "../port/Cipher.ts"
 import { decrypt, encrypt } from "./AesGcm.ts"
 import type { KeyEncryption } from "./KeyEncryption.ts"
-import { type FillRandom, fillRandom } from "./RandomBlock.ts"
+import { type FillRandom, fillRandom } from "./SecureRandomLive.ts"
 
 const header = Buffer.from([1 /* version */, 1 /* suite: HKDF-SHA-256, AES-256-GCM */])
 const commitmentEnd = header.length + 32

@@ -1,6 +1,34 @@
+import { randomFillSync } from "node:crypto"
 import { Layer } from "effect"
 import { SecureRandom } from "effect/crypto"
-import { RandomBlock } from "./RandomBlock.ts"
+
+/** Fills a buffer with random bytes. Golden ciphertexts are made with fixed ones. */
+export type FillRandom = (target: Buffer) => void
+
+/** Draws random bytes in large blocks: asking the system for a few at a time is slow. */
+export class RandomBlock {
+  readonly #block: Buffer
+  #used: number
+
+  constructor(size: number) {
+    this.#block = Buffer.allocUnsafeSlow(size)
+    this.#used = size
+  }
+
+  /** Fills a buffer no larger than the block. Bytes are used once and wiped from the block. */
+  readonly fill: FillRandom = (target) => {
+    if (this.#used + target.length > this.#block.length) {
+      randomFillSync(this.#block)
+      this.#used = 0
+    }
+    const end = this.#used + target.length
+    this.#block.copy(target, 0, this.#used, end)
+    this.#block.fill(0, this.#used, end)
+    this.#used = end
+  }
+}
+
+export const fillRandom: FillRandom = new RandomBlock(64 * 1024).fill
 
 /** Draws ids and API keys from a block of their own. */
 export const layer = Layer.sync(SecureRandom.SecureRandom, () => {

@@ -1,9 +1,9 @@
 import { Duration, Effect, Layer } from "effect"
 import type { SecureRandom } from "effect/crypto"
 import { generateKeyring } from "../crypto/keyring/Keyring.ts"
-import * as CipherAes256Gcm from "../crypto/CipherAes256Gcm.ts"
+import * as CipherLive from "../crypto/CipherLive.ts"
 import type { KeyEncryption } from "../crypto/KeyEncryption.ts"
-import * as RewrapperAes256Gcm from "../crypto/RewrapperAes256Gcm.ts"
+import * as RewrapperLive from "../crypto/RewrapperLive.ts"
 import * as SecureRandomLive from "../crypto/SecureRandomLive.ts"
 import * as WrapBudget from "../crypto/WrapBudget.ts"
 import type { Parkings } from "../port/Parkings.ts"
@@ -81,7 +81,7 @@ export const sealing = fromSettings((settings) => {
     Credentials.layer,
     OperatorCredentials.layer,
     Layer.succeed(QueueLimits, queueLimits(queue))
-  ).pipe(Layer.provide(Layer.succeed(RequestTimeout, deadline)), Layer.provide(CipherAes256Gcm.layer))
+  ).pipe(Layer.provide(Layer.succeed(RequestTimeout, deadline)), Layer.provide(CipherLive.layer))
   return withKeys(services, settings)
 })
 
@@ -92,7 +92,7 @@ export const audit = fromSettings((settings) => Layer.provide(Audit.layer, store
 export const rotation = fromSettings((settings) =>
   withKeys(
     Rotation.layer.pipe(
-      Layer.provide(Layer.provide(MeteredRewrapper.layer, RewrapperAes256Gcm.layer)),
+      Layer.provide(Layer.provide(MeteredRewrapper.layer, RewrapperLive.layer)),
       Layer.provide(Layer.merge(Meter.layer, TelemetryLive.pushedMetrics(settings)))
     ),
     settings
@@ -101,13 +101,13 @@ export const rotation = fromSettings((settings) =>
 
 /** The search for a leaked key, with the keyring or token that opens what it compares. */
 export const leakResponse = fromSettings((settings) =>
-  withKeys(Layer.provide(LeakResponse.layer, CipherAes256Gcm.layer), settings)
+  withKeys(Layer.provide(LeakResponse.layer, CipherLive.layer), settings)
 )
 
 /** Explanations of plans. Without a keyring they go by the columns, and say so. */
 export const explanations = fromSettings((settings) =>
   KeyringLive.isSet(settings)
-    ? withKeys(Layer.provide(Explanations.layer, CipherAes256Gcm.layer), settings, settings)
+    ? withKeys(Layer.provide(Explanations.layer, CipherLive.layer), settings, settings)
     : Layer.provide(Explanations.layerUnverified, stores(settings))
 )
 

@@ -1,11 +1,9 @@
 import { Effect, Layer, Option, Redacted } from "effect"
-import { KeyEncryption } from "../crypto/KeyEncryption.ts"
-import * as KeyEncryptionKeyring from "../crypto/keyring/KeyEncryptionKeyring.ts"
-import * as KeyEncryptionToken from "../crypto/pkcs11/KeyEncryptionToken.ts"
-import { union } from "../crypto/KeyEncryptionUnion.ts"
-import { Keyring } from "../crypto/keyring/Keyring.ts"
-import { checkKeks, checkPrimary } from "../crypto/keyring/KeyringCheck.ts"
-import { readPrivateFile } from "../crypto/keyring/readPrivateFile.ts"
+import { KeyEncryption, makeUnion } from "../crypto/KeyEncryption.ts"
+import { makeKeyringEncryption } from "../crypto/keyring/KeyEncryptionKeyringLive.ts"
+import { makeTokenEncryption } from "../crypto/pkcs11/KeyEncryptionTokenLive.ts"
+import { checkKeks, checkPrimary, Keyring } from "../crypto/keyring/Keyring.ts"
+import { readPrivateFile } from "../crypto/keyring/SecretFile.ts"
 import { openToken, type TokenRefused } from "../crypto/pkcs11/Token.ts"
 import { InvalidSetting, namesToken, type Settings } from "./Settings.ts"
 
@@ -46,7 +44,7 @@ const settingOf = ({ part }: TokenRefused, { pkcs11 }: Settings) => {
 }
 
 const make = Effect.fnUntraced(function* (settings: Settings) {
-  const keyring = KeyEncryptionKeyring.makeWith(yield* Keyring)
+  const keyring = makeKeyringEncryption(yield* Keyring)
   if (!namesToken(settings)) return keyring
   const token = yield* Effect.flatMap(targetOf(settings), openToken).pipe(
     Effect.catchTags({
@@ -57,7 +55,7 @@ const make = Effect.fnUntraced(function* (settings: Settings) {
   yield* Effect.andThen(checkKeks(token.keks), checkPrimary(token.keks[0]?.kek_id ?? "")).pipe(
     Effect.mapError(({ message }) => refuse(`BYOK_PKCS11_KEYS: ${message}.`))
   )
-  return union(KeyEncryptionToken.makeWith(token), keyring)
+  return makeUnion(makeTokenEncryption(token), keyring)
 })
 
 /** The keyring's keys. If the settings name a token, its keys seal and the keyring's only open. */

@@ -2,6 +2,8 @@ import { existsSync } from "node:fs"
 import { join } from "node:path"
 import { Cause, Context, Effect, Layer, Option, Redacted, Semaphore } from "effect"
 import {
+  checkKeyring,
+  checkOpening,
   generateKeyring,
   InvalidKeyring,
   Keyring,
@@ -9,11 +11,9 @@ import {
   parseSealingKeyring,
   type Ring
 } from "../crypto/keyring/Keyring.ts"
-import { checkKeyring, checkOpening } from "../crypto/keyring/KeyringCheck.ts"
-import * as KeyringEditorFile from "../crypto/keyring/KeyringEditorFile.ts"
+import { makeKeyringEditor } from "../crypto/keyring/makeKeyringEditor.ts"
 import { writeKeyringFile } from "../crypto/keyring/KeyringFile.ts"
-import { readPrivateFile } from "../crypto/keyring/readPrivateFile.ts"
-import type { UnusableFile } from "../crypto/keyring/UnusableFile.ts"
+import { readPrivateFile, type UnusableFile } from "../crypto/keyring/SecretFile.ts"
 import { KekRegistry } from "../port/KekRegistry.ts"
 import { KeyringEditor } from "../port/KeyringEditor.ts"
 import { KeyringNotReloaded, KeyringReload } from "../port/KeyringReload.ts"
@@ -128,7 +128,7 @@ export const layer = (settings: Settings) =>
 
 const makeEditor = Effect.fnUntraced(function* (settings: Settings) {
   const { file, setting } = yield* keyringSource(settings)
-  if (file !== undefined) return yield* KeyringEditorFile.make(file, setting)
+  if (file !== undefined) return yield* makeKeyringEditor(file, setting)
   return yield* new InvalidSetting({
     message: `${setting} is not a file, so it cannot be changed here: change it where it is set, and restart the service.`
   })

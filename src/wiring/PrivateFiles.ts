@@ -1,8 +1,7 @@
 import { closeSync, openSync } from "node:fs"
 import { Effect } from "effect"
 import { writeKeyringFile } from "../crypto/keyring/KeyringFile.ts"
-import { readPrivateFile, refuseShared } from "../crypto/keyring/readPrivateFile.ts"
-import { UnusableFile } from "../crypto/keyring/UnusableFile.ts"
+import { readPrivateFile, refuseShared, UnusableFile } from "../crypto/keyring/SecretFile.ts"
 import { InvalidSetting } from "./Settings.ts"
 
 const refuse =

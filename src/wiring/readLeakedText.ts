@@ -1,5 +1,5 @@
 import { Data, Effect, Option, Redacted } from "effect"
-import { readPrivateBytes } from "../crypto/keyring/readPrivateFile.ts"
+import { readPrivateBytes } from "../crypto/keyring/SecretFile.ts"
 
 /** Leaked text that cannot be searched for. Says what was expected, never what was given. */
 export class UnusableLeakedText extends Data.TaggedError("UnusableLeakedText")<{ readonly message: string }> {}

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto"
 import { Effect } from "effect"
-import { makeKek } from "../../src/crypto/keyring/Kek.ts"
-import { makeWith } from "../../src/crypto/keyring/KeyEncryptionKeyring.ts"
+import { makeKek } from "../../src/crypto/keyring/Keyring.ts"
+import { makeKeyringEncryption } from "../../src/crypto/keyring/KeyEncryptionKeyringLive.ts"
 import { open, seal } from "../../src/crypto/SealingFormat1.ts"
 
 const perSecond = (operation: () => unknown, seconds: number) => {
@@ -17,7 +17,7 @@ export const sealing = (seconds: number) => {
   const key = Buffer.from("sk-bench-0123456789-0123456789-0123456789-AbCd")
   const context = randomBytes(300)
   const ring = { primary: kek, byId: new Map([[kek.id, kek]]) }
-  const keys = makeWith({ current: () => ring })
+  const keys = makeKeyringEncryption({ current: () => ring })
   const sealed = Effect.runSync(seal(keys, kek.id, key, context))
   return {
     seal: perSecond(() => Effect.runSync(seal(keys, kek.id, key, context)), seconds),

@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Effect, Layer, Redacted } from "effect"
-import * as CipherAes256Gcm from "../../src/crypto/CipherAes256Gcm.ts"
-import * as KeyEncryptionKeyring from "../../src/crypto/keyring/KeyEncryptionKeyring.ts"
+import * as CipherLive from "../../src/crypto/CipherLive.ts"
+import * as KeyEncryptionKeyringLive from "../../src/crypto/keyring/KeyEncryptionKeyringLive.ts"
 import { WrapBudget } from "../../src/crypto/WrapBudget.ts"
 import { encodeSealingContext } from "../../src/domain/SealedKey.ts"
 import { Cipher } from "../../src/port/Cipher.ts"
@@ -16,7 +16,7 @@ const cipherWith = (ring: string) =>
     const budget = Layer.succeed(WrapBudget, { spend: () => Effect.sync(() => void (wraps += 1)) })
     const cipher = yield* Effect.provide(
       Cipher,
-      CipherAes256Gcm.layer.pipe(Layer.provide([KeyEncryptionKeyring.layer, budget]), Layer.provide(fixedKeyring(ring)))
+      CipherLive.layer.pipe(Layer.provide([KeyEncryptionKeyringLive.layer, budget]), Layer.provide(fixedKeyring(ring)))
     )
     return { ...cipher, wraps: () => wraps }
   })

@@ -1,8 +1,8 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Layer, Redacted, Result, Schema } from "effect"
-import * as CipherAes256Gcm from "../../src/crypto/CipherAes256Gcm.ts"
-import { makeKek } from "../../src/crypto/keyring/Kek.ts"
-import * as KeyEncryptionKeyring from "../../src/crypto/keyring/KeyEncryptionKeyring.ts"
+import * as CipherLive from "../../src/crypto/CipherLive.ts"
+import { makeKek } from "../../src/crypto/keyring/Keyring.ts"
+import * as KeyEncryptionKeyringLive from "../../src/crypto/keyring/KeyEncryptionKeyringLive.ts"
 import { Credential } from "../../src/domain/Credential.ts"
 import { AccountId } from "../../src/domain/Identifiers.ts"
 import { encodeSealingContext } from "../../src/domain/SealedKey.ts"
@@ -43,8 +43,8 @@ describe("golden ciphertexts of sealing format 1 must open for ever (SECURITY.md
       const keyring = fixedKeyring(`${kek_id}:${bytesOf(kek).toString("base64")}`)
       const cipher = yield* Effect.provide(
         Cipher,
-        CipherAes256Gcm.layer.pipe(
-          Layer.provide([Layer.provide(KeyEncryptionKeyring.layer, keyring), Layer.mock(WrapBudget, {})])
+        CipherLive.layer.pipe(
+          Layer.provide([Layer.provide(KeyEncryptionKeyringLive.layer, keyring), Layer.mock(WrapBudget, {})])
         )
       )
       const row = { kek_id, wrapped_dek: bytesOf(wrapped_dek), sealed: bytesOf(sealed) }

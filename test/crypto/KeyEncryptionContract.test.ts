@@ -1,10 +1,9 @@
 import { randomUUID } from "node:crypto"
 import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Effect, Layer } from "effect"
-import { KeyEncryption } from "../../src/crypto/KeyEncryption.ts"
-import { makeWith as makeWithKeyring } from "../../src/crypto/keyring/KeyEncryptionKeyring.ts"
-import { makeWith as makeWithToken } from "../../src/crypto/pkcs11/KeyEncryptionToken.ts"
-import { union } from "../../src/crypto/KeyEncryptionUnion.ts"
+import { KeyEncryption, makeUnion } from "../../src/crypto/KeyEncryption.ts"
+import { makeKeyringEncryption } from "../../src/crypto/keyring/KeyEncryptionKeyringLive.ts"
+import { makeTokenEncryption } from "../../src/crypto/pkcs11/KeyEncryptionTokenLive.ts"
 import { parseKeyring } from "../../src/crypto/keyring/Keyring.ts"
 import { openToken } from "../../src/crypto/pkcs11/Token.ts"
 import { bytes, integer } from "../support/memory/arbitraries.ts"
@@ -13,19 +12,19 @@ import { addToken, softHsm, tokenSettings, withoutSoftHsm } from "../support/key
 
 const onRing = (keyring: string) => {
   const ring = parseKeyring(keyring)
-  return makeWithKeyring({ current: () => ring })
+  return makeKeyringEncryption({ current: () => ring })
 }
 const onKeyring = Layer.sync(KeyEncryption, () => onRing(ringOf("kek-1", "kek-2")))
 const tokenKeys = (...ids: ReadonlyArray<string>) =>
   Effect.gen(function* () {
     const hsm = yield* softHsm
     yield* addToken(hsm, "byok", ...ids.map((id) => ({ id })))
-    return makeWithToken(yield* openToken(tokenSettings(hsm, "byok", ...ids)))
+    return makeTokenEncryption(yield* openToken(tokenSettings(hsm, "byok", ...ids)))
   })
 const onToken = Layer.effect(KeyEncryption, Effect.orDie(tokenKeys("kek-1", "kek-2")))
 const onBoth = Layer.effect(
   KeyEncryption,
-  Effect.map(Effect.orDie(tokenKeys("kek-1")), (keys) => union(keys, onRing(ringOf("kek-2"))))
+  Effect.map(Effect.orDie(tokenKeys("kek-1")), (keys) => makeUnion(keys, onRing(ringOf("kek-2"))))
 )
 
 const stores: ReadonlyArray<readonly [name: string, store: Layer.Layer<KeyEncryption>, skipped: string | undefined]> = [

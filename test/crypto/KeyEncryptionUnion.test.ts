@@ -1,18 +1,18 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
-import { makeWith } from "../../src/crypto/keyring/KeyEncryptionKeyring.ts"
-import { union } from "../../src/crypto/KeyEncryptionUnion.ts"
+import { makeKeyringEncryption } from "../../src/crypto/keyring/KeyEncryptionKeyringLive.ts"
+import { makeUnion } from "../../src/crypto/KeyEncryption.ts"
 import { parseKeyring } from "../../src/crypto/keyring/Keyring.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
 
 const storeOf = (...ids: ReadonlyArray<string>) => {
   const ring = parseKeyring(ringOf(...ids))
-  return makeWith({ current: () => ring })
+  return makeKeyringEncryption({ current: () => ring })
 }
 const [dek, aad] = [Buffer.alloc(32, "D"), Buffer.from("the AAD")]
 
 describe("the keys of two stores (SECURITY.md, Keys on a PKCS#11 token)", () => {
-  const make = () => union(storeOf("new", "next"), storeOf("old", "older"))
+  const make = () => makeUnion(storeOf("new", "next"), storeOf("old", "older"))
 
   it("are all available, and the first key of the first store is primary", () => {
     const both = make()

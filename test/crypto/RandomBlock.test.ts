@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { RandomBlock } from "../../src/crypto/RandomBlock.ts"
+import { RandomBlock } from "../../src/crypto/SecureRandomLive.ts"
 
 const draw = (block: RandomBlock, length: number) => {
   const target = Buffer.alloc(length)

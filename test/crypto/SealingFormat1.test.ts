@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Effect, Result } from "effect"
-import { makeKek } from "../../src/crypto/keyring/Kek.ts"
-import { makeWith } from "../../src/crypto/keyring/KeyEncryptionKeyring.ts"
+import { makeKek } from "../../src/crypto/keyring/Keyring.ts"
+import { makeKeyringEncryption } from "../../src/crypto/keyring/KeyEncryptionKeyringLive.ts"
 import { seal as sealUnder } from "../../src/crypto/SealingFormat1.ts"
 import { encodeSealingContext } from "../../src/domain/SealedKey.ts"
 import { AuthenticationFailed, UnsupportedFormat } from "../../src/port/Cipher.ts"
@@ -67,7 +67,7 @@ describe("sealing format 1 (SECURITY.md, Sealing format 1)", () => {
     const plaintext = Buffer.from("fake-key-0123456789")
     const kek = makeKek("kek-1", Buffer.alloc(32, "ke"))
     let filled: Buffer = Buffer.alloc(0)
-    const keys = makeWith({ current: () => ({ primary: kek, byId: new Map([[kek.id, kek]]) }) })
+    const keys = makeKeyringEncryption({ current: () => ({ primary: kek, byId: new Map([[kek.id, kek]]) }) })
     const sealing = sealUnder(keys, kek.id, plaintext, Buffer.from("[]"), (target) => {
       target.fill("N").set(dek)
       filled = target

@@ -1,7 +1,7 @@
 import { createDecipheriv } from "node:crypto"
 import { assert, describe, it } from "@effect/vitest"
 import { Result } from "effect"
-import { makeKek } from "../../src/crypto/keyring/Kek.ts"
+import { makeKek } from "../../src/crypto/keyring/Keyring.ts"
 import type { SealedKey } from "../../src/domain/SealedKey.ts"
 import { open, seal } from "../support/keys/sealing.ts"
 import { gcm, hkdf64, sealByTheBook } from "./SealByTheBook.ts"

@@ -3,11 +3,10 @@ import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Effect, Layer, Redacted, Result } from "effect"
 import { vi } from "vitest"
 import { decrypt, encrypt } from "../../src/crypto/AesGcm.ts"
-import { makeKek } from "../../src/crypto/keyring/Kek.ts"
-import * as KeyEncryptionKeyring from "../../src/crypto/keyring/KeyEncryptionKeyring.ts"
-import * as CipherAes256Gcm from "../../src/crypto/CipherAes256Gcm.ts"
-import { generateKeyring, parseKeyring } from "../../src/crypto/keyring/Keyring.ts"
-import { RandomBlock } from "../../src/crypto/RandomBlock.ts"
+import { generateKeyring, makeKek, parseKeyring } from "../../src/crypto/keyring/Keyring.ts"
+import * as KeyEncryptionKeyringLive from "../../src/crypto/keyring/KeyEncryptionKeyringLive.ts"
+import * as CipherLive from "../../src/crypto/CipherLive.ts"
+import { RandomBlock } from "../../src/crypto/SecureRandomLive.ts"
 import { WrapBudget } from "../../src/crypto/WrapBudget.ts"
 import { Cipher } from "../../src/port/Cipher.ts"
 import { sealingContext } from "../support/memory/arbitraries.ts"
@@ -120,8 +119,8 @@ describe("buffers that held a key are wiped after use (SECURITY.md, Out of scope
   })
 
   it("the provider key, after sealing, opening, comparing and sealing again (L6, L8)", () => {
-    const layer = CipherAes256Gcm.layer.pipe(
-      Layer.provide([KeyEncryptionKeyring.layer, Layer.succeed(WrapBudget, { spend: () => Effect.void })]),
+    const layer = CipherLive.layer.pipe(
+      Layer.provide([KeyEncryptionKeyringLive.layer, Layer.succeed(WrapBudget, { spend: () => Effect.void })]),
       Layer.provide(fixedKeyring(`kek-1:${kekBytes.toString("base64")}`))
     )
     const cipher = Effect.runSync(Effect.provide(Cipher, layer))

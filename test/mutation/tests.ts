@@ -6,7 +6,7 @@ import { it } from "vitest"
 const exclude = [
   "test/port/*Contract.test.ts",
   "test/crypto/pkcs11/*.test.ts",
-  "test/crypto/keyring/KeyringEditorFile.test.ts",
+  "test/crypto/keyring/makeKeyringEditor.test.ts",
   "test/domain/routing/PlantedFaults.test.ts"
 ]
 

@@ -1,7 +1,25 @@
-import { randomBytes } from "node:crypto"
+import { createHmac, createSecretKey, hkdfSync, type KeyObject, randomBytes } from "node:crypto"
 import { Context, Data, Effect } from "effect"
 import { isKekId, kekIdForm } from "../../domain/Identifiers.ts"
-import { type Kek, makeKek } from "./Kek.ts"
+import { KekRegistry } from "../../port/KekRegistry.ts"
+import type { KnownKek } from "../KeyEncryption.ts"
+
+/** A key-encryption key (KEK) of the keyring, and the check value that identifies its bytes. */
+export interface Kek {
+  readonly id: string
+  readonly key: KeyObject
+  readonly check_value: Uint8Array
+}
+
+/** Turns 32 bytes into a KEK and zero-fills them. The check value is 16 bytes of HMAC-SHA-256 over the id. */
+export const makeKek = (id: string, bytes: Uint8Array): Kek => {
+  const checkKey = new Uint8Array(hkdfSync("sha256", bytes, "", "byok/kcv", 32))
+  const check_value = new Uint8Array(createHmac("sha256", checkKey).update(id).digest().subarray(0, 16))
+  const key = createSecretKey(bytes)
+  checkKey.fill(0)
+  bytes.fill(0)
+  return { id, key, check_value }
+}
 
 /** A snapshot of an instance's keys. The first seals and opens; the others, pending or being retired, only open. */
 export interface Ring {
@@ -68,3 +86,30 @@ export const generateKeyring = (
   bytes.fill(0)
   return line
 }
+
+/** The database knows other bytes under these ids. */
+export const otherBytes = (kek_ids: ReadonlyArray<string>) =>
+  new InvalidKeyring({
+    message: `expected the keys that the database knows; found other bytes under ${kek_ids.join(", ")}`
+  })
+
+/** Registers new keys; fails if the database knows other bytes under one of the ids. */
+export const checkKeks = Effect.fnUntraced(function* (keks: ReadonlyArray<KnownKek>) {
+  const differing = yield* (yield* KekRegistry).register(keks)
+  if (differing.length > 0) return yield* otherBytes(differing)
+})
+
+/** Fails if the primary key is retired. */
+export const checkPrimary = Effect.fnUntraced(function* (kek_id: string) {
+  const [primary] = yield* (yield* KekRegistry).known([kek_id])
+  if (primary?.retired !== true) return
+  return yield* new InvalidKeyring({ message: `expected a primary key that is not retired; found ${kek_id}` })
+})
+
+/** Checks a keyring that only opens, and returns it. */
+export const checkOpening = (ring: Ring) =>
+  Effect.as(checkKeks(Array.from(ring.byId.values(), ({ check_value, id }) => ({ kek_id: id, check_value }))), ring)
+
+/** Checks a keyring that seals, and returns it. */
+export const checkKeyring = (ring: Ring) =>
+  Effect.tap(checkOpening(ring), ({ primary }) => (primary === undefined ? Effect.void : checkPrimary(primary.id)))

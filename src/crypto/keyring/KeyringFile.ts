@@ -12,9 +12,7 @@ import {
 } from "node:fs"
 import { dirname } from "node:path"
 import { Effect } from "effect"
-import { readPrivateFile } from "./readPrivateFile.ts"
-import { UnusableFile } from "./UnusableFile.ts"
-import { whileOpen } from "./whileOpen.ts"
+import { readPrivateFile, UnusableFile, whileOpen } from "./SecretFile.ts"
 
 /**
  * Writes a new keyring file with mode 0600; fails if there is one. The file gets its name only when it is complete, and

@@ -4,8 +4,13 @@ import { fileURLToPath } from "node:url"
 import { Data, Duration, Effect, Redacted } from "effect"
 import { AuthenticationFailed, KeyStoreUnavailable } from "../../port/Cipher.ts"
 import type { KnownKek } from "../KeyEncryption.ts"
-import { monotonicMillis } from "./monotonicMillis.ts"
-import type { TokenAnswer, TokenRefusal, TokenRequest, TokenTarget } from "./TokenMessages.ts"
+import {
+  monotonicMillis,
+  type TokenAnswer,
+  type TokenRefusal,
+  type TokenRequest,
+  type TokenTarget
+} from "./TokenMessages.ts"
 
 export interface TokenSettings extends Omit<TokenTarget, "pin"> {
   readonly pin: Redacted.Redacted

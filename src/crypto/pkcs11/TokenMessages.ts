@@ -32,3 +32,6 @@ export type TokenAnswer =
   | { readonly id: number; readonly output: Uint8Array }
   | { readonly id: number; readonly failure: "AuthenticationFailed" }
   | { readonly id: number; readonly failure: "KeyStoreUnavailable"; readonly reason: string }
+
+/** Milliseconds of a clock that nobody sets, the same in all processes of the machine. */
+export const monotonicMillis = (): number => Number(process.hrtime.bigint() / 1_000_000n)

@@ -1,7 +1,12 @@
 import { createHash } from "node:crypto"
 import type { KnownKek } from "../KeyEncryption.ts"
-import { monotonicMillis } from "./monotonicMillis.ts"
-import type { TokenAnswer, TokenRefusal, TokenRequest, TokenTarget } from "./TokenMessages.ts"
+import {
+  monotonicMillis,
+  type TokenAnswer,
+  type TokenRefusal,
+  type TokenRequest,
+  type TokenTarget
+} from "./TokenMessages.ts"
 
 const answer = (message: TokenAnswer, then?: () => void) => void process.send?.(message, undefined, undefined, then)
 

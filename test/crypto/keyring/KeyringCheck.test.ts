@@ -1,7 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Layer } from "effect"
-import { parseKeyring } from "../../../src/crypto/keyring/Keyring.ts"
-import { checkKeyring } from "../../../src/crypto/keyring/KeyringCheck.ts"
+import { checkKeyring, parseKeyring } from "../../../src/crypto/keyring/Keyring.ts"
 import { KekRegistry } from "../../../src/port/KekRegistry.ts"
 import * as MemoryStore from "../../support/memory/Memory.ts"
 import { Memory } from "../../support/memory/Memory.ts"

@@ -1,6 +1,6 @@
 import { fstatSync } from "node:fs"
 import { assert, it } from "@effect/vitest"
-import { whileOpen } from "../../../src/crypto/keyring/whileOpen.ts"
+import { whileOpen } from "../../../src/crypto/keyring/SecretFile.ts"
 
 it("a resource is open while it is used, and closed whatever happens", () => {
   const used: Array<number> = []

@@ -3,7 +3,7 @@ import { setImmediate } from "node:timers/promises"
 import { inspect } from "node:util"
 import { assert, describe, it } from "@effect/vitest"
 import { Duration, Effect, Fiber, Redacted } from "effect"
-import { makeWith } from "../../../src/crypto/pkcs11/KeyEncryptionToken.ts"
+import { makeTokenEncryption } from "../../../src/crypto/pkcs11/KeyEncryptionTokenLive.ts"
 import { openToken, type Token, type TokenSettings } from "../../../src/crypto/pkcs11/Token.ts"
 import { open } from "../../../src/crypto/SealingFormat1.ts"
 import { withKeyStoreTimeout } from "../../../src/service/withKeyStoreTimeout.ts"
@@ -29,13 +29,13 @@ const aad = Buffer.from("the AAD")
 const dek = Buffer.alloc(32, "D")
 
 const unwrapped = (token: Token, wrapped: Uint8Array) =>
-  Effect.match(makeWith(token).unwrap("kek-1", wrapped, aad), {
+  Effect.match(makeTokenEncryption(token).unwrap("kek-1", wrapped, aad), {
     onFailure: ({ _tag }) => _tag,
     onSuccess: (found) => found.toString()
   })
 
 const outcome = (token: Token) =>
-  Effect.match(makeWith(token).wrap("kek-1", dek, aad), {
+  Effect.match(makeTokenEncryption(token).wrap("kek-1", dek, aad), {
     onFailure: (failure) => failure._tag,
     onSuccess: () => "wrapped" as const
   })
@@ -69,7 +69,7 @@ describe.skipIf(skipped !== "")(`keys on a PKCS#11 token (SECURITY.md, Keys on a
         yield* addToken(hsm, `golden-${index}`, { id: kek_id, bytes: kek })
         const opened = yield* Effect.scoped(
           Effect.gen(function* () {
-            const keys = makeWith(yield* openToken(tokenSettings(hsm, `golden-${index}`, kek_id)))
+            const keys = makeTokenEncryption(yield* openToken(tokenSettings(hsm, `golden-${index}`, kek_id)))
             const row = { kek_id, wrapped_dek: Buffer.from(wrapped_dek, "hex"), sealed: Buffer.from(sealed, "hex") }
             return yield* open(keys, row, Buffer.from(context))
           })
@@ -143,7 +143,7 @@ describe.skipIf(skipped !== "")(`keys on a PKCS#11 token (SECURITY.md, Keys on a
     Effect.gen(function* () {
       const hsm = yield* begin
       const { pid, token } = yield* withProcess(tokenSettings(hsm, "byok", "kek-1"))
-      const wrapped = yield* makeWith(token).wrap("kek-1", dek, aad)
+      const wrapped = yield* makeTokenEncryption(token).wrap("kek-1", dek, aad)
       process.kill(pid, "SIGKILL")
       yield* eventually(
         "it has gone",
@@ -211,7 +211,7 @@ describe.skipIf(skipped !== "")(`keys on a PKCS#11 token (SECURITY.md, Keys on a
       Effect.gen(function* () {
         const hsm = yield* begin
         const { pid, token } = yield* withProcess(tokenSettings(hsm, "byok", "kek-1"))
-        const wrapped = yield* makeWith(token).wrap("kek-1", dek, aad)
+        const wrapped = yield* makeTokenEncryption(token).wrap("kek-1", dek, aad)
         yield* replace(hsm, bytes)
         assert.strictEqual(yield* outcome(token), "wrapped")
         assert.strictEqual(yield* unwrapped(token, wrapped), dek.toString())
@@ -298,7 +298,7 @@ const eventuallyRefused = Effect.fnUntraced(function* (token: Token) {
   let reason = ""
   yield* eventually(
     "it is refused",
-    Effect.map(Effect.flip(makeWith(token).wrap("kek-1", dek, aad)), (failure) => {
+    Effect.map(Effect.flip(makeTokenEncryption(token).wrap("kek-1", dek, aad)), (failure) => {
       if (failure._tag === "KeyStoreUnavailable") reason = failure.reason
       return reason.includes("PIN")
     })

@@ -1,9 +1,8 @@
 import { randomUUID } from "node:crypto"
 import { Arbitrary, Effect, Layer, Option, Redacted } from "effect"
-import * as KeyEncryptionKeyring from "../../../src/crypto/keyring/KeyEncryptionKeyring.ts"
-import { parseKeyring } from "../../../src/crypto/keyring/Keyring.ts"
-import { checkKeyring } from "../../../src/crypto/keyring/KeyringCheck.ts"
-import * as RewrapperAes256Gcm from "../../../src/crypto/RewrapperAes256Gcm.ts"
+import * as KeyEncryptionKeyringLive from "../../../src/crypto/keyring/KeyEncryptionKeyringLive.ts"
+import { checkKeyring, parseKeyring } from "../../../src/crypto/keyring/Keyring.ts"
+import * as RewrapperLive from "../../../src/crypto/RewrapperLive.ts"
 import { layerLimited, limits } from "../../../src/crypto/WrapBudget.ts"
 import { type AccountId, CredentialId } from "../../../src/domain/Identifiers.ts"
 import { Cipher } from "../../../src/port/Cipher.ts"
@@ -68,8 +67,8 @@ export const rotationWith = (keyring: string, lowered = limits) =>
   Effect.provide(
     Rotation,
     Rotation.layer.pipe(
-      Layer.provide(RewrapperAes256Gcm.layer),
-      Layer.provide([layerLimited(lowered), KeyEncryptionKeyring.layer]),
+      Layer.provide(RewrapperLive.layer),
+      Layer.provide([layerLimited(lowered), KeyEncryptionKeyringLive.layer]),
       Layer.provide(Layer.effectDiscard(checkKeyring(parseKeyring(keyring))).pipe(Layer.merge(fixedKeyring(keyring))))
     )
   )

@@ -1,14 +1,17 @@
 import { Effect, type Result } from "effect"
-import type { Kek } from "../../../src/crypto/keyring/Kek.ts"
-import { makeWith } from "../../../src/crypto/keyring/KeyEncryptionKeyring.ts"
-import type { FillRandom } from "../../../src/crypto/RandomBlock.ts"
+import type { Kek } from "../../../src/crypto/keyring/Keyring.ts"
+import { makeKeyringEncryption } from "../../../src/crypto/keyring/KeyEncryptionKeyringLive.ts"
+import type { FillRandom } from "../../../src/crypto/SecureRandomLive.ts"
 import * as SealingFormat1 from "../../../src/crypto/SealingFormat1.ts"
 import type { SealedKey } from "../../../src/domain/SealedKey.ts"
 
 type Row = Pick<SealedKey, "sealed" | "wrapped_dek">
 
 const storeOf = (keks: ReadonlyArray<Kek>, fill?: FillRandom) =>
-  makeWith({ current: () => ({ primary: keks[0], byId: new Map(keks.map((kek) => [kek.id, kek])) }) }, fill)
+  makeKeyringEncryption(
+    { current: () => ({ primary: keks[0], byId: new Map(keks.map((kek) => [kek.id, kek])) }) },
+    fill
+  )
 
 /** A keyring's keys are in memory: nothing suspends here. */
 const atOnce = <A, E>(effect: Effect.Effect<A, E>): Result.Result<A, E> => Effect.runSync(Effect.result(effect))

@@ -1,7 +1,7 @@
 import { NodeCrypto } from "@effect/platform-node"
 import { DateTime, Effect, Layer } from "effect"
-import * as CipherAes256Gcm from "../../../src/crypto/CipherAes256Gcm.ts"
-import * as KeyEncryptionKeyring from "../../../src/crypto/keyring/KeyEncryptionKeyring.ts"
+import * as CipherLive from "../../../src/crypto/CipherLive.ts"
+import * as KeyEncryptionKeyringLive from "../../../src/crypto/keyring/KeyEncryptionKeyringLive.ts"
 import { generateKeyring } from "../../../src/crypto/keyring/Keyring.ts"
 import { WrapBudget } from "../../../src/crypto/WrapBudget.ts"
 import type { AccountId, ApiKeyHash } from "../../../src/domain/Identifiers.ts"
@@ -13,8 +13,8 @@ import * as MemoryStore from "./Memory.ts"
 
 /** The cipher of a keyring, without a count of wraps. */
 export const cipherOn = (keyring: string) =>
-  CipherAes256Gcm.layer.pipe(
-    Layer.provide([KeyEncryptionKeyring.layer, Layer.succeed(WrapBudget, { spend: () => Effect.void })]),
+  CipherLive.layer.pipe(
+    Layer.provide([KeyEncryptionKeyringLive.layer, Layer.succeed(WrapBudget, { spend: () => Effect.void })]),
     Layer.provide(fixedKeyring(keyring))
   )
 

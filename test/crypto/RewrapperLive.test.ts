@@ -1,8 +1,8 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Layer, Result } from "effect"
-import * as KeyEncryptionKeyring from "../../src/crypto/keyring/KeyEncryptionKeyring.ts"
+import * as KeyEncryptionKeyringLive from "../../src/crypto/keyring/KeyEncryptionKeyringLive.ts"
 import { parseKeyring } from "../../src/crypto/keyring/Keyring.ts"
-import * as RewrapperAes256Gcm from "../../src/crypto/RewrapperAes256Gcm.ts"
+import * as RewrapperLive from "../../src/crypto/RewrapperLive.ts"
 import { WrapBudget } from "../../src/crypto/WrapBudget.ts"
 import { encodeSealingContext } from "../../src/domain/SealedKey.ts"
 import { KeyStoreUnavailable } from "../../src/port/Cipher.ts"
@@ -14,8 +14,8 @@ import { open, seal } from "../support/keys/sealing.ts"
 const rewrapperWith = (ring: string, spend: WrapBudget["Service"]["spend"] = () => Effect.void) =>
   Effect.provide(
     Rewrapper,
-    RewrapperAes256Gcm.layer.pipe(
-      Layer.provide([KeyEncryptionKeyring.layer, Layer.succeed(WrapBudget, { spend })]),
+    RewrapperLive.layer.pipe(
+      Layer.provide([KeyEncryptionKeyringLive.layer, Layer.succeed(WrapBudget, { spend })]),
       Layer.provide(fixedKeyring(ring))
     )
   )

@@ -3,10 +3,10 @@ import { AuthenticationFailed, UnknownKeyId } from "../../port/Cipher.ts"
 import { decrypt, encrypt } from "../AesGcm.ts"
 import { KeyEncryption } from "../KeyEncryption.ts"
 import { Keyring } from "./Keyring.ts"
-import { type FillRandom, fillRandom } from "../RandomBlock.ts"
+import { type FillRandom, fillRandom } from "../SecureRandomLive.ts"
 
 /** Wraps synchronously in this process, with the keys that the keyring has at the time. */
-export const makeWith = (
+export const makeKeyringEncryption = (
   { current }: Pick<Keyring["Service"], "current">,
   fill: FillRandom = fillRandom
 ): KeyEncryption["Service"] => ({
@@ -31,5 +31,5 @@ export const makeWith = (
 
 export const layer = Layer.effect(
   KeyEncryption,
-  Effect.map(Keyring, (keyring) => makeWith(keyring))
+  Effect.map(Keyring, (keyring) => makeKeyringEncryption(keyring))
 )

@@ -1,7 +1,26 @@
-import { fstatSync, readFileSync, type Stats } from "node:fs"
-import { Effect } from "effect"
-import { UnusableFile } from "./UnusableFile.ts"
-import { whileOpen } from "./whileOpen.ts"
+import { closeSync, fstatSync, openSync, readFileSync, type Stats } from "node:fs"
+import { Data, Effect } from "effect"
+
+/** A secret file that cannot be used. Says what was expected and found, never its content. */
+export class UnusableFile extends Data.TaggedError("UnusableFile")<{ readonly message: string }> {
+  /** Converts what `node:fs` throws, keeping only its code. */
+  static readonly to = (use: string) => (cause: unknown) =>
+    cause instanceof UnusableFile
+      ? cause
+      : new UnusableFile({
+          message: `expected a file that can be ${use}; found ${(cause as NodeJS.ErrnoException).code}`
+        })
+}
+
+/** Opens a path for reading, and closes it when `use` ends. */
+export const whileOpen = <A>(path: string, use: (descriptor: number) => A): A => {
+  const descriptor = openSync(path, "r")
+  try {
+    return use(descriptor)
+  } finally {
+    closeSync(descriptor)
+  }
+}
 
 /** The groups of this process; none where the system has none. */
 const ownGroups = () => [

@@ -3,13 +3,13 @@ import { join } from "node:path"
 import { pathToFileURL } from "node:url"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Exit } from "effect"
-import { isPrivate, readPrivateFile } from "../../../src/crypto/keyring/readPrivateFile.ts"
+import { isPrivate, readPrivateFile } from "../../../src/crypto/keyring/SecretFile.ts"
 import { fileOfMode, secret } from "../../support/keys/fileOfMode.ts"
 import { runNode } from "../../support/process/runNode.ts"
 import { temporaryDirectory } from "../../support/process/temporaryDirectory.ts"
 
 const isRoot = process.getuid?.() === 0
-const module = pathToFileURL(join(import.meta.dirname, "../../../src/crypto/keyring/readPrivateFile.ts")).href
+const module = pathToFileURL(join(import.meta.dirname, "../../../src/crypto/keyring/SecretFile.ts")).href
 
 const octal = (mode: number) => mode.toString(8).padStart(4, "0")
 

@@ -3,12 +3,12 @@ import { AuthenticationFailed, type KeyStoreUnavailable, UnknownKeyId } from "..
 import { nonceLength, overhead } from "../AesGcm.ts"
 import type { KeyEncryption } from "../KeyEncryption.ts"
 import type { Token } from "./Token.ts"
-import { fillRandom } from "../RandomBlock.ts"
+import { fillRandom } from "../SecureRandomLive.ts"
 
 const wrappedLength = overhead + 32
 
 /** Wraps on a PKCS#11 token; its keys never leave it. */
-export const makeWith = ({ ask, keks }: Token): KeyEncryption["Service"] => {
+export const makeTokenEncryption = ({ ask, keks }: Token): KeyEncryption["Service"] => {
   const has = (kek_id: string) => keks.some((kek) => kek.kek_id === kek_id)
   return {
     primary: () => keks[0]?.kek_id,

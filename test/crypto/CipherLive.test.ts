@@ -1,9 +1,9 @@
 import { inspect } from "node:util"
 import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, DateTime, Effect, Layer, Redacted } from "effect"
-import * as CipherAes256Gcm from "../../src/crypto/CipherAes256Gcm.ts"
+import * as CipherLive from "../../src/crypto/CipherLive.ts"
 import { KeyEncryption } from "../../src/crypto/KeyEncryption.ts"
-import * as KeyEncryptionKeyring from "../../src/crypto/keyring/KeyEncryptionKeyring.ts"
+import * as KeyEncryptionKeyringLive from "../../src/crypto/keyring/KeyEncryptionKeyringLive.ts"
 import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
 import { WrapBudget } from "../../src/crypto/WrapBudget.ts"
 import type { SealedKey, SealingContext } from "../../src/domain/SealedKey.ts"
@@ -27,8 +27,8 @@ const unlimited = { spend: () => Effect.void }
 const cipherWith = (keyring: string, budget: WrapBudget["Service"] = unlimited) =>
   Effect.provide(
     Cipher,
-    CipherAes256Gcm.layer.pipe(
-      Layer.provide([KeyEncryptionKeyring.layer, Layer.succeed(WrapBudget, budget)]),
+    CipherLive.layer.pipe(
+      Layer.provide([KeyEncryptionKeyringLive.layer, Layer.succeed(WrapBudget, budget)]),
       Layer.provide(fixedKeyring(keyring))
     )
   )
@@ -201,7 +201,7 @@ describe("the keyring (SECURITY.md, Keyring)", () => {
       })
       const cipher = yield* Effect.provide(
         Cipher,
-        CipherAes256Gcm.layer.pipe(Layer.provide([keys, Layer.succeed(WrapBudget, unlimited)]))
+        CipherLive.layer.pipe(Layer.provide([keys, Layer.succeed(WrapBudget, unlimited)]))
       )
       const refused = yield* Effect.flip(cipher.seal(key, yield* context))
       assert.deepInclude(refused, { _tag: "KeyStoreUnavailable", reason: "key kek-1 is no longer available" })

@@ -1,8 +1,15 @@
 import { Clock, Effect } from "effect"
 import { KekRegistry } from "../../port/KekRegistry.ts"
 import { KeyringEditor, KeyringRefusal } from "../../port/KeyringEditor.ts"
-import { entriesOf, generateKeyring, type InvalidKeyring, parseSealingKeyring, type Ring } from "./Keyring.ts"
-import { checkKeyring, otherBytes } from "./KeyringCheck.ts"
+import {
+  checkKeyring,
+  entriesOf,
+  generateKeyring,
+  type InvalidKeyring,
+  otherBytes,
+  parseSealingKeyring,
+  type Ring
+} from "./Keyring.ts"
 import { editKeyringFile } from "./KeyringFile.ts"
 
 const refuse = (message: string) => Effect.fail(new KeyringRefusal({ message }))
@@ -16,7 +23,7 @@ interface Lines {
 }
 
 /** Edits the keyring file at a path. What is wrong with the file is reported under the name of its setting. */
-export const make = Effect.fnUntraced(function* (file: string, setting: string) {
+export const makeKeyringEditor = Effect.fnUntraced(function* (file: string, setting: string) {
   const registry = yield* KekRegistry
 
   const change = (

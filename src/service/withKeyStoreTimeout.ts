@@ -1,4 +1,4 @@
-import { Effect } from "effect"
+import { Effect, Fiber } from "effect"
 import { KeyStoreUnavailable } from "../port/Cipher.ts"
 import { timeLeft } from "../port/Deadline.ts"
 
@@ -9,4 +9,13 @@ export const withKeyStoreTimeout = <A, E>(call: Effect.Effect<A, E>): Effect.Eff
       duration,
       orElse: () => Effect.fail(new KeyStoreUnavailable({ reason: "it does not answer" }))
     })
+  )
+
+/** As `withKeyStoreTimeout`, without a timer for a key store that answers at once, as a keyring does. */
+export const atOnceOrInTime = <A, E>(call: Effect.Effect<A, E>): Effect.Effect<A, E | KeyStoreUnavailable> =>
+  Effect.flatMap(
+    Effect.forkChild(call, { startImmediately: true }),
+    (fiber): Effect.Effect<A, E | KeyStoreUnavailable> =>
+      fiber.pollUnsafe() ??
+      Effect.onExit(withKeyStoreTimeout(Fiber.join(fiber)), () => Effect.sync(() => fiber.interruptUnsafe()))
   )

@@ -1,7 +1,9 @@
 import { inspect } from "node:util"
 import { Console, Effect } from "effect"
 import type { Lease } from "../../src/service/routing/Lease.ts"
-import { type OwnStep, type Planned, Router } from "../../src/service/routing/Router.ts"
+import type { OwnStep } from "../../src/domain/routing/Plan.ts"
+import type { Planned } from "../../src/service/routing/Planned.ts"
+import { Router } from "../../src/service/routing/Router.ts"
 import type { Channel } from "./Channel.ts"
 
 /** A plan whose step leases the key, and a change that makes its lease be refused. */

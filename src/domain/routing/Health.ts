@@ -1,5 +1,13 @@
 import type { Outcome } from "./Outcome.ts"
-import type { PooledCredential } from "./Pool.ts"
+
+/** Why a credential is parked: what the upstream answered, or that its key is known to have leaked. */
+export type ParkedCause = "rate_limited" | "quota_exhausted" | "forbidden" | "rejected" | "leaked"
+
+/** Whether a credential may be tried for a model. After a parking it is on probation: one request tries it. */
+export type Availability =
+  | { readonly _tag: "Free" }
+  | { readonly _tag: "Probing" }
+  | { readonly _tag: "Parked"; readonly cause: ParkedCause; readonly until: number | null }
 
 /** A time without attempts after a refusal. Afterwards one lease at a time tries the credential, until one succeeds. */
 export interface Pause {
@@ -31,6 +39,12 @@ export interface Report {
 export type Admission =
   | { readonly _tag: "Admitted"; readonly health: Health | undefined }
   | { readonly _tag: "Refused"; readonly reason: "parked" | "on_trial" }
+
+/** What health depends on besides reports: the version of the key, and whether that is known to have leaked. */
+interface Key {
+  readonly key_version: number
+  readonly leaked: boolean
+}
 
 const second = 1000
 const minute = 60 * second
@@ -131,7 +145,7 @@ export const observe = (health: Health | undefined, report: Report): Health | un
 /** The pauses of the credential's present key that concern a model. */
 const pausesOf = (
   health: Health | undefined,
-  { key_version }: PooledCredential,
+  { key_version }: Key,
   model: string,
   now: number
 ): ReadonlyArray<Pause> => {
@@ -142,29 +156,19 @@ const pausesOf = (
 }
 
 /** Whether a credential may be tried for a model now. A leaked one may not until its key is replaced. */
-export const standingOf = (
-  health: Health | undefined,
-  pooled: PooledCredential,
-  model: string,
-  now: number
-): Standing => {
-  if (pooled.leaked) return { _tag: "Parked", cause: "leaked", until: null }
-  const pauses = pausesOf(health, pooled, model, now)
+export const availabilityOf = (health: Health | undefined, key: Key, model: string, now: number): Availability => {
+  if (key.leaked) return { _tag: "Parked", cause: "leaked", until: null }
+  const pauses = pausesOf(health, key, model, now)
   const [last] = pauses.toSorted((one, other) => other.until - one.until)
   if (last === undefined) return { _tag: "Free" }
   return last.until > now ? { _tag: "Parked", cause: last.cause, until: last.until } : { _tag: "Probing" }
 }
 
 /** Admits a lease: any number while the credential is free, one at a time while it is on probation. */
-export const takeTrial = (
-  health: Health | undefined,
-  pooled: PooledCredential,
-  model: string,
-  now: number
-): Admission => {
-  const standing = standingOf(health, pooled, model, now)
-  if (standing._tag === "Parked") return { _tag: "Refused", reason: "parked" }
-  const pauses = pausesOf(health, pooled, model, now)
+export const takeTrial = (health: Health | undefined, key: Key, model: string, now: number): Admission => {
+  const availability = availabilityOf(health, key, model, now)
+  if (availability._tag === "Parked") return { _tag: "Refused", reason: "parked" }
+  const pauses = pausesOf(health, key, model, now)
   if (health === undefined || pauses.length === 0) return { _tag: "Admitted", health }
   const isTried = pauses.some(({ tried_at }) => tried_at !== null && now < tried_at + trialTimeout)
   if (isTried) return { _tag: "Refused", reason: "on_trial" }
@@ -172,12 +176,3 @@ export const takeTrial = (
   const models = withModel(health.models, model, tried(health.models.get(model) ?? null))
   return { _tag: "Admitted", health: { ...health, whole: tried(health.whole), models } }
 }
-
-/** Why a credential is parked: what the upstream answered, or that its key is known to have leaked. */
-export type ParkedCause = "rate_limited" | "quota_exhausted" | "forbidden" | "rejected" | "leaked"
-
-/** Whether a credential may be tried for a model. After a parking it is on probation: one request tries it. */
-export type Standing =
-  | { readonly _tag: "Free" }
-  | { readonly _tag: "Probing" }
-  | { readonly _tag: "Parked"; readonly cause: ParkedCause; readonly until: number | null }

@@ -39,18 +39,18 @@ export type Step =
     }
   | { readonly _tag: "Shared"; readonly provider: Provider }
 
-/** What became of a credential: its index in the steps, or null and every reason why it is not used. */
-export interface Verdict {
-  readonly credential_id: CredentialId
-  readonly section: Section
-  readonly position: number | null
-  readonly exclusions: ReadonlyArray<Exclusion>
-}
+/** A step with a credential's key. */
+export type OwnStep = Extract<Step, { readonly _tag: "Own" }>
 
-/** What became of a provider's credentials and of its shared endpoint. */
+/** What became of a provider's credentials and of its shared endpoint: an index in the steps, or every reason against. */
 export interface ProviderPlan {
   readonly provider: Provider
-  readonly credentials: ReadonlyArray<Verdict>
+  readonly credentials: ReadonlyArray<{
+    readonly credential_id: CredentialId
+    readonly section: Section
+    readonly position: number | null
+    readonly exclusions: ReadonlyArray<Exclusion>
+  }>
   readonly shared: { readonly position: number | null; readonly removed: ReadonlyArray<SharedReason> }
 }
 

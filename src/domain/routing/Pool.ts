@@ -1,17 +1,34 @@
 import type { Credential } from "../Credential.ts"
+import type { Health } from "./Health.ts"
+
+/**
+ * Whether a row is what was sealed. Only `verified` rows are offered, and `unverified` ones in explanations made
+ * without a keyring, which go by the columns. The others are excluded, and all but `unavailable` remove shared
+ * capacity, because nobody can tell what they demanded (E16, E17).
+ */
+export type Seal = "verified" | "unverified" | "altered" | "unknown_key" | "unsupported" | "unavailable"
 
 /** Whether a list lets a value through. */
 type Allows = (value: string | null) => boolean
 
-/** A credential with its lists as questions that are quick to answer, however long they are. */
-export interface PoolMember extends PooledCredential {
+/** A credential as a router sees it. */
+export interface PooledCredential {
+  readonly credential: Credential
+  readonly key_version: number
+  readonly leaked: boolean
+  /** The version of the row in the database. */
+  readonly row: string
+  readonly seal: Seal
+  /** The health of the key when the row was read; undefined if nothing stands against it. */
+  readonly stored: Health | undefined
+  /** The lists as questions that are quick to answer, however long the lists are. */
   readonly allowsApiKey: Allows
   readonly allowsUser: Allows
   readonly allowsModel: Allows
 }
 
 /** The credentials of a workspace and provider in order of trial. */
-export type Pool = ReadonlyArray<PoolMember>
+export type Pool = ReadonlyArray<PooledCredential>
 
 /** Longer lists are looked up in a set: searching 100 models takes longer than the rest of a plan. */
 const longestSearched = 8
@@ -24,34 +41,20 @@ const allows = (list: ReadonlyArray<string | null> | null): Allows => {
   return (value) => set.has(value)
 }
 
+type Unlisted = Omit<PooledCredential, "allowsApiKey" | "allowsUser" | "allowsModel">
+
 /** Prioritized before fallback, then `sort_order`, `created_at` and `id` (D32). */
-const compare = ({ credential: a }: PooledCredential, { credential: b }: PooledCredential): number =>
+const compare = ({ credential: a }: Unlisted, { credential: b }: Unlisted): number =>
   Number(a.is_fallback) - Number(b.is_fallback) ||
   a.sort_order - b.sort_order ||
   a.created_at.epochMilliseconds - b.created_at.epochMilliseconds ||
   (a.id < b.id ? -1 : 1)
 
 /** Prepares a pool once for all requests that it will serve. */
-export const poolOf = (credentials: ReadonlyArray<PooledCredential>): Pool =>
+export const poolOf = (credentials: ReadonlyArray<Unlisted>): Pool =>
   credentials.toSorted(compare).map((pooled) => ({
     ...pooled,
     allowsApiKey: allows(pooled.credential.allowed_api_key_hashes),
     allowsUser: allows(pooled.credential.allowed_user_ids),
     allowsModel: allows(pooled.credential.allowed_models)
   }))
-
-/**
- * Whether a row is what was sealed. Only `verified` rows are offered, and `unverified` ones in explanations made
- * without a keyring, which go by the columns. The others are excluded, and all but `unavailable` remove shared
- * capacity, because what they demanded is unknown (E16, E17).
- */
-export type Seal = "verified" | "unverified" | "altered" | "unknown_key" | "unsupported" | "unavailable"
-
-/** A credential as a router sees it; `row` is its version in the database. */
-export interface PooledCredential {
-  readonly credential: Credential
-  readonly key_version: number
-  readonly leaked: boolean
-  readonly row: string
-  readonly seal: Seal
-}

@@ -1,9 +1,9 @@
 import type { Credential } from "../Credential.ts"
 import type { Provider } from "../Provider.ts"
 import type { Endpoint, EndpointKind } from "./Endpoint.ts"
-import type { Standing } from "./Health.ts"
+import type { Availability } from "./Health.ts"
 import type { Exclusion, Plan, ProviderPlan, Section, SharedReason, Step } from "./Plan.ts"
-import type { Pool, PooledCredential, PoolMember } from "./Pool.ts"
+import type { Pool, PooledCredential } from "./Pool.ts"
 import type { RoutingRequest } from "./RoutingRequest.ts"
 
 /** The declarations that can widen what a credential is used for, by kind of endpoint (E11, E13). */
@@ -35,8 +35,8 @@ const meetsZdr = ({ requires_zdr }: RoutingRequest, { kind, zdr }: Endpoint, dec
 const exclusionsOf = (
   request: RoutingRequest,
   endpoint: Endpoint,
-  { allowsApiKey, allowsModel, allowsUser, credential, seal }: PoolMember,
-  standing: Standing
+  { allowsApiKey, allowsModel, allowsUser, credential, seal }: PooledCredential,
+  availability: Availability
 ): ReadonlyArray<Exclusion> => {
   const { declared_region, declared_zdr, disabled } = credential
   const found: Array<Exclusion> = []
@@ -49,11 +49,12 @@ const exclusionsOf = (
     found.push({ reason: "region", declared: declared_region, host: request.host })
   }
   if (!meetsZdr(request, endpoint, declared_zdr)) found.push({ reason: "zdr", declared: declared_zdr })
-  if (standing._tag === "Parked") found.push({ reason: "parked", cause: standing.cause, until: standing.until })
+  if (availability._tag === "Parked")
+    found.push({ reason: "parked", cause: availability.cause, until: availability.until })
   return found
 }
 
-/** Why the shared endpoint is not used. Standings are no argument: health never decides about money (E4). */
+/** Why the shared endpoint is not used. Availability is no argument: health never decides about money (E4). */
 const removalsOf = (request: RoutingRequest, endpoint: Endpoint, pool: Pool): ReadonlyArray<SharedReason> => {
   const found: Array<SharedReason> = []
   if (!endpoint.shared) found.push({ reason: "none_there" })
@@ -81,7 +82,7 @@ const phases = ["prioritized", "shared", "fallback"] as const
 
 type Judged = Readonly<Record<(typeof phases)[number], ReadonlyArray<Offer>>> & { readonly plan: ProviderPlan }
 
-const ownStep = (provider: Provider, section: Section, pooled: PooledCredential, standing: Standing): Step => {
+const ownStep = (provider: Provider, section: Section, pooled: PooledCredential, availability: Availability): Step => {
   const { declared_region, id } = pooled.credential
   return {
     _tag: "Own",
@@ -91,7 +92,7 @@ const ownStep = (provider: Provider, section: Section, pooled: PooledCredential,
     key_version: pooled.key_version,
     row: pooled.row,
     region: declared_region === "global" ? null : declared_region,
-    probing: standing._tag === "Probing"
+    probing: availability._tag === "Probing"
   }
 }
 
@@ -100,15 +101,16 @@ const judge = (
   request: RoutingRequest,
   { endpoint, provider }: RoutingRequest["targets"][number],
   pool: Pool,
-  standingOf: (pooled: PooledCredential) => Standing
+  availabilityOf: (pooled: PooledCredential) => Availability
 ): Judged => {
   const offers = { prioritized: Array<Offer>(), fallback: Array<Offer>() }
   const credentials = pool.map((member) => {
-    const standing = standingOf(member)
+    const availability = availabilityOf(member)
     const section = member.credential.is_fallback ? "fallback" : "prioritized"
-    const exclusions = exclusionsOf(request, endpoint, member, standing)
+    const exclusions = exclusionsOf(request, endpoint, member, availability)
     const verdict = { credential_id: member.credential.id, section, position: null, exclusions } as const
-    if (exclusions.length === 0) offers[section].push({ step: ownStep(provider, section, member, standing), verdict })
+    if (exclusions.length === 0)
+      offers[section].push({ step: ownStep(provider, section, member, availability), verdict })
     return verdict
   })
   const shared = { position: null, removed: removalsOf(request, endpoint, pool) }
@@ -137,9 +139,11 @@ const earliestEnd = (providers: ReadonlyArray<ProviderPlan>): number | null => {
 export const planFor = (
   request: RoutingRequest,
   poolOfProvider: (provider: Provider) => Pool,
-  standingOf: (pooled: PooledCredential) => Standing
+  availabilityOf: (pooled: PooledCredential) => Availability
 ): Plan => {
-  const judged = request.targets.map((target) => judge(request, target, poolOfProvider(target.provider), standingOf))
+  const judged = request.targets.map((target) =>
+    judge(request, target, poolOfProvider(target.provider), availabilityOf)
+  )
   const steps: Array<Step> = []
   const take = ({ step, verdict }: Offer) => {
     verdict.position = steps.push(step) - 1

@@ -4,9 +4,8 @@ import { InvalidParams } from "../../domain/Errors.ts"
 import type { AccountId } from "../../domain/Identifiers.ts"
 import type { Provider } from "../../domain/Provider.ts"
 import { explanationOf } from "../../domain/routing/explanationOf.ts"
-import { standingOf } from "../../domain/routing/Health.ts"
+import { availabilityOf } from "../../domain/routing/Health.ts"
 import { planFor } from "../../domain/routing/planFor.ts"
-import type { PooledCredential } from "../../domain/routing/Pool.ts"
 import type { PlanRequest } from "../../domain/routing/RoutingRequest.ts"
 import { RequestTimeout, withDeadline } from "../../port/Deadline.ts"
 import { Explanations } from "../../port/Explanations.ts"
@@ -30,9 +29,7 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
     const now = yield* Clock.currentTimeMillis
     const pools = new Map(snapshots.value.map((snapshot, index) => [providers[index], snapshot] as const))
     const poolOf = (provider: Provider) => pools.get(provider)?.pool ?? []
-    const healthOf = ({ credential: { id, provider } }: PooledCredential) =>
-      pools.get(provider as Provider)?.members.get(id)?.stored
-    const plan = planFor(request, poolOf, (pooled) => standingOf(healthOf(pooled), pooled, request.model, now))
+    const plan = planFor(request, poolOf, (pooled) => availabilityOf(pooled.stored, pooled, request.model, now))
     return explanationOf(request, plan, poolOf)
   })
 

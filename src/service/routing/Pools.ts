@@ -1,27 +1,22 @@
-import { Context, Effect, Fiber, Layer, Option } from "effect"
+import { Context, Duration, Effect, Fiber, Layer, Option } from "effect"
 import type { ServiceUnavailable } from "../../domain/Errors.ts"
 import type { CredentialId } from "../../domain/Identifiers.ts"
 import type { Provider } from "../../domain/Provider.ts"
-import type { Health } from "../../domain/routing/Health.ts"
+import type { Health, Pause } from "../../domain/routing/Health.ts"
 import { type Pool, type PooledCredential, poolOf } from "../../domain/routing/Pool.ts"
 import { Cipher, type PreparedKey } from "../../port/Cipher.ts"
-import { CredentialPools, type PoolOwner } from "../../port/CredentialPools.ts"
-import { healthOf } from "./healthOf.ts"
-import { type Verification, verifying } from "./verifying.ts"
-
-/** A credential of a snapshot, with what a lease and its health need. */
-export interface Member {
-  readonly pooled: PooledCredential
-  readonly prepared: PreparedKey | undefined
-  /** What the database said of its health when the snapshot was read. */
-  readonly stored: Health | undefined
-}
+import { CredentialPools, type PoolOwner, type PoolRow, type StoredParking } from "../../port/CredentialPools.ts"
+import { withDeadline } from "../../port/Deadline.ts"
+import { type VerifyRow, verifyRow } from "./verifyRow.ts"
 
 /** A pool as the database had it, verified. Times are in milliseconds of the monotonic clock. */
 export interface Snapshot {
   readonly version: string
   readonly pool: Pool
-  readonly members: ReadonlyMap<CredentialId, Member>
+  /** The credentials of the pool by their ids. */
+  readonly byId: ReadonlyMap<CredentialId, PooledCredential>
+  /** What opens the keys of the verified rows. */
+  readonly prepared: ReadonlyMap<CredentialId, PreparedKey>
   /** Whether every row is what was sealed. */
   readonly isVerified: boolean
   /** When reading it began. */
@@ -48,7 +43,26 @@ interface Loading {
 const nameOf = ({ account_id, workspace_id }: PoolOwner, provider: Provider) =>
   `${account_id} ${workspace_id} ${provider}`
 
-const make = Effect.fnUntraced(function* (verify: Verification) {
+/** How many rows are verified at a time, for key stores that are remote. */
+const verifiedAtOnce = 16
+
+/** How long verifying a pool may take. Rows that are not verified by then count as unavailable. */
+const inTime = withDeadline(Duration.seconds(3))
+
+/** The health of a key as the database knows it; undefined if nothing stands against it. Older keys' parkings are void. */
+const storedHealth = (parkings: ReadonlyArray<StoredParking>, key_version: number): Health | undefined => {
+  let whole: Pause | null = null
+  const models = new Map<string, Pause>()
+  for (const { cause, model, strikes, until, ...parking } of parkings) {
+    if (cause === "leaked" || until === null || parking.key_version !== key_version) continue
+    const pause: Pause = { cause, strikes, until, tried_at: null }
+    if (model === "") whole = pause
+    else models.set(model, pause)
+  }
+  return whole === null && models.size === 0 ? undefined : { key_version, whole, models }
+}
+
+const make = Effect.fnUntraced(function* (verify: VerifyRow) {
   const { load, versions } = yield* CredentialPools
   const fork = Effect.runForkWith(yield* Effect.context())
   const snapshots = new Map<string, Snapshot>()
@@ -64,29 +78,43 @@ const make = Effect.fnUntraced(function* (verify: Verification) {
     }
   }
 
+  const verified = ({ account_id }: PoolOwner, row: PoolRow) =>
+    Effect.map(verify(account_id, row), (found) => ({ ...row, ...found }))
+
   const read = (owner: PoolOwner, provider: Provider, read_at: number) =>
     Effect.flatMap(
       load(owner, provider),
       Option.match({
         onNone: () => Effect.succeedNone,
         onSome: ({ rows, version }) =>
-          Effect.map(verify(owner.account_id, rows), (verified) => {
-            const members = verified.map(({ prepared, row: { credential, key_version, parkings, row }, seal }) => {
-              const leaked = parkings.some(
-                (parking) => parking.cause === "leaked" && parking.key_version === key_version
+          Effect.map(
+            inTime(Effect.forEach(rows, (row) => verified(owner, row), { concurrency: verifiedAtOnce })),
+            (found) => {
+              const pool = poolOf(
+                found.map(({ credential, key_version, parkings, row, seal }) => ({
+                  credential,
+                  key_version,
+                  leaked: parkings.some((parking) => parking.cause === "leaked" && parking.key_version === key_version),
+                  row,
+                  seal,
+                  stored: storedHealth(parkings, key_version)
+                }))
               )
-              const pooled: PooledCredential = { credential, key_version, leaked, row, seal }
-              return [credential.id, { pooled, prepared, stored: healthOf(parkings, key_version) }] as const
-            })
-            return Option.some<Snapshot>({
-              version,
-              pool: poolOf(members.map(([, { pooled }]) => pooled)),
-              members: new Map(members),
-              isVerified: verified.every(({ seal }) => seal === "verified" || seal === "unverified"),
-              read_at,
-              validated_at: read_at
-            })
-          })
+              return Option.some<Snapshot>({
+                version,
+                pool,
+                byId: new Map(pool.map((pooled) => [pooled.credential.id, pooled])),
+                prepared: new Map(
+                  found.flatMap(({ credential, prepared }) =>
+                    prepared === undefined ? [] : [[credential.id, prepared] as const]
+                  )
+                ),
+                isVerified: pool.every(({ seal }) => seal === "verified" || seal === "unverified"),
+                read_at,
+                validated_at: read_at
+              })
+            }
+          )
       })
     )
 
@@ -198,13 +226,11 @@ export class Pools extends Context.Service<
 >()("byok/Pools") {
   static readonly layer = Layer.effect(
     this,
-    Effect.flatMap(Cipher, ({ prepare }) => make(verifying(prepare)))
+    Effect.flatMap(Cipher, ({ prepare }) => make(verifyRow(prepare)))
   )
   /** Goes by the columns, without a key to verify them. For explanations only. */
   static readonly layerUnverified = Layer.effect(
     this,
-    make((_account_id, rows) =>
-      Effect.succeed(rows.map((row) => ({ row, seal: "unverified" as const, prepared: undefined })))
-    )
+    make(() => Effect.succeed({ seal: "unverified" }))
   )
 }

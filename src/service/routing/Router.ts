@@ -1,41 +1,28 @@
 import { Cause, Clock, Context, Duration, Effect, Layer, Option, Scope } from "effect"
 import { ServiceUnavailable } from "../../domain/Errors.ts"
 import type { Provider } from "../../domain/Provider.ts"
-import { standingOf, takeTrial } from "../../domain/routing/Health.ts"
+import { availabilityOf, takeTrial } from "../../domain/routing/Health.ts"
 import type { Outcome } from "../../domain/routing/Outcome.ts"
-import type { Plan, Step } from "../../domain/routing/Plan.ts"
+import type { OwnStep, Plan, Step } from "../../domain/routing/Plan.ts"
 import { planFor } from "../../domain/routing/planFor.ts"
 import type { PooledCredential } from "../../domain/routing/Pool.ts"
 import type { RoutingRequest } from "../../domain/routing/RoutingRequest.ts"
-import type { Cipher, OpenFailure } from "../../port/Cipher.ts"
+import type { Cipher, OpenFailure, PreparedKey } from "../../port/Cipher.ts"
 import type { CredentialPools } from "../../port/CredentialPools.ts"
 import type { CredentialUse } from "../../port/CredentialUse.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import type { Parkings } from "../../port/Parkings.ts"
 import { RouterMeter } from "../../port/RouterMeter.ts"
-import { atOnceOrInTime } from "./atOnceOrInTime.ts"
-import { Lease, type LeaseTerms } from "./Lease.ts"
+import { atOnceOrInTime } from "../withKeyStoreTimeout.ts"
+import { Lease, type LeaseTerms, redactLeased } from "./Lease.ts"
 import { makeHealthLedger, type StoredHealth } from "./makeHealthLedger.ts"
 import { makeUseLedger } from "./makeUseLedger.ts"
-import { type Member, Pools, type Snapshot } from "./Pools.ts"
 import { metering } from "./metering.ts"
-import { redacting } from "./redacting.ts"
+import type { Freshness, Planned } from "./Planned.ts"
+import { Pools, type Snapshot } from "./Pools.ts"
 import { Exhausted, LeaseRefused, PoolsUnavailable, UnknownWorkspace } from "./RouterErrors.ts"
-import { seals } from "./seals.ts"
-import { type Attempt, walking } from "./walking.ts"
-
-/** A step with a credential's key. */
-export type OwnStep = Extract<Step, { readonly _tag: "Own" }>
-
-/** How old what a plan is made from may be. `now`: no older than its beginning. */
-export type Freshness = "now" | Duration.Duration
-
-/** A plan, the request that it is for and how fresh it had to be. Its `providers` say why each key is used or not. */
-export interface Planned extends Plan {
-  readonly request: RoutingRequest
-  /** In milliseconds. */
-  readonly freshness: number
-}
+import { type Attempt, runPlan } from "./runPlan.ts"
+import { sealStatusByError } from "./verifyRow.ts"
 
 /** How old what a lease goes by may be, in milliseconds, or as old as its plan's if that is more (Q19). */
 const leaseFreshness = 1000
@@ -55,6 +42,7 @@ const orUnavailable = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
 
 /** A lease, with what was known of its key's health when it was made. */
 class MadeLease extends Lease {
+  isReported = false
   readonly #known: StoredHealth
 
   constructor(terms: LeaseTerms, known: StoredHealth) {
@@ -76,20 +64,18 @@ const make = Effect.gen(function* () {
   const uses = yield* makeUseLedger
   const open = new Set<Lease>()
 
-  const healthOf = (snapshot: Snapshot, { pooled, stored }: Member) =>
-    ledger.healthOf(pooled.credential.id, { stored, read_at: snapshot.read_at })
-
   const planned = (request: RoutingRequest, snapshots: ReadonlyArray<Snapshot>, now: number): Plan => {
     const snapshotOf = (provider: string) =>
       snapshots[request.targets.findIndex((target) => target.provider === provider)]
-    const standing = (pooled: PooledCredential) => {
-      const { id, provider } = pooled.credential
+    const healthOf = ({ credential: { id, provider }, stored }: PooledCredential) => {
       const snapshot = snapshotOf(provider)
-      const member = snapshot?.members.get(id)
-      const health = snapshot === undefined || member === undefined ? undefined : healthOf(snapshot, member)
-      return standingOf(health, pooled, request.model, now)
+      return snapshot === undefined ? undefined : ledger.healthOf(id, { stored, read_at: snapshot.read_at })
     }
-    return planFor(request, (provider) => snapshotOf(provider)?.pool ?? [], standing)
+    return planFor(
+      request,
+      (provider) => snapshotOf(provider)?.pool ?? [],
+      (pooled) => availabilityOf(healthOf(pooled), pooled, request.model, now)
+    )
   }
 
   const snapshotsFor = (request: RoutingRequest, providers: ReadonlyArray<Provider>, freshness: number) =>
@@ -120,50 +106,55 @@ const make = Effect.gen(function* () {
   const report = (lease: Lease, outcome: Outcome) =>
     Effect.map(Clock.currentTimeMillis, (reported_at) => {
       if (!(lease instanceof MadeLease)) return
+      lease.isReported = true
       const { account_id, credential_id, key_version, leased_at, model } = lease.terms
       const observed = { key_version, model, leased_at, reported_at, outcome }
       ledger.report(account_id, credential_id, lease.known, observed)
       uses.reported(lease.terms, outcome, reported_at)
     })
 
-  /** Wiped from the outset, however the opening and the scope end. */
-  const opened = (lease: Lease, member: Member): Effect.Effect<Lease, LeaseRefused, Scope.Scope> => {
-    const { prepared } = member
-    if (prepared === undefined) return Effect.fail(new LeaseRefused({ reason: "changed" }))
-    const wipe = Effect.sync(() => {
+  /**
+   * Opens the key into the lease. The wipe is registered before opening, so it always runs. A lease that ends without a
+   * report gives back its trial.
+   */
+  const opened = (lease: MadeLease, prepared: PreparedKey): Effect.Effect<Lease, LeaseRefused, Scope.Scope> => {
+    const abandon = Effect.suspend(() => (lease.isReported ? Effect.void : report(lease, { _tag: "Abandoned" })))
+    const end = Effect.suspend(() => {
       open.delete(lease)
       lease.wipe()
+      return abandon
     })
     // `Effect.addFinalizer` would copy the whole context for the finalizer.
-    const wiped = Effect.flatMap(Effect.scope, (scope) => Scope.addFinalizer(scope, wipe))
+    const wiped = Effect.flatMap(Effect.scope, (scope) => Scope.addFinalizer(scope, end))
     const fill = (key: Buffer) => {
       lease.fill(key)
       open.add(lease)
       uses.leased(lease.terms)
       return lease
     }
-    const refuse = ({ _tag }: OpenFailure) =>
-      Effect.andThen(report(lease, { _tag: "Abandoned" }), Effect.fail(new LeaseRefused({ reason: seals[_tag] })))
-    return Effect.andThen(wiped, Effect.catch(atOnceOrInTime(prepared.read(fill)), refuse))
+    const filled = Effect.onError(atOnceOrInTime(prepared.read(fill)), () => abandon)
+    const refuse = ({ _tag }: OpenFailure) => new LeaseRefused({ reason: sealStatusByError[_tag] })
+    return Effect.andThen(wiped, Effect.mapError(filled, refuse))
   }
 
   const leaseOf = (plan: Planned, step: OwnStep): Effect.Effect<Lease, LeaseRefused | PoolsUnavailable, Scope.Scope> =>
     Effect.flatMap(poolFor(plan, step), (found) =>
       Effect.clockWith((clock) => {
         const snapshot = Option.getOrUndefined(found)
-        const member = snapshot?.members.get(step.credential_id)
-        if (snapshot === undefined || member === undefined || member.pooled.row !== step.row) {
+        const { credential_id, key_version, provider, region, row } = step
+        const pooled = snapshot?.byId.get(credential_id)
+        const prepared = snapshot?.prepared.get(credential_id)
+        if (snapshot === undefined || pooled?.row !== row || prepared === undefined) {
           return Effect.fail(new LeaseRefused({ reason: "changed" }))
         }
         const now = clock.currentTimeMillisUnsafe()
         const { account_id, model } = plan.request
-        const admission = takeTrial(healthOf(snapshot, member), member.pooled, model, now)
+        const known = { stored: pooled.stored, read_at: snapshot.read_at }
+        const admission = takeTrial(ledger.healthOf(credential_id, known), pooled, model, now)
         if (admission._tag === "Refused") return Effect.fail(new LeaseRefused({ reason: admission.reason }))
-        const { credential_id, key_version, provider, region } = step
         ledger.admit(credential_id, admission.health)
         const terms = { account_id, credential_id, key_version, provider, model, region, leased_at: now }
-        const made = new MadeLease(terms, { stored: member.stored, read_at: snapshot.read_at })
-        return opened(made, member)
+        return opened(new MadeLease(terms, known), prepared)
       })
     )
 
@@ -192,8 +183,8 @@ const make = Effect.gen(function* () {
       metered.plan(planWithin(request, freshness === "now" ? 0 : Duration.toMillis(freshness))),
     lease,
     report,
-    run: walking({ lease, mayShare, report, retryAt }),
-    redact: (text) => redacting(open, text)
+    run: runPlan({ lease, mayShare, report, retryAt }),
+    redact: (text) => redactLeased(open, text)
   })
 })
 

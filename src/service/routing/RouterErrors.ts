@@ -16,14 +16,14 @@ export class PoolsUnavailable extends Data.TaggedError("PoolsUnavailable") {}
 export class UnknownWorkspace extends Data.TaggedError("UnknownWorkspace") {}
 
 /** What became of a step. */
-export interface Walked {
+export interface Attempted {
   readonly step: Step
   readonly result: Outcome | { readonly _tag: "Refused"; readonly reason: Refusal }
 }
 
 /** No step of the plan gave an answer to return. */
 export class Exhausted extends Data.TaggedError("Exhausted")<{
-  readonly attempts: ReadonlyArray<Walked>
+  readonly attempts: ReadonlyArray<Attempted>
   /** When the first key may be tried again, in milliseconds since 1970; null if that is not known. */
   readonly retry_at: number | null
 }> {}

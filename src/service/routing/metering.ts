@@ -1,6 +1,6 @@
 import { Effect } from "effect"
 import type { RouterMeter } from "../../port/RouterMeter.ts"
-import type { Planned } from "./Router.ts"
+import type { Planned } from "./Planned.ts"
 import type { LeaseRefused, PoolsUnavailable, UnknownWorkspace } from "./RouterErrors.ts"
 
 /** Reports what becomes of plans and leases. */

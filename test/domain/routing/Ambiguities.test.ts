@@ -33,7 +33,7 @@ const order = (given: Given) =>
     .steps.map((step) => (step._tag === "Own" ? step.credential_id.slice(-1) : "shared"))
     .join(", ")
 
-const parked = { standing: { _tag: "Parked", cause: "rejected", until: 1 } } as const
+const parked = { availability: { _tag: "Parked", cause: "rejected", until: 1 } } as const
 const others = ["of another list"]
 const forbids = { is_required: true }
 

@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary } from "effect"
 import * as Code from "../../../src/domain/routing/Health.ts"
-import type { Health, Report, Standing } from "../../../src/domain/routing/Health.ts"
+import type { Health, Report, Availability } from "../../../src/domain/routing/Health.ts"
 import type { Outcome } from "../../../src/domain/routing/Outcome.ts"
 import { elementOf, integer, oneOf } from "../../support/memory/arbitraries.ts"
 import { anyReports, healthLaws } from "./healthLaws.ts"
@@ -38,10 +38,10 @@ const pausesWhenever = (outcome: Outcome, times: number) => {
   let now = 0
   return Array.from({ length: times }, () => {
     health = Code.observe(health, report(outcome, now))
-    const standing = Code.standingOf(health, key, "a/one", now)
-    assert(standing._tag === "Parked" && standing.until !== null)
-    const length = standing.until - now
-    now = standing.until
+    const availability = Code.availabilityOf(health, key, "a/one", now)
+    assert(availability._tag === "Parked" && availability.until !== null)
+    const length = availability.until - now
+    now = availability.until
     return length / second
   })
 }
@@ -55,9 +55,9 @@ describe("a pause", () => {
   ] as const)("after %s is %s, and doubles with each trial that fails (E22)", (tag, cause, lengths, isOfModel) => {
     assert.deepStrictEqual(pausesWhenever(refused(tag), 8), [...lengths])
     const health = Code.observe(undefined, report(refused(tag), 0))
-    const standing = Code.standingOf(health, key, "a/one", 0)
-    assert.deepStrictEqual(standing, { _tag: "Parked", cause, until: lengths[0] * second })
-    assert.deepStrictEqual(Code.standingOf(health, key, "a/two", 0), isOfModel ? { _tag: "Free" } : standing)
+    const availability = Code.availabilityOf(health, key, "a/one", 0)
+    assert.deepStrictEqual(availability, { _tag: "Parked", cause, until: lengths[0] * second })
+    assert.deepStrictEqual(Code.availabilityOf(health, key, "a/two", 0), isOfModel ? { _tag: "Free" } : availability)
   })
 
   it("is as long as Retry-After asks for, up to an hour, whatever came before", () => {
@@ -86,15 +86,15 @@ describe("a pause", () => {
     const limited = Code.observe(undefined, report(refused("RateLimited"), 0))
     const both = Code.observe(limited, report(refused("Rejected"), 0))
     const longer = { _tag: "Parked", cause: "rejected", until: minute } as const
-    assert.deepStrictEqual(Code.standingOf(both, key, "a/one", 0), longer)
-    assert.deepStrictEqual(Code.standingOf(both, key, "a/one", minute - 1), longer)
-    assert.deepStrictEqual(Code.standingOf(both, key, "a/one", minute), { _tag: "Probing" })
+    assert.deepStrictEqual(Code.availabilityOf(both, key, "a/one", 0), longer)
+    assert.deepStrictEqual(Code.availabilityOf(both, key, "a/one", minute - 1), longer)
+    assert.deepStrictEqual(Code.availabilityOf(both, key, "a/one", minute), { _tag: "Probing" })
     assert.isUndefined(Code.observe(both, report({ _tag: "Succeeded" }, minute)))
   })
 
   it("ends when the key is replaced, and the next one starts without (Q26)", () => {
     const old = Code.observe(undefined, report(refused("Rejected"), 0))
-    assert.deepStrictEqual(Code.standingOf(old, keyOf(2), "a/one", 0), { _tag: "Free" })
+    assert.deepStrictEqual(Code.availabilityOf(old, keyOf(2), "a/one", 0), { _tag: "Free" })
     const next = Code.observe(old, { ...report(refused("Forbidden"), 0), key_version: 2 })
     assert.isNull(next?.whole)
     assert.strictEqual(next?.key_version, 2)
@@ -103,7 +103,7 @@ describe("a pause", () => {
   it("of a leaked key has no end and no trial", () => {
     const leaked = { ...key, leaked: true }
     const forever = { _tag: "Parked", cause: "leaked", until: null } as const
-    assert.deepStrictEqual(Code.standingOf(undefined, leaked, "a/one", Number.MAX_SAFE_INTEGER), forever)
+    assert.deepStrictEqual(Code.availabilityOf(undefined, leaked, "a/one", Number.MAX_SAFE_INTEGER), forever)
     const admission = Code.takeTrial(undefined, leaked, "a/one", Number.MAX_SAFE_INTEGER)
     assert.deepStrictEqual(admission, { _tag: "Refused", reason: "parked" })
   })
@@ -138,7 +138,7 @@ describe("a trial", () => {
   })
 
   it("leaves the credential in the plan, where it is", () => {
-    assert.deepStrictEqual(Code.standingOf(tried(minute), key, "a/one", minute), { _tag: "Probing" })
+    assert.deepStrictEqual(Code.availabilityOf(tried(minute), key, "a/one", minute), { _tag: "Probing" })
   })
 
   it.each(["UpstreamFailed", "RequestRefused", "Abandoned"] as const)(
@@ -178,7 +178,7 @@ describe("pauses of models", () => {
     after: oneOf(Arbitrary.Constant(0), Arbitrary.Constant(0), Arbitrary.Constant(second), after)
   })
   const many = Arbitrary.array(anyReport, { minLength: 200, maxLength: 300 })
-  const endOf = (standing: Standing) => (standing._tag === "Parked" ? standing.until : null)
+  const endOf = (availability: Availability) => (availability._tag === "Parked" ? availability.until : null)
 
   it.prop(
     "are at most 100, and at the limit too none shortens and no other model is affected (Q25, Q28)",
@@ -195,8 +195,8 @@ describe("pauses of models", () => {
         const at = now
         const all = Array.from(new Set([model, ...(before?.models.keys() ?? []), ...(health?.models.keys() ?? [])]))
         const [earlier, later] = [before, health].map((known) =>
-          all.map((one) => Code.standingOf(known, key, one, at))
-        ) as [Array<Standing>, Array<Standing>]
+          all.map((one) => Code.availabilityOf(known, key, one, at))
+        ) as [Array<Availability>, Array<Availability>]
         for (const [index, one] of all.entries()) {
           const [old = assert.fail(), next = assert.fail()] = [earlier[index], later[index]]
           if (one !== model) assert.deepStrictEqual(next, old)
@@ -225,8 +225,8 @@ describe("pauses of models", () => {
   it("count for an hour after their end: then the model needs no trial, and starts with one strike", () => {
     const health = Code.observe(undefined, report(refused("Forbidden"), 0))
     const end = minute + hour
-    assert.deepStrictEqual(Code.standingOf(health, key, "a/one", end - 1), { _tag: "Probing" })
-    assert.deepStrictEqual(Code.standingOf(health, key, "a/one", end), { _tag: "Free" })
+    assert.deepStrictEqual(Code.availabilityOf(health, key, "a/one", end - 1), { _tag: "Probing" })
+    assert.deepStrictEqual(Code.availabilityOf(health, key, "a/one", end), { _tag: "Free" })
     assert.deepStrictEqual(Code.takeTrial(health, key, "a/one", end), { _tag: "Admitted", health })
     const strikesAt = (now: number) =>
       Code.observe(health, report(refused("Forbidden"), now))?.models.get("a/one")?.strikes

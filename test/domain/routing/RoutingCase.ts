@@ -3,19 +3,20 @@ import type { Credential } from "../../../src/domain/Credential.ts"
 import { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../../../src/domain/Identifiers.ts"
 import type { Provider } from "../../../src/domain/Provider.ts"
 import { EndpointKind } from "../../../src/domain/routing/Endpoint.ts"
-import type { Standing } from "../../../src/domain/routing/Health.ts"
+import type { Availability } from "../../../src/domain/routing/Health.ts"
 import type { Plan } from "../../../src/domain/routing/Plan.ts"
 import type * as Planning from "../../../src/domain/routing/planFor.ts"
 import type * as Pooling from "../../../src/domain/routing/Pool.ts"
-import type { PooledCredential } from "../../../src/domain/routing/Pool.ts"
 import type { RoutingRequest } from "../../../src/domain/routing/RoutingRequest.ts"
 import { integer } from "../../support/memory/arbitraries.ts"
 
 export type Target = RoutingRequest["targets"][number]
 
-/** A credential of a pool with its standing. */
-export interface Row extends PooledCredential {
-  readonly standing: Standing
+type Unlisted = Parameters<typeof Pooling.poolOf>[0][number]
+
+/** A credential of a pool with its availability. */
+export interface Row extends Unlisted {
+  readonly availability: Availability
 }
 
 /** All that a plan depends on. `pick` is for choices that a law makes. */
@@ -31,11 +32,11 @@ export type Planner = (given: RoutingCase) => Plan
 export const plannerOf =
   ({ planFor, poolOf }: Pick<typeof Planning, "planFor"> & Pick<typeof Pooling, "poolOf">): Planner =>
   ({ request, rows }) => {
-    const standings = new Map(rows.map(({ credential, standing }) => [credential.id, standing]))
+    const availabilities = new Map(rows.map(({ credential, availability }) => [credential.id, availability]))
     return planFor(
       request,
       (provider) => poolOf(rows.filter(({ credential }) => credential.provider === provider)),
-      ({ credential }) => standings.get(credential.id) ?? { _tag: "Free" }
+      ({ credential }) => availabilities.get(credential.id) ?? { _tag: "Free" }
     )
   }
 
@@ -97,7 +98,8 @@ export const plainRow = (provider: Provider, index: number): Row => ({
   leaked: false,
   row: "1",
   seal: "verified",
-  standing: { _tag: "Free" }
+  stored: undefined,
+  availability: { _tag: "Free" }
 })
 
 export const changed = (row: Row, changes: Partial<Credential>): Row => ({
@@ -122,7 +124,7 @@ const rowOf = (provider: Provider, index: number, [policy, state]: readonly [num
   return {
     ...row,
     seal: other("verified", "verified", "verified", "unavailable", "verified", "unverified", "altered", "unknown_key"),
-    standing: other<Standing>(
+    availability: other<Availability>(
       { _tag: "Free" },
       { _tag: "Free" },
       { _tag: "Probing" },

@@ -32,7 +32,7 @@ const row = (changes: Partial<Credential>, rest: Partial<Row> = {}): Row => ({
   ...rest
 })
 const parked = (cause: "rate_limited" | "quota_exhausted" | "forbidden" | "rejected") =>
-  row({}, { standing: { _tag: "Parked", cause, until } })
+  row({}, { availability: { _tag: "Parked", cause, until } })
 const hashes = ["c", "d"].map((digit) => ApiKeyHash.make(digit.repeat(64)))
 const id = "019ad5a0-0000-7000-8000-000000000010"
 const retains = "the request requires ZDR, which the endpoint does not have"
@@ -120,7 +120,7 @@ describe("a credential is not used because", () => {
     ["parked", { given: parked("rejected") }, "the upstream rejected the key; it is tried again at 11:45:24Z"],
     [
       "parked",
-      { given: row({}, { standing: { _tag: "Parked", cause: "leaked", until: null } }) },
+      { given: row({}, { availability: { _tag: "Parked", cause: "leaked", until: null } }) },
       "the key is known to have leaked; it is not used until it is replaced"
     ]
   ]
@@ -170,8 +170,8 @@ describe("an explanation", () => {
     const named = (index: number, name: string, changes: Partial<Credential>) =>
       changed(plainRow("openai", index), { name, label: `sk-...${index}`, ...changes })
     const rows: ReadonlyArray<Row> = [
-      { ...named(1, "Production", { is_required: true }), standing: { _tag: "Probing" } },
-      { ...named(2, "Team A", { allowed_models: ["gpt-4o"] }), standing: parked("rejected").standing }
+      { ...named(1, "Production", { is_required: true }), availability: { _tag: "Probing" } },
+      { ...named(2, "Team A", { allowed_models: ["gpt-4o"] }), availability: parked("rejected").availability }
     ]
     const model = "openai/gpt-4o"
     const ids = rows.map(({ credential }) => credential.id)
@@ -246,7 +246,7 @@ describe("an explanation", () => {
     const shared = explain({ request: plainRequest, rows: [], pick: 0 })
     assert.deepStrictEqual(shared.steps, [{ kind: "shared", provider: "openai" }])
     assert.deepStrictEqual(shared.providers[0]?.shared, { position: 0, removed: [] })
-    const rows = [row({ is_required: true }, { standing: parked("rejected").standing })]
+    const rows = [row({ is_required: true }, { availability: parked("rejected").availability })]
     assert.strictEqual(explain({ request: plainRequest, rows, pick: 0 }).retry_at, "2026-11-20T11:45:23.400Z")
   })
 

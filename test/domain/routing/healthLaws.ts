@@ -1,13 +1,13 @@
 import { assert } from "@effect/vitest"
 import { Arbitrary } from "effect"
 import type * as Code from "../../../src/domain/routing/Health.ts"
-import type { Health, Report, Standing } from "../../../src/domain/routing/Health.ts"
+import type { Health, Report, Availability } from "../../../src/domain/routing/Health.ts"
 import type { Outcome } from "../../../src/domain/routing/Outcome.ts"
 import { elementOf, integer, oneOf } from "../../support/memory/arbitraries.ts"
 import type { Edit } from "./plantedIn.ts"
 import { plainRow } from "./RoutingCase.ts"
 
-export type HealthCode = Pick<typeof Code, "observe" | "standingOf" | "takeTrial">
+export type HealthCode = Pick<typeof Code, "observe" | "availabilityOf" | "takeTrial">
 
 const second = 1000
 const minute = 60 * second
@@ -72,7 +72,7 @@ export const anyReports: Arbitrary.Arbitrary<ReadonlyArray<Report>> = Arbitrary.
   }
 )
 
-const endOf = (standing: Standing) => (standing._tag === "Parked" ? (standing.until ?? Infinity) : 0)
+const endOf = (availability: Availability) => (availability._tag === "Parked" ? (availability.until ?? Infinity) : 0)
 
 /** Every report with the health before and after it. */
 const replay = (code: HealthCode, reports: ReadonlyArray<Report>) => {
@@ -111,19 +111,19 @@ export const healthLaws: ReadonlyArray<HealthLaw> = [
         { at: report.leased_at, isLease: true, report },
         { at: report.reported_at, isLease: false, report }
       ])
-      const out = new Map<Report, Standing["_tag"]>()
+      const out = new Map<Report, Availability["_tag"]>()
       let health: Health | undefined
       for (const { at, isLease, report } of events.sort((one, other) => one.at - other.at)) {
         if (!isLease) {
           if (out.delete(report)) health = code.observe(health, report)
           continue
         }
-        const { _tag } = code.standingOf(health, keyOf(2), report.model, at)
+        const { _tag } = code.availabilityOf(health, keyOf(2), report.model, at)
         const admission = code.takeTrial(health, keyOf(2), report.model, at)
         if (admission._tag === "Refused") continue
         const isOut = Array.from(out).some(
-          ([{ leased_at, model }, standing]) =>
-            standing === "Probing" && model === report.model && at < leased_at + 30 * second
+          ([{ leased_at, model }, availability]) =>
+            availability === "Probing" && model === report.model && at < leased_at + 30 * second
         )
         assert.isFalse(_tag === "Probing" && isOut)
         out.set(report, _tag)
@@ -141,7 +141,7 @@ export const healthLaws: ReadonlyArray<HealthLaw> = [
       for (const { after, before, report } of replay(code, reports)) {
         for (const model of models) {
           const [earlier = 0, later = 0] = [before, after].map((health) =>
-            endOf(code.standingOf(health, keyOf(2), model, report.reported_at))
+            endOf(code.availabilityOf(health, keyOf(2), model, report.reported_at))
           )
           if (report.outcome._tag !== "Succeeded") assert.isAtLeast(later, earlier)
           assert.isAtMost(later, Math.max(earlier, report.reported_at + hour))
@@ -202,7 +202,7 @@ export const healthLaws: ReadonlyArray<HealthLaw> = [
         if (!ofModel.includes(report.outcome._tag)) continue
         for (const model of models.filter((other) => other !== report.model)) {
           const [earlier, later] = [before, after].map((health) =>
-            code.standingOf(health, keyOf(2), model, report.reported_at)
+            code.availabilityOf(health, keyOf(2), model, report.reported_at)
           )
           assert.deepStrictEqual(later, earlier)
         }

@@ -28,7 +28,7 @@ const misfits = (
 const isForCaller = ({ request }: RoutingCase, { credential }: Row) =>
   isIn(credential.allowed_api_key_hashes, request.api_key_hash) && isIn(credential.allowed_user_ids, request.user_id)
 
-const reasonsOf = (given: RoutingCase, target: Target, { credential, seal, standing }: Row) => [
+const reasonsOf = (given: RoutingCase, target: Target, { credential, seal, availability }: Row) => [
   ...misfits(given, target, [credential.declared_region, credential.declared_zdr]),
   ...namesOf({
     disabled: credential.disabled,
@@ -36,7 +36,7 @@ const reasonsOf = (given: RoutingCase, target: Target, { credential, seal, stand
     user_not_allowed: !isIn(credential.allowed_user_ids, given.request.user_id),
     model_not_allowed: !isIn(credential.allowed_models, given.request.model),
     seal: !["verified", "unverified"].includes(seal),
-    parked: standing._tag === "Parked"
+    parked: availability._tag === "Parked"
   })
 ]
 
@@ -69,7 +69,7 @@ export const planByTheBook = (given: RoutingCase): PlanInWords => {
       const { created_at, declared_region, id, is_fallback, sort_order } = row.credential
       const section = is_fallback ? "fallback" : "prioritized"
       const region = declared_region === "global" ? null : declared_region
-      const probing = row.standing._tag === "Probing"
+      const probing = row.availability._tag === "Probing"
       return {
         id,
         section,
@@ -90,7 +90,7 @@ export const planByTheBook = (given: RoutingCase): PlanInWords => {
   const positionOf = (one: (typeof judged)[number]) => (offered.includes(one) ? offered.indexOf(one) : null)
   const ends = judged
     .filter(({ reasons }) => reasons.join() === "parked")
-    .flatMap(({ row }) => (row?.standing._tag === "Parked" ? [row.standing.until ?? Infinity] : []))
+    .flatMap(({ row }) => (row?.availability._tag === "Parked" ? [row.availability.until ?? Infinity] : []))
   const first = Math.min(...ends)
   const wordsOf = (one: (typeof judged)[number]) => verdictInWords(positionOf(one), one.reasons)
   return {

@@ -71,7 +71,7 @@ const forEveryone = { disabled: false, allowed_api_key_hashes: null, allowed_use
 /** What removes a reason for which a credential is not used: a change of its row, or of the request. */
 const remedies: Readonly<Record<Exclusion["reason"], Partial<Row> | Partial<Credential> | Partial<RoutingRequest>>> = {
   seal: { seal: "verified" },
-  parked: { standing: { _tag: "Free" } },
+  parked: { availability: { _tag: "Free" } },
   disabled: { disabled: false },
   api_key_not_allowed: { allowed_api_key_hashes: null },
   user_not_allowed: { allowed_user_ids: null },
@@ -139,7 +139,7 @@ export const planLaws: Readonly<Record<string, { readonly title: string; readonl
       const { replacedBy, row } = picked(given)
       const required = changed(row, { ...forEveryone, is_required: true, is_fallback: false })
       const everyKeyParked = (one: RoutingCase) =>
-        withRows(one, (other) => ({ ...other, standing: { _tag: "Parked", cause: "rejected", until: 1 } }))
+        withRows(one, (other) => ({ ...other, availability: { _tag: "Parked", cause: "rejected", until: 1 } }))
       const free = withRequest(withEndpoints(replacedBy(required), { shared: true }), {
         host: "global",
         requires_zdr: false,
@@ -168,13 +168,13 @@ export const planLaws: Readonly<Record<string, { readonly title: string; readonl
     title: "has the same shared steps for every health",
     law: (plan, given) => {
       const shared = sharedSteps(plan(given))
-      const standings: ReadonlyArray<Row["standing"]> = [
+      const availabilities: ReadonlyArray<Row["availability"]> = [
         { _tag: "Free" },
         { _tag: "Probing" },
         { _tag: "Parked", cause: "leaked", until: null }
       ]
-      for (const standing of standings) {
-        assert.deepStrictEqual(sharedSteps(plan(withRows(given, (row) => ({ ...row, standing })))), shared)
+      for (const availability of availabilities) {
+        assert.deepStrictEqual(sharedSteps(plan(withRows(given, (row) => ({ ...row, availability })))), shared)
       }
     }
   },
@@ -332,7 +332,11 @@ export const planLaws: Readonly<Record<string, { readonly title: string; readonl
     law: (plan, given) => {
       const parkAll = (row: Row): Row => ({
         ...row,
-        standing: { _tag: "Parked", cause: "rejected", until: [null, 2_000, 1_000][row.credential.sort_order] ?? null }
+        availability: {
+          _tag: "Parked",
+          cause: "rejected",
+          until: [null, 2_000, 1_000][row.credential.sort_order] ?? null
+        }
       })
       const barren = withEndpoints(given, { shared: false })
       for (const one of [given, barren, withRows(barren, parkAll)]) {
@@ -347,7 +351,7 @@ export const planLaws: Readonly<Record<string, { readonly title: string; readonl
         if (at === null) continue
         const back = one.rows.filter((row) => (endOf(row) ?? Infinity) <= at)
         const then = plan(
-          withRows(one, (row) => (back.includes(row) ? { ...row, standing: { _tag: "Probing" } } : row))
+          withRows(one, (row) => (back.includes(row) ? { ...row, availability: { _tag: "Probing" } } : row))
         )
         assert.strictEqual(at, Math.min(...one.rows.map((row) => endOf(row) ?? Infinity)))
         assert.sameMembers(

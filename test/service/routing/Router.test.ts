@@ -1,6 +1,6 @@
 import { inspect } from "node:util"
 import { assert, describe, it } from "@effect/vitest"
-import { Clock, Deferred, Duration, Effect, Exit, Fiber, Layer, Option, Result, Schema } from "effect"
+import { Clock, Deferred, Duration, Effect, Exit, Fiber, Layer, Option, Result, Schema, type Scope } from "effect"
 import { TestClock } from "effect/testing"
 import { decodeCredentialChanges } from "../../../src/domain/CredentialChanges.ts"
 import { CurrentCaller } from "../../../src/domain/CurrentCaller.ts"
@@ -15,7 +15,8 @@ import { CredentialUse } from "../../../src/port/CredentialUse.ts"
 import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
 import { type ParkingChange, Parkings } from "../../../src/port/Parkings.ts"
 import type { Lease } from "../../../src/service/routing/Lease.ts"
-import { type Planned, Router } from "../../../src/service/routing/Router.ts"
+import type { Planned } from "../../../src/service/routing/Planned.ts"
+import { Router } from "../../../src/service/routing/Router.ts"
 import * as CredentialsLive from "../../../src/service/Credentials.ts"
 import * as SecureRandomLive from "../../../src/crypto/SecureRandomLive.ts"
 import { newTenant } from "../../support/database/newTenant.ts"
@@ -58,6 +59,28 @@ const attempt = Effect.fnUntraced(function* (plan: Planned, outcome: Outcome) {
   const { lease, report } = yield* Router
   yield* Effect.scoped(Effect.flatMap(lease(plan, ownStep(plan)), (leased) => report(leased, outcome)))
 })
+
+/** A router whose key store answers after an effect. Puts what it reads into `read`. */
+const routerOn = (answer: Effect.Effect<void, KeyStoreUnavailable>, read: Array<Buffer> = []) => {
+  const cipher = Layer.effect(
+    Cipher,
+    Effect.map(Cipher, (cipher) => ({
+      ...cipher,
+      prepare: (...args: Parameters<typeof cipher.prepare>) =>
+        Effect.map(cipher.prepare(...args), (prepared) => ({
+          read: <A>(use: (key: Buffer) => A) =>
+            Effect.andThen(
+              answer,
+              prepared.read((opened) => {
+                read.push(opened)
+                return use(opened)
+              })
+            )
+        }))
+    }))
+  )
+  return Layer.fresh(Layer.provide(Router.layer, cipher))
+}
 
 const rejected: Outcome = { _tag: "Rejected" }
 const succeeded: Outcome = { _tag: "Succeeded" }
@@ -102,47 +125,28 @@ describe("a lease", () => {
     }).pipe(Effect.provide(service()))
   )
 
-  it.effect(
-    "leaves nothing behind if it is interrupted while the key store is asked, and gives back its trial (Q21)",
-    () =>
-      Effect.gen(function* () {
-        const owner = yield* newTenant
-        yield* create(owner)
-        const asked = yield* Deferred.make<true>()
-        const read: Array<Buffer> = []
-        let hangs = true
-        const slow = Layer.effect(
-          Cipher,
-          Effect.map(Cipher, (cipher) => ({
-            ...cipher,
-            prepare: (...args: Parameters<typeof cipher.prepare>) =>
-              Effect.map(cipher.prepare(...args), (prepared) => ({
-                read: <A>(use: (key: Buffer) => A) =>
-                  Effect.suspend(() =>
-                    hangs
-                      ? Effect.andThen(Deferred.succeed(asked, true), Effect.never)
-                      : prepared.read((opened) => {
-                          read.push(opened)
-                          return use(opened)
-                        })
-                  )
-              }))
-          }))
-        )
-        yield* Effect.gen(function* () {
-          const { lease } = yield* Router
-          const plan = yield* planOf(owner)
-          const fiber = yield* Effect.forkChild(Effect.scoped(lease(plan, ownStep(plan))))
-          yield* Deferred.await(asked)
-          assert.isTrue(
-            Exit.hasInterrupts(yield* Effect.exit(Effect.andThen(Fiber.interrupt(fiber), Fiber.join(fiber))))
-          )
-          hangs = false
-          const buffer = yield* Effect.scoped(Effect.map(lease(plan, ownStep(plan)), ({ bytes }) => bytes))
-          for (const one of [buffer, ...read]) assert.isTrue(one.every((byte) => byte === 0))
-          assert.lengthOf(read, 1)
-        }).pipe(Effect.provide(Layer.fresh(Layer.provide(Router.layer, slow))))
-      }).pipe(Effect.provide(inMemory()))
+  it.effect("leaves nothing behind if it is interrupted while the key store is asked (Q21)", () =>
+    Effect.gen(function* () {
+      const owner = yield* newTenant
+      yield* create(owner)
+      const asked = yield* Deferred.make<true>()
+      const read: Array<Buffer> = []
+      let hangs = true
+      const answer = Effect.suspend(() =>
+        hangs ? Effect.andThen(Deferred.succeed(asked, true), Effect.never) : Effect.void
+      )
+      yield* Effect.gen(function* () {
+        const { lease } = yield* Router
+        const plan = yield* planOf(owner)
+        const fiber = yield* Effect.forkChild(Effect.scoped(lease(plan, ownStep(plan))))
+        yield* Deferred.await(asked)
+        assert.isTrue(Exit.hasInterrupts(yield* Effect.exit(Effect.andThen(Fiber.interrupt(fiber), Fiber.join(fiber)))))
+        hangs = false
+        const buffer = yield* Effect.scoped(Effect.map(lease(plan, ownStep(plan)), ({ bytes }) => bytes))
+        for (const one of [buffer, ...read]) assert.isTrue(one.every((byte) => byte === 0))
+        assert.lengthOf(read, 1)
+      }).pipe(Effect.provide(routerOn(answer, read)))
+    }).pipe(Effect.provide(inMemory()))
   )
 
   it.effect("shows itself nowhere: text, JSON, inspect (Q22)", () =>
@@ -545,31 +549,45 @@ describe("what a router learns", () => {
     }).pipe(Effect.provide(service()))
   )
 
-  it.effect("a key store that is down refuses the lease and gives the trial back (E17)", () =>
+  const failing = {
+    "an unavailable key store": Effect.fail(new KeyStoreUnavailable({ reason: "down" })),
+    "a defect of the key store": Effect.die("broken"),
+    "an interruption while the key store is asked": Effect.never
+  }
+  /** In the scope of the test, which is still open when the next lease is made. */
+  const leaseOn = (plan: Planned) => Effect.flatMap(Router, ({ lease }) => lease(plan, ownStep(plan)))
+  const endings: Record<string, (plan: Planned) => Effect.Effect<unknown, unknown, Router | Scope.Scope>> = {
+    "a lease without a report": (plan) => Effect.scoped(leaseOn(plan)),
+    "an attempt that fails": (plan) => Effect.flatMap(Router, ({ run }) => run(plan, () => Effect.fail("failed"))),
+    "an attempt that dies": (plan) => Effect.flatMap(Router, ({ run }) => run(plan, () => Effect.die("died"))),
+    "an attempt that is interrupted": (plan) => Effect.flatMap(Router, ({ run }) => run(plan, () => Effect.interrupt))
+  }
+
+  it.effect.each([
+    ...Object.entries(failing).map(([name, answer]) => ({ name, answer, use: leaseOn })),
+    ...Object.entries(endings).map(([name, use]) => ({ name, answer: Effect.void, use }))
+  ])("$name gives back the trial of its key (Q24, E17)", ({ answer, use }) =>
     Effect.gen(function* () {
       const owner = yield* newTenant
       yield* create(owner)
-      let down = false
-      const flaky = Layer.effect(
-        Cipher,
-        Effect.map(Cipher, (cipher) => ({
-          ...cipher,
-          prepare: (...args: Parameters<typeof cipher.prepare>) =>
-            Effect.map(cipher.prepare(...args), ({ read }) => ({
-              read: <A>(use: (key: Buffer) => A) =>
-                Effect.suspend(() => (down ? new KeyStoreUnavailable({ reason: "down" }) : read(use)))
-            }))
-        }))
-      )
+      let keyStore: Effect.Effect<void, KeyStoreUnavailable> = Effect.void
       yield* Effect.gen(function* () {
         const { lease } = yield* Router
+        yield* attempt(yield* planOf(owner), rejected)
+        yield* TestClock.adjust("1 minute")
         const plan = yield* planOf(owner)
-        down = true
-        const error = yield* Effect.flip(Effect.scoped(lease(plan, ownStep(plan))))
-        assert.deepStrictEqual(error._tag === "LeaseRefused" && error.reason, "unavailable")
-        down = false
-        yield* Effect.scoped(lease(plan, ownStep(plan)))
-      }).pipe(Effect.provide(Layer.fresh(Layer.provide(Router.layer, flaky))))
+        const step = ownStep(plan)
+        assert.isTrue(step.probing)
+        const secondLease = Effect.scoped(Effect.andThen(lease(plan, step), Effect.flip(lease(plan, step))))
+        assert.deepInclude(yield* secondLease, { reason: "on_trial" }, "control: one trial at a time")
+
+        keyStore = answer
+        const used = yield* Effect.forkChild(use(plan), { startImmediately: true })
+        yield* Fiber.interrupt(used)
+        assert.isTrue(Exit.isFailure(yield* Fiber.await(used)) || answer === Effect.void)
+        keyStore = Effect.void
+        yield* Effect.scoped(lease(plan, step))
+      }).pipe(Effect.provide(routerOn(Effect.suspend(() => keyStore))))
     }).pipe(Effect.provide(inMemory()))
   )
 })

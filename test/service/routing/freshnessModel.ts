@@ -9,7 +9,8 @@ import type { PoolOwner } from "../../../src/port/CredentialPools.ts"
 import { Credentials } from "../../../src/port/Credentials.ts"
 import { LeakedKeys } from "../../../src/port/LeakedKeys.ts"
 import { Parkings } from "../../../src/port/Parkings.ts"
-import { type Planned, Router } from "../../../src/service/routing/Router.ts"
+import type { Planned } from "../../../src/service/routing/Planned.ts"
+import { Router } from "../../../src/service/routing/Router.ts"
 
 /** A change of a credential that is acknowledged, or for `edit` committed behind the service's back. */
 export type Change = "disable" | "enable" | "forbid" | "allow" | "key" | "require" | "park" | "unpark" | "leak"

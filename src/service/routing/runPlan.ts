@@ -1,23 +1,23 @@
 import { Effect, Exit, Option, Scope } from "effect"
 import type { Provider } from "../../domain/Provider.ts"
 import type { Outcome } from "../../domain/routing/Outcome.ts"
-import type { Step } from "../../domain/routing/Plan.ts"
+import type { OwnStep, Step } from "../../domain/routing/Plan.ts"
 import type { Lease } from "./Lease.ts"
-import type { OwnStep, Planned } from "./Router.ts"
-import { Exhausted, LeaseRefused, type PoolsUnavailable, type Walked } from "./RouterErrors.ts"
+import type { Planned } from "./Planned.ts"
+import { type Attempted, Exhausted, LeaseRefused, type PoolsUnavailable } from "./RouterErrors.ts"
 
 /** What came of an attempt. `discard` lets go of an answer that is not returned, such as a body that was not read. */
-export interface Attempted<A> {
+export interface AttemptResult<A> {
   readonly outcome: Outcome
   readonly value: A
   readonly discard?: Effect.Effect<void>
 }
 
 /** Sends a request to the upstream of a step, with its key; shared steps have none. */
-export type Attempt<A, E, R> = (step: Step, lease: Lease | undefined) => Effect.Effect<Attempted<A>, E, R>
+export type Attempt<A, E, R> = (step: Step, lease: Lease | undefined) => Effect.Effect<AttemptResult<A>, E, R>
 
-/** What a walk needs of the router. */
-interface Ways {
+/** What running a plan needs of the router. */
+interface RouterOperations {
   readonly lease: (plan: Planned, step: OwnStep) => Effect.Effect<Lease, LeaseRefused | PoolsUnavailable, Scope.Scope>
   readonly report: (lease: Lease, outcome: Outcome) => Effect.Effect<void>
   readonly mayShare: (plan: Planned, step: Step) => Effect.Effect<boolean, PoolsUnavailable>
@@ -32,9 +32,9 @@ const isFinal = ({ _tag }: Outcome) => _tag === "Succeeded" || _tag === "Request
 /** After that many failures in a row the provider is down: its other steps are passed over. */
 const maxFailures = 2
 
-/** Walks through the steps of a plan, each at most once, until one gives an answer to return. */
-export const walking =
-  ({ lease, mayShare, report, retryAt }: Ways) =>
+/** Attempts the steps of a plan, each at most once, until one gives an answer to return. */
+export const runPlan =
+  ({ lease, mayShare, report, retryAt }: RouterOperations) =>
   <A, E, R>(plan: Planned, attempt: Attempt<A, E, R>): Effect.Effect<A, E | Exhausted | PoolsUnavailable, R> => {
     /** An attempt that fails by itself says nothing about the key. */
     const withLease = (step: Step, leased: Lease) =>
@@ -44,7 +44,7 @@ export const walking =
     /** None if the step is shared capacity that has been forbidden since. */
     const attempted = (
       step: Step
-    ): Effect.Effect<Option.Option<Attempted<A>>, E | LeaseRefused | PoolsUnavailable, R> =>
+    ): Effect.Effect<Option.Option<AttemptResult<A>>, E | LeaseRefused | PoolsUnavailable, R> =>
       step._tag === "Own"
         ? Effect.scopedWith((scope) =>
             Effect.flatMap(Scope.provide(lease(plan, step), scope), (leased) => Effect.asSome(withLease(step, leased)))
@@ -54,7 +54,7 @@ export const walking =
           )
 
     return Effect.gen(function* () {
-      const attempts: Array<Walked> = []
+      const attempts: Array<Attempted> = []
       const failures = new Map<Provider, number>()
       for (const step of plan.steps) {
         const failed = failures.get(step.provider) ?? 0

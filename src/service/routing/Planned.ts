@@ -1,0 +1,13 @@
+import type { Duration } from "effect"
+import type { Plan } from "../../domain/routing/Plan.ts"
+import type { RoutingRequest } from "../../domain/routing/RoutingRequest.ts"
+
+/** How old the pools of a plan may be. `now`: as they are when planning begins, or newer. */
+export type Freshness = "now" | Duration.Duration
+
+/** A plan, its request and the freshness asked for. Its `providers` say why each key is used or not. */
+export interface Planned extends Plan {
+  readonly request: RoutingRequest
+  /** In milliseconds. */
+  readonly freshness: number
+}

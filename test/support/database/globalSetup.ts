@@ -6,6 +6,7 @@ import { Reactivity } from "effect/reactivity"
 import type { TestProject } from "vitest/node"
 import { makeClient } from "../../../src/sql/connection/Database.ts"
 import { parseDatabaseUrl } from "../../../src/sql/connection/DatabaseTarget.ts"
+import { bundle } from "../process/bundle.ts"
 import { type Endpoint, start } from "../../../src/sql/embedded/EmbeddedPostgres.ts"
 
 declare module "vitest" {
@@ -29,8 +30,9 @@ const askForPassword = Effect.fnUntraced(function* (endpoint: Endpoint, password
   return urlOf(endpoint, password)
 }, Effect.scoped)
 
-/** Tests run on the server of `DATABASE_URL`, else on an embedded PostgreSQL of their own. */
+/** Tests start the bundled program, and run on the server of `DATABASE_URL`, else on an embedded PostgreSQL of their own. */
 export default async function setup(project: TestProject) {
+  process.env["BYOK_TEST_PROGRAM"] = await bundle()
   const given = process.env["DATABASE_URL"]
   delete process.env["DATABASE_URL"]
   if (given !== undefined) return project.provide("serverUrl", given)

@@ -2,7 +2,10 @@ import { join } from "node:path"
 import { runNode } from "./runNode.ts"
 
 /** The program as `npm start` runs it, from its sources. */
-export const byokScript = join(import.meta.dirname, "../../../src/bin.js")
+export const byokSource = join(import.meta.dirname, "../../../src/bin.js")
+
+/** The bundled program, as it is shipped; outside of Vitest its sources. */
+export const byokScript = process.env["BYOK_TEST_PROGRAM"] ?? byokSource
 
 /** A data directory that cannot exist: a command without a database fails. */
 export const nowhere = { BYOK_DATA_DIR: "/dev/null/nowhere" }

@@ -1,0 +1,261 @@
+import { assert } from "@effect/vitest"
+import { Context, Effect, Layer } from "effect"
+import {
+  chmodSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  symlinkSync,
+  writeFileSync
+} from "node:fs"
+import { join } from "node:path"
+import { generateKeyring } from "../src/crypto/keyring/Keyring.ts"
+import { layerLive } from "./support/process/layerLive.ts"
+import { freshDatabase } from "./support/database/freshDatabase.ts"
+import { nowhere } from "./support/process/runByok.ts"
+import { runNode, runProgram } from "./support/process/runNode.ts"
+import { temporaryDirectory } from "./support/process/temporaryDirectory.ts"
+import { TestService } from "./support/http/TestService.ts"
+
+const project = join(import.meta.dirname, "..")
+const tsc = join(project, "node_modules/typescript/bin/tsc")
+
+/** The examples of the documents, by what they are about, and what the first one prints. */
+const examples = () => {
+  const [readme, api] = ["README.md", "docs/api.md"].map((page) => readFileSync(join(project, page), "utf8"))
+  const codeAfter = (words: string, page = readme) => page?.split(words)[1]?.split("```ts\n")[1]?.split("```")[0] ?? ""
+  const prints = /\nprints\n\n```\n(.*?)```/s.exec(readme ?? "")?.[1] ?? ""
+  return {
+    prints,
+    gateway: codeAfter("## In process"),
+    replaced: codeAfter("Every dependency is a port"),
+    client: codeAfter("derives a typed client", api)
+  }
+}
+
+const ours = ["CHANGELOG.md", "README.md", "SECURITY.md", "docs", "package.json"]
+
+interface Manifest {
+  readonly bin: { readonly byok: string }
+  readonly exports: Readonly<Record<string, string>>
+  readonly version: string
+}
+
+const manifest = JSON.parse(readFileSync(join(project, "package.json"), "utf8")) as Manifest
+
+const exported = Object.keys(manifest.exports).map((path) => `byok${path.slice(1)}`)
+
+/** The modules of the package that the documents name, in code and in prose. */
+const documented = () => {
+  const pages = ["README.md", "docs/api.md", "docs/commands.md", "docs/settings.md"].map((page) =>
+    readFileSync(join(project, page), "utf8")
+  )
+  const names = pages.flatMap((page) => page.match(/(?<=")byok(?=")|(?<=["`])byok\/[\w/]+(?=["`])/g) ?? [])
+  return [...new Set(names)].sort()
+}
+
+/** Paths that a file system which ignores case takes for one. */
+const sameButForCase = (paths: ReadonlyArray<string>) =>
+  Object.values(Object.groupBy(paths, (path) => path.toLowerCase())).filter((group = []) => group.length > 1)
+
+const succeeds = (finished: { readonly code: number | null; readonly stdout: string; readonly stderr: string }) => {
+  assert.strictEqual(finished.code, 0, finished.stdout + finished.stderr)
+  return finished
+}
+
+/** A foreign project that has installed the result of `npm pack`, with the same dependencies. */
+class Installed extends Context.Service<Installed, { readonly root: string; readonly files: ReadonlyArray<string> }>()(
+  "byok/test/Installed"
+) {}
+
+const InstalledLive = Layer.effect(
+  Installed,
+  Effect.gen(function* () {
+    const directory = yield* temporaryDirectory
+    const build = join(directory, "build")
+    mkdirSync(build)
+    for (const file of [...ours, "tsconfig.json", "tsconfig.build.json", "rolldown.config.js", "src", "test/vectors"]) {
+      cpSync(join(project, file), join(build, file), { recursive: true })
+    }
+    symlinkSync(join(project, "node_modules"), join(build, "node_modules"))
+    succeeds(
+      yield* runProgram("npm", ["pack", "--silent", "--offline"], { cwd: build, variables: { HOME: directory } })
+    )
+
+    const root = join(directory, "gateway")
+    const modules = join(root, "node_modules")
+    mkdirSync(join(modules, ".bin"), { recursive: true })
+    const archive = readdirSync(build).find((name) => name.endsWith(".tgz")) ?? ""
+    succeeds(yield* runProgram("tar", ["-xzf", join(build, archive), "-C", modules]))
+    const files = readdirSync(join(modules, "package"), { recursive: true, encoding: "utf8" })
+    cpSync(join(modules, "package"), join(modules, "byok"), { recursive: true })
+    for (const name of readdirSync(join(project, "node_modules"))) {
+      const path = join(modules, name)
+      if (!name.startsWith(".") && !existsSync(path)) symlinkSync(join(project, "node_modules", name), path)
+    }
+    const { client, gateway, replaced } = examples()
+    for (const [name, code] of Object.entries({ client, gateway, replaced })) {
+      assert.isNotEmpty(code, name)
+      writeFileSync(join(root, `${name}.ts`), code)
+    }
+    writeFileSync(join(root, "package.json"), JSON.stringify({ name: "gateway", type: "module", private: true }))
+    return { root, files }
+  })
+)
+
+layerLive(Layer.merge(InstalledLive, TestService.layer))("the published package", (it) => {
+  it.effect("holds the build and its types, and nothing else of the project", () =>
+    Effect.gen(function* () {
+      const { files } = yield* Installed
+      assert.sameMembers(
+        files.filter((file) => !file.includes("/")),
+        [...ours, "dist"]
+      )
+      const program = ["dist/bin.js", "dist/main.js", "dist/TokenProcess.js", "dist/tryIt.js", "dist/LICENCES.txt"]
+      assert.includeMembers([...files], [...program, "dist/Byok.js", "dist/api/Api.d.ts"])
+    })
+  )
+
+  it.effect("holds no two paths that differ in case only", () =>
+    Effect.gen(function* () {
+      const { files } = yield* Installed
+      assert.isNotEmpty(files)
+      assert.deepStrictEqual(sameButForCase(files), [])
+      assert.deepStrictEqual(
+        sameButForCase([...files, "dist/byok.js"]),
+        [["dist/Byok.js", "dist/byok.js"]],
+        "a planted one is found"
+      )
+    })
+  )
+
+  it.effect("has the types of every module that it exports beside it", () =>
+    Effect.gen(function* () {
+      const { files } = yield* Installed
+      const modules = Object.values(manifest.exports).map((path) => path.replace("./", ""))
+      assert.includeMembers(
+        [...files],
+        modules.flatMap((path) => [path, path.replace(/\.js$/, ".d.ts")])
+      )
+    })
+  )
+
+  it.effect("installs a program that runs by its name", () =>
+    Effect.gen(function* () {
+      const { root } = yield* Installed
+      const { bin, version } = manifest
+      const program = join(root, "node_modules/.bin/byok")
+      symlinkSync(join(root, "node_modules/byok", bin.byok), program)
+      chmodSync(program, 0o755)
+      const { stdout } = succeeds(yield* runProgram(program, ["--version"], { cwd: root }))
+      assert.strictEqual(stdout, `byok v${version}\n`)
+      const alone = yield* temporaryDirectory
+      cpSync(join(root, "node_modules/byok/dist"), alone, { recursive: true })
+      writeFileSync(join(alone, "package.json"), `{ "type": "module" }`)
+      const { stdout: again } = succeeds(yield* runNode([join(alone, "bin.js"), "--version"], { cwd: alone }))
+      assert.strictEqual(again, stdout, "without its dependencies beside it")
+    })
+  )
+
+  it.effect("exports what the documents name", () =>
+    Effect.gen(function* () {
+      const { root } = yield* Installed
+      assert.includeMembers(documented(), ["byok", "byok/api", "byok/port/Cipher", "byok/service/Credentials"])
+      assert.includeMembers(exported, documented())
+      const names = documented()
+        .map((name) => `"${name}"`)
+        .join()
+      const program = `for (const name of [${names}]) console.log(name, Object.keys(await import(name)).sort().join())`
+      const { stdout } = succeeds(yield* runNode(["--input-type=module", "-e", program], { cwd: root }))
+      const found = Object.fromEntries(
+        Array.from(stdout.matchAll(/^(.*) (.*)$/gm), ([, name = "", names]) => [name, names])
+      )
+      assert.deepInclude(found, {
+        byok: "layer,layerWith",
+        "byok/api": "Api",
+        "byok/port/Cipher": "Cipher",
+        "byok/port/Credentials": "Credentials",
+        "byok/service/Credentials": "layer,make",
+        "byok/service/routing/Router": "Router"
+      })
+    })
+  )
+
+  it.effect("exports nothing else", () =>
+    Effect.gen(function* () {
+      const { root } = yield* Installed
+      const names = ["byok/Byok", "byok/api/Api", "byok/crypto/keyring/Keyring", "byok/package.json"]
+      const program = `for (const name of ${JSON.stringify([...names, "byok/dist/Byok.js"])}) {
+          console.log(await import(name).then(() => name, ({ code }) => code))
+        }`
+      const { stdout } = succeeds(yield* runNode(["--input-type=module", "-e", program], { cwd: root }))
+      assert.strictEqual(stdout, "ERR_PACKAGE_PATH_NOT_EXPORTED\n".repeat(5))
+    })
+  )
+
+  it.effect("runs the README's in-process example, which prints what the README says", () =>
+    Effect.gen(function* () {
+      const { root } = yield* Installed
+      const { prints } = examples()
+      const DATABASE_URL = yield* freshDatabase
+      const variables = { ...nowhere, DATABASE_URL, BYOK_KEYRING: generateKeyring(new Date()) }
+      const { stderr, stdout } = succeeds(yield* runNode(["gateway.ts"], { cwd: root, variables }))
+      assert.deepStrictEqual({ stdout, stderr }, { stdout: prints, stderr: "" })
+      assert.isNotEmpty(prints)
+    })
+  )
+
+  it.effect("a port is replaced as the README shows: the service on top of it uses the replacement", () =>
+    Effect.gen(function* () {
+      const { root } = yield* Installed
+      const variables = { ...nowhere, DATABASE_URL: yield* freshDatabase, BYOK_KEYRING: generateKeyring(new Date()) }
+      const { stdout } = succeeds(yield* runNode(["replaced.ts"], { cwd: root, variables }))
+      assert.strictEqual(stdout, "sealed elsewhere\n")
+    })
+  )
+
+  it.effect("a service is reached over HTTP as the README shows", () =>
+    Effect.gen(function* () {
+      const { root } = yield* Installed
+      const { url } = yield* TestService
+      const { management_key } = yield* TestService.tenant
+      const variables = { ...nowhere, BYOK_URL: url, BYOK_MANAGEMENT_KEY: management_key }
+      const { stdout } = succeeds(yield* runNode(["client.ts"], { cwd: root, variables }))
+      assert.match(stdout, /^sk-\.\.\.6789 [0-9a-f-]{36}\n$/)
+    })
+  )
+
+  it.effect("has types with which the README's examples check, strictly, and a wrong use does not (control)", () =>
+    Effect.gen(function* () {
+      const { root } = yield* Installed
+      const wrong = [
+        `import { Credentials } from "byok/port/Credentials"`,
+        `export const wrong: number = Credentials`,
+        `export * from "byok/sql/rows"`
+      ].join("\n")
+      const all = exported.map((name, index) => `export * as module${index} from "${name}"`).join("\n")
+      const options = {
+        strict: true,
+        skipLibCheck: true,
+        noEmit: true,
+        module: "NodeNext",
+        target: "ES2024",
+        types: ["node"]
+      }
+      writeFileSync(join(root, "all.ts"), all)
+      writeFileSync(join(root, "wrong.ts"), wrong)
+      writeFileSync(
+        join(root, "tsconfig.json"),
+        JSON.stringify({
+          compilerOptions: options,
+          files: ["all.ts", "client.ts", "gateway.ts", "replaced.ts", "wrong.ts"]
+        })
+      )
+      const { code, stdout } = yield* runNode([tsc, "-p", root], { cwd: root })
+      assert.strictEqual(code, 2)
+      assert.match(stdout, /^wrong\.ts\(2,14\): error TS2322: .*\nwrong\.ts\(3,15\): error TS2307: .*\n$/)
+    })
+  )
+})

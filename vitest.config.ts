@@ -1,12 +1,27 @@
+import { globSync } from "node:fs"
 import { defineConfig } from "vitest/config"
+import { Summary } from "./test/support/process/Summary.ts"
+
+/** What takes long, or starts many processes: `npm run test:slow`. */
+const slow = ["test/{deploy,examples,faults,leaks,upgrade}/**/*.test.ts", "test/**/*.slow.test.ts"]
+/** What changes nothing that its whole process shares: these files run in the same threads, one after another. */
+const shared = ["test/{api,client,domain,port}/**/*.test.ts"]
 
 export default defineConfig({
   test: {
-    include: ["test/**/*.test.ts"],
     globalSetup: "test/support/database/globalSetup.ts",
     testTimeout: 120_000,
     hookTimeout: 240_000,
     maxWorkers: 3,
-    reporters: ["default", ["json", { outputFile: "node_modules/.cache/test-report.json" }]]
+    reporters: [
+      "default",
+      ["json", { outputFile: "node_modules/.cache/test-report.json" }],
+      new Summary(() => globSync(slow))
+    ],
+    projects: [
+      { extends: true, test: { name: "shared", include: shared, exclude: slow, pool: "threads", isolate: false } },
+      { extends: true, test: { name: "isolated", include: ["test/**/*.test.ts"], exclude: [...slow, ...shared] } },
+      { extends: true, test: { name: "slow", include: slow } }
+    ]
   }
 })

@@ -1,0 +1,19 @@
+import type { Reporter, TestModule } from "vitest/node"
+
+/** Says last which tests were skipped, why, and how many files are left to `npm run test:slow`. */
+export class Summary implements Reporter {
+  readonly slowFiles: () => ReadonlyArray<string>
+  constructor(slowFiles: () => ReadonlyArray<string>) {
+    this.slowFiles = slowFiles
+  }
+
+  onTestRunEnd(modules: ReadonlyArray<TestModule>) {
+    const skipped = modules.flatMap((module) => Array.from(module.children.allTests("skipped")))
+    const reasons = Map.groupBy(skipped, (test) => /\(skipped: (.*?)\)( >|$)/.exec(test.fullName)?.[1] ?? test.fullName)
+    const lines = Array.from(reasons, ([reason, tests]) => `${tests.length} skipped: ${reason}`)
+    if (modules.length > 1 && !modules.some(({ project }) => project.name === "slow"))
+      lines.push(`${this.slowFiles().length} files of slow tests left out: npm run test:slow`)
+    // The counts of the default reporter follow the end of the run.
+    process.once("exit", () => process.stdout.write(lines.map((line) => `${line}\n`).join("")))
+  }
+}

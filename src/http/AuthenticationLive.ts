@@ -1,15 +1,15 @@
-import { Context, Effect, Layer, Option, Redacted, type Types } from "effect"
-import { HttpServerRequest, HttpServerResponse } from "effect/http"
+import { Context, Effect, Layer, Option, Redacted, Schema, type Types } from "effect"
+import { HttpRouter, HttpServerRequest, HttpServerResponse } from "effect/http"
 import { Authentication } from "../api/Authentication.ts"
 import { CurrentCaller } from "../domain/CurrentCaller.ts"
-import { Forbidden, Unauthorized } from "../domain/Errors.ts"
-import type { AccountId, ApiKeyHash } from "../domain/Identifiers.ts"
+import { Forbidden, type ServiceUnavailable, Unauthorized } from "../domain/Errors.ts"
+import { type AccountId, type ApiKeyHash, CredentialId } from "../domain/Identifiers.ts"
 import { hashApiKey, hasWrongChecksum } from "../port/ApiKey.ts"
 import { ApiKeys, type FoundApiKey } from "../port/ApiKeys.ts"
 import { Prefetched } from "../port/Prefetched.ts"
-import { CurrentExchange, type Exchange } from "./Exchange.ts"
 import { FairQueues } from "./FairQueue.ts"
-import { requestedCredentialId } from "./requestedCredentialId.ts"
+import { isRepeated } from "./RequestHeaders.ts"
+import { CurrentRequestLog, type RequestLogContext } from "./RequestLogContext.ts"
 
 const refusal = ({ error }: Unauthorized | Forbidden, reason?: string) =>
   Effect.succeed(
@@ -30,8 +30,8 @@ const forbidden = refusal(new Forbidden(), "insufficient_scope")
 /** What the rest of the request answers, or why it does not begin. */
 type Admitted = Effect.Effect<
   HttpServerResponse.HttpServerResponse,
-  Unauthorized | Forbidden | Types.unhandled,
-  HttpServerRequest.HttpServerRequest
+  Unauthorized | Forbidden | ServiceUnavailable | Types.unhandled,
+  HttpRouter.Provided
 >
 
 /** The tenant of all tokens that no account is known for. */
@@ -64,7 +64,12 @@ const makeKnownAccounts = () => {
   }
 }
 
-/** Looks up the token by its hash on every request (D2, D3, D4, D42). */
+const decodeId = Schema.decodeUnknownOption(CredentialId)
+
+/**
+ * Looks up the token by its hash on every request (D2, D3, D4, D42). A get is one statement: the router has matched its id,
+ * so the look-up reads that credential along, and the repository answers from what was `Prefetched`.
+ */
 export const layer = Layer.effect(
   Authentication,
   Effect.gen(function* () {
@@ -72,37 +77,33 @@ export const layer = Layer.effect(
     const { reads } = yield* FairQueues
     const known = makeKnownAccounts()
     return Authentication.of({
-      management_key: (app, { credential }) => {
-        const token = Redacted.value(credential)
-        if (token === "") return missing
-        if (hasWrongChecksum(token)) return invalid
-        const api_key_hash = hashApiKey(credential, "latin1")
+      management_key: (app, { credential, endpoint }) =>
+        Effect.contextWith((context: Context.Context<HttpRouter.Provided>): Admitted => {
+          const request = Context.get(context, HttpServerRequest.HttpServerRequest)
+          const token = Redacted.value(credential)
+          if (token === "" || isRepeated(request, "authorization")) return missing
+          if (hasWrongChecksum(token)) return invalid
+          const api_key_hash = hashApiKey(credential, "latin1")
+          const { params } = Context.get(context, HttpRouter.RouteContext)
+          const id = endpoint.identifier === "get" ? Option.getOrUndefined(decodeId(params["id"])) : undefined
 
-        const admit =
-          (exchange: Exchange | undefined) =>
-          (key: Option.Option<FoundApiKey>): Admitted => {
+          const admit = (key: Option.Option<FoundApiKey>): Admitted => {
             if (Option.isNone(key)) {
               known.forget(api_key_hash)
               return invalid
             }
             const { account_id, management, prefetched } = key.value
             known.remember(api_key_hash, account_id)
-            if (exchange !== undefined) Object.assign(exchange, { account_id, api_key_hash })
+            const log = Context.get(context, CurrentRequestLog)
+            if (log !== undefined) Object.assign(log, { account_id, api_key_hash })
             if (!management) return forbidden
             const caller = { account_id, api_key_hash }
-            return Effect.updateContext(app, (context: Context.Context<never>) =>
+            return Effect.updateContext(app, (context: Context.Context<HttpRouter.Provided>) =>
               Context.add(Context.add(context, CurrentCaller, caller), Prefetched, prefetched)
             )
           }
-        return Effect.flatMap(HttpServerRequest.HttpServerRequest, ({ method, url }) =>
-          Effect.withFiber((fiber) =>
-            Effect.flatMap(
-              reads(known.tenantOf(api_key_hash), apiKeys.find(api_key_hash, requestedCredentialId(method, url))),
-              admit(fiber.getRef(CurrentExchange))
-            )
-          )
-        )
-      }
+          return Effect.flatMap(reads(known.tenantOf(api_key_hash), apiKeys.find(api_key_hash, id)), admit)
+        })
     })
   })
 )

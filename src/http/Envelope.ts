@@ -1,21 +1,32 @@
 import { Cause, Effect, Option } from "effect"
 import { HttpRouter, HttpServerError, HttpServerRequest, HttpServerResponse } from "effect/http"
 import { MethodNotAllowed } from "../api/HttpErrors.ts"
-import { InternalError, NotFound } from "../domain/Errors.ts"
+import { InternalError, InvalidParams, NotFound } from "../domain/Errors.ts"
 import { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import { RequestTimeout, withDeadline } from "../port/Deadline.ts"
-import { methodsOf } from "./KnownRoutes.ts"
 import { observing } from "./observing.ts"
-import { requestIdOf } from "./requestIdOf.ts"
-import { routableUrl } from "./routableUrl.ts"
+import { isRepeated, requestIdOf } from "./RequestHeaders.ts"
+import { methodsOf, routableUrl } from "./Routing.ts"
 
-const send = ({ error }: NotFound | MethodNotAllowed | InternalError, headers: Record<string, string> = {}) =>
-  HttpServerResponse.jsonUnsafe({ error }, { status: error.code, headers })
+const send = (
+  { error }: InvalidParams | NotFound | MethodNotAllowed | InternalError,
+  headers: Record<string, string> = {}
+) => HttpServerResponse.jsonUnsafe({ error }, { status: error.code, headers })
 
 const unrouted = (url: string) => {
   const allow = methodsOf(url)
   return allow.length === 0 ? send(new NotFound()) : send(new MethodNotAllowed(), { allow: allow.join(", ") })
 }
+
+const hostMissing = Effect.succeed(
+  send(InvalidParams.of({ path: [], message: "must have exactly one Host header" }), { connection: "close" })
+)
+
+/** Whether a request has exactly one Host header, as RFC 9112 requires in section 3.2; HTTP/1.0 needs none. */
+const namesOneHost = (request: HttpServerRequest.HttpServerRequest) =>
+  request.headers["host"] === undefined
+    ? (request.source as { readonly httpVersion?: string }).httpVersion !== "1.1"
+    : !isRepeated(request, "host")
 
 /** An outage of the database is over by itself: how a request met it says nothing (D11, F5). */
 const logFailure = (cause: Cause.Cause<unknown>) => {
@@ -34,8 +45,9 @@ export const layer = HttpRouter.middleware(
       Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) => {
         const request_id = requestIdOf(request.headers["x-request-id"])
         const url = routableUrl(request.url)
-        const routed =
-          url === request.url
+        const routed = !namesOneHost(request)
+          ? hostMissing
+          : url === request.url
             ? app
             : Effect.provideService(app, HttpServerRequest.HttpServerRequest, request.modify({ url }))
         const answered = Effect.catchCause(withRequestDeadline(routed), (cause) => {

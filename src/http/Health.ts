@@ -3,7 +3,7 @@ import { HttpRouter, HttpServerResponse } from "effect/http"
 import { ServiceUnavailable } from "../domain/Errors.ts"
 import { Draining } from "../port/Draining.ts"
 import { Readiness } from "../port/Readiness.ts"
-import { keptFor } from "./keptFor.ts"
+import { cachedFor } from "./cachedFor.ts"
 
 const live = HttpServerResponse.jsonUnsafe({ status: "live" })
 const ready = HttpServerResponse.jsonUnsafe({ status: "ready" })
@@ -31,7 +31,7 @@ export const layer = HttpRouter.use(
     const readiness = yield* Readiness
     const isDraining = yield* Draining
     const report = makeReport()
-    const answer = yield* keptFor(kept)(
+    const answer = yield* cachedFor(kept)(
       Effect.gen(function* () {
         const { problems, warnings } = yield* Effect.all(readiness, { concurrency: 2 })
         yield* report(problems, warnings)

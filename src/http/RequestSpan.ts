@@ -1,6 +1,6 @@
 import { Clock, Context, Exit, type Fiber, Option, References, Tracer } from "effect"
 import { type HttpServerRequest, HttpTraceContext } from "effect/http"
-import { clientGone } from "./clientGone.ts"
+import { clientGone } from "./RequestLogContext.ts"
 
 /** The methods that have a meaning in HTTP; others are not repeated. */
 const methods = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "QUERY"])

@@ -1,32 +1,46 @@
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
+import { Server as TlsServer } from "node:tls"
 import { Context, Duration, Effect, Layer, Logger, References, Scope, Tracer } from "effect"
 import { HttpMiddleware, HttpRouter, HttpServer } from "effect/http"
 import { HttpApiBuilder } from "effect/http-api"
 import { Api } from "../api/Api.ts"
 import { RequestMeter } from "../port/RequestMeter.ts"
-import type { Certificate } from "./Certificate.ts"
-import * as CertificateInUse from "./CertificateInUse.ts"
-import type { ServerSettings } from "./ServerSettings.ts"
 import * as AuthenticationLive from "./AuthenticationLive.ts"
 import * as Docs from "./docs/Docs.ts"
 import * as Envelope from "./Envelope.ts"
 import * as Handlers from "./Handlers.ts"
 import * as Health from "./Health.ts"
 import * as JsonBodyLive from "./JsonBodyLive.ts"
-import { routerConfig } from "./KnownRoutes.ts"
-import { AccessLog } from "./AccessLog.ts"
-import { makeNodeServer } from "./makeNodeServer.ts"
+import { type Certificate, makeNodeServer, type ServerLimits } from "./makeNodeServer.ts"
 import * as QueryParametersLive from "./QueryParametersLive.ts"
 import * as ResourcePathLive from "./ResourcePathLive.ts"
+import { AccessLog } from "./RequestLogContext.ts"
+import { noteRoute, routerConfig } from "./Routing.ts"
 import { FairQueues } from "./FairQueue.ts"
+
+/** Where the server listens, and what it grants its clients. */
+export interface ServerSettings extends ServerLimits {
+  readonly host: string
+  readonly port: number
+  /** Whether each request is a line in the log. */
+  readonly accessLog: boolean
+}
+
+/** The certificate that the running server shows; none over plain HTTP. */
+export class CertificateInUse extends Context.Service<
+  CertificateInUse,
+  {
+    /** New connections get the new certificate, open ones keep theirs. */
+    readonly replace: (certificate: Certificate) => Effect.Effect<void>
+  }
+>()("byok/CertificateInUse") {}
 
 /** All routes, for any HTTP server. */
 const routes = Layer.mergeAll(
   HttpApiBuilder.layer(Api, { openapiPath: "/openapi.json" }),
   Docs.layer,
-  Health.layer,
-  Envelope.layer
-)
+  Health.layer
+).pipe(Layer.provide(noteRoute.layer), Layer.merge(Envelope.layer))
 
 /** The contract implemented over `Credentials` and `ApiKeys`. */
 const implementation = Handlers.layer.pipe(
@@ -74,7 +88,14 @@ export const layer = (settings: ServerSettings, certificate?: Certificate) =>
           NodeHttpServer.layerServer(() => server, { host, port, gracefulShutdownTimeout: Duration.seconds(20) })
         ),
         Layer.provide(NodeHttpServer.layerHttpServices),
-        Layer.merge(CertificateInUse.layer(server)),
+        Layer.merge(
+          Layer.succeed(CertificateInUse, {
+            replace: (certificate) =>
+              Effect.sync(() => {
+                if (server instanceof TlsServer) server.setSecureContext({ ...certificate, minVersion: "TLSv1.2" })
+              })
+          })
+        ),
         Layer.provide(implementation),
         Layer.provide(Layer.succeed(AccessLog, settings.accessLog))
       )

@@ -7,34 +7,32 @@ const gracePeriod = 1_000
 
 /**
  * Makes `close` stop listening at once, answer requests that still arrive with `Connection: close`, and end connections
- * that stay idle.
+ * that stay idle. Node's own `close` would keep a fresh connection open. `pending` are the responses that are not closed.
  */
-export const closeGracefully = (server: Server): Server => {
-  const idle = new Set<Socket>()
-  const pending = new Set<ServerResponse>()
+export const closeGracefully = (server: Server, pending: ReadonlySet<ServerResponse>): Server => {
+  const connections = new Set<Socket>()
   let closing = false
+  /** Nothing that a client sends after the last response may take effect: the client could not learn the outcome. */
+  const makeLast = (response: ServerResponse) => {
+    response.shouldKeepAlive = false
+    response.once("close", () => response.req.socket.destroySoon())
+  }
   server.on(server instanceof TlsServer ? "secureConnection" : "connection", (socket: Socket) => {
-    idle.add(socket)
-    socket.once("close", () => idle.delete(socket))
+    connections.add(socket)
+    socket.once("close", () => connections.delete(socket))
   })
-  const begin = ({ socket }: { readonly socket: Socket }, response: ServerResponse) => {
-    idle.delete(socket)
-    pending.add(response)
-    if (closing) response.shouldKeepAlive = false
-    response.once("close", () => {
-      pending.delete(response)
-      // Nothing sent after the last response may take effect: the client could not learn the outcome.
-      if (closing) socket.destroySoon()
-      else if (!socket.destroyed) idle.add(socket)
+  for (const event of ["request", "checkContinue"]) {
+    server.on(event, (_request, response: ServerResponse) => {
+      if (closing) makeLast(response)
     })
   }
-  server.on("request", begin).on("checkContinue", begin)
   server.close = (callback) => {
     closing = true
-    for (const response of pending) response.shouldKeepAlive = false
+    pending.forEach(makeLast)
     NetServer.prototype.close.call(server, callback)
     const end = setTimeout(() => {
-      for (const socket of idle) socket.destroy()
+      const active = new Set(Array.from(pending, ({ req }) => req.socket))
+      for (const socket of connections) if (!active.has(socket)) socket.destroy()
     }, gracePeriod)
     server.once("close", () => clearTimeout(end))
     return server

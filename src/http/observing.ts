@@ -1,11 +1,8 @@
 import { Context, Effect, Exit, References, Tracer } from "effect"
 import type { HttpServerRequest, HttpServerResponse } from "effect/http"
-import { AccessLog } from "./AccessLog.ts"
-import { clientGone } from "./clientGone.ts"
-import { CurrentExchange, type Exchange } from "./Exchange.ts"
-import { routeOf } from "./KnownRoutes.ts"
-import { refusalStatusOf } from "./refusedRequests.ts"
+import { AccessLog, clientGone, CurrentRequestLog, refusals, type RequestLogContext } from "./RequestLogContext.ts"
 import { beginRequestSpan, endRequestSpan } from "./RequestSpan.ts"
+import { routeOf } from "./Routing.ts"
 
 /** What probes ask for all the time: no trace, and no line unless everything is logged. */
 const isProbe = (route: string | undefined) => route?.startsWith("/health/") === true
@@ -26,7 +23,7 @@ export const observing = Effect.map(AccessLog, (logged) => {
     { request: { method }, request_id }: Observed,
     route: string | undefined,
     began: number,
-    exchange: Exchange,
+    exchange: RequestLogContext,
     status: number
   ) => {
     const line = {
@@ -52,20 +49,20 @@ export const observing = Effect.map(AccessLog, (logged) => {
       const { request, request_id, url } = observed
       const route = routeOf(request.method, url)
       const span = traceable && !isProbe(route) ? beginRequestSpan(fiber, request, route) : undefined
-      const exchange: Exchange | undefined = logged ? {} : undefined
+      const exchange: RequestLogContext | undefined = logged ? {} : undefined
       const finished =
         exchange === undefined && span?.sampled !== true
           ? answered
           : Effect.onExit(answered, (exit) => {
               const own = Exit.isSuccess(exit) ? exit.value.status : clientGone
-              const status = refusalStatusOf(request.source) ?? own
+              const status = refusals.get(request.source) ?? own
               if (span?._tag === "Span") endRequestSpan(fiber, span, request_id, status)
               return exchange === undefined ? Effect.void : logLine(observed, route, began, exchange, status)
             })
       if (span === undefined && exchange === undefined) return finished
       return Effect.updateContext(finished, (context: Context.Context<R>) => {
         const within = span === undefined ? context : Context.add(context, Tracer.ParentSpan, span)
-        return exchange === undefined ? within : Context.add(within, CurrentExchange, exchange)
+        return exchange === undefined ? within : Context.add(within, CurrentRequestLog, exchange)
       })
     })
 })

@@ -3,10 +3,10 @@ import { Effect, Layer } from "effect"
 import { HttpServer, HttpServerRequest, HttpServerResponse } from "effect/http"
 import { MethodNotAllowed } from "../api/HttpErrors.ts"
 import { InternalError, NotFound, ServiceUnavailable } from "../domain/Errors.ts"
-import { keptFor } from "../http/keptFor.ts"
+import { cachedFor } from "../http/cachedFor.ts"
 import { makeNodeServer } from "../http/makeNodeServer.ts"
-import { requestIdOf } from "../http/requestIdOf.ts"
-import type { ServerSettings } from "../http/ServerSettings.ts"
+import { requestIdOf } from "../http/RequestHeaders.ts"
+import type { ServerSettings } from "../http/Server.ts"
 import { Draining } from "../port/Draining.ts"
 import { KeyringReload } from "../port/KeyringReload.ts"
 import { Readiness } from "../port/Readiness.ts"
@@ -63,7 +63,7 @@ const makeRoutes = Effect.gen(function* () {
   )
   return new Map<string, Route>([
     ["/health/live", get(Effect.succeed(json({ status: "live" })))],
-    ["/health/ready", get(yield* keptFor(kept)(ready))],
+    ["/health/ready", get(yield* cachedFor(kept)(ready))],
     ["/metrics", get(metrics)],
     ["/keyring/reload", { methods: ["POST"], answer: reloaded }]
   ])

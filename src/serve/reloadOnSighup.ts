@@ -1,6 +1,6 @@
 import { Effect, Layer, Option, Queue } from "effect"
-import type { Certificate } from "../http/Certificate.ts"
-import { CertificateInUse } from "../http/CertificateInUse.ts"
+import type { Certificate } from "../http/makeNodeServer.ts"
+import { CertificateInUse } from "../http/Server.ts"
 import { KeyringReload } from "../port/KeyringReload.ts"
 import type { InvalidSetting } from "../wiring/Settings.ts"
 

@@ -3,7 +3,7 @@ import { type AddressInfo, connect, type Socket } from "node:net"
 import { assert, describe, it } from "@effect/vitest"
 import { Duration, Effect } from "effect"
 import { makeNodeServer } from "../../src/http/makeNodeServer.ts"
-import type { ServerSettings } from "../../src/http/ServerSettings.ts"
+import type { ServerSettings } from "../../src/http/Server.ts"
 import { serverSettings } from "../support/http/serverSettings.ts"
 import { eventually } from "../support/process/eventually.ts"
 

@@ -1,5 +1,5 @@
 import { Duration } from "effect"
-import type { ServerSettings } from "../../../src/http/ServerSettings.ts"
+import type { ServerSettings } from "../../../src/http/Server.ts"
 
 /** A server on a port of its own, with the limits that it has by default. */
 export const serverSettings: ServerSettings = {

@@ -4,7 +4,7 @@ import { Duration, Effect } from "effect"
  * Runs an effect once for all who ask at the same time, and keeps its result for a number of milliseconds, whatever
  * happens to the system's clock.
  */
-export const keptFor =
+export const cachedFor =
   (milliseconds: number) =>
   <A, E, R>(effect: Effect.Effect<A, E, R>) => {
     let expires = 0

@@ -1,0 +1,13 @@
+import { randomUUID } from "node:crypto"
+import type { HttpServerRequest } from "effect/http"
+
+/** The request's own id if it is 1 to 128 characters of `[A-Za-z0-9._-]`, else a new one (D12). */
+export const requestIdOf = (given: string | ReadonlyArray<string> | undefined): string =>
+  typeof given === "string" && /^[A-Za-z0-9._-]{1,128}$/.test(given) ? given : randomUUID()
+
+/** Whether a header was sent more than once: the server joins the values with a comma. */
+export const isRepeated = ({ headers, source }: HttpServerRequest.HttpServerRequest, header: string): boolean => {
+  if (headers[header]?.includes(",") !== true) return false
+  const { rawHeaders } = source as { readonly rawHeaders: ReadonlyArray<string> }
+  return rawHeaders.filter((name, index) => index % 2 === 0 && name.toLowerCase() === header).length > 1
+}

@@ -1,0 +1,71 @@
+import { Context, Effect, type Fiber } from "effect"
+import { FindMyWay, HttpRouter, HttpServerRequest } from "effect/http"
+import { Api } from "../api/Api.ts"
+
+/** Paths are taken exactly as they are written (D10), and may be as long as a request's head. */
+export const routerConfig = {
+  caseSensitive: true,
+  ignoreDuplicateSlashes: false,
+  ignoreTrailingSlash: false,
+  maxParamLength: 16_384
+}
+
+const isEncoded = (path: string) => {
+  try {
+    decodeURIComponent(path)
+    return true
+  } catch {
+    return false
+  }
+}
+
+/**
+ * Makes the router take every path literally: one that is not percent-encoded UTF-8 stands for itself, `;` starts no
+ * query, `#` no fragment, and nothing follows a last slash. Otherwise a request could bypass authentication or reach
+ * another resource (D5, D10).
+ */
+export const routableUrl = (url: string): string => {
+  const [path = ""] = /^[^?]*/.exec(url) ?? []
+  // The router reads `*` and what is no URL as `/`, and a path that ends in a slash as one with an empty id.
+  if (!path.startsWith("/") || (path !== "/" && path.endsWith("/"))) return `//${url}`
+  if (!/[%;#]/.test(path)) return url
+  const encoded = isEncoded(path) ? path : path.replaceAll("%", "%25")
+  return encoded.replaceAll(";", "%3B").replaceAll("#", "%23") + url.slice(path.length)
+}
+
+const others = ["/", "/docs", "/docs/style.css", "/docs/try-it.js", "/openapi.json", "/health/live", "/health/ready"]
+const known = [
+  ...Object.values(Api.groups.byok.endpoints).map(({ method, path }) => ({ method, path })),
+  ...(others as ReadonlyArray<`/${string}`>).map((path) => ({ method: "GET" as const, path }))
+]
+
+const routes = FindMyWay.make<string>(routerConfig)
+for (const { method, path } of known) routes.on(method, path, path)
+
+/** The methods that some path allows. */
+export const allowedMethods = ["GET", "HEAD", "POST", "PATCH", "DELETE"] as const
+
+/** The methods that a path allows, for `Allow`; none for an unknown path (D10). */
+export const methodsOf = (url: string): ReadonlyArray<string> =>
+  allowedMethods.filter((method) => routeOf(method, url) !== undefined)
+
+/** The template of the route that the router will take; none for an unknown path. */
+export const routeOf = (method: string, url: string): string | undefined => {
+  const routed = allowedMethods.find((known) => known === (method === "HEAD" ? "GET" : method))
+  return routed === undefined ? undefined : routes.find(routed, url)?.handler
+}
+
+const taken = new WeakMap<object, string>()
+
+/** Notes the template of the route that the router took, for metrics and logs. */
+export const noteRoute = HttpRouter.middleware((handler) =>
+  Effect.withFiber((fiber: Fiber.Fiber<unknown, unknown>) => {
+    const context = fiber.context as Context.Context<HttpRouter.Provided>
+    const { source } = Context.get(context, HttpServerRequest.HttpServerRequest)
+    taken.set(source, Context.get(context, HttpRouter.RouteContext).route.path)
+    return handler
+  })
+)
+
+/** The template of the route that the router took; none yet, or none at all. `source` is Node's request. */
+export const routeTaken = (source: object): string | undefined => taken.get(source)

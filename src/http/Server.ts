@@ -22,6 +22,8 @@ import { FairQueues } from "./FairQueue.ts"
 export interface ServerSettings extends ServerLimits {
   readonly host: string
   readonly port: number
+  /** Whether other processes may listen on the same port. */
+  readonly reusePort: boolean
   /** Whether each request is a line in the log. */
   readonly accessLog: boolean
 }
@@ -79,13 +81,18 @@ export const layer = (settings: ServerSettings, certificate?: Certificate) =>
   Layer.unwrap(
     Effect.gen(function* () {
       const server = makeNodeServer(settings, certificate, yield* RequestMeter)
-      const { host, port } = settings
+      const { host, port, reusePort } = settings
       return serving.pipe(
         Layer.provide(routes),
         Layer.provide(HttpRouter.layer),
         Layer.provide(Layer.succeed(HttpRouter.RouterConfig, routerConfig)),
         Layer.provideMerge(
-          NodeHttpServer.layerServer(() => server, { host, port, gracefulShutdownTimeout: Duration.seconds(20) })
+          NodeHttpServer.layerServer(() => server, {
+            host,
+            port,
+            reusePort,
+            gracefulShutdownTimeout: Duration.seconds(20)
+          })
         ),
         Layer.provide(NodeHttpServer.layerHttpServices),
         Layer.merge(

@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs"
 import { Effect, Layer, Option } from "effect"
 import type { HttpServerError } from "effect/http"
 import * as Byok from "../Byok.ts"
@@ -20,13 +21,32 @@ const warnOfPlainHttp = ({ host, tls }: Settings) =>
         "HOST is not this machine alone and HTTP is plain, so keys can be read on the network: put a TLS terminator in front, or set TLS_CERT_FILE and TLS_KEY_FILE"
       )
 
-/** The sentence for a port that is taken; any other failure to listen is as it was. */
-const notListening = ({ host, port }: Settings, error: HttpServerError.ServeError) =>
-  Reflect.get(Object(error.cause), "code") === "EADDRINUSE"
-    ? new InvalidSetting({
-        message: `Port ${port} on ${host} is in use: set PORT, e.g. PORT=${port < 65535 ? port + 1 : 3000}.`
-      })
-    : error
+/** Linux resets connections that an instance has not accepted when it stops, unless it may pass them to another one. */
+const warnOfResets = ({ reusePort }: Settings) =>
+  Effect.gen(function* () {
+    if (!reusePort) return
+    const value = yield* Effect.option(Effect.try(() => readFileSync("/proc/sys/net/ipv4/tcp_migrate_req", "utf8")))
+    if (Option.contains(value, "0\n")) {
+      yield* Effect.logWarning(
+        "net.ipv4.tcp_migrate_req is 0, so new connections may be reset when an instance stops: set it to 1"
+      )
+    }
+  })
+
+/** Names the setting to change if the port is taken or cannot be shared; other failures to listen stay as they are. */
+const notListening = ({ host, port, reusePort }: Settings, error: HttpServerError.ServeError) => {
+  const refuse = (message: string) => new InvalidSetting({ message })
+  switch (Reflect.get(Object(error.cause), "code")) {
+    case "EADDRINUSE":
+      return reusePort
+        ? refuse(`Port ${port} on ${host} is in use by a process of another user or without BYOK_REUSE_PORT=true.`)
+        : refuse(`Port ${port} on ${host} is in use: set PORT, e.g. PORT=${port < 65535 ? port + 1 : 3000}.`)
+    case "ENOTSUP":
+      return refuse("BYOK_REUSE_PORT must be false: this operating system does not let processes share a port.")
+    default:
+      return error
+  }
+}
 
 /** The management port, if the settings ask for one. */
 export const managementPort = (settings: Settings) =>
@@ -48,6 +68,7 @@ export const serve = (settings: Settings, json = false) =>
       const reloading = yield* reloadOnSighup(readAgain)
       const certificate = Option.isSome(readAgain) ? yield* readAgain.value : undefined
       yield* warnOfPlainHttp(settings)
+      yield* warnOfResets(settings)
       const drain = yield* makeDrain(settings.drainDelay)
       const server = Server.layer(settings, certificate).pipe(
         Layer.catchTag("ServeError", (error) => Layer.effectContext(Effect.fail(notListening(settings, error))))

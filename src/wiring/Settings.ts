@@ -15,6 +15,8 @@ export interface TlsFiles {
 export interface Settings {
   readonly host: string
   readonly port: number
+  /** Whether other instances listen on the same port. */
+  readonly reusePort: boolean
   /** None for plain HTTP. */
   readonly tls: Option.Option<TlsFiles>
   /** How many connections each process keeps open; it drops further ones. */
@@ -167,6 +169,7 @@ export const readSettings: Effect.Effect<Settings, InvalidSetting> = Effect.gen(
   const settings = yield* Effect.all({
     host: settingOr("HOST", Config.NonEmptyString("HOST"), "127.0.0.1", "a name or address to listen on"),
     port: whole("PORT", 0, 65535, 3000),
+    reusePort: settingOr("BYOK_REUSE_PORT", Config.Boolean("BYOK_REUSE_PORT"), false, "true or false"),
     tls,
     maxConnections: whole("MAX_CONNECTIONS", 1, 1_000_000, 10_000),
     keepAliveTimeout: duration("KEEP_ALIVE_TIMEOUT", "5 seconds"),

@@ -66,6 +66,7 @@ const defaults = {
   keepAliveTimeout: 5000,
   sendTimeout: 10_000,
   drainDelay: 0,
+  reusePort: false,
   accessLog: false,
   poolSize: 10,
   connectTimeout: 1000,
@@ -148,6 +149,7 @@ const settings: Record<string, Setting> = {
     ],
     bad: { texts: ["soon", "3", "-1 seconds", "2 hours", "Infinity"], sentence: aDuration }
   },
+  BYOK_REUSE_PORT: { good: [["true", { reusePort: true }]], bad: { texts: ["2"], sentence: "must be true or false." } },
   ACCESS_LOG: { good: [["true", { accessLog: true }]], bad: { texts: ["canary"], sentence: "must be true or false." } },
   DATABASE_URL: text((url) => ({ databaseUrl: Option.some(url) })),
   BYOK_MIGRATE: {

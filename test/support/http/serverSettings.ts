@@ -5,6 +5,7 @@ import type { ServerSettings } from "../../../src/http/Server.ts"
 export const serverSettings: ServerSettings = {
   host: "127.0.0.1",
   port: 0,
+  reusePort: false,
   maxConnections: 10_000,
   keepAliveTimeout: Duration.seconds(5),
   accessLog: false,

@@ -1,20 +1,38 @@
-import { Schema } from "effect"
+import { Schema, SchemaTransformation } from "effect"
 import { HttpApi, HttpApiEndpoint, HttpApiGroup, HttpApiSchema, OpenApi } from "effect/http-api"
 import { Credential } from "../domain/Credential.ts"
 import { CredentialChanges } from "../domain/CredentialChanges.ts"
 import { Conflict, InvalidParams, NotFound } from "../domain/Errors.ts"
 import { IdempotencyKey } from "../domain/IdempotencyKey.ts"
-import { CredentialId } from "../domain/Identifiers.ts"
+import { CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
 import { NewCredential } from "../domain/NewCredential.ts"
+import { Provider } from "../domain/Provider.ts"
 import { Explanation } from "../domain/routing/Explanation.ts"
 import { PlanRequest } from "../domain/routing/RoutingRequest.ts"
-import { Authentication } from "./Authentication.ts"
 import { ExpectationFailed, HeadersTooLarge, RequestTimeout } from "./HttpErrors.ts"
-import { JsonBody } from "./JsonBody.ts"
-import { ListQuery } from "./ListQuery.ts"
+import { Authentication, JsonBody, QueryParameters, ResourcePath } from "./Middleware.ts"
 import { openApiAnnotations } from "./OpenApiAnnotations.ts"
-import { QueryParameters } from "./QueryParameters.ts"
-import { ResourcePath } from "./ResourcePath.ts"
+
+/** A decimal number in a query. A parameter that is given twice, or empty, is not one (L2). */
+const integer = (minimum: number, maximum: number) => {
+  const message = `must be an integer from ${minimum} to ${maximum}, given once`
+  return Schema.String.annotate({ message })
+    .check(Schema.isPattern(/^\d{1,10}$/, { message }))
+    .pipe(
+      Schema.decodeTo(
+        Schema.Int.check(Schema.isBetween({ minimum, maximum }, { message })),
+        SchemaTransformation.numberFromString
+      )
+    )
+}
+
+/** What list may be asked for. Unknown parameters are ignored (L2). */
+const ListQuery = Schema.Struct({
+  offset: Schema.optionalKey(integer(0, 2_147_483_647)),
+  limit: Schema.optionalKey(integer(1, 100)),
+  workspace_id: Schema.optionalKey(WorkspaceId),
+  provider: Schema.optionalKey(Provider)
+})
 
 const Body = Schema.Struct({ data: Credential })
 

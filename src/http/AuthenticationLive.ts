@@ -1,6 +1,6 @@
 import { Context, Effect, Layer, Option, Redacted, Schema, type Types } from "effect"
 import { HttpRouter, HttpServerRequest, HttpServerResponse } from "effect/http"
-import { Authentication } from "../api/Authentication.ts"
+import { Authentication } from "../api/Middleware.ts"
 import { CurrentCaller } from "../domain/CurrentCaller.ts"
 import { Forbidden, type ServiceUnavailable, Unauthorized } from "../domain/Errors.ts"
 import { type AccountId, type ApiKeyHash, CredentialId } from "../domain/Identifiers.ts"

@@ -10,10 +10,8 @@ import * as Docs from "./docs/Docs.ts"
 import * as Envelope from "./Envelope.ts"
 import * as Handlers from "./Handlers.ts"
 import * as Health from "./Health.ts"
-import * as JsonBodyLive from "./JsonBodyLive.ts"
 import { type Certificate, makeNodeServer, type ServerLimits } from "./makeNodeServer.ts"
-import * as QueryParametersLive from "./QueryParametersLive.ts"
-import * as ResourcePathLive from "./ResourcePathLive.ts"
+import * as RequestDecodingLive from "./RequestDecodingLive.ts"
 import { AccessLog } from "./RequestLogContext.ts"
 import { noteRoute, routerConfig } from "./Routing.ts"
 import { FairQueues } from "./FairQueue.ts"
@@ -46,9 +44,7 @@ const routes = Layer.mergeAll(
 
 /** The contract implemented over `Credentials` and `ApiKeys`. */
 const implementation = Handlers.layer.pipe(
-  Layer.provideMerge(
-    Layer.mergeAll(AuthenticationLive.layer, JsonBodyLive.layer, QueryParametersLive.layer, ResourcePathLive.layer)
-  ),
+  Layer.provideMerge(Layer.merge(AuthenticationLive.layer, RequestDecodingLive.layer)),
   Layer.provide(FairQueues.layer)
 )
 

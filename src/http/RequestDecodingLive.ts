@@ -1,16 +1,16 @@
 import { isUtf8 } from "node:buffer"
 import { ByteSize, Effect, Layer } from "effect"
 import { HttpIncomingMessage, HttpServerRequest } from "effect/http"
-import { HttpApiError } from "effect/http-api"
+import { HttpApiError, HttpApiMiddleware } from "effect/http-api"
 import { PayloadTooLarge } from "../api/HttpErrors.ts"
-import { JsonBody } from "../api/JsonBody.ts"
-import { InvalidParams } from "../domain/Errors.ts"
+import { JsonBody, QueryParameters, ResourcePath } from "../api/Middleware.ts"
+import { InvalidParams, NotFound } from "../domain/Errors.ts"
 import { withoutDeadline } from "../port/Deadline.ts"
 
 const maxBytes = 256 * 1024
 const refused = (message: string) => InvalidParams.of({ path: [], message })
 
-export const layer = Layer.succeed(
+const jsonBody = Layer.succeed(
   JsonBody,
   Effect.fnUntraced(function* (app) {
     const request = yield* HttpServerRequest.HttpServerRequest
@@ -40,3 +40,14 @@ export const layer = Layer.succeed(
     )
   })
 )
+
+const queryParameters = HttpApiMiddleware.layerSchemaErrorTransform(QueryParameters, (error) =>
+  Effect.fail(error.kind === "Query" ? InvalidParams.ofSchema(error.cause.issue) : error)
+)
+
+const resourcePath = HttpApiMiddleware.layerSchemaErrorTransform(ResourcePath, (error) =>
+  Effect.fail(error.kind === "Params" ? new NotFound() : error)
+)
+
+/** The middleware that reads body, query and path. */
+export const layer = Layer.mergeAll(jsonBody, queryParameters, resourcePath)

@@ -1,0 +1,40 @@
+import { HttpApiMiddleware, HttpApiSecurity, OpenApi } from "effect/http-api"
+import { CurrentCaller } from "../domain/CurrentCaller.ts"
+import {
+  Forbidden,
+  InternalError,
+  InvalidParams,
+  NotFound,
+  ServiceUnavailable,
+  Unauthorized
+} from "../domain/Errors.ts"
+import { PayloadTooLarge } from "./HttpErrors.ts"
+
+/** Admits only management keys (section 5). Outermost: 401 and 403 are decided before path and body are read (D4). */
+export class Authentication extends HttpApiMiddleware.Service<Authentication, { provides: CurrentCaller }>()(
+  "byok/Authentication",
+  {
+    error: [Unauthorized, Forbidden, InternalError, ServiceUnavailable],
+    security: {
+      management_key: HttpApiSecurity.bearer.pipe(
+        HttpApiSecurity.annotate(OpenApi.Description, "A management key of the account, issued on the command line.")
+      )
+    }
+  }
+) {}
+
+/**
+ * Requires a JSON content type and a UTF-8 body of at most 256 KiB; reports every field and header that does not decode
+ * (D7, D8, D9).
+ */
+export class JsonBody extends HttpApiMiddleware.Service<JsonBody>()("byok/JsonBody", {
+  error: [InvalidParams, PayloadTooLarge]
+}) {}
+
+/** Reports every query parameter that does not decode (D7). */
+export class QueryParameters extends HttpApiMiddleware.Service<QueryParameters>()("byok/QueryParameters", {
+  error: InvalidParams
+}) {}
+
+/** Treats a path that does not decode as a resource that does not exist (D5). */
+export class ResourcePath extends HttpApiMiddleware.Service<ResourcePath>()("byok/ResourcePath", { error: NotFound }) {}

@@ -1,29 +1,26 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Result } from "effect"
+import { Effect, Result, type Scope } from "effect"
+import type { TestContext } from "vitest"
+import type { Skipped } from "../support/process/Skipped.ts"
+import type { Finding } from "./Check.ts"
 import { checks } from "./checks.ts"
 import { planted } from "./planted.ts"
 import { shipped } from "./shipped.ts"
 
-const outcomes = await Promise.all(
-  checks
-    .filter(({ slow }) => slow !== true)
-    .map((check) =>
-      Effect.runPromise(Effect.map(Effect.result(Effect.scoped(check.run(shipped))), (result) => ({ check, result })))
-    )
-)
-
-for (const { check, result } of outcomes) {
-  const skipped = Result.isFailure(result) ? ` (skipped: ${result.failure.why})` : ""
-  describe.skipIf(skipped !== "")(`deploy/${check.piece}${skipped}`, () => {
-    it("is as it should be", () => {
-      assert.deepStrictEqual(Result.isSuccess(result) ? result.success.problems : ["skipped"], [])
-    })
-
-    it.live.each(check.mistakes)("would not be with $instead in $file (control)", (mistake) =>
-      Effect.gen(function* () {
-        const { problems } = yield* planted(check, mistake)
-        assert.isNotEmpty(problems)
-      })
-    )
-  })
+/** What a check finds; the test is skipped where the check cannot run. */
+const problemsOf = async (context: TestContext, run: Effect.Effect<Finding, Skipped, Scope.Scope>) => {
+  const result = await Effect.runPromise(Effect.result(Effect.scoped(run)))
+  return Result.isSuccess(result) ? result.success.problems : context.skip(result.failure.why)
 }
+
+describe.each(checks.filter(({ slow }) => slow !== true))("deploy/$piece", (check) => {
+  it("is as it should be", async (context) => {
+    assert.deepStrictEqual(await problemsOf(context, check.run(shipped)), [])
+  })
+
+  for (const mistake of check.mistakes) {
+    it(`would not be with ${mistake.instead} in ${mistake.file} (control)`, async (context) => {
+      assert.isNotEmpty(await problemsOf(context, planted(check, mistake)))
+    })
+  }
+})

@@ -8,8 +8,13 @@ export class Summary implements Reporter {
   }
 
   onTestRunEnd(modules: ReadonlyArray<TestModule>) {
+    // Tests that were not asked for are no news.
+    if (modules.some(({ project }) => project.config.testNamePattern !== undefined)) return
     const skipped = modules.flatMap((module) => Array.from(module.children.allTests("skipped")))
-    const reasons = Map.groupBy(skipped, (test) => /\(skipped: (.*?)\)( >|$)/.exec(test.fullName)?.[1] ?? test.fullName)
+    const reasons = Map.groupBy(skipped, (test) => {
+      const { note } = test.result() as { readonly note?: string }
+      return note ?? /\(skipped: (.*?)\)( >|$)/.exec(test.fullName)?.[1] ?? test.fullName
+    })
     const lines = Array.from(reasons, ([reason, tests]) => `${tests.length} skipped: ${reason}`)
     if (modules.length > 1 && !modules.some(({ project }) => project.name === "slow"))
       lines.push(`${this.slowFiles().length} files of slow tests left out: npm run test:slow`)

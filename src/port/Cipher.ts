@@ -2,6 +2,34 @@ import { Context, Data, type Effect, type Redacted } from "effect"
 import type { ServiceUnavailable } from "../domain/Errors.ts"
 import type { SealedKey, SealingContext } from "../domain/SealedKey.ts"
 
+/** The key-encryption key that the row names is not in the keyring. */
+export class UnknownKeyId extends Data.TaggedError("UnknownKeyId")<{ readonly kek_id: string }> {
+  override get message() {
+    return `key ${this.kek_id} is not in the keyring`
+  }
+}
+
+/** The sealed key has a version or suite that this build does not support. */
+export class UnsupportedFormat extends Data.TaggedError("UnsupportedFormat") {
+  override get message() {
+    return "this version does not support its sealing format"
+  }
+}
+
+/** Sealed key, wrapped key and context were not sealed together. */
+export class AuthenticationFailed extends Data.TaggedError("AuthenticationFailed") {
+  override get message() {
+    return "the credential or its sealed key was altered"
+  }
+}
+
+/** The key store is unavailable; `reason` says why. */
+export class KeyStoreUnavailable extends Data.TaggedError("KeyStoreUnavailable")<{ readonly reason: string }> {
+  override get message() {
+    return `the key store is unavailable: ${this.reason}`
+  }
+}
+
 /** Why a sealed key does not open. */
 export type OpenFailure = UnknownKeyId | UnsupportedFormat | AuthenticationFailed | KeyStoreUnavailable
 
@@ -43,15 +71,3 @@ export class Cipher extends Context.Service<
     ) => Effect.Effect<SealedKey, OpenFailure | ServiceUnavailable>
   }
 >()("byok/Cipher") {}
-
-/** The key-encryption key that the row names is not in the keyring. */
-export class UnknownKeyId extends Data.TaggedError("UnknownKeyId")<{ readonly kek_id: string }> {}
-
-/** The sealed key has a version or suite that this build does not support. */
-export class UnsupportedFormat extends Data.TaggedError("UnsupportedFormat") {}
-
-/** Sealed key, wrapped key and context were not sealed together. */
-export class AuthenticationFailed extends Data.TaggedError("AuthenticationFailed") {}
-
-/** The key store is unavailable; `reason` says why. */
-export class KeyStoreUnavailable extends Data.TaggedError("KeyStoreUnavailable")<{ readonly reason: string }> {}

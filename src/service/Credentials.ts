@@ -1,39 +1,25 @@
 import { Effect, Layer, Option } from "effect"
 import { type Actor, CurrentActor, CurrentCaller } from "../domain/CurrentCaller.ts"
 import { InvalidParams, NotFound } from "../domain/Errors.ts"
-import type { IdempotencyKey } from "../domain/IdempotencyKey.ts"
 import type { AccountId } from "../domain/Identifiers.ts"
-import type { NewCredential } from "../domain/NewCredential.ts"
-import { CredentialRepository, WorkspaceGone } from "../port/CredentialRepository.ts"
-import { Credentials } from "../port/Credentials.ts"
+import { CredentialRepository } from "../port/CredentialRepository.ts"
+import { Credentials, type ListRequest } from "../port/Credentials.ts"
 import { RequestTimeout, withDeadline } from "../port/Deadline.ts"
-import { IdempotencyRecords } from "../port/IdempotencyRecords.ts"
-import { makeListing } from "./makeListing.ts"
-import { makePreparation } from "./makePreparation.ts"
-import { idempotencyRecordOf, makeFindIdempotentResult } from "./findIdempotentResult.ts"
+import { WorkspaceResolver } from "../port/WorkspaceResolver.ts"
+import { makeCreate } from "./makeCreate.ts"
 import { makeUpdate } from "./makeUpdate.ts"
-import { workspaceIssue } from "./workspaceIssue.ts"
+import { workspaceIssue } from "./Ownership.ts"
 
-/** A caller without an API key is the gateway, in process, unless an operator's command is what runs. */
+/** A caller without an API key is the gateway in process, unless an operator's command is running. */
 const actorOf = ({ api_key_hash }: CurrentCaller["Service"], current: Actor): Actor => {
   if (api_key_hash !== undefined) return { kind: "api_key", api_key_hash }
   return current.kind === "cli" ? current : { kind: "in_process" }
 }
 
-/** A workspace deleted since the request was checked is refused like one deleted before. */
-const inWorkspace = <A, E>({ workspace_id }: NewCredential, stored: Effect.Effect<A, E | WorkspaceGone>) =>
-  Effect.catchIf(
-    stored,
-    (error): error is Extract<E | WorkspaceGone, WorkspaceGone> => error instanceof WorkspaceGone,
-    () => Effect.fail(InvalidParams.of(workspaceIssue(workspace_id !== undefined)))
-  )
-
 export const make = Effect.gen(function* () {
-  const records = yield* IdempotencyRecords
   const repository = yield* CredentialRepository
-  const list = yield* makeListing
-  const prepare = yield* makePreparation
-  const findIdempotentResult = yield* makeFindIdempotentResult
+  const workspaces = yield* WorkspaceResolver
+  const { create, createOnce } = yield* makeCreate
   const update = yield* makeUpdate
   const inTime = withDeadline(yield* RequestTimeout)
 
@@ -42,25 +28,13 @@ export const make = Effect.gen(function* () {
       inTime(Effect.provideService(act(caller.account_id), CurrentActor, actorOf(caller, current)))
     )
 
-  const create = Effect.fnUntraced(function* (account_id: AccountId, input: NewCredential) {
-    const { credential, sealed } = yield* prepare(account_id, input)
-    return yield* inWorkspace(input, repository.insert(account_id, credential, sealed))
-  })
-
-  const createOnce = Effect.fnUntraced(function* (
+  const list = Effect.fnUntraced(function* (
     account_id: AccountId,
-    input: NewCredential,
-    idempotency_key: IdempotencyKey
+    { limit, offset, provider, workspace_id }: ListRequest
   ) {
-    const earlier = yield* findIdempotentResult(account_id, input, idempotency_key)
-    if (Option.isSome(earlier)) return { credential: earlier.value, replayed: true }
-    const { credential, sealed } = yield* prepare(account_id, input)
-    const record = idempotencyRecordOf(account_id, credential.id, input, idempotency_key)
-    const created = yield* inWorkspace(input, records.insert(account_id, credential, sealed, record))
-    if (Option.isSome(created)) return { credential: created.value, replayed: false }
-    const concurrent = yield* findIdempotentResult(account_id, input, idempotency_key)
-    if (Option.isSome(concurrent)) return { credential: concurrent.value, replayed: true }
-    return yield* Effect.die(new Error("The conflicting idempotency record has disappeared"))
+    const workspace = yield* workspaces.resolve(account_id, workspace_id)
+    if (Option.isNone(workspace)) return yield* InvalidParams.of(workspaceIssue(workspace_id))
+    return yield* repository.list(account_id, { workspace_id: workspace.value, provider, offset, limit })
   })
 
   return Credentials.of({

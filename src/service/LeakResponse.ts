@@ -5,7 +5,6 @@ import { labelOf } from "../domain/Label.ts"
 import { Cipher, KeyStoreUnavailable } from "../port/Cipher.ts"
 import { type FoundKey, LeakedKeys, type Suspect } from "../port/LeakedKeys.ts"
 import type { RewrapFailure } from "../port/Rewrapper.ts"
-import { reasonOf } from "./reasonOf.ts"
 
 /** Progress of a search; `total` is the number of credentials when it began. */
 export interface LeakSearchProgress {
@@ -108,7 +107,7 @@ export class LeakResponse extends Context.Service<LeakResponse>()("byok/LeakResp
             if (result.success) holders.push(suspect)
           } else {
             counts.unopened += 1
-            if (unopened.length < listed) unopened.push({ ...keyOf(suspect), reason: reasonOf(result.failure) })
+            if (unopened.length < listed) unopened.push({ ...keyOf(suspect), reason: result.failure.message })
           }
         }
         counts.searched += page.searched

@@ -12,7 +12,7 @@ import {
 } from "../port/CredentialRepository.ts"
 import { CredentialUse } from "../port/CredentialUse.ts"
 import { NotKnown } from "./Accounts.ts"
-import { makeOwnershipCheck } from "./makeOwnershipCheck.ts"
+import { makeOwnershipCheck } from "./Ownership.ts"
 
 /** A new order does not name exactly the credentials that it is for. */
 export class OrderRefused extends Data.TaggedError("OrderRefused")<OrderMismatch> {}

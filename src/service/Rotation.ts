@@ -1,7 +1,6 @@
 import { Context, Effect, Layer, Result } from "effect"
 import { KekRegistry, type KekUsage } from "../port/KekRegistry.ts"
 import { Rewrapper } from "../port/Rewrapper.ts"
-import { reasonOf } from "./reasonOf.ts"
 
 /** Progress of a rewrap; `total` is the number of credentials under other keys when it began. */
 export interface RewrapProgress {
@@ -75,7 +74,7 @@ export class Rotation extends Context.Service<Rotation>()("byok/Rotation", {
                 })
               )
             )
-            for (const { failure, id } of done.failed) failed.set(id, reasonOf(failure))
+            for (const { failure, id } of done.failed) failed.set(id, failure.message)
             rewrapped += done.rewrapped
             after = done.next
             const attempted = done.rewrapped + done.failed.length

@@ -12,7 +12,7 @@ import type { SealedKey } from "../domain/SealedKey.ts"
 import { ApiKeys } from "../port/ApiKeys.ts"
 import { Cipher, type KeyStoreUnavailable, type OpenFailure } from "../port/Cipher.ts"
 import { CredentialRepository, type StoredCredential } from "../port/CredentialRepository.ts"
-import { foreignHashIssues } from "./foreignHashIssues.ts"
+import { foreignHashIssues } from "./Ownership.ts"
 import { withKeyStoreTimeout } from "./withKeyStoreTimeout.ts"
 
 /** How often an update that lost to another one is applied to what the other stored. */
@@ -24,13 +24,14 @@ export class StoredKeyUnusable extends Data.TaggedError("StoredKeyUnusable")<{
   readonly reason: OpenFailure
 }> {
   override get message() {
-    return `The key of credential ${this.id} cannot be opened: ${this.reason._tag}`
+    return `The key of credential ${this.id} cannot be opened: ${this.reason.message}`
   }
 }
 
 /**
- * Makes the update of a credential. Each attempt applies the changes to what is stored then, and stores the result only
- * if that has not changed since, so the rules hold on every state and changes of different members both hold (L9).
+ * Makes the update of a credential. Each attempt applies the changes to what is stored at that moment, and stores the
+ * result only if the stored credential has not changed since. So the rules hold for every state, and concurrent updates
+ * to different fields all take effect (L9).
  */
 export const makeUpdate = Effect.gen(function* () {
   const apiKeys = yield* ApiKeys

@@ -177,7 +177,7 @@ const contract = (it: Vitest.MethodsNonLive<Parts>) => {
         assert(Exit.isFailure(exit))
         assert.strictEqual(
           String(Cause.squash(exit.cause)),
-          `StoredKeyUnusable: The key of credential ${id} cannot be opened: AuthenticationFailed`
+          `StoredKeyUnusable: The key of credential ${id} cannot be opened: the credential or its sealed key was altered`
         )
       }
       assert.deepEqual(yield* stored(account_id, id), before)

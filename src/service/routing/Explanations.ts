@@ -10,7 +10,7 @@ import type { PlanRequest } from "../../domain/routing/RoutingRequest.ts"
 import { RequestTimeout, withDeadline } from "../../port/Deadline.ts"
 import { Explanations } from "../../port/Explanations.ts"
 import { WorkspaceResolver } from "../../port/WorkspaceResolver.ts"
-import { workspaceIssue } from "../workspaceIssue.ts"
+import { workspaceIssue } from "../Ownership.ts"
 import { Pools } from "./Pools.ts"
 
 const make = Effect.fnUntraced(function* (verifies: boolean) {
@@ -20,7 +20,7 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
 
   const explain = Effect.fnUntraced(function* (account_id: AccountId, asked: PlanRequest) {
     const providers = asked.targets.map(({ provider }) => provider)
-    const refused = InvalidParams.of(workspaceIssue(asked.workspace_id !== undefined))
+    const refused = InvalidParams.of(workspaceIssue(asked.workspace_id))
     const workspace = yield* workspaces.resolve(account_id, asked.workspace_id)
     if (Option.isNone(workspace)) return yield* refused
     const request = { ...asked, account_id, workspace_id: workspace.value }

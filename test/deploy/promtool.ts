@@ -16,6 +16,12 @@ export const promtool: Check = {
     }),
   mistakes: [
     { file: "prometheus/alerts.yaml", text: "for: 1m", instead: "for: a minute" },
+    { file: "prometheus/alerts.yaml", text: " unless on (job, instance) byok_ready", instead: "" },
+    {
+      file: "prometheus/alerts.yaml",
+      text: ' or (up{job=~"(.*/)?byok"} == 1 unless on (job, instance) byok_ready)',
+      instead: ""
+    },
     { file: "prometheus/alerts.yaml", text: "> 0.01", instead: "> 0.5" },
     { file: "prometheus/alerts.yaml", text: ', http_route!~"/health/.*"', instead: "" }
   ]

@@ -9,11 +9,11 @@ import { problemsOf } from "./problemsOf.ts"
 const threshold = 15
 
 export const systemd: Check = {
-  piece: "systemd/byok.service",
+  piece: "systemd/byok@.service",
   run: (deploy) =>
     Effect.gen(function* () {
       const { "systemd-analyze": analyze } = yield* installedPrograms(["systemd-analyze"])
-      const unit = join(deploy, "systemd/byok.service")
+      const unit = join(deploy, "systemd/byok@.service")
       const { stderr } = yield* runProgram(analyze, ["verify", unit])
       // Where byok and Node.js are is the machine's affair.
       const mistakes = stderr.split("\n").filter((line) => line !== "" && !/is not executable/.test(line))
@@ -28,9 +28,9 @@ export const systemd: Check = {
       }
     }),
   mistakes: [
-    { file: "systemd/byok.service", text: "ProtectSystem=strict", instead: "ProtectSystems=strict" },
-    { file: "systemd/byok.service", text: "CapabilityBoundingSet=\n", instead: "" },
-    { file: "systemd/byok.service", text: "Restart=always", instead: "Restart=sometimes" },
-    { file: "systemd/byok.service", text: "ExecStart=/usr", instead: "ExecStart=usr" }
+    { file: "systemd/byok@.service", text: "ProtectSystem=strict", instead: "ProtectSystems=strict" },
+    { file: "systemd/byok@.service", text: "CapabilityBoundingSet=\n", instead: "" },
+    { file: "systemd/byok@.service", text: "Restart=always", instead: "Restart=sometimes" },
+    { file: "systemd/byok@.service", text: "ExecStart=/usr", instead: "ExecStart=usr" }
   ]
 }

@@ -1,5 +1,6 @@
-import { createReadStream, fstatSync } from "node:fs"
+import { fstatSync, read } from "node:fs"
 import { extname } from "node:path"
+import { promisify } from "node:util"
 import { Console, Data, Effect, Option, Stream } from "effect"
 import { Argument, CliError, Command, Flag } from "effect/cli"
 import { CurrentCaller } from "../domain/CurrentCaller.ts"
@@ -12,10 +13,8 @@ import { OperatorCredentials } from "../service/OperatorCredentials.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 import * as PrivateFiles from "../wiring/PrivateFiles.ts"
 import { asOperator } from "./asOperator.ts"
-import type { Entry } from "./import/Entry.ts"
-import { ImportRefused } from "./import/ImportRefused.ts"
-import { openJournal } from "./import/openJournal.ts"
-import { type Format, readEntries } from "./import/readEntries.ts"
+import { csvRefused, type Entry, ImportRefused, readEntries } from "./ImportFile.ts"
+import { openJournal } from "./ImportJournal.ts"
 import { account } from "./Arguments.ts"
 import { OutputFailed, StandardStreams, toJson, writeOut } from "./Output.ts"
 import { makeProgress } from "./Progress.ts"
@@ -53,20 +52,28 @@ const sentence = (text: string) => `${text.charAt(0).toUpperCase()}${text.slice(
 /** Where the records come from. */
 interface Source {
   readonly chunks: AsyncIterable<Buffer>
-  readonly format: Format
   /** Size in bytes, if it is known. */
   readonly size: number | undefined
 }
 
-const formatOf = (file: string): Format => (extname(file).toLowerCase() === ".csv" ? "csv" : "jsonl")
+const readInto = promisify(read)
+
+/** Reads a file that the caller closes. Node's streams close it themselves when they are left early. */
+async function* chunksOf(fd: number) {
+  while (true) {
+    const { buffer, bytesRead } = await readInto(fd, Buffer.allocUnsafeSlow(64 * 1024), 0, 64 * 1024, null)
+    if (bytesRead === 0) return
+    yield buffer.subarray(0, bytesRead)
+  }
+}
 
 /** Standard input, or a file that nobody else may read. */
-const sourceOf = Effect.fnUntraced(function* (file: string, format: Format) {
-  if (file === "-") return { chunks: (yield* StandardStreams).stdin, format, size: undefined } satisfies Source
+const sourceOf = Effect.fnUntraced(function* (file: string) {
+  if (extname(file).toLowerCase() === ".csv") return yield* csvRefused()
+  if (file === "-") return { chunks: (yield* StandardStreams).stdin, size: undefined } satisfies Source
   const fd = yield* PrivateFiles.open(file)
   const stats = fstatSync(fd)
-  const chunks = createReadStream("", { fd, autoClose: false })
-  return { chunks, format, size: stats.isFile() ? stats.size : undefined } satisfies Source
+  return { chunks: chunksOf(fd), size: stats.isFile() ? stats.size : undefined } satisfies Source
 })
 
 const unreadable = (error: unknown) =>
@@ -78,7 +85,7 @@ const hasIssues = (error: unknown): error is InvalidParams => error instanceof I
 
 /** Imports the records of a file, many at a time, and prints a line for each, in their order. */
 const importAll = Effect.fnUntraced(function* <E, R>(
-  { chunks, format, size }: Source,
+  { chunks, size }: Source,
   summary: (counts: Counts) => string,
   importOne: (record: Extract<Entry, { readonly body: unknown }>) => Effect.Effect<Result, E | InvalidParams, R>
 ) {
@@ -105,7 +112,7 @@ const importAll = Effect.fnUntraced(function* <E, R>(
     if (visible) yield* progress.report({ ...counts })
   })
 
-  const entries = readEntries(chunks, format, (count) => (counts.bytes += count))
+  const entries = readEntries(chunks, (count) => (counts.bytes += count))
   yield* Stream.fromAsyncIterable(entries, unreadable).pipe(
     Stream.mapEffect(resultOf, { concurrency: Math.min(concurrency, (yield* QueueLimits).imports) }),
     Stream.runForEach(report),
@@ -155,11 +162,9 @@ export const credentialImport = Command.make(
   {
     account,
     file: Argument.String("FILE").pipe(
-      Argument.withDescription("File of mode 0400 or 0600 with a create per line, or - for standard input")
-    ),
-    format: Flag.Literals("format", ["jsonl", "csv"]).pipe(
-      Flag.withDescription("Format of the file (default: csv if its name ends so, else jsonl)"),
-      Flag.optional
+      Argument.withDescription(
+        "File of mode 0400 or 0600 with the body of a create on each line, or - for standard input"
+      )
     ),
     journal: Flag.String("journal").pipe(
       Flag.withDescription("File that makes it safe to run the import again (default: FILE.journal)"),
@@ -170,17 +175,13 @@ export const credentialImport = Command.make(
       Flag.withDefault(false)
     )
   },
-  Effect.fnUntraced(function* ({ account, dryRun, file, format, journal }) {
-    const open = sourceOf(
-      file,
-      Option.getOrElse(format, () => formatOf(file))
-    )
+  Effect.fnUntraced(function* ({ account, dryRun, file, journal }) {
     const path = dryRun ? undefined : yield* journalOf(file, journal)
     const imported = Effect.gen(function* () {
-      const source = yield* open
+      const source = yield* sourceOf(file)
       if (path === undefined) return yield* asOperator(CommandLayers.credentials)(check(source, account))
       return yield* asOperator(CommandLayers.sealing)(importInto(source, account, path))
     })
     yield* Effect.scoped(imported)
   })
-).pipe(Command.withDescription("Create credentials from a file of JSON lines or CSV; safe to run again"))
+).pipe(Command.withDescription("Create credentials from a file of JSON lines; safe to run again"))

@@ -1,3 +1,4 @@
+import { spawnSync } from "node:child_process"
 import { chmodSync, existsSync, readFileSync, statSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
@@ -10,10 +11,15 @@ import { leakOf } from "../support/keys/leakSearch.ts"
 import { assertUsage } from "../support/process/assertUsage.ts"
 import { createAccount, textIn } from "../support/process/CommandLine.ts"
 import { eventually } from "../support/process/eventually.ts"
-import { byokScript, nowhere } from "../support/process/runByok.ts"
+import { byokScript, nowhere, runByok } from "../support/process/runByok.ts"
 import { runCommand } from "../support/process/runCommand.ts"
 import { runProgram } from "../support/process/runNode.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
+
+const page = readFileSync(join(import.meta.dirname, "../../docs/commands.md"), "utf8")
+/** Converts keys.csv, as docs/commands.md gives it. */
+const [, conversion = ""] = /^```sh\n([^`]*keys\.csv[^`]*)^```/ms.exec(page) ?? []
+const withoutJq = spawnSync("jq", ["--version"]).error !== undefined
 
 interface Printed {
   readonly line: number
@@ -118,30 +124,40 @@ describe("byok credential import", () => {
     })
   )
 
-  it.live("CSV, and JSON lines on standard input, say the same with the same journal", () =>
+  it.live.skipIf(withoutJq)("CSV is refused, and becomes JSON lines by the line of jq in docs/commands.md", () =>
     Effect.gen(function* () {
       const { account_id, directory, importFrom, settings, sql, write } = yield* begin
       const file = write(
         "keys.csv",
-        'provider,key,name,allowed_models,disabled\r\nopenai,"{""api_key"":""sk-0123456789-0123456789"",""region"":""eu""}",a,"[""gpt-4o""]",TRUE\r\ngroq,gsk-0123456789-0123456789,,,\r\n'
+        '\ufeffprovider,key,name,allowed_models,disabled\r\nopenai,"{""api_key"":""sk-0123456789-0123456789"",""region"":""eu""}","a, b","[""gpt-4o""]",TRUE\r\n\r\ngroq,gsk-0123456789-0123456789,,,\r\n'
       )
-      const first = yield* importFrom(file)
+      const refused =
+        "Only JSON lines are imported: convert CSV to them first, with the line of jq in docs/commands.md.\n"
+      const told = { code: 1, stdout: "", stderr: refused }
+      assert.deepStrictEqual(yield* importFrom(file), told)
+      assert.deepStrictEqual(yield* importFrom(write("keys.txt", readFileSync(file, "utf8"))), told)
+      const converted = yield* runProgram("/bin/sh", ["-c", conversion], { cwd: directory })
+      assert.deepStrictEqual(converted, { code: 0, stdout: "", stderr: "" })
+      const first = yield* importFrom(join(directory, "keys.jsonl"))
       assert.deepStrictEqual([first.code, first.stderr], [0, "Imported 2, imported before 0, refused 0.\n"])
+
       write(
         "same.jsonl",
-        `${JSON.stringify({ provider: "openai", disabled: true, name: "a", allowed_models: ["gpt-4o"], key: '{"api_key":"sk-0123456789-0123456789","region":"eu"}' })}\n{"key":"gsk-0123456789-0123456789","provider":"groq","name":null}\n`
+        `${JSON.stringify({ provider: "openai", disabled: true, name: "a, b", allowed_models: ["gpt-4o"], key: '{"api_key":"sk-0123456789-0123456789","region":"eu"}' })}\n{"key":"gsk-0123456789-0123456789","provider":"groq","name":null}\n`
       )
-      const shell = (journal: string) =>
-        runProgram(
-          "/bin/sh",
-          [
-            "-c",
-            `'${process.execPath}' '${byokScript}' credential import - --account ${account_id} ${journal} < same.jsonl`
-          ],
-          { cwd: directory, variables: { ...nowhere, ...settings } }
-        )
-      assertUsage(yield* shell(""), "--journal must be given when FILE is -: it makes it safe to run the import again.")
-      const second = yield* shell("--journal keys.csv.journal")
+      const fromInput = ["credential", "import", "-", "--account", account_id]
+      assertUsage(
+        yield* runCommand(fromInput, settings),
+        "--journal must be given when FILE is -: it makes it safe to run the import again."
+      )
+      const second = yield* runProgram(
+        "/bin/sh",
+        [
+          "-c",
+          `'${process.execPath}' '${byokScript}' ${fromInput.join(" ")} --journal keys.jsonl.journal < same.jsonl`
+        ],
+        { cwd: directory, variables: { ...nowhere, ...settings } }
+      )
       assert.deepStrictEqual([second.code, second.stderr], [0, "Imported 0, imported before 2, refused 0.\n"])
       assert.deepStrictEqual(
         printed(second.stdout).map(({ id }) => id),
@@ -155,10 +171,12 @@ describe("byok credential import", () => {
     "killed in the middle and run again, it makes no second copy",
     () =>
       Effect.gen(function* () {
-        const { importFrom, sql, write } = yield* begin
+        const { account_id, importFrom, settings, sql, write } = yield* begin
         const count = 1500
         const file = write("keys.jsonl", linesOf(count))
-        const running = yield* Effect.forkScoped(importFrom(file))
+        const running = yield* Effect.forkScoped(
+          runByok(["credential", "import", file, "--account", account_id], settings)
+        )
         yield* eventually(
           "some are stored",
           Effect.map(countIn(sql), (stored) => stored >= 100)
@@ -242,8 +260,7 @@ describe("byok credential import", () => {
         const outputs: Array<string> = []
         for (const [name, text] of [
           ["keys.jsonl", content],
-          ["keys.csv", content],
-          ["quotes.csv", `provider,key\ngroq,"${secrets[0]}"x\ngroq,${secrets[1]}"\n${secrets[2]},${secrets[3]}\n`]
+          ["csv.jsonl", `provider,key\ngroq,"${secrets[0]}"x\ngroq,${secrets[1]}"\n${secrets[2]},${secrets[3]}\n`]
         ] as const) {
           const file = write(name, text)
           for (const flags of [["--dry-run"], []]) {

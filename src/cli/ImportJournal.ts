@@ -1,9 +1,9 @@
 import { randomBytes } from "node:crypto"
 import { existsSync } from "node:fs"
 import { DateTime, Duration, Effect, Schema } from "effect"
-import { AccountId } from "../../domain/Identifiers.ts"
-import * as PrivateFiles from "../../wiring/PrivateFiles.ts"
-import { ImportRefused } from "./ImportRefused.ts"
+import { AccountId } from "../domain/Identifiers.ts"
+import * as PrivateFiles from "../wiring/PrivateFiles.ts"
+import { ImportRefused } from "./ImportFile.ts"
 
 /** Creates are recognised for 24 hours; a run that begins in time must also end in time. */
 const maxAge = Duration.hours(23)

@@ -10,6 +10,13 @@ import { TestService } from "../support/http/TestService.ts"
 type Cases = ReadonlyArray<readonly [rule: string, body: unknown, ...issues: ReadonlyArray<Issue>]>
 
 const issue = (message: string, ...path: Issue["path"]): Issue => ({ path, message })
+/** A create that is valid but for one value, and what is said of it. */
+const wrong = (field: string, what: string, value: unknown, message: string, ...path: Issue["path"]): Cases[number] => [
+  `${field}: ${what}`,
+  { ...minimal, [field]: value },
+  issue(message, field, ...path)
+]
+
 const tooMany = Array.from({ length: 101 }, (_, index) => `item-${index}`)
 const hash = "0123456789abcdef".repeat(4)
 const unstorable = "must not contain U+0000 or half of a surrogate pair"
@@ -22,166 +29,71 @@ const fields: Cases = [
   ["no provider (rule 1)", { key: "k" }, issue("is required", "provider")],
   ["neither key nor provider (rule 1)", {}, issue("is required", "key"), issue("is required", "provider")],
 
-  ["key: empty (section 8)", { ...minimal, key: "" }, issue("must not be empty", "key")],
-  ["key: null (D21)", { ...minimal, key: null }, issue("must be a string", "key")],
-  ["key: number", { ...minimal, key: 5 }, issue("must be a string", "key")],
-  ["key: boolean", { ...minimal, key: true }, issue("must be a string", "key")],
-  ["key: list", { ...minimal, key: ["k"] }, issue("must be a string", "key")],
-  [
-    "key: object, also where key material is JSON",
-    { ...minimal, key: { api_key: "k" } },
-    issue("must be a string", "key")
-  ],
-  ["key: U+0000 (D25)", { ...minimal, key: "a\0b" }, issue(unstorable, "key")],
-  ["key: first half of a surrogate pair (D25)", { ...minimal, key: "a\ud83d" }, issue(unstorable, "key")],
-  ["key: second half of a surrogate pair (D25)", { ...minimal, key: "\ude00b" }, issue(unstorable, "key")],
+  wrong("key", "empty (section 8)", "", "must not be empty"),
+  wrong("key", "null (D21)", null, "must be a string"),
+  wrong("key", "number", 5, "must be a string"),
+  wrong("key", "boolean", true, "must be a string"),
+  wrong("key", "list", ["k"], "must be a string"),
+  wrong("key", "object, also where key material is JSON", { api_key: "k" }, "must be a string"),
+  wrong("key", "U+0000 (D25)", "a\0b", unstorable),
+  wrong("key", "first half of a surrogate pair (D25)", "a\ud83d", unstorable),
+  wrong("key", "second half of a surrogate pair (D25)", "\ude00b", unstorable),
 
-  ["provider: null (D21)", { ...minimal, provider: null }, issue("must be a known provider slug", "provider")],
-  ["provider: number", { ...minimal, provider: 1 }, issue("must be a known provider slug", "provider")],
-  [
-    "provider: unknown (section 2.2)",
-    { ...minimal, provider: "nobody" },
-    issue("must be a known provider slug", "provider")
-  ],
-  ["provider: empty", { ...minimal, provider: "" }, issue("must be a known provider slug", "provider")],
-  ["provider: capitals", { ...minimal, provider: "OpenAI" }, issue("must be a known provider slug", "provider")],
-  [
-    "provider: a blank behind it",
-    { ...minimal, provider: "openai " },
-    issue("must be a known provider slug", "provider")
-  ],
-  [
-    "provider: a suffix it does not have",
-    { ...minimal, provider: "openai/2" },
-    issue("must be a known provider slug", "provider")
-  ],
-  [
-    "provider: a name that every object has",
-    { ...minimal, provider: "constructor" },
-    issue("must be a known provider slug", "provider")
-  ],
+  wrong("provider", "null (D21)", null, "must be a known provider slug"),
+  wrong("provider", "number", 1, "must be a known provider slug"),
+  wrong("provider", "unknown (section 2.2)", "nobody", "must be a known provider slug"),
+  wrong("provider", "empty", "", "must be a known provider slug"),
+  wrong("provider", "capitals", "OpenAI", "must be a known provider slug"),
+  wrong("provider", "a blank behind it", "openai ", "must be a known provider slug"),
+  wrong("provider", "a suffix it does not have", "openai/2", "must be a known provider slug"),
+  wrong("provider", "a name that every object has", "constructor", "must be a known provider slug"),
 
-  [
-    "name: 256 characters (section 8)",
-    { ...minimal, name: "a".repeat(256) },
-    issue("must have at most 255 characters", "name")
-  ],
-  [
-    "name: 256 code points outside the BMP (D20)",
-    { ...minimal, name: "𝒦".repeat(256) },
-    issue("must have at most 255 characters", "name")
-  ],
-  ["name: number", { ...minimal, name: 5 }, issue("must be a string or null", "name")],
-  ["name: list", { ...minimal, name: [] }, issue("must be a string or null", "name")],
-  ["name: U+0000 (D25)", { ...minimal, name: "\0" }, issue(unstorable, "name")],
-  ["name: half of a surrogate pair (D25)", { ...minimal, name: "\udfff" }, issue(unstorable, "name")],
+  wrong("name", "256 characters (section 8)", "a".repeat(256), "must have at most 255 characters"),
+  wrong("name", "256 code points outside the BMP (D20)", "𝒦".repeat(256), "must have at most 255 characters"),
+  wrong("name", "number", 5, "must be a string or null"),
+  wrong("name", "list", [], "must be a string or null"),
+  wrong("name", "U+0000 (D25)", "\0", unstorable),
+  wrong("name", "half of a surrogate pair (D25)", "\udfff", unstorable),
 
-  ["workspace_id: null (D21)", { ...minimal, workspace_id: null }, issue("must be a UUID", "workspace_id")],
-  ["workspace_id: empty", { ...minimal, workspace_id: "" }, issue("must be a UUID", "workspace_id")],
-  ["workspace_id: no UUID", { ...minimal, workspace_id: "default" }, issue("must be a UUID", "workspace_id")],
-  ["workspace_id: number", { ...minimal, workspace_id: 1 }, issue("must be a UUID", "workspace_id")],
-  [
-    "workspace_id: a UUID in braces",
-    { ...minimal, workspace_id: "{019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11}" },
-    issue("must be a UUID", "workspace_id")
-  ],
+  wrong("workspace_id", "null (D21)", null, "must be a UUID"),
+  wrong("workspace_id", "empty", "", "must be a UUID"),
+  wrong("workspace_id", "no UUID", "default", "must be a UUID"),
+  wrong("workspace_id", "number", 1, "must be a UUID"),
+  wrong("workspace_id", "a UUID in braces", "{019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11}", "must be a UUID"),
 
-  [
-    "allowed_api_key_hashes: empty (D22, section 8)",
-    { ...minimal, allowed_api_key_hashes: [] },
-    issue("must have at least 1 element", "allowed_api_key_hashes")
-  ],
-  [
-    "allowed_api_key_hashes: 101 (section 8)",
-    { ...minimal, allowed_api_key_hashes: tooMany.map(() => hash) },
-    issue("must have at most 100 elements", "allowed_api_key_hashes")
-  ],
-  [
-    "allowed_api_key_hashes: 63 characters",
-    { ...minimal, allowed_api_key_hashes: [hash.slice(1)] },
-    issue(notAHash, "allowed_api_key_hashes", 0)
-  ],
-  [
-    "allowed_api_key_hashes: 65 characters",
-    { ...minimal, allowed_api_key_hashes: [`${hash}0`] },
-    issue(notAHash, "allowed_api_key_hashes", 0)
-  ],
-  [
-    "allowed_api_key_hashes: capitals",
-    { ...minimal, allowed_api_key_hashes: [hash.toUpperCase()] },
-    issue(notAHash, "allowed_api_key_hashes", 0)
-  ],
-  [
-    "allowed_api_key_hashes: another letter",
-    { ...minimal, allowed_api_key_hashes: [`g${hash.slice(1)}`] },
-    issue(notAHash, "allowed_api_key_hashes", 0)
-  ],
-  [
-    "allowed_api_key_hashes: a line break behind it",
-    { ...minimal, allowed_api_key_hashes: [`${hash}\n`] },
-    issue(notAHash, "allowed_api_key_hashes", 0)
-  ],
+  wrong("allowed_api_key_hashes", "empty (D22, section 8)", [], "must have at least 1 element"),
+  wrong(
+    "allowed_api_key_hashes",
+    "101 (section 8)",
+    tooMany.map(() => hash),
+    "must have at most 100 elements"
+  ),
+  wrong("allowed_api_key_hashes", "63 characters", [hash.slice(1)], notAHash, 0),
+  wrong("allowed_api_key_hashes", "65 characters", [`${hash}0`], notAHash, 0),
+  wrong("allowed_api_key_hashes", "capitals", [hash.toUpperCase()], notAHash, 0),
+  wrong("allowed_api_key_hashes", "another letter", [`g${hash.slice(1)}`], notAHash, 0),
+  wrong("allowed_api_key_hashes", "a line break behind it", [`${hash}\n`], notAHash, 0),
   [
     "allowed_api_key_hashes: two wrong ones",
     { ...minimal, allowed_api_key_hashes: ["", hash, null] },
     issue(notAHash, "allowed_api_key_hashes", 0),
     issue("must be a string", "allowed_api_key_hashes", 2)
   ],
-  [
-    "allowed_api_key_hashes: a text",
-    { ...minimal, allowed_api_key_hashes: hash },
-    issue(listOrNull, "allowed_api_key_hashes")
-  ],
+  wrong("allowed_api_key_hashes", "a text", hash, listOrNull),
 
-  [
-    "allowed_models: 101 (section 8)",
-    { ...minimal, allowed_models: tooMany },
-    issue("must have at most 100 elements", "allowed_models")
-  ],
-  ["allowed_models: a text", { ...minimal, allowed_models: "a/model" }, issue(listOrNull, "allowed_models")],
-  ["allowed_models: an object", { ...minimal, allowed_models: { 0: "a" } }, issue(listOrNull, "allowed_models")],
-  [
-    "allowed_models: a number in it (D7)",
-    { ...minimal, allowed_models: ["a", "b", "c", 4] },
-    issue("must be a string", "allowed_models", 3)
-  ],
-  [
-    "allowed_models: null in it",
-    { ...minimal, allowed_models: [null] },
-    issue("must be a string", "allowed_models", 0)
-  ],
-  [
-    "allowed_models: U+0000 in it (D25)",
-    { ...minimal, allowed_models: ["a", "\0"] },
-    issue(unstorable, "allowed_models", 1)
-  ],
-  [
-    "allowed_models: half of a surrogate pair in it (D25)",
-    { ...minimal, allowed_models: ["\ud800"] },
-    issue(unstorable, "allowed_models", 0)
-  ],
+  wrong("allowed_models", "101 (section 8)", tooMany, "must have at most 100 elements"),
+  wrong("allowed_models", "a text", "a/model", listOrNull),
+  wrong("allowed_models", "an object", { 0: "a" }, listOrNull),
+  wrong("allowed_models", "a number in it (D7)", ["a", "b", "c", 4], "must be a string", 3),
+  wrong("allowed_models", "null in it", [null], "must be a string", 0),
+  wrong("allowed_models", "U+0000 in it (D25)", ["a", "\0"], unstorable, 1),
+  wrong("allowed_models", "half of a surrogate pair in it (D25)", ["\ud800"], unstorable, 0),
 
-  [
-    "allowed_user_ids: 101 (section 8)",
-    { ...minimal, allowed_user_ids: tooMany },
-    issue("must have at most 100 elements", "allowed_user_ids")
-  ],
-  ["allowed_user_ids: true", { ...minimal, allowed_user_ids: true }, issue(listOrNull, "allowed_user_ids")],
-  [
-    "allowed_user_ids: a list in it",
-    { ...minimal, allowed_user_ids: [["u"]] },
-    issue("must be a string", "allowed_user_ids", 0)
-  ],
-  [
-    "allowed_user_ids: U+0000 in it (D25)",
-    { ...minimal, allowed_user_ids: ["\0"] },
-    issue(unstorable, "allowed_user_ids", 0)
-  ],
-  [
-    "allowed_user_ids: half of a surrogate pair in it (D25)",
-    { ...minimal, allowed_user_ids: ["u", "\udc00"] },
-    issue(unstorable, "allowed_user_ids", 1)
-  ],
+  wrong("allowed_user_ids", "101 (section 8)", tooMany, "must have at most 100 elements"),
+  wrong("allowed_user_ids", "true", true, listOrNull),
+  wrong("allowed_user_ids", "a list in it", [["u"]], "must be a string", 0),
+  wrong("allowed_user_ids", "U+0000 in it (D25)", ["\0"], unstorable, 0),
+  wrong("allowed_user_ids", "half of a surrogate pair in it (D25)", ["u", "\udc00"], unstorable, 1),
 
   ...["eu", "US", "mars", "", 5, true, ["us"]].map(
     (declared_region) =>

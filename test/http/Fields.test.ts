@@ -22,58 +22,40 @@ const openedKey = Effect.fnUntraced(function* ({ account_id }: Tenant, id: unkno
 const hundred = Array.from({ length: 100 }, (_, index) => `item-${index}`)
 const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
+const shownAsGiven = (rule: string, given: object) => ({ rule, given, shown: given })
+
 const accepted: ReadonlyArray<{ readonly rule: string; readonly given: object; readonly shown: object }> = [
-  { rule: "name: null (D21)", given: { name: null }, shown: { name: null } },
-  { rule: 'name: "" is a name (D20)', given: { name: "" }, shown: { name: "" } },
-  { rule: "name: blanks are kept (D23)", given: { name: "  two  " }, shown: { name: "  two  " } },
-  { rule: "name: 255 characters (section 8)", given: { name: "a".repeat(255) }, shown: { name: "a".repeat(255) } },
-  {
-    rule: "name: 255 code points outside the BMP (D20)",
-    given: { name: "𝒦".repeat(255) },
-    shown: { name: "𝒦".repeat(255) }
-  },
-  {
-    rule: "allowed_api_key_hashes: null (D21)",
-    given: { allowed_api_key_hashes: null },
-    shown: { allowed_api_key_hashes: null }
-  },
-  { rule: "allowed_models: null (D21)", given: { allowed_models: null }, shown: { allowed_models: null } },
-  { rule: "allowed_models: [] (D22)", given: { allowed_models: [] }, shown: { allowed_models: [] } },
-  { rule: "allowed_models: 100 (section 8)", given: { allowed_models: hundred }, shown: { allowed_models: hundred } },
-  {
-    rule: "allowed_models: order, duplicates, case, blanks and marks (D23)",
-    given: { allowed_models: ["b", "a", "b", "A", " a ", "", "é", "e\u0301", '"', "{}", ",", "NULL", "\\"] },
-    shown: { allowed_models: ["b", "a", "b", "A", " a ", "", "é", "e\u0301", '"', "{}", ",", "NULL", "\\"] }
-  },
-  { rule: "allowed_user_ids: null (D21)", given: { allowed_user_ids: null }, shown: { allowed_user_ids: null } },
-  { rule: "allowed_user_ids: [] (D22)", given: { allowed_user_ids: [] }, shown: { allowed_user_ids: [] } },
-  {
-    rule: "allowed_user_ids: 100 (section 8)",
-    given: { allowed_user_ids: hundred },
-    shown: { allowed_user_ids: hundred }
-  },
-  {
-    rule: "allowed_user_ids: order, duplicates, case and blanks (D23)",
-    given: { allowed_user_ids: ["2", "1", "2", "U", "u", " u"] },
-    shown: { allowed_user_ids: ["2", "1", "2", "U", "u", " u"] }
-  },
-  { rule: "declared_region: null (D21)", given: { declared_region: null }, shown: { declared_region: null } },
-  { rule: "declared_zdr: null (D21)", given: { declared_zdr: null }, shown: { declared_zdr: null } },
-  { rule: "declared_zdr: true (section 4.1)", given: { declared_zdr: true }, shown: { declared_zdr: true } },
-  { rule: "declared_zdr: false (section 4.1)", given: { declared_zdr: false }, shown: { declared_zdr: false } },
-  { rule: "disabled: true (section 3)", given: { disabled: true }, shown: { disabled: true } },
+  shownAsGiven("name: null (D21)", { name: null }),
+  shownAsGiven('name: "" is a name (D20)', { name: "" }),
+  shownAsGiven("name: blanks are kept (D23)", { name: "  two  " }),
+  shownAsGiven("name: 255 characters (section 8)", { name: "a".repeat(255) }),
+  shownAsGiven("name: 255 code points outside the BMP (D20)", { name: "𝒦".repeat(255) }),
+  shownAsGiven("allowed_api_key_hashes: null (D21)", { allowed_api_key_hashes: null }),
+  shownAsGiven("allowed_models: null (D21)", { allowed_models: null }),
+  shownAsGiven("allowed_models: [] (D22)", { allowed_models: [] }),
+  shownAsGiven("allowed_models: 100 (section 8)", { allowed_models: hundred }),
+  shownAsGiven("allowed_models: order, duplicates, case, blanks and marks (D23)", {
+    allowed_models: ["b", "a", "b", "A", " a ", "", "é", "e\u0301", '"', "{}", ",", "NULL", "\\"]
+  }),
+  shownAsGiven("allowed_user_ids: null (D21)", { allowed_user_ids: null }),
+  shownAsGiven("allowed_user_ids: [] (D22)", { allowed_user_ids: [] }),
+  shownAsGiven("allowed_user_ids: 100 (section 8)", { allowed_user_ids: hundred }),
+  shownAsGiven("allowed_user_ids: order, duplicates, case and blanks (D23)", {
+    allowed_user_ids: ["2", "1", "2", "U", "u", " u"]
+  }),
+  shownAsGiven("declared_region: null (D21)", { declared_region: null }),
+  shownAsGiven("declared_zdr: null (D21)", { declared_zdr: null }),
+  shownAsGiven("declared_zdr: true (section 4.1)", { declared_zdr: true }),
+  shownAsGiven("declared_zdr: false (section 4.1)", { declared_zdr: false }),
+  shownAsGiven("disabled: true (section 3)", { disabled: true }),
   {
     rule: "is_required: true (section 4.1)",
     given: { is_required: true },
     shown: { is_required: true, is_fallback: false }
   },
-  { rule: "is_fallback: true (section 4.1)", given: { is_fallback: true }, shown: { is_fallback: true } },
-  { rule: "is_byok_only: true (section 4.1)", given: { is_byok_only: true }, shown: { is_byok_only: true } },
-  {
-    rule: "is_required with is_byok_only (section 4.1)",
-    given: { is_required: true, is_byok_only: true },
-    shown: { is_required: true, is_byok_only: true }
-  },
+  shownAsGiven("is_fallback: true (section 4.1)", { is_fallback: true }),
+  shownAsGiven("is_byok_only: true (section 4.1)", { is_byok_only: true }),
+  shownAsGiven("is_required with is_byok_only (section 4.1)", { is_required: true, is_byok_only: true }),
   {
     rule: "unknown members are ignored (D13)",
     given: {
@@ -215,15 +197,7 @@ layerLive(TestService.layer)("fields (section 4.1)", (it) => {
   )
 
   it.effect.each([
-    ["1 character", "A", "***...***"],
-    ["16 characters", alphabet.slice(0, 16), "***...***"],
     ["17 characters", alphabet.slice(0, 17), "***...Q"],
-    ["18 characters", alphabet.slice(0, 18), "A...R"],
-    ["19 characters", alphabet.slice(0, 19), "A...RS"],
-    ["20 characters", alphabet.slice(0, 20), "AB...ST"],
-    ["21 characters", alphabet.slice(0, 21), "AB...STU"],
-    ["22 characters", alphabet.slice(0, 22), "ABC...TUV"],
-    ["23 characters", alphabet.slice(0, 23), "ABC...TUVW"],
     ["24 characters", alphabet.slice(0, 24), "ABC...UVWX"],
     ["10,000 characters", `sk-${"0".repeat(9_993)}AbCd`, "sk-...AbCd"],
     ["characters that cannot be printed", ` \t\u007f${alphabet.slice(0, 20)}é~!\n`, "***...*~!*"],

@@ -72,73 +72,32 @@ const mismatch = "must match the region of the key"
 const noRegion =
   "must be global or null for a key without a region: only a JSON object with api_key and region declares another"
 
+const malformedKey = (rule: string, key: string) => ({ rule, key, path: "key", message: malformed })
+const declaring = (declared: string, rule: string, key: string, message: string) => {
+  return { rule: `declared ${declared} for ${rule}`, key, declared, path: "declared_region", message }
+}
+
 const refused: ReadonlyArray<Case & { readonly path: string; readonly message: string }> = [
-  { rule: "a lone brace (D28)", key: "{", path: "key", message: malformed },
-  { rule: "JSON that is cut off (D28)", key: inRegion("us").slice(0, -1), path: "key", message: malformed },
-  { rule: "JSON with more behind it (D28)", key: `${inRegion("us")}x`, path: "key", message: malformed },
-  { rule: "no api_key (D28)", key: material({ region: "us" }), path: "key", message: malformed },
-  { rule: "an empty object (D28)", key: "{}", path: "key", message: malformed },
-  { rule: "an empty api_key (D28)", key: material({ api_key: "" }), path: "key", message: malformed },
-  { rule: "an api_key of null (D28)", key: material({ api_key: null }), path: "key", message: malformed },
-  { rule: "an api_key that is a number (D28)", key: material({ api_key: 5 }), path: "key", message: malformed },
-  {
-    rule: "an api_key that is an object (D28)",
-    key: material({ api_key: { api_key: secret } }),
-    path: "key",
-    message: malformed
-  },
-  { rule: "an unknown region (D28)", key: inRegion("mars"), path: "key", message: malformed },
-  { rule: "a region in capitals (D28)", key: inRegion("US"), path: "key", message: malformed },
-  { rule: "an empty region (D28)", key: inRegion(""), path: "key", message: malformed },
-  { rule: "a region of null (D28)", key: material({ api_key: secret, region: null }), path: "key", message: malformed },
-  {
-    rule: "a region that is a list (D28)",
-    key: material({ api_key: secret, region: ["us"] }),
-    path: "key",
-    message: malformed
-  },
-  {
-    rule: "declared us for a key of europe (D29)",
-    key: inRegion("europe"),
-    declared: "us",
-    path: "declared_region",
-    message: mismatch
-  },
-  {
-    rule: "declared europe for a key of us (D29)",
-    key: inRegion("us"),
-    declared: "europe",
-    path: "declared_region",
-    message: mismatch
-  },
-  {
-    rule: "declared global for a key of us (D29)",
-    key: inRegion("us"),
-    declared: "global",
-    path: "declared_region",
-    message: mismatch
-  },
-  {
-    rule: "declared us for a key of global (D29)",
-    key: inRegion("global"),
-    declared: "us",
-    path: "declared_region",
-    message: mismatch
-  },
-  {
-    rule: "declared us for key material without a region (D29)",
-    key: material({ api_key: secret }),
-    declared: "us",
-    path: "declared_region",
-    message: noRegion
-  },
-  {
-    rule: "declared europe for a plain key (D29)",
-    key: secret,
-    declared: "europe",
-    path: "declared_region",
-    message: noRegion
-  }
+  malformedKey("a lone brace (D28)", "{"),
+  malformedKey("JSON that is cut off (D28)", inRegion("us").slice(0, -1)),
+  malformedKey("JSON with more behind it (D28)", `${inRegion("us")}x`),
+  malformedKey("no api_key (D28)", material({ region: "us" })),
+  malformedKey("an empty object (D28)", "{}"),
+  malformedKey("an empty api_key (D28)", material({ api_key: "" })),
+  malformedKey("an api_key of null (D28)", material({ api_key: null })),
+  malformedKey("an api_key that is a number (D28)", material({ api_key: 5 })),
+  malformedKey("an api_key that is an object (D28)", material({ api_key: { api_key: secret } })),
+  malformedKey("an unknown region (D28)", inRegion("mars")),
+  malformedKey("a region in capitals (D28)", inRegion("US")),
+  malformedKey("an empty region (D28)", inRegion("")),
+  malformedKey("a region of null (D28)", material({ api_key: secret, region: null })),
+  malformedKey("a region that is a list (D28)", material({ api_key: secret, region: ["us"] })),
+  declaring("us", "a key of europe (D29)", inRegion("europe"), mismatch),
+  declaring("europe", "a key of us (D29)", inRegion("us"), mismatch),
+  declaring("global", "a key of us (D29)", inRegion("us"), mismatch),
+  declaring("us", "a key of global (D29)", inRegion("global"), mismatch),
+  declaring("us", "key material without a region (D29)", material({ api_key: secret }), noRegion),
+  declaring("europe", "a plain key (D29)", secret, noRegion)
 ]
 
 const notAllowed = "must be global or null for this provider"

@@ -38,7 +38,7 @@ const fromSettings = <A, E>(layer: (settings: Settings) => Layer.Layer<A, E>) =>
   Layer.unwrap(Effect.map(readSettings, layer))
 
 /** The stores of a command. An older version must not administer what a newer one has migrated. */
-const stores = (settings: Settings) => Persistence.layer(settings, "refuse")
+const stores = (settings: Settings) => Persistence.layer(settings, "command")
 
 /** A service on stores and on the keyring or token, which must fit them. */
 const withKeys = <A, E>(

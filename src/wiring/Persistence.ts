@@ -20,13 +20,16 @@ import * as ParkingsLive from "../sql/ParkingsLive.ts"
 import * as IdempotencyRecordsLive from "../sql/IdempotencyRecordsLive.ts"
 import * as WorkspaceResolverLive from "../sql/WorkspaceResolverLive.ts"
 
-export type { EmbeddedPostgresError } from "../sql/embedded/EmbeddedPostgresError.ts"
+export type { EmbeddedPostgresError } from "../sql/embedded/PostgresBinaries.ts"
 
 const refuse = (message: string) => new InvalidSetting({ message })
 
-const targetOf = Effect.fnUntraced(function* ({ dataDirectory, databaseCaFile, databaseUrl }: Settings) {
+const targetOf = Effect.fnUntraced(function* (
+  { dataDirectory, databaseCaFile, databaseUrl }: Settings,
+  user: EmbeddedPostgres.User
+) {
   if (Option.isNone(databaseUrl)) {
-    const endpoint = yield* EmbeddedPostgres.start(dataDirectory)
+    const endpoint = yield* EmbeddedPostgres.start(dataDirectory, user)
     return { ...endpoint, port: 5432, password: undefined, tls: undefined } satisfies DatabaseTarget
   }
   const ca = Option.isSome(databaseCaFile) ? yield* readDatabaseCaFile(databaseCaFile.value) : undefined
@@ -75,11 +78,11 @@ const sessionFor = (target: DatabaseTarget, { database }: Settings) =>
     return Effect.as(Effect.logWarning(warning), durableSession)
   })
 
-/** What becomes of a schema that a newer version of byok has migrated: rolling back `serve` must remain possible. */
-type OnNewer = "refuse" | "warn"
-
-/** Refuses a schema that this version must not use; warns of one that is newer. */
-const checkSchema = (name: string, state: SchemaState, onNewer: OnNewer) => {
+/**
+ * Refuses a schema that this version must not use. A schema that a newer version has migrated is refused to commands
+ * only: rolling back `serve` must remain possible.
+ */
+const checkSchema = (name: string, state: SchemaState, user: EmbeddedPostgres.User) => {
   if (state === "behind") {
     return Effect.fail(
       refuse(`${name}: the schema is behind this version, and BYOK_MIGRATE is check: run \`byok migrate\`.`)
@@ -87,14 +90,14 @@ const checkSchema = (name: string, state: SchemaState, onNewer: OnNewer) => {
   }
   if (state === "current") return Effect.void
   const newer = `${name}: the schema is newer than this version of byok`
-  return onNewer === "warn"
+  return user === "service"
     ? Effect.logWarning(newer)
     : Effect.fail(refuse(`${newer}: use the version that migrated it.`))
 }
 
 /** Connects to the database, and brings its schema up to date as far as it may. */
-const connect = Effect.fnUntraced(function* (settings: Settings, may: Migrating) {
-  const target = yield* targetOf(settings)
+const connect = Effect.fnUntraced(function* (settings: Settings, may: Migrating, user: EmbeddedPostgres.User) {
+  const target = yield* targetOf(settings, user)
   const { schema, session } = yield* whenReachable(
     nameOf(settings),
     Effect.all({ session: sessionFor(target, settings), schema: openSchema(target, settings.database, may) })
@@ -103,14 +106,15 @@ const connect = Effect.fnUntraced(function* (settings: Settings, may: Migrating)
 })
 
 /** Connects to the database, and migrates it if the settings allow that. */
-export const openDatabase = Effect.fnUntraced(function* (settings: Settings, onNewer: OnNewer = "warn") {
-  const opened = yield* connect(settings, settings.migrate === "auto" ? "migrate" : "check")
-  yield* checkSchema(nameOf(settings), opened.state, onNewer)
+export const openDatabase = Effect.fnUntraced(function* (settings: Settings, user: EmbeddedPostgres.User = "service") {
+  const opened = yield* connect(settings, settings.migrate === "auto" ? "migrate" : "check", user)
+  yield* checkSchema(nameOf(settings), opened.state, user)
   return opened
 })
 
 /** Connects to the database and migrates it; to finish also drops what only the version before needs. */
-export const migrateDatabase = (settings: Settings, finish: boolean) => connect(settings, finish ? "finish" : "migrate")
+export const migrateDatabase = (settings: Settings, finish: boolean) =>
+  connect(settings, finish ? "finish" : "migrate", "command")
 
 const repositories = Layer.mergeAll(
   AccountRepositoryLive.layer,
@@ -127,9 +131,9 @@ const repositories = Layer.mergeAll(
 )
 
 /** Every port that stores data, on PostgreSQL. */
-export const layer = (settings: Settings, onNewer: OnNewer = "warn") => {
+export const layer = (settings: Settings, user: EmbeddedPostgres.User = "service") => {
   const database = Layer.unwrap(
-    Effect.map(openDatabase(settings, onNewer), ({ session, target }) =>
+    Effect.map(openDatabase(settings, user), ({ session, target }) =>
       Database.layer(target, settings.database, session)
     )
   ).pipe(

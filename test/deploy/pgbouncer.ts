@@ -2,7 +2,8 @@ import { chownSync, readFileSync, writeFileSync } from "node:fs"
 import { connect } from "node:net"
 import { join } from "node:path"
 import { Effect } from "effect"
-import { postgresUser, run } from "../../src/sql/embedded/LeashedProcess.ts"
+import { postgresUser } from "../../src/sql/embedded/PostgresBinaries.ts"
+import { run } from "../support/process/ChildProcess.ts"
 import { freePort } from "../drill/Bed.ts"
 import { ownDirectory } from "../drill/Cluster.ts"
 import { localPgBouncer } from "../support/database/localPgBouncer.ts"
@@ -36,7 +37,7 @@ export const pgbouncer: Check = {
       const example = readFileSync(join(deploy, "postgresql/pgbouncer.ini"), "utf8")
       const users = writeOwn("users", `"byok" ""\n`)
       const file = writeOwn("pgbouncer.ini", localPgBouncer(example, node, users))
-      const { exitCode, lastWords } = yield* Effect.orDie(run(pgbouncer, [file], programVariables()))
+      const { exitCode, lastWords } = yield* run(pgbouncer, [file], programVariables())
       yield* eventually(
         "PgBouncer listens or ends",
         Effect.gen(function* () {

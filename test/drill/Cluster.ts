@@ -2,11 +2,13 @@ import { chownSync, chmodSync, mkdirSync } from "node:fs"
 import { join } from "node:path"
 import { Effect, Exit, Scope } from "effect"
 import { Client } from "pg"
-import { type LeashedProcess, postgresUser, run } from "../../src/sql/embedded/LeashedProcess.ts"
-import { locate, type PostgresBinaries } from "../../src/sql/embedded/PostgresBinaries.ts"
+import { locate, type PostgresBinaries, postgresUser } from "../../src/sql/embedded/PostgresBinaries.ts"
+import { type ChildProcess, run } from "../support/process/ChildProcess.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { runProgram } from "../support/process/runNode.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
+
+type Programs = Pick<PostgresBinaries, "initdb" | "postgres">
 
 /** A PostgreSQL that the drill may kill. */
 export interface Cluster {
@@ -53,12 +55,12 @@ export const ownDirectory = (directory: string): string => {
 const defaults = { listen_addresses: "", timezone: "UTC", max_connections: "100", shared_buffers: "128MB" }
 
 /** A server over a data directory that exists already. */
-const clusterOver = Effect.fnUntraced(function* (data: string, { postgres }: PostgresBinaries) {
+const clusterOver = Effect.fnUntraced(function* (data: string, { postgres }: Programs) {
   const socket = yield* temporaryDirectory
   if (postgresUser !== undefined) chownSync(socket, postgresUser.uid, postgresUser.gid)
-  let running: { readonly process: LeashedProcess; readonly scope: Scope.Closeable } | undefined
+  let running: { readonly process: ChildProcess; readonly scope: Scope.Closeable } | undefined
 
-  const end = (signal: (process: LeashedProcess) => Effect.Effect<unknown>) =>
+  const end = (signal: (process: ChildProcess) => Effect.Effect<unknown>) =>
     Effect.suspend(() => {
       if (running === undefined) return Effect.void
       const { process, scope } = running
@@ -67,7 +69,7 @@ const clusterOver = Effect.fnUntraced(function* (data: string, { postgres }: Pos
     })
   const launch = Effect.fnUntraced(function* (args: ReadonlyArray<string>) {
     const scope = yield* Scope.make()
-    running = { scope, process: yield* Scope.provide(Effect.orDie(run(postgres, ["-D", data, ...args])), scope) }
+    running = { scope, process: yield* Scope.provide(run(postgres, ["-D", data, ...args]), scope) }
   })
   const start = Effect.fnUntraced(function* (settings: Record<string, string> = {}) {
     const all = { ...defaults, unix_socket_directories: socket, ...settings }
@@ -82,8 +84,7 @@ const clusterOver = Effect.fnUntraced(function* (data: string, { postgres }: Pos
     })
     yield* eventually("PostgreSQL answers", ready)
   })
-  const signal = (name: NodeJS.Signals) => (leashed: LeashedProcess) =>
-    Effect.sync(() => process.kill(leashed.pid, name))
+  const signal = (name: NodeJS.Signals) => (child: ChildProcess) => Effect.sync(() => process.kill(child.pid, name))
   const kill = end(({ pid }) =>
     Effect.gen(function* () {
       const processes = yield* askOnce(socket, "SELECT pid FROM pg_stat_activity")
@@ -114,7 +115,7 @@ export const sendTo = (pid: number, signal: NodeJS.Signals): void => {
 }
 
 interface Options {
-  readonly binaries?: PostgresBinaries
+  readonly binaries?: Programs
   /** Where the data directory is to be, else in a temporary directory. */
   readonly parent?: string
   readonly initdb?: ReadonlyArray<string>

@@ -1,7 +1,7 @@
 import { appendFileSync, chownSync } from "node:fs"
 import { join } from "node:path"
 import { Effect } from "effect"
-import { postgresUser } from "../../src/sql/embedded/LeashedProcess.ts"
+import { postgresUser } from "../../src/sql/embedded/PostgresBinaries.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { type Cluster, copyOf, newCluster, sendTo } from "./Cluster.ts"
 

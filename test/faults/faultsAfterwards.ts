@@ -1,4 +1,5 @@
 import { ConfigProvider, Context, Effect, Layer, Logger, Option, Redacted } from "effect"
+import { join } from "node:path"
 import * as Byok from "../../src/Byok.ts"
 import { AccountId, CredentialId } from "../../src/domain/Identifiers.ts"
 import { Cipher } from "../../src/port/Cipher.ts"
@@ -10,14 +11,20 @@ import { faultsOf, type Ledger } from "../support/database/AckChecker.ts"
 const together = { concurrency: 16 }
 
 /**
- * Reads over HTTP all that was acknowledged and opens in process all that is stored, with the settings of the service,
- * and returns every contradiction to the ledger.
+ * Reads over HTTP all that was acknowledged and opens in process all that is stored, beside the service, and returns every contradiction to the ledger.
  */
 export const faultsAfterwards = Effect.fnUntraced(function* (
   service: { readonly url: string; readonly key: string; readonly settings: Record<string, string> },
   ledger: Ledger
 ) {
   const { key, settings, url } = service
+  const { BYOK_DATA_DIR: directory, ...others } = settings
+  // Two services on one embedded database are refused, unless they reach it by a URL.
+  const embedded = (path: string) => ({
+    DATABASE_URL: `postgres://byok@localhost/postgres?host=${encodeURIComponent(join(path, "socket"))}`,
+    BYOK_KEYRING_FILE: join(path, "keyring")
+  })
+  const env = { ...(directory === undefined ? {} : embedded(directory)), ...others }
   const answers = new Map<string, string>()
   yield* Effect.forEach(
     ledger.acked,
@@ -25,7 +32,7 @@ export const faultsAfterwards = Effect.fnUntraced(function* (
     together
   )
   const context = yield* Byok.layer.pipe(
-    Layer.provide(ConfigProvider.layer(ConfigProvider.fromEnv({ env: { ...settings } }))),
+    Layer.provide(ConfigProvider.layer(ConfigProvider.fromEnv({ env }))),
     Layer.provide(Logger.layer([])),
     Layer.build
   )

@@ -5,11 +5,11 @@ import { join } from "node:path"
 import { layerLive } from "../support/process/layerLive.ts"
 import { minimal } from "../support/http/Bodies.ts"
 import { createOver, getOver, idIn } from "../support/http/callByok.ts"
-import { eventually } from "../support/process/eventually.ts"
 import { firstStart, newDirectory, StartedBefore } from "../support/process/firstStart.ts"
 import { faultOf } from "../support/keys/issuedKey.ts"
+import { runByok } from "../support/process/runByok.ts"
 import { runProgram } from "../support/process/runNode.ts"
-import { isRunning, isShutDown, postmasterOf, startService } from "../support/process/ServiceProcess.ts"
+import { isShutDown, postmasterOf, startService } from "../support/process/ServiceProcess.ts"
 
 const paste = (command: string) =>
   Effect.map(runProgram("/bin/sh", ["-c", command]), ({ stdout }) => {
@@ -53,7 +53,7 @@ describe("the first start on an empty directory", () => {
 })
 
 layerLive(StartedBefore.layer)("the service on an embedded database", (it) => {
-  it.effect("leaves no postmaster if it is killed, and the next start serves what was acknowledged (R1)", () =>
+  it.effect("is taken over by the next start if it is killed, with what was acknowledged (R1)", () =>
     Effect.gen(function* () {
       const { key, settings } = yield* StartedBefore
       const first = yield* startService(settings)
@@ -61,34 +61,23 @@ layerLive(StartedBefore.layer)("the service on an embedded database", (it) => {
       const postmaster = postmasterOf(settings.BYOK_DATA_DIR)
       yield* first.signal("SIGKILL")
       assert.strictEqual(yield* first.ended, "SIGKILL")
-      const { url } = yield* startService(settings)
-      yield* eventually(
-        "the postmaster is gone",
-        Effect.sync(() => !isRunning(postmaster))
-      )
-      assert.deepStrictEqual(yield* getOver(url, key, idIn(created)), { status: 200, body: created.body })
-      assert.notStrictEqual(postmasterOf(settings.BYOK_DATA_DIR), postmaster)
-    })
-  )
-
-  it.effect("shares it with a second service on the same directory, which continues after the first ends", () =>
-    Effect.gen(function* () {
-      const { key, settings } = yield* StartedBefore
-      const first = yield* startService(settings)
       const second = yield* startService(settings)
-      const created = yield* createOver(second.url, key, minimal)
-      assert.strictEqual(created.status, 201)
-      assert.strictEqual((yield* getOver(first.url, key, idIn(created))).body, created.body)
-
-      yield* first.signal("SIGTERM")
-      assert.strictEqual(yield* first.ended, 0)
-      yield* eventually(
-        "the second has a database again",
-        Effect.map(getOver(second.url, key, idIn(created)), ({ body }) => body === created.body)
-      )
+      assert.strictEqual(postmasterOf(settings.BYOK_DATA_DIR), postmaster)
+      assert.deepStrictEqual(yield* getOver(second.url, key, idIn(created)), { status: 200, body: created.body })
       yield* second.signal("SIGTERM")
       assert.strictEqual(yield* second.ended, 0)
       assert.isTrue(isShutDown(settings.BYOK_DATA_DIR))
+    })
+  )
+
+  it.effect("refuses a second service on the same directory in a sentence, and serves on", () =>
+    Effect.gen(function* () {
+      const { key, settings } = yield* StartedBefore
+      const first = yield* startService(settings)
+      const second = yield* runByok(["serve"], { ...settings, PORT: "0" })
+      assert.deepStrictEqual([second.code, second.stdout], [1, ""])
+      assert.match(second.stderr, /^BYOK_DATA_DIR is in use by another service: .*\n$/)
+      assert.strictEqual((yield* createOver(first.url, key, minimal)).status, 201)
     })
   )
 })

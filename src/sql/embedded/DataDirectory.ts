@@ -1,12 +1,13 @@
 import { Effect, Logger } from "effect"
-import { execFile } from "node:child_process"
-import { randomBytes } from "node:crypto"
+import { createHash } from "node:crypto"
 import {
   chmodSync,
   closeSync,
   fsyncSync,
   lchownSync,
+  lstatSync,
   mkdirSync,
+  mkdtempSync,
   openSync,
   readdirSync,
   realpathSync,
@@ -14,28 +15,30 @@ import {
   statSync
 } from "node:fs"
 import { rm } from "node:fs/promises"
+import { tmpdir } from "node:os"
 import { dirname, join, resolve } from "node:path"
-import { EmbeddedPostgresError } from "./EmbeddedPostgresError.ts"
-import { run, postgresUser } from "./LeashedProcess.ts"
-import type { PostgresBinaries } from "./PostgresBinaries.ts"
+import { codeOf, EmbeddedPostgresError, type PostgresBinaries, postgresUser, run } from "./PostgresBinaries.ts"
 
 export interface DataDirectory {
-  readonly root: string
-  /** The part that belongs to PostgreSQL. */
+  /** PostgreSQL's own data directory. */
   readonly cluster: string
+  /** The directory of the socket: PostgreSQL asks for no password, so whoever can enter it controls the database. */
+  readonly socket: string
 }
 
+type Programs = Pick<PostgresBinaries, "initdb" | "postgres">
+
 /** Creates BYOK_DATA_DIR and initialises its database, if needed. */
-export const prepare = Effect.fnUntraced(function* (directory: string, binaries: PostgresBinaries) {
+export const prepare = Effect.fnUntraced(function* (directory: string, binaries: Programs) {
   const root = yield* attempt(() => createRoot(resolve(directory)))
   if (postgresUser !== undefined) yield* checkReach(root, binaries)
   const cluster = join(root, "postgres")
-  yield* Effect.forEach(yield* attempt(() => findAbandoned(root)), discard)
   if (yield* attempt(() => isEmpty(cluster))) {
     yield* announce
-    yield* Effect.scoped(initialise({ root, cluster }, binaries))
+    yield* initialise(root, cluster, binaries)
   }
-  return { root, cluster } satisfies DataDirectory
+  yield* discardTemporary(root)
+  return { cluster, socket: yield* socketDirectory(root) } satisfies DataDirectory
 })
 
 /** A program that embeds the service keeps its standard output to itself. */
@@ -45,17 +48,13 @@ const announce = Effect.provideService(
   true
 )
 
-const codeOf = (error: unknown) => (error as NodeJS.ErrnoException).code ?? ""
-
 const attempt = <A>(change: () => A) =>
   Effect.try({
     try: change,
     catch: (error) => EmbeddedPostgresError.of(`BYOK_DATA_DIR must be a writable directory; found ${codeOf(error)}.`)
   })
 
-const hasCode = (error: unknown, ...codes: ReadonlyArray<string>) => codes.includes(codeOf(error))
-
-/** A directory owned by root lets PostgreSQL's user pass through, but not list it. */
+/** PostgreSQL's user may pass through a directory owned by root, but not list it. */
 const createRoot = (path: string) => {
   const mode = postgresUser === undefined ? 0o700 : 0o711
   const first = mkdirSync(path, { recursive: true, mode })
@@ -69,38 +68,39 @@ const createRoot = (path: string) => {
   return realpathSync(path)
 }
 
-const checkReach = (root: string, { postgres }: PostgresBinaries) =>
-  Effect.callback<undefined, EmbeddedPostgresError>((resume) => {
-    const script = 'cd -- "$1" || exit 3; test -x "$2" || exit 4'
-    execFile("/bin/sh", ["-c", script, "sh", root, postgres], { cwd: "/", ...postgresUser }, (error) => {
-      const user = `user ${postgresUser?.uid}`
-      const wrong =
-        error?.code === 3
-          ? `as ${user} it cannot reach the directory: choose one that every user can reach`
-          : error?.code === 4
-            ? `as ${user} it cannot execute its programs: install the service where every user can read it, or run it as a user other than root`
-            : `this process cannot switch to ${user} (${error?.code}): run the service as a user other than root`
-      const sentence = `BYOK_DATA_DIR cannot be used: PostgreSQL refuses to run as root, and ${wrong}.`
-      resume(error === null ? Effect.undefined : Effect.fail(EmbeddedPostgresError.of(sentence)))
-    })
-  })
+const checkReach = Effect.fnUntraced(function* (root: string, { postgres }: Programs) {
+  const script = 'cd -- "$1" || exit 3; test -x "$2" || exit 4'
+  const { code, lastWords } = yield* run("/bin/sh", ["-c", script, "sh", root, postgres])
+  if (code === 0) return
+  const user = `user ${postgresUser?.uid}`
+  const wrong =
+    code === 3
+      ? `as ${user} it cannot reach the directory: choose one that every user can reach`
+      : code === 4
+        ? `as ${user} it cannot execute its programs: install the service where every user can read it, or run it as a user other than root`
+        : `this process cannot switch to ${user} (${lastWords}): run the service as a user other than root`
+  yield* EmbeddedPostgresError.of(`BYOK_DATA_DIR cannot be used: PostgreSQL refuses to run as root, and ${wrong}.`)
+})
 
 const isEmpty = (directory: string) => {
   try {
     return readdirSync(directory).length === 0
   } catch (error) {
-    if (hasCode(error, "ENOENT")) return true
+    if (codeOf(error) === "ENOENT") return true
     throw error
   }
 }
 
-/** The first process moves a complete database into place; a second one finds it there and uses it. */
-const initialise = Effect.fnUntraced(function* ({ cluster, root }: DataDirectory, { initdb }: PostgresBinaries) {
-  const temporary = yield* Effect.acquireRelease(
-    attempt(() => createTemporary(root)),
-    discard
-  )
-  const process = yield* run(initdb, [
+const temporaryName = "postgres.initdb-"
+
+/** Whichever process is first moves a complete database into place; the others use that one. */
+const initialise = Effect.fnUntraced(function* (root: string, cluster: string, { initdb }: Programs) {
+  const temporary = yield* attempt(() => {
+    const path = mkdtempSync(join(root, temporaryName))
+    if (postgresUser !== undefined) lchownSync(path, postgresUser.uid, postgresUser.gid)
+    return path
+  })
+  const { code, lastWords } = yield* run(initdb, [
     `--pgdata=${temporary}`,
     "--auth=trust",
     "--username=byok",
@@ -110,68 +110,75 @@ const initialise = Effect.fnUntraced(function* ({ cluster, root }: DataDirectory
     "--builtin-locale=C.UTF-8",
     "--no-instructions"
   ])
-  const code = yield* process.exited
-  if (code === 126 || code === 127) {
-    return yield* EmbeddedPostgresError.of(
-      "The embedded PostgreSQL does not run on this system: set DATABASE_URL to the PostgreSQL to use.",
-      process.lastWords()
-    )
-  }
+  if (!(yield* attempt(() => isEmpty(cluster)))) return
   if (code !== 0) {
     return yield* EmbeddedPostgresError.of(
-      "PostgreSQL could not create its database in BYOK_DATA_DIR:",
-      process.lastWords()
+      code === null || code === 126 || code === 127
+        ? "The embedded PostgreSQL does not run on this system: set DATABASE_URL to the PostgreSQL to use."
+        : "PostgreSQL could not create its database in BYOK_DATA_DIR:",
+      lastWords
     )
   }
   yield* attempt(() => putIntoPlace(temporary, cluster))
 })
 
-const temporaryName = /^postgres\.initdb-(\d+)-/
-const inProgress = new Set<string>()
-
-const createTemporary = (root: string) => {
-  const path = join(root, `postgres.initdb-${process.pid}-${randomBytes(6).toString("hex")}`)
-  inProgress.add(path)
-  mkdirSync(path, { mode: 0o700 })
-  if (postgresUser !== undefined) lchownSync(path, postgresUser.uid, postgresUser.gid)
-  return path
-}
-
-/** An initdb whose service was killed may still be writing; the next start removes what it leaves behind. */
-const discard = (path: string) =>
-  Effect.promise(async () => {
-    inProgress.delete(path)
-    await rm(path, { recursive: true, force: true, maxRetries: 10, retryDelay: 50 }).catch(() => undefined)
-  })
-
 const putIntoPlace = (temporary: string, cluster: string) => {
   try {
     renameSync(temporary, cluster)
   } catch (error) {
-    if (!hasCode(error, "ENOTEMPTY", "EEXIST")) throw error
+    if (isEmpty(cluster)) throw error
   }
   const parent = openSync(dirname(cluster), "r")
   fsyncSync(parent)
   closeSync(parent)
 }
 
-const findAbandoned = (root: string) =>
-  readdirSync(root).flatMap((name) => {
-    const path = join(root, name)
-    const creator = temporaryName.exec(name)?.[1]
-    return creator !== undefined && !inProgress.has(path) && isAbandoned(path, Number(creator)) ? [path] : []
+/** Once there is a database, no other initdb is needed: its service was killed, or will use the one that is there. */
+const discardTemporary = Effect.fnUntraced(function* (root: string) {
+  const found = yield* attempt(() => readdirSync(root).filter((name) => name.startsWith(temporaryName)))
+  yield* Effect.forEach(found, (name) => {
+    const removed = rm(join(root, name), { recursive: true, force: true, maxRetries: 10, retryDelay: 50 })
+    return Effect.promise(() => removed.catch(() => undefined))
+  })
+})
+
+/** The socket's name, which clients derive from port 5432. */
+export const socketName = ".s.PGSQL.5432"
+
+/** A socket's path is limited to 107 bytes on Linux and 103 on macOS. */
+const fits = (directory: string) => Buffer.byteLength(join(directory, socketName)) <= 103
+
+/** Creates the socket's directory: in the data directory, or in a temporary one if the path would be too long. */
+export const socketDirectory = (root: string): Effect.Effect<string, EmbeddedPostgresError> =>
+  Effect.try({
+    try: () => {
+      const hash = createHash("sha256").update(root).digest("hex").slice(0, 16)
+      const places = [join(root, "socket"), join(tmpdir(), `byok-${hash}`), `/tmp/byok-${hash}`]
+      const place = places.find(fits) ?? `/tmp/byok-${hash}`
+      ensurePrivate(place)
+      return place
+    },
+    catch: (error) =>
+      EmbeddedPostgresError.of(
+        `The embedded PostgreSQL's socket cannot be created: ${codeOf(error) || (error as Error).message}.`
+      )
   })
 
-/** In a container pids are soon reused, hence the age limit. */
-const isAbandoned = (path: string, creator: number) => {
-  const found = statSync(path, { throwIfNoEntry: false })
-  return found !== undefined && (creator === process.pid || !isAlive(creator) || Date.now() - found.mtimeMs > 600_000)
-}
-
-const isAlive = (pid: number) => {
+const ensurePrivate = (directory: string) => {
+  const owner = postgresUser?.uid ?? process.getuid?.()
   try {
-    return process.kill(pid, 0)
+    mkdirSync(directory, { mode: 0o700 })
+    chmodSync(directory, 0o700)
   } catch (error) {
-    return hasCode(error, "EPERM")
+    if (codeOf(error) !== "EEXIST") throw error
   }
+  const found = lstatSync(directory)
+  if (
+    !found.isDirectory() ||
+    (found.mode & 0o777) !== 0o700 ||
+    (found.uid !== owner && found.uid !== process.getuid?.())
+  ) {
+    throw new Error(`${directory} exists but is not a directory that only PostgreSQL's user may enter; remove it`)
+  }
+  if (postgresUser !== undefined) lchownSync(directory, postgresUser.uid, postgresUser.gid)
 }

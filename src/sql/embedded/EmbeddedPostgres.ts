@@ -1,10 +1,11 @@
-import { Deferred, Effect, type Scope } from "effect"
-import { prepare } from "./DataDirectory.ts"
-import type { EmbeddedPostgresError } from "./EmbeddedPostgresError.ts"
-import { locate } from "./PostgresBinaries.ts"
-import { obtain } from "./Postmaster.ts"
-import { socketDirectory } from "./SocketDirectory.ts"
-import { supervise } from "./supervise.ts"
+import { PgConnection } from "@effect/sql-pg"
+import { Effect, Exit, Schedule, Scope } from "effect"
+import { readFileSync, rmSync } from "node:fs"
+import { Socket } from "node:net"
+import { join } from "node:path"
+import { failureOf, sentenceOn } from "../connection/DatabaseErrors.ts"
+import { type DataDirectory, prepare, socketName } from "./DataDirectory.ts"
+import { EmbeddedPostgresError, locate, type PostgresBinaries, run } from "./PostgresBinaries.ts"
 
 export interface Endpoint {
   /** The socket's directory. */
@@ -13,19 +14,188 @@ export interface Endpoint {
   readonly database: "postgres"
 }
 
-/** Ensures that a postmaster serves `directory` until the scope closes. */
-export const start: (directory: string) => Effect.Effect<Endpoint, EmbeddedPostgresError, Scope.Scope> =
-  Effect.fnUntraced(function* (directory) {
-    const binaries = yield* locate()
-    const data = yield* prepare(directory, binaries)
-    const ready = yield* Deferred.make<string, EmbeddedPostgresError>()
-    const serve = Effect.gen(function* () {
-      const socket = yield* socketDirectory(data.root)
-      const { gone } = yield* obtain(data, socket, binaries)
-      yield* Deferred.succeed(ready, socket)
-      yield* gone
-    }).pipe(Effect.scoped)
-    // A failure is final only before it has served once.
-    yield* Effect.forkScoped(supervise(serve, (cause) => Deferred.failCause(ready, cause)))
-    return { host: yield* Deferred.await(ready), username: "byok", database: "postgres" }
+/** A service excludes other services from its directory; a command works alone or beside a service. */
+export type User = "service" | "command"
+
+/**
+ * Ensures that PostgreSQL serves `directory` until the scope closes: uses the server that runs there or starts one, and
+ * does so again whenever it ends. The last user to leave stops it. A killed user leaves it to the next start.
+ */
+export const start = Effect.fnUntraced(function* (directory: string, user: User = "command") {
+  const binaries = yield* locate()
+  const data = yield* prepare(directory, binaries)
+  const entering = joining(data.socket, serverOf(data, binaries), user)
+  let membership = yield* entering
+  yield* Effect.addFinalizer(() => membership.leave)
+  const rejoin = Effect.gen(function* () {
+    yield* membership.lost
+    yield* Effect.logWarning("The embedded PostgreSQL has exited and is being restarted")
+    membership = yield* entering.pipe(
+      Effect.tapError(({ message }) => Effect.logWarning(message)),
+      Effect.retry(Schedule.min([Schedule.exponential("100 millis"), Schedule.spaced("5 seconds")]))
+    )
+  })
+  yield* Effect.forkScoped(Effect.forever(rejoin))
+  const endpoint: Endpoint = { host: data.socket, username: "byok", database: "postgres" }
+  return endpoint
+})
+
+interface Server {
+  /** Starts it and waits until it accepts connections, or fails with its last words. */
+  readonly start: Effect.Effect<unknown, string>
+  readonly stop: Effect.Effect<boolean>
+  readonly isStarting: () => boolean
+}
+
+/** The server of a data directory, controlled by `pg_ctl`. */
+const serverOf = ({ cluster, socket }: DataDirectory, { pg_ctl }: PostgresBinaries): Server => {
+  const path = (name: string) => join(cluster, name)
+  const read = (name: string) => {
+    try {
+      return readFileSync(path(name), "utf8")
+    } catch {
+      return ""
+    }
+  }
+  // The directory is given as a variable, as pg_ctl passes arguments through a shell.
+  const control = (...args: ReadonlyArray<string>) =>
+    run(pg_ctl, [...args, "--silent", "--wait"], { cwd: cluster, variables: { PGDATA: cluster } })
+  const stop = Effect.gen(function* () {
+    if (isStale(read("postmaster.pid"))) return false
+    const { code } = yield* control("stop", "--mode=fast", "--timeout=10")
+    return code === 0 || (yield* control("stop", "--mode=immediate", "--timeout=10")).code === 0
+  })
+  const start = Effect.gen(function* () {
+    if (isStale(read("postmaster.pid"))) rmSync(path("postmaster.pid"), { force: true })
+    rmSync(path("server.log"), { force: true })
+    const args = ["--timeout=3600", "--log=server.log", `--options=${optionsFor(socket)}`]
+    const { code, lastWords } = yield* control("start", ...args)
+    if (code !== 0) yield* Effect.fail(read("server.log").trim().split("\n").slice(-20).join("\n") || lastWords)
+  })
+  // Interrupted, pg_ctl may leave a server that has no lock file yet.
+  const untilStopped = Effect.repeat(stop, { until: (stopped) => stopped, times: 20, schedule: Schedule.spaced(50) })
+  return {
+    start: Effect.onInterrupt(start, () => untilStopped),
+    stop,
+    isStarting: () => read("postmaster.pid").split("\n")[7]?.trim() === "starting"
+  }
+}
+
+/** Settings of the server, quoted for the shell that `pg_ctl` starts it with. */
+const optionsFor = (socket: string) =>
+  [
+    "listen_addresses=",
+    "port=5432",
+    `unix_socket_directories="${socket.replaceAll('"', '""')}"`,
+    "unix_socket_permissions=0700",
+    "max_connections=100",
+    "shared_buffers=128MB",
+    "timezone=UTC",
+    // Errors quote values, which must not reach the log.
+    "log_min_messages=log",
+    "log_min_error_statement=panic",
+    "log_error_verbosity=terse",
+    "log_parameter_max_length_on_error=0",
+    "log_checkpoints=off",
+    "log_line_prefix="
+  ]
+    .map((setting) => `-c '${setting.replaceAll("'", "'\\''")}'`)
+    .join(" ")
+
+/**
+ * Whether the PID in a lock file now belongs to a zombie or to another program, as happens when a container restarts.
+ * PostgreSQL would refuse to start, and `pg_ctl` would stop that program.
+ */
+const isStale = (lock: string) => {
+  try {
+    return !/^\d+ \(postgres\) [^XZ]/.test(readFileSync(`/proc/${parseInt(lock)}/stat`, "latin1"))
+  } catch {
+    return false
+  }
+}
+
+/** A connection that marks the directory as in use. */
+interface Membership {
+  readonly lost: Effect.Effect<void>
+  /** Stops the server if nobody else uses it. */
+  readonly leave: Effect.Effect<void>
+}
+
+/**
+ * Advisory locks: every user of the directory shares the first, and the service has the second. PostgreSQL releases
+ * them when the connection ends, in whatever way its process dies.
+ */
+const [usersLock, serviceLock] = ["1652128619, 1", "1652128619, 2"]
+
+const openMembership = (host: string, server: Server, user: User) =>
+  Effect.gen(function* () {
+    const scope = yield* Scope.make()
+    const socket = new Socket()
+    const closed = new Promise((resolve) => socket.once("close", resolve))
+    const connection = yield* PgConnection.make({
+      ...{ username: "byok", database: "postgres", applicationName: "byok" },
+      stream: () => socket.connect(join(host, socketName))
+    }).pipe(
+      Scope.provide(scope),
+      Effect.onError(() => Scope.close(scope, Exit.void))
+    )
+    const call = (text: string) => Effect.map(connection.queryValues(`SELECT pg_${text}`), ([row]) => row?.[0] === true)
+    const leave = Effect.gen(function* () {
+      socket.ref()
+      yield* call(`advisory_unlock_shared(${usersLock})`)
+      return yield* call(`try_advisory_lock(${usersLock})`)
+    }).pipe(
+      Effect.orElseSucceed(() => true),
+      Effect.flatMap((isLast) => (isLast ? server.stop : Effect.void)),
+      Effect.andThen(Scope.close(scope, Exit.void))
+    )
+    const enter = Effect.gen(function* () {
+      yield* call(`advisory_lock_shared(${usersLock})`)
+      if (user === "command") return
+      const isFirst = yield* Effect.repeat(call(`try_advisory_lock(${serviceLock})`), {
+        until: (isFirst) => isFirst,
+        times: 40,
+        schedule: Schedule.spaced(50)
+      })
+      if (!isFirst) yield* EmbeddedPostgresError.of(inUse)
+    })
+    yield* Effect.onError(enter, () => leave)
+    socket.unref()
+    return { lost: Effect.asVoid(Effect.promise(() => closed)), leave } satisfies Membership
+  }).pipe(Effect.mapError((error) => (error._tag === "SqlError" ? failureOf(error) : error)))
+
+const inUse =
+  "BYOK_DATA_DIR is in use by another service: stop that one or choose another directory. Several services can share a PostgreSQL that DATABASE_URL names."
+
+const stillOccupied = /lock file .* (already exists|is empty)|pre-existing shared memory block|could not bind/
+
+/** How long a server that is stopping, or its orphans, may keep the next one from starting, in milliseconds. */
+const patience = 15_000
+
+/** Joins the users of the server, and starts it if it does not run. */
+const joining = (host: string, server: Server, user: User): Effect.Effect<Membership, EmbeddedPostgresError> =>
+  Effect.suspend(() => {
+    let startedHere = false
+    return Effect.gen(function* () {
+      for (let deadline = Date.now() + patience; ; yield* Effect.sleep(50)) {
+        const opened = yield* Effect.result(openMembership(host, server, user))
+        if (opened._tag === "Success") return opened.success
+        const failure = opened.failure
+        if (failure._tag === "EmbeddedPostgresError") return yield* failure
+        const answers = failure.sqlstate === "57P03" || failure.sqlstate === "EAGAIN"
+        if (!answers && !failure.isTransient) {
+          return yield* EmbeddedPostgresError.of(sentenceOn("The embedded database", failure, 0))
+        }
+        if (answers && server.isStarting()) deadline = Date.now() + patience
+        const started = answers ? undefined : yield* Effect.result(server.start)
+        startedHere ||= started?._tag === "Success"
+        const words = started?._tag === "Failure" ? started.failure : ""
+        if (Date.now() > deadline || (words !== "" && !stillOccupied.test(words))) {
+          return yield* EmbeddedPostgresError.of(
+            "PostgreSQL could not start in BYOK_DATA_DIR:",
+            words || "another instance is there but does not answer"
+          )
+        }
+      }
+    }).pipe(Effect.onInterrupt(() => (startedHere ? server.stop : Effect.void)))
   })

@@ -1,11 +1,18 @@
-import { Effect } from "effect"
+import { Data, Effect } from "effect"
+import { spawn } from "node:child_process"
 import { chmodSync, existsSync, readFileSync, renameSync, rmSync, statSync, symlinkSync } from "node:fs"
 import { createRequire } from "node:module"
 import { basename, dirname, join, relative } from "node:path"
-import { EmbeddedPostgresError } from "./EmbeddedPostgresError.ts"
+
+/** A sentence for the operator, followed by PostgreSQL's own last words if it failed. */
+export class EmbeddedPostgresError extends Data.TaggedError("EmbeddedPostgresError")<{ readonly message: string }> {
+  static readonly of = (sentence: string, lastWords = "") =>
+    new this({ message: lastWords === "" ? sentence : `${sentence}\n${lastWords}` })
+}
 
 export interface PostgresBinaries {
   readonly initdb: string
+  readonly pg_ctl: string
   readonly postgres: string
 }
 
@@ -27,7 +34,8 @@ export const locate = (
  * as it is: PostgreSQL reports what it lacks.
  */
 export const complete = (root: string): PostgresBinaries => {
-  const binaries = { initdb: join(root, "native/bin/initdb"), postgres: join(root, "native/bin/postgres") }
+  const path = (name: string) => join(root, "native/bin", name)
+  const binaries = { initdb: path("initdb"), pg_ctl: path("pg_ctl"), postgres: path("postgres") }
   for (const binary of Object.values(binaries)) ignoreErrors(() => makeExecutable(binary))
   for (const { source, target } of links(join(root, "native/pg-symlinks.json"))) {
     ignoreErrors(() => link(join(root, source), join(root, target)))
@@ -60,3 +68,30 @@ const ignoreErrors = (change: () => void) => {
     return
   }
 }
+
+/** PostgreSQL refuses to run as root; a service that runs as root starts it as nobody. */
+export const postgresUser = process.getuid?.() === 0 ? { uid: 65534, gid: 65534 } : undefined
+
+/** The system's code for an error. */
+export const codeOf = (error: unknown): string => (error as NodeJS.ErrnoException).code ?? ""
+
+/** Only what PostgreSQL needs: the service's environment holds secrets, and PG* variables would redirect it. */
+const environment = { PATH: process.env["PATH"] ?? "/usr/bin:/bin", LC_ALL: "C", TZ: "UTC" }
+
+/** Runs a program as PostgreSQL's user: its exit code, if it could be started, and the end of what it complained of. */
+export const run = (
+  program: string,
+  args: ReadonlyArray<string>,
+  { cwd = "/", variables = {} }: { readonly cwd?: string; readonly variables?: Record<string, string> } = {}
+): Effect.Effect<{ readonly code: number | null; readonly lastWords: string }> =>
+  Effect.promise(
+    (signal) =>
+      new Promise((resolve) => {
+        const env = { ...environment, ...variables }
+        const child = spawn(program, args, { cwd, env, signal, stdio: ["ignore", "ignore", "pipe"], ...postgresUser })
+        let words = ""
+        child.stderr?.setEncoding("utf8").on("data", (text: string) => (words = (words + text).slice(-8_000)))
+        child.once("error", (error) => resolve({ code: null, lastWords: codeOf(error) }))
+        child.once("close", (code) => resolve({ code, lastWords: words.trim() }))
+      })
+  )

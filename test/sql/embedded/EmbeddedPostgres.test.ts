@@ -21,11 +21,11 @@ import {
 } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
-import { prepare } from "../../../src/sql/embedded/DataDirectory.ts"
+import { prepare, socketDirectory } from "../../../src/sql/embedded/DataDirectory.ts"
 import { start, type Endpoint } from "../../../src/sql/embedded/EmbeddedPostgres.ts"
 import { complete, locate, type PostgresBinaries } from "../../../src/sql/embedded/PostgresBinaries.ts"
-import { socketDirectory } from "../../../src/sql/embedded/SocketDirectory.ts"
 import { logLines } from "../../support/process/logLines.ts"
+import { runNode } from "../../support/process/runNode.ts"
 import { postmasterOf } from "../../support/process/ServiceProcess.ts"
 import { temporaryDirectory } from "../../support/process/temporaryDirectory.ts"
 
@@ -56,11 +56,11 @@ const isRunning = (pid: number) => {
   }
 }
 
-/** Another process, which serves the directory until it is asked to end. */
-const spawnOwner = (directory: string) =>
+/** Another process that uses the directory until it is asked to end. */
+const spawnOwner = (directory: string, user: "service" | "command" = "service") =>
   Effect.acquireRelease(
     Effect.sync(() => {
-      const child = spawn(process.execPath, [ownerScript, directory], { stdio: ["pipe", "pipe", "inherit"] })
+      const child = spawn(process.execPath, [ownerScript, directory, user], { stdio: ["pipe", "pipe", "inherit"] })
       const exited = new Promise<void>((resolve) => child.once("exit", () => resolve()))
       const endpoint = new Promise<Endpoint>((resolve, reject) => {
         child.stdout.once("data", (line) => resolve(JSON.parse(String(line)) as Endpoint))
@@ -125,17 +125,12 @@ describe("a start of the embedded PostgreSQL", () => {
     })
   )
 
-  it.live("removes what an aborted initdb left, and leaves a running one alone", () =>
+  it.live("removes what an aborted initdb left", () =>
     Effect.gen(function* () {
       const directory = yield* dataDirectory
-      const ended = spawn("true")
-      yield* Effect.promise(() => new Promise((resolve) => ended.once("exit", resolve)))
-      const abandoned = `postgres.initdb-${ended.pid}-abc`
-      const inUse = `postgres.initdb-${process.ppid}-abc`
-      for (const name of [abandoned, inUse]) mkdirSync(join(directory, name, "base"), { recursive: true })
+      mkdirSync(join(directory, "postgres.initdb-1-abc", "base"), { recursive: true })
       yield* start(directory)
-      const found = readdirSync(directory).sort()
-      assert.deepStrictEqual(found, ["postgres", inUse, "socket"].sort())
+      assert.deepStrictEqual(readdirSync(directory).sort(), ["postgres", "socket"])
     })
   )
 
@@ -154,7 +149,7 @@ describe("a start of the embedded PostgreSQL", () => {
   it.live("gives each of two processes that race for an empty directory a working endpoint", () =>
     Effect.gen(function* () {
       const directory = yield* dataDirectory
-      const owners = [yield* spawnOwner(directory), yield* spawnOwner(directory)]
+      const owners = [yield* spawnOwner(directory), yield* spawnOwner(directory, "command")]
       for (const { ready } of owners) {
         const { host } = yield* ready
         assert.lengthOf(yield* query({ host, username: "byok", database: "postgres" }, "SELECT 1 AS one"), 1)
@@ -284,22 +279,24 @@ describe("the socket", () => {
 })
 
 describe("a postmaster", () => {
-  it.live(
-    "ends with the process that started it if that is killed, and the next start finds what was committed (R1)",
-    () =>
-      Effect.gen(function* () {
-        const directory = yield* dataDirectory
-        const owner = yield* spawnOwner(directory)
-        const { host } = yield* owner.ready
-        yield* query({ host, username: "byok", database: "postgres" }, "CREATE TABLE kept AS SELECT 42 AS answer")
-        const pid = postmasterOf(directory)
-        assert.isTrue(isRunning(pid))
-        yield* owner.kill
-        yield* holds(() => !isRunning(pid))
-        assert.isFalse(existsSync(join(directory, "postgres/postmaster.pid")), "it was shut down, not killed")
-        const endpoint = yield* start(directory)
-        assert.lengthOf(yield* query(endpoint, "SELECT answer FROM kept"), 1)
-      })
+  it.live("survives a killed service, and the next start takes it over with what was committed (R1)", () =>
+    Effect.gen(function* () {
+      const directory = yield* dataDirectory
+      const owner = yield* spawnOwner(directory)
+      const { host } = yield* owner.ready
+      yield* query({ host, username: "byok", database: "postgres" }, "CREATE TABLE kept AS SELECT 42 AS answer")
+      const pid = postmasterOf(directory)
+      yield* owner.kill
+      yield* Effect.scoped(
+        Effect.gen(function* () {
+          const endpoint = yield* start(directory, "service")
+          assert.strictEqual(postmasterOf(directory), pid)
+          assert.lengthOf(yield* query(endpoint, "SELECT answer FROM kept"), 1)
+        })
+      )
+      yield* holds(() => !isRunning(pid))
+      assert.isFalse(existsSync(join(directory, "postgres/postmaster.pid")), "it was shut down, not killed")
+    })
   )
 
   it.live("does not keep the process that started it alive", () =>
@@ -309,64 +306,53 @@ describe("a postmaster", () => {
           import { Effect, Scope } from "effect"
           import { start } from ${JSON.stringify(embeddedPostgres)}
           const scope = await Effect.runPromise(Scope.make())
-          await Effect.runPromise(Scope.provide(start(${JSON.stringify(directory)}), scope))
-          console.log("ready")`
-      const child = spawn(process.execPath, ["--input-type=module", "-e", script], {
-        cwd: join(import.meta.dirname, "../../.."),
-        stdio: ["ignore", "pipe", "inherit"]
+          await Effect.runPromise(Scope.provide(start(${JSON.stringify(directory)}), scope))`
+      const { code } = yield* runNode(["--input-type=module", "-e", script], {
+        cwd: join(import.meta.dirname, "../../..")
       })
-      yield* Effect.addFinalizer(() => Effect.sync(() => child.kill("SIGKILL")))
-      const output = yield* Effect.promise(async () => {
-        const [text] = await Promise.all([
-          child.stdout.setEncoding("utf8").reduce((all: string, part: string) => all + part, ""),
-          new Promise((resolve) => child.once("exit", resolve))
-        ])
-        return text
-      }).pipe(Effect.timeout("20 seconds"))
-      assert.strictEqual(output, "ready\n")
-      assert.strictEqual(child.exitCode, 0)
-      yield* holds(() => !existsSync(join(directory, "postgres/postmaster.pid")))
+      assert.strictEqual(code, 0)
+      yield* Effect.scoped(start(directory))
     })
   )
 
-  it.live("of another process is used, and left running", () =>
-    Effect.gen(function* () {
-      const directory = yield* dataDirectory
-      const owner = yield* spawnOwner(directory)
-      const { host } = yield* owner.ready
-      const pid = postmasterOf(directory)
-      yield* Effect.scoped(
-        Effect.gen(function* () {
-          const endpoint = yield* start(directory)
-          assert.strictEqual(endpoint.host, host)
-          assert.strictEqual(postmasterOf(directory), pid)
-          assert.lengthOf(yield* query(endpoint, "SELECT 1 AS one"), 1)
-        })
-      )
-      assert.strictEqual(postmasterOf(directory), pid)
-      assert.isTrue(isRunning(pid))
-      assert.lengthOf(yield* query({ host, username: "byok", database: "postgres" }, "SELECT 1 AS one"), 1)
-    })
-  )
-
-  it.live("is replaced if the process it belongs to ends", () =>
+  it.live("serves one service at a time, and the second is refused in a sentence", () =>
     Effect.gen(function* () {
       const directory = yield* dataDirectory
       const owner = yield* spawnOwner(directory)
       yield* owner.ready
-      const lines: Array<string> = []
-      const replacement = yield* Effect.scoped(
+      const pid = postmasterOf(directory)
+      const { message } = yield* Effect.flip(start(directory, "service"))
+      assert.strictEqual(
+        message,
+        "BYOK_DATA_DIR is in use by another service: stop that one or choose another directory. Several services can share a PostgreSQL that DATABASE_URL names."
+      )
+      assert.isTrue(isRunning(pid))
+      yield* owner.end
+      yield* Effect.scoped(start(directory, "service"))
+    })
+  )
+
+  it.live.each<readonly [first: "service" | "command", second: "service" | "command"]>([
+    ["service", "command"],
+    ["command", "service"],
+    ["command", "command"]
+  ])("of a %s is shared with a %s and ends with the last of them", ([first, second]) =>
+    Effect.gen(function* () {
+      const directory = yield* dataDirectory
+      const owner = yield* spawnOwner(directory, first)
+      const { host } = yield* owner.ready
+      const pid = postmasterOf(directory)
+      yield* Effect.scoped(
         Effect.gen(function* () {
-          const endpoint = yield* start(directory)
-          const first = postmasterOf(directory)
+          yield* Effect.scoped(start(directory))
+          const endpoint = yield* start(directory, second)
+          assert.strictEqual(endpoint.host, host)
           yield* owner.end
-          assert.isFalse(isRunning(first))
-          assert.lengthOf(yield* eventually(query(endpoint, "SELECT 1 AS one")), 1)
-          return postmasterOf(directory)
+          assert.strictEqual(postmasterOf(directory), pid)
+          assert.lengthOf(yield* query(endpoint, "SELECT 1 AS one"), 1)
         })
-      ).pipe(Effect.provide(logLines(lines)))
-      assert.deepStrictEqual(lines, ["Warn The embedded PostgreSQL has exited and is being restarted"])
-      assert.isFalse(isRunning(replacement), "it belongs to the process that started it")
+      )
+      yield* holds(() => !isRunning(pid))
     })
   )
 
@@ -430,7 +416,7 @@ describe("a postmaster", () => {
       yield* holds(() => output.includes("taken EMFILE\n"))
       const first = postmasterOf(directory)
       process.kill(first, "SIGKILL")
-      yield* holds(() => output.includes("cannot be started: spawn /bin/sh EMFILE"))
+      yield* holds(() => output.includes("EMFILE"))
       child.stdin.write("free")
       const endpoint = { host: join(directory, "socket"), username: "byok", database: "postgres" } as const
       assert.lengthOf(yield* eventually(query(endpoint, "SELECT 1 AS one")), 1)
@@ -483,8 +469,9 @@ describe("the programs", () => {
   it.live("get the links and permissions that the installation lacks", () =>
     Effect.gen(function* () {
       const root = yield* temporaryDirectory
+      const programs = ["initdb", "pg_ctl", "postgres"]
       for (const path of ["native/bin", "native/lib"]) mkdirSync(join(root, path), { recursive: true })
-      for (const file of ["native/bin/initdb", "native/bin/postgres", "native/lib/libpq.so.5.18"]) {
+      for (const file of [...programs.map((name) => `native/bin/${name}`), "native/lib/libpq.so.5.18"]) {
         writeFileSync(join(root, file), file, { mode: 0o644 })
       }
       symlinkSync("elsewhere", join(root, "native/lib/libpq.so"))
@@ -497,9 +484,11 @@ describe("the programs", () => {
           }))
         )
       )
-      const expected = { initdb: join(root, "native/bin/initdb"), postgres: join(root, "native/bin/postgres") }
+      const expected: Record<string, string> = Object.fromEntries(
+        programs.map((name) => [name, join(root, "native/bin", name)])
+      )
       for (const attempt of ["first", "second"]) {
-        assert.deepStrictEqual(complete(root), expected, attempt)
+        assert.deepStrictEqual({ ...complete(root) }, expected, attempt)
         assert.deepStrictEqual(readdirSync(join(root, "native/lib")).sort(), [
           "libpq.so",
           "libpq.so.5",

@@ -1,8 +1,8 @@
 import { Effect } from "effect"
 import { start } from "../../../src/sql/embedded/EmbeddedPostgres.ts"
 
-/** Holds the database of a directory, given as argument, until standard input ends. */
-const [directory = ""] = process.argv.slice(2)
+/** Uses the database of a directory as a service or as a command, both given as arguments, until standard input ends. */
+const [directory = "", user] = process.argv.slice(2)
 const until = Effect.callback<undefined>((resume) => {
   process.stdin.once("end", () => resume(Effect.undefined)).resume()
 })
@@ -11,7 +11,7 @@ await Effect.runPromise(
   Effect.scoped(
     Effect.gen(function* () {
       const began = performance.now()
-      const { host } = yield* start(directory)
+      const { host } = yield* start(directory, user === "service" ? "service" : "command")
       console.log(JSON.stringify({ host, milliseconds: Math.round(performance.now() - began) }))
       yield* until
     })

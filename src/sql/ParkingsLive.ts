@@ -1,10 +1,26 @@
 import { Effect, Layer, Option } from "effect"
+import type { SqlClient, Statement } from "effect/sql"
 import type { FoundKey } from "../port/LeakedKeys.ts"
 import { type ParkingChange, Parkings } from "../port/Parkings.ts"
-import type { SqlClient } from "effect/sql"
 import { record } from "./auditing.ts"
 import { Database } from "./connection/Database.ts"
-import { marks } from "./leakMarks.ts"
+import { inLockOrder } from "./rowOrder.ts"
+
+/** The marks that keys have leaked, among the parkings `parked`. */
+const marks = (sql: SqlClient.SqlClient) => sql`parked.model = '' AND parked.cause = 'leaked'`
+
+/** Whether the key of this version of a credential is marked as leaked. */
+export const isMarked = (
+  sql: SqlClient.SqlClient,
+  account_id: Statement.Fragment,
+  credential_id: Statement.Fragment,
+  key_version: Statement.Fragment
+) => sql`
+  EXISTS (
+    SELECT FROM credential_parkings AS parked
+    WHERE parked.account_id = ${account_id} AND parked.credential_id = ${credential_id}
+    AND parked.key_version = ${key_version} AND ${marks(sql)}
+  )`
 
 /** The changes as rows `given`. */
 const rowsOf = (sql: SqlClient.SqlClient, changes: ReadonlyArray<ParkingChange>) => sql`
@@ -18,14 +34,11 @@ const rowsOf = (sql: SqlClient.SqlClient, changes: ReadonlyArray<ParkingChange>)
     ${changes.map(({ until }) => new Date(until).toISOString())}::timestamptz[]
   ) AS given (account_id, credential_id, model, key_version, cause, strikes, until)`
 
-/** Every process stores in the same order, so that none waits for another that waits for it. */
-const inOrder = (one: ParkingChange, other: ParkingChange) =>
-  `${one.account_id} ${one.credential_id} ${one.model}` < `${other.account_id} ${other.credential_id} ${other.model}`
-    ? -1
-    : 1
-
 const storeAll = (sql: SqlClient.SqlClient, changes: ReadonlyArray<ParkingChange>) => {
-  const sorted = changes.toSorted(inOrder)
+  const sorted = inLockOrder(
+    ({ account_id, credential_id, model }) => `${account_id} ${credential_id} ${model}`,
+    changes
+  )
   const begun = sorted.filter(({ ended }) => !ended)
   const over = sorted.filter(({ ended }) => ended)
   const ofPresentKeys = sql`

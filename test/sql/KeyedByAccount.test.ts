@@ -41,7 +41,7 @@ const onAllAccounts = [
   /FROM workspaces WHERE id = \$1$/
 ]
 
-const namesTenantTable = /\b(credentials|credential_(?:parkings|use)|workspaces|records)\b/
+const namesTenantTable = /\b(credentials|credential_(?:parkings|use)|workspaces|receipts)\b/
 /** The account as a condition, or as part of the key of a join, a comparison or an insert. */
 const namesAccount = /\baccount_id"? = |\("?account_id"?, /
 const isDefinition = (text: string) => /^\s*(ALTER|CREATE|DROP|LOCK)\b/.test(text)

@@ -2,7 +2,7 @@ import { Effect } from "effect"
 import type { AccountId, CredentialId } from "../../domain/Identifiers.ts"
 import { type Health, observe, type Pause, type Report } from "../../domain/routing/Health.ts"
 import { type ParkingChange, Parkings } from "../../port/Parkings.ts"
-import { RouterMeter } from "../../port/RouterMeter.ts"
+import { makeRouterMeter } from "./RouterMeter.ts"
 
 /** What the database said of a credential's health, and when reading that began (monotonic clock). */
 export interface StoredHealth {
@@ -81,7 +81,7 @@ const changesOf = (
  */
 export const makeHealthLedger = Effect.gen(function* () {
   const { store } = yield* Parkings
-  const meter = yield* RouterMeter
+  const { parked } = yield* makeRouterMeter
   const fork = Effect.runForkWith(yield* Effect.context())
   const entries = new Map<CredentialId, Entry>()
   const waiting = new Map<string, ParkingChange>()
@@ -183,7 +183,7 @@ export const makeHealthLedger = Effect.gen(function* () {
       const entry = entryOf(credential_id)
       entry.health = after
       for (const change of changesOf(before, after, report.key_version)) {
-        if (!change.ended) meter.parked(change.cause)
+        if (!change.ended) parked(change.cause)
         enqueue(account_id, credential_id, entry, change)
       }
     }

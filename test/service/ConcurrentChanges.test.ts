@@ -1,5 +1,5 @@
 import { NodeCrypto } from "@effect/platform-node"
-import { assert, describe, it } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Arbitrary, Context, Effect, Exit, Option, Schema } from "effect"
 import { Credential } from "../../src/domain/Credential.ts"
 import { CredentialChanges } from "../../src/domain/CredentialChanges.ts"
@@ -14,12 +14,12 @@ import { Credentials } from "../../src/port/Credentials.ts"
 import * as CredentialsLive from "../../src/service/Credentials.ts"
 import type { Rotation } from "../../src/service/Rotation.ts"
 import { entriesIn } from "../support/database/auditEntries.ts"
-import { adminClient, freshDatabase } from "../support/database/freshDatabase.ts"
 import { newTenant } from "../support/database/newTenant.ts"
-import { storesOn } from "../support/database/stores.ts"
+import { type Ports, TwoInstances } from "../support/database/stores.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
 import { cipherWith, openedWith, rotationWith } from "../support/keys/rotating.ts"
 import { elementOf, integer } from "../support/memory/arbitraries.ts"
+import { layerLive } from "../support/process/layerLive.ts"
 
 /** Values that members take in turn. */
 const values = {
@@ -69,8 +69,7 @@ const rings = [ringOf("a", "b"), ringOf("b", "a")] as const
 type Change = (repository: CredentialRepository["Service"]) => CredentialRepository["Service"]
 
 /** An instance of its own on a database, with its own primary key, over repositories that a test may have broken. */
-const instanceOn = Effect.fnUntraced(function* (url: string, ring: string, change: Change) {
-  const ports = yield* storesOn(url)
+const instanceOn = Effect.fnUntraced(function* (ports: Context.Context<Ports>, ring: string, change: Change) {
   const repository = change(Context.get(ports, CredentialRepository))
   const parts = Context.add(Context.add(ports, CredentialRepository, repository), Cipher, yield* cipherWith(ring))
   const credentials = yield* CredentialsLive.make.pipe(
@@ -92,10 +91,9 @@ const distinct = (batch: ReadonlyArray<Command>) => {
 
 /** Whether every answer and, in the end, every row and the audit log are those of the model. */
 const isAsModelled = Effect.fnUntraced(function* (batches: ReadonlyArray<ReadonlyArray<Command>>, change: Change) {
-  const url = yield* freshDatabase
-  const opened = yield* Effect.forEach(rings, (ring) => instanceOn(url, ring, change))
-  const [first] = opened
-  if (first === undefined) return assert.fail("no instance")
+  const { ports, sql } = yield* TwoInstances
+  const first = yield* instanceOn(ports[0], rings[0], change)
+  const opened = [first, yield* instanceOn(ports[1], rings[1], change)] as const
   const { account_id } = yield* Effect.provideContext(newTenant, first.ports)
   const as = <A, E, R>(act: Effect.Effect<A, E, R>) => Effect.provideService(act, CurrentCaller, { account_id })
   const createOnce = ({ credentials }: Instance, n: number) =>
@@ -119,7 +117,7 @@ const isAsModelled = Effect.fnUntraced(function* (batches: ReadonlyArray<Readonl
   const expectedOf = (n: number) => model[n] ?? assert.fail("no credential")
 
   const carryOut = ({ credential: n, instance, kind, member, value }: Command): Effect.Effect<unknown, unknown> => {
-    const { instance: chosen } = opened[instance] ?? first
+    const { instance: chosen } = opened[instance]
     const { id } = expectedOf(n)
     switch (kind) {
       case "update": {
@@ -180,7 +178,7 @@ const isAsModelled = Effect.fnUntraced(function* (batches: ReadonlyArray<Readonl
 
   const { findSealed, list } = Context.get(first.ports, CredentialRepository)
   const live = model.filter(({ isLive }) => isLive)
-  const entries = (yield* entriesIn(yield* adminClient(url))).flat()
+  const entries = (yield* entriesIn(sql)).flat()
   for (const { id, isLive, key, key_version, revision, shown } of model) {
     const row = Option.getOrUndefined(yield* findSealed(account_id, id))
     if ((row !== undefined) !== isLive) return false
@@ -210,8 +208,8 @@ const isAsModelled = Effect.fnUntraced(function* (batches: ReadonlyArray<Readonl
   )
 })
 
-describe("two instances over one database", () => {
-  it.live.prop(
+layerLive(TwoInstances.layer)("two instances over one database", (it) => {
+  it.effect.prop(
     "answer and store what the model does while updates, deletions, repeats and rewraps are interleaved (L9, L11)",
     [history],
     ([batches]) =>
@@ -279,7 +277,7 @@ describe("two instances over one database", () => {
     ]
   ]
 
-  it.live.each(broken)("would be caught if one of them %s (control)", ([, batches, change]) =>
+  it.effect.each(broken)("would be caught if one of them %s (control)", ([, batches, change]) =>
     Effect.gen(function* () {
       assert.isTrue(yield* Effect.scoped(isAsModelled(batches, (repository) => repository)))
       assert.isFalse(yield* Effect.scoped(isAsModelled(batches, change)))

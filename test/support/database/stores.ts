@@ -1,4 +1,5 @@
-import { Effect, Layer } from "effect"
+import { Context, Effect, Layer } from "effect"
+import type { SqlClient } from "effect/sql"
 import type { AccountRepository } from "../../../src/port/AccountRepository.ts"
 import type { ApiKeys } from "../../../src/port/ApiKeys.ts"
 import type { CredentialPools } from "../../../src/port/CredentialPools.ts"
@@ -48,3 +49,20 @@ export const openStore = Effect.fnUntraced(function* (batching: boolean = true) 
   const url = yield* freshDatabase
   return { url, sql: yield* adminClient(url), ports: yield* storesOn(url, batching) }
 })
+
+/** The ports of two instances over one database, which the tests of a group share: each takes a tenant of its own. */
+export class TwoInstances extends Context.Service<
+  TwoInstances,
+  {
+    readonly ports: readonly [Context.Context<Ports>, Context.Context<Ports>]
+    readonly sql: SqlClient.SqlClient
+  }
+>()("byok/test/TwoInstances") {
+  static readonly layer = Layer.effect(
+    this,
+    Effect.gen(function* () {
+      const { ports, sql, url } = yield* openStore()
+      return { ports: [ports, yield* storesOn(url)] as const, sql }
+    })
+  )
+}

@@ -12,14 +12,16 @@ export interface PoolOwner {
   readonly workspace_id: WorkspaceId
 }
 
-/** A time for which a key is not offered: for the model, or for every one if that is ''. */
+/** What is stored of a key's health: for the model, or for every one if that is ''. */
 export interface StoredParking {
   readonly model: string
   readonly key_version: number
-  readonly cause: ParkedCause
+  readonly epoch: number
+  /** `succeeded` ended the epoch before. A newer version may have stored other causes. */
+  readonly cause: ParkedCause | "succeeded"
   readonly strikes: number
-  /** In milliseconds since 1970; null without an end. */
-  readonly until: number | null
+  /** Milliseconds to its end by the database's clock, negative if that has passed; null without an end. */
+  readonly remaining: number | null
 }
 
 /** A credential of a pool with all that a router needs of it. */

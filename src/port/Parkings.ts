@@ -1,21 +1,22 @@
 import { Context, type Effect, type Option } from "effect"
 import type { ServiceUnavailable } from "../domain/Errors.ts"
 import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
-import type { ParkedCause } from "../domain/routing/Health.ts"
+import type { PauseCause } from "../domain/routing/Health.ts"
 import type { FoundKey } from "./LeakedKeys.ts"
 
-/** A parking that began, grew or ended. Times are in milliseconds since 1970. */
+/** A cooldown of a key that grew. */
 export interface ParkingChange {
   readonly account_id: AccountId
   readonly credential_id: CredentialId
   readonly key_version: number
   /** The model, or '' for the whole key. */
   readonly model: string
-  readonly cause: Exclude<ParkedCause, "leaked">
+  readonly epoch: number
+  /** Null if the key has succeeded: whatever earlier epochs hold against it is over. */
+  readonly cause: PauseCause | null
   readonly strikes: number
-  readonly until: number
-  /** The key has succeeded since: the parking, or an earlier one, is over. */
-  readonly ended: boolean
+  /** Milliseconds from now to its end, at most an hour; null after a success. */
+  readonly remaining: number | null
 }
 
 /** Keys that no router is offered, although their credentials allow it. */
@@ -28,9 +29,9 @@ export class Parkings extends Context.Service<
       id: CredentialId
     ) => Effect.Effect<Option.Option<FoundKey>, ServiceUnavailable>
     /**
-     * Stores what a router has seen of keys. A stored parking only grows until it is ended, so storing a change twice, or
-     * those of several routers in any order, is safe. A change of a replaced key stores nothing, nor one of a key that is
-     * marked as leaked. A parking that begins ends those of keys that this one has replaced.
+     * Joins what a router has seen of keys to what is stored, by the database's clock. Only a greater cooldown replaces
+     * one, so storing a change twice, or those of several routers in any order, is safe. A change of a replaced key stores
+     * nothing, nor one of a key that is marked as leaked. Removes cooldowns of the same credentials that are long over.
      */
     readonly store: (changes: ReadonlyArray<ParkingChange>) => Effect.Effect<void, ServiceUnavailable>
   }

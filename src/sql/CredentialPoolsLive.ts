@@ -34,8 +34,8 @@ const versionOf = (sql: SqlClient.SqlClient) => sql`
 
 const parkings = (sql: SqlClient.SqlClient) => sql`
   SELECT json_agg(json_build_object(
-    'model', parked.model, 'key_version', parked.key_version, 'cause', parked.cause, 'strikes', parked.strikes,
-    'until', extract(epoch FROM parked.until) * 1000
+    'model', parked.model, 'key_version', parked.key_version, 'epoch', parked.epoch, 'cause', parked.cause,
+    'strikes', parked.strikes, 'remaining', extract(epoch FROM parked.until - now()) * 1000
   ))::text AS parkings FROM credential_parkings AS parked
   WHERE parked.account_id = member.account_id AND parked.credential_id = member.id`
 

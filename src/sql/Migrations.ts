@@ -17,7 +17,8 @@ import credentialRevisions, { prepare as buildListIndex } from "./migrations/000
 import createParkings from "./migrations/0008_create_parkings.ts"
 import createCredentialUse from "./migrations/0009_create_credential_use.ts"
 import kekRegistration from "./migrations/0010_kek_registration.ts"
-import dropKeysById from "./migrations/0011_drop_keys_by_id.ts"
+import parkingEpochs from "./migrations/0012_parking_epochs.ts"
+import dropKeysById from "./migrations/0013_drop_keys_by_id.ts"
 
 /** Migrations that run in one transaction. */
 interface Stage {
@@ -43,7 +44,9 @@ const stages: ReadonlyArray<Stage> = [
   { migrations: { "0008_create_parkings": createParkings } },
   { migrations: { "0009_create_credential_use": createCredentialUse } },
   { migrations: { "0010_kek_registration": kekRegistration } },
-  { finishes: true, migrations: { "0011_drop_keys_by_id": dropKeysById } }
+  { migrations: { "0012_parking_epochs": parkingEpochs } },
+  // Comes last, whatever its number was before: a stage is run only if it is newer than everything the database has.
+  { finishes: true, migrations: { "0013_drop_keys_by_id": dropKeysById } }
 ]
 
 const newestOf = ({ migrations }: Stage) =>

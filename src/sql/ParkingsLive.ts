@@ -1,70 +1,58 @@
 import { Effect, Layer, Option } from "effect"
-import type { SqlClient, Statement } from "effect/sql"
 import type { FoundKey } from "../port/LeakedKeys.ts"
+import { forgottenAfter, longestPause } from "../domain/routing/Health.ts"
 import { type ParkingChange, Parkings } from "../port/Parkings.ts"
+import type { SqlClient } from "effect/sql"
 import { record } from "./auditing.ts"
 import { Database } from "./connection/Database.ts"
-import { inLockOrder } from "./rowOrder.ts"
+import { marks } from "./leakMarks.ts"
 
-/** The marks that keys have leaked, among the parkings `parked`. */
-const marks = (sql: SqlClient.SqlClient) => sql`parked.model = '' AND parked.cause = 'leaked'`
+/** When a row is removed, in milliseconds after its end: later than every process has forgotten it. */
+const sweptAfter = forgottenAfter + 5 * 60 * 1000
 
-/** Whether the key of this version of a credential is marked as leaked. */
-export const isMarked = (
-  sql: SqlClient.SqlClient,
-  account_id: Statement.Fragment,
-  credential_id: Statement.Fragment,
-  key_version: Statement.Fragment
-) => sql`
-  EXISTS (
-    SELECT FROM credential_parkings AS parked
-    WHERE parked.account_id = ${account_id} AND parked.credential_id = ${credential_id}
-    AND parked.key_version = ${key_version} AND ${marks(sql)}
-  )`
-
-/** The changes as rows `given`. */
+/** The changes as rows `given`, in the same order for every process, so that none waits for another that waits for it. */
 const rowsOf = (sql: SqlClient.SqlClient, changes: ReadonlyArray<ParkingChange>) => sql`
   unnest(
     ${changes.map(({ account_id }) => account_id)}::uuid[],
     ${changes.map(({ credential_id }) => credential_id)}::uuid[],
     ${changes.map(({ model }) => model)}::text[],
     ${changes.map(({ key_version }) => key_version)}::integer[],
-    ${changes.map(({ cause }) => cause)}::text[],
+    ${changes.map(({ epoch }) => epoch)}::integer[],
+    ${changes.map(({ cause }) => cause ?? "succeeded")}::text[],
     ${changes.map(({ strikes }) => strikes)}::integer[],
-    ${changes.map(({ until }) => new Date(until).toISOString())}::timestamptz[]
-  ) AS given (account_id, credential_id, model, key_version, cause, strikes, until)`
+    ${changes.map(({ remaining }) => remaining ?? 0)}::double precision[]
+  ) AS given (account_id, credential_id, model, key_version, epoch, cause, strikes, remaining)`
+
+const nameOf = ({ account_id, credential_id, model }: ParkingChange) => `${account_id} ${credential_id} ${model}`
 
 const storeAll = (sql: SqlClient.SqlClient, changes: ReadonlyArray<ParkingChange>) => {
-  const sorted = inLockOrder(
-    ({ account_id, credential_id, model }) => `${account_id} ${credential_id} ${model}`,
-    changes
-  )
-  const begun = sorted.filter(({ ended }) => !ended)
-  const over = sorted.filter(({ ended }) => ended)
-  const ofPresentKeys = sql`
-    JOIN credentials ON credentials.account_id = given.account_id AND credentials.id = given.credential_id
-    AND credentials.key_version = given.key_version`
-  const begin = sql`
+  const sorted = changes.toSorted((one, other) => (nameOf(one) < nameOf(other) ? -1 : 1))
+  const join = sql`
     INSERT INTO credential_parkings AS parked
-      (account_id, credential_id, model, key_version, cause, strikes, until, parked_at)
-    SELECT given.account_id, given.credential_id, given.model, given.key_version, given.cause, given.strikes, given.until,
+      (account_id, credential_id, model, key_version, epoch, cause, strikes, until, parked_at)
+    SELECT given.account_id, given.credential_id, given.model, given.key_version, given.epoch, given.cause, given.strikes,
+      CASE WHEN given.cause <> 'succeeded'
+        THEN now() + least(given.remaining, ${longestPause}::double precision) * interval '1 millisecond' END,
       now()
-    FROM ${rowsOf(sql, begun)} ${ofPresentKeys}
+    FROM ${rowsOf(sql, sorted)}
+    JOIN credentials ON credentials.account_id = given.account_id AND credentials.id = given.credential_id
+    AND credentials.key_version = given.key_version
     ON CONFLICT (account_id, credential_id, model) DO UPDATE
-    SET key_version = excluded.key_version, cause = excluded.cause, strikes = excluded.strikes, until = excluded.until,
-      parked_at = excluded.parked_at
+    SET key_version = excluded.key_version, epoch = excluded.epoch, cause = excluded.cause, strikes = excluded.strikes,
+      until = excluded.until, parked_at = excluded.parked_at
     WHERE parked.key_version < excluded.key_version
-    OR (parked.key_version = excluded.key_version AND parked.until < excluded.until)`
-  const forget = sql`
-    DELETE FROM credential_parkings AS parked USING ${rowsOf(sql, begun)} ${ofPresentKeys}
-    WHERE parked.account_id = given.account_id AND parked.credential_id = given.credential_id
-    AND parked.key_version < given.key_version`
-  const end = sql`
-    DELETE FROM credential_parkings AS parked USING ${rowsOf(sql, over)}
-    WHERE parked.account_id = given.account_id AND parked.credential_id = given.credential_id
-    AND parked.model = given.model AND parked.key_version = given.key_version AND parked.until <= given.until`
-  const statements = [...(begun.length === 0 ? [] : [begin, forget]), ...(over.length === 0 ? [] : [end])]
-  return Effect.all(statements, { discard: true })
+    OR (parked.key_version = excluded.key_version AND parked.cause <> 'leaked'
+      AND (parked.epoch, coalesce(parked.until, '-infinity')) < (excluded.epoch, coalesce(excluded.until, '-infinity')))`
+  const sweep = sql`
+    DELETE FROM credential_parkings AS parked USING credentials
+    WHERE (parked.account_id, parked.credential_id) IN (
+      SELECT given.account_id, given.credential_id FROM ${rowsOf(sql, sorted)}
+    )
+    AND credentials.account_id = parked.account_id AND credentials.id = parked.credential_id
+    AND (parked.key_version < credentials.key_version
+      OR (parked.cause <> 'leaked'
+        AND greatest(parked.until, parked.parked_at) < now() - ${sweptAfter}::double precision * interval '1 millisecond'))`
+  return Effect.andThen(join, sweep)
 }
 
 export const layer = Layer.effect(
@@ -78,7 +66,7 @@ export const layer = Layer.effect(
           WHERE account_id = ${account_id} AND id = ${id} FOR SHARE`
         if (key === undefined) return Option.none()
         const ended = yield* sql`
-          DELETE FROM credential_parkings AS parked
+          UPDATE credential_parkings AS parked SET cause = 'succeeded', parked_at = now()
           WHERE account_id = ${account_id} AND credential_id = ${id} AND key_version = ${key.key_version}
           AND ${marks(sql)} RETURNING 1`
         yield* record(sql, ended.length === 0 ? [] : [{ action: "credential.unpark", ...key }])

@@ -92,10 +92,8 @@ describe("a role with the privileges that docs/operating.md grants", () => {
           credential_id: CredentialId.make(idIn(created))
         }
         const ports = yield* storesOn(url)
-        const parking = { key_version: 1, model: "m", cause: "rejected", strikes: 1, until: 0 } as const
-        for (const ended of [false, true]) {
-          yield* Context.get(ports, Parkings).store([{ ...used, ...parking, ended }])
-        }
+        const parking = { key_version: 1, model: "m", epoch: 0, cause: "rejected", strikes: 1, remaining: 0 } as const
+        yield* Context.get(ports, Parkings).store([{ ...used, ...parking }])
         for (const at of [1, 2]) yield* Context.get(ports, CredentialUse).store([{ ...used, ...leasedAt(at) }])
         const shown = yield* runCommand(
           ["credential", "show", used.credential_id, "--account", used.account_id],

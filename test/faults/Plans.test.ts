@@ -77,9 +77,8 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))(
           yield* Effect.forEach(many, versions, together)
           assert.isAtLeast(Option.getOrThrow(yield* pools.load(owner, "openai")).rows.length, many.length)
           const keys = many.map((credential_id) => ({ account_id, credential_id }))
-          const parking = { model: "", key_version: 1, cause: "rejected", strikes: 1, until: 0 } as const
-          const ended = keys.map((key, index) => ({ ...key, ...parking, ended: index > 1 }))
-          yield* (yield* Parkings).store(ended)
+          const parking = { model: "", key_version: 1, epoch: 0, cause: "rejected", strikes: 1, remaining: 0 } as const
+          yield* (yield* Parkings).store(keys.map((key) => ({ ...key, ...parking })))
           yield* (yield* CredentialUse).store(keys.map((key) => ({ ...key, ...leasedAt(1) })))
           yield* (yield* CredentialUse).find(account_id, id)
 
@@ -90,7 +89,7 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))(
             ? ["json_populate_recordset", "unnest", "hash = ANY($1::bytea[]) AND revoked"]
             : []
           const alone = [
-            "FROM target",
+            "FROM home",
             "SELECT account_id, id",
             "receipt AS (",
             "key_hash = $2",

@@ -65,20 +65,22 @@ for (const [name, store] of stores) {
         const { store } = yield* Parkings
         const parking: ParkingChange = {
           ...{ account_id: owner.account_id, credential_id: credential.id, key_version: 1, model: "a/model" },
-          ...{ cause: "rejected", strikes: 2, until: 5000, ended: false }
+          ...{ epoch: 1, cause: "rejected", strikes: 2, remaining: 50_000 }
         }
         yield* store([parking])
         const before = yield* versions
         assert.lengthOf((yield* load).rows[0]?.parkings ?? [], 1)
-        yield* store([parking])
-        yield* store([{ ...parking, until: 4000, strikes: 1 }])
-        yield* store([{ ...parking, until: 4000, ended: true }])
-        yield* store([{ ...parking, key_version: 2, until: 9000 }])
+        const ended = { ...parking, cause: null, strikes: 0, remaining: null }
+        yield* store([{ ...parking, remaining: 40_000, strikes: 1 }])
+        yield* store([{ ...parking, epoch: 0, remaining: 90_000 }])
+        yield* store([ended])
+        yield* store([{ ...parking, key_version: 2, remaining: 90_000 }])
         assert.deepStrictEqual(yield* versions, before)
-        yield* store([{ ...parking, ended: true }])
+        yield* store([{ ...ended, epoch: 2 }])
         const after = yield* versions
         assert.notDeepEqual(after, before, "control")
-        yield* store([{ ...parking, ended: true }])
+        yield* store([{ ...ended, epoch: 2 }])
+        yield* store([{ ...parking, remaining: 90_000 }])
         assert.deepStrictEqual(yield* versions, after)
       })
     )
@@ -89,7 +91,7 @@ for (const [name, store] of stores) {
         const { store } = yield* Parkings
         const parkingOf = (model: string, key_version: number): ParkingChange => ({
           ...{ account_id: owner.account_id, credential_id: credential.id, key_version, model },
-          ...{ cause: "rejected", strikes: 1, until: 5000, ended: false }
+          ...{ epoch: 0, cause: "rejected", strikes: 1, remaining: 5000 }
         })
         const parked = Effect.map(load, ({ rows }) =>
           rows.flatMap(({ parkings }) => parkings.map(({ key_version, model }) => `${model} ${key_version}`)).sort()
@@ -105,8 +107,6 @@ for (const [name, store] of stores) {
             fields: ["key"]
           })
         )
-        assert.deepStrictEqual(yield* parked, ["a 1", "b 1"])
-        yield* store([{ ...parkingOf("c", 2), ended: true }])
         assert.deepStrictEqual(yield* parked, ["a 1", "b 1"])
         yield* store([parkingOf("c", 2)])
         assert.deepStrictEqual(yield* parked, ["c 2"])
@@ -159,7 +159,9 @@ for (const [name, store] of stores) {
           park: true
         })
         const [row] = (yield* load).rows
-        assert.deepStrictEqual(row?.parkings, [{ model: "", key_version: 1, cause: "leaked", strikes: 0, until: null }])
+        assert.deepStrictEqual(row?.parkings, [
+          { model: "", key_version: 1, epoch: 0, cause: "leaked", strikes: 0, remaining: null }
+        ])
       })
     )
 

@@ -3,7 +3,7 @@ import { readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
-import { series } from "../deploy/series.ts"
+import { families } from "../../src/telemetry/families.ts"
 import { embeddedClient } from "../support/database/embeddedClient.ts"
 import { minimal } from "../support/http/Bodies.ts"
 import { createOver } from "../support/http/callByok.ts"
@@ -61,12 +61,12 @@ layerLive(StartedBefore.layer, { timeout: "120 seconds" })("the management port"
       const types = Array.from(text.matchAll(/^# TYPE (\w+) (\w+)$/gm), ([, name, type]) => `${name} ${type}`)
       assert.sameMembers(
         types,
-        Array.from(series, ([name, { type }]) => `${name} ${type}`)
+        Object.values(families).map(({ prometheus, type }) => `${prometheus} ${type}`)
       )
       const help = Array.from(text.matchAll(/^# HELP (\w+) (.+)$/gm), ([, name, words]) => `${name} ${words}`)
       assert.sameMembers(
         help,
-        Array.from(series, ([name, { description }]) => `${name} ${description}`)
+        Object.values(families).map(({ description, prometheus }) => `${prometheus} ${description}`)
       )
     })
   )

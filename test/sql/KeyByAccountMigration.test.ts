@@ -14,7 +14,8 @@ const names = [
   "credential_revisions",
   "create_parkings",
   "create_credential_use",
-  "kek_registration"
+  "kek_registration",
+  "parking_epochs"
 ]
 
 const older = Effect.gen(function* () {

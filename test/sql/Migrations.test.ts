@@ -18,6 +18,7 @@ const all = [
   "create_parkings",
   "create_credential_use",
   "kek_registration",
+  "parking_epochs",
   "drop_keys_by_id"
 ]
 

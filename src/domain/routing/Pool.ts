@@ -1,5 +1,5 @@
 import type { Credential } from "../Credential.ts"
-import type { Health } from "./Health.ts"
+import type { Cooldowns } from "./Health.ts"
 
 /**
  * Whether a row is what was sealed. Only `verified` rows are offered, and `unverified` ones in explanations made
@@ -19,8 +19,8 @@ export interface PooledCredential {
   /** The version of the row in the database. */
   readonly row: string
   readonly seal: Seal
-  /** The health of the key when the row was read; undefined if nothing stands against it. */
-  readonly stored: Health | undefined
+  /** The cooldowns that the database had when the row was read. */
+  readonly stored: Cooldowns
   /** The lists as questions that are quick to answer, however long the lists are. */
   readonly allowsApiKey: Allows
   readonly allowsUser: Allows

@@ -1,16 +1,17 @@
-import { Clock, Effect, Layer, Option } from "effect"
+import { Effect, Layer, Option } from "effect"
 import { CurrentCaller } from "../../domain/CurrentCaller.ts"
 import { InvalidParams } from "../../domain/Errors.ts"
 import type { AccountId } from "../../domain/Identifiers.ts"
 import type { Provider } from "../../domain/Provider.ts"
 import { explanationOf } from "../../domain/routing/explanationOf.ts"
-import { availabilityOf } from "../../domain/routing/Health.ts"
+import { availabilityOf, healthIn } from "../../domain/routing/Health.ts"
 import { planFor } from "../../domain/routing/planFor.ts"
 import type { PlanRequest } from "../../domain/routing/RoutingRequest.ts"
 import { RequestTimeout, withDeadline } from "../../port/Deadline.ts"
 import { Explanations } from "../../port/Explanations.ts"
 import { WorkspaceResolver } from "../../port/WorkspaceResolver.ts"
 import { workspaceIssue } from "../Ownership.ts"
+import { momentOf } from "./makeHealthLedger.ts"
 import { Pools } from "./Pools.ts"
 
 const make = Effect.fnUntraced(function* (verifies: boolean) {
@@ -26,10 +27,12 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
     const request = { ...asked, account_id, workspace_id: workspace.value }
     const snapshots = yield* current(request, providers)
     if (Option.isNone(snapshots)) return yield* refused
-    const now = yield* Clock.currentTimeMillis
+    const now = yield* Effect.clockWith((clock) => Effect.sync(() => momentOf(clock)))
     const pools = new Map(snapshots.value.map((snapshot, index) => [providers[index], snapshot] as const))
     const poolOf = (provider: Provider) => pools.get(provider)?.pool ?? []
-    const plan = planFor(request, poolOf, (pooled) => availabilityOf(pooled.stored, pooled, request.model, now))
+    const plan = planFor(request, poolOf, ({ key_version, leaked, stored }) =>
+      availabilityOf(healthIn(stored, key_version, request.model, now.monotonic), leaked, now)
+    )
     return explanationOf(request, plan, poolOf)
   })
 

@@ -1,12 +1,20 @@
-import { Context, Duration, Effect, Fiber, Layer, Option } from "effect"
+import { Clock, Context, Duration, Effect, Fiber, Layer, Option } from "effect"
 import type { ServiceUnavailable } from "../../domain/Errors.ts"
 import type { CredentialId } from "../../domain/Identifiers.ts"
 import type { Provider } from "../../domain/Provider.ts"
-import type { Health, Pause } from "../../domain/routing/Health.ts"
+import {
+  type Cooldown,
+  type Cooldowns,
+  longestPause,
+  type PauseCause,
+  pauseCauses,
+  unknown
+} from "../../domain/routing/Health.ts"
 import { type Pool, type PooledCredential, poolOf } from "../../domain/routing/Pool.ts"
 import { Cipher, type PreparedKey } from "../../port/Cipher.ts"
 import { CredentialPools, type PoolOwner, type PoolRow, type StoredParking } from "../../port/CredentialPools.ts"
 import { withDeadline } from "../../port/Deadline.ts"
+import { monotonicMillis } from "./makeHealthLedger.ts"
 import { type VerifyRow, verifyRow } from "./verifyRow.ts"
 
 /** A pool as the database had it, verified. Times are in milliseconds of the monotonic clock. */
@@ -19,8 +27,9 @@ export interface Snapshot {
   readonly prepared: ReadonlyMap<CredentialId, PreparedKey>
   /** Whether every row is what was sealed. */
   readonly isVerified: boolean
-  /** When reading it began. */
+  /** When reading it began, and when it was verified. */
   readonly read_at: number
+  readonly verified_at: number
   /** When a question began that the database answered with this version. */
   validated_at: number
 }
@@ -30,6 +39,10 @@ const maxPools = 10_000
 
 /** How long a snapshot is kept in which a row is not verified: its key may arrive, or the key store answer again. */
 const unverifiedFor = 1000
+
+/** A key store that hangs delays verifying, so that counts from its end. */
+const isKept = ({ isVerified, verified_at }: Snapshot, now: number): boolean =>
+  isVerified || verified_at + unverifiedFor > now
 
 /** How many pools of one plan are read at a time. */
 const concurrency = 8
@@ -49,21 +62,33 @@ const verifiedAtOnce = 16
 /** How long verifying a pool may take. Rows that are not verified by then count as unavailable. */
 const inTime = withDeadline(Duration.seconds(3))
 
-/** The health of a key as the database knows it; undefined if nothing stands against it. Older keys' parkings are void. */
-const storedHealth = (parkings: ReadonlyArray<StoredParking>, key_version: number): Health | undefined => {
-  let whole: Pause | null = null
-  const models = new Map<string, Pause>()
-  for (const { cause, model, strikes, until, ...parking } of parkings) {
-    if (cause === "leaked" || until === null || parking.key_version !== key_version) continue
-    const pause: Pause = { cause, strikes, until, tried_at: null }
-    if (model === "") whole = pause
-    else models.set(model, pause)
-  }
-  return whole === null && models.size === 0 ? undefined : { key_version, whole, models }
-}
+/** A cause that only a newer version knows is treated as the gravest one. */
+const pauseCauseOf = (cause: string): PauseCause => pauseCauses.find((known) => known === cause) ?? "rejected"
+
+/** The cooldowns of a key as the database has them, read at a monotonic time. Those of replaced keys are void. */
+const cooldownsOf = (parkings: ReadonlyArray<StoredParking>, key_version: number, now: number): Cooldowns =>
+  new Map(
+    parkings
+      .filter((parking) => parking.cause !== "leaked" && parking.key_version === key_version)
+      .map(({ cause, epoch, model, remaining, strikes }): [string, Cooldown] =>
+        cause === "succeeded" || remaining === null
+          ? [model, { ...unknown(key_version), epoch }]
+          : [
+              model,
+              {
+                key_version,
+                epoch,
+                until: now + Math.min(remaining, longestPause),
+                strikes,
+                cause: pauseCauseOf(cause)
+              }
+            ]
+      )
+  )
 
 const make = Effect.fnUntraced(function* (verify: VerifyRow) {
   const { load, versions } = yield* CredentialPools
+  const clock = yield* Clock.Clock
   const fork = Effect.runForkWith(yield* Effect.context())
   const snapshots = new Map<string, Snapshot>()
   const loadings = new Map<string, Loading>()
@@ -86,8 +111,9 @@ const make = Effect.fnUntraced(function* (verify: VerifyRow) {
       load(owner, provider),
       Option.match({
         onNone: () => Effect.succeedNone,
-        onSome: ({ rows, version }) =>
-          Effect.map(
+        onSome: ({ rows, version }) => {
+          const now = monotonicMillis(clock)
+          return Effect.map(
             inTime(Effect.forEach(rows, (row) => verified(owner, row), { concurrency: verifiedAtOnce })),
             (found) => {
               const pool = poolOf(
@@ -97,7 +123,7 @@ const make = Effect.fnUntraced(function* (verify: VerifyRow) {
                   leaked: parkings.some((parking) => parking.cause === "leaked" && parking.key_version === key_version),
                   row,
                   seal,
-                  stored: storedHealth(parkings, key_version)
+                  stored: cooldownsOf(parkings, key_version, now)
                 }))
               )
               return Option.some<Snapshot>({
@@ -111,10 +137,12 @@ const make = Effect.fnUntraced(function* (verify: VerifyRow) {
                 ),
                 isVerified: pool.every(({ seal }) => seal === "verified" || seal === "unverified"),
                 read_at,
+                verified_at: performance.now(),
                 validated_at: read_at
               })
             }
           )
+        }
       })
     )
 
@@ -136,7 +164,7 @@ const make = Effect.fnUntraced(function* (verify: VerifyRow) {
   const known = (name: string, asked: number, version: string): Snapshot | undefined => {
     const snapshot = snapshots.get(name)
     if (snapshot === undefined || (snapshot.read_at < asked && snapshot.version !== version)) return undefined
-    return snapshot.isVerified || snapshot.read_at + unverifiedFor > asked ? snapshot : undefined
+    return isKept(snapshot, asked) ? snapshot : undefined
   }
 
   const loaded = (
@@ -157,9 +185,7 @@ const make = Effect.fnUntraced(function* (verify: VerifyRow) {
     })
 
   const isFresh = (snapshot: Snapshot | undefined, now: number, freshness: number): snapshot is Snapshot =>
-    snapshot !== undefined &&
-    snapshot.validated_at + freshness >= now &&
-    (snapshot.isVerified || snapshot.read_at + unverifiedFor > now)
+    snapshot !== undefined && snapshot.validated_at + freshness >= now && isKept(snapshot, now)
 
   const validated = (
     owner: PoolOwner,

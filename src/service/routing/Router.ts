@@ -1,7 +1,7 @@
 import { Cause, Clock, Context, Duration, Effect, Layer, Option, Scope } from "effect"
 import { ServiceUnavailable } from "../../domain/Errors.ts"
 import type { Provider } from "../../domain/Provider.ts"
-import { availabilityOf, takeTrial } from "../../domain/routing/Health.ts"
+import { availabilityOf, type Health, type Moment } from "../../domain/routing/Health.ts"
 import type { Outcome } from "../../domain/routing/Outcome.ts"
 import type { OwnStep, Plan, Step } from "../../domain/routing/Plan.ts"
 import { planFor } from "../../domain/routing/planFor.ts"
@@ -12,14 +12,15 @@ import type { CredentialPools } from "../../port/CredentialPools.ts"
 import type { CredentialUse } from "../../port/CredentialUse.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import type { Parkings } from "../../port/Parkings.ts"
+import { RouterMeter } from "../../port/RouterMeter.ts"
 import { atOnceOrInTime } from "../withKeyStoreTimeout.ts"
 import { Lease, type LeaseTerms, redactLeased } from "./Lease.ts"
-import { makeHealthLedger, type StoredHealth } from "./makeHealthLedger.ts"
+import { makeHealthLedger, momentOf } from "./makeHealthLedger.ts"
 import { makeUseLedger } from "./makeUseLedger.ts"
+import { metering } from "./metering.ts"
 import type { Freshness, Planned } from "./Planned.ts"
 import { Pools, type Snapshot } from "./Pools.ts"
 import { Exhausted, LeaseRefused, PoolsUnavailable, UnknownWorkspace } from "./RouterErrors.ts"
-import { makeRouterMeter } from "./RouterMeter.ts"
 import { type Attempt, runPlan } from "./runPlan.ts"
 import { sealStatusByError } from "./verifyRow.ts"
 
@@ -39,18 +40,17 @@ const orUnavailable = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
       : Effect.failCause(cause as Cause.Cause<Exclude<E, ServiceUnavailable>>)
   )
 
-/** A lease, with what was known of its key's health when it was made. */
+/** A lease, with the health of its key under which it was made. */
 class MadeLease extends Lease {
-  isReported = false
-  readonly #known: StoredHealth
+  readonly #health: Health
 
-  constructor(terms: LeaseTerms, known: StoredHealth) {
+  constructor(terms: LeaseTerms, health: Health) {
     super(terms)
-    this.#known = known
+    this.#health = health
   }
 
-  get known() {
-    return this.#known
+  get health() {
+    return this.#health
   }
 }
 
@@ -58,22 +58,23 @@ const providersOf = ({ targets }: RoutingRequest) => targets.map(({ provider }) 
 
 const make = Effect.gen(function* () {
   const { current } = yield* Pools
-  const metered = yield* makeRouterMeter
+  const metered = metering(yield* RouterMeter)
   const ledger = yield* makeHealthLedger
   const uses = yield* makeUseLedger
   const open = new Set<Lease>()
 
-  const planned = (request: RoutingRequest, snapshots: ReadonlyArray<Snapshot>, now: number): Plan => {
+  const healthOf = ({ account_id, model }: RoutingRequest, pooled: PooledCredential, now: number): Health => {
+    const { credential, key_version, stored } = pooled
+    return ledger.healthOf({ account_id, credential_id: credential.id, key_version, model }, stored, now)
+  }
+
+  const planned = (request: RoutingRequest, snapshots: ReadonlyArray<Snapshot>, now: Moment): Plan => {
     const snapshotOf = (provider: string) =>
       snapshots[request.targets.findIndex((target) => target.provider === provider)]
-    const healthOf = ({ credential: { id, provider }, stored }: PooledCredential) => {
-      const snapshot = snapshotOf(provider)
-      return snapshot === undefined ? undefined : ledger.healthOf(id, { stored, read_at: snapshot.read_at })
-    }
     return planFor(
       request,
       (provider) => snapshotOf(provider)?.pool ?? [],
-      (pooled) => availabilityOf(healthOf(pooled), pooled, request.model, now)
+      (pooled) => availabilityOf(healthOf(request, pooled, now.monotonic), pooled.leaked, now)
     )
   }
 
@@ -88,7 +89,7 @@ const make = Effect.gen(function* () {
           ? Effect.fail(new UnknownWorkspace())
           : Effect.clockWith((clock) =>
               Effect.sync(() => ({
-                ...planned(request, found.value, clock.currentTimeMillisUnsafe()),
+                ...planned(request, found.value, momentOf(clock)),
                 request,
                 freshness
               }))
@@ -105,23 +106,18 @@ const make = Effect.gen(function* () {
   const report = (lease: Lease, outcome: Outcome) =>
     Effect.map(Clock.currentTimeMillis, (reported_at) => {
       if (!(lease instanceof MadeLease)) return
-      lease.isReported = true
-      const { account_id, credential_id, key_version, leased_at, model } = lease.terms
-      const observed = { key_version, model, leased_at, reported_at, outcome }
-      ledger.report(account_id, credential_id, lease.known, observed)
+      ledger.giveBack(lease.terms, lease)
+      ledger.report(lease.terms, lease.health, outcome)
       uses.reported(lease.terms, outcome, reported_at)
     })
 
-  /**
-   * Opens the key into the lease. The wipe is registered before opening, so it always runs. A lease that ends without a
-   * report gives back its trial.
-   */
+  /** Opens the key into the lease. The wipe is registered before opening, so it always runs, as does giving back a trial. */
   const opened = (lease: MadeLease, prepared: PreparedKey): Effect.Effect<Lease, LeaseRefused, Scope.Scope> => {
-    const abandon = Effect.suspend(() => (lease.isReported ? Effect.void : report(lease, { _tag: "Abandoned" })))
+    const giveBack = Effect.sync(() => ledger.giveBack(lease.terms, lease))
     const end = Effect.suspend(() => {
       open.delete(lease)
       lease.wipe()
-      return abandon
+      return giveBack
     })
     // `Effect.addFinalizer` would copy the whole context for the finalizer.
     const wiped = Effect.flatMap(Effect.scope, (scope) => Scope.addFinalizer(scope, end))
@@ -131,7 +127,7 @@ const make = Effect.gen(function* () {
       uses.leased(lease.terms)
       return lease
     }
-    const filled = Effect.onError(atOnceOrInTime(prepared.read(fill)), () => abandon)
+    const filled = Effect.onError(atOnceOrInTime(prepared.read(fill)), () => giveBack)
     const refuse = ({ _tag }: OpenFailure) => new LeaseRefused({ reason: sealStatusByError[_tag] })
     return Effect.andThen(wiped, Effect.mapError(filled, refuse))
   }
@@ -146,14 +142,17 @@ const make = Effect.gen(function* () {
         if (snapshot === undefined || pooled?.row !== row || prepared === undefined) {
           return Effect.fail(new LeaseRefused({ reason: "changed" }))
         }
-        const now = clock.currentTimeMillisUnsafe()
+        const now = momentOf(clock)
         const { account_id, model } = plan.request
-        const known = { stored: pooled.stored, read_at: snapshot.read_at }
-        const admission = takeTrial(ledger.healthOf(credential_id, known), pooled, model, now)
-        if (admission._tag === "Refused") return Effect.fail(new LeaseRefused({ reason: admission.reason }))
-        ledger.admit(credential_id, admission.health)
-        const terms = { account_id, credential_id, key_version, provider, model, region, leased_at: now }
-        return opened(new MadeLease(terms, known), prepared)
+        const health = healthOf(plan.request, pooled, now.monotonic)
+        if (availabilityOf(health, pooled.leaked, now)._tag === "Parked") {
+          return Effect.fail(new LeaseRefused({ reason: "parked" }))
+        }
+        const terms = { account_id, credential_id, key_version, provider, model, region, leased_at: now.wall }
+        const made = new MadeLease(terms, health)
+        return ledger.admit(terms, health, made, now.monotonic)
+          ? opened(made, prepared)
+          : Effect.fail(new LeaseRefused({ reason: "on_trial" }))
       })
     )
 

@@ -1,11 +1,11 @@
 import { PgClient, PgTypes } from "@effect/sql-pg"
 import { Context, Duration, Effect, Layer, Result } from "effect"
 import { Reactivity } from "effect/reactivity"
+import { DatabaseMeter, type LaneName } from "../../port/DatabaseMeter.ts"
 import { queueLimits } from "../../port/QueueLimits.ts"
 import type { DatabaseTarget } from "./DatabaseTarget.ts"
 import { type ConnectionPool, makeConnectionPool } from "./ConnectionPool.ts"
 import { makeTransport } from "./makeTransport.ts"
-import { makePoolMeter, type PoolName } from "./PoolMeter.ts"
 
 /** How the database is used. */
 export interface DatabaseSettings {
@@ -89,11 +89,11 @@ export const layer = (target: DatabaseTarget, settings: DatabaseSettings, sessio
     maxAge: Duration.toMillis(settings.maxAge),
     pooler: settings.pooler
   }
-  const poolOf = Effect.fnUntraced(function* (name: PoolName, settings: DatabaseSettings) {
+  const poolOf = Effect.fnUntraced(function* (name: LaneName, settings: DatabaseSettings) {
     let unreplicated = 0
     const stream = makeTransport(target, lifetime, () => (unreplicated += 1))
     const client = yield* makeClient(target, settings, { ...sessionOf(settings, session), stream })
-    const meter = yield* makePoolMeter(name)
+    const meter = (yield* DatabaseMeter)(name)
     return yield* makeConnectionPool(client, {
       ...settings,
       queue: queueLimits(settings.queue).statements,

@@ -1,235 +1,157 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary } from "effect"
-import * as Code from "../../../src/domain/routing/Health.ts"
-import type { Health, Report, Availability } from "../../../src/domain/routing/Health.ts"
+import {
+  availabilityOf,
+  compare,
+  contributed,
+  type Cooldown,
+  type Health,
+  join,
+  pauseCauses,
+  remembered,
+  unknown
+} from "../../../src/domain/routing/Health.ts"
 import type { Outcome } from "../../../src/domain/routing/Outcome.ts"
-import { elementOf, integer, oneOf } from "../../support/memory/arbitraries.ts"
-import { anyReports, healthLaws } from "./healthLaws.ts"
+import { elementOf, integer } from "../../support/memory/arbitraries.ts"
 import { propertyRuns } from "./propertyRuns.ts"
-import { plainRow } from "./RoutingCase.ts"
-
-describe("the health of a key", () => {
-  for (const { law, title } of healthLaws) {
-    it.prop(title, [anyReports], ([reports]) => law(Code, reports), propertyRuns)
-  }
-})
 
 const second = 1000
 const minute = 60 * second
 const hour = 60 * minute
 
-const keyOf = (key_version: number) => ({ ...plainRow("openai", 0), key_version })
-const key = keyOf(1)
-
-const report = (outcome: Outcome, leased_at: number, reported_at = leased_at): Report => ({
-  key_version: 1,
-  model: "a/one",
-  leased_at,
-  reported_at,
-  outcome
+/** Few values of each part, so that many are equal. */
+const anyCooldown: Arbitrary.Arbitrary<Cooldown> = Arbitrary.all({
+  key_version: integer(1, 2),
+  epoch: integer(0, 2),
+  until: elementOf([Number.NEGATIVE_INFINITY, 0, second, hour]),
+  strikes: integer(0, 2),
+  cause: elementOf([null, ...pauseCauses])
 })
 
+const free: Health = { whole: unknown(1), model: unknown(1) }
+const at = (monotonic: number) => ({ monotonic, wall: monotonic })
+const availability = (health: Health, now: number, leaked = false) => availabilityOf(health, leaked, at(now))
 const refused = (_tag: "RateLimited" | "Forbidden" | "Rejected" | "QuotaExhausted") =>
   _tag === "RateLimited" ? { _tag, retry_after: null } : { _tag }
 
-/** The lengths of the pauses of a key that is refused whenever it is tried. */
+/** The lengths of the pauses of a key that is refused whenever it is tried, in seconds. */
 const pausesWhenever = (outcome: Outcome, times: number) => {
-  let health: Health | undefined
+  let health = free
   let now = 0
   return Array.from({ length: times }, () => {
-    health = Code.observe(health, report(outcome, now))
-    const availability = Code.availabilityOf(health, key, "a/one", now)
-    assert(availability._tag === "Parked" && availability.until !== null)
-    const length = availability.until - now
-    now = availability.until
+    health = contributed(health, outcome, now)
+    const found = availability(health, now)
+    assert(found._tag === "Parked" && found.until !== null)
+    const length = found.until - now
+    now = found.until
     return length / second
   })
 }
 
+describe("the join of cooldowns", () => {
+  it.prop(
+    "is commutative, associative and idempotent, and never below either",
+    [anyCooldown, anyCooldown, anyCooldown],
+    ([one, other, third]) => {
+      assert.deepStrictEqual(join(one, other), join(other, one))
+      assert.deepStrictEqual(join(join(one, other), third), join(one, join(other, third)))
+      assert.deepStrictEqual(join(one, one), one)
+      assert.isAtLeast(compare(join(one, other), one), 0)
+    },
+    propertyRuns
+  )
+
+  it.prop(
+    "is what a replaced key is above of, whatever was known of the one before (Q26)",
+    [anyCooldown],
+    ([cooldown]) => {
+      const next = unknown(cooldown.key_version + 1)
+      assert.deepStrictEqual(join(cooldown, next), next)
+      assert.deepStrictEqual(join(cooldown, unknown(cooldown.key_version)), cooldown)
+    },
+    propertyRuns
+  )
+})
+
 describe("a pause", () => {
   it.each([
-    ["RateLimited", "rate_limited", [5, 10, 20, 40, 80, 160, 300, 300], true],
-    ["Forbidden", "forbidden", [60, 120, 240, 480, 960, 1920, 3600, 3600], true],
-    ["Rejected", "rejected", [60, 120, 240, 480, 960, 1920, 3600, 3600], false],
-    ["QuotaExhausted", "quota_exhausted", [60, 120, 240, 480, 960, 1920, 3600, 3600], false]
-  ] as const)("after %s is %s, and doubles with each trial that fails (E22)", (tag, cause, lengths, isOfModel) => {
+    ["RateLimited", "rate_limited", [5, 10, 20, 40, 80, 160, 300, 300], "model"],
+    ["Forbidden", "forbidden", [60, 120, 240, 480, 960, 1920, 3600, 3600], "model"],
+    ["Rejected", "rejected", [60, 120, 240, 480, 960, 1920, 3600, 3600], "whole"],
+    ["QuotaExhausted", "quota_exhausted", [60, 120, 240, 480, 960, 1920, 3600, 3600], "whole"]
+  ] as const)("after %s is %s, and doubles with each trial that fails (E22)", (tag, cause, lengths, scope) => {
     assert.deepStrictEqual(pausesWhenever(refused(tag), 8), [...lengths])
-    const health = Code.observe(undefined, report(refused(tag), 0))
-    const availability = Code.availabilityOf(health, key, "a/one", 0)
-    assert.deepStrictEqual(availability, { _tag: "Parked", cause, until: lengths[0] * second })
-    assert.deepStrictEqual(Code.availabilityOf(health, key, "a/two", 0), isOfModel ? { _tag: "Free" } : availability)
+    const after = contributed(free, refused(tag), 0)
+    assert.deepStrictEqual(availability(after, 0), { _tag: "Parked", cause, until: lengths[0] * second })
+    assert.deepStrictEqual(after, { ...free, [scope]: after[scope] })
   })
 
-  it("is as long as Retry-After asks for, up to an hour, whatever came before", () => {
-    assert.deepStrictEqual(pausesWhenever({ _tag: "RateLimited", retry_after: 7 * second }, 3), [7, 7, 7])
-    assert.deepStrictEqual(pausesWhenever({ _tag: "RateLimited", retry_after: 9 * hour }, 1), [3600])
+  it.each([
+    [7 * second, 7],
+    [9 * hour, 3600],
+    [Number.POSITIVE_INFINITY, 3600]
+  ])("is as long as Retry-After asks for, up to an hour, whatever came before: %s", (retry_after, length) => {
+    assert.deepStrictEqual(pausesWhenever({ _tag: "RateLimited", retry_after }, 3), [length, length, length])
   })
 
-  it("grows if a lease that was out with the first learns of a longer one, and takes its cause", () => {
-    const limited = Code.observe(undefined, report(refused("RateLimited"), 0))
-    const health = Code.observe(limited, report(refused("Forbidden"), 0, second))
-    assert.deepStrictEqual(health?.models.get("a/one"), {
-      cause: "forbidden",
-      strikes: 1,
-      until: second + minute,
-      tried_at: null
-    })
+  it.each([Number.NaN, -1])("is of the usual length if Retry-After is no time: %s", (retry_after) => {
+    assert.deepStrictEqual(pausesWhenever({ _tag: "RateLimited", retry_after }, 1), [5])
   })
 
-  it("is not ended by a success of a lease that was out when it began, but by that of its trial", () => {
-    const parked = Code.observe(undefined, report(refused("Rejected"), 0))
-    assert.strictEqual(Code.observe(parked, report({ _tag: "Succeeded" }, minute - 1, 2 * minute)), parked)
-    assert.isUndefined(Code.observe(parked, report({ _tag: "Succeeded" }, minute)))
+  it("is one strike of leases that were out together, and ends when the last of them says (Q25)", () => {
+    const [first, last] = [0, 2 * second].map((now) => contributed(free, refused("Rejected"), now).whole)
+    assert(first !== undefined && last !== undefined)
+    assert.deepStrictEqual(join(last, first), { ...last, strikes: 1, until: 2 * second + minute })
+  })
+
+  it("is ended by a success on probation, and by none of a lease that was out when it began", () => {
+    const rejected = contributed(free, refused("Rejected"), 0)
+    const late = contributed(free, { _tag: "Succeeded" }, 2 * minute)
+    assert.deepStrictEqual(join(rejected.whole, late.whole), rejected.whole)
+    const cleared = contributed(rejected, { _tag: "Succeeded" }, minute)
+    assert.deepStrictEqual(availability(cleared, minute), { _tag: "Free" })
+    const lateRefusal = contributed(free, refused("Rejected"), 3 * minute)
+    assert.deepStrictEqual(join(cleared.whole, lateRefusal.whole), cleared.whole)
   })
 
   it("of the whole key counts beside one of a model: the later end decides, and one success ends both", () => {
-    const limited = Code.observe(undefined, report(refused("RateLimited"), 0))
-    const both = Code.observe(limited, report(refused("Rejected"), 0))
-    const longer = { _tag: "Parked", cause: "rejected", until: minute } as const
-    assert.deepStrictEqual(Code.availabilityOf(both, key, "a/one", 0), longer)
-    assert.deepStrictEqual(Code.availabilityOf(both, key, "a/one", minute - 1), longer)
-    assert.deepStrictEqual(Code.availabilityOf(both, key, "a/one", minute), { _tag: "Probing" })
-    assert.isUndefined(Code.observe(both, report({ _tag: "Succeeded" }, minute)))
+    const limited = contributed(free, refused("RateLimited"), 0)
+    const both = contributed(limited, refused("Rejected"), 0)
+    assert.deepStrictEqual(availability(both, 0), { _tag: "Parked", cause: "rejected", until: minute })
+    assert.deepStrictEqual(availability(both, minute), { _tag: "Probing" })
+    assert.deepStrictEqual(availability(contributed(both, { _tag: "Succeeded" }, minute), minute), { _tag: "Free" })
   })
 
-  it("ends when the key is replaced, and the next one starts without (Q26)", () => {
-    const old = Code.observe(undefined, report(refused("Rejected"), 0))
-    assert.deepStrictEqual(Code.availabilityOf(old, keyOf(2), "a/one", 0), { _tag: "Free" })
-    const next = Code.observe(old, { ...report(refused("Forbidden"), 0), key_version: 2 })
-    assert.isNull(next?.whole)
-    assert.strictEqual(next?.key_version, 2)
+  it.each(["UpstreamFailed", "RequestRefused", "Abandoned"] as const)("is none after %s (Q27)", (_tag) => {
+    const parked = contributed(free, refused("Forbidden"), 0)
+    assert.strictEqual(contributed(parked, { _tag }, minute), parked)
   })
 
-  it("of a leaked key has no end and no trial", () => {
-    const leaked = { ...key, leaked: true }
-    const forever = { _tag: "Parked", cause: "leaked", until: null } as const
-    assert.deepStrictEqual(Code.availabilityOf(undefined, leaked, "a/one", Number.MAX_SAFE_INTEGER), forever)
-    const admission = Code.takeTrial(undefined, leaked, "a/one", Number.MAX_SAFE_INTEGER)
-    assert.deepStrictEqual(admission, { _tag: "Refused", reason: "parked" })
-  })
-})
-
-describe("a trial", () => {
-  const admit = (health: Health | undefined, now: number, model = "a/one") => Code.takeTrial(health, key, model, now)
-  const parked = Code.observe(undefined, report(refused("Rejected"), 0))
-  const tried = (now: number) => {
-    const admission = admit(parked, now)
-    assert(admission._tag === "Admitted")
-    return admission.health
-  }
-  const refusedFor = (reason: "parked" | "on_trial") => ({ _tag: "Refused", reason }) as const
-
-  it("is not needed for a key without a pause", () => {
-    assert.deepStrictEqual(admit(undefined, 0), { _tag: "Admitted", health: undefined })
-    const limited = Code.observe(undefined, report(refused("RateLimited"), 0))
-    assert.deepStrictEqual(admit(limited, 0, "a/two"), { _tag: "Admitted", health: limited })
+  it("counts for an hour after its end: then the key is free, and starts with one strike", () => {
+    const { model } = contributed(free, refused("Forbidden"), 0)
+    const end = minute + hour
+    const healthAt = (now: number): Health => ({ ...free, model: remembered(model, now) })
+    assert.deepStrictEqual(availability(healthAt(end - 1), end - 1), { _tag: "Probing" })
+    assert.deepStrictEqual(availability(healthAt(end), end), { _tag: "Free" })
+    const strikesAt = (now: number) => contributed(healthAt(now), refused("Forbidden"), now).model.strikes
+    assert.deepStrictEqual([strikesAt(end - 1), strikesAt(end)], [2, 1])
+    assert.isAbove(compare(contributed(healthAt(end), refused("Forbidden"), end).model, model), 0)
   })
 
-  it("is not to be had before the pause ends", () => {
-    assert.deepStrictEqual(admit(parked, minute - 1), refusedFor("parked"))
-    assert.strictEqual(admit(parked, minute)._tag, "Admitted")
-  })
-
-  it("is one at a time, and open to the next after 30 s without a report (Q24)", () => {
-    const health = tried(minute)
-    assert.deepStrictEqual(admit(health, minute + 30 * second - 1), refusedFor("on_trial"))
-    assert.deepStrictEqual(admit(health, minute, "a/two"), refusedFor("on_trial"), "of the whole key, for any model")
-    assert.strictEqual(admit(health, minute + 30 * second)._tag, "Admitted")
-  })
-
-  it("leaves the credential in the plan, where it is", () => {
-    assert.deepStrictEqual(Code.availabilityOf(tried(minute), key, "a/one", minute), { _tag: "Probing" })
-  })
-
-  it.each(["UpstreamFailed", "RequestRefused", "Abandoned"] as const)(
-    "that ends with %s is open to the next",
-    (_tag) => {
-      const health = Code.observe(tried(minute), report({ _tag }, minute, minute + 1))
-      assert.deepStrictEqual(health, parked)
-      assert.strictEqual(admit(health, minute + 1)._tag, "Admitted")
-    }
-  )
-
-  it("is not ended by the report of another lease", () => {
-    const health = Code.observe(tried(minute), report({ _tag: "Abandoned" }, 0, minute + 1))
-    assert.deepStrictEqual(admit(health, minute + 1), refusedFor("on_trial"))
-  })
-
-  it("that fails is a strike", () => {
-    const health = Code.observe(tried(minute), report(refused("Rejected"), minute, minute + second))
-    assert.deepStrictEqual(health?.whole, {
-      cause: "rejected",
-      strikes: 2,
-      until: minute + second + 2 * minute,
-      tried_at: null
+  it("of a leaked key has no end", () => {
+    assert.deepStrictEqual(availability(free, Number.MAX_SAFE_INTEGER, true), {
+      _tag: "Parked",
+      cause: "leaked",
+      until: null
     })
   })
-})
 
-describe("pauses of models", () => {
-  const after = elementOf([0, second, minute, 2 * minute, hour])
-  const anyReport = Arbitrary.all({
-    model: Arbitrary.map(integer(0, 400), String),
-    outcome: elementOf<Outcome>([
-      ...[1, 2, 3].map(() => refused("Forbidden")),
-      refused("RateLimited"),
-      { _tag: "Succeeded" }
-    ]),
-    after: oneOf(Arbitrary.Constant(0), Arbitrary.Constant(0), Arbitrary.Constant(second), after)
-  })
-  const many = Arbitrary.array(anyReport, { minLength: 200, maxLength: 300 })
-  const endOf = (availability: Availability) => (availability._tag === "Parked" ? availability.until : null)
-
-  it.prop(
-    "are at most 100, and at the limit too none shortens and no other model is affected (Q25, Q28)",
-    [many],
-    ([reports]) => {
-      let health: Health | undefined
-      let now = 0
-      let largest = 0
-      for (const { after, model, outcome } of reports) {
-        now += after
-        const before = health
-        health = Code.observe(before, { ...report(outcome, now), model })
-        largest = Math.max(largest, health?.models.size ?? 0)
-        const at = now
-        const all = Array.from(new Set([model, ...(before?.models.keys() ?? []), ...(health?.models.keys() ?? [])]))
-        const [earlier, later] = [before, health].map((known) =>
-          all.map((one) => Code.availabilityOf(known, key, one, at))
-        ) as [Array<Availability>, Array<Availability>]
-        for (const [index, one] of all.entries()) {
-          const [old = assert.fail(), next = assert.fail()] = [earlier[index], later[index]]
-          if (one !== model) assert.deepStrictEqual(next, old)
-          else if (outcome._tag !== "Succeeded") assert.isAtLeast(endOf(next) ?? 0, endOf(old) ?? 0)
-        }
-      }
-      assert.isAtMost(largest, 100)
-    },
-    { arbitrary: { runs: 25 }, timeout: 120_000 }
-  )
-
-  const full = Array.from({ length: 100 }, (_, n) => `a/${n}`).reduce<Health | undefined>(
-    (health, model) => Code.observe(health, { ...report(refused("Forbidden"), 0), model }),
-    undefined
-  )
-  const another = (now: number) => Code.observe(full, { ...report(refused("Forbidden"), now), model: "a/new" })
-
-  it("are not begun at the limit, until others were over for an hour: those make room", () => {
-    assert.strictEqual(full?.models.size, 100)
-    assert.strictEqual(another(minute + hour - 1), full)
-    assert.deepStrictEqual(Array.from(another(minute + hour)?.models.keys() ?? []), ["a/new"])
-    const grown = Code.observe(full, { ...report(refused("Forbidden"), minute), model: "a/7" })
-    assert.strictEqual(grown?.models.get("a/7")?.strikes, 2, "one that is known grows")
-  })
-
-  it("count for an hour after their end: then the model needs no trial, and starts with one strike", () => {
-    const health = Code.observe(undefined, report(refused("Forbidden"), 0))
-    const end = minute + hour
-    assert.deepStrictEqual(Code.availabilityOf(health, key, "a/one", end - 1), { _tag: "Probing" })
-    assert.deepStrictEqual(Code.availabilityOf(health, key, "a/one", end), { _tag: "Free" })
-    assert.deepStrictEqual(Code.takeTrial(health, key, "a/one", end), { _tag: "Admitted", health })
-    const strikesAt = (now: number) =>
-      Code.observe(health, report(refused("Forbidden"), now))?.models.get("a/one")?.strikes
-    assert.deepStrictEqual([strikesAt(end - 1), strikesAt(end)], [2, 1])
+  it("is shown in milliseconds since 1970, whatever the clock of pauses says", () => {
+    const parked = contributed(free, refused("Rejected"), 500)
+    assert.deepStrictEqual(availabilityOf(parked, false, { monotonic: 500.4, wall: 1_000_000 }), {
+      _tag: "Parked",
+      cause: "rejected",
+      until: 1_000_000 + minute
+    })
   })
 })

@@ -1,9 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Effect } from "effect"
-import * as Health from "../../../src/domain/routing/Health.ts"
 import * as Planning from "../../../src/domain/routing/planFor.ts"
 import * as Pooling from "../../../src/domain/routing/Pool.ts"
-import { anyReports, healthLaws } from "./healthLaws.ts"
 import { type Edit, plantedIn } from "./plantedIn.ts"
 import { planLaws } from "./planLaws.ts"
 import { anyRoutingCase, plannerOf } from "./RoutingCase.ts"
@@ -244,17 +242,5 @@ describe("a fault planted in the planner (control)", () => {
   it("is found by each law of a plan", () => {
     const finding = new Set(["Q1", ...faults.flatMap(({ laws }) => laws)])
     assert.sameMembers([...finding], Object.keys(planLaws))
-  })
-})
-
-describe("a fault planted in the health of keys (control)", () => {
-  const reports = Effect.runSync(Arbitrary.sampleEffect(anyReports, { count: 2000, seed: "planted" }))
-  const controls = healthLaws.flatMap(({ faults, law, title }) =>
-    Object.entries(faults).map(([fault, edit]) => ({ fault, edit, law, title }))
-  )
-
-  it.each(controls)("$fault: breaks that $title", async ({ edit, law }) => {
-    const planted = { ...Health, ...(await plantedIn<object>("Health.ts", [edit])) }
-    assert.isTrue(reports.some((given) => breaks(() => law(planted, given))))
   })
 })

@@ -98,7 +98,7 @@ export const plainRow = (provider: Provider, index: number): Row => ({
   leaked: false,
   row: "1",
   seal: "verified",
-  stored: undefined,
+  stored: new Map(),
   availability: { _tag: "Free" }
 })
 

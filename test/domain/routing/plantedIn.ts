@@ -8,8 +8,15 @@ export type Edit = readonly [text: string, replacement: string]
 
 const routing = join(import.meta.dirname, "../../../src/domain/routing")
 
-/** A source file of routing as a module of its own, with a fault. Works for files that import nothing but types. */
-export const plantedIn = async <Module>(file: string, edits: ReadonlyArray<Edit>): Promise<Module> => {
+/**
+ * The address of a source file of routing as a module of its own, with a fault. Works for files that import nothing but
+ * types and what is planted too: `imports` has the addresses of these by the names in the source.
+ */
+export const plantedUrl = (
+  file: string,
+  edits: ReadonlyArray<Edit>,
+  imports: Readonly<Record<string, string>> = {}
+): string => {
   const planted = edits.reduce(
     (source, [text, replacement]) => {
       const [before, after, more] = source.split(text)
@@ -20,5 +27,13 @@ export const plantedIn = async <Module>(file: string, edits: ReadonlyArray<Edit>
   )
   const compilerOptions = { module: ModuleKind.ESNext, target: ScriptTarget.ES2024 }
   const { outputText } = transpileModule(planted, { compilerOptions })
-  return (await import(`data:text/javascript,${encodeURIComponent(outputText)}`)) as Module
+  const linked = Object.entries(imports).reduce(
+    (text, [name, url]) => text.replaceAll(`"${name}"`, `"${url}"`),
+    outputText
+  )
+  return `data:text/javascript,${encodeURIComponent(linked)}`
 }
+
+/** A source file of routing as a module of its own, with a fault. */
+export const plantedIn = async <Module>(file: string, edits: ReadonlyArray<Edit>): Promise<Module> =>
+  (await import(plantedUrl(file, edits))) as Module

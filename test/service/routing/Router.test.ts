@@ -219,6 +219,7 @@ describe("a lease", () => {
         credential_id: id,
         model: "",
         key_version: 1,
+        epoch: 0,
         cause: "rejected",
         strikes: 1,
         until: -1
@@ -476,12 +477,15 @@ describe("what a router learns", () => {
         Layer.succeedContext(ports)
       ])
       const { id } = yield* Effect.provide(create(owner), credentials)
-      const rows = sql<{ until: Date; strikes: number; cause: string }>`
-        SELECT until, strikes, cause FROM credential_parkings WHERE credential_id = ${id}`
-      const stored = (count: number) =>
+      const rows = sql<{ until: Date | null; strikes: number; epoch: number; cause: string }>`
+        SELECT until, strikes, epoch, cause FROM credential_parkings WHERE credential_id = ${id}`
+      const stored = (cause: string) =>
         Effect.gen(function* () {
-          for (let tries = 0; tries < 500 && (yield* rows).length !== count; tries++) yield* Effect.sleep("5 millis")
-          assert.lengthOf(yield* rows, count)
+          for (let tries = 0; tries < 500 && (yield* rows)[0]?.cause !== cause; tries++) yield* Effect.sleep("5 millis")
+          assert.deepStrictEqual(
+            (yield* rows).map((row) => row.cause),
+            [cause]
+          )
         })
       const stepsAt = (side: typeof here) => Effect.map(Effect.provide(planOf(owner), side), stepsOf)
 
@@ -490,19 +494,19 @@ describe("what a router learns", () => {
         Effect.flatMap(planOf(owner), (plan) => attempt(plan, rejected)),
         here
       )
-      yield* stored(1)
+      yield* stored("rejected")
       for (const side of [here, there]) assert.deepStrictEqual(yield* stepsAt(side), ["shared"])
 
       const [parked] = yield* rows
       const change: ParkingChange = {
         ...{ account_id: owner.account_id, credential_id: id, key_version: 1, model: "" },
-        ...{ cause: "rejected", strikes: 1, until: parked?.until.getTime() ?? 0, ended: false }
+        ...{ epoch: 0, cause: "rejected", strikes: 1, remaining: 30_000 }
       }
       const { store } = yield* Effect.provide(Parkings, ports)
       yield* store([change])
-      yield* store([{ ...change, until: change.until - 1000, strikes: 9 }])
-      yield* store([{ ...change, key_version: 2, until: change.until + 1000 }])
-      yield* store([{ ...change, until: change.until - 1000, ended: true }])
+      yield* store([{ ...change, strikes: 9 }])
+      yield* store([{ ...change, key_version: 2, remaining: 3_600_000 }])
+      yield* store([{ ...change, cause: null, strikes: 0, remaining: null }])
       assert.deepStrictEqual(yield* rows, parked === undefined ? [] : [parked], "an older change stores nothing")
 
       yield* sql`UPDATE credential_parkings SET until = now() - interval '1 second'`
@@ -510,7 +514,7 @@ describe("what a router learns", () => {
         Effect.flatMap(planOf(owner), (plan) => attempt(plan, succeeded)),
         there
       )
-      yield* stored(0)
+      yield* stored("succeeded")
       for (const side of [here, there]) assert.deepStrictEqual(yield* stepsAt(side), [id, "shared"])
     })
   )

@@ -1,4 +1,4 @@
-import { Clock, Context, Duration, Effect, Schema } from "effect"
+import { Context, Duration, Effect, Schema } from "effect"
 import type { SqlClient } from "effect/sql"
 import { decodeCredentialChanges } from "../../../src/domain/CredentialChanges.ts"
 import { CurrentCaller } from "../../../src/domain/CurrentCaller.ts"
@@ -159,12 +159,12 @@ export const play = Effect.fnUntraced(function* (
       const input = Schema.decodeUnknownSync(NewCredential)(body(0))
       const { id } = yield* asOwner(Context.get(here, Credentials).create(input))
       const history: Array<Entry> = [{ state: initially, began: 0, acknowledged: 0 }]
-      return { id, history, writer }
+      return { id, history, writer, parked: { epoch: 0 } }
     })
   )
 
   const write = Effect.fnUntraced(function* (
-    { history, id }: (typeof credentials)[number],
+    { history, id, parked }: (typeof credentials)[number],
     change: Change | LastChange,
     side: 0 | 1
   ) {
@@ -173,8 +173,8 @@ export const play = Effect.fnUntraced(function* (
     const { store } = Context.get(instance(side), Parkings)
     const state = history.at(-1)?.state ?? initially
     const key = { ...owner, credential_id: id, key_version: state.key_version }
-    const until = (yield* Clock.currentTimeMillis) + hour
-    const parking = { ...key, model: "", cause: "rejected", strikes: 1, until } as const
+    const parking = { ...key, model: "", cause: "rejected", strikes: 1, remaining: hour } as const
+    const ended = { ...parking, cause: null, strikes: 0, remaining: null } as const
     const updated = (changes: object) =>
       Effect.flatMap(decodeCredentialChanges(changes), (to) => asOwner(update(id, to)))
     const done: Record<Change | LastChange, Effect.Effect<unknown, unknown>> = {
@@ -184,8 +184,8 @@ export const play = Effect.fnUntraced(function* (
       allow: updated({ allowed_models: null }),
       require: updated({ is_required: !state.required }),
       key: updated({ key: body(state.key_version).key }),
-      park: store([{ ...parking, ended: false }]),
-      unpark: store([{ ...parking, until: until + hour, ended: true }]),
+      park: Effect.suspend(() => store([{ ...parking, epoch: parked.epoch }])),
+      unpark: Effect.suspend(() => store([{ ...ended, epoch: (parked.epoch += 1) }])),
       leak: conclude({ found: [key], searched: 1, park: true }),
       delete: asOwner(remove(id)),
       edit: sql`UPDATE credentials SET declared_zdr = false WHERE id = ${id}`

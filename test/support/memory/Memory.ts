@@ -3,6 +3,7 @@ import { Context, DateTime, Effect, Layer, Option, Result } from "effect"
 import type { Credential } from "../../../src/domain/Credential.ts"
 import type { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../../../src/domain/Identifiers.ts"
 import { inconclusiveLabel } from "../../../src/domain/Label.ts"
+import { type Cooldown, join, unknown } from "../../../src/domain/routing/Health.ts"
 import { laterUse, neverUsed } from "../../../src/domain/routing/LastUse.ts"
 import type { SealedKey } from "../../../src/domain/SealedKey.ts"
 import {
@@ -19,6 +20,7 @@ import { KekRegistry } from "../../../src/port/KekRegistry.ts"
 import { type FoundKey, LeakedKeys } from "../../../src/port/LeakedKeys.ts"
 import { Parkings } from "../../../src/port/Parkings.ts"
 import { type IdempotencyRecord, IdempotencyRecords } from "../../../src/port/IdempotencyRecords.ts"
+import { monotonicMillis } from "../../../src/service/routing/makeHealthLedger.ts"
 import { WorkspaceResolver } from "../../../src/port/WorkspaceResolver.ts"
 
 interface Owned {
@@ -40,8 +42,9 @@ interface IdempotencyRecordRow extends Owned, IdempotencyRecord {
 type Marks = Map<CredentialId, number>
 
 /** What routers have seen of a key, by credential and model. */
-interface ParkingRow extends StoredParking {
+interface ParkingRow extends Cooldown {
   readonly credential_id: CredentialId
+  readonly model: string
 }
 
 interface MemoryKek {
@@ -430,32 +433,47 @@ const credentialPools = Layer.effect(
   Effect.map(Memory, ({ credentials, marks, parkings, workspaces }) => {
     const isLive = (account_id: AccountId, workspace_id: WorkspaceId) =>
       Option.exists(ownRow(workspaces, account_id, workspace_id), ({ deleted_at }) => deleted_at === null)
-    const rowsIn = (account_id: AccountId, workspace_id: WorkspaceId, provider: string) =>
+    const rowsIn = (account_id: AccountId, workspace_id: WorkspaceId, provider: string, now: number) =>
       ofAccount(credentials, account_id)
         .filter(({ credential }) => credential.workspace_id === workspace_id && credential.provider === provider)
         .map((row) => {
           const { credential, key_version, sealed } = row
           const marked = marks.get(credential.id)
           const leaked: ReadonlyArray<StoredParking> =
-            marked === undefined ? [] : [{ model: "", key_version: marked, cause: "leaked", strikes: 0, until: null }]
+            marked === undefined
+              ? []
+              : [{ model: "", key_version: marked, epoch: 0, cause: "leaked", strikes: 0, remaining: null }]
           const own = Array.from(parkings.values())
             .filter(({ credential_id }) => credential_id === credential.id)
-            .map(({ credential_id: _, ...parking }): StoredParking => parking)
+            .map(({ cause, credential_id: _, until, ...parking }): StoredParking => ({
+              ...parking,
+              cause: cause ?? "succeeded",
+              remaining: Number.isFinite(until) ? until - now : null
+            }))
           return { credential, sealed, key_version, row: JSON.stringify(row), parkings: [...leaked, ...own] }
         })
     const versionOf = (rows: ReturnType<typeof rowsIn>) =>
-      JSON.stringify(rows.map(({ parkings, row }) => [row, parkings]))
+      JSON.stringify([
+        rows.map(({ row }) => row),
+        Array.from(parkings.values()).filter(({ credential_id }) =>
+          rows.some((row) => row.credential.id === credential_id)
+        ),
+        rows.map(({ credential }) => marks.get(credential.id))
+      ])
     return {
       versions: ({ account_id, workspace_id }, providers) =>
         Effect.sync(() =>
           isLive(account_id, workspace_id)
-            ? Option.some(providers.map((provider) => versionOf(rowsIn(account_id, workspace_id, provider))))
+            ? Option.some(providers.map((provider) => versionOf(rowsIn(account_id, workspace_id, provider, 0))))
             : Option.none()
         ),
       load: ({ account_id, workspace_id }, provider) =>
-        Effect.sync(() => {
-          const rows = rowsIn(account_id, workspace_id, provider)
-          return isLive(account_id, workspace_id) ? Option.some({ version: versionOf(rows), rows }) : Option.none()
+        Effect.clockWith((clock) => {
+          const rows = rowsIn(account_id, workspace_id, provider, monotonicMillis(clock))
+          const found = isLive(account_id, workspace_id)
+            ? Option.some({ version: versionOf(rows), rows })
+            : Option.none()
+          return Effect.succeed(found)
         })
     }
   })
@@ -465,24 +483,21 @@ const parkings = Layer.effect(
   Parkings,
   Effect.map(Memory, ({ credentials, marks, parkings }) => ({
     store: (changes) =>
-      Effect.sync(() => {
-        for (const { account_id, credential_id, ended, model, ...parking } of changes) {
-          const name = `${credential_id} ${model}`
+      Effect.clockWith((clock) => {
+        for (const { account_id, credential_id, model, remaining, ...change } of changes) {
           const row = credentials.get(credential_id)
-          if (row?.account_id !== account_id || row.key_version !== parking.key_version) continue
-          const known = parkings.get(name)
-          const isOlder = known === undefined || known.key_version < parking.key_version
-          if (ended) {
-            if (!isOlder && known.until !== null && known.until <= parking.until) parkings.delete(name)
-          } else if (isOlder || (known.until !== null && known.until < parking.until)) {
-            parkings.set(name, { credential_id, model, ...parking })
-          }
-          if (ended) continue
-          if ((marks.get(credential_id) ?? parking.key_version) < parking.key_version) marks.delete(credential_id)
+          if (row?.account_id !== account_id || row.key_version !== change.key_version) continue
+          const until = remaining === null ? Number.NEGATIVE_INFINITY : monotonicMillis(clock) + remaining
+          const name = `${credential_id} ${model}`
+          const known = parkings.get(name) ?? unknown(0)
+          const joined = join(known, { ...change, until })
+          if (joined !== known) parkings.set(name, { credential_id, model, ...joined })
+          if ((marks.get(credential_id) ?? row.key_version) < row.key_version) marks.delete(credential_id)
           for (const [other, { credential_id: of, key_version }] of parkings) {
-            if (of === credential_id && key_version < parking.key_version) parkings.delete(other)
+            if (of === credential_id && key_version < row.key_version) parkings.delete(other)
           }
         }
+        return Effect.void
       }),
     clear: (account_id, id) =>
       Effect.sync(() =>

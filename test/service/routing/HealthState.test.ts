@@ -1,0 +1,95 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Arbitrary, Effect } from "effect"
+import { AccountId, CredentialId } from "../../../src/domain/Identifiers.ts"
+import * as health from "../../../src/domain/routing/Health.ts"
+import * as state from "../../../src/service/routing/HealthState.ts"
+import { type Edit, plantedUrl } from "../../domain/routing/plantedIn.ts"
+import { propertyRuns } from "../../domain/routing/propertyRuns.ts"
+import { anyRun, type Code, runModel } from "./healthModel.ts"
+
+describe("the health of keys, as several routers know it over one database", () => {
+  it.prop(
+    "is in any interleaving what a router would know that sees all reports at once (Q24 to Q26, Q28, Q30)",
+    [anyRun],
+    ([run]) => {
+      runModel({ health, state }, run)
+    },
+    propertyRuns
+  )
+
+  const faults: ReadonlyArray<{ fault: string; inHealth?: Edit; inState?: Edit }> = [
+    { fault: "the last cooldown wins", inHealth: ["compare(one, other) < 0 ? other : one", "other"] },
+    { fault: "epochs do not count", inHealth: ["  one.epoch - other.epoch ||\n", ""] },
+    { fault: "a success begins no epoch", inHealth: ["epoch: at.epoch + 1", "epoch: at.epoch"] },
+    { fault: "any success begins an epoch", inHealth: ["at.strikes === 0 ? at : {", "{"] },
+    { fault: "Retry-After is taken as it is", inHealth: [" && refusal.retry_after >= 0", ""] },
+    {
+      fault: "a trial is not given back",
+      inState: ["?.lease === lease) trials.delete(name)", "?.lease === lease) return"]
+    },
+    { fault: "what is read replaces what was reported", inState: ["? join(own, seen) : seen", "? seen : seen"] },
+    { fault: "what was reported hides what is read", inState: ["? join(own, seen) : seen", "? own : seen"] },
+    {
+      fault: "a change that is put back replaces a newer one",
+      inState: ["{ ...change, cooldown: join(other.cooldown, change.cooldown) }", "change"]
+    }
+  ]
+  const runs = Effect.runSync(Arbitrary.sampleEffect(anyRun, { count: 3000, seed: "planted" }))
+
+  it.each(faults)("would not be if $fault (control)", async ({ inHealth, inState }) => {
+    const healthUrl = plantedUrl("Health.ts", inHealth === undefined ? [] : [inHealth])
+    const stateUrl = plantedUrl("../../service/routing/HealthState.ts", inState === undefined ? [] : [inState], {
+      "../../domain/routing/Health.ts": healthUrl
+    })
+    const planted = { health: await import(healthUrl), state: await import(stateUrl) } as Code
+    const isFound = runs.some((run) => {
+      try {
+        runModel(planted, run)
+        return false
+      } catch {
+        return true
+      }
+    })
+    assert.isTrue(isFound)
+  })
+})
+
+const tried = (model: string, credential = 1) => ({
+  account_id: AccountId.make("00000000-0000-7000-8000-00000000000a"),
+  credential_id: CredentialId.make(`00000000-0000-7000-9000-${String(credential).padStart(12, "0")}`),
+  key_version: 1,
+  model
+})
+const free = { whole: health.unknown(1), model: health.unknown(1) }
+const hour = 60 * 60 * 1000
+const nothing: health.Cooldowns = new Map()
+
+describe("what a process keeps of the health of keys", () => {
+  it("are at most 100 models of a key; over an hour after their end they make room", () => {
+    const { healthOf, report } = state.makeHealthState()
+    const strikesOf = (model: string, now: number) => healthOf(tried(model), nothing, now).model.strikes
+    for (let n = 0; n <= 100; n += 1) report(tried(`a/${n}`), free, { _tag: "Forbidden" }, 0)
+    assert.deepStrictEqual([strikesOf("a/99", 0), strikesOf("a/100", 0)], [1, 0])
+    report(tried("a/new"), free, { _tag: "Forbidden" }, 60_000 + hour - 1)
+    assert.strictEqual(strikesOf("a/new", 60_000 + hour - 1), 0)
+    report(tried("a/new"), free, { _tag: "Forbidden" }, 60_000 + hour)
+    assert.strictEqual(strikesOf("a/new", 60_000 + hour), 1)
+  })
+
+  it("is forgotten with the keys that nobody reports on any more", () => {
+    const { healthOf, report } = state.makeHealthState()
+    report(tried("a/one"), free, { _tag: "Rejected" }, 0)
+    report(tried("a/one", 2), free, { _tag: "Rejected" }, 2 * hour - 1)
+    assert.strictEqual(healthOf(tried("a/one"), nothing, 0).whole.strikes, 1)
+    report(tried("a/one", 3), free, { _tag: "Rejected" }, 2 * hour)
+    assert.deepStrictEqual(healthOf(tried("a/one"), nothing, 0).whole, health.unknown(1))
+    assert.strictEqual(healthOf(tried("a/one", 2), nothing, 2 * hour).whole.strikes, 1)
+  })
+
+  it("is of an account's credential, not of another account's with the same id", () => {
+    const { healthOf, report } = state.makeHealthState()
+    report(tried("a/one"), free, { _tag: "Rejected" }, 0)
+    const other = { ...tried("a/one"), account_id: AccountId.make("00000000-0000-7000-8000-00000000000b") }
+    assert.strictEqual(healthOf(other, nothing, 0).whole.strikes, 0)
+  })
+})

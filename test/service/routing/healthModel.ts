@@ -1,0 +1,356 @@
+import { assert } from "@effect/vitest"
+import { Arbitrary } from "effect"
+import { AccountId, CredentialId } from "../../../src/domain/Identifiers.ts"
+import type * as HealthCode from "../../../src/domain/routing/Health.ts"
+import type { Cooldown, Cooldowns, Health } from "../../../src/domain/routing/Health.ts"
+import type { Outcome } from "../../../src/domain/routing/Outcome.ts"
+import type * as StateCode from "../../../src/service/routing/HealthState.ts"
+import type { Tried, Waiting } from "../../../src/service/routing/HealthState.ts"
+import { elementOf, integer, oneOf } from "../../support/memory/arbitraries.ts"
+
+/** The code under test, or a version of it with a planted fault. */
+export interface Code {
+  readonly health: Pick<typeof HealthCode, "availabilityOf" | "compare" | "unknown">
+  readonly state: Pick<typeof StateCode, "makeHealthState">
+}
+
+const second = 1000
+const minute = 60 * second
+const hour = 60 * minute
+
+const routers = 3
+const models = ["a/one", "a/two"]
+const account_id = AccountId.make("00000000-0000-7000-8000-00000000000a")
+const credential_id = CredentialId.make("00000000-0000-7000-9000-000000000001")
+
+const limited = { _tag: "RateLimited", retry_after: null } as const
+const succeeded = { _tag: "Succeeded" } as const
+
+const outcomes: ReadonlyArray<Outcome> = [
+  limited,
+  limited,
+  limited,
+  { _tag: "RateLimited", retry_after: 30 * second },
+  { _tag: "RateLimited", retry_after: 3 * hour },
+  { _tag: "RateLimited", retry_after: Number.NaN },
+  { _tag: "Forbidden" },
+  { _tag: "Rejected" },
+  { _tag: "QuotaExhausted" },
+  succeeded,
+  succeeded,
+  succeeded,
+  succeeded,
+  { _tag: "UpstreamFailed" },
+  { _tag: "Abandoned" }
+]
+
+/** What becomes of a statement that stores changes. Only of the first the router learns that they are stored. */
+const fates = ["stored", "stored", "lost", "answer lost", "late"] as const
+
+/** What happens next, on one of the routers or in the database. */
+export type Event =
+  | { readonly _tag: "wait"; readonly milliseconds: number }
+  | { readonly _tag: "read"; readonly router: number }
+  | { readonly _tag: "lease"; readonly router: number; readonly model: string }
+  | { readonly _tag: "report"; readonly lease: number; readonly outcome: Outcome }
+  | { readonly _tag: "leave"; readonly lease: number }
+  /** Begins to store what waits on a router, or ends that if it has begun. */
+  | { readonly _tag: "store"; readonly router: number; readonly fate: (typeof fates)[number] }
+  | { readonly _tag: "arrive" }
+  | { readonly _tag: "replace" }
+
+const router = integer(0, routers - 1)
+const tagged = <Tag extends string, Fields>(_tag: Tag, fields: Arbitrary.Arbitrary<Fields>) =>
+  Arbitrary.map(fields, (given) => ({ _tag, ...given }))
+const lease = tagged("lease", Arbitrary.all({ router, model: elementOf(models) }))
+const report = tagged("report", Arbitrary.all({ lease: integer(0, 5), outcome: elementOf(outcomes) }))
+const wait = tagged(
+  "wait",
+  Arbitrary.all({ milliseconds: elementOf([1, 2 * second, 6 * second, 6 * second, 61 * second, 20 * minute]) })
+)
+const anyEvent: Arbitrary.Arbitrary<Event> = oneOf<Event>(
+  wait,
+  wait,
+  tagged("read", Arbitrary.all({ router })),
+  lease,
+  lease,
+  lease,
+  report,
+  report,
+  report,
+  tagged("leave", Arbitrary.all({ lease: integer(0, 5) })),
+  tagged("store", Arbitrary.all({ router, fate: elementOf(fates) })),
+  tagged("store", Arbitrary.all({ router, fate: elementOf(fates) })),
+  Arbitrary.Constant({ _tag: "arrive" } as const),
+  elementOf<Event>([{ _tag: "replace" }, { _tag: "arrive" }, { _tag: "arrive" }])
+)
+
+export interface Run {
+  readonly events: ReadonlyArray<Event>
+  /** How far the clock of each router is ahead of the database's. */
+  readonly skews: ReadonlyArray<number>
+}
+
+export const anyRun: Arbitrary.Arbitrary<Run> = Arbitrary.all({
+  events: Arbitrary.array(anyEvent, { minLength: 20, maxLength: 80 }),
+  skews: Arbitrary.array(elementOf([0, -400 * hour, 9000 * hour, 7]), { minLength: routers, maxLength: routers })
+})
+
+// The reference. It knows every report at once, in the database's time, and shares no code with the routers.
+
+/** A report as the reference knows it: what the lease was made under, and what came of it. */
+interface Known {
+  readonly key_version: number
+  readonly scope: string
+  readonly epoch: number
+  readonly strikes: number
+  readonly refused: { readonly until: number } | undefined
+}
+
+interface Expected {
+  readonly epoch: number
+  readonly until: number
+  readonly strikes: number
+}
+
+const pauses = { RateLimited: [5 * second, 5 * minute], Forbidden: [minute, hour] } as const
+
+const lengthOf = (outcome: Outcome, strikes: number) => {
+  if (outcome._tag === "RateLimited" && outcome.retry_after !== null && !Number.isNaN(outcome.retry_after)) {
+    return Math.min(outcome.retry_after, hour)
+  }
+  const [first, longest] = pauses[outcome._tag === "RateLimited" ? "RateLimited" : "Forbidden"]
+  return Math.min(first * 2 ** (strikes - 1), longest)
+}
+
+/** The newest epoch that anybody reached by a success on probation, and in it the refusal that ends last. */
+const expectedOf = (reports: ReadonlyArray<Known>, key_version: number, scope: string): Expected => {
+  const all = reports.filter((one) => one.key_version === key_version && one.scope === scope)
+  const reached = all.filter(({ refused, strikes }) => refused === undefined && strikes > 0)
+  const epoch = Math.max(0, ...reached.map((one) => one.epoch + 1))
+  return all.reduce<Expected>(
+    (last, { refused, strikes, ...one }) =>
+      one.epoch === epoch && refused !== undefined && refused.until >= last.until
+        ? {
+            epoch,
+            until: refused.until,
+            strikes: Math.max(strikes + 1, refused.until === last.until ? last.strikes : 0)
+          }
+        : last,
+    { epoch, until: Number.NEGATIVE_INFINITY, strikes: 0 }
+  )
+}
+
+// The routers, over a database whose rows keep the greatest change of each cooldown, as the statement does.
+
+interface Row {
+  readonly key_version: number
+  readonly epoch: number
+  readonly until: number
+  readonly strikes: number
+  readonly cause: Cooldown["cause"]
+}
+
+interface Sent {
+  readonly model: string
+  readonly row: Row
+}
+
+interface Leased {
+  readonly router: number
+  readonly tried: Tried
+  readonly health: Health
+  readonly began: number
+  ended: boolean
+}
+
+const isAbove = (one: Row, other: Row | undefined) =>
+  other === undefined ||
+  one.key_version > other.key_version ||
+  (one.key_version === other.key_version &&
+    (one.epoch > other.epoch || (one.epoch === other.epoch && one.until > other.until)))
+
+/** Runs the events and fails where a router offers what is forbidden, or where the routers do not agree in the end. */
+export const runModel = ({ health: code, state }: Code, { events, skews }: Run): void => {
+  let now = 1000 * hour
+  let key_version = 1
+  const rows = new Map<string, Row>()
+  const reports: Array<Known & { readonly router: number }> = []
+  const leases: Array<Leased> = []
+  const late: Array<ReadonlyArray<Sent>> = []
+  const clock = (router: number) => now + (skews[router] ?? 0)
+  const all = Array.from({ length: routers }, () => ({
+    state: state.makeHealthState(),
+    stored: new Map<string, Cooldown>() as Cooldowns,
+    key_version: 1,
+    storing: undefined as ReadonlyArray<Waiting> | undefined
+  }))
+  const at = (router: number) => all[router] as (typeof all)[number]
+
+  const read = (router: number) => {
+    const own = at(router)
+    own.key_version = key_version
+    own.stored = new Map(
+      Array.from(rows)
+        .filter(([, row]) => row.key_version === key_version)
+        .map(([model, { until, ...row }]) => [model, { ...row, until: until - now + clock(router) }])
+    )
+  }
+  const sentBy = (router: number, changes: ReadonlyArray<Waiting>): ReadonlyArray<Sent> =>
+    changes.map(({ cooldown, model }) => ({ model, row: { ...cooldown, until: cooldown.until - clock(router) + now } }))
+  const store = (sent: ReadonlyArray<Sent>) => {
+    for (const { model, row } of sent)
+      if (row.key_version === key_version && isAbove(row, rows.get(model))) rows.set(model, row)
+  }
+  const triedOn = (router: number, model: string): Tried => ({
+    account_id,
+    credential_id,
+    key_version: at(router).key_version,
+    model
+  })
+  const availabilityOn = (router: number, model: string) => {
+    const { state, stored } = at(router)
+    const health = state.healthOf(triedOn(router, model), stored, clock(router))
+    return { health, availability: code.availabilityOf(health, false, { monotonic: clock(router), wall: now }) }
+  }
+
+  /** What its own reports alone, or the last read alone, forbid is not offered. */
+  const checkOffer = (router: number, model: string) => {
+    const { availability } = availabilityOn(router, model)
+    const own = at(router)
+    for (const scope of ["", model]) {
+      const reported = expectedOf(
+        reports.filter((one) => one.router === router),
+        own.key_version,
+        scope
+      )
+      const seen = own.stored.get(scope)
+      const isUndone = seen !== undefined && seen.epoch > reported.epoch
+      if (reported.until > now && !isUndone)
+        assert.strictEqual(availability._tag, "Parked", "its own report forbids it")
+      const isOlder = seen !== undefined && seen.epoch < reported.epoch
+      if (seen !== undefined && seen.until > clock(router) && !isOlder) {
+        assert.strictEqual(availability._tag, "Parked", "what was read forbids it")
+      }
+    }
+  }
+
+  const leaseOn = (router: number, model: string) => {
+    checkOffer(router, model)
+    const { availability, health } = availabilityOn(router, model)
+    if (availability._tag === "Parked") return
+    const tried = triedOn(router, model)
+    const leased: Leased = { router, tried, health, began: now, ended: false }
+    const out = leases.filter(
+      (one) =>
+        !one.ended &&
+        one.router === router &&
+        one.tried.key_version === tried.key_version &&
+        now < one.began + 30 * second
+    )
+    const triedNow = (scope: "whole" | "model") =>
+      health[scope].strikes > 0 &&
+      out.some(
+        (one) =>
+          (scope === "whole" || one.tried.model === model) && code.compare(one.health[scope], health[scope]) === 0
+      )
+    const isTried = triedNow("whole") || triedNow("model")
+    const isAdmitted = at(router).state.admit(tried, health, leased, clock(router))
+    assert.strictEqual(isAdmitted, !isTried, "one trial at a time (Q24)")
+    if (isAdmitted) leases.push(leased)
+  }
+
+  const end = (leased: Leased) => {
+    leased.ended = true
+    at(leased.router).state.giveBack(leased.tried, leased)
+  }
+
+  const reportOf = (leased: Leased, outcome: Outcome) => {
+    const { health, router, tried } = leased
+    at(router).state.report(tried, health, outcome, clock(router))
+    const note = (scope: string, { epoch, strikes }: Cooldown, refused: boolean) =>
+      reports.push({
+        router,
+        key_version: tried.key_version,
+        scope,
+        epoch,
+        strikes,
+        refused: refused ? { until: now + lengthOf(outcome, strikes + 1) } : undefined
+      })
+    if (outcome._tag === "Succeeded") {
+      note("", health.whole, false)
+      note(tried.model, health.model, false)
+    } else if (outcome._tag === "Rejected" || outcome._tag === "QuotaExhausted") note("", health.whole, true)
+    else if (outcome._tag === "RateLimited" || outcome._tag === "Forbidden") note(tried.model, health.model, true)
+    end(leased)
+  }
+
+  const open = (index: number) => {
+    const out = leases.filter(({ ended }) => !ended)
+    return out[index % Math.max(1, out.length)]
+  }
+
+  const step = (event: Event) => {
+    switch (event._tag) {
+      case "wait":
+        now += event.milliseconds
+        return
+      case "read":
+        return read(event.router)
+      case "lease":
+        return leaseOn(event.router, event.model)
+      case "report": {
+        const leased = open(event.lease)
+        return leased === undefined ? undefined : reportOf(leased, event.outcome)
+      }
+      case "leave": {
+        const leased = open(event.lease)
+        return leased === undefined ? undefined : end(leased)
+      }
+      case "store": {
+        const own = at(event.router)
+        if (own.storing !== undefined) {
+          own.state.putBack(own.storing)
+          own.storing = undefined
+          return
+        }
+        const taken = own.state.take(500)
+        const sent = sentBy(event.router, taken)
+        if (event.fate === "stored" || event.fate === "answer lost") store(sent)
+        if (event.fate === "late") late.push(sent)
+        if (event.fate !== "stored") own.storing = taken
+        return
+      }
+      case "arrive":
+        return store(late.shift() ?? [])
+      case "replace":
+        key_version += 1
+        return
+    }
+  }
+  events.forEach(step)
+
+  while (late.length > 0) step({ _tag: "arrive" })
+  for (let router = 0; router < routers; router += 1) {
+    if (at(router).storing !== undefined) step({ _tag: "store", router, fate: "stored" })
+    step({ _tag: "store", router, fate: "stored" })
+  }
+  for (let router = 0; router < routers; router += 1) read(router)
+  for (let router = 0; router < routers; router += 1) {
+    for (const model of models) {
+      const { health } = availabilityOn(router, model)
+      for (const [scope, found] of [
+        ["", health.whole],
+        [model, health.model]
+      ] as const) {
+        const expected = expectedOf(reports, key_version, scope)
+        const isForgotten = now >= expected.until + hour
+        assert.deepStrictEqual(
+          { epoch: found.epoch, until: found.until - (skews[router] ?? 0), strikes: found.strikes },
+          { ...expected, strikes: isForgotten ? 0 : expected.strikes },
+          `router ${router} knows all reports of ${scope || "the whole key"}`
+        )
+      }
+    }
+  }
+}

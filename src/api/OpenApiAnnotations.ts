@@ -19,6 +19,8 @@ const credential = {
   sort_order: 0
 }
 
+const named = { credential_id: credential.id, name: credential.name, label: credential.label }
+
 const planned = {
   workspace_id: credential.workspace_id,
   model: "openai/gpt-4o",
@@ -30,9 +32,7 @@ const planned = {
       kind: "own",
       provider: "openai",
       section: "prioritized",
-      credential_id: credential.id,
-      name: "Production",
-      label: "sk-...AbCd",
+      ...named,
       region: null,
       on_trial: false
     }
@@ -42,9 +42,7 @@ const planned = {
       provider: "openai",
       credentials: [
         {
-          credential_id: credential.id,
-          name: "Production",
-          label: "sk-...AbCd",
+          ...named,
           section: "prioritized",
           position: 0,
           excluded: []
@@ -178,43 +176,35 @@ const completeOperation = (operation: OpenApi.OpenAPISpecOperation) => {
   }
 }
 
-const probe = (name: string, summary: string, description: string, failures: OpenApi.OpenAPISpecResponses = {}) => ({
-  get: {
-    operationId: `health.${name}`,
-    tags: ["health"],
-    summary,
-    description,
-    security: [],
-    parameters: [],
-    responses: withHeaders({
-      200: {
-        description: `The service is ${name}.`,
-        content: {
-          "application/json": {
-            schema: {
-              type: "object",
-              properties: { status: { type: "string", enum: [name] } },
-              required: ["status"]
-            }
-          }
-        }
-      },
-      ...failures
-    })
-  }
-})
-
-const probes = (unavailable: OpenApi.OpenAPISpecResponses[503]) => ({
-  "/health/live": probe("live", "Check that the process runs", "For probes. It needs no key and asks no database."),
-  "/health/ready": probe(
-    "ready",
-    "Check that requests can be served",
-    "For probes and load balancers. It needs no key.",
-    {
-      503: { ...unavailable, description: "Something keeps the service from working; the log says what." }
+const probe = (name: string, summary: string, description: string, failures: OpenApi.OpenAPISpecResponses = {}) => {
+  const status = { type: "string", enum: [name] }
+  const schema = { type: "object", properties: { status }, required: ["status"] }
+  const success = { description: `The service is ${name}.`, content: { "application/json": { schema } } }
+  return {
+    get: {
+      operationId: `health.${name}`,
+      tags: ["health"],
+      summary,
+      description,
+      security: [],
+      parameters: [],
+      responses: withHeaders({ 200: success, ...failures })
     }
-  )
-})
+  }
+}
+
+const probes = (unavailable: OpenApi.OpenAPISpecResponses[503]) => {
+  const notReady = { ...unavailable, description: "Something keeps the service from working; the log says what." }
+  return {
+    "/health/live": probe("live", "Check that the process runs", "For probes. It needs no key and asks no database."),
+    "/health/ready": probe(
+      "ready",
+      "Check that requests can be served",
+      "For probes and load balancers. It needs no key.",
+      { 503: notReady }
+    )
+  }
+}
 
 /** Adds what the schemas cannot express: headers, examples, undeclared members and the routes for probes. */
 const complete = (document: object) => {

@@ -1,5 +1,15 @@
+/** How each limit of a schema is said, and of what it counts. */
+const limits = [
+  ["minLength", "at least", "character"],
+  ["maxLength", "at most", "character"],
+  ["minItems", "at least", "element"],
+  ["maxItems", "at most", "element"],
+  ["minimum", "at least", ""],
+  ["maximum", "at most", ""]
+] as const
+
 /** The part of JSON Schema that the contract uses. */
-interface ValueSchema {
+interface ValueSchema extends Readonly<Partial<Record<(typeof limits)[number][0], number>>> {
   readonly $ref?: string
   readonly type?: string
   readonly format?: string
@@ -12,12 +22,6 @@ interface ValueSchema {
   readonly properties?: Readonly<Record<string, ValueSchema>>
   readonly required?: ReadonlyArray<string>
   readonly pattern?: string
-  readonly minLength?: number
-  readonly maxLength?: number
-  readonly minItems?: number
-  readonly maxItems?: number
-  readonly minimum?: number
-  readonly maximum?: number
 }
 
 interface Content {
@@ -99,26 +103,15 @@ export const renderPage = ({ components, info, paths }: ApiDocument): string => 
   }
 
   const limitsOf = (given: ValueSchema): ReadonlyArray<string> => {
-    const {
-      allOf = [],
-      anyOf = [],
-      format,
-      items,
-      maximum,
-      maxItems,
-      maxLength,
-      minItems,
-      minLength,
-      minimum,
-      pattern
-    } = resolve(given)
+    const schema = resolve(given)
+    const { allOf = [], anyOf = [], format, items, pattern } = schema
+    const numbers = limits.flatMap(([name, bound, counted]) => {
+      const limit = schema[name]
+      if (limit === undefined) return []
+      return [`${bound} ${limit}${counted === "" ? "" : ` ${counted}${limit === 1 ? "" : "s"}`}`]
+    })
     return [
-      ...(minLength === undefined ? [] : [`at least ${minLength} character${minLength === 1 ? "" : "s"}`]),
-      ...(maxLength === undefined ? [] : [`at most ${maxLength} characters`]),
-      ...(minItems === undefined ? [] : [`at least ${minItems} element${minItems === 1 ? "" : "s"}`]),
-      ...(maxItems === undefined ? [] : [`at most ${maxItems} elements`]),
-      ...(minimum === undefined ? [] : [`at least ${minimum}`]),
-      ...(maximum === undefined ? [] : [`at most ${maximum}`]),
+      ...numbers,
       ...(pattern === undefined || format !== undefined ? [] : [`matching ${code(pattern)}`]),
       ...[...allOf, ...anyOf].flatMap(limitsOf),
       ...(items === undefined ? [] : limitsOf(items).map((limit) => `each ${limit}`))

@@ -4,7 +4,7 @@ import { Effect } from "effect"
 import { installedPrograms, programVariables } from "../support/process/installedPrograms.ts"
 import { runProgram } from "../support/process/runNode.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
-import { shipped } from "./shipped.ts"
+import { shipped } from "./Check.ts"
 import { standInBase } from "./standInBase.ts"
 
 /** An image that was built, as a directory of its files. */

@@ -2,10 +2,8 @@ import { assert, describe, it } from "@effect/vitest"
 import { Effect, Result, type Scope } from "effect"
 import type { TestContext } from "vitest"
 import type { Skipped } from "../support/process/Skipped.ts"
-import type { Finding } from "./Check.ts"
+import { type Finding, planted, shipped } from "./Check.ts"
 import { checks } from "./checks.ts"
-import { planted } from "./planted.ts"
-import { shipped } from "./shipped.ts"
 
 /** What a check finds; the test is skipped where the check cannot run. */
 const problemsOf = async (context: TestContext, run: Effect.Effect<Finding, Skipped, Scope.Scope>) => {

@@ -1,8 +1,7 @@
 import { existsSync, readFileSync } from "node:fs"
 import { join } from "node:path"
 import { Effect } from "effect"
-import type { Check } from "./Check.ts"
-import { shipped } from "./shipped.ts"
+import { type Check, shipped } from "./Check.ts"
 
 const project = join(shipped, "..")
 

@@ -12,7 +12,9 @@ import { Secret } from "kubernetes-models/v1/Secret"
 import { Service } from "kubernetes-models/v1/Service"
 import { ServiceAccount } from "kubernetes-models/v1/ServiceAccount"
 import { parseAllDocuments } from "yaml"
-import type { Check } from "./Check.ts"
+import { installedPrograms } from "../support/process/installedPrograms.ts"
+import { runProgram } from "../support/process/runNode.ts"
+import { type Check, problemsOf } from "./Check.ts"
 import { unreadKeys } from "./unreadKeys.ts"
 
 interface Manifest {
@@ -41,7 +43,7 @@ const models = [
   ServiceAccount
 ]
 
-const problemsOf = (manifest: Manifest): ReadonlyArray<string> => {
+const invalidIn = (manifest: Manifest): ReadonlyArray<string> => {
   const Model = models.find(({ apiVersion, kind }) => apiVersion === manifest.apiVersion && kind === manifest.kind)
   if (Model === undefined) return [`there is no kind ${manifest.kind} in ${manifest.apiVersion}`]
   const model = new Model(JSON.parse(JSON.stringify(manifest)) as never)
@@ -134,7 +136,7 @@ export const kubernetes: Check = {
       try {
         const manifests = files.flatMap(manifestsIn)
         const invalid = manifests.flatMap((manifest) =>
-          problemsOf(manifest).map((problem) => `${manifest.kind} ${manifest.metadata?.name}: ${problem}`)
+          invalidIn(manifest).map((problem) => `${manifest.kind} ${manifest.metadata?.name}: ${problem}`)
         )
         return { problems: [...invalid, ...unknownNames(manifests), ...kustomizations.flatMap(notListed)] }
       } catch (broken) {
@@ -163,5 +165,26 @@ export const kubernetes: Check = {
       text: "restartPolicy: Never",
       instead: "restartPolicy: Never\n      restart: 1"
     }
+  ]
+}
+
+export const kustomize: Check = {
+  piece: "kubernetes by kubectl kustomize",
+  run: (deploy) =>
+    Effect.gen(function* () {
+      const { kubectl } = yield* installedPrograms(["kubectl"])
+      const built = yield* Effect.forEach(["kubernetes", "kubernetes/migration"], (directory) =>
+        Effect.map(runProgram(kubectl, ["kustomize", join(deploy, directory)]), (finished) => [
+          ...problemsOf(finished),
+          ...(/image: registry\.example\.com\/byok:/.test(finished.stdout) ? [] : [`${directory} names no image`])
+        ])
+      )
+      return { problems: built.flat() }
+    }),
+  mistakes: [
+    { file: "kubernetes/kustomization.yaml", text: "- service.yaml", instead: "- services.yaml" },
+    { file: "kubernetes/kustomization.yaml", text: "newTag", instead: "newVersion" },
+    { file: "kubernetes/migration/kustomization.yaml", text: "- name: byok", instead: "- name: byoks" },
+    { file: "kubernetes/migration/job.yaml", text: "kind: Job\n", instead: "" }
   ]
 }

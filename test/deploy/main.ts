@@ -1,10 +1,8 @@
 import { parseArgs } from "node:util"
 import { Cause, Effect, Exit } from "effect"
 import { Skipped } from "../support/process/Skipped.ts"
-import type { Check } from "./Check.ts"
+import { type Check, planted, shipped } from "./Check.ts"
 import { checks } from "./checks.ts"
-import { planted } from "./planted.ts"
-import { shipped } from "./shipped.ts"
 
 const { values } = parseArgs({ options: { only: { type: "string" } } })
 const wanted = values.only?.split(",")

@@ -2,8 +2,7 @@ import { join } from "node:path"
 import { Effect } from "effect"
 import { installedPrograms } from "../support/process/installedPrograms.ts"
 import { runProgram } from "../support/process/runNode.ts"
-import type { Check } from "./Check.ts"
-import { problemsOf } from "./problemsOf.ts"
+import { type Check, problemsOf } from "./Check.ts"
 
 /** The exposure that systemd allows the unit at most, in tenths. */
 const threshold = 15

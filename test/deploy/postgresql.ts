@@ -1,0 +1,111 @@
+import { chownSync, mkdirSync, readFileSync, writeFileSync } from "node:fs"
+import { connect, createServer } from "node:net"
+import { join } from "node:path"
+import { Effect } from "effect"
+import { postgresUser } from "../../src/sql/embedded/PostgresBinaries.ts"
+import { freePort } from "../drill/Bed.ts"
+import { ownDirectory } from "../drill/Cluster.ts"
+import { installedPostgres } from "../drill/installedPostgres.ts"
+import { localPatroni } from "../support/database/localPatroni.ts"
+import { localPgBouncer } from "../support/database/localPgBouncer.ts"
+import { run } from "../support/process/ChildProcess.ts"
+import { eventually } from "../support/process/eventually.ts"
+import { installedPrograms, programVariables } from "../support/process/installedPrograms.ts"
+import { runProgram } from "../support/process/runNode.ts"
+import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
+import { type Check, problemsOf } from "./Check.ts"
+
+export const haproxy: Check = {
+  piece: "postgresql/haproxy.cfg",
+  run: (deploy) =>
+    Effect.gen(function* () {
+      const { haproxy } = yield* installedPrograms(["haproxy"])
+      const file = join(deploy, "postgresql/haproxy.cfg")
+      return { problems: problemsOf(yield* runProgram(haproxy, ["-c", "-f", file], { variables: programVariables() })) }
+    }),
+  mistakes: [
+    { file: "postgresql/haproxy.cfg", text: "option httpchk", instead: "option httpcheck" },
+    { file: "postgresql/haproxy.cfg", text: "shutdown-sessions", instead: "shutdown-session" }
+  ]
+}
+
+const accepts = (port: number) =>
+  Effect.callback<boolean>((resume) => {
+    const socket = connect(port, "127.0.0.1")
+    socket.once("connect", () => resume(Effect.succeed(true))).once("error", () => resume(Effect.succeed(false)))
+    return Effect.sync(() => socket.destroy())
+  })
+
+/** PgBouncer has no command that checks a file, so it is started; it refuses what it does not know. */
+export const pgbouncer: Check = {
+  piece: "postgresql/pgbouncer.ini",
+  run: (deploy) =>
+    Effect.gen(function* () {
+      const { pgbouncer } = yield* installedPrograms(["pgbouncer"])
+      const directory = ownDirectory(join(yield* temporaryDirectory, "pgbouncer"))
+      const [postgres, rest, pooler] = yield* Effect.all([freePort, freePort, freePort])
+      const node = { name: "one", data: directory, postgres, rest, pooler }
+      const writeOwn = (name: string, text: string) => {
+        const path = join(directory, name)
+        writeFileSync(path, text)
+        if (postgresUser !== undefined) chownSync(path, postgresUser.uid, postgresUser.gid)
+        return path
+      }
+      const example = readFileSync(join(deploy, "postgresql/pgbouncer.ini"), "utf8")
+      const users = writeOwn("users", `"byok" ""\n`)
+      const file = writeOwn("pgbouncer.ini", localPgBouncer(example, node, users))
+      const { exitCode, lastWords } = yield* run(pgbouncer, [file], programVariables())
+      yield* eventually(
+        "PgBouncer listens or ends",
+        Effect.gen(function* () {
+          return exitCode() !== undefined || (yield* accepts(pooler))
+        })
+      )
+      const refused = lastWords()
+        .split("\n")
+        .filter((line) => /ERROR|FATAL/.test(line))
+      return { problems: exitCode() === undefined ? refused : [...refused, `it ends with exit code ${exitCode()}`] }
+    }),
+  mistakes: [
+    { file: "postgresql/pgbouncer.ini", text: "pool_mode = transaction", instead: "pool_mod = transaction" },
+    { file: "postgresql/pgbouncer.ini", text: "pool_mode = transaction", instead: "pool_mode = transactions" }
+  ]
+}
+
+/** Patroni wants to see that something listens where etcd is. */
+const listening = Effect.acquireRelease(
+  Effect.callback<{ readonly port: number; readonly close: () => void }>((resume) => {
+    const server = createServer((socket) => socket.destroy()).listen(0, "127.0.0.1", () => {
+      const address = server.address()
+      const port = typeof address === "object" && address !== null ? address.port : 0
+      resume(Effect.succeed({ port, close: () => server.close() }))
+    })
+  }),
+  ({ close }) => Effect.sync(close)
+)
+
+export const patroni: Check = {
+  piece: "postgresql/patroni.yml",
+  run: (deploy) =>
+    Effect.gen(function* () {
+      const { patroni } = yield* installedPrograms(["patroni"])
+      const programs = yield* installedPostgres(["initdb", "postgres", "pg_ctl", "pg_basebackup", "pg_rewind"])
+      const directory = yield* temporaryDirectory
+      const [postgres, rest, pooler] = yield* Effect.all([freePort, freePort, freePort])
+      const data = join(directory, "data")
+      mkdirSync(data)
+      const file = join(directory, "patroni.yml")
+      const example = readFileSync(join(deploy, "postgresql/patroni.yml"), "utf8")
+      const { port: etcd } = yield* listening
+      const node = { name: "one", data, postgres, rest, pooler }
+      // Its validator knows 127.0.0.1 as an address that no other node can reach.
+      const local = localPatroni(example, node, { directory, etcd, programs })
+      writeFileSync(file, local.replaceAll('"connect_address":"127.0.0.1', '"connect_address":"127.0.0.2'))
+      const variables = programVariables()
+      return { problems: problemsOf(yield* runProgram(patroni, ["--validate-config", file], { variables })) }
+    }),
+  mistakes: [
+    { file: "postgresql/patroni.yml", text: "ttl: 20", instead: "ttl: soon" },
+    { file: "postgresql/patroni.yml", text: "scope: byok", instead: "scopes: byok" }
+  ]
+}

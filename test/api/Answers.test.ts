@@ -4,12 +4,10 @@ import { Accounts } from "../../src/service/Accounts.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { created, createdId, minimal } from "../support/http/Bodies.ts"
 import * as HttpProbe from "../support/http/HttpProbe.ts"
-import { mismatches } from "../support/http/JsonSchema.ts"
-import { fetchDocument, type OpenApiDocument, operationOf } from "../support/http/OpenApiDocument.ts"
+import { fetchDocument, mismatches, type OpenApiDocument, operationOf } from "../support/http/JsonSchema.ts"
 import type { Answer } from "../support/http/RawConnection.ts"
-import { TestService } from "../support/http/TestService.ts"
+import { TestService, withoutTable } from "../support/http/TestService.ts"
 import { lockTable, untilWaiting } from "../support/database/transactions.ts"
-import { withoutTable } from "../support/database/withoutTable.ts"
 
 const create = ["post", "/api/v1/byok"] as const
 const get = ["get", "/api/v1/byok/{id}"] as const

@@ -5,8 +5,13 @@ import { Credential } from "../../src/domain/Credential.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { defaults, minimal } from "../support/http/Bodies.ts"
 import { send } from "../support/http/HttpProbe.ts"
-import { type JsonSchema, mismatches } from "../support/http/JsonSchema.ts"
-import { fetchDocument, type OpenApiDocument, operationOf } from "../support/http/OpenApiDocument.ts"
+import {
+  fetchDocument,
+  type JsonSchema,
+  mismatches,
+  type OpenApiDocument,
+  operationOf
+} from "../support/http/JsonSchema.ts"
 import { assertHeaders, envelope, type Refusal, refusals } from "../support/http/Refusal.ts"
 import { TestService } from "../support/http/TestService.ts"
 

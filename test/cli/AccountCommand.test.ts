@@ -2,9 +2,8 @@ import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { layerLive } from "../support/process/layerLive.ts"
 import { CommandLine, textIn } from "../support/process/CommandLine.ts"
-import { databaseContent } from "../support/database/databaseContent.ts"
+import { databaseContent, leakOf } from "../support/keys/leakSearch.ts"
 import { crc32, faultOf, sha256, withoutPrefix } from "../support/keys/issuedKey.ts"
-import { leakOf } from "../support/keys/leakSearch.ts"
 
 layerLive(CommandLine.layer)("byok account create", (it) => {
   it.effect("--json prints ids, management key and its hash; only the hash is stored (D24, D40, D41)", () =>

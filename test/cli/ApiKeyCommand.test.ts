@@ -2,9 +2,8 @@ import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { layerLive } from "../support/process/layerLive.ts"
 import { CommandLine, textIn } from "../support/process/CommandLine.ts"
-import { databaseContent } from "../support/database/databaseContent.ts"
+import { databaseContent, leakOf } from "../support/keys/leakSearch.ts"
 import { faultOf, sha256, withoutPrefix } from "../support/keys/issuedKey.ts"
-import { leakOf } from "../support/keys/leakSearch.ts"
 
 layerLive(CommandLine.layer)("byok api-key", (it) => {
   it.effect("issues keys of both kinds; neither a list nor a table shows one again (D40, D41)", () =>

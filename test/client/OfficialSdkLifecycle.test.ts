@@ -14,10 +14,9 @@ import {
 import { Effect, Option } from "effect"
 import { CredentialId } from "../../src/domain/Identifiers.ts"
 import { offeredKey } from "../support/keys/offeredKey.ts"
-import { withoutTable } from "../support/database/withoutTable.ts"
+import { TestService, withoutTable } from "../support/http/TestService.ts"
 import { createdId, minimal } from "../support/http/Bodies.ts"
 import { call, failsWith, ordinarySdk, sdkThroughLoss, sdkWith } from "../support/http/officialSdk.ts"
-import { TestService } from "../support/http/TestService.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 
 const unknownId = "019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11"

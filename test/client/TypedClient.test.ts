@@ -13,9 +13,8 @@ import { Accounts } from "../../src/service/Accounts.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { acceptedBody, text } from "../support/memory/arbitraries.ts"
 import { minimal } from "../support/http/Bodies.ts"
-import { TestService } from "../support/http/TestService.ts"
+import { TestService, withoutTable } from "../support/http/TestService.ts"
 import { lockTable, untilWaiting } from "../support/database/transactions.ts"
-import { withoutTable } from "../support/database/withoutTable.ts"
 
 const newCredential = Schema.decodeUnknownSync(NewCredential)
 const unknownId = CredentialId.make("019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11")

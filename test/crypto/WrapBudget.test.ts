@@ -4,7 +4,7 @@ import { layerLimited, limits, WrapBudget, type WrapLimits } from "../../src/cry
 import { ServiceUnavailable } from "../../src/domain/Errors.ts"
 import { KekRegistry } from "../../src/port/KekRegistry.ts"
 import { elementOf, integer } from "../support/memory/arbitraries.ts"
-import { logLines } from "../support/process/logLines.ts"
+import { logLines } from "../support/process/Recording.ts"
 import * as MemoryStore from "../support/memory/Memory.ts"
 import { Memory } from "../support/memory/Memory.ts"
 

@@ -1,7 +1,7 @@
 import { cpSync, readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { Effect, type Scope } from "effect"
-import type { Skipped } from "../support/process/Skipped.ts"
+import type { Skipped } from "../support/process/installedPrograms.ts"
 import type { Finished } from "../support/process/runNode.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 

@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Result, type Scope } from "effect"
 import type { TestContext } from "vitest"
-import type { Skipped } from "../support/process/Skipped.ts"
+import type { Skipped } from "../support/process/installedPrograms.ts"
 import { type Finding, planted, shipped } from "./Check.ts"
 import { checks } from "./checks.ts"
 

@@ -1,6 +1,6 @@
 import { parseArgs } from "node:util"
 import { Cause, Effect, Exit } from "effect"
-import { Skipped } from "../support/process/Skipped.ts"
+import { Skipped } from "../support/process/installedPrograms.ts"
 import { type Check, planted, shipped } from "./Check.ts"
 import { checks } from "./checks.ts"
 

@@ -2,7 +2,7 @@ import { chmodSync, copyFileSync, cpSync, existsSync, mkdirSync, symlinkSync, wr
 import { dirname, join } from "node:path"
 import { Effect } from "effect"
 import { runProgram } from "../support/process/runNode.ts"
-import { Skipped } from "../support/process/Skipped.ts"
+import { Skipped } from "../support/process/installedPrograms.ts"
 
 /** What the commands of the Containerfile need beside Node.js, and where they look for it. */
 const programs = { "/bin/sh": "/bin/sh", "/usr/bin/env": "/usr/bin/env", "/usr/bin/rm": "/usr/bin/rm" }

@@ -13,8 +13,7 @@ import { readKeyMaterial } from "../../src/domain/KeyMaterial.ts"
 import { labelOf } from "../../src/domain/Label.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"
 import { encodeSealingContext } from "../../src/domain/SealedKey.ts"
-import { acceptedBody, elementOf, text } from "../support/memory/arbitraries.ts"
-import { changesBody, inTwoParts } from "../support/memory/credentialChanges.ts"
+import { acceptedBody, changesBody, elementOf, inTwoParts, text } from "../support/memory/arbitraries.ts"
 
 const decode = Schema.decodeUnknownSync(CredentialChanges)
 const hash = "0".repeat(64)

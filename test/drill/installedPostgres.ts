@@ -1,7 +1,7 @@
 import { existsSync, readdirSync } from "node:fs"
 import { join } from "node:path"
 import { Effect } from "effect"
-import { Skipped } from "../support/process/Skipped.ts"
+import { Skipped } from "../support/process/installedPrograms.ts"
 
 /** The directory of a PostgreSQL that is installed with its tools, which the embedded one is not. */
 export const installedPostgres = (programs: ReadonlyArray<string>) =>

@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from "node:fs"
 import { parseArgs } from "node:util"
 import { Cause, Effect, Exit } from "effect"
-import { Skipped } from "../support/process/Skipped.ts"
+import { Skipped } from "../support/process/installedPrograms.ts"
 import { pictureOf } from "./Picture.ts"
 import { Findings, type Row } from "./Row.ts"
 import { rows } from "./rows.ts"

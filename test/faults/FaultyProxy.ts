@@ -1,7 +1,8 @@
-import { connect, createServer, type Socket } from "node:net"
-import { join } from "node:path"
-import { Effect, Redacted } from "effect"
+import type { Socket } from "node:net"
+import { Effect, Redacted, type Scope } from "effect"
 import { parseDatabaseUrl } from "../../src/sql/connection/DatabaseTarget.ts"
+import { connectTo } from "../support/database/DatabaseProxy.ts"
+import { listen } from "../support/database/listen.ts"
 
 /** A network between the service and its database that fails as networks do. */
 export interface FaultyProxy {
@@ -60,62 +61,43 @@ const pass = (to: Socket, mode: () => Mode, delayed: boolean) => {
   }
 }
 
-const connectTo = (databaseUrl: string) => {
-  const { host, port } = parseDatabaseUrl(Redacted.make(databaseUrl))
-  return host.startsWith("/") ? connect(join(host, `.s.PGSQL.${port}`)) : connect(port, host)
-}
-
-export const faultyProxy = (databaseUrl: string) =>
-  Effect.acquireRelease(
-    Effect.callback<FaultyProxy & { readonly close: Effect.Effect<unknown> }>((resume) => {
-      const { database, password, username } = parseDatabaseUrl(Redacted.make(databaseUrl))
-      const user = [username, ...(password === undefined ? [] : [Redacted.value(password)])]
-      const pairs = new Map<readonly [Socket, Socket], () => void>()
-      const dead = new Set<Socket>()
-      let target = databaseUrl
-      let mode: Mode = "forward"
-      const change = (to: Mode) => {
-        mode = to
-        for (const changed of pairs.values()) changed()
-      }
-      const server = createServer((client) => {
-        const upstream = connectTo(target)
-        const pair = [client, upstream] as const
-        const ways = [pair, [upstream, client] as const].map(([from, to]) => {
-          const way = pass(to, () => mode, from === upstream)
-          from.on("data", (bytes: Buffer) => {
-            if (mode === "swallow") dead.add(client)
-            if (!dead.has(client)) way.arrived(bytes)
-          })
-          from.on("error", () => from.destroy())
-          from.on("close", () => {
-            to.destroy()
-            pairs.delete(pair)
-          })
-          return way
-        })
-        pairs.set(pair, () => ways.forEach(({ changed }) => changed()))
-      }).listen(0, "127.0.0.1", () => {
-        const address = server.address()
-        const port = typeof address === "object" && address !== null ? address.port : 0
-        const close = Effect.promise(() => {
-          for (const socket of Array.from(pairs.keys()).flat()) socket.destroy()
-          return new Promise((resolve) => server.close(resolve))
-        })
-        resume(
-          Effect.succeed({
-            url: `postgres://${user.map(encodeURIComponent).join(":")}@127.0.0.1:${port}/${encodeURIComponent(database)}`,
-            swallow: () => change("swallow"),
-            delay: (milliseconds) => change({ delay: milliseconds }),
-            trickle: () => change("trickle"),
-            forward: () => change("forward"),
-            reset: () => Array.from(pairs.keys()).forEach(([client]) => client.resetAndDestroy()),
-            leadTo: (databaseUrl) => void (target = databaseUrl),
-            swallowed: () => dead.size,
-            close
-          })
-        )
+export const faultyProxy = (databaseUrl: string): Effect.Effect<FaultyProxy, never, Scope.Scope> => {
+  const pairs = new Map<readonly [Socket, Socket], () => void>()
+  const dead = new Set<Socket>()
+  let target = parseDatabaseUrl(Redacted.make(databaseUrl))
+  let mode: Mode = "forward"
+  const change = (to: Mode) => {
+    mode = to
+    for (const changed of pairs.values()) changed()
+  }
+  const { database, password, username } = target
+  const user = [username, ...(password === undefined ? [] : [Redacted.value(password)])].map(encodeURIComponent)
+  const serve = (client: Socket) => {
+    const upstream = connectTo(target)
+    const pair = [client, upstream] as const
+    const ways = [pair, [upstream, client] as const].map(([from, to]) => {
+      const way = pass(to, () => mode, from === upstream)
+      from.on("data", (bytes: Buffer) => {
+        if (mode === "swallow") dead.add(client)
+        if (!dead.has(client)) way.arrived(bytes)
       })
-    }),
-    ({ close }) => close
-  )
+      from.on("error", () => from.destroy())
+      from.on("close", () => {
+        to.destroy()
+        pairs.delete(pair)
+      })
+      return way
+    })
+    pairs.set(pair, () => ways.forEach(({ changed }) => changed()))
+  }
+  return Effect.map(listen(serve), (port) => ({
+    url: `postgres://${user.join(":")}@127.0.0.1:${port}/${encodeURIComponent(database)}`,
+    swallow: () => change("swallow"),
+    delay: (milliseconds) => change({ delay: milliseconds }),
+    trickle: () => change("trickle"),
+    forward: () => change("forward"),
+    reset: () => Array.from(pairs.keys()).forEach(([client]) => client.resetAndDestroy()),
+    leadTo: (databaseUrl) => void (target = parseDatabaseUrl(Redacted.make(databaseUrl))),
+    swallowed: () => dead.size
+  }))
+}

@@ -5,7 +5,7 @@ import * as DatabaseLive from "../../src/sql/connection/Database.ts"
 import { Database, type DatabaseSettings } from "../../src/sql/connection/Database.ts"
 import { databaseProxy } from "../support/database/DatabaseProxy.ts"
 import { adminClient, databaseSettings, freshDatabase } from "../support/database/freshDatabase.ts"
-import { postgresMessage } from "../support/database/postgresMessage.ts"
+import { postgresMessage } from "../support/database/RefusingPostgres.ts"
 
 /** Replaces a message that arrives in one piece, as those of the start of a session do. */
 const replacing = (before: Buffer, after: Buffer) => (bytes: Buffer) => {

@@ -2,9 +2,8 @@ import { assert, describe, it } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
 import { minimal } from "../support/http/Bodies.ts"
 import { createOver, getOver, idIn } from "../support/http/callByok.ts"
-import { embeddedClient } from "../support/database/embeddedClient.ts"
+import { embeddedClient, firstStart, newDirectory } from "../support/process/firstStart.ts"
 import { eventually } from "../support/process/eventually.ts"
-import { firstStart, newDirectory } from "../support/process/firstStart.ts"
 
 const internalError = { status: 500, body: '{"error":{"code":500,"message":"Internal Server Error"}}' }
 

@@ -9,9 +9,8 @@ import { send } from "../support/http/HttpProbe.ts"
 import type { Answer } from "../support/http/RawConnection.ts"
 import { Recording } from "../support/process/Recording.ts"
 import { assertRefused } from "../support/http/Refusal.ts"
-import { TestService } from "../support/http/TestService.ts"
+import { TestService, withoutTable } from "../support/http/TestService.ts"
 import { lockTable } from "../support/database/transactions.ts"
-import { withoutTable } from "../support/database/withoutTable.ts"
 
 /** A 500 whose cause the log has under its request id, as one error. */
 const assertFailed = Effect.fnUntraced(function* (answer: Answer, cause: string) {

@@ -5,7 +5,7 @@ import { layerLive } from "../support/process/layerLive.ts"
 import { created, minimal } from "../support/http/Bodies.ts"
 import { bearer, create, get, type Header, json, render, send } from "../support/http/HttpProbe.ts"
 import { open, type RawConnection } from "../support/http/RawConnection.ts"
-import { serverSettings } from "../support/http/serverSettings.ts"
+import { serverSettings } from "../support/database/freshDatabase.ts"
 import { assertRefused, envelope } from "../support/http/Refusal.ts"
 import { TestService } from "../support/http/TestService.ts"
 

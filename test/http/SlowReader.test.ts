@@ -4,7 +4,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Duration, Effect } from "effect"
 import { makeNodeServer } from "../../src/http/makeNodeServer.ts"
 import type { ServerSettings } from "../../src/http/Server.ts"
-import { serverSettings } from "../support/http/serverSettings.ts"
+import { serverSettings } from "../support/database/freshDatabase.ts"
 import { eventually } from "../support/process/eventually.ts"
 
 /** The server with some settings, over a listener of the test, until the scope closes. */

@@ -5,12 +5,11 @@ import type { Sampling } from "../../src/telemetry/TracerLive.ts"
 import type { Settings } from "../../src/wiring/Settings.ts"
 import * as TelemetryLive from "../../src/wiring/TelemetryLive.ts"
 import { settingsFor } from "../support/database/freshDatabase.ts"
-import { withoutTable } from "../support/database/withoutTable.ts"
+import { TestService, withoutTable } from "../support/http/TestService.ts"
 import { createdId, minimal } from "../support/http/Bodies.ts"
 import { bearer, type Header, json, render, send } from "../support/http/HttpProbe.ts"
 import { open } from "../support/http/RawConnection.ts"
 import { type ReceivedSpan, SpanCollector } from "../support/http/SpanCollector.ts"
-import { TestService } from "../support/http/TestService.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 
 const settings = settingsFor("postgres://nobody@localhost/nothing", generateKeyring(new Date(0)))

@@ -1,7 +1,7 @@
 import { Console, Effect, Metric, Option } from "effect"
 import { HttpServerRequest } from "effect/http"
 import { InvalidParams } from "../../src/domain/Errors.ts"
-import { addHeader } from "../support/http/addHeader.ts"
+import { addHeader } from "../support/http/HttpProbe.ts"
 import type { Channel } from "./Channel.ts"
 
 interface Plant {

@@ -6,8 +6,7 @@ import { send } from "../support/http/HttpProbe.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { StartedBefore } from "../support/process/firstStart.ts"
 import { layerLive } from "../support/process/layerLive.ts"
-import { managementUrl } from "../support/process/managementUrl.ts"
-import { startService } from "../support/process/ServiceProcess.ts"
+import { managementUrl, startService } from "../support/process/ServiceProcess.ts"
 
 const statusOf = (url: string, path: string) => Effect.map(send(url, { path }), ({ status }) => status)
 

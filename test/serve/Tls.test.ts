@@ -6,10 +6,24 @@ import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
 import { freshDatabase } from "../support/database/freshDatabase.ts"
-import { certificateFiles } from "../support/process/certificateFiles.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { runByok } from "../support/process/runByok.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
+import { join } from "node:path"
+import { selfSignedCertificate } from "../support/keys/selfSignedCertificate.ts"
+import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
+
+/** Files of a certificate for a host and of its key, which can be replaced by those of another. */
+const certificateFiles = Effect.map(temporaryDirectory, (directory) => {
+  const variables = { TLS_CERT_FILE: join(directory, "cert.pem"), TLS_KEY_FILE: join(directory, "key.pem") }
+  const replace = () => {
+    const { certificate, key } = selfSignedCertificate("127.0.0.1")
+    writeFileSync(variables.TLS_CERT_FILE, certificate)
+    writeFileSync(variables.TLS_KEY_FILE, key)
+    return certificate
+  }
+  return { variables, certificate: replace(), replace }
+})
 
 const settings = Effect.map(freshDatabase, (DATABASE_URL) => ({
   DATABASE_URL,

@@ -4,7 +4,7 @@ import { TestClock } from "effect/testing"
 import { ServiceUnavailable } from "../../src/domain/Errors.ts"
 import { type AuditHead, AuditLog } from "../../src/port/AuditLog.ts"
 import * as Checkpointing from "../../src/service/Checkpointing.ts"
-import { logLines } from "../support/process/logLines.ts"
+import { logLines } from "../support/process/Recording.ts"
 
 const head = (n: number): AuditHead => ({ number: BigInt(n), last_seq: BigInt(n), hash: String(n).repeat(64) })
 

@@ -11,7 +11,7 @@ import { startCollector } from "../leaks/Collector.ts"
 import { settingsFor } from "../support/database/freshDatabase.ts"
 import { SpanCollector } from "../support/http/SpanCollector.ts"
 import { eventually } from "../support/process/eventually.ts"
-import { logLines } from "../support/process/logLines.ts"
+import { logLines } from "../support/process/Recording.ts"
 
 describe("sampling", () => {
   const ids = Array.from({ length: 20_000 }, () => randomBytes(16).toString("hex"))

@@ -5,8 +5,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Effect, Exit } from "effect"
 import { editKeyringFile, writeKeyringFile } from "../../../src/crypto/keyring/KeyringFile.ts"
 import { runProgram } from "../../support/process/runNode.ts"
-import { fileOfMode, secret } from "../../support/keys/fileOfMode.ts"
-import { temporaryDirectory } from "../../support/process/temporaryDirectory.ts"
+import { fileOfMode, secret, temporaryDirectory } from "../../support/process/temporaryDirectory.ts"
 import type { Found, Race } from "./RacingWriter.ts"
 
 const root = join(import.meta.dirname, "../../..")

@@ -4,9 +4,8 @@ import { pathToFileURL } from "node:url"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Exit } from "effect"
 import { isPrivate, readPrivateFile } from "../../../src/crypto/keyring/SecretFile.ts"
-import { fileOfMode, secret } from "../../support/keys/fileOfMode.ts"
+import { fileOfMode, secret, temporaryDirectory } from "../../support/process/temporaryDirectory.ts"
 import { runNode } from "../../support/process/runNode.ts"
-import { temporaryDirectory } from "../../support/process/temporaryDirectory.ts"
 
 const isRoot = process.getuid?.() === 0
 const module = pathToFileURL(join(import.meta.dirname, "../../../src/crypto/keyring/SecretFile.ts")).href

@@ -7,7 +7,7 @@ import { makeTokenEncryption } from "../../../src/crypto/pkcs11/KeyEncryptionTok
 import { openToken, type Token, type TokenSettings } from "../../../src/crypto/pkcs11/Token.ts"
 import { open } from "../../../src/crypto/SealingFormat1.ts"
 import { withKeyStoreTimeout } from "../../../src/service/withKeyStoreTimeout.ts"
-import { childProcesses } from "../../support/process/childProcesses.ts"
+import { childProcesses } from "../../support/process/ServiceProcess.ts"
 import { eventually } from "../../support/process/eventually.ts"
 import {
   addKeys,

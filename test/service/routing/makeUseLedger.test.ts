@@ -9,7 +9,7 @@ import { CredentialUse, type UsedCredential } from "../../../src/port/Credential
 import type { LeaseTerms } from "../../../src/service/routing/Lease.ts"
 import { makeUseLedger } from "../../../src/service/routing/makeUseLedger.ts"
 import { elementOf, integer } from "../../support/memory/arbitraries.ts"
-import { logLines } from "../../support/process/logLines.ts"
+import { logLines } from "../../support/process/Recording.ts"
 
 const idOf = (n: number) => `01935f6a-0000-7000-8000-${String(n).padStart(12, "0")}`
 

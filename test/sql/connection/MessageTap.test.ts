@@ -7,7 +7,7 @@ import { layerLive } from "../../support/process/layerLive.ts"
 import { bytes, elementOf, integer, oneOf, text } from "../../support/memory/arbitraries.ts"
 import { created, minimal } from "../../support/http/Bodies.ts"
 import { plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
-import { postgresMessage } from "../../support/database/postgresMessage.ts"
+import { postgresMessage } from "../../support/database/RefusingPostgres.ts"
 import { assertRefused } from "../../support/http/Refusal.ts"
 import { TestService } from "../../support/http/TestService.ts"
 

@@ -1,3 +1,6 @@
+import { join } from "node:path"
+import { parse } from "yaml"
+
 /** One node of a highly available PostgreSQL, all of whose nodes are on this machine. */
 export interface DatabaseNode {
   readonly name: string
@@ -7,4 +10,66 @@ export interface DatabaseNode {
   readonly postgres: number
   readonly rest: number
   readonly pooler: number
+}
+
+/** The example for PgBouncer, with the ports of a node on this machine, without TLS and passwords. */
+export const localPgBouncer = (example: string, { pooler, postgres }: DatabaseNode, users: string): string => {
+  const changed = { listen_addr: "127.0.0.1", listen_port: pooler, auth_type: "trust", auth_file: users }
+  return Object.entries(changed).reduce(
+    (text, [name, value]) => text.replace(new RegExp(`^${name} = .*$`, "m"), `${name} = ${value}`),
+    example
+      .replace(/^byok = host=\S+ port=\d+/m, `byok = host=127.0.0.1 port=${postgres}`)
+      .replaceAll(/^client_tls_.*\n/gm, "")
+  )
+}
+
+/** The example for HAProxy, with the ports of nodes on this machine. */
+export const localHaproxy = (
+  example: string,
+  port: number,
+  nodes: ReadonlyArray<Pick<DatabaseNode, "name" | "pooler" | "rest">>
+): string =>
+  nodes.reduce(
+    (text, { name, pooler, rest }) =>
+      text.replace(
+        new RegExp(`^( *server ${name}) \\S+ check port \\d+$`, "m"),
+        `$1 127.0.0.1:${pooler} check port ${rest}`
+      ),
+    example.replace(/^( *bind) \S+$/m, `$1 127.0.0.1:${port}`)
+  )
+
+interface PatroniFile {
+  readonly bootstrap: Readonly<Record<string, unknown>>
+  readonly postgresql: Readonly<Record<string, unknown>>
+}
+
+/** The example for Patroni, with the addresses and directories of a node on this machine, without TLS and passwords. */
+export const localPatroni = (
+  example: string,
+  { data, name, postgres, rest }: DatabaseNode,
+  where: { readonly directory: string; readonly etcd: number; readonly programs: string }
+): string => {
+  const file = parse(example) as PatroniFile
+  const role = (username: string) => ({ username, password: "trusted" })
+  // JSON is YAML.
+  return JSON.stringify({
+    ...file,
+    name,
+    restapi: { listen: `127.0.0.1:${rest}`, connect_address: `127.0.0.1:${rest}` },
+    etcd3: { hosts: [`127.0.0.1:${where.etcd}`] },
+    bootstrap: {
+      ...file.bootstrap,
+      pg_hba: ["local all all trust", "host all all 127.0.0.1/32 trust", "host replication all 127.0.0.1/32 trust"]
+    },
+    postgresql: {
+      ...file.postgresql,
+      listen: `127.0.0.1:${postgres}`,
+      connect_address: `127.0.0.1:${postgres}`,
+      data_dir: data,
+      bin_dir: where.programs,
+      pgpass: join(where.directory, `${name}.pgpass`),
+      authentication: { superuser: role("postgres"), rewind: role("rewinder"), replication: role("replicator") },
+      parameters: { unix_socket_directories: where.directory }
+    }
+  })
 }

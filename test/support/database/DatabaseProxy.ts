@@ -15,6 +15,10 @@ export interface DatabaseProxy {
   readonly lost: () => number
 }
 
+/** A connection to the server of a database. */
+export const connectTo = ({ host, port }: Pick<DatabaseTarget, "host" | "port">) =>
+  host.startsWith("/") ? connect(join(host, `.s.PGSQL.${port}`)) : connect(port, host)
+
 const cancelRequestCode = 80877102
 
 /** `change` stands for what a pooler in between does to what PostgreSQL sends. */
@@ -28,9 +32,7 @@ export const databaseProxy = (
   let passing = 0
   let lost = 0
   const serve = (client: Socket) => {
-    const database = target.host.startsWith("/")
-      ? connect(join(target.host, `.s.PGSQL.${target.port}`))
-      : connect(target.port, target.host)
+    const database = connectTo(target)
     const destroy = () => {
       for (const socket of [client, database]) socket.destroy()
     }

@@ -2,7 +2,14 @@ import type { Socket } from "node:net"
 import { TLSSocket } from "node:tls"
 import { Effect, type Scope } from "effect"
 import { listen } from "./listen.ts"
-import { postgresMessage } from "./postgresMessage.ts"
+
+/** A message of PostgreSQL's protocol: its type, its length and what it says. */
+export const postgresMessage = (type: string, body: Buffer) => {
+  const head = Buffer.alloc(5)
+  head.write(type)
+  head.writeInt32BE(body.length + 4, 1)
+  return Buffer.concat([head, body])
+}
 
 const asksForTls = (bytes: Buffer) => bytes.length === 8 && bytes.readInt32BE(4) === 80877103
 

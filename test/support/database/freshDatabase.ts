@@ -3,10 +3,11 @@ import { Duration, Effect, Option, Redacted } from "effect"
 import { Reactivity } from "effect/reactivity"
 import { inject } from "vitest"
 import { generateKeyring } from "../../../src/crypto/keyring/Keyring.ts"
-import { serverSettings } from "../http/serverSettings.ts"
 import type { Settings } from "../../../src/wiring/Settings.ts"
 import { type DatabaseSettings, makeClient } from "../../../src/sql/connection/Database.ts"
 import { parseDatabaseUrl } from "../../../src/sql/connection/DatabaseTarget.ts"
+import { eventually } from "../process/eventually.ts"
+import type { ServerSettings } from "../../../src/http/Server.ts"
 
 export const databaseSettings: DatabaseSettings = {
   poolSize: 4,
@@ -23,16 +24,42 @@ export const databaseSettings: DatabaseSettings = {
 export const adminClient = (url: string) =>
   Effect.provide(makeClient(parseDatabaseUrl(Redacted.make(url)), databaseSettings), Reactivity.layer)
 
-/** The URL of a new, empty database, dropped when the scope closes. */
-export const freshDatabase = Effect.gen(function* () {
+const databaseIn = /^(postgres(?:ql)?:\/\/[^/?]*)(?:\/([^?]*))?/
+
+const newDatabase = Effect.fnUntraced(function* (original?: string) {
   const server = inject("serverUrl")
   const name = `byok_test_${randomBytes(6).toString("hex")}`
   const admin = yield* adminClient(server)
-  yield* Effect.acquireRelease(admin.unsafe(`CREATE DATABASE ${name}`), () =>
+  if (original !== undefined) {
+    const sessions = admin`SELECT 1 FROM pg_stat_activity WHERE datname = ${original}`
+    yield* eventually(
+      "nobody uses the database",
+      Effect.map(Effect.orDie(sessions), ({ length }) => length === 0)
+    )
+  }
+  const template = original === undefined ? "" : ` TEMPLATE ${original}`
+  yield* Effect.acquireRelease(admin.unsafe(`CREATE DATABASE ${name}${template}`), () =>
     Effect.orDie(admin.unsafe(`DROP DATABASE ${name} WITH (FORCE)`))
   )
-  return server.replace(/^(postgres(?:ql)?:\/\/[^/?]*)(\/[^?]*)?/, `$1/${name}`)
+  return server.replace(databaseIn, `$1/${name}`)
 })
+
+/** The URL of a new, empty database, dropped when the scope closes. */
+export const freshDatabase = newDatabase()
+
+/** The URL of a copy of a database as it is now, dropped when the scope closes. Waits until nobody uses the original. */
+export const copyDatabase = (url: string) => newDatabase(databaseIn.exec(url)?.[2])
+
+/** A server on a port of its own, with the limits that it has by default. */
+export const serverSettings: ServerSettings = {
+  host: "127.0.0.1",
+  port: 0,
+  reusePort: false,
+  maxConnections: 10_000,
+  keepAliveTimeout: Duration.seconds(5),
+  accessLog: false,
+  sendTimeout: Duration.seconds(10)
+}
 
 /** Settings of a service on a database, with a keyring of one new key. */
 export const settingsFor = (url: string, keyring = generateKeyring(new Date())): Settings => ({

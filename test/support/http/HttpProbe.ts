@@ -1,5 +1,6 @@
 import { Effect } from "effect"
 import { open } from "./RawConnection.ts"
+import { HttpEffect, HttpServerResponse } from "effect/http"
 
 export type Header = readonly [name: string, value: string]
 
@@ -81,3 +82,11 @@ export const plan = (url: string, token: string, body: unknown) =>
     headers: [bearer(token), json],
     body: typeof body === "string" ? body : JSON.stringify(body)
   })
+
+/** Adds a header to the answer from anywhere below it, as only a build with a planted leak does. */
+export const addHeader = (name: string, value: string) =>
+  Effect.map(Effect.context(), (context) =>
+    HttpEffect.appendPreResponseHandlerUnsafe(context, (_request, response) =>
+      Effect.succeed(HttpServerResponse.setHeader(response, name, value))
+    )
+  )

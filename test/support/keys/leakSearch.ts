@@ -1,3 +1,6 @@
+import { Effect } from "effect"
+import type { SqlClient, SqlError } from "effect/sql"
+
 const base64At = (offset: number, bytes: Buffer): string => {
   const text = Buffer.concat([Buffer.alloc(offset), bytes]).toString("base64")
   return text.slice(Math.ceil((offset * 8) / 6), Math.floor(((offset + bytes.length) * 8) / 6))
@@ -79,3 +82,49 @@ export const leakOf = (text: string, secrets: ReadonlyArray<string>): string | u
   const hits = leakSearch(Object.fromEntries(secrets.map((secret) => [secret, secret])))(text)
   return secrets.find((secret) => hits[secret] !== undefined)
 }
+
+/** Every string in JSON text, in any order. */
+const stringsIn = (text: string): ReadonlyArray<string> => {
+  const strings: Array<string> = []
+  const keep = (_name: string, value: unknown) => {
+    if (typeof value === "string") strings.push(value)
+    return value
+  }
+  try {
+    JSON.parse(text, keep)
+    return strings
+  } catch {
+    return []
+  }
+}
+
+const materialIn = (text: string): ReadonlyArray<string> => {
+  if (!text.trimStart().startsWith("{")) return []
+  try {
+    const { api_key, region = "us" } = JSON.parse(text) as { readonly api_key?: unknown; readonly region?: unknown }
+    const known = ["global", "europe", "us", "eu"].includes(String(region))
+    return typeof api_key === "string" && api_key !== "" && known ? [api_key] : []
+  } catch {
+    return []
+  }
+}
+
+/** Whether a stored key is the leaked text or has it inside, worked out without labels, seals or the code under test. */
+export const holdsByTheBook = (provider: string, key: string, leak: string): boolean => {
+  const material = provider === "openai" || provider === "fireworks" ? materialIn(key) : []
+  const stored = [key, ...material, ...(material.length > 0 ? material : [key]).flatMap(stringsIn)]
+  const texts = [leak, leak.replace(/^\uFEFF/, "").replace(/\r?\n$/, "")]
+  return [...texts, ...texts.flatMap(materialIn)].some((secret) => secret !== "" && stored.includes(secret))
+}
+
+/** Every value of every table as text; bytes are hexadecimal there. */
+export const databaseContent = (sql: SqlClient.SqlClient): Effect.Effect<string, SqlError.SqlError> =>
+  Effect.gen(function* () {
+    const tables = yield* sql<{ name: string }>`
+      SELECT format('%I.%I', table_schema, table_name) AS name FROM information_schema.tables
+      WHERE table_schema NOT IN ('pg_catalog', 'information_schema')`
+    const contents = yield* Effect.forEach(tables, ({ name }) =>
+      sql.unsafe<{ line: string }>(`SELECT row_to_json(t)::text AS line FROM ${name} AS t`)
+    )
+    return contents.flatMap((rows) => rows.map(({ line }) => line)).join("\n")
+  })

@@ -69,3 +69,7 @@ export class Recording extends Context.Service<
     })
   )
 }
+
+/** Takes the place of the loggers, and adds a line for each entry: its level and what it says. */
+export const logLines = (lines: Array<string>) =>
+  Logger.layer([Logger.make(({ logLevel, message }) => void lines.push(`${logLevel} ${String(message)}`))])

@@ -1,10 +1,11 @@
 import { spawn } from "node:child_process"
-import { existsSync, readFileSync } from "node:fs"
+import { existsSync, readdirSync, readFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { Effect } from "effect"
 import { byokScript, nowhere } from "./runByok.ts"
 import { environment } from "./runNode.ts"
+import { eventually } from "./eventually.ts"
 
 /** A running `byok serve`. */
 export interface ServiceProcess {
@@ -74,3 +75,22 @@ export const isRunning = (pid: number): boolean => {
     return false
   }
 }
+
+/** The processes that this one has started and that still run, on Linux. */
+export const childProcesses = (): ReadonlyArray<number> =>
+  readdirSync("/proc/self/task").flatMap((thread) =>
+    readFileSync(`/proc/self/task/${thread}/children`, "utf8")
+      .split(" ")
+      .filter((pid) => pid !== "")
+      .map(Number)
+  )
+
+/** Where a service that logs at `info` has its management port, once it says so. */
+export const managementUrl = Effect.fnUntraced(function* ({ stderr }: Pick<ServiceProcess, "stderr">) {
+  const found = () => /management port listens on (http:\/\/[\w.:[\]]+)/.exec(stderr())?.[1]
+  yield* eventually(
+    "the management port listens",
+    Effect.sync(() => found() !== undefined)
+  )
+  return found() ?? ""
+})

@@ -3,6 +3,8 @@ import { join } from "node:path"
 import { eventually } from "./eventually.ts"
 import { startService } from "./ServiceProcess.ts"
 import { temporaryDirectory } from "./temporaryDirectory.ts"
+import { PgClient } from "@effect/sql-pg"
+import { Reactivity } from "effect/reactivity"
 
 /** Settings of a service on an embedded database that does not exist yet. */
 export const newDirectory = Effect.map(temporaryDirectory, (directory) => ({ BYOK_DATA_DIR: join(directory, "data") }))
@@ -35,3 +37,10 @@ export class StartedBefore extends Context.Service<StartedBefore, Effect.Success
 ) {
   static readonly layer = Layer.effect(this, startedBefore)
 }
+
+/** A client of the embedded database of a data directory, beside the service that runs it. */
+export const embeddedClient = ({ BYOK_DATA_DIR }: { readonly BYOK_DATA_DIR: string }) =>
+  Effect.provide(
+    PgClient.make({ host: join(BYOK_DATA_DIR, "socket"), username: "byok", database: "postgres" }),
+    Reactivity.layer
+  )

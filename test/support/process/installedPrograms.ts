@@ -1,7 +1,6 @@
 import { existsSync, readdirSync } from "node:fs"
 import { join } from "node:path"
-import { Effect } from "effect"
-import { Skipped } from "./Skipped.ts"
+import { Data, Effect } from "effect"
 
 /** Debian packages unpacked into a folder with `dpkg -x`. */
 const unpacked = process.env["DRILL_PACKAGES"]
@@ -40,3 +39,6 @@ export const programVariables = (): Record<string, string> => {
     PYTHONPATH: join(unpacked, "usr/lib/python3/dist-packages")
   }
 }
+
+/** The machine lacks what a check or a fault needs. */
+export class Skipped extends Data.TaggedError("Skipped")<{ readonly why: string }> {}

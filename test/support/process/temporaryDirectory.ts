@@ -1,4 +1,4 @@
-import { chmodSync, mkdtempSync, realpathSync } from "node:fs"
+import { chmodSync, mkdtempSync, realpathSync, writeFileSync } from "node:fs"
 import { rm } from "node:fs/promises"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
@@ -22,3 +22,14 @@ export const temporaryDirectory = Effect.acquireRelease(
     return eventually(`${directory} is removed`, remove)
   }
 )
+
+export const secret = "kek-1:ZmFrZS1mYWtlLWZha2UtZmFrZS1mYWtlLWZha2UtZmE="
+
+/** A file with the secret and this mode. */
+export const fileOfMode = (mode: number) =>
+  Effect.map(temporaryDirectory, (directory) => {
+    const file = join(directory, "keyring")
+    writeFileSync(file, secret)
+    chmodSync(file, mode)
+    return file
+  })

@@ -16,7 +16,7 @@ export interface DatabaseSettings {
   readonly statementTimeout: Duration.Duration
   /** After how long the service stops waiting for an answer; longer than the statement timeout. */
   readonly deadline: Duration.Duration
-  /** When a connection is replaced by a new one, give or take a tenth. */
+  /** The age at which a connection is replaced before its next use, give or take a tenth: load moves after a failover. */
   readonly maxAge: Duration.Duration
   /** DATABASE_QUEUE, from which `queueLimits` derives what may wait or run before more is refused. */
   readonly queue: number
@@ -69,7 +69,7 @@ const pgTypes = (): PgTypes.Registry => {
 export const makeClient = (
   { tls, ...target }: DatabaseTarget,
   { connectTimeout, poolSize, pooler }: Pick<DatabaseSettings, "connectTimeout" | "poolSize" | "pooler">,
-  options: Pick<PgClient.PgPoolConfig, "startupParameters" | "stream"> = {}
+  options: Pick<PgClient.PgPoolConfig, "connectionTTL" | "startupParameters" | "stream"> = {}
 ) =>
   PgClient.make({
     ...target,
@@ -86,13 +86,14 @@ export const makeClient = (
 export const layer = (target: DatabaseTarget, settings: DatabaseSettings, session: Record<string, string> = {}) => {
   const lifetime = {
     silence: Duration.toMillis(settings.deadline) + 500,
-    maxAge: Duration.toMillis(settings.maxAge),
     pooler: settings.pooler
   }
   const poolOf = Effect.fnUntraced(function* (name: LaneName, settings: DatabaseSettings) {
     let unreplicated = 0
     const stream = makeTransport(target, lifetime, () => (unreplicated += 1))
-    const client = yield* makeClient(target, settings, { ...sessionOf(settings, session), stream })
+    // Pools of several instances do not all connect at the same time.
+    const connectionTTL = Duration.times(settings.maxAge, 0.9 + 0.2 * Math.random())
+    const client = yield* makeClient(target, settings, { ...sessionOf(settings, session), stream, connectionTTL })
     const meter = (yield* DatabaseMeter)(name)
     return yield* makeConnectionPool(client, {
       ...settings,

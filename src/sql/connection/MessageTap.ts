@@ -2,7 +2,6 @@ const notice = 0x4e // N
 const error = 0x45 // E
 const parameterStatus = 0x53 // S
 const readyForQuery = 0x5a // Z
-const idle = 0x49 // I
 
 const unreplicated = "C01000\0"
 const readOnly = "C25006\0"
@@ -16,8 +15,8 @@ interface Events {
   readonly onReadOnly: () => void
   /** The server says that it is a standby. A pooler repeats what it heard when it first connected. */
   readonly onStandby: () => void
-  /** The server is ready for the next statement, inside a transaction or not. */
-  readonly onReady: (inTransaction: boolean) => void
+  /** The server is ready for the next statement. */
+  readonly onReady: () => void
 }
 
 /** Watches what PostgreSQL sends. */
@@ -59,7 +58,7 @@ export class MessageTap {
     switch (type) {
       case readyForQuery:
         this.#ready = true
-        return this.#events.onReady(body[0] !== idle)
+        return this.#events.onReady()
       case notice:
         if (this.#ready && body.includes(unreplicated, 0, "latin1")) this.#events.onUnreplicated()
         return

@@ -104,13 +104,6 @@ describe("the notices of PostgreSQL (R6)", () => {
     }
   )
 
-  it("say whether a transaction is open when the server is ready", () => {
-    const open: Array<boolean> = []
-    const tap = new MessageTap({ ...nothing, onReady: (inTransaction) => open.push(inTransaction) })
-    for (const status of ["I", "T", "E"]) tap.read(postgresMessage("Z", Buffer.from(status)))
-    assert.deepStrictEqual(open, [false, true, true])
-  })
-
   it.prop("would be reported too often by a search for the text alone (control)", [integer(0, 9)], ([n]) => {
     const row = notice("01000", String(n), "D")
     return row.includes("C01000\0") && countIn([row]) === 0

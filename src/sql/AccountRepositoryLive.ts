@@ -1,29 +1,25 @@
-import { DateTime, Effect, Layer, Option, Schema } from "effect"
-import { SqlSchema, type Statement } from "effect/sql"
+import { DateTime, Effect, Layer, Option } from "effect"
+import type { Statement } from "effect/sql"
 import type { AuditAct } from "../domain/AuditEvent.ts"
-import { AccountId, ApiKeyHash, WorkspaceId } from "../domain/Identifiers.ts"
-import { AccountRepository, type ApiKeyRecord, type Workspace } from "../port/AccountRepository.ts"
+import type { AccountId, ApiKeyHash, WorkspaceId } from "../domain/Identifiers.ts"
+import { type Account, AccountRepository, type ApiKeyRecord, type Workspace } from "../port/AccountRepository.ts"
 import { record } from "./auditing.ts"
 import { Database } from "./connection/Database.ts"
 import { eraseAccount } from "./eraseAccount.ts"
-import { rowsOf } from "./rows.ts"
 
-const Time = Schema.DateTimeUtcFromDate
-const AccountRow = Schema.Struct({ account_id: AccountId, name: Schema.String, created_at: Time })
-const WorkspaceRow = Schema.Struct({
-  workspace_id: WorkspaceId,
-  name: Schema.String,
-  is_default: Schema.Boolean,
-  created_at: Time,
-  deleted_at: Schema.NullOr(Time)
-})
-const ApiKeyRow = Schema.Struct({
-  hash: ApiKeyHash,
-  name: Schema.String,
-  management: Schema.Boolean,
-  created_at: Time,
-  revoked_at: Schema.NullOr(Time)
-})
+// Rows as the driver reads them: the database's types and constraints guarantee the form of every field.
+
+/** A row with times as the driver reads them. */
+type Dated<A> = { readonly [K in keyof A]: Exclude<A[K], DateTime.Utc> | (DateTime.Utc extends A[K] ? Date : never) }
+
+/** When a workspace was deleted or an API key revoked. */
+interface Ended {
+  readonly account_id: AccountId
+  readonly at: Date
+}
+
+const timeOf = DateTime.fromDateUnsafe
+const endOf = (at: Date | null) => (at === null ? null : timeOf(at))
 
 export const layer = Layer.effect(
   AccountRepository,
@@ -41,21 +37,20 @@ export const layer = Layer.effect(
     const recorded = (insert: ReturnType<typeof insertOnce>) =>
       sql.withTransaction(Effect.flatMap(insert, ({ acts, stored }) => Effect.as(record(sql, acts), stored)))
 
-    const endedRows = rowsOf(Schema.Struct({ account_id: AccountId, at: Time }))
     /** Ends what the statements name and records each act, unless it had ended before. Returns when it ended. */
     const endOnce = (
-      end: Statement.Statement<object>,
-      find: Statement.Statement<object>,
+      end: Statement.Statement<Ended>,
+      find: Statement.Statement<Ended>,
       actOf: (account_id: AccountId) => AuditAct
     ) =>
       Effect.gen(function* () {
-        const ended = yield* endedRows(end)
+        const ended = yield* end
         yield* record(
           sql,
           ended.map(({ account_id }) => actOf(account_id))
         )
-        const [found] = ended.length > 0 ? ended : yield* endedRows(find)
-        return Option.map(Option.fromUndefinedOr(found), ({ at }) => at)
+        const [found] = ended.length > 0 ? ended : yield* find
+        return Option.map(Option.fromUndefinedOr(found), ({ at }) => timeOf(at))
       }).pipe(sql.withTransaction)
 
     const insertWorkspace = (
@@ -97,42 +92,20 @@ export const layer = Layer.effect(
 
     const deleteWorkspace = (workspace_id: WorkspaceId, when: DateTime.Utc) =>
       endOnce(
-        sql`
+        sql<Ended>`
           UPDATE workspaces SET deleted_at = ${DateTime.toDate(when)}
           WHERE id = ${workspace_id} AND deleted_at IS NULL RETURNING account_id, deleted_at AS at`,
-        sql`SELECT account_id, deleted_at AS at FROM workspaces WHERE id = ${workspace_id}`,
+        sql<Ended>`SELECT account_id, deleted_at AS at FROM workspaces WHERE id = ${workspace_id}`,
         (account_id) => ({ action: "workspace.delete", account_id, workspace_id })
       )
     const revokeApiKey = (api_key_hash: ApiKeyHash, when: DateTime.Utc) =>
       endOnce(
-        sql`
+        sql<Ended>`
           UPDATE api_keys SET revoked_at = ${DateTime.toDate(when)}
           WHERE hash = ${bytes(api_key_hash)} AND revoked_at IS NULL RETURNING account_id, revoked_at AS at`,
-        sql`SELECT account_id, revoked_at AS at FROM api_keys WHERE hash = ${bytes(api_key_hash)}`,
+        sql<Ended>`SELECT account_id, revoked_at AS at FROM api_keys WHERE hash = ${bytes(api_key_hash)}`,
         (account_id) => ({ action: "api_key.revoke", account_id, api_key_hash })
       )
-    const listAccounts = SqlSchema.findAll({
-      Request: Schema.Struct({ after: Schema.UndefinedOr(Schema.String), limit: Schema.Int }),
-      Result: AccountRow,
-      execute: ({ after, limit }) => reads.sql`
-        SELECT id AS account_id, name, created_at FROM accounts
-        ${after === undefined ? reads.sql`` : reads.sql`WHERE id > ${after}`} ORDER BY id LIMIT ${limit}`
-    })
-    const listWorkspaces = SqlSchema.findAll({
-      Request: Schema.String,
-      Result: WorkspaceRow,
-      execute: (account_id) => reads.sql`
-        SELECT id AS workspace_id, name, is_default, created_at, deleted_at FROM workspaces
-        WHERE account_id = ${account_id} ORDER BY created_at, id`
-    })
-    const listApiKeys = SqlSchema.findAll({
-      Request: Schema.String,
-      Result: ApiKeyRow,
-      execute: (account_id) => reads.sql`
-        SELECT encode(hash, 'hex') AS hash, name, management, created_at, revoked_at FROM api_keys
-        WHERE account_id = ${account_id} ORDER BY created_at, hash`
-    })
-
     return {
       hasAccounts: Effect.map(
         reads.ask(reads.sql`SELECT 1 FROM accounts LIMIT 1`, "accounts.exist"),
@@ -156,16 +129,38 @@ export const layer = Layer.effect(
             inserted.flatMap(({ acts }) => acts)
           )
         }).pipe(sql.withTransaction, (query) => writes.ask(query, "accounts.insert")),
-      listAccounts: (after, limit) => reads.ask(listAccounts({ after, limit }), "accounts.list"),
+      listAccounts: (after, limit) => {
+        const { ask, sql } = reads
+        const rows = sql<Dated<Account>>`
+          SELECT id AS account_id, name, created_at FROM accounts
+          ${after === undefined ? sql`` : sql`WHERE id > ${after}`} ORDER BY id LIMIT ${limit}`
+        return Effect.map(ask(rows, "accounts.list"), (accounts) =>
+          accounts.map((row) => ({ ...row, created_at: timeOf(row.created_at) }))
+        )
+      },
       eraseAccount: eraseAccount(writes),
       createWorkspace: (account_id, workspace) =>
         writes.ask(recorded(insertWorkspace(account_id, workspace, false)), "workspaces.insert"),
       deleteWorkspace: (workspace_id, when) => writes.ask(deleteWorkspace(workspace_id, when), "workspaces.delete"),
-      listWorkspaces: (account_id) => reads.ask(listWorkspaces(account_id), "workspaces.list"),
+      listWorkspaces: (account_id) => {
+        const rows = reads.sql<Dated<Workspace>>`
+          SELECT id AS workspace_id, name, is_default, created_at, deleted_at FROM workspaces
+          WHERE account_id = ${account_id} ORDER BY created_at, id`
+        return Effect.map(reads.ask(rows, "workspaces.list"), (workspaces) =>
+          workspaces.map((row) => ({ ...row, created_at: timeOf(row.created_at), deleted_at: endOf(row.deleted_at) }))
+        )
+      },
       addApiKey: (account_id, key) => writes.ask(recorded(insertApiKey(account_id, key)), "api_keys.insert"),
       importApiKey: (account_id, key) => writes.ask(importApiKey(account_id, key), "api_keys.import"),
       revokeApiKey: (hash, when) => writes.ask(revokeApiKey(hash, when), "api_keys.revoke"),
-      listApiKeys: (account_id) => reads.ask(listApiKeys(account_id), "api_keys.list")
+      listApiKeys: (account_id) => {
+        const rows = reads.sql<Dated<ApiKeyRecord>>`
+          SELECT encode(hash, 'hex') AS hash, name, management, created_at, revoked_at FROM api_keys
+          WHERE account_id = ${account_id} ORDER BY created_at, hash`
+        return Effect.map(reads.ask(rows, "api_keys.list"), (keys) =>
+          keys.map((row) => ({ ...row, created_at: timeOf(row.created_at), revoked_at: endOf(row.revoked_at) }))
+        )
+      }
     }
   })
 )

@@ -1,9 +1,8 @@
-import { Effect, Layer, Option, Schema } from "effect"
+import { Effect, Layer, Option } from "effect"
 import { type AccountId, ApiKeyHash, type CredentialId, type WorkspaceId } from "../domain/Identifiers.ts"
 import { ApiKeys, type FoundApiKey } from "../port/ApiKeys.ts"
 import { Database } from "./connection/Database.ts"
 import { columns, credentialOf, type Stored } from "./credentialRows.ts"
-import { rowsOf } from "./rows.ts"
 
 const bytes = (hash: ApiKeyHash) => Buffer.from(hash, "hex")
 
@@ -42,7 +41,6 @@ export const layer = Layer.effect(
   ApiKeys,
   Effect.gen(function* () {
     const { ask, batch, sql } = (yield* Database).reads
-    const hashes = rowsOf(Schema.Struct({ hash: ApiKeyHash }))
     const credentialColumns = sql.csv(columns.map((column) => sql`credentials.${sql(column)}`))
 
     const findKey = batch<ApiKeyHash, Option.Option<FoundApiKey>>({
@@ -105,9 +103,9 @@ export const layer = Layer.effect(
       ownedBy: (account_id, wanted) =>
         Effect.map(
           ask(
-            hashes(sql`
+            sql<{ hash: ApiKeyHash }>`
               SELECT encode(hash, 'hex') AS hash FROM api_keys
-              WHERE hash = ANY(${wanted.map(bytes)}::bytea[]) AND account_id = ${account_id} AND revoked_at IS NULL`),
+              WHERE hash = ANY(${wanted.map(bytes)}::bytea[]) AND account_id = ${account_id} AND revoked_at IS NULL`,
             "api_keys.owned_by"
           ),
           (rows) => new Set(rows.map(({ hash }) => hash))

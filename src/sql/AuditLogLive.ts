@@ -1,13 +1,13 @@
-import { Clock, Effect, Layer, Option, Schema } from "effect"
+import { Clock, Effect, Layer, Option } from "effect"
 import type { Statement } from "effect/sql"
-import { AuditLog } from "../port/AuditLog.ts"
+import { type AuditCheckpoint, type AuditEntry, type AuditHead, AuditLog } from "../port/AuditLog.ts"
 import { Database } from "./connection/Database.ts"
-import { firstRowOf, rowsOf } from "./rows.ts"
 
-const Head = Schema.Struct({ number: Schema.BigInt, last_seq: Schema.BigInt, hash: Schema.String })
-const Checkpoint = Schema.Struct({ ...Head.fields, digests: Schema.Uint8Array })
-const Entry = Schema.Struct({ seq: Schema.BigInt, at: Schema.String, stamp: Schema.Uint8Array, events: Schema.String })
-const Horizon = Schema.Struct({ newest: Schema.NullOr(Schema.BigInt), writers: Schema.Array(Schema.String) })
+/** The newest entry, and the transactions that may still commit an older one. */
+interface Horizon {
+  readonly newest: bigint | null
+  readonly writers: ReadonlyArray<string>
+}
 
 /** Limits on the entries sealed or read at a time; `bytes` is their stored, compressed size. */
 const page = { entries: 200, bytes: 65_536 }
@@ -25,10 +25,6 @@ export const layer = Layer.effect(
   Effect.gen(function* () {
     const { background, reads } = yield* Database
     const { sql } = background
-    const firstHead = firstRowOf(Head)
-    const checkpointRows = rowsOf(Checkpoint)
-    const entryRows = rowsOf(Entry)
-    const firstHorizon = firstRowOf(Horizon)
 
     /** The next entries after a number: at least one, if there are any. */
     const nextEntries = (after: Statement.Fragment, upTo: bigint) => sql`
@@ -46,9 +42,9 @@ export const layer = Layer.effect(
       WHERE locktype = 'relation' AND relation = 'audit_entries'::regclass AND mode = 'RowExclusiveLock' AND granted
       AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
 
-    /** The newest entry, and who may still commit an older one. The locks are read after the snapshot. */
-    const horizon = firstHorizon(sql`
-      SELECT (SELECT max(seq) FROM audit_entries) AS newest, ARRAY(${writers}) AS writers`)
+    /** The locks are read after the snapshot. */
+    const horizon = sql<Horizon>`
+      SELECT (SELECT max(seq) FROM audit_entries) AS newest, ARRAY(${writers}) AS writers`
     const stillWriting = (before: ReadonlyArray<string>) =>
       Effect.map(
         background.ask(
@@ -58,17 +54,24 @@ export const layer = Layer.effect(
         (rows) => rows.length > 0
       )
 
-    const head = firstHead(sql`
-      SELECT number, last_seq, encode(hash, 'hex') AS hash FROM audit_checkpoints ORDER BY number DESC LIMIT 1`)
+    const first = <A>([row]: ReadonlyArray<A>) => Option.fromUndefinedOr(row)
+    const head = Effect.map(
+      background.ask(
+        sql<AuditHead>`
+          SELECT number, last_seq, encode(hash, 'hex') AS hash FROM audit_checkpoints ORDER BY number DESC LIMIT 1`,
+        "audit.head"
+      ),
+      first
+    )
 
-    /** Makes the next checkpoint, unless somebody else is making it. Returns whether it did. */
+    /** Makes the next checkpoint, unless another instance is making it. Returns whether it did. */
     const sealPage = (upTo: bigint) =>
       Effect.gen(function* () {
         const [attempt] = yield* sql<{ mine: boolean }>`SELECT pg_try_advisory_xact_lock(${lock}::bigint) AS mine`
         if (attempt?.mine !== true) return false
-        const made = yield* sql`
+        const inserted = yield* sql`
           INSERT INTO audit_checkpoints (number, last_seq, digests, hash)
-          SELECT head.number + 1, made.last_seq, made.digests, sha256(head.hash || made.digests)
+          SELECT head.number + 1, next.last_seq, next.digests, sha256(head.hash || next.digests)
           FROM (
             SELECT number, last_seq, hash FROM audit_checkpoints
             UNION ALL SELECT 0, 0, ''
@@ -79,19 +82,19 @@ export const layer = Layer.effect(
               '' ORDER BY seq
             ) AS digests
             FROM (${nextEntries(sql`head.last_seq`, upTo)}) AS entries
-          ) AS made
-          WHERE made.last_seq IS NOT NULL
+          ) AS next
+          WHERE next.last_seq IS NOT NULL
           ON CONFLICT (number) DO NOTHING RETURNING number`
-        return made.length > 0
+        return inserted.length > 0
       }).pipe(sql.withTransaction, (query) => background.ask(query, "audit.seal"))
 
     const seal = Effect.fnUntraced(function* (timeout: number) {
-      const { newest, writers } = Option.getOrThrow(yield* background.ask(horizon, "audit.horizon"))
+      const { newest, writers } = Option.getOrThrow(first(yield* background.ask(horizon, "audit.horizon")))
       const deadline = (yield* Clock.currentTimeMillis) + timeout
-      let sealed = yield* background.ask(head, "audit.head")
+      let sealed = yield* head
       while (newest !== null && (Option.isNone(sealed) || sealed.value.last_seq < newest)) {
         const moved = !(yield* stillWriting(writers)) && (yield* sealPage(newest))
-        sealed = yield* background.ask(head, "audit.head")
+        sealed = yield* head
         if (moved) continue
         if ((yield* Clock.currentTimeMillis) >= deadline) break
         yield* Effect.sleep(pollInterval)
@@ -102,25 +105,28 @@ export const layer = Layer.effect(
     return {
       seal,
       checkpointOf: (hash) =>
-        reads.ask(
-          firstHead(reads.sql`
-            SELECT number, last_seq, encode(hash, 'hex') AS hash FROM audit_checkpoints
-            WHERE hash = decode(${hash}, 'hex') ORDER BY number LIMIT 1`),
-          "audit.checkpoint"
+        Effect.map(
+          reads.ask(
+            reads.sql<AuditHead>`
+              SELECT number, last_seq, encode(hash, 'hex') AS hash FROM audit_checkpoints
+              WHERE hash = decode(${hash}, 'hex') ORDER BY number LIMIT 1`,
+            "audit.checkpoint"
+          ),
+          first
         ),
       checkpoints: (after) =>
         reads.ask(
-          checkpointRows(reads.sql`
+          reads.sql<AuditCheckpoint>`
             SELECT number, last_seq, digests, encode(hash, 'hex') AS hash FROM audit_checkpoints
-            WHERE number > ${String(after)}::bigint ORDER BY number LIMIT ${checkpoints}`),
+            WHERE number > ${String(after)}::bigint ORDER BY number LIMIT ${checkpoints}`,
           "audit.checkpoints"
         ),
       entries: ({ after, upTo }) =>
         reads.ask(
-          entryRows(reads.sql`
+          reads.sql<AuditEntry>`
             SELECT seq, coalesce(to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'), at::text) AS at,
               timestamptz_send(at) AS stamp, events::text AS events
-            FROM (${nextEntries(sql`${String(after)}::bigint`, upTo)}) AS entries ORDER BY seq`),
+            FROM (${nextEntries(sql`${String(after)}::bigint`, upTo)}) AS entries ORDER BY seq`,
           "audit.entries"
         ),
       countAfter: (seq, limit) =>

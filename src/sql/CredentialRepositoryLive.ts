@@ -2,9 +2,10 @@ import { Effect, Layer, Option } from "effect"
 import type { Credential } from "../domain/Credential.ts"
 import { CurrentActor } from "../domain/CurrentCaller.ts"
 import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
-import { CredentialRepository, WorkspaceGone } from "../port/CredentialRepository.ts"
-import { Prefetched } from "../port/Prefetched.ts"
-import { recordMade } from "./auditing.ts"
+import type { SealedKey } from "../domain/SealedKey.ts"
+import { Prefetched } from "../port/ApiKeys.ts"
+import { CredentialRepository, type StoredCredential, WorkspaceGone } from "../port/CredentialRepository.ts"
+import { recordInserts } from "./auditing.ts"
 import { Database } from "./connection/Database.ts"
 import { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import {
@@ -12,47 +13,43 @@ import {
   columns,
   type Creation,
   credentialOf,
-  findStored,
-  hasHome,
-  firstOrder,
   givenRow,
-  homeOf,
-  homesOf,
-  KeyedOrder,
+  insertedOrders,
   newColumns,
   nextOrder,
-  OpenableRow,
   type Order,
   sealedColumns,
   sizeOf,
   type Stored,
   toJson,
-  valuesOf
+  valuesOf,
+  workspaceExists,
+  workspaceForInsert,
+  workspacesForInsert
 } from "./credentialRows.ts"
 import { deleteCredential } from "./deleteCredential.ts"
-import { isMarked } from "./leakMarks.ts"
-import { listCredentials } from "./listCredentials.ts"
+import { listCredentials, scanCredentials } from "./listCredentials.ts"
+import { isMarked } from "./ParkingsLive.ts"
 import { reorderCredentials } from "./reorderCredentials.ts"
-import { firstRowOf, rowsOf } from "./rows.ts"
-import { scanCredentials } from "./scanCredentials.ts"
+import { cursorOf } from "./rowOrder.ts"
 import { updateCredential } from "./updateCredential.ts"
 
-interface Key {
+interface Wanted {
   readonly account_id: AccountId
   readonly id: CredentialId
 }
 
-const keyOf = ({ account_id, id }: { readonly account_id: string; readonly id: string }) => `${account_id} ${id}`
+type StoredSealed = Stored &
+  SealedKey &
+  Pick<StoredCredential, "revision" | "key_version" | "workspace_deleted" | "leaked">
 
 /** Statements name their columns: the sealed key leaves the database only where it is asked for. */
 export const layer = Layer.effect(
   CredentialRepository,
   Effect.gen(function* () {
     const { reads, writes } = yield* Database
-    const firstSealed = firstRowOf(OpenableRow)
-    const orders = rowsOf(KeyedOrder)
 
-    const find = reads.batch<Key, Option.Option<Credential>>({
+    const find = reads.batch<Wanted, Option.Option<Credential>>({
       operation: "credentials.find",
       one: ({ account_id, id }) => {
         const { sql } = reads
@@ -70,49 +67,41 @@ export const layer = Layer.effect(
             WHERE account_id = wanted.account_id AND id = wanted.id OFFSET 0
           ) AS found`
         return Effect.map(found, (rows) => {
-          const byKey = new Map(rows.map((row) => [keyOf(row), credentialOf(row)]))
-          return keys.map((key) => Option.fromUndefinedOr(byKey.get(keyOf(key))))
+          const byKey = new Map(rows.map((row) => [cursorOf(row), credentialOf(row)]))
+          return keys.map((key) => Option.fromUndefinedOr(byKey.get(cursorOf(key))))
         })
       }
     })
 
-    const insert = writes.batch<Creation, Option.Option<typeof Order.Type>>({
+    const insert = writes.batch<Creation, Option.Option<Order>>({
       operation: "credentials.insert",
       sizeOf: ({ row }) => sizeOf(row),
       one: (creation) => {
         const { sql } = writes
         const { row } = creation
-        const inserted = firstOrder(sql`
-          WITH home AS (${homeOf(sql, row)}), made AS (
+        const inserted = sql<Order>`
+          WITH target AS (${workspaceForInsert(sql, row)}), inserted AS (
             INSERT INTO credentials (${sql.csv(newColumns)}, sort_order)
-            SELECT ${valuesOf(sql, row)}, ${nextOrder(sql, row)} FROM home
-            ON CONFLICT (account_id, id) DO NOTHING RETURNING id, sort_order
-          ), recorded AS (${recordMade(sql, [auditedOf(creation)])})
-          SELECT id, sort_order FROM made`)
-        return Effect.flatMap(inserted, (order) =>
-          Option.isSome(order) ? Effect.succeed(order) : findStored(sql, row)
-        )
+            SELECT ${valuesOf(sql, row)}, ${nextOrder(sql, row)} FROM target
+            ON CONFLICT (account_id, id) DO NOTHING RETURNING account_id, id, sort_order
+          ), recorded AS (${recordInserts(sql, [auditedOf(creation)])})
+          SELECT account_id, id, sort_order FROM inserted`
+        return Effect.map(insertedOrders(sql, [row], inserted), ([order = Option.none()]) => order)
       },
       many: (creations) => {
         const { sql } = writes
         const rows = creations.map(({ row }) => row)
-        const inserted = orders(sql`
-          WITH home AS (${homesOf(sql, rows)}), made AS (
+        const inserted = sql<Order>`
+          WITH target AS (${workspacesForInsert(sql, rows)}), inserted AS (
             INSERT INTO credentials (${sql.csv(newColumns)}, sort_order)
             SELECT ${sql.csv(newColumns)}, ${nextOrder(sql, givenRow(sql))}
               + row_number() OVER (PARTITION BY account_id, workspace_id, provider) - 1
             FROM json_populate_recordset(NULL::credentials, ${toJson(rows)}::json) AS given
-            WHERE EXISTS (SELECT FROM home WHERE home_account_id = account_id AND home_id = workspace_id)
+            WHERE EXISTS (SELECT FROM target WHERE target_account_id = account_id AND target_id = workspace_id)
             ON CONFLICT (account_id, id) DO NOTHING RETURNING account_id, id, sort_order
-          ), recorded AS (${recordMade(sql, creations.map(auditedOf))})
-          SELECT account_id, id, sort_order FROM made`)
-        return Effect.flatMap(inserted, (found) => {
-          const byKey = new Map(found.map((order) => [keyOf(order), order]))
-          return Effect.forEach(rows, (row) => {
-            const order = byKey.get(keyOf(row))
-            return order === undefined ? findStored(sql, row) : Effect.succeed(Option.some(order))
-          })
-        })
+          ), recorded AS (${recordInserts(sql, creations.map(auditedOf))})
+          SELECT account_id, id, sort_order FROM inserted`
+        return insertedOrders(sql, rows, inserted)
       }
     })
     const taken = new DatabaseFailure({ kind: "IdTaken", sqlstate: undefined, constraint: "credentials_pkey" })
@@ -125,7 +114,10 @@ export const layer = Layer.effect(
             Option.isSome(order)
               ? Effect.succeed({ ...credential, sort_order: order.value.sort_order })
               : Effect.flatMap(
-                  writes.ask(hasHome(writes.sql, { account_id, ...credential, ...sealed }), "workspaces.exists"),
+                  writes.ask(
+                    workspaceExists(writes.sql, { account_id, ...credential, ...sealed }),
+                    "workspaces.exists"
+                  ),
                   (found): Effect.Effect<never, WorkspaceGone> =>
                     found ? Effect.die(taken) : Effect.fail(new WorkspaceGone())
                 )
@@ -139,19 +131,17 @@ export const layer = Layer.effect(
         ),
       findSealed: (account_id, id) => {
         const { ask, sql } = reads
-        const row = firstSealed(
-          sql`
-            SELECT ${sql.csv(sealedColumns)}, revision, key_version, (
-              SELECT deleted_at IS NOT NULL FROM workspaces
-              WHERE workspaces.account_id = credentials.account_id AND workspaces.id = workspace_id
-            ) AS workspace_deleted, ${isMarked(sql, sql`credentials.account_id`, sql`credentials.id`, sql`credentials.key_version`)} AS leaked
-            FROM credentials WHERE account_id = ${account_id} AND id = ${id}`
-        )
-        return Effect.map(
-          ask(row, "credentials.find_sealed"),
+        const rows = sql<StoredSealed>`
+          SELECT account_id, ${sql.csv(sealedColumns)}, revision, key_version, (
+            SELECT deleted_at IS NOT NULL FROM workspaces
+            WHERE workspaces.account_id = credentials.account_id AND workspaces.id = workspace_id
+          ) AS workspace_deleted, ${isMarked(sql, sql`credentials.account_id`, sql`credentials.id`, sql`credentials.key_version`)} AS leaked
+          FROM credentials WHERE account_id = ${account_id} AND id = ${id}`
+        return Effect.map(ask(rows, "credentials.find_sealed"), ([row]) =>
           Option.map(
-            ({ kek_id, key_version, leaked, revision, sealed, workspace_deleted, wrapped_dek, ...credential }) => ({
-              credential,
+            Option.fromUndefinedOr(row),
+            ({ kek_id, key_version, leaked, revision, sealed, workspace_deleted, wrapped_dek, ...stored }) => ({
+              credential: credentialOf(stored),
               sealed: { kek_id, sealed, wrapped_dek },
               revision,
               key_version,

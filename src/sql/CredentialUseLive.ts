@@ -2,10 +2,7 @@ import { Effect, Layer, Option } from "effect"
 import type { FailureCause } from "../domain/routing/LastUse.ts"
 import { CredentialUse, type UsedCredential } from "../port/CredentialUse.ts"
 import { Database } from "./connection/Database.ts"
-
-/** Every process stores in the same order, so that none waits for another that waits for it. */
-const inOrder = (one: UsedCredential, other: UsedCredential) =>
-  `${one.account_id} ${one.credential_id}` < `${other.account_id} ${other.credential_id}` ? -1 : 1
+import { inLockOrder } from "./rowOrder.ts"
 
 const timeOf = (at: number | null) => (at === null ? null : new Date(at).toISOString())
 
@@ -40,7 +37,7 @@ export const layer = Layer.effect(
             (account_id, credential_id, last_leased_at, last_succeeded_at, last_failed_at, last_failure)
           SELECT given.account_id, given.credential_id, given.last_leased_at, given.last_succeeded_at,
             given.last_failed_at, given.last_failure
-          FROM json_populate_recordset(NULL::credential_use, ${toJson(uses.toSorted(inOrder))}::json) AS given
+          FROM json_populate_recordset(NULL::credential_use, ${toJson(inLockOrder(({ account_id, credential_id }) => `${account_id} ${credential_id}`, uses))}::json) AS given
           WHERE EXISTS (
             SELECT FROM credentials
             WHERE credentials.account_id = given.account_id AND credentials.id = given.credential_id

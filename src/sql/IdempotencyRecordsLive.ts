@@ -1,27 +1,25 @@
-import { Duration, Effect, Layer, Option, Schema } from "effect"
+import { Duration, Effect, Layer, Option } from "effect"
 import { CurrentActor } from "../domain/CurrentCaller.ts"
-import { type AccountId, CredentialId } from "../domain/Identifiers.ts"
+import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
 import { WorkspaceGone } from "../port/CredentialRepository.ts"
 import { type IdempotencyRecord, IdempotencyRecords } from "../port/IdempotencyRecords.ts"
-import { recordMade } from "./auditing.ts"
+import { recordInserts } from "./auditing.ts"
 import {
   auditedOf,
   type Creation,
-  findStored,
-  firstOrder,
   givenRow,
-  hasHome,
-  homeOf,
-  homesOf,
-  KeyedOrder,
+  insertedOrders,
   newColumns,
   nextOrder,
   type Order,
   sizeOf,
-  toJson
+  toJson,
+  workspaceExists,
+  workspaceForInsert,
+  workspacesForInsert
 } from "./credentialRows.ts"
 import { Database } from "./connection/Database.ts"
-import { firstRowOf, rowsOf } from "./rows.ts"
+import { inLockOrder } from "./rowOrder.ts"
 
 /** A new row, who creates it, and the idempotency record that is stored with it. */
 interface RecordedCreation extends Creation {
@@ -33,52 +31,44 @@ interface Wanted {
   readonly key_hash: Uint8Array
 }
 
-const Found = Schema.Struct({ credential_id: CredentialId, fingerprint: Schema.Uint8Array })
-const KeyedFound = Schema.Struct({ account_id: Schema.String, key_hash: Schema.Uint8Array, ...Found.fields })
+interface Found {
+  readonly credential_id: CredentialId
+  readonly fingerprint: Uint8Array
+}
 
 const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString("hex")
 const nameOf = ({ account_id, key_hash }: { readonly account_id: string; readonly key_hash: Uint8Array }) =>
   `${account_id} ${hex(key_hash)}`
 
-/** Statements that lock several idempotency records lock them in one order, so that no two wait for each other. */
-const inOrder = <A>(nameOf: (one: A) => string, all: ReadonlyArray<A>) =>
-  all.toSorted((one, other) => (nameOf(one) < nameOf(other) ? -1 : 1))
-
 export const layer = Layer.effect(
   IdempotencyRecords,
   Effect.map(Database, ({ writes }) => {
     const { sql } = writes
-    const firstRecord = firstRowOf(Found)
-    const records = rowsOf(KeyedFound)
-    const orders = rowsOf(KeyedOrder)
-
     /** Waits for any transaction that is storing an idempotency record under the same hash. */
-    const insert = writes.batch<RecordedCreation, Option.Option<typeof Order.Type>>({
+    const insert = writes.batch<RecordedCreation, Option.Option<Order>>({
       operation: "credentials.insert_once",
       sizeOf: ({ row }) => sizeOf(row),
       one: (creation) => {
         const { record, row } = creation
-        const inserted = firstOrder(sql`
-          WITH home AS (${homeOf(sql, row)}), receipt AS (
+        const inserted = sql<Order>`
+          WITH target AS (${workspaceForInsert(sql, row)}), receipt AS (
             INSERT INTO receipts (account_id, key_hash, credential_id, fingerprint, created_at)
-            SELECT ${row.account_id}, ${record.key_hash}, ${row.id}, ${record.fingerprint}, now() FROM home
+            SELECT ${row.account_id}, ${record.key_hash}, ${row.id}, ${record.fingerprint}, now() FROM target
             ON CONFLICT (account_id, key_hash) DO NOTHING RETURNING credential_id
-          ), made AS (
+          ), inserted AS (
             INSERT INTO credentials (${sql.csv(newColumns)}, sort_order)
             SELECT ${sql.csv(newColumns)}, ${nextOrder(sql, givenRow(sql))}
             FROM receipt, json_populate_recordset(NULL::credentials, ${toJson([row])}::json) AS given
-            RETURNING id, sort_order
-          ), recorded AS (${recordMade(sql, [auditedOf(creation)])})
-          SELECT id, sort_order FROM made`)
-        return Effect.flatMap(inserted, (order) =>
-          Option.isSome(order) ? Effect.succeed(order) : findStored(sql, row)
-        )
+            RETURNING account_id, id, sort_order
+          ), recorded AS (${recordInserts(sql, [auditedOf(creation)])})
+          SELECT account_id, id, sort_order FROM inserted`
+        return Effect.map(insertedOrders(sql, [row], inserted), ([order = Option.none()]) => order)
       },
       many: (creations) => {
         const rows = creations.map(({ row }) => row)
-        const given = inOrder(({ record, row }) => nameOf({ ...row, ...record }), creations)
-        const inserted = orders(sql`
-          WITH home AS (${homesOf(sql, rows)}), receipt AS (
+        const given = inLockOrder(({ record, row }) => nameOf({ ...row, ...record }), creations)
+        const inserted = sql<Order>`
+          WITH target AS (${workspacesForInsert(sql, rows)}), receipt AS (
             INSERT INTO receipts (account_id, key_hash, credential_id, fingerprint, created_at)
             SELECT account_id, decode(key_hash, 'hex'), credential_id, decode(fingerprint, 'hex'), now()
             FROM unnest(
@@ -86,44 +76,41 @@ export const layer = Layer.effect(
               ${given.map(({ row }) => row.id)}::uuid[], ${given.map(({ record }) => hex(record.key_hash))}::text[],
               ${given.map(({ record }) => hex(record.fingerprint))}::text[]
             ) AS wanted (account_id, workspace_id, credential_id, key_hash, fingerprint)
-            WHERE EXISTS (SELECT FROM home WHERE home_account_id = account_id AND home_id = workspace_id)
+            WHERE EXISTS (SELECT FROM target WHERE target_account_id = account_id AND target_id = workspace_id)
             ORDER BY account_id, key_hash
             ON CONFLICT (account_id, key_hash) DO NOTHING RETURNING account_id AS receipt_account_id, credential_id
-          ), made AS (
+          ), inserted AS (
             INSERT INTO credentials (${sql.csv(newColumns)}, sort_order)
             SELECT ${sql.csv(newColumns)}, ${nextOrder(sql, givenRow(sql))}
               + row_number() OVER (PARTITION BY account_id, workspace_id, provider ORDER BY ordinality) - 1
             FROM json_populate_recordset(NULL::credentials, ${toJson(rows)}::json) WITH ORDINALITY AS given
             JOIN receipt ON receipt_account_id = account_id AND credential_id = id
             RETURNING account_id, id, sort_order
-          ), recorded AS (${recordMade(sql, creations.map(auditedOf))})
-          SELECT account_id, id, sort_order FROM made`)
-        return Effect.flatMap(inserted, (found) => {
-          const byId = new Map(found.map((order) => [`${order.account_id} ${order.id}`, order]))
-          return Effect.forEach(rows, (row) => {
-            const order = byId.get(`${row.account_id} ${row.id}`)
-            return order === undefined ? findStored(sql, row) : Effect.succeed(Option.some(order))
-          })
-        })
+          ), recorded AS (${recordInserts(sql, creations.map(auditedOf))})
+          SELECT account_id, id, sort_order FROM inserted`
+        return insertedOrders(sql, rows, inserted)
       }
     })
 
     /** The lock makes this a commit of its own, which waits for the same replicas as the idempotency record's. */
-    const find = writes.batch<Wanted, Option.Option<typeof Found.Type>>({
+    const find = writes.batch<Wanted, Option.Option<Found>>({
       operation: "receipts.find",
       one: ({ account_id, key_hash }) =>
-        firstRecord(sql`
-          SELECT credential_id, fingerprint FROM receipts
-          WHERE account_id = ${account_id} AND key_hash = ${key_hash} FOR UPDATE`),
+        Effect.map(
+          sql<Found>`
+            SELECT credential_id, fingerprint FROM receipts
+            WHERE account_id = ${account_id} AND key_hash = ${key_hash} FOR UPDATE`,
+          ([row]) => Option.fromUndefinedOr(row)
+        ),
       many: (wanted) => {
-        const keys = inOrder(nameOf, wanted)
-        const found = records(sql`
+        const keys = inLockOrder(nameOf, wanted)
+        const found = sql<Wanted & Found>`
           SELECT locked.* FROM unnest(
             ${keys.map(({ account_id }) => account_id)}::uuid[], ${keys.map(({ key_hash }) => hex(key_hash))}::text[]
           ) AS wanted (account_id, key_hash), LATERAL (
             SELECT account_id, key_hash, credential_id, fingerprint FROM receipts
             WHERE account_id = wanted.account_id AND key_hash = decode(wanted.key_hash, 'hex') FOR UPDATE
-          ) AS locked`)
+          ) AS locked`
         return Effect.map(found, (rows) => {
           const byName = new Map(rows.map((row) => [nameOf(row), row]))
           return wanted.map((key) => Option.fromUndefinedOr(byName.get(nameOf(key))))
@@ -140,7 +127,7 @@ export const layer = Layer.effect(
           sql`SELECT 1 FROM receipts WHERE account_id = ${account_id} AND key_hash = ${record.key_hash}`,
           "receipts.find"
         )
-        if (taken.length === 0 && !(yield* writes.ask(hasHome(sql, row), "workspaces.exists")))
+        if (taken.length === 0 && !(yield* writes.ask(workspaceExists(sql, row), "workspaces.exists")))
           return yield* new WorkspaceGone()
         return Option.none()
       }),

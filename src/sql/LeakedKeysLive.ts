@@ -8,8 +8,8 @@ import { type FoundKey, LeakedKeys, type Suspect } from "../port/LeakedKeys.ts"
 import { record, recordOnce } from "./auditing.ts"
 import { Database } from "./connection/Database.ts"
 import { ContextRow } from "./credentialRows.ts"
-import { cursorOf, keyOf, lowest } from "./credentialCursor.ts"
-import { isMarked } from "./leakMarks.ts"
+import { cursorOf, keyOf, lowest } from "./rowOrder.ts"
+import { isMarked } from "./ParkingsLive.ts"
 
 /** How many credentials one statement covers. */
 const size = 1000

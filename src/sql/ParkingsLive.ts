@@ -1,11 +1,27 @@
 import { Effect, Layer, Option } from "effect"
+import type { SqlClient, Statement } from "effect/sql"
 import type { FoundKey } from "../port/LeakedKeys.ts"
 import { forgottenAfter, longestPause } from "../domain/routing/Health.ts"
 import { type ParkingChange, Parkings } from "../port/Parkings.ts"
-import type { SqlClient } from "effect/sql"
 import { record } from "./auditing.ts"
 import { Database } from "./connection/Database.ts"
-import { marks } from "./leakMarks.ts"
+import { inLockOrder } from "./rowOrder.ts"
+
+/** The marks that keys have leaked, among the parkings `parked`. */
+const marks = (sql: SqlClient.SqlClient) => sql`parked.model = '' AND parked.cause = 'leaked'`
+
+/** Whether the key of this version of a credential is marked as leaked. */
+export const isMarked = (
+  sql: SqlClient.SqlClient,
+  account_id: Statement.Fragment,
+  credential_id: Statement.Fragment,
+  key_version: Statement.Fragment
+) => sql`
+  EXISTS (
+    SELECT FROM credential_parkings AS parked
+    WHERE parked.account_id = ${account_id} AND parked.credential_id = ${credential_id}
+    AND parked.key_version = ${key_version} AND ${marks(sql)}
+  )`
 
 /** When a row is removed, in milliseconds after its end: later than every process has forgotten it. */
 const sweptAfter = forgottenAfter + 5 * 60 * 1000
@@ -26,7 +42,7 @@ const rowsOf = (sql: SqlClient.SqlClient, changes: ReadonlyArray<ParkingChange>)
 const nameOf = ({ account_id, credential_id, model }: ParkingChange) => `${account_id} ${credential_id} ${model}`
 
 const storeAll = (sql: SqlClient.SqlClient, changes: ReadonlyArray<ParkingChange>) => {
-  const sorted = changes.toSorted((one, other) => (nameOf(one) < nameOf(other) ? -1 : 1))
+  const sorted = inLockOrder(nameOf, changes)
   const join = sql`
     INSERT INTO credential_parkings AS parked
       (account_id, credential_id, model, key_version, epoch, cause, strikes, until, parked_at)

@@ -1,9 +1,8 @@
-import { Effect, Layer, Option, Schema } from "effect"
-import { AccountId, WorkspaceId } from "../domain/Identifiers.ts"
-import { Prefetched } from "../port/Prefetched.ts"
+import { Effect, Layer, Option } from "effect"
+import type { AccountId, WorkspaceId } from "../domain/Identifiers.ts"
+import { Prefetched } from "../port/ApiKeys.ts"
 import { WorkspaceResolver } from "../port/WorkspaceResolver.ts"
 import { Database } from "./connection/Database.ts"
-import { firstRowOf, rowsOf } from "./rows.ts"
 
 interface Wanted {
   readonly account_id: AccountId
@@ -14,22 +13,20 @@ export const layer = Layer.effect(
   WorkspaceResolver,
   Effect.gen(function* () {
     const { batch, sql } = (yield* Database).reads
-    const firstWorkspace = firstRowOf(Schema.Struct({ id: WorkspaceId }))
-    const workspaces = rowsOf(Schema.Struct({ id: WorkspaceId, account_id: AccountId, is_default: Schema.Boolean }))
 
     const resolve = batch<Wanted, Option.Option<WorkspaceId>>({
       operation: "workspaces.resolve",
       one: ({ account_id, requested }) =>
         Effect.map(
-          firstWorkspace(sql`
+          sql<{ id: WorkspaceId }>`
             SELECT id FROM workspaces WHERE account_id = ${account_id} AND deleted_at IS NULL
-            AND ${requested === undefined ? sql`is_default` : sql`id = ${requested}`}`),
-          Option.map(({ id }) => id)
+            AND ${requested === undefined ? sql`is_default` : sql`id = ${requested}`}`,
+          ([row]) => Option.map(Option.fromUndefinedOr(row), ({ id }) => id)
         ),
       many: (wanted) => {
         const naming = wanted.filter(({ requested }) => requested !== undefined)
         const others = wanted.filter(({ requested }) => requested === undefined)
-        const found = workspaces(sql`
+        const found = sql<{ id: WorkspaceId; account_id: AccountId; is_default: boolean }>`
           SELECT id, account_id, is_default FROM workspaces
           WHERE account_id = ANY(${others.map(({ account_id }) => account_id)}::uuid[])
           AND is_default AND deleted_at IS NULL
@@ -39,7 +36,7 @@ export const layer = Layer.effect(
           ) AS wanted (account_id, id), LATERAL (
             SELECT id, account_id, is_default FROM workspaces
             WHERE account_id = wanted.account_id AND id = wanted.id AND deleted_at IS NULL OFFSET 0
-          ) AS found`)
+          ) AS found`
         return Effect.map(found, (rows) => {
           const defaults = new Map(rows.filter((row) => row.is_default).map((row) => [row.account_id, row.id]))
           const named = new Set(rows.map((row) => `${row.account_id} ${row.id}`))

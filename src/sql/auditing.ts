@@ -45,28 +45,28 @@ export const recordOnce = (sql: SqlClient.SqlClient, after: string, act: AuditAc
   })
 
 /**
- * The INSERT of entries, for a statement whose CTE `made` returns the rows that it inserted. A single row is recorded
+ * The INSERT of entries, for a statement whose CTE `inserted` returns the rows that it inserted. A single row is recorded
  * if it was inserted. If not all of several were, the entries are NULL, which the table rejects: the caller must repeat
  * the statement row by row.
  */
-export const recordMade = (sql: SqlClient.SqlClient, audited: ReadonlyArray<Audited>) => {
+export const recordInserts = (sql: SqlClient.SqlClient, audited: ReadonlyArray<Audited>) => {
   const entries = entriesOf(audited)
   const [only] = entries
   if (audited.length === 1 && only !== undefined) {
     return sql`
-      INSERT INTO audit_entries (account_id, events) SELECT ${only.account_id}::uuid, ${only.events}::json FROM made`
+      INSERT INTO audit_entries (account_id, events) SELECT ${only.account_id}::uuid, ${only.events}::json FROM inserted`
   }
   const accounts = sql`${entries.map(({ account_id }) => account_id)}::uuid[]`
   const events = sql`${entries.map(({ events }) => events)}::text[]`
   const given = sql`unnest(${accounts}, ${events}) AS given (account_id, events)`
   return sql`
     INSERT INTO audit_entries (account_id, events)
-    SELECT account_id, CASE WHEN (SELECT count(*) FROM made) = ${audited.length}::int THEN events::json END FROM ${given}`
+    SELECT account_id, CASE WHEN (SELECT count(*) FROM inserted) = ${audited.length}::int THEN events::json END FROM ${given}`
 }
 
 const entryOf = (actor: Actor, acts: ReadonlyArray<AuditAct>) => `[${acts.map((act) => eventOf(actor, act)).join()}]`
 
-/** The INSERT of an account's entry of all acts, for a statement whose CTE `made` returns the one row that it changed, if any. */
+/** The INSERT of an account's entry of all acts, for a statement whose CTE `changed` returns the row that it changed, if any. */
 export const recordChange = (
   sql: SqlClient.SqlClient,
   account_id: AccountId,
@@ -75,7 +75,7 @@ export const recordChange = (
 ) =>
   sql`
     INSERT INTO audit_entries (account_id, events)
-    SELECT ${account_id}::uuid, ${entryOf(actor, acts)}::json FROM made`
+    SELECT ${account_id}::uuid, ${entryOf(actor, acts)}::json FROM changed`
 
 /** The entries after the number `after` that record these acts of this actor in this account and no others. */
 export const recordsOf = (

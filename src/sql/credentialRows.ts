@@ -1,37 +1,27 @@
-import { DateTime, Effect, Schema } from "effect"
+import { DateTime, Effect, Option, Schema } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import { Credential } from "../domain/Credential.ts"
 import type { Actor } from "../domain/CurrentCaller.ts"
-import { AccountId } from "../domain/Identifiers.ts"
+import { AccountId, type CredentialId } from "../domain/Identifiers.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
 import type { Audited } from "./auditing.ts"
-import { firstRowOf } from "./rows.ts"
+import { cursorOf } from "./rowOrder.ts"
 
 /** The columns of the sealing context. */
 export const ContextRow = Schema.Struct({ account_id: AccountId, ...Credential.fields }).mapFields(
   ({ created_at: _created_at, label: _label, name: _name, sort_order: _sort_order, ...bound }) => bound
 )
-const Row = Schema.Struct({ ...Credential.fields, created_at: Schema.DateTimeUtcFromDate })
-const SealedRow = Schema.Struct({
-  ...Row.fields,
-  kek_id: Schema.String,
-  wrapped_dek: Schema.Uint8Array,
-  sealed: Schema.Uint8Array
-})
-export const OpenableRow = Schema.Struct({
-  ...SealedRow.fields,
-  revision: Schema.Int,
-  key_version: Schema.Int,
-  workspace_deleted: Schema.Boolean,
-  leaked: Schema.Boolean
-})
-export const Order = Schema.Struct({ id: Schema.String, sort_order: Schema.Int })
-export const KeyedOrder = Schema.Struct({ account_id: Schema.String, ...Order.fields })
+/** What the database assigns to a new row. */
+export interface Order {
+  readonly account_id: AccountId
+  readonly id: CredentialId
+  readonly sort_order: number
+}
 
 export type NewRow = { readonly account_id: AccountId } & Omit<Credential, "sort_order"> & SealedKey
 
-export const columns = Object.keys(Row.fields)
-export const sealedColumns = Object.keys(SealedRow.fields)
+export const columns = Object.keys(Credential.fields)
+export const sealedColumns = [...columns, "kek_id", "wrapped_dek", "sealed"]
 export const newColumns = ["account_id", ...sealedColumns.filter((column) => column !== "sort_order")] as ReadonlyArray<
   keyof NewRow
 >
@@ -76,24 +66,22 @@ export const toJson = (rows: ReadonlyArray<NewRow>) =>
     rows.map((row) => ({ ...row, wrapped_dek: hexadecimal(row.wrapped_dek), sealed: hexadecimal(row.sealed) }))
   )
 
-export const firstOrder = firstRowOf(Order)
-
 /**
- * The workspace of a new row unless it is deleted, for a CTE `home`. The lock keeps it as it is until the transaction
+ * The workspace of a new row unless it is deleted, for a CTE `target`. The lock keeps it as it is until the transaction
  * ends, and covers the one that the foreign key would take.
  */
-export const homeOf = (sql: SqlClient.SqlClient, { account_id, workspace_id }: NewRow) => sql`
-  SELECT account_id AS home_account_id, id AS home_id FROM workspaces
+export const workspaceForInsert = (sql: SqlClient.SqlClient, { account_id, workspace_id }: NewRow) => sql`
+  SELECT account_id AS target_account_id, id AS target_id FROM workspaces
   WHERE account_id = ${account_id} AND id = ${workspace_id} AND deleted_at IS NULL FOR SHARE`
 
-/** As `homeOf`, for the workspaces of several rows. */
-export const homesOf = (sql: SqlClient.SqlClient, rows: ReadonlyArray<NewRow>) => {
-  const homes = Array.from(new Map(rows.map((row) => [`${row.account_id} ${row.workspace_id}`, row])).values())
+/** As `workspaceForInsert`, for the workspaces of several rows. */
+export const workspacesForInsert = (sql: SqlClient.SqlClient, rows: ReadonlyArray<NewRow>) => {
+  const wanted = Array.from(new Map(rows.map((row) => [`${row.account_id} ${row.workspace_id}`, row])).values())
   return sql`
     SELECT locked.* FROM unnest(
-      ${homes.map(({ account_id }) => account_id)}::uuid[], ${homes.map(({ workspace_id }) => workspace_id)}::uuid[]
+      ${wanted.map(({ account_id }) => account_id)}::uuid[], ${wanted.map(({ workspace_id }) => workspace_id)}::uuid[]
     ) AS wanted (account_id, id), LATERAL (
-      SELECT account_id AS home_account_id, id AS home_id FROM workspaces
+      SELECT account_id AS target_account_id, id AS target_id FROM workspaces
       WHERE account_id = wanted.account_id AND id = wanted.id AND deleted_at IS NULL FOR SHARE
     ) AS locked`
 }
@@ -115,18 +103,30 @@ export const nextOrder = (sql: SqlClient.SqlClient, { account_id, provider, work
 )`
 
 /** Whether the workspace of a new row is there and not deleted. */
-export const hasHome = (sql: SqlClient.SqlClient, { account_id, workspace_id }: NewRow) =>
+export const workspaceExists = (sql: SqlClient.SqlClient, { account_id, workspace_id }: NewRow) =>
   Effect.map(
     sql`SELECT 1 FROM workspaces WHERE account_id = ${account_id} AND id = ${workspace_id} AND deleted_at IS NULL`,
     ({ length }) => length > 0
   )
 
 /**
- * Finds what an earlier attempt at the same insert stored, if its answer was lost. The lock makes this a commit of its
- * own, which waits for the synchronous replica in case the earlier one did not.
+ * The order of each row, in the order of the rows: as `insert` returns it or, if it returns none, as an earlier attempt
+ * whose answer was lost stored it. The lock makes finding it a commit of its own, which waits for the synchronous
+ * replica in case the earlier one did not.
  */
-export const findStored = (sql: SqlClient.SqlClient, { account_id, id, wrapped_dek }: NewRow) =>
-  firstOrder(sql`
-    SELECT id, sort_order FROM credentials
-    WHERE account_id = ${account_id} AND id = ${id} AND wrapped_dek = ${wrapped_dek}
-    FOR UPDATE`)
+export const insertedOrders = (
+  sql: SqlClient.SqlClient,
+  rows: ReadonlyArray<NewRow>,
+  insert: Statement.Statement<Order>
+) =>
+  Effect.flatMap(insert, (inserted) => {
+    const byKey = new Map(inserted.map((order) => [cursorOf(order), order]))
+    return Effect.forEach(rows, (row) => {
+      const order = byKey.get(cursorOf(row))
+      if (order !== undefined) return Effect.succeedSome(order)
+      const stored = sql<Order>`
+        SELECT account_id, id, sort_order FROM credentials
+        WHERE account_id = ${row.account_id} AND id = ${row.id} AND wrapped_dek = ${row.wrapped_dek} FOR UPDATE`
+      return Effect.map(stored, ([order]) => Option.fromUndefinedOr(order))
+    })
+  })

@@ -1,12 +1,14 @@
-import { Effect, Option, Schema } from "effect"
+import { Effect, Option } from "effect"
 import { CurrentActor } from "../domain/CurrentCaller.ts"
-import { type AccountId, type CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
+import type { AccountId, CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
 import { recordChange, recordsOf } from "./auditing.ts"
 import type { ConnectionPool } from "./connection/ConnectionPool.ts"
-import { firstRowOf } from "./rows.ts"
 
 /** A credential before its deletion, and the last audit entry then. */
-const Standing = Schema.Struct({ workspace_id: WorkspaceId, last_seq: Schema.String })
+interface BeforeDelete {
+  readonly workspace_id: WorkspaceId
+  readonly last_seq: string
+}
 
 /**
  * Deletes a row. If it is gone when the statement runs again, because the answer to an earlier attempt was lost, then
@@ -15,41 +17,37 @@ const Standing = Schema.Struct({ workspace_id: WorkspaceId, last_seq: Schema.Str
  * did not; the serving role may lock no row of the log.
  */
 export const deleteCredential = ({ ask, sql }: ConnectionPool) => {
-  const firstStanding = firstRowOf(Standing)
   return (account_id: AccountId, id: CredentialId) =>
     Effect.flatMap(CurrentActor, (actor) => {
       const row = sql`account_id = ${account_id} AND id = ${id}`
-      let standing = Option.none<typeof Standing.Type>()
+      let before = Option.none<BeforeDelete>()
       let wasSent = false
       const find = Effect.suspend(() =>
-        Option.isSome(standing)
-          ? Effect.succeed(standing)
-          : Effect.tap(
-              firstStanding(sql`
+        Option.isSome(before)
+          ? Effect.succeed(before)
+          : Effect.map(
+              sql<BeforeDelete>`
                 SELECT workspace_id, (SELECT coalesce(max(seq), 0)::text FROM audit_entries) AS last_seq
-                FROM credentials WHERE ${row}`),
-              (found) => Effect.sync(() => (standing = found))
+                FROM credentials WHERE ${row}`,
+              ([found]) => (before = Option.fromUndefinedOr(found))
             )
       )
-      const remove = Effect.fnUntraced(function* ({ last_seq, workspace_id }: typeof Standing.Type) {
+      const remove = Effect.fnUntraced(function* ({ last_seq, workspace_id }: BeforeDelete) {
         const acts = [{ action: "credential.delete", account_id, workspace_id, credential_id: id }] as const
         const mayBeDone = wasSent
         wasSent = true
-        const made = yield* sql`
-          WITH made AS (DELETE FROM credentials WHERE ${row} RETURNING id), recorded AS (
+        const changed = yield* sql`
+          WITH changed AS (DELETE FROM credentials WHERE ${row} RETURNING id), recorded AS (
             ${recordChange(sql, account_id, actor, acts)}
-          ) SELECT id FROM made`
-        if (made.length > 0 || !mayBeDone) return made.length > 0
+          ) SELECT id FROM changed`
+        if (changed.length > 0 || !mayBeDone) return changed.length > 0
         const done = yield* sql`
           SELECT id FROM workspaces WHERE account_id = ${account_id} AND id = ${workspace_id}
           AND EXISTS (${recordsOf(sql, last_seq, account_id, actor, acts)}) FOR KEY SHARE`
         return done.length > 0
       })
       return ask(
-        Effect.flatMap(
-          find,
-          Option.match({ onNone: () => Effect.succeed(false), onSome: (standing) => remove(standing) })
-        ),
+        Effect.flatMap(find, Option.match({ onNone: () => Effect.succeed(false), onSome: remove })),
         "credentials.delete"
       )
     })

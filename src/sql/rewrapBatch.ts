@@ -5,7 +5,7 @@ import type { KekRegistry } from "../port/KekRegistry.ts"
 import { record } from "./auditing.ts"
 import type { ConnectionPool } from "./connection/ConnectionPool.ts"
 import { ContextRow } from "./credentialRows.ts"
-import { type CredentialKey, cursorOf, keyOf, keyOfAll, lowest } from "./credentialCursor.ts"
+import { type CredentialKey, cursorOf, keyOf, keyOfAll, lowest } from "./rowOrder.ts"
 
 const decodeContext = Schema.decodeUnknownOption(ContextRow)
 

@@ -39,12 +39,12 @@ export const updateCredential =
           ? sql``
           : sql`kek_id = ${sealed.kek_id}, wrapped_dek = ${sealed.wrapped_dek}, sealed = ${sealed.sealed},`
       const written = sql`
-        WITH made AS (
+        WITH changed AS (
           UPDATE credentials SET ${sql.csv(policy.map(([column, value]) => sql`${column} = ${value}`))}, ${key}
             key_version = ${key_version}, revision = revision + 1
           WHERE ${row} AND revision = ${revision} RETURNING id
         ), recorded AS (${recordChange(sql, account_id, actor, actsOf(account_id, update))})
-        SELECT id FROM made`
+        SELECT id FROM changed`
       const isOurs =
         sealed === undefined
           ? sql.and([

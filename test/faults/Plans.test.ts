@@ -89,7 +89,7 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))(
             ? ["json_populate_recordset", "unnest", "hash = ANY($1::bytea[]) AND revoked"]
             : []
           const alone = [
-            "FROM home",
+            "FROM target",
             "SELECT account_id, id",
             "receipt AS (",
             "key_hash = $2",

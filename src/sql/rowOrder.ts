@@ -1,4 +1,4 @@
-/** The key of a row of credentials. Whatever reads them all does so in this order. */
+/** The key of a row of credentials. Whatever reads the credentials of all accounts does so in this order. */
 export interface CredentialKey {
   readonly account_id: string
   readonly id: string
@@ -16,3 +16,7 @@ export const keyOf = (cursor: string): CredentialKey => {
   const [account_id = lowest.account_id, id = lowest.id] = cursor.split("/")
   return { account_id, id }
 }
+
+/** Statements that lock several rows lock them in one order, so that no two transactions wait for each other. */
+export const inLockOrder = <A>(nameOf: (one: A) => string, all: ReadonlyArray<A>) =>
+  all.toSorted((one, other) => (nameOf(one) < nameOf(other) ? -1 : 1))

@@ -9,7 +9,7 @@ import { IdempotencyRecords } from "../../src/port/IdempotencyRecords.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { elementOf, integer, sealedKey, storedCredential } from "../support/memory/arbitraries.ts"
 import { newTenant } from "../support/database/newTenant.ts"
-import { placement, storePlaced } from "../support/database/placement.ts"
+import { type Placement, placement, storePlaced } from "../support/database/placement.ts"
 import { plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
 import { type Ports, stores } from "../support/database/stores.ts"
 
@@ -45,7 +45,9 @@ const places = Arbitrary.all({
   limit: integer(1, 5),
   provider: elementOf(["openai", "cohere", undefined] as const)
 })
-type Places = typeof places extends Arbitrary.Arbitrary<infer A> ? A : never
+interface Places extends Omit<typeof places extends Arbitrary.Arbitrary<infer A> ? A : never, "given"> {
+  readonly given: ReadonlyArray<Placement>
+}
 
 /** Whether pages of any limit partition what is stored, in one order, and every page counts all of it. */
 const partitions = Effect.fnUntraced(function* ({ given, limit, provider }: Places) {
@@ -105,15 +107,16 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
         ...repository,
         list: (...given: Parameters<Listing>) => change(repository.list, ...given)
       }
-      const at = (millis: number) => DateTime.makeUnsafe(millis)
-      const given = [3, 2, 1, 0, 1].map((millis, index) => ({
-        workspace: 0 as const,
-        created_at: at(millis),
-        provider: index === 0 ? ("cohere" as const) : ("openai" as const)
-      }))
-      const seen = yield* Effect.forEach([2, 5], (limit) =>
-        Effect.provideService(partitions({ given, limit, provider: "openai" }), CredentialRepository, broken)
-      )
+      const seen = yield* Effect.forEach([2, 5], (limit) => {
+        // The ids are in another order than the times.
+        const given = [3, 2, 1, 0, 1].map((millis, index) => ({
+          id: CredentialId.make(`${index}${randomUUID().slice(1)}`),
+          workspace: 0 as const,
+          created_at: DateTime.makeUnsafe(millis),
+          provider: index === 0 ? ("cohere" as const) : ("openai" as const)
+        }))
+        return Effect.provideService(partitions({ given, limit, provider: "openai" }), CredentialRepository, broken)
+      })
       assert.include(seen, false)
     })
   )

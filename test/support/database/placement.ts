@@ -1,4 +1,5 @@
 import { Arbitrary, DateTime, Effect } from "effect"
+import type { CredentialId } from "../../../src/domain/Identifiers.ts"
 import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
 import { elementOf, integer } from "../memory/arbitraries.ts"
 import { addWorkspace, newTenant } from "./newTenant.ts"
@@ -10,7 +11,10 @@ export const placement = Arbitrary.all({
   created_at: Arbitrary.map(integer(0, 3), (millis) => DateTime.makeUnsafe(millis)),
   provider: elementOf(["openai", "cohere"] as const)
 })
-type Placement = typeof placement extends Arbitrary.Arbitrary<infer A> ? A : never
+/** With an `id` where a test depends on the order of ids, which are random otherwise. */
+export type Placement = (typeof placement extends Arbitrary.Arbitrary<infer A> ? A : never) & {
+  readonly id?: CredentialId
+}
 
 /** Stores credentials of a new account, and one of another account beside them. */
 export const storePlaced = Effect.fnUntraced(function* (given: ReadonlyArray<Placement>) {

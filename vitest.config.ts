@@ -4,8 +4,8 @@ import { Summary } from "./test/support/process/Summary.ts"
 
 /** What takes long, or starts many processes: `npm run test:slow`. */
 const slow = ["test/{deploy,examples,faults,leaks,upgrade}/**/*.test.ts", "test/**/*.slow.test.ts"]
-/** What changes nothing that its whole process shares: these files run in the same threads, one after another. */
-const shared = ["test/{api,client,domain,port}/**/*.test.ts"]
+/** What leaves its process as it was: these files share threads, one after another. */
+const shared = ["test/{api,client,crypto,domain,port,service,telemetry,wiring}/**/*.test.ts"]
 
 export default defineConfig({
   test: {

@@ -27,7 +27,7 @@ const documents = files.filter((path) => path.endsWith(".md")).sort()
 
 const exists = (path: string) => {
   const plain = normalize(path).replace(/\/$/, "")
-  return ["", ".ts", ".test.ts", ".isolated.test.ts", ".slow.test.ts"].some((extension) => known.has(plain + extension))
+  return ["", ".ts", ".test.ts", ".slow.test.ts"].some((extension) => known.has(plain + extension))
 }
 
 /** Headings as GitHub makes anchors of them. */

@@ -69,7 +69,7 @@ export const families = {
   "byok.db.queue.depth": gauge(
     "byok_db_queue_depth",
     "{request}",
-    "Requests that wait for a statement or run one; DATABASE_QUEUE is the limit of each process.",
+    "Requests that wait for a statement or run one; DATABASE_QUEUE is the limit of an instance.",
     ["lane"]
   ),
   "byok.db.refusals": counter("byok_db_refusals_total", "{request}", "Requests refused because the queue was full.", [

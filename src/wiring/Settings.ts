@@ -19,7 +19,7 @@ export interface Settings {
   readonly reusePort: boolean
   /** None for plain HTTP. */
   readonly tls: Option.Option<TlsFiles>
-  /** How many connections each process keeps open; it drops further ones. */
+  /** How many connections stay open at a time; further ones are dropped. */
   readonly maxConnections: number
   /** When an idle connection is closed. */
   readonly keepAliveTimeout: Duration.Duration

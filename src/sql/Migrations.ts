@@ -7,47 +7,11 @@ import { type DatabaseSettings, makeClient } from "./connection/Database.ts"
 import { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import { failureOf } from "./connection/DatabaseErrors.ts"
 import type { DatabaseTarget } from "./connection/DatabaseTarget.ts"
-import createTables from "./migrations/0001_create_tables.ts"
-import createReceipts from "./migrations/0002_create_receipts.ts"
-import createAudit from "./migrations/0003_create_audit.ts"
-import retireKeks from "./migrations/0004_retire_keks.ts"
-import keyByAccount, { prepare as buildKeys } from "./migrations/0005_key_by_account.ts"
-import validateKeys, { prepare as validateForeignKeys } from "./migrations/0006_validate_keys.ts"
-import credentialRevisions, { prepare as buildListIndex } from "./migrations/0007_credential_revisions.ts"
-import createParkings from "./migrations/0008_create_parkings.ts"
-import createCredentialUse from "./migrations/0009_create_credential_use.ts"
-import kekRegistration from "./migrations/0010_kek_registration.ts"
-import parkingEpochs from "./migrations/0012_parking_epochs.ts"
-import dropKeysById from "./migrations/0013_drop_keys_by_id.ts"
+import type { Stage } from "./migrations/Stage.ts"
+import { version1 } from "./migrations/version1.ts"
+import { version2 } from "./migrations/version2.ts"
 
-/** Migrations that run in one transaction. */
-interface Stage {
-  readonly migrations: Readonly<Record<string, Effect.Effect<void, SqlError.SqlError, SqlClient.SqlClient>>>
-  /** What takes long and blocks nobody: runs beforehand, outside a transaction, again after it was interrupted. */
-  readonly prepare?: (sql: SqlClient.SqlClient) => Effect.Effect<void, SqlError.SqlError>
-  /** Drops what only the version before needs: run on a new database, else on request. The next version runs it anyway. */
-  readonly finishes?: true
-}
-
-const stages: ReadonlyArray<Stage> = [
-  {
-    migrations: {
-      "0001_create_tables": createTables,
-      "0002_create_receipts": createReceipts,
-      "0003_create_audit": createAudit,
-      "0004_retire_keks": retireKeks
-    }
-  },
-  { prepare: buildKeys, migrations: { "0005_key_by_account": keyByAccount } },
-  { prepare: validateForeignKeys, migrations: { "0006_validate_keys": validateKeys } },
-  { prepare: buildListIndex, migrations: { "0007_credential_revisions": credentialRevisions } },
-  { migrations: { "0008_create_parkings": createParkings } },
-  { migrations: { "0009_create_credential_use": createCredentialUse } },
-  { migrations: { "0010_kek_registration": kekRegistration } },
-  { migrations: { "0012_parking_epochs": parkingEpochs } },
-  // Comes last, whatever its number was before: a stage is run only if it is newer than everything the database has.
-  { finishes: true, migrations: { "0013_drop_keys_by_id": dropKeysById } }
-]
+const stages: ReadonlyArray<Stage> = [version1, ...version2]
 
 const newestOf = ({ migrations }: Stage) =>
   Math.max(...Object.keys(migrations).map((name) => Number.parseInt(name, 10)))

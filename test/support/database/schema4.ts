@@ -5,17 +5,7 @@ import { Reactivity } from "effect/reactivity"
 import { SqlClient } from "effect/sql"
 import { makeClient } from "../../../src/sql/connection/Database.ts"
 import { parseDatabaseUrl } from "../../../src/sql/connection/DatabaseTarget.ts"
-import createTables from "../../../src/sql/migrations/0001_create_tables.ts"
-import createReceipts from "../../../src/sql/migrations/0002_create_receipts.ts"
-import createAudit from "../../../src/sql/migrations/0003_create_audit.ts"
-import retireKeks from "../../../src/sql/migrations/0004_retire_keks.ts"
-
-const migrations = {
-  "0001_create_tables": createTables,
-  "0002_create_receipts": createReceipts,
-  "0003_create_audit": createAudit,
-  "0004_retire_keks": retireKeks
-}
+import { version1 } from "../../../src/sql/migrations/version1.ts"
 
 /** Brings an empty database to the schema of 1.0.0. */
 export const schema4 = (url: string) =>
@@ -25,7 +15,7 @@ export const schema4 = (url: string) =>
       poolSize: 1,
       pooler: false
     })
-    return yield* PgMigrator.run({ loader: PgMigrator.fromRecord(migrations) }).pipe(
+    return yield* PgMigrator.run({ loader: PgMigrator.fromRecord(version1.migrations) }).pipe(
       Effect.provideService(SqlClient.SqlClient, client),
       Effect.provideService(PgClient.PgClient, client)
     )

@@ -1,5 +1,20 @@
 import { Effect } from "effect"
-import type { SqlClient } from "effect/sql"
+import { SqlClient, type SqlError } from "effect/sql"
+
+/** Migrations that run in one transaction. */
+export interface Stage {
+  readonly migrations: Readonly<Record<string, Effect.Effect<void, SqlError.SqlError, SqlClient.SqlClient>>>
+  /** What takes long and blocks nobody: runs beforehand, outside a transaction, again after it was interrupted. */
+  readonly prepare?: (sql: SqlClient.SqlClient) => Effect.Effect<void, SqlError.SqlError>
+  /** Drops what only the version before needs: run on a new database, else on request. The next version runs it anyway. */
+  readonly finishes?: true
+}
+
+/** A migration that runs the statements in order. */
+export const running = (statements: ReadonlyArray<string>) =>
+  Effect.flatMap(SqlClient.SqlClient, (sql) =>
+    Effect.forEach(statements, (statement) => sql.unsafe(statement), { discard: true })
+  )
 
 interface Index {
   readonly name: string

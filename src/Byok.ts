@@ -14,9 +14,7 @@ import * as Credentials from "./service/Credentials.ts"
 import * as Explanations from "./service/routing/Explanations.ts"
 import { Router } from "./service/routing/Router.ts"
 import * as IdempotencyRecordExpiry from "./service/IdempotencyRecordExpiry.ts"
-import * as MeteredCipher from "./telemetry/MeteredCipher.ts"
-import * as MeteredReload from "./telemetry/MeteredReload.ts"
-import * as Meters from "./telemetry/Meters.ts"
+import * as TimedCrypto from "./telemetry/TimedCrypto.ts"
 import { readSettings, type Settings } from "./wiring/Settings.ts"
 
 /**
@@ -33,14 +31,12 @@ export const layerWith = (settings: Settings) =>
     Checkpointing.layer,
     IdempotencyRecordExpiry.layer
   ).pipe(
-    Layer.provideMerge(Layer.provide(MeteredCipher.layer, CipherLive.layer)),
+    Layer.provideMerge(Layer.provide(TimedCrypto.cipher, CipherLive.layer)),
     Layer.provideMerge(WrapBudget.layer),
     Layer.provideMerge(KeyEncryptionLive.layer(settings)),
-    Layer.provideMerge(MeteredReload.layer),
     Layer.provideMerge(KeyringLive.layer(settings)),
     Layer.provideMerge(Persistence.layer(settings)),
     Layer.provideMerge(SecureRandomLive.layer),
-    Layer.provideMerge(Meters.layer),
     Layer.provideMerge(Layer.succeed(RequestTimeout, settings.database.deadline)),
     Layer.provideMerge(Layer.succeed(QueueLimits, queueLimits(settings.database.queue))),
     Layer.provide(KeyringLive.validate(settings))

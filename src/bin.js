@@ -12,14 +12,19 @@ const startBounded = () => {
   process.execve(process.execPath, [process.argv0, ...process.execArgv, semiSpace, ...process.argv.slice(1)])
 }
 
+const stop = () => process.exit(0)
+
 if (major > 22 || (major === 22 && minor >= 19)) {
   if (serves) {
     startBounded()
     // SIGHUP, which reloads the keyring, must not end the service before it listens for the signal or while it stops.
     process.on("SIGHUP", () => undefined)
+    // Process 1 of a container ignores signals that it does not listen for, and loading the program takes a second.
+    process.on("SIGTERM", stop).on("SIGINT", stop)
   }
   const { main } = await import("./main.ts")
   main()
+  process.off("SIGTERM", stop).off("SIGINT", stop)
 } else {
   console.error(`byok needs Node.js 22.19 or later; this is ${process.versions.node}.`)
   process.exitCode = 1

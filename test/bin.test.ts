@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
+import { ringOf } from "./support/keys/keyrings.ts"
 import { byokScript, byokSource } from "./support/process/runByok.ts"
 import { runNode } from "./support/process/runNode.ts"
 
@@ -26,6 +27,23 @@ describe.each([
   it.live.each(["22.19.0", "24.0.0"])("%s is accepted", (version) =>
     Effect.gen(function* () {
       assert.deepStrictEqual(yield* runAs(version, program), { code: 0, stdout: "byok v2.0.0\n", stderr: "" })
+    })
+  )
+})
+
+describe("a service that is asked to stop while its program is loaded", () => {
+  it.live.each(["SIGTERM", "SIGINT"])("%s: ends with exit code 0 before it serves", (signal) =>
+    Effect.gen(function* () {
+      // Once the first lines of the program have run, and before it loads the rest.
+      const early = `const { on } = process
+        process.on = function (name, listener) {
+          if (name === "SIGHUP") queueMicrotask(() => process.kill(process.pid, "${signal}"))
+          return on.call(this, name, listener)
+        }`
+      const program = ["--import", `data:text/javascript,${encodeURIComponent(early)}`, byokScript, "serve"]
+      const variables = { DATABASE_URL: "postgres://u@127.0.0.1:1/d", BYOK_KEYRING: ringOf("kek"), PORT: "0" }
+      const { code, stdout } = yield* runNode(program, { variables })
+      assert.deepStrictEqual({ code, stdout }, { code: 0, stdout: "" })
     })
   )
 })

@@ -4,7 +4,6 @@ import { Context, Duration, Effect, Layer, Logger, References, Scope, Tracer } f
 import { HttpMiddleware, HttpRouter, HttpServer } from "effect/http"
 import { HttpApiBuilder } from "effect/http-api"
 import { Api } from "../api/Api.ts"
-import { RequestMeter } from "../port/RequestMeter.ts"
 import * as AuthenticationLive from "./AuthenticationLive.ts"
 import * as Docs from "./docs/Docs.ts"
 import * as Envelope from "./Envelope.ts"
@@ -13,6 +12,7 @@ import * as Health from "./Health.ts"
 import { type Certificate, makeNodeServer, type ServerLimits } from "./makeNodeServer.ts"
 import * as RequestDecodingLive from "./RequestDecodingLive.ts"
 import { AccessLog } from "./RequestLogContext.ts"
+import { makeRequestMeter } from "./RequestMeter.ts"
 import { noteRoute, routerConfig } from "./Routing.ts"
 import { FairQueues } from "./FairQueue.ts"
 
@@ -76,7 +76,7 @@ const serving = Layer.effectDiscard(
 export const layer = (settings: ServerSettings, certificate?: Certificate) =>
   Layer.unwrap(
     Effect.gen(function* () {
-      const server = makeNodeServer(settings, certificate, yield* RequestMeter)
+      const server = makeNodeServer(settings, certificate, yield* makeRequestMeter)
       const { host, port, reusePort } = settings
       return serving.pipe(
         Layer.provide(routes),

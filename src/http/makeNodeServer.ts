@@ -6,10 +6,10 @@ import { TLSSocket } from "node:tls"
 import { Duration } from "effect"
 import { ExpectationFailed, HeadersTooLarge, MethodNotAllowed, RequestTimeout } from "../api/HttpErrors.ts"
 import { InvalidParams } from "../domain/Errors.ts"
-import { RequestMeter } from "../port/RequestMeter.ts"
 import { closeGracefully } from "./closeGracefully.ts"
 import { requestIdOf } from "./RequestHeaders.ts"
 import { clientGone, refusals } from "./RequestLogContext.ts"
+import { type RequestMeter, unmetered } from "./RequestMeter.ts"
 import { allowedMethods, routeTaken } from "./Routing.ts"
 
 /** What the server grants its clients. */
@@ -81,7 +81,7 @@ const cutOff = (socket: Socket) => {
 export const makeNodeServer = (
   { keepAliveTimeout, maxConnections, sendTimeout }: ServerLimits,
   certificate?: Certificate,
-  meter = RequestMeter.defaultValue()
+  meter = unmetered
 ): Server => {
   const options = { ...limits, keepAliveTimeout: Duration.toMillis(keepAliveTimeout) }
   const server: Server =

@@ -11,7 +11,6 @@ import { Draining } from "../port/Draining.ts"
 import { KeyringReload } from "../port/KeyringReload.ts"
 import { Readiness } from "../port/Readiness.ts"
 import { prometheusText, prometheusType } from "../telemetry/prometheusText.ts"
-import { snapshotOf } from "../telemetry/Snapshot.ts"
 
 /** How long an answer about readiness is kept, in milliseconds. */
 const kept = 1000
@@ -49,9 +48,7 @@ const makeRoutes = Effect.gen(function* () {
       ? json({ status: "ready", warnings })
       : refuse(new ServiceUnavailable(), { problems, warnings })
   )
-  const metrics = Effect.sync(() =>
-    HttpServerResponse.text(prometheusText(snapshotOf(context)), { contentType: prometheusType })
-  )
+  const metrics = Effect.sync(() => HttpServerResponse.text(prometheusText(context), { contentType: prometheusType }))
   const reloaded = reload.pipe(
     Effect.map((found) => json(found)),
     Effect.catchTag("KeyringNotReloaded", ({ message }) =>

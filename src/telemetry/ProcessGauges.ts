@@ -1,6 +1,6 @@
 import { monitorEventLoopDelay } from "node:perf_hooks"
 import { type Duration, Effect, Layer } from "effect"
-import { Meter } from "./Meter.ts"
+import { makeMeter } from "../port/Meter.ts"
 
 /** How often the delay of the event loop is sampled, in milliseconds. A sample is that long without any delay. */
 const resolution = 20
@@ -12,9 +12,9 @@ const usualWindow = "10 seconds"
 export const layer = (version: string, window: Duration.Input = usualWindow) =>
   Layer.effectDiscard(
     Effect.gen(function* () {
-      const { counted, gauge } = yield* Meter
-      counted("process.cpu.time", { "cpu.mode": "user" }, () => process.cpuUsage().user / 1e6)
-      counted("process.cpu.time", { "cpu.mode": "system" }, () => process.cpuUsage().system / 1e6)
+      const { gauge, observedCounter } = yield* makeMeter
+      observedCounter("process.cpu.time", { "cpu.mode": "user" }, () => process.cpuUsage().user / 1e6)
+      observedCounter("process.cpu.time", { "cpu.mode": "system" }, () => process.cpuUsage().system / 1e6)
       gauge("process.memory.usage", {}, () => process.memoryUsage.rss())
       gauge("byok.build.info", { version }, () => 1)
 

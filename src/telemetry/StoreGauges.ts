@@ -4,7 +4,7 @@ import { AuditLog } from "../port/AuditLog.ts"
 import { Draining } from "../port/Draining.ts"
 import { KekRegistry, type RegisteredKey } from "../port/KekRegistry.ts"
 import { Readiness } from "../port/Readiness.ts"
-import { Meter } from "./Meter.ts"
+import { makeMeter } from "../port/Meter.ts"
 
 /** How often the database is asked, whoever exports the series and however often. */
 const usualInterval = "5 seconds"
@@ -25,7 +25,7 @@ interface Keys {
 export const layer = ({ primary, wrapsLimit }: Keys, interval: Duration.Input = usualInterval) =>
   Layer.effectDiscard(
     Effect.gen(function* () {
-      const { gauge } = yield* Meter
+      const { gauge } = yield* makeMeter
       const audit = yield* AuditLog
       const keys = yield* KekRegistry
       const readiness = yield* Readiness

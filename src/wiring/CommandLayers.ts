@@ -16,8 +16,7 @@ import { queueLimits, QueueLimits } from "../port/QueueLimits.ts"
 import * as Credentials from "../service/Credentials.ts"
 import { OperatorCredentials } from "../service/OperatorCredentials.ts"
 import { Rotation } from "../service/Rotation.ts"
-import { Meter } from "../telemetry/Meter.ts"
-import * as MeteredRewrapper from "../telemetry/MeteredRewrapper.ts"
+import * as TimedCrypto from "../telemetry/TimedCrypto.ts"
 import * as KeyEncryptionLive from "./KeyEncryptionLive.ts"
 import * as KeyringLive from "./KeyringLive.ts"
 import * as Persistence from "./Persistence.ts"
@@ -92,8 +91,8 @@ export const audit = fromSettings((settings) => Layer.provide(Audit.layer, store
 export const rotation = fromSettings((settings) =>
   withKeys(
     Rotation.layer.pipe(
-      Layer.provide(Layer.provide(MeteredRewrapper.layer, RewrapperLive.layer)),
-      Layer.provide(Layer.merge(Meter.layer, TelemetryLive.pushedMetrics(settings)))
+      Layer.provide(Layer.provide(TimedCrypto.rewrapper, RewrapperLive.layer)),
+      Layer.provide(TelemetryLive.pushedMetrics(settings))
     ),
     settings
   )

@@ -17,6 +17,7 @@ import { readPrivateFile, type UnusableFile } from "../crypto/keyring/SecretFile
 import { KekRegistry } from "../port/KekRegistry.ts"
 import { KeyringEditor } from "../port/KeyringEditor.ts"
 import { KeyringNotReloaded, KeyringReload } from "../port/KeyringReload.ts"
+import { makeMeter } from "../port/Meter.ts"
 import { InvalidSetting, namesToken, type Settings } from "./Settings.ts"
 
 const refuse = (message: string) => Effect.fail(new InvalidSetting({ message }))
@@ -104,6 +105,11 @@ export const layer = (settings: Settings) =>
       const { first, reread, setting } = yield* keyringSource(settings)
       const registry = yield* KekRegistry
       const checked = checkedFor(settings)
+      const { counter } = yield* makeMeter
+      const counts = {
+        Success: counter("byok.keyring.reloads", { result: "ok" }),
+        Failure: counter("byok.keyring.reloads", { result: "failed" })
+      }
       const oneAtATime = yield* Semaphore.make(1)
       let ring = yield* Effect.catch(Effect.flatMap(first, checked), refuseKeyring(setting))
       const reload = Effect.flatMap(reread, checked).pipe(
@@ -120,6 +126,7 @@ export const layer = (settings: Settings) =>
         Effect.tapDefect((defect) =>
           Effect.logError("Keyring not reloaded: the database does not answer", Cause.die(defect))
         ),
+        Effect.onExit(({ _tag }) => Effect.sync(counts[_tag])),
         oneAtATime.withPermits(1)
       )
       return Context.make(Keyring, { current: () => ring }).pipe(Context.add(KeyringReload, { reload }))

@@ -1,11 +1,9 @@
-import { families, type Family } from "../../src/telemetry/families.ts"
-
-const all: ReadonlyArray<Family> = Object.values(families)
+import { families, type Family, prometheusName } from "../../src/port/families.ts"
 
 /** Every series of the service, by the name that Prometheus gets, with the labels that it gets. */
 export const series = new Map(
-  all.map(({ attributes, prometheus, type }) => {
-    const labels = attributes.map((attribute) => attribute.replaceAll(".", "_"))
-    return [prometheus, { labels, isHistogram: type === "histogram" }] as const
+  Object.entries<Family>(families).map(([name, family]) => {
+    const labels = family.attributes.map((attribute) => attribute.replaceAll(".", "_"))
+    return [prometheusName(name, family), { ...family, labels, isHistogram: family.type === "histogram" }] as const
   })
 )

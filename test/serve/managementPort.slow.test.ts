@@ -3,7 +3,7 @@ import { readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
-import { families } from "../../src/telemetry/families.ts"
+import { series } from "../deploy/series.ts"
 import { embeddedClient, StartedBefore } from "../support/process/firstStart.ts"
 import { minimal } from "../support/http/Bodies.ts"
 import { createOver } from "../support/http/callByok.ts"
@@ -59,12 +59,12 @@ layerLive(StartedBefore.layer, { timeout: "120 seconds" })("the management port"
       const types = Array.from(text.matchAll(/^# TYPE (\w+) (\w+)$/gm), ([, name, type]) => `${name} ${type}`)
       assert.sameMembers(
         types,
-        Object.values(families).map(({ prometheus, type }) => `${prometheus} ${type}`)
+        Array.from(series, ([name, { type }]) => `${name} ${type}`)
       )
       const help = Array.from(text.matchAll(/^# HELP (\w+) (.+)$/gm), ([, name, words]) => `${name} ${words}`)
       assert.sameMembers(
         help,
-        Object.values(families).map(({ description, prometheus }) => `${prometheus} ${description}`)
+        Array.from(series, ([name, { description }]) => `${name} ${description}`)
       )
     })
   )

@@ -15,6 +15,9 @@ import { DatabaseFailure } from "../../src/port/DatabaseFailure.ts"
 import { adminClient, freshDatabase, settingsFor } from "../support/database/freshDatabase.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
 import { keysOf, openedWith, rotationWith } from "../support/keys/rotating.ts"
+import { eventually } from "../support/process/eventually.ts"
+import { byokScript } from "../support/process/runByok.ts"
+import { startService } from "../support/process/ServiceProcess.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 
 /** An instance whose keyring file can be written, and what it does. */
@@ -146,5 +149,28 @@ describe("a keyring that is reloaded while the service runs (SECURITY.md, Rotati
         assert.lengthOf(yield* sql`SELECT 1 FROM credentials WHERE kek_id <> 'new'`, 0)
         assert.lengthOf(yield* sql`SELECT 1 FROM credentials WHERE id = ${id}`, 1)
       })
+  )
+})
+
+describe("SIGHUP", () => {
+  it.live("reloads the keyring, also while the service starts, and ends it neither then nor while it stops", () =>
+    Effect.gen(function* () {
+      const file = join(yield* temporaryDirectory, "keyring")
+      const write = (...ids: ReadonlyArray<string>) => writeFileSync(file, ringOf(...ids), { mode: 0o600 })
+      write("old")
+      const settings = { BYOK_KEYRING_FILE: file, DATABASE_URL: yield* freshDatabase, LOG_LEVEL: "info" }
+      const early = "setTimeout(() => process.kill(process.pid, 'SIGHUP'), 200).unref()"
+      const program = ["--import", `data:text/javascript,${encodeURIComponent(early)}`, byokScript, "serve"]
+      const { ended, signal, stderr } = yield* startService(settings, program)
+      write("new", "old")
+      yield* signal("SIGHUP")
+      yield* eventually(
+        "the keyring was read again",
+        Effect.sync(() => stderr().includes("Keyring reloaded: new seals; its keys are new, old"))
+      )
+      yield* signal("SIGTERM")
+      yield* signal("SIGHUP")
+      assert.strictEqual(yield* ended, 0)
+    })
   )
 })

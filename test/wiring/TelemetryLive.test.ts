@@ -2,11 +2,10 @@ import { assert, describe, it } from "@effect/vitest"
 import { DateTime, Duration, Effect, Layer, Metric, Option, Redacted } from "effect"
 import { KeyEncryption } from "../../src/crypto/KeyEncryption.ts"
 import { AuditLog } from "../../src/port/AuditLog.ts"
+import { families, type Family } from "../../src/port/families.ts"
 import { KekRegistry } from "../../src/port/KekRegistry.ts"
+import { makeMeter } from "../../src/port/Meter.ts"
 import { Readiness } from "../../src/port/Readiness.ts"
-import { families } from "../../src/telemetry/families.ts"
-import { Meter } from "../../src/telemetry/Meter.ts"
-import * as Meters from "../../src/telemetry/Meters.ts"
 import * as TelemetryLive from "../../src/wiring/TelemetryLive.ts"
 import type { Settings } from "../../src/wiring/Settings.ts"
 import { startCollector } from "../leaks/Collector.ts"
@@ -41,15 +40,15 @@ const received = (change: (url: URL) => Partial<Settings>) =>
     const collector = yield* startCollector
     const settings = { ...base, ...change(new URL(`${collector.url}/v1/metrics`)) }
     const made = Effect.gen(function* () {
-      const { counter, histogram } = yield* Meter
+      const { counter, histogram } = yield* makeMeter
       counter("byok.router.plans", { result: "test" })()
       histogram("http.server.request.duration", { "http.route": "/" })(0.5)
       yield* Effect.yieldNow
     })
-    const exported = TelemetryLive.metrics(settings).pipe(Layer.provideMerge(Meters.layer), Layer.provide(stores))
+    const exported = Layer.provide(TelemetryLive.metrics(settings), stores)
     const registry = Layer.sync(Metric.MetricRegistry, () => new Map())
     yield* Effect.scoped(
-      Effect.flatMap(Layer.build(Layer.provide(exported, registry)), (built) => Effect.provide(made, built))
+      Effect.flatMap(Layer.build(Layer.provideMerge(exported, registry)), (built) => Effect.provide(made, built))
     )
     return collector.received()
   })
@@ -73,7 +72,7 @@ describe("metrics for a collector", () => {
         }>
       }
       const metrics = resourceMetrics.flatMap(({ scopeMetrics }) => scopeMetrics.flatMap(({ metrics }) => metrics))
-      const known = new Map(Object.entries(families))
+      const known = new Map(Object.entries<Family>(families))
       for (const { description, name, unit } of metrics) {
         assert.deepStrictEqual([unit, description], [known.get(name)?.unit, known.get(name)?.description], name)
       }

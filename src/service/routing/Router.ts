@@ -12,15 +12,14 @@ import type { CredentialPools } from "../../port/CredentialPools.ts"
 import type { CredentialUse } from "../../port/CredentialUse.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import type { Parkings } from "../../port/Parkings.ts"
-import { RouterMeter } from "../../port/RouterMeter.ts"
 import { atOnceOrInTime } from "../withKeyStoreTimeout.ts"
 import { Lease, type LeaseTerms, redactLeased } from "./Lease.ts"
 import { makeHealthLedger, momentOf } from "./makeHealthLedger.ts"
 import { makeUseLedger } from "./makeUseLedger.ts"
-import { metering } from "./metering.ts"
 import type { Freshness, Planned } from "./Planned.ts"
 import { Pools, type Snapshot } from "./Pools.ts"
 import { Exhausted, LeaseRefused, PoolsUnavailable, UnknownWorkspace } from "./RouterErrors.ts"
+import { makeRouterMeter } from "./RouterMeter.ts"
 import { type Attempt, runPlan } from "./runPlan.ts"
 import { sealStatusByError } from "./verifyRow.ts"
 
@@ -58,7 +57,7 @@ const providersOf = ({ targets }: RoutingRequest) => targets.map(({ provider }) 
 
 const make = Effect.gen(function* () {
   const { current } = yield* Pools
-  const metered = metering(yield* RouterMeter)
+  const metered = yield* makeRouterMeter
   const ledger = yield* makeHealthLedger
   const uses = yield* makeUseLedger
   const open = new Set<Lease>()

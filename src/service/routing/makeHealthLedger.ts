@@ -4,8 +4,8 @@ import type { Cooldowns, Health, Moment } from "../../domain/routing/Health.ts"
 import type { Outcome } from "../../domain/routing/Outcome.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import { type ParkingChange, Parkings } from "../../port/Parkings.ts"
-import { RouterMeter } from "../../port/RouterMeter.ts"
 import { makeHealthState, type Tried, type Waiting } from "./HealthState.ts"
+import { makeRouterMeter } from "./RouterMeter.ts"
 
 /** How many changes one statement stores. */
 const maxBatch = 500
@@ -37,7 +37,7 @@ const isPassing = (cause: Cause.Cause<unknown>): boolean => {
  */
 export const makeHealthLedger = Effect.gen(function* () {
   const { store } = yield* Parkings
-  const meter = yield* RouterMeter
+  const { parked } = yield* makeRouterMeter
   const clock = yield* Clock.Clock
   const fork = Effect.runForkWith(yield* Effect.context())
   const state = makeHealthState()
@@ -95,7 +95,7 @@ export const makeHealthLedger = Effect.gen(function* () {
     /** Learns from the outcome of a lease that was made under `at`. */
     report: (tried: Tried, at: Health, outcome: Outcome): void => {
       const grown = state.report(tried, at, outcome, monotonicMillis(clock))
-      for (const { cause } of grown) if (cause !== null) meter.parked(cause)
+      for (const { cause } of grown) if (cause !== null) parked(cause)
       if (grown.length === 0 || isStoring) return
       isStoring = true
       fork(storeAll)

@@ -2,8 +2,7 @@ import { Array as Arr, Cause, Context, Duration, Effect, Exit, References } from
 import { ServiceUnavailable } from "../../domain/Errors.ts"
 import { CurrentDeadline } from "../../port/Deadline.ts"
 import type { DatabaseFailure } from "../../port/DatabaseFailure.ts"
-import type { LaneMeter } from "../../port/DatabaseMeter.ts"
-import type { Retrying } from "./meteringWith.ts"
+import type { PoolMeter } from "./PoolMeter.ts"
 import { OperationSpan } from "./OperationSpan.ts"
 import type { Operation, Query } from "./Query.ts"
 
@@ -26,8 +25,8 @@ export type Batch = <Request, Answer>(
 interface Options {
   readonly deadline: Duration.Duration
   readonly queue: number
-  readonly retrying: Retrying
-  readonly meter: LaneMeter
+  readonly retrying: ReturnType<PoolMeter["timing"]>
+  readonly meter: PoolMeter
   /** The result for a caller whose deadline has passed. */
   readonly timedOut: Exit.Exit<never>
 }

@@ -4,9 +4,8 @@ import { ServiceUnavailable } from "../../domain/Errors.ts"
 import { timeLeft } from "../../port/Deadline.ts"
 import { type Batch, makeBatching } from "./Batching.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
-import type { LaneMeter } from "../../port/DatabaseMeter.ts"
-import { meteringWith } from "./meteringWith.ts"
 import { OperationSpan } from "./OperationSpan.ts"
+import type { PoolMeter } from "./PoolMeter.ts"
 import { type Operation, type Query, retryingWith } from "./Query.ts"
 
 /** A pool of connections and the two ways to use it. */
@@ -29,14 +28,14 @@ export interface PoolSettings {
   readonly batching: boolean
   /** How many commits on this pool were reported as possibly not replicated. */
   readonly unreplicated: () => number
-  readonly meter: LaneMeter
+  readonly meter: PoolMeter
 }
 
 const timedOut = new DatabaseFailure({ kind: "Deadline", sqlstate: undefined, constraint: undefined })
 
 export const makeConnectionPool = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, settings: PoolSettings) {
   const { meter } = settings
-  const retrying = meteringWith(meter, retryingWith(settings.unreplicated))
+  const retrying = meter.timing(retryingWith(settings.unreplicated))
   const longest = Duration.toMillis(settings.deadline)
   let waiting = 0
   meter.queue(() => waiting)

@@ -1,11 +1,11 @@
 import { PgClient, PgTypes } from "@effect/sql-pg"
 import { Context, Duration, Effect, Layer, Result } from "effect"
 import { Reactivity } from "effect/reactivity"
-import { DatabaseMeter, type LaneName } from "../../port/DatabaseMeter.ts"
 import { queueLimits } from "../../port/QueueLimits.ts"
 import type { DatabaseTarget } from "./DatabaseTarget.ts"
 import { type ConnectionPool, makeConnectionPool } from "./ConnectionPool.ts"
 import { makeTransport } from "./makeTransport.ts"
+import { makePoolMeter, type PoolName } from "./PoolMeter.ts"
 
 /** How the database is used. */
 export interface DatabaseSettings {
@@ -88,13 +88,13 @@ export const layer = (target: DatabaseTarget, settings: DatabaseSettings, sessio
     silence: Duration.toMillis(settings.deadline) + 500,
     pooler: settings.pooler
   }
-  const poolOf = Effect.fnUntraced(function* (name: LaneName, settings: DatabaseSettings) {
+  const poolOf = Effect.fnUntraced(function* (name: PoolName, settings: DatabaseSettings) {
     let unreplicated = 0
     const stream = makeTransport(target, lifetime, () => (unreplicated += 1))
     // Pools of several instances do not all connect at the same time.
     const connectionTTL = Duration.times(settings.maxAge, 0.9 + 0.2 * Math.random())
     const client = yield* makeClient(target, settings, { ...sessionOf(settings, session), stream, connectionTTL })
-    const meter = (yield* DatabaseMeter)(name)
+    const meter = yield* makePoolMeter(name)
     return yield* makeConnectionPool(client, {
       ...settings,
       queue: queueLimits(settings.queue).statements,

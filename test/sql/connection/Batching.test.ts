@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Cause, Duration, Effect, Exit, Fiber } from "effect"
 import { ServiceUnavailable } from "../../../src/domain/Errors.ts"
-import { DatabaseMeter } from "../../../src/port/DatabaseMeter.ts"
+import { makePoolMeter } from "../../../src/sql/connection/PoolMeter.ts"
 import { makeBatching } from "../../../src/sql/connection/Batching.ts"
 import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
 import type { Query } from "../../../src/sql/connection/Query.ts"
@@ -33,7 +33,7 @@ const pool = Effect.fnUntraced(function* (options: { readonly queue?: number; re
     deadline: Duration.millis(options.deadline ?? 20_000),
     queue: options.queue ?? 1000,
     timedOut,
-    meter: DatabaseMeter.defaultValue()("reads"),
+    meter: yield* makePoolMeter("reads"),
     retrying: <A>(asked: Query<A>) => asked as unknown as Effect.Effect<A, DatabaseFailure>
   })
   const ask = batch<number, string>({

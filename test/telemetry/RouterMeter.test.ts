@@ -11,23 +11,17 @@ import { CredentialPools, type PoolOwner } from "../../src/port/CredentialPools.
 import { Credentials } from "../../src/port/Credentials.ts"
 import type { Planned } from "../../src/service/routing/Planned.ts"
 import { Router } from "../../src/service/routing/Router.ts"
-import { Meter } from "../../src/telemetry/Meter.ts"
 import { prometheusText } from "../../src/telemetry/prometheusText.ts"
-import * as RouterMeterLive from "../../src/telemetry/RouterMeterLive.ts"
-import { snapshotOf } from "../../src/telemetry/Snapshot.ts"
 import { newTenant } from "../support/database/newTenant.ts"
 import { samplesIn } from "../support/http/samplesIn.ts"
 import { inMemory } from "../support/memory/inMemory.ts"
 
-const meters = Layer.fresh(RouterMeterLive.layer).pipe(
-  Layer.provide(Meter.layer),
-  Layer.provideMerge(Layer.sync(Metric.MetricRegistry, () => new Map()))
-)
-const service = () => Router.layer.pipe(Layer.provideMerge(inMemory()), Layer.provideMerge(meters))
+const registry = Layer.sync(Metric.MetricRegistry, () => new Map())
+const service = () => Router.layer.pipe(Layer.provideMerge(inMemory()), Layer.provideMerge(registry))
 
 /** The samples that are not zero. */
 const samples = Effect.map(Effect.context(), (context) =>
-  Object.fromEntries(Array.from(samplesIn(prometheusText(snapshotOf(context)))).filter(([, value]) => value !== 0))
+  Object.fromEntries(Array.from(samplesIn(prometheusText(context))).filter(([, value]) => value !== 0))
 )
 
 const create = Effect.fnUntraced(function* ({ account_id }: PoolOwner) {
@@ -53,7 +47,7 @@ const attempt = Effect.fnUntraced(function* (plan: Planned, outcome: Outcome) {
 describe("the series of a router", () => {
   it.effect("are all there before anything is asked", () =>
     Effect.gen(function* () {
-      const text = prometheusText(snapshotOf(yield* Effect.context()))
+      const text = prometheusText(yield* Effect.context())
       for (const name of ["plans", "leases", "exclusions", "parkings"])
         assert.include(text, `byok_router_${name}_total{`)
       assert.deepStrictEqual(yield* samples, {})

@@ -8,12 +8,11 @@ import { KeyringReload } from "../../src/port/KeyringReload.ts"
 import { Rewrapper } from "../../src/port/Rewrapper.ts"
 import { limits } from "../../src/crypto/WrapBudget.ts"
 import { Database } from "../../src/sql/connection/Database.ts"
-import { families } from "../../src/telemetry/families.ts"
-import * as MeteredRewrapper from "../../src/telemetry/MeteredRewrapper.ts"
 import * as ProcessGauges from "../../src/telemetry/ProcessGauges.ts"
 import { prometheusText } from "../../src/telemetry/prometheusText.ts"
-import { snapshotOf } from "../../src/telemetry/Snapshot.ts"
 import * as StoreGauges from "../../src/telemetry/StoreGauges.ts"
+import * as TimedCrypto from "../../src/telemetry/TimedCrypto.ts"
+import { series } from "../deploy/series.ts"
 import { plainCredential } from "../support/database/plainCredential.ts"
 import { holdOpen, lockTable, untilWaiting } from "../support/database/transactions.ts"
 import { createdId, minimal } from "../support/http/Bodies.ts"
@@ -38,7 +37,7 @@ const metered = (changes: Changes = {}) =>
   )
 
 const read = (name: string, labels: Labels = {}) =>
-  Effect.map(Effect.context(), (context) => sumIn(samplesIn(prometheusText(snapshotOf(context))), name, labels))
+  Effect.map(Effect.context(), (context) => sumIn(samplesIn(prometheusText(context)), name, labels))
 
 /** Waits until a sample has risen by exactly this much since `effect` began. */
 const raises = Effect.fnUntraced(function* <A, E, R>(
@@ -225,7 +224,7 @@ layerLive(metered(), { timeout: "120 seconds" })("the series of a service", (it)
         spend: () => Effect.void,
         rewrap: () => Effect.sync(() => results.shift() ?? assert.fail("asked too often"))
       })
-      const { rewrap } = Context.get(yield* Layer.build(Layer.provide(MeteredRewrapper.layer, fake)), Rewrapper)
+      const { rewrap } = Context.get(yield* Layer.build(Layer.provide(TimedCrypto.rewrapper, fake)), Rewrapper)
       const count = "byok_crypto_operation_duration_seconds_count"
       const sealed = { ...done, sealed: new Uint8Array() }
       const { account_id, workspace_id } = yield* TestService.tenant
@@ -240,15 +239,18 @@ layerLive(metered(), { timeout: "120 seconds" })("the series of a service", (it)
     Effect.gen(function* () {
       const { create } = yield* TestService.tenant
       yield* create(minimal)
-      const seen = snapshotOf(yield* Effect.context())
-      assert.include(
-        seen.flatMap(({ attributes }) => Object.keys(attributes)),
-        "http.route"
-      )
-      const strange = seen.flatMap(({ attributes, family }) => {
-        const known = [...families[family].attributes, "unit"]
-        return Object.keys(attributes).flatMap((name) => (known.includes(name) ? [] : [`${family}: ${name}`]))
-      })
+      const text = prometheusText(yield* Effect.context())
+      assert.include(text, "http_route=")
+      const strange = Array.from(
+        text.matchAll(/^(\w+?)(?:_bucket|_sum|_count)?\{(.*)\}/gm),
+        ([, name = "", labels = ""]) => {
+          const known = series.get(name)
+          const names = Array.from(labels.matchAll(/(\w+)="/g), ([, label = ""]) => label)
+          const own = [...(known?.labels ?? []), ...(known?.isHistogram === true ? ["le"] : [])]
+          const others = names.filter((label) => !own.includes(label))
+          return others.map((label) => `${name}: ${label}`)
+        }
+      ).flat()
       assert.deepStrictEqual(strange, [])
     })
   )

@@ -1,0 +1,99 @@
+/** Series of one name, which differ by their attributes. */
+export interface Family {
+  readonly type: "counter" | "gauge" | "histogram"
+  /** In UCUM. */
+  readonly unit: string
+  readonly description: string
+  /** What its series may differ by, under the names in OpenTelemetry. */
+  readonly attributes: ReadonlyArray<string>
+  /** Upper bounds of the buckets of a histogram. */
+  readonly bounds?: ReadonlyArray<number>
+}
+
+/** From half a millisecond to ten seconds. */
+const requestSeconds = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
+
+/** From 10 microseconds, which sealing with a key in memory takes, to the deadline of a token. */
+const cryptoSeconds = [0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.005, 0.025, 0.1, 0.5, 2.5]
+
+const histogram = (
+  description: string,
+  attributes: ReadonlyArray<string>,
+  bounds: ReadonlyArray<number> = requestSeconds,
+  unit = "s"
+): Family => ({ type: "histogram", unit, description, attributes, bounds })
+
+const counter = (unit: string, description: string, attributes: ReadonlyArray<string>): Family => ({
+  type: "counter",
+  unit,
+  description,
+  attributes
+})
+
+const gauge = (unit: string, description: string, attributes: ReadonlyArray<string> = []): Family => ({
+  type: "gauge",
+  unit,
+  description,
+  attributes
+})
+
+/** Every series of the service, by its name in OpenTelemetry. Labels name no tenant, no path with values and no key. */
+export const families = {
+  "http.server.request.duration": histogram("From the head of a request to the end of its answer.", [
+    "http.request.method",
+    "http.route",
+    "http.response.status_code"
+  ]),
+  "http.server.active_requests": gauge("{request}", "Requests that are being answered."),
+  "db.client.operation.duration": histogram(
+    "Statements or transactions, with the wait for a connection and with retries.",
+    ["db.operation.name", "error.type"]
+  ),
+  "byok.db.queue.wait.duration": histogram("How long requests waited for a shared statement to start.", ["lane"]),
+  "byok.db.batch.size": histogram(
+    "Requests that shared one statement.",
+    ["db.operation.name"],
+    [1, 2, 4, 8, 16, 32, 64, 128, 256, 512],
+    "{request}"
+  ),
+  "byok.db.queue.depth": gauge(
+    "{request}",
+    "Requests that wait for a statement or run one; DATABASE_QUEUE is the limit of an instance.",
+    ["lane"]
+  ),
+  "byok.db.refusals": counter("{request}", "Requests refused because the queue was full.", ["lane"]),
+  "byok.crypto.operation.duration": histogram(
+    "Keys sealed, opened or verified, and rewrapped.",
+    ["operation", "error.type"],
+    cryptoSeconds
+  ),
+  "byok.kek.wraps": gauge("{wrap}", "Wraps reserved for a key-encryption key that is not retired, by all instances.", [
+    "kek_id"
+  ]),
+  "byok.kek.wraps.limit": gauge("{wrap}", "Wraps at which a key refuses to seal."),
+  "byok.kek.primary.age": gauge("s", "Time since the key that seals was registered; absent if that is unknown."),
+  "byok.keyring.reloads": counter("{reload}", "Attempts to reload the keyring.", ["result"]),
+  "byok.audit.unsealed_entries": gauge(
+    "{entry}",
+    "Audit entries that no checkpoint covers yet, counted as far as 10001."
+  ),
+  "byok.ready": gauge("1", "1 if the service is ready, else 0."),
+  "byok.router.plans": counter("{plan}", "Plans made for routers.", ["result"]),
+  "byok.router.leases": counter("{lease}", "Keys leased to routers, and leases refused.", ["result"]),
+  "byok.router.exclusions": counter("{exclusion}", "Reasons for which credentials were left out of plans.", ["reason"]),
+  "byok.router.parkings": counter("{parking}", "Pauses that began or grew after a report of a router.", ["cause"]),
+  "process.cpu.time": counter("s", "Time on a CPU.", ["cpu.mode"]),
+  "process.memory.usage": gauge("By", "Resident memory."),
+  "nodejs.eventloop.delay.p50": gauge("s", "Median delay of the event loop in the last ten seconds."),
+  "nodejs.eventloop.delay.p99": gauge("s", "99th percentile of the delay of the event loop in the last ten seconds."),
+  "nodejs.eventloop.delay.max": gauge("s", "Longest delay of the event loop in the last ten seconds."),
+  "byok.build.info": gauge("1", "1, with the version of the program.", ["version"])
+} as const satisfies Readonly<Record<string, Family>>
+
+export type FamilyName = keyof typeof families
+
+const suffixes: Readonly<Record<string, string>> = { s: "_seconds", By: "_bytes" }
+
+/** The name that Prometheus gets, with the unit and `_total`. */
+export const prometheusName = (name: string, { type, unit }: Family): string =>
+  `${name.replaceAll(".", "_")}${suffixes[unit] ?? ""}${type === "counter" ? "_total" : ""}`

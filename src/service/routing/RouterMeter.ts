@@ -1,0 +1,72 @@
+import { Effect } from "effect"
+import type { ParkedCause } from "../../domain/routing/Health.ts"
+import type { Exclusion, Plan } from "../../domain/routing/Plan.ts"
+import type { FamilyName } from "../../port/families.ts"
+import { makeMeter } from "../../port/Meter.ts"
+import type { LeaseRefused, PoolsUnavailable, Refusal, UnknownWorkspace } from "./RouterErrors.ts"
+
+const planResults = ["ok", "exhausted", "unknown_workspace", "unavailable"] as const
+const leaseResults = [
+  "ok",
+  "changed",
+  "parked",
+  "on_trial",
+  "altered",
+  "unknown_key",
+  "unsupported",
+  "unavailable",
+  "pools_unavailable"
+] as const
+const exclusionReasons = [
+  "disabled",
+  "api_key_not_allowed",
+  "user_not_allowed",
+  "model_not_allowed",
+  "region",
+  "zdr",
+  "seal",
+  "parked"
+] as const
+const pauseCauses = ["rate_limited", "quota_exhausted", "forbidden", "rejected"] as const
+
+/** Counts what becomes of plans and leases. Every series is there from the start: its first event is then a rise. */
+export const makeRouterMeter = Effect.map(makeMeter, ({ counter }) => {
+  const eachOf = <Value extends string>(family: FamilyName, attribute: string, values: ReadonlyArray<Value>) => {
+    const count = new Map(values.map((value) => [value, counter(family, { [attribute]: value })]))
+    return (value: Value) => count.get(value)?.()
+  }
+  const planned = eachOf("byok.router.plans", "result", planResults)
+  const leased: (result: "ok" | Refusal | "pools_unavailable") => void = eachOf(
+    "byok.router.leases",
+    "result",
+    leaseResults
+  )
+  const excluded: (reason: Exclusion["reason"]) => void = eachOf("byok.router.exclusions", "reason", exclusionReasons)
+  /** A pause began or grew. */
+  const parked: (cause: Exclude<ParkedCause, "leaked">) => void = eachOf("byok.router.parkings", "cause", pauseCauses)
+  const count = ({ providers, steps }: Plan) => {
+    planned(steps.length === 0 ? "exhausted" : "ok")
+    for (const { credentials } of providers) {
+      for (const { exclusions } of credentials) for (const { reason } of exclusions) excluded(reason)
+    }
+  }
+  return {
+    plan: <A extends Plan, R>(plan: Effect.Effect<A, UnknownWorkspace | PoolsUnavailable, R>) =>
+      Effect.tapError(
+        Effect.map(plan, (made) => {
+          count(made)
+          return made
+        }),
+        ({ _tag }) => Effect.sync(() => planned(_tag === "UnknownWorkspace" ? "unknown_workspace" : "unavailable"))
+      ),
+    lease: <A, R>(lease: Effect.Effect<A, LeaseRefused | PoolsUnavailable, R>) =>
+      Effect.tapError(
+        Effect.map(lease, (made) => {
+          leased("ok")
+          return made
+        }),
+        (error) => Effect.sync(() => leased(error._tag === "LeaseRefused" ? error.reason : "pools_unavailable"))
+      ),
+    parked
+  }
+})

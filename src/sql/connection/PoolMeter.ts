@@ -1,0 +1,49 @@
+import { Cause, Effect } from "effect"
+import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
+import { makeMeter, memoize, timed } from "../../port/Meter.ts"
+import type { Operation, Query, retryingWith } from "./Query.ts"
+
+/** The pool for reads, that for writes, and the one for work that no caller waits for. */
+export type PoolName = "reads" | "writes" | "background"
+
+const errorOf = (cause: Cause.Cause<DatabaseFailure>) => {
+  const failure = Cause.squash(cause)
+  return failure instanceof DatabaseFailure ? failure.kind : "other"
+}
+
+type Retrying = ReturnType<typeof retryingWith>
+
+/** Measures what one pool is asked. */
+export const makePoolMeter = (lane: PoolName) =>
+  Effect.map(makeMeter, ({ counter, gauge, histogram }) => {
+    const ranOf = memoize((operation: Operation) =>
+      memoize((error: string | undefined) =>
+        histogram("db.client.operation.duration", {
+          "db.operation.name": operation,
+          ...(error === undefined ? {} : { "error.type": error })
+        })
+      )
+    )
+    const batchedOf = memoize((operation: Operation) =>
+      histogram("byok.db.batch.size", { "db.operation.name": operation })
+    )
+    const queues: Array<() => number> = []
+    gauge("byok.db.queue.depth", { lane }, () => queues.reduce((depth, read) => depth + read(), 0))
+    return {
+      /** Times each query, from the wait for a connection to the end of its last retry. */
+      timing:
+        (retrying: Retrying) =>
+        <A>(query: Query<A>, until: () => number, operation: Operation) =>
+          timed(retrying(query, until), (seconds, exit) =>
+            ranOf(operation)(exit._tag === "Success" ? undefined : errorOf(exit.cause))(seconds)
+          ),
+      batched: (operation: Operation, size: number) => batchedOf(operation)(size),
+      /** How long a request waited for its batch to start. */
+      waited: histogram("byok.db.queue.wait.duration", { lane }),
+      refused: counter("byok.db.refusals", { lane }),
+      /** Adds what `read` returns to the depth of the queue. */
+      queue: (read: () => number) => void queues.push(read)
+    }
+  })
+
+export type PoolMeter = Effect.Success<ReturnType<typeof makePoolMeter>>

@@ -127,76 +127,72 @@ describe("byok leak find and clear", () => {
         const shown = [...printed.flatMap(({ stderr, stdout }) => [stdout, stderr]), service.stderr(), service.stdout()]
         assert.isUndefined(leakOf([...shown, yield* databaseContent(sql)].join("\n"), leaks))
         assert.strictEqual(leakOf(`${shown.join("\n")}${plain.slice(5, 14)}`, leaks), plain, "control")
-      }),
-    120_000
+      })
   )
 
-  it.live(
-    "parks what it finds until the key is replaced or the mark is cleared; each act is recorded once (L16)",
-    () =>
-      Effect.gen(function* () {
-        const { made, search, service, settings, sql } = yield* begin
-        const [one, other] = made
-        if (one === undefined || other === undefined) return assert.fail("nothing was made")
-        const parked = Effect.map(search(plain), ({ found }) =>
-          Object.fromEntries(
-            found.map(({ credential_id, key_version, parked }) => [String(credential_id), [key_version, parked]])
-          )
+  it.live("parks what it finds until the key is replaced or the mark is cleared; each act is recorded once (L16)", () =>
+    Effect.gen(function* () {
+      const { made, search, service, settings, sql } = yield* begin
+      const [one, other] = made
+      if (one === undefined || other === undefined) return assert.fail("nothing was made")
+      const parked = Effect.map(search(plain), ({ found }) =>
+        Object.fromEntries(
+          found.map(({ credential_id, key_version, parked }) => [String(credential_id), [key_version, parked]])
         )
-        const ids = ({ account_id, credential_id, workspace_id }: typeof one) => ({
-          account_id,
-          workspace_id,
-          credential_id
+      )
+      const ids = ({ account_id, credential_id, workspace_id }: typeof one) => ({
+        account_id,
+        workspace_id,
+        credential_id
+      })
+      for (const _ of ["first", "again"]) {
+        const { found } = yield* search(plain, "--park")
+        assert.deepStrictEqual(
+          found.map(({ parked }) => parked),
+          [true, true]
+        )
+      }
+      const clear = (credential_id: string, account_id: string) =>
+        runCommand(["leak", "clear", credential_id, "--account", account_id, "--json"], settings)
+      const unknown = { code: 1, stdout: "", stderr: "There is no such credential.\n" }
+      assert.deepStrictEqual(yield* clear(other.credential_id, one.account_id), unknown)
+      const cleared = yield* clear(other.credential_id, other.account_id)
+      assert.deepStrictEqual(onlyObject(cleared), { ...ids(other), parked: false })
+      assert.deepStrictEqual(yield* clear(other.credential_id, other.account_id), cleared)
+      assert.deepStrictEqual(yield* parked, { [one.credential_id]: [1, true], [other.credential_id]: [1, false] })
+
+      const patched = yield* Effect.promise(() =>
+        fetch(`${service.url}/api/v1/byok/${one.credential_id}`, {
+          method: "PATCH",
+          headers: { authorization: `Bearer ${one.management_key}`, "content-type": "application/json" },
+          body: JSON.stringify({ key: `${plain}-replaced` })
         })
-        for (const _ of ["first", "again"]) {
-          const { found } = yield* search(plain, "--park")
-          assert.deepStrictEqual(
-            found.map(({ parked }) => parked),
-            [true, true]
-          )
-        }
-        const clear = (credential_id: string, account_id: string) =>
-          runCommand(["leak", "clear", credential_id, "--account", account_id, "--json"], settings)
-        const unknown = { code: 1, stdout: "", stderr: "There is no such credential.\n" }
-        assert.deepStrictEqual(yield* clear(other.credential_id, one.account_id), unknown)
-        const cleared = yield* clear(other.credential_id, other.account_id)
-        assert.deepStrictEqual(onlyObject(cleared), { ...ids(other), parked: false })
-        assert.deepStrictEqual(yield* clear(other.credential_id, other.account_id), cleared)
-        assert.deepStrictEqual(yield* parked, { [one.credential_id]: [1, true], [other.credential_id]: [1, false] })
+      )
+      assert.strictEqual(patched.status, 200)
+      assert.deepStrictEqual(yield* parked, { [other.credential_id]: [1, false] })
+      const [again] = (yield* search(`${plain}-replaced`)).found
+      assert.deepStrictEqual([again?.["key_version"], again?.["parked"]], [2, false])
 
-        const patched = yield* Effect.promise(() =>
-          fetch(`${service.url}/api/v1/byok/${one.credential_id}`, {
-            method: "PATCH",
-            headers: { authorization: `Bearer ${one.management_key}`, "content-type": "application/json" },
-            body: JSON.stringify({ key: `${plain}-replaced` })
-          })
-        )
-        assert.strictEqual(patched.status, 200)
-        assert.deepStrictEqual(yield* parked, { [other.credential_id]: [1, false] })
-        const [again] = (yield* search(`${plain}-replaced`)).found
-        assert.deepStrictEqual([again?.["key_version"], again?.["parked"]], [2, false])
-
-        const acts = (yield* eventsIn(sql)).filter(({ action }) => /^credential\.(un)?park$/.test(action))
-        assert.sameDeepMembers(
-          acts.map(({ actor: _, ...act }): unknown => act),
-          [
-            { action: "credential.park", ...ids(one), key_version: 1 },
-            { action: "credential.park", ...ids(other), key_version: 1 },
-            { action: "credential.unpark", ...ids(other), key_version: 1 }
-          ]
-        )
-        assert.isTrue(acts.every(({ actor }) => actor.kind === "cli"))
-        const removed = yield* Effect.promise(() =>
-          fetch(`${service.url}/api/v1/byok/${one.credential_id}`, {
-            method: "DELETE",
-            headers: { authorization: `Bearer ${one.management_key}` }
-          })
-        )
-        assert.strictEqual(removed.status, 200)
-        assert.lengthOf(yield* sql`SELECT 1 FROM credential_parkings`, 0)
-        assert.deepStrictEqual(yield* clear(one.credential_id, one.account_id), unknown)
-      }),
-    120_000
+      const acts = (yield* eventsIn(sql)).filter(({ action }) => /^credential\.(un)?park$/.test(action))
+      assert.sameDeepMembers(
+        acts.map(({ actor: _, ...act }): unknown => act),
+        [
+          { action: "credential.park", ...ids(one), key_version: 1 },
+          { action: "credential.park", ...ids(other), key_version: 1 },
+          { action: "credential.unpark", ...ids(other), key_version: 1 }
+        ]
+      )
+      assert.isTrue(acts.every(({ actor }) => actor.kind === "cli"))
+      const removed = yield* Effect.promise(() =>
+        fetch(`${service.url}/api/v1/byok/${one.credential_id}`, {
+          method: "DELETE",
+          headers: { authorization: `Bearer ${one.management_key}` }
+        })
+      )
+      assert.strictEqual(removed.status, 200)
+      assert.lengthOf(yield* sql`SELECT 1 FROM credential_parkings`, 0)
+      assert.deepStrictEqual(yield* clear(one.credential_id, one.account_id), unknown)
+    })
   )
 
   it.live("names what does not open, with exit code 1 (L15)", () =>

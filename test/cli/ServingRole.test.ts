@@ -31,81 +31,77 @@ const newRole = Effect.fnUntraced(function* (url: string) {
 })
 
 describe("a role with the privileges that docs/operating.md grants", () => {
-  it.live(
-    "serves and runs commands; it cannot migrate or retire a key, and says so in one sentence (F1)",
-    () =>
-      Effect.gen(function* () {
-        const owner = yield* freshDatabase
-        const sql = yield* adminClient(owner)
-        assert.strictEqual((yield* runCommand(["migrate"], { DATABASE_URL: owner })).code, 0)
-        const { role, url } = yield* newRole(owner)
-        const settings = { DATABASE_URL: url, BYOK_KEYRING: ringOf("kek"), BYOK_MIGRATE: "check" }
-        const denied = yield* runCommand(["account", "create", "--name", "n"], settings)
-        assert.strictEqual(denied.stderr, "DATABASE_URL: the user lacks a permission (42501).\n", "control")
+  it.live("serves and runs commands; it cannot migrate or retire a key, and says so in one sentence (F1)", () =>
+    Effect.gen(function* () {
+      const owner = yield* freshDatabase
+      const sql = yield* adminClient(owner)
+      assert.strictEqual((yield* runCommand(["migrate"], { DATABASE_URL: owner })).code, 0)
+      const { role, url } = yield* newRole(owner)
+      const settings = { DATABASE_URL: url, BYOK_KEYRING: ringOf("kek"), BYOK_MIGRATE: "check" }
+      const denied = yield* runCommand(["account", "create", "--name", "n"], settings)
+      assert.strictEqual(denied.stderr, "DATABASE_URL: the user lacks a permission (42501).\n", "control")
 
-        assert.include(grants, "byok_serving")
-        for (const statement of grants.replaceAll("byok_serving", role).split(";")) {
-          if (statement.trim() !== "") yield* sql.unsafe(statement)
+      assert.include(grants, "byok_serving")
+      for (const statement of grants.replaceAll("byok_serving", role).split(";")) {
+        if (statement.trim() !== "") yield* sql.unsafe(statement)
+      }
+      const account = onlyObject(yield* runCommand(["account", "create", "--name", "n", "--json"], settings))
+      const key = textIn(account, "management_key")
+      const service = yield* startService(settings)
+      assert.strictEqual((yield* Effect.promise(() => fetch(`${service.url}/health/ready`))).status, 200)
+      const created = yield* createOver(service.url, key, credential)
+      assert.strictEqual(created.status, 201)
+      assert.strictEqual((yield* getOver(service.url, key, idIn(created))).status, 200)
+      for (const answered of [201, 201]) {
+        const init = {
+          method: "POST",
+          headers: {
+            authorization: `Bearer ${key}`,
+            "content-type": "application/json",
+            "idempotency-key": "a-key"
+          },
+          body: JSON.stringify(credential)
         }
-        const account = onlyObject(yield* runCommand(["account", "create", "--name", "n", "--json"], settings))
-        const key = textIn(account, "management_key")
-        const service = yield* startService(settings)
-        assert.strictEqual((yield* Effect.promise(() => fetch(`${service.url}/health/ready`))).status, 200)
-        const created = yield* createOver(service.url, key, credential)
-        assert.strictEqual(created.status, 201)
-        assert.strictEqual((yield* getOver(service.url, key, idIn(created))).status, 200)
-        for (const answered of [201, 201]) {
-          const init = {
-            method: "POST",
-            headers: {
-              authorization: `Bearer ${key}`,
-              "content-type": "application/json",
-              "idempotency-key": "a-key"
-            },
-            body: JSON.stringify(credential)
-          }
-          const answer = yield* Effect.promise(() => fetch(`${service.url}/api/v1/byok`, init))
-          assert.strictEqual(answer.status, answered)
-        }
-        const workspace = yield* runCommand(
-          ["workspace", "create", "--account", textIn(account, "account_id"), "--name", "w", "--json"],
-          settings
-        )
-        const commands = [
-          ["workspace", "delete", textIn(onlyObject(workspace), "workspace_id")],
-          ["api-key", "revoke", textIn(account, "management_key_hash")],
-          ["leak", "clear", idIn(created), "--account", textIn(account, "account_id")],
-          ["audit", "verify"],
-          ["keyring", "rewrap"],
-          ["keyring", "status"],
-          ["keyring", "stranded"],
-          ["keyring", "admit"]
-        ]
-        for (const command of commands)
-          assert.strictEqual((yield* runCommand(command, settings)).code, 0, command.join())
-        const search = yield* runCommand(["leak", "find", "--park"], settings, credential.key)
-        assert.include(search.stdout, `found     ${idIn(created)}`)
-        assert.notInclude(service.stderr(), "ERROR")
+        const answer = yield* Effect.promise(() => fetch(`${service.url}/api/v1/byok`, init))
+        assert.strictEqual(answer.status, answered)
+      }
+      const workspace = yield* runCommand(
+        ["workspace", "create", "--account", textIn(account, "account_id"), "--name", "w", "--json"],
+        settings
+      )
+      const commands = [
+        ["workspace", "delete", textIn(onlyObject(workspace), "workspace_id")],
+        ["api-key", "revoke", textIn(account, "management_key_hash")],
+        ["leak", "clear", idIn(created), "--account", textIn(account, "account_id")],
+        ["audit", "verify"],
+        ["keyring", "rewrap"],
+        ["keyring", "status"],
+        ["keyring", "stranded"],
+        ["keyring", "admit"]
+      ]
+      for (const command of commands) assert.strictEqual((yield* runCommand(command, settings)).code, 0, command.join())
+      const search = yield* runCommand(["leak", "find", "--park"], settings, credential.key)
+      assert.include(search.stdout, `found     ${idIn(created)}`)
+      assert.notInclude(service.stderr(), "ERROR")
 
-        const used = {
-          account_id: AccountId.make(textIn(account, "account_id")),
-          credential_id: CredentialId.make(idIn(created))
-        }
-        const ports = yield* storesOn(url)
-        const parking = { key_version: 1, model: "m", epoch: 0, cause: "rejected", strikes: 1, remaining: 0 } as const
-        yield* Context.get(ports, Parkings).store([{ ...used, ...parking }])
-        for (const at of [1, 2]) yield* Context.get(ports, CredentialUse).store([{ ...used, ...leasedAt(at) }])
-        const shown = yield* runCommand(
-          ["credential", "show", used.credential_id, "--account", used.account_id],
-          settings
-        )
-        assert.match(shown.stdout, /^last_leased_at +1970-01-01T00:00:00\.002Z$/m)
+      const used = {
+        account_id: AccountId.make(textIn(account, "account_id")),
+        credential_id: CredentialId.make(idIn(created))
+      }
+      const ports = yield* storesOn(url)
+      const parking = { key_version: 1, model: "m", epoch: 0, cause: "rejected", strikes: 1, remaining: 0 } as const
+      yield* Context.get(ports, Parkings).store([{ ...used, ...parking }])
+      for (const at of [1, 2]) yield* Context.get(ports, CredentialUse).store([{ ...used, ...leasedAt(at) }])
+      const shown = yield* runCommand(
+        ["credential", "show", used.credential_id, "--account", used.account_id],
+        settings
+      )
+      assert.match(shown.stdout, /^last_leased_at +1970-01-01T00:00:00\.002Z$/m)
 
-        yield* sql`DELETE FROM effect_sql_migrations WHERE migration_id >= ${required}`
-        const migrate = yield* runCommand(["migrate"], settings)
-        assert.strictEqual(migrate.code, 1)
-        assert.match(migrate.stderr, /^DATABASE_URL: the user lacks a permission \(42501\)\.\n$/)
-      }),
-    90_000
+      yield* sql`DELETE FROM effect_sql_migrations WHERE migration_id >= ${required}`
+      const migrate = yield* runCommand(["migrate"], settings)
+      assert.strictEqual(migrate.code, 1)
+      assert.match(migrate.stderr, /^DATABASE_URL: the user lacks a permission \(42501\)\.\n$/)
+    })
   )
 })

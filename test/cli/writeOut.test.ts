@@ -1,12 +1,18 @@
+import { closeSync, openSync, writeFileSync } from "node:fs"
+import { join } from "node:path"
+import { Writable } from "node:stream"
 import { assert } from "@effect/vitest"
-import { Effect } from "effect"
+import { Effect, type Scope } from "effect"
 import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
 import { CommandLine, textIn } from "../support/process/CommandLine.ts"
 import { sha256 } from "../support/keys/issuedKey.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { byokScript, nowhere } from "../support/process/runByok.ts"
+import { runCommand } from "../support/process/runCommand.ts"
 import { runProgram } from "../support/process/runNode.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
+
+const keyring = generateKeyring(new Date())
 
 /** Makes descriptor 3 a pipe whose reader has gone away. */
 const unread = "mkfifo pipe\n: <pipe &\nexec 3>pipe\nwait"
@@ -16,34 +22,55 @@ const shell = (commands: string) =>
   Effect.gen(function* () {
     const { databaseUrl } = yield* CommandLine
     const byok = `byok() { '${process.execPath}' '${byokScript}' "$@"; }`
-    const variables = { ...nowhere, DATABASE_URL: databaseUrl, BYOK_KEYRING: generateKeyring(new Date()) }
+    const variables = { ...nowhere, DATABASE_URL: databaseUrl, BYOK_KEYRING: keyring }
     return yield* runProgram("/bin/sh", ["-c", `${byok}\n${commands}`], { cwd: yield* temporaryDirectory, variables })
   })
 
 const failed = (stderr: string) => ({ code: 1, stdout: "", stderr })
 const cannot = "Standard output cannot be written"
 
+/** A file that no text fits into. */
+const full = Effect.map(
+  Effect.acquireRelease(
+    Effect.sync(() => openSync("/dev/full", "w")),
+    (fd) => Effect.sync(() => closeSync(fd))
+  ),
+  (fd) => Object.assign(new Writable(), { fd })
+)
+
+/** A pipe whose reader has gone away. */
+const unreadPipe = Effect.sync(
+  () => new Writable({ write: (_part, _encoding, written) => written(Object.assign(new Error(), { code: "EPIPE" })) })
+)
+
+/** Runs a command in this process that writes to such a stream. */
+const writingTo = Effect.fnUntraced(function* (stream: Effect.Effect<Writable, never, Scope.Scope>, args: string) {
+  const { databaseUrl } = yield* CommandLine
+  const variables = { DATABASE_URL: databaseUrl, BYOK_KEYRING: keyring }
+  return yield* runCommand(args.split(" "), variables, "", yield* stream)
+}, Effect.scoped)
+
 layerLive(CommandLine.layer)("output that cannot be written (F14)", (it) => {
-  it.effect.each(["--help", "--version", "keyring generate", "audit verify --json"])(
+  it.effect.each(["--help", "--version", "keyring generate", "audit verify --json", "audit export"])(
     "%s: is one sentence on standard error and exit code 1",
     (args) =>
       Effect.gen(function* () {
-        assert.deepStrictEqual(yield* shell(`byok ${args} >/dev/full`), failed(`${cannot} (ENOSPC).\n`))
+        const { run } = yield* CommandLine
+        if (args === "audit export") yield* run("account", "create", "--name", "Acme")
+        assert.deepStrictEqual(yield* writingTo(full, args), failed(`${cannot} (ENOSPC).\n`))
       })
   )
 
-  it.effect("audit export: is one sentence on standard error and exit code 1", () =>
+  it.effect("is one sentence as well if a process of its own writes", () =>
     Effect.gen(function* () {
-      const { run } = yield* CommandLine
-      yield* run("account", "create", "--name", "Acme")
-      assert.deepStrictEqual(yield* shell("byok audit export >/dev/full"), failed(`${cannot} (ENOSPC).\n`))
+      assert.deepStrictEqual(yield* shell("byok --help >/dev/full"), failed(`${cannot} (ENOSPC).\n`))
     })
   )
 
-  it.effect.each(["", "--json"])("account create %s: names the account, for which another key can be issued", (json) =>
+  it.effect.each(["", " --json"])("account create%s: names the account, for which another key can be issued", (json) =>
     Effect.gen(function* () {
       const { run, sql } = yield* CommandLine
-      const lost = yield* shell(`byok account create --name Lost ${json} >/dev/full`)
+      const lost = yield* writingTo(full, `account create --name Lost${json}`)
       const [account] = yield* sql<{ id: string }>`SELECT id FROM accounts ORDER BY id DESC LIMIT 1`
       const issue = `api-key issue --account ${account?.id} --name N --management`
       const made = `account ${account?.id} was created, and \`byok ${issue}\` issues another key`
@@ -56,11 +83,26 @@ layerLive(CommandLine.layer)("output that cannot be written (F14)", (it) => {
     Effect.gen(function* () {
       const { run, runJson, sql } = yield* CommandLine
       const account_id = textIn(yield* runJson("account", "create", "--name", "Acme"), "account_id")
-      const lost = yield* shell(`byok api-key issue --account ${account_id} --name lost >/dev/full`)
+      const lost = yield* writingTo(full, `api-key issue --account ${account_id} --name lost`)
       const [key] = yield* sql<{ hash: string }>`SELECT encode(hash, 'hex') AS hash FROM api_keys WHERE name = 'lost'`
       const made = `a key was issued, and \`byok api-key revoke ${key?.hash}\` revokes it`
       assert.deepStrictEqual(lost, failed(`${cannot} (ENOSPC): ${made}.\n`))
       assert.strictEqual((yield* run("api-key", "revoke", key?.hash ?? "")).code, 0)
+    })
+  )
+
+  it.effect.each([
+    ["full", full, "ENOSPC"],
+    ["unread", unreadPipe, "EPIPE"]
+  ] as const)("credential import: says how much was imported before the output was %s", ([, stream, code]) =>
+    Effect.gen(function* () {
+      const { runJson } = yield* CommandLine
+      const account_id = textIn(yield* runJson("account", "create", "--name", "Acme"), "account_id")
+      const file = join(yield* temporaryDirectory, "keys.jsonl")
+      writeFileSync(file, '{"provider":"groq","key":"fake-key"}', { mode: 0o600 })
+      const lost = yield* writingTo(stream, `credential import ${file} --account ${account_id}`)
+      const done = "imported 1, imported before 0, refused 0; run it again"
+      assert.deepStrictEqual(lost, failed(`${cannot} (${code}): ${done}.\n`))
     })
   )
 
@@ -86,7 +128,7 @@ layerLive(CommandLine.layer)("output that cannot be written (F14)", (it) => {
 
   it.effect("is a failure if the reader of a new key has gone away", () =>
     Effect.gen(function* () {
-      const { stderr, ...rest } = yield* shell(`${unread}\nbyok account create --name Unread >&3`)
+      const { stderr, ...rest } = yield* writingTo(unreadPipe, "account create --name Unread")
       assert.deepStrictEqual(rest, { code: 1, stdout: "" })
       assert.match(stderr, /^Standard output cannot be written \(EPIPE\): account \S{36} was created, .*\.\n$/)
     })

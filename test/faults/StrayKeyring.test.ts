@@ -102,40 +102,37 @@ describe("an instance with another keyring than the others", () => {
 })
 
 describe("byok keyring stranded and admit", () => {
-  it.live(
-    "list what a lost key holds, and let a new keyring seal after all (F3)",
-    () =>
-      Effect.gen(function* () {
-        const url = yield* freshDatabase
-        const sql = yield* adminClient(url)
-        const ours = yield* instanceWith(url, "ours")
-        const account_id = yield* newAccount(ours)
-        const { id, workspace_id } = yield* create(ours, account_id)
-        const byok = (keyring: string, ...args: ReadonlyArray<string>) =>
-          runByok(["keyring", ...args], { DATABASE_URL: url, BYOK_KEYRING: ringOf(keyring) })
+  it.live("list what a lost key holds, and let a new keyring seal after all (F3)", () =>
+    Effect.gen(function* () {
+      const url = yield* freshDatabase
+      const sql = yield* adminClient(url)
+      const ours = yield* instanceWith(url, "ours")
+      const account_id = yield* newAccount(ours)
+      const { id, workspace_id } = yield* create(ours, account_id)
+      const byok = (keyring: string, ...args: ReadonlyArray<string>) =>
+        runByok(["keyring", ...args], { DATABASE_URL: url, BYOK_KEYRING: ringOf(keyring) })
 
-        assert.deepStrictEqual(yield* byok("ours", "stranded"), {
-          code: 0,
-          stdout: "No credential is stranded.\n",
-          stderr: ""
-        })
-        assert.deepStrictEqual(yield* byok("new", "stranded"), {
-          code: 0,
-          stdout: `${id}  account: ${account_id}, workspace: ${workspace_id}, key: ours\n`,
-          stderr: ""
-        })
-        const credentials = [{ kek_id: "ours", account_id, workspace_id, credential_id: id }]
-        assert.deepStrictEqual(onlyObject(yield* byok("new", "stranded", "--json")), { credentials, total: 1 })
+      assert.deepStrictEqual(yield* byok("ours", "stranded"), {
+        code: 0,
+        stdout: "No credential is stranded.\n",
+        stderr: ""
+      })
+      assert.deepStrictEqual(yield* byok("new", "stranded"), {
+        code: 0,
+        stdout: `${id}  account: ${account_id}, workspace: ${workspace_id}, key: ours\n`,
+        stderr: ""
+      })
+      const credentials = [{ kek_id: "ours", account_id, workspace_id, credential_id: id }]
+      assert.deepStrictEqual(onlyObject(yield* byok("new", "stranded", "--json")), { credentials, total: 1 })
 
-        const renewed = yield* instanceWith(url, "new")
-        yield* refusal(create(renewed, account_id))
-        assert.strictEqual((yield* byok("new", "admit")).stdout, "kek_id  new\nrole    primary\n")
-        yield* create(renewed, account_id)
-        assert.deepStrictEqual((yield* reported(renewed)).problems, [])
-        yield* byok("new", "admit")
-        const admitted = sql`SELECT 1 FROM audit_entries WHERE events::text LIKE '%"keyring.admit"%'`
-        assert.lengthOf(yield* admitted, 1, "recorded once")
-      }),
-    60_000
+      const renewed = yield* instanceWith(url, "new")
+      yield* refusal(create(renewed, account_id))
+      assert.strictEqual((yield* byok("new", "admit")).stdout, "kek_id  new\nrole    primary\n")
+      yield* create(renewed, account_id)
+      assert.deepStrictEqual((yield* reported(renewed)).problems, [])
+      yield* byok("new", "admit")
+      const admitted = sql`SELECT 1 FROM audit_entries WHERE events::text LIKE '%"keyring.admit"%'`
+      assert.lengthOf(yield* admitted, 1, "recorded once")
+    })
   )
 })

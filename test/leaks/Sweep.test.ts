@@ -1,13 +1,12 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { isDeepStrictEqual } from "node:util"
-import { layerLive } from "../support/process/layerLive.ts"
 import { leakSearch } from "../support/keys/leakSearch.ts"
 import { type Channel, channels } from "./Channel.ts"
 import { inputs } from "./Inputs.ts"
 import { leasePlants, leaseUses } from "./leases.ts"
 import { plants, stored } from "./plants.ts"
-import { type Hits, Sweep } from "./Sweep.ts"
+import { type Hits, sweep } from "./Sweep.ts"
 
 /** What may be repeated, and where: it shows that these channels of the run are searched. */
 const byRight: Readonly<Record<string, ReadonlyArray<Channel>>> = {
@@ -22,52 +21,10 @@ const planted = { ...plants, ...leasePlants }
 
 const found = (hits: Hits | undefined) => channels.filter((channel) => (hits?.[channel] ?? 0) > 0).sort()
 
-layerLive(Sweep.layer, { timeout: "240 seconds" })("everything the service emits", (it) => {
-  it.effect(
-    "holds no 9 consecutive characters of a key, a token or any other secret, in any form, leased or not (section 4.1 rule 4, Q22, T1, T4)",
-    () =>
-      Effect.gen(function* () {
-        const { hits } = yield* Sweep
-        const secret = Object.entries(hits).filter(([name]) => !(name in byRight) && !(name in planted))
-        const leaked = secret.flatMap(([name, each]) => found(each).map((channel) => `${name}: ${channel}`))
-        assert.deepStrictEqual(leaked, [])
-        assert.includeMembers(
-          secret.map(([name]) => name),
-          [
-            ...inputs.map(([name]) => name),
-            ...Object.keys(leaseUses),
-            "the text of leak find --park",
-            "the management key",
-            "the key-encryption key",
-            "the password of the database"
-          ]
-        )
-      })
-  )
-
-  it.effect("was searched where it may repeat the input (control)", () =>
+describe("everything the service emits", { timeout: 240_000 }, () => {
+  it.live("came from requests that got every kind of answer, whatever failed (D11)", () =>
     Effect.gen(function* () {
-      const { hits } = yield* Sweep
-      for (const [name, into] of Object.entries(byRight))
-        assert.deepStrictEqual(found(hits[name]), into.toSorted(), name)
-    })
-  )
-
-  it.effect.each(Object.entries(planted))("gives away what leaks this way: %s (control)", ([name, { into }]) =>
-    Effect.gen(function* () {
-      const { hits } = yield* Sweep
-      assert.deepStrictEqual(found(hits[name]), into.toSorted())
-    })
-  )
-
-  it("could leak in every channel (control)", () => {
-    const leaked = Object.values(plants).flatMap(({ into }) => into)
-    assert.deepStrictEqual(Array.from(new Set(leaked)).sort(), channels.toSorted())
-  })
-
-  it.effect("came from requests that got every kind of answer, whatever failed (D11)", () =>
-    Effect.gen(function* () {
-      const { exitCodes, statuses } = yield* Sweep
+      const { exitCodes, statuses } = yield* sweep
       const { nothing = {}, "the service itself": _, ...failing } = statuses
       for (const status of [200, 201, 400, 401, 404, 413, 417, 431])
         assert.isAbove(nothing[status] ?? 0, 0, `${status}`)
@@ -81,9 +38,51 @@ layerLive(Sweep.layer, { timeout: "240 seconds" })("everything the service emits
     })
   )
 
-  it.effect("came from searches that found the credentials of a leaked key (L15, control)", () =>
+  it.live.each(channels)(
+    "holds no 9 consecutive characters of a key, a token or any other secret, in any form, leased or not: %s (section 4.1 rule 4, Q22, T1, T4)",
+    (channel) =>
+      Effect.gen(function* () {
+        const { hits } = yield* sweep
+        const secrets = Object.entries(hits).filter(([name]) => !(name in byRight) && !(name in planted))
+        const leaked = secrets.filter(([, hits]) => hits[channel] > 0).map(([name]) => name)
+        assert.deepStrictEqual(leaked, [])
+        assert.includeMembers(
+          secrets.map(([name]) => name),
+          [
+            ...inputs.map(([name]) => name),
+            ...Object.keys(leaseUses),
+            "the text of leak find --park",
+            "the management key",
+            "the key-encryption key",
+            "the password of the database"
+          ]
+        )
+      })
+  )
+
+  it.live("was searched where it may repeat the input (control)", () =>
     Effect.gen(function* () {
-      const { found, rows } = yield* Sweep
+      const { hits } = yield* sweep
+      for (const [name, into] of Object.entries(byRight))
+        assert.deepStrictEqual(found(hits[name]), into.toSorted(), name)
+    })
+  )
+
+  it.live.each(Object.entries(planted))("gives away what leaks this way: %s (control)", ([name, { into }]) =>
+    Effect.gen(function* () {
+      const { hits } = yield* sweep
+      assert.deepStrictEqual(found(hits[name]), into.toSorted())
+    })
+  )
+
+  it("could leak in every channel (control)", () => {
+    const leaked = Object.values(plants).flatMap(({ into }) => into)
+    assert.deepStrictEqual(Array.from(new Set(leaked)).sort(), channels.toSorted())
+  })
+
+  it.live("came from searches that found the credentials of a leaked key (L15, control)", () =>
+    Effect.gen(function* () {
+      const { found, rows } = yield* sweep
       assert.lengthOf(found, 2)
       for (const stdout of found) {
         assert.deepStrictEqual(
@@ -94,9 +93,9 @@ layerLive(Sweep.layer, { timeout: "240 seconds" })("everything the service emits
     })
   )
 
-  it.effect("does not show which keys are equal (T1)", () =>
+  it.live("does not show which keys are equal (T1)", () =>
     Effect.gen(function* () {
-      const { rows } = yield* Sweep
+      const { rows } = yield* sweep
       const [one = {}, same = {}, another = {}] = rows
       const equalColumns = (left: object, right: object) =>
         Object.keys(left).filter((name) =>

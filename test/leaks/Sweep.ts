@@ -2,7 +2,7 @@ import { assert } from "@effect/vitest"
 import { randomBytes } from "node:crypto"
 import { readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
-import { Context, Effect, Exit, Layer, Scope } from "effect"
+import { Effect, Exit, Scope } from "effect"
 import { createdId, minimal } from "../support/http/Bodies.ts"
 import { createAccount, textIn } from "../support/process/CommandLine.ts"
 import { databaseContent, leakSearch } from "../support/keys/leakSearch.ts"
@@ -20,33 +20,24 @@ import { startCollector } from "./Collector.ts"
 import { databaseFailures, type Failure, keyStoreFails, rowIsRefused } from "./Failure.ts"
 import { inputs } from "./Inputs.ts"
 import { leasePlants, leaseUses } from "./leases.ts"
-import { mistakes } from "./mistakes.ts"
 import { plants } from "./plants.ts"
 import { filesOf, startTalkative } from "./TalkativePostgres.ts"
 
 /** How many times a secret was found in each channel. */
 export type Hits = Readonly<Record<Channel, number>>
 
-/** Everything emitted while every input was sent to the service, with each of its parts working and failing. */
-export class Sweep extends Context.Service<
-  Sweep,
-  {
-    /** By what was done with the secret. */
-    readonly hits: Readonly<Record<string, Hits>>
-    /** How often each status was answered, by what failed at the time. */
-    readonly statuses: Readonly<Record<string, Readonly<Record<number, number>>>>
-    /** The exit codes of what was wrong on the command line. */
-    readonly exitCodes: ReadonlyArray<number | null>
-    /** Two credentials of one key and one of another, as the database has them. */
-    readonly rows: ReadonlyArray<Readonly<Record<string, unknown>>>
-    /** What each search for the key of the first two printed. */
-    readonly found: ReadonlyArray<string>
-  }
->()("byok/test/Sweep") {
-  static readonly layer = Layer.effect(
-    this,
-    Effect.suspend(() => sweep)
-  )
+/** What was emitted while every input was sent to the service, with each of its parts working and failing. */
+export interface Swept {
+  /** By what was done with the secret. */
+  readonly hits: Readonly<Record<string, Hits>>
+  /** How often each status was answered, by what failed at the time. */
+  readonly statuses: Readonly<Record<string, Readonly<Record<number, number>>>>
+  /** The exit codes of what was wrong on the command line. */
+  readonly exitCodes: ReadonlyArray<number | null>
+  /** Two credentials of one key and one of another, as the database has them. */
+  readonly rows: ReadonlyArray<Readonly<Record<string, unknown>>>
+  /** What each search for the key of the first two printed. */
+  readonly found: ReadonlyArray<string>
 }
 
 /** Nothing holds it by chance, and URLs encode some of it. */
@@ -64,7 +55,23 @@ const quieter = [
   { LOG_LEVEL: "none", LOG_FORMAT: "json" }
 ]
 
-const sweep = Effect.gen(function* () {
+/** What people get wrong on the command line and in the settings, with secrets in it. */
+const mistakes = (
+  given: Readonly<Record<"argument" | "password" | "keyring" | "keyringFile" | "word", string>>
+): ReadonlyArray<readonly [args: ReadonlyArray<string>, variables: Record<string, string>]> => [
+  [["api-key", "revoke", given.argument, "--json"], {}],
+  [["api-key", "revoke", "0".repeat(64), given.argument], {}],
+  [["workspace", "list", "--account", given.argument], {}],
+  [["serve", `--keyring=${given.argument}`], {}],
+  [[given.argument], {}],
+  [[given.word], {}],
+  [["migrate"], { DATABASE_URL: `postgres://byok:${given.password}@db.example.org/byok` }],
+  [["migrate"], { DATABASE_URL: `postgres://byok:${given.password}@127.0.0.1:${given.password}/byok` }],
+  [["serve"], { BYOK_KEYRING: `kek:${given.keyring}` }],
+  [["serve"], { BYOK_KEYRING_FILE: given.keyringFile }]
+]
+
+const once = Effect.gen(function* () {
   const secrets: Record<string, string | Buffer> = {}
   const secretOf = (name: string, value = newSecret()) => {
     secrets[name] = value
@@ -108,6 +115,9 @@ const sweep = Effect.gen(function* () {
   secretOf("the management key", withoutPrefix(token))
   const keyring = readFileSync(join(directory.BYOK_DATA_DIR, "keyring"), "utf8").trim()
   secrets["the key-encryption key"] = Buffer.from(keyring.replace(/^.*:/, ""), "base64")
+
+  /** For all but one of the services: one alone may use a data directory. */
+  const direct = { ...settings, DATABASE_URL: url, BYOK_KEYRING: keyring }
 
   const secretInputs = inputs.map(([name, input]) => [secretOf(name), input] as const)
   const withEverything = post(
@@ -162,7 +172,7 @@ const sweep = Effect.gen(function* () {
     const loud = [embedded, batching, single]
     yield* sendAllWhile(loud, keyStoreFails)
 
-    const quiet = yield* Effect.forEach(quieter, (changes) => startService({ ...settings, ...changes }), {
+    const quiet = yield* Effect.forEach(quieter, (changes) => startService({ ...direct, ...changes }), {
       concurrency: 2
     })
     yield* sendAll([...loud, ...quiet], "nothing")
@@ -192,7 +202,7 @@ const sweep = Effect.gen(function* () {
   const leak = Effect.gen(function* () {
     const account = yield* createAccount(directory)
     const leakedToken = textIn(account, "management_key")
-    const service = yield* startService(settings, [join(import.meta.dirname, "LeakyService.ts")])
+    const service = yield* startService(direct, [join(import.meta.dirname, "LeakyService.ts")])
     yield* Effect.forEach(Object.keys(plants), (name) => {
       const key = secretOf(name)
       return call(service.url, "the service itself", post(leakedToken, { provider: "xai", key, name }))
@@ -206,7 +216,7 @@ const sweep = Effect.gen(function* () {
     const account_id = textIn(yield* createAccount(directory), "account_id")
     const names = [...Object.keys(leaseUses), ...Object.keys(leasePlants)]
     const keys = Object.fromEntries(names.map((name) => [name, secretOf(name)]))
-    const variables = { ...settings, LEASED: JSON.stringify({ account_id, keys }) }
+    const variables = { ...direct, LEASED: JSON.stringify({ account_id, keys }) }
     return yield* runNode([join(import.meta.dirname, "LeasingProcess.ts")], { variables })
   })
 
@@ -265,5 +275,8 @@ const sweep = Effect.gen(function* () {
   }
   for (const [channel, text] of emitted) searchIn(channel, text)
   for (const [channel, bytes] of filesOf(directory.BYOK_DATA_DIR)) searchIn(channel, bytes)
-  return { hits, statuses, exitCodes, rows, found }
-}).pipe(Effect.orDie)
+  return { hits, statuses, exitCodes, rows, found } satisfies Swept
+})
+
+/** Runs everything once: the test that comes first waits for it, the others read what it found. */
+export const sweep: Effect.Effect<Swept> = Effect.runSync(Effect.cached(Effect.orDie(Effect.scoped(once))))

@@ -19,16 +19,21 @@ const capture = () => {
 
 /**
  * Runs a command in this process as `runByok` does in one of its own: with these variables instead of the environment,
- * this standard input, and none of the test's clock, console and loggers.
+ * this standard input and output, and none of the test's clock, console and loggers.
  */
 export const runCommand = (
   args: ReadonlyArray<string>,
   variables: Record<string, string> = {},
-  input: string | Buffer = ""
+  input: string | Buffer = "",
+  output?: Writable
 ): Effect.Effect<Finished> =>
   Effect.promise(async (signal) => {
     const [stdout, stderr] = [capture(), capture()]
-    const streams = { stdin: Readable.from([Buffer.from(input)]), stdout: stdout.stream, stderr: stderr.stream }
+    const streams = {
+      stdin: Readable.from([Buffer.from(input)]),
+      stdout: output ?? stdout.stream,
+      stderr: stderr.stream
+    }
     const env = { ...environment, ...nowhere, ...variables }
     const command = run(args).pipe(
       Effect.provideService(StandardStreams, streams),

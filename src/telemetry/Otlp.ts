@@ -71,17 +71,17 @@ const reporting = (client: HttpClient.HttpClient): HttpClient.HttpClient =>
       )
   )
 
-/** Undici costs half as much as `fetch`, and is loaded only if something is sent. */
-const undici = Layer.unwrap(
+/** The client of `node:http`, for the bundle cannot load Undici. It is loaded only if something is sent. */
+const client = Layer.unwrap(
   Effect.map(
     Effect.promise(() => import("@effect/platform-node/NodeHttpClient")),
-    ({ layerUndici }) => layerUndici
+    ({ layerNodeHttp }) => layerNodeHttp
   )
 )
 
 /** What Effect's exporters need to send to a collector. A failure drops what is waiting, and what follows for a minute. */
 export const layer = Layer.mergeAll(
   serialization,
-  Layer.provide(Layer.effect(HttpClient.HttpClient, Effect.map(HttpClient.HttpClient, reporting)), undici),
+  Layer.provide(Layer.effect(HttpClient.HttpClient, Effect.map(HttpClient.HttpClient, reporting)), client),
   OtlpExporter.layerFlusher
 )

@@ -1,6 +1,7 @@
-import { Clock, Effect, Layer, Option, References } from "effect"
+import { Clock, Effect, Layer, Option } from "effect"
 import { countLimit, countOf } from "../domain/countLimit.ts"
 import { AuditLog } from "../port/AuditLog.ts"
+import { repeatInBackground } from "./repeatInBackground.ts"
 
 /** The newest hash is logged at most this often, in milliseconds: logs kept elsewhere then expose a rewritten chain. */
 const logInterval = 60_000
@@ -14,7 +15,6 @@ export const layer = Layer.effectDiscard(
     const { countAfter, seal } = yield* AuditLog
     let loggedHash: string | undefined
     let nextLogAt = 0
-    let failing = false
     let newest = 0n
     let movedAt = 0
     let stalled = false
@@ -38,7 +38,6 @@ export const layer = Layer.effectDiscard(
 
     const sealAndLog = Effect.fnUntraced(function* () {
       const head = yield* seal(2000)
-      failing = false
       const now = yield* Clock.currentTimeMillis
       yield* warnIfStalled(Option.isSome(head) ? head.value.last_seq : 0n, now)
       if (Option.isNone(head) || head.value.hash === loggedHash || now < nextLogAt) return
@@ -46,17 +45,6 @@ export const layer = Layer.effectDiscard(
       nextLogAt = now + logInterval
       yield* Effect.logDebug(`Audit entries are sealed up to ${head.value.last_seq}, with hash ${head.value.hash}`)
     })
-    const attempt = Effect.catchCause(sealAndLog(), (cause) => {
-      const first = !failing
-      failing = true
-      return first ? Effect.logWarning("Audit entries could not be sealed", cause) : Effect.void
-    })
-    yield* Effect.forkScoped(
-      Effect.provideService(
-        Effect.forever(Effect.andThen(Effect.sleep("1 second"), attempt)),
-        References.TracerEnabled,
-        false
-      )
-    )
+    yield* repeatInBackground("1 second", sealAndLog(), "Audit entries could not be sealed")
   })
 )

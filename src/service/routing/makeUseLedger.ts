@@ -1,7 +1,8 @@
-import { Duration, Effect, Exit, References } from "effect"
+import { Duration, Effect, Exit } from "effect"
 import { type LastUse, laterUse, leasedAt, neverUsed, reportedAt } from "../../domain/routing/LastUse.ts"
 import type { Outcome } from "../../domain/routing/Outcome.ts"
 import { CredentialUse, type UsedCredential } from "../../port/CredentialUse.ts"
+import { repeatInBackground } from "../repeatInBackground.ts"
 import type { LeaseTerms } from "./Lease.ts"
 
 /** How long a use waits to be stored, so that a credential is written once in that time however often it is used. */
@@ -19,13 +20,12 @@ const batchesOf = <A>(all: ReadonlyArray<A>): ReadonlyArray<ReadonlyArray<A>> =>
   Array.from({ length: Math.ceil(all.length / maxBatch) }, (_, n) => all.slice(n * maxBatch, (n + 1) * maxBatch))
 
 /**
- * Notes when credentials are leased, succeed and fail, and stores that in the background, and at the end. Nobody waits for
- * it. What cannot be stored is stored with what comes later.
+ * Notes when credentials are leased, succeed and fail, and stores the times in the background and at the end. Nobody waits
+ * for it. Times that cannot be stored are stored together with later ones.
  */
 export const makeUseLedger = Effect.gen(function* () {
   const { store } = yield* CredentialUse
   const waiting = new Map<string, UsedCredential>()
-  let isFailing = false
 
   const note = ({ account_id, credential_id }: Pick<UsedCredential, "account_id" | "credential_id">, seen: LastUse) => {
     if (seen === neverUsed) return
@@ -52,23 +52,8 @@ export const makeUseLedger = Effect.gen(function* () {
     Effect.forEach(batchesOf(Array.from(waiting.keys())), storeBatch, { discard: true })
   )
 
-  const attempt = Effect.matchCauseEffect(storeAll, {
-    onSuccess: () => Effect.sync(() => void (isFailing = false)),
-    onFailure: (cause) => {
-      const isFirst = !isFailing
-      isFailing = true
-      return isFirst ? Effect.logWarning("The last use of credentials could not be stored", cause) : Effect.void
-    }
-  })
-
   yield* Effect.addFinalizer(() => Effect.exit(Effect.timeout(storeAll, closingTimeout)))
-  yield* Effect.forkScoped(
-    Effect.provideService(
-      Effect.forever(Effect.andThen(Effect.sleep(interval), attempt)),
-      References.TracerEnabled,
-      false
-    )
-  )
+  yield* repeatInBackground(interval, storeAll, "The last use of credentials could not be stored")
 
   return {
     leased: (terms: LeaseTerms): void => note(terms, leasedAt(terms.leased_at)),

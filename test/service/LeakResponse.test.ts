@@ -1,12 +1,8 @@
 import { assert, describe, it } from "@effect/vitest"
 import { NodeCrypto } from "@effect/platform-node"
-import { Arbitrary, Effect, Layer, Option, Redacted, Schema } from "effect"
-import { decodeCredentialChanges } from "../../src/domain/CredentialChanges.ts"
-import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
-import { NewCredential } from "../../src/domain/NewCredential.ts"
+import { Arbitrary, Effect, Layer, Option, Redacted } from "effect"
 import { Cipher, KeyStoreUnavailable, UnknownKeyId } from "../../src/port/Cipher.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
-import { Credentials } from "../../src/port/Credentials.ts"
 import { LeakedKeys } from "../../src/port/LeakedKeys.ts"
 import { Parkings } from "../../src/port/Parkings.ts"
 import * as CredentialsLive from "../../src/service/Credentials.ts"
@@ -19,16 +15,14 @@ import { holdsByTheBook } from "../support/keys/leakSearch.ts"
 import { elementOf, integer, keyMaterial, oneOf, text } from "../support/memory/arbitraries.ts"
 import { cipherOn, inMemory } from "../support/memory/inMemory.ts"
 import { Memory } from "../support/memory/Memory.ts"
+import { create as createAs, update } from "../support/service/asTenant.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 
 const keyring = ringOf("kek")
 
 const create = Effect.fnUntraced(function* (provider: string, key: string) {
   const { account_id } = yield* newTenant
-  const input = Schema.decodeUnknownSync(NewCredential)({ provider, key })
-  const { id, workspace_id } = yield* Effect.provideService((yield* Credentials).create(input), CurrentCaller, {
-    account_id
-  })
+  const { id, workspace_id } = yield* createAs({ account_id }, { provider, key })
   return { account_id, workspace_id, id, provider, key }
 })
 
@@ -38,13 +32,8 @@ const search = (leak: string, options: { readonly all?: boolean; readonly park?:
     LeakResponse.layer
   )
 
-const replaceKey = Effect.fnUntraced(function* (
-  { account_id, id }: Effect.Success<ReturnType<typeof create>>,
-  key: string
-) {
-  const changes = yield* decodeCredentialChanges({ key })
-  yield* Effect.provideService((yield* Credentials).update(id, changes), CurrentCaller, { account_id })
-})
+const replaceKey = (created: Effect.Success<ReturnType<typeof create>>, key: string) =>
+  update(created, created.id, { key })
 
 const isOffered = ({ account_id, id }: Effect.Success<ReturnType<typeof create>>) =>
   Effect.map(offeredKey(account_id, id), Option.isSome)

@@ -1,12 +1,10 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Context, Deferred, Effect, Fiber, Layer, Option, Schema } from "effect"
+import { Context, Deferred, Effect, Fiber, Layer, Option } from "effect"
 import type { SqlClient } from "effect/sql"
 import { decodeCredentialChanges } from "../../../src/domain/CredentialChanges.ts"
 import { CurrentCaller } from "../../../src/domain/CurrentCaller.ts"
-import { NewCredential } from "../../../src/domain/NewCredential.ts"
 import type { Provider } from "../../../src/domain/Provider.ts"
 import { planFor } from "../../../src/domain/routing/planFor.ts"
-import { RoutingRequest } from "../../../src/domain/routing/RoutingRequest.ts"
 import type { SealingContext } from "../../../src/domain/SealedKey.ts"
 import { Cipher, KeyStoreUnavailable, UnknownKeyId, UnsupportedFormat } from "../../../src/port/Cipher.ts"
 import { CredentialPools, type PoolOwner } from "../../../src/port/CredentialPools.ts"
@@ -19,14 +17,11 @@ import { openStore, type Ports, storesOn } from "../../support/database/stores.t
 import * as CipherPlain from "../../support/keys/CipherPlain.ts"
 import { ringOf } from "../../support/keys/keyrings.ts"
 import { cipherOn, inMemory } from "../../support/memory/inMemory.ts"
+import { create } from "../../support/service/asTenant.ts"
+import { requestOf } from "../../support/service/planning.ts"
 import { stopMonotonicClock } from "../../support/process/stopMonotonicClock.ts"
 
 const cipher = cipherOn(ringOf("kek"))
-
-const create = Effect.fnUntraced(function* ({ account_id }: PoolOwner, body: object = {}) {
-  const input = Schema.decodeUnknownSync(NewCredential)({ provider: "azure", key: "fake-key", ...body })
-  return yield* Effect.provideService((yield* Credentials).create(input), CurrentCaller, { account_id })
-})
 
 const snapshotOf = Effect.fnUntraced(function* (owner: PoolOwner, freshness?: number, provider: Provider = "azure") {
   const [snapshot] = Option.getOrThrow(yield* (yield* Pools).current(owner, [provider], freshness))
@@ -38,11 +33,7 @@ const sealsIn = (owner: PoolOwner) => Effect.map(snapshotOf(owner), ({ pool }) =
 /** The plan of a plain request: how many own steps it has, and whether it has a shared one. */
 const planned = (owner: PoolOwner, freshness?: number, provider: Provider = "azure") =>
   Effect.map(snapshotOf(owner, freshness, provider), ({ pool }) => {
-    const request = Schema.decodeUnknownSync(RoutingRequest)({
-      ...owner,
-      model: "a/model",
-      targets: [{ provider }]
-    })
+    const request = requestOf(owner, { targets: [{ provider }] })
     const { steps } = planFor(
       request,
       () => pool,

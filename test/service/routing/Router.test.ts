@@ -1,16 +1,10 @@
 import { inspect } from "node:util"
 import { assert, describe, it } from "@effect/vitest"
-import { Clock, Deferred, Duration, Effect, Exit, Fiber, Layer, Option, Result, Schema, type Scope } from "effect"
+import { Clock, Deferred, Duration, Effect, Exit, Fiber, Layer, Option, Result, type Scope } from "effect"
 import { TestClock } from "effect/testing"
-import { decodeCredentialChanges } from "../../../src/domain/CredentialChanges.ts"
-import { CurrentCaller } from "../../../src/domain/CurrentCaller.ts"
-import type { CredentialId } from "../../../src/domain/Identifiers.ts"
-import { NewCredential } from "../../../src/domain/NewCredential.ts"
 import type { Outcome } from "../../../src/domain/routing/Outcome.ts"
-import { RoutingRequest } from "../../../src/domain/routing/RoutingRequest.ts"
 import { Cipher, KeyStoreUnavailable } from "../../../src/port/Cipher.ts"
-import { CredentialPools, type PoolOwner } from "../../../src/port/CredentialPools.ts"
-import { Credentials } from "../../../src/port/Credentials.ts"
+import { CredentialPools } from "../../../src/port/CredentialPools.ts"
 import { CredentialUse } from "../../../src/port/CredentialUse.ts"
 import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
 import { type ParkingChange, Parkings } from "../../../src/port/Parkings.ts"
@@ -25,40 +19,14 @@ import { ringOf } from "../../support/keys/keyrings.ts"
 import { elementOf, integer } from "../../support/memory/arbitraries.ts"
 import { cipherOn, inMemory } from "../../support/memory/inMemory.ts"
 import { Memory } from "../../support/memory/Memory.ts"
+import { create, remove, update } from "../../support/service/asTenant.ts"
+import { attempt, ownStep, planOf, requestOf } from "../../support/service/planning.ts"
 import { stopMonotonicClock } from "../../support/process/stopMonotonicClock.ts"
 
 const service = () => Layer.provideMerge(Router.layer, inMemory())
 const key = "sk-fake-0123456789-0123456789-AbCd"
-const model = "a/model"
-
-const create = Effect.fnUntraced(function* ({ account_id }: PoolOwner, body: object = {}) {
-  const input = Schema.decodeUnknownSync(NewCredential)({ provider: "azure", key, ...body })
-  return yield* Effect.provideService((yield* Credentials).create(input), CurrentCaller, { account_id })
-})
-
-const update = Effect.fnUntraced(function* ({ account_id }: PoolOwner, id: CredentialId, body: object) {
-  const changes = yield* decodeCredentialChanges(body)
-  yield* Effect.provideService((yield* Credentials).update(id, changes), CurrentCaller, { account_id })
-})
-
-const requestOf = (owner: PoolOwner, change: object = {}) =>
-  Schema.decodeUnknownSync(RoutingRequest)({ ...owner, model, targets: [{ provider: "azure" }], ...change })
-
-const planOf = (owner: PoolOwner, change: object = {}) =>
-  Effect.flatMap(Router, ({ plan }) => plan(requestOf(owner, change)))
-
-const ownStep = (plan: Planned, index = 0) => {
-  const step = plan.steps[index]
-  return step?._tag === "Own" ? step : assert.fail("no own step")
-}
 
 const stepsOf = ({ steps }: Planned) => steps.map((step) => (step._tag === "Own" ? step.credential_id : "shared"))
-
-/** Leases a step and reports an outcome. */
-const attempt = Effect.fnUntraced(function* (plan: Planned, outcome: Outcome) {
-  const { lease, report } = yield* Router
-  yield* Effect.scoped(Effect.flatMap(lease(plan, ownStep(plan)), (leased) => report(leased, outcome)))
-})
 
 /** A router whose key store answers after an effect. Puts what it reads into `read`. */
 const routerOn = (answer: Effect.Effect<void, KeyStoreUnavailable>, read: Array<Buffer> = []) => {
@@ -188,8 +156,7 @@ describe("a lease", () => {
       assert.strictEqual(yield* reasonOf, "changed")
       const again = yield* planOf(owner)
       yield* Effect.scoped(lease(again, ownStep(again)))
-      const { account_id } = owner
-      yield* Effect.provideService((yield* Credentials).delete(id), CurrentCaller, { account_id })
+      yield* remove(owner, id)
       yield* plan(requestOf(owner))
       assert.strictEqual(yield* reasonOf, "changed")
     }).pipe(Effect.provide(service()))

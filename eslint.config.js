@@ -72,6 +72,8 @@ export default tseslint.config(
     languageOptions: { parserOptions: { projectService: true } },
     rules: {
       "no-duplicate-imports": ["error", { allowSeparateTypeImports: false }],
+      // erasableSyntaxOnly allows no enums.
+      "@typescript-eslint/no-unsafe-enum-assignment": "off",
       "@typescript-eslint/only-throw-error": "off",
       "@typescript-eslint/no-unnecessary-condition": "off",
       "@typescript-eslint/no-confusing-void-expression": "off",

@@ -67,8 +67,8 @@ const checkSources = async (): Promise<string> => {
   const types = ts.formatDiagnostics([...parsed.errors, ...ts.getPreEmitDiagnostics(checked)], format)
   const languageOptions = { parserOptions: { projectService: false, programs: [checked] } }
   const eslint = new ESLint({ cwd: project, overrideConfig: [{ files: ["**/*.ts"], languageOptions }] })
-  const { format: print } = await eslint.loadFormatter("stylish")
-  return `${types}${await print(await eslint.lintFiles(["."]), { rulesMeta: {} } as ESLint.LintResultData)}`
+  const formatter = await eslint.loadFormatter("stylish")
+  return `${types}${await formatter.format(await eslint.lintFiles(["."]), { rulesMeta: {} } as ESLint.LintResultData)}`
 }
 
 const checkRules = async (): Promise<string> => {

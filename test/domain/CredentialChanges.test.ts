@@ -2,7 +2,6 @@ import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, DateTime, Effect, Exit, Option, Redacted, Result, Schema } from "effect"
 import type { Credential } from "../../src/domain/Credential.ts"
 import {
-  ChangeableField,
   changeCredential,
   CredentialChanges,
   decodeCredentialChanges,

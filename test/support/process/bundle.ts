@@ -18,7 +18,8 @@ export const bundle = async (): Promise<string> => {
     mkdirSync(cache, { recursive: true })
     const unfinished = mkdtempSync(join(cache, "unfinished-"))
     const build = await rolldown({ ...config, cwd: project })
-    await build.write({ ...config.output, dir: unfinished })
+    const output = [config.output ?? {}].flat()[0]
+    await build.write({ ...output, dir: unfinished })
     await build.close()
     try {
       renameSync(unfinished, directory)

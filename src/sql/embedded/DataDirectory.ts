@@ -33,12 +33,13 @@ export const prepare = Effect.fnUntraced(function* (directory: string, binaries:
   const root = yield* attempt(() => createRoot(resolve(directory)))
   if (postgresUser !== undefined) yield* checkReach(root, binaries)
   const cluster = join(root, "postgres")
+  const socket = yield* socketDirectory(root)
   if (yield* attempt(() => isEmpty(cluster))) {
     yield* announce
     yield* initialise(root, cluster, binaries)
   }
   yield* discardTemporary(root)
-  return { cluster, socket: yield* socketDirectory(root) } satisfies DataDirectory
+  return { cluster, socket } satisfies DataDirectory
 })
 
 /** A program that embeds the service keeps its standard output to itself. */

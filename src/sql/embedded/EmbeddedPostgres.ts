@@ -116,6 +116,7 @@ const isStale = (lock: string) => {
 
 /** A connection that marks the directory as in use. */
 interface Membership {
+  /** Completes when the connection ends, usually because the server does. */
   readonly lost: Effect.Effect<void>
   /** Stops the server if nobody else uses it. */
   readonly leave: Effect.Effect<void>
@@ -145,6 +146,7 @@ const openMembership = (host: string, server: Server, user: User) =>
       yield* call(`advisory_unlock_shared(${usersLock})`)
       return yield* call(`try_advisory_lock(${usersLock})`)
     }).pipe(
+      Effect.timeout("5 seconds"),
       Effect.orElseSucceed(() => true),
       Effect.flatMap((isLast) => (isLast ? server.stop : Effect.void)),
       Effect.andThen(Scope.close(scope, Exit.void))
@@ -161,7 +163,11 @@ const openMembership = (host: string, server: Server, user: User) =>
     })
     yield* Effect.onError(enter, () => leave)
     socket.unref()
-    return { lost: Effect.asVoid(Effect.promise(() => closed)), leave } satisfies Membership
+    const lost = Effect.andThen(
+      Effect.promise(() => closed),
+      Scope.close(scope, Exit.void)
+    )
+    return { lost, leave } satisfies Membership
   }).pipe(Effect.mapError((error) => (error._tag === "SqlError" ? failureOf(error) : error)))
 
 const inUse =

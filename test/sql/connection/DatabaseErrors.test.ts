@@ -8,8 +8,10 @@ import * as DatabaseLive from "../../../src/sql/connection/Database.ts"
 import { Database } from "../../../src/sql/connection/Database.ts"
 import type { ConnectionPool } from "../../../src/sql/connection/ConnectionPool.ts"
 import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
+import { sentenceOn } from "../../../src/sql/connection/DatabaseErrors.ts"
 import { type DatabaseTarget, parseDatabaseUrl } from "../../../src/sql/connection/DatabaseTarget.ts"
-import { adminClient, databaseSettings, freshDatabase } from "../../support/database/freshDatabase.ts"
+import { openDatabase } from "../../../src/wiring/Persistence.ts"
+import { adminClient, databaseSettings, freshDatabase, settingsFor } from "../../support/database/freshDatabase.ts"
 import { refusingPostgres } from "../../support/database/RefusingPostgres.ts"
 
 const canary = "canary_in_a_value"
@@ -169,6 +171,29 @@ describe("a failed connection keeps neither password nor address nor the server'
       )
       assert.deepInclude(Cause.squash(cause), { kind: "ConnectionError", sqlstate: "ENOENT" })
       assert.deepStrictEqual(yield* leaksIn(cause), [])
+    })
+  )
+})
+
+const failure = (sqlstate: string) => new DatabaseFailure({ kind: "ConnectionError", sqlstate, constraint: undefined })
+
+describe("a database that cannot be used", () => {
+  it("behind a pooler that refuses the session's settings names DATABASE_POOLER (08P01)", () => {
+    assert.strictEqual(
+      sentenceOn("DATABASE_URL", failure("08P01"), 10),
+      "DATABASE_URL cannot be reached (08P01); gave up after 10 seconds. Behind a transaction pooler such as PgBouncer, set DATABASE_POOLER=true."
+    )
+    assert.notInclude(sentenceOn("DATABASE_URL", failure("08006"), 10), "DATABASE_POOLER")
+  })
+
+  it.live("because its host is not known is reported as that, sooner than one that may still be starting", () =>
+    Effect.gen(function* () {
+      const began = performance.now()
+      const { message } = yield* Effect.flip(
+        openDatabase(settingsFor("postgres://canary:canary@canary.invalid/canary?sslmode=verify-full"))
+      )
+      assert.strictEqual(message, "DATABASE_URL: its host is not known (ENOTFOUND).")
+      assert.isBelow(performance.now() - began, 10_000, "the limit of one that may still be starting")
     })
   )
 })

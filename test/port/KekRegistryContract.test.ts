@@ -1,12 +1,11 @@
 import { randomUUID } from "node:crypto"
 import { assert, type Vitest } from "@effect/vitest"
-import { Arbitrary, Effect, Exit, Option } from "effect"
-import { CredentialId } from "../../src/domain/Identifiers.ts"
+import { Effect, Exit, Option } from "effect"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { KekRegistry } from "../../src/port/KekRegistry.ts"
 import { layerLive } from "../support/process/layerLive.ts"
-import { sealedKey, storedCredential } from "../support/memory/arbitraries.ts"
 import { newTenant } from "../support/database/newTenant.ts"
+import { plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
 import { type Ports, stores } from "../support/database/stores.ts"
 
 const check = (fill: string) => new Uint8Array(Buffer.alloc(16, fill))
@@ -148,17 +147,8 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
         const { known, register, retire } = yield* KekRegistry
         const repository = yield* CredentialRepository
         const { account_id, workspace_id } = yield* newTenant
-        const [credential] = yield* Arbitrary.sampleEffect(storedCredential, { count: 1, seed: 1 })
-        const [sealed] = yield* Arbitrary.sampleEffect(sealedKey, { count: 1, seed: 1 })
-        if (credential === undefined || sealed === undefined) return assert.fail("nothing generated")
         const insert = (kek_id: string) =>
-          Effect.exit(
-            repository.insert(
-              account_id,
-              { ...credential, id: CredentialId.make(randomUUID()), workspace_id },
-              { ...sealed, kek_id }
-            )
-          )
+          Effect.exit(repository.insert(account_id, plainCredential(workspace_id), { ...plainSealedKey(), kek_id }))
         const [used, unused, another] = [yield* freshId, yield* freshId, yield* freshId]
         yield* register([used, unused, another].map((kek_id) => ({ kek_id, check_value: check(kek_id) })))
         const retired = Effect.map(known([used, unused, another]), (keys) =>
@@ -181,13 +171,9 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
       const { missing } = yield* KekRegistry
       const repository = yield* CredentialRepository
       const { account_id, workspace_id } = yield* newTenant
-      const [credential] = yield* Arbitrary.sampleEffect(storedCredential, { count: 1, seed: 1 })
-      const [sealed] = yield* Arbitrary.sampleEffect(sealedKey, { count: 1, seed: 1 })
-      if (credential === undefined || sealed === undefined) return assert.fail("nothing generated")
       const others = (yield* missing([])).map(({ kek_id }) => kek_id)
       for (const kek_id of ["kek-b", "kek-a", "kek-b", "kek-c"]) {
-        const id = CredentialId.make(randomUUID())
-        yield* repository.insert(account_id, { ...credential, id, workspace_id }, { ...sealed, kek_id })
+        yield* repository.insert(account_id, plainCredential(workspace_id), { ...plainSealedKey(), kek_id })
       }
       assert.deepEqual(yield* missing(others), [
         { kek_id: "kek-a", credentials: 1 },

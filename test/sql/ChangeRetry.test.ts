@@ -5,7 +5,7 @@ import type { CredentialUpdate } from "../../src/port/CredentialRepository.ts"
 import { eventsIn } from "../support/database/auditEntries.ts"
 import { account_id, openLossyStore, uuid, workspace_id } from "../support/database/lossyStore.ts"
 import { plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
-import { holdOpen, lockTable, terminateWaiting, untilWaiting } from "../support/database/transactions.ts"
+import { disconnectWaiting, holdOpen, lockTable } from "../support/database/transactions.ts"
 
 const id = CredentialId.make(uuid(3))
 
@@ -79,10 +79,7 @@ describe("an update", () => {
       const { acts, admin, row, update } = yield* open
       const unlock = yield* lockTable(admin, "credentials")
       const caller = yield* Effect.forkChild(update(rotated))
-      yield* untilWaiting(admin, 1)
-      yield* terminateWaiting(admin)
-      yield* untilWaiting(admin, 1)
-      yield* unlock
+      yield* disconnectWaiting(admin, unlock)
       assert.isTrue(yield* Fiber.join(caller))
       assert.strictEqual(yield* row, "new 2 2")
       assert.lengthOf(yield* acts, 2)
@@ -98,10 +95,7 @@ describe("an update", () => {
       const before = yield* row
       const commit = yield* holdOpen(admin, `UPDATE credentials SET ${set}, revision = 2`)
       const caller = yield* Effect.forkChild(update(renamed))
-      yield* untilWaiting(admin, 1)
-      yield* terminateWaiting(admin)
-      yield* untilWaiting(admin, 1)
-      yield* commit
+      yield* disconnectWaiting(admin, commit)
       assert.isFalse(yield* Fiber.join(caller))
       assert.notStrictEqual(yield* row, before)
       assert.isEmpty(yield* acts)
@@ -137,10 +131,7 @@ describe("a deletion", () => {
       const { acts, admin, remove, row } = yield* open
       const unlock = yield* holdOpen(admin, "SELECT 1 FROM credentials FOR UPDATE")
       const caller = yield* Effect.forkChild(remove)
-      yield* untilWaiting(admin, 1)
-      yield* terminateWaiting(admin)
-      yield* untilWaiting(admin, 1)
-      yield* unlock
+      yield* disconnectWaiting(admin, unlock)
       assert.isTrue(yield* Fiber.join(caller))
       assert.isUndefined(yield* row)
       assert.deepStrictEqual(yield* acts, ["credential.delete"])
@@ -160,10 +151,7 @@ describe("a deletion", () => {
       yield* admin`INSERT INTO audit_entries (events) VALUES (${JSON.stringify([event])}::json)`
       const commit = yield* holdOpen(admin, "DELETE FROM credentials")
       const caller = yield* Effect.forkChild(remove)
-      yield* untilWaiting(admin, 1)
-      yield* terminateWaiting(admin)
-      yield* untilWaiting(admin, 1)
-      yield* commit
+      yield* disconnectWaiting(admin, commit)
       assert.isFalse(yield* Fiber.join(caller))
       assert.lengthOf(yield* acts, 1)
     })

@@ -4,7 +4,7 @@ import { AccountId, WorkspaceId } from "../../src/domain/Identifiers.ts"
 import { DatabaseFailure } from "../../src/port/DatabaseFailure.ts"
 import { account_id, openLossyStore, uuid, workspace_id } from "../support/database/lossyStore.ts"
 import { plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
-import { holdOpen, lockTable, terminateWaiting, untilWaiting } from "../support/database/transactions.ts"
+import { disconnectWaiting, holdOpen, lockTable, untilWaiting } from "../support/database/transactions.ts"
 
 const credential = (n: number) => ({
   ...plainCredential(workspace_id, uuid(n)),
@@ -23,7 +23,12 @@ const open = Effect.gen(function* () {
   const rows = Effect.map(admin`SELECT id, sort_order FROM credentials ORDER BY id`, (found) =>
     found.map((row) => ({ ...row }))
   )
-  return { admin, insert, insertOnce, proxy, rows }
+  const plain = Effect.suspend(() => insert(account_id, credential(11), plainSealedKey(1)))
+  const recorded = Effect.map(
+    Effect.suspend(() => insertOnce(11)),
+    Option.getOrThrow
+  )
+  return { admin, insert, insertOnce, plain, recorded, proxy, rows }
 })
 
 describe("a repeated insert of a credential", () => {
@@ -41,28 +46,26 @@ describe("a repeated insert of a credential", () => {
     })
   )
 
-  it.live("happens by itself if the answer to the first is lost (R3)", () =>
+  const kinds = [
+    ["without an idempotency record", "plain", "credentials"],
+    ["with one", "recorded", "receipts"]
+  ] as const
+  it.live.each(kinds)("%s happens by itself if the answer to the first is lost (R3)", ([, kind]) =>
     Effect.gen(function* () {
-      const { insert, proxy, rows } = yield* open
+      const { [kind]: insert, proxy, rows } = yield* open
       proxy.loseAnswer("SELECT 1")
-      assert.deepStrictEqual(yield* insert(account_id, credential(11), plainSealedKey(1)), {
-        ...credential(11),
-        sort_order: 0
-      })
+      assert.deepStrictEqual(yield* insert, { ...credential(11), sort_order: 0 })
       assert.strictEqual(proxy.lost(), 1)
       assert.deepStrictEqual(yield* rows, [{ id: uuid(11), sort_order: 0 }])
     })
   )
 
-  it.live("happens by itself if the connection is lost before the first is done (R3)", () =>
+  it.live.each(kinds)("%s happens by itself if the first loses its connection (R3)", ([, kind, table]) =>
     Effect.gen(function* () {
-      const { admin, insert, rows } = yield* open
-      const unlock = yield* lockTable(admin, "credentials")
-      const caller = yield* Effect.forkChild(insert(account_id, credential(11), plainSealedKey(1)))
-      yield* untilWaiting(admin, 1)
-      yield* terminateWaiting(admin)
-      yield* untilWaiting(admin, 1)
-      yield* unlock
+      const { admin, [kind]: insert, rows } = yield* open
+      const unlock = yield* lockTable(admin, table)
+      const caller = yield* Effect.forkChild(insert)
+      yield* disconnectWaiting(admin, unlock)
       assert.deepStrictEqual(yield* Fiber.join(caller), { ...credential(11), sort_order: 0 })
       assert.deepStrictEqual(yield* rows, [{ id: uuid(11), sort_order: 0 }])
     })
@@ -70,32 +73,6 @@ describe("a repeated insert of a credential", () => {
 })
 
 describe("an insert with an idempotency record (SECURITY.md, Receipts)", () => {
-  const first = Option.some({ ...credential(11), sort_order: 0 })
-
-  it.live("is repeated by itself if its answer is lost, and recognised as the same (R3)", () =>
-    Effect.gen(function* () {
-      const { insertOnce, proxy, rows } = yield* open
-      proxy.loseAnswer("SELECT 1")
-      assert.deepStrictEqual(yield* insertOnce(11), first)
-      assert.strictEqual(proxy.lost(), 1)
-      assert.deepStrictEqual(yield* rows, [{ id: uuid(11), sort_order: 0 }])
-    })
-  )
-
-  it.live("is repeated by itself if it loses its connection while it waits (R3)", () =>
-    Effect.gen(function* () {
-      const { admin, insertOnce, rows } = yield* open
-      const unlock = yield* lockTable(admin, "receipts")
-      const caller = yield* Effect.forkChild(insertOnce(11))
-      yield* untilWaiting(admin, 1)
-      yield* terminateWaiting(admin)
-      yield* untilWaiting(admin, 1)
-      yield* unlock
-      assert.deepStrictEqual(yield* Fiber.join(caller), first)
-      assert.deepStrictEqual(yield* rows, [{ id: uuid(11), sort_order: 0 }])
-    })
-  )
-
   const taking = `
     INSERT INTO receipts VALUES (
       '${account_id}', decode(repeat('01', 32), 'hex'), '${uuid(10)}', decode(repeat('02', 32), 'hex'), now()

@@ -40,3 +40,12 @@ export const untilWaiting = (sql: SqlClient.SqlClient, count: number) =>
 export const terminateWaiting = (sql: SqlClient.SqlClient) => sql`
   SELECT pg_terminate_backend(pid) FROM pg_stat_activity
   WHERE datname = current_database() AND wait_event_type = 'Lock' AND state = 'active'`
+
+/** Ends the connection of the one statement that waits for a lock, and releases the lock once its repeat waits. */
+export const disconnectWaiting = <A, E>(admin: SqlClient.SqlClient, release: Effect.Effect<A, E>) =>
+  Effect.gen(function* () {
+    yield* untilWaiting(admin, 1)
+    yield* terminateWaiting(admin)
+    yield* untilWaiting(admin, 1)
+    yield* release
+  })

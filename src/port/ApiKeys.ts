@@ -4,14 +4,14 @@ import type { ServiceUnavailable } from "../domain/Errors.ts"
 import type { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
 
 /**
- * What the lookup of the caller's API key has read along with it, for one request. Adapters on the same database answer
- * from it instead of asking again; others ignore it, and calls without it ask as ever.
+ * Rows that the look-up of the caller's API key read in the same statement, for one request. Adapters on the same
+ * database answer from them instead of asking again; other adapters ignore them.
  */
 export interface Prefetched {
   readonly account_id: AccountId
   /** The account's default workspace, null if it is deleted; undefined if it was not read. */
   readonly default_workspace_id?: WorkspaceId | null
-  /** The credential that the request asks for, none if the account has no such one. */
+  /** The credential that the request asks for; none if the account has no such credential. */
   readonly credential?: { readonly id: CredentialId; readonly found: Option.Option<Credential> }
 }
 
@@ -23,7 +23,7 @@ export const Prefetched = Context.Reference<Prefetched | undefined>("byok/Prefet
 export interface FoundApiKey {
   readonly account_id: AccountId
   readonly management: boolean
-  /** What the same statement has read for the rest of the request, if the adapter does so. */
+  /** Rows that the same statement read for the rest of the request, if the adapter does so. */
   readonly prefetched?: Prefetched
 }
 

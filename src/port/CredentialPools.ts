@@ -6,7 +6,7 @@ import type { Provider } from "../domain/Provider.ts"
 import type { ParkedCause } from "../domain/routing/Health.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
 
-/** A workspace as its account has it. */
+/** A workspace and the account that owns it. */
 export interface PoolOwner {
   readonly account_id: AccountId
   readonly workspace_id: WorkspaceId
@@ -24,7 +24,7 @@ export interface StoredParking {
   readonly remaining: number | null
 }
 
-/** A credential of a pool with all that a router needs of it. */
+/** A credential of a pool, with everything that a router needs. */
 export interface PoolRow {
   readonly credential: Credential
   readonly sealed: SealedKey
@@ -34,7 +34,7 @@ export interface PoolRow {
   readonly parkings: ReadonlyArray<StoredParking>
 }
 
-/** A pool as it was at one moment. */
+/** A pool in one snapshot of the database. */
 export interface StoredPool {
   readonly version: string
   readonly rows: ReadonlyArray<PoolRow>
@@ -52,7 +52,7 @@ export class CredentialPools extends Context.Service<
       owner: PoolOwner,
       providers: ReadonlyArray<Provider>
     ) => Effect.Effect<Option.Option<ReadonlyArray<string>>, ServiceUnavailable>
-    /** A pool with the version that it is of, both of one moment; none as above. */
+    /** A pool and its version, read in one snapshot. None under the same conditions as `versions`. */
     readonly load: (
       owner: PoolOwner,
       provider: Provider

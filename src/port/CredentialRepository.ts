@@ -18,12 +18,12 @@ export interface StoredCredential {
   readonly leaked: boolean
 }
 
-/** A credential as it will be, if it still is what it was read as. */
+/** A change of a credential, to be stored only if the credential still has the revision that was read. */
 export interface CredentialUpdate {
   readonly credential: Credential
   /** The revision that the update was made from. The stored one will be one more. */
   readonly revision: number
-  /** The key as it will be sealed, if it was sealed again. */
+  /** The newly sealed key; undefined if the key stays as it is. */
   readonly sealed: SealedKey | undefined
   readonly key_version: number
   /** The members that differ from the revision that was read. */
@@ -67,7 +67,10 @@ export class WorkspaceGone extends Data.TaggedError("WorkspaceGone") {}
 export class CredentialRepository extends Context.Service<
   CredentialRepository,
   {
-    /** Durable when it succeeds. The workspace is not deleted before the credential is stored. Returns the credential with the `sort_order` that the store assigned (D32). */
+    /**
+     * Durable when it succeeds. The workspace cannot be deleted before the credential is stored. Returns the credential
+     * with the `sort_order` that the store assigned (D32).
+     */
     readonly insert: (
       account_id: AccountId,
       credential: Omit<Credential, "sort_order">,
@@ -82,7 +85,7 @@ export class CredentialRepository extends Context.Service<
       account_id: AccountId,
       id: CredentialId
     ) => Effect.Effect<Option.Option<StoredCredential>, ServiceUnavailable>
-    /** A page of credentials in order of `created_at`, then `id`, and how many there are in all, both of one moment. */
+    /** A page of credentials ordered by `created_at`, then `id`, and how many match in all, read in one snapshot. */
     readonly list: (
       account_id: AccountId,
       page: CredentialPage
@@ -95,11 +98,14 @@ export class CredentialRepository extends Context.Service<
       account_id: AccountId,
       scan: CredentialScan
     ) => Effect.Effect<ReadonlyArray<Credential>, ServiceUnavailable>
-    /** Replaces what an update can change. Returns false, having stored nothing, unless the stored revision is the one that was read. */
+    /** Stores an update if the stored revision is the one that was read; otherwise stores nothing and returns false. */
     readonly update: (account_id: AccountId, update: CredentialUpdate) => Effect.Effect<boolean, ServiceUnavailable>
-    /** Removes the row, sealed key and all. The idempotency record of its create stays. Returns false if there is no such credential. */
+    /**
+     * Removes the row with its sealed key. The idempotency record of its create stays. Returns false if there is no such
+     * credential.
+     */
     readonly delete: (account_id: AccountId, id: CredentialId) => Effect.Effect<boolean, ServiceUnavailable>
-    /** Stores an order of distinct ids (L14). Stores nothing and returns a mismatch unless they are all there are. */
+    /** Stores an order of distinct ids (L14). Stores nothing and returns a mismatch if an id is missing or foreign. */
     readonly reorder: (
       account_id: AccountId,
       order: CredentialOrder

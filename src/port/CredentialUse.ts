@@ -9,13 +9,13 @@ export interface UsedCredential extends LastUse {
   readonly credential_id: CredentialId
 }
 
-/** When routers last used credentials. It decides nothing: a use that is not stored is a use that nobody reads of. */
+/** When routers last used credentials. For display only: losing a use changes no decision. */
 export class CredentialUse extends Context.Service<
   CredentialUse,
   {
     /**
-     * Stores the later of each time and the one that is stored, so those of several routers may come in any order and
-     * twice. Passes over credentials that are gone.
+     * Stores each time that is later than the stored one, so several routers may report in any order and more than once.
+     * Skips credentials that no longer exist.
      */
     readonly store: (uses: ReadonlyArray<UsedCredential>) => Effect.Effect<void, ServiceUnavailable>
     /** None if no use of the credential was stored. */

@@ -5,7 +5,7 @@ import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
 import type { WorkspaceGone } from "./CredentialRepository.ts"
 
-/** Proof that a request with an idempotency key succeeded, and which request it was. */
+/** Identifies a request with an idempotency key that created a credential. */
 export interface IdempotencyRecord {
   readonly key_hash: Uint8Array
   readonly fingerprint: Uint8Array
@@ -16,9 +16,9 @@ export class IdempotencyRecords extends Context.Service<
   IdempotencyRecords,
   {
     /**
-     * Stores the credential and its idempotency record, both or neither, and returns what `CredentialRepository.insert` does.
-     * Stores nothing and returns none if the account has an idempotency record of another credential under that `key_hash`; if one
-     * is being stored, waits for its outcome.
+     * Stores the credential and its record, both or neither, and returns what `CredentialRepository.insert` returns.
+     * Stores nothing and returns none if the account has a record of another credential under that `key_hash`; if one is
+     * being stored, waits for its outcome.
      */
     readonly insert: (
       account_id: AccountId,
@@ -33,7 +33,7 @@ export class IdempotencyRecords extends Context.Service<
       Option.Option<{ readonly credential_id: CredentialId; readonly fingerprint: Uint8Array }>,
       ServiceUnavailable
     >
-    /** Deletes up to `limit` idempotency records older than `age` by the store's own clock, and returns how many it deleted. */
+    /** Deletes up to `limit` records older than `age` by the store's own clock, and returns how many it deleted. */
     readonly forget: (age: Duration.Duration, limit: number) => Effect.Effect<number, ServiceUnavailable>
   }
 >()("byok/IdempotencyRecords") {}

@@ -11,7 +11,7 @@ export interface Suspect {
   readonly key_version: number
 }
 
-/** What one page of a search read. */
+/** The result of one page of a search. */
 export interface SuspectPage {
   readonly suspects: ReadonlyArray<Suspect>
   /** How many credentials the page covered, suspects or not. */
@@ -20,7 +20,7 @@ export interface SuspectPage {
   readonly next: string | undefined
 }
 
-/** A key that a credential had when it was found. */
+/** A provider key that a search found, by credential and version. */
 export interface FoundKey {
   readonly account_id: AccountId
   readonly workspace_id: WorkspaceId
@@ -34,7 +34,8 @@ export class LeakedKeys extends Context.Service<
   {
     readonly count: Effect.Effect<number, ServiceUnavailable>
     /**
-     * Reads the next page of credentials, in an order in which nothing that exists throughout the search is missed.
+     * Reads the next page of credentials. The order guarantees that no credential that exists throughout the search is
+     * missed.
      * Suspects are those with one of the labels or an inconclusive one, or all if no labels are given.
      */
     readonly scan: (range: {
@@ -42,8 +43,8 @@ export class LeakedKeys extends Context.Service<
       readonly labels: ReadonlyArray<string> | undefined
     }) => Effect.Effect<SuspectPage, ServiceUnavailable>
     /**
-     * Records the search, and with `park` marks the keys that were found as leaked: without end, until the key is
-     * replaced or `Parkings.clear`. Returns for each whether it is marked now.
+     * Records the search and, with `park`, marks the keys that were found as leaked, until the key is replaced or
+     * `Parkings.clear` removes the mark. Returns for each key whether it is marked now.
      */
     readonly conclude: (search: {
       readonly found: ReadonlyArray<FoundKey>

@@ -31,7 +31,7 @@ export interface KeyStatus extends Omit<KekUsage, "retired"> {
   readonly may_be_retired: boolean
 }
 
-/** Maximum passes: rows that were locked, or that another instance sealed under an old key meanwhile, need another. */
+/** Maximum passes. Rows that were locked, or that another instance sealed under an old key meanwhile, need another one. */
 const passes = 5
 const pause = "1 second"
 
@@ -98,7 +98,7 @@ export class Rotation extends Context.Service<Rotation>()("byok/Rotation", {
       /** How many credentials name a key other than the primary one. */
       outstanding,
 
-      /** Credentials that name keys which the keyring lacks, the first `limit`, and how many there are. */
+      /** The first `limit` credentials that name a key which the keyring lacks, and how many there are. */
       stranded: Effect.fn("Rotation.stranded")(function* (limit: number) {
         const missing = yield* registry.missing(kek_ids)
         const total = missing.reduce((sum, { credentials }) => sum + credentials, 0)
@@ -109,7 +109,7 @@ export class Rotation extends Context.Service<Rotation>()("byok/Rotation", {
         return { credentials, total }
       }),
 
-      /** Lets the primary key seal although the keyring holds no key that has sealed. Returns its id. */
+      /** Lets the primary key seal even if no key of the keyring has ever sealed. Returns its id. */
       admit: Effect.fn("Rotation.admit")(function* () {
         yield* registry.admit(primary)
         return primary

@@ -28,7 +28,7 @@ export const layer = Layer.effect(
     const { sql } = writes
     const bytes = (hash: ApiKeyHash) => Buffer.from(hash, "hex")
 
-    /** Whether the row exists now, which it does not for an unknown account, and the act if it is new. */
+    /** Whether the row exists now (for an unknown account it does not), and the act to record if it is new. */
     const insertOnce = (insert: Statement.Statement<{ readonly is_new: boolean }>, act: AuditAct) =>
       Effect.map(insert, (rows) => ({
         stored: rows.length > 0,
@@ -37,7 +37,7 @@ export const layer = Layer.effect(
     const recorded = (insert: ReturnType<typeof insertOnce>) =>
       sql.withTransaction(Effect.flatMap(insert, ({ acts, stored }) => Effect.as(record(sql, acts), stored)))
 
-    /** Ends what the statements name and records each act, unless it had ended before. Returns when it ended. */
+    /** Deletes or revokes a row and records the act, unless that was done before. Returns when it was done. */
     const endOnce = (
       end: Statement.Statement<Ended>,
       find: Statement.Statement<Ended>,
@@ -80,7 +80,7 @@ export const layer = Layer.effect(
         { action: "api_key.issue", account_id, api_key_hash: hash, management }
       )
 
-    /** The row under the hash of a key is that key if all else is the same: a retried insert finds its own row. */
+    /** A row with the same hash and equal columns counts as this import: a retried insert finds its own row. */
     const importApiKey = Effect.fnUntraced(function* (account_id: AccountId, key: Omit<ApiKeyRecord, "revoked_at">) {
       const { created_at, hash, management, name } = key
       if (!(yield* recorded(insertApiKey(account_id, key)))) return "no account"

@@ -25,7 +25,7 @@ interface Reading {
   readonly id: CredentialId
 }
 
-/** A key with the credential that it reads, whose columns are null if its account has no such one. */
+/** A key with the credential that it reads; the columns are null if its account has no such credential. */
 type ReadingRow = Pick<KeyRow, "key_account_id" | "management"> & { readonly n: number } & (
     Stored | { readonly id: null }
   )
@@ -36,7 +36,7 @@ const withCredential = (id: CredentialId, row: ReadingRow): FoundApiKey => {
   return { account_id, management, prefetched: { account_id, credential: { id, found } } }
 }
 
-/** Reads with a key what its request needs next, so that a get is one round trip and a create two. */
+/** Reads the rows that the request needs next together with its key: a get takes one round trip, a create two. */
 export const layer = Layer.effect(
   ApiKeys,
   Effect.gen(function* () {

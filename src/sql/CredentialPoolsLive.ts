@@ -12,8 +12,8 @@ interface Asked extends PoolOwner {
 }
 
 /**
- * The rows of a pool `wanted`. Only one index has them in this order, so the database does not read all of the workspace
- * and drop the other providers, which looks as cheap where an average workspace has a row of each.
+ * The rows of a pool `wanted`. The ORDER BY makes the database use the one index with this order. Otherwise it may read
+ * the whole workspace and drop the other providers, which it estimates as cheap where workspaces are small on average.
  */
 const membersOf = (sql: SqlClient.SqlClient, columns: ReadonlyArray<string>) => sql`
   SELECT ${sql.csv(columns)}, xmin FROM credentials
@@ -22,7 +22,7 @@ const membersOf = (sql: SqlClient.SqlClient, columns: ReadonlyArray<string>) => 
 
 /**
  * The version of a pool `wanted`: a hash of the set of its rows' versions. A counter would serialise creates, and the
- * highest number misses a transaction that commits late. The set differs after any commit, in whatever order they come.
+ * highest number misses a transaction that commits late. The set differs after every commit, whatever their order.
  */
 const versionOf = (sql: SqlClient.SqlClient) => sql`
   SELECT count(*) || '.' || coalesce(
@@ -42,7 +42,7 @@ const parkings = (sql: SqlClient.SqlClient) => sql`
 // Rows as the driver reads them: the database's types and constraints guarantee the form of every field.
 
 interface Version {
-  /** Which pool of the question it is of, from 1. */
+  /** The number of the pool among those asked for, from 1. */
   readonly n: number
   readonly live: boolean
   readonly version: string
@@ -83,7 +83,7 @@ export const layer = Layer.effect(
   Effect.gen(function* () {
     const { ask, batch, sql } = (yield* Database).reads
 
-    /** The workspace is a subquery: as a join, a plan for any values would read all workspaces of a small table. */
+    /** The workspace is a subquery: with a join, a generic plan would read all workspaces of a small table. */
     const askMany = (asked: ReadonlyArray<Asked>) => {
       const wanted = asked.flatMap(({ account_id, providers, workspace_id }) =>
         providers.map((provider) => ({ account_id, workspace_id, provider }))

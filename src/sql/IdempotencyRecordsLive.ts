@@ -92,7 +92,7 @@ export const layer = Layer.effect(
       }
     })
 
-    /** The lock makes this a commit of its own, which waits for the same replicas as the idempotency record's. */
+    /** The lock makes this a commit of its own, which waits for the same replicas as the insert of the record. */
     const find = writes.batch<Wanted, Option.Option<Found>>({
       operation: "receipts.find",
       one: ({ account_id, key_hash }) =>
@@ -132,7 +132,7 @@ export const layer = Layer.effect(
         return Option.none()
       }),
       find: (account_id, key_hash) => find({ account_id, key_hash }),
-      /** Each row is found at its place, which alone names no row of a partitioned table. */
+      /** Rows are found by `ctid`, and by key as well: a `ctid` alone is ambiguous in a partitioned table. */
       forget: (age, limit) =>
         Effect.map(
           writes.ask(

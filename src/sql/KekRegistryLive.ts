@@ -14,7 +14,7 @@ interface Check {
   readonly retired: boolean
 }
 
-/** How long one attempt to fence a key may block the users of credentials, and how often it is repeated. */
+/** How long one attempt to retire a key may block statements on `credentials`, and how often it is repeated. */
 const fencing = { lockTimeout: "100ms", attempts: 100, pause: "200 millis" } as const
 
 export const layer = Layer.effect(
@@ -30,7 +30,7 @@ export const layer = Layer.effect(
           INSERT INTO keks (id, check_value) VALUES (${kek_id}, ${check_value}) ON CONFLICT (id) DO NOTHING RETURNING id`,
         (inserted) => inserted.map(() => ({ action: "keyring.register", kek_id }) as const)
       )
-    /** Whether the key has sealed, none has, or one of the keyring has. */
+    /** Whether the key has sealed, or no key has, or another key of the keyring has. */
     const maySeal = (sql: SqlClient.SqlClient, kek_ids: ReadonlyArray<string>) => sql`(
       wraps > 0
       OR NOT EXISTS (SELECT FROM keks WHERE wraps > 0 AND retired_at IS NULL)
@@ -46,7 +46,7 @@ export const layer = Layer.effect(
           END AS permission FROM keks WHERE id = ${kek_id}`,
         ([found]) => found?.permission ?? "foreign"
       )
-    /** Only a key's first use takes the lock, under which it sees every other key's first use. */
+    /** Only the first use of a key takes the lock; under it, the first use of every other key is visible. */
     const reserve = Effect.fnUntraced(function* (kek_id: string, kek_ids: ReadonlyArray<string>, count: number) {
       const { sql } = writes
       const [used] = yield* sql`SELECT 1 FROM keks WHERE id = ${kek_id} AND wraps > 0`
@@ -63,7 +63,7 @@ export const layer = Layer.effect(
       return Effect.map(Effect.orDie(ask(counted, "keks.count")), ([row]) => row?.n ?? 0)
     }
 
-    /** Lets or stops credentials name the key, once running transactions release them; false if that takes too long. */
+    /** Retires or reinstates a key as soon as running transactions release `credentials`; false if that takes too long. */
     const fence = Effect.fnUntraced(
       function* (kek_id: string, retired: boolean) {
         const { sql } = writes

@@ -19,7 +19,7 @@ const columns = [...Object.keys(ContextRow.fields), "label", "key_version", "kek
 /** A suspect as the driver reads it: the database's types and constraints guarantee the form of every field. */
 type SuspectRow = SealingContext & SealedKey & Pick<Suspect, "label" | "key_version">
 
-/** A suspect with what its page covers; a page without suspects is one row without a credential, and an empty one none. */
+/** A suspect and the extent of its page. A page without suspects is one row without a credential; an empty page has none. */
 type Row = {
   readonly searched: number
   readonly last_account_id: AccountId
@@ -53,7 +53,7 @@ const rowsOf = (sql: SqlClient.SqlClient, found: ReadonlyArray<FoundKey>) => sql
     ${found.map(({ key_version }) => key_version)}::integer[]
   ) WITH ORDINALITY AS found (account_id, credential_id, key_version, n)`
 
-/** Marks those keys that their credentials still have. Returns those that were not marked before. */
+/** Marks the keys that are still current. Returns those that were not marked before. */
 const mark = (sql: SqlClient.SqlClient, found: ReadonlyArray<FoundKey>) => sql<{
   account_id: AccountId
   credential_id: CredentialId
@@ -77,7 +77,7 @@ export const layer = Layer.effect(
       reads.ask(reads.sql<{ count: number }>`SELECT count(*)::int AS count FROM credentials`, "credentials.count"),
       ([row]) => row?.count ?? 0
     ),
-    /** The page is cut before labels are compared: it costs the same however rare suspects are. */
+    /** The page is limited before labels are compared, so it costs the same however rare suspects are. */
     scan: ({ after, labels }) => {
       const { ask, sql } = reads
       const { account_id, id } = after === undefined ? lowest : keyOf(after)

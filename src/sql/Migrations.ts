@@ -46,13 +46,13 @@ const stateOf = Option.match({
  */
 const locking = { timeout: 1000, attempts: 5, pause: "1 second" } as const
 
-/** The advisory lock held while migrating: whoever waits for it stands in nobody's way. */
+/** The advisory lock held while migrating. Waiting for it blocks no other statement. */
 export const migrating = 0x6d696772
 
-/** How often to ask for a turn. A transaction that waited for it would hold up the preparations of the other instance. */
+/** How often to try the lock. A transaction that waited for it would delay the preparations of the instance that holds it. */
 const turnPause = "100 millis"
 
-/** How long preparations wait for older transactions, in milliseconds. Nobody waits behind them. */
+/** How long preparations wait for older transactions, in milliseconds. They block no other statement meanwhile. */
 const preparing = { lock_timeout: "60000", statement_timeout: "0" }
 
 /** Runs statements in a transaction that waits at most `timeout` milliseconds for each lock. */
@@ -103,8 +103,8 @@ const inTurn = <A, E, R>(sql: SqlClient.SqlClient, effect: Effect.Effect<A, E, R
   )
 
 /**
- * What may be done to the schema: nothing; what this version needs, beside which instances of the version before go on;
- * or that and dropping what only those need.
+ * What may be done to the schema: `check` changes nothing; `migrate` adds what this version needs, and instances of the
+ * version before keep working; `finish` also drops what only those need.
  */
 export type Migrating = "check" | "migrate" | "finish"
 

@@ -7,7 +7,7 @@ import { record } from "./auditing.ts"
 import { Database } from "./connection/Database.ts"
 import { inLockOrder } from "./rowOrder.ts"
 
-/** The marks that keys have leaked, among the parkings `parked`. */
+/** The condition that a row of `parked` is the mark of a leaked key. */
 const marks = (sql: SqlClient.SqlClient) => sql`parked.model = '' AND parked.cause = 'leaked'`
 
 /** Whether the key of this version of a credential is marked as leaked. */
@@ -26,7 +26,7 @@ export const isMarked = (
 /** When a row is removed, in milliseconds after its end: later than every process has forgotten it. */
 const sweptAfter = forgottenAfter + 5 * 60 * 1000
 
-/** The changes as rows `given`, in the same order for every process, so that none waits for another that waits for it. */
+/** The changes as rows `given`. */
 const rowsOf = (sql: SqlClient.SqlClient, changes: ReadonlyArray<ParkingChange>) => sql`
   unnest(
     ${changes.map(({ account_id }) => account_id)}::uuid[],

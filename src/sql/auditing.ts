@@ -12,7 +12,7 @@ export interface Audited {
   readonly act: AuditAct
 }
 
-/** An entry for each account, in order of first mention, and one for what is about no account. */
+/** One entry per account, in order of first mention, and one for the acts that concern no account. */
 const entriesOf = (audited: ReadonlyArray<Audited>) => {
   const events = new Map<string | null, Array<string>>()
   for (const { act, actor } of audited) {
@@ -24,7 +24,7 @@ const entriesOf = (audited: ReadonlyArray<Audited>) => {
   return Array.from(events, ([account_id, list]) => ({ account_id, events: `[${list.join()}]` }))
 }
 
-/** Records what the `CurrentActor` does, in the same transaction. */
+/** Records acts of the `CurrentActor` in the transaction that performs them. */
 export const record = (sql: SqlClient.SqlClient, acts: ReadonlyArray<AuditAct>) =>
   Effect.flatMap(CurrentActor, (actor) =>
     Effect.forEach(
@@ -35,7 +35,7 @@ export const record = (sql: SqlClient.SqlClient, acts: ReadonlyArray<AuditAct>) 
     )
   )
 
-/** Records an act about no account in one statement that may run again: once, among the entries after `after`. */
+/** Records an act that concerns no account, unless an entry after `after` holds it already: the statement may run twice. */
 export const recordOnce = (sql: SqlClient.SqlClient, after: string, act: AuditAct) =>
   Effect.flatMap(CurrentActor, (actor) => {
     const events = `[${eventOf(actor, act)}]`
@@ -46,8 +46,8 @@ export const recordOnce = (sql: SqlClient.SqlClient, after: string, act: AuditAc
 
 /**
  * The INSERT of entries, for a statement whose CTE `inserted` returns the rows that it inserted. A single row is recorded
- * if it was inserted. If not all of several were, the entries are NULL, which the table rejects: the caller must repeat
- * the statement row by row.
+ * if it was inserted. If only some of several were inserted, the entries are NULL, which the table rejects: the caller
+ * must repeat the statement row by row.
  */
 export const recordInserts = (sql: SqlClient.SqlClient, audited: ReadonlyArray<Audited>) => {
   const entries = entriesOf(audited)

@@ -5,9 +5,9 @@ import { record } from "./auditing.ts"
 import type { ConnectionPool } from "./connection/ConnectionPool.ts"
 
 /**
- * Deletes a part of an account in one transaction, with an event for everything in it. The lock on the account makes
- * whoever adds to it wait, and deleting its workspaces waits for creates that have begun: what the last step finds
- * empty stays empty.
+ * Deletes a part of an account in one transaction, with an event for everything in it. The lock on the account
+ * holds up statements that add to it, and deleting its workspaces waits for creates that have begun: what the last step
+ * finds empty stays empty.
  */
 export const eraseAccount =
   ({ ask, sql }: ConnectionPool) =>

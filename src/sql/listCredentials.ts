@@ -4,13 +4,13 @@ import type { CredentialPage, CredentialScan } from "../port/CredentialRepositor
 import type { ConnectionPool } from "./connection/ConnectionPool.ts"
 import { columns, credentialOf, type Stored } from "./credentialRows.ts"
 
-/** A credential of the page with the number of all; an empty page is one row without a credential. */
+/** A credential of the page and the total count; an empty page is one row without a credential. */
 type Row = { readonly total_count: number } & (Stored | { readonly id: null })
 
 const isStored = (row: Row): row is Row & Stored => row.id !== null
 
 /**
- * Lists with one statement, so page and count are of one moment. Both are read from the index `credentials_list`, and
+ * Lists with one statement, so page and count come from one snapshot. Both are read from the index `credentials_list`, and
  * only the rows of the page from the table. Count and offset still pass over index entries, one for each credential.
  */
 export const listCredentials =

@@ -17,8 +17,8 @@ const byPlace = (one: Placed, other: Placed) =>
   (one.id < other.id ? -1 : 1)
 
 /**
- * Stores the order of all credentials of a workspace and provider in one transaction; an order that is stored already
- * stores nothing. One that is created meanwhile comes last: its `sort_order` follows the highest of before.
+ * Stores the order of all credentials of a workspace and provider in one transaction; an order that equals
+ * the stored one writes nothing. A credential created meanwhile comes last: its `sort_order` follows the highest before.
  */
 export const reorderCredentials =
   ({ ask, sql }: ConnectionPool) =>

@@ -22,8 +22,8 @@ const actsOf = (
 }
 
 /**
- * Updates a row of the revision that was read. If there is none, an earlier attempt at the same update may have stored
- * it and its answer was lost: then the row is what this one writes. Rewrapping may have changed `wrapped_dek` since, but
+ * Updates a row that still has the revision that was read. If it has another one, an earlier attempt at the same update
+ * may have stored it and its answer was lost: then the row holds what this attempt writes. Rewrapping may have changed `wrapped_dek` since, but
  * `sealed` is different for every seal. The lock makes the check a commit of its own, which waits for the synchronous
  * replica in case the earlier one did not.
  */

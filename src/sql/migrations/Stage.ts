@@ -4,7 +4,7 @@ import { SqlClient, type SqlError } from "effect/sql"
 /** Migrations that run in one transaction. */
 export interface Stage {
   readonly migrations: Readonly<Record<string, Effect.Effect<void, SqlError.SqlError, SqlClient.SqlClient>>>
-  /** What takes long and blocks nobody: runs beforehand, outside a transaction, again after it was interrupted. */
+  /** Long work that blocks no statement. Runs before the transaction, and again if it was interrupted. */
   readonly prepare?: (sql: SqlClient.SqlClient) => Effect.Effect<void, SqlError.SqlError>
   /** Drops what only the version before needs: run on a new database, else on request. The next version runs it anyway. */
   readonly finishes?: true
@@ -24,8 +24,8 @@ interface Index {
 }
 
 /**
- * Builds indexes while others read and write the tables, outside a transaction. Those that an earlier attempt has built
- * stay; what an interrupted one left is invalid, and built again.
+ * Builds indexes outside a transaction, while the tables are read and written. Indexes that an earlier attempt built
+ * stay; one that an interrupted attempt left is invalid and is built again.
  */
 export const buildIndexes = (indexes: ReadonlyArray<Index>) => (sql: SqlClient.SqlClient) =>
   Effect.forEach(

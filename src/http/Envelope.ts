@@ -4,9 +4,9 @@ import { MethodNotAllowed } from "../api/HttpErrors.ts"
 import { InternalError, InvalidParams, NotFound } from "../domain/Errors.ts"
 import { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import { RequestTimeout, withDeadline } from "../port/Deadline.ts"
-import { observing } from "./observing.ts"
 import { isRepeated, requestIdOf } from "./RequestHeaders.ts"
 import { methodsOf, routableUrl } from "./Routing.ts"
+import { traceAndLog } from "./traceAndLog.ts"
 
 const send = (
   { error }: InvalidParams | NotFound | MethodNotAllowed | InternalError,
@@ -40,7 +40,7 @@ const logFailure = (cause: Cause.Cause<unknown>) => {
 export const layer = HttpRouter.middleware(
   Effect.gen(function* () {
     const withRequestDeadline = withDeadline(yield* RequestTimeout)
-    const observe = yield* observing
+    const observe = yield* traceAndLog
     return (app) =>
       Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) => {
         const request_id = requestIdOf(request.headers["x-request-id"])

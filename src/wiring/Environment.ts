@@ -1,4 +1,4 @@
-import { Config, ConfigProvider, Data, Effect, Layer, Option, Redacted } from "effect"
+import { Config, ConfigProvider, Data, Effect, Layer, Option, Redacted, Schema } from "effect"
 
 /** Reads the environment at each lookup: Effect's default keeps a copy, including secrets removed since. */
 export const layer: Layer.Layer<never> = ConfigProvider.layer(
@@ -8,20 +8,43 @@ export const layer: Layer.Layer<never> = ConfigProvider.layer(
 /** A setting is wrong or missing. The message names it and never contains its value. */
 export class InvalidSetting extends Data.TaggedError("InvalidSetting")<{ readonly message: string }> {}
 
-/** Reads a setting that may be unset; `expected` ends the sentence that refuses it. */
-export const optionalSetting = <A>(name: string, config: Config.Config<A>, expected: string) =>
-  Effect.mapError(Config.option(config), () => new InvalidSetting({ message: `${name} must be ${expected}.` }))
+/** Fails with a sentence that names the setting. */
+export const refuse = (message: string): Effect.Effect<never, InvalidSetting> =>
+  Effect.fail(new InvalidSetting({ message }))
+
+/** What the text of a setting may be, and how the sentence that refuses another text ends. */
+export interface Kind<A> {
+  readonly read: (name: string) => Config.Config<A>
+  readonly expected: string
+}
+
+export const decodedBy = <A>(codec: Schema.Codec<A, string>, expected: string): Kind<A> => ({
+  read: (name) => Config.schema(codec, name),
+  expected
+})
+
+/** Any text. */
+export const text: Kind<string> = { read: Config.String, expected: "text" }
+
+export const trueOrFalse: Kind<boolean> = { read: Config.Boolean, expected: "true or false" }
+
+export const oneOf = <const Name extends string>(names: ReadonlyArray<Name>, expected: string): Kind<Name> =>
+  decodedBy(Schema.Literals(names), expected)
+
+/** Reads a setting that may be unset; an empty one counts as unset. */
+export const setting = <A>(name: string, { expected, read }: Kind<A>) =>
+  Config.option(read(name)).pipe(Effect.catch(() => refuse(`${name} must be ${expected}.`)))
 
 /** Reads a setting that has a default. */
-export const settingOr = <A>(name: string, config: Config.Config<A>, fallback: NoInfer<A>, expected: string) =>
+export const settingOr = <A>(name: string, kind: Kind<A>, fallback: NoInfer<A>) =>
   Effect.map(
-    optionalSetting(name, config, expected),
+    setting(name, kind),
     Option.getOrElse(() => fallback)
   )
 
 /** Reads a setting that must not be seen, and removes it from the environment. */
-export const secretSetting = <A>(name: string, config: Config.Config<A>, expected: string) =>
-  Effect.map(optionalSetting(name, config, expected), (found) => {
+export const secret = <A>(name: string, kind: Kind<A>) =>
+  Effect.map(setting(name, kind), (found) => {
     Reflect.deleteProperty(process.env, name)
     return Option.map(found, (value) => Redacted.make(value))
   })

@@ -1,6 +1,6 @@
-import { Config, Context, Effect, Formatter, Layer, Logger, References, Tracer } from "effect"
+import { Context, Effect, Formatter, Layer, Logger, References, Tracer } from "effect"
 import { deduplicateLogs } from "./deduplicateLogs.ts"
-import { InvalidSetting, settingOr } from "./Environment.ts"
+import { oneOf, refuse, settingOr, text } from "./Environment.ts"
 import { readServiceResource } from "./OtlpSettings.ts"
 
 /** Which instance of the service writes. */
@@ -39,13 +39,11 @@ const levels = ["Trace", "Debug", "Info", "Warn", "Error", "Fatal", "None"] as c
 /** Logs go to standard error, in the level and format of `LOG_LEVEL` and `LOG_FORMAT`. */
 export const layer = Layer.unwrap(
   Effect.gen(function* () {
-    const given = yield* settingOr("LOG_LEVEL", Config.String("LOG_LEVEL"), "info", "a level")
+    const given = yield* settingOr("LOG_LEVEL", text, "info")
     const level = levels.find((name) => name.toLowerCase() === given.toLowerCase())
-    if (level === undefined) {
-      return yield* new InvalidSetting({ message: `LOG_LEVEL must be one of ${levels.join(", ").toLowerCase()}.` })
-    }
-    const names = Config.Literals(["pretty", "logfmt", "json"], "LOG_FORMAT")
-    const format = yield* settingOr("LOG_FORMAT", names, "pretty", "pretty, logfmt or json")
+    if (level === undefined) return yield* refuse(`LOG_LEVEL must be one of ${levels.join(", ").toLowerCase()}.`)
+    const names = oneOf(["pretty", "logfmt", "json"], "pretty, logfmt or json")
+    const format = yield* settingOr("LOG_FORMAT", names, "pretty")
     const { attributes, serviceVersion: version } = yield* readServiceResource
     const logger = formats[format]({ version, instance: attributes["service.instance.id"] })
     return Layer.mergeAll(

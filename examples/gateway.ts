@@ -1,8 +1,9 @@
-import { DateTime, Effect, Schema, Stream } from "effect"
+import { DateTime, Effect, Redacted, Schema, Stream } from "effect"
 import { HttpRouter, HttpServerRequest, HttpServerResponse } from "effect/http"
 import type { AccountId, WorkspaceId } from "../src/domain/Identifiers.ts"
-import { outcomeOf } from "../src/domain/routing/Outcome.ts"
+import { errorCodesIn, outcomeOf } from "../src/domain/routing/Outcome.ts"
 import { RoutingRequest } from "../src/domain/routing/RoutingRequest.ts"
+import { redactKey } from "../src/service/routing/Lease.ts"
 import { Router } from "../src/service/routing/Router.ts"
 
 /** A gateway of one customer to one upstream. A real one finds the customer by the token of the request. */
@@ -16,11 +17,21 @@ export interface Gateway {
 
 const Body = Schema.Struct({ model: Schema.String })
 
-/** The codes of an upstream's error, wherever it puts them. */
-const codesIn = (text: string): ReadonlyArray<string> =>
-  Array.from(text.matchAll(/"(?:code|type|reason|status)"\s*:\s*"([^"]{1,64})"/g), ([, code = ""]) => code)
+/** How much of an upstream's error is read, in bytes. */
+const maxError = 64 * 1024
 
 const failure = (status: number, message: string) => HttpServerResponse.jsonUnsafe({ error: { message } }, { status })
+
+/** The start of an error's body. The rest is not waited for. */
+const errorIn = async (body: ReadableStream<Uint8Array> | null | undefined) => {
+  const chunks: Array<Uint8Array> = []
+  let size = 0
+  for await (const chunk of body ?? []) {
+    chunks.push(chunk)
+    if ((size += chunk.length) >= maxError) break
+  }
+  return Buffer.concat(chunks).subarray(0, maxError).toString()
+}
 
 /** An OpenAI-like gateway with one route, which streams. It tries the customer's keys in the order of the plan. */
 export const gateway = ({ account_id, shared, upstream, workspace_id }: Gateway) =>
@@ -32,9 +43,8 @@ export const gateway = ({ account_id, shared, upstream, workspace_id }: Gateway)
       const body = yield* (yield* HttpServerRequest.HttpServerRequest).text
       const { model } = yield* Schema.decodeUnknownEffect(Schema.fromJsonString(Body))(body)
       const targets = [{ provider: "openai", endpoint: { shared: shared !== undefined } }]
-      const planned = yield* plan(
-        Schema.decodeUnknownSync(RoutingRequest)({ account_id, workspace_id, model, targets })
-      )
+      const request = { account_id, workspace_id, model, targets }
+      const planned = yield* plan(yield* Schema.decodeUnknownEffect(RoutingRequest)(request))
 
       const response = yield* run(planned, (_step, lease) =>
         Effect.gen(function* () {
@@ -48,26 +58,21 @@ export const gateway = ({ account_id, shared, upstream, workspace_id }: Gateway)
           const now = (yield* DateTime.now).epochMilliseconds
           const received: ReadableStream<Uint8Array> | null | undefined = answer?.body
           if (answer?.ok === true && received) {
-            const stream = Stream.fromReadableStream({
-              evaluate: () => received,
-              onError: String
-            })
-            const value = HttpServerResponse.stream(
-              Stream.ensuring(
-                stream,
-                Effect.sync(() => leaving.abort())
-              ),
-              {
-                contentType: answer.headers.get("content-type") ?? "application/json"
-              }
-            )
+            const stream = Stream.fromReadableStream({ evaluate: () => received, onError: String })
+            const leave = Effect.sync(() => leaving.abort())
+            const contentType = answer.headers.get("content-type") ?? "application/json"
+            const value = HttpServerResponse.stream(Stream.ensuring(stream, leave), { contentType })
             return { outcome: { _tag: "Succeeded" } as const, value }
           }
-          const text = answer === undefined ? "" : yield* Effect.promise(() => answer.text().catch(() => ""))
-          yield* Effect.logWarning(`upstream answered ${answer?.status ?? "nothing"}: ${redact(text.slice(0, 500))}`)
+          // Upstreams repeat keys in errors. A key that is cut in two is not found: redact first, then cut.
+          const text = yield* Effect.promise(() => errorIn(received).catch(() => ""))
+          const ownRedacted = redact(text, lease)
+          const safe =
+            shared === undefined ? ownRedacted : redactKey(ownRedacted, "openai", Redacted.make(shared), "<shared>")
+          yield* Effect.logWarning(`upstream answered ${answer?.status ?? "nothing"}: ${safe.slice(0, 500)}`)
           const retry_after = answer?.headers.get("retry-after") ?? null
-          const outcome = outcomeOf({ status: answer?.status ?? null, codes: codesIn(text), retry_after }, now)
-          return { outcome, value: HttpServerResponse.text(redact(text), { status: answer?.status ?? 502 }) }
+          const outcome = outcomeOf({ status: answer?.status ?? null, codes: errorCodesIn(text), retry_after }, now)
+          return { outcome, value: HttpServerResponse.text(safe, { status: answer?.status ?? 502 }) }
         })
       )
       return response
@@ -75,9 +80,10 @@ export const gateway = ({ account_id, shared, upstream, workspace_id }: Gateway)
       Effect.catchTags({
         Exhausted: ({ retry_at }) =>
           Effect.succeed(failure(retry_at === null ? 502 : 429, "no key could serve the request")),
-        // What is forbidden is not known: no shared capacity either.
+        // byok cannot tell whether shared capacity is allowed, so it is not used either.
         PoolsUnavailable: () => Effect.succeed(failure(503, "try again")),
-        SchemaError: () => Effect.succeed(failure(400, "the body must be JSON with a model"))
+        UnknownWorkspace: () => Effect.succeed(failure(403, "the workspace does not exist any more")),
+        SchemaError: () => Effect.succeed(failure(400, "the body must be JSON with a model of 1 to 255 characters"))
       })
     )
   )

@@ -46,14 +46,16 @@ export const malformedKey: Issue = {
 
 const parseJson = (text: string): unknown => Result.getOrUndefined(Result.try(() => JSON.parse(text) as unknown))
 
-/** Every string value inside JSON text; none if it is not JSON. */
-const stringsIn = (text: string): ReadonlyArray<string> => {
-  const strings: Array<string> = []
-  const values = [parseJson(text)]
-  while (values.length > 0) {
-    const value = values.pop()
-    if (typeof value === "string") strings.push(value)
-    else if (typeof value === "object" && value !== null) for (const inner of Object.values(value)) values.push(inner)
+/** Every string value inside JSON text, with the name of its member; none if it is not JSON. */
+const membersIn = (text: string): ReadonlyArray<readonly [name: string, string: string]> => {
+  const strings: Array<readonly [string, string]> = []
+  const values: Array<readonly [string, unknown]> = [["", parseJson(text)]]
+  for (let next = values.pop(); next !== undefined; next = values.pop()) {
+    const [name, value] = next
+    if (typeof value === "string") strings.push([name, value])
+    // An element of a list goes by the name of the list.
+    else if (Array.isArray(value)) for (const inner of value) values.push([name, inner])
+    else if (typeof value === "object" && value !== null) values.push(...Object.entries(value))
   }
   return strings
 }
@@ -65,7 +67,19 @@ const stringsIn = (text: string): ReadonlyArray<string> => {
 export const secretsIn = (provider: string, key: Redacted.Redacted): ReadonlyArray<string> => {
   const whole = Redacted.value(key)
   const secret = Option.match(readKeyMaterial(provider, key), { onNone: () => whole, onSome: ({ secret }) => secret })
-  return [whole, secret, ...stringsIn(secret)]
+  return [whole, secret, ...membersIn(secret).map(([, text]) => text)]
+}
+
+/** Members of JSON keys that say where and for whom a key is, such as those of a service account. */
+const isPublic = (name: string) =>
+  /^(type|version|api_version|region|location|project|project_id|client_id|client_email|universe_domain|endpoint|deployment)$|(_|^)ur[il]$/i.test(
+    name
+  )
+
+/** The secrets of a stored key that must appear in no text: as `secretsIn`, without what is public in JSON. */
+export const hiddenSecretsIn = (provider: string, key: Redacted.Redacted): ReadonlyArray<string> => {
+  const [whole = "", secret = ""] = secretsIn(provider, key)
+  return [whole, secret, ...membersIn(secret).flatMap(([name, text]) => (isPublic(name) ? [] : [text]))]
 }
 
 /**

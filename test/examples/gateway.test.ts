@@ -192,8 +192,11 @@ layerLive(service)("the example of a gateway", (it) => {
       const printed = onlyObject(
         yield* runByok(["explain", ...args], { DATABASE_URL: databaseUrl, BYOK_KEYRING: keyring })
       )
-      assert.deepStrictEqual(printed, { ...data, seals_verified: true })
+      /** Each asks the database how long a pause still lasts, a moment apart. */
+      const untimed = (explanation: object) =>
+        JSON.stringify(explanation).replaceAll(/"until":"[^"]+"|at [\d:]{8}Z/g, "TIME")
       const text = JSON.stringify(printed)
+      assert.strictEqual(untimed(printed), untimed({ ...data, seals_verified: true }))
       for (const [id, cause] of [
         [id1, "rejected"],
         [id2, "rate_limited"]

@@ -70,7 +70,7 @@ export const leaseUses: Readonly<Record<string, Use>> = {
       const attempts = run({ ...plan, steps: [step] }, (_step, lease) =>
         Effect.gen(function* () {
           if (lease === undefined) return yield* Effect.die(new Error("no lease"))
-          yield* show(redact(upstreamSays(lease)))
+          yield* show(redact(upstreamSays(lease), lease))
           return { outcome: { _tag: "Rejected" } as const, value: upstreamSays(lease) }
         })
       )

@@ -13,7 +13,7 @@ export type Outcome =
 export interface UpstreamAnswer {
   /** Null if there was none. */
   readonly status: number | null
-  /** The codes and types in the body of an error, in any case. */
+  /** The codes of the error, in any case: `errorCodesIn` its body. */
   readonly codes: ReadonlyArray<string>
   /** The header `Retry-After`. */
   readonly retry_after: string | null
@@ -37,14 +37,43 @@ const millisecondsOf = (header: string | null, now: number): number | null => {
   return wait > 0 ? wait : null
 }
 
+/** Statuses with which a code is believed: the body of another may repeat what the caller wrote. */
+const keyStatuses = [400, 401, 403]
+const quotaStatuses = [400, 401, 402, 403, 429]
+
 /** What an upstream's answer says about the key. A code is more specific than a status: a spent quota is often a 429. */
 export const outcomeOf = ({ codes, retry_after, status }: UpstreamAnswer, now: number): Outcome => {
   if (status === null || status < 200 || status === 408 || status >= 500) return { _tag: "UpstreamFailed" }
   if (status < 400) return { _tag: "Succeeded" }
   const has = (known: ReadonlySet<string>) => codes.some((code) => known.has(code.toLowerCase()))
-  if (status === 402 || has(quotaCodes)) return { _tag: "QuotaExhausted" }
-  if (status === 401 || has(keyCodes)) return { _tag: "Rejected" }
+  if (status === 402 || (quotaStatuses.includes(status) && has(quotaCodes))) return { _tag: "QuotaExhausted" }
+  if (status === 401 || (keyStatuses.includes(status) && has(keyCodes))) return { _tag: "Rejected" }
   if (status === 429) return { _tag: "RateLimited", retry_after: millisecondsOf(retry_after, now) }
   if (status === 403) return { _tag: "Forbidden" }
   return { _tag: "RequestRefused" }
+}
+
+const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === "object" && value !== null && !Array.isArray(value)
+
+const parsed = (body: string): unknown => {
+  try {
+    return JSON.parse(body)
+  } catch {
+    return undefined
+  }
+}
+
+/**
+ * The codes of an upstream's error, for `outcomeOf`: of the object `error` in a JSON body and of its `details`, and of no
+ * other place, because a message may repeat the request.
+ */
+export const errorCodesIn = (body: string): ReadonlyArray<string> => {
+  const [answer] = [parsed(body)].flat()
+  const error = isRecord(answer) ? answer["error"] : undefined
+  if (!isRecord(error)) return []
+  const details = [error["details"]].flat().filter(isRecord)
+  return [error["code"], error["type"], error["status"], ...details.map(({ reason }) => reason)].filter(
+    (code) => typeof code === "string"
+  )
 }

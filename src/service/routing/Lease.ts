@@ -1,7 +1,7 @@
 import { inspect } from "node:util"
 import { Redacted } from "effect"
 import type { AccountId, CredentialId } from "../../domain/Identifiers.ts"
-import { secretsIn } from "../../domain/KeyMaterial.ts"
+import { hiddenSecretsIn } from "../../domain/KeyMaterial.ts"
 import type { Provider } from "../../domain/Provider.ts"
 import type { Region } from "../../domain/Region.ts"
 
@@ -57,6 +57,12 @@ export class Lease {
     return this.bytes.toString("utf8")
   }
 
+  /** The text with the key replaced by the id of its credential; as it is once the lease has ended. */
+  redact(text: string): string {
+    const { credential_id, provider } = this.terms
+    return this.#key === undefined ? text : redactKey(text, provider, Redacted.make(this.text()), `<${credential_id}>`)
+  }
+
   toString(): string {
     return hidden
   }
@@ -70,29 +76,47 @@ export class Lease {
   }
 }
 
-/** Shorter parts of key material, such as its region, are words that texts have anyway. */
+/** Shorter secrets are words that texts have anyway. */
 const shortest = 8
+
+/** How many secrets of one key are looked for, the longest first. */
+const maxSecrets = 20
+
+/** Base64 of a secret that stands somewhere in encoded text, as in Basic authentication: what its bytes alone decide. */
+const base64Within = (secret: Buffer): ReadonlyArray<string> =>
+  [0, 1, 2].map((offset) => {
+    const encoded = Buffer.concat([Buffer.alloc(offset), secret]).toString("base64")
+    return encoded.slice(Math.ceil((offset * 8) / 6), Math.floor(((offset + secret.length) * 8) / 6))
+  })
 
 /** The forms in which a secret turns up in an upstream's answer or an error. */
 const formsOf = (secret: string): ReadonlyArray<string> => {
   const bytes = Buffer.from(secret)
   const hex = bytes.toString("hex")
-  const base64 = bytes.toString("base64").replace(/=+$/, "")
   const escaped = JSON.stringify(secret).slice(1, -1)
-  return [secret, escaped, encodeURIComponent(secret), base64, bytes.toString("base64url"), hex, hex.toUpperCase()]
+  const percent = encodeURIComponent(secret)
+  const base64 = [bytes.toString("base64").replace(/=+$/, ""), ...base64Within(bytes)]
+  return [
+    secret,
+    escaped,
+    percent,
+    percent.replace(/%[0-9A-F]{2}/g, (code) => code.toLowerCase()),
+    ...base64,
+    ...base64.map((form) => form.replaceAll("+", "-").replaceAll("/", "_")),
+    hex,
+    hex.toUpperCase()
+  ]
 }
 
-/** Replaces every key that is leased now, and every secret inside it, by the id of its credential. */
-export const redactLeased = (leases: Iterable<Lease>, text: string): string => {
-  let redacted = text
-  for (const lease of leases) {
-    const { credential_id, provider } = lease.terms
-    const key = lease.text()
-    const secrets = secretsIn(provider, Redacted.make(key)).filter(
-      (secret) => secret === key || secret.length >= shortest
-    )
-    const forms = Array.from(new Set(secrets.flatMap(formsOf))).sort((one, other) => other.length - one.length)
-    for (const form of forms) redacted = redacted.replaceAll(form, () => `<${credential_id}>`)
-  }
-  return redacted
+const literal = (text: string) => text.replace(/[\\^$.*+?()[\]{}|/-]/g, "\\$&")
+
+/** Replaces a key, and every secret inside it, by `replacement` in one pass over a text. Short secrets stay. */
+export const redactKey = (text: string, provider: Provider, key: Redacted.Redacted, replacement: string): string => {
+  const secrets = Array.from(new Set(hiddenSecretsIn(provider, key)))
+    .filter((secret) => secret.length >= shortest)
+    .sort((one, other) => other.length - one.length)
+    .slice(0, maxSecrets)
+  if (secrets.length === 0) return text
+  const forms = Array.from(new Set(secrets.flatMap(formsOf))).sort((one, other) => other.length - one.length)
+  return text.replace(new RegExp(forms.map(literal).join("|"), "g"), () => replacement)
 }

@@ -13,7 +13,7 @@ import type { CredentialUse } from "../../port/CredentialUse.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import type { Parkings } from "../../port/Parkings.ts"
 import { atOnceOrInTime } from "../withKeyStoreTimeout.ts"
-import { Lease, type LeaseTerms, redactLeased } from "./Lease.ts"
+import { Lease, type LeaseTerms } from "./Lease.ts"
 import { makeHealthLedger, momentOf } from "./makeHealthLedger.ts"
 import { makeUseLedger } from "./makeUseLedger.ts"
 import type { Freshness, Planned } from "./Planned.ts"
@@ -60,7 +60,6 @@ const make = Effect.gen(function* () {
   const metered = yield* makeRouterMeter
   const ledger = yield* makeHealthLedger
   const uses = yield* makeUseLedger
-  const open = new Set<Lease>()
 
   const healthOf = ({ account_id, model }: RoutingRequest, pooled: PooledCredential, now: number): Health => {
     const { credential, key_version, stored } = pooled
@@ -114,7 +113,6 @@ const make = Effect.gen(function* () {
   const opened = (lease: MadeLease, prepared: PreparedKey): Effect.Effect<Lease, LeaseRefused, Scope.Scope> => {
     const giveBack = Effect.sync(() => ledger.giveBack(lease.terms, lease))
     const end = Effect.suspend(() => {
-      open.delete(lease)
       lease.wipe()
       return giveBack
     })
@@ -122,7 +120,6 @@ const make = Effect.gen(function* () {
     const wiped = Effect.flatMap(Effect.scope, (scope) => Scope.addFinalizer(scope, end))
     const fill = (key: Buffer) => {
       lease.fill(key)
-      open.add(lease)
       uses.leased(lease.terms)
       return lease
     }
@@ -168,6 +165,11 @@ const make = Effect.gen(function* () {
       })
     })
 
+  const replan = (plan: Planned) =>
+    Effect.catchTag(planWithin(plan.request, plan.freshness), "UnknownWorkspace", () =>
+      Effect.succeed<Planned>({ ...plan, steps: [] })
+    )
+
   /** When to come back, by what this process knows. */
   const retryAt = ({ request }: Planned) =>
     Effect.match(planWithin(request, Number.POSITIVE_INFINITY), {
@@ -180,8 +182,8 @@ const make = Effect.gen(function* () {
       metered.plan(planWithin(request, freshness === "now" ? 0 : Duration.toMillis(freshness))),
     lease,
     report,
-    run: runPlan({ lease, mayShare, report, retryAt }),
-    redact: (text) => redactLeased(open, text)
+    run: runPlan({ lease, mayShare, replan, report, retryAt }),
+    redact: (text, lease) => lease?.redact(text) ?? text
   })
 })
 
@@ -213,8 +215,12 @@ export class Router extends Context.Service<
       plan: Planned,
       attempt: Attempt<A, E, R>
     ) => Effect.Effect<A, E | Exhausted | PoolsUnavailable, R>
-    /** Replaces every key that is leased now by the id of its credential. Upstreams repeat keys in errors. */
-    readonly redact: (text: string) => string
+    /**
+     * Replaces the key of a lease by the id of its credential, in every form in which upstreams repeat keys in errors.
+     * Nothing is replaced once the lease has ended, or without one: redact before the attempt is over, and the key of
+     * shared capacity with `redactKey`.
+     */
+    readonly redact: (text: string, lease: Lease | undefined) => string
   }
 >()("byok/Router") {
   static readonly layer: Layer.Layer<Router, never, Cipher | CredentialPools | CredentialUse | Parkings> =

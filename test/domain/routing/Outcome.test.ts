@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { type Outcome, outcomeOf } from "../../../src/domain/routing/Outcome.ts"
+import { errorCodesIn, type Outcome, outcomeOf } from "../../../src/domain/routing/Outcome.ts"
 
 const now = Date.UTC(2026, 10, 21, 12)
 
@@ -44,9 +44,32 @@ describe("what an upstream's answer says about the key", () => {
     [403, "authentication_error", "Rejected"],
     [403, "permission_error", "Forbidden"],
     [429, "rate_limit_exceeded", "RateLimited"],
-    [400, "constructor", "RequestRefused"]
+    [400, "constructor", "RequestRefused"],
+    [422, "invalid_api_key", "RequestRefused"],
+    [404, "insufficient_quota", "RequestRefused"],
+    [422, "quota_exceeded", "RequestRefused"]
   ])("%i with the code %s: %s", (status, code, tag) => {
     assert.strictEqual(outcome(status, ["invalid_request_error", code])._tag, tag)
+  })
+
+  it.each<[string, ReadonlyArray<string>]>([
+    [
+      `{"error":{"code":"invalid_api_key","type":"invalid_request_error"}}`,
+      ["invalid_api_key", "invalid_request_error"]
+    ],
+    [`{"type":"error","error":{"type":"authentication_error"}}`, ["authentication_error"]],
+    [
+      `[{"error":{"code":400,"status":"INVALID_ARGUMENT","details":[{"reason":"API_KEY_INVALID"},{"x":1}]}}]`,
+      ["INVALID_ARGUMENT", "API_KEY_INVALID"]
+    ],
+    [`{"error":{"message":"your input was {\\"code\\":\\"invalid_api_key\\"}"}}`, []],
+    [`{"input":{"error":{"code":"invalid_api_key"}}}`, []],
+    [`{"code":"invalid_api_key"}`, []],
+    [`{"error":"invalid_api_key"}`, []],
+    [`"code":"invalid_api_key"`, []],
+    ["", []]
+  ])("has the codes of the error object, and none that a message repeats: %s", (body, codes) => {
+    assert.deepStrictEqual(errorCodesIn(body), codes)
   })
 
   it.each([200, 408, 500])("%i says nothing by its codes", (status) => {

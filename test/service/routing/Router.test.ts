@@ -2,15 +2,20 @@ import { inspect } from "node:util"
 import { assert, describe, it } from "@effect/vitest"
 import { Clock, Deferred, Duration, Effect, Exit, Fiber, Layer, Option, Result, type Scope } from "effect"
 import { TestClock } from "effect/testing"
+import type { CredentialId } from "../../../src/domain/Identifiers.ts"
+import type { Provider } from "../../../src/domain/Provider.ts"
 import type { Outcome } from "../../../src/domain/routing/Outcome.ts"
 import { Cipher, KeyStoreUnavailable } from "../../../src/port/Cipher.ts"
-import { CredentialPools } from "../../../src/port/CredentialPools.ts"
+import { CredentialPools, type PoolOwner } from "../../../src/port/CredentialPools.ts"
+import type { Credentials } from "../../../src/port/Credentials.ts"
 import { CredentialUse } from "../../../src/port/CredentialUse.ts"
 import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
 import { type ParkingChange, Parkings } from "../../../src/port/Parkings.ts"
 import type { Lease } from "../../../src/service/routing/Lease.ts"
 import type { Planned } from "../../../src/service/routing/Planned.ts"
 import { Router } from "../../../src/service/routing/Router.ts"
+import { LeaseRefused } from "../../../src/service/routing/RouterErrors.ts"
+import { runPlan } from "../../../src/service/routing/runPlan.ts"
 import * as CredentialsLive from "../../../src/service/Credentials.ts"
 import * as SecureRandomLive from "../../../src/crypto/SecureRandomLive.ts"
 import { newTenant } from "../../support/database/newTenant.ts"
@@ -300,21 +305,92 @@ describe("a walk through a plan", () => {
     }).pipe(Effect.provide(service()))
   )
 
-  it.effect("uses no shared capacity that was forbidden since the plan, and no key that changed (Q23, E4)", () =>
+  /** What came of each step of a plan that was made before a change, with keys that upstreams reject. */
+  const attemptsAfter = (
+    change: (owner: PoolOwner, id: CredentialId) => Effect.Effect<unknown, unknown, Credentials>
+  ) =>
     Effect.gen(function* () {
       const owner = yield* newTenant
       const { id } = yield* create(owner)
       const { plan, run } = yield* Router
-      const walk = (old: Planned) => Effect.flip(run(old, () => Effect.succeed({ outcome: rejected, value: "none" })))
       const old = yield* planOf(owner)
       assert.deepStrictEqual(stepsOf(old), [id, "shared"])
-      yield* update(owner, id, { is_required: true })
+      yield* change(owner, id)
       yield* plan(requestOf(owner))
-      const error = yield* walk(old)
+      const error = yield* Effect.flip(run(old, () => Effect.succeed({ outcome: rejected, value: "none" })))
+      assert(error._tag === "Exhausted")
+      return error.attempts.map(({ result, step }) => [
+        step._tag === "Own" ? "own" : "shared",
+        result._tag === "Refused" ? result.reason : result._tag
+      ])
+    }).pipe(Effect.provide(service()))
+
+  it.effect("uses no shared capacity that was forbidden since the plan, and the changed key once (Q23, E4)", () =>
+    Effect.gen(function* () {
+      assert.deepStrictEqual(yield* attemptsAfter((owner, id) => update(owner, id, { is_required: true })), [
+        ["own", "changed"],
+        ["own", "Rejected"]
+      ])
+    })
+  )
+
+  it.effect("tries a key that was renamed since the plan before shared capacity", () =>
+    Effect.gen(function* () {
+      assert.deepStrictEqual(yield* attemptsAfter((owner, id) => update(owner, id, { name: "renamed" })), [
+        ["own", "changed"],
+        ["own", "Rejected"],
+        ["shared", "Rejected"]
+      ])
+    })
+  )
+
+  it.effect("passes over shared capacity if a key changes again while it is planned again", () =>
+    Effect.gen(function* () {
+      const owner = yield* newTenant
+      const { id } = yield* create(owner)
+      const router = yield* Router
+      const old = yield* planOf(owner)
+      const refused = runPlan({
+        ...router,
+        lease: () => Effect.fail(new LeaseRefused({ reason: "changed" })),
+        mayShare: () => Effect.succeed(true),
+        replan: () => Effect.succeed(old),
+        retryAt: () => Effect.succeed(null)
+      })
+      const error = yield* Effect.flip(refused(old, () => Effect.succeed({ outcome: succeeded, value: "shared" })))
       assert.deepStrictEqual(
-        error._tag === "Exhausted" && error.attempts.map(({ result }) => result),
-        [0, 1].map(() => ({ _tag: "Refused", reason: "changed" }) as const)
+        error._tag === "Exhausted" && error.attempts.map(({ step }) => step._tag === "Own" && step.credential_id),
+        [id, id]
       )
+    }).pipe(Effect.provide(service()))
+  )
+
+  it.effect("fails with a refused lease of the attempt's own", () =>
+    Effect.gen(function* () {
+      const owner = yield* newTenant
+      yield* create(owner)
+      const { run } = yield* Router
+      const own = new LeaseRefused({ reason: "parked" })
+      assert.strictEqual(yield* Effect.flip(run(yield* planOf(owner), () => Effect.fail(own))), own)
+    }).pipe(Effect.provide(service()))
+  )
+
+  it.effect("says when to come back if the only key is on trial", () =>
+    Effect.gen(function* () {
+      const owner = yield* newTenant
+      yield* create(owner, { is_required: true })
+      const { lease, run } = yield* Router
+      yield* attempt(yield* planOf(owner), rejected)
+      yield* TestClock.adjust("1 minute")
+      const plan = yield* planOf(owner)
+      const now = yield* Clock.currentTimeMillis
+      const error = yield* Effect.scoped(
+        Effect.andThen(
+          lease(plan, ownStep(plan)),
+          Effect.flip(run(plan, () => Effect.succeed({ outcome: succeeded, value: "" })))
+        )
+      )
+      assert.strictEqual(error._tag === "Exhausted" && error.retry_at, now + 1000)
     }).pipe(Effect.provide(service()))
   )
 
@@ -330,7 +406,7 @@ describe("a walk through a plan", () => {
 })
 
 describe("redaction", () => {
-  it.effect("replaces leased keys in every form in which upstreams repeat them (Q22)", () =>
+  it.effect("replaces a leased key in every form in which upstreams repeat it (Q22)", () =>
     Effect.gen(function* () {
       const owner = yield* newTenant
       const secret = 'sk-"fake"/0123456789+0123456789='
@@ -339,21 +415,73 @@ describe("redaction", () => {
       const { lease, redact } = yield* Router
       const plan = yield* planOf(owner, { targets: [{ provider: "openai" }] })
       const bytes = Buffer.from(secret)
+      const percent = encodeURIComponent(secret)
+      const basic = ["", "u", "us"].map((user) => Buffer.from(`${user}:${secret}:`).toString("base64"))
       const forms = [
         secret,
         material,
-        encodeURIComponent(secret),
+        percent,
+        percent.replace(/%../g, (code) => code.toLowerCase()),
         JSON.stringify({ error: secret }),
         bytes.toString("base64"),
         bytes.toString("base64url"),
         bytes.toString("hex"),
-        bytes.toString("hex").toUpperCase()
+        bytes.toString("hex").toUpperCase(),
+        ...basic
       ]
       const text = forms.map((form) => `Incorrect API key provided: ${form}.`).join("\n")
-      const redacted = yield* Effect.scoped(Effect.map(lease(plan, ownStep(plan)), () => redact(text)))
+      const [redacted, leased] = yield* Effect.scoped(
+        Effect.map(lease(plan, ownStep(plan)), (leased) => [redact(text, leased), leased] as const)
+      )
       assert.strictEqual(redacted.split(`<${id}>`).length - 1, forms.length)
       for (const form of forms) assert.notInclude(redacted, form)
-      assert.strictEqual(redact(text), text, "control: nothing is leased now")
+      assert.strictEqual(redact(text, leased), text, "of a lease that has ended nothing is replaced, and nothing fails")
+      assert.strictEqual(redact(text, undefined), text)
+    }).pipe(Effect.provide(service()))
+  )
+
+  it.effect("leaves other keys, words of a key's JSON that are public, and short keys alone", () =>
+    Effect.gen(function* () {
+      const owner = yield* newTenant
+      const account = {
+        type: "service_account",
+        client_email: "gateway@example.iam.gserviceaccount.com",
+        token_uri: "https://oauth2.googleapis.com/token",
+        private_key: "-----BEGIN PRIVATE KEY----- fake"
+      }
+      const { lease, redact } = yield* Router
+      const text = `${JSON.stringify(account)} said sk-another-0123456789 - to ${account.token_uri}`
+      const redactedOf = (key: string, provider: Provider) =>
+        Effect.gen(function* () {
+          const { id } = yield* create(owner, { provider, key })
+          const plan = yield* planOf(owner, { targets: [{ provider }] })
+          const redacted = yield* Effect.scoped(
+            Effect.map(lease(plan, ownStep(plan)), (leased) => redact(text, leased))
+          )
+          return redacted.replaceAll(id, "id")
+        })
+      assert.strictEqual(yield* redactedOf("-", "xai"), text)
+      assert.strictEqual(
+        yield* redactedOf(JSON.stringify({ ...account, project_id: "p" }), "google-vertex"),
+        text.replace(account.private_key, "<id>")
+      )
+    }).pipe(Effect.provide(service()))
+  )
+
+  it.effect("makes a text at most as many times longer as it holds the key, whatever else is leased", () =>
+    Effect.gen(function* () {
+      const owner = yield* newTenant
+      const key = "sk-fake-0123456789-0123456789"
+      yield* create(owner, { provider: "xai", key })
+      const { lease, redact } = yield* Router
+      const plan = yield* planOf(owner, { targets: [{ provider: "xai" }] })
+      yield* Effect.scoped(
+        Effect.gen(function* () {
+          const leases = yield* Effect.replicateEffect(lease(plan, ownStep(plan)), 100)
+          const text = `${"-".repeat(100_000)}${key}`
+          assert.isAtMost(redact(text, leases[0]).length, text.length + 40)
+        })
+      )
     }).pipe(Effect.provide(service()))
   )
 })

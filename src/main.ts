@@ -19,7 +19,7 @@ import * as Environment from "./wiring/Environment.ts"
 import * as Logging from "./wiring/Logging.ts"
 import { version } from "./wiring/OtlpSettings.ts"
 
-const byok = root.pipe(
+export const byok = root.pipe(
   Command.withSubcommands([
     serveCommand,
     accountCommand,

@@ -1,11 +1,11 @@
 import { Effect } from "effect"
-import { Argument, CliError, Command, Flag } from "effect/cli"
+import { CliError, Command, Flag } from "effect/cli"
 import { AccountId } from "../domain/Identifiers.ts"
 import type { ErasureStep } from "../port/AccountRepository.ts"
 import { Accounts } from "../service/Accounts.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { operatorOn, withAccounts } from "./asOperator.ts"
-import { name, parse } from "./Arguments.ts"
+import { argument, name } from "./Arguments.ts"
 import { print, printPages } from "./Output.ts"
 import { makeProgress, type ProgressView } from "./Progress.ts"
 
@@ -52,10 +52,7 @@ const erasureView: ProgressView<Erased> = { line: erasureLine, part: () => undef
 const remove = Command.make(
   "delete",
   {
-    id: Argument.String("ID").pipe(
-      Argument.withDescription("Id of the account"),
-      Argument.mapEffect(parse(AccountId, "ID must be a UUID."))
-    ),
+    id: argument("ID", "Id of the account", AccountId, "be a UUID"),
     yes
   },
   Effect.fnUntraced(function* ({ id }) {

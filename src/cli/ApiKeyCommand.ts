@@ -1,21 +1,18 @@
 import { Effect } from "effect"
-import { Argument, Command, Flag } from "effect/cli"
+import { Command } from "effect/cli"
 import { ApiKeyHash } from "../domain/Identifiers.ts"
-import { account, name, parse } from "./Arguments.ts"
+import { account, argument, name, toggle } from "./Arguments.ts"
 import { print, printList } from "./Output.ts"
 import { withAccounts } from "./asOperator.ts"
 
-const hash = Argument.String("HASH").pipe(
-  Argument.withDescription("SHA-256 of the key, as shown by `api-key list`"),
-  Argument.mapEffect(
-    parse(ApiKeyHash, "HASH must be the key's hash, 64 lowercase hexadecimal characters: `byok api-key list` shows it.")
-  )
+const hash = argument(
+  "HASH",
+  "SHA-256 of the key, as shown by `api-key list`",
+  ApiKeyHash,
+  "be the key's hash, 64 lowercase hexadecimal characters: `byok api-key list` shows it"
 )
 
-const management = Flag.Boolean("management").pipe(
-  Flag.withDescription("Allow the key to manage credentials"),
-  Flag.withDefault(false)
-)
+const management = toggle("management", "Allow the key to manage credentials")
 
 const issue = Command.make(
   "issue",
@@ -29,14 +26,11 @@ const issue = Command.make(
 const importKey = Command.make(
   "import",
   {
-    hash: Argument.String("HASH").pipe(
-      Argument.withDescription("SHA-256 of the whole key as UTF-8"),
-      Argument.mapEffect(
-        parse(
-          ApiKeyHash,
-          'HASH must be the SHA-256 of the key, 64 lowercase hexadecimal characters: `printf %s "$KEY" | sha256sum` shows it.'
-        )
-      )
+    hash: argument(
+      "HASH",
+      "SHA-256 of the whole key as UTF-8",
+      ApiKeyHash,
+      'be the SHA-256 of the key, 64 lowercase hexadecimal characters: `printf %s "$KEY" | sha256sum` shows it'
     ),
     account,
     name,

@@ -26,7 +26,7 @@ const Name = Text.check(
   Schema.makeFilter((text: string) => text.search(unprintable) < 0)
 )
 
-/** Decodes an argument. The error prints the help and `message`, which says what is expected, never what was given. */
+/** Decodes what was given. The error prints the help and `message`, which says what is expected, never what was given. */
 export const parse =
   <A>(schema: Schema.ConstraintCodec<A, unknown>, message: string) =>
   (given: unknown) =>
@@ -35,27 +35,45 @@ export const parse =
       onSome: Effect.succeed
     })
 
-export const account = Flag.String("account").pipe(
-  Flag.withDescription("Id of the account"),
-  Flag.mapEffect(parse(AccountId, "--account must be a UUID."))
-)
+/** An argument that must decode. `expected` ends the sentence on one that does not. */
+export const argument = <A>(
+  name: string,
+  description: string,
+  schema: Schema.ConstraintCodec<A, unknown>,
+  expected: string
+) =>
+  Argument.String(name).pipe(
+    Argument.withDescription(description),
+    Argument.mapEffect(parse(schema, `${name} must ${expected}.`))
+  )
 
-export const credentialId = Argument.String("ID").pipe(
-  Argument.withDescription("Id of the credential"),
-  Argument.mapEffect(parse(CredentialId, "ID must be a UUID."))
-)
+/** A flag that must decode, likewise. */
+export const flag = <A>(
+  name: string,
+  description: string,
+  schema: Schema.ConstraintCodec<A, unknown>,
+  expected: string
+) =>
+  Flag.String(name).pipe(
+    Flag.withDescription(description),
+    Flag.mapEffect(parse(schema, `--${name} must ${expected}.`))
+  )
 
-export const workspace = Flag.String("workspace").pipe(
-  Flag.withDescription("Id of the workspace"),
-  Flag.mapEffect(parse(WorkspaceId, "--workspace must be a UUID."))
-)
+/** A flag without a value. */
+export const toggle = (name: string, description: string) =>
+  Flag.Boolean(name).pipe(Flag.withDescription(description), Flag.withDefault(false))
 
-export const provider = Flag.String("provider").pipe(
-  Flag.withDescription("Slug of the provider"),
-  Flag.mapEffect(parse(Provider, "--provider must be a known provider slug."))
-)
+export const account = flag("account", "Id of the account", AccountId, "be a UUID")
 
-export const name = Flag.String("name").pipe(
-  Flag.withDescription("Human-readable name"),
-  Flag.mapEffect(parse(Name, "--name must have 1 to 255 characters, none of them a control character."))
+export const credentialId = argument("ID", "Id of the credential", CredentialId, "be a UUID")
+
+export const workspace = flag("workspace", "Id of the workspace", WorkspaceId, "be a UUID")
+
+export const provider = flag("provider", "Slug of the provider", Provider, "be a known provider slug")
+
+export const name = flag(
+  "name",
+  "Human-readable name",
+  Name,
+  "have 1 to 255 characters, none of them a control character"
 )

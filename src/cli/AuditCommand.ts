@@ -3,7 +3,7 @@ import { Command, Flag } from "effect/cli"
 import { Audit, type AuditReport } from "../service/Audit.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { operatorOn } from "./asOperator.ts"
-import { parse } from "./Arguments.ts"
+import { flag } from "./Arguments.ts"
 import { printAs, writeOut } from "./Output.ts"
 
 const withAudit = operatorOn(Audit, CommandLayers.audit)
@@ -21,11 +21,7 @@ const reportLines = ({ entries, events, head, last_at, last_seq, unsealed }: Aud
   ].join("\n")
 
 const hashFlag = (name: string, description: string) =>
-  Flag.String(name).pipe(
-    Flag.withDescription(description),
-    Flag.mapEffect(parse(Hash, `--${name} must be a hash, 64 lowercase hexadecimal characters.`)),
-    Flag.optional
-  )
+  flag(name, description, Hash, "be a hash, 64 lowercase hexadecimal characters").pipe(Flag.optional)
 
 const verify = Command.make(
   "verify",
@@ -49,11 +45,12 @@ const verify = Command.make(
 const exportEvents = Command.make(
   "export",
   {
-    after: Flag.String("after").pipe(
-      Flag.withDescription("Start after this `seq` (default: at the beginning)"),
-      Flag.mapEffect(parse(Seq, "--after must be a whole number: the `seq` of an event.")),
-      Flag.withDefault("0")
-    )
+    after: flag(
+      "after",
+      "Start after this `seq` (default: at the beginning)",
+      Seq,
+      "be a whole number: the `seq` of an event"
+    ).pipe(Flag.withDefault("0"))
   },
   Effect.fnUntraced(function* ({ after }) {
     const head = yield* withAudit((audit) => audit.export(BigInt(after), writeOut))

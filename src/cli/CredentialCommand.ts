@@ -1,7 +1,7 @@
 import { DateTime, Effect, Option } from "effect"
 import { Argument, CliError, Command, Flag } from "effect/cli"
 import { CurrentCaller } from "../domain/CurrentCaller.ts"
-import { type AccountId, CredentialId } from "../domain/Identifiers.ts"
+import { CredentialId } from "../domain/Identifiers.ts"
 import { Credentials } from "../port/Credentials.ts"
 import { NotKnown } from "../service/Accounts.ts"
 import { OperatorCredentials } from "../service/OperatorCredentials.ts"
@@ -37,29 +37,26 @@ const show = Command.make(
   Command.withDescription("Show a credential, its revision, the version of its key and its last use, never the key")
 )
 
-const setDisabled = Effect.fnUntraced(function* (account_id: AccountId, id: CredentialId, disabled: boolean) {
-  const update = Effect.flatMap(Credentials, (credentials) => credentials.update(id, { disabled }))
-  const updated = yield* asOperator(CommandLayers.sealing)(
-    Effect.provideService(update, CurrentCaller, { account_id })
-  ).pipe(Effect.catchTags({ NotFound: () => new NotKnown({ kind: "credential" }), InvalidParams: Effect.die }))
-  yield* print({ id, disabled: updated.disabled }, `the credential is ${disabled ? "disabled" : "enabled"}`)
-})
+/** The command that disables credentials, or the one that enables them. */
+const setDisabled = (name: "disable" | "enable", description: string) =>
+  Command.make(
+    name,
+    { account, id: credentialId },
+    Effect.fnUntraced(function* ({ account, id }) {
+      const { disabled } = yield* Effect.flatMap(Credentials, ({ update }) =>
+        update(id, { disabled: name === "disable" })
+      ).pipe(
+        Effect.provideService(CurrentCaller, { account_id: account }),
+        asOperator(CommandLayers.sealing),
+        Effect.catchTags({ NotFound: () => new NotKnown({ kind: "credential" }), InvalidParams: Effect.die })
+      )
+      yield* print({ id, disabled }, `the credential is ${name}d`)
+    })
+  ).pipe(Command.withDescription(description))
 
-const disable = Command.make(
-  "disable",
-  { account, id: credentialId },
-  Effect.fnUntraced(function* ({ account, id }) {
-    yield* setDisabled(account, id, true)
-  })
-).pipe(Command.withDescription("Disable a credential: it is no longer offered to a router"))
+const disable = setDisabled("disable", "Disable a credential: it is no longer offered to a router")
 
-const enable = Command.make(
-  "enable",
-  { account, id: credentialId },
-  Effect.fnUntraced(function* ({ account, id }) {
-    yield* setDisabled(account, id, false)
-  })
-).pipe(Command.withDescription("Enable a credential"))
+const enable = setDisabled("enable", "Enable a credential")
 
 const remove = Command.make(
   "delete",

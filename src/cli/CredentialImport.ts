@@ -1,7 +1,7 @@
 import { fstatSync, read } from "node:fs"
 import { extname } from "node:path"
 import { promisify } from "node:util"
-import { Console, Data, Effect, Option, Stream } from "effect"
+import { Console, Effect, Option, Stream } from "effect"
 import { Argument, CliError, Command, Flag } from "effect/cli"
 import { CurrentCaller } from "../domain/CurrentCaller.ts"
 import { InvalidParams } from "../domain/Errors.ts"
@@ -13,14 +13,11 @@ import { OperatorCredentials } from "../service/OperatorCredentials.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 import * as PrivateFiles from "../wiring/PrivateFiles.ts"
 import { asOperator } from "./asOperator.ts"
-import { csvRefused, type Entry, ImportRefused, readEntries } from "./ImportFile.ts"
+import { csvRefused, type Entry, readEntries } from "./ImportFile.ts"
 import { openJournal } from "./ImportJournal.ts"
-import { account } from "./Arguments.ts"
-import { OutputFailed, StandardStreams, toJson, writeOut } from "./Output.ts"
+import { account, toggle } from "./Arguments.ts"
+import { CommandFailed, StandardStreams, toJson, writeWhole } from "./Output.ts"
 import { makeProgress } from "./Progress.ts"
-
-/** Some lines were not imported. */
-export class ImportIncomplete extends Data.TaggedError("ImportIncomplete")<{ readonly message: string }> {}
 
 /** How many records are created at a time, so that their statements are shared. */
 const concurrency = 128
@@ -77,9 +74,9 @@ const sourceOf = Effect.fnUntraced(function* (file: string) {
 })
 
 const unreadable = (error: unknown) =>
-  error instanceof ImportRefused
+  error instanceof CommandFailed
     ? error
-    : new ImportRefused({ message: `The file cannot be read (${(error as NodeJS.ErrnoException).code}).` })
+    : new CommandFailed({ message: `The file cannot be read (${(error as NodeJS.ErrnoException).code}).` })
 
 const hasIssues = (error: unknown): error is InvalidParams => error instanceof InvalidParams
 
@@ -106,9 +103,7 @@ const importAll = Effect.fnUntraced(function* <E, R>(
         )
   const report = Effect.fnUntraced(function* (result: Result) {
     counts[kindOf(result)] += 1
-    const failed = (code: string) => new OutputFailed({ code, done: `${summary(counts)}; run it again` })
-    const written = yield* Effect.mapError(writeOut(`${toJson(result)}\n`), ({ code }) => failed(code))
-    if (!written) return yield* failed("EPIPE")
+    yield* writeWhole(`${toJson(result)}\n`, `${summary(counts)}; run it again`)
     if (visible) yield* progress.report({ ...counts })
   })
 
@@ -119,7 +114,7 @@ const importAll = Effect.fnUntraced(function* <E, R>(
     Effect.ensuring(progress.end)
   )
   if (counts.refused > 0) {
-    return yield* new ImportIncomplete({ message: `Lines were refused. ${sentence(summary(counts))}` })
+    return yield* new CommandFailed({ message: `Lines were refused. ${sentence(summary(counts))}` })
   }
   yield* Console.error(sentence(summary(counts)))
 })
@@ -170,10 +165,7 @@ export const credentialImport = Command.make(
       Flag.withDescription("File that makes it safe to run the import again (default: FILE.journal)"),
       Flag.optional
     ),
-    dryRun: Flag.Boolean("dry-run").pipe(
-      Flag.withDescription("Check every line and change nothing"),
-      Flag.withDefault(false)
-    )
+    dryRun: toggle("dry-run", "Check every line and change nothing")
   },
   Effect.fnUntraced(function* ({ account, dryRun, file, journal }) {
     const path = dryRun ? undefined : yield* journalOf(file, journal)

@@ -10,15 +10,12 @@ import { Explanations } from "../port/Explanations.ts"
 import { NotKnown } from "../service/Accounts.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { operatorOn } from "./asOperator.ts"
-import { account, parse } from "./Arguments.ts"
+import { account, flag, parse, toggle } from "./Arguments.ts"
 import { printable, printAs } from "./Output.ts"
 
 const Providers = Schema.Array(Provider).check(
   Schema.makeFilter((given) => given.length > 0 && new Set(given).size === given.length)
 )
-
-const flag = (name: string, description: string) =>
-  Flag.Boolean(name).pipe(Flag.withDescription(description), Flag.withDefault(false))
 
 const regions = ["europe", "us"] as const
 
@@ -101,28 +98,27 @@ export const explainCommand = Command.make(
   "explain",
   {
     account,
-    workspace: Flag.String("workspace").pipe(
-      Flag.withDescription("Id of the workspace (default: the account's default workspace)"),
-      Flag.mapEffect(parse(WorkspaceId, "--workspace must be a UUID.")),
-      Flag.optional
-    ),
+    workspace: flag(
+      "workspace",
+      "Id of the workspace (default: the account's default workspace)",
+      WorkspaceId,
+      "be a UUID"
+    ).pipe(Flag.optional),
     providers: Flag.String("provider").pipe(
       Flag.withDescription("Providers of the model, in order and separated by commas"),
       Flag.map((given) => given.split(",")),
       Flag.mapEffect(parse(Providers, "--provider must be known provider slugs, each once."))
     ),
-    model: Flag.String("model").pipe(
-      Flag.withDescription("Model slug of the request"),
-      Flag.mapEffect(parse(RoutingRequest.fields.model, "--model must have 1 to 255 characters."))
-    ),
-    api_key_hash: Flag.String("api-key-hash").pipe(
-      Flag.withDescription("SHA-256 of the caller's API key"),
-      Flag.mapEffect(parse(ApiKeyHash, "--api-key-hash must be 64 lowercase hexadecimal characters.")),
-      Flag.optional
-    ),
+    model: flag("model", "Model slug of the request", RoutingRequest.fields.model, "have 1 to 255 characters"),
+    api_key_hash: flag(
+      "api-key-hash",
+      "SHA-256 of the caller's API key",
+      ApiKeyHash,
+      "be 64 lowercase hexadecimal characters"
+    ).pipe(Flag.optional),
     user_id: Flag.String("user").pipe(Flag.withDescription("The caller's user id"), Flag.optional),
     host: Flag.Literals("host", regions).pipe(Flag.withDescription("Regional host of the request"), Flag.optional),
-    requires_zdr: flag("zdr", "The request requires zero data retention"),
+    requires_zdr: toggle("zdr", "The request requires zero data retention"),
     kind: Flag.Literals("kind", EndpointKind.literals).pipe(
       Flag.withDescription("Kind of the endpoints (default: standard)"),
       Flag.withDefault("standard" as const)
@@ -131,36 +127,27 @@ export const explainCommand = Command.make(
       Flag.withDescription("Recorded region of the endpoints"),
       Flag.optional
     ),
-    zdr: flag("endpoint-zdr", "The endpoints retain nothing"),
-    unshared: flag("no-shared", "The gateway has no capacity of its own there"),
-    providerFirst: flag("provider-first", "Try providers one by one, shared capacity included")
+    zdr: toggle("endpoint-zdr", "The endpoints retain nothing"),
+    unshared: toggle("no-shared", "The gateway has no capacity of its own there"),
+    providerFirst: toggle("provider-first", "Try providers one by one, shared capacity included")
   },
-  Effect.fnUntraced(function* (given) {
-    const {
-      account,
-      api_key_hash,
-      host,
-      kind,
-      model,
-      providers,
-      region,
-      requires_zdr,
-      unshared,
-      user_id,
-      workspace,
-      zdr
-    } = given
-    const endpoint = { kind, region: Option.getOrNull(region), zdr, shared: !unshared }
+  Effect.fnUntraced(function* ({ account, workspace, ...given }) {
+    const endpoint = {
+      kind: given.kind,
+      region: Option.getOrNull(given.region),
+      zdr: given.zdr,
+      shared: !given.unshared
+    }
     const { explanation, verifies } = yield* withExplanations(({ explain, verifies }) =>
       Effect.map(
         explain({
           ...(Option.isSome(workspace) ? { workspace_id: workspace.value } : {}),
-          model,
-          api_key_hash: Option.getOrNull(api_key_hash),
-          user_id: Option.getOrNull(user_id),
-          host: Option.getOrElse(host, () => "global" as const),
-          requires_zdr,
-          targets: providers.map((provider) => ({ provider, endpoint })),
+          model: given.model,
+          api_key_hash: Option.getOrNull(given.api_key_hash),
+          user_id: Option.getOrNull(given.user_id),
+          host: Option.getOrElse(given.host, () => "global" as const),
+          requires_zdr: given.requires_zdr,
+          targets: given.providers.map((provider) => ({ provider, endpoint })),
           strategy: given.providerFirst ? "provider_first" : "byok_first"
         }),
         (explanation) => ({ explanation, verifies })

@@ -1,17 +1,14 @@
 import { isUtf8 } from "node:buffer"
-import { Data } from "effect"
 import type { Issue } from "../domain/Issue.ts"
+import { CommandFailed } from "./Output.ts"
 
 /** A record of a file to import: the body of a create, or why it has none. */
 export type Entry = { readonly line: number; readonly body: unknown } | { readonly line: number; readonly issue: Issue }
 
 const refusedEntry = (line: number, message: string): Entry => ({ line, issue: { path: [], message } })
 
-/** An import cannot begin or go on. Says why, and never what is in its file. */
-export class ImportRefused extends Data.TaggedError("ImportRefused")<{ readonly message: string }> {}
-
 export const csvRefused = () =>
-  new ImportRefused({
+  new CommandFailed({
     message: "Only JSON lines are imported: convert CSV to them first, with the line of jq in docs/commands.md."
   })
 

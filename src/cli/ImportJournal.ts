@@ -3,7 +3,7 @@ import { existsSync } from "node:fs"
 import { DateTime, Duration, Effect, Schema } from "effect"
 import { AccountId } from "../domain/Identifiers.ts"
 import * as PrivateFiles from "../wiring/PrivateFiles.ts"
-import { ImportRefused } from "./ImportFile.ts"
+import { CommandFailed } from "./Output.ts"
 
 /** Creates are recognised for 24 hours; a run that begins in time must also end in time. */
 const maxAge = Duration.hours(23)
@@ -33,13 +33,13 @@ export const openJournal = Effect.fnUntraced(function* (path: string, account_id
   const journal = yield* Effect.mapError(
     Effect.flatMap(PrivateFiles.read(path), Schema.decodeUnknownEffect(Journal)),
     (error) =>
-      error._tag === "SchemaError" ? new ImportRefused({ message: `${path} is not the journal of an import.` }) : error
+      error._tag === "SchemaError" ? new CommandFailed({ message: `${path} is not the journal of an import.` }) : error
   )
   if (journal.account_id !== account_id) {
-    return yield* new ImportRefused({ message: `${path} is the journal of an import into another account.` })
+    return yield* new CommandFailed({ message: `${path} is the journal of an import into another account.` })
   }
   if (now.epochMilliseconds - journal.created_at.epochMilliseconds >= Duration.toMillis(maxAge)) {
-    return yield* new ImportRefused({
+    return yield* new CommandFailed({
       message: `${path} is from ${DateTime.formatIso(journal.created_at)}, and an import can be resumed for ${Duration.toHours(maxAge)} hours: remove from the file what was imported since, then the journal.`
     })
   }

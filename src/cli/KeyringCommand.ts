@@ -1,12 +1,12 @@
-import { Data, DateTime, Effect, Option, Schema } from "effect"
-import { Argument, Command, Flag } from "effect/cli"
+import { DateTime, Effect, Option, Schema } from "effect"
+import { Command, Flag } from "effect/cli"
 import { KekId, kekIdForm } from "../domain/Identifiers.ts"
 import { KeyringEditor } from "../port/KeyringEditor.ts"
 import { type KeyStatus, type RewrapProgress, type RewrapResult, Rotation } from "../service/Rotation.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { operatorOn } from "./asOperator.ts"
-import { parse } from "./Arguments.ts"
-import { print, printAs } from "./Output.ts"
+import { argument, flag, toggle } from "./Arguments.ts"
+import { CommandFailed, print, printAs } from "./Output.ts"
 import { makeProgress, type ProgressView } from "./Progress.ts"
 
 const generate = Command.make(
@@ -68,26 +68,22 @@ export const rewrapView: ProgressView<RewrapProgress> = {
   longest: (progress) => progressLine({ ...progress, rewrapped: progress.total })
 }
 
-/** Some credentials still name a key other than the primary one. */
-export class RewrapIncomplete extends Data.TaggedError("RewrapIncomplete")<{ readonly message: string }> {}
-
 const rewrap = Command.make(
   "rewrap",
   {
-    batch: Flag.String("batch").pipe(
-      Flag.withDescription("Credentials per transaction, at most (default 500)"),
-      Flag.mapEffect(parse(Batch, "--batch must be a whole number from 1 to 10000.")),
-      Flag.withDefault(500)
-    ),
-    dryRun: Flag.Boolean("dry-run").pipe(
-      Flag.withDescription("Change nothing, only report how many credentials are left"),
-      Flag.withDefault(false)
-    ),
-    rate: Flag.String("rate").pipe(
-      Flag.withDescription("Credentials per second, at most (default 1000)"),
-      Flag.mapEffect(parse(Rate, "--rate must be a whole number from 1 to 1000000.")),
-      Flag.withDefault(1000)
-    )
+    batch: flag(
+      "batch",
+      "Credentials per transaction, at most (default 500)",
+      Batch,
+      "be a whole number from 1 to 10000"
+    ).pipe(Flag.withDefault(500)),
+    dryRun: toggle("dry-run", "Change nothing, only report how many credentials are left"),
+    rate: flag(
+      "rate",
+      "Credentials per second, at most (default 1000)",
+      Rate,
+      "be a whole number from 1 to 1000000"
+    ).pipe(Flag.withDefault(1000))
   },
   Effect.fnUntraced(function* ({ batch, dryRun, rate }) {
     if (dryRun) return yield* reportDryRun
@@ -101,7 +97,7 @@ const rewrap = Command.make(
     const done = `credentials rewrapped: ${result.rewrapped}, and \`byok keyring status\` shows what is left`
     yield* printAs({ ...result, keys }, resultLines(result, keys), done)
     if (result.left > 0 || result.failed.length > 0) {
-      return yield* new RewrapIncomplete({ message: `Credentials that still name another key: ${result.left}.` })
+      return yield* new CommandFailed({ message: `Credentials that still name another key: ${result.left}.` })
     }
   })
 ).pipe(Command.withDescription("Rewrap credentials under the first key; the service may be running"))
@@ -155,11 +151,7 @@ const admit = Command.make(
 const add = Command.make(
   "add",
   {
-    id: Flag.String("id").pipe(
-      Flag.withDescription("Id of the new key (default: one made from the date)"),
-      Flag.mapEffect(parse(KekId, `--id must be ${kekIdForm}.`)),
-      Flag.optional
-    )
+    id: flag("id", "Id of the new key (default: one made from the date)", KekId, `be ${kekIdForm}`).pipe(Flag.optional)
   },
   Effect.fnUntraced(function* ({ id }) {
     const kek_id = yield* withEditor(({ add }) => add(Option.getOrUndefined(id)))
@@ -167,10 +159,7 @@ const add = Command.make(
   })
 ).pipe(Command.withDescription("Add a new key to the keyring file; it opens but does not seal yet"))
 
-const kekId = Argument.String("ID").pipe(
-  Argument.withDescription("Id of the key, as `keyring status` shows it"),
-  Argument.mapEffect(parse(KekId, `ID must be ${kekIdForm}.`))
-)
+const kekId = argument("ID", "Id of the key, as `keyring status` shows it", KekId, `be ${kekIdForm}`)
 
 const promote = Command.make(
   "promote",

@@ -1,4 +1,4 @@
-import { Console, Data, Effect, Option } from "effect"
+import { Console, Effect, Option } from "effect"
 import { Command, Flag } from "effect/cli"
 import { Parkings } from "../port/Parkings.ts"
 import { NotKnown } from "../service/Accounts.ts"
@@ -6,16 +6,13 @@ import { LeakResponse, type LeakSearchProgress, type LeakSearchResult } from "..
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { readLeakedText } from "../wiring/readLeakedText.ts"
 import { operatorOn } from "./asOperator.ts"
-import { account, credentialId } from "./Arguments.ts"
-import { print, printable, printAs, StandardStreams } from "./Output.ts"
+import { account, credentialId, toggle } from "./Arguments.ts"
+import { CommandFailed, print, printable, printAs, StandardStreams } from "./Output.ts"
 import { makeProgress, type ProgressView } from "./Progress.ts"
 
 const withLeakResponse = operatorOn(LeakResponse, CommandLayers.leakResponse)
 
 const withParkings = operatorOn(Parkings, CommandLayers.parkings)
-
-/** A search that could not compare every key that it had to. */
-export class LeakSearchIncomplete extends Data.TaggedError("LeakSearchIncomplete")<{ readonly message: string }> {}
 
 const line = ({ found, opened, searched, total }: LeakSearchProgress) =>
   `searched ${searched} of ${total} credentials, ${opened} opened, ${found} found`
@@ -47,14 +44,8 @@ const find = Command.make(
       Flag.withDescription("File of mode 0400 or 0600 with the leaked text (default: standard input)"),
       Flag.optional
     ),
-    all: Flag.Boolean("all").pipe(
-      Flag.withDescription("Open every key, also where the label rules the leaked one out"),
-      Flag.withDefault(false)
-    ),
-    park: Flag.Boolean("park").pipe(
-      Flag.withDescription("Withhold the keys that are found from routers until they are replaced"),
-      Flag.withDefault(false)
-    )
+    all: toggle("all", "Open every key, also where the label rules the leaked one out"),
+    park: toggle("park", "Withhold the keys that are found from routers until they are replaced")
   },
   Effect.fnUntraced(function* ({ all, file, park }) {
     const { stdin } = yield* StandardStreams
@@ -66,7 +57,7 @@ const find = Command.make(
     const result = yield* withLeakResponse(({ find }) => find({ text, all, park, onProgress: progress.report })).pipe(
       Effect.ensuring(progress.end),
       Effect.catchTag("KeyStoreUnavailable", ({ reason }) =>
-        Effect.fail(new LeakSearchIncomplete({ message: `No key can be opened: ${reason}.` }))
+        Effect.fail(new CommandFailed({ message: `No key can be opened: ${reason}.` }))
       )
     )
     const marked = result.found.filter(({ parked }) => parked).length
@@ -75,7 +66,7 @@ const find = Command.make(
       : undefined
     yield* printAs(result, resultLines(result).map(printable).join("\n"), done)
     if (result.unopened_total > 0) {
-      return yield* new LeakSearchIncomplete({
+      return yield* new CommandFailed({
         message: `Credentials that may hold it and did not open: ${result.unopened_total}.`
       })
     }

@@ -1,13 +1,11 @@
 import { Effect } from "effect"
-import { Command, Flag } from "effect/cli"
+import { Command } from "effect/cli"
 import { migrateDatabase } from "../wiring/Persistence.ts"
 import { readSettings } from "../wiring/Settings.ts"
+import { toggle } from "./Arguments.ts"
 import { printAs } from "./Output.ts"
 
-const finish = Flag.Boolean("finish").pipe(
-  Flag.withDescription("Also drop what only instances of the version before need, once none of them runs"),
-  Flag.withDefault(false)
-)
+const finish = toggle("finish", "Also drop what only instances of the version before need, once none of them runs")
 
 const later =
   "Instances of the version before can run beside this one. Once none does, run `byok migrate --finish`, which makes creates cheaper."

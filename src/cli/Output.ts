@@ -29,6 +29,9 @@ export class OutputFailed extends Data.TaggedError("OutputFailed")<{
   }
 }
 
+/** A command cannot do all that it was asked to. Says in a sentence what is left or why. */
+export class CommandFailed extends Data.TaggedError("CommandFailed")<{ readonly message: string }> {}
+
 const ignore = () => undefined
 
 const codeOf = (error: unknown) => (error as NodeJS.ErrnoException).code ?? "unknown"
@@ -65,6 +68,16 @@ export const writeOut = (text: string): Effect.Effect<boolean, OutputFailed> =>
     )
   )
 
+/** Writes to standard output. The failure says what was done, even if nobody reads any more. */
+export const writeWhole = (text: string, done: string) =>
+  writeOut(text).pipe(
+    Effect.filterOrFail(
+      (written) => written,
+      () => new OutputFailed({ code: "EPIPE" })
+    ),
+    Effect.mapError(({ code }) => new OutputFailed({ code, done }))
+  )
+
 /** Shows unprintable characters as JSON escapes. */
 export const printable = (text: string) =>
   text.replace(unprintable, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`)
@@ -95,11 +108,8 @@ export const toJson = (object: object) => printable(JSON.stringify(object))
  */
 export const printAs = Effect.fnUntraced(function* (object: object, text: string, done?: string) {
   const { json } = yield* root
-  const written = yield* Effect.mapError(
-    writeOut(`${json ? toJson(object) : text}\n`),
-    ({ code }) => new OutputFailed({ code, done })
-  )
-  if (!written && done !== undefined) return yield* new OutputFailed({ code: "EPIPE", done })
+  const line = `${json ? toJson(object) : text}\n`
+  yield* done === undefined ? writeOut(line) : writeWhole(line, done)
 })
 
 /** Prints a result. Only here is a new key shown, once. */

@@ -1,7 +1,7 @@
 import { Effect } from "effect"
-import { Argument, Command } from "effect/cli"
+import { Command } from "effect/cli"
 import { WorkspaceId } from "../domain/Identifiers.ts"
-import { account, name, parse } from "./Arguments.ts"
+import { account, argument, name } from "./Arguments.ts"
 import { print, printList } from "./Output.ts"
 import { withAccounts } from "./asOperator.ts"
 
@@ -18,10 +18,7 @@ const create = Command.make(
 const remove = Command.make(
   "delete",
   {
-    id: Argument.String("ID").pipe(
-      Argument.withDescription("Id of the workspace"),
-      Argument.mapEffect(parse(WorkspaceId, "ID must be a UUID."))
-    )
+    id: argument("ID", "Id of the workspace", WorkspaceId, "be a UUID")
   },
   Effect.fnUntraced(function* ({ id }) {
     const deleted = yield* withAccounts((accounts) => accounts.deleteWorkspace(id))

@@ -1,48 +1,25 @@
 import { Cause, Console, Effect, Option } from "effect"
-import type { CliError } from "effect/cli"
-import type { HttpServerError } from "effect/http"
-import type { ServiceUnavailable } from "../domain/Errors.ts"
+import { CliError, type Command } from "effect/cli"
+import type { byok } from "../main.ts"
 import { KeyStoreUnavailable } from "../port/Cipher.ts"
 import { DatabaseFailure } from "../port/DatabaseFailure.ts"
-import type { KeyringRefusal } from "../port/KeyringEditor.ts"
-import type { HashTaken, NotKnown } from "../service/Accounts.ts"
-import type { AuditFault } from "../service/Audit.ts"
 import { StoredKeyUnusable } from "../service/makeUpdate.ts"
 import type { OrderRefused } from "../service/OperatorCredentials.ts"
-import type { EmbeddedPostgresError } from "../wiring/Persistence.ts"
 import type { InvalidSetting } from "../wiring/Settings.ts"
-import type { UnusableLeakedText } from "../wiring/readLeakedText.ts"
-import type { ImportIncomplete } from "./CredentialImport.ts"
-import type { ImportRefused } from "./ImportFile.ts"
-import type { RewrapIncomplete } from "./KeyringCommand.ts"
-import type { LeakSearchIncomplete } from "./LeakCommand.ts"
 import { OutputFailed } from "./Output.ts"
 
-/** Everything a command can fail with. */
-type Failure =
-  | AuditFault
-  | CliError.CliError
-  | EmbeddedPostgresError
-  | HashTaken
-  | HttpServerError.ServeError
-  | ImportIncomplete
-  | ImportRefused
-  | InvalidSetting
-  | KeyringRefusal
-  | KeyStoreUnavailable
-  | LeakSearchIncomplete
-  | NotKnown
-  | OrderRefused
-  | OutputFailed
-  | RewrapIncomplete
-  | ServiceUnavailable
-  | UnusableLeakedText
+/** Defects that have a sentence nevertheless. */
+const explained = [DatabaseFailure, KeyStoreUnavailable, OutputFailed, StoredKeyUnusable]
+type Explained = InstanceType<(typeof explained)[number]>
+
+/** Everything that commands and the settings of the log fail with. */
+type Failure = Command.Error<typeof byok> | InvalidSetting | CliError.CliError
 
 /** How many ids a sentence names. */
-const named = 100
+const maxIds = 100
 
 const listOf = (ids: ReadonlyArray<string>) =>
-  ids.slice(0, named).join(", ") + (ids.length > named ? ` and ${ids.length - named} more` : "")
+  ids.slice(0, maxIds).join(", ") + (ids.length > maxIds ? ` and ${ids.length - maxIds} more` : "")
 
 const sentenceOnOrder = ({ foreign, missing }: OrderRefused) =>
   [
@@ -51,56 +28,43 @@ const sentenceOnOrder = ({ foreign, missing }: OrderRefused) =>
     ...(foreign.length > 0 ? [`Not of this workspace and provider: ${listOf(foreign)}.`] : [])
   ].join(" ")
 
-/** One sentence for the operator; none for wrong usage, which the help has explained. */
-const sentenceOf = (failure: Failure): string | undefined => {
+/** One sentence for the operator. */
+const sentenceOf = (failure: Exclude<Failure | Explained, CliError.CliError>): string => {
   switch (failure._tag) {
-    case "AuditFault":
-    case "EmbeddedPostgresError":
-    case "ImportIncomplete":
-    case "ImportRefused":
-    case "InvalidSetting":
-    case "KeyringRefusal":
-    case "LeakSearchIncomplete":
-    case "OutputFailed":
-    case "RewrapIncomplete":
-    case "UnusableLeakedText":
-      return failure.message
+    case "DatabaseFailure":
+      return `The database failed: ${failure.message}.`
     case "HashTaken":
       return "There is an API key with this hash already."
-    case "OrderRefused":
-      return sentenceOnOrder(failure)
-    case "NotKnown":
-      return `There is no such ${failure.kind}.`
-    case "ServiceUnavailable":
-      return "The database is overloaded; try again."
     case "KeyStoreUnavailable":
       return `Nothing can be sealed: ${failure.reason}.`
+    case "NotKnown":
+      return `There is no such ${failure.kind}.`
+    case "OrderRefused":
+      return sentenceOnOrder(failure)
     case "ServeError":
       return "HOST and PORT must be an address that is free to listen on."
+    case "ServiceUnavailable":
+      return "The database is overloaded; try again."
+    case "StoredKeyUnusable":
+      return `${failure.message}. It can only be renamed or deleted.`
     default:
-      return undefined
+      return failure.message
   }
 }
 
-/** Prints a failure on standard error, in one sentence if expected, and returns the exit code: 2 for wrong usage, else 1. */
-export const exitCodeOf = (cause: Cause.Cause<Failure>) =>
-  Effect.gen(function* () {
-    if (Cause.hasInterruptsOnly(cause)) return yield* Effect.interrupt
-    const failure = Option.getOrUndefined(Cause.findErrorOption(cause))
-    if (failure?._tag === "ShowHelp") return 2
+const isExplained = (defect: unknown): defect is Explained => explained.some((known) => defect instanceof known)
+
+/** Prints a failure on standard error, in one sentence if it is expected. Returns the exit code: 2 for wrong usage, else 1. */
+export const exitCodeOf = Effect.fnUntraced(function* (cause: Cause.Cause<Failure>) {
+  if (Cause.hasInterruptsOnly(cause)) return yield* Effect.interrupt
+  const failure = Option.getOrElse(Cause.findErrorOption(cause), () => {
     const defect = Cause.squash(cause)
-    const sentence =
-      failure !== undefined
-        ? sentenceOf(failure)
-        : defect instanceof OutputFailed
-          ? defect.message
-          : defect instanceof DatabaseFailure
-            ? `The database failed: ${defect.message}.`
-            : defect instanceof KeyStoreUnavailable
-              ? `Nothing can be sealed: ${defect.reason}.`
-              : defect instanceof StoredKeyUnusable
-                ? `${defect.message}. It can only be renamed or deleted.`
-                : undefined
-    yield* sentence === undefined ? Effect.logError("Unexpected failure", cause) : Console.error(sentence)
-    return 1
+    return isExplained(defect) ? defect : undefined
   })
+  // The help has explained wrong usage.
+  if (failure?._tag === "ShowHelp") return 2
+  yield* failure === undefined || CliError.isCliError(failure)
+    ? Effect.logError("Unexpected failure", cause)
+    : Console.error(sentenceOf(failure))
+  return 1
+})

@@ -190,7 +190,8 @@ describe("byok leak find and clear", () => {
         })
       )
       assert.strictEqual(removed.status, 200)
-      assert.lengthOf(yield* sql`SELECT 1 FROM credential_parkings`, 0)
+      const left = sql`SELECT 1 FROM credential_parkings WHERE credential_id = ${one.credential_id}`
+      assert.lengthOf(yield* left, 0)
       assert.deepStrictEqual(yield* clear(one.credential_id, one.account_id), unknown)
     })
   )

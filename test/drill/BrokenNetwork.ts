@@ -37,17 +37,11 @@ const broken =
             yield* untilAcked(ledger, 1)
             findings.show(`healed after ${(performance.now() - healing).toFixed(0)} ms`)
             yield* untilAcked(ledger, enough)
-            yield* eventually(
-              `at most ${most} connections are left: more have leaked`,
-              Effect.map(connections, (n) => n <= most)
-            )
+            yield* eventually(`at most ${most} connections are left: more have leaked`, connections, (n) => n <= most)
           }),
         { clients: 32, other }
       )
-      yield* eventually(
-        "the stopped service has no connection left",
-        Effect.map(connections, (n) => n === 0)
-      )
+      yield* eventually("the stopped service has no connection left", connections, (n) => n === 0)
       showAnswers(findings)
       findings.judge(yield* checked(bed, ledger))
     })

@@ -62,10 +62,7 @@ const withoutRoom = (findings: Findings) =>
     yield* underLoad(bed, ledger, () =>
       Effect.gen(function* () {
         const ballast = fill(parent)
-        yield* eventually(
-          "creates fail",
-          Effect.sync(() => ledger.unknown.length > 0)
-        )
+        yield* eventually("creates fail", () => ledger.unknown.length > 0)
         yield* Effect.promise(() => setTimeout(5_000))
         rmSync(ballast)
         findings.show(cluster.hasEnded() ? "PostgreSQL has ended, and is started again" : "PostgreSQL has not ended")
@@ -88,10 +85,7 @@ const withRoomForTheLog = (findings: Findings) =>
     yield* underLoad(bed, ledger, ({ service: { url } }) =>
       Effect.gen(function* () {
         const ballast = fill(parent)
-        yield* eventually(
-          "creates fail",
-          Effect.sync(() => ledger.unknown.length > 0)
-        )
+        yield* eventually("creates fail", () => ledger.unknown.length > 0)
         const during = Effect.gen(function* () {
           const gets = yield* watchGet(url, bed.key, ledger.acked[0]?.id)
           yield* Effect.promise(() => setTimeout(5_000))

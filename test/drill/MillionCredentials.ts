@@ -70,10 +70,7 @@ const gathered = ({ query, socket }: Cluster, requests: Effect.Effect<unknown>) 
       yield* lock(socket, "LOCK TABLE api_keys IN ACCESS EXCLUSIVE MODE")
       const sent = yield* Effect.forkDetach(requests)
       const waiting = query("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
-      yield* eventually(
-        "look-ups of API keys wait",
-        Effect.map(waiting, ({ length }) => length > 1)
-      )
+      yield* eventually("look-ups of API keys wait", waiting, ({ length }) => length > 1)
       return sent
     })
     yield* Fiber.join(yield* Effect.scoped(held))
@@ -111,9 +108,8 @@ const run = (findings: Findings) =>
     const [rows] = yield* cluster.query("SELECT count(*)::int AS n FROM credentials")
     yield* cluster.query("SELECT id FROM credentials WHERE label = 'control'")
     const isControl = (plan: string) => plan.includes("'control'")
-    yield* eventually(
-      "the control, which reads the table from end to end, is in the log, and so all before it",
-      Effect.sync(() => plansOf(cluster).some((plan) => isControl(plan) && readsAll.test(plan)))
+    yield* eventually("the control, which reads the table from end to end, is in the log, and so all before it", () =>
+      plansOf(cluster).some((plan) => isControl(plan) && readsAll.test(plan))
     )
     const plans = plansOf(cluster).filter((plan) => !plan.includes("count(*)::int") && !isControl(plan))
     const unseen = [...alone, ...batched].filter((statement) => !seenIn(plans)(statement)).map(([name]) => name)

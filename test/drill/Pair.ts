@@ -37,10 +37,7 @@ export const newPair = Effect.fnUntraced(function* (synchronous: boolean) {
   const follow = following(standby, primary)
   yield* follow
   const followed = primary.query("SELECT 1 FROM pg_stat_replication WHERE state = 'streaming'")
-  yield* eventually(
-    "the standby follows",
-    Effect.map(followed, (rows) => rows.length === 1)
-  )
+  yield* eventually("the standby follows", followed, (rows) => rows.length === 1)
 
   let receiver = 0
   const thaw = Effect.sync(() => {

@@ -151,10 +151,7 @@ export const newPatroni = Effect.gen(function* () {
   yield* untilGreeted(port)
 
   const untilAnother = (before: string) =>
-    eventually(
-      "there is another leader",
-      Effect.map(leader, (now) => now !== undefined && now.name !== before)
-    )
+    eventually("there is another leader", leader, (now) => now !== undefined && now.name !== before)
   const from = (act: (leader: DatabaseNode) => Effect.Effect<unknown>) =>
     Effect.gen(function* () {
       const before = yield* leader

@@ -29,10 +29,7 @@ export const throughChange = <E>(findings: Findings, bed: Bed, change: Effect.Ef
           yield* untilAcked(ledger, enough)
           yield* change
           yield* untilAcked(ledger, enough)
-          yield* eventually(
-            `${requests} requests have ended`,
-            Effect.sync(() => sent.length >= requests)
-          )
+          yield* eventually(`${requests} requests have ended`, () => sent.length >= requests)
           return { sent, seen }
         })
         return yield* Effect.scoped(during)

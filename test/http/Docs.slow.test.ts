@@ -38,10 +38,7 @@ describe.skipIf(!isInstalled)(
             yield* evaluate(`${operation}.querySelector("output").textContent = ""`)
             yield* evaluate(`${operation}.querySelector("button").click()`)
             const shown = evaluate(`${operation}.querySelector("output").textContent`)
-            yield* eventually(
-              "an answer",
-              Effect.map(shown, (text) => text !== "")
-            )
+            yield* eventually("an answer", shown, (text) => text !== "")
             return String(yield* shown)
           })
           assert.match(yield* send("POST", "/byok"), /^401, /)

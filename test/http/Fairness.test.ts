@@ -31,14 +31,8 @@ layerLive(small)("a queue of 50 (F9)", (it) => {
           Effect.tap(get(url, token, id), ({ status }) => Effect.sync(() => (refused += status === 503 ? 1 : 0)))
         )
       })
-      yield* eventually(
-        "the first look-ups wait for the lock",
-        Effect.map(waitingForLock(sql), (n) => n > 0)
-      )
-      yield* eventually(
-        "the flood has used up its own line",
-        Effect.sync(() => refused > 0)
-      )
+      yield* eventually("the first look-ups wait for the lock", waitingForLock(sql), (n) => n > 0)
+      yield* eventually("the flood has used up its own line", () => refused > 0)
       const known = yield* Effect.forkChild(tenant.get(id))
       yield* Effect.sleep("100 millis")
       yield* unlock

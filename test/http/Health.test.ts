@@ -58,10 +58,7 @@ layerLive(TestService.layer)("the health endpoints", (it) => {
     Effect.gen(function* () {
       const { sql, url } = yield* TestService
       const turnsTo = (status: number) =>
-        eventually(
-          `the status is ${status}`,
-          Effect.map(send(url, ready), (answer) => answer.status === status)
-        )
+        eventually(`the status is ${status}`, send(url, ready), (answer) => answer.status === status)
       yield* Effect.acquireUseRelease(
         Effect.orDie(sql`UPDATE effect_sql_migrations SET migration_id = -migration_id`),
         () => turnsTo(503),
@@ -100,10 +97,7 @@ describe("the public answer about readiness", () => {
       const about = () => logs.flatMap(({ level, text }) => (text.includes("kek-canary") ? [`${level} ${text}`] : []))
       const askAll = Effect.forEach(Array.from({ length: 50 }), () => send(url, ready), { concurrency: "unbounded" })
       const turnsTo = (status: number) =>
-        eventually(
-          `the status is ${status}`,
-          Effect.map(send(url, ready), (answer) => answer.status === status)
-        )
+        eventually(`the status is ${status}`, send(url, ready), (answer) => answer.status === status)
 
       for (const { status } of yield* askAll) assert.strictEqual(status, 200)
       assert.strictEqual(state.evaluated, 1)
@@ -112,10 +106,7 @@ describe("the public answer about readiness", () => {
       assert.isAtMost(state.evaluated, 3)
       for (const answer of yield* askAll) assertRefused(answer, "ServiceUnavailable")
       const before = state.evaluated
-      yield* eventually(
-        "it was evaluated twice more",
-        Effect.map(send(url, ready), () => state.evaluated >= before + 2)
-      )
+      yield* eventually("it was evaluated twice more", send(url, ready), () => state.evaluated >= before + 2)
       assert.lengthOf(about(), 1)
       assert.match(about()[0] ?? "", /^Warn .*Not ready: key kek-canary is missing/s)
 

@@ -123,10 +123,7 @@ layerLive(TestService.recordedWith({}))("500 (section 7, D11)", (it) => {
           }),
         () => allow(true)
       )
-      yield* eventually(
-        "it is ready again",
-        Effect.map(send(url, { path: "/health/ready" }), ({ status }) => status === 200)
-      )
+      yield* eventually("it is ready again", send(url, { path: "/health/ready" }), ({ status }) => status === 200)
       assert.strictEqual((yield* get(id)).status, 200)
       assert.strictEqual(yield* rowCount, before)
       created(yield* create(minimal))

@@ -201,10 +201,7 @@ layerLive(TestService.layer)("an error that closes the connection", (it) => {
       const connections = Effect.callback<number>((resume) => {
         server.getConnections((_error, count) => resume(Effect.succeed(count)))
       })
-      yield* eventually(
-        "the service lets go",
-        Effect.map(connections, (count) => count === 0)
-      )
+      yield* eventually("the service lets go", connections, (count) => count === 0)
       server.close()
     })
   )

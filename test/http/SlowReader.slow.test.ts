@@ -50,14 +50,8 @@ describe("clients that do not read (F7)", () => {
         response.end(large)
       )
       for (let client = 0; client < 10; client++) (yield* deafClient(port)).write(request)
-      yield* eventually(
-        "they are connected",
-        Effect.map(connectionsOf(server), (count) => count === 10)
-      )
-      yield* eventually(
-        "they are not connected any more",
-        Effect.map(connectionsOf(server), (count) => count === 0)
-      )
+      yield* eventually("they are connected", connectionsOf(server), (count) => count === 10)
+      yield* eventually("they are not connected any more", connectionsOf(server), (count) => count === 0)
     }).pipe(Effect.scoped)
   )
 
@@ -70,14 +64,8 @@ describe("clients that do not read (F7)", () => {
       client.write(request)
       const timer = setInterval(() => client.write(request), 20)
       yield* Effect.addFinalizer(() => Effect.sync(() => clearInterval(timer)))
-      yield* eventually(
-        "it is connected",
-        Effect.map(connectionsOf(server), (count) => count === 1)
-      )
-      yield* eventually(
-        "it is not connected any more",
-        Effect.map(connectionsOf(server), (count) => count === 0)
-      )
+      yield* eventually("it is connected", connectionsOf(server), (count) => count === 1)
+      yield* eventually("it is not connected any more", connectionsOf(server), (count) => count === 0)
     }).pipe(Effect.scoped)
   )
 
@@ -90,19 +78,13 @@ describe("clients that do not read (F7)", () => {
       })
       const client = yield* deafClient(port)
       client.write(request)
-      yield* eventually(
-        "it is connected",
-        Effect.map(connectionsOf(server), (count) => count === 1)
-      )
+      yield* eventually("it is connected", connectionsOf(server), (count) => count === 1)
       yield* Effect.sleep("200 millis")
       assert.strictEqual(yield* connectionsOf(server), 1)
       const received: Array<Buffer> = []
       client.on("data", (part: Buffer) => received.push(part)).resume()
       finish()
-      yield* eventually(
-        "the answer is read",
-        Effect.sync(() => Buffer.concat(received).toString().endsWith("0\r\n\r\n"))
-      )
+      yield* eventually("the answer is read", () => Buffer.concat(received).toString().endsWith("0\r\n\r\n"))
     }).pipe(Effect.scoped)
   )
 })
@@ -112,10 +94,7 @@ describe("more connections than MAX_CONNECTIONS (F7)", () => {
     Effect.gen(function* () {
       const { port, server } = yield* serve({ maxConnections: 2 }, (_request, response) => response.end("answer"))
       const [first] = [yield* deafClient(port), yield* deafClient(port)]
-      yield* eventually(
-        "two are connected",
-        Effect.map(connectionsOf(server), (count) => count === 2)
-      )
+      yield* eventually("two are connected", connectionsOf(server), (count) => count === 2)
       const answer = Effect.callback<string>((resume) => {
         let received = ""
         const socket = connect(port, "127.0.0.1", () => socket.write(request))
@@ -127,10 +106,7 @@ describe("more connections than MAX_CONNECTIONS (F7)", () => {
       })
       assert.strictEqual(yield* answer, "")
       first.destroy()
-      yield* eventually(
-        "one is connected",
-        Effect.map(connectionsOf(server), (count) => count === 1)
-      )
+      yield* eventually("one is connected", connectionsOf(server), (count) => count === 1)
       assert.match(yield* answer, /^HTTP\/1\.1 200 /)
     }).pipe(Effect.scoped)
   )

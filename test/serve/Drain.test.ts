@@ -11,10 +11,7 @@ import { managementUrl, startService } from "../support/process/ServiceProcess.t
 const statusOf = (url: string, path: string) => Effect.map(send(url, { path }), ({ status }) => status)
 
 const untilNotReady = (url: string) =>
-  eventually(
-    "it is not ready",
-    Effect.map(statusOf(url, "/health/ready"), (status) => status === 503)
-  )
+  eventually("it is not ready", statusOf(url, "/health/ready"), (status) => status === 503)
 
 layerLive(StartedBefore.layer, { timeout: "60 seconds" })(
   "a service with a drain delay that is asked to stop",

@@ -49,10 +49,7 @@ layerLive(StartedBefore.layer, { timeout: "60 seconds" })("the log of a service"
       yield* send(url, { path: "/api/v1/byok", headers: [bearer(secret)] })
       yield* send(url, { path: "/health/live" })
       yield* send(url, { path: "/docs" })
-      yield* eventually(
-        "the last line",
-        Effect.sync(() => stderr().includes("/docs"))
-      )
+      yield* eventually("the last line", () => stderr().includes("/docs"))
       const api_key_hash = hashApiKey(Redacted.make(key), "latin1")
       const found = requestsIn(stderr())
       const [created] = found

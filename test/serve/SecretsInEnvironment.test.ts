@@ -18,10 +18,7 @@ const settingsLeft = (variables: Record<string, string>) =>
     )
     const answer = () => new RegExp(`^probe ${pid} (.*)$`, "m").exec(stderr())?.[1]
     yield* signal("SIGUSR2")
-    yield* eventually(
-      "the probe has answered",
-      Effect.sync(() => answer() !== undefined)
-    )
+    yield* eventually("the probe has answered", () => answer() !== undefined)
     return JSON.parse(answer() ?? "") as unknown
   })
 

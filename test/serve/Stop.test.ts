@@ -91,10 +91,7 @@ layerLive(StartedBefore.layer)("a service that is asked to stop", (it) => {
         assert.strictEqual(yield* ended, 0)
         assert.strictEqual(stderr(), "")
         assert.isTrue(isShutDown(settings.BYOK_DATA_DIR))
-        yield* eventually(
-          "the postmaster has ended",
-          Effect.sync(() => !isRunning(postmaster))
-        )
+        yield* eventually("the postmaster has ended", () => !isRunning(postmaster))
       })
   )
 

@@ -93,10 +93,7 @@ describe("with TLS_CERT_FILE and TLS_KEY_FILE (F19)", () => {
 
       writeFileSync(variables.TLS_KEY_FILE, "canary")
       yield* signal("SIGHUP")
-      yield* eventually(
-        "a sentence in the log",
-        Effect.sync(() => stderr().includes("Certificate not reloaded"))
-      )
+      yield* eventually("a sentence in the log", () => stderr().includes("Certificate not reloaded"))
       assert.include(
         stderr(),
         "Certificate not reloaded. TLS_CERT_FILE and TLS_KEY_FILE must be a PEM certificate and its private key."

@@ -51,10 +51,7 @@ layerLive(StartedBefore.layer, { timeout: "120 seconds" })("the management port"
       const { key, management, url } = yield* started({})
       const { body, status } = yield* createOver(url, key, minimal)
       assert.strictEqual(status, 201, body)
-      yield* eventually(
-        "the database was read",
-        Effect.map(sum(management, "byok_ready"), (ready) => ready === 1)
-      )
+      yield* eventually("the database was read", sum(management, "byok_ready"), (ready) => ready === 1)
       const text = yield* metrics(management)
       const types = Array.from(text.matchAll(/^# TYPE (\w+) (\w+)$/gm), ([, name, type]) => `${name} ${type}`)
       assert.sameMembers(
@@ -119,10 +116,7 @@ layerLive(StartedBefore.layer, { timeout: "120 seconds" })("the management port"
       const [kek] = yield* sql<{ id: string }>`UPDATE keks SET retired_at = now() RETURNING id`
       const problem = `key ${kek?.id} is retired but still first in the keyring: nothing can be sealed`
       const error = { code: 503, message: "Service temporarily unavailable" }
-      yield* eventually(
-        "it is known",
-        Effect.map(send(management, { path: "/health/ready" }), ({ status }) => status === 503)
-      )
+      yield* eventually("it is known", send(management, { path: "/health/ready" }), ({ status }) => status === 503)
       assert.deepStrictEqual(json(yield* send(management, { path: "/health/ready" })), {
         error: { ...error, metadata: { problems: [problem], warnings: [] } }
       })

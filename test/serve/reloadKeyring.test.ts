@@ -164,9 +164,8 @@ describe("SIGHUP", () => {
       const { ended, signal, stderr } = yield* startService(settings, program)
       write("new", "old")
       yield* signal("SIGHUP")
-      yield* eventually(
-        "the keyring was read again",
-        Effect.sync(() => stderr().includes("Keyring reloaded: new seals; its keys are new, old"))
+      yield* eventually("the keyring was read again", () =>
+        stderr().includes("Keyring reloaded: new seals; its keys are new, old")
       )
       yield* signal("SIGTERM")
       yield* signal("SIGHUP")

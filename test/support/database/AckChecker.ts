@@ -142,10 +142,7 @@ export const load = (url: string, token: string, ledger: Ledger, { clients = 8, 
 /** Waits until this many more are acknowledged. */
 export const untilAcked = (ledger: Ledger, more: number) => {
   const before = ledger.acked.length
-  return eventually(
-    `${more} more are acknowledged`,
-    Effect.sync(() => ledger.acked.length >= before + more)
-  )
+  return eventually(`${more} more are acknowledged`, () => ledger.acked.length >= before + more)
 }
 
 /** A row as it is found afterwards: the key's name, and the key that its ciphertext opens to. */

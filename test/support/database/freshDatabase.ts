@@ -32,10 +32,7 @@ const newDatabase = Effect.fnUntraced(function* (original?: string) {
   const admin = yield* adminClient(server)
   if (original !== undefined) {
     const sessions = admin`SELECT 1 FROM pg_stat_activity WHERE datname = ${original}`
-    yield* eventually(
-      "nobody uses the database",
-      Effect.map(Effect.orDie(sessions), ({ length }) => length === 0)
-    )
+    yield* eventually("nobody uses the database", Effect.orDie(sessions), ({ length }) => length === 0)
   }
   const template = original === undefined ? "" : ` TEMPLATE ${original}`
   yield* Effect.acquireRelease(admin.unsafe(`CREATE DATABASE ${name}${template}`), () =>

@@ -31,10 +31,7 @@ export const waitingForLock = (sql: SqlClient.SqlClient) =>
 
 /** Waits until exactly this many statements wait for a lock. */
 export const untilWaiting = (sql: SqlClient.SqlClient, count: number) =>
-  eventually(
-    `${count} statements wait for a lock`,
-    Effect.map(waitingForLock(sql), (n) => n === count)
-  )
+  eventually(`${count} statements wait for a lock`, waitingForLock(sql), (n) => n === count)
 
 /** Ends the connections whose statements wait for a lock. */
 export const terminateWaiting = (sql: SqlClient.SqlClient) => sql`

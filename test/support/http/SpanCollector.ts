@@ -119,10 +119,7 @@ export class SpanCollector extends Context.Service<
         const found = () =>
           collector.spans.find((span) => span.name === name && (traceId === undefined || span.traceId === traceId))
         return Effect.map(
-          eventually(
-            `a span ${name}`,
-            Effect.sync(() => found() !== undefined)
-          ),
+          eventually(`a span ${name}`, () => found() !== undefined),
           () => collector.spans.filter((span) => span.traceId === found()?.traceId)
         )
       }

@@ -88,9 +88,6 @@ export const childProcesses = (): ReadonlyArray<number> =>
 /** Where a service that logs at `info` has its management port, once it says so. */
 export const managementUrl = Effect.fnUntraced(function* ({ stderr }: Pick<ServiceProcess, "stderr">) {
   const found = () => /management port listens on (http:\/\/[\w.:[\]]+)/.exec(stderr())?.[1]
-  yield* eventually(
-    "the management port listens",
-    Effect.sync(() => found() !== undefined)
-  )
+  yield* eventually("the management port listens", () => found() !== undefined)
   return found() ?? ""
 })

@@ -13,10 +13,7 @@ export const newDirectory = Effect.map(temporaryDirectory, (directory) => ({ BYO
 export const firstStart = (settings: Record<string, string>) =>
   Effect.gen(function* () {
     const service = yield* startService(settings)
-    yield* eventually(
-      "the welcome",
-      Effect.sync(() => service.stdout().includes("/ID -H"))
-    )
+    yield* eventually("the welcome", () => service.stdout().includes("/ID -H"))
     const keys = new Set(service.stdout().match(/byok_mk_\w+/g) ?? [])
     const [key = ""] = keys
     const lines = service.stdout().split("\n")

@@ -54,6 +54,9 @@ describe("a label (D35)", () => {
     ["letters outside ASCII", `\u00e9\u4e2d-${hidden}Ab\u00dfd`, "**-...Ab*d"],
     ["blanks and control characters", ` \t\n${hidden}\u007f\u00a0~!`, "***...**~!"],
     ["one code point of two code units, counted and shown as one", `\u{1f600}b${hidden}yz`, "*b...yz"],
+    ["22 code points outside the BMP, which are 22 characters", "\u{1f600}".repeat(22), "***...***"],
+    ["23 code points outside the BMP", "\u{1f600}".repeat(23), "***...****"],
+    ["blanks, which count", `${" ".repeat(20)}ABC`, "***...*ABC"],
     ["half surrogate pairs", `\ud800-k${hidden}xyz\udfff`, "*-k...xyz*"]
   ] as const)("of %s", ([, secret, label]) => {
     assert.strictEqual(labelOf(secret), label)

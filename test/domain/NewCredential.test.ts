@@ -41,10 +41,13 @@ describe("a body with one wrong member (sections 4.1 and 8)", () => {
     ["key", undefined, "key: is required"],
     ["key", null, "key: must be a string"],
     ["key", 1, "key: must be a string"],
+    ["key", true, "key: must be a string"],
+    ["key", ["k"], "key: must be a string"],
     ["key", { api_key: "a" }, "key: must be a string"],
     ["key", "", "key: must not be empty"],
     ["key", "a\0b", `key: ${notText}`],
     ["key", "\ud800", `key: ${notText}`],
+    ["key", "\ude00b", `key: ${notText}`],
     // provider (rule 1, section 2.2, D21, D27)
     ["provider", undefined, "provider: is required"],
     ["provider", null, `provider: ${notProvider}`],
@@ -53,6 +56,7 @@ describe("a body with one wrong member (sections 4.1 and 8)", () => {
     ["provider", "unheard-of", `provider: ${notProvider}`],
     ["provider", "Cohere", `provider: ${notProvider}`],
     ["provider", "cohere ", `provider: ${notProvider}`],
+    ["provider", "openai/2", `provider: ${notProvider}`],
     ["provider", "constructor", `provider: ${notProvider}`],
     // name (section 8, D20, D25)
     ["name", "x".repeat(256), "name: must have at most 255 characters"],
@@ -86,16 +90,25 @@ describe("a body with one wrong member (sections 4.1 and 8)", () => {
     ["allowed_api_key_hashes", [`${hash}\n`], "allowed_api_key_hashes.0: must be 64 lowercase hexadecimal characters"],
     [
       "allowed_api_key_hashes",
+      [`g${hash.slice(1)}`],
+      "allowed_api_key_hashes.0: must be 64 lowercase hexadecimal characters"
+    ],
+    [
+      "allowed_api_key_hashes",
       [hash, hash.toUpperCase()],
       "allowed_api_key_hashes.1: must be 64 lowercase hexadecimal characters"
     ],
     // allowed_models and allowed_user_ids (section 8, D25)
     ["allowed_models", "a", `allowed_models: ${notList}`],
+    ["allowed_models", { 0: "a" }, `allowed_models: ${notList}`],
     ["allowed_models", Array(101).fill("a"), "allowed_models: must have at most 100 elements"],
     ["allowed_models", ["a", null], "allowed_models.1: must be a string"],
     ["allowed_models", ["a", "b", "c", 3], "allowed_models.3: must be a string"],
     ["allowed_models", ["a", "\0"], `allowed_models.1: ${notText}`],
+    ["allowed_models", ["\ud800"], `allowed_models.0: ${notText}`],
     ["allowed_user_ids", {}, `allowed_user_ids: ${notList}`],
+    ["allowed_user_ids", true, `allowed_user_ids: ${notList}`],
+    ["allowed_user_ids", ["\0"], `allowed_user_ids.0: ${notText}`],
     ["allowed_user_ids", Array(101).fill("a"), "allowed_user_ids: must have at most 100 elements"],
     ["allowed_user_ids", [["a"]], "allowed_user_ids.0: must be a string"],
     ["allowed_user_ids", ["\ud800"], `allowed_user_ids.0: ${notText}`],
@@ -104,18 +117,17 @@ describe("a body with one wrong member (sections 4.1 and 8)", () => {
     ["declared_region", "eu", `declared_region: ${notRegion}`],
     ["declared_region", "Europe", `declared_region: ${notRegion}`],
     ["declared_region", "", `declared_region: ${notRegion}`],
+    ["declared_region", "US", `declared_region: ${notRegion}`],
     ["declared_region", 1, `declared_region: ${notRegion}`],
-    ["declared_zdr", "true", "declared_zdr: must be true, false or null"],
-    ["declared_zdr", 0, "declared_zdr: must be true, false or null"],
+    ["declared_region", true, `declared_region: ${notRegion}`],
+    ["declared_region", ["us"], `declared_region: ${notRegion}`],
+    ...["true", 0, 1, "", []].map(
+      (value) => ["declared_zdr", value, "declared_zdr: must be true, false or null"] as const
+    ),
     // flags (D21)
-    ["disabled", null, `disabled: ${notFlag}`],
-    ["disabled", "false", `disabled: ${notFlag}`],
-    ["is_required", null, `is_required: ${notFlag}`],
-    ["is_required", 1, `is_required: ${notFlag}`],
-    ["is_fallback", null, `is_fallback: ${notFlag}`],
-    ["is_fallback", [], `is_fallback: ${notFlag}`],
-    ["is_byok_only", null, `is_byok_only: ${notFlag}`],
-    ["is_byok_only", {}, `is_byok_only: ${notFlag}`]
+    ...["disabled", "is_required", "is_fallback", "is_byok_only"].flatMap((flag) =>
+      [null, "true", "false", 0, 1, "", [], {}].map((value) => [flag, value, `${flag}: ${notFlag}`] as const)
+    )
   ] as const
   for (const [member, value, expected] of cases) {
     it(`${member} ${brief(value)} is refused`, () => {

@@ -4,6 +4,9 @@ import type { Answer } from "./RawConnection.ts"
 /** The smallest body that create accepts. */
 export const minimal = { provider: "openai", key: "sk-0123456789-0123456789-AbCd" }
 
+/** The id of no credential, workspace or account. */
+export const unknownId = "019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11"
+
 /** What every optional member is if it is left out (section 4.1). */
 export const defaults = {
   name: null,
@@ -32,3 +35,5 @@ export const created = (answer: Answer) => {
 
 /** The id of the credential that create answered with, which must have been accepted. */
 export const createdId = (answer: Answer) => String(created(answer)["id"])
+
+export const statusesOf = (answers: ReadonlyArray<Pick<Answer, "status">>) => answers.map(({ status }) => status)

@@ -1,3 +1,4 @@
+import { assert } from "@effect/vitest"
 import { Context, Effect, Layer, Redacted } from "effect"
 import { HttpServer } from "effect/http"
 import type { SqlClient } from "effect/sql"
@@ -8,7 +9,7 @@ import { Accounts } from "../../../src/service/Accounts.ts"
 import type { Settings } from "../../../src/wiring/Settings.ts"
 import { adminClient, freshDatabase, settingsFor } from "../database/freshDatabase.ts"
 import { Recording } from "../process/Recording.ts"
-import { create, get, type Header, list, plan, remove, update } from "./HttpProbe.ts"
+import { bearer, create, get, type Header, list, plan, remove, type Request, send, update } from "./HttpProbe.ts"
 import type { Answer } from "./RawConnection.ts"
 
 /** An account as a customer has it: ids, keys in the clear, and the operations under its management key. */
@@ -23,6 +24,10 @@ export interface Tenant {
   readonly update: (id: string, body: unknown, headers?: ReadonlyArray<Header>) => Effect.Effect<Answer>
   readonly plan: (body: unknown) => Effect.Effect<Answer>
   readonly delete: (id: string, headers?: ReadonlyArray<Header>) => Effect.Effect<Answer>
+  /** Any request under the management key. */
+  readonly send: (request: Request) => Effect.Effect<Answer>
+  /** Issues an API key that is no management key. */
+  readonly ordinaryKey: Effect.Effect<string>
 }
 
 /** Everything behind HTTP, for tests to reach directly. */
@@ -74,7 +79,13 @@ export class TestService extends Context.Service<
                   list: (query, headers) => list(url, management_key, query, headers),
                   update: (id, body, headers) => update(url, management_key, id, body, headers),
                   plan: (body) => plan(url, management_key, body),
-                  delete: (id, headers) => remove(url, management_key, id, headers)
+                  delete: (id, headers) => remove(url, management_key, id, headers),
+                  send: (request) =>
+                    send(url, { ...request, headers: [bearer(management_key), ...(request.headers ?? [])] }),
+                  ordinaryKey: accounts.issueApiKey(made.account_id, { name: "ordinary", management: false }).pipe(
+                    Effect.map(({ key }) => Redacted.value(key)),
+                    Effect.orDie
+                  )
                 }
               }),
               Effect.orDie
@@ -102,6 +113,10 @@ export class TestService extends Context.Service<
 
   static readonly layer = this.layerWith({})
 
+  /** The service with other settings of the database. */
+  static readonly withDatabase = (changes: Partial<Settings["database"]>) =>
+    this.layerWith({ settings: (settings) => ({ ...settings, database: { ...settings.database, ...changes } }) })
+
   /** The service, and a recording of all that it logs and traces. */
   static readonly recordedWith = (changes: Changes) => Layer.provideMerge(this.layerWith(changes), Recording.layer)
 
@@ -110,6 +125,19 @@ export class TestService extends Context.Service<
 
   /** A tenant with no credentials yet. */
   static readonly newTenant = Effect.flatMap(this, ({ newTenant }) => newTenant)
+
+  /** Sends a request without a key. */
+  static readonly send = (request: Request) => Effect.flatMap(this, ({ url }) => send(url, request))
+
+  /** Runs an effect that must leave as many credentials as there were, or that many more. */
+  static readonly storing = <A, E, R>(more: number, effect: Effect.Effect<A, E, R>) =>
+    Effect.gen(function* () {
+      const { rowCount } = yield* TestService
+      const before = yield* rowCount
+      const found = yield* effect
+      assert.strictEqual(yield* rowCount, before + more)
+      return found
+    })
 }
 
 /** Takes a table away while the effect runs, and brings it back however that ends. */

@@ -1,25 +1,29 @@
 import { assert } from "@effect/vitest"
-import { Context, Effect, Option, Redacted } from "effect"
-import { Accounts } from "../../src/service/Accounts.ts"
+import { Context, Effect, Option } from "effect"
 import { ApiKeys } from "../../src/port/ApiKeys.ts"
 import { layerLive } from "../support/process/layerLive.ts"
-import { created, minimal } from "../support/http/Bodies.ts"
-import { bearer, create, get, type Header, json, send } from "../support/http/HttpProbe.ts"
+import { created, createdId, minimal, unknownId } from "../support/http/Bodies.ts"
+import { bearer, create, get, json, list, remove, send, update } from "../support/http/HttpProbe.ts"
+import type { Answer } from "../support/http/RawConnection.ts"
 import { assertRefused } from "../support/http/Refusal.ts"
 import { type Parts, TestService } from "../support/http/TestService.ts"
 
-const ordinaryKey = Effect.gen(function* () {
-  const { account_id } = yield* TestService.tenant
-  const issued = yield* (yield* Accounts).issueApiKey(account_id, { name: "ordinary", management: false })
-  return Redacted.value(issued.key)
-})
+const ordinaryKey = Effect.flatMap(TestService.tenant, ({ ordinaryKey }) => ordinaryKey)
 
 /** Sends only the head of a create: an answer then comes without reading the body. */
 const createWithoutBody = Effect.fnUntraced(function* (token: string, length: string) {
   const { url } = yield* TestService
-  const headers: ReadonlyArray<Header> = [bearer(token), json, ["Content-Length", length]]
-  return yield* send(url, { method: "POST", path: "/api/v1/byok", headers })
+  return yield* send(url, {
+    method: "POST",
+    path: "/api/v1/byok",
+    headers: [bearer(token), json, ["Content-Length", length]]
+  })
 })
+
+const assertForbidden = (answer: Answer) => {
+  assertRefused(answer, "Forbidden")
+  assert.strictEqual(answer.headers["www-authenticate"], 'Bearer realm="byok", error="insufficient_scope"')
+}
 
 layerLive(TestService.layer)("403 for an ordinary key", (it) => {
   it.effect.each([
@@ -29,31 +33,30 @@ layerLive(TestService.layer)("403 for an ordinary key", (it) => {
     ["a body over the limit", "x".repeat(300_000)]
   ])("on create with %s, without a row (sections 5 and 7, T7)", ([, body]) =>
     Effect.gen(function* () {
-      const { rowCount, url } = yield* TestService
-      const before = yield* rowCount
-      const answer = yield* create(url, yield* ordinaryKey, body)
-      assertRefused(answer, "Forbidden")
-      assert.strictEqual(answer.headers["www-authenticate"], 'Bearer realm="byok", error="insufficient_scope"')
-      assert.strictEqual(yield* rowCount, before)
+      const { url } = yield* TestService
+      assertForbidden(yield* TestService.storing(0, create(url, yield* ordinaryKey, body)))
     })
   )
 
-  it.effect("on get of its own account's id, an unknown one and an impossible one (D4)", () =>
-    Effect.gen(function* () {
-      const { tenant, url } = yield* TestService
-      const own = created(yield* create(url, (yield* tenant).management_key, minimal))["id"]
-      for (const id of [String(own), "019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11", "nonsense"]) {
-        const answer = yield* get(url, yield* ordinaryKey, id)
-        assertRefused(answer, "Forbidden")
-        assert.strictEqual(answer.headers["www-authenticate"], 'Bearer realm="byok", error="insufficient_scope"')
-      }
-    })
+  it.effect(
+    "on get, update and delete of its own account's id, an unknown and an impossible one, and on list (D4)",
+    () =>
+      Effect.gen(function* () {
+        const { url } = yield* TestService
+        const tenant = yield* TestService.tenant
+        const [own, key] = [createdId(yield* tenant.create(minimal)), yield* ordinaryKey]
+        for (const id of [own, unknownId, "nonsense"]) {
+          const requests = [get(url, key, id), update(url, key, id, { name: "x" }), remove(url, key, id)]
+          for (const answer of yield* Effect.all(requests)) assertForbidden(answer)
+        }
+        assertForbidden(yield* list(url, key))
+        assert.strictEqual((yield* tenant.get(own)).status, 200)
+      })
   )
 
   it.effect.each(["1000", "10737418240"])("before the body is read: %s bytes declared, none sent (D4, T7)", (length) =>
     Effect.gen(function* () {
-      const answer = yield* Effect.timeout(createWithoutBody(yield* ordinaryKey, length), "4 seconds")
-      assertRefused(answer, "Forbidden")
+      assertForbidden(yield* Effect.timeout(createWithoutBody(yield* ordinaryKey, length), "4 seconds"))
     })
   )
 
@@ -63,7 +66,7 @@ layerLive(TestService.layer)("403 for an ordinary key", (it) => {
       const { account_id, create } = yield* TestService.newTenant
       created(yield* create(minimal))
       yield* sql`UPDATE api_keys SET management = false WHERE account_id = ${account_id}`
-      assertRefused(yield* create(minimal), "Forbidden")
+      assertForbidden(yield* create(minimal))
     })
   )
 })
@@ -72,15 +75,12 @@ layerLive(TestService.layer)("403 for an ordinary key", (it) => {
 const everyKeyManages = Effect.gen(function* () {
   const parts = yield* Effect.context<Parts>()
   const { find, ownedBy } = Context.get(parts, ApiKeys)
-  const broken: ApiKeys["Service"] = {
-    find: (hash) =>
-      Effect.map(
-        find(hash),
-        Option.map((key) => ({ ...key, management: true }))
-      ),
-    ownedBy
-  }
-  return Context.add(parts, ApiKeys, broken)
+  const managing: typeof find = (hash) =>
+    Effect.map(
+      find(hash),
+      Option.map((key) => ({ ...key, management: true }))
+    )
+  return Context.add(parts, ApiKeys, { find: managing, ownedBy })
 })
 
 layerLive(TestService.layerWith({ parts: everyKeyManages }))(
@@ -88,10 +88,8 @@ layerLive(TestService.layerWith({ parts: everyKeyManages }))(
   (it) => {
     it.effect("stores a row, and waits for the body", () =>
       Effect.gen(function* () {
-        const { rowCount, url } = yield* TestService
-        const before = yield* rowCount
-        created(yield* create(url, yield* ordinaryKey, minimal))
-        assert.strictEqual(yield* rowCount, before + 1)
+        const { url } = yield* TestService
+        created(yield* TestService.storing(1, create(url, yield* ordinaryKey, minimal)))
         const answer = yield* Effect.timeoutOption(createWithoutBody(yield* ordinaryKey, "1000"), "300 millis")
         assert.isTrue(Option.isNone(answer))
       })

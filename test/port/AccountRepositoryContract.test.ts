@@ -38,55 +38,6 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
     })
   )
 
-  it.effect("accounts are listed in order of their ids, page by page (F15)", () =>
-    Effect.gen(function* () {
-      const repository = yield* AccountRepository
-      const made = [(yield* newTenant).account_id, (yield* newTenant).account_id, (yield* newTenant).account_id]
-      const all = yield* repository.listAccounts(undefined, 1_000_000)
-      const ids = all.map(({ account_id }) => account_id)
-      assert.deepStrictEqual(ids, ids.toSorted())
-      assert.includeMembers(ids, made)
-      assert.include(all.find(({ account_id }) => account_id === made[0]) ?? {}, { name: "a test account" })
-
-      const first = yield* repository.listAccounts(undefined, 2)
-      const second = yield* repository.listAccounts(first[1]?.account_id, 2)
-      assert.deepEqual([...first, ...second], all.slice(0, 4))
-      assert.deepEqual(yield* repository.listAccounts(ids.at(-1), 2), [])
-    })
-  )
-
-  it.effect(
-    "a key is imported unless its hash is taken, by whichever account; the same call may be repeated (D41)",
-    () =>
-      Effect.gen(function* () {
-        const repository = yield* AccountRepository
-        const { account_id, hash: taken } = yield* newTenant
-        const other = yield* newTenant
-        const key = { hash: yield* newHash, name: "imported", management: false, created_at: at(5) }
-        for (let time = 0; time < 2; time++) {
-          assert.strictEqual(yield* repository.importApiKey(account_id, key), "imported")
-        }
-        const differing = [
-          { ...key, name: "another" },
-          { ...key, management: true },
-          { ...key, created_at: at(6) },
-          { ...key, hash: taken }
-        ]
-        for (const given of differing) {
-          assert.strictEqual(yield* repository.importApiKey(account_id, given), "hash taken")
-        }
-        assert.strictEqual(yield* repository.importApiKey(other.account_id, key), "hash taken")
-        assert.strictEqual(yield* repository.importApiKey(yield* newAccountId, key), "no account")
-        const keys = yield* repository.listApiKeys(account_id)
-        assert.deepEqual(
-          keys.find(({ name }) => name === "imported"),
-          { ...key, revoked_at: null }
-        )
-        assert.lengthOf(keys, 2)
-        assert.lengthOf(yield* repository.listApiKeys(other.account_id), 1)
-      })
-  )
-
   it.effect("workspaces and keys are listed in the order of creation, for one account only (D40)", () =>
     Effect.gen(function* () {
       const repository = yield* AccountRepository

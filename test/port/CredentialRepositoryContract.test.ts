@@ -5,6 +5,7 @@ import { Credential } from "../../src/domain/Credential.ts"
 import { type AccountId, CredentialId, type WorkspaceId } from "../../src/domain/Identifiers.ts"
 import type { SealedKey } from "../../src/domain/SealedKey.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
+import { plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { elementOf, sealedKey, storedCredential } from "../support/memory/arbitraries.ts"
 import { addWorkspace, newTenant, newWorkspaceId } from "../support/database/newTenant.ts"
@@ -25,18 +26,11 @@ const fresh = (credential: Stored, workspace_id: WorkspaceId) => ({
   id: CredentialId.make(randomUUID())
 })
 
-const sample = Effect.gen(function* () {
-  const [credential] = yield* Arbitrary.sampleEffect(storedCredential, { count: 1, seed: 1 })
-  const [sealed] = yield* Arbitrary.sampleEffect(sealedKey, { count: 1, seed: 1 })
-  return credential === undefined || sealed === undefined ? assert.fail("nothing generated") : { credential, sealed }
-})
-
 /** What one account reads of a credential of another one; nothing is the only right answer. */
 const readByStranger = Effect.gen(function* () {
   const repository = yield* CredentialRepository
-  const { credential, sealed } = yield* sample
   const [owner, stranger] = [yield* newTenant, yield* newTenant]
-  const { id } = yield* repository.insert(owner.account_id, fresh(credential, owner.workspace_id), sealed)
+  const { id } = yield* repository.insert(owner.account_id, plainCredential(owner.workspace_id), plainSealedKey())
   assert.isTrue(Option.isSome(yield* repository.findById(owner.account_id, id)))
   const found = yield* repository.findById(stranger.account_id, id)
   const sealedFound = yield* repository.findSealed(stranger.account_id, id)
@@ -104,7 +98,6 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
   it.effect("text comes back unchanged, including a byte order mark and a replacement character (D23)", () =>
     Effect.gen(function* () {
       const repository = yield* CredentialRepository
-      const { credential, sealed } = yield* sample
       const { account_id, workspace_id } = yield* newTenant
       const texts = [
         "\ufeff",
@@ -116,8 +109,8 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
         ""
       ]
       for (const name of texts) {
-        const given = { ...fresh(credential, workspace_id), name, allowed_models: texts, allowed_user_ids: [name] }
-        yield* repository.insert(account_id, given, sealed)
+        const given = { ...plainCredential(workspace_id), name, allowed_models: texts, allowed_user_ids: [name] }
+        yield* repository.insert(account_id, given, plainSealedKey())
         const found = Option.getOrThrow(yield* repository.findById(account_id, given.id))
         assert.deepEqual([found.name, found.allowed_models, found.allowed_user_ids], [name, texts, [name]])
       }
@@ -143,11 +136,10 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
   it.effect("a credential in an unknown workspace, or in another account's, is not stored (D6)", () =>
     Effect.gen(function* () {
       const repository = yield* CredentialRepository
-      const { credential, sealed } = yield* sample
       const [{ account_id }, stranger] = [yield* newTenant, yield* newTenant]
       for (const workspace_id of [stranger.workspace_id, yield* newWorkspaceId]) {
-        const given = fresh(credential, workspace_id)
-        assert.isTrue(Exit.isFailure(yield* Effect.exit(repository.insert(account_id, given, sealed))))
+        const given = plainCredential(workspace_id)
+        assert.isTrue(Exit.isFailure(yield* Effect.exit(repository.insert(account_id, given, plainSealedKey()))))
         assert.isTrue(Option.isNone(yield* repository.findById(account_id, given.id)))
         assert.isTrue(Option.isNone(yield* repository.findById(stranger.account_id, given.id)))
       }
@@ -157,31 +149,25 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
   it.effect("repeating an insert changes nothing and returns the same", () =>
     Effect.gen(function* () {
       const repository = yield* CredentialRepository
-      const { credential, sealed } = yield* sample
       const { account_id, workspace_id } = yield* newTenant
-      const given = fresh(credential, workspace_id)
-      const first = yield* repository.insert(account_id, given, sealed)
-      yield* repository.insert(account_id, fresh(credential, workspace_id), {
-        ...sealed,
-        wrapped_dek: new Uint8Array(60)
-      })
-      assert.deepEqual(encode(yield* repository.insert(account_id, given, sealed)), encode(first))
+      const given = plainCredential(workspace_id)
+      const first = yield* repository.insert(account_id, given, plainSealedKey())
+      yield* repository.insert(account_id, plainCredential(workspace_id), plainSealedKey(1))
+      assert.deepEqual(encode(yield* repository.insert(account_id, given, plainSealedKey())), encode(first))
     })
   )
 
   it.effect("an id that is taken is not reused for another key, nor found by another account", () =>
     Effect.gen(function* () {
       const repository = yield* CredentialRepository
-      const { credential, sealed } = yield* sample
       const [owner, stranger] = [yield* newTenant, yield* newTenant]
-      const given = fresh(credential, owner.workspace_id)
-      const first = yield* repository.insert(owner.account_id, given, sealed)
-      const otherKey = { ...sealed, wrapped_dek: Buffer.alloc(60, 1) }
-      const attempt = repository.insert(owner.account_id, given, otherKey)
+      const given = plainCredential(owner.workspace_id)
+      const first = yield* repository.insert(owner.account_id, given, plainSealedKey())
+      const attempt = repository.insert(owner.account_id, given, plainSealedKey(1))
       assert.isTrue(Exit.isFailure(yield* Effect.exit(attempt)))
       const after = Option.getOrThrow(yield* repository.findSealed(owner.account_id, given.id))
       assert.deepEqual(encode(after.credential), encode(first))
-      assert.deepStrictEqual(hex(after.sealed), hex(sealed))
+      assert.deepStrictEqual(hex(after.sealed), hex(plainSealedKey()))
       assert.isTrue(Option.isNone(yield* repository.findById(stranger.account_id, given.id)))
     })
   )
@@ -198,7 +184,6 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
     ([places]) =>
       Effect.gen(function* () {
         const repository = yield* CredentialRepository
-        const { credential, sealed } = yield* sample
         const accounts = yield* Effect.forEach([0, 1], () =>
           Effect.gen(function* () {
             const { account_id, workspace_id } = yield* newTenant
@@ -208,11 +193,11 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
         const next = new Map<string, number>()
         for (const { account, provider, workspace } of places) {
           const { account_id, workspaces } = accounts[account] ?? assert.fail("no account")
-          const given = { ...fresh(credential, workspaces[workspace]), provider }
+          const given = { ...plainCredential(workspaces[workspace]), provider }
           const slot = `${given.workspace_id} ${provider}`
           const expected = next.get(slot) ?? 0
           next.set(slot, expected + 1)
-          assert.strictEqual((yield* repository.insert(account_id, given, sealed)).sort_order, expected)
+          assert.strictEqual((yield* repository.insert(account_id, given, plainSealedKey())).sort_order, expected)
           const found = yield* repository.findById(account_id, given.id)
           assert.strictEqual(Option.getOrThrow(found).sort_order, expected)
         }
@@ -223,11 +208,10 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
   it.effect("concurrent inserts are all stored (D32)", () =>
     Effect.gen(function* () {
       const repository = yield* CredentialRepository
-      const { credential, sealed } = yield* sample
       const { account_id, workspace_id } = yield* newTenant
       const inserted = yield* Effect.forEach(
-        Array.from({ length: 20 }, () => fresh(credential, workspace_id)),
-        (given) => repository.insert(account_id, given, sealed),
+        Array.from({ length: 20 }, () => plainCredential(workspace_id)),
+        (given) => repository.insert(account_id, given, plainSealedKey()),
         { concurrency: "unbounded" }
       )
       for (const one of inserted) {

@@ -1,15 +1,15 @@
-import { randomBytes, randomUUID } from "node:crypto"
+import { randomBytes } from "node:crypto"
 import { assert, type Vitest } from "@effect/vitest"
-import { Arbitrary, DateTime, Duration, Effect, Exit, Option } from "effect"
-import { type AccountId, CredentialId, type WorkspaceId } from "../../src/domain/Identifiers.ts"
+import { DateTime, Duration, Effect, Exit, Option } from "effect"
+import type { AccountId, WorkspaceId } from "../../src/domain/Identifiers.ts"
 import { AccountRepository } from "../../src/port/AccountRepository.ts"
 import { CredentialRepository, WorkspaceGone } from "../../src/port/CredentialRepository.ts"
 import { type IdempotencyRecord, IdempotencyRecords } from "../../src/port/IdempotencyRecords.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { layerLive } from "../support/process/layerLive.ts"
-import { sealedKey, storedCredential } from "../support/memory/arbitraries.ts"
+import { plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
 import { newTenant, newWorkspaceId } from "../support/database/newTenant.ts"
-import { type Ports, stores } from "../support/database/stores.ts"
+import { databases, type Ports, stores } from "../support/database/stores.ts"
 
 interface Tenant {
   readonly account_id: AccountId
@@ -19,17 +19,11 @@ interface Tenant {
 const newRecord = (): IdempotencyRecord => ({ key_hash: randomBytes(32), fingerprint: randomBytes(32) })
 
 /** A credential with its sealed key, to be stored for a tenant. */
-const newRow = Effect.fnUntraced(function* ({ workspace_id }: Tenant, created_at?: DateTime.Utc) {
-  const [credential] = yield* Arbitrary.sampleEffect(storedCredential, { count: 1, seed: 1 })
-  const [sealed] = yield* Arbitrary.sampleEffect(sealedKey, { count: 1, seed: 1 })
-  assert(credential !== undefined && sealed !== undefined)
-  const id = CredentialId.make(randomUUID())
-  return {
-    credential: { ...credential, id, workspace_id, created_at: created_at ?? credential.created_at },
-    sealed: { ...sealed, wrapped_dek: randomBytes(60) }
-  }
+const newRow = ({ workspace_id }: Tenant) => ({
+  credential: plainCredential(workspace_id),
+  sealed: { ...plainSealedKey(), wrapped_dek: randomBytes(60) }
 })
-type Row = Effect.Success<ReturnType<typeof newRow>>
+type Row = ReturnType<typeof newRow>
 
 const insert = Effect.fnUntraced(function* (
   { account_id }: Tenant,
@@ -58,18 +52,55 @@ const asFound = ({ credential }: Row, { fingerprint }: IdempotencyRecord) =>
 /** Whether a stranger finds a tenant's idempotency record, or cannot store one under the same hash because of it. */
 const crosses = Effect.gen(function* () {
   const [owner, stranger] = [yield* newTenant, yield* newTenant]
-  const [one, other] = [yield* newRow(owner), yield* newRow(stranger)]
+  const [one, other] = [newRow(owner), newRow(stranger)]
   const record = newRecord()
   yield* insert(owner, one, record)
   const seen = Option.isSome(yield* found(stranger, record))
   return seen || Option.isNone(yield* insert(stranger, other, record))
 })
 
+const forgetting = (it: Vitest.MethodsNonLive<Ports>) => {
+  it.effect("old idempotency records are deleted in batches, and their credentials stay", () =>
+    Effect.gen(function* () {
+      const { forget } = yield* IdempotencyRecords
+      const tenant = yield* newTenant
+      const kept = Array.from({ length: 5 }, () => ({ row: newRow(tenant), record: newRecord() }))
+      yield* Effect.forEach(kept, ({ record, row }) => insert(tenant, row, record))
+      const left = Effect.filter(kept, ({ record }) => Effect.map(found(tenant, record), Option.isSome))
+      assert.strictEqual(yield* forget(Duration.hours(1), 10), 0)
+      let forgotten = 0
+      yield* eventually(
+        "all are old enough, and gone",
+        Effect.gen(function* () {
+          const count = yield* forget(Duration.zero, 2)
+          assert.isAtMost(count, 2)
+          forgotten += count
+          return (yield* left).length === 0
+        })
+      )
+      // Those of other tests count too.
+      assert.isAtLeast(forgotten, kept.length)
+      for (const { row } of kept) assert.isTrue(yield* isStored(tenant, row))
+    })
+  )
+
+  it.effect("the age of an idempotency record is the store's, whenever its credential says that it was made (F8)", () =>
+    Effect.gen(function* () {
+      const { forget } = yield* IdempotencyRecords
+      const tenant = yield* newTenant
+      const [row, record] = [newRow(tenant), newRecord()]
+      yield* insert(tenant, { ...row, credential: { ...row.credential, created_at: DateTime.makeUnsafe(0) } }, record)
+      yield* forget(Duration.hours(1), 500)
+      assert.isTrue(Option.isSome(yield* found(tenant, record)))
+    })
+  )
+}
+
 const contract = (it: Vitest.MethodsNonLive<Ports>) => {
   it.effect("a credential, its sealed key and its idempotency record are found as given, and not before", () =>
     Effect.gen(function* () {
       const tenant = yield* newTenant
-      const [row, record] = [yield* newRow(tenant), newRecord()]
+      const [row, record] = [newRow(tenant), newRecord()]
       assert.isTrue(Option.isNone(yield* found(tenant, record)))
       assert.isFalse(yield* isStored(tenant, row))
       yield* insert(tenant, row, record)
@@ -94,7 +125,7 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
       const recorded = (row: Row) =>
         Effect.map(insert(tenant, row, newRecord()), (created) => Option.getOrThrow(created).sort_order)
       const orders: Array<number> = []
-      for (const store of [plain, recorded, recorded, plain]) orders.push(yield* store(yield* newRow(tenant)))
+      for (const store of [plain, recorded, recorded, plain]) orders.push(yield* store(newRow(tenant)))
       assert.deepStrictEqual(orders, [0, 1, 2, 3])
     })
   )
@@ -102,7 +133,7 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
   it.effect("nothing is stored under a hash that is taken", () =>
     Effect.gen(function* () {
       const tenant = yield* newTenant
-      const [first, second] = [yield* newRow(tenant), yield* newRow(tenant)]
+      const [first, second] = [newRow(tenant), newRow(tenant)]
       const record = newRecord()
       yield* insert(tenant, first, record)
       assert.isTrue(Option.isNone(yield* insert(tenant, second, { ...record, fingerprint: randomBytes(32) })))
@@ -114,10 +145,10 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
   it.effect("repeating an insert returns the same as the first (R3)", () =>
     Effect.gen(function* () {
       const tenant = yield* newTenant
-      const row = yield* newRow(tenant)
+      const row = newRow(tenant)
       const record = newRecord()
       const first = yield* insert(tenant, row, record)
-      yield* insert(tenant, yield* newRow(tenant), newRecord())
+      yield* insert(tenant, newRow(tenant), newRecord())
       assert.deepEqual(yield* insert(tenant, row, record), first)
     })
   )
@@ -125,9 +156,9 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
   it.effect("a credential that cannot be stored leaves no idempotency record", () =>
     Effect.gen(function* () {
       const tenant = yield* newTenant
-      const taken = yield* newRow(tenant)
+      const taken = newRow(tenant)
       yield* insert(tenant, taken, newRecord())
-      const homeless = yield* newRow({ ...tenant, workspace_id: yield* newWorkspaceId })
+      const homeless = newRow({ ...tenant, workspace_id: yield* newWorkspaceId })
       for (const row of [taken, homeless]) {
         const record = newRecord()
         assert.isTrue(Exit.isFailure(yield* Effect.exit(insert(tenant, row, record))))
@@ -140,7 +171,7 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
     Effect.gen(function* () {
       const tenant = yield* newTenant
       const record = newRecord()
-      const rows = yield* Effect.forEach(Array.from({ length: 20 }), () => newRow(tenant))
+      const rows = Array.from({ length: 20 }, () => newRow(tenant))
       const inserted = yield* Effect.forEach(rows, (row) => insert(tenant, row, record), { concurrency: "unbounded" })
       assert.lengthOf(inserted.filter(Option.isSome), 1)
       const stored = yield* Effect.filter(rows, (row) => isStored(tenant, row))
@@ -178,58 +209,19 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
     })
   )
 
-  it.effect("old idempotency records are deleted in batches, and their credentials stay", () =>
-    Effect.gen(function* () {
-      const { forget } = yield* IdempotencyRecords
-      const tenant = yield* newTenant
-      const kept = yield* Effect.forEach([0, 1, 2, 3, 4], () =>
-        Effect.gen(function* () {
-          const row = yield* newRow(tenant)
-          const record = newRecord()
-          yield* insert(tenant, row, record)
-          return { row, record }
-        })
-      )
-      const left = Effect.filter(kept, ({ record }) => Effect.map(found(tenant, record), Option.isSome))
-      assert.strictEqual(yield* forget(Duration.hours(1), 10), 0)
-      let forgotten = 0
-      yield* eventually(
-        "all are old enough, and gone",
-        Effect.gen(function* () {
-          const count = yield* forget(Duration.zero, 2)
-          assert.isAtMost(count, 2)
-          forgotten += count
-          return (yield* left).length === 0
-        })
-      )
-      // Those of other tests count too.
-      assert.isAtLeast(forgotten, kept.length)
-      for (const { row } of kept) assert.isTrue(yield* isStored(tenant, row))
-    })
-  )
-
-  it.effect("the age of an idempotency record is the store's, whenever its credential says that it was made (F8)", () =>
-    Effect.gen(function* () {
-      const { forget } = yield* IdempotencyRecords
-      const tenant = yield* newTenant
-      const record = newRecord()
-      yield* insert(tenant, yield* newRow(tenant, DateTime.makeUnsafe(0)), record)
-      yield* forget(Duration.hours(1), 500)
-      assert.isTrue(Option.isSome(yield* found(tenant, record)))
-    })
-  )
-
   it.effect("in a deleted workspace neither idempotency record nor credential is stored (F12)", () =>
     Effect.gen(function* () {
       const tenant = yield* newTenant
       yield* (yield* AccountRepository).deleteWorkspace(tenant.workspace_id, yield* DateTime.now)
-      const [row, record] = [yield* newRow(tenant), newRecord()]
+      const [row, record] = [newRow(tenant), newRecord()]
       assert.instanceOf(yield* Effect.flip(insert(tenant, row, record)), WorkspaceGone)
       assert.isTrue(Option.isNone(yield* found(tenant, record)))
       assert.isFalse(yield* isStored(tenant, row))
     })
   )
 }
+
+for (const [name, store] of databases) layerLive(store)(`old idempotency records ${name} (F8)`, forgetting)
 
 for (const [name, store] of stores) {
   layerLive(store)(`a store of idempotency records ${name} (SECURITY.md, Receipts)`, contract)

@@ -3,18 +3,21 @@ import { assert, type Vitest } from "@effect/vitest"
 import { Arbitrary, DateTime, Effect, Option } from "effect"
 import type { Credential } from "../../src/domain/Credential.ts"
 import { type AccountId, CredentialId, type WorkspaceId } from "../../src/domain/Identifiers.ts"
+import { leasedAt } from "../../src/domain/routing/LastUse.ts"
 import { AccountRepository } from "../../src/port/AccountRepository.ts"
 import { ApiKeys } from "../../src/port/ApiKeys.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
+import { CredentialUse } from "../../src/port/CredentialUse.ts"
 import { IdempotencyRecords } from "../../src/port/IdempotencyRecords.ts"
 import { WorkspaceResolver } from "../../src/port/WorkspaceResolver.ts"
-import { newTenant } from "../support/database/newTenant.ts"
+import { newAccountId, newHash, newTenant } from "../support/database/newTenant.ts"
 import { placement, storePlaced } from "../support/database/placement.ts"
 import { plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
-import { type Ports, stores } from "../support/database/stores.ts"
+import { databases, type Ports } from "../support/database/stores.ts"
 import { elementOf, integer } from "../support/memory/arbitraries.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 
+const at = (millis: number) => DateTime.makeUnsafe(1_700_000_000_000 + millis)
 const fingerprint = new Uint8Array(32)
 const newRecord = Effect.sync(() => ({ key_hash: createHash("sha256").update(randomUUID()).digest(), fingerprint }))
 
@@ -60,6 +63,55 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
     [places],
     ([given]) => scansAll(given),
     { arbitrary: { runs: 20 } }
+  )
+
+  it.effect("accounts are listed in order of their ids, page by page (F15)", () =>
+    Effect.gen(function* () {
+      const repository = yield* AccountRepository
+      const made = [(yield* newTenant).account_id, (yield* newTenant).account_id, (yield* newTenant).account_id]
+      const all = yield* repository.listAccounts(undefined, 1_000_000)
+      const ids = all.map(({ account_id }) => account_id)
+      assert.deepStrictEqual(ids, ids.toSorted())
+      assert.includeMembers(ids, made)
+      assert.include(all.find(({ account_id }) => account_id === made[0]) ?? {}, { name: "a test account" })
+
+      const first = yield* repository.listAccounts(undefined, 2)
+      const second = yield* repository.listAccounts(first[1]?.account_id, 2)
+      assert.deepEqual([...first, ...second], all.slice(0, 4))
+      assert.deepEqual(yield* repository.listAccounts(ids.at(-1), 2), [])
+    })
+  )
+
+  it.effect(
+    "a key is imported unless its hash is taken, by whichever account; the same call may be repeated (D41)",
+    () =>
+      Effect.gen(function* () {
+        const repository = yield* AccountRepository
+        const { account_id, hash: taken } = yield* newTenant
+        const other = yield* newTenant
+        const key = { hash: yield* newHash, name: "imported", management: false, created_at: at(5) }
+        for (let time = 0; time < 2; time++) {
+          assert.strictEqual(yield* repository.importApiKey(account_id, key), "imported")
+        }
+        const differing = [
+          { ...key, name: "another" },
+          { ...key, management: true },
+          { ...key, created_at: at(6) },
+          { ...key, hash: taken }
+        ]
+        for (const given of differing) {
+          assert.strictEqual(yield* repository.importApiKey(account_id, given), "hash taken")
+        }
+        assert.strictEqual(yield* repository.importApiKey(other.account_id, key), "hash taken")
+        assert.strictEqual(yield* repository.importApiKey(yield* newAccountId, key), "no account")
+        const keys = yield* repository.listApiKeys(account_id)
+        assert.deepEqual(
+          keys.find(({ name }) => name === "imported"),
+          { ...key, revoked_at: null }
+        )
+        assert.lengthOf(keys, 2)
+        assert.lengthOf(yield* repository.listApiKeys(other.account_id), 1)
+      })
   )
 
   it.effect("an order of all credentials is stored, and new ones come last (L14)", () =>
@@ -114,7 +166,7 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
     Effect.gen(function* () {
       const { eraseAccount, hasAccounts, listApiKeys, listWorkspaces } = yield* AccountRepository
       const { findById, insert } = yield* CredentialRepository
-      const at = yield* DateTime.now
+      const now = yield* DateTime.now
       for (const [count, limit] of [
         [0, 1],
         [5, 2],
@@ -123,11 +175,13 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
       ] as const) {
         const { account_id, hash, workspace_id } = yield* newTenant
         const stranger = yield* newTenant
-        yield* stored(account_id, workspace_id, count)
+        const made = yield* stored(account_id, workspace_id, count)
+        const uses = made.map(({ id }) => ({ account_id, credential_id: id, ...leasedAt(1) }))
+        yield* (yield* CredentialUse).store(uses)
         const [kept] = yield* stored(stranger.account_id, stranger.workspace_id, 1)
         const steps: Array<{ readonly credentials: number; readonly receipts: number }> = []
         for (;;) {
-          const step = Option.getOrThrow(yield* eraseAccount(account_id, at, limit))
+          const step = Option.getOrThrow(yield* eraseAccount(account_id, now, limit))
           assert.isAtMost(step.credentials + step.receipts, limit)
           steps.push(step)
           if (step.done) break
@@ -140,9 +194,12 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
           steps.reduce((sum, step) => sum + step.credentials, 0),
           count
         )
-        assert.deepStrictEqual(yield* eraseAccount(account_id, at, limit), Option.none())
+        assert.deepStrictEqual(yield* eraseAccount(account_id, now, limit), Option.none())
         assert.deepStrictEqual(yield* listWorkspaces(account_id), [])
         assert.deepStrictEqual(yield* listApiKeys(account_id), [])
+        for (const { id } of made) {
+          assert.deepStrictEqual(yield* (yield* CredentialUse).find(account_id, id), Option.none())
+        }
         assert.isTrue(yield* hasAccounts)
         assert.lengthOf(yield* listWorkspaces(stranger.account_id), 1)
         assert.lengthOf(yield* listApiKeys(stranger.account_id), 1)
@@ -153,4 +210,4 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
   )
 }
 
-for (const [name, store] of stores) layerLive(store)(`what operators do, ${name}`, contract)
+for (const [name, store] of databases) layerLive(store)(`what operators do, ${name}`, contract)

@@ -12,36 +12,34 @@ const remove = (workspace_id: Parameters<AccountRepository["Service"]["deleteWor
   })
 
 const contract = (it: Vitest.MethodsNonLive<Ports>) => {
-  it.effect("resolves to the account's default if none is given (section 4.1)", () =>
-    Effect.gen(function* () {
-      const { resolve } = yield* WorkspaceResolver
-      const { account_id, workspace_id } = yield* newTenant
-      yield* addWorkspace(account_id)
-      assert.deepStrictEqual(yield* resolve(account_id, undefined), Option.some(workspace_id))
-    })
-  )
-
-  it.effect("resolves any workspace of the account (section 4.1)", () =>
+  it.effect("resolves any workspace of the account, and to its default if none is given (section 4.1)", () =>
     Effect.gen(function* () {
       const { resolve } = yield* WorkspaceResolver
       const { account_id, workspace_id } = yield* newTenant
       const another = yield* addWorkspace(account_id)
-      assert.deepStrictEqual(yield* resolve(account_id, workspace_id), Option.some(workspace_id))
-      assert.deepStrictEqual(yield* resolve(account_id, another), Option.some(another))
+      assert.deepStrictEqual(yield* resolve(account_id, undefined), Option.some(workspace_id))
+      for (const requested of [workspace_id, another]) {
+        assert.deepStrictEqual(yield* resolve(account_id, requested), Option.some(requested))
+      }
     })
   )
 
-  it.effect("finds nothing for one that is unknown, another account's or deleted (D6)", () =>
-    Effect.gen(function* () {
-      const { resolve } = yield* WorkspaceResolver
-      const { account_id } = yield* newTenant
-      const stranger = yield* newTenant
-      const deleted = yield* addWorkspace(account_id)
-      yield* remove(deleted)
-      for (const requested of [yield* newWorkspaceId, stranger.workspace_id, deleted]) {
-        assert.deepStrictEqual(yield* resolve(account_id, requested), Option.none())
-      }
-    })
+  it.effect(
+    "finds nothing for one that is unknown, another account's or deleted, nor for an unknown account (D6)",
+    () =>
+      Effect.gen(function* () {
+        const { resolve } = yield* WorkspaceResolver
+        const { account_id } = yield* newTenant
+        const stranger = yield* newTenant
+        const deleted = yield* addWorkspace(account_id)
+        yield* remove(deleted)
+        for (const requested of [yield* newWorkspaceId, stranger.workspace_id, deleted]) {
+          assert.deepStrictEqual(yield* resolve(account_id, requested), Option.none())
+        }
+        for (const requested of [undefined, stranger.workspace_id]) {
+          assert.deepStrictEqual(yield* resolve(yield* newAccountId, requested), Option.none())
+        }
+      })
   )
 
   it.effect("keeps a deleted default: nothing is found until another is given (D43)", () =>
@@ -53,16 +51,6 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
       assert.deepStrictEqual(yield* resolve(account_id, undefined), Option.none())
       assert.deepStrictEqual(yield* resolve(account_id, workspace_id), Option.none())
       assert.deepStrictEqual(yield* resolve(account_id, another), Option.some(another))
-    })
-  )
-
-  it.effect("finds nothing for an unknown account", () =>
-    Effect.gen(function* () {
-      const { resolve } = yield* WorkspaceResolver
-      const { workspace_id } = yield* newTenant
-      const account_id = yield* newAccountId
-      assert.deepStrictEqual(yield* resolve(account_id, undefined), Option.none())
-      assert.deepStrictEqual(yield* resolve(account_id, workspace_id), Option.none())
     })
   )
 }

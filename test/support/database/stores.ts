@@ -41,6 +41,9 @@ export const stores: ReadonlyArray<readonly [name: string, store: Layer.Layer<Po
   })
 ]
 
+/** Those that have what only operators do as well. */
+export const databases = stores.slice(1)
+
 /** Every port on a database, as a process of its own has them. */
 export const storesOn = (url: string, batching = true) => Effect.orDie(Layer.build(onDatabase(url, batching)))
 

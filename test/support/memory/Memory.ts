@@ -1,4 +1,3 @@
-import { isDeepStrictEqual } from "node:util"
 import { Context, DateTime, Effect, Layer, Option, Result } from "effect"
 import type { Credential } from "../../../src/domain/Credential.ts"
 import type { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../../../src/domain/Identifiers.ts"
@@ -6,12 +5,7 @@ import { inconclusiveLabel } from "../../../src/domain/Label.ts"
 import { type Cooldown, join, unknown } from "../../../src/domain/routing/Health.ts"
 import { laterUse, neverUsed } from "../../../src/domain/routing/LastUse.ts"
 import type { SealedKey } from "../../../src/domain/SealedKey.ts"
-import {
-  type Account,
-  AccountRepository,
-  type ApiKeyRecord,
-  type Workspace
-} from "../../../src/port/AccountRepository.ts"
+import { AccountRepository, type ApiKeyRecord, type Workspace } from "../../../src/port/AccountRepository.ts"
 import { ApiKeys } from "../../../src/port/ApiKeys.ts"
 import { CredentialPools, type StoredParking } from "../../../src/port/CredentialPools.ts"
 import { CredentialRepository, WorkspaceGone } from "../../../src/port/CredentialRepository.ts"
@@ -38,9 +32,6 @@ interface IdempotencyRecordRow extends Owned, IdempotencyRecord {
   readonly created_at: DateTime.Utc
 }
 
-/** The versions of keys that are marked as leaked, by credential. */
-type Marks = Map<CredentialId, number>
-
 /** What routers have seen of a key, by credential and model. */
 interface ParkingRow extends Cooldown {
   readonly credential_id: CredentialId
@@ -53,32 +44,22 @@ interface MemoryKek {
   retired: boolean
 }
 
+const newMemory = () => ({
+  accounts: new Set<AccountId>(),
+  workspaces: new Map<WorkspaceId, Owned & Workspace>(),
+  apiKeys: new Map<ApiKeyHash, ApiKeyRow>(),
+  credentials: new Map<CredentialId, CredentialRow>(),
+  records: new Map<string, IdempotencyRecordRow>(),
+  keks: new Map<string, MemoryKek>(),
+  /** The versions of keys that are marked as leaked, by credential. */
+  marks: new Map<CredentialId, number>(),
+  parkings: new Map<string, ParkingRow>(),
+  uses: new Map<CredentialId, UsedCredential>()
+})
+
 /** What a database would hold, new for every build of the layer. Tests may read and change it. */
-export class Memory extends Context.Service<
-  Memory,
-  {
-    readonly accounts: Map<AccountId, Account>
-    readonly workspaces: Map<WorkspaceId, Owned & Workspace>
-    readonly apiKeys: Map<ApiKeyHash, ApiKeyRow>
-    readonly credentials: Map<CredentialId, CredentialRow>
-    readonly records: Map<string, IdempotencyRecordRow>
-    readonly keks: Map<string, MemoryKek>
-    readonly marks: Marks
-    readonly parkings: Map<string, ParkingRow>
-    readonly uses: Map<CredentialId, UsedCredential>
-  }
->()("byok/test/Memory") {
-  static readonly layer = Layer.sync(this, () => ({
-    accounts: new Map<AccountId, Account>(),
-    workspaces: new Map<WorkspaceId, Owned & Workspace>(),
-    apiKeys: new Map<ApiKeyHash, ApiKeyRow>(),
-    credentials: new Map<CredentialId, CredentialRow>(),
-    records: new Map<string, IdempotencyRecordRow>(),
-    keks: new Map<string, MemoryKek>(),
-    marks: new Map<CredentialId, number>(),
-    parkings: new Map<string, ParkingRow>(),
-    uses: new Map<CredentialId, UsedCredential>()
-  }))
+export class Memory extends Context.Service<Memory, ReturnType<typeof newMemory>>()("byok/test/Memory") {
+  static readonly layer = Layer.sync(this, newMemory)
 }
 
 /** The row, if it exists and belongs to the account. */
@@ -126,11 +107,10 @@ const insertInto = ({
     })
 }
 
-export const credentialRepository = Layer.effect(
-  CredentialRepository,
+export const credentialRepository = Layer.unwrap(
   Effect.map(Memory, (memory) => {
     const { credentials, marks, uses, workspaces } = memory
-    return {
+    return Layer.mock(CredentialRepository, {
       insert: insertInto(memory),
       findById: (account_id, id) =>
         Effect.sync(() => Option.map(ownRow(credentials, account_id, id), ({ credential }) => credential)),
@@ -142,14 +122,6 @@ export const credentialRepository = Layer.effect(
             leaked: marks.get(id) === row.key_version
           }))
         ),
-      list: (account_id, { limit, offset, provider, workspace_id }) =>
-        Effect.sync(() => {
-          const listed = ofAccount(credentials, account_id)
-            .map(({ credential }) => credential)
-            .filter((one) => one.workspace_id === workspace_id && (provider ?? one.provider) === one.provider)
-            .sort(inOrder(({ id }) => id))
-          return { credentials: listed.slice(offset, offset + limit), total_count: listed.length }
-        }),
       update: (account_id, { credential, key_version, revision, sealed }) =>
         Effect.sync(() => {
           const row = Option.getOrUndefined(ownRow(credentials, account_id, credential.id))
@@ -170,46 +142,19 @@ export const credentialRepository = Layer.effect(
           marks.delete(id)
           uses.delete(id)
           return credentials.delete(id)
-        }),
-      scan: (account_id, { after, limit, provider, workspace_id }) =>
-        Effect.sync(() => {
-          const placeOf = (one: Credential) => `${one.workspace_id} ${DateTime.formatIso(one.created_at)} ${one.id}`
-          return ofAccount(credentials, account_id)
-            .map(({ credential }) => credential)
-            .filter((one) => (workspace_id ?? one.workspace_id) === one.workspace_id)
-            .filter((one) => (provider ?? one.provider) === one.provider)
-            .filter((one) => after === undefined || placeOf(one) > placeOf(after))
-            .sort((one, other) => (placeOf(one) < placeOf(other) ? -1 : 1))
-            .slice(0, limit)
-        }),
-      reorder: (account_id, { ids, provider, workspace_id }) =>
-        Effect.sync(() => {
-          const rows = ofAccount(credentials, account_id).filter(
-            ({ credential }) => credential.workspace_id === workspace_id && credential.provider === provider
-          )
-          const missing = rows.map(({ credential }) => credential.id).filter((id) => !ids.includes(id))
-          const foreign = ids.filter((id) => !rows.some(({ credential }) => credential.id === id))
-          if (missing.length > 0 || foreign.length > 0) return Option.some({ missing, foreign })
-          for (const row of rows) {
-            const { credential } = row
-            const sort_order = ids.indexOf(credential.id)
-            credentials.set(credential.id, { ...row, credential: { ...credential, sort_order } })
-          }
-          return Option.none()
         })
-    }
+    })
   })
 )
 
-export const idempotencyRecords = Layer.effect(
-  IdempotencyRecords,
+export const idempotencyRecords = Layer.unwrap(
   Effect.map(Memory, (memory) => {
     const { credentials, records } = memory
     const insert = insertInto(memory)
     const nameOf = (account_id: AccountId, key_hash: Uint8Array) =>
       `${account_id} ${Buffer.from(key_hash).toString("hex")}`
 
-    return {
+    return Layer.mock(IdempotencyRecords, {
       insert: (account_id, given, sealed, record) =>
         Effect.suspend(() => {
           const name = nameOf(account_id, record.key_hash)
@@ -223,17 +168,8 @@ export const idempotencyRecords = Layer.effect(
           })
         }),
       find: (account_id, key_hash) =>
-        Effect.sync(() => Option.fromUndefinedOr(records.get(nameOf(account_id, key_hash)))),
-      forget: (age, limit) =>
-        Effect.map(DateTime.now, (now) => {
-          const before = DateTime.subtractDuration(now, age)
-          const old = Array.from(records)
-            .filter(([, { created_at }]) => created_at.epochMilliseconds < before.epochMilliseconds)
-            .slice(0, limit)
-          for (const [name] of old) records.delete(name)
-          return old.length
-        })
-    }
+        Effect.sync(() => Option.fromUndefinedOr(records.get(nameOf(account_id, key_hash))))
+    })
   })
 )
 
@@ -276,115 +212,102 @@ const maySeal = (keks: Memory["Service"]["keks"], kek_id: string, kek_ids: Reado
 
 const cursorOf = ({ account_id, credential }: CredentialRow) => `${account_id}/${credential.id}`
 
-const kekRegistry = Layer.effect(
-  KekRegistry,
-  Effect.map(Memory, ({ credentials, keks }) => ({
-    register: (given) =>
-      Effect.sync(() => {
-        const differing = given.filter(({ check_value, kek_id }) => {
-          const known = keks.get(kek_id)
-          return known !== undefined && Buffer.compare(known.check_value, check_value) !== 0
-        })
-        if (differing.length > 0) return differing.map(({ kek_id }) => kek_id)
-        for (const { check_value, kek_id } of given) {
-          if (!keks.has(kek_id)) keks.set(kek_id, { check_value, wraps: 0, retired: false })
-        }
-        return []
-      }),
-    known: (kek_ids) =>
-      Effect.sync(() =>
-        kek_ids.flatMap((kek_id) => {
-          const kek = keks.get(kek_id)
-          return kek === undefined ? [] : [{ kek_id, check_value: kek.check_value, retired: kek.retired }]
-        })
-      ),
-    sealPermission: (kek_id, kek_ids) =>
-      Effect.sync(() =>
-        keks.get(kek_id)?.retired === true ? "retired" : maySeal(keks, kek_id, kek_ids) ? "seals" : "foreign"
-      ),
-    reserve: (kek_id, kek_ids, count) =>
-      Effect.sync(() => {
-        const kek = keks.get(kek_id)
-        if (kek === undefined || !maySeal(keks, kek_id, kek_ids)) return Option.none()
-        kek.wraps += count
-        return Option.some(kek.wraps)
-      }),
-    admit: (kek_id) =>
-      Effect.sync(() => {
-        const kek = keks.get(kek_id)
-        if (kek?.wraps === 0 && !kek.retired) kek.wraps = 1
-      }),
-    promote: () => Effect.void,
-    retire: (kek_id) =>
-      Effect.sync(() => {
-        const naming = Array.from(credentials.values()).filter(({ sealed }) => sealed.kek_id === kek_id).length
-        const kek = keks.get(kek_id)
-        if (kek !== undefined && naming === 0) kek.retired = true
-        return naming
-      }),
-    missing: (kek_ids, limit = Number.POSITIVE_INFINITY) =>
-      Effect.sync(() => {
-        const named = Array.from(credentials.values(), ({ sealed }) => sealed.kek_id)
-        const absent = Array.from(new Set(named))
-          .filter((kek_id) => !kek_ids.includes(kek_id))
-          .sort()
-        return absent.map((kek_id) => ({
-          kek_id,
-          credentials: Math.min(named.filter((other) => other === kek_id).length, limit)
-        }))
-      }),
-    list: Effect.sync(() => {
-      const named = Array.from(credentials.values(), ({ sealed }) => sealed.kek_id)
-      return Array.from(new Set([...keks.keys(), ...named]))
-        .sort()
-        .map((kek_id) => ({
-          kek_id,
-          credentials: named.filter((other) => other === kek_id).length,
-          wraps: keks.get(kek_id)?.wraps ?? 0,
-          retired: keks.get(kek_id)?.retired ?? false
-        }))
-    }),
-    live: Effect.sync(() =>
-      Array.from(keks)
-        .filter(([, { retired }]) => !retired)
-        .map(([kek_id, { wraps }]) => ({ kek_id, wraps }))
-    ),
-    naming: (kek_ids, limit) =>
-      Effect.sync(() =>
-        Array.from(credentials.values(), ({ account_id, credential: { id, workspace_id }, sealed: { kek_id } }) => ({
-          kek_id,
-          account_id,
-          workspace_id,
-          credential_id: id
-        }))
-          .filter(({ kek_id }) => kek_ids.includes(kek_id))
-          .sort((one, other) =>
-            `${one.kek_id} ${one.credential_id}` < `${other.kek_id} ${other.credential_id}` ? -1 : 1
-          )
-          .slice(0, limit)
-      ),
-    rewrapBatch: ({ after = "", primary, size }, rewrap) =>
-      Effect.gen(function* () {
-        const rows = Array.from(credentials.values())
-          .filter((row) => cursorOf(row) > after && row.sealed.kek_id !== primary)
-          .sort((one, other) => (cursorOf(one) < cursorOf(other) ? -1 : 1))
-          .slice(0, size)
-        const results = yield* Effect.forEach(rows, ({ account_id, credential, sealed }) =>
-          rewrap({ ...sealed, sealed: sealed.sealed.subarray(0, 2) }, { ...credential, account_id })
-        )
-        const failed = rows.flatMap((row, index) => {
-          const { credential, sealed } = row
-          const result = results[index]
-          if (result === undefined) return []
-          if (Result.isFailure(result)) return [{ id: credential.id, failure: result.failure }]
-          credentials.set(credential.id, { ...row, sealed: { ...sealed, ...result.success } })
+const kekRegistry = Layer.unwrap(
+  Effect.map(Memory, ({ credentials, keks }) =>
+    Layer.mock(KekRegistry, {
+      register: (given) =>
+        Effect.sync(() => {
+          const differing = given.filter(({ check_value, kek_id }) => {
+            const known = keks.get(kek_id)
+            return known !== undefined && Buffer.compare(known.check_value, check_value) !== 0
+          })
+          if (differing.length > 0) return differing.map(({ kek_id }) => kek_id)
+          for (const { check_value, kek_id } of given) {
+            if (!keks.has(kek_id)) keks.set(kek_id, { check_value, wraps: 0, retired: false })
+          }
           return []
+        }),
+      known: (kek_ids) =>
+        Effect.sync(() =>
+          kek_ids.flatMap((kek_id) => {
+            const kek = keks.get(kek_id)
+            return kek === undefined ? [] : [{ kek_id, check_value: kek.check_value, retired: kek.retired }]
+          })
+        ),
+      sealPermission: (kek_id, kek_ids) =>
+        Effect.sync(() =>
+          keks.get(kek_id)?.retired === true ? "retired" : maySeal(keks, kek_id, kek_ids) ? "seals" : "foreign"
+        ),
+      reserve: (kek_id, kek_ids, count) =>
+        Effect.sync(() => {
+          const kek = keks.get(kek_id)
+          if (kek === undefined || !maySeal(keks, kek_id, kek_ids)) return Option.none()
+          kek.wraps += count
+          return Option.some(kek.wraps)
+        }),
+      admit: (kek_id) =>
+        Effect.sync(() => {
+          const kek = keks.get(kek_id)
+          if (kek?.wraps === 0 && !kek.retired) kek.wraps = 1
+        }),
+      promote: () => Effect.void,
+      retire: (kek_id) =>
+        Effect.sync(() => {
+          const naming = Array.from(credentials.values()).filter(({ sealed }) => sealed.kek_id === kek_id).length
+          const kek = keks.get(kek_id)
+          if (kek !== undefined && naming === 0) kek.retired = true
+          return naming
+        }),
+      missing: (kek_ids, limit = Number.POSITIVE_INFINITY) =>
+        Effect.sync(() => {
+          const named = Array.from(credentials.values(), ({ sealed }) => sealed.kek_id)
+          const absent = Array.from(new Set(named))
+            .filter((kek_id) => !kek_ids.includes(kek_id))
+            .sort()
+          return absent.map((kek_id) => ({
+            kek_id,
+            credentials: Math.min(named.filter((other) => other === kek_id).length, limit)
+          }))
+        }),
+      list: Effect.sync(() => {
+        const named = Array.from(credentials.values(), ({ sealed }) => sealed.kek_id)
+        return Array.from(new Set([...keks.keys(), ...named]))
+          .sort()
+          .map((kek_id) => ({
+            kek_id,
+            credentials: named.filter((other) => other === kek_id).length,
+            wraps: keks.get(kek_id)?.wraps ?? 0,
+            retired: keks.get(kek_id)?.retired ?? false
+          }))
+      }),
+      live: Effect.sync(() =>
+        Array.from(keks)
+          .filter(([, { retired }]) => !retired)
+          .map(([kek_id, { wraps }]) => ({ kek_id, wraps }))
+      ),
+      rewrapBatch: ({ after = "", primary, size }, rewrap) =>
+        Effect.gen(function* () {
+          const rows = Array.from(credentials.values())
+            .filter((row) => cursorOf(row) > after && row.sealed.kek_id !== primary)
+            .sort((one, other) => (cursorOf(one) < cursorOf(other) ? -1 : 1))
+            .slice(0, size)
+          const results = yield* Effect.forEach(rows, ({ account_id, credential, sealed }) =>
+            rewrap({ ...sealed, sealed: sealed.sealed.subarray(0, 2) }, { ...credential, account_id })
+          )
+          const failed = rows.flatMap((row, index) => {
+            const { credential, sealed } = row
+            const result = results[index]
+            if (result === undefined) return []
+            if (Result.isFailure(result)) return [{ id: credential.id, failure: result.failure }]
+            credentials.set(credential.id, { ...row, sealed: { ...sealed, ...result.success } })
+            return []
+          })
+          const last = rows.length < size ? undefined : rows.at(-1)
+          const next = last === undefined ? undefined : cursorOf(last)
+          return { rewrapped: rows.length - failed.length, failed, next }
         })
-        const last = rows.length < size ? undefined : rows.at(-1)
-        const next = last === undefined ? undefined : cursorOf(last)
-        return { rewrapped: rows.length - failed.length, failed, next }
-      })
-  }))
+    })
+  )
 )
 
 const keyOf = ({ account_id, credential: { id, workspace_id }, key_version }: CredentialRow): FoundKey => ({
@@ -527,17 +450,8 @@ const credentialUse = Layer.effect(
   }))
 )
 
-export const accountRepository = Layer.effect(
-  AccountRepository,
-  Effect.map(Memory, ({ accounts, apiKeys, credentials, records, uses, workspaces }) => {
-    const remove = <Key, Row extends Owned>(rows: Map<Key, Row>, account_id: AccountId, limit = Infinity) => {
-      const keys = Array.from(rows)
-        .filter(([, row]) => row.account_id === account_id)
-        .map(([key]) => key)
-        .slice(0, limit)
-      for (const key of keys) rows.delete(key)
-      return keys.length
-    }
+export const accountRepository = Layer.unwrap(
+  Effect.map(Memory, ({ accounts, apiKeys, workspaces }) => {
     const addWorkspace = (account_id: AccountId, workspace: Omit<Workspace, "deleted_at">) => {
       if (accounts.has(account_id) && !workspaces.has(workspace.workspace_id)) {
         workspaces.set(workspace.workspace_id, { account_id, ...workspace, deleted_at: null })
@@ -550,40 +464,13 @@ export const accountRepository = Layer.effect(
       }
       return accounts.has(account_id)
     }
-    return {
+    return Layer.mock(AccountRepository, {
       hasAccounts: Effect.sync(() => accounts.size > 0),
-      createAccount: ({ account_id, name }, workspace, key) =>
+      createAccount: ({ account_id }, workspace, key) =>
         Effect.sync(() => {
-          if (!accounts.has(account_id)) {
-            accounts.set(account_id, { account_id, name, created_at: workspace.created_at })
-          }
+          accounts.add(account_id)
           addWorkspace(account_id, { ...workspace, is_default: true })
           addApiKey(account_id, key)
-        }),
-      listAccounts: (after, limit) =>
-        Effect.sync(() =>
-          Array.from(accounts.values())
-            .filter(({ account_id }) => after === undefined || account_id > after)
-            .sort((one, other) => (one.account_id < other.account_id ? -1 : 1))
-            .slice(0, limit)
-        ),
-      eraseAccount: (account_id, deleted_at, limit) =>
-        Effect.sync(() => {
-          if (!accounts.has(account_id)) return Option.none()
-          remove(apiKeys, account_id)
-          for (const workspace of ofAccount(workspaces, account_id)) {
-            workspaces.set(workspace.workspace_id, { ...workspace, deleted_at: workspace.deleted_at ?? deleted_at })
-          }
-          const erased = remove(credentials, account_id, limit)
-          for (const { credential_id } of ofAccount(uses, account_id))
-            if (!credentials.has(credential_id)) uses.delete(credential_id)
-          const forgotten = remove(records, account_id, limit - erased)
-          const done = erased + forgotten < limit
-          if (done) {
-            remove(workspaces, account_id)
-            accounts.delete(account_id)
-          }
-          return Option.some({ credentials: erased, receipts: forgotten, done })
         }),
       createWorkspace: (account_id, workspace) =>
         Effect.sync(() => addWorkspace(account_id, { ...workspace, is_default: false })),
@@ -602,12 +489,6 @@ export const accountRepository = Layer.effect(
             .map(({ account_id: _, ...workspace }) => workspace)
         ),
       addApiKey: (account_id, key) => Effect.sync(() => addApiKey(account_id, key)),
-      importApiKey: (account_id, key) =>
-        Effect.sync(() => {
-          if (!addApiKey(account_id, key)) return "no account"
-          const stored = { account_id, ...key, revoked_at: apiKeys.get(key.hash)?.revoked_at }
-          return isDeepStrictEqual(apiKeys.get(key.hash), stored) ? "imported" : "hash taken"
-        }),
       revokeApiKey: (hash, at) =>
         Effect.sync(() => {
           const key = apiKeys.get(hash)
@@ -622,11 +503,11 @@ export const accountRepository = Layer.effect(
             .sort(inOrder((row) => row.hash))
             .map(({ account_id: _, ...key }) => key)
         )
-    }
+    })
   })
 )
 
-/** Every port that stores something, over one `Memory`, which it provides as well. */
+/** Every port that stores something, over one `Memory`, which it provides as well. What only an operator does is missing. */
 export const layer = Layer.mergeAll(
   accountRepository,
   apiKeys,

@@ -23,7 +23,7 @@ if (major > 22 || (major === 22 && minor >= 19)) {
     process.on("SIGTERM", stop).on("SIGINT", stop)
   }
   const { main } = await import("./main.ts")
-  main()
+  main(serves)
   process.off("SIGTERM", stop).off("SIGINT", stop)
 } else {
   console.error(`byok needs Node.js 22.19 or later; this is ${process.versions.node}.`)

@@ -44,8 +44,8 @@ export const run = (args: ReadonlyArray<string>): Effect.Effect<number> =>
     Effect.catchCause(exitCodeOf)
   )
 
-/** Runs the command line of this process. */
-export const main = () =>
+/** Runs the command line of this process. A service that is told to stop has succeeded; an interrupted command has not. */
+export const main = (serves: boolean) =>
   run(process.argv.slice(2)).pipe(
     Effect.map((code) => {
       process.exitCode = code
@@ -53,6 +53,6 @@ export const main = () =>
     Effect.provide(Environment.layer),
     NodeRuntime.runMain({
       disableErrorReporting: true,
-      teardown: (exit, onExit) => Runtime.defaultTeardown(exit, (code) => onExit(code === 130 ? 0 : code))
+      teardown: (exit, onExit) => Runtime.defaultTeardown(exit, (code) => onExit(serves && code === 130 ? 0 : code))
     })
   )

@@ -1,8 +1,10 @@
+import { spawn } from "node:child_process"
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { layerLive } from "../support/process/layerLive.ts"
 import { CommandLine } from "../support/process/CommandLine.ts"
-import { runByok } from "../support/process/runByok.ts"
+import { byokScript, nowhere, runByok } from "../support/process/runByok.ts"
+import { environment } from "../support/process/runNode.ts"
 import { runCommand } from "../support/process/runCommand.ts"
 
 const uuid = "01935f6a-0000-7000-8000-000000000000"
@@ -52,6 +54,24 @@ layerLive(CommandLine.layer, { concurrent: true })(
         const sentence = "DATABASE_URL must not be empty: unset it to use the embedded database."
         const failed = { code: 1, stdout: "", stderr: `${sentence}\n` }
         assert.deepStrictEqual(yield* runByok(["account", "create", "--name", "n"], { DATABASE_URL: "" }), failed)
+      })
+    )
+
+    it.effect.each(["SIGINT", "SIGTERM"] as const)("a command that %s interrupts exits with 130", (signal) =>
+      Effect.gen(function* () {
+        const variables = { DATABASE_URL: "postgres://u@127.0.0.1:1/d", LOG_FORMAT: "logfmt" }
+        const code = yield* Effect.promise(
+          () =>
+            new Promise<number | null>((resolve) => {
+              const child = spawn(process.execPath, [byokScript, "migrate"], {
+                env: { ...environment, ...nowhere, ...variables },
+                stdio: ["ignore", "ignore", "pipe"]
+              })
+              child.stderr.once("data", () => child.kill(signal))
+              child.once("close", resolve)
+            })
+        )
+        assert.strictEqual(code, 130)
       })
     )
 

@@ -3,7 +3,7 @@ import { Cause, Effect, Exit, Layer } from "effect"
 import { HttpRouter, HttpServerRequest, HttpServerResponse } from "effect/http"
 import * as Envelope from "../../src/http/Envelope.ts"
 import { Recording } from "../support/process/Recording.ts"
-import { assertRefused, type Refusal } from "../support/http/Refusal.ts"
+import { assertRefused } from "../support/http/Refusal.ts"
 
 const canary = "a canary of a cause"
 const died = Cause.die(new Error(canary))
@@ -36,22 +36,6 @@ const ask = Effect.fnUntraced(function* (method: string, path: string, headers: 
 const logged = Effect.map(Recording, ({ logs }) => logs)
 
 describe("the envelope around every answer (section 7)", () => {
-  it.effect.each([
-    ["GET", "/nothing", "NotFound", undefined],
-    ["GET", "/none", "NotFound", undefined],
-    ["POST", "/created", "NotFound", undefined],
-    ["PUT", "/api/v1/byok", "MethodNotAllowed", "GET, HEAD, POST"],
-    ["PUT", "/api/v1/byok/1", "MethodNotAllowed", "GET, HEAD, PATCH, DELETE"],
-    ["PUT", "/health/live?q", "MethodNotAllowed", "GET, HEAD"]
-  ] as const)("%s %s, for which there is no route, is %s (D5, D10)", ([method, path, refusal, allow]) =>
-    Effect.gen(function* () {
-      const answer = yield* ask(method, path)
-      assertRefused(answer, refusal satisfies Refusal)
-      assert.strictEqual(answer.headers["allow"], allow)
-      assert.isEmpty(yield* logged)
-    }).pipe(Effect.provide(Recording.layer))
-  )
-
   it.effect.each(["/fails", "/fails-by-that-name", "/does-not-parse", "/dies", "/stops-and-dies"])(
     "%s is 500, with the cause in the log under the request id and nowhere else (D11)",
     (path) =>
@@ -95,13 +79,5 @@ describe("the envelope around every answer (section 7)", () => {
     Effect.gen(function* () {
       assert.strictEqual((yield* ask("GET", "/kept")).headers["cache-control"], "public")
     }).pipe(Effect.provide(Recording.layer))
-  )
-
-  it.effect("each answer gets a new request id if it has none (D12)", () =>
-    Effect.gen(function* () {
-      const [one, other] = [yield* ask("GET", "/created"), yield* ask("GET", "/created")]
-      assert.match(one.headers["x-request-id"] ?? "", /^[0-9a-f-]{36}$/)
-      assert.notStrictEqual(one.headers["x-request-id"], other.headers["x-request-id"])
-    })
   )
 })

@@ -10,11 +10,10 @@ import { TestService } from "../support/http/TestService.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 
-const small = TestService.layerWith({
-  settings: ({ database, ...settings }) => ({
-    ...settings,
-    database: { ...database, queue: 50, statementTimeout: Duration.seconds(25), deadline: Duration.seconds(28) }
-  })
+const small = TestService.withDatabase({
+  queue: 50,
+  statementTimeout: Duration.seconds(25),
+  deadline: Duration.seconds(28)
 })
 
 layerLive(small)("a queue of 50 (F9)", (it) => {

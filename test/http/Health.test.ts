@@ -120,9 +120,7 @@ describe("the public answer about readiness", () => {
 
   it.live("takes no place in the queues of tenants: a full queue does not make the service unready (F13)", () =>
     Effect.gen(function* () {
-      const service = TestService.layerWith({
-        settings: (settings) => ({ ...settings, database: { ...settings.database, queue: 1, batching: false } })
-      })
+      const service = TestService.withDatabase({ queue: 1, batching: false })
       const { sql, tenant, url } = Context.get(yield* Layer.build(service), TestService)
       const { management_key } = yield* tenant
       const unlock = yield* holdOpen(sql, "LOCK TABLE credentials IN SHARE ROW EXCLUSIVE MODE")

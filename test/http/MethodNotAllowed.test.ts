@@ -2,13 +2,13 @@ import { connect } from "node:net"
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { layerLive } from "../support/process/layerLive.ts"
-import { minimal } from "../support/http/Bodies.ts"
-import { bearer, json, render, send } from "../support/http/HttpProbe.ts"
+import { minimal, unknownId } from "../support/http/Bodies.ts"
+import { json, render, send } from "../support/http/HttpProbe.ts"
 import { assertRefused } from "../support/http/Refusal.ts"
 import { TestService } from "../support/http/TestService.ts"
 
 const collection = "/api/v1/byok"
-const item = "/api/v1/byok/019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11"
+const item = `/api/v1/byok/${unknownId}`
 const others = ["PUT", "OPTIONS", "TRACE", "PROPFIND", "QUERY"]
 const ofCollection = "GET, HEAD, POST"
 const ofItem = "GET, HEAD, PATCH, DELETE"
@@ -30,26 +30,23 @@ const cases: ReadonlyArray<readonly [method: string, path: string, allow: string
 layerLive(TestService.layer)("405 (D10, L3)", (it) => {
   it.effect.each(cases)("%s %s allows %s (D10)", ([method, path, allow]) =>
     Effect.gen(function* () {
-      const { rowCount, tenant, url } = yield* TestService
-      const before = yield* rowCount
-      const headers = [bearer((yield* tenant).management_key), json]
-      const answer = yield* send(url, { method, path, headers, body: JSON.stringify(minimal) })
+      const { send } = yield* TestService.tenant
+      const asked = send({ method, path, headers: [json], body: JSON.stringify(minimal) })
+      const answer = yield* TestService.storing(0, asked)
       assertRefused(answer, "MethodNotAllowed")
       assert.strictEqual(answer.headers["allow"], allow)
-      assertRefused(yield* send(url, { method, path }), "MethodNotAllowed")
-      assert.strictEqual(yield* rowCount, before)
+      assertRefused(yield* TestService.send({ method, path }), "MethodNotAllowed")
     })
   )
 
   it.effect("is not the answer to HEAD where GET is: that gets the same head, without a body (L3)", () =>
     Effect.gen(function* () {
-      const { tenant, url } = yield* TestService
-      const { list, management_key } = yield* tenant
+      const { list, send } = yield* TestService.tenant
       const listed = yield* list()
-      const answer = yield* send(url, { method: "HEAD", path: collection, headers: [bearer(management_key)] })
+      const answer = yield* send({ method: "HEAD", path: collection })
       assert.strictEqual(answer.status, 200)
       assert.strictEqual(answer.headers["content-length"], String(listed.body.length))
-      assert.strictEqual((yield* send(url, { method: "HEAD", path: collection })).status, 401)
+      assert.strictEqual((yield* TestService.send({ method: "HEAD", path: collection })).status, 401)
     })
   )
 
@@ -84,13 +81,9 @@ layerLive(TestService.layer)("405 (D10, L3)", (it) => {
 
   it.effect("a method in X-HTTP-Method-Override is ignored (D10)", () =>
     Effect.gen(function* () {
-      const { tenant, url } = yield* TestService
-      const answer = yield* send(url, {
-        method: "POST",
-        path: item,
-        headers: [bearer((yield* tenant).management_key), ["X-HTTP-Method-Override", "GET"]]
-      })
-      assertRefused(answer, "MethodNotAllowed")
+      const { send } = yield* TestService.tenant
+      const headers = [["X-HTTP-Method-Override", "GET"]] as const
+      assertRefused(yield* send({ method: "POST", path: item, headers }), "MethodNotAllowed")
     })
   )
 })

@@ -2,7 +2,7 @@ import { assert } from "@effect/vitest"
 import { Effect, Schedule } from "effect"
 import { layerLive } from "../support/process/layerLive.ts"
 import { created, createdId, minimal } from "../support/http/Bodies.ts"
-import { bearer, create, type Header, json, render, send } from "../support/http/HttpProbe.ts"
+import { bearer, type Header, json, render } from "../support/http/HttpProbe.ts"
 import { open } from "../support/http/RawConnection.ts"
 import { assertRefused } from "../support/http/Refusal.ts"
 import { TestService } from "../support/http/TestService.ts"
@@ -43,21 +43,18 @@ layerLive(TestService.layer)("413 (D9)", (it) => {
     { size: "400,000 bytes that are no JSON", body: "x".repeat(400_000) }
   ])("$size, declared or in chunks, and no row is stored (D9)", ({ body }) =>
     Effect.gen(function* () {
-      const { rowCount } = yield* TestService
       const { create } = yield* TestService.tenant
-      const before = yield* rowCount
-      assertRefused(yield* create(body), "PayloadTooLarge")
-      assertRefused(yield* create(chunked(body), [inChunks]), "PayloadTooLarge")
-      assert.strictEqual(yield* rowCount, before)
+      const asked = Effect.all([create(body), create(chunked(body), [inChunks])])
+      for (const answer of yield* TestService.storing(0, asked)) assertRefused(answer, "PayloadTooLarge")
     })
   )
 
   it.effect("the limit counts bytes, not characters (D9)", () =>
     Effect.gen(function* () {
-      const { tenant, url } = yield* TestService
+      const { create } = yield* TestService.tenant
       const body = JSON.stringify({ ...minimal, key: "é".repeat(limit / 2) })
       assert.isBelow(body.length, limit)
-      assertRefused(yield* create(url, (yield* tenant).management_key, body), "PayloadTooLarge")
+      assertRefused(yield* create(body), "PayloadTooLarge")
     })
   )
 
@@ -118,9 +115,9 @@ layerLive(TestService.layer)("413 (D9)", (it) => {
 
   it.effect("a body is not read on a route that takes none, whatever its size (D9)", () =>
     Effect.gen(function* () {
-      const { tenant, url } = yield* TestService
-      const headers: ReadonlyArray<Header> = [bearer((yield* tenant).management_key), ["Content-Length", "10737418240"]]
-      const answer = yield* Effect.timeout(send(url, { path: "/api/v1/byok/nonsense", headers }), "4 seconds")
+      const { send } = yield* TestService.tenant
+      const headers = [["Content-Length", "10737418240"]] as const
+      const answer = yield* Effect.timeout(send({ path: "/api/v1/byok/nonsense", headers }), "4 seconds")
       assertRefused(answer, "NotFound")
       assert.strictEqual(answer.headers["connection"], "close")
     })

@@ -1,20 +1,19 @@
 import { isDeepStrictEqual } from "node:util"
 import { assert } from "@effect/vitest"
-import { Context, Effect, Layer, Redacted } from "effect"
+import { Context, Effect, Layer } from "effect"
 import { CredentialPools, type PoolOwner } from "../../src/port/CredentialPools.ts"
 import { Explanations } from "../../src/port/Explanations.ts"
 import { Accounts } from "../../src/service/Accounts.ts"
 import * as ExplanationsLive from "../../src/service/routing/Explanations.ts"
 import { Database } from "../../src/sql/connection/Database.ts"
-import { createdId } from "../support/http/Bodies.ts"
-import { get, plan, send } from "../support/http/HttpProbe.ts"
+import { createdId, unknownId } from "../support/http/Bodies.ts"
+import { plan } from "../support/http/HttpProbe.ts"
 import type { Answer } from "../support/http/RawConnection.ts"
 import { assertHeaders, assertInvalid, assertRefused } from "../support/http/Refusal.ts"
 import { type Parts, TestService } from "../support/http/TestService.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 
 const key = "sk-0123456789-0123456789-AbCd"
-const unknown = "019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11"
 const asked = { model: "openai/gpt-4o", targets: [{ provider: "azure" }] }
 
 /** The plan of an answer, which must be one. */
@@ -180,21 +179,14 @@ layerLive(TestService.layer)("POST /api/v1/byok/plan", (it) => {
     })
   )
 
-  const list = { path: ["targets"], message: "must be a list of objects" }
   it.effect.each([
     [{ targets: asked.targets }, [{ path: ["model"], message: "is required" }]],
-    [{ model: "m" }, [{ path: ["targets"], message: "is required" }]],
-    [{ ...asked, model: "" }, [{ path: ["model"], message: "must not be empty" }]],
-    [{ ...asked, model: "m".repeat(256) }, [{ path: ["model"], message: "must have at most 255 characters" }]],
-    [{ ...asked, model: 5, targets: 5 }, [{ path: ["model"], message: "must be a string" }, list]],
-    [{ ...asked, targets: [] }, [{ path: ["targets"], message: "must have at least 1 element" }]],
     [
-      { ...asked, targets: [...asked.targets, ...asked.targets] },
-      [{ path: ["targets"], message: "must name each provider once" }]
-    ],
-    [
-      { ...asked, targets: [{ provider: "nobody" }] },
-      [{ path: ["targets", 0, "provider"], message: "must be a known provider slug" }]
+      { ...asked, model: 5, targets: 5 },
+      [
+        { path: ["model"], message: "must be a string" },
+        { path: ["targets"], message: "must be a list of objects" }
+      ]
     ],
     [
       { ...asked, targets: [{ provider: "azure", endpoint: { kind: "odd", zdr: 1 } }] },
@@ -206,14 +198,8 @@ layerLive(TestService.layer)("POST /api/v1/byok/plan", (it) => {
         { path: ["targets", 0, "endpoint", "zdr"], message: "must be true or false" }
       ]
     ],
-    [{ ...asked, host: null }, [{ path: ["host"], message: "must be global, europe or us" }]],
-    [{ ...asked, strategy: "x" }, [{ path: ["strategy"], message: "must be byok_first or provider_first" }]],
-    [
-      { ...asked, api_key_hash: "x" },
-      [{ path: ["api_key_hash"], message: "must be 64 lowercase hexadecimal characters" }]
-    ],
     [{ ...asked, workspace_id: "x" }, [{ path: ["workspace_id"], message: "must be a UUID" }]],
-    [{ ...asked, workspace_id: unknown }, [{ path: ["workspace_id"], message: "is not a workspace of this account" }]]
+    [{ ...asked, workspace_id: unknownId }, [{ path: ["workspace_id"], message: "is not a workspace of this account" }]]
   ] as const)("refuses %j (D7, E19)", ([body, issues]) =>
     Effect.gen(function* () {
       const { plan } = yield* TestService.tenant
@@ -229,7 +215,7 @@ layerLive(TestService.layer)("POST /api/v1/byok/plan", (it) => {
       const { workspace_id: deleted } = yield* accounts.createWorkspace(stranger.account_id, "deleted")
       dataIn(yield* stranger.plan({ ...asked, workspace_id: deleted }))
       yield* accounts.deleteWorkspace(deleted)
-      const bodies = yield* Effect.forEach([owner.workspace_id, deleted, unknown], (workspace_id) =>
+      const bodies = yield* Effect.forEach([owner.workspace_id, deleted, unknownId], (workspace_id) =>
         Effect.map(stranger.plan({ ...asked, workspace_id }), ({ body, status }) => `${status} ${body}`)
       )
       assert.strictEqual(new Set(bodies).size, 1, bodies.join("\n"))
@@ -248,12 +234,11 @@ layerLive(TestService.layer)("POST /api/v1/byok/plan", (it) => {
   it.effect("needs a management key, before the body is read (D2, D4, T7)", () =>
     Effect.gen(function* () {
       const { url } = yield* TestService
-      const { account_id, management_key } = yield* TestService.tenant
-      assertRefused(yield* send(url, { method: "POST", path: "/api/v1/byok/plan", body: "{" }), "MissingKey")
-      const issued = yield* (yield* Accounts).issueApiKey(account_id, { name: "ordinary", management: false })
-      assertRefused(yield* plan(url, Redacted.value(issued.key), "{"), "Forbidden")
-      assertInvalid(yield* plan(url, management_key, "{"), { path: [], message: "must be valid JSON" })
-      assertRefused(yield* get(url, management_key, "plan"), "NotFound")
+      const tenant = yield* TestService.tenant
+      assertRefused(yield* TestService.send({ method: "POST", path: "/api/v1/byok/plan", body: "{" }), "MissingKey")
+      assertRefused(yield* plan(url, yield* tenant.ordinaryKey, "{"), "Forbidden")
+      assertInvalid(yield* tenant.plan("{"), { path: [], message: "must be valid JSON" })
+      assertRefused(yield* tenant.get("plan"), "NotFound")
     })
   )
 })

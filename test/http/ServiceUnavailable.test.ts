@@ -8,9 +8,6 @@ import { assertRefused } from "../support/http/Refusal.ts"
 import { TestService } from "../support/http/TestService.ts"
 import { holdOpen, lockTable, untilWaiting } from "../support/database/transactions.ts"
 
-const queueOf = (queue: number) =>
-  TestService.layerWith({ settings: (settings) => ({ ...settings, database: { ...settings.database, queue } }) })
-
 /** Sends one request that has to wait for a table, and others meanwhile. */
 const whileOneWaits = Effect.fnUntraced(function* <A>(
   table: string,
@@ -31,17 +28,14 @@ const assertUnavailable = (answer: Answer) => {
   assert.match(answer.headers["retry-after"] ?? "", /^[1-9]\d*$/)
 }
 
-layerLive(queueOf(1))("503 while the queue is full (D14)", (it) => {
+layerLive(TestService.withDatabase({ queue: 1 }))("503 while the queue is full (D14)", (it) => {
   it.effect("on create, with Retry-After and without a row; waiting requests are answered in the end (D14)", () =>
     Effect.gen(function* () {
-      const { rowCount } = yield* TestService
       const { create } = yield* TestService.tenant
-      const before = yield* rowCount
       const ask = create(minimal)
-      const { first, meanwhile } = yield* whileOneWaits("credentials", ask, ask)
+      const { first, meanwhile } = yield* TestService.storing(1, whileOneWaits("credentials", ask, ask))
       assertUnavailable(meanwhile)
       created(first)
-      assert.strictEqual(yield* rowCount, before + 1)
       created(yield* ask)
     })
   )
@@ -72,7 +66,7 @@ layerLive(queueOf(1))("503 while the queue is full (D14)", (it) => {
   )
 })
 
-layerLive(queueOf(4))("a queue of four (D14)", (it) => {
+layerLive(TestService.withDatabase({ queue: 4 }))("a queue of four (D14)", (it) => {
   it.effect("with a lock on writes delays no read, and liveness always answers (D14)", () =>
     Effect.gen(function* () {
       const { sql, url } = yield* TestService

@@ -3,16 +3,17 @@ import { Effect, Redacted } from "effect"
 import { Accounts } from "../../src/service/Accounts.ts"
 import { formatApiKey } from "../../src/port/ApiKey.ts"
 import { layerLive } from "../support/process/layerLive.ts"
-import { created, createdId, minimal } from "../support/http/Bodies.ts"
-import { bearer, create, get, type Header, json, send } from "../support/http/HttpProbe.ts"
+import { created, createdId, minimal, unknownId } from "../support/http/Bodies.ts"
+import { bearer, create, get, type Header, json } from "../support/http/HttpProbe.ts"
+import type { Answer } from "../support/http/RawConnection.ts"
 import { assertRefused } from "../support/http/Refusal.ts"
 import { type Tenant, TestService } from "../support/http/TestService.ts"
 
-const unknown = "019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11"
+const createRequest = { method: "POST", path: "/api/v1/byok", body: JSON.stringify(minimal) }
 
 const operations = [
-  { operation: "create", request: { method: "POST", path: "/api/v1/byok", body: JSON.stringify(minimal) } },
-  { operation: "get", request: { path: `/api/v1/byok/${unknown}` } },
+  { operation: "create", request: createRequest },
+  { operation: "get", request: { path: `/api/v1/byok/${unknownId}` } },
   { operation: "get of what is no UUID", request: { path: "/api/v1/byok/nonsense" } },
   { operation: "create of what is no JSON", request: { method: "POST", path: "/api/v1/byok", body: "{" } }
 ]
@@ -52,47 +53,42 @@ const invalid: ReadonlyArray<readonly [name: string, token: (tenant: Tenant) => 
   ["10,000 characters long", () => "A".repeat(10_000)]
 ]
 
+const assertInvalidKey = (answer: Answer) => {
+  assertRefused(answer, "InvalidKey")
+  assert.strictEqual(answer.headers["www-authenticate"], 'Bearer realm="byok", error="invalid_token"')
+}
+
 layerLive(TestService.layer)("401 (sections 5 and 7, D2, D3)", (it) => {
   for (const { operation, request } of operations) {
     it.effect.each(missing)(`Missing Authentication header on ${operation}: %s (sections 5 and 7, D2)`, ([, headers]) =>
       Effect.gen(function* () {
-        const { rowCount, tenant, url } = yield* TestService
-        const before = yield* rowCount
-        const answer = yield* send(url, { ...request, headers: [json, ...headers(yield* tenant)] })
+        const asked = TestService.send({ ...request, headers: [json, ...headers(yield* TestService.tenant)] })
+        const answer = yield* TestService.storing(0, asked)
         assertRefused(answer, "MissingKey")
         assert.strictEqual(answer.headers["www-authenticate"], 'Bearer realm="byok"')
-        assert.strictEqual(yield* rowCount, before)
       })
     )
 
     it.effect.each(invalid)(`Invalid API key on ${operation}: %s (D3)`, ([, token]) =>
       Effect.gen(function* () {
-        const { rowCount, tenant, url } = yield* TestService
-        const before = yield* rowCount
-        const answer = yield* send(url, { ...request, headers: [json, bearer(token(yield* tenant))] })
-        assertRefused(answer, "InvalidKey")
-        assert.strictEqual(answer.headers["www-authenticate"], 'Bearer realm="byok", error="invalid_token"')
-        assert.strictEqual(yield* rowCount, before)
+        const asked = TestService.send({ ...request, headers: [json, bearer(token(yield* TestService.tenant))] })
+        assertInvalidKey(yield* TestService.storing(0, asked))
       })
     )
   }
 
   it.effect("a revoked key is refused like an unknown one, from the next request on (D3, D42)", () =>
     Effect.gen(function* () {
-      const { rowCount, url } = yield* TestService
-      const { account_id, management_key } = yield* TestService.newTenant
+      const { url } = yield* TestService
+      const { account_id, get: getHere } = yield* TestService.newTenant
       const accounts = yield* Accounts
       const issued = yield* accounts.issueApiKey(account_id, { name: "soon revoked", management: true })
       const key = Redacted.value(issued.key)
       const id = createdId(yield* create(url, key, minimal))
       yield* accounts.revokeApiKey(issued.hash)
-      const before = yield* rowCount
-      for (const answer of [yield* create(url, key, minimal), yield* get(url, key, id)]) {
-        assertRefused(answer, "InvalidKey")
-        assert.strictEqual(answer.headers["www-authenticate"], 'Bearer realm="byok", error="invalid_token"')
-      }
-      assert.strictEqual(yield* rowCount, before)
-      assert.strictEqual((yield* get(url, management_key, id)).status, 200)
+      const asked = Effect.all([create(url, key, minimal), get(url, key, id)])
+      for (const answer of yield* TestService.storing(0, asked)) assertInvalidKey(answer)
+      assert.strictEqual((yield* getHere(id)).status, 200)
     })
   )
 
@@ -108,11 +104,10 @@ layerLive(TestService.layer)("401 (sections 5 and 7, D2, D3)", (it) => {
 
   it.effect("the scheme may be in any case (RFC 9110, section 11.1)", () =>
     Effect.gen(function* () {
-      const { url } = yield* TestService
       const { management_key } = yield* TestService.tenant
       for (const scheme of ["bearer", "BEARER"]) {
         const headers: ReadonlyArray<Header> = [["Authorization", `${scheme} ${management_key}`], json]
-        created(yield* send(url, { method: "POST", path: "/api/v1/byok", headers, body: JSON.stringify(minimal) }))
+        created(yield* TestService.send({ ...createRequest, headers }))
       }
     })
   )
@@ -132,9 +127,8 @@ layerLive(TestService.layer)("401 (sections 5 and 7, D2, D3)", (it) => {
 
   it.effect.each(["unknown", undefined])("is decided before the body is read: token %s (D4)", (token) =>
     Effect.gen(function* () {
-      const { url } = yield* TestService
       const headers: ReadonlyArray<Header> = [json, ["Content-Length", "1000"]]
-      const answer = yield* send(url, {
+      const answer = yield* TestService.send({
         method: "POST",
         path: "/api/v1/byok",
         headers: token === undefined ? headers : [bearer(token), ...headers]

@@ -1,4 +1,4 @@
-import { Duration, Effect, Exit, Fiber, References } from "effect"
+import { Duration, Effect, Exit, Fiber, References, Semaphore } from "effect"
 import type { SqlClient } from "effect/sql"
 import { ServiceUnavailable } from "../../domain/Errors.ts"
 import { timeLeft } from "../../port/Deadline.ts"
@@ -25,6 +25,9 @@ export interface ConnectionPool {
 export interface PoolSettings {
   readonly deadline: Duration.Duration
   readonly queue: number
+  readonly poolSize: number
+  /** How many connections only `batch` and `probe` use, as far as the pool has others. */
+  readonly reserved: number
   readonly batching: boolean
   /** How many commits on this pool were reported as possibly not replicated. */
   readonly unreplicated: () => number
@@ -35,15 +38,24 @@ const timedOut = new DatabaseFailure({ kind: "Deadline", sqlstate: undefined, co
 
 export const makeConnectionPool = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, settings: PoolSettings) {
   const { meter } = settings
-  const retrying = meter.timing(retryingWith(settings.unreplicated))
+  const connections = Semaphore.makeUnsafe(settings.poolSize)
+  const unreserved = Semaphore.makeUnsafe(Math.max(1, settings.poolSize - settings.reserved))
+  /** A query is sent only if its deadline has not passed by the time it has a connection. */
+  const retryingIn = (within: <A>(query: Query<A>) => Query<A>) =>
+    meter.timing((query, until) => {
+      const inTime = Effect.suspend(() => (performance.now() < until() ? query : Effect.die(timedOut)))
+      return retryingWith(settings.unreplicated)(within(connections.withPermit(inTime)), until)
+    })
+  const retrying = retryingIn((query) => query)
+  const retryingUnreserved = retryingIn((query) => unreserved.withPermit(query))
   const longest = Duration.toMillis(settings.deadline)
   let waiting = 0
   meter.queue(() => waiting)
-  const run = <A>(query: Query<A>, operation: Operation, duration: number, ended: () => void = () => {}) => {
+  const run = <A>(query: Query<A>, operation: Operation, duration: number, lane = retrying, ended = () => {}) => {
     const until = performance.now() + duration
     // The spans that the client makes of statements are named after the database: those of operations stand for them.
     const detached = Effect.provideService(
-      Effect.ensuring(Effect.orDie(retrying(query, () => until, operation)), Effect.sync(ended)),
+      Effect.ensuring(Effect.orDie(lane(query, () => until, operation)), Effect.sync(ended)),
       References.MinimumTraceLevel,
       "None"
     )
@@ -56,7 +68,7 @@ export const makeConnectionPool = Effect.fnUntraced(function* (sql: SqlClient.Sq
       const span = OperationSpan.begin(fiber, operation, "client")
       return span === undefined ? asked : Effect.onExit(asked, (exit) => Effect.sync(() => span.end(exit)))
     })
-  const ask: ConnectionPool["ask"] = (query, operation) =>
+  const askIn = <A>(lane: typeof retrying, query: Query<A>, operation: Operation) =>
     traced(
       operation,
       Effect.flatMap(timeLeft(longest), (duration) => {
@@ -66,9 +78,10 @@ export const makeConnectionPool = Effect.fnUntraced(function* (sql: SqlClient.Sq
         }
         if (duration === 0) return Effect.die(timedOut)
         waiting += 1
-        return run(query, operation, duration, () => (waiting -= 1))
+        return run(query, operation, duration, lane, () => (waiting -= 1))
       })
     )
+  const ask: ConnectionPool["ask"] = (query, operation) => askIn(retryingUnreserved, query, operation)
   const probe: ConnectionPool["probe"] = (query, operation) =>
     traced(
       operation,
@@ -79,7 +92,7 @@ export const makeConnectionPool = Effect.fnUntraced(function* (sql: SqlClient.Sq
   const one: Batch =
     ({ one, operation }) =>
     (request) =>
-      ask(one(request), operation)
+      askIn(retrying, one(request), operation)
   const batch = settings.batching ? yield* makeBatching({ ...settings, retrying, timedOut: Exit.die(timedOut) }) : one
   return { sql, ask, probe, batch } satisfies ConnectionPool
 })

@@ -88,7 +88,7 @@ export const layer = (target: DatabaseTarget, settings: DatabaseSettings, sessio
     silence: Duration.toMillis(settings.deadline) + 500,
     pooler: settings.pooler
   }
-  const poolOf = Effect.fnUntraced(function* (name: PoolName, settings: DatabaseSettings) {
+  const poolOf = Effect.fnUntraced(function* (name: PoolName, settings: DatabaseSettings, reserved = 0) {
     let unreplicated = 0
     const stream = makeTransport(target, lifetime, () => (unreplicated += 1))
     // Pools of several instances do not all connect at the same time.
@@ -97,13 +97,15 @@ export const layer = (target: DatabaseTarget, settings: DatabaseSettings, sessio
     const meter = yield* makePoolMeter(name)
     return yield* makeConnectionPool(client, {
       ...settings,
+      reserved,
       queue: queueLimits(settings.queue).statements,
       unreplicated: () => unreplicated,
       meter
     })
   })
   const pools = {
-    reads: poolOf("reads", settings),
+    // API keys are looked up in batches: long reads of one account leave them connections.
+    reads: poolOf("reads", settings, 2),
     writes: poolOf("writes", settings),
     background: poolOf("background", { ...settings, poolSize: 1, batching: false })
   }

@@ -90,15 +90,19 @@ export const makeFairQueue = (limits: Pick<QueueLimits, "inProgress" | "waiting"
 }
 
 /**
- * A queue for each pool of connections, so that a lock that stalls writes delays no reads. A request is in none while its
- * body arrives.
+ * A queue for each pool of connections, so that a lock that stalls writes delays no reads, and one for lists: as a page may
+ * be of megabytes, only two are in memory at a time. A request is in none while its body arrives.
  */
 export class FairQueues extends Context.Service<
   FairQueues,
-  { readonly reads: FairQueue; readonly writes: FairQueue }
+  { readonly reads: FairQueue; readonly writes: FairQueue; readonly lists: FairQueue }
 >()("byok/FairQueues") {
   static readonly layer = Layer.effect(
     this,
-    Effect.map(QueueLimits, (limits) => ({ reads: makeFairQueue(limits), writes: makeFairQueue(limits) }))
+    Effect.map(QueueLimits, (limits) => ({
+      reads: makeFairQueue(limits),
+      writes: makeFairQueue(limits),
+      lists: makeFairQueue({ ...limits, inProgress: 2 })
+    }))
   )
 }

@@ -41,9 +41,9 @@ export const layer = Layer.unwrap(
   Effect.gen(function* () {
     const credentials = yield* Credentials
     const { explain } = yield* Explanations
-    const { reads, writes } = yield* FairQueues
-    const reading = <A, E, R>(operation: Effect.Effect<A, E, R>) =>
-      Effect.flatMap(CurrentCaller, ({ account_id }) => reads(account_id, operation))
+    const { lists, reads, writes } = yield* FairQueues
+    const reading = <A, E, R>(operation: Effect.Effect<A, E, R>, queue = reads) =>
+      Effect.flatMap(CurrentCaller, ({ account_id }) => queue(account_id, operation))
     const writing = <A, E, R>(operation: Effect.Effect<A, E, R>) =>
       Effect.flatMap(CurrentCaller, ({ account_id }) => writes(account_id, operation))
     const group = HttpApiBuilder.group(Api, "byok", (handlers) =>
@@ -53,10 +53,11 @@ export const layer = Layer.unwrap(
             created(credential, replayed)
           ),
         list: ({ query }) =>
-          Effect.map(
-            reading(credentials.list({ offset: 0, limit: defaultLimit, ...query })),
-            ({ credentials, total_count }) =>
+          reading(
+            Effect.map(credentials.list({ offset: 0, limit: defaultLimit, ...query }), ({ credentials, total_count }) =>
               HttpServerResponse.text(credentialListBody(credentials, total_count), json)
+            ),
+            lists
           ),
         plan: ({ payload }) => Effect.map(reading(explain(payload)), (data) => ({ data })),
         get: ({ params }) =>

@@ -1,10 +1,6 @@
 import { Effect, Layer } from "effect"
 import * as CipherLive from "./crypto/CipherLive.ts"
-import * as SecureRandomLive from "./crypto/SecureRandomLive.ts"
-import * as WrapBudget from "./crypto/WrapBudget.ts"
 import * as KeyEncryptionLive from "./wiring/KeyEncryptionLive.ts"
-import * as KeyringLive from "./wiring/KeyringLive.ts"
-import * as Persistence from "./wiring/Persistence.ts"
 import * as ReadinessLive from "./wiring/ReadinessLive.ts"
 import { RequestTimeout } from "./port/Deadline.ts"
 import { queueLimits, QueueLimits } from "./port/QueueLimits.ts"
@@ -32,14 +28,9 @@ export const layerWith = (settings: Settings) =>
     IdempotencyRecordExpiry.layer
   ).pipe(
     Layer.provideMerge(Layer.provide(TimedCrypto.cipher, CipherLive.layer)),
-    Layer.provideMerge(WrapBudget.layer),
-    Layer.provideMerge(KeyEncryptionLive.layer(settings)),
-    Layer.provideMerge(KeyringLive.layer(settings)),
-    Layer.provideMerge(Persistence.layer(settings)),
-    Layer.provideMerge(SecureRandomLive.layer),
+    Layer.provideMerge(KeyEncryptionLive.withStores(settings)),
     Layer.provideMerge(Layer.succeed(RequestTimeout, settings.database.deadline)),
-    Layer.provideMerge(Layer.succeed(QueueLimits, queueLimits(settings.database.queue))),
-    Layer.provide(KeyringLive.validate(settings))
+    Layer.provideMerge(Layer.succeed(QueueLimits, queueLimits(settings.database.queue)))
   )
 
 /** Everything except HTTP, configured by the environment: for use in process, without a server. */

@@ -4,59 +4,68 @@ import { makeKeyringEncryption } from "../crypto/keyring/KeyEncryptionKeyringLiv
 import { makeTokenEncryption } from "../crypto/pkcs11/KeyEncryptionTokenLive.ts"
 import { checkKeks, checkPrimary, Keyring } from "../crypto/keyring/Keyring.ts"
 import { readPrivateFile } from "../crypto/keyring/SecretFile.ts"
-import { openToken, type TokenRefused } from "../crypto/pkcs11/Token.ts"
-import { InvalidSetting, namesToken, type Settings } from "./Settings.ts"
+import { openToken } from "../crypto/pkcs11/Token.ts"
+import * as SecureRandomLive from "../crypto/SecureRandomLive.ts"
+import * as WrapBudget from "../crypto/WrapBudget.ts"
+import { refuse } from "./Environment.ts"
+import * as KeyringLive from "./KeyringLive.ts"
+import * as Persistence from "./Persistence.ts"
+import { namesToken, type Settings } from "./Settings.ts"
 
-const refuse = (message: string) => new InvalidSetting({ message })
-
-const required = <A>(setting: string, found: Option.Option<A>) =>
-  Effect.mapError(Effect.fromOption(found), () => refuse(`${setting} must be set when keys are on a PKCS#11 token.`))
+const required = <A>(name: string, found: Option.Option<A>) =>
+  Option.match(found, {
+    onNone: () => refuse(`${name} must be set when keys are on a PKCS#11 token.`),
+    onSome: (value) => Effect.succeed(value)
+  })
 
 const pinOf = ({ pin, pinFile }: Settings["pkcs11"]) =>
   Option.isNone(pinFile)
     ? required("BYOK_PKCS11_PIN_FILE or BYOK_PKCS11_PIN", pin)
     : readPrivateFile(pinFile.value).pipe(
         Effect.map((text) => Redacted.make(text.trimEnd())),
-        Effect.mapError(({ message }) => refuse(`BYOK_PKCS11_PIN_FILE: ${message}.`))
+        Effect.catch(({ message }) => refuse(`BYOK_PKCS11_PIN_FILE: ${message}.`))
       )
 
-const targetOf = Effect.fnUntraced(function* ({ pkcs11 }: Settings) {
-  return {
-    module: yield* required("BYOK_PKCS11_MODULE", pkcs11.module),
-    token: yield* required("BYOK_PKCS11_TOKEN", pkcs11.token),
-    kek_ids: yield* required("BYOK_PKCS11_KEYS", pkcs11.keys),
-    pin: yield* pinOf(pkcs11),
-    deadline: pkcs11.deadline
+const openNamedToken = Effect.fnUntraced(function* (settings: Settings["pkcs11"]) {
+  const { deadline, keys, module, pinFile, token } = settings
+  const names = {
+    module: "BYOK_PKCS11_MODULE",
+    token: "BYOK_PKCS11_TOKEN",
+    kek_ids: "BYOK_PKCS11_KEYS",
+    pin: Option.isSome(pinFile) ? "BYOK_PKCS11_PIN_FILE" : "BYOK_PKCS11_PIN"
   }
+  const target = {
+    module: yield* required(names.module, module),
+    token: yield* required(names.token, token),
+    kek_ids: yield* required(names.kek_ids, keys),
+    pin: yield* pinOf(settings),
+    deadline
+  }
+  return yield* Effect.catchTags(openToken(target), {
+    TokenRefused: ({ message, part }) => refuse(`${names[part]}: ${message}.`),
+    KeyStoreUnavailable: ({ reason }) => refuse(`${names.module}: ${reason}.`)
+  })
 })
-
-const settingOf = ({ part }: TokenRefused, { pkcs11 }: Settings) => {
-  switch (part) {
-    case "module":
-      return "BYOK_PKCS11_MODULE"
-    case "token":
-      return "BYOK_PKCS11_TOKEN"
-    case "kek_ids":
-      return "BYOK_PKCS11_KEYS"
-    case "pin":
-      return Option.isSome(pkcs11.pinFile) ? "BYOK_PKCS11_PIN_FILE" : "BYOK_PKCS11_PIN"
-  }
-}
 
 const make = Effect.fnUntraced(function* (settings: Settings) {
   const keyring = makeKeyringEncryption(yield* Keyring)
   if (!namesToken(settings)) return keyring
-  const token = yield* Effect.flatMap(targetOf(settings), openToken).pipe(
-    Effect.catchTags({
-      TokenRefused: (refused) => Effect.fail(refuse(`${settingOf(refused, settings)}: ${refused.message}.`)),
-      KeyStoreUnavailable: ({ reason }) => Effect.fail(refuse(`BYOK_PKCS11_MODULE: ${reason}.`))
-    })
-  )
+  const token = yield* openNamedToken(settings.pkcs11)
   yield* Effect.andThen(checkKeks(token.keks), checkPrimary(token.keks[0]?.kek_id ?? "")).pipe(
-    Effect.mapError(({ message }) => refuse(`BYOK_PKCS11_KEYS: ${message}.`))
+    Effect.catch(({ message }) => refuse(`BYOK_PKCS11_KEYS: ${message}.`))
   )
   return makeUnion(makeTokenEncryption(token), keyring)
 })
 
 /** The keyring's keys. If the settings name a token, its keys seal and the keyring's only open. */
 export const layer = (settings: Settings) => Layer.effect(KeyEncryption, make(settings))
+
+/** Keys and the stores that they must fit. A keyring that is missing or malformed is refused before the stores open. */
+export const withStores = (settings: Settings, user?: Parameters<typeof Persistence.layer>[1]) =>
+  WrapBudget.layer.pipe(
+    Layer.provideMerge(layer(settings)),
+    Layer.provideMerge(KeyringLive.layer(settings)),
+    Layer.provideMerge(Persistence.layer(settings, user)),
+    Layer.provideMerge(SecureRandomLive.layer),
+    Layer.provide(KeyringLive.validate(settings))
+  )

@@ -18,9 +18,31 @@ import { KekRegistry } from "../port/KekRegistry.ts"
 import { KeyringEditor } from "../port/KeyringEditor.ts"
 import { KeyringNotReloaded, KeyringReload } from "../port/KeyringReload.ts"
 import { makeMeter } from "../port/Meter.ts"
-import { InvalidSetting, namesToken, type Settings } from "./Settings.ts"
+import { refuse } from "./Environment.ts"
+import { namesToken, type Settings } from "./Settings.ts"
 
-const refuse = (message: string) => Effect.fail(new InvalidSetting({ message }))
+/** A keyring that no reload can change: it is in the environment, or all keys are on a token. */
+const fixed = (setting: string, read: Effect.Effect<Ring, InvalidKeyring>) => {
+  const message = "cannot be reloaded from the environment of a running process; restart with the new value"
+  return { setting, file: undefined, isOwn: false, read, reread: Effect.fail(new InvalidKeyring({ message })) }
+}
+
+const inFile = (setting: string, file: string, isOwn = false) => {
+  const read = Effect.flatMap(readPrivateFile(file), parseSealingKeyring)
+  return { setting, file, isOwn, read, reread: read }
+}
+
+/** Where the keyring is, and the setting that says so. The embedded database has a file of its own. */
+export const sourceOf = Effect.fnUntraced(function* (settings: Settings) {
+  const { dataDirectory, databaseUrl, keyring, keyringFile } = settings
+  if (Option.isSome(keyring)) return fixed("BYOK_KEYRING", parseSealingKeyring(Redacted.value(keyring.value)))
+  if (Option.isSome(keyringFile)) return inFile("BYOK_KEYRING_FILE", keyringFile.value)
+  if (namesToken(settings)) return fixed("BYOK_PKCS11_KEYS", Effect.succeed(parseKeyring("")))
+  if (Option.isNone(databaseUrl)) return inFile("BYOK_DATA_DIR/keyring", join(dataDirectory, "keyring"), true)
+  return yield* refuse(
+    "BYOK_KEYRING_FILE or BYOK_KEYRING must be set when DATABASE_URL is: `byok keyring generate` makes a keyring."
+  )
+})
 
 /** Refuses a keyring, naming the setting it came from. */
 const refuseKeyring =
@@ -28,67 +50,23 @@ const refuseKeyring =
   ({ message }: InvalidKeyring | UnusableFile) =>
     refuse(`${setting}: ${message}.`)
 
-const readFile = (path: string) => Effect.flatMap(readPrivateFile(path), parseSealingKeyring)
-
-/** The embedded database's own keyring file, created if nothing has been sealed yet. */
-const readOwnFile = Effect.fnUntraced(function* (path: string) {
-  const sealedBefore = (yield* (yield* KekRegistry).missing([], 1)).length > 0
-  if (!existsSync(path) && !sealedBefore) {
-    yield* Effect.catch(writeKeyringFile(path, generateKeyring(new Date())), (error) =>
-      existsSync(path) ? Effect.void : Effect.fail(error)
-    )
-  }
-  return yield* readFile(path)
-})
-
-const environmentKeyring = new InvalidKeyring({
-  message: "cannot be reloaded from the environment of a running process; restart with the new value"
-})
-
-/** Where the keyring is, the setting that says so, and `form`, which checks it without the database. */
-const sourceOf = (settings: Settings) => {
-  const { dataDirectory, databaseUrl, keyring, keyringFile } = settings
-  const inFile = (setting: string, file: string) => {
-    const read = readFile(file)
-    return { setting, file, form: read, first: read, reread: read }
-  }
-  if (Option.isSome(keyring)) {
-    const first = parseSealingKeyring(Redacted.value(keyring.value))
-    return { setting: "BYOK_KEYRING", file: undefined, form: first, first, reread: Effect.fail(environmentKeyring) }
-  }
-  if (Option.isSome(keyringFile)) return inFile("BYOK_KEYRING_FILE", keyringFile.value)
-  if (namesToken(settings)) {
-    const first = Effect.succeed(parseKeyring(""))
-    return { setting: "BYOK_PKCS11_KEYS", file: undefined, form: first, first, reread: Effect.fail(environmentKeyring) }
-  }
-  if (Option.isSome(databaseUrl)) return undefined
-  const own = inFile("BYOK_DATA_DIR/keyring", join(dataDirectory, "keyring"))
-  return { ...own, form: Effect.void, first: readOwnFile(own.file) }
-}
-
-/** Whether anything says where the keyring is. */
-export const isSet = (settings: Settings): boolean => sourceOf(settings) !== undefined
-
-/** Where the keyring is; `InvalidSetting` if nothing says so. */
-const keyringSource = (settings: Settings) => {
-  const source = sourceOf(settings)
-  return source === undefined
-    ? refuse(
-        "BYOK_KEYRING_FILE or BYOK_KEYRING must be set when DATABASE_URL is: `byok keyring generate` makes a keyring."
-      )
-    : Effect.succeed(source)
-}
-
 /** Refuses a missing or malformed keyring without waiting for the database. */
 export const validate = (settings: Settings) =>
   Layer.effectDiscard(
-    Effect.flatMap(keyringSource(settings), ({ form, setting }) =>
-      Effect.catch(Effect.asVoid(form), refuseKeyring(setting))
+    Effect.flatMap(sourceOf(settings), ({ isOwn, read, setting }) =>
+      isOwn ? Effect.void : Effect.catch(Effect.asVoid(read), refuseKeyring(setting))
     )
   )
 
+const createUnlessSealed = Effect.fnUntraced(function* (file: string) {
+  if (existsSync(file) || (yield* (yield* KekRegistry).missing([], 1)).length > 0) return
+  yield* Effect.catch(writeKeyringFile(file, generateKeyring(new Date())), (error) =>
+    existsSync(file) ? Effect.void : Effect.fail(error)
+  )
+})
+
 /** Checks a keyring, after refusing one that shares an id with the token: nothing is recorded under that id. */
-const checkedFor = (settings: Settings) => {
+const checkFor = (settings: Settings) => {
   const onToken = Option.getOrElse(settings.pkcs11.keys, () => [])
   const check = namesToken(settings) ? checkOpening : checkKeyring
   return (ring: Ring) => {
@@ -102,17 +80,19 @@ const checkedFor = (settings: Settings) => {
 export const layer = (settings: Settings) =>
   Layer.effectContext(
     Effect.gen(function* () {
-      const { first, reread, setting } = yield* keyringSource(settings)
+      const { file, isOwn, read, reread, setting } = yield* sourceOf(settings)
       const registry = yield* KekRegistry
-      const checked = checkedFor(settings)
+      const check = checkFor(settings)
       const { counter } = yield* makeMeter
       const counts = {
         Success: counter("byok.keyring.reloads", { result: "ok" }),
         Failure: counter("byok.keyring.reloads", { result: "failed" })
       }
       const oneAtATime = yield* Semaphore.make(1)
-      let ring = yield* Effect.catch(Effect.flatMap(first, checked), refuseKeyring(setting))
-      const reload = Effect.flatMap(reread, checked).pipe(
+      const create = isOwn && file !== undefined ? createUnlessSealed(file) : Effect.void
+      const first = Effect.flatMap(Effect.andThen(create, read), check)
+      let ring = yield* Effect.catch(first, refuseKeyring(setting))
+      const reload = Effect.flatMap(reread, check).pipe(
         Effect.provideService(KekRegistry, registry),
         Effect.map((next) => {
           ring = next
@@ -133,13 +113,15 @@ export const layer = (settings: Settings) =>
     })
   )
 
-const makeEditor = Effect.fnUntraced(function* (settings: Settings) {
-  const { file, setting } = yield* keyringSource(settings)
-  if (file !== undefined) return yield* makeKeyringEditor(file, setting)
-  return yield* new InvalidSetting({
-    message: `${setting} is not a file, so it cannot be changed here: change it where it is set, and restart the service.`
-  })
-})
-
 /** Edits the keyring file that the settings name; a keyring that is not a file is an invalid setting. */
-export const editor = (settings: Settings) => Layer.effect(KeyringEditor, makeEditor(settings))
+export const editor = (settings: Settings) =>
+  Layer.effect(
+    KeyringEditor,
+    Effect.flatMap(sourceOf(settings), ({ file, setting }) =>
+      file === undefined
+        ? refuse(
+            `${setting} is not a file, so it cannot be changed here: change it where it is set, and restart the service.`
+          )
+        : makeKeyringEditor(file, setting)
+    )
+  )

@@ -35,7 +35,7 @@ const examples = () => {
   }
 }
 
-const ours = ["CHANGELOG.md", "README.md", "SECURITY.md", "docs", "package.json"]
+const ours = ["CHANGELOG.md", "README.md", "SECURITY.md", "deploy", "docs", "package.json"]
 
 interface Manifest {
   readonly bin: { readonly byok: string }

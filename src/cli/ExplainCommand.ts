@@ -60,7 +60,7 @@ const placeOf = (steps: ReadonlyArray<Step>, provider: string) => {
 const isRemoved = ({ shared }: ProviderVerdicts) => shared.position === null
 
 /** An explanation for a person: the attempts in order, then every credential that is not used with all its reasons. */
-export const explanationLines = ({ model, providers, retry_at, steps }: Explanation): ReadonlyArray<string> => {
+const explanationLines = ({ model, providers, retry_at, steps }: Explanation): ReadonlyArray<string> => {
   const removedBefore = (index: number) =>
     providers
       .filter((one) => isRemoved(one) && placeOf(steps, one.provider) === index)

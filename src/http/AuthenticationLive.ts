@@ -8,7 +8,7 @@ import { hashApiKey, hasWrongChecksum } from "../port/ApiKey.ts"
 import { ApiKeys, type FoundApiKey, Prefetched } from "../port/ApiKeys.ts"
 import { FairQueues } from "./FairQueue.ts"
 import { isRepeated } from "./RequestHeaders.ts"
-import { CurrentRequestLog, type RequestLogContext } from "./RequestLogContext.ts"
+import { CurrentRequestLog } from "./RequestLogContext.ts"
 
 const refusal = ({ error }: Unauthorized | Forbidden, reason?: string) =>
   Effect.succeed(

@@ -9,7 +9,7 @@ import { InvalidParams } from "../domain/Errors.ts"
 import { closeGracefully } from "./closeGracefully.ts"
 import { requestIdOf } from "./RequestHeaders.ts"
 import { clientGone, refusals } from "./RequestLogContext.ts"
-import { type RequestMeter, unmetered } from "./RequestMeter.ts"
+import { unmetered } from "./RequestMeter.ts"
 import { allowedMethods, routeTaken } from "./Routing.ts"
 
 /** What the server grants its clients. */

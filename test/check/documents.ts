@@ -85,13 +85,14 @@ const unknownNumbers = (text: string) =>
   numbers(text.replace(/"[DLTRFEQ\d,]+"/g, "")).filter((number) => !defined.has(number))
 
 /** What `npm pack` takes along beside the build. */
-const packed = ["README.md", "SECURITY.md", "CHANGELOG.md", ...documents.filter((page) => page.startsWith("docs/"))]
+const isPacked = (path: string) =>
+  ["README.md", "SECURITY.md", "CHANGELOG.md", "package.json"].includes(path) || /^(deploy|docs)\//.test(path)
 
 /** Links to what is not in the package, where the reader of a packed page cannot follow them. */
 const unpackedLinks = (page: string, text: string) =>
   linksIn(text).filter((target) => {
     const [path = ""] = target.split("#")
-    return path !== "" && !packed.includes(normalize(join(dirname(page), path)))
+    return path !== "" && !isPacked(normalize(join(dirname(page), path)))
   })
 
 const sorted = (words: ReadonlyArray<string>) => words.toSorted()
@@ -136,7 +137,9 @@ export const documentChecks: ReadonlyArray<Check> = [
     title: "the documents in the package link only to each other",
     run: () => {
       assert.deepEqual(
-        packed.flatMap((page) => unpackedLinks(page, read(page)).map((target) => `${page}: ${target}`)),
+        documents
+          .filter(isPacked)
+          .flatMap((page) => unpackedLinks(page, read(page)).map((target) => `${page}: ${target}`)),
         []
       )
     },

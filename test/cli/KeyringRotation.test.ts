@@ -17,8 +17,8 @@ import { environment, runProgram } from "../support/process/runNode.ts"
 import { type ServiceProcess, startService } from "../support/process/ServiceProcess.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 
-const page = readFileSync(join(import.meta.dirname, "../../SECURITY.md"), "utf8")
-const [, section = ""] = /^## Rotating the keyring\n(.*?)^## /ms.exec(page) ?? []
+const page = readFileSync(join(import.meta.dirname, "../../docs/keys.md"), "utf8")
+const [, section = ""] = /^## Rotate the keyring\n(.*?)^## /ms.exec(page) ?? []
 const readyAt = (url: string) => Effect.promise(async () => (await fetch(`${url}/health/ready`)).text())
 /** The commands of the four steps, as SECURITY.md gives them. */
 const steps = Array.from(section.matchAll(/^ *```sh\n(.*?)^ *```/gms), ([, commands = ""]) => commands)

@@ -15,7 +15,7 @@ const accepted = (key: unknown) => {
   return false
 }
 
-describe("an idempotency key (SECURITY.md, Receipts)", () => {
+describe("an idempotency key (SECURITY.md, Idempotency records)", () => {
   it.prop("is visible ASCII only, and taken as it is", [anyString], ([key]) => {
     const visible = Array.from(key).every((character) => character > " " && character < "\u007f")
     assert.strictEqual(accepted(key), key !== "" && visible)

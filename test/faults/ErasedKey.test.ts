@@ -14,15 +14,15 @@ import { runByok } from "../support/process/runByok.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 
-const page = readFileSync(join(import.meta.dirname, "../../SECURITY.md"), "utf8")
-const [, runbook = ""] = /^## Erasing a key for good\n(.*?)^## /ms.exec(page) ?? []
+const page = readFileSync(join(import.meta.dirname, "../../docs/keys.md"), "utf8")
+const [, runbook = ""] = /^## Erase a key for good\n(.*?)^## /ms.exec(page) ?? []
 /** The commands of the runbook, without the signals to instances. */
 const commands = Array.from(runbook.matchAll(/^ *byok ([^#&\n]+)/gm), ([, args = ""]) => args.trim())
 
 const opensIn = (url: string, keyring: string, made: ReadonlyArray<Made>, claimed?: string) =>
   Effect.scoped(Effect.flatMap(storesOn(url), (stores) => Effect.provide(openedWith(keyring, made, claimed), stores)))
 
-describe("the runbook that erases a key for good (SECURITY.md, L12)", () => {
+describe("the runbook that erases a key for good (docs/keys.md, L12)", () => {
   it.live(
     "leaves no copy of the database in which the deleted key opens; the others open in a copy made after it",
     () =>

@@ -71,7 +71,7 @@ layerLive(TestService.recordedWith({}))("logs and traces", (it) => {
   )
 })
 
-layerLive(TestService.layer)("create with an idempotency key (SECURITY.md, Receipts)", (it) => {
+layerLive(TestService.layer)("create with an idempotency key (SECURITY.md, Idempotency records)", (it) => {
   it.effect("answers as without one, and repeats that with a header that says so", () =>
     Effect.gen(function* () {
       const { create, get } = yield* TestService.newTenant

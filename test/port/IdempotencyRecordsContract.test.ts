@@ -224,5 +224,5 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
 for (const [name, store] of databases) layerLive(store)(`old idempotency records ${name} (F8)`, forgetting)
 
 for (const [name, store] of stores) {
-  layerLive(store)(`a store of idempotency records ${name} (SECURITY.md, Receipts)`, contract)
+  layerLive(store)(`a store of idempotency records ${name} (SECURITY.md, Idempotency records)`, contract)
 }

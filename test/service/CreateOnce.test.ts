@@ -133,7 +133,7 @@ const decidedByWhatIsMeant = Effect.fnUntraced(function* (one: Given, other: Giv
   return !first.replayed && isRight && (yield* rowCount) === 3
 })
 
-describe("a create with an idempotency key (SECURITY.md, Receipts)", () => {
+describe("a create with an idempotency key (SECURITY.md, Idempotency records)", () => {
   it.effect.prop(
     "happens once for bodies that create the same, however they are written, and is refused for another (F18)",
     [pairs, idempotencyKey],

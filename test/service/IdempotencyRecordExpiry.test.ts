@@ -28,7 +28,7 @@ const holding = (records: number, failing: (call: number) => boolean = () => fal
   }
 }
 
-describe("old idempotency records (SECURITY.md, Receipts)", () => {
+describe("old idempotency records (SECURITY.md, Idempotency records)", () => {
   it.effect("stay for at least a day, and are removed in small batches while the service runs", () =>
     Effect.gen(function* () {
       const { service, state } = holding(1201)

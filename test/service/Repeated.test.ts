@@ -35,7 +35,7 @@ const instead = <I, S>(port: Context.Key<I, S>, change: (given: S) => S) =>
 const diedOf = (exit: Exit.Exit<unknown, unknown>) =>
   Exit.isFailure(exit) ? String(Cause.squash(exit.cause)) : "nothing"
 
-describe("a repeated create (SECURITY.md, Receipts)", () => {
+describe("a repeated create (SECURITY.md, Idempotency records)", () => {
   it.effect("is the same if its members come in another order", () =>
     Effect.gen(function* () {
       const caller = yield* newTenant

@@ -21,7 +21,7 @@ const ahead = Effect.map(Clock.Clock, (clock) => {
   }) as Clock.Clock
 })
 
-describe("old idempotency records on PostgreSQL (SECURITY.md, Receipts)", () => {
+describe("old idempotency records on PostgreSQL (SECURITY.md, Idempotency records)", () => {
   it.live("are as old as the database says, whatever the clock of the instance that writes or removes them (F8)", () =>
     Effect.gen(function* () {
       const url = yield* freshDatabase

@@ -72,7 +72,7 @@ describe("a repeated insert of a credential", () => {
   )
 })
 
-describe("an insert with an idempotency record (SECURITY.md, Receipts)", () => {
+describe("an insert with an idempotency record (SECURITY.md, Idempotency records)", () => {
   const taking = `
     INSERT INTO receipts VALUES (
       '${account_id}', decode(repeat('01', 32), 'hex'), '${uuid(10)}', decode(repeat('02', 32), 'hex'), now()

@@ -119,7 +119,7 @@ export const contributed = (at: Health, outcome: Outcome, now: number): Health =
 }
 
 /** The cooldown that decides: the one that ends last. None if the key is free. */
-export const decisive = ({ model, whole }: Health): Cooldown | undefined => {
+const decisive = ({ model, whole }: Health): Cooldown | undefined => {
   const [first, last] = whole.until < model.until ? [whole, model] : [model, whole]
   return last.strikes > 0 ? last : first.strikes > 0 ? first : undefined
 }

@@ -150,4 +150,3 @@ export const makeHealthState = () => {
     isWaiting: () => waiting.size > 0
   }
 }
-export type HealthState = ReturnType<typeof makeHealthState>

@@ -80,7 +80,9 @@ const checkReach = Effect.fnUntraced(function* (root: string, { postgres }: Prog
       : code === 4
         ? `as ${user} it cannot execute its programs: install the service where every user can read it, or run it as a user other than root`
         : `this process cannot switch to ${user} (${lastWords}): run the service as a user other than root`
-  yield* EmbeddedPostgresError.of(`BYOK_DATA_DIR cannot be used: PostgreSQL refuses to run as root, and ${wrong}.`)
+  return yield* EmbeddedPostgresError.of(
+    `BYOK_DATA_DIR cannot be used: PostgreSQL refuses to run as root, and ${wrong}.`
+  )
 })
 
 const isEmpty = (directory: string) => {

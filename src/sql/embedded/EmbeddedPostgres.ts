@@ -70,7 +70,7 @@ const serverOf = ({ cluster, socket }: DataDirectory, { pg_ctl }: PostgresBinari
     rmSync(path("server.log"), { force: true })
     const args = ["--timeout=3600", "--log=server.log", `--options=${optionsFor(socket)}`]
     const { code, lastWords } = yield* control("start", ...args)
-    if (code !== 0) yield* Effect.fail(read("server.log").trim().split("\n").slice(-20).join("\n") || lastWords)
+    if (code !== 0) return yield* Effect.fail(read("server.log").trim().split("\n").slice(-20).join("\n") || lastWords)
   })
   // Interrupted, pg_ctl may leave a server that has no lock file yet.
   const untilStopped = Effect.repeat(stop, { until: (stopped) => stopped, times: 20, schedule: Schedule.spaced(50) })
@@ -159,7 +159,7 @@ const openMembership = (host: string, server: Server, user: User) =>
         times: 40,
         schedule: Schedule.spaced(50)
       })
-      if (!isFirst) yield* EmbeddedPostgresError.of(inUse)
+      if (!isFirst) return yield* EmbeddedPostgresError.of(inUse)
     })
     yield* Effect.onError(enter, () => leave)
     socket.unref()

@@ -41,7 +41,10 @@ describe("the health of keys, as several routers know it over one database", () 
     const stateUrl = plantedUrl("../../service/routing/HealthState.ts", inState === undefined ? [] : [inState], {
       "../../domain/routing/Health.ts": healthUrl
     })
-    const planted = { health: await import(healthUrl), state: await import(stateUrl) } as Code
+    const planted: Code = {
+      health: (await import(healthUrl)) as Code["health"],
+      state: (await import(stateUrl)) as Code["state"]
+    }
     const isFound = runs.some((run) => {
       try {
         runModel(planted, run)

@@ -181,11 +181,11 @@ export const runModel = ({ health: code, state }: Code, { events, skews }: Run):
   const clock = (router: number) => now + (skews[router] ?? 0)
   const all = Array.from({ length: routers }, () => ({
     state: state.makeHealthState(),
-    stored: new Map<string, Cooldown>() as Cooldowns,
+    stored: new Map() as Cooldowns,
     key_version: 1,
     storing: undefined as ReadonlyArray<Waiting> | undefined
   }))
-  const at = (router: number) => all[router] as (typeof all)[number]
+  const at = (router: number) => all[router] ?? assert.fail("no such router")
 
   const read = (router: number) => {
     const own = at(router)

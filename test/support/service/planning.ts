@@ -6,7 +6,7 @@ import type { PoolOwner } from "../../../src/port/CredentialPools.ts"
 import type { Planned } from "../../../src/service/routing/Planned.ts"
 import { Router } from "../../../src/service/routing/Router.ts"
 
-export const model = "a/model"
+const model = "a/model"
 
 /** A request for the model at one provider, unless it is changed. */
 export const requestOf = (owner: PoolOwner, change: object = {}) =>

@@ -44,7 +44,7 @@ export const malformedKey: Issue = {
     "must be a plain key or a JSON object with a non-empty api_key and, if it has a region, one of global, europe, us or eu"
 }
 
-const parseJson = (text: string): unknown => Result.getOrUndefined(Result.try(() => JSON.parse(text) as unknown))
+export const parseJson = (text: string): unknown => Result.getOrUndefined(Result.try(() => JSON.parse(text) as unknown))
 
 /** Every string value inside JSON text, with the name of its member; none if it is not JSON. */
 const membersIn = (text: string): ReadonlyArray<readonly [name: string, string: string]> => {

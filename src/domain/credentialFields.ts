@@ -1,5 +1,6 @@
 import { Schema } from "effect"
 import { ApiKeyHash } from "./Identifiers.ts"
+import { keyFaultIn } from "./KeyHygiene.ts"
 import { Region } from "./Region.ts"
 import { Text } from "./Text.ts"
 import { withMaxLength } from "./withMaxLength.ts"
@@ -12,13 +13,13 @@ interface Defaults {
 
 const tooLong = "must have at most 100 elements"
 
+const keyDescription =
+  "Raw provider key. Encrypted at rest, never returned. It must not have white space, control characters, quotes or a scheme such as Bearer around it. For openai and fireworks it may be a JSON object with api_key and region. A new key of these sets declared_region to its own region, or to null if it has none."
+
 const key = Schema.RedactedFromValue(
   Text.check(
-    Schema.isNonEmpty({
-      message: "must not be empty",
-      description:
-        "Raw provider key. Encrypted at rest, never returned. For openai and fireworks it may be a JSON object with api_key and region."
-    })
+    Schema.makeFilter(keyFaultIn),
+    Schema.isNonEmpty({ message: "must not be empty", description: keyDescription })
   )
 )
 

@@ -11,7 +11,7 @@ import { NewCredential } from "../../src/domain/NewCredential.ts"
 import { PlanRequest } from "../../src/domain/routing/RoutingRequest.ts"
 import { Accounts } from "../../src/service/Accounts.ts"
 import { layerLive } from "../support/process/layerLive.ts"
-import { acceptedBody, text } from "../support/memory/arbitraries.ts"
+import { acceptedBody, givenKey } from "../support/memory/arbitraries.ts"
 import { minimal } from "../support/http/Bodies.ts"
 import { TestService, withoutTable } from "../support/http/TestService.ts"
 import { lockTable, untilWaiting } from "../support/database/transactions.ts"
@@ -113,7 +113,7 @@ layerLive(Layer.merge(queueOfOne, FetchHttpClient.layer))("the typed client", (i
 
   it.effect.prop(
     "sends whatever the contract allows, and reads it back (section 4.1)",
-    [acceptedBody(text(1, 60))],
+    [acceptedBody(givenKey)],
     ([{ allowed_api_key_hashes: _, ...body }]) =>
       Effect.gen(function* () {
         const { byok } = yield* client

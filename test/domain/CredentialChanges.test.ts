@@ -12,7 +12,7 @@ import { readKeyMaterial } from "../../src/domain/KeyMaterial.ts"
 import { labelOf } from "../../src/domain/Label.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"
 import { encodeSealingContext } from "../../src/domain/SealedKey.ts"
-import { acceptedBody, changesBody, elementOf, inTwoParts, text } from "../support/memory/arbitraries.ts"
+import { acceptedBody, changesBody, elementOf, givenKey, inTwoParts } from "../support/memory/arbitraries.ts"
 
 const decode = Schema.decodeUnknownSync(CredentialChanges)
 const hash = "0".repeat(64)
@@ -145,7 +145,7 @@ interface Case {
 }
 const cases: Arbitrary.Arbitrary<Case> = Arbitrary.map(
   Arbitrary.all({
-    first: acceptedBody(text(1, 60)),
+    first: acceptedBody(givenKey),
     body: changesBody,
     repeatsKey: elementOf([true, false, false]),
     inFirst: Arbitrary.array(elementOf([true, false]), { minLength: 11, maxLength: 11 })

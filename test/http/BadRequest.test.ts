@@ -19,6 +19,12 @@ const fields: Cases = [
   ["neither key nor provider (rule 1)", {}, issue("is required", "key"), issue("is required", "provider")],
   ["U+0000 (D25)", { ...minimal, key: "a\0b" }, issue("must not contain U+0000 or half of a surrogate pair", "key")],
   [
+    "a line break behind the key (D45)",
+    { ...minimal, key: `${minimal.key}\n` },
+    issue("must not have white space or a control character at either end", "key")
+  ],
+  ["a label as key (D45)", { ...minimal, key: "sk-...AbCd" }, issue("must not have the form of a label", "key")],
+  [
     "half of a surrogate pair in a list (D25)",
     { ...minimal, allowed_user_ids: ["u", "\udc00"] },
     issue("must not contain U+0000 or half of a surrogate pair", "allowed_user_ids", 1)

@@ -99,7 +99,7 @@ layerLive(TestService.layer)("PATCH /api/v1/byok/{id}", (it) => {
     })
   )
 
-  it.effect("refuses what create would refuse, and reports it at the member that was given (L5, D7)", () =>
+  it.effect("refuses what create would refuse, and reports it at the member that was given (L5, D7, D45)", () =>
     Effect.gen(function* () {
       const { create, get, send, update } = yield* TestService.newTenant
       const id = createdId(yield* create({ ...minimal, is_required: true }))
@@ -114,6 +114,10 @@ layerLive(TestService.layer)("PATCH /api/v1/byok/{id}", (it) => {
         { path: ["allowed_api_key_hashes"], message: "must have at least 1 element" },
         { path: ["disabled"], message: "must be true or false" }
       )
+      assertInvalid(yield* update(id, { key: "sk-...AbCd" }), {
+        path: ["key"],
+        message: "must not have the form of a label"
+      })
       const hash = "0".repeat(64)
       assertInvalid(
         yield* update(id, { declared_region: "us", allowed_api_key_hashes: [hash] }),

@@ -12,7 +12,7 @@ import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { Credentials } from "../../src/port/Credentials.ts"
 import * as CredentialsLive from "../../src/service/Credentials.ts"
 import { IdempotencyRecords } from "../../src/port/IdempotencyRecords.ts"
-import { acceptedBody, elementOf, integer, oneOf, text } from "../support/memory/arbitraries.ts"
+import { acceptedBody, elementOf, givenKey, integer, oneOf, text } from "../support/memory/arbitraries.ts"
 import { inMemory, own } from "../support/memory/inMemory.ts"
 import { Memory } from "../support/memory/Memory.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
@@ -55,7 +55,7 @@ const changed = (body: Body, { member, value }: { readonly member: string; reado
 }
 
 const change = oneOf<{ readonly member: string; readonly value: unknown }>(
-  Arbitrary.map(text(1, 3), (value) => ({ member: "key", value })),
+  Arbitrary.map(givenKey, (value) => ({ member: "key", value })),
   Arbitrary.map(text(0, 3), (value) => ({ member: "name", value })),
   Arbitrary.map(elementOf([null, [], ["m"], ["m", "m"], ["n"]]), (value) => ({ member: "allowed_models", value })),
   Arbitrary.map(elementOf([null, [], ["m"]]), (value) => ({ member: "allowed_user_ids", value })),
@@ -79,7 +79,7 @@ const withRegion = (body: Body, isNamed: boolean): Body => {
 
 /** Two bodies: equal, equal in other words, different in one member, or unrelated. */
 const pairs = Arbitrary.flatMap(
-  Arbitrary.all({ body: acceptedBody(text(1, 20)), place: workspace }),
+  Arbitrary.all({ body: acceptedBody(givenKey), place: workspace }),
   ({ body: one, place }) =>
     Arbitrary.map(
       Arbitrary.all({
@@ -91,7 +91,7 @@ const pairs = Arbitrary.flatMap(
           Arbitrary.Constant(withRegion(one, false)),
           Arbitrary.map(change, (made) => changed(one, made)),
           Arbitrary.map(change, (made) => rewritten(changed(one, made))),
-          acceptedBody(text(1, 20))
+          acceptedBody(givenKey)
         )
       }),
       (other): readonly [Given, Given] => [
@@ -188,7 +188,7 @@ describe("a create with an idempotency key (SECURITY.md, Idempotency records)", 
 
   it.effect.prop(
     "means nothing to another account, which gets a credential of its own (T6)",
-    [acceptedBody(text(1, 20)), idempotencyKey],
+    [acceptedBody(givenKey), idempotencyKey],
     ([body, key]) =>
       Effect.gen(function* () {
         const [one, other] = [yield* newTenant, yield* newTenant]

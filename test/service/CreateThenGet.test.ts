@@ -8,7 +8,7 @@ import { NewCredential } from "../../src/domain/NewCredential.ts"
 import { Cipher } from "../../src/port/Cipher.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { Credentials } from "../../src/port/Credentials.ts"
-import { acceptedBody, integer, text } from "../support/memory/arbitraries.ts"
+import { acceptedBody, givenKey, integer } from "../support/memory/arbitraries.ts"
 import { inMemory, own } from "../support/memory/inMemory.ts"
 import { addWorkspace, newTenant } from "../support/database/newTenant.ts"
 
@@ -18,7 +18,7 @@ const decode = Schema.decodeUnknownSync(NewCredential)
 const encode = Schema.encodeSync(Credential)
 
 /** A body that is accepted, the secret that it was written around, and the time of its arrival. */
-const accepted = Arbitrary.flatMap(text(1, 60), (secret) =>
+const accepted = Arbitrary.flatMap(givenKey, (secret) =>
   Arbitrary.map(
     Arbitrary.all({ body: acceptedBody(Arbitrary.Constant(secret)), millis: integer(0, 4_102_444_800_000) }),
     (given) => ({ secret, ...given })

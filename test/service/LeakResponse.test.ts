@@ -12,7 +12,7 @@ import { newTenant } from "../support/database/newTenant.ts"
 import { stores } from "../support/database/stores.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
 import { holdsByTheBook } from "../support/keys/leakSearch.ts"
-import { elementOf, integer, keyMaterial, oneOf, text } from "../support/memory/arbitraries.ts"
+import { elementOf, givenKey, integer, keyMaterial, oneOf, text } from "../support/memory/arbitraries.ts"
 import { cipherOn, inMemory } from "../support/memory/inMemory.ts"
 import { Memory } from "../support/memory/Memory.ts"
 import { create as createAs, update } from "../support/service/asTenant.ts"
@@ -47,14 +47,14 @@ const jsonKey = Arbitrary.map(
       (secret) => ({ accessKeyId: "AKIA-fake", secretAccessKey: secret, region: "us-east-1" }),
       (secret) => [{ model_slug: "a/b", endpoint_url: "https://fake.test", api_key: secret }],
       (secret) => ({ type: "service_account", private_key: `-----\n${secret}\n-----\n`, nested: { deep: [secret] } }),
-      (secret) => secret
+      (secret) => [secret]
     ])
   }),
   ({ around, secret, shape }) => `${around}${JSON.stringify(shape(secret))}${around}`
 )
-const plain = Arbitrary.filter(text(1, 40), (key) => !key.trimStart().startsWith("{"))
+const plain = Arbitrary.filter(givenKey, (key) => !key.trimStart().startsWith("{"))
 const stored = oneOf(
-  Arbitrary.all({ provider: elementOf(["openai", "fireworks"]), key: oneOf(plain, keyMaterial(text(1, 40))) }),
+  Arbitrary.all({ provider: elementOf(["openai", "fireworks"]), key: oneOf(plain, keyMaterial(givenKey)) }),
   Arbitrary.all({
     provider: elementOf(["amazon-bedrock", "azure", "google-vertex", "xai"]),
     key: oneOf(plain, jsonKey)

@@ -16,7 +16,7 @@ import * as CredentialsLive from "../../src/service/Credentials.ts"
 import { addApiKey, newHash, newTenant } from "../support/database/newTenant.ts"
 import { stores } from "../support/database/stores.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
-import { acceptedBody, changesBody, elementOf, text } from "../support/memory/arbitraries.ts"
+import { acceptedBody, changesBody, elementOf, givenKey } from "../support/memory/arbitraries.ts"
 import { cipherOn, own } from "../support/memory/inMemory.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 
@@ -84,7 +84,7 @@ const tamper = Effect.fnUntraced(function* (account_id: AccountId, id: Credentia
 })
 
 const given = Arbitrary.all({
-  body: acceptedBody(text(1, 40)),
+  body: acceptedBody(givenKey),
   changes: changesBody,
   sameKey: elementOf([true, false])
 })

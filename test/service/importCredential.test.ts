@@ -4,12 +4,12 @@ import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
 import { Credentials } from "../../src/port/Credentials.ts"
 import { importCredential } from "../../src/service/importCredential.ts"
 import { newTenant } from "../support/database/newTenant.ts"
-import { acceptedBody, anyBody, oneOf, text } from "../support/memory/arbitraries.ts"
+import { acceptedBody, anyBody, givenKey, oneOf, text } from "../support/memory/arbitraries.ts"
 import { inMemory, own } from "../support/memory/inMemory.ts"
 import { Memory } from "../support/memory/Memory.ts"
 
 const salt = Buffer.alloc(32, "salt")
-const body = oneOf<Record<string, unknown>>(acceptedBody(text(1, 40)), acceptedBody(text(1, 40)), anyBody(text(0, 20)))
+const body = oneOf<Record<string, unknown>>(acceptedBody(givenKey), acceptedBody(givenKey), anyBody(text(0, 20)))
 const bodies = Arbitrary.array(body, { maxLength: 8 })
 const minimal = { provider: "groq", key: "fake-key-fake-key-fake" }
 
@@ -45,6 +45,19 @@ describe("the import of a record", () => {
         )
       }).pipe(Effect.provide(inMemory())),
     { arbitrary: { runs: 40 } }
+  )
+
+  it.effect("a key with something left around it is refused (D45)", () =>
+    Effect.gen(function* () {
+      const { account_id } = yield* newTenant
+      const imported = importCredential({ ...minimal, key: "Bearer sk-0123456789" }, salt)
+      const error = yield* Effect.flip(Effect.provideService(imported, CurrentCaller, { account_id }))
+      assert(error._tag === "InvalidParams")
+      assert.deepStrictEqual(error.error.metadata.issues, [
+        { path: ["key"], message: "must not have a scheme such as Bearer before it" }
+      ])
+      assert.strictEqual((yield* Memory).credentials.size, 0)
+    }).pipe(Effect.provide(inMemory()))
   )
 
   it.effect("another salt creates another credential (control)", () =>

@@ -56,6 +56,14 @@ const base62 = elementOf(Array.from("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefg
 /** Text that appears nowhere by chance, not even a part of it. */
 export const canary: Arbitrary<string> = joined(base62, 24, 48)
 
+const keyEnd = oneOf(base62, elementOf(Array.from("{}[]%$\\é中\u{1f600}")))
+
+/** A key that create accepts: any text between ends that are no white space, control characters or quotes (D45). */
+export const givenKey: Arbitrary<string> = Arbitrary.map(
+  Arbitrary.all({ first: keyEnd, inside: text(0, 58), last: keyEnd, single: integer(0, 9) }),
+  ({ first, inside, last, single }) => (single === 0 ? first : first + inside + last)
+)
+
 const byte = integer(0, 255)
 export const bytes = (minimum: number, maximum: number): Arbitrary<Buffer> =>
   Arbitrary.map(repeated(byte, minimum, maximum), (values) => Buffer.from(values))
@@ -238,7 +246,7 @@ export const anyCredential: Arbitrary<Credential> = Arbitrary.map(
 /** Members that an update may carry, in JSON, from a body that create would accept for any provider. */
 export const changesBody: Arbitrary.Arbitrary<Record<string, unknown>> = Arbitrary.map(
   Arbitrary.all({
-    body: acceptedBody(text(1, 60)),
+    body: acceptedBody(givenKey),
     given: Arbitrary.array(elementOf(ChangeableField.literals), { maxLength: 6 })
   }),
   ({ body, given }) =>

@@ -1,0 +1,21 @@
+import { parseJson } from "./KeyMaterial.ts"
+
+/** What is left on a key that was copied with too much around it, or that was never one. */
+const faults: ReadonlyArray<readonly [form: RegExp, fault: string]> = [
+  [/^[\s\p{Cc}]|[\s\p{Cc}]$/u, "white space or a control character at either end"],
+  [/^(["'`]).*\1$/s, "quotes around it"],
+  [/^([a-z-]+: *)?(bearer|basic|token|key|api-?key)\s/i, "a scheme such as Bearer before it"],
+  [/^[!-~]{1,3}\.{3}[!-~]{1,4}$/, "the form of a label"]
+]
+
+/**
+ * What is wrong with the ends of a raw key, as the message of an issue (D45). JSON may have white space around it: the rule
+ * is then for its `api_key`, if it has one.
+ */
+export const keyFaultIn = (key: string): string | undefined => {
+  const json = /^\s*[{[]/.test(key) ? parseJson(key) : undefined
+  const secret: unknown = json === undefined ? key : Reflect.get(Object(json), "api_key")
+  if (typeof secret !== "string") return undefined
+  const found = faults.find(([form]) => form.test(secret))
+  return found && `must not have ${json === undefined ? "" : "an api_key with "}${found[1]}`
+}

@@ -2,15 +2,16 @@ import { X509Certificate } from "node:crypto"
 import { readFileSync } from "node:fs"
 import { createSecureContext } from "node:tls"
 import { Effect } from "effect"
-import { InvalidSetting, type TlsFiles } from "./Settings.ts"
+import { type InvalidSetting, refuse } from "./Environment.ts"
+import type { TlsFiles } from "./Settings.ts"
 
-const refuse = (message: string) => new InvalidSetting({ message })
+type Refusal = (found: string) => Effect.Effect<never, InvalidSetting>
 
-const read = (path: string, refusal: (found: string) => InvalidSetting) =>
+const read = (path: string, refusal: Refusal) =>
   Effect.try({
     try: () => readFileSync(path, "utf8"),
-    catch: (cause) => refusal(cause instanceof Error && "code" in cause ? String(cause.code) : "an unknown error")
-  })
+    catch: (cause) => String((cause as NodeJS.ErrnoException).code ?? "an unknown error")
+  }).pipe(Effect.catch(refusal))
 
 /** Reads the server's certificate and its key, and checks that they belong together. */
 export const readCertificate = Effect.fnUntraced(function* ({ certificateFile, keyFile }: TlsFiles) {
@@ -18,37 +19,21 @@ export const readCertificate = Effect.fnUntraced(function* ({ certificateFile, k
     read(path, (found) => refuse(`${name} must be a readable file; found ${found}.`))
   const cert = yield* readFile("TLS_CERT_FILE", certificateFile)
   const key = yield* readFile("TLS_KEY_FILE", keyFile)
-  return yield* Effect.try({
-    try: () => {
-      createSecureContext({ cert, key })
-      return { cert, key }
-    },
-    catch: () => refuse("TLS_CERT_FILE and TLS_KEY_FILE must be a PEM certificate and its private key.")
-  })
+  return yield* Effect.try(() => {
+    createSecureContext({ cert, key })
+    return { cert, key }
+  }).pipe(Effect.catch(() => refuse("TLS_CERT_FILE and TLS_KEY_FILE must be a PEM certificate and its private key.")))
 })
 
 const begin = "-----BEGIN CERTIFICATE-----"
 
-const isCertificate = (pem: string) => {
-  try {
-    new X509Certificate(pem)
-    return true
-  } catch {
-    return false
-  }
-}
-
-const faultOf = (text: string) => {
-  const certificates = text.split(begin).slice(1)
-  if (certificates.length === 0) return "none"
-  return certificates.every((rest) => isCertificate(begin + rest)) ? undefined : "a damaged one"
-}
-
 /** Reads PEM certificates and checks them: Node would silently accept any other text, and then trust nobody. */
 export const readDatabaseCaFile = (path: string): Effect.Effect<string, InvalidSetting> => {
-  const refusal = (found: string) => refuse(`DATABASE_CA_FILE must be a file of PEM certificates; found ${found}.`)
+  const refusal: Refusal = (found) => refuse(`DATABASE_CA_FILE must be a file of PEM certificates; found ${found}.`)
   return Effect.tap(read(path, refusal), (text) => {
-    const fault = faultOf(text)
-    return fault === undefined ? Effect.void : Effect.fail(refusal(fault))
+    const [, ...certificates] = text.split(begin)
+    if (certificates.length === 0) return refusal("none")
+    const parseAll = Effect.try(() => certificates.forEach((rest) => new X509Certificate(begin + rest)))
+    return Effect.catch(parseAll, () => refusal("a damaged one"))
   })
 }

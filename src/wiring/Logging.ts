@@ -4,10 +4,7 @@ import { oneOf, refuse, settingOr, text } from "./Environment.ts"
 import { readServiceResource } from "./OtlpSettings.ts"
 
 /** Which instance of the service writes. */
-interface Writer {
-  readonly version: string
-  readonly instance: string
-}
+type Writer = Readonly<Record<"version" | "instance", string>>
 
 /** The trace that a line belongs to, if its spans are made to be sent. */
 const traceOf = ({ fiber }: Logger.Options<unknown>) => {
@@ -21,11 +18,10 @@ const json = (writer: Writer) =>
     Formatter.formatJson({ ...Logger.formatStructured.log(options), ...traceOf(options), ...writer })
   )
 
-const logfmt = ({ instance, version }: Writer) =>
+const logfmt = (writer: Writer) =>
   Logger.make((options) => {
-    const trace = traceOf(options)
-    const ids = trace === undefined ? "" : ` trace_id=${trace.trace_id} span_id=${trace.span_id}`
-    return `${Logger.formatLogFmt.log(options)}${ids} version=${version} instance=${instance}`
+    const added = Object.entries({ ...traceOf(options), ...writer }).map(([name, value]) => ` ${name}=${value}`)
+    return Logger.formatLogFmt.log(options) + added.join("")
   })
 
 const formats = {

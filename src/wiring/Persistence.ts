@@ -1,6 +1,7 @@
 import { Clock, Effect, Layer, Option, Schedule } from "effect"
 import { readDatabaseCaFile } from "./Certificates.ts"
-import { InvalidSetting, type Settings } from "./Settings.ts"
+import { refuse } from "./Environment.ts"
+import type { Settings } from "./Settings.ts"
 import * as AccountRepositoryLive from "../sql/AccountRepositoryLive.ts"
 import * as ApiKeysLive from "../sql/ApiKeysLive.ts"
 import * as AuditLogLive from "../sql/AuditLogLive.ts"
@@ -22,8 +23,6 @@ import * as WorkspaceResolverLive from "../sql/WorkspaceResolverLive.ts"
 
 export type { EmbeddedPostgresError } from "../sql/embedded/PostgresBinaries.ts"
 
-const refuse = (message: string) => new InvalidSetting({ message })
-
 const targetOf = Effect.fnUntraced(function* (
   { dataDirectory, databaseCaFile, databaseUrl }: Settings,
   user: EmbeddedPostgres.User
@@ -35,8 +34,8 @@ const targetOf = Effect.fnUntraced(function* (
   const ca = Option.isSome(databaseCaFile) ? yield* readDatabaseCaFile(databaseCaFile.value) : undefined
   return yield* Effect.try({
     try: () => parseDatabaseUrl(databaseUrl.value, ca),
-    catch: (cause) => refuse(`DATABASE_URL ${cause instanceof InvalidDatabaseUrl ? cause.message : "is not usable"}.`)
-  })
+    catch: (cause) => (cause instanceof InvalidDatabaseUrl ? cause.message : "is not usable")
+  }).pipe(Effect.catch((fault) => refuse(`DATABASE_URL ${fault}.`)))
 })
 
 const nameOf = ({ databaseUrl }: Settings) => (Option.isSome(databaseUrl) ? "DATABASE_URL" : "The embedded database")
@@ -63,7 +62,7 @@ const whenReachable = Effect.fnUntraced(function* <A>(name: string, open: Effect
   return yield* open.pipe(
     Effect.retry({ while: shouldRetry, schedule: Schedule.spaced("500 millis") }),
     Effect.catch((failure) =>
-      Effect.flatMap(elapsed, (seconds) => Effect.fail(refuse(sentenceOn(name, failure, Math.round(seconds)))))
+      Effect.flatMap(elapsed, (seconds) => refuse(sentenceOn(name, failure, Math.round(seconds))))
     )
   )
 })
@@ -84,15 +83,11 @@ const sessionFor = (target: DatabaseTarget, { database }: Settings) =>
  */
 const checkSchema = (name: string, state: SchemaState, user: EmbeddedPostgres.User) => {
   if (state === "behind") {
-    return Effect.fail(
-      refuse(`${name}: the schema is behind this version, and BYOK_MIGRATE is check: run \`byok migrate\`.`)
-    )
+    return refuse(`${name}: the schema is behind this version, and BYOK_MIGRATE is check: run \`byok migrate\`.`)
   }
   if (state === "current") return Effect.void
   const newer = `${name}: the schema is newer than this version of byok`
-  return user === "service"
-    ? Effect.logWarning(newer)
-    : Effect.fail(refuse(`${newer}: use the version that migrated it.`))
+  return user === "service" ? Effect.logWarning(newer) : refuse(`${newer}: use the version that migrated it.`)
 }
 
 /** Connects to the database, and brings its schema up to date as far as it may. */
@@ -138,7 +133,7 @@ export const layer = (settings: Settings, user: EmbeddedPostgres.User = "service
     )
   ).pipe(
     Layer.catchTag("SqlError", (error) =>
-      Layer.effectContext(Effect.fail(refuse(sentenceOn(nameOf(settings), failureOf(error), 0))))
+      Layer.effectContext(refuse(sentenceOn(nameOf(settings), failureOf(error), 0)))
     )
   )
   return Layer.provideMerge(repositories, database)

@@ -2,34 +2,25 @@ import { closeSync, openSync } from "node:fs"
 import { Effect } from "effect"
 import { writeKeyringFile } from "../crypto/keyring/KeyringFile.ts"
 import { readPrivateFile, refuseShared, UnusableFile } from "../crypto/keyring/SecretFile.ts"
-import { InvalidSetting } from "./Settings.ts"
+import { refuse } from "./Environment.ts"
 
-const refuse =
-  (path: string) =>
-  ({ message }: UnusableFile) =>
-    new InvalidSetting({ message: `${path}: ${message}.` })
+const named = <A, R>(path: string, use: Effect.Effect<A, UnusableFile, R>) =>
+  Effect.catch(use, ({ message }) => refuse(`${path}: ${message}.`))
+
+const attempt = <A>(use: () => A) => Effect.try({ try: use, catch: UnusableFile.to("read") })
 
 /** Opens a file for reading until the scope closes, under the rule for keyring files: nobody else may read it. */
 export const open = (path: string) =>
   Effect.acquireRelease(
-    Effect.try({
-      try: () => {
-        const file = openSync(path, "r")
-        try {
-          refuseShared(file)
-        } catch (refused) {
-          closeSync(file)
-          throw refused
-        }
-        return file
-      },
-      catch: UnusableFile.to("read")
-    }),
+    attempt(() => openSync(path, "r")),
     (file) => Effect.sync(() => closeSync(file))
-  ).pipe(Effect.mapError(refuse(path)))
+  ).pipe(
+    Effect.tap((file) => attempt(() => refuseShared(file))),
+    (opened) => named(path, opened)
+  )
 
 /** Reads a file under the same rule. */
-export const read = (path: string) => Effect.mapError(readPrivateFile(path), refuse(path))
+export const read = (path: string) => named(path, readPrivateFile(path))
 
 /** Creates a file of mode 0600, complete or not at all; fails if there is one. */
-export const create = (path: string, text: string) => Effect.mapError(writeKeyringFile(path, text), refuse(path))
+export const create = (path: string, text: string) => named(path, writeKeyringFile(path, text))

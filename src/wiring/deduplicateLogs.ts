@@ -15,18 +15,11 @@ const partOf = (part: unknown) => {
   return part instanceof Error ? `${part.name} ${part.message}` : Formatter.format(part)
 }
 
-const textOf = (message: unknown) => (Array.isArray(message) ? message : [message]).map(partOf).join(" ").slice(0, 200)
-
 /** What is said and why, in one sentence: neither stacks nor annotations tell causes apart. */
 const sentenceOf = ({ cause, message }: Options) => {
+  const said = (Array.isArray(message) ? message : [message]).map(partOf).join(" ").slice(0, 200)
   const failure = cause.reasons.length === 0 ? undefined : Cause.squash(cause)
-  const why = failure instanceof Error ? `: ${failure.name} ${failure.message}` : ""
-  return `${textOf(message)}${why}`.slice(0, 400)
-}
-
-interface Window {
-  readonly logLevel: Options["logLevel"]
-  more: number
+  return failure instanceof Error ? `${said}: ${partOf(failure)}`.slice(0, 400) : said
 }
 
 /**
@@ -37,38 +30,32 @@ export const deduplicateLogs = (
   logger: Logger.Logger<unknown, void>
 ): Effect.Effect<Logger.Logger<unknown, void>, never, Scope.Scope> =>
   Effect.gen(function* () {
-    const windows = new Map<string, Window>()
+    /** Of each cause in the current second, how many lines were left out. */
+    const causes = new Map<string, { readonly logLevel: Options["logLevel"]; more: number }>()
     /** Of no request: lines about several have no id. */
     const fiber = yield* Effect.forkDetach(Effect.void)
-    const report = (sentence: string, { logLevel, more }: Window) => {
-      if (more === 0) return
-      const message = `${sentence} (${more} more in the last second)`
-      logger.log({ logLevel, message, cause: Cause.empty, date: new Date(), fiber })
-    }
-    const open = (sentence: string, window: Window) => {
-      windows.set(sentence, window)
-      setTimeout(() => {
-        if (!windows.delete(sentence)) return
-        report(sentence, window)
-        if (window.more > 0) open(sentence, { ...window, more: 0 })
-      }, interval).unref()
-    }
-    yield* Effect.addFinalizer(() =>
-      Effect.sync(() => {
-        windows.forEach((window, sentence) => report(sentence, window))
-        windows.clear()
+    const report = () =>
+      causes.forEach((counted, sentence) => {
+        if (counted.more === 0) return causes.delete(sentence)
+        const message = `${sentence} (${counted.more} more in the last second)`
+        logger.log({ logLevel: counted.logLevel, message, cause: Cause.empty, date: new Date(), fiber })
+        counted.more = 0
       })
+    yield* Effect.acquireRelease(
+      Effect.sync(() => setInterval(report, interval).unref()),
+      (timer) =>
+        Effect.sync(() => {
+          clearInterval(timer)
+          report()
+        })
     )
     return Logger.make((options) => {
       if (!isTrouble(options)) return logger.log(options)
       const own = sentenceOf(options)
-      const sentence = windows.has(own) || windows.size < mostCauses ? own : "Other causes"
-      const window = windows.get(sentence)
-      if (window !== undefined) {
-        window.more += 1
-        return
-      }
-      open(sentence, { logLevel: options.logLevel, more: 0 })
+      const sentence = causes.has(own) || causes.size < mostCauses ? own : "Other causes"
+      const counted = causes.get(sentence)
+      if (counted !== undefined) return void (counted.more += 1)
+      causes.set(sentence, { logLevel: options.logLevel, more: 0 })
       logger.log(options)
     })
   })

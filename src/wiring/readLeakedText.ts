@@ -1,3 +1,4 @@
+import { isUtf8 } from "node:buffer"
 import { Data, Effect, Option, Redacted } from "effect"
 import { readPrivateBytes } from "../crypto/keyring/SecretFile.ts"
 
@@ -7,42 +8,29 @@ export class UnusableLeakedText extends Data.TaggedError("UnusableLeakedText")<{
 /** As much as a create may have in its body. */
 const maxBytes = 256 * 1024
 
-const refuse = (expected: string) => new UnusableLeakedText({ message: `The leaked text ${expected}.` })
+const refuse = (expected: string) => Effect.fail(new UnusableLeakedText({ message: `The leaked text ${expected}.` }))
 
 /** Reads to the end, or until there is too much. */
 const readStandardInput = (stdin: AsyncIterable<Buffer>) =>
-  Effect.tryPromise({
-    try: async (): Promise<Buffer> => {
-      const parts: Array<Buffer> = []
-      let length = 0
-      for await (const part of stdin) {
-        parts.push(part)
-        length += part.length
-        if (length > maxBytes) break
-      }
-      const whole = Buffer.concat(parts)
-      for (const part of parts) part.fill(0)
-      return whole
-    },
-    catch: () => refuse("on standard input cannot be read")
-  })
+  Effect.tryPromise(async () => {
+    const parts: Array<Buffer> = []
+    let length = 0
+    for await (const part of stdin) {
+      parts.push(part)
+      length += part.length
+      if (length > maxBytes) break
+    }
+    const whole = Buffer.concat(parts)
+    for (const part of parts) part.fill(0)
+    return whole
+  }).pipe(Effect.catch(() => refuse("on standard input cannot be read")))
 
 const decode = (bytes: Buffer) => {
-  if (bytes.length > maxBytes) return Effect.fail(refuse("must have at most 256 KiB"))
-  return Effect.try({
-    try: () => new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes),
-    catch: () => refuse("must be UTF-8")
-  }).pipe(
-    Effect.filterOrFail(
-      (text) => !text.includes("\0"),
-      () => refuse("must be UTF-8 without U+0000")
-    ),
-    Effect.filterOrFail(
-      (text) => /[^\r\n\uFEFF]/.test(text),
-      () => refuse("must not be empty")
-    ),
-    Effect.map((text) => Redacted.make(text))
-  )
+  if (bytes.length > maxBytes) return refuse("must have at most 256 KiB")
+  if (!isUtf8(bytes)) return refuse("must be UTF-8")
+  const text = bytes.toString("utf8")
+  if (text.includes("\0")) return refuse("must be UTF-8 without U+0000")
+  return /[^\r\n\uFEFF]/.test(text) ? Effect.succeed(Redacted.make(text)) : refuse("must not be empty")
 }
 
 const readFile = (path: string) =>

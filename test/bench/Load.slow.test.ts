@@ -3,31 +3,11 @@ import { Effect } from "effect"
 import { cpSync, mkdirSync, symlinkSync } from "node:fs"
 import { createServer } from "node:http"
 import { join } from "node:path"
+import { listening } from "../support/database/listen.ts"
 import { runNode } from "../support/process/runNode.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 
 const repository = join(import.meta.dirname, "../..")
-
-/** The address of a server that answers everything. */
-const answering = Effect.map(
-  Effect.acquireRelease(
-    Effect.callback<ReturnType<typeof createServer>>((resume) => {
-      const server = createServer((_, response) => response.end("{}")).listen(0, "127.0.0.1", () =>
-        resume(Effect.succeed(server))
-      )
-    }),
-    (server) =>
-      Effect.sync(() => {
-        server.close()
-        server.closeAllConnections()
-      })
-  ),
-  (server) => {
-    const address = server.address()
-    assert(typeof address === "object" && address !== null)
-    return `http://127.0.0.1:${address.port}`
-  }
-)
 
 it.live("without wrk the benchmark finds its own load generator, even in a folder with spaces in its name", () =>
   Effect.gen(function* () {
@@ -37,9 +17,10 @@ it.live("without wrk the benchmark finds its own load generator, even in a folde
       cpSync(join(repository, name), join(folder, name), { recursive: true })
     }
     symlinkSync(join(repository, "node_modules"), join(folder, "node_modules"))
+    const port = yield* listening(createServer((_, response) => response.end("{}")))
     const load = {
       operation: "create",
-      url: yield* answering,
+      url: `http://127.0.0.1:${port}`,
       key: "k",
       connections: 1,
       seconds: 1,

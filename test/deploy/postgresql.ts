@@ -1,12 +1,12 @@
 import { chownSync, mkdirSync, readFileSync, writeFileSync } from "node:fs"
-import { connect, createServer } from "node:net"
+import { connect } from "node:net"
 import { join } from "node:path"
 import { Effect } from "effect"
 import { postgresUser } from "../../src/sql/embedded/PostgresBinaries.ts"
-import { freePort } from "../drill/Bed.ts"
 import { ownDirectory } from "../drill/Cluster.ts"
 import { installedPostgres } from "../drill/installedPostgres.ts"
 import { localPatroni, localPgBouncer } from "../support/database/DatabaseNode.ts"
+import { freePort, listen } from "../support/database/listen.ts"
 import { run } from "../support/process/ChildProcess.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { installedPrograms, programVariables } from "../support/process/installedPrograms.ts"
@@ -71,18 +71,6 @@ export const pgbouncer: Check = {
   ]
 }
 
-/** Patroni wants to see that something listens where etcd is. */
-const listening = Effect.acquireRelease(
-  Effect.callback<{ readonly port: number; readonly close: () => void }>((resume) => {
-    const server = createServer((socket) => socket.destroy()).listen(0, "127.0.0.1", () => {
-      const address = server.address()
-      const port = typeof address === "object" && address !== null ? address.port : 0
-      resume(Effect.succeed({ port, close: () => server.close() }))
-    })
-  }),
-  ({ close }) => Effect.sync(close)
-)
-
 export const patroni: Check = {
   piece: "postgresql/patroni.yml",
   run: (deploy) =>
@@ -95,7 +83,8 @@ export const patroni: Check = {
       mkdirSync(data)
       const file = join(directory, "patroni.yml")
       const example = readFileSync(join(deploy, "postgresql/patroni.yml"), "utf8")
-      const { port: etcd } = yield* listening
+      // Patroni wants to see that something listens where etcd is.
+      const etcd = yield* listen((socket) => socket.destroy())
       const node = { name: "one", data, postgres, rest, pooler }
       // Its validator knows 127.0.0.1 as an address that no other node can reach.
       const local = localPatroni(example, node, { directory, etcd, programs })

@@ -1,10 +1,10 @@
 import { writeFileSync } from "node:fs"
-import { createServer } from "node:net"
 import { join } from "node:path"
 import { Effect } from "effect"
 import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
 import { faultsAfterwards } from "../faults/faultsAfterwards.ts"
 import type { Ledger } from "../support/database/AckChecker.ts"
+import { freePort } from "../support/database/listen.ts"
 import { firstStart, newDirectory } from "../support/process/firstStart.ts"
 import { runByok } from "../support/process/runByok.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
@@ -17,14 +17,6 @@ export interface Bed {
   /** The account's management key. */
   readonly key: string
 }
-
-export const freePort = Effect.callback<number>((resume) => {
-  const server = createServer().listen(0, "127.0.0.1", () => {
-    const address = server.address()
-    const port = typeof address === "object" && address !== null ? address.port : 0
-    server.close(() => resume(Effect.succeed(port)))
-  })
-})
 
 /** On a running database; the service always has the same port. */
 export const newBed = Effect.fnUntraced(function* (

@@ -1,8 +1,8 @@
-import type { Server } from "node:http"
-import { type AddressInfo, connect } from "node:net"
+import { connect } from "node:net"
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { makeNodeServer } from "../../src/http/makeNodeServer.ts"
+import { listening } from "../support/database/listen.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { created, minimal } from "../support/http/Bodies.ts"
 import { eventually } from "../support/process/eventually.ts"
@@ -187,11 +187,7 @@ layerLive(TestService.layer)("an error that closes the connection", (it) => {
   it.effect.each(unacceptable)("for %s closes it, even to a client that never closes its own side (T9)", ([, bytes]) =>
     Effect.gen(function* () {
       const server = makeNodeServer(serverSettings)
-      yield* Effect.callback<Server>((resume) => {
-        server.listen(0, "127.0.0.1", () => resume(Effect.succeed(server)))
-      })
-      yield* Effect.addFinalizer(() => Effect.sync(() => server.closeAllConnections()))
-      const { port } = server.address() as AddressInfo
+      const port = yield* listening(server)
       const refused = yield* Effect.callback<string>((resume) => {
         const socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true })
         socket.once("data", (answer: Buffer) => resume(Effect.succeed(answer.toString())))
@@ -202,7 +198,6 @@ layerLive(TestService.layer)("an error that closes the connection", (it) => {
         server.getConnections((_error, count) => resume(Effect.succeed(count)))
       })
       yield* eventually("the service lets go", connections, (count) => count === 0)
-      server.close()
     })
   )
 })

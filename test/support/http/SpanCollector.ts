@@ -1,6 +1,6 @@
-import { assert } from "@effect/vitest"
 import { createServer } from "node:http"
 import { Context, Effect, Layer, Schema } from "effect"
+import { listening } from "../database/listen.ts"
 import { eventually } from "../process/eventually.ts"
 
 const Value = Schema.Struct({
@@ -74,13 +74,7 @@ const spansIn = (body: string): ReadonlyArray<ReceivedSpan> =>
     )
   )
 
-const listen = Effect.callback<{
-  readonly url: URL
-  readonly spans: Array<ReceivedSpan>
-  readonly headers: Array<Readonly<Record<string, unknown>>>
-  readonly answer: (status: number) => void
-  readonly close: () => void
-}>((resume) => {
+const start = Effect.gen(function* () {
   const spans: Array<ReceivedSpan> = []
   const headers: Array<Readonly<Record<string, unknown>>> = []
   let status = 200
@@ -92,40 +86,30 @@ const listen = Effect.callback<{
       if (status === 200) spans.push(...spansIn(body))
       if (status > 0) response.writeHead(status, { "content-type": "application/json" }).end("{}")
     })
-  }).listen(0, "127.0.0.1", () => {
-    const address = server.address()
-    assert(typeof address === "object" && address !== null)
-    const close = () => {
-      server.close()
-      server.closeAllConnections()
-    }
-    const url = new URL(`http://127.0.0.1:${address.port}/v1/traces`)
-    resume(Effect.succeed({ url, spans, headers, close, answer: (given) => (status = given) }))
   })
+  const url = new URL(`http://127.0.0.1:${yield* listening(server)}/v1/traces`)
+  return { url, spans, headers, answer: (given: number) => void (status = given) }
 })
 
 /** A collector of OpenTelemetry that reads OTLP over HTTP in JSON, strictly. */
 export class SpanCollector extends Context.Service<
   SpanCollector,
-  Omit<Effect.Success<typeof listen>, "close"> & {
+  Effect.Success<typeof start> & {
     /** Waits until a span of that name is there whose trace was not there before, then returns its whole trace. */
     readonly traceOf: (name: string, traceId?: string) => Effect.Effect<ReadonlyArray<ReceivedSpan>>
   }
 >()("byok/test/SpanCollector") {
-  static readonly make = Effect.map(
-    Effect.acquireRelease(listen, ({ close }) => Effect.sync(close)),
-    (collector) => {
-      const traceOf = (name: string, traceId?: string) => {
-        const found = () =>
-          collector.spans.find((span) => span.name === name && (traceId === undefined || span.traceId === traceId))
-        return Effect.map(
-          eventually(`a span ${name}`, () => found() !== undefined),
-          () => collector.spans.filter((span) => span.traceId === found()?.traceId)
-        )
-      }
-      return { ...collector, traceOf }
+  static readonly make = Effect.map(start, (collector) => {
+    const traceOf = (name: string, traceId?: string) => {
+      const found = () =>
+        collector.spans.find((span) => span.name === name && (traceId === undefined || span.traceId === traceId))
+      return Effect.map(
+        eventually(`a span ${name}`, () => found() !== undefined),
+        () => collector.spans.filter((span) => span.traceId === found()?.traceId)
+      )
     }
-  )
+    return { ...collector, traceOf }
+  })
 
   static readonly layer = Layer.effect(this, this.make)
 }

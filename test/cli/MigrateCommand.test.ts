@@ -1,10 +1,13 @@
-import { assert } from "@effect/vitest"
+import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { layerLive } from "../support/process/layerLive.ts"
-import { freshDatabase } from "../support/database/freshDatabase.ts"
+import { adminClient, freshDatabase } from "../support/database/freshDatabase.ts"
 import { schema4 } from "../support/database/schema4.ts"
 import { CommandLine, onlyObject } from "../support/process/CommandLine.ts"
 import { runCommand } from "../support/process/runCommand.ts"
+import { latest } from "../../src/sql/Migrations.ts"
+import { ringOf } from "../support/keys/keyrings.ts"
+import { startService } from "../support/process/ServiceProcess.ts"
 
 layerLive(CommandLine.layer)("byok migrate", (it) => {
   it.effect("brings an empty database up to date, and says so when there is nothing to do", () =>
@@ -34,5 +37,44 @@ layerLive(CommandLine.layer)("byok migrate", (it) => {
       assert.deepStrictEqual(onlyObject(again), { migrated: [], unfinished: true })
       assert.deepStrictEqual(last, { code: 0, stderr: "", stdout: "Migrated: drop_keys_by_id\n" })
     })
+  )
+})
+
+const createAccount = ["account", "create", "--name", "n"]
+
+const begin = Effect.gen(function* () {
+  const DATABASE_URL = yield* freshDatabase
+  const settings = { DATABASE_URL, BYOK_KEYRING: ringOf("kek"), PORT: "0" }
+  return { settings, sql: yield* adminClient(DATABASE_URL) }
+})
+
+describe("a schema of another version than the program", () => {
+  it.live("that is behind is refused in one sentence if BYOK_MIGRATE is check, except by migrate (F1)", () =>
+    Effect.gen(function* () {
+      const { settings, sql } = yield* begin
+      const checking = { ...settings, BYOK_MIGRATE: "check" }
+      const stderr = "DATABASE_URL: the schema is behind this version, and BYOK_MIGRATE is check: run `byok migrate`.\n"
+      for (const command of [["serve"], createAccount, ["audit", "verify"], ["keyring", "status"]]) {
+        assert.deepStrictEqual(yield* runCommand(command, checking), { code: 1, stdout: "", stderr })
+      }
+      assert.lengthOf(yield* sql`SELECT 1 FROM pg_tables WHERE schemaname = 'public'`, 0)
+      assert.strictEqual((yield* runCommand(["migrate"], checking)).code, 0)
+      assert.strictEqual((yield* runCommand(createAccount, checking)).code, 0)
+    })
+  )
+
+  it.live(
+    "that is newer is refused by commands in one sentence; serve warns and serves, so that an upgrade can be undone (F1)",
+    () =>
+      Effect.gen(function* () {
+        const { settings, sql } = yield* begin
+        yield* runCommand(["migrate"], settings)
+        yield* sql`INSERT INTO effect_sql_migrations (migration_id, name) VALUES (${latest + 1}, 'of_tomorrow')`
+        const newer = "DATABASE_URL: the schema is newer than this version of byok"
+        const stderr = `${newer}: use the version that migrated it.\n`
+        assert.deepStrictEqual(yield* runCommand(createAccount, settings), { code: 1, stdout: "", stderr })
+        const service = yield* startService(settings)
+        assert.include(service.stderr(), newer)
+      })
   )
 })

@@ -1,23 +1,18 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Arbitrary, Effect, Layer, Redacted } from "effect"
-import * as CipherLive from "../../src/crypto/CipherLive.ts"
-import * as KeyEncryptionKeyringLive from "../../src/crypto/keyring/KeyEncryptionKeyringLive.ts"
-import { WrapBudget } from "../../src/crypto/WrapBudget.ts"
+import { Arbitrary, Effect, Redacted } from "effect"
 import { encodeSealingContext } from "../../src/domain/SealedKey.ts"
 import { Cipher } from "../../src/port/Cipher.ts"
 import * as CipherPlain from "../support/keys/CipherPlain.ts"
-import { fixedKeyring, ringOf } from "../support/keys/keyrings.ts"
+import { ringOf } from "../support/keys/keyrings.ts"
 import { rawKey, sealingContext } from "../support/memory/arbitraries.ts"
+import { cipherOn } from "../support/memory/inMemory.ts"
 
 /** The cipher of a keyring, and how many wraps it has counted. */
 const cipherWith = (ring: string) =>
   Effect.gen(function* () {
     let wraps = 0
-    const budget = Layer.succeed(WrapBudget, { spend: () => Effect.sync(() => void (wraps += 1)) })
-    const cipher = yield* Effect.provide(
-      Cipher,
-      CipherLive.layer.pipe(Layer.provide([KeyEncryptionKeyringLive.layer, budget]), Layer.provide(fixedKeyring(ring)))
-    )
+    const spend = () => Effect.sync(() => void (wraps += 1))
+    const cipher = yield* Effect.provide(Cipher, cipherOn(ring, spend))
     return { ...cipher, wraps: () => wraps }
   })
 

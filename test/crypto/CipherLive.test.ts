@@ -3,7 +3,6 @@ import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, DateTime, Effect, Layer, Redacted } from "effect"
 import * as CipherLive from "../../src/crypto/CipherLive.ts"
 import { KeyEncryption } from "../../src/crypto/KeyEncryption.ts"
-import * as KeyEncryptionKeyringLive from "../../src/crypto/keyring/KeyEncryptionKeyringLive.ts"
 import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
 import { WrapBudget } from "../../src/crypto/WrapBudget.ts"
 import type { SealedKey, SealingContext } from "../../src/domain/SealedKey.ts"
@@ -19,19 +18,11 @@ import {
   workspaceId
 } from "../support/memory/arbitraries.ts"
 import * as CipherPlain from "../support/keys/CipherPlain.ts"
-import { fixedKeyring } from "../support/keys/keyrings.ts"
+import { cipherOn } from "../support/memory/inMemory.ts"
 
 const line = (id: string, fill: string) => `${id}:${Buffer.alloc(32, fill).toString("base64")}`
-const unlimited = { spend: () => Effect.void }
 
-const cipherWith = (keyring: string, budget: WrapBudget["Service"] = unlimited) =>
-  Effect.provide(
-    Cipher,
-    CipherLive.layer.pipe(
-      Layer.provide([KeyEncryptionKeyringLive.layer, Layer.succeed(WrapBudget, budget)]),
-      Layer.provide(fixedKeyring(keyring))
-    )
-  )
+const cipherWith = (...given: Parameters<typeof cipherOn>) => Effect.provide(Cipher, cipherOn(...given))
 const plainCipher = Effect.provide(Cipher, CipherPlain.layer)
 const ring = `${line("kek-1", "one")}\n${line("kek-2", "two")}`
 
@@ -201,7 +192,7 @@ describe("the keyring (SECURITY.md, Keyring)", () => {
       })
       const cipher = yield* Effect.provide(
         Cipher,
-        CipherLive.layer.pipe(Layer.provide([keys, Layer.succeed(WrapBudget, unlimited)]))
+        CipherLive.layer.pipe(Layer.provide([keys, Layer.mock(WrapBudget, { spend: () => Effect.void })]))
       )
       const refused = yield* Effect.flip(cipher.seal(key, yield* context))
       assert.deepInclude(refused, { _tag: "KeyStoreUnavailable", reason: "key kek-1 is no longer available" })
@@ -226,7 +217,7 @@ describe("the nonce limit (SECURITY.md, Sealing format 1)", () => {
     Effect.gen(function* () {
       const bound = yield* context
       const spent: Array<string> = []
-      const cipher = yield* cipherWith(ring, { spend: (kek_id) => Effect.sync(() => void spent.push(kek_id)) })
+      const cipher = yield* cipherWith(ring, (kek_id) => Effect.sync(() => void spent.push(kek_id)))
       const sealed = yield* cipher.seal(key, bound)
       yield* cipher.seal(key, bound)
       yield* cipher.open(sealed, bound)
@@ -239,7 +230,7 @@ describe("the nonce limit (SECURITY.md, Sealing format 1)", () => {
       const bound = yield* context
       const sealed = yield* (yield* cipherWith(ring)).seal(key, bound)
       const reached = new KeyStoreUnavailable({ reason: "reached" })
-      const cipher = yield* cipherWith(ring, { spend: () => Effect.fail(reached) })
+      const cipher = yield* cipherWith(ring, () => Effect.fail(reached))
       assert.strictEqual(yield* Effect.flip(cipher.seal(key, bound)), reached)
       assert.strictEqual(yield* opened(cipher, sealed, bound), Redacted.value(key))
     })
@@ -269,9 +260,7 @@ describe("errors of the cipher (T4)", () => {
         const cipher = yield* cipherWith(keyring)
         const sealed = yield* cipher.seal(Redacted.make(secret), bound)
         const wrong = { ...bound, disabled: !bound.disabled }
-        const spent = yield* cipherWith(keyring, {
-          spend: () => Effect.fail(new KeyStoreUnavailable({ reason: "spent" }))
-        })
+        const spent = yield* cipherWith(keyring, () => Effect.fail(new KeyStoreUnavailable({ reason: "spent" })))
         const errors = [
           yield* Effect.flip(cipher.open(sealed, wrong)),
           yield* Effect.flip(cipher.open({ ...sealed, kek_id: "kek-2" }, bound)),

@@ -1,14 +1,11 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Layer, Redacted, Result, Schema } from "effect"
-import * as CipherLive from "../../src/crypto/CipherLive.ts"
+import { Effect, Redacted, Result, Schema } from "effect"
 import { makeKek } from "../../src/crypto/keyring/Keyring.ts"
-import * as KeyEncryptionKeyringLive from "../../src/crypto/keyring/KeyEncryptionKeyringLive.ts"
 import { Credential } from "../../src/domain/Credential.ts"
 import { AccountId } from "../../src/domain/Identifiers.ts"
 import { encodeSealingContext } from "../../src/domain/SealedKey.ts"
 import { Cipher } from "../../src/port/Cipher.ts"
-import { fixedKeyring } from "../support/keys/keyrings.ts"
-import { WrapBudget } from "../../src/crypto/WrapBudget.ts"
+import { cipherOn } from "../support/memory/inMemory.ts"
 import { open, seal } from "../support/keys/sealing.ts"
 import vectors from "../vectors/sealing-format-1.json" with { type: "json" }
 
@@ -40,13 +37,7 @@ describe("golden ciphertexts of sealing format 1 must open for ever (SECURITY.md
 
   it.effect.each(vectors)("$name: opens through the cipher", ({ credential, kek, kek_id, key, sealed, wrapped_dek }) =>
     Effect.gen(function* () {
-      const keyring = fixedKeyring(`${kek_id}:${bytesOf(kek).toString("base64")}`)
-      const cipher = yield* Effect.provide(
-        Cipher,
-        CipherLive.layer.pipe(
-          Layer.provide([Layer.provide(KeyEncryptionKeyringLive.layer, keyring), Layer.mock(WrapBudget, {})])
-        )
-      )
+      const cipher = yield* Effect.provide(Cipher, cipherOn(`${kek_id}:${bytesOf(kek).toString("base64")}`))
       const row = { kek_id, wrapped_dek: bytesOf(wrapped_dek), sealed: bytesOf(sealed) }
       const opened = yield* cipher.open(row, Schema.decodeUnknownSync(Context)(credential))
       assert.strictEqual(Redacted.value(opened), key)

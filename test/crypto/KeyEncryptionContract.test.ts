@@ -15,6 +15,7 @@ const onRing = (keyring: string) => {
   return makeKeyringEncryption({ current: () => ring })
 }
 const onKeyring = Layer.sync(KeyEncryption, () => onRing(ringOf("kek-1", "kek-2")))
+const onTwoKeyrings = Layer.sync(KeyEncryption, () => makeUnion(onRing(ringOf("kek-1")), onRing(ringOf("kek-2"))))
 const tokenKeys = (...ids: ReadonlyArray<string>) =>
   Effect.gen(function* () {
     const hsm = yield* softHsm
@@ -29,6 +30,7 @@ const onBoth = Layer.effect(
 
 const stores: ReadonlyArray<readonly [name: string, store: Layer.Layer<KeyEncryption>, skipped: string | undefined]> = [
   ["in a keyring", onKeyring, undefined],
+  ["in two keyrings", onTwoKeyrings, undefined],
   ["on a PKCS#11 token", onToken, withoutSoftHsm],
   ["on a token and in a keyring", onBoth, withoutSoftHsm]
 ]

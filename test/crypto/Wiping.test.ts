@@ -1,16 +1,13 @@
 import { createSecretKey, hkdfSync } from "node:crypto"
 import { assert, describe, it } from "@effect/vitest"
-import { Arbitrary, Effect, Layer, Redacted, Result } from "effect"
+import { Arbitrary, Effect, Redacted, Result } from "effect"
 import { vi } from "vitest"
 import { decrypt, encrypt } from "../../src/crypto/AesGcm.ts"
 import { generateKeyring, makeKek, parseKeyring } from "../../src/crypto/keyring/Keyring.ts"
-import * as KeyEncryptionKeyringLive from "../../src/crypto/keyring/KeyEncryptionKeyringLive.ts"
-import * as CipherLive from "../../src/crypto/CipherLive.ts"
 import { RandomBlock } from "../../src/crypto/SecureRandomLive.ts"
-import { WrapBudget } from "../../src/crypto/WrapBudget.ts"
 import { Cipher } from "../../src/port/Cipher.ts"
 import { sealingContext } from "../support/memory/arbitraries.ts"
-import { fixedKeyring } from "../support/keys/keyrings.ts"
+import { cipherOn } from "../support/memory/inMemory.ts"
 import { open, rewrap, seal } from "../support/keys/sealing.ts"
 import { gcm, hkdf64, sealByTheBook } from "./SealByTheBook.ts"
 
@@ -119,11 +116,7 @@ describe("buffers that held a key are wiped after use (SECURITY.md, Out of scope
   })
 
   it("the provider key, after sealing, opening, comparing and sealing again (L6, L8)", () => {
-    const layer = CipherLive.layer.pipe(
-      Layer.provide([KeyEncryptionKeyringLive.layer, Layer.succeed(WrapBudget, { spend: () => Effect.void })]),
-      Layer.provide(fixedKeyring(`kek-1:${kekBytes.toString("base64")}`))
-    )
-    const cipher = Effect.runSync(Effect.provide(Cipher, layer))
+    const cipher = Effect.runSync(Effect.provide(Cipher, cipherOn(`kek-1:${kekBytes.toString("base64")}`)))
     const [bound] = Effect.runSync(Arbitrary.sampleEffect(sealingContext, { count: 1, seed: 1 }))
     if (bound === undefined) return assert.fail("no context")
     const key = Redacted.make(plaintext.toString())

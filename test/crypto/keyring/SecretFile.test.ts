@@ -1,9 +1,9 @@
-import { chmodSync, chownSync, symlinkSync } from "node:fs"
+import { chmodSync, chownSync, fstatSync, symlinkSync } from "node:fs"
 import { join } from "node:path"
 import { pathToFileURL } from "node:url"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Exit } from "effect"
-import { isPrivate, readPrivateFile } from "../../../src/crypto/keyring/SecretFile.ts"
+import { isPrivate, readPrivateFile, whileOpen } from "../../../src/crypto/keyring/SecretFile.ts"
 import { fileOfMode, secret, temporaryDirectory } from "../../support/process/temporaryDirectory.ts"
 import { runNode } from "../../support/process/runNode.ts"
 
@@ -95,4 +95,20 @@ describe("a file with a secret (SECURITY.md, Keyring)", () => {
       assert.match(wrong.message, /^expected a file .*; found (EISDIR|0700)$/)
     })
   )
+})
+
+it("a resource is open while it is used, and closed whatever happens", () => {
+  const used: Array<number> = []
+  const use = (descriptor: number) => {
+    used.push(descriptor)
+    return fstatSync(descriptor).isFile()
+  }
+  assert.isTrue(whileOpen(import.meta.filename, use))
+  assert.throws(() => fstatSync(used[0] ?? -1), /EBADF/)
+  const fail = (descriptor: number) => {
+    use(descriptor)
+    throw new Error("no")
+  }
+  assert.throws(() => whileOpen(import.meta.filename, fail), /^no$/)
+  assert.throws(() => fstatSync(used[1] ?? -1), /EBADF/)
 })

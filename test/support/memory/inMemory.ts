@@ -11,10 +11,10 @@ import * as CredentialsLive from "../../../src/service/Credentials.ts"
 import { fixedKeyring } from "../keys/keyrings.ts"
 import * as MemoryStore from "./Memory.ts"
 
-/** The cipher of a keyring, without a count of wraps. */
-export const cipherOn = (keyring: string) =>
+/** The cipher of a keyring, without a count of wraps unless one is given. */
+export const cipherOn = (keyring: string, spend: WrapBudget["Service"]["spend"] = () => Effect.void) =>
   CipherLive.layer.pipe(
-    Layer.provide([KeyEncryptionKeyringLive.layer, Layer.succeed(WrapBudget, { spend: () => Effect.void })]),
+    Layer.provide([KeyEncryptionKeyringLive.layer, Layer.succeed(WrapBudget, { spend })]),
     Layer.provide(fixedKeyring(keyring))
   )
 

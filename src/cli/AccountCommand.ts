@@ -2,7 +2,9 @@ import { Effect } from "effect"
 import { CliError, Command, Flag } from "effect/cli"
 import { AccountId } from "../domain/Identifiers.ts"
 import type { ErasureStep } from "../port/AccountRepository.ts"
-import { withAccounts } from "./asOperator.ts"
+import { Accounts } from "../service/Accounts.ts"
+import * as CommandLayers from "../wiring/CommandLayers.ts"
+import { operatorOn, withAccounts } from "./asOperator.ts"
 import { argument, name } from "./Arguments.ts"
 import { print, printPages } from "./Output.ts"
 import { makeProgress, type ProgressView } from "./Progress.ts"
@@ -55,9 +57,10 @@ const remove = Command.make(
   },
   Effect.fnUntraced(function* ({ id }) {
     const progress = yield* makeProgress(erasureView)
-    const deleted = yield* withAccounts((accounts) =>
-      Effect.ensuring(accounts.deleteAccount(id, progress.report), progress.end)
-    )
+    const deleted = yield* operatorOn(
+      Accounts,
+      CommandLayers.erasure
+    )((accounts) => Effect.ensuring(accounts.deleteAccount(id, progress.report), progress.end))
     yield* print(deleted, "the account is deleted")
   })
 ).pipe(Command.withDescription("Delete an account with everything in it, for good; run it again if it was interrupted"))

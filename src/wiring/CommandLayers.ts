@@ -17,6 +17,7 @@ import * as KeyEncryptionLive from "./KeyEncryptionLive.ts"
 import * as KeyringLive from "./KeyringLive.ts"
 import * as Persistence from "./Persistence.ts"
 import { readSettings, type Settings } from "./Settings.ts"
+import { erasingRights, type Rights } from "../sql/rights.ts"
 import * as TelemetryLive from "./TelemetryLive.ts"
 
 /** Commands may take longer than requests: they may count or erase every credential. */
@@ -33,7 +34,8 @@ const fromSettings = <A, E>(layer: (settings: Settings) => Layer.Layer<A, E>) =>
   Layer.unwrap(Effect.map(readSettings, (settings) => layer(withCommandTimeouts(settings))))
 
 /** The stores of a command. An older version must not administer what a newer one has migrated. */
-const stores = (settings: Settings) => Layer.merge(Persistence.layer(settings, "command"), SecureRandomLive.layer)
+const stores = (settings: Settings, rights?: Rights) =>
+  Layer.merge(Persistence.layer(settings, "command", rights), SecureRandomLive.layer)
 
 /** A service that needs no keyring. */
 const onStores = <A, E>(service: Layer.Layer<A, E, Layer.Success<ReturnType<typeof stores>>>) =>
@@ -46,6 +48,9 @@ const withKeys = <A, E>(
 
 /** Accounts, workspaces and API keys. */
 export const accounts = onStores(Accounts.layer)
+
+/** Accounts, for deleting one. */
+export const erasure = fromSettings((settings) => Layer.provide(Accounts.layer, stores(settings, erasingRights)))
 
 /** Credentials, as far as no key is opened or sealed. */
 export const credentials = onStores(OperatorCredentials.layer)

@@ -12,12 +12,13 @@ import * as Database from "../sql/connection/Database.ts"
 import type { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import { failureOf, sentenceOn } from "../sql/connection/DatabaseErrors.ts"
 import { type DatabaseTarget, InvalidDatabaseUrl, parseDatabaseUrl } from "../sql/connection/DatabaseTarget.ts"
-import { acknowledgesEarlyByDefault, durableSession } from "../sql/connection/Durability.ts"
+import { durableSession, inspectSession } from "../sql/connection/Durability.ts"
 import * as EmbeddedPostgres from "../sql/embedded/EmbeddedPostgres.ts"
 import * as KekRegistryLive from "../sql/KekRegistryLive.ts"
 import * as LeakedKeysLive from "../sql/LeakedKeysLive.ts"
 import { type Migrating, openSchema, type SchemaState } from "../sql/Migrations.ts"
 import * as ParkingsLive from "../sql/ParkingsLive.ts"
+import { type Rights, servingRights } from "../sql/rights.ts"
 import * as IdempotencyRecordsLive from "../sql/IdempotencyRecordsLive.ts"
 import * as WorkspaceResolverLive from "../sql/WorkspaceResolverLive.ts"
 
@@ -68,14 +69,13 @@ const whenReachable = Effect.fnUntraced(function* <A>(name: string, open: Effect
 })
 
 /** What an acknowledgement means must not depend on how somebody else set up the database. */
-const sessionFor = (target: DatabaseTarget, { database }: Settings) =>
-  Effect.flatMap(acknowledgesEarlyByDefault(target, database), (early) => {
-    if (!early) return Effect.succeed({})
-    const warning = database.pooler
-      ? "synchronous_commit is off behind the pooler: turn it on for the service's role, or a database crash loses acknowledged writes"
-      : "synchronous_commit is off for the service's role and database: the service turns it on for its own sessions"
-    return Effect.as(Effect.logWarning(warning), durableSession)
-  })
+const sessionFor = (early: boolean, { database }: Settings) => {
+  if (!early) return Effect.succeed({})
+  const warning = database.pooler
+    ? "synchronous_commit is off behind the pooler: turn it on for the service's role, or a database crash loses acknowledged writes"
+    : "synchronous_commit is off for the service's role and database: the service turns it on for its own sessions"
+  return Effect.as(Effect.logWarning(warning), durableSession)
+}
 
 /**
  * Refuses a schema that this version must not use. A schema that a newer version has migrated is refused to commands
@@ -91,18 +91,31 @@ const checkSchema = (name: string, state: SchemaState, user: EmbeddedPostgres.Us
 }
 
 /** Connects to the database, and brings its schema up to date as far as it may. */
-const connect = Effect.fnUntraced(function* (settings: Settings, may: Migrating, user: EmbeddedPostgres.User) {
+const connect = Effect.fnUntraced(function* (
+  settings: Settings,
+  may: Migrating,
+  user: EmbeddedPostgres.User,
+  rights: Rights = {}
+) {
   const target = yield* targetOf(settings, user)
-  const { schema, session } = yield* whenReachable(
-    nameOf(settings),
-    Effect.all({ session: sessionFor(target, settings), schema: openSchema(target, settings.database, may) })
-  )
+  const name = nameOf(settings)
+  const { early, missing } = yield* whenReachable(name, inspectSession(target, settings.database, rights))
+  if (missing.length > 0) {
+    const lacking = missing.map(({ kinds, name }) => `${kinds} on ${name}`).join("; ")
+    return yield* refuse(`${name}: the user lacks rights that docs/operating.md says to grant: ${lacking}.`)
+  }
+  const session = yield* sessionFor(early, settings)
+  const schema = yield* whenReachable(name, openSchema(target, settings.database, may))
   return { target, session, ...schema }
 })
 
 /** Connects to the database, and migrates it if the settings allow that. */
-export const openDatabase = Effect.fnUntraced(function* (settings: Settings, user: EmbeddedPostgres.User = "service") {
-  const opened = yield* connect(settings, settings.migrate === "auto" ? "migrate" : "check", user)
+export const openDatabase = Effect.fnUntraced(function* (
+  settings: Settings,
+  user: EmbeddedPostgres.User = "service",
+  rights: Rights = servingRights
+) {
+  const opened = yield* connect(settings, settings.migrate === "auto" ? "migrate" : "check", user, rights)
   yield* checkSchema(nameOf(settings), opened.state, user)
   return opened
 })
@@ -126,9 +139,9 @@ const repositories = Layer.mergeAll(
 )
 
 /** Every port that stores data, on PostgreSQL. */
-export const layer = (settings: Settings, user: EmbeddedPostgres.User = "service") => {
+export const layer = (settings: Settings, user: EmbeddedPostgres.User = "service", rights: Rights = servingRights) => {
   const database = Layer.unwrap(
-    Effect.map(openDatabase(settings, user), ({ session, target }) =>
+    Effect.map(openDatabase(settings, user, rights), ({ session, target }) =>
       Database.layer(target, settings.database, session)
     )
   ).pipe(

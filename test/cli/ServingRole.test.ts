@@ -17,7 +17,14 @@ import { runCommand } from "../support/process/runCommand.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
 
 const page = readFileSync(join(import.meta.dirname, "../../docs/operating.md"), "utf8")
-const [, grants = ""] = /^```sql\n(.*?)^```/ms.exec(page) ?? []
+const [grants = "", erasingGrants = ""] = Array.from(page.matchAll(/^```sql\n(.*?)^```/gms), ([, block]) => block ?? "")
+/** The rights that a sentence or the grants name, one entry for each table and right. */
+const rightsIn = (text: string, pattern: RegExp) =>
+  new Set(
+    Array.from(text.matchAll(pattern)).flatMap(([, kinds = "", tables = ""]) =>
+      kinds.split(", ").flatMap((kind) => tables.split(", ").map((table) => `${kind} ${table}`))
+    )
+  )
 const credential = { provider: "groq", key: "fake-key-fake-key" }
 
 /** A role without rights of its own and the URL with which it connects; gone when the scope closes. */
@@ -39,12 +46,22 @@ describe("a role with the privileges that docs/operating.md grants", () => {
       const { role, url } = yield* newRole(owner)
       const settings = { DATABASE_URL: url, BYOK_KEYRING: ringOf("kek"), BYOK_MIGRATE: "check" }
       const denied = yield* runCommand(["account", "create", "--name", "n"], settings)
-      assert.strictEqual(denied.stderr, "DATABASE_URL: the user lacks a permission (42501).\n", "control")
+      assert.match(
+        denied.stderr,
+        /^DATABASE_URL: the user lacks rights that docs\/operating\.md says to grant: .*\.\n$/
+      )
+      assert.deepStrictEqual(
+        rightsIn(denied.stderr, /([A-Z][A-Z, ]+) on (\w+)/g),
+        rightsIn(grants, /GRANT ([A-Z, ]+) ON (?!SCHEMA)(.+?) TO/g)
+      )
 
       assert.include(grants, "byok_serving")
-      for (const statement of grants.replaceAll("byok_serving", role).split(";")) {
-        if (statement.trim() !== "") yield* sql.unsafe(statement)
-      }
+      const grant = (statements: string) =>
+        Effect.forEach(
+          statements.split(";").filter((statement) => statement.trim() !== ""),
+          (statement) => sql.unsafe(statement.replaceAll(/byok_serving|byok_erasing/g, role))
+        )
+      yield* grant(grants)
       const account = onlyObject(yield* runCommand(["account", "create", "--name", "n", "--json"], settings))
       const key = textIn(account, "management_key")
       const service = yield* startService(settings)
@@ -97,6 +114,19 @@ describe("a role with the privileges that docs/operating.md grants", () => {
         settings
       )
       assert.match(shown.stdout, /^last_leased_at +1970-01-01T00:00:00\.002Z$/m)
+
+      yield* sql.unsafe(`REVOKE SELECT ON credential_parkings FROM ${role}`)
+      const partly = yield* runCommand(["serve"], settings)
+      const lacking = "DATABASE_URL: the user lacks rights that docs/operating.md says to grant:"
+      assert.deepStrictEqual([partly.code, partly.stderr], [1, `${lacking} SELECT on credential_parkings.\n`])
+      yield* sql.unsafe(`GRANT SELECT ON credential_parkings TO ${role}`)
+
+      const erase = runCommand(["account", "delete", used.account_id, "--yes"], settings)
+      const refused = (yield* erase).stderr
+      assert.strictEqual(refused, `${lacking} UPDATE, DELETE on accounts; DELETE on workspaces; DELETE on api_keys.\n`)
+      yield* grant(erasingGrants)
+      const erased = yield* erase
+      assert.strictEqual(erased.code, 0, erased.stderr)
 
       yield* sql`DELETE FROM effect_sql_migrations WHERE migration_id >= ${required}`
       const migrate = yield* runCommand(["migrate"], settings)

@@ -5,6 +5,7 @@ import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import { type DatabaseSettings, makeClient } from "./Database.ts"
 import type { DatabaseTarget } from "./DatabaseTarget.ts"
 import { failureOf } from "./DatabaseErrors.ts"
+import { missingRights, type Rights } from "../rights.ts"
 
 /** Whether sessions acknowledge a commit before it is on disk, as only `synchronous_commit = off` does. */
 export const acknowledgesEarly = (sql: SqlClient.SqlClient) =>
@@ -22,16 +23,20 @@ export const isReadOnly = (sql: SqlClient.SqlClient) =>
 
 const readOnly = new DatabaseFailure({ kind: "ReadOnly", sqlstate: "25006", constraint: undefined })
 
-/** Whether server, database and role let sessions acknowledge early by default; a failure if they cannot write. */
-export const acknowledgesEarlyByDefault = (
+/**
+ * Whether server, database and role let sessions acknowledge early by default, and which rights the role lacks; a failure
+ * if sessions cannot write.
+ */
+export const inspectSession = (
   target: DatabaseTarget,
-  settings: Pick<DatabaseSettings, "connectTimeout" | "pooler">
+  settings: Pick<DatabaseSettings, "connectTimeout" | "pooler">,
+  rights: Rights
 ) =>
   Effect.scoped(
     Effect.gen(function* () {
       const sql = yield* makeClient(target, { ...settings, poolSize: 1 })
-      const session = yield* Effect.all({ early: acknowledgesEarly(sql), cannotWrite: isReadOnly(sql) })
-      return session.cannotWrite ? yield* readOnly : session.early
+      if (yield* isReadOnly(sql)) return yield* readOnly
+      return yield* Effect.all({ early: acknowledgesEarly(sql), missing: missingRights(sql, rights) })
     })
   ).pipe(
     Effect.provide(Reactivity.layer),

@@ -13,6 +13,8 @@ interface Defaults {
 
 const tooLong = "must have at most 100 elements"
 
+const shortText = Text.check(Schema.isMaxCodePoints(255, { message: "must have at most 255 characters" }))
+
 const keyDescription =
   "Raw provider key. Encrypted at rest, never returned. It must not have white space, control characters, quotes or a scheme such as Bearer around it. For openai and fireworks it may be a JSON object with api_key and region. A new key of these sets declared_region to its own region, or to null if it has none."
 
@@ -41,18 +43,14 @@ export const credentialFields = ({ flag, nullable }: Defaults) => {
 
   return {
     key,
-    name: orNull(
-      Text.check(Schema.isMaxCodePoints(255, { message: "must have at most 255 characters" })),
-      "must be a string or null",
-      "Human-readable name."
-    ),
+    name: orNull(shortText, "must be a string or null", "Human-readable name."),
     allowed_api_key_hashes: listOrNull(
       ApiKeyHash,
       1,
       "SHA-256 of each API key of the account that may use the credential; null for no restriction."
     ),
-    allowed_models: listOrNull(Text, 0, "Model slugs; null for no restriction, an empty list matches nothing."),
-    allowed_user_ids: listOrNull(Text, 0, "User ids; null for no restriction, an empty list matches nothing."),
+    allowed_models: listOrNull(shortText, 0, "Model slugs; null for no restriction, an empty list matches nothing."),
+    allowed_user_ids: listOrNull(shortText, 0, "User ids; null for no restriction, an empty list matches nothing."),
     declared_region: orNull(
       Region,
       "must be global, europe, us or null",

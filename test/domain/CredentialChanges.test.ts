@@ -58,6 +58,7 @@ describe("the body of an update", () => {
     ["name", "x".repeat(256), ["name: must have at most 255 characters"]],
     ["allowed_api_key_hashes", [], ["allowed_api_key_hashes: must have at least 1 element"]],
     ["allowed_models", Array(101).fill(1), ["allowed_models: must have at most 100 elements"]],
+    ["allowed_models", ["a".repeat(256)], ["allowed_models.0: must have at most 255 characters"]],
     ["allowed_models", ["a", 1], ["allowed_models.1: must be a string"]],
     ["declared_region", "eu", ["declared_region: must be global, europe, us or null"]],
     ["declared_zdr", 0, ["declared_zdr: must be true, false or null"]]

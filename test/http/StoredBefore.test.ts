@@ -33,3 +33,22 @@ layerLive(TestService.layer)("a provider that only another version knows", (it) 
     })
   )
 })
+
+layerLive(TestService.layer)("an element of 300 characters in a stored list", (it) => {
+  it.effect("is shown by get and list, though create refuses it (D46)", () =>
+    Effect.gen(function* () {
+      const { sql } = yield* TestService
+      const { create, get, list } = yield* TestService.newTenant
+      const long = { allowed_models: ["m".repeat(300)] }
+      const made = created(yield* create(minimal))
+      yield* sql`UPDATE credentials SET allowed_models = ${long.allowed_models} WHERE id = ${made["id"]}`
+      const shown = { ...made, ...long }
+      assert.deepStrictEqual(JSON.parse((yield* get(String(made["id"]))).body), { data: shown })
+      assert.deepStrictEqual(JSON.parse((yield* list()).body), { data: [shown], total_count: 1 })
+      assertInvalid(yield* create({ ...minimal, ...long }), {
+        path: ["allowed_models", 0],
+        message: "must have at most 255 characters"
+      })
+    })
+  )
+})

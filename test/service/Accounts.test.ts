@@ -1,11 +1,9 @@
 import { NodeCrypto } from "@effect/platform-node"
 import { assert, describe, it } from "@effect/vitest"
-import { DateTime, Effect, Layer, Option, Redacted } from "effect"
+import { DateTime, Effect, Layer, Redacted } from "effect"
 import { TestClock } from "effect/testing"
 import { hashApiKey } from "../../src/port/ApiKey.ts"
 import { Accounts, type NotKnown } from "../../src/service/Accounts.ts"
-import { ApiKeys } from "../../src/port/ApiKeys.ts"
-import { WorkspaceResolver } from "../../src/port/WorkspaceResolver.ts"
 import { faultOf } from "../support/keys/issuedKey.ts"
 import * as MemoryStore from "../support/memory/Memory.ts"
 import { Memory } from "../support/memory/Memory.ts"
@@ -33,39 +31,23 @@ const unknown = <A>(
   })
 
 describe("an account (D40)", () => {
-  it.effect("has a default workspace and a management key from its creation on", () =>
+  it.effect("has ids of its own, a default workspace and a management key from its creation on", () =>
     Effect.gen(function* () {
       const accounts = yield* Accounts
       assert.isTrue(yield* accounts.isEmpty)
-      const made = yield* account
+      const [made, other] = [yield* account, yield* account]
       assert.isFalse(yield* accounts.isEmpty)
+      const ids = [made.account_id, made.workspace_id, other.account_id, other.workspace_id]
+      assert.strictEqual(new Set<string>(ids).size, 4)
       assert.strictEqual(made.management_key_hash, hashApiKey(made.management_key))
       assert.isUndefined(faultOf(Redacted.value(made.management_key), "mk"))
 
       assert.deepEqual(yield* accounts.listWorkspaces(made.account_id), [
         { workspace_id: made.workspace_id, name: "default", is_default: true, created_at: later(0), deleted_at: null }
       ])
-      assert.deepEqual(yield* accounts.listApiKeys(made.account_id), [
-        {
-          hash: made.management_key_hash,
-          name: "first management key",
-          management: true,
-          created_at: later(0),
-          revoked_at: null
-        }
-      ])
-      assert.deepStrictEqual(
-        yield* (yield* ApiKeys).find(made.management_key_hash),
-        Option.some({ account_id: made.account_id, management: true })
-      )
-    }).pipe(Effect.provide(service))
-  )
-
-  it.effect("has ids of its own", () =>
-    Effect.gen(function* () {
-      const [one, other] = [yield* account, yield* account]
-      const ids = [one.account_id, one.workspace_id, other.account_id, other.workspace_id]
-      assert.strictEqual(new Set<string>(ids).size, 4)
+      const { management_key_hash: hash } = made
+      const key = { hash, name: "first management key", management: true, created_at: later(0), revoked_at: null }
+      assert.deepEqual(yield* accounts.listApiKeys(made.account_id), [key])
     }).pipe(Effect.provide(service))
   )
 
@@ -82,82 +64,45 @@ describe("an account (D40)", () => {
       assert.deepStrictEqual([apiKeys.size, workspaces.size], [1, 1])
     }).pipe(Effect.provide(service))
   )
-})
 
-describe("a workspace (D40, D43)", () => {
-  it.effect("is created under its name, and is not the default", () =>
+  it.effect("has workspaces that are not the default, each deleted at the time of the first call (D43)", () =>
     Effect.gen(function* () {
-      const accounts = yield* Accounts
+      const { createWorkspace, deleteWorkspace, listWorkspaces } = yield* Accounts
       const { account_id } = yield* account
       yield* TestClock.adjust(5)
-      const { workspace_id } = yield* accounts.createWorkspace(account_id, "another")
-      const [, found] = yield* accounts.listWorkspaces(account_id)
-      assert.deepEqual(found, {
-        workspace_id,
-        name: "another",
-        is_default: false,
-        created_at: later(5),
-        deleted_at: null
-      })
-    }).pipe(Effect.provide(service))
-  )
-
-  it.effect("is deleted once: later calls return the time of the first", () =>
-    Effect.gen(function* () {
-      const { deleteWorkspace } = yield* Accounts
-      const { account_id, workspace_id } = yield* account
+      const { workspace_id } = yield* createWorkspace(account_id, "another")
+      const [, found] = yield* listWorkspaces(account_id)
+      const workspace = { workspace_id, name: "another", is_default: false, created_at: later(5), deleted_at: null }
+      assert.deepEqual(found, workspace)
       for (let time = 0; time < 2; time++) {
-        assert.deepEqual(yield* deleteWorkspace(workspace_id), { workspace_id, deleted_at: later(0) })
+        assert.deepEqual(yield* deleteWorkspace(workspace_id), { workspace_id, deleted_at: later(5) })
         yield* TestClock.adjust(5)
       }
-      assert.deepStrictEqual(yield* (yield* WorkspaceResolver).resolve(account_id, workspace_id), Option.none())
-    }).pipe(Effect.provide(service))
-  )
-
-  it.effect("that is unknown cannot be deleted", () =>
-    Effect.gen(function* () {
-      yield* account
-      yield* unknown("workspace", (yield* Accounts).deleteWorkspace(yield* newWorkspaceId))
+      yield* unknown("workspace", deleteWorkspace(yield* newWorkspaceId))
     }).pipe(Effect.provide(service))
   )
 })
 
 describe("an API key (D40, D42)", () => {
-  it.effect.each([true, false])("is issued, shown once and stored by its hash; management: %j", (management) =>
-    Effect.gen(function* () {
-      const accounts = yield* Accounts
-      const { account_id } = yield* account
-      yield* TestClock.adjust(5)
-      const issued = yield* accounts.issueApiKey(account_id, { name: "another", management })
-      assert.isUndefined(faultOf(Redacted.value(issued.key), management ? "mk" : "ak"))
-      assert.deepStrictEqual(issued, { key: issued.key, hash: hashApiKey(issued.key), management })
-      const [, found] = yield* accounts.listApiKeys(account_id)
-      assert.deepEqual(found, {
-        hash: issued.hash,
-        name: "another",
-        management,
-        created_at: later(5),
-        revoked_at: null
-      })
-    }).pipe(Effect.provide(service))
-  )
-
-  it.effect("is revoked once: later calls return the time of the first", () =>
-    Effect.gen(function* () {
-      const { revokeApiKey } = yield* Accounts
-      const { management_key_hash: hash } = yield* account
-      for (let time = 0; time < 2; time++) {
-        assert.deepEqual(yield* revokeApiKey(hash), { hash, revoked_at: later(0) })
+  it.effect.each([true, false])(
+    "is issued, shown once, stored by its hash and revoked at the time of the first call; management: %j",
+    (management) =>
+      Effect.gen(function* () {
+        const { issueApiKey, listApiKeys, revokeApiKey } = yield* Accounts
+        const { account_id } = yield* account
         yield* TestClock.adjust(5)
-      }
-      assert.deepStrictEqual(yield* (yield* ApiKeys).find(hash), Option.none())
-    }).pipe(Effect.provide(service))
-  )
-
-  it.effect("that is unknown cannot be revoked", () =>
-    Effect.gen(function* () {
-      yield* account
-      yield* unknown("API key", (yield* Accounts).revokeApiKey(yield* newHash))
-    }).pipe(Effect.provide(service))
+        const issued = yield* issueApiKey(account_id, { name: "another", management })
+        const { hash } = issued
+        assert.isUndefined(faultOf(Redacted.value(issued.key), management ? "mk" : "ak"))
+        assert.deepStrictEqual(issued, { key: issued.key, hash: hashApiKey(issued.key), management })
+        const [, found] = yield* listApiKeys(account_id)
+        const key = { hash, name: "another", management, created_at: later(5), revoked_at: null }
+        assert.deepEqual(found, key)
+        for (let time = 0; time < 2; time++) {
+          assert.deepEqual(yield* revokeApiKey(hash), { hash, revoked_at: later(5) })
+          yield* TestClock.adjust(5)
+        }
+        yield* unknown("API key", revokeApiKey(yield* newHash))
+      }).pipe(Effect.provide(service))
   )
 })

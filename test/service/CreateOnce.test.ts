@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Arbitrary, Context, DateTime, Effect, Exit, Layer, Option, Redacted, Schema } from "effect"
+import { Arbitrary, DateTime, Effect, Exit, Layer, Option, Redacted, Schema } from "effect"
 import { isDeepStrictEqual } from "node:util"
 import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
 import { Conflict, InvalidParams } from "../../src/domain/Errors.ts"
@@ -10,7 +10,6 @@ import { AccountRepository } from "../../src/port/AccountRepository.ts"
 import { Cipher, KeyStoreUnavailable } from "../../src/port/Cipher.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { Credentials } from "../../src/port/Credentials.ts"
-import * as CredentialsLive from "../../src/service/Credentials.ts"
 import { IdempotencyRecords } from "../../src/port/IdempotencyRecords.ts"
 import { acceptedBody, elementOf, givenKey, integer, oneOf, text } from "../support/memory/arbitraries.ts"
 import { inMemory, own } from "../support/memory/inMemory.ts"
@@ -18,6 +17,7 @@ import { Memory } from "../support/memory/Memory.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
 import { cipherWith, rotationWith } from "../support/keys/rotating.ts"
 import { addWorkspace, newTenant } from "../support/database/newTenant.ts"
+import { create, createOnce as createOnceAs, instead } from "../support/service/asTenant.ts"
 
 const service = inMemory()
 
@@ -101,17 +101,13 @@ const pairs = Arbitrary.flatMap(
     )
 )
 
-const createOnce = Effect.fnUntraced(function* (account_id: AccountId, body: Body, key: IdempotencyKey) {
-  const credentials = yield* Credentials
-  return yield* Effect.provideService(credentials.createOnce(decode(body), key), CurrentCaller, { account_id })
-})
+const createOnce = (account_id: AccountId, body: Body, key: IdempotencyKey) => createOnceAs({ account_id }, body, key)
 
 const rowCount = Effect.map(Memory, ({ credentials }) => credentials.size)
 
 /** What a plain create of the body stores, except what is new for every credential. */
 const stored = Effect.fnUntraced(function* (account_id: AccountId, body: Body) {
-  const credentials = yield* Credentials
-  const made = yield* Effect.provideService(credentials.create(decode(body)), CurrentCaller, { account_id })
+  const made = yield* create({ account_id }, body)
   return { ...made, id: undefined, created_at: undefined, sort_order: undefined, key: body["key"] }
 })
 
@@ -141,35 +137,16 @@ describe("a create with an idempotency key (SECURITY.md, Idempotency records)", 
     { arbitrary: { runs: 200 } }
   )
 
-  const forgetful: ReadonlyArray<readonly [string, Layer.Layer<Credentials, never, Layer.Success<typeof service>>]> = [
+  const forgetful = [
     [
       "takes any provider key for the one that it stored",
-      Layer.effect(
-        Credentials,
-        Effect.gen(function* () {
-          const parts = yield* Effect.context<Layer.Success<typeof service>>()
-          return yield* CredentialsLive.make.pipe(
-            Effect.provideService(Cipher, { ...Context.get(parts, Cipher), holds: () => Effect.succeed(true) }),
-            Effect.provideContext(parts)
-          )
-        })
-      )
+      instead(Cipher, (cipher) => ({ ...cipher, holds: () => Effect.succeed(true) }))
     ],
     [
       "keeps no idempotency records",
-      Layer.effect(
-        Credentials,
-        Effect.gen(function* () {
-          const parts = yield* Effect.context<Layer.Success<typeof service>>()
-          const records = Context.get(parts, IdempotencyRecords)
-          return yield* Effect.provideContext(
-            CredentialsLive.make,
-            Context.add(parts, IdempotencyRecords, { ...records, find: () => Effect.succeedNone })
-          )
-        })
-      )
+      instead(IdempotencyRecords, (records) => ({ ...records, find: () => Effect.succeedNone }))
     ]
-  ]
+  ] as const
 
   it.effect.each(forgetful)("would be caught if the service %s (control)", ([, broken]) =>
     Effect.gen(function* () {
@@ -178,7 +155,7 @@ describe("a create with an idempotency key (SECURITY.md, Idempotency records)", 
         ({ key, pair: [one, other] }) =>
           decidedByWhatIsMeant(one, other, key).pipe(
             Effect.catchDefect(() => Effect.succeed(false)),
-            Effect.provide(Layer.provideMerge(broken, service))
+            Effect.provide(Layer.provideMerge(Layer.effect(Credentials, broken), service))
           ),
         { runs: 300, maxShrinks: 0 }
       )
@@ -284,16 +261,12 @@ describe("a create with an idempotency key (SECURITY.md, Idempotency records)", 
 
   it.effect("fails while the key store is down, and is answered once it is back (R10)", () =>
     Effect.gen(function* () {
-      const parts = yield* Effect.context<Layer.Success<typeof service>>()
       const { account_id } = yield* newTenant
       const made = yield* createOnce(account_id, minimal, key)
-      const down = yield* CredentialsLive.make.pipe(
-        Effect.provideService(Cipher, {
-          ...Context.get(parts, Cipher),
-          holds: () => Effect.fail(new KeyStoreUnavailable({ reason: "down" }))
-        }),
-        Effect.provideContext(parts)
-      )
+      const down = yield* instead(Cipher, (cipher) => ({
+        ...cipher,
+        holds: () => Effect.fail(new KeyStoreUnavailable({ reason: "down" }))
+      }))
       const failed = yield* Effect.exit(Effect.provideService(createOnce(account_id, minimal, key), Credentials, down))
       assert.isTrue(Exit.isFailure(failed) && Option.isNone(Exit.findErrorOption(failed)))
       assert.deepEqual(yield* createOnce(account_id, minimal, key), { ...made, replayed: true })
@@ -302,12 +275,11 @@ describe("a create with an idempotency key (SECURITY.md, Idempotency records)", 
 
   it.effect("is still answered after a rotation, with the old key retired (T10)", () =>
     Effect.gen(function* () {
-      const parts = yield* Effect.context<Layer.Success<typeof service>>()
       const { account_id } = yield* newTenant
       const withRing = (...ids: ReadonlyArray<string>) =>
         Effect.gen(function* () {
           const cipher = yield* cipherWith(ringOf(...ids))
-          const credentials = yield* Effect.provideContext(CredentialsLive.make, Context.add(parts, Cipher, cipher))
+          const credentials = yield* instead(Cipher, () => cipher)
           return yield* Effect.provideService(createOnce(account_id, minimal, key), Credentials, credentials)
         })
       const made = yield* withRing("old")

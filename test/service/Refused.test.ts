@@ -1,19 +1,17 @@
 import { randomUUID } from "node:crypto"
 import { NodeCrypto } from "@effect/platform-node"
 import { assert, describe, it } from "@effect/vitest"
-import { DateTime, Effect, Exit, Layer, Schema } from "effect"
-import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
+import { DateTime, Effect, Exit, Layer, Option } from "effect"
 import { InvalidParams, NotFound, ServiceUnavailable } from "../../src/domain/Errors.ts"
 import { CredentialId } from "../../src/domain/Identifiers.ts"
-import { NewCredential } from "../../src/domain/NewCredential.ts"
 import { AccountRepository } from "../../src/port/AccountRepository.ts"
 import { Cipher, KeyStoreUnavailable } from "../../src/port/Cipher.ts"
-import { Credentials } from "../../src/port/Credentials.ts"
 import * as CredentialsLive from "../../src/service/Credentials.ts"
 import * as CipherPlain from "../support/keys/CipherPlain.ts"
 import * as MemoryStore from "../support/memory/Memory.ts"
 import { Memory } from "../support/memory/Memory.ts"
 import { addApiKey, addWorkspace, newHash, newTenant, newWorkspaceId } from "../support/database/newTenant.ts"
+import { create, get } from "../support/service/asTenant.ts"
 
 const serviceWith = (cipher: Layer.Layer<Cipher>) =>
   Layer.fresh(
@@ -49,13 +47,6 @@ const scene = Effect.gen(function* () {
 })
 type Scene = Effect.Success<typeof scene>
 
-const createAs = (account_id: Scene["caller"]["account_id"], given: object) =>
-  Effect.gen(function* () {
-    const { create } = yield* Credentials
-    const input = Schema.decodeUnknownSync(NewCredential)({ provider: "cohere", key: "fake-key", ...given })
-    return yield* Effect.provideService(create(input), CurrentCaller, { account_id })
-  })
-
 const rowCount = Effect.map(Memory, ({ credentials }) => credentials.size)
 
 const notWorkspace = { path: ["workspace_id"], message: "is not a workspace of this account" }
@@ -88,7 +79,7 @@ describe("a refused create stores nothing", () => {
   it.effect.each(cases)("%s", ([, given, issues]) =>
     Effect.gen(function* () {
       const made = yield* scene
-      const refused = yield* Effect.flip(createAs(made.caller.account_id, given(made)))
+      const refused = yield* Effect.flip(create(made.caller, given(made)))
       assert.instanceOf(refused, InvalidParams)
       if (refused._tag === "InvalidParams") assert.deepEqual<unknown>(refused.error.metadata.issues, issues)
       assert.strictEqual(yield* rowCount, 0)
@@ -99,7 +90,7 @@ describe("a refused create stores nothing", () => {
     Effect.gen(function* () {
       const { caller, foreign, unknown } = yield* scene
       const told = (hash: string, workspace_id: string) =>
-        Effect.flip(createAs(caller.account_id, { workspace_id, allowed_api_key_hashes: [hash] }))
+        Effect.flip(create(caller, { workspace_id, allowed_api_key_hashes: [hash] }))
       const ofStranger = yield* told(foreign.hash, foreign.workspace)
       const ofNobody = yield* told(unknown.hash, unknown.workspace)
       assert.strictEqual(JSON.stringify(ofStranger), JSON.stringify(ofNobody))
@@ -110,7 +101,7 @@ describe("a refused create stores nothing", () => {
     Effect.gen(function* () {
       const { caller, own } = yield* scene
       const allowed_api_key_hashes = [own.ordinary, own.hash, own.ordinary]
-      const created = yield* createAs(caller.account_id, { workspace_id: own.workspace, allowed_api_key_hashes })
+      const created = yield* create(caller, { workspace_id: own.workspace, allowed_api_key_hashes })
       assert.deepEqual<unknown>(created.allowed_api_key_hashes, allowed_api_key_hashes)
       assert.strictEqual(yield* rowCount, 1)
     }).pipe(Effect.provide(service))
@@ -119,46 +110,38 @@ describe("a refused create stores nothing", () => {
   it.effect("if the default workspace is deleted, until workspace_id is given (section 4.1, D43)", () =>
     Effect.gen(function* () {
       const { caller, own } = yield* scene
-      yield* createAs(caller.account_id, {})
+      yield* create(caller, {})
       yield* (yield* AccountRepository).deleteWorkspace(caller.workspace_id, yield* DateTime.now)
       const required = { path: ["workspace_id"], message: "is required: the default workspace is deleted" }
       for (const [given, issue] of [
         [{}, required],
         [{ workspace_id: caller.workspace_id }, notWorkspace]
       ] as const) {
-        const refused = yield* Effect.flip(createAs(caller.account_id, given))
+        const refused = yield* Effect.flip(create(caller, given))
         if (refused._tag === "InvalidParams") assert.deepEqual<unknown>(refused.error.metadata.issues, [issue])
         else assert.fail(refused._tag)
       }
       assert.strictEqual(yield* rowCount, 1)
-      yield* createAs(caller.account_id, { workspace_id: own.workspace })
+      yield* create(caller, { workspace_id: own.workspace })
       assert.strictEqual(yield* rowCount, 2)
     }).pipe(Effect.provide(service))
   )
 
-  it.effect("if the key cannot be sealed, which is a defect and no error of the caller (D11)", () =>
+  it.effect.each([
+    [
+      "the key cannot be sealed, which is a defect and no error of the caller (D11)",
+      new KeyStoreUnavailable({ reason: "no key" }),
+      true
+    ],
+    ["the queue is full for the count of wraps, and may be repeated (D14)", new ServiceUnavailable(), false]
+  ] as const)("if %s", ([, failure, isDefect]) =>
     Effect.gen(function* () {
       const { caller } = yield* scene
-      const exit = yield* Effect.exit(createAs(caller.account_id, {}))
-      assert.isTrue(Exit.isFailure(exit) && Exit.hasDies(exit))
+      const exit = yield* Effect.exit(create(caller, {}))
+      assert.isTrue(Exit.isFailure(exit) && Exit.hasDies(exit) === isDefect)
+      if (!isDefect) assert.deepStrictEqual(Exit.findErrorOption(exit), Option.some(failure))
       assert.strictEqual(yield* rowCount, 0)
-    }).pipe(
-      Effect.provide(
-        serviceWith(Layer.mock(Cipher, { seal: () => Effect.fail(new KeyStoreUnavailable({ reason: "no key" })) }))
-      )
-    )
-  )
-})
-
-describe("a create that finds the queue full", () => {
-  const busy = { seal: () => Effect.fail(new ServiceUnavailable()) }
-
-  it.effect("for the count of wraps stores nothing and may be repeated (D14)", () =>
-    Effect.gen(function* () {
-      const { caller } = yield* scene
-      assert.instanceOf(yield* Effect.flip(createAs(caller.account_id, {})), ServiceUnavailable)
-      assert.strictEqual(yield* rowCount, 0)
-    }).pipe(Effect.provide(serviceWith(Layer.mock(Cipher, busy))))
+    }).pipe(Effect.provide(serviceWith(Layer.mock(Cipher, { seal: () => Effect.fail(failure) }))))
   )
 })
 
@@ -166,10 +149,8 @@ describe("a get that is refused", () => {
   it.effect("answers the same for another account's credential and for none at all (D5)", () =>
     Effect.gen(function* () {
       const { caller, stranger } = yield* scene
-      const { get } = yield* Credentials
-      const { id } = yield* createAs(caller.account_id, {})
-      const told = (wanted: CredentialId) =>
-        Effect.flip(Effect.provideService(get(wanted), CurrentCaller, { account_id: stranger.account_id }))
+      const { id } = yield* create(caller, {})
+      const told = (wanted: CredentialId) => Effect.flip(get(stranger, wanted))
       const ofOther = yield* told(id)
       const ofNone = yield* told(CredentialId.make(randomUUID()))
       assert.instanceOf(ofOther, NotFound)
@@ -180,10 +161,9 @@ describe("a get that is refused", () => {
   it.effect("still succeeds for the owner of a deleted workspace (D43)", () =>
     Effect.gen(function* () {
       const { caller } = yield* scene
-      const { get } = yield* Credentials
-      const created = yield* createAs(caller.account_id, { disabled: true })
+      const created = yield* create(caller, { disabled: true })
       yield* (yield* AccountRepository).deleteWorkspace(caller.workspace_id, yield* DateTime.now)
-      const found = yield* Effect.provideService(get(created.id), CurrentCaller, { account_id: caller.account_id })
+      const found = yield* get(caller, created.id)
       assert.deepEqual(found, created)
     }).pipe(Effect.provide(service))
   )

@@ -1,21 +1,20 @@
 import { createHmac } from "node:crypto"
 import { assert, describe, it } from "@effect/vitest"
-import { Cause, Context, Effect, Exit, Layer, Schema } from "effect"
+import { Cause, Effect, Exit, Schema } from "effect"
 import { type Actor, CurrentActor, CurrentCaller } from "../../src/domain/CurrentCaller.ts"
 import { Conflict } from "../../src/domain/Errors.ts"
 import { IdempotencyKey } from "../../src/domain/IdempotencyKey.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { Credentials } from "../../src/port/Credentials.ts"
-import * as CredentialsLive from "../../src/service/Credentials.ts"
 import { IdempotencyRecords } from "../../src/port/IdempotencyRecords.ts"
 import * as CipherPlain from "../support/keys/CipherPlain.ts"
 import { inMemory } from "../support/memory/inMemory.ts"
 import { Memory } from "../support/memory/Memory.ts"
 import { newTenant } from "../support/database/newTenant.ts"
+import { instead, remove } from "../support/service/asTenant.ts"
 
 const service = inMemory(CipherPlain.layer)
-type Parts = Layer.Success<typeof service>
 
 const key = IdempotencyKey.make("k")
 const input = Schema.decodeUnknownSync(NewCredential)({ provider: "groq", key: "fake-key", allowed_models: ["m"] })
@@ -25,13 +24,6 @@ const createOnce = (caller: Caller, given = input) =>
   Effect.flatMap(Credentials, (credentials) =>
     Effect.provideService(credentials.createOnce(given, key), CurrentCaller, caller)
   )
-/** The service with one port replaced. */
-const instead = <I, S>(port: Context.Key<I, S>, change: (given: S) => S) =>
-  Effect.gen(function* () {
-    const parts = yield* Effect.context<Parts>()
-    const given = Context.getUnsafe(parts, port)
-    return yield* Effect.provideContext(CredentialsLive.make, Context.add(parts, port, change(given)))
-  })
 const diedOf = (exit: Exit.Exit<unknown, unknown>) =>
   Exit.isFailure(exit) ? String(Cause.squash(exit.cause)) : "nothing"
 
@@ -78,8 +70,7 @@ describe("a repeated create (SECURITY.md, Idempotency records)", () => {
     Effect.gen(function* () {
       const caller = yield* newTenant
       const { credential } = yield* createOnce(caller)
-      const { delete: remove } = yield* Credentials
-      yield* Effect.provideService(remove(credential.id), CurrentCaller, caller)
+      yield* remove(caller, credential.id)
       for (let n = 0; n < 2; n++) assert.instanceOf(yield* Effect.flip(createOnce(caller)), Conflict)
       assert.strictEqual((yield* Memory).credentials.size, 0)
     }).pipe(Effect.provide(service))

@@ -34,6 +34,14 @@ const alter = Effect.fnUntraced(function* ({ id }: Made, change: "context" | "wr
   return altered
 })
 
+/** Lets a rewrap run to its end. */
+const finished = <A, E, R>(rewrap: Effect.Effect<A, E, R>) =>
+  Effect.gen(function* () {
+    const running = yield* Effect.forkChild(rewrap)
+    yield* TestClock.adjust("1 hour")
+    return yield* Fiber.join(running)
+  })
+
 describe("a rewrap (T10; SECURITY.md, Rotating the keyring)", () => {
   it.effect.prop(
     "moves every credential to the primary key, whatever the batch and rate, and counts the wraps",
@@ -52,10 +60,9 @@ describe("a rewrap (T10; SECURITY.md, Rotating the keyring)", () => {
           ...(yield* sealUnder(ringOf("new"), under.new))
         ]
         const { rewrap } = yield* rotationWith(ringOf("new", "old", "older"), { ...limits, block: 1 })
-        const running = yield* Effect.forkChild(rewrap({ batch, rate }))
-        yield* TestClock.adjust("1 hour")
         const count = under.old + under.older
-        assert.deepStrictEqual(yield* Fiber.join(running), { rewrapped: count, left: 0, failed: [] })
+        const done = yield* finished(rewrap({ batch, rate }))
+        assert.deepStrictEqual(done, { rewrapped: count, left: 0, failed: [] })
         assert.isTrue((yield* named).every((kek_id) => kek_id === "new"))
         assert.deepStrictEqual(yield* openedWith(ringOf("new"), made), keysOf(made))
         assert.strictEqual(yield* wraps("new"), count)
@@ -96,9 +103,7 @@ describe("a rewrap (T10; SECURITY.md, Rotating the keyring)", () => {
         const broken = made.filter((_, index) => index % 3 === 0)
         const rows = yield* Effect.forEach(broken, (one) => alter(one, change))
         const { rewrap } = yield* rotationWith(rotated)
-        const running = yield* Effect.forkChild(rewrap({ batch: 2, rate: unhurried }))
-        yield* TestClock.adjust("1 minute")
-        const { failed, ...counts } = yield* Fiber.join(running)
+        const { failed, ...counts } = yield* finished(rewrap({ batch: 2, rate: unhurried }))
         assert.deepStrictEqual(counts, { rewrapped: 4, left: 3 })
         assert.deepStrictEqual(
           failed,
@@ -138,9 +143,7 @@ describe("a rewrap (T10; SECURITY.md, Rotating the keyring)", () => {
       const told: Array<RewrapProgress> = []
       const { rewrap } = yield* rotationWith(rotated)
       const onProgress = (progress: RewrapProgress) => Effect.sync(() => void told.push(progress))
-      const running = yield* Effect.forkChild(rewrap({ batch: 2, rate: unhurried, onProgress }))
-      yield* TestClock.adjust("1 minute")
-      yield* Fiber.join(running)
+      yield* finished(rewrap({ batch: 2, rate: unhurried, onProgress }))
       assert.deepStrictEqual(told, [
         { rewrapped: 2, failed: 0, total: 5 },
         { rewrapped: 4, failed: 0, total: 5 },
@@ -155,9 +158,8 @@ describe("a rewrap (T10; SECURITY.md, Rotating the keyring)", () => {
       const { rewrap } = yield* rotationWith(rotated)
       const stores = yield* Effect.context<Memory | Ports>()
       const sealMore = () => Effect.asVoid(Effect.orDie(Effect.provide(sealUnder(ringOf("old"), 1), stores)))
-      const running = yield* Effect.forkChild(rewrap({ rate: unhurried, onProgress: sealMore }))
-      yield* TestClock.adjust("1 hour")
-      assert.deepStrictEqual(yield* Fiber.join(running), { rewrapped: 6, left: 1, failed: [] })
+      const done = yield* finished(rewrap({ rate: unhurried, onProgress: sealMore }))
+      assert.deepStrictEqual(done, { rewrapped: 6, left: 1, failed: [] })
     }).pipe(Effect.provide(MemoryStore.layer))
   )
 
@@ -167,9 +169,7 @@ describe("a rewrap (T10; SECURITY.md, Rotating the keyring)", () => {
       const [first] = inOrder(made)
       if (first !== undefined) yield* alter(first, "context")
       const { rewrap } = yield* rotationWith(rotated, { ...limits, block: 1 })
-      const running = yield* Effect.forkChild(rewrap({ batch: 1, rate: unhurried }))
-      yield* TestClock.adjust("1 minute")
-      assert.strictEqual((yield* Fiber.join(running)).rewrapped, 3)
+      assert.strictEqual((yield* finished(rewrap({ batch: 1, rate: unhurried }))).rewrapped, 3)
       assert.strictEqual(yield* wraps("new"), 3)
 
       const stores = yield* Effect.context<Memory | Ports>()
@@ -177,9 +177,7 @@ describe("a rewrap (T10; SECURITY.md, Rotating the keyring)", () => {
       const onProgress = () =>
         more-- > 0 ? Effect.asVoid(Effect.orDie(Effect.provide(sealUnder(ringOf("old"), 1), stores))) : Effect.void
       yield* sealUnder(ringOf("old"), 3)
-      const again = yield* Effect.forkChild(rewrap({ batch: 1, rate: unhurried, onProgress }))
-      yield* TestClock.adjust("1 minute")
-      const { rewrapped } = yield* Fiber.join(again)
+      const { rewrapped } = yield* finished(rewrap({ batch: 1, rate: unhurried, onProgress }))
       assert.isAbove(rewrapped, 5)
       const counted = yield* wraps("new")
       assert.isAtLeast(counted, 3 + rewrapped)
@@ -252,9 +250,7 @@ describe("a rewrap (T10; SECURITY.md, Rotating the keyring)", () => {
     Effect.gen(function* () {
       const made = yield* sealUnder(ringOf("old"), 6)
       const { rewrap } = yield* rotationWith(rotated, { block: 1, warn: 10, refuse: 4 })
-      const running = yield* Effect.forkChild(Effect.flip(rewrap({ batch: 2, rate: unhurried })))
-      yield* TestClock.adjust("1 minute")
-      const refused = yield* Fiber.join(running)
+      const refused = yield* finished(Effect.flip(rewrap({ batch: 2, rate: unhurried })))
       assert.strictEqual(refused._tag, "KeyStoreUnavailable")
       assert.strictEqual((yield* named).filter((kek_id) => kek_id === "new").length, 4)
       assert.deepStrictEqual(yield* openedWith(rotated, made), keysOf(made))
@@ -289,9 +285,7 @@ describe("the status of the keyring", () => {
           { kek_id: "old", role: "decrypt-only", credentials: 1, wraps: 5, may_be_retired: false },
           ...others
         ])
-        const running = yield* Effect.forkChild(rewrap({ rate: unhurried }))
-        yield* TestClock.adjust("1 minute")
-        yield* Fiber.join(running)
+        yield* finished(rewrap({ rate: unhurried }))
         const after = yield* status()
         assert.deepEqual(after.slice(1), [
           pending,

@@ -2,13 +2,10 @@ import { NodeCrypto } from "@effect/platform-node"
 import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, DateTime, Effect, Layer, Option, Schema } from "effect"
 import { Credential } from "../../src/domain/Credential.ts"
-import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
 import type { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../../src/domain/Identifiers.ts"
-import { NewCredential } from "../../src/domain/NewCredential.ts"
 import { AccountRepository } from "../../src/port/AccountRepository.ts"
 import { ApiKeys } from "../../src/port/ApiKeys.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
-import { Credentials } from "../../src/port/Credentials.ts"
 import * as CredentialsLive from "../../src/service/Credentials.ts"
 import { WorkspaceResolver } from "../../src/port/WorkspaceResolver.ts"
 import { elementOf, integer, oneOf } from "../support/memory/arbitraries.ts"
@@ -16,6 +13,7 @@ import * as CipherPlain from "../support/keys/CipherPlain.ts"
 import * as MemoryStore from "../support/memory/Memory.ts"
 import { type ApiKeyRow, Memory } from "../support/memory/Memory.ts"
 import { addApiKey, addWorkspace, newTenant } from "../support/database/newTenant.ts"
+import { create as createAs, get as getAs } from "../support/service/asTenant.ts"
 
 /** Tenants, workspaces, keys and credentials are named by position, modulo how many there are of them, of whichever tenant. */
 const position = integer(0, 23)
@@ -79,7 +77,6 @@ const isOwn = (owner: AccountId) => (one: { readonly owner: AccountId; readonly 
   one.live && one.owner === owner
 
 const stillTrue = Effect.fnUntraced(function* (model: Model, command: Command) {
-  const service = yield* Credentials
   const repository = yield* AccountRepository
   const now = yield* DateTime.now
   switch (command._tag) {
@@ -91,13 +88,12 @@ const stillTrue = Effect.fnUntraced(function* (model: Model, command: Command) {
           : at(model.workspaces, command.workspace)
       const keys = command.hashes.map((index) => at(model.keys, index))
       const allowed = workspace !== undefined && [workspace, ...keys].every(isOwn(account_id))
-      const input = Schema.decodeUnknownSync(NewCredential)({
+      const body = {
         provider: command.provider,
-        key: "fake-key",
         ...(command.workspace === undefined ? {} : { workspace_id: workspace?.id }),
         allowed_api_key_hashes: keys.length === 0 ? null : keys.map(({ hash }) => hash)
-      })
-      const created = yield* Effect.option(Effect.provideService(service.create(input), CurrentCaller, { account_id }))
+      }
+      const created = yield* Effect.option(createAs({ account_id }, body))
       if (Option.isNone(created)) return !allowed
       const { id, workspace_id } = created.value
       model.credentials.push({ id, owner: account_id, data: encode(created.value) })
@@ -107,7 +103,7 @@ const stillTrue = Effect.fnUntraced(function* (model: Model, command: Command) {
       if (model.credentials.length === 0) return true
       const account_id = at(model.tenants, command.tenant)
       const { data, id, owner } = at(model.credentials, command.credential)
-      const found = yield* Effect.option(Effect.provideService(service.get(id), CurrentCaller, { account_id }))
+      const found = yield* Effect.option(getAs({ account_id }, id))
       if (owner !== account_id) return Option.isNone(found)
       return Option.isSome(found) && JSON.stringify(encode(found.value)) === JSON.stringify(data)
     }
@@ -219,6 +215,27 @@ describe("two to four tenants in any interleaving (T6b)", () => {
       })
     ).pipe(Layer.provideMerge(honest))
 
+  type Resolve = WorkspaceResolver["Service"]["resolve"]
+  /** Resolves workspaces by a rule of its own. */
+  const resolving = (
+    change: (resolve: Resolve, workspaces: Memory["Service"]["workspaces"]) => Resolve,
+    repository = credentialRepository
+  ) =>
+    Layer.effect(
+      WorkspaceResolver,
+      Effect.gen(function* () {
+        const { resolve } = yield* WorkspaceResolver
+        return { resolve: change(resolve, (yield* Memory).workspaces) }
+      })
+    ).pipe(Layer.provideMerge(Layer.mergeAll(apiKeys, workspaceResolver, repository)))
+
+  type Row = Memory["Service"]["workspaces"] extends Map<WorkspaceId, infer A> ? A : never
+  const firstOf = (workspaces: Memory["Service"]["workspaces"], isMeant: (row: Row) => boolean) =>
+    Option.map(
+      Option.fromUndefinedOr(Array.from(workspaces.values()).find(isMeant)),
+      ({ workspace_id }) => workspace_id
+    )
+
   const broken: ReadonlyArray<readonly [string, Layer.Layer<Ports, never, Memory>]> = [
     [
       "findById forgets the account",
@@ -239,57 +256,40 @@ describe("two to four tenants in any interleaving (T6b)", () => {
     ["ownedBy forgets that keys are revoked", owning((account_id, key) => key.account_id === account_id)],
     [
       "resolve forgets the account",
-      Layer.effect(
-        WorkspaceResolver,
-        Effect.gen(function* () {
-          const { resolve } = yield* WorkspaceResolver
-          const { workspaces } = yield* Memory
-          return {
-            resolve: (account_id, requested) =>
-              Effect.suspend(() => {
-                const row = requested === undefined ? undefined : workspaces.get(requested)
-                return resolve(row?.account_id ?? account_id, requested)
-              })
-          }
-        })
-      ).pipe(Layer.provideMerge(Layer.mergeAll(apiKeys, workspaceResolver, withoutForeignKey)))
+      resolving(
+        (resolve, workspaces) => (account_id, requested) =>
+          Effect.suspend(() => {
+            const row = requested === undefined ? undefined : workspaces.get(requested)
+            return resolve(row?.account_id ?? account_id, requested)
+          }),
+        withoutForeignKey
+      )
     ],
     [
       "resolve and insert forget that workspaces are deleted",
-      Layer.effect(
-        WorkspaceResolver,
-        Effect.map(Memory, ({ workspaces }) => ({
-          resolve: (account_id, requested) =>
-            Effect.sync(() => {
-              const found = Array.from(workspaces.values()).find(
-                (row) =>
-                  row.account_id === account_id &&
-                  (requested === undefined ? row.is_default : row.workspace_id === requested)
-              )
-              return Option.map(Option.fromUndefinedOr(found), ({ workspace_id }) => workspace_id)
-            })
-        }))
-      ).pipe(Layer.provideMerge(Layer.mergeAll(apiKeys, workspaceResolver, withoutForeignKey)))
+      resolving(
+        (_resolve, workspaces) => (account_id, requested) =>
+          Effect.sync(() =>
+            firstOf(
+              workspaces,
+              (row) =>
+                row.account_id === account_id &&
+                (requested === undefined ? row.is_default : row.workspace_id === requested)
+            )
+          ),
+        withoutForeignKey
+      )
     ],
     [
       "another workspace steps in for a deleted default one (D43)",
-      Layer.effect(
-        WorkspaceResolver,
-        Effect.gen(function* () {
-          const { resolve } = yield* WorkspaceResolver
-          const { workspaces } = yield* Memory
-          return {
-            resolve: (account_id, requested) =>
-              Effect.flatMap(resolve(account_id, requested), (found) => {
-                if (Option.isSome(found) || requested !== undefined) return Effect.succeed(found)
-                const any = Array.from(workspaces.values()).find(
-                  (row) => row.account_id === account_id && row.deleted_at === null
-                )
-                return Effect.succeed(Option.map(Option.fromUndefinedOr(any), ({ workspace_id }) => workspace_id))
-              })
-          }
-        })
-      ).pipe(Layer.provideMerge(honest))
+      resolving(
+        (resolve, workspaces) => (account_id, requested) =>
+          Effect.map(resolve(account_id, requested), (found) =>
+            Option.isSome(found) || requested !== undefined
+              ? found
+              : firstOf(workspaces, (row) => row.account_id === account_id && row.deleted_at === null)
+          )
+      )
     ]
   ]
 

@@ -3,11 +3,8 @@ import { NodeCrypto } from "@effect/platform-node"
 import { assert, type Vitest } from "@effect/vitest"
 import { Arbitrary, Cause, Context, DateTime, Effect, Exit, Layer, Option, Redacted, Schema } from "effect"
 import { Credential } from "../../src/domain/Credential.ts"
-import { CredentialChanges } from "../../src/domain/CredentialChanges.ts"
-import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
 import { InvalidParams, NotFound, ServiceUnavailable } from "../../src/domain/Errors.ts"
 import { type AccountId, CredentialId } from "../../src/domain/Identifiers.ts"
-import { NewCredential } from "../../src/domain/NewCredential.ts"
 import { AccountRepository } from "../../src/port/AccountRepository.ts"
 import { Cipher, KeyStoreUnavailable, UnknownKeyId } from "../../src/port/Cipher.ts"
 import { CredentialRepository, type StoredCredential } from "../../src/port/CredentialRepository.ts"
@@ -19,9 +16,8 @@ import { ringOf } from "../support/keys/keyrings.ts"
 import { acceptedBody, changesBody, elementOf, givenKey } from "../support/memory/arbitraries.ts"
 import { cipherOn, own } from "../support/memory/inMemory.ts"
 import { layerLive } from "../support/process/layerLive.ts"
+import { as, create, instead, remove, update } from "../support/service/asTenant.ts"
 
-const decodeNew = Schema.decodeUnknownSync(NewCredential)
-const decodeChanges = Schema.decodeUnknownSync(CredentialChanges)
 const encode = Schema.encodeSync(Credential)
 const key = "sk-0123456789-0123456789-AbCd"
 const otherKey = "sk-9876543210-9876543210-WxYz"
@@ -33,14 +29,6 @@ const serviceOn = (store: (typeof stores)[number][1]) =>
     Layer.provideMerge(store),
     Layer.provideMerge(NodeCrypto.layerSecureRandom)
   )
-
-const as = <A, E, R>(account_id: AccountId, act: (credentials: Credentials["Service"]) => Effect.Effect<A, E, R>) =>
-  Effect.flatMap(Credentials, (credentials) => Effect.provideService(act(credentials), CurrentCaller, { account_id }))
-
-const create = (account_id: AccountId, body: object) => as(account_id, ({ create }) => create(decodeNew(body)))
-
-const update = (account_id: AccountId, id: CredentialId, body: object) =>
-  as(account_id, ({ update }) => update(id, decodeChanges(body)))
 
 const stored = (account_id: AccountId, id: CredentialId) =>
   Effect.flatMap(CredentialRepository, ({ findSealed }) => Effect.map(findSealed(account_id, id), Option.getOrThrow))
@@ -56,7 +44,7 @@ const opened = Effect.fnUntraced(function* (account_id: AccountId, { credential,
 /** A credential of a tenant of its own. */
 const made = Effect.fnUntraced(function* (body: object = { provider: "openai", key }) {
   const tenant = yield* newTenant
-  return { ...tenant, credential: yield* create(tenant.account_id, body) }
+  return { ...tenant, credential: yield* create(tenant, body) }
 })
 
 const issuesOf = <A, E, R>(request: Effect.Effect<A, E, R>) =>
@@ -64,15 +52,6 @@ const issuesOf = <A, E, R>(request: Effect.Effect<A, E, R>) =>
     error instanceof InvalidParams
       ? error.error.metadata.issues.map(({ message, path }) => `${path.join(".")}: ${message}`)
       : [String(error)]
-  )
-
-/** The service as it is with one port replaced. */
-const instead = <I, S>(port: Context.Key<I, S>, change: (given: S) => S) =>
-  Effect.flatMap(Effect.context<Parts>(), (parts) =>
-    Effect.provideContext(
-      CredentialsLive.make,
-      Context.add(parts, port, change(Context.getUnsafe(parts, port))) as Context.Context<Parts>
-    )
   )
 
 /** Changes a row behind the back of the service, as somebody who writes the database can. */
@@ -99,9 +78,9 @@ const contract = (it: Vitest.MethodsNonLive<Parts>) => {
         const all = sameKey ? { ...changes, key: body["key"] } : changes
         yield* own(account_id, body)
         yield* own(account_id, all)
-        const { id } = yield* create(account_id, body)
+        const { id } = yield* create({ account_id }, body)
         const before = yield* stored(account_id, id)
-        const first = yield* Effect.exit(update(account_id, id, all))
+        const first = yield* Effect.exit(update({ account_id }, id, all))
         const after = yield* stored(account_id, id)
         const expectedKey = all["key"] ?? body["key"]
         if (Exit.isFailure(first)) {
@@ -119,7 +98,7 @@ const contract = (it: Vitest.MethodsNonLive<Parts>) => {
           const old = { ...after, credential: before.credential }
           assert.strictEqual(yield* opened(account_id, old), "AuthenticationFailed")
         }
-        assert.deepEqual(yield* update(account_id, id, all), first.value)
+        assert.deepEqual(yield* update({ account_id }, id, all), first.value)
         assert.deepEqual(yield* stored(account_id, id), after)
       }),
     { arbitrary: { runs: 40 } }
@@ -128,8 +107,8 @@ const contract = (it: Vitest.MethodsNonLive<Parts>) => {
   it.effect("replaces the key with a new label and keeps id, time and order (L10)", () =>
     Effect.gen(function* () {
       const { account_id, credential } = yield* made({ provider: "cohere", key, name: "n", disabled: true })
-      yield* create(account_id, { provider: "cohere", key })
-      const rotated = yield* update(account_id, credential.id, { key: otherKey })
+      yield* create({ account_id }, { provider: "cohere", key })
+      const rotated = yield* update({ account_id }, credential.id, { key: otherKey })
       assert.deepEqual(rotated, { ...credential, label: "sk-...WxYz" })
       const row = yield* stored(account_id, credential.id)
       assert.deepEqual([row.revision, row.key_version, yield* opened(account_id, row)], [2, 2, otherKey])
@@ -149,7 +128,7 @@ const contract = (it: Vitest.MethodsNonLive<Parts>) => {
         reseal: down
       }))
       const without = (body: object) =>
-        Effect.provideService(update(account_id, credential.id, body), Credentials, service)
+        Effect.provideService(update({ account_id }, credential.id, body), Credentials, service)
       assert.strictEqual((yield* without({ name: "new", disabled: false, allowed_models: null })).name, "new")
       const before = yield* stored(account_id, credential.id)
       for (const body of [
@@ -172,7 +151,7 @@ const contract = (it: Vitest.MethodsNonLive<Parts>) => {
       yield* tamper(account_id, id, { allowed_models: ["anything"] })
       const before = yield* stored(account_id, id)
       for (const body of [{ key }, { key: otherKey }, { allowed_models: null }, { disabled: true, name: "x" }]) {
-        const exit = yield* Effect.exit(update(account_id, id, body))
+        const exit = yield* Effect.exit(update({ account_id }, id, body))
         assert(Exit.isFailure(exit))
         assert.strictEqual(
           String(Cause.squash(exit.cause)),
@@ -180,10 +159,10 @@ const contract = (it: Vitest.MethodsNonLive<Parts>) => {
         )
       }
       assert.deepEqual(yield* stored(account_id, id), before)
-      assert.strictEqual((yield* update(account_id, id, { name: "x" })).name, "x")
+      assert.strictEqual((yield* update({ account_id }, id, { name: "x" })).name, "x")
       assert.strictEqual(yield* opened(account_id, yield* stored(account_id, id)), "AuthenticationFailed")
-      yield* as(account_id, ({ delete: remove }) => remove(id))
-      const again = yield* create(account_id, { provider: "openai", key })
+      yield* remove({ account_id }, id)
+      const again = yield* create({ account_id }, { provider: "openai", key })
       assert.strictEqual(yield* opened(account_id, yield* stored(account_id, again.id)), key)
     })
   )
@@ -199,7 +178,7 @@ const contract = (it: Vitest.MethodsNonLive<Parts>) => {
         reseal: unknown
       }))
       const without = (body: object) =>
-        Effect.provideService(update(account_id, credential.id, body), Credentials, service)
+        Effect.provideService(update({ account_id }, credential.id, body), Credentials, service)
       for (const body of [{ key: otherKey }, { disabled: true }]) {
         const exit = yield* Effect.exit(without(body))
         assert.isTrue(Exit.isFailure(exit) && Exit.hasDies(exit))
@@ -213,19 +192,19 @@ const contract = (it: Vitest.MethodsNonLive<Parts>) => {
       const { account_id, credential, hash } = yield* made()
       const { id } = credential
       const [leaving, stranger] = [yield* addApiKey(account_id), yield* newTenant]
-      yield* update(account_id, id, { allowed_api_key_hashes: [hash, leaving] })
+      yield* update({ account_id }, id, { allowed_api_key_hashes: [hash, leaving] })
       yield* (yield* AccountRepository).revokeApiKey(leaving, yield* DateTime.now)
       const foreign = (index: number) => `allowed_api_key_hashes.${index}: is not an API key of this account`
       for (const unusable of [stranger.hash, yield* newHash]) {
         assert.deepStrictEqual(
-          yield* issuesOf(update(account_id, id, { allowed_api_key_hashes: [leaving, unusable] })),
+          yield* issuesOf(update({ account_id }, id, { allowed_api_key_hashes: [leaving, unusable] })),
           [foreign(1)]
         )
       }
-      yield* update(account_id, id, { allowed_api_key_hashes: [hash, leaving], disabled: true })
-      yield* update(account_id, id, { declared_zdr: true })
-      yield* update(account_id, id, { allowed_api_key_hashes: [hash] })
-      assert.deepStrictEqual(yield* issuesOf(update(account_id, id, { allowed_api_key_hashes: [leaving] })), [
+      yield* update({ account_id }, id, { allowed_api_key_hashes: [hash, leaving], disabled: true })
+      yield* update({ account_id }, id, { declared_zdr: true })
+      yield* update({ account_id }, id, { allowed_api_key_hashes: [hash] })
+      assert.deepStrictEqual(yield* issuesOf(update({ account_id }, id, { allowed_api_key_hashes: [leaving] })), [
         foreign(0)
       ])
     })
@@ -236,16 +215,16 @@ const contract = (it: Vitest.MethodsNonLive<Parts>) => {
       const { account_id, credential, workspace_id } = yield* made()
       const { id } = credential
       yield* (yield* AccountRepository).deleteWorkspace(workspace_id, yield* DateTime.now)
-      assert.isTrue((yield* update(account_id, id, { disabled: true })).disabled)
+      assert.isTrue((yield* update({ account_id }, id, { disabled: true })).disabled)
       const page = { offset: 0, limit: 10 }
-      assert.deepStrictEqual(yield* issuesOf(as(account_id, ({ list }) => list(page))), [
+      assert.deepStrictEqual(yield* issuesOf(as({ account_id }, ({ list }) => list(page))), [
         "workspace_id: is required: the default workspace is deleted"
       ])
-      assert.deepStrictEqual(yield* issuesOf(as(account_id, ({ list }) => list({ ...page, workspace_id }))), [
+      assert.deepStrictEqual(yield* issuesOf(as({ account_id }, ({ list }) => list({ ...page, workspace_id }))), [
         "workspace_id: is not a workspace of this account"
       ])
-      yield* as(account_id, ({ delete: remove }) => remove(id))
-      assert.instanceOf(yield* Effect.flip(update(account_id, id, { name: "x" })), NotFound)
+      yield* remove({ account_id }, id)
+      assert.instanceOf(yield* Effect.flip(update({ account_id }, id, { name: "x" })), NotFound)
     })
   )
 
@@ -253,17 +232,17 @@ const contract = (it: Vitest.MethodsNonLive<Parts>) => {
     Effect.gen(function* () {
       const { account_id, credential } = yield* made()
       const stranger = yield* newTenant
-      const gone = yield* create(account_id, { provider: "xai", key })
-      yield* as(account_id, ({ delete: remove }) => remove(gone.id))
+      const gone = yield* create({ account_id }, { provider: "xai", key })
+      yield* remove({ account_id }, gone.id)
       for (const [caller, id] of [
         [stranger.account_id, credential.id],
         [account_id, CredentialId.make(randomUUID())],
         [account_id, gone.id]
       ] as const) {
         for (const body of [{}, { name: "x" }, { key }, { allowed_api_key_hashes: [yield* newHash] }]) {
-          assert.instanceOf(yield* Effect.flip(update(caller, id, body)), NotFound)
+          assert.instanceOf(yield* Effect.flip(update({ account_id: caller }, id, body)), NotFound)
         }
-        assert.instanceOf(yield* Effect.flip(as(caller, ({ delete: remove }) => remove(id))), NotFound)
+        assert.instanceOf(yield* Effect.flip(remove({ account_id: caller }, id)), NotFound)
       }
       assert.deepEqual((yield* stored(account_id, credential.id)).revision, 1)
     })
@@ -274,7 +253,7 @@ const contract = (it: Vitest.MethodsNonLive<Parts>) => {
       const { account_id, credential } = yield* made({ provider: "azure", key })
       const { id } = credential
       const changes = [{ name: "new" }, { allowed_models: ["m"] }, { key: otherKey }, { declared_region: "us" }]
-      const answers = yield* Effect.forEach(changes, (body) => update(account_id, id, body), {
+      const answers = yield* Effect.forEach(changes, (body) => update({ account_id }, id, body), {
         concurrency: "unbounded"
       })
       assert.lengthOf(answers, changes.length)
@@ -292,7 +271,7 @@ const contract = (it: Vitest.MethodsNonLive<Parts>) => {
       const { account_id, credential } = yield* made()
       const exits = yield* Effect.forEach(
         [{ is_fallback: true }, { is_byok_only: true }],
-        (body) => Effect.exit(update(account_id, credential.id, body)),
+        (body) => Effect.exit(update({ account_id }, credential.id, body)),
         { concurrency: "unbounded" }
       )
       assert.lengthOf(
@@ -319,7 +298,7 @@ const contract = (it: Vitest.MethodsNonLive<Parts>) => {
             return yield* repository.update(account_id, given)
           }).pipe(Effect.provideContext(Context.make(CredentialRepository, repository)))
       }))
-      const renamed = update(account_id, credential.id, { declared_zdr: true })
+      const renamed = update({ account_id }, credential.id, { declared_zdr: true })
       const exit = yield* Effect.exit(Effect.provideService(renamed, Credentials, service))
       const row = yield* stored(account_id, credential.id)
       assert.strictEqual(Exit.isSuccess(exit), isStored)

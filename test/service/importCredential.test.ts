@@ -1,12 +1,12 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Arbitrary, Effect, Redacted, Result } from "effect"
+import { Arbitrary, Effect, Result } from "effect"
 import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
-import { Credentials } from "../../src/port/Credentials.ts"
 import { importCredential } from "../../src/service/importCredential.ts"
 import { newTenant } from "../support/database/newTenant.ts"
 import { acceptedBody, anyBody, givenKey, oneOf, text } from "../support/memory/arbitraries.ts"
 import { inMemory, own } from "../support/memory/inMemory.ts"
 import { Memory } from "../support/memory/Memory.ts"
+import { remove, update } from "../support/service/asTenant.ts"
 
 const salt = Buffer.alloc(32, "salt")
 const body = oneOf<Record<string, unknown>>(acceptedBody(givenKey), acceptedBody(givenKey), anyBody(text(0, 20)))
@@ -73,15 +73,14 @@ describe("the import of a record", () => {
 
   it.effect("one that was deleted or rotated since is refused and stays as it is (L11)", () =>
     Effect.gen(function* () {
-      const caller = { account_id: (yield* newTenant).account_id }
+      const caller = yield* newTenant
       const { credentials } = yield* Memory
-      const service = yield* Credentials
       const act = <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.provideService(effect, CurrentCaller, caller)
       const deleted = yield* act(importCredential(minimal, salt))
-      yield* act(service.delete(deleted.credential.id))
+      yield* remove(caller, deleted.credential.id)
       const other = { ...minimal, name: "rotated" }
       const rotated = yield* act(importCredential(other, salt))
-      yield* act(service.update(rotated.credential.id, { key: Redacted.make("another-key-another-key") }))
+      yield* update(caller, rotated.credential.id, { key: "another-key-another-key" })
       for (const body of [minimal, other]) {
         const error = yield* Effect.flip(act(importCredential(body, salt)))
         assert(error._tag === "InvalidParams")

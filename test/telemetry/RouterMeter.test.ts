@@ -1,20 +1,15 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Layer, Metric, Option, Schema } from "effect"
-import { decodeCredentialChanges } from "../../src/domain/CredentialChanges.ts"
-import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
+import { Effect, Layer, Metric, Option } from "effect"
 import { ServiceUnavailable } from "../../src/domain/Errors.ts"
 import { WorkspaceId } from "../../src/domain/Identifiers.ts"
-import { NewCredential } from "../../src/domain/NewCredential.ts"
-import type { Outcome } from "../../src/domain/routing/Outcome.ts"
-import { RoutingRequest } from "../../src/domain/routing/RoutingRequest.ts"
-import { CredentialPools, type PoolOwner } from "../../src/port/CredentialPools.ts"
-import { Credentials } from "../../src/port/Credentials.ts"
-import type { Planned } from "../../src/service/routing/Planned.ts"
+import { CredentialPools } from "../../src/port/CredentialPools.ts"
 import { Router } from "../../src/service/routing/Router.ts"
 import { prometheusText } from "../../src/telemetry/prometheusText.ts"
 import { newTenant } from "../support/database/newTenant.ts"
 import { samplesIn } from "../support/http/samplesIn.ts"
 import { inMemory } from "../support/memory/inMemory.ts"
+import { create, update } from "../support/service/asTenant.ts"
+import { attempt, planOf } from "../support/service/planning.ts"
 
 const registry = Layer.sync(Metric.MetricRegistry, () => new Map())
 const service = () => Router.layer.pipe(Layer.provideMerge(inMemory()), Layer.provideMerge(registry))
@@ -23,26 +18,6 @@ const service = () => Router.layer.pipe(Layer.provideMerge(inMemory()), Layer.pr
 const samples = Effect.map(Effect.context(), (context) =>
   Object.fromEntries(Array.from(samplesIn(prometheusText(context))).filter(([, value]) => value !== 0))
 )
-
-const create = Effect.fnUntraced(function* ({ account_id }: PoolOwner) {
-  const input = Schema.decodeUnknownSync(NewCredential)({
-    provider: "azure",
-    key: "sk-fake-0123456789-0123456789-AbCd"
-  })
-  return yield* Effect.provideService((yield* Credentials).create(input), CurrentCaller, { account_id })
-})
-
-const planOf = (owner: PoolOwner) =>
-  Effect.flatMap(Router, ({ plan }) =>
-    plan(Schema.decodeUnknownSync(RoutingRequest)({ ...owner, model: "a/model", targets: [{ provider: "azure" }] }))
-  )
-
-const ownStep = ({ steps: [step] }: Planned) => (step?._tag === "Own" ? step : assert.fail("no own step"))
-
-const attempt = Effect.fnUntraced(function* (plan: Planned, outcome: Outcome) {
-  const { lease, report } = yield* Router
-  yield* Effect.scoped(Effect.flatMap(lease(plan, ownStep(plan)), (leased) => report(leased, outcome)))
-})
 
 describe("the series of a router", () => {
   it.effect("are all there before anything is asked", () =>
@@ -74,8 +49,7 @@ describe("the series of a router", () => {
         'byok_router_exclusions_total{reason="parked"}': 1,
         'byok_router_parkings_total{cause="rejected"}': 1
       })
-      const changes = yield* decodeCredentialChanges({ disabled: true })
-      yield* Effect.provideService((yield* Credentials).update(id, changes), CurrentCaller, owner)
+      yield* update(owner, id, { disabled: true })
       yield* planOf(owner)
       yield* Effect.flip(attempt(plan, { _tag: "Succeeded" }))
       const found = yield* samples
@@ -90,9 +64,7 @@ describe("the series of a router", () => {
   it.effect("count plans without a step, and those for which the database could not be asked", () =>
     Effect.gen(function* () {
       const owner = yield* newTenant
-      const { id } = yield* create(owner)
-      const changes = yield* decodeCredentialChanges({ is_byok_only: true })
-      yield* Effect.provideService((yield* Credentials).update(id, changes), CurrentCaller, owner)
+      yield* create(owner, { is_byok_only: true })
       yield* attempt(yield* planOf(owner), { _tag: "Rejected" })
       yield* planOf(owner)
       assert.strictEqual((yield* samples)['byok_router_plans_total{result="exhausted"}'], 1)

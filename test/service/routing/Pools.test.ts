@@ -1,14 +1,11 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Context, Deferred, Effect, Fiber, Layer, Option } from "effect"
+import { type Context, Deferred, Effect, Fiber, Layer, Option } from "effect"
 import type { SqlClient } from "effect/sql"
-import { decodeCredentialChanges } from "../../../src/domain/CredentialChanges.ts"
-import { CurrentCaller } from "../../../src/domain/CurrentCaller.ts"
 import type { Provider } from "../../../src/domain/Provider.ts"
 import { planFor } from "../../../src/domain/routing/planFor.ts"
 import type { SealingContext } from "../../../src/domain/SealedKey.ts"
 import { Cipher, KeyStoreUnavailable, UnknownKeyId, UnsupportedFormat } from "../../../src/port/Cipher.ts"
 import { CredentialPools, type PoolOwner } from "../../../src/port/CredentialPools.ts"
-import { Credentials } from "../../../src/port/Credentials.ts"
 import * as CredentialsLive from "../../../src/service/Credentials.ts"
 import { Pools } from "../../../src/service/routing/Pools.ts"
 import * as SecureRandomLive from "../../../src/crypto/SecureRandomLive.ts"
@@ -17,7 +14,7 @@ import { openStore, type Ports, storesOn } from "../../support/database/stores.t
 import * as CipherPlain from "../../support/keys/CipherPlain.ts"
 import { ringOf } from "../../support/keys/keyrings.ts"
 import { cipherOn, inMemory } from "../../support/memory/inMemory.ts"
-import { create } from "../../support/service/asTenant.ts"
+import { create, update } from "../../support/service/asTenant.ts"
 import { requestOf } from "../../support/service/planning.ts"
 import { stopMonotonicClock } from "../../support/process/stopMonotonicClock.ts"
 
@@ -283,9 +280,7 @@ describe("pools", () => {
         (n) =>
           Effect.gen(function* () {
             const disabled = n % 2 === 0
-            const changes = yield* decodeCredentialChanges({ disabled })
-            const { update } = Context.get(n % 3 === 0 ? there : here, Credentials)
-            yield* Effect.provideService(update(id, changes), CurrentCaller, { account_id: owner.account_id })
+            yield* Effect.provide(update(owner, id, { disabled }), n % 3 === 0 ? there : here)
             const expected = disabled ? 0 : 1
             for (const side of [here, there]) {
               if ((yield* Effect.provide(planned(owner), side)).own !== expected) stale.now += 1
@@ -299,11 +294,9 @@ describe("pools", () => {
       yield* Effect.raceFirst(flips, noise)
       assert.strictEqual(stale.now, 0)
 
-      const changes = yield* decodeCredentialChanges({ disabled: true })
-      yield* Effect.provideService(Context.get(there, Credentials).update(id, changes), CurrentCaller, owner)
+      yield* Effect.provide(update(owner, id, { disabled: true }), there)
       yield* Effect.provide(planned(owner), here)
-      const back = yield* decodeCredentialChanges({ disabled: false })
-      yield* Effect.provideService(Context.get(there, Credentials).update(id, back), CurrentCaller, owner)
+      yield* Effect.provide(update(owner, id, { disabled: false }), there)
       const old = yield* Effect.provide(planned(owner, 60_000), here)
       assert.strictEqual(old.own, 0, "control: a snapshot that is not validated offers the old state")
       assert.strictEqual((yield* Effect.provide(planned(owner), here)).own, 1)

@@ -1,16 +1,14 @@
-import { Context, Duration, Effect, Schema } from "effect"
+import { Context, Duration, Effect } from "effect"
 import type { SqlClient } from "effect/sql"
-import { decodeCredentialChanges } from "../../../src/domain/CredentialChanges.ts"
-import { CurrentCaller } from "../../../src/domain/CurrentCaller.ts"
 import type { CredentialId } from "../../../src/domain/Identifiers.ts"
-import { NewCredential } from "../../../src/domain/NewCredential.ts"
-import { RoutingRequest } from "../../../src/domain/routing/RoutingRequest.ts"
 import type { PoolOwner } from "../../../src/port/CredentialPools.ts"
-import { Credentials } from "../../../src/port/Credentials.ts"
+import type { Credentials } from "../../../src/port/Credentials.ts"
 import { LeakedKeys } from "../../../src/port/LeakedKeys.ts"
 import { Parkings } from "../../../src/port/Parkings.ts"
 import type { Planned } from "../../../src/service/routing/Planned.ts"
 import { Router } from "../../../src/service/routing/Router.ts"
+import { create, remove, update } from "../../support/service/asTenant.ts"
+import { requestOf } from "../../support/service/planning.ts"
 
 /** A change of a credential that is acknowledged, or for `edit` committed behind the service's back. */
 export type Change = "disable" | "enable" | "forbid" | "allow" | "key" | "require" | "park" | "unpark" | "leak"
@@ -65,31 +63,19 @@ const initially: State = {
   key_version: 1
 }
 
-const after = (state: State, change: Change | LastChange): State => {
-  switch (change) {
-    case "disable":
-      return { ...state, disabled: true }
-    case "enable":
-      return { ...state, disabled: false }
-    case "forbid":
-      return { ...state, forbidden: true }
-    case "allow":
-      return { ...state, forbidden: false }
-    case "require":
-      return { ...state, required: !state.required }
-    case "key":
-      return { ...state, parked: undefined, key_version: state.key_version + 1 }
-    case "park":
-      return { ...state, parked: state.parked ?? "rejected" }
-    case "unpark":
-      return { ...state, parked: state.parked === "leaked" ? "leaked" : undefined }
-    case "leak":
-      return { ...state, parked: "leaked" }
-    case "edit":
-      return { ...state, altered: true }
-    case "delete":
-      return { ...state, isThere: false }
-  }
+/** What a change makes of a state. */
+const effects: Readonly<Record<Change | LastChange, (state: State) => Partial<State>>> = {
+  disable: () => ({ disabled: true }),
+  enable: () => ({ disabled: false }),
+  forbid: () => ({ forbidden: true }),
+  allow: () => ({ forbidden: false }),
+  require: ({ required }) => ({ required: !required }),
+  key: ({ key_version }) => ({ parked: undefined, key_version: key_version + 1 }),
+  park: ({ parked = "rejected" }) => ({ parked }),
+  unpark: ({ parked }) => ({ parked: parked === "leaked" ? parked : undefined }),
+  leak: () => ({ parked: "leaked" }),
+  edit: () => ({ altered: true }),
+  delete: () => ({ isThere: false })
 }
 
 /** What a plan says of a credential in a state. */
@@ -128,7 +114,6 @@ const saidOf = ({ providers, steps }: Planned, id: CredentialId): string => {
 const pauseFor = (milliseconds: number) =>
   Effect.promise(() => new Promise<void>((done) => void setTimeout(done, milliseconds)))
 
-const model = "a/model"
 const hour = 3_600_000
 
 /** How long a lease may go by what was true before it began, in milliseconds. */
@@ -150,14 +135,11 @@ export const play = Effect.fnUntraced(function* (
   const instance = (side: 0 | 1) => (side === 0 ? here : there)
   const findings: Findings = { stale: [], counts: { plans: 0, offered: 0, leased: 0, refused: 0 } }
   const { counts, stale } = findings
-  const asOwner = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
-    Effect.provideService(effect, CurrentCaller, { account_id: owner.account_id })
-  const body = (n: number) => ({ provider: "azure", key: `sk-fake-0123456789-${n}-0123456789` })
+  const keyOf = (n: number) => `sk-fake-0123456789-${n}-0123456789`
 
   const credentials = yield* Effect.forEach(writers, (writer) =>
     Effect.gen(function* () {
-      const input = Schema.decodeUnknownSync(NewCredential)(body(0))
-      const { id } = yield* asOwner(Context.get(here, Credentials).create(input))
+      const { id } = yield* Effect.provide(create(owner, { key: keyOf(0) }), here)
       const history: Array<Entry> = [{ state: initially, began: 0, acknowledged: 0 }]
       return { id, history, writer, parked: { epoch: 0 } }
     })
@@ -168,29 +150,31 @@ export const play = Effect.fnUntraced(function* (
     change: Change | LastChange,
     side: 0 | 1
   ) {
-    const { delete: remove, update } = Context.get(instance(side), Credentials)
     const { conclude } = Context.get(instance(side), LeakedKeys)
     const { store } = Context.get(instance(side), Parkings)
     const state = history.at(-1)?.state ?? initially
     const key = { ...owner, credential_id: id, key_version: state.key_version }
     const parking = { ...key, model: "", cause: "rejected", strikes: 1, remaining: hour } as const
     const ended = { ...parking, cause: null, strikes: 0, remaining: null } as const
-    const updated = (changes: object) =>
-      Effect.flatMap(decodeCredentialChanges(changes), (to) => asOwner(update(id, to)))
+    const updated = (changes: object) => Effect.provide(update(owner, id, changes), instance(side))
     const done: Record<Change | LastChange, Effect.Effect<unknown, unknown>> = {
       disable: updated({ disabled: true }),
       enable: updated({ disabled: false }),
       forbid: updated({ allowed_models: ["a/other"] }),
       allow: updated({ allowed_models: null }),
       require: updated({ is_required: !state.required }),
-      key: updated({ key: body(state.key_version).key }),
+      key: updated({ key: keyOf(state.key_version) }),
       park: Effect.suspend(() => store([{ ...parking, epoch: parked.epoch }])),
       unpark: Effect.suspend(() => store([{ ...ended, epoch: (parked.epoch += 1) }])),
       leak: conclude({ found: [key], searched: 1, park: true }),
-      delete: asOwner(remove(id)),
+      delete: Effect.provide(remove(owner, id), instance(side)),
       edit: sql`UPDATE credentials SET declared_zdr = false WHERE id = ${id}`
     }
-    const entry: Entry = { state: after(state, change), began: performance.now(), acknowledged: Infinity }
+    const entry: Entry = {
+      state: { ...state, ...effects[change](state) },
+      began: performance.now(),
+      acknowledged: Infinity
+    }
     history.push(entry)
     yield* done[change]
     entry.acknowledged = performance.now()
@@ -209,7 +193,7 @@ export const play = Effect.fnUntraced(function* (
     { concurrency: "unbounded", discard: true }
   )
 
-  const request = Schema.decodeUnknownSync(RoutingRequest)({ ...owner, model, targets: [{ provider: "azure" }] })
+  const request = requestOf(owner)
 
   const reading = Effect.forEach(
     readers,

@@ -1,26 +1,33 @@
-import { Effect } from "effect"
+import { Context, Effect } from "effect"
 import { decodeCredentialChanges } from "../../../src/domain/CredentialChanges.ts"
 import { CurrentCaller } from "../../../src/domain/CurrentCaller.ts"
+import type { IdempotencyKey } from "../../../src/domain/IdempotencyKey.ts"
 import type { AccountId, CredentialId } from "../../../src/domain/Identifiers.ts"
 import { decodeNewCredential } from "../../../src/domain/NewCredential.ts"
 import { Credentials } from "../../../src/port/Credentials.ts"
+import * as CredentialsLive from "../../../src/service/Credentials.ts"
 
 interface Tenant {
   readonly account_id: AccountId
 }
 
 /** Calls an operation on credentials on behalf of a tenant. */
-const as = <A, E, R>(
+export const as = <A, E, R>(
   { account_id }: Tenant,
   act: (credentials: Credentials["Service"]) => Effect.Effect<A, E, R | CurrentCaller>
 ) =>
   Effect.flatMap(Credentials, (credentials) => Effect.provideService(act(credentials), CurrentCaller, { account_id }))
 
+const decoded = (body: object) =>
+  Effect.orDie(decodeNewCredential({ provider: "azure", key: "sk-fake-0123456789-0123456789-AbCd", ...body }))
+
 export const create = (tenant: Tenant, body: object = {}) =>
-  Effect.flatMap(
-    Effect.orDie(decodeNewCredential({ provider: "azure", key: "sk-fake-0123456789-0123456789-AbCd", ...body })),
-    (input) => as(tenant, ({ create }) => create(input))
-  )
+  Effect.flatMap(decoded(body), (input) => as(tenant, ({ create }) => create(input)))
+
+export const createOnce = (tenant: Tenant, body: object, key: IdempotencyKey) =>
+  Effect.flatMap(decoded(body), (input) => as(tenant, ({ createOnce }) => createOnce(input, key)))
+
+export const get = (tenant: Tenant, id: CredentialId) => as(tenant, ({ get }) => get(id))
 
 export const update = (tenant: Tenant, id: CredentialId, body: object) =>
   Effect.flatMap(Effect.orDie(decodeCredentialChanges(body)), (changes) =>
@@ -28,3 +35,11 @@ export const update = (tenant: Tenant, id: CredentialId, body: object) =>
   )
 
 export const remove = (tenant: Tenant, id: CredentialId) => as(tenant, (credentials) => credentials.delete(id))
+
+type Parts = Effect.Services<typeof CredentialsLive.make>
+
+/** The operations on credentials as they are with one port replaced. */
+export const instead = <I extends Parts, S>(port: Context.Key<I, S>, change: (given: S) => S) =>
+  Effect.flatMap(Effect.context<Parts>(), (parts) =>
+    Effect.provideContext(CredentialsLive.make, Context.add(parts, port, change(Context.getUnsafe(parts, port))))
+  )

@@ -96,23 +96,6 @@ const defaults = {
   management: Option.none<{ readonly host: string; readonly port: number }>()
 }
 
-const aDuration = 'must be a duration such as "2500 millis" or "3 seconds".'
-const badDurations = ["soon", "3", "seconds", "0 millis", "-1 seconds", "-Infinity"]
-
-const aUrl = "must be an http or https URL without user and password."
-const badUrls = [
-  "not a url",
-  "localhost:4318",
-  "//localhost",
-  "ftp://localhost",
-  "http://",
-  "http://u@h",
-  "http://:p@h"
-]
-
-const someHeaders = "must be headers such as name=value, separated by commas, their values percent-encoded."
-const badHeaders = ["canary", "=canary", "a b=canary", "a:b=canary", "a=%", "a=%0a", "a=%c3%a4"]
-
 interface Setting {
   readonly good: ReadonlyArray<readonly [text: string, read: Partial<typeof defaults>]>
   readonly bad?: { readonly texts: ReadonlyArray<string>; readonly sentence: string }
@@ -130,80 +113,92 @@ const text = (of: (value: string) => Partial<typeof defaults>): Setting => ({
   good: ["a", "a b", "/ä/ö"].map((value) => [value, of(value)])
 })
 
+const flag = (of: (value: boolean) => Partial<typeof defaults>): Setting => ({
+  good: [true, false].map((value) => [String(value), of(value)]),
+  bad: { texts: ["perhaps", "2", "TRUE!"], sentence: "must be true or false." }
+})
+
+/** Durations by their texts; zero is allowed if it is among them. */
+const duration = (good: Record<string, number>, of: (millis: number) => Partial<typeof defaults>): Setting => ({
+  good: Object.entries(good).map(([text, millis]) => [text, of(millis)]),
+  bad: {
+    texts: [
+      "soon",
+      "3",
+      "seconds",
+      "-1 seconds",
+      "2 hours",
+      "Infinity",
+      "-Infinity",
+      ...("0 seconds" in good ? [] : ["0 millis"])
+    ],
+    sentence: 'must be a duration such as "2500 millis" or "3 seconds".'
+  }
+})
+
+const choice = (
+  good: Record<string, Partial<typeof defaults>>,
+  texts: ReadonlyArray<string>,
+  names: string
+): Setting => ({
+  good: Object.entries(good),
+  bad: { texts, sentence: `must be ${names}.` }
+})
+
+const url = (good: Setting["good"]): Setting => ({
+  good,
+  bad: {
+    texts: ["not a url", "localhost:4318", "//localhost", "ftp://localhost", "http://", "http://u@h", "http://:p@h"],
+    sentence: "must be an http or https URL without user and password."
+  }
+})
+
+const headers = (good: string): Setting => ({
+  good: [[good, {}]],
+  bad: {
+    texts: ["canary", "=canary", "a b=canary", "a:b=canary", "a=%", "a=%0a", "a=%c3%a4"],
+    sentence: "must be headers such as name=value, separated by commas, their values percent-encoded."
+  }
+})
+
+const sampled = (ratio: number, parentDecides: boolean) => ({ sampling: { ratio, parentDecides } })
+const samplers = {
+  always_on: sampled(1, false),
+  always_off: sampled(0, false),
+  traceidratio: sampled(1, false),
+  parentbased_always_on: sampled(1, true),
+  parentbased_always_off: sampled(0, true),
+  parentbased_traceidratio: sampled(1, true)
+}
+
 const settings: Record<string, Setting> = {
   HOST: text((host) => ({ host })),
   PORT: whole(0, 65535, (port) => ({ port })),
   MAX_CONNECTIONS: whole(1, 1_000_000, (maxConnections) => ({ maxConnections })),
-  KEEP_ALIVE_TIMEOUT: {
-    good: [["65 seconds", { keepAliveTimeout: 65_000 }]],
-    bad: { texts: [...badDurations, "Infinity"], sentence: aDuration }
-  },
-  SEND_TIMEOUT: {
-    good: [["250 millis", { sendTimeout: 250 }]],
-    bad: { texts: [...badDurations, "Infinity"], sentence: aDuration }
-  },
-  DRAIN_DELAY: {
-    good: [
-      ["0 seconds", { drainDelay: 0 }],
-      ["15 seconds", { drainDelay: 15_000 }]
-    ],
-    bad: { texts: ["soon", "3", "-1 seconds", "2 hours", "Infinity"], sentence: aDuration }
-  },
-  BYOK_REUSE_PORT: { good: [["true", { reusePort: true }]], bad: { texts: ["2"], sentence: "must be true or false." } },
-  ACCESS_LOG: { good: [["true", { accessLog: true }]], bad: { texts: ["canary"], sentence: "must be true or false." } },
+  KEEP_ALIVE_TIMEOUT: duration({ "65 seconds": 65_000 }, (keepAliveTimeout) => ({ keepAliveTimeout })),
+  SEND_TIMEOUT: duration({ "250 millis": 250 }, (sendTimeout) => ({ sendTimeout })),
+  DRAIN_DELAY: duration({ "0 seconds": 0, "15 seconds": 15_000 }, (drainDelay) => ({ drainDelay })),
+  BYOK_REUSE_PORT: flag((reusePort) => ({ reusePort })),
+  ACCESS_LOG: flag((accessLog) => ({ accessLog })),
   DATABASE_URL: text((url) => ({ databaseUrl: Option.some(url) })),
-  BYOK_MIGRATE: {
-    good: [
-      ["auto", { migrate: "auto" }],
-      ["check", { migrate: "check" }]
-    ],
-    bad: { texts: ["never", "Check", "true"], sentence: "must be auto or check." }
-  },
+  BYOK_MIGRATE: choice(
+    { auto: { migrate: "auto" }, check: { migrate: "check" } },
+    ["never", "Check", "true"],
+    "auto or check"
+  ),
   DATABASE_CA_FILE: text((file) => ({ databaseCaFile: Option.some(file) })),
   DATABASE_POOL_SIZE: whole(1, 1000, (poolSize) => ({ poolSize })),
   DATABASE_QUEUE: whole(1, 1_000_000, (queue) => ({ queue })),
-  DATABASE_CONNECT_TIMEOUT: {
-    good: [
-      ["250 millis", { connectTimeout: 250 }],
-      ["1 minute", { connectTimeout: 60_000 }]
-    ],
-    bad: { texts: [...badDurations, "Infinity"], sentence: aDuration }
-  },
-  DATABASE_STATEMENT_TIMEOUT: {
-    good: [
-      ["1 second", { statementTimeout: 1000 }],
-      ["2999 millis", { statementTimeout: 2999 }]
-    ],
-    bad: { texts: badDurations, sentence: aDuration }
-  },
-  DATABASE_DEADLINE: {
-    good: [
-      ["2501 millis", { deadline: 2501 }],
-      ["1 minute", { deadline: 60_000 }]
-    ],
-    bad: { texts: ["soon", "3", "seconds", "Infinity"], sentence: aDuration }
-  },
-  DATABASE_BATCHING: {
-    good: [
-      ["true", { batching: true }],
-      ["false", { batching: false }]
-    ],
-    bad: { texts: ["perhaps", "2", "TRUE!"], sentence: "must be true or false." }
-  },
-  DATABASE_CONNECTION_MAX_AGE: {
-    good: [
-      ["1 second", { maxAge: 1000 }],
-      ["1 hour", { maxAge: 3_600_000 }]
-    ],
-    bad: { texts: badDurations, sentence: aDuration }
-  },
-  DATABASE_POOLER: {
-    good: [
-      ["true", { pooler: true }],
-      ["false", { pooler: false }]
-    ],
-    bad: { texts: ["perhaps", "2", "TRUE!"], sentence: "must be true or false." }
-  },
+  DATABASE_CONNECT_TIMEOUT: duration({ "250 millis": 250, "1 minute": 60_000 }, (connectTimeout) => ({
+    connectTimeout
+  })),
+  DATABASE_STATEMENT_TIMEOUT: duration({ "1 second": 1000, "2999 millis": 2999 }, (statementTimeout) => ({
+    statementTimeout
+  })),
+  DATABASE_DEADLINE: duration({ "2501 millis": 2501, "1 minute": 60_000 }, (deadline) => ({ deadline })),
+  DATABASE_BATCHING: flag((batching) => ({ batching })),
+  DATABASE_CONNECTION_MAX_AGE: duration({ "1 second": 1000, "1 hour": 3_600_000 }, (maxAge) => ({ maxAge })),
+  DATABASE_POOLER: flag((pooler) => ({ pooler })),
   BYOK_DATA_DIR: text((dataDirectory) => ({ dataDirectory })),
   BYOK_KEYRING: text((keyring) => ({ keyring: Option.some(keyring) })),
   BYOK_KEYRING_FILE: text((file) => ({ keyringFile: Option.some(file) })),
@@ -211,76 +206,41 @@ const settings: Record<string, Setting> = {
   BYOK_PKCS11_TOKEN: text((label) => ({ token: Option.some(label) })),
   BYOK_PKCS11_PIN: text((pin) => ({ tokenPin: Option.some(pin) })),
   BYOK_PKCS11_PIN_FILE: text((file) => ({ tokenPinFile: Option.some(file) })),
-  BYOK_PKCS11_KEYS: {
-    good: [
-      ["kek-1", { tokenKeys: Option.some(["kek-1"]) }],
-      ["kek.2_b,K", { tokenKeys: Option.some(["kek.2_b", "K"]) }]
-    ],
-    bad: {
-      texts: [",", "a,", "a, b", "a,b,a", "ä", "a".repeat(65)],
-      sentence: "must be distinct key ids, separated by commas."
-    }
-  },
-  BYOK_PKCS11_DEADLINE: {
-    good: [["250 millis", { tokenDeadline: 250 }]],
-    bad: { texts: [...badDurations, "Infinity"], sentence: aDuration }
-  },
-  OTEL_EXPORTER_OTLP_ENDPOINT: {
-    good: ["http://127.0.0.1:4318", "http://127.0.0.1:4318/", "https://collector.example.org/otlp/?tenant=1"].map(
-      (url) => {
-        const at = (signal: string) => Option.some({ url: new URL(url).href.replace(/\/(?=$|\?)/, `/v1/${signal}`) })
-        return [url, { traces: at("traces"), metrics: at("metrics") }]
-      }
-    ),
-    bad: { texts: badUrls, sentence: aUrl }
-  },
-  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: {
-    good: [["http://127.0.0.1:4318/as/it/is", { traces: Option.some({ url: "http://127.0.0.1:4318/as/it/is" }) }]],
-    bad: { texts: badUrls, sentence: aUrl }
-  },
-  OTEL_EXPORTER_OTLP_METRICS_ENDPOINT: {
-    good: [["http://127.0.0.1:4318", { metrics: Option.some({ url: "http://127.0.0.1:4318/" }) }]],
-    bad: { texts: badUrls, sentence: aUrl }
-  },
-  OTEL_EXPORTER_OTLP_HEADERS: { good: [["api-key=secret", {}]], bad: { texts: badHeaders, sentence: someHeaders } },
-  OTEL_EXPORTER_OTLP_TRACES_HEADERS: { good: [["a=1,b=2", {}]], bad: { texts: badHeaders, sentence: someHeaders } },
-  OTEL_EXPORTER_OTLP_METRICS_HEADERS: { good: [["a=1,", {}]], bad: { texts: badHeaders, sentence: someHeaders } },
+  BYOK_PKCS11_KEYS: choice(
+    { "kek-1": { tokenKeys: Option.some(["kek-1"]) }, "kek.2_b,K": { tokenKeys: Option.some(["kek.2_b", "K"]) } },
+    [",", "a,", "a, b", "a,b,a", "ä", "a".repeat(65)],
+    "distinct key ids, separated by commas"
+  ),
+  BYOK_PKCS11_DEADLINE: duration({ "250 millis": 250 }, (tokenDeadline) => ({ tokenDeadline })),
+  OTEL_EXPORTER_OTLP_ENDPOINT: url(
+    ["http://127.0.0.1:4318", "http://127.0.0.1:4318/", "https://collector.example.org/otlp/?tenant=1"].map((url) => {
+      const at = (signal: string) => Option.some({ url: new URL(url).href.replace(/\/(?=$|\?)/, `/v1/${signal}`) })
+      return [url, { traces: at("traces"), metrics: at("metrics") }]
+    })
+  ),
+  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: url([
+    ["http://127.0.0.1:4318/as/it/is", { traces: Option.some({ url: "http://127.0.0.1:4318/as/it/is" }) }]
+  ]),
+  OTEL_EXPORTER_OTLP_METRICS_ENDPOINT: url([
+    ["http://127.0.0.1:4318", { metrics: Option.some({ url: "http://127.0.0.1:4318/" }) }]
+  ]),
+  OTEL_EXPORTER_OTLP_HEADERS: headers("api-key=secret"),
+  OTEL_EXPORTER_OTLP_TRACES_HEADERS: headers("a=1,b=2"),
+  OTEL_EXPORTER_OTLP_METRICS_HEADERS: headers("a=1,"),
   OTEL_SERVICE_NAME: text((serviceName) => ({ serviceName })),
-  OTEL_RESOURCE_ATTRIBUTES: {
-    good: [
-      ["service.name=keys,deployment.environment.name=a%2Cb", { serviceName: "keys" }],
-      ["a = b", {}]
-    ],
-    bad: {
-      texts: ["canary", "a=%", "a=b,canary", "=b"],
-      sentence: "must be pairs such as key=value, separated by commas, their values percent-encoded."
-    }
-  },
-  OTEL_SDK_DISABLED: { good: [["true", {}]], bad: { texts: ["perhaps"], sentence: "must be true or false." } },
-  OTEL_TRACES_EXPORTER: { good: [["none", {}]], bad: { texts: ["zipkin", "OTLP"], sentence: "must be otlp or none." } },
-  OTEL_METRICS_EXPORTER: { good: [["otlp", {}]], bad: { texts: ["canary"], sentence: "must be otlp or none." } },
-  OTEL_TRACES_SAMPLER: {
-    good: [
-      ["always_on", { sampling: { ratio: 1, parentDecides: false } }],
-      ["always_off", { sampling: { ratio: 0, parentDecides: false } }],
-      ["traceidratio", { sampling: { ratio: 1, parentDecides: false } }],
-      ["parentbased_always_on", { sampling: { ratio: 1, parentDecides: true } }],
-      ["parentbased_always_off", { sampling: { ratio: 0, parentDecides: true } }],
-      ["parentbased_traceidratio", { sampling: { ratio: 1, parentDecides: true } }]
-    ],
-    bad: {
-      texts: ["jaeger_remote", "Always_on"],
-      sentence:
-        "must be one of always_on, always_off, traceidratio, parentbased_always_on, parentbased_always_off, parentbased_traceidratio."
-    }
-  },
+  OTEL_RESOURCE_ATTRIBUTES: choice(
+    { "service.name=keys,deployment.environment.name=a%2Cb": { serviceName: "keys" }, "a = b": {} },
+    ["canary", "a=%", "a=b,canary", "=b"],
+    "pairs such as key=value, separated by commas, their values percent-encoded"
+  ),
+  OTEL_SDK_DISABLED: { ...flag(() => ({})), good: [["true", {}]] },
+  OTEL_TRACES_EXPORTER: choice({ none: {} }, ["zipkin", "OTLP"], "otlp or none"),
+  OTEL_METRICS_EXPORTER: choice({ otlp: {} }, ["canary"], "otlp or none"),
+  OTEL_TRACES_SAMPLER: choice(samplers, ["jaeger_remote", "Always_on"], `one of ${Object.keys(samplers).join(", ")}`),
   OTEL_METRIC_EXPORT_INTERVAL: whole(1, 9_999_999, (metricsInterval) => ({ metricsInterval })),
   BYOK_MANAGEMENT_PORT: whole(0, 65535, (port) => ({ management: Option.some({ host: "127.0.0.1", port }) })),
   BYOK_MANAGEMENT_HOST: text(() => ({})),
-  OTEL_TRACES_SAMPLER_ARG: {
-    good: [["0.5", {}]],
-    bad: { texts: ["1.1", "-0.1", "half", "NaN", "Infinity"], sentence: "must be a number from 0 to 1." }
-  }
+  OTEL_TRACES_SAMPLER_ARG: choice({ "0.5": {} }, ["1.1", "-0.1", "half", "NaN", "Infinity"], "a number from 0 to 1")
 }
 
 const refusalOf = (env: Variables) =>
@@ -488,26 +448,21 @@ const refusalToStart = (change: (settings: Settings) => Settings) =>
   })
 
 layer(GivenLive)("the service does not start", (it) => {
-  it.effect("in process without a keyring, before waiting for a database that does not exist", () =>
-    Effect.gen(function* () {
-      const databaseUrl = Option.some(Redacted.make("postgres://u@127.0.0.1:1/d"))
-      assert.match(
-        yield* refusalToStart((given) => ({ ...given, databaseUrl, keyring: Option.none() })),
-        /^BYOK_KEYRING_FILE or BYOK_KEYRING must be set/
-      )
-    })
+  it.effect(
+    "with DATABASE_URL but no keyring, before it waits for a database that does not exist: none is generated",
+    () =>
+      Effect.gen(function* () {
+        const databaseUrl = Option.some(Redacted.make("postgres://u@127.0.0.1:1/d"))
+        for (const change of [{}, { databaseUrl }]) {
+          assert.strictEqual(
+            yield* refusalToStart((given) => ({ ...given, ...change, keyring: Option.none() })),
+            "BYOK_KEYRING_FILE or BYOK_KEYRING must be set when DATABASE_URL is: `byok keyring generate` makes a keyring."
+          )
+        }
+      })
   )
 
-  it.effect("with DATABASE_URL but no keyring: none is generated, and the sentence names settings and command", () =>
-    Effect.gen(function* () {
-      assert.strictEqual(
-        yield* refusalToStart((given) => ({ ...given, keyring: Option.none() })),
-        "BYOK_KEYRING_FILE or BYOK_KEYRING must be set when DATABASE_URL is: `byok keyring generate` makes a keyring."
-      )
-    })
-  )
-
-  it.effect("and the program ends with that sentence and exit code 1", () =>
+  it.effect("without a keyring: the program ends with that sentence and exit code 1", () =>
     Effect.gen(function* () {
       const { databaseUrl } = yield* Given
       const DATABASE_URL = Redacted.value(Option.getOrThrow(databaseUrl))

@@ -59,7 +59,15 @@ const parkedMessage = (cause: ParkedCause, until: number | null) => {
   return `${parkedMessages[cause]}; it is ${end}`
 }
 
-const excludedOf = (exclusion: Exclusion, credential: Credential, request: RoutingRequest): Excluded => {
+/** For how many credentials near misses are looked for: in long lists of many that takes longer than all else. */
+const maxHints = 100
+
+const excludedOf = (
+  exclusion: Exclusion,
+  credential: Credential,
+  request: RoutingRequest,
+  nearMiss: (allowed: ReadonlyArray<string>) => string | undefined
+): Excluded => {
   const { allowed_api_key_hashes, allowed_models, allowed_user_ids } = credential
   switch (exclusion.reason) {
     case "disabled":
@@ -74,7 +82,7 @@ const excludedOf = (exclusion: Exclusion, credential: Credential, request: Routi
     }
     case "model_not_allowed": {
       const message = notIn("allowed_models", allowed_models, "model", request.model)
-      const hint = nearMiss(allowed_models ?? [], request.model)
+      const hint = nearMiss(allowed_models ?? [])
       return { reason: "model_not_allowed", message, ...(hint === undefined ? {} : { hint }) }
     }
     case "region":
@@ -131,6 +139,9 @@ export const explanationOf = (
     return name === null ? id : `${id} (${name})`
   }
   const { host, model, requires_zdr, strategy, workspace_id } = request
+  const nearMissOf = makeNearMiss(model)
+  let hints = 0
+  const nearMiss = (allowed: ReadonlyArray<string>) => ((hints += 1) > maxHints ? undefined : nearMissOf(allowed))
   return {
     workspace_id,
     model,
@@ -149,7 +160,7 @@ export const explanationOf = (
       credentials: verdicts.credentials.map(({ credential_id, exclusions, position, section }) => {
         const credential = credentialOf(credential_id)
         const { label, name } = credential
-        const excluded = exclusions.map((exclusion) => excludedOf(exclusion, credential, request))
+        const excluded = exclusions.map((exclusion) => excludedOf(exclusion, credential, request, nearMiss))
         return { credential_id, name, label, section, position, excluded }
       }),
       shared: {
@@ -186,10 +197,14 @@ const differences: ReadonlyArray<{
 const plain = (slug: string) => slug.trim().toLowerCase()
 
 /** The member of an allow list that is almost the model, and what makes it another one; undefined if none is close. */
-export const nearMiss = (allowed: ReadonlyArray<string>, model: string): string | undefined => {
-  for (const { why, without } of differences) {
-    const listed = allowed.find((slug) => without(plain(slug)) === without(plain(model)))
-    if (listed !== undefined) return `it has ${listed}: ${why(listed, model)}`
+export const makeNearMiss = (model: string): ((allowed: ReadonlyArray<string>) => string | undefined) => {
+  const asked = plain(model)
+  return (allowed) => {
+    const slugs = allowed.map(plain)
+    for (const { why, without } of differences) {
+      const listed = allowed[slugs.findIndex((slug) => without(slug) === without(asked))]
+      if (listed !== undefined) return `it has ${listed}: ${why(listed, model)}`
+    }
+    return undefined
   }
-  return undefined
 }

@@ -33,6 +33,8 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
     const plan = planFor(request, poolOf, ({ key_version, leaked, stored }) =>
       availabilityOf(healthIn(stored, key_version, request.model, now.monotonic), leaked, now)
     )
+    // Others are served between the two halves of an explanation of large pools.
+    yield* Effect.yieldNow
     return explanationOf(request, plan, poolOf)
   })
 

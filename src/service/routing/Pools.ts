@@ -13,7 +13,8 @@ import {
 import { type Pool, type PooledCredential, poolOf } from "../../domain/routing/Pool.ts"
 import { Cipher, type PreparedKey } from "../../port/Cipher.ts"
 import { CredentialPools, type PoolOwner, type PoolRow, type StoredParking } from "../../port/CredentialPools.ts"
-import { withDeadline } from "../../port/Deadline.ts"
+import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
+import { timeLeft, withDeadline } from "../../port/Deadline.ts"
 import { monotonicMillis } from "./makeHealthLedger.ts"
 import { type VerifyRow, verifyRow } from "./verifyRow.ts"
 
@@ -25,6 +26,8 @@ export interface Snapshot {
   readonly byId: ReadonlyMap<CredentialId, PooledCredential>
   /** What opens the keys of the verified rows. */
   readonly prepared: ReadonlyMap<CredentialId, PreparedKey>
+  /** About how many bytes it takes. */
+  readonly weight: number
   /** Whether every row is what was sealed. */
   readonly isVerified: boolean
   /** When reading it began, and when it was verified. */
@@ -34,8 +37,9 @@ export interface Snapshot {
   validated_at: number
 }
 
-/** How many pools are kept. The least recently used one goes. */
+/** How many pools are kept, and of what weight together. The least recently used ones go. */
 const maxPools = 10_000
+const maxWeight = 64 * 1024 * 1024
 
 /** How long a snapshot is kept in which a row is not verified: its key may arrive, or the key store answer again. */
 const unverifiedFor = 1000
@@ -43,6 +47,11 @@ const unverifiedFor = 1000
 /** A key store that hangs delays verifying, so that counts from its end. */
 const isKept = ({ isVerified, verified_at }: Snapshot, now: number): boolean =>
   isVerified || verified_at + unverifiedFor > now
+
+/** How long a plan outside of a request waits for a pool, in milliseconds. */
+const longestWait = 30_000
+
+const deadlinePassed = new DatabaseFailure({ kind: "Deadline", sqlstate: undefined, constraint: undefined })
 
 /** How many pools of one plan are read at a time. */
 const concurrency = 8
@@ -64,6 +73,18 @@ const inTime = withDeadline(Duration.seconds(3))
 
 /** A cause that only a newer version knows is treated as the gravest one. */
 const pauseCauseOf = (cause: string): PauseCause => pauseCauses.find((known) => known === cause) ?? "rejected"
+
+/** About how many bytes a row takes in memory: what its size depends on, and the rest of it. */
+const weightOf = ({ credential, sealed }: PoolRow): number =>
+  [credential.allowed_api_key_hashes, credential.allowed_models, credential.allowed_user_ids]
+    .flatMap((list) => list ?? [])
+    .reduce((sum, element) => sum + 2 * element.length + 64, sealed.sealed.length + 2048)
+
+/** Nobody waits for a pool beyond the deadline of the own request. Others may still wait for it. */
+const withinDeadline = <A, E>(wait: Effect.Effect<A, E>): Effect.Effect<A, E> =>
+  Effect.flatMap(timeLeft(longestWait), (duration) =>
+    Effect.timeoutOrElse(wait, { duration, orElse: () => Effect.die(deadlinePassed) })
+  )
 
 /** The cooldowns of a key as the database has them, read at a monotonic time. Those of replaced keys are void. */
 const cooldownsOf = (parkings: ReadonlyArray<StoredParking>, key_version: number, now: number): Cooldowns =>
@@ -93,13 +114,20 @@ const make = Effect.fnUntraced(function* (verify: VerifyRow) {
   const snapshots = new Map<string, Snapshot>()
   const loadings = new Map<string, Loading>()
 
-  const keep = (name: string, snapshot: Snapshot) => {
+  /** The weights of all snapshots together. */
+  let weight = 0
+
+  const drop = (name: string) => {
+    weight -= snapshots.get(name)?.weight ?? 0
     snapshots.delete(name)
+  }
+  const keep = (name: string, snapshot: Snapshot) => {
+    drop(name)
     snapshots.set(name, snapshot)
-    if (snapshots.size <= maxPools) return
+    weight += snapshot.weight
     for (const oldest of snapshots.keys()) {
-      snapshots.delete(oldest)
-      return
+      if (oldest === name || (snapshots.size <= maxPools && weight <= maxWeight)) return
+      drop(oldest)
     }
   }
 
@@ -135,6 +163,7 @@ const make = Effect.fnUntraced(function* (verify: VerifyRow) {
                     prepared === undefined ? [] : [[credential.id, prepared] as const]
                   )
                 ),
+                weight: found.reduce((sum, row) => sum + weightOf(row), 0),
                 isVerified: pool.every(({ seal }) => seal === "verified" || seal === "unverified"),
                 read_at,
                 verified_at: performance.now(),
@@ -155,7 +184,7 @@ const make = Effect.fnUntraced(function* (verify: VerifyRow) {
     fiber.addObserver((exit) => {
       loadings.delete(name)
       if (exit._tag === "Success" && Option.isSome(exit.value)) keep(name, exit.value.value)
-      else snapshots.delete(name)
+      else drop(name)
     })
     return loading
   }
@@ -179,9 +208,9 @@ const make = Effect.fnUntraced(function* (verify: VerifyRow) {
       if (snapshot !== undefined) return Effect.succeedSome(snapshot)
       const running = loadings.get(name) ?? start(owner, provider, name)
       return running.began >= asked
-        ? Fiber.join(running.fiber)
+        ? withinDeadline(Fiber.join(running.fiber))
         : // It may have read what was before the question. One at a time: what it reads may yet be of the right version.
-          Effect.andThen(Fiber.await(running.fiber), loaded(owner, provider, name, asked, version))
+          Effect.andThen(withinDeadline(Fiber.await(running.fiber)), loaded(owner, provider, name, asked, version))
     })
 
   const isFresh = (snapshot: Snapshot | undefined, now: number, freshness: number): snapshot is Snapshot =>

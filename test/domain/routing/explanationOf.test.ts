@@ -5,7 +5,7 @@ import * as Planning from "../../../src/domain/routing/planFor.ts"
 import * as Pooling from "../../../src/domain/routing/Pool.ts"
 import { ApiKeyHash } from "../../../src/domain/Identifiers.ts"
 import { Explanation } from "../../../src/domain/routing/Explanation.ts"
-import { explanationOf, nearMiss } from "../../../src/domain/routing/explanationOf.ts"
+import { explanationOf, makeNearMiss } from "../../../src/domain/routing/explanationOf.ts"
 import {
   anyRoutingCase,
   changed,
@@ -284,10 +284,10 @@ describe("a model that is almost in a list (E18)", () => {
     ["openai/gpt-4o:free", ["GPT-4o"], "it has GPT-4o: vendor and variant count"],
     ["openai/gpt-4o", ["gpt-4o", "OPENAI/gpt-4o"], "it has OPENAI/gpt-4o: case and blanks count"]
   ])("%s in %j: %s", (model, allowed, hint) => {
-    assert.strictEqual(nearMiss(allowed, model), hint)
+    assert.strictEqual(makeNearMiss(model)(allowed), hint)
   })
 
   it.each([[[]], [["openai/gpt-4"]], [["openai/"]], [[""]]])("is not in %j", (allowed) => {
-    assert.isUndefined(nearMiss(allowed, "openai/gpt-4o"))
+    assert.isUndefined(makeNearMiss("openai/gpt-4o")(allowed))
   })
 })

@@ -1,15 +1,19 @@
 import { assert, describe, it } from "@effect/vitest"
-import { type Context, Deferred, Effect, Fiber, Layer, Option } from "effect"
+import { Cause, type Context, Deferred, Duration, Effect, Fiber, Layer, Option } from "effect"
 import type { SqlClient } from "effect/sql"
+import { AccountId, WorkspaceId } from "../../../src/domain/Identifiers.ts"
 import type { Provider } from "../../../src/domain/Provider.ts"
 import { planFor } from "../../../src/domain/routing/planFor.ts"
 import type { SealingContext } from "../../../src/domain/SealedKey.ts"
 import { Cipher, KeyStoreUnavailable, UnknownKeyId, UnsupportedFormat } from "../../../src/port/Cipher.ts"
 import { CredentialPools, type PoolOwner } from "../../../src/port/CredentialPools.ts"
+import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
+import { withDeadline } from "../../../src/port/Deadline.ts"
 import * as CredentialsLive from "../../../src/service/Credentials.ts"
 import { Pools } from "../../../src/service/routing/Pools.ts"
 import * as SecureRandomLive from "../../../src/crypto/SecureRandomLive.ts"
 import { addWorkspace, newTenant } from "../../support/database/newTenant.ts"
+import { plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
 import { openStore, type Ports, storesOn } from "../../support/database/stores.ts"
 import * as CipherPlain from "../../support/keys/CipherPlain.ts"
 import { ringOf } from "../../support/keys/keyrings.ts"
@@ -302,4 +306,74 @@ describe("pools", () => {
       assert.strictEqual((yield* Effect.provide(planned(owner), here)).own, 1)
     })
   )
+})
+
+describe("what a process keeps of pools", () => {
+  const owners = Array.from({ length: 40 }, (_, n) => ({
+    account_id: AccountId.make("00000000-0000-7000-8000-00000000000a"),
+    workspace_id: WorkspaceId.make(`00000000-0000-7000-8000-${String(n).padStart(12, "0")}`)
+  }))
+  const model = "m".repeat(2 ** 20)
+
+  /** Pools of one credential with a long list, whose reading is counted and waits for `reading`. */
+  const longLists = (read: Array<string>, reading: Effect.Effect<unknown> = Effect.void) =>
+    Layer.provide(
+      Pools.layerUnverified,
+      Layer.succeed(CredentialPools, {
+        versions: () => Effect.succeedSome(["1"]),
+        load: ({ workspace_id }) =>
+          Effect.as(
+            Effect.andThen(
+              Effect.sync(() => read.push(workspace_id)),
+              reading
+            ),
+            Option.some({
+              version: "1",
+              rows: [
+                {
+                  credential: {
+                    ...plainCredential(workspace_id, workspace_id),
+                    allowed_models: [model],
+                    sort_order: 0
+                  },
+                  sealed: plainSealedKey(1),
+                  key_version: 1,
+                  row: "1",
+                  parkings: []
+                }
+              ]
+            })
+          )
+      })
+    )
+
+  it.effect("is bounded by weight: the pools that were used last stay (R4)", () => {
+    const read: Array<string> = []
+    return Effect.gen(function* () {
+      for (const owner of owners) yield* snapshotOf(owner)
+      assert.lengthOf(read, 40)
+      const [first = assert.fail(), last = assert.fail()] = [owners[0], owners[39]]
+      yield* snapshotOf(last)
+      assert.lengthOf(read, 40)
+      yield* snapshotOf(first)
+      assert.lengthOf(read, 41)
+    }).pipe(Effect.provide(longLists(read)))
+  })
+
+  it.live("is not waited for beyond the deadline of a request, and is there for the next one", () => {
+    const read: Array<string> = []
+    return Effect.gen(function* () {
+      const gate = yield* Deferred.make<void>()
+      yield* Effect.gen(function* () {
+        const [owner = assert.fail()] = owners
+        const exit = yield* Effect.exit(withDeadline(Duration.millis(20))(snapshotOf(owner)))
+        assert(exit._tag === "Failure")
+        const failure = Cause.squash(exit.cause)
+        assert.isTrue(failure instanceof DatabaseFailure && failure.kind === "Deadline")
+        yield* Deferred.succeed(gate, undefined)
+        yield* snapshotOf(owner)
+        assert.lengthOf(read, 1)
+      }).pipe(Effect.provide(longLists(read, Deferred.await(gate))))
+    })
+  })
 })

@@ -161,23 +161,20 @@ const add = Command.make(
 
 const kekId = argument("ID", "Id of the key, as `keyring status` shows it", KekId, `be ${kekIdForm}`)
 
-const promote = Command.make(
-  "promote",
-  { kek_id: kekId },
-  Effect.fnUntraced(function* ({ kek_id }) {
-    yield* withEditor(({ promote }) => promote(kek_id))
-    yield* print({ kek_id, role: "primary" }, `key ${kek_id} was promoted`)
-  })
-).pipe(Command.withDescription("Make a key in the keyring file the one that seals"))
+/** A command on a key in the keyring file, and the role that it gives the key. */
+const editing = (name: "promote" | "retire", role: string, description: string) =>
+  Command.make(
+    name,
+    { kek_id: kekId },
+    Effect.fnUntraced(function* ({ kek_id }) {
+      yield* withEditor((editor) => editor[name](kek_id))
+      yield* print({ kek_id, role }, `key ${kek_id} was ${name}d`)
+    })
+  ).pipe(Command.withDescription(description))
 
-const retire = Command.make(
-  "retire",
-  { kek_id: kekId },
-  Effect.fnUntraced(function* ({ kek_id }) {
-    yield* withEditor(({ retire }) => retire(kek_id))
-    yield* print({ kek_id, role: "retired" }, `key ${kek_id} was retired`)
-  })
-).pipe(Command.withDescription("Permanently remove a key that no credential names from the keyring file"))
+const promote = editing("promote", "primary", "Make a key in the keyring file the one that seals")
+
+const retire = editing("retire", "retired", "Permanently remove a key that no credential names from the keyring file")
 
 export const keyringCommand = Command.make("keyring").pipe(
   Command.withDescription("Key-encryption keys"),

@@ -58,7 +58,7 @@ const make = Effect.fnUntraced(function* (settings: Settings) {
 })
 
 /** The keyring's keys. If the settings name a token, its keys seal and the keyring's only open. */
-export const layer = (settings: Settings) => Layer.effect(KeyEncryption, make(settings))
+const layer = (settings: Settings) => Layer.effect(KeyEncryption, make(settings))
 
 /** Keys and the stores that they must fit. A keyring that is missing or malformed is refused before the stores open. */
 export const withStores = (settings: Settings, user?: Parameters<typeof Persistence.layer>[1]) =>

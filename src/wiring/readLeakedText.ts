@@ -3,7 +3,7 @@ import { Data, Effect, Option, Redacted } from "effect"
 import { readPrivateBytes } from "../crypto/keyring/SecretFile.ts"
 
 /** Leaked text that cannot be searched for. Says what was expected, never what was given. */
-export class UnusableLeakedText extends Data.TaggedError("UnusableLeakedText")<{ readonly message: string }> {}
+class UnusableLeakedText extends Data.TaggedError("UnusableLeakedText")<{ readonly message: string }> {}
 
 /** As much as a create may have in its body. */
 const maxBytes = 256 * 1024

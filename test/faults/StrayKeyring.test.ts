@@ -12,7 +12,7 @@ import { adminClient, freshDatabase, settingsFor } from "../support/database/fre
 import type { Parts } from "../support/http/TestService.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
 import { onlyObject } from "../support/process/CommandLine.ts"
-import { runByok } from "../support/process/runByok.ts"
+import { runCommand } from "../support/process/runCommand.ts"
 
 type Instance = Context.Context<Parts>
 
@@ -110,7 +110,7 @@ describe("byok keyring stranded and admit", () => {
       const account_id = yield* newAccount(ours)
       const { id, workspace_id } = yield* create(ours, account_id)
       const byok = (keyring: string, ...args: ReadonlyArray<string>) =>
-        runByok(["keyring", ...args], { DATABASE_URL: url, BYOK_KEYRING: ringOf(keyring) })
+        runCommand(["keyring", ...args], { DATABASE_URL: url, BYOK_KEYRING: ringOf(keyring) })
 
       assert.deepStrictEqual(yield* byok("ours", "stranded"), {
         code: 0,

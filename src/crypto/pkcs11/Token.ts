@@ -19,7 +19,7 @@ export interface TokenSettings extends Omit<TokenTarget, "pin"> {
 }
 
 /** The token does not match the settings. The message says what was expected, and holds no value. */
-export class TokenRefused extends Data.TaggedError("TokenRefused")<TokenRefusal> {}
+class TokenRefused extends Data.TaggedError("TokenRefused")<TokenRefusal> {}
 
 /** An open PKCS#11 token with its keys. */
 export interface Token {

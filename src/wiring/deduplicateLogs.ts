@@ -22,6 +22,13 @@ const sentenceOf = ({ cause, message }: Options) => {
   return failure instanceof Error ? `${said}: ${partOf(failure)}`.slice(0, 400) : said
 }
 
+/** Of one cause in its current second. */
+interface Counted {
+  readonly logLevel: Options["logLevel"]
+  /** How many lines were left out. */
+  more: number
+}
+
 /**
  * Limits warnings and errors to one line for each cause and second, whatever the fault and however many requests meet
  * it. The number of those left out follows when the second is over, or when the service stops.
@@ -30,32 +37,30 @@ export const deduplicateLogs = (
   logger: Logger.Logger<unknown, void>
 ): Effect.Effect<Logger.Logger<unknown, void>, never, Scope.Scope> =>
   Effect.gen(function* () {
-    /** Of each cause in the current second, how many lines were left out. */
-    const causes = new Map<string, { readonly logLevel: Options["logLevel"]; more: number }>()
+    const causes = new Map<string, Counted>()
     /** Of no request: lines about several have no id. */
     const fiber = yield* Effect.forkDetach(Effect.void)
-    const report = () =>
-      causes.forEach((counted, sentence) => {
-        if (counted.more === 0) return causes.delete(sentence)
-        const message = `${sentence} (${counted.more} more in the last second)`
-        logger.log({ logLevel: counted.logLevel, message, cause: Cause.empty, date: new Date(), fiber })
-        counted.more = 0
-      })
-    yield* Effect.acquireRelease(
-      Effect.sync(() => setInterval(report, interval).unref()),
-      (timer) =>
-        Effect.sync(() => {
-          clearInterval(timer)
-          report()
-        })
+    const report = (sentence: string, counted: Counted) => {
+      if (counted.more === 0) return void causes.delete(sentence)
+      const message = `${sentence} (${counted.more} more in the last second)`
+      logger.log({ logLevel: counted.logLevel, message, cause: Cause.empty, date: new Date(), fiber })
+      counted.more = 0
+    }
+    yield* Effect.addFinalizer(() =>
+      Effect.sync(() => causes.forEach((counted, sentence) => report(sentence, counted)))
     )
     return Logger.make((options) => {
       if (!isTrouble(options)) return logger.log(options)
       const own = sentenceOf(options)
       const sentence = causes.has(own) || causes.size < mostCauses ? own : "Other causes"
-      const counted = causes.get(sentence)
-      if (counted !== undefined) return void (counted.more += 1)
-      causes.set(sentence, { logLevel: options.logLevel, more: 0 })
+      const known = causes.get(sentence)
+      if (known !== undefined) return void (known.more += 1)
+      const counted: Counted = { logLevel: options.logLevel, more: 0 }
+      causes.set(sentence, counted)
+      const timer = setInterval(() => {
+        report(sentence, counted)
+        if (causes.get(sentence) !== counted) clearInterval(timer)
+      }, interval).unref()
       logger.log(options)
     })
   })

@@ -96,16 +96,12 @@ export const rewrap = (
   row: SealedKey,
   context: Uint8Array
 ): Effect.Effect<Pick<SealedKey, "kek_id" | "wrapped_dek">, OpenFailure> =>
-  Effect.flatMap(unwrap(keys, row, wrapAad(row.kek_id, context)), (dek) =>
-    wiping(
-      dek,
-      Effect.suspend((): Effect.Effect<Pick<SealedKey, "kek_id" | "wrapped_dek">, OpenFailure> =>
-        dek.length === 32
-          ? Effect.map(keys.wrap(to, dek, wrapAad(to, context)), (wrapped_dek) => ({ kek_id: to, wrapped_dek }))
-          : Effect.fail(new AuthenticationFailed())
-      )
+  Effect.flatMap(unwrap(keys, row, wrapAad(row.kek_id, context)), (dek) => {
+    const wrapped = Effect.suspend((): Effect.Effect<Uint8Array, OpenFailure> =>
+      dek.length === 32 ? keys.wrap(to, dek, wrapAad(to, context)) : Effect.fail(new AuthenticationFailed())
     )
-  )
+    return wiping(dek, wrapped)
+  }).pipe(Effect.map((wrapped_dek) => ({ kek_id: to, wrapped_dek })))
 
 /** What a row and its context say before any key is used. */
 const partsOf = ({ kek_id, sealed }: SealedKey, context: Uint8Array) => {

@@ -4,29 +4,21 @@ import { KeyStoreUnavailable } from "../port/Cipher.ts"
 import { KekRegistry } from "../port/KekRegistry.ts"
 import type { KnownKek } from "./KeyEncryption.ts"
 
+type Keks = () => ReadonlyArray<Pick<KnownKek, "kek_id">>
+
 /** Limits every KEK to the number of random nonces that AES-GCM allows, across all instances. */
 export class WrapBudget extends Context.Service<
   WrapBudget,
   {
     /** `keks` returns the keys of the store that holds the key: it decides whether a new key may seal. */
-    readonly spend: (
-      kek_id: string,
-      keks: () => ReadonlyArray<Pick<KnownKek, "kek_id">>
-    ) => Effect.Effect<void, KeyStoreUnavailable | ServiceUnavailable>
+    readonly spend: (kek_id: string, keks: Keks) => Effect.Effect<void, KeyStoreUnavailable | ServiceUnavailable>
   }
 >()("byok/WrapBudget") {}
 
-/** Wraps are reserved `block` at a time, so most seals need no query. */
-export interface WrapLimits {
-  readonly block: number
-  readonly warn: number
-  readonly refuse: number
-}
+/** Warns at 2^31 wraps of a key and refuses at 2^32. They are reserved `block` at a time, so most seals need no query. */
+export const limits = { block: 4096, warn: 2 ** 31, refuse: 2 ** 32 }
 
-/** Warns at 2^31 wraps of a key and refuses at 2^32. */
-export const limits: WrapLimits = { block: 4096, warn: 2 ** 31, refuse: 2 ** 32 }
-
-export const layerLimited = ({ block, refuse, warn }: WrapLimits) =>
+export const layerLimited = ({ block, refuse, warn }: typeof limits) =>
   Layer.effect(
     WrapBudget,
     Effect.gen(function* () {
@@ -40,8 +32,9 @@ export const layerLimited = ({ block, refuse, warn }: WrapLimits) =>
         return remaining > 0
       }
 
-      const refill = Effect.fnUntraced(function* (kek_id: string, kek_ids: ReadonlyArray<string>) {
+      const refill = Effect.fnUntraced(function* (kek_id: string, keks: Keks) {
         if (takeFrom(kek_id)) return
+        const kek_ids = keks().map(({ kek_id }) => kek_id)
         const total = yield* registry.reserve(kek_id, kek_ids, block)
         if (Option.isNone(total)) {
           const reason = `neither key ${kek_id} nor another key of this keyring has ever sealed`
@@ -58,16 +51,7 @@ export const layerLimited = ({ block, refuse, warn }: WrapLimits) =>
 
       return {
         spend: (kek_id, keks) =>
-          Effect.suspend(() =>
-            takeFrom(kek_id)
-              ? Effect.void
-              : oneAtATime.withPermits(1)(
-                  refill(
-                    kek_id,
-                    keks().map(({ kek_id }) => kek_id)
-                  )
-                )
-          )
+          Effect.suspend(() => (takeFrom(kek_id) ? Effect.void : oneAtATime.withPermits(1)(refill(kek_id, keks))))
       }
     })
   )

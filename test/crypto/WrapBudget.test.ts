@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Effect, Exit, Layer } from "effect"
-import { layerLimited, limits, WrapBudget, type WrapLimits } from "../../src/crypto/WrapBudget.ts"
+import { layerLimited, limits, WrapBudget } from "../../src/crypto/WrapBudget.ts"
 import { ServiceUnavailable } from "../../src/domain/Errors.ts"
 import { KekRegistry } from "../../src/port/KekRegistry.ts"
 import { elementOf, integer } from "../support/memory/arbitraries.ts"
@@ -9,7 +9,7 @@ import * as MemoryStore from "../support/memory/Memory.ts"
 import { Memory } from "../support/memory/Memory.ts"
 
 /** Another instance of the service over the registry in scope. */
-const instance = (lowered: WrapLimits) =>
+const instance = (lowered: typeof limits) =>
   Effect.flatMap(KekRegistry, (registry) =>
     Effect.provide(
       WrapBudget,
@@ -176,7 +176,7 @@ describe("the budget of wraps (SECURITY.md, Sealing format 1)", () => {
 
   it.effect("would not hold if every instance counted for itself (control)", () =>
     Effect.gen(function* () {
-      const alone = (lowered: WrapLimits) =>
+      const alone = (lowered: typeof limits) =>
         Effect.gen(function* () {
           yield* register
           return yield* instance(lowered)

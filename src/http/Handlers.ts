@@ -12,19 +12,15 @@ import { FairQueues } from "./FairQueue.ts"
 
 type Middleware = Authentication | JsonBody | QueryParameters | ResourcePath
 
-const json = { contentType: "application/json" }
+const json = (body: string, options: HttpServerResponse.Options.WithContentType = {}) =>
+  HttpServerResponse.text(body, { contentType: "application/json", ...options })
 
-const created = (credential: Credential, replayed: boolean) =>
-  HttpServerResponse.text(credentialBody(credential), {
-    ...json,
-    status: 201,
-    ...(replayed ? { headers: { "idempotent-replayed": "true" } } : {})
-  })
+const single = (credential: Credential) => json(credentialBody(credential))
 
 /** How many credentials a page has unless the request says. */
 const defaultLimit = 50
 
-const deleted = JSON.stringify({ deleted: true })
+const deleted = json(JSON.stringify({ deleted: true }))
 
 const middlewareOf = Context.pick(Authentication, JsonBody, QueryParameters, ResourcePath, Scope.Scope)
 
@@ -42,34 +38,30 @@ export const layer = Layer.unwrap(
     const credentials = yield* Credentials
     const { explain } = yield* Explanations
     const { lists, reads, writes } = yield* FairQueues
-    const reading = <A, E, R>(operation: Effect.Effect<A, E, R>, queue = reads) =>
-      Effect.flatMap(CurrentCaller, ({ account_id }) => queue(account_id, operation))
-    const writing = <A, E, R>(operation: Effect.Effect<A, E, R>) =>
-      Effect.flatMap(CurrentCaller, ({ account_id }) => writes(account_id, operation))
+    const inQueue =
+      (queue: typeof reads) =>
+      <A, E, R>(operation: Effect.Effect<A, E, R>) =>
+        Effect.flatMap(CurrentCaller, ({ account_id }) => queue(account_id, operation))
+    const [listing, reading, writing] = [inQueue(lists), inQueue(reads), inQueue(writes)]
     const group = HttpApiBuilder.group(Api, "byok", (handlers) =>
       handlers.handleAll({
         create: ({ headers: { "idempotency-key": idempotency_key }, payload }) =>
           Effect.map(writing(credentials.createOnce(payload, idempotency_key)), ({ credential, replayed }) =>
-            created(credential, replayed)
+            json(credentialBody(credential), {
+              status: 201,
+              headers: replayed ? { "idempotent-replayed": "true" } : {}
+            })
           ),
         list: ({ query }) =>
-          reading(
+          listing(
             Effect.map(credentials.list({ offset: 0, limit: defaultLimit, ...query }), ({ credentials, total_count }) =>
-              HttpServerResponse.text(credentialListBody(credentials, total_count), json)
-            ),
-            lists
+              json(credentialListBody(credentials, total_count))
+            )
           ),
         plan: ({ payload }) => Effect.map(reading(explain(payload)), (data) => ({ data })),
-        get: ({ params }) =>
-          Effect.map(credentials.get(params.id), (credential) =>
-            HttpServerResponse.text(credentialBody(credential), json)
-          ),
-        update: ({ params, payload }) =>
-          Effect.map(writing(credentials.update(params.id, payload)), (credential) =>
-            HttpServerResponse.text(credentialBody(credential), json)
-          ),
-        delete: ({ params }) =>
-          Effect.as(writing(credentials.delete(params.id)), HttpServerResponse.text(deleted, json))
+        get: ({ params }) => Effect.map(credentials.get(params.id), single),
+        update: ({ params, payload }) => Effect.map(writing(credentials.update(params.id, payload)), single),
+        delete: ({ params }) => Effect.as(writing(credentials.delete(params.id)), deleted)
       })
     )
     return withMiddlewareOnly(group)

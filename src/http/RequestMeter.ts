@@ -1,30 +1,13 @@
 import { Effect } from "effect"
 import { makeMeter, memoize } from "../port/Meter.ts"
 
-/** A request that was answered, or that its client abandoned. */
-interface MeteredRequest {
-  readonly method: string
-  /** The template of its route, or `unmatched`. */
-  readonly route: string
-  readonly status: number
-  readonly seconds: number
-}
+const methods = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "QUERY"])
 
-/** Measures what the HTTP server is asked. */
-export interface RequestMeter {
-  readonly began: () => void
-  readonly ended: (request: MeteredRequest) => void
-}
+/** The methods that have a meaning in HTTP; others are not repeated. */
+export const methodOf = (method: string) => (methods.has(method) ? method : "_OTHER")
 
-/** For a server whose requests are no series. */
-export const unmetered: RequestMeter = { began: () => {}, ended: () => {} }
-
-const methods = new Set(["GET", "HEAD", "POST", "PATCH", "DELETE", "PUT", "OPTIONS", "CONNECT", "TRACE"])
-
-/** A client may use any method that Node.js knows. */
-const methodOf = (method: string) => (methods.has(method) ? method : "_OTHER")
-
-export const makeRequestMeter = Effect.map(makeMeter, ({ gauge, histogram }): RequestMeter => {
+/** Measures requests, from when they begin until they are answered or their clients abandon them. */
+export const makeRequestMeter = Effect.map(makeMeter, ({ gauge, histogram }) => {
   let active = 0
   gauge("http.server.active_requests", {}, () => active)
   const recordOf = memoize((route: string) =>
@@ -40,9 +23,12 @@ export const makeRequestMeter = Effect.map(makeMeter, ({ gauge, histogram }): Re
   )
   return {
     began: () => void (active += 1),
-    ended: ({ method, route, seconds, status }) => {
+    /** The template of the route is undefined if it is unknown. */
+    ended: (method: string, route: string | undefined, status: number, seconds: number) => {
       active -= 1
-      recordOf(route)(methodOf(method))(status)(seconds)
+      recordOf(route ?? "unmatched")(methodOf(method))(status)(seconds)
     }
   }
 })
+
+export type RequestMeter = Effect.Success<typeof makeRequestMeter>

@@ -1,15 +1,14 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from "node:http"
 import { createServer as createTlsServer } from "node:https"
-import type { Socket } from "node:net"
+import { Server as NetServer, type Socket } from "node:net"
 import type { Duplex } from "node:stream"
 import { TLSSocket } from "node:tls"
 import { Duration } from "effect"
 import { ExpectationFailed, HeadersTooLarge, MethodNotAllowed, RequestTimeout } from "../api/HttpErrors.ts"
 import { InvalidParams } from "../domain/Errors.ts"
-import { closeGracefully } from "./closeGracefully.ts"
 import { requestIdOf } from "./RequestHeaders.ts"
 import { clientGone, refusals } from "./RequestLogContext.ts"
-import { unmetered } from "./RequestMeter.ts"
+import type { RequestMeter } from "./RequestMeter.ts"
 import { allowedMethods, routeTaken } from "./Routing.ts"
 
 /** What the server grants its clients. */
@@ -44,6 +43,9 @@ const limits = {
 /** How long a client may take to read a refusal, in milliseconds. */
 const lingerTimeout = 1_000
 
+/** How long an idle connection may still send a request once the server closes, in milliseconds. */
+const gracePeriod = 1_000
+
 type Refusal = InvalidParams | MethodNotAllowed | RequestTimeout | ExpectationFailed | HeadersTooLarge
 
 const refusalOf = (code: string | undefined): Refusal => {
@@ -77,11 +79,21 @@ const cutOff = (socket: Socket) => {
   else socket.resetAndDestroy()
 }
 
-/** A Node server with limits on time, size and number, whose own refusals are envelopes too; HTTPS with a certificate. */
+/** Nothing that a client sends after the last response may take effect: the client could not learn the outcome. */
+const makeLast = (response: ServerResponse) => {
+  response.shouldKeepAlive = false
+  response.once("close", () => response.req.socket.destroySoon())
+}
+
+/**
+ * A Node server with limits on time, size and number, whose own refusals are envelopes too; HTTPS with a certificate. Its
+ * `close` stops listening at once, answers requests that still arrive with `Connection: close`, and ends connections that
+ * stay idle: Node's own would keep a fresh connection open.
+ */
 export const makeNodeServer = (
   { keepAliveTimeout, maxConnections, sendTimeout }: ServerLimits,
   certificate?: Certificate,
-  meter = unmetered
+  meter?: RequestMeter
 ): Server => {
   const options = { ...limits, keepAliveTimeout: Duration.toMillis(keepAliveTimeout) }
   const server: Server =
@@ -89,21 +101,24 @@ export const makeNodeServer = (
       ? createServer(options)
       : createTlsServer({ ...options, ...certificate, minVersion: "TLSv1.2", handshakeTimeout: limits.headersTimeout })
   Object.assign(server, { maxConnections, timeout: Duration.toMillis(sendTimeout) })
+  const connections = new Set<Socket>()
+  /** The responses that are not closed. */
   const pending = new Set<ServerResponse>()
+  let closing = false
 
   const begin = (request: IncomingMessage, response: ServerResponse) => {
     const { method = "" } = request
     const began = performance.now()
     pending.add(response)
-    meter.began()
+    meter?.began()
+    if (closing) makeLast(response)
     response.on("timeout", (socket: Socket) => {
       if (response.writableEnded) cutOff(socket)
     })
     response.once("close", () => {
       pending.delete(response)
       const status = response.headersSent ? response.statusCode : (refusals.get(request) ?? clientGone)
-      const route = routeTaken(request) ?? "unmatched"
-      meter.ended({ method, route, status, seconds: (performance.now() - began) / 1000 })
+      meter?.ended(method, routeTaken(request), status, (performance.now() - began) / 1000)
     })
   }
 
@@ -115,8 +130,8 @@ export const makeNodeServer = (
       if (!socket.writable) return
       const { body, headers, status } = answerOf(refusal, request ?? unfinished?.req)
       if (unfinished === undefined) {
-        meter.began()
-        meter.ended({ method: request?.method ?? "", route: "unmatched", status, seconds: 0 })
+        meter?.began()
+        meter?.ended(request?.method ?? "", undefined, status, 0)
       } else refusals.set(unfinished.req, status)
       const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`)
       socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join("")}\r\n${body}`)
@@ -128,6 +143,10 @@ export const makeNodeServer = (
   }
 
   server
+    .on(certificate === undefined ? "connection" : "secureConnection", (socket: Socket) => {
+      connections.add(socket)
+      socket.once("close", () => connections.delete(socket))
+    })
     .on("request", begin)
     .on("checkContinue", begin)
     .on("checkExpectation", (request, response) => {
@@ -141,5 +160,16 @@ export const makeNodeServer = (
       socket.on("error", () => {}).resume()
       refuse(socket, new MethodNotAllowed(), request)
     })
-  return closeGracefully(server, pending)
+  server.close = (callback) => {
+    closing = true
+    pending.forEach(makeLast)
+    NetServer.prototype.close.call(server, callback)
+    const end = setTimeout(() => {
+      const active = new Set(Array.from(pending, ({ req }) => req.socket))
+      for (const socket of connections) if (!active.has(socket)) socket.destroy()
+    }, gracePeriod)
+    server.once("close", () => clearTimeout(end))
+    return server
+  }
+  return server
 }

@@ -1,10 +1,8 @@
 import { Clock, Context, Effect, Exit, type Fiber, Option, References, Tracer } from "effect"
 import { type HttpServerRequest, type HttpServerResponse, HttpTraceContext } from "effect/http"
 import { AccessLog, clientGone, CurrentRequestLog, refusals, type RequestLogContext } from "./RequestLogContext.ts"
+import { methodOf } from "./RequestMeter.ts"
 import { routeOf } from "./Routing.ts"
-
-/** The methods that have a meaning in HTTP; others are not repeated. */
-const methods = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "QUERY"])
 
 /** Begins the span of a request, under the span of its caller if it names one; none if the trace is not recorded. */
 const beginRequestSpan = (
@@ -13,9 +11,10 @@ const beginRequestSpan = (
   route: string | undefined
 ): Tracer.AnySpan | undefined => {
   const parent = HttpTraceContext.fromHeaders(headers)
-  const known = methods.has(method) ? method : "HTTP"
+  const known = methodOf(method)
+  const verb = known === "_OTHER" ? "HTTP" : known
   const span = fiber.getRef(Tracer.Tracer).span({
-    name: route === undefined ? known : `${known} ${route}`,
+    name: route === undefined ? verb : `${verb} ${route}`,
     parent,
     kind: "server",
     annotations: Context.empty(),
@@ -25,7 +24,7 @@ const beginRequestSpan = (
     sampled: true
   })
   if (!span.sampled) return Option.isSome(parent) ? span : undefined
-  span.attribute("http.request.method", known === "HTTP" ? "_OTHER" : method)
+  span.attribute("http.request.method", known)
   if (route !== undefined) span.attribute("http.route", route)
   return span
 }
@@ -49,9 +48,6 @@ const endRequestSpan = (
   span.end(ended, Exit.fail(status))
 }
 
-/** Probes are sent all the time: they make no trace, and a line at `debug` only. */
-const isProbe = (route: string | undefined) => route?.startsWith("/health/") === true
-
 interface Observed {
   readonly request: HttpServerRequest.HttpServerRequest
   readonly request_id: string
@@ -59,55 +55,42 @@ interface Observed {
   readonly url: string
 }
 
+type Answered<E, R> = Effect.Effect<HttpServerResponse.HttpServerResponse, E, R>
+
 /**
  * Makes a function that answers a request within a span and, if wanted, logs a line. Both name the template of its route and
- * the caller's key by its hash: nothing that the client wrote except its request id.
+ * the caller's key by its hash: nothing that the client wrote except its request id. Probes are sent all the time: they
+ * make no trace, and a line at `debug` only.
  */
-export const traceAndLog = Effect.map(AccessLog, (logged) => {
-  const logLine = (
-    { request: { method }, request_id }: Observed,
-    route: string | undefined,
-    began: number,
-    logContext: RequestLogContext,
-    status: number
-  ) => {
-    const line = {
-      method,
-      ...(route === undefined ? {} : { route }),
-      status,
-      duration_ms: Math.round((performance.now() - began) * 1000) / 1000,
-      request_id,
-      ...logContext
-    }
-    const log = isProbe(route) ? Effect.logDebug("Request") : Effect.logInfo("Request")
-    return Effect.annotateLogs(log, line)
-  }
-
-  return <E, R>(
-    observed: Observed,
-    answered: Effect.Effect<HttpServerResponse.HttpServerResponse, E, R>
-  ): Effect.Effect<HttpServerResponse.HttpServerResponse, E, R> =>
-    Effect.withFiber((fiber): Effect.Effect<HttpServerResponse.HttpServerResponse, E, R> => {
-      const traceable = fiber.getRef(References.TracerEnabled) && fiber.getRef(Tracer.Tracer) !== Tracer.nativeTracer
-      if (!traceable && !logged) return answered
-      const began = performance.now()
-      const { request, request_id, url } = observed
-      const route = routeOf(request.method, url)
-      const span = traceable && !isProbe(route) ? beginRequestSpan(fiber, request, route) : undefined
-      const logContext: RequestLogContext | undefined = logged ? {} : undefined
-      const finished =
-        logContext === undefined && span?.sampled !== true
-          ? answered
-          : Effect.onExit(answered, (exit) => {
-              const own = Exit.isSuccess(exit) ? exit.value.status : clientGone
-              const status = refusals.get(request.source) ?? own
-              if (span?._tag === "Span") endRequestSpan(fiber, span, request_id, status)
-              return logContext === undefined ? Effect.void : logLine(observed, route, began, logContext, status)
-            })
-      if (span === undefined && logContext === undefined) return finished
-      return Effect.updateContext(finished, (context: Context.Context<R>) => {
-        const within = span === undefined ? context : Context.add(context, Tracer.ParentSpan, span)
-        return logContext === undefined ? within : Context.add(within, CurrentRequestLog, logContext)
+export const traceAndLog = Effect.map(
+  AccessLog,
+  (logged) =>
+    <E, R>({ request, request_id, url }: Observed, answered: Answered<E, R>): Answered<E, R> =>
+      Effect.withFiber((fiber): Answered<E, R> => {
+        const traceable = fiber.getRef(References.TracerEnabled) && fiber.getRef(Tracer.Tracer) !== Tracer.nativeTracer
+        if (!traceable && !logged) return answered
+        const began = performance.now()
+        const { method } = request
+        const route = routeOf(method, url)
+        const isProbe = route?.startsWith("/health/") === true
+        const span = traceable && !isProbe ? beginRequestSpan(fiber, request, route) : undefined
+        const logContext: RequestLogContext | undefined = logged ? {} : undefined
+        if (span === undefined && logContext === undefined) return answered
+        const end = (exit: Exit.Exit<HttpServerResponse.HttpServerResponse, E>) => {
+          const own = Exit.isSuccess(exit) ? exit.value.status : clientGone
+          const status = refusals.get(request.source) ?? own
+          if (span?._tag === "Span") endRequestSpan(fiber, span, request_id, status)
+          if (logContext === undefined) return Effect.void
+          const duration_ms = Math.round((performance.now() - began) * 1000) / 1000
+          const named = route === undefined ? { method } : { method, route }
+          return (isProbe ? Effect.logDebug("Request") : Effect.logInfo("Request")).pipe(
+            Effect.annotateLogs({ ...named, status, duration_ms, request_id, ...logContext })
+          )
+        }
+        const ended = logContext === undefined && span?.sampled !== true ? answered : Effect.onExit(answered, end)
+        return Effect.updateContext(ended, (context: Context.Context<R>) => {
+          const within = span === undefined ? context : Context.add(context, Tracer.ParentSpan, span)
+          return logContext === undefined ? within : Context.add(within, CurrentRequestLog, logContext)
+        })
       })
-    })
-})
+)

@@ -24,13 +24,7 @@ interface ValueSchema extends Readonly<Partial<Record<(typeof limits)[number][0]
   readonly pattern?: string
 }
 
-interface Content {
-  readonly "application/json": { readonly schema: ValueSchema; readonly example?: unknown }
-}
-
-interface Header {
-  readonly description?: string
-}
+type Content = Readonly<Record<"application/json", { readonly schema: ValueSchema; readonly example?: unknown }>>
 
 interface Operation {
   readonly summary?: string
@@ -49,7 +43,7 @@ interface Operation {
       string,
       {
         readonly description: string
-        readonly headers?: Readonly<Record<string, Header>>
+        readonly headers?: Readonly<Record<string, { readonly description?: string }>>
         readonly content?: Content
       }
     >

@@ -28,6 +28,8 @@ export type ChangeableField = typeof ChangeableField.Type
 export interface StoredKey {
   /** Whether the key of the changes is the stored one. */
   readonly isGiven?: boolean
+  /** Whether it is marked as leaked, and the key of the changes is another one with the same secret. */
+  readonly leaksInto?: boolean
   /** The region that the stored key names. */
   readonly region?: Region | null
 }
@@ -47,6 +49,11 @@ export interface ChangedCredential {
   readonly mustSeal: boolean
 }
 
+const leakedKey: Issue = {
+  path: ["key"],
+  message: "must not hold the secret of the stored key, which is marked as leaked"
+}
+
 const isEqual = (one: unknown, other: unknown): boolean =>
   Array.isArray(one) && Array.isArray(other)
     ? one.length === other.length && one.every((element, index) => element === other[index])
@@ -60,7 +67,7 @@ const isEqual = (one: unknown, other: unknown): boolean =>
 export const changeCredential = (
   stored: Credential,
   { key, ...changes }: CredentialChanges,
-  { isGiven = false, region: storedRegion = null }: StoredKey
+  { isGiven = false, leaksInto = false, region: storedRegion = null }: StoredKey
 ): Result.Result<ChangedCredential, ReadonlyArray<Issue>> => {
   const { provider } = stored
   const given = key === undefined ? Option.none() : readKeyMaterial(provider, key)
@@ -80,6 +87,7 @@ export const changeCredential = (
 
   const issues = [
     ...flagConflicts(credential, changes),
+    ...(leaksInto ? [leakedKey] : []),
     ...(isMalformed ? [malformedKey] : regionConflicts(provider, declared_region ?? null, keyRegion))
   ]
   if (issues.length > 0) return Result.fail(issues)

@@ -82,6 +82,17 @@ export const hiddenSecretsIn = (provider: string, key: Redacted.Redacted): Reado
   return [whole, secret, ...membersIn(secret).flatMap(([name, text]) => (isPublic(name) ? [] : [text]))]
 }
 
+/** Secrets of fewer characters may be equal by chance. */
+const shortestShared = 8
+
+/** Whether two keys of a provider have a secret in common, whatever is around it. */
+export const haveCommonSecret = (provider: string, one: Redacted.Redacted, other: Redacted.Redacted): boolean => {
+  const secrets = new Set(hiddenSecretsIn(provider, one).map((secret) => secret.trim()))
+  return hiddenSecretsIn(provider, other).some(
+    (secret) => secret.trim().length >= shortestShared && secrets.has(secret.trim())
+  )
+}
+
 /**
  * The secrets that leaked text may be: the text as it is, or without the byte order mark and the line break that editors
  * add; and if that is key material (D28), its `api_key`.

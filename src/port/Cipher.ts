@@ -47,7 +47,7 @@ export class Cipher extends Context.Service<
       key: Redacted.Redacted,
       context: SealingContext
     ) => Effect.Effect<SealedKey, KeyStoreUnavailable | ServiceUnavailable>
-    /** Over HTTP, only an update calls this, to learn the region in key material. */
+    /** Over HTTP, only an update calls this, to learn the region in key material and the secrets of a leaked key. */
     readonly open: (sealed: SealedKey, context: SealingContext) => Effect.Effect<Redacted.Redacted, OpenFailure>
     /** Whether the sealed key is this one. Takes as long for any other key of the same length. */
     readonly holds: (

@@ -7,7 +7,7 @@ import {
 } from "../domain/CredentialChanges.ts"
 import { InvalidParams, NotFound, ServiceUnavailable } from "../domain/Errors.ts"
 import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
-import { readKeyMaterial } from "../domain/KeyMaterial.ts"
+import { haveCommonSecret, readKeyMaterial } from "../domain/KeyMaterial.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
 import { ApiKeys } from "../port/ApiKeys.ts"
 import { Cipher, type KeyStoreUnavailable, type OpenFailure } from "../port/Cipher.ts"
@@ -48,13 +48,16 @@ export const makeUpdate = Effect.gen(function* () {
   /** Opens the stored key if the changes depend on it. */
   const learn = Effect.fnUntraced(function* (
     account_id: AccountId,
-    { credential, sealed }: StoredCredential,
+    { credential, leaked, sealed }: StoredCredential,
     changes: CredentialChanges
   ) {
     const context = { ...credential, account_id }
     const { id, provider } = credential
     if (changes.key !== undefined) {
-      return { isGiven: yield* asking(id, cipher.holds(sealed, context, changes.key)) } satisfies StoredKey
+      const isGiven = yield* asking(id, cipher.holds(sealed, context, changes.key))
+      if (isGiven || !leaked) return { isGiven }
+      const key = yield* asking(id, cipher.open(sealed, context))
+      return { leaksInto: haveCommonSecret(provider, key, changes.key) } satisfies StoredKey
     }
     if (neededOfStoredKey(credential, changes) === undefined) return {}
     const material = readKeyMaterial(provider, yield* asking(id, cipher.open(sealed, context)))

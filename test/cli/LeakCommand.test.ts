@@ -161,13 +161,21 @@ describe("byok leak find and clear", () => {
       assert.deepStrictEqual(yield* clear(other.credential_id, other.account_id), cleared)
       assert.deepStrictEqual(yield* parked, { [one.credential_id]: [1, true], [other.credential_id]: [1, false] })
 
-      const patched = yield* Effect.promise(() =>
-        fetch(`${service.url}/api/v1/byok/${one.credential_id}`, {
-          method: "PATCH",
-          headers: { authorization: `Bearer ${one.management_key}`, "content-type": "application/json" },
-          body: JSON.stringify({ key: `${plain}-replaced` })
+      const replace = (key: string) =>
+        Effect.promise(async () => {
+          const patched = await fetch(`${service.url}/api/v1/byok/${one.credential_id}`, {
+            method: "PATCH",
+            headers: { authorization: `Bearer ${one.management_key}`, "content-type": "application/json" },
+            body: JSON.stringify({ key })
+          })
+          return { status: patched.status, body: await patched.text() }
         })
-      )
+      const wrapped = yield* replace(JSON.stringify({ api_key: plain }))
+      assert.strictEqual(wrapped.status, 400)
+      assert.include(wrapped.body, "must not hold the secret of the stored key, which is marked as leaked")
+      assert.strictEqual((yield* replace(plain)).status, 200, "the stored key itself, whose mark stays")
+      assert.deepStrictEqual(yield* parked, { [one.credential_id]: [1, true], [other.credential_id]: [1, false] })
+      const patched = yield* replace(`${plain}-replaced`)
       assert.strictEqual(patched.status, 200)
       assert.deepStrictEqual(yield* parked, { [other.credential_id]: [1, false] })
       const [again] = (yield* search(`${plain}-replaced`)).found

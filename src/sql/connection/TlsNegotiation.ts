@@ -16,8 +16,11 @@ export class TlsNegotiation extends Duplex {
   }
 
   override _construct(callback: (error?: Error) => void): void {
+    const closed = () => callback(Object.assign(new Error("Connection closed"), { code: "ECONNRESET" }))
+    this.#socket.once("close", closed)
     this.#socket.write(sslRequest)
     this.#socket.once("data", (answer: Buffer) => {
+      this.#socket.removeListener("close", closed)
       // Anything after the first byte could be plaintext injected ahead of the handshake.
       if (answer[0] !== accepted || answer.length > 1) return callback(new Error("The database does not speak TLS"))
       this.#socket.on("data", (chunk: Buffer) => {

@@ -6,6 +6,7 @@ import { networkInterfaces } from "node:os"
 import { join } from "node:path"
 import * as DatabaseLive from "../../../src/sql/connection/Database.ts"
 import { Database } from "../../../src/sql/connection/Database.ts"
+import { makeTransport } from "../../../src/sql/connection/makeTransport.ts"
 import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
 import { type DatabaseTarget, parseDatabaseUrl } from "../../../src/sql/connection/DatabaseTarget.ts"
 import { prepare } from "../../../src/sql/embedded/DataDirectory.ts"
@@ -121,6 +122,19 @@ it.live.each<readonly [string, Buffer]>([
     )
     assertRefuses(yield* Effect.exit(ask(port)))
     assert.deepStrictEqual(new Set(heard), new Set(["0000000804d2162f"]))
+  })
+)
+
+it.live("a database that closes before it answers is reported at once, not at the connect timeout", () =>
+  Effect.gen(function* () {
+    const port = yield* listen((socket) => socket.once("data", () => socket.destroy()), "localhost")
+    const began = performance.now()
+    const error = yield* Effect.callback<Error>((resume) => {
+      const socket = makeTransport(targetOf(port), { silence: 60_000, pooler: false }, () => {})()
+      socket.once("error", (error) => resume(Effect.succeed(error)))
+    }).pipe(Effect.timeout("5 seconds"))
+    assert.strictEqual(Reflect.get(error, "code"), "ECONNRESET")
+    assert.isBelow(performance.now() - began, 500)
   })
 )
 

@@ -8,6 +8,9 @@ import { CommandFailed } from "./Output.ts"
 /** Creates are recognised for 24 hours; a run that begins in time must also end in time. */
 const maxAge = Duration.hours(23)
 
+/** How far the clocks of two machines may be apart. */
+const clockDifference = Duration.minutes(5)
+
 const Journal = Schema.fromJsonString(
   Schema.Struct({
     account_id: AccountId,
@@ -38,7 +41,13 @@ export const openJournal = Effect.fnUntraced(function* (path: string, account_id
   if (journal.account_id !== account_id) {
     return yield* new CommandFailed({ message: `${path} is the journal of an import into another account.` })
   }
-  if (now.epochMilliseconds - journal.created_at.epochMilliseconds >= Duration.toMillis(maxAge)) {
+  const age = now.epochMilliseconds - journal.created_at.epochMilliseconds
+  if (age < -Duration.toMillis(clockDifference)) {
+    return yield* new CommandFailed({
+      message: `${path} is from ${DateTime.formatIso(journal.created_at)}, which is in the future: set the clock right.`
+    })
+  }
+  if (age >= Duration.toMillis(maxAge)) {
     return yield* new CommandFailed({
       message: `${path} is from ${DateTime.formatIso(journal.created_at)}, and an import can be resumed for ${Duration.toHours(maxAge)} hours: remove from the file what was imported since, then the journal.`
     })

@@ -221,6 +221,12 @@ describe("byok credential import", () => {
         (yield* importFrom(file)).stderr,
         /^\S+ is from \S+Z, and an import can be resumed for 23 hours: .*\n$/
       )
+      const tomorrow = new Date(Date.now() + 24 * 3600_000).toISOString()
+      write("keys.jsonl.journal", JSON.stringify({ account_id, salt, created_at: tomorrow }))
+      assert.strictEqual(
+        (yield* importFrom(file)).stderr,
+        `${journal} is from ${tomorrow}, which is in the future: set the clock right.\n`
+      )
       const other = textIn(yield* createAccount(settings), "account_id")
       write("keys.jsonl.journal", JSON.stringify({ account_id: other, salt, created_at: new Date().toISOString() }))
       assert.strictEqual(

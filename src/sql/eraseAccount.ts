@@ -1,6 +1,7 @@
 import { DateTime, Effect, Option } from "effect"
 import type { AuditAct } from "../domain/AuditEvent.ts"
 import type { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
+import type { ErasureStep } from "../port/AccountRepository.ts"
 import { record } from "./auditing.ts"
 import type { ConnectionPool } from "./connection/ConnectionPool.ts"
 
@@ -12,9 +13,11 @@ import type { ConnectionPool } from "./connection/ConnectionPool.ts"
 export const eraseAccount =
   ({ ask, sql }: ConnectionPool) =>
   (account_id: AccountId, at: DateTime.Utc, limit: number) => {
+    /** What an attempt whose answer was lost deleted last. */
+    let before = Option.none<ErasureStep>()
     const step = Effect.gen(function* () {
       const accounts = yield* sql`SELECT id FROM accounts WHERE id = ${account_id} FOR UPDATE`
-      if (accounts.length === 0) return Option.none()
+      if (accounts.length === 0) return before
       const apiKeys = yield* sql<{ hash: ApiKeyHash; live: boolean }>`
         DELETE FROM api_keys WHERE account_id = ${account_id}
         RETURNING encode(hash, 'hex') AS hash, revoked_at IS NULL AS live`
@@ -49,7 +52,9 @@ export const eraseAccount =
         })),
         ...(done ? [{ action: "account.delete", account_id } as const] : [])
       ])
-      return Option.some({ credentials: credentials.length, receipts: receipts.length, done })
+      const erased = Option.some({ credentials: credentials.length, receipts: receipts.length, done })
+      if (done) before = erased
+      return erased
     })
     return ask(sql.withTransaction(step), "accounts.erase")
   }

@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Fiber } from "effect"
+import { DateTime, Effect, Fiber, Option } from "effect"
 import { CredentialId } from "../../src/domain/Identifiers.ts"
 import type { CredentialUpdate } from "../../src/port/CredentialRepository.ts"
 import { eventsIn } from "../support/database/auditEntries.ts"
@@ -157,3 +157,14 @@ describe("a deletion", () => {
     })
   )
 })
+
+it.live("the deletion of an account whose last answer is lost is reported as done", () =>
+  Effect.gen(function* () {
+    const { accounts, proxy } = yield* openLossyStore
+    proxy.loseAnswer("COMMIT")
+    const erased = yield* accounts.eraseAccount(account_id, DateTime.makeUnsafe(0), 500)
+    assert.strictEqual(proxy.lost(), 1)
+    assert.deepStrictEqual(Option.getOrUndefined(erased), { credentials: 0, receipts: 0, done: true })
+    assert.isTrue(Option.isNone(yield* accounts.eraseAccount(account_id, DateTime.makeUnsafe(0), 500)))
+  })
+)

@@ -1,7 +1,9 @@
 import { Context, Duration, Effect, Layer } from "effect"
 import { AccountId, WorkspaceId } from "../../../src/domain/Identifiers.ts"
+import { AccountRepository } from "../../../src/port/AccountRepository.ts"
 import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
 import { IdempotencyRecords } from "../../../src/port/IdempotencyRecords.ts"
+import * as AccountRepositoryLive from "../../../src/sql/AccountRepositoryLive.ts"
 import * as DatabaseLive from "../../../src/sql/connection/Database.ts"
 import * as CredentialRepositoryLive from "../../../src/sql/CredentialRepositoryLive.ts"
 import { migrate } from "../../../src/sql/Migrations.ts"
@@ -22,13 +24,16 @@ export const openLossyStore = Effect.gen(function* () {
   const admin = yield* adminClient(url)
   yield* admin`INSERT INTO accounts VALUES (${account_id}, 'n', now())`
   yield* admin`INSERT INTO workspaces VALUES (${workspace_id}, ${account_id}, 'n', true, now(), NULL)`
-  const stores = Layer.merge(CredentialRepositoryLive.layer, IdempotencyRecordsLive.layer).pipe(
-    Layer.provide(DatabaseLive.layer(proxy.target, settings))
-  )
+  const stores = Layer.mergeAll(
+    AccountRepositoryLive.layer,
+    CredentialRepositoryLive.layer,
+    IdempotencyRecordsLive.layer
+  ).pipe(Layer.provide(DatabaseLive.layer(proxy.target, settings)))
   const built = yield* Layer.build(stores)
   return {
     admin,
     proxy,
+    accounts: Context.get(built, AccountRepository),
     repository: Context.get(built, CredentialRepository),
     records: Context.get(built, IdempotencyRecords)
   }

@@ -5,7 +5,7 @@ import type { Actor } from "../domain/CurrentCaller.ts"
 import { AccountId, type CredentialId } from "../domain/Identifiers.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
 import type { Audited } from "./auditing.ts"
-import { cursorOf } from "./rowOrder.ts"
+import { cursorOf, inLockOrder } from "./rowOrder.ts"
 
 /** The columns of the sealing context. */
 export const ContextRow = Schema.Struct({ account_id: AccountId, ...Credential.fields }).mapFields(
@@ -76,7 +76,8 @@ export const workspaceForInsert = (sql: SqlClient.SqlClient, { account_id, works
 
 /** As `workspaceForInsert`, for the workspaces of several rows. */
 export const workspacesForInsert = (sql: SqlClient.SqlClient, rows: ReadonlyArray<NewRow>) => {
-  const wanted = Array.from(new Map(rows.map((row) => [`${row.account_id} ${row.workspace_id}`, row])).values())
+  const nameOf = ({ account_id, workspace_id }: NewRow) => `${account_id} ${workspace_id}`
+  const wanted = inLockOrder(nameOf, Array.from(new Map(rows.map((row) => [nameOf(row), row])).values()))
   return sql`
     SELECT locked.* FROM unnest(
       ${wanted.map(({ account_id }) => account_id)}::uuid[], ${wanted.map(({ workspace_id }) => workspace_id)}::uuid[]

@@ -1,6 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Cause, Effect, Exit, Fiber, Option } from "effect"
 import { AccountId, WorkspaceId } from "../../src/domain/Identifiers.ts"
+import { workspacesForInsert } from "../../src/sql/credentialRows.ts"
 import { DatabaseFailure } from "../../src/port/DatabaseFailure.ts"
 import { account_id, openLossyStore, uuid, workspace_id } from "../support/database/lossyStore.ts"
 import { plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
@@ -30,6 +31,28 @@ const open = Effect.gen(function* () {
   )
   return { admin, insert, insertOnce, plain, recorded, proxy, rows }
 })
+
+it.live("the workspaces of a batch are locked in one order, whatever that of its rows", () =>
+  Effect.gen(function* () {
+    const { admin } = yield* openLossyStore
+    const last = WorkspaceId.make(uuid(9))
+    yield* admin`INSERT INTO workspaces VALUES (${last}, ${account_id}, 'n', false, now(), NULL)`
+    const release = yield* holdOpen(admin, `SELECT FROM workspaces WHERE id = '${last}' FOR UPDATE`)
+    const rows = [last, workspace_id].map((workspace) => ({
+      account_id,
+      ...plainCredential(workspace, uuid(11)),
+      ...plainSealedKey(1)
+    }))
+    const locking = yield* Effect.forkChild(
+      Effect.andThen(admin`SELECT 1`, workspacesForInsert(admin, rows)).pipe(admin.withTransaction)
+    )
+    yield* untilWaiting(admin, 1)
+    const free = yield* admin`SELECT 1 FROM workspaces WHERE id = ${workspace_id} FOR UPDATE SKIP LOCKED`
+    assert.lengthOf(free, 0, "the first is locked while the last one is waited for")
+    yield* release
+    assert.lengthOf(yield* Fiber.join(locking), 2)
+  })
+)
 
 describe("a repeated insert of a credential", () => {
   it.live("returns the same as the first, and stores one row (R3, D32)", () =>

@@ -4,7 +4,7 @@ import { CurrentDeadline } from "../../port/Deadline.ts"
 import type { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import type { PoolMeter } from "./PoolMeter.ts"
 import { OperationSpan } from "./OperationSpan.ts"
-import type { Operation, Query } from "./Query.ts"
+import { deadlock, type Operation, type Query } from "./Query.ts"
 
 type NonEmpty<A> = Arr.NonEmptyReadonlyArray<A>
 
@@ -42,9 +42,12 @@ const sweepInterval = 50
 
 const unavailable = Exit.fail(new ServiceUnavailable())
 
-/** Whether the failure is one row's own; the others may succeed. */
+/** A deadlock, a statement cancelled at its timeout, as while it waits for a lock, and a lock not free in time. */
+const locked = new Set([deadlock, "57014", "55P03"])
+
+/** Whether the failure may be one row's own; the others may succeed. */
 const isRowFailure = ({ kind, sqlstate = "" }: DatabaseFailure) =>
-  kind === "UniqueViolation" || kind === "ConstraintError" || sqlstate.startsWith("22")
+  kind === "UniqueViolation" || kind === "ConstraintError" || sqlstate.startsWith("22") || locked.has(sqlstate)
 
 /** A waiting caller. `settle` is cleared on use: a batch that lives longer must not retain the caller. */
 interface Waiting<Request, Answer> {
@@ -122,7 +125,11 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, meter, time
             Effect.sync(() => entries.forEach((entry, index) => settle(entry, Exit.succeed(answers[index] as Answer)))),
           onFailure: (failure) =>
             isRowFailure(failure)
-              ? Effect.forEach(entries, runOne, { concurrency: maxInFlight, discard: true })
+              ? Effect.forEach(entries, runOne, {
+                  // Rows that meet the lock again must not hold up the others.
+                  concurrency: locked.has(failure.sqlstate ?? "") ? "unbounded" : maxInFlight,
+                  discard: true
+                })
               : Effect.sync(() => entries.forEach((entry) => settle(entry, Exit.die(failure))))
         }
       )

@@ -11,6 +11,9 @@ export type Operation = `${string}.${string}`
 /** A query as adapters write it, its errors not yet scrubbed. It must be safe to run twice. */
 export type Query<A> = Effect.Effect<A, QueryError>
 
+/** SQLSTATE of a transaction that was rolled back because it and another one waited for each other. */
+export const deadlock = "40P01"
+
 /** Milliseconds between attempts. The first retry comes at once: the pool may have handed out a dead connection. */
 const pause = 100
 
@@ -31,7 +34,8 @@ export const retryingWith = (unreplicated: () => number) => {
           if (error._tag !== "SqlError") return Effect.die(error)
           const failure = failureOf(error)
           const wait = retries === 0 ? 0 : pause
-          if (!failure.isTransient || performance.now() + wait >= until()) return Effect.fail(failure)
+          const mayPass = failure.isTransient || failure.sqlstate === deadlock
+          if (!mayPass || performance.now() + wait >= until()) return Effect.fail(failure)
           const again = attempt(query, until, retries + 1)
           return wait === 0 ? again : Effect.andThen(Effect.sleep(wait), again)
         }

@@ -100,6 +100,16 @@ describe("concurrent requests", () => {
     })
   )
 
+  it.live.each(["40P01", "55P03", "57014"])("fail alone if they meet a lock (%s)", (sqlstate) =>
+    Effect.gen(function* () {
+      const { ask, state } = yield* pool()
+      const locked = new DatabaseFailure({ kind: "SqlError", sqlstate, constraint: undefined })
+      state.failing = (asked) => (asked === 2 ? locked : undefined)
+      const exits = yield* all([1, 2, 3].map((asked) => Effect.exit(ask(asked))))
+      assert.deepStrictEqual(exits, [Exit.succeed("answer to 1"), Exit.die(locked), Exit.succeed("answer to 3")])
+    })
+  )
+
   it.live("fail together if the statement itself fails, and are not repeated one by one", () =>
     Effect.gen(function* () {
       const { ask, state, statements } = yield* pool()

@@ -2,37 +2,12 @@ import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
 import * as NodeServices from "@effect/platform-node/NodeServices"
 import { Effect, Runtime } from "effect"
 import { Command } from "effect/cli"
-import { accountCommand } from "./cli/AccountCommand.ts"
-import { apiKeyCommand } from "./cli/ApiKeyCommand.ts"
-import { root } from "./cli/Arguments.ts"
-import { auditCommand } from "./cli/AuditCommand.ts"
-import { credentialCommand } from "./cli/CredentialCommand.ts"
-import { explainCommand } from "./cli/ExplainCommand.ts"
+import { byok } from "./cli/Commands.ts"
 import { exitCodeOf } from "./cli/exitCodeOf.ts"
-import { keyringCommand } from "./cli/KeyringCommand.ts"
-import { leakCommand } from "./cli/LeakCommand.ts"
-import { migrateCommand } from "./cli/MigrateCommand.ts"
 import { layerHelp } from "./cli/Output.ts"
-import { serveCommand } from "./cli/ServeCommand.ts"
-import { workspaceCommand } from "./cli/WorkspaceCommand.ts"
 import * as Environment from "./wiring/Environment.ts"
 import * as Logging from "./wiring/Logging.ts"
 import { version } from "./wiring/OtlpSettings.ts"
-
-export const byok = root.pipe(
-  Command.withSubcommands([
-    serveCommand,
-    accountCommand,
-    workspaceCommand,
-    apiKeyCommand,
-    credentialCommand,
-    keyringCommand,
-    leakCommand,
-    explainCommand,
-    auditCommand,
-    migrateCommand
-  ])
-)
 
 /** Runs a command line, prints its result or its failure, and returns the exit code. */
 export const run = (args: ReadonlyArray<string>): Effect.Effect<number> =>

@@ -1,11 +1,11 @@
 import { Cause, Console, Effect, Option } from "effect"
 import { CliError, type Command } from "effect/cli"
-import type { byok } from "../main.ts"
 import { KeyStoreUnavailable } from "../port/Cipher.ts"
 import { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import { StoredKeyUnusable } from "../service/makeUpdate.ts"
 import type { OrderRefused } from "../service/OperatorCredentials.ts"
 import type { InvalidSetting } from "../wiring/Settings.ts"
+import type { byok } from "./Commands.ts"
 import { OutputFailed } from "./Output.ts"
 
 /** Defects that have a sentence nevertheless. */

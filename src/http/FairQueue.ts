@@ -102,7 +102,7 @@ export class FairQueues extends Context.Service<
     Effect.map(QueueLimits, (limits) => ({
       reads: makeFairQueue(limits),
       writes: makeFairQueue(limits),
-      lists: makeFairQueue({ ...limits, inProgress: 2 })
+      lists: makeFairQueue({ waiting: limits.waiting, inProgress: 2 })
     }))
   )
 }

@@ -10,7 +10,7 @@ type Refusal = (found: string) => Effect.Effect<never, InvalidSetting>
 const read = (path: string, refusal: Refusal) =>
   Effect.try({
     try: () => readFileSync(path, "utf8"),
-    catch: (cause) => String((cause as NodeJS.ErrnoException).code ?? "an unknown error")
+    catch: (cause) => (cause as NodeJS.ErrnoException).code ?? "an unknown error"
   }).pipe(Effect.catch(refusal))
 
 /** Reads the server's certificate and its key, and checks that they belong together. */

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto"
 import { assert, describe, it } from "@effect/vitest"
-import { Arbitrary, DateTime, Effect, Exit, Layer, Schema } from "effect"
+import { Arbitrary, DateTime, Effect, Exit, Schema } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { AuditEvent } from "../../src/domain/AuditEvent.ts"
 import { CurrentActor, CurrentCaller } from "../../src/domain/CurrentCaller.ts"
@@ -12,18 +12,13 @@ import { Credentials } from "../../src/port/Credentials.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { KekRegistry } from "../../src/port/KekRegistry.ts"
 import { IdempotencyRecords } from "../../src/port/IdempotencyRecords.ts"
-import * as AccountRepositoryLive from "../../src/sql/AccountRepositoryLive.ts"
-import * as CredentialRepositoryLive from "../../src/sql/CredentialRepositoryLive.ts"
-import * as DatabaseLive from "../../src/sql/connection/Database.ts"
-import { migrate } from "../../src/sql/Migrations.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { elementOf, integer } from "../support/memory/arbitraries.ts"
 import { entriesIn, eventsIn } from "../support/database/auditEntries.ts"
 import { plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
 import { databaseContent, leakOf } from "../support/keys/leakSearch.ts"
-import { databaseProxy } from "../support/database/DatabaseProxy.ts"
 import { eventually } from "../support/process/eventually.ts"
-import { adminClient, databaseSettings, freshDatabase } from "../support/database/freshDatabase.ts"
+import { openBehindProxy } from "../support/database/lossyStore.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
 import { rotationWith, sealUnder } from "../support/keys/rotating.ts"
 import { newHash, newTenant, newWorkspaceId } from "../support/database/newTenant.ts"
@@ -274,21 +269,9 @@ describe("an audit entry (SECURITY.md, Audit)", () => {
 })
 
 describe("an operation that is retried because its answer was lost", () => {
-  const open = Effect.gen(function* () {
-    const url = yield* freshDatabase
-    const proxy = yield* databaseProxy(url)
-    yield* migrate(proxy.target, databaseSettings)
-    const ports = yield* Layer.build(
-      Layer.merge(CredentialRepositoryLive.layer, AccountRepositoryLive.layer).pipe(
-        Layer.provide(DatabaseLive.layer(proxy.target, databaseSettings))
-      )
-    )
-    return { ports, proxy, sql: yield* adminClient(url) }
-  })
-
   it.live("has one event (R3)", () =>
     Effect.gen(function* () {
-      const { ports, proxy, sql } = yield* open
+      const { ports, proxy, sql } = yield* openBehindProxy
       yield* Effect.gen(function* () {
         const repository = yield* AccountRepository
         proxy.loseAnswer("COMMIT")

@@ -36,10 +36,11 @@ const restore = (sql: SqlClient.SqlClient) =>
     )
   )
 
+const seqs = [1, 3, 4, 6, 7, 9, 10, 11, 13, 14]
+
 /** Ten entries with gaps among them, under four checkpoints: entries 1 3 | 4 6 7 | 9 10 11 | 13 14. */
 const tenEntries = Effect.gen(function* () {
   const { audit, log, sql, ...rest } = yield* open
-  const seqs = [1, 3, 4, 6, 7, 9, 10, 11, 13, 14]
   for (let seq = 1; seq <= 14; seq++) {
     yield* seqs.includes(seq) ? write(sql, seq) : skip(sql)
     if ([3, 7, 11, 14].includes(seq)) yield* log.seal(0)
@@ -55,10 +56,9 @@ const tenEntries = Effect.gen(function* () {
     [3, 7, 11, 14]
   )
   yield* keep(sql)
-  return { audit, log, sql, seqs, ...rest }
+  return { audit, log, sql, ...rest }
 })
 
-const seqs = [1, 3, 4, 6, 7, 9, 10, 11, 13, 14]
 /** The first entry of the checkpoint that covers a number, which is named if the checkpoint does not match. */
 const firstUnder = (number: number) => [1, 4, 9, 13][number - 1] ?? assert.fail("no such checkpoint")
 
@@ -66,90 +66,67 @@ interface Tampering {
   readonly statements: ReadonlyArray<string>
   readonly found: string
 }
-const kinds = [
-  "edit",
-  "respace",
-  "date",
-  "remove",
-  "insert",
-  "swap",
-  "renumber",
-  "hash",
-  "digest",
-  "checkpoint",
-  "forge"
-] as const
 const bytes = "int8send(seq) || timestamptz_send(at) || convert_to(events::text, 'UTF8')"
-/** A way to falsify entries or checkpoints, and what verifying must report. */
-const tampering: Arbitrary.Arbitrary<Tampering> = Arbitrary.map(
-  Arbitrary.all({ kind: elementOf(kinds), index: integer(0, 9), other: integer(0, 9), number: integer(1, 3) }),
-  ({ index, kind, number, other }): Tampering => {
-    const seq = seqs[index] ?? 0
-    const next = seqs[index === other ? (other + 1) % 10 : other] ?? 0
-    const gap = [2, 5, 8, 12, 0, -1, -(2 ** 40)][other % 7] ?? 0
-    const entry = `UPDATE audit_entries SET`
-    const checkpoint = `UPDATE audit_checkpoints SET`
-    const end = `WHERE seq = ${seq}`
-    switch (kind) {
-      case "edit":
-        return { statements: [`${entry} events = '[{"n":0}]' ${end}`], found: `edited ${seq}` }
-      case "respace":
-        return { statements: [`${entry} events = (events::text || ' ')::json ${end}`], found: `edited ${seq}` }
-      case "date":
-        return { statements: [`${entry} at = at + interval '1 millisecond' ${end}`], found: `edited ${seq}` }
-      case "remove":
-        return { statements: [`DELETE FROM audit_entries ${end}`], found: `removed ${seq}` }
-      case "insert":
-        return {
-          statements: [`INSERT INTO audit_entries (seq, events) OVERRIDING SYSTEM VALUE VALUES (${gap}, '[]')`],
-          found: `inserted ${gap}`
-        }
-      case "swap":
-        return {
-          statements: [
-            `UPDATE audit_entries SET events = (SELECT events FROM kept_audit_entries k WHERE k.seq = ${seq} + ${next} - audit_entries.seq)
-             WHERE seq IN (${seq}, ${next})`
-          ],
-          found: `edited ${Math.min(seq, next)}`
-        }
-      case "renumber":
-        return {
-          statements: [
-            `DELETE FROM audit_entries ${end}`,
-            `INSERT INTO audit_entries OVERRIDING SYSTEM VALUE SELECT ${gap}, at, events FROM kept_audit_entries ${end}`
-          ],
-          found: gap < seq ? `inserted ${gap}` : `removed ${seq}`
-        }
-      case "hash":
-        return {
-          statements: [`${checkpoint} hash = sha256(hash) WHERE number = ${number}`],
-          found: `checkpoint ${firstUnder(number)}`
-        }
-      case "digest":
-        return {
-          statements: [
-            `${checkpoint} digests = set_byte(digests, ${index + other}, 255 - get_byte(digests, ${index + other})) WHERE number = ${number}`
-          ],
-          found: `checkpoint ${firstUnder(number)}`
-        }
-      case "checkpoint":
-        return {
-          statements: [`DELETE FROM audit_checkpoints WHERE number = ${number}`],
-          found: `checkpoint ${firstUnder(number)}`
-        }
-      case "forge":
-        return {
-          statements: [
-            `${entry} events = '[]' WHERE seq = ${index < 5 ? 1 : 3}`,
-            `${checkpoint} digests = (SELECT string_agg(int8send(seq) || sha256(${bytes}), '' ORDER BY seq)
-             FROM audit_entries WHERE seq <= 3) WHERE number = 1`,
-            `${checkpoint} hash = sha256(digests) WHERE number = 1`
-          ],
-          found: `checkpoint ${firstUnder(2)}`
-        }
+const places = Arbitrary.all({ index: integer(0, 9), other: integer(0, 9), number: integer(1, 3) })
+/** Ways to falsify entries or checkpoints, and what verifying must report. */
+const ways: ReadonlyArray<(place: typeof places extends Arbitrary.Arbitrary<infer A> ? A : never) => Tampering> = [
+  ({ index }) => edit(index, `events = '[{"n":0}]'`),
+  ({ index }) => edit(index, "events = (events::text || ' ')::json"),
+  ({ index }) => edit(index, "at = at + interval '1 millisecond'"),
+  ({ index }) => ({
+    statements: [`DELETE FROM audit_entries WHERE seq = ${seqAt(index)}`],
+    found: `removed ${seqAt(index)}`
+  }),
+  ({ other }) => ({
+    statements: [`INSERT INTO audit_entries (seq, events) OVERRIDING SYSTEM VALUE VALUES (${gapAt(other)}, '[]')`],
+    found: `inserted ${gapAt(other)}`
+  }),
+  ({ index, other }) => {
+    const [seq, next] = [seqAt(index), seqAt(index === other ? (other + 1) % 10 : other)]
+    return {
+      statements: [
+        `UPDATE audit_entries SET events = (SELECT events FROM kept_audit_entries k WHERE k.seq = ${seq} + ${next} - audit_entries.seq)
+         WHERE seq IN (${seq}, ${next})`
+      ],
+      found: `edited ${Math.min(seq, next)}`
     }
-  }
-)
+  },
+  ({ index, other }) => {
+    const [seq, gap] = [seqAt(index), gapAt(other)]
+    return {
+      statements: [
+        `DELETE FROM audit_entries WHERE seq = ${seq}`,
+        `INSERT INTO audit_entries OVERRIDING SYSTEM VALUE SELECT ${gap}, at, events FROM kept_audit_entries WHERE seq = ${seq}`
+      ],
+      found: gap < seq ? `inserted ${gap}` : `removed ${seq}`
+    }
+  },
+  ({ number }) => forge(number, `UPDATE audit_checkpoints SET hash = sha256(hash) WHERE number = ${number}`),
+  ({ index, number, other }) => {
+    const flipped = `set_byte(digests, ${index + other}, 255 - get_byte(digests, ${index + other}))`
+    return forge(number, `UPDATE audit_checkpoints SET digests = ${flipped} WHERE number = ${number}`)
+  },
+  ({ number }) => forge(number, `DELETE FROM audit_checkpoints WHERE number = ${number}`),
+  ({ index }) =>
+    forge(
+      2,
+      `UPDATE audit_entries SET events = '[]' WHERE seq = ${index < 5 ? 1 : 3}`,
+      `UPDATE audit_checkpoints SET digests = (SELECT string_agg(int8send(seq) || sha256(${bytes}), '' ORDER BY seq)
+       FROM audit_entries WHERE seq <= 3) WHERE number = 1`,
+      "UPDATE audit_checkpoints SET hash = sha256(digests) WHERE number = 1"
+    )
+]
+const seqAt = (index: number) => seqs[index] ?? 0
+const gapAt = (index: number) => [2, 5, 8, 12, 0, -1, -(2 ** 40)][index % 7] ?? 0
+const edit = (index: number, change: string): Tampering => ({
+  statements: [`UPDATE audit_entries SET ${change} WHERE seq = ${seqAt(index)}`],
+  found: `edited ${seqAt(index)}`
+})
+const forge = (number: number, ...statements: ReadonlyArray<string>): Tampering => ({
+  statements,
+  found: `checkpoint ${firstUnder(number)}`
+})
+const tampering = Arbitrary.map(Arbitrary.all({ place: places, way: elementOf(ways) }), ({ place, way }) => way(place))
 
 describe("verifying the audit log on PostgreSQL (SECURITY.md, Audit)", () => {
   it.live("counts an untouched log, over gaps and checkpoints", () =>

@@ -1,10 +1,12 @@
 import { assert, layer } from "@effect/vitest"
 import { Cause, Context, Data, Effect, Exit, Layer, Redacted } from "effect"
 import type { SqlClient } from "effect/sql"
+import { WorkspaceId } from "../../src/domain/Identifiers.ts"
 import { Provider } from "../../src/domain/Provider.ts"
 import { parseDatabaseUrl } from "../../src/sql/connection/DatabaseTarget.ts"
 import { migrate } from "../../src/sql/Migrations.ts"
 import { adminClient, databaseSettings, freshDatabase } from "../support/database/freshDatabase.ts"
+import { plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
 
 type Row = Readonly<Record<string, unknown>>
 
@@ -47,26 +49,11 @@ const good: Record<string, Row> = {
   audit_entries: { seq: 9, at: created_at, events: "[]" },
   audit_checkpoints: { number: 9, last_seq: 9, digests: Buffer.alloc(40), hash: Buffer.alloc(32) },
   credentials: {
-    id: id(9),
+    ...plainCredential(WorkspaceId.make(id(11)), id(9)),
+    ...plainSealedKey(),
     account_id: id(1),
-    workspace_id: id(11),
-    provider: "openai",
-    name: null,
-    label: "sk-...AbCd",
     created_at,
-    disabled: false,
-    is_fallback: false,
-    is_required: false,
-    is_byok_only: false,
-    allowed_api_key_hashes: null,
-    allowed_models: null,
-    allowed_user_ids: null,
-    declared_region: null,
-    declared_zdr: null,
-    sort_order: 0,
-    kek_id: "kek-1",
-    wrapped_dek: Buffer.alloc(60),
-    sealed: Buffer.alloc(63)
+    sort_order: 0
   }
 }
 

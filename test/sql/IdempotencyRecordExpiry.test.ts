@@ -1,15 +1,13 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Clock, Context, Duration, Effect, Layer, Schema } from "effect"
+import { Clock, Context, Duration, Effect, Layer } from "effect"
 import * as Byok from "../../src/Byok.ts"
-import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
 import { IdempotencyKey } from "../../src/domain/IdempotencyKey.ts"
-import { NewCredential } from "../../src/domain/NewCredential.ts"
 import { Accounts } from "../../src/service/Accounts.ts"
-import { Credentials } from "../../src/port/Credentials.ts"
 import { IdempotencyRecords } from "../../src/port/IdempotencyRecords.ts"
 import * as IdempotencyRecordExpiry from "../../src/service/IdempotencyRecordExpiry.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { adminClient, freshDatabase, settingsFor } from "../support/database/freshDatabase.ts"
+import { createOnce } from "../support/service/asTenant.ts"
 
 /** The clock of a machine that is ahead by 26 hours. */
 const ahead = Effect.map(Clock.Clock, (clock) => {
@@ -21,20 +19,21 @@ const ahead = Effect.map(Clock.Clock, (clock) => {
   }) as Clock.Clock
 })
 
+/** A service on a database of its own, and creates of one account under a key. */
+const open = Effect.gen(function* () {
+  const url = yield* freshDatabase
+  const service = Byok.layerWith(settingsFor(url))
+  const instance = yield* Layer.build(service)
+  const { account_id } = yield* Context.get(instance, Accounts).createAccount("n")
+  const create = (key: string) => Effect.provide(createOnce({ account_id }, {}, IdempotencyKey.make(key)), instance)
+  return { create, instance, service, sql: yield* adminClient(url) }
+})
+
 describe("old idempotency records on PostgreSQL (SECURITY.md, Idempotency records)", () => {
   it.live("are as old as the database says, whatever the clock of the instance that writes or removes them (F8)", () =>
     Effect.gen(function* () {
-      const url = yield* freshDatabase
-      const sql = yield* adminClient(url)
-      const settings = settingsFor(url)
+      const { create, instance, sql } = yield* open
       const clock = yield* ahead
-      const instance = yield* Layer.build(Byok.layerWith(settings))
-      const { account_id } = yield* Context.get(instance, Accounts).createAccount("n")
-      const input = yield* Schema.decodeUnknownEffect(NewCredential)({ provider: "groq", key: "fake-key" })
-      const create = (key: string) =>
-        Context.get(instance, Credentials)
-          .createOnce(input, IdempotencyKey.make(key))
-          .pipe(Effect.provideService(CurrentCaller, { account_id }))
       yield* create("right")
       yield* Effect.provideService(create("ahead"), Clock.Clock, clock)
       const ages = yield* sql<{ old: boolean }>`
@@ -67,16 +66,7 @@ describe("old idempotency records on PostgreSQL (SECURITY.md, Idempotency record
 
   it.live("are removed by the service itself, and honoured until then", () =>
     Effect.gen(function* () {
-      const url = yield* freshDatabase
-      const sql = yield* adminClient(url)
-      const settings = settingsFor(url)
-      const quiet = yield* Layer.build(Byok.layerWith(settings))
-      const { account_id } = yield* Context.get(quiet, Accounts).createAccount("n")
-      const input = yield* Schema.decodeUnknownEffect(NewCredential)({ provider: "groq", key: "fake-key" })
-      const create = (key: string) =>
-        Context.get(quiet, Credentials)
-          .createOnce(input, IdempotencyKey.make(key))
-          .pipe(Effect.provideService(CurrentCaller, { account_id }))
+      const { create, service, sql } = yield* open
       const replayed = (key: string) => Effect.map(create(key), (answer) => answer.replayed)
       const { id } = (yield* create("old")).credential
       yield* create("young")
@@ -88,7 +78,7 @@ describe("old idempotency records on PostgreSQL (SECURITY.md, Idempotency record
       assert.isTrue(yield* replayed("old"))
 
       yield* Effect.provideService(
-        Layer.build(Byok.layerWith(settings)),
+        Layer.build(Layer.fresh(service)),
         IdempotencyRecordExpiry.interval,
         Duration.millis(20)
       )

@@ -1,29 +1,21 @@
-import { assert } from "@effect/vitest"
-import { Context, Effect, Exit, Fiber, Layer, Redacted } from "effect"
-import type { SqlClient } from "effect/sql"
+import { assert, it } from "@effect/vitest"
+import { Context, Effect, Exit, Fiber, Layer } from "effect"
+import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { KekRegistry } from "../../src/port/KekRegistry.ts"
-import * as DatabaseLive from "../../src/sql/connection/Database.ts"
-import { parseDatabaseUrl } from "../../src/sql/connection/DatabaseTarget.ts"
-import * as KekRegistryLive from "../../src/sql/KekRegistryLive.ts"
-import { migrate } from "../../src/sql/Migrations.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { eventsIn } from "../support/database/auditEntries.ts"
-import { adminClient, databaseSettings, freshDatabase } from "../support/database/freshDatabase.ts"
+import { openBehindProxy } from "../support/database/lossyStore.ts"
+import { newTenant } from "../support/database/newTenant.ts"
+import { plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
+import { openStore } from "../support/database/stores.ts"
 import { holdOpen, untilWaiting } from "../support/database/transactions.ts"
 
-class Admin extends Context.Service<Admin, SqlClient.SqlClient>()("byok/test/Admin") {}
+class Store extends Context.Service<Store, Effect.Success<ReturnType<typeof openStore>>>()("byok/test/Store") {}
 
 const RegistryLive = Layer.unwrap(
-  Effect.gen(function* () {
-    const url = yield* freshDatabase
-    const target = parseDatabaseUrl(Redacted.make(url))
-    yield* migrate(target, databaseSettings)
-    return Layer.mergeAll(
-      KekRegistryLive.layer.pipe(Layer.provide(DatabaseLive.layer(target, databaseSettings))),
-      Layer.effect(Admin, adminClient(url))
-    )
-  })
+  Effect.map(openStore(), (store) => Layer.merge(Layer.succeedContext(store.ports), Layer.succeed(Store, store)))
 )
+const Admin = Effect.map(Store, ({ sql }) => sql)
 
 const kek = (kek_id: string, byte: number) => ({ kek_id, check_value: new Uint8Array(16).fill(byte) })
 
@@ -34,33 +26,13 @@ const registered = Effect.gen(function* () {
   return rows.map(({ byte, id }) => `${id}=${byte}`)
 })
 
-const uuid = (n: number) => `01935f6a-0000-7000-8000-${String(n).padStart(12, "0")}`
-
-/** Credentials that name the given keys. */
-const sealedUnder = (...kek_ids: ReadonlyArray<string>) =>
+/** A credential that names the given key, and no other one. */
+const sealedUnder = (kek_id: string) =>
   Effect.gen(function* () {
-    const sql = yield* Admin
-    yield* sql`DELETE FROM credentials`
-    yield* sql`INSERT INTO accounts VALUES (${uuid(1)}, 'n', now()) ON CONFLICT DO NOTHING`
-    yield* sql`INSERT INTO workspaces VALUES (${uuid(2)}, ${uuid(1)}, 'n', true, now(), NULL) ON CONFLICT DO NOTHING`
-    for (const [index, kek_id] of kek_ids.entries()) {
-      yield* sql`INSERT INTO credentials ${sql.insert({
-        id: uuid(10 + index),
-        account_id: uuid(1),
-        workspace_id: uuid(2),
-        provider: "openai",
-        label: "***...***",
-        created_at: new Date(0),
-        disabled: false,
-        is_fallback: false,
-        is_required: false,
-        is_byok_only: false,
-        sort_order: index,
-        kek_id,
-        wrapped_dek: Buffer.alloc(60),
-        sealed: Buffer.alloc(63)
-      })}`
-    }
+    yield* (yield* Admin)`DELETE FROM credentials`
+    const { account_id, workspace_id } = yield* newTenant
+    const { insert } = yield* CredentialRepository
+    yield* insert(account_id, plainCredential(workspace_id), { ...plainSealedKey(), kek_id })
   })
 
 layerLive(RegistryLive)("the registry of key-encryption keys on PostgreSQL", (it) => {
@@ -144,3 +116,19 @@ layerLive(RegistryLive)("the registry of key-encryption keys on PostgreSQL", (it
       })
   )
 })
+
+it.live("a promotion whose answer is lost is recorded once, and one after that again", () =>
+  Effect.gen(function* () {
+    const { ports, proxy, sql } = yield* openBehindProxy
+    const { promote } = Context.get(ports, KekRegistry)
+    const promoted = Effect.map(eventsIn(sql), (events) =>
+      events.flatMap((event) => (event.action === "keyring.promote" ? [event.kek_id] : []))
+    )
+    proxy.loseAnswer("INSERT 0 1")
+    yield* promote("next")
+    assert.strictEqual(proxy.lost(), 1)
+    assert.deepStrictEqual(yield* promoted, ["next"])
+    yield* promote("next")
+    assert.deepStrictEqual(yield* promoted, ["next", "next"])
+  })
+)

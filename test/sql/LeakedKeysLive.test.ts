@@ -1,18 +1,12 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Arbitrary, Effect, Layer, Option } from "effect"
+import { Arbitrary, Effect, Option } from "effect"
 import { inconclusiveLabel, labelOf } from "../../src/domain/Label.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { LeakedKeys } from "../../src/port/LeakedKeys.ts"
 import { Parkings } from "../../src/port/Parkings.ts"
-import * as AccountRepositoryLive from "../../src/sql/AccountRepositoryLive.ts"
-import * as CredentialRepositoryLive from "../../src/sql/CredentialRepositoryLive.ts"
-import * as Database from "../../src/sql/connection/Database.ts"
-import * as LeakedKeysLive from "../../src/sql/LeakedKeysLive.ts"
-import { migrate } from "../../src/sql/Migrations.ts"
-import * as ParkingsLive from "../../src/sql/ParkingsLive.ts"
 import { entriesIn, eventsIn } from "../support/database/auditEntries.ts"
-import { databaseProxy } from "../support/database/DatabaseProxy.ts"
-import { adminClient, databaseSettings, freshDatabase } from "../support/database/freshDatabase.ts"
+import { adminClient, freshDatabase } from "../support/database/freshDatabase.ts"
+import { openBehindProxy } from "../support/database/lossyStore.ts"
 import { newTenant } from "../support/database/newTenant.ts"
 import { plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
 import { openStore } from "../support/database/stores.ts"
@@ -82,18 +76,7 @@ describe("the search for a leaked key on PostgreSQL", () => {
 
   it.live("records search and marks in one transaction, once though its answer is lost and it runs again (L16)", () =>
     Effect.gen(function* () {
-      const url = yield* freshDatabase
-      const proxy = yield* databaseProxy(url)
-      yield* migrate(proxy.target, databaseSettings)
-      const sql = yield* adminClient(url)
-      const ports = yield* Layer.build(
-        Layer.mergeAll(
-          CredentialRepositoryLive.layer,
-          AccountRepositoryLive.layer,
-          LeakedKeysLive.layer,
-          ParkingsLive.layer
-        ).pipe(Layer.provide(Database.layer(proxy.target, databaseSettings)))
-      )
+      const { ports, proxy, sql } = yield* openBehindProxy
       yield* Effect.gen(function* () {
         const key = yield* newKey
         const { conclude } = yield* LeakedKeys

@@ -8,6 +8,9 @@ import * as DatabaseLive from "../../../src/sql/connection/Database.ts"
 import * as CredentialRepositoryLive from "../../../src/sql/CredentialRepositoryLive.ts"
 import { migrate } from "../../../src/sql/Migrations.ts"
 import * as IdempotencyRecordsLive from "../../../src/sql/IdempotencyRecordsLive.ts"
+import * as KekRegistryLive from "../../../src/sql/KekRegistryLive.ts"
+import * as LeakedKeysLive from "../../../src/sql/LeakedKeysLive.ts"
+import * as ParkingsLive from "../../../src/sql/ParkingsLive.ts"
 import { databaseProxy } from "./DatabaseProxy.ts"
 import { adminClient, databaseSettings, freshDatabase } from "./freshDatabase.ts"
 
@@ -15,26 +18,35 @@ export const uuid = (n: number) => `01935f6a-0000-7000-8000-${String(n).padStart
 export const account_id = AccountId.make(uuid(1))
 export const workspace_id = WorkspaceId.make(uuid(2))
 
-/** Stores of credentials behind a proxy that loses answers, with one workspace, and a client behind the service's back. */
-export const openLossyStore = Effect.gen(function* () {
+const writing = Layer.mergeAll(
+  AccountRepositoryLive.layer,
+  CredentialRepositoryLive.layer,
+  IdempotencyRecordsLive.layer,
+  KekRegistryLive.layer,
+  LeakedKeysLive.layer,
+  ParkingsLive.layer
+)
+
+/** The ports that write, behind a proxy that loses answers, and a client behind the service's back. */
+export const openBehindProxy = Effect.gen(function* () {
   const url = yield* freshDatabase
   const proxy = yield* databaseProxy(url)
   const settings = { ...databaseSettings, statementTimeout: Duration.seconds(25), deadline: Duration.seconds(28) }
   yield* migrate(proxy.target, settings)
-  const admin = yield* adminClient(url)
+  const ports = yield* Layer.build(Layer.provide(writing, DatabaseLive.layer(proxy.target, settings)))
+  return { ports, proxy, sql: yield* adminClient(url) }
+})
+
+/** Stores of credentials behind a proxy that loses answers, with one workspace, and a client behind the service's back. */
+export const openLossyStore = Effect.gen(function* () {
+  const { ports, proxy, sql: admin } = yield* openBehindProxy
   yield* admin`INSERT INTO accounts VALUES (${account_id}, 'n', now())`
   yield* admin`INSERT INTO workspaces VALUES (${workspace_id}, ${account_id}, 'n', true, now(), NULL)`
-  const stores = Layer.mergeAll(
-    AccountRepositoryLive.layer,
-    CredentialRepositoryLive.layer,
-    IdempotencyRecordsLive.layer
-  ).pipe(Layer.provide(DatabaseLive.layer(proxy.target, settings)))
-  const built = yield* Layer.build(stores)
   return {
     admin,
     proxy,
-    accounts: Context.get(built, AccountRepository),
-    repository: Context.get(built, CredentialRepository),
-    records: Context.get(built, IdempotencyRecords)
+    accounts: Context.get(ports, AccountRepository),
+    repository: Context.get(ports, CredentialRepository),
+    records: Context.get(ports, IdempotencyRecords)
   }
 })

@@ -14,20 +14,21 @@ const actors: ReadonlyArray<object> = [
   { kind: "service" }
 ]
 
+const account = { account_id: id }
+const workspace = { ...account, workspace_id: id }
+const key = { ...workspace, credential_id: id, key_version: 1 }
+
 const acts: ReadonlyArray<object> = [
-  { action: "account.create", account_id: id },
-  { action: "workspace.create", account_id: id, workspace_id: id },
-  { action: "workspace.delete", account_id: id, workspace_id: id },
-  { action: "api_key.issue", account_id: id, api_key_hash, management: true },
-  { action: "api_key.revoke", account_id: id, api_key_hash },
-  { action: "credential.create", account_id: id, workspace_id: id, credential_id: id },
+  { action: "account.create", ...account },
+  { action: "workspace.create", ...workspace },
+  { action: "workspace.delete", ...workspace },
+  { action: "api_key.issue", ...account, api_key_hash, management: true },
+  { action: "api_key.revoke", ...account, api_key_hash },
+  { action: "credential.create", ...workspace, credential_id: id },
   { action: "leak.search", searched: 2, found: 1 },
-  { action: "credential.park", account_id: id, workspace_id: id, credential_id: id, key_version: 1 },
-  { action: "credential.unpark", account_id: id, workspace_id: id, credential_id: id, key_version: 1 },
-  { action: "keyring.register", kek_id: "kek-1" },
-  { action: "keyring.promote", kek_id: "kek-1" },
-  { action: "keyring.retire", kek_id: "kek-1" },
-  { action: "keyring.reinstate", kek_id: "kek-1" },
+  { action: "credential.park", ...key },
+  { action: "credential.unpark", ...key },
+  ...["register", "promote", "retire", "reinstate"].map((act) => ({ action: `keyring.${act}`, kek_id: "kek-1" })),
   { action: "keyring.rewrap", kek_id: "kek-2", from: { "kek-1": 5 } }
 ]
 

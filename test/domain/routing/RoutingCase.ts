@@ -1,6 +1,6 @@
 import { Arbitrary, DateTime } from "effect"
 import type { Credential } from "../../../src/domain/Credential.ts"
-import { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../../../src/domain/Identifiers.ts"
+import { AccountId, ApiKeyHash, WorkspaceId } from "../../../src/domain/Identifiers.ts"
 import type { Provider } from "../../../src/domain/Provider.ts"
 import { EndpointKind } from "../../../src/domain/routing/Endpoint.ts"
 import type { Availability } from "../../../src/domain/routing/Health.ts"
@@ -8,6 +8,7 @@ import type { Plan } from "../../../src/domain/routing/Plan.ts"
 import type * as Planning from "../../../src/domain/routing/planFor.ts"
 import type * as Pooling from "../../../src/domain/routing/Pool.ts"
 import type { RoutingRequest } from "../../../src/domain/routing/RoutingRequest.ts"
+import { plainCredential } from "../../support/database/plainCredential.ts"
 import { integer } from "../../support/memory/arbitraries.ts"
 
 export type Target = RoutingRequest["targets"][number]
@@ -77,21 +78,9 @@ const parked = (cause: "rate_limited" | "rejected", until: number) => ({ _tag: "
 /** A credential without restrictions, which nothing keeps out. */
 export const plainRow = (provider: Provider, index: number): Row => ({
   credential: {
-    id: CredentialId.make(`019ad5a0-0000-7000-8000-0000000000${providers.indexOf(provider) + 1}${index}`),
-    workspace_id,
+    ...plainCredential(workspace_id, `019ad5a0-0000-7000-8000-0000000000${providers.indexOf(provider) + 1}${index}`),
     provider,
-    name: null,
-    label: "***...***",
     created_at: DateTime.makeUnsafe(0),
-    disabled: false,
-    is_fallback: false,
-    is_required: false,
-    is_byok_only: false,
-    allowed_api_key_hashes: null,
-    allowed_models: null,
-    allowed_user_ids: null,
-    declared_region: null,
-    declared_zdr: null,
     sort_order: 0
   },
   key_version: 1,

@@ -51,6 +51,18 @@ const only = ({ endpoint, given, request }: Part) => {
   return { excluded: provider.credentials[0].excluded, removed: provider.shared.removed }
 }
 
+const seals = [
+  ["altered", "its row was altered after it was sealed"],
+  ["unknown_key", "the keyring does not have the key that it is sealed with"],
+  ["unsupported", "this version does not know the format that it is sealed in"]
+] as const
+const pauses = [
+  ["rate_limited", "the upstream limited its rate"],
+  ["quota_exhausted", "its quota at the upstream is exhausted"],
+  ["forbidden", "the upstream refused the model to the key"],
+  ["rejected", "the upstream rejected the key"]
+] as const
+
 describe("a credential is not used because", () => {
   const cases: ReadonlyArray<[reason: string, part: Part, message: string]> = [
     ["disabled", { given: row({ disabled: true }) }, "it is disabled"],
@@ -102,22 +114,12 @@ describe("a credential is not used because", () => {
       { given: row({ declared_zdr: true }), request: { requires_zdr: true }, endpoint: { kind: "private" } },
       `${retains}, and this kind of endpoint does not honour declared_zdr`
     ],
-    ["seal", { given: row({}, { seal: "altered" }) }, "its row was altered after it was sealed"],
-    ["seal", { given: row({}, { seal: "unknown_key" }) }, "the keyring does not have the key that it is sealed with"],
-    ["seal", { given: row({}, { seal: "unsupported" }) }, "this version does not know the format that it is sealed in"],
+    ...seals.map(([seal, message]) => ["seal", { given: row({}, { seal }) }, message] as [string, Part, string]),
     ["seal", { given: row({}, { seal: "unavailable" }) }, "the key store does not answer"],
-    ["parked", { given: parked("rate_limited") }, "the upstream limited its rate; it is tried again at 11:45:24Z"],
-    [
-      "parked",
-      { given: parked("quota_exhausted") },
-      "its quota at the upstream is exhausted; it is tried again at 11:45:24Z"
-    ],
-    [
-      "parked",
-      { given: parked("forbidden") },
-      "the upstream refused the model to the key; it is tried again at 11:45:24Z"
-    ],
-    ["parked", { given: parked("rejected") }, "the upstream rejected the key; it is tried again at 11:45:24Z"],
+    ...pauses.map(
+      ([cause, message]) =>
+        ["parked", { given: parked(cause) }, `${message}; it is tried again at 11:45:24Z`] as [string, Part, string]
+    ),
     [
       "parked",
       { given: row({}, { availability: { _tag: "Parked", cause: "leaked", until: null } }) },
@@ -144,17 +146,10 @@ describe("shared capacity is not used because", () => {
       `${id} (Production) forbids it for every model`
     ],
     ["is_byok_only", { given: row({ is_byok_only: true }) }, `${id} forbids it for this model`],
-    ["seal", { given: row({}, { seal: "altered" }) }, `${id} may forbid it: its row was altered after it was sealed`],
-    [
-      "seal",
-      { given: row({}, { seal: "unknown_key" }) },
-      `${id} may forbid it: the keyring does not have the key that it is sealed with`
-    ],
-    [
-      "seal",
-      { given: row({}, { seal: "unsupported" }) },
-      `${id} may forbid it: this version does not know the format that it is sealed in`
-    ]
+    ...seals.map(
+      ([seal, message]) =>
+        ["seal", { given: row({}, { seal }) }, `${id} may forbid it: ${message}`] as [string, Part, string]
+    )
   ]
   for (const [reason, part, message] of cases) {
     it(`${reason}: ${message}`, () => {

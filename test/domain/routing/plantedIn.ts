@@ -8,6 +8,8 @@ export type Edit = readonly [text: string, replacement: string]
 
 const routing = join(import.meta.dirname, "../../../src/domain/routing")
 
+export const sourceOf = (file: string) => readFileSync(join(routing, file), "utf8")
+
 /**
  * The address of a source file of routing as a module of its own, with a fault. Works for files that import nothing but
  * types and what is planted too: `imports` has the addresses of these by the names in the source.
@@ -17,14 +19,11 @@ export const plantedUrl = (
   edits: ReadonlyArray<Edit>,
   imports: Readonly<Record<string, string>> = {}
 ): string => {
-  const planted = edits.reduce(
-    (source, [text, replacement]) => {
-      const [before, after, more] = source.split(text)
-      assert(before !== undefined && after !== undefined && more === undefined, `${file} has once: ${text}`)
-      return before + replacement + after
-    },
-    readFileSync(join(routing, file), "utf8")
-  )
+  const planted = edits.reduce((source, [text, replacement]) => {
+    const [before, after, more] = source.split(text)
+    assert(before !== undefined && after !== undefined && more === undefined, `${file} has once: ${text}`)
+    return before + replacement + after
+  }, sourceOf(file))
   const compilerOptions = { module: ModuleKind.ESNext, target: ScriptTarget.ES2024 }
   const { outputText } = transpileModule(planted, { compilerOptions })
   const linked = Object.entries(imports).reduce(

@@ -33,9 +33,8 @@ const checkpointOver = (entries: ReadonlyArray<AuditEntry>, before?: AuditCheckp
 }
 
 /** A log of what there is, read a few at a time. */
-const auditOver = ({ checkpoints, entries }: Chain, page = 2) => {
-  const newest = checkpoints.at(-1)
-  return Effect.provideService(Audit.make, AuditLog, {
+const auditOver = ({ checkpoints, entries }: Chain, page = 2, newest = checkpoints.at(-1)) =>
+  Effect.provideService(Audit.make, AuditLog, {
     seal: () => Effect.succeed(Option.fromUndefinedOr(newest)),
     checkpointOf: (hash) => Effect.succeed(Option.fromUndefinedOr(checkpoints.find((one) => one.hash === hash))),
     checkpoints: (after) => Effect.succeed(checkpoints.filter(({ number }) => number > after).slice(0, page)),
@@ -44,7 +43,6 @@ const auditOver = ({ checkpoints, entries }: Chain, page = 2) => {
     countAfter: (after) => Effect.succeed(entries.filter(({ seq }) => seq > after).length),
     unsealed: () => Effect.succeed(0)
   })
-}
 
 /** Entries with gaps among them, some under checkpoints of one to three, and some that are not sealed yet. */
 const chain: Arbitrary.Arbitrary<Chain> = Arbitrary.map(
@@ -83,58 +81,42 @@ const firstUnder = ({ checkpoints, entries }: Chain, index: number) =>
   entries.find(({ seq }) => seq > (checkpoints[index - 1]?.last_seq ?? -100n))?.seq
 
 /** A change to a sealed chain and the fault to report, or none if the chain has nothing to change. */
-const alterations: Readonly<
-  Record<string, (chain: Chain, at: number) => readonly [Chain, AuditFault["kind"], bigint | undefined] | undefined>
-> = {
-  "edits an entry": (chain, at) => {
+type Alteration = (chain: Chain, at: number) => readonly [Chain, AuditFault["kind"], bigint | undefined] | undefined
+
+/** Changes one sealed entry into what stands in its place. */
+const changingEntry =
+  (kind: AuditFault["kind"], change: (entry: AuditEntry) => ReadonlyArray<AuditEntry>): Alteration =>
+  (chain, at) => {
     const entry = sealedOf(chain)[at]
     if (entry === undefined) return
-    const entries = chain.entries.map((one) => (one === entry ? { ...one, events: `${one.events} ` } : one))
-    return [{ ...chain, entries }, "edited", entry.seq]
-  },
-  "dates an entry back": (chain, at) => {
-    const entry = sealedOf(chain)[at]
-    if (entry === undefined) return
-    const stamp = entry.stamp.map((byte) => byte ^ 1)
-    return [
-      { ...chain, entries: chain.entries.map((one) => (one === entry ? { ...one, stamp } : one)) },
-      "edited",
-      entry.seq
-    ]
-  },
-  "removes an entry": (chain, at) => {
-    const entry = sealedOf(chain)[at]
-    if (entry === undefined) return
-    return [{ ...chain, entries: chain.entries.filter((one) => one !== entry) }, "removed", entry.seq]
-  },
-  "inserts an entry": (chain, at) => {
-    const entry = sealedOf(chain)[at]
-    if (entry === undefined || chain.entries.some(({ seq }) => seq === entry.seq - 1n)) return
-    const inserted = { ...entry, seq: entry.seq - 1n }
-    const entries = chain.entries.flatMap((one) => (one === entry ? [inserted, one] : [one]))
-    return [{ ...chain, entries }, "inserted", inserted.seq]
-  },
-  "removes a checkpoint": (chain, at) => {
-    if (at >= chain.checkpoints.length - 1) return
-    const checkpoints = chain.checkpoints.filter((_, index) => index !== at)
+    const changed = change(entry)
+    if (changed.length > 1 && chain.entries.some(({ seq }) => seq === changed[0]?.seq)) return
+    const entries = chain.entries.flatMap((one) => (one === entry ? changed : [one]))
+    return [{ ...chain, entries }, kind, (changed[0] ?? entry).seq]
+  }
+
+/** Changes one checkpoint, which may be the last one only if that is found without a hash kept elsewhere. */
+const changingCheckpoint =
+  (change: (one: AuditCheckpoint) => ReadonlyArray<AuditCheckpoint>, { butLast = false } = {}): Alteration =>
+  (chain, at) => {
+    if (at >= chain.checkpoints.length - (butLast ? 1 : 0)) return
+    const checkpoints = chain.checkpoints.flatMap((one, index) => (index === at ? change(one) : [one]))
     return [{ ...chain, checkpoints }, "checkpoint", firstUnder(chain, at)]
-  },
-  "edits a checkpoint's hash": (chain, at) => {
-    const checkpoints = chain.checkpoints.map((one, index) => (index === at ? { ...one, hash: "00".repeat(32) } : one))
-    return at < checkpoints.length ? [{ ...chain, checkpoints }, "checkpoint", firstUnder(chain, at)] : undefined
-  },
-  "edits a checkpoint's digests": (chain, at) => {
-    const checkpoints = chain.checkpoints.map((one, index) =>
-      index === at ? { ...one, digests: one.digests.map((byte, place) => (place === 9 ? byte ^ 1 : byte)) } : one
-    )
-    return at < checkpoints.length ? [{ ...chain, checkpoints }, "checkpoint", firstUnder(chain, at)] : undefined
-  },
-  "edits a checkpoint's last number": (chain, at) => {
-    const checkpoints = chain.checkpoints.map((one, index) =>
-      index === at ? { ...one, last_seq: one.last_seq - 1n } : one
-    )
-    return at < checkpoints.length - 1 ? [{ ...chain, checkpoints }, "checkpoint", firstUnder(chain, at)] : undefined
-  },
+  }
+
+const alterations: Readonly<Record<string, Alteration>> = {
+  "edits an entry": changingEntry("edited", (entry) => [{ ...entry, events: `${entry.events} ` }]),
+  "dates an entry back": changingEntry("edited", (entry) => [{ ...entry, stamp: entry.stamp.map((byte) => byte ^ 1) }]),
+  "removes an entry": changingEntry("removed", () => []),
+  "inserts an entry": changingEntry("inserted", (entry) => [{ ...entry, seq: entry.seq - 1n }, entry]),
+  "removes a checkpoint": changingCheckpoint(() => [], { butLast: true }),
+  "edits a checkpoint's hash": changingCheckpoint((one) => [{ ...one, hash: "00".repeat(32) }]),
+  "edits a checkpoint's digests": changingCheckpoint((one) => [
+    { ...one, digests: one.digests.map((byte, place) => (place === 9 ? byte ^ 1 : byte)) }
+  ]),
+  "edits a checkpoint's last number": changingCheckpoint((one) => [{ ...one, last_seq: one.last_seq - 1n }], {
+    butLast: true
+  }),
   "renumbers a checkpoint": (chain, at) => {
     const checkpoints = chain.checkpoints.map((one, index) => (index >= at ? { ...one, number: one.number + 1n } : one))
     return at < checkpoints.length ? [{ ...chain, checkpoints }, "checkpoint", firstUnder(chain, at)] : undefined
@@ -232,14 +214,7 @@ describe("verifying the audit log (SECURITY.md, Audit)", () => {
       const [one, two] = [entry(1n), entry(2n)]
       const first = checkpointOver([one])
       const second = checkpointOver([two], first)
-      const log = yield* Effect.provideService(Audit.make, AuditLog, {
-        seal: () => Effect.succeed(Option.some(first)),
-        checkpointOf: () => Effect.succeedNone,
-        checkpoints: () => Effect.succeed([first, second]),
-        entries: ({ after, upTo }) => Effect.succeed([one, two].filter(({ seq }) => seq > after && seq <= upTo)),
-        countAfter: () => Effect.succeed(1),
-        unsealed: () => Effect.succeed(0)
-      })
+      const log = yield* auditOver({ entries: [one, two], checkpoints: [first, second] }, 2, first)
       const { entries, fault, head, unsealed } = yield* log.verify()
       assert.deepStrictEqual(
         { entries, fault, head, unsealed },
@@ -264,14 +239,8 @@ describe("verifying the audit log (SECURITY.md, Audit)", () => {
     Effect.gen(function* () {
       const entry = { seq: 1n, at: "now", stamp: Buffer.alloc(8), events: "[1]" }
       const first = checkpointOver([entry])
-      const log = yield* Effect.provideService(Audit.make, AuditLog, {
-        seal: () => Effect.succeed(Option.some({ ...first, number: 2n, last_seq: 5n })),
-        checkpointOf: () => Effect.succeedNone,
-        checkpoints: (after) => Effect.succeed([first].filter(({ number }) => number > after)),
-        entries: ({ after }) => Effect.succeed([entry].filter(({ seq }) => seq > after)),
-        countAfter: () => Effect.succeed(0),
-        unsealed: () => Effect.succeed(0)
-      })
+      const newest = { ...first, number: 2n, last_seq: 5n }
+      const log = yield* auditOver({ entries: [entry], checkpoints: [first] }, 2, newest)
       const { fault } = yield* log.verify()
       assert.deepStrictEqual({ kind: fault?.kind, seq: fault?.seq }, { kind: "checkpoint", seq: 2n })
     })

@@ -147,22 +147,15 @@ describe.each(stores)("a search for a leaked key, %s", (_name, store) => {
         const [one, other] = yield* Effect.all([create("xai", key), create("openai", JSON.stringify({ api_key: key }))])
         const bystander = yield* create("xai", "sk-bystander-0123456789-012345")
         const offered = Effect.forEach([one, other, bystander], isOffered)
-        assert.deepStrictEqual(
-          (yield* search(key)).found.map(({ parked }) => parked),
-          [false, false]
-        )
+        const parked = (options?: { readonly park: boolean }) =>
+          Effect.map(search(key, options), ({ found }) => found.map(({ parked }) => parked))
+        assert.deepStrictEqual(yield* parked(), [false, false])
         assert.deepStrictEqual(yield* offered, [true, true, true], "a search alone parks nothing")
         for (const _ of ["first", "again"]) {
-          assert.deepStrictEqual(
-            (yield* search(key, { park: true })).found.map(({ parked }) => parked),
-            [true, true]
-          )
+          assert.deepStrictEqual(yield* parked({ park: true }), [true, true])
           assert.deepStrictEqual(yield* offered, [false, false, true])
         }
-        assert.deepStrictEqual(
-          (yield* search(key)).found.map(({ parked }) => parked),
-          [true, true]
-        )
+        assert.deepStrictEqual(yield* parked(), [true, true])
 
         yield* replaceKey(one, key)
         assert.deepStrictEqual(yield* offered, [false, false, true], "the same key again is no rotation")

@@ -41,7 +41,7 @@ export class OperationSpan {
     this.#span.attribute("db.system.name", "postgresql")
   }
 
-  /** A span of the current trace, if that is recorded: a statement outside of any is no trace of its own. */
+  /** A span of the current trace, if that is recorded: a statement outside a trace starts none. */
   static begin(fiber: Fiber.Fiber<unknown, unknown>, operation: Operation, kind: Tracer.SpanKind) {
     const parent = Context.getOrUndefined(fiber.context, Tracer.ParentSpan)
     if (parent === undefined || !parent.sampled || !fiber.getRef(References.TracerEnabled)) return undefined

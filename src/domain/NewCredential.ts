@@ -4,7 +4,7 @@ import { InvalidParams } from "./Errors.ts"
 import { WorkspaceId } from "./Identifiers.ts"
 import type { Issue } from "./Issue.ts"
 import { malformedKey, readKeyMaterial } from "./KeyMaterial.ts"
-import { Provider } from "./Provider.ts"
+import { GivenProvider } from "./Provider.ts"
 import { regionConflicts } from "./Region.ts"
 
 const fields = credentialFields({ nullable: { default: null }, flag: { default: false } })
@@ -16,7 +16,7 @@ const flag = (field: typeof fields.disabled) => field.pipe(Schema.withDecodingDe
 
 const Fields = Schema.Struct({
   key: fields.key,
-  provider: Provider,
+  provider: GivenProvider,
   name: orNull(fields.name),
   workspace_id: Schema.optionalKey(WorkspaceId),
   allowed_api_key_hashes: listOrNull(fields.allowed_api_key_hashes),

@@ -3,7 +3,7 @@ import { ApiKeyHash } from "./Identifiers.ts"
 import { keyFaultIn } from "./KeyHygiene.ts"
 import { Region } from "./Region.ts"
 import { Text } from "./Text.ts"
-import { withMaxLength } from "./withMaxLength.ts"
+import { withMaxLength } from "./checkInput.ts"
 
 /** What the documents say that a member is if it is not given. */
 interface Defaults {

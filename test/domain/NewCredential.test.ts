@@ -5,7 +5,7 @@ import { issuesOf } from "../../src/domain/Issue.ts"
 import { decodeNewCredential, NewCredential } from "../../src/domain/NewCredential.ts"
 import { Provider } from "../../src/domain/Provider.ts"
 import { defaults } from "../support/http/Bodies.ts"
-import { acceptedBody, givenKey } from "../support/memory/arbitraries.ts"
+import { acceptedBody, elementOf, givenKey, integer } from "../support/memory/arbitraries.ts"
 
 const decode = Schema.decodeUnknownResult(NewCredential, { errors: "all" })
 
@@ -54,9 +54,9 @@ describe("a body with one wrong member (sections 4.1 and 8)", () => {
     ["provider", 1, `provider: ${notProvider}`],
     ["provider", "", `provider: ${notProvider}`],
     ["provider", "unheard-of", `provider: ${notProvider}`],
-    ["provider", "Cohere", `provider: ${notProvider}`],
-    ["provider", "cohere ", `provider: ${notProvider}`],
-    ["provider", "openai/2", `provider: ${notProvider}`],
+    ["provider", "Cohere", `provider: ${notProvider}; the nearest is cohere`],
+    ["provider", "cohere ", `provider: ${notProvider}; the nearest is cohere`],
+    ["provider", "open-AI", `provider: ${notProvider}; the nearest is openai`],
     ["provider", "constructor", `provider: ${notProvider}`],
     // name (section 8, D20, D25)
     ["name", "x".repeat(256), "name: must have at most 255 characters"],
@@ -155,6 +155,33 @@ describe("a body with one wrong member (sections 4.1 and 8)", () => {
       "disabled: must be true or false"
     ])
   })
+})
+
+describe("a provider that is nearly right", () => {
+  const slugs = Provider.literals
+  it.prop(
+    "gets the nearest slug named, or one that is as near",
+    [
+      elementOf(slugs.filter(({ length }) => length > 4)),
+      integer(0, 40),
+      elementOf(["", "x", "-", "é", " "]),
+      integer(0, 1)
+    ],
+    ([slug, at, put, cut]) => {
+      const given = slug.slice(0, at).toUpperCase() + put + slug.slice(at + cut)
+      if (slugs.some((known) => known === given)) return
+      const [said = ""] = issues({ ...plain, provider: given })
+      const [, named = ""] = /^provider: must be a known provider slug; the nearest is (\S+)$/.exec(said) ?? []
+      assert.include(slugs, named)
+      const isAsNear = named === slug || given.toLowerCase() !== slug
+      assert.isTrue(isAsNear, `${given}: ${named}`)
+    }
+  )
+
+  it.for(["x", "ai", "unheard-of", "constructor", "openai".repeat(1000), "sk-openai-0123456789"])(
+    "and one that is not gets none: %s",
+    (provider) => assert.deepStrictEqual(issues({ ...plain, provider }), [`provider: ${notProvider}`])
+  )
 })
 
 describe("a body at a bound is accepted (section 8)", () => {

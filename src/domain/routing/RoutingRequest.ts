@@ -1,14 +1,14 @@
 import { Effect, Schema, Struct } from "effect"
 import { AccountId, ApiKeyHash, WorkspaceId } from "../Identifiers.ts"
-import { Provider } from "../Provider.ts"
+import { GivenProvider, Provider } from "../Provider.ts"
 import { Region } from "../Region.ts"
 import { Text } from "../Text.ts"
-import { withMaxLength } from "../withMaxLength.ts"
+import { withMaxLength } from "../checkInput.ts"
 import { Endpoint } from "./Endpoint.ts"
 
 /** A provider that serves the model, and its endpoint. */
 const Target = Schema.Struct({
-  provider: Provider,
+  provider: GivenProvider,
   endpoint: Endpoint.annotate({ message: "must be an object" }).pipe(Schema.withDecodingDefaultKey(Effect.succeed({})))
 }).annotate({ message: "must be an object" })
 

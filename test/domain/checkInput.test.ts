@@ -3,7 +3,7 @@ import { Result, Schema } from "effect"
 import { HttpApiEndpoint } from "effect/http-api"
 import { issuesOf } from "../../src/domain/Issue.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"
-import { withMaxLength } from "../../src/domain/withMaxLength.ts"
+import { withMaxLength } from "../../src/domain/checkInput.ts"
 
 const lists = ["allowed_api_key_hashes", "allowed_models", "allowed_user_ids"]
 

@@ -1,0 +1,21 @@
+import { Schema, SchemaTransformation } from "effect"
+
+/**
+ * Checks an input before the schema sees it. `check` tells whether it is allowed, or what is wrong. `documented` is what the
+ * OpenAPI document shows, if not the schema.
+ * `Schema.Any` is the one schema that HttpApi does not replace by a walk over all of the value.
+ */
+export const checkInput =
+  (check: (input: unknown) => boolean | string, message?: string, documented?: Schema.Top) =>
+  <T, E>(schema: Schema.Codec<T, E>) => {
+    const isAllowed = Schema.makeFilter(check, {
+      ...(message === undefined ? {} : { message }),
+      toJsonSchema: () => Schema.toJsonSchemaDocument(documented ?? schema).schema
+    })
+    const given: Schema.Codec<E> = Schema.Any.check(isAllowed)
+    return given.pipe(Schema.decodeTo(schema, SchemaTransformation.passthrough()))
+  }
+
+/** Checks the length of a list first, so refusing a long list costs no more than reading it. */
+export const withMaxLength = (max: number, message: string) =>
+  checkInput((input) => !Array.isArray(input) || input.length <= max, message)

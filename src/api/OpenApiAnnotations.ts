@@ -93,7 +93,9 @@ const headersOf = (status: string) => ({
 const refine = <A>(node: A): A => {
   if (Array.isArray(node)) return node.map(refine) as A
   if (typeof node !== "object" || node === null) return node
-  const entries = Object.entries(node).filter(([name, value]) => name !== "additionalProperties" || value !== false)
+  const entries = Object.entries(node).filter(
+    ([name, value]) => name !== "additionalProperties" || typeof value !== "boolean"
+  )
   const refined: Record<string, unknown> = Object.fromEntries(entries.map(([name, value]) => [name, refine(value)]))
   return (refined["type"] === "number" && "enum" in refined ? { ...refined, type: "integer" } : refined) as A
 }

@@ -1,4 +1,5 @@
-import { Effect, Option, Result, Schema, Struct } from "effect"
+import { DateTime, Effect, Option, Result, Schema, Struct } from "effect"
+import { checkInput } from "./checkInput.ts"
 import type { Credential } from "./Credential.ts"
 import { credentialFields } from "./credentialFields.ts"
 import { InvalidParams } from "./Errors.ts"
@@ -11,13 +12,36 @@ import { type Region, regionConflicts } from "./Region.ts"
 
 const fields = credentialFields({})
 
+const unchangeable = {
+  id: Schema.Unknown,
+  provider: Schema.Unknown,
+  workspace_id: Schema.Unknown,
+  label: Schema.Unknown,
+  created_at: Schema.Unknown,
+  sort_order: Schema.Unknown
+}
+const changeable = Schema.Struct(Struct.map(fields, Schema.optionalKey))
+const members = { ...changeable.fields, ...Struct.map(unchangeable, Schema.optionalKey) }
+const nothingToChange = `must have a member that can be changed: ${Struct.keys(fields).join(", ")}`
+
+/** Whether an object is empty or has a member that is known: one that has others only would change nothing (D47). */
+const mayChange = (input: unknown) => {
+  const names = Object.keys(Object(input) as object)
+  return (
+    typeof input !== "object" ||
+    Array.isArray(input) ||
+    names.length === 0 ||
+    names.some((name) => Object.hasOwn(members, name))
+  )
+}
+
 /**
  * The input of update: a member that is absent stays as it is, `null` clears it where it may be null, and a list
- * replaces. Any other member of the body is ignored (L1). The rules across members apply to the changed credential.
+ * replaces. Unknown members beside known ones are ignored (D13). The rules across members apply to the changed credential.
  */
-export const CredentialChanges = Schema.Struct(Struct.map(fields, Schema.optionalKey)).annotate({
-  identifier: "CredentialChanges"
-})
+export const CredentialChanges = Schema.Struct(members)
+  .pipe(checkInput(mayChange, nothingToChange, changeable))
+  .annotate({ identifier: "CredentialChanges" })
 export type CredentialChanges = typeof CredentialChanges.Type
 
 /** The members that an update can change. */
@@ -61,7 +85,7 @@ const isEqual = (one: unknown, other: unknown): boolean =>
 
 /**
  * Applies changes to a stored credential under the rules of create, or reports every rule that the result would break
- * (D28 to D31). A given key that is the stored one counts as not given. A new key of a provider that takes key material
+ * (D28 to D31), and every member that cannot change and is not as stored (D47). A given key that is the stored one counts as not given. A new key of a provider that takes key material
  * brings its own region (D29).
  */
 export const changeCredential = (
@@ -75,17 +99,21 @@ export const changeCredential = (
   const added = isGiven ? Option.none() : given
   const keyRegion = Option.match(given, { onNone: () => storedRegion, onSome: ({ region }) => region })
 
+  const shown = { ...stored, created_at: DateTime.formatIso(stored.created_at) }
+  const fixed = Struct.keys(unchangeable)
+  const moved = fixed.filter((member) => changes[member] !== undefined && changes[member] !== shown[member])
   const { declared_region } = changes
   const followsKey = takesKeyMaterial(provider) && (declared_region === null || Option.isSome(added))
   const credential: Credential = {
     ...stored,
-    ...changes,
+    ...Struct.omit(changes, fixed),
     declared_region:
       declared_region ?? (followsKey ? keyRegion : declared_region === null ? null : stored.declared_region),
     ...(Option.isSome(added) ? { label: labelOf(added.value.secret) } : {})
   }
 
   const issues = [
+    ...moved.map((member) => ({ path: [member], message: "cannot be changed" })),
     ...flagConflicts(credential, changes),
     ...(leaksInto ? [leakedKey] : []),
     ...(isMalformed ? [malformedKey] : regionConflicts(provider, declared_region ?? null, keyRegion))

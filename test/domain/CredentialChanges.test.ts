@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, DateTime, Effect, Exit, Option, Redacted, Result, Schema } from "effect"
-import type { Credential } from "../../src/domain/Credential.ts"
+import { Credential } from "../../src/domain/Credential.ts"
 import {
   changeCredential,
   CredentialChanges,
@@ -12,9 +12,18 @@ import { readKeyMaterial } from "../../src/domain/KeyMaterial.ts"
 import { labelOf } from "../../src/domain/Label.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"
 import { encodeSealingContext } from "../../src/domain/SealedKey.ts"
-import { acceptedBody, changesBody, elementOf, givenKey, inTwoParts } from "../support/memory/arbitraries.ts"
+import {
+  acceptedBody,
+  changesBody,
+  elementOf,
+  givenKey,
+  inTwoParts,
+  json,
+  text
+} from "../support/memory/arbitraries.ts"
 
 const decode = Schema.decodeUnknownSync(CredentialChanges)
+const encode = Schema.encodeSync(Credential)
 const hash = "0".repeat(64)
 
 const issues = (body: unknown) =>
@@ -31,13 +40,19 @@ describe("the body of an update", () => {
     assert.deepStrictEqual(Object.keys(decode({ name: null })), ["name"])
   })
 
-  it("ignores what cannot change, and what is unknown (L1, D13)", () => {
-    const ignored = {
-      ...{ provider: 1, workspace_id: null, sort_order: -1, id: "x", label: {}, created_at: 0 },
-      added_later: [1]
-    }
-    assert.deepStrictEqual(Object.keys(decode({ ...ignored, disabled: true })), ["disabled"])
+  it("ignores what is unknown beside what is known (L1, D13)", () => {
+    assert.deepStrictEqual(Object.keys(decode({ added_later: [1], disabled: true })), ["disabled"])
+    assert.deepStrictEqual(Object.keys(decode({ added_later: [1], sort_order: 0 })), ["sort_order"])
   })
+
+  it.for(['{"dissabled":true}', '{"Key":"k","":0}', '{"__proto__":{"name":"x"}}', '{"constructor":1}'])(
+    "is refused if it has nothing that is known: %s (D47)",
+    (body) => {
+      assert.deepStrictEqual(issues(JSON.parse(body)), [
+        ": must have a member that can be changed: key, name, allowed_api_key_hashes, allowed_models, allowed_user_ids, declared_region, declared_zdr, disabled, is_required, is_fallback, is_byok_only"
+      ])
+    }
+  )
 
   it.for([
     ["name", null, []],
@@ -302,6 +317,22 @@ const issuesOf = (stored: Body, body: Body) => {
   const result = updated(changeCredential, create(stored), body)
   return Result.isSuccess(result) ? [] : result.failure.map(({ message, path }) => `${path.join(".")}: ${message}`)
 }
+
+describe("a member that cannot change (D47)", () => {
+  const body = { provider: "cohere", key: "fake-key" }
+  const shown = encode(create(body).credential)
+  const fixed = ["id", "provider", "workspace_id", "label", "created_at", "sort_order"] as const
+
+  it("may be as get shows it, alone and with all others", () => {
+    assert.deepStrictEqual(issuesOf(body, shown), [])
+    for (const member of fixed) assert.deepStrictEqual(issuesOf(body, { [member]: shown[member] }), [])
+  })
+
+  it.prop("is reported if it is anything else", [elementOf(fixed), json(text(0, 20))], ([member, value]) => {
+    if (value === shown[member]) return
+    assert.deepStrictEqual(issuesOf(body, { [member]: value, disabled: true }), [`${member}: cannot be changed`])
+  })
+})
 
 describe("flags that conflict are reported at the member that was given (L5, D31)", () => {
   const plain = { provider: "cohere", key: "fake-key" }

@@ -10,7 +10,7 @@ import { layerLive } from "../support/process/layerLive.ts"
 const otherKey = "sk-9876543210-9876543210-WxYz"
 
 layerLive(TestService.layer)("PATCH /api/v1/byok/{id}", (it) => {
-  it.effect("answers the changed credential, as get does from then on, and ignores what cannot change (L1)", () =>
+  it.effect("answers the changed credential, as get does from then on (L1)", () =>
     Effect.gen(function* () {
       const { create, get, list, management_key_hash, update } = yield* TestService.newTenant
       const before = created(yield* create({ ...minimal, provider: "azure" }))
@@ -25,13 +25,9 @@ layerLive(TestService.layer)("PATCH /api/v1/byok/{id}", (it) => {
         allowed_models: ["m", "m"],
         allowed_user_ids: []
       }
-      const ignored = {
-        ...{ id: unknownId, provider: "nobody", workspace_id: null, sort_order: 7 },
-        ...{ label: "sk-...XXXX", created_at: "yesterday", added_later: {} }
-      }
       const id = String(before["id"])
-      assert.deepStrictEqual(credentialIn(yield* update(id, ignored)), before)
-      const answer = yield* update(id, { ...changes, ...ignored, key: otherKey })
+      assert.deepStrictEqual(credentialIn(yield* update(id, before)), before)
+      const answer = yield* update(id, { ...before, ...changes, added_later: {}, key: otherKey })
       assert.strictEqual(answer.status, 200)
       assertHeaders(answer)
       const after = { ...before, ...changes, label: "sk-...WxYz" }
@@ -40,6 +36,30 @@ layerLive(TestService.layer)("PATCH /api/v1/byok/{id}", (it) => {
       assert.deepStrictEqual(JSON.parse((yield* list()).body), { data: [after], total_count: 1 })
       const { disabled: _, is_byok_only: __, is_fallback: ___, is_required: ____, ...cleared } = defaults
       assert.deepStrictEqual(credentialIn(yield* update(id, cleared)), { ...after, ...cleared })
+    })
+  )
+
+  it.effect("refuses what would change nothing although it says otherwise (L1, D47)", () =>
+    Effect.gen(function* () {
+      const { create, get, update } = yield* TestService.newTenant
+      const made = yield* create(minimal)
+      const id = createdId(made)
+      for (const [member, value] of Object.entries({
+        ...{ id: unknownId, provider: "groq", workspace_id: null, sort_order: 7 },
+        ...{ label: "sk-...XXXX", created_at: "yesterday" }
+      })) {
+        assertInvalid(yield* update(id, { [member]: value, name: "x" }), {
+          path: [member],
+          message: "cannot be changed"
+        })
+      }
+      assertInvalid(yield* update(id, { dissabled: true }), {
+        path: [],
+        message:
+          "must have a member that can be changed: key, name, allowed_api_key_hashes, allowed_models, allowed_user_ids, declared_region, declared_zdr, disabled, is_required, is_fallback, is_byok_only"
+      })
+      assert.strictEqual((yield* update(id, {})).body, made.body)
+      assert.strictEqual((yield* get(id)).body, made.body)
     })
   )
 

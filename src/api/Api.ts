@@ -6,7 +6,7 @@ import { Conflict, InvalidParams, NotFound } from "../domain/Errors.ts"
 import { IdempotencyKey } from "../domain/IdempotencyKey.ts"
 import { CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
 import { NewCredential } from "../domain/NewCredential.ts"
-import { Provider } from "../domain/Provider.ts"
+import { GivenProvider } from "../domain/Provider.ts"
 import { Explanation } from "../domain/routing/Explanation.ts"
 import { PlanRequest } from "../domain/routing/RoutingRequest.ts"
 import { ExpectationFailed, HeadersTooLarge, RequestTimeout } from "./HttpErrors.ts"
@@ -26,13 +26,13 @@ const integer = (minimum: number, maximum: number) => {
     )
 }
 
-/** What list may be asked for. Unknown parameters are ignored (L2). */
+/** What list may be asked for. */
 const ListQuery = Schema.Struct({
   offset: Schema.optionalKey(integer(0, 2_147_483_647)),
   limit: Schema.optionalKey(integer(1, 100)),
   workspace_id: Schema.optionalKey(WorkspaceId),
-  provider: Schema.optionalKey(Provider)
-})
+  provider: Schema.optionalKey(GivenProvider)
+}).annotate({ messageUnexpectedKey: "only offset, limit, workspace_id and provider are parameters of list" })
 
 const Body = Schema.Struct({ data: Credential })
 
@@ -80,7 +80,7 @@ const list = HttpApiEndpoint.get("list", "/byok", {
     OpenApi.Description,
     [
       "The credentials of one workspace in order of creation, a page at a time. A page with fewer than `limit` elements is",
-      "the last one."
+      "the last one. Unknown parameters are refused."
     ].join("\n")
   )
   .middleware(QueryParameters)
@@ -97,7 +97,8 @@ const update = HttpApiEndpoint.patch("update", "/byok/:id", {
     [
       "Changes the members that are given and keeps the others. `null` clears a member that may be null, and a list",
       "replaces the stored one. A new `key` replaces the old one at once and for good; the credential keeps its id. The",
-      "result must obey the rules of create. An update that changes nothing is answered as well, so it is safe to retry."
+      "result must obey the rules of create. A body may have the members that cannot change if they are as stored, and must",
+      "have a member that is known unless it is empty. An update that changes nothing is answered as well, so it is safe to retry."
     ].join("\n")
   )
   .middleware(JsonBody)
@@ -138,6 +139,6 @@ export class Api extends HttpApi.make("byok")
   .add(ByokGroup)
   .prefix("/api/v1")
   .annotate(HttpApi.PayloadParseOptions, { errors: "all" })
-  .annotate(HttpApi.QueryParseOptions, { errors: "all" })
+  .annotate(HttpApi.QueryParseOptions, { errors: "all", onExcessProperty: "error" })
   .annotate(HttpApi.SuccessParseOptions, { disableChecks: true })
   .annotateMerge(openApiAnnotations) {}

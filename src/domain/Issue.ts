@@ -20,6 +20,10 @@ export const issuesOf = (
   const single = (message: string) => [{ path, message: filterMessage ?? message }]
   switch (issue._tag) {
     case "Pointer": {
+      // The name of what is unknown is the caller's own: one that may be a secret is not repeated.
+      if (issue.issue._tag === "UnexpectedKey" && !/^[\w.[\]-]{1,20}$/.test(String(issue.path[0]))) {
+        return issuesOf(issue.issue, path)
+      }
       const segments = issue.path.map((segment) => (typeof segment === "number" ? segment : String(segment)))
       return issuesOf(issue.issue, [...path, ...segments], filterMessage)
     }
@@ -35,7 +39,8 @@ export const issuesOf = (
     case "AnyOf":
       if (issue.issues.length > 0) return issue.issues.flatMap((inner) => issuesOf(inner, path, filterMessage))
   }
-  const annotated = "ast" in issue ? issue.ast.annotations?.["message"] : undefined
+  const annotation = issue._tag === "UnexpectedKey" ? "messageUnexpectedKey" : "message"
+  const annotated = "ast" in issue ? issue.ast.annotations?.[annotation] : undefined
   return single(
     typeof annotated === "string" ? annotated : path.length === 0 ? "must be a JSON object" : "has the wrong type"
   )

@@ -97,6 +97,7 @@ layerLive(TestService.layer)("GET /api/v1/byok", (it) => {
     ["provider=", [provider]],
     ["provider=nobody", [provider]],
     ["provider=openai&provider=cohere", [provider]],
+    ["provider=OpenAI", [{ ...provider, message: `${provider.message}; the nearest is openai` }]],
     ["workspace_id=", [workspace]],
     ["workspace_id=default", [workspace]],
     [
@@ -110,12 +111,22 @@ layerLive(TestService.layer)("GET /api/v1/byok", (it) => {
     })
   )
 
-  it.effect("ignores unknown parameters, also repeated and empty ones (L2)", () =>
+  it.effect("refuses unknown parameters, also repeated and empty ones, and names them (D48)", () =>
     Effect.gen(function* () {
       const { list } = yield* TestService.newTenant
-      for (const query of ["?cursor=&cursor=x", "?Limit=0", "?limit[]=0", "?__proto__=1&constructor=2", "?"]) {
-        assert.deepStrictEqual(pageIn(yield* list(query)), { data: [], total_count: 0 })
+      const message = "only offset, limit, workspace_id and provider are parameters of list"
+      for (const [query, ...names] of [
+        ["?page=2", "page"],
+        ["?cursor=&cursor=x&limit=1", "cursor"],
+        ["?Limit=0", "Limit"],
+        ["?limit[]=0", "limit[]"],
+        ["?__proto__=1&constructor=2", "__proto__", "constructor"]
+      ] as const) {
+        assertInvalid(yield* list(query), ...names.map((name) => ({ path: [name], message })))
       }
+      const secret = "a-secret-that-was-put-in-the-wrong-place"
+      assertInvalid(yield* list(`?${secret}`), { path: [], message })
+      assert.deepStrictEqual(pageIn(yield* list("?")), { data: [], total_count: 0 })
     })
   )
 

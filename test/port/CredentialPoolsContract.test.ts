@@ -1,5 +1,6 @@
 import { assert } from "@effect/vitest"
 import { DateTime, Effect, Option } from "effect"
+import type { SealedKey } from "../../src/domain/SealedKey.ts"
 import { AccountRepository } from "../../src/port/AccountRepository.ts"
 import { CredentialPools } from "../../src/port/CredentialPools.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
@@ -40,21 +41,20 @@ for (const [name, store] of stores) {
         yield* insert("azure")
         const { rows, version } = yield* load
         assert.strictEqual(version, (yield* versions)[0])
-        const found = rows.map(({ credential, key_version, parkings, sealed }) => ({
+        const plain = (credential: unknown, sealed: SealedKey) => ({
           credential,
-          key_version,
-          parkings,
           sealed: { ...sealed, sealed: Array.from(sealed.sealed), wrapped_dek: Array.from(sealed.wrapped_dek) }
-        }))
-        const expected = [credential, other].map((credential, index) => {
-          const sealed = plainSealedKey(index + 1)
-          return {
-            credential,
-            key_version: 1,
-            parkings: [],
-            sealed: { ...sealed, sealed: Array.from(sealed.sealed), wrapped_dek: Array.from(sealed.wrapped_dek) }
-          }
         })
+        const found = rows.map(({ credential, key_version, parkings, sealed }) => ({
+          ...plain(credential, sealed),
+          key_version,
+          parkings
+        }))
+        const expected = [credential, other].map((credential, index) => ({
+          ...plain(credential, plainSealedKey(index + 1)),
+          key_version: 1,
+          parkings: []
+        }))
         assert.sameDeepMembers(found, expected)
       })
     )

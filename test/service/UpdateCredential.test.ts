@@ -248,24 +248,6 @@ const contract = (it: Vitest.MethodsNonLive<Parts>) => {
     })
   )
 
-  it.effect("at the same time as others of other members: all hold (L9)", () =>
-    Effect.gen(function* () {
-      const { account_id, credential } = yield* made({ provider: "azure", key })
-      const { id } = credential
-      const changes = [{ name: "new" }, { allowed_models: ["m"] }, { key: otherKey }, { declared_region: "us" }]
-      const answers = yield* Effect.forEach(changes, (body) => update({ account_id }, id, body), {
-        concurrency: "unbounded"
-      })
-      assert.lengthOf(answers, changes.length)
-      const row = yield* stored(account_id, id)
-      assert.deepEqual(row.credential, {
-        ...credential,
-        ...{ name: "new", allowed_models: ["m"], declared_region: "us", label: "sk-...WxYz" }
-      })
-      assert.deepEqual([row.revision, row.key_version, yield* opened(account_id, row)], [5, 2, otherKey])
-    })
-  )
-
   it.effect("that would break a rule together with another is refused, whichever is first (L9)", () =>
     Effect.gen(function* () {
       const { account_id, credential } = yield* made()

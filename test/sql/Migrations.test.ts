@@ -4,6 +4,7 @@ import { DatabaseFailure } from "../../src/port/DatabaseFailure.ts"
 import { parseDatabaseUrl } from "../../src/sql/connection/DatabaseTarget.ts"
 import { current, latest, migrate, migrating, required } from "../../src/sql/Migrations.ts"
 import { adminClient, databaseSettings, freshDatabase } from "../support/database/freshDatabase.ts"
+import { schema4 } from "../support/database/schema4.ts"
 import { holdOpen } from "../support/database/transactions.ts"
 import { eventually } from "../support/process/eventually.ts"
 
@@ -29,7 +30,7 @@ const empty = Effect.gen(function* () {
     SELECT table_name AS name FROM information_schema.tables WHERE table_schema = 'public' ORDER BY 1`.pipe(
     Effect.map((rows) => rows.map(({ name }) => name))
   )
-  return { sql, tables, target: parseDatabaseUrl(Redacted.make(url)) }
+  return { sql, tables, target: parseDatabaseUrl(Redacted.make(url)), url }
 })
 
 describe("migrate", () => {
@@ -116,6 +117,27 @@ describe("migrate", () => {
       const release = yield* holdOpen(sql, "LOCK TABLE effect_sql_migrations IN EXCLUSIVE MODE")
       assert.deepStrictEqual(yield* migrate(target, databaseSettings), [])
       yield* release
+    })
+  )
+})
+
+describe("the migration of 1.0.0's schema to times of registration", () => {
+  it.live("invents none for keys that exist, and records one for a key that 1.0.0 registers afterwards", () =>
+    Effect.gen(function* () {
+      const { sql, target, url } = yield* empty
+      yield* schema4(url)
+      const register = (kek_id: string) =>
+        sql`INSERT INTO keks (id, check_value) VALUES (${kek_id}, decode(repeat('01', 16), 'hex'))`
+      yield* register("before")
+      yield* migrate(target, databaseSettings)
+      yield* register("since")
+      const found = yield* sql`
+        SELECT id, registered_at BETWEEN now() - interval '5 minutes' AND now() + interval '1 second' AS recent
+        FROM keks ORDER BY id`
+      assert.deepEqual(found, [
+        { id: "before", recent: null },
+        { id: "since", recent: true }
+      ])
     })
   )
 })

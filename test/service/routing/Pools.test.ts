@@ -14,11 +14,11 @@ import { Pools } from "../../../src/service/routing/Pools.ts"
 import * as SecureRandomLive from "../../../src/crypto/SecureRandomLive.ts"
 import { addWorkspace, newTenant } from "../../support/database/newTenant.ts"
 import { plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
-import { openStore, type Ports, storesOn } from "../../support/database/stores.ts"
+import { openStore, type Ports } from "../../support/database/stores.ts"
 import * as CipherPlain from "../../support/keys/CipherPlain.ts"
 import { ringOf } from "../../support/keys/keyrings.ts"
 import { cipherOn, inMemory } from "../../support/memory/inMemory.ts"
-import { create, update } from "../../support/service/asTenant.ts"
+import { create } from "../../support/service/asTenant.ts"
 import { requestOf } from "../../support/service/planning.ts"
 import { stopMonotonicClock } from "../../support/process/stopMonotonicClock.ts"
 
@@ -268,43 +268,6 @@ describe("pools", () => {
         assert.strictEqual(loads, 2)
       }).pipe(Effect.provide(Layer.fresh(Layer.provide(Pools.layer, slow))))
     }).pipe(Effect.provide(inMemory()))
-  )
-
-  it.live("offer no old state on any instance to a plan that begins after a change was acknowledged (Q19)", () =>
-    Effect.gen(function* () {
-      const { ports, url } = yield* openStore()
-      const other = yield* storesOn(url)
-      const [here, there] = yield* Effect.all([Layer.build(instance(ports)), Layer.build(instance(other))])
-      const owner = yield* Effect.provide(newTenant, ports)
-      const { id } = yield* Effect.provide(create(owner), here)
-      const stale = { now: 0, minute: 0 }
-      /** Flips a flag here, and plans there as soon as it is acknowledged, beside plans that run all the time. */
-      const flips = Effect.forEach(
-        Array.from({ length: 60 }, (_, n) => n),
-        (n) =>
-          Effect.gen(function* () {
-            const disabled = n % 2 === 0
-            yield* Effect.provide(update(owner, id, { disabled }), n % 3 === 0 ? there : here)
-            const expected = disabled ? 0 : 1
-            for (const side of [here, there]) {
-              if ((yield* Effect.provide(planned(owner), side)).own !== expected) stale.now += 1
-              if ((yield* Effect.provide(planned(owner, 60_000), side)).own !== expected) stale.minute += 1
-            }
-          })
-      )
-      const noise = Effect.forever(
-        Effect.andThen(Effect.provide(planned(owner), here), Effect.provide(planned(owner), there))
-      )
-      yield* Effect.raceFirst(flips, noise)
-      assert.strictEqual(stale.now, 0)
-
-      yield* Effect.provide(update(owner, id, { disabled: true }), there)
-      yield* Effect.provide(planned(owner), here)
-      yield* Effect.provide(update(owner, id, { disabled: false }), there)
-      const old = yield* Effect.provide(planned(owner, 60_000), here)
-      assert.strictEqual(old.own, 0, "control: a snapshot that is not validated offers the old state")
-      assert.strictEqual((yield* Effect.provide(planned(owner), here)).own, 1)
-    })
   )
 })
 

@@ -1,8 +1,7 @@
 import { assert } from "@effect/vitest"
-import { Effect, Fiber, Redacted } from "effect"
-import { Accounts } from "../../src/service/Accounts.ts"
+import { Effect, Fiber } from "effect"
 import { layerLive } from "../support/process/layerLive.ts"
-import { created, createdId, minimal } from "../support/http/Bodies.ts"
+import { created, createdId, minimal, statusesOf } from "../support/http/Bodies.ts"
 import * as HttpProbe from "../support/http/HttpProbe.ts"
 import { fetchDocument, mismatches, type OpenApiDocument, operationOf } from "../support/http/JsonSchema.ts"
 import type { Answer } from "../support/http/RawConnection.ts"
@@ -57,25 +56,27 @@ const requests = [
   { operation: get, status: 404, id: "nonsense" }
 ] as const
 
-const queueOfOne = TestService.layerWith({
-  settings: (settings) => ({ ...settings, database: { ...settings.database, queue: 1 } })
-})
-
-layerLive(queueOfOne)("every answer matches the OpenAPI document (section 7)", (it) => {
-  const keyOf = Effect.fnUntraced(function* (name: string) {
-    const { account_id, management_key } = yield* TestService.tenant
-    if (name === "valid") return management_key
-    if (name !== "ordinary") return name === "none" ? "" : "unknown"
-    const accounts = yield* Accounts
-    return Redacted.value((yield* accounts.issueApiKey(account_id, { name, management: false })).key)
+layerLive(TestService.withDatabase({ queue: 1 }))("every answer matches the OpenAPI document (section 7)", (it) => {
+  const keyOf = Effect.fnUntraced(function* (name: "none" | "ordinary" | "unknown" | "valid") {
+    const tenant = yield* TestService.tenant
+    return { none: "", unknown: "unknown", valid: tenant.management_key, ordinary: yield* tenant.ordinaryKey }[name]
   })
 
   const idOf = Effect.fnUntraced(function* (name: string) {
-    const { newTenant, tenant, url } = yield* TestService
     if (name === "nonsense") return name
-    const { management_key } = yield* name === "own" ? tenant : newTenant
-    return createdId(yield* HttpProbe.create(url, management_key, minimal))
+    const { create } = yield* name === "own" ? TestService.tenant : TestService.newTenant
+    return createdId(yield* create(minimal))
   })
+
+  /** Create and get were answered with this status, as they declare. */
+  const assertDeclared = (
+    document: OpenApiDocument,
+    status: number,
+    [created, found]: readonly [created: Answer, found: Answer]
+  ) => {
+    assert.deepStrictEqual(statusesOf([created, found]), [status, status])
+    assert.deepStrictEqual([undeclared(document, create, created), undeclared(document, get, found)], [[], []])
+  }
 
   it.effect.each(requests.map((request) => [request.status, request] as const))("%i: %j", ([status, request]) =>
     Effect.gen(function* () {
@@ -93,10 +94,9 @@ layerLive(queueOfOne)("every answer matches the OpenAPI document (section 7)", (
 
   it.effect("201 again for a repeated create, 409 for a changed one, 400 for an invalid idempotency key (D1, D7)", () =>
     Effect.gen(function* () {
-      const { url } = yield* TestService
-      const document = yield* fetchDocument(url)
-      const token = yield* keyOf("valid")
-      const under = (key: string, body: object) => HttpProbe.create(url, token, body, [["Idempotency-Key", key]])
+      const document = yield* fetchDocument((yield* TestService).url)
+      const tenant = yield* TestService.tenant
+      const under = (key: string, body: object) => tenant.create(body, [["Idempotency-Key", key]])
       const answers = [
         yield* under("once", minimal),
         yield* under("once", minimal),
@@ -127,17 +127,10 @@ layerLive(queueOfOne)("every answer matches the OpenAPI document (section 7)", (
 
   it.effect("500 for create and get without their table (D11)", () =>
     Effect.gen(function* () {
-      const { url } = yield* TestService
-      const document = yield* fetchDocument(url)
-      const token = yield* keyOf("valid")
-      const asked = [HttpProbe.create(url, token, minimal), HttpProbe.get(url, token, "nonsense")] as const
-      const answers = yield* withoutTable("api_keys", Effect.all(asked))
-      assert.deepStrictEqual(
-        answers.map(({ status }) => status),
-        [500, 500]
-      )
-      assert.deepStrictEqual(undeclared(document, create, answers[0]), [])
-      assert.deepStrictEqual(undeclared(document, get, answers[1]), [])
+      const document = yield* fetchDocument((yield* TestService).url)
+      const { create, get } = yield* TestService.tenant
+      const answers = yield* withoutTable("api_keys", Effect.all([create(minimal), get("nonsense")]))
+      assertDeclared(document, 500, answers)
     })
   )
 
@@ -145,30 +138,21 @@ layerLive(queueOfOne)("every answer matches the OpenAPI document (section 7)", (
     Effect.gen(function* () {
       const { sql, url } = yield* TestService
       const document = yield* fetchDocument(url)
-      const token = yield* keyOf("valid")
+      const { create, get } = yield* TestService.tenant
       const release = yield* lockTable(sql, "api_keys")
-      const waiting = yield* Effect.forkChild(HttpProbe.create(url, token, minimal))
+      const waiting = yield* Effect.forkChild(create(minimal))
       yield* untilWaiting(sql, 1)
-      const answers = [
-        yield* HttpProbe.create(url, token, minimal),
-        yield* HttpProbe.get(url, token, "nonsense")
-      ] as const
+      const answers = yield* Effect.all([create(minimal), get("nonsense")])
       yield* release
       created(yield* Fiber.join(waiting))
-      assert.deepStrictEqual(
-        answers.map(({ status }) => status),
-        [503, 503]
-      )
-      assert.deepStrictEqual(undeclared(document, create, answers[0]), [])
-      assert.deepStrictEqual(undeclared(document, get, answers[1]), [])
+      assertDeclared(document, 503, answers)
     })
   )
 
   it.effect("an answer with one field added, removed or changed does not match (control)", () =>
     Effect.gen(function* () {
-      const { url } = yield* TestService
-      const document = yield* fetchDocument(url)
-      const answer = yield* HttpProbe.create(url, yield* keyOf("valid"), minimal)
+      const document = yield* fetchDocument((yield* TestService).url)
+      const answer = yield* (yield* TestService.tenant).create(minimal)
       const data = created(answer)
       const { label: _label, ...less } = data
       for (const other of [

@@ -45,19 +45,6 @@ const defaults = {
 const shapes: ReadonlyArray<readonly [shape: string, request: CreateBYOKKeyRequest, shown: object]> = [
   ["the smallest", { provider: "openai", key }, {}],
   ["with a name", { provider: "anthropic", key, name: "Production" }, { name: "Production" }],
-  [
-    "with null for every list",
-    {
-      provider: "xai",
-      key,
-      name: null,
-      allowedApiKeyHashes: null,
-      allowedModels: null,
-      allowedUserIds: null,
-      declaredZdr: null
-    },
-    {}
-  ],
   ["disabled", { provider: "groq", key, disabled: true }, { disabled: true }],
   ["a fallback", { provider: "mistral", key, isFallback: true }, { isFallback: true }],
   [

@@ -9,7 +9,6 @@ import { IdempotencyKey } from "../../src/domain/IdempotencyKey.ts"
 import { CredentialId, WorkspaceId } from "../../src/domain/Identifiers.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"
 import { PlanRequest } from "../../src/domain/routing/RoutingRequest.ts"
-import { Accounts } from "../../src/service/Accounts.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { acceptedBody, givenKey } from "../support/memory/arbitraries.ts"
 import { minimal } from "../support/http/Bodies.ts"
@@ -37,11 +36,7 @@ const client = Effect.gen(function* () {
 const create = (body: unknown) =>
   Effect.flatMap(client, ({ byok }) => byok.create({ headers: {}, payload: newCredential(body) }))
 
-const queueOfOne = TestService.layerWith({
-  settings: (settings) => ({ ...settings, database: { ...settings.database, queue: 1 } })
-})
-
-layerLive(Layer.merge(queueOfOne, FetchHttpClient.layer))("the typed client", (it) => {
+layerLive(Layer.merge(TestService.withDatabase({ queue: 1 }), FetchHttpClient.layer))("the typed client", (it) => {
   it.effect("creates and gets, with decoded fields (section 4)", () =>
     Effect.gen(function* () {
       const { byok } = yield* client
@@ -135,34 +130,51 @@ layerLive(Layer.merge(queueOfOne, FetchHttpClient.layer))("the typed client", (i
     })
   )
 
+  /** What create and get fail with under a key. */
+  const failuresOf = (token: string | undefined) =>
+    Effect.flatMap(clientWith(token), ({ byok }) =>
+      Effect.all([
+        Effect.flip(byok.create({ headers: {}, payload: newCredential(minimal) })),
+        Effect.flip(byok.get({ params: { id: unknownId } }))
+      ])
+    )
+  const mine = Effect.flatMap(TestService.tenant, ({ management_key }) => failuresOf(management_key))
+
+  const ordinary = TestService.tenant.pipe(
+    Effect.flatMap(({ ordinaryKey }) => ordinaryKey),
+    Effect.flatMap(failuresOf)
+  )
+
   it.effect.each([
     { token: undefined, message: "Missing Authentication header" },
     { token: "unknown", message: "Invalid API key" }
   ])("401 is an Unauthorized: $message (D2, D3)", ({ message, token }) =>
     Effect.gen(function* () {
-      const { byok } = yield* clientWith(token)
-      const errors = [
-        yield* Effect.flip(byok.create({ headers: {}, payload: newCredential(minimal) })),
-        yield* Effect.flip(byok.get({ params: { id: unknownId } }))
-      ]
-      for (const error of errors) {
-        assert.strictEqual(error._tag, "Unauthorized")
+      for (const error of yield* failuresOf(token)) {
         assert.instanceOf(error, Errors.Unauthorized)
         assert.strictEqual(error.error.message, message)
       }
     })
   )
 
-  it.effect("403 is a Forbidden (D4)", () =>
-    Effect.gen(function* () {
-      const { account_id } = yield* TestService.tenant
-      const { key } = yield* (yield* Accounts).issueApiKey(account_id, { name: "ordinary", management: false })
-      const { byok } = yield* clientWith(Redacted.value(key))
-      const errors = [
-        yield* Effect.flip(byok.create({ headers: {}, payload: newCredential(minimal) })),
-        yield* Effect.flip(byok.get({ params: { id: unknownId } }))
-      ]
-      for (const error of errors) assert.instanceOf(error, Errors.Forbidden)
+  const whileFull = Effect.gen(function* () {
+    const { sql } = yield* TestService
+    const release = yield* lockTable(sql, "api_keys")
+    const waiting = yield* Effect.forkChild(create(minimal))
+    yield* untilWaiting(sql, 1)
+    const errors = yield* mine
+    yield* release
+    yield* Fiber.join(waiting)
+    return errors
+  })
+
+  it.effect.each([
+    ["403 is a Forbidden (D4)", ordinary, Errors.Forbidden],
+    ["500 is an InternalError (D11)", withoutTable("credentials", mine), Errors.InternalError],
+    ["503 is a ServiceUnavailable (D14)", whileFull, Errors.ServiceUnavailable]
+  ] as const)("%s", ([, failures, type]) =>
+    Effect.map(failures, (errors) => {
+      for (const error of errors) assert.instanceOf<object>(error, type)
     })
   )
 
@@ -181,29 +193,6 @@ layerLive(Layer.merge(queueOfOne, FetchHttpClient.layer))("the typed client", (i
     Effect.gen(function* () {
       const error = yield* Effect.flip(create({ provider: "xai", key: "k".repeat(300_000) }))
       assert.instanceOf(error, HttpErrors.PayloadTooLarge)
-    })
-  )
-
-  it.effect("500 is an InternalError (D11)", () =>
-    Effect.gen(function* () {
-      const { byok } = yield* client
-      const asked = [Effect.flip(create(minimal)), Effect.flip(byok.get({ params: { id: unknownId } }))] as const
-      const errors = yield* withoutTable("credentials", Effect.all(asked))
-      for (const error of errors) assert.instanceOf(error, Errors.InternalError)
-    })
-  )
-
-  it.effect("503 is a ServiceUnavailable (D14)", () =>
-    Effect.gen(function* () {
-      const { sql } = yield* TestService
-      const { byok } = yield* client
-      const release = yield* lockTable(sql, "api_keys")
-      const waiting = yield* Effect.forkChild(create(minimal))
-      yield* untilWaiting(sql, 1)
-      const errors = [yield* Effect.flip(create(minimal)), yield* Effect.flip(byok.get({ params: { id: unknownId } }))]
-      yield* release
-      yield* Fiber.join(waiting)
-      for (const error of errors) assert.instanceOf(error, Errors.ServiceUnavailable)
     })
   )
 })

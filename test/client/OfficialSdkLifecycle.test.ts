@@ -15,7 +15,7 @@ import { Effect, Option } from "effect"
 import { CredentialId } from "../../src/domain/Identifiers.ts"
 import { offeredKey } from "../support/keys/offeredKey.ts"
 import { TestService, withoutTable } from "../support/http/TestService.ts"
-import { createdId, minimal } from "../support/http/Bodies.ts"
+import { createdId, minimal, statusesOf } from "../support/http/Bodies.ts"
 import { call, failsWith, ordinarySdk, sdkThroughLoss, sdkWith } from "../support/http/officialSdk.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 
@@ -154,18 +154,12 @@ layerLive(TestService.layer)("the official client of the reference API", (it) =>
       const updating = yield* sdkThroughLoss(tenant.management_key)
       const { data } = yield* update(updating.client, id, { key: otherKey, disabled: true })
       assert.isTrue(data.disabled)
-      assert.deepStrictEqual(
-        updating.answers.map(({ status }) => status),
-        [200, 200]
-      )
+      assert.deepStrictEqual(statusesOf(updating.answers), [200, 200])
       const rows = yield* sql`SELECT revision, key_version FROM credentials WHERE id = ${id}`
       assert.deepStrictEqual(rows, [{ revision: 2, key_version: 2 }])
       const deleting = yield* sdkThroughLoss(tenant.management_key)
       yield* failsWith(remove(deleting.client, id), NotFoundResponseError, 404)
-      assert.deepStrictEqual(
-        deleting.answers.map(({ status }) => status),
-        [200, 404]
-      )
+      assert.deepStrictEqual(statusesOf(deleting.answers), [200, 404])
     })
   )
 })

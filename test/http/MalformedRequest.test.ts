@@ -62,13 +62,10 @@ layerLive(TestService.layer)("malformed HTTP requests", (it) => {
     ["a transfer encoding that is no chunks", "gzip", ""]
   ])("400: %s, in a create, and no row is stored (D8)", ([, encoding, body]) =>
     Effect.gen(function* () {
-      const { rowCount, url } = yield* TestService
-      const { management_key } = yield* TestService.tenant
-      const before = yield* rowCount
-      const headers: ReadonlyArray<Header> = [bearer(management_key), json, ["Transfer-Encoding", encoding]]
-      const answer = yield* send(url, { method: "POST", path: "/api/v1/byok", headers, body })
-      assertInvalid(answer, malformed)
-      assert.strictEqual(yield* rowCount, before)
+      const { send } = yield* TestService.tenant
+      const headers: ReadonlyArray<Header> = [json, ["Transfer-Encoding", encoding]]
+      const asked = send({ method: "POST", path: "/api/v1/byok", headers, body })
+      assertInvalid(yield* TestService.storing(0, asked), malformed)
     })
   )
 
@@ -79,9 +76,8 @@ layerLive(TestService.layer)("malformed HTTP requests", (it) => {
     ["one that is empty and another", ["", "a"]]
   ])("400: %s for Host, before authentication (RFC 9112, section 3.2)", ([, names]) =>
     Effect.gen(function* () {
-      const { rowCount, url } = yield* TestService
+      const { url } = yield* TestService
       const { management_key } = yield* TestService.tenant
-      const before = yield* rowCount
       const body = JSON.stringify(minimal)
       const head = [
         "POST /api/v1/byok HTTP/1.1",
@@ -89,10 +85,9 @@ layerLive(TestService.layer)("malformed HTTP requests", (it) => {
         "Content-Type: application/json"
       ]
       const lines = [...head, `Content-Length: ${body.length}`, ...names.map((name) => `Host: ${name}`), "", body]
-      const answer = yield* exchange(url, lines.join("\r\n"))
+      const answer = yield* TestService.storing(0, exchange(url, lines.join("\r\n")))
       assertInvalid(answer, hosts)
       assert.strictEqual(answer.headers["connection"], "close")
-      assert.strictEqual(yield* rowCount, before)
     })
   )
 
@@ -113,20 +108,9 @@ layerLive(TestService.layer)("malformed HTTP requests", (it) => {
       const { management_key } = yield* TestService.tenant
       const connection = yield* open(url)
       const headers = [bearer(management_key), json]
-      const one = render({
-        method: "POST",
-        path: "/api/v1/byok",
-        headers,
-        body: JSON.stringify({ ...minimal, name: "1" })
-      })
-      const two = render({ path: "/nothing" })
-      const three = render({
-        method: "POST",
-        path: "/api/v1/byok",
-        headers,
-        body: JSON.stringify({ ...minimal, name: "3" })
-      })
-      yield* connection.write(Buffer.concat([one, two, three]))
+      const named = (name: string) =>
+        render({ method: "POST", path: "/api/v1/byok", headers, body: JSON.stringify({ ...minimal, name }) })
+      yield* connection.write(Buffer.concat([named("1"), render({ path: "/nothing" }), named("3")]))
       assert.strictEqual(created(yield* connection.answer)["name"], "1")
       assertRefused(yield* connection.answer, "NotFound")
       assert.strictEqual(created(yield* connection.answer)["name"], "3")
@@ -223,15 +207,13 @@ layerLive(TestService.layer)("requests with an oversized head (T9)", (it) => {
 
   it.effect("431: a long path", () =>
     Effect.gen(function* () {
-      const { url } = yield* TestService
-      assertRefused(yield* send(url, { path: `/${"a".repeat(17_000)}` }), "HeadersTooLarge")
+      assertRefused(yield* TestService.send({ path: `/${"a".repeat(17_000)}` }), "HeadersTooLarge")
     })
   )
 
   it.effect("a head of 15,000 bytes is accepted", () =>
     Effect.gen(function* () {
-      const { url } = yield* TestService
-      const answer = yield* send(url, { path: "/health/live", headers: [["X-Long", "a".repeat(15_000)]] })
+      const answer = yield* TestService.send({ path: "/health/live", headers: [["X-Long", "a".repeat(15_000)]] })
       assert.strictEqual(answer.status, 200)
     })
   )
@@ -240,18 +222,10 @@ layerLive(TestService.layer)("requests with an oversized head (T9)", (it) => {
 layerLive(TestService.layer)("requests that ask for another protocol", (it) => {
   it.effect.each(["other", "200-ok", ""])("417: Expect: %s, before authentication and the body", (value) =>
     Effect.gen(function* () {
-      const { rowCount, tenant, url } = yield* TestService
-      const before = yield* rowCount
-      const headers: ReadonlyArray<Header> = [bearer((yield* tenant).management_key), json, ["Expect", value]]
-      const answer = yield* send(url, {
-        method: "POST",
-        path: "/api/v1/byok",
-        headers,
-        body: JSON.stringify(minimal)
-      })
+      const { create } = yield* TestService.tenant
+      const answer = yield* TestService.storing(0, create(minimal, [["Expect", value]]))
       assertRefused(answer, "ExpectationFailed")
       assert.strictEqual(answer.headers["connection"], "close")
-      assert.strictEqual(yield* rowCount, before)
     })
   )
 
@@ -259,7 +233,7 @@ layerLive(TestService.layer)("requests that ask for another protocol", (it) => {
     "Upgrade: %s is ignored, and the request is answered",
     (protocol) =>
       Effect.gen(function* () {
-        const { tenant, url } = yield* TestService
+        const { create } = yield* TestService.tenant
         const upgrade: ReadonlyArray<Header> = [
           ["Connection", "Upgrade, HTTP2-Settings"],
           ["Upgrade", protocol],
@@ -267,10 +241,9 @@ layerLive(TestService.layer)("requests that ask for another protocol", (it) => {
           ["Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="],
           ["Sec-WebSocket-Version", "13"]
         ]
-        const live = yield* send(url, { path: "/health/live", headers: upgrade })
+        const live = yield* TestService.send({ path: "/health/live", headers: upgrade })
         assert.strictEqual(live.body, '{"status":"live"}')
-        const headers = [bearer((yield* tenant).management_key), json, ...upgrade]
-        created(yield* send(url, { method: "POST", path: "/api/v1/byok", headers, body: JSON.stringify(minimal) }))
+        created(yield* create(minimal, upgrade))
       })
   )
 })

@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { type Context, Effect, Fiber, Layer, Result, Schema } from "effect"
+import { Context, Effect, Fiber, Layer, Result, Schema } from "effect"
 import type { SqlClient } from "effect/sql"
 import * as Byok from "../../src/Byok.ts"
 import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
@@ -36,7 +36,7 @@ const got = (instance: Instance, { account_id, id }: Made) =>
     Effect.provide(instance)
   )
 
-const problems = (instance: Instance) => Effect.flatMap(Readiness, (_) => _.problems).pipe(Effect.provide(instance))
+const problems = (instance: Instance) => Context.get(instance, Readiness).problems
 
 const sealedBytes = (sql: SqlClient.SqlClient) =>
   sql<{ id: string; sealed: string }>`SELECT id, encode(sealed, 'hex') AS sealed FROM credentials ORDER BY id`

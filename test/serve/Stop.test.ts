@@ -2,7 +2,7 @@ import { assert } from "@effect/vitest"
 import { Effect, Fiber, Option } from "effect"
 import { connect, type Socket } from "node:net"
 import { layerLive } from "../support/process/layerLive.ts"
-import { minimal } from "../support/http/Bodies.ts"
+import { minimal, statusesOf } from "../support/http/Bodies.ts"
 import { createOver, getOver, idIn } from "../support/http/callByok.ts"
 import { embeddedClient, StartedBefore } from "../support/process/firstStart.ts"
 import { eventually } from "../support/process/eventually.ts"
@@ -22,16 +22,10 @@ const open = (url: string) =>
   })
 
 const refuses = (url: string) =>
-  Effect.map(
-    open(url),
-    Option.match({
-      onNone: () => true,
-      onSome: (socket) => {
-        socket.destroy()
-        return false
-      }
-    })
-  )
+  Effect.map(open(url), (opened) => {
+    Option.getOrUndefined(opened)?.destroy()
+    return Option.isNone(opened)
+  })
 
 /** Sends text on a new connection, which stays open, and answers with what has arrived on it. */
 const send = (url: string, text: string) =>
@@ -81,10 +75,7 @@ layerLive(StartedBefore.layer)("a service that is asked to stop", (it) => {
         assert.isTrue(isRunning(service.pid))
         yield* unlock
         const created = yield* Fiber.join(creating)
-        assert.deepStrictEqual(
-          created.map(({ status }) => status),
-          [201, 201, 201]
-        )
+        assert.deepStrictEqual(statusesOf(created), [201, 201, 201])
         assert.strictEqual(new Set(created.map(idIn)).size, 3)
         assert.deepStrictEqual(yield* Fiber.join(reading), { status: 200, body: earlier.body })
 

@@ -1,7 +1,7 @@
 import { writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
-import { Cause, Effect, Exit, Layer, Option, Schema } from "effect"
+import { Cause, Context, Effect, Exit, Layer, Option, Schema } from "effect"
 import * as Byok from "../../src/Byok.ts"
 import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"
@@ -37,18 +37,8 @@ const begin = Effect.gen(function* () {
     const found = yield* (yield* CredentialRepository).findSealed(account_id, id)
     return { account_id, id, key, kek_id: Option.getOrThrow(found).sealed.kek_id }
   }).pipe(Effect.provideService(CurrentCaller, { account_id }), Effect.provide(instance))
-  const reload = Effect.provide(
-    Effect.flatMap(KeyringReload, (_) => _.reload),
-    instance
-  )
-  const problems = Effect.provide(
-    Effect.flatMap(Readiness, (_) => _.problems),
-    instance
-  )
-  const warnings = Effect.provide(
-    Effect.flatMap(Readiness, (_) => _.warnings),
-    instance
-  )
+  const { reload } = Context.get(instance, KeyringReload)
+  const { problems, warnings } = Context.get(instance, Readiness)
   return { url, write, settings, instance, create, reload, problems, warnings }
 })
 
@@ -104,7 +94,7 @@ describe("a keyring that is reloaded while the service runs (SECURITY.md, Rotati
     Effect.gen(function* () {
       const { url } = yield* begin
       const other = yield* Effect.orDie(Layer.build(Layer.fresh(Byok.layerWith(settingsFor(url, ringOf("old"))))))
-      const { message } = yield* Effect.flip(Effect.flatMap(KeyringReload, (_) => _.reload)).pipe(Effect.provide(other))
+      const { message } = yield* Effect.flip(Context.get(other, KeyringReload).reload)
       assert.strictEqual(
         message,
         "BYOK_KEYRING: cannot be reloaded from the environment of a running process; restart with the new value"

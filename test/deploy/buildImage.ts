@@ -7,26 +7,18 @@ import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 import { shipped } from "./Check.ts"
 import { standInBase } from "./standInBase.ts"
 
-/** An image that was built, as a directory of its files. */
-export interface Image {
-  readonly root: string
-  readonly environment: Record<string, string>
-  readonly user: string
-  readonly entrypoint: ReadonlyArray<string>
-  readonly command: ReadonlyArray<string>
-  readonly stopSignal: string
+/** What the image says of itself, as buildah shows it. */
+interface Config {
+  readonly Env: ReadonlyArray<string>
+  readonly User: string
+  readonly Entrypoint: ReadonlyArray<string>
+  readonly Cmd: ReadonlyArray<string>
+  readonly StopSignal: string
 }
 
-interface Inspected {
-  readonly OCIv1: {
-    readonly config: {
-      readonly Env: ReadonlyArray<string>
-      readonly User: string
-      readonly Entrypoint: ReadonlyArray<string>
-      readonly Cmd: ReadonlyArray<string>
-      readonly StopSignal: string
-    }
-  }
+/** An image that was built, as a directory of its files. */
+export interface Image extends Config {
+  readonly root: string
 }
 
 /** The official image, where its registry can be reached. */
@@ -66,16 +58,6 @@ export const buildImage = Effect.fnUntraced(function* (deploy: string) {
   const from = yield* call("from", "--signature-policy", policy, "--pull-never", "localhost/byok")
   const mounted = yield* call("mount", from.stdout.trim())
   const inspected = yield* call("inspect", "--type", "image", "localhost/byok")
-  const { config } = (JSON.parse(inspected.stdout) as Inspected).OCIv1
-  return {
-    root: mounted.stdout.trim(),
-    environment: Object.fromEntries(config.Env.map((line) => line.split(/=(.*)/s).slice(0, 2))) as Record<
-      string,
-      string
-    >,
-    user: config.User,
-    entrypoint: config.Entrypoint,
-    command: config.Cmd,
-    stopSignal: config.StopSignal
-  } satisfies Image
+  const { config } = (JSON.parse(inspected.stdout) as { readonly OCIv1: { readonly config: Config } }).OCIv1
+  return { ...config, root: mounted.stdout.trim() } satisfies Image
 })

@@ -37,7 +37,7 @@ const healthCheckIn = (deploy: string) => {
 /** Runs the image on a PostgreSQL as compose.yaml does: through its socket, with secrets as files. */
 const lived = Effect.fnUntraced(function* (image: Image, deploy: string) {
   const problems: Array<string> = []
-  const [uid = 0, gid = 0] = image.user.split(":").map(Number)
+  const [uid = 0, gid = 0] = image.User.split(":").map(Number)
   const secrets = yield* temporaryDirectory
   const write = (name: string, text: string) => {
     writeFileSync(join(secrets, name), text, { mode: 0o600 })
@@ -48,7 +48,7 @@ const lived = Effect.fnUntraced(function* (image: Image, deploy: string) {
   write("environment", "DATABASE_URL=postgres://byok@localhost/postgres?host=/var/run/postgresql\n")
   const port = yield* freePort
   const mounts = { "/run/secrets": secrets, "/var/run/postgresql": cluster.socket }
-  const [node = "", ...script] = image.entrypoint
+  const [node = "", ...script] = image.Entrypoint
   const start = (args: ReadonlyArray<string>) =>
     runImage(image, [node, "--env-file=/run/secrets/environment", ...script, ...args], mounts, {
       BYOK_KEYRING_FILE: "/run/secrets/keyring",
@@ -68,7 +68,7 @@ const lived = Effect.fnUntraced(function* (image: Image, deploy: string) {
   if (problems.length > 0) return { problems }
 
   const began = performance.now()
-  const service = yield* start(image.command)
+  const service = yield* start(image.Cmd)
   yield* eventually("the image is ready", isReady(port))
   const ready = milliseconds(began)
   const pid = service.pid()
@@ -80,7 +80,7 @@ const lived = Effect.fnUntraced(function* (image: Image, deploy: string) {
     Effect.scoped(Effect.flatMap(runImage(image, healthCheck, {}, { PORT: String(port) }), ({ ended }) => ended))
   const healthy = yield* asked()
   const stopped = performance.now()
-  process.kill(pid, image.stopSignal)
+  process.kill(pid, image.StopSignal)
   const code = yield* service.ended
   const exit = milliseconds(stopped)
   const ill = yield* asked()
@@ -101,12 +101,12 @@ const lived = Effect.fnUntraced(function* (image: Image, deploy: string) {
         "its root can be written"
       ),
       ...own(healthy === 0 && ill === 1, `its health check ends with ${healthy} when ready, ${ill} when stopped`),
-      ...own(code === 0, `it ends with exit code ${code} on ${image.stopSignal}`)
+      ...own(code === 0, `it ends with exit code ${code} on ${image.StopSignal}`)
     ],
     figures: [
       `ready after ${ready} ms`,
       `${Math.round(Number.parseInt(fieldOf(status, "VmRSS")) / 1024)} MiB resident`,
-      `${exit} ms from ${image.stopSignal} to its end`
+      `${exit} ms from ${image.StopSignal} to its end`
     ]
   }
 })

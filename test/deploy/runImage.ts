@@ -31,12 +31,13 @@ exec "$chroot" --userspec="$user" --groups="\${user#*:}" "$root" "$@"
 
 /** Runs a program in the image, which is process 1 there, and kills it when the scope closes. */
 export const runImage = Effect.fnUntraced(function* (
-  { environment, root, user }: Image,
+  { Env, root, User }: Image,
   args: ReadonlyArray<string>,
   mounts: Readonly<Record<string, string>>,
   variables: Record<string, string>
 ) {
   const { chroot, unshare } = yield* installedPrograms(["unshare", "chroot"])
+  const given = Object.fromEntries(Env.map((line) => line.split(/=(.*)/s).slice(0, 2))) as Record<string, string>
   const binds = Object.entries(mounts).flatMap(([to, from]) => [from, to])
   const { child, ended, output } = yield* Effect.acquireRelease(
     Effect.sync(() => {
@@ -44,9 +45,12 @@ export const runImage = Effect.fnUntraced(function* (
         unshare,
         [
           ...["--mount", "--pid", "--fork", "--kill-child", "sh", "-c", contain, "contain"],
-          ...[chroot, root, user, ...binds, "--", ...args]
+          ...[chroot, root, User, ...binds, "--", ...args]
         ],
-        { env: { ...environment, ...variables }, stdio: ["ignore", "pipe", "pipe"] }
+        {
+          env: { ...given, ...variables },
+          stdio: ["ignore", "pipe", "pipe"]
+        }
       )
       let output = ""
       for (const stream of [child.stdout, child.stderr])

@@ -1,13 +1,16 @@
-import { createHash } from "node:crypto"
 import { mkdtempSync, readFileSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
-import { Duration, Effect, Exit, Redacted, Scope } from "effect"
+import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
+import { Duration, Effect, Exit, Logger, Redacted, Scope } from "effect"
 import { Client } from "pg"
-import { formatApiKey } from "../../src/port/ApiKey.ts"
+import { AccountId, WorkspaceId } from "../../src/domain/Identifiers.ts"
+import { formatApiKey, hashApiKey } from "../../src/port/ApiKey.ts"
+import type { DatabaseSettings } from "../../src/sql/connection/Database.ts"
 import { parseDatabaseUrl } from "../../src/sql/connection/DatabaseTarget.ts"
 import { start } from "../../src/sql/embedded/EmbeddedPostgres.ts"
 import { migrate } from "../../src/sql/Migrations.ts"
+import { databaseSettings } from "../support/database/freshDatabase.ts"
 import { columns } from "./peers/statements.ts"
 
 /** A PostgreSQL of the bench's own. */
@@ -29,14 +32,14 @@ export interface Bed extends Postgres {
 }
 
 const user = "byok"
-const account = "00000000-0000-7000-8000-00000000000a"
-const workspace = "00000000-0000-7000-8000-00000000000b"
+export const account_id = AccountId.make("00000000-0000-7000-8000-00000000000a")
+export const workspace_id = WorkspaceId.make("00000000-0000-7000-8000-00000000000b")
 const key = formatApiKey(Buffer.alloc(32), true)
 
 /** The id of the n-th seeded credential. */
 export const seededId = (n: number): string => `00000000-0000-7000-9000-${String(n).padStart(12, "0")}`
 
-export const startPostgres = async (): Promise<Postgres> => {
+const startPostgres = async (): Promise<Postgres> => {
   const directory = mkdtempSync(join(tmpdir(), "byok-bench-"))
   const scope = Scope.makeUnsafe()
   const { host } = await Effect.runPromise(Scope.provide(start(directory), scope))
@@ -50,14 +53,34 @@ export const startPostgres = async (): Promise<Postgres> => {
   }
 }
 
+/** For a program on the database without the service, which is to wait rather than fail. */
+export const patientSettings: DatabaseSettings = {
+  ...databaseSettings,
+  poolSize: 10,
+  statementTimeout: Duration.minutes(1),
+  deadline: Duration.seconds(65),
+  batching: true
+}
+
+/** Adds an account with a workspace, by default of the same id. */
+export const addAccount = async (client: Client, account: string, workspace = account): Promise<void> => {
+  await client.query("INSERT INTO accounts VALUES ($1, 'bench', now())", [account])
+  await client.query("INSERT INTO workspaces VALUES ($2, $1, 'bench', true, now())", [account, workspace])
+}
+
+/** Issues management keys, which may be revoked at once. */
+export const issue = (client: Client, account: string, tokens: ReadonlyArray<string>, revoked_at: Date | null = null) =>
+  client.query(
+    `INSERT INTO api_keys SELECT decode(hash, 'hex'), $1, 'bench', true, now(), $3::timestamptz FROM unnest($2::text[]) AS hash`,
+    [account, tokens.map((token) => hashApiKey(Redacted.make(token))), revoked_at]
+  )
+
 /** What the lean peer stores, in a table of its own. */
 const leanColumns = [...columns, "sort_order", "account_id", "sealed"].join(", ")
 
 const seed = async (client: Client, credentials: number) => {
-  const hash = createHash("sha256").update(key).digest()
-  await client.query("INSERT INTO accounts VALUES ($1, 'bench', now())", [account])
-  await client.query("INSERT INTO workspaces VALUES ($2, $1, 'bench', true, now())", [account, workspace])
-  await client.query("INSERT INTO api_keys VALUES ($2, $1, 'bench', true, now())", [account, hash])
+  await addAccount(client, account_id, workspace_id)
+  await issue(client, account_id, [key])
   await client.query("INSERT INTO keks VALUES ('kek-bench', decode(repeat('00', 16), 'hex'))")
   await client.query(
     `INSERT INTO credentials
@@ -65,7 +88,7 @@ const seed = async (client: Client, credentials: number) => {
        now(), false, false, false, false, NULL, ARRAY['a/model', 'another/model'], NULL, NULL, NULL, n::int, 'kek-bench',
        decode(repeat('00', 60), 'hex'), decode(repeat('00', 110), 'hex')
      FROM generate_series(1, $3::int) AS n`,
-    [account, workspace, credentials]
+    [account_id, workspace_id, credentials]
   )
   await client.query(
     `CREATE TABLE lean_credentials AS SELECT ${leanColumns} FROM credentials;
@@ -87,6 +110,42 @@ export const makeBed = async (postgres: Postgres, database: string, credentials:
   await client.connect()
   await seed(client, credentials)
   return { ...postgres, url, database, key, seeded: credentials, updatable: [], client }
+}
+
+/** A measurement, which has ended its own programs when it ends. */
+type Measure<A> = (given: A) => Promise<void> | Effect.Effect<void, unknown, Scope.Scope>
+
+const run = <A>(measure: Measure<A>, given: A) => {
+  const measured = measure(given)
+  return Effect.isEffect(measured) ? measured : Effect.promise(() => measured)
+}
+
+const main = (program: Effect.Effect<void, unknown, Scope.Scope>) => {
+  const all = program.pipe(Effect.scoped, Effect.provide(Logger.layer([])))
+  NodeRuntime.runMain(
+    Effect.andThen(
+      all,
+      Effect.sync(() => process.exit())
+    )
+  )
+}
+
+const postgres = Effect.acquireRelease(Effect.promise(startPostgres), ({ stop }) => Effect.promise(stop))
+
+/** Runs a measurement on a new PostgreSQL as the program of this process. */
+export const onPostgres = (measure: Measure<Postgres>): void => {
+  main(Effect.flatMap(postgres, (given) => run(measure, given)))
+}
+
+/** Runs a measurement on a database in a new PostgreSQL as the program of this process. */
+export const onBed = (database: string, credentials: number, measure: Measure<Bed>): void => {
+  const bed = Effect.flatMap(postgres, (given) =>
+    Effect.acquireRelease(
+      Effect.promise(() => makeBed(given, database, credentials)),
+      ({ client }) => Effect.promise(() => client.end())
+    )
+  )
+  main(Effect.flatMap(bed, (given) => run(measure, given)))
 }
 
 /** Deletes what the load has created: every round starts from the same table. */

@@ -1,5 +1,5 @@
 import { type Bed, sweep } from "./Bed.ts"
-import { type Operation, put, type Seen } from "./Load.ts"
+import { loadOn, type Operation, put, type Seen } from "./Load.ts"
 import { pgbench, putDirectly } from "./Pgbench.ts"
 import { cpuOfTree, peakMemory, resetPeakMemory } from "./Process.ts"
 import type { Target } from "./Target.ts"
@@ -55,21 +55,13 @@ export const measureCell = async (
     if (operation === "create") await sweep(bed)
   }
   for (let round = -1; round < rounds; round += 1) {
-    const loadOn = ({ key, seeded, updatable }: Bed, url: string) => ({
-      operation,
-      connections,
-      seconds: round < 0 ? warmUpSeconds : seconds,
-      key,
-      seeded,
-      ids: updatable,
-      url
-    })
+    const given = { operation, connections, seconds: round < 0 ? warmUpSeconds : seconds }
     for (const { bed, name, pid, url } of targets) {
-      await note(name, bed, await measure(bed, pid, () => put(loadOn(bed, url))), round >= 0)
+      await note(name, bed, await measure(bed, pid, () => put(loadOn(bed, url, given))), round >= 0)
     }
     const program = pgbench
     if (program !== undefined && direct !== undefined) {
-      const load = () => putDirectly(program, direct, loadOn(direct, ""))
+      const load = () => putDirectly(program, direct, loadOn(direct, "", given))
       await note("pgbench", direct, await measure(direct, undefined, load), round >= 0)
     }
   }

@@ -1,11 +1,11 @@
 import { Effect, Layer, ManagedRuntime, Option, Redacted, Schema } from "effect"
 import * as Byok from "../../src/Byok.ts"
 import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
-import { AccountId, CredentialId } from "../../src/domain/Identifiers.ts"
+import { CredentialId } from "../../src/domain/Identifiers.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"
 import { Credentials } from "../../src/port/Credentials.ts"
 import { readSettings } from "../../src/wiring/Settings.ts"
-import { type Bed, seededId, sweep } from "./Bed.ts"
+import { account_id, type Bed, seededId, sweep } from "./Bed.ts"
 import { body } from "./Load.ts"
 
 /** How many creates and gets a program does in a second without HTTP, with 64 in flight. */
@@ -18,7 +18,6 @@ export const inProcess = async (bed: Bed, keyring: string, seconds: number) => {
     })
   )
   const runtime = ManagedRuntime.make(Layer.unwrap(layer))
-  const account_id = AccountId.make("00000000-0000-7000-8000-00000000000a")
   const id = CredentialId.make(seededId(1))
   const input = JSON.parse(body) as unknown
 

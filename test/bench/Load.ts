@@ -4,7 +4,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { promisify } from "node:util"
-import { seededId } from "./Bed.ts"
+import { type Bed, seededId } from "./Bed.ts"
 
 const run = promisify(execFile)
 
@@ -29,6 +29,13 @@ export interface Load {
   /** The credentials to update. */
   readonly ids: ReadonlyArray<string>
 }
+
+/** A load on the database's account, at the address of one of its servers. */
+export const loadOn = (
+  { key, seeded, updatable }: Bed,
+  url: string,
+  given: Pick<Load, "connections" | "operation" | "seconds">
+): Load => ({ url, key, seeded, ids: updatable, ...given })
 
 interface Request {
   readonly method: string

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { promisify } from "node:util"
 import { columns } from "./peers/statements.ts"
-import type { Bed } from "./Bed.ts"
+import { account_id, type Bed, workspace_id } from "./Bed.ts"
 import type { Load, Seen } from "./Load.ts"
 
 const run = promisify(execFile)
@@ -21,7 +21,6 @@ const find = (): string | undefined => {
 /** Where pgbench is, if it is installed. */
 export const pgbench = find()
 
-const account = "00000000-0000-7000-8000-00000000000a"
 const authenticate = (key: string) =>
   `SELECT account_id, management FROM api_keys WHERE hash = sha256('${key}') AND revoked_at IS NULL;`
 
@@ -29,17 +28,17 @@ const get = ({ key, seeded }: Load) => `
 \\set n random(1, ${seeded})
 ${authenticate(key)}
 SELECT ${columns.join(", ")}, sort_order FROM credentials
-WHERE id = ('00000000-0000-7000-9000-' || lpad(:n::text, 12, '0'))::uuid AND account_id = '${account}';
+WHERE id = ('00000000-0000-7000-9000-' || lpad(:n::text, 12, '0'))::uuid AND account_id = '${account_id}';
 `
 
 const create = ({ key }: Load) => `
 ${authenticate(key)}
-SELECT id FROM workspaces WHERE account_id = '${account}' AND deleted_at IS NULL AND is_default;
+SELECT id FROM workspaces WHERE account_id = '${account_id}' AND deleted_at IS NULL AND is_default;
 INSERT INTO credentials SELECT gen_random_uuid(), account_id, workspace_id, provider, name, label, now(), disabled,
   is_fallback, is_required, is_byok_only, allowed_api_key_hashes, allowed_models, allowed_user_ids, declared_region,
   declared_zdr, (SELECT coalesce(max(sort_order) + 1, 0) FROM credentials
-    WHERE account_id = '${account}' AND workspace_id = '00000000-0000-7000-8000-00000000000b' AND provider = 'anthropic'), 'kek-pgbench', wrapped_dek, sealed
-FROM credentials WHERE account_id = '${account}' AND id = '00000000-0000-7000-9000-000000000001' RETURNING sort_order;
+    WHERE account_id = '${account_id}' AND workspace_id = '${workspace_id}' AND provider = 'anthropic'), 'kek-pgbench', wrapped_dek, sealed
+FROM credentials WHERE account_id = '${account_id}' AND id = '00000000-0000-7000-9000-000000000001' RETURNING sort_order;
 `
 
 /** The service's statements as fast as PostgreSQL answers them, over at most ten connections. */

@@ -1,7 +1,9 @@
 import { type ChildProcess, spawn } from "node:child_process"
+import { randomBytes } from "node:crypto"
 import { once } from "node:events"
-import { createServer } from "node:net"
 import { setTimeout as delay } from "node:timers/promises"
+import { Effect } from "effect"
+import { freePort } from "../support/database/listen.ts"
 import { type Bed, seededId } from "./Bed.ts"
 
 /** A server under load, in a process of its own. */
@@ -21,13 +23,13 @@ export interface Program {
   readonly environment?: Readonly<Record<string, string>>
 }
 
-const freePort = async () => {
-  const server = createServer().listen(0, "127.0.0.1")
-  await once(server, "listening")
-  const address = server.address()
-  server.close()
-  await once(server, "close")
-  return typeof address === "object" && address !== null ? address.port : 0
+export const keyring = `kek-service:${randomBytes(32).toString("base64")}`
+
+/** The service from its sources. */
+export const service: Program = {
+  name: "byok",
+  arguments: ["src/bin.js", "serve"],
+  environment: { BYOK_KEYRING: keyring, LOG_LEVEL: "error" }
 }
 
 const answers = async (url: string, key: string) => {
@@ -52,13 +54,16 @@ export const startTarget = async (
   bed: Bed,
   output: number | "ignore" = "ignore"
 ): Promise<Target> => {
-  const port = await freePort()
+  const port = await Effect.runPromise(freePort)
   const url = `http://127.0.0.1:${port}`
   const began = performance.now()
   const child = spawn(process.execPath, program.arguments, {
     env: { ...process.env, ...program.environment, DATABASE_URL: bed.url, PORT: String(port), NODE_ENV: "production" },
     stdio: ["ignore", output, "inherit"]
   })
+  const kill = () => child.kill()
+  process.once("exit", kill)
+  child.once("exit", () => process.off("exit", kill))
   while (!(await answers(url, bed.key))) {
     if (child.exitCode !== null) throw new Error(`${program.name} has ended with ${child.exitCode}`)
     await delay(5)

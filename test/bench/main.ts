@@ -1,18 +1,19 @@
-import { randomBytes } from "node:crypto"
+import { once } from "node:events"
 import { mkdirSync, writeFileSync } from "node:fs"
+import { createServer } from "node:http"
+import type { AddressInfo } from "node:net"
 import { parseArgs } from "node:util"
-import { type Bed, makeBed, startPostgres } from "./Bed.ts"
+import { type Bed, makeBed, onPostgres } from "./Bed.ts"
 import { type Cell, measureCell } from "./Cell.ts"
 import { inProcess } from "./InProcess.ts"
 import { generator, type Operation } from "./Load.ts"
 import { pgbench } from "./Pgbench.ts"
-import { collector } from "./Collector.ts"
 import { measureLadder } from "./ladder/Ladder.ts"
 import { measureLife } from "./Life.ts"
 import { growthTableOf, ladderTableOf, medianOf, ratiosOf, tableOf } from "./Report.ts"
 import { pictureOf } from "./Picture.ts"
 import { sealing } from "./Sealing.ts"
-import { type Program, startTarget, type Target } from "./Target.ts"
+import { keyring, type Program, service as fromSources, startTarget, type Target } from "./Target.ts"
 
 const { values } = parseArgs({
   options: {
@@ -31,12 +32,7 @@ const connections = (values.connections ?? (quick ? "1,64" : "1,16,64,256")).spl
 const operations = (values.operations ?? "get,create").split(",") as ReadonlyArray<Operation>
 const sizes = quick ? [1_000] : [1_000, 100_000, 1_000_000]
 
-const keyring = `kek-service:${randomBytes(32).toString("base64")}`
-const service: Program = {
-  name: "byok",
-  arguments: ["dist/bin.js", "serve"],
-  environment: { BYOK_KEYRING: keyring, LOG_LEVEL: "error" }
-}
+const service: Program = { ...fromSources, arguments: ["dist/bin.js", "serve"] }
 const fastify: Program = { name: "fastify", arguments: ["test/bench/peers/fastify.ts"] }
 const lean: Program = { name: "lean", arguments: ["test/bench/peers/lean.ts"] }
 const bare: Program = { name: "bare http", arguments: ["test/bench/peers/bare.ts"] }
@@ -81,10 +77,9 @@ const warmUp = async (targets: ReadonlyArray<Target>) => {
   }
 }
 
-const open: Array<Target> = []
-const beds: Array<Bed> = []
-const postgres = await startPostgres()
-try {
+onPostgres(async (postgres) => {
+  const open: Array<Target> = []
+  const beds: Array<Bed> = []
   for (const size of sizes) beds.push(await makeBed(postgres, `size_${size}`, size))
   const [bed] = beds
   if (bed === undefined) throw new Error("there is no database to measure on")
@@ -120,9 +115,14 @@ try {
 
   const levers: Array<Cell> = []
   if (!quick) {
-    const traces = await collector()
+    // Takes traces and forgets them.
+    const traces = createServer((request, response) => {
+      request.resume().once("end", () => response.writeHead(200, { "content-type": "application/json" }).end("{}"))
+    })
+    await once(traces.listen(0, "127.0.0.1"), "listening")
     const otherwise: Array<Target> = []
-    for (const program of leversOf(traces.url)) otherwise.push(await startTarget(program, bed))
+    for (const program of leversOf(`http://127.0.0.1:${(traces.address() as AddressInfo).port}`))
+      otherwise.push(await startTarget(program, bed))
     open.push(...otherwise)
     await warmUp(otherwise)
     if (plain !== undefined) levers.push(...(await measureAll([plain, ...otherwise], undefined, [1, 64])))
@@ -164,9 +164,6 @@ try {
   writeFileSync("test/bench/results/latest.json", JSON.stringify(result, null, 1))
   writeFileSync(values.picture, pictureOf(cells))
   say(`Every figure of every round is in test/bench/results/latest.json, and ${values.picture} draws them`)
-} finally {
   for (const target of open) await target.stop()
   for (const bed of beds) await bed.client.end()
-  await postgres.stop()
-}
-process.exit()
+})

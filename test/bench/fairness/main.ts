@@ -1,11 +1,11 @@
 import { spawn } from "node:child_process"
-import { createHash, randomBytes, randomUUID } from "node:crypto"
+import { randomBytes, randomUUID } from "node:crypto"
 import { once } from "node:events"
 import { Agent, get } from "node:http"
 import { setTimeout as delay } from "node:timers/promises"
 import { formatApiKey } from "../../../src/port/ApiKey.ts"
-import { makeBed, seededId, startPostgres } from "../Bed.ts"
-import { startTarget } from "../Target.ts"
+import { addAccount, issue, onBed, seededId } from "../Bed.ts"
+import { service, startTarget } from "../Target.ts"
 
 /** Seconds of each phase, gets a second of the quiet account, and connections of each nuisance. */
 const [seconds, rate, connections] = [8, 50, 64]
@@ -30,20 +30,11 @@ if (url !== "") {
   process.exit()
 }
 
-const environment = { BYOK_KEYRING: `kek-service:${randomBytes(32).toString("base64")}`, LOG_LEVEL: "warn" }
-
-const postgres = await startPostgres()
-try {
-  const bed = await makeBed(postgres, "fairness", 1000)
-  const quiet = { account: randomUUID(), workspace: randomUUID(), key: formatApiKey(randomBytes(32), true) }
-  const hash = createHash("sha256").update(quiet.key).digest()
-  await bed.client.query("INSERT INTO accounts VALUES ($1, 'quiet', now())", [quiet.account])
-  await bed.client.query("INSERT INTO workspaces VALUES ($2, $1, 'quiet', true, now())", [
-    quiet.account,
-    quiet.workspace
-  ])
-  await bed.client.query("INSERT INTO api_keys VALUES ($2, $1, 'quiet', true, now())", [quiet.account, hash])
-  const target = await startTarget({ name: "byok", arguments: ["src/bin.js", "serve"], environment }, bed)
+onBed("fairness", 1000, async (bed) => {
+  const quiet = { account: randomUUID(), key: formatApiKey(randomBytes(32), true) }
+  await addAccount(bed.client, quiet.account)
+  await issue(bed.client, quiet.account, [quiet.key])
+  const target = await startTarget(service, bed)
   const agent = new Agent({ keepAlive: true })
 
   /** A get of the quiet account: its status and how long it took, in milliseconds. The credential is another account's. */
@@ -83,7 +74,4 @@ try {
   ])
   agent.destroy()
   await target.stop()
-  await bed.client.end()
-} finally {
-  await postgres.stop()
-}
+})

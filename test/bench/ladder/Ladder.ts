@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto"
 import { formatApiKey } from "../../../src/port/ApiKey.ts"
 import type { Bed } from "../Bed.ts"
-import { put } from "../Load.ts"
+import { loadOn, put } from "../Load.ts"
 import { cpuOfTree } from "../Process.ts"
 import { startTarget } from "../Target.ts"
 
@@ -22,9 +22,8 @@ export const measureLadder = async (bed: Bed, rounds: number, seconds: number) =
     const key = known ? bed.key : formatApiKey(randomBytes(32), true)
     for (let round = -2; round < rounds; round += 1) {
       const before = cpuOfTree(target.pid)
-      const { seeded, updatable: ids } = bed
-      const load = { operation: "get" as const, url: target.url, key, connections: 64, seconds, seeded, ids }
-      const { requests } = await put(load)
+      const load = loadOn(bed, target.url, { operation: "get", connections: 64, seconds })
+      const { requests } = await put({ ...load, key })
       if (round >= 0) (results[name] ??= []).push((cpuOfTree(target.pid) - before) / requests)
     }
     await target.stop()

@@ -1,42 +1,32 @@
 import { createServer } from "node:http"
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
-import { DateTime, Effect, Layer, Option, Redacted } from "effect"
+import { Effect, Layer, Option, Redacted } from "effect"
 import { HttpRouter, HttpServerResponse } from "effect/http"
+import { credentialBody } from "../../../src/api/credentialBody.ts"
 import type { Credential } from "../../../src/domain/Credential.ts"
-import { AccountId, CredentialId, WorkspaceId } from "../../../src/domain/Identifiers.ts"
 import * as Server from "../../../src/http/Server.ts"
+import { plainCredential } from "../../support/database/plainCredential.ts"
 import { serverSettings } from "../../support/database/freshDatabase.ts"
 import { hashApiKey } from "../../../src/port/ApiKey.ts"
 import { ApiKeys } from "../../../src/port/ApiKeys.ts"
 import { Credentials } from "../../../src/port/Credentials.ts"
 import { Explanations } from "../../../src/port/Explanations.ts"
 import { Readiness } from "../../../src/port/Readiness.ts"
+import { account_id, seededId, workspace_id } from "../Bed.ts"
 
 /** Serves one rung of the ladder: `node`, `router` or `http`, the whole HTTP side with stubs behind it. */
 const [, , rung, key = ""] = process.argv
 const address = { host: "127.0.0.1", port: Number(process.env["PORT"]) }
 
-const account_id = AccountId.make("00000000-0000-7000-8000-00000000000a")
 const credential: Credential = {
-  id: CredentialId.make("00000000-0000-7000-9000-000000000001"),
-  workspace_id: WorkspaceId.make("00000000-0000-7000-8000-00000000000b"),
-  provider: "anthropic",
+  ...plainCredential(workspace_id, seededId(1)),
   name: "seeded",
   label: "sk-...AbCd",
-  created_at: DateTime.makeUnsafe("2026-01-31T09:30:00.123Z"),
-  disabled: false,
-  is_fallback: false,
-  is_required: false,
-  is_byok_only: false,
-  allowed_api_key_hashes: null,
   allowed_models: ["a/model", "another/model"],
-  allowed_user_ids: null,
-  declared_region: null,
-  declared_zdr: null,
   sort_order: 1
 }
-const text = JSON.stringify({ data: { ...credential, created_at: "2026-01-31T09:30:00.123Z" } })
+const text = credentialBody(credential)
 
 const known = hashApiKey(Redacted.make(key))
 const stubs = Layer.mergeAll(

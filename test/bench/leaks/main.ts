@@ -1,9 +1,8 @@
 import { randomBytes, randomUUID } from "node:crypto"
 import { parseArgs } from "node:util"
-import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
-import { Duration, Effect, Layer, Logger, Redacted } from "effect"
+import { Effect, Layer, Redacted } from "effect"
 import { generateKeyring } from "../../../src/crypto/keyring/Keyring.ts"
-import { AccountId, CredentialId, WorkspaceId } from "../../../src/domain/Identifiers.ts"
+import { CredentialId } from "../../../src/domain/Identifiers.ts"
 import { labelOf } from "../../../src/domain/Label.ts"
 import { Cipher } from "../../../src/port/Cipher.ts"
 import { LeakResponse } from "../../../src/service/LeakResponse.ts"
@@ -13,13 +12,11 @@ import { parseDatabaseUrl } from "../../../src/sql/connection/DatabaseTarget.ts"
 import * as LeakedKeysLive from "../../../src/sql/LeakedKeysLive.ts"
 import { plainCredential } from "../../support/database/plainCredential.ts"
 import { cipherOn } from "../../support/memory/inMemory.ts"
-import { makeBed, startPostgres } from "../Bed.ts"
+import { account_id, type Bed, onBed, patientSettings, workspace_id } from "../Bed.ts"
 
 const { values } = parseArgs({ options: { rows: { type: "string", default: "100000" } } })
 const total = Number(values.rows)
 const keyring = generateKeyring(new Date())
-const account_id = AccountId.make("00000000-0000-7000-8000-00000000000a")
-const workspace_id = WorkspaceId.make("00000000-0000-7000-8000-00000000000b")
 const batch = 1000
 
 /** One key in a hundred is JSON, as those of Google, AWS and Azure are; the others differ like issued ones. */
@@ -46,12 +43,7 @@ const sealed = Effect.fnUntraced(function* (n: number) {
   return { key, row }
 })
 
-const program = Effect.gen(function* () {
-  const postgres = yield* Effect.acquireRelease(Effect.promise(startPostgres), ({ stop }) => Effect.promise(stop))
-  const { client, url } = yield* Effect.acquireRelease(
-    Effect.promise(() => makeBed(postgres, "leaks", 0)),
-    ({ client }) => Effect.promise(() => client.end())
-  )
+const program = Effect.fnUntraced(function* ({ client, url }: Bed) {
   const insert = (rows: ReadonlyArray<NewRow>) =>
     Effect.promise(() =>
       client.query(
@@ -70,16 +62,6 @@ const program = Effect.gen(function* () {
   yield* Effect.promise(() => client.query("VACUUM ANALYZE credentials"))
   yield* Effect.promise(() => client.query("CHECKPOINT"))
 
-  const settings: Database.DatabaseSettings = {
-    poolSize: 10,
-    connectTimeout: Duration.seconds(5),
-    statementTimeout: Duration.minutes(1),
-    deadline: Duration.seconds(65),
-    maxAge: Duration.minutes(10),
-    queue: 2000,
-    batching: true,
-    pooler: false
-  }
   const search = (all: boolean) =>
     timed(Effect.flatMap(LeakResponse, ({ find }) => find({ text: Redacted.make(leak), all })))
   const searches = Effect.gen(function* () {
@@ -96,7 +78,7 @@ const program = Effect.gen(function* () {
     searches,
     LeakResponse.layer.pipe(
       Layer.provide(LeakedKeysLive.layer),
-      Layer.provide(Database.layer(parseDatabaseUrl(Redacted.make(url)), settings)),
+      Layer.provide(Database.layer(parseDatabaseUrl(Redacted.make(url)), patientSettings)),
       Layer.provide(cipherOn(keyring))
     )
   )
@@ -127,4 +109,4 @@ const program = Effect.gen(function* () {
   }
 })
 
-program.pipe(Effect.scoped, Effect.provide([cipherOn(keyring), Logger.layer([])]), NodeRuntime.runMain)
+onBed("leaks", 0, (bed) => Effect.provide(program(bed), cipherOn(keyring)))

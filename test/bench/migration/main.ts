@@ -1,13 +1,12 @@
 import { parseArgs } from "node:util"
 import { upgradeUnderLoad } from "../../support/database/upgradeUnderLoad.ts"
-import { startPostgres } from "../Bed.ts"
+import { onPostgres } from "../Bed.ts"
 
 const { values } = parseArgs({ options: { rows: { type: "string", default: "1000000" } } })
 const each = 100
 
-const postgres = await startPostgres()
-try {
-  const url = `postgres://byok@localhost/postgres?host=${encodeURIComponent(postgres.socket)}`
+onPostgres(async ({ socket }) => {
+  const url = `postgres://byok@localhost/postgres?host=${encodeURIComponent(socket)}`
   const found = await upgradeUnderLoad(url, Number(values.rows) / each, each)
   console.log(`${found.migrations.join(", ")} in ${found.seconds.toFixed(1)} s beside ${found.statements} statements`)
   console.log(
@@ -21,6 +20,4 @@ try {
   )
   console.log(`rows kept: ${found.kept} of ${found.rows}; creates that are stored: ${found.stored} of ${found.created}`)
   if (found.failed.length > 0 || found.kept !== found.rows || found.stored !== found.created) process.exitCode = 1
-} finally {
-  await postgres.stop()
-}
+})

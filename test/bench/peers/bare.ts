@@ -1,11 +1,9 @@
 import { createHash } from "node:crypto"
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http"
-import { Pool } from "pg"
 import { Provider } from "../../../src/domain/Provider.ts"
-import { type Body, isAcceptable, makeRow } from "./credential.ts"
-import { findCredential, findKey, findWorkspace, insertCredential } from "./statements.ts"
+import { type Body, isAcceptable } from "./credential.ts"
+import { store } from "./store.ts"
 
-const pool = new Pool({ connectionString: process.env["DATABASE_URL"], max: 10 })
 const providers = new Set<string>(Provider.literals)
 
 const send = (response: ServerResponse, status: number, value: object) => {
@@ -24,12 +22,10 @@ const readBody = async (request: IncomingMessage): Promise<Body> => {
 const handle = async (request: IncomingMessage, response: ServerResponse) => {
   const token = request.headers.authorization?.slice(7) ?? ""
   const hash = createHash("sha256").update(token).digest()
-  const found = await pool.query<{ account_id: string; management: boolean }>({ ...findKey, values: [hash] })
-  const key = found.rows[0]
+  const key = await store.findKey(hash)
   if (key?.management !== true) return send(response, 401, { error: { code: 401, message: "Invalid API key" } })
   if (request.method === "GET") {
-    const id = request.url?.slice("/api/v1/byok/".length)
-    const credential = (await pool.query<object>({ ...findCredential, values: [id, key.account_id] })).rows[0]
+    const credential = await store.find(request.url?.slice("/api/v1/byok/".length) ?? "", key)
     return credential === undefined
       ? send(response, 404, { error: { code: 404, message: "Resource not found" } })
       : send(response, 200, { data: credential })
@@ -38,10 +34,7 @@ const handle = async (request: IncomingMessage, response: ServerResponse) => {
   if (typeof body.key !== "string" || !providers.has(body.provider) || !isAcceptable(body)) {
     return send(response, 400, { error: { code: 400, message: "Invalid request parameters" } })
   }
-  const workspace = (await pool.query<{ id: string }>({ ...findWorkspace, values: [key.account_id] })).rows[0]
-  const { row, values } = makeRow(key.account_id, workspace?.id ?? "", body)
-  const stored = await pool.query<{ sort_order: number }>({ ...insertCredential, values })
-  send(response, 201, { data: { ...row, ...stored.rows[0] } })
+  send(response, 201, { data: await store.insert(body, key) })
 }
 
 createServer((request, response) => {

@@ -53,7 +53,13 @@ export const makeRow = (account_id: string, workspace_id: string, body: Body) =>
   const row = makeFields(workspace_id, body)
   const context = encodeSealingContext({ ...row, account_id } as unknown as SealingContext)
   const sealed = seal(Buffer.from(body.key), Buffer.from(context))
-  const values = [...columns.map((column) => row[column]), account_id, sealed.kek_id, sealed.wrapped_dek, sealed.sealed]
+  const values = [
+    ...columns.map((column): unknown => Reflect.get(row, column)),
+    account_id,
+    sealed.kek_id,
+    sealed.wrapped_dek,
+    sealed.sealed
+  ]
   return { row, values }
 }
 

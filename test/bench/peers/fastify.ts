@@ -1,20 +1,4 @@
-import { Pool } from "pg"
-import { type Caller, serve } from "./app.ts"
-import { makeRow } from "./credential.ts"
-import { findCredential, findKey, findWorkspace, insertCredential } from "./statements.ts"
+import { serve } from "./app.ts"
+import { store } from "./store.ts"
 
-const pool = new Pool({ connectionString: process.env["DATABASE_URL"], max: 10 })
-
-/** What the service does, by hand: the same statements, the same sealing, the same table. It writes no audit event. */
-await serve({
-  findKey: async (hash) => (await pool.query<Caller>({ ...findKey, values: [hash] })).rows[0],
-  find: async (id, { account_id }) =>
-    (await pool.query<object>({ ...findCredential, values: [id, account_id] })).rows[0],
-  insert: async (body, { account_id }) => {
-    const workspace = (await pool.query<{ id: string }>({ ...findWorkspace, values: [account_id] })).rows[0]
-    if (workspace === undefined) return undefined
-    const { row, values } = makeRow(account_id, workspace.id, body)
-    const stored = await pool.query<{ sort_order: number }>({ ...insertCredential, values })
-    return { ...row, ...stored.rows[0] }
-  }
-})
+await serve(store)

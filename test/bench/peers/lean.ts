@@ -41,7 +41,7 @@ await serve({
     if (typeof workspace_id !== "string") return undefined
     const row = { ...makeFields(workspace_id, body), sort_order: 0 }
     const sealed = encrypt(body.key, row.id)
-    const values = [...columns.map((column) => row[column]), row.sort_order, account_id, sealed]
+    const values = [...columns.map((column): unknown => Reflect.get(row, column)), row.sort_order, account_id, sealed]
     await pool.query({ ...insertCredential, values })
     return row
   }

@@ -1,3 +1,5 @@
+import { Credential } from "../../../src/domain/Credential.ts"
+
 /** What both peers do by hand: the same statements, columns and checks as the service. */
 export const findKey = {
   name: "find_key",
@@ -9,23 +11,8 @@ export const findWorkspace = {
   text: "SELECT id FROM workspaces WHERE account_id = $1 AND deleted_at IS NULL AND is_default"
 }
 
-export const columns = [
-  "id",
-  "workspace_id",
-  "provider",
-  "name",
-  "label",
-  "created_at",
-  "disabled",
-  "is_fallback",
-  "is_required",
-  "is_byok_only",
-  "allowed_api_key_hashes",
-  "allowed_models",
-  "allowed_user_ids",
-  "declared_region",
-  "declared_zdr"
-] as const
+/** The columns of a credential that an insert sets, but for those of its account and its seal. */
+export const columns = Object.keys(Credential.fields).filter((name) => name !== "sort_order")
 
 export const findCredential = {
   name: "find_credential",

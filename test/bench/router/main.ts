@@ -1,9 +1,8 @@
 import { randomUUID } from "node:crypto"
 import { parseArgs } from "node:util"
-import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
-import { Duration, Effect, Layer, Logger, Redacted, Schema } from "effect"
+import { Duration, Effect, Layer, Redacted, Schema } from "effect"
 import { generateKeyring } from "../../../src/crypto/keyring/Keyring.ts"
-import { AccountId, CredentialId, WorkspaceId } from "../../../src/domain/Identifiers.ts"
+import { CredentialId } from "../../../src/domain/Identifiers.ts"
 import { Provider } from "../../../src/domain/Provider.ts"
 import { RoutingRequest } from "../../../src/domain/routing/RoutingRequest.ts"
 import { Cipher } from "../../../src/port/Cipher.ts"
@@ -17,28 +16,16 @@ import * as CredentialUseLive from "../../../src/sql/CredentialUseLive.ts"
 import * as ParkingsLive from "../../../src/sql/ParkingsLive.ts"
 import { plainCredential } from "../../support/database/plainCredential.ts"
 import { cipherOn } from "../../support/memory/inMemory.ts"
-import { makeBed, startPostgres } from "../Bed.ts"
+import { account_id, type Bed, onBed, patientSettings, workspace_id } from "../Bed.ts"
 import { cpuOfTree } from "../Process.ts"
+import { medianOf } from "../Report.ts"
 
 const { values } = parseArgs({
   options: { seconds: { type: "string", default: "3" }, rounds: { type: "string", default: "3" } }
 })
 const milliseconds = Number(values.seconds) * 1000
 const keyring = generateKeyring(new Date())
-const account_id = AccountId.make("00000000-0000-7000-8000-00000000000a")
-const workspace_id = WorkspaceId.make("00000000-0000-7000-8000-00000000000b")
 const providers = Provider.literals.slice(0, 64)
-
-const settings: Database.DatabaseSettings = {
-  poolSize: 10,
-  connectTimeout: Duration.seconds(5),
-  statementTimeout: Duration.seconds(10),
-  deadline: Duration.seconds(15),
-  maxAge: Duration.minutes(10),
-  queue: 2000,
-  batching: true,
-  pooler: false
-}
 
 const sealed = Effect.fnUntraced(function* (provider: string) {
   const credential = { ...plainCredential(workspace_id, randomUUID()), id: CredentialId.make(randomUUID()), provider }
@@ -107,23 +94,16 @@ const measureOpening = Effect.gen(function* () {
   return Math.round(count / ((system + user) / 1e6))
 })
 
-const median = (numbers: ReadonlyArray<number>) =>
-  numbers.toSorted((a, b) => a - b)[Math.floor(numbers.length / 2)] ?? 0
-
 const reportOf = Effect.fnUntraced(function* (postmaster: number, title: string, load: Load) {
   const rounds = yield* Effect.forEach(Array.from({ length: Number(values.rounds) }), () => measure(postmaster, load))
-  const of = (figure: keyof (typeof rounds)[number]) => String(Math.round(median(rounds.map((round) => round[figure]))))
+  const of = (figure: keyof (typeof rounds)[number]) =>
+    String(Math.round(medianOf(rounds.map((round) => round[figure]))))
   console.log(
     `${title.padEnd(58)} ${of("perCpu").padStart(7)} per CPU second  ${of("perSecond").padStart(7)} per second  ${of("postgres").padStart(4)} µs of PostgreSQL's CPU`
   )
 })
 
-const program = Effect.gen(function* () {
-  const postgres = yield* Effect.acquireRelease(Effect.promise(startPostgres), ({ stop }) => Effect.promise(stop))
-  const { client, url } = yield* Effect.acquireRelease(
-    Effect.promise(() => makeBed(postgres, "router", 0)),
-    ({ client }) => Effect.promise(() => client.end())
-  )
+const program = Effect.fnUntraced(function* ({ client, postmaster, url }: Bed) {
   const fill = Effect.fnUntraced(function* (from: number, to: number) {
     for (const provider of providers) {
       const rows = yield* Effect.forEach(Array.from({ length: to - from }), () => sealed(provider))
@@ -138,7 +118,7 @@ const program = Effect.gen(function* () {
   })
   const measured = Effect.gen(function* () {
     const report = (title: string, concurrency: number, freshness: Freshness, leases: boolean) =>
-      reportOf(postgres.postmaster, title, { concurrency, freshness, leases })
+      reportOf(postmaster, title, { concurrency, freshness, leases })
     yield* fill(0, 3)
     yield* report("warm-up", 64, "now", true)
     console.log(
@@ -158,10 +138,10 @@ const program = Effect.gen(function* () {
     measured,
     Router.layer.pipe(
       Layer.provide([CredentialPoolsLive.layer, CredentialUseLive.layer, ParkingsLive.layer]),
-      Layer.provide(Database.layer(parseDatabaseUrl(Redacted.make(url)), settings)),
+      Layer.provide(Database.layer(parseDatabaseUrl(Redacted.make(url)), patientSettings)),
       Layer.provide(cipherOn(keyring))
     )
   )
 })
 
-program.pipe(Effect.scoped, Effect.provide([cipherOn(keyring), Logger.layer([])]), NodeRuntime.runMain)
+onBed("router", 0, (bed) => Effect.provide(program(bed), cipherOn(keyring)))

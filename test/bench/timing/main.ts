@@ -1,8 +1,8 @@
 import { hash, randomBytes, randomInt } from "node:crypto"
 import { parseArgs } from "node:util"
 import { formatApiKey } from "../../../src/port/ApiKey.ts"
-import { type Bed, makeBed, seededId, startPostgres } from "../Bed.ts"
-import { startTarget } from "../Target.ts"
+import { addAccount, type Bed, issue, onBed, seededId } from "../Bed.ts"
+import { service, startTarget } from "../Target.ts"
 import { isDelayedHash, isDelayedId } from "./delayed.ts"
 import { openStopwatch } from "./Stopwatch.ts"
 import { compare } from "./Welch.ts"
@@ -37,20 +37,11 @@ const tokensThat = (suits: (hash: string) => boolean, make = newToken) => {
 
 const prepare = async ({ client }: Bed) => {
   const account = "00000000-0000-7000-8000-00000000000c"
-  await client.query("INSERT INTO accounts VALUES ($1, 'timing', now())", [account])
-  await client.query("INSERT INTO workspaces VALUES ($1, $1, 'timing', true, now())", [account])
-  const issue = async (tokens: ReadonlyArray<string>, revoked_at: Date | null) => {
-    await client.query(
-      `INSERT INTO api_keys SELECT decode(hash, 'hex'), $1, 'timing', true, now(), $3::timestamptz FROM unnest($2::text[]) AS hash`,
-      [account, tokens.map(sha256), revoked_at]
-    )
-    return tokens
-  }
-  const live = await issue(times(1_000, newToken), null)
-  const revoked = await issue(
-    tokensThat((hash) => !isDelayedHash(hash)),
-    new Date()
-  )
+  await addAccount(client, account)
+  const live = times(1_000, newToken)
+  await issue(client, account, live)
+  const revoked = tokensThat((hash) => !isDelayedHash(hash))
+  await issue(client, account, revoked, new Date())
   await client.query(
     "DELETE FROM credentials WHERE right(id::text, 1) IN ('1', '3', '5', '7', '9', '0') AND id <> $1",
     [seededId(1)]
@@ -93,10 +84,8 @@ const judge = async (title: string, url: string, classes: Classes, status: numbe
   })
 }
 
-const postgres = await startPostgres()
-const outcomes: Array<boolean> = []
-try {
-  const bed = await makeBed(postgres, "timing", 5_000)
+onBed("timing", 5_000, async (bed) => {
+  const outcomes: Array<boolean> = []
   const { live, revoked, token } = await prepare(bed)
   const withId = (ids: ReadonlyArray<string>) => ids.map((id) => get(token, id))
   const withToken = (tokens: ReadonlyArray<string>) => tokens.map((each) => get(each, seededId(2)))
@@ -104,8 +93,7 @@ try {
   const others = withId(times(2_000, (n) => seededId(2 * n + 2)).filter((id) => !isDelayedId(id)))
   const none = withId(times(2_000, (n) => seededId(2 * n + 3)))
 
-  const environment = { BYOK_KEYRING: `kek:${randomBytes(32).toString("base64")}`, LOG_LEVEL: "error" }
-  const service = await startTarget({ name: "byok", arguments: ["src/bin.js", "serve"], environment }, bed)
+  const target = await startTarget(service, bed)
   const tokens = {
     "an unknown token": unknown,
     "another pool of unknown tokens": withToken(tokensThat((hash) => !isDelayedHash(hash))),
@@ -115,13 +103,13 @@ try {
       tokensThat((hash) => live.has(hash.slice(0, 6)), smallToken)
     )
   }
-  outcomes.push(...(await judge("Token, 401", service.url, tokens, 401, false)))
+  outcomes.push(...(await judge("Token, 401", target.url, tokens, 401, false)))
   const ids = { "no credential": none, "another account's credential": others }
-  outcomes.push(...(await judge("Existence, 404", service.url, ids, 404, false)))
-  await service.stop()
+  outcomes.push(...(await judge("Existence, 404", target.url, ids, 404, false)))
+  await target.stop()
 
-  const program = ["test/bench/timing/DelayingService.ts"]
-  const delaying = await startTarget({ name: "delaying", arguments: program, environment }, bed)
+  const program = { ...service, name: "delaying", arguments: ["test/bench/timing/DelayingService.ts"] }
+  const delaying = await startTarget(program, bed)
   const delayed = {
     "an unknown token": unknown,
     "a token that takes 200 us longer": withToken(tokensThat(isDelayedHash))
@@ -133,8 +121,5 @@ try {
   }
   outcomes.push(...(await judge("Control, 404", delaying.url, delayedIds, 404, true)))
   await delaying.stop()
-  await bed.client.end()
-} finally {
-  await postgres.stop()
-}
-process.exitCode = outcomes.every((fine) => fine) ? 0 : 1
+  process.exitCode = outcomes.every((fine) => fine) ? 0 : 1
+})

@@ -1,15 +1,12 @@
-import { setTimeout } from "node:timers/promises"
 import { Effect } from "effect"
 import { untilAcked } from "../support/database/AckChecker.ts"
 import { type FaultyProxy, faultyProxy } from "../faults/FaultyProxy.ts"
 import { eventually } from "../support/process/eventually.ts"
-import { checked, newBed } from "./Bed.ts"
+import { newBed } from "./Bed.ts"
 import { newCluster } from "./Cluster.ts"
-import { showAnswers } from "./deadline.ts"
+import { pause } from "./deadline.ts"
 import type { Findings, Row } from "./Row.ts"
-import { enough, underLoad } from "./underLoad.ts"
-
-const pause = (milliseconds: number) => Effect.promise(() => setTimeout(milliseconds))
+import { enough, judge, underLoad } from "./underLoad.ts"
 
 /** Connections for reads, as many for writes, and one for background work. */
 const most = 2 * 10 + 1
@@ -42,8 +39,7 @@ const broken =
         { clients: 32, other }
       )
       yield* eventually("the stopped service has no connection left", connections, (n) => n === 0)
-      showAnswers(findings)
-      findings.judge(yield* checked(bed, ledger))
+      yield* judge(findings, bed)
     })
 
 const lasting = (milliseconds: number, begin: (proxy: FaultyProxy) => void) => (proxy: FaultyProxy) =>

@@ -1,60 +1,55 @@
-import { setTimeout } from "node:timers/promises"
 import { Effect } from "effect"
-import { faultyProxy } from "../faults/FaultyProxy.ts"
+import { type FaultyProxy, faultyProxy } from "../faults/FaultyProxy.ts"
 import { newBed } from "./Bed.ts"
-import { newPair } from "./Pair.ts"
+import { pause } from "./deadline.ts"
+import { newPair, type Pair } from "./Pair.ts"
 import { newPatroni, type Patroni } from "./Patroni.ts"
 import type { Findings, Row } from "./Row.ts"
 import { throughChange } from "./throughChange.ts"
 
-const pause = (milliseconds: number) => Effect.promise(() => setTimeout(milliseconds))
-
 /** How long a balancer takes to notice, in milliseconds. */
 const notice = 500
 
-const bedOfPair = Effect.gen(function* () {
-  const pair = yield* newPair(true)
-  const proxy = yield* faultyProxy(pair.primary.url)
-  return { ...pair, proxy, bed: yield* newBed(proxy) }
-})
+interface Balanced extends Pair {
+  /** In the place of a balancer, which leads to the primary at first. */
+  readonly proxy: FaultyProxy
+}
 
-const switched = (findings: Findings) =>
+const byProxy = (change: (balanced: Balanced) => Effect.Effect<void>) => (findings: Findings) =>
   Effect.gen(function* () {
-    const { bed, primary, promote, proxy, rejoin, standby } = yield* bedOfPair
-    const change = Effect.gen(function* () {
-      yield* primary.stop("SIGINT")
-      yield* promote
-      yield* rejoin
-      yield* pause(notice)
-      proxy.leadTo(standby.url)
-    })
-    yield* throughChange(findings, bed, change)
+    const pair = yield* newPair(true)
+    const proxy = yield* faultyProxy(pair.primary.url)
+    yield* throughChange(findings, yield* newBed(proxy), change({ ...pair, proxy }))
   })
 
-const killed = (findings: Findings) =>
+const switched = byProxy(({ primary, promote, proxy, rejoin, standby }) =>
   Effect.gen(function* () {
-    const { bed, primary, promote, proxy, standby } = yield* bedOfPair
-    const change = Effect.gen(function* () {
-      yield* primary.kill
-      yield* pause(notice)
-      yield* promote
-      yield* pause(notice)
-      proxy.leadTo(standby.url)
-    })
-    yield* throughChange(findings, bed, change)
+    yield* primary.stop("SIGINT")
+    yield* promote
+    yield* rejoin
+    yield* pause(notice)
+    proxy.leadTo(standby.url)
   })
+)
 
-const misled = (findings: Findings) =>
+const killed = byProxy(({ primary, promote, proxy, standby }) =>
   Effect.gen(function* () {
-    const { bed, primary, proxy, standby } = yield* bedOfPair
-    const change = Effect.gen(function* () {
-      proxy.leadTo(standby.url)
-      proxy.reset()
-      yield* pause(3 * notice)
-      proxy.leadTo(primary.url)
-    })
-    yield* throughChange(findings, bed, change)
+    yield* primary.kill
+    yield* pause(notice)
+    yield* promote
+    yield* pause(notice)
+    proxy.leadTo(standby.url)
   })
+)
+
+const misled = byProxy(({ primary, proxy, standby }) =>
+  Effect.gen(function* () {
+    proxy.leadTo(standby.url)
+    proxy.reset()
+    yield* pause(3 * notice)
+    proxy.leadTo(primary.url)
+  })
+)
 
 /** Through HAProxy and PgBouncer, with the leader changed by Patroni. */
 const byPatroni = (change: (patroni: Patroni) => Effect.Effect<void>) => (findings: Findings) =>

@@ -114,7 +114,7 @@ export const sendTo = (pid: number, signal: NodeJS.Signals): void => {
   }
 }
 
-interface Options {
+export interface ClusterOptions {
   readonly binaries?: Programs
   /** Where the data directory is to be, else in a temporary directory. */
   readonly parent?: string
@@ -122,7 +122,7 @@ interface Options {
 }
 
 /** A new server, not yet started. */
-export const newCluster = Effect.fnUntraced(function* ({ binaries, initdb = [], parent }: Options = {}) {
+export const newCluster = Effect.fnUntraced(function* ({ binaries, initdb = [], parent }: ClusterOptions = {}) {
   const programs = binaries ?? (yield* locate())
   const data = ownDirectory(join(parent ?? (yield* temporaryDirectory), "data"))
   const args = [`--pgdata=${data}`, "--auth=trust", `--username=${user}`, "--encoding=UTF8", "--locale=C"]

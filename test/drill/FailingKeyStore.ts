@@ -1,4 +1,3 @@
-import { setTimeout } from "node:timers/promises"
 import { ConfigProvider, Context, Effect, Layer, Logger } from "effect"
 import { HttpServer } from "effect/http"
 import * as Byok from "../../src/Byok.ts"
@@ -6,12 +5,10 @@ import * as Server from "../../src/http/Server.ts"
 import { load, untilAcked } from "../support/database/AckChecker.ts"
 import { serverSettings } from "../support/database/freshDatabase.ts"
 import { type FaultyKeyStore, partsWith } from "../faults/FaultyKeyStore.ts"
-import { checked, newBed } from "./Bed.ts"
-import { newCluster } from "./Cluster.ts"
-import { showAnswers } from "./deadline.ts"
+import { pause } from "./deadline.ts"
 import type { Findings, Row } from "./Row.ts"
-import { enough } from "./underLoad.ts"
-import { expectWell, watchGet } from "./watch.ts"
+import { enough, judge, newClusterBed } from "./underLoad.ts"
+import { answersMeanwhile } from "./watch.ts"
 
 const seconds = 5
 
@@ -29,9 +26,7 @@ const serve = (settings: Record<string, string>, store: FaultyKeyStore) =>
 const failing = (state: FaultyKeyStore["state"]) => (findings: Findings) =>
   Effect.gen(function* () {
     const { ledger } = findings
-    const cluster = yield* newCluster()
-    yield* cluster.start()
-    const bed = yield* newBed(cluster)
+    const { bed } = yield* newClusterBed()
     const store: FaultyKeyStore = { state: "well" }
     const during = Effect.gen(function* () {
       const url = yield* serve(bed.settings, store)
@@ -39,18 +34,14 @@ const failing = (state: FaultyKeyStore["state"]) => (findings: Findings) =>
         yield* Effect.asVoid(load(url, bed.key, ledger, { pause: 5 }))
         yield* untilAcked(ledger, enough)
         store.state = state
-        const gets = yield* watchGet(url, bed.key, ledger.acked[0]?.id)
-        yield* Effect.promise(() => setTimeout(seconds * 1_000))
-        expectWell(findings, "get", gets)
+        yield* answersMeanwhile(findings, url, bed.key, pause(seconds * 1_000))
         store.state = "well"
         yield* untilAcked(ledger, enough)
       })
       yield* Effect.scoped(loaded)
     })
     yield* Effect.scoped(during)
-    showAnswers(findings)
-    findings.expect(ledger.unknown.length > 0, "no create has failed")
-    findings.judge(yield* checked(bed, ledger))
+    yield* judge(findings, bed, { fails: true })
   })
 
 export const rows: ReadonlyArray<Row> = [

@@ -1,48 +1,35 @@
-import { setTimeout } from "node:timers/promises"
 import { Effect, Exit, Fiber } from "effect"
 import { untilAcked } from "../support/database/AckChecker.ts"
-import { checked, newBed } from "./Bed.ts"
-import { showAnswers } from "./deadline.ts"
+import { newBed } from "./Bed.ts"
+import { pause } from "./deadline.ts"
 import { newPair } from "./Pair.ts"
 import type { Findings, Row } from "./Row.ts"
-import { enough, underLoad } from "./underLoad.ts"
-import { expectWell, watchGet } from "./watch.ts"
+import { enough, judge, type Loaded, underLoad } from "./underLoad.ts"
+import { answersMeanwhile } from "./watch.ts"
 
 const clients = 8
 
-const pause = (milliseconds: number) => Effect.promise(() => setTimeout(milliseconds))
-
-const frozen = (seconds: number, clients: number, other: Record<string, string>) => (findings: Findings) =>
+const frozen = (seconds: number) => (findings: Findings) =>
   Effect.gen(function* () {
     const { ledger } = findings
     const { freeze, primary, thaw } = yield* newPair(true)
     const bed = yield* newBed(primary)
-    yield* underLoad(
-      bed,
-      ledger,
-      ({ service: { url } }) =>
-        Effect.gen(function* () {
-          const during = Effect.gen(function* () {
-            yield* freeze
-            const gets = yield* watchGet(url, bed.key, ledger.acked[0]?.id)
-            const before = ledger.acked.length
-            yield* pause(seconds * 1_000)
-            findings.expect(ledger.acked.length <= before + clients, "creates went on: the standby is not frozen")
-            const [row] = yield* primary.query(
-              "SELECT count(*)::int AS n FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
-            )
-            findings.show(`${String(row?.["n"])} commits wait for the standby in the end`)
-            return gets
-          })
-          expectWell(findings, "get", yield* Effect.scoped(during))
-          yield* thaw
-          yield* untilAcked(ledger, enough)
-        }),
-      { clients, other }
-    )
-    showAnswers(findings)
-    findings.expect(ledger.unknown.length > 0, "no create has failed")
-    findings.judge(yield* checked(bed, ledger))
+    const during = Effect.gen(function* () {
+      const before = ledger.acked.length
+      yield* pause(seconds * 1_000)
+      findings.expect(ledger.acked.length <= before + clients, "creates went on: the standby is not frozen")
+      const [row] = yield* primary.query("SELECT count(*)::int AS n FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+      findings.show(`${String(row?.["n"])} commits wait for the standby in the end`)
+    })
+    const fault = ({ service: { url } }: Loaded) =>
+      Effect.gen(function* () {
+        yield* freeze
+        yield* answersMeanwhile(findings, url, bed.key, during)
+        yield* thaw
+        yield* untilAcked(ledger, enough)
+      })
+    yield* underLoad(bed, ledger, fault, { clients })
+    yield* judge(findings, bed, { fails: true })
   })
 
 const ended = (how: "pg_cancel_backend" | "pg_terminate_backend") => (findings: Findings) =>
@@ -82,14 +69,13 @@ const ended = (how: "pg_cancel_backend" | "pg_terminate_backend") => (findings: 
     const [row] = yield* standby.query("SELECT count(*)::int AS n FROM control")
     findings.expect(row?.["n"] === 0, "the control has lost nothing")
     if (how === "pg_cancel_backend") findings.show("control: a client that ignores notices was told of success")
-    showAnswers(findings)
-    findings.judge(yield* checked(bed, ledger, { DATABASE_URL: standby.url }))
+    yield* judge(findings, bed, { DATABASE_URL: standby.url })
   })
 
 const thenLost = "then the primary killed and the standby promoted"
 
 export const rows: ReadonlyArray<Row> = [
-  { id: "R6", fault: "synchronous standby frozen for 10 s", run: frozen(10, 8, {}) },
+  { id: "R6", fault: "synchronous standby frozen for 10 s", run: frozen(10) },
   { id: "R6", fault: `commits that wait for it cancelled, ${thenLost}`, run: ended("pg_cancel_backend") },
   {
     id: "R6",

@@ -1,18 +1,16 @@
 import { closeSync, openSync, rmSync, writeSync } from "node:fs"
 import { join } from "node:path"
-import { setTimeout } from "node:timers/promises"
 import { Effect } from "effect"
 import { untilAcked } from "../support/database/AckChecker.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { runProgram } from "../support/process/runNode.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 import { Skipped } from "../support/process/installedPrograms.ts"
-import { checked, newBed } from "./Bed.ts"
-import { newCluster, ownDirectory } from "./Cluster.ts"
-import { showAnswers } from "./deadline.ts"
+import { ownDirectory } from "./Cluster.ts"
+import { pause } from "./deadline.ts"
 import type { Findings, Row } from "./Row.ts"
-import { enough, underLoad } from "./underLoad.ts"
-import { expectWell, watchGet } from "./watch.ts"
+import { enough, judge, type Loaded, newClusterBed, underLoad } from "./underLoad.ts"
+import { answersMeanwhile } from "./watch.ts"
 
 /** A separate volume of this many MiB. */
 const volume = (size: number) =>
@@ -52,52 +50,41 @@ const fill = (directory: string): string => {
 const small = ["--wal-segsize=1"]
 const settings = { min_wal_size: "2MB", max_wal_size: "16MB" }
 
-const withoutRoom = (findings: Findings) =>
+const full = (
+  parent: string,
+  { bed, cluster }: Effect.Success<ReturnType<typeof newClusterBed>>,
+  findings: Findings,
+  whileFull: (url: string) => Effect.Effect<void>
+) =>
   Effect.gen(function* () {
     const { ledger } = findings
-    const parent = yield* volume(256)
-    const cluster = yield* newCluster({ parent, initdb: small })
-    yield* cluster.start(settings)
-    const bed = yield* newBed(cluster)
-    yield* underLoad(bed, ledger, () =>
+    const fault = ({ service: { url } }: Loaded) =>
       Effect.gen(function* () {
         const ballast = fill(parent)
         yield* eventually("creates fail", () => ledger.unknown.length > 0)
-        yield* Effect.promise(() => setTimeout(5_000))
+        yield* whileFull(url)
         rmSync(ballast)
         findings.show(cluster.hasEnded() ? "PostgreSQL has ended, and is started again" : "PostgreSQL has not ended")
         if (cluster.hasEnded()) yield* cluster.start(settings)
         yield* untilAcked(ledger, enough)
       })
-    )
-    showAnswers(findings)
-    findings.judge(yield* checked(bed, ledger))
+    yield* underLoad(bed, ledger, fault)
+    yield* judge(findings, bed)
+  })
+
+const withoutRoom = (findings: Findings) =>
+  Effect.gen(function* () {
+    const parent = yield* volume(256)
+    const server = yield* newClusterBed({ parent, initdb: small }, settings)
+    yield* full(parent, server, findings, () => pause(5_000))
   })
 
 const withRoomForTheLog = (findings: Findings) =>
   Effect.gen(function* () {
-    const { ledger } = findings
     const parent = yield* volume(256)
     const log = join(ownDirectory(join(yield* temporaryDirectory, "log")), "pg_wal")
-    const cluster = yield* newCluster({ parent, initdb: [`--waldir=${log}`] })
-    yield* cluster.start()
-    const bed = yield* newBed(cluster)
-    yield* underLoad(bed, ledger, ({ service: { url } }) =>
-      Effect.gen(function* () {
-        const ballast = fill(parent)
-        yield* eventually("creates fail", () => ledger.unknown.length > 0)
-        const during = Effect.gen(function* () {
-          const gets = yield* watchGet(url, bed.key, ledger.acked[0]?.id)
-          yield* Effect.promise(() => setTimeout(5_000))
-          return gets
-        })
-        expectWell(findings, "get", yield* Effect.scoped(during))
-        rmSync(ballast)
-        yield* untilAcked(ledger, enough)
-      })
-    )
-    showAnswers(findings)
-    findings.judge(yield* checked(bed, ledger))
+    const server = yield* newClusterBed({ parent, initdb: [`--waldir=${log}`] })
+    yield* full(parent, server, findings, (url) => answersMeanwhile(findings, url, server.bed.key, pause(5_000)))
   })
 
 export const rows: ReadonlyArray<Row> = [

@@ -2,10 +2,9 @@ import { Effect } from "effect"
 import { untilAcked } from "../support/database/AckChecker.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
-import { type Bed, checked, embeddedBed, newBed } from "./Bed.ts"
-import { newCluster } from "./Cluster.ts"
+import { type Bed, checked, embeddedBed } from "./Bed.ts"
 import type { Findings, Row } from "./Row.ts"
-import { enough, underLoad } from "./underLoad.ts"
+import { enough, newClusterBed, underLoad } from "./underLoad.ts"
 
 const kills = 20
 
@@ -57,9 +56,8 @@ const killAndStart = (bed: Bed, findings: Findings) =>
 
 const onItsOwn = (findings: Findings) =>
   Effect.gen(function* () {
-    const cluster = yield* newCluster()
-    yield* cluster.start()
-    yield* killAndStart(yield* newBed(cluster), findings)
+    const { bed } = yield* newClusterBed()
+    yield* killAndStart(bed, findings)
   })
 
 export const rows: ReadonlyArray<Row> = [

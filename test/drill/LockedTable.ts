@@ -1,13 +1,12 @@
-import { setTimeout } from "node:timers/promises"
 import { Effect } from "effect"
 import { untilAcked } from "../support/database/AckChecker.ts"
-import { checked, newBed } from "./Bed.ts"
-import { newCluster } from "./Cluster.ts"
-import { showAnswers } from "./deadline.ts"
+import { pause } from "./deadline.ts"
 import { lock } from "./lock.ts"
 import type { Findings, Row } from "./Row.ts"
-import { enough, underLoad } from "./underLoad.ts"
-import { expectWell, watchGet, watchLiveness } from "./watch.ts"
+import { enough, judge, type Loaded, newClusterBed, underLoad } from "./underLoad.ts"
+import { answersMeanwhile } from "./watch.ts"
+
+const clients = 32
 
 /** Blocks inserts, not reads. */
 const againstInserts = "LOCK TABLE credentials IN SHARE ROW EXCLUSIVE MODE"
@@ -15,33 +14,17 @@ const againstInserts = "LOCK TABLE credentials IN SHARE ROW EXCLUSIVE MODE"
 const run = (other: Record<string, string>) => (findings: Findings) =>
   Effect.gen(function* () {
     const { ledger } = findings
-    const cluster = yield* newCluster()
-    yield* cluster.start()
-    const bed = yield* newBed(cluster)
-    yield* underLoad(
-      bed,
-      ledger,
-      ({ service: { url } }) =>
-        Effect.gen(function* () {
-          const during = Effect.gen(function* () {
-            yield* lock(cluster.socket, againstInserts)
-            const live = yield* watchLiveness(url)
-            const gets = yield* watchGet(url, bed.key, ledger.acked[0]?.id)
-            const before = ledger.acked.length
-            yield* Effect.promise(() => setTimeout(8_000))
-            findings.expect(ledger.acked.length <= before + 32, "creates went on: the lock does not hold")
-            return { live, gets }
-          })
-          const { gets, live } = yield* Effect.scoped(during)
-          expectWell(findings, "get", gets)
-          expectWell(findings, "/health/live", live)
-          yield* untilAcked(ledger, enough)
-        }),
-      { clients: 32, other }
-    )
-    showAnswers(findings)
-    findings.expect(ledger.unknown.length > 0, "no create has failed")
-    findings.judge(yield* checked(bed, ledger))
+    const { bed, cluster } = yield* newClusterBed()
+    const during = Effect.gen(function* () {
+      yield* lock(cluster.socket, againstInserts)
+      const before = ledger.acked.length
+      yield* pause(8_000)
+      findings.expect(ledger.acked.length <= before + clients, "creates went on: the lock does not hold")
+    })
+    const fault = ({ service: { url } }: Loaded) =>
+      Effect.andThen(answersMeanwhile(findings, url, bed.key, Effect.scoped(during)), untilAcked(ledger, enough))
+    yield* underLoad(bed, ledger, fault, { clients, other })
+    yield* judge(findings, bed, { fails: true })
   })
 
 export const rows: ReadonlyArray<Row> = [

@@ -4,12 +4,10 @@ import { Effect, Fiber } from "effect"
 import { createOne } from "../support/database/AckChecker.ts"
 import { getOver } from "../support/http/callByok.ts"
 import { eventually } from "../support/process/eventually.ts"
-import { checked, newBed } from "./Bed.ts"
-import { type Cluster, newCluster } from "./Cluster.ts"
-import { showAnswers } from "./deadline.ts"
+import type { Cluster } from "./Cluster.ts"
 import { lock } from "./lock.ts"
 import type { Findings, Row } from "./Row.ts"
-import { underLoad } from "./underLoad.ts"
+import { judge, newClusterBed, underLoad } from "./underLoad.ts"
 
 /** PostgreSQL writes the plan of every statement that it has executed, also those of its own triggers, to its log. */
 const settings = {
@@ -81,9 +79,7 @@ const together = { concurrency: "unbounded" } as const
 const run = (findings: Findings) =>
   Effect.gen(function* () {
     const { ledger } = findings
-    const cluster = yield* newCluster()
-    yield* cluster.start({ synchronous_commit: "off", max_wal_size: "4GB" })
-    const bed = yield* newBed(cluster)
+    const { bed, cluster } = yield* newClusterBed({}, { synchronous_commit: "off", max_wal_size: "4GB" })
     for (const statement of seed) yield* cluster.query(statement)
     yield* cluster.stop()
     yield* cluster.start(settings)
@@ -119,9 +115,8 @@ const run = (findings: Findings) =>
       `${String(rows?.["n"])} credentials, ${plans.length} plans, ${scans.length} read a table from end to end`
     )
     findings.wrong.push(...scans.slice(0, 3))
-    showAnswers(findings)
     yield* cluster.query("DELETE FROM credentials WHERE kek_id = 'seeded'")
-    findings.judge(yield* checked(bed, ledger))
+    yield* judge(findings, bed)
   })
 
 export const rows: ReadonlyArray<Row> = [

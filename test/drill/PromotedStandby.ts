@@ -2,10 +2,9 @@ import { Effect } from "effect"
 import { untilAcked } from "../support/database/AckChecker.ts"
 import { faultyProxy } from "../faults/FaultyProxy.ts"
 import { checked, newBed } from "./Bed.ts"
-import { showAnswers } from "./deadline.ts"
 import { newPair } from "./Pair.ts"
 import type { Findings, Row } from "./Row.ts"
-import { enough, underLoad } from "./underLoad.ts"
+import { enough, judge, underLoad } from "./underLoad.ts"
 
 const promoted = (findings: Findings) =>
   Effect.gen(function* () {
@@ -21,8 +20,7 @@ const promoted = (findings: Findings) =>
         yield* untilAcked(ledger, enough)
       })
     )
-    showAnswers(findings)
-    findings.judge(yield* checked(bed, ledger))
+    yield* judge(findings, bed)
   })
 
 const control = (findings: Findings) =>

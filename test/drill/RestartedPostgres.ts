@@ -1,19 +1,15 @@
 import { Effect } from "effect"
 import { untilAcked } from "../support/database/AckChecker.ts"
-import { checked, newBed } from "./Bed.ts"
-import { newCluster } from "./Cluster.ts"
-import { showAnswers } from "./deadline.ts"
+import { checked } from "./Bed.ts"
 import type { Findings, Row } from "./Row.ts"
-import { enough, underLoad } from "./underLoad.ts"
+import { enough, judge, newClusterBed, underLoad } from "./underLoad.ts"
 
 const restarts = 3
 
 const restarted = (signal: "SIGINT" | "SIGQUIT") => (findings: Findings) =>
   Effect.gen(function* () {
     const { ledger } = findings
-    const cluster = yield* newCluster()
-    yield* cluster.start()
-    const bed = yield* newBed(cluster)
+    const { bed, cluster } = yield* newClusterBed()
     yield* underLoad(bed, ledger, () =>
       Effect.gen(function* () {
         for (let n = 0; n < restarts; n += 1) {
@@ -23,8 +19,7 @@ const restarted = (signal: "SIGINT" | "SIGQUIT") => (findings: Findings) =>
         }
       })
     )
-    showAnswers(findings)
-    findings.judge(yield* checked(bed, ledger))
+    yield* judge(findings, bed)
   })
 
 /** The write-ahead log is then written when it must be, and otherwise every ten seconds. */
@@ -36,9 +31,7 @@ const relaxed =
   (findings: Findings) =>
     Effect.gen(function* () {
       const { ledger } = findings
-      const cluster = yield* newCluster()
-      yield* cluster.start(lazyLog)
-      const bed = yield* newBed(cluster)
+      const { bed, cluster } = yield* newClusterBed({}, lazyLog)
       yield* cluster.query("ALTER DATABASE postgres SET synchronous_commit = off")
       yield* underLoad(
         bed,

@@ -4,11 +4,11 @@ import { Effect } from "effect"
 import { runByok } from "../support/process/runByok.ts"
 import { runProgram } from "../support/process/runNode.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
-import { checked, newBed } from "./Bed.ts"
+import { checked } from "./Bed.ts"
 import { newCluster } from "./Cluster.ts"
 import { installedPostgres } from "./installedPostgres.ts"
 import type { Findings, Row } from "./Row.ts"
-import { underLoad } from "./underLoad.ts"
+import { newClusterBed, underLoad } from "./underLoad.ts"
 
 const installed = Effect.map(installedPostgres(["initdb", "postgres", "pg_dump", "pg_restore"]), (directory) => ({
   initdb: join(directory, "initdb"),
@@ -26,9 +26,7 @@ const run = (findings: Findings) =>
   Effect.gen(function* () {
     const { ledger } = findings
     const programs = yield* installed
-    const cluster = yield* newCluster({ binaries: programs })
-    yield* cluster.start()
-    const bed = yield* newBed(cluster)
+    const { bed, cluster } = yield* newClusterBed({ binaries: programs })
     yield* underLoad(bed, ledger, () => Effect.void)
     const file = join(yield* temporaryDirectory, "dump")
     yield* succeed(programs.dump, ["-h", cluster.socket, "-U", "byok", "-Fc", "-f", file, "postgres"])

@@ -1,18 +1,15 @@
 import { Effect } from "effect"
 import { untilAcked } from "../support/database/AckChecker.ts"
-import { checked, newBed } from "./Bed.ts"
-import { newCluster } from "./Cluster.ts"
+import { checked } from "./Bed.ts"
 import type { Findings, Row } from "./Row.ts"
-import { enough, underLoad } from "./underLoad.ts"
+import { enough, newClusterBed, underLoad } from "./underLoad.ts"
 
 const stops = 5
 
 const run = (findings: Findings) =>
   Effect.gen(function* () {
     const { ledger } = findings
-    const cluster = yield* newCluster()
-    yield* cluster.start()
-    const bed = yield* newBed(cluster)
+    const { bed } = yield* newClusterBed()
     const codes: Array<number | string> = []
     yield* underLoad(bed, ledger, ({ again, service }) =>
       Effect.gen(function* () {

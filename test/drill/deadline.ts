@@ -1,3 +1,5 @@
+import { setTimeout } from "node:timers/promises"
+import { Effect } from "effect"
 import type { Findings } from "./Row.ts"
 
 /** DATABASE_DEADLINE unless it is set, in milliseconds. */
@@ -5,6 +7,8 @@ export const deadline = 3_000
 
 /** What scheduling on a busy machine may add to an answer. */
 export const margin = 1_000
+
+export const pause = (milliseconds: number) => Effect.promise(() => setTimeout(milliseconds))
 
 /** Every answer was there at the deadline, and it was 201 or 500. */
 export const showAnswers = (findings: Findings): void => {

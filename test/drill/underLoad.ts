@@ -1,7 +1,10 @@
 import { Effect, Scope } from "effect"
 import { type Ledger, load, untilAcked } from "../support/database/AckChecker.ts"
 import { type ServiceProcess, startService } from "../support/process/ServiceProcess.ts"
-import type { Bed } from "./Bed.ts"
+import { type Bed, checked, newBed } from "./Bed.ts"
+import { type ClusterOptions, newCluster } from "./Cluster.ts"
+import { showAnswers } from "./deadline.ts"
+import type { Findings } from "./Row.ts"
 
 /** How many acknowledgements must come before a fault, and after it. */
 export const enough = 100
@@ -13,12 +16,29 @@ export interface Loaded {
   readonly again: Effect.Effect<ServiceProcess>
 }
 
+interface Options {
+  readonly clients?: number
+  readonly pause?: number
+  /** Settings of the service. */
+  readonly other?: Record<string, string>
+}
+
+/** A new server that runs, and an account on it. */
+export const newClusterBed = Effect.fnUntraced(function* (
+  options: ClusterOptions = {},
+  settings: Record<string, string> = {}
+) {
+  const cluster = yield* newCluster(options)
+  yield* cluster.start(settings)
+  return { cluster, bed: yield* newBed(cluster) }
+})
+
 /** Starts the service, puts a load on it, and provokes a fault; afterwards load and service are stopped in this order. */
 export const underLoad = <E>(
   { key, settings }: Bed,
   ledger: Ledger,
   fault: (loaded: Loaded) => Effect.Effect<unknown, E, Scope.Scope>,
-  { other = {}, ...options }: { clients?: number; pause?: number; other?: Record<string, string> } = {}
+  { other = {}, ...options }: Options = {}
 ) =>
   Effect.scoped(
     Effect.gen(function* () {
@@ -32,3 +52,14 @@ export const underLoad = <E>(
       yield* Effect.scoped(during)
     })
   )
+
+/** Judges how requests were answered and what is left of them, where some must have failed if so wanted. */
+export const judge = Effect.fnUntraced(function* (
+  findings: Findings,
+  bed: Bed,
+  { fails = false, ...other }: { readonly fails?: boolean; readonly DATABASE_URL?: string } = {}
+) {
+  showAnswers(findings)
+  if (fails) findings.expect(findings.ledger.unknown.length > 0, "no create has failed")
+  findings.judge(yield* checked(bed, findings.ledger, other))
+})

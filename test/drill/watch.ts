@@ -4,7 +4,7 @@ import { deadline } from "./deadline.ts"
 import type { Findings } from "./Row.ts"
 
 /** What was requested throughout the load, and how it was answered. */
-export interface Watched {
+interface Watched {
   answers: number
   /** Statuses other than 200. */
   readonly others: Array<number | undefined>
@@ -47,14 +47,33 @@ const watch = (url: string, headers: Record<string, string>) =>
     ({ seen }) => seen
   )
 
-export const watchLiveness = (url: string) => watch(`${url}/health/live`, {})
+const watchLiveness = (url: string) => watch(`${url}/health/live`, {})
 
-export const watchGet = (url: string, key: string, id = "") =>
+const watchGet = (url: string, key: string, id = "") =>
   watch(`${url}/api/v1/byok/${id}`, { authorization: `Bearer ${key}` })
 
 /** Everything that was watched was answered with 200, before the deadline. */
-export const expectWell = (findings: Findings, name: string, { answers, others, slowest }: Watched): void => {
+const expectWell = (findings: Findings, name: string, { answers, others, slowest }: Watched): void => {
   findings.show(`${answers} of ${name}, slowest ${slowest.toFixed(0)} ms`)
   findings.expect(answers > 0 && slowest < deadline, `${name} was not answered in time`)
   findings.expect(others.length === 0, `${name} was answered with ${Array.from(new Set(others)).join(", ")}`)
 }
+
+/** Gets of the first credential and probes must be answered well while something else happens. */
+export const answersMeanwhile = <A, E, R>(
+  findings: Findings,
+  url: string,
+  key: string,
+  happening: Effect.Effect<A, E, R>
+) =>
+  Effect.gen(function* () {
+    const live = yield* watchLiveness(url)
+    const gets = yield* watchGet(url, key, findings.ledger.acked[0]?.id)
+    yield* happening
+    return { "/health/live": live, get: gets }
+  }).pipe(
+    Effect.scoped,
+    Effect.map((watched) => {
+      for (const [name, seen] of Object.entries(watched)) expectWell(findings, name, seen)
+    })
+  )

@@ -21,7 +21,8 @@ export const listening = (server: Server, host = "127.0.0.1") =>
   ).pipe(Effect.map(({ port }) => port))
 
 /** The port of a server that gives each connection to `serve`, until the scope closes. */
-export const listen = (serve: (socket: Socket) => void, host?: string) => listening(createServer(serve), host)
+export const listen = (serve: (socket: Socket) => void, host?: string) =>
+  Effect.suspend(() => listening(createServer(serve), host))
 
 /** A port on which nobody listens. */
 export const freePort = Effect.scoped(listen(() => undefined))

@@ -35,7 +35,8 @@ export class InvalidParams extends Schema.Error<InvalidParams>("InvalidParams")(
 
 const UnauthorizedBody = Schema.Struct({
   code: Schema.tag(401),
-  message: Schema.Literals(["Missing Authentication header", "Invalid API key"])
+  message: Schema.Literals(["Missing Authentication header", "Invalid API key"]),
+  metadata: Schema.optionalKey(Schema.Struct({ issues: Schema.Array(Issue) }))
 })
 
 /** 401: no usable token (D2), or one that is not a live API key (D3). */
@@ -44,7 +45,14 @@ export class Unauthorized extends Schema.Error<Unauthorized>("Unauthorized")(
   { httpApiStatus: 401, description: "The API key is missing, unknown or revoked." }
 ) {
   readonly _tag = "Unauthorized"
-  static readonly missing = () => new this({ error: { message: "Missing Authentication header" } })
+  /** `found` says what is wrong with the header, if there is one. */
+  static readonly missing = (found?: string) =>
+    new this({
+      error: {
+        message: "Missing Authentication header",
+        ...(found === undefined ? {} : { metadata: { issues: [{ path: ["Authorization"], message: found }] } })
+      }
+    })
   static readonly invalid = () => new this({ error: { message: "Invalid API key" } })
 }
 

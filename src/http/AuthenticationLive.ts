@@ -22,9 +22,24 @@ const refusal = ({ error }: Unauthorized | Forbidden, reason?: string) =>
   )
 
 /** Ready-made: a refusal costs less than what it refuses. */
-const missing = refusal(Unauthorized.missing())
+const missing = {
+  none: refusal(Unauthorized.missing()),
+  empty: refusal(Unauthorized.missing("must be Bearer and a management key, but is empty")),
+  repeated: refusal(Unauthorized.missing("must be sent once, but was sent more often")),
+  bearer: refusal(Unauthorized.missing("must be Bearer and a management key, but has no key")),
+  bare: refusal(Unauthorized.missing("must be Bearer and a management key, but has no scheme")),
+  other: refusal(Unauthorized.missing("must be Bearer and a management key, but has another scheme"))
+}
 const invalid = refusal(Unauthorized.invalid(), "invalid_token")
 const forbidden = refusal(new Forbidden(), "insufficient_scope")
+
+/** What an `Authorization` header without a Bearer token has instead; never what it says. */
+const foundIn = (header?: string) => {
+  if (header === undefined) return "none"
+  if (header.trim() === "") return "empty"
+  if (/^bearer\s*$/i.test(header)) return "bearer"
+  return /\S\s+\S/.test(header) ? "other" : "bare"
+}
 
 /** What the rest of the request answers, or why it does not begin. */
 type Admitted = Effect.Effect<
@@ -80,7 +95,8 @@ export const layer = Layer.effect(
         Effect.contextWith((context: Context.Context<HttpRouter.Provided>): Admitted => {
           const request = Context.get(context, HttpServerRequest.HttpServerRequest)
           const token = Redacted.value(credential)
-          if (token === "" || isRepeated(request, "authorization")) return missing
+          if (isRepeated(request, "authorization")) return missing.repeated
+          if (token === "") return missing[foundIn(request.headers["authorization"])]
           if (hasWrongChecksum(token)) return invalid
           const api_key_hash = hashApiKey(credential, "latin1")
           const { params } = Context.get(context, HttpRouter.RouteContext)

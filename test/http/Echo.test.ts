@@ -163,6 +163,13 @@ const isSpecified = ({ body, status }: Answer): boolean => {
   if (error.code !== status) return false
   if (status === 400)
     return body === envelope("InvalidParams", error.metadata) && error.metadata?.issues.every(isSpecifiedIssue) === true
+  if (status === 401 && error.metadata !== undefined)
+    return (
+      body === envelope("MissingKey", error.metadata) &&
+      error.metadata.issues.every(({ message }) =>
+        /^must be (sent once|Bearer and a management key), but /.test(message)
+      )
+    )
   return (Object.keys(refusals) as ReadonlyArray<keyof typeof refusals>).some((refusal) => body === envelope(refusal))
 }
 

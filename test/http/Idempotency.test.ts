@@ -147,7 +147,9 @@ layerLive(TestService.layer)("create with an idempotency key (SECURITY.md, Idemp
       const { management_key, management_key_hash } = yield* TestService.newTenant
       created(yield* create(url, management_key, minimal, [under("first")]))
       assertRefused(yield* create(url, "unknown", minimal, [under("first")]), "InvalidKey")
-      assertRefused(yield* create(url, "", minimal, [under("a b")]), "MissingKey")
+      assertRefused(yield* create(url, "", minimal, [under("a b")]), "MissingKey", {
+        issues: [{ path: ["Authorization"], message: "must be Bearer and a management key, but has no key" }]
+      })
       yield* (yield* Accounts).revokeApiKey(management_key_hash)
       assertRefused(yield* create(url, management_key, minimal, [under("first")]), "InvalidKey")
     })

@@ -18,24 +18,34 @@ const operations = [
   { operation: "create of what is no JSON", request: { method: "POST", path: "/api/v1/byok", body: "{" } }
 ]
 
-const missing: ReadonlyArray<readonly [name: string, headers: (tenant: Tenant) => ReadonlyArray<Header>]> = [
+const noKey = "must be Bearer and a management key, but has no key"
+const repeated = "must be sent once, but was sent more often"
+const another = "must be Bearer and a management key, but has another scheme"
+const missing: ReadonlyArray<
+  readonly [name: string, headers: (tenant: Tenant) => ReadonlyArray<Header>, found?: string]
+> = [
   ["no Authorization header", () => []],
-  ["an empty one", () => [["Authorization", ""]]],
-  ["the scheme alone", () => [["Authorization", "Bearer"]]],
-  ["the scheme and a blank", () => [["Authorization", "Bearer "]]],
-  ["the scheme and blanks", () => [["Authorization", "Bearer    "]]],
-  ["another scheme", ({ management_key }) => [["Authorization", `Basic ${btoa(`user:${management_key}`)}`]]],
-  ["a scheme that begins alike", ({ management_key }) => [["Authorization", `Bearers ${management_key}`]]],
-  ["the token without a scheme", ({ management_key }) => [["Authorization", management_key]]],
+  ["an empty one", () => [["Authorization", ""]], "must be Bearer and a management key, but is empty"],
+  ["the scheme alone", () => [["Authorization", "Bearer"]], noKey],
+  ["the scheme and a blank", () => [["Authorization", "Bearer "]], noKey],
+  ["the scheme and blanks", () => [["Authorization", "bearer    "]], noKey],
+  ["another scheme", ({ management_key }) => [["Authorization", `Basic ${btoa(`user:${management_key}`)}`]], another],
+  ["a scheme that begins alike", ({ management_key }) => [["Authorization", `Bearers ${management_key}`]], another],
+  [
+    "the token without a scheme",
+    ({ management_key }) => [["Authorization", management_key]],
+    "must be Bearer and a management key, but has no scheme"
+  ],
   ["the token in another header", ({ management_key }) => [["X-Api-Key", management_key]]],
-  ["two that are valid", ({ management_key }) => [bearer(management_key), bearer(management_key)]],
-  ["a valid one and an unknown one", ({ management_key }) => [bearer(management_key), bearer("unknown")]],
-  ["an unknown one and a valid one", ({ management_key }) => [bearer("unknown"), bearer(management_key)]],
+  ["two that are valid", ({ management_key }) => [bearer(management_key), bearer(management_key)], repeated],
+  ["a valid one and an unknown one", ({ management_key }) => [bearer(management_key), bearer("unknown")], repeated],
+  ["an unknown one and a valid one", ({ management_key }) => [bearer("unknown"), bearer(management_key)], repeated],
   [
     "a valid one and one of another scheme",
-    ({ management_key }) => [bearer(management_key), ["Authorization", "Basic eA=="]]
+    ({ management_key }) => [bearer(management_key), ["Authorization", "Basic eA=="]],
+    repeated
   ],
-  ["a valid one and an empty one", ({ management_key }) => [bearer(management_key), ["Authorization", ""]]]
+  ["a valid one and an empty one", ({ management_key }) => [bearer(management_key), ["Authorization", ""]], repeated]
 ]
 
 const invalid: ReadonlyArray<readonly [name: string, token: (tenant: Tenant) => string]> = [
@@ -60,13 +70,16 @@ const assertInvalidKey = (answer: Answer) => {
 
 layerLive(TestService.layer)("401 (sections 5 and 7, D2, D3)", (it) => {
   for (const { operation, request } of operations) {
-    it.effect.each(missing)(`Missing Authentication header on ${operation}: %s (sections 5 and 7, D2)`, ([, headers]) =>
-      Effect.gen(function* () {
-        const asked = TestService.send({ ...request, headers: [json, ...headers(yield* TestService.tenant)] })
-        const answer = yield* TestService.storing(0, asked)
-        assertRefused(answer, "MissingKey")
-        assert.strictEqual(answer.headers["www-authenticate"], 'Bearer realm="byok"')
-      })
+    it.effect.each(missing)(
+      `Missing Authentication header on ${operation}: %s (sections 5 and 7, D2)`,
+      ([, headers, found]) =>
+        Effect.gen(function* () {
+          const asked = TestService.send({ ...request, headers: [json, ...headers(yield* TestService.tenant)] })
+          const answer = yield* TestService.storing(0, asked)
+          const issues = [{ path: ["Authorization"], message: found }]
+          assertRefused(answer, "MissingKey", found === undefined ? undefined : { issues })
+          assert.strictEqual(answer.headers["www-authenticate"], 'Bearer realm="byok"')
+        })
     )
 
     it.effect.each(invalid)(`Invalid API key on ${operation}: %s (D3)`, ([, token]) =>

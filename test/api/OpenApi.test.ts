@@ -198,6 +198,7 @@ layerLive(TestService.layer)("/openapi.json", (it) => {
         fields.filter((field) => field !== "provider" && field !== "workspace_id")
       )
       assert.isEmpty(required)
+      assert.match(JSON.stringify(properties["key"]), /A new key of these sets declared_region/)
       for (const [field, schema] of Object.entries(properties)) {
         assert.isTrue(described(schema), field)
         assert.notProperty(schema, "default", field)

@@ -97,26 +97,29 @@ layerLive(TestService.layer)("PATCH /api/v1/byok/{id}", (it) => {
     })
   )
 
-  it.effect("records names of members and versions, never a value (L10)", () =>
-    Effect.gen(function* () {
-      const { sql } = yield* TestService
-      const tenant = yield* TestService.newTenant
-      const { account_id, create, delete: remove, update, workspace_id } = tenant
-      const credential_id = createdId(yield* create(minimal))
-      yield* update(credential_id, { name: "canary" })
-      yield* update(credential_id, { key: otherKey, allowed_models: ["canary"] })
-      yield* remove(credential_id)
-      yield* remove(credential_id)
-      const events = (yield* eventsIn(sql)).filter((event) => "credential_id" in event).slice(-4)
-      const actor = { kind: "api_key", api_key_hash: tenant.management_key_hash }
-      const rest = { account_id, workspace_id, credential_id, actor }
-      assert.deepStrictEqual<ReadonlyArray<unknown>>(events, [
-        { action: "credential.update", revision: 2, fields: ["name"], ...rest },
-        { action: "credential.update", revision: 3, fields: ["key", "allowed_models"], ...rest },
-        { action: "credential.rotate", key_version: 2, ...rest },
-        { action: "credential.delete", ...rest }
-      ])
-    })
+  it.effect(
+    "records names of members and versions, the region that a new key clears too, never a value (L10, D29)",
+    () =>
+      Effect.gen(function* () {
+        const { sql } = yield* TestService
+        const tenant = yield* TestService.newTenant
+        const { account_id, create, delete: remove, update, workspace_id } = tenant
+        const regional = JSON.stringify({ api_key: minimal.key, region: "us" })
+        const credential_id = createdId(yield* create({ ...minimal, key: regional }))
+        yield* update(credential_id, { name: "canary" })
+        yield* update(credential_id, { key: otherKey, allowed_models: ["canary"] })
+        yield* remove(credential_id)
+        yield* remove(credential_id)
+        const events = (yield* eventsIn(sql)).filter((event) => "credential_id" in event).slice(-4)
+        const actor = { kind: "api_key", api_key_hash: tenant.management_key_hash }
+        const rest = { account_id, workspace_id, credential_id, actor }
+        assert.deepStrictEqual<ReadonlyArray<unknown>>(events, [
+          { action: "credential.update", revision: 2, fields: ["name"], ...rest },
+          { action: "credential.update", revision: 3, fields: ["key", "allowed_models", "declared_region"], ...rest },
+          { action: "credential.rotate", key_version: 2, ...rest },
+          { action: "credential.delete", ...rest }
+        ])
+      })
   )
 
   it.effect("refuses what create would refuse, and reports it at the member that was given (L5, D7, D45)", () =>

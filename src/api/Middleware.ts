@@ -27,8 +27,8 @@ export class Authentication extends HttpApiMiddleware.Service<Authentication, { 
  * Requires a JSON content type and a UTF-8 body of at most 256 KiB; reports every field and header that does not decode
  * (D7, D8, D9).
  */
-export class JsonBody extends HttpApiMiddleware.Service<JsonBody>()("byok/JsonBody", {
-  error: [InvalidParams, PayloadTooLarge]
+export class JsonBody extends HttpApiMiddleware.Service<JsonBody, { requires: CurrentCaller }>()("byok/JsonBody", {
+  error: [InvalidParams, PayloadTooLarge, ServiceUnavailable]
 }) {}
 
 /** Reports every query parameter that does not decode (D7). */

@@ -1,14 +1,21 @@
 import { Cause, Effect, Layer, Option, Result } from "effect"
-import { Cipher } from "../port/Cipher.ts"
+import { Cipher, type OpenFailure } from "../port/Cipher.ts"
 import { makeMeter, memoize, timed } from "../port/Meter.ts"
 import { Rewrapper } from "../port/Rewrapper.ts"
 
-const errorOf = (cause: Cause.Cause<{ readonly _tag: string }>) => {
-  if (Cause.hasInterruptsOnly(cause)) return "interrupted"
-  return Option.match(Cause.findErrorOption(cause), { onNone: () => "defect", onSome: ({ _tag }) => _tag })
-}
+const errorOf = (cause: Cause.Cause<{ readonly _tag: string }>) =>
+  Option.match(Cause.findErrorOption(cause), { onNone: () => "defect", onSome: ({ _tag }) => _tag })
 
-/** Times operations by the tag of their error; `errorIn` finds one in a result. */
+/** Failures that have series from the start: only so does the first of them show as an increase. */
+const failures: ReadonlyArray<OpenFailure["_tag"] | "defect"> = [
+  "AuthenticationFailed",
+  "KeyStoreUnavailable",
+  "UnknownKeyId",
+  "UnsupportedFormat",
+  "defect"
+]
+
+/** Times operations by the tag of their error, except those that were interrupted; `errorIn` finds one in a result. */
 const makeTimer = Effect.map(makeMeter, ({ histogram }) => (operation: string) => {
   const seriesOf = memoize((error: string | undefined) =>
     histogram("byok.crypto.operation.duration", {
@@ -16,14 +23,15 @@ const makeTimer = Effect.map(makeMeter, ({ histogram }) => (operation: string) =
       ...(error === undefined ? {} : { "error.type": error })
     })
   )
-  seriesOf(undefined)
+  for (const error of [undefined, ...failures]) seriesOf(error)
   return <A, E extends { readonly _tag: string }, R>(
     effect: Effect.Effect<A, E, R>,
     errorIn: (result: A) => string | undefined = () => undefined
   ) =>
-    timed(effect, (seconds, exit) =>
+    timed(effect, (seconds, exit) => {
+      if (exit._tag === "Failure" && Cause.hasInterruptsOnly(exit.cause)) return
       seriesOf(exit._tag === "Success" ? errorIn(exit.value) : errorOf(exit.cause))(seconds)
-    )
+    })
 })
 
 /** Times the cipher below it. To open a key, verify it or seal it to another context, its data key is unwrapped. */

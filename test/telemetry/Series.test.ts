@@ -210,6 +210,12 @@ layerLive(metered(), { timeout: "120 seconds" })("the series of a service", (it)
       const other = { ...context, disabled: !context.disabled }
       yield* raises(Effect.flip(open(sealed, other)), timed("unwrap", "AuthenticationFailed"))
       const unknown = { ...sealed, kek_id: "unknown" }
+      const count = "byok_crypto_operation_duration_seconds_count"
+      assert.strictEqual(
+        yield* read(count, { operation: "seal", error_type: "UnknownKeyId" }),
+        0,
+        "it exists before the first failure"
+      )
       yield* raises(Effect.flip(open(unknown, context)), timed("unwrap", "UnknownKeyId"))
     })
   )
@@ -230,6 +236,16 @@ layerLive(metered(), { timeout: "120 seconds" })("the series of a service", (it)
       const { account_id, workspace_id } = yield* TestService.tenant
       const once = rewrap(sealed, { ...plainCredential(workspace_id, aCredential), account_id })
       assert.deepStrictEqual(yield* raises(once, [1, count, { operation: "rewrap" }]), Result.succeed(done))
+      const interrupted = Layer.succeed(Rewrapper, {
+        primary: "new",
+        kek_ids: ["new"],
+        spend: () => Effect.void,
+        rewrap: () => Effect.interrupt
+      })
+      const stopped = Context.get(yield* Layer.build(Layer.provide(TimedCrypto.rewrapper, interrupted)), Rewrapper)
+      const before = yield* read(count, { operation: "rewrap" })
+      yield* Effect.exit(stopped.rewrap(sealed, { ...plainCredential(workspace_id, aCredential), account_id }))
+      assert.strictEqual(yield* read(count, { operation: "rewrap" }), before, "to be interrupted is no failure")
       const failed = yield* raises(once, [1, count, { operation: "rewrap", error_type: "AuthenticationFailed" }])
       assert.isTrue(Result.isFailure(failed))
     })

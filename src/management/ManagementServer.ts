@@ -69,11 +69,18 @@ const makeRoutes = Effect.gen(function* () {
 const notAllowed = ({ methods }: Route) =>
   HttpServerResponse.setHeader(refuse(new MethodNotAllowed()), "allow", methods.join(", "))
 
-const answerWith = (routes: ReadonlyMap<string, Route>) =>
+const isLoopback = (host: string) => /^(localhost|127(\.\d{1,3}){3}|\[?::1\]?)$/i.test(host)
+
+/** Whether a page in a browser asks, under its own origin or, at a port for this machine only, under a name of its own. */
+const isFromBrowser = (listening: string, { host = "", origin }: HttpServerRequest.HttpServerRequest["headers"]) =>
+  origin !== undefined || (isLoopback(listening) && !isLoopback(host.replace(/:\d+$/, "")))
+
+const answerWith = (routes: ReadonlyMap<string, Route>, host: string) =>
   Effect.flatMap(HttpServerRequest.HttpServerRequest, ({ headers, method, url }) => {
     const route = routes.get(url.replace(/\?.*$/s, ""))
-    const answered =
-      route === undefined
+    const answered = isFromBrowser(host, headers)
+      ? Effect.succeed(json({ error: { code: 403, message: "Not for browsers" } }, 403))
+      : route === undefined
         ? Effect.succeed(refuse(new NotFound()))
         : route.methods.includes(method)
           ? route.answer
@@ -97,12 +104,12 @@ export const layer = (settings: ServerSettings) =>
     Effect.gen(function* () {
       const routes = yield* makeRoutes
       const { host, port } = settings
-      const { address, serve } = yield* NodeHttpServer.make(() => makeNodeServer(settings), {
+      const { address, serve } = yield* NodeHttpServer.make(() => makeNodeServer({ ...settings, maxConnections: 100 }), {
         host,
         port,
         gracefulShutdownTimeout: "1 second"
       })
-      yield* serve(answerWith(routes))
+      yield* serve(answerWith(routes, host))
       if (address._tag !== "UnixPathAddress") {
         yield* Effect.logInfo(`The management port listens on ${HttpServer.formatAddress(address)}`)
       }

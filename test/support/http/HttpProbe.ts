@@ -20,7 +20,7 @@ export const render = ({ body = "", headers = [], method = "GET", path }: Reques
   const bytes = Buffer.from(body)
   const framed = names(headers, "content-length") || names(headers, "transfer-encoding")
   const all: ReadonlyArray<Header> = [
-    ...(names(headers, "host") ? [] : [["Host", "byok.test"] as const]),
+    ...(names(headers, "host") ? [] : [["Host", "localhost"] as const]),
     ...headers,
     ...(framed || bytes.length === 0 ? [] : [["Content-Length", String(bytes.length)] as const])
   ]

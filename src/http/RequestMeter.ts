@@ -6,9 +6,13 @@ const methods = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIO
 /** The methods that have a meaning in HTTP; others are not repeated. */
 export const methodOf = (method: string) => (methods.has(method) ? method : "_OTHER")
 
-/** Measures requests, from when they begin until they are answered or their clients abandon them. */
-export const makeRequestMeter = Effect.map(makeMeter, ({ gauge, histogram }) => {
+/** Measures connections, and requests from when they begin until they are answered or their clients abandon them. */
+export const makeRequestMeter = Effect.fnUntraced(function* (maxConnections: number) {
+  const { counter, gauge, histogram } = yield* makeMeter
   let active = 0
+  let connections = 0
+  gauge("byok.http.connections", {}, () => connections)
+  gauge("byok.http.connections.limit", {}, () => maxConnections)
   gauge("http.server.active_requests", {}, () => active)
   const recordOf = memoize((route: string) =>
     memoize((method: string) =>
@@ -22,6 +26,9 @@ export const makeRequestMeter = Effect.map(makeMeter, ({ gauge, histogram }) => 
     )
   )
   return {
+    connected: () => void (connections += 1),
+    disconnected: () => void (connections -= 1),
+    dropped: counter("byok.http.connections.dropped"),
     began: () => void (active += 1),
     /** The template of the route is undefined if it is unknown. */
     ended: (method: string, route: string | undefined, status: number, seconds: number) => {
@@ -31,4 +38,4 @@ export const makeRequestMeter = Effect.map(makeMeter, ({ gauge, histogram }) => 
   }
 })
 
-export type RequestMeter = Effect.Success<typeof makeRequestMeter>
+export type RequestMeter = Effect.Success<ReturnType<typeof makeRequestMeter>>

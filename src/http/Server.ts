@@ -76,7 +76,7 @@ const serving = Layer.effectDiscard(
 export const layer = (settings: ServerSettings, certificate?: Certificate) =>
   Layer.unwrap(
     Effect.gen(function* () {
-      const server = makeNodeServer(settings, certificate, yield* makeRequestMeter)
+      const server = makeNodeServer(settings, certificate, yield* makeRequestMeter(settings.maxConnections))
       const { host, port, reusePort } = settings
       return serving.pipe(
         Layer.provide(routes),

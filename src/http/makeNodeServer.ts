@@ -142,6 +142,12 @@ export const makeNodeServer = (
     else last.once("close", answer)
   }
 
+  if (meter !== undefined) {
+    server.on("drop", meter.dropped).on("connection", (socket) => {
+      meter.connected()
+      socket.once("close", meter.disconnected)
+    })
+  }
   server
     .on(certificate === undefined ? "connection" : "secureConnection", (socket: Socket) => {
       connections.add(socket)

@@ -104,11 +104,14 @@ export const layer = (settings: ServerSettings) =>
     Effect.gen(function* () {
       const routes = yield* makeRoutes
       const { host, port } = settings
-      const { address, serve } = yield* NodeHttpServer.make(() => makeNodeServer({ ...settings, maxConnections: 100 }), {
-        host,
-        port,
-        gracefulShutdownTimeout: "1 second"
-      })
+      const { address, serve } = yield* NodeHttpServer.make(
+        () => makeNodeServer({ ...settings, maxConnections: 100 }),
+        {
+          host,
+          port,
+          gracefulShutdownTimeout: "1 second"
+        }
+      )
       yield* serve(answerWith(routes, host))
       if (address._tag !== "UnixPathAddress") {
         yield* Effect.logInfo(`The management port listens on ${HttpServer.formatAddress(address)}`)

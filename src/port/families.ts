@@ -45,6 +45,9 @@ export const families = {
     "http.response.status_code"
   ]),
   "http.server.active_requests": gauge("{request}", "Requests that are being answered."),
+  "byok.http.connections": gauge("{connection}", "Open connections; MAX_CONNECTIONS is the limit of an instance."),
+  "byok.http.connections.limit": gauge("{connection}", "MAX_CONNECTIONS."),
+  "byok.http.connections.dropped": counter("{connection}", "Connections dropped at MAX_CONNECTIONS.", []),
   "db.client.operation.duration": histogram(
     "Statements or transactions, with the wait for a connection and with retries.",
     ["db.operation.name", "error.type"]
@@ -83,6 +86,7 @@ export const families = {
   "byok.router.exclusions": counter("{exclusion}", "Reasons for which credentials were left out of plans.", ["reason"]),
   "byok.router.parkings": counter("{parking}", "Pauses that began or grew after a report of a router.", ["cause"]),
   "process.cpu.time": counter("s", "Time on a CPU.", ["cpu.mode"]),
+  "process.start.time": gauge("s", "When the process started, in seconds since 1970."),
   "process.memory.usage": gauge("By", "Resident memory."),
   "nodejs.eventloop.delay.p50": gauge("s", "Median delay of the event loop in the last ten seconds."),
   "nodejs.eventloop.delay.p99": gauge("s", "99th percentile of the delay of the event loop in the last ten seconds."),

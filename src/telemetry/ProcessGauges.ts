@@ -15,6 +15,8 @@ export const layer = (version: string, window: Duration.Input = usualWindow) =>
       const { gauge, observedCounter } = yield* makeMeter
       observedCounter("process.cpu.time", { "cpu.mode": "user" }, () => process.cpuUsage().user / 1e6)
       observedCounter("process.cpu.time", { "cpu.mode": "system" }, () => process.cpuUsage().system / 1e6)
+      const started = Date.now() / 1000 - process.uptime()
+      gauge("process.start.time", {}, () => started)
       gauge("process.memory.usage", {}, () => process.memoryUsage.rss())
       gauge("byok.build.info", { version }, () => 1)
 

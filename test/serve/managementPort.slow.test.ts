@@ -8,6 +8,7 @@ import { embeddedClient, StartedBefore } from "../support/process/firstStart.ts"
 import { minimal } from "../support/http/Bodies.ts"
 import { createOver } from "../support/http/callByok.ts"
 import { send } from "../support/http/HttpProbe.ts"
+import { open as openConnection } from "../support/http/RawConnection.ts"
 import { samplesIn, sumIn } from "../support/http/samplesIn.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
 import { eventually } from "../support/process/eventually.ts"
@@ -103,6 +104,40 @@ layerLive(StartedBefore.layer, { timeout: "120 seconds" })("the management port"
         assert.strictEqual((yield* send(url, { path })).status, 404)
         assert.strictEqual((yield* send(url, { method: "POST", path })).status, 404)
       }
+    })
+  )
+
+  it.effect("refuses pages in a browser, of any origin or under a name of their own", () =>
+    Effect.gen(function* () {
+      const { management } = yield* started({})
+      for (const header of [
+        ["Origin", "https://attacker.example"],
+        ["Origin", "null"],
+        ["Host", "attacker.example:9464"]
+      ] as const) {
+        for (const request of [{ path: "/metrics" }, { path: "/keyring/reload", method: "POST" }]) {
+          const { body, status } = yield* send(management, { ...request, headers: [header] })
+          assert.deepStrictEqual([status, json({ body })], [403, { error: { code: 403, message: "Not for browsers" } }])
+        }
+      }
+      for (const host of ["127.0.0.1:9464", "localhost", "[::1]:9464"]) {
+        const { status } = yield* send(management, { path: "/metrics", headers: [["Host", host]] })
+        assert.strictEqual(status, 200, host)
+      }
+    })
+  )
+
+  it.effect("answers probes while the public port is at MAX_CONNECTIONS, and counts what that drops", () =>
+    Effect.gen(function* () {
+      const { management, url } = yield* started({ MAX_CONNECTIONS: "1" })
+      yield* openConnection(url)
+      yield* eventually("it is open", sum(management, "byok_http_connections"), (open) => open === 1)
+      assert.strictEqual((yield* Effect.exit(send(url, { path: "/health/live" })))._tag, "Failure", "control")
+      for (const path of ["/health/live", "/health/ready"]) {
+        assert.strictEqual((yield* send(management, { path })).status, 200)
+      }
+      assert.strictEqual(yield* sum(management, "byok_http_connections_limit"), 1)
+      assert.isAtLeast((yield* sum(management, "byok_http_connections_dropped_total")) ?? 0, 1)
     })
   )
 

@@ -24,6 +24,7 @@ export const haproxy: Check = {
     }),
   mistakes: [
     { file: "postgresql/haproxy.cfg", text: "option httpchk", instead: "option httpcheck" },
+    { file: "postgresql/haproxy.cfg", text: "connect port 6432", instead: "connect ports 6432" },
     { file: "postgresql/haproxy.cfg", text: "shutdown-sessions", instead: "shutdown-session" }
   ]
 }

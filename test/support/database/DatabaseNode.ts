@@ -35,7 +35,11 @@ export const localHaproxy = (
         new RegExp(`^( *server ${name}) \\S+ check port \\d+$`, "m"),
         `$1 127.0.0.1:${pooler} check port ${rest}`
       ),
-    example.replace(/^( *bind) \S+$/m, `$1 127.0.0.1:${port}`)
+    example
+      .replace(/^( *bind) \S+$/m, `$1 127.0.0.1:${port}`)
+      .replace(" connect ssl", " connect")
+      // Each node on this machine has its own port for PgBouncer.
+      .replace(/^ *http-check connect port \d+\n/m, "")
   )
 
 interface PatroniFile {

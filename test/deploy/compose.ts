@@ -41,7 +41,9 @@ const unknownNames = ({ secrets, services, volumes }: Compose) =>
     [
       ...Object.keys(service.depends_on ?? {}).map((other) => [other, services] as const),
       ...(service.secrets ?? []).map((secret) => [secret, secrets] as const),
-      ...(service.volumes ?? []).map((volume) => [volume.split(":")[0] ?? "", volumes] as const)
+      ...(service.volumes ?? [])
+        .filter((volume) => !volume.startsWith("."))
+        .map((volume) => [volume.split(":")[0] ?? "", volumes] as const)
     ].flatMap(([other, known]) => (other in known ? [] : [`${name} names ${other}, which there is not`]))
   )
 
@@ -61,7 +63,7 @@ export const compose: Check = {
   mistakes: [
     { file: "compose.yaml", text: "read_only: true", instead: "readonly: true" },
     { file: "compose.yaml", text: "service_completed_successfully", instead: "service_completed" },
-    { file: "compose.yaml", text: "secrets: [environment, keyring]", instead: "secrets: [environment, key]" },
+    { file: "compose.yaml", text: "secrets: [environment]", instead: "secrets: [environments]" },
     { file: "compose.yaml", text: "migrate: {", instead: "migration: {" },
     { file: "compose.yaml", text: "interval: 10s", instead: "interval: [10s]" }
   ]

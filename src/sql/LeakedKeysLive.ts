@@ -7,11 +7,11 @@ import type { SealedKey, SealingContext } from "../domain/SealedKey.ts"
 import { type FoundKey, LeakedKeys, type Suspect } from "../port/LeakedKeys.ts"
 import { record, recordOnce } from "./auditing.ts"
 import { Database } from "./connection/Database.ts"
-import { ContextRow } from "./credentialRows.ts"
+import { bytesOf, ContextRow, pageBytes } from "./credentialRows.ts"
 import { cursorOf, keyOf, lowest } from "./rowOrder.ts"
 import { isMarked } from "./ParkingsLive.ts"
 
-/** How many credentials one statement covers. */
+/** How many credentials one statement covers at most. */
 const size = 1000
 
 const columns = [...Object.keys(ContextRow.fields), "label", "key_version", "kek_id", "wrapped_dek", "sealed"]
@@ -22,6 +22,7 @@ type SuspectRow = SealingContext & SealedKey & Pick<Suspect, "label" | "key_vers
 /** A suspect and the extent of its page. A page without suspects is one row without a credential; an empty page has none. */
 type Row = {
   readonly searched: number
+  readonly is_last: boolean
   readonly last_account_id: AccountId
   readonly last_id: CredentialId
 } & (SuspectRow | { readonly id: null })
@@ -29,6 +30,7 @@ type Row = {
 const isSuspect = (row: Row): row is Row & SuspectRow => row.id !== null
 
 const suspectOf = ({
+  is_last: _is_last,
   kek_id,
   key_version,
   label,
@@ -84,21 +86,28 @@ export const layer = Layer.effect(
       const suspected =
         labels === undefined ? sql`true` : sql`(label = ANY(${labels}::text[]) OR label ~ ${inconclusiveLabel.source})`
       const rows = sql<Row>`
-        WITH page AS MATERIALIZED (
-          SELECT ${sql.csv(columns)} FROM credentials
-          WHERE (account_id, id) > (${account_id}::uuid, ${id}::uuid) ORDER BY account_id, id LIMIT ${size}
-        )
+        WITH read AS MATERIALIZED (
+          SELECT *, sum(${bytesOf(sql)} + octet_length(sealed)) OVER (ORDER BY account_id, id) AS bytes,
+            row_number() OVER (ORDER BY account_id, id) AS n
+          FROM (
+            SELECT ${sql.csv(columns)} FROM credentials
+            WHERE (account_id, id) > (${account_id}::uuid, ${id}::uuid) ORDER BY account_id, id LIMIT ${size}
+          ) AS next
+        ), page AS MATERIALIZED (SELECT * FROM read WHERE bytes <= ${pageBytes} OR n = 1)
         SELECT covered.*, suspects.* FROM (
-          SELECT account_id AS last_account_id, id AS last_id, (SELECT count(*)::int FROM page) AS searched
-          FROM page ORDER BY account_id DESC, id DESC LIMIT 1
-        ) AS covered LEFT JOIN (SELECT * FROM page WHERE ${suspected}) AS suspects ON true`
+          SELECT account_id AS last_account_id, id AS last_id, n::int AS searched,
+            n < ${size} AND n = (SELECT count(*) FROM read) AS is_last
+          FROM page ORDER BY n DESC LIMIT 1
+        ) AS covered LEFT JOIN (SELECT ${sql.csv(columns)} FROM page WHERE ${suspected}) AS suspects ON true`
       return Effect.map(ask(rows, "leaked_keys.scan"), (found) => {
         const [first] = found
         return {
           suspects: found.filter(isSuspect).map(suspectOf),
           searched: first?.searched ?? 0,
           next:
-            first?.searched === size ? cursorOf({ account_id: first.last_account_id, id: first.last_id }) : undefined
+            first === undefined || first.is_last
+              ? undefined
+              : cursorOf({ account_id: first.last_account_id, id: first.last_id })
         }
       })
     },

@@ -58,6 +58,13 @@ export const auditedOf = ({ actor, row: { account_id, id, workspace_id } }: Crea
 export const sizeOf = ({ allowed_models, allowed_user_ids, sealed }: NewRow) =>
   [...(allowed_models ?? []), ...(allowed_user_ids ?? [])].reduce((sum, { length }) => sum + length, 2 * sealed.length)
 
+/** How many bytes a page that reads credentials of all accounts may have, beside its first row. */
+export const pageBytes = 8 * 1024 * 1024
+
+/** The bytes of the lists of a row, the only columns of its context without a limit. */
+export const bytesOf = (sql: SqlClient.SqlClient) =>
+  sql`coalesce(octet_length(allowed_models::text), 0) + coalesce(octet_length(allowed_user_ids::text), 0)`
+
 const hexadecimal = (bytes: Uint8Array) => `\\x${Buffer.from(bytes).toString("hex")}`
 
 /** Rows as `json_populate_recordset` reads them. */

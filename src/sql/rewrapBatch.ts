@@ -4,7 +4,7 @@ import type { SealedKey } from "../domain/SealedKey.ts"
 import type { KekRegistry } from "../port/KekRegistry.ts"
 import { record } from "./auditing.ts"
 import type { ConnectionPool } from "./connection/ConnectionPool.ts"
-import { ContextRow } from "./credentialRows.ts"
+import { bytesOf, ContextRow, pageBytes } from "./credentialRows.ts"
 import { type CredentialKey, cursorOf, keyOf, keyOfAll, lowest } from "./rowOrder.ts"
 
 const decodeContext = Schema.decodeUnknownOption(ContextRow)
@@ -37,11 +37,19 @@ export const rewrapBatch = ({ ask, sql }: ConnectionPool): KekRegistry["Service"
         SELECT account_id, id FROM credentials WHERE (account_id, id) > (${from.account_id}::uuid, ${from.id}::uuid)
         ORDER BY account_id, id OFFSET ${scanLimit - 1} LIMIT 1`
       const upTo = end ?? highest
+      const range = sql`(account_id, id) > (${from.account_id}::uuid, ${from.id}::uuid)
+        AND (account_id, id) <= (${upTo.account_id}::uuid, ${upTo.id}::uuid) AND kek_id <> ${primary}`
+      const [next] = yield* sql<{ fitting: number; all: number }>`
+        SELECT count(*) FILTER (WHERE bytes <= ${pageBytes})::int AS fitting, count(*)::int AS "all" FROM (
+          SELECT sum(bytes) OVER (ORDER BY account_id, id) AS bytes FROM (
+            SELECT account_id, id, ${bytesOf(sql)} AS bytes FROM credentials
+            WHERE ${range} ORDER BY account_id, id LIMIT ${size}
+          ) AS next
+        ) AS read`
+      const limit = next === undefined || next.fitting === next.all ? size : Math.max(1, next.fitting)
       const rows = yield* sql<CredentialKey & SealedKey>`
         SELECT ${columns}, kek_id, wrapped_dek, substring(sealed FOR 2) AS sealed FROM credentials
-        WHERE (account_id, id) > (${from.account_id}::uuid, ${from.id}::uuid)
-        AND (account_id, id) <= (${upTo.account_id}::uuid, ${upTo.id}::uuid) AND kek_id <> ${primary}
-        ORDER BY account_id, id LIMIT ${size} FOR UPDATE SKIP LOCKED`
+        WHERE ${range} ORDER BY account_id, id LIMIT ${limit} FOR UPDATE SKIP LOCKED`
       const attempt = yield* Effect.result(
         Effect.forEach(
           rows,
@@ -87,7 +95,7 @@ export const rewrapBatch = ({ ask, sql }: ConnectionPool): KekRegistry["Service"
         const counts = countsOf(replaced.map((row) => before.get(cursorOf(row)) ?? ""))
         yield* record(sql, [{ action: "keyring.rewrap", kek_id: primary, from: counts }])
       }
-      const last = rows.length < size ? end : rows.at(-1)
+      const last = rows.length < limit ? end : rows.at(-1)
       return Result.succeed({
         rewrapped: replaced.length,
         failed,

@@ -1,7 +1,8 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Arbitrary, Effect, Option } from "effect"
+import { Arbitrary, Effect, Option, Result } from "effect"
 import { inconclusiveLabel, labelOf } from "../../src/domain/Label.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
+import { KekRegistry, type RewrappedBatch } from "../../src/port/KekRegistry.ts"
 import { LeakedKeys } from "../../src/port/LeakedKeys.ts"
 import { Parkings } from "../../src/port/Parkings.ts"
 import { entriesIn, eventsIn } from "../support/database/auditEntries.ts"
@@ -53,6 +54,48 @@ describe("the search for a leaked key on PostgreSQL", () => {
         assert.sameMembers(yield* all(undefined), ids)
         assert.lengthOf(yield* all(["sk-...AbCd"]), 5 + 5 + 1, "with the label, JSON, and one that hides everything")
         assert.lengthOf(yield* all([]), 5 + 1)
+      }).pipe(Effect.provide(ports))
+    })
+  )
+
+  it.live("reads pages of limited bytes, as a rewrap does, and misses no credential with long lists", () =>
+    Effect.gen(function* () {
+      const { ports, sql } = yield* openStore()
+      yield* Effect.gen(function* () {
+        const { account_id, credential_id } = yield* newKey
+        // A megabyte in each row, which PostgreSQL compresses.
+        const copied = yield* sql<{ id: string }>`
+          INSERT INTO credentials
+          SELECT (json_populate_record(c, json_build_object('id', gen_random_uuid(),
+            'allowed_models', ARRAY[repeat('m', 1024 * 1024)]))).*
+          FROM credentials AS c, generate_series(1, 20) WHERE account_id = ${account_id} RETURNING id`
+        const ids = [credential_id, ...copied.map(({ id }) => id)]
+        const { scan } = yield* LeakedKeys
+        const pages: Array<ReadonlyArray<string>> = []
+        let after: string | undefined
+        do {
+          const page = yield* scan({ after, labels: undefined })
+          assert.strictEqual(page.searched, page.suspects.length)
+          pages.push(page.suspects.map(({ context }) => context.id))
+          after = page.next
+        } while (after !== undefined)
+        assert.sameMembers(pages.flat(), ids)
+        assert.isAtMost(Math.max(...pages.map(({ length }) => length)), 9)
+
+        const { rewrapBatch } = yield* KekRegistry
+        const batches: Array<number> = []
+        do {
+          const done: RewrappedBatch = yield* rewrapBatch({ primary: "new", after, size: 500 }, () =>
+            Effect.succeed(Result.succeed({ kek_id: "new", wrapped_dek: new Uint8Array(60) }))
+          )
+          batches.push(done.rewrapped)
+          after = done.next
+        } while (after !== undefined)
+        assert.strictEqual(
+          batches.reduce((sum, one) => sum + one, 0),
+          ids.length
+        )
+        assert.isAtMost(Math.max(...batches), 9)
       }).pipe(Effect.provide(ports))
     })
   )

@@ -155,6 +155,23 @@ describe("the page", () => {
     }
   })
 
+  it("shows the errors of every operation once, and those of one operation with it", () => {
+    const [create = "", errors = ""] = ["post-api-v1-byok", "errors"].map(
+      (id) => page.split(`<section id="${id}">`)[1]?.split("</section>")[0]
+    )
+    const statusesIn = (part: string) => Array.from(part.matchAll(/<b class="s\d">(\d+)/g), ([, status]) => status)
+    assert.deepStrictEqual(statusesIn(create), ["201", "400", "409"])
+    assert.include(create, '<a href="#errors">')
+    assert.deepStrictEqual(statusesIn(errors), ["401", "403", "408", "413", "417", "431", "500", "503"])
+  })
+
+  it("has a curl command beside each operation, quoted for a shell", () => {
+    assert.lengthOf(page.match(/<pre>curl /g) ?? [], 8)
+    const patch = page.split("<pre>curl").find((part) => part.includes("-X PATCH")) ?? ""
+    assert.include(patch, "/api/v1/byok/ID' \\\n  -X PATCH")
+    assert.include(patch, "-d '{&#34;name&#34;:&#34;Staging&#34;,&#34;disabled&#34;:true}'")
+  })
+
   it("masks the key that is typed and lets no browser remember it (F17)", () => {
     assert.match(page, /<input type="password" name="key" autocomplete="off"/)
   })

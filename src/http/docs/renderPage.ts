@@ -79,6 +79,27 @@ const idOf = (method: string, path: string) => `${method}${path.replace(/[^a-z0-
 /** How many values of an enumeration are shown without being asked for. */
 const fewValues = 6
 
+/** The statuses that say something of an operation of its own; the others are shown once for all. */
+const isOwnStatus = (status: string) => /^(2..|400|404|409)$/.test(status)
+
+const quoted = (text: string) => `'${text.replaceAll("'", "'\\''")}'`
+
+const badge = (method: string) => `<b class="${method}">${method.toUpperCase()}</b>`
+
+/** A command that sends a request like the example. The script puts the origin of the page into it. */
+const curl = (method: string, path: string, { requestBody, security = [] }: Operation) => {
+  const example = requestBody?.content["application/json"].example
+  const options = [
+    ...(method === "get" ? [] : [`-X ${method.toUpperCase()}`]),
+    ...(security.length > 0 ? ['-H "Authorization: Bearer $BYOK_MANAGEMENT_KEY"'] : []),
+    ...(example === undefined ? [] : ["-H 'Content-Type: application/json'", `-d ${quoted(JSON.stringify(example))}`])
+  ]
+  const rest = [quoted(path.replace(/\{(\w+)\}/g, (_, name: string) => name.toUpperCase())).slice(1), ...options].join(
+    " \\\n  "
+  )
+  return `<pre>curl '<span class="origin">http://127.0.0.1:3000</span>${escape(rest)}</pre>`
+}
+
 /** Renders an OpenAPI document as a page that is complete without scripts; a script adds sending requests. */
 export const renderPage = ({ components, info, paths }: ApiDocument): string => {
   const resolve = (schema: ValueSchema): ValueSchema => {
@@ -159,33 +180,54 @@ export const renderPage = ({ components, info, paths }: ApiDocument): string => 
     return `<details class="response"><summary><b class="s${status.slice(0, 1)}">${status}</b> ${inline(description)}</summary>${bodies.map(block).join("")}${listed.length === 0 ? "" : `<ul>${listed.join("")}</ul>`}${data === undefined ? "" : table("Fields of data", rowsOf(data))}</details>`
   }
 
-  const form = (method: string, path: string, { parameters = [], requestBody, security = [] }: Operation) => {
-    const inputs = parameters.map(
-      ({ in: where, name, required }) =>
-        `<label>${code(name)}<input name="${escape(name)}" data-in="${where}"${required ? " required" : ""} autocomplete="off" spellcheck="false"></label>`
-    )
+  const manyValuesOf = (schema: ValueSchema) => {
+    const { enum: values = [] } = resolve(schema)
+    return values.length > fewValues ? values : []
+  }
+
+  const form = (id: string, method: string, path: string, operation: Operation) => {
+    const { parameters = [], requestBody, security = [] } = operation
+    const { properties = {} } = resolve(requestBody?.content["application/json"].schema ?? {})
+    const ofBody = Object.entries(properties)
+      .filter(([, schema]) => manyValuesOf(schema).length > 0)
+      .map(([name, schema]) => ({ in: "body", name, required: false, schema }))
+    const inputs = [...parameters, ...ofBody].map(({ in: where, name, required, schema }) => {
+      const options = manyValuesOf(schema).map((value) => `<option value="${escape(String(value))}"></option>`)
+      const list = options.length === 0 ? "" : escape(`${id}-${name}`)
+      return `<label>${code(name)}<input name="${escape(name)}" data-in="${where}"${required ? " required" : ""} autocomplete="off" spellcheck="false"${list === "" ? "" : ` list="${list}"`}></label>${list === "" ? "" : `<datalist id="${list}">${options.join("")}</datalist>`}`
+    })
     const example = requestBody?.content["application/json"].example
     const body =
       example === undefined
         ? ""
         : `<label>Body<textarea name="body" rows="6" spellcheck="false" autocomplete="off">${escape(JSON.stringify(example, null, 2))}</textarea></label>`
-    return `<form data-method="${method.toUpperCase()}" data-path="${escape(path)}"${security.length > 0 ? " data-key" : ""}><h3>Try it</h3>${inputs.join("")}${body}<button>Send</button><output></output></form>`
+    return `<form data-method="${method.toUpperCase()}" data-path="${escape(path)}"${security.length > 0 ? " data-key" : ""}><h3>Try it</h3>${inputs.join("")}${body}<button>${method === "delete" ? "Delete" : "Send"}</button><output></output></form>`
   }
 
   const operations = Object.entries(paths).flatMap(([path, item]) =>
     Object.entries(item).map(([method, operation]) => ({ id: idOf(method, path), method, operation, path }))
   )
-  const badge = (method: string) => `<b class="${method}">${method.toUpperCase()}</b>`
+  const common = new Map(
+    operations
+      .filter(({ operation: { security = [] } }) => security.length > 0)
+      .flatMap(({ operation: { responses } }) => Object.entries(responses).filter(([status]) => !isOwnStatus(status)))
+      .sort(([one], [other]) => one.localeCompare(other))
+  )
   const sections = operations.map(({ id, method, operation, path }) => {
     const parameters = (operation.parameters ?? [])
       .map(({ description, in: where, name, required, schema }) => row(name, schema, required, where, description))
       .join("")
     const request = operation.requestBody
-    return `<section id="${id}"><h2>${escape(operation.summary ?? path)}</h2><p class="route">${badge(method)} ${code(path)}</p>${prose(operation.description)}${table("Parameters", parameters)}${request === undefined ? "" : table("Body", rowsOf(request.content["application/json"].schema)) + prose(request.description)}<h3>Answers</h3>${Object.entries(operation.responses).map(response).join("")}${form(method, path, operation)}</section>`
+    const responses = Object.entries(operation.responses)
+    const others = responses.filter(([status]) => (operation.security ?? []).length > 0 && !isOwnStatus(status))
+    const own = responses.filter((response) => !others.includes(response))
+    const rest =
+      others.length === 0 ? "" : `<p>Also <a href="#errors">${others.map(([status]) => status).join(", ")}</a>.</p>`
+    return `<section id="${id}"><h2>${escape(operation.summary ?? path)}</h2><p class="route">${badge(method)} ${code(path)}</p>${prose(operation.description)}${curl(method, path, operation)}${table("Parameters", parameters)}${request === undefined ? "" : table("Body", rowsOf(request.content["application/json"].schema)) + prose(request.description)}<h3>Answers</h3>${own.map(response).join("")}${rest}${form(id, method, path, operation)}</section>`
   })
   const index = operations.map(
     ({ id, method, operation, path }) =>
-      `<li><a href="#${id}">${escape(operation.summary ?? path)}</a> ${badge(method)} ${code(path)}</li>`
+      `<li>${badge(method)} <a href="#${id}">${escape(operation.summary ?? path)}</a> ${code(path)}</li>`
   )
   return `<!doctype html>
 <html lang="en">
@@ -200,8 +242,9 @@ export const renderPage = ({ components, info, paths }: ApiDocument): string => 
 <body>
 <header><h1>${escape(info.title)}</h1>${prose(info.description)}<p>This is version ${escape(info.version)}. <a href="/openapi.json">OpenAPI document</a></p></header>
 <nav aria-label="Operations"><ul>${index.join("")}</ul></nav>
-<form id="key"><label>Management key<input type="password" name="key" autocomplete="off" spellcheck="false" placeholder="byok_mk_…"></label><p>Sent with the requests that you try below, and kept nowhere else.</p></form>
-<main>${sections.join("")}</main>
+<form id="key"><label>Management key<input type="password" name="key" autocomplete="off" spellcheck="false" placeholder="byok_mk_…"></label></form>
+<p class="limits">Sent with the requests that you try below, and kept nowhere else.</p>
+<main>${sections.join("")}<section id="errors"><h2>Errors of every operation</h2>${Array.from(common, response).join("")}</section></main>
 </body>
 </html>
 `

@@ -23,6 +23,7 @@ const send = async (form) => {
   let path = form.dataset["path"] ?? ""
   for (const { dataset, name, value } of form.querySelectorAll("input")) {
     if (dataset["in"] === "path") path = path.replace(`{${name}}`, encodeURIComponent(value))
+    else if (dataset["in"] === "body") continue
     else if (value !== "" && dataset["in"] === "query") query.set(name, value)
     else if (value !== "") headers.set(name, value)
   }
@@ -36,14 +37,28 @@ const send = async (form) => {
   const status = document.createElement("p")
   status.textContent = `${response.status}, X-Request-Id ${response.headers.get("x-request-id")}`
   const shown = document.createElement("pre")
+  shown.tabIndex = 0
   shown.textContent = text.startsWith("{") ? JSON.stringify(JSON.parse(text), null, 2) : text
   find(form, "output", HTMLOutputElement).replaceChildren(status, shown)
 }
 
+for (const origin of document.querySelectorAll(".origin")) origin.textContent = location.origin
+
 for (const form of document.querySelectorAll("form")) {
+  // A member of the body that has a field of its own is written into the body.
+  form.addEventListener("input", ({ target }) => {
+    const body = form.querySelector("textarea")
+    if (!(target instanceof HTMLInputElement) || target.dataset["in"] !== "body" || body === null) return
+    try {
+      body.value = JSON.stringify({ ...JSON.parse(body.value), [target.name]: target.value }, null, 2)
+    } catch {
+      // The body is being edited.
+    }
+  })
   form.addEventListener("submit", async (event) => {
     event.preventDefault()
     if (form.id === "key") return
+    if (form.dataset["method"] === "DELETE" && !confirm("Delete the credential and its key for good?")) return
     const button = find(form, "button", HTMLButtonElement)
     button.disabled = true
     try {

@@ -58,7 +58,8 @@ const storeAll = (sql: SqlClient.SqlClient, changes: ReadonlyArray<ParkingChange
       until = excluded.until, parked_at = excluded.parked_at
     WHERE parked.key_version < excluded.key_version
     OR (parked.key_version = excluded.key_version AND parked.cause <> 'leaked'
-      AND (parked.epoch, coalesce(parked.until, '-infinity')) < (excluded.epoch, coalesce(excluded.until, '-infinity')))`
+      AND (parked.epoch, coalesce(parked.until, '-infinity'), parked.strikes)
+        < (excluded.epoch, coalesce(excluded.until, '-infinity'), excluded.strikes))`
   const sweep = sql`
     DELETE FROM credential_parkings AS parked USING credentials
     WHERE (parked.account_id, parked.credential_id) IN (

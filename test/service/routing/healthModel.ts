@@ -168,7 +168,9 @@ const isAbove = (one: Row, other: Row | undefined) =>
   other === undefined ||
   one.key_version > other.key_version ||
   (one.key_version === other.key_version &&
-    (one.epoch > other.epoch || (one.epoch === other.epoch && one.until > other.until)))
+    (one.epoch > other.epoch ||
+      (one.epoch === other.epoch &&
+        (one.until > other.until || (one.until === other.until && one.strikes > other.strikes)))))
 
 /** Runs the events and fails where a router offers what is forbidden, or where the routers do not agree in the end. */
 export const runModel = ({ health: code, state }: Code, { events, skews }: Run): void => {

@@ -11,6 +11,7 @@ import { eventually } from "../support/process/eventually.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 
 const small = TestService.withDatabase({
+  poolSize: 12,
   queue: 50,
   statementTimeout: Duration.seconds(25),
   deadline: Duration.seconds(28)

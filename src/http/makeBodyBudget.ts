@@ -29,6 +29,10 @@ export const makeBodyBudget = (limits: BodyLimits) => {
         counted = count(account, bytes)
         return counted ? request : Effect.fail(new ServiceUnavailable())
       })
-      return Effect.onExit(begun, () => Effect.sync(() => void (counted && count(account, -bytes))))
+      return Effect.onExit(begun, () =>
+        Effect.sync(() => {
+          if (counted) count(account, -bytes)
+        })
+      )
     })
 }

@@ -103,8 +103,8 @@ const once = Effect.gen(function* () {
     OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
     OTEL_METRIC_EXPORT_INTERVAL: "500",
     BYOK_MANAGEMENT_PORT: "0",
-    DATABASE_STATEMENT_TIMEOUT: "300 millis",
-    DATABASE_DEADLINE: "1 second",
+    DATABASE_STATEMENT_TIMEOUT: "1 second",
+    DATABASE_DEADLINE: "1500 millis",
     ACCESS_LOG: "true",
     LOG_LEVEL: "trace",
     LOG_FORMAT: "pretty"

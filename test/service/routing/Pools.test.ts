@@ -326,14 +326,14 @@ describe("what a process keeps of pools", () => {
   it.live("is not waited for beyond the deadline of a request, and is there for the next one", () => {
     const read: Array<string> = []
     return Effect.gen(function* () {
-      const gate = yield* Deferred.make<void>()
+      const gate = yield* Deferred.make<true>()
       yield* Effect.gen(function* () {
         const [owner = assert.fail()] = owners
         const exit = yield* Effect.exit(withDeadline(Duration.millis(20))(snapshotOf(owner)))
         assert(exit._tag === "Failure")
         const failure = Cause.squash(exit.cause)
         assert.isTrue(failure instanceof DatabaseFailure && failure.kind === "Deadline")
-        yield* Deferred.succeed(gate, undefined)
+        yield* Deferred.succeed(gate, true)
         yield* snapshotOf(owner)
         assert.lengthOf(read, 1)
       }).pipe(Effect.provide(longLists(read, Deferred.await(gate))))

@@ -125,7 +125,9 @@ const main = (program: Effect.Effect<void, unknown, Scope.Scope>) => {
   NodeRuntime.runMain(
     Effect.andThen(
       all,
-      Effect.sync(() => process.exit())
+      Effect.sync(() => {
+        process.exit()
+      })
     )
   )
 }

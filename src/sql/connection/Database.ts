@@ -88,7 +88,7 @@ export const layer = (target: DatabaseTarget, settings: DatabaseSettings, sessio
     silence: Duration.toMillis(settings.deadline) + 500,
     pooler: settings.pooler
   }
-  const poolOf = Effect.fnUntraced(function* (name: PoolName, settings: DatabaseSettings, reserved = 0) {
+  const poolOf = Effect.fnUntraced(function* (name: PoolName, settings: DatabaseSettings, reserved: number) {
     let unreplicated = 0
     const stream = makeTransport(target, lifetime, () => (unreplicated += 1))
     // Pools of several instances do not all connect at the same time.
@@ -106,8 +106,8 @@ export const layer = (target: DatabaseTarget, settings: DatabaseSettings, sessio
   const pools = {
     // API keys are looked up in batches: long reads of one account leave them connections.
     reads: poolOf("reads", settings, 2),
-    writes: poolOf("writes", settings),
-    background: poolOf("background", { ...settings, poolSize: 1, batching: false })
+    writes: poolOf("writes", settings, 0),
+    background: poolOf("background", { ...settings, poolSize: 1, batching: false }, 0)
   }
   return Layer.effect(Database, Effect.all(pools)).pipe(Layer.provide(Reactivity.layer))
 }

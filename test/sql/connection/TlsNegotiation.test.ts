@@ -131,7 +131,7 @@ it.live("a database that closes before it answers is reported at once, not at th
     const began = performance.now()
     const error = yield* Effect.callback<Error>((resume) => {
       const socket = makeTransport(targetOf(port), { silence: 60_000, pooler: false }, () => {})()
-      socket.once("error", (error) => resume(Effect.succeed(error)))
+      socket.once("error", (error: Error) => resume(Effect.succeed(error)))
     }).pipe(Effect.timeout("5 seconds"))
     assert.strictEqual(Reflect.get(error, "code"), "ECONNRESET")
     assert.isBelow(performance.now() - began, 500)

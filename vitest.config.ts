@@ -15,7 +15,7 @@ export default defineConfig({
     maxWorkers: 3,
     reporters: [
       "default",
-      ["json", { outputFile: "node_modules/.cache/test-report.json" }],
+      ["json", { outputFile: process.env["TEST_REPORT"] ?? "node_modules/.cache/test-report.json" }],
       new Summary(() => globSync(slow))
     ],
     projects: [

@@ -125,7 +125,7 @@ const main = (program: Effect.Effect<void, unknown, Scope.Scope>) => {
   NodeRuntime.runMain(
     Effect.andThen(
       all,
-      Effect.sync(() => {
+      Effect.sync((): void => {
         process.exit()
       })
     )

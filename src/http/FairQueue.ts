@@ -25,7 +25,7 @@ interface Place {
  */
 export const makeFairQueue = (limits: Pick<QueueLimits, "inProgress" | "waiting">): FairQueue => {
   let free = limits.inProgress
-  /** The waiting requests of each tenant that has any; the tenant to be served next comes first. */
+  /** The waiting requests by tenant; the tenant to be served next comes first. */
   const lines = new Map<string, Set<Place>>()
   let serving = false
 

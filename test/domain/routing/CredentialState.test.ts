@@ -1,0 +1,37 @@
+import { assert, describe, it } from "@effect/vitest"
+import { type CredentialState, stateOf, type Withheld } from "../../../src/domain/routing/CredentialState.ts"
+import type { Seal } from "../../../src/domain/routing/Pool.ts"
+
+const seals: ReadonlyArray<readonly [Seal, boolean]> = [
+  ["verified", true],
+  ["unverified", true],
+  ["unavailable", true],
+  ["altered", false],
+  ["unknown_key", false],
+  ["unsupported", false]
+]
+const limited: Withheld = { model: "openai/gpt-4o", cause: "rate_limited", since: 1, until: 2 }
+const rejected: Withheld = { model: null, cause: "rejected", since: 1, until: 2 }
+const leaked: Withheld = { model: null, cause: "leaked", since: 1, until: null }
+
+describe("stateOf", () => {
+  it("is the gravest of all that holds, whatever the order of what withholds (C8)", () => {
+    for (const [seal, isReadable] of seals)
+      for (const disabled of [true, false])
+        for (const isLeaked of [true, false])
+          for (const pauses of [[], [limited], [rejected], [limited, rejected]]) {
+            const withheld = [...pauses, ...(isLeaked ? [leaked] : [])]
+            const expected: CredentialState = !isReadable
+              ? "unreadable"
+              : isLeaked
+                ? "leaked"
+                : disabled
+                  ? "disabled"
+                  : pauses.length > 0
+                    ? "parked"
+                    : "active"
+            assert.strictEqual(stateOf({ disabled }, seal, withheld), expected)
+            assert.strictEqual(stateOf({ disabled }, seal, withheld.toReversed()), expected)
+          }
+  })
+})

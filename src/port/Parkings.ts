@@ -1,6 +1,7 @@
 import { Context, type Effect, type Option } from "effect"
 import type { ServiceUnavailable } from "../domain/Errors.ts"
 import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
+import type { Withheld } from "../domain/routing/CredentialState.ts"
 import type { PauseCause } from "../domain/routing/Health.ts"
 import type { FoundKey } from "./LeakedKeys.ts"
 
@@ -34,5 +35,10 @@ export class Parkings extends Context.Service<
      * nothing, nor one of a key that is marked as leaked. Removes cooldowns of the same credentials that are long over.
      */
     readonly store: (changes: ReadonlyArray<ParkingChange>) => Effect.Effect<void, ServiceUnavailable>
+    /** What withholds the current keys of credentials now, by the database's clock; of each that of every model first. */
+    readonly withheld: (
+      account_id: AccountId,
+      ids: ReadonlyArray<CredentialId>
+    ) => Effect.Effect<ReadonlyMap<CredentialId, ReadonlyArray<Withheld>>, ServiceUnavailable>
   }
 >()("byok/Parkings") {}

@@ -1,7 +1,9 @@
 import { Effect, Layer, Option } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
+import type { CredentialId } from "../domain/Identifiers.ts"
 import type { FoundKey } from "../port/LeakedKeys.ts"
-import { forgottenAfter, longestPause } from "../domain/routing/Health.ts"
+import type { Withheld } from "../domain/routing/CredentialState.ts"
+import { forgottenAfter, longestPause, pauseCauseOf, wholeKey } from "../domain/routing/Health.ts"
 import { type ParkingChange, Parkings } from "../port/Parkings.ts"
 import { record } from "./auditing.ts"
 import { Database } from "./connection/Database.ts"
@@ -72,9 +74,25 @@ const storeAll = (sql: SqlClient.SqlClient, changes: ReadonlyArray<ParkingChange
   return Effect.andThen(join, sweep)
 }
 
+/** A parking as the driver reads it. */
+interface Row {
+  readonly credential_id: CredentialId
+  readonly model: string
+  readonly cause: string
+  readonly parked_at: Date
+  readonly until: Date | null
+}
+
+const withheldOf = ({ cause, model, parked_at, until }: Row): Withheld => ({
+  model: model === wholeKey ? null : model,
+  cause: cause === "leaked" ? cause : pauseCauseOf(cause),
+  since: parked_at.getTime(),
+  until: until?.getTime() ?? null
+})
+
 export const layer = Layer.effect(
   Parkings,
-  Effect.map(Database, ({ background, writes: { ask, sql } }) => ({
+  Effect.map(Database, ({ background, reads, writes: { ask, sql } }) => ({
     store: (changes) => background.ask(storeAll(background.sql, changes), "parkings.store"),
     clear: (account_id, id) =>
       Effect.gen(function* () {
@@ -88,6 +106,19 @@ export const layer = Layer.effect(
           AND ${marks(sql)} RETURNING 1`
         yield* record(sql, ended.length === 0 ? [] : [{ action: "credential.unpark", ...key }])
         return Option.some(key)
-      }).pipe(sql.withTransaction, (query) => ask(query, "parkings.clear"))
+      }).pipe(sql.withTransaction, (query) => ask(query, "parkings.clear")),
+    withheld: (account_id, ids) => {
+      const rows = reads.sql<Row>`
+        SELECT parked.credential_id, parked.model, parked.cause, parked.parked_at, parked.until
+        FROM credential_parkings AS parked JOIN credentials
+        ON credentials.account_id = parked.account_id AND credentials.id = parked.credential_id
+        AND credentials.key_version = parked.key_version
+        WHERE parked.account_id = ${account_id} AND parked.credential_id = ANY(${ids}::uuid[])
+        AND (parked.cause = 'leaked' OR parked.until > now()) ORDER BY parked.model`
+      return Effect.map(reads.ask(rows, "parkings.withheld"), (found) => {
+        const groups = Map.groupBy(found, ({ credential_id }) => credential_id)
+        return new Map(Array.from(groups, ([id, rows]) => [id, rows.map(withheldOf)]))
+      })
+    }
   }))
 )

@@ -165,6 +165,39 @@ for (const [name, store] of stores) {
       })
     )
 
+    it.effect("say which keys are withheld now, of the version that is current, to their account only (C8)", () =>
+      Effect.gen(function* () {
+        const { credential, insert, owner, repository } = yield* newPool
+        const { account_id } = owner
+        const { id } = credential
+        const { store, withheld } = yield* Parkings
+        const [free, marked] = [yield* insert("openai"), yield* insert("azure")]
+        const key = { ...owner, credential_id: marked.id, key_version: 1 }
+        yield* (yield* LeakedKeys).conclude({ found: [key], searched: 1, park: true })
+        const parkingOf = (model: string, remaining: number | null): ParkingChange => ({
+          ...{ account_id, credential_id: id, key_version: 1, model, epoch: 0, remaining },
+          ...(remaining === null ? { cause: null, strikes: 0 } : { cause: "rejected", strikes: 1 })
+        })
+        yield* store([parkingOf("", 50_000), parkingOf("b", 40_000), parkingOf("over", -1), parkingOf("used", null)])
+        const ids = [id, free.id, marked.id]
+        const found = yield* withheld(account_id, ids)
+        const rows = Array.from(found, ([id, rows]) => [id, ...rows.map(({ cause, model }) => `${model} ${cause}`)])
+        const expected = [
+          [id, "null rejected", "b rejected"],
+          [marked.id, "null leaked"]
+        ]
+        assert.sameDeepMembers(rows, expected)
+        assert.isNull(found.get(marked.id)?.[0]?.until)
+        const [whole, model] = found.get(id) ?? []
+        assert.closeTo((whole?.until ?? 0) - (model?.until ?? 0), 10_000, 5)
+        assert.closeTo((whole?.until ?? 0) - (whole?.since ?? 0), 50_000, 5)
+        assert.strictEqual((yield* withheld((yield* newTenant).account_id, ids)).size, 0)
+        const update = { credential, revision: 1, sealed: plainSealedKey(2), key_version: 2, fields: ["key"] as const }
+        assert.isTrue(yield* repository.update(account_id, update))
+        assert.deepStrictEqual(Array.from((yield* withheld(account_id, ids)).keys()), [marked.id])
+      })
+    )
+
     it.effect("are empty without a credential, and none in another account's or a deleted workspace (E19, T6)", () =>
       Effect.gen(function* () {
         const { owner } = yield* newPool

@@ -114,7 +114,8 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))("the rows of 
       const key = { account_id, workspace_id, credential_id: id, key_version: 1 }
       const parkings: UsesOf<Parkings["Service"]> = {
         store: (yield* Parkings).store([{ ...key, model: "m", epoch: 0, cause: "rejected", strikes: 1, remaining: 1 }]),
-        clear: (yield* Parkings).clear(account_id, id)
+        clear: (yield* Parkings).clear(account_id, id),
+        withheld: (yield* Parkings).withheld(account_id, [id])
       }
       const { conclude, count, scan } = yield* LeakedKeys
       const leakedKeys: UsesOf<LeakedKeys["Service"]> = {

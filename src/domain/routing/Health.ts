@@ -29,6 +29,9 @@ export interface Cooldown {
 export const pauseCauses = ["rate_limited", "quota_exhausted", "forbidden", "rejected"] as const
 export type PauseCause = (typeof pauseCauses)[number]
 
+/** A stored cause. One that only a newer version knows is treated as the gravest. */
+export const pauseCauseOf = (cause: string): PauseCause => pauseCauses.find((known) => known === cause) ?? "rejected"
+
 /** Stands for the whole key where cooldowns are by model. */
 export const wholeKey = ""
 

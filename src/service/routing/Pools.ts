@@ -2,14 +2,7 @@ import { Clock, Context, Duration, Effect, Fiber, Layer, Option } from "effect"
 import type { ServiceUnavailable } from "../../domain/Errors.ts"
 import type { CredentialId } from "../../domain/Identifiers.ts"
 import type { Provider } from "../../domain/Provider.ts"
-import {
-  type Cooldown,
-  type Cooldowns,
-  longestPause,
-  type PauseCause,
-  pauseCauses,
-  unknown
-} from "../../domain/routing/Health.ts"
+import { type Cooldown, type Cooldowns, longestPause, pauseCauseOf, unknown } from "../../domain/routing/Health.ts"
 import { type Pool, type PooledCredential, poolOf } from "../../domain/routing/Pool.ts"
 import { Cipher, type PreparedKey } from "../../port/Cipher.ts"
 import { CredentialPools, type PoolOwner, type PoolRow, type StoredParking } from "../../port/CredentialPools.ts"
@@ -70,9 +63,6 @@ const verifiedAtOnce = 16
 
 /** How long verifying a pool may take. Rows that are not verified by then count as unavailable. */
 const inTime = withDeadline(Duration.seconds(3))
-
-/** A cause that only a newer version knows is treated as the gravest one. */
-const pauseCauseOf = (cause: string): PauseCause => pauseCauses.find((known) => known === cause) ?? "rejected"
 
 /** About how many bytes a row takes in memory: what its size depends on, and the rest of it. */
 const weightOf = ({ credential, sealed }: PoolRow): number =>

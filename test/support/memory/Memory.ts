@@ -13,6 +13,7 @@ import { CredentialUse, type UsedCredential } from "../../../src/port/Credential
 import { KekRegistry } from "../../../src/port/KekRegistry.ts"
 import { type FoundKey, LeakedKeys } from "../../../src/port/LeakedKeys.ts"
 import { Parkings } from "../../../src/port/Parkings.ts"
+import type { Withheld } from "../../../src/domain/routing/CredentialState.ts"
 import { type IdempotencyRecord, IdempotencyRecords } from "../../../src/port/IdempotencyRecords.ts"
 import { monotonicMillis } from "../../../src/service/routing/makeHealthLedger.ts"
 import { WorkspaceResolver } from "../../../src/port/WorkspaceResolver.ts"
@@ -428,7 +429,26 @@ const parkings = Layer.effect(
           if (marks.get(id) === row.key_version) marks.delete(id)
           return keyOf(row)
         })
-      )
+      ),
+    withheld: (account_id, ids) =>
+      Effect.clockWith((clock) => {
+        const [now, since] = [monotonicMillis(clock), clock.currentTimeMillisUnsafe()]
+        const withheldOf = ({ credential: { id }, key_version }: CredentialRow): ReadonlyArray<Withheld> => [
+          ...(marks.get(id) === key_version ? [{ model: null, cause: "leaked" as const, since, until: null }] : []),
+          ...Array.from(parkings.values())
+            .filter((row) => row.credential_id === id && row.key_version === key_version && row.until > now)
+            .flatMap(({ cause, model, until }) =>
+              cause === null ? [] : [{ model: model === "" ? null : model, cause, since, until: since + until - now }]
+            )
+            .sort((one, other) => ((one.model ?? "") < (other.model ?? "") ? -1 : 1))
+        ]
+        const rows = ids.flatMap((id) => Option.toArray(ownRow(credentials, account_id, id)))
+        return Effect.succeed(
+          new Map(
+            rows.map((row) => [row.credential.id, withheldOf(row)] as const).filter(([, { length }]) => length > 0)
+          )
+        )
+      })
   }))
 )
 

@@ -1,6 +1,7 @@
 import { Effect, Layer, Option } from "effect"
 import { type AccountId, ApiKeyHash, type CredentialId, type WorkspaceId } from "../domain/Identifiers.ts"
 import { ApiKeys, type FoundApiKey } from "../port/ApiKeys.ts"
+import { compileOnce } from "./connection/compileOnce.ts"
 import { Database } from "./connection/Database.ts"
 import { columns, credentialOf, type Stored } from "./credentialRows.ts"
 
@@ -43,16 +44,27 @@ export const layer = Layer.effect(
     const { ask, batch, sql } = (yield* Database).reads
     const credentialColumns = sql.csv(columns.map((column) => sql`credentials.${sql(column)}`))
 
+    const keyOf = compileOnce(
+      sql,
+      ["hash"],
+      ({ hash }) => sql<KeyRow>`
+        SELECT api_keys.account_id AS key_account_id, management, workspaces.id AS default_workspace_id FROM api_keys
+        LEFT JOIN workspaces ON workspaces.account_id = api_keys.account_id AND is_default AND deleted_at IS NULL
+        WHERE hash = ${hash} AND revoked_at IS NULL`
+    )
+    const readingOf = compileOnce(
+      sql,
+      ["hash", "id"],
+      ({ hash, id }) => sql<ReadingRow>`
+        SELECT api_keys.account_id AS key_account_id, management, 1 AS n, ${credentialColumns} FROM api_keys
+        LEFT JOIN credentials ON credentials.account_id = api_keys.account_id AND credentials.id = ${id}
+        WHERE hash = ${hash} AND revoked_at IS NULL`
+    )
+
     const findKey = batch<ApiKeyHash, Option.Option<FoundApiKey>>({
       operation: "api_keys.find",
       one: (hash) =>
-        Effect.map(
-          sql<KeyRow>`
-            SELECT api_keys.account_id AS key_account_id, management, workspaces.id AS default_workspace_id FROM api_keys
-            LEFT JOIN workspaces ON workspaces.account_id = api_keys.account_id AND is_default AND deleted_at IS NULL
-            WHERE hash = ${bytes(hash)} AND revoked_at IS NULL`,
-          ([row]) => Option.map(Option.fromUndefinedOr(row), withWorkspace)
-        ),
+        Effect.map(keyOf({ hash: bytes(hash) }), ([row]) => Option.map(Option.fromUndefinedOr(row), withWorkspace)),
       many: (wanted) =>
         Effect.map(
           sql<KeyRow>`
@@ -72,12 +84,8 @@ export const layer = Layer.effect(
     const findReading = batch<Reading, Option.Option<FoundApiKey>>({
       operation: "api_keys.find_with_credential",
       one: ({ hash, id }) =>
-        Effect.map(
-          sql<ReadingRow>`
-            SELECT api_keys.account_id AS key_account_id, management, 1 AS n, ${credentialColumns} FROM api_keys
-            LEFT JOIN credentials ON credentials.account_id = api_keys.account_id AND credentials.id = ${id}
-            WHERE hash = ${bytes(hash)} AND revoked_at IS NULL`,
-          ([row]) => Option.map(Option.fromUndefinedOr(row), (found) => withCredential(id, found))
+        Effect.map(readingOf({ hash: bytes(hash), id }), ([row]) =>
+          Option.map(Option.fromUndefinedOr(row), (found) => withCredential(id, found))
         ),
       many: (wanted) =>
         Effect.map(

@@ -5,7 +5,8 @@ import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
 import { Prefetched } from "../port/ApiKeys.ts"
 import { CredentialRepository, type StoredCredential, WorkspaceGone } from "../port/CredentialRepository.ts"
-import { recordInserts } from "./auditing.ts"
+import { recordInsert, recordInserts } from "./auditing.ts"
+import { compileOnce } from "./connection/compileOnce.ts"
 import { Database } from "./connection/Database.ts"
 import { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import {
@@ -15,6 +16,8 @@ import {
   credentialOf,
   givenRow,
   insertedOrders,
+  insertParameters,
+  insertValues,
   newColumns,
   nextOrder,
   type Order,
@@ -22,7 +25,6 @@ import {
   sizeOf,
   type Stored,
   toJson,
-  valuesOf,
   workspaceExists,
   workspaceForInsert,
   workspacesForInsert
@@ -73,21 +75,24 @@ export const layer = Layer.effect(
       }
     })
 
+    const insertOne = compileOnce(writes.sql, insertParameters, (row) => {
+      const { sql } = writes
+      return sql<Order>`
+        WITH target AS (${workspaceForInsert(sql, row)}), inserted AS (
+          INSERT INTO credentials (${sql.csv(newColumns)}, sort_order)
+          SELECT ${sql.csv(newColumns.map((column) => sql`${row[column]}`))}, ${nextOrder(sql, row)} FROM target
+          ON CONFLICT (account_id, id) DO NOTHING RETURNING account_id, id, sort_order
+        ), recorded AS (${recordInsert(sql, row.account_id, row.entry)})
+        SELECT account_id, id, sort_order FROM inserted`
+    })
     const insert = writes.batch<Creation, Option.Option<Order>>({
       operation: "credentials.insert",
       sizeOf: ({ row }) => sizeOf(row),
-      one: (creation) => {
-        const { sql } = writes
-        const { row } = creation
-        const inserted = sql<Order>`
-          WITH target AS (${workspaceForInsert(sql, row)}), inserted AS (
-            INSERT INTO credentials (${sql.csv(newColumns)}, sort_order)
-            SELECT ${valuesOf(sql, row)}, ${nextOrder(sql, row)} FROM target
-            ON CONFLICT (account_id, id) DO NOTHING RETURNING account_id, id, sort_order
-          ), recorded AS (${recordInserts(sql, [auditedOf(creation)])})
-          SELECT account_id, id, sort_order FROM inserted`
-        return Effect.map(insertedOrders(sql, [row], inserted), ([order = Option.none()]) => order)
-      },
+      one: (creation) =>
+        Effect.map(
+          insertedOrders(writes.sql, [creation.row], insertOne(insertValues(creation))),
+          ([order = Option.none()]) => order
+        ),
       many: (creations) => {
         const { sql } = writes
         const rows = creations.map(({ row }) => row)

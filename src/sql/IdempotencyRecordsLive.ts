@@ -3,7 +3,7 @@ import { CurrentActor } from "../domain/CurrentCaller.ts"
 import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
 import { WorkspaceGone } from "../port/CredentialRepository.ts"
 import { type IdempotencyRecord, IdempotencyRecords } from "../port/IdempotencyRecords.ts"
-import { recordInserts } from "./auditing.ts"
+import { entryOf, recordInsert, recordInserts } from "./auditing.ts"
 import {
   auditedOf,
   type Creation,
@@ -60,7 +60,7 @@ export const layer = Layer.effect(
             SELECT ${sql.csv(newColumns)}, ${nextOrder(sql, givenRow(sql))}
             FROM receipt, json_populate_recordset(NULL::credentials, ${toJson([row])}::json) AS given
             RETURNING account_id, id, sort_order
-          ), recorded AS (${recordInserts(sql, [auditedOf(creation)])})
+          ), recorded AS (${recordInsert(sql, row.account_id, entryOf(creation.actor, [auditedOf(creation).act]))})
           SELECT account_id, id, sort_order FROM inserted`
         return Effect.map(insertedOrders(sql, [row], inserted), ([order = Option.none()]) => order)
       },

@@ -6,6 +6,10 @@ import type { AccountId } from "../domain/Identifiers.ts"
 
 const eventOf = (actor: Actor, act: AuditAct) => JSON.stringify({ ...act, actor })
 
+/** The entry that records acts of one account. */
+export const entryOf = (actor: Actor, acts: ReadonlyArray<AuditAct>) =>
+  `[${acts.map((act) => eventOf(actor, act)).join()}]`
+
 /** What to record about an inserted row. */
 export interface Audited {
   readonly actor: Actor
@@ -44,18 +48,16 @@ export const recordOnce = (sql: SqlClient.SqlClient, after: string, act: AuditAc
       WHERE NOT EXISTS (SELECT FROM audit_entries WHERE seq > ${after}::bigint AND events::text = ${events}::text)`
   })
 
+/** The INSERT of an account's entry, for a statement whose CTE `inserted` returns the row that it inserted, if any. */
+export const recordInsert = (sql: SqlClient.SqlClient, account_id: string, entry: string) => sql`
+  INSERT INTO audit_entries (account_id, events) SELECT ${account_id}::uuid, ${entry}::json FROM inserted`
+
 /**
- * The INSERT of entries, for a statement whose CTE `inserted` returns the rows that it inserted. A single row is recorded
- * if it was inserted. If only some of several were inserted, the entries are NULL, which the table rejects: the caller
- * must repeat the statement row by row.
+ * The INSERT of entries, for a statement whose CTE `inserted` returns the rows that it inserted. If only some of them were
+ * inserted, the entries are NULL, which the table rejects: the caller must repeat the statement row by row.
  */
 export const recordInserts = (sql: SqlClient.SqlClient, audited: ReadonlyArray<Audited>) => {
   const entries = entriesOf(audited)
-  const [only] = entries
-  if (audited.length === 1 && only !== undefined) {
-    return sql`
-      INSERT INTO audit_entries (account_id, events) SELECT ${only.account_id}::uuid, ${only.events}::json FROM inserted`
-  }
   const accounts = sql`${entries.map(({ account_id }) => account_id)}::uuid[]`
   const events = sql`${entries.map(({ events }) => events)}::text[]`
   const given = sql`unnest(${accounts}, ${events}) AS given (account_id, events)`
@@ -63,8 +65,6 @@ export const recordInserts = (sql: SqlClient.SqlClient, audited: ReadonlyArray<A
     INSERT INTO audit_entries (account_id, events)
     SELECT account_id, CASE WHEN (SELECT count(*) FROM inserted) = ${audited.length}::int THEN events::json END FROM ${given}`
 }
-
-const entryOf = (actor: Actor, acts: ReadonlyArray<AuditAct>) => `[${acts.map((act) => eventOf(actor, act)).join()}]`
 
 /** The INSERT of an account's entry of all acts, for a statement whose CTE `changed` returns the row that it changed, if any. */
 export const recordChange = (

@@ -4,7 +4,7 @@ import { Credential } from "../domain/Credential.ts"
 import type { Actor } from "../domain/CurrentCaller.ts"
 import { AccountId, type CredentialId } from "../domain/Identifiers.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
-import type { Audited } from "./auditing.ts"
+import { type Audited, entryOf } from "./auditing.ts"
 import { cursorOf, inLockOrder } from "./rowOrder.ts"
 
 /** The columns of the sealing context. */
@@ -26,12 +26,6 @@ export const newColumns = ["account_id", ...sealedColumns.filter((column) => col
   keyof NewRow
 >
 
-const parameterOf = (value: NewRow[keyof NewRow]) => (DateTime.isDateTime(value) ? DateTime.toDate(value) : value)
-
-/** The values of `newColumns`, in their order. */
-export const valuesOf = (sql: SqlClient.SqlClient, row: NewRow) =>
-  sql.csv(newColumns.map((column) => sql`${parameterOf(row[column])}`))
-
 /** A row as the driver reads it: the database's types and constraints guarantee the form of every field. */
 export interface Stored extends Omit<Credential, "created_at"> {
   readonly account_id: AccountId
@@ -48,6 +42,15 @@ export interface Creation {
   readonly row: NewRow
   readonly actor: Actor
 }
+
+/** The parameters of a statement that inserts one row. */
+export const insertParameters = [...newColumns, "entry"] as const
+
+export const insertValues = ({ actor, row }: Creation) => ({
+  ...row,
+  created_at: DateTime.toDate(row.created_at),
+  entry: entryOf(actor, [auditedOf({ actor, row }).act])
+})
 
 export const auditedOf = ({ actor, row: { account_id, id, workspace_id } }: Creation): Audited => ({
   actor,
@@ -77,7 +80,10 @@ export const toJson = (rows: ReadonlyArray<NewRow>) =>
  * The workspace of a new row unless it is deleted, for a CTE `target`. The lock keeps it as it is until the transaction
  * ends, and covers the one that the foreign key would take.
  */
-export const workspaceForInsert = (sql: SqlClient.SqlClient, { account_id, workspace_id }: NewRow) => sql`
+export const workspaceForInsert = (
+  sql: SqlClient.SqlClient,
+  { account_id, workspace_id }: Readonly<Record<"account_id" | "workspace_id", string>>
+) => sql`
   SELECT account_id AS target_account_id, id AS target_id FROM workspaces
   WHERE account_id = ${account_id} AND id = ${workspace_id} AND deleted_at IS NULL FOR SHARE`
 

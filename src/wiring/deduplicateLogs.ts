@@ -1,10 +1,13 @@
-import { Cause, Effect, Formatter, Logger, type Scope } from "effect"
+import { Cause, Effect, Formatter, Logger, References, type Scope } from "effect"
 
 /** Milliseconds for which one line stands for all that have the same cause. */
 const interval = 1000
 
 /** How many causes are told apart at a time: a message may hold what differs each time. */
 const mostCauses = 50
+
+/** How many requests the line about those left out names: a client may have the id of any. */
+const mostIds = 20
 
 type Options = Logger.Options<unknown>
 
@@ -27,24 +30,29 @@ interface Counted {
   readonly logLevel: Options["logLevel"]
   /** How many lines were left out. */
   more: number
+  /** The requests that they were about. */
+  readonly ids: Set<string>
 }
 
 /**
  * Limits warnings and errors to one line for each cause and second, whatever the fault and however many requests meet
- * it. The number of those left out follows when the second is over, or when the service stops.
+ * it. The number of those left out, and the ids of their requests, follow when the second is over, or when the service
+ * stops.
  */
 export const deduplicateLogs = (
   logger: Logger.Logger<unknown, void>
 ): Effect.Effect<Logger.Logger<unknown, void>, never, Scope.Scope> =>
   Effect.gen(function* () {
     const causes = new Map<string, Counted>()
-    /** Of no request: lines about several have no id. */
-    const fiber = yield* Effect.forkDetach(Effect.void)
+    /** Of no request, and with the output of all other lines. */
+    const fiber = yield* Effect.provideService(Effect.forkDetach(Effect.void), Logger.LogToStderr, true)
     const report = (sentence: string, counted: Counted) => {
       if (counted.more === 0) return void causes.delete(sentence)
-      const message = `${sentence} (${counted.more} more in the last second)`
+      const ids = counted.ids.size === 0 ? "" : `; request_id: ${Array.from(counted.ids).join(", ")}`
+      const message = `${sentence} (${counted.more} more in the last second${ids})`
       logger.log({ logLevel: counted.logLevel, message, cause: Cause.empty, date: new Date(), fiber })
       counted.more = 0
+      counted.ids.clear()
     }
     yield* Effect.addFinalizer(() =>
       Effect.sync(() => causes.forEach((counted, sentence) => report(sentence, counted)))
@@ -54,8 +62,12 @@ export const deduplicateLogs = (
       const own = sentenceOf(options)
       const sentence = causes.has(own) || causes.size < mostCauses ? own : "Other causes"
       const known = causes.get(sentence)
-      if (known !== undefined) return void (known.more += 1)
-      const counted: Counted = { logLevel: options.logLevel, more: 0 }
+      if (known !== undefined) {
+        const { request_id } = options.fiber.getRef(References.CurrentLogAnnotations)
+        if (typeof request_id === "string" && known.ids.size < mostIds) known.ids.add(request_id)
+        return void (known.more += 1)
+      }
+      const counted: Counted = { logLevel: options.logLevel, more: 0, ids: new Set() }
       causes.set(sentence, counted)
       const timer = setInterval(() => {
         report(sentence, counted)

@@ -1,5 +1,5 @@
 import { assert, it } from "@effect/vitest"
-import { ConfigProvider, Effect, Layer, Logger } from "effect"
+import { ConfigProvider, Console, Effect, Layer, Logger } from "effect"
 import { deduplicateLogs } from "../../src/wiring/deduplicateLogs.ts"
 import * as Logging from "../../src/wiring/Logging.ts"
 
@@ -31,11 +31,40 @@ it.effect("of warnings and errors the first line of each cause is written, and t
     assert.deepStrictEqual(
       lines.slice(-3).map((line) => /^level=(\w+) message="(.*)"$/.exec(line)?.slice(1)),
       [
-        ["ERROR", "Unexpected failure Error one (2 more in the last second)"],
-        ["ERROR", "Unexpected failure Error other (2 more in the last second)"],
-        ["WARN", "Not ready (2 more in the last second)"]
+        ["ERROR", "Unexpected failure Error one (2 more in the last second; request_id: request-1)"],
+        ["ERROR", "Unexpected failure Error other (2 more in the last second; request_id: request-1)"],
+        ["WARN", "Not ready (2 more in the last second; request_id: request-1)"]
       ]
     )
+  })
+)
+
+it.effect("the requests of repeated lines are named, up to 20 (C2)", () =>
+  Effect.gen(function* () {
+    const ids = Array.from({ length: 30 }, (_, n) => `request-${n}`)
+    const lines = yield* writtenBy(
+      Effect.forEach(ids, (request_id) => Effect.annotateLogs(Effect.logError("Gone"), { request_id }), {
+        discard: true
+      })
+    )
+    assert.lengthOf(lines, 2)
+    assert.include(lines[0], "request-0")
+    assert.include(lines[1], `Gone (29 more in the last second; request_id: ${ids.slice(1, 21).join(", ")})`)
+  })
+)
+
+it.effect.each(["pretty", "logfmt", "json"])("in the format %s every line goes to standard error (C2)", (LOG_FORMAT) =>
+  Effect.gen(function* () {
+    const [out, err]: [Array<unknown>, Array<unknown>] = [[], []]
+    const log = (...parts: ReadonlyArray<unknown>) => void out.push(...parts)
+    const error = (...parts: ReadonlyArray<unknown>) => void err.push(...parts)
+    const repeat = Effect.forEach([1, 2, 3], () => Effect.logError("Gone"))
+    yield* Effect.provide(repeat, Layer.fresh(Logging.layer)).pipe(
+      Effect.provideService(ConfigProvider.ConfigProvider, ConfigProvider.fromEnv({ env: { LOG_FORMAT } })),
+      Effect.provideService(Console.Console, { ...console, log, info: log, error })
+    )
+    assert.deepStrictEqual(out, [])
+    assert.include(err.join("\n"), "2 more in the last second")
   })
 )
 

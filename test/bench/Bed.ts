@@ -76,7 +76,7 @@ export const issue = (client: Client, account: string, tokens: ReadonlyArray<str
   )
 
 /** What the lean peer stores, in a table of its own. */
-const leanColumns = [...columns, "sort_order", "account_id", "sealed"].join(", ")
+export const leanColumns = [...columns, "sort_order", "account_id", "sealed"].join(", ")
 
 const seed = async (client: Client, credentials: number) => {
   await addAccount(client, account_id, workspace_id)
@@ -153,6 +153,10 @@ export const onBed = (database: string, credentials: number, measure: Measure<Be
 /** Deletes what the load has created: every round starts from the same table. */
 export const sweep = async ({ client }: Bed): Promise<void> => {
   await client.query("DELETE FROM credentials WHERE kek_id <> 'kek-bench'")
-  await client.query("DELETE FROM lean_credentials WHERE id NOT IN (SELECT id FROM credentials)")
+  await client.query(
+    `DELETE FROM lean_credentials AS lean WHERE NOT EXISTS (
+      SELECT FROM credentials WHERE credentials.account_id = lean.account_id AND credentials.id = lean.id
+    )`
+  )
   await client.query("VACUUM credentials, lean_credentials")
 }

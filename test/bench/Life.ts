@@ -1,4 +1,4 @@
-import type { Bed } from "./Bed.ts"
+import { type Bed, leanColumns } from "./Bed.ts"
 import { type Cell, measureCell } from "./Cell.ts"
 import { body } from "./Load.ts"
 import type { Target } from "./Target.ts"
@@ -13,22 +13,28 @@ const create = async ({ bed: { key }, url }: Target) => {
   return data.id
 }
 
-const fill = async ({ updatable }: Bed, target: Target) => {
+/** Creates with the service what is updated, and copies it into the table of the lean peer. */
+const fill = async ({ client, updatable }: Bed, target: Target) => {
   while (updatable.length < updated) updatable.push(await create(target))
+  await client.query(
+    `INSERT INTO lean_credentials SELECT ${leanColumns} FROM credentials WHERE id = ANY($1) ON CONFLICT DO NOTHING`,
+    [updatable]
+  )
 }
 
-/** Measures list, a page of 50, and update, which seals the policy again, of the service alone: no peer has them. */
+/** Measures list, a page of 50, and update, for which the service seals the key again, beside the lean peer. */
 export const measureLife = async (
-  target: Target,
+  service: Target,
+  lean: Target,
   connections: ReadonlyArray<number>,
   rounds: number,
   seconds: number
 ) => {
-  await fill(target.bed, target)
+  await fill(service.bed, service)
   const cells: Array<Cell> = []
   for (const operation of ["list", "update"] as const) {
     for (const count of connections) {
-      cells.push(await measureCell([target], undefined, { operation, connections: count, rounds, seconds }))
+      cells.push(await measureCell([service, lean], undefined, { operation, connections: count, rounds, seconds }))
     }
   }
   return cells

@@ -35,7 +35,6 @@ const sizes = quick ? [1_000] : [1_000, 100_000, 1_000_000]
 const service: Program = { ...fromSources, arguments: ["dist/bin.js", "serve"] }
 const fastify: Program = { name: "fastify", arguments: ["test/bench/peers/fastify.ts"] }
 const lean: Program = { name: "lean", arguments: ["test/bench/peers/lean.ts"] }
-const bare: Program = { name: "bare http", arguments: ["test/bench/peers/bare.ts"] }
 
 /** The service with one setting changed at a time. */
 const leversOf = (tracesTo: string): ReadonlyArray<Program> => [
@@ -50,7 +49,7 @@ const say = (text: string) => {
 const startUps = async (bed: Bed) => {
   const times: Record<string, Array<number>> = {}
   for (let round = 0; round < rounds; round += 1) {
-    for (const program of [service, fastify, lean, bare]) {
+    for (const program of [service, fastify, lean]) {
       const target = await startTarget(program, bed)
       ;(times[program.name] ??= []).push(target.startup)
       await target.stop()
@@ -91,7 +90,7 @@ onPostgres(async (postgres) => {
       .join(", ")}`
   )
 
-  for (const program of [service, fastify, lean, bare]) open.push(await startTarget(program, bed))
+  for (const program of [service, fastify, lean]) open.push(await startTarget(program, bed))
   await warmUp(open)
   const cells = await measureAll(open, bed, connections)
   say(
@@ -104,10 +103,11 @@ onPostgres(async (postgres) => {
     say(ratiosOf(cells, "byok", peer.name))
   }
 
-  const [plain] = open
-  const life = plain === undefined ? [] : await measureLife(plain, [1, 64], quick ? 1 : 3, 1)
-  say("List (50 of them) and update, the service alone:")
-  say(tableOf(life, "byok"))
+  const [plain, , leanPeer] = open
+  const life =
+    plain === undefined || leanPeer === undefined ? [] : await measureLife(plain, leanPeer, [1, 64], rounds, seconds)
+  say("List (50 of them) and update beside the lean peer:")
+  say(tableOf(life, "lean"))
 
   const ladder = await measureLadder(bed, quick ? 1 : 3, quick ? 1 : 2)
   say("The ladder of a get, CPU µs of Node per request at 64 connections:")

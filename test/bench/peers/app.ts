@@ -11,12 +11,22 @@ export interface Caller {
   readonly workspace_id?: string | null
 }
 
+/** The members of an update. */
+export type Changes = Readonly<Partial<Omit<Body, "key" | "provider" | "workspace_id">>>
+
+export interface Page {
+  readonly data: ReadonlyArray<object>
+  readonly total_count: number
+}
+
 /** What a peer does on its database. */
 export interface Store {
   readonly findKey: (hash: Buffer) => Promise<Caller | undefined>
   readonly find: (id: string, caller: Caller) => Promise<object | undefined>
   /** Undefined if the account has no default workspace. */
   readonly insert: (body: Body, caller: Caller) => Promise<object | undefined>
+  readonly list?: (offset: number, limit: number, caller: Caller) => Promise<Page>
+  readonly update?: (id: string, changes: Changes, caller: Caller) => Promise<object | undefined>
 }
 
 declare module "fastify" {
@@ -31,28 +41,31 @@ const bearer = /^Bearer (.+)$/i
 
 const nullable = (schema: object) => ({ anyOf: [schema, { type: "null" }] })
 const strings = nullable({ type: "array", items: { type: "string" }, maxItems: 100 })
+const changeable = {
+  name: nullable({ type: "string", maxLength: 255 }),
+  allowed_api_key_hashes: nullable({
+    type: "array",
+    items: { type: "string", pattern: "^[a-f0-9]{64}$" },
+    minItems: 1,
+    maxItems: 100
+  }),
+  allowed_models: strings,
+  allowed_user_ids: strings,
+  declared_region: { enum: ["global", "europe", "us", null] },
+  declared_zdr: nullable({ type: "boolean" }),
+  disabled: { type: "boolean" },
+  is_required: { type: "boolean" },
+  is_fallback: { type: "boolean" },
+  is_byok_only: { type: "boolean" }
+}
 const bodySchema = {
   type: "object",
   required: ["key", "provider"],
   properties: {
     key: { type: "string", minLength: 1 },
     provider: { type: "string", enum: Provider.literals },
-    name: nullable({ type: "string", maxLength: 255 }),
     workspace_id: { type: "string", format: "uuid" },
-    allowed_api_key_hashes: nullable({
-      type: "array",
-      items: { type: "string", pattern: "^[a-f0-9]{64}$" },
-      minItems: 1,
-      maxItems: 100
-    }),
-    allowed_models: strings,
-    allowed_user_ids: strings,
-    declared_region: { enum: ["global", "europe", "us", null] },
-    declared_zdr: nullable({ type: "boolean" }),
-    disabled: { type: "boolean" },
-    is_required: { type: "boolean" },
-    is_fallback: { type: "boolean" },
-    is_byok_only: { type: "boolean" }
+    ...changeable
   }
 }
 
@@ -60,34 +73,42 @@ const text = { type: "string" }
 const flag = { type: "boolean" }
 const textOrNull = { type: "string", nullable: true }
 const textsOrNull = { type: "array", items: text, nullable: true }
-const answerSchema = {
+const credentialSchema = {
   type: "object",
   properties: {
-    data: {
-      type: "object",
-      properties: {
-        id: text,
-        workspace_id: text,
-        provider: text,
-        name: textOrNull,
-        label: text,
-        created_at: { type: "string", format: "date-time" },
-        disabled: flag,
-        is_fallback: flag,
-        is_required: flag,
-        is_byok_only: flag,
-        allowed_api_key_hashes: textsOrNull,
-        allowed_models: textsOrNull,
-        allowed_user_ids: textsOrNull,
-        declared_region: textOrNull,
-        declared_zdr: { type: "boolean", nullable: true },
-        sort_order: { type: "integer" }
-      }
-    }
+    id: text,
+    workspace_id: text,
+    provider: text,
+    name: textOrNull,
+    label: text,
+    created_at: { type: "string", format: "date-time" },
+    disabled: flag,
+    is_fallback: flag,
+    is_required: flag,
+    is_byok_only: flag,
+    allowed_api_key_hashes: textsOrNull,
+    allowed_models: textsOrNull,
+    allowed_user_ids: textsOrNull,
+    declared_region: textOrNull,
+    declared_zdr: { type: "boolean", nullable: true },
+    sort_order: { type: "integer" }
+  }
+}
+const answerSchema = { type: "object", properties: { data: credentialSchema } }
+const pageSchema = {
+  type: "object",
+  properties: { data: { type: "array", items: credentialSchema }, total_count: { type: "integer" } }
+}
+const idSchema = { type: "object", properties: { id: { type: "string", format: "uuid" } } }
+const pageQuery = {
+  type: "object",
+  properties: {
+    offset: { type: "integer", minimum: 0, default: 0 },
+    limit: { type: "integer", minimum: 1, maximum: 100, default: 50 }
   }
 }
 
-/** Serves both operations with Fastify 5, its validation and its serialisation. */
+/** Serves the operations of a store with Fastify 5, its validation and its serialisation. */
 export const serve = async (store: Store) => {
   const app = Fastify({ bodyLimit: 256 * 1024, logger: false })
   app.decorateRequest("caller")
@@ -105,7 +126,7 @@ export const serve = async (store: Store) => {
     "/api/v1/byok/:id",
     {
       schema: {
-        params: { type: "object", properties: { id: { type: "string", format: "uuid" } } },
+        params: idSchema,
         response: { 200: answerSchema }
       }
     },
@@ -125,6 +146,32 @@ export const serve = async (store: Store) => {
       return reply.code(201).send({ data })
     }
   )
+
+  const { list, update } = store
+  if (list !== undefined) {
+    app.get<{ Querystring: { offset: number; limit: number } }>(
+      "/api/v1/byok",
+      { schema: { querystring: pageQuery, response: { 200: pageSchema } } },
+      ({ caller, query: { limit, offset } }) => list(offset, limit, caller)
+    )
+  }
+  if (update !== undefined) {
+    app.patch<{ Params: { id: string }; Body: Changes }>(
+      "/api/v1/byok/:id",
+      {
+        schema: {
+          params: idSchema,
+          body: { type: "object", properties: changeable },
+          response: { 200: answerSchema }
+        }
+      },
+      async (request, reply) => {
+        const data = await update(request.params.id, request.body, request.caller)
+        if (data === undefined) return reply.code(404).send(failure(404, "Resource not found"))
+        return { data }
+      }
+    )
+  }
 
   await app.listen({ host: "127.0.0.1", port: Number(process.env["PORT"]) })
 }

@@ -23,6 +23,19 @@ const insertCredential = {
   text: `INSERT INTO lean_credentials (${inserted.join(", ")}) VALUES (${inserted.map((_, index) => `$${index + 1}`).join(", ")})`
 }
 
+const listed = "FROM credentials WHERE account_id = $1 AND workspace_id = $2"
+/** From the service's table and by its index: one of its own would make the peer's creates slower. */
+const listCredentials = {
+  name: "lean_list",
+  text: `SELECT ${columns.join(", ")}, sort_order, (SELECT count(*)::int ${listed}) AS total_count
+    ${listed} ORDER BY created_at, id LIMIT $3 OFFSET $4`
+}
+const updateCredential = (names: ReadonlyArray<string>) => ({
+  name: `lean_update_${names.join("_")}`,
+  text: `UPDATE lean_credentials SET ${names.map((name, index) => `${name} = $${index + 3}`).join(", ")}
+    WHERE id = $1 AND account_id = $2 RETURNING ${columns.join(", ")}, sort_order`
+})
+
 const encrypt = (plaintext: string, aad: string) => {
   const nonce = randomBytes(12)
   const cipher = createCipheriv("aes-256-gcm", key, nonce, { authTagLength: 16 }).setAAD(Buffer.from(aad))
@@ -31,7 +44,8 @@ const encrypt = (plaintext: string, aad: string) => {
 
 /**
  * A user's own shortcut: one look-up for key and workspace, one AES-GCM under one key and bound to the id alone, and a
- * plain INSERT into a table almost without constraints. No order, no audit event, no envelope, no rotation.
+ * plain INSERT into a table almost without constraints. No order, no audit event, no envelope, no rotation. List is a
+ * plain SELECT, update a plain UPDATE of what a key may be used for: the key is not bound to it.
  */
 await serve({
   findKey: async (hash) => (await pool.query<Caller>({ ...findKey, values: [hash] })).rows[0],
@@ -44,5 +58,15 @@ await serve({
     const values = [...columns.map((column): unknown => Reflect.get(row, column)), row.sort_order, account_id, sealed]
     await pool.query({ ...insertCredential, values })
     return row
+  },
+  list: async (offset, limit, { account_id, workspace_id }) => {
+    const values = [account_id, workspace_id, limit, offset]
+    const { rows } = await pool.query<{ total_count: number }>({ ...listCredentials, values })
+    return { data: rows, total_count: rows[0]?.total_count ?? 0 }
+  },
+  update: async (id, changes, { account_id }) => {
+    const names = columns.filter((name) => Reflect.has(changes, name))
+    const values = [id, account_id, ...names.map((name): unknown => Reflect.get(changes, name))]
+    return (await pool.query<object>({ ...updateCredential(names), values })).rows[0]
   }
 })

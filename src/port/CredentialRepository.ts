@@ -63,6 +63,12 @@ export interface OrderMismatch {
 /** The workspace of a new credential is unknown, another account's or deleted; nothing was stored. */
 export class WorkspaceGone extends Data.TaggedError("WorkspaceGone") {}
 
+/** The most credentials that a workspace may have of one provider: a plan reads and proves all of them. */
+export const MaxCredentials = Context.Reference("byok/MaxCredentials", { defaultValue: () => 1000 })
+
+/** The workspace has as many credentials of the provider as it may; nothing was stored. */
+export class PoolFull extends Data.TaggedError("PoolFull")<{ readonly limit: number }> {}
+
 /** Stores credentials. Every function is confined to one account. */
 export class CredentialRepository extends Context.Service<
   CredentialRepository,
@@ -75,7 +81,7 @@ export class CredentialRepository extends Context.Service<
       account_id: AccountId,
       credential: Omit<Credential, "sort_order">,
       sealed: SealedKey
-    ) => Effect.Effect<Credential, ServiceUnavailable | WorkspaceGone>
+    ) => Effect.Effect<Credential, ServiceUnavailable | WorkspaceGone | PoolFull>
     readonly findById: (
       account_id: AccountId,
       id: CredentialId

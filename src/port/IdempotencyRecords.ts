@@ -3,7 +3,7 @@ import type { Credential } from "../domain/Credential.ts"
 import type { ServiceUnavailable } from "../domain/Errors.ts"
 import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
-import type { WorkspaceGone } from "./CredentialRepository.ts"
+import type { PoolFull, WorkspaceGone } from "./CredentialRepository.ts"
 
 /** Identifies a request with an idempotency key that created a credential. */
 export interface IdempotencyRecord {
@@ -25,7 +25,7 @@ export class IdempotencyRecords extends Context.Service<
       credential: Omit<Credential, "sort_order">,
       sealed: SealedKey,
       record: IdempotencyRecord
-    ) => Effect.Effect<Option.Option<Credential>, ServiceUnavailable | WorkspaceGone>
+    ) => Effect.Effect<Option.Option<Credential>, ServiceUnavailable | WorkspaceGone | PoolFull>
     readonly find: (
       account_id: AccountId,
       key_hash: Uint8Array

@@ -1,26 +1,31 @@
 import { DateTime, Effect, Option } from "effect"
 import { SecureRandom } from "effect/crypto"
 import type { Credential } from "../domain/Credential.ts"
-import { InvalidParams } from "../domain/Errors.ts"
+import { InvalidParams, type ServiceUnavailable } from "../domain/Errors.ts"
 import type { IdempotencyKey } from "../domain/IdempotencyKey.ts"
 import { type AccountId, CredentialId } from "../domain/Identifiers.ts"
 import { readKeyMaterial } from "../domain/KeyMaterial.ts"
 import { labelOf } from "../domain/Label.ts"
 import type { NewCredential } from "../domain/NewCredential.ts"
 import { Cipher } from "../port/Cipher.ts"
-import { CredentialRepository, WorkspaceGone } from "../port/CredentialRepository.ts"
+import { CredentialRepository, PoolFull, WorkspaceGone } from "../port/CredentialRepository.ts"
 import { IdempotencyRecords } from "../port/IdempotencyRecords.ts"
 import { idempotencyRecordOf, makeFindIdempotentResult } from "./findIdempotentResult.ts"
 import { makeOwnershipCheck, workspaceIssue } from "./Ownership.ts"
 import { withKeyStoreTimeout } from "./withKeyStoreTimeout.ts"
 
 /** A workspace deleted since the request was checked is refused like one deleted before. */
-const inWorkspace = <A, E>({ workspace_id }: NewCredential, stored: Effect.Effect<A, E | WorkspaceGone>) =>
-  Effect.catchIf(
-    stored,
-    (error): error is Extract<E | WorkspaceGone, WorkspaceGone> => error instanceof WorkspaceGone,
-    () => Effect.fail(InvalidParams.of(workspaceIssue(workspace_id)))
-  )
+const inWorkspace = <A>(
+  { workspace_id }: NewCredential,
+  stored: Effect.Effect<A, ServiceUnavailable | WorkspaceGone | PoolFull>
+) =>
+  Effect.catchTags(stored, {
+    WorkspaceGone: () => Effect.fail(InvalidParams.of(workspaceIssue(workspace_id))),
+    PoolFull: ({ limit }) =>
+      Effect.fail(
+        InvalidParams.of({ path: ["provider"], message: `must have at most ${limit} credentials in a workspace` })
+      )
+  })
 
 /** Makes the creates, of which each line is a step: look up an earlier result, check ownership, seal, store. */
 export const makeCreate = Effect.gen(function* () {

@@ -4,7 +4,7 @@ import { CurrentActor } from "../domain/CurrentCaller.ts"
 import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
 import { Prefetched } from "../port/ApiKeys.ts"
-import { CredentialRepository, type StoredCredential, WorkspaceGone } from "../port/CredentialRepository.ts"
+import { CredentialRepository, MaxCredentials, type StoredCredential } from "../port/CredentialRepository.ts"
 import { recordInsert, recordInserts } from "./auditing.ts"
 import { compileOnce } from "./connection/compileOnce.ts"
 import { Database } from "./connection/Database.ts"
@@ -25,7 +25,7 @@ import {
   sizeOf,
   type Stored,
   toJson,
-  workspaceExists,
+  whyRefused,
   workspaceForInsert,
   workspacesForInsert
 } from "./credentialRows.ts"
@@ -50,6 +50,7 @@ export const layer = Layer.effect(
   CredentialRepository,
   Effect.gen(function* () {
     const { reads, writes } = yield* Database
+    const limit = yield* MaxCredentials
 
     const find = reads.batch<Wanted, Option.Option<Credential>>({
       operation: "credentials.find",
@@ -78,7 +79,7 @@ export const layer = Layer.effect(
     const insertOne = compileOnce(writes.sql, insertParameters, (row) => {
       const { sql } = writes
       return sql<Order>`
-        WITH target AS (${workspaceForInsert(sql, row)}), inserted AS (
+        WITH target AS (${workspaceForInsert(sql, row, limit)}), inserted AS (
           INSERT INTO credentials (${sql.csv(newColumns)}, sort_order)
           SELECT ${sql.csv(newColumns.map((column) => sql`${row[column]}`))}, ${nextOrder(sql, row)} FROM target
           ON CONFLICT (account_id, id) DO NOTHING RETURNING account_id, id, sort_order
@@ -97,12 +98,15 @@ export const layer = Layer.effect(
         const { sql } = writes
         const rows = creations.map(({ row }) => row)
         const inserted = sql<Order>`
-          WITH target AS (${workspacesForInsert(sql, rows)}), inserted AS (
+          WITH target AS (${workspacesForInsert(sql, rows, limit)}), inserted AS (
             INSERT INTO credentials (${sql.csv(newColumns)}, sort_order)
             SELECT ${sql.csv(newColumns)}, ${nextOrder(sql, givenRow(sql))}
               + row_number() OVER (PARTITION BY account_id, workspace_id, provider) - 1
             FROM json_populate_recordset(NULL::credentials, ${toJson(rows)}::json) AS given
-            WHERE EXISTS (SELECT FROM target WHERE target_account_id = account_id AND target_id = workspace_id)
+            WHERE EXISTS (
+              SELECT FROM target
+              WHERE target_account_id = account_id AND target_id = workspace_id AND target_provider = provider
+            )
             ON CONFLICT (account_id, id) DO NOTHING RETURNING account_id, id, sort_order
           ), recorded AS (${recordInserts(sql, creations.map(auditedOf))})
           SELECT account_id, id, sort_order FROM inserted`
@@ -120,11 +124,10 @@ export const layer = Layer.effect(
               ? Effect.succeed({ ...credential, sort_order: order.value.sort_order })
               : Effect.flatMap(
                   writes.ask(
-                    workspaceExists(writes.sql, { account_id, ...credential, ...sealed }),
+                    whyRefused(writes.sql, { account_id, ...credential, ...sealed }, limit),
                     "workspaces.exists"
                   ),
-                  (found): Effect.Effect<never, WorkspaceGone> =>
-                    found ? Effect.die(taken) : Effect.fail(new WorkspaceGone())
+                  Option.match({ onNone: () => Effect.die(taken), onSome: (refusal) => Effect.fail(refusal) })
                 )
           )
         ),

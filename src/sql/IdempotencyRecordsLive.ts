@@ -1,7 +1,7 @@
 import { Duration, Effect, Layer, Option } from "effect"
 import { CurrentActor } from "../domain/CurrentCaller.ts"
 import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
-import { WorkspaceGone } from "../port/CredentialRepository.ts"
+import { MaxCredentials } from "../port/CredentialRepository.ts"
 import { type IdempotencyRecord, IdempotencyRecords } from "../port/IdempotencyRecords.ts"
 import { entryOf, recordInsert, recordInserts } from "./auditing.ts"
 import {
@@ -14,7 +14,7 @@ import {
   type Order,
   sizeOf,
   toJson,
-  workspaceExists,
+  whyRefused,
   workspaceForInsert,
   workspacesForInsert
 } from "./credentialRows.ts"
@@ -42,7 +42,7 @@ const nameOf = ({ account_id, key_hash }: { readonly account_id: string; readonl
 
 export const layer = Layer.effect(
   IdempotencyRecords,
-  Effect.map(Database, ({ writes }) => {
+  Effect.map(Effect.all([Database, MaxCredentials]), ([{ writes }, limit]) => {
     const { sql } = writes
     /** Waits for any transaction that is storing an idempotency record under the same hash. */
     const insert = writes.batch<RecordedCreation, Option.Option<Order>>({
@@ -51,7 +51,7 @@ export const layer = Layer.effect(
       one: (creation) => {
         const { record, row } = creation
         const inserted = sql<Order>`
-          WITH target AS (${workspaceForInsert(sql, row)}), receipt AS (
+          WITH target AS (${workspaceForInsert(sql, row, limit)}), receipt AS (
             INSERT INTO receipts (account_id, key_hash, credential_id, fingerprint, created_at)
             SELECT ${row.account_id}, ${record.key_hash}, ${row.id}, ${record.fingerprint}, now() FROM target
             ON CONFLICT (account_id, key_hash) DO NOTHING RETURNING credential_id
@@ -68,15 +68,18 @@ export const layer = Layer.effect(
         const rows = creations.map(({ row }) => row)
         const given = inLockOrder(({ record, row }) => nameOf({ ...row, ...record }), creations)
         const inserted = sql<Order>`
-          WITH target AS (${workspacesForInsert(sql, rows)}), receipt AS (
+          WITH target AS (${workspacesForInsert(sql, rows, limit)}), receipt AS (
             INSERT INTO receipts (account_id, key_hash, credential_id, fingerprint, created_at)
             SELECT account_id, decode(key_hash, 'hex'), credential_id, decode(fingerprint, 'hex'), now()
             FROM unnest(
               ${given.map(({ row }) => row.account_id)}::uuid[], ${given.map(({ row }) => row.workspace_id)}::uuid[],
               ${given.map(({ row }) => row.id)}::uuid[], ${given.map(({ record }) => hex(record.key_hash))}::text[],
-              ${given.map(({ record }) => hex(record.fingerprint))}::text[]
-            ) AS wanted (account_id, workspace_id, credential_id, key_hash, fingerprint)
-            WHERE EXISTS (SELECT FROM target WHERE target_account_id = account_id AND target_id = workspace_id)
+              ${given.map(({ record }) => hex(record.fingerprint))}::text[], ${given.map(({ row }) => row.provider)}::text[]
+            ) AS wanted (account_id, workspace_id, credential_id, key_hash, fingerprint, provider)
+            WHERE EXISTS (
+              SELECT FROM target
+              WHERE target_account_id = account_id AND target_id = workspace_id AND target_provider = provider
+            )
             ORDER BY account_id, key_hash
             ON CONFLICT (account_id, key_hash) DO NOTHING RETURNING account_id AS receipt_account_id, credential_id
           ), inserted AS (
@@ -127,9 +130,9 @@ export const layer = Layer.effect(
           sql`SELECT 1 FROM receipts WHERE account_id = ${account_id} AND key_hash = ${record.key_hash}`,
           "receipts.find"
         )
-        if (taken.length === 0 && !(yield* writes.ask(workspaceExists(sql, row), "workspaces.exists")))
-          return yield* new WorkspaceGone()
-        return Option.none()
+        if (taken.length > 0) return Option.none()
+        const refusal = yield* writes.ask(whyRefused(sql, row, limit), "workspaces.exists")
+        return Option.isSome(refusal) ? yield* Effect.fail(refusal.value) : Option.none()
       }),
       find: (account_id, key_hash) => find({ account_id, key_hash }),
       /** Rows are found by `ctid`, and by key as well: a `ctid` alone is ambiguous in a partitioned table. */

@@ -4,6 +4,7 @@ import { Credential } from "../domain/Credential.ts"
 import type { Actor } from "../domain/CurrentCaller.ts"
 import { AccountId, type CredentialId } from "../domain/Identifiers.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
+import { PoolFull, WorkspaceGone } from "../port/CredentialRepository.ts"
 import { type Audited, entryOf } from "./auditing.ts"
 import { cursorOf, inLockOrder } from "./rowOrder.ts"
 
@@ -76,30 +77,6 @@ export const toJson = (rows: ReadonlyArray<NewRow>) =>
     rows.map((row) => ({ ...row, wrapped_dek: hexadecimal(row.wrapped_dek), sealed: hexadecimal(row.sealed) }))
   )
 
-/**
- * The workspace of a new row unless it is deleted, for a CTE `target`. The lock keeps it as it is until the transaction
- * ends, and covers the one that the foreign key would take.
- */
-export const workspaceForInsert = (
-  sql: SqlClient.SqlClient,
-  { account_id, workspace_id }: Readonly<Record<"account_id" | "workspace_id", string>>
-) => sql`
-  SELECT account_id AS target_account_id, id AS target_id FROM workspaces
-  WHERE account_id = ${account_id} AND id = ${workspace_id} AND deleted_at IS NULL FOR SHARE`
-
-/** As `workspaceForInsert`, for the workspaces of several rows. */
-export const workspacesForInsert = (sql: SqlClient.SqlClient, rows: ReadonlyArray<NewRow>) => {
-  const nameOf = ({ account_id, workspace_id }: NewRow) => `${account_id} ${workspace_id}`
-  const wanted = inLockOrder(nameOf, Array.from(new Map(rows.map((row) => [nameOf(row), row])).values()))
-  return sql`
-    SELECT locked.* FROM unnest(
-      ${wanted.map(({ account_id }) => account_id)}::uuid[], ${wanted.map(({ workspace_id }) => workspace_id)}::uuid[]
-    ) AS wanted (account_id, id), LATERAL (
-      SELECT account_id AS target_account_id, id AS target_id FROM workspaces
-      WHERE account_id = wanted.account_id AND id = wanted.id AND deleted_at IS NULL FOR SHARE
-    ) AS locked`
-}
-
 /** Where a new row is placed. */
 type Place = Readonly<Record<"account_id" | "workspace_id" | "provider", Statement.Fragment | string>>
 
@@ -110,17 +87,64 @@ export const givenRow = (sql: SqlClient.SqlClient): Place => ({
   provider: sql`given.provider`
 })
 
+const poolAt = (sql: SqlClient.SqlClient, { account_id, provider, workspace_id }: Place) => sql`
+  FROM credentials WHERE account_id = ${account_id} AND workspace_id = ${workspace_id} AND provider = ${provider}`
+
 /** The `sort_order` of a new row: behind all others of the same workspace and provider. */
-export const nextOrder = (sql: SqlClient.SqlClient, { account_id, provider, workspace_id }: Place) => sql`(
-  SELECT coalesce(max(sort_order) + 1, 0) FROM credentials
-  WHERE account_id = ${account_id} AND workspace_id = ${workspace_id} AND provider = ${provider}
+export const nextOrder = (sql: SqlClient.SqlClient, place: Place) => sql`(
+  SELECT coalesce(max(sort_order) + 1, 0) ${poolAt(sql, place)}
 )`
 
-/** Whether the workspace of a new row is there and not deleted. */
-export const workspaceExists = (sql: SqlClient.SqlClient, { account_id, workspace_id }: NewRow) =>
+/**
+ * Whether a pool has less than `limit` rows. Inserts that run at the same time do not see each other: they may exceed it by
+ * as many as an instance has in progress. Their rows also share numbers, so numbers under a tenth of the limit, which
+ * cost one probe of the index, are taken for few rows.
+ */
+const hasRoom = (sql: SqlClient.SqlClient, place: Place, limit: number) => sql`(
+  ${nextOrder(sql, place)} < ${sql.literal(String(Math.floor(limit / 10)))}
+  OR (SELECT count(*) FROM (SELECT ${poolAt(sql, place)} LIMIT ${sql.literal(String(limit))}) AS members)
+    < ${sql.literal(String(limit))}
+)`
+
+/**
+ * The workspace of a new row unless it is deleted or full, for a CTE `target`. The lock keeps it as it is until the
+ * transaction ends, and covers the one that the foreign key would take.
+ */
+export const workspaceForInsert = (
+  sql: SqlClient.SqlClient,
+  row: Readonly<Record<keyof Place, string>>,
+  limit: number
+) => sql`
+  SELECT account_id AS target_account_id, id AS target_id FROM workspaces
+  WHERE account_id = ${row.account_id} AND id = ${row.workspace_id} AND deleted_at IS NULL
+  AND ${hasRoom(sql, row, limit)} FOR SHARE`
+
+/** As `workspaceForInsert`, for the workspaces and providers of several rows. */
+export const workspacesForInsert = (sql: SqlClient.SqlClient, rows: ReadonlyArray<NewRow>, limit: number) => {
+  const nameOf = ({ account_id, provider, workspace_id }: NewRow) => `${account_id} ${workspace_id} ${provider}`
+  const pool = { account_id: sql`wanted.account_id`, workspace_id: sql`wanted.id`, provider: sql`wanted.provider` }
+  const wanted = inLockOrder(nameOf, Array.from(new Map(rows.map((row) => [nameOf(row), row])).values()))
+  return sql`
+    SELECT locked.* FROM unnest(
+      ${wanted.map(({ account_id }) => account_id)}::uuid[], ${wanted.map(({ workspace_id }) => workspace_id)}::uuid[],
+      ${wanted.map(({ provider }) => provider)}::text[]
+    ) AS wanted (account_id, id, provider), LATERAL (
+      SELECT account_id AS target_account_id, id AS target_id, wanted.provider AS target_provider FROM workspaces
+      WHERE account_id = wanted.account_id AND id = wanted.id AND deleted_at IS NULL
+      AND ${hasRoom(sql, pool, limit)} FOR SHARE
+    ) AS locked`
+}
+
+/** Why a new row was not inserted; none if its id is taken. */
+export const whyRefused = (sql: SqlClient.SqlClient, { account_id, id, workspace_id }: NewRow, limit: number) =>
   Effect.map(
-    sql`SELECT 1 FROM workspaces WHERE account_id = ${account_id} AND id = ${workspace_id} AND deleted_at IS NULL`,
-    ({ length }) => length > 0
+    sql<{ taken: boolean }>`
+      SELECT EXISTS (SELECT FROM credentials WHERE account_id = ${account_id} AND id = ${id}) AS taken
+      FROM workspaces WHERE account_id = ${account_id} AND id = ${workspace_id} AND deleted_at IS NULL`,
+    ([workspace]): Option.Option<WorkspaceGone | PoolFull> => {
+      if (workspace === undefined) return Option.some(new WorkspaceGone())
+      return workspace.taken ? Option.none() : Option.some(new PoolFull({ limit }))
+    }
   )
 
 /**

@@ -8,6 +8,7 @@ import * as AuditLogLive from "../sql/AuditLogLive.ts"
 import * as CredentialPoolsLive from "../sql/CredentialPoolsLive.ts"
 import * as CredentialRepositoryLive from "../sql/CredentialRepositoryLive.ts"
 import * as CredentialUseLive from "../sql/CredentialUseLive.ts"
+import { MaxCredentials } from "../port/CredentialRepository.ts"
 import * as Database from "../sql/connection/Database.ts"
 import type { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import { failureOf, sentenceOn } from "../sql/connection/DatabaseErrors.ts"
@@ -149,5 +150,6 @@ export const layer = (settings: Settings, user: EmbeddedPostgres.User = "service
       Layer.effectContext(refuse(sentenceOn(nameOf(settings), failureOf(error), 0)))
     )
   )
-  return Layer.provideMerge(repositories, database)
+  const limited = Layer.provide(repositories, Layer.succeed(MaxCredentials, settings.maxCredentials))
+  return Layer.provideMerge(limited, database)
 }

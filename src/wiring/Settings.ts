@@ -98,6 +98,8 @@ const table = Effect.all({
   drainDelay: duration("DRAIN_DELAY", "0 seconds", "0 millis"),
   /** Whether each request is a line in the log. */
   accessLog: settingOr("ACCESS_LOG", trueOrFalse, false),
+  /** How many credentials a workspace may have of one provider. */
+  maxCredentials: settingOr("MAX_CREDENTIALS", whole(1, 1_000_000), 1000),
   database,
   /** None for the embedded database. */
   databaseUrl,

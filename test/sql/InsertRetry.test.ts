@@ -44,7 +44,7 @@ it.live("the workspaces of a batch are locked in one order, whatever that of its
       ...plainSealedKey(1)
     }))
     const locking = yield* Effect.forkChild(
-      Effect.andThen(admin`SELECT 1`, workspacesForInsert(admin, rows)).pipe(admin.withTransaction)
+      Effect.andThen(admin`SELECT 1`, workspacesForInsert(admin, rows, 10)).pipe(admin.withTransaction)
     )
     yield* untilWaiting(admin, 1)
     const free = yield* admin`SELECT 1 FROM workspaces WHERE id = ${workspace_id} FOR UPDATE SKIP LOCKED`

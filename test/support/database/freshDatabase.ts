@@ -63,6 +63,7 @@ export const settingsFor = (url: string, keyring = generateKeyring(new Date())):
   ...serverSettings,
   tls: Option.none(),
   drainDelay: Duration.zero,
+  maxCredentials: 1_000_000,
   database: databaseSettings,
   databaseUrl: Option.some(Redacted.make(url)),
   databaseCaFile: Option.none(),

@@ -1,0 +1,71 @@
+import { assert } from "@effect/vitest"
+import { Array as Arr, Effect } from "effect"
+import { Accounts } from "../../src/service/Accounts.ts"
+import { created, createdId, minimal } from "../support/http/Bodies.ts"
+import type { Header } from "../support/http/HttpProbe.ts"
+import type { Answer } from "../support/http/RawConnection.ts"
+import { assertInvalid } from "../support/http/Refusal.ts"
+import { TestService } from "../support/http/TestService.ts"
+import { layerLive } from "../support/process/layerLive.ts"
+
+const limit = 40
+
+const under = (idempotency_key: string): ReadonlyArray<Header> => [["Idempotency-Key", idempotency_key]]
+
+const assertFull = (answer: Answer) =>
+  assertInvalid(answer, { path: ["provider"], message: `must have at most ${limit} credentials in a workspace` })
+
+for (const batching of [true, false]) {
+  const limited = TestService.layerWith({
+    settings: ({ database, ...settings }) => ({
+      ...settings,
+      maxCredentials: limit,
+      database: { ...database, batching }
+    })
+  })
+  layerLive(limited)(`MAX_CREDENTIALS${batching ? "" : ", without batching"}`, (it) => {
+    it.effect("a create beyond it is 400 and stores nothing; other workspaces and providers have room", () =>
+      Effect.gen(function* () {
+        const { account_id, create, delete: remove, list } = yield* TestService.newTenant
+        const [first] = yield* Effect.forEach(Arr.range(1, limit), (n) =>
+          Effect.map(create(minimal, n === 2 ? under("second") : []), createdId)
+        )
+        assertFull(yield* create(minimal))
+        assertFull(yield* create(minimal, under("new")))
+        const together = Arr.range(1, 6).flatMap((n) => [create(minimal), create(minimal, under(`new-${n}`))])
+        ;(yield* Effect.all(together, { concurrency: "unbounded" })).forEach(assertFull)
+        assert.include((yield* list()).body, `"total_count":${limit}`)
+
+        const { workspace_id } = yield* (yield* Accounts).createWorkspace(account_id, "another")
+        created(yield* create({ ...minimal, workspace_id }))
+        created(yield* create({ ...minimal, provider: "xai" }))
+        const [, other] = yield* Effect.all([create(minimal), create({ ...minimal, provider: "cohere" })], {
+          concurrency: "unbounded"
+        })
+        created(other)
+        assert.strictEqual((yield* create(minimal, under("second"))).headers["idempotent-replayed"], "true")
+
+        assert.strictEqual((yield* remove(first)).status, 200)
+        created(yield* create(minimal, under("new")))
+        assertFull(yield* create(minimal))
+      })
+    )
+
+    it.effect("what was stored beyond it is still listed, changed and planned with", () =>
+      Effect.gen(function* () {
+        const { account_id, create, list, plan, update } = yield* TestService.newTenant
+        const { sql } = yield* TestService
+        const id = createdId(yield* create(minimal))
+        yield* sql`
+          INSERT INTO credentials SELECT (jsonb_populate_record(credentials, jsonb_build_object(
+            'id', gen_random_uuid(), 'sort_order', n
+          ))).* FROM credentials, generate_series(1, ${2 * limit - 1}::int) AS n WHERE account_id = ${account_id}`
+        assertFull(yield* create(minimal))
+        assert.include((yield* list()).body, `"total_count":${2 * limit}`)
+        assert.strictEqual((yield* update(id, { name: "n" })).status, 200)
+        const planned = yield* plan({ model: "a/model", targets: [{ provider: "openai" }] })
+        assert.lengthOf(planned.body.match(/"position"/g) ?? [], 2 * limit + 1)
+      })
+    )
+  })
+}

@@ -7,6 +7,7 @@ import { IdempotencyKey } from "../domain/IdempotencyKey.ts"
 import { CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
 import { NewCredential } from "../domain/NewCredential.ts"
 import { GivenProvider } from "../domain/Provider.ts"
+import { CredentialStatus, StoredState } from "../domain/routing/CredentialStatus.ts"
 import { Explanation } from "../domain/routing/Explanation.ts"
 import { PlanRequest } from "../domain/routing/RoutingRequest.ts"
 import { ExpectationFailed, HeadersTooLarge, RequestTimeout } from "./HttpErrors.ts"
@@ -26,13 +27,24 @@ const integer = (minimum: number, maximum: number) => {
     )
 }
 
+const beginning = "must have 1 to 255 characters and no U+0000, given once"
+const Beginning = Schema.String.annotate({ message: beginning }).check(
+  Schema.isNonEmpty({ message: beginning }),
+  Schema.isMaxCodePoints(255, { message: beginning }),
+  Schema.makeFilter((text: string) => !text.includes("\0"), { message: beginning })
+)
+
 /** What list may be asked for. */
 const ListQuery = Schema.Struct({
   offset: Schema.optionalKey(integer(0, 2_147_483_647)),
   limit: Schema.optionalKey(integer(1, 100)),
   workspace_id: Schema.optionalKey(WorkspaceId),
-  provider: Schema.optionalKey(GivenProvider)
-}).annotate({ messageUnexpectedKey: "only offset, limit, workspace_id and provider are parameters of list" })
+  provider: Schema.optionalKey(GivenProvider),
+  state: Schema.optionalKey(StoredState),
+  q: Schema.optionalKey(Beginning)
+}).annotate({
+  messageUnexpectedKey: "only offset, limit, workspace_id, provider, state and q are parameters of list"
+})
 
 const Body = Schema.Struct({ data: Credential })
 
@@ -80,10 +92,23 @@ const list = HttpApiEndpoint.get("list", "/byok", {
     OpenApi.Description,
     [
       "The credentials of one workspace in order of creation, a page at a time. A page with fewer than `limit` elements is",
-      "the last one. Unknown parameters are refused."
+      "the last one. Unknown parameters are refused. Filters by `state` go by what is stored and open no key: a credential",
+      "that is `unreadable` counts as if its key opened."
     ].join("\n")
   )
   .middleware(QueryParameters)
+
+const status = HttpApiEndpoint.get("status", "/byok/:id/status", {
+  params: { id: CredentialId },
+  success: Schema.Struct({ data: CredentialStatus }),
+  error: [NotFound, ...refusals]
+})
+  .annotate(OpenApi.Summary, "Get the status of a credential")
+  .annotate(
+    OpenApi.Description,
+    "Whether routers use the credential and, if not, why; when it was last used, and what went wrong last."
+  )
+  .middleware(ResourcePath)
 
 const update = HttpApiEndpoint.patch("update", "/byok/:id", {
   params: { id: CredentialId },
@@ -130,7 +155,7 @@ const plan = HttpApiEndpoint.post("plan", "/byok/plan", {
 
 /** The operations on credentials. */
 class ByokGroup extends HttpApiGroup.make("byok")
-  .add(create, list, plan, get, update, remove)
+  .add(create, list, plan, get, status, update, remove)
   .middleware(Authentication)
   .annotate(OpenApi.Description, "Provider credentials brought by customers.") {}
 

@@ -131,6 +131,20 @@ const operations: Readonly<
     request: { model: "openai/gpt-4o", targets: [{ provider: "openai" }] }
   },
   "byok.get": { status: "200", description: "The credential.", example: { data: credential } },
+  "byok.status": {
+    status: "200",
+    description: "The status.",
+    example: {
+      data: {
+        state: "parked",
+        parked: [{ model: null, cause: "quota_exhausted", until: "2026-01-31T10:30:00.000Z" }],
+        last_leased_at: "2026-01-31T09:30:00.123Z",
+        last_succeeded_at: "2026-01-30T17:02:11.508Z",
+        last_failed_at: "2026-01-31T09:30:00.456Z",
+        last_failure: "quota_exhausted"
+      }
+    }
+  },
   "byok.update": {
     status: "200",
     description: "The credential as it is now.",
@@ -153,7 +167,9 @@ const parameters: Readonly<Record<string, object>> = {
     schema: { type: "integer", minimum: 1, maximum: 100, default: 50 }
   },
   workspace_id: { description: "Workspace of the credentials; the account's default workspace unless given." },
-  provider: { description: "Only credentials of this provider." }
+  provider: { description: "Only credentials of this provider." },
+  state: { description: "Only credentials in this state, as `status` answers it." },
+  q: { description: "Only credentials whose name or label begins like this, in any case." }
 }
 
 const completeOperation = (operation: OpenApi.OpenAPISpecOperation) => {

@@ -36,7 +36,7 @@ const withMiddlewareOnly = <A, E>(group: Layer.Layer<A, E, Middleware>): Layer.L
 export const layer = Layer.unwrap(
   Effect.gen(function* () {
     const credentials = yield* Credentials
-    const { explain } = yield* Explanations
+    const { explain, status } = yield* Explanations
     const { lists, reads, writes } = yield* FairQueues
     const inQueue =
       (queue: typeof reads) =>
@@ -60,6 +60,7 @@ export const layer = Layer.unwrap(
           ),
         plan: ({ payload }) => Effect.map(reading(explain(payload)), (data) => ({ data })),
         get: ({ params }) => Effect.map(credentials.get(params.id), single),
+        status: ({ params }) => Effect.map(reading(status(params.id)), (data) => ({ data })),
         update: ({ params, payload }) => Effect.map(writing(credentials.update(params.id, payload)), single),
         delete: ({ params }) => Effect.as(writing(credentials.delete(params.id)), deleted)
       })

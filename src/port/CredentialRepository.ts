@@ -3,6 +3,7 @@ import type { Credential } from "../domain/Credential.ts"
 import type { ChangeableField } from "../domain/CredentialChanges.ts"
 import type { ServiceUnavailable } from "../domain/Errors.ts"
 import type { AccountId, CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
+import type { StoredState } from "../domain/routing/CredentialStatus.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
 
 /** A credential with what its responses do not show. */
@@ -33,7 +34,10 @@ export interface CredentialUpdate {
 /** Which credentials of a workspace to list: up to `limit` of those that match, after the first `offset`. */
 export interface CredentialPage {
   readonly workspace_id: WorkspaceId
-  readonly provider: string | undefined
+  readonly provider?: string | undefined
+  readonly state?: StoredState
+  /** How the name or the label begins, in any case. */
+  readonly q?: string
   readonly offset: number
   readonly limit: number
 }

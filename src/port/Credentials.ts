@@ -7,13 +7,12 @@ import type { IdempotencyKey } from "../domain/IdempotencyKey.ts"
 import type { CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
 import type { NewCredential } from "../domain/NewCredential.ts"
 import type { Provider } from "../domain/Provider.ts"
+import type { CredentialPage } from "./CredentialRepository.ts"
 
 /** Which credentials to list: of the default workspace and all providers unless they are given. */
-export interface ListRequest {
+export interface ListRequest extends Omit<CredentialPage, "workspace_id"> {
   readonly workspace_id?: WorkspaceId
   readonly provider?: Provider
-  readonly offset: number
-  readonly limit: number
 }
 
 /**

@@ -28,13 +28,10 @@ export const make = Effect.gen(function* () {
       inTime(Effect.provideService(act(caller.account_id), CurrentActor, actorOf(caller, current)))
     )
 
-  const list = Effect.fnUntraced(function* (
-    account_id: AccountId,
-    { limit, offset, provider, workspace_id }: ListRequest
-  ) {
+  const list = Effect.fnUntraced(function* (account_id: AccountId, { workspace_id, ...page }: ListRequest) {
     const workspace = yield* workspaces.resolve(account_id, workspace_id)
     if (Option.isNone(workspace)) return yield* InvalidParams.of(workspaceIssue(workspace_id))
-    return yield* repository.list(account_id, { workspace_id: workspace.value, provider, offset, limit })
+    return yield* repository.list(account_id, { ...page, workspace_id: workspace.value })
   })
 
   return Credentials.of({

@@ -1,13 +1,28 @@
 import { DateTime, Effect } from "effect"
+import type { SqlClient } from "effect/sql"
 import type { AccountId } from "../domain/Identifiers.ts"
 import type { CredentialPage, CredentialScan } from "../port/CredentialRepository.ts"
 import type { ConnectionPool } from "./connection/ConnectionPool.ts"
 import { columns, credentialOf, type Stored } from "./credentialRows.ts"
+import { isMarked } from "./ParkingsLive.ts"
 
 /** A credential of the page and the total count; an empty page is one row without a credential. */
 type Row = { readonly total_count: number } & (Stored | { readonly id: null })
 
 const isStored = (row: Row): row is Row & Stored => row.id !== null
+
+/** The state of a row of `credentials` whose key opens, as the domain's `stateOf` has it. */
+const stateOf = (sql: SqlClient.SqlClient) => sql`
+  CASE
+    WHEN ${isMarked(sql, sql`credentials.account_id`, sql`credentials.id`, sql`credentials.key_version`)} THEN 'leaked'
+    WHEN disabled THEN 'disabled'
+    WHEN EXISTS (
+      SELECT FROM credential_parkings AS parked
+      WHERE parked.account_id = credentials.account_id AND parked.credential_id = credentials.id
+      AND parked.key_version = credentials.key_version AND parked.until > now()
+    ) THEN 'parked'
+    ELSE 'active'
+  END`
 
 /**
  * Lists with one statement, so page and count come from one snapshot. Both are read from the index `credentials_list`, and
@@ -15,10 +30,16 @@ const isStored = (row: Row): row is Row & Stored => row.id !== null
  */
 export const listCredentials =
   ({ ask, sql }: ConnectionPool) =>
-  (account_id: AccountId, { limit, offset, provider, workspace_id }: CredentialPage) => {
-    const listed = sql`account_id = ${account_id} AND workspace_id = ${workspace_id} ${
-      provider === undefined ? sql`` : sql`AND provider = ${provider}`
-    }`
+  (account_id: AccountId, { limit, offset, provider, q, state, workspace_id }: CredentialPage) => {
+    const listed = sql.and([
+      sql`account_id = ${account_id}`,
+      sql`workspace_id = ${workspace_id}`,
+      ...(provider === undefined ? [] : [sql`provider = ${provider}`]),
+      ...(state === undefined ? [] : [sql`${stateOf(sql)} = ${state}`]),
+      ...(q === undefined
+        ? []
+        : [sql`(starts_with(lower(name), lower(${q})) OR starts_with(lower(label), lower(${q})))`])
+    ])
     const rows = sql<Row>`
       SELECT counted.total_count, ${sql.csv(columns.map((column) => sql`credentials.${sql(column)}`))}
       FROM (SELECT count(*)::int AS total_count FROM credentials WHERE ${listed}) AS counted

@@ -166,7 +166,7 @@ describe("the page", () => {
   })
 
   it("has a curl command beside each operation, quoted for a shell", () => {
-    assert.lengthOf(page.match(/<pre>curl /g) ?? [], 8)
+    assert.lengthOf(page.match(/<pre>curl /g) ?? [], 9)
     const patch = page.split("<pre>curl").find((part) => part.includes("-X PATCH")) ?? ""
     assert.include(patch, "/api/v1/byok/ID' \\\n  -X PATCH")
     assert.include(patch, "-d '{&#34;name&#34;:&#34;Staging&#34;,&#34;disabled&#34;:true}'")

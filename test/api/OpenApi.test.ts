@@ -21,7 +21,8 @@ const get = ["get", "/api/v1/byok/{id}"] as const
 const update = ["patch", "/api/v1/byok/{id}"] as const
 const remove = ["delete", "/api/v1/byok/{id}"] as const
 const plan = ["post", "/api/v1/byok/plan"] as const
-const operations = [create, list, plan, get, update, remove]
+const status = ["get", "/api/v1/byok/{id}/status"] as const
+const operations = [create, list, plan, get, status, update, remove]
 
 const fields = [
   ...["key", "provider", "name", "workspace_id", "allowed_api_key_hashes", "allowed_models", "allowed_user_ids"],
@@ -78,6 +79,7 @@ const errors: ReadonlyArray<
   [list, [...common, "InvalidParams"]],
   [plan, [...common, "InvalidParams", "PayloadTooLarge"]],
   [get, [...common, "NotFound"]],
+  [status, [...common, "NotFound"]],
   [update, [...common, "InvalidParams", "NotFound", "PayloadTooLarge"]],
   [remove, [...common, "NotFound"]]
 ]
@@ -115,7 +117,7 @@ layerLive(TestService.layer)("/openapi.json", (it) => {
   )
 
   it.effect(
-    "has the six operations, each described and with a management key as bearer token, and two probes (sections 4 and 5)",
+    "has the seven operations, each described and with a management key as bearer token, and two probes (sections 4 and 5)",
     () =>
       Effect.gen(function* () {
         const found = yield* document
@@ -184,7 +186,9 @@ layerLive(TestService.layer)("/openapi.json", (it) => {
         ["offset", "query", false, "integer", 0, 2_147_483_647, 0],
         ["limit", "query", false, "integer", 1, 100, 50],
         ["workspace_id", "query", false, "string", undefined, undefined, undefined],
-        ["provider", "query", false, "string", undefined, undefined, undefined]
+        ["provider", "query", false, "string", undefined, undefined, undefined],
+        ["state", "query", false, "string", undefined, undefined, undefined],
+        ["q", "query", false, "string", undefined, undefined, undefined]
       ])
     })
   )

@@ -58,6 +58,26 @@ layerLive(TestService.layer)("GET /api/v1/byok", (it) => {
     })
   )
 
+  it.effect("selects by the beginning of a name or label, and by state (L4)", () =>
+    Effect.gen(function* () {
+      const { create, list } = yield* TestService.newTenant
+      yield* create({ provider: "openai", key, name: "Production 100%" })
+      yield* create({ provider: "xai", key: "xai-0123456789-0123456789-AbCd", name: "under_score", disabled: true })
+      yield* create({ provider: "cohere", key })
+      const found = (query: string) => Effect.map(list(query), (answer) => namesIn(answer))
+      assert.deepStrictEqual(yield* found("?q=PROD"), ["Production 100%"])
+      assert.deepStrictEqual(yield* found("?q=roduction"), [])
+      assert.deepStrictEqual(yield* found("?q=production%20100%25"), ["Production 100%"])
+      assert.deepStrictEqual(yield* found("?q=%25"), [], "no pattern")
+      assert.deepStrictEqual(yield* found("?q=u__"), [], "no pattern")
+      assert.deepStrictEqual(yield* found("?q=sk-"), ["Production 100%", null])
+      assert.deepStrictEqual(yield* found("?q=sk-&provider=cohere"), [null])
+      assert.deepStrictEqual(yield* found("?state=disabled"), ["under_score"])
+      const page = pageIn(yield* list("?state=active&limit=1&offset=1"))
+      assert.deepStrictEqual([page.data.map(({ name }) => name), page.total_count], [[null], 2])
+    })
+  )
+
   it.effect("has pages of 50 by default, and 100 at most (L4)", () =>
     Effect.gen(function* () {
       const { create, list } = yield* TestService.newTenant
@@ -79,6 +99,8 @@ layerLive(TestService.layer)("GET /api/v1/byok", (it) => {
   const offset = { path: ["offset"], message: "must be an integer from 0 to 2147483647, given once" }
   const provider = { path: ["provider"], message: "must be a known provider slug" }
   const workspace = { path: ["workspace_id"], message: "must be a UUID" }
+  const state = { path: ["state"], message: "must be active, parked, disabled or leaked, given once" }
+  const q = { path: ["q"], message: "must have 1 to 255 characters and no U+0000, given once" }
   it.effect.each([
     ["limit=0", [limit]],
     ["limit=101", [limit]],
@@ -98,6 +120,13 @@ layerLive(TestService.layer)("GET /api/v1/byok", (it) => {
     ["provider=nobody", [provider]],
     ["provider=openai&provider=cohere", [provider]],
     ["provider=OpenAI", [{ ...provider, message: `${provider.message}; the nearest is openai` }]],
+    ["state=", [state]],
+    ["state=unreadable", [state]],
+    ["state=Active&q=", [state, q]],
+    ["state=active&state=parked", [state]],
+    ["q=a&q=b", [q]],
+    ["q=%00", [q]],
+    [`q=${"a".repeat(256)}`, [q]],
     ["workspace_id=", [workspace]],
     ["workspace_id=default", [workspace]],
     [
@@ -114,7 +143,7 @@ layerLive(TestService.layer)("GET /api/v1/byok", (it) => {
   it.effect("refuses unknown parameters, also repeated and empty ones, and names them (D48)", () =>
     Effect.gen(function* () {
       const { list } = yield* TestService.newTenant
-      const message = "only offset, limit, workspace_id and provider are parameters of list"
+      const message = "only offset, limit, workspace_id, provider, state and q are parameters of list"
       for (const [query, ...names] of [
         ["?page=2", "page"],
         ["?cursor=&cursor=x&limit=1", "cursor"],

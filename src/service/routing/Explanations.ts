@@ -1,14 +1,19 @@
 import { Effect, Layer, Option } from "effect"
 import { CurrentCaller } from "../../domain/CurrentCaller.ts"
-import { InvalidParams } from "../../domain/Errors.ts"
-import type { AccountId } from "../../domain/Identifiers.ts"
+import { InvalidParams, NotFound } from "../../domain/Errors.ts"
+import type { AccountId, CredentialId } from "../../domain/Identifiers.ts"
 import type { Provider } from "../../domain/Provider.ts"
+import { statusOf } from "../../domain/routing/CredentialStatus.ts"
 import { explanationOf } from "../../domain/routing/explanationOf.ts"
 import { availabilityOf, healthIn } from "../../domain/routing/Health.ts"
 import { planFor } from "../../domain/routing/planFor.ts"
 import type { PlanRequest } from "../../domain/routing/RoutingRequest.ts"
+import { neverUsed } from "../../domain/routing/LastUse.ts"
+import { CredentialRepository } from "../../port/CredentialRepository.ts"
+import { CredentialUse } from "../../port/CredentialUse.ts"
 import { RequestTimeout, withDeadline } from "../../port/Deadline.ts"
 import { Explanations } from "../../port/Explanations.ts"
+import { Parkings } from "../../port/Parkings.ts"
 import { WorkspaceResolver } from "../../port/WorkspaceResolver.ts"
 import { workspaceIssue } from "../Ownership.ts"
 import { momentOf } from "./makeHealthLedger.ts"
@@ -17,6 +22,9 @@ import { Pools } from "./Pools.ts"
 const make = Effect.fnUntraced(function* (verifies: boolean) {
   const workspaces = yield* WorkspaceResolver
   const { current } = yield* Pools
+  const credentials = yield* CredentialRepository
+  const uses = yield* CredentialUse
+  const parkings = yield* Parkings
   const inTime = withDeadline(yield* RequestTimeout)
 
   const explain = Effect.fnUntraced(function* (account_id: AccountId, asked: PlanRequest) {
@@ -38,8 +46,25 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
     return explanationOf(request, plan, poolOf)
   })
 
+  const status = Effect.fnUntraced(function* (account_id: AccountId, id: CredentialId) {
+    const found = yield* credentials.findById(account_id, id)
+    if (Option.isNone(found)) return yield* new NotFound()
+    const { provider, workspace_id } = found.value
+    // Of a slug that only another version knows, there are pools all the same.
+    const pool = yield* current({ account_id, workspace_id }, [provider as Provider])
+    const pooled = Option.map(pool, ([snapshot]) => snapshot?.byId.get(id))
+    if (Option.isSome(pooled) && pooled.value === undefined) return yield* new NotFound()
+    const withheld = (yield* parkings.withheld(account_id, [id])).get(id) ?? []
+    const used = Option.getOrElse(yield* uses.find(account_id, id), () => neverUsed)
+    return statusOf(found.value, Option.getOrUndefined(pooled)?.seal, withheld, used)
+  })
+
+  const asCaller = <A, E, R>(answer: (account_id: AccountId) => Effect.Effect<A, E, R>) =>
+    Effect.flatMap(CurrentCaller, ({ account_id }) => inTime(answer(account_id)))
+
   return Explanations.of({
-    explain: (request) => Effect.flatMap(CurrentCaller, ({ account_id }) => inTime(explain(account_id, request))),
+    explain: (request) => asCaller((account_id) => explain(account_id, request)),
+    status: (id) => asCaller((account_id) => status(account_id, id)),
     verifies
   })
 })

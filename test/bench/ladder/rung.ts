@@ -42,7 +42,7 @@ const stubs = Layer.mergeAll(
     update: () => Effect.succeed(credential),
     delete: () => Effect.void
   }),
-  Layer.succeed(Explanations, { explain: () => Effect.die("not measured"), verifies: true }),
+  Layer.mock(Explanations, { verifies: true }),
   Layer.succeed(Readiness, { problems: Effect.succeed([]), warnings: Effect.succeed([]) })
 )
 

@@ -1,0 +1,58 @@
+import { DateTime, Schema } from "effect"
+import { type Credential, timestamp } from "../Credential.ts"
+import { credentialStates, stateOf, type Withheld } from "./CredentialState.ts"
+import type { LastUse } from "./LastUse.ts"
+import type { Seal } from "./Pool.ts"
+
+/** The states that are stored: list filters by them without opening a key. */
+export const StoredState = Schema.Literals(["active", "parked", "disabled", "leaked"]).annotate({
+  message: "must be active, parked, disabled or leaked, given once"
+})
+export type StoredState = typeof StoredState.Type
+
+const Time = (description: string) => Schema.NullOr(timestamp(description))
+
+/** Whether a credential is used and, if it is not, why: for its owner. */
+export const CredentialStatus = Schema.Struct({
+  state: Schema.Literals(credentialStates).annotate({
+    description: [
+      "`active`: routers may use it. `parked`: the upstream refused the key, perhaps for some models only, and it is tried",
+      "again later. `disabled`: its owner switched it off, or deleted its workspace. `leaked`: its key is known to have leaked and is not used until it",
+      "is replaced. `unreadable`: its key cannot be opened; the operator knows more."
+    ].join("\n")
+  }),
+  parked: Schema.Array(
+    Schema.Struct({
+      model: Schema.NullOr(Schema.String).annotate({ description: "Not used for this model; null for every model." }),
+      cause: Schema.Literals(["rate_limited", "quota_exhausted", "forbidden", "rejected", "leaked"]),
+      until: Time("When it is tried again; null if not before its key is replaced.")
+    })
+  ),
+  last_leased_at: Time("When a router last took the key; null if never. Times may be ten seconds late."),
+  last_succeeded_at: Time("When the upstream last accepted the key."),
+  last_failed_at: Time("When an attempt with the key last failed."),
+  last_failure: Schema.NullOr(
+    Schema.Literals(["rate_limited", "quota_exhausted", "rejected", "forbidden", "upstream_failed"])
+  ).annotate({ description: "Why it failed then." })
+}).annotate({ identifier: "CredentialStatus" })
+export type CredentialStatus = typeof CredentialStatus.Type
+
+const timeOf = (at: number | null) => (at === null ? null : DateTime.makeUnsafe(at))
+
+/**
+ * The status of a credential; `seal` is undefined if its workspace is deleted. While the key store does not answer, it is
+ * that of a key that opens.
+ */
+export const statusOf = (
+  credential: Credential,
+  seal: Seal | undefined,
+  withheld: ReadonlyArray<Withheld>,
+  used: LastUse
+): CredentialStatus => ({
+  state: stateOf({ disabled: credential.disabled || seal === undefined }, seal ?? "verified", withheld),
+  parked: withheld.map(({ cause, model, until }) => ({ model, cause, until: timeOf(until) })),
+  last_leased_at: timeOf(used.last_leased_at),
+  last_succeeded_at: timeOf(used.last_succeeded_at),
+  last_failed_at: timeOf(used.last_failed_at),
+  last_failure: used.last_failure
+})

@@ -1,0 +1,132 @@
+import { assert } from "@effect/vitest"
+import { Effect } from "effect"
+import { CredentialId } from "../../src/domain/Identifiers.ts"
+import { CredentialUse } from "../../src/port/CredentialUse.ts"
+import { Accounts } from "../../src/service/Accounts.ts"
+import { createdId, unknownId } from "../support/http/Bodies.ts"
+import { send } from "../support/http/HttpProbe.ts"
+import type { Answer } from "../support/http/RawConnection.ts"
+import { assertHeaders, assertRefused } from "../support/http/Refusal.ts"
+import { TestService, type Tenant } from "../support/http/TestService.ts"
+import { layerLive } from "../support/process/layerLive.ts"
+
+const key = "sk-0123456789-0123456789-AbCd"
+
+interface Status {
+  readonly state: string
+  readonly parked: ReadonlyArray<{
+    readonly model: string | null
+    readonly cause: string
+    readonly until: string | null
+  }>
+}
+
+const statusIn = (answer: Answer): Status => {
+  assert.strictEqual(answer.status, 200, answer.body)
+  assertHeaders(answer)
+  assert.notInclude(answer.body, key.slice(5, 20))
+  return (JSON.parse(answer.body) as { readonly data: Status }).data
+}
+
+const statusOf = ({ send }: Tenant, id: string) =>
+  Effect.map(send({ path: `/api/v1/byok/${id}/status` }), (answer) => statusIn(answer))
+
+const fresh = {
+  state: "active",
+  parked: [],
+  last_leased_at: null,
+  last_succeeded_at: null,
+  last_failed_at: null,
+  last_failure: null
+}
+
+layerLive(TestService.layer)("GET /api/v1/byok/{id}/status", (it) => {
+  it.effect("answers the gravest state that holds, and list selects by it", () =>
+    Effect.gen(function* () {
+      const { sql } = yield* TestService
+      const tenant = yield* TestService.newTenant
+      const { account_id } = tenant
+      const id = createdId(yield* tenant.create({ provider: "azure", key }))
+      const expected = Effect.fnUntraced(function* (state: string, listed = state) {
+        const status = yield* statusOf(tenant, id)
+        assert.strictEqual(status.state, state)
+        for (const asked of ["active", "parked", "disabled", "leaked"]) {
+          const found = (yield* tenant.list(`?state=${asked}`)).body.includes(id)
+          assert.strictEqual(found, asked === listed, `${state} as ${asked}`)
+        }
+        return status
+      })
+      const park = (model: string, cause: string, until: string | null, key_version = 1) => sql`
+        INSERT INTO credential_parkings (account_id, credential_id, model, key_version, cause, strikes, until, parked_at)
+        VALUES (${account_id}, ${id}, ${model}, ${key_version}, ${cause}, 1, now() + ${until}::interval, now())
+        ON CONFLICT (account_id, credential_id, model) DO UPDATE
+        SET cause = excluded.cause, until = excluded.until, key_version = excluded.key_version`
+      assert.deepStrictEqual(yield* expected("active"), fresh)
+      yield* park("a/model", "rate_limited", "1 minute")
+      const { parked } = yield* expected("parked")
+      assert.deepStrictEqual(
+        parked.map(({ cause, model }) => [model, cause]),
+        [["a/model", "rate_limited"]]
+      )
+      assert.closeTo(Date.parse(parked[0]?.until ?? ""), Date.now() + 60_000, 20_000)
+      yield* park("", "rejected", "1 minute")
+      assert.lengthOf((yield* expected("parked")).parked, 2)
+      yield* sql`DELETE FROM credential_parkings WHERE credential_id = ${id} AND model <> ''`
+      for (const [cause, until, version] of [
+        ["rejected", "-1 second", 1],
+        ["succeeded", null, 1],
+        ["rejected", "1 minute", 2]
+      ] as const) {
+        yield* park("", cause, until, version)
+        yield* expected("active")
+      }
+      yield* park("", "rejected", "1 minute")
+      yield* tenant.update(id, { disabled: true })
+      yield* expected("disabled")
+      yield* park("", "leaked", null)
+      assert.deepStrictEqual((yield* expected("leaked")).parked[0], { model: null, cause: "leaked", until: null })
+      yield* sql`UPDATE credentials SET is_required = true WHERE id = ${id}`
+      yield* expected("unreadable", "leaked")
+    })
+  )
+
+  it.effect("says when the credential was last used, and what went wrong last", () =>
+    Effect.gen(function* () {
+      const tenant = yield* TestService.newTenant
+      const { account_id } = tenant
+      const id = createdId(yield* tenant.create({ provider: "azure", key }))
+      const credential_id = CredentialId.make(id)
+      const use = { last_leased_at: 3, last_succeeded_at: 1, last_failed_at: 2, last_failure: "rejected" as const }
+      yield* (yield* CredentialUse).store([{ account_id, credential_id, ...use }])
+      assert.deepStrictEqual<object>(yield* statusOf(tenant, id), {
+        ...fresh,
+        last_leased_at: "1970-01-01T00:00:00.003Z",
+        last_succeeded_at: "1970-01-01T00:00:00.001Z",
+        last_failed_at: "1970-01-01T00:00:00.002Z",
+        last_failure: "rejected"
+      })
+    })
+  )
+
+  it.effect("is disabled in a deleted workspace (D43)", () =>
+    Effect.gen(function* () {
+      const tenant = yield* TestService.newTenant
+      const id = createdId(yield* tenant.create({ provider: "azure", key }))
+      yield* (yield* Accounts).deleteWorkspace(tenant.workspace_id)
+      assert.deepStrictEqual(yield* statusOf(tenant, id), { ...fresh, state: "disabled" })
+    })
+  )
+
+  it.effect("does not know the credentials of other accounts, and needs a management key (D2, D4, D5)", () =>
+    Effect.gen(function* () {
+      const { url } = yield* TestService
+      const [owner, stranger] = [yield* TestService.newTenant, yield* TestService.newTenant]
+      const id = createdId(yield* owner.create({ provider: "azure", key }))
+      for (const other of [id, unknownId, "nonsense"]) {
+        assertRefused(yield* stranger.send({ path: `/api/v1/byok/${other}/status` }), "NotFound")
+      }
+      assertRefused(yield* send(url, { path: `/api/v1/byok/${id}/status` }), "MissingKey")
+      assertRefused(yield* stranger.send({ method: "PUT", path: `/api/v1/byok/${id}/status` }), "MethodNotAllowed")
+    })
+  )
+})

@@ -2,7 +2,7 @@ import { Schema, SchemaTransformation } from "effect"
 import { HttpApi, HttpApiEndpoint, HttpApiGroup, HttpApiSchema, OpenApi } from "effect/http-api"
 import { Credential } from "../domain/Credential.ts"
 import { CredentialChanges } from "../domain/CredentialChanges.ts"
-import { Conflict, InvalidParams, NotFound } from "../domain/Errors.ts"
+import { Conflict, InvalidParams, NotFound, ServiceUnavailable } from "../domain/Errors.ts"
 import { IdempotencyKey } from "../domain/IdempotencyKey.ts"
 import { CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
 import { NewCredential } from "../domain/NewCredential.ts"
@@ -46,7 +46,7 @@ const ListQuery = Schema.Struct({
   messageUnexpectedKey: "only offset, limit, workspace_id, provider, state and q are parameters of list"
 })
 
-const Body = Schema.Struct({ data: Credential })
+const body = (description: string) => Schema.Struct({ data: Credential }).annotate({ description })
 
 /** What the server answers to requests that never reach an operation. */
 const refusals = [RequestTimeout, ExpectationFailed, HeadersTooLarge] as const
@@ -54,8 +54,12 @@ const refusals = [RequestTimeout, ExpectationFailed, HeadersTooLarge] as const
 const create = HttpApiEndpoint.post("create", "/byok", {
   headers: { "idempotency-key": Schema.optionalKey(IdempotencyKey) },
   payload: NewCredential,
-  success: HttpApiSchema.WithHeaders(Body.pipe(HttpApiSchema.status(201)), {
-    "idempotent-replayed": Schema.optionalKey(Schema.Literal("true"))
+  success: HttpApiSchema.WithHeaders(body("The credential was created.").pipe(HttpApiSchema.status(201)), {
+    "idempotent-replayed": Schema.optionalKey(
+      Schema.Literal("true").annotate({
+        description: "Sent if an earlier request created the credential: this one stored nothing."
+      })
+    )
   }),
   error: [Conflict, ...refusals]
 })
@@ -72,7 +76,7 @@ const create = HttpApiEndpoint.post("create", "/byok", {
 
 const get = HttpApiEndpoint.get("get", "/byok/:id", {
   params: { id: CredentialId },
-  success: Body,
+  success: body("The credential."),
   error: [NotFound, ...refusals]
 })
   .annotate(OpenApi.Summary, "Get a credential")
@@ -84,7 +88,7 @@ const list = HttpApiEndpoint.get("list", "/byok", {
   success: Schema.Struct({
     data: Schema.Array(Credential),
     total_count: Schema.Int.annotate({ description: "How many credentials match, on this page and all others." })
-  }),
+  }).annotate({ description: "A page of credentials." }),
   error: [InvalidParams, ...refusals]
 })
   .annotate(OpenApi.Summary, "List credentials")
@@ -100,7 +104,7 @@ const list = HttpApiEndpoint.get("list", "/byok", {
 
 const status = HttpApiEndpoint.get("status", "/byok/:id/status", {
   params: { id: CredentialId },
-  success: Schema.Struct({ data: CredentialStatus }),
+  success: Schema.Struct({ data: CredentialStatus }).annotate({ description: "The status." }),
   error: [NotFound, ...refusals]
 })
   .annotate(OpenApi.Summary, "Get the status of a credential")
@@ -113,7 +117,7 @@ const status = HttpApiEndpoint.get("status", "/byok/:id/status", {
 const update = HttpApiEndpoint.patch("update", "/byok/:id", {
   params: { id: CredentialId },
   payload: CredentialChanges,
-  success: Body,
+  success: body("The credential as it is now."),
   error: [NotFound, ...refusals]
 })
   .annotate(OpenApi.Summary, "Update a credential")
@@ -131,7 +135,7 @@ const update = HttpApiEndpoint.patch("update", "/byok/:id", {
 
 const remove = HttpApiEndpoint.delete("delete", "/byok/:id", {
   params: { id: CredentialId },
-  success: Schema.Struct({ deleted: Schema.Literal(true) }),
+  success: Schema.Struct({ deleted: Schema.Literal(true) }).annotate({ description: "The credential was deleted." }),
   error: [NotFound, ...refusals]
 })
   .annotate(OpenApi.Summary, "Delete a credential")
@@ -140,7 +144,9 @@ const remove = HttpApiEndpoint.delete("delete", "/byok/:id", {
 
 const plan = HttpApiEndpoint.post("plan", "/byok/plan", {
   payload: PlanRequest,
-  success: Schema.Struct({ data: Explanation }),
+  success: Schema.Struct({ data: Explanation }).annotate({
+    description: "The plan, with a verdict on every credential and on shared capacity."
+  }),
   error: [...refusals]
 })
   .annotate(OpenApi.Summary, "Explain a plan")
@@ -156,13 +162,31 @@ const plan = HttpApiEndpoint.post("plan", "/byok/plan", {
 /** The operations on credentials. */
 class ByokGroup extends HttpApiGroup.make("byok")
   .add(create, list, plan, get, status, update, remove)
+  .prefix("/api/v1")
   .middleware(Authentication)
   .annotate(OpenApi.Description, "Provider credentials brought by customers.") {}
 
+const probe = <const Status extends string>(status: Status) =>
+  Schema.Struct({ status: Schema.Literal(status) }).annotate({ description: `The service is ${status}.` })
+
+/** For probes and load balancers. */
+class HealthGroup extends HttpApiGroup.make("health")
+  .add(
+    HttpApiEndpoint.get("live", "/health/live", { success: probe("live") })
+      .annotate(OpenApi.Summary, "Check that the process runs")
+      .annotate(OpenApi.Description, "For probes. It needs no key and asks no database."),
+    HttpApiEndpoint.get("ready", "/health/ready", { success: probe("ready"), error: ServiceUnavailable })
+      .annotate(OpenApi.Summary, "Check that requests can be served")
+      .annotate(
+        OpenApi.Description,
+        "For probes and load balancers. It needs no key. The log says why it is not ready."
+      )
+  )
+  .annotate(OpenApi.Description, "For probes.") {}
+
 /** The whole HTTP contract: server, typed client and OpenAPI document are derived from it. */
 export class Api extends HttpApi.make("byok")
-  .add(ByokGroup)
-  .prefix("/api/v1")
+  .add(ByokGroup, HealthGroup)
   .annotate(HttpApi.PayloadParseOptions, { errors: "all" })
   .annotate(HttpApi.QueryParseOptions, { errors: "all", onExcessProperty: "error" })
   .annotate(HttpApi.SuccessParseOptions, { disableChecks: true })

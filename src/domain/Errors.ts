@@ -97,7 +97,7 @@ export class ServiceUnavailable extends Schema.Error<ServiceUnavailable>("Servic
   ...fixedMessage(
     503,
     "Service temporarily unavailable",
-    "Too much work is queued. Nothing was done; retry after `Retry-After` seconds."
+    "The service cannot do this now. Nothing was done; retry after `Retry-After` seconds."
   )
 ) {
   readonly _tag = "ServiceUnavailable"

@@ -1,48 +1,48 @@
-import { Effect } from "effect"
-import { HttpRouter, HttpServerResponse } from "effect/http"
+import { Duration, Effect } from "effect"
+import { HttpServerResponse } from "effect/http"
+import { HttpApiBuilder } from "effect/http-api"
+import { Api } from "../api/Api.ts"
 import { ServiceUnavailable } from "../domain/Errors.ts"
 import { Draining } from "../port/Draining.ts"
 import { Readiness } from "../port/Readiness.ts"
-import { cachedFor } from "./cachedFor.ts"
 
 const live = HttpServerResponse.jsonUnsafe({ status: "live" })
 const ready = HttpServerResponse.jsonUnsafe({ status: "ready" })
 const notReady = HttpServerResponse.jsonUnsafe({ error: new ServiceUnavailable().error }, { status: 503 })
 
-/** How long an answer about readiness is kept, in milliseconds: anybody may ask, as often as they like. */
-const kept = 1000
-
-/** Logs each change of what is wrong, once. The public answer shows none of it. */
-const makeReport = () => {
-  let logged = ""
-  return (problems: ReadonlyArray<string>, warnings: ReadonlyArray<string>) =>
-    Effect.suspend(() => {
-      const found = [...problems, ...warnings].join("; ")
-      if (found === logged) return Effect.void
-      logged = found
-      if (found === "") return Effect.logInfo("Ready")
-      return Effect.logWarning(`${problems.length > 0 ? "Not ready" : "Ready, but"}: ${found}`)
+/** Anybody may ask, as often as they like: who asks within a second gets one answer, whatever the system's clock does. */
+const oncePerSecond = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
+  Effect.map(Effect.cachedInvalidateWithTTL(effect, Duration.infinity), ([cached, invalidate]) => {
+    let expires = 0
+    return Effect.suspend(() => {
+      if (performance.now() < expires) return cached
+      expires = performance.now() + 1000
+      return Effect.andThen(invalidate, cached)
     })
-}
+  })
 
-/** `/health/live` answers while the process runs; `/health/ready` says whether the service can work. */
-export const layer = HttpRouter.use(
-  Effect.fnUntraced(function* (router) {
+/** `/health/live` answers while the process runs; `/health/ready` says whether the service can work, and logs each change. */
+export const layer = HttpApiBuilder.group(
+  Api,
+  "health",
+  Effect.fnUntraced(function* (handlers) {
     const readiness = yield* Readiness
     const isDraining = yield* Draining
-    const report = makeReport()
-    const answer = yield* cachedFor(kept)(
+    let logged = ""
+    const answer = yield* oncePerSecond(
       Effect.gen(function* () {
         const { problems, warnings } = yield* Effect.all(readiness, { concurrency: 2 })
-        yield* report(problems, warnings)
+        const found = [...problems, ...warnings].join("; ")
+        const isNew = found !== logged
+        logged = found
+        if (isNew && found === "") yield* Effect.logInfo("Ready")
+        else if (isNew) yield* Effect.logWarning(`${problems.length > 0 ? "Not ready" : "Ready, but"}: ${found}`)
         return problems.length === 0 ? ready : notReady
       })
     )
-    yield* router.add("GET", "/health/live", Effect.succeed(live))
-    yield* router.add(
-      "GET",
-      "/health/ready",
-      Effect.suspend(() => (isDraining() ? Effect.succeed(notReady) : answer))
-    )
+    return handlers.handleAll({
+      live: () => Effect.succeed(live),
+      ready: () => Effect.suspend(() => (isDraining() ? Effect.succeed(notReady) : answer))
+    })
   })
 )

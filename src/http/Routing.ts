@@ -33,14 +33,12 @@ export const routableUrl = (url: string): string => {
   return encoded.replaceAll(";", "%3B").replaceAll("#", "%23") + url.slice(path.length)
 }
 
-const others = ["/", "/docs", "/docs/style.css", "/docs/try-it.js", "/openapi.json", "/health/live", "/health/ready"]
-const known = [
-  ...Object.values(Api.groups.byok.endpoints).map(({ method, path }) => ({ method, path })),
-  ...(others as ReadonlyArray<`/${string}`>).map((path) => ({ method: "GET" as const, path }))
-]
+const { byok, health } = Api.groups
+const others = ["/", "/docs", "/docs/style.css", "/docs/try-it.js", "/openapi.json"] as const
 
 const routes = FindMyWay.make<string>(routerConfig)
-for (const { method, path } of known) routes.on(method, path, path)
+for (const { method, path } of Object.values({ ...byok.endpoints, ...health.endpoints })) routes.on(method, path, path)
+for (const path of others) routes.on("GET", path, path)
 
 /** The methods that some path allows. */
 export const allowedMethods = ["GET", "HEAD", "POST", "PATCH", "DELETE"] as const

@@ -36,14 +36,13 @@ export class CertificateInUse extends Context.Service<
 >()("byok/CertificateInUse") {}
 
 /** All routes, for any HTTP server. */
-const routes = Layer.mergeAll(
-  HttpApiBuilder.layer(Api, { openapiPath: "/openapi.json" }),
-  Docs.layer,
-  Health.layer
-).pipe(Layer.provide(noteRoute.layer), Layer.merge(Envelope.layer))
+const routes = Layer.merge(HttpApiBuilder.layer(Api, { openapiPath: "/openapi.json" }), Docs.layer).pipe(
+  Layer.provide(noteRoute.layer),
+  Layer.merge(Envelope.layer)
+)
 
 /** The contract implemented over `Credentials` and `ApiKeys`. */
-const implementation = Handlers.layer.pipe(
+const implementation = Layer.merge(Handlers.layer, Health.layer).pipe(
   Layer.provideMerge(Layer.merge(AuthenticationLive.layer, RequestDecodingLive.layer)),
   Layer.provide(FairQueues.layer)
 )

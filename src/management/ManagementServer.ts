@@ -3,7 +3,6 @@ import { Effect, Layer } from "effect"
 import { HttpServer, HttpServerRequest, HttpServerResponse } from "effect/http"
 import { MethodNotAllowed } from "../api/HttpErrors.ts"
 import { InternalError, NotFound, ServiceUnavailable } from "../domain/Errors.ts"
-import { cachedFor } from "../http/cachedFor.ts"
 import { makeNodeServer } from "../http/makeNodeServer.ts"
 import { requestIdOf } from "../http/RequestHeaders.ts"
 import type { ServerSettings } from "../http/Server.ts"
@@ -11,9 +10,6 @@ import { Draining } from "../port/Draining.ts"
 import { KeyringReload } from "../port/KeyringReload.ts"
 import { Readiness } from "../port/Readiness.ts"
 import { prometheusText, prometheusType } from "../telemetry/prometheusText.ts"
-
-/** How long an answer about readiness is kept, in milliseconds. */
-const kept = 1000
 
 const json = (body: unknown, status = 200) => HttpServerResponse.jsonUnsafe(body, { status })
 
@@ -60,7 +56,7 @@ const makeRoutes = Effect.gen(function* () {
   )
   return new Map<string, Route>([
     ["/health/live", get(Effect.succeed(json({ status: "live" })))],
-    ["/health/ready", get(yield* cachedFor(kept)(ready))],
+    ["/health/ready", get(ready)],
     ["/metrics", get(metrics)],
     ["/keyring/reload", { methods: ["POST"], answer: reloaded }]
   ])

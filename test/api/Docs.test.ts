@@ -2,8 +2,9 @@ import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { OpenApi } from "effect/http-api"
 import { Api } from "../../src/api/Api.ts"
-import { type ApiDocument, renderPage } from "../../src/http/docs/renderPage.ts"
+import { renderPage } from "../../src/http/docs/renderPage.ts"
 import { send } from "../support/http/HttpProbe.ts"
+import type { JsonSchema } from "../support/http/JsonSchema.ts"
 import { TestService } from "../support/http/TestService.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 
@@ -39,49 +40,31 @@ layerLive(TestService.layer)("/docs", (it) => {
       assert.strictEqual(headers["content-type"], type)
       assert.deepStrictEqual(elsewhere(body), [])
       assert.isBelow(body.length, 100_000)
-      const compressed = yield* send(url, { path, method: "HEAD", headers: [["Accept-Encoding", "br"]] })
+      const compressed = yield* send(url, { path, method: "HEAD", headers: [["Accept-Encoding", "gzip"]] })
       assert.isBelow(Number(compressed.headers["content-length"]), 10_000)
     })
   )
 
-  it.effect.each(assets)("%s is compressed as the browser accepts it, and the same in every coding (F7)", ([path]) =>
+  it.effect.each(assets)("%s is compressed if the browser accepts it, and may be kept (F17)", ([path]) =>
     Effect.gen(function* () {
       const { url } = yield* TestService
       const plain = yield* send(url, { path })
       assert.isUndefined(plain.headers["content-encoding"])
-      const tags = new Set([plain.headers["etag"]])
       for (const [accepted, coding] of [
-        ["gzip, deflate, br, zstd", "br"],
-        ["gzip", "gzip"],
+        ["gzip, deflate, br, zstd", "gzip"],
+        ["br,gzip", "gzip"],
         ["GZIP;q=0.5", "gzip"],
         ["br;q=0, gzip;q=1.0", "gzip"],
-        ["br;q=0.0, gzip; q=0", undefined],
+        ["br;q=1.0, gzip; q=0", undefined],
+        ["gzip;q=0.000, br", undefined],
         ["identity", undefined],
-        ["brotli", undefined]
+        ["gzippy", undefined]
       ] as const) {
         const answer = yield* browse(url + path, { "accept-encoding": accepted })
         assert.strictEqual(answer.headers["content-encoding"], coding, accepted)
         assert.strictEqual(answer.headers["vary"], "Accept-Encoding")
+        assert.strictEqual(answer.headers["cache-control"], "public, max-age=300")
         assert.strictEqual(answer.body, plain.body)
-        tags.add(answer.headers["etag"] ?? "")
-      }
-      assert.strictEqual(tags.size, 3)
-    })
-  )
-
-  it.effect.each(assets)("%s may be kept, and is not sent again to who has it (F7)", ([path]) =>
-    Effect.gen(function* () {
-      const { url } = yield* TestService
-      const { body, headers } = yield* send(url, { path })
-      const { etag = "" } = headers
-      assert.strictEqual(headers["cache-control"], "public, max-age=300")
-      for (const known of [etag, `W/${etag}`, `"other", ${etag}`, "*"]) {
-        const again = yield* send(url, { path, headers: [["If-None-Match", known]] })
-        assert.deepStrictEqual([again.status, again.body, again.headers["etag"]], [304, "", etag])
-        assert.strictEqual(again.headers["cache-control"], "public, max-age=300")
-      }
-      for (const known of ['"other"', etag.slice(1, -1)]) {
-        assert.strictEqual((yield* send(url, { path, headers: [["If-None-Match", known]] })).body, body)
       }
     })
   )
@@ -129,14 +112,16 @@ layerLive(TestService.layer)("/docs", (it) => {
 })
 
 describe("the page", () => {
-  const document = OpenApi.fromApi(Api) as unknown as ApiDocument
+  const document = OpenApi.fromApi(Api)
   const page = renderPage(document)
 
   it("shows every operation, parameter, field, status and header of the document", () => {
     const shown = (text: string) => page.includes(`<code>${text}</code>`)
     for (const [path, item] of Object.entries(document.paths)) {
       assert.isTrue(shown(path), path)
-      for (const { parameters = [], responses, summary = "" } of Object.values(item)) {
+      for (const { parameters, responses, summary = "" } of Object.values(
+        item as Record<string, OpenApi.OpenAPISpecOperation>
+      )) {
         assert.include(page, `<h2>${summary}</h2>`)
         for (const { name } of parameters) assert.isTrue(shown(name), name)
         for (const [status, { headers = {} }] of Object.entries(responses)) {
@@ -145,12 +130,13 @@ describe("the page", () => {
         }
       }
     }
+    const schemas = document.components.schemas as Readonly<Record<string, JsonSchema>>
     for (const name of ["Credential", "NewCredential"]) {
-      const fields = Object.keys(document.components.schemas[name]?.properties ?? {})
+      const fields = Object.keys(schemas[name]?.properties ?? {})
       assert.isAbove(fields.length, 10)
       for (const field of fields) assert.isTrue(shown(field), field)
     }
-    for (const provider of document.components.schemas["NewCredential"]?.properties?.["provider"]?.enum ?? []) {
+    for (const provider of schemas["NewCredential"]?.properties?.["provider"]?.enum ?? []) {
       assert.isTrue(shown(String(provider)), String(provider))
     }
   })
@@ -179,31 +165,38 @@ describe("the page", () => {
   it("shows what is in the document as text, whatever that is", () => {
     const hostile = `<img src=x onerror="alert(1)">&'`
     const schema = { type: hostile, description: hostile, enum: [hostile], default: hostile, pattern: hostile }
-    const operation = {
+    const example = { example: hostile }
+    const operation: OpenApi.OpenAPISpecOperation = {
+      operationId: hostile,
+      tags: [hostile],
+      security: [],
       summary: hostile,
       description: hostile,
-      parameters: [{ name: hostile, in: "path", required: true, description: hostile, schema }],
+      parameters: [{ name: hostile, in: "path", required: true, schema }],
       requestBody: {
-        description: hostile,
-        content: { "application/json": { schema: { properties: { [hostile]: schema } }, example: hostile } }
+        required: true,
+        content: { "application/json": { schema: { properties: { [hostile]: schema } }, ...example } }
       },
       responses: {
         200: {
           description: hostile,
-          headers: { [hostile]: { description: hostile } },
+          headers: { [hostile]: { description: hostile, required: true, schema } },
           content: {
             "application/json": {
               schema: { properties: { data: { properties: { [hostile]: schema } } } },
-              example: hostile
+              ...example
             }
           }
         }
       }
     }
     const rendered = renderPage({
+      openapi: "3.1.0",
+      security: [],
+      tags: [],
       info: { title: hostile, version: hostile, description: hostile },
       paths: { [`/${hostile}`]: { get: operation } },
-      components: { schemas: {} }
+      components: { schemas: {}, securitySchemes: {} }
     })
     assert.notInclude(rendered, "<img")
     assert.notInclude(rendered, 'onerror="')

@@ -1,15 +1,10 @@
-/** How each limit of a schema is said, and of what it counts. */
-const limits = [
-  ["minLength", "at least", "character"],
-  ["maxLength", "at most", "character"],
-  ["minItems", "at least", "element"],
-  ["maxItems", "at most", "element"],
-  ["minimum", "at least", ""],
-  ["maximum", "at most", ""]
-] as const
+import type { OpenApi } from "effect/http-api"
+
+/** The limits that a schema may set, which the page shows by these names. */
+const limits = ["minLength", "maxLength", "minItems", "maxItems", "minimum", "maximum"] as const
 
 /** The part of JSON Schema that the contract uses. */
-interface ValueSchema extends Readonly<Partial<Record<(typeof limits)[number][0], number>>> {
+interface ValueSchema extends Readonly<Partial<Record<(typeof limits)[number], number>>> {
   readonly $ref?: string
   readonly type?: string
   readonly format?: string
@@ -24,57 +19,25 @@ interface ValueSchema extends Readonly<Partial<Record<(typeof limits)[number][0]
   readonly pattern?: string
 }
 
-type Content = Readonly<Record<"application/json", { readonly schema: ValueSchema; readonly example?: unknown }>>
-
-interface Operation {
-  readonly summary?: string
-  readonly description?: string
-  readonly security?: ReadonlyArray<object>
-  readonly parameters?: ReadonlyArray<{
-    readonly name: string
-    readonly in: string
-    readonly required: boolean
-    readonly description?: string
-    readonly schema: ValueSchema
-  }>
-  readonly requestBody?: { readonly description?: string; readonly content: Content }
-  readonly responses: Readonly<
-    Record<
-      string,
-      {
-        readonly description: string
-        readonly headers?: Readonly<Record<string, { readonly description?: string }>>
-        readonly content?: Content
-      }
-    >
-  >
-}
-
-/** The part of an OpenAPI document that the page shows. */
-export interface ApiDocument {
-  readonly info: { readonly title: string; readonly version: string; readonly description?: string }
-  readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>
-  readonly components: { readonly schemas: Readonly<Record<string, ValueSchema>> }
-}
+/** Schema and example of a body, which is JSON. */
+const jsonOf = (body?: { readonly content?: OpenApi.OpenApiSpecContent }) =>
+  (body?.content?.["application/json"] ?? {}) as { readonly schema?: ValueSchema; readonly example?: unknown }
 
 const escape = (text: string) => text.replace(/[&<>"]/g, (character) => `&#${character.charCodeAt(0)};`)
 
-/** A text with `code` between backticks. */
+/** Paragraphs with blank lines between them, and with `code` between backticks. */
 const inline = (text: string) => escape(text).replace(/`([^`]*)`/g, "<code>$1</code>")
 
-/** Texts with blank lines between paragraphs. */
-const prose = (text = "") =>
-  text
-    .split("\n\n")
-    .filter((paragraph) => paragraph !== "")
-    .map((paragraph) => `<p>${inline(paragraph)}</p>`)
-    .join("")
+const prose = (text = "") => (text === "" ? "" : `<p>${inline(text).replaceAll("\n\n", "</p><p>")}</p>`)
 
 const code = (value: unknown) => `<code>${escape(typeof value === "string" ? value : JSON.stringify(value))}</code>`
 
 const block = (value: unknown) => `<pre>${escape(JSON.stringify(value, null, 2))}</pre>`
 
-const idOf = (method: string, path: string) => `${method}${path.replace(/[^a-z0-9]+/gi, "-")}`.replace(/-$/, "")
+const badge = (method: string) => `<b class="${method}">${method.toUpperCase()}</b>`
+
+const table = (caption: string, rows: string) =>
+  rows === "" ? "" : `<h3>${caption}</h3><table><tbody>${rows}</tbody></table>`
 
 /** How many values of an enumeration are shown without being asked for. */
 const fewValues = 6
@@ -84,100 +47,23 @@ const isOwnStatus = (status: string) => /^(2..|400|404|409)$/.test(status)
 
 const quoted = (text: string) => `'${text.replaceAll("'", "'\\''")}'`
 
-const badge = (method: string) => `<b class="${method}">${method.toUpperCase()}</b>`
-
 /** A command that sends a request like the example. The script puts the origin of the page into it. */
-const curl = (method: string, path: string, { requestBody, security = [] }: Operation) => {
-  const example = requestBody?.content["application/json"].example
-  const options = [
+const curl = (method: string, path: string, { requestBody, security }: OpenApi.OpenAPISpecOperation) => {
+  const { example } = jsonOf(requestBody)
+  const rest = [
+    quoted(path.replace(/\{(\w+)\}/g, (_, name: string) => name.toUpperCase())).slice(1),
     ...(method === "get" ? [] : [`-X ${method.toUpperCase()}`]),
     ...(security.length > 0 ? ['-H "Authorization: Bearer $BYOK_MANAGEMENT_KEY"'] : []),
     ...(example === undefined ? [] : ["-H 'Content-Type: application/json'", `-d ${quoted(JSON.stringify(example))}`])
-  ]
-  const rest = [quoted(path.replace(/\{(\w+)\}/g, (_, name: string) => name.toUpperCase())).slice(1), ...options].join(
-    " \\\n  "
-  )
+  ].join(" \\\n  ")
   return `<pre>curl '<span class="origin">http://127.0.0.1:3000</span>${escape(rest)}</pre>`
 }
 
 /** Renders an OpenAPI document as a page that is complete without scripts; a script adds sending requests. */
-export const renderPage = ({ components, info, paths }: ApiDocument): string => {
+export const renderPage = ({ components, info, paths }: OpenApi.OpenAPISpec): string => {
   const resolve = (schema: ValueSchema): ValueSchema => {
     const name = schema.$ref?.split("/").at(-1)
     return name === undefined ? schema : (components.schemas[name] ?? schema)
-  }
-
-  const typeOf = (given: ValueSchema): string => {
-    const schema = resolve(given)
-    if (schema.anyOf !== undefined) return schema.anyOf.map(typeOf).join(" or ")
-    if (schema.enum !== undefined && schema.enum.length <= fewValues) return schema.enum.map(code).join(" or ")
-    if (schema.type === "array") return `list of ${typeOf(schema.items ?? {})}`
-    return escape(
-      [schema.type ?? "any value", ...(schema.format === undefined ? [] : [`(${schema.format})`])].join(" ")
-    )
-  }
-
-  const limitsOf = (given: ValueSchema): ReadonlyArray<string> => {
-    const schema = resolve(given)
-    const { allOf = [], anyOf = [], format, items, pattern } = schema
-    const numbers = limits.flatMap(([name, bound, counted]) => {
-      const limit = schema[name]
-      if (limit === undefined) return []
-      return [`${bound} ${limit}${counted === "" ? "" : ` ${counted}${limit === 1 ? "" : "s"}`}`]
-    })
-    return [
-      ...numbers,
-      ...(pattern === undefined || format !== undefined ? [] : [`matching ${code(pattern)}`]),
-      ...[...allOf, ...anyOf].flatMap(limitsOf),
-      ...(items === undefined ? [] : limitsOf(items).map((limit) => `each ${limit}`))
-    ]
-  }
-
-  const valuesOf = (given: ValueSchema) => {
-    const values = resolve(given).enum ?? []
-    if (values.length <= fewValues) return ""
-    const listed = values.map(code).join(" ")
-    return `<details><summary>${values.length} values</summary><p class="values">${listed}</p></details>`
-  }
-
-  const row = (name: string, schema: ValueSchema, required: boolean, where: string, description?: string) => {
-    const told = description ?? resolve(schema).description
-    const limits = limitsOf(schema)
-    const byDefault = resolve(schema).default
-    return `<tr><th scope="row">${code(name)}<span>${[where, required ? "required" : ""].filter(Boolean).join(", ")}</span></th><td><span class="type">${typeOf(schema)}</span>${byDefault === undefined ? "" : `<span class="type">, default ${code(byDefault)}</span>`}${prose(told)}${limits.length === 0 ? "" : `<p class="limits">${limits.join("; ")}</p>`}${valuesOf(schema)}</td></tr>`
-  }
-
-  const rowsOf = (given: ValueSchema): string => {
-    const { properties = {}, required = [] } = resolve(given)
-    return Object.entries(properties)
-      .map(([name, schema]) => row(name, schema, required.includes(name), ""))
-      .join("")
-  }
-
-  const table = (caption: string, rows: string) =>
-    rows === "" ? "" : `<h3>${caption}</h3><table><tbody>${rows}</tbody></table>`
-
-  /** What an error's body is, for each of its sentences. */
-  const errorsOf = (given: ValueSchema): ReadonlyArray<object> => {
-    const { code, message, metadata } = resolve(resolve(given).properties?.["error"] ?? {}).properties ?? {}
-    const issue = { path: ["allowed_models", 3], message: "must be a string" }
-    return (message?.enum ?? []).map((sentence) => ({
-      error: {
-        code: code?.enum?.[0],
-        message: sentence,
-        ...(metadata === undefined ? {} : { metadata: { issues: [issue] } })
-      }
-    }))
-  }
-
-  const response = ([status, { content, description, headers = {} }]: [string, Operation["responses"][string]]) => {
-    const { example, schema = {} } = content?.["application/json"] ?? {}
-    const bodies = example === undefined ? errorsOf(schema) : [example]
-    const data = resolve(schema).properties?.["data"]
-    const listed = Object.entries(headers).map(
-      ([name, header]) => `<li>${code(name)} ${inline(header.description ?? "")}</li>`
-    )
-    return `<details class="response"><summary><b class="s${status.slice(0, 1)}">${status}</b> ${inline(description)}</summary>${bodies.map(block).join("")}${listed.length === 0 ? "" : `<ul>${listed.join("")}</ul>`}${data === undefined ? "" : table("Fields of data", rowsOf(data))}</details>`
   }
 
   const manyValuesOf = (schema: ValueSchema) => {
@@ -185,18 +71,76 @@ export const renderPage = ({ components, info, paths }: ApiDocument): string => 
     return values.length > fewValues ? values : []
   }
 
-  const form = (id: string, method: string, path: string, operation: Operation) => {
-    const { parameters = [], requestBody, security = [] } = operation
-    const { properties = {} } = resolve(requestBody?.content["application/json"].schema ?? {})
-    const ofBody = Object.entries(properties)
+  const typeOf = (given: ValueSchema): string => {
+    const { anyOf, enum: values, format, items = {}, type = "any value" } = resolve(given)
+    if (anyOf !== undefined) return anyOf.map(typeOf).join(" or ")
+    if (values !== undefined && values.length <= fewValues) return values.map(code).join(" or ")
+    if (type === "array") return `list of ${typeOf(items)}`
+    return escape(format === undefined ? type : `${type} (${format})`)
+  }
+
+  const limitsOf = (given: ValueSchema): ReadonlyArray<string> => {
+    const schema = resolve(given)
+    const { allOf = [], anyOf = [], format, items, pattern } = schema
+    return [
+      ...limits.flatMap((name) => (schema[name] === undefined ? [] : [`${name} ${schema[name]}`])),
+      ...(pattern === undefined || format !== undefined ? [] : [`pattern ${code(pattern)}`]),
+      ...[...allOf, ...anyOf].flatMap(limitsOf),
+      ...(items === undefined ? [] : limitsOf(items).map((limit) => `each ${limit}`))
+    ]
+  }
+
+  const row = (name: string, schema: ValueSchema, required: boolean, where: string, about?: string) => {
+    const { default: byDefault, description } = resolve(schema)
+    const [limits, values] = [limitsOf(schema).join("; "), manyValuesOf(schema)]
+    return [
+      `<tr><th scope="row">${code(name)}<span>${[where, required ? "required" : ""].filter(Boolean).join(", ")}</span></th>`,
+      `<td><span class="type">${typeOf(schema)}${byDefault === undefined ? "" : `, default ${code(byDefault)}`}</span>`,
+      prose(about ?? description),
+      limits === "" ? "" : `<p class="limits">${limits}</p>`,
+      values.length === 0
+        ? ""
+        : `<details><summary>${values.length} values</summary><p class="values">${values.map(code).join(" ")}</p></details>`,
+      "</td></tr>"
+    ].join("")
+  }
+
+  const rowsOf = (given: ValueSchema = {}): string => {
+    const { properties = {}, required = [] } = resolve(given)
+    return Object.entries(properties)
+      .map(([name, schema]) => row(name, schema, required.includes(name), ""))
+      .join("")
+  }
+
+  /** What an error's body is, for each of its sentences. */
+  const errorsOf = (given: ValueSchema): ReadonlyArray<object> => {
+    const { code, message, metadata } = resolve(resolve(given).properties?.["error"] ?? {}).properties ?? {}
+    const issues = [{ path: ["allowed_models", 3], message: "must be a string" }]
+    return (message?.enum ?? []).map((sentence) => ({
+      error: { code: code?.enum?.[0], message: sentence, ...(metadata && { metadata: { issues } }) }
+    }))
+  }
+
+  const response = ([status, answer]: [string, OpenApi.OpenApiSpecResponse]) => {
+    const { example, schema = {} } = jsonOf(answer)
+    const bodies = example === undefined ? errorsOf(schema) : [example]
+    const listed = Object.entries(answer.headers ?? {}).map(
+      ([name, { description = "" }]) => `<li>${code(name)} ${inline(description)}</li>`
+    )
+    return `<details class="response"><summary><b class="s${status.slice(0, 1)}">${status}</b> ${inline(answer.description)}</summary>${bodies.map(block).join("")}<ul>${listed.join("")}</ul>${table("Fields of data", rowsOf(resolve(schema).properties?.["data"]))}</details>`
+  }
+
+  const form = (id: string, method: string, path: string, operation: OpenApi.OpenAPISpecOperation) => {
+    const { parameters, requestBody, security } = operation
+    const { example, schema = {} } = jsonOf(requestBody)
+    const ofBody = Object.entries(resolve(schema).properties ?? {})
       .filter(([, schema]) => manyValuesOf(schema).length > 0)
       .map(([name, schema]) => ({ in: "body", name, required: false, schema }))
     const inputs = [...parameters, ...ofBody].map(({ in: where, name, required, schema }) => {
       const options = manyValuesOf(schema).map((value) => `<option value="${escape(String(value))}"></option>`)
-      const list = options.length === 0 ? "" : escape(`${id}-${name}`)
-      return `<label>${code(name)}<input name="${escape(name)}" data-in="${where}"${required ? " required" : ""} autocomplete="off" spellcheck="false"${list === "" ? "" : ` list="${list}"`}></label>${list === "" ? "" : `<datalist id="${list}">${options.join("")}</datalist>`}`
+      const list = escape(`${id}-${name}`)
+      return `<label>${code(name)}<input name="${escape(name)}" data-in="${where}"${required ? " required" : ""} autocomplete="off" spellcheck="false" list="${list}"></label><datalist id="${list}">${options.join("")}</datalist>`
     })
-    const example = requestBody?.content["application/json"].example
     const body =
       example === undefined
         ? ""
@@ -205,29 +149,37 @@ export const renderPage = ({ components, info, paths }: ApiDocument): string => 
   }
 
   const operations = Object.entries(paths).flatMap(([path, item]) =>
-    Object.entries(item).map(([method, operation]) => ({ id: idOf(method, path), method, operation, path }))
+    Object.entries(item as Record<string, OpenApi.OpenAPISpecOperation>).map(([method, operation]) => {
+      const isCommon = ([status]: [string, unknown]) => operation.security.length > 0 && !isOwnStatus(status)
+      const responses = Object.entries(operation.responses)
+      return {
+        id: `${method}${path.replace(/[^a-z0-9]+/gi, "-")}`.replace(/-$/, ""),
+        ...{ method, operation, path, summary: escape(operation.summary ?? path) },
+        common: responses.filter(isCommon),
+        own: responses.filter((response) => !isCommon(response))
+      }
+    })
   )
-  const common = new Map(
-    operations
-      .filter(({ operation: { security = [] } }) => security.length > 0)
-      .flatMap(({ operation: { responses } }) => Object.entries(responses).filter(([status]) => !isOwnStatus(status)))
-      .sort(([one], [other]) => one.localeCompare(other))
-  )
-  const sections = operations.map(({ id, method, operation, path }) => {
-    const parameters = (operation.parameters ?? [])
-      .map(({ description, in: where, name, required, schema }) => row(name, schema, required, where, description))
-      .join("")
-    const request = operation.requestBody
-    const responses = Object.entries(operation.responses)
-    const others = responses.filter(([status]) => (operation.security ?? []).length > 0 && !isOwnStatus(status))
-    const own = responses.filter((response) => !others.includes(response))
-    const rest =
-      others.length === 0 ? "" : `<p>Also <a href="#errors">${others.map(([status]) => status).join(", ")}</a>.</p>`
-    return `<section id="${id}"><h2>${escape(operation.summary ?? path)}</h2><p class="route">${badge(method)} ${code(path)}</p>${prose(operation.description)}${curl(method, path, operation)}${table("Parameters", parameters)}${request === undefined ? "" : table("Body", rowsOf(request.content["application/json"].schema)) + prose(request.description)}<h3>Answers</h3>${own.map(response).join("")}${rest}${form(id, method, path, operation)}</section>`
+  const common = new Map(operations.flatMap(({ common }) => common).sort(([one], [other]) => one.localeCompare(other)))
+  const sections = operations.map(({ common, id, method, operation, own, path, summary }) => {
+    const { description, parameters, requestBody } = operation
+    const rows = parameters.map(({ description, in: where, name, required, schema }) =>
+      row(name, schema, required, where, description)
+    )
+    return [
+      `<section id="${id}"><h2>${summary}</h2><p class="route">${badge(method)} ${code(path)}</p>`,
+      prose(description),
+      curl(method, path, operation),
+      table("Parameters", rows.join("")),
+      table("Body", rowsOf(jsonOf(requestBody).schema)),
+      `<h3>Answers</h3>${own.map(response).join("")}`,
+      common.length === 0 ? "" : `<p>Also <a href="#errors">${common.map(([status]) => status).join(", ")}</a>.</p>`,
+      form(id, method, path, operation),
+      "</section>"
+    ].join("")
   })
   const index = operations.map(
-    ({ id, method, operation, path }) =>
-      `<li>${badge(method)} <a href="#${id}">${escape(operation.summary ?? path)}</a> ${code(path)}</li>`
+    ({ id, method, path, summary }) => `<li>${badge(method)} <a href="#${id}">${summary}</a> ${code(path)}</li>`
   )
   return `<!doctype html>
 <html lang="en">

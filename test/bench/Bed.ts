@@ -26,6 +26,8 @@ export interface Bed extends Postgres {
   readonly database: string
   readonly key: string
   readonly seeded: number
+  /** Whether it has the lean peer's table. */
+  readonly lean: boolean
   /** The ids of credentials that can be opened, unlike the seeded ones. */
   readonly updatable: Array<string>
   readonly client: Client
@@ -78,7 +80,7 @@ export const issue = (client: Client, account: string, tokens: ReadonlyArray<str
 /** What the lean peer stores, in a table of its own. */
 export const leanColumns = [...columns, "sort_order", "account_id", "sealed"].join(", ")
 
-const seed = async (client: Client, credentials: number) => {
+const seed = async (client: Client, credentials: number, lean: boolean) => {
   await addAccount(client, account_id, workspace_id)
   await issue(client, account_id, [key])
   await client.query("INSERT INTO keks VALUES ('kek-bench', decode(repeat('00', 16), 'hex'))")
@@ -90,15 +92,17 @@ const seed = async (client: Client, credentials: number) => {
      FROM generate_series(1, $3::int) AS n`,
     [account_id, workspace_id, credentials]
   )
-  await client.query(
-    `CREATE TABLE lean_credentials AS SELECT ${leanColumns} FROM credentials;
-     ALTER TABLE lean_credentials ADD PRIMARY KEY (id)`
-  )
+  if (lean) {
+    await client.query(
+      `CREATE TABLE lean_credentials AS SELECT ${leanColumns} FROM credentials;
+       ALTER TABLE lean_credentials ADD PRIMARY KEY (id)`
+    )
+  }
   await client.query("VACUUM ANALYZE")
   await client.query("CHECKPOINT")
 }
 
-export const makeBed = async (postgres: Postgres, database: string, credentials: number): Promise<Bed> => {
+export const makeBed = async (postgres: Postgres, database: string, credentials: number, lean = true): Promise<Bed> => {
   const admin = new Client({ host: postgres.socket, user, database: "postgres" })
   await admin.connect()
   await admin.query(`CREATE DATABASE ${database}`)
@@ -108,8 +112,8 @@ export const makeBed = async (postgres: Postgres, database: string, credentials:
   await Effect.runPromise(migrate(target, { connectTimeout: Duration.seconds(5), pooler: false }))
   const client = new Client({ host: postgres.socket, user, database })
   await client.connect()
-  await seed(client, credentials)
-  return { ...postgres, url, database, key, seeded: credentials, updatable: [], client }
+  await seed(client, credentials, lean)
+  return { ...postgres, url, database, key, seeded: credentials, lean, updatable: [], client }
 }
 
 /** A measurement, which has ended its own programs when it ends. */
@@ -151,12 +155,14 @@ export const onBed = (database: string, credentials: number, measure: Measure<Be
 }
 
 /** Deletes what the load has created: every round starts from the same table. */
-export const sweep = async ({ client }: Bed): Promise<void> => {
+export const sweep = async ({ client, lean }: Bed): Promise<void> => {
   await client.query("DELETE FROM credentials WHERE kek_id <> 'kek-bench'")
+  await client.query("VACUUM credentials")
+  if (!lean) return
   await client.query(
     `DELETE FROM lean_credentials AS lean WHERE NOT EXISTS (
       SELECT FROM credentials WHERE credentials.account_id = lean.account_id AND credentials.id = lean.id
     )`
   )
-  await client.query("VACUUM credentials, lean_credentials")
+  await client.query("VACUUM lean_credentials")
 }

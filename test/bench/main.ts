@@ -79,7 +79,7 @@ const warmUp = async (targets: ReadonlyArray<Target>) => {
 onPostgres(async (postgres) => {
   const open: Array<Target> = []
   const beds: Array<Bed> = []
-  for (const size of sizes) beds.push(await makeBed(postgres, `size_${size}`, size))
+  for (const size of sizes) beds.push(await makeBed(postgres, `size_${size}`, size, size === sizes[0]))
   const [bed] = beds
   if (bed === undefined) throw new Error("there is no database to measure on")
 

@@ -3,8 +3,7 @@ import { HttpServerResponse } from "effect/http"
 import { HttpApiBuilder } from "effect/http-api"
 import { Api } from "../api/Api.ts"
 import { ServiceUnavailable } from "../domain/Errors.ts"
-import { Draining } from "../port/Draining.ts"
-import { Readiness } from "../port/Readiness.ts"
+import { Draining, Readiness } from "../port/Readiness.ts"
 
 const live = HttpServerResponse.jsonUnsafe({ status: "live" })
 const ready = HttpServerResponse.jsonUnsafe({ status: "ready" })

@@ -6,9 +6,8 @@ import { InternalError, NotFound, ServiceUnavailable } from "../domain/Errors.ts
 import { makeNodeServer } from "../http/makeNodeServer.ts"
 import { requestIdOf } from "../http/RequestHeaders.ts"
 import type { ServerSettings } from "../http/Server.ts"
-import { Draining } from "../port/Draining.ts"
 import { KeyringReload } from "../port/KeyringReload.ts"
-import { Readiness } from "../port/Readiness.ts"
+import { Draining, Readiness } from "../port/Readiness.ts"
 import { prometheusText, prometheusType } from "../telemetry/prometheusText.ts"
 
 const json = (body: unknown, status = 200) => HttpServerResponse.jsonUnsafe(body, { status })

@@ -1,6 +1,6 @@
-import { Context, type DateTime, type Effect, type Option } from "effect"
-import type { ServiceUnavailable } from "../domain/Errors.ts"
+import { Context, type DateTime, type Option } from "effect"
 import type { AccountId, ApiKeyHash, WorkspaceId } from "../domain/Identifiers.ts"
+import type { Answer } from "./DatabaseFailure.ts"
 
 export interface Account {
   readonly account_id: AccountId
@@ -8,19 +8,25 @@ export interface Account {
   readonly created_at: DateTime.Utc
 }
 
-export interface Workspace {
+export interface NewWorkspace {
   readonly workspace_id: WorkspaceId
   readonly name: string
-  readonly is_default: boolean
   readonly created_at: DateTime.Utc
+}
+
+export interface Workspace extends NewWorkspace {
+  readonly is_default: boolean
   readonly deleted_at: DateTime.Utc | null
 }
 
-export interface ApiKeyRecord {
+export interface NewApiKey {
   readonly hash: ApiKeyHash
   readonly name: string
   readonly management: boolean
   readonly created_at: DateTime.Utc
+}
+
+export interface ApiKeyRecord extends NewApiKey {
   readonly revoked_at: DateTime.Utc | null
 }
 
@@ -36,18 +42,15 @@ export interface ErasureStep {
 export class AccountRepository extends Context.Service<
   AccountRepository,
   {
-    readonly hasAccounts: Effect.Effect<boolean, ServiceUnavailable>
+    readonly hasAccounts: Answer<boolean>
     /** Stores the account with its default workspace and first API key, or nothing at all. */
     readonly createAccount: (
       account: { readonly account_id: AccountId; readonly name: string },
-      workspace: Omit<Workspace, "is_default" | "deleted_at">,
-      key: Omit<ApiKeyRecord, "revoked_at">
-    ) => Effect.Effect<void, ServiceUnavailable>
+      workspace: NewWorkspace,
+      key: NewApiKey
+    ) => Answer<void>
     /** Returns up to `limit` accounts whose ids come after `after`, in order of their ids. */
-    readonly listAccounts: (
-      after: AccountId | undefined,
-      limit: number
-    ) => Effect.Effect<ReadonlyArray<Account>, ServiceUnavailable>
+    readonly listAccounts: (after: AccountId | undefined, limit: number) => Answer<ReadonlyArray<Account>>
     /**
      * Deletes a part of an account: the first step its API keys, so that nothing can be added, each step up to `limit`
      * credentials and idempotency records, and the last one the account. None if there is no such account.
@@ -56,31 +59,16 @@ export class AccountRepository extends Context.Service<
       account_id: AccountId,
       at: DateTime.Utc,
       limit: number
-    ) => Effect.Effect<Option.Option<ErasureStep>, ServiceUnavailable>
-    readonly createWorkspace: (
-      account_id: AccountId,
-      workspace: Omit<Workspace, "is_default" | "deleted_at">
-    ) => Effect.Effect<boolean, ServiceUnavailable>
+    ) => Answer<Option.Option<ErasureStep>>
+    readonly createWorkspace: (account_id: AccountId, workspace: NewWorkspace) => Answer<boolean>
     /** Returns when the workspace was deleted, which repeated calls do not change (D43). */
-    readonly deleteWorkspace: (
-      workspace_id: WorkspaceId,
-      at: DateTime.Utc
-    ) => Effect.Effect<Option.Option<DateTime.Utc>, ServiceUnavailable>
-    readonly listWorkspaces: (account_id: AccountId) => Effect.Effect<ReadonlyArray<Workspace>, ServiceUnavailable>
-    readonly addApiKey: (
-      account_id: AccountId,
-      key: Omit<ApiKeyRecord, "revoked_at">
-    ) => Effect.Effect<boolean, ServiceUnavailable>
+    readonly deleteWorkspace: (workspace_id: WorkspaceId, at: DateTime.Utc) => Answer<Option.Option<DateTime.Utc>>
+    readonly listWorkspaces: (account_id: AccountId) => Answer<ReadonlyArray<Workspace>>
+    readonly addApiKey: (account_id: AccountId, key: NewApiKey) => Answer<boolean>
     /** Adds a key unless its hash is taken. A repeated call with equal arguments is not told apart from the first. */
-    readonly importApiKey: (
-      account_id: AccountId,
-      key: Omit<ApiKeyRecord, "revoked_at">
-    ) => Effect.Effect<"imported" | "hash taken" | "no account", ServiceUnavailable>
+    readonly importApiKey: (account_id: AccountId, key: NewApiKey) => Answer<"imported" | "hash taken" | "no account">
     /** Returns when the key was revoked, which repeated calls do not change. */
-    readonly revokeApiKey: (
-      hash: ApiKeyHash,
-      at: DateTime.Utc
-    ) => Effect.Effect<Option.Option<DateTime.Utc>, ServiceUnavailable>
-    readonly listApiKeys: (account_id: AccountId) => Effect.Effect<ReadonlyArray<ApiKeyRecord>, ServiceUnavailable>
+    readonly revokeApiKey: (hash: ApiKeyHash, at: DateTime.Utc) => Answer<Option.Option<DateTime.Utc>>
+    readonly listApiKeys: (account_id: AccountId) => Answer<ReadonlyArray<ApiKeyRecord>>
   }
 >()("byok/AccountRepository") {}

@@ -1,7 +1,7 @@
-import { Context, type Effect, type Option } from "effect"
+import { Context, type Option } from "effect"
 import type { Credential } from "../domain/Credential.ts"
-import type { ServiceUnavailable } from "../domain/Errors.ts"
 import type { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
+import type { Answer } from "./DatabaseFailure.ts"
 
 /**
  * Rows that the look-up of the caller's API key read in the same statement, for one request. Adapters on the same
@@ -32,14 +32,8 @@ export class ApiKeys extends Context.Service<
   ApiKeys,
   {
     /** `reading` is the credential that the key is about to read. */
-    readonly find: (
-      hash: ApiKeyHash,
-      reading?: CredentialId
-    ) => Effect.Effect<Option.Option<FoundApiKey>, ServiceUnavailable>
+    readonly find: (hash: ApiKeyHash, reading?: CredentialId) => Answer<Option.Option<FoundApiKey>>
     /** Returns those of the hashes that are live keys of the account (D24). */
-    readonly ownedBy: (
-      account_id: AccountId,
-      hashes: ReadonlyArray<ApiKeyHash>
-    ) => Effect.Effect<ReadonlySet<ApiKeyHash>, ServiceUnavailable>
+    readonly ownedBy: (account_id: AccountId, hashes: ReadonlyArray<ApiKeyHash>) => Answer<ReadonlySet<ApiKeyHash>>
   }
 >()("byok/ApiKeys") {}

@@ -1,5 +1,5 @@
-import { Context, type Effect, type Option } from "effect"
-import type { ServiceUnavailable } from "../domain/Errors.ts"
+import { Context, type Option } from "effect"
+import type { Answer } from "./DatabaseFailure.ts"
 
 /** The events of one transaction about one account, or about none, as stored. */
 export interface AuditEntry {
@@ -32,19 +32,16 @@ export class AuditLog extends Context.Service<
      * Seals the entries that exist when it is called, after the transactions that are writing at that moment have
      * ended. Gives up on what is left after `timeout` milliseconds. Returns the newest checkpoint.
      */
-    readonly seal: (timeout: number) => Effect.Effect<Option.Option<AuditHead>, ServiceUnavailable>
+    readonly seal: (timeout: number) => Answer<Option.Option<AuditHead>>
     /** The checkpoint with a hash, in hexadecimal. */
-    readonly checkpointOf: (hash: string) => Effect.Effect<Option.Option<AuditHead>, ServiceUnavailable>
+    readonly checkpointOf: (hash: string) => Answer<Option.Option<AuditHead>>
     /** The next page of checkpoints after a number, in order. */
-    readonly checkpoints: (after: bigint) => Effect.Effect<ReadonlyArray<AuditCheckpoint>, ServiceUnavailable>
+    readonly checkpoints: (after: bigint) => Answer<ReadonlyArray<AuditCheckpoint>>
     /** The next page of entries, in order. */
-    readonly entries: (range: {
-      readonly after: bigint
-      readonly upTo: bigint
-    }) => Effect.Effect<ReadonlyArray<AuditEntry>, ServiceUnavailable>
+    readonly entries: (range: { readonly after: bigint; readonly upTo: bigint }) => Answer<ReadonlyArray<AuditEntry>>
     /** Counts the entries after a number, as far as `limit`. */
-    readonly countAfter: (seq: bigint, limit?: number) => Effect.Effect<number, ServiceUnavailable>
+    readonly countAfter: (seq: bigint, limit?: number) => Answer<number>
     /** Counts the entries that no checkpoint covers, as far as `limit`. */
-    readonly unsealed: (limit: number) => Effect.Effect<number, ServiceUnavailable>
+    readonly unsealed: (limit: number) => Answer<number>
   }
 >()("byok/AuditLog") {}

@@ -1,6 +1,6 @@
 import { Context, Data, type Effect, type Redacted } from "effect"
-import type { ServiceUnavailable } from "../domain/Errors.ts"
 import type { SealedKey, SealingContext } from "../domain/SealedKey.ts"
+import type { Answer } from "./DatabaseFailure.ts"
 
 /** The key-encryption key that the row names is not in the keyring. */
 export class UnknownKeyId extends Data.TaggedError("UnknownKeyId")<{ readonly kek_id: string }> {
@@ -30,8 +30,11 @@ export class KeyStoreUnavailable extends Data.TaggedError("KeyStoreUnavailable")
   }
 }
 
+/** Why a data key cannot be rewrapped. */
+export type RewrapFailure = UnknownKeyId | UnsupportedFormat | AuthenticationFailed
+
 /** Why a sealed key does not open. */
-export type OpenFailure = UnknownKeyId | UnsupportedFormat | AuthenticationFailed | KeyStoreUnavailable
+export type OpenFailure = RewrapFailure | KeyStoreUnavailable
 
 /** A sealed key that was proved to belong to its context, ready to be opened any number of times. */
 export interface PreparedKey {
@@ -43,10 +46,7 @@ export interface PreparedKey {
 export class Cipher extends Context.Service<
   Cipher,
   {
-    readonly seal: (
-      key: Redacted.Redacted,
-      context: SealingContext
-    ) => Effect.Effect<SealedKey, KeyStoreUnavailable | ServiceUnavailable>
+    readonly seal: (key: Redacted.Redacted, context: SealingContext) => Answer<SealedKey, KeyStoreUnavailable>
     /** Over HTTP, only an update calls this, to learn the region in key material and the secrets of a leaked key. */
     readonly open: (sealed: SealedKey, context: SealingContext) => Effect.Effect<Redacted.Redacted, OpenFailure>
     /** Whether the sealed key is this one. Takes as long for any other key of the same length. */
@@ -64,10 +64,6 @@ export class Cipher extends Context.Service<
     /** Proves that a sealed key belongs to its context, so that the context is what was sealed. Opens nothing yet. */
     readonly prepare: (sealed: SealedKey, context: SealingContext) => Effect.Effect<PreparedKey, OpenFailure>
     /** Opens a key under the context that it was sealed to and seals it to another, under a new data key. */
-    readonly reseal: (
-      sealed: SealedKey,
-      from: SealingContext,
-      to: SealingContext
-    ) => Effect.Effect<SealedKey, OpenFailure | ServiceUnavailable>
+    readonly reseal: (sealed: SealedKey, from: SealingContext, to: SealingContext) => Answer<SealedKey, OpenFailure>
   }
 >()("byok/Cipher") {}

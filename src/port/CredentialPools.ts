@@ -1,10 +1,10 @@
-import { Context, type Effect, type Option } from "effect"
+import { Context, type Option } from "effect"
 import type { Credential } from "../domain/Credential.ts"
-import type { ServiceUnavailable } from "../domain/Errors.ts"
 import type { AccountId, WorkspaceId } from "../domain/Identifiers.ts"
 import type { Provider } from "../domain/Provider.ts"
 import type { ParkedCause } from "../domain/routing/Health.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
+import type { Answer } from "./DatabaseFailure.ts"
 
 /** A workspace and the account that owns it. */
 export interface PoolOwner {
@@ -51,11 +51,8 @@ export class CredentialPools extends Context.Service<
     readonly versions: (
       owner: PoolOwner,
       providers: ReadonlyArray<Provider>
-    ) => Effect.Effect<Option.Option<ReadonlyArray<string>>, ServiceUnavailable>
+    ) => Answer<Option.Option<ReadonlyArray<string>>>
     /** A pool and its version, read in one snapshot. None under the same conditions as `versions`. */
-    readonly load: (
-      owner: PoolOwner,
-      provider: Provider
-    ) => Effect.Effect<Option.Option<StoredPool>, ServiceUnavailable>
+    readonly load: (owner: PoolOwner, provider: Provider) => Answer<Option.Option<StoredPool>>
   }
 >()("byok/CredentialPools") {}

@@ -1,10 +1,10 @@
-import { Context, Data, type Effect, type Option } from "effect"
+import { Context, Data, type Option } from "effect"
 import type { Credential } from "../domain/Credential.ts"
 import type { ChangeableField } from "../domain/CredentialChanges.ts"
-import type { ServiceUnavailable } from "../domain/Errors.ts"
 import type { AccountId, CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
 import type { StoredState } from "../domain/routing/CredentialStatus.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
+import type { Answer } from "./DatabaseFailure.ts"
 
 /** A credential with what its responses do not show. */
 export interface StoredCredential {
@@ -85,40 +85,25 @@ export class CredentialRepository extends Context.Service<
       account_id: AccountId,
       credential: Omit<Credential, "sort_order">,
       sealed: SealedKey
-    ) => Effect.Effect<Credential, ServiceUnavailable | WorkspaceGone | PoolFull>
-    readonly findById: (
-      account_id: AccountId,
-      id: CredentialId
-    ) => Effect.Effect<Option.Option<Credential>, ServiceUnavailable>
+    ) => Answer<Credential, WorkspaceGone | PoolFull>
+    readonly findById: (account_id: AccountId, id: CredentialId) => Answer<Option.Option<Credential>>
     /** Finds disabled credentials too. Over HTTP, only an update and a repeated create call this. */
-    readonly findSealed: (
-      account_id: AccountId,
-      id: CredentialId
-    ) => Effect.Effect<Option.Option<StoredCredential>, ServiceUnavailable>
+    readonly findSealed: (account_id: AccountId, id: CredentialId) => Answer<Option.Option<StoredCredential>>
     /** A page of credentials ordered by `created_at`, then `id`, and how many match in all, read in one snapshot. */
     readonly list: (
       account_id: AccountId,
       page: CredentialPage
-    ) => Effect.Effect<
-      { readonly credentials: ReadonlyArray<Credential>; readonly total_count: number },
-      ServiceUnavailable
-    >
+    ) => Answer<{ readonly credentials: ReadonlyArray<Credential>; readonly total_count: number }>
     /** Reads all credentials of an account in parts of any number, whatever their workspace. */
-    readonly scan: (
-      account_id: AccountId,
-      scan: CredentialScan
-    ) => Effect.Effect<ReadonlyArray<Credential>, ServiceUnavailable>
+    readonly scan: (account_id: AccountId, scan: CredentialScan) => Answer<ReadonlyArray<Credential>>
     /** Stores an update if the stored revision is the one that was read; otherwise stores nothing and returns false. */
-    readonly update: (account_id: AccountId, update: CredentialUpdate) => Effect.Effect<boolean, ServiceUnavailable>
+    readonly update: (account_id: AccountId, update: CredentialUpdate) => Answer<boolean>
     /**
      * Removes the row with its sealed key. The idempotency record of its create stays. Returns false if there is no such
      * credential.
      */
-    readonly delete: (account_id: AccountId, id: CredentialId) => Effect.Effect<boolean, ServiceUnavailable>
+    readonly delete: (account_id: AccountId, id: CredentialId) => Answer<boolean>
     /** Stores an order of distinct ids (L14). Stores nothing and returns a mismatch if an id is missing or foreign. */
-    readonly reorder: (
-      account_id: AccountId,
-      order: CredentialOrder
-    ) => Effect.Effect<Option.Option<OrderMismatch>, ServiceUnavailable>
+    readonly reorder: (account_id: AccountId, order: CredentialOrder) => Answer<Option.Option<OrderMismatch>>
   }
 >()("byok/CredentialRepository") {}

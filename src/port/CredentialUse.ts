@@ -1,7 +1,7 @@
-import { Context, type Effect, type Option } from "effect"
-import type { ServiceUnavailable } from "../domain/Errors.ts"
+import { Context, type Option } from "effect"
 import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
 import type { LastUse } from "../domain/routing/LastUse.ts"
+import type { Answer } from "./DatabaseFailure.ts"
 
 /** The last use of a credential. */
 export interface UsedCredential extends LastUse {
@@ -17,11 +17,8 @@ export class CredentialUse extends Context.Service<
      * Stores each time that is later than the stored one, so several routers may report in any order and more than once.
      * Skips credentials that no longer exist.
      */
-    readonly store: (uses: ReadonlyArray<UsedCredential>) => Effect.Effect<void, ServiceUnavailable>
+    readonly store: (uses: ReadonlyArray<UsedCredential>) => Answer<void>
     /** None if no use of the credential was stored. */
-    readonly find: (
-      account_id: AccountId,
-      credential_id: CredentialId
-    ) => Effect.Effect<Option.Option<LastUse>, ServiceUnavailable>
+    readonly find: (account_id: AccountId, credential_id: CredentialId) => Answer<Option.Option<LastUse>>
   }
 >()("byok/CredentialUse") {}

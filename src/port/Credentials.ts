@@ -1,13 +1,14 @@
-import { Context, type Effect } from "effect"
+import { Context } from "effect"
 import type { Credential } from "../domain/Credential.ts"
 import type { CredentialChanges } from "../domain/CredentialChanges.ts"
 import type { CurrentCaller } from "../domain/CurrentCaller.ts"
-import type { Conflict, InvalidParams, NotFound, ServiceUnavailable } from "../domain/Errors.ts"
+import type { Conflict, InvalidParams, NotFound } from "../domain/Errors.ts"
 import type { IdempotencyKey } from "../domain/IdempotencyKey.ts"
 import type { CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
 import type { NewCredential } from "../domain/NewCredential.ts"
 import type { Provider } from "../domain/Provider.ts"
 import type { CredentialPage } from "./CredentialRepository.ts"
+import type { Answer } from "./DatabaseFailure.ts"
 
 /** Which credentials to list: of the default workspace and all providers unless they are given. */
 export interface ListRequest extends Omit<CredentialPage, "workspace_id"> {
@@ -23,9 +24,7 @@ export class Credentials extends Context.Service<
   Credentials,
   {
     /** Seals the key and stores the credential (section 4.1). */
-    readonly create: (
-      input: NewCredential
-    ) => Effect.Effect<Credential, InvalidParams | ServiceUnavailable, CurrentCaller>
+    readonly create: (input: NewCredential) => Answer<Credential, InvalidParams, CurrentCaller>
     /**
      * A create that is safe to retry: an idempotency key stands for one credential of the account, which every call
      * returns, `replayed` if an earlier call stored it. Fails with `Conflict` if that call was a different request.
@@ -34,22 +33,22 @@ export class Credentials extends Context.Service<
     readonly createOnce: (
       input: NewCredential,
       idempotency_key: IdempotencyKey | undefined
-    ) => Effect.Effect<
+    ) => Answer<
       { readonly credential: Credential; readonly replayed: boolean },
-      InvalidParams | Conflict | ServiceUnavailable,
+      InvalidParams | Conflict,
       CurrentCaller
     >
     /** Fails with `NotFound` for an unknown credential and for another account's alike (section 4.2, D5). */
-    readonly get: (id: CredentialId) => Effect.Effect<Credential, NotFound | ServiceUnavailable, CurrentCaller>
+    readonly get: (id: CredentialId) => Answer<Credential, NotFound, CurrentCaller>
     /**
      * A page of credentials in order of creation, and how many there are in all. A page is full while there are more.
      * Fails with `InvalidParams` for a workspace that create would refuse.
      */
     readonly list: (
       request: ListRequest
-    ) => Effect.Effect<
+    ) => Answer<
       { readonly credentials: ReadonlyArray<Credential>; readonly total_count: number },
-      InvalidParams | ServiceUnavailable,
+      InvalidParams,
       CurrentCaller
     >
     /**
@@ -60,8 +59,8 @@ export class Credentials extends Context.Service<
     readonly update: (
       id: CredentialId,
       changes: CredentialChanges
-    ) => Effect.Effect<Credential, NotFound | InvalidParams | ServiceUnavailable, CurrentCaller>
+    ) => Answer<Credential, NotFound | InvalidParams, CurrentCaller>
     /** Removes the credential and its key for good. Fails with `NotFound` if there is no such credential any more. */
-    readonly delete: (id: CredentialId) => Effect.Effect<void, NotFound | ServiceUnavailable, CurrentCaller>
+    readonly delete: (id: CredentialId) => Answer<void, NotFound, CurrentCaller>
   }
 >()("byok/Credentials") {}

@@ -1,4 +1,8 @@
-import { Data } from "effect"
+import { Data, type Effect } from "effect"
+import type { ServiceUnavailable } from "../domain/Errors.ts"
+
+/** What a store answers. It refuses if too much is queued (D14), and dies with a `DatabaseFailure` if its database fails. */
+export type Answer<A, E = never, R = never> = Effect.Effect<A, E | ServiceUnavailable, R>
 
 /** PostgreSQL is down, starting, stopping or a replica, a pooler has no connection, or a name does not resolve yet. */
 const transient =

@@ -1,10 +1,11 @@
-import { Context, type Effect } from "effect"
+import { Context } from "effect"
 import type { CurrentCaller } from "../domain/CurrentCaller.ts"
-import type { InvalidParams, NotFound, ServiceUnavailable } from "../domain/Errors.ts"
+import type { InvalidParams, NotFound } from "../domain/Errors.ts"
 import type { CredentialId } from "../domain/Identifiers.ts"
 import type { CredentialStatus } from "../domain/routing/CredentialStatus.ts"
 import type { Explanation } from "../domain/routing/Explanation.ts"
 import type { PlanRequest } from "../domain/routing/RoutingRequest.ts"
+import type { Answer } from "./DatabaseFailure.ts"
 
 /**
  * Says which credentials of the `CurrentCaller` serve a request, and why the others do not. Opens no key.
@@ -14,11 +15,9 @@ export class Explanations extends Context.Service<
   Explanations,
   {
     /** Fails with `InvalidParams` for a workspace that create would refuse (E19). */
-    readonly explain: (
-      request: PlanRequest
-    ) => Effect.Effect<Explanation, InvalidParams | ServiceUnavailable, CurrentCaller>
+    readonly explain: (request: PlanRequest) => Answer<Explanation, InvalidParams, CurrentCaller>
     /** Whether a credential is used, and why not. */
-    readonly status: (id: CredentialId) => Effect.Effect<CredentialStatus, NotFound | ServiceUnavailable, CurrentCaller>
+    readonly status: (id: CredentialId) => Answer<CredentialStatus, NotFound, CurrentCaller>
     /** Whether rows are verified; without a keyring explanations go by the columns. */
     readonly verifies: boolean
   }

@@ -1,9 +1,9 @@
-import { Context, type Duration, type Effect, type Option } from "effect"
+import { Context, type Duration, type Option } from "effect"
 import type { Credential } from "../domain/Credential.ts"
-import type { ServiceUnavailable } from "../domain/Errors.ts"
 import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
 import type { PoolFull, WorkspaceGone } from "./CredentialRepository.ts"
+import type { Answer } from "./DatabaseFailure.ts"
 
 /** Identifies a request with an idempotency key that created a credential. */
 export interface IdempotencyRecord {
@@ -25,15 +25,12 @@ export class IdempotencyRecords extends Context.Service<
       credential: Omit<Credential, "sort_order">,
       sealed: SealedKey,
       record: IdempotencyRecord
-    ) => Effect.Effect<Option.Option<Credential>, ServiceUnavailable | WorkspaceGone | PoolFull>
+    ) => Answer<Option.Option<Credential>, WorkspaceGone | PoolFull>
     readonly find: (
       account_id: AccountId,
       key_hash: Uint8Array
-    ) => Effect.Effect<
-      Option.Option<{ readonly credential_id: CredentialId; readonly fingerprint: Uint8Array }>,
-      ServiceUnavailable
-    >
+    ) => Answer<Option.Option<{ readonly credential_id: CredentialId; readonly fingerprint: Uint8Array }>>
     /** Deletes up to `limit` records older than `age` by the store's own clock, and returns how many it deleted. */
-    readonly forget: (age: Duration.Duration, limit: number) => Effect.Effect<number, ServiceUnavailable>
+    readonly forget: (age: Duration.Duration, limit: number) => Answer<number>
   }
 >()("byok/IdempotencyRecords") {}

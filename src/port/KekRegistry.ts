@@ -1,8 +1,8 @@
 import { Context, type DateTime, type Effect, type Option } from "effect"
-import type { ServiceUnavailable } from "../domain/Errors.ts"
 import type { AccountId, CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
-import type { KeyStoreUnavailable } from "./Cipher.ts"
-import type { RewrapFailure, Rewrapper } from "./Rewrapper.ts"
+import type { KeyStoreUnavailable, RewrapFailure } from "./Cipher.ts"
+import type { Rewrapper } from "./Rewrapper.ts"
+import type { Answer } from "./DatabaseFailure.ts"
 
 /**
  * Whether a key may seal. Credentials may be sealed only under a key that the other instances can hold, so a key that
@@ -72,27 +72,20 @@ export class KekRegistry extends Context.Service<
      * registered, or `foreign` to a keyring of `kek_ids`. Of two new keys in keyrings without a common key, only one ever
      * gets wraps.
      */
-    readonly reserve: (
-      kek_id: string,
-      kek_ids: ReadonlyArray<string>,
-      count: number
-    ) => Effect.Effect<Option.Option<number>, ServiceUnavailable>
+    readonly reserve: (kek_id: string, kek_ids: ReadonlyArray<string>, count: number) => Answer<Option.Option<number>>
     /** Lets a registered key seal even if it is `foreign`, but not if it is retired. */
     readonly admit: (kek_id: string) => Effect.Effect<void>
     /** Every key that was ever registered or that a credential names, ordered by id. */
-    readonly list: Effect.Effect<ReadonlyArray<KekUsage>, ServiceUnavailable>
+    readonly list: Answer<ReadonlyArray<KekUsage>>
     /** The registered keys that are not retired, without a count of the credentials that name them. */
-    readonly live: Effect.Effect<ReadonlyArray<RegisteredKey>, ServiceUnavailable>
+    readonly live: Answer<ReadonlyArray<RegisteredKey>>
     /** Counts the stored credentials that name keys other than the given ones, by key, each as far as `limit`. */
     readonly missing: (
       kek_ids: ReadonlyArray<string>,
       limit?: number
     ) => Effect.Effect<ReadonlyArray<{ readonly kek_id: string; readonly credentials: number }>>
     /** Up to `limit` credentials that name one of the keys, in order of key and id. */
-    readonly naming: (
-      kek_ids: ReadonlyArray<string>,
-      limit: number
-    ) => Effect.Effect<ReadonlyArray<NamingCredential>, ServiceUnavailable>
+    readonly naming: (kek_ids: ReadonlyArray<string>, limit: number) => Answer<ReadonlyArray<NamingCredential>>
     /**
      * Locks up to `size` credentials that name a key other than `primary`, after the batch whose `next` is `after`, and
      * skips those that are locked already. Replaces the `kek_id` and `wrapped_dek` of each with the result of `rewrap`,
@@ -103,6 +96,6 @@ export class KekRegistry extends Context.Service<
     readonly rewrapBatch: (
       batch: { readonly primary: string; readonly after: string | undefined; readonly size: number },
       rewrap: Rewrapper["Service"]["rewrap"]
-    ) => Effect.Effect<RewrappedBatch, ServiceUnavailable | KeyStoreUnavailable>
+    ) => Answer<RewrappedBatch, KeyStoreUnavailable>
   }
 >()("byok/KekRegistry") {}

@@ -1,7 +1,7 @@
-import { Context, type Effect } from "effect"
-import type { ServiceUnavailable } from "../domain/Errors.ts"
+import { Context } from "effect"
 import type { AccountId, CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
 import type { SealedKey, SealingContext } from "../domain/SealedKey.ts"
+import type { Answer } from "./DatabaseFailure.ts"
 
 /** A credential whose key may be the leaked one. */
 export interface Suspect {
@@ -32,7 +32,7 @@ export interface FoundKey {
 export class LeakedKeys extends Context.Service<
   LeakedKeys,
   {
-    readonly count: Effect.Effect<number, ServiceUnavailable>
+    readonly count: Answer<number>
     /**
      * Reads the next page of credentials. The order guarantees that no credential that exists throughout the search is
      * missed.
@@ -41,7 +41,7 @@ export class LeakedKeys extends Context.Service<
     readonly scan: (range: {
       readonly after: string | undefined
       readonly labels: ReadonlyArray<string> | undefined
-    }) => Effect.Effect<SuspectPage, ServiceUnavailable>
+    }) => Answer<SuspectPage>
     /**
      * Records the search and, with `park`, marks the keys that were found as leaked, until the key is replaced or
      * `Parkings.clear` removes the mark. Returns for each key whether it is marked now.
@@ -50,6 +50,6 @@ export class LeakedKeys extends Context.Service<
       readonly found: ReadonlyArray<FoundKey>
       readonly searched: number
       readonly park: boolean
-    }) => Effect.Effect<ReadonlyArray<boolean>, ServiceUnavailable>
+    }) => Answer<ReadonlyArray<boolean>>
   }
 >()("byok/LeakedKeys") {}

@@ -1,9 +1,9 @@
-import { Context, type Effect, type Option } from "effect"
-import type { ServiceUnavailable } from "../domain/Errors.ts"
+import { Context, type Option } from "effect"
 import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
 import type { Withheld } from "../domain/routing/CredentialState.ts"
 import type { PauseCause } from "../domain/routing/Health.ts"
 import type { FoundKey } from "./LeakedKeys.ts"
+import type { Answer } from "./DatabaseFailure.ts"
 
 /** A cooldown of a key that grew. */
 export interface ParkingChange {
@@ -25,20 +25,17 @@ export class Parkings extends Context.Service<
   Parkings,
   {
     /** Ends the mark that the current key of a credential has leaked, if it has one. None if the account has no such credential. */
-    readonly clear: (
-      account_id: AccountId,
-      id: CredentialId
-    ) => Effect.Effect<Option.Option<FoundKey>, ServiceUnavailable>
+    readonly clear: (account_id: AccountId, id: CredentialId) => Answer<Option.Option<FoundKey>>
     /**
      * Joins what a router has seen of keys to what is stored, by the database's clock. Only a greater cooldown replaces
      * one, so storing a change twice, or those of several routers in any order, is safe. A change of a replaced key stores
      * nothing, nor one of a key that is marked as leaked. Removes cooldowns of the same credentials that are long over.
      */
-    readonly store: (changes: ReadonlyArray<ParkingChange>) => Effect.Effect<void, ServiceUnavailable>
+    readonly store: (changes: ReadonlyArray<ParkingChange>) => Answer<void>
     /** What withholds the current keys of credentials now, by the database's clock; of each that of every model first. */
     readonly withheld: (
       account_id: AccountId,
       ids: ReadonlyArray<CredentialId>
-    ) => Effect.Effect<ReadonlyMap<CredentialId, ReadonlyArray<Withheld>>, ServiceUnavailable>
+    ) => Answer<ReadonlyMap<CredentialId, ReadonlyArray<Withheld>>>
   }
 >()("byok/Parkings") {}

@@ -10,3 +10,6 @@ export class Readiness extends Context.Service<
     readonly warnings: Effect.Effect<ReadonlyArray<string>>
   }
 >()("byok/Readiness") {}
+
+/** Whether the service was asked to stop: it is no longer ready, but still answers. */
+export const Draining = Context.Reference<() => boolean>("byok/Draining", { defaultValue: () => () => false })

@@ -1,9 +1,6 @@
 import { Context, type Effect, type Result } from "effect"
 import type { SealedKey, SealingContext } from "../domain/SealedKey.ts"
-import type { AuthenticationFailed, KeyStoreUnavailable, UnknownKeyId, UnsupportedFormat } from "./Cipher.ts"
-
-/** Why a data key cannot be rewrapped. */
-export type RewrapFailure = UnknownKeyId | UnsupportedFormat | AuthenticationFailed
+import type { KeyStoreUnavailable, RewrapFailure } from "./Cipher.ts"
 
 /** Rewraps data keys under the primary key of the keyring, without opening what they seal. */
 export class Rewrapper extends Context.Service<

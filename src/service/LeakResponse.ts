@@ -2,9 +2,8 @@ import { hash, timingSafeEqual } from "node:crypto"
 import { Context, Effect, Layer, Redacted, Result } from "effect"
 import { secretsIn, secretsOfLeak } from "../domain/KeyMaterial.ts"
 import { labelOf } from "../domain/Label.ts"
-import { Cipher, KeyStoreUnavailable } from "../port/Cipher.ts"
+import { Cipher, KeyStoreUnavailable, type RewrapFailure } from "../port/Cipher.ts"
 import { type FoundKey, LeakedKeys, type Suspect } from "../port/LeakedKeys.ts"
-import type { RewrapFailure } from "../port/Rewrapper.ts"
 
 /** Progress of a search; `total` is the number of credentials when it began. */
 export interface LeakSearchProgress {

@@ -2,7 +2,14 @@ import { DateTime, Effect, Layer, Option } from "effect"
 import type { Statement } from "effect/sql"
 import type { AuditAct } from "../domain/AuditEvent.ts"
 import type { AccountId, ApiKeyHash, WorkspaceId } from "../domain/Identifiers.ts"
-import { type Account, AccountRepository, type ApiKeyRecord, type Workspace } from "../port/AccountRepository.ts"
+import {
+  type Account,
+  AccountRepository,
+  type ApiKeyRecord,
+  type NewApiKey,
+  type NewWorkspace,
+  type Workspace
+} from "../port/AccountRepository.ts"
 import { record } from "./auditing.ts"
 import { Database } from "./connection/Database.ts"
 import { eraseAccount } from "./eraseAccount.ts"
@@ -55,7 +62,7 @@ export const layer = Layer.effect(
 
     const insertWorkspace = (
       account_id: AccountId,
-      { created_at, name, workspace_id }: Omit<Workspace, "is_default" | "deleted_at">,
+      { created_at, name, workspace_id }: NewWorkspace,
       is_default: boolean
     ) =>
       insertOnce(
@@ -67,10 +74,7 @@ export const layer = Layer.effect(
         { action: "workspace.create", account_id, workspace_id }
       )
 
-    const insertApiKey = (
-      account_id: AccountId,
-      { created_at, hash, management, name }: Omit<ApiKeyRecord, "revoked_at">
-    ) =>
+    const insertApiKey = (account_id: AccountId, { created_at, hash, management, name }: NewApiKey) =>
       insertOnce(
         sql`
           INSERT INTO api_keys (hash, account_id, name, management, created_at)
@@ -81,7 +85,7 @@ export const layer = Layer.effect(
       )
 
     /** A row with the same hash and equal columns counts as this import: a retried insert finds its own row. */
-    const importApiKey = Effect.fnUntraced(function* (account_id: AccountId, key: Omit<ApiKeyRecord, "revoked_at">) {
+    const importApiKey = Effect.fnUntraced(function* (account_id: AccountId, key: NewApiKey) {
       const { created_at, hash, management, name } = key
       if (!(yield* recorded(insertApiKey(account_id, key)))) return "no account"
       const same = yield* sql`

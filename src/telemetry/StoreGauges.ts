@@ -1,9 +1,8 @@
 import { DateTime, type Duration, Effect, Layer, References } from "effect"
 import { countLimit } from "../domain/countLimit.ts"
 import { AuditLog } from "../port/AuditLog.ts"
-import { Draining } from "../port/Draining.ts"
 import { KekRegistry, type RegisteredKey } from "../port/KekRegistry.ts"
-import { Readiness } from "../port/Readiness.ts"
+import { Draining, Readiness } from "../port/Readiness.ts"
 import { makeMeter } from "../port/Meter.ts"
 
 /** How often the database is asked, whoever exports the series and however often. */

@@ -5,7 +5,12 @@ import { inconclusiveLabel } from "../../../src/domain/Label.ts"
 import { type Cooldown, join, unknown } from "../../../src/domain/routing/Health.ts"
 import { laterUse, neverUsed } from "../../../src/domain/routing/LastUse.ts"
 import type { SealedKey } from "../../../src/domain/SealedKey.ts"
-import { AccountRepository, type ApiKeyRecord, type Workspace } from "../../../src/port/AccountRepository.ts"
+import {
+  AccountRepository,
+  type ApiKeyRecord,
+  type NewApiKey,
+  type Workspace
+} from "../../../src/port/AccountRepository.ts"
 import { ApiKeys } from "../../../src/port/ApiKeys.ts"
 import { CredentialPools, type StoredParking } from "../../../src/port/CredentialPools.ts"
 import { CredentialRepository, WorkspaceGone } from "../../../src/port/CredentialRepository.ts"
@@ -478,7 +483,7 @@ export const accountRepository = Layer.unwrap(
       }
       return accounts.has(account_id)
     }
-    const addApiKey = (account_id: AccountId, key: Omit<ApiKeyRecord, "revoked_at">) => {
+    const addApiKey = (account_id: AccountId, key: NewApiKey) => {
       if (accounts.has(account_id) && !apiKeys.has(key.hash)) {
         apiKeys.set(key.hash, { account_id, ...key, revoked_at: null })
       }

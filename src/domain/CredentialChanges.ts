@@ -58,13 +58,6 @@ export interface StoredKey {
   readonly region?: Region | null
 }
 
-/** What has to be known of the stored key before the changes can be applied. */
-export const neededOfStoredKey = (
-  { provider }: Pick<Credential, "provider">,
-  { declared_region, key }: CredentialChanges
-): keyof StoredKey | undefined =>
-  key !== undefined ? "isGiven" : declared_region !== undefined && takesKeyMaterial(provider) ? "region" : undefined
-
 export interface ChangedCredential {
   readonly credential: Credential
   /** The members that differ from before; empty if the changes change nothing. */

@@ -17,24 +17,16 @@ const JsonKey = Schema.fromJsonString(
 )
 const decodeJsonKey = Schema.decodeUnknownOption(JsonKey)
 
-const parse = (key: Redacted.Redacted): Option.Option<KeyMaterial> =>
-  Option.map(decodeJsonKey(Redacted.value(key)), ({ api_key, region = null }) => ({
-    secret: api_key,
-    region: region === "eu" ? "europe" : region
-  }))
-
-/** Parsed keys, kept as long as the key itself: the validation and the label of a create both need them. */
-const parsed = new WeakMap<Redacted.Redacted, Option.Option<KeyMaterial>>()
-
 /** Parses a raw key in its provider's format. None if it starts as JSON but is not valid key material (D28). */
 export const readKeyMaterial = (provider: string, key: Redacted.Redacted): Option.Option<KeyMaterial> => {
   const text = Redacted.value(key)
   if (!takesKeyMaterial(provider) || !text.trimStart().startsWith("{")) {
     return Option.some({ secret: text, region: null })
   }
-  const material = parsed.get(key) ?? parse(key)
-  parsed.set(key, material)
-  return material
+  return Option.map(decodeJsonKey(text), ({ api_key, region = null }) => ({
+    secret: api_key,
+    region: region === "eu" ? "europe" : region
+  }))
 }
 
 /** What is wrong with a raw key that `readKeyMaterial` cannot read. */

@@ -3,124 +3,27 @@ import { checkInput } from "./checkInput.ts"
 
 const unknownSlug = "must be a known provider slug"
 
+// prettier-ignore
+const slugs = [
+  "ai21", "aion-labs", "akashml", "alibaba", "amazon-bedrock", "amazon-bedrock/claude-on-aws", "amazon-nova", "ambient",
+  "anthropic", "anthropic/2", "arcee-ai", "assemblyai", "atlas-cloud", "avian", "azure", "baidu", "baseten",
+  "black-forest-labs", "byteplus", "cerebras", "chutes", "cirrascale", "clarifai", "claude-on-aws", "cloudflare", "cohere",
+  "coreweave", "cosine", "crusoe", "darkbloom", "databricks", "decart", "deepgram", "deepinfra", "deepseek", "dekallm",
+  "digitalocean", "elevenlabs", "featherless", "fireworks", "fish-audio", "friendli", "gmicloud", "google-ai-studio",
+  "google-vertex", "groq", "heygen", "inception", "inceptron", "inferact-vllm", "inference-net", "infermatic", "inflection",
+  "io-net", "ionstream", "krea", "liquid", "makora", "mancer", "mara", "meta", "minimax", "mistral", "modal", "modelrun",
+  "modular", "moonshotai", "morph", "near-ai", "nebius", "nex-agi", "nextbit", "novita", "nvidia", "ollama", "open-inference",
+  "openai", "parasail", "perceptron", "perplexity", "phala", "poolside", "primeintellect", "quiver", "recraft", "reka",
+  "relace", "respan", "runway", "sail-research", "sakana", "sakana-ai", "sambanova", "scaledown", "seed", "siliconflow",
+  "sourceful", "stepfun", "streamlake", "switchpoint", "tencent", "tenstorrent", "thinkingmachines", "together", "typesafe",
+  "unbiased", "upstage", "venice", "voyageai", "wafer", "wandb", "wandb-legacy", "xai", "xiaomi", "z-ai"
+] as const
+
 /** The closed list of upstream providers (section 2.2, D27). */
-export const Provider = Schema.Literals([
-  "ai21",
-  "aion-labs",
-  "akashml",
-  "alibaba",
-  "amazon-bedrock",
-  "amazon-bedrock/claude-on-aws",
-  "amazon-nova",
-  "ambient",
-  "anthropic",
-  "anthropic/2",
-  "arcee-ai",
-  "assemblyai",
-  "atlas-cloud",
-  "avian",
-  "azure",
-  "baidu",
-  "baseten",
-  "black-forest-labs",
-  "byteplus",
-  "cerebras",
-  "chutes",
-  "cirrascale",
-  "clarifai",
-  "claude-on-aws",
-  "cloudflare",
-  "cohere",
-  "coreweave",
-  "cosine",
-  "crusoe",
-  "darkbloom",
-  "databricks",
-  "decart",
-  "deepgram",
-  "deepinfra",
-  "deepseek",
-  "dekallm",
-  "digitalocean",
-  "elevenlabs",
-  "featherless",
-  "fireworks",
-  "fish-audio",
-  "friendli",
-  "gmicloud",
-  "google-ai-studio",
-  "google-vertex",
-  "groq",
-  "heygen",
-  "inception",
-  "inceptron",
-  "inferact-vllm",
-  "inference-net",
-  "infermatic",
-  "inflection",
-  "io-net",
-  "ionstream",
-  "krea",
-  "liquid",
-  "makora",
-  "mancer",
-  "mara",
-  "meta",
-  "minimax",
-  "mistral",
-  "modal",
-  "modelrun",
-  "modular",
-  "moonshotai",
-  "morph",
-  "near-ai",
-  "nebius",
-  "nex-agi",
-  "nextbit",
-  "novita",
-  "nvidia",
-  "ollama",
-  "open-inference",
-  "openai",
-  "parasail",
-  "perceptron",
-  "perplexity",
-  "phala",
-  "poolside",
-  "primeintellect",
-  "quiver",
-  "recraft",
-  "reka",
-  "relace",
-  "respan",
-  "runway",
-  "sail-research",
-  "sakana",
-  "sakana-ai",
-  "sambanova",
-  "scaledown",
-  "seed",
-  "siliconflow",
-  "sourceful",
-  "stepfun",
-  "streamlake",
-  "switchpoint",
-  "tencent",
-  "tenstorrent",
-  "thinkingmachines",
-  "together",
-  "typesafe",
-  "unbiased",
-  "upstage",
-  "venice",
-  "voyageai",
-  "wafer",
-  "wandb",
-  "wandb-legacy",
-  "xai",
-  "xiaomi",
-  "z-ai"
-]).annotate({ message: unknownSlug, description: "Slug of the upstream provider." })
+export const Provider = Schema.Literals(slugs).annotate({
+  message: unknownSlug,
+  description: "Slug of the upstream provider."
+})
 export type Provider = typeof Provider.Type
 
 /** How many characters have to be added, removed or replaced to make one text of the other. */
@@ -139,19 +42,19 @@ const distance = (one: string, other: string): number => {
 
 /** The slug that a text is nearly: at most two characters and less than half of it are different. */
 const nearestSlug = (text: string): Provider | undefined => {
-  const near = Provider.literals
+  const near = slugs
     .filter(({ length }) => Math.abs(length - text.length) <= 2)
     .map((slug) => ({ slug, steps: distance(text.toLowerCase(), slug) }))
     .filter(({ steps }) => steps <= 2 && 2 * steps < text.length)
   return near.sort((one, other) => one.steps - other.steps)[0]?.slug
 }
 
-const slugs: ReadonlySet<unknown> = new Set(Provider.literals)
+const known: ReadonlySet<unknown> = new Set(slugs)
 
 /** A provider in a request. Of one that is nearly right, the issue names the nearest slug. */
 export const GivenProvider = Provider.pipe(
   checkInput((given) => {
-    if (slugs.has(given)) return true
+    if (known.has(given)) return true
     const nearest = typeof given === "string" ? nearestSlug(given) : undefined
     return nearest === undefined ? unknownSlug : `${unknownSlug}; the nearest is ${nearest}`
   })

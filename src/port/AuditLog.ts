@@ -39,9 +39,7 @@ export class AuditLog extends Context.Service<
     readonly checkpoints: (after: bigint) => Answer<ReadonlyArray<AuditCheckpoint>>
     /** The next page of entries, in order. */
     readonly entries: (range: { readonly after: bigint; readonly upTo: bigint }) => Answer<ReadonlyArray<AuditEntry>>
-    /** Counts the entries after a number, as far as `limit`. */
-    readonly countAfter: (seq: bigint, limit?: number) => Answer<number>
     /** Counts the entries that no checkpoint covers, as far as `limit`. */
-    readonly unsealed: (limit: number) => Answer<number>
+    readonly unsealed: (limit?: number) => Answer<number>
   }
 >()("byok/AuditLog") {}

@@ -147,7 +147,7 @@ export class Audit extends Context.Service<Audit>()("byok/Audit", {
         ...counts,
         last_seq: last === undefined ? null : Number(last.seq),
         last_at: last?.at ?? null,
-        unsealed: yield* log.countAfter(target.last_seq),
+        unsealed: yield* log.unsealed(),
         head: previous.hash === "" ? null : previous.hash,
         fault
       } satisfies AuditReport

@@ -12,7 +12,7 @@ const stalledAfter = 60_000
 /** Seals new audit entries every second, untraced. */
 export const layer = Layer.effectDiscard(
   Effect.gen(function* () {
-    const { countAfter, seal } = yield* AuditLog
+    const { seal, unsealed } = yield* AuditLog
     let loggedHash: string | undefined
     let nextLogAt = 0
     let newest = 0n
@@ -28,7 +28,7 @@ export const layer = Layer.effectDiscard(
       }
       if (stalled || now < movedAt + stalledAfter) return
       movedAt = now
-      const waiting = yield* countAfter(last_seq, countLimit + 1)
+      const waiting = yield* unsealed(countLimit + 1)
       if (waiting === 0) return
       stalled = true
       yield* Effect.logWarning(

@@ -1,13 +1,9 @@
 import { Data, Effect, Option, Result } from "effect"
-import {
-  changeCredential,
-  type CredentialChanges,
-  neededOfStoredKey,
-  type StoredKey
-} from "../domain/CredentialChanges.ts"
+import { changeCredential, type CredentialChanges, type StoredKey } from "../domain/CredentialChanges.ts"
 import { InvalidParams, NotFound, ServiceUnavailable } from "../domain/Errors.ts"
 import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
 import { haveCommonSecret, readKeyMaterial } from "../domain/KeyMaterial.ts"
+import { takesKeyMaterial } from "../domain/Provider.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
 import { ApiKeys } from "../port/ApiKeys.ts"
 import { Cipher, type KeyStoreUnavailable, type OpenFailure } from "../port/Cipher.ts"
@@ -59,7 +55,7 @@ export const makeUpdate = Effect.gen(function* () {
       const key = yield* asking(id, cipher.open(sealed, context))
       return { leaksInto: haveCommonSecret(provider, key, changes.key) } satisfies StoredKey
     }
-    if (neededOfStoredKey(credential, changes) === undefined) return {}
+    if (changes.declared_region === undefined || !takesKeyMaterial(provider)) return {}
     const material = readKeyMaterial(provider, yield* asking(id, cipher.open(sealed, context)))
     return { region: Option.match(material, { onNone: () => null, onSome: ({ region }) => region }) }
   })

@@ -129,31 +129,15 @@ export const layer = Layer.effect(
             FROM (${nextEntries(sql`${String(after)}::bigint`, upTo)}) AS entries ORDER BY seq`,
           "audit.entries"
         ),
-      countAfter: (seq, limit) =>
-        Effect.map(
-          reads.ask(
-            reads.sql<{ n: number }>`
-            SELECT count(*)::int AS n FROM (
-              SELECT FROM audit_entries WHERE seq > ${String(seq)}::bigint
-              ORDER BY seq LIMIT ${reads.sql.literal(limit === undefined ? "ALL" : String(limit))}
-            ) AS later`,
-            "audit.count"
-          ),
-          (rows) => rows[0]?.n ?? 0
-        ),
-      unsealed: (limit) =>
-        Effect.map(
-          background.ask(
-            sql<{ n: number }>`
-            SELECT count(*)::int AS n FROM (
-              SELECT FROM audit_entries
-              WHERE seq > coalesce((SELECT last_seq FROM audit_checkpoints ORDER BY number DESC LIMIT 1), 0)
-              ORDER BY seq LIMIT ${limit}
-            ) AS waiting`,
-            "audit.unsealed"
-          ),
-          (rows) => rows[0]?.n ?? 0
-        )
+      unsealed: (limit) => {
+        const counted = sql<{ n: number }>`
+          SELECT count(*)::int AS n FROM (
+            SELECT FROM audit_entries
+            WHERE seq > coalesce((SELECT last_seq FROM audit_checkpoints ORDER BY number DESC LIMIT 1), 0)
+            ORDER BY seq LIMIT ${sql.literal(limit === undefined ? "ALL" : String(limit))}
+          ) AS waiting`
+        return Effect.map(background.ask(counted, "audit.unsealed"), ([row]) => row?.n ?? 0)
+      }
     }
   })
 )

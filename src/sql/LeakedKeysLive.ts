@@ -7,14 +7,14 @@ import type { SealedKey, SealingContext } from "../domain/SealedKey.ts"
 import { type FoundKey, LeakedKeys, type Suspect } from "../port/LeakedKeys.ts"
 import { record, recordOnce } from "./auditing.ts"
 import { Database } from "./connection/Database.ts"
-import { bytesOf, ContextRow, pageBytes } from "./credentialRows.ts"
+import { bytesOf, contextColumns, pageBytes } from "./credentialRows.ts"
 import { cursorOf, keyOf, lowest } from "./rowOrder.ts"
 import { isMarked } from "./ParkingsLive.ts"
 
 /** How many credentials one statement covers at most. */
 const size = 1000
 
-const columns = [...Object.keys(ContextRow.fields), "label", "key_version", "kek_id", "wrapped_dek", "sealed"]
+const columns = [...contextColumns, "label", "key_version", "kek_id", "wrapped_dek", "sealed"]
 
 /** A suspect as the driver reads it: the database's types and constraints guarantee the form of every field. */
 type SuspectRow = SealingContext & SealedKey & Pick<Suspect, "label" | "key_version">
@@ -29,23 +29,11 @@ type Row = {
 
 const isSuspect = (row: Row): row is Row & SuspectRow => row.id !== null
 
-const suspectOf = ({
-  is_last: _is_last,
-  kek_id,
-  key_version,
-  label,
-  last_account_id: _account_id,
-  last_id: _id,
-  sealed,
-  searched: _searched,
-  wrapped_dek,
-  ...context
-}: Row & SuspectRow) => ({
-  context,
-  sealed: { kek_id, wrapped_dek, sealed },
-  label,
-  key_version
-})
+/** The row holds its context beside the other columns. */
+const suspectOf = (row: Row & SuspectRow): Suspect => {
+  const { kek_id, key_version, label, sealed, wrapped_dek } = row
+  return { context: row, sealed: { kek_id, wrapped_dek, sealed }, label, key_version }
+}
 
 /** The keys as rows `found (account_id, credential_id, key_version, n)`. */
 const rowsOf = (sql: SqlClient.SqlClient, found: ReadonlyArray<FoundKey>) => sql`

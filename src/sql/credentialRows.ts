@@ -1,17 +1,13 @@
-import { DateTime, Effect, Option, Schema } from "effect"
+import { DateTime, Effect, Option } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import { Credential } from "../domain/Credential.ts"
 import type { Actor } from "../domain/CurrentCaller.ts"
-import { AccountId, type CredentialId } from "../domain/Identifiers.ts"
+import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
 import { PoolFull, WorkspaceGone } from "../port/CredentialRepository.ts"
 import { type Audited, entryOf } from "./auditing.ts"
 import { cursorOf, inLockOrder } from "./rowOrder.ts"
 
-/** The columns of the sealing context. */
-export const ContextRow = Schema.Struct({ account_id: AccountId, ...Credential.fields }).mapFields(
-  ({ created_at: _created_at, label: _label, name: _name, sort_order: _sort_order, ...bound }) => bound
-)
 /** What the database assigns to a new row. */
 export interface Order {
   readonly account_id: AccountId
@@ -22,6 +18,11 @@ export interface Order {
 export type NewRow = { readonly account_id: AccountId } & Omit<Credential, "sort_order"> & SealedKey
 
 export const columns = Object.keys(Credential.fields)
+/** The columns of the sealing context. */
+export const contextColumns = [
+  "account_id",
+  ...columns.filter((column) => !["created_at", "label", "name", "sort_order"].includes(column))
+]
 export const sealedColumns = [...columns, "kek_id", "wrapped_dek", "sealed"]
 export const newColumns = ["account_id", ...sealedColumns.filter((column) => column !== "sort_order")] as ReadonlyArray<
   keyof NewRow

@@ -1,13 +1,10 @@
-import { Effect, Option, Result, Schema } from "effect"
-import { AuthenticationFailed } from "../port/Cipher.ts"
-import type { SealedKey } from "../domain/SealedKey.ts"
+import { Effect, Result } from "effect"
+import type { SealedKey, SealingContext } from "../domain/SealedKey.ts"
 import type { KekRegistry } from "../port/KekRegistry.ts"
 import { record } from "./auditing.ts"
 import type { ConnectionPool } from "./connection/ConnectionPool.ts"
-import { bytesOf, ContextRow, pageBytes } from "./credentialRows.ts"
+import { bytesOf, contextColumns, pageBytes } from "./credentialRows.ts"
 import { type CredentialKey, cursorOf, keyOf, keyOfAll, lowest } from "./rowOrder.ts"
-
-const decodeContext = Schema.decodeUnknownOption(ContextRow)
 
 /** How many rows one statement scans at most, however few of them name another key. */
 const scanLimit = 10_000
@@ -28,7 +25,7 @@ const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString("hex")
 
 /** Rewraps the data keys of one batch of credentials in one transaction, with one audit event. */
 export const rewrapBatch = ({ ask, sql }: ConnectionPool): KekRegistry["Service"]["rewrapBatch"] => {
-  const columns = sql.csv(Object.keys(ContextRow.fields))
+  const columns = sql.csv(contextColumns)
 
   return ({ after, primary, size }, rewrap) =>
     Effect.gen(function* () {
@@ -47,20 +44,19 @@ export const rewrapBatch = ({ ask, sql }: ConnectionPool): KekRegistry["Service"
           ) AS next
         ) AS read`
       const limit = next === undefined || next.fitting === next.all ? size : Math.max(1, next.fitting)
-      const rows = yield* sql<CredentialKey & SealedKey>`
+      const rows = yield* sql<SealingContext & SealedKey>`
         SELECT ${columns}, kek_id, wrapped_dek, substring(sealed FOR 2) AS sealed FROM credentials
         WHERE ${range} ORDER BY account_id, id LIMIT ${limit} FOR UPDATE SKIP LOCKED`
       const attempt = yield* Effect.result(
         Effect.forEach(
           rows,
-          ({ account_id, id, kek_id, sealed, wrapped_dek, ...fields }) =>
-            Effect.map(
-              Option.match(decodeContext({ account_id, id, ...fields }), {
-                onNone: () => Effect.succeed(Result.fail(new AuthenticationFailed())),
-                onSome: (context) => rewrap({ kek_id, sealed, wrapped_dek }, context)
-              }),
-              (result) => ({ account_id, id, old: wrapped_dek, result })
-            ),
+          ({ kek_id, sealed, wrapped_dek, ...context }) =>
+            Effect.map(rewrap({ kek_id, sealed, wrapped_dek }, context), (result) => ({
+              account_id: context.account_id,
+              id: context.id,
+              old: wrapped_dek,
+              result
+            })),
           { concurrency }
         )
       )

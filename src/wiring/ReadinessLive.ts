@@ -6,7 +6,7 @@ import { KekRegistry } from "../port/KekRegistry.ts"
 import { Readiness } from "../port/Readiness.ts"
 import { Database } from "../sql/connection/Database.ts"
 import { failureOf } from "../sql/connection/DatabaseErrors.ts"
-import { acknowledgesEarly, isReadOnly } from "../sql/connection/Durability.ts"
+import { sessionState } from "../sql/connection/Durability.ts"
 import { current, lockNotAvailable, required, withLockTimeout } from "../sql/Migrations.ts"
 
 /** How long to wait for a lock on the table of migrations, in milliseconds. */
@@ -51,13 +51,10 @@ export const layer = Layer.effect(
       })
     )
     /** Asked on the connections that store: they may lead to another server than the others. */
-    const writable = Effect.map(writes.probe(isReadOnly(writes.sql), "server.is_read_only"), (readOnly) =>
-      readOnly ? ["the database is read-only: nothing can be stored"] : []
-    )
-    const durability = Effect.map(
-      background.probe(acknowledgesEarly(background.sql), "server.acknowledges_early"),
-      (early) => (early ? ["synchronous_commit is off: a database crash would lose acknowledged writes"] : [])
-    )
+    const session = Effect.map(writes.probe(sessionState(writes.sql), "server.session"), ({ early, readOnly }) => [
+      ...(readOnly ? ["the database is read-only: nothing can be stored"] : []),
+      ...(early ? ["synchronous_commit is off: a database crash would lose acknowledged writes"] : [])
+    ])
     const sealing = Effect.gen(function* () {
       const kek_id = primary()
       if (kek_id === undefined) return []
@@ -79,7 +76,7 @@ export const layer = Layer.effect(
         )
     )
     return {
-      problems: Effect.map(Effect.all([schema, writable, durability, sealing]), (found) => found.flat()).pipe(
+      problems: Effect.map(Effect.all([schema, session, sealing]), (found) => found.flat()).pipe(
         Effect.catchCause(unanswered)
       ),
       warnings: Effect.catchCause(missing, () => Effect.succeed([]))

@@ -1,12 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, DateTime, Effect, Exit, Option, Redacted, Result, Schema } from "effect"
 import { Credential } from "../../src/domain/Credential.ts"
-import {
-  changeCredential,
-  CredentialChanges,
-  decodeCredentialChanges,
-  neededOfStoredKey
-} from "../../src/domain/CredentialChanges.ts"
+import { changeCredential, CredentialChanges, decodeCredentialChanges } from "../../src/domain/CredentialChanges.ts"
 import { AccountId, CredentialId, WorkspaceId } from "../../src/domain/Identifiers.ts"
 import { readKeyMaterial } from "../../src/domain/KeyMaterial.ts"
 import { labelOf } from "../../src/domain/Label.ts"
@@ -133,8 +128,7 @@ const updated = (change: Change, { credential, key }: Held, body: Body) => {
   const changes = decodeChanges(body)
   const isGiven = changes.key !== undefined && Redacted.value(changes.key) === key
   const { region } = Option.getOrThrow(readKeyMaterial(credential.provider, Redacted.make(key)))
-  const needed = neededOfStoredKey(credential, changes)
-  const known = needed === "isGiven" ? { isGiven } : needed === "region" ? { region } : {}
+  const known = changes.key === undefined ? { region } : { isGiven }
   return Result.map(change(credential, changes, known), (changed) => ({
     ...changed,
     key: changes.key === undefined ? key : Redacted.value(changes.key)

@@ -40,8 +40,7 @@ const auditOver = ({ checkpoints, entries }: Chain, page = 2, newest = checkpoin
     checkpoints: (after) => Effect.succeed(checkpoints.filter(({ number }) => number > after).slice(0, page)),
     entries: ({ after, upTo }) =>
       Effect.succeed(entries.filter(({ seq }) => seq > after && seq <= upTo).slice(0, page)),
-    countAfter: (after) => Effect.succeed(entries.filter(({ seq }) => seq > after).length),
-    unsealed: () => Effect.succeed(0)
+    unsealed: () => Effect.succeed(entries.filter(({ seq }) => newest === undefined || seq > newest.last_seq).length)
   })
 
 /** Entries with gaps among them, some under checkpoints of one to three, and some that are not sealed yet. */

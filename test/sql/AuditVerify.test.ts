@@ -226,7 +226,7 @@ describe("verifying the audit log on PostgreSQL (SECURITY.md, Audit)", () => {
       yield* log.seal(0)
       yield* sql`DELETE FROM audit_entries WHERE seq = 16`
       yield* sql`UPDATE audit_entries SET events = '[]' WHERE seq = 17`
-      assert.strictEqual(yield* log.countAfter(14n), 1)
+      assert.strictEqual(yield* log.unsealed(), 1)
       yield* commit
       const { fault, last_seq, unsealed } = yield* audit.verify()
       assert.deepStrictEqual({ fault, last_seq, unsealed }, { fault: null, last_seq: 17, unsealed: 0 })

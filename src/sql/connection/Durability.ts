@@ -7,21 +7,17 @@ import type { DatabaseTarget } from "./DatabaseTarget.ts"
 import { failureOf } from "./DatabaseErrors.ts"
 import { missingRights, type Rights } from "../rights.ts"
 
-/** Whether sessions acknowledge a commit before it is on disk, as only `synchronous_commit = off` does. */
-export const acknowledgesEarly = (sql: SqlClient.SqlClient) =>
+/**
+ * Whether a session cannot write, as it is on a standby or its role or database says so; and whether it acknowledges a
+ * commit before it is on disk, as only `synchronous_commit = off` does.
+ */
+export const sessionState = (sql: SqlClient.SqlClient) =>
   Effect.map(
-    sql<{ value: string }>`SELECT current_setting('synchronous_commit') AS value`,
-    ([session]) => session?.value === "off"
+    sql<{ readOnly: boolean; early: boolean }>`
+      SELECT current_setting('transaction_read_only') = 'on' AS "readOnly",
+        current_setting('synchronous_commit') = 'off' AS early`,
+    ([session = { readOnly: false, early: false }]) => session
   )
-
-/** Whether the session cannot write: it is on a standby, or its role or database says so. */
-export const isReadOnly = (sql: SqlClient.SqlClient) =>
-  Effect.map(
-    sql<{ read_only: boolean }>`SELECT current_setting('transaction_read_only') = 'on' AS read_only`,
-    ([session]) => session?.read_only === true
-  )
-
-const readOnly = new DatabaseFailure({ kind: "ReadOnly", sqlstate: "25006", constraint: undefined })
 
 /**
  * Whether server, database and role let sessions acknowledge early by default, and which rights the role lacks; a failure
@@ -35,8 +31,9 @@ export const inspectSession = (
   Effect.scoped(
     Effect.gen(function* () {
       const sql = yield* makeClient(target, { ...settings, poolSize: 1 })
-      if (yield* isReadOnly(sql)) return yield* readOnly
-      return yield* Effect.all({ early: acknowledgesEarly(sql), missing: missingRights(sql, rights) })
+      const { early, readOnly } = yield* sessionState(sql)
+      if (readOnly) return yield* new DatabaseFailure({ kind: "ReadOnly", sqlstate: "25006", constraint: undefined })
+      return { early, missing: yield* missingRights(sql, rights) }
     })
   ).pipe(
     Effect.provide(Reactivity.layer),

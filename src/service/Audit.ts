@@ -19,20 +19,6 @@ export class AuditFault extends Data.TaggedError("AuditFault")<{
   }
 }
 
-export interface AuditReport {
-  /** Entries that are as they were sealed, and the events in them. */
-  readonly entries: number
-  readonly events: number
-  /** The last of these entries. */
-  readonly last_seq: number | null
-  readonly last_at: string | null
-  /** Entries that no checkpoint covers yet. */
-  readonly unsealed: number
-  /** Hash of the newest checkpoint that was checked. Keep it elsewhere and pass it to a later `verify`. */
-  readonly head: string | null
-  readonly fault: AuditFault | null
-}
-
 /** Below the number of every entry and checkpoint. */
 const lowest = -(2n ** 63n)
 
@@ -66,6 +52,8 @@ const eventsOf = ({ events }: AuditEntry): ReadonlyArray<unknown> => {
   const parsed: unknown = JSON.parse(events)
   return Array.isArray(parsed) ? parsed : [parsed]
 }
+
+export type AuditReport = Effect.Success<ReturnType<Audit["Service"]["verify"]>>
 
 /** Exports the audit log, and verifies that it is as it was written. */
 export class Audit extends Context.Service<Audit>()("byok/Audit", {
@@ -144,13 +132,16 @@ export class Audit extends Context.Service<Audit>()("byok/Audit", {
         Effect.catchTag("AuditFault", (found) => Effect.succeed(found))
       )
       return {
+        /** Entries that are as they were sealed, the events in them, and the last one. */
         ...counts,
         last_seq: last === undefined ? null : Number(last.seq),
         last_at: last?.at ?? null,
+        /** Entries that no checkpoint covers yet. */
         unsealed: yield* log.unsealed(),
+        /** Hash of the newest checkpoint that was checked. Keep it elsewhere and pass it to a later `verify`. */
         head: previous.hash === "" ? null : previous.hash,
         fault
-      } satisfies AuditReport
+      }
     })
 
     return {

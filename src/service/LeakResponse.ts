@@ -23,27 +23,6 @@ export interface LeakSearchOptions {
   readonly onProgress?: (progress: LeakSearchProgress) => Effect.Effect<void>
 }
 
-export interface LeakedCredential extends FoundKey {
-  readonly provider: string
-  readonly label: string
-  /** Whether the key is marked as leaked. */
-  readonly parked: boolean
-}
-
-export interface UnopenedCredential extends FoundKey {
-  readonly reason: string
-}
-
-export interface LeakSearchResult {
-  readonly searched: number
-  /** How many keys were opened and compared. */
-  readonly opened: number
-  readonly found: ReadonlyArray<LeakedCredential>
-  /** Credentials that should have been compared and did not open, the first of them, and how many there are. */
-  readonly unopened: ReadonlyArray<UnopenedCredential>
-  readonly unopened_total: number
-}
-
 /** How many unopened credentials are listed. */
 const listed = 1000
 
@@ -61,6 +40,8 @@ const keyOf = ({ context: { account_id, id, workspace_id }, key_version }: Suspe
   credential_id: id,
   key_version
 })
+
+export type LeakSearchResult = Effect.Success<ReturnType<LeakResponse["Service"]["find"]>>
 
 /** Finds the credentials that hold a leaked key. */
 export class LeakResponse extends Context.Service<LeakResponse>()("byok/LeakResponse", {
@@ -94,7 +75,7 @@ export class LeakResponse extends Context.Service<LeakResponse>()("byok/LeakResp
       const labels = all ? undefined : secrets.map(labelOf)
       const total = yield* count
       const holders: Array<Suspect> = []
-      const unopened: Array<UnopenedCredential> = []
+      const unopened: Array<FoundKey & { readonly reason: string }> = []
       const counts = { searched: 0, opened: 0, unopened: 0 }
       let after: string | undefined
       do {
@@ -118,16 +99,19 @@ export class LeakResponse extends Context.Service<LeakResponse>()("byok/LeakResp
       const parked = yield* conclude({ found: keys, searched: counts.searched, park })
       return {
         searched: counts.searched,
+        /** How many keys were opened and compared. */
         opened: counts.opened,
+        /** `parked`: whether the key is marked as leaked. */
         found: holders.map((suspect, index) => ({
           ...keyOf(suspect),
           provider: suspect.context.provider,
           label: suspect.label,
           parked: parked[index] ?? false
         })),
+        /** The first credentials that should have been compared and did not open, and how many there are. */
         unopened,
         unopened_total: counts.unopened
-      } satisfies LeakSearchResult
+      }
     })
 
     return {

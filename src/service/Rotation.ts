@@ -17,13 +17,6 @@ export interface RewrapOptions {
   readonly onProgress?: (progress: RewrapProgress) => Effect.Effect<void>
 }
 
-export interface RewrapResult {
-  readonly rewrapped: number
-  /** How many credentials still name a key other than the primary one, including those that failed. */
-  readonly left: number
-  readonly failed: ReadonlyArray<{ readonly id: string; readonly reason: string }>
-}
-
 /** A key in the keyring, or one that only the database knows. */
 export interface KeyStatus extends Omit<KekUsage, "retired"> {
   /** `pending` has never sealed anything; `missing` is not in the keyring, though credentials name it. */
@@ -34,6 +27,8 @@ export interface KeyStatus extends Omit<KekUsage, "retired"> {
 /** Maximum passes. Rows that were locked, or that another instance sealed under an old key meanwhile, need another one. */
 const passes = 5
 const pause = "1 second"
+
+export type RewrapResult = Effect.Success<ReturnType<Rotation["Service"]["rewrap"]>>
 
 /** Moves credentials to the primary key of the keyring while the service runs. */
 export class Rotation extends Context.Service<Rotation>()("byok/Rotation", {
@@ -92,7 +87,8 @@ export class Rotation extends Context.Service<Rotation>()("byok/Rotation", {
         }
         if (reserved < 0) yield* spend(-reserved)
         const reasons = Array.from(failed, ([id, reason]) => ({ id, reason }))
-        return { rewrapped, left, failed: reasons } satisfies RewrapResult
+        /** `left` still name a key other than the primary one, including those that failed. */
+        return { rewrapped, left, failed: reasons }
       }),
 
       /** How many credentials name a key other than the primary one. */

@@ -61,6 +61,19 @@ type Loaded = { readonly version: string } & (Member | { readonly id: null })
 
 const isMember = (row: Loaded): row is Loaded & Member => row.id !== null
 
+const lists = ["allowed_api_key_hashes", "allowed_models", "allowed_user_ids"]
+
+/** A column of `member`. The driver reads no array of other bounds, which direct SQL can store: it must not fail the pool. */
+const columnOf = (sql: SqlClient.SqlClient, column: string) => {
+  const value = sql.literal(`member.${column}`)
+  return lists.includes(column)
+    ? sql`CASE WHEN array_ndims(${value}) > 1 OR array_lower(${value}, 1) <> 1 THEN ARRAY[${value}::text] ELSE ${value} END AS ${sql(column)}`
+    : value
+}
+
+/** A time that only direct SQL can store must not fail the pool; all that it decides is the order. */
+const finite = (time: Date): Date => (Number.isFinite(Number(time)) ? time : new Date(8.64e15))
+
 const rowOf = ({
   kek_id,
   key_version,
@@ -71,7 +84,7 @@ const rowOf = ({
   wrapped_dek,
   ...stored
 }: Loaded & Member): PoolRow => ({
-  credential: credentialOf(stored),
+  credential: credentialOf({ ...stored, created_at: finite(stored.created_at) }),
   sealed: { kek_id, wrapped_dek, sealed },
   key_version,
   row,
@@ -121,7 +134,7 @@ export const layer = Layer.effect(
       load: ({ account_id, workspace_id }, provider) => {
         const columns = ["account_id", ...sealedColumns, "key_version"]
         const rows = sql<Loaded>`
-          SELECT pool.version, ${sql.csv(columns.map((column) => `member.${column}`))}, member.xmin::text AS row, parked.parkings
+          SELECT pool.version, ${sql.csv(columns.map((column) => columnOf(sql, column)))}, member.xmin::text AS row, parked.parkings
           FROM (SELECT ${account_id}::uuid AS account_id, ${workspace_id}::uuid AS workspace_id, ${provider}::text AS provider)
           AS wanted
           JOIN workspaces ON workspaces.account_id = wanted.account_id AND workspaces.id = wanted.workspace_id

@@ -179,6 +179,60 @@ layerLive(TestService.layer)("POST /api/v1/byok/plan", (it) => {
     })
   )
 
+  it.effect("a damaged row, or a cause of a newer version, does not fail the plan of the others (R4, E16)", () =>
+    Effect.gen(function* () {
+      const { sql } = yield* TestService
+      const { account_id, create, plan } = yield* TestService.newTenant
+      const whole = createdId(yield* create({ provider: "azure", key }))
+      const damaged = createdId(yield* create({ provider: "azure", key }))
+      const damages = [
+        ["created_at = 'infinity'", [1, true]],
+        ["created_at = '-infinity'", [1, true]],
+        ["allowed_models = '[0:0]={openai/gpt-4o}'", [null, false]],
+        [`allowed_api_key_hashes = '{{${"a".repeat(64)},${"b".repeat(64)}}}'`, [null, false]]
+      ] as const
+      const positions = (answer: Answer) => {
+        const { providers } = dataIn(answer) as {
+          readonly providers: ReadonlyArray<{
+            readonly credentials: ReadonlyArray<{ readonly credential_id: string; readonly position: number | null }>
+            readonly shared: { readonly position: number | null }
+          }>
+        }
+        const of = (id: string) => providers[0]?.credentials.find(({ credential_id }) => credential_id === id)?.position
+        return { whole: of(whole), damaged: of(damaged), shared: providers[0]?.shared.position !== null }
+      }
+      yield* sql`CREATE TABLE kept AS SELECT * FROM credentials WHERE id = ${damaged}`
+      for (const [damage, [position, shared]] of damages) {
+        yield* sql.unsafe(`UPDATE credentials SET ${damage} WHERE id = '${damaged}'`)
+        assert.deepStrictEqual(positions(yield* plan(asked)), { whole: 0, damaged: position, shared }, damage)
+        yield* sql`
+          UPDATE credentials SET created_at = kept.created_at, allowed_models = kept.allowed_models,
+            allowed_api_key_hashes = kept.allowed_api_key_hashes
+          FROM kept WHERE credentials.id = kept.id`
+      }
+      yield* sql`INSERT INTO credential_parkings
+        VALUES (${account_id}, ${damaged}, '', 1, 'of_a_newer_version', 1, now() + interval '1 minute', now())`
+      assert.deepStrictEqual(positions(yield* plan(asked)), { whole: 0, damaged: null, shared: true })
+      yield* sql`DROP TABLE kept`
+    })
+  )
+
+  it.effect("refuses to explain more than 5,000 credentials of several providers (R4)", () =>
+    Effect.gen(function* () {
+      const { sql } = yield* TestService
+      const { account_id, create, plan } = yield* TestService.newTenant
+      for (const provider of ["azure", "xai"]) yield* create({ provider, key })
+      yield* sql`
+        INSERT INTO credentials SELECT (jsonb_populate_record(credentials, jsonb_build_object(
+          'id', gen_random_uuid(), 'sort_order', n
+        ))).* FROM credentials, generate_series(1, 2500) AS n WHERE account_id = ${account_id}`
+      const targets = [{ provider: "azure" }, { provider: "xai" }]
+      const message = "must name fewer providers: those given have more than 5000 credentials"
+      assertInvalid(yield* plan({ ...asked, targets }), { path: ["targets"], message })
+      assert.strictEqual((yield* plan(asked)).status, 200, "one provider is explained whatever its pool")
+    })
+  )
+
   it.effect.each([
     [{ targets: asked.targets }, [{ path: ["model"], message: "is required" }]],
     [

@@ -28,6 +28,14 @@ const sentenceOnOrder = ({ foreign, missing }: OrderRefused) =>
     ...(foreign.length > 0 ? [`Not of this workspace and provider: ${listOf(foreign)}.`] : [])
   ].join(" ")
 
+/** What can be done about a credential whose key does not open. */
+const untilMended = {
+  UnknownKeyId: " Put it back: until then the credential can only be renamed or deleted.",
+  AuthenticationFailed: " It can only be renamed or deleted.",
+  UnsupportedFormat: " It can only be renamed or deleted.",
+  KeyStoreUnavailable: ""
+}
+
 /** One sentence for the operator. */
 const sentenceOf = (failure: Exclude<Failure | Explained, CliError.CliError>): string => {
   switch (failure._tag) {
@@ -46,7 +54,7 @@ const sentenceOf = (failure: Exclude<Failure | Explained, CliError.CliError>): s
     case "ServiceUnavailable":
       return "The database is overloaded; try again."
     case "StoredKeyUnusable":
-      return `${failure.message}. It can only be renamed or deleted.`
+      return `${failure.message}.${untilMended[failure.reason._tag]}`
     default:
       return failure.message
   }

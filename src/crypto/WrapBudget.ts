@@ -38,7 +38,9 @@ export const layerLimited = ({ block, refuse, warn }: typeof limits) =>
         const total = yield* registry.reserve(kek_id, kek_ids, block)
         if (Option.isNone(total)) {
           const reason = `neither key ${kek_id} nor another key of this keyring has ever sealed`
-          return yield* new KeyStoreUnavailable({ reason })
+          const [lost] = yield* registry.missing(kek_ids, 1)
+          const cure = lost === undefined ? "" : `: put key ${lost.kek_id} back`
+          return yield* new KeyStoreUnavailable({ reason: reason + cure })
         }
         const reserved = total.value
         if (reserved > refuse) {

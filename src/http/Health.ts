@@ -39,6 +39,8 @@ export const layer = HttpApiBuilder.group(
         return problems.length === 0 ? ready : notReady
       })
     )
+    // What is not ready at the start is in the log before anybody asks.
+    yield* Effect.forkScoped(answer)
     return handlers.handleAll({
       live: () => Effect.succeed(live),
       ready: () => Effect.suspend(() => (isDraining() ? Effect.succeed(notReady) : answer))

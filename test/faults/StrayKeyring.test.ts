@@ -12,6 +12,8 @@ import { adminClient, freshDatabase, settingsFor } from "../support/database/fre
 import type { Parts } from "../support/http/TestService.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
 import { onlyObject } from "../support/process/CommandLine.ts"
+import { eventually } from "../support/process/eventually.ts"
+import { startService } from "../support/process/ServiceProcess.ts"
 import { runCommand } from "../support/process/runCommand.ts"
 
 type Instance = Context.Context<Parts>
@@ -57,7 +59,7 @@ describe("an instance with another keyring than the others", () => {
       yield* create(one, account_id)
       const stray = yield* instanceWith(url, "stray")
       const reason = "neither key stray nor another key of this keyring has ever sealed"
-      assert.strictEqual(yield* refusal(create(stray, account_id)), reason)
+      assert.strictEqual(yield* refusal(create(stray, account_id)), `${reason}: put key ours back`)
       assert.deepStrictEqual((yield* reported(stray)).problems, [`${reason}: nothing can be sealed`])
       for (const instance of [one, other]) {
         yield* create(instance, account_id)
@@ -97,6 +99,32 @@ describe("an instance with another keyring than the others", () => {
       const warnings = ["key lost is missing from the keyring; credentials that cannot be opened: 1"]
       for (const instance of [rotated]) assert.deepStrictEqual(yield* reported(instance), { problems: [], warnings })
       assert.lengthOf(yield* sql`SELECT 1 FROM credentials WHERE kek_id = 'next'`, 1)
+    })
+  )
+})
+
+describe("a keyring without the key of a credential", () => {
+  it.live("is named at the start of the service, and by a command that needs the key (C3)", () =>
+    Effect.gen(function* () {
+      const DATABASE_URL = yield* freshDatabase
+      const ours = yield* instanceWith(DATABASE_URL, "ours")
+      const account_id = yield* newAccount(ours)
+      const { id } = yield* create(ours, account_id)
+      const settings = { DATABASE_URL, BYOK_KEYRING: ringOf("stray") }
+      const service = yield* startService(settings)
+      yield* eventually("what is not ready is in the log", () =>
+        service.stderr().includes("Not ready: neither key stray")
+      )
+      assert.match(service.stderr(), /key ours is missing from the keyring; credentials that cannot be opened: 1\n/)
+      const disable = runCommand(["credential", "disable", id, "--account", account_id], settings)
+      const failed = `The key of credential ${id} cannot be opened: `
+      assert.include((yield* disable).stderr, `${failed}the key store is unavailable: neither key stray`)
+      assert.match((yield* disable).stderr, /: put key ours back\.\n$/)
+      yield* runCommand(["keyring", "admit"], settings)
+      const { code, stderr } = yield* disable
+      const cure =
+        "key ours is not in the keyring. Put it back: until then the credential can only be renamed or deleted."
+      assert.deepStrictEqual([code, stderr], [1, `${failed}${cure}\n`])
     })
   )
 })

@@ -28,10 +28,10 @@ const namesOneHost = (request: HttpServerRequest.HttpServerRequest) =>
     ? (request.source as { readonly httpVersion?: string }).httpVersion !== "1.1"
     : !isRepeated(request, "host")
 
-/** An outage of the database is over by itself: how a request met it says nothing (D11, F5). */
+/** Of an outage of the database, or a fault that an operator mends, one sentence (D11, F5, C4). */
 const logFailure = (cause: Cause.Cause<unknown>) => {
   const failure = Cause.squash(cause)
-  return failure instanceof DatabaseFailure && (failure.isTransient || failure.kind === "Deadline")
+  return failure instanceof DatabaseFailure && failure.isPlain
     ? Effect.logError(`Unexpected failure: ${failure._tag} ${failure.message}`)
     : Effect.logError("Unexpected failure", cause)
 }

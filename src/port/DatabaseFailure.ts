@@ -8,6 +8,14 @@ export type Answer<A, E = never, R = never> = Effect.Effect<A, E | ServiceUnavai
 const transient =
   /^(ECONNREFUSED|ECONNRESET|ECONNABORTED|EPIPE|ETIMEDOUT|EHOSTUNREACH|EHOSTDOWN|ENETUNREACH|ENETDOWN|ENOENT|ENOTFOUND|EAI_AGAIN|08...|57P0[123]|25006)$/
 
+/** What an operator can mend, by SQLSTATE. */
+const faults: Readonly<Record<string, string>> = {
+  "25P02": "an earlier statement of the transaction failed",
+  "42501": "the user lacks a permission",
+  "53100": "the disk of the database is full",
+  "53300": "the database takes no more connections"
+}
+
 /**
  * The defect that a port dies with if its database fails. All that is kept of the error is its kind, SQLSTATE (or the
  * system's error code if no server answered) and constraint. Messages and details are dropped, because they quote values.
@@ -18,7 +26,14 @@ export class DatabaseFailure extends Data.TaggedError("DatabaseFailure")<{
   readonly constraint: string | undefined
 }> {
   override get message() {
-    return [this.kind, this.sqlstate, this.constraint].filter((part) => part !== undefined).join(" ")
+    const code = [this.kind, this.sqlstate, this.constraint].filter((part) => part !== undefined).join(" ")
+    const fault = faults[this.sqlstate ?? ""]
+    return fault === undefined ? code : `${fault} (${code})`
+  }
+
+  /** Whether the message is all that needs to be said: how a request met the failure adds nothing. */
+  get isPlain() {
+    return this.isTransient || this.kind === "Deadline" || (this.sqlstate !== undefined && this.sqlstate in faults)
   }
 
   /** Whether a later attempt may succeed by itself. */

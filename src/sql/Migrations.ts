@@ -77,15 +77,18 @@ export const current = (sql: SqlClient.SqlClient) =>
 const runStages = Effect.fnUntraced(function* (sql: PgClient.PgClient, finish: boolean) {
   const ran: Array<string> = []
   const isNew = Option.isNone(yield* current(sql))
+  const run = (migrations: Stage["migrations"]) =>
+    PgMigrator.run({ loader: PgMigrator.fromRecord(migrations) }).pipe(
+      Effect.provideService(SqlClient.SqlClient, sql),
+      Effect.provideService(PgClient.PgClient, sql)
+    )
+  // In a transaction, the statement after a CREATE TABLE that failed would hide why.
+  if (isNew) yield* run({})
   for (const stage of stages) {
     if (stage.finishes === true && !isNew && !finish) continue
     if (Option.exists(yield* current(sql), (id) => id >= newestOf(stage))) continue
     if (stage.prepare !== undefined) yield* stage.prepare(sql)
-    const run = PgMigrator.run({ loader: PgMigrator.fromRecord(stage.migrations) }).pipe(
-      Effect.provideService(SqlClient.SqlClient, sql),
-      Effect.provideService(PgClient.PgClient, sql)
-    )
-    for (const [, name] of yield* withLockTimeout(sql, locking.timeout)(run)) ran.push(name)
+    for (const [, name] of yield* withLockTimeout(sql, locking.timeout)(run(stage.migrations))) ran.push(name)
   }
   return ran
 })

@@ -22,7 +22,7 @@ const unanswered = (cause: Cause.Cause<unknown>) => {
 
 /**
  * Ready when the database answers, has this build's schema and commits to disk, and the primary key may seal. Keys that
- * credentials name and the keyring lacks are warnings: everything else can be served.
+ * credentials name and the keyring lacks, and a full disk, are warnings: everything else can be served.
  */
 export const layer = Layer.effect(
   Readiness,
@@ -75,11 +75,15 @@ export const layer = Layer.effect(
             `key ${kek_id} is missing from the keyring; credentials that cannot be opened: ${countOf(credentials)}`
         )
     )
+    /** No problem: reading goes on, and instances on the same disk have it at the same time. */
+    const fullDisk = Effect.sync(() => (writes.metFullDisk() ? ["the disk of the database is full"] : []))
     return {
       problems: Effect.map(Effect.all([schema, session, sealing]), (found) => found.flat()).pipe(
         Effect.catchCause(unanswered)
       ),
-      warnings: Effect.catchCause(missing, () => Effect.succeed([]))
+      warnings: Effect.map(Effect.all([Effect.catchCause(missing, () => Effect.succeed([])), fullDisk]), (found) =>
+        found.flat()
+      )
     }
   })
 )

@@ -1,6 +1,8 @@
 import { spawn } from "node:child_process"
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
+import { adminClient, freshDatabase } from "../support/database/freshDatabase.ts"
+import { refuseInserts } from "../support/database/transactions.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { CommandLine } from "../support/process/CommandLine.ts"
 import { byokScript, nowhere, runByok } from "../support/process/runByok.ts"
@@ -46,6 +48,22 @@ layerLive(CommandLine.layer, { concurrent: true })(
           /^DATABASE_URL cannot be reached \(ECONNREFUSED\); gave up after \d\d seconds\.\n$/
         )
         assert.notInclude(stderr, canary)
+      })
+    )
+
+    it.effect.each<readonly [sqlstate: string, said: string]>([
+      ["42501", "the user lacks a permission (AuthorizationError 42501)"],
+      ["53100", "the disk of the database is full (UnknownError 53100)"],
+      ["53300", "the database takes no more connections (UnknownError 53300)"],
+      ["25P02", "an earlier statement of the transaction failed (UnknownError 25P02)"]
+    ])("a statement that fails with %s is told in words (C4)", ([sqlstate, said]) =>
+      Effect.gen(function* () {
+        const DATABASE_URL = yield* freshDatabase
+        const sql = yield* adminClient(DATABASE_URL)
+        assert.strictEqual((yield* runCommand(["migrate"], { DATABASE_URL })).code, 0)
+        yield* refuseInserts(sql, "accounts", sqlstate)
+        const { code, stderr } = yield* runCommand(["account", "create", "--name", "n"], { DATABASE_URL })
+        assert.deepStrictEqual([code, stderr], [1, `The database failed: ${said}.\n`])
       })
     )
 

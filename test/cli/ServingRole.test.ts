@@ -37,6 +37,16 @@ const newRole = Effect.fnUntraced(function* (url: string) {
   return { role, url: url.replace(/\/\/[^@/]*@/, `//${role}:${encodeURIComponent("of the role")}@`) }
 })
 
+describe("a role without the privilege to create tables", () => {
+  it.live("is told so on an empty database, not what failed afterwards (C4)", () =>
+    Effect.gen(function* () {
+      const { url } = yield* newRole(yield* freshDatabase)
+      const { code, stderr } = yield* runCommand(["migrate"], { DATABASE_URL: url })
+      assert.deepStrictEqual([code, stderr], [1, "DATABASE_URL: the user lacks a permission (42501).\n"])
+    })
+  )
+})
+
 describe("a role with the privileges that docs/operating.md grants", () => {
   it.live("serves and runs commands; it cannot migrate or retire a key, and says so in one sentence (F1)", () =>
     Effect.gen(function* () {

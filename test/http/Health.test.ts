@@ -5,7 +5,7 @@ import * as Byok from "../../src/Byok.ts"
 import * as Server from "../../src/http/Server.ts"
 import { Readiness } from "../../src/port/Readiness.ts"
 import { settingsFor } from "../support/database/freshDatabase.ts"
-import { holdOpen, untilWaiting } from "../support/database/transactions.ts"
+import { holdOpen, refuseInserts, untilWaiting } from "../support/database/transactions.ts"
 import { created, createdId, minimal } from "../support/http/Bodies.ts"
 import { create, get, send } from "../support/http/HttpProbe.ts"
 import { assertHeaders, assertRefused } from "../support/http/Refusal.ts"
@@ -99,11 +99,12 @@ describe("the public answer about readiness", () => {
       const turnsTo = (status: number) =>
         eventually(`the status is ${status}`, send(url, ready), (answer) => answer.status === status)
 
+      yield* eventually("it is evaluated at the start (C3)", () => state.evaluated === 1)
       for (const { status } of yield* askAll) assert.strictEqual(status, 200)
-      assert.strictEqual(state.evaluated, 1)
+      assert.isAtMost(state.evaluated, 2)
       state.problems = ["key kek-canary is missing"]
       yield* turnsTo(503)
-      assert.isAtMost(state.evaluated, 3)
+      assert.isAtMost(state.evaluated, 4)
       for (const answer of yield* askAll) assertRefused(answer, "ServiceUnavailable")
       const before = state.evaluated
       yield* eventually("it was evaluated twice more", send(url, ready), () => state.evaluated >= before + 2)
@@ -115,6 +116,21 @@ describe("the public answer about readiness", () => {
       yield* turnsTo(200)
       assert.lengthOf(about(), 2)
       assert.match(about()[1] ?? "", /^Warn .*Ready, but: key kek-canary is missing from the keyring/s)
+    })
+  )
+
+  it.live("stays 200 with a warning while the disk of the database is full, and the log has no stack (C4)", () =>
+    Effect.gen(function* () {
+      const context = yield* Layer.build(TestService.recordedWith({}))
+      const { sql, tenant, url } = Context.get(context, TestService)
+      const { logs } = Context.get(context, Recording)
+      const { management_key } = yield* tenant
+      yield* refuseInserts(sql, "credentials", "53100")
+      assertRefused(yield* create(url, management_key, minimal), "InternalError")
+      const lines = () => logs.filter(({ text }) => text.includes("the disk of the database is full"))
+      const isWarned = () => lines().some(({ text }) => text.includes("Ready, but: the disk of the database is full"))
+      yield* eventually("it is warned of", send(url, ready), ({ status }) => status === 200 && isWarned())
+      for (const { text } of lines()) assert.notMatch(text, /\n\s+at /)
     })
   )
 

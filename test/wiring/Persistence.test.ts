@@ -103,7 +103,7 @@ describe("at the start of the service, a database", () => {
     ["28000", ": the user or password was rejected (28000)."],
     ["3D000", ": the database does not exist (3D000)."],
     ["42501", ": the user lacks a permission (42501)."],
-    ["53300", " cannot be used: UnknownError 53300."]
+    ["53300", " cannot be used: the database takes no more connections (UnknownError 53300)."]
   ])("that answers %s is not retried", ([sqlstate, fault]) =>
     Effect.gen(function* () {
       const { port, refused } = yield* refusingPostgres(sqlstate, "no, canary")

@@ -20,6 +20,8 @@ export interface ConnectionPool {
   readonly probe: <A>(query: Query<A>, operation: Operation) => Effect.Effect<A>
   /** Runs a query that many callers make at once: they may share a statement, but not each other's failures. */
   readonly batch: Batch
+  /** Whether a statement failed in the last minute because the disk of the database is full. */
+  readonly metFullDisk: () => boolean
 }
 
 export interface PoolSettings {
@@ -34,17 +36,25 @@ export interface PoolSettings {
   readonly meter: PoolMeter
 }
 
+/** SQLSTATE of a statement for which the disk has no room. */
+const diskFull = "53100"
+
 const timedOut = new DatabaseFailure({ kind: "Deadline", sqlstate: undefined, constraint: undefined })
 
 export const makeConnectionPool = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, settings: PoolSettings) {
   const { meter } = settings
+  let fullDiskAt = Number.NEGATIVE_INFINITY
+  const onFailure = ({ sqlstate }: DatabaseFailure) => {
+    if (sqlstate === diskFull) fullDiskAt = performance.now()
+  }
+  const metFullDisk = () => performance.now() - fullDiskAt < 60_000
   const connections = Semaphore.makeUnsafe(settings.poolSize)
   const unreserved = Semaphore.makeUnsafe(Math.max(1, settings.poolSize - settings.reserved))
   /** A query is sent only if its deadline has not passed by the time it has a connection. */
   const retryingIn = (within: <A>(query: Query<A>) => Query<A>) =>
     meter.timing((query, until) => {
       const inTime = Effect.suspend(() => (performance.now() < until() ? query : Effect.die(timedOut)))
-      return retryingWith(settings.unreplicated)(within(connections.withPermit(inTime)), until)
+      return retryingWith(settings.unreplicated, onFailure)(within(connections.withPermit(inTime)), until)
     })
   const retrying = retryingIn((query) => query)
   const retryingUnreserved = retryingIn((query) => unreserved.withPermit(query))
@@ -94,5 +104,5 @@ export const makeConnectionPool = Effect.fnUntraced(function* (sql: SqlClient.Sq
     (request) =>
       askIn(retrying, one(request), operation)
   const batch = settings.batching ? yield* makeBatching({ ...settings, retrying, timedOut: Exit.die(timedOut) }) : one
-  return { sql, ask, probe, batch } satisfies ConnectionPool
+  return { sql, ask, probe, batch, metFullDisk } satisfies ConnectionPool
 })

@@ -29,13 +29,13 @@ const caHint = "; set DATABASE_CA_FILE to trust other authorities"
 
 const poolerHint = " Behind a transaction pooler such as PgBouncer, set DATABASE_POOLER=true."
 
-/** Faults that stay until somebody fixes them, by a failure's message. */
+/** Faults that stay until somebody fixes them, by a failure's kind and SQLSTATE. */
 const permanent: ReadonlyArray<readonly [failure: RegExp, fault: string, hint?: string]> = [
   [/^AuthenticationError\b/, "the user or password was rejected"],
   [/ 3D000$/, "the database does not exist"],
   [/ 42501$/, "the user lacks a permission"],
   [/ 55P03$/, "its schema is locked, for example by a backup or another migration", "; try again when that has ended"],
-  [/^TlsDeclined$/, "the database does not speak TLS"],
+  [/^TlsDeclined\b/, "the database does not speak TLS"],
   [/ ERR_TLS_CERT_ALTNAME_INVALID$/, "its certificate is for another host"],
   [/ (\w*SELF_SIGNED_CERT\w*|UNABLE_TO_\w+|CERT_UNTRUSTED|INVALID_CA)$/, "its certificate is not trusted", caHint],
   [/ CERT_\w+$/, "its certificate is not valid"]
@@ -43,13 +43,13 @@ const permanent: ReadonlyArray<readonly [failure: RegExp, fault: string, hint?: 
 
 /** Says why the database `name` cannot be used, without saying where it is. */
 export const sentenceOn = (name: string, failure: DatabaseFailure, seconds: number): string => {
-  const { message, sqlstate } = failure
+  const { kind, message, sqlstate } = failure
   const code = sqlstate === undefined ? "" : ` (${sqlstate})`
   if (sqlstate === "25006") return `${name} leads to a read-only server (25006); gave up after ${seconds} seconds.`
   if (sqlstate === "ENOTFOUND") return `${name}: its host is not known${code}.`
   if (failure.isTransient) {
     return `${name} cannot be reached${code}; gave up after ${seconds} seconds.${sqlstate === "08P01" ? poolerHint : ""}`
   }
-  const [, fault, hint = ""] = permanent.find(([pattern]) => pattern.test(message)) ?? []
+  const [, fault, hint = ""] = permanent.find(([pattern]) => pattern.test(`${kind} ${sqlstate}`)) ?? []
   return fault === undefined ? `${name} cannot be used: ${message}.` : `${name}: ${fault}${code}${hint}.`
 }

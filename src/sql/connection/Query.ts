@@ -22,9 +22,9 @@ const unknownOutcome = new DatabaseFailure({ kind: "UnknownOutcome", sqlstate: "
 /**
  * Runs a query, and retries transient failures such as a change of leader before `until` (milliseconds of the monotonic
  * clock, read after each failure). Reduces errors to a `DatabaseFailure`, and acknowledges nothing if a commit was
- * reported as possibly not replicated meanwhile.
+ * reported as possibly not replicated meanwhile. `onFailure` gets each failure of an attempt.
  */
-export const retryingWith = (unreplicated: () => number) => {
+export const retryingWith = (unreplicated: () => number, onFailure: (failure: DatabaseFailure) => void = () => {}) => {
   const attempt = <A>(query: Query<A>, until: () => number, retries: number): Effect.Effect<A, DatabaseFailure> =>
     Effect.suspend(() => {
       const before = unreplicated()
@@ -33,6 +33,7 @@ export const retryingWith = (unreplicated: () => number) => {
         onFailure: (error) => {
           if (error._tag !== "SqlError") return Effect.die(error)
           const failure = failureOf(error)
+          onFailure(failure)
           const wait = retries === 0 ? 0 : pause
           const mayPass = failure.isTransient || failure.sqlstate === deadlock
           if (!mayPass || performance.now() + wait >= until()) return Effect.fail(failure)

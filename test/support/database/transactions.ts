@@ -46,3 +46,11 @@ export const disconnectWaiting = <A, E>(admin: SqlClient.SqlClient, release: Eff
     yield* untilWaiting(admin, 1)
     yield* release
   })
+
+/** Makes every insert into a table fail with this SQLSTATE. */
+export const refuseInserts = (sql: SqlClient.SqlClient, table: string, sqlstate: string) =>
+  Effect.andThen(
+    sql.unsafe(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+      $$ BEGIN RAISE EXCEPTION 'canary' USING ERRCODE = '${sqlstate}'; END $$`),
+    sql.unsafe(`CREATE TRIGGER refuse BEFORE INSERT ON ${table} FOR EACH STATEMENT EXECUTE FUNCTION refuse()`)
+  )

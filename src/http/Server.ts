@@ -1,9 +1,11 @@
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
+import { X509Certificate } from "node:crypto"
 import { Server as TlsServer } from "node:tls"
 import { Context, Duration, Effect, Layer, Logger, References, Scope, Tracer } from "effect"
 import { HttpMiddleware, HttpRouter, HttpServer } from "effect/http"
 import { HttpApiBuilder } from "effect/http-api"
 import { Api } from "../api/Api.ts"
+import { makeMeter } from "../port/Meter.ts"
 import * as AuthenticationLive from "./AuthenticationLive.ts"
 import * as Docs from "./docs/Docs.ts"
 import * as Envelope from "./Envelope.ts"
@@ -77,6 +79,14 @@ export const layer = (settings: ServerSettings, certificate?: Certificate) =>
     Effect.gen(function* () {
       const server = makeNodeServer(settings, certificate, yield* makeRequestMeter(settings.maxConnections))
       const { host, port, reusePort } = settings
+      let expires = 0
+      const showExpiry = ({ cert }: Certificate) =>
+        void (expires = new X509Certificate(cert).validToDate.getTime() / 1000)
+      if (certificate !== undefined) {
+        showExpiry(certificate)
+        const { gauge } = yield* makeMeter
+        gauge("byok.certificate.expiry.time", {}, () => expires)
+      }
       return serving.pipe(
         Layer.provide(routes),
         Layer.provide(HttpRouter.layer),
@@ -95,6 +105,7 @@ export const layer = (settings: ServerSettings, certificate?: Certificate) =>
             replace: (certificate) =>
               Effect.sync(() => {
                 if (server instanceof TlsServer) server.setSecureContext({ ...certificate, minVersion: "TLSv1.2" })
+                showExpiry(certificate)
               })
           })
         ),

@@ -76,6 +76,11 @@ export const families = {
   "byok.kek.wraps.limit": gauge("{wrap}", "Wraps at which a key refuses to seal."),
   "byok.kek.primary.age": gauge("s", "Time since the key that seals was registered; absent if that is unknown."),
   "byok.keyring.reloads": counter("{reload}", "Attempts to reload the keyring.", ["result"]),
+  "byok.certificate.reloads": counter("{reload}", "Attempts to reload the server's certificate.", ["result"]),
+  "byok.certificate.expiry.time": gauge(
+    "s",
+    "When the server's certificate expires, in seconds since 1970; absent over plain HTTP."
+  ),
   "byok.audit.unsealed_entries": gauge(
     "{entry}",
     "Audit entries that no checkpoint covers yet, counted as far as 10001."

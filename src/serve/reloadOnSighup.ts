@@ -2,12 +2,19 @@ import { Effect, Layer, Option, Queue } from "effect"
 import type { Certificate } from "../http/makeNodeServer.ts"
 import { CertificateInUse } from "../http/Server.ts"
 import { KeyringReload } from "../port/KeyringReload.ts"
+import { makeMeter } from "../port/Meter.ts"
 import type { InvalidSetting } from "../wiring/Settings.ts"
 
-const reloadCertificate = Effect.fnUntraced(function* (read: Effect.Effect<Certificate, InvalidSetting>) {
+const makeCertificateReload = Effect.fnUntraced(function* (read: Effect.Effect<Certificate, InvalidSetting>) {
   const { replace } = yield* CertificateInUse
-  yield* read.pipe(
+  const { counter } = yield* makeMeter
+  const counts = {
+    Success: counter("byok.certificate.reloads", { result: "ok" }),
+    Failure: counter("byok.certificate.reloads", { result: "failed" })
+  }
+  return read.pipe(
     Effect.flatMap(replace),
+    Effect.onExit(({ _tag }) => Effect.sync(counts[_tag])),
     Effect.andThen(Effect.logInfo("Certificate reloaded")),
     Effect.catchTag("InvalidSetting", ({ message }) => Effect.logError(`Certificate not reloaded. ${message}`))
   )
@@ -29,10 +36,10 @@ export const reloadOnSighup = Effect.fnUntraced(function* (
   return Layer.effectDiscard(
     Effect.gen(function* () {
       const { reload } = yield* KeyringReload
-      const reloadAll = Effect.andThen(
-        Option.match(certificate, { onNone: () => Effect.void, onSome: reloadCertificate }),
-        Effect.ignoreCause(reload)
-      )
+      const reloadCertificate = Option.isSome(certificate)
+        ? yield* makeCertificateReload(certificate.value)
+        : Effect.void
+      const reloadAll = Effect.andThen(reloadCertificate, Effect.ignoreCause(reload))
       yield* Effect.forkScoped(Effect.forever(Effect.andThen(Queue.take(signals), reloadAll)))
     })
   )

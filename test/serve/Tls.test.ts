@@ -8,7 +8,8 @@ import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
 import { freshDatabase } from "../support/database/freshDatabase.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { runByok } from "../support/process/runByok.ts"
-import { startService } from "../support/process/ServiceProcess.ts"
+import { samplesIn, sumIn } from "../support/http/samplesIn.ts"
+import { managementUrl, startService } from "../support/process/ServiceProcess.ts"
 import { join } from "node:path"
 import { selfSignedCertificate } from "../support/keys/selfSignedCertificate.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
@@ -16,8 +17,8 @@ import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 /** Files of a certificate for a host and of its key, which can be replaced by those of another. */
 const certificateFiles = Effect.map(temporaryDirectory, (directory) => {
   const variables = { TLS_CERT_FILE: join(directory, "cert.pem"), TLS_KEY_FILE: join(directory, "key.pem") }
-  const replace = () => {
-    const { certificate, key } = selfSignedCertificate("127.0.0.1")
+  const replace = (until?: string) => {
+    const { certificate, key } = selfSignedCertificate("127.0.0.1", until)
     writeFileSync(variables.TLS_CERT_FILE, certificate)
     writeFileSync(variables.TLS_KEY_FILE, key)
     return certificate
@@ -78,29 +79,44 @@ describe("with TLS_CERT_FILE and TLS_KEY_FILE (F19)", () => {
     }).pipe(Effect.scoped)
   )
 
-  it.live("SIGHUP brings a new certificate; one that cannot be used changes nothing and is reported", () =>
-    Effect.gen(function* () {
-      const { certificate, replace, variables } = yield* certificateFiles
-      const { signal, stderr, url } = yield* startService({ ...(yield* settings), ...variables })
-      const trusts = (ca: string) => Effect.isSuccess(getOver(`${url}/health/live`, ca))
-      assert.isTrue(yield* trusts(certificate))
+  it.live(
+    "SIGHUP brings a new certificate and its expiry; one that cannot be used changes nothing, is reported and counted",
+    () =>
+      Effect.gen(function* () {
+        const { certificate, replace, variables } = yield* certificateFiles
+        const other = { LOG_LEVEL: "info", BYOK_MANAGEMENT_PORT: "0" }
+        const service = yield* startService({ ...(yield* settings), ...variables, ...other })
+        const { signal, stderr, url } = service
+        const trusts = (ca: string) => Effect.isSuccess(getOver(`${url}/health/live`, ca))
+        const management = yield* managementUrl(service)
+        /** Reloads that succeeded, reloads that failed, and the year in which the certificate expires. */
+        const shown = Effect.promise(async () => {
+          const samples = samplesIn(await (await fetch(`${management}/metrics`)).text())
+          const reloads = (result: string) => sumIn(samples, "byok_certificate_reloads_total", { result })
+          const expires = sumIn(samples, "byok_certificate_expiry_time_seconds") ?? 0
+          return [reloads("ok"), reloads("failed"), new Date(1000 * expires).getUTCFullYear()]
+        })
+        assert.isTrue(yield* trusts(certificate))
+        assert.deepStrictEqual(yield* shown, [0, 0, 9999])
 
-      const second = replace()
-      assert.isFalse(yield* trusts(second))
-      yield* signal("SIGHUP")
-      yield* eventually("the second certificate", trusts(second))
-      assert.isFalse(yield* trusts(certificate))
+        const second = replace("20400101000000Z")
+        assert.isFalse(yield* trusts(second))
+        yield* signal("SIGHUP")
+        yield* eventually("the second certificate", trusts(second))
+        assert.isFalse(yield* trusts(certificate))
+        assert.deepStrictEqual(yield* shown, [1, 0, 2040])
 
-      writeFileSync(variables.TLS_KEY_FILE, "canary")
-      yield* signal("SIGHUP")
-      yield* eventually("a sentence in the log", () => stderr().includes("Certificate not reloaded"))
-      assert.include(
-        stderr(),
-        "Certificate not reloaded. TLS_CERT_FILE and TLS_KEY_FILE must be a PEM certificate and its private key."
-      )
-      assert.notInclude(stderr(), "canary")
-      assert.isTrue(yield* trusts(second))
-    }).pipe(Effect.scoped)
+        writeFileSync(variables.TLS_KEY_FILE, "canary")
+        yield* signal("SIGHUP")
+        yield* eventually("a sentence in the log", () => stderr().includes("Certificate not reloaded"))
+        assert.include(
+          stderr(),
+          "Certificate not reloaded. TLS_CERT_FILE and TLS_KEY_FILE must be a PEM certificate and its private key."
+        )
+        assert.notInclude(stderr(), "canary")
+        assert.isTrue(yield* trusts(second))
+        assert.deepStrictEqual(yield* shown, [1, 1, 2040])
+      }).pipe(Effect.scoped)
   )
 
   it.live("the service does not start with files that are missing, or of which one is of another", () =>

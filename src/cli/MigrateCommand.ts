@@ -7,18 +7,27 @@ import { printAs } from "./Output.ts"
 
 const finish = toggle("finish", "Also drop what only instances of the version before need, once none of them runs")
 
+const distribute = toggle(
+  "distribute",
+  "Also spread the accounts over the nodes of a Citus cluster, while no instance runs; see docs/scaling.md"
+)
+
 const later =
   "Instances of the version before can run beside this one. Once none does, run `byok migrate --finish`, which makes creates cheaper."
 
 export const migrateCommand = Command.make(
   "migrate",
-  { finish },
-  Effect.fnUntraced(function* ({ finish }) {
+  { finish, distribute },
+  Effect.fnUntraced(function* (flags) {
     const settings = yield* readSettings
-    const { migrated, unfinished } = yield* Effect.scoped(migrateDatabase(settings, finish))
+    const { distributed, migrated, unfinished } = yield* Effect.scoped(migrateDatabase(settings, flags))
     const done = migrated.length === 0 ? "The database is up to date." : `Migrated: ${migrated.join(", ")}`
-    const text = unfinished ? `${done}\n${later}` : done
-    yield* printAs({ migrated, unfinished }, text, migrated.length === 0 ? undefined : "the database was migrated")
+    const spread =
+      distributed.length === 0 ? "All tables were distributed before." : `Distributed: ${distributed.join(", ")}`
+    const text = flags.distribute ? `${done}\n${spread}` : unfinished ? `${done}\n${later}` : done
+    const result = { migrated, unfinished, ...(flags.distribute ? { distributed } : {}) }
+    const changed = migrated.length + distributed.length > 0
+    yield* printAs(result, text, changed ? "the database was migrated" : undefined)
   })
 ).pipe(
   Command.withDescription("Bring the database schema up to date; `serve` does this too unless BYOK_MIGRATE is check")

@@ -12,13 +12,14 @@ interface KeyRow {
   readonly key_hash: string
   readonly key_account_id: AccountId
   readonly management: boolean
-  readonly default_workspace_id: WorkspaceId | null
+  /** Undefined where accounts are spread over nodes: their look-up reads the API key alone. */
+  readonly default_workspace_id?: WorkspaceId | null
 }
 
-const withWorkspace = ({ default_workspace_id, key_account_id: account_id, management }: KeyRow): FoundApiKey => ({
+const withWorkspace = ({ key_account_id: account_id, management, ...home }: KeyRow): FoundApiKey => ({
   account_id,
   management,
-  prefetched: { account_id, default_workspace_id }
+  prefetched: { account_id, ...home }
 })
 
 interface Reading {
@@ -41,13 +42,14 @@ const withCredential = (id: CredentialId, row: ReadingRow): FoundApiKey => {
 export const layer = Layer.effect(
   ApiKeys,
   Effect.gen(function* () {
-    const { ask, batch, sql } = (yield* Database).reads
+    const { ask, batch, distributed, sql } = (yield* Database).reads
     const credentialColumns = sql.csv(columns.map((column) => sql`credentials.${sql(column)}`))
 
-    const keyOf = compileOnce(
-      sql,
-      ["hash"],
-      ({ hash }) => sql<KeyRow>`
+    const keyOf = compileOnce(sql, ["hash"], ({ hash }) =>
+      distributed
+        ? sql<KeyRow>`
+        SELECT account_id AS key_account_id, management FROM api_keys WHERE hash = ${hash} AND revoked_at IS NULL`
+        : sql<KeyRow>`
         SELECT api_keys.account_id AS key_account_id, management, workspaces.id AS default_workspace_id FROM api_keys
         LEFT JOIN workspaces ON workspaces.account_id = api_keys.account_id AND is_default AND deleted_at IS NULL
         WHERE hash = ${hash} AND revoked_at IS NULL`
@@ -107,7 +109,8 @@ export const layer = Layer.effect(
     })
 
     return {
-      find: (hash, reading) => (reading === undefined ? findKey(hash) : findReading({ hash, id: reading })),
+      find: (hash, reading) =>
+        reading === undefined || distributed ? findKey(hash) : findReading({ hash, id: reading }),
       ownedBy: (account_id, wanted) =>
         Effect.map(
           ask(

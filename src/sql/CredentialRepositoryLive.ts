@@ -29,6 +29,7 @@ import {
   workspaceForInsert,
   workspacesForInsert
 } from "./credentialRows.ts"
+import { insertRouted } from "./insertRouted.ts"
 import { deleteCredential } from "./deleteCredential.ts"
 import { listCredentials, scanCredentials } from "./listCredentials.ts"
 import { isMarked } from "./ParkingsLive.ts"
@@ -91,7 +92,11 @@ export const layer = Layer.effect(
       sizeOf: ({ row }) => sizeOf(row),
       one: (creation) =>
         Effect.map(
-          insertedOrders(writes.sql, [creation.row], insertOne(insertValues(creation))),
+          insertedOrders(
+            writes.sql,
+            [creation.row],
+            writes.distributed ? insertRouted(writes.sql, creation, limit) : insertOne(insertValues(creation))
+          ),
           ([order = Option.none()]) => order
         ),
       many: (creations) => {
@@ -141,9 +146,8 @@ export const layer = Layer.effect(
         const { ask, sql } = reads
         const rows = sql<StoredSealed>`
           SELECT account_id, ${sql.csv(sealedColumns)}, revision, key_version, (
-            SELECT deleted_at IS NOT NULL FROM workspaces
-            WHERE workspaces.account_id = credentials.account_id AND workspaces.id = workspace_id
-          ) AS workspace_deleted, ${isMarked(sql, sql`credentials.account_id`, sql`credentials.id`, sql`credentials.key_version`)} AS leaked
+            SELECT deleted_at IS NOT NULL FROM workspaces WHERE account_id = ${account_id} AND workspaces.id = workspace_id
+          ) AS workspace_deleted, ${isMarked(sql, sql`${account_id}`, sql`credentials.id`, sql`credentials.key_version`)} AS leaked
           FROM credentials WHERE account_id = ${account_id} AND id = ${id}`
         return Effect.map(ask(rows, "credentials.find_sealed"), ([row]) =>
           Option.map(

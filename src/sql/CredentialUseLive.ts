@@ -38,10 +38,7 @@ export const layer = Layer.effect(
           SELECT given.account_id, given.credential_id, given.last_leased_at, given.last_succeeded_at,
             given.last_failed_at, given.last_failure
           FROM json_populate_recordset(NULL::credential_use, ${toJson(inLockOrder(({ account_id, credential_id }) => `${account_id} ${credential_id}`, uses))}::json) AS given
-          WHERE EXISTS (
-            SELECT FROM credentials
-            WHERE credentials.account_id = given.account_id AND credentials.id = given.credential_id
-          )
+          JOIN credentials ON credentials.account_id = given.account_id AND credentials.id = given.credential_id
           ON CONFLICT (account_id, credential_id) DO UPDATE
           SET last_leased_at = greatest(used.last_leased_at, excluded.last_leased_at),
             last_succeeded_at = greatest(used.last_succeeded_at, excluded.last_succeeded_at),

@@ -18,6 +18,7 @@ import {
   workspaceForInsert,
   workspacesForInsert
 } from "./credentialRows.ts"
+import { insertRouted } from "./insertRouted.ts"
 import { Database } from "./connection/Database.ts"
 import { inLockOrder } from "./rowOrder.ts"
 
@@ -43,7 +44,7 @@ const nameOf = ({ account_id, key_hash }: { readonly account_id: string; readonl
 export const layer = Layer.effect(
   IdempotencyRecords,
   Effect.map(Effect.all([Database, MaxCredentials]), ([{ writes }, limit]) => {
-    const { sql } = writes
+    const { distributed, sql } = writes
     /** Waits for any transaction that is storing an idempotency record under the same hash. */
     const insert = writes.batch<RecordedCreation, Option.Option<Order>>({
       operation: "credentials.insert_once",
@@ -62,7 +63,8 @@ export const layer = Layer.effect(
             RETURNING account_id, id, sort_order
           ), recorded AS (${recordInsert(sql, row.account_id, entryOf(creation.actor, [auditedOf(creation).act]))})
           SELECT account_id, id, sort_order FROM inserted`
-        return Effect.map(insertedOrders(sql, [row], inserted), ([order = Option.none()]) => order)
+        const stored = insertedOrders(sql, [row], distributed ? insertRouted(sql, creation, limit, record) : inserted)
+        return Effect.map(stored, ([order = Option.none()]) => order)
       },
       many: (creations) => {
         const rows = creations.map(({ row }) => row)
@@ -135,17 +137,17 @@ export const layer = Layer.effect(
         return Option.isSome(refusal) ? yield* Effect.fail(refusal.value) : Option.none()
       }),
       find: (account_id, key_hash) => find({ account_id, key_hash }),
-      /** Rows are found by `ctid`, and by key as well: a `ctid` alone is ambiguous in a partitioned table. */
+      /** Rows are found by `ctid`, and by key as well: a `ctid` alone is ambiguous in a partitioned table. Citus locks no rows of several nodes. */
       forget: (age, limit) =>
         Effect.map(
           writes.ask(
             sql`
             WITH old AS (
-              SELECT ctid, account_id, key_hash FROM receipts
+              SELECT ${sql.csv(["account_id", "key_hash", ...(distributed ? [] : ["ctid"])])} FROM receipts
               WHERE created_at < now() - make_interval(secs => ${Duration.toSeconds(age)}::float8)
-              ORDER BY created_at LIMIT ${limit} FOR UPDATE SKIP LOCKED
+              ORDER BY created_at LIMIT ${limit} ${distributed ? sql`` : sql`FOR UPDATE SKIP LOCKED`}
             )
-            DELETE FROM receipts WHERE ctid = ANY(ARRAY(SELECT ctid FROM old))
+            DELETE FROM receipts WHERE ${distributed ? sql`true` : sql`ctid = ANY(ARRAY(SELECT ctid FROM old))`}
             AND (account_id, key_hash) IN (SELECT account_id, key_hash FROM old)
             RETURNING credential_id`,
             "receipts.forget"

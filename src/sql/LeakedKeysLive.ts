@@ -9,7 +9,7 @@ import { record, recordOnce } from "./auditing.ts"
 import { Database } from "./connection/Database.ts"
 import { bytesOf, contextColumns, pageBytes } from "./credentialRows.ts"
 import { cursorOf, keyOf, lowest } from "./rowOrder.ts"
-import { isMarked } from "./ParkingsLive.ts"
+import { markOf } from "./ParkingsLive.ts"
 
 /** How many credentials one statement covers at most. */
 const size = 1000
@@ -114,10 +114,12 @@ export const layer = Layer.effect(
               .map((key): AuditAct => ({ action: "credential.park", ...key }))
             yield* record(sql, acts)
           }
-          const marks = yield* sql<{ parked: boolean }>`
-            SELECT ${isMarked(sql, sql`found.account_id`, sql`found.credential_id`, sql`found.key_version`)} AS parked
-            FROM ${rowsOf(sql, found)} ORDER BY n`
-          return marks.map(({ parked }) => parked)
+          const marks = yield* sql<{ n: number }>`
+            SELECT n::int AS n FROM ${rowsOf(sql, found)} JOIN credential_parkings AS parked
+            ON parked.account_id = found.account_id AND parked.credential_id = found.credential_id
+            AND parked.key_version = found.key_version AND ${markOf(sql)}`
+          const parked = new Set(marks.map(({ n }) => n))
+          return found.map((_, index) => parked.has(index + 1))
         }).pipe(sql.withTransaction)
       return Effect.flatMap(ask(newest, "audit.newest"), ([row]) =>
         ask(concluded(row?.seq ?? "0"), "leaked_keys.conclude")

@@ -53,7 +53,7 @@ export const migrating = 0x6d696772
 const turnPause = "100 millis"
 
 /** How long preparations wait for older transactions, in milliseconds. They block no other statement meanwhile. */
-const preparing = { lock_timeout: "60000", statement_timeout: "0" }
+export const preparing = { lock_timeout: "60000", statement_timeout: "0" }
 
 /** Runs statements in a transaction that waits at most `timeout` milliseconds for each lock. */
 export const withLockTimeout =
@@ -94,7 +94,7 @@ const runStages = Effect.fnUntraced(function* (sql: PgClient.PgClient, finish: b
 })
 
 /** Runs an effect while no other instance migrates; none if one does. */
-const inTurn = <A, E, R>(sql: SqlClient.SqlClient, effect: Effect.Effect<A, E, R>) =>
+export const inTurn = <A, E, R>(sql: SqlClient.SqlClient, effect: Effect.Effect<A, E, R>) =>
   sql.withTransaction(
     Effect.gen(function* () {
       const [turn] = yield* sql<{ mine: boolean }>`SELECT pg_try_advisory_xact_lock(${migrating}::bigint) AS mine`

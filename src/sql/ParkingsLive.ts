@@ -10,7 +10,7 @@ import { Database } from "./connection/Database.ts"
 import { inLockOrder } from "./rowOrder.ts"
 
 /** The condition that a row of `parked` is the mark of a leaked key. */
-const marks = (sql: SqlClient.SqlClient) => sql`parked.model = '' AND parked.cause = 'leaked'`
+export const markOf = (sql: SqlClient.SqlClient) => sql`parked.model = '' AND parked.cause = 'leaked'`
 
 /** Whether the key of this version of a credential is marked as leaked. */
 export const isMarked = (
@@ -22,7 +22,7 @@ export const isMarked = (
   EXISTS (
     SELECT FROM credential_parkings AS parked
     WHERE parked.account_id = ${account_id} AND parked.credential_id = ${credential_id}
-    AND parked.key_version = ${key_version} AND ${marks(sql)}
+    AND parked.key_version = ${key_version} AND ${markOf(sql)}
   )`
 
 /** When a row is removed, in milliseconds after its end: later than every process has forgotten it. */
@@ -103,7 +103,7 @@ export const layer = Layer.effect(
         const ended = yield* sql`
           UPDATE credential_parkings AS parked SET cause = 'succeeded', parked_at = now()
           WHERE account_id = ${account_id} AND credential_id = ${id} AND key_version = ${key.key_version}
-          AND ${marks(sql)} RETURNING 1`
+          AND ${markOf(sql)} RETURNING 1`
         yield* record(sql, ended.length === 0 ? [] : [{ action: "credential.unpark", ...key }])
         return Option.some(key)
       }).pipe(sql.withTransaction, (query) => ask(query, "parkings.clear")),

@@ -1,8 +1,9 @@
 import { Effect } from "effect"
-import type { SqlClient } from "effect/sql"
+import type { SqlClient, Statement } from "effect/sql"
 import type { AuditAct } from "../domain/AuditEvent.ts"
 import { type Actor, CurrentActor } from "../domain/CurrentCaller.ts"
 import type { AccountId } from "../domain/Identifiers.ts"
+import type { ConnectionPool } from "./connection/ConnectionPool.ts"
 
 const eventOf = (actor: Actor, act: AuditAct) => JSON.stringify({ ...act, actor })
 
@@ -66,16 +67,22 @@ export const recordInserts = (sql: SqlClient.SqlClient, audited: ReadonlyArray<A
     SELECT account_id, CASE WHEN (SELECT count(*) FROM inserted) = ${audited.length}::int THEN events::json END FROM ${given}`
 }
 
-/** The INSERT of an account's entry of all acts, for a statement whose CTE `changed` returns the row that it changed, if any. */
+/** Runs a statement that returns the `id` of the row that it changes, if any, and records all acts as an entry of the account. */
 export const recordChange = (
-  sql: SqlClient.SqlClient,
+  { distributed, sql }: ConnectionPool,
+  change: Statement.Fragment,
   account_id: AccountId,
   actor: Actor,
   acts: ReadonlyArray<AuditAct>
-) =>
-  sql`
-    INSERT INTO audit_entries (account_id, events)
-    SELECT ${account_id}::uuid, ${entryOf(actor, acts)}::json FROM changed`
+) => {
+  const entry = sql`
+    INSERT INTO audit_entries (account_id, events) SELECT ${account_id}::uuid, ${entryOf(actor, acts)}::json`
+  if (!distributed) return sql`WITH changed AS (${change}), recorded AS (${entry} FROM changed) SELECT id FROM changed`
+  const both = Effect.flatMap(sql`${change}`, (rows) =>
+    rows.length > 0 ? Effect.as(entry, rows) : Effect.succeed(rows)
+  )
+  return sql.withTransaction(both)
+}
 
 /** The entries after the number `after` that record these acts of this actor in this account and no others. */
 export const recordsOf = (

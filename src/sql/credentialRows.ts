@@ -6,6 +6,7 @@ import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
 import { PoolFull, WorkspaceGone } from "../port/CredentialRepository.ts"
 import { type Audited, entryOf } from "./auditing.ts"
+import type { Query } from "./connection/Query.ts"
 import { cursorOf, inLockOrder } from "./rowOrder.ts"
 
 /** What the database assigns to a new row. */
@@ -79,7 +80,7 @@ export const toJson = (rows: ReadonlyArray<NewRow>) =>
   )
 
 /** Where a new row is placed. */
-type Place = Readonly<Record<"account_id" | "workspace_id" | "provider", Statement.Fragment | string>>
+export type Place = Readonly<Record<"account_id" | "workspace_id" | "provider", Statement.Fragment | string>>
 
 /** Of a row of `given`. */
 export const givenRow = (sql: SqlClient.SqlClient): Place => ({
@@ -156,7 +157,7 @@ export const whyRefused = (sql: SqlClient.SqlClient, { account_id, id, workspace
 export const insertedOrders = (
   sql: SqlClient.SqlClient,
   rows: ReadonlyArray<NewRow>,
-  insert: Statement.Statement<Order>
+  insert: Query<ReadonlyArray<Order>>
 ) =>
   Effect.flatMap(insert, (inserted) => {
     const byKey = new Map(inserted.map((order) => [cursorOf(order), order]))

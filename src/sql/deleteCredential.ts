@@ -16,7 +16,8 @@ interface BeforeDelete {
  * there. The lock makes that check a commit of its own, which waits for the synchronous replica in case the earlier one
  * did not; the serving role may lock no row of the log.
  */
-export const deleteCredential = ({ ask, sql }: ConnectionPool) => {
+export const deleteCredential = (pool: ConnectionPool) => {
+  const { ask, sql } = pool
   return (account_id: AccountId, id: CredentialId) =>
     Effect.flatMap(CurrentActor, (actor) => {
       const row = sql`account_id = ${account_id} AND id = ${id}`
@@ -36,10 +37,8 @@ export const deleteCredential = ({ ask, sql }: ConnectionPool) => {
         const acts = [{ action: "credential.delete", account_id, workspace_id, credential_id: id }] as const
         const mayBeDone = wasSent
         wasSent = true
-        const changed = yield* sql`
-          WITH changed AS (DELETE FROM credentials WHERE ${row} RETURNING id), recorded AS (
-            ${recordChange(sql, account_id, actor, acts)}
-          ) SELECT id FROM changed`
+        const deleted = sql`DELETE FROM credentials WHERE ${row} RETURNING id`
+        const changed = yield* recordChange(pool, deleted, account_id, actor, acts)
         if (changed.length > 0 || !mayBeDone) return changed.length > 0
         const done = yield* sql`
           SELECT id FROM workspaces WHERE account_id = ${account_id} AND id = ${workspace_id}

@@ -4,24 +4,31 @@ import { countLimit } from "../domain/countLimit.ts"
 import type { KekRegistry, NamingCredential, RegisteredKey } from "../port/KekRegistry.ts"
 import type { Database } from "./connection/Database.ts"
 
-/** A CTE `named` of the ids of the keys that credentials name: walks the index from one to the next. NULL ends it. */
-const namedKeks = (sql: SqlClient.SqlClient) => sql`
-  named AS (
-    SELECT min(kek_id) AS id FROM credentials
-    UNION ALL
-    SELECT (SELECT min(kek_id) FROM credentials WHERE kek_id > named.id) FROM named WHERE named.id IS NOT NULL
-  )`
+/** The ids of the keys that credentials name: walks the index from one to the next. */
+const namedKeks = (sql: SqlClient.SqlClient) =>
+  Effect.gen(function* () {
+    const ids: Array<string> = []
+    for (;;) {
+      const [next] = yield* sql<{ id: string | null }>`
+        SELECT min(kek_id) AS id FROM credentials WHERE kek_id > ${ids.at(-1) ?? ""}`
+      if (typeof next?.id !== "string") return ids
+      ids.push(next.id)
+    }
+  })
 
 /**
- * How many credentials name the key of `named`, as far as `limit`. The range and the order keep to the index; for an
- * equality PostgreSQL might read the whole table, expecting many rows.
+ * How many credentials name a key, as far as `limit`. The range and the order keep to the index; for an equality
+ * PostgreSQL might read the whole table, expecting many rows.
  */
-const countNaming = (sql: SqlClient.SqlClient, limit: number | undefined) => sql`(
-  SELECT count(*)::int FROM (
-    SELECT FROM credentials WHERE kek_id BETWEEN named.id AND named.id
-    ORDER BY kek_id LIMIT ${sql.literal(limit === undefined ? "ALL" : String(limit))}
-  ) AS naming
-)`
+const countNaming = (sql: SqlClient.SqlClient, kek_id: string, limit: number | undefined) =>
+  Effect.map(
+    sql<{ n: number }>`
+      SELECT count(*)::int AS n FROM (
+        SELECT 1 FROM credentials WHERE kek_id BETWEEN ${kek_id} AND ${kek_id}
+        ORDER BY kek_id LIMIT ${sql.literal(limit === undefined ? "ALL" : String(limit))}
+      ) AS naming`,
+    ([row]) => row?.n ?? 0
+  )
 
 // Rows as the driver reads them: the database's types and constraints guarantee the form of every field.
 
@@ -31,7 +38,6 @@ interface RegisteredRow {
   readonly registered_at: Date | null
 }
 interface UsageRow extends RegisteredRow {
-  readonly credentials: number
   readonly retired: boolean
 }
 
@@ -49,18 +55,21 @@ export const kekUsage = ({
   background,
   reads: { ask, sql }
 }: Database["Service"]): Pick<KekRegistry["Service"], "list" | "live" | "missing" | "naming"> => ({
-  list: Effect.map(
-    ask(
-      sql<UsageRow>`
-        WITH RECURSIVE ${namedKeks(sql)}
-        SELECT coalesce(named.id, keks.id) AS kek_id,
-          CASE WHEN named.id IS NULL THEN 0 ELSE ${countNaming(sql, countLimit + 1)} END AS credentials,
-          coalesce(wraps, 0)::float8 AS wraps, retired_at IS NOT NULL AS retired, registered_at
-        FROM (SELECT id FROM named WHERE id IS NOT NULL) AS named FULL JOIN keks USING (id)
-        ORDER BY kek_id`,
-      "keks.list"
-    ),
-    (rows) => rows.map((row) => ({ ...registered(row), ...capped(row.credentials), retired: row.retired }))
+  list: ask(
+    Effect.gen(function* () {
+      const rows = yield* sql<UsageRow>`
+        SELECT id AS kek_id, wraps::float8 AS wraps, retired_at IS NOT NULL AS retired, registered_at FROM keks`
+      const known = new Map(rows.map((row) => [row.kek_id, row]))
+      const named = yield* namedKeks(sql)
+      const ids = Array.from(new Set([...named, ...known.keys()])).sort()
+      return yield* Effect.forEach(ids, (kek_id) =>
+        Effect.map(countNaming(sql, kek_id, countLimit + 1), (credentials) => {
+          const { retired, ...row } = known.get(kek_id) ?? { kek_id, wraps: 0, retired: false, registered_at: null }
+          return { ...registered(row), ...capped(credentials), retired }
+        })
+      )
+    }),
+    "keks.list"
   ),
   live: Effect.map(
     ask(
@@ -72,10 +81,12 @@ export const kekUsage = ({
   ),
   missing: (kek_ids, limit) =>
     background.probe(
-      background.sql<{ kek_id: string; credentials: number }>`
-        WITH RECURSIVE ${namedKeks(background.sql)}
-        SELECT id AS kek_id, ${countNaming(background.sql, limit)} AS credentials
-        FROM named WHERE id IS NOT NULL AND id <> ALL(${kek_ids}::text[])`,
+      Effect.flatMap(namedKeks(background.sql), (named) =>
+        Effect.forEach(
+          named.filter((id) => !kek_ids.includes(id)),
+          (kek_id) => Effect.map(countNaming(background.sql, kek_id, limit), (credentials) => ({ kek_id, credentials }))
+        )
+      ),
       "keks.missing"
     ),
   naming: (kek_ids, limit) =>

@@ -24,8 +24,15 @@ const countsOf = (values: ReadonlyArray<string>) => {
 const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString("hex")
 
 /** Rewraps the data keys of one batch of credentials in one transaction, with one audit event. */
-export const rewrapBatch = ({ ask, sql }: ConnectionPool): KekRegistry["Service"]["rewrapBatch"] => {
+export const rewrapBatch = ({ ask, distributed, sql }: ConnectionPool): KekRegistry["Service"]["rewrapBatch"] => {
   const columns = sql.csv(contextColumns)
+
+  /** Citus moves no `ctid` and locks no rows of several nodes; `wrapped_dek` tells whether a row has changed meanwhile. */
+  const place = distributed
+    ? sql`WHERE true`
+    : sql`, LATERAL (
+        SELECT ctid FROM credentials WHERE account_id = rewrapped.account_id AND id = rewrapped.id OFFSET 0
+      ) AS place WHERE credentials.ctid = place.ctid`
 
   return ({ after, primary, size }, rewrap) =>
     Effect.gen(function* () {
@@ -46,7 +53,7 @@ export const rewrapBatch = ({ ask, sql }: ConnectionPool): KekRegistry["Service"
       const limit = next === undefined || next.fitting === next.all ? size : Math.max(1, next.fitting)
       const rows = yield* sql<SealingContext & SealedKey>`
         SELECT ${columns}, kek_id, wrapped_dek, substring(sealed FOR 2) AS sealed FROM credentials
-        WHERE ${range} ORDER BY account_id, id LIMIT ${limit} FOR UPDATE SKIP LOCKED`
+        WHERE ${range} ORDER BY account_id, id LIMIT ${limit} ${distributed ? sql`` : sql`FOR UPDATE SKIP LOCKED`}`
       const attempt = yield* Effect.result(
         Effect.forEach(
           rows,
@@ -79,10 +86,7 @@ export const rewrapBatch = ({ ask, sql }: ConnectionPool): KekRegistry["Service"
                 ${wrapped.map(({ old }) => old)}::text[],
                 ${wrapped.map(({ kek_id }) => kek_id)}::text[],
                 ${wrapped.map(({ wrapped_dek }) => hex(wrapped_dek))}::text[]
-              ) AS rewrapped (account_id, id, old, kek_id, wrapped_dek), LATERAL (
-                SELECT ctid FROM credentials WHERE account_id = rewrapped.account_id AND id = rewrapped.id OFFSET 0
-              ) AS place
-              WHERE credentials.ctid = place.ctid
+              ) AS rewrapped (account_id, id, old, kek_id, wrapped_dek) ${place}
               AND credentials.account_id = rewrapped.account_id AND credentials.id = rewrapped.id
               AND credentials.wrapped_dek = decode(rewrapped.old, 'hex')
               RETURNING credentials.account_id, credentials.id`

@@ -27,33 +27,30 @@ const actsOf = (
  * `sealed` is different for every seal. The lock makes the check a commit of its own, which waits for the synchronous
  * replica in case the earlier one did not.
  */
-export const updateCredential =
-  ({ ask, sql }: ConnectionPool) =>
-  (account_id: AccountId, update: CredentialUpdate) =>
-    Effect.flatMap(CurrentActor, (actor) => {
-      const { credential, key_version, revision, sealed } = update
-      const row = sql`account_id = ${account_id} AND id = ${credential.id}`
-      const policy = policyColumns.map((column) => [sql(column), sql`${credential[column]}`] as const)
-      const key =
-        sealed === undefined
-          ? sql``
-          : sql`kek_id = ${sealed.kek_id}, wrapped_dek = ${sealed.wrapped_dek}, sealed = ${sealed.sealed},`
-      const written = sql`
-        WITH changed AS (
-          UPDATE credentials SET ${sql.csv(policy.map(([column, value]) => sql`${column} = ${value}`))}, ${key}
-            key_version = ${key_version}, revision = revision + 1
-          WHERE ${row} AND revision = ${revision} RETURNING id
-        ), recorded AS (${recordChange(sql, account_id, actor, actsOf(account_id, update))})
-        SELECT id FROM changed`
-      const isOurs =
-        sealed === undefined
-          ? sql.and([
-              sql`revision = ${revision + 1}`,
-              ...policy.map(([column, value]) => sql`${column} IS NOT DISTINCT FROM ${value}`)
-            ])
-          : sql`sealed = ${sealed.sealed}`
-      const query = Effect.flatMap(written, (rows) =>
-        rows.length > 0 ? Effect.succeed(rows) : sql`SELECT id FROM credentials WHERE ${row} AND ${isOurs} FOR UPDATE`
-      )
-      return Effect.map(ask(query, "credentials.update"), (rows) => rows.length > 0)
-    })
+export const updateCredential = (pool: ConnectionPool) => (account_id: AccountId, update: CredentialUpdate) =>
+  Effect.flatMap(CurrentActor, (actor) => {
+    const { ask, sql } = pool
+    const { credential, key_version, revision, sealed } = update
+    const row = sql`account_id = ${account_id} AND id = ${credential.id}`
+    const policy = policyColumns.map((column) => [sql(column), sql`${credential[column]}`] as const)
+    const key =
+      sealed === undefined
+        ? sql``
+        : sql`kek_id = ${sealed.kek_id}, wrapped_dek = ${sealed.wrapped_dek}, sealed = ${sealed.sealed},`
+    const change = sql`
+        UPDATE credentials SET ${sql.csv(policy.map(([column, value]) => sql`${column} = ${value}`))}, ${key}
+          key_version = ${key_version}, revision = revision + 1
+        WHERE ${row} AND revision = ${revision} RETURNING id`
+    const written = recordChange(pool, change, account_id, actor, actsOf(account_id, update))
+    const isOurs =
+      sealed === undefined
+        ? sql.and([
+            sql`revision = ${revision + 1}`,
+            ...policy.map(([column, value]) => sql`${column} IS NOT DISTINCT FROM ${value}`)
+          ])
+        : sql`sealed = ${sealed.sealed}`
+    const query = Effect.flatMap(written, (rows) =>
+      rows.length > 0 ? Effect.succeed(rows) : sql`SELECT id FROM credentials WHERE ${row} AND ${isOurs} FOR UPDATE`
+    )
+    return Effect.map(ask(query, "credentials.update"), (rows) => rows.length > 0)
+  })

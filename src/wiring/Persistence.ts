@@ -14,6 +14,7 @@ import type { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import { failureOf, sentenceOn } from "../sql/connection/DatabaseErrors.ts"
 import { type DatabaseTarget, InvalidDatabaseUrl, parseDatabaseUrl } from "../sql/connection/DatabaseTarget.ts"
 import { durableSession, inspectSession } from "../sql/connection/Durability.ts"
+import { distribute } from "../sql/distribute.ts"
 import * as EmbeddedPostgres from "../sql/embedded/EmbeddedPostgres.ts"
 import * as KekRegistryLive from "../sql/KekRegistryLive.ts"
 import * as LeakedKeysLive from "../sql/LeakedKeysLive.ts"
@@ -100,14 +101,14 @@ const connect = Effect.fnUntraced(function* (
 ) {
   const target = yield* targetOf(settings, user)
   const name = nameOf(settings)
-  const { early, missing } = yield* whenReachable(name, inspectSession(target, settings.database, rights))
+  const { distribution, early, missing } = yield* whenReachable(name, inspectSession(target, settings.database, rights))
   if (missing.length > 0) {
     const lacking = missing.map(({ kinds, name }) => `${kinds} on ${name}`).join("; ")
     return yield* refuse(`${name}: the user lacks rights that docs/operating.md says to grant: ${lacking}.`)
   }
   const session = yield* sessionFor(early, settings)
   const schema = yield* whenReachable(name, openSchema(target, settings.database, may))
-  return { target, session, ...schema }
+  return { target, session, distribution, ...schema }
 })
 
 /** Connects to the database, and migrates it if the settings allow that. */
@@ -117,13 +118,30 @@ export const openDatabase = Effect.fnUntraced(function* (
   rights: Rights = servingRights
 ) {
   const opened = yield* connect(settings, settings.migrate === "auto" ? "migrate" : "check", user, rights)
-  yield* checkSchema(nameOf(settings), opened.state, user)
+  const name = nameOf(settings)
+  yield* checkSchema(name, opened.state, user)
+  if (opened.distribution === "unfinished") {
+    return yield* refuse(`${name}: distributing its tables was interrupted: run \`byok migrate --distribute\` again.`)
+  }
   return opened
 })
 
-/** Connects to the database and migrates it; to finish also drops what only the version before needs. */
-export const migrateDatabase = (settings: Settings, finish: boolean) =>
-  connect(settings, finish ? "finish" : "migrate", "command")
+/**
+ * Connects to the database and migrates it; to finish also drops what only the version before needs, and to distribute also
+ * spreads the accounts over the nodes of Citus.
+ */
+export const migrateDatabase = Effect.fnUntraced(function* (
+  settings: Settings,
+  { distribute: distributes, finish }: Readonly<Record<"distribute" | "finish", boolean>>
+) {
+  const { target, ...schema } = yield* connect(settings, finish || distributes ? "finish" : "migrate", "command")
+  if (!distributes) return { ...schema, distributed: [] }
+  const name = nameOf(settings)
+  const { distributed, lacks } = yield* whenReachable(name, distribute(target, settings.database))
+  return lacks === undefined
+    ? { ...schema, distributed }
+    : yield* refuse(`${name} cannot be distributed: ${lacks}; see docs/scaling.md.`)
+})
 
 const repositories = Layer.mergeAll(
   AccountRepositoryLive.layer,
@@ -142,8 +160,8 @@ const repositories = Layer.mergeAll(
 /** Every port that stores data, on PostgreSQL. */
 export const layer = (settings: Settings, user: EmbeddedPostgres.User = "service", rights: Rights = servingRights) => {
   const database = Layer.unwrap(
-    Effect.map(openDatabase(settings, user, rights), ({ session, target }) =>
-      Database.layer(target, settings.database, session)
+    Effect.map(openDatabase(settings, user, rights), ({ distribution, session, target }) =>
+      Database.layer(target, settings.database, session, distribution === "distributed")
     )
   ).pipe(
     Layer.catchTag("SqlError", (error) =>

@@ -11,6 +11,8 @@ import { type Operation, type Query, retryingWith } from "./Query.ts"
 /** A pool of connections and the two ways to use it. */
 export interface ConnectionPool {
   readonly sql: SqlClient.SqlClient
+  /** Citus spreads the rows of tenants over nodes by account: each statement of a request must name one as a value. */
+  readonly distributed: boolean
   /**
    * Runs a query and answers by the deadline of the request, or of the pool if that is sooner. A caller that leaves or
    * times out cancels nothing. Failures die as a `DatabaseFailure`.
@@ -31,6 +33,7 @@ export interface PoolSettings {
   /** How many connections only `batch` and `probe` use, as far as the pool has others. */
   readonly reserved: number
   readonly batching: boolean
+  readonly distributed: boolean
   /** How many commits on this pool were reported as possibly not replicated. */
   readonly unreplicated: () => number
   readonly meter: PoolMeter
@@ -103,6 +106,8 @@ export const makeConnectionPool = Effect.fnUntraced(function* (sql: SqlClient.Sq
     ({ one, operation }) =>
     (request) =>
       askIn(retrying, one(request), operation)
-  const batch = settings.batching ? yield* makeBatching({ ...settings, retrying, timedOut: Exit.die(timedOut) }) : one
-  return { sql, ask, probe, batch, metFullDisk } satisfies ConnectionPool
+  const { batching, distributed } = settings
+  const batch =
+    batching && !distributed ? yield* makeBatching({ ...settings, retrying, timedOut: Exit.die(timedOut) }) : one
+  return { sql, distributed, ask, probe, batch, metFullDisk } satisfies ConnectionPool
 })

@@ -83,7 +83,12 @@ export const makeClient = (
   })
 
 /** Connects on first use. `session` sets parameters on every connection, except behind a transaction pooler. */
-export const layer = (target: DatabaseTarget, settings: DatabaseSettings, session: Record<string, string> = {}) => {
+export const layer = (
+  target: DatabaseTarget,
+  settings: DatabaseSettings,
+  session: Record<string, string> = {},
+  distributed = false
+) => {
   const lifetime = {
     silence: Duration.toMillis(settings.deadline) + 500,
     pooler: settings.pooler
@@ -97,6 +102,7 @@ export const layer = (target: DatabaseTarget, settings: DatabaseSettings, sessio
     const meter = yield* makePoolMeter(name)
     return yield* makeConnectionPool(client, {
       ...settings,
+      distributed,
       reserved,
       queue: queueLimits(settings.queue).statements,
       unreplicated: () => unreplicated,

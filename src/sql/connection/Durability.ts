@@ -19,6 +19,30 @@ export const sessionState = (sql: SqlClient.SqlClient) =>
     ([session = { readOnly: false, early: false }]) => session
   )
 
+/** The tables that Citus keeps for `byok migrate --distribute`; the last one says that it has finished. */
+export const distributedTables = [
+  "accounts",
+  "workspaces",
+  "credentials",
+  "receipts",
+  "credential_parkings",
+  "credential_use",
+  "audit_entries"
+] as const
+
+/** How far the rows of tenants are spread over the nodes of a Citus cluster. */
+export type Distribution = "none" | "unfinished" | "distributed"
+
+export const distributionOf = (sql: SqlClient.SqlClient) =>
+  Effect.gen(function* () {
+    const citus = yield* sql`SELECT 1 FROM pg_class WHERE oid = to_regclass('pg_catalog.pg_dist_partition')`
+    if (citus.length === 0) return "none" as const
+    const { length } = yield* sql`
+      SELECT 1 FROM pg_catalog.pg_dist_partition
+      WHERE logicalrelid IN (SELECT to_regclass(name) FROM unnest(${distributedTables}::text[]) AS name)`
+    return length === 0 ? "none" : length < distributedTables.length ? "unfinished" : "distributed"
+  })
+
 /**
  * Whether server, database and role let sessions acknowledge early by default, and which rights the role lacks; a failure
  * if sessions cannot write.
@@ -33,7 +57,7 @@ export const inspectSession = (
       const sql = yield* makeClient(target, { ...settings, poolSize: 1 })
       const { early, readOnly } = yield* sessionState(sql)
       if (readOnly) return yield* new DatabaseFailure({ kind: "ReadOnly", sqlstate: "25006", constraint: undefined })
-      return { early, missing: yield* missingRights(sql, rights) }
+      return { early, missing: yield* missingRights(sql, rights), distribution: yield* distributionOf(sql) }
     })
   ).pipe(
     Effect.provide(Reactivity.layer),

@@ -29,6 +29,7 @@ const open = (batching: boolean) =>
       poolSize: 3,
       reserved: 1,
       batching,
+      distributed: false,
       unreplicated: () => 0,
       meter: yield* makePoolMeter("reads")
     })

@@ -10,7 +10,6 @@ import * as Credentials from "./service/Credentials.ts"
 import * as Explanations from "./service/routing/Explanations.ts"
 import { Router } from "./service/routing/Router.ts"
 import * as IdempotencyRecordExpiry from "./service/IdempotencyRecordExpiry.ts"
-import * as TimedCrypto from "./telemetry/TimedCrypto.ts"
 import { readSettings, type Settings } from "./wiring/Settings.ts"
 
 /**
@@ -27,7 +26,7 @@ export const layerWith = (settings: Settings) =>
     Checkpointing.layer,
     IdempotencyRecordExpiry.layer
   ).pipe(
-    Layer.provideMerge(Layer.provide(TimedCrypto.cipher, CipherLive.layer)),
+    Layer.provideMerge(CipherLive.layer),
     Layer.provideMerge(KeyEncryptionLive.withStores(settings)),
     Layer.provideMerge(Layer.succeed(RequestTimeout, settings.database.deadline)),
     Layer.provideMerge(Layer.succeed(QueueLimits, queueLimits(settings.database.queue)))

@@ -3,6 +3,7 @@ import { Effect, Layer, Redacted } from "effect"
 import { encodeSealingContext, type SealingContext } from "../domain/SealedKey.ts"
 import { Cipher, KeyStoreUnavailable } from "../port/Cipher.ts"
 import { KeyEncryption } from "./KeyEncryption.ts"
+import { makeCryptoTimer } from "./makeCryptoTimer.ts"
 import { open, prepare, reseal, seal } from "./SealingFormat1.ts"
 import { WrapBudget } from "./WrapBudget.ts"
 
@@ -27,6 +28,8 @@ export const layer = Layer.effect(
   Effect.gen(function* () {
     const keys = yield* KeyEncryption
     const budget = yield* WrapBudget
+    const timer = yield* makeCryptoTimer
+    const [sealing, unwrapping] = [timer("seal"), timer("unwrap")]
 
     /** The id of the key that seals, with one wrap of its budget spent. */
     const spend = Effect.fnUntraced(function* () {
@@ -37,7 +40,7 @@ export const layer = Layer.effect(
     })
 
     const read: Cipher["Service"]["read"] = (sealed, context, use) =>
-      Effect.map(open(keys, sealed, encode(context)), wipingAfter(use))
+      unwrapping(Effect.map(open(keys, sealed, encode(context)), wipingAfter(use)))
 
     return {
       seal: Effect.fnUntraced(function* (key, context) {
@@ -49,7 +52,7 @@ export const layer = Layer.effect(
         return yield* Effect.catchTag(sealed, "UnknownKeyId", ({ kek_id }) =>
           Effect.fail(new KeyStoreUnavailable({ reason: `key ${kek_id} is no longer available` }))
         )
-      }),
+      }, sealing),
       open: (sealed, context) => read(sealed, context, (opened) => Redacted.make(opened.toString("utf8"))),
       holds: (sealed, context, key) =>
         read(sealed, context, (opened) => {
@@ -60,11 +63,11 @@ export const layer = Layer.effect(
         }),
       read,
       prepare: (sealed, context) =>
-        Effect.map(prepare(keys, sealed, encode(context)), (opening) => ({
-          read: (use) => Effect.map(opening, wipingAfter(use))
+        Effect.map(unwrapping(prepare(keys, sealed, encode(context))), (opening) => ({
+          read: (use) => unwrapping(Effect.map(opening, wipingAfter(use)))
         })),
       reseal: (sealed, from, to) =>
-        Effect.flatMap(spend(), (primary) => reseal(keys, primary, sealed, encode(from), encode(to)))
+        sealing(Effect.flatMap(spend(), (primary) => reseal(keys, primary, sealed, encode(from), encode(to))))
     }
   })
 )

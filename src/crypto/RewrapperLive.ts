@@ -3,6 +3,7 @@ import { encodeSealingContext } from "../domain/SealedKey.ts"
 import { KeyStoreUnavailable, type RewrapFailure } from "../port/Cipher.ts"
 import { Rewrapper } from "../port/Rewrapper.ts"
 import { KeyEncryption } from "./KeyEncryption.ts"
+import { makeCryptoTimer } from "./makeCryptoTimer.ts"
 import { rewrap } from "./SealingFormat1.ts"
 import { WrapBudget } from "./WrapBudget.ts"
 
@@ -14,6 +15,7 @@ export const layer = Layer.effect(
   Effect.gen(function* () {
     const keys = yield* KeyEncryption
     const budget = yield* WrapBudget
+    const rewrapping = (yield* makeCryptoTimer)("rewrap")
     const primary = keys.primary()
     if (primary === undefined) return yield* new KeyStoreUnavailable({ reason: "the keyring is empty" })
     return {
@@ -25,6 +27,7 @@ export const layer = Layer.effect(
         ),
       rewrap: (sealed, context) =>
         rewrap(keys, primary, sealed, Buffer.from(encodeSealingContext(context))).pipe(
+          rewrapping,
           Effect.map(Result.succeed),
           Effect.catchTags({ AuthenticationFailed: refused, UnknownKeyId: refused, UnsupportedFormat: refused })
         )

@@ -1,5 +1,4 @@
-import { Context, Effect, type Fiber } from "effect"
-import { FindMyWay, HttpRouter, HttpServerRequest } from "effect/http"
+import { FindMyWay } from "effect/http"
 import { Api } from "../api/Api.ts"
 
 /** Paths are taken exactly as they are written (D10), and may be as long as a request's head. */
@@ -52,18 +51,3 @@ export const routeOf = (method: string, url: string): string | undefined => {
   const routed = allowedMethods.find((known) => known === (method === "HEAD" ? "GET" : method))
   return routed === undefined ? undefined : routes.find(routed, url)?.handler
 }
-
-const taken = new WeakMap<object, string>()
-
-/** Notes the template of the route that the router took, for metrics and logs. */
-export const noteRoute = HttpRouter.middleware((handler) =>
-  Effect.withFiber((fiber: Fiber.Fiber<unknown, unknown>) => {
-    const context = fiber.context as Context.Context<HttpRouter.Provided>
-    const { source } = Context.get(context, HttpServerRequest.HttpServerRequest)
-    taken.set(source, Context.get(context, HttpRouter.RouteContext).route.path)
-    return handler
-  })
-)
-
-/** The template of the route that the router took; none yet, or none at all. `source` is Node's request. */
-export const routeTaken = (source: object): string | undefined => taken.get(source)

@@ -15,7 +15,7 @@ import { type Certificate, makeNodeServer, type ServerLimits } from "./makeNodeS
 import * as RequestDecodingLive from "./RequestDecodingLive.ts"
 import { AccessLog } from "./RequestLogContext.ts"
 import { makeRequestMeter } from "./RequestMeter.ts"
-import { noteRoute, routerConfig } from "./Routing.ts"
+import { routerConfig } from "./Routing.ts"
 import { FairQueues } from "./FairQueue.ts"
 
 /** Where the server listens, and what it grants its clients. */
@@ -38,10 +38,7 @@ export class CertificateInUse extends Context.Service<
 >()("byok/CertificateInUse") {}
 
 /** All routes, for any HTTP server. */
-const routes = Layer.merge(HttpApiBuilder.layer(Api, { openapiPath: "/openapi.json" }), Docs.layer).pipe(
-  Layer.provide(noteRoute.layer),
-  Layer.merge(Envelope.layer)
-)
+const routes = Layer.mergeAll(HttpApiBuilder.layer(Api, { openapiPath: "/openapi.json" }), Docs.layer, Envelope.layer)
 
 /** The contract implemented over `Credentials` and `ApiKeys`. */
 const implementation = Layer.merge(Handlers.layer, Health.layer).pipe(

@@ -9,7 +9,7 @@ import { InvalidParams } from "../domain/Errors.ts"
 import { requestIdOf } from "./RequestHeaders.ts"
 import { clientGone, refusals } from "./RequestLogContext.ts"
 import type { RequestMeter } from "./RequestMeter.ts"
-import { allowedMethods, routeTaken } from "./Routing.ts"
+import { allowedMethods, routableUrl, routeOf } from "./Routing.ts"
 
 /** What the server grants its clients. */
 export interface ServerLimits {
@@ -107,7 +107,7 @@ export const makeNodeServer = (
   let closing = false
 
   const begin = (request: IncomingMessage, response: ServerResponse) => {
-    const { method = "" } = request
+    const { method = "", url = "" } = request
     const began = performance.now()
     pending.add(response)
     meter?.began()
@@ -118,7 +118,7 @@ export const makeNodeServer = (
     response.once("close", () => {
       pending.delete(response)
       const status = response.headersSent ? response.statusCode : (refusals.get(request) ?? clientGone)
-      meter?.ended(method, routeTaken(request), status, (performance.now() - began) / 1000)
+      meter?.ended(method, routeOf(method, routableUrl(url)), status, (performance.now() - began) / 1000)
     })
   }
 

@@ -15,13 +15,6 @@ const json = (body: unknown, status = 200) => HttpServerResponse.jsonUnsafe(body
 const refuse = ({ error }: NotFound | MethodNotAllowed | InternalError | ServiceUnavailable, metadata?: object) =>
   json({ error: { ...error, ...(metadata === undefined ? {} : { metadata }) } }, error.code)
 
-interface Route {
-  readonly methods: ReadonlyArray<string>
-  readonly answer: Effect.Effect<HttpServerResponse.HttpServerResponse>
-}
-
-const get = (answer: Route["answer"]): Route => ({ methods: ["GET", "HEAD"], answer })
-
 /** What is wrong with the service, one sentence each. */
 interface HealthReport {
   readonly problems: ReadonlyArray<string>
@@ -53,16 +46,13 @@ const makeRoutes = Effect.gen(function* () {
     ),
     Effect.catchDefect(() => Effect.succeed(refuse(new ServiceUnavailable())))
   )
-  return new Map<string, Route>([
-    ["/health/live", get(Effect.succeed(json({ status: "live" })))],
-    ["/health/ready", get(ready)],
-    ["/metrics", get(metrics)],
+  return new Map([
+    ["/health/live", { methods: ["GET", "HEAD"], answer: Effect.succeed(json({ status: "live" })) }],
+    ["/health/ready", { methods: ["GET", "HEAD"], answer: ready }],
+    ["/metrics", { methods: ["GET", "HEAD"], answer: metrics }],
     ["/keyring/reload", { methods: ["POST"], answer: reloaded }]
   ])
 })
-
-const notAllowed = ({ methods }: Route) =>
-  HttpServerResponse.setHeader(refuse(new MethodNotAllowed()), "allow", methods.join(", "))
 
 const isLoopback = (host: string) => /^(localhost|127(\.\d{1,3}){3}|\[?::1\]?)$/i.test(host)
 
@@ -70,7 +60,7 @@ const isLoopback = (host: string) => /^(localhost|127(\.\d{1,3}){3}|\[?::1\]?)$/
 const isFromBrowser = (listening: string, { host = "", origin }: HttpServerRequest.HttpServerRequest["headers"]) =>
   origin !== undefined || (isLoopback(listening) && !isLoopback(host.replace(/:\d+$/, "")))
 
-const answerWith = (routes: ReadonlyMap<string, Route>, host: string) =>
+const answerWith = (routes: Effect.Success<typeof makeRoutes>, host: string) =>
   Effect.flatMap(HttpServerRequest.HttpServerRequest, ({ headers, method, url }) => {
     const route = routes.get(url.replace(/\?.*$/s, ""))
     const answered = isFromBrowser(host, headers)
@@ -79,7 +69,9 @@ const answerWith = (routes: ReadonlyMap<string, Route>, host: string) =>
         ? Effect.succeed(refuse(new NotFound()))
         : route.methods.includes(method)
           ? route.answer
-          : Effect.succeed(notAllowed(route))
+          : Effect.succeed(
+              HttpServerResponse.setHeader(refuse(new MethodNotAllowed()), "allow", route.methods.join(", "))
+            )
     return answered.pipe(
       Effect.catchDefect((defect) =>
         Effect.as(Effect.logError("Unexpected failure on the management port", defect), refuse(new InternalError()))
@@ -101,11 +93,7 @@ export const layer = (settings: ServerSettings) =>
       const { host, port } = settings
       const { address, serve } = yield* NodeHttpServer.make(
         () => makeNodeServer({ ...settings, maxConnections: 100 }),
-        {
-          host,
-          port,
-          gracefulShutdownTimeout: "1 second"
-        }
+        { host, port, gracefulShutdownTimeout: "1 second" }
       )
       yield* serve(answerWith(routes, host))
       if (address._tag !== "UnixPathAddress") {

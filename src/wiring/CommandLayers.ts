@@ -12,7 +12,6 @@ import { queueLimits, QueueLimits } from "../port/QueueLimits.ts"
 import * as Credentials from "../service/Credentials.ts"
 import { OperatorCredentials } from "../service/OperatorCredentials.ts"
 import { Rotation } from "../service/Rotation.ts"
-import * as TimedCrypto from "../telemetry/TimedCrypto.ts"
 import * as KeyEncryptionLive from "./KeyEncryptionLive.ts"
 import * as KeyringLive from "./KeyringLive.ts"
 import * as Persistence from "./Persistence.ts"
@@ -69,10 +68,9 @@ export const sealing = fromSettings((settings) => {
 export const audit = onStores(Audit.layer)
 
 /** Rotation of key-encryption keys, in the keyring or on a token. A collector gets to know how long keys take. */
-export const rotation = fromSettings((settings) => {
-  const rewrapper = Layer.provide(TimedCrypto.rewrapper, RewrapperLive.layer)
-  return withKeys(Layer.provide(Rotation.layer, [rewrapper, TelemetryLive.pushedMetrics(settings)]), settings)
-})
+export const rotation = fromSettings((settings) =>
+  withKeys(Layer.provide(Rotation.layer, [RewrapperLive.layer, TelemetryLive.pushedMetrics(settings)]), settings)
+)
 
 /** The search for a leaked key, which opens the keys that it compares. */
 export const leakResponse = fromSettings((settings) =>

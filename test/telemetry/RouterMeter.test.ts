@@ -14,9 +14,13 @@ import { attempt, planOf } from "../support/service/planning.ts"
 const registry = Layer.sync(Metric.MetricRegistry, () => new Map())
 const service = () => Router.layer.pipe(Layer.provideMerge(inMemory()), Layer.provideMerge(registry))
 
-/** The samples that are not zero. */
+/** The samples of routers that are not zero. */
 const samples = Effect.map(Effect.context(), (context) =>
-  Object.fromEntries(Array.from(samplesIn(prometheusText(context))).filter(([, value]) => value !== 0))
+  Object.fromEntries(
+    Array.from(samplesIn(prometheusText(context))).filter(
+      ([name, value]) => name.startsWith("byok_router_") && value !== 0
+    )
+  )
 )
 
 describe("the series of a router", () => {

@@ -9,6 +9,7 @@ import * as Byok from "../../src/Byok.ts"
 import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
 import { CredentialPools } from "../../src/port/CredentialPools.ts"
 import { DatabaseFailure } from "../../src/port/DatabaseFailure.ts"
+import { Accounts } from "../../src/service/Accounts.ts"
 import { Router } from "../../src/service/routing/Router.ts"
 import type { Attempt } from "../../src/service/routing/runPlan.ts"
 import { settingsFor } from "../support/database/freshDatabase.ts"
@@ -29,6 +30,8 @@ const k1 = "sk-one-rejected-0123456789-0123456789"
 const k2 = "sk-two-limited-0123456789-0123456789"
 const k3 = "sk-three-good-0123456789-0123456789"
 const good = "sk-new-good-0123456789-0123456789"
+/** A key of the gateway's, on which the upstream refuses every request and repeats the key. */
+const echoed = "sk-gateways-own-repeated-0123456789-0123456789"
 const gatewaysOwn = "sk-gateways-own-0123456789-0123456789"
 
 /** Holds back the last chunk of every stream until it is opened. */
@@ -51,6 +54,10 @@ const upstreamWith = (gate: Gate) =>
     if (key === k1) {
       response.writeHead(401, { "content-type": "application/json" })
       return response.end(JSON.stringify({ error: { message: `Incorrect API key: ${key}`, code: "invalid_api_key" } }))
+    }
+    if (key === echoed) {
+      response.writeHead(400, { "content-type": "application/json" })
+      return response.end(`${"-".repeat(490)}${key} ${"-".repeat(1024 * 1024)}`)
     }
     if (key === k2) return response.writeHead(429, { "retry-after": "30" }).end("slow down")
     response.writeHead(200, { "content-type": "text/event-stream" })
@@ -108,6 +115,11 @@ const gatewayOn = Effect.fnUntraced(function* (
     yield* Effect.scope
   )
   const url = `${HttpServer.formatAddress(Context.get(built, HttpServer.HttpServer).address)}/v1/chat/completions`
+  const answerTo = (body: string) =>
+    Effect.promise(async () => {
+      const response = await fetch(url, { method: "POST", body })
+      return { status: response.status, text: await response.text() }
+    })
   const sent = { method: "POST", body: JSON.stringify({ model: "openai/gpt-4o" }) }
   return {
     buffers,
@@ -116,10 +128,8 @@ const gatewayOn = Effect.fnUntraced(function* (
     /** Sends a request and answers with its head. */
     ask: (signal?: AbortSignal) => Effect.promise(() => fetch(url, { ...sent, ...(signal ? { signal } : {}) })),
     /** Sends a request and answers with all of the body. */
-    askAll: Effect.promise(async () => {
-      const response = await fetch(url, sent)
-      return { status: response.status, text: await response.text() }
-    })
+    askAll: answerTo(sent.body),
+    answerTo
   }
 })
 
@@ -291,6 +301,33 @@ layerLive(service)("the example of a gateway", (it) => {
       const text = logged.join("\n")
       assert.include(text, `Incorrect API key: <${id1}>`)
       for (let at = 0; at + 9 <= k1.length; at++) assert.notInclude(text, k1.slice(at, at + 9))
+    })
+  )
+
+  it.effect("shows no part of the shared key to clients and logs, and a bounded part of what repeats it (R5)", () =>
+    Effect.gen(function* () {
+      const { askAll, id1, id2, id3, logged, tenant } = yield* scene(echoed, {})
+      for (const id of [id1, id2, id3]) yield* tenant.update(id, { disabled: true })
+      const { status, text } = yield* askAll
+      assert.strictEqual(status, 400)
+      assert.include(text, "<shared>")
+      assert.isAtMost(text.length, 64 * 1024)
+      for (const shown of [text, ...logged]) {
+        for (let at = 0; at + 9 <= echoed.length; at++) assert.notInclude(shown, echoed.slice(at, at + 9))
+      }
+    })
+  )
+
+  it.effect("answers 400 to a model that no request may have, and 403 for a workspace that is gone (E19)", () =>
+    Effect.gen(function* () {
+      const { answerTo, askAll, tenant, upstream } = yield* scene(gatewaysOwn)
+      for (const model of ["", "m".repeat(300), "a\0b", 5, undefined]) {
+        assert.strictEqual((yield* answerTo(JSON.stringify({ model }))).status, 400)
+      }
+      assert.strictEqual((yield* answerTo("{")).status, 400)
+      yield* (yield* Accounts).deleteWorkspace(tenant.workspace_id)
+      assert.strictEqual((yield* askAll).status, 403)
+      assert.deepStrictEqual(upstream.seen(), [])
     })
   )
 

@@ -14,12 +14,18 @@ import { installedPostgres } from "./installedPostgres.ts"
 
 /** PostgreSQL on three nodes under Patroni and etcd, each with a PgBouncer, behind one HAProxy, as in deploy/postgresql. */
 export interface Patroni {
-  /** HAProxy, which leads to the leader's PgBouncer. */
+  /** HAProxy, which leads to the leader's PgBouncer; over TLS if there is a certificate. */
   readonly url: string
   /** Patroni hands the lead to a standby, and returns once there is another leader. */
   readonly switchover: Effect.Effect<void>
   /** Kills the leader's postmaster, and returns once there is another leader. */
   readonly killPostmaster: Effect.Effect<void>
+}
+
+/** A certificate for 127.0.0.1, and its key. */
+export interface Tls {
+  readonly certificate: string
+  readonly key: string
 }
 
 const names = ["one", "two", "three"] as const
@@ -53,11 +59,11 @@ const postmasterOf = ({ data }: DatabaseNode): number | undefined => {
   return existsSync(file) ? Number(readFileSync(file, "utf8").split("\n")[0]) : undefined
 }
 
-const untilGreeted = (port: number) =>
+const untilGreeted = (port: number, ssl: { readonly ca: string } | undefined) =>
   eventually(
     "a connection for the service opens",
     Effect.promise(async () => {
-      const client = new Client({ host: "127.0.0.1", port, user: "byok", database: "byok" })
+      const client = new Client({ host: "127.0.0.1", port, user: "byok", database: "byok", ...(ssl && { ssl }) })
       client.on("error", () => undefined)
       return client.connect().then(
         () => client.end().then(() => true),
@@ -66,7 +72,7 @@ const untilGreeted = (port: number) =>
     })
   )
 
-export const newPatroni = Effect.gen(function* () {
+export const newPatroni = Effect.fnUntraced(function* (tls?: Tls) {
   const { etcd, haproxy, patroni, pgbouncer } = yield* installedPrograms(["patroni", "etcd", "haproxy", "pgbouncer"])
   const postgres = yield* installedPostgres(["initdb", "postgres", "pg_ctl", "pg_basebackup", "pg_rewind"])
   const directory = ownDirectory(join(yield* temporaryDirectory, "patroni"))
@@ -89,6 +95,11 @@ export const newPatroni = Effect.gen(function* () {
     )
   )
 
+  const files = tls && {
+    certificate: writeOwn(join(directory, "node.pem"), tls.certificate),
+    key: writeOwn(join(directory, "node.key"), tls.key)
+  }
+  const ssl = tls && { ca: tls.certificate }
   const users = writeOwn(join(directory, "users"), `"byok" ""\n`)
   const nodes = yield* Effect.forEach(names, (name) =>
     Effect.map(Effect.all([freePort, freePort, freePort]), ([postgres, rest, pooler]): DatabaseNode => ({
@@ -114,7 +125,10 @@ export const newPatroni = Effect.gen(function* () {
         if (postmaster !== undefined) sendTo(postmaster, "SIGQUIT")
       })
     )
-    const pooler = writeOwn(join(directory, `${node.name}.ini`), localPgBouncer(example("pgbouncer.ini"), node, users))
+    const pooler = writeOwn(
+      join(directory, `${node.name}.ini`),
+      localPgBouncer(example("pgbouncer.ini"), node, users, files)
+    )
     yield* start(pgbouncer, [pooler])
   }
   const members = Effect.map(Effect.forEach(nodes, membersOf), (all) => all.find(({ length }) => length > 0) ?? [])
@@ -141,14 +155,14 @@ export const newPatroni = Effect.gen(function* () {
     await client.end()
   })
   // As a balancer that has not checked yet may do; PgBouncer then greets as the standby that it was, even if promoted.
-  for (const { pooler } of nodes) yield* untilGreeted(pooler)
+  for (const { pooler } of nodes) yield* untilGreeted(pooler, ssl)
   const port = yield* freePort
   yield* start(haproxy, [
     "-db",
     "-f",
     writeOwn(join(directory, "haproxy.cfg"), localHaproxy(example("haproxy.cfg"), port, nodes))
   ])
-  yield* untilGreeted(port)
+  yield* untilGreeted(port, ssl)
 
   const untilAnother = (before: string) =>
     eventually("there is another leader", leader, (now) => now !== undefined && now.name !== before)
@@ -160,13 +174,16 @@ export const newPatroni = Effect.gen(function* () {
       yield* untilAnother(before.name)
     })
   return {
-    url: `postgres://byok@127.0.0.1:${port}/byok`,
+    url: `postgres://byok@127.0.0.1:${port}/byok${tls === undefined ? "" : "?sslmode=verify-full"}`,
     switchover: from(({ name, rest }) =>
-      Effect.promise(async () => {
-        const body = JSON.stringify({ leader: name })
-        const response = await fetch(`http://127.0.0.1:${rest}/switchover`, { method: "POST", body })
-        if (!response.ok) throw new Error(`Patroni does not switch over: ${await response.text()}`)
-      })
+      // Refused as long as Patroni does not know the standby's state.
+      eventually(
+        "Patroni switches over",
+        Effect.promise(async () => {
+          const body = JSON.stringify({ leader: name })
+          return (await fetch(`http://127.0.0.1:${rest}/switchover`, { method: "POST", body })).ok
+        })
+      )
     ),
     killPostmaster: from((node) =>
       Effect.sync(() => {

@@ -23,8 +23,11 @@ export const throughChange = <E>(findings: Findings, bed: Bed, change: Effect.Ef
     const { sent, seen } = yield* Effect.scoped(
       Effect.gen(function* () {
         const { url } = yield* startService(bed.settings)
+        const { DATABASE_CA_FILE: ca, DATABASE_URL: database = "" } = bed.settings
         const during = Effect.gen(function* () {
-          const seen = yield* watchLeader(bed.settings["DATABASE_URL"] ?? "")
+          const seen = yield* watchLeader(
+            ca === undefined ? database : `${database}&sslrootcert=${encodeURIComponent(ca)}`
+          )
           const sent = yield* steadyLoad(url, bed.key, ledger)
           yield* untilAcked(ledger, enough)
           yield* change

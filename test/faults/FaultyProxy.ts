@@ -1,4 +1,5 @@
 import type { Socket } from "node:net"
+import { TLSSocket } from "node:tls"
 import { Effect, Redacted, type Scope } from "effect"
 import { parseDatabaseUrl } from "../../src/sql/connection/DatabaseTarget.ts"
 import { connectTo } from "../support/database/DatabaseProxy.ts"
@@ -61,19 +62,36 @@ const pass = (to: Socket, mode: () => Mode, delayed: boolean) => {
   }
 }
 
-export const faultyProxy = (databaseUrl: string): Effect.Effect<FaultyProxy, never, Scope.Scope> => {
-  const pairs = new Map<readonly [Socket, Socket], () => void>()
+/** With a certificate it speaks TLS to its clients, and closes before it answers if the database cannot be reached. */
+export const faultyProxy = (
+  databaseUrl: string,
+  tls?: { readonly key: string; readonly certificate: string }
+): Effect.Effect<FaultyProxy, never, Scope.Scope> => {
+  const pairs = new Map<readonly [Socket, Socket], { readonly changed: () => void; readonly raw: Socket }>()
   const dead = new Set<Socket>()
   let target = parseDatabaseUrl(Redacted.make(databaseUrl))
   let mode: Mode = "forward"
   const change = (to: Mode) => {
     mode = to
-    for (const changed of pairs.values()) changed()
+    for (const { changed } of pairs.values()) changed()
   }
   const { database, password, username } = target
   const user = [username, ...(password === undefined ? [] : [Redacted.value(password)])].map(encodeURIComponent)
-  const serve = (client: Socket) => {
+  const serve = (raw: Socket) => {
     const upstream = connectTo(target)
+    if (tls === undefined) return join(raw, raw, upstream)
+    upstream
+      .on("error", () => raw.destroy())
+      .once("connect", () => {
+        // The first message asks for TLS.
+        raw.once("data", () => {
+          raw.write("S")
+          join(new TLSSocket(raw, { isServer: true, key: tls.key, cert: tls.certificate }), raw, upstream)
+        })
+      })
+    raw.on("close", () => upstream.destroy())
+  }
+  const join = (client: Socket, raw: Socket, upstream: Socket) => {
     const pair = [client, upstream] as const
     const ways = [pair, [upstream, client] as const].map(([from, to]) => {
       const way = pass(to, () => mode, from === upstream)
@@ -88,15 +106,15 @@ export const faultyProxy = (databaseUrl: string): Effect.Effect<FaultyProxy, nev
       })
       return way
     })
-    pairs.set(pair, () => ways.forEach(({ changed }) => changed()))
+    pairs.set(pair, { changed: () => ways.forEach(({ changed }) => changed()), raw })
   }
   return Effect.map(listen(serve), (port) => ({
-    url: `postgres://${user.join(":")}@127.0.0.1:${port}/${encodeURIComponent(database)}`,
+    url: `postgres://${user.join(":")}@127.0.0.1:${port}/${encodeURIComponent(database)}${tls === undefined ? "" : "?sslmode=verify-full"}`,
     swallow: () => change("swallow"),
     delay: (milliseconds) => change({ delay: milliseconds }),
     trickle: () => change("trickle"),
     forward: () => change("forward"),
-    reset: () => Array.from(pairs.keys()).forEach(([client]) => client.resetAndDestroy()),
+    reset: () => Array.from(pairs.values()).forEach(({ raw }) => raw.resetAndDestroy()),
     leadTo: (databaseUrl) => void (target = parseDatabaseUrl(Redacted.make(databaseUrl))),
     swallowed: () => dead.size
   }))

@@ -12,14 +12,25 @@ export interface DatabaseNode {
   readonly pooler: number
 }
 
-/** The example for PgBouncer, with the ports of a node on this machine, without TLS and passwords. */
-export const localPgBouncer = (example: string, { pooler, postgres }: DatabaseNode, users: string): string => {
-  const changed = { listen_addr: "127.0.0.1", listen_port: pooler, auth_type: "trust", auth_file: users }
+/** The files of a certificate for 127.0.0.1 and of its key. */
+export interface TlsFiles {
+  readonly certificate: string
+  readonly key: string
+}
+
+/** The example for PgBouncer, with the ports of a node on this machine, without passwords, and without TLS unless it has files. */
+export const localPgBouncer = (
+  example: string,
+  { pooler, postgres }: DatabaseNode,
+  users: string,
+  tls?: TlsFiles
+): string => {
+  const secured = tls === undefined ? example.replaceAll(/^client_tls_.*\n/gm, "") : example
+  const files = tls && { client_tls_cert_file: tls.certificate, client_tls_key_file: tls.key }
+  const changed = { listen_addr: "127.0.0.1", listen_port: pooler, auth_type: "trust", auth_file: users, ...files }
   return Object.entries(changed).reduce(
     (text, [name, value]) => text.replace(new RegExp(`^${name} = .*$`, "m"), `${name} = ${value}`),
-    example
-      .replace(/^byok = host=\S+ port=\d+/m, `byok = host=127.0.0.1 port=${postgres}`)
-      .replaceAll(/^client_tls_.*\n/gm, "")
+    secured.replace(/^byok = host=\S+ port=\d+/m, `byok = host=127.0.0.1 port=${postgres}`)
   )
 }
 
@@ -43,6 +54,8 @@ export const localHaproxy = (
   )
 
 interface PatroniFile {
+  /** Certificates for requests to the other nodes. */
+  readonly ctl: unknown
   readonly bootstrap: Readonly<Record<string, unknown>>
   readonly postgresql: Readonly<Record<string, unknown>>
 }
@@ -53,7 +66,7 @@ export const localPatroni = (
   { data, name, postgres, rest }: DatabaseNode,
   where: { readonly directory: string; readonly etcd: number; readonly programs: string }
 ): string => {
-  const file = parse(example) as PatroniFile
+  const { ctl: _, ...file } = parse(example) as PatroniFile
   const role = (username: string) => ({ username, password: "trusted" })
   // JSON is YAML.
   return JSON.stringify({

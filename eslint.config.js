@@ -13,10 +13,11 @@ const mayImport = {
   telemetry: ["domain", "port"],
   http: ["domain", "api", "port"],
   management: ["domain", "api", "port", "telemetry", "http"],
+  gateway: ["domain", "api", "port", "service", "http"],
   crypto: ["domain", "port"],
   sql: ["domain", "port"],
   wiring: ["domain", "port", "service", "telemetry", "crypto", "sql"],
-  serve: ["domain", "api", "port", "service", "telemetry", "http", "management", "wiring"],
+  serve: ["domain", "api", "port", "service", "telemetry", "http", "management", "gateway", "wiring"],
   cli: ["domain", "port", "service", "wiring", "serve"]
 }
 const mayImportTop = ["serve", "cli"]

@@ -10,6 +10,7 @@ export interface LeaseTerms {
   readonly account_id: AccountId
   readonly credential_id: CredentialId
   readonly key_version: number
+  readonly label: string
   readonly provider: Provider
   readonly model: string
   /** What the credential declares, which may decide the upstream's address (E12). */

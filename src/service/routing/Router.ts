@@ -21,6 +21,7 @@ import { Pools, type Snapshot } from "./Pools.ts"
 import { Exhausted, LeaseRefused, PoolsUnavailable, UnknownWorkspace } from "./RouterErrors.ts"
 import { makeRouterMeter } from "./RouterMeter.ts"
 import { type Attempt, runPlan } from "./runPlan.ts"
+import { makeWalk, type Walk } from "./Walk.ts"
 import { sealStatusByError } from "./verifyRow.ts"
 
 /** How old what a lease goes by may be, in milliseconds, or as old as its plan's if that is more (Q19). */
@@ -144,7 +145,8 @@ const make = Effect.gen(function* () {
         if (availabilityOf(health, pooled.leaked, now)._tag === "Parked") {
           return Effect.fail(new LeaseRefused({ reason: "parked" }))
         }
-        const terms = { account_id, credential_id, key_version, provider, model, region, leased_at: now.wall }
+        const { label } = pooled.credential
+        const terms = { account_id, credential_id, key_version, label, provider, model, region, leased_at: now.wall }
         const made = new MadeLease(terms, health)
         return ledger.admit(terms, health, made, now.monotonic)
           ? opened(made, prepared)
@@ -177,12 +179,15 @@ const make = Effect.gen(function* () {
       onSuccess: ({ retry_at }) => retry_at
     })
 
+  const walk = makeWalk({ lease, mayShare, replan, retryAt })
+
   return Router.of({
     plan: (request, freshness = "now") =>
       metered.plan(planWithin(request, freshness === "now" ? 0 : Duration.toMillis(freshness))),
     lease,
     report,
-    run: runPlan({ lease, mayShare, replan, report, retryAt }),
+    run: runPlan(walk, report),
+    walk,
     redact: (text, lease) => lease?.redact(text) ?? text
   })
 })
@@ -215,6 +220,8 @@ export class Router extends Context.Service<
       plan: Planned,
       attempt: Attempt<A, E, R>
     ) => Effect.Effect<A, E | Exhausted | PoolsUnavailable, R>
+    /** What `run` walks through, for gateways that are driven from outside: they report each attempt and note its end. */
+    readonly walk: (plan: Planned) => Walk
     /**
      * Replaces the key of a lease by the id of its credential, in every form in which upstreams repeat keys in errors.
      * Nothing is replaced once the lease has ended, or without one: redact before the attempt is over, and the key of

@@ -16,6 +16,7 @@ import type { Planned } from "../../../src/service/routing/Planned.ts"
 import { Router } from "../../../src/service/routing/Router.ts"
 import { LeaseRefused } from "../../../src/service/routing/RouterErrors.ts"
 import { runPlan } from "../../../src/service/routing/runPlan.ts"
+import { makeWalk } from "../../../src/service/routing/Walk.ts"
 import * as CredentialsLive from "../../../src/service/Credentials.ts"
 import * as SecureRandomLive from "../../../src/crypto/SecureRandomLive.ts"
 import { newTenant } from "../../support/database/newTenant.ts"
@@ -350,13 +351,13 @@ describe("a walk through a plan", () => {
       const { id } = yield* create(owner)
       const router = yield* Router
       const old = yield* planOf(owner)
-      const refused = runPlan({
-        ...router,
+      const walk = makeWalk({
         lease: () => Effect.fail(new LeaseRefused({ reason: "changed" })),
         mayShare: () => Effect.succeed(true),
         replan: () => Effect.succeed(old),
         retryAt: () => Effect.succeed(null)
       })
+      const refused = runPlan(walk, router.report)
       const error = yield* Effect.flip(refused(old, () => Effect.succeed({ outcome: succeeded, value: "shared" })))
       assert.deepStrictEqual(
         error._tag === "Exhausted" && error.attempts.map(({ step }) => step._tag === "Own" && step.credential_id),

@@ -17,6 +17,7 @@ const termsOf = (n: number, leased_at: number): LeaseTerms => ({
   account_id: AccountId.make(idOf(0)),
   credential_id: CredentialId.make(idOf(n)),
   key_version: 1,
+  label: "sk-...AbCd",
   provider: "openai",
   model: "a/model",
   region: null,

@@ -1,0 +1,121 @@
+import { Clock, Effect, type Scope } from "effect"
+import type { Provider } from "../../domain/Provider.ts"
+import type { Outcome } from "../../domain/routing/Outcome.ts"
+import type { OwnStep, Step } from "../../domain/routing/Plan.ts"
+import type { Lease } from "./Lease.ts"
+import type { Planned } from "./Planned.ts"
+import { type Attempted, Exhausted, LeaseRefused, type PoolsUnavailable, type Refusal } from "./RouterErrors.ts"
+
+/** What a walk needs of the router. */
+export interface RouterOperations {
+  readonly lease: (plan: Planned, step: OwnStep) => Effect.Effect<Lease, LeaseRefused | PoolsUnavailable, Scope.Scope>
+  readonly mayShare: (plan: Planned, step: Step) => Effect.Effect<boolean, PoolsUnavailable>
+  /** Plans the request of a plan again; without a step if its workspace is gone. */
+  readonly replan: (plan: Planned) => Effect.Effect<Planned, PoolsUnavailable>
+  readonly retryAt: (plan: Planned) => Effect.Effect<number | null>
+}
+
+/** A step that is being attempted; shared steps have no lease. */
+export interface OpenAttempt {
+  readonly step: Step
+  readonly lease: Lease | undefined
+}
+
+/** The attempts of a plan, one after the other. */
+export interface Walk {
+  /** Opens the next attempt; undefined after the last one. Its lease ends with the scope. If this fails, it may be repeated. */
+  readonly next: Effect.Effect<OpenAttempt | undefined, PoolsUnavailable, Scope.Scope>
+  /** Notes what came of the open attempt. Returns true if its answer is the one to return. */
+  readonly ended: (attempt: OpenAttempt, outcome: Outcome) => boolean
+  /** Why no step gave an answer to return. */
+  readonly exhausted: Effect.Effect<Exhausted>
+}
+
+/** Outcomes whose value is the answer to return. The others say that another step may do better. */
+const isFinal = ({ _tag }: Outcome) => _tag === "Succeeded" || _tag === "RequestRefused" || _tag === "Abandoned"
+
+/** After that many failures in a row the provider is down: its other steps are passed over. */
+const maxFailures = 2
+
+/** When a key that another request is trying may be tried itself, in milliseconds: a trial rarely takes longer. */
+const afterTrial = 1000
+
+const nameOf = (step: Step) => (step._tag === "Own" ? step.credential_id : `${step.provider} shared`)
+
+/**
+ * Walks through the steps of a plan. If a credential has changed since it was planned, the request is planned again, once
+ * for each provider; if that happens again, shared capacity of the provider is passed over, because one of its own keys may
+ * yet be usable. Invariant: each step is opened at most once, in the order of the newest plan, and none after a final outcome.
+ */
+export const makeWalk =
+  ({ lease, mayShare, replan, retryAt }: RouterOperations) =>
+  (first: Planned): Walk => {
+    const attempts: Array<Attempted> = []
+    const failures = new Map<Provider, number>()
+    const done = new Set<string>()
+    const changed = new Map<Provider, number>()
+    let plan = first
+    let steps = plan.steps
+
+    const isPassedOver = ({ _tag, provider }: Step) =>
+      (failures.get(provider) ?? 0) >= maxFailures || (_tag === "Shared" && (changed.get(provider) ?? 0) > 1)
+
+    const opened = (step: Step): Effect.Effect<Lease | undefined, LeaseRefused | PoolsUnavailable, Scope.Scope> =>
+      step._tag === "Own"
+        ? lease(plan, step)
+        : Effect.flatMap(mayShare(plan, step), (allowed) =>
+            allowed ? Effect.succeed(undefined) : Effect.fail(new LeaseRefused({ reason: "changed" }))
+          )
+
+    const pass = (step: Step) => {
+      done.add(nameOf(step))
+      steps = steps.slice(1)
+    }
+
+    /** Nothing is noted if planning again fails: the step is tried again then. */
+    const refused = (step: Step, reason: Refusal) => {
+      const note = () => void attempts.push({ step, result: { _tag: "Refused", reason } })
+      if (reason !== "changed" || step._tag === "Shared") {
+        pass(step)
+        return Effect.sync(note)
+      }
+      const times = (changed.get(step.provider) ?? 0) + 1
+      return Effect.map(times === 1 ? replan(plan) : Effect.succeed(undefined), (newer) => {
+        changed.set(step.provider, times)
+        note()
+        plan = newer ?? plan
+        steps = newer === undefined ? steps.slice(1) : plan.steps.filter((one) => !done.has(nameOf(one)))
+      })
+    }
+
+    const next: Walk["next"] = Effect.suspend(() => {
+      steps = steps.filter((one) => !isPassedOver(one))
+      const [step] = steps
+      if (step === undefined) return Effect.succeed(undefined)
+      return Effect.matchEffect(opened(step), {
+        onSuccess: (lease) => {
+          pass(step)
+          return Effect.succeed({ step, lease })
+        },
+        onFailure: (error) =>
+          error._tag === "LeaseRefused" ? Effect.andThen(refused(step, error.reason), next) : Effect.fail(error)
+      })
+    })
+
+    return {
+      next,
+      ended: ({ step }, outcome) => {
+        attempts.push({ step, result: outcome })
+        const failed = outcome._tag === "UpstreamFailed" ? (failures.get(step.provider) ?? 0) + 1 : 0
+        failures.set(step.provider, failed)
+        if (isFinal(outcome)) steps = []
+        return isFinal(outcome)
+      },
+      exhausted: Effect.gen(function* () {
+        const onTrial = attempts.some(({ result }) => result._tag === "Refused" && result.reason === "on_trial")
+        const retry_at = yield* retryAt(plan)
+        const now = yield* Clock.currentTimeMillis
+        return new Exhausted({ attempts, retry_at: retry_at ?? (onTrial ? now + afterTrial : null) })
+      })
+    }
+  }

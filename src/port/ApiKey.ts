@@ -13,11 +13,7 @@ const base62 = (value: bigint, length: number) => {
 }
 
 /** CRC-32 in 6 base62 digits. */
-const checksum = (body: string) => {
-  let text = ""
-  for (let rest = crc32(body); text.length < 6; rest = Math.floor(rest / 62)) text = digits.charAt(rest % 62) + text
-  return text
-}
+const checksum = (body: string) => base62(BigInt(crc32(body)), 6)
 
 /** The hash that identifies an API key (D24). Text from an HTTP header is decoded as Latin-1. */
 export const hashApiKey = (key: Redacted.Redacted, encoding: "utf8" | "latin1" = "utf8"): ApiKeyHash =>

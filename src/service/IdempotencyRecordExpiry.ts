@@ -1,5 +1,6 @@
 import { Context, Duration, Effect, Layer } from "effect"
 import { IdempotencyRecords } from "../port/IdempotencyRecords.ts"
+import { repeatInBackground } from "./repeatInBackground.ts"
 
 /** Idempotency records are kept for a day, plus an hour for a database server that takes over with another clock. */
 const retention = Duration.hours(25)
@@ -19,13 +20,9 @@ const forgetOld = Effect.gen(function* () {
   while ((yield* forget(retention, batch)) === batch) yield* Effect.sleep(pause)
 })
 
-/** Runs until the service stops; failures are retried at the next interval. */
+/** Runs until the service stops. */
 export const layer = Layer.effectDiscard(
-  Effect.flatMap(interval, Effect.sleep).pipe(
-    Effect.andThen(
-      Effect.catchCause(forgetOld, (cause) => Effect.logWarning("Old idempotency records could not be deleted", cause))
-    ),
-    Effect.forever,
-    Effect.forkScoped
+  Effect.flatMap(interval, (every) =>
+    repeatInBackground(every, forgetOld, "Old idempotency records could not be deleted")
   )
 )

@@ -1,24 +1,22 @@
 import { DateTime, Effect, Option } from "effect"
 import { SecureRandom } from "effect/crypto"
 import type { Credential } from "../domain/Credential.ts"
-import { InvalidParams, type ServiceUnavailable } from "../domain/Errors.ts"
+import { InvalidParams } from "../domain/Errors.ts"
 import type { IdempotencyKey } from "../domain/IdempotencyKey.ts"
 import { type AccountId, CredentialId } from "../domain/Identifiers.ts"
 import { readKeyMaterial } from "../domain/KeyMaterial.ts"
 import { labelOf } from "../domain/Label.ts"
 import type { NewCredential } from "../domain/NewCredential.ts"
 import { Cipher } from "../port/Cipher.ts"
-import { CredentialRepository, PoolFull, WorkspaceGone } from "../port/CredentialRepository.ts"
+import { CredentialRepository, type PoolFull, type WorkspaceGone } from "../port/CredentialRepository.ts"
+import type { Answer } from "../port/DatabaseFailure.ts"
 import { IdempotencyRecords } from "../port/IdempotencyRecords.ts"
 import { idempotencyRecordOf, makeFindIdempotentResult } from "./findIdempotentResult.ts"
 import { makeOwnershipCheck, workspaceIssue } from "./Ownership.ts"
 import { withKeyStoreTimeout } from "./withKeyStoreTimeout.ts"
 
 /** A workspace deleted since the request was checked is refused like one deleted before. */
-const inWorkspace = <A>(
-  { workspace_id }: NewCredential,
-  stored: Effect.Effect<A, ServiceUnavailable | WorkspaceGone | PoolFull>
-) =>
+const inWorkspace = <A>({ workspace_id }: NewCredential, stored: Answer<A, WorkspaceGone | PoolFull>) =>
   Effect.catchTags(stored, {
     WorkspaceGone: () => Effect.fail(InvalidParams.of(workspaceIssue(workspace_id))),
     PoolFull: ({ limit }) =>

@@ -1,5 +1,5 @@
 import { Effect, Layer, Option } from "effect"
-import type { FailureCause } from "../domain/routing/LastUse.ts"
+import type { LastUse } from "../domain/routing/LastUse.ts"
 import { CredentialUse, type UsedCredential } from "../port/CredentialUse.ts"
 import { Database } from "./connection/Database.ts"
 import { inLockOrder } from "./rowOrder.ts"
@@ -16,14 +16,6 @@ const toJson = (uses: ReadonlyArray<UsedCredential>) =>
       last_failed_at: timeOf(use.last_failed_at)
     }))
   )
-
-/** A use as the driver reads it. */
-interface Row {
-  readonly last_leased_at: Date | null
-  readonly last_succeeded_at: Date | null
-  readonly last_failed_at: Date | null
-  readonly last_failure: FailureCause | null
-}
 
 export const layer = Layer.effect(
   CredentialUse,
@@ -51,20 +43,12 @@ export const layer = Layer.effect(
     },
     find: (account_id, credential_id) => {
       const { ask, sql } = reads
-      const rows = sql<Row>`
-        SELECT last_leased_at, last_succeeded_at, last_failed_at, last_failure FROM credential_use
-        WHERE account_id = ${account_id} AND credential_id = ${credential_id}`
-      return Effect.map(ask(rows, "credential_use.find"), ([row]) =>
-        Option.map(
-          Option.fromUndefinedOr(row),
-          ({ last_failed_at, last_failure, last_leased_at, last_succeeded_at }) => ({
-            last_leased_at: last_leased_at?.getTime() ?? null,
-            last_succeeded_at: last_succeeded_at?.getTime() ?? null,
-            last_failed_at: last_failed_at?.getTime() ?? null,
-            last_failure
-          })
-        )
-      )
+      const rows = sql<LastUse>`
+        SELECT (extract(epoch FROM last_leased_at) * 1000)::float8 AS last_leased_at,
+          (extract(epoch FROM last_succeeded_at) * 1000)::float8 AS last_succeeded_at,
+          (extract(epoch FROM last_failed_at) * 1000)::float8 AS last_failed_at, last_failure
+        FROM credential_use WHERE account_id = ${account_id} AND credential_id = ${credential_id}`
+      return Effect.map(ask(rows, "credential_use.find"), ([row]) => Option.fromUndefinedOr(row))
     }
   }))
 )

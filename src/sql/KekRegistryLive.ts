@@ -58,9 +58,8 @@ export const layer = Layer.effect(
     })
 
     const count = (kek_id: string) => {
-      const { ask, sql } = writes
-      const counted = sql<{ n: number }>`SELECT count(*)::int AS n FROM credentials WHERE kek_id = ${kek_id}`
-      return Effect.map(Effect.orDie(ask(counted, "keks.count")), ([row]) => row?.n ?? 0)
+      const counted = writes.sql<{ n: number }>`SELECT count(*)::int AS n FROM credentials WHERE kek_id = ${kek_id}`
+      return Effect.map(writes.probe(counted, "keks.count"), ([row]) => row?.n ?? 0)
     }
 
     /** Retires or reinstates a key as soon as running transactions release `credentials`; false if that takes too long. */
@@ -89,8 +88,7 @@ export const layer = Layer.effect(
             (error) => failureOf(error).sqlstate === "55P03",
             () => Effect.succeed(false)
           ),
-          (query) => writes.ask(query, "keks.fence"),
-          Effect.orDie
+          (query) => writes.probe(query, "keks.fence")
         )
     )
     const fenced = Effect.fnUntraced(function* (kek_id: string, retired: boolean) {
@@ -105,7 +103,7 @@ export const layer = Layer.effect(
     })
 
     return {
-      known: (kek_ids) => Effect.orDie(writes.ask(known(kek_ids), "keks.known")),
+      known: (kek_ids) => writes.probe(known(kek_ids), "keks.known"),
       sealPermission: (kek_id, kek_ids) => background.probe(sealPermission(kek_id, kek_ids), "keks.seal_permission"),
       reserve: (kek_id, kek_ids, count) =>
         writes.ask(writes.sql.withTransaction(reserve(kek_id, kek_ids, count)), "keks.reserve"),
@@ -118,15 +116,12 @@ export const layer = Layer.effect(
             sql,
             admitted.map(() => ({ action: "keyring.admit", kek_id }) as const)
           )
-        }).pipe(writes.sql.withTransaction, (query) => writes.ask(query, "keks.admit"), Effect.orDie),
+        }).pipe(writes.sql.withTransaction, (query) => writes.probe(query, "keks.admit")),
       promote: Effect.fnUntraced(function* (kek_id) {
-        const { ask, sql } = writes
-        const [newest] = yield* Effect.orDie(
-          ask(sql<{ seq: string }>`SELECT coalesce(max(seq), 0)::text AS seq FROM audit_entries`, "audit.newest")
-        )
-        yield* Effect.orDie(
-          ask(recordOnce(sql, newest?.seq ?? "0", { action: "keyring.promote", kek_id }), "keks.promote")
-        )
+        const { probe, sql } = writes
+        const newest = sql<{ seq: string }>`SELECT coalesce(max(seq), 0)::text AS seq FROM audit_entries`
+        const [{ seq } = { seq: "0" }] = yield* probe(newest, "audit.newest")
+        yield* probe(recordOnce(sql, seq, { action: "keyring.promote", kek_id }), "keks.promote")
       }),
       retire: Effect.fnUntraced(function* (kek_id) {
         const before = yield* count(kek_id)
@@ -144,7 +139,7 @@ export const layer = Layer.effect(
               rows.some((row) => row.kek_id === kek_id && Buffer.compare(row.check_value, check_value) !== 0)
             )
             .map(({ kek_id }) => kek_id)
-        const before = yield* Effect.orDie(writes.ask(known(ids), "keks.known"))
+        const before = yield* writes.probe(known(ids), "keks.known")
         const found = differing(before)
         if (found.length > 0 || before.length === new Set(ids).size) return found
         const recorded = Effect.gen(function* () {
@@ -153,7 +148,7 @@ export const layer = Layer.effect(
           if (found.length === 0) yield* record(writes.sql, (yield* Effect.forEach(keks, insert)).flat())
           return found
         })
-        return yield* Effect.orDie(writes.ask(writes.sql.withTransaction(recorded), "keks.register"))
+        return yield* writes.probe(writes.sql.withTransaction(recorded), "keks.register")
       }),
       rewrapBatch: rewrapBatch(writes),
       ...kekUsage(database)

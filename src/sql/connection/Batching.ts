@@ -3,7 +3,7 @@ import { ServiceUnavailable } from "../../domain/Errors.ts"
 import { CurrentDeadline } from "../../port/Deadline.ts"
 import type { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import type { PoolMeter } from "./PoolMeter.ts"
-import { OperationSpan } from "./OperationSpan.ts"
+import { beginSpan, beginStatement, endSpan, type OperationSpan } from "./OperationSpan.ts"
 import { deadlock, type Operation, type Query } from "./Query.ts"
 
 type NonEmpty<A> = Arr.NonEmptyReadonlyArray<A>
@@ -91,13 +91,13 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, meter, time
       if (settle === undefined) return
       entry.settle = undefined
       waiting -= 1
-      entry.span?.end(exit)
+      if (entry.span !== undefined) endSpan(entry.span, exit)
       settle(exit)
     }
     const traced = <A, E>(entries: ReadonlyArray<Entry>, statement: Effect.Effect<A, E>) => {
       const spans = entries.flatMap(({ settle, span }) => (settle === undefined || span === undefined ? [] : [span]))
-      const span = OperationSpan.ofStatement(spans, entries.length)
-      return span === undefined ? statement : Effect.onExit(statement, (exit) => Effect.sync(() => span.end(exit)))
+      const span = beginStatement(spans, entries.length)
+      return span === undefined ? statement : Effect.onExit(statement, (exit) => Effect.sync(() => endSpan(span, exit)))
     }
     expiries.push((now) => {
       for (const entry of [...running.flat(), ...collected]) if (entry.until <= now) settle(entry, timedOut)
@@ -175,7 +175,7 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, meter, time
             meter.refused()
             return resume(unavailable)
           }
-          const span = OperationSpan.begin(fiber, operation, "internal")
+          const span = beginSpan(fiber, operation, "internal")
           const entry: Entry = { request, arrived: now, until, span, settle: (exit) => resume(exit) }
           waiting += 1
           collected.push(entry)
@@ -187,7 +187,7 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, meter, time
             if (entry.settle === undefined) return
             entry.settle = undefined
             waiting -= 1
-            span?.end(Exit.interrupt())
+            if (span !== undefined) endSpan(span, Exit.interrupt())
           })
         })
       })

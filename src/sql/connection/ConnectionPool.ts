@@ -4,7 +4,7 @@ import { ServiceUnavailable } from "../../domain/Errors.ts"
 import { timeLeft } from "../../port/Deadline.ts"
 import { type Batch, makeBatching } from "./Batching.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
-import { OperationSpan } from "./OperationSpan.ts"
+import { beginSpan, endSpan } from "./OperationSpan.ts"
 import type { PoolMeter } from "./PoolMeter.ts"
 import { type Operation, type Query, retryingWith } from "./Query.ts"
 
@@ -64,50 +64,47 @@ export const makeConnectionPool = Effect.fnUntraced(function* (sql: SqlClient.Sq
   const longest = Duration.toMillis(settings.deadline)
   let waiting = 0
   meter.queue(() => waiting)
-  const run = <A>(query: Query<A>, operation: Operation, duration: number, lane = retrying, ended = () => {}) => {
-    const until = performance.now() + duration
-    // The spans that the client makes of statements are named after the database: those of operations stand for them.
-    const detached = Effect.provideService(
-      Effect.ensuring(Effect.orDie(lane(query, () => until, operation)), Effect.sync(ended)),
-      References.MinimumTraceLevel,
-      "None"
-    )
-    return Effect.flatMap(Effect.forkDetach(detached), (fiber) =>
-      Effect.timeoutOrElse(Fiber.join(fiber), { duration, orElse: () => Effect.die(timedOut) })
-    )
-  }
-  const traced = <A, E>(operation: Operation, asked: Effect.Effect<A, E>) =>
-    Effect.withFiber((fiber): Effect.Effect<A, E> => {
-      const span = OperationSpan.begin(fiber, operation, "client")
-      return span === undefined ? asked : Effect.onExit(asked, (exit) => Effect.sync(() => span.end(exit)))
-    })
-  const askIn = <A>(lane: typeof retrying, query: Query<A>, operation: Operation) =>
-    traced(
-      operation,
-      Effect.flatMap(timeLeft(longest), (duration) => {
-        if (waiting >= settings.queue) {
-          meter.refused()
-          return Effect.fail(new ServiceUnavailable())
-        }
-        if (duration === 0) return Effect.die(timedOut)
-        waiting += 1
-        return run(query, operation, duration, lane, () => (waiting -= 1))
-      })
-    )
-  const ask: ConnectionPool["ask"] = (query, operation) => askIn(retryingUnreserved, query, operation)
-  const probe: ConnectionPool["probe"] = (query, operation) =>
-    traced(
-      operation,
-      Effect.flatMap(timeLeft(longest), (duration) =>
-        duration === 0 ? Effect.die(timedOut) : run(query, operation, duration)
+
+  /** Runs a query detached from its caller. If it is `queued`, it keeps its place until it has ended. */
+  const run = <A>(query: Query<A>, operation: Operation, lane: typeof retrying, queued = true) => {
+    const asked = Effect.flatMap(timeLeft(longest), (duration) => {
+      if (queued && waiting >= settings.queue) {
+        meter.refused()
+        return Effect.fail(new ServiceUnavailable())
+      }
+      if (duration === 0) return Effect.die(timedOut)
+      const until = performance.now() + duration
+      const places = queued ? 1 : 0
+      waiting += places
+      // The spans that the client makes of statements are named after the database: those of operations stand for them.
+      const detached = Effect.provideService(
+        Effect.ensuring(
+          Effect.orDie(lane(query, () => until, operation)),
+          Effect.sync(() => (waiting -= places))
+        ),
+        References.MinimumTraceLevel,
+        "None"
       )
-    )
+      return Effect.flatMap(Effect.forkDetach(detached), (fiber) =>
+        Effect.timeoutOrElse(Fiber.join(fiber), { duration, orElse: () => Effect.die(timedOut) })
+      )
+    })
+    return Effect.withFiber((fiber): Effect.Effect<A, ServiceUnavailable> => {
+      const span = beginSpan(fiber, operation, "client")
+      return span === undefined ? asked : Effect.onExit(asked, (exit) => Effect.sync(() => endSpan(span, exit)))
+    })
+  }
   const one: Batch =
     ({ one, operation }) =>
     (request) =>
-      askIn(retrying, one(request), operation)
+      run(one(request), operation, retrying)
   const { batching, distributed } = settings
-  const batch =
-    batching && !distributed ? yield* makeBatching({ ...settings, retrying, timedOut: Exit.die(timedOut) }) : one
-  return { sql, distributed, ask, probe, batch, metFullDisk } satisfies ConnectionPool
+  return {
+    sql,
+    distributed,
+    metFullDisk,
+    ask: (query, operation) => run(query, operation, retryingUnreserved),
+    probe: (query, operation) => Effect.orDie(run(query, operation, retrying, false)),
+    batch: batching && !distributed ? yield* makeBatching({ ...settings, retrying, timedOut: Exit.die(timedOut) }) : one
+  } satisfies ConnectionPool
 })

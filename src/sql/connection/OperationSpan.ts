@@ -2,76 +2,67 @@ import { Cause, Clock, Context, Exit, type Fiber, Option, References, Tracer } f
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import type { Operation } from "./Query.ts"
 
-/** What is wrong, in one word: the state that PostgreSQL reports, or the kind of the failure. */
-const errorTypeOf = (failure: unknown) =>
-  failure instanceof DatabaseFailure
-    ? (failure.sqlstate ?? failure.kind)
-    : failure instanceof Error
-      ? failure.name
-      : "unknown"
-
 /** The span of an operation, with what is needed to end it and to begin others. */
-export class OperationSpan {
-  readonly #operation: Operation
-  readonly #span: Tracer.Span
-  readonly #tracer: Tracer.Tracer
-  readonly #clock: Clock.Clock
+export interface OperationSpan {
+  readonly operation: Operation
+  readonly span: Tracer.Span
+  readonly tracer: Tracer.Tracer
+  readonly clock: Clock.Clock
+}
 
-  private constructor(
-    operation: Operation,
-    tracer: Tracer.Tracer,
-    clock: Clock.Clock,
-    { kind, parent }: { readonly kind: Tracer.SpanKind; readonly parent: Option.Option<Tracer.AnySpan> }
-  ) {
-    this.#operation = operation
-    this.#tracer = tracer
-    this.#clock = clock
-    this.#span = tracer.span({
-      name: operation,
-      parent,
-      kind,
-      annotations: Context.empty(),
-      links: [],
-      startTime: clock.currentTimeNanosUnsafe(),
-      root: Option.isNone(parent),
-      sampled: true
-    })
-    if (kind !== "client") return
-    this.#span.attribute("db.operation.name", operation)
-    this.#span.attribute("db.system.name", "postgresql")
+const begin = (
+  { clock, operation, tracer }: Omit<OperationSpan, "span">,
+  kind: Tracer.SpanKind,
+  parent: Option.Option<Tracer.AnySpan>
+): OperationSpan => {
+  const span = tracer.span({
+    name: operation,
+    parent,
+    kind,
+    annotations: Context.empty(),
+    links: [],
+    startTime: clock.currentTimeNanosUnsafe(),
+    root: Option.isNone(parent),
+    sampled: true
+  })
+  if (kind === "client") {
+    span.attribute("db.operation.name", operation)
+    span.attribute("db.system.name", "postgresql")
   }
+  return { operation, span, tracer, clock }
+}
 
-  /** A span of the current trace, if that is recorded: a statement outside a trace starts none. */
-  static begin(fiber: Fiber.Fiber<unknown, unknown>, operation: Operation, kind: Tracer.SpanKind) {
-    const parent = Context.getOrUndefined(fiber.context, Tracer.ParentSpan)
-    if (parent === undefined || !parent.sampled || !fiber.getRef(References.TracerEnabled)) return undefined
-    const clock = fiber.getRef(Clock.Clock)
-    return new OperationSpan(operation, fiber.getRef(Tracer.Tracer), clock, { kind, parent: Option.some(parent) })
-  }
+/** A span of the current trace, if that is recorded: a statement outside a trace starts none. */
+export const beginSpan = (fiber: Fiber.Fiber<unknown, unknown>, operation: Operation, kind: Tracer.SpanKind) => {
+  const parent = Context.getOrUndefined(fiber.context, Tracer.ParentSpan)
+  if (parent === undefined || !parent.sampled || !fiber.getRef(References.TracerEnabled)) return undefined
+  const [clock, tracer] = [fiber.getRef(Clock.Clock), fiber.getRef(Tracer.Tracer)]
+  return begin({ operation, tracer, clock }, kind, Option.some(parent))
+}
 
-  /**
-   * The span of the statement that answers `size` requests. It is the child of the span of a single one; if there are
-   * several, it belongs to none of their traces, and each links to it.
-   */
-  static ofStatement(waiting: ReadonlyArray<OperationSpan>, size: number) {
-    const [first] = waiting
-    if (first === undefined) return undefined
-    const parent = size === 1 ? Option.some(first.#span) : Option.none()
-    const made = new OperationSpan(first.#operation, first.#tracer, first.#clock, { kind: "client", parent })
-    if (size === 1) return made
-    made.#span.attribute("db.operation.batch.size", size)
-    for (const one of waiting) one.#span.addLinks([{ span: made.#span, attributes: {} }])
-    return made
-  }
+/**
+ * The span of the statement that answers `size` requests. It is the child of the span of a single one; if there are
+ * several, it belongs to none of their traces, and each links to it.
+ */
+export const beginStatement = (waiting: ReadonlyArray<OperationSpan>, size: number) => {
+  const [first] = waiting
+  if (first === undefined || size === 1) return first && begin(first, "client", Option.some(first.span))
+  const made = begin(first, "client", Option.none())
+  made.span.attribute("db.operation.batch.size", size)
+  for (const { span } of waiting) span.addLinks([{ span: made.span, attributes: {} }])
+  return made
+}
 
-  readonly end = (exit: Exit.Exit<unknown, unknown>): void => {
-    if (Exit.isFailure(exit) && !Cause.hasInterruptsOnly(exit.cause)) {
-      const failure = Cause.squash(exit.cause)
-      this.#span.attribute("error.type", errorTypeOf(failure))
-      if (failure instanceof DatabaseFailure && /^[0-9A-Z]{5}$/.test(failure.sqlstate ?? "")) {
-        this.#span.attribute("db.response.status_code", failure.sqlstate)
-      }
-    }
-    this.#span.end(this.#clock.currentTimeNanosUnsafe(), exit)
+/** Ends a span. `error.type` is the state that PostgreSQL reports, or the kind of the failure. */
+export const endSpan = ({ clock, span }: OperationSpan, exit: Exit.Exit<unknown, unknown>): void => {
+  if (Exit.isFailure(exit) && !Cause.hasInterruptsOnly(exit.cause)) {
+    const failure = Cause.squash(exit.cause)
+    const { kind, sqlstate } =
+      failure instanceof DatabaseFailure
+        ? failure
+        : { kind: failure instanceof Error ? failure.name : "unknown", sqlstate: undefined }
+    span.attribute("error.type", sqlstate ?? kind)
+    if (sqlstate?.length === 5) span.attribute("db.response.status_code", sqlstate)
   }
+  span.end(clock.currentTimeNanosUnsafe(), exit)
 }

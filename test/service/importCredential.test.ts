@@ -1,5 +1,8 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Arbitrary, Effect, Result } from "effect"
+import { Arbitrary, Effect, Layer, Result } from "effect"
+import { createHmac } from "node:crypto"
+import { Credentials } from "../../src/port/Credentials.ts"
+import { AccountId } from "../../src/domain/Identifiers.ts"
 import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
 import { importCredential } from "../../src/service/importCredential.ts"
 import { newTenant } from "../support/database/newTenant.ts"
@@ -58,6 +61,35 @@ describe("the import of a record", () => {
       ])
       assert.strictEqual((yield* Memory).credentials.size, 0)
     }).pipe(Effect.provide(inMemory()))
+  )
+
+  it.effect("is recognised by what it says, not by defaults: a member that is added later makes no copies (F18)", () =>
+    Effect.gen(function* () {
+      const used: Array<string> = []
+      const createOnce = (_: unknown, idempotency_key = "") => {
+        used.push(idempotency_key)
+        return Effect.die("not stored")
+      }
+      const said: ReadonlyArray<readonly [object, ReadonlyArray<readonly [string, unknown]>]> = [
+        [{}, [["provider", "groq"]]],
+        [
+          { name: null, disabled: false, is_fallback: true, allowed_models: [] },
+          [
+            ["allowed_models", []],
+            ["is_fallback", true],
+            ["provider", "groq"]
+          ]
+        ]
+      ]
+      for (const [members, sorted] of said) {
+        const imported = importCredential({ ...minimal, ...members }, salt)
+        yield* Effect.exit(Effect.provide(imported, Layer.mock(Credentials, { createOnce })))
+        const mac = createHmac("sha256", salt).update(`byok/import/1\0${JSON.stringify(sorted)}\0${minimal.key}`)
+        assert.strictEqual(used.pop(), mac.digest("base64url"))
+      }
+    }).pipe(
+      Effect.provideService(CurrentCaller, { account_id: AccountId.make("019ad5a0-6c1d-7c44-8d10-5f0e2b4c6a88") })
+    )
   )
 
   it.effect("another salt creates another credential (control)", () =>

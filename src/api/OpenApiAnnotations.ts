@@ -53,7 +53,14 @@ const examples: Readonly<Record<string, { readonly request?: object; readonly an
     answer: {
       data: {
         state: "parked",
-        parked: [{ model: null, cause: "quota_exhausted", until: "2026-01-31T10:30:00.000Z" }],
+        parked: [
+          {
+            model: null,
+            cause: "quota_exhausted",
+            since: "2026-01-31T09:30:00.000Z",
+            until: "2026-01-31T10:30:00.000Z"
+          }
+        ],
         last_leased_at: "2026-01-31T09:30:00.123Z",
         last_succeeded_at: "2026-01-30T17:02:11.508Z",
         last_failed_at: "2026-01-31T09:30:00.456Z",

@@ -24,7 +24,11 @@ const list = Command.make(
   {},
   Effect.fnUntraced(function* () {
     yield* withAccounts((accounts) =>
-      printPages("accounts", (write) => accounts.listAccounts((page) => write(page.map((account) => ({ ...account })))))
+      printPages(
+        "accounts",
+        (write) => accounts.listAccounts((page) => write(page.map((account) => ({ ...account })))),
+        "There is no account: `byok account create --name N` creates one."
+      )
     )
   })
 ).pipe(Command.withDescription("List all accounts"))

@@ -1,41 +1,96 @@
-import { DateTime, Effect, Option } from "effect"
+import { Console, DateTime, Effect, Option, Redacted } from "effect"
 import { Argument, CliError, Command, Flag } from "effect/cli"
 import { CurrentCaller } from "../domain/CurrentCaller.ts"
 import { CredentialId } from "../domain/Identifiers.ts"
+import { decodeNewCredential } from "../domain/NewCredential.ts"
+import { StoredState } from "../domain/routing/CredentialStatus.ts"
 import { Credentials } from "../port/Credentials.ts"
+import { Explanations } from "../port/Explanations.ts"
 import { NotKnown } from "../service/Accounts.ts"
 import { OperatorCredentials } from "../service/OperatorCredentials.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { asOperator, operatorOn } from "./asOperator.ts"
 import { credentialImport } from "./CredentialImport.ts"
-import { account, credentialId, parse, provider, workspace } from "./Arguments.ts"
-import { print, printPages } from "./Output.ts"
+import { account, credentialId, flag, name, parse, provider, toggle, workspace } from "./Arguments.ts"
+import { CommandFailed, print, printPages, StandardStreams } from "./Output.ts"
+import { readSecretText } from "../wiring/readSecretText.ts"
 
 const withCredentials = operatorOn(OperatorCredentials, CommandLayers.credentials)
 
+const create = Command.make(
+  "create",
+  { account, workspace: Flag.optional(workspace), provider, name: Flag.optional(name) },
+  Effect.fnUntraced(function* ({ account, name, provider, workspace }) {
+    const { stdin } = yield* StandardStreams
+    if (stdin.isTTY === true) yield* Console.error("Reading the key from standard input, up to Ctrl-D.")
+    const key = yield* readSecretText("The key", Option.none(), stdin)
+    const body = { provider, name: Option.getOrNull(name), key: Redacted.value(key).replace(/\r?\n$/, "") }
+    const created = yield* Effect.gen(function* () {
+      yield* (yield* OperatorCredentials).requireAccount(account)
+      const input = yield* decodeNewCredential(
+        Option.isSome(workspace) ? { ...body, workspace_id: workspace.value } : body
+      )
+      return yield* (yield* Credentials).create(input)
+    }).pipe(
+      Effect.provideService(CurrentCaller, { account_id: account }),
+      asOperator(CommandLayers.sealing),
+      Effect.catchTag("InvalidParams", ({ error }) => {
+        const issues = error.metadata.issues.map(({ message, path }) => `${path.join(".")} ${message}`)
+        return Effect.fail(new CommandFailed({ message: `Nothing was created: ${issues.join("; ")}.` }))
+      })
+    )
+    yield* print({ ...created }, `credential ${created.id} was created`)
+  })
+).pipe(Command.withDescription("Create a credential with the key on standard input"))
+
+const states = StoredState.literals.join(", ")
+
 const list = Command.make(
   "list",
-  { account, workspace: Flag.optional(workspace), provider: Flag.optional(provider) },
-  Effect.fnUntraced(function* ({ account, provider, workspace }) {
-    const filter = { workspace_id: Option.getOrUndefined(workspace), provider: Option.getOrUndefined(provider) }
+  {
+    account,
+    workspace: Flag.optional(workspace),
+    provider: Flag.optional(provider),
+    state: flag("state", `Only those in this state: ${states}`, StoredState, `be one of ${states}`).pipe(Flag.optional),
+    long: toggle("long", "Print every field")
+  },
+  Effect.fnUntraced(function* ({ account, long, provider, state, workspace }) {
+    const filter = {
+      workspace_id: Option.getOrUndefined(workspace),
+      provider: Option.getOrUndefined(provider),
+      state: Option.getOrUndefined(state)
+    }
     yield* withCredentials((credentials) =>
-      printPages("credentials", (write) =>
-        credentials.list(account, filter, (page) => write(page.map((credential) => ({ ...credential }))))
+      printPages(
+        "credentials",
+        (write) => credentials.list(account, filter, (page) => write(page.map((credential) => ({ ...credential })))),
+        "There is no such credential.",
+        long ? undefined : ["id", "provider", "name", "label", "state"]
       )
     )
   })
-).pipe(Command.withDescription("List the credentials of an account, of every workspace and provider unless given"))
+).pipe(
+  Command.withDescription(
+    "List the credentials of an account, of every workspace and provider unless given: id, provider, name, label, state"
+  )
+)
 
 const show = Command.make(
   "show",
   { account, id: credentialId },
   Effect.fnUntraced(function* ({ account, id }) {
-    const shown = yield* withCredentials((credentials) => credentials.show(account, id))
-    yield* print({ ...shown })
+    const shown = yield* asOperator(CommandLayers.explanations)(
+      Effect.gen(function* () {
+        const stored = yield* (yield* OperatorCredentials).show(account, id)
+        return { ...stored, ...(yield* (yield* Explanations).status(id)) }
+      })
+    ).pipe(
+      Effect.provideService(CurrentCaller, { account_id: account }),
+      Effect.catchTag("NotFound", () => new NotKnown({ kind: "credential" }))
+    )
+    yield* print(shown)
   })
-).pipe(
-  Command.withDescription("Show a credential, its revision, the version of its key and its last use, never the key")
-)
+).pipe(Command.withDescription("Show a credential, its state and why, and its last use, never the key"))
 
 /** The command that disables credentials, or the one that enables them. */
 const setDisabled = (name: "disable" | "enable", description: string) =>
@@ -90,5 +145,5 @@ const reorder = Command.make(
 
 export const credentialCommand = Command.make("credential").pipe(
   Command.withDescription("Credentials of an account"),
-  Command.withSubcommands([list, show, disable, enable, remove, reorder, credentialImport])
+  Command.withSubcommands([create, list, show, disable, enable, remove, reorder, credentialImport])
 )

@@ -11,7 +11,7 @@ import { NotKnown } from "../service/Accounts.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { operatorOn } from "./asOperator.ts"
 import { account, flag, parse, toggle } from "./Arguments.ts"
-import { printable, printAs } from "./Output.ts"
+import { aligned, printable, printAs } from "./Output.ts"
 
 const Providers = Schema.Array(Provider).check(
   Schema.makeFilter((given) => given.length > 0 && new Set(given).size === given.length)
@@ -28,14 +28,7 @@ const encode = Schema.encodeSync(Explanation)
 type ProviderVerdicts = Explanation["providers"][number]
 type Step = Explanation["steps"][number]
 
-/** Lines of cells, the columns aligned; the last one is as long as it is. */
-const aligned = (given: ReadonlyArray<ReadonlyArray<string>>): ReadonlyArray<string> => {
-  const rows = given.map((row) => row.map(printable))
-  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)))
-  return rows.map((row) =>
-    `  ${row.map((cell, column) => (column === row.length - 1 ? cell : cell.padEnd(widths[column] ?? 0))).join("  ")}`.trimEnd()
-  )
-}
+const indented = (line: string) => `  ${line}`
 
 const stepCells = (step: Step, index: number) => {
   if (step.kind === "shared") return [String(index + 1), step.provider, "shared", "", "capacity of the gateway"]
@@ -85,8 +78,8 @@ const explanationLines = ({ model, providers, retry_at, steps }: Explanation): R
   )
   return [
     printable(model),
-    ...aligned(used),
-    ...(unused.length === 0 ? [] : ["not used", ...aligned(unused)]),
+    ...aligned(used).map(indented),
+    ...(unused.length === 0 ? [] : ["not used", ...aligned(unused).map(indented)]),
     ...(steps.length === 0 ? ["Nothing serves this request."] : []),
     ...(retry_at === null
       ? []

@@ -4,7 +4,7 @@ import { Parkings } from "../port/Parkings.ts"
 import { NotKnown } from "../service/Accounts.ts"
 import { LeakResponse, type LeakSearchProgress, type LeakSearchResult } from "../service/LeakResponse.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
-import { readLeakedText } from "../wiring/readLeakedText.ts"
+import { readSecretText } from "../wiring/readSecretText.ts"
 import { operatorOn } from "./asOperator.ts"
 import { account, credentialId, toggle } from "./Arguments.ts"
 import { CommandFailed, print, printable, printAs, StandardStreams } from "./Output.ts"
@@ -52,7 +52,7 @@ const find = Command.make(
     if (Option.isNone(file) && stdin.isTTY === true) {
       yield* Console.error("Reading the leaked text from standard input, up to Ctrl-D.")
     }
-    const text = yield* readLeakedText(file, stdin)
+    const text = yield* readSecretText("The leaked text", file, stdin)
     const progress = yield* makeProgress(searchView)
     const result = yield* withLeakResponse(({ find }) => find({ text, all, park, onProgress: progress.report })).pipe(
       Effect.ensuring(progress.end),

@@ -82,7 +82,7 @@ export const writeWhole = (text: string, done: string) =>
 export const printable = (text: string) =>
   text.replace(unprintable, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`)
 
-type Value = string | number | boolean | null | ReadonlyArray<string> | Redacted.Redacted | DateTime.Utc
+type Value = string | number | boolean | null | ReadonlyArray<unknown> | Redacted.Redacted | DateTime.Utc
 type Values = Readonly<Record<string, Value>>
 
 const plain = (value: Value) =>
@@ -98,6 +98,18 @@ const lines = (values: Values) => {
   return Object.entries(values)
     .map(([name, value]) => `${name.padEnd(width)}  ${printable(text(value))}`)
     .join("\n")
+}
+
+/** Lines of cells, the columns aligned; the last one is as long as it is. */
+export const aligned = (given: ReadonlyArray<ReadonlyArray<string>>): ReadonlyArray<string> => {
+  const rows = given.map((row) => row.map(printable))
+  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)))
+  return rows.map((row) =>
+    row
+      .map((cell, column) => (column === row.length - 1 ? cell : cell.padEnd(widths[column] ?? 0)))
+      .join("  ")
+      .trimEnd()
+  )
 }
 
 export const toJson = (object: object) => printable(JSON.stringify(object))
@@ -121,24 +133,31 @@ export const printList = (name: string, list: ReadonlyArray<Values>) =>
 
 /**
  * Prints a list like `printList`, page by page: `read` passes each page to the function that it is given, until that
- * returns false because nobody reads the output any more.
+ * returns false because nobody reads the output any more. With `columns` an element is a row of these; an empty list is
+ * the sentence `none`.
  */
 export const printPages = Effect.fnUntraced(function* <E, R>(
   name: string,
-  read: (write: (page: ReadonlyArray<Values>) => Effect.Effect<boolean, OutputFailed>) => Effect.Effect<void, E, R>
+  read: (write: (page: ReadonlyArray<Values>) => Effect.Effect<boolean, OutputFailed>) => Effect.Effect<void, E, R>,
+  none: string,
+  columns?: ReadonlyArray<string>
 ) {
   const { json } = yield* root
-  const separator = json ? "," : "\n\n"
+  const separator = json ? "," : columns === undefined ? "\n\n" : "\n"
+  const texts = (page: ReadonlyArray<Values>) =>
+    json
+      ? page.map((values) => toJson(record(values)))
+      : columns === undefined
+        ? page.map(lines)
+        : aligned(page.map((values) => columns.map((column) => text(values[column] ?? null))))
   let isEmpty = true
   if (json) yield* writeOut(`{${JSON.stringify(name)}:[`)
   yield* read((page) => {
-    const text = page.map((values) => (json ? toJson(record(values)) : lines(values))).join(separator)
     const before = isEmpty ? "" : separator
     isEmpty = false
-    return writeOut(before + text)
+    return writeOut(before + texts(page).join(separator))
   })
-  if (json) yield* writeOut("]}\n")
-  else if (!isEmpty) yield* writeOut("\n")
+  yield* writeOut(json ? "]}\n" : isEmpty ? `${none}\n` : "\n")
 })
 
 const formatter = CliOutput.defaultFormatter({ colors: false })

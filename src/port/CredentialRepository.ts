@@ -46,10 +46,13 @@ export interface CredentialPage {
 export interface CredentialScan {
   readonly workspace_id: WorkspaceId | undefined
   readonly provider: string | undefined
+  readonly state?: StoredState | undefined
   /** The last credential of the scan before. */
   readonly after: Credential | undefined
   readonly limit: number
 }
+
+export type ScannedCredential = Credential & { readonly state: StoredState }
 
 /** The order in which the credentials of a workspace and provider are to be tried. */
 export interface CredentialOrder {
@@ -95,7 +98,7 @@ export class CredentialRepository extends Context.Service<
       page: CredentialPage
     ) => Answer<{ readonly credentials: ReadonlyArray<Credential>; readonly total_count: number }>
     /** Reads all credentials of an account in parts of any number, whatever their workspace. */
-    readonly scan: (account_id: AccountId, scan: CredentialScan) => Answer<ReadonlyArray<Credential>>
+    readonly scan: (account_id: AccountId, scan: CredentialScan) => Answer<ReadonlyArray<ScannedCredential>>
     /** Stores an update if the stored revision is the one that was read; otherwise stores nothing and returns false. */
     readonly update: (account_id: AccountId, update: CredentialUpdate) => Answer<boolean>
     /**

@@ -1,16 +1,15 @@
-import { Context, Data, DateTime, Effect, Layer, Option } from "effect"
+import { Context, Data, Effect, Layer, Option } from "effect"
 import type { Credential } from "../domain/Credential.ts"
 import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
 import { decodeNewCredential } from "../domain/NewCredential.ts"
-import { neverUsed } from "../domain/routing/LastUse.ts"
 import { AccountRepository } from "../port/AccountRepository.ts"
 import {
   type CredentialOrder,
   CredentialRepository,
   type CredentialScan,
-  type OrderMismatch
+  type OrderMismatch,
+  type ScannedCredential
 } from "../port/CredentialRepository.ts"
-import { CredentialUse } from "../port/CredentialUse.ts"
 import { NotKnown } from "./Accounts.ts"
 import { makeOwnershipCheck } from "./Ownership.ts"
 
@@ -19,14 +18,11 @@ export class OrderRefused extends Data.TaggedError("OrderRefused")<OrderMismatch
 
 const pageSize = 1000
 
-const timeOf = (at: number | null) => (at === null ? null : DateTime.makeUnsafe(at))
-
 /** What an operator does with credentials from the command line, as far as it needs no keyring. */
 export class OperatorCredentials extends Context.Service<OperatorCredentials>()("byok/OperatorCredentials", {
   make: Effect.gen(function* () {
     const accounts = yield* AccountRepository
     const repository = yield* CredentialRepository
-    const uses = yield* CredentialUse
     const ownedWorkspace = yield* makeOwnershipCheck
     const unknown = new NotKnown({ kind: "credential" })
 
@@ -50,34 +46,30 @@ export class OperatorCredentials extends Context.Service<OperatorCredentials>()(
       /** Passes all credentials of an account to `write`, in order of workspace and creation, until it returns false. */
       list: Effect.fn("OperatorCredentials.list")(function* <E>(
         account_id: AccountId,
-        { provider, workspace_id }: Pick<CredentialScan, "workspace_id" | "provider">,
-        write: (page: ReadonlyArray<Credential>) => Effect.Effect<boolean, E>
+        filter: Omit<CredentialScan, "after" | "limit">,
+        write: (page: ReadonlyArray<ScannedCredential>) => Effect.Effect<boolean, E>
       ) {
+        const { workspace_id } = filter
         yield* workspace_id === undefined ? requireAccount(account_id) : requireWorkspace(account_id, workspace_id)
         let after: Credential | undefined
         for (;;) {
-          const page = yield* repository.scan(account_id, { workspace_id, provider, after, limit: pageSize })
+          const page = yield* repository.scan(account_id, { ...filter, after, limit: pageSize })
           if (page.length === 0 || !(yield* write(page))) return
           after = page.at(-1)
         }
       }),
 
-      /** A credential with its revision, key version and last use; its sealed key stays here. */
+      /** A credential with its revision and key version; its sealed key stays here. */
       show: Effect.fn("OperatorCredentials.show")(function* (account_id: AccountId, id: CredentialId) {
         const found = yield* repository.findSealed(account_id, id)
         if (Option.isNone(found)) return yield* unknown
         const { credential, key_version, revision, sealed, workspace_deleted } = found.value
-        const used = Option.getOrElse(yield* uses.find(account_id, id), () => neverUsed)
         return {
           ...credential,
           revision,
           key_version,
           kek_id: sealed.kek_id,
-          workspace_deleted,
-          last_leased_at: timeOf(used.last_leased_at),
-          last_succeeded_at: timeOf(used.last_succeeded_at),
-          last_failed_at: timeOf(used.last_failed_at),
-          last_failure: used.last_failure
+          workspace_deleted
         }
       }),
 

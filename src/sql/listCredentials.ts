@@ -1,7 +1,7 @@
 import { DateTime, Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { AccountId } from "../domain/Identifiers.ts"
-import type { CredentialPage, CredentialScan } from "../port/CredentialRepository.ts"
+import type { CredentialPage, CredentialScan, ScannedCredential } from "../port/CredentialRepository.ts"
 import type { ConnectionPool } from "./connection/ConnectionPool.ts"
 import { columns, credentialOf, type Stored } from "./credentialRows.ts"
 import { isMarked } from "./ParkingsLive.ts"
@@ -57,12 +57,13 @@ export const listCredentials =
 /** Scans in the order of the index `credentials_list`, so a part costs the same wherever it begins. */
 export const scanCredentials =
   ({ ask, sql }: ConnectionPool) =>
-  (account_id: AccountId, { after, limit, provider, workspace_id }: CredentialScan) => {
-    const rows = sql<Stored>`
-      SELECT account_id, ${sql.csv(columns)} FROM credentials WHERE ${sql.and([
+  (account_id: AccountId, { after, limit, provider, state, workspace_id }: CredentialScan) => {
+    const rows = sql<Stored & Pick<ScannedCredential, "state">>`
+      SELECT account_id, ${sql.csv(columns)}, ${stateOf(sql)} AS state FROM credentials WHERE ${sql.and([
         sql`account_id = ${account_id}`,
         ...(workspace_id === undefined ? [] : [sql`workspace_id = ${workspace_id}`]),
         ...(provider === undefined ? [] : [sql`provider = ${provider}`]),
+        ...(state === undefined ? [] : [sql`${stateOf(sql)} = ${state}`]),
         ...(after === undefined
           ? []
           : [
@@ -70,5 +71,7 @@ export const scanCredentials =
             ])
       ])}
       ORDER BY workspace_id, created_at, id LIMIT ${limit}`
-    return Effect.map(ask(rows, "credentials.scan"), (found) => found.map(credentialOf))
+    return Effect.map(ask(rows, "credentials.scan"), (found) =>
+      found.map(({ state, ...stored }) => ({ ...credentialOf(stored), state }))
+    )
   }

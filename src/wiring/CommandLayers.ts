@@ -77,12 +77,14 @@ export const leakResponse = fromSettings((settings) =>
   withKeys(Layer.provide(LeakResponse.layer, CipherLive.layer), settings)
 )
 
-/** Explanations of plans. Without a keyring they go by the columns, and say so. */
+/** Explanations of plans, and credentials with their state. Without a keyring they go by the columns. */
 export const explanations = fromSettings((settings) =>
   Layer.unwrap(
     Effect.match(KeyringLive.sourceOf(settings), {
-      onFailure: () => Layer.provide(Explanations.layerUnverified, stores(settings)),
-      onSuccess: () => withKeys(Layer.provide(Explanations.layer, CipherLive.layer), settings)
+      onFailure: () =>
+        Layer.provide(Layer.merge(OperatorCredentials.layer, Explanations.layerUnverified), stores(settings)),
+      onSuccess: () =>
+        withKeys(Layer.merge(OperatorCredentials.layer, Layer.provide(Explanations.layer, CipherLive.layer)), settings)
     })
   )
 )

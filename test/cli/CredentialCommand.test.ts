@@ -54,16 +54,16 @@ describe("byok credential", () => {
           listed.map(({ id }) => id),
           ids
         )
-        assert.lengthOf(Object.keys(listed[0] ?? {}), 16)
+        assert.lengthOf(Object.keys(listed[0] ?? {}), 17)
         const groq = (yield* runJson("list", "--provider", "groq", "--workspace", workspace_id))["credentials"]
         assert.lengthOf(groq as Objects, 3)
-        const blocks = (yield* run("list")).stdout
+        const blocks = (yield* run("list", "--long")).stdout
         assert.lengthOf(blocks.trimEnd().split("\n\n"), 4)
 
         const [id = ""] = ids
         const shown = yield* runJson("show", id)
         const credential = listed.find((one) => one["id"] === id)
-        const more = { revision: 1, key_version: 1, kek_id: "kek", workspace_deleted: false }
+        const more = { revision: 1, key_version: 1, kek_id: "kek", workspace_deleted: false, parked: [] }
         const unused = { last_leased_at: null, last_succeeded_at: null, last_failed_at: null, last_failure: null }
         assert.deepStrictEqual(shown, { ...credential, ...more, ...unused })
         yield* sql`
@@ -115,6 +115,70 @@ describe("byok credential", () => {
         }
       }),
     180_000
+  )
+
+  it.live("list prints a row each with its state, and show why it is in that state and since when (C7, C8)", () =>
+    Effect.gen(function* () {
+      const { account_id, ids, run, runJson, settings, sql } = yield* begin
+      const [one = "", two = "", three = "", four = ""] = ids
+      const found = yield* runCommand(["leak", "find", "--park"], settings, key(0))
+      assert.strictEqual(found.code, 0, found.stderr)
+      assert.strictEqual((yield* run("disable", two)).code, 0)
+      yield* sql`
+        INSERT INTO credential_parkings (account_id, credential_id, model, key_version, cause, strikes, until, parked_at)
+        VALUES (${account_id}, ${three}, 'a/b', 1, 'rejected', 1, now() + interval '1 hour', now())`
+      const states = { [one]: "leaked", [two]: "disabled", [three]: "parked", [four]: "active" }
+      const rows = (yield* run("list")).stdout.trimEnd().split("\n")
+      assert.deepStrictEqual(
+        Object.fromEntries(rows.map((row) => [row.split(/ +/)[0], row.split(/ +/).at(-1)])),
+        states
+      )
+      for (const row of rows) assert.match(row, /^[0-9a-f-]{36} {2}(groq|openai) +- {2}sk-\.\.\.\S{4} {2}[a-z]+$/)
+      for (const [id, state] of Object.entries(states)) {
+        assert.strictEqual((yield* run("list", "--state", state)).stdout.split("  ")[0], id)
+        const shown = yield* runJson("show", id)
+        const withheld = shown["parked"] as Objects
+        assert.strictEqual(shown["state"], state)
+        assert.lengthOf(withheld, state === "leaked" || state === "parked" ? 1 : 0)
+        for (const { since, until } of withheld) {
+          assert.isBelow(Math.abs(Date.parse(String(since)) - Date.now()), 60_000)
+          assert.strictEqual(until === null, state === "leaked")
+        }
+      }
+      const none = yield* run(
+        "list",
+        "--workspace",
+        textIn(yield* runJson("show", one), "workspace_id"),
+        "--provider",
+        "xai"
+      )
+      assert.deepStrictEqual(none, { code: 0, stdout: "There is no such credential.\n", stderr: "" })
+      assertUsage(yield* run("list", "--state", "nope"), "--state must be one of active, parked, disabled, leaked.")
+      const other = { ...settings, BYOK_KEYRING: ringOf("other") }
+      const show = yield* runCommand(["credential", "show", four, "--account", account_id], other)
+      assert.match(show.stdout, /^state +unreadable$/m)
+      const unverified = { DATABASE_URL: settings.DATABASE_URL }
+      const blind = yield* runCommand(["credential", "show", four, "--account", account_id], unverified)
+      assert.match(blind.stdout, /^state +active$/m)
+    })
+  )
+
+  it.live("create takes the key from standard input, and says why it refuses one without showing it (C7)", () =>
+    Effect.gen(function* () {
+      const { account_id, runJson, settings, workspace_id } = yield* begin
+      const create = (given: string, ...args: ReadonlyArray<string>) =>
+        runCommand(["credential", "create", "--account", account_id, "--provider", "xai", ...args], settings, given)
+      const created = onlyObject(yield* create(`${key(9)}\n`, "--name", "n", "--workspace", workspace_id, "--json"))
+      assert.deepInclude(created, { provider: "xai", name: "n", workspace_id, label: "sk-...d1-9" })
+      const { id = "" } = created as { readonly id?: string }
+      assert.deepInclude(yield* runJson("show", id), created)
+      const refused = yield* create(` ${key(9)}`)
+      const sentence = "Nothing was created: key must not have white space or a control character at either end.\n"
+      assert.deepStrictEqual(refused, { code: 1, stdout: "", stderr: sentence })
+      assert.strictEqual((yield* create("\n")).stderr, "The key must not be empty.\n")
+      const nobody = ["credential", "create", "--account", randomUUID(), "--provider", "xai"]
+      assert.strictEqual((yield* runCommand(nobody, settings, key(9))).stderr, "There is no such account.\n")
+    })
   )
 
   it.live(

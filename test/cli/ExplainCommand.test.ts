@@ -54,7 +54,7 @@ layerLive(service)("byok explain", (it) => {
       const { code, stderr, stdout } = yield* explain(tenant, [])
       assert.deepStrictEqual({ code, stderr }, { code: 0, stderr: "" })
       const pad = "".padEnd(36 - "Production".length)
-      assert.deepStrictEqual(stdout.replace(/at [\d:]{8}Z/, "at TIME").split("\n"), [
+      assert.deepStrictEqual(stdout.replace(/at [\d-]{10}T[\d:]{8}Z/, "at TIME").split("\n"), [
         "openai/gpt-4o",
         `  1  openai  Production${pad}  sk-...AbCd  own key`,
         `  -  openai  shared${"".padEnd(30)}              removed: ${first} (Production) forbids it for every model`,

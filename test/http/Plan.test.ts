@@ -166,7 +166,7 @@ layerLive(TestService.layer)("POST /api/v1/byok/plan", (it) => {
       const parked = yield* plan(asked)
       assert.deepStrictEqual(stepsOf(dataIn(parked)), [{ kind: "shared", provider: "azure" }] as never)
       const { until } =
-        /\{"reason":"parked","message":"the upstream rejected the key; it is tried again at [\d:]{8}Z","cause":"rejected","until":"(?<until>[^"]+)"\}/.exec(
+        /\{"reason":"parked","message":"the upstream rejected the key; it is tried again at [\d-]{10}T[\d:]{8}Z","cause":"rejected","until":"(?<until>[^"]+)"\}/.exec(
           parked.body
         )?.groups ?? {}
       assert.isTrue(isInAnHour(until), "no pause is longer, whatever the row says")

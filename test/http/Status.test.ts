@@ -17,6 +17,7 @@ interface Status {
   readonly parked: ReadonlyArray<{
     readonly model: string | null
     readonly cause: string
+    readonly since: string
     readonly until: string | null
   }>
 }
@@ -84,7 +85,9 @@ layerLive(TestService.layer)("GET /api/v1/byok/{id}/status", (it) => {
       yield* tenant.update(id, { disabled: true })
       yield* expected("disabled")
       yield* park("", "leaked", null)
-      assert.deepStrictEqual((yield* expected("leaked")).parked[0], { model: null, cause: "leaked", until: null })
+      const [leaked] = (yield* expected("leaked")).parked
+      assert.deepInclude(leaked, { model: null, cause: "leaked", until: null })
+      assert.closeTo(Date.parse(leaked?.since ?? ""), Date.now(), 20_000)
       yield* sql`UPDATE credentials SET is_required = true WHERE id = ${id}`
       yield* expected("unreadable", "leaked")
     })

@@ -25,6 +25,7 @@ export const CredentialStatus = Schema.Struct({
     Schema.Struct({
       model: Schema.NullOr(Schema.String).annotate({ description: "Not used for this model; null for every model." }),
       cause: Schema.Literals(["rate_limited", "quota_exhausted", "forbidden", "rejected", "leaked"]),
+      since: timestamp("When that was last found."),
       until: Time("When it is tried again; null if not before its key is replaced.")
     })
   ),
@@ -50,7 +51,11 @@ export const statusOf = (
   used: LastUse
 ): CredentialStatus => ({
   state: stateOf({ disabled: credential.disabled || seal === undefined }, seal ?? "verified", withheld),
-  parked: withheld.map(({ cause, model, until }) => ({ model, cause, until: timeOf(until) })),
+  parked: withheld.map(({ since, until, ...parked }) => ({
+    ...parked,
+    since: DateTime.makeUnsafe(since),
+    until: timeOf(until)
+  })),
   last_leased_at: timeOf(used.last_leased_at),
   last_succeeded_at: timeOf(used.last_succeeded_at),
   last_failed_at: timeOf(used.last_failed_at),

@@ -50,12 +50,12 @@ const parkedMessages: Record<ParkedCause, string> = {
 }
 
 /** Rounded up, so nobody is asked to return a moment early. */
-const timeOfDay = (millis: number) => `${new Date(Math.ceil(millis / 1000) * 1000).toISOString().slice(11, 19)}Z`
+const timeOf = (millis: number) => `${new Date(Math.ceil(millis / 1000) * 1000).toISOString().slice(0, 19)}Z`
 
 const timeOrNull = (millis: number | null) => (millis === null ? null : DateTime.makeUnsafe(millis))
 
 const parkedMessage = (cause: ParkedCause, until: number | null) => {
-  const end = until === null ? "not used until it is replaced" : `tried again at ${timeOfDay(until)}`
+  const end = until === null ? "not used until it is replaced" : `tried again at ${timeOf(until)}`
   return `${parkedMessages[cause]}; it is ${end}`
 }
 

@@ -118,7 +118,11 @@ describe("a credential is not used because", () => {
     ["seal", { given: row({}, { seal: "unavailable" }) }, "the key store does not answer"],
     ...pauses.map(
       ([cause, message]) =>
-        ["parked", { given: parked(cause) }, `${message}; it is tried again at 11:45:24Z`] as [string, Part, string]
+        ["parked", { given: parked(cause) }, `${message}; it is tried again at 2026-11-20T11:45:24Z`] as [
+          string,
+          Part,
+          string
+        ]
     ),
     [
       "parked",
@@ -214,7 +218,7 @@ describe("an explanation", () => {
                 },
                 {
                   reason: "parked",
-                  message: "the upstream rejected the key; it is tried again at 11:45:24Z",
+                  message: "the upstream rejected the key; it is tried again at 2026-11-20T11:45:24Z",
                   cause: "rejected",
                   until: "2026-11-20T11:45:23.400Z"
                 }

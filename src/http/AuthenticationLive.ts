@@ -51,14 +51,11 @@ type Admitted = Effect.Effect<
 /** The tenant of all tokens that no account is known for. */
 const strangers = "strangers"
 
-/** At least how many API keys the map below remembers. */
-const remembered = 100_000
-
 /**
- * Remembers to which account an API key belongs, for the most recently used keys, so that their requests wait in the line
- * of the account. It admits nobody: every request looks its key up (D42).
+ * Remembers to which account an API key belongs, for at least so many of the most recently used keys, so that their
+ * requests wait in the line of the account. It admits nobody: every request looks its key up (D42).
  */
-const makeKnownAccounts = () => {
+export const makeKnownAccounts = (remembered = 100_000) => {
   let recent = new Map<ApiKeyHash, AccountId>()
   let older = new Map<ApiKeyHash, AccountId>()
   return {

@@ -5,7 +5,7 @@ import { containerfile } from "./containerfile.ts"
 import { dashboard } from "./dashboard.ts"
 import { image } from "./image.ts"
 import { kubernetes, kustomize } from "./kubernetes.ts"
-import { haproxy, patroni, pgbouncer } from "./postgresql.ts"
+import { closedPatroni, haproxy, patroni, pgbouncer } from "./postgresql.ts"
 import { systemd } from "./systemd.ts"
 
 /** Every check, in the order in which they run. */
@@ -20,6 +20,7 @@ export const checks: ReadonlyArray<Check> = [
   dashboard,
   haproxy,
   pgbouncer,
+  closedPatroni,
   patroni,
   image
 ]

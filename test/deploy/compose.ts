@@ -1,11 +1,12 @@
 import { readFileSync } from "node:fs"
 import { createRequire } from "node:module"
-import { join } from "node:path"
+import { dirname, join } from "node:path"
 import { Effect } from "effect"
 import { parse } from "yaml"
 import type { Check } from "./Check.ts"
 
 interface Service {
+  readonly environment?: Readonly<Record<string, string>>
   readonly depends_on?: Readonly<Record<string, unknown>>
   readonly secrets?: ReadonlyArray<string>
   readonly volumes?: ReadonlyArray<string>
@@ -47,6 +48,14 @@ const unknownNames = ({ secrets, services, volumes }: Compose) =>
     ].flatMap(([other, known]) => (other in known ? [] : [`${name} names ${other}, which there is not`]))
   )
 
+/** Services in which the file that replaces the keyring by its name would not be seen. */
+const stuckKeyrings = ({ services }: Compose) =>
+  Object.entries(services).flatMap(([name, { environment = {}, volumes = [] }]) => {
+    const file = environment["BYOK_KEYRING_FILE"]
+    const mounted = volumes.map((volume) => volume.split(":")[1])
+    return file === undefined || mounted.includes(dirname(file)) ? [] : [`${name} does not mount the keyring's folder`]
+  })
+
 export const compose: Check = {
   piece: "compose.yaml",
   run: (deploy) =>
@@ -58,12 +67,13 @@ export const compose: Check = {
         messages.filter(({ type }) => type === "error").map(({ message }) => message)
       )
       const file = parse(readFileSync(path, "utf8"), { merge: true }) as Compose
-      return { problems: errors.length > 0 ? errors : unknownNames(file) }
+      return { problems: errors.length > 0 ? errors : [...unknownNames(file), ...stuckKeyrings(file)] }
     }),
   mistakes: [
     { file: "compose.yaml", text: "read_only: true", instead: "readonly: true" },
     { file: "compose.yaml", text: "service_completed_successfully", instead: "service_completed" },
     { file: "compose.yaml", text: "secrets: [environment]", instead: "secrets: [environments]" },
+    { file: "compose.yaml", text: "/keyring:/run/keyring:ro", instead: "/keyring/keyring:/run/keyring/keyring:ro" },
     { file: "compose.yaml", text: "migrate: {", instead: "migration: {" },
     { file: "compose.yaml", text: "interval: 10s", instead: "interval: [10s]" }
   ]

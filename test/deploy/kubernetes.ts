@@ -88,6 +88,10 @@ const unknownNames = (manifests: ReadonlyArray<Manifest>): ReadonlyArray<string>
     ...of("PodMonitor", "NetworkPolicy", "Deployment").flatMap((manifest) => valuesOf(manifest, "port"))
   ].filter((port) => typeof port === "string")
 
+  /** The other port drops connections at MAX_CONNECTIONS: pods that are only busy would be restarted. */
+  const probes = of("Deployment").flatMap((manifest) => valuesOf(manifest, "httpGet"))
+  const dropped = probes.filter((probe) => Reflect.get(Object(probe), "port") !== "management")
+
   const secrets = pods.flatMap((pod) => [
     ...valuesOf(pod, "secretName"),
     ...valuesOf(pod, "secretKeyRef").flatMap((reference) => valuesOf(reference, "name"))
@@ -106,6 +110,7 @@ const unknownNames = (manifests: ReadonlyArray<Manifest>): ReadonlyArray<string>
       .filter((selector) => !labels.some((all) => isSelected(all, selector)))
       .map((selector) => `no pod has the labels ${JSON.stringify(selector)}`),
     ...targets.filter((port) => !ports.includes(port)).map((port) => `no container has a port ${port}`),
+    ...dropped.map((probe) => `a probe is not sent to the management port: ${JSON.stringify(probe)}`),
     ...missing("Secret", secrets),
     ...missing("ConfigMap", maps),
     ...missing("ServiceAccount", accounts),
@@ -145,6 +150,7 @@ export const kubernetes: Check = {
     }),
   mistakes: [
     { file: "kubernetes/deployment.yaml", text: "readOnlyRootFilesystem", instead: "readonlyRootFilesystem" },
+    { file: "kubernetes/deployment.yaml", text: "/health/live, port: management", instead: "/health/live, port: http" },
     { file: "kubernetes/deployment.yaml", text: "periodSeconds: 10", instead: "periodSeconds: ten" },
     { file: "kubernetes/deployment.yaml", text: "secretName: byok-keyring", instead: "secretName: byok-key" },
     { file: "kubernetes/deployment.yaml", text: "maxSurge: 1, ", instead: "maxSurge: 1, maximum: 2, " },

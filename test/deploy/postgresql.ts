@@ -2,6 +2,7 @@ import { chownSync, mkdirSync, readFileSync, writeFileSync } from "node:fs"
 import { connect } from "node:net"
 import { join } from "node:path"
 import { Effect } from "effect"
+import { parse } from "yaml"
 import { postgresUser } from "../../src/sql/embedded/PostgresBinaries.ts"
 import { ownDirectory } from "../drill/Cluster.ts"
 import { installedPostgres } from "../drill/installedPostgres.ts"
@@ -20,10 +21,13 @@ export const haproxy: Check = {
     Effect.gen(function* () {
       const { haproxy } = yield* installedPrograms(["haproxy"])
       const file = join(deploy, "postgresql/haproxy.cfg")
-      return { problems: problemsOf(yield* runProgram(haproxy, ["-c", "-f", file], { variables: programVariables() })) }
+      const checked = yield* runProgram(haproxy, ["-c", "-f", file], { variables: programVariables() })
+      const asksPooler = /^ *http-check connect port \d+$/m.test(readFileSync(file, "utf8"))
+      return { problems: [...problemsOf(checked), ...(asksPooler ? [] : ["a leader without its PgBouncer stays one"])] }
     }),
   mistakes: [
     { file: "postgresql/haproxy.cfg", text: "option httpchk", instead: "option httpcheck" },
+    { file: "postgresql/haproxy.cfg", text: "  http-check connect port 6432\n", instead: "" },
     { file: "postgresql/haproxy.cfg", text: "connect port 6432", instead: "connect ports 6432" },
     { file: "postgresql/haproxy.cfg", text: "shutdown-sessions", instead: "shutdown-session" }
   ]
@@ -69,6 +73,39 @@ export const pgbouncer: Check = {
   mistakes: [
     { file: "postgresql/pgbouncer.ini", text: "pool_mode = transaction", instead: "pool_mod = transaction" },
     { file: "postgresql/pgbouncer.ini", text: "pool_mode = transaction", instead: "pool_mode = transactions" }
+  ]
+}
+
+/** What keeps others from the two ways to run commands on the nodes. */
+const guards = {
+  restapi: ["certfile", "keyfile", "cafile", "allowlist", "authentication"],
+  etcd3: ["cacert", "cert", "key", "username", "password"]
+}
+
+export const closedPatroni: Check = {
+  piece: "postgresql/patroni.yml for strangers",
+  run: (deploy) =>
+    Effect.sync(() => {
+      const file = parse(readFileSync(join(deploy, "postgresql/patroni.yml"), "utf8")) as Record<
+        keyof typeof guards,
+        Readonly<Record<string, unknown>>
+      >
+      const open = Object.entries(guards).flatMap(([part, names]) =>
+        names
+          .filter((name) => file[part as keyof typeof guards][name] === undefined)
+          .map((name) => `${part} has no ${name}`)
+      )
+      return { problems: file.etcd3["protocol"] === "https" ? open : [...open, "etcd is asked without TLS"] }
+    }),
+  mistakes: [
+    {
+      file: "postgresql/patroni.yml",
+      text: "  authentication: { username: patroni",
+      instead: "  auth: { username: pa"
+    },
+    { file: "postgresql/patroni.yml", text: "  allowlist:", instead: "  allow:" },
+    { file: "postgresql/patroni.yml", text: "protocol: https", instead: "protocol: http" },
+    { file: "postgresql/patroni.yml", text: "  username: patroni\n", instead: "" }
   ]
 }
 

@@ -1,6 +1,8 @@
-import { randomBytes } from "node:crypto"
-import { assert } from "@effect/vitest"
+import { randomBytes, randomUUID } from "node:crypto"
+import { assert, it } from "@effect/vitest"
 import { Duration, Effect, Fiber } from "effect"
+import { AccountId, ApiKeyHash } from "../../src/domain/Identifiers.ts"
+import { makeKnownAccounts } from "../../src/http/AuthenticationLive.ts"
 import { formatApiKey } from "../../src/port/ApiKey.ts"
 import { lockTable, waitingForLock } from "../support/database/transactions.ts"
 import { createdId, minimal } from "../support/http/Bodies.ts"
@@ -42,6 +44,18 @@ layerLive(small)("a queue of 50 (F9)", (it) => {
     })
   )
 
+  it.effect("refuses none of 36 keys that it has not met beside a flood of made-up ones", () =>
+    Effect.gen(function* () {
+      const { url } = yield* TestService
+      const unmet = yield* Effect.forEach(Array.from({ length: 36 }), () => TestService.newTenant)
+      const junk = Effect.suspend(() => get(url, formatApiKey(randomBytes(32), true), randomUUID()))
+      const flood = yield* Effect.forEach(Array.from({ length: 40 }), () => Effect.forkChild(Effect.forever(junk)))
+      const answers = yield* Effect.forEach(unmet, ({ list }) => list(), { concurrency: 3 })
+      assert.deepStrictEqual(new Set(answers.map(({ status }) => status)), new Set([200]))
+      yield* Fiber.interruptAll(flood)
+    })
+  )
+
   it.effect("lists two workspaces at a time, and the other lists wait", () =>
     Effect.gen(function* () {
       const { sql } = yield* TestService
@@ -71,4 +85,21 @@ layerLive(small)("a queue of 50 (F9)", (it) => {
       yield* unlock
     })
   )
+})
+
+it("the accounts of the 100,000 keys that were used last are known, and no flood of keys forgets one in use", () => {
+  const { remember, tenantOf } = makeKnownAccounts()
+  const account = AccountId.make(randomUUID())
+  const hashOf = (n: number) => ApiKeyHash.make(n.toString(16).padStart(64, "0"))
+  const used = 350_000
+  for (let n = 1; n <= used; n++) {
+    remember(hashOf(n), account)
+    remember(hashOf(0), account)
+  }
+  const unknown = Array.from({ length: 100_000 }, (_, n) => hashOf(used - n)).filter(
+    (hash) => tenantOf(hash) !== account
+  )
+  assert.lengthOf(unknown, 0)
+  assert.strictEqual(tenantOf(hashOf(0)), account)
+  assert.notStrictEqual(tenantOf(hashOf(1)), account, "what is remembered is bounded")
 })

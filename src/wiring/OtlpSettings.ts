@@ -7,13 +7,6 @@ export const version = "2.0.0"
 
 type Pairs = Readonly<Record<string, string>>
 
-/** Where one signal is sent, over HTTP as JSON. */
-export interface OtlpTarget {
-  readonly url: URL
-  /** May hold the collector's credentials. */
-  readonly headers: Redacted.Redacted<Pairs>
-}
-
 /** `key=value,key=value`. Effect's `Config.Record` skips what is no pair, and with it a mistyped header. */
 const Pairs = Schema.String.check(Schema.isPattern(/^(?:\s*[^=,\s]+\s*=[^,]*(?:,|$))*\s*$/)).pipe(
   Schema.decodeTo(
@@ -79,30 +72,26 @@ export const readServiceResource = Effect.gen(function* () {
 
 /** Telemetry that is pushed to a collector, by the variables of OpenTelemetry. Removes headers from the environment. */
 export const readOtlpSettings = Effect.gen(function* () {
-  const allEndpoint = yield* setting("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
-  const allHeaders = yield* secret("OTEL_EXPORTER_OTLP_HEADERS", headers)
+  const collector = yield* setting("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
+  const given = yield* secret("OTEL_EXPORTER_OTLP_HEADERS", headers)
   const disabled = yield* settingOr("OTEL_SDK_DISABLED", trueOrFalse, false)
-  const targetOf = Effect.fnUntraced(function* (signal: "traces" | "metrics") {
-    const name = signal.toUpperCase()
-    const ownEndpoint = yield* setting(`OTEL_EXPORTER_OTLP_${name}_ENDPOINT`, endpoint)
-    const ownHeaders = yield* secret(`OTEL_EXPORTER_OTLP_${name}_HEADERS`, headers)
-    const exporter = yield* settingOr(`OTEL_${name}_EXPORTER`, oneOf(["otlp", "none"], "otlp or none"), "otlp")
-    if (disabled || exporter === "none") return Option.none<OtlpTarget>()
-    const fromAll = Option.map(allEndpoint, (general) => {
-      const url = new URL(general)
+  const urlFor = Effect.fnUntraced(function* (signal: "traces" | "metrics") {
+    const name = `OTEL_${signal.toUpperCase()}_EXPORTER`
+    const exporter = yield* settingOr(name, oneOf(["otlp", "none"], "otlp or none"), "otlp")
+    if (disabled || exporter === "none") return Option.none()
+    return Option.map(collector, (base) => {
+      const url = new URL(base)
       url.pathname = `${url.pathname.replace(/\/$/, "")}/v1/${signal}`
-      return url
+      return url.href
     })
-    const sent = Option.firstSomeOf([ownHeaders, allHeaders])
-    return Option.map(Option.firstSomeOf([ownEndpoint, fromAll]), (url): OtlpTarget => ({
-      url,
-      headers: Option.getOrElse(sent, () => Redacted.make({}))
-    }))
   })
   return {
     resource: yield* readServiceResource,
-    traces: yield* targetOf("traces"),
-    metrics: yield* targetOf("metrics"),
+    /** They may hold the collector's credentials. */
+    headers: Option.getOrElse(given, () => Redacted.make<Pairs>({})),
+    /** Where spans are sent, over HTTP as JSON. */
+    traces: yield* urlFor("traces"),
+    metrics: yield* urlFor("metrics"),
     sampling: yield* sampling
   }
 })

@@ -6,11 +6,11 @@ import * as Otlp from "../telemetry/Otlp.ts"
 import * as ProcessGauges from "../telemetry/ProcessGauges.ts"
 import * as StoreGauges from "../telemetry/StoreGauges.ts"
 import * as TracerLive from "../telemetry/TracerLive.ts"
-import { type OtlpTarget, version } from "./OtlpSettings.ts"
+import { version } from "./OtlpSettings.ts"
 import type { Settings } from "./Settings.ts"
 
-const targetOf = ({ headers, url }: OtlpTarget, { otlp: { resource } }: Settings) => ({
-  url: url.href,
+const targetAt = (url: string, { otlp: { headers, resource } }: Settings) => ({
+  url,
   headers: Redacted.value(headers),
   resource
 })
@@ -19,15 +19,15 @@ const targetOf = ({ headers, url }: OtlpTarget, { otlp: { resource } }: Settings
 export const traces = (settings: Settings): Layer.Layer<never> =>
   Option.match(settings.otlp.traces, {
     onNone: () => Layer.succeed(References.TracerEnabled, false),
-    onSome: (target) => TracerLive.layer({ ...targetOf(target, settings), sampling: settings.otlp.sampling })
+    onSome: (url) => TracerLive.layer({ ...targetAt(url, settings), sampling: settings.otlp.sampling })
   })
 
 /** Sends series to the collector that the settings name. */
 export const pushedMetrics = (settings: Settings): Layer.Layer<never> =>
   Option.match(settings.otlp.metrics, {
     onNone: () => Layer.empty,
-    onSome: (target) => {
-      const options = { ...targetOf(target, settings), exportInterval: settings.metricsInterval }
+    onSome: (url) => {
+      const options = { ...targetAt(url, settings), exportInterval: settings.metricsInterval }
       return Layer.effectDiscard(OtlpMetrics.make(options)).pipe(Layer.provide(Otlp.layer))
     }
   })

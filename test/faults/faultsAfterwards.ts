@@ -21,7 +21,7 @@ export const faultsAfterwards = Effect.fnUntraced(function* (
   const { BYOK_DATA_DIR: directory, ...others } = settings
   // Two services on one embedded database are refused, unless they reach it by a URL.
   const embedded = (path: string) => ({
-    DATABASE_URL: `postgres://byok@localhost/postgres?host=${encodeURIComponent(join(path, "socket"))}`,
+    DATABASE_URL: `postgres://byok@localhost/postgres?host=${encodeURIComponent(join(path, "postgres"))}`,
     BYOK_KEYRING_FILE: join(path, "keyring")
   })
   const env = { ...(directory === undefined ? {} : embedded(directory)), ...others }

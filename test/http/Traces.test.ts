@@ -21,11 +21,12 @@ const batching = (given: Settings): Settings => ({ ...given, database: { ...give
 const tracedWith = (sampling: Sampling) =>
   Layer.unwrap(
     Effect.map(SpanCollector, ({ url }) => {
-      const traces = Option.some({ url, headers: Redacted.make({ "api-key": "the collector's" }) })
+      const traces = Option.some(url.href)
+      const headers = Redacted.make({ "api-key": "the collector's" })
       const resource = { ...settings.otlp.resource, serviceName: "keys" }
       return Layer.provideMerge(
         TestService.layerWith({ settings: batching }),
-        TelemetryLive.traces({ ...settings, otlp: { ...settings.otlp, resource, traces, sampling } })
+        TelemetryLive.traces({ ...settings, otlp: { ...settings.otlp, headers, resource, traces, sampling } })
       )
     })
   )

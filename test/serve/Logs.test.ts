@@ -39,7 +39,8 @@ layerLive(StartedBefore.layer, { timeout: "60 seconds" })("the log of a service"
         ...settings,
         ACCESS_LOG: "true",
         LOG_FORMAT: "json",
-        OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: collector.url.href,
+        OTEL_EXPORTER_OTLP_ENDPOINT: collector.url.origin,
+        OTEL_METRICS_EXPORTER: "none",
         OTEL_RESOURCE_ATTRIBUTES: "service.instance.id=pod-1"
       })
       const parent: Header = ["traceparent", `00-${"a".repeat(32)}-${"b".repeat(16)}-01`]

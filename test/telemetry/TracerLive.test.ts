@@ -63,8 +63,8 @@ const settings = settingsFor("postgres://nobody@localhost/nothing", generateKeyr
 
 const tracingTo = (endpoint: Option.Option<string>) => {
   const headers = Redacted.make({ authorization: "Bearer canary" })
-  const traces = Option.map(endpoint, (url) => ({ url: new URL(url), headers }))
-  return TelemetryLive.traces({ ...settings, otlp: { ...settings.otlp, traces } })
+  const traces = Option.map(endpoint, (url) => new URL(url).href)
+  return TelemetryLive.traces({ ...settings, otlp: { ...settings.otlp, headers, traces } })
 }
 
 /** Spans with `canary` in every text of a failure that Effect exports. */

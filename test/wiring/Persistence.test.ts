@@ -161,7 +161,7 @@ describe("at the start of the service, a database", () => {
   it.live("that is embedded is not blamed on a setting that is unset", () =>
     Effect.gen(function* () {
       const dataDirectory = yield* temporaryDirectory
-      const { cluster } = yield* prepare(dataDirectory, yield* locate())
+      const cluster = yield* prepare(dataDirectory, yield* locate())
       writeFileSync(join(cluster, "pg_hba.conf"), "local all all reject\n")
       const settings = { ...settingsFor(""), databaseUrl: Option.none(), dataDirectory }
       const { message } = yield* Effect.flip(openDatabase(settings))

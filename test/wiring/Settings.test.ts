@@ -5,7 +5,7 @@ import { join } from "node:path"
 import { inspect } from "node:util"
 import * as Byok from "../../src/Byok.ts"
 import * as Environment from "../../src/wiring/Environment.ts"
-import { type OtlpTarget, version } from "../../src/wiring/OtlpSettings.ts"
+import { version } from "../../src/wiring/OtlpSettings.ts"
 import { InvalidSetting, readSettings, type Settings, type TlsFiles } from "../../src/wiring/Settings.ts"
 import { anyString } from "../support/memory/arbitraries.ts"
 import { freshDatabase, settingsFor } from "../support/database/freshDatabase.ts"
@@ -18,8 +18,6 @@ type Variables = Readonly<Record<string, string>>
 
 const read = (env: Variables) =>
   Effect.provideService(readSettings, ConfigProvider.ConfigProvider, ConfigProvider.fromEnv({ env: { ...env } }))
-
-const plainTarget = Option.map(({ headers, url }: OtlpTarget) => ({ url: url.href, ...Redacted.value(headers) }))
 
 /** What differs from the defaults, with secrets and durations in the clear. */
 const plain = ({
@@ -52,8 +50,9 @@ const plain = ({
   tokenKeys: pkcs11.keys,
   tokenDeadline: Duration.toMillis(pkcs11.deadline),
   serviceName: otlp.resource.serviceName,
-  traces: plainTarget(otlp.traces),
-  metrics: plainTarget(otlp.metrics),
+  traces: otlp.traces,
+  metrics: otlp.metrics,
+  headers: Redacted.value(otlp.headers),
   sampling: otlp.sampling,
   metricsInterval: Duration.toMillis(metricsInterval)
 })
@@ -90,8 +89,9 @@ const defaults = {
   tokenKeys: Option.none<ReadonlyArray<string>>(),
   tokenDeadline: 2000,
   serviceName: "byok",
-  traces: Option.none<Readonly<Record<string, string>> & { readonly url: string }>(),
-  metrics: Option.none<Readonly<Record<string, string>> & { readonly url: string }>(),
+  traces: Option.none<string>(),
+  metrics: Option.none<string>(),
+  headers: {} as Readonly<Record<string, string>>,
   sampling: { ratio: 1, parentDecides: true },
   metricsInterval: 60_000,
   management: Option.none<{ readonly host: string; readonly port: number }>()
@@ -154,13 +154,13 @@ const url = (good: Setting["good"]): Setting => ({
   }
 })
 
-const headers = (good: string): Setting => ({
-  good: [[good, {}]],
+const headers: Setting = {
+  good: [["api-key=secret,b=1", { headers: { "api-key": "secret", b: "1" } }]],
   bad: {
     texts: ["canary", "=canary", "a b=canary", "a:b=canary", "a=%", "a=%0a", "a=%c3%a4"],
     sentence: "must be headers such as name=value, separated by commas, their values percent-encoded."
   }
-})
+}
 
 const sampled = (ratio: number, parentDecides: boolean) => ({ sampling: { ratio, parentDecides } })
 const samplers = {
@@ -216,19 +216,11 @@ const settings: Record<string, Setting> = {
   BYOK_PKCS11_DEADLINE: duration({ "250 millis": 250 }, (tokenDeadline) => ({ tokenDeadline })),
   OTEL_EXPORTER_OTLP_ENDPOINT: url(
     ["http://127.0.0.1:4318", "http://127.0.0.1:4318/", "https://collector.example.org/otlp/?tenant=1"].map((url) => {
-      const at = (signal: string) => Option.some({ url: new URL(url).href.replace(/\/(?=$|\?)/, `/v1/${signal}`) })
+      const at = (signal: string) => Option.some(new URL(url).href.replace(/\/(?=$|\?)/, `/v1/${signal}`))
       return [url, { traces: at("traces"), metrics: at("metrics") }]
     })
   ),
-  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: url([
-    ["http://127.0.0.1:4318/as/it/is", { traces: Option.some({ url: "http://127.0.0.1:4318/as/it/is" }) }]
-  ]),
-  OTEL_EXPORTER_OTLP_METRICS_ENDPOINT: url([
-    ["http://127.0.0.1:4318", { metrics: Option.some({ url: "http://127.0.0.1:4318/" }) }]
-  ]),
-  OTEL_EXPORTER_OTLP_HEADERS: headers("api-key=secret"),
-  OTEL_EXPORTER_OTLP_TRACES_HEADERS: headers("a=1,b=2"),
-  OTEL_EXPORTER_OTLP_METRICS_HEADERS: headers("a=1,"),
+  OTEL_EXPORTER_OTLP_HEADERS: headers,
   OTEL_SERVICE_NAME: text((serviceName) => ({ serviceName })),
   OTEL_RESOURCE_ATTRIBUTES: choice(
     { "service.name=keys,deployment.environment.name=a%2Cb": { serviceName: "keys" }, "a = b": {} },
@@ -279,7 +271,14 @@ describe("settings", () => {
   )
 
   it.effect.each<readonly [name: string, instead: string]>([
-    ["BYOK_PROCESSES", "run more instances instead, on other machines or on one port with BYOK_REUSE_PORT=true"]
+    ["BYOK_PROCESSES", "run more instances instead, on other machines or on one port with BYOK_REUSE_PORT=true"],
+    ...["TRACES_ENDPOINT", "METRICS_ENDPOINT", "TRACES_HEADERS", "METRICS_HEADERS"].map(
+      (name) =>
+        [
+          `OTEL_EXPORTER_OTLP_${name}`,
+          "traces and metrics go to OTEL_EXPORTER_OTLP_ENDPOINT with OTEL_EXPORTER_OTLP_HEADERS, and OTEL_TRACES_EXPORTER or OTEL_METRICS_EXPORTER turns one of them off"
+        ] as const
+    )
   ])("of an earlier version are refused with what to do instead, unless empty: %s", ([name, instead]) =>
     Effect.gen(function* () {
       assert.strictEqual(yield* refusalOf({ [name]: "1" }), `${name} is no longer a setting: ${instead}.`)
@@ -294,16 +293,15 @@ describe("settings", () => {
     })
   )
 
-  it.effect("of one signal replace what is given for all, and a signal can be turned off", () =>
+  it.effect("of one signal turn it off, and one turns off all", () =>
     Effect.gen(function* () {
       const all = { OTEL_EXPORTER_OTLP_ENDPOINT: "http://h", OTEL_EXPORTER_OTLP_HEADERS: "a=all%20of,b=it" }
-      const own = { OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: "http://t/", OTEL_EXPORTER_OTLP_TRACES_HEADERS: "a=own" }
-      const metrics = Option.some({ url: "http://h/v1/metrics", a: "all of", b: "it" })
-      const both = plain(yield* read({ ...all, ...own }))
-      assert.deepStrictEqual([both.traces, both.metrics], [Option.some({ url: "http://t/", a: "own" }), metrics])
-      const none = plain(yield* read({ ...all, ...own, OTEL_TRACES_EXPORTER: "none" }))
+      const [traces, metrics] = [Option.some("http://h/v1/traces"), Option.some("http://h/v1/metrics")]
+      const both = plain(yield* read(all))
+      assert.deepStrictEqual([both.traces, both.metrics, both.headers], [traces, metrics, { a: "all of", b: "it" }])
+      const none = plain(yield* read({ ...all, OTEL_TRACES_EXPORTER: "none" }))
       assert.deepStrictEqual([none.traces, none.metrics], [Option.none(), metrics])
-      const disabled = plain(yield* read({ ...all, ...own, OTEL_SDK_DISABLED: "true" }))
+      const disabled = plain(yield* read({ ...all, OTEL_SDK_DISABLED: "true" }))
       assert.deepStrictEqual([disabled.traces, disabled.metrics], [Option.none(), Option.none()])
     })
   )
@@ -368,8 +366,6 @@ describe("settings", () => {
         BYOK_KEYRING: "canary",
         BYOK_PKCS11_PIN: "canary",
         OTEL_EXPORTER_OTLP_HEADERS: "a=canary",
-        OTEL_EXPORTER_OTLP_TRACES_HEADERS: "a=canary",
-        OTEL_EXPORTER_OTLP_METRICS_HEADERS: "a=canary",
         BYOK_DATA_DIR: "kept"
       }
       const before = { ...process.env }

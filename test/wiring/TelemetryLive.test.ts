@@ -55,7 +55,7 @@ const received = (change: (url: URL) => Partial<Settings>) =>
 
 const toCollector = (url: URL): Partial<Settings> => ({
   metricsInterval: Duration.minutes(10),
-  otlp: { ...base.otlp, metrics: Option.some({ url, headers: Redacted.make({ "x-collector-key": "a secret" }) }) }
+  otlp: { ...base.otlp, metrics: Option.some(url.href), headers: Redacted.make({ "x-collector-key": "a secret" }) }
 })
 
 describe("metrics for a collector", () => {

@@ -1,11 +1,9 @@
 import { Effect, Logger } from "effect"
-import { createHash } from "node:crypto"
 import {
   chmodSync,
   closeSync,
   fsyncSync,
   lchownSync,
-  lstatSync,
   mkdirSync,
   mkdtempSync,
   openSync,
@@ -15,31 +13,37 @@ import {
   statSync
 } from "node:fs"
 import { rm } from "node:fs/promises"
-import { tmpdir } from "node:os"
 import { dirname, join, resolve } from "node:path"
 import { codeOf, EmbeddedPostgresError, type PostgresBinaries, postgresUser, run } from "./PostgresBinaries.ts"
 
-export interface DataDirectory {
-  /** PostgreSQL's own data directory. */
-  readonly cluster: string
-  /** The directory of the socket: PostgreSQL asks for no password, so whoever can enter it controls the database. */
-  readonly socket: string
-}
+/** The socket's name, which clients derive from port 5432. */
+export const socketName = ".s.PGSQL.5432"
+
+/** A socket's path is limited to 107 bytes on Linux and 103 on macOS. */
+const maxSocketPath = 103
 
 type Programs = Pick<PostgresBinaries, "initdb" | "postgres">
 
-/** Creates BYOK_DATA_DIR and initialises its database, if needed. */
+/**
+ * Creates BYOK_DATA_DIR and initialises its database, if needed; returns PostgreSQL's own directory, which holds its socket
+ * too: PostgreSQL asks for no password, so whoever can enter it controls the database.
+ */
 export const prepare = Effect.fnUntraced(function* (directory: string, binaries: Programs) {
   const root = yield* attempt(() => createRoot(resolve(directory)))
   if (postgresUser !== undefined) yield* checkReach(root, binaries)
   const cluster = join(root, "postgres")
-  const socket = yield* socketDirectory(root)
+  const tooLong = Buffer.byteLength(join(cluster, socketName)) - maxSocketPath
+  if (tooLong > 0) {
+    return yield* EmbeddedPostgresError.of(
+      `BYOK_DATA_DIR must be a path that is at least ${tooLong} bytes shorter, for PostgreSQL's socket in it.`
+    )
+  }
   if (yield* attempt(() => isEmpty(cluster))) {
     yield* announce
     yield* initialise(root, cluster, binaries)
   }
   yield* discardTemporary(root)
-  return { cluster, socket } satisfies DataDirectory
+  return cluster
 })
 
 /** A program that embeds the service keeps its standard output to itself. */
@@ -70,18 +74,10 @@ const createRoot = (path: string) => {
 }
 
 const checkReach = Effect.fnUntraced(function* (root: string, { postgres }: Programs) {
-  const script = 'cd -- "$1" || exit 3; test -x "$2" || exit 4'
-  const { code, lastWords } = yield* run("/bin/sh", ["-c", script, "sh", root, postgres])
+  const { code } = yield* run("/bin/sh", ["-c", 'cd -- "$1" && test -x "$2"', "sh", root, postgres])
   if (code === 0) return
-  const user = `user ${postgresUser?.uid}`
-  const wrong =
-    code === 3
-      ? `as ${user} it cannot reach the directory: choose one that every user can reach`
-      : code === 4
-        ? `as ${user} it cannot execute its programs: install the service where every user can read it, or run it as a user other than root`
-        : `this process cannot switch to ${user} (${lastWords}): run the service as a user other than root`
   return yield* EmbeddedPostgresError.of(
-    `BYOK_DATA_DIR cannot be used: PostgreSQL refuses to run as root, and ${wrong}.`
+    `BYOK_DATA_DIR cannot be used: PostgreSQL refuses to run as root, and user ${postgresUser?.uid} cannot reach the directory or execute PostgreSQL: choose a directory that every user can reach and install the service where every user can read it, or run it as another user than root.`
   )
 })
 
@@ -144,44 +140,3 @@ const discardTemporary = Effect.fnUntraced(function* (root: string) {
     return Effect.promise(() => removed.catch(() => undefined))
   })
 })
-
-/** The socket's name, which clients derive from port 5432. */
-export const socketName = ".s.PGSQL.5432"
-
-/** A socket's path is limited to 107 bytes on Linux and 103 on macOS. */
-const fits = (directory: string) => Buffer.byteLength(join(directory, socketName)) <= 103
-
-/** Creates the socket's directory: in the data directory, or in a temporary one if the path would be too long. */
-export const socketDirectory = (root: string): Effect.Effect<string, EmbeddedPostgresError> =>
-  Effect.try({
-    try: () => {
-      const hash = createHash("sha256").update(root).digest("hex").slice(0, 16)
-      const places = [join(root, "socket"), join(tmpdir(), `byok-${hash}`), `/tmp/byok-${hash}`]
-      const place = places.find(fits) ?? `/tmp/byok-${hash}`
-      ensurePrivate(place)
-      return place
-    },
-    catch: (error) =>
-      EmbeddedPostgresError.of(
-        `The embedded PostgreSQL's socket cannot be created: ${codeOf(error) || (error as Error).message}.`
-      )
-  })
-
-const ensurePrivate = (directory: string) => {
-  const owner = postgresUser?.uid ?? process.getuid?.()
-  try {
-    mkdirSync(directory, { mode: 0o700 })
-    chmodSync(directory, 0o700)
-  } catch (error) {
-    if (codeOf(error) !== "EEXIST") throw error
-  }
-  const found = lstatSync(directory)
-  if (
-    !found.isDirectory() ||
-    (found.mode & 0o777) !== 0o700 ||
-    (found.uid !== owner && found.uid !== process.getuid?.())
-  ) {
-    throw new Error(`${directory} exists but is not a directory that only PostgreSQL's user may enter; remove it`)
-  }
-  if (postgresUser !== undefined) lchownSync(directory, postgresUser.uid, postgresUser.gid)
-}

@@ -4,11 +4,11 @@ import { readFileSync, rmSync } from "node:fs"
 import { Socket } from "node:net"
 import { join } from "node:path"
 import { failureOf, sentenceOn } from "../connection/DatabaseErrors.ts"
-import { type DataDirectory, prepare, socketName } from "./DataDirectory.ts"
+import { prepare, socketName } from "./DataDirectory.ts"
 import { EmbeddedPostgresError, locate, type PostgresBinaries, run } from "./PostgresBinaries.ts"
 
 export interface Endpoint {
-  /** The socket's directory. */
+  /** The directory of the socket. */
   readonly host: string
   readonly username: "byok"
   readonly database: "postgres"
@@ -23,8 +23,8 @@ export type User = "service" | "command"
  */
 export const start = Effect.fnUntraced(function* (directory: string, user: User = "command") {
   const binaries = yield* locate()
-  const data = yield* prepare(directory, binaries)
-  const entering = joining(data.socket, serverOf(data, binaries), user)
+  const cluster = yield* prepare(directory, binaries)
+  const entering = joining(cluster, serverOf(cluster, binaries), user)
   let membership = yield* entering
   yield* Effect.addFinalizer(() => membership.leave)
   const rejoin = Effect.gen(function* () {
@@ -36,7 +36,7 @@ export const start = Effect.fnUntraced(function* (directory: string, user: User 
     )
   })
   yield* Effect.forkScoped(Effect.forever(rejoin))
-  const endpoint: Endpoint = { host: data.socket, username: "byok", database: "postgres" }
+  const endpoint: Endpoint = { host: cluster, username: "byok", database: "postgres" }
   return endpoint
 })
 
@@ -48,7 +48,7 @@ interface Server {
 }
 
 /** The server of a data directory, controlled by `pg_ctl`. */
-const serverOf = ({ cluster, socket }: DataDirectory, { pg_ctl }: PostgresBinaries): Server => {
+const serverOf = (cluster: string, { pg_ctl }: PostgresBinaries): Server => {
   const path = (name: string) => join(cluster, name)
   const read = (name: string) => {
     try {
@@ -68,7 +68,7 @@ const serverOf = ({ cluster, socket }: DataDirectory, { pg_ctl }: PostgresBinari
   const start = Effect.gen(function* () {
     if (isStale(read("postmaster.pid"))) rmSync(path("postmaster.pid"), { force: true })
     rmSync(path("server.log"), { force: true })
-    const args = ["--timeout=3600", "--log=server.log", `--options=${optionsFor(socket)}`]
+    const args = ["--timeout=3600", "--log=server.log", `--options=${options}`]
     const { code, lastWords } = yield* control("start", ...args)
     if (code !== 0) return yield* Effect.fail(read("server.log").trim().split("\n").slice(-20).join("\n") || lastWords)
   })
@@ -82,25 +82,24 @@ const serverOf = ({ cluster, socket }: DataDirectory, { pg_ctl }: PostgresBinari
 }
 
 /** Settings of the server, quoted for the shell that `pg_ctl` starts it with. */
-const optionsFor = (socket: string) =>
-  [
-    "listen_addresses=",
-    "port=5432",
-    `unix_socket_directories="${socket.replaceAll('"', '""')}"`,
-    "unix_socket_permissions=0700",
-    "max_connections=100",
-    "shared_buffers=128MB",
-    "timezone=UTC",
-    // Errors quote values, which must not reach the log.
-    "log_min_messages=log",
-    "log_min_error_statement=panic",
-    "log_error_verbosity=terse",
-    "log_parameter_max_length_on_error=0",
-    "log_checkpoints=off",
-    "log_line_prefix="
-  ]
-    .map((setting) => `-c '${setting.replaceAll("'", "'\\''")}'`)
-    .join(" ")
+const options = [
+  "listen_addresses=",
+  "port=5432",
+  "unix_socket_directories=.",
+  "unix_socket_permissions=0700",
+  "max_connections=100",
+  "shared_buffers=128MB",
+  "timezone=UTC",
+  // Errors quote values, which must not reach the log.
+  "log_min_messages=log",
+  "log_min_error_statement=panic",
+  "log_error_verbosity=terse",
+  "log_parameter_max_length_on_error=0",
+  "log_checkpoints=off",
+  "log_line_prefix="
+]
+  .map((setting) => `-c '${setting}'`)
+  .join(" ")
 
 /**
  * Whether the PID in a lock file now belongs to a zombie or to another program, as happens when a container restarts.

@@ -39,7 +39,7 @@ class TlsPostgres extends Context.Service<TlsPostgres, { readonly port: number; 
     this,
     Effect.gen(function* () {
       const binaries = yield* locate()
-      const { cluster } = yield* prepare(yield* temporaryDirectory, binaries)
+      const cluster = yield* prepare(yield* temporaryDirectory, binaries)
       const { certificate, key } = selfSignedCertificate("localhost")
       for (const [name, text] of Object.entries({ "server.crt": certificate, "server.key": key })) {
         writeFileSync(join(cluster, name), text, { mode: 0o600 })

@@ -81,6 +81,7 @@ export const settingsFor = (url: string, keyring = generateKeyring(new Date())):
   },
   otlp: {
     resource: { serviceName: "byok", serviceVersion: "0.0.0", attributes: { "service.instance.id": "a test" } },
+    headers: Redacted.make({}),
     traces: Option.none(),
     metrics: Option.none(),
     sampling: { ratio: 1, parentDecides: true }

@@ -38,6 +38,6 @@ export class StartedBefore extends Context.Service<StartedBefore, Effect.Success
 /** A client of the embedded database of a data directory, beside the service that runs it. */
 export const embeddedClient = ({ BYOK_DATA_DIR }: { readonly BYOK_DATA_DIR: string }) =>
   Effect.provide(
-    PgClient.make({ host: join(BYOK_DATA_DIR, "socket"), username: "byok", database: "postgres" }),
+    PgClient.make({ host: join(BYOK_DATA_DIR, "postgres"), username: "byok", database: "postgres" }),
     Reactivity.layer
   )

@@ -364,11 +364,12 @@ layerLive(metered({ settings: (settings) => ({ ...settings, database: { ...setti
       Effect.gen(function* () {
         const { sql } = yield* TestService
         const { reads } = yield* Database
-        const rows = reads.sql`SELECT 1 FROM credentials`
+        // What the service itself asks when it starts reads no workspaces.
+        const rows = reads.sql`SELECT 1 FROM workspaces`
         const ask = reads.ask(rows, "tests.ask")
         const batch = reads.batch({ operation: "tests.batch", one: () => rows, many: () => Effect.succeed([]) })
         for (const refused of [ask, batch(undefined)]) {
-          const release = yield* lockTable(sql, "credentials")
+          const release = yield* lockTable(sql, "workspaces")
           const waiting = yield* Effect.forkChild(refused)
           yield* untilWaiting(sql, 1)
           yield* raises(

@@ -30,7 +30,8 @@ export class Findings {
   }
 }
 
-const isLoss = (fault: string) => fault.startsWith("lost: ") || fault.startsWith("get answers otherwise: ")
+/** A credential, an update or a deletion that is lost. */
+const isLoss = (fault: string) => /^(lost|get answers otherwise|another key|deleted and there again): /.test(fault)
 
 const lostIn = (faults: ReadonlyArray<string>) => faults.filter((fault) => fault.startsWith("lost: ")).length
 

@@ -7,6 +7,8 @@ export interface Acked {
   readonly id: string
   body: string
   key: string
+  /** Keys that acknowledged updates have replaced. */
+  readonly earlier: Array<string>
   /** Keys of later updates whose outcome is not known. */
   perhaps: Array<string>
   deleted: "no" | "perhaps" | "acknowledged"
@@ -61,7 +63,7 @@ export const createOne = async (url: string, token: string, ledger: Ledger): Pro
       const now = performance.now()
       ledger.longestGap = Math.max(ledger.longestGap, now - (ledger.latest ?? now))
       ledger.latest = now
-      const acked: Acked = { id: data.id, body, key, perhaps: [], deleted: "no" }
+      const acked: Acked = { id: data.id, body, key, earlier: [], perhaps: [], deleted: "no" }
       ledger.acked.push(acked)
       return acked
     }
@@ -89,8 +91,10 @@ const rotate = async (url: string, token: string, ledger: Ledger, acked: Acked) 
       body: JSON.stringify({ key, name: key })
     })
     const body = await response.text()
-    if (response.status === 200) Object.assign(acked, { key, body, perhaps: [] })
-    else if (response.status < 500) ledger.refused.push(key)
+    if (response.status === 200) {
+      acked.earlier.push(acked.key, ...acked.perhaps)
+      Object.assign(acked, { key, body, perhaps: [] })
+    } else if (response.status < 500) ledger.refused.push(key)
     else acked.perhaps.push(key)
   } catch (error) {
     if (neverSent(error)) ledger.refused.push(key)
@@ -159,7 +163,8 @@ export const faultsOf = (
   answers: ReadonlyMap<string, string>
 ): ReadonlyArray<string> => {
   const byId = new Map(rows.map((row) => [row.id, row]))
-  const known = new Set([...acked.flatMap(({ key, perhaps }) => [key, ...perhaps]), ...unknown.map(({ key }) => key)])
+  const sent = acked.flatMap(({ earlier, key, perhaps }) => [...earlier, key, ...perhaps])
+  const known = new Set([...sent, ...unknown.map(({ key }) => key)])
   const kept = acked.filter(({ deleted }) => deleted === "no")
   const never = new Set(refused)
   const ids = acked.map(({ id }) => id)

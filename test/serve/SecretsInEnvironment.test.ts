@@ -1,3 +1,4 @@
+import { readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
@@ -6,6 +7,7 @@ import { ringOf } from "../support/keys/keyrings.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { byokScript } from "../support/process/runByok.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
+import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 
 const probe = join(import.meta.dirname, "../support/process/EnvironmentProbe.ts")
 
@@ -30,6 +32,17 @@ describe("secrets that the service was given in the environment", () => {
         environment: ["PORT"],
         config: ["BYOK_KEYRING", "DATABASE_URL", "PORT"]
       })
+    })
+  )
+
+  it.live.skipIf(process.platform !== "linux")("or in a file for Node.js are not shown by the operating system", () =>
+    Effect.gen(function* () {
+      const file = join(yield* temporaryDirectory, "environment")
+      writeFileSync(file, `DATABASE_URL=${yield* freshDatabase}\nBYOK_KEYRING=${ringOf("kek")}\n`)
+      const { pid } = yield* startService({ SHOWN: "a=b" }, [`--env-file=${file}`, byokScript, "serve"])
+      const environment = readFileSync(`/proc/${pid}/environ`, "utf8").split("\0")
+      assert.include(environment, "SHOWN=a=b")
+      assert.notMatch(environment.join(), /DATABASE_URL|BYOK_KEYRING/)
     })
   )
 })

@@ -52,13 +52,33 @@ const typescriptWithEffect = async (): Promise<typeof TypeScript> => {
   return require(join(copy, "lib/typescript.js")) as typeof TypeScript
 }
 
+/** Effect's rules that find mistakes. The others are for style or for older versions, and take as long as the types. */
+const effectRules = [
+  ...["classSelfMismatch", "effectFnImplicitAny", "floatingEffect", "missingEffectContext", "missingEffectError"],
+  ...["missingLayerContext", "missingReturnYieldStar", "missingStarInYieldEffectGen", "nonObjectEffectServiceType"],
+  ...["overriddenSchemaConstructor", "effectInFailure", "effectInVoidSuccess", "lazyPromiseInEffectSync"],
+  ...["layerMergeAllWithDependencies", "scopeInLayerEffect"]
+]
+
+/** The setting of the Effect language service that leaves the other rules out. */
+const effectSeverities = () => {
+  const { definitions } = createRequire(import.meta.url)("@effect/language-service/schema.json") as {
+    readonly definitions: Readonly<Record<string, { readonly properties: object }>>
+  }
+  const known = Object.keys(definitions["effectLanguageServicePluginDiagnosticSeverityDefinition"]?.properties ?? {})
+  const missing = effectRules.filter((rule) => !known.includes(rule))
+  if (missing.length > 0) throw new Error(`The Effect language service has no rule ${missing.join(", ")}`)
+  return Object.fromEntries(known.map((rule) => [rule, effectRules.includes(rule) ? "error" : "off"]))
+}
+
 /** Types, Effect's own rules and those of the linter, on one program that is type-checked once. */
 const checkSources = async (): Promise<string> => {
   const ts = await typescriptWithEffect()
   const host = { ...ts.sys, onUnRecoverableConfigFileDiagnostic: () => undefined }
   const parsed = ts.getParsedCommandLineOfConfigFile(join(project, "tsconfig.json"), {}, host)
   if (parsed === undefined) return "tsconfig.json cannot be read"
-  const checked = ts.createProgram({ rootNames: parsed.fileNames, options: parsed.options })
+  const plugins = [{ name: "@effect/language-service", diagnosticSeverity: effectSeverities() }]
+  const checked = ts.createProgram({ rootNames: parsed.fileNames, options: { ...parsed.options, plugins } })
   const format = {
     getCanonicalFileName: (path: string) => path,
     getCurrentDirectory: () => project,

@@ -134,7 +134,7 @@ layerLive(StartedBefore.layer, { timeout: "60 seconds" })("the log of a service"
       // The first, one at the end of each second, and one as it stops.
       assert.isAtMost(lines.length, seconds + 2)
       const counts = lines.map(({ message }) =>
-        Number(/\((\d+) more in the last second\)$/.exec(String(message))?.[1] ?? 1)
+        Number(/\((\d+) more in the last second[;)]/.exec(String(message))?.[1] ?? 1)
       )
       assert.strictEqual(
         counts.reduce((sum, count) => sum + count, 0),

@@ -23,6 +23,8 @@ export interface Load {
   readonly operation: Operation
   readonly url: string
   readonly key: string
+  /** Keys to send in turn instead of the one; only wrk does. */
+  readonly keys?: ReadonlyArray<string>
   readonly connections: number
   readonly seconds: number
   readonly seeded: number
@@ -75,7 +77,10 @@ const requestsOf = ({ ids, operation, seeded }: Load): ReadonlyArray<Request> =>
         path: `/api/v1/byok/${seededId(1 + Math.floor(Math.random() * seeded))}`
       }))
     case "list":
-      return Array.from({ length: 20 }, (_, page) => ({ method: "GET", path: `/api/v1/byok?offset=${page * 50}` }))
+      return Array.from({ length: Math.min(20, Math.ceil(seeded / 50)) }, (_, page) => ({
+        method: "GET",
+        path: `/api/v1/byok?offset=${page * 50}`
+      }))
     case "update":
       return ["one/model", "other/model"].flatMap((model) =>
         ids.map((id) => ({ method: "PATCH", path: `/api/v1/byok/${id}`, body: models(model) }))
@@ -84,16 +89,21 @@ const requestsOf = ({ ids, operation, seeded }: Load): ReadonlyArray<Request> =>
 }
 
 const luaOf = ({ body, method, path }: Request) =>
-  `wrk.format("${method}", "${path}", nil, ${body === undefined ? "nil" : `[[${body}]]`})`
+  `{ "${method}", "${path}", ${body === undefined ? "nil" : `[[${body}]]`} }`
 
 const lua = (load: Load) => `
-wrk.headers["Authorization"] = "Bearer ${load.key}"
 wrk.headers["Content-Type"] = "application/json"
 local requests, n = {}, 0
 init = function()
-  requests = {
+  local given = {
     ${requestsOf(load).map(luaOf).join(",\n    ")}
   }
+  local keys = { "${(load.keys ?? [load.key]).join('", "')}" }
+  for n = 0, math.max(#given, #keys) - 1 do
+    wrk.headers["Authorization"] = "Bearer " .. keys[n % #keys + 1]
+    local method, path, body = unpack(given[n % #given + 1], 1, 3)
+    requests[n + 1] = wrk.format(method, path, nil, body)
+  end
 end
 request = function()
   n = n % #requests + 1

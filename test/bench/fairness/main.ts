@@ -1,77 +1,226 @@
-import { spawn } from "node:child_process"
 import { randomBytes, randomUUID } from "node:crypto"
-import { once } from "node:events"
 import { Agent, get } from "node:http"
 import { setTimeout as delay } from "node:timers/promises"
+import { parseArgs } from "node:util"
+import { Effect, Exit, Scope } from "effect"
 import { formatApiKey } from "../../../src/port/ApiKey.ts"
-import { addAccount, issue, onBed, seededId } from "../Bed.ts"
-import { service, startTarget } from "../Target.ts"
+import { faultyProxy } from "../../faults/FaultyProxy.ts"
+import { account_id, addAccount, type Bed, issue, onBed, seededId, workspace_id } from "../Bed.ts"
+import { type Load, loadOn, type Operation, put } from "../Load.ts"
+import { medianOf } from "../Report.ts"
+import { service, startTarget, type Target } from "../Target.ts"
 
-/** Seconds of each phase, gets a second of the quiet account, and connections of each nuisance. */
-const [seconds, rate, connections] = [8, 50, 64]
+const { values } = parseArgs({ options: { only: { type: "string" }, rounds: { type: "string", default: "3" } } })
+const [rounds, seconds, connections] = [Number(values.rounds), 4, 64]
 
-/** As a program of its own, this file is the nuisance: gets in a closed loop, with one token or with made-up ones. */
-const [, , url = "", token = ""] = process.argv
-if (url !== "") {
-  const agent = new Agent({ keepAlive: true, maxSockets: connections })
-  const one = () =>
-    new Promise<void>((resolve) => {
-      const authorization = `Bearer ${token === "" ? formatApiKey(randomBytes(32), true) : token}`
-      get(`${url}/api/v1/byok/${seededId(1)}`, { agent, headers: { authorization } }, (response) => {
-        response.resume().once("end", resolve)
-      }).once("error", () => resolve())
-    })
-  const until = performance.now() + 1000 * seconds
-  await Promise.all(
-    Array.from({ length: connections }, async () => {
-      while (performance.now() < until) await one()
-    })
+/** Milliseconds between two gets of the quiet account. */
+const pause = 5
+
+const newKeys = (count: number) => Array.from({ length: count }, () => formatApiKey(randomBytes(32), true))
+
+/** Keys that were never issued. */
+const madeUp = newKeys(10_000)
+
+interface Answer {
+  readonly status: number
+  /** In milliseconds. */
+  readonly took: number
+}
+
+const agent = new Agent({ keepAlive: true })
+
+/** A get of a credential of the bed's account. */
+const ask = (url: string, key: string) =>
+  new Promise<Answer>((resolve) => {
+    const began = performance.now()
+    const answer = (status = 0) => resolve({ status, took: performance.now() - began })
+    get(`${url}/api/v1/byok/${seededId(1)}`, { agent, headers: { authorization: `Bearer ${key}` } }, (response) => {
+      response.resume().once("end", () => answer(response.statusCode))
+    }).once("error", () => answer())
+  })
+
+/** Gets for some seconds, each after the one before: those of an account that does not own what it asks for are 404. */
+const askFor = async (seconds: number, url: string, key: string) => {
+  const answers: Array<Answer> = []
+  for (const end = performance.now() + 1000 * seconds; performance.now() < end; await delay(pause)) {
+    answers.push(await ask(url, key))
+  }
+  const sorted = answers.map(({ took }) => took).sort((one, other) => one - other)
+  const at = (part: number) => sorted[Math.floor(part * sorted.length)] ?? Number.NaN
+  return { p50: at(0.5), p99: at(0.99), failed: answers.filter(({ status }) => status !== 404).length }
+}
+
+const report: Array<Record<"case" | "seen" | "wanted" | "verdict", string>> = []
+const judge = (name: string, seen: string, wanted: string, holds: boolean) => {
+  report.push({ case: name, seen, wanted, verdict: holds ? "as wanted" : "NOT" })
+}
+
+/** Figures of contenders, taken in turn: the median of each, and of the ratio of two in the same round. */
+const inTurn = async <Name extends string>(contenders: Readonly<Record<Name, () => Promise<number>>>) => {
+  const seen = new Map<string, Array<number>>()
+  for (let round = -1; round < rounds; round += 1) {
+    for (const [name, measure] of Object.entries<() => Promise<number>>(contenders)) {
+      const figure = await measure()
+      if (round >= 0) seen.set(name, [...(seen.get(name) ?? []), figure])
+    }
+  }
+  const of = (name: Name) => seen.get(name) ?? []
+  return {
+    median: (name: Name) => medianOf(of(name)),
+    ratio: (name: Name, to: Name) => medianOf(of(name).map((figure, round) => figure / (of(to)[round] ?? Number.NaN)))
+  }
+}
+
+const loadOf = (bed: Bed, target: Target, operation: Operation, other: Partial<Load> = {}) => ({
+  ...loadOn(bed, target.url, { operation, connections, seconds }),
+  ...other
+})
+
+const noisyAccounts = async (bed: Bed, quiet: string) => {
+  const target = await startTarget(service, bed)
+  const nuisances = {
+    alone: [],
+    "beside a noisy account": [{}],
+    "beside made-up keys": [{ keys: madeUp }],
+    "beside both": [{}, { keys: madeUp }]
+  }
+  const p50s: Record<string, Array<number>> = {}
+  let failed = 0
+  const contenders = Object.entries(nuisances).map(([name, others]) => [
+    name,
+    async () => {
+      const noise = others.map((other) => put(loadOf(bed, target, "get", other)))
+      await delay(500)
+      const seen = await askFor(seconds - 1, target.url, quiet)
+      await Promise.all(noise)
+      failed += seen.failed
+      ;(p50s[name] ??= []).push(seen.p50)
+      return seen.p99
+    }
+  ])
+  const { median, ratio: ratioOf } = await inTurn(
+    Object.fromEntries(contenders) as Record<keyof typeof nuisances, () => Promise<number>>
   )
-  process.exit()
+  const figures = (Object.keys(nuisances) as Array<keyof typeof nuisances>).map(
+    (name) => `${name} ${medianOf(p50s[name] ?? []).toFixed(1)} / ${median(name).toFixed(1)}`
+  )
+  const ratio = ratioOf("beside a noisy account", "alone")
+  judge(`a quiet account, p50 / p99 in ms: ${figures.join(", ")}`, ratio.toFixed(2), "p99 ≤ 3", ratio <= 3)
+  judge("its gets that failed", String(failed), "0", failed === 0)
+  await target.stop()
+}
+
+/** One get a few times a second with a made-up key, while something else is measured. */
+const besideJunk = async <A>(url: string, measured: Promise<A>) => {
+  let going = true
+  const junk = (async () => {
+    while (going) {
+      await ask(url, newKeys(1)[0] ?? "")
+      await delay(400)
+    }
+  })()
+  const result = await measured
+  going = false
+  await junk
+  return result
+}
+
+const junk = async (bed: Bed) => {
+  const scope = Scope.makeUnsafe()
+  const proxy = await Effect.runPromise(Scope.provide(faultyProxy(bed.url), scope))
+  proxy.delay(10)
+  const target = await startTarget(service, { ...bed, url: proxy.url })
+  for (const operation of ["get", "create"] as const) {
+    const measure = async () => {
+      const seen = await put(loadOf(bed, target, operation))
+      return seen.requests / seen.seconds
+    }
+    const { median, ratio: ratioOf } = await inTurn({
+      without: measure,
+      with: () => besideJunk(target.url, measure())
+    })
+    const ratio = ratioOf("with", "without")
+    const name = `${operation}s a second, the database 10 ms away, without and with a junk request each 0.4 s`
+    const figures = `${median("without").toFixed(0)}, ${median("with").toFixed(0)}`
+    judge(`${name}: ${figures}`, ratio.toFixed(2), "≥ 0.95", ratio >= 0.95)
+  }
+  await target.stop()
+  await Effect.runPromise(Scope.close(scope, Exit.void))
+}
+
+const activeKeys = async (bed: Bed) => {
+  const target = await startTarget(service, bed)
+  const keys = newKeys(30_000)
+  await issue(bed.client, account_id, keys)
+  const measure = async (keys: ReadonlyArray<string>) => {
+    const seen = await put(loadOf(bed, target, "get", { keys, seconds: 8 }))
+    if (seen.errors > 0) throw new Error(`${seen.errors} gets have failed`)
+    return seen.requests / seen.seconds
+  }
+  const { median, ratio: ratioOf } = await inTurn({
+    few: () => measure(keys.slice(0, 1000)),
+    many: () => measure(keys)
+  })
+  const ratio = ratioOf("many", "few")
+  const figures = `${median("few").toFixed(0)}, ${median("many").toFixed(0)}`
+  judge(`gets a second with 1,000 and 30,000 active keys: ${figures}`, ratio.toFixed(2), "≥ 0.8", ratio >= 0.8)
+  await target.stop()
+}
+
+const startedInFlood = async (bed: Bed) => {
+  const keys = newKeys(36)
+  await issue(bed.client, account_id, keys)
+  for (const connections of [64, 512]) {
+    const target = await startTarget(service, bed)
+    const flood = put(loadOf(bed, target, "get", { keys: madeUp, connections, seconds: 6 }))
+    await delay(500)
+    const asked = keys.map(async (key, n) => {
+      await delay(100 * n)
+      return ask(target.url, key)
+    })
+    const answers = await Promise.all(asked)
+    await flood
+    await target.stop()
+    const good = answers.filter(({ status, took }) => status === 200 && took < 1000).length
+    const slowest = Math.max(...answers.map(({ took }) => took)).toFixed(0)
+    const name = `keys new to an instance that started in a flood of ${connections} connections with made-up keys`
+    judge(`${name}, the slowest in ${slowest} ms`, `${good} of 36`, "36 within 1 s", good === 36)
+  }
+}
+
+const largeLists = async (bed: Bed, quiet: string) => {
+  const target = await startTarget(service, bed)
+  const [account, key = ""] = [randomUUID(), ...newKeys(1)]
+  await addAccount(bed.client, account)
+  await issue(bed.client, account, [key])
+  // Lists as long as they could be in 1.0.0.
+  await bed.client.query(
+    `INSERT INTO credentials
+     SELECT (json_populate_record(credentials, json_build_object('id', gen_random_uuid(), 'account_id', $1::text,
+       'workspace_id', $1::text, 'allowed_models', long, 'allowed_user_ids', long))).*
+     FROM credentials, (SELECT array_agg(repeat('x', 2500)) AS long FROM generate_series(1, 100)) AS lists
+     WHERE account_id = $2 AND workspace_id = $3 ORDER BY sort_order LIMIT 100`,
+    [account, account_id, workspace_id]
+  )
+  const lists = put(loadOf(bed, target, "list", { key, connections: 900, seeded: 100, seconds: 10 }))
+  await delay(500)
+  const { failed, p50, p99 } = await askFor(9, target.url, quiet)
+  const { errors, requests } = await lists
+  const name = `gets of a quiet account that failed beside 900 connections with lists of 25 MB (${requests} answered, ${errors} of them refused)`
+  judge(`${name}, p50 / p99 in ms: ${p50.toFixed(0)} / ${p99.toFixed(0)}`, String(failed), "0", failed === 0)
+  await target.stop()
 }
 
 onBed("fairness", 1000, async (bed) => {
-  const quiet = { account: randomUUID(), key: formatApiKey(randomBytes(32), true) }
-  await addAccount(bed.client, quiet.account)
-  await issue(bed.client, quiet.account, [quiet.key])
-  const target = await startTarget(service, bed)
-  const agent = new Agent({ keepAlive: true })
-
-  /** A get of the quiet account: its status and how long it took, in milliseconds. The credential is another account's. */
-  const ask = () =>
-    new Promise<{ readonly status: number; readonly took: number }>((resolve) => {
-      const began = performance.now()
-      const headers = { authorization: `Bearer ${quiet.key}` }
-      get(`${target.url}/api/v1/byok/${seededId(1)}`, { agent, headers }, (response) => {
-        response.resume().once("end", () => {
-          resolve({ status: response.statusCode ?? 0, took: performance.now() - began })
-        })
-      }).once("error", () => resolve({ status: 0, took: performance.now() - began }))
-    })
-
-  const phase = async (name: string, ...tokens: ReadonlyArray<string>) => {
-    const nuisances = tokens.map((token) =>
-      spawn(process.execPath, ["test/bench/fairness/main.ts", target.url, token], { stdio: "inherit" })
-    )
-    if (nuisances.length > 0) await delay(1000)
-    const answers: Array<Awaited<ReturnType<typeof ask>>> = []
-    for (const end = performance.now() + 1000 * (seconds - 2); performance.now() < end; await delay(1000 / rate)) {
-      answers.push(await ask())
-    }
-    for (const child of nuisances) if (child.exitCode === null) await once(child, "exit")
-    const sorted = answers.map(({ took }) => took).sort((one, other) => one - other)
-    const at = (part: number) => Number((sorted[Math.floor(part * sorted.length)] ?? 0).toFixed(2))
-    const refused = answers.filter(({ status }) => status === 503).length
-    return { phase: name, gets: answers.length, p50: at(0.5), p99: at(0.99), refused }
+  const [quiet = ""] = newKeys(1)
+  const account = randomUUID()
+  await addAccount(bed.client, account)
+  await issue(bed.client, account, [quiet])
+  const cases = { noisyAccounts, activeKeys, largeLists, junk, startedInFlood }
+  for (const [name, measure] of Object.entries(cases)) {
+    if (values.only?.split(",").includes(name) !== false) await measure(bed, quiet)
   }
-
-  await phase("warm-up", bed.key)
-  console.table([
-    await phase("calm"),
-    await phase("one noisy account", bed.key),
-    await phase("unknown tokens", ""),
-    await phase("both", bed.key, "")
-  ])
   agent.destroy()
-  await target.stop()
+  for (const { case: name, seen, verdict, wanted } of report) console.log(`${verdict}: ${name}: ${seen} (${wanted})`)
+  if (report.some(({ verdict }) => verdict === "NOT")) process.exitCode = 1
 })

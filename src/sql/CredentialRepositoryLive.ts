@@ -1,5 +1,5 @@
 import { Effect, Layer, Option } from "effect"
-import type { Credential } from "../domain/Credential.ts"
+import type { Statement } from "effect/sql"
 import { CurrentActor } from "../domain/CurrentCaller.ts"
 import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
@@ -8,6 +8,7 @@ import { CredentialRepository, MaxCredentials, type StoredCredential } from "../
 import { recordInsert, recordInserts } from "./auditing.ts"
 import { compileOnce } from "./connection/compileOnce.ts"
 import { Database } from "./connection/Database.ts"
+import type { Operation } from "./connection/Query.ts"
 import { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import {
   auditedOf,
@@ -34,7 +35,7 @@ import { deleteCredential } from "./deleteCredential.ts"
 import { listCredentials, scanCredentials } from "./listCredentials.ts"
 import { isMarked } from "./ParkingsLive.ts"
 import { reorderCredentials } from "./reorderCredentials.ts"
-import { cursorOf } from "./rowOrder.ts"
+import { type CredentialKey, cursorOf } from "./rowOrder.ts"
 import { updateCredential } from "./updateCredential.ts"
 
 interface Wanted {
@@ -53,29 +54,63 @@ export const layer = Layer.effect(
     const { reads, writes } = yield* Database
     const limit = yield* MaxCredentials
 
-    const find = reads.batch<Wanted, Option.Option<Credential>>({
-      operation: "credentials.find",
-      one: ({ account_id, id }) => {
-        const { sql } = reads
-        const found = sql<Stored>`
-          SELECT account_id, ${sql.csv(columns)} FROM credentials WHERE account_id = ${account_id} AND id = ${id}`
-        return Effect.map(found, ([row]) => Option.map(Option.fromUndefinedOr(row), credentialOf))
-      },
-      many: (keys) => {
-        const { sql } = reads
-        const ids = keys.map(({ id }) => id)
-        const accounts = keys.map(({ account_id }) => account_id)
-        const found = sql<Stored>`
-          SELECT found.* FROM unnest(${accounts}::uuid[], ${ids}::uuid[]) AS wanted (account_id, id), LATERAL (
-            SELECT account_id, ${sql.csv(columns)} FROM credentials
-            WHERE account_id = wanted.account_id AND id = wanted.id OFFSET 0
-          ) AS found`
-        return Effect.map(found, (rows) => {
-          const byKey = new Map(rows.map((row) => [cursorOf(row), credentialOf(row)]))
-          return keys.map((key) => Option.fromUndefinedOr(byKey.get(cursorOf(key))))
-        })
-      }
-    })
+    const { sql } = reads
+    /** Finds rows by their keys, alone or in batches. */
+    const finding = <Row extends CredentialKey, A>(
+      operation: Operation,
+      select: (account_id: Statement.Fragment, id: Statement.Fragment) => Statement.Statement<Row>,
+      read: (row: Row) => A
+    ) => {
+      const alone = compileOnce(sql, ["account_id", "id"], (key) => select(sql`${key.account_id}`, sql`${key.id}`))
+      return reads.batch<Wanted, Option.Option<A>>({
+        operation,
+        one: ({ account_id, id }) =>
+          Effect.map(alone({ account_id, id }), ([row]) => Option.map(Option.fromUndefinedOr(row), read)),
+        many: (keys) => {
+          const ids = keys.map(({ id }) => id)
+          const accounts = keys.map(({ account_id }) => account_id)
+          const found = sql<Row>`
+            SELECT found.* FROM unnest(${accounts}::uuid[], ${ids}::uuid[]) AS wanted (account_id, id),
+              LATERAL (${select(sql`wanted.account_id`, sql`wanted.id`)} OFFSET 0) AS found`
+          return Effect.map(found, (rows) => {
+            const byKey = new Map(rows.map((row) => [cursorOf(row), row]))
+            return keys.map((key) => Option.map(Option.fromUndefinedOr(byKey.get(cursorOf(key))), read))
+          })
+        }
+      })
+    }
+    const find = finding(
+      "credentials.find",
+      (account_id, id) => sql<Stored>`
+        SELECT account_id, ${sql.csv(columns)} FROM credentials WHERE account_id = ${account_id} AND id = ${id}`,
+      credentialOf
+    )
+    const findSealed = finding(
+      "credentials.find_sealed",
+      (account_id, id) => sql<StoredSealed>`
+        SELECT account_id, ${sql.csv(sealedColumns)}, revision, key_version, (
+          SELECT deleted_at IS NOT NULL FROM workspaces
+          WHERE workspaces.account_id = ${account_id} AND workspaces.id = workspace_id
+        ) AS workspace_deleted, ${isMarked(sql, account_id, sql`credentials.id`, sql`credentials.key_version`)} AS leaked
+        FROM credentials WHERE account_id = ${account_id} AND id = ${id}`,
+      ({
+        kek_id,
+        key_version,
+        leaked,
+        revision,
+        sealed,
+        workspace_deleted,
+        wrapped_dek,
+        ...stored
+      }): StoredCredential => ({
+        credential: credentialOf(stored),
+        sealed: { kek_id, sealed, wrapped_dek },
+        revision,
+        key_version,
+        workspace_deleted,
+        leaked
+      })
+    )
 
     const insertOne = compileOnce(writes.sql, insertParameters, (row) => {
       const { sql } = writes
@@ -142,27 +177,7 @@ export const layer = Layer.effect(
             ? Effect.succeed(known.credential.found)
             : find({ account_id, id })
         ),
-      findSealed: (account_id, id) => {
-        const { ask, sql } = reads
-        const rows = sql<StoredSealed>`
-          SELECT account_id, ${sql.csv(sealedColumns)}, revision, key_version, (
-            SELECT deleted_at IS NOT NULL FROM workspaces WHERE account_id = ${account_id} AND workspaces.id = workspace_id
-          ) AS workspace_deleted, ${isMarked(sql, sql`${account_id}`, sql`credentials.id`, sql`credentials.key_version`)} AS leaked
-          FROM credentials WHERE account_id = ${account_id} AND id = ${id}`
-        return Effect.map(ask(rows, "credentials.find_sealed"), ([row]) =>
-          Option.map(
-            Option.fromUndefinedOr(row),
-            ({ kek_id, key_version, leaked, revision, sealed, workspace_deleted, wrapped_dek, ...stored }) => ({
-              credential: credentialOf(stored),
-              sealed: { kek_id, sealed, wrapped_dek },
-              revision,
-              key_version,
-              workspace_deleted,
-              leaked
-            })
-          )
-        )
-      },
+      findSealed: (account_id, id) => findSealed({ account_id, id }),
       list: listCredentials(reads),
       update: updateCredential(writes),
       delete: deleteCredential(writes),

@@ -67,19 +67,29 @@ export const recordInserts = (sql: SqlClient.SqlClient, audited: ReadonlyArray<A
     SELECT account_id, CASE WHEN (SELECT count(*) FROM inserted) = ${audited.length}::int THEN events::json END FROM ${given}`
 }
 
-/** Runs a statement that returns the `id` of the row that it changes, if any, and records all acts as an entry of the account. */
+/** A statement that returns the `id` of the row that it changes, if any, with an INSERT of the account's entry about it. */
+export const withEntry = (
+  sql: SqlClient.SqlClient,
+  change: Statement.Fragment,
+  account_id: string,
+  entry: string
+) => sql`
+  WITH changed AS (${change}), recorded AS (
+    INSERT INTO audit_entries (account_id, events) SELECT ${account_id}::uuid, ${entry}::json FROM changed
+  )
+  SELECT id FROM changed`
+
+/** Runs such a statement, and records the entry. */
 export const recordChange = (
   { distributed, sql }: ConnectionPool,
   change: Statement.Fragment,
   account_id: AccountId,
-  actor: Actor,
-  acts: ReadonlyArray<AuditAct>
+  entry: string
 ) => {
-  const entry = sql`
-    INSERT INTO audit_entries (account_id, events) SELECT ${account_id}::uuid, ${entryOf(actor, acts)}::json`
-  if (!distributed) return sql`WITH changed AS (${change}), recorded AS (${entry} FROM changed) SELECT id FROM changed`
+  if (!distributed) return withEntry(sql, change, account_id, entry)
+  const recorded = sql`INSERT INTO audit_entries (account_id, events) VALUES (${account_id}, ${entry}::json)`
   const both = Effect.flatMap(sql`${change}`, (rows) =>
-    rows.length > 0 ? Effect.as(entry, rows) : Effect.succeed(rows)
+    rows.length > 0 ? Effect.as(recorded, rows) : Effect.succeed(rows)
   )
   return sql.withTransaction(both)
 }

@@ -60,9 +60,18 @@ export const auditedOf = ({ actor, row: { account_id, id, workspace_id } }: Crea
   act: { action: "credential.create", account_id, workspace_id, credential_id: id }
 })
 
+/** The columns of a row whose bytes are many or binary; those of a key that stays as it is are null. */
+interface Sizable extends Pick<NewRow, "allowed_models" | "allowed_user_ids"> {
+  readonly wrapped_dek: Uint8Array | null
+  readonly sealed: Uint8Array | null
+}
+
 /** Roughly how many bytes the fields of unbounded length add to a statement. */
-export const sizeOf = ({ allowed_models, allowed_user_ids, sealed }: NewRow) =>
-  [...(allowed_models ?? []), ...(allowed_user_ids ?? [])].reduce((sum, { length }) => sum + length, 2 * sealed.length)
+export const sizeOf = ({ allowed_models, allowed_user_ids, sealed }: Sizable) =>
+  [...(allowed_models ?? []), ...(allowed_user_ids ?? [])].reduce(
+    (sum, { length }) => sum + length,
+    2 * (sealed?.length ?? 0)
+  )
 
 /** How many bytes a page that reads credentials of all accounts may have, beside its first row. */
 export const pageBytes = 8 * 1024 * 1024
@@ -71,10 +80,10 @@ export const pageBytes = 8 * 1024 * 1024
 export const bytesOf = (sql: SqlClient.SqlClient) =>
   sql`coalesce(octet_length(allowed_models::text), 0) + coalesce(octet_length(allowed_user_ids::text), 0)`
 
-const hexadecimal = (bytes: Uint8Array) => `\\x${Buffer.from(bytes).toString("hex")}`
+const hexadecimal = (bytes: Uint8Array | null) => bytes && `\\x${Buffer.from(bytes).toString("hex")}`
 
 /** Rows as `json_populate_recordset` reads them. */
-export const toJson = (rows: ReadonlyArray<NewRow>) =>
+export const toJson = (rows: ReadonlyArray<Sizable>) =>
   JSON.stringify(
     rows.map((row) => ({ ...row, wrapped_dek: hexadecimal(row.wrapped_dek), sealed: hexadecimal(row.sealed) }))
   )

@@ -1,7 +1,7 @@
 import { Effect, Option } from "effect"
 import { CurrentActor } from "../domain/CurrentCaller.ts"
 import type { AccountId, CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
-import { recordChange, recordsOf } from "./auditing.ts"
+import { entryOf, recordChange, recordsOf } from "./auditing.ts"
 import type { ConnectionPool } from "./connection/ConnectionPool.ts"
 
 /** A credential before its deletion, and the last audit entry then. */
@@ -38,7 +38,7 @@ export const deleteCredential = (pool: ConnectionPool) => {
         const mayBeDone = wasSent
         wasSent = true
         const deleted = sql`DELETE FROM credentials WHERE ${row} RETURNING id`
-        const changed = yield* recordChange(pool, deleted, account_id, actor, acts)
+        const changed = yield* recordChange(pool, deleted, account_id, entryOf(actor, acts))
         if (changed.length > 0 || !mayBeDone) return changed.length > 0
         const done = yield* sql`
           SELECT id FROM workspaces WHERE account_id = ${account_id} AND id = ${workspace_id}

@@ -6,7 +6,7 @@ import { operatorOn } from "./asOperator.ts"
 import { flag } from "./Arguments.ts"
 import { printAs, writeOut } from "./Output.ts"
 
-const withAudit = operatorOn(Audit, CommandLayers.audit)
+const withAudit = operatorOn(Audit, CommandLayers.unsealed)
 
 const Hash = Schema.String.check(Schema.isPattern(/^[a-f0-9]{64}$/))
 const Seq = Schema.String.check(Schema.isPattern(/^\d{1,15}$/))

@@ -15,7 +15,7 @@ import { account, credentialId, flag, name, parse, provider, toggle, workspace }
 import { CommandFailed, print, printPages, StandardStreams } from "./Output.ts"
 import { readSecretText } from "../wiring/readSecretText.ts"
 
-const withCredentials = operatorOn(OperatorCredentials, CommandLayers.credentials)
+const withCredentials = operatorOn(OperatorCredentials, CommandLayers.unsealed)
 
 const create = Command.make(
   "create",

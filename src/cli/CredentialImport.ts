@@ -171,7 +171,7 @@ export const credentialImport = Command.make(
     const path = dryRun ? undefined : yield* journalOf(file, journal)
     const imported = Effect.gen(function* () {
       const source = yield* sourceOf(file)
-      if (path === undefined) return yield* asOperator(CommandLayers.credentials)(check(source, account))
+      if (path === undefined) return yield* asOperator(CommandLayers.unsealed)(check(source, account))
       return yield* asOperator(CommandLayers.sealing)(importInto(source, account, path))
     })
     yield* Effect.scoped(imported)

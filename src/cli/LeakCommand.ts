@@ -12,7 +12,7 @@ import { makeProgress, type ProgressView } from "./Progress.ts"
 
 const withLeakResponse = operatorOn(LeakResponse, CommandLayers.leakResponse)
 
-const withParkings = operatorOn(Parkings, CommandLayers.parkings)
+const withParkings = operatorOn(Parkings, CommandLayers.unsealed)
 
 const line = ({ found, opened, searched, total }: LeakSearchProgress) =>
   `searched ${searched} of ${total} credentials, ${opened} opened, ${found} found`

@@ -31,4 +31,4 @@ export const operatorOn =
     asOperator(layer)(Effect.flatMap(service, operation))
 
 /** Runs an operation on accounts. */
-export const withAccounts = operatorOn(Accounts, CommandLayers.accounts)
+export const withAccounts = operatorOn(Accounts, CommandLayers.unsealed)

@@ -54,7 +54,7 @@ const makeRoutes = Effect.gen(function* () {
   ])
 })
 
-const isLoopback = (host: string) => /^(localhost|127(\.\d{1,3}){3}|\[?::1\]?)$/i.test(host)
+export const isLoopback = (host: string) => /^(localhost|127(\.\d{1,3}){3}|\[?::1\]?)$/i.test(host)
 
 /** Whether a page in a browser asks, under its own origin or, at a port for this machine only, under a name of its own. */
 const isFromBrowser = (listening: string, { host = "", origin }: HttpServerRequest.HttpServerRequest["headers"]) =>

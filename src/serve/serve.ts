@@ -12,10 +12,8 @@ import { makeDrain } from "./makeDrain.ts"
 import { reloadOnSighup } from "./reloadOnSighup.ts"
 import { welcome } from "./welcome.ts"
 
-const isLoopback = (host: string) => host === "localhost" || host === "::1" || /^127(\.\d{1,3}){3}$/.test(host)
-
 const warnOfPlainHttp = ({ host, tls }: Settings) =>
-  Option.isSome(tls) || isLoopback(host)
+  Option.isSome(tls) || ManagementServer.isLoopback(host)
     ? Effect.void
     : Effect.logWarning(
         "HOST is not this machine alone and HTTP is plain, so keys can be read on the network: put a TLS terminator in front, or set TLS_CERT_FILE and TLS_KEY_FILE"

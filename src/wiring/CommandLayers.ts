@@ -36,36 +36,26 @@ const fromSettings = <A, E>(layer: (settings: Settings) => Layer.Layer<A, E>) =>
 const stores = (settings: Settings, rights?: Rights) =>
   Layer.merge(Persistence.layer(settings, "command", rights), SecureRandomLive.layer)
 
-/** A service that needs no keyring. */
-const onStores = <A, E>(service: Layer.Layer<A, E, Layer.Success<ReturnType<typeof stores>>>) =>
-  fromSettings((settings) => Layer.provide(service, stores(settings)))
-
 const withKeys = <A, E>(
   service: Layer.Layer<A, E, Layer.Success<ReturnType<typeof KeyEncryptionLive.withStores>>>,
   settings: Settings
 ) => Layer.provide(service, KeyEncryptionLive.withStores(settings, "command"))
 
-/** Accounts, workspaces and API keys. */
-export const accounts = onStores(Accounts.layer)
+/** What needs no keyring: accounts, credentials as far as no key is opened or sealed, and the audit log. */
+export const unsealed = fromSettings((settings) =>
+  Layer.provideMerge(Layer.mergeAll(Accounts.layer, OperatorCredentials.layer, Audit.layer), stores(settings))
+)
 
 /** Accounts, for deleting one. */
 export const erasure = fromSettings((settings) => Layer.provide(Accounts.layer, stores(settings, erasingRights)))
-
-/** Credentials, as far as no key is opened or sealed. */
-export const credentials = onStores(OperatorCredentials.layer)
 
 /** Every operation on credentials. */
 export const sealing = fromSettings((settings) => {
   const { deadline, queue } = settings.database
   const limits = Layer.succeed(QueueLimits, queueLimits(queue))
-  return Layer.mergeAll(Credentials.layer, OperatorCredentials.layer, limits).pipe(
-    Layer.provide([Layer.succeed(RequestTimeout, deadline), CipherLive.layer]),
-    (services) => withKeys(services, settings)
-  )
+  const credentials = Layer.provide(Credentials.layer, [Layer.succeed(RequestTimeout, deadline), CipherLive.layer])
+  return withKeys(Layer.mergeAll(credentials, OperatorCredentials.layer, limits), settings)
 })
-
-/** The audit log. */
-export const audit = onStores(Audit.layer)
 
 /** Rotation of key-encryption keys, in the keyring or on a token. A collector gets to know how long keys take. */
 export const rotation = fromSettings((settings) =>
@@ -88,9 +78,6 @@ export const explanations = fromSettings((settings) =>
     })
   )
 )
-
-/** Keys that are held back from routers. */
-export const parkings = fromSettings(stores)
 
 /** Changes to the keyring file. */
 export const keyringEditor = fromSettings((settings) =>

@@ -28,15 +28,6 @@ class Refused extends Error {
 const nameOf = (cause: unknown) =>
   cause instanceof Error && /^CKR_\w+$/.test(cause.message) ? cause.message : "an error"
 
-const refuseOn = <A>(part: TokenRefusal["part"], message: string, code: RegExp, use: () => A) => {
-  try {
-    return use()
-  } catch (cause) {
-    if (code.test(nameOf(cause))) throw new Refused(part, `${message}; found ${nameOf(cause)}`)
-    throw cause
-  }
-}
-
 const isTrue = (value: Buffer | undefined) => value?.[0] === 1
 const numberOf = (value: Buffer | undefined) => (value === undefined ? undefined : value.readUInt32LE(0))
 
@@ -105,12 +96,21 @@ const connect = async (target: TokenTarget) => {
     return key
   }
 
+  const login = (session: Buffer) => {
+    try {
+      token.C_Login(session, constant("CKU_USER"), target.pin)
+    } catch (cause) {
+      const found = nameOf(cause)
+      throw found.startsWith("CKR_PIN_")
+        ? new Refused("pin", `expected the PIN of the token's user; found ${found}`)
+        : cause
+    }
+  }
+
   const open = () => {
     const session = token.C_OpenSession(slotOf(), constant("CKF_SERIAL_SESSION"))
     try {
-      refuseOn("pin", "expected the PIN of the token's user", /^CKR_PIN_/, () =>
-        token.C_Login(session, constant("CKU_USER"), target.pin)
-      )
+      login(session)
       const keys = new Map(target.kek_ids.map((kek_id, index) => [kek_id, keyOf(session, kek_id, index + 1)]))
       const keks = Array.from(keys, ([kek_id, key]): KnownKek => {
         token.C_EncryptInit(session, { mechanism: constant("CKM_AES_ECB") }, key)

@@ -57,7 +57,8 @@ const upstreamWith = (gate: Gate) =>
     }
     if (key === echoed) {
       response.writeHead(400, { "content-type": "application/json" })
-      return response.end(`${"-".repeat(490)}${key} ${"-".repeat(1024 * 1024)}`)
+      // It does not end: whoever reads all of it never answers.
+      return response.write(`${"-".repeat(490)}${key} ${"-".repeat(128 * 1024)}`)
     }
     if (key === k2) return response.writeHead(429, { "retry-after": "30" }).end("slow down")
     response.writeHead(200, { "content-type": "text/event-stream" })

@@ -1,9 +1,10 @@
+import { randomUUID } from "node:crypto"
 import { assert, describe, it } from "@effect/vitest"
 import { Schema } from "effect"
 import type { Credential } from "../../../src/domain/Credential.ts"
 import * as Planning from "../../../src/domain/routing/planFor.ts"
 import * as Pooling from "../../../src/domain/routing/Pool.ts"
-import { ApiKeyHash } from "../../../src/domain/Identifiers.ts"
+import { ApiKeyHash, CredentialId } from "../../../src/domain/Identifiers.ts"
 import { Explanation } from "../../../src/domain/routing/Explanation.ts"
 import { explanationOf, makeNearMiss } from "../../../src/domain/routing/explanationOf.ts"
 import {
@@ -165,6 +166,16 @@ describe("shared capacity is not used because", () => {
 })
 
 describe("an explanation", () => {
+  it("looks for near misses in the lists of the first 100 credentials only (R4)", () => {
+    const rows = Array.from({ length: 120 }, (_, n) =>
+      changed(plainRow("openai", 0), { id: CredentialId.make(randomUUID()), allowed_models: ["gpt-4o"], sort_order: n })
+    )
+    const { providers } = explain({ request: { ...plainRequest, model: "openai/gpt-4o" }, rows, pick: 0 })
+    const excluded = providers.flatMap(({ credentials }) => credentials.flatMap(({ excluded }) => excluded))
+    assert.lengthOf(excluded, 120)
+    assert.lengthOf(JSON.stringify(excluded).match(/"hint"/g) ?? [], 100)
+  })
+
   it("is the plan with names, labels, sentences and hints", () => {
     const named = (index: number, name: string, changes: Partial<Credential>) =>
       changed(plainRow("openai", index), { name, label: `sk-...${index}`, ...changes })

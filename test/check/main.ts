@@ -111,7 +111,7 @@ const checkRules = async (): Promise<string> => {
 const parts = {
   sources: checkSources,
   browser: () => run(program("tsc"), "-p", "tsconfig.browser.json"),
-  format: () => run(program("prettier"), "--check", "--log-level", "warn", ".", "!test/vectors"),
+  format: () => run(program("prettier"), "--check", "--cache", "--log-level", "warn", ".", "!test/vectors"),
   unused: () => run(program("knip")),
   documents: checkRules
 }

@@ -1,21 +1,26 @@
 import { Effect, Layer, Option } from "effect"
+import type { SqlClient } from "effect/sql"
 import type { LastUse } from "../domain/routing/LastUse.ts"
 import { CredentialUse, type UsedCredential } from "../port/CredentialUse.ts"
 import { Database } from "./connection/Database.ts"
 import { inLockOrder } from "./rowOrder.ts"
 
-const timeOf = (at: number | null) => (at === null ? null : new Date(at).toISOString())
+/** The driver sends no array of nulls alone, so "" stands for null. */
+const timeOf = (at: number | null) => (at === null ? "" : new Date(at).toISOString())
 
-/** Uses as `json_populate_recordset` reads them. */
-const toJson = (uses: ReadonlyArray<UsedCredential>) =>
-  JSON.stringify(
-    uses.map((use) => ({
-      ...use,
-      last_leased_at: timeOf(use.last_leased_at),
-      last_succeeded_at: timeOf(use.last_succeeded_at),
-      last_failed_at: timeOf(use.last_failed_at)
-    }))
-  )
+/** The uses as rows `given`, in the order in which they are locked. */
+const rowsOf = (sql: SqlClient.SqlClient, uses: ReadonlyArray<UsedCredential>) => {
+  const sorted = inLockOrder(({ account_id, credential_id }) => `${account_id} ${credential_id}`, uses)
+  return sql`
+    unnest(
+      ${sorted.map(({ account_id }) => account_id)}::uuid[],
+      ${sorted.map(({ credential_id }) => credential_id)}::uuid[],
+      ${sorted.map(({ last_leased_at }) => timeOf(last_leased_at))}::text[],
+      ${sorted.map(({ last_succeeded_at }) => timeOf(last_succeeded_at))}::text[],
+      ${sorted.map(({ last_failed_at }) => timeOf(last_failed_at))}::text[],
+      ${sorted.map(({ last_failure }) => last_failure ?? "")}::text[]
+    ) AS given (account_id, credential_id, last_leased_at, last_succeeded_at, last_failed_at, last_failure)`
+}
 
 export const layer = Layer.effect(
   CredentialUse,
@@ -27,9 +32,10 @@ export const layer = Layer.effect(
           sql`
           INSERT INTO credential_use AS used
             (account_id, credential_id, last_leased_at, last_succeeded_at, last_failed_at, last_failure)
-          SELECT given.account_id, given.credential_id, given.last_leased_at, given.last_succeeded_at,
-            given.last_failed_at, given.last_failure
-          FROM json_populate_recordset(NULL::credential_use, ${toJson(inLockOrder(({ account_id, credential_id }) => `${account_id} ${credential_id}`, uses))}::json) AS given
+          SELECT credentials.account_id, credentials.id, nullif(given.last_leased_at, '')::timestamptz,
+            nullif(given.last_succeeded_at, '')::timestamptz, nullif(given.last_failed_at, '')::timestamptz,
+            nullif(given.last_failure, '')
+          FROM ${rowsOf(sql, uses)}
           JOIN credentials ON credentials.account_id = given.account_id AND credentials.id = given.credential_id
           ON CONFLICT (account_id, credential_id) DO UPDATE
           SET last_leased_at = greatest(used.last_leased_at, excluded.last_leased_at),

@@ -77,8 +77,8 @@ export const layer = Layer.effect(
         )
         const rows = yield* sql<{ id: string }>`SELECT id FROM keks WHERE retired_at IS NOT NULL ORDER BY id`
         yield* sql.unsafe(`SET LOCAL lock_timeout = '${fencing.lockTimeout}'`)
-        yield* sql.unsafe(`ALTER TABLE credentials DROP CONSTRAINT IF EXISTS credentials_kek_retired,
-          ADD CONSTRAINT credentials_kek_retired
+        yield* sql`ALTER TABLE credentials DROP CONSTRAINT IF EXISTS credentials_kek_retired`
+        yield* sql.unsafe(`ALTER TABLE credentials ADD CONSTRAINT credentials_kek_retired
           CHECK (kek_id <> ALL ('{${rows.map(({ id }) => `"${id}"`).join()}}'::text[])) NOT VALID`)
         return true
       },

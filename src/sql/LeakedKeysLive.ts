@@ -50,11 +50,11 @@ const mark = (sql: SqlClient.SqlClient, found: ReadonlyArray<FoundKey>) => sql<{
 }>`
   INSERT INTO credential_parkings AS parked
     (account_id, credential_id, model, key_version, cause, strikes, until, parked_at)
-  SELECT found.account_id, found.credential_id, '', found.key_version, 'leaked', 0, NULL, now()
+  SELECT credentials.account_id, credentials.id, '', found.key_version, 'leaked', 0, NULL, now()
   FROM ${rowsOf(sql, found)}
   JOIN credentials ON credentials.account_id = found.account_id AND credentials.id = found.credential_id
   AND credentials.key_version = found.key_version
-  ORDER BY found.account_id, found.credential_id
+  ORDER BY credentials.account_id, credentials.id
   ON CONFLICT (account_id, credential_id, model) DO UPDATE
   SET key_version = excluded.key_version, cause = excluded.cause, strikes = 0, until = NULL, parked_at = excluded.parked_at
   WHERE parked.cause <> 'leaked' OR parked.key_version < excluded.key_version

@@ -48,7 +48,7 @@ const storeAll = (sql: SqlClient.SqlClient, changes: ReadonlyArray<ParkingChange
   const join = sql`
     INSERT INTO credential_parkings AS parked
       (account_id, credential_id, model, key_version, epoch, cause, strikes, until, parked_at)
-    SELECT given.account_id, given.credential_id, given.model, given.key_version, given.epoch, given.cause, given.strikes,
+    SELECT credentials.account_id, credentials.id, given.model, given.key_version, given.epoch, given.cause, given.strikes,
       CASE WHEN given.cause <> 'succeeded'
         THEN now() + least(given.remaining, ${longestPause}::double precision) * interval '1 millisecond' END,
       now()

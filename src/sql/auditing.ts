@@ -44,9 +44,9 @@ export const record = (sql: SqlClient.SqlClient, acts: ReadonlyArray<AuditAct>) 
 export const recordOnce = (sql: SqlClient.SqlClient, after: string, act: AuditAct) =>
   Effect.flatMap(CurrentActor, (actor) => {
     const events = `[${eventOf(actor, act)}]`
-    return sql`
-      INSERT INTO audit_entries (events) SELECT ${events}::json
-      WHERE NOT EXISTS (SELECT FROM audit_entries WHERE seq > ${after}::bigint AND events::text = ${events}::text)`
+    const found = sql`
+      SELECT 1 FROM audit_entries WHERE seq > ${after}::bigint AND events::text = ${events}::text LIMIT 1`
+    return Effect.flatMap(found, ({ length }) => (length > 0 ? Effect.void : Effect.asVoid(record(sql, [act]))))
   })
 
 /** The INSERT of an account's entry, for a statement whose CTE `inserted` returns the row that it inserted, if any. */

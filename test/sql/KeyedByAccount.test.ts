@@ -1,23 +1,9 @@
-import { randomUUID } from "node:crypto"
 import { assert } from "@effect/vitest"
-import { DateTime, Duration, Effect, Layer, Option, Result } from "effect"
-import { CredentialId } from "../../src/domain/Identifiers.ts"
-import { leasedAt } from "../../src/domain/routing/LastUse.ts"
-import { AccountRepository } from "../../src/port/AccountRepository.ts"
-import { ApiKeys } from "../../src/port/ApiKeys.ts"
-import { CredentialPools } from "../../src/port/CredentialPools.ts"
-import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
-import { CredentialUse } from "../../src/port/CredentialUse.ts"
-import { KekRegistry } from "../../src/port/KekRegistry.ts"
-import { LeakedKeys } from "../../src/port/LeakedKeys.ts"
-import { Parkings } from "../../src/port/Parkings.ts"
-import { Readiness } from "../../src/port/Readiness.ts"
-import { IdempotencyRecords } from "../../src/port/IdempotencyRecords.ts"
-import { WorkspaceResolver } from "../../src/port/WorkspaceResolver.ts"
+import { Effect, Layer } from "effect"
 import { Statements } from "../support/database/Statements.ts"
-import { created, createdId, minimal } from "../support/http/Bodies.ts"
 import { TestService } from "../support/http/TestService.ts"
 import { layerLive } from "../support/process/layerLive.ts"
+import { onAllAccounts, usePorts } from "./usePorts.ts"
 
 /** Unique indexes of tables whose rows belong to an account, which do not begin with it. */
 const findings = Effect.gen(function* () {
@@ -29,28 +15,12 @@ const findings = Effect.gen(function* () {
   return rows.map(({ name }) => name)
 })
 
-/**
- * Statements on all accounts at once: what names a key-encryption key, old idempotency records, how many keys a search for a leaked
- * one covers, and a command on one workspace.
- */
-const onAllAccounts = [
-  /^\s*SELECT count\(\*\)::int AS count FROM credentials$/,
-  /^\s*SELECT min\(kek_id\) AS id FROM credentials/,
-  /FROM credentials WHERE kek_id BETWEEN \$1 AND \$2/,
-  /FROM credentials\s+WHERE kek_id = (ANY\()?\$1/,
-  /^\s*UPDATE workspaces SET deleted_at = \$1\s+WHERE id = \$2/,
-  /FROM workspaces WHERE id = \$1$/
-]
-
 const namesTenantTable = /\b(credentials|credential_(?:parkings|use)|workspaces|receipts)\b/
 /** The account as a condition, or as part of the key of a join, a comparison or an insert. */
 const namesAccount = /\baccount_id"? = |\("?account_id"?, /
 const isDefinition = (text: string) => /^\s*(ALTER|CREATE|DROP|LOCK)\b/.test(text)
 const isAstray = (text: string) =>
   namesTenantTable.test(text) && !namesAccount.test(text) && !onAllAccounts.some((pattern) => pattern.test(text))
-
-/** A use of every function of a port, in the order of their calls: a new function without one does not compile. */
-type UsesOf<Port> = Readonly<Record<keyof Port, Effect.Effect<unknown, unknown>>>
 
 layerLive(Layer.provideMerge(TestService.layer, Statements.layer))("the rows of tenants are keyed by account", (it) => {
   it.effect("every unique index begins with account_id, except that of API keys by hash", () =>
@@ -66,105 +36,7 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))("the rows of 
   it.effect("every statement names the account, except look-ups of API keys and those on all accounts", () =>
     Effect.gen(function* () {
       const statements = yield* Statements
-      const { create, get, ...tenant } = yield* TestService.newTenant
-      const other = yield* TestService.newTenant
-      const { account_id, management_key_hash, workspace_id } = tenant
-      const repository = yield* CredentialRepository
-      const accounts = yield* AccountRepository
-      const records = yield* IdempotencyRecords
-      const workspaces = yield* WorkspaceResolver
-      const together = { concurrency: "unbounded" } as const
-
-      const id = CredentialId.make(createdId(yield* create({ ...minimal, workspace_id })))
-      yield* get(id)
-      yield* create(minimal)
-      for (const _ of ["first", "again"]) created(yield* create(minimal, [["Idempotency-Key", "k"]]))
-      yield* repository.findById(account_id, id)
-      const { credential, sealed } = Option.getOrThrow(yield* repository.findSealed(account_id, id))
-      const more = [tenant, other, tenant, other].map((home) => ({ home, id: CredentialId.make(randomUUID()) }))
-      yield* Effect.forEach(
-        more,
-        ({ home, id }) =>
-          repository.insert(home.account_id, { ...credential, id, workspace_id: home.workspace_id }, sealed),
-        together
-      )
-      yield* repository.insert(account_id, credential, sealed)
-      yield* Effect.forEach(more, ({ home, id }) => repository.findById(home.account_id, id), together)
-      yield* Effect.forEach(
-        more,
-        ({ home }, index) => workspaces.resolve(home.account_id, index < 2 ? home.workspace_id : undefined),
-        together
-      )
-      yield* workspaces.resolve(account_id, undefined)
-      const apiKeys = yield* ApiKeys
-      yield* Effect.forEach(more, ({ id }) => apiKeys.find(management_key_hash, id), together)
-      yield* Effect.forEach(more, () => apiKeys.find(management_key_hash), together)
-      yield* apiKeys.ownedBy(account_id, [management_key_hash])
-      yield* records.forget(Duration.zero, 10)
-      yield* (yield* Readiness).problems
-      yield* (yield* Readiness).warnings
-      yield* (yield* KekRegistry).missing([])
-      yield* (yield* KekRegistry).retire("none")
-      yield* (yield* KekRegistry).list
-      yield* (yield* KekRegistry).live
-      yield* (yield* KekRegistry).naming([sealed.kek_id], 10)
-      yield* (yield* KekRegistry).rewrapBatch({ primary: "new", after: undefined, size: 10 }, ({ wrapped_dek }) =>
-        Effect.succeed(Result.succeed({ kek_id: "new", wrapped_dek }))
-      )
-
-      const key = { account_id, workspace_id, credential_id: id, key_version: 1 }
-      const parkings: UsesOf<Parkings["Service"]> = {
-        store: (yield* Parkings).store([{ ...key, model: "m", epoch: 0, cause: "rejected", strikes: 1, remaining: 1 }]),
-        clear: (yield* Parkings).clear(account_id, id),
-        withheld: (yield* Parkings).withheld(account_id, [id])
-      }
-      const { conclude, count, scan } = yield* LeakedKeys
-      const leakedKeys: UsesOf<LeakedKeys["Service"]> = {
-        count,
-        scan: scan({ after: undefined, labels: [credential.label] }),
-        conclude: conclude({ found: [key], searched: 1, park: true })
-      }
-      const { load, versions } = yield* CredentialPools
-      const pools: UsesOf<CredentialPools["Service"]> = {
-        versions: Effect.forEach([tenant, other], (owner) => versions(owner, ["openai"]), together),
-        load: load(tenant, "openai")
-      }
-      const { find, store } = yield* CredentialUse
-      const use = { account_id, credential_id: id, ...leasedAt(1) }
-      const lastUse: UsesOf<CredentialUse["Service"]> = { store: store([use]), find: find(account_id, id) }
-      const page = { workspace_id, provider: credential.provider, limit: 1 }
-      const credentials: UsesOf<CredentialRepository["Service"]> = {
-        insert: repository.insert(account_id, credential, sealed),
-        findById: repository.findById(account_id, id),
-        findSealed: repository.findSealed(account_id, id),
-        list: repository.list(account_id, { ...page, offset: 0 }),
-        scan: repository.scan(account_id, { ...page, after: credential }),
-        update: Effect.forEach([sealed, undefined], (sealed) =>
-          repository.update(account_id, { credential, revision: 7, sealed, key_version: 1, fields: ["name"] })
-        ),
-        reorder: Effect.flatMap(repository.list(account_id, { ...page, offset: 0, limit: 100 }), ({ credentials }) =>
-          repository.reorder(account_id, { ...page, ids: credentials.map(({ id }) => id).toReversed() })
-        ),
-        delete: repository.delete(account_id, id)
-      }
-      const created_at = yield* DateTime.now
-      const home = { workspace_id, name: "n", created_at }
-      const record = { hash: management_key_hash, name: "n", management: true, created_at }
-      const uses: UsesOf<AccountRepository["Service"]> = {
-        hasAccounts: accounts.hasAccounts,
-        createAccount: accounts.createAccount({ account_id, name: "n" }, home, record),
-        listAccounts: accounts.listAccounts(account_id, 1),
-        createWorkspace: accounts.createWorkspace(account_id, home),
-        listWorkspaces: accounts.listWorkspaces(account_id),
-        deleteWorkspace: Effect.forEach(["first", "again"], () => accounts.deleteWorkspace(workspace_id, created_at)),
-        addApiKey: accounts.addApiKey(account_id, record),
-        importApiKey: accounts.importApiKey(account_id, record),
-        revokeApiKey: accounts.revokeApiKey(management_key_hash, created_at),
-        listApiKeys: accounts.listApiKeys(account_id),
-        eraseAccount: accounts.eraseAccount(account_id, created_at, 100)
-      }
-      const all = [leakedKeys, parkings, pools, lastUse, credentials, uses].flatMap((uses) => Object.values(uses))
-      for (const use of all) yield* use
+      yield* usePorts
 
       const seen = Array.from(statements).filter((text) => namesTenantTable.test(text) && !isDefinition(text))
       assert.deepStrictEqual(seen.filter(isAstray), [])

@@ -1,7 +1,8 @@
 import { DateTime, Effect } from "effect"
-import type { SqlClient } from "effect/sql"
+import type { SqlClient, Statement } from "effect/sql"
 import type { AccountId } from "../domain/Identifiers.ts"
 import type { CredentialPage, CredentialScan, ScannedCredential } from "../port/CredentialRepository.ts"
+import { compileOnce } from "./connection/compileOnce.ts"
 import type { ConnectionPool } from "./connection/ConnectionPool.ts"
 import { columns, credentialOf, type Stored } from "./credentialRows.ts"
 import { isMarked } from "./ParkingsLive.ts"
@@ -24,23 +25,19 @@ const stateOf = (sql: SqlClient.SqlClient) => sql`
     ELSE 'active'
   END`
 
+const paging = ["account_id", "workspace_id", "limit", "offset"] as const
+
 /**
  * Lists with one statement, so page and count come from one snapshot. Both are read from the index `credentials_list`, and
  * only the rows of the page from the table. Count and offset still pass over index entries, one for each credential.
  */
-export const listCredentials =
-  ({ ask, sql }: ConnectionPool) =>
-  (account_id: AccountId, { limit, offset, provider, q, state, workspace_id }: CredentialPage) => {
-    const listed = sql.and([
-      sql`account_id = ${account_id}`,
-      sql`workspace_id = ${workspace_id}`,
-      ...(provider === undefined ? [] : [sql`provider = ${provider}`]),
-      ...(state === undefined ? [] : [sql`${stateOf(sql)} = ${state}`]),
-      ...(q === undefined
-        ? []
-        : [sql`(starts_with(lower(name), lower(${q})) OR starts_with(lower(label), lower(${q})))`])
-    ])
-    const rows = sql<Row>`
+export const listCredentials = ({ ask, sql }: ConnectionPool) => {
+  const select = (
+    { account_id, limit, offset, workspace_id }: Readonly<Record<(typeof paging)[number], string | number>>,
+    filters: ReadonlyArray<Statement.Fragment> = []
+  ) => {
+    const listed = sql.and([sql`account_id = ${account_id}`, sql`workspace_id = ${workspace_id}`, ...filters])
+    return sql<Row>`
       SELECT counted.total_count, ${sql.csv(columns.map((column) => sql`credentials.${sql(column)}`))}
       FROM (SELECT count(*)::int AS total_count FROM credentials WHERE ${listed}) AS counted
       LEFT JOIN (
@@ -48,11 +45,25 @@ export const listCredentials =
       ) AS page ON true
       LEFT JOIN credentials ON credentials.account_id = ${account_id} AND credentials.id = page.id
       ORDER BY credentials.created_at, credentials.id`
+  }
+  const unfiltered = compileOnce(sql, paging, select)
+
+  return (account_id: AccountId, { provider, q, state, ...page }: CredentialPage) => {
+    const filters = [
+      ...(provider === undefined ? [] : [sql`provider = ${provider}`]),
+      ...(state === undefined ? [] : [sql`${stateOf(sql)} = ${state}`]),
+      ...(q === undefined
+        ? []
+        : [sql`(starts_with(lower(name), lower(${q})) OR starts_with(lower(label), lower(${q})))`])
+    ]
+    const given = { account_id, ...page }
+    const rows = filters.length === 0 ? unfiltered(given) : select(given, filters)
     return Effect.map(ask(rows, "credentials.list"), (found) => ({
       credentials: found.filter(isStored).map(({ total_count: _, ...stored }) => credentialOf(stored)),
       total_count: found[0]?.total_count ?? 0
     }))
   }
+}
 
 /** Scans in the order of the index `credentials_list`, so a part costs the same wherever it begins. */
 export const scanCredentials =

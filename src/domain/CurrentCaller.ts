@@ -7,10 +7,11 @@ export class CurrentCaller extends Context.Service<
   { readonly account_id: AccountId; readonly api_key_hash?: ApiKeyHash }
 >()("byok/CurrentCaller") {}
 
-/** Who acts: a management key over HTTP, the gateway in process, an operator at the command line, or the service. */
+/** Who acts: a management key over HTTP, the gateway in process or over its socket, an operator at the command line, or the service. */
 export const Actor = Schema.Union([
   Schema.Struct({ kind: Schema.Literal("api_key"), api_key_hash: ApiKeyHash }),
   Schema.Struct({ kind: Schema.Literal("in_process") }),
+  Schema.Struct({ kind: Schema.Literal("gateway") }),
   Schema.Struct({ kind: Schema.Literal("cli"), user: Schema.optionalKey(Schema.String) }),
   Schema.Struct({ kind: Schema.Literal("service") })
 ])

@@ -5,7 +5,7 @@ import { InternalError, InvalidParams, NotFound } from "../domain/Errors.ts"
 import { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import { RequestTimeout, withDeadline } from "../port/Deadline.ts"
 import { isRepeated, requestIdOf } from "./RequestHeaders.ts"
-import { methodsOf, routableUrl } from "./Routing.ts"
+import { publicRouting, routableUrl, type Routing } from "./Routing.ts"
 import { traceAndLog } from "./traceAndLog.ts"
 
 const send = (
@@ -13,7 +13,7 @@ const send = (
   headers: Record<string, string> = {}
 ) => HttpServerResponse.jsonUnsafe({ error }, { status: error.code, headers })
 
-const unrouted = (url: string) => {
+const unrouted = ({ methodsOf }: Routing, url: string) => {
   const allow = methodsOf(url)
   return allow.length === 0 ? send(new NotFound()) : send(new MethodNotAllowed(), { allow: allow.join(", ") })
 }
@@ -37,36 +37,39 @@ const logFailure = (cause: Cause.Cause<unknown>) => {
 }
 
 /** Wraps the router: undeclared outcomes become envelopes, and every response gets its headers (D10, D11, D12). */
-export const layer = HttpRouter.middleware(
-  Effect.gen(function* () {
-    const withRequestDeadline = withDeadline(yield* RequestTimeout)
-    const observe = yield* traceAndLog
-    return (app) =>
-      Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) => {
-        const request_id = requestIdOf(request.headers["x-request-id"])
-        const url = routableUrl(request.url)
-        const routed = !namesOneHost(request)
-          ? hostMissing
-          : url === request.url
-            ? app
-            : Effect.provideService(app, HttpServerRequest.HttpServerRequest, request.modify({ url }))
-        const answered = Effect.catchCause(withRequestDeadline(routed), (cause) => {
-          const failure: unknown = Option.getOrUndefined(Cause.findErrorOption(cause))
-          if (HttpServerError.isHttpServerError(failure) && failure.reason._tag === "RouteNotFound") {
-            return Effect.succeed(unrouted(url))
-          }
-          if (Cause.hasInterruptsOnly(cause)) return Effect.failCause(cause)
-          return logFailure(cause).pipe(Effect.annotateLogs({ request_id }), Effect.as(send(new InternalError())))
-        })
-        const enveloped = Effect.map(answered, (response) =>
-          HttpServerResponse.setHeaders(response, {
-            "x-request-id": request_id,
-            "cache-control": response.headers["cache-control"] ?? "no-store",
-            ...(response.status === 503 ? { "retry-after": "1" } : {})
+export const layerFor = (routing: Routing) =>
+  HttpRouter.middleware(
+    Effect.gen(function* () {
+      const withRequestDeadline = withDeadline(yield* RequestTimeout)
+      const observe = yield* traceAndLog(routing)
+      return (app) =>
+        Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) => {
+          const request_id = requestIdOf(request.headers["x-request-id"])
+          const url = routableUrl(request.url)
+          const routed = !namesOneHost(request)
+            ? hostMissing
+            : url === request.url
+              ? app
+              : Effect.provideService(app, HttpServerRequest.HttpServerRequest, request.modify({ url }))
+          const answered = Effect.catchCause(withRequestDeadline(routed), (cause) => {
+            const failure: unknown = Option.getOrUndefined(Cause.findErrorOption(cause))
+            if (HttpServerError.isHttpServerError(failure) && failure.reason._tag === "RouteNotFound") {
+              return Effect.succeed(unrouted(routing, url))
+            }
+            if (Cause.hasInterruptsOnly(cause)) return Effect.failCause(cause)
+            return logFailure(cause).pipe(Effect.annotateLogs({ request_id }), Effect.as(send(new InternalError())))
           })
-        )
-        return observe({ request, request_id, url }, enveloped)
-      })
-  }),
-  { global: true }
-)
+          const enveloped = Effect.map(answered, (response) =>
+            HttpServerResponse.setHeaders(response, {
+              "x-request-id": request_id,
+              "cache-control": response.headers["cache-control"] ?? "no-store",
+              ...(response.status === 503 ? { "retry-after": "1" } : {})
+            })
+          )
+          return observe({ request, request_id, url }, enveloped)
+        })
+    }),
+    { global: true }
+  )
+
+export const layer = layerFor(publicRouting)

@@ -1,4 +1,4 @@
-import { FindMyWay } from "effect/http"
+import { FindMyWay, type HttpMethod } from "effect/http"
 import { Api } from "../api/Api.ts"
 
 /** Paths are taken exactly as they are written (D10), and may be as long as a request's head. */
@@ -35,19 +35,36 @@ export const routableUrl = (url: string): string => {
 const { byok, health } = Api.groups
 const others = ["/", "/docs", "/docs/style.css", "/docs/try-it.js", "/openapi.json"] as const
 
-const routes = FindMyWay.make<string>(routerConfig)
-for (const { method, path } of Object.values({ ...byok.endpoints, ...health.endpoints })) routes.on(method, path, path)
-for (const path of others) routes.on("GET", path, path)
-
 /** The methods that some path allows. */
 export const allowedMethods = ["GET", "HEAD", "POST", "PATCH", "DELETE"] as const
 
-/** The methods that a path allows, for `Allow`; none for an unknown path (D10). */
-export const methodsOf = (url: string): ReadonlyArray<string> =>
-  allowedMethods.filter((method) => routeOf(method, url) !== undefined)
-
-/** The template of the route that the router will take; none for an unknown path. */
-export const routeOf = (method: string, url: string): string | undefined => {
-  const routed = allowedMethods.find((known) => known === (method === "HEAD" ? "GET" : method))
-  return routed === undefined ? undefined : routes.find(routed, url)?.handler
+/** A route by its method and the template of its path. */
+interface KnownRoute {
+  readonly method: HttpMethod.HttpMethod
+  readonly path: `/${string}`
 }
+
+/** What is known of the routes of a server before the router takes one. */
+export const routingOf = (known: ReadonlyArray<KnownRoute>) => {
+  const routes = FindMyWay.make<string>(routerConfig)
+  for (const { method, path } of known) routes.on(method, path, path)
+  /** The template of the route that the router will take; none for an unknown path. */
+  const routeOf = (method: string, url: string): string | undefined => {
+    const routed = allowedMethods.find((known) => known === (method === "HEAD" ? "GET" : method))
+    return routed === undefined ? undefined : routes.find(routed, url)?.handler
+  }
+  return {
+    routeOf,
+    /** The methods that a path allows, for `Allow`; none for an unknown path (D10). */
+    methodsOf: (url: string): ReadonlyArray<string> =>
+      allowedMethods.filter((method) => routeOf(method, url) !== undefined)
+  }
+}
+export type Routing = ReturnType<typeof routingOf>
+
+/** The routes of the service's port. */
+export const publicRouting = routingOf([
+  ...Object.values({ ...byok.endpoints, ...health.endpoints }),
+  ...others.map((path) => ({ method: "GET", path }) as const)
+])
+export const { routeOf } = publicRouting

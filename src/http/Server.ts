@@ -56,19 +56,18 @@ const ofRequests = Context.pick(
   References.TracerEnabled
 )
 
-/** Gives the server the routes, once all that they need is built. */
-const serving = Layer.effectDiscard(
-  Effect.gen(function* () {
-    const { serve } = yield* HttpServer.HttpServer
-    const router = yield* HttpRouter.HttpRouter
-    yield* serve(router.asHttpEffect()).pipe(
-      Effect.updateContext((context: Context.Context<Scope.Scope>) =>
-        // The envelope traces requests: it knows their ids.
-        Context.add(ofRequests(context), HttpMiddleware.TracerDisabledWhen, () => true)
-      )
+/** Gives a server the routes of the router, once all that they need is built. */
+export const serveRoutes = Effect.fnUntraced(function* ({ serve }: HttpServer.HttpServer["Service"]) {
+  const router = yield* HttpRouter.HttpRouter
+  yield* serve(router.asHttpEffect()).pipe(
+    Effect.updateContext((context: Context.Context<Scope.Scope>) =>
+      // The envelope traces requests: it knows their ids.
+      Context.add(ofRequests(context), HttpMiddleware.TracerDisabledWhen, () => true)
     )
-  })
-)
+  )
+})
+
+const serving = Layer.effectDiscard(Effect.flatMap(HttpServer.HttpServer, serveRoutes))
 
 /** Listens once everything the routes need is built, and stops before any of it is released; with a certificate, HTTPS. */
 export const layer = (settings: ServerSettings, certificate?: Certificate) =>

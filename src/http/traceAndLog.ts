@@ -2,7 +2,7 @@ import { Clock, Context, Effect, Exit, type Fiber, Option, References, Tracer } 
 import { type HttpServerRequest, type HttpServerResponse, HttpTraceContext } from "effect/http"
 import { AccessLog, clientGone, CurrentRequestLog, refusals, type RequestLogContext } from "./RequestLogContext.ts"
 import { methodOf } from "./RequestMeter.ts"
-import { routeOf } from "./Routing.ts"
+import type { Routing } from "./Routing.ts"
 
 /** Begins the span of a request, under the span of its caller if it names one; none if the trace is not recorded. */
 const beginRequestSpan = (
@@ -62,35 +62,37 @@ type Answered<E, R> = Effect.Effect<HttpServerResponse.HttpServerResponse, E, R>
  * the caller's key by its hash: nothing that the client wrote except its request id. Probes are sent all the time: they
  * make no trace, and a line at `debug` only.
  */
-export const traceAndLog = Effect.map(
-  AccessLog,
-  (logged) =>
-    <E, R>({ request, request_id, url }: Observed, answered: Answered<E, R>): Answered<E, R> =>
-      Effect.withFiber((fiber): Answered<E, R> => {
-        const traceable = fiber.getRef(References.TracerEnabled) && fiber.getRef(Tracer.Tracer) !== Tracer.nativeTracer
-        if (!traceable && !logged) return answered
-        const began = performance.now()
-        const { method } = request
-        const route = routeOf(method, url)
-        const isProbe = route?.startsWith("/health/") === true
-        const span = traceable && !isProbe ? beginRequestSpan(fiber, request, route) : undefined
-        const logContext: RequestLogContext | undefined = logged ? {} : undefined
-        if (span === undefined && logContext === undefined) return answered
-        const end = (exit: Exit.Exit<HttpServerResponse.HttpServerResponse, E>) => {
-          const own = Exit.isSuccess(exit) ? exit.value.status : clientGone
-          const status = refusals.get(request.source) ?? own
-          if (span?._tag === "Span") endRequestSpan(fiber, span, request_id, status)
-          if (logContext === undefined) return Effect.void
-          const duration_ms = Math.round((performance.now() - began) * 1000) / 1000
-          const named = route === undefined ? { method } : { method, route }
-          return (isProbe ? Effect.logDebug("Request") : Effect.logInfo("Request")).pipe(
-            Effect.annotateLogs({ ...named, status, duration_ms, request_id, ...logContext })
-          )
-        }
-        const ended = logContext === undefined && span?.sampled !== true ? answered : Effect.onExit(answered, end)
-        return Effect.updateContext(ended, (context: Context.Context<R>) => {
-          const within = span === undefined ? context : Context.add(context, Tracer.ParentSpan, span)
-          return logContext === undefined ? within : Context.add(within, CurrentRequestLog, logContext)
+export const traceAndLog = ({ routeOf }: Routing) =>
+  Effect.map(
+    AccessLog,
+    (logged) =>
+      <E, R>({ request, request_id, url }: Observed, answered: Answered<E, R>): Answered<E, R> =>
+        Effect.withFiber((fiber): Answered<E, R> => {
+          const traceable =
+            fiber.getRef(References.TracerEnabled) && fiber.getRef(Tracer.Tracer) !== Tracer.nativeTracer
+          if (!traceable && !logged) return answered
+          const began = performance.now()
+          const { method } = request
+          const route = routeOf(method, url)
+          const isProbe = route?.startsWith("/health/") === true
+          const span = traceable && !isProbe ? beginRequestSpan(fiber, request, route) : undefined
+          const logContext: RequestLogContext | undefined = logged ? {} : undefined
+          if (span === undefined && logContext === undefined) return answered
+          const end = (exit: Exit.Exit<HttpServerResponse.HttpServerResponse, E>) => {
+            const own = Exit.isSuccess(exit) ? exit.value.status : clientGone
+            const status = refusals.get(request.source) ?? own
+            if (span?._tag === "Span") endRequestSpan(fiber, span, request_id, status)
+            if (logContext === undefined) return Effect.void
+            const duration_ms = Math.round((performance.now() - began) * 1000) / 1000
+            const named = route === undefined ? { method } : { method, route }
+            return (isProbe ? Effect.logDebug("Request") : Effect.logInfo("Request")).pipe(
+              Effect.annotateLogs({ ...named, status, duration_ms, request_id, ...logContext })
+            )
+          }
+          const ended = logContext === undefined && span?.sampled !== true ? answered : Effect.onExit(answered, end)
+          return Effect.updateContext(ended, (context: Context.Context<R>) => {
+            const within = span === undefined ? context : Context.add(context, Tracer.ParentSpan, span)
+            return logContext === undefined ? within : Context.add(within, CurrentRequestLog, logContext)
+          })
         })
-      })
-)
+  )

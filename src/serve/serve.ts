@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs"
 import { Effect, Layer, Option } from "effect"
 import type { HttpServerError } from "effect/http"
 import * as Byok from "../Byok.ts"
+import * as GatewayServer from "../gateway/GatewayServer.ts"
 import * as Server from "../http/Server.ts"
 import * as ManagementServer from "../management/ManagementServer.ts"
 import { Draining } from "../port/Readiness.ts"
@@ -58,6 +59,18 @@ export const managementPort = (settings: Settings) =>
     }
   })
 
+/** The socket for gateways, if the settings ask for one. */
+export const gatewaySocket = (settings: Settings) =>
+  Option.match(settings.gatewaySocket, {
+    onNone: () => Layer.empty,
+    onSome: (path) =>
+      GatewayServer.layer(settings, path).pipe(
+        Layer.catchTag("SocketRefused", ({ message }) =>
+          Layer.effectDiscard(Effect.fail(new InvalidSetting({ message })))
+        )
+      )
+  })
+
 /** The service. Layers stop top to bottom; SIGHUP reloads the keyring and the certificate. */
 export const serve = (settings: Settings, json = false) =>
   Layer.unwrap(
@@ -73,7 +86,7 @@ export const serve = (settings: Settings, json = false) =>
       )
       return Layer.mergeAll(welcome(settings, json), reloading, drain.layer).pipe(
         Layer.provide(server),
-        Layer.provideMerge(managementPort(settings)),
+        Layer.provideMerge(Layer.merge(managementPort(settings), gatewaySocket(settings))),
         Layer.provide(TelemetryLive.metrics(settings)),
         Layer.provide(Layer.succeed(Draining, drain.isDraining)),
         Layer.provide(Byok.layerWith(settings)),

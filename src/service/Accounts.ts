@@ -42,6 +42,9 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
         return { account_id, workspace_id, management_key: key, management_key_hash: hash }
       }),
 
+      /** Up to 1,000 accounts in order of their ids, after one of them. */
+      listPage: (after: AccountId | undefined) => repository.listAccounts(after, pageSize),
+
       /** Passes all accounts to `write` in order of their ids, page by page, until it returns false. */
       listAccounts: Effect.fn("Accounts.listAccounts")(function* <E>(
         write: (page: ReadonlyArray<Account>) => Effect.Effect<boolean, E>

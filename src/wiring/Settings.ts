@@ -115,7 +115,9 @@ const table = Effect.all({
   /** How often metrics are sent to the collector. */
   metricsInterval: Effect.map(settingOr("OTEL_METRIC_EXPORT_INTERVAL", whole(1, 9_999_999), 60_000), Duration.millis),
   /** Where operators reach metrics, details of health and the reload of the keyring; none for nowhere. */
-  management
+  management,
+  /** The Unix socket for gateways in any language; none for nowhere. */
+  gatewaySocket: setting("BYOK_GATEWAY_SOCKET", text)
 })
 
 export type TlsFiles = Option.Option.Value<Settings["tls"]>

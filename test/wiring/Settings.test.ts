@@ -94,7 +94,8 @@ const defaults = {
   headers: {} as Readonly<Record<string, string>>,
   sampling: { ratio: 1, parentDecides: true },
   metricsInterval: 60_000,
-  management: Option.none<{ readonly host: string; readonly port: number }>()
+  management: Option.none<{ readonly host: string; readonly port: number }>(),
+  gatewaySocket: Option.none<string>()
 }
 
 interface Setting {
@@ -232,6 +233,7 @@ const settings: Record<string, Setting> = {
   OTEL_METRICS_EXPORTER: choice({ otlp: {} }, ["canary"], "otlp or none"),
   OTEL_TRACES_SAMPLER: choice(samplers, ["jaeger_remote", "Always_on"], `one of ${Object.keys(samplers).join(", ")}`),
   OTEL_METRIC_EXPORT_INTERVAL: whole(1, 9_999_999, (metricsInterval) => ({ metricsInterval })),
+  BYOK_GATEWAY_SOCKET: { good: [["/run/byok/gateway.sock", { gatewaySocket: Option.some("/run/byok/gateway.sock") }]] },
   BYOK_MANAGEMENT_PORT: whole(0, 65535, (port) => ({ management: Option.some({ host: "127.0.0.1", port }) })),
   BYOK_MANAGEMENT_HOST: text(() => ({})),
   OTEL_TRACES_SAMPLER_ARG: choice({ "0.5": {} }, ["1.1", "-0.1", "half", "NaN", "Infinity"], "a number from 0 to 1")

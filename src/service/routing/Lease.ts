@@ -47,6 +47,10 @@ export class Lease {
     this.#ended = true
   }
 
+  get hasEnded(): boolean {
+    return this.#ended
+  }
+
   /** The key's own buffer, not a copy: zero after the scope. */
   get bytes(): Buffer {
     if (this.#key === undefined) throw new Error("The lease has ended")

@@ -87,5 +87,6 @@ export const settingsFor = (url: string, keyring = generateKeyring(new Date())):
     sampling: { ratio: 1, parentDecides: true }
   },
   metricsInterval: Duration.minutes(1),
-  management: Option.none()
+  management: Option.none(),
+  gatewaySocket: Option.none()
 })

@@ -1,0 +1,269 @@
+import { Effect, Schema } from "effect"
+import { HttpApi, HttpApiEndpoint, HttpApiGroup, HttpApiMiddleware, HttpApiSchema, OpenApi } from "effect/http-api"
+import { ExpectationFailed, HeadersTooLarge, PayloadTooLarge, RequestTimeout } from "../api/HttpErrors.ts"
+import { QueryParameters, ResourcePath } from "../api/Middleware.ts"
+import { timestamp } from "../domain/Credential.ts"
+import { fixedMessage, InternalError, InvalidParams, NotFound, ServiceUnavailable } from "../domain/Errors.ts"
+import { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
+import { Provider } from "../domain/Provider.ts"
+import { Region } from "../domain/Region.ts"
+import { RoutingRequest } from "../domain/routing/RoutingRequest.ts"
+import { Text } from "../domain/Text.ts"
+
+/** 409: a report about another attempt than the open one, or an API key that exists already. */
+export class GatewayConflict extends Schema.Error<GatewayConflict>("GatewayConflict")(
+  ...fixedMessage(409, "Conflict", "Another attempt is open, or an API key with that hash exists already.")
+) {
+  readonly _tag = "GatewayConflict"
+}
+
+/** Reads a body of JSON in UTF-8, of at most 256 KiB, and reports every field that does not decode. */
+export class GatewayBody extends HttpApiMiddleware.Service<GatewayBody, { requires: never }>()("byok/GatewayBody", {
+  error: [InvalidParams, PayloadTooLarge, ServiceUnavailable]
+}) {}
+
+const failures = [InternalError, ServiceUnavailable, RequestTimeout, ExpectationFailed, HeadersTooLarge] as const
+
+const ofRequest = RoutingRequest.fields
+const milliseconds = "must be a whole number from 0 to 600000"
+
+/** A request to route: the members of a `RoutingRequest`, of the default workspace unless one is given. */
+const NewRoute = Schema.Struct({
+  ...ofRequest,
+  workspace_id: Schema.NullOr(WorkspaceId)
+    .annotate({
+      message: "must be a UUID or null",
+      description: "Null for the account's default workspace.",
+      default: null
+    })
+    .pipe(Schema.withDecodingDefaultKey<Schema.NullOr<typeof WorkspaceId>>(Effect.succeed(null))),
+  freshness_ms: Schema.Int.annotate({ message: milliseconds, default: 0 })
+    .check(Schema.isBetween({ minimum: 0, maximum: 600_000 }, { message: milliseconds }))
+    .pipe(Schema.withDecodingDefaultKey(Effect.succeed(0)))
+}).annotate({ identifier: "NewRoute" })
+
+const Attempt = Schema.Struct({
+  attempt: Schema.Int.annotate({ description: "Number of the attempt, from 1." }),
+  step: Schema.Literals(["own", "shared"]),
+  provider: Provider,
+  credential_id: Schema.NullOr(CredentialId),
+  label: Schema.NullOr(Schema.String),
+  region: Schema.NullOr(Region),
+  key: Schema.optionalKey(Schema.String.annotate({ description: "The provider's key, in the clear; only with `own`." }))
+}).annotate({ identifier: "Attempt" })
+
+const next = Schema.NullOr(Attempt).annotate({
+  description: "Send the request with this key; null if there is no other."
+})
+const retry_at = Schema.NullOr(timestamp("When a key may be tried again, if that is known and none is left."))
+
+const Reason = Schema.StructWithRest(Schema.Struct({ reason: Schema.String }), [
+  Schema.Record(Schema.String, Schema.Unknown)
+])
+const position = Schema.NullOr(Schema.Int).annotate({ description: "Its place in the plan; null if it is not used." })
+const Verdicts = Schema.Struct({
+  provider: Provider,
+  credentials: Schema.Array(
+    Schema.Struct({
+      credential_id: CredentialId,
+      section: Schema.Literals(["prioritized", "fallback"]),
+      position,
+      exclusions: Schema.Array(Reason)
+    })
+  ),
+  shared: Schema.Struct({ position, removed: Schema.Array(Reason) })
+}).annotate({ identifier: "Verdicts" })
+
+const Route = Schema.Struct({
+  route: Schema.String,
+  expires_at: timestamp("When the route ends by itself."),
+  next,
+  providers: Schema.Array(Verdicts),
+  retry_at
+}).annotate({ identifier: "Route" })
+
+const outcomes = ["succeeded", "rate_limited", "quota_exhausted", "rejected", "forbidden"] as const
+export const Outcomes = Schema.Literals([...outcomes, "upstream_failed", "request_refused", "abandoned"])
+
+const isOneOf = ({ abandoned, status }: { readonly abandoned?: boolean; readonly status?: number | null }) =>
+  (status !== undefined) !== (abandoned === true)
+
+const status = "must be a status from 100 to 599, or null if the upstream did not answer"
+
+/** What came of an attempt: the upstream's answer, or that it was abandoned. */
+const Report = Schema.Struct({
+  status: Schema.optionalKey(
+    Schema.NullOr(Schema.Int.check(Schema.isBetween({ minimum: 100, maximum: 599 }, { message: status }))).annotate({
+      message: status
+    })
+  ),
+  retry_after: Schema.optionalKey(
+    Schema.NullOr(Schema.String).annotate({
+      message: "must be a string or null",
+      description: "The header `Retry-After`."
+    })
+  ),
+  codes: Schema.optionalKey(
+    Schema.Array(Schema.String)
+      .annotate({ message: "must be a list of strings", description: "`code`, `type` and `status` of the error." })
+      .check(Schema.isMaxLength(20, { message: "must have at most 20 elements" }))
+  ),
+  abandoned: Schema.optionalKey(Schema.Boolean.annotate({ message: "must be true or false" }))
+})
+  .check(Schema.makeFilter(isOneOf, { message: "must have either status or abandoned: true" }))
+  .annotate({ identifier: "Report" })
+
+const name = Text.check(
+  Schema.isNonEmpty({ message: "must not be empty" }),
+  Schema.isMaxCodePoints(255, { message: "must have at most 255 characters" })
+)
+const time = timestamp("In UTC, to the millisecond.")
+const key = Schema.String.annotate({ description: "The key, shown this once." })
+const management = Schema.Boolean.annotate({ message: "must be true or false", default: false })
+
+const data = <S extends Schema.Constraint>(schema: S): Schema.Struct<{ readonly data: S }> =>
+  Schema.Struct({ data: schema })
+const created = <S extends Schema.Top>(schema: S) => data(schema).pipe(HttpApiSchema.status(201))
+const inAccount = { id: AccountId }
+const summary = (text: string) => OpenApi.annotations({ summary: text })
+
+class RoutesGroup extends HttpApiGroup.make("routes").add(
+  HttpApiEndpoint.post("open", "/routes", {
+    payload: NewRoute,
+    success: created(Route),
+    error: failures
+  })
+    .middleware(GatewayBody)
+    .annotateMerge(summary("Plan a request and take the first key")),
+  HttpApiEndpoint.post("report", "/routes/:id/attempts/:n", {
+    params: { id: Schema.String, n: Schema.FiniteFromString },
+    payload: Report,
+    success: Schema.Struct({ data: Schema.Struct({ outcome: Outcomes, next, retry_at }) }),
+    error: [NotFound, GatewayConflict, ...failures]
+  })
+    .middleware(GatewayBody)
+    .middleware(ResourcePath)
+    .annotateMerge(summary("Report an attempt and take the next key")),
+  HttpApiEndpoint.delete("abandon", "/routes/:id", {
+    params: { id: Schema.String },
+    success: Schema.Struct({ deleted: Schema.Literal(true) }),
+    error: [NotFound, ...failures]
+  })
+    .middleware(ResourcePath)
+    .annotateMerge(summary("End a route whose client left"))
+) {}
+
+class AccountsGroup extends HttpApiGroup.make("accounts").add(
+  HttpApiEndpoint.post("create", "/accounts", {
+    payload: Schema.Struct({ name }),
+    success: created(
+      Schema.Struct({
+        account_id: AccountId,
+        workspace_id: WorkspaceId,
+        management_key: key,
+        management_key_hash: ApiKeyHash
+      })
+    ),
+    error: failures
+  })
+    .middleware(GatewayBody)
+    .annotateMerge(summary("Create an account with its default workspace and a management key")),
+  HttpApiEndpoint.get("list", "/accounts", {
+    query: Schema.Struct({ after: Schema.optionalKey(AccountId) }),
+    success: data(Schema.Array(Schema.Struct({ account_id: AccountId, name: Schema.String, created_at: time }))),
+    error: [InvalidParams, ...failures]
+  })
+    .middleware(QueryParameters)
+    .annotateMerge(summary("List accounts in order of their ids, 1,000 at a time")),
+  HttpApiEndpoint.delete("delete", "/accounts/:id", {
+    params: inAccount,
+    success: Schema.Struct({ deleted: Schema.Literal(true) }),
+    error: [NotFound, ...failures]
+  })
+    .middleware(ResourcePath)
+    .annotateMerge(summary("Delete an account with everything in it, for good")),
+  HttpApiEndpoint.post("createWorkspace", "/accounts/:id/workspaces", {
+    params: inAccount,
+    payload: Schema.Struct({ name }),
+    success: created(Schema.Struct({ workspace_id: WorkspaceId })),
+    error: [NotFound, ...failures]
+  })
+    .middleware(GatewayBody)
+    .middleware(ResourcePath)
+    .annotateMerge(summary("Create a workspace")),
+  HttpApiEndpoint.get("listWorkspaces", "/accounts/:id/workspaces", {
+    params: inAccount,
+    success: data(
+      Schema.Array(
+        Schema.Struct({
+          workspace_id: WorkspaceId,
+          name: Schema.String,
+          is_default: Schema.Boolean,
+          created_at: time,
+          deleted_at: Schema.NullOr(time)
+        })
+      )
+    ),
+    error: [NotFound, ...failures]
+  })
+    .middleware(ResourcePath)
+    .annotateMerge(summary("List the workspaces of an account")),
+  HttpApiEndpoint.delete("deleteWorkspace", "/accounts/:id/workspaces/:workspace_id", {
+    params: { id: AccountId, workspace_id: WorkspaceId },
+    success: Schema.Struct({ deleted: Schema.Literal(true) }),
+    error: [NotFound, ...failures]
+  })
+    .middleware(ResourcePath)
+    .annotateMerge(summary("Delete a workspace; its credentials stay readable")),
+  HttpApiEndpoint.post("createApiKey", "/accounts/:id/api-keys", {
+    params: inAccount,
+    payload: Schema.Struct({
+      name,
+      management: management.pipe(Schema.withDecodingDefaultKey(Effect.succeed(false))),
+      hash: Schema.optionalKey(ApiKeyHash.annotate({ description: "Imports the key with this SHA-256." }))
+    }),
+    success: created(Schema.Struct({ hash: ApiKeyHash, management: Schema.Boolean, key: Schema.optionalKey(key) })),
+    error: [NotFound, GatewayConflict, ...failures]
+  })
+    .middleware(GatewayBody)
+    .middleware(ResourcePath)
+    .annotateMerge(summary("Issue an API key, or import one by its hash")),
+  HttpApiEndpoint.get("listApiKeys", "/accounts/:id/api-keys", {
+    params: inAccount,
+    success: data(
+      Schema.Array(
+        Schema.Struct({
+          hash: ApiKeyHash,
+          name: Schema.String,
+          management: Schema.Boolean,
+          created_at: time,
+          revoked_at: Schema.NullOr(time)
+        })
+      )
+    ),
+    error: [NotFound, ...failures]
+  })
+    .middleware(ResourcePath)
+    .annotateMerge(summary("List the API keys of an account by hash")),
+  HttpApiEndpoint.delete("revokeApiKey", "/accounts/:id/api-keys/:hash", {
+    params: { id: AccountId, hash: ApiKeyHash },
+    success: Schema.Struct({ deleted: Schema.Literal(true) }),
+    error: [NotFound, ...failures]
+  })
+    .middleware(ResourcePath)
+    .annotateMerge(summary("Revoke an API key; its next request is refused"))
+) {}
+
+/** What a gateway in any language asks over the Unix socket. Answers hold provider keys: it is on no port. */
+export class GatewayApi extends HttpApi.make("byok-gateway")
+  .add(RoutesGroup, AccountsGroup)
+  .prefix("/v1")
+  .annotate(HttpApi.PayloadParseOptions, { errors: "all" })
+  .annotate(HttpApi.QueryParseOptions, { errors: "all", onExcessProperty: "error" })
+  .annotateMerge(
+    OpenApi.annotations({
+      title: "BYOK for gateways",
+      version: "2.0.0",
+      description: "Route requests with customers' own keys. Only for the gateway's user, over the Unix socket."
+    })
+  ) {}

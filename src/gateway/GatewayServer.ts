@@ -1,0 +1,110 @@
+import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
+import { chmodSync, lstatSync, renameSync, rmSync, statSync } from "node:fs"
+import { connect } from "node:net"
+import { dirname } from "node:path"
+import { Data, Effect, Layer } from "effect"
+import { HttpRouter } from "effect/http"
+import { HttpApiBuilder } from "effect/http-api"
+import * as Envelope from "../http/Envelope.ts"
+import { makeNodeServer, type ServerLimits } from "../http/makeNodeServer.ts"
+import * as RequestDecodingLive from "../http/RequestDecodingLive.ts"
+import { AccessLog } from "../http/RequestLogContext.ts"
+import { routerConfig, routingOf } from "../http/Routing.ts"
+import { serveRoutes, type ServerSettings } from "../http/Server.ts"
+import { GatewayApi } from "./GatewayApi.ts"
+import * as Handlers from "./Handlers.ts"
+
+/** The socket cannot be listened on; the message names the setting and what is allowed. */
+export class SocketRefused extends Data.TaggedError("SocketRefused")<{ readonly message: string }> {}
+
+const refuse = (why: string) => new SocketRefused({ message: `BYOK_GATEWAY_SOCKET ${why}.` })
+
+/** How many bytes the path of a socket may have: macOS allows four fewer than Linux. */
+const maxPath = process.platform === "linux" ? 107 : 103
+
+const codeOf = (error: unknown): unknown => Reflect.get(Object(error) as object, "code")
+
+/** Whether a process listens on a socket. */
+const isAlive = (path: string) =>
+  Effect.callback<boolean, SocketRefused>((resume) => {
+    const socket = connect(path)
+    socket.once("connect", () => resume(Effect.succeed(true)))
+    socket.once("error", (error) => {
+      const code = codeOf(error)
+      const isGone = code === "ECONNREFUSED" || code === "ENOENT"
+      resume(isGone ? Effect.succeed(false) : Effect.fail(refuse("must be a socket that this user may replace")))
+    })
+    return Effect.sync(() => socket.destroy())
+  })
+
+const attempt = <A>(run: () => A, why: (code: unknown) => string) =>
+  Effect.try({ try: run, catch: (error) => refuse(why(codeOf(error))) })
+
+const taken = refuse("must be a socket of one instance: another one listens there")
+
+/** Makes way for the socket. A stale one is taken aside before it is removed: another instance may just have begun to listen. */
+const prepare = Effect.fnUntraced(function* (path: string) {
+  if (Buffer.byteLength(path) > maxPath) return yield* refuse(`must have at most ${maxPath} bytes`)
+  const folder = yield* attempt(
+    () => statSync(dirname(path)),
+    () => "must be in a folder that exists"
+  )
+  if ((folder.mode & 0o002) !== 0) return yield* refuse("must be in a folder that others cannot write to")
+  const found = yield* attempt(
+    () => lstatSync(path, { throwIfNoEntry: false }),
+    () => "must be in a folder that this user may read"
+  )
+  if (found === undefined) return
+  if (!found.isSocket()) return yield* refuse("must be a socket or not exist: a file or link is there")
+  if (yield* isAlive(path)) return yield* taken
+  const aside = `${path}.${process.pid}`
+  yield* attempt(
+    () => renameSync(path, aside),
+    () => "must be a socket that this user may replace"
+  )
+  if (yield* isAlive(aside)) {
+    yield* Effect.ignore(Effect.try(() => renameSync(aside, path)))
+    return yield* taken
+  }
+  rmSync(aside, { force: true })
+})
+
+const groups = Object.values(GatewayApi.groups) as ReadonlyArray<{
+  readonly endpoints: Readonly<Record<string, Parameters<typeof routingOf>[0][number]>>
+}>
+
+const routing = routingOf([
+  ...groups.flatMap(({ endpoints }) => Object.values(endpoints)),
+  { method: "GET", path: "/openapi.json" }
+])
+
+const routes = Layer.merge(
+  HttpApiBuilder.layer(GatewayApi, { openapiPath: "/openapi.json" }),
+  Envelope.layerFor(routing)
+)
+
+/** Serves gateways on a Unix socket that only the user and group of this process may open. */
+export const layer = (settings: ServerLimits & Pick<ServerSettings, "accessLog">, path: string) =>
+  Layer.effectDiscard(
+    Effect.gen(function* () {
+      yield* prepare(path)
+      const server = yield* NodeHttpServer.make(() => makeNodeServer(settings), {
+        path,
+        gracefulShutdownTimeout: "1 second"
+      }).pipe(
+        Effect.mapError(({ cause }) => (codeOf(cause) === "EADDRINUSE" ? taken : refuse("must be free to listen on")))
+      )
+      chmodSync(path, 0o660)
+      yield* serveRoutes(server)
+      yield* Effect.logInfo(`Gateways are served on ${path}`)
+    })
+  ).pipe(
+    Layer.provide(routes),
+    // The router of the public port is another one.
+    Layer.provide(Layer.fresh(HttpRouter.layer)),
+    Layer.provide(Layer.succeed(HttpRouter.RouterConfig, routerConfig)),
+    Layer.provide(NodeHttpServer.layerHttpServices),
+    Layer.provide(Handlers.layer),
+    Layer.provide(RequestDecodingLive.layer),
+    Layer.provide(Layer.succeed(AccessLog, settings.accessLog))
+  )

@@ -1,0 +1,167 @@
+import { Duration, Effect, Layer, Option, Redacted } from "effect"
+import { type HttpRouter, HttpServerResponse } from "effect/http"
+import { HttpApiBuilder } from "effect/http-api"
+import { CurrentActor } from "../domain/CurrentCaller.ts"
+import { InvalidParams, NotFound, ServiceUnavailable } from "../domain/Errors.ts"
+import type { AccountId } from "../domain/Identifiers.ts"
+import { type Outcome, outcomeOf } from "../domain/routing/Outcome.ts"
+import type { Exclusion, ProviderPlan } from "../domain/routing/Plan.ts"
+import { withJsonBody } from "../http/RequestDecodingLive.ts"
+import { CurrentDeadline } from "../port/Deadline.ts"
+import { WorkspaceResolver } from "../port/WorkspaceResolver.ts"
+import { Accounts } from "../service/Accounts.ts"
+import { workspaceIssue } from "../service/Ownership.ts"
+import { Router } from "../service/routing/Router.ts"
+import { GatewayApi, GatewayBody, GatewayConflict, type Outcomes } from "./GatewayApi.ts"
+import { type NextAttempt, OpenRoutes } from "./OpenRoutes.ts"
+
+const timeOf = (at: number | null) => (at === null ? null : new Date(at).toISOString())
+
+/** Written by hand: the key is read from its lease at the last moment. */
+const json = (status: number, data: object) =>
+  HttpServerResponse.text(JSON.stringify({ data }), { status, contentType: "application/json" })
+
+const attemptOf = (next: NextAttempt | undefined) => {
+  if (next === undefined) return null
+  const { lease, step } = next.attempt
+  const { n: attempt } = next
+  if (lease === undefined) {
+    return { attempt, step: "shared", provider: step.provider, credential_id: null, label: null, region: null }
+  }
+  const { credential_id, label, provider, region } = lease.terms
+  return { attempt, step: "own", provider, credential_id, label, region, key: lease.text() }
+}
+
+const exclusionOf = (exclusion: Exclusion) =>
+  exclusion.reason === "parked" ? { ...exclusion, until: timeOf(exclusion.until) } : exclusion
+
+const verdictsOf = ({ credentials, ...rest }: ProviderPlan) => ({
+  ...rest,
+  credentials: credentials.map((verdict) => ({ ...verdict, exclusions: verdict.exclusions.map(exclusionOf) }))
+})
+
+const outcomeNames = {
+  Succeeded: "succeeded",
+  RateLimited: "rate_limited",
+  QuotaExhausted: "quota_exhausted",
+  Rejected: "rejected",
+  Forbidden: "forbidden",
+  UpstreamFailed: "upstream_failed",
+  RequestRefused: "request_refused",
+  Abandoned: "abandoned"
+} as const satisfies Record<Outcome["_tag"], typeof Outcomes.Type>
+
+const routes = HttpApiBuilder.group(
+  GatewayApi,
+  "routes",
+  Effect.fnUntraced(function* (handlers) {
+    const { plan } = yield* Router
+    const { abandon, open, report } = yield* OpenRoutes
+    const workspaces = yield* WorkspaceResolver
+    const unavailable = () => new ServiceUnavailable()
+    return handlers.handleAll({
+      open: ({ payload: { freshness_ms, workspace_id: given, ...request } }) =>
+        Effect.gen(function* () {
+          const refused = InvalidParams.of(workspaceIssue(given ?? undefined))
+          const workspace_id = given ?? Option.getOrUndefined(yield* workspaces.resolve(request.account_id, undefined))
+          if (workspace_id === undefined) return yield* refused
+          const planning = plan(
+            { ...request, workspace_id },
+            freshness_ms === 0 ? "now" : Duration.millis(freshness_ms)
+          )
+          const { expires_at, id, next, planned, retry_at } = yield* Effect.catchTags(open(planning), {
+            UnknownWorkspace: () => refused,
+            PoolsUnavailable: unavailable
+          })
+          const providers = planned.providers.map(verdictsOf)
+          const times = { expires_at: timeOf(expires_at), retry_at: timeOf(retry_at) }
+          return json(201, { route: id, ...times, next: attemptOf(next), providers })
+        }),
+      report: ({ params: { id, n }, payload: { codes = [], retry_after = null, status } }) =>
+        Effect.gen(function* () {
+          const now = yield* Effect.clockWith((clock) => Effect.sync(() => clock.currentTimeMillisUnsafe()))
+          const outcome =
+            status === undefined ? ({ _tag: "Abandoned" } as const) : outcomeOf({ status, codes, retry_after }, now)
+          const answer = yield* Effect.catchTags(report(id, n, outcome), {
+            AttemptNotOpen: () => new GatewayConflict(),
+            PoolsUnavailable: unavailable
+          })
+          // The attempt of the answer may have ended since: somebody else reported it, or the route is over.
+          if (answer.next?.attempt.lease?.hasEnded === true) return yield* new GatewayConflict()
+          const { next, outcome: first, retry_at } = answer
+          return json(200, { outcome: outcomeNames[first._tag], next: attemptOf(next), retry_at: timeOf(retry_at) })
+        }),
+      abandon: ({ params }) => Effect.as(abandon(params.id), { deleted: true } as const)
+    })
+  })
+)
+
+const asGateway = Effect.provideService(CurrentActor, { kind: "gateway" })
+const notKnown = { NotKnown: () => new NotFound() }
+const deleted = { deleted: true } as const
+
+const accounts = HttpApiBuilder.group(
+  GatewayApi,
+  "accounts",
+  Effect.fnUntraced(function* (handlers) {
+    const accounts = yield* Accounts
+    const workspacesOf = (id: AccountId) => Effect.catchTags(accounts.listWorkspaces(id), notKnown)
+    const apiKeysOf = (id: AccountId) => Effect.catchTags(accounts.listApiKeys(id), notKnown)
+    return handlers.handleAll({
+      create: ({ payload }) =>
+        Effect.map(asGateway(accounts.createAccount(payload.name)), ({ management_key, ...made }) => ({
+          data: { ...made, management_key: Redacted.value(management_key) }
+        })),
+      list: ({ query }) => Effect.map(accounts.listPage(query.after), (data) => ({ data })),
+      // As long as it takes, like the command: whoever leaves resumes it by deleting the account again.
+      delete: ({ params }) =>
+        accounts
+          .deleteAccount(params.id)
+          .pipe(
+            asGateway,
+            Effect.provideService(CurrentDeadline, undefined),
+            Effect.catchTags(notKnown),
+            Effect.as(deleted)
+          ),
+      createWorkspace: ({ params, payload }) =>
+        Effect.map(
+          asGateway(Effect.catchTags(accounts.createWorkspace(params.id, payload.name), notKnown)),
+          (data) => ({ data })
+        ),
+      listWorkspaces: ({ params }) => Effect.map(workspacesOf(params.id), (data) => ({ data })),
+      deleteWorkspace: ({ params: { id, workspace_id } }) =>
+        Effect.gen(function* () {
+          const own = yield* workspacesOf(id)
+          if (!own.some((one) => one.workspace_id === workspace_id)) return yield* new NotFound()
+          yield* asGateway(Effect.catchTags(accounts.deleteWorkspace(workspace_id), notKnown))
+          return deleted
+        }),
+      createApiKey: ({ params, payload: { hash, ...given } }) =>
+        asGateway(
+          hash === undefined
+            ? Effect.map(accounts.issueApiKey(params.id, given), ({ key, ...made }) => ({
+                data: { ...made, key: Redacted.value(key) }
+              }))
+            : Effect.map(accounts.importApiKey(params.id, { hash, ...given }), (data) => ({ data }))
+        ).pipe(Effect.catchTags({ ...notKnown, HashTaken: () => new GatewayConflict() })),
+      listApiKeys: ({ params }) => Effect.map(apiKeysOf(params.id), (data) => ({ data })),
+      revokeApiKey: ({ params: { hash, id } }) =>
+        Effect.gen(function* () {
+          const own = yield* apiKeysOf(id)
+          if (!own.some((one) => one.hash === hash)) return yield* new NotFound()
+          yield* asGateway(Effect.catchTags(accounts.revokeApiKey(hash), notKnown))
+          return deleted
+        })
+    })
+  })
+)
+
+const body = Layer.succeed(GatewayBody, (app) => withJsonBody("gateway", app))
+
+const groups = Layer.merge(routes, accounts).pipe(Layer.provide([body, OpenRoutes.layer]))
+
+/** The schemas of the contract need no service, which the types of its handlers cannot tell. */
+type Needed = Exclude<Layer.Services<typeof groups>, HttpRouter.Request<"Requires", unknown>>
+
+/** Translates between the contract and the services, nothing else. */
+export const layer = groups as Layer.Layer<Layer.Success<typeof groups>, never, Needed>

@@ -1,0 +1,208 @@
+import { execFile } from "node:child_process"
+import { chmodSync, existsSync, lstatSync, mkdirSync, statSync, writeFileSync } from "node:fs"
+import { request } from "node:http"
+import { createServer } from "node:net"
+import { join } from "node:path"
+import { assert } from "@effect/vitest"
+import { Effect, Layer } from "effect"
+import * as GatewayServer from "../../src/gateway/GatewayServer.ts"
+import { fakeUpstream } from "../examples/FakeUpstream.ts"
+import { serverSettings } from "../support/database/freshDatabase.ts"
+import { createdId } from "../support/http/Bodies.ts"
+import { send } from "../support/http/HttpProbe.ts"
+import { TestService } from "../support/http/TestService.ts"
+import { layerLive } from "../support/process/layerLive.ts"
+import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
+
+const key = "sk-0123456789-0123456789-AbCd"
+const bad = "sk-rejected-0123456789-0123456789"
+
+const ask = (socketPath: string, method: string, path: string, body?: object) =>
+  Effect.promise(
+    () =>
+      new Promise<{ status: number; text: string }>((resolve, reject) => {
+        const headers = { "content-type": "application/json" }
+        const sent = request({ socketPath, method, path, headers }, (response) => {
+          let text = ""
+          response.on("data", (part: Buffer) => (text += part.toString()))
+          response.once("end", () => resolve({ status: response.statusCode ?? 0, text }))
+        })
+        sent.once("error", reject).end(body === undefined ? undefined : JSON.stringify(body))
+      })
+  )
+
+/** A gateway's socket of the test's service, until the scope closes. */
+const listening = (path: string) => Layer.build(Layer.fresh(GatewayServer.layer(serverSettings, path)))
+
+const socketPath = Effect.map(temporaryDirectory, (directory) => join(directory, "gateway.sock"))
+
+const own = { provider: "azure", endpoint: { shared: false } }
+
+layerLive(TestService.layer)("the socket for gateways", (it) => {
+  it.effect("is for the user and group of the process, replaces a stale one and goes when it stops", () =>
+    Effect.gen(function* () {
+      const path = yield* socketPath
+      const stale = createServer()
+      yield* Effect.promise(() => new Promise<void>((resolve) => void stale.listen(`${path}.live`, resolve)))
+      // As after kill -9: the socket is there, and nobody listens.
+      const { renameSync } = yield* Effect.promise(() => import("node:fs"))
+      renameSync(`${path}.live`, path)
+      yield* Effect.promise(() => new Promise<void>((resolve) => void stale.close(() => resolve())))
+      assert.isTrue(lstatSync(path).isSocket(), "stale")
+      yield* Effect.scoped(
+        Effect.gen(function* () {
+          yield* listening(path)
+          assert.strictEqual(statSync(path).mode & 0o777, 0o660)
+          assert.strictEqual((yield* ask(path, "GET", "/openapi.json")).status, 200)
+          const again = yield* Effect.flip(Effect.scoped(listening(path)))
+          assert.strictEqual(
+            again.message,
+            "BYOK_GATEWAY_SOCKET must be a socket of one instance: another one listens there."
+          )
+          assert.strictEqual((yield* ask(path, "GET", "/openapi.json")).status, 200, "the first goes on")
+        })
+      )
+      assert.isFalse(existsSync(path))
+    })
+  )
+
+  it.effect("is refused in one sentence where others could take its place, or something else is", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      const open = join(directory, "open")
+      mkdirSync(open)
+      chmodSync(open, 0o777)
+      writeFileSync(join(directory, "file"), "")
+      for (const [path, why] of [
+        [join(open, "s"), "in a folder that others cannot write to"],
+        [join(directory, "none", "s"), "in a folder that exists"],
+        [join(directory, "file"), "a socket or not exist: a file or link is there"]
+      ] as const) {
+        const { message } = yield* Effect.flip(Effect.scoped(listening(path)))
+        assert.strictEqual(message, `BYOK_GATEWAY_SOCKET must be ${why}.`)
+      }
+      const { message } = yield* Effect.flip(Effect.scoped(listening(join(directory, "x".repeat(108)))))
+      assert.match(message, /^BYOK_GATEWAY_SOCKET must have at most \d+ bytes\.$/)
+    })
+  )
+
+  it.effect("has routes of its own: none is on the port, and none of the port's is on it (control)", () =>
+    Effect.gen(function* () {
+      const { url } = yield* TestService
+      const path = yield* socketPath
+      yield* listening(path)
+      for (const route of ["/v1/accounts", "/v1/routes"]) {
+        assert.notStrictEqual((yield* ask(path, "GET", route)).status, 404)
+        assert.strictEqual((yield* send(url, { path: route })).status, 404)
+      }
+      for (const route of ["/api/v1/byok", "/health/live", "/docs"]) {
+        assert.strictEqual((yield* ask(path, "GET", route)).status, 404, route)
+        assert.notStrictEqual((yield* send(url, { path: route })).status, 404, route)
+      }
+    })
+  )
+
+  it.effect("hands out keys one after the other, and what one socket learns another one knows", () =>
+    Effect.gen(function* () {
+      const { account_id, create } = yield* TestService.newTenant
+      for (const one of [bad, key]) createdId(yield* create({ provider: "azure", key: one }))
+      const [path, other] = [yield* socketPath, yield* socketPath]
+      yield* listening(path)
+      yield* listening(other)
+      const route = { account_id, model: "a/model", targets: [own] }
+      const opened = yield* ask(path, "POST", "/v1/routes", route)
+      assert.strictEqual(opened.status, 201, opened.text)
+      const { data } = JSON.parse(opened.text) as { data: { route: string; next: { key: string; attempt: number } } }
+      assert.deepStrictEqual([data.next.key, data.next.attempt], [bad, 1])
+      const attempts = `/v1/routes/${data.route}/attempts`
+      assert.strictEqual((yield* ask(path, "POST", `${attempts}/2`, { status: 401 })).status, 409)
+      assert.strictEqual((yield* ask(path, "POST", `${attempts}/1`, {})).status, 400)
+      const first = yield* ask(path, "POST", `${attempts}/1`, { status: 401 })
+      assert.deepStrictEqual(yield* ask(path, "POST", `${attempts}/1`, { status: 200 }), first, "the first counts")
+      assert.match(first.text, /"outcome":"rejected","next":\{"attempt":2,"step":"own"/)
+      assert.include(first.text, key)
+      const last = yield* ask(path, "POST", `${attempts}/2`, { status: 200 })
+      assert.strictEqual(last.text, '{"data":{"outcome":"succeeded","next":null,"retry_at":null}}')
+      assert.deepStrictEqual(yield* ask(path, "POST", `${attempts}/2`, { status: 500 }), last)
+      assert.strictEqual((yield* ask(path, "POST", `${attempts}/1`, { status: 401 })).status, 404)
+      assert.strictEqual((yield* ask(path, "DELETE", `/v1/routes/${data.route}`)).status, 404)
+      const again = yield* ask(path, "POST", "/v1/routes", route)
+      assert.include(again.text, `"key":"${key}"`)
+      assert.notInclude(again.text, bad)
+      assert.include(again.text, '"reason":"parked","cause":"rejected","until":"2')
+    })
+  )
+
+  it.effect("manages accounts as the commands do, with an actor of its own in the audit log", () =>
+    Effect.gen(function* () {
+      const { sql } = yield* TestService
+      const path = yield* socketPath
+      yield* listening(path)
+      const dataOf = ({ text }: { readonly text: string }) =>
+        (JSON.parse(text) as { data: Record<string, string> }).data
+      const {
+        account_id,
+        management_key = "",
+        workspace_id
+      } = dataOf(yield* ask(path, "POST", "/v1/accounts", { name: "a customer" }))
+      const account = `/v1/accounts/${account_id}`
+      const made = yield* TestService.send({
+        path: "/api/v1/byok",
+        headers: [["Authorization", `Bearer ${management_key}`]]
+      })
+      assert.strictEqual(made.status, 200)
+      const { hash = "", key: issued } = dataOf(yield* ask(path, "POST", `${account}/api-keys`, { name: "k" }))
+      assert.match(issued ?? "", /^byok_/)
+      const imported = "a".repeat(64)
+      const body = { name: "i", hash: imported, management: true }
+      assert.strictEqual((yield* ask(path, "POST", `${account}/api-keys`, body)).status, 201)
+      const again = { ...body, management: false }
+      assert.strictEqual((yield* ask(path, "POST", `${account}/api-keys`, again)).status, 409)
+      const workspace = dataOf(yield* ask(path, "POST", `${account}/workspaces`, { name: "w" }))
+      assert.include((yield* ask(path, "GET", `${account}/workspaces`)).text, workspace_id ?? "none")
+      const stranger = dataOf(yield* ask(path, "POST", "/v1/accounts", { name: "other" }))
+      for (const foreign of [`workspaces/${workspace["workspace_id"]}`, `api-keys/${hash}`]) {
+        assert.strictEqual(
+          (yield* ask(path, "DELETE", `/v1/accounts/${stranger["account_id"]}/${foreign}`)).status,
+          404
+        )
+        assert.strictEqual((yield* ask(path, "DELETE", `${account}/${foreign}`)).status, 200)
+      }
+      assert.include((yield* ask(path, "GET", `${account}/api-keys`)).text, hash)
+      assert.include((yield* ask(path, "GET", "/v1/accounts")).text, account_id ?? "none")
+      assert.strictEqual((yield* ask(path, "DELETE", account)).status, 200)
+      assert.strictEqual((yield* ask(path, "DELETE", account)).status, 404)
+      const actors = yield* sql<{ actor: string }>`
+        SELECT DISTINCT event->'actor'->>'kind' AS actor
+        FROM audit_entries, json_array_elements(events) AS event WHERE account_id = ${account_id}`
+      assert.deepStrictEqual(actors, [{ actor: "gateway" }])
+    })
+  )
+
+  it.effect("serves a gateway of 30 lines of Python, whose keys fail one after the other", () =>
+    Effect.gen(function* () {
+      const { account_id, create } = yield* TestService.newTenant
+      const limited = "sk-limited-0123456789-0123456789"
+      for (const one of [bad, limited, key]) createdId(yield* create({ provider: "openai", key: one }))
+      const path = yield* socketPath
+      yield* listening(path)
+      const upstream = yield* fakeUpstream((given, response) => {
+        if (given === key) return response.end("hello")
+        if (given === limited) return response.writeHead(429, { "retry-after": "30" }).end()
+        return response.writeHead(401).end(given)
+      })
+      const script = join(import.meta.dirname, "../../examples/gateway.py")
+      const run = Effect.promise(
+        () =>
+          new Promise<string>((resolve) =>
+            execFile("python3", [script, path, account_id, upstream.url], (error, stdout, stderr) =>
+              resolve(`${stdout}|${stderr}${error?.code ?? ""}`)
+            )
+          )
+      )
+      assert.strictEqual(yield* run, "hello|sk-...6789 rejected\nsk-...6789 rate_limited\nsk-...AbCd succeeded\n")
+      assert.deepStrictEqual(upstream.seen(), [bad, limited, key])
+      assert.strictEqual(yield* run, "hello|sk-...AbCd succeeded\n", "what failed is parked")
+    })
+  )
+})

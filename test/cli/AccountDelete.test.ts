@@ -5,7 +5,7 @@ import { AccountId, WorkspaceId } from "../../src/domain/Identifiers.ts"
 import { IdempotencyRecords } from "../../src/port/IdempotencyRecords.ts"
 import { eventsIn } from "../support/database/auditEntries.ts"
 import { databaseContent, leakOf } from "../support/keys/leakSearch.ts"
-import { adminClient, freshDatabase } from "../support/database/freshDatabase.ts"
+import { adminClient, migratedDatabase } from "../support/database/freshDatabase.ts"
 import { plainCredential } from "../support/database/plainCredential.ts"
 import { storesOn } from "../support/database/stores.ts"
 import { assertUsage } from "../support/process/assertUsage.ts"
@@ -18,7 +18,7 @@ const sha256 = (text: string) => createHash("sha256").update(text).digest()
 
 /** A database with two accounts, the first with so many credentials, their sealed keys and labels recognisable. */
 const begin = Effect.fnUntraced(function* (count: number) {
-  const DATABASE_URL = yield* freshDatabase
+  const DATABASE_URL = yield* migratedDatabase
   const settings = { DATABASE_URL }
   const sql = yield* adminClient(DATABASE_URL)
   const accounts = yield* Effect.forEach(["one", "other"], () =>

@@ -4,7 +4,7 @@ import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { eventsIn } from "../support/database/auditEntries.ts"
-import { adminClient, freshDatabase } from "../support/database/freshDatabase.ts"
+import { adminClient, migratedDatabase } from "../support/database/freshDatabase.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
 import { leakOf } from "../support/keys/leakSearch.ts"
 import { assertUsage } from "../support/process/assertUsage.ts"
@@ -18,7 +18,7 @@ const key = (number: number) => `sk-Qx7Lm2Rt9Wk4Zp8Vb3Nc6Hd1-${number}`
 
 /** An account with three credentials of one provider and one of another. */
 const begin = Effect.gen(function* () {
-  const DATABASE_URL = yield* freshDatabase
+  const DATABASE_URL = yield* migratedDatabase
   const settings = { DATABASE_URL, BYOK_KEYRING: ringOf("kek") }
   const made = yield* createAccount(settings)
   const account_id = textIn(made, "account_id")

@@ -4,7 +4,7 @@ import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
 import type { SqlClient } from "effect/sql"
-import { adminClient, freshDatabase } from "../support/database/freshDatabase.ts"
+import { adminClient, migratedDatabase } from "../support/database/freshDatabase.ts"
 import { eventsIn } from "../support/database/auditEntries.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
 import { leakOf } from "../support/keys/leakSearch.ts"
@@ -37,7 +37,7 @@ const printed = (stdout: string): ReadonlyArray<Printed> =>
 
 /** An account on a database of its own, and a file to import. */
 const begin = Effect.gen(function* () {
-  const DATABASE_URL = yield* freshDatabase
+  const DATABASE_URL = yield* migratedDatabase
   const settings = { DATABASE_URL, BYOK_KEYRING: ringOf("kek") }
   const made = yield* createAccount(settings)
   const account_id = textIn(made, "account_id")

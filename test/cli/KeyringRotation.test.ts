@@ -8,7 +8,7 @@ import { minimal } from "../support/http/Bodies.ts"
 import { createOver, getOver, idIn } from "../support/http/callByok.ts"
 import { createAccount, onlyObject, textIn } from "../support/process/CommandLine.ts"
 import { eventually } from "../support/process/eventually.ts"
-import { adminClient, freshDatabase } from "../support/database/freshDatabase.ts"
+import { adminClient, migratedDatabase } from "../support/database/freshDatabase.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
 import { keysOf, openedWith, sealUnder } from "../support/keys/rotating.ts"
 import { byokScript, nowhere, runByok } from "../support/process/runByok.ts"
@@ -25,7 +25,7 @@ const steps = Array.from(section.matchAll(/^ *```sh\n(.*?)^ *```/gms), ([, comma
 
 /** A database, a directory with a keyring file, and a shell in it that knows `byok`. */
 const begin = Effect.gen(function* () {
-  const DATABASE_URL = yield* freshDatabase
+  const DATABASE_URL = yield* migratedDatabase
   const cwd = yield* temporaryDirectory
   const keyring = join(cwd, "keyring")
   const program = join(cwd, "byok")

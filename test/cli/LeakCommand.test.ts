@@ -2,7 +2,7 @@ import { chmodSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
-import { adminClient, freshDatabase } from "../support/database/freshDatabase.ts"
+import { adminClient, migratedDatabase } from "../support/database/freshDatabase.ts"
 import { eventsIn } from "../support/database/auditEntries.ts"
 import { databaseContent, leakOf } from "../support/keys/leakSearch.ts"
 import { createOver, idIn } from "../support/http/callByok.ts"
@@ -47,7 +47,7 @@ interface Search {
 
 /** A service with the credentials of two accounts, and the command beside it. */
 const begin = Effect.gen(function* () {
-  const DATABASE_URL = yield* freshDatabase
+  const DATABASE_URL = yield* migratedDatabase
   const settings = { DATABASE_URL, BYOK_KEYRING: ringOf("kek") }
   const accounts = [yield* createAccount(settings), yield* createAccount(settings)]
   const service = yield* startService({ ...settings, LOG_LEVEL: "trace" })
@@ -225,7 +225,7 @@ describe("byok leak find and clear", () => {
 
   it.live("refuses text that it cannot search for, and works without a keyring only to clear", () =>
     Effect.gen(function* () {
-      const DATABASE_URL = yield* freshDatabase
+      const DATABASE_URL = yield* migratedDatabase
       const settings = { DATABASE_URL, BYOK_KEYRING: ringOf("kek") }
       const directory = yield* temporaryDirectory
       const file = (name: string, mode: number) => {

@@ -6,7 +6,7 @@ import { minimal } from "../support/http/Bodies.ts"
 import { createOver, getOver, idIn } from "../support/http/callByok.ts"
 import { createAccount, onlyObject, textIn } from "../support/process/CommandLine.ts"
 import { databaseContent } from "../support/keys/leakSearch.ts"
-import { adminClient, freshDatabase } from "../support/database/freshDatabase.ts"
+import { adminClient, migratedDatabase } from "../support/database/freshDatabase.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
 import { runByok } from "../support/process/runByok.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
@@ -16,7 +16,7 @@ import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 const begin = Effect.gen(function* () {
   const hsm = yield* softHsm
   yield* addToken(hsm, "byok", { id: "token-1" }, { id: "token-2" })
-  const DATABASE_URL = yield* freshDatabase
+  const DATABASE_URL = yield* migratedDatabase
   const pinFile = join(yield* temporaryDirectory, "pin")
   writeFileSync(pinFile, `${pin}\n`, { mode: 0o600 })
   return {

@@ -44,6 +44,9 @@ const newDatabase = Effect.fnUntraced(function* (original?: string) {
 /** The URL of a new, empty database, dropped when the scope closes. */
 export const freshDatabase = newDatabase()
 
+/** The URL of a new database that is migrated, dropped when the scope closes. */
+export const migratedDatabase = Effect.suspend(() => newDatabase(inject("migratedDatabase")))
+
 /** The URL of a copy of a database as it is now, dropped when the scope closes. Waits until nobody uses the original. */
 export const copyDatabase = (url: string) => newDatabase(databaseIn.exec(url)?.[2])
 

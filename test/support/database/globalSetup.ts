@@ -1,3 +1,4 @@
+import { randomBytes } from "node:crypto"
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
@@ -6,6 +7,7 @@ import { Reactivity } from "effect/reactivity"
 import type { TestProject } from "vitest/node"
 import { makeClient } from "../../../src/sql/connection/Database.ts"
 import { parseDatabaseUrl } from "../../../src/sql/connection/DatabaseTarget.ts"
+import { migrate } from "../../../src/sql/Migrations.ts"
 import { bundle } from "../process/bundle.ts"
 import { type Endpoint, start } from "../../../src/sql/embedded/EmbeddedPostgres.ts"
 
@@ -13,16 +15,21 @@ declare module "vitest" {
   export interface ProvidedContext {
     /** The server on which every test file creates a database of its own. */
     readonly serverUrl: string
+    /** The name of a migrated database there, to be copied. */
+    readonly migratedDatabase: string
   }
 }
+
+const settings = { connectTimeout: Duration.seconds(5), pooler: false }
+
+const clientOf = (url: string) => makeClient(parseDatabaseUrl(Redacted.make(url)), { ...settings, poolSize: 1 })
 
 const urlOf = ({ database, host, username }: Endpoint, ...password: ReadonlyArray<string>) =>
   `postgres://${[username, ...password].map(encodeURIComponent).join(":")}@localhost/${database}?host=${encodeURIComponent(host)}`
 
 /** Makes a server ask for a password as others do, or tests might pass only on one that trusts every client. */
 const askForPassword = Effect.fnUntraced(function* (endpoint: Endpoint, password: string) {
-  const target = parseDatabaseUrl(Redacted.make(urlOf(endpoint)))
-  const sql = yield* makeClient(target, { connectTimeout: Duration.seconds(5), poolSize: 1, pooler: false })
+  const sql = yield* clientOf(urlOf(endpoint))
   yield* sql.unsafe(`ALTER ROLE ${endpoint.username} PASSWORD '${password}'`)
   const [found] = yield* sql<{ path: string }>`SELECT current_setting('hba_file') AS path`
   writeFileSync(found?.path ?? "", "local all all password\n")
@@ -30,17 +37,30 @@ const askForPassword = Effect.fnUntraced(function* (endpoint: Endpoint, password
   return urlOf(endpoint, password)
 }, Effect.scoped)
 
+/** Makes a migrated database, dropped when the scope closes, and returns its name. */
+const makeMigrated = Effect.fnUntraced(function* (serverUrl: string) {
+  const name = `byok_test_${randomBytes(6).toString("hex")}`
+  const admin = yield* clientOf(serverUrl)
+  yield* Effect.acquireRelease(admin.unsafe(`CREATE DATABASE ${name}`), () =>
+    Effect.orDie(admin.unsafe(`DROP DATABASE ${name}`))
+  )
+  yield* migrate({ ...parseDatabaseUrl(Redacted.make(serverUrl)), database: name }, settings)
+  return name
+})
+
 /** Tests start the bundled program, and run on the server of `DATABASE_URL`, else on an embedded PostgreSQL of their own. */
 export default async function setup(project: TestProject) {
   process.env["BYOK_TEST_PROGRAM"] = await bundle()
   const given = process.env["DATABASE_URL"]
   delete process.env["DATABASE_URL"]
-  if (given !== undefined) return project.provide("serverUrl", given)
   const directory = mkdtempSync(join(tmpdir(), "byok-test-"))
   const scope = Scope.makeUnsafe()
-  const started = Effect.flatMap(start(directory), (endpoint) => askForPassword(endpoint, "of the tests"))
-  const url = await Effect.runPromise(Effect.provide(Scope.provide(started, scope), Reactivity.layer))
-  project.provide("serverUrl", url)
+  const opened = Effect.gen(function* () {
+    const url = given ?? (yield* askForPassword(yield* start(directory), "of the tests"))
+    project.provide("serverUrl", url)
+    project.provide("migratedDatabase", yield* makeMigrated(url))
+  })
+  await Effect.runPromise(Effect.provide(Scope.provide(opened, scope), Reactivity.layer))
   return async () => {
     await Effect.runPromise(Scope.close(scope, Exit.void))
     rmSync(directory, { recursive: true, force: true })

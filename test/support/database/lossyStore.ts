@@ -6,13 +6,12 @@ import { IdempotencyRecords } from "../../../src/port/IdempotencyRecords.ts"
 import * as AccountRepositoryLive from "../../../src/sql/AccountRepositoryLive.ts"
 import * as DatabaseLive from "../../../src/sql/connection/Database.ts"
 import * as CredentialRepositoryLive from "../../../src/sql/CredentialRepositoryLive.ts"
-import { migrate } from "../../../src/sql/Migrations.ts"
 import * as IdempotencyRecordsLive from "../../../src/sql/IdempotencyRecordsLive.ts"
 import * as KekRegistryLive from "../../../src/sql/KekRegistryLive.ts"
 import * as LeakedKeysLive from "../../../src/sql/LeakedKeysLive.ts"
 import * as ParkingsLive from "../../../src/sql/ParkingsLive.ts"
 import { databaseProxy } from "./DatabaseProxy.ts"
-import { adminClient, databaseSettings, freshDatabase } from "./freshDatabase.ts"
+import { adminClient, databaseSettings, migratedDatabase } from "./freshDatabase.ts"
 
 export const uuid = (n: number) => `01935f6a-0000-7000-8000-${String(n).padStart(12, "0")}`
 export const account_id = AccountId.make(uuid(1))
@@ -29,10 +28,9 @@ const writing = Layer.mergeAll(
 
 /** The ports that write, behind a proxy that loses answers, and a client behind the service's back. */
 export const openBehindProxy = Effect.gen(function* () {
-  const url = yield* freshDatabase
+  const url = yield* migratedDatabase
   const proxy = yield* databaseProxy(url)
   const settings = { ...databaseSettings, statementTimeout: Duration.seconds(25), deadline: Duration.seconds(28) }
-  yield* migrate(proxy.target, settings)
   const ports = yield* Layer.build(Layer.provide(writing, DatabaseLive.layer(proxy.target, settings)))
   return { ports, proxy, sql: yield* adminClient(url) }
 })

@@ -12,7 +12,7 @@ import type { IdempotencyRecords } from "../../../src/port/IdempotencyRecords.ts
 import type { WorkspaceResolver } from "../../../src/port/WorkspaceResolver.ts"
 import * as Persistence from "../../../src/wiring/Persistence.ts"
 import * as Memory from "../memory/Memory.ts"
-import { adminClient, freshDatabase, settingsFor } from "./freshDatabase.ts"
+import { adminClient, migratedDatabase, settingsFor } from "./freshDatabase.ts"
 
 export type Ports =
   | AccountRepository
@@ -36,7 +36,7 @@ export const stores: ReadonlyArray<readonly [name: string, store: Layer.Layer<Po
   ["in memory", Memory.layer],
   ...[true, false].map((batching) => {
     const name = batching ? "on PostgreSQL" : "on PostgreSQL, each request with a statement of its own"
-    const store = Layer.unwrap(Effect.map(freshDatabase, (url) => onDatabase(url, batching)))
+    const store = Layer.unwrap(Effect.map(migratedDatabase, (url) => onDatabase(url, batching)))
     return [name, Layer.orDie(store)] as const
   })
 ]
@@ -49,7 +49,7 @@ export const storesOn = (url: string, batching = true) => Effect.orDie(Layer.bui
 
 /** Every port on a database of its own, and a client for what happens behind the service's back. */
 export const openStore = Effect.fnUntraced(function* (batching: boolean = true) {
-  const url = yield* freshDatabase
+  const url = yield* migratedDatabase
   return { url, sql: yield* adminClient(url), ports: yield* storesOn(url, batching) }
 })
 

@@ -7,7 +7,7 @@ import type { AccountId, ApiKeyHash, WorkspaceId } from "../../../src/domain/Ide
 import * as Server from "../../../src/http/Server.ts"
 import { Accounts } from "../../../src/service/Accounts.ts"
 import type { Settings } from "../../../src/wiring/Settings.ts"
-import { adminClient, freshDatabase, settingsFor } from "../database/freshDatabase.ts"
+import { adminClient, migratedDatabase, settingsFor } from "../database/freshDatabase.ts"
 import { Recording } from "../process/Recording.ts"
 import { bearer, create, get, type Header, list, plan, remove, type Request, send, update } from "./HttpProbe.ts"
 import type { Answer } from "./RawConnection.ts"
@@ -59,7 +59,7 @@ export class TestService extends Context.Service<
   }: Changes) =>
     Layer.unwrap(
       Effect.gen(function* () {
-        const databaseUrl = yield* freshDatabase
+        const databaseUrl = yield* migratedDatabase
         const settings = change(settingsFor(databaseUrl))
         const service = Layer.effect(
           TestService,

@@ -1,7 +1,7 @@
 import { assert } from "@effect/vitest"
 import { Context, Effect, Layer } from "effect"
 import type { SqlClient } from "effect/sql"
-import { adminClient, freshDatabase } from "../database/freshDatabase.ts"
+import { adminClient, migratedDatabase } from "../database/freshDatabase.ts"
 import { runCommand } from "./runCommand.ts"
 import type { Finished } from "./runNode.ts"
 
@@ -39,7 +39,7 @@ export class CommandLine extends Context.Service<
   static readonly layer = Layer.effect(
     this,
     Effect.gen(function* () {
-      const databaseUrl = yield* freshDatabase
+      const databaseUrl = yield* migratedDatabase
       const run = (...args: ReadonlyArray<string>) => runCommand(args, { DATABASE_URL: databaseUrl })
       return {
         databaseUrl,

@@ -1,6 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Layer, Option, Redacted } from "effect"
 import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
+import { prometheusText } from "../../src/telemetry/prometheusText.ts"
 import type { Sampling } from "../../src/telemetry/TracerLive.ts"
 import type { Settings } from "../../src/wiring/Settings.ts"
 import * as TelemetryLive from "../../src/wiring/TelemetryLive.ts"
@@ -9,7 +10,9 @@ import { TestService, withoutTable } from "../support/http/TestService.ts"
 import { createdId, minimal } from "../support/http/Bodies.ts"
 import { bearer, type Header, json, render, send } from "../support/http/HttpProbe.ts"
 import { open } from "../support/http/RawConnection.ts"
+import { samplesIn, sumIn } from "../support/http/samplesIn.ts"
 import { type ReceivedSpan, SpanCollector } from "../support/http/SpanCollector.ts"
+import { eventually } from "../support/process/eventually.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 
 const settings = settingsFor("postgres://nobody@localhost/nothing", generateKeyring(new Date(0)))
@@ -165,13 +168,22 @@ layerLive(Layer.provideMerge(tracedWith({ ratio: 1, parentDecides: true }), Span
     })
   )
 
-  it.effect("has the status that its client got when the body did not arrive in time", () =>
+  it.effect("has the status that its client got when the body did not arrive in time, as the series have", () =>
     Effect.gen(function* () {
       const { traceOf } = yield* SpanCollector
       const { url } = yield* TestService
       const { management_key } = yield* TestService.newTenant
       const headers = [bearer(management_key), json, parentOf("6".repeat(32), "01"), ["Content-Length", "9"]] as const
+      const labels = { http_request_method: "POST", http_route: "/api/v1/byok", http_response_status_code: "408" }
+      const context = yield* Effect.context()
+      const counted = () => {
+        const samples = samplesIn(prometheusText(context))
+        return [labels, {}].map((which) => sumIn(samples, "http_server_request_duration_seconds_count", which) ?? 0)
+      }
+      const before = counted()
       assert.strictEqual((yield* send(url, { method: "POST", path: "/api/v1/byok", headers })).status, 408)
+      yield* eventually("it is counted", () => counted()[0] === (before[0] ?? 0) + 1)
+      assert.strictEqual(counted()[1], (before[1] ?? 0) + 1, "and as nothing else")
       const request = (yield* traceOf("POST /api/v1/byok", "6".repeat(32))).at(-1)
       assert.deepInclude(request?.attributes, { "http.response.status_code": 408 })
       assert.strictEqual(request?.status.code, 0)

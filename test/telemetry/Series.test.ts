@@ -105,20 +105,6 @@ layerLive(metered(), { timeout: "120 seconds" })("the series of a service", (it)
     })
   )
 
-  it.effect("count a request whose body does not arrive in time as 408, and no other", () =>
-    Effect.gen(function* () {
-      const { url } = yield* TestService
-      const { management_key } = yield* TestService.tenant
-      const head = `POST /api/v1/byok HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${management_key}\r\n`
-      const before = yield* read("http_server_request_duration_seconds_count")
-      yield* raises(
-        exchange(url, `${head}Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{`),
-        request("POST", "/api/v1/byok", 408)
-      )
-      assert.strictEqual(yield* read("http_server_request_duration_seconds_count"), (before ?? 0) + 1)
-    })
-  )
-
   it.effect("show requests while they are answered, and count a client that does not wait as 499", () =>
     Effect.gen(function* () {
       const { sql, url } = yield* TestService

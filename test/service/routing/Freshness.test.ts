@@ -133,7 +133,7 @@ layerLive(TwoInstances.layer)("plans and leases on two instances over one databa
         assert.deepStrictEqual(stale, [])
         for (const count of Object.values(counts)) assert.isAbove(count, 0, JSON.stringify(counts))
       }),
-    { arbitrary: { runs: 3, maxShrinks: 5 }, timeout: 240_000 }
+    { arbitrary: { runs: 2, maxShrinks: 5 }, timeout: 240_000 }
   )
 
   it.effect.prop(

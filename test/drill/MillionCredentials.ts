@@ -47,7 +47,7 @@ const readsAll = /Seq Scan on (accounts|workspaces|api_keys|credentials)\b/
 const alone: ReadonlyArray<readonly [name: string, text: RegExp]> = [
   ["key and workspace of one create", /AS default_workspace_id\s+FROM api_keys[^;]*hash = \$1/],
   ["key and credential of one get", /1 AS n, [^;]*FROM api_keys/],
-  ["insert of one credential", /\) FROM home\s+ON CONFLICT/],
+  ["insert of one credential", /\) FROM target\s+ON CONFLICT/],
   ["foreign key of an insert", /FROM ONLY "public"\."workspaces"/]
 ]
 const batched: typeof alone = [

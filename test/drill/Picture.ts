@@ -11,7 +11,12 @@ interface Drawn {
 
 const maxName = 74
 
-const shortened = (name: string) => (name.length > maxName ? `${name.slice(0, maxName - 1)}…` : name)
+/** Keeps what tells variants apart, which is said last. */
+const shortened = (name: string) => {
+  if (name.length <= maxName) return name
+  const [end = ""] = /, [^,]{1,20}$/.exec(name) ?? []
+  return `${name.slice(0, maxName - 1 - end.length)}…${end}`
+}
 
 /** The longest time without an acknowledgement in each fault, and how many acknowledged credentials were lost. */
 export const pictureOf = (results: ReadonlyArray<Drawn>): string =>

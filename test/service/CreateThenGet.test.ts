@@ -94,18 +94,6 @@ describe("a created credential", () => {
     }).pipe(Effect.provide(service))
   )
 
-  it.effect.each([
-    ["openai", "eu", "europe"],
-    ["fireworks", "us", "us"],
-    ["azure", "us", null],
-    ["cohere", "us", null]
-  ] as const)("of %s, with key material of region %s, has the region %s (D29, D30)", ([provider, region, expected]) =>
-    Effect.gen(function* () {
-      const made = yield* createdFrom({ provider, key: JSON.stringify({ api_key: secret, region }) })
-      assert.strictEqual(made.declared_region, expected)
-    }).pipe(Effect.provide(service))
-  )
-
   it.effect("goes to the requested workspace, in any case, or else to the default one (section 4.1)", () =>
     Effect.gen(function* () {
       const { account_id, workspace_id } = yield* newTenant

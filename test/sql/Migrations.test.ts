@@ -78,7 +78,8 @@ describe("migrate", () => {
       assert.instanceOf(failure, DatabaseFailure)
       assert.strictEqual(failure.sqlstate, "42P07")
       assert.notInclude(Cause.pretty(exit.cause), "keks")
-      assert.deepStrictEqual(yield* tables, ["keks"])
+      assert.deepStrictEqual(yield* tables, ["effect_sql_migrations", "keks"])
+      assert.isEmpty(yield* sql`SELECT 1 FROM effect_sql_migrations`)
 
       yield* sql`DROP TABLE keks`
       assert.deepStrictEqual(yield* migrate(target, databaseSettings), all)

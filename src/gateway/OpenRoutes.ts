@@ -9,10 +9,10 @@ import type { PoolsUnavailable } from "../service/routing/RouterErrors.ts"
 import type { OpenAttempt, Walk } from "../service/routing/Walk.ts"
 
 /** How long a route may take, in milliseconds. Then its open attempt is abandoned. */
-export const longestRoute = 10 * 60 * 1000
+const longestRoute = 10 * 60 * 1000
 
 /** How many routes may be open at a time, and of how many ended ones the last answer is kept. */
-export const maxRoutes = 10_000
+const maxRoutes = 10_000
 
 /** A report about another attempt than the open one. */
 export class AttemptNotOpen extends Data.TaggedError("AttemptNotOpen") {}
@@ -205,9 +205,7 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
         Effect.suspend(() => {
           const route = routes.get(id)
           return route === undefined ? new NotFound() : end(id, route)
-        }),
-
-      count: () => routes.size
+        })
     }
   })
 }) {

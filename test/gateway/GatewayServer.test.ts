@@ -1,16 +1,18 @@
 import { execFile } from "node:child_process"
-import { chmodSync, existsSync, lstatSync, mkdirSync, statSync, writeFileSync } from "node:fs"
+import { chmodSync, existsSync, lstatSync, mkdirSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs"
 import { request } from "node:http"
 import { createServer } from "node:net"
 import { join } from "node:path"
 import { assert } from "@effect/vitest"
-import { Effect, Layer } from "effect"
+import { Effect, Layer, Option, Redacted } from "effect"
+import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
 import * as GatewayServer from "../../src/gateway/GatewayServer.ts"
 import { fakeUpstream } from "../examples/FakeUpstream.ts"
 import { serverSettings } from "../support/database/freshDatabase.ts"
 import { createdId } from "../support/http/Bodies.ts"
 import { send } from "../support/http/HttpProbe.ts"
 import { TestService } from "../support/http/TestService.ts"
+import { startService } from "../support/process/ServiceProcess.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 
@@ -38,14 +40,16 @@ const socketPath = Effect.map(temporaryDirectory, (directory) => join(directory,
 
 const own = { provider: "azure", endpoint: { shared: false } }
 
-layerLive(TestService.layer)("the socket for gateways", (it) => {
+const keyring = generateKeyring(new Date())
+const settings = <S extends object>(given: S) => ({ ...given, keyring: Option.some(Redacted.make(keyring)) })
+
+layerLive(TestService.layerWith({ settings }))("the socket for gateways", (it) => {
   it.effect("is for the user and group of the process, replaces a stale one and goes when it stops", () =>
     Effect.gen(function* () {
       const path = yield* socketPath
       const stale = createServer()
       yield* Effect.promise(() => new Promise<void>((resolve) => void stale.listen(`${path}.live`, resolve)))
       // As after kill -9: the socket is there, and nobody listens.
-      const { renameSync } = yield* Effect.promise(() => import("node:fs"))
       renameSync(`${path}.live`, path)
       yield* Effect.promise(() => new Promise<void>((resolve) => void stale.close(() => resolve())))
       assert.isTrue(lstatSync(path).isSocket(), "stale")
@@ -179,8 +183,14 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
     })
   )
 
-  it.effect("serves a gateway of 30 lines of Python, whose keys fail one after the other", () =>
+  it.effect.each([
+    ["python3", "gateway.py"],
+    [process.execPath, "gateway.mjs"],
+    ["sh", "gateway.sh"]
+  ] as const)("serves %s %s of 30 lines, whose keys fail one after the other", ([program, file]) =>
     Effect.gen(function* () {
+      const script = join(import.meta.dirname, "../../examples", file)
+      assert.isAtMost(readFileSync(script, "utf8").trimEnd().split("\n").length, 30)
       const { account_id, create } = yield* TestService.newTenant
       const limited = "sk-limited-0123456789-0123456789"
       for (const one of [bad, limited, key]) createdId(yield* create({ provider: "openai", key: one }))
@@ -191,11 +201,10 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
         if (given === limited) return response.writeHead(429, { "retry-after": "30" }).end()
         return response.writeHead(401).end(given)
       })
-      const script = join(import.meta.dirname, "../../examples/gateway.py")
       const run = Effect.promise(
         () =>
           new Promise<string>((resolve) =>
-            execFile("python3", [script, path, account_id, upstream.url], (error, stdout, stderr) =>
+            execFile(program, [script, path, account_id, upstream.url], (error, stdout, stderr) =>
               resolve(`${stdout}|${stderr}${error?.code ?? ""}`)
             )
           )
@@ -203,6 +212,33 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
       assert.strictEqual(yield* run, "hello|sk-...6789 rejected\nsk-...6789 rate_limited\nsk-...AbCd succeeded\n")
       assert.deepStrictEqual(upstream.seen(), [bad, limited, key])
       assert.strictEqual(yield* run, "hello|sk-...AbCd succeeded\n", "what failed is parked")
+      assert.deepStrictEqual(upstream.seen(), [key])
+    })
+  )
+
+  it.effect("is replaced by the next start after kill -9, which leaves no lease and no trial", () =>
+    Effect.gen(function* () {
+      const { account_id, create } = yield* TestService.newTenant
+      createdId(yield* create({ provider: "azure", key }))
+      const { databaseUrl } = yield* TestService
+      const path = yield* socketPath
+      const variables = { DATABASE_URL: databaseUrl, BYOK_KEYRING: keyring, BYOK_GATEWAY_SOCKET: path }
+      const route = { account_id, model: "a/model", targets: [own] }
+      const opened = yield* Effect.scoped(
+        Effect.gen(function* () {
+          const killed = yield* startService(variables)
+          const answer = yield* ask(path, "POST", "/v1/routes", route)
+          assert.include(answer.text, key)
+          yield* killed.signal("SIGKILL")
+          yield* killed.ended
+          return JSON.parse(answer.text) as { data: { route: string } }
+        })
+      )
+      assert.isTrue(existsSync(path), "left behind")
+      yield* startService(variables)
+      const gone = `/v1/routes/${opened.data.route}/attempts/1`
+      assert.strictEqual((yield* ask(path, "POST", gone, { status: 401 })).status, 404)
+      assert.include((yield* ask(path, "POST", "/v1/routes", route)).text, key)
     })
   )
 })

@@ -1,8 +1,9 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Effect, Exit } from "effect"
+import { ServiceUnavailable } from "../../src/domain/Errors.ts"
 import { OpenRoutes } from "../../src/gateway/OpenRoutes.ts"
 import { type Edit, plantedUrl } from "../domain/routing/plantedIn.ts"
-import { anyActs, type Code, runAtOnce, runInTurn } from "./routesModel.ts"
+import { anyActs, type Code, fakeRouter, planOf, runAtOnce, runInTurn } from "./routesModel.ts"
 
 const runs = { arbitrary: { runs: 300 }, timeout: 120_000 }
 
@@ -20,6 +21,19 @@ describe("the routes that gateways drive over HTTP", () => {
     ([acts]) => runAtOnce(OpenRoutes, acts),
     runs
   )
+
+  it.effect("are 10,000 at most; one that ends makes room", () => {
+    const { layer } = fakeRouter()
+    return Effect.gen(function* () {
+      const { abandon, open } = yield* OpenRoutes.make
+      const one = open(Effect.succeed(planOf([{ provider: "azure", refused: false }])))
+      const opened = yield* Effect.replicateEffect(one, 10_000)
+      assert.instanceOf(yield* Effect.flip(one), ServiceUnavailable)
+      yield* abandon(opened[0]?.id ?? "")
+      yield* one
+      assert.instanceOf(yield* Effect.flip(one), ServiceUnavailable)
+    }).pipe(Effect.provide(layer), Effect.scoped)
+  })
 
   const faults: ReadonlyArray<readonly [fault: string, ...edit: Edit]> = [
     ["a repeated report counts", "if (last?.n === n) {", "if (last?.n === n && false) {"],

@@ -132,7 +132,7 @@ class Expected {
 
 const idOf = (n: number) => CredentialId.make(`00000000-0000-7000-9000-${String(n).padStart(12, "0")}`)
 
-const planOf = (keys: ReadonlyArray<Key>): Planned => ({
+export const planOf = (keys: ReadonlyArray<Key>): Planned => ({
   steps: keys.map(({ provider }, n) => ({
     _tag: "Own",
     provider,
@@ -153,7 +153,7 @@ const planOf = (keys: ReadonlyArray<Key>): Planned => ({
 })
 
 /** A router whose leases are counted, whose database can be cut off, and which can be made to wait. */
-const fakeRouter = () => {
+export const fakeRouter = () => {
   const leased = new Set<Lease>()
   const reported = new Map<Lease, number>()
   const state = { away: false, latch: Latch.makeUnsafe(true) }

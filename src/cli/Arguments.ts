@@ -14,7 +14,9 @@ export const root = Command.make("byok").pipe(
       Flag.withDefault(false)
     )
   }),
-  Command.withDescription("Stores customers' provider credentials and manages who may use them.")
+  Command.withDescription(
+    "Stores customers' provider credentials and manages who may use them. Settings are environment variables, such as DATABASE_URL and BYOK_KEYRING_FILE: docs/settings.md lists them."
+  )
 )
 
 /** Control characters and Unicode's line ends, which could act on a terminal or forge a line. */

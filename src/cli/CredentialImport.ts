@@ -116,6 +116,9 @@ const importAll = Effect.fnUntraced(function* <E, R>(
   if (counts.refused > 0) {
     return yield* new CommandFailed({ message: `Lines were refused. ${sentence(summary(counts))}` })
   }
+  if (counts.imported + counts.replayed === 0) {
+    return yield* new CommandFailed({ message: "The file has no record: nothing was imported." })
+  }
   yield* Console.error(sentence(summary(counts)))
 })
 

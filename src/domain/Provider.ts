@@ -1,5 +1,6 @@
 import { Schema } from "effect"
 import { checkInput } from "./checkInput.ts"
+import { nearestOf } from "./nearestOf.ts"
 
 const unknownSlug = "must be a known provider slug"
 
@@ -26,36 +27,13 @@ export const Provider = Schema.Literals(slugs).annotate({
 })
 export type Provider = typeof Provider.Type
 
-/** How many characters have to be added, removed or replaced to make one text of the other. */
-const distance = (one: string, other: string): number => {
-  let row = Array.from({ length: other.length + 1 }, (_, index) => index)
-  for (const [index, character] of Array.from(one).entries()) {
-    const above = row
-    row = [index + 1]
-    for (const [at, wanted] of Array.from(other).entries()) {
-      const replaced = (above[at] ?? 0) + (character === wanted ? 0 : 1)
-      row.push(Math.min(replaced, (above[at + 1] ?? 0) + 1, (row[at] ?? 0) + 1))
-    }
-  }
-  return row[other.length] ?? 0
-}
-
-/** The slug that a text is nearly: at most two characters and less than half of it are different. */
-const nearestSlug = (text: string): Provider | undefined => {
-  const near = slugs
-    .filter(({ length }) => Math.abs(length - text.length) <= 2)
-    .map((slug) => ({ slug, steps: distance(text.toLowerCase(), slug) }))
-    .filter(({ steps }) => steps <= 2 && 2 * steps < text.length)
-  return near.sort((one, other) => one.steps - other.steps)[0]?.slug
-}
-
 const known: ReadonlySet<unknown> = new Set(slugs)
 
 /** A provider in a request. Of one that is nearly right, the issue names the nearest slug. */
 export const GivenProvider = Provider.pipe(
   checkInput((given) => {
     if (known.has(given)) return true
-    const nearest = typeof given === "string" ? nearestSlug(given) : undefined
+    const nearest = typeof given === "string" ? nearestOf(given, slugs) : undefined
     return nearest === undefined ? unknownSlug : `${unknownSlug}; the nearest is ${nearest}`
   })
 )

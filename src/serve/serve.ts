@@ -40,6 +40,10 @@ const notListening = ({ host, port, reusePort }: Settings, error: HttpServerErro
       return reusePort
         ? refuse(`Port ${port} on ${host} is in use by a process of another user or without BYOK_REUSE_PORT=true.`)
         : refuse(`Port ${port} on ${host} is in use: set PORT, e.g. PORT=${port < 65535 ? port + 1 : 3000}.`)
+    case "ENOTFOUND":
+    case "EAI_AGAIN":
+    case "EADDRNOTAVAIL":
+      return refuse("HOST must be an address of this machine, or a name of one.")
     case "ENOTSUP":
       return refuse("BYOK_REUSE_PORT must be false: this operating system does not let processes share a port.")
     default:
@@ -78,13 +82,17 @@ export const serve = (settings: Settings, json = false) =>
       const readAgain = Option.map(settings.tls, readCertificate)
       const reloading = yield* reloadOnSighup(readAgain)
       const certificate = Option.isSome(readAgain) ? yield* readAgain.value : undefined
-      yield* warnOfPlainHttp(settings)
       yield* warnOfResets(settings)
       const drain = yield* makeDrain(settings.drainDelay)
       const server = Server.layer(settings, certificate).pipe(
         Layer.catchTag("ServeError", (error) => Layer.effectContext(Effect.fail(notListening(settings, error))))
       )
-      return Layer.mergeAll(welcome(settings, json), reloading, drain.layer).pipe(
+      return Layer.mergeAll(
+        welcome(settings, json),
+        Layer.effectDiscard(warnOfPlainHttp(settings)),
+        reloading,
+        drain.layer
+      ).pipe(
         Layer.provide(server),
         Layer.provideMerge(Layer.merge(managementPort(settings), gatewaySocket(settings))),
         Layer.provide(TelemetryLive.metrics(settings)),

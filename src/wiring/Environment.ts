@@ -1,4 +1,5 @@
 import { Config, ConfigProvider, Data, Effect, Layer, Option, Redacted, Schema } from "effect"
+import { nearestOf } from "../domain/nearestOf.ts"
 
 /** Reads the environment at each lookup: Effect's default keeps a copy, including secrets removed since. */
 export const layer: Layer.Layer<never> = ConfigProvider.layer(
@@ -31,9 +32,25 @@ export const trueOrFalse: Kind<boolean> = { read: Config.Boolean, expected: "tru
 export const oneOf = <const Name extends string>(names: ReadonlyArray<Name>, expected: string): Kind<Name> =>
   decodedBy(Schema.Literals(names), expected)
 
+/** Every setting that was read. */
+const settings = new Set<string>()
+
 /** Reads a setting that may be unset; an empty one counts as unset. */
 export const setting = <A>(name: string, { expected, read }: Kind<A>) =>
-  Config.option(read(name)).pipe(Effect.catch(() => refuse(`${name} must be ${expected}.`)))
+  Effect.suspend(() => {
+    settings.add(name)
+    return Config.option(read(name)).pipe(Effect.catch(() => refuse(`${name} must be ${expected}.`)))
+  })
+
+/** Warns of variables whose names begin with BYOK_ and are nearly those of settings that were read before. */
+export const warnOfMisspelt = Effect.suspend(() => {
+  const unknown = Object.keys(process.env).filter((name) => name.startsWith("BYOK_") && !settings.has(name))
+  return Effect.forEach(unknown, (name) => {
+    const unprefixed = name.slice("BYOK_".length)
+    const nearest = settings.has(unprefixed) ? unprefixed : nearestOf(name, Array.from(settings))
+    return nearest === undefined ? Effect.void : Effect.logWarning(`${name} is not a setting: is ${nearest} meant?`)
+  })
+})
 
 /** Reads a setting that has a default. */
 export const settingOr = <A>(name: string, kind: Kind<A>, fallback: NoInfer<A>) =>

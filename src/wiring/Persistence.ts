@@ -1,3 +1,5 @@
+import { existsSync } from "node:fs"
+import { join } from "node:path"
 import { Clock, Effect, Layer, Option, Schedule } from "effect"
 import { readDatabaseCaFile } from "./Certificates.ts"
 import { refuse } from "./Environment.ts"
@@ -31,6 +33,11 @@ const targetOf = Effect.fnUntraced(function* (
   user: EmbeddedPostgres.User
 ) {
   if (Option.isNone(databaseUrl)) {
+    if (user === "command" && !existsSync(join(dataDirectory, "postgres"))) {
+      return yield* refuse(
+        "BYOK_DATA_DIR holds no database: start `byok serve`, which creates it, or set DATABASE_URL."
+      )
+    }
     const endpoint = yield* EmbeddedPostgres.start(dataDirectory, user)
     return { ...endpoint, port: 5432, password: undefined, tls: undefined } satisfies DatabaseTarget
   }
@@ -43,21 +50,29 @@ const targetOf = Effect.fnUntraced(function* (
 
 const nameOf = ({ databaseUrl }: Settings) => (Option.isSome(databaseUrl) ? "DATABASE_URL" : "The embedded database")
 
-/** How many seconds a database that may still be starting gets; less if its name is not known, as it may be mistyped. */
-const startupTimeout = ({ sqlstate }: DatabaseFailure) => (sqlstate === "ENOTFOUND" ? 2 : 10)
+/**
+ * How many seconds a database that may still be starting gets: fewer if its name, which may be mistyped, is not known, and
+ * none for a command if nothing listens.
+ */
+const startupTimeout = ({ sqlstate }: DatabaseFailure, user: EmbeddedPostgres.User) =>
+  sqlstate === "ENOTFOUND" ? 2 : sqlstate === "ECONNREFUSED" && user === "command" ? 0 : 10
 
 /** Retries transient failures, with a warning if that takes more than a second. */
-const whenReachable = Effect.fnUntraced(function* <A>(name: string, open: Effect.Effect<A, DatabaseFailure>) {
+const whenReachable = Effect.fnUntraced(function* <A>(
+  name: string,
+  user: EmbeddedPostgres.User,
+  open: Effect.Effect<A, DatabaseFailure>
+) {
   const began = yield* Clock.currentTimeMillis
   const elapsed = Effect.map(Clock.currentTimeMillis, (now) => (now - began) / 1000)
   let warned = false
   const shouldRetry = Effect.fnUntraced(function* (failure: DatabaseFailure) {
     const seconds = yield* elapsed
-    if (!failure.isTransient || seconds >= startupTimeout(failure)) return false
+    if (!failure.isTransient || seconds >= startupTimeout(failure, user)) return false
     if (seconds >= 1 && !warned) {
       warned = true
       yield* Effect.logWarning(
-        `${name} cannot be reached (${failure.sqlstate}); retrying for up to ${startupTimeout(failure)} seconds`
+        `${name} cannot be reached (${failure.sqlstate}); retrying for up to ${startupTimeout(failure, user)} seconds`
       )
     }
     return true
@@ -101,13 +116,17 @@ const connect = Effect.fnUntraced(function* (
 ) {
   const target = yield* targetOf(settings, user)
   const name = nameOf(settings)
-  const { distribution, early, missing } = yield* whenReachable(name, inspectSession(target, settings.database, rights))
+  const { distribution, early, missing } = yield* whenReachable(
+    name,
+    user,
+    inspectSession(target, settings.database, rights)
+  )
   if (missing.length > 0) {
     const lacking = missing.map(({ kinds, name }) => `${kinds} on ${name}`).join("; ")
     return yield* refuse(`${name}: the user lacks rights that docs/operating.md says to grant: ${lacking}.`)
   }
   const session = yield* sessionFor(early, settings)
-  const schema = yield* whenReachable(name, openSchema(target, settings.database, may))
+  const schema = yield* whenReachable(name, user, openSchema(target, settings.database, may))
   return { target, session, distribution, ...schema }
 })
 
@@ -137,7 +156,7 @@ export const migrateDatabase = Effect.fnUntraced(function* (
   const { target, ...schema } = yield* connect(settings, finish || distributes ? "finish" : "migrate", "command")
   if (!distributes) return { ...schema, distributed: [] }
   const name = nameOf(settings)
-  const { distributed, lacks } = yield* whenReachable(name, distribute(target, settings.database))
+  const { distributed, lacks } = yield* whenReachable(name, "command", distribute(target, settings.database))
   return lacks === undefined
     ? { ...schema, distributed }
     : yield* refuse(`${name} cannot be distributed: ${lacks}; see docs/scaling.md.`)

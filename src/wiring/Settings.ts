@@ -9,7 +9,8 @@ import {
   setting,
   settingOr,
   text,
-  trueOrFalse
+  trueOrFalse,
+  warnOfMisspelt
 } from "./Environment.ts"
 import { readOtlpSettings } from "./OtlpSettings.ts"
 
@@ -145,9 +146,15 @@ export const readSettings: Effect.Effect<Settings, InvalidSetting> = Effect.gen(
     if (Option.isSome(yield* setting(name, text))) return yield* refuse(`${name} is no longer a setting: ${instead}.`)
   }
   const settings = yield* table
+  yield* warnOfMisspelt
   const { database, keyring, keyringFile, pkcs11 } = settings
   if (!Duration.isGreaterThan(database.deadline, database.statementTimeout)) {
     return yield* refuse("DATABASE_DEADLINE must be longer than DATABASE_STATEMENT_TIMEOUT.")
+  }
+  const { host, management, port } = settings
+  const collides = (other: string) => other === host || [host, other].some((either) => /^(0\.0\.0\.0|::)$/.test(either))
+  if (Option.exists(management, (other) => port !== 0 && other.port === port && collides(other.host))) {
+    return yield* refuse("BYOK_MANAGEMENT_PORT and PORT must be different.")
   }
   if (Option.isSome(keyring) && Option.isSome(keyringFile)) {
     return yield* refuse("BYOK_KEYRING and BYOK_KEYRING_FILE must not both be set.")

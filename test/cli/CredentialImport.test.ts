@@ -240,8 +240,15 @@ describe("byok credential import", () => {
         const unknown = yield* runCommand([...nobody, ...flags], settings)
         assert.deepStrictEqual([unknown.code, unknown.stderr], [1, "There is no such account.\n"])
       }
+      for (const flags of [[], ["--dry-run"]]) {
+        const empty = yield* importFrom(write("empty.jsonl", "\n \n"), ...flags)
+        assert.deepStrictEqual([empty.code, empty.stderr], [1, "The file has no record: nothing was imported.\n"])
+      }
       const absent = yield* importFrom(`${file}.absent`)
-      assert.strictEqual(absent.stderr, `${file}.absent: expected a file that can be read; found ENOENT.\n`)
+      assert.strictEqual(
+        absent.stderr,
+        `${file}.absent: expected a file that can be read: no such file or directory (ENOENT).\n`
+      )
       assert.strictEqual(yield* countIn(sql), 0)
     })
   )

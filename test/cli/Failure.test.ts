@@ -1,13 +1,17 @@
 import { spawn } from "node:child_process"
+import { readdirSync } from "node:fs"
+import { join } from "node:path"
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { adminClient, freshDatabase } from "../support/database/freshDatabase.ts"
+import { listen } from "../support/database/listen.ts"
 import { refuseInserts } from "../support/database/transactions.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { CommandLine } from "../support/process/CommandLine.ts"
 import { byokScript, nowhere, runByok } from "../support/process/runByok.ts"
 import { environment } from "../support/process/runNode.ts"
 import { runCommand } from "../support/process/runCommand.ts"
+import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 
 const uuid = "01935f6a-0000-7000-8000-000000000000"
 const canary = "canary-canary"
@@ -30,24 +34,16 @@ layerLive(CommandLine.layer, { concurrent: true })(
       })
     )
 
-    it.effect("an unreachable database is reported without its URL, during the attempts and at the end", () =>
+    it.effect("a refused connection to the database is reported at once and without its URL (C9)", () =>
       Effect.gen(function* () {
         const DATABASE_URL = `postgres://${canary}:${canary}@127.0.0.1:1/${canary}`
-        const { code, stderr, stdout } = yield* runCommand(["migrate", "--json"], {
-          DATABASE_URL,
-          LOG_FORMAT: "logfmt"
-        })
-        assert.deepStrictEqual({ code, stdout }, { code: 1, stdout: "" })
-        const [log, ...sentence] = stderr.split("\n")
-        assert.match(
-          log ?? "",
-          / level=WARN .*message="DATABASE_URL cannot be reached \(ECONNREFUSED\); retrying for up to 10 seconds"/
-        )
-        assert.match(
-          sentence.join("\n"),
-          /^DATABASE_URL cannot be reached \(ECONNREFUSED\); gave up after \d\d seconds\.\n$/
-        )
-        assert.notInclude(stderr, canary)
+        const stderr = "DATABASE_URL cannot be reached (ECONNREFUSED).\n"
+        for (const command of [
+          ["migrate", "--json"],
+          ["account", "list"]
+        ]) {
+          assert.deepStrictEqual(yield* runCommand(command, { DATABASE_URL }), { code: 1, stdout: "", stderr })
+        }
       })
     )
 
@@ -77,7 +73,8 @@ layerLive(CommandLine.layer, { concurrent: true })(
 
     it.effect.each(["SIGINT", "SIGTERM"] as const)("a command that %s interrupts exits with 130", (signal) =>
       Effect.gen(function* () {
-        const variables = { DATABASE_URL: "postgres://u@127.0.0.1:1/d", LOG_FORMAT: "logfmt" }
+        const port = yield* listen((socket) => socket.destroy())
+        const variables = { DATABASE_URL: `postgres://u@127.0.0.1:${port}/d`, LOG_FORMAT: "logfmt" }
         const code = yield* Effect.promise(
           () =>
             new Promise<number | null>((resolve) => {
@@ -90,6 +87,33 @@ layerLive(CommandLine.layer, { concurrent: true })(
             })
         )
         assert.strictEqual(code, 130)
+      }).pipe(Effect.scoped)
+    )
+
+    it.effect("only serve makes a database: a command in an empty folder says that there is none (C6)", () =>
+      Effect.gen(function* () {
+        const folder = yield* temporaryDirectory
+        const stderr = "BYOK_DATA_DIR holds no database: start `byok serve`, which creates it, or set DATABASE_URL.\n"
+        for (const args of ["account create --name n", "migrate", "keyring add", "keyring status", "audit verify"]) {
+          const finished = yield* runCommand(args.split(" "), { BYOK_DATA_DIR: join(folder, "data") })
+          assert.deepStrictEqual(finished, { code: 1, stdout: "", stderr }, args)
+        }
+        assert.deepStrictEqual(readdirSync(folder), [])
+      }).pipe(Effect.scoped)
+    )
+
+    it.effect("a variable that is nearly a setting is warned of, with the name that is meant (C6)", () =>
+      Effect.gen(function* () {
+        const misspelt = { BYOK_KEYRINGFILE: canary, BYOK_DATABASE_URL: canary, BYOK_SERVICE_HOST: canary }
+        const { stderr } = yield* runByok(["account", "list"], { ...misspelt, LOG_FORMAT: "logfmt" })
+        assert.deepStrictEqual(
+          Array.from(stderr.matchAll(/level=WARN .*message="(.*)"/g), ([, message]) => message),
+          [
+            "BYOK_KEYRINGFILE is not a setting: is BYOK_KEYRING_FILE meant?",
+            "BYOK_DATABASE_URL is not a setting: is DATABASE_URL meant?"
+          ]
+        )
+        assert.notInclude(stderr, canary)
       })
     )
 
@@ -97,7 +121,11 @@ layerLive(CommandLine.layer, { concurrent: true })(
     it.effect.each<readonly [args: string, variables: Record<string, string>, sentence: string]>([
       ["serve", {}, missing],
       ["serve", { BYOK_KEYRING: canary }, "BYOK_KEYRING: key 1: expected id:base64 of 32 bytes"],
-      ["serve", { BYOK_KEYRING_FILE: canary }, "BYOK_KEYRING_FILE: expected a file that can be read; found ENOENT"],
+      [
+        "serve",
+        { BYOK_KEYRING_FILE: canary },
+        "BYOK_KEYRING_FILE: expected a file that can be read: no such file or directory (ENOENT)"
+      ],
       ["keyring status", {}, missing],
       ["keyring add", {}, missing]
     ])("%s %j: a missing or wrong keyring is reported before waiting for the database", ([args, given, sentence]) =>
@@ -110,7 +138,7 @@ layerLive(CommandLine.layer, { concurrent: true })(
       })
     )
 
-    it.effect.each<readonly [variables: Record<string, string>, sentence: string]>([
+    it.effect.each<readonly [variables: Record<string, string>, sentence: string, command?: string]>([
       [{ PORT: canary }, "PORT must be a whole number from 0 to 65535."],
       [{ LOG_LEVEL: canary }, "LOG_LEVEL must be one of trace, debug, info, warn, error, fatal, none."],
       [{ LOG_FORMAT: canary }, "LOG_FORMAT must be pretty, logfmt or json."],
@@ -118,14 +146,29 @@ layerLive(CommandLine.layer, { concurrent: true })(
         { OTEL_EXPORTER_OTLP_ENDPOINT: canary },
         "OTEL_EXPORTER_OTLP_ENDPOINT must be an http or https URL without user and password."
       ],
-      [{ BYOK_DATA_DIR: `/dev/null/${canary}` }, "BYOK_DATA_DIR must be a writable directory; found ENOTDIR."],
+      [
+        { BYOK_DATA_DIR: `/dev/null/${canary}` },
+        "BYOK_DATA_DIR must be a writable directory: not a directory (ENOTDIR).",
+        "serve"
+      ],
+      [
+        { BYOK_DATA_DIR: `/proc/${canary}` },
+        "BYOK_DATA_DIR must be a writable directory: no such file or directory (ENOENT).",
+        "serve"
+      ],
+      [{ BYOK_MANAGEMENT_PORT: "3000" }, "BYOK_MANAGEMENT_PORT and PORT must be different.", "serve"],
+      [
+        { HOST: "0.0.0.0", PORT: "81", BYOK_MANAGEMENT_PORT: "81" },
+        "BYOK_MANAGEMENT_PORT and PORT must be different.",
+        "serve"
+      ],
       [
         { DATABASE_URL: `postgres://u:${canary}@db.example.org/d` },
         "DATABASE_URL points to another machine without TLS: add sslmode=verify-full."
       ]
-    ])("a wrong setting is named without its value: %j", ([variables, sentence]) =>
+    ])("a wrong setting is named without its value: %j", ([variables, sentence, command = "account list"]) =>
       Effect.gen(function* () {
-        assert.deepStrictEqual(yield* runCommand(["account", "create", "--name", "n"], variables), {
+        assert.deepStrictEqual(yield* runCommand(command.split(" "), variables), {
           code: 1,
           stdout: "",
           stderr: `${sentence}\n`

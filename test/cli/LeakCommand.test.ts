@@ -244,7 +244,11 @@ describe("byok leak find and clear", () => {
           [Buffer.from(`${plain}\xff`, "latin1"), [], "The leaked text must be UTF-8."],
           [Buffer.from(plain, "utf16le"), [], "The leaked text must be UTF-8 without U+0000."],
           ["", ["--file", file("open", 0o644)], "--file: expected a file of mode 0400 or 0600; found 0644."],
-          ["", ["--file", join(directory, "gone")], "--file: expected a file that can be read; found ENOENT."]
+          [
+            "",
+            ["--file", join(directory, "gone")],
+            "--file: expected a file that can be read: no such file or directory (ENOENT)."
+          ]
         ]
       for (const [input, flags, sentence] of refused) {
         assert.deepStrictEqual(yield* find(input, ...flags), { code: 1, stdout: "", stderr: `${sentence}\n` })

@@ -53,6 +53,14 @@ describe("wrong usage ends with exit code 2 before any database is opened (D40)"
     })
   )
 
+  it.live("--help says where the settings are (C9)", () =>
+    Effect.gen(function* () {
+      const { code, stdout } = yield* runCommand(["--help"])
+      assert.strictEqual(code, 0)
+      assert.match(stdout, /DATABASE_URL and BYOK_KEYRING_FILE: docs\/settings\.md lists/)
+    })
+  )
+
   it.live("--json leaves standard output empty, so help is never taken for a result", () =>
     Effect.gen(function* () {
       const { code, stderr, stdout } = yield* runCommand(["account", "create", "--json"])

@@ -136,7 +136,7 @@ describe("with TLS_CERT_FILE and TLS_KEY_FILE (F19)", () => {
         refusals.map(({ code, stderr, stdout }) => [code, stdout, stderr]),
         [
           [1, "", "TLS_CERT_FILE and TLS_KEY_FILE must be a PEM certificate and its private key.\n"],
-          [1, "", "TLS_CERT_FILE must be a readable file; found ENOENT.\n"],
+          [1, "", "TLS_CERT_FILE must be a readable file: no such file or directory (ENOENT).\n"],
           [1, "", "TLS_CERT_FILE and TLS_KEY_FILE must be set together.\n"]
         ]
       )
@@ -158,5 +158,15 @@ describe("without a certificate (F19)", () => {
       yield* ended
       assert.strictEqual(isWarned(), warned)
     }).pipe(Effect.scoped)
+  )
+
+  it.live.each(["192.0.2.1", "canary.invalid"])(
+    "HOST=%s is refused in one sentence, without a warning first (C9)",
+    (HOST) =>
+      Effect.gen(function* () {
+        const stderr = "HOST must be an address of this machine, or a name of one.\n"
+        const finished = yield* runByok(["serve"], { ...(yield* settings), HOST, PORT: "0" })
+        assert.deepStrictEqual(finished, { code: 1, stdout: "", stderr })
+      }).pipe(Effect.scoped)
   )
 })

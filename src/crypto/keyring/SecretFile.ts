@@ -1,15 +1,14 @@
 import { closeSync, fstatSync, openSync, readFileSync, type Stats } from "node:fs"
 import { Data, Effect } from "effect"
+import { systemFault } from "../../port/systemFault.ts"
 
 /** A secret file that cannot be used. Says what was expected and found, never its content. */
 export class UnusableFile extends Data.TaggedError("UnusableFile")<{ readonly message: string }> {
-  /** Converts what `node:fs` throws, keeping only its code. */
+  /** Converts what `node:fs` throws, without the path. */
   static readonly to = (use: string) => (cause: unknown) =>
     cause instanceof UnusableFile
       ? cause
-      : new UnusableFile({
-          message: `expected a file that can be ${use}; found ${(cause as NodeJS.ErrnoException).code}`
-        })
+      : new UnusableFile({ message: `expected a file that can be ${use}: ${systemFault(cause)}` })
 }
 
 /** Opens a path for reading, and closes it when `use` ends. */

@@ -48,7 +48,8 @@ export const sentenceOn = (name: string, failure: DatabaseFailure, seconds: numb
   if (sqlstate === "25006") return `${name} leads to a read-only server (25006); gave up after ${seconds} seconds.`
   if (sqlstate === "ENOTFOUND") return `${name}: its host is not known${code}.`
   if (failure.isTransient) {
-    return `${name} cannot be reached${code}; gave up after ${seconds} seconds.${sqlstate === "08P01" ? poolerHint : ""}`
+    const tried = seconds === 0 ? "" : `; gave up after ${seconds} seconds`
+    return `${name} cannot be reached${code}${tried}.${sqlstate === "08P01" ? poolerHint : ""}`
   }
   const [, fault, hint = ""] = permanent.find(([pattern]) => pattern.test(`${kind} ${sqlstate}`)) ?? []
   return fault === undefined ? `${name} cannot be used: ${message}.` : `${name}: ${fault}${code}${hint}.`

@@ -2,6 +2,7 @@ import { Effect, Logger } from "effect"
 import {
   chmodSync,
   closeSync,
+  existsSync,
   fsyncSync,
   lchownSync,
   mkdirSync,
@@ -14,6 +15,7 @@ import {
 } from "node:fs"
 import { rm } from "node:fs/promises"
 import { dirname, join, resolve } from "node:path"
+import { systemFault } from "../../port/systemFault.ts"
 import { codeOf, EmbeddedPostgresError, type PostgresBinaries, postgresUser, run } from "./PostgresBinaries.ts"
 
 /** The socket's name, which clients derive from port 5432. */
@@ -56,16 +58,26 @@ const announce = Effect.provideService(
 const attempt = <A>(change: () => A) =>
   Effect.try({
     try: change,
-    catch: (error) => EmbeddedPostgresError.of(`BYOK_DATA_DIR must be a writable directory; found ${codeOf(error)}.`)
+    catch: (error) => EmbeddedPostgresError.of(`BYOK_DATA_DIR must be a writable directory: ${systemFault(error)}.`)
   })
+
+/** Creates a directory and those above it. With `recursive`, Node.js would try for ever below /proc. */
+const createDirectory = (path: string, mode: number): void => {
+  try {
+    mkdirSync(path, { mode })
+    chmodSync(path, mode)
+  } catch (error) {
+    if (codeOf(error) === "EEXIST" && statSync(path).isDirectory()) return
+    if (codeOf(error) !== "ENOENT" || existsSync(dirname(path))) throw error
+    createDirectory(dirname(path), mode)
+    createDirectory(path, mode)
+  }
+}
 
 /** PostgreSQL's user may pass through a directory owned by root, but not list it. */
 const createRoot = (path: string) => {
   const mode = postgresUser === undefined ? 0o700 : 0o711
-  const first = mkdirSync(path, { recursive: true, mode })
-  for (let created = path; first !== undefined && created.startsWith(first); created = dirname(created)) {
-    chmodSync(created, mode)
-  }
+  createDirectory(path, mode)
   const found = statSync(path)
   if (postgresUser !== undefined && found.uid === 0 && (found.mode & 0o001) === 0) {
     chmodSync(path, (found.mode & 0o7777) | 0o011)

@@ -58,7 +58,7 @@ describe("a new keyring file (SECURITY.md, Keyring)", () => {
     Effect.gen(function* () {
       const file = yield* fileOfMode(0o600)
       const { message } = yield* Effect.flip(writeKeyringFile(file, "kek-2:other"))
-      assert.strictEqual(message, "expected a file that can be written; found EEXIST")
+      assert.strictEqual(message, "expected a file that can be written: file already exists (EEXIST)")
       assert.strictEqual(readFileSync(file, "utf8"), secret)
       assert.deepStrictEqual(readdirSync(dirname(file)), ["keyring"])
     })
@@ -68,7 +68,7 @@ describe("a new keyring file (SECURITY.md, Keyring)", () => {
     Effect.gen(function* () {
       const path = yield* temporaryDirectory
       const told = yield* toldWithLittleRoom('writeKeyringFile(file, "k".repeat(100_000))', join(path, "keyring"))
-      assert.strictEqual(told, "expected a file that can be written; found EFBIG")
+      assert.strictEqual(told, "expected a file that can be written: file too large (EFBIG)")
       assert.deepStrictEqual(readdirSync(path), [])
     })
   )
@@ -76,7 +76,7 @@ describe("a new keyring file (SECURITY.md, Keyring)", () => {
   it.effect("is reported as one that cannot be written if its directory is missing", () =>
     Effect.gen(function* () {
       const { message } = yield* Effect.flip(writeKeyringFile(join(yield* temporaryDirectory, "none/keyring"), secret))
-      assert.strictEqual(message, "expected a file that can be written; found ENOENT")
+      assert.strictEqual(message, "expected a file that can be written: no such file or directory (ENOENT)")
     })
   )
 
@@ -89,7 +89,10 @@ describe("a new keyring file (SECURITY.md, Keyring)", () => {
       one.forEach(({ text, told }, round) => {
         const other = two[round]
         assert.strictEqual(other?.text, text)
-        assert.deepStrictEqual([told, other?.told].sort(), ["", "expected a file that can be written; found EEXIST"])
+        assert.deepStrictEqual([told, other?.told].sort(), [
+          "",
+          "expected a file that can be written: file already exists (EEXIST)"
+        ])
         assert.strictEqual(text, told === "" ? "kek-1:one\n" : "kek-2:two\n")
       })
       assert.lengthOf(readdirSync(directory), 50)
@@ -146,7 +149,7 @@ describe("a keyring file that is changed (SECURITY.md, Rotating the keyring)", (
         return Effect.succeed("changed")
       })
       const { message } = yield* Effect.flip(removed)
-      assert.strictEqual(message, "expected a file that can be replaced; found ENOENT")
+      assert.strictEqual(message, "expected a file that can be replaced: no such file or directory (ENOENT)")
       assert.strictEqual(readFileSync(file, "utf8"), secret)
       assert.deepStrictEqual(readdirSync(dirname(file)), ["keyring"])
     })
@@ -156,7 +159,7 @@ describe("a keyring file that is changed (SECURITY.md, Rotating the keyring)", (
     Effect.gen(function* () {
       const file = yield* fileOfMode(0o600)
       const told = yield* toldWithLittleRoom('editKeyringFile(file, () => Effect.succeed("k".repeat(100_000)))', file)
-      assert.strictEqual(told, "expected a file that can be replaced; found EFBIG")
+      assert.strictEqual(told, "expected a file that can be replaced: file too large (EFBIG)")
       assert.strictEqual(readFileSync(file, "utf8"), secret)
       assert.deepStrictEqual(readdirSync(dirname(file)), ["keyring"])
     })
@@ -199,7 +202,7 @@ describe("a keyring file that is changed (SECURITY.md, Rotating the keyring)", (
   it.effect("that is missing is reported as missing", () =>
     Effect.gen(function* () {
       const { message } = yield* Effect.flip(edit(join(yield* temporaryDirectory, "none"), "text"))
-      assert.strictEqual(message, "expected a file that can be replaced; found ENOENT")
+      assert.strictEqual(message, "expected a file that can be replaced: no such file or directory (ENOENT)")
     })
   )
 })

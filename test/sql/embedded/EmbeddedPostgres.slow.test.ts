@@ -191,15 +191,16 @@ describe("a data directory that cannot be used", () => {
       Effect.flip(prepare(directory, { initdb: "/bin/false", postgres: "/bin/true", ...binaries })),
       ({ message }) => message
     )
-  const found = (code: string) => `BYOK_DATA_DIR must be a writable directory; found ${code}.`
+  const saying = (fault: string) => `BYOK_DATA_DIR must be a writable directory: ${fault}.`
 
   it.live("is reported by its setting and the system's code, without the value", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       writeFileSync(join(directory, "postgres"), "")
-      assert.strictEqual(yield* refusalOf(directory), found("ENOTDIR"))
-      assert.strictEqual(yield* refusalOf(join(directory, "postgres")), found("EEXIST"))
-      assert.strictEqual(yield* refusalOf("/dev/null/x"), found("ENOTDIR"))
+      assert.strictEqual(yield* refusalOf(directory), saying("not a directory (ENOTDIR)"))
+      assert.strictEqual(yield* refusalOf(join(directory, "postgres")), saying("file already exists (EEXIST)"))
+      assert.strictEqual(yield* refusalOf("/dev/null/x"), saying("not a directory (ENOTDIR)"))
+      assert.strictEqual(yield* refusalOf("/proc/x/y"), saying("no such file or directory (ENOENT)"))
     })
   )
 

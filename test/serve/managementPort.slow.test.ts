@@ -156,7 +156,10 @@ layerLive(StartedBefore.layer, { timeout: "120 seconds" })("the management port"
       assert.deepStrictEqual(json(yield* send(management, { path: "/health/ready" })), {
         error: { ...error, metadata: { problems: [problem], warnings: [] } }
       })
-      const inPublic = yield* send(url, { path: "/health/ready" })
+      // It answers anybody, so it keeps its answer for a second.
+      const askPublic = send(url, { path: "/health/ready" })
+      yield* eventually("the public port knows", askPublic, ({ status }) => status === 503)
+      const inPublic = yield* askPublic
       assert.deepStrictEqual([inPublic.status, json(inPublic)], [503, { error }])
       yield* sql`UPDATE keks SET retired_at = NULL`
     })

@@ -4,6 +4,7 @@ import * as FailingKeyStore from "./FailingKeyStore.ts"
 import * as FrozenStandby from "./FrozenStandby.ts"
 import * as FullDisk from "./FullDisk.ts"
 import * as KilledService from "./KilledService.ts"
+import * as KilledWorker from "./KilledWorker.ts"
 import * as LockedTable from "./LockedTable.ts"
 import * as MillionCredentials from "./MillionCredentials.ts"
 import * as PromotedStandby from "./PromotedStandby.ts"
@@ -25,5 +26,6 @@ export const rows: ReadonlyArray<Row> = [
   FullDisk,
   FailingKeyStore,
   MillionCredentials,
-  RestoredDump
+  RestoredDump,
+  KilledWorker
 ].flatMap(({ rows }) => rows)

@@ -53,11 +53,13 @@ export const makeConnectionPool = Effect.fnUntraced(function* (sql: SqlClient.Sq
   const metFullDisk = () => performance.now() - fullDiskAt < 60_000
   const connections = Semaphore.makeUnsafe(settings.poolSize)
   const unreserved = Semaphore.makeUnsafe(Math.max(1, settings.poolSize - settings.reserved))
+  /** A node of Citus that is down must not keep the connections busy that serve the accounts of others. */
+  const pause = settings.distributed ? 1000 : undefined
   /** A query is sent only if its deadline has not passed by the time it has a connection. */
   const retryingIn = (within: <A>(query: Query<A>) => Query<A>) =>
     meter.timing((query, until) => {
       const inTime = Effect.suspend(() => (performance.now() < until() ? query : Effect.die(timedOut)))
-      return retryingWith(settings.unreplicated, onFailure)(within(connections.withPermit(inTime)), until)
+      return retryingWith(settings.unreplicated, onFailure, pause)(within(connections.withPermit(inTime)), until)
     })
   const retrying = retryingIn((query) => query)
   const retryingUnreserved = retryingIn((query) => unreserved.withPermit(query))

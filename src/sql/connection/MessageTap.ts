@@ -4,6 +4,8 @@ const parameterStatus = 0x53 // S
 const readyForQuery = 0x5a // Z
 
 const unreplicated = "C01000\0"
+/** Where Citus warns that it reached no node; a statement that needs the node fails by itself. */
+const unreached = "Fremote_commands.c\0"
 const readOnly = "C25006\0"
 const standby = "in_hot_standby\0on\0"
 
@@ -60,7 +62,7 @@ export class MessageTap {
         this.#ready = true
         return this.#events.onReady()
       case notice:
-        if (this.#ready && body.includes(unreplicated, 0, "latin1")) this.#events.onUnreplicated()
+        if (this.#ready && body.includes(unreplicated) && !body.includes(unreached)) this.#events.onUnreplicated()
         return
       case error:
         if (body.includes(readOnly, 0, "latin1")) this.#events.onReadOnly()

@@ -15,7 +15,7 @@ export type Query<A> = Effect.Effect<A, QueryError>
 export const deadlock = "40P01"
 
 /** Milliseconds between attempts. The first retry comes at once: the pool may have handed out a dead connection. */
-const pause = 100
+const usualPause = 100
 
 const unknownOutcome = new DatabaseFailure({ kind: "UnknownOutcome", sqlstate: "01000", constraint: undefined })
 
@@ -24,7 +24,11 @@ const unknownOutcome = new DatabaseFailure({ kind: "UnknownOutcome", sqlstate: "
  * clock, read after each failure). Reduces errors to a `DatabaseFailure`, and acknowledges nothing if a commit was
  * reported as possibly not replicated meanwhile. `onFailure` gets each failure of an attempt.
  */
-export const retryingWith = (unreplicated: () => number, onFailure: (failure: DatabaseFailure) => void = () => {}) => {
+export const retryingWith = (
+  unreplicated: () => number,
+  onFailure: (failure: DatabaseFailure) => void = () => {},
+  pause = usualPause
+) => {
   const attempt = <A>(query: Query<A>, until: () => number, retries: number): Effect.Effect<A, DatabaseFailure> =>
     Effect.suspend(() => {
       const before = unreplicated()

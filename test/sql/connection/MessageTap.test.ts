@@ -11,8 +11,8 @@ import { postgresMessage } from "../../support/database/RefusingPostgres.ts"
 import { assertRefused } from "../../support/http/Refusal.ts"
 import { TestService } from "../../support/http/TestService.ts"
 
-const notice = (sqlstate: string, words: string, type = "N") =>
-  postgresMessage(type, Buffer.from(`SWARNING\0VWARNING\0C${sqlstate}\0M${words}\0Fxact.c\0\0`))
+const notice = (sqlstate: string, words: string, type = "N", file = "xact.c") =>
+  postgresMessage(type, Buffer.from(`SWARNING\0VWARNING\0C${sqlstate}\0M${words}\0F${file}\0\0`))
 
 const sent = (bytes: Buffer, reported: 0 | 1) => ({ bytes, reported })
 
@@ -26,6 +26,7 @@ const anyMessage = oneOf(
   Arbitrary.map(oneOf(bytes(0, 40), Arbitrary.Constant(notice("01000", "in a row"))), (body) =>
     sent(postgresMessage("D", body), 0)
   ),
+  Arbitrary.Constant(sent(notice("01000", "Citus reaches no node", "N", "remote_commands.c"), 0)),
   Arbitrary.Constant(sent(postgresMessage("N", Buffer.from("\0")), 0)),
   Arbitrary.Constant(sent(postgresMessage("I", Buffer.alloc(0)), 0))
 )

@@ -15,7 +15,7 @@ import { GatewayApi } from "./GatewayApi.ts"
 import * as Handlers from "./Handlers.ts"
 
 /** The socket cannot be listened on; the message names the setting and what is allowed. */
-export class SocketRefused extends Data.TaggedError("SocketRefused")<{ readonly message: string }> {}
+class SocketRefused extends Data.TaggedError("SocketRefused")<{ readonly message: string }> {}
 
 const refuse = (why: string) => new SocketRefused({ message: `BYOK_GATEWAY_SOCKET ${why}.` })
 

@@ -64,7 +64,7 @@ export const managementPort = (settings: Settings) =>
   })
 
 /** The socket for gateways, if the settings ask for one. */
-export const gatewaySocket = (settings: Settings) =>
+const gatewaySocket = (settings: Settings) =>
   Option.match(settings.gatewaySocket, {
     onNone: () => Layer.empty,
     onSome: (path) =>

@@ -234,34 +234,32 @@ describe("pools", () => {
     }).pipe(Effect.provide(inMemory()))
   )
 
-  it.live(
-    "ask a key store that hangs once, not with every plan: the second counts from when it gave up (R9, E17)",
-    () =>
-      Effect.gen(function* () {
-        const owner = yield* newTenant
-        yield* create(owner)
-        const advance = yield* stopMonotonicClock
-        let asked = 0
-        const hanging = Layer.effect(
-          Cipher,
-          Effect.map(Cipher, (cipher) => ({
-            ...cipher,
-            prepare: () =>
-              Effect.suspend(() => {
-                asked += 1
-                advance(2500)
-                return new KeyStoreUnavailable({ reason: "it does not answer in time" })
-              })
-          }))
-        )
-        yield* Effect.gen(function* () {
-          for (const _ of ["first", "second"]) assert.deepStrictEqual(yield* sealsIn(owner), ["unavailable"])
-          assert.strictEqual(asked, 1)
-          advance(1001)
-          yield* sealsIn(owner)
-          assert.strictEqual(asked, 2)
-        }).pipe(Effect.provide(Layer.fresh(Layer.provide(Pools.layer, hanging))))
-      }).pipe(Effect.scoped, Effect.provide(inMemory()))
+  it.live("ask a key store that hangs once, not with every plan: the second counts from when it gave up (E17)", () =>
+    Effect.gen(function* () {
+      const owner = yield* newTenant
+      yield* create(owner)
+      const advance = yield* stopMonotonicClock
+      let asked = 0
+      const hanging = Layer.effect(
+        Cipher,
+        Effect.map(Cipher, (cipher) => ({
+          ...cipher,
+          prepare: () =>
+            Effect.suspend(() => {
+              asked += 1
+              advance(2500)
+              return new KeyStoreUnavailable({ reason: "it does not answer in time" })
+            })
+        }))
+      )
+      yield* Effect.gen(function* () {
+        for (const _ of ["first", "second"]) assert.deepStrictEqual(yield* sealsIn(owner), ["unavailable"])
+        assert.strictEqual(asked, 1)
+        advance(1001)
+        yield* sealsIn(owner)
+        assert.strictEqual(asked, 2)
+      }).pipe(Effect.provide(Layer.fresh(Layer.provide(Pools.layer, hanging))))
+    }).pipe(Effect.scoped, Effect.provide(inMemory()))
   )
 
   it.live("are read once for all who ask at a time, and again for who asks after a change (Q19)", () =>

@@ -108,11 +108,11 @@ export const nextOrder = (sql: SqlClient.SqlClient, place: Place) => sql`(
 
 /**
  * Whether a pool has less than `limit` rows. Inserts that run at the same time do not see each other: they may exceed it by
- * as many as an instance has in progress. Their rows also share numbers, so numbers under a tenth of the limit, which
- * cost one probe of the index, are taken for few rows.
+ * as many as an instance has in progress. Their rows also share numbers, so the next number, which costs one probe of the
+ * index, shows that there is room only up to half the limit; beyond it the rows are counted.
  */
 const hasRoom = (sql: SqlClient.SqlClient, place: Place, limit: number) => sql`(
-  ${nextOrder(sql, place)} < ${sql.literal(String(Math.floor(limit / 10)))}
+  ${nextOrder(sql, place)} < ${sql.literal(String(Math.ceil(limit / 2)))}
   OR (SELECT count(*) FROM (SELECT ${poolAt(sql, place)} LIMIT ${sql.literal(String(limit))}) AS members)
     < ${sql.literal(String(limit))}
 )`

@@ -6,6 +6,9 @@ import type { StoredState } from "../domain/routing/CredentialStatus.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
+/** A credential without what the store assigns: its `sort_order` (D32) and, by one clock for all instances, `created_at`. */
+export type UnstoredCredential = Omit<Credential, "sort_order" | "created_at">
+
 /** A credential with what its responses do not show. */
 export interface StoredCredential {
   readonly credential: Credential
@@ -80,13 +83,10 @@ export class PoolFull extends Data.TaggedError("PoolFull")<{ readonly limit: num
 export class CredentialRepository extends Context.Service<
   CredentialRepository,
   {
-    /**
-     * Durable when it succeeds. The workspace cannot be deleted before the credential is stored. Returns the credential
-     * with the `sort_order` that the store assigned (D32).
-     */
+    /** Durable when it succeeds. The workspace cannot be deleted before the credential is stored. */
     readonly insert: (
       account_id: AccountId,
-      credential: Omit<Credential, "sort_order">,
+      credential: UnstoredCredential,
       sealed: SealedKey
     ) => Answer<Credential, WorkspaceGone | PoolFull>
     readonly findById: (account_id: AccountId, id: CredentialId) => Answer<Option.Option<Credential>>

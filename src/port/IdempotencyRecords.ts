@@ -2,7 +2,7 @@ import { Context, type Duration, type Option } from "effect"
 import type { Credential } from "../domain/Credential.ts"
 import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
-import type { PoolFull, WorkspaceGone } from "./CredentialRepository.ts"
+import type { PoolFull, UnstoredCredential, WorkspaceGone } from "./CredentialRepository.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
 /** Identifies a request with an idempotency key that created a credential. */
@@ -22,7 +22,7 @@ export class IdempotencyRecords extends Context.Service<
      */
     readonly insert: (
       account_id: AccountId,
-      credential: Omit<Credential, "sort_order">,
+      credential: UnstoredCredential,
       sealed: SealedKey,
       record: IdempotencyRecord
     ) => Answer<Option.Option<Credential>, WorkspaceGone | PoolFull>

@@ -1,6 +1,5 @@
-import { DateTime, Effect, Option } from "effect"
+import { Effect, Option } from "effect"
 import { SecureRandom } from "effect/crypto"
-import type { Credential } from "../domain/Credential.ts"
 import { InvalidParams } from "../domain/Errors.ts"
 import type { IdempotencyKey } from "../domain/IdempotencyKey.ts"
 import { type AccountId, CredentialId } from "../domain/Identifiers.ts"
@@ -8,7 +7,12 @@ import { readKeyMaterial } from "../domain/KeyMaterial.ts"
 import { labelOf } from "../domain/Label.ts"
 import type { NewCredential } from "../domain/NewCredential.ts"
 import { Cipher } from "../port/Cipher.ts"
-import { CredentialRepository, type PoolFull, type WorkspaceGone } from "../port/CredentialRepository.ts"
+import {
+  CredentialRepository,
+  type PoolFull,
+  type UnstoredCredential,
+  type WorkspaceGone
+} from "../port/CredentialRepository.ts"
 import type { Answer } from "../port/DatabaseFailure.ts"
 import { IdempotencyRecords } from "../port/IdempotencyRecords.ts"
 import { idempotencyRecordOf, makeFindIdempotentResult } from "./findIdempotentResult.ts"
@@ -39,12 +43,11 @@ export const makeCreate = Effect.gen(function* () {
     const workspace_id = yield* ownedWorkspace(account_id, input)
     const { key, ...fields } = input
     const material = Option.getOrThrow(readKeyMaterial(input.provider, key))
-    const credential: Omit<Credential, "sort_order"> = {
+    const credential: UnstoredCredential = {
       ...fields,
       id: CredentialId.make(yield* random.uuidV7()),
       workspace_id,
       label: labelOf(material.secret),
-      created_at: yield* DateTime.now,
       declared_region: input.declared_region ?? material.region
     }
     const sealing = withKeyStoreTimeout(cipher.seal(key, { ...credential, account_id }))

@@ -11,17 +11,17 @@ import { Database } from "./connection/Database.ts"
 import type { Operation } from "./connection/Query.ts"
 import { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import {
+  type Assigned,
+  assignedTo,
   auditedOf,
   columns,
   type Creation,
   credentialOf,
   givenRow,
-  insertedOrders,
   insertParameters,
   insertValues,
   newColumns,
   nextOrder,
-  type Order,
   sealedColumns,
   sizeOf,
   type Stored,
@@ -114,43 +114,46 @@ export const layer = Layer.effect(
 
     const insertOne = compileOnce(writes.sql, insertParameters, (row) => {
       const { sql } = writes
-      return sql<Order>`
+      return sql<Assigned>`
         WITH target AS (${workspaceForInsert(sql, row, limit)}), inserted AS (
-          INSERT INTO credentials (${sql.csv(newColumns)}, sort_order)
-          SELECT ${sql.csv(newColumns.map((column) => sql`${row[column]}`))}, ${nextOrder(sql, row)} FROM target
-          ON CONFLICT (account_id, id) DO NOTHING RETURNING account_id, id, sort_order
+          INSERT INTO credentials (${sql.csv(newColumns)}, sort_order, created_at)
+          SELECT ${sql.csv(newColumns.map((column) => sql`${row[column]}`))}, ${nextOrder(sql, row)},
+            date_trunc('milliseconds', now())
+          FROM target
+          ON CONFLICT (account_id, id) DO NOTHING RETURNING account_id, id, sort_order, created_at
         ), recorded AS (${recordInsert(sql, row.account_id, row.entry)})
-        SELECT account_id, id, sort_order FROM inserted`
+        SELECT account_id, id, sort_order, created_at FROM inserted`
     })
-    const insert = writes.batch<Creation, Option.Option<Order>>({
+    const insert = writes.batch<Creation, Option.Option<Assigned>>({
       operation: "credentials.insert",
       sizeOf: ({ row }) => sizeOf(row),
       one: (creation) =>
         Effect.map(
-          insertedOrders(
+          assignedTo(
             writes.sql,
             [creation.row],
             writes.distributed ? insertRouted(writes.sql, creation, limit) : insertOne(insertValues(creation))
           ),
-          ([order = Option.none()]) => order
+          ([assigned = Option.none()]) => assigned
         ),
       many: (creations) => {
         const { sql } = writes
         const rows = creations.map(({ row }) => row)
-        const inserted = sql<Order>`
+        const inserted = sql<Assigned>`
           WITH target AS (${workspacesForInsert(sql, rows, limit)}), inserted AS (
-            INSERT INTO credentials (${sql.csv(newColumns)}, sort_order)
+            INSERT INTO credentials (${sql.csv(newColumns)}, sort_order, created_at)
             SELECT ${sql.csv(newColumns)}, ${nextOrder(sql, givenRow(sql))}
-              + row_number() OVER (PARTITION BY account_id, workspace_id, provider) - 1
+              + row_number() OVER (PARTITION BY account_id, workspace_id, provider) - 1,
+              date_trunc('milliseconds', now())
             FROM json_populate_recordset(NULL::credentials, ${toJson(rows)}::json) AS given
             WHERE EXISTS (
               SELECT FROM target
               WHERE target_account_id = account_id AND target_id = workspace_id AND target_provider = provider
             )
-            ON CONFLICT (account_id, id) DO NOTHING RETURNING account_id, id, sort_order
+            ON CONFLICT (account_id, id) DO NOTHING RETURNING account_id, id, sort_order, created_at
           ), recorded AS (${recordInserts(sql, creations.map(auditedOf))})
-          SELECT account_id, id, sort_order FROM inserted`
-        return insertedOrders(sql, rows, inserted)
+          SELECT account_id, id, sort_order, created_at FROM inserted`
+        return assignedTo(sql, rows, inserted)
       }
     })
     const taken = new DatabaseFailure({ kind: "IdTaken", sqlstate: undefined, constraint: "credentials_pkey" })
@@ -159,9 +162,9 @@ export const layer = Layer.effect(
       insert: (account_id, credential, sealed) =>
         CurrentActor.pipe(
           Effect.flatMap((actor) => insert({ row: { account_id, ...credential, ...sealed }, actor })),
-          Effect.flatMap((order) =>
-            Option.isSome(order)
-              ? Effect.succeed({ ...credential, sort_order: order.value.sort_order })
+          Effect.flatMap((assigned) =>
+            Option.isSome(assigned)
+              ? Effect.succeed(credentialOf({ ...credential, ...assigned.value }))
               : Effect.flatMap(
                   writes.ask(
                     whyRefused(writes.sql, { account_id, ...credential, ...sealed }, limit),

@@ -5,13 +5,14 @@ import { MaxCredentials } from "../port/CredentialRepository.ts"
 import { type IdempotencyRecord, IdempotencyRecords } from "../port/IdempotencyRecords.ts"
 import { entryOf, recordInsert, recordInserts } from "./auditing.ts"
 import {
+  type Assigned,
+  assignedTo,
   auditedOf,
   type Creation,
+  credentialOf,
   givenRow,
-  insertedOrders,
   newColumns,
   nextOrder,
-  type Order,
   sizeOf,
   toJson,
   whyRefused,
@@ -46,30 +47,30 @@ export const layer = Layer.effect(
   Effect.map(Effect.all([Database, MaxCredentials]), ([{ writes }, limit]) => {
     const { distributed, sql } = writes
     /** Waits for any transaction that is storing an idempotency record under the same hash. */
-    const insert = writes.batch<RecordedCreation, Option.Option<Order>>({
+    const insert = writes.batch<RecordedCreation, Option.Option<Assigned>>({
       operation: "credentials.insert_once",
       sizeOf: ({ row }) => sizeOf(row),
       one: (creation) => {
         const { record, row } = creation
-        const inserted = sql<Order>`
+        const inserted = sql<Assigned>`
           WITH target AS (${workspaceForInsert(sql, row, limit)}), receipt AS (
             INSERT INTO receipts (account_id, key_hash, credential_id, fingerprint, created_at)
             SELECT ${row.account_id}, ${record.key_hash}, ${row.id}, ${record.fingerprint}, now() FROM target
             ON CONFLICT (account_id, key_hash) DO NOTHING RETURNING credential_id
           ), inserted AS (
-            INSERT INTO credentials (${sql.csv(newColumns)}, sort_order)
-            SELECT ${sql.csv(newColumns)}, ${nextOrder(sql, givenRow(sql))}
+            INSERT INTO credentials (${sql.csv(newColumns)}, sort_order, created_at)
+            SELECT ${sql.csv(newColumns)}, ${nextOrder(sql, givenRow(sql))}, date_trunc('milliseconds', now())
             FROM receipt, json_populate_recordset(NULL::credentials, ${toJson([row])}::json) AS given
-            RETURNING account_id, id, sort_order
+            RETURNING account_id, id, sort_order, created_at
           ), recorded AS (${recordInsert(sql, row.account_id, entryOf(creation.actor, [auditedOf(creation).act]))})
-          SELECT account_id, id, sort_order FROM inserted`
-        const stored = insertedOrders(sql, [row], distributed ? insertRouted(sql, creation, limit, record) : inserted)
-        return Effect.map(stored, ([order = Option.none()]) => order)
+          SELECT account_id, id, sort_order, created_at FROM inserted`
+        const stored = assignedTo(sql, [row], distributed ? insertRouted(sql, creation, limit, record) : inserted)
+        return Effect.map(stored, ([assigned = Option.none()]) => assigned)
       },
       many: (creations) => {
         const rows = creations.map(({ row }) => row)
         const given = inLockOrder(({ record, row }) => nameOf({ ...row, ...record }), creations)
-        const inserted = sql<Order>`
+        const inserted = sql<Assigned>`
           WITH target AS (${workspacesForInsert(sql, rows, limit)}), receipt AS (
             INSERT INTO receipts (account_id, key_hash, credential_id, fingerprint, created_at)
             SELECT account_id, decode(key_hash, 'hex'), credential_id, decode(fingerprint, 'hex'), now()
@@ -85,15 +86,16 @@ export const layer = Layer.effect(
             ORDER BY account_id, key_hash
             ON CONFLICT (account_id, key_hash) DO NOTHING RETURNING account_id AS receipt_account_id, credential_id
           ), inserted AS (
-            INSERT INTO credentials (${sql.csv(newColumns)}, sort_order)
+            INSERT INTO credentials (${sql.csv(newColumns)}, sort_order, created_at)
             SELECT ${sql.csv(newColumns)}, ${nextOrder(sql, givenRow(sql))}
-              + row_number() OVER (PARTITION BY account_id, workspace_id, provider ORDER BY ordinality) - 1
+              + row_number() OVER (PARTITION BY account_id, workspace_id, provider ORDER BY ordinality) - 1,
+              date_trunc('milliseconds', now())
             FROM json_populate_recordset(NULL::credentials, ${toJson(rows)}::json) WITH ORDINALITY AS given
             JOIN receipt ON receipt_account_id = account_id AND credential_id = id
-            RETURNING account_id, id, sort_order
+            RETURNING account_id, id, sort_order, created_at
           ), recorded AS (${recordInserts(sql, creations.map(auditedOf))})
-          SELECT account_id, id, sort_order FROM inserted`
-        return insertedOrders(sql, rows, inserted)
+          SELECT account_id, id, sort_order, created_at FROM inserted`
+        return assignedTo(sql, rows, inserted)
       }
     })
 
@@ -126,8 +128,8 @@ export const layer = Layer.effect(
     return {
       insert: Effect.fnUntraced(function* (account_id, credential, sealed, record) {
         const row = { account_id, ...credential, ...sealed }
-        const order = yield* insert({ row, record, actor: yield* CurrentActor })
-        if (Option.isSome(order)) return Option.some({ ...credential, sort_order: order.value.sort_order })
+        const assigned = yield* insert({ row, record, actor: yield* CurrentActor })
+        if (Option.isSome(assigned)) return Option.some(credentialOf({ ...credential, ...assigned.value }))
         const taken = yield* writes.ask(
           sql`SELECT 1 FROM receipts WHERE account_id = ${account_id} AND key_hash = ${record.key_hash}`,
           "receipts.find"

@@ -4,19 +4,20 @@ import { Credential } from "../domain/Credential.ts"
 import type { Actor } from "../domain/CurrentCaller.ts"
 import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
-import { PoolFull, WorkspaceGone } from "../port/CredentialRepository.ts"
+import { PoolFull, type UnstoredCredential, WorkspaceGone } from "../port/CredentialRepository.ts"
 import { type Audited, entryOf } from "./auditing.ts"
 import type { Query } from "./connection/Query.ts"
 import { cursorOf, inLockOrder } from "./rowOrder.ts"
 
-/** What the database assigns to a new row. */
-export interface Order {
+/** What the database assigns to a new row, the time to the millisecond, as JavaScript will read it. */
+export interface Assigned {
   readonly account_id: AccountId
   readonly id: CredentialId
   readonly sort_order: number
+  readonly created_at: Date
 }
 
-export type NewRow = { readonly account_id: AccountId } & Omit<Credential, "sort_order"> & SealedKey
+export type NewRow = { readonly account_id: AccountId } & UnstoredCredential & SealedKey
 
 export const columns = Object.keys(Credential.fields)
 /** The columns of the sealing context. */
@@ -25,9 +26,10 @@ export const contextColumns = [
   ...columns.filter((column) => !["created_at", "label", "name", "sort_order"].includes(column))
 ]
 export const sealedColumns = [...columns, "kek_id", "wrapped_dek", "sealed"]
-export const newColumns = ["account_id", ...sealedColumns.filter((column) => column !== "sort_order")] as ReadonlyArray<
-  keyof NewRow
->
+export const newColumns = [
+  "account_id",
+  ...sealedColumns.filter((column) => !["created_at", "sort_order"].includes(column))
+] as ReadonlyArray<keyof NewRow>
 
 /** A row as the driver reads it: the database's types and constraints guarantee the form of every field. */
 export interface Stored extends Omit<Credential, "created_at"> {
@@ -51,7 +53,6 @@ export const insertParameters = [...newColumns, "entry"] as const
 
 export const insertValues = ({ actor, row }: Creation) => ({
   ...row,
-  created_at: DateTime.toDate(row.created_at),
   entry: entryOf(actor, [auditedOf({ actor, row }).act])
 })
 
@@ -159,23 +160,23 @@ export const whyRefused = (sql: SqlClient.SqlClient, { account_id, id, workspace
   )
 
 /**
- * The order of each row, in the order of the rows: as `insert` returns it or, if it returns none, as an earlier attempt
- * whose answer was lost stored it. The lock makes finding it a commit of its own, which waits for the synchronous
- * replica in case the earlier one did not.
+ * What each row was assigned, in the order of the rows: as `insert` returns it or, if it returns none, as an earlier
+ * attempt whose answer was lost stored it. The lock makes finding it a commit of its own, which waits for the
+ * synchronous replica in case the earlier one did not.
  */
-export const insertedOrders = (
+export const assignedTo = (
   sql: SqlClient.SqlClient,
   rows: ReadonlyArray<NewRow>,
-  insert: Query<ReadonlyArray<Order>>
+  insert: Query<ReadonlyArray<Assigned>>
 ) =>
   Effect.flatMap(insert, (inserted) => {
-    const byKey = new Map(inserted.map((order) => [cursorOf(order), order]))
+    const byKey = new Map(inserted.map((assigned) => [cursorOf(assigned), assigned]))
     return Effect.forEach(rows, (row) => {
-      const order = byKey.get(cursorOf(row))
-      if (order !== undefined) return Effect.succeedSome(order)
-      const stored = sql<Order>`
-        SELECT account_id, id, sort_order FROM credentials
+      const assigned = byKey.get(cursorOf(row))
+      if (assigned !== undefined) return Effect.succeedSome(assigned)
+      const stored = sql<Assigned>`
+        SELECT account_id, id, sort_order, created_at FROM credentials
         WHERE account_id = ${row.account_id} AND id = ${row.id} AND wrapped_dek = ${row.wrapped_dek} FOR UPDATE`
-      return Effect.map(stored, ([order]) => Option.fromUndefinedOr(order))
+      return Effect.map(stored, ([before]) => Option.fromUndefinedOr(before))
     })
   })

@@ -1,7 +1,14 @@
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { IdempotencyRecord } from "../port/IdempotencyRecords.ts"
-import { type Creation, insertValues, newColumns, nextOrder, type Order, workspaceForInsert } from "./credentialRows.ts"
+import {
+  type Assigned,
+  type Creation,
+  insertValues,
+  newColumns,
+  nextOrder,
+  workspaceForInsert
+} from "./credentialRows.ts"
 
 /**
  * Inserts a row, and its idempotency record if it has one, where Citus spreads accounts over nodes. Every statement names
@@ -12,7 +19,7 @@ export const insertRouted = (sql: SqlClient.SqlClient, creation: Creation, limit
   Effect.gen(function* () {
     const { account_id, id } = creation.row
     const values = insertValues(creation)
-    const [place] = yield* sql<Pick<Order, "sort_order">>`
+    const [place] = yield* sql<Pick<Assigned, "sort_order">>`
       SELECT ${nextOrder(sql, creation.row)} AS sort_order FROM (${workspaceForInsert(sql, creation.row, limit)}) AS target`
     if (place === undefined) return []
     if (record !== undefined) {
@@ -22,10 +29,12 @@ export const insertRouted = (sql: SqlClient.SqlClient, creation: Creation, limit
         ON CONFLICT (account_id, key_hash) DO NOTHING RETURNING 1`
       if (recorded.length === 0) return []
     }
-    const inserted = yield* sql<Order>`
-      INSERT INTO credentials (${sql.csv(newColumns)}, sort_order)
-      VALUES (${sql.csv(newColumns.map((column) => sql`${values[column]}`))}, ${place.sort_order})
-      ${record === undefined ? sql`ON CONFLICT (account_id, id) DO NOTHING` : sql``} RETURNING account_id, id, sort_order`
+    const inserted = yield* sql<Assigned>`
+      INSERT INTO credentials (${sql.csv(newColumns)}, sort_order, created_at)
+      VALUES (${sql.csv(newColumns.map((column) => sql`${values[column]}`))}, ${place.sort_order},
+        date_trunc('milliseconds', now()))
+      ${record === undefined ? sql`ON CONFLICT (account_id, id) DO NOTHING` : sql``}
+      RETURNING account_id, id, sort_order, created_at`
     if (inserted.length > 0) {
       yield* sql`INSERT INTO audit_entries (account_id, events) VALUES (${account_id}, ${values.entry}::json)`
     }

@@ -11,7 +11,7 @@ import { elementOf, integer, sealedKey, storedCredential } from "../support/memo
 import { newTenant } from "../support/database/newTenant.ts"
 import { type Placement, placement, storePlaced } from "../support/database/placement.ts"
 import { plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
-import { databases, type Ports, stores } from "../support/database/stores.ts"
+import { databases, type Ports, type StoredPorts, stores } from "../support/database/stores.ts"
 
 const encode = Schema.encodeSync(Credential)
 const hex = ({ kek_id, sealed, wrapped_dek }: SealedKey) =>
@@ -70,7 +70,7 @@ const partitions = Effect.fnUntraced(function* ({ given, limit, provider }: Plac
   return JSON.stringify(listed.map((one) => encode(one))) === JSON.stringify(expected.map((one) => encode(one)))
 })
 
-const listing = (it: Vitest.MethodsNonLive<Ports>) => {
+const listing = (it: Vitest.MethodsNonLive<StoredPorts>) => {
   it.effect.prop(
     "pages of any limit partition the credentials of a workspace in one order, and each counts them all (L4)",
     [places],

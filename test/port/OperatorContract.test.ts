@@ -13,7 +13,7 @@ import { WorkspaceResolver } from "../../src/port/WorkspaceResolver.ts"
 import { newAccountId, newHash, newTenant } from "../support/database/newTenant.ts"
 import { placement, storePlaced } from "../support/database/placement.ts"
 import { plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
-import { databases, type Ports } from "../support/database/stores.ts"
+import { databases, type StoredPorts } from "../support/database/stores.ts"
 import { elementOf, integer } from "../support/memory/arbitraries.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 
@@ -57,7 +57,7 @@ const scansAll = Effect.fnUntraced(function* ({ given, limit, provider, workspac
   assert.deepStrictEqual(found.map(placeOf), expected)
 })
 
-const contract = (it: Vitest.MethodsNonLive<Ports>) => {
+const contract = (it: Vitest.MethodsNonLive<StoredPorts>) => {
   it.effect.prop(
     "a scan in parts of any size meets every credential of the account once, by workspace and creation",
     [places],

@@ -189,7 +189,7 @@ describe("two to four tenants in any interleaving (T6b)", () => {
         ...repository,
         insert: (account_id, given, sealed) =>
           Effect.sync(() => {
-            const credential = { ...given, sort_order: 0 }
+            const credential = { ...given, created_at: DateTime.makeUnsafe(0), sort_order: 0 }
             credentials.set(given.id, { account_id, credential, sealed, revision: 1, key_version: 1 })
             return credential
           })

@@ -5,19 +5,10 @@ import { IdempotencyKey } from "../../src/domain/IdempotencyKey.ts"
 import { Accounts } from "../../src/service/Accounts.ts"
 import { IdempotencyRecords } from "../../src/port/IdempotencyRecords.ts"
 import * as IdempotencyRecordExpiry from "../../src/service/IdempotencyRecordExpiry.ts"
+import { clockAhead } from "../support/process/clockAhead.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { adminClient, freshDatabase, settingsFor } from "../support/database/freshDatabase.ts"
 import { createOnce } from "../support/service/asTenant.ts"
-
-/** The clock of a machine that is ahead by 26 hours. */
-const ahead = Effect.map(Clock.Clock, (clock) => {
-  const offset = Duration.toMillis(Duration.hours(26))
-  const now = () => clock.currentTimeMillisUnsafe() + offset
-  return Object.create(clock, {
-    currentTimeMillisUnsafe: { value: now },
-    currentTimeMillis: { value: Effect.sync(now) }
-  }) as Clock.Clock
-})
 
 /** A service on a database of its own, and creates of one account under a key. */
 const open = Effect.gen(function* () {
@@ -33,7 +24,7 @@ describe("old idempotency records on PostgreSQL (SECURITY.md, Idempotency record
   it.live("are as old as the database says, whatever the clock of the instance that writes or removes them (F8)", () =>
     Effect.gen(function* () {
       const { create, instance, sql } = yield* open
-      const clock = yield* ahead
+      const clock = yield* clockAhead("26 hours")
       yield* create("right")
       yield* Effect.provideService(create("ahead"), Clock.Clock, clock)
       const ages = yield* sql<{ old: boolean }>`

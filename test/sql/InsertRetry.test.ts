@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Cause, Effect, Exit, Fiber, Option } from "effect"
+import { Cause, DateTime, Effect, Exit, Fiber, Option } from "effect"
 import { AccountId, WorkspaceId } from "../../src/domain/Identifiers.ts"
 import { workspacesForInsert } from "../../src/sql/credentialRows.ts"
 import { DatabaseFailure } from "../../src/port/DatabaseFailure.ts"
@@ -24,12 +24,19 @@ const open = Effect.gen(function* () {
   const rows = Effect.map(admin`SELECT id, sort_order FROM credentials ORDER BY id`, (found) =>
     found.map((row) => ({ ...row }))
   )
+  /** The credential of that number as an insert returns it: with what its row was assigned. */
+  const asStored = Effect.fnUntraced(function* (n: number) {
+    const [row] = yield* admin<{ created_at: Date; sort_order: number }>`
+      SELECT created_at, sort_order FROM credentials WHERE account_id = ${account_id} AND id = ${uuid(n)}`
+    assert(row !== undefined)
+    return { ...credential(n), ...row, created_at: DateTime.fromDateUnsafe(row.created_at) }
+  })
   const plain = Effect.suspend(() => insert(account_id, credential(11), plainSealedKey(1)))
   const recorded = Effect.map(
     Effect.suspend(() => insertOnce(11)),
     Option.getOrThrow
   )
-  return { admin, insert, insertOnce, plain, recorded, proxy, rows }
+  return { admin, asStored, insert, insertOnce, plain, recorded, proxy, rows }
 })
 
 it.live("the workspaces of a batch are locked in one order, whatever that of its rows", () =>
@@ -57,9 +64,9 @@ it.live("the workspaces of a batch are locked in one order, whatever that of its
 describe("a repeated insert of a credential", () => {
   it.live("returns the same as the first, and stores one row (R3, D32)", () =>
     Effect.gen(function* () {
-      const { insert, rows } = yield* open
+      const { asStored, insert, rows } = yield* open
       const first = yield* insert(account_id, credential(11), plainSealedKey(1))
-      assert.deepStrictEqual(first, { ...credential(11), sort_order: 0 })
+      assert.deepStrictEqual(first, yield* asStored(11))
       yield* insert(account_id, credential(12), plainSealedKey(2))
       assert.deepStrictEqual(yield* insert(account_id, credential(11), plainSealedKey(1)), first)
       assert.deepStrictEqual(yield* rows, [
@@ -75,9 +82,9 @@ describe("a repeated insert of a credential", () => {
   ] as const
   it.live.each(kinds)("%s happens by itself if the answer to the first is lost (R3)", ([, kind]) =>
     Effect.gen(function* () {
-      const { [kind]: insert, proxy, rows } = yield* open
+      const { asStored, [kind]: insert, proxy, rows } = yield* open
       proxy.loseAnswer("SELECT 1")
-      assert.deepStrictEqual(yield* insert, { ...credential(11), sort_order: 0 })
+      assert.deepStrictEqual(yield* insert, yield* asStored(11))
       assert.strictEqual(proxy.lost(), 1)
       assert.deepStrictEqual(yield* rows, [{ id: uuid(11), sort_order: 0 }])
     })
@@ -85,11 +92,11 @@ describe("a repeated insert of a credential", () => {
 
   it.live.each(kinds)("%s happens by itself if the first loses its connection (R3)", ([, kind, table]) =>
     Effect.gen(function* () {
-      const { admin, [kind]: insert, rows } = yield* open
+      const { admin, asStored, [kind]: insert, rows } = yield* open
       const unlock = yield* lockTable(admin, table)
       const caller = yield* Effect.forkChild(insert)
       yield* disconnectWaiting(admin, unlock)
-      assert.deepStrictEqual(yield* Fiber.join(caller), { ...credential(11), sort_order: 0 })
+      assert.deepStrictEqual(yield* Fiber.join(caller), yield* asStored(11))
       assert.deepStrictEqual(yield* rows, [{ id: uuid(11), sort_order: 0 }])
     })
   )
@@ -116,7 +123,7 @@ describe("an insert with an idempotency record (SECURITY.md, Idempotency records
 
   it.live("and counts as the first if that is rolled back", () =>
     Effect.gen(function* () {
-      const { admin, insert, insertOnce, rows } = yield* open
+      const { admin, asStored, insert, insertOnce, rows } = yield* open
       yield* insert(account_id, credential(10), plainSealedKey(10))
       const end = yield* holdOpen(admin, taking)
       const caller = yield* Effect.forkChild(insertOnce(11))
@@ -124,8 +131,11 @@ describe("an insert with an idempotency record (SECURITY.md, Idempotency records
       yield* admin`
         SELECT pg_terminate_backend(pid) FROM pg_stat_activity
         WHERE state = 'idle in transaction' AND datname = current_database()`
-      assert.deepStrictEqual(yield* Fiber.join(caller), Option.some({ ...credential(11), sort_order: 1 }))
-      assert.lengthOf(yield* rows, 2)
+      assert.deepStrictEqual(yield* Fiber.join(caller), Option.some(yield* asStored(11)))
+      assert.deepStrictEqual(yield* rows, [
+        { id: uuid(10), sort_order: 0 },
+        { id: uuid(11), sort_order: 1 }
+      ])
       yield* Effect.ignoreCause(end)
     })
   )

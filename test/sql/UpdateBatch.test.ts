@@ -1,5 +1,5 @@
 import { assert, it } from "@effect/vitest"
-import { Effect, Fiber } from "effect"
+import { DateTime, Effect, Fiber } from "effect"
 import type { CredentialUpdate } from "../../src/port/CredentialRepository.ts"
 import { eventsIn } from "../support/database/auditEntries.ts"
 import { account_id, openLossyStore, uuid, workspace_id } from "../support/database/lossyStore.ts"
@@ -7,6 +7,7 @@ import { plainCredential, plainSealedKey } from "../support/database/plainCreden
 import { holdOpen, untilWaiting } from "../support/database/transactions.ts"
 
 const numbers = [11, 12, 13]
+const created_at = DateTime.makeUnsafe(0)
 
 const open = Effect.gen(function* () {
   const { admin, proxy, repository } = yield* openLossyStore
@@ -15,7 +16,13 @@ const open = Effect.gen(function* () {
   }
   const update = (n: number, given: Partial<CredentialUpdate> = {}, name = `name ${n}`) =>
     repository.update(account_id, {
-      credential: { ...plainCredential(workspace_id, uuid(n)), sort_order: 0, name, allowed_models: ["m", name] },
+      credential: {
+        ...plainCredential(workspace_id, uuid(n)),
+        name,
+        allowed_models: ["m", name],
+        created_at,
+        sort_order: 0
+      },
       revision: 1,
       sealed: undefined,
       key_version: 1,

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto"
 import { assert, describe, it } from "@effect/vitest"
-import { DateTime, Effect, Fiber, Layer, Option, Redacted, type Scope } from "effect"
+import { Effect, Fiber, Layer, Option, Redacted, type Scope } from "effect"
 import type { SqlClient } from "effect/sql"
 import { CredentialId } from "../../src/domain/Identifiers.ts"
 import * as Persistence from "../../src/wiring/Persistence.ts"
@@ -103,7 +103,7 @@ describe("a rewrap on PostgreSQL (T10; SECURITY.md, Rotating the keyring)", () =
         const [one] = made
         if (one === undefined) return assert.fail("no credential")
         const { credential, sealed } = Option.getOrThrow(yield* repository.findSealed(one.account_id, one.id))
-        const beside = { ...credential, id: CredentialId.make(randomUUID()), created_at: yield* DateTime.now }
+        const beside = { ...credential, id: CredentialId.make(randomUUID()) }
         assert.isAbove((yield* repository.insert(one.account_id, beside, sealed)).sort_order, credential.sort_order)
         yield* sql`DELETE FROM credentials WHERE id = ${beside.id}`
         yield* untilWaiting(sql, 1)

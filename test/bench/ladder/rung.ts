@@ -1,7 +1,7 @@
 import { createServer } from "node:http"
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
-import { Effect, Layer, Option, Redacted } from "effect"
+import { DateTime, Effect, Layer, Option, Redacted } from "effect"
 import { HttpRouter, HttpServerResponse } from "effect/http"
 import { credentialBody } from "../../../src/api/credentialBody.ts"
 import type { Credential } from "../../../src/domain/Credential.ts"
@@ -24,6 +24,7 @@ const credential: Credential = {
   name: "seeded",
   label: "sk-...AbCd",
   allowed_models: ["a/model", "another/model"],
+  created_at: DateTime.makeUnsafe("2026-01-31T09:30:00.123Z"),
   sort_order: 1
 }
 const text = credentialBody(credential)

@@ -48,7 +48,7 @@ const program = Effect.fnUntraced(function* ({ client, url }: Bed) {
     Effect.promise(() =>
       client.query(
         `INSERT INTO credentials SELECT given.* FROM json_populate_recordset(NULL::credentials, $1::json) AS given`,
-        [toJson(rows.map((row) => ({ ...row, sort_order: 0, revision: 1, key_version: 1 })))]
+        [toJson(rows.map((row) => ({ ...row, created_at: new Date(), sort_order: 0, revision: 1, key_version: 1 })))]
       )
     )
   const rowsFrom = (first: number, count: number) =>

@@ -107,7 +107,9 @@ const program = Effect.fnUntraced(function* ({ client, postmaster, url }: Bed) {
   const fill = Effect.fnUntraced(function* (from: number, to: number) {
     for (const provider of providers) {
       const rows = yield* Effect.forEach(Array.from({ length: to - from }), () => sealed(provider))
-      const json = toJson(rows.map((row, n) => ({ ...row, sort_order: from + n, revision: 1, key_version: 1 })))
+      const json = toJson(
+        rows.map((row, n) => ({ ...row, created_at: new Date(), sort_order: from + n, revision: 1, key_version: 1 }))
+      )
       yield* Effect.promise(() =>
         client.query("INSERT INTO credentials SELECT * FROM json_populate_recordset(NULL::credentials, $1::json)", [
           json

@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Cause, type Context, Deferred, Duration, Effect, Fiber, Layer, Option } from "effect"
+import { Cause, type Context, DateTime, Deferred, Duration, Effect, Fiber, Layer, Option } from "effect"
 import type { SqlClient } from "effect/sql"
 import { AccountId, WorkspaceId } from "../../../src/domain/Identifiers.ts"
 import type { Provider } from "../../../src/domain/Provider.ts"
@@ -325,6 +325,7 @@ describe("what a process keeps of pools", () => {
                   credential: {
                     ...plainCredential(workspace_id, workspace_id),
                     allowed_models: [model],
+                    created_at: DateTime.makeUnsafe(0),
                     sort_order: 0
                   },
                   sealed: plainSealedKey(1),

@@ -1,6 +1,7 @@
 import { Arbitrary, DateTime, Effect } from "effect"
 import type { CredentialId } from "../../../src/domain/Identifiers.ts"
 import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
+import { Database } from "../../../src/sql/connection/Database.ts"
 import { elementOf, integer } from "../memory/arbitraries.ts"
 import { addWorkspace, newTenant } from "./newTenant.ts"
 import { plainCredential, plainSealedKey } from "./plainCredential.ts"
@@ -23,8 +24,15 @@ export const storePlaced = Effect.fnUntraced(function* (given: ReadonlyArray<Pla
   const stranger = yield* newTenant
   yield* insert(stranger.account_id, plainCredential(stranger.workspace_id), plainSealedKey())
   const workspaces = [workspace_id, yield* addWorkspace(account_id)] as const
-  const rows = yield* Effect.forEach(given, ({ workspace, ...rest }) =>
-    insert(account_id, { ...plainCredential(workspaces[workspace]), ...rest }, plainSealedKey())
+  const { sql } = (yield* Database).writes
+  const rows = yield* Effect.forEach(given, ({ created_at, workspace, ...rest }) =>
+    Effect.gen(function* () {
+      const row = yield* insert(account_id, { ...plainCredential(workspaces[workspace]), ...rest }, plainSealedKey())
+      yield* sql`
+        UPDATE credentials SET created_at = ${DateTime.toDate(created_at)}
+        WHERE account_id = ${account_id} AND id = ${row.id}`
+      return { ...row, created_at }
+    })
   )
   return { account_id, workspaces, rows }
 })

@@ -1,20 +1,15 @@
 import { randomUUID } from "node:crypto"
-import { DateTime } from "effect"
-import type { Credential } from "../../../src/domain/Credential.ts"
 import { CredentialId, type WorkspaceId } from "../../../src/domain/Identifiers.ts"
+import type { UnstoredCredential } from "../../../src/port/CredentialRepository.ts"
 import { defaults } from "../http/Bodies.ts"
 
 /** An arbitrary credential, as a repository takes it. */
-export const plainCredential = (
-  workspace_id: WorkspaceId,
-  id: string = randomUUID()
-): Omit<Credential, "sort_order"> => ({
+export const plainCredential = (workspace_id: WorkspaceId, id: string = randomUUID()): UnstoredCredential => ({
   ...defaults,
   id: CredentialId.make(id),
   workspace_id,
   provider: "openai",
-  label: "***...***",
-  created_at: DateTime.makeUnsafe("2026-01-31T09:30:00.123Z")
+  label: "***...***"
 })
 
 /** The sealed key of such a credential: of the right lengths, and nothing opens it. */

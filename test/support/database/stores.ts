@@ -10,6 +10,7 @@ import type { LeakedKeys } from "../../../src/port/LeakedKeys.ts"
 import type { Parkings } from "../../../src/port/Parkings.ts"
 import type { IdempotencyRecords } from "../../../src/port/IdempotencyRecords.ts"
 import type { WorkspaceResolver } from "../../../src/port/WorkspaceResolver.ts"
+import type { Database } from "../../../src/sql/connection/Database.ts"
 import * as Persistence from "../../../src/wiring/Persistence.ts"
 import * as Memory from "../memory/Memory.ts"
 import { adminClient, migratedDatabase, settingsFor } from "./freshDatabase.ts"
@@ -26,23 +27,28 @@ export type Ports =
   | IdempotencyRecords
   | WorkspaceResolver
 
+/** The ports on a database, with its connections for what happens behind their back. */
+export type StoredPorts = Ports | Database
+
 const onDatabase = (url: string, batching: boolean) => {
   const { database, ...settings } = settingsFor(url)
   return Layer.fresh(Persistence.layer({ ...settings, database: { ...database, batching } }))
 }
 
-/** Every implementation of the ports that store something; all have the same contract. */
-export const stores: ReadonlyArray<readonly [name: string, store: Layer.Layer<Ports>]> = [
-  ["in memory", Memory.layer],
-  ...[true, false].map((batching) => {
+/** The implementations that have what only operators do as well. */
+export const databases: ReadonlyArray<readonly [name: string, store: Layer.Layer<StoredPorts>]> = [true, false].map(
+  (batching) => {
     const name = batching ? "on PostgreSQL" : "on PostgreSQL, each request with a statement of its own"
     const store = Layer.unwrap(Effect.map(migratedDatabase, (url) => onDatabase(url, batching)))
     return [name, Layer.orDie(store)] as const
-  })
-]
+  }
+)
 
-/** Those that have what only operators do as well. */
-export const databases = stores.slice(1)
+/** Every implementation of the ports that store something; all have the same contract. */
+export const stores: ReadonlyArray<readonly [name: string, store: Layer.Layer<Ports>]> = [
+  ["in memory", Memory.layer],
+  ...databases
+]
 
 /** Every port on a database, as a process of its own has them. */
 export const storesOn = (url: string, batching = true) => Effect.orDie(Layer.build(onDatabase(url, batching)))

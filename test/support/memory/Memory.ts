@@ -13,7 +13,7 @@ import {
 } from "../../../src/port/AccountRepository.ts"
 import { ApiKeys } from "../../../src/port/ApiKeys.ts"
 import { CredentialPools, type StoredParking } from "../../../src/port/CredentialPools.ts"
-import { CredentialRepository, WorkspaceGone } from "../../../src/port/CredentialRepository.ts"
+import { CredentialRepository, type UnstoredCredential, WorkspaceGone } from "../../../src/port/CredentialRepository.ts"
 import { CredentialUse, type UsedCredential } from "../../../src/port/CredentialUse.ts"
 import { KekRegistry } from "../../../src/port/KekRegistry.ts"
 import { type FoundKey, LeakedKeys } from "../../../src/port/LeakedKeys.ts"
@@ -90,13 +90,13 @@ const insertInto = ({
   keks,
   workspaces
 }: Memory["Service"]): CredentialRepository["Service"]["insert"] => {
-  const nextSortOrder = ({ provider, workspace_id }: Omit<Credential, "sort_order">) =>
+  const nextSortOrder = ({ provider, workspace_id }: UnstoredCredential) =>
     Array.from(credentials.values(), ({ credential }) => credential)
       .filter((other) => other.workspace_id === workspace_id && other.provider === provider)
       .reduce((next, { sort_order }) => Math.max(next, sort_order + 1), 0)
 
   return (account_id, given, sealed) =>
-    Effect.suspend(() => {
+    Effect.flatMap(DateTime.now, (created_at) => {
       const before = credentials.get(given.id)
       if (before !== undefined) {
         const again =
@@ -107,7 +107,7 @@ const insertInto = ({
       if (Option.getOrUndefined(ownRow(workspaces, account_id, given.workspace_id))?.deleted_at !== null) {
         return Effect.fail(new WorkspaceGone())
       }
-      const credential = { ...given, sort_order: nextSortOrder(given) }
+      const credential = { ...given, created_at, sort_order: nextSortOrder(given) }
       credentials.set(given.id, { account_id, credential, sealed, revision: 1, key_version: 1 })
       return Effect.succeed(credential)
     })

@@ -4,6 +4,7 @@ import { ChangeableField } from "../../../src/domain/CredentialChanges.ts"
 import { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../../../src/domain/Identifiers.ts"
 import { Provider } from "../../../src/domain/Provider.ts"
 import { Region } from "../../../src/domain/Region.ts"
+import type { UnstoredCredential } from "../../../src/port/CredentialRepository.ts"
 import type { SealedKey, SealingContext } from "../../../src/domain/SealedKey.ts"
 
 type Arbitrary<A> = Arbitrary.Arbitrary<A>
@@ -202,13 +203,12 @@ export const anyBody = (texts: Arbitrary<string>): Arbitrary<Record<string, Sche
 const time = Arbitrary.map(integer(0, 4_102_444_800_000), (millis) => DateTime.makeUnsafe(millis))
 
 /** A credential as it is stored, in a workspace that has to exist. */
-export const storedCredential: Arbitrary<Omit<Credential, "sort_order" | "workspace_id">> = Arbitrary.map(
+export const storedCredential: Arbitrary<Omit<UnstoredCredential, "workspace_id">> = Arbitrary.map(
   Arbitrary.all({
     id: credentialId,
     provider,
     name: nullOr(text(0, 255)),
     label: elementOf(["***...***", "***...x", "sk-...AbCd"]),
-    created_at: time,
     declared_region: nullOr(region),
     declared_zdr: nullOr(boolean),
     restrictions,
@@ -220,7 +220,7 @@ export const storedCredential: Arbitrary<Omit<Credential, "sort_order" | "worksp
 /** What a sealed key may be bound to. */
 export const sealingContext: Arbitrary<SealingContext> = Arbitrary.map(
   Arbitrary.all({ account_id: accountId, workspace_id: workspaceId, credential: storedCredential }),
-  ({ account_id, credential: { created_at: _created_at, label: _label, name: _name, ...bound }, workspace_id }) => ({
+  ({ account_id, credential: { label: _label, name: _name, ...bound }, workspace_id }) => ({
     account_id,
     workspace_id,
     ...bound
@@ -239,7 +239,12 @@ export const rawKey: Arbitrary<Redacted.Redacted> = Arbitrary.map(text(1, 60), (
 
 /** A credential as the service returns it. */
 export const anyCredential: Arbitrary<Credential> = Arbitrary.map(
-  Arbitrary.all({ stored: storedCredential, workspace_id: workspaceId, sort_order: integer(0, 2 ** 31 - 1) }),
+  Arbitrary.all({
+    stored: storedCredential,
+    workspace_id: workspaceId,
+    created_at: time,
+    sort_order: integer(0, 2 ** 31 - 1)
+  }),
   ({ stored, ...rest }) => ({ ...stored, ...rest })
 )
 

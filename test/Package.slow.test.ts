@@ -35,7 +35,7 @@ const examples = () => {
   }
 }
 
-const ours = ["CHANGELOG.md", "README.md", "SECURITY.md", "deploy", "docs", "package.json"]
+const ours = ["CHANGELOG.md", "README.md", "SECURITY.md", "deploy", "docs", "examples", "package.json"]
 
 interface Manifest {
   readonly bin: { readonly byok: string }
@@ -115,6 +115,8 @@ layerLive(Layer.merge(InstalledLive, TestService.layer))("the published package"
       )
       const program = ["dist/bin.js", "dist/main.js", "dist/TokenProcess.js", "dist/tryIt.js", "dist/LICENCES.txt"]
       assert.includeMembers([...files], [...program, "dist/Byok.js", "dist/api/Api.d.ts"])
+      assert.include(files, "examples/gateway.py")
+      assert.notInclude(files, "examples/gateway.ts", "it imports the sources")
     })
   )
 

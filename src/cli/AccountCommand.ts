@@ -1,11 +1,11 @@
 import { Effect } from "effect"
-import { CliError, Command, Flag } from "effect/cli"
+import { Command } from "effect/cli"
 import { AccountId } from "../domain/Identifiers.ts"
 import type { ErasureStep } from "../port/AccountRepository.ts"
 import { Accounts } from "../service/Accounts.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { operatorOn, withAccounts } from "./asOperator.ts"
-import { argument, name } from "./Arguments.ts"
+import { argument, confirmation, name } from "./Arguments.ts"
 import { print, printPages } from "./Output.ts"
 import { makeProgress, type ProgressView } from "./Progress.ts"
 
@@ -33,20 +33,6 @@ const list = Command.make(
   })
 ).pipe(Command.withDescription("List all accounts"))
 
-const yes = Flag.Boolean("yes").pipe(
-  Flag.withDescription("Confirm that the account and everything in it is to be deleted for good"),
-  Flag.withDefault(false),
-  Flag.mapEffect((confirmed) =>
-    confirmed
-      ? Effect.void
-      : Effect.fail(
-          new CliError.UserError({
-            cause: "--yes must be given: the account is deleted for good, with its keys, workspaces and credentials."
-          })
-        )
-  )
-)
-
 type Erased = Omit<ErasureStep, "done">
 
 const erasureLine = ({ credentials, receipts }: Erased) => `deleted ${credentials} credentials, ${receipts} receipts`
@@ -57,7 +43,7 @@ const remove = Command.make(
   "delete",
   {
     id: argument("ID", "Id of the account", AccountId, "be a UUID"),
-    yes
+    yes: confirmation("the account is deleted for good, with its keys, workspaces and credentials")
   },
   Effect.fnUntraced(function* ({ id }) {
     const progress = yield* makeProgress(erasureView)

@@ -65,6 +65,14 @@ export const flag = <A>(
 export const toggle = (name: string, description: string) =>
   Flag.Boolean(name).pipe(Flag.withDescription(description), Flag.withDefault(false))
 
+/** A flag without which nothing is done. `consequence` ends the sentence that asks for it. */
+export const confirmation = (consequence: string) =>
+  toggle("yes", `Confirm: ${consequence}`).pipe(
+    Flag.mapEffect((confirmed) =>
+      confirmed ? Effect.void : Effect.fail(new CliError.UserError({ cause: `--yes must be given: ${consequence}.` }))
+    )
+  )
+
 export const account = flag("account", "Id of the account", AccountId, "be a UUID")
 
 export const credentialId = argument("ID", "Id of the credential", CredentialId, "be a UUID")

@@ -17,6 +17,7 @@ export const AuditEvent = Schema.Union([
   /** Follows the events of everything that was in the account. */
   event("account.delete", { account_id: AccountId }),
   event("workspace.create", { account_id: AccountId, workspace_id: WorkspaceId }),
+  event("workspace.default", { account_id: AccountId, workspace_id: WorkspaceId }),
   event("workspace.delete", { account_id: AccountId, workspace_id: WorkspaceId }),
   event("api_key.issue", { account_id: AccountId, api_key_hash: ApiKeyHash, management: Schema.Boolean }),
   event("api_key.revoke", { account_id: AccountId, api_key_hash: ApiKeyHash }),

@@ -12,7 +12,11 @@ import { Text } from "../domain/Text.ts"
 
 /** 409: a report about another attempt than the open one, or an API key that exists already. */
 export class GatewayConflict extends Schema.Error<GatewayConflict>("GatewayConflict")(
-  ...fixedMessage(409, "Conflict", "Another attempt is open, or an API key with that hash exists already.")
+  ...fixedMessage(
+    409,
+    "Conflict",
+    "Another attempt is open, an API key with that hash exists already, or the default workspace has credentials."
+  )
 ) {
   readonly _tag = "GatewayConflict"
 }
@@ -211,7 +215,7 @@ class AccountsGroup extends HttpApiGroup.make("accounts").add(
   HttpApiEndpoint.delete("deleteWorkspace", "/accounts/:id/workspaces/:workspace_id", {
     params: { id: AccountId, workspace_id: WorkspaceId },
     success: Schema.Struct({ deleted: Schema.Literal(true) }),
-    error: [NotFound, ...failures]
+    error: [NotFound, GatewayConflict, ...failures]
   })
     .middleware(ResourcePath)
     .annotateMerge(summary("Delete a workspace; its credentials stay readable")),

@@ -133,7 +133,12 @@ const accounts = HttpApiBuilder.group(
         Effect.gen(function* () {
           const own = yield* workspacesOf(id)
           if (!own.some((one) => one.workspace_id === workspace_id)) return yield* new NotFound()
-          yield* asGateway(Effect.catchTags(accounts.deleteWorkspace(workspace_id), notKnown))
+          yield* asGateway(
+            Effect.catchTags(accounts.deleteWorkspace(workspace_id), {
+              ...notKnown,
+              DefaultWorkspaceInUse: () => new GatewayConflict()
+            })
+          )
           return deleted
         }),
       createApiKey: ({ params, payload: { hash, ...given } }) =>

@@ -19,6 +19,13 @@ export interface Workspace extends NewWorkspace {
   readonly deleted_at: DateTime.Utc | null
 }
 
+/** Whose a workspace is, and what has to be known before it is deleted. */
+export interface WorkspaceUse extends Pick<Workspace, "is_default"> {
+  readonly account_id: AccountId
+  readonly is_deleted: boolean
+  readonly credentials: number
+}
+
 export interface NewApiKey {
   readonly hash: ApiKeyHash
   readonly name: string
@@ -61,6 +68,9 @@ export class AccountRepository extends Context.Service<
       limit: number
     ) => Answer<Option.Option<ErasureStep>>
     readonly createWorkspace: (account_id: AccountId, workspace: NewWorkspace) => Answer<boolean>
+    readonly findWorkspace: (workspace_id: WorkspaceId) => Answer<Option.Option<WorkspaceUse>>
+    /** Makes a workspace the default one of its account, in place of another. Returns false if it is deleted. */
+    readonly makeDefault: (account_id: AccountId, workspace_id: WorkspaceId) => Answer<boolean>
     /** Returns when the workspace was deleted, which repeated calls do not change (D43). */
     readonly deleteWorkspace: (workspace_id: WorkspaceId, at: DateTime.Utc) => Answer<Option.Option<DateTime.Utc>>
     readonly listWorkspaces: (account_id: AccountId) => Answer<ReadonlyArray<Workspace>>

@@ -12,6 +12,13 @@ export class NotKnown extends Data.TaggedError("NotKnown")<{
 /** An API key with that hash exists already. */
 export class HashTaken extends Data.TaggedError("HashTaken") {}
 
+/** The default workspace has credentials, so deleting it would leave creates that name no workspace without one. */
+export class DefaultWorkspaceInUse extends Data.TaggedError("DefaultWorkspaceInUse")<{ readonly credentials: number }> {
+  override get message() {
+    return `The default workspace has ${this.credentials} credentials: make another one the default first.`
+  }
+}
+
 const pageSize = 1000
 
 /** How many credentials and idempotency records one transaction of an erasure deletes. */
@@ -87,10 +94,21 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
         return created ? { workspace_id } : yield* new NotKnown({ kind: "account" })
       }),
 
+      /** Returns the number of credentials that stay readable and serve no request any more. */
       deleteWorkspace: Effect.fn("Accounts.deleteWorkspace")(function* (workspace_id: WorkspaceId) {
+        const found = yield* repository.findWorkspace(workspace_id)
+        if (Option.isNone(found)) return yield* new NotKnown({ kind: "workspace" })
+        const { credentials, is_default, is_deleted } = found.value
+        if (is_default && !is_deleted && credentials > 0) return yield* new DefaultWorkspaceInUse({ credentials })
         const deleted_at = yield* repository.deleteWorkspace(workspace_id, yield* DateTime.now)
         if (Option.isNone(deleted_at)) return yield* new NotKnown({ kind: "workspace" })
-        return { workspace_id, deleted_at: deleted_at.value }
+        return { workspace_id, deleted_at: deleted_at.value, credentials }
+      }),
+
+      makeDefault: Effect.fn("Accounts.makeDefault")(function* (workspace_id: WorkspaceId) {
+        const found = yield* repository.findWorkspace(workspace_id)
+        const made = Option.isSome(found) && (yield* repository.makeDefault(found.value.account_id, workspace_id))
+        return made ? { workspace_id, is_default: true } : yield* new NotKnown({ kind: "workspace" })
       }),
 
       listWorkspaces: Effect.fn("Accounts.listWorkspaces")(function* (account_id: AccountId) {

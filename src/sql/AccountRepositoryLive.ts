@@ -8,7 +8,8 @@ import {
   type ApiKeyRecord,
   type NewApiKey,
   type NewWorkspace,
-  type Workspace
+  type Workspace,
+  type WorkspaceUse
 } from "../port/AccountRepository.ts"
 import { record } from "./auditing.ts"
 import { Database } from "./connection/Database.ts"
@@ -102,6 +103,26 @@ export const layer = Layer.effect(
         sql<Ended>`SELECT account_id, deleted_at AS at FROM workspaces WHERE id = ${workspace_id}`,
         (account_id) => ({ action: "workspace.delete", account_id, workspace_id })
       )
+
+    /** The old default ends first, since an account has at most one at a time. */
+    const makeDefault = Effect.fnUntraced(function* (account_id: AccountId, workspace_id: WorkspaceId) {
+      const found = yield* sql`
+        SELECT 1 FROM workspaces
+        WHERE account_id = ${account_id} AND id = ${workspace_id} AND deleted_at IS NULL FOR UPDATE`
+      if (found.length === 0) return false
+      yield* sql`
+        UPDATE workspaces SET is_default = false
+        WHERE account_id = ${account_id} AND is_default AND id <> ${workspace_id}`
+      const changed = yield* sql`
+        UPDATE workspaces SET is_default = true
+        WHERE account_id = ${account_id} AND id = ${workspace_id} AND NOT is_default RETURNING id`
+      yield* record(
+        sql,
+        changed.map(() => ({ action: "workspace.default", account_id, workspace_id }))
+      )
+      return true
+    }, sql.withTransaction)
+
     const revokeApiKey = (api_key_hash: ApiKeyHash, when: DateTime.Utc) =>
       endOnce(
         sql<Ended>`
@@ -145,6 +166,16 @@ export const layer = Layer.effect(
       eraseAccount: eraseAccount(writes),
       createWorkspace: (account_id, workspace) =>
         writes.ask(recorded(insertWorkspace(account_id, workspace, false)), "workspaces.insert"),
+      findWorkspace: (workspace_id) => {
+        const rows = reads.sql<WorkspaceUse>`
+          SELECT account_id, is_default, deleted_at IS NOT NULL AS is_deleted, (
+            SELECT count(*)::int FROM credentials
+            WHERE credentials.account_id = workspaces.account_id AND workspace_id = workspaces.id
+          ) AS credentials FROM workspaces WHERE id = ${workspace_id}`
+        return Effect.map(reads.ask(rows, "workspaces.find"), ([found]) => Option.fromUndefinedOr(found))
+      },
+      makeDefault: (account_id, workspace_id) =>
+        writes.ask(makeDefault(account_id, workspace_id), "workspaces.default"),
       deleteWorkspace: (workspace_id, when) => writes.ask(deleteWorkspace(workspace_id, when), "workspaces.delete"),
       listWorkspaces: (account_id) => {
         const rows = reads.sql<Dated<Workspace>>`

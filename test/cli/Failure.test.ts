@@ -25,7 +25,7 @@ layerLive(CommandLine.layer, { concurrent: true })(
       [`api-key issue --account ${uuid} --name n --json`, "There is no such account."],
       [`api-key import ${"0".repeat(64)} --account ${uuid} --name n`, "There is no such account."],
       [`api-key list --account ${uuid}`, "There is no such account."],
-      [`workspace delete ${uuid}`, "There is no such workspace."],
+      [`workspace delete ${uuid} --yes`, "There is no such workspace."],
       [`api-key revoke ${"0".repeat(64)}`, "There is no such API key."]
     ])("%s (D40)", ([args, sentence]) =>
       Effect.gen(function* () {

@@ -27,7 +27,7 @@ describe("wrong usage ends with exit code 2 before any database is opened (D40)"
 
   it.live.each<readonly [name: string, args: string, sentence: string]>([
     ["an account that is not a UUID", "workspace list --account 42", "--account must be a UUID."],
-    ["a workspace that is not a UUID", "workspace delete 42", "ID must be a UUID."],
+    ["a workspace that is not a UUID", "workspace delete 42 --yes", "ID must be a UUID."],
     ["a name that is too long", `account create --name ${"n".repeat(256)}`, nameExpected],
     ["a name that is empty", "account create --name=", nameExpected],
     ["an account's name with an escape sequence (F15)", "account create --name=a\u001b[2J", nameExpected],

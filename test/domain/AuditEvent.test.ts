@@ -21,6 +21,7 @@ const key = { ...workspace, credential_id: id, key_version: 1 }
 const acts: ReadonlyArray<object> = [
   { action: "account.create", ...account },
   { action: "workspace.create", ...workspace },
+  { action: "workspace.default", ...workspace },
   { action: "workspace.delete", ...workspace },
   { action: "api_key.issue", ...account, api_key_hash, management: true },
   { action: "api_key.revoke", ...account, api_key_hash },

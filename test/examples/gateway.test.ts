@@ -2,14 +2,14 @@ import { createServer } from "node:http"
 import { join } from "node:path"
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import { assert } from "@effect/vitest"
-import { Context, Effect, Layer, Logger, Option, Redacted } from "effect"
+import { Context, DateTime, Effect, Layer, Logger, Option, Redacted } from "effect"
 import { HttpRouter, HttpServer } from "effect/http"
 import { gateway } from "../../examples/gateway.ts"
 import * as Byok from "../../src/Byok.ts"
 import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
 import { CredentialPools } from "../../src/port/CredentialPools.ts"
 import { DatabaseFailure } from "../../src/port/DatabaseFailure.ts"
-import { Accounts } from "../../src/service/Accounts.ts"
+import { AccountRepository } from "../../src/port/AccountRepository.ts"
 import { Router } from "../../src/service/routing/Router.ts"
 import type { Attempt } from "../../src/service/routing/runPlan.ts"
 import { settingsFor } from "../support/database/freshDatabase.ts"
@@ -326,7 +326,7 @@ layerLive(service)("the example of a gateway", (it) => {
         assert.strictEqual((yield* answerTo(JSON.stringify({ model }))).status, 400)
       }
       assert.strictEqual((yield* answerTo("{")).status, 400)
-      yield* (yield* Accounts).deleteWorkspace(tenant.workspace_id)
+      yield* (yield* AccountRepository).deleteWorkspace(tenant.workspace_id, yield* DateTime.now)
       assert.strictEqual((yield* askAll).status, 403)
       assert.deepStrictEqual(upstream.seen(), [])
     })

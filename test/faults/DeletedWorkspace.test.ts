@@ -108,6 +108,8 @@ describe.each([true, false])("a workspace that is deleted while a create is on i
       const id = CredentialId.make(String(created(made)["id"]))
       const offered = Effect.map(Effect.provide(offeredKey(account_id, id), context), Option.isSome)
       assert.isTrue(yield* offered)
+      const next = yield* Effect.orDie(accounts.createWorkspace(account_id, "next"))
+      yield* Effect.orDie(accounts.makeDefault(next.workspace_id))
       yield* Effect.orDie(accounts.deleteWorkspace(workspace_id))
       assert.isFalse(yield* offered)
       assert.strictEqual((yield* get(url, management_key, id)).body, made.body)

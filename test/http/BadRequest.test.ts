@@ -1,5 +1,6 @@
 import { assert } from "@effect/vitest"
-import { Effect } from "effect"
+import { DateTime, Effect } from "effect"
+import { AccountRepository } from "../../src/port/AccountRepository.ts"
 import { Accounts } from "../../src/service/Accounts.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { created, minimal, unknownId } from "../support/http/Bodies.ts"
@@ -210,7 +211,7 @@ layerLive(TestService.layer)("create answers 400 (section 7)", (it) => {
       const accounts = yield* Accounts
       const { workspace_id: another } = yield* accounts.createWorkspace(account_id, "another")
       created(yield* create(minimal))
-      yield* accounts.deleteWorkspace(workspace_id)
+      yield* (yield* AccountRepository).deleteWorkspace(workspace_id, yield* DateTime.now)
       const refused = yield* TestService.storing(0, create(minimal))
       assertInvalid(refused, issue("is required: the default workspace is deleted", "workspace_id"))
       const made = created(yield* create({ ...minimal, workspace_id: another }))

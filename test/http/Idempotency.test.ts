@@ -1,7 +1,8 @@
 import { answerText } from "../support/http/RawConnection.ts"
 import { assert } from "@effect/vitest"
-import { Effect, Redacted } from "effect"
+import { DateTime, Effect, Redacted } from "effect"
 import { randomBytes } from "node:crypto"
+import { AccountRepository } from "../../src/port/AccountRepository.ts"
 import { Accounts } from "../../src/service/Accounts.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { created, createdId, minimal, statusesOf } from "../support/http/Bodies.ts"
@@ -111,7 +112,7 @@ layerLive(TestService.layer)("create with an idempotency key (SECURITY.md, Idemp
     Effect.gen(function* () {
       const { create, workspace_id } = yield* TestService.newTenant
       const first = yield* create(minimal, [under("k")])
-      yield* (yield* Accounts).deleteWorkspace(workspace_id)
+      yield* (yield* AccountRepository).deleteWorkspace(workspace_id, yield* DateTime.now)
       const again = yield* create(minimal, [under("k")])
       assert.deepStrictEqual([again.status, again.body], [201, first.body])
     })

@@ -1,8 +1,8 @@
 import { assert } from "@effect/vitest"
-import { Effect } from "effect"
+import { DateTime, Effect } from "effect"
 import { CredentialId } from "../../src/domain/Identifiers.ts"
 import { CredentialUse } from "../../src/port/CredentialUse.ts"
-import { Accounts } from "../../src/service/Accounts.ts"
+import { AccountRepository } from "../../src/port/AccountRepository.ts"
 import { createdId, unknownId } from "../support/http/Bodies.ts"
 import { send } from "../support/http/HttpProbe.ts"
 import type { Answer } from "../support/http/RawConnection.ts"
@@ -115,7 +115,7 @@ layerLive(TestService.layer)("GET /api/v1/byok/{id}/status", (it) => {
     Effect.gen(function* () {
       const tenant = yield* TestService.newTenant
       const id = createdId(yield* tenant.create({ provider: "azure", key }))
-      yield* (yield* Accounts).deleteWorkspace(tenant.workspace_id)
+      yield* (yield* AccountRepository).deleteWorkspace(tenant.workspace_id, yield* DateTime.now)
       assert.deepStrictEqual(yield* statusOf(tenant, id), { ...fresh, state: "disabled" })
     })
   )

@@ -67,7 +67,7 @@ describe("an account (D40)", () => {
 
   it.effect("has workspaces that are not the default, each deleted at the time of the first call (D43)", () =>
     Effect.gen(function* () {
-      const { createWorkspace, deleteWorkspace, listWorkspaces } = yield* Accounts
+      const { createWorkspace, deleteWorkspace, listWorkspaces, makeDefault } = yield* Accounts
       const { account_id } = yield* account
       yield* TestClock.adjust(5)
       const { workspace_id } = yield* createWorkspace(account_id, "another")
@@ -75,10 +75,19 @@ describe("an account (D40)", () => {
       const workspace = { workspace_id, name: "another", is_default: false, created_at: later(5), deleted_at: null }
       assert.deepEqual(found, workspace)
       for (let time = 0; time < 2; time++) {
-        assert.deepEqual(yield* deleteWorkspace(workspace_id), { workspace_id, deleted_at: later(5) })
+        assert.deepEqual(yield* deleteWorkspace(workspace_id), {
+          workspace_id,
+          deleted_at: later(5),
+          credentials: 0
+        })
         yield* TestClock.adjust(5)
       }
-      yield* unknown("workspace", deleteWorkspace(yield* newWorkspaceId))
+      yield* unknown(
+        "workspace",
+        Effect.catchTag(deleteWorkspace(yield* newWorkspaceId), "DefaultWorkspaceInUse", Effect.die)
+      )
+      yield* unknown("workspace", makeDefault(yield* newWorkspaceId))
+      yield* unknown("workspace", makeDefault(workspace_id))
     }).pipe(Effect.provide(service))
   )
 })

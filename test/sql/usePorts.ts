@@ -124,6 +124,8 @@ export const usePorts = Effect.gen(function* () {
     listAccounts: accounts.listAccounts(account_id, 1),
     createWorkspace: accounts.createWorkspace(account_id, home),
     listWorkspaces: accounts.listWorkspaces(account_id),
+    findWorkspace: accounts.findWorkspace(workspace_id),
+    makeDefault: accounts.makeDefault(account_id, workspace_id),
     deleteWorkspace: Effect.forEach(["first", "again"], () => accounts.deleteWorkspace(workspace_id, created_at)),
     addApiKey: accounts.addApiKey(account_id, record),
     importApiKey: accounts.importApiKey(account_id, record),

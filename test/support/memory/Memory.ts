@@ -476,7 +476,7 @@ const credentialUse = Layer.effect(
 )
 
 export const accountRepository = Layer.unwrap(
-  Effect.map(Memory, ({ accounts, apiKeys, workspaces }) => {
+  Effect.map(Memory, ({ accounts, apiKeys, credentials, workspaces }) => {
     const addWorkspace = (account_id: AccountId, workspace: Omit<Workspace, "deleted_at">) => {
       if (accounts.has(account_id) && !workspaces.has(workspace.workspace_id)) {
         workspaces.set(workspace.workspace_id, { account_id, ...workspace, deleted_at: null })
@@ -499,6 +499,25 @@ export const accountRepository = Layer.unwrap(
         }),
       createWorkspace: (account_id, workspace) =>
         Effect.sync(() => addWorkspace(account_id, { ...workspace, is_default: false })),
+      findWorkspace: (workspace_id) =>
+        Effect.sync(() =>
+          Option.map(Option.fromUndefinedOr(workspaces.get(workspace_id)), ({ account_id, deleted_at, is_default }) => {
+            const within = Array.from(credentials.values()).filter(
+              ({ credential }) => credential.workspace_id === workspace_id
+            )
+            return { account_id, is_default, is_deleted: deleted_at !== null, credentials: within.length }
+          })
+        ),
+      makeDefault: (account_id, workspace_id) =>
+        Effect.sync(() => {
+          if (Option.getOrUndefined(ownRow(workspaces, account_id, workspace_id))?.deleted_at !== null) return false
+          for (const [id, workspace] of workspaces) {
+            if (workspace.account_id === account_id) {
+              workspaces.set(id, { ...workspace, is_default: id === workspace_id })
+            }
+          }
+          return true
+        }),
       deleteWorkspace: (workspace_id, at) =>
         Effect.sync(() => {
           const workspace = workspaces.get(workspace_id)

@@ -31,9 +31,7 @@ export const distributedTables = [
 ] as const
 
 /** How far the rows of tenants are spread over the nodes of a Citus cluster. */
-export type Distribution = "none" | "unfinished" | "distributed"
-
-export const distributionOf = (sql: SqlClient.SqlClient) =>
+const distributionOf = (sql: SqlClient.SqlClient) =>
   Effect.gen(function* () {
     const citus = yield* sql`SELECT 1 FROM pg_class WHERE oid = to_regclass('pg_catalog.pg_dist_partition')`
     if (citus.length === 0) return "none" as const

@@ -12,7 +12,8 @@ import { startService } from "../support/process/ServiceProcess.ts"
 layerLive(CommandLine.layer)("byok migrate", (it) => {
   it.effect("brings an empty database up to date, and says so when there is nothing to do", () =>
     Effect.gen(function* () {
-      const { run, runJson } = yield* CommandLine
+      const DATABASE_URL = yield* freshDatabase
+      const run = (...args: ReadonlyArray<string>) => runCommand(args, { DATABASE_URL })
       assert.deepStrictEqual(yield* run("migrate"), {
         code: 0,
         stderr: "",
@@ -20,7 +21,7 @@ layerLive(CommandLine.layer)("byok migrate", (it) => {
           "Migrated: create_tables, create_receipts, create_audit, retire_keks, key_by_account, validate_keys, credential_revisions, create_parkings, create_credential_use, kek_registration, parking_epochs, drop_keys_by_id\n"
       })
       assert.deepStrictEqual(yield* run("migrate"), { code: 0, stderr: "", stdout: "The database is up to date.\n" })
-      assert.deepStrictEqual(yield* runJson("migrate"), { migrated: [], unfinished: false })
+      assert.deepStrictEqual(onlyObject(yield* run("migrate", "--json")), { migrated: [], unfinished: false })
     })
   )
 

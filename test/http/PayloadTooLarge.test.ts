@@ -54,8 +54,11 @@ layerLive(TestService.layer)("413 (D9)", (it) => {
         Effect.map(one.create(minimal), ({ status }) => status === 503)
       )
       created(yield* other.create(minimal))
-      for (const connection of connections) yield* connection.write(bodyOf(limit))
-      for (const connection of connections) assert.strictEqual((yield* connection.answer).status, 201)
+      for (let from = 0; from < connections.length; from += 8) {
+        const some = connections.slice(from, from + 8)
+        for (const connection of some) yield* connection.write(bodyOf(limit))
+        for (const connection of some) assert.strictEqual((yield* connection.answer).status, 201)
+      }
       created(yield* one.create(minimal))
     })
   )

@@ -20,12 +20,13 @@ export const holdOpen = (sql: SqlClient.SqlClient, statement: string) =>
 export const lockTable = (sql: SqlClient.SqlClient, table: string) =>
   holdOpen(sql, `LOCK TABLE ${table} IN ACCESS EXCLUSIVE MODE`)
 
-/** How many statements wait for a lock in the database of the client. */
-export const waitingForLock = (sql: SqlClient.SqlClient) =>
+/** How many statements that contain a text wait for a lock in the database of the client. */
+export const waitingForLock = (sql: SqlClient.SqlClient, text = "") =>
   Effect.map(
     sql<{ n: number }>`
       SELECT count(*)::int AS n FROM pg_stat_activity
-      WHERE datname = current_database() AND wait_event_type = 'Lock' AND state = 'active'`,
+      WHERE datname = current_database() AND wait_event_type = 'Lock' AND state = 'active'
+      AND strpos(query, ${text}) > 0`,
     (rows) => rows[0]?.n ?? 0
   )
 

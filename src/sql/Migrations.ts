@@ -105,6 +105,10 @@ export const inTurn = <A, E, R>(sql: SqlClient.SqlClient, effect: Effect.Effect<
     })
   )
 
+/** The sessions of instances and commands of 1.0.0, which needs what `finish` drops. Roles see those of others too. */
+const sessionsOf1 = (sql: SqlClient.SqlClient) =>
+  sql`SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'byok'`
+
 /**
  * What may be done to the schema: `check` changes nothing; `migrate` adds what this version needs, and instances of the
  * version before keep working; `finish` also drops what only those need.
@@ -113,8 +117,8 @@ export type Migrating = "check" | "migrate" | "finish"
 
 /**
  * Reads the version of the schema and, only if it is behind, brings it up to date as far as it may, without a statement
- * timeout. Instances that start together migrate once. Returns the state, the names of the migrations that were run and
- * whether there is something left to finish.
+ * timeout. Instances that start together migrate once. Returns the state, the names of the migrations that were run,
+ * whether there is something left to finish, and whether that is because 1.0.0 is connected to the database.
  */
 export const openSchema = (
   target: DatabaseTarget,
@@ -130,6 +134,9 @@ export const openSchema = (
       const isDone = state === "newer" || Option.contains(found, latest)
       if (may === "check" || isDone || (state === "current" && may === "migrate")) {
         return { state, migrated: [], unfinished: state === "current" && !isDone }
+      }
+      if (may === "finish" && Option.isSome(found) && (yield* sessionsOf1(client)).length > 0) {
+        return { state, migrated: [], unfinished: true, needed: true }
       }
       const migrator = yield* makeClient(
         target,

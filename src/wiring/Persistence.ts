@@ -153,9 +153,11 @@ export const migrateDatabase = Effect.fnUntraced(function* (
   settings: Settings,
   { distribute: distributes, finish }: Readonly<Record<"distribute" | "finish", boolean>>
 ) {
-  const { target, ...schema } = yield* connect(settings, finish || distributes ? "finish" : "migrate", "command")
-  if (!distributes) return { ...schema, distributed: [] }
+  const may = finish || distributes ? "finish" : "migrate"
+  const { needed, target, ...schema } = yield* connect(settings, may, "command")
   const name = nameOf(settings)
+  if (needed) return yield* refuse(`${name}: byok 1.0.0 is connected, and needs what this would drop: stop it first.`)
+  if (!distributes) return { ...schema, distributed: [] }
   const { distributed, lacks } = yield* whenReachable(name, "command", distribute(target, settings.database))
   return lacks === undefined
     ? { ...schema, distributed }

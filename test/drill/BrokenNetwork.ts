@@ -1,4 +1,5 @@
 import { Effect } from "effect"
+import { applicationName } from "../../src/sql/connection/Database.ts"
 import { untilAcked } from "../support/database/AckChecker.ts"
 import { type FaultyProxy, faultyProxy } from "../faults/FaultyProxy.ts"
 import { eventually } from "../support/process/eventually.ts"
@@ -20,7 +21,7 @@ const broken =
       const proxy = yield* faultyProxy(cluster.url)
       const bed = yield* newBed({ url: proxy.url })
       const connections = Effect.map(
-        cluster.query("SELECT count(*)::int AS n FROM pg_stat_activity WHERE application_name = 'byok'"),
+        cluster.query(`SELECT count(*)::int AS n FROM pg_stat_activity WHERE application_name = '${applicationName}'`),
         ([row]) => Number(row?.["n"])
       )
       yield* underLoad(

@@ -5,7 +5,7 @@ import { Reactivity } from "effect/reactivity"
 import * as Byok from "../../src/Byok.ts"
 import * as Server from "../../src/http/Server.ts"
 import { Accounts } from "../../src/service/Accounts.ts"
-import { type DatabaseSettings, makeClient } from "../../src/sql/connection/Database.ts"
+import { applicationName, type DatabaseSettings, makeClient } from "../../src/sql/connection/Database.ts"
 import { parseDatabaseUrl } from "../../src/sql/connection/DatabaseTarget.ts"
 import { createdId, minimal } from "../support/http/Bodies.ts"
 import { eventually } from "../support/process/eventually.ts"
@@ -49,7 +49,7 @@ const open = (batching: boolean, times: DatabaseSettings = shortDeadlines) =>
     const connections = Effect.map(
       observer<{ n: number }>`
         SELECT count(*)::int AS n FROM pg_stat_activity
-        WHERE datname = current_database() AND application_name = 'byok' AND pid <> pg_backend_pid()`,
+        WHERE datname = current_database() AND application_name = ${applicationName} AND pid <> pg_backend_pid()`,
       (rows) => rows[0]?.n ?? -1
     )
     const later = Duration.sum(times.deadline, Duration.millis(2500))

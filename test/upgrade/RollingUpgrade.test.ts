@@ -101,6 +101,9 @@ describe(`the upgrade from ${releaseBefore}`, () => {
         assert.strictEqual(opened.stdout.trim(), key, opened.stderr)
 
         const last = yield* startNew
+        const early = yield* runByok(["migrate", "--finish"], variables)
+        assert.deepStrictEqual([early.code, early.stdout], [1, ""])
+        assert.include(early.stderr, "byok 1.0.0 is connected")
         yield* stop(back[0])
         yield* stop(back[1])
         assert.include(yield* run("migrate", "--finish"), "drop_keys_by_id")

@@ -65,6 +65,9 @@ const pgTypes = (): PgTypes.Registry => {
   return types
 }
 
+/** What PostgreSQL shows of every session. 1.0.0 was plain `byok`, so `migrate --finish` can tell its sessions. */
+export const applicationName = "byok/2"
+
 /** A client whose errors are not scrubbed: only pools and migrations may run its statements. */
 export const makeClient = (
   { tls, ...target }: DatabaseTarget,
@@ -75,7 +78,7 @@ export const makeClient = (
     ...target,
     ...options,
     ssl: options.stream === undefined ? (tls ?? false) : false,
-    applicationName: "byok",
+    applicationName,
     connectTimeout,
     maxConnections: poolSize,
     prepare: !pooler,

@@ -3,6 +3,7 @@ import { Effect, Exit, Schedule, Scope } from "effect"
 import { readFileSync, rmSync } from "node:fs"
 import { Socket } from "node:net"
 import { join } from "node:path"
+import { applicationName } from "../connection/Database.ts"
 import { failureOf, sentenceOn } from "../connection/DatabaseErrors.ts"
 import { prepare, socketName } from "./DataDirectory.ts"
 import { EmbeddedPostgresError, locate, type PostgresBinaries, run } from "./PostgresBinaries.ts"
@@ -133,7 +134,7 @@ const openMembership = (host: string, server: Server, user: User) =>
     const socket = new Socket()
     const closed = new Promise((resolve) => socket.once("close", resolve))
     const connection = yield* PgConnection.make({
-      ...{ username: "byok", database: "postgres", applicationName: "byok" },
+      ...{ username: "byok", database: "postgres", applicationName },
       stream: () => socket.connect(join(host, socketName))
     }).pipe(
       Scope.provide(scope),

@@ -202,9 +202,9 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
 
       /** Ends a route whose client has left. */
       abandon: (id: string) =>
-        Effect.suspend(() => {
+        Effect.flatMap(endExpired, () => {
           const route = routes.get(id)
-          return route === undefined ? new NotFound() : end(id, route)
+          return route === undefined ? Effect.fail(new NotFound()) : end(id, route)
         })
     }
   })

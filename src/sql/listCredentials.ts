@@ -13,13 +13,13 @@ type Row = { readonly total_count: number } & (Stored | { readonly id: null })
 const isStored = (row: Row): row is Row & Stored => row.id !== null
 
 /** The state of a row of `credentials` whose key opens, as the domain's `stateOf` has it. */
-const stateOf = (sql: SqlClient.SqlClient) => sql`
+const stateOf = (sql: SqlClient.SqlClient, account_id: AccountId) => sql`
   CASE
-    WHEN ${isMarked(sql, sql`credentials.account_id`, sql`credentials.id`, sql`credentials.key_version`)} THEN 'leaked'
+    WHEN ${isMarked(sql, sql`${account_id}`, sql`credentials.id`, sql`credentials.key_version`)} THEN 'leaked'
     WHEN disabled THEN 'disabled'
     WHEN EXISTS (
       SELECT FROM credential_parkings AS parked
-      WHERE parked.account_id = credentials.account_id AND parked.credential_id = credentials.id
+      WHERE parked.account_id = ${account_id} AND parked.credential_id = credentials.id
       AND parked.key_version = credentials.key_version AND parked.until > now()
     ) THEN 'parked'
     ELSE 'active'
@@ -51,7 +51,7 @@ export const listCredentials = ({ ask, sql }: ConnectionPool) => {
   return (account_id: AccountId, { provider, q, state, ...page }: CredentialPage) => {
     const filters = [
       ...(provider === undefined ? [] : [sql`provider = ${provider}`]),
-      ...(state === undefined ? [] : [sql`${stateOf(sql)} = ${state}`]),
+      ...(state === undefined ? [] : [sql`${stateOf(sql, account_id)} = ${state}`]),
       ...(q === undefined
         ? []
         : [sql`(starts_with(lower(name), lower(${q})) OR starts_with(lower(label), lower(${q})))`])
@@ -70,11 +70,11 @@ export const scanCredentials =
   ({ ask, sql }: ConnectionPool) =>
   (account_id: AccountId, { after, limit, provider, state, workspace_id }: CredentialScan) => {
     const rows = sql<Stored & Pick<ScannedCredential, "state">>`
-      SELECT account_id, ${sql.csv(columns)}, ${stateOf(sql)} AS state FROM credentials WHERE ${sql.and([
+      SELECT account_id, ${sql.csv(columns)}, ${stateOf(sql, account_id)} AS state FROM credentials WHERE ${sql.and([
         sql`account_id = ${account_id}`,
         ...(workspace_id === undefined ? [] : [sql`workspace_id = ${workspace_id}`]),
         ...(provider === undefined ? [] : [sql`provider = ${provider}`]),
-        ...(state === undefined ? [] : [sql`${stateOf(sql)} = ${state}`]),
+        ...(state === undefined ? [] : [sql`${stateOf(sql, account_id)} = ${state}`]),
         ...(after === undefined
           ? []
           : [

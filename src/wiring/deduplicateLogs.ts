@@ -44,8 +44,8 @@ export const deduplicateLogs = (
 ): Effect.Effect<Logger.Logger<unknown, void>, never, Scope.Scope> =>
   Effect.gen(function* () {
     const causes = new Map<string, Counted>()
-    /** Of no request, and with the output of all other lines. */
-    const fiber = yield* Effect.provideService(Effect.forkDetach(Effect.void), Logger.LogToStderr, true)
+    /** Of no request, and with the output of all other lines; a fiber that has ended would have lost it. */
+    const fiber = yield* Effect.provideService(Effect.forkScoped(Effect.never), Logger.LogToStderr, true)
     const report = (sentence: string, counted: Counted) => {
       if (counted.more === 0) return void causes.delete(sentence)
       const ids = counted.ids.size === 0 ? "" : `; request_id: ${Array.from(counted.ids).join(", ")}`

@@ -1,3 +1,4 @@
+import { setImmediate } from "node:timers/promises"
 import { assert, it } from "@effect/vitest"
 import { ConfigProvider, Console, Effect, Layer, Logger } from "effect"
 import { deduplicateLogs } from "../../src/wiring/deduplicateLogs.ts"
@@ -58,7 +59,10 @@ it.effect.each(["pretty", "logfmt", "json"])("in the format %s every line goes t
     const [out, err]: [Array<unknown>, Array<unknown>] = [[], []]
     const log = (...parts: ReadonlyArray<unknown>) => void out.push(...parts)
     const error = (...parts: ReadonlyArray<unknown>) => void err.push(...parts)
-    const repeat = Effect.forEach([1, 2, 3], () => Effect.logError("Gone"))
+    const repeat = Effect.andThen(
+      Effect.promise(() => setImmediate()),
+      Effect.forEach([1, 2, 3], () => Effect.logError("Gone"))
+    )
     yield* Effect.provide(repeat, Layer.fresh(Logging.layer)).pipe(
       Effect.provideService(ConfigProvider.ConfigProvider, ConfigProvider.fromEnv({ env: { LOG_FORMAT } })),
       Effect.provideService(Console.Console, { ...console, log, info: log, error })

@@ -56,6 +56,16 @@ const stuckKeyrings = ({ services }: Compose) =>
     return file === undefined || mounted.includes(dirname(file)) ? [] : [`${name} does not mount the keyring's folder`]
   })
 
+/** Services whose socket for gateways is in no volume that they own and that others cannot write to. */
+const lostSockets = ({ services, volumes }: Compose) =>
+  Object.entries(services).flatMap(([name, { environment = {}, volumes: mounts = [] }]) => {
+    const socket = environment["BYOK_GATEWAY_SOCKET"]
+    if (socket === undefined) return []
+    const [volume = ""] = mounts.find((mount) => mount.split(":")[1] === dirname(socket))?.split(":") ?? []
+    const isOwn = /"o":"mode=07[05]0,uid=\d+,gid=\d+"/.test(JSON.stringify(volumes[volume] ?? null))
+    return isOwn ? [] : [`${name} has its socket for gateways in no volume of its own`]
+  })
+
 export const compose: Check = {
   piece: "compose.yaml",
   run: (deploy) =>
@@ -67,7 +77,9 @@ export const compose: Check = {
         messages.filter(({ type }) => type === "error").map(({ message }) => message)
       )
       const file = parse(readFileSync(path, "utf8"), { merge: true }) as Compose
-      return { problems: errors.length > 0 ? errors : [...unknownNames(file), ...stuckKeyrings(file)] }
+      return {
+        problems: errors.length > 0 ? errors : [...unknownNames(file), ...stuckKeyrings(file), ...lostSockets(file)]
+      }
     }),
   mistakes: [
     { file: "compose.yaml", text: "read_only: true", instead: "readonly: true" },
@@ -75,6 +87,8 @@ export const compose: Check = {
     { file: "compose.yaml", text: "secrets: [environment]", instead: "secrets: [environments]" },
     { file: "compose.yaml", text: "/keyring:/run/keyring:ro", instead: "/keyring/keyring:/run/keyring/keyring:ro" },
     { file: "compose.yaml", text: "migrate: {", instead: "migration: {" },
-    { file: "compose.yaml", text: "interval: 10s", instead: "interval: [10s]" }
+    { file: "compose.yaml", text: "interval: 10s", instead: "interval: [10s]" },
+    { file: "compose.yaml", text: "- gateway:/run/byok", instead: "- gateway:/run/gateway" },
+    { file: "compose.yaml", text: "mode=0750", instead: "mode=0777" }
   ]
 }

@@ -118,6 +118,41 @@ const unknownNames = (manifests: ReadonlyArray<Manifest>): ReadonlyArray<string>
   ]
 }
 
+interface Pod {
+  readonly initContainers?: ReadonlyArray<Container>
+  readonly containers: ReadonlyArray<Container>
+  readonly volumes?: ReadonlyArray<{ readonly name: string; readonly emptyDir?: object }>
+}
+
+interface Container {
+  readonly name: string
+  readonly env?: ReadonlyArray<{ readonly name: string; readonly value?: string }>
+  readonly command?: ReadonlyArray<string>
+  readonly volumeMounts?: ReadonlyArray<{ readonly name: string; readonly mountPath: string }>
+}
+
+/** Sockets that no gateway reaches, or that byok would refuse: others can write to an `emptyDir` itself. */
+const lostSockets = (manifests: ReadonlyArray<Manifest>): ReadonlyArray<string> =>
+  (manifests.flatMap((manifest) => valuesOf(manifest, "template")).flatMap((pod) => valuesOf(pod, "spec")) as Pod[])
+    .map((pod) => ({ pod, all: [...(pod.initContainers ?? []), ...pod.containers] }))
+    .flatMap(({ all, pod }) =>
+      all.flatMap(({ env = [], name, volumeMounts = [] }) => {
+        const socket = env.find(({ name }) => name === "BYOK_GATEWAY_SOCKET")?.value
+        if (socket === undefined) return []
+        const mount = volumeMounts.find(({ mountPath }) => dirname(dirname(socket)) === mountPath)
+        const volume = pod.volumes?.find((volume) => volume.name === mount?.name && volume.emptyDir !== undefined)
+        if (volume === undefined) return [`${socket} of ${name} is in no folder of an emptyDir`]
+        const makes = all.some(({ command = [] }) => command.join().includes(`mkdirSync('${dirname(socket)}'`))
+        const isMounted = pod.containers.some(({ volumeMounts = [] }) =>
+          volumeMounts.some((one) => one.name === volume.name)
+        )
+        return [
+          ...(makes ? [] : [`nothing makes the folder of ${socket}`]),
+          ...(isMounted ? [] : [`no gateway mounts ${volume.name}`])
+        ]
+      })
+    )
+
 /** The files of a kustomization's folder that it does not list, and those it lists and does not have. */
 const notListed = (path: string): ReadonlyArray<string> => {
   const [kustomization] = manifestsIn(path)
@@ -143,7 +178,14 @@ export const kubernetes: Check = {
         const invalid = manifests.flatMap((manifest) =>
           invalidIn(manifest).map((problem) => `${manifest.kind} ${manifest.metadata?.name}: ${problem}`)
         )
-        return { problems: [...invalid, ...unknownNames(manifests), ...kustomizations.flatMap(notListed)] }
+        return {
+          problems: [
+            ...invalid,
+            ...unknownNames(manifests),
+            ...lostSockets(manifests),
+            ...kustomizations.flatMap(notListed)
+          ]
+        }
       } catch (broken) {
         return { problems: [String(broken)] }
       }
@@ -166,6 +208,15 @@ export const kubernetes: Check = {
       instead: "kind: Deployment, name: b"
     },
     { file: "kubernetes/kustomization.yaml", text: "  - service.yaml\n", instead: "" },
+    ...[
+      ["value: /run/byok/gateway/byok.sock", "value: /run/byok/byok.sock"],
+      ["mkdirSync('/run/byok/gateway'", "mkdirSync('/run/byok/other'"],
+      ["  emptyDir: {", "  emptydir: {"],
+      [
+        "image: registry.example.com/gateway\n          volumeMounts:\n            - { name: socket",
+        "volumeMounts:\n            - { name: keyring"
+      ]
+    ].map(([text = "", instead = ""]) => ({ file: "kubernetes/gateway.example.yaml", text, instead })),
     {
       file: "kubernetes/migration/job.yaml",
       text: "restartPolicy: Never",

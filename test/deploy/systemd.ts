@@ -1,4 +1,5 @@
-import { join } from "node:path"
+import { readFileSync } from "node:fs"
+import { dirname, join } from "node:path"
 import { Effect } from "effect"
 import { installedPrograms } from "../support/process/installedPrograms.ts"
 import { runProgram } from "../support/process/runNode.ts"
@@ -6,6 +7,16 @@ import { type Check, problemsOf } from "./Check.ts"
 
 /** The exposure that systemd allows the unit at most, in tenths. */
 const threshold = 15
+
+/** byok makes no folder for its socket, and refuses one that others can write to. */
+const lostSocket = (unit: string): ReadonlyArray<string> => {
+  const valueOf = (name: string) => new RegExp(`^.*\\b${name}=(\\S+)$`, "m").exec(unit)?.[1] ?? "none"
+  const [socket, folder, mode] = ["BYOK_GATEWAY_SOCKET", "RuntimeDirectory", "RuntimeDirectoryMode"].map(valueOf)
+  return [
+    ...(dirname(socket ?? "") === `/run/${folder}` ? [] : [`${socket} is not in /run/${folder}`]),
+    ...(/^0[67][05]0$/.test(mode ?? "") ? [] : [`RuntimeDirectoryMode=${mode} lets others in, or no service`])
+  ]
+}
 
 export const systemd: Check = {
   piece: "systemd/byok@.service",
@@ -22,7 +33,7 @@ export const systemd: Check = {
       ])
       const [, exposure = "unknown"] = /exposure level for \S+ (\S+)/.exec(security.stdout) ?? []
       return {
-        problems: [...mistakes, ...problemsOf(security).slice(-1)],
+        problems: [...mistakes, ...problemsOf(security).slice(-1), ...lostSocket(readFileSync(unit, "utf8"))],
         figures: [`exposure ${exposure}`]
       }
     }),
@@ -30,6 +41,8 @@ export const systemd: Check = {
     { file: "systemd/byok@.service", text: "ProtectSystem=strict", instead: "ProtectSystems=strict" },
     { file: "systemd/byok@.service", text: "CapabilityBoundingSet=\n", instead: "" },
     { file: "systemd/byok@.service", text: "Restart=always", instead: "Restart=sometimes" },
-    { file: "systemd/byok@.service", text: "ExecStart=/usr", instead: "ExecStart=usr" }
+    { file: "systemd/byok@.service", text: "ExecStart=/usr", instead: "ExecStart=usr" },
+    { file: "systemd/byok@.service", text: "RuntimeDirectory=byok/%i", instead: "RuntimeDirectory=byok" },
+    { file: "systemd/byok@.service", text: "DirectoryMode=0750", instead: "DirectoryMode=0777" }
   ]
 }

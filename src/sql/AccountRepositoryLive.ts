@@ -13,7 +13,7 @@ import {
 } from "../port/AccountRepository.ts"
 import { record } from "./auditing.ts"
 import { Database } from "./connection/Database.ts"
-import { eraseAccount } from "./eraseAccount.ts"
+import { eraseAccount, lockApiKeys } from "./eraseAccount.ts"
 
 // Rows as the driver reads them: the database's types and constraints guarantee the form of every field.
 
@@ -83,7 +83,7 @@ export const layer = Layer.effect(
           FROM accounts WHERE id = ${account_id}
           ON CONFLICT (hash) DO UPDATE SET hash = excluded.hash RETURNING xmax = 0 AS is_new`,
         { action: "api_key.issue", account_id, api_key_hash: hash, management }
-      )
+      ).pipe((insert) => Effect.andThen(lockApiKeys(writes, account_id, "_shared"), insert))
 
     /** A row with the same hash and equal columns counts as this import: a retried insert finds its own row. */
     const importApiKey = Effect.fnUntraced(function* (account_id: AccountId, key: NewApiKey) {

@@ -6,16 +6,30 @@ import { record } from "./auditing.ts"
 import type { ConnectionPool } from "./connection/ConnectionPool.ts"
 
 /**
+ * Has a new API key wait for an erasure of its account, and an erasure for new API keys, where Citus holds the account on
+ * another node and no foreign key does so. A lock on the account's row would need a right that a service need not have.
+ */
+export const lockApiKeys = (
+  { distributed, sql }: Pick<ConnectionPool, "distributed" | "sql">,
+  account_id: AccountId,
+  mode: "" | "_shared"
+) => {
+  const lock = sql`SELECT ${sql.literal(`pg_advisory_xact_lock${mode}`)}(hashtextextended(${account_id}, 0))`
+  return distributed ? Effect.asVoid(lock) : Effect.void
+}
+
+/**
  * Deletes a part of an account in one transaction, with an event for everything in it. The lock on the account
  * holds up statements that add to it, and deleting its workspaces waits for creates that have begun: what the last step
  * finds empty stays empty.
  */
 export const eraseAccount =
-  ({ ask, sql }: ConnectionPool) =>
+  ({ ask, distributed, sql }: ConnectionPool) =>
   (account_id: AccountId, at: DateTime.Utc, limit: number) => {
     /** What an attempt whose answer was lost deleted last. */
     let before = Option.none<ErasureStep>()
     const step = Effect.gen(function* () {
+      yield* lockApiKeys({ distributed, sql }, account_id, "")
       const accounts = yield* sql`SELECT id FROM accounts WHERE id = ${account_id} FOR UPDATE`
       if (accounts.length === 0) return before
       const apiKeys = yield* sql<{ hash: ApiKeyHash; live: boolean }>`

@@ -4,7 +4,7 @@ import { Effect, Redacted } from "effect"
 import { Reactivity } from "effect/reactivity"
 import { parseDatabaseUrl } from "../../src/sql/connection/DatabaseTarget.ts"
 import { eventually } from "../support/process/eventually.ts"
-import { adminClient, freshDatabase } from "../support/database/freshDatabase.ts"
+import { adminClient, freshDatabase, migratedDatabase } from "../support/database/freshDatabase.ts"
 import { schema4 } from "../support/database/schema4.ts"
 import { onlyObject } from "../support/process/CommandLine.ts"
 import { runCommand } from "../support/process/runCommand.ts"
@@ -25,6 +25,16 @@ describe("byok migrate", () => {
       })
       assert.deepStrictEqual(yield* run("migrate"), { code: 0, stderr: "", stdout: "The database is up to date.\n" })
       assert.deepStrictEqual(onlyObject(yield* run("migrate", "--json")), { migrated: [], unfinished: false })
+    })
+  )
+
+  it.live("--distribute refuses a database without Citus in one sentence", () =>
+    Effect.gen(function* () {
+      const DATABASE_URL = yield* migratedDatabase
+      const stderr =
+        "DATABASE_URL cannot be distributed: the extension citus is not installed in it; see docs/scaling.md.\n"
+      const refused = { code: 1, stdout: "", stderr }
+      assert.deepStrictEqual(yield* runCommand(["migrate", "--distribute"], { DATABASE_URL }), refused)
     })
   )
 

@@ -1,8 +1,15 @@
-import { assert, describe, it } from "@effect/vitest"
-import { Effect, Option, Redacted } from "effect"
-import { distribute, logOf, newCitusCluster, postgresWithCitus } from "../drill/CitusCluster.ts"
+import { assert, describe } from "@effect/vitest"
+import { Context, DateTime, Duration, Effect, Fiber, Layer, Option, Redacted } from "effect"
+import { AccountRepository } from "../../src/port/AccountRepository.ts"
+import { type CitusCluster, distribute, logOf, newCitusCluster, postgresWithCitus } from "../drill/CitusCluster.ts"
+import { adminClient } from "../support/database/freshDatabase.ts"
+import { holdOpen, lockTable, untilWaiting } from "../support/database/transactions.ts"
 import { createdId, minimal } from "../support/http/Bodies.ts"
 import { TestService } from "../support/http/TestService.ts"
+import { ringOf } from "../support/keys/keyrings.ts"
+import { layerLive } from "../support/process/layerLive.ts"
+import { runByok } from "../support/process/runByok.ts"
+import { runCommand } from "../support/process/runCommand.ts"
 import { usePorts } from "./usePorts.ts"
 
 const why = Effect.runSync(Effect.match(postgresWithCitus, { onSuccess: () => undefined, onFailure: ({ why }) => why }))
@@ -48,40 +55,116 @@ const ofNoRequest: Readonly<Record<string, RegExp>> = {
   accounts: /FROM accounts\s+(WHERE id > \$1 ORDER|LIMIT)|INSERT INTO api_keys/
 }
 
+/** A cluster whose tables are not distributed yet. */
+class Citus extends Context.Service<Citus, CitusCluster>()("byok/test/Citus") {
+  static readonly layer = Layer.effect(this, Effect.orDie(newCitusCluster(explaining)))
+}
+
+/** A service on a cluster, that waits long for a lock. */
+const serviceOn = ({ coordinator }: CitusCluster) =>
+  TestService.layerWith({
+    settings: (given) => ({
+      ...given,
+      databaseUrl: Option.some(Redacted.make(coordinator.url)),
+      keyring: Option.some(Redacted.make(ringOf("kek"))),
+      database: { ...given.database, deadline: Duration.seconds(30), statementTimeout: Duration.seconds(30) }
+    })
+  })
+
 describe.skipIf(why !== undefined)(
   `tables distributed by Citus${why === undefined ? "" : ` (skipped: ${why})`}`,
   () => {
-    it.live("every statement of a request asks one node, and every other one runs", () =>
-      Effect.gen(function* () {
-        const cluster = yield* newCitusCluster(explaining)
-        yield* distribute(cluster)
-        const settings = { databaseUrl: Option.some(Redacted.make(cluster.coordinator.url)) }
-        const service = TestService.layerWith({ settings: (given) => ({ ...given, ...settings }) })
-        yield* Effect.gen(function* () {
-          yield* usePorts
-          const tenant = yield* TestService.newTenant
-          const id = createdId(yield* tenant.create(minimal))
-          yield* tenant.plan({ providers: ["openai"] })
-          yield* tenant.get(id)
-        }).pipe(Effect.provide(service))
-        yield* cluster.coordinator.query("SELECT label FROM credentials WHERE kek_id = 'planted'")
-        const runs = runsIn(logOf(cluster.coordinator))
-        const patterns = Object.values(ofNoRequest)
-        const astray = runs.filter(
-          ({ pulled, tasks, text }) =>
-            text !== "" && (pulled || tasks.some((count) => count !== 1)) && !patterns.some((each) => each.test(text))
-        )
-        assert.deepStrictEqual(
-          astray.map(({ text }) => text),
-          ["SELECT label FROM credentials WHERE kek_id = 'planted'"]
-        )
-        for (const [name, pattern] of Object.entries(ofNoRequest)) {
-          assert.isTrue(
-            runs.some(({ text }) => pattern.test(text)),
-            name
+    layerLive(Citus.layer, { timeout: "2 minutes" })((it) => {
+      it.effect("byok migrate --distribute says what Citus lacks, and goes on where it was interrupted", () =>
+        Effect.gen(function* () {
+          const { coordinator, workers } = yield* Citus
+          const { query, socket, url: DATABASE_URL } = coordinator
+          const migrate = ["migrate", "--distribute"]
+          const refused = (sentence: string) => ({ code: 1, stdout: "", stderr: `${sentence}\n` })
+          const lacking = (what: string) => refused(`DATABASE_URL cannot be distributed: ${what}; see docs/scaling.md.`)
+          for (const worker of workers) yield* query(`SELECT citus_remove_node('${worker.socket}', 5432)`)
+          const workerless = lacking("Citus has no worker: call citus_add_node")
+          assert.deepStrictEqual(yield* runCommand(migrate, { DATABASE_URL }), workerless)
+          yield* query(`SELECT citus_remove_node('${socket}', 5432)`)
+          const unknown = lacking("Citus was not told its host: call citus_set_coordinator_host")
+          assert.deepStrictEqual(yield* runCommand(migrate, { DATABASE_URL }), unknown)
+          yield* query(`SELECT citus_set_coordinator_host('${socket}', 5432)`)
+          for (const worker of workers) yield* query(`SELECT citus_add_node('${worker.socket}', 5432)`)
+
+          const sql = yield* adminClient(DATABASE_URL)
+          const release = yield* lockTable(sql, "receipts")
+          const interrupted = yield* Effect.forkChild(runByok(migrate, { DATABASE_URL }))
+          yield* untilWaiting(sql, 1)
+          yield* Fiber.interrupt(interrupted)
+          assert.deepStrictEqual(
+            yield* runCommand(["account", "list"], { DATABASE_URL }),
+            refused("DATABASE_URL: distributing its tables was interrupted: run `byok migrate --distribute` again.")
           )
-        }
-      }).pipe(Effect.scoped)
-    )
+          yield* release
+          for (const line of [
+            "Distributed: receipts, credential_parkings, credential_use, audit_entries",
+            "All tables were distributed before."
+          ]) {
+            const stdout = `The database is up to date.\n${line}\n`
+            assert.deepStrictEqual(yield* runCommand(migrate, { DATABASE_URL }), { code: 0, stdout, stderr: "" })
+          }
+        })
+      )
+
+      it.effect("every statement of a request asks one node, and every other one runs", () =>
+        Effect.gen(function* () {
+          const cluster = yield* Citus
+          yield* distribute(cluster)
+          yield* Effect.gen(function* () {
+            yield* usePorts
+            const tenant = yield* TestService.newTenant
+            const id = createdId(yield* tenant.create(minimal))
+            const planned = yield* tenant.plan({ model: "a/b", targets: [{ provider: minimal.provider }] })
+            assert.include(planned.body, id)
+            assert.include((yield* tenant.list("?state=active&q=sk-")).body, id)
+            yield* tenant.get(id)
+          }).pipe(Effect.provide(serviceOn(cluster)))
+          yield* cluster.coordinator.query("SELECT label FROM credentials WHERE kek_id = 'planted'")
+          const runs = runsIn(logOf(cluster.coordinator))
+          const patterns = Object.values(ofNoRequest)
+          const astray = runs.filter(
+            ({ pulled, tasks, text }) =>
+              text !== "" && (pulled || tasks.some((count) => count !== 1)) && !patterns.some((each) => each.test(text))
+          )
+          assert.deepStrictEqual(
+            astray.map(({ text }) => text),
+            ["SELECT label FROM credentials WHERE kek_id = 'planted'"]
+          )
+          for (const [name, pattern] of Object.entries(ofNoRequest)) {
+            assert.isTrue(
+              runs.some(({ text }) => pattern.test(text)),
+              name
+            )
+          }
+        })
+      )
+
+      it.effect("an API key that is issued while its account is erased goes with it", () =>
+        Effect.gen(function* () {
+          const cluster = yield* Citus
+          yield* distribute(cluster)
+          const sql = yield* adminClient(cluster.coordinator.url)
+          const keys = (account_id: string) => sql`SELECT 1 FROM api_keys WHERE account_id = ${account_id}`
+          yield* Effect.gen(function* () {
+            const { account_id, ordinaryKey } = yield* TestService.newTenant
+            const release = yield* holdOpen(sql, "LOCK TABLE audit_entries IN EXCLUSIVE MODE")
+            const issuing = yield* Effect.forkChild(ordinaryKey)
+            yield* untilWaiting(sql, 1)
+            const { eraseAccount } = yield* AccountRepository
+            const erasing = yield* Effect.forkChild(eraseAccount(account_id, yield* DateTime.now, 100))
+            yield* untilWaiting(sql, 2)
+            yield* release
+            yield* Fiber.join(issuing)
+            assert.isTrue(Option.getOrThrow(yield* Fiber.join(erasing)).done)
+            assert.lengthOf(yield* keys(account_id), 0)
+          }).pipe(Effect.provide(serviceOn(cluster)))
+        })
+      )
+    })
   }
 )

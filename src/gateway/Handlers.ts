@@ -7,6 +7,7 @@ import type { AccountId } from "../domain/Identifiers.ts"
 import { type Outcome, outcomeOf } from "../domain/routing/Outcome.ts"
 import type { Exclusion, ProviderPlan } from "../domain/routing/Plan.ts"
 import { withJsonBody } from "../http/RequestDecodingLive.ts"
+import { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import { CurrentDeadline } from "../port/Deadline.ts"
 import { WorkspaceResolver } from "../port/WorkspaceResolver.ts"
 import { Accounts } from "../service/Accounts.ts"
@@ -63,7 +64,14 @@ const routes = HttpApiBuilder.group(
       open: ({ payload: { freshness_ms, workspace_id: given, ...request } }) =>
         Effect.gen(function* () {
           const refused = InvalidParams.of(workspaceIssue(given ?? undefined))
-          const workspace_id = given ?? Option.getOrUndefined(yield* workspaces.resolve(request.account_id, undefined))
+          const byDefault = workspaces
+            .resolve(request.account_id, undefined)
+            .pipe(
+              Effect.catchDefect((defect) =>
+                defect instanceof DatabaseFailure ? Effect.fail(unavailable()) : Effect.die(defect)
+              )
+            )
+          const workspace_id = given ?? Option.getOrUndefined(yield* byDefault)
           if (workspace_id === undefined) return yield* refused
           const planning = plan(
             { ...request, workspace_id },

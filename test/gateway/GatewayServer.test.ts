@@ -4,14 +4,16 @@ import { request } from "node:http"
 import { createServer } from "node:net"
 import { join } from "node:path"
 import { assert } from "@effect/vitest"
-import { Effect, Layer, Option, Redacted } from "effect"
+import { Effect, Exit, Layer, Option, Redacted, Scope } from "effect"
 import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
 import * as GatewayServer from "../../src/gateway/GatewayServer.ts"
 import { fakeUpstream } from "../examples/FakeUpstream.ts"
+import { databaseProxy } from "../support/database/DatabaseProxy.ts"
 import { serverSettings } from "../support/database/freshDatabase.ts"
 import { createdId } from "../support/http/Bodies.ts"
 import { send } from "../support/http/HttpProbe.ts"
 import { TestService } from "../support/http/TestService.ts"
+import { eventually } from "../support/process/eventually.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
@@ -213,6 +215,86 @@ layerLive(TestService.layerWith({ settings }))("the socket for gateways", (it) =
       assert.deepStrictEqual(upstream.seen(), [bad, limited, key])
       assert.strictEqual(yield* run, "hello|sk-...AbCd succeeded\n", "what failed is parked")
       assert.deepStrictEqual(upstream.seen(), [key])
+    })
+  )
+
+  const nextIn = (text: string) =>
+    (JSON.parse(text) as { data: { route: string; next: { key?: string; step: string } | null } }).data
+
+  it.effect("is one of two processes that agree on cooldowns, and answers 503 without the database (Q30, E21)", () =>
+    Effect.gen(function* () {
+      const { databaseUrl } = yield* TestService
+      const { account_id, create } = yield* TestService.newTenant
+      for (const one of [bad, key]) createdId(yield* create({ provider: "azure", key: one }))
+      const cut = yield* Scope.make()
+      const { target } = yield* Scope.provide(databaseProxy(databaseUrl), cut)
+      const proxied = new URL(databaseUrl)
+      proxied.host = `127.0.0.1:${target.port}`
+      proxied.searchParams.delete("host")
+      const [path, other] = [yield* socketPath, yield* socketPath]
+      const started = (BYOK_GATEWAY_SOCKET: string, DATABASE_URL: string) =>
+        startService({ DATABASE_URL, BYOK_KEYRING: keyring, BYOK_GATEWAY_SOCKET })
+      yield* Effect.all([started(path, databaseUrl), started(other, proxied.href)], { concurrency: 2 })
+
+      const shared = { account_id, model: "a/model", targets: [{ provider: "azure" }] }
+      const opened = (socket: string) => ask(socket, "POST", "/v1/routes", shared)
+      const first = nextIn((yield* opened(path)).text)
+      assert.strictEqual(first.next?.key, bad)
+      assert.strictEqual(nextIn((yield* opened(other)).text).next?.key, bad, "control")
+      yield* ask(path, "POST", `/v1/routes/${first.route}/attempts/1`, { status: 401 })
+      const keyOnOther = Effect.map(opened(other), ({ text }) => nextIn(text).next?.key)
+      yield* eventually("the other leaves out what is parked", keyOnOther, (found) => found === key)
+
+      const ends = (socket: string, route: string) =>
+        ask(socket, "POST", `/v1/routes/${route}/attempts/1`, { status: 500 })
+      const [without, control] = [yield* opened(other), yield* opened(path)].map(({ text }) => nextIn(text).route)
+      yield* Scope.close(cut, Exit.void)
+      const refused = yield* opened(other)
+      const reported = yield* ends(other, without ?? "")
+      for (const { status, text } of [refused, reported]) {
+        assert.strictEqual(status, 503, text)
+        assert.notInclude(text, "shared")
+      }
+      assert.strictEqual(nextIn((yield* ends(path, control ?? "")).text).next?.step, "shared", "control")
+    })
+  )
+
+  it.effect("gives a trial back when the client leaves, and to the next process after kill -9 (Q24, E17)", () =>
+    Effect.gen(function* () {
+      const { databaseUrl, sql } = yield* TestService
+      const { account_id, create } = yield* TestService.newTenant
+      const id = createdId(yield* create({ provider: "azure", key }))
+      const path = yield* socketPath
+      const opened = Effect.map(
+        ask(path, "POST", "/v1/routes", { account_id, model: "a/model", targets: [own] }),
+        ({ text }) => nextIn(text)
+      )
+      const start = startService({ DATABASE_URL: databaseUrl, BYOK_KEYRING: keyring, BYOK_GATEWAY_SOCKET: path })
+      yield* Effect.scoped(
+        Effect.gen(function* () {
+          yield* listening(path)
+          const { route } = yield* opened
+          yield* ask(path, "POST", `/v1/routes/${route}/attempts/1`, { status: 401 })
+          const end = sql`UPDATE credential_parkings SET until = now() - interval '1 second'
+            WHERE credential_id = ${id} RETURNING 1`
+          yield* eventually("the parking is stored", end, (rows) => rows.length === 1)
+        })
+      )
+      yield* Effect.scoped(
+        Effect.gen(function* () {
+          const killed = yield* start
+          const { next, route } = yield* opened
+          assert.strictEqual(next?.key, key)
+          assert.isNull((yield* opened).next, "one trial at a time (control)")
+          assert.strictEqual((yield* ask(path, "DELETE", `/v1/routes/${route}`)).status, 200)
+          assert.strictEqual((yield* opened).next?.key, key, "given back")
+          assert.isNull((yield* opened).next, "on trial again (control)")
+          yield* killed.signal("SIGKILL")
+          yield* killed.ended
+        })
+      )
+      yield* start
+      assert.strictEqual((yield* opened).next?.key, key)
     })
   )
 

@@ -13,7 +13,11 @@ const byRight: Readonly<Record<string, ReadonlyArray<Channel>>> = {
   "the name of a credential": ["bodies", ...stored],
   "the id of a request": ["headers", "standard error", "spans"],
   "the id of a trace": ["spans", "standard error"],
-  "a word on the command line": ["standard error"]
+  "a word on the command line": ["standard error"],
+  "the id of a request over the socket": ["headers", "standard error", "spans"],
+  "a management key made over the socket": ["bodies"],
+  "an API key made over the socket": ["bodies"],
+  "the key of an attempt as answered": ["bodies"]
 }
 
 /** What gives the secret away on purpose. */
@@ -25,10 +29,12 @@ describe("everything the service emits", { timeout: 240_000 }, () => {
   it.live("came from requests that got every kind of answer, whatever failed (D11)", () =>
     Effect.gen(function* () {
       const { exitCodes, statuses } = yield* sweep
-      const { nothing = {}, "the service itself": _, ...failing } = statuses
+      const { nothing = {}, "the service itself": _, "the socket": routed = {}, ...failing } = statuses
       for (const status of [200, 201, 400, 401, 404, 413, 417, 431])
         assert.isAbove(nothing[status] ?? 0, 0, `${status}`)
       assert.isUndefined(nothing[500])
+      for (const status of [200, 201, 400, 404, 409, 500, 503])
+        assert.isAbove(routed[status] ?? 0, 0, `socket ${status}`)
       assert.lengthOf(Object.keys(failing), 7)
       for (const [name, seen] of Object.entries(failing)) {
         assert.isAbove(seen[500] ?? 0, 0, name)
@@ -52,6 +58,9 @@ describe("everything the service emits", { timeout: 240_000 }, () => {
             ...inputs.map(([name]) => name),
             ...Object.keys(leaseUses),
             "the text of leak find --park",
+            "the key of a first attempt",
+            "the key of a second attempt",
+            "a secret that a gateway misplaces",
             "the management key",
             "the key-encryption key",
             "the password of the database"

@@ -18,6 +18,7 @@ import { runCommand } from "../support/process/runCommand.ts"
 import { type Channel, channels } from "./Channel.ts"
 import { startCollector } from "./Collector.ts"
 import { databaseFailures, type Failure, keyStoreFails, rowIsRefused } from "./Failure.ts"
+import * as Gateways from "./Gateways.ts"
 import { inputs } from "./Inputs.ts"
 import { leasePlants, leaseUses } from "./leases.ts"
 import { plants } from "./plants.ts"
@@ -80,11 +81,11 @@ const once = Effect.gen(function* () {
   const emitted: Array<readonly [Channel, string]> = []
   const emit = (channel: Channel, text: string) => void emitted.push([channel, text])
   const statuses: Record<string, Record<number, number>> = {}
-  const call = (url: string, failing: string, request: Request) =>
+  const call = (url: string, failing: string, request: Request, shown = (body: string) => body) =>
     Effect.map(send(url, request), (answer) => {
       const seen = (statuses[failing] ??= {})
       seen[answer.status] = (seen[answer.status] ?? 0) + 1
-      emit("bodies", answer.body)
+      emit("bodies", shown(answer.body))
       emit("headers", answerText({ ...answer, body: "" }))
       return answer
     })
@@ -212,6 +213,43 @@ const once = Effect.gen(function* () {
     return service
   })
 
+  const routeForGateways = Effect.gen(function* () {
+    const socket = join(directory.BYOK_DATA_DIR, "..", "gateway.sock")
+    const service = yield* startService({ ...direct, BYOK_GATEWAY_SOCKET: socket })
+    const ask = (request: Request, shown = Gateways.withoutKey) => call(socket, "the socket", request, shown)
+    const dataIn = ({ body }: { readonly body: string }) =>
+      (JSON.parse(body) as { readonly data: Record<string, unknown> }).data
+    const account = dataIn(yield* ask(Gateways.post("/v1/accounts", { name: "a customer" })))
+    const [account_id, owner] = [textIn(account, "account_id"), textIn(account, "management_key")]
+    secretOf("a management key made over the socket", withoutPrefix(owner))
+    const issued = dataIn(yield* ask(Gateways.post(`/v1/accounts/${account_id}/api-keys`, { name: "issued" })))
+    secretOf("an API key made over the socket", withoutPrefix(textIn(issued, "key")))
+    const keys = Gateways.attempts.map((name) => secretOf(name))
+    for (const key of keys) createdId(yield* call(service.url, "the socket", post(owner, { provider: "groq", key })))
+
+    const request = Gateways.post("/v1/routes", { account_id, model: "a/model", targets: [{ provider: "groq" }] })
+    const named = ["X-Request-Id", secretOf("the id of a request over the socket", newId(20))] as const
+    const opened = yield* call(socket, "the socket", { ...request, headers: [json, named] }, Gateways.withoutKey)
+    const { data } = Gateways.routedIn(opened.body)
+    const reports = `/v1/routes/${data?.route}/attempts`
+    const misplaced = Gateways.misplaced(secretOf("a secret that a gateway misplaces"), account_id, data?.route ?? "")
+    yield* Effect.forEach(misplaced, (request) => ask(request))
+    const second = yield* ask(Gateways.post(`${reports}/1`, { status: 429, retry_after: "30" }))
+    for (const { begin } of databaseFailures) {
+      yield* Effect.scoped(
+        Effect.andThen(
+          Effect.orDie(begin(sql)),
+          Effect.forEach([...misplaced, request], (one) => ask(one))
+        )
+      )
+    }
+    const last = yield* ask(Gateways.post(`${reports}/2`, { status: null }), (body) => body)
+    const handedOut = [opened, second, last].map(({ body }) => Gateways.routedIn(body).data?.next?.key)
+    assert.deepStrictEqual(handedOut, keys)
+    yield* scrape([service])
+    return service
+  })
+
   const lease = Effect.gen(function* () {
     const account_id = textIn(yield* createAccount(directory), "account_id")
     const names = [...Object.keys(leaseUses), ...Object.keys(leasePlants)]
@@ -220,11 +258,13 @@ const once = Effect.gen(function* () {
     return yield* runNode([join(import.meta.dirname, "LeasingProcess.ts")], { variables })
   })
 
-  const [{ ids, services }, leaky, leased] = yield* Effect.scoped(Effect.all([serveAndFail, leak, lease]))
+  const [{ ids, services }, leaky, routed, leased] = yield* Effect.scoped(
+    Effect.all([serveAndFail, leak, routeForGateways, lease])
+  )
   assert.strictEqual(leased.code, 0, leased.stderr.slice(-1000))
   emit("standard error", leased.stderr)
   emit("standard output", leased.stdout)
-  for (const service of [...services, leaky]) {
+  for (const service of [...services, leaky, routed]) {
     emit("standard error", service.stderr())
     emit("standard output", service.stdout())
   }

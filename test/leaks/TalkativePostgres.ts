@@ -34,6 +34,8 @@ const channelOf = (directory: string): Channel =>
 /** Every file of PostgreSQL in a data directory. */
 export const filesOf = function* (directory: string): Generator<readonly [Channel, Uint8Array]> {
   for (const entry of readdirSync(join(directory, "postgres"), { recursive: true, withFileTypes: true })) {
-    if (entry.isFile()) yield [channelOf(entry.parentPath), readFileSync(join(entry.parentPath, entry.name))]
+    // PostgreSQL removes this cache of its catalog whenever a table changes.
+    if (entry.isFile() && entry.name !== "pg_internal.init")
+      yield [channelOf(entry.parentPath), readFileSync(join(entry.parentPath, entry.name))]
   }
 }

@@ -105,12 +105,12 @@ const over = (socket: Socket): RawConnection => {
   }
 }
 
-/** Connects to a service; the scope's end closes the connection, whatever state it is in. */
+/** Connects to the URL of a service or the path of its socket; the scope's end closes the connection, whatever state it is in. */
 export const open = (url: string) =>
   Effect.acquireRelease(
     Effect.callback<Socket>((resume) => {
-      const { hostname, port } = new URL(url)
-      const socket = connect(Number(port), hostname)
+      const { hostname, port } = url.startsWith("/") ? { hostname: "", port: "" } : new URL(url)
+      const socket = hostname === "" ? connect(url) : connect(Number(port), hostname)
       socket.setNoDelay(true)
       socket.once("connect", () => resume(Effect.succeed(socket)))
       socket.once("error", (error) => resume(Effect.die(error)))

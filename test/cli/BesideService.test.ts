@@ -13,6 +13,7 @@ describe("the command line on the embedded database", () => {
       const settings = { BYOK_DATA_DIR: join(yield* temporaryDirectory, "data"), LOG_LEVEL: "warn" }
       const byok = (...args: ReadonlyArray<string>) => Effect.map(runByok([...args, "--json"], settings), onlyObject)
 
+      yield* Effect.scoped(startService(settings))
       const { management_key_hash: hash, ...first } = yield* byok("account", "create", "--name", "Acme")
       const key = textIn(first, "management_key")
       assert.isTrue(isShutDown(settings.BYOK_DATA_DIR), "a command that found no service leaves no database running")

@@ -97,7 +97,7 @@ describe("a role with the privileges that docs/operating.md grants", () => {
         settings
       )
       const commands = [
-        ["workspace", "delete", textIn(onlyObject(workspace), "workspace_id")],
+        ["workspace", "delete", textIn(onlyObject(workspace), "workspace_id"), "--yes"],
         ["api-key", "revoke", textIn(account, "management_key_hash")],
         ["leak", "clear", idIn(created), "--account", textIn(account, "account_id")],
         ["audit", "verify"],

@@ -40,10 +40,10 @@ const askForPassword = Effect.fnUntraced(function* (endpoint: Endpoint, password
 /** Makes a migrated database, dropped when the scope closes, and returns its name. */
 const makeMigrated = Effect.fnUntraced(function* (serverUrl: string) {
   const name = `byok_test_${randomBytes(6).toString("hex")}`
-  const admin = yield* clientOf(serverUrl)
-  yield* Effect.acquireRelease(admin.unsafe(`CREATE DATABASE ${name}`), () =>
-    Effect.orDie(admin.unsafe(`DROP DATABASE ${name}`))
-  )
+  /** On a connection of its own: one of minutes ago is closed, and a scope that closes opens none. */
+  const run = (statement: string) =>
+    Effect.scoped(Effect.flatMap(clientOf(serverUrl), (admin) => admin.unsafe(statement)))
+  yield* Effect.acquireRelease(run(`CREATE DATABASE ${name}`), () => Effect.orDie(run(`DROP DATABASE ${name}`)))
   yield* migrate({ ...parseDatabaseUrl(Redacted.make(serverUrl)), database: name }, settings)
   return name
 })

@@ -1,4 +1,4 @@
-import { execFile } from "node:child_process"
+import { execFile, spawnSync } from "node:child_process"
 import { chmodSync, existsSync, lstatSync, mkdirSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs"
 import { request } from "node:http"
 import { createServer } from "node:net"
@@ -186,11 +186,13 @@ layerLive(TestService.layerWith({ settings }))("the socket for gateways", (it) =
   )
 
   it.effect.each([
-    ["python3", "gateway.py"],
-    [process.execPath, "gateway.mjs"],
-    ["sh", "gateway.sh"]
-  ] as const)("serves %s %s of 30 lines, whose keys fail one after the other", ([program, file]) =>
+    ["gateway.py", "python3", "--version"],
+    ["gateway.mjs", process.execPath, "--version"],
+    ["gateway.sh", "sh", "-c", "jq --version"],
+    ["gateway.go", "go", "version"]
+  ] as const)("serves %s of 30 lines, whose keys fail one after the other", ([file, program, ...probe], context) =>
     Effect.gen(function* () {
+      if (spawnSync(program, probe).status !== 0) return context.skip(`${program} is not installed`)
       const script = join(import.meta.dirname, "../../examples", file)
       assert.isAtMost(readFileSync(script, "utf8").trimEnd().split("\n").length, 30)
       const { account_id, create } = yield* TestService.newTenant
@@ -203,17 +205,18 @@ layerLive(TestService.layerWith({ settings }))("the socket for gateways", (it) =
         if (given === limited) return response.writeHead(429, { "retry-after": "30" }).end()
         return response.writeHead(401).end(given)
       })
-      const run = Effect.promise(
+      const run = program === "go" ? ["run"] : []
+      const served = Effect.promise(
         () =>
           new Promise<string>((resolve) =>
-            execFile(program, [script, path, account_id, upstream.url], (error, stdout, stderr) =>
+            execFile(program, [...run, script, path, account_id, upstream.url], (error, stdout, stderr) =>
               resolve(`${stdout}|${stderr}${error?.code ?? ""}`)
             )
           )
       )
-      assert.strictEqual(yield* run, "hello|sk-...6789 rejected\nsk-...6789 rate_limited\nsk-...AbCd succeeded\n")
+      assert.strictEqual(yield* served, "hello|sk-...6789 rejected\nsk-...6789 rate_limited\nsk-...AbCd succeeded\n")
       assert.deepStrictEqual(upstream.seen(), [bad, limited, key])
-      assert.strictEqual(yield* run, "hello|sk-...AbCd succeeded\n", "what failed is parked")
+      assert.strictEqual(yield* served, "hello|sk-...AbCd succeeded\n", "what failed is parked")
       assert.deepStrictEqual(upstream.seen(), [key])
     })
   )

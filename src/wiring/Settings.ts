@@ -100,7 +100,7 @@ const table = Effect.all({
   /** Whether each request is a line in the log. */
   accessLog: settingOr("ACCESS_LOG", trueOrFalse, false),
   /** How many credentials a workspace may have of one provider. */
-  maxCredentials: settingOr("MAX_CREDENTIALS", whole(1, 1_000_000), 1000),
+  maxCredentials: settingOr("MAX_CREDENTIALS", whole(1, 5_000_000), 1000),
   database,
   /** None for the embedded database. */
   databaseUrl,

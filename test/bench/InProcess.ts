@@ -13,6 +13,7 @@ export const inProcess = async (bed: Bed, keyring: string, seconds: number) => {
   const layer = Effect.map(readSettings, (settings) =>
     Byok.layerWith({
       ...settings,
+      maxCredentials: 5_000_000,
       databaseUrl: Option.some(Redacted.make(bed.url)),
       keyring: Option.some(Redacted.make(keyring))
     })

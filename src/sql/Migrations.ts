@@ -1,8 +1,6 @@
-import { PgClient, PgMigrator } from "@effect/sql-pg"
-import * as NodeServices from "@effect/platform-node/NodeServices"
 import { Effect, Option, Schedule } from "effect"
 import { Reactivity } from "effect/reactivity"
-import { SqlClient, type SqlError } from "effect/sql"
+import { Migrator, SqlClient, type SqlError } from "effect/sql"
 import { type DatabaseSettings, makeClient } from "./connection/Database.ts"
 import { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import { failureOf } from "./connection/DatabaseErrors.ts"
@@ -25,7 +23,7 @@ export const required = Math.max(...stages.filter(({ finishes }) => finishes !==
 /** SQLSTATE of a lock that was not free in time. */
 export const lockNotAvailable = "55P03"
 
-const scrubbed = (error: SqlError.SqlError | PgMigrator.MigrationError) => {
+const scrubbed = (error: SqlError.SqlError | Migrator.MigrationError) => {
   const inner = error._tag === "MigrationError" ? error.cause : error
   return typeof inner === "object" && inner !== null && "reason" in inner
     ? failureOf(inner as SqlError.SqlError)
@@ -74,14 +72,11 @@ export const current = (sql: SqlClient.SqlClient) =>
   })
 
 /** Runs the stages that the database lacks, one after the other. Returns the names of the migrations that were run. */
-const runStages = Effect.fnUntraced(function* (sql: PgClient.PgClient, finish: boolean) {
+const runStages = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, finish: boolean) {
   const ran: Array<string> = []
   const isNew = Option.isNone(yield* current(sql))
   const run = (migrations: Stage["migrations"]) =>
-    PgMigrator.run({ loader: PgMigrator.fromRecord(migrations) }).pipe(
-      Effect.provideService(SqlClient.SqlClient, sql),
-      Effect.provideService(PgClient.PgClient, sql)
-    )
+    Effect.provideService(Migrator.make({})({ loader: Migrator.fromRecord(migrations) }), SqlClient.SqlClient, sql)
   // In a transaction, the statement after a CREATE TABLE that failed would hide why.
   if (isNew) yield* run({})
   for (const stage of stages) {
@@ -156,7 +151,7 @@ export const openSchema = (
       }
     })
   ).pipe(
-    Effect.provide([Reactivity.layer, NodeServices.layer]),
+    Effect.provide(Reactivity.layer),
     Effect.mapError(scrubbed),
     Effect.retry({
       while: ({ sqlstate }) => sqlstate === lockNotAvailable,

@@ -21,7 +21,7 @@ describe("byok migrate", () => {
         code: 0,
         stderr: "",
         stdout:
-          "Migrated: create_tables, create_receipts, create_audit, retire_keks, key_by_account, validate_keys, credential_revisions, create_parkings, create_credential_use, kek_registration, parking_epochs, drop_keys_by_id\n"
+          "Migrated: create_tables, create_receipts, create_audit, retire_keks, key_by_account, create_routing, kek_registration, drop_keys_by_id\n"
       })
       assert.deepStrictEqual(yield* run("migrate"), { code: 0, stderr: "", stdout: "The database is up to date.\n" })
       assert.deepStrictEqual(onlyObject(yield* run("migrate", "--json")), { migrated: [], unfinished: false })

@@ -8,15 +8,7 @@ import { schema4 } from "../support/database/schema4.ts"
 import { holdOpen, terminateWaiting, untilWaiting } from "../support/database/transactions.ts"
 import { upgradeUnderLoad } from "../support/database/upgradeUnderLoad.ts"
 
-const names = [
-  "key_by_account",
-  "validate_keys",
-  "credential_revisions",
-  "create_parkings",
-  "create_credential_use",
-  "kek_registration",
-  "parking_epochs"
-]
+const names = ["key_by_account", "create_routing", "kek_registration"]
 
 const older = Effect.gen(function* () {
   const url = yield* freshDatabase

@@ -14,12 +14,8 @@ const all = [
   "create_audit",
   "retire_keks",
   "key_by_account",
-  "validate_keys",
-  "credential_revisions",
-  "create_parkings",
-  "create_credential_use",
+  "create_routing",
   "kek_registration",
-  "parking_epochs",
   "drop_keys_by_id"
 ]
 

@@ -6,13 +6,16 @@ import { buildIndexes, running, type Stage } from "./Stage.ts"
  * Keys the rows of tenants by account: every primary key and unique constraint of theirs begins with `account_id`, as
  * partitioning by account requires. Ids remain UUIDs; only their uniqueness within an account is enforced.
  *
- * The indexes are built beforehand, while the service runs, so the tables are locked only to exchange them. Foreign
- * keys apply to new rows from then on; 0006 validates them for older ones. Unique indexes on `id` alone, which the
+ * The indexes are built beforehand, while the service runs, so the tables are locked only to exchange them. The foreign key
+ * applies to new rows from then on; the next stage validates it for older ones. Unique indexes on `id` alone, which the
  * `ON CONFLICT (id)` of 1.0.0 needs and partitioning rules out, stay until the last migration.
  *
  * An audit entry holds the events of one transaction about one account, whose id it has; entries about no account, and
  * those from before, have none. So an entry belongs to one partition, and the entries of an account are found by a
  * column. The chain of hashes does not cover the column, which repeats what the events say.
+ *
+ * A receipt outlives its credential, so a create that is repeated after a deletion is recognised. Columns with a constant
+ * default are added without a scan, which a check on them would need.
  */
 const keyByAccount = running([
   // Shorter than deadlock_timeout: readers that lock tables in another order wait instead of failing.
@@ -26,7 +29,9 @@ const keyByAccount = running([
   `ALTER TABLE credentials
     DROP CONSTRAINT credentials_workspace,
     DROP CONSTRAINT credentials_pkey,
-    ADD CONSTRAINT credentials_pkey PRIMARY KEY USING INDEX credentials_account`,
+    ADD CONSTRAINT credentials_pkey PRIMARY KEY USING INDEX credentials_account,
+    ADD COLUMN revision integer NOT NULL DEFAULT 1,
+    ADD COLUMN key_version integer NOT NULL DEFAULT 1`,
   `DROP INDEX credentials_order`,
   `ALTER INDEX credentials_account_order RENAME TO credentials_order`,
   `ALTER TABLE workspaces
@@ -35,59 +40,36 @@ const keyByAccount = running([
     ADD CONSTRAINT workspaces_pkey PRIMARY KEY USING INDEX workspaces_account`,
   `ALTER TABLE credentials ADD CONSTRAINT credentials_workspace
     FOREIGN KEY (account_id, workspace_id) REFERENCES workspaces (account_id, id) NOT VALID`,
-  `ALTER TABLE receipts ADD CONSTRAINT receipts_credential
-    FOREIGN KEY (account_id, credential_id) REFERENCES credentials (account_id, id) ON DELETE CASCADE NOT VALID`,
   `ALTER TABLE audit_entries ADD COLUMN account_id uuid`
 ])
 
-/** `workspaces_id` is for a command that names a workspace alone. */
+/** `credentials_list` holds what a list counts and skips; `workspaces_id` is for a command that names a workspace alone. */
 const buildKeys = buildIndexes([
   { name: "credentials_account", unique: true, on: "credentials (account_id, id)" },
   { name: "credentials_id", unique: true, on: "credentials (id)" },
   { name: "credentials_account_order", on: "credentials (account_id, workspace_id, provider, sort_order)" },
+  { name: "credentials_list", on: "credentials (account_id, workspace_id, created_at, id) INCLUDE (provider)" },
   { name: "receipts_account_credential", unique: true, on: "receipts (account_id, credential_id)" },
   { name: "workspaces_account", unique: true, on: "workspaces (account_id, id)" },
   { name: "workspaces_id", on: "workspaces (id)" },
   { name: "workspaces_id_unique", unique: true, on: "workspaces (id)" }
 ])
 
-/** Validates the foreign keys of 0005 for older rows, each in a transaction of its own that blocks no reads or writes. */
-const validateForeignKeys = (sql: SqlClient.SqlClient) =>
-  Effect.gen(function* () {
-    yield* sql`ALTER TABLE credentials VALIDATE CONSTRAINT credentials_workspace`
-    yield* sql`ALTER TABLE receipts VALIDATE CONSTRAINT receipts_credential`
-  })
-
 /**
- * Columns with a constant default are added without a scan, which a check on them would need. A receipt outlives its
- * credential, so a create that is repeated after a deletion is recognised.
+ * `credential_parkings` holds the keys that no router is offered: of the model, or of every model if that is ''. A parking
+ * of another `key_version` than the credential's counts for nothing, so replacing a key ends it without a write. Without
+ * `until` it has no end. `epoch` counts the successes that ended pauses, so that a late refusal from before such a success
+ * changes nothing.
+ *
+ * `credential_use` holds when routers last used a credential, which decides nothing.
  */
-const credentialRevisions = running([
-  // Shorter than deadlock_timeout: readers that lock tables in another order wait instead of failing.
-  `SET LOCAL lock_timeout = '300ms'`,
-  // In the order in which a create locks them.
-  `LOCK TABLE receipts, credentials IN ACCESS EXCLUSIVE MODE`,
-  `ALTER TABLE receipts DROP CONSTRAINT receipts_credential`,
-  `ALTER TABLE credentials
-    ADD COLUMN revision integer NOT NULL DEFAULT 1,
-    ADD COLUMN key_version integer NOT NULL DEFAULT 1`
-])
-
-/** Holds what a list counts and skips. */
-const buildListIndex = buildIndexes([
-  { name: "credentials_list", on: "credentials (account_id, workspace_id, created_at, id) INCLUDE (provider)" }
-])
-
-/**
- * Keys that no router is offered: of the model, or of every model if that is ''. A parking of another `key_version` than
- * the credential's counts for nothing, so replacing a key ends it without a write. Without `until` it has no end.
- */
-const createParkings = running([
-  `  CREATE TABLE credential_parkings (
+const createRouting = running([
+  `CREATE TABLE credential_parkings (
     account_id uuid NOT NULL,
     credential_id uuid NOT NULL,
     model text NOT NULL,
     key_version integer NOT NULL CHECK (key_version > 0),
+    epoch integer NOT NULL DEFAULT 0 CHECK (epoch >= 0),
     cause text NOT NULL CHECK (cause ~ '^[a-z_]{1,32}$'),
     strikes integer NOT NULL CHECK (strikes >= 0),
     until timestamptz(3),
@@ -96,12 +78,8 @@ const createParkings = running([
     CONSTRAINT credential_parkings_credential
       FOREIGN KEY (account_id, credential_id) REFERENCES credentials (account_id, id) ON DELETE CASCADE,
     CONSTRAINT credential_parkings_leaked CHECK (cause <> 'leaked' OR (model = '' AND until IS NULL))
-  )`
-])
-
-/** When routers last used a credential. Apart from `credential_parkings`, which decide what is offered: this decides nothing. */
-const createCredentialUse = running([
-  `  CREATE TABLE credential_use (
+  )`,
+  `CREATE TABLE credential_use (
     account_id uuid NOT NULL,
     credential_id uuid NOT NULL,
     last_leased_at timestamptz(3),
@@ -115,18 +93,14 @@ const createCredentialUse = running([
   )`
 ])
 
+/** Validates the foreign key of 0005 for older rows, which blocks no reads or writes. */
+const validateForeignKey = (sql: SqlClient.SqlClient) =>
+  sql`ALTER TABLE credentials VALIDATE CONSTRAINT credentials_workspace`.pipe(Effect.asVoid)
+
 /** When a key was registered is unknown for the rows that exist. The default serves 1.0.0, which inserts no time. */
 const kekRegistration = running([
   `ALTER TABLE keks ADD COLUMN registered_at timestamptz(3)`,
   `ALTER TABLE keks ALTER COLUMN registered_at SET DEFAULT now()`
-])
-
-/**
- * Counts the successes that ended pauses, so that a late refusal from before such a success changes nothing. Rows of
- * instances that do not know epochs belong to the first one. A success has no `until`, so those instances pass over it.
- */
-const parkingEpochs = running([
-  `ALTER TABLE credential_parkings ADD COLUMN epoch integer NOT NULL DEFAULT 0 CHECK (epoch >= 0)`
 ])
 
 /** Drops the unique indexes that 0005 kept for instances of 1.0.0: partitioning by account rules them out. */
@@ -134,13 +108,7 @@ const dropKeysById = running([`DROP INDEX IF EXISTS credentials_id, workspaces_i
 
 /** From the schema of 1.0.0 to that of 2.0.0. */
 export const version2: ReadonlyArray<Stage> = [
-  { prepare: buildKeys, migrations: { "0005_key_by_account": keyByAccount } },
-  { prepare: validateForeignKeys, migrations: { "0006_validate_keys": Effect.void } },
-  { prepare: buildListIndex, migrations: { "0007_credential_revisions": credentialRevisions } },
-  { migrations: { "0008_create_parkings": createParkings } },
-  { migrations: { "0009_create_credential_use": createCredentialUse } },
-  { migrations: { "0010_kek_registration": kekRegistration } },
-  { migrations: { "0012_parking_epochs": parkingEpochs } },
-  // Comes last, whatever its number was before: a stage is run only if it is newer than everything the database has.
-  { finishes: true, migrations: { "0013_drop_keys_by_id": dropKeysById } }
+  { prepare: buildKeys, migrations: { "0005_key_by_account": keyByAccount, "0006_create_routing": createRouting } },
+  { prepare: validateForeignKey, migrations: { "0007_kek_registration": kekRegistration } },
+  { finishes: true, migrations: { "0008_drop_keys_by_id": dropKeysById } }
 ]

@@ -15,7 +15,7 @@ export class HashTaken extends Data.TaggedError("HashTaken") {}
 /** The default workspace has credentials, so deleting it would leave creates that name no workspace without one. */
 export class DefaultWorkspaceInUse extends Data.TaggedError("DefaultWorkspaceInUse")<{ readonly credentials: number }> {
   override get message() {
-    return `The default workspace has ${this.credentials} credentials: make another one the default first.`
+    return `The default workspace is not empty (credentials: ${this.credentials}): make another one the default first.`
   }
 }
 

@@ -78,7 +78,7 @@ layerLive(CommandLine.layer)("byok workspace", (it) => {
       assert.deepStrictEqual(yield* remove, {
         code: 1,
         stdout: "",
-        stderr: "The default workspace has 1 credentials: make another one the default first.\n"
+        stderr: "The default workspace is not empty (credentials: 1): make another one the default first.\n"
       })
       const made = yield* runJson("workspace", "create", "--account", account_id, "--name", "next")
       const next = textIn(made, "workspace_id")

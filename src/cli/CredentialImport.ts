@@ -8,13 +8,13 @@ import { InvalidParams } from "../domain/Errors.ts"
 import type { AccountId } from "../domain/Identifiers.ts"
 import type { Issue } from "../domain/Issue.ts"
 import { QueueLimits } from "../port/QueueLimits.ts"
-import { importCredential } from "../service/importCredential.ts"
+import { importCredential, makeImportCheck } from "../service/importCredential.ts"
 import { OperatorCredentials } from "../service/OperatorCredentials.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 import * as PrivateFiles from "../wiring/PrivateFiles.ts"
 import { asOperator } from "./asOperator.ts"
 import { csvRefused, type Entry, readEntries } from "./ImportFile.ts"
-import { openJournal } from "./ImportJournal.ts"
+import { openJournal, saltOf } from "./ImportJournal.ts"
 import { account, toggle } from "./Arguments.ts"
 import { CommandFailed, StandardStreams, toJson, writeWhole } from "./Output.ts"
 import { makeProgress } from "./Progress.ts"
@@ -133,12 +133,10 @@ const importInto = Effect.fnUntraced(function* (source: Source, account_id: Acco
   )
 })
 
-const check = Effect.fnUntraced(function* (source: Source, account_id: AccountId) {
-  const credentials = yield* OperatorCredentials
-  yield* credentials.requireAccount(account_id)
-  yield* importAll(source, checkedSummaryOf, ({ body, line }) =>
-    Effect.as(credentials.check(account_id, body), { line, issues: [] })
-  )
+const check = Effect.fnUntraced(function* (source: Source, account_id: AccountId, journal: string | undefined) {
+  yield* (yield* OperatorCredentials).requireAccount(account_id)
+  const checkRecord = yield* makeImportCheck(account_id, yield* saltOf(journal, account_id))
+  yield* importAll(source, checkedSummaryOf, ({ body, line }) => Effect.as(checkRecord(body), { line, issues: [] }))
 })
 
 /** Wrong usage that only the whole command line shows. */
@@ -148,12 +146,9 @@ const usage = (cause: string) =>
     errors: [new CliError.UserError({ cause })]
   })
 
-const journalOf = (file: string, journal: Option.Option<string>) => {
-  if (Option.isSome(journal)) return Effect.succeed(journal.value)
-  return file === "-"
-    ? Effect.fail(usage("--journal must be given when FILE is -: it makes it safe to run the import again."))
-    : Effect.succeed(`${file}.journal`)
-}
+/** None for standard input unless it is given. */
+const journalOf = (file: string, journal: Option.Option<string>) =>
+  Option.getOrElse(journal, () => (file === "-" ? undefined : `${file}.journal`))
 
 export const credentialImport = Command.make(
   "import",
@@ -171,10 +166,13 @@ export const credentialImport = Command.make(
     dryRun: toggle("dry-run", "Check every line and change nothing")
   },
   Effect.fnUntraced(function* ({ account, dryRun, file, journal }) {
-    const path = dryRun ? undefined : yield* journalOf(file, journal)
+    const path = journalOf(file, journal)
     const imported = Effect.gen(function* () {
+      if (dryRun) return yield* asOperator(CommandLayers.unsealed)(check(yield* sourceOf(file), account, path))
+      if (path === undefined) {
+        return yield* usage("--journal must be given when FILE is -: it makes it safe to run the import again.")
+      }
       const source = yield* sourceOf(file)
-      if (path === undefined) return yield* asOperator(CommandLayers.unsealed)(check(source, account))
       return yield* asOperator(CommandLayers.sealing)(importInto(source, account, path))
     })
     yield* Effect.scoped(imported)

@@ -20,19 +20,12 @@ const Journal = Schema.fromJsonString(
 )
 
 /**
- * The salt of an import into an account, from its journal, which is created for the first run. Refuses a journal so old
- * that the service may have forgotten what was imported with it.
+ * The salt of imports with this journal into an account; one of no import before if there is none. Refuses a journal so
+ * old that the service may have forgotten what was imported with it.
  */
-export const openJournal = Effect.fnUntraced(function* (path: string, account_id: AccountId) {
+export const saltOf = Effect.fnUntraced(function* (path: string | undefined, account_id: AccountId) {
+  if (path === undefined || !existsSync(path)) return randomBytes(32)
   const now = yield* DateTime.now
-  if (!existsSync(path)) {
-    const salt = randomBytes(32)
-    yield* PrivateFiles.create(
-      path,
-      yield* Effect.orDie(Schema.encodeEffect(Journal)({ account_id, created_at: now, salt }))
-    )
-    return salt
-  }
   const journal = yield* Effect.mapError(
     Effect.flatMap(PrivateFiles.read(path), Schema.decodeUnknownEffect(Journal)),
     (error) =>
@@ -53,4 +46,13 @@ export const openJournal = Effect.fnUntraced(function* (path: string, account_id
     })
   }
   return journal.salt
+})
+
+/** The same, and creates the journal for the first run. */
+export const openJournal = Effect.fnUntraced(function* (path: string, account_id: AccountId) {
+  const isFirst = !existsSync(path)
+  const salt = yield* saltOf(path, account_id)
+  const journal = { account_id, created_at: yield* DateTime.now, salt }
+  if (isFirst) yield* PrivateFiles.create(path, yield* Effect.orDie(Schema.encodeEffect(Journal)(journal)))
+  return salt
 })

@@ -1,7 +1,6 @@
 import { Context, Data, Effect, Layer, Option } from "effect"
 import type { Credential } from "../domain/Credential.ts"
 import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
-import { decodeNewCredential } from "../domain/NewCredential.ts"
 import { AccountRepository } from "../port/AccountRepository.ts"
 import {
   type CredentialOrder,
@@ -11,7 +10,6 @@ import {
   type ScannedCredential
 } from "../port/CredentialRepository.ts"
 import { NotKnown } from "./Accounts.ts"
-import { makeOwnershipCheck } from "./Ownership.ts"
 
 /** A new order does not name exactly the credentials that it is for. */
 export class OrderRefused extends Data.TaggedError("OrderRefused")<OrderMismatch> {}
@@ -23,7 +21,6 @@ export class OperatorCredentials extends Context.Service<OperatorCredentials>()(
   make: Effect.gen(function* () {
     const accounts = yield* AccountRepository
     const repository = yield* CredentialRepository
-    const ownedWorkspace = yield* makeOwnershipCheck
     const unknown = new NotKnown({ kind: "credential" })
 
     const requireAccount = Effect.fnUntraced(function* (account_id: AccountId) {
@@ -82,11 +79,6 @@ export class OperatorCredentials extends Context.Service<OperatorCredentials>()(
         yield* requireWorkspace(account_id, order.workspace_id)
         const mismatch = yield* repository.reorder(account_id, order)
         return Option.isNone(mismatch) ? order : yield* new OrderRefused(mismatch.value)
-      }),
-
-      /** Fails with everything that a create with this body would be refused for. */
-      check: Effect.fn("OperatorCredentials.check")(function* (account_id: AccountId, body: unknown) {
-        yield* ownedWorkspace(account_id, yield* decodeNewCredential(body))
       })
     }
   })

@@ -13,6 +13,12 @@ export const workspaceIssue = (requested: WorkspaceId | undefined): Issue => ({
     requested === undefined ? "is required: the default workspace is deleted" : "is not a workspace of this account"
 })
 
+/** Why a workspace takes no more credentials of a provider. */
+export const poolIssue = (limit: number): Issue => ({
+  path: ["provider"],
+  message: `must have at most ${limit} credentials in a workspace`
+})
+
 type Hashes = ReadonlyArray<ApiKeyHash> | null
 
 /** Issues for those of the given hashes that are not live API keys of the account (D24); stored ones are not checked. */

@@ -15,7 +15,7 @@ const mac = (idempotency_key: IdempotencyKey, ...parts: ReadonlyArray<unknown>) 
   createHmac("sha256", idempotency_key).update(JSON.stringify(parts)).digest()
 
 /** Clients may put anything into an idempotency key, so the store gets a hash, different for every account. */
-const keyHashOf = (idempotency_key: IdempotencyKey, account_id: AccountId) =>
+export const keyHashOf = (idempotency_key: IdempotencyKey, account_id: AccountId) =>
   mac(idempotency_key, "byok/idempotency-key/1", account_id)
 
 /** The members of the first version, which always count. */

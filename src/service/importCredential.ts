@@ -1,9 +1,14 @@
 import { createHmac } from "node:crypto"
-import { Effect, Redacted } from "effect"
+import { Effect, Option, Redacted } from "effect"
 import { InvalidParams } from "../domain/Errors.ts"
 import { IdempotencyKey } from "../domain/IdempotencyKey.ts"
+import type { AccountId } from "../domain/Identifiers.ts"
 import { decodeNewCredential, type NewCredential } from "../domain/NewCredential.ts"
+import { CredentialRepository, MaxCredentials } from "../port/CredentialRepository.ts"
 import { Credentials } from "../port/Credentials.ts"
+import { IdempotencyRecords } from "../port/IdempotencyRecords.ts"
+import { keyHashOf } from "./findIdempotentResult.ts"
+import { makeOwnershipCheck, poolIssue } from "./Ownership.ts"
 
 /**
  * The same for records that mean the same; nobody without the salt can compute it. Defaults, which are null or false, are
@@ -26,4 +31,33 @@ export const importCredential = Effect.fnUntraced(function* (body: unknown, salt
   return yield* Effect.catchTag(createOnce(input, idempotencyKeyOf(salt, input)), "Conflict", () =>
     InvalidParams.of({ path: [], message: "was imported before, and deleted or given another key since" })
   )
+})
+
+/**
+ * Makes the check of a record, which fails with everything that its import would be refused for. It counts the records that
+ * it has let pass, as they leave less room for others.
+ */
+export const makeImportCheck = Effect.fnUntraced(function* (account_id: AccountId, salt: Uint8Array) {
+  const limit = yield* MaxCredentials
+  const records = yield* IdempotencyRecords
+  const repository = yield* CredentialRepository
+  const ownedWorkspace = yield* makeOwnershipCheck
+  const passed = new Set<IdempotencyKey>()
+  /** How many credentials of a provider a workspace still has room for. */
+  const rooms = new Map<string, number>()
+
+  return Effect.fnUntraced(function* (body: unknown) {
+    const input = yield* decodeNewCredential(body)
+    const { provider } = input
+    const workspace_id = yield* ownedWorkspace(account_id, input)
+    const key = idempotencyKeyOf(salt, input)
+    const earlier = yield* records.find(account_id, keyHashOf(key, account_id))
+    const stored = yield* repository.list(account_id, { workspace_id, provider, offset: 0, limit: 1 })
+    if (Option.isSome(earlier) || passed.has(key)) return
+    const pool = `${workspace_id} ${provider}`
+    const room = rooms.get(pool) ?? limit - stored.total_count
+    if (room <= 0) return yield* InvalidParams.of(poolIssue(limit))
+    rooms.set(pool, room - 1)
+    passed.add(key)
+  })
 })

@@ -16,17 +16,14 @@ import {
 import type { Answer } from "../port/DatabaseFailure.ts"
 import { IdempotencyRecords } from "../port/IdempotencyRecords.ts"
 import { idempotencyRecordOf, makeFindIdempotentResult } from "./findIdempotentResult.ts"
-import { makeOwnershipCheck, workspaceIssue } from "./Ownership.ts"
+import { makeOwnershipCheck, poolIssue, workspaceIssue } from "./Ownership.ts"
 import { withKeyStoreTimeout } from "./withKeyStoreTimeout.ts"
 
 /** A workspace deleted since the request was checked is refused like one deleted before. */
 const inWorkspace = <A>({ workspace_id }: NewCredential, stored: Answer<A, WorkspaceGone | PoolFull>) =>
   Effect.catchTags(stored, {
     WorkspaceGone: () => Effect.fail(InvalidParams.of(workspaceIssue(workspace_id))),
-    PoolFull: ({ limit }) =>
-      Effect.fail(
-        InvalidParams.of({ path: ["provider"], message: `must have at most ${limit} credentials in a workspace` })
-      )
+    PoolFull: ({ limit }) => Effect.fail(InvalidParams.of(poolIssue(limit)))
   })
 
 /** Makes the creates, of which each line is a step: look up an earlier result, check ownership, seal, store. */

@@ -189,6 +189,6 @@ export const layer = (settings: Settings, user: EmbeddedPostgres.User = "service
       Layer.effectContext(refuse(sentenceOn(nameOf(settings), failureOf(error), 0)))
     )
   )
-  const limited = Layer.provide(repositories, Layer.succeed(MaxCredentials, settings.maxCredentials))
+  const limited = Layer.provideMerge(repositories, Layer.succeed(MaxCredentials, settings.maxCredentials))
   return Layer.provideMerge(limited, database)
 }

@@ -124,6 +124,40 @@ describe("byok credential import", () => {
     })
   )
 
+  it.live("a dry run foresees MAX_CREDENTIALS, with what is stored, was imported before and comes twice", () =>
+    Effect.gen(function* () {
+      const { account_id, settings, sql, write } = yield* begin
+      const run = (file: string, ...flags: ReadonlyArray<string>) =>
+        runCommand(["credential", "import", file, "--account", account_id, ...flags], {
+          ...settings,
+          MAX_CREDENTIALS: "3"
+        })
+      const openai = '{"provider":"openai","key":"sk-0123456789-0123456789-AbCd"}\n'
+      const full = [{ path: ["provider"], message: "must have at most 3 credentials in a workspace" }]
+      const refused = (stdout: string) =>
+        printed(stdout).flatMap(({ issues = [] }) => (issues.length > 0 ? issues : []))
+
+      const tooMany = yield* run(write("first.jsonl", linesOf(5)), "--dry-run")
+      assert.deepStrictEqual([tooMany.code, tooMany.stderr], [1, "Lines were refused. Valid 3, refused 2.\n"])
+      assert.deepStrictEqual(refused(tooMany.stdout), [...full, ...full])
+      assert.strictEqual((yield* run(write("first.jsonl", linesOf(3)))).code, 0)
+      const repeated = yield* run(write("first.jsonl", linesOf(3) + linesOf(3)), "--dry-run")
+      assert.deepStrictEqual([repeated.code, repeated.stderr], [0, "Valid 6, refused 0.\n"])
+
+      const file = write("second.jsonl", linesOf(1) + openai)
+      const dry = yield* run(file, "--dry-run")
+      assert.deepStrictEqual([dry.code, dry.stderr], [1, "Lines were refused. Valid 1, refused 1.\n"])
+      assert.deepStrictEqual(refused(dry.stdout), full)
+      assert.strictEqual(yield* countIn(sql), 3)
+      const real = yield* run(file)
+      assert.deepStrictEqual(
+        [real.code, real.stderr],
+        [1, "Lines were refused. Imported 1, imported before 0, refused 1.\n"]
+      )
+      assert.deepStrictEqual(refused(real.stdout), full)
+    })
+  )
+
   it.live.skipIf(withoutJq)("CSV is refused, and becomes JSON lines by the line of jq in docs/commands.md", () =>
     Effect.gen(function* () {
       const { account_id, directory, importFrom, settings, sql, write } = yield* begin

@@ -41,7 +41,8 @@ const allows = (list: ReadonlyArray<string | null> | null): Allows => {
   return (value) => set.has(value)
 }
 
-type Unlisted = Omit<PooledCredential, "allowsApiKey" | "allowsUser" | "allowsModel">
+type Lists = "allowsApiKey" | "allowsUser" | "allowsModel"
+type Unlisted = Omit<PooledCredential, Lists>
 
 /** Prioritized before fallback, then `sort_order`, `created_at` and `id` (D32). */
 const compare = ({ credential: a }: Unlisted, { credential: b }: Unlisted): number =>
@@ -51,7 +52,9 @@ const compare = ({ credential: a }: Unlisted, { credential: b }: Unlisted): numb
   (a.id < b.id ? -1 : 1)
 
 /** Prepares a pool once for all requests that it will serve. */
-export const poolOf = (credentials: ReadonlyArray<Unlisted>): Pool =>
+export const poolOf = <Row extends Unlisted>(
+  credentials: ReadonlyArray<Row>
+): ReadonlyArray<Row & Pick<PooledCredential, Lists>> =>
   credentials.toSorted(compare).map((pooled) => ({
     ...pooled,
     allowsApiKey: allows(pooled.credential.allowed_api_key_hashes),

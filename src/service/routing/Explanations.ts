@@ -41,12 +41,11 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
     const workspace = yield* workspaces.resolve(account_id, asked.workspace_id)
     if (Option.isNone(workspace)) return yield* refused
     const request = { ...asked, account_id, workspace_id: workspace.value }
-    const snapshots = yield* current(request, providers)
-    if (Option.isNone(snapshots)) return yield* refused
-    const credentials = snapshots.value.reduce((sum, { pool }) => sum + pool.length, 0)
+    const snapshots = yield* Effect.catchTag(current(request, providers), "UnknownWorkspace", () => refused)
+    const credentials = snapshots.reduce((sum, { pool }) => sum + pool.length, 0)
     if (providers.length > 1 && credentials > maxCredentials) return yield* tooMany
     const now = yield* Effect.clockWith((clock) => Effect.sync(() => momentOf(clock)))
-    const pools = new Map(snapshots.value.map((snapshot, index) => [providers[index], snapshot] as const))
+    const pools = new Map(snapshots.map((snapshot, index) => [providers[index], snapshot] as const))
     const poolOf = (provider: Provider) => pools.get(provider)?.pool ?? []
     const plan = planFor(request, poolOf, ({ key_version, leaked, stored }) =>
       availabilityOf(healthIn(stored, key_version, request.model, now.monotonic), leaked, now)
@@ -63,12 +62,16 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
     if (Option.isNone(found)) return yield* new NotFound()
     const { provider, workspace_id } = found.value
     // Of a slug that only another version knows, there are pools all the same.
-    const pool = yield* current({ account_id, workspace_id }, [provider as Provider])
-    const pooled = Option.map(pool, ([snapshot]) => snapshot?.byId.get(id))
-    if (Option.isSome(pooled) && pooled.value === undefined) return yield* new NotFound()
+    const seal = yield* current({ account_id, workspace_id }, [provider as Provider]).pipe(
+      Effect.flatMap(([snapshot]) => Effect.fromNullishOr(snapshot?.byId.get(id)?.seal)),
+      Effect.catchTags({
+        UnknownWorkspace: () => Effect.succeed(undefined),
+        NoSuchElementError: () => Effect.fail(new NotFound())
+      })
+    )
     const withheld = (yield* parkings.withheld(account_id, [id])).get(id) ?? []
     const used = Option.getOrElse(yield* uses.find(account_id, id), () => neverUsed)
-    return statusOf(found.value, Option.getOrUndefined(pooled)?.seal, withheld, used)
+    return statusOf(found.value, seal, withheld, used)
   })
 
   const asCaller = <A, E, R>(answer: (account_id: AccountId) => Effect.Effect<A, E, R>) =>

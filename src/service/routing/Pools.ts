@@ -2,23 +2,36 @@ import { Clock, Context, Duration, Effect, Fiber, Layer, Option } from "effect"
 import type { ServiceUnavailable } from "../../domain/Errors.ts"
 import type { CredentialId } from "../../domain/Identifiers.ts"
 import type { Provider } from "../../domain/Provider.ts"
-import { type Cooldown, type Cooldowns, longestPause, pauseCauseOf, unknown } from "../../domain/routing/Health.ts"
-import { type Pool, type PooledCredential, poolOf } from "../../domain/routing/Pool.ts"
-import { Cipher, type PreparedKey } from "../../port/Cipher.ts"
+import { type Cooldown, longestPause, pauseCauseOf, unknown } from "../../domain/routing/Health.ts"
+import { type PooledCredential, poolOf, type Seal } from "../../domain/routing/Pool.ts"
+import { Cipher, type OpenFailure, type PreparedKey } from "../../port/Cipher.ts"
 import { CredentialPools, type PoolOwner, type PoolRow, type StoredParking } from "../../port/CredentialPools.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import { timeLeft, withDeadline } from "../../port/Deadline.ts"
+import { withKeyStoreTimeout } from "../withKeyStoreTimeout.ts"
 import { monotonicMillis } from "./makeHealthLedger.ts"
-import { type VerifyRow, verifyRow } from "./verifyRow.ts"
+import { UnknownWorkspace } from "./RouterErrors.ts"
+
+/** The seal of a row whose key does not open, by the error. */
+export const sealStatusByError = {
+  AuthenticationFailed: "altered",
+  UnknownKeyId: "unknown_key",
+  UnsupportedFormat: "unsupported",
+  KeyStoreUnavailable: "unavailable"
+} as const satisfies Record<OpenFailure["_tag"], Seal>
+
+/** Whether a row is what was sealed and, if it is, what opens its key. */
+interface Verified {
+  readonly seal: Seal
+  readonly prepared?: PreparedKey
+}
 
 /** A pool as the database had it, verified. Times are in milliseconds of the monotonic clock. */
 export interface Snapshot {
   readonly version: string
-  readonly pool: Pool
+  readonly pool: ReadonlyArray<PooledCredential & Verified>
   /** The credentials of the pool by their ids. */
-  readonly byId: ReadonlyMap<CredentialId, PooledCredential>
-  /** What opens the keys of the verified rows. */
-  readonly prepared: ReadonlyMap<CredentialId, PreparedKey>
+  readonly byId: ReadonlyMap<CredentialId, PooledCredential & Verified>
   /** About how many bytes it takes. */
   readonly weight: number
   /** Whether every row is what was sealed. */
@@ -52,7 +65,7 @@ const concurrency = 8
 /** Reading a pool that several plans wait for. */
 interface Loading {
   readonly began: number
-  readonly fiber: Fiber.Fiber<Option.Option<Snapshot>, ServiceUnavailable>
+  readonly fiber: Fiber.Fiber<Snapshot, ServiceUnavailable | UnknownWorkspace>
 }
 
 const nameOf = ({ account_id, workspace_id }: PoolOwner, provider: Provider) =>
@@ -76,28 +89,32 @@ const withinDeadline = <A, E>(wait: Effect.Effect<A, E>): Effect.Effect<A, E> =>
     Effect.timeoutOrElse(wait, { duration, orElse: () => Effect.die(deadlinePassed) })
   )
 
-/** The cooldowns of a key as the database has them, read at a monotonic time. Those of replaced keys are void. */
-const cooldownsOf = (parkings: ReadonlyArray<StoredParking>, key_version: number, now: number): Cooldowns =>
-  new Map(
-    parkings
-      .filter((parking) => parking.cause !== "leaked" && parking.key_version === key_version)
-      .map(({ cause, epoch, model, remaining, strikes }): [string, Cooldown] =>
-        cause === "succeeded" || remaining === null
-          ? [model, { ...unknown(key_version), epoch }]
-          : [
-              model,
-              {
-                key_version,
-                epoch,
-                until: now + Math.min(remaining, longestPause),
-                strikes,
-                cause: pauseCauseOf(cause)
-              }
-            ]
-      )
-  )
+/** A stored cooldown, read at a monotonic time. */
+const cooldownOf = ({ cause, epoch, key_version, remaining, strikes }: StoredParking, now: number): Cooldown =>
+  cause === "succeeded" || cause === "leaked" || remaining === null
+    ? { ...unknown(key_version), epoch }
+    : { key_version, epoch, until: now + Math.min(remaining, longestPause), strikes, cause: pauseCauseOf(cause) }
 
-const make = Effect.fnUntraced(function* (verify: VerifyRow) {
+/** A row with what is known of its current key; parkings of replaced keys are void. */
+const pooledOf = ({ credential, key_version, parkings, row }: PoolRow, verified: Verified, now: number) => {
+  const current = parkings.filter((parking) => parking.key_version === key_version)
+  const cooldowns = current.filter(({ cause }) => cause !== "leaked")
+  return {
+    ...verified,
+    credential,
+    key_version,
+    row,
+    leaked: cooldowns.length < current.length,
+    stored: new Map(cooldowns.map((parking) => [parking.model, cooldownOf(parking, now)]))
+  }
+}
+
+const orUnknown = <A, E>(found: Effect.Effect<Option.Option<A>, E>): Effect.Effect<A, E | UnknownWorkspace> =>
+  Effect.flatMap(found, (one) => (Option.isSome(one) ? Effect.succeed(one.value) : Effect.fail(new UnknownWorkspace())))
+
+const make = Effect.fnUntraced(function* (
+  verify: (account_id: PoolOwner["account_id"], row: PoolRow) => Effect.Effect<Verified>
+) {
   const { load, versions } = yield* CredentialPools
   const clock = yield* Clock.Clock
   const fork = Effect.runForkWith(yield* Effect.context())
@@ -121,49 +138,24 @@ const make = Effect.fnUntraced(function* (verify: VerifyRow) {
     }
   }
 
-  const verified = ({ account_id }: PoolOwner, row: PoolRow) =>
-    Effect.map(verify(account_id, row), (found) => ({ ...row, ...found }))
-
-  const read = (owner: PoolOwner, provider: Provider, read_at: number) =>
-    Effect.flatMap(
-      load(owner, provider),
-      Option.match({
-        onNone: () => Effect.succeedNone,
-        onSome: ({ rows, version }) => {
-          const now = monotonicMillis(clock)
-          return Effect.map(
-            inTime(Effect.forEach(rows, (row) => verified(owner, row), { concurrency: verifiedAtOnce })),
-            (found) => {
-              const pool = poolOf(
-                found.map(({ credential, key_version, parkings, row, seal }) => ({
-                  credential,
-                  key_version,
-                  leaked: parkings.some((parking) => parking.cause === "leaked" && parking.key_version === key_version),
-                  row,
-                  seal,
-                  stored: cooldownsOf(parkings, key_version, now)
-                }))
-              )
-              return Option.some<Snapshot>({
-                version,
-                pool,
-                byId: new Map(pool.map((pooled) => [pooled.credential.id, pooled])),
-                prepared: new Map(
-                  found.flatMap(({ credential, prepared }) =>
-                    prepared === undefined ? [] : [[credential.id, prepared] as const]
-                  )
-                ),
-                weight: found.reduce((sum, row) => sum + weightOf(row), 0),
-                isVerified: pool.every(({ seal }) => seal === "verified" || seal === "unverified"),
-                read_at,
-                verified_at: performance.now(),
-                validated_at: read_at
-              })
-            }
-          )
-        }
-      })
-    )
+  const read = Effect.fnUntraced(function* (owner: PoolOwner, provider: Provider, read_at: number) {
+    const { rows, version } = yield* orUnknown(load(owner, provider))
+    const now = monotonicMillis(clock)
+    const pooled = (row: PoolRow) =>
+      Effect.map(verify(owner.account_id, row), (verified) => pooledOf(row, verified, now))
+    const pool = poolOf(yield* inTime(Effect.forEach(rows, pooled, { concurrency: verifiedAtOnce })))
+    const snapshot: Snapshot = {
+      version,
+      pool,
+      byId: new Map(pool.map((one) => [one.credential.id, one])),
+      weight: rows.reduce((sum, row) => sum + weightOf(row), 0),
+      isVerified: pool.every(({ seal }) => seal === "verified" || seal === "unverified"),
+      read_at,
+      verified_at: performance.now(),
+      validated_at: read_at
+    }
+    return snapshot
+  })
 
   const start = (owner: PoolOwner, provider: Provider, name: string): Loading => {
     const began = performance.now()
@@ -173,7 +165,7 @@ const make = Effect.fnUntraced(function* (verify: VerifyRow) {
     loadings.set(name, loading)
     fiber.addObserver((exit) => {
       loadings.delete(name)
-      if (exit._tag === "Success" && Option.isSome(exit.value)) keep(name, exit.value.value)
+      if (exit._tag === "Success") keep(name, exit.value)
       else drop(name)
     })
     return loading
@@ -192,10 +184,10 @@ const make = Effect.fnUntraced(function* (verify: VerifyRow) {
     name: string,
     asked: number,
     version: string
-  ): Effect.Effect<Option.Option<Snapshot>, ServiceUnavailable> =>
+  ): Effect.Effect<Snapshot, ServiceUnavailable | UnknownWorkspace> =>
     Effect.suspend(() => {
       const snapshot = known(name, asked, version)
-      if (snapshot !== undefined) return Effect.succeedSome(snapshot)
+      if (snapshot !== undefined) return Effect.succeed(snapshot)
       const running = loadings.get(name) ?? start(owner, provider, name)
       return running.began >= asked
         ? withinDeadline(Fiber.join(running.fiber))
@@ -211,30 +203,25 @@ const make = Effect.fnUntraced(function* (verify: VerifyRow) {
     providers: ReadonlyArray<Provider>,
     names: ReadonlyArray<string>,
     asked: number
-  ): Effect.Effect<Option.Option<ReadonlyArray<Snapshot>>, ServiceUnavailable> =>
-    Effect.flatMap(versions(owner, providers), (answer) => {
-      if (Option.isNone(answer)) return Effect.succeedNone
-      const current = Array<Snapshot>(names.length)
-      const missing: Array<readonly [index: number, provider: Provider]> = []
-      for (const [index, provider] of providers.entries()) {
-        const name = names[index] ?? ""
-        const snapshot = known(name, asked, answer.value[index] ?? "")
-        if (snapshot === undefined) {
-          missing.push([index, provider])
-          continue
-        }
+  ): Effect.Effect<ReadonlyArray<Snapshot>, ServiceUnavailable | UnknownWorkspace> =>
+    Effect.flatMap(orUnknown(versions(owner, providers)), (current) => {
+      const found = names.map((name, index) => {
+        const snapshot = known(name, asked, current[index] ?? "")
+        if (snapshot === undefined) return undefined
         keep(name, snapshot)
         snapshot.validated_at = Math.max(snapshot.validated_at, asked)
-        current[index] = snapshot
-      }
-      if (missing.length === 0) return Effect.succeedSome(current)
-      const load = ([index, provider]: (typeof missing)[number]) =>
-        Effect.map(loaded(owner, provider, names[index] ?? "", asked, answer.value[index] ?? ""), (found) => {
-          if (Option.isSome(found)) current[index] = found.value
-          return Option.isSome(found)
-        })
-      return Effect.map(Effect.forEach(missing, load, { concurrency }), (found) =>
-        found.every((is) => is) ? Option.some(current) : Option.none()
+        return snapshot
+      })
+      if (found.every((snapshot) => snapshot !== undefined)) return Effect.succeed(found)
+      return Effect.forEach(
+        providers,
+        (provider, index) => {
+          const snapshot = found[index]
+          return snapshot === undefined
+            ? loaded(owner, provider, names[index] ?? "", asked, current[index] ?? "")
+            : Effect.succeed(snapshot)
+        },
+        { concurrency }
       )
     })
 
@@ -246,7 +233,7 @@ const make = Effect.fnUntraced(function* (verify: VerifyRow) {
         if (freshness > 0) {
           const found = names.map((name) => snapshots.get(name))
           const fresh = found.filter((snapshot) => isFresh(snapshot, asked, freshness))
-          if (fresh.length === found.length) return Effect.succeedSome(fresh)
+          if (fresh.length === found.length) return Effect.succeed(fresh)
         }
         return validated(owner, providers, names, asked)
       })
@@ -259,19 +246,26 @@ export class Pools extends Context.Service<
   {
     /**
      * The pools of a workspace, one for each provider in their order. Every change that was acknowledged before this
-     * began is in them; with a `freshness` in milliseconds, every one that was by that much earlier. None if the account
-     * has no such workspace.
+     * began is in them; with a `freshness` in milliseconds, every one that was by that much earlier.
      */
     readonly current: (
       owner: PoolOwner,
       providers: ReadonlyArray<Provider>,
       freshness?: number
-    ) => Effect.Effect<Option.Option<ReadonlyArray<Snapshot>>, ServiceUnavailable>
+    ) => Effect.Effect<ReadonlyArray<Snapshot>, ServiceUnavailable | UnknownWorkspace>
   }
 >()("byok/Pools") {
+  /** Unwraps the data key of each row under its whole policy, which proves that the policy is what was sealed (E16). */
   static readonly layer = Layer.effect(
     this,
-    Effect.flatMap(Cipher, ({ prepare }) => make(verifyRow(prepare)))
+    Effect.flatMap(Cipher, ({ prepare }) =>
+      make((account_id, { credential, sealed }) =>
+        Effect.match(withKeyStoreTimeout(prepare(sealed, { ...credential, account_id })), {
+          onSuccess: (prepared) => ({ seal: "verified", prepared }),
+          onFailure: ({ _tag }) => ({ seal: sealStatusByError[_tag] })
+        })
+      )
+    )
   )
   /** Goes by the columns, without a key to verify them. For explanations only. */
   static readonly layerUnverified = Layer.effect(

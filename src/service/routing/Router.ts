@@ -1,4 +1,4 @@
-import { Cause, Clock, Context, Duration, Effect, Layer, Option, Scope } from "effect"
+import { Cause, Clock, Context, Duration, Effect, Layer, Scope } from "effect"
 import { ServiceUnavailable } from "../../domain/Errors.ts"
 import type { Provider } from "../../domain/Provider.ts"
 import { availabilityOf, type Health, type Moment } from "../../domain/routing/Health.ts"
@@ -17,12 +17,11 @@ import { Lease, type LeaseTerms } from "./Lease.ts"
 import { makeHealthLedger, momentOf } from "./makeHealthLedger.ts"
 import { makeUseLedger } from "./makeUseLedger.ts"
 import type { Freshness, Planned } from "./Planned.ts"
-import { Pools, type Snapshot } from "./Pools.ts"
-import { Exhausted, LeaseRefused, PoolsUnavailable, UnknownWorkspace } from "./RouterErrors.ts"
+import { Pools, sealStatusByError, type Snapshot } from "./Pools.ts"
+import { type Exhausted, LeaseRefused, PoolsUnavailable, type UnknownWorkspace } from "./RouterErrors.ts"
 import { makeRouterMeter } from "./RouterMeter.ts"
 import { type Attempt, runPlan } from "./runPlan.ts"
 import { makeWalk, type Walk } from "./Walk.ts"
-import { sealStatusByError } from "./verifyRow.ts"
 
 /** How old what a lease goes by may be, in milliseconds, or as old as its plan's if that is more (Q19). */
 const leaseFreshness = 1000
@@ -81,25 +80,17 @@ const make = Effect.gen(function* () {
     orUnavailable(current(request, providers, freshness))
 
   const planWithin = (request: RoutingRequest, freshness: number) =>
-    Effect.flatMap(
-      snapshotsFor(request, providersOf(request), freshness),
-      (found): Effect.Effect<Planned, UnknownWorkspace> =>
-        Option.isNone(found)
-          ? Effect.fail(new UnknownWorkspace())
-          : Effect.clockWith((clock) =>
-              Effect.sync(() => ({
-                ...planned(request, found.value, momentOf(clock)),
-                request,
-                freshness
-              }))
-            )
+    Effect.flatMap(snapshotsFor(request, providersOf(request), freshness), (found) =>
+      Effect.clockWith((clock) =>
+        Effect.sync((): Planned => ({ ...planned(request, found, momentOf(clock)), request, freshness }))
+      )
     )
 
-  /** The pool that a step is checked against. */
+  /** The pool that a step is checked against; undefined if its workspace is gone. */
   const poolFor = ({ freshness, request }: Planned, { provider }: Step) =>
-    Effect.map(
-      snapshotsFor(request, [provider], Math.max(leaseFreshness, freshness)),
-      Option.map(([snapshot]) => snapshot)
+    snapshotsFor(request, [provider], Math.max(leaseFreshness, freshness)).pipe(
+      Effect.map(([snapshot]) => snapshot),
+      Effect.catchTag("UnknownWorkspace", () => Effect.succeed(undefined))
     )
 
   const report = (lease: Lease, outcome: Outcome) =>
@@ -130,13 +121,11 @@ const make = Effect.gen(function* () {
   }
 
   const leaseOf = (plan: Planned, step: OwnStep): Effect.Effect<Lease, LeaseRefused | PoolsUnavailable, Scope.Scope> =>
-    Effect.flatMap(poolFor(plan, step), (found) =>
+    Effect.flatMap(poolFor(plan, step), (snapshot) =>
       Effect.clockWith((clock) => {
-        const snapshot = Option.getOrUndefined(found)
         const { credential_id, key_version, provider, region, row } = step
         const pooled = snapshot?.byId.get(credential_id)
-        const prepared = snapshot?.prepared.get(credential_id)
-        if (snapshot === undefined || pooled?.row !== row || prepared === undefined) {
+        if (pooled?.row !== row || pooled.prepared === undefined) {
           return Effect.fail(new LeaseRefused({ reason: "changed" }))
         }
         const now = momentOf(clock)
@@ -149,7 +138,7 @@ const make = Effect.gen(function* () {
         const terms = { account_id, credential_id, key_version, label, provider, model, region, leased_at: now.wall }
         const made = new MadeLease(terms, health)
         return ledger.admit(terms, health, made, now.monotonic)
-          ? opened(made, prepared)
+          ? opened(made, pooled.prepared)
           : Effect.fail(new LeaseRefused({ reason: "on_trial" }))
       })
     )
@@ -158,13 +147,12 @@ const make = Effect.gen(function* () {
 
   /** Whether shared capacity is still allowed: by what the database says now, not by what the plan was made from. */
   const mayShare = (plan: Planned, step: Step) =>
-    Effect.map(poolFor(plan, step), (found) => {
+    Effect.map(poolFor(plan, step), (snapshot) => {
+      if (snapshot === undefined) return false
       const targets = plan.request.targets.filter(({ provider }) => provider === step.provider)
       const free = () => ({ _tag: "Free" }) as const
-      return Option.exists(found, (snapshot) => {
-        const { steps } = planFor({ ...plan.request, targets }, () => snapshot?.pool ?? [], free)
-        return snapshot !== undefined && steps.some(({ _tag }) => _tag === "Shared")
-      })
+      const { steps } = planFor({ ...plan.request, targets }, () => snapshot.pool, free)
+      return steps.some(({ _tag }) => _tag === "Shared")
     })
 
   const replan = (plan: Planned) =>

@@ -25,7 +25,7 @@ import { stopMonotonicClock } from "../../support/process/stopMonotonicClock.ts"
 const cipher = cipherOn(ringOf("kek"))
 
 const snapshotOf = Effect.fnUntraced(function* (owner: PoolOwner, freshness?: number, provider: Provider = "azure") {
-  const [snapshot] = Option.getOrThrow(yield* (yield* Pools).current(owner, [provider], freshness))
+  const [snapshot] = yield* (yield* Pools).current(owner, [provider], freshness)
   return snapshot ?? assert.fail("no snapshot")
 })
 

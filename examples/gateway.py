@@ -1,29 +1,29 @@
 # A gateway in Python that tries a customer's own keys, with the standard library: python3 gateway.py SOCKET ACCOUNT UPSTREAM
 import http.client, json, socket, sys, urllib.error, urllib.request
 
+if len(sys.argv) != 4: sys.exit("usage: python3 gateway.py SOCKET ACCOUNT UPSTREAM")
 path, account, upstream = sys.argv[1:]
-
-class Byok(http.client.HTTPConnection):
-    def connect(self):
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.connect(path)
-
-def ask(method, route, body=None):
-    byok = Byok("localhost")
-    byok.request(method, route, json.dumps(body or {}), {"content-type": "application/json"})
-    answer = byok.getresponse()
-    return answer.status, json.loads(answer.read())
+def ask(route, body):
+    byok = http.client.HTTPConnection("localhost")
+    byok.sock = socket.socket(socket.AF_UNIX)
+    try:
+        byok.sock.connect(path)
+        byok.request("POST", route, json.dumps(body), {"content-type": "application/json"})
+        answer = json.loads(byok.getresponse().read())
+    except (OSError, http.client.HTTPException) as error: sys.exit(f"byok does not answer on {path}: {error}")
+    return answer["data"] if "data" in answer else sys.exit(f"byok refused: {json.dumps(answer['error'])}")
 
 targets = [{"provider": "openai", "endpoint": {"shared": False}}]
-status, made = ask("POST", "/v1/routes", {"account_id": account, "model": "openai/gpt-4o", "targets": targets})
-if status != 201: sys.exit(f"byok answered {status}: {made['error']['message']}")
-attempt, route = made["data"]["next"], made["data"]["route"]
-while attempt:
-    request = urllib.request.Request(upstream, b"{}", {"authorization": "Bearer " + attempt["key"]})
-    try: response, report = urllib.request.urlopen(request, timeout=60), {"status": 200}
-    except urllib.error.HTTPError as error: response, report = None, {"status": error.code, "retry_after": error.headers["retry-after"]}
-    except OSError: response, report = None, {"status": None}
-    _, answer = ask("POST", f"/v1/routes/{route}/attempts/{attempt['attempt']}", report)
-    print(attempt["label"], answer["data"]["outcome"], file=sys.stderr)
-    if response: sys.stdout.write(response.read().decode())
-    attempt = answer["data"]["next"]
+answer = ask("/v1/routes", {"account_id": account, "model": "openai/gpt-4o", "targets": targets})
+route, response = answer["route"], None
+while attempt := answer["next"]:
+    try:
+        request = urllib.request.Request(upstream, b"{}", {"authorization": "Bearer " + attempt["key"]})
+        response = urllib.request.urlopen(request, timeout=60)
+        report = {"status": response.status}
+    except urllib.error.HTTPError as error: report = {"status": error.code, "retry_after": error.headers["retry-after"]}
+    except (OSError, http.client.HTTPException, ValueError): report = {"status": None}
+    answer = ask(f"/v1/routes/{route}/attempts/{attempt['attempt']}", report)
+    print(attempt["label"], answer["outcome"], file=sys.stderr)
+if not response: sys.exit("no key could serve the request")
+sys.stdout.write(response.read().decode())

@@ -173,7 +173,9 @@ class AccountsGroup extends HttpApiGroup.make("accounts").add(
     .middleware(GatewayBody)
     .annotateMerge(summary("Create an account with its default workspace and a management key")),
   HttpApiEndpoint.get("list", "/accounts", {
-    query: Schema.Struct({ after: Schema.optionalKey(AccountId) }),
+    query: Schema.Struct({ after: Schema.optionalKey(AccountId) }).annotate({
+      messageUnexpectedKey: "only after is a parameter of this list"
+    }),
     success: data(Schema.Array(Schema.Struct({ account_id: AccountId, name: Schema.String, created_at: time }))),
     error: [InvalidParams, ...failures]
   })

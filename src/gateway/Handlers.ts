@@ -52,6 +52,12 @@ const outcomeNames = {
   Abandoned: "abandoned"
 } as const satisfies Record<Outcome["_tag"], typeof Outcomes.Type>
 
+/** A gateway names any account, so the default workspace is also missing if there is no such account. */
+const noDefault = {
+  path: ["account_id"],
+  message: "must be an account whose default workspace is not deleted, unless workspace_id is given"
+}
+
 const routes = HttpApiBuilder.group(
   GatewayApi,
   "routes",
@@ -63,7 +69,7 @@ const routes = HttpApiBuilder.group(
     return handlers.handleAll({
       open: ({ payload: { freshness_ms, workspace_id: given, ...request } }) =>
         Effect.gen(function* () {
-          const refused = InvalidParams.of(workspaceIssue(given ?? undefined))
+          const refused = InvalidParams.of(given === null ? noDefault : workspaceIssue(given))
           const byDefault = workspaces
             .resolve(request.account_id, undefined)
             .pipe(

@@ -132,6 +132,9 @@ layerLive(TestService.layerWith({ settings }))("the socket for gateways", (it) =
       assert.deepStrictEqual(yield* ask(path, "POST", `${attempts}/2`, { status: 500 }), last)
       assert.strictEqual((yield* ask(path, "POST", `${attempts}/1`, { status: 401 })).status, 404)
       assert.strictEqual((yield* ask(path, "DELETE", `/v1/routes/${data.route}`)).status, 404)
+      const nobody = { ...route, account_id: "00000000-0000-7000-8000-000000000000" }
+      const unknown = yield* ask(path, "POST", "/v1/routes", nobody)
+      assert.match(unknown.text, /"code":400.*"path":\["account_id"\],"message":"must be an account whose default/)
       const again = yield* ask(path, "POST", "/v1/routes", route)
       assert.include(again.text, `"key":"${key}"`)
       assert.notInclude(again.text, bad)
@@ -176,6 +179,8 @@ layerLive(TestService.layerWith({ settings }))("the socket for gateways", (it) =
       }
       assert.include((yield* ask(path, "GET", `${account}/api-keys`)).text, hash)
       assert.include((yield* ask(path, "GET", "/v1/accounts")).text, account_id ?? "none")
+      const misspelled = yield* ask(path, "GET", "/v1/accounts?aftr=1")
+      assert.include(misspelled.text, '{"path":["aftr"],"message":"only after is a parameter of this list"}')
       assert.strictEqual((yield* ask(path, "DELETE", account)).status, 200)
       assert.strictEqual((yield* ask(path, "DELETE", account)).status, 404)
       const actors = yield* sql<{ actor: string }>`
@@ -205,19 +210,70 @@ layerLive(TestService.layerWith({ settings }))("the socket for gateways", (it) =
         if (given === limited) return response.writeHead(429, { "retry-after": "30" }).end()
         return response.writeHead(401).end(given)
       })
-      const run = program === "go" ? ["run"] : []
-      const served = Effect.promise(
-        () =>
-          new Promise<string>((resolve) =>
-            execFile(program, [...run, script, path, account_id, upstream.url], (error, stdout, stderr) =>
-              resolve(`${stdout}|${stderr}${error?.code ?? ""}`)
+      const runIn = program === "go" ? ["run", script] : [script]
+      const served = (...given: ReadonlyArray<string>) =>
+        Effect.promise(
+          () =>
+            new Promise<string>((resolve) =>
+              execFile(program, [...runIn, ...given], (error, stdout, stderr) =>
+                resolve(`${stdout}|${stderr}${error === null ? "" : "failed"}`)
+              )
             )
-          )
-      )
-      assert.strictEqual(yield* served, "hello|sk-...6789 rejected\nsk-...6789 rate_limited\nsk-...AbCd succeeded\n")
+        )
+      const toKeys = served(path, account_id, upstream.url)
+      assert.strictEqual(yield* toKeys, "hello|sk-...6789 rejected\nsk-...6789 rate_limited\nsk-...AbCd succeeded\n")
       assert.deepStrictEqual(upstream.seen(), [bad, limited, key])
-      assert.strictEqual(yield* served, "hello|sk-...AbCd succeeded\n", "what failed is parked")
+      assert.strictEqual(yield* toKeys, "hello|sk-...AbCd succeeded\n", "what failed is parked")
       assert.deepStrictEqual(upstream.seen(), [key])
+
+      const closed = "http://127.0.0.1:9/"
+      for (const [given, said] of [
+        [[path, account_id, closed], /upstream_failed\n.*no key could serve the request/],
+        [[`${path}.none`, account_id, closed], /gateway\.sock|answer/],
+        [[path, account_id.replace(/^./, "x"), closed], /must be a UUID/],
+        [[], /usage: .*SOCKET ACCOUNT/]
+      ] as const) {
+        const text = yield* served(...given)
+        assert.match(text, said)
+        assert.match(text, /^\|(.+\n){1,3}failed$/, "sentences on standard error, no stack, and a failure")
+        assert.notInclude(text, key)
+      }
+    })
+  )
+
+  it.effect("answers as docs/gateway.md says", (context) =>
+    Effect.gen(function* () {
+      if (spawnSync("curl", ["--version"]).status !== 0) return context.skip("curl is not installed")
+      const { url } = yield* TestService
+      const path = yield* socketPath
+      yield* listening(path)
+      const page = readFileSync(join(import.meta.dirname, "../../docs/gateway.md"), "utf8")
+      const known: Record<string, string> = {}
+      let said = ""
+      let commands = 0
+      for (const [, name, , command, answer] of page.matchAll(
+        /^\$ (?:([A-Z]+)=(\S+)|(curl (?:.*\\\n)*.*)\n([^$`]*))$/gm
+      )) {
+        if (name !== undefined) {
+          const member = { ACCOUNT: "account_id", KEY: "management_key", ROUTE: "route" }[name] ?? assert.fail(name)
+          known[name] = new RegExp(`"${member}":"([^"]+)"`).exec(said)?.[1] ?? assert.fail(`${member} in ${said}`)
+          continue
+        }
+        const here = (command ?? "").replaceAll("run/gateway.sock", path).replaceAll("http://127.0.0.1:3000", url)
+        said = yield* Effect.promise(
+          () =>
+            new Promise<string>((resolve) =>
+              execFile("sh", ["-c", here], { env: { ...process.env, ...known } }, (_error, stdout) => resolve(stdout))
+            )
+        )
+        let rest = said
+        for (const part of (answer ?? "").replaceAll(/\n|019a(?=…)|5f0c(?=…)/g, "").split("…")) {
+          assert.include(rest, part, `${command}: ${said}`)
+          rest = rest.slice(rest.indexOf(part) + part.length)
+        }
+        commands += 1
+      }
+      assert.strictEqual(commands, 4)
     })
   )
 

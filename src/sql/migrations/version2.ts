@@ -69,11 +69,11 @@ const createRouting = running([
     credential_id uuid NOT NULL,
     model text NOT NULL,
     key_version integer NOT NULL CHECK (key_version > 0),
-    epoch integer NOT NULL DEFAULT 0 CHECK (epoch >= 0),
     cause text NOT NULL CHECK (cause ~ '^[a-z_]{1,32}$'),
     strikes integer NOT NULL CHECK (strikes >= 0),
     until timestamptz(3),
     parked_at timestamptz(3) NOT NULL,
+    epoch integer NOT NULL DEFAULT 0 CHECK (epoch >= 0),
     PRIMARY KEY (account_id, credential_id, model),
     CONSTRAINT credential_parkings_credential
       FOREIGN KEY (account_id, credential_id) REFERENCES credentials (account_id, id) ON DELETE CASCADE,

@@ -10,7 +10,7 @@ import { flagConflicts } from "./NewCredential.ts"
 import { takesKeyMaterial } from "./Provider.ts"
 import { type Region, regionConflicts } from "./Region.ts"
 
-const fields = credentialFields({})
+const fields = credentialFields("update")
 
 const unchangeable = {
   id: Schema.Unknown,

@@ -1,4 +1,5 @@
-import { Effect, Option, Schema } from "effect"
+import { Effect, Option, Schema, Struct } from "effect"
+import { withDefault } from "./checkInput.ts"
 import { credentialFields } from "./credentialFields.ts"
 import { InvalidParams } from "./Errors.ts"
 import { WorkspaceId } from "./Identifiers.ts"
@@ -7,27 +8,14 @@ import { malformedKey, readKeyMaterial } from "./KeyMaterial.ts"
 import { GivenProvider } from "./Provider.ts"
 import { regionConflicts } from "./Region.ts"
 
-const fields = credentialFields({ nullable: { default: null }, flag: { default: false } })
-const orNull = <S extends Schema.Constraint>(field: Schema.NullOr<S>) =>
-  field.pipe(Schema.withDecodingDefaultKey<Schema.NullOr<S>>(Effect.succeed(null)))
-const listOrNull = <S extends Schema.Codec<ReadonlyArray<string> | null, ReadonlyArray<string> | null>>(field: S) =>
-  field.pipe(Schema.withDecodingDefaultKey<S>(Effect.succeed(null)))
-const flag = (field: typeof fields.disabled) => field.pipe(Schema.withDecodingDefaultKey(Effect.succeed(false)))
+const { key, name, ...others } = credentialFields("create")
 
 const Fields = Schema.Struct({
-  key: fields.key,
+  key,
   provider: GivenProvider,
-  name: orNull(fields.name),
+  name: withDefault(name),
   workspace_id: Schema.optionalKey(WorkspaceId),
-  allowed_api_key_hashes: listOrNull(fields.allowed_api_key_hashes),
-  allowed_models: listOrNull(fields.allowed_models),
-  allowed_user_ids: listOrNull(fields.allowed_user_ids),
-  declared_region: orNull(fields.declared_region),
-  declared_zdr: orNull(fields.declared_zdr),
-  disabled: flag(fields.disabled),
-  is_required: flag(fields.is_required),
-  is_fallback: flag(fields.is_fallback),
-  is_byok_only: flag(fields.is_byok_only)
+  ...Struct.map(others, withDefault)
 })
 type Fields = typeof Fields.Type
 

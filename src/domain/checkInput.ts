@@ -1,4 +1,4 @@
-import { Schema, SchemaTransformation } from "effect"
+import { Effect, Schema, SchemaTransformation, Struct } from "effect"
 
 /**
  * Checks an input before the schema sees it. `check` tells whether it is allowed, or what is wrong. `documented` is what the
@@ -19,3 +19,15 @@ export const checkInput =
 /** Checks the length of a list first, so refusing a long list costs no more than reading it. */
 export const withMaxLength = (max: number, message: string) =>
   checkInput((input) => !Array.isArray(input) || input.length <= max, message)
+
+interface WithDefault extends Struct.Lambda {
+  <S extends Schema.Constraint>(schema: S): Schema.withDecodingDefaultKey<S>
+  readonly "~lambda.out": this["~lambda.in"] extends Schema.Constraint
+    ? Schema.withDecodingDefaultKey<this["~lambda.in"]>
+    : never
+}
+
+/** Makes a member optional: absent, it is the `default` that its annotations document. */
+export const withDefault = Struct.lambda<WithDefault>((schema) =>
+  Schema.withDecodingDefaultKey<typeof schema>(Effect.succeed(Schema.resolveAnnotations(schema)?.default))(schema)
+)

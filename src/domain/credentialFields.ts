@@ -5,12 +5,6 @@ import { Region } from "./Region.ts"
 import { Text } from "./Text.ts"
 import { withMaxLength } from "./checkInput.ts"
 
-/** What the documents say that a member is if it is not given. */
-interface Defaults {
-  readonly nullable?: { readonly default: null }
-  readonly flag?: { readonly default: false }
-}
-
 const tooLong = "must have at most 100 elements"
 
 const shortText = Text.check(Schema.isMaxCodePoints(255, { message: "must have at most 255 characters" }))
@@ -25,8 +19,11 @@ const key = Schema.RedactedFromValue(
   )
 )
 
-/** The members of a request that create takes and update changes, without a default (section 4.1, section 8). */
-export const credentialFields = ({ flag, nullable }: Defaults) => {
+/** The members of a request that create takes and update changes (section 4.1, section 8). Only a create has defaults. */
+export const credentialFields = (request: "create" | "update") => {
+  const nullable = request === "create" ? { default: null } : {}
+  const flag = request === "create" ? { default: false } : {}
+
   const orNull = <S extends Schema.Constraint>(schema: S, message: string, description: string) =>
     Schema.NullOr(schema).annotate({ message, description, ...nullable })
 

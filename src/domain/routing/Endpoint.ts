@@ -1,4 +1,5 @@
-import { Effect, Schema } from "effect"
+import { Schema } from "effect"
+import { withDefault } from "../checkInput.ts"
 import { Region } from "../Region.ts"
 
 /** Kinds of endpoint, by which declarations of a credential they honour (section 4.1, `declared_region`). */
@@ -7,23 +8,20 @@ export const EndpointKind = Schema.Literals(["standard", "private", "pinned", "c
 })
 export type EndpointKind = typeof EndpointKind.Type
 
-const flag = (initially: boolean, description: string) =>
-  Schema.Boolean.annotate({ message: "must be true or false", description, default: initially }).pipe(
-    Schema.withDecodingDefaultKey(Effect.succeed(initially))
-  )
+/** A member that is false or true, and what it is if it is absent. */
+export const flag = (initially: boolean, description: string) =>
+  withDefault(Schema.Boolean.annotate({ message: "must be true or false", description, default: initially }))
 
 /** What a gateway knows of a provider's endpoint for the requested model. */
 export const Endpoint = Schema.Struct({
-  kind: EndpointKind.annotate({ description: "Kind of endpoint.", default: "standard" }).pipe(
-    Schema.withDecodingDefaultKey(Effect.succeed("standard" as const))
-  ),
+  kind: withDefault(EndpointKind.annotate({ description: "Kind of endpoint.", default: "standard" })),
   region: Schema.NullOr(Region)
     .annotate({
       message: "must be global, europe, us or null",
       description: "Recorded region; null or global for none in particular.",
       default: null
     })
-    .pipe(Schema.withDecodingDefaultKey(Effect.succeed(null))),
+    .pipe(withDefault),
   zdr: flag(false, "Whether the endpoint retains nothing of a request."),
   shared: flag(true, "Whether the gateway has capacity of its own there.")
 })

@@ -3,8 +3,8 @@ import { AccountId, ApiKeyHash, WorkspaceId } from "../Identifiers.ts"
 import { GivenProvider, Provider } from "../Provider.ts"
 import { Region } from "../Region.ts"
 import { Text } from "../Text.ts"
-import { withMaxLength } from "../checkInput.ts"
-import { Endpoint } from "./Endpoint.ts"
+import { withDefault, withMaxLength } from "../checkInput.ts"
+import { Endpoint, flag } from "./Endpoint.ts"
 
 /** A provider that serves the model, and its endpoint. */
 const Target = Schema.Struct({
@@ -13,9 +13,7 @@ const Target = Schema.Struct({
 }).annotate({ message: "must be an object" })
 
 const orNull = <S extends Schema.Constraint>(schema: S, description: string) =>
-  Schema.NullOr(schema)
-    .annotate({ message: "must be a string or null", description, default: null })
-    .pipe(Schema.withDecodingDefaultKey<Schema.NullOr<S>>(Effect.succeed(null)))
+  withDefault(Schema.NullOr(schema).annotate({ message: "must be a string or null", description, default: null }))
 
 const maxTargets = Provider.literals.length
 const tooLong = `must have at most ${maxTargets} elements`
@@ -54,14 +52,10 @@ export const RoutingRequest = Schema.Struct({
     message: "must be global, europe or us",
     description: "Regional host that the request came to.",
     default: "global"
-  }).pipe(Schema.withDecodingDefaultKey(Effect.succeed("global" as const))),
-  requires_zdr: Schema.Boolean.annotate({
-    message: "must be true or false",
-    description: "Whether the request requires zero data retention.",
-    default: false
-  }).pipe(Schema.withDecodingDefaultKey(Effect.succeed(false))),
+  }).pipe(withDefault),
+  requires_zdr: flag(false, "Whether the request requires zero data retention."),
   targets,
-  strategy: strategies.pipe(Schema.withDecodingDefaultKey(Effect.succeed("byok_first" as const)))
+  strategy: withDefault(strategies)
 })
 export type RoutingRequest = typeof RoutingRequest.Type
 

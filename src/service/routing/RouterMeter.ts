@@ -1,11 +1,10 @@
 import { Effect } from "effect"
-import type { ParkedCause } from "../../domain/routing/Health.ts"
+import { pauseCauses } from "../../domain/routing/Health.ts"
 import type { Exclusion, Plan } from "../../domain/routing/Plan.ts"
 import type { FamilyName } from "../../port/families.ts"
 import { makeMeter } from "../../port/Meter.ts"
 import type { LeaseRefused, PoolsUnavailable, Refusal, UnknownWorkspace } from "./RouterErrors.ts"
 
-const planResults = ["ok", "exhausted", "unknown_workspace", "unavailable"] as const
 const leaseResults = [
   "ok",
   "changed",
@@ -27,7 +26,6 @@ const exclusionReasons = [
   "seal",
   "parked"
 ] as const
-const pauseCauses = ["rate_limited", "quota_exhausted", "forbidden", "rejected"] as const
 
 /** Counts what becomes of plans and leases. Every series is there from the start: its first event is then a rise. */
 export const makeRouterMeter = Effect.map(makeMeter, ({ counter }) => {
@@ -35,15 +33,17 @@ export const makeRouterMeter = Effect.map(makeMeter, ({ counter }) => {
     const count = new Map(values.map((value) => [value, counter(family, { [attribute]: value })]))
     return (value: Value) => count.get(value)?.()
   }
-  const planned = eachOf("byok.router.plans", "result", planResults)
-  const leased: (result: "ok" | Refusal | "pools_unavailable") => void = eachOf(
-    "byok.router.leases",
-    "result",
-    leaseResults
-  )
-  const excluded: (reason: Exclusion["reason"]) => void = eachOf("byok.router.exclusions", "reason", exclusionReasons)
-  /** A pause began or grew. */
-  const parked: (cause: Exclude<ParkedCause, "leaked">) => void = eachOf("byok.router.parkings", "cause", pauseCauses)
+  const planned = eachOf("byok.router.plans", "result", ["ok", "exhausted", "unknown_workspace", "unavailable"])
+  const leased = eachOf<"ok" | Refusal | "pools_unavailable">("byok.router.leases", "result", leaseResults)
+  const excluded = eachOf<Exclusion["reason"]>("byok.router.exclusions", "reason", exclusionReasons)
+  const counted = <A, E, R>(made: Effect.Effect<A, E, R>, count: (made: A) => void, countFailure: (error: E) => void) =>
+    Effect.tapError(
+      Effect.map(made, (value) => {
+        count(value)
+        return value
+      }),
+      (error) => Effect.sync(() => countFailure(error))
+    )
   const count = ({ providers, steps }: Plan) => {
     planned(steps.length === 0 ? "exhausted" : "ok")
     for (const { credentials } of providers) {
@@ -52,21 +52,14 @@ export const makeRouterMeter = Effect.map(makeMeter, ({ counter }) => {
   }
   return {
     plan: <A extends Plan, R>(plan: Effect.Effect<A, UnknownWorkspace | PoolsUnavailable, R>) =>
-      Effect.tapError(
-        Effect.map(plan, (made) => {
-          count(made)
-          return made
-        }),
-        ({ _tag }) => Effect.sync(() => planned(_tag === "UnknownWorkspace" ? "unknown_workspace" : "unavailable"))
-      ),
+      counted(plan, count, ({ _tag }) => planned(_tag === "UnknownWorkspace" ? "unknown_workspace" : "unavailable")),
     lease: <A, R>(lease: Effect.Effect<A, LeaseRefused | PoolsUnavailable, R>) =>
-      Effect.tapError(
-        Effect.map(lease, (made) => {
-          leased("ok")
-          return made
-        }),
-        (error) => Effect.sync(() => leased(error._tag === "LeaseRefused" ? error.reason : "pools_unavailable"))
+      counted(
+        lease,
+        () => leased("ok"),
+        (error) => leased(error._tag === "LeaseRefused" ? error.reason : "pools_unavailable")
       ),
-    parked
+    /** A pause began or grew. */
+    parked: eachOf("byok.router.parkings", "cause", pauseCauses)
   }
 })

@@ -21,12 +21,28 @@ export class GatewayConflict extends Schema.Error<GatewayConflict>("GatewayConfl
   readonly _tag = "GatewayConflict"
 }
 
+/** 403: the service's database role can do everything except this. */
+export class ErasureNotGranted extends Schema.Error<ErasureNotGranted>("ErasureNotGranted")(
+  ...fixedMessage(
+    403,
+    "The service's database role may not delete accounts: docs/operating.md says which rights to grant it",
+    "Nothing was deleted."
+  )
+) {
+  readonly _tag = "ErasureNotGranted"
+}
+
+/** Answers 503 while the database is away, except to a create that may have been carried out: that stays 500. */
+export class DatabaseAway extends HttpApiMiddleware.Service<DatabaseAway>()("byok/DatabaseAway", {
+  error: ServiceUnavailable
+}) {}
+
 /** Reads a body of JSON in UTF-8, of at most 256 KiB, and reports every field that does not decode. */
 export class GatewayBody extends HttpApiMiddleware.Service<GatewayBody, { requires: never }>()("byok/GatewayBody", {
   error: [InvalidParams, PayloadTooLarge, ServiceUnavailable]
 }) {}
 
-const failures = [InternalError, ServiceUnavailable, RequestTimeout, ExpectationFailed, HeadersTooLarge] as const
+const failures = [InternalError, RequestTimeout, ExpectationFailed, HeadersTooLarge] as const
 
 const ofRequest = RoutingRequest.fields
 const milliseconds = "must be a whole number from 0 to 600000"
@@ -184,7 +200,7 @@ class AccountsGroup extends HttpApiGroup.make("accounts").add(
   HttpApiEndpoint.delete("delete", "/accounts/:id", {
     params: inAccount,
     success: Schema.Struct({ deleted: Schema.Literal(true) }),
-    error: [NotFound, ...failures]
+    error: [NotFound, ErasureNotGranted, ...failures]
   })
     .middleware(ResourcePath)
     .annotateMerge(summary("Delete an account with everything in it, for good")),
@@ -263,6 +279,7 @@ class AccountsGroup extends HttpApiGroup.make("accounts").add(
 /** What a gateway in any language asks over the Unix socket. Answers hold provider keys: it is on no port. */
 export class GatewayApi extends HttpApi.make("byok-gateway")
   .add(RoutesGroup, AccountsGroup)
+  .middleware(DatabaseAway)
   .prefix("/v1")
   .annotate(HttpApi.PayloadParseOptions, { errors: "all" })
   .annotate(HttpApi.QueryParseOptions, { errors: "all", onExcessProperty: "error" })

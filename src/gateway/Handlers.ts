@@ -13,7 +13,14 @@ import { WorkspaceResolver } from "../port/WorkspaceResolver.ts"
 import { Accounts } from "../service/Accounts.ts"
 import { workspaceIssue } from "../service/Ownership.ts"
 import { Router } from "../service/routing/Router.ts"
-import { GatewayApi, GatewayBody, GatewayConflict, type Outcomes } from "./GatewayApi.ts"
+import {
+  DatabaseAway,
+  ErasureNotGranted,
+  GatewayApi,
+  GatewayBody,
+  GatewayConflict,
+  type Outcomes
+} from "./GatewayApi.ts"
 import { type NextAttempt, OpenRoutes } from "./OpenRoutes.ts"
 
 const timeOf = (at: number | null) => (at === null ? null : new Date(at).toISOString())
@@ -70,14 +77,7 @@ const routes = HttpApiBuilder.group(
       open: ({ payload: { freshness_ms, workspace_id: given, ...request } }) =>
         Effect.gen(function* () {
           const refused = InvalidParams.of(given === null ? noDefault : workspaceIssue(given))
-          const byDefault = workspaces
-            .resolve(request.account_id, undefined)
-            .pipe(
-              Effect.catchDefect((defect) =>
-                defect instanceof DatabaseFailure ? Effect.fail(unavailable()) : Effect.die(defect)
-              )
-            )
-          const workspace_id = given ?? Option.getOrUndefined(yield* byDefault)
+          const workspace_id = given ?? Option.getOrUndefined(yield* workspaces.resolve(request.account_id, undefined))
           if (workspace_id === undefined) return yield* refused
           const planning = plan(
             { ...request, workspace_id },
@@ -112,6 +112,9 @@ const routes = HttpApiBuilder.group(
 
 const asGateway = Effect.provideService(CurrentActor, { kind: "gateway" })
 const notKnown = { NotKnown: () => new NotFound() }
+/** SQLSTATE of a statement for which the role lacks a right. */
+const notGranted = "42501"
+
 const deleted = { deleted: true } as const
 
 const accounts = HttpApiBuilder.group(
@@ -129,14 +132,17 @@ const accounts = HttpApiBuilder.group(
       list: ({ query }) => Effect.map(accounts.listPage(query.after), (data) => ({ data })),
       // As long as it takes, like the command: whoever leaves resumes it by deleting the account again.
       delete: ({ params }) =>
-        accounts
-          .deleteAccount(params.id)
-          .pipe(
-            asGateway,
-            Effect.provideService(CurrentDeadline, undefined),
-            Effect.catchTags(notKnown),
-            Effect.as(deleted)
+        accounts.deleteAccount(params.id).pipe(
+          asGateway,
+          Effect.provideService(CurrentDeadline, undefined),
+          Effect.catchTags(notKnown),
+          Effect.catchDefect((defect) =>
+            defect instanceof DatabaseFailure && defect.sqlstate === notGranted
+              ? Effect.fail(new ErasureNotGranted())
+              : Effect.die(defect)
           ),
+          Effect.as(deleted)
+        ),
       createWorkspace: ({ params, payload }) =>
         Effect.map(
           asGateway(Effect.catchTags(accounts.createWorkspace(params.id, payload.name), notKnown)),
@@ -177,7 +183,17 @@ const accounts = HttpApiBuilder.group(
 
 const body = Layer.succeed(GatewayBody, (app) => withJsonBody("gateway", app))
 
-const groups = Layer.merge(routes, accounts).pipe(Layer.provide([body, OpenRoutes.layer]))
+const databaseAway = Layer.succeed(DatabaseAway, (app, { endpoint }) =>
+  Effect.catchDefect(app, (defect) => {
+    if (!(defect instanceof DatabaseFailure)) return Effect.die(defect)
+    const mayBeDone = endpoint.identifier.startsWith("create") && !defect.isTransient
+    return (defect.isTransient || defect.kind === "Deadline") && !mayBeDone
+      ? Effect.andThen(Effect.logError(`The database is away: ${defect.message}`), new ServiceUnavailable())
+      : Effect.die(defect)
+  })
+)
+
+const groups = Layer.merge(routes, accounts).pipe(Layer.provide([body, databaseAway, OpenRoutes.layer]))
 
 /** The schemas of the contract need no service, which the types of its handlers cannot tell. */
 type Needed = Exclude<Layer.Services<typeof groups>, HttpRouter.Request<"Requires", unknown>>

@@ -11,10 +11,12 @@ import { required } from "../../src/sql/Migrations.ts"
 import { adminClient, freshDatabase } from "../support/database/freshDatabase.ts"
 import { storesOn } from "../support/database/stores.ts"
 import { createOver, getOver, idIn } from "../support/http/callByok.ts"
+import { send } from "../support/http/HttpProbe.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
 import { onlyObject, textIn } from "../support/process/CommandLine.ts"
 import { runCommand } from "../support/process/runCommand.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
+import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 
 const page = readFileSync(join(import.meta.dirname, "../../docs/operating.md"), "utf8")
 const [grants = "", erasingGrants = ""] = Array.from(page.matchAll(/^```sql\n(.*?)^```/gms), ([, block]) => block ?? "")
@@ -74,7 +76,8 @@ describe("a role with the privileges that docs/operating.md grants", () => {
       yield* grant(grants)
       const account = onlyObject(yield* runCommand(["account", "create", "--name", "n", "--json"], settings))
       const key = textIn(account, "management_key")
-      const service = yield* startService(settings)
+      const socket = join(yield* temporaryDirectory, "gateway.sock")
+      const service = yield* startService({ ...settings, BYOK_GATEWAY_SOCKET: socket })
       assert.strictEqual((yield* Effect.promise(() => fetch(`${service.url}/health/ready`))).status, 200)
       const created = yield* createOver(service.url, key, credential)
       assert.strictEqual(created.status, 201)
@@ -134,9 +137,19 @@ describe("a role with the privileges that docs/operating.md grants", () => {
       const erase = runCommand(["account", "delete", used.account_id, "--yes"], settings)
       const refused = (yield* erase).stderr
       assert.strictEqual(refused, `${lacking} UPDATE, DELETE on accounts; DELETE on workspaces; DELETE on api_keys.\n`)
+      const account_id = textIn(
+        onlyObject(yield* runCommand(["account", "create", "--name", "n", "--json"], settings)),
+        "account_id"
+      )
+      const eraseOverSocket = send(socket, { method: "DELETE", path: `/v1/accounts/${account_id}` })
+      const forbidden = yield* eraseOverSocket
+      assert.strictEqual(forbidden.status, 403)
+      assert.include(forbidden.body, "may not delete accounts: docs/operating.md says which rights to grant it")
+      assert.strictEqual((yield* send(socket, { path: `/v1/accounts/${account_id}/api-keys` })).status, 200)
       yield* grant(erasingGrants)
       const erased = yield* erase
       assert.strictEqual(erased.code, 0, erased.stderr)
+      assert.strictEqual((yield* eraseOverSocket).body, '{"deleted":true}')
 
       yield* sql`DELETE FROM effect_sql_migrations WHERE migration_id >= ${required}`
       const migrate = yield* runCommand(["migrate"], settings)

@@ -304,17 +304,44 @@ layerLive(TestService.layerWith({ settings }))("the socket for gateways", (it) =
       const keyOnOther = Effect.map(opened(other), ({ text }) => nextIn(text).next?.key)
       yield* eventually("the other leaves out what is parked", keyOnOther, (found) => found === key)
 
+      const [hash, unknown] = ["b".repeat(64), "c".repeat(64)]
+      const account = `/v1/accounts/${account_id}`
+      const managed = (socket: string) =>
+        Effect.forEach(
+          [
+            ["POST", "/v1/accounts", { name: "n" }],
+            ["GET", "/v1/accounts"],
+            ["POST", `${account}/workspaces`, { name: "n" }],
+            ["GET", `${account}/workspaces`],
+            ["POST", `${account}/api-keys`, { name: "n" }],
+            ["POST", `${account}/api-keys`, { name: "n", hash }],
+            ["GET", `${account}/api-keys`],
+            ["DELETE", `${account}/api-keys/${unknown}`],
+            ["DELETE", `/v1/accounts/00000000-0000-7000-8000-000000000000`]
+          ] as const,
+          ([method, route, body]) => ask(socket, method, route, body),
+          { concurrency: "unbounded" }
+        )
+
       const ends = (socket: string, route: string) =>
         ask(socket, "POST", `/v1/routes/${route}/attempts/1`, { status: 500 })
       const [without, control] = [yield* opened(other), yield* opened(path)].map(({ text }) => nextIn(text).route)
       yield* Scope.close(cut, Exit.void)
       const refused = yield* opened(other)
       const reported = yield* ends(other, without ?? "")
-      for (const { status, text } of [refused, reported]) {
+      const unmanaged = yield* managed(other)
+      for (const { status, text } of [refused, reported, ...unmanaged]) {
         assert.strictEqual(status, 503, text)
+        assert.strictEqual(text, refused.text)
         assert.notInclude(text, "shared")
       }
       assert.strictEqual(nextIn((yield* ends(path, control ?? "")).text).next?.step, "shared", "control")
+      const expected = [201, 200, 201, 200, 201, 201, 200, 404, 404]
+      assert.deepStrictEqual(
+        Array.from(yield* managed(path), ({ status }) => status),
+        expected,
+        "control"
+      )
     })
   )
 

@@ -17,18 +17,16 @@ import {
   columns,
   type Creation,
   credentialOf,
-  givenRow,
   insertParameters,
   insertValues,
   newColumns,
-  nextOrder,
   sealedColumns,
   sizeOf,
   type Stored,
+  targetOf,
+  targetsOf,
   toJson,
-  whyRefused,
-  workspaceForInsert,
-  workspacesForInsert
+  whyRefused
 } from "./credentialRows.ts"
 import { insertRouted } from "./insertRouted.ts"
 import { deleteCredential } from "./deleteCredential.ts"
@@ -115,9 +113,9 @@ export const layer = Layer.effect(
     const insertOne = compileOnce(writes.sql, insertParameters, (row) => {
       const { sql } = writes
       return sql<Assigned>`
-        WITH target AS (${workspaceForInsert(sql, row, limit)}), inserted AS (
+        WITH target AS (${targetOf(sql, row, limit)}), inserted AS (
           INSERT INTO credentials (${sql.csv(newColumns)}, sort_order, created_at)
-          SELECT ${sql.csv(newColumns.map((column) => sql`${row[column]}`))}, ${nextOrder(sql, row)},
+          SELECT ${sql.csv(newColumns.map((column) => sql`${row[column]}`))}, next_order,
             date_trunc('milliseconds', now())
           FROM target
           ON CONFLICT (account_id, id) DO NOTHING RETURNING account_id, id, sort_order, created_at
@@ -140,16 +138,13 @@ export const layer = Layer.effect(
         const { sql } = writes
         const rows = creations.map(({ row }) => row)
         const inserted = sql<Assigned>`
-          WITH target AS (${workspacesForInsert(sql, rows, limit)}), inserted AS (
+          WITH target AS (${targetsOf(sql, rows, limit)}), inserted AS (
             INSERT INTO credentials (${sql.csv(newColumns)}, sort_order, created_at)
-            SELECT ${sql.csv(newColumns)}, ${nextOrder(sql, givenRow(sql))}
-              + row_number() OVER (PARTITION BY account_id, workspace_id, provider) - 1,
+            SELECT ${sql.csv(newColumns)},
+              next_order + row_number() OVER (PARTITION BY account_id, workspace_id, provider) - 1,
               date_trunc('milliseconds', now())
-            FROM json_populate_recordset(NULL::credentials, ${toJson(rows)}::json) AS given
-            WHERE EXISTS (
-              SELECT FROM target
-              WHERE target_account_id = account_id AND target_id = workspace_id AND target_provider = provider
-            )
+            FROM json_populate_recordset(NULL::credentials, ${toJson(rows)}::json)
+            JOIN target ON target_account_id = account_id AND target_id = workspace_id AND target_provider = provider
             ON CONFLICT (account_id, id) DO NOTHING RETURNING account_id, id, sort_order, created_at
           ), recorded AS (${recordInserts(sql, creations.map(auditedOf))})
           SELECT account_id, id, sort_order, created_at FROM inserted`

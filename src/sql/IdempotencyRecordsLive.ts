@@ -10,14 +10,12 @@ import {
   auditedOf,
   type Creation,
   credentialOf,
-  givenRow,
   newColumns,
-  nextOrder,
   sizeOf,
+  targetOf,
+  targetsOf,
   toJson,
-  whyRefused,
-  workspaceForInsert,
-  workspacesForInsert
+  whyRefused
 } from "./credentialRows.ts"
 import { insertRouted } from "./insertRouted.ts"
 import { Database } from "./connection/Database.ts"
@@ -53,14 +51,14 @@ export const layer = Layer.effect(
       one: (creation) => {
         const { record, row } = creation
         const inserted = sql<Assigned>`
-          WITH target AS (${workspaceForInsert(sql, row, limit)}), receipt AS (
+          WITH target AS (${targetOf(sql, row, limit)}), receipt AS (
             INSERT INTO receipts (account_id, key_hash, credential_id, fingerprint, created_at)
             SELECT ${row.account_id}, ${record.key_hash}, ${row.id}, ${record.fingerprint}, now() FROM target
             ON CONFLICT (account_id, key_hash) DO NOTHING RETURNING credential_id
           ), inserted AS (
             INSERT INTO credentials (${sql.csv(newColumns)}, sort_order, created_at)
-            SELECT ${sql.csv(newColumns)}, ${nextOrder(sql, givenRow(sql))}, date_trunc('milliseconds', now())
-            FROM receipt, json_populate_recordset(NULL::credentials, ${toJson([row])}::json) AS given
+            SELECT ${sql.csv(newColumns)}, next_order, date_trunc('milliseconds', now())
+            FROM target, receipt, json_populate_recordset(NULL::credentials, ${toJson([row])}::json)
             RETURNING account_id, id, sort_order, created_at
           ), recorded AS (${recordInsert(sql, row.account_id, entryOf(creation.actor, [auditedOf(creation).act]))})
           SELECT account_id, id, sort_order, created_at FROM inserted`
@@ -71,7 +69,7 @@ export const layer = Layer.effect(
         const rows = creations.map(({ row }) => row)
         const given = inLockOrder(({ record, row }) => nameOf({ ...row, ...record }), creations)
         const inserted = sql<Assigned>`
-          WITH target AS (${workspacesForInsert(sql, rows, limit)}), receipt AS (
+          WITH target AS (${targetsOf(sql, rows, limit)}), receipt AS (
             INSERT INTO receipts (account_id, key_hash, credential_id, fingerprint, created_at)
             SELECT account_id, decode(key_hash, 'hex'), credential_id, decode(fingerprint, 'hex'), now()
             FROM unnest(
@@ -87,11 +85,12 @@ export const layer = Layer.effect(
             ON CONFLICT (account_id, key_hash) DO NOTHING RETURNING account_id AS receipt_account_id, credential_id
           ), inserted AS (
             INSERT INTO credentials (${sql.csv(newColumns)}, sort_order, created_at)
-            SELECT ${sql.csv(newColumns)}, ${nextOrder(sql, givenRow(sql))}
-              + row_number() OVER (PARTITION BY account_id, workspace_id, provider ORDER BY ordinality) - 1,
+            SELECT ${sql.csv(newColumns)},
+              next_order + row_number() OVER (PARTITION BY account_id, workspace_id, provider ORDER BY ordinality) - 1,
               date_trunc('milliseconds', now())
-            FROM json_populate_recordset(NULL::credentials, ${toJson(rows)}::json) WITH ORDINALITY AS given
+            FROM json_populate_recordset(NULL::credentials, ${toJson(rows)}::json) WITH ORDINALITY
             JOIN receipt ON receipt_account_id = account_id AND credential_id = id
+            JOIN target ON target_account_id = account_id AND target_id = workspace_id AND target_provider = provider
             RETURNING account_id, id, sort_order, created_at
           ), recorded AS (${recordInserts(sql, creations.map(auditedOf))})
           SELECT account_id, id, sort_order, created_at FROM inserted`

@@ -92,59 +92,60 @@ export const toJson = (rows: ReadonlyArray<Sizable>) =>
 /** Where a new row is placed. */
 export type Place = Readonly<Record<"account_id" | "workspace_id" | "provider", Statement.Fragment | string>>
 
-/** Of a row of `given`. */
-export const givenRow = (sql: SqlClient.SqlClient): Place => ({
-  account_id: sql`given.account_id`,
-  workspace_id: sql`given.workspace_id`,
-  provider: sql`given.provider`
-})
-
-const poolAt = (sql: SqlClient.SqlClient, { account_id, provider, workspace_id }: Place) => sql`
-  FROM credentials WHERE account_id = ${account_id} AND workspace_id = ${workspace_id} AND provider = ${provider}`
-
-/** The `sort_order` of a new row: behind all others of the same workspace and provider. */
-export const nextOrder = (sql: SqlClient.SqlClient, place: Place) => sql`(
-  SELECT coalesce(max(sort_order) + 1, 0) ${poolAt(sql, place)}
-)`
-
 /**
- * Whether a pool has less than `limit` rows. Inserts that run at the same time do not see each other: they may exceed it by
- * as many as an instance has in progress. Their rows also share numbers, so the next number, which costs one probe of the
- * index, shows that there is room only up to half the limit; beyond it the rows are counted.
+ * The workspace of a new row unless it is deleted or full, and the `next_order`, behind all others of the same workspace
+ * and provider. The lock keeps the workspace as it is until the transaction ends, and covers the one that the foreign key
+ * would take. Inserts that run at the same time do not see each other: they may exceed the limit by as many as an instance
+ * has in progress. Their rows also share numbers, so the next number, which costs one probe of the index, shows that there
+ * is room only up to half the limit; beyond it the rows are counted.
  */
-const hasRoom = (sql: SqlClient.SqlClient, place: Place, limit: number) => sql`(
-  ${nextOrder(sql, place)} < ${sql.literal(String(Math.ceil(limit / 2)))}
-  OR (SELECT count(*) FROM (SELECT ${poolAt(sql, place)} LIMIT ${sql.literal(String(limit))}) AS members)
-    < ${sql.literal(String(limit))}
-)`
-
-/**
- * The workspace of a new row unless it is deleted or full, for a CTE `target`. The lock keeps it as it is until the
- * transaction ends, and covers the one that the foreign key would take.
- */
-export const workspaceForInsert = (
-  sql: SqlClient.SqlClient,
-  row: Readonly<Record<keyof Place, string>>,
-  limit: number
-) => sql`
-  SELECT account_id AS target_account_id, id AS target_id FROM workspaces
-  WHERE account_id = ${row.account_id} AND id = ${row.workspace_id} AND deleted_at IS NULL
-  AND ${hasRoom(sql, row, limit)} FOR SHARE`
-
-/** As `workspaceForInsert`, for the workspaces and providers of several rows. */
-export const workspacesForInsert = (sql: SqlClient.SqlClient, rows: ReadonlyArray<NewRow>, limit: number) => {
-  const nameOf = ({ account_id, provider, workspace_id }: NewRow) => `${account_id} ${workspace_id} ${provider}`
-  const pool = { account_id: sql`wanted.account_id`, workspace_id: sql`wanted.id`, provider: sql`wanted.provider` }
-  const wanted = inLockOrder(nameOf, Array.from(new Map(rows.map((row) => [nameOf(row), row])).values()))
+export const targetAt = (sql: SqlClient.SqlClient, { account_id, provider, workspace_id }: Place, limit: number) => {
+  const pool = sql`
+    FROM credentials WHERE account_id = ${account_id} AND workspace_id = ${workspace_id} AND provider = ${provider}`
+  const most = sql.literal(String(limit))
   return sql`
-    SELECT locked.* FROM unnest(
-      ${wanted.map(({ account_id }) => account_id)}::uuid[], ${wanted.map(({ workspace_id }) => workspace_id)}::uuid[],
-      ${wanted.map(({ provider }) => provider)}::text[]
-    ) AS wanted (account_id, id, provider), LATERAL (
-      SELECT account_id AS target_account_id, id AS target_id, wanted.provider AS target_provider FROM workspaces
-      WHERE account_id = wanted.account_id AND id = wanted.id AND deleted_at IS NULL
-      AND ${hasRoom(sql, pool, limit)} FOR SHARE
-    ) AS locked`
+    SELECT account_id AS target_account_id, id AS target_id, next_order
+    FROM workspaces, LATERAL (SELECT coalesce(max(sort_order) + 1, 0) AS next_order ${pool}) AS last
+    WHERE account_id = ${account_id} AND id = ${workspace_id} AND deleted_at IS NULL AND (
+      next_order < ${sql.literal(String(Math.ceil(limit / 2)))}
+      OR (SELECT count(*) FROM (SELECT ${pool} LIMIT ${most}) AS members) < ${most}
+    ) FOR SHARE OF workspaces`
+}
+
+/**
+ * The targets of the rows of `wanted`, for a CTE `target`. The planner estimates the same cost of counting for any values,
+ * so PostgreSQL keeps one plan; where a plan for given values looks cheaper, it plans each statement anew.
+ */
+const targets = (sql: SqlClient.SqlClient, wanted: Statement.Fragment, limit: number) => {
+  const [account_id, workspace_id, provider] = [
+    sql`wanted.account_id`,
+    sql`wanted.workspace_id`,
+    sql`wanted.provider`
+  ] as const
+  return sql`
+    SELECT locked.*, wanted.provider AS target_provider FROM (${wanted} OFFSET 0) AS wanted,
+      LATERAL (${targetAt(sql, { account_id, workspace_id, provider }, limit)}) AS locked`
+}
+
+export const targetOf = (
+  sql: SqlClient.SqlClient,
+  { account_id, provider, workspace_id }: Readonly<Record<keyof Place, string>>,
+  limit: number
+) => {
+  const wanted = sql`
+    SELECT ${account_id}::uuid AS account_id, ${workspace_id}::uuid AS workspace_id, ${provider}::text AS provider`
+  return targets(sql, wanted, limit)
+}
+
+/** As `targetOf`, for the workspaces and providers of several rows. */
+export const targetsOf = (sql: SqlClient.SqlClient, rows: ReadonlyArray<NewRow>, limit: number) => {
+  const nameOf = ({ account_id, provider, workspace_id }: NewRow) => `${account_id} ${workspace_id} ${provider}`
+  const pools = inLockOrder(nameOf, Array.from(new Map(rows.map((row) => [nameOf(row), row])).values()))
+  const places = pools.map(({ account_id, provider, workspace_id }) => ({ account_id, workspace_id, provider }))
+  const wanted = sql`
+    SELECT * FROM json_to_recordset(${JSON.stringify(places)}::json)
+    AS place (account_id uuid, workspace_id uuid, provider text)`
+  return targets(sql, wanted, limit)
 }
 
 /** Why a new row was not inserted; none if its id is taken. */

@@ -1,14 +1,7 @@
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { IdempotencyRecord } from "../port/IdempotencyRecords.ts"
-import {
-  type Assigned,
-  type Creation,
-  insertValues,
-  newColumns,
-  nextOrder,
-  workspaceForInsert
-} from "./credentialRows.ts"
+import { type Creation, insertValues, newColumns, targetAt, type Assigned } from "./credentialRows.ts"
 
 /**
  * Inserts a row, and its idempotency record if it has one, where Citus spreads accounts over nodes. Every statement names
@@ -19,9 +12,8 @@ export const insertRouted = (sql: SqlClient.SqlClient, creation: Creation, limit
   Effect.gen(function* () {
     const { account_id, id } = creation.row
     const values = insertValues(creation)
-    const [place] = yield* sql<Pick<Assigned, "sort_order">>`
-      SELECT ${nextOrder(sql, creation.row)} AS sort_order FROM (${workspaceForInsert(sql, creation.row, limit)}) AS target`
-    if (place === undefined) return []
+    const [target] = yield* sql<{ readonly next_order: number }>`${targetAt(sql, creation.row, limit)}`
+    if (target === undefined) return []
     if (record !== undefined) {
       const recorded = yield* sql`
         INSERT INTO receipts (account_id, key_hash, credential_id, fingerprint, created_at)
@@ -31,7 +23,7 @@ export const insertRouted = (sql: SqlClient.SqlClient, creation: Creation, limit
     }
     const inserted = yield* sql<Assigned>`
       INSERT INTO credentials (${sql.csv(newColumns)}, sort_order, created_at)
-      VALUES (${sql.csv(newColumns.map((column) => sql`${values[column]}`))}, ${place.sort_order},
+      VALUES (${sql.csv(newColumns.map((column) => sql`${values[column]}`))}, ${target.next_order},
         date_trunc('milliseconds', now()))
       ${record === undefined ? sql`ON CONFLICT (account_id, id) DO NOTHING` : sql``}
       RETURNING account_id, id, sort_order, created_at`

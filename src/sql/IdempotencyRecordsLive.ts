@@ -19,6 +19,7 @@ import {
 } from "./credentialRows.ts"
 import { insertRouted } from "./insertRouted.ts"
 import { Database } from "./connection/Database.ts"
+import { makeLookUp } from "./connection/makeLookUp.ts"
 import { inLockOrder } from "./rowOrder.ts"
 
 /** A new row, who creates it, and the idempotency record that is stored with it. */
@@ -99,29 +100,14 @@ export const layer = Layer.effect(
     })
 
     /** The lock makes this a commit of its own, which waits for the same replicas as the insert of the record. */
-    const find = writes.batch<Wanted, Option.Option<Found>>({
+    const find = makeLookUp<Wanted, Found, Found>(writes, {
       operation: "receipts.find",
-      one: ({ account_id, key_hash }) =>
-        Effect.map(
-          sql<Found>`
-            SELECT credential_id, fingerprint FROM receipts
-            WHERE account_id = ${account_id} AND key_hash = ${key_hash} FOR UPDATE`,
-          ([row]) => Option.fromUndefinedOr(row)
-        ),
-      many: (wanted) => {
-        const keys = inLockOrder(nameOf, wanted)
-        const found = sql<Wanted & Found>`
-          SELECT locked.* FROM unnest(
-            ${keys.map(({ account_id }) => account_id)}::uuid[], ${keys.map(({ key_hash }) => hex(key_hash))}::text[]
-          ) AS wanted (account_id, key_hash), LATERAL (
-            SELECT account_id, key_hash, credential_id, fingerprint FROM receipts
-            WHERE account_id = wanted.account_id AND key_hash = decode(wanted.key_hash, 'hex') FOR UPDATE
-          ) AS locked`
-        return Effect.map(found, (rows) => {
-          const byName = new Map(rows.map((row) => [nameOf(row), row]))
-          return wanted.map((key) => Option.fromUndefinedOr(byName.get(nameOf(key))))
-        })
-      }
+      by: { account_id: "uuid", key_hash: "bytea" },
+      select: ({ account_id, key_hash }) => sql<Found>`
+        SELECT credential_id, fingerprint FROM receipts
+        WHERE account_id = ${account_id} AND key_hash = ${key_hash} FOR UPDATE`,
+      read: (found) => found,
+      nameOf
     })
 
     return {

@@ -86,7 +86,7 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))(
             /\b(credentials|api_keys|receipts|credential_parkings|credential_use)\b/.test(text)
           )
           const shared = databaseSettings.batching
-            ? ["json_populate_recordset", "unnest", "hash = ANY($1::bytea[]) AND revoked"]
+            ? ["json_populate_recordset", "unnest", "hash = decode(wanted.hash, 'hex') AND revoked"]
             : []
           const alone = [
             "FROM target",
@@ -96,7 +96,7 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))(
             "DELETE FROM receipts",
             "(account_id, id) >",
             "UPDATE credentials SET kek_id",
-            "hash = $1",
+            "hash = decode($1, 'hex')",
             "AS counted",
             "AND provider = $",
             'UPDATE credentials SET "label"',

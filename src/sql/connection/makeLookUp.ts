@@ -1,0 +1,57 @@
+import { Effect, Option } from "effect"
+import type { Statement } from "effect/sql"
+import { inLockOrder } from "../rowOrder.ts"
+import { compileOnce } from "./compileOnce.ts"
+import type { ConnectionPool } from "./ConnectionPool.ts"
+import type { Operation } from "./Query.ts"
+
+/** A SELECT that finds at most one row. */
+interface LookUp<Wanted, Row extends object, A> {
+  readonly operation: Operation
+  /** The type of each parameter. */
+  readonly by: Readonly<Record<keyof Wanted & string, "uuid" | "text" | "bytea">>
+  readonly select: (by: Readonly<Record<keyof Wanted & string, Statement.Fragment>>) => Statement.Statement<Row>
+  readonly read: (row: Row, wanted: Wanted) => A
+  /** Requests of one name share a row, and rows are locked in the order of their names. */
+  readonly nameOf?: (wanted: Wanted) => string
+}
+
+/**
+ * Makes a function that looks a row up, alone or in a batch: that runs the SELECT for each of its requests. OFFSET 0 keeps
+ * it apart, so PostgreSQL uses the index that it would use alone.
+ */
+export const makeLookUp = <Wanted extends object, Row extends object, A>(
+  { batch, sql }: ConnectionPool,
+  { by, nameOf, operation, read, select }: LookUp<Wanted, Row, A>
+) => {
+  type Name = keyof Wanted & string
+  const names = Object.keys(by) as Array<Name>
+  const each = <Value>(valueOf: (name: Name) => Value) =>
+    Object.fromEntries(names.map((name) => [name, valueOf(name)])) as Record<Name, Value>
+  const one = compileOnce(sql, names, (given) => select(each((name) => sql`${given[name]}`)))
+  const many = compileOnce(
+    sql,
+    names,
+    (given) => sql<Row & { readonly n: number }>`
+      SELECT wanted.n::int AS n, found.* FROM unnest(
+        ${sql.csv(names.map((name) => sql`${given[name]}::${sql.literal(by[name])}[]`))}
+      ) WITH ORDINALITY AS wanted (${sql.csv(names)}, n),
+      LATERAL (${select(each((name) => sql.literal(`wanted.${name}`)))} OFFSET 0) AS found`
+  )
+  return batch<Wanted, Option.Option<A>>({
+    operation,
+    one: (wanted) =>
+      Effect.map(one(wanted), ([row]) => (row === undefined ? Option.none() : Option.some(read(row, wanted)))),
+    many: (all) => {
+      const keyOf = nameOf ?? ((wanted: Wanted) => wanted)
+      const distinct = Array.from(new Map(all.map((wanted) => [keyOf(wanted), wanted])).values())
+      const sorted = nameOf === undefined ? distinct : inLockOrder(nameOf, distinct)
+      return Effect.map(many(each((name) => sorted.map((wanted) => wanted[name]))), (rows) => {
+        const found = new Map(rows.map(({ n, ...row }) => [keyOf(sorted[n - 1] as Wanted), row as unknown as Row]))
+        return all.map((wanted) =>
+          Option.map(Option.fromUndefinedOr(found.get(keyOf(wanted))), (row) => read(row, wanted))
+        )
+      })
+    }
+  })
+}

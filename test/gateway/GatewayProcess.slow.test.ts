@@ -1,0 +1,195 @@
+import { execFile, spawnSync } from "node:child_process"
+import { existsSync, readFileSync } from "node:fs"
+import { join } from "node:path"
+import { assert } from "@effect/vitest"
+import { Effect, Exit, Option, Redacted, Scope } from "effect"
+import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
+import { fakeUpstream } from "../examples/FakeUpstream.ts"
+import { databaseProxy } from "../support/database/DatabaseProxy.ts"
+import { createdId } from "../support/http/Bodies.ts"
+import { TestService } from "../support/http/TestService.ts"
+import { eventually } from "../support/process/eventually.ts"
+import { layerLive } from "../support/process/layerLive.ts"
+import { startService } from "../support/process/ServiceProcess.ts"
+import { ask, listening, own, socketPath } from "./socket.ts"
+
+const key = "sk-0123456789-0123456789-AbCd"
+const bad = "sk-rejected-0123456789-0123456789"
+
+const keyring = generateKeyring(new Date())
+const settings = <S extends object>(given: S) => ({ ...given, keyring: Option.some(Redacted.make(keyring)) })
+
+const nextIn = (text: string) =>
+  (JSON.parse(text) as { data: { route: string; next: { key?: string; step: string } | null } }).data
+
+layerLive(TestService.layerWith({ settings }))("the socket for gateways, beside other processes", (it) => {
+  it.effect.each([
+    ["gateway.py", "python3", "--version"],
+    ["gateway.mjs", process.execPath, "--version"],
+    ["gateway.sh", "sh", "-c", "jq --version"],
+    ["gateway.go", "go", "version"]
+  ] as const)("serves %s of 30 lines, whose keys fail one after the other", ([file, program, ...probe], context) =>
+    Effect.gen(function* () {
+      if (spawnSync(program, probe).status !== 0) return context.skip(`${program} is not installed`)
+      const script = join(import.meta.dirname, "../../examples", file)
+      assert.isAtMost(readFileSync(script, "utf8").trimEnd().split("\n").length, 30)
+      const { account_id, create } = yield* TestService.newTenant
+      const limited = "sk-limited-0123456789-0123456789"
+      for (const one of [bad, limited, key]) createdId(yield* create({ provider: "openai", key: one }))
+      const path = yield* socketPath
+      yield* listening(path)
+      const upstream = yield* fakeUpstream((given, response) => {
+        if (given === key) return response.end("hello")
+        if (given === limited) return response.writeHead(429, { "retry-after": "30" }).end()
+        return response.writeHead(401).end(given)
+      })
+      const runIn = program === "go" ? ["run", script] : [script]
+      const served = (...given: ReadonlyArray<string>) =>
+        Effect.promise(
+          () =>
+            new Promise<string>((resolve) =>
+              execFile(program, [...runIn, ...given], (error, stdout, stderr) =>
+                resolve(`${stdout}|${stderr}${error === null ? "" : "failed"}`)
+              )
+            )
+        )
+      const toKeys = served(path, account_id, upstream.url)
+      assert.strictEqual(yield* toKeys, "hello|sk-...6789 rejected\nsk-...6789 rate_limited\nsk-...AbCd succeeded\n")
+      assert.deepStrictEqual(upstream.seen(), [bad, limited, key])
+      assert.strictEqual(yield* toKeys, "hello|sk-...AbCd succeeded\n", "what failed is parked")
+      assert.deepStrictEqual(upstream.seen(), [key])
+
+      const closed = "http://127.0.0.1:9/"
+      for (const [given, said] of [
+        [[path, account_id, closed], /upstream_failed\n.*no key could serve the request/],
+        [[`${path}.none`, account_id, closed], /gateway\.sock|answer/],
+        [[path, account_id.replace(/^./, "x"), closed], /must be a UUID/],
+        [[], /usage: .*SOCKET ACCOUNT/]
+      ] as const) {
+        const text = yield* served(...given)
+        assert.match(text, said)
+        assert.match(text, /^\|(.+\n){1,3}failed$/, "sentences on standard error, no stack, and a failure")
+        assert.notInclude(text, key)
+      }
+    })
+  )
+
+  it.effect("answers as docs/gateway.md says", (context) =>
+    Effect.gen(function* () {
+      if (spawnSync("curl", ["--version"]).status !== 0) return context.skip("curl is not installed")
+      const { url } = yield* TestService
+      const path = yield* socketPath
+      yield* listening(path)
+      const page = readFileSync(join(import.meta.dirname, "../../docs/gateway.md"), "utf8")
+      const known: Record<string, string> = {}
+      let said = ""
+      let commands = 0
+      for (const [, name, , command, answer] of page.matchAll(
+        /^\$ (?:([A-Z]+)=(\S+)|(curl (?:.*\\\n)*.*)\n([^$`]*))$/gm
+      )) {
+        if (name !== undefined) {
+          const member = { ACCOUNT: "account_id", KEY: "management_key", ROUTE: "route" }[name] ?? assert.fail(name)
+          known[name] = new RegExp(`"${member}":"([^"]+)"`).exec(said)?.[1] ?? assert.fail(`${member} in ${said}`)
+          continue
+        }
+        const here = (command ?? "").replaceAll("run/gateway.sock", path).replaceAll("http://127.0.0.1:3000", url)
+        said = yield* Effect.promise(
+          () =>
+            new Promise<string>((resolve) =>
+              execFile("sh", ["-c", here], { env: { ...process.env, ...known } }, (_error, stdout) => resolve(stdout))
+            )
+        )
+        let rest = said
+        for (const part of (answer ?? "").replaceAll(/\n|019a(?=…)|5f0c(?=…)/g, "").split("…")) {
+          assert.include(rest, part, `${command}: ${said}`)
+          rest = rest.slice(rest.indexOf(part) + part.length)
+        }
+        commands += 1
+      }
+      assert.strictEqual(commands, 4)
+    })
+  )
+
+  it.effect("is one of two processes that agree on cooldowns, and answers 503 without the database (Q30, E21)", () =>
+    Effect.gen(function* () {
+      const { databaseUrl } = yield* TestService
+      const { account_id, create } = yield* TestService.newTenant
+      for (const one of [bad, key]) createdId(yield* create({ provider: "azure", key: one }))
+      const cut = yield* Scope.make()
+      const { target } = yield* Scope.provide(databaseProxy(databaseUrl), cut)
+      const proxied = new URL(databaseUrl)
+      proxied.host = `127.0.0.1:${target.port}`
+      proxied.searchParams.delete("host")
+      const [path, other] = [yield* socketPath, yield* socketPath]
+      const started = (BYOK_GATEWAY_SOCKET: string, DATABASE_URL: string) =>
+        startService({ DATABASE_URL, BYOK_KEYRING: keyring, BYOK_GATEWAY_SOCKET })
+      yield* Effect.all([started(path, databaseUrl), started(other, proxied.href)], { concurrency: 2 })
+
+      const shared = { account_id, model: "a/model", targets: [{ provider: "azure" }] }
+      const opened = (socket: string) => ask(socket, "POST", "/v1/routes", shared)
+      const first = nextIn((yield* opened(path)).text)
+      assert.strictEqual(first.next?.key, bad)
+      assert.strictEqual(nextIn((yield* opened(other)).text).next?.key, bad, "control")
+      yield* ask(path, "POST", `/v1/routes/${first.route}/attempts/1`, { status: 401 })
+      const keyOnOther = Effect.map(opened(other), ({ text }) => nextIn(text).next?.key)
+      yield* eventually("the other leaves out what is parked", keyOnOther, (found) => found === key)
+
+      const ends = (socket: string, route: string) =>
+        ask(socket, "POST", `/v1/routes/${route}/attempts/1`, { status: 500 })
+      const [without, control] = [yield* opened(other), yield* opened(path)].map(({ text }) => nextIn(text).route)
+      yield* Scope.close(cut, Exit.void)
+      const refused = yield* opened(other)
+      const reported = yield* ends(other, without ?? "")
+      for (const { status, text } of [refused, reported]) {
+        assert.strictEqual(status, 503, text)
+        assert.notInclude(text, "shared")
+      }
+      assert.strictEqual(nextIn((yield* ends(path, control ?? "")).text).next?.step, "shared", "control")
+    })
+  )
+
+  it.effect(
+    "gives a trial back when the client leaves; the start after kill -9 has neither trial nor route (Q24, E17)",
+    () =>
+      Effect.gen(function* () {
+        const { databaseUrl, sql } = yield* TestService
+        const { account_id, create } = yield* TestService.newTenant
+        const id = createdId(yield* create({ provider: "azure", key }))
+        const path = yield* socketPath
+        const opened = Effect.map(
+          ask(path, "POST", "/v1/routes", { account_id, model: "a/model", targets: [own] }),
+          ({ text }) => nextIn(text)
+        )
+        const start = startService({ DATABASE_URL: databaseUrl, BYOK_KEYRING: keyring, BYOK_GATEWAY_SOCKET: path })
+        yield* Effect.scoped(
+          Effect.gen(function* () {
+            yield* listening(path)
+            const { route } = yield* opened
+            yield* ask(path, "POST", `/v1/routes/${route}/attempts/1`, { status: 401 })
+            const end = sql`UPDATE credential_parkings SET until = now() - interval '1 second'
+            WHERE credential_id = ${id} RETURNING 1`
+            yield* eventually("the parking is stored", end, (rows) => rows.length === 1)
+          })
+        )
+        const left = yield* Effect.scoped(
+          Effect.gen(function* () {
+            const killed = yield* start
+            const { next, route } = yield* opened
+            assert.strictEqual(next?.key, key)
+            assert.isNull((yield* opened).next, "one trial at a time (control)")
+            assert.strictEqual((yield* ask(path, "DELETE", `/v1/routes/${route}`)).status, 200)
+            const again = yield* opened
+            assert.strictEqual(again.next?.key, key, "given back")
+            assert.isNull((yield* opened).next, "on trial again (control)")
+            yield* killed.signal("SIGKILL")
+            yield* killed.ended
+            return again.route
+          })
+        )
+        assert.isTrue(existsSync(path), "left behind")
+        yield* start
+        assert.strictEqual((yield* ask(path, "POST", `/v1/routes/${left}/attempts/1`, { status: 401 })).status, 404)
+        assert.strictEqual((yield* opened).next?.key, key)
+      })
+  )
+})

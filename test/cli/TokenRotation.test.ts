@@ -8,7 +8,7 @@ import { createAccount, onlyObject, textIn } from "../support/process/CommandLin
 import { databaseContent } from "../support/keys/leakSearch.ts"
 import { adminClient, migratedDatabase } from "../support/database/freshDatabase.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
-import { runByok } from "../support/process/runByok.ts"
+import { runCommand } from "../support/process/runCommand.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
 import { addKeys, addToken, pin, softHsm, withoutSoftHsm } from "../support/keys/SoftHsm.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
@@ -56,7 +56,7 @@ describe.skipIf(withoutSoftHsm !== undefined)(
             })
           )
         const rewrap = (settings: Record<string, string>) =>
-          Effect.map(runByok(["keyring", "rewrap", "--json"], settings), (finished) => {
+          Effect.map(runCommand(["keyring", "rewrap", "--json"], settings), (finished) => {
             const { failed, left, rewrapped } = onlyObject({ ...finished, stderr: "" })
             return { failed, left, rewrapped }
           })
@@ -64,7 +64,7 @@ describe.skipIf(withoutSoftHsm !== undefined)(
         yield* createdUnder({ ...database, BYOK_KEYRING: ringOf("old") })
         const beside = { ...token("token-1"), BYOK_KEYRING: ringOf("old") }
         assert.deepStrictEqual(yield* rewrap(beside), { rewrapped: 1, left: 0, failed: [] })
-        const status = yield* runByok(["keyring", "status"], beside)
+        const status = yield* runCommand(["keyring", "status"], beside)
         assert.strictEqual(status.code, 0)
         assert.match(
           status.stdout,
@@ -81,8 +81,8 @@ describe.skipIf(withoutSoftHsm !== undefined)(
     it.live("wrong settings are reported by name in one sentence, and nothing is written (T12)", () =>
       Effect.gen(function* () {
         const { hsm, sql, token } = yield* begin
-        const serve = (settings: Record<string, string>) => runByok(["serve"], { PORT: "0", ...settings })
-        yield* Effect.scoped(startService(token("token-1")))
+        const status = (settings: Record<string, string>) => runCommand(["keyring", "status"], settings)
+        assert.strictEqual((yield* status(token("token-1"))).code, 0)
         const before = yield* databaseContent(sql)
         const { BYOK_PKCS11_TOKEN: _, ...withoutLabel } = token("token-1")
         const { BYOK_PKCS11_PIN_FILE: __, ...withoutPin } = token("token-1")
@@ -104,7 +104,7 @@ describe.skipIf(withoutSoftHsm !== undefined)(
           ]
         ]
         for (const [settings, sentence] of expected) {
-          assert.deepStrictEqual(yield* serve(settings), { code: 1, stdout: "", stderr: `${sentence}\n` })
+          assert.deepStrictEqual(yield* status(settings), { code: 1, stdout: "", stderr: `${sentence}\n` })
         }
         assert.strictEqual(yield* databaseContent(sql), before)
       })

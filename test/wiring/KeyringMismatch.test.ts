@@ -4,10 +4,11 @@ import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { storesOn } from "../support/database/stores.ts"
 import { databaseContent } from "../support/keys/leakSearch.ts"
-import { adminClient, freshDatabase } from "../support/database/freshDatabase.ts"
+import { adminClient, migratedDatabase } from "../support/database/freshDatabase.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
 import { rotationWith, sealUnder } from "../support/keys/rotating.ts"
 import { runByok } from "../support/process/runByok.ts"
+import { runCommand } from "../support/process/runCommand.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 
@@ -20,7 +21,7 @@ describe("wrong bytes under a known key id (T12)", () => {
     "the service ends with one sentence that names setting and id and with exit code 1, having written nothing",
     () =>
       Effect.gen(function* () {
-        const DATABASE_URL = yield* freshDatabase
+        const DATABASE_URL = yield* migratedDatabase
         const sql = yield* adminClient(DATABASE_URL)
         yield* Effect.gen(function* () {
           yield* rotationWith(ringOf("kek-1"))
@@ -33,10 +34,12 @@ describe("wrong bytes under a known key id (T12)", () => {
 
         for (const given of [{ BYOK_KEYRING: ring }, { BYOK_KEYRING_FILE: file }]) {
           const [setting] = Object.keys(given)
-          for (const command of [["serve"], ["keyring", "rewrap"]]) {
-            const refused = yield* runByok(command, { DATABASE_URL, PORT: "0", ...given })
+          const settings = { DATABASE_URL, PORT: "0", ...given }
+          for (const refused of [
+            yield* runByok(["serve"], settings),
+            yield* runCommand(["keyring", "rewrap"], settings)
+          ])
             assert.deepStrictEqual(refused, { code: 1, stdout: "", stderr: `${setting}: ${sentence}\n` })
-          }
         }
         assert.strictEqual(yield* databaseContent(sql), before)
 

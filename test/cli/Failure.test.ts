@@ -3,7 +3,7 @@ import { readdirSync } from "node:fs"
 import { join } from "node:path"
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
-import { adminClient, freshDatabase } from "../support/database/freshDatabase.ts"
+import { adminClient, migratedDatabase } from "../support/database/freshDatabase.ts"
 import { listen } from "../support/database/listen.ts"
 import { refuseInserts } from "../support/database/transactions.ts"
 import { layerLive } from "../support/process/layerLive.ts"
@@ -54,9 +54,8 @@ layerLive(CommandLine.layer, { concurrent: true })(
       ["25P02", "an earlier statement of the transaction failed (UnknownError 25P02)"]
     ])("a statement that fails with %s is told in words (C4)", ([sqlstate, said]) =>
       Effect.gen(function* () {
-        const DATABASE_URL = yield* freshDatabase
+        const DATABASE_URL = yield* migratedDatabase
         const sql = yield* adminClient(DATABASE_URL)
-        assert.strictEqual((yield* runCommand(["migrate"], { DATABASE_URL })).code, 0)
         yield* refuseInserts(sql, "accounts", sqlstate)
         const { code, stderr } = yield* runCommand(["account", "create", "--name", "n"], { DATABASE_URL })
         assert.deepStrictEqual([code, stderr], [1, `The database failed: ${said}.\n`])

@@ -8,7 +8,7 @@ import { leasedAt } from "../../src/domain/routing/LastUse.ts"
 import { CredentialUse } from "../../src/port/CredentialUse.ts"
 import { Parkings } from "../../src/port/Parkings.ts"
 import { required } from "../../src/sql/Migrations.ts"
-import { adminClient, freshDatabase } from "../support/database/freshDatabase.ts"
+import { adminClient, freshDatabase, migratedDatabase } from "../support/database/freshDatabase.ts"
 import { storesOn } from "../support/database/stores.ts"
 import { createOver, getOver, idIn } from "../support/http/callByok.ts"
 import { send } from "../support/http/HttpProbe.ts"
@@ -52,9 +52,8 @@ describe("a role without the privilege to create tables", () => {
 describe("a role with the privileges that docs/operating.md grants", () => {
   it.live("serves and runs commands; it cannot migrate or retire a key, and says so in one sentence (F1)", () =>
     Effect.gen(function* () {
-      const owner = yield* freshDatabase
+      const owner = yield* migratedDatabase
       const sql = yield* adminClient(owner)
-      assert.strictEqual((yield* runCommand(["migrate"], { DATABASE_URL: owner })).code, 0)
       const { role, url } = yield* newRole(owner)
       const settings = { DATABASE_URL: url, BYOK_KEYRING: ringOf("kek"), BYOK_MIGRATE: "check" }
       const denied = yield* runCommand(["account", "create", "--name", "n"], settings)

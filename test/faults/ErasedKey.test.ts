@@ -3,7 +3,7 @@ import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { AccountId, CredentialId } from "../../src/domain/Identifiers.ts"
-import { adminClient, copyDatabase, freshDatabase } from "../support/database/freshDatabase.ts"
+import { adminClient, copyDatabase, migratedDatabase } from "../support/database/freshDatabase.ts"
 import { storesOn } from "../support/database/stores.ts"
 import { createOver, idIn } from "../support/http/callByok.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
@@ -27,7 +27,7 @@ describe("the runbook that erases a key for good (docs/keys.md, L12)", () => {
     "leaves no copy of the database in which the deleted key opens; the others open in a copy made after it",
     () =>
       Effect.gen(function* () {
-        const DATABASE_URL = yield* freshDatabase
+        const DATABASE_URL = yield* migratedDatabase
         const keyring = join(yield* temporaryDirectory, "keyring")
         writeFileSync(keyring, `${ringOf("old")}\n`, { mode: 0o600 })
         const settings = { DATABASE_URL, BYOK_KEYRING_FILE: keyring, LOG_LEVEL: "info" }

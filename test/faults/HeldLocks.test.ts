@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { required } from "../../src/sql/Migrations.ts"
-import { adminClient, freshDatabase } from "../support/database/freshDatabase.ts"
+import { adminClient, migratedDatabase } from "../support/database/freshDatabase.ts"
 import { holdOpen } from "../support/database/transactions.ts"
 import { createOver } from "../support/http/callByok.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
@@ -12,7 +12,7 @@ import { startService } from "../support/process/ServiceProcess.ts"
 const readiness = (url: string) => Effect.promise(async () => (await fetch(`${url}/health/ready`)).status)
 
 const begin = Effect.gen(function* () {
-  const DATABASE_URL = yield* freshDatabase
+  const DATABASE_URL = yield* migratedDatabase
   const settings = { DATABASE_URL, BYOK_KEYRING: ringOf("kek") }
   const account = onlyObject(yield* runByok(["account", "create", "--name", "n", "--json"], settings))
   return {

@@ -8,7 +8,7 @@ import { KeyStoreUnavailable } from "../../src/port/Cipher.ts"
 import { Credentials } from "../../src/port/Credentials.ts"
 import { Readiness } from "../../src/port/Readiness.ts"
 import { Accounts } from "../../src/service/Accounts.ts"
-import { adminClient, freshDatabase, settingsFor } from "../support/database/freshDatabase.ts"
+import { adminClient, migratedDatabase, settingsFor } from "../support/database/freshDatabase.ts"
 import type { Parts } from "../support/http/TestService.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
 import { onlyObject } from "../support/process/CommandLine.ts"
@@ -52,7 +52,7 @@ const well = { problems: [], warnings: [] }
 describe("an instance with another keyring than the others", () => {
   it.live("stores nothing and is not ready; the others stay ready and store (F3)", () =>
     Effect.gen(function* () {
-      const url = yield* freshDatabase
+      const url = yield* migratedDatabase
       const sql = yield* adminClient(url)
       const [one, other] = [yield* instanceWith(url, "ours"), yield* instanceWith(url, "ours")]
       const account_id = yield* newAccount(one)
@@ -72,7 +72,7 @@ describe("an instance with another keyring than the others", () => {
   it.live("of several that store for the first time at the same moment, those of one keyring do (F3)", () =>
     Effect.gen(function* () {
       for (const _ of [1, 2, 3, 4, 5]) {
-        const url = yield* freshDatabase
+        const url = yield* migratedDatabase
         const sql = yield* adminClient(url)
         const instances = yield* Effect.forEach(["a", "b", "c"], (id) => instanceWith(url, id))
         const account_id = yield* newAccount(instances[0] as Instance)
@@ -87,7 +87,7 @@ describe("an instance with another keyring than the others", () => {
 
   it.live("a rotation goes on beside credentials that nobody can open, which are warned of (F3)", () =>
     Effect.gen(function* () {
-      const url = yield* freshDatabase
+      const url = yield* migratedDatabase
       const sql = yield* adminClient(url)
       const ours = yield* instanceWith(url, "ours")
       const account_id = yield* newAccount(ours)
@@ -106,7 +106,7 @@ describe("an instance with another keyring than the others", () => {
 describe("a keyring without the key of a credential", () => {
   it.live("is named at the start of the service, and by a command that needs the key (C3)", () =>
     Effect.gen(function* () {
-      const DATABASE_URL = yield* freshDatabase
+      const DATABASE_URL = yield* migratedDatabase
       const ours = yield* instanceWith(DATABASE_URL, "ours")
       const account_id = yield* newAccount(ours)
       const { id } = yield* create(ours, account_id)
@@ -132,7 +132,7 @@ describe("a keyring without the key of a credential", () => {
 describe("byok keyring stranded and admit", () => {
   it.live("list what a lost key holds, and let a new keyring seal after all (F3)", () =>
     Effect.gen(function* () {
-      const url = yield* freshDatabase
+      const url = yield* migratedDatabase
       const sql = yield* adminClient(url)
       const ours = yield* instanceWith(url, "ours")
       const account_id = yield* newAccount(ours)

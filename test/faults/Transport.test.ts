@@ -9,7 +9,7 @@ import { applicationName, type DatabaseSettings, makeClient } from "../../src/sq
 import { parseDatabaseUrl } from "../../src/sql/connection/DatabaseTarget.ts"
 import { createdId, minimal } from "../support/http/Bodies.ts"
 import { eventually } from "../support/process/eventually.ts"
-import { databaseSettings, freshDatabase, settingsFor } from "../support/database/freshDatabase.ts"
+import { databaseSettings, migratedDatabase, settingsFor } from "../support/database/freshDatabase.ts"
 import { create, get } from "../support/http/HttpProbe.ts"
 import type { Answer } from "../support/http/RawConnection.ts"
 import { Recording } from "../support/process/Recording.ts"
@@ -27,7 +27,7 @@ const shortDeadlines: DatabaseSettings = {
 /** The service on a database that it reaches through a faulty network, with one credential in it. */
 const open = (batching: boolean, times: DatabaseSettings = shortDeadlines) =>
   Effect.gen(function* () {
-    const databaseUrl = yield* freshDatabase
+    const databaseUrl = yield* migratedDatabase
     const proxy = yield* faultyProxy(databaseUrl)
     const settings = { ...settingsFor(proxy.url), database: { ...times, batching } }
     const scope = yield* Scope.make()

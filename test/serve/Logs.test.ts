@@ -4,7 +4,7 @@ import { hashApiKey } from "../../src/port/ApiKey.ts"
 import { createdId, minimal } from "../support/http/Bodies.ts"
 import { bearer, create, get, type Header, send } from "../support/http/HttpProbe.ts"
 import { SpanCollector } from "../support/http/SpanCollector.ts"
-import { embeddedClient, StartedBefore } from "../support/process/firstStart.ts"
+import { OnDatabase } from "../support/process/firstStart.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
@@ -30,10 +30,10 @@ const requestsIn = (stderr: string) => entriesIn(stderr).filter(({ message }) =>
 
 const secret = "sk-0123456789-0123456789"
 
-layerLive(StartedBefore.layer, { timeout: "60 seconds" })("the log of a service", (it) => {
+layerLive(OnDatabase.layer, { timeout: "60 seconds" })("the log of a service", (it) => {
   it.effect("has a line for each request if wanted, with the template of its route, its caller and its trace", () =>
     Effect.gen(function* () {
-      const { key, settings } = yield* StartedBefore
+      const { key, settings } = yield* OnDatabase
       const collector = yield* SpanCollector.make
       const { stderr, url } = yield* startService({
         ...settings,
@@ -89,7 +89,7 @@ layerLive(StartedBefore.layer, { timeout: "60 seconds" })("the log of a service"
 
   it.effect("has probes only at debug, and without the setting no line for a request", () =>
     Effect.gen(function* () {
-      const { key, settings } = yield* StartedBefore
+      const { key, settings } = yield* OnDatabase
       const expected: ReadonlyArray<readonly [Record<string, string>, Array<string>]> = [
         [{ ACCESS_LOG: "true", LOG_LEVEL: "debug" }, ["/health/live", "/api/v1/byok"]],
         [{}, []]
@@ -109,9 +109,8 @@ layerLive(StartedBefore.layer, { timeout: "60 seconds" })("the log of a service"
 
   it.effect("has one line a second for a fault, however many requests meet it, and how many were left out (F5)", () =>
     Effect.gen(function* () {
-      const { key, settings } = yield* StartedBefore
+      const { key, settings, sql } = yield* OnDatabase
       const { ended, signal, stderr, url } = yield* startService({ ...settings, LOG_FORMAT: "json" })
-      const sql = yield* embeddedClient(settings)
       const began = performance.now()
       const asked = 300
       yield* Effect.acquireUseRelease(

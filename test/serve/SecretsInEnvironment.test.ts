@@ -2,7 +2,7 @@ import { readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
-import { freshDatabase } from "../support/database/freshDatabase.ts"
+import { migratedDatabase } from "../support/database/freshDatabase.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { byokScript } from "../support/process/runByok.ts"
@@ -15,7 +15,7 @@ const probe = join(import.meta.dirname, "../support/process/EnvironmentProbe.ts"
 const settingsLeft = (variables: Record<string, string>) =>
   Effect.gen(function* () {
     const { pid, signal, stderr } = yield* startService(
-      { BYOK_KEYRING: ringOf("kek"), DATABASE_URL: yield* freshDatabase, ...variables },
+      { BYOK_KEYRING: ringOf("kek"), DATABASE_URL: yield* migratedDatabase, ...variables },
       ["--import", probe, byokScript, "serve"]
     )
     const answer = () => new RegExp(`^probe ${pid} (.*)$`, "m").exec(stderr())?.[1]
@@ -38,7 +38,7 @@ describe("secrets that the service was given in the environment", () => {
   it.live.skipIf(process.platform !== "linux")("or in a file for Node.js are not shown by the operating system", () =>
     Effect.gen(function* () {
       const file = join(yield* temporaryDirectory, "environment")
-      writeFileSync(file, `DATABASE_URL=${yield* freshDatabase}\nBYOK_KEYRING=${ringOf("kek")}\n`)
+      writeFileSync(file, `DATABASE_URL=${yield* migratedDatabase}\nBYOK_KEYRING=${ringOf("kek")}\n`)
       const { pid } = yield* startService({ SHOWN: "a=b" }, [`--env-file=${file}`, byokScript, "serve"])
       const environment = readFileSync(`/proc/${pid}/environ`, "utf8").split("\0")
       assert.include(environment, "SHOWN=a=b")

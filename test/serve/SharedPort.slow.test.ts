@@ -2,7 +2,7 @@ import { spawnSync } from "node:child_process"
 import { join } from "node:path"
 import { assert, describe, inject, it } from "@effect/vitest"
 import { Effect } from "effect"
-import { freshDatabase } from "../support/database/freshDatabase.ts"
+import { migratedDatabase } from "../support/database/freshDatabase.ts"
 import { listen } from "../support/database/listen.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
 import { createAccount, textIn } from "../support/process/CommandLine.ts"
@@ -18,7 +18,7 @@ const reason = !inject("serverUrl").includes("host=%2F")
     : undefined
 
 const begin = Effect.gen(function* () {
-  const settings = { BYOK_KEYRING: ringOf("kek"), DATABASE_URL: yield* freshDatabase }
+  const settings = { BYOK_KEYRING: ringOf("kek"), DATABASE_URL: yield* migratedDatabase }
   const MANAGEMENT_KEY = textIn(yield* createAccount(settings), "management_key")
   return { ...settings, MANAGEMENT_KEY }
 })

@@ -5,7 +5,7 @@ import { connect } from "node:tls"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
-import { freshDatabase } from "../support/database/freshDatabase.ts"
+import { migratedDatabase } from "../support/database/freshDatabase.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { runByok } from "../support/process/runByok.ts"
 import { samplesIn, sumIn } from "../support/http/samplesIn.ts"
@@ -26,7 +26,7 @@ const certificateFiles = Effect.map(temporaryDirectory, (directory) => {
   return { variables, certificate: replace(), replace }
 })
 
-const settings = Effect.map(freshDatabase, (DATABASE_URL) => ({
+const settings = Effect.map(migratedDatabase, (DATABASE_URL) => ({
   DATABASE_URL,
   BYOK_KEYRING: generateKeyring(new Date()),
   LOG_FORMAT: "logfmt"

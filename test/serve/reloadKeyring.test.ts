@@ -12,7 +12,7 @@ import { Credentials } from "../../src/port/Credentials.ts"
 import { KekRegistry } from "../../src/port/KekRegistry.ts"
 import { Readiness } from "../../src/port/Readiness.ts"
 import { DatabaseFailure } from "../../src/port/DatabaseFailure.ts"
-import { adminClient, freshDatabase, settingsFor } from "../support/database/freshDatabase.ts"
+import { adminClient, migratedDatabase, settingsFor } from "../support/database/freshDatabase.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
 import { keysOf, openedWith, rotationWith } from "../support/keys/rotating.ts"
 import { eventually } from "../support/process/eventually.ts"
@@ -22,7 +22,7 @@ import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 
 /** An instance whose keyring file can be written, and what it does. */
 const begin = Effect.gen(function* () {
-  const url = yield* freshDatabase
+  const url = yield* migratedDatabase
   const file = join(yield* temporaryDirectory, "keyring")
   const write = (text: string) => writeFileSync(file, text, { mode: 0o600 })
   write(ringOf("old"))
@@ -148,7 +148,7 @@ describe("SIGHUP", () => {
       const file = join(yield* temporaryDirectory, "keyring")
       const write = (...ids: ReadonlyArray<string>) => writeFileSync(file, ringOf(...ids), { mode: 0o600 })
       write("old")
-      const settings = { BYOK_KEYRING_FILE: file, DATABASE_URL: yield* freshDatabase, LOG_LEVEL: "info" }
+      const settings = { BYOK_KEYRING_FILE: file, DATABASE_URL: yield* migratedDatabase, LOG_LEVEL: "info" }
       const early = "setTimeout(() => process.kill(process.pid, 'SIGHUP'), 200).unref()"
       const program = ["--import", `data:text/javascript,${encodeURIComponent(early)}`, byokScript, "serve"]
       const { ended, signal, stderr } = yield* startService(settings, program)

@@ -17,7 +17,7 @@ import { Readiness } from "../../src/port/Readiness.ts"
 import { IdempotencyRecords } from "../../src/port/IdempotencyRecords.ts"
 import { WorkspaceResolver } from "../../src/port/WorkspaceResolver.ts"
 import { Accounts } from "../../src/service/Accounts.ts"
-import { adminClient, freshDatabase, settingsFor } from "../support/database/freshDatabase.ts"
+import { adminClient, migratedDatabase, settingsFor } from "../support/database/freshDatabase.ts"
 import { eventually } from "../support/process/eventually.ts"
 
 const rows = 100_000
@@ -116,7 +116,7 @@ describe("the statements of a serving process", () => {
     "read a bounded number of rows, however many there are",
     () =>
       Effect.gen(function* () {
-        const url = yield* freshDatabase
+        const url = yield* migratedDatabase
         const made = yield* Effect.scoped(
           Effect.gen(function* () {
             const accounts = Context.get(yield* serviceOn(url), Accounts)

@@ -1,11 +1,9 @@
 import { assert, layer } from "@effect/vitest"
-import { Cause, Context, Data, Effect, Exit, Layer, Redacted } from "effect"
+import { Cause, Context, Data, Effect, Exit, Layer } from "effect"
 import type { SqlClient } from "effect/sql"
 import { WorkspaceId } from "../../src/domain/Identifiers.ts"
 import { Provider } from "../../src/domain/Provider.ts"
-import { parseDatabaseUrl } from "../../src/sql/connection/DatabaseTarget.ts"
-import { migrate } from "../../src/sql/Migrations.ts"
-import { adminClient, databaseSettings, freshDatabase } from "../support/database/freshDatabase.ts"
+import { adminClient, migratedDatabase } from "../support/database/freshDatabase.ts"
 import { plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
 
 type Row = Readonly<Record<string, unknown>>
@@ -83,9 +81,7 @@ class Migrated extends Context.Service<Migrated, SqlClient.SqlClient>()("byok/te
 const MigratedLive = Layer.effect(
   Migrated,
   Effect.gen(function* () {
-    const url = yield* freshDatabase
-    yield* migrate(parseDatabaseUrl(Redacted.make(url)), databaseSettings)
-    const sql = yield* adminClient(url)
+    const sql = yield* adminClient(yield* migratedDatabase)
     yield* seed(sql)
     return sql
   })

@@ -3,7 +3,7 @@ import { Clock, Context, Effect, Layer } from "effect"
 import * as Byok from "../../src/Byok.ts"
 import { IdempotencyKey } from "../../src/domain/IdempotencyKey.ts"
 import { Accounts } from "../../src/service/Accounts.ts"
-import { adminClient, freshDatabase, settingsFor } from "../support/database/freshDatabase.ts"
+import { adminClient, migratedDatabase, settingsFor } from "../support/database/freshDatabase.ts"
 import { clockAhead } from "../support/process/clockAhead.ts"
 import { create, createOnce, get } from "../support/service/asTenant.ts"
 
@@ -11,7 +11,7 @@ it.live(
   "created_at is the database's time, so an instance with a wrong clock adds to the end of a list (D33, L4)",
   () =>
     Effect.gen(function* () {
-      const url = yield* freshDatabase
+      const url = yield* migratedDatabase
       const sql = yield* adminClient(url)
       const now = Effect.map(sql<{ now: Date }>`SELECT now()`, ([row]) => row?.now.getTime() ?? assert.fail("no row"))
       const instance = yield* Layer.build(Byok.layerWith(settingsFor(url)))

@@ -7,12 +7,12 @@ import { IdempotencyRecords } from "../../src/port/IdempotencyRecords.ts"
 import * as IdempotencyRecordExpiry from "../../src/service/IdempotencyRecordExpiry.ts"
 import { clockAhead } from "../support/process/clockAhead.ts"
 import { eventually } from "../support/process/eventually.ts"
-import { adminClient, freshDatabase, settingsFor } from "../support/database/freshDatabase.ts"
+import { adminClient, migratedDatabase, settingsFor } from "../support/database/freshDatabase.ts"
 import { createOnce } from "../support/service/asTenant.ts"
 
 /** A service on a database of its own, and creates of one account under a key. */
 const open = Effect.gen(function* () {
-  const url = yield* freshDatabase
+  const url = yield* migratedDatabase
   const service = Byok.layerWith(settingsFor(url))
   const instance = yield* Layer.build(service)
   const { account_id } = yield* Context.get(instance, Accounts).createAccount("n")

@@ -7,7 +7,7 @@ import * as Persistence from "../../src/wiring/Persistence.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import type { RewrapProgress, Rotation } from "../../src/service/Rotation.ts"
 import { eventually } from "../support/process/eventually.ts"
-import { adminClient, freshDatabase, settingsFor } from "../support/database/freshDatabase.ts"
+import { adminClient, migratedDatabase, settingsFor } from "../support/database/freshDatabase.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
 import {
   inOrder,
@@ -35,7 +35,7 @@ const withCredentials = <A, E>(
   ) => Effect.Effect<A, E, Ports | Scope.Scope>
 ) =>
   Effect.gen(function* () {
-    const url = yield* freshDatabase
+    const url = yield* migratedDatabase
     const sql = yield* adminClient(url)
     const persistence = Persistence.layer(settingsFor(url))
     const scope = yield* Effect.scope

@@ -8,7 +8,7 @@ import * as Environment from "../../src/wiring/Environment.ts"
 import { version } from "../../src/wiring/OtlpSettings.ts"
 import { InvalidSetting, readSettings, type Settings, type TlsFiles } from "../../src/wiring/Settings.ts"
 import { anyString } from "../support/memory/arbitraries.ts"
-import { freshDatabase, settingsFor } from "../support/database/freshDatabase.ts"
+import { migratedDatabase, settingsFor } from "../support/database/freshDatabase.ts"
 import { byokScript, nowhere } from "../support/process/runByok.ts"
 import { runNode } from "../support/process/runNode.ts"
 import { selfSignedCertificate } from "../support/keys/selfSignedCertificate.ts"
@@ -434,7 +434,7 @@ describe("settings", () => {
 
 class Given extends Context.Service<Given, Settings>()("byok/test/Given") {}
 
-const GivenLive = Layer.effect(Given, Effect.map(freshDatabase, settingsFor))
+const GivenLive = Layer.effect(Given, Effect.map(migratedDatabase, settingsFor))
 
 /** The sentence with which the service refuses to start. */
 const refusalToStart = (change: (settings: Settings) => Settings) =>

@@ -8,14 +8,14 @@ import { storesOn } from "../../support/database/stores.ts"
 import type { KekRegistry } from "../../../src/port/KekRegistry.ts"
 import type { Settings } from "../../../src/wiring/Settings.ts"
 import { eventsIn } from "../../support/database/auditEntries.ts"
-import { adminClient, freshDatabase, settingsFor } from "../../support/database/freshDatabase.ts"
+import { adminClient, migratedDatabase, settingsFor } from "../../support/database/freshDatabase.ts"
 import { ringOf } from "../../support/keys/keyrings.ts"
 import { rotationWith, sealUnder } from "../../support/keys/rotating.ts"
 import { temporaryDirectory } from "../../support/process/temporaryDirectory.ts"
 
 /** A database whose keyring file has these keys. */
 const begin = Effect.fnUntraced(function* (...ids: ReadonlyArray<string>) {
-  const url = yield* freshDatabase
+  const url = yield* migratedDatabase
   const file = join(yield* temporaryDirectory, "keyring")
   writeFileSync(file, `${ringOf(...ids)}\n`, { mode: 0o600 })
   const stores = yield* storesOn(url)

@@ -3,7 +3,7 @@ import { Context, Effect, Layer } from "effect"
 import * as Byok from "../../../src/Byok.ts"
 import { Readiness } from "../../../src/port/Readiness.ts"
 import { Database } from "../../../src/sql/connection/Database.ts"
-import { adminClient, freshDatabase, settingsFor } from "../../support/database/freshDatabase.ts"
+import { adminClient, migratedDatabase, settingsFor } from "../../support/database/freshDatabase.ts"
 import { Recording } from "../../support/process/Recording.ts"
 
 const off = "synchronous_commit is off"
@@ -11,7 +11,7 @@ const off = "synchronous_commit is off"
 /** The service on a database for which an operator has set `synchronous_commit`. */
 const open = (value: string, pooler = false) =>
   Effect.gen(function* () {
-    const url = yield* freshDatabase
+    const url = yield* migratedDatabase
     const admin = yield* adminClient(url)
     const operatorSets = (value: string) =>
       admin.unsafe(`

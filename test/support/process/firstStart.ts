@@ -1,10 +1,14 @@
 import { Context, Effect, Layer } from "effect"
 import { join } from "node:path"
+import { adminClient, migratedDatabase } from "../database/freshDatabase.ts"
+import { ringOf } from "../keys/keyrings.ts"
+import { createAccount, textIn } from "./CommandLine.ts"
 import { eventually } from "./eventually.ts"
 import { startService } from "./ServiceProcess.ts"
 import { temporaryDirectory } from "./temporaryDirectory.ts"
 import { PgClient } from "@effect/sql-pg"
 import { Reactivity } from "effect/reactivity"
+import type { SqlClient } from "effect/sql"
 
 /** Settings of a service on an embedded database that does not exist yet. */
 export const newDirectory = Effect.map(temporaryDirectory, (directory) => ({ BYOK_DATA_DIR: join(directory, "data") }))
@@ -33,6 +37,27 @@ export class StartedBefore extends Context.Service<StartedBefore, Effect.Success
   "byok/test/StartedBefore"
 ) {
   static readonly layer = Layer.effect(this, startedBefore)
+}
+
+/** Settings of a service on a database of its own with an account, for tests that mind neither embedding nor first starts. */
+export class OnDatabase extends Context.Service<
+  OnDatabase,
+  {
+    readonly settings: { readonly DATABASE_URL: string; readonly BYOK_KEYRING: string }
+    readonly sql: SqlClient.SqlClient
+    /** The account's management key. */
+    readonly key: string
+  }
+>()("byok/test/OnDatabase") {
+  static readonly layer = Layer.effect(
+    this,
+    Effect.gen(function* () {
+      const DATABASE_URL = yield* migratedDatabase
+      const settings = { DATABASE_URL, BYOK_KEYRING: ringOf("kek") }
+      const key = textIn(yield* createAccount(settings), "management_key")
+      return { settings, sql: yield* adminClient(DATABASE_URL), key }
+    })
+  )
 }
 
 /** A client of the embedded database of a data directory, beside the service that runs it. */

@@ -2,7 +2,7 @@ import { Effect } from "effect"
 import { Command } from "effect/cli"
 import { ApiKeyHash } from "../domain/Identifiers.ts"
 import { account, argument, name, toggle } from "./Arguments.ts"
-import { print, printList } from "./Output.ts"
+import { printing, printList } from "./Output.ts"
 import { withAccounts } from "./asOperator.ts"
 
 const hash = argument(
@@ -12,55 +12,33 @@ const hash = argument(
   "be the key's hash, 64 lowercase hexadecimal characters: `byok api-key list` shows it"
 )
 
+const foreignHash = argument(
+  "HASH",
+  "SHA-256 of the whole key as UTF-8",
+  ApiKeyHash,
+  'be the SHA-256 of the key, 64 lowercase hexadecimal characters: `printf %s "$KEY" | sha256sum` shows it'
+)
+
 const management = toggle("management", "Allow the key to manage credentials")
 
-const issue = Command.make(
-  "issue",
-  { account, name, management },
-  Effect.fnUntraced(function* ({ account, management, name }) {
-    const issued = yield* withAccounts((accounts) => accounts.issueApiKey(account, { name, management }))
-    yield* print(issued, `a key was issued, and \`byok api-key revoke ${issued.hash}\` revokes it`)
-  })
+const issue = Command.make("issue", { account, name, management }, ({ account, ...key }) =>
+  withAccounts((accounts) => accounts.issueApiKey(account, key)).pipe(
+    printing(({ hash }) => `a key was issued, and \`byok api-key revoke ${hash}\` revokes it`)
+  )
 ).pipe(Command.withDescription("Issue an API key, shown once"))
 
-const importKey = Command.make(
-  "import",
-  {
-    hash: argument(
-      "HASH",
-      "SHA-256 of the whole key as UTF-8",
-      ApiKeyHash,
-      'be the SHA-256 of the key, 64 lowercase hexadecimal characters: `printf %s "$KEY" | sha256sum` shows it'
-    ),
-    account,
-    name,
-    management
-  },
-  Effect.fnUntraced(function* ({ account, hash, management, name }) {
-    const imported = yield* withAccounts((accounts) => accounts.importApiKey(account, { hash, name, management }))
-    yield* print(imported, `the key was imported, and \`byok api-key revoke ${hash}\` revokes it`)
-  })
+const importKey = Command.make("import", { hash: foreignHash, account, name, management }, ({ account, ...key }) =>
+  withAccounts((accounts) => accounts.importApiKey(account, key)).pipe(
+    printing(({ hash }) => `the key was imported, and \`byok api-key revoke ${hash}\` revokes it`)
+  )
 ).pipe(Command.withDescription("Import an API key of any form by its hash"))
 
-const revoke = Command.make(
-  "revoke",
-  { hash },
-  Effect.fnUntraced(function* ({ hash }) {
-    const revoked = yield* withAccounts((accounts) => accounts.revokeApiKey(hash))
-    yield* print(revoked, "the key is revoked")
-  })
+const revoke = Command.make("revoke", { hash }, ({ hash }) =>
+  withAccounts((accounts) => accounts.revokeApiKey(hash)).pipe(printing(() => "the key is revoked"))
 ).pipe(Command.withDescription("Revoke an API key; its next request is refused"))
 
-const list = Command.make(
-  "list",
-  { account },
-  Effect.fnUntraced(function* ({ account }) {
-    const keys = yield* withAccounts((accounts) => accounts.listApiKeys(account))
-    yield* printList(
-      "api_keys",
-      keys.map((key) => ({ ...key }))
-    )
-  })
+const list = Command.make("list", { account }, ({ account }) =>
+  withAccounts((accounts) => accounts.listApiKeys(account)).pipe(Effect.flatMap((keys) => printList("api_keys", keys)))
 ).pipe(Command.withDescription("List the API keys of an account by hash"))
 
 export const apiKeyCommand = Command.make("api-key").pipe(

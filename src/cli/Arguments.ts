@@ -1,5 +1,5 @@
 import { Effect, Option, Schema } from "effect"
-import { Argument, CliError, Command, Flag } from "effect/cli"
+import { CliError, Command, Flag, Param } from "effect/cli"
 import { AccountId, CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
 import { Provider } from "../domain/Provider.ts"
 import { Text } from "../domain/Text.ts"
@@ -37,29 +37,18 @@ export const parse =
       onSome: Effect.succeed
     })
 
-/** An argument that must decode. `expected` ends the sentence on one that does not. */
-export const argument = <A>(
-  name: string,
-  description: string,
-  schema: Schema.ConstraintCodec<A, unknown>,
-  expected: string
-) =>
-  Argument.String(name).pipe(
-    Argument.withDescription(description),
-    Argument.mapEffect(parse(schema, `${name} must ${expected}.`))
-  )
+/** Makes parameters that must decode. `expected` ends the sentence on one that does not. */
+const decoded =
+  <Kind extends Param.ParamKind>(kind: Kind, prefix: string) =>
+  <A>(name: string, description: string, schema: Schema.ConstraintCodec<A, unknown>, expected: string) =>
+    Param.String(kind, name).pipe(
+      Param.withDescription(description),
+      Param.mapEffect(parse(schema, `${prefix}${name} must ${expected}.`))
+    )
 
-/** A flag that must decode, likewise. */
-export const flag = <A>(
-  name: string,
-  description: string,
-  schema: Schema.ConstraintCodec<A, unknown>,
-  expected: string
-) =>
-  Flag.String(name).pipe(
-    Flag.withDescription(description),
-    Flag.mapEffect(parse(schema, `--${name} must ${expected}.`))
-  )
+export const argument = decoded(Param.argumentKind, "")
+
+export const flag = decoded(Param.flagKind, "--")
 
 /** A flag without a value. */
 export const toggle = (name: string, description: string) =>

@@ -4,7 +4,7 @@ import { Audit, type AuditReport } from "../service/Audit.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { operatorOn } from "./asOperator.ts"
 import { flag } from "./Arguments.ts"
-import { printAs, writeOut } from "./Output.ts"
+import { lines, printAs, writeOut } from "./Output.ts"
 
 const withAudit = operatorOn(Audit, CommandLayers.unsealed)
 
@@ -12,24 +12,17 @@ const Hash = Schema.String.check(Schema.isPattern(/^[a-f0-9]{64}$/))
 const Seq = Schema.String.check(Schema.isPattern(/^\d{1,15}$/))
 
 const reportLines = ({ entries, events, head, last_at, last_seq, unsealed }: AuditReport) =>
-  [
-    `entries   ${entries}`,
-    `events    ${events}`,
-    `last      ${last_seq === null ? "-" : `${last_seq}, ${last_at}`}`,
-    `unsealed  ${unsealed}`,
-    `head      ${head ?? "-"}`
-  ].join("\n")
+  lines({ entries, events, last: last_seq === null ? null : `${last_seq}, ${last_at}`, unsealed, head })
 
 const hashFlag = (name: string, description: string) =>
   flag(name, description, Hash, "be a hash, 64 lowercase hexadecimal characters").pipe(Flag.optional)
 
-const verify = Command.make(
-  "verify",
-  {
-    expect: hashFlag("expect", "Hash of an earlier head, kept elsewhere"),
-    from: hashFlag("from", "Verify only what came after the head with this hash, kept elsewhere")
-  },
-  Effect.fnUntraced(function* ({ expect, from }) {
+const expect = hashFlag("expect", "Hash of an earlier head, kept elsewhere")
+
+const from = hashFlag("from", "Verify only what came after the head with this hash, kept elsewhere")
+
+const verify = Command.make("verify", { expect, from }, ({ expect, from }) =>
+  Effect.gen(function* () {
     const [expected, begin] = [Option.getOrUndefined(expect), Option.getOrUndefined(from)]
     const report = yield* withAudit((audit) => audit.verify(expected, begin))
     const { fault } = report
@@ -42,17 +35,15 @@ const verify = Command.make(
   })
 ).pipe(Command.withDescription("Detect events that were edited, removed or inserted after sealing"))
 
-const exportEvents = Command.make(
-  "export",
-  {
-    after: flag(
-      "after",
-      "Start after this `seq` (default: at the beginning)",
-      Seq,
-      "be a whole number: the `seq` of an event"
-    ).pipe(Flag.withDefault("0"))
-  },
-  Effect.fnUntraced(function* ({ after }) {
+const after = flag(
+  "after",
+  "Start after this `seq` (default: at the beginning)",
+  Seq,
+  "be a whole number: the `seq` of an event"
+).pipe(Flag.withDefault("0"))
+
+const exportEvents = Command.make("export", { after }, ({ after }) =>
+  Effect.gen(function* () {
     const head = yield* withAudit((audit) => audit.export(BigInt(after), writeOut))
     if (Option.isSome(head)) {
       yield* Console.error(`Sealed up to ${head.value.last_seq}, with hash ${head.value.hash}`)

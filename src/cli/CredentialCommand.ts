@@ -12,7 +12,7 @@ import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { asOperator, operatorOn } from "./asOperator.ts"
 import { credentialImport } from "./CredentialImport.ts"
 import { account, credentialId, flag, name, parse, provider, toggle, workspace } from "./Arguments.ts"
-import { CommandFailed, print, printPages, StandardStreams } from "./Output.ts"
+import { CommandFailed, print, printing, printPages, StandardStreams } from "./Output.ts"
 import { readSecretText } from "../wiring/readSecretText.ts"
 
 const withCredentials = operatorOn(OperatorCredentials, CommandLayers.unsealed)
@@ -63,7 +63,7 @@ const list = Command.make(
     yield* withCredentials((credentials) =>
       printPages(
         "credentials",
-        (write) => credentials.list(account, filter, (page) => write(page.map((credential) => ({ ...credential })))),
+        (write) => credentials.list(account, filter, write),
         "There is no such credential.",
         long ? undefined : ["id", "provider", "name", "label", "state"]
       )
@@ -75,51 +75,39 @@ const list = Command.make(
   )
 )
 
-const show = Command.make(
-  "show",
-  { account, id: credentialId },
-  Effect.fnUntraced(function* ({ account, id }) {
-    const shown = yield* asOperator(CommandLayers.explanations)(
-      Effect.gen(function* () {
-        const stored = yield* (yield* OperatorCredentials).show(account, id)
-        return { ...stored, ...(yield* (yield* Explanations).status(id)) }
-      })
-    ).pipe(
-      Effect.provideService(CurrentCaller, { account_id: account }),
-      Effect.catchTag("NotFound", () => new NotKnown({ kind: "credential" }))
-    )
-    yield* print(shown)
-  })
+const show = Command.make("show", { account, id: credentialId }, ({ account, id }) =>
+  Effect.gen(function* () {
+    const stored = yield* (yield* OperatorCredentials).show(account, id)
+    return { ...stored, ...(yield* (yield* Explanations).status(id)) }
+  }).pipe(
+    Effect.provideService(CurrentCaller, { account_id: account }),
+    asOperator(CommandLayers.explanations),
+    Effect.catchTag("NotFound", () => new NotKnown({ kind: "credential" })),
+    Effect.flatMap((shown) => print(shown))
+  )
 ).pipe(Command.withDescription("Show a credential, its state and why, and its last use, never the key"))
 
 /** The command that disables credentials, or the one that enables them. */
 const setDisabled = (name: "disable" | "enable", description: string) =>
-  Command.make(
-    name,
-    { account, id: credentialId },
-    Effect.fnUntraced(function* ({ account, id }) {
-      const { disabled } = yield* Effect.flatMap(Credentials, ({ update }) =>
-        update(id, { disabled: name === "disable" })
-      ).pipe(
-        Effect.provideService(CurrentCaller, { account_id: account }),
-        asOperator(CommandLayers.sealing),
-        Effect.catchTags({ NotFound: () => new NotKnown({ kind: "credential" }), InvalidParams: Effect.die })
-      )
-      yield* print({ id, disabled }, `the credential is ${name}d`)
-    })
+  Command.make(name, { account, id: credentialId }, ({ account, id }) =>
+    Effect.flatMap(Credentials, ({ update }) => update(id, { disabled: name === "disable" })).pipe(
+      Effect.provideService(CurrentCaller, { account_id: account }),
+      asOperator(CommandLayers.sealing),
+      Effect.catchTags({ NotFound: () => new NotKnown({ kind: "credential" }), InvalidParams: Effect.die }),
+      Effect.map(({ disabled, id }) => ({ id, disabled })),
+      printing(() => `the credential is ${name}d`)
+    )
   ).pipe(Command.withDescription(description))
 
 const disable = setDisabled("disable", "Disable a credential: it is no longer offered to a router")
 
 const enable = setDisabled("enable", "Enable a credential")
 
-const remove = Command.make(
-  "delete",
-  { account, id: credentialId },
-  Effect.fnUntraced(function* ({ account, id }) {
-    const deleted = yield* withCredentials((credentials) => credentials.delete(account, id))
-    yield* print({ ...deleted, deleted_at: yield* DateTime.now }, "the credential is deleted")
-  })
+const remove = Command.make("delete", { account, id: credentialId }, ({ account, id }) =>
+  withCredentials((credentials) => credentials.delete(account, id)).pipe(
+    Effect.flatMap((deleted) => Effect.map(DateTime.now, (deleted_at) => ({ ...deleted, deleted_at }))),
+    printing(() => "the credential is deleted")
+  )
 ).pipe(Command.withDescription("Delete a credential and its key for good"))
 
 const ids = Argument.String("ID").pipe(
@@ -133,14 +121,10 @@ const ids = Argument.String("ID").pipe(
   )
 )
 
-const reorder = Command.make(
-  "reorder",
-  { account, workspace, provider, ids },
-  Effect.fnUntraced(function* ({ account, ids, provider, workspace }) {
-    const order = { workspace_id: workspace, provider, ids }
-    yield* withCredentials((credentials) => credentials.reorder(account, order))
-    yield* print({ workspace_id: workspace, provider, ids }, "the credentials are in the new order")
-  })
+const reorder = Command.make("reorder", { account, workspace, provider, ids }, ({ account, workspace, ...order }) =>
+  withCredentials((credentials) => credentials.reorder(account, { workspace_id: workspace, ...order })).pipe(
+    printing(() => "the credentials are in the new order")
+  )
 ).pipe(Command.withDescription("Set the order in which the credentials of a workspace and provider are tried"))
 
 export const credentialCommand = Command.make("credential").pipe(

@@ -6,25 +6,25 @@ import { type KeyStatus, type RewrapProgress, type RewrapResult, Rotation } from
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { operatorOn } from "./asOperator.ts"
 import { argument, flag, toggle } from "./Arguments.ts"
-import { CommandFailed, print, printAs } from "./Output.ts"
+import { CommandFailed, print, printAs, printing } from "./Output.ts"
 import { makeProgress, type ProgressView } from "./Progress.ts"
 
-const generate = Command.make(
-  "generate",
-  {},
-  Effect.fnUntraced(function* () {
-    const keyring = yield* CommandLayers.newKeyring
-    yield* printAs({ keyring }, keyring)
-  })
+const generate = Command.make("generate", {}, () =>
+  Effect.flatMap(CommandLayers.newKeyring, (keyring) => printAs({ keyring }, keyring))
 ).pipe(Command.withDescription("Print a keyring with one new key: `umask 077; byok keyring generate > keyring`"))
 
 const withRotation = operatorOn(Rotation, CommandLayers.rotation)
 
 const withEditor = operatorOn(KeyringEditor, CommandLayers.keyringEditor)
 
-const Rate = Schema.FiniteFromString.check(Schema.isInt(), Schema.isBetween({ minimum: 1, maximum: 1_000_000 }))
-
-const Batch = Schema.FiniteFromString.check(Schema.isInt(), Schema.isBetween({ minimum: 1, maximum: 10_000 }))
+/** A flag that is a number of credentials, at most `maximum`. */
+const count = (name: string, description: string, maximum: number, usual: number) =>
+  flag(
+    name,
+    `${description}, at most (default ${usual})`,
+    Schema.FiniteFromString.check(Schema.isInt(), Schema.isBetween({ minimum: 1, maximum })),
+    `be a whole number from 1 to ${maximum}`
+  ).pipe(Flag.withDefault(usual))
 
 type Left = ReadonlyArray<Pick<KeyStatus, "kek_id" | "credentials" | "more_credentials">>
 
@@ -71,19 +71,9 @@ export const rewrapView: ProgressView<RewrapProgress> = {
 const rewrap = Command.make(
   "rewrap",
   {
-    batch: flag(
-      "batch",
-      "Credentials per transaction, at most (default 500)",
-      Batch,
-      "be a whole number from 1 to 10000"
-    ).pipe(Flag.withDefault(500)),
+    batch: count("batch", "Credentials per transaction", 10_000, 500),
     dryRun: toggle("dry-run", "Change nothing, only report how many credentials are left"),
-    rate: flag(
-      "rate",
-      "Credentials per second, at most (default 1000)",
-      Rate,
-      "be a whole number from 1 to 1000000"
-    ).pipe(Flag.withDefault(1000))
+    rate: count("rate", "Credentials per second", 1_000_000, 1000)
   },
   Effect.fnUntraced(function* ({ batch, dryRun, rate }) {
     if (dryRun) return yield* reportDryRun
@@ -113,22 +103,15 @@ const statusLines = (keys: ReadonlyArray<KeyStatus>) => {
   return lines.join("\n")
 }
 
-const status = Command.make(
-  "status",
-  {},
-  Effect.fnUntraced(function* () {
-    const keys = yield* withRotation((rotation) => rotation.status())
-    yield* printAs({ keys }, statusLines(keys))
-  })
+const status = Command.make("status", {}, () =>
+  withRotation((rotation) => rotation.status()).pipe(Effect.flatMap((keys) => printAs({ keys }, statusLines(keys))))
 ).pipe(Command.withDescription("Show how much each key is used, and which may be retired"))
 
 /** How many stranded credentials are listed at a time. */
 const listed = 1000
 
-const stranded = Command.make(
-  "stranded",
-  {},
-  Effect.fnUntraced(function* () {
+const stranded = Command.make("stranded", {}, () =>
+  Effect.gen(function* () {
     const { credentials, total } = yield* withRotation((rotation) => rotation.stranded(listed))
     const lines = credentials.map(
       ({ account_id, credential_id, kek_id, workspace_id }) =>
@@ -139,37 +122,27 @@ const stranded = Command.make(
   })
 ).pipe(Command.withDescription("List credentials that need a key which this keyring lacks"))
 
-const admit = Command.make(
-  "admit",
-  {},
-  Effect.fnUntraced(function* () {
-    const kek_id = yield* withRotation((rotation) => rotation.admit())
-    yield* print({ kek_id, role: "primary" })
-  })
+const admit = Command.make("admit", {}, () =>
+  withRotation((rotation) => rotation.admit()).pipe(Effect.flatMap((kek_id) => print({ kek_id, role: "primary" })))
 ).pipe(Command.withDescription("Let the first key seal although the keyring holds none that has, as after losing one"))
 
-const add = Command.make(
-  "add",
-  {
-    id: flag("id", "Id of the new key (default: one made from the date)", KekId, `be ${kekIdForm}`).pipe(Flag.optional)
-  },
-  Effect.fnUntraced(function* ({ id }) {
-    const kek_id = yield* withEditor(({ add }) => add(Option.getOrUndefined(id)))
-    yield* print({ kek_id, role: "pending" }, `key ${kek_id} was added to the keyring file`)
-  })
+const newId = flag("id", "Id of the new key (default: one made from the date)", KekId, `be ${kekIdForm}`)
+
+const add = Command.make("add", { id: Flag.optional(newId) }, ({ id }) =>
+  withEditor((editor) => editor.add(Option.getOrUndefined(id))).pipe(
+    Effect.map((kek_id) => ({ kek_id, role: "pending" })),
+    printing(({ kek_id }) => `key ${kek_id} was added to the keyring file`)
+  )
 ).pipe(Command.withDescription("Add a new key to the keyring file; it opens but does not seal yet"))
 
 const kekId = argument("ID", "Id of the key, as `keyring status` shows it", KekId, `be ${kekIdForm}`)
 
 /** A command on a key in the keyring file, and the role that it gives the key. */
 const editing = (name: "promote" | "retire", role: string, description: string) =>
-  Command.make(
-    name,
-    { kek_id: kekId },
-    Effect.fnUntraced(function* ({ kek_id }) {
-      yield* withEditor((editor) => editor[name](kek_id))
-      yield* print({ kek_id, role }, `key ${kek_id} was ${name}d`)
-    })
+  Command.make(name, { kek_id: kekId }, ({ kek_id }) =>
+    withEditor((editor) => Effect.as(editor[name](kek_id), { kek_id, role })).pipe(
+      printing(() => `key ${kek_id} was ${name}d`)
+    )
   ).pipe(Command.withDescription(description))
 
 const promote = editing("promote", "primary", "Make a key in the keyring file the one that seals")

@@ -73,10 +73,8 @@ const find = Command.make(
   })
 ).pipe(Command.withDescription("Find the credentials of all accounts that hold a leaked provider key"))
 
-const clear = Command.make(
-  "clear",
-  { account, id: credentialId },
-  Effect.fnUntraced(function* ({ account, id }) {
+const clear = Command.make("clear", { account, id: credentialId }, ({ account, id }) =>
+  Effect.gen(function* () {
     const cleared = yield* withParkings(({ clear }) => clear(account, id))
     if (Option.isNone(cleared)) return yield* new NotKnown({ kind: "credential" })
     const { account_id, credential_id, workspace_id } = cleared.value

@@ -15,10 +15,8 @@ const distribute = toggle(
 const later =
   "Instances of the version before can run beside this one. Once none does, run `byok migrate --finish`, which makes creates cheaper."
 
-export const migrateCommand = Command.make(
-  "migrate",
-  { finish, distribute },
-  Effect.fnUntraced(function* (flags) {
+export const migrateCommand = Command.make("migrate", { finish, distribute }, (flags) =>
+  Effect.gen(function* () {
     const settings = yield* readSettings
     const { distributed, migrated, unfinished } = yield* Effect.scoped(migrateDatabase(settings, flags))
     const done = migrated.length === 0 ? "The database is up to date." : `Migrated: ${migrated.join(", ")}`

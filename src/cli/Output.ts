@@ -83,19 +83,20 @@ export const printable = (text: string) =>
   text.replace(unprintable, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`)
 
 type Value = string | number | boolean | null | ReadonlyArray<unknown> | Redacted.Redacted | DateTime.Utc
-type Values = Readonly<Record<string, Value>>
+type Values<A> = { readonly [Name in keyof A]: Value }
 
 const plain = (value: Value) =>
   Redacted.isRedacted(value) ? Redacted.value(value) : DateTime.isDateTime(value) ? DateTime.formatIso(value) : value
 
-const record = (values: Values) =>
-  Object.fromEntries(Object.entries(values).map(([name, value]) => [name, plain(value)]))
+const record = <A extends Values<A>>(values: A) =>
+  Object.fromEntries(Object.entries<Value>(values).map(([name, value]) => [name, plain(value)]))
 
 const text = (value: Value) => (Array.isArray(value) ? JSON.stringify(value) : String(plain(value) ?? "-"))
 
-const lines = (values: Values) => {
+/** A line for each member, the values aligned. */
+export const lines = <A extends Values<A>>(values: A) => {
   const width = Math.max(...Object.keys(values).map((name) => name.length))
-  return Object.entries(values)
+  return Object.entries<Value>(values)
     .map(([name, value]) => `${name.padEnd(width)}  ${printable(text(value))}`)
     .join("\n")
 }
@@ -125,10 +126,16 @@ export const printAs = Effect.fnUntraced(function* (object: object, text: string
 })
 
 /** Prints a result. Only here is a new key shown, once. */
-export const print = (values: Values, done?: string) => printAs(record(values), lines(values), done)
+export const print = <A extends Values<A>>(values: A, done?: string) => printAs(record(values), lines(values), done)
+
+/** Prints the result of an operation that changes something, and says what it did. */
+export const printing =
+  <A extends Values<A>>(done: (result: A) => string) =>
+  <E, R>(operation: Effect.Effect<A, E, R>) =>
+    Effect.flatMap(operation, (result) => print(result, done(result)))
 
 /** Prints a list: a block per element, or one JSON object with the list as its only member. */
-export const printList = (name: string, list: ReadonlyArray<Values>) =>
+export const printList = <A extends Values<A>>(name: string, list: ReadonlyArray<A>) =>
   printAs({ [name]: list.map(record) }, list.map(lines).join("\n\n"))
 
 /**
@@ -136,20 +143,20 @@ export const printList = (name: string, list: ReadonlyArray<Values>) =>
  * returns false because nobody reads the output any more. With `columns` an element is a row of these; an empty list is
  * the sentence `none`.
  */
-export const printPages = Effect.fnUntraced(function* <E, R>(
+export const printPages = Effect.fnUntraced(function* <A extends Values<A>, E, R>(
   name: string,
-  read: (write: (page: ReadonlyArray<Values>) => Effect.Effect<boolean, OutputFailed>) => Effect.Effect<void, E, R>,
+  read: (write: (page: ReadonlyArray<A>) => Effect.Effect<boolean, OutputFailed>) => Effect.Effect<void, E, R>,
   none: string,
-  columns?: ReadonlyArray<string>
+  columns?: ReadonlyArray<keyof A>
 ) {
   const { json } = yield* root
   const separator = json ? "," : columns === undefined ? "\n\n" : "\n"
-  const texts = (page: ReadonlyArray<Values>) =>
+  const texts = (page: ReadonlyArray<A>) =>
     json
       ? page.map((values) => toJson(record(values)))
       : columns === undefined
         ? page.map(lines)
-        : aligned(page.map((values) => columns.map((column) => text(values[column] ?? null))))
+        : aligned(page.map((values) => columns.map((column) => text(values[column]))))
   let isEmpty = true
   if (json) yield* writeOut(`{${JSON.stringify(name)}:[`)
   yield* read((page) => {

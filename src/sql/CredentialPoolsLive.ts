@@ -1,14 +1,15 @@
 import { Effect, Layer, Option } from "effect"
-import type { SqlClient, Statement } from "effect/sql"
+import type { SqlClient } from "effect/sql"
 import type { AccountId } from "../domain/Identifiers.ts"
-import type { Provider } from "../domain/Provider.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
 import { CredentialPools, type PoolOwner, type PoolRow, type StoredParking } from "../port/CredentialPools.ts"
 import { Database } from "./connection/Database.ts"
+import { makeLookUp } from "./connection/makeLookUp.ts"
 import { credentialOf, type Place, sealedColumns, type Stored } from "./credentialRows.ts"
 
 interface Asked extends PoolOwner {
-  readonly providers: ReadonlyArray<Provider>
+  /** Joined by commas, which no name has. */
+  readonly providers: string
 }
 
 /**
@@ -44,13 +45,6 @@ const parkings = (sql: SqlClient.SqlClient, { account_id }: Place) => sql`
   WHERE parked.account_id = ${account_id} AND parked.credential_id = member.id`
 
 // Rows as the driver reads them: the database's types and constraints guarantee the form of every field.
-
-interface Version {
-  /** The number of the pool among those asked for, from 1. */
-  readonly n: number
-  readonly live: boolean
-  readonly version: string
-}
 
 type Member = Stored &
   SealedKey & {
@@ -98,58 +92,23 @@ const rowOf = ({
 export const layer = Layer.effect(
   CredentialPools,
   Effect.gen(function* () {
-    const { ask, batch, sql } = (yield* Database).reads
-
-    /** Of pools `wanted`. The workspace is a subquery: with a join, a generic plan would read all workspaces of a small table. */
-    const versionsAt = (place: Place, wanted: Statement.Fragment) => sql<Version>`
-      SELECT wanted.n::int AS n, (
-        SELECT id FROM workspaces
-        WHERE account_id = ${place.account_id} AND id = ${place.workspace_id} AND deleted_at IS NULL
-      ) IS NOT NULL AS live, pool.version
-      FROM ${wanted} CROSS JOIN LATERAL (${versionOf(sql, place)}) AS pool`
-
-    /** Names the account and the workspace as values. */
-    const askOne = ({ account_id, providers, workspace_id }: Asked) =>
-      versionsAt(
-        { account_id, workspace_id, provider: sql`wanted.provider` },
-        sql`unnest(${providers}::text[]) WITH ORDINALITY AS wanted (provider, n)`
-      )
-    const askMany = (asked: ReadonlyArray<Asked>) => {
-      const wanted = asked.flatMap(({ account_id, providers, workspace_id }) =>
-        providers.map((provider) => ({ account_id, workspace_id, provider }))
-      )
-      return versionsAt(
-        {
-          account_id: sql`wanted.account_id`,
-          workspace_id: sql`wanted.workspace_id`,
-          provider: sql`wanted.provider`
-        },
-        sql`unnest(
-          ${wanted.map(({ account_id }) => account_id)}::uuid[],
-          ${wanted.map(({ workspace_id }) => workspace_id)}::uuid[],
-          ${wanted.map(({ provider }) => provider)}::text[]
-        ) WITH ORDINALITY AS wanted (account_id, workspace_id, provider, n)`
-      )
-    }
-    const versionsOf = (asked: ReadonlyArray<Asked>, found: Statement.Statement<Version>) =>
-      Effect.map(found, (rows) => {
-        const versions = Array<string | undefined>(asked.reduce((sum, { providers }) => sum + providers.length, 0))
-        for (const { live, n, version } of rows) versions[n - 1] = live ? version : undefined
-        let next = 0
-        return asked.map(({ providers }) => {
-          const own = versions.slice(next, (next += providers.length))
-          const live = own.filter((version) => version !== undefined)
-          return live.length < own.length ? Option.none() : Option.some(live)
-        })
-      })
-    const versions = batch<Asked, Option.Option<ReadonlyArray<string>>>({
+    const { reads } = yield* Database
+    const { ask, sql } = reads
+    const versions = makeLookUp<Asked, { readonly versions: ReadonlyArray<string> }, ReadonlyArray<string>>(reads, {
       operation: "pools.versions",
-      one: (asked) => Effect.map(versionsOf([asked], askOne(asked)), ([found = Option.none()]) => found),
-      many: (asked) => versionsOf(asked, askMany(asked))
+      by: { account_id: "uuid", workspace_id: "uuid", providers: "text" },
+      select: ({ account_id, providers, workspace_id }) => sql`
+        SELECT array_agg(pool.version ORDER BY asked.n) AS versions
+        FROM unnest(string_to_array(${providers}, ',')) WITH ORDINALITY AS asked (provider, n)
+        CROSS JOIN LATERAL (${versionOf(sql, { account_id, workspace_id, provider: sql`asked.provider` })}) AS pool
+        WHERE EXISTS (
+          SELECT FROM workspaces WHERE account_id = ${account_id} AND id = ${workspace_id} AND deleted_at IS NULL
+        ) HAVING count(*) > 0`,
+      read: ({ versions }) => versions
     })
 
     return {
-      versions: ({ account_id, workspace_id }, providers) => versions({ account_id, workspace_id, providers }),
+      versions: (owner, providers) => versions({ ...owner, providers: providers.join() }),
       load: ({ account_id, workspace_id }, provider) => {
         const columns = ["account_id", ...sealedColumns, "key_version"]
         const place = { account_id, workspace_id, provider }

@@ -102,7 +102,7 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))(
             'UPDATE credentials SET "label"',
             "IS NOT DISTINCT FROM",
             "DELETE FROM credentials",
-            "AS live, pool.version",
+            "array_agg(pool.version",
             "parked.parkings",
             "INSERT INTO credential_parkings",
             "DELETE FROM credential_parkings",

@@ -11,7 +11,7 @@ import {
   type Workspace,
   type WorkspaceUse
 } from "../port/AccountRepository.ts"
-import { record } from "./auditing.ts"
+import { record, recordEach } from "./auditing.ts"
 import { Database } from "./connection/Database.ts"
 import { eraseAccount, lockApiKeys } from "./eraseAccount.ts"
 
@@ -53,10 +53,7 @@ export const layer = Layer.effect(
     ) =>
       Effect.gen(function* () {
         const ended = yield* end
-        yield* record(
-          sql,
-          ended.map(({ account_id }) => actOf(account_id))
-        )
+        yield* recordEach(sql, ended, ({ account_id }) => actOf(account_id))
         const [found] = ended.length > 0 ? ended : yield* find
         return Option.map(Option.fromUndefinedOr(found), ({ at }) => timeOf(at))
       }).pipe(sql.withTransaction)
@@ -116,10 +113,7 @@ export const layer = Layer.effect(
       const changed = yield* sql`
         UPDATE workspaces SET is_default = true
         WHERE account_id = ${account_id} AND id = ${workspace_id} AND NOT is_default RETURNING id`
-      yield* record(
-        sql,
-        changed.map(() => ({ action: "workspace.default", account_id, workspace_id }))
-      )
+      yield* recordEach(sql, changed, () => ({ action: "workspace.default", account_id, workspace_id }))
       return true
     }, sql.withTransaction)
 

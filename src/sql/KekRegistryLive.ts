@@ -1,7 +1,7 @@
 import { Effect, Layer, Option } from "effect"
 import type { SqlClient } from "effect/sql"
 import { KekRegistry, type SealPermission } from "../port/KekRegistry.ts"
-import { record, recordOnce } from "./auditing.ts"
+import { recordEach, recordOnce } from "./auditing.ts"
 import { Database } from "./connection/Database.ts"
 import { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import { failureOf } from "./connection/DatabaseErrors.ts"
@@ -24,12 +24,9 @@ export const layer = Layer.effect(
     const { background, writes } = database
     const known = (ids: ReadonlyArray<string>) => writes.sql<Check>`
       SELECT id AS kek_id, check_value, retired_at IS NOT NULL AS retired FROM keks WHERE id = ANY(${ids}::text[])`
-    const insert = ({ check_value, kek_id }: Omit<Check, "retired">) =>
-      Effect.map(
-        writes.sql`
-          INSERT INTO keks (id, check_value) VALUES (${kek_id}, ${check_value}) ON CONFLICT (id) DO NOTHING RETURNING id`,
-        (inserted) => inserted.map(() => ({ action: "keyring.register", kek_id }) as const)
-      )
+    const insert = ({ check_value, kek_id }: Omit<Check, "retired">) => writes.sql<{ kek_id: string }>`
+      INSERT INTO keks (id, check_value) VALUES (${kek_id}, ${check_value})
+      ON CONFLICT (id) DO NOTHING RETURNING id AS kek_id`
     /** Whether the key has sealed, or no key has, or another key of the keyring has. */
     const maySeal = (sql: SqlClient.SqlClient, kek_ids: ReadonlyArray<string>) => sql`(
       wraps > 0
@@ -70,11 +67,7 @@ export const layer = Layer.effect(
         const changed = yield* sql`
           UPDATE keks SET retired_at = CASE WHEN ${retired} THEN now() END
           WHERE id = ${kek_id} AND (retired_at IS NULL) = ${retired} RETURNING id`
-        const action = retired ? ("keyring.retire" as const) : ("keyring.reinstate" as const)
-        yield* record(
-          sql,
-          changed.map(() => ({ action, kek_id }))
-        )
+        yield* recordEach(sql, changed, () => ({ action: retired ? "keyring.retire" : "keyring.reinstate", kek_id }))
         const rows = yield* sql<{ id: string }>`SELECT id FROM keks WHERE retired_at IS NOT NULL ORDER BY id`
         yield* sql.unsafe(`SET LOCAL lock_timeout = '${fencing.lockTimeout}'`)
         yield* sql`ALTER TABLE credentials DROP CONSTRAINT IF EXISTS credentials_kek_retired`
@@ -112,10 +105,7 @@ export const layer = Layer.effect(
           const { sql } = writes
           const admitted = yield* sql`
             UPDATE keks SET wraps = 1 WHERE id = ${kek_id} AND wraps = 0 AND retired_at IS NULL RETURNING id`
-          yield* record(
-            sql,
-            admitted.map(() => ({ action: "keyring.admit", kek_id }) as const)
-          )
+          yield* recordEach(sql, admitted, () => ({ action: "keyring.admit", kek_id }))
         }).pipe(writes.sql.withTransaction, (query) => writes.probe(query, "keks.admit")),
       promote: Effect.fnUntraced(function* (kek_id) {
         const { probe, sql } = writes
@@ -145,7 +135,9 @@ export const layer = Layer.effect(
         const recorded = Effect.gen(function* () {
           yield* writes.sql`LOCK TABLE keks IN SHARE ROW EXCLUSIVE MODE`
           const found = differing(yield* known(ids))
-          if (found.length === 0) yield* record(writes.sql, (yield* Effect.forEach(keks, insert)).flat())
+          if (found.length > 0) return found
+          const inserted = (yield* Effect.forEach(keks, insert)).flat()
+          yield* recordEach(writes.sql, inserted, ({ kek_id }) => ({ action: "keyring.register", kek_id }))
           return found
         })
         return yield* writes.probe(writes.sql.withTransaction(recorded), "keks.register")

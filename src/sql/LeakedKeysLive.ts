@@ -1,11 +1,10 @@
 import { Effect, Layer } from "effect"
 import type { SqlClient } from "effect/sql"
-import type { AuditAct } from "../domain/AuditEvent.ts"
 import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
 import { inconclusiveLabel } from "../domain/Label.ts"
 import type { SealedKey, SealingContext } from "../domain/SealedKey.ts"
 import { type FoundKey, LeakedKeys, type Suspect } from "../port/LeakedKeys.ts"
-import { record, recordOnce } from "./auditing.ts"
+import { recordEach, recordOnce } from "./auditing.ts"
 import { Database } from "./connection/Database.ts"
 import { bytesOf, contextColumns, pageBytes } from "./credentialRows.ts"
 import { cursorOf, keyOf, lowest } from "./rowOrder.ts"
@@ -109,10 +108,8 @@ export const layer = Layer.effect(
             const marked = new Set(
               (yield* mark(sql, found)).map(({ account_id, credential_id }) => `${account_id} ${credential_id}`)
             )
-            const acts = found
-              .filter(({ account_id, credential_id }) => marked.has(`${account_id} ${credential_id}`))
-              .map((key): AuditAct => ({ action: "credential.park", ...key }))
-            yield* record(sql, acts)
+            const parked = found.filter(({ account_id, credential_id }) => marked.has(`${account_id} ${credential_id}`))
+            yield* recordEach(sql, parked, (key) => ({ action: "credential.park", ...key }))
           }
           const marks = yield* sql<{ n: number }>`
             SELECT n::int AS n FROM ${rowsOf(sql, found)} JOIN credential_parkings AS parked

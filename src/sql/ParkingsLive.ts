@@ -5,7 +5,7 @@ import type { FoundKey } from "../port/LeakedKeys.ts"
 import type { Withheld } from "../domain/routing/CredentialState.ts"
 import { forgottenAfter, longestPause, pauseCauseOf, wholeKey } from "../domain/routing/Health.ts"
 import { type ParkingChange, Parkings } from "../port/Parkings.ts"
-import { record } from "./auditing.ts"
+import { recordEach } from "./auditing.ts"
 import { Database } from "./connection/Database.ts"
 import { inLockOrder } from "./rowOrder.ts"
 
@@ -104,7 +104,7 @@ export const layer = Layer.effect(
           UPDATE credential_parkings AS parked SET cause = 'succeeded', parked_at = now()
           WHERE account_id = ${account_id} AND credential_id = ${id} AND key_version = ${key.key_version}
           AND ${markOf(sql)} RETURNING 1`
-        yield* record(sql, ended.length === 0 ? [] : [{ action: "credential.unpark", ...key }])
+        yield* recordEach(sql, ended, () => ({ action: "credential.unpark", ...key }))
         return Option.some(key)
       }).pipe(sql.withTransaction, (query) => ask(query, "parkings.clear")),
     withheld: (account_id, ids) => {

@@ -30,10 +30,13 @@ const entriesOf = (audited: ReadonlyArray<Audited>) => {
 }
 
 /** Records acts of the `CurrentActor` in the transaction that performs them. */
-export const record = (sql: SqlClient.SqlClient, acts: ReadonlyArray<AuditAct>) =>
+export const record = (sql: SqlClient.SqlClient, acts: ReadonlyArray<AuditAct>) => recordEach(sql, acts, (act) => act)
+
+/** Records an act for each row that a statement has changed. */
+export const recordEach = <Row>(sql: SqlClient.SqlClient, rows: ReadonlyArray<Row>, actOf: (row: Row) => AuditAct) =>
   Effect.flatMap(CurrentActor, (actor) =>
     Effect.forEach(
-      entriesOf(acts.map((act) => ({ act, actor }))),
+      entriesOf(rows.map((row) => ({ act: actOf(row), actor }))),
       ({ account_id, events }) =>
         sql`INSERT INTO audit_entries (account_id, events) VALUES (${account_id}, ${events}::json)`,
       { discard: true }

@@ -1,8 +1,8 @@
 import { connect as connectSocket, type Socket } from "node:net"
+import { type Duplex, duplexPair } from "node:stream"
 import { connect as connectTls, type TLSSocket } from "node:tls"
 import type { DatabaseTarget } from "./DatabaseTarget.ts"
 import { MessageTap } from "./MessageTap.ts"
-import { TlsNegotiation } from "./TlsNegotiation.ts"
 
 /** When a connection is destroyed; times in milliseconds. */
 interface Lifetime {
@@ -33,6 +33,24 @@ const watch = (socket: Socket | TLSSocket, { silence }: Lifetime) => {
   }
 }
 
+const sslRequest = Buffer.from([0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f])
+const accepted = 0x53 // S
+
+/** A stream over a connection on which PostgreSQL agrees to TLS before anything else is sent. */
+const negotiateTls = (raw: Socket): Duplex => {
+  const [stream, behind] = duplexPair()
+  const closed = () => stream.destroy(Object.assign(new Error("Connection closed"), { code: "ECONNRESET" }))
+  raw.once("error", (error) => stream.destroy(error)).once("close", closed)
+  stream.once("close", () => raw.destroy())
+  raw.write(sslRequest)
+  raw.once("data", (answer: Buffer) => {
+    // Anything after the first byte could be plaintext injected ahead of the handshake.
+    if (answer[0] !== accepted || answer.length > 1) stream.destroy(new Error("The database does not speak TLS"))
+    else raw.pipe(behind).pipe(raw)
+  })
+  return stream
+}
+
 /**
  * Opens connections that are destroyed once they are silent or lead to a read-only server; the pool opens new ones.
  * `onUnreplicated` is called when a commit may not have reached its synchronous replicas, which the driver does not
@@ -44,7 +62,7 @@ export const makeTransport =
     const raw = host.startsWith("/")
       ? connectSocket({ path: `${host}/.s.PGSQL.${port}` })
       : connectSocket({ host, port, noDelay: true, keepAlive: true, keepAliveInitialDelay: 10_000 })
-    const socket = tls === undefined ? raw : connectTls({ ...tls, socket: new TlsNegotiation(raw) })
+    const socket = tls === undefined ? raw : connectTls({ ...tls, socket: negotiateTls(raw) })
     const tap = new MessageTap({
       onUnreplicated,
       onReadOnly: () => socket.destroy(),

@@ -15,8 +15,8 @@ const valid = vectors.filter(({ result }) => result === "valid")
 const invalid = vectors.filter(({ result }) => result === "invalid")
 
 describe("AES-256-GCM agrees with Wycheproof (T3; SECURITY.md, Sealing format 1)", () => {
-  it("on 21 valid and 27 invalid vectors", () => {
-    assert.deepStrictEqual([valid.length, invalid.length], [21, 27])
+  it("on 21 valid and 11 invalid vectors", () => {
+    assert.deepStrictEqual([valid.length, invalid.length], [21, 11])
   })
 
   it.for(valid)("vector $tcId is what encrypt returns, and decrypt opens it", (vector) => {

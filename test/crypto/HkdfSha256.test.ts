@@ -9,8 +9,8 @@ const valid = vectors.filter(({ result }) => result === "valid")
 const invalid = vectors.filter(({ result }) => result === "invalid")
 
 describe("the HKDF-SHA-256 of this platform agrees with Wycheproof (SECURITY.md, Sealing format 1)", () => {
-  it("on 102 valid and 3 invalid vectors", () => {
-    assert.deepStrictEqual([valid.length, invalid.length], [102, 3])
+  it("on 38 valid and 1 invalid vectors", () => {
+    assert.deepStrictEqual([valid.length, invalid.length], [38, 1])
   })
 
   it.for(valid)("vector $tcId", (vector) => {

@@ -1,11 +1,11 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Redacted, Result, Schema } from "effect"
-import { InvalidParams } from "../../src/domain/Errors.ts"
 import { issuesOf } from "../../src/domain/Issue.ts"
 import { decodeNewCredential, NewCredential } from "../../src/domain/NewCredential.ts"
 import { Provider } from "../../src/domain/Provider.ts"
 import { defaults } from "../support/http/Bodies.ts"
 import { acceptedBody, elementOf, givenKey, integer } from "../support/memory/arbitraries.ts"
+import slugs from "./providers.json" with { type: "json" }
 
 const decode = Schema.decodeUnknownResult(NewCredential, { errors: "all" })
 
@@ -213,8 +213,9 @@ describe("a body at a bound is accepted (section 8)", () => {
 })
 
 describe("provider (section 2.2, D27)", () => {
-  it("is one of 115 lowercase slugs, some with one path-style suffix", () => {
-    assert.strictEqual(new Set(Provider.literals).size, 115)
+  it("is one of the 115 lowercase slugs of the specification, some with one path-style suffix", () => {
+    assert.strictEqual(new Set(slugs).size, 115)
+    assert.sameMembers([...Provider.literals], slugs)
     for (const slug of Provider.literals) assert.match(slug, /^[a-z0-9-]+(\/[a-z0-9-]+)?$/)
   })
 
@@ -297,34 +298,23 @@ describe("declared_region and the key (section 4.1, D28, D29, D30)", () => {
     "key: must be a plain key or a JSON object with a non-empty api_key and, if it has a region, one of global, europe, us or eu"
   ]
   const material = (region: string) => `{"api_key":"fake-key","region":"${region}"}`
-  const none = '{"api_key":"fake-key"}'
+  const keys = {
+    "fake-key": undefined,
+    '{"api_key":"fake-key"}': undefined,
+    [material("global")]: "global",
+    [material("europe")]: "europe",
+    [material("eu")]: "europe",
+    [material("us")]: "us"
+  }
 
   type Case = readonly [provider: string, key: string, declared_region: string | null, expected: ReadonlyArray<string>]
   const cases = ["openai", "fireworks"].flatMap((provider): ReadonlyArray<Case> => [
-    [provider, "fake-key", null, []],
-    [provider, "fake-key", "global", []],
-    [provider, "fake-key", "europe", noRegion],
-    [provider, "fake-key", "us", noRegion],
-    [provider, none, null, []],
-    [provider, none, "global", []],
-    [provider, none, "europe", noRegion],
-    [provider, none, "us", noRegion],
-    [provider, material("global"), null, []],
-    [provider, material("global"), "global", []],
-    [provider, material("global"), "europe", mismatch],
-    [provider, material("global"), "us", mismatch],
-    [provider, material("europe"), null, []],
-    [provider, material("europe"), "global", mismatch],
-    [provider, material("europe"), "europe", []],
-    [provider, material("europe"), "us", mismatch],
-    [provider, material("eu"), null, []],
-    [provider, material("eu"), "global", mismatch],
-    [provider, material("eu"), "europe", []],
-    [provider, material("eu"), "us", mismatch],
-    [provider, material("us"), null, []],
-    [provider, material("us"), "global", mismatch],
-    [provider, material("us"), "europe", mismatch],
-    [provider, material("us"), "us", []],
+    ...Object.entries(keys).flatMap(([key, region = "global"]) =>
+      [null, "global", "europe", "us"].map((declared): Case => {
+        const fits = declared === null || declared === region
+        return [provider, key, declared, fits ? [] : key.includes("region") ? mismatch : noRegion]
+      })
+    ),
     [provider, material("asia"), null, malformed],
     [provider, "{", "us", malformed]
   ])
@@ -378,11 +368,6 @@ describe("the same rules hold wherever a create comes from (section 4.1)", () =>
   ]
   const valid = Schema.decodeUnknownSync(NewCredential)(plain)
 
-  it.for(broken)("a decoded body must not have %s", ([, change]) => {
-    const { key, ...rest } = { ...valid, ...change }
-    assert.isNotEmpty(issues({ ...rest, key: Redacted.value(key) }))
-  })
-
   it.for(broken)("a program cannot make one with %s", ([, change]) => {
     assert.doesNotThrow(() => NewCredential.make(valid))
     assert.throws(() => NewCredential.make({ ...valid, ...change }))
@@ -394,30 +379,6 @@ describe("the same rules hold wherever a create comes from (section 4.1)", () =>
 })
 
 describe("the input of create, in process (section 4.1, D7)", () => {
-  it.effect("is decoded, with the defaults of what is left out", () =>
-    Effect.gen(function* () {
-      const { key, ...decoded } = yield* decodeNewCredential({ provider: "cohere", key: "fake-key", unknown: 1 })
-      assert.strictEqual(Redacted.value(key), "fake-key")
-      assert.deepInclude(decoded, { provider: "cohere", name: null, disabled: false })
-    })
-  )
-
-  it.effect("fails with every issue at once, as over HTTP", () =>
-    Effect.gen(function* () {
-      const refused = yield* Effect.flip(decodeNewCredential({ provider: "nobody", name: 5, disabled: null }))
-      assert.instanceOf(refused, InvalidParams)
-      assert.sameDeepMembers(
-        [...refused.error.metadata.issues],
-        [
-          { path: ["key"], message: "is required" },
-          { path: ["provider"], message: "must be a known provider slug" },
-          { path: ["name"], message: "must be a string or null" },
-          { path: ["disabled"], message: "must be true or false" }
-        ]
-      )
-    })
-  )
-
   it.effect("fails with at most 100 issues, and with one for what is no object", () =>
     Effect.gen(function* () {
       const many = Array.from({ length: 100 }, () => 1)

@@ -1,7 +1,5 @@
 import { assert } from "@effect/vitest"
-import { DateTime, Effect } from "effect"
-import { AccountRepository } from "../../src/port/AccountRepository.ts"
-import { Accounts } from "../../src/service/Accounts.ts"
+import { Effect } from "effect"
 import { layerLive } from "../support/process/layerLive.ts"
 import { created, minimal, unknownId } from "../support/http/Bodies.ts"
 import { type Header, json } from "../support/http/HttpProbe.ts"
@@ -13,52 +11,15 @@ type Cases = ReadonlyArray<readonly [rule: string, body: unknown, ...issues: Rea
 const issue = (message: string, ...path: Issue["path"]): Issue => ({ path, message })
 
 const hash = "0123456789abcdef".repeat(4)
-const material = JSON.stringify({ api_key: "k", region: "us" })
 
-/** One case for each way in which a body is refused; test/domain/NewCredential.test.ts has all of them. */
+/** test/domain/NewCredential.test.ts has the fields, test/service/Refused.test.ts what belongs to others. */
 const fields: Cases = [
   ["neither key nor provider (rule 1)", {}, issue("is required", "key"), issue("is required", "provider")],
-  ["U+0000 (D25)", { ...minimal, key: "a\0b" }, issue("must not contain U+0000 or half of a surrogate pair", "key")],
-  [
-    "a line break behind the key (D45)",
-    { ...minimal, key: `${minimal.key}\n` },
-    issue("must not have white space or a control character at either end", "key")
-  ],
-  ["a label as key (D45)", { ...minimal, key: "sk-...AbCd" }, issue("must not have the form of a label", "key")],
-  [
-    "half of a surrogate pair in a list (D25)",
-    { ...minimal, allowed_user_ids: ["u", "\udc00"] },
-    issue("must not contain U+0000 or half of a surrogate pair", "allowed_user_ids", 1)
-  ],
   [
     "two elements of a list (D7)",
     { ...minimal, allowed_api_key_hashes: ["", hash, null] },
     issue("must be 64 lowercase hexadecimal characters", "allowed_api_key_hashes", 0),
     issue("must be a string", "allowed_api_key_hashes", 2)
-  ],
-  [
-    "is_fallback with both other flags (rules 2 and 3, D31)",
-    { ...minimal, is_fallback: true, is_byok_only: true, is_required: true },
-    issue("cannot be combined with is_fallback", "is_byok_only"),
-    issue("cannot be combined with is_fallback", "is_required")
-  ],
-  [
-    "key material that is cut off (D28)",
-    { ...minimal, key: material.slice(0, -1) },
-    issue(
-      "must be a plain key or a JSON object with a non-empty api_key and, if it has a region, one of global, europe, us or eu",
-      "key"
-    )
-  ],
-  [
-    "another region than the key's (D29)",
-    { ...minimal, key: material, declared_region: "europe" },
-    issue("must match the region of the key", "declared_region")
-  ],
-  [
-    "a region that the provider does not have (D30)",
-    { ...minimal, provider: "anthropic", declared_region: "us" },
-    issue("must be global or null for this provider", "declared_region")
   ],
   [
     "every field that is wrong is named (D7)",
@@ -188,54 +149,6 @@ layerLive(TestService.layer)("create answers 400 (section 7)", (it) => {
       assert.strictEqual(answer.status, 400)
       assert.isBelow(answer.body.length, 10_000)
     })
-  )
-
-  it.effect.each(["unknown", "another account's", "deleted"])(
-    "workspace_id: %s, with one message for all (D6)",
-    (which) =>
-      Effect.gen(function* () {
-        const { account_id, create } = yield* TestService.newTenant
-        const accounts = yield* Accounts
-        const { workspace_id: deleted } = yield* accounts.createWorkspace(account_id, "soon deleted")
-        yield* accounts.deleteWorkspace(deleted)
-        const foreign = (yield* TestService.newTenant).workspace_id
-        const workspace_id = which === "deleted" ? deleted : which === "unknown" ? unknownId : foreign
-        const answer = yield* TestService.storing(0, create({ ...minimal, workspace_id }))
-        assertInvalid(answer, issue("is not a workspace of this account", "workspace_id"))
-      })
-  )
-
-  it.effect("the default workspace is deleted and none is given, from the next request on (section 4.1, D43)", () =>
-    Effect.gen(function* () {
-      const { account_id, create, workspace_id } = yield* TestService.newTenant
-      const accounts = yield* Accounts
-      const { workspace_id: another } = yield* accounts.createWorkspace(account_id, "another")
-      created(yield* create(minimal))
-      yield* (yield* AccountRepository).deleteWorkspace(workspace_id, yield* DateTime.now)
-      const refused = yield* TestService.storing(0, create(minimal))
-      assertInvalid(refused, issue("is required: the default workspace is deleted", "workspace_id"))
-      const made = created(yield* create({ ...minimal, workspace_id: another }))
-      assert.strictEqual(made["workspace_id"], another)
-    })
-  )
-
-  it.effect.each(["unknown", "another account's", "revoked"])(
-    "allowed_api_key_hashes: %s, with one message for all and among valid ones (section 4.1, D24)",
-    (which) =>
-      Effect.gen(function* () {
-        const { account_id, create, management_key_hash: own } = yield* TestService.newTenant
-        const accounts = yield* Accounts
-        const { hash: revoked } = yield* accounts.issueApiKey(account_id, { name: "revoked", management: false })
-        yield* accounts.revokeApiKey(revoked)
-        const foreign = (yield* TestService.newTenant).management_key_hash
-        const wrong = which === "revoked" ? revoked : which === "unknown" ? hash : foreign
-        const body = { ...minimal, allowed_api_key_hashes: [own, wrong, own, wrong] }
-        assertInvalid(
-          yield* TestService.storing(0, create(body)),
-          issue("is not an API key of this account", "allowed_api_key_hashes", 1),
-          issue("is not an API key of this account", "allowed_api_key_hashes", 3)
-        )
-      })
   )
 
   it.effect("both the workspace and a hash are named if both are wrong (D7)", () =>

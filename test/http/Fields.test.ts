@@ -2,9 +2,7 @@ import { assert } from "@effect/vitest"
 import { Effect, Option, Redacted } from "effect"
 import { CredentialId } from "../../src/domain/Identifiers.ts"
 import { Cipher } from "../../src/port/Cipher.ts"
-import { Accounts } from "../../src/service/Accounts.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
-import slugs from "./providers.json" with { type: "json" }
 import { layerLive } from "../support/process/layerLive.ts"
 import { acceptedBody, givenKey } from "../support/memory/arbitraries.ts"
 import { created, createdId, defaults, minimal } from "../support/http/Bodies.ts"
@@ -20,73 +18,7 @@ const openedKey = Effect.fnUntraced(function* ({ account_id }: Tenant, id: unkno
 
 const { declared_region: _, ...withoutRegion } = defaults
 
-const shownAsGiven = (rule: string, given: object) => ({ rule, given, shown: given })
-
-const accepted: ReadonlyArray<{ readonly rule: string; readonly given: object; readonly shown: object }> = [
-  shownAsGiven("name: 255 code points outside the BMP (section 8, D20)", { name: "𝒦".repeat(255) }),
-  shownAsGiven('name: "" and [] are not null (D20, D22)', { name: "", allowed_models: [], allowed_user_ids: [] }),
-  shownAsGiven("lists: order, duplicates, case, blanks and marks (D23)", {
-    allowed_models: ["b", "a", "b", "A", " a ", "", "é", "e\u0301", '"', "{}", ",", "NULL", "\\"],
-    allowed_user_ids: Array.from({ length: 100 }, (_, index) => `item-${index}`)
-  }),
-  {
-    rule: "declared_region: the region of the key (D28, D29)",
-    given: { key: JSON.stringify({ api_key: "ABCDEFGHIJKLMNOPQRSTUVWXYZ", region: "eu" }) },
-    shown: { declared_region: "europe", label: "ABC...WXYZ" }
-  },
-  {
-    rule: "unknown members are ignored (D13)",
-    given: {
-      added_later: { key: "x" },
-      id: "x",
-      label: "x",
-      sort_order: 7,
-      created_at: 0,
-      constructor: 1,
-      toString: 0
-    },
-    shown: { name: null, label: "sk-...AbCd" }
-  }
-]
-
 layerLive(TestService.layer)("fields (section 4.1)", (it) => {
-  it.effect.each(accepted)("$rule", ({ given, shown }) =>
-    Effect.gen(function* () {
-      const { create } = yield* TestService.tenant
-      const made = created(yield* create({ ...minimal, ...given }))
-      for (const [name, value] of Object.entries(shown)) assert.deepStrictEqual(made[name], value)
-    })
-  )
-
-  it.effect(
-    "allowed_api_key_hashes: 1 to 100 live keys of the account, in any order and repeated (section 4.1, D23, D24)",
-    () =>
-      Effect.gen(function* () {
-        const { account_id, create, management_key_hash: first } = yield* TestService.tenant
-        const accounts = yield* Accounts
-        const { hash: second } = yield* accounts.issueApiKey(account_id, { name: "ordinary", management: false })
-        const lists = [[first], [second, first], [first, second, first], Array.from({ length: 100 }, () => second)]
-        for (const allowed_api_key_hashes of lists) {
-          const made = created(yield* create({ ...minimal, allowed_api_key_hashes }))
-          assert.deepStrictEqual(made["allowed_api_key_hashes"], allowed_api_key_hashes)
-        }
-      })
-  )
-
-  it.effect("provider: each of the 115 slugs (section 2.2, D27)", () =>
-    Effect.gen(function* () {
-      const { create } = yield* TestService.tenant
-      assert.strictEqual(new Set(slugs).size, 115)
-      const made = yield* Effect.forEach(slugs, (provider) => create({ provider, key: "k" }), {
-        concurrency: 8
-      })
-      assert.deepStrictEqual(
-        made.map((answer) => created(answer)["provider"]),
-        slugs
-      )
-    })
-  )
-
   it.effect.each([
     ["first the accepted value", '{"key":"first","key":"second","provider":"xai","provider":"azure"}'],
     ["first a refused value", '{"key":5,"provider":"nobody","key":"second","provider":"azure"}']

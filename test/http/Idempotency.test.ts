@@ -1,8 +1,7 @@
 import { answerText } from "../support/http/RawConnection.ts"
 import { assert } from "@effect/vitest"
-import { DateTime, Effect, Redacted } from "effect"
+import { Effect, Redacted } from "effect"
 import { randomBytes } from "node:crypto"
-import { AccountRepository } from "../../src/port/AccountRepository.ts"
 import { Accounts } from "../../src/service/Accounts.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { created, createdId, minimal, statusesOf } from "../support/http/Bodies.ts"
@@ -106,16 +105,6 @@ layerLive(TestService.layer)("create with an idempotency key (SECURITY.md, Idemp
         assertRefused(yield* TestService.storing(0, create(url, Redacted.value(key), changed, headers)), "Conflict")
         created(yield* TestService.storing(1, other.create(changed, headers)))
       })
-  )
-
-  it.effect("answers with what was stored even after the default workspace is deleted (F18)", () =>
-    Effect.gen(function* () {
-      const { create, workspace_id } = yield* TestService.newTenant
-      const first = yield* create(minimal, [under("k")])
-      yield* (yield* AccountRepository).deleteWorkspace(workspace_id, yield* DateTime.now)
-      const again = yield* create(minimal, [under("k")])
-      assert.deepStrictEqual([again.status, again.body], [201, first.body])
-    })
   )
 
   it.effect.each(forms)("answers 400 and stores nothing when it is %s (D7)", ([, headers]) =>

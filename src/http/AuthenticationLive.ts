@@ -1,25 +1,20 @@
 import { Context, Effect, Layer, Option, Redacted, Schema, type Types } from "effect"
-import { HttpRouter, HttpServerRequest, HttpServerResponse } from "effect/http"
+import { HttpRouter, HttpServerRequest, type HttpServerResponse } from "effect/http"
 import { Authentication } from "../api/Middleware.ts"
 import { CurrentCaller } from "../domain/CurrentCaller.ts"
 import { Forbidden, type ServiceUnavailable, Unauthorized } from "../domain/Errors.ts"
 import { type AccountId, type ApiKeyHash, CredentialId } from "../domain/Identifiers.ts"
 import { hashApiKey, hasWrongChecksum } from "../port/ApiKey.ts"
 import { ApiKeys, type FoundApiKey, Prefetched } from "../port/ApiKeys.ts"
+import { errorResponse } from "./Envelope.ts"
 import { FairQueues } from "./FairQueue.ts"
 import { isRepeated } from "./RequestHeaders.ts"
-import { CurrentRequestLog } from "./RequestLogContext.ts"
+import { CurrentRequestLog } from "./traceAndLog.ts"
 
-const refusal = ({ error }: Unauthorized | Forbidden, reason?: string) =>
-  Effect.succeed(
-    HttpServerResponse.jsonUnsafe(
-      { error },
-      {
-        status: error.code,
-        headers: { "www-authenticate": `Bearer realm="byok"${reason === undefined ? "" : `, error="${reason}"`}` }
-      }
-    )
-  )
+const refusal = (refused: Unauthorized | Forbidden, reason?: string) => {
+  const challenge = `Bearer realm="byok"${reason === undefined ? "" : `, error="${reason}"`}`
+  return Effect.succeed(errorResponse(refused, { "www-authenticate": challenge }))
+}
 
 /** Ready-made: a refusal costs less than what it refuses. */
 const missing = {

@@ -8,18 +8,21 @@ import { isRepeated, requestIdOf } from "./RequestHeaders.ts"
 import { publicRouting, routableUrl, type Routing } from "./Routing.ts"
 import { traceAndLog } from "./traceAndLog.ts"
 
-const send = (
-  { error }: InvalidParams | NotFound | MethodNotAllowed | InternalError,
+/** An error as it is sent. */
+export const errorResponse = (
+  { error }: { readonly error: { readonly code: number } },
   headers: Record<string, string> = {}
 ) => HttpServerResponse.jsonUnsafe({ error }, { status: error.code, headers })
 
 const unrouted = ({ methodsOf }: Routing, url: string) => {
   const allow = methodsOf(url)
-  return allow.length === 0 ? send(new NotFound()) : send(new MethodNotAllowed(), { allow: allow.join(", ") })
+  return allow.length === 0
+    ? errorResponse(new NotFound())
+    : errorResponse(new MethodNotAllowed(), { allow: allow.join(", ") })
 }
 
 const hostMissing = Effect.succeed(
-  send(InvalidParams.of({ path: [], message: "must have exactly one Host header" }), { connection: "close" })
+  errorResponse(InvalidParams.of({ path: [], message: "must have exactly one Host header" }), { connection: "close" })
 )
 
 /** Whether a request has exactly one Host header, as RFC 9112 requires in section 3.2; HTTP/1.0 needs none. */
@@ -57,7 +60,10 @@ export const layerFor = (routing: Routing) =>
               return Effect.succeed(unrouted(routing, url))
             }
             if (Cause.hasInterruptsOnly(cause)) return Effect.failCause(cause)
-            return logFailure(cause).pipe(Effect.annotateLogs({ request_id }), Effect.as(send(new InternalError())))
+            return logFailure(cause).pipe(
+              Effect.annotateLogs({ request_id }),
+              Effect.as(errorResponse(new InternalError()))
+            )
           })
           const enveloped = Effect.map(answered, (response) =>
             HttpServerResponse.setHeaders(response, {

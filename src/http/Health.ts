@@ -3,11 +3,12 @@ import { HttpServerResponse } from "effect/http"
 import { HttpApiBuilder } from "effect/http-api"
 import { Api } from "../api/Api.ts"
 import { ServiceUnavailable } from "../domain/Errors.ts"
+import { errorResponse } from "./Envelope.ts"
 import { Draining, Readiness } from "../port/Readiness.ts"
 
 const live = HttpServerResponse.jsonUnsafe({ status: "live" })
 const ready = HttpServerResponse.jsonUnsafe({ status: "ready" })
-const notReady = HttpServerResponse.jsonUnsafe({ error: new ServiceUnavailable().error }, { status: 503 })
+const notReady = errorResponse(new ServiceUnavailable())
 
 /** Anybody may ask, as often as they like: who asks within a second gets one answer, whatever the system's clock does. */
 const oncePerSecond = <A, E, R>(effect: Effect.Effect<A, E, R>) =>

@@ -13,10 +13,10 @@ import * as Handlers from "./Handlers.ts"
 import * as Health from "./Health.ts"
 import { type Certificate, makeNodeServer, type ServerLimits } from "./makeNodeServer.ts"
 import * as RequestDecodingLive from "./RequestDecodingLive.ts"
-import { AccessLog } from "./RequestLogContext.ts"
 import { makeRequestMeter } from "./RequestMeter.ts"
 import { routerConfig } from "./Routing.ts"
 import { FairQueues } from "./FairQueue.ts"
+import { AccessLog } from "./traceAndLog.ts"
 
 /** Where the server listens, and what it grants its clients. */
 export interface ServerSettings extends ServerLimits {

@@ -7,8 +7,7 @@ import { Duration } from "effect"
 import { ExpectationFailed, HeadersTooLarge, MethodNotAllowed, RequestTimeout } from "../api/HttpErrors.ts"
 import { InvalidParams } from "../domain/Errors.ts"
 import { requestIdOf } from "./RequestHeaders.ts"
-import { clientGone, refusals } from "./RequestLogContext.ts"
-import type { RequestMeter } from "./RequestMeter.ts"
+import { clientGone, refusals, type RequestMeter } from "./RequestMeter.ts"
 import { allowedMethods, routableUrl, routeOf } from "./Routing.ts"
 
 /** What the server grants its clients. */

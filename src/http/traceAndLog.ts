@@ -1,8 +1,22 @@
 import { Clock, Context, Effect, Exit, type Fiber, Option, References, Tracer } from "effect"
 import { type HttpServerRequest, type HttpServerResponse, HttpTraceContext } from "effect/http"
-import { AccessLog, clientGone, CurrentRequestLog, refusals, type RequestLogContext } from "./RequestLogContext.ts"
-import { methodOf } from "./RequestMeter.ts"
+import type { AccountId, ApiKeyHash } from "../domain/Identifiers.ts"
+import { clientGone, methodOf, refusals } from "./RequestMeter.ts"
 import type { Routing } from "./Routing.ts"
+
+/** Whether each request is a line in the log. */
+export const AccessLog = Context.Reference<boolean>("byok/AccessLog", { defaultValue: () => false })
+
+/** What is learned of a request's caller while it is answered. */
+interface RequestLogContext {
+  api_key_hash?: ApiKeyHash
+  account_id?: AccountId
+}
+
+/** Of the current request; none unless it is logged. */
+export const CurrentRequestLog = Context.Reference<RequestLogContext | undefined>("byok/CurrentRequestLog", {
+  defaultValue: () => undefined
+})
 
 /** Begins the span of a request, under the span of its caller if it names one; none if the trace is not recorded. */
 const beginRequestSpan = (

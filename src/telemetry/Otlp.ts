@@ -12,42 +12,31 @@ type Span = Parameters<Serialization["traces"]>[0]["resourceSpans"][number]["sco
 const failed = 2
 
 /** Effect adds the message and the stack of a failure, which may hold anything, as an event and to the status. */
-const withoutText = (span: Span): Span => ({
-  ...span,
-  events: [],
-  status: { code: span.status.code === failed ? failed : 0 }
-})
-
-const withoutUnit = <Point extends { attributes?: Array<{ key: string }> }>(points: ReadonlyArray<Point>) =>
-  points.map((point) => ({ ...point, attributes: (point.attributes ?? []).filter(({ key }) => key !== "unit") }))
+const removeText = (span: Span) =>
+  void Object.assign(span, { events: [], status: { code: span.status.code === failed ? failed : 0 } })
 
 /** Effect takes the unit of a series from its attributes and leaves it among them. */
-const cleaned = ({ gauge, histogram, sum, ...metric }: Metric): Metric => ({
-  ...metric,
-  ...(gauge === undefined ? {} : { gauge: { ...gauge, dataPoints: withoutUnit(gauge.dataPoints) } }),
-  ...(sum === undefined ? {} : { sum: { ...sum, dataPoints: withoutUnit(sum.dataPoints) } }),
-  ...(histogram === undefined ? {} : { histogram: { ...histogram, dataPoints: withoutUnit(histogram.dataPoints) } })
-})
+const removeUnit = ({ gauge, histogram, sum }: Metric) => {
+  for (const series of [gauge, histogram, sum]) {
+    for (const point of series?.dataPoints ?? []) {
+      Object.assign(point, { attributes: (point.attributes ?? []).filter(({ key }) => key !== "unit") })
+    }
+  }
+}
 
 /** OTLP as JSON, without the text of any failure. */
 const serialization = Layer.effect(
   OtlpSerialization.OtlpSerialization,
   Effect.map(OtlpSerialization.OtlpSerialization, (json) => ({
     ...json,
-    traces: ({ resourceSpans }) =>
-      json.traces({
-        resourceSpans: resourceSpans.map((each) => ({
-          ...each,
-          scopeSpans: each.scopeSpans.map((scope) => ({ ...scope, spans: scope.spans.map(withoutText) }))
-        }))
-      }),
-    metrics: ({ resourceMetrics }) =>
-      json.metrics({
-        resourceMetrics: resourceMetrics.map((each) => ({
-          ...each,
-          scopeMetrics: each.scopeMetrics.map((scope) => ({ ...scope, metrics: scope.metrics.map(cleaned) }))
-        }))
-      })
+    traces: (data) => {
+      for (const { spans } of data.resourceSpans.flatMap(({ scopeSpans }) => scopeSpans)) spans.forEach(removeText)
+      return json.traces(data)
+    },
+    metrics: (data) => {
+      for (const { metrics } of data.resourceMetrics.flatMap((each) => each.scopeMetrics)) metrics.forEach(removeUnit)
+      return json.metrics(data)
+    }
   }))
 ).pipe(Layer.provide(OtlpSerialization.layerJson))
 

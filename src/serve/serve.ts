@@ -7,7 +7,8 @@ import * as Server from "../http/Server.ts"
 import * as ManagementServer from "../management/ManagementServer.ts"
 import { Draining } from "../port/Readiness.ts"
 import { readCertificate } from "../wiring/Certificates.ts"
-import { InvalidSetting, type Settings } from "../wiring/Settings.ts"
+import { InvalidSetting, refuse } from "../wiring/Environment.ts"
+import type { Settings } from "../wiring/Settings.ts"
 import * as TelemetryLive from "../wiring/TelemetryLive.ts"
 import { makeDrain } from "./makeDrain.ts"
 import { reloadOnSighup } from "./reloadOnSighup.ts"
@@ -34,18 +35,18 @@ const warnOfResets = ({ reusePort }: Settings) =>
 
 /** Names the setting to change if the port is taken or cannot be shared; other failures to listen stay as they are. */
 const notListening = ({ host, port, reusePort }: Settings, error: HttpServerError.ServeError) => {
-  const refuse = (message: string) => new InvalidSetting({ message })
+  const refused = (message: string) => new InvalidSetting({ message })
   switch (Reflect.get(Object(error.cause), "code")) {
     case "EADDRINUSE":
       return reusePort
-        ? refuse(`Port ${port} on ${host} is in use by a process of another user or without BYOK_REUSE_PORT=true.`)
-        : refuse(`Port ${port} on ${host} is in use: set PORT, e.g. PORT=${port < 65535 ? port + 1 : 3000}.`)
+        ? refused(`Port ${port} on ${host} is in use by a process of another user or without BYOK_REUSE_PORT=true.`)
+        : refused(`Port ${port} on ${host} is in use: set PORT, e.g. PORT=${port < 65535 ? port + 1 : 3000}.`)
     case "ENOTFOUND":
     case "EAI_AGAIN":
     case "EADDRNOTAVAIL":
-      return refuse("HOST must be an address of this machine, or a name of one.")
+      return refused("HOST must be an address of this machine, or a name of one.")
     case "ENOTSUP":
-      return refuse("BYOK_REUSE_PORT must be false: this operating system does not let processes share a port.")
+      return refused("BYOK_REUSE_PORT must be false: this operating system does not let processes share a port.")
     default:
       return error
   }
@@ -55,12 +56,14 @@ const notListening = ({ host, port, reusePort }: Settings, error: HttpServerErro
 export const managementPort = (settings: Settings) =>
   Option.match(settings.management, {
     onNone: () => Layer.empty,
-    onSome: (address) => {
-      const message = "BYOK_MANAGEMENT_HOST and BYOK_MANAGEMENT_PORT must be an address that is free to listen on."
-      return ManagementServer.layer({ ...settings, ...address }).pipe(
-        Layer.catchTag("ServeError", () => Layer.effectDiscard(Effect.fail(new InvalidSetting({ message }))))
+    onSome: (address) =>
+      ManagementServer.layer({ ...settings, ...address }).pipe(
+        Layer.catchTag("ServeError", () =>
+          Layer.effectDiscard(
+            refuse("BYOK_MANAGEMENT_HOST and BYOK_MANAGEMENT_PORT must be an address that is free to listen on.")
+          )
+        )
       )
-    }
   })
 
 /** The socket for gateways, if the settings ask for one. */
@@ -69,9 +72,7 @@ const gatewaySocket = (settings: Settings) =>
     onNone: () => Layer.empty,
     onSome: (path) =>
       GatewayServer.layer(settings, path).pipe(
-        Layer.catchTag("SocketRefused", ({ message }) =>
-          Layer.effectDiscard(Effect.fail(new InvalidSetting({ message })))
-        )
+        Layer.catchTag("SocketRefused", ({ message }) => Layer.effectDiscard(refuse(message)))
       )
   })
 

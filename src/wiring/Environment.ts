@@ -6,12 +6,18 @@ export const layer: Layer.Layer<never> = ConfigProvider.layer(
   ConfigProvider.make((path) => ConfigProvider.fromEnv().load(path))
 )
 
-/** A setting is wrong or missing. The message names it and never contains its value. */
+/** A setting, or what a command is given to read, is wrong or missing. The message names it and never contains its value. */
 export class InvalidSetting extends Data.TaggedError("InvalidSetting")<{ readonly message: string }> {}
 
 /** Fails with a sentence that names the setting. */
 export const refuse = (message: string): Effect.Effect<never, InvalidSetting> =>
   Effect.fail(new InvalidSetting({ message }))
+
+/** Puts the name of a setting or file before the sentence on what is wrong with it. */
+export const refuseAs =
+  (name: string) =>
+  <A, E extends { readonly message: string }, R>(use: Effect.Effect<A, E, R>) =>
+    Effect.catch(use, ({ message }) => refuse(`${name}: ${message}.`))
 
 /** What the text of a setting may be, and how the sentence that refuses another text ends. */
 export interface Kind<A> {

@@ -7,7 +7,7 @@ import { readPrivateFile } from "../crypto/keyring/SecretFile.ts"
 import { openToken } from "../crypto/pkcs11/Token.ts"
 import * as SecureRandomLive from "../crypto/SecureRandomLive.ts"
 import * as WrapBudget from "../crypto/WrapBudget.ts"
-import { refuse } from "./Environment.ts"
+import { refuse, refuseAs } from "./Environment.ts"
 import * as KeyringLive from "./KeyringLive.ts"
 import * as Persistence from "./Persistence.ts"
 import { namesToken, type Settings } from "./Settings.ts"
@@ -23,7 +23,7 @@ const pinOf = ({ pin, pinFile }: Settings["pkcs11"]) =>
     ? required("BYOK_PKCS11_PIN_FILE or BYOK_PKCS11_PIN", pin)
     : readPrivateFile(pinFile.value).pipe(
         Effect.map((text) => Redacted.make(text.trimEnd())),
-        Effect.catch(({ message }) => refuse(`BYOK_PKCS11_PIN_FILE: ${message}.`))
+        refuseAs("BYOK_PKCS11_PIN_FILE")
       )
 
 const openNamedToken = Effect.fnUntraced(function* (settings: Settings["pkcs11"]) {
@@ -52,7 +52,7 @@ const make = Effect.fnUntraced(function* (settings: Settings) {
   if (!namesToken(settings)) return keyring
   const token = yield* openNamedToken(settings.pkcs11)
   yield* Effect.andThen(checkKeks(token.keks), checkPrimary(token.keks[0]?.kek_id ?? "")).pipe(
-    Effect.catch(({ message }) => refuse(`BYOK_PKCS11_KEYS: ${message}.`))
+    refuseAs("BYOK_PKCS11_KEYS")
   )
   return makeUnion(makeTokenEncryption(token), keyring)
 })

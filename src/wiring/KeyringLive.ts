@@ -13,12 +13,12 @@ import {
 } from "../crypto/keyring/Keyring.ts"
 import { makeKeyringEditor } from "../crypto/keyring/makeKeyringEditor.ts"
 import { writeKeyringFile } from "../crypto/keyring/KeyringFile.ts"
-import { readPrivateFile, type UnusableFile } from "../crypto/keyring/SecretFile.ts"
+import { readPrivateFile } from "../crypto/keyring/SecretFile.ts"
 import { KekRegistry } from "../port/KekRegistry.ts"
 import { KeyringEditor } from "../port/KeyringEditor.ts"
 import { KeyringNotReloaded, KeyringReload } from "../port/KeyringReload.ts"
 import { makeMeter } from "../port/Meter.ts"
-import { refuse } from "./Environment.ts"
+import { refuse, refuseAs } from "./Environment.ts"
 import { namesToken, type Settings } from "./Settings.ts"
 
 /** A keyring that no reload can change: it is in the environment, or all keys are on a token. */
@@ -44,17 +44,11 @@ export const sourceOf = Effect.fnUntraced(function* (settings: Settings) {
   )
 })
 
-/** Refuses a keyring, naming the setting it came from. */
-const refuseKeyring =
-  (setting: string) =>
-  ({ message }: InvalidKeyring | UnusableFile) =>
-    refuse(`${setting}: ${message}.`)
-
 /** Refuses a missing or malformed keyring without waiting for the database. */
 export const validate = (settings: Settings) =>
   Layer.effectDiscard(
     Effect.flatMap(sourceOf(settings), ({ isOwn, read, setting }) =>
-      isOwn ? Effect.void : Effect.catch(Effect.asVoid(read), refuseKeyring(setting))
+      isOwn ? Effect.void : refuseAs(setting)(Effect.asVoid(read))
     )
   )
 
@@ -90,8 +84,7 @@ export const layer = (settings: Settings) =>
       }
       const oneAtATime = yield* Semaphore.make(1)
       const create = isOwn && file !== undefined ? createUnlessSealed(file) : Effect.void
-      const first = Effect.flatMap(Effect.andThen(create, read), check)
-      let ring = yield* Effect.catch(first, refuseKeyring(setting))
+      let ring = yield* refuseAs(setting)(Effect.flatMap(Effect.andThen(create, read), check))
       const reload = Effect.flatMap(reread, check).pipe(
         Effect.provideService(KekRegistry, registry),
         Effect.map((next) => {

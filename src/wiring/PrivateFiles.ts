@@ -2,10 +2,7 @@ import { closeSync, openSync } from "node:fs"
 import { Effect } from "effect"
 import { writeKeyringFile } from "../crypto/keyring/KeyringFile.ts"
 import { readPrivateFile, refuseShared, UnusableFile } from "../crypto/keyring/SecretFile.ts"
-import { refuse } from "./Environment.ts"
-
-const named = <A, R>(path: string, use: Effect.Effect<A, UnusableFile, R>) =>
-  Effect.catch(use, ({ message }) => refuse(`${path}: ${message}.`))
+import { refuseAs } from "./Environment.ts"
 
 const attempt = <A>(use: () => A) => Effect.try({ try: use, catch: UnusableFile.to("read") })
 
@@ -16,11 +13,11 @@ export const open = (path: string) =>
     (file) => Effect.sync(() => closeSync(file))
   ).pipe(
     Effect.tap((file) => attempt(() => refuseShared(file))),
-    (opened) => named(path, opened)
+    refuseAs(path)
   )
 
 /** Reads a file under the same rule. */
-export const read = (path: string) => named(path, readPrivateFile(path))
+export const read = (path: string) => refuseAs(path)(readPrivateFile(path))
 
 /** Creates a file of mode 0600, complete or not at all; fails if there is one. */
-export const create = (path: string, text: string) => named(path, writeKeyringFile(path, text))
+export const create = (path: string, text: string) => refuseAs(path)(writeKeyringFile(path, text))

@@ -1,14 +1,10 @@
 import { isUtf8 } from "node:buffer"
-import { Data, Effect, Option, Redacted } from "effect"
+import { Effect, Option, Redacted } from "effect"
 import { readPrivateBytes } from "../crypto/keyring/SecretFile.ts"
-
-/** A secret that cannot be used. Says what was expected, never what was given. */
-class UnusableText extends Data.TaggedError("UnusableText")<{ readonly message: string }> {}
+import { type InvalidSetting, refuse, refuseAs } from "./Environment.ts"
 
 /** As much as a create may have in its body. */
 const maxBytes = 256 * 1024
-
-const refuse = (what: string, expected: string) => Effect.fail(new UnusableText({ message: `${what} ${expected}.` }))
 
 /** Reads to the end, or until there is too much. */
 const readStandardInput = (what: string, stdin: AsyncIterable<Buffer>) =>
@@ -23,28 +19,27 @@ const readStandardInput = (what: string, stdin: AsyncIterable<Buffer>) =>
     const whole = Buffer.concat(parts)
     for (const part of parts) part.fill(0)
     return whole
-  }).pipe(Effect.catch(() => refuse(what, "on standard input cannot be read")))
+  }).pipe(Effect.catch(() => refuse(`${what} on standard input cannot be read.`)))
 
 const decode = (what: string, bytes: Buffer) => {
-  if (bytes.length > maxBytes) return refuse(what, "must have at most 256 KiB")
-  if (!isUtf8(bytes)) return refuse(what, "must be UTF-8")
+  if (bytes.length > maxBytes) return refuse(`${what} must have at most 256 KiB.`)
+  if (!isUtf8(bytes)) return refuse(`${what} must be UTF-8.`)
   const text = bytes.toString("utf8")
-  if (text.includes("\0")) return refuse(what, "must be UTF-8 without U+0000")
-  return /[^\r\n\uFEFF]/.test(text) ? Effect.succeed(Redacted.make(text)) : refuse(what, "must not be empty")
+  if (text.includes("\0")) return refuse(`${what} must be UTF-8 without U+0000.`)
+  return /[^\r\n\uFEFF]/.test(text) ? Effect.succeed(Redacted.make(text)) : refuse(`${what} must not be empty.`)
 }
-
-const readFile = (path: string) =>
-  Effect.mapError(readPrivateBytes(path), ({ message }) => new UnusableText({ message: `--file: ${message}.` }))
 
 /** Reads a secret from a private file, or from standard input if none is named. `what` begins the sentence that refuses it. */
 export const readSecretText = (
   what: string,
   file: Option.Option<string>,
   stdin: AsyncIterable<Buffer>
-): Effect.Effect<Redacted.Redacted, UnusableText> =>
-  Effect.flatMap(Option.isSome(file) ? readFile(file.value) : readStandardInput(what, stdin), (bytes) =>
+): Effect.Effect<Redacted.Redacted, InvalidSetting> => {
+  const read = Option.isSome(file) ? refuseAs("--file")(readPrivateBytes(file.value)) : readStandardInput(what, stdin)
+  return Effect.flatMap(read, (bytes) =>
     Effect.ensuring(
       decode(what, bytes),
       Effect.sync(() => bytes.fill(0))
     )
   )
+}

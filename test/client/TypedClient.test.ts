@@ -10,7 +10,6 @@ import { CredentialId, WorkspaceId } from "../../src/domain/Identifiers.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"
 import { PlanRequest } from "../../src/domain/routing/RoutingRequest.ts"
 import { layerLive } from "../support/process/layerLive.ts"
-import { acceptedBody, givenKey } from "../support/memory/arbitraries.ts"
 import { minimal } from "../support/http/Bodies.ts"
 import { TestService, withoutTable } from "../support/http/TestService.ts"
 import { lockTable, untilWaiting } from "../support/database/transactions.ts"
@@ -104,19 +103,6 @@ layerLive(Layer.merge(TestService.withDatabase({ queue: 1 }), FetchHttpClient.la
       const error = yield* Effect.flip(byok.create({ headers, payload: newCredential({ ...minimal, name: "n" }) }))
       assert.instanceOf(error, Errors.Conflict)
     })
-  )
-
-  it.effect.prop(
-    "sends whatever the contract allows, and reads it back (section 4.1)",
-    [acceptedBody(givenKey)],
-    ([{ allowed_api_key_hashes: _, ...body }]) =>
-      Effect.gen(function* () {
-        const { byok } = yield* client
-        const { body: made } = yield* create(body)
-        assert.deepStrictEqual(yield* byok.get({ params: { id: made.data.id } }), made)
-        assert.strictEqual(made.data.provider, body["provider"])
-      }),
-    { arbitrary: { runs: 30 } }
   )
 
   it.effect("400 is an InvalidParams with its issues (section 7, D7)", () =>

@@ -26,28 +26,6 @@ const forms: ReadonlyArray<readonly [name: string, headers: ReadonlyArray<Header
   ["two headers, one of them empty", [under("one"), under("")]]
 ]
 
-for (const batching of [true, false]) {
-  layerLive(TestService.withDatabase({ batching }))(
-    `an idempotency key${batching ? "" : ", without batching"}`,
-    (it) => {
-      it.effect("creates one credential from twenty concurrent requests, and answers all of them with it", () =>
-        Effect.gen(function* () {
-          const { create } = yield* TestService.newTenant
-          const creates = Array.from({ length: 20 }, () => create(minimal, [under("together")]))
-          const answers = yield* TestService.storing(1, Effect.all(creates, { concurrency: "unbounded" }))
-          assert.lengthOf(new Set(answers.map(({ body }) => body)), 1)
-          for (const answer of answers) {
-            created(answer)
-            assertHeaders(answer)
-          }
-          const replayed = answers.map(({ headers }) => headers["idempotent-replayed"])
-          assert.sameMembers(replayed, [undefined, ...Array.from({ length: 19 }, () => "true")])
-        })
-      )
-    }
-  )
-}
-
 layerLive(TestService.recordedWith({}))("logs and traces", (it) => {
   it.effect("of repeated, refused and changed creates hold neither key; a planted one is found (T4)", () =>
     Effect.gen(function* () {

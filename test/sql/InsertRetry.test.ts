@@ -81,20 +81,6 @@ it.live("PostgreSQL plans the inserts of a batch once, not for each batch: that 
 )
 
 describe("a repeated insert of a credential", () => {
-  it.live("returns the same as the first, and stores one row (R3, D32)", () =>
-    Effect.gen(function* () {
-      const { asStored, insert, rows } = yield* open
-      const first = yield* insert(account_id, credential(11), plainSealedKey(1))
-      assert.deepStrictEqual(first, yield* asStored(11))
-      yield* insert(account_id, credential(12), plainSealedKey(2))
-      assert.deepStrictEqual(yield* insert(account_id, credential(11), plainSealedKey(1)), first)
-      assert.deepStrictEqual(yield* rows, [
-        { id: uuid(11), sort_order: 0 },
-        { id: uuid(12), sort_order: 1 }
-      ])
-    })
-  )
-
   const kinds = [
     ["without an idempotency record", "plain", "credentials"],
     ["with one", "recorded", "receipts"]

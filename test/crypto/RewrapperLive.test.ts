@@ -1,6 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Layer, Result } from "effect"
-import * as KeyEncryptionKeyringLive from "../../src/crypto/keyring/KeyEncryptionKeyringLive.ts"
 import { parseKeyring } from "../../src/crypto/keyring/Keyring.ts"
 import * as RewrapperLive from "../../src/crypto/RewrapperLive.ts"
 import { WrapBudget } from "../../src/crypto/WrapBudget.ts"
@@ -8,14 +7,14 @@ import { encodeSealingContext } from "../../src/domain/SealedKey.ts"
 import { KeyStoreUnavailable } from "../../src/port/Cipher.ts"
 import { Rewrapper } from "../../src/port/Rewrapper.ts"
 import { sealingContext } from "../support/memory/arbitraries.ts"
-import { fixedKeyring, ringOf } from "../support/keys/keyrings.ts"
+import { fixedKeyring, keyringEncryption, ringOf } from "../support/keys/keyrings.ts"
 import { open, seal } from "../support/keys/sealing.ts"
 
 const rewrapperWith = (ring: string, spend: WrapBudget["Service"]["spend"] = () => Effect.void) =>
   Effect.provide(
     Rewrapper,
     RewrapperLive.layer.pipe(
-      Layer.provide([KeyEncryptionKeyringLive.layer, Layer.succeed(WrapBudget, { spend })]),
+      Layer.provide([keyringEncryption, Layer.succeed(WrapBudget, { spend })]),
       Layer.provide(fixedKeyring(ring))
     )
   )

@@ -1,8 +1,8 @@
-import { Effect, Layer } from "effect"
+import { Effect } from "effect"
 import { AuthenticationFailed, UnknownKeyId } from "../../port/Cipher.ts"
 import { decrypt, encrypt } from "../AesGcm.ts"
-import { KeyEncryption } from "../KeyEncryption.ts"
-import { Keyring } from "./Keyring.ts"
+import type { KeyEncryption } from "../KeyEncryption.ts"
+import type { Keyring } from "./Keyring.ts"
 import { type FillRandom, fillRandom } from "../SecureRandomLive.ts"
 
 /** Wraps synchronously in this process, with the keys that the keyring has at the time. */
@@ -28,8 +28,3 @@ export const makeKeyringEncryption = (
       return dek === undefined ? Effect.fail(new AuthenticationFailed()) : Effect.succeed(dek)
     })
 })
-
-export const layer = Layer.effect(
-  KeyEncryption,
-  Effect.map(Keyring, (keyring) => makeKeyringEncryption(keyring))
-)

@@ -5,7 +5,9 @@ import { Data, Duration, Effect, Redacted } from "effect"
 import { AuthenticationFailed, KeyStoreUnavailable } from "../../port/Cipher.ts"
 import type { KnownKek } from "../KeyEncryption.ts"
 import {
+  bytesOf,
   monotonicMillis,
+  sameKeys,
   type TokenAnswer,
   type TokenRefusal,
   type TokenRequest,
@@ -88,9 +90,6 @@ const start = (target: TokenTarget, onRefused: (refusal: TokenRefusal) => void, 
     child.send(target, () => {})
   })
 
-const sameKeys = (some: ReadonlyArray<KnownKek>, others: ReadonlyArray<KnownKek>) =>
-  some.every((kek, index) => Buffer.compare(kek.check_value, others[index]?.check_value ?? Buffer.alloc(0)) === 0)
-
 /**
  * Opens the token, and closes it with the scope. Calls queue in a separate process, because any PKCS#11 call may hang
  * or crash, and pkcs11js offers most of them only synchronously. If that process ends, or is silent until the deadline
@@ -156,12 +155,9 @@ export const openToken = Effect.fnUntraced(function* ({ deadline, pin, ...target
         pending.set(id, (answer) => {
           clearTimeout(timer)
           pending.delete(id)
-          if (answer === undefined || !("id" in answer))
+          if (answer === undefined || !("id" in answer)) {
             resume(Effect.fail(unavailable(refusal ?? "the token was lost")))
-          else if ("output" in answer)
-            resume(
-              Effect.succeed(Buffer.from(answer.output.buffer, answer.output.byteOffset, answer.output.byteLength))
-            )
+          } else if ("output" in answer) resume(Effect.succeed(bytesOf(answer.output)))
           else if (answer.failure === "AuthenticationFailed") resume(Effect.fail(new AuthenticationFailed()))
           else resume(Effect.fail(unavailable(answer.reason)))
         })

@@ -33,5 +33,13 @@ export type TokenAnswer =
   | { readonly id: number; readonly failure: "AuthenticationFailed" }
   | { readonly id: number; readonly failure: "KeyStoreUnavailable"; readonly reason: string }
 
+/** Bytes that arrived in a message, not copied. */
+export const bytesOf = ({ buffer, byteLength, byteOffset }: Uint8Array): Buffer =>
+  Buffer.from(buffer, byteOffset, byteLength)
+
+/** Whether the keys of a token are those that it had before. */
+export const sameKeys = (some: ReadonlyArray<KnownKek>, others: ReadonlyArray<KnownKek>): boolean =>
+  some.every((kek, index) => Buffer.compare(kek.check_value, others[index]?.check_value ?? Buffer.alloc(0)) === 0)
+
 /** Milliseconds of a clock that nobody sets, the same in all processes of the machine. */
 export const monotonicMillis = (): number => Number(process.hrtime.bigint() / 1_000_000n)

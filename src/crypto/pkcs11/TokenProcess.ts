@@ -1,7 +1,9 @@
 import { createHash } from "node:crypto"
 import type { KnownKek } from "../KeyEncryption.ts"
 import {
+  bytesOf,
   monotonicMillis,
+  sameKeys,
   type TokenAnswer,
   type TokenRefusal,
   type TokenRequest,
@@ -143,7 +145,12 @@ const mayBeAltered =
 
 class NotDecrypted extends Error {}
 
-const run = ({ constant, token }: Connected, { keys, session }: Session, request: TokenRequest): Buffer => {
+const run = (
+  { constant, token }: Connected,
+  { keys, session }: Session,
+  request: TokenRequest,
+  input: Buffer
+): Buffer => {
   const key = keys.get(request.kek_id)
   if (key === undefined) throw new Error("the process has no such key")
   const mechanism = {
@@ -156,21 +163,15 @@ const run = ({ constant, token }: Connected, { keys, session }: Session, request
       tagBits: 128
     }
   }
-  const input = Buffer.from(request.input)
+  if (request.operation === "wrap") {
+    token.C_EncryptInit(session, mechanism, key)
+    return token.C_Encrypt(session, input, Buffer.alloc(input.length + 16))
+  }
+  token.C_DecryptInit(session, mechanism, key)
   try {
-    if (request.operation === "wrap") {
-      token.C_EncryptInit(session, mechanism, key)
-      return token.C_Encrypt(session, input, Buffer.alloc(input.length + 16))
-    }
-    token.C_DecryptInit(session, mechanism, key)
-    try {
-      return token.C_Decrypt(session, input, Buffer.alloc(input.length))
-    } catch (cause) {
-      throw mayBeAltered.test(nameOf(cause)) ? new NotDecrypted(nameOf(cause)) : cause
-    }
-  } finally {
-    input.fill(0)
-    request.input.fill(0)
+    return token.C_Decrypt(session, input, Buffer.alloc(input.length))
+  } catch (cause) {
+    throw mayBeAltered.test(nameOf(cause)) ? new NotDecrypted(nameOf(cause)) : cause
   }
 }
 
@@ -189,23 +190,19 @@ const serve = (connected: Connected, first: Session) => {
   const reopened = () => {
     connected.close(session.session)
     const next = connected.open()
-    const changed = next.keks.some(
-      ({ check_value }, index) => Buffer.compare(check_value, first.keks[index]?.check_value ?? Buffer.alloc(0)) !== 0
-    )
-    if (changed) throw new Error("the token's keys have changed")
+    if (!sameKeys(next.keks, first.keks)) throw new Error("the token's keys have changed")
     return (session = next)
   }
 
   return (request: TokenRequest) => {
     const { id } = request
-    const input = Buffer.from(request.input)
-    const copy = () => ({ ...request, input: Buffer.from(input) })
-    if (monotonicMillis() > request.expires) return
+    const input = bytesOf(request.input)
     try {
+      if (monotonicMillis() > request.expires) return
       try {
-        reply(id, run(connected, session, copy()))
+        reply(id, run(connected, session, request, input))
       } catch {
-        reply(id, run(connected, reopened(), copy()))
+        reply(id, run(connected, reopened(), request, input))
       }
     } catch (cause) {
       if (cause instanceof NotDecrypted) return answer({ id, failure: "AuthenticationFailed" })

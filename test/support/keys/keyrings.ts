@@ -1,4 +1,6 @@
 import { Effect, Layer } from "effect"
+import { KeyEncryption } from "../../../src/crypto/KeyEncryption.ts"
+import { makeKeyringEncryption } from "../../../src/crypto/keyring/KeyEncryptionKeyringLive.ts"
 import { Keyring, parseKeyring } from "../../../src/crypto/keyring/Keyring.ts"
 
 /** A keyring of obviously fake keys with these ids, the first primary. */
@@ -11,3 +13,9 @@ export const fixedKeyring = (keyring: string) =>
     const ring = parseKeyring(keyring)
     return { current: () => ring, reload: Effect.succeed(ring) }
   })
+
+/** Wraps with the keys of a keyring alone. */
+export const keyringEncryption = Layer.effect(
+  KeyEncryption,
+  Effect.map(Keyring, (keyring) => makeKeyringEncryption(keyring))
+)

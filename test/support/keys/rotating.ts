@@ -1,6 +1,5 @@
 import { randomUUID } from "node:crypto"
 import { Arbitrary, Effect, Layer, Option, Redacted } from "effect"
-import * as KeyEncryptionKeyringLive from "../../../src/crypto/keyring/KeyEncryptionKeyringLive.ts"
 import { checkKeyring, parseKeyring } from "../../../src/crypto/keyring/Keyring.ts"
 import * as RewrapperLive from "../../../src/crypto/RewrapperLive.ts"
 import { layerLimited, limits } from "../../../src/crypto/WrapBudget.ts"
@@ -9,7 +8,7 @@ import { Cipher } from "../../../src/port/Cipher.ts"
 import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
 import { Rotation } from "../../../src/service/Rotation.ts"
 import { storedCredential } from "../memory/arbitraries.ts"
-import { fixedKeyring } from "./keyrings.ts"
+import { fixedKeyring, keyringEncryption } from "./keyrings.ts"
 import { cipherOn } from "../memory/inMemory.ts"
 import { newTenant } from "../database/newTenant.ts"
 
@@ -68,7 +67,7 @@ export const rotationWith = (keyring: string, lowered = limits) =>
     Rotation,
     Rotation.layer.pipe(
       Layer.provide(RewrapperLive.layer),
-      Layer.provide([layerLimited(lowered), KeyEncryptionKeyringLive.layer]),
+      Layer.provide([layerLimited(lowered), keyringEncryption]),
       Layer.provide(Layer.effectDiscard(checkKeyring(parseKeyring(keyring))).pipe(Layer.merge(fixedKeyring(keyring))))
     )
   )

@@ -1,20 +1,19 @@
 import { NodeCrypto } from "@effect/platform-node"
 import { DateTime, Effect, Layer } from "effect"
 import * as CipherLive from "../../../src/crypto/CipherLive.ts"
-import * as KeyEncryptionKeyringLive from "../../../src/crypto/keyring/KeyEncryptionKeyringLive.ts"
 import { generateKeyring } from "../../../src/crypto/keyring/Keyring.ts"
 import { WrapBudget } from "../../../src/crypto/WrapBudget.ts"
 import type { AccountId, ApiKeyHash } from "../../../src/domain/Identifiers.ts"
 import { AccountRepository } from "../../../src/port/AccountRepository.ts"
 import type { Cipher } from "../../../src/port/Cipher.ts"
 import * as CredentialsLive from "../../../src/service/Credentials.ts"
-import { fixedKeyring } from "../keys/keyrings.ts"
+import { fixedKeyring, keyringEncryption } from "../keys/keyrings.ts"
 import * as MemoryStore from "./Memory.ts"
 
 /** The cipher of a keyring, without a count of wraps unless one is given. */
 export const cipherOn = (keyring: string, spend: WrapBudget["Service"]["spend"] = () => Effect.void) =>
   CipherLive.layer.pipe(
-    Layer.provide([KeyEncryptionKeyringLive.layer, Layer.succeed(WrapBudget, { spend })]),
+    Layer.provide([keyringEncryption, Layer.succeed(WrapBudget, { spend })]),
     Layer.provide(fixedKeyring(keyring))
   )
 

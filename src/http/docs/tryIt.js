@@ -1,18 +1,4 @@
 /**
- * Finds an element that every rendered page has.
- *
- * @template {Element} E
- * @param {ParentNode} parent
- * @param {string} selector
- * @param {new () => E} type
- */
-const find = (parent, selector, type) => {
-  const found = parent.querySelector(selector)
-  if (found instanceof type) return found
-  throw new Error(`The page has no ${selector}.`)
-}
-
-/**
  * Sends a form of the page and shows the answer below it.
  *
  * @param {HTMLFormElement} form
@@ -27,7 +13,7 @@ const send = async (form) => {
     else if (value !== "" && dataset["in"] === "query") query.set(name, value)
     else if (value !== "") headers.set(name, value)
   }
-  const key = find(document, "#key input", HTMLInputElement).value
+  const key = new FormData(document.forms.namedItem("key") ?? undefined).get("key") ?? ""
   if ("key" in form.dataset && key !== "") headers.set("authorization", `Bearer ${key}`)
   const body = form.querySelector("textarea")?.value ?? null
   if (body !== null) headers.set("content-type", "application/json")
@@ -39,7 +25,7 @@ const send = async (form) => {
   const shown = document.createElement("pre")
   shown.tabIndex = 0
   shown.textContent = text.startsWith("{") ? JSON.stringify(JSON.parse(text), null, 2) : text
-  find(form, "output", HTMLOutputElement).replaceChildren(status, shown)
+  form.querySelector("output")?.replaceChildren(status, shown)
 }
 
 for (const origin of document.querySelectorAll(".origin")) origin.textContent = location.origin
@@ -59,15 +45,15 @@ for (const form of document.querySelectorAll("form")) {
     event.preventDefault()
     if (form.id === "key") return
     if (form.dataset["method"] === "DELETE" && !confirm("Delete the credential and its key for good?")) return
-    const button = find(form, "button", HTMLButtonElement)
-    button.disabled = true
+    const button = form.querySelector("button")
+    button?.setAttribute("disabled", "")
     try {
       await send(form)
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error)
-      find(form, "output", HTMLOutputElement).textContent = `The request was not sent: ${reason}`
+      form.querySelector("output")?.replaceChildren(`The request was not sent: ${reason}`)
     } finally {
-      button.disabled = false
+      button?.removeAttribute("disabled")
     }
   })
 }

@@ -10,7 +10,7 @@ import { traceAndLog } from "./traceAndLog.ts"
 
 /** An error as it is sent. */
 export const errorResponse = (
-  { error }: { readonly error: { readonly code: number } },
+  { error }: { readonly error: { readonly code: number; readonly message: string; readonly metadata?: object } },
   headers: Record<string, string> = {}
 ) => HttpServerResponse.jsonUnsafe({ error }, { status: error.code, headers })
 

@@ -3,6 +3,7 @@ import { Effect, Layer } from "effect"
 import { HttpServer, HttpServerRequest, HttpServerResponse } from "effect/http"
 import { MethodNotAllowed } from "../api/HttpErrors.ts"
 import { InternalError, NotFound, ServiceUnavailable } from "../domain/Errors.ts"
+import { errorResponse } from "../http/Envelope.ts"
 import { makeNodeServer } from "../http/makeNodeServer.ts"
 import { requestIdOf } from "../http/RequestHeaders.ts"
 import type { ServerSettings } from "../http/Server.ts"
@@ -10,10 +11,7 @@ import { KeyringReload } from "../port/KeyringReload.ts"
 import { Draining, Readiness } from "../port/Readiness.ts"
 import { prometheusText, prometheusType } from "../telemetry/prometheusText.ts"
 
-const json = (body: unknown, status = 200) => HttpServerResponse.jsonUnsafe(body, { status })
-
-const refuse = ({ error }: NotFound | MethodNotAllowed | InternalError | ServiceUnavailable, metadata?: object) =>
-  json({ error: { ...error, ...(metadata === undefined ? {} : { metadata }) } }, error.code)
+const json = (body: unknown) => HttpServerResponse.jsonUnsafe(body)
 
 /** What is wrong with the service, one sentence each. */
 interface HealthReport {
@@ -34,17 +32,17 @@ const makeRoutes = Effect.gen(function* () {
   const ready = Effect.map(health, ({ problems, warnings }) =>
     problems.length === 0
       ? json({ status: "ready", warnings })
-      : refuse(new ServiceUnavailable(), { problems, warnings })
+      : errorResponse({ error: { ...new ServiceUnavailable().error, metadata: { problems, warnings } } })
   )
   const metrics = Effect.sync(() => HttpServerResponse.text(prometheusText(context), { contentType: prometheusType }))
   const reloaded = reload.pipe(
     Effect.map((found) => json(found)),
     Effect.catchTag("KeyringNotReloaded", ({ message }) =>
       Effect.succeed(
-        json({ error: { code: 409, message: "Keyring not reloaded", metadata: { reason: message } } }, 409)
+        errorResponse({ error: { code: 409, message: "Keyring not reloaded", metadata: { reason: message } } })
       )
     ),
-    Effect.catchDefect(() => Effect.succeed(refuse(new ServiceUnavailable())))
+    Effect.catchDefect(() => Effect.succeed(errorResponse(new ServiceUnavailable())))
   )
   return new Map([
     ["/health/live", { methods: ["GET", "HEAD"], answer: Effect.succeed(json({ status: "live" })) }],
@@ -64,17 +62,18 @@ const answerWith = (routes: Effect.Success<typeof makeRoutes>, host: string) =>
   Effect.flatMap(HttpServerRequest.HttpServerRequest, ({ headers, method, url }) => {
     const route = routes.get(url.replace(/\?.*$/s, ""))
     const answered = isFromBrowser(host, headers)
-      ? Effect.succeed(json({ error: { code: 403, message: "Not for browsers" } }, 403))
+      ? Effect.succeed(errorResponse({ error: { code: 403, message: "Not for browsers" } }))
       : route === undefined
-        ? Effect.succeed(refuse(new NotFound()))
+        ? Effect.succeed(errorResponse(new NotFound()))
         : route.methods.includes(method)
           ? route.answer
-          : Effect.succeed(
-              HttpServerResponse.setHeader(refuse(new MethodNotAllowed()), "allow", route.methods.join(", "))
-            )
+          : Effect.succeed(errorResponse(new MethodNotAllowed(), { allow: route.methods.join(", ") }))
     return answered.pipe(
       Effect.catchDefect((defect) =>
-        Effect.as(Effect.logError("Unexpected failure on the management port", defect), refuse(new InternalError()))
+        Effect.as(
+          Effect.logError("Unexpected failure on the management port", defect),
+          errorResponse(new InternalError())
+        )
       ),
       Effect.map((response) =>
         HttpServerResponse.setHeaders(response, {

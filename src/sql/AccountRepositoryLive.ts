@@ -1,4 +1,4 @@
-import { DateTime, Effect, Layer, Option } from "effect"
+import { Array as Arr, DateTime, Effect, Layer, Option, Record } from "effect"
 import type { Statement } from "effect/sql"
 import type { AuditAct } from "../domain/AuditEvent.ts"
 import type { AccountId, ApiKeyHash, WorkspaceId } from "../domain/Identifiers.ts"
@@ -20,6 +20,9 @@ import { eraseAccount, lockApiKeys } from "./eraseAccount.ts"
 /** A row with times as the driver reads them. */
 type Dated<A> = { readonly [K in keyof A]: Exclude<A[K], DateTime.Utc> | (DateTime.Utc extends A[K] ? Date : never) }
 
+const datedOf = <A extends object>(row: Dated<A>) =>
+  Record.map(row as Record<string, unknown>, (value) => (value instanceof Date ? timeOf(value) : value)) as A
+
 /** When a workspace was deleted or an API key revoked. */
 interface Ended {
   readonly account_id: AccountId
@@ -27,7 +30,6 @@ interface Ended {
 }
 
 const timeOf = DateTime.fromDateUnsafe
-const endOf = (at: Date | null) => (at === null ? null : timeOf(at))
 
 export const layer = Layer.effect(
   AccountRepository,
@@ -153,9 +155,7 @@ export const layer = Layer.effect(
         const rows = sql<Dated<Account>>`
           SELECT id AS account_id, name, created_at FROM accounts
           ${after === undefined ? sql`` : sql`WHERE id > ${after}`} ORDER BY id LIMIT ${limit}`
-        return Effect.map(ask(rows, "accounts.list"), (accounts) =>
-          accounts.map((row) => ({ ...row, created_at: timeOf(row.created_at) }))
-        )
+        return Effect.map(ask(rows, "accounts.list"), Arr.map(datedOf<Account>))
       },
       eraseAccount: eraseAccount(writes),
       createWorkspace: (account_id, workspace) =>
@@ -175,9 +175,7 @@ export const layer = Layer.effect(
         const rows = reads.sql<Dated<Workspace>>`
           SELECT id AS workspace_id, name, is_default, created_at, deleted_at FROM workspaces
           WHERE account_id = ${account_id} ORDER BY created_at, id`
-        return Effect.map(reads.ask(rows, "workspaces.list"), (workspaces) =>
-          workspaces.map((row) => ({ ...row, created_at: timeOf(row.created_at), deleted_at: endOf(row.deleted_at) }))
-        )
+        return Effect.map(reads.ask(rows, "workspaces.list"), Arr.map(datedOf<Workspace>))
       },
       addApiKey: (account_id, key) => writes.ask(recorded(insertApiKey(account_id, key)), "api_keys.insert"),
       importApiKey: (account_id, key) => writes.ask(importApiKey(account_id, key), "api_keys.import"),
@@ -186,9 +184,7 @@ export const layer = Layer.effect(
         const rows = reads.sql<Dated<ApiKeyRecord>>`
           SELECT encode(hash, 'hex') AS hash, name, management, created_at, revoked_at FROM api_keys
           WHERE account_id = ${account_id} ORDER BY created_at, hash`
-        return Effect.map(reads.ask(rows, "api_keys.list"), (keys) =>
-          keys.map((row) => ({ ...row, created_at: timeOf(row.created_at), revoked_at: endOf(row.revoked_at) }))
-        )
+        return Effect.map(reads.ask(rows, "api_keys.list"), Arr.map(datedOf<ApiKeyRecord>))
       }
     }
   })

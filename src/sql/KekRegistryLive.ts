@@ -1,7 +1,7 @@
 import { Effect, Layer, Option } from "effect"
 import type { SqlClient } from "effect/sql"
 import { KekRegistry, type SealPermission } from "../port/KekRegistry.ts"
-import { recordEach, recordOnce } from "./auditing.ts"
+import { newestEntry, recordEach, recordOnce } from "./auditing.ts"
 import { Database } from "./connection/Database.ts"
 import { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import { failureOf } from "./connection/DatabaseErrors.ts"
@@ -109,9 +109,8 @@ export const layer = Layer.effect(
         }).pipe(writes.sql.withTransaction, (query) => writes.probe(query, "keks.admit")),
       promote: Effect.fnUntraced(function* (kek_id) {
         const { probe, sql } = writes
-        const newest = sql<{ seq: string }>`SELECT coalesce(max(seq), 0)::text AS seq FROM audit_entries`
-        const [{ seq } = { seq: "0" }] = yield* probe(newest, "audit.newest")
-        yield* probe(recordOnce(sql, seq, { action: "keyring.promote", kek_id }), "keks.promote")
+        const before = yield* probe(newestEntry(sql), "audit.newest")
+        yield* probe(recordOnce(sql, before, { action: "keyring.promote", kek_id }), "keks.promote")
       }),
       retire: Effect.fnUntraced(function* (kek_id) {
         const before = yield* count(kek_id)

@@ -4,7 +4,7 @@ import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
 import { inconclusiveLabel } from "../domain/Label.ts"
 import type { SealedKey, SealingContext } from "../domain/SealedKey.ts"
 import { type FoundKey, LeakedKeys, type Suspect } from "../port/LeakedKeys.ts"
-import { recordEach, recordOnce } from "./auditing.ts"
+import { newestEntry, recordEach, recordOnce } from "./auditing.ts"
 import { Database } from "./connection/Database.ts"
 import { bytesOf, contextColumns, pageBytes } from "./credentialRows.ts"
 import { cursorOf, keyOf, lowest } from "./rowOrder.ts"
@@ -100,7 +100,6 @@ export const layer = Layer.effect(
     },
     conclude: ({ found, park, searched }) => {
       const { ask, sql } = writes
-      const newest = sql<{ seq: string }>`SELECT coalesce(max(seq), 0)::text AS seq FROM audit_entries`
       const concluded = (before: string) =>
         Effect.gen(function* () {
           yield* recordOnce(sql, before, { action: "leak.search", searched, found: found.length })
@@ -118,8 +117,8 @@ export const layer = Layer.effect(
           const parked = new Set(marks.map(({ n }) => n))
           return found.map((_, index) => parked.has(index + 1))
         }).pipe(sql.withTransaction)
-      return Effect.flatMap(ask(newest, "audit.newest"), ([row]) =>
-        ask(concluded(row?.seq ?? "0"), "leaked_keys.conclude")
+      return Effect.flatMap(ask(newestEntry(sql), "audit.newest"), (before) =>
+        ask(concluded(before), "leaked_keys.conclude")
       )
     }
   }))

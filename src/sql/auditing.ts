@@ -43,6 +43,13 @@ export const recordEach = <Row>(sql: SqlClient.SqlClient, rows: ReadonlyArray<Ro
     )
   )
 
+/** The number of the newest entry, for `recordOnce` and `recordsOf`. */
+export const newestEntry = (sql: SqlClient.SqlClient) =>
+  Effect.map(
+    sql<{ seq: string }>`SELECT coalesce(max(seq), 0)::text AS seq FROM audit_entries`,
+    ([row]) => row?.seq ?? "0"
+  )
+
 /** Records an act that concerns no account, unless an entry after `after` holds it already: the statement may run twice. */
 export const recordOnce = (sql: SqlClient.SqlClient, after: string, act: AuditAct) =>
   Effect.flatMap(CurrentActor, (actor) => {

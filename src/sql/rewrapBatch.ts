@@ -1,4 +1,4 @@
-import { Effect, Result } from "effect"
+import { Array as Arr, Effect, Record, Result } from "effect"
 import type { SealedKey, SealingContext } from "../domain/SealedKey.ts"
 import type { KekRegistry } from "../port/KekRegistry.ts"
 import { record } from "./auditing.ts"
@@ -13,13 +13,6 @@ const highest = keyOfAll("ffffffff-ffff-ffff-ffff-ffffffffffff")
 
 /** How many DEKs are rewrapped at a time, for slow key stores. */
 const concurrency = 16
-
-/** How often each value occurs. */
-const countsOf = (values: ReadonlyArray<string>) => {
-  const counts = new Map<string, number>()
-  for (const value of values) counts.set(value, (counts.get(value) ?? 0) + 1)
-  return Object.fromEntries(counts)
-}
 
 const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString("hex")
 
@@ -58,23 +51,18 @@ export const rewrapBatch = ({ ask, distributed, sql }: ConnectionPool): KekRegis
         Effect.forEach(
           rows,
           ({ kek_id, sealed, wrapped_dek, ...context }) =>
-            Effect.map(rewrap({ kek_id, sealed, wrapped_dek }, context), (result) => ({
-              account_id: context.account_id,
-              id: context.id,
-              old: wrapped_dek,
-              result
-            })),
+            Effect.map(
+              rewrap({ kek_id, sealed, wrapped_dek }, context),
+              Result.mapBoth({
+                onFailure: (failure) => ({ id: context.id, failure }),
+                onSuccess: (rewrapped) => ({ ...rewrapped, ...context, old: hex(wrapped_dek) })
+              })
+            ),
           { concurrency }
         )
       )
       if (Result.isFailure(attempt)) return Result.fail(attempt.failure)
-      const results = attempt.success
-      const failed = results.flatMap(({ id, result }) =>
-        Result.isFailure(result) ? [{ id, failure: result.failure }] : []
-      )
-      const wrapped = results.flatMap(({ account_id, id, old, result }) =>
-        Result.isSuccess(result) ? [{ account_id, id, old: hex(old), ...result.success }] : []
-      )
+      const [wrapped, failed] = Arr.separate(attempt.success)
       const replaced =
         wrapped.length === 0
           ? []
@@ -92,8 +80,11 @@ export const rewrapBatch = ({ ask, distributed, sql }: ConnectionPool): KekRegis
               RETURNING credentials.account_id, credentials.id`
       if (replaced.length > 0) {
         const before = new Map(rows.map((row) => [cursorOf(row), row.kek_id]))
-        const counts = countsOf(replaced.map((row) => before.get(cursorOf(row)) ?? ""))
-        yield* record(sql, [{ action: "keyring.rewrap", kek_id: primary, from: counts }])
+        const from = Record.map(
+          Arr.groupBy(replaced, (row) => before.get(cursorOf(row)) ?? ""),
+          ({ length }) => length
+        )
+        yield* record(sql, [{ action: "keyring.rewrap", kek_id: primary, from }])
       }
       const last = rows.length < limit ? end : rows.at(-1)
       return Result.succeed({

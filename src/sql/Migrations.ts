@@ -159,10 +159,3 @@ export const openSchema = (
       schedule: Schedule.spaced(locking.pause)
     })
   )
-
-/** Brings the schema up to date and returns the names of the migrations that were run. */
-export const migrate = (
-  target: DatabaseTarget,
-  settings: Pick<DatabaseSettings, "connectTimeout" | "pooler">,
-  may: Migrating = "migrate"
-) => Effect.map(openSchema(target, settings, may), ({ migrated }) => migrated)

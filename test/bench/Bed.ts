@@ -9,7 +9,7 @@ import { formatApiKey, hashApiKey } from "../../src/port/ApiKey.ts"
 import type { DatabaseSettings } from "../../src/sql/connection/Database.ts"
 import { parseDatabaseUrl } from "../../src/sql/connection/DatabaseTarget.ts"
 import { start } from "../../src/sql/embedded/EmbeddedPostgres.ts"
-import { migrate } from "../../src/sql/Migrations.ts"
+import { migrate } from "../support/database/migrate.ts"
 import { databaseSettings } from "../support/database/freshDatabase.ts"
 import { columns } from "./peers/statements.ts"
 

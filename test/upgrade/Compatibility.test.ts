@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Redacted } from "effect"
 import { parseDatabaseUrl } from "../../src/sql/connection/DatabaseTarget.ts"
-import { migrate } from "../../src/sql/Migrations.ts"
+import { migrate } from "../support/database/migrate.ts"
 import { adminClient, databaseSettings, freshDatabase } from "../support/database/freshDatabase.ts"
 import { releaseBefore, unpackRelease } from "../support/process/releases.ts"
 import { runNode } from "../support/process/runNode.ts"

@@ -7,7 +7,7 @@ import { Reactivity } from "effect/reactivity"
 import type { TestProject } from "vitest/node"
 import { makeClient } from "../../../src/sql/connection/Database.ts"
 import { parseDatabaseUrl } from "../../../src/sql/connection/DatabaseTarget.ts"
-import { migrate } from "../../../src/sql/Migrations.ts"
+import { migrate } from "./migrate.ts"
 import { bundle } from "../process/bundle.ts"
 import { type Endpoint, start } from "../../../src/sql/embedded/EmbeddedPostgres.ts"
 

@@ -3,7 +3,7 @@ import { setTimeout as delay } from "node:timers/promises"
 import { Duration, Effect, Redacted } from "effect"
 import { Client } from "pg"
 import { parseDatabaseUrl } from "../../../src/sql/connection/DatabaseTarget.ts"
-import { migrate } from "../../../src/sql/Migrations.ts"
+import { migrate } from "./migrate.ts"
 import { schema4 } from "./schema4.ts"
 
 export interface Upgrade {

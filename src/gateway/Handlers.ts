@@ -76,15 +76,15 @@ const routes = HttpApiBuilder.group(
     return handlers.handleAll({
       open: ({ payload: { freshness_ms, workspace_id: given, ...request } }) =>
         Effect.gen(function* () {
-          const refused = InvalidParams.of(given === null ? noDefault : workspaceIssue(given))
+          const refused = () => InvalidParams.of(given === null ? noDefault : workspaceIssue(given))
           const workspace_id = given ?? Option.getOrUndefined(yield* workspaces.resolve(request.account_id, undefined))
-          if (workspace_id === undefined) return yield* refused
+          if (workspace_id === undefined) return yield* refused()
           const planning = plan(
             { ...request, workspace_id },
             freshness_ms === 0 ? "now" : Duration.millis(freshness_ms)
           )
           const { expires_at, id, next, planned, retry_at } = yield* Effect.catchTags(open(planning), {
-            UnknownWorkspace: () => refused,
+            UnknownWorkspace: refused,
             PoolsUnavailable: unavailable
           })
           const providers = planned.providers.map(verdictsOf)

@@ -5,7 +5,10 @@ import { Summary } from "./test/support/process/Summary.ts"
 /** What takes long, or starts many processes: `npm run test:slow`. */
 const slow = ["test/{deploy,examples,faults,leaks,upgrade}/**/*.test.ts", "test/**/*.slow.test.ts"]
 /** What leaves its process as it was: these files share threads, one after another. */
-const shared = ["test/{api,cli,client,crypto,domain,gateway,http,port,serve,service,sql,telemetry,wiring}/**/*.test.ts"]
+const shared = [
+  "test/{api,cli,client,crypto,domain,http,port,serve,service,sql,telemetry,wiring}/**/*.test.ts",
+  "test/gateway/OpenRoutes.test.ts"
+]
 
 export default defineConfig({
   test: {

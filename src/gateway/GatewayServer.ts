@@ -1,5 +1,6 @@
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
-import { chmodSync, lstatSync, renameSync, rmSync, statSync } from "node:fs"
+import { lstatSync, renameSync, rmSync, statSync } from "node:fs"
+import type { Server } from "node:http"
 import { connect } from "node:net"
 import { dirname } from "node:path"
 import { Data, Effect, Layer } from "effect"
@@ -69,6 +70,21 @@ const prepare = Effect.fnUntraced(function* (path: string) {
   rmSync(aside, { force: true })
 })
 
+/** Listening on a path makes the socket before `listen` returns, so it never has another mode than 0660. */
+const makeServer = (limits: ServerLimits) => {
+  const server = makeNodeServer(limits)
+  const listen = server.listen.bind(server) as (...given: ReadonlyArray<unknown>) => Server
+  server.listen = (...given: ReadonlyArray<unknown>) => {
+    const before = process.umask(0o117)
+    try {
+      return listen(...given)
+    } finally {
+      process.umask(before)
+    }
+  }
+  return server
+}
+
 const groups = Object.values(GatewayApi.groups) as ReadonlyArray<{
   readonly endpoints: Readonly<Record<string, Parameters<typeof routingOf>[0][number]>>
 }>
@@ -88,13 +104,12 @@ export const layer = (settings: ServerLimits & Pick<ServerSettings, "accessLog">
   Layer.effectDiscard(
     Effect.gen(function* () {
       yield* prepare(path)
-      const server = yield* NodeHttpServer.make(() => makeNodeServer(settings), {
+      const server = yield* NodeHttpServer.make(() => makeServer(settings), {
         path,
         gracefulShutdownTimeout: "1 second"
       }).pipe(
         Effect.mapError(({ cause }) => (codeOf(cause) === "EADDRINUSE" ? taken : refuse("must be free to listen on")))
       )
-      chmodSync(path, 0o660)
       yield* serveRoutes(server)
       yield* Effect.logInfo(`Gateways are served on ${path}`)
     })

@@ -1,5 +1,5 @@
 import { chmodSync, existsSync, lstatSync, mkdirSync, renameSync, statSync, writeFileSync } from "node:fs"
-import { createServer } from "node:net"
+import { createServer, Server } from "node:net"
 import { join } from "node:path"
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
@@ -37,6 +37,29 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
         })
       )
       assert.isFalse(existsSync(path))
+    })
+  )
+
+  it.effect("is never open to others, not even while it begins to listen", () =>
+    Effect.gen(function* () {
+      const path = yield* socketPath
+      const listen = Reflect.get(Server.prototype, "listen")
+      const before = process.umask(0)
+      const modes: Array<number> = []
+      Server.prototype.listen = function (this: Server, ...given: ReadonlyArray<unknown>) {
+        const server = Reflect.apply(listen, this, given) as Server
+        modes.push(statSync(path).mode & 0o777)
+        return server
+      }
+      yield* Effect.scoped(listening(path)).pipe(
+        Effect.ensuring(
+          Effect.sync(() => {
+            Server.prototype.listen = listen
+            process.umask(before)
+          })
+        )
+      )
+      assert.deepStrictEqual(modes, [0o660])
     })
   )
 

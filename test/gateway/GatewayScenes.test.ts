@@ -1,0 +1,202 @@
+import { connect } from "node:net"
+import { assert } from "@effect/vitest"
+import { Effect } from "effect"
+import { fakeUpstream } from "../examples/FakeUpstream.ts"
+import { createdId } from "../support/http/Bodies.ts"
+import { json, render, send } from "../support/http/HttpProbe.ts"
+import { TestService } from "../support/http/TestService.ts"
+import { eventually } from "../support/process/eventually.ts"
+import { layerLive } from "../support/process/layerLive.ts"
+import { listening, socketPath } from "./socket.ts"
+
+const rejected = "sk-rejected-0123456789-0123456789"
+const second = "sk-second-good-0123456789-0123456789"
+const good = "sk-replaced-good-0123456789-0123456789"
+const gatewaysOwn = "sk-gateways-own-0123456789-0123456789"
+
+interface Answer {
+  readonly route: string
+  readonly next: { readonly attempt: number; readonly step: "own" | "shared"; readonly key?: string } | null
+  readonly providers: object
+}
+
+const post = (path: string, body: object) => ({ method: "POST", path, headers: [json], body: JSON.stringify(body) })
+
+/** A customer's account, an upstream that rejects one key, and a gateway that asks over the socket. */
+const scene = Effect.fnUntraced(function* (shared: boolean) {
+  const tenant = yield* TestService.newTenant
+  const upstream = yield* fakeUpstream((key, response) => response.writeHead(key === rejected ? 401 : 200).end())
+  const path = yield* socketPath
+  yield* listening(path)
+  const ask = (route: string, body: object) =>
+    Effect.map(send(path, post(route, body)), (answer) => {
+      assert.include([200, 201], answer.status, answer.body)
+      return (JSON.parse(answer.body) as { readonly data: Answer }).data
+    })
+  const { account_id } = tenant
+  const targets = [{ provider: "openai", endpoint: { shared } }]
+  return {
+    tenant,
+    path,
+    seen: upstream.seen,
+    create: (key: string, flags: object = {}) =>
+      Effect.map(tenant.create({ provider: "openai", key, ...flags }), createdId),
+    /** Opens a route. Those that are open then know of any change to the account: otherwise it takes a second (Q19). */
+    open: ask("/v1/routes", { account_id, model: "openai/gpt-4o", targets }),
+    /** Sends the request to the upstream, and reports what it answered. */
+    attempt: (route: string, next: Answer["next"]) =>
+      Effect.gen(function* () {
+        const { attempt, key = gatewaysOwn } = next ?? assert.fail("no attempt is open")
+        const headers = { authorization: `Bearer ${key}` }
+        const { status } = yield* Effect.promise(() => fetch(upstream.url, { method: "POST", headers }))
+        return yield* ask(`/v1/routes/${route}/attempts/${attempt}`, { status })
+      })
+  }
+})
+
+layerLive(TestService.layer)("over the socket, a route", (it) => {
+  it.effect("goes on with the key that replaced another one while it was open (Q19, Q23)", () =>
+    Effect.gen(function* () {
+      const { attempt, create, open, seen, tenant } = yield* scene(false)
+      yield* create(rejected)
+      const id = yield* create(second)
+      const { next, route } = yield* open
+      yield* tenant.update(id, { key: good })
+      yield* open
+      const after = yield* attempt(route, next)
+      assert.strictEqual(after.next?.key, good)
+      assert.isNull((yield* attempt(route, after.next)).next)
+      assert.deepStrictEqual(seen(), [rejected, good])
+    })
+  )
+
+  it.effect("says nothing about the key that replaced the one it tried (Q26)", () =>
+    Effect.gen(function* () {
+      const { attempt, create, open, tenant } = yield* scene(false)
+      const id = yield* create(rejected)
+      const { next, route } = yield* open
+      yield* tenant.update(id, { key: good })
+      yield* attempt(route, next)
+      assert.strictEqual((yield* open).next?.key, good)
+      yield* tenant.update(id, { key: rejected })
+      const control = yield* open
+      yield* attempt(control.route, control.next)
+      assert.isNull((yield* open).next, "control: it parks the key that it tried")
+    })
+  )
+
+  it.effect("passes over a key that was disabled while it was open (Q19)", () =>
+    Effect.gen(function* () {
+      const { attempt, create, open, seen, tenant } = yield* scene(false)
+      yield* create(rejected)
+      const id = yield* create(second)
+      const { next, route } = yield* open
+      yield* tenant.update(id, { disabled: true })
+      yield* open
+      assert.isNull((yield* attempt(route, next)).next)
+      assert.deepStrictEqual(seen(), [rejected])
+      yield* tenant.update(id, { disabled: false })
+      assert.strictEqual((yield* open).next?.key, second, "control")
+    })
+  )
+
+  it.effect("has shared capacity between prioritized and fallback keys, with no key of the customer's (E1, Q4)", () =>
+    Effect.gen(function* () {
+      const { attempt, create, open } = yield* scene(true)
+      yield* create(second, { is_fallback: true })
+      yield* create(rejected)
+      const { next, route } = yield* open
+      assert.strictEqual(next?.key, rejected)
+      const { next: shared } = yield* attempt(route, next)
+      assert.deepStrictEqual(shared, {
+        ...{ attempt: 2, step: "shared", provider: "openai", credential_id: null, label: null, region: null }
+      } as never)
+      const ended = yield* attempt(route, shared)
+      assert.isNull(ended.next, "the gateway's own key served the request")
+    })
+  )
+
+  it.effect("has no shared capacity where a key forbids it, even if that key was rejected (Q5, Q6, Q7)", () =>
+    Effect.gen(function* () {
+      for (const flag of ["is_required", "is_byok_only"]) {
+        const { attempt, create, open, seen, tenant } = yield* scene(true)
+        const id = yield* create(rejected, { [flag]: true })
+        const { next, route } = yield* open
+        assert.isNull((yield* attempt(route, next)).next)
+        assert.isNull((yield* open).next)
+        assert.deepStrictEqual(seen(), [rejected])
+        yield* tenant.update(id, { [flag]: false })
+        assert.strictEqual((yield* open).next?.step, "shared", "control")
+      }
+    })
+  )
+
+  it.effect("asks again whether shared capacity is allowed before it is used (Q19)", () =>
+    Effect.gen(function* () {
+      const { attempt, create, open, tenant } = yield* scene(true)
+      const id = yield* create(rejected)
+      const [first, control] = [yield* open, yield* open]
+      assert.strictEqual((yield* attempt(control.route, control.next)).next?.step, "shared", "control")
+      yield* tenant.update(id, { is_required: true })
+      yield* open
+      assert.isNull((yield* attempt(first.route, first.next)).next)
+    })
+  )
+
+  it.effect("has neither the altered key nor shared capacity when a flag is edited by SQL (Q10, Q20, E16)", () =>
+    Effect.gen(function* () {
+      const { sql } = yield* TestService
+      const { attempt, create, open, seen } = yield* scene(true)
+      yield* create(rejected, { is_fallback: true })
+      const id = yield* create(second, { is_required: true })
+      const { next, route } = yield* open
+      assert.strictEqual(next?.key, second)
+      yield* sql`UPDATE credentials SET is_required = false WHERE id = ${id}`
+      const altered = yield* open
+      assert.strictEqual(altered.next?.key, rejected, "keys that are as they were stay")
+      assert.include(JSON.stringify(altered.providers), `{"reason":"seal","seal":"altered"`)
+      assert.isNull((yield* attempt(altered.route, altered.next)).next)
+      assert.deepStrictEqual(seen(), [rejected])
+      yield* sql`UPDATE credentials SET is_required = true WHERE id = ${id}`
+      assert.strictEqual((yield* open).next?.key, second, "control: as it was")
+      assert.isNull((yield* attempt(route, next)).next)
+    })
+  )
+
+  it.effect("that a client leaves says nothing about its key, and takes no report any more (Q27)", () =>
+    Effect.gen(function* () {
+      const { create, open, path } = yield* scene(false)
+      yield* create(rejected)
+      const { route } = yield* open
+      assert.strictEqual((yield* send(path, { method: "DELETE", path: `/v1/routes/${route}` })).status, 200)
+      const late = yield* send(path, post(`/v1/routes/${route}/attempts/1`, { status: 401 }))
+      assert.strictEqual(late.status, 404)
+      const again = yield* open
+      assert.strictEqual(again.next?.key, rejected)
+      yield* send(path, post(`/v1/routes/${again.route}/attempts/1`, { abandoned: true }))
+      assert.strictEqual((yield* open).next?.key, rejected)
+    })
+  )
+
+  it.effect("takes a report whose sender does not wait for the answer, and repeats the answer", () =>
+    Effect.gen(function* () {
+      const { create, open, path } = yield* scene(false)
+      yield* create(rejected)
+      yield* create(second)
+      const { route } = yield* open
+      const report = post(`/v1/routes/${route}/attempts/1`, { status: 401 })
+      yield* Effect.promise(
+        () =>
+          new Promise<void>((resolve) => {
+            const socket = connect(path, () => socket.write(render(report), () => socket.destroy()))
+            socket.once("close", () => resolve())
+          })
+      )
+      const taken = Effect.map(open, ({ next }) => next?.key)
+      yield* eventually("the report counts", taken, (key) => key === second)
+      const repeated = yield* send(path, { ...report, body: JSON.stringify({ status: 200 }) })
+      assert.include(repeated.body, '"outcome":"rejected","next":{"attempt":2,"step":"own"')
+      assert.include(repeated.body, second)
+    })
+  )
+})

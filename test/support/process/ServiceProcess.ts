@@ -1,5 +1,5 @@
 import { spawn } from "node:child_process"
-import { existsSync, readdirSync, readFileSync } from "node:fs"
+import { existsSync, readFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { Effect } from "effect"
@@ -76,14 +76,12 @@ export const isRunning = (pid: number): boolean => {
   }
 }
 
-/** The processes that this one has started and that still run, on Linux. */
+/** The processes that this thread has started and that still run, on Linux: other threads run other tests. */
 export const childProcesses = (): ReadonlyArray<number> =>
-  readdirSync("/proc/self/task").flatMap((thread) =>
-    readFileSync(`/proc/self/task/${thread}/children`, "utf8")
-      .split(" ")
-      .filter((pid) => pid !== "")
-      .map(Number)
-  )
+  readFileSync("/proc/thread-self/children", "utf8")
+    .split(" ")
+    .filter((pid) => pid !== "")
+    .map(Number)
 
 /** Where a service that logs at `info` has its management port, once it says so. */
 export const managementUrl = Effect.fnUntraced(function* ({ stderr }: Pick<ServiceProcess, "stderr">) {

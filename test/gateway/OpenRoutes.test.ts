@@ -50,7 +50,7 @@ describe("the routes that gateways drive over HTTP", () => {
       "if (false) return Effect.succeed({"
     ]
   ]
-  const samples = Effect.runSync(Arbitrary.sampleEffect(anyActs, { count: 200, seed: "planted" }))
+  const samples = Effect.runSync(Arbitrary.sampleEffect(anyActs, { count: 100, seed: "planted" }))
 
   /** Whether some run notices that a text of the source is replaced. */
   const isFound = Effect.fnUntraced(function* (edits: ReadonlyArray<Edit>) {

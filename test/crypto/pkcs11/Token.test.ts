@@ -6,7 +6,6 @@ import { Duration, Effect, Fiber, Redacted } from "effect"
 import { makeTokenEncryption } from "../../../src/crypto/pkcs11/KeyEncryptionTokenLive.ts"
 import { openToken, type Token, type TokenSettings } from "../../../src/crypto/pkcs11/Token.ts"
 import { open } from "../../../src/crypto/SealingFormat1.ts"
-import { withKeyStoreTimeout } from "../../../src/service/withKeyStoreTimeout.ts"
 import { childProcesses } from "../../support/process/ServiceProcess.ts"
 import { eventually } from "../../support/process/eventually.ts"
 import {
@@ -181,26 +180,19 @@ describe.skipIf(skipped !== "")(`keys on a PKCS#11 token (SECURITY.md, Keys on a
     })
   )
 
-  const leavings: ReadonlyArray<
-    readonly [string, deadline: Duration.Duration, (asked: Effect.Effect<string>) => Effect.Effect<unknown, unknown>]
-  > = [
-    ["before the deadline", Duration.seconds(1), Effect.timeout("50 millis")],
-    ["when create does, before a deadline above 3 seconds", Duration.seconds(4), withKeyStoreTimeout]
-  ]
-
-  for (const [when, deadline, leaving] of leavings)
-    it.live(`a token that does not answer is asked again even if every caller leaves ${when} (R10)`, () =>
-      Effect.gen(function* () {
-        const { pid, token } = yield* withProcess({ ...tokenSettings(yield* begin, "byok", "kek-1"), deadline })
-        yield* wrapsAgain(token)
-        process.kill(pid, "SIGSTOP")
-        yield* eventually(
-          "its process has gone",
-          Effect.map(Effect.exit(leaving(outcome(token))), () => !childProcesses().includes(pid))
-        )
-        yield* wrapsAgain(token)
-      })
-    )
+  it.live("a token that does not answer is asked again even if every caller leaves before the deadline (R10)", () =>
+    Effect.gen(function* () {
+      const settings = { ...tokenSettings(yield* begin, "byok", "kek-1"), deadline: Duration.seconds(1) }
+      const { pid, token } = yield* withProcess(settings)
+      yield* wrapsAgain(token)
+      process.kill(pid, "SIGSTOP")
+      yield* eventually(
+        "its process has gone",
+        Effect.map(Effect.exit(Effect.timeout(outcome(token), "50 millis")), () => !childProcesses().includes(pid))
+      )
+      yield* wrapsAgain(token)
+    })
+  )
 
   const replace = (hsm: SoftHsm, other: string) =>
     addKeys(hsm, "byok", { id: "kek-1", remove: true }, { id: "kek-1", bytes: other })

@@ -13,15 +13,14 @@ import type { CredentialUse } from "../../port/CredentialUse.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import type { Parkings } from "../../port/Parkings.ts"
 import { atOnceOrInTime } from "../withKeyStoreTimeout.ts"
-import { Lease, type LeaseTerms } from "./Lease.ts"
+import { Lease } from "./Lease.ts"
 import { makeHealthLedger, momentOf } from "./makeHealthLedger.ts"
 import { makeUseLedger } from "./makeUseLedger.ts"
 import type { Freshness, Planned } from "./Planned.ts"
 import { Pools, sealStatusByError, type Snapshot } from "./Pools.ts"
 import { type Exhausted, LeaseRefused, PoolsUnavailable, type UnknownWorkspace } from "./RouterErrors.ts"
 import { makeRouterMeter } from "./RouterMeter.ts"
-import { type Attempt, runPlan } from "./runPlan.ts"
-import { makeWalk, type Walk } from "./Walk.ts"
+import { type Attempt, makeWalk, runPlan, type Walk } from "./Walk.ts"
 
 /** How old what a lease goes by may be, in milliseconds, or as old as its plan's if that is more (Q19). */
 const leaseFreshness = 1000
@@ -39,20 +38,6 @@ const orUnavailable = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
       : Effect.failCause(cause as Cause.Cause<Exclude<E, ServiceUnavailable>>)
   )
 
-/** A lease, with the health of its key under which it was made. */
-class MadeLease extends Lease {
-  readonly #health: Health
-
-  constructor(terms: LeaseTerms, health: Health) {
-    super(terms)
-    this.#health = health
-  }
-
-  get health() {
-    return this.#health
-  }
-}
-
 const providersOf = ({ targets }: RoutingRequest) => targets.map(({ provider }) => provider)
 
 const make = Effect.gen(function* () {
@@ -60,6 +45,8 @@ const make = Effect.gen(function* () {
   const metered = yield* makeRouterMeter
   const ledger = yield* makeHealthLedger
   const uses = yield* makeUseLedger
+  /** The health of its key under which each lease was made. */
+  const made = new WeakMap<Lease, Health>()
 
   const healthOf = ({ account_id, model }: RoutingRequest, pooled: PooledCredential, now: number): Health => {
     const { credential, key_version, stored } = pooled
@@ -95,14 +82,15 @@ const make = Effect.gen(function* () {
 
   const report = (lease: Lease, outcome: Outcome) =>
     Effect.map(Clock.currentTimeMillis, (reported_at) => {
-      if (!(lease instanceof MadeLease)) return
+      const health = made.get(lease)
+      if (health === undefined) return
       ledger.giveBack(lease.terms, lease)
-      ledger.report(lease.terms, lease.health, outcome)
+      ledger.report(lease.terms, health, outcome)
       uses.reported(lease.terms, outcome, reported_at)
     })
 
   /** Opens the key into the lease. The wipe is registered before opening, so it always runs, as does giving back a trial. */
-  const opened = (lease: MadeLease, prepared: PreparedKey): Effect.Effect<Lease, LeaseRefused, Scope.Scope> => {
+  const opened = (lease: Lease, prepared: PreparedKey): Effect.Effect<Lease, LeaseRefused, Scope.Scope> => {
     const giveBack = Effect.sync(() => ledger.giveBack(lease.terms, lease))
     const end = Effect.suspend(() => {
       lease.wipe()
@@ -136,10 +124,12 @@ const make = Effect.gen(function* () {
         }
         const { label } = pooled.credential
         const terms = { account_id, credential_id, key_version, label, provider, model, region, leased_at: now.wall }
-        const made = new MadeLease(terms, health)
-        return ledger.admit(terms, health, made, now.monotonic)
-          ? opened(made, pooled.prepared)
-          : Effect.fail(new LeaseRefused({ reason: "on_trial" }))
+        const lease = new Lease(terms)
+        if (!ledger.admit(terms, health, lease, now.monotonic)) {
+          return Effect.fail(new LeaseRefused({ reason: "on_trial" }))
+        }
+        made.set(lease, health)
+        return opened(lease, pooled.prepared)
       })
     )
 

@@ -1,4 +1,4 @@
-import { Schema, SchemaTransformation } from "effect"
+import { DateTime, Schema, SchemaTransformation } from "effect"
 import { ApiKeyHash, CredentialId, WorkspaceId } from "./Identifiers.ts"
 import { StoredProvider } from "./Provider.ts"
 import { Region } from "./Region.ts"
@@ -10,6 +10,9 @@ export const timestamp = (description: string) =>
   Schema.String.check(
     Schema.isPattern(iso8601, { description, toJsonSchema: () => ({ pattern: iso8601.source, format: "date-time" }) })
   ).pipe(Schema.decodeTo(Schema.DateTimeUtc, SchemaTransformation.dateTimeUtcFromString))
+
+/** A time in milliseconds since 1970. */
+export const timeOrNull = (at: number | null) => (at === null ? null : DateTime.makeUnsafe(at))
 
 const orNull = <S extends Schema.Constraint>(schema: S, description: string) =>
   Schema.NullOr(schema).annotate({ description })

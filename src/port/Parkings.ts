@@ -1,6 +1,6 @@
 import { Context, type Option } from "effect"
 import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
-import type { Withheld } from "../domain/routing/CredentialState.ts"
+import type { Withheld } from "../domain/routing/CredentialStatus.ts"
 import type { PauseCause } from "../domain/routing/Health.ts"
 import type { FoundKey } from "./LeakedKeys.ts"
 import type { Answer } from "./DatabaseFailure.ts"

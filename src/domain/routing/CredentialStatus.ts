@@ -1,20 +1,30 @@
 import { DateTime, Schema } from "effect"
-import { type Credential, timestamp } from "../Credential.ts"
-import { credentialStates, stateOf, type Withheld } from "./CredentialState.ts"
-import type { LastUse } from "./LastUse.ts"
+import { type Credential, timeOrNull, timestamp } from "../Credential.ts"
+import { type ParkedCause, parkedCauses } from "./Health.ts"
+import { type LastUse, failureCauses } from "./LastUse.ts"
 import type { Seal } from "./Pool.ts"
 
-/** The states that are stored: list filters by them without opening a key. */
+/** The states that are stored: list filters by them without opening a key. Of several, the one that comes later here. */
 export const StoredState = Schema.Literals(["active", "parked", "disabled", "leaked"]).annotate({
   message: "must be active, parked, disabled or leaked, given once"
 })
 export type StoredState = typeof StoredState.Type
 
+/** What withholds a credential from routers now. Times are in milliseconds since 1970. */
+export interface Withheld {
+  /** Null for every model. */
+  readonly model: string | null
+  readonly cause: ParkedCause
+  readonly since: number
+  /** Null if only another key ends it. */
+  readonly until: number | null
+}
+
 const Time = (description: string) => Schema.NullOr(timestamp(description))
 
 /** Whether a credential is used and, if it is not, why: for its owner. */
 export const CredentialStatus = Schema.Struct({
-  state: Schema.Literals(credentialStates).annotate({
+  state: Schema.Literals([...StoredState.literals, "unreadable"]).annotate({
     description: [
       "`active`: routers may use it. `parked`: the upstream refused the key, perhaps for some models only, and it is tried",
       "again later. `disabled`: its owner switched it off, or deleted its workspace. `leaked`: its key is known to have leaked and is not used until it",
@@ -24,7 +34,7 @@ export const CredentialStatus = Schema.Struct({
   parked: Schema.Array(
     Schema.Struct({
       model: Schema.NullOr(Schema.String).annotate({ description: "Not used for this model; null for every model." }),
-      cause: Schema.Literals(["rate_limited", "quota_exhausted", "forbidden", "rejected", "leaked"]),
+      cause: Schema.Literals(parkedCauses),
       since: timestamp("When that was last found."),
       until: Time("When it is tried again; null if not before its key is replaced.")
     })
@@ -32,13 +42,23 @@ export const CredentialStatus = Schema.Struct({
   last_leased_at: Time("When a router last took the key; null if never. Times may be ten seconds late."),
   last_succeeded_at: Time("When the upstream last accepted the key."),
   last_failed_at: Time("When an attempt with the key last failed."),
-  last_failure: Schema.NullOr(
-    Schema.Literals(["rate_limited", "quota_exhausted", "rejected", "forbidden", "upstream_failed"])
-  ).annotate({ description: "Why it failed then." })
+  last_failure: Schema.NullOr(Schema.Literals(failureCauses)).annotate({ description: "Why it failed then." })
 }).annotate({ identifier: "CredentialStatus" })
 export type CredentialStatus = typeof CredentialStatus.Type
 
-const timeOf = (at: number | null) => (at === null ? null : DateTime.makeUnsafe(at))
+const unreadable: ReadonlySet<Seal> = new Set(["altered", "unknown_key", "unsupported"])
+
+/** A credential is parked if any model is. `withheld` is of its current key. */
+export const stateOf = (
+  { disabled }: Pick<Credential, "disabled">,
+  seal: Seal,
+  withheld: ReadonlyArray<Withheld>
+): CredentialStatus["state"] => {
+  if (unreadable.has(seal)) return "unreadable"
+  if (withheld.some(({ cause }) => cause === "leaked")) return "leaked"
+  if (disabled) return "disabled"
+  return withheld.length > 0 ? "parked" : "active"
+}
 
 /**
  * The status of a credential; `seal` is undefined if its workspace is deleted. While the key store does not answer, it is
@@ -54,10 +74,10 @@ export const statusOf = (
   parked: withheld.map(({ since, until, ...parked }) => ({
     ...parked,
     since: DateTime.makeUnsafe(since),
-    until: timeOf(until)
+    until: timeOrNull(until)
   })),
-  last_leased_at: timeOf(used.last_leased_at),
-  last_succeeded_at: timeOf(used.last_succeeded_at),
-  last_failed_at: timeOf(used.last_failed_at),
+  last_leased_at: timeOrNull(used.last_leased_at),
+  last_succeeded_at: timeOrNull(used.last_succeeded_at),
+  last_failed_at: timeOrNull(used.last_failed_at),
   last_failure: used.last_failure
 })

@@ -3,6 +3,7 @@ import { timestamp } from "../Credential.ts"
 import { CredentialId, WorkspaceId } from "../Identifiers.ts"
 import { Provider } from "../Provider.ts"
 import { Region } from "../Region.ts"
+import { parkedCauses } from "./Health.ts"
 import { strategies } from "./RoutingRequest.ts"
 
 const Name = Schema.NullOr(Schema.String)
@@ -24,32 +25,24 @@ const Step = Schema.Union([
   Schema.Struct({ kind: Schema.tag("shared"), provider: Provider })
 ])
 
+const because = <Reason extends Schema.Constraint, Fields extends Schema.Struct.Fields>(
+  reason: Reason,
+  fields: Fields
+) => Schema.Struct({ reason, message, ...fields })
+
 /** Why a credential is not used. */
 const Excluded = Schema.Union([
-  Schema.Struct({ reason: Schema.Literals(["disabled", "api_key_not_allowed", "user_not_allowed"]), message }),
-  Schema.Struct({
-    reason: Schema.tag("model_not_allowed"),
-    message,
+  because(Schema.Literals(["disabled", "api_key_not_allowed", "user_not_allowed"]), {}),
+  because(Schema.tag("model_not_allowed"), {
     hint: Schema.optionalKey(
       Schema.String.annotate({ description: "A member of `allowed_models` that is almost the requested model." })
     )
   }),
-  Schema.Struct({
-    reason: Schema.tag("region"),
-    message,
-    declared: Schema.NullOr(Region),
-    host: Region
-  }),
-  Schema.Struct({ reason: Schema.tag("zdr"), message, declared: Schema.NullOr(Schema.Boolean) }),
-  Schema.Struct({
-    reason: Schema.tag("seal"),
-    message,
-    seal: Schema.Literals(["altered", "unknown_key", "unsupported", "unavailable"])
-  }),
-  Schema.Struct({
-    reason: Schema.tag("parked"),
-    message,
-    cause: Schema.Literals(["rate_limited", "quota_exhausted", "forbidden", "rejected", "leaked"]),
+  because(Schema.tag("region"), { declared: Schema.NullOr(Region), host: Region }),
+  because(Schema.tag("zdr"), { declared: Schema.NullOr(Schema.Boolean) }),
+  because(Schema.tag("seal"), { seal: Schema.Literals(["altered", "unknown_key", "unsupported", "unavailable"]) }),
+  because(Schema.tag("parked"), {
+    cause: Schema.Literals(parkedCauses),
     until: Schema.NullOr(timestamp("When it is tried again; null if not before its key is replaced."))
   })
 ])
@@ -57,11 +50,9 @@ export type Excluded = typeof Excluded.Type
 
 /** Why a provider's shared endpoint is not used. */
 const Removed = Schema.Union([
-  Schema.Struct({ reason: Schema.Literals(["none_there", "region", "zdr"]), message }),
-  Schema.Struct({ reason: Schema.Literals(["is_required", "is_byok_only"]), message, credential_id: CredentialId }),
-  Schema.Struct({
-    reason: Schema.tag("seal"),
-    message,
+  because(Schema.Literals(["none_there", "region", "zdr"]), {}),
+  because(Schema.Literals(["is_required", "is_byok_only"]), { credential_id: CredentialId }),
+  because(Schema.tag("seal"), {
     credential_id: CredentialId,
     seal: Schema.Literals(["altered", "unknown_key", "unsupported"])
   })

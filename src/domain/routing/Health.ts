@@ -1,8 +1,5 @@
 import type { Outcome } from "./Outcome.ts"
 
-/** Why a credential is parked: what the upstream answered, or that its key is known to have leaked. */
-export type ParkedCause = PauseCause | "leaked"
-
 /** Whether a credential may be tried for a model. After a pause it is on probation: one request tries it. */
 export type Availability =
   | { readonly _tag: "Free" }
@@ -28,6 +25,10 @@ export interface Cooldown {
 /** What an upstream's refusal says of a key. */
 export const pauseCauses = ["rate_limited", "quota_exhausted", "forbidden", "rejected"] as const
 export type PauseCause = (typeof pauseCauses)[number]
+
+/** Why a credential is parked: what the upstream answered, or that its key is known to have leaked. */
+export const parkedCauses = [...pauseCauses, "leaked"] as const
+export type ParkedCause = (typeof parkedCauses)[number]
 
 /** A stored cause. One that only a newer version knows is treated as the gravest. */
 export const pauseCauseOf = (cause: string): PauseCause => pauseCauses.find((known) => known === cause) ?? "rejected"

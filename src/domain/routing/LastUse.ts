@@ -1,7 +1,8 @@
 import type { Outcome } from "./Outcome.ts"
 
 /** Why an attempt with a key failed. */
-export type FailureCause = "rate_limited" | "quota_exhausted" | "rejected" | "forbidden" | "upstream_failed"
+export const failureCauses = ["rate_limited", "quota_exhausted", "rejected", "forbidden", "upstream_failed"] as const
+export type FailureCause = (typeof failureCauses)[number]
 
 /** When a credential was last used, in milliseconds since 1970; null if it never was, as far as is known. */
 export interface LastUse {

@@ -18,7 +18,7 @@ import { CredentialUse, type UsedCredential } from "../../../src/port/Credential
 import { KekRegistry } from "../../../src/port/KekRegistry.ts"
 import { type FoundKey, LeakedKeys } from "../../../src/port/LeakedKeys.ts"
 import { Parkings } from "../../../src/port/Parkings.ts"
-import type { Withheld } from "../../../src/domain/routing/CredentialState.ts"
+import type { Withheld } from "../../../src/domain/routing/CredentialStatus.ts"
 import { type IdempotencyRecord, IdempotencyRecords } from "../../../src/port/IdempotencyRecords.ts"
 import { monotonicMillis } from "../../../src/service/routing/makeHealthLedger.ts"
 import { WorkspaceResolver } from "../../../src/port/WorkspaceResolver.ts"

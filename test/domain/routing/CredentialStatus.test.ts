@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { type CredentialState, stateOf, type Withheld } from "../../../src/domain/routing/CredentialState.ts"
+import { type CredentialStatus, stateOf, type Withheld } from "../../../src/domain/routing/CredentialStatus.ts"
 import type { Seal } from "../../../src/domain/routing/Pool.ts"
 
 const seals: ReadonlyArray<readonly [Seal, boolean]> = [
@@ -21,7 +21,7 @@ describe("stateOf", () => {
         for (const isLeaked of [true, false])
           for (const pauses of [[], [limited], [rejected], [limited, rejected]]) {
             const withheld = [...pauses, ...(isLeaked ? [leaked] : [])]
-            const expected: CredentialState = !isReadable
+            const expected: CredentialStatus["state"] = !isReadable
               ? "unreadable"
               : isLeaked
                 ? "leaked"

@@ -1,7 +1,6 @@
-import { DateTime } from "effect"
-import type { Credential } from "../Credential.ts"
+import { type Credential, timeOrNull } from "../Credential.ts"
 import type { Provider } from "../Provider.ts"
-import type { Excluded, Explanation, Removed } from "./Explanation.ts"
+import type { Excluded, Explanation } from "./Explanation.ts"
 import type { ParkedCause } from "./Health.ts"
 import type { Exclusion, Plan, SharedReason } from "./Plan.ts"
 import type { Pool } from "./Pool.ts"
@@ -52,8 +51,6 @@ const parkedMessages: Record<ParkedCause, string> = {
 /** Rounded up, so nobody is asked to return a moment early. */
 const timeOf = (millis: number) => `${new Date(Math.ceil(millis / 1000) * 1000).toISOString().slice(0, 19)}Z`
 
-const timeOrNull = (millis: number | null) => (millis === null ? null : DateTime.makeUnsafe(millis))
-
 const parkedMessage = (cause: ParkedCause, until: number | null) => {
   const end = until === null ? "not used until it is replaced" : `tried again at ${timeOf(until)}`
   return `${parkedMessages[cause]}; it is ${end}`
@@ -62,59 +59,42 @@ const parkedMessage = (cause: ParkedCause, until: number | null) => {
 /** For how many credentials near misses are looked for: in long lists of many that takes longer than all else. */
 const maxHints = 100
 
-const excludedOf = (
-  exclusion: Exclusion,
-  credential: Credential,
-  request: RoutingRequest,
-  nearMiss: (allowed: ReadonlyArray<string>) => string | undefined
-): Excluded => {
+const exclusionMessage = (exclusion: Exclusion, credential: Credential, request: RoutingRequest): string => {
   const { allowed_api_key_hashes, allowed_models, allowed_user_ids } = credential
   switch (exclusion.reason) {
     case "disabled":
-      return { reason: "disabled", message: "it is disabled" }
-    case "api_key_not_allowed": {
-      const message = notIn("allowed_api_key_hashes", allowed_api_key_hashes, "API key", request.api_key_hash)
-      return { reason: "api_key_not_allowed", message }
-    }
-    case "user_not_allowed": {
-      const message = notIn("allowed_user_ids", allowed_user_ids, "user", request.user_id)
-      return { reason: "user_not_allowed", message }
-    }
-    case "model_not_allowed": {
-      const message = notIn("allowed_models", allowed_models, "model", request.model)
-      const hint = nearMiss(allowed_models ?? [])
-      return { reason: "model_not_allowed", message, ...(hint === undefined ? {} : { hint }) }
-    }
+      return "it is disabled"
+    case "api_key_not_allowed":
+      return notIn("allowed_api_key_hashes", allowed_api_key_hashes, "API key", request.api_key_hash)
+    case "user_not_allowed":
+      return notIn("allowed_user_ids", allowed_user_ids, "user", request.user_id)
+    case "model_not_allowed":
+      return notIn("allowed_models", allowed_models, "model", request.model)
     case "region":
-      return { ...exclusion, message: regionMessage(exclusion.declared, exclusion.host) }
+      return regionMessage(exclusion.declared, exclusion.host)
     case "zdr":
-      return { ...exclusion, message: zdrMessage(exclusion.declared) }
+      return zdrMessage(exclusion.declared)
     case "seal":
-      return { ...exclusion, message: sealMessages[exclusion.seal] }
-    case "parked": {
-      const { cause, until } = exclusion
-      return { reason: "parked", message: parkedMessage(cause, until), cause, until: timeOrNull(until) }
-    }
+      return sealMessages[exclusion.seal]
+    case "parked":
+      return parkedMessage(exclusion.cause, exclusion.until)
   }
 }
 
-const removedOf = (removal: SharedReason, nameOf: (id: Credential["id"]) => string, host: string): Removed => {
+const removalMessage = (removal: SharedReason, nameOf: (id: Credential["id"]) => string, host: string): string => {
   switch (removal.reason) {
     case "none_there":
-      return { reason: "none_there", message: "the gateway has no capacity of its own there" }
+      return "the gateway has no capacity of its own there"
     case "region":
-      return { reason: "region", message: `the endpoint is not recorded in ${host}` }
+      return `the endpoint is not recorded in ${host}`
     case "zdr":
-      return { reason: "zdr", message: endpointRetains }
+      return endpointRetains
     case "is_required":
-      return { ...removal, message: `${nameOf(removal.credential_id)} forbids it for every model` }
+      return `${nameOf(removal.credential_id)} forbids it for every model`
     case "is_byok_only":
-      return { ...removal, message: `${nameOf(removal.credential_id)} forbids it for this model` }
+      return `${nameOf(removal.credential_id)} forbids it for this model`
     case "seal":
-      return {
-        ...removal,
-        message: `${nameOf(removal.credential_id)} may forbid it: ${sealMessages[removal.seal]}`
-      }
+      return `${nameOf(removal.credential_id)} may forbid it: ${sealMessages[removal.seal]}`
   }
 }
 
@@ -160,12 +140,17 @@ export const explanationOf = (
       credentials: verdicts.credentials.map(({ credential_id, exclusions, position, section }) => {
         const credential = credentialOf(credential_id)
         const { label, name } = credential
-        const excluded = exclusions.map((exclusion) => excludedOf(exclusion, credential, request, nearMiss))
+        const excluded = exclusions.map((exclusion): Excluded => {
+          const message = exclusionMessage(exclusion, credential, request)
+          if (exclusion.reason === "parked") return { ...exclusion, message, until: timeOrNull(exclusion.until) }
+          const hint = exclusion.reason === "model_not_allowed" ? nearMiss(credential.allowed_models ?? []) : undefined
+          return { ...exclusion, message, ...(hint === undefined ? {} : { hint }) }
+        })
         return { credential_id, name, label, section, position, excluded }
       }),
       shared: {
         position: shared.position,
-        removed: shared.removed.map((removal) => removedOf(removal, nameOf, host))
+        removed: shared.removed.map((removal) => ({ ...removal, message: removalMessage(removal, nameOf, host) }))
       }
     })),
     retry_at: timeOrNull(plan.retry_at)

@@ -36,6 +36,12 @@ export type WorkspaceId = typeof WorkspaceId.Type
 export const CredentialId = uuid("Identifier of the credential.").pipe(Schema.brand("CredentialId"))
 export type CredentialId = typeof CredentialId.Type
 
+/** A credential of an account. */
+export interface OwnedCredential {
+  readonly account_id: AccountId
+  readonly credential_id: CredentialId
+}
+
 /** SHA-256 of a whole API key as UTF-8, in lowercase hexadecimal: the only form in which API keys are stored (D24). */
 export const ApiKeyHash = Schema.String.annotate({ message: "must be a string" })
   .check(Schema.isPattern(/^[a-f0-9]{64}$/u, { message: "must be 64 lowercase hexadecimal characters" }))

@@ -2,7 +2,7 @@ import { Context, type Option } from "effect"
 import type { Credential } from "../domain/Credential.ts"
 import type { AccountId, WorkspaceId } from "../domain/Identifiers.ts"
 import type { Provider } from "../domain/Provider.ts"
-import type { ParkedCause } from "../domain/routing/Health.ts"
+import type { Cooldown, ParkedCause } from "../domain/routing/Health.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
@@ -13,13 +13,10 @@ export interface PoolOwner {
 }
 
 /** What is stored of a key's health: for the model, or for every one if that is ''. */
-export interface StoredParking {
+export interface StoredParking extends Omit<Cooldown, "until" | "cause"> {
   readonly model: string
-  readonly key_version: number
-  readonly epoch: number
   /** `succeeded` ended the epoch before. A newer version may have stored other causes. */
   readonly cause: ParkedCause | "succeeded"
-  readonly strikes: number
   /** Milliseconds to its end by the database's clock, negative if that has passed; null without an end. */
   readonly remaining: number | null
 }

@@ -1,13 +1,10 @@
 import { Context, type Option } from "effect"
-import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
+import type { AccountId, CredentialId, OwnedCredential } from "../domain/Identifiers.ts"
 import type { LastUse } from "../domain/routing/LastUse.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
 /** The last use of a credential. */
-export interface UsedCredential extends LastUse {
-  readonly account_id: AccountId
-  readonly credential_id: CredentialId
-}
+export interface UsedCredential extends LastUse, OwnedCredential {}
 
 /** When routers last used credentials. For display only: losing a use changes no decision. */
 export class CredentialUse extends Context.Service<

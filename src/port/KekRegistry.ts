@@ -1,5 +1,5 @@
 import { Context, type DateTime, type Effect, type Option } from "effect"
-import type { AccountId, CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
+import type { OwnedCredential, WorkspaceId } from "../domain/Identifiers.ts"
 import type { KeyStoreUnavailable, RewrapFailure } from "./Cipher.ts"
 import type { Rewrapper } from "./Rewrapper.ts"
 import type { Answer } from "./DatabaseFailure.ts"
@@ -29,11 +29,9 @@ export interface KekUsage extends RegisteredKey {
 }
 
 /** A credential and the key-encryption key that it names. */
-export interface NamingCredential {
+export interface NamingCredential extends OwnedCredential {
   readonly kek_id: string
-  readonly account_id: AccountId
   readonly workspace_id: WorkspaceId
-  readonly credential_id: CredentialId
 }
 
 /** The result of rewrapping one batch. */

@@ -1,5 +1,5 @@
 import { Context } from "effect"
-import type { AccountId, CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
+import type { OwnedCredential, WorkspaceId } from "../domain/Identifiers.ts"
 import type { SealedKey, SealingContext } from "../domain/SealedKey.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
@@ -21,10 +21,8 @@ export interface SuspectPage {
 }
 
 /** A provider key that a search found, by credential and version. */
-export interface FoundKey {
-  readonly account_id: AccountId
+export interface FoundKey extends OwnedCredential {
   readonly workspace_id: WorkspaceId
-  readonly credential_id: CredentialId
   readonly key_version: number
 }
 

@@ -1,21 +1,14 @@
 import { Context, type Option } from "effect"
-import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
+import type { AccountId, CredentialId, OwnedCredential } from "../domain/Identifiers.ts"
 import type { Withheld } from "../domain/routing/CredentialStatus.ts"
-import type { PauseCause } from "../domain/routing/Health.ts"
+import type { Cooldown } from "../domain/routing/Health.ts"
 import type { FoundKey } from "./LeakedKeys.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
 /** A cooldown of a key that grew. */
-export interface ParkingChange {
-  readonly account_id: AccountId
-  readonly credential_id: CredentialId
-  readonly key_version: number
+export interface ParkingChange extends OwnedCredential, Omit<Cooldown, "until"> {
   /** The model, or '' for the whole key. */
   readonly model: string
-  readonly epoch: number
-  /** Null if the key has succeeded: whatever earlier epochs hold against it is over. */
-  readonly cause: PauseCause | null
-  readonly strikes: number
   /** Milliseconds from now to its end, at most an hour; null after a success. */
   readonly remaining: number | null
 }

@@ -19,6 +19,7 @@ export interface Cooldown {
   readonly until: number
   /** Refusals in this epoch. Those of leases that were out together count as one. */
   readonly strikes: number
+  /** Null if the key was not refused in this epoch. */
   readonly cause: PauseCause | null
 }
 

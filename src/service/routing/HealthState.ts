@@ -1,4 +1,4 @@
-import type { AccountId, CredentialId } from "../../domain/Identifiers.ts"
+import type { OwnedCredential } from "../../domain/Identifiers.ts"
 import {
   type Cooldown,
   type Cooldowns,
@@ -15,9 +15,7 @@ import {
 import type { Outcome } from "../../domain/routing/Outcome.ts"
 
 /** A key that is leased for a model. */
-export interface Tried {
-  readonly account_id: AccountId
-  readonly credential_id: CredentialId
+export interface Tried extends OwnedCredential {
   readonly key_version: number
   readonly model: string
 }
@@ -30,9 +28,7 @@ interface Trial {
 }
 
 /** A change that waits to be stored. */
-export interface Waiting {
-  readonly account_id: AccountId
-  readonly credential_id: CredentialId
+export interface Waiting extends OwnedCredential {
   readonly model: string
   readonly cooldown: Cooldown
 }
@@ -56,8 +52,7 @@ export const makeHealthState = () => {
   const trials = new Map<string, Trial>()
   const waiting = new Map<string, Waiting>()
 
-  const nameOf = ({ account_id, credential_id }: Pick<Tried, "account_id" | "credential_id">) =>
-    `${account_id} ${credential_id}`
+  const nameOf = ({ account_id, credential_id }: OwnedCredential) => `${account_id} ${credential_id}`
 
   const cooldownOf = (tried: Tried, stored: Cooldowns, model: string, now: number): Cooldown => {
     const bottom = unknown(tried.key_version)

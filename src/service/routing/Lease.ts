@@ -1,14 +1,12 @@
 import { inspect } from "node:util"
 import { Redacted } from "effect"
-import type { AccountId, CredentialId } from "../../domain/Identifiers.ts"
+import type { OwnedCredential } from "../../domain/Identifiers.ts"
 import { hiddenSecretsIn } from "../../domain/KeyMaterial.ts"
 import type { Provider } from "../../domain/Provider.ts"
 import type { Region } from "../../domain/Region.ts"
 
 /** Of which credential a lease is, and for which attempt. */
-export interface LeaseTerms {
-  readonly account_id: AccountId
-  readonly credential_id: CredentialId
+export interface LeaseTerms extends OwnedCredential {
   readonly key_version: number
   readonly label: string
   readonly provider: Provider

@@ -1,4 +1,5 @@
 import { Duration, Effect, Exit } from "effect"
+import type { OwnedCredential } from "../../domain/Identifiers.ts"
 import { type LastUse, laterUse, leasedAt, neverUsed, reportedAt } from "../../domain/routing/LastUse.ts"
 import type { Outcome } from "../../domain/routing/Outcome.ts"
 import { CredentialUse, type UsedCredential } from "../../port/CredentialUse.ts"
@@ -27,7 +28,7 @@ export const makeUseLedger = Effect.gen(function* () {
   const { store } = yield* CredentialUse
   const waiting = new Map<string, UsedCredential>()
 
-  const note = ({ account_id, credential_id }: Pick<UsedCredential, "account_id" | "credential_id">, seen: LastUse) => {
+  const note = ({ account_id, credential_id }: OwnedCredential, seen: LastUse) => {
     if (seen === neverUsed) return
     const name = `${account_id} ${credential_id}`
     const known = waiting.get(name)

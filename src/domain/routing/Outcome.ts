@@ -1,3 +1,5 @@
+import { parseJson } from "../KeyMaterial.ts"
+
 /** What an attempt says about the credential it used. Only a rate limit says when to come back, in milliseconds. */
 export type Outcome =
   | { readonly _tag: "Succeeded" }
@@ -56,20 +58,12 @@ export const outcomeOf = ({ codes, retry_after, status }: UpstreamAnswer, now: n
 const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === "object" && value !== null && !Array.isArray(value)
 
-const parsed = (body: string): unknown => {
-  try {
-    return JSON.parse(body)
-  } catch {
-    return undefined
-  }
-}
-
 /**
  * The codes of an upstream's error, for `outcomeOf`: of the object `error` in a JSON body and of its `details`, and of no
  * other place, because a message may repeat the request.
  */
 export const errorCodesIn = (body: string): ReadonlyArray<string> => {
-  const [answer] = [parsed(body)].flat()
+  const [answer] = [parseJson(body)].flat()
   const error = isRecord(answer) ? answer["error"] : undefined
   if (!isRecord(error)) return []
   const details = [error["details"]].flat().filter(isRecord)

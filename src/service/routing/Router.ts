@@ -1,9 +1,9 @@
 import { Cause, Clock, Context, Duration, Effect, Layer, Scope } from "effect"
 import { ServiceUnavailable } from "../../domain/Errors.ts"
 import type { Provider } from "../../domain/Provider.ts"
-import { availabilityOf, type Health, type Moment } from "../../domain/routing/Health.ts"
+import { availabilityOf, type Health } from "../../domain/routing/Health.ts"
 import type { Outcome } from "../../domain/routing/Outcome.ts"
-import type { OwnStep, Plan, Step } from "../../domain/routing/Plan.ts"
+import type { OwnStep, Step } from "../../domain/routing/Plan.ts"
 import { planFor } from "../../domain/routing/planFor.ts"
 import type { PooledCredential } from "../../domain/routing/Pool.ts"
 import type { RoutingRequest } from "../../domain/routing/RoutingRequest.ts"
@@ -17,7 +17,7 @@ import { Lease } from "./Lease.ts"
 import { makeHealthLedger, momentOf } from "./makeHealthLedger.ts"
 import { makeUseLedger } from "./makeUseLedger.ts"
 import type { Freshness, Planned } from "./Planned.ts"
-import { Pools, sealStatusByError, type Snapshot } from "./Pools.ts"
+import { Pools, sealStatusByError } from "./Pools.ts"
 import { type Exhausted, LeaseRefused, PoolsUnavailable, type UnknownWorkspace } from "./RouterErrors.ts"
 import { makeRouterMeter } from "./RouterMeter.ts"
 import { type Attempt, makeWalk, runPlan, type Walk } from "./Walk.ts"
@@ -30,15 +30,6 @@ const isUnavailable = (cause: Cause.Cause<unknown>) => {
   const failure = Cause.squash(cause)
   return failure instanceof ServiceUnavailable || failure instanceof DatabaseFailure
 }
-
-const orUnavailable = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
-  Effect.catchCause(effect, (cause): Effect.Effect<never, Exclude<E, ServiceUnavailable> | PoolsUnavailable> =>
-    isUnavailable(cause)
-      ? Effect.fail(new PoolsUnavailable())
-      : Effect.failCause(cause as Cause.Cause<Exclude<E, ServiceUnavailable>>)
-  )
-
-const providersOf = ({ targets }: RoutingRequest) => targets.map(({ provider }) => provider)
 
 const make = Effect.gen(function* () {
   const { current } = yield* Pools
@@ -53,25 +44,29 @@ const make = Effect.gen(function* () {
     return ledger.healthOf({ account_id, credential_id: credential.id, key_version, model }, stored, now)
   }
 
-  const planned = (request: RoutingRequest, snapshots: ReadonlyArray<Snapshot>, now: Moment): Plan => {
-    const snapshotOf = (provider: string) =>
-      snapshots[request.targets.findIndex((target) => target.provider === provider)]
-    return planFor(
-      request,
-      (provider) => snapshotOf(provider)?.pool ?? [],
-      (pooled) => availabilityOf(healthOf(request, pooled, now.monotonic), pooled.leaked, now)
+  const snapshotsFor = (request: RoutingRequest, providers: ReadonlyArray<Provider>, freshness: number) =>
+    Effect.catchCause(
+      current(request, providers, freshness),
+      (cause): Effect.Effect<never, PoolsUnavailable | UnknownWorkspace> =>
+        isUnavailable(cause)
+          ? Effect.fail(new PoolsUnavailable())
+          : Effect.failCause(cause as Cause.Cause<UnknownWorkspace>)
+    )
+
+  const planWithin = (request: RoutingRequest, freshness: number) => {
+    const providers = request.targets.map(({ provider }) => provider)
+    return Effect.flatMap(snapshotsFor(request, providers, freshness), (snapshots) =>
+      Effect.clockWith((clock) => {
+        const now = momentOf(clock)
+        const plan = planFor(
+          request,
+          (provider) => snapshots[providers.indexOf(provider)]?.pool ?? [],
+          (pooled) => availabilityOf(healthOf(request, pooled, now.monotonic), pooled.leaked, now)
+        )
+        return Effect.succeed<Planned>({ ...plan, request, freshness })
+      })
     )
   }
-
-  const snapshotsFor = (request: RoutingRequest, providers: ReadonlyArray<Provider>, freshness: number) =>
-    orUnavailable(current(request, providers, freshness))
-
-  const planWithin = (request: RoutingRequest, freshness: number) =>
-    Effect.flatMap(snapshotsFor(request, providersOf(request), freshness), (found) =>
-      Effect.clockWith((clock) =>
-        Effect.sync((): Planned => ({ ...planned(request, found, momentOf(clock)), request, freshness }))
-      )
-    )
 
   /** The pool that a step is checked against; undefined if its workspace is gone. */
   const poolFor = ({ freshness, request }: Planned, { provider }: Step) =>

@@ -1,6 +1,6 @@
 import { Context, Data, Effect, Layer, Option } from "effect"
 import type { Credential } from "../domain/Credential.ts"
-import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
+import type { AccountId, CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
 import { AccountRepository } from "../port/AccountRepository.ts"
 import {
   type CredentialOrder,
@@ -23,18 +23,12 @@ export class OperatorCredentials extends Context.Service<OperatorCredentials>()(
     const repository = yield* CredentialRepository
     const unknown = new NotKnown({ kind: "credential" })
 
-    const requireAccount = Effect.fnUntraced(function* (account_id: AccountId) {
+    /** Fails unless the account exists and, if one is named, has the workspace, deleted or not. */
+    const requireAccount = Effect.fnUntraced(function* (account_id: AccountId, workspace_id?: WorkspaceId) {
       const workspaces = yield* accounts.listWorkspaces(account_id)
-      return workspaces.length > 0 ? workspaces : yield* new NotKnown({ kind: "account" })
-    })
-    const requireWorkspace = Effect.fnUntraced(function* (
-      account_id: AccountId,
-      workspace_id: CredentialOrder["workspace_id"]
-    ) {
-      const workspaces = yield* requireAccount(account_id)
-      if (!workspaces.some((own) => own.workspace_id === workspace_id)) {
-        return yield* new NotKnown({ kind: "workspace" })
-      }
+      if (workspaces.length === 0) return yield* new NotKnown({ kind: "account" })
+      const hasWorkspace = workspace_id === undefined || workspaces.some((own) => own.workspace_id === workspace_id)
+      return hasWorkspace ? workspaces : yield* new NotKnown({ kind: "workspace" })
     })
 
     return {
@@ -46,8 +40,7 @@ export class OperatorCredentials extends Context.Service<OperatorCredentials>()(
         filter: Omit<CredentialScan, "after" | "limit">,
         write: (page: ReadonlyArray<ScannedCredential>) => Effect.Effect<boolean, E>
       ) {
-        const { workspace_id } = filter
-        yield* workspace_id === undefined ? requireAccount(account_id) : requireWorkspace(account_id, workspace_id)
+        yield* requireAccount(account_id, filter.workspace_id)
         let after: Credential | undefined
         for (;;) {
           const page = yield* repository.scan(account_id, { ...filter, after, limit: pageSize })
@@ -76,7 +69,7 @@ export class OperatorCredentials extends Context.Service<OperatorCredentials>()(
 
       /** Gives the credentials of a workspace and provider the order of the ids, which must be all of them (L14). */
       reorder: Effect.fn("OperatorCredentials.reorder")(function* (account_id: AccountId, order: CredentialOrder) {
-        yield* requireWorkspace(account_id, order.workspace_id)
+        yield* requireAccount(account_id, order.workspace_id)
         const mismatch = yield* repository.reorder(account_id, order)
         return Option.isNone(mismatch) ? order : yield* new OrderRefused(mismatch.value)
       })

@@ -45,8 +45,7 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
     const credentials = snapshots.reduce((sum, { pool }) => sum + pool.length, 0)
     if (providers.length > 1 && credentials > maxCredentials) return yield* tooMany
     const now = yield* Effect.clockWith((clock) => Effect.sync(() => momentOf(clock)))
-    const pools = new Map(snapshots.map((snapshot, index) => [providers[index], snapshot] as const))
-    const poolOf = (provider: Provider) => pools.get(provider)?.pool ?? []
+    const poolOf = (provider: Provider) => snapshots[providers.indexOf(provider)]?.pool ?? []
     const plan = planFor(request, poolOf, ({ key_version, leaked, stored }) =>
       availabilityOf(healthIn(stored, key_version, request.model, now.monotonic), leaked, now)
     )

@@ -42,6 +42,12 @@ const maxModels = 100
 /** How many changes wait for a database that does not answer. Further ones hold in this process only. */
 const maxWaiting = 10_000
 
+/** A key is paused for every model, or for one. */
+const scopes = ["whole", "model"] as const
+type Scope = (typeof scopes)[number]
+
+const modelOf = ({ model }: Tried, scope: Scope) => (scope === "whole" ? wholeKey : model)
+
 /**
  * What this process knows of keys: the join of its own reports with whatever it is shown of the database. Invariant: a
  * cooldown of a key only grows, and no report, read or store can make it smaller.
@@ -53,6 +59,8 @@ export const makeHealthState = () => {
   const waiting = new Map<string, Waiting>()
 
   const nameOf = ({ account_id, credential_id }: OwnedCredential) => `${account_id} ${credential_id}`
+
+  const trialOf = (tried: Tried, scope: Scope) => `${nameOf(tried)} ${modelOf(tried, scope)}`
 
   const cooldownOf = (tried: Tried, stored: Cooldowns, model: string, now: number): Cooldown => {
     const bottom = unknown(tried.key_version)
@@ -99,41 +107,30 @@ export const makeHealthState = () => {
     waiting.set(name, other === undefined ? change : { ...change, cooldown: join(other.cooldown, change.cooldown) })
   }
 
-  const giveBack = (tried: Tried, lease: object) => {
-    for (const model of [wholeKey, tried.model]) {
-      const name = `${nameOf(tried)} ${model}`
-      if (trials.get(name)?.lease === lease) trials.delete(name)
-    }
-  }
-
   return {
     healthOf,
     /** Takes the trial of a key on probation for a lease. False if another lease is trying it. */
     admit: (tried: Tried, health: Health, lease: object, now: number): boolean => {
-      const onProbation = [
-        [wholeKey, health.whole],
-        [tried.model, health.model]
-      ] as const
-      const tries = onProbation.filter(([, { strikes }]) => strikes > 0)
-      const isTried = tries.some(([model, cooldown]) => {
-        const trial = trials.get(`${nameOf(tried)} ${model}`)
-        return trial !== undefined && compare(trial.of, cooldown) === 0 && now < trial.began + trialTimeout
+      const onProbation = scopes.filter((scope) => health[scope].strikes > 0)
+      const isTried = onProbation.some((scope) => {
+        const trial = trials.get(trialOf(tried, scope))
+        return trial !== undefined && compare(trial.of, health[scope]) === 0 && now < trial.began + trialTimeout
       })
       if (isTried) return false
-      for (const [model, of] of tries) trials.set(`${nameOf(tried)} ${model}`, { of, lease, began: now })
+      for (const scope of onProbation) trials.set(trialOf(tried, scope), { of: health[scope], lease, began: now })
       return true
     },
     /** Ends the trial of a lease, if it has one: its key is open to the next. */
-    giveBack,
+    giveBack: (tried: Tried, lease: object) => {
+      for (const name of scopes.map((scope) => trialOf(tried, scope))) {
+        if (trials.get(name)?.lease === lease) trials.delete(name)
+      }
+    },
     /** Learns from the outcome of a lease that was made under `at`. Returns the cooldowns that grew. */
     report: (tried: Tried, at: Health, outcome: Outcome, now: number): ReadonlyArray<Cooldown> => {
       const after = contributed(at, outcome, now)
-      return (
-        [
-          [wholeKey, at.whole, after.whole],
-          [tried.model, at.model, after.model]
-        ] as const
-      ).flatMap(([model, before, cooldown]) => (learn(tried, model, before, cooldown, now) ? [cooldown] : []))
+      const grew = scopes.filter((scope) => learn(tried, modelOf(tried, scope), at[scope], after[scope], now))
+      return grew.map((scope) => after[scope])
     },
     /** Takes changes that wait to be stored. Those that could not be must be given back with `putBack`. */
     take: (count: number): ReadonlyArray<Waiting> => {

@@ -44,7 +44,9 @@ const sessionOf = ({ pooler, statementTimeout }: DatabaseSettings, session: Reco
           ...session,
           statement_timeout: milliseconds,
           lock_timeout: milliseconds,
-          idle_in_transaction_session_timeout: milliseconds
+          idle_in_transaction_session_timeout: milliseconds,
+          // Compiling a statement takes longer than any of these runs.
+          jit: "off"
         }
       }
 }

@@ -3,6 +3,7 @@ import * as ChangedLeader from "./ChangedLeader.ts"
 import * as FailingKeyStore from "./FailingKeyStore.ts"
 import * as FrozenStandby from "./FrozenStandby.ts"
 import * as FullDisk from "./FullDisk.ts"
+import * as KilledCoordinator from "./KilledCoordinator.ts"
 import * as KilledService from "./KilledService.ts"
 import * as KilledWorker from "./KilledWorker.ts"
 import * as LockedTable from "./LockedTable.ts"
@@ -27,5 +28,6 @@ export const rows: ReadonlyArray<Row> = [
   FailingKeyStore,
   MillionCredentials,
   RestoredDump,
-  KilledWorker
+  KilledWorker,
+  KilledCoordinator
 ].flatMap(({ rows }) => rows)

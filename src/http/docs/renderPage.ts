@@ -150,37 +150,31 @@ export const renderPage = ({ components, info, paths }: OpenApi.OpenAPISpec): st
 
   const operations = Object.entries(paths).flatMap(([path, item]) =>
     Object.entries(item as Record<string, OpenApi.OpenAPISpecOperation>).map(([method, operation]) => {
-      const isCommon = ([status]: [string, unknown]) => operation.security.length > 0 && !isOwnStatus(status)
-      const responses = Object.entries(operation.responses)
-      return {
-        id: `${method}${path.replace(/[^a-z0-9]+/gi, "-")}`.replace(/-$/, ""),
-        ...{ method, operation, path, summary: escape(operation.summary ?? path) },
-        common: responses.filter(isCommon),
-        own: responses.filter((response) => !isCommon(response))
-      }
+      const { description, parameters, requestBody, responses, security } = operation
+      const id = `${method}${path.replace(/[^a-z0-9]+/gi, "-")}`.replace(/-$/, "")
+      const summary = escape(operation.summary ?? path)
+      const isCommon = ([status]: [string, unknown]) => security.length > 0 && !isOwnStatus(status)
+      const common = Object.entries(responses).filter(isCommon)
+      const own = Object.entries(responses).filter((response) => !isCommon(response))
+      const rows = parameters.map(({ description, in: where, name, required, schema }) =>
+        row(name, schema, required, where, description)
+      )
+      const section = [
+        `<section id="${id}"><h2>${summary}</h2><p class="route">${badge(method)} ${code(path)}</p>`,
+        prose(description),
+        curl(method, path, operation),
+        table("Parameters", rows.join("")),
+        table("Body", rowsOf(jsonOf(requestBody).schema)),
+        `<h3>Answers</h3>${own.map(response).join("")}`,
+        common.length === 0 ? "" : `<p>Also <a href="#errors">${common.map(([status]) => status).join(", ")}</a>.</p>`,
+        form(id, method, path, operation),
+        "</section>"
+      ].join("")
+      return { common, entry: `<li>${badge(method)} <a href="#${id}">${summary}</a> ${code(path)}</li>`, section }
     })
   )
   const common = new Map(operations.flatMap(({ common }) => common).sort(([one], [other]) => one.localeCompare(other)))
-  const sections = operations.map(({ common, id, method, operation, own, path, summary }) => {
-    const { description, parameters, requestBody } = operation
-    const rows = parameters.map(({ description, in: where, name, required, schema }) =>
-      row(name, schema, required, where, description)
-    )
-    return [
-      `<section id="${id}"><h2>${summary}</h2><p class="route">${badge(method)} ${code(path)}</p>`,
-      prose(description),
-      curl(method, path, operation),
-      table("Parameters", rows.join("")),
-      table("Body", rowsOf(jsonOf(requestBody).schema)),
-      `<h3>Answers</h3>${own.map(response).join("")}`,
-      common.length === 0 ? "" : `<p>Also <a href="#errors">${common.map(([status]) => status).join(", ")}</a>.</p>`,
-      form(id, method, path, operation),
-      "</section>"
-    ].join("")
-  })
-  const index = operations.map(
-    ({ id, method, path, summary }) => `<li>${badge(method)} <a href="#${id}">${summary}</a> ${code(path)}</li>`
-  )
+  const [entries, sections] = [operations.map(({ entry }) => entry), operations.map(({ section }) => section)]
   return `<!doctype html>
 <html lang="en">
 <head>
@@ -193,7 +187,7 @@ export const renderPage = ({ components, info, paths }: OpenApi.OpenAPISpec): st
 </head>
 <body>
 <header><h1>${escape(info.title)}</h1>${prose(info.description)}<p>This is version ${escape(info.version)}. <a href="/openapi.json">OpenAPI document</a></p></header>
-<nav aria-label="Operations"><ul>${index.join("")}</ul></nav>
+<nav aria-label="Operations"><ul>${entries.join("")}</ul></nav>
 <form id="key"><label>Management key<input type="password" name="key" autocomplete="off" spellcheck="false" placeholder="byok_mk_…"></label></form>
 <p class="limits">Sent with the requests that you try below, and kept nowhere else.</p>
 <main>${sections.join("")}<section id="errors"><h2>Errors of every operation</h2>${Array.from(common, response).join("")}</section></main>

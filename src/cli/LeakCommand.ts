@@ -10,7 +10,7 @@ import { account, credentialId, toggle } from "./Arguments.ts"
 import { CommandFailed, print, printable, printAs, StandardStreams } from "./Output.ts"
 import { makeProgress, type ProgressView } from "./Progress.ts"
 
-const withLeakResponse = operatorOn(LeakResponse, CommandLayers.leakResponse)
+const withLeakResponse = operatorOn(LeakResponse, CommandLayers.sealing)
 
 const withParkings = operatorOn(Parkings, CommandLayers.unsealed)
 

@@ -36,11 +36,6 @@ const fromSettings = <A, E>(layer: (settings: Settings) => Layer.Layer<A, E>) =>
 const stores = (settings: Settings, rights?: Rights) =>
   Layer.merge(Persistence.layer(settings, "command", rights), SecureRandomLive.layer)
 
-const withKeys = <A, E>(
-  service: Layer.Layer<A, E, Layer.Success<ReturnType<typeof KeyEncryptionLive.withStores>>>,
-  settings: Settings
-) => Layer.provide(service, KeyEncryptionLive.withStores(settings, "command"))
-
 /** What needs no keyring: accounts, credentials as far as no key is opened or sealed, and the audit log. */
 export const unsealed = fromSettings((settings) =>
   Layer.provideMerge(Layer.mergeAll(Accounts.layer, OperatorCredentials.layer, Audit.layer), stores(settings))
@@ -49,22 +44,25 @@ export const unsealed = fromSettings((settings) =>
 /** Accounts, for deleting one. */
 export const erasure = fromSettings((settings) => Layer.provide(Accounts.layer, stores(settings, erasingRights)))
 
-/** Every operation on credentials. */
-export const sealing = fromSettings((settings) => {
+const withKeys = (settings: Settings) => KeyEncryptionLive.withStores(settings, "command")
+
+/** Whatever opens or seals keys of credentials. */
+const onCredentials = (settings: Settings) => {
   const { deadline, queue } = settings.database
-  const limits = Layer.succeed(QueueLimits, queueLimits(queue))
-  const credentials = Layer.provide(Credentials.layer, [Layer.succeed(RequestTimeout, deadline), CipherLive.layer])
-  return withKeys(Layer.mergeAll(credentials, OperatorCredentials.layer, limits), settings)
-})
+  return Layer.mergeAll(Credentials.layer, Explanations.layer, LeakResponse.layer, OperatorCredentials.layer).pipe(
+    Layer.provide([CipherLive.layer, Layer.succeed(RequestTimeout, deadline)]),
+    Layer.provide(withKeys(settings)),
+    Layer.merge(Layer.succeed(QueueLimits, queueLimits(queue)))
+  )
+}
+export const sealing = fromSettings(onCredentials)
 
 /** Rotation of key-encryption keys, in the keyring or on a token. A collector gets to know how long keys take. */
 export const rotation = fromSettings((settings) =>
-  withKeys(Layer.provide(Rotation.layer, [RewrapperLive.layer, TelemetryLive.pushedMetrics(settings)]), settings)
-)
-
-/** The search for a leaked key, which opens the keys that it compares. */
-export const leakResponse = fromSettings((settings) =>
-  withKeys(Layer.provide(LeakResponse.layer, CipherLive.layer), settings)
+  Rotation.layer.pipe(
+    Layer.provide([RewrapperLive.layer, TelemetryLive.pushedMetrics(settings)]),
+    Layer.provide(withKeys(settings))
+  )
 )
 
 /** Explanations of plans, and credentials with their state. Without a keyring they go by the columns. */
@@ -73,8 +71,7 @@ export const explanations = fromSettings((settings) =>
     Effect.match(KeyringLive.sourceOf(settings), {
       onFailure: () =>
         Layer.provide(Layer.merge(OperatorCredentials.layer, Explanations.layerUnverified), stores(settings)),
-      onSuccess: () =>
-        withKeys(Layer.merge(OperatorCredentials.layer, Layer.provide(Explanations.layer, CipherLive.layer)), settings)
+      onSuccess: () => onCredentials(settings)
     })
   )
 )

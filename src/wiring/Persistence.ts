@@ -59,10 +59,11 @@ const startupTimeout = ({ sqlstate }: DatabaseFailure, user: EmbeddedPostgres.Us
 
 /** Retries transient failures, with a warning if that takes more than a second. */
 const whenReachable = Effect.fnUntraced(function* <A>(
-  name: string,
+  settings: Settings,
   user: EmbeddedPostgres.User,
   open: Effect.Effect<A, DatabaseFailure>
 ) {
+  const name = nameOf(settings)
   const began = yield* Clock.currentTimeMillis
   const elapsed = Effect.map(Clock.currentTimeMillis, (now) => (now - began) / 1000)
   let warned = false
@@ -116,18 +117,15 @@ const connect = Effect.fnUntraced(function* (
 ) {
   const target = yield* targetOf(settings, user)
   const name = nameOf(settings)
-  const { distribution, early, missing } = yield* whenReachable(
-    name,
-    user,
-    inspectSession(target, settings.database, rights)
-  )
+  const inspected = inspectSession(target, settings.database, rights)
+  const { distribution, early, missing } = yield* whenReachable(settings, user, inspected)
   if (missing.length > 0) {
     const lacking = missing.map(({ kinds, name }) => `${kinds} on ${name}`).join("; ")
     return yield* refuse(`${name}: the user lacks rights that docs/operating.md says to grant: ${lacking}.`)
   }
   const session = yield* sessionFor(early, settings)
-  const schema = yield* whenReachable(name, user, openSchema(target, settings.database, may))
-  return { target, session, distribution, ...schema }
+  const schema = yield* whenReachable(settings, user, openSchema(target, settings.database, may))
+  return { name, target, session, distribution, ...schema }
 })
 
 /** Connects to the database, and migrates it if the settings allow that. */
@@ -137,10 +135,11 @@ export const openDatabase = Effect.fnUntraced(function* (
   rights: Rights = servingRights
 ) {
   const opened = yield* connect(settings, settings.migrate === "auto" ? "migrate" : "check", user, rights)
-  const name = nameOf(settings)
-  yield* checkSchema(name, opened.state, user)
+  yield* checkSchema(opened.name, opened.state, user)
   if (opened.distribution === "unfinished") {
-    return yield* refuse(`${name}: distributing its tables was interrupted: run \`byok migrate --distribute\` again.`)
+    return yield* refuse(
+      `${opened.name}: distributing its tables was interrupted: run \`byok migrate --distribute\` again.`
+    )
   }
   return opened
 })
@@ -154,11 +153,10 @@ export const migrateDatabase = Effect.fnUntraced(function* (
   { distribute: distributes, finish }: Readonly<Record<"distribute" | "finish", boolean>>
 ) {
   const may = finish || distributes ? "finish" : "migrate"
-  const { needed, target, ...schema } = yield* connect(settings, may, "command")
-  const name = nameOf(settings)
+  const { name, needed, target, ...schema } = yield* connect(settings, may, "command")
   if (needed) return yield* refuse(`${name}: byok 1.0.0 is connected, and needs what this would drop: stop it first.`)
   if (!distributes) return { ...schema, distributed: [] }
-  const { distributed, lacks } = yield* whenReachable(name, "command", distribute(target, settings.database))
+  const { distributed, lacks } = yield* whenReachable(settings, "command", distribute(target, settings.database))
   return lacks === undefined
     ? { ...schema, distributed }
     : yield* refuse(`${name} cannot be distributed: ${lacks}; see docs/scaling.md.`)

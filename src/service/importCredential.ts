@@ -52,10 +52,13 @@ export const makeImportCheck = Effect.fnUntraced(function* (account_id: AccountI
     const workspace_id = yield* ownedWorkspace(account_id, input)
     const key = idempotencyKeyOf(salt, input)
     const earlier = yield* records.find(account_id, keyHashOf(key, account_id))
-    const stored = yield* repository.list(account_id, { workspace_id, provider, offset: 0, limit: 1 })
-    if (Option.isSome(earlier) || passed.has(key)) return
     const pool = `${workspace_id} ${provider}`
-    const room = rooms.get(pool) ?? limit - stored.total_count
+    if (!rooms.has(pool)) {
+      const { total_count } = yield* repository.list(account_id, { workspace_id, provider, offset: 0, limit: 1 })
+      if (!rooms.has(pool)) rooms.set(pool, limit - total_count)
+    }
+    if (Option.isSome(earlier) || passed.has(key)) return
+    const room = rooms.get(pool) ?? 0
     if (room <= 0) return yield* InvalidParams.of(poolIssue(limit))
     rooms.set(pool, room - 1)
     passed.add(key)

@@ -43,7 +43,7 @@ export const layer = Layer.effect(
             SELECT api_keys.account_id AS key_account_id, management, workspaces.id AS default_workspace_id FROM api_keys
             LEFT JOIN workspaces ON workspaces.account_id = api_keys.account_id AND is_default AND deleted_at IS NULL
             WHERE hash = decode(${hash}, 'hex') AND revoked_at IS NULL`,
-      read: ({ key_account_id: account_id, management, ...home }) => ({
+      read: ({ key_account_id: account_id, management, n: _n, ...home }) => ({
         account_id,
         management,
         prefetched: { account_id, ...home }
@@ -57,7 +57,7 @@ export const layer = Layer.effect(
         SELECT api_keys.account_id AS key_account_id, management, ${credentialColumns} FROM api_keys
         LEFT JOIN credentials ON credentials.account_id = api_keys.account_id AND credentials.id = ${id}
         WHERE hash = decode(${hash}, 'hex') AND revoked_at IS NULL`,
-      read: ({ key_account_id: account_id, management, ...stored }, { id }) => {
+      read: ({ key_account_id: account_id, management, n: _n, ...stored }, { id }) => {
         const found = stored.id === null ? Option.none() : Option.some(credentialOf(stored))
         return { account_id, management, prefetched: { account_id, credential: { id, found } } }
       }

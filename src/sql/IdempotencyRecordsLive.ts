@@ -106,7 +106,7 @@ export const layer = Layer.effect(
       select: ({ account_id, key_hash }) => sql<Found>`
         SELECT credential_id, fingerprint FROM receipts
         WHERE account_id = ${account_id} AND key_hash = ${key_hash} FOR UPDATE`,
-      read: (found) => found,
+      read: ({ credential_id, fingerprint }) => ({ credential_id, fingerprint }),
       nameOf
     })
 

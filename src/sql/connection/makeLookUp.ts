@@ -5,13 +5,18 @@ import { compileOnce } from "./compileOnce.ts"
 import type { ConnectionPool } from "./ConnectionPool.ts"
 import type { Operation } from "./Query.ts"
 
+/** A row of a batch has the number of its request as well, which is no column: copying rows without it would cost a get. */
+interface Numbered {
+  readonly n?: number
+}
+
 /** A SELECT that finds at most one row. */
 interface LookUp<Wanted, Row extends object, A> {
   readonly operation: Operation
   /** The type of each parameter. */
   readonly by: Readonly<Record<keyof Wanted & string, "uuid" | "text" | "bytea">>
   readonly select: (by: Readonly<Record<keyof Wanted & string, Statement.Fragment>>) => Statement.Statement<Row>
-  readonly read: (row: Row, wanted: Wanted) => A
+  readonly read: (row: Row & Numbered, wanted: Wanted) => A
   /** Requests of one name share a row, and rows are locked in the order of their names. */
   readonly nameOf?: (wanted: Wanted) => string
 }
@@ -32,7 +37,7 @@ export const makeLookUp = <Wanted extends object, Row extends object, A>(
   const many = compileOnce(
     sql,
     names,
-    (given) => sql<Row & { readonly n: number }>`
+    (given) => sql<Row & Required<Numbered>>`
       SELECT wanted.n::int AS n, found.* FROM unnest(
         ${sql.csv(names.map((name) => sql`${given[name]}::${sql.literal(by[name])}[]`))}
       ) WITH ORDINALITY AS wanted (${sql.csv(names)}, n),
@@ -47,7 +52,7 @@ export const makeLookUp = <Wanted extends object, Row extends object, A>(
       const distinct = Array.from(new Map(all.map((wanted) => [keyOf(wanted), wanted])).values())
       const sorted = nameOf === undefined ? distinct : inLockOrder(nameOf, distinct)
       return Effect.map(many(each((name) => sorted.map((wanted) => wanted[name]))), (rows) => {
-        const found = new Map(rows.map(({ n, ...row }) => [keyOf(sorted[n - 1] as Wanted), row as unknown as Row]))
+        const found = new Map(rows.map((row) => [keyOf(sorted[row.n - 1] as Wanted), row]))
         return all.map((wanted) =>
           Option.map(Option.fromUndefinedOr(found.get(keyOf(wanted))), (row) => read(row, wanted))
         )

@@ -3,7 +3,7 @@ import { HttpApi, HttpApiEndpoint, HttpApiGroup, HttpApiMiddleware, HttpApiSchem
 import { ExpectationFailed, HeadersTooLarge, PayloadTooLarge, RequestTimeout } from "../api/HttpErrors.ts"
 import { QueryParameters, ResourcePath } from "../api/Middleware.ts"
 import { timestamp } from "../domain/Credential.ts"
-import { fixedMessage, InternalError, InvalidParams, NotFound, ServiceUnavailable } from "../domain/Errors.ts"
+import { fixedMessage, InternalError, InvalidParams, ServiceUnavailable } from "../domain/Errors.ts"
 import { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
 import { Provider } from "../domain/Provider.ts"
 import { Region } from "../domain/Region.ts"
@@ -32,17 +32,18 @@ export class ErasureNotGranted extends Schema.Error<ErasureNotGranted>("ErasureN
   readonly _tag = "ErasureNotGranted"
 }
 
-/** Answers 503 while the database is away, except to a create that may have been carried out: that stays 500. */
-export class DatabaseAway extends HttpApiMiddleware.Service<DatabaseAway>()("byok/DatabaseAway", {
-  error: ServiceUnavailable
+/**
+ * What any call may answer. Answers 503 while the database is away, except to a create that may have been carried out: that
+ * stays 500.
+ */
+export class GatewayFailures extends HttpApiMiddleware.Service<GatewayFailures>()("byok/GatewayFailures", {
+  error: [InternalError, ServiceUnavailable, RequestTimeout, ExpectationFailed, HeadersTooLarge]
 }) {}
 
 /** Reads a body of JSON in UTF-8, of at most 256 KiB, and reports every field that does not decode. */
 export class GatewayBody extends HttpApiMiddleware.Service<GatewayBody, { requires: never }>()("byok/GatewayBody", {
   error: [InvalidParams, PayloadTooLarge, ServiceUnavailable]
 }) {}
-
-const failures = [InternalError, RequestTimeout, ExpectationFailed, HeadersTooLarge] as const
 
 const ofRequest = RoutingRequest.fields
 const milliseconds = "must be a whole number from 0 to 600000"
@@ -144,31 +145,25 @@ const management = Schema.Boolean.annotate({ message: "must be true or false", d
 const data = <S extends Schema.Constraint>(schema: S): Schema.Struct<{ readonly data: S }> =>
   Schema.Struct({ data: schema })
 const created = <S extends Schema.Top>(schema: S) => data(schema).pipe(HttpApiSchema.status(201))
+const listOf = <F extends Schema.Struct.Fields>(fields: F) => data(Schema.Array(Schema.Struct(fields)))
+const deleted = Schema.Struct({ deleted: Schema.Literal(true) })
 const inAccount = { id: AccountId }
 const summary = (text: string) => OpenApi.annotations({ summary: text })
 
 class RoutesGroup extends HttpApiGroup.make("routes").add(
-  HttpApiEndpoint.post("open", "/routes", {
-    payload: NewRoute,
-    success: created(Route),
-    error: failures
-  })
+  HttpApiEndpoint.post("open", "/routes", { payload: NewRoute, success: created(Route) })
     .middleware(GatewayBody)
     .annotateMerge(summary("Plan a request and take the first key")),
   HttpApiEndpoint.post("report", "/routes/:id/attempts/:n", {
     params: { id: Schema.String, n: Schema.FiniteFromString },
     payload: Report,
-    success: Schema.Struct({ data: Schema.Struct({ outcome: Outcomes, next, retry_at }) }),
-    error: [NotFound, GatewayConflict, ...failures]
+    success: data(Schema.Struct({ outcome: Outcomes, next, retry_at })),
+    error: GatewayConflict
   })
     .middleware(GatewayBody)
     .middleware(ResourcePath)
     .annotateMerge(summary("Report an attempt and take the next key")),
-  HttpApiEndpoint.delete("abandon", "/routes/:id", {
-    params: { id: Schema.String },
-    success: Schema.Struct({ deleted: Schema.Literal(true) }),
-    error: [NotFound, ...failures]
-  })
+  HttpApiEndpoint.delete("abandon", "/routes/:id", { params: { id: Schema.String }, success: deleted })
     .middleware(ResourcePath)
     .annotateMerge(summary("End a route whose client left"))
 ) {}
@@ -183,8 +178,7 @@ class AccountsGroup extends HttpApiGroup.make("accounts").add(
         management_key: key,
         management_key_hash: ApiKeyHash
       })
-    ),
-    error: failures
+    )
   })
     .middleware(GatewayBody)
     .annotateMerge(summary("Create an account with its default workspace and a management key")),
@@ -192,48 +186,37 @@ class AccountsGroup extends HttpApiGroup.make("accounts").add(
     query: Schema.Struct({ after: Schema.optionalKey(AccountId) }).annotate({
       messageUnexpectedKey: "only after is a parameter of this list"
     }),
-    success: data(Schema.Array(Schema.Struct({ account_id: AccountId, name: Schema.String, created_at: time }))),
-    error: [InvalidParams, ...failures]
+    success: listOf({ account_id: AccountId, name: Schema.String, created_at: time })
   })
     .middleware(QueryParameters)
     .annotateMerge(summary("List accounts in order of their ids, 1,000 at a time")),
-  HttpApiEndpoint.delete("delete", "/accounts/:id", {
-    params: inAccount,
-    success: Schema.Struct({ deleted: Schema.Literal(true) }),
-    error: [NotFound, ErasureNotGranted, ...failures]
-  })
+  HttpApiEndpoint.delete("delete", "/accounts/:id", { params: inAccount, success: deleted, error: ErasureNotGranted })
     .middleware(ResourcePath)
     .annotateMerge(summary("Delete an account with everything in it, for good")),
   HttpApiEndpoint.post("createWorkspace", "/accounts/:id/workspaces", {
     params: inAccount,
     payload: Schema.Struct({ name }),
-    success: created(Schema.Struct({ workspace_id: WorkspaceId })),
-    error: [NotFound, ...failures]
+    success: created(Schema.Struct({ workspace_id: WorkspaceId }))
   })
     .middleware(GatewayBody)
     .middleware(ResourcePath)
     .annotateMerge(summary("Create a workspace")),
   HttpApiEndpoint.get("listWorkspaces", "/accounts/:id/workspaces", {
     params: inAccount,
-    success: data(
-      Schema.Array(
-        Schema.Struct({
-          workspace_id: WorkspaceId,
-          name: Schema.String,
-          is_default: Schema.Boolean,
-          created_at: time,
-          deleted_at: Schema.NullOr(time)
-        })
-      )
-    ),
-    error: [NotFound, ...failures]
+    success: listOf({
+      workspace_id: WorkspaceId,
+      name: Schema.String,
+      is_default: Schema.Boolean,
+      created_at: time,
+      deleted_at: Schema.NullOr(time)
+    })
   })
     .middleware(ResourcePath)
     .annotateMerge(summary("List the workspaces of an account")),
   HttpApiEndpoint.delete("deleteWorkspace", "/accounts/:id/workspaces/:workspace_id", {
     params: { id: AccountId, workspace_id: WorkspaceId },
-    success: Schema.Struct({ deleted: Schema.Literal(true) }),
-    error: [NotFound, GatewayConflict, ...failures]
+    success: deleted,
+    error: GatewayConflict
   })
     .middleware(ResourcePath)
     .annotateMerge(summary("Delete a workspace; its credentials stay readable")),
@@ -245,32 +228,26 @@ class AccountsGroup extends HttpApiGroup.make("accounts").add(
       hash: Schema.optionalKey(ApiKeyHash.annotate({ description: "Imports the key with this SHA-256." }))
     }),
     success: created(Schema.Struct({ hash: ApiKeyHash, management: Schema.Boolean, key: Schema.optionalKey(key) })),
-    error: [NotFound, GatewayConflict, ...failures]
+    error: GatewayConflict
   })
     .middleware(GatewayBody)
     .middleware(ResourcePath)
     .annotateMerge(summary("Issue an API key, or import one by its hash")),
   HttpApiEndpoint.get("listApiKeys", "/accounts/:id/api-keys", {
     params: inAccount,
-    success: data(
-      Schema.Array(
-        Schema.Struct({
-          hash: ApiKeyHash,
-          name: Schema.String,
-          management: Schema.Boolean,
-          created_at: time,
-          revoked_at: Schema.NullOr(time)
-        })
-      )
-    ),
-    error: [NotFound, ...failures]
+    success: listOf({
+      hash: ApiKeyHash,
+      name: Schema.String,
+      management: Schema.Boolean,
+      created_at: time,
+      revoked_at: Schema.NullOr(time)
+    })
   })
     .middleware(ResourcePath)
     .annotateMerge(summary("List the API keys of an account by hash")),
   HttpApiEndpoint.delete("revokeApiKey", "/accounts/:id/api-keys/:hash", {
     params: { id: AccountId, hash: ApiKeyHash },
-    success: Schema.Struct({ deleted: Schema.Literal(true) }),
-    error: [NotFound, ...failures]
+    success: deleted
   })
     .middleware(ResourcePath)
     .annotateMerge(summary("Revoke an API key; its next request is refused"))
@@ -279,7 +256,7 @@ class AccountsGroup extends HttpApiGroup.make("accounts").add(
 /** What a gateway in any language asks over the Unix socket. Answers hold provider keys: it is on no port. */
 export class GatewayApi extends HttpApi.make("byok-gateway")
   .add(RoutesGroup, AccountsGroup)
-  .middleware(DatabaseAway)
+  .middleware(GatewayFailures)
   .prefix("/v1")
   .annotate(HttpApi.PayloadParseOptions, { errors: "all" })
   .annotate(HttpApi.QueryParseOptions, { errors: "all", onExcessProperty: "error" })

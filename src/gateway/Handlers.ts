@@ -14,7 +14,7 @@ import { Accounts } from "../service/Accounts.ts"
 import { workspaceIssue } from "../service/Ownership.ts"
 import { Router } from "../service/routing/Router.ts"
 import {
-  DatabaseAway,
+  GatewayFailures,
   ErasureNotGranted,
   GatewayApi,
   GatewayBody,
@@ -110,12 +110,12 @@ const routes = HttpApiBuilder.group(
   })
 )
 
-const asGateway = Effect.provideService(CurrentActor, { kind: "gateway" })
+const dataOf = <A>(data: A) => ({ data })
 const notKnown = { NotKnown: () => new NotFound() }
+const deleted = { deleted: true } as const
+
 /** SQLSTATE of a statement for which the role lacks a right. */
 const notGranted = "42501"
-
-const deleted = { deleted: true } as const
 
 const accounts = HttpApiBuilder.group(
   GatewayApi,
@@ -126,14 +126,13 @@ const accounts = HttpApiBuilder.group(
     const apiKeysOf = (id: AccountId) => Effect.catchTags(accounts.listApiKeys(id), notKnown)
     return handlers.handleAll({
       create: ({ payload }) =>
-        Effect.map(asGateway(accounts.createAccount(payload.name)), ({ management_key, ...made }) => ({
-          data: { ...made, management_key: Redacted.value(management_key) }
-        })),
-      list: ({ query }) => Effect.map(accounts.listPage(query.after), (data) => ({ data })),
+        Effect.map(accounts.createAccount(payload.name), ({ management_key, ...made }) =>
+          dataOf({ ...made, management_key: Redacted.value(management_key) })
+        ),
+      list: ({ query }) => Effect.map(accounts.listPage(query.after), dataOf),
       // As long as it takes, like the command: whoever leaves resumes it by deleting the account again.
       delete: ({ params }) =>
         accounts.deleteAccount(params.id).pipe(
-          asGateway,
           Effect.provideService(CurrentDeadline, undefined),
           Effect.catchTags(notKnown),
           Effect.catchDefect((defect) =>
@@ -144,37 +143,29 @@ const accounts = HttpApiBuilder.group(
           Effect.as(deleted)
         ),
       createWorkspace: ({ params, payload }) =>
-        Effect.map(
-          asGateway(Effect.catchTags(accounts.createWorkspace(params.id, payload.name), notKnown)),
-          (data) => ({ data })
-        ),
-      listWorkspaces: ({ params }) => Effect.map(workspacesOf(params.id), (data) => ({ data })),
+        Effect.map(Effect.catchTags(accounts.createWorkspace(params.id, payload.name), notKnown), dataOf),
+      listWorkspaces: ({ params }) => Effect.map(workspacesOf(params.id), dataOf),
       deleteWorkspace: ({ params: { id, workspace_id } }) =>
         Effect.gen(function* () {
           const own = yield* workspacesOf(id)
           if (!own.some((one) => one.workspace_id === workspace_id)) return yield* new NotFound()
-          yield* asGateway(
-            Effect.catchTags(accounts.deleteWorkspace(workspace_id), {
-              ...notKnown,
-              DefaultWorkspaceInUse: () => new GatewayConflict()
-            })
-          )
+          const conflict = { DefaultWorkspaceInUse: () => new GatewayConflict() }
+          yield* Effect.catchTags(accounts.deleteWorkspace(workspace_id), { ...notKnown, ...conflict })
           return deleted
         }),
       createApiKey: ({ params, payload: { hash, ...given } }) =>
-        asGateway(
-          hash === undefined
-            ? Effect.map(accounts.issueApiKey(params.id, given), ({ key, ...made }) => ({
-                data: { ...made, key: Redacted.value(key) }
-              }))
-            : Effect.map(accounts.importApiKey(params.id, { hash, ...given }), (data) => ({ data }))
+        (hash === undefined
+          ? Effect.map(accounts.issueApiKey(params.id, given), ({ key, ...made }) =>
+              dataOf({ ...made, key: Redacted.value(key) })
+            )
+          : Effect.map(accounts.importApiKey(params.id, { hash, ...given }), dataOf)
         ).pipe(Effect.catchTags({ ...notKnown, HashTaken: () => new GatewayConflict() })),
-      listApiKeys: ({ params }) => Effect.map(apiKeysOf(params.id), (data) => ({ data })),
+      listApiKeys: ({ params }) => Effect.map(apiKeysOf(params.id), dataOf),
       revokeApiKey: ({ params: { hash, id } }) =>
         Effect.gen(function* () {
           const own = yield* apiKeysOf(id)
           if (!own.some((one) => one.hash === hash)) return yield* new NotFound()
-          yield* asGateway(Effect.catchTags(accounts.revokeApiKey(hash), notKnown))
+          yield* Effect.catchTags(accounts.revokeApiKey(hash), notKnown)
           return deleted
         })
     })
@@ -183,8 +174,8 @@ const accounts = HttpApiBuilder.group(
 
 const body = Layer.succeed(GatewayBody, (app) => withJsonBody("gateway", app))
 
-const databaseAway = Layer.succeed(DatabaseAway, (app, { endpoint }) =>
-  Effect.catchDefect(app, (defect) => {
+const failures = Layer.succeed(GatewayFailures, (app, { endpoint }) =>
+  Effect.catchDefect(Effect.provideService(app, CurrentActor, { kind: "gateway" }), (defect) => {
     if (!(defect instanceof DatabaseFailure)) return Effect.die(defect)
     const mayBeDone = endpoint.identifier.startsWith("create") && !defect.isTransient
     return (defect.isTransient || defect.kind === "Deadline") && !mayBeDone
@@ -193,7 +184,7 @@ const databaseAway = Layer.succeed(DatabaseAway, (app, { endpoint }) =>
   })
 )
 
-const groups = Layer.merge(routes, accounts).pipe(Layer.provide([body, databaseAway, OpenRoutes.layer]))
+const groups = Layer.merge(routes, accounts).pipe(Layer.provide([body, failures, OpenRoutes.layer]))
 
 /** The schemas of the contract need no service, which the types of its handlers cannot tell. */
 type Needed = Exclude<Layer.Services<typeof groups>, HttpRouter.Request<"Requires", unknown>>

@@ -50,6 +50,10 @@ export const argument = decoded(Param.argumentKind, "")
 
 export const flag = decoded(Param.flagKind, "--")
 
+/** A flag that may be left out, with any text. */
+export const optionalText = (name: string, description: string) =>
+  Flag.String(name).pipe(Flag.withDescription(description), Flag.optional)
+
 /** A flag without a value. */
 export const toggle = (name: string, description: string) =>
   Flag.Boolean(name).pipe(Flag.withDescription(description), Flag.withDefault(false))

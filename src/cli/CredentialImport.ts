@@ -2,7 +2,7 @@ import { fstatSync, read } from "node:fs"
 import { extname } from "node:path"
 import { promisify } from "node:util"
 import { Console, Effect, Option, Stream } from "effect"
-import { Argument, CliError, Command, Flag } from "effect/cli"
+import { Argument, CliError, Command } from "effect/cli"
 import { CurrentCaller } from "../domain/CurrentCaller.ts"
 import { InvalidParams } from "../domain/Errors.ts"
 import type { AccountId } from "../domain/Identifiers.ts"
@@ -15,7 +15,7 @@ import * as PrivateFiles from "../wiring/PrivateFiles.ts"
 import { asOperator } from "./asOperator.ts"
 import { csvRefused, type Entry, readEntries } from "./ImportFile.ts"
 import { openJournal, saltOf } from "./ImportJournal.ts"
-import { account, toggle } from "./Arguments.ts"
+import { account, optionalText, toggle } from "./Arguments.ts"
 import { CommandFailed, StandardStreams, toJson, writeWhole } from "./Output.ts"
 import { makeProgress } from "./Progress.ts"
 
@@ -159,10 +159,7 @@ export const credentialImport = Command.make(
         "File of mode 0400 or 0600 with the body of a create on each line, or - for standard input"
       )
     ),
-    journal: Flag.String("journal").pipe(
-      Flag.withDescription("File that makes it safe to run the import again (default: FILE.journal)"),
-      Flag.optional
-    ),
+    journal: optionalText("journal", "File that makes it safe to run the import again (default: FILE.journal)"),
     dryRun: toggle("dry-run", "Check every line and change nothing")
   },
   Effect.fnUntraced(function* ({ account, dryRun, file, journal }) {

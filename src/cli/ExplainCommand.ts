@@ -10,7 +10,7 @@ import { Explanations } from "../port/Explanations.ts"
 import { NotKnown } from "../service/Accounts.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { operatorOn } from "./asOperator.ts"
-import { account, flag, parse, toggle } from "./Arguments.ts"
+import { account, flag, optionalText, parse, toggle } from "./Arguments.ts"
 import { aligned, printable, printAs } from "./Output.ts"
 
 const Providers = Schema.Array(Provider).check(
@@ -109,7 +109,7 @@ export const explainCommand = Command.make(
       ApiKeyHash,
       "be 64 lowercase hexadecimal characters"
     ).pipe(Flag.optional),
-    user_id: Flag.String("user").pipe(Flag.withDescription("The caller's user id"), Flag.optional),
+    user_id: optionalText("user", "The caller's user id"),
     host: Flag.Literals("host", regions).pipe(Flag.withDescription("Regional host of the request"), Flag.optional),
     requires_zdr: toggle("zdr", "The request requires zero data retention"),
     kind: Flag.Literals("kind", EndpointKind.literals).pipe(

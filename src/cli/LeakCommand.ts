@@ -1,12 +1,12 @@
 import { Console, Effect, Option } from "effect"
-import { Command, Flag } from "effect/cli"
+import { Command } from "effect/cli"
 import { Parkings } from "../port/Parkings.ts"
 import { NotKnown } from "../service/Accounts.ts"
 import { LeakResponse, type LeakSearchProgress, type LeakSearchResult } from "../service/LeakResponse.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { readSecretText } from "../wiring/readSecretText.ts"
 import { operatorOn } from "./asOperator.ts"
-import { account, credentialId, toggle } from "./Arguments.ts"
+import { account, credentialId, optionalText, toggle } from "./Arguments.ts"
 import { CommandFailed, print, printable, printAs, StandardStreams } from "./Output.ts"
 import { makeProgress, type ProgressView } from "./Progress.ts"
 
@@ -40,10 +40,7 @@ const resultLines = ({ found, opened, searched, unopened, unopened_total }: Leak
 const find = Command.make(
   "find",
   {
-    file: Flag.String("file").pipe(
-      Flag.withDescription("File of mode 0400 or 0600 with the leaked text (default: standard input)"),
-      Flag.optional
-    ),
+    file: optionalText("file", "File of mode 0400 or 0600 with the leaked text (default: standard input)"),
     all: toggle("all", "Open every key, also where the label rules the leaked one out"),
     park: toggle("park", "Withhold the keys that are found from routers until they are replaced")
   },

@@ -33,16 +33,11 @@ export const layer = ({ primary, wrapsLimit }: Keys, interval: Duration.Input = 
         return (found: ReadonlyArray<readonly [key: string, value: number]>) => {
           values = new Map(found)
           for (const [key, remove] of removals) {
-            if (values.has(key)) continue
-            remove()
-            removals.delete(key)
+            if (!values.has(key) && removals.delete(key)) remove()
           }
           for (const key of values.keys()) {
-            if (removals.has(key)) continue
-            removals.set(
-              key,
-              gauge(family, attributesOf(key), () => values.get(key) ?? 0)
-            )
+            const read = () => values.get(key) ?? 0
+            if (!removals.has(key)) removals.set(key, gauge(family, attributesOf(key), read))
           }
         }
       }

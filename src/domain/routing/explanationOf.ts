@@ -1,6 +1,6 @@
 import { type Credential, timeOrNull } from "../Credential.ts"
 import type { Provider } from "../Provider.ts"
-import type { Excluded, Explanation } from "./Explanation.ts"
+import type { Excluded, Explanation, Removed } from "./Explanation.ts"
 import type { ParkedCause } from "./Health.ts"
 import type { Exclusion, Plan, SharedReason } from "./Plan.ts"
 import type { Pool } from "./Pool.ts"
@@ -150,7 +150,10 @@ export const explanationOf = (
       }),
       shared: {
         position: shared.position,
-        removed: shared.removed.map((removal) => ({ ...removal, message: removalMessage(removal, nameOf, host) }))
+        removed: shared.removed.map((removal): Removed => ({
+          ...removal,
+          message: removalMessage(removal, nameOf, host)
+        }))
       }
     })),
     retry_at: timeOrNull(plan.retry_at)

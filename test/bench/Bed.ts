@@ -8,6 +8,7 @@ import { AccountId, WorkspaceId } from "../../src/domain/Identifiers.ts"
 import { formatApiKey, hashApiKey } from "../../src/port/ApiKey.ts"
 import type { DatabaseSettings } from "../../src/sql/connection/Database.ts"
 import { parseDatabaseUrl } from "../../src/sql/connection/DatabaseTarget.ts"
+import { type NewRow, toJson } from "../../src/sql/credentialRows.ts"
 import { start } from "../../src/sql/embedded/EmbeddedPostgres.ts"
 import { migrate } from "../support/database/migrate.ts"
 import { databaseSettings } from "../support/database/freshDatabase.ts"
@@ -76,6 +77,14 @@ export const issue = (client: Client, account: string, tokens: ReadonlyArray<str
     `INSERT INTO api_keys SELECT decode(hash, 'hex'), $1, 'bench', true, now(), $3::timestamptz FROM unnest($2::text[]) AS hash`,
     [account, tokens.map((token) => hashApiKey(Redacted.make(token))), revoked_at]
   )
+
+/** Stores rows as they are, in order from a place on. */
+export const insertRows = (client: Client, rows: ReadonlyArray<NewRow>, from = 0) =>
+  client.query("INSERT INTO credentials SELECT * FROM json_populate_recordset(NULL::credentials, $1::json)", [
+    toJson(
+      rows.map((row, n) => ({ ...row, created_at: new Date(), sort_order: from + n, revision: 1, key_version: 1 }))
+    )
+  ])
 
 /** What the lean peer stores, in a table of its own. */
 export const leanColumns = [...columns, "sort_order", "account_id", "sealed"].join(", ")

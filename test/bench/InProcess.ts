@@ -7,6 +7,7 @@ import { Credentials } from "../../src/port/Credentials.ts"
 import { readSettings } from "../../src/wiring/Settings.ts"
 import { account_id, type Bed, seededId, sweep } from "./Bed.ts"
 import { body } from "./Load.ts"
+import { repeatedly } from "./repeatedly.ts"
 
 /** How many creates and gets a program does in a second without HTTP, with 64 in flight. */
 export const inProcess = async (bed: Bed, keyring: string, seconds: number) => {
@@ -23,20 +24,10 @@ export const inProcess = async (bed: Bed, keyring: string, seconds: number) => {
   const input = JSON.parse(body) as unknown
 
   const perSecond = (operation: Effect.Effect<unknown, unknown, Credentials | CurrentCaller>) =>
-    Effect.gen(function* () {
-      const until = performance.now() + seconds * 1000
-      let count = 0
-      const worker = Effect.whileLoop({
-        while: () => performance.now() < until,
-        body: () => operation,
-        step: () => (count += 1)
-      })
-      yield* Effect.all(
-        Array.from({ length: 64 }, () => worker),
-        { concurrency: "unbounded", discard: true }
-      )
-      return count / seconds
-    }).pipe(Effect.provideService(CurrentCaller, { account_id }), Effect.orDie)
+    Effect.map(repeatedly(seconds * 1000, 64, operation), (count) => count / seconds).pipe(
+      Effect.provideService(CurrentCaller, { account_id }),
+      Effect.orDie
+    )
 
   const get = Effect.flatMap(Credentials, (credentials) => credentials.get(id))
   const create = Effect.flatMap(Credentials, (credentials) =>

@@ -1,6 +1,7 @@
 import { setTimeout } from "node:timers/promises"
 import { Effect } from "effect"
 import { createOne, type Ledger } from "../support/database/AckChecker.ts"
+import { untilClosed } from "./untilClosed.ts"
 
 /** A request that has ended; times are of the monotonic clock, in milliseconds. */
 export interface Sent {
@@ -30,35 +31,22 @@ const getOne = (url: string, token: string, { acked }: Ledger) => {
  * Creates and gets in turn, as many a second however long they take, until the scope closes, which waits for requests in
  * flight.
  */
-export const steadyLoad = (url: string, token: string, ledger: Ledger) =>
-  Effect.map(
-    Effect.acquireRelease(
-      Effect.sync(() => {
-        const sent: Array<Sent> = []
-        const inFlight = new Set<Promise<void>>()
-        let going = true
-        const send = async (request: typeof createOneMore) => {
-          const began = performance.now()
-          const succeeded = await request(url, token, ledger)
-          sent.push({ began, ended: performance.now(), succeeded })
-        }
-        const loop = async () => {
-          for (let turn = 0; going; turn += 1) {
-            const request = send(turn % 2 === 0 || ledger.acked.length === 0 ? createOneMore : getOne)
-            inFlight.add(request)
-            void request.then(() => inFlight.delete(request))
-            await setTimeout(interval)
-          }
-        }
-        const ended = loop()
-        const end = async () => {
-          going = false
-          await ended
-          await Promise.all(inFlight)
-        }
-        return { sent, end: Effect.promise(end) }
-      }),
-      ({ end }) => end
-    ),
-    ({ sent }): ReadonlyArray<Sent> => sent
-  )
+export const steadyLoad = Effect.fnUntraced(function* (url: string, token: string, ledger: Ledger) {
+  const sent: Array<Sent> = []
+  const inFlight = new Set<Promise<void>>()
+  const send = async (request: typeof createOneMore) => {
+    const began = performance.now()
+    const succeeded = await request(url, token, ledger)
+    sent.push({ began, ended: performance.now(), succeeded })
+  }
+  let turn = 0
+  yield* Effect.addFinalizer(() => Effect.promise(() => Promise.all(inFlight)))
+  yield* untilClosed(async () => {
+    const request = send(turn % 2 === 0 || ledger.acked.length === 0 ? createOneMore : getOne)
+    turn += 1
+    inFlight.add(request)
+    void request.then(() => inFlight.delete(request))
+    await setTimeout(interval)
+  })
+  return sent
+})

@@ -1,6 +1,7 @@
 import { setTimeout } from "node:timers/promises"
 import { Effect } from "effect"
 import { deadline } from "./deadline.ts"
+import { untilClosed } from "./untilClosed.ts"
 import type { Findings } from "./Row.ts"
 
 /** What was requested throughout the load, and how it was answered. */
@@ -28,24 +29,14 @@ const ask = async (url: string, headers: Record<string, string>, seen: Watched) 
 
 /** Keeps requesting a path until the scope closes. */
 const watch = (url: string, headers: Record<string, string>) =>
-  Effect.map(
-    Effect.acquireRelease(
-      Effect.sync(() => {
-        const seen: Watched = { answers: 0, others: [], slowest: 0 }
-        let going = true
-        const loop = async () => {
-          while (going) {
-            await ask(url, headers, seen)
-            await setTimeout(20)
-          }
-        }
-        const ended = loop()
-        return { seen, end: Effect.promise(() => ((going = false), ended)) }
-      }),
-      ({ end }) => end
-    ),
-    ({ seen }) => seen
-  )
+  Effect.suspend(() => {
+    const seen: Watched = { answers: 0, others: [], slowest: 0 }
+    const turn = async () => {
+      await ask(url, headers, seen)
+      await setTimeout(20)
+    }
+    return Effect.as(untilClosed(turn), seen)
+  })
 
 const watchLiveness = (url: string) => watch(`${url}/health/live`, {})
 

@@ -1,6 +1,7 @@
 import { setTimeout } from "node:timers/promises"
 import { Effect } from "effect"
 import { Client } from "pg"
+import { untilClosed } from "./untilClosed.ts"
 
 const limit = 1_000
 
@@ -25,15 +26,10 @@ const write = async (url: string, statement: string) => {
 export const watchLeader = (url: string) =>
   Effect.gen(function* () {
     const seen: Array<number> = []
-    let going = true
-    const loop = async () => {
-      await write(url, "CREATE TABLE drill (id int)")
-      while (going) {
-        if (await write(url, "INSERT INTO drill VALUES (1)")) seen.push(performance.now())
-        await setTimeout(50)
-      }
-    }
-    const ended = loop()
-    yield* Effect.addFinalizer(() => Effect.promise(() => ((going = false), ended)))
+    yield* Effect.promise(() => write(url, "CREATE TABLE drill (id int)"))
+    yield* untilClosed(async () => {
+      if (await write(url, "INSERT INTO drill VALUES (1)")) seen.push(performance.now())
+      await setTimeout(50)
+    })
     return seen
   })

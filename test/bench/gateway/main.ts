@@ -15,6 +15,7 @@ import { temporaryDirectory } from "../../support/process/temporaryDirectory.ts"
 import { requestOf } from "../../support/service/planning.ts"
 import { type Bed, onBed } from "../Bed.ts"
 import { cpuOfTree } from "../Process.ts"
+import { repeatedly } from "../repeatedly.ts"
 
 const milliseconds = 5_000
 const keyring = generateKeyring(new Date())
@@ -22,17 +23,8 @@ const keyring = generateKeyring(new Date())
 /** Runs `one` over and over, so many at a time, and answers how many there were per CPU second. */
 const measure = Effect.fnUntraced(function* <E>(concurrency: number, one: Effect.Effect<void, E>, cpu: () => number) {
   const measured = Effect.fnUntraced(function* (during: number) {
-    const [began, before] = [performance.now(), cpu()]
-    let done = 0
-    const worker = Effect.whileLoop({
-      while: () => performance.now() - began < during,
-      body: () => one,
-      step: () => void (done += 1)
-    })
-    yield* Effect.all(
-      Array.from({ length: concurrency }, () => worker),
-      { concurrency, discard: true }
-    )
+    const before = cpu()
+    const done = yield* repeatedly(during, concurrency, one)
     return (done / (cpu() - before)) * 1e6
   })
   yield* measured(milliseconds / 2)

@@ -6,13 +6,13 @@ import { CredentialId } from "../../../src/domain/Identifiers.ts"
 import { labelOf } from "../../../src/domain/Label.ts"
 import { Cipher } from "../../../src/port/Cipher.ts"
 import { LeakResponse } from "../../../src/service/LeakResponse.ts"
-import { type NewRow, toJson } from "../../../src/sql/credentialRows.ts"
+import type { NewRow } from "../../../src/sql/credentialRows.ts"
 import * as Database from "../../../src/sql/connection/Database.ts"
 import { parseDatabaseUrl } from "../../../src/sql/connection/DatabaseTarget.ts"
 import * as LeakedKeysLive from "../../../src/sql/LeakedKeysLive.ts"
 import { plainCredential } from "../../support/database/plainCredential.ts"
 import { cipherOn } from "../../support/memory/inMemory.ts"
-import { account_id, type Bed, onBed, patientSettings, workspace_id } from "../Bed.ts"
+import { account_id, type Bed, insertRows, onBed, patientSettings, workspace_id } from "../Bed.ts"
 
 const { values } = parseArgs({ options: { rows: { type: "string", default: "100000" } } })
 const total = Number(values.rows)
@@ -44,13 +44,7 @@ const sealed = Effect.fnUntraced(function* (n: number) {
 })
 
 const program = Effect.fnUntraced(function* ({ client, url }: Bed) {
-  const insert = (rows: ReadonlyArray<NewRow>) =>
-    Effect.promise(() =>
-      client.query(
-        `INSERT INTO credentials SELECT given.* FROM json_populate_recordset(NULL::credentials, $1::json) AS given`,
-        [toJson(rows.map((row) => ({ ...row, created_at: new Date(), sort_order: 0, revision: 1, key_version: 1 })))]
-      )
-    )
+  const insert = (rows: ReadonlyArray<NewRow>) => Effect.promise(() => insertRows(client, rows))
   const rowsFrom = (first: number, count: number) =>
     Effect.forEach(Array.from({ length: count }), (_, n) => sealed(first + n))
   let leak = ""

@@ -9,15 +9,16 @@ import { Cipher } from "../../../src/port/Cipher.ts"
 import type { Freshness } from "../../../src/service/routing/Planned.ts"
 import { Router } from "../../../src/service/routing/Router.ts"
 import * as CredentialPoolsLive from "../../../src/sql/CredentialPoolsLive.ts"
-import { type NewRow, toJson } from "../../../src/sql/credentialRows.ts"
+import type { NewRow } from "../../../src/sql/credentialRows.ts"
 import * as Database from "../../../src/sql/connection/Database.ts"
 import { parseDatabaseUrl } from "../../../src/sql/connection/DatabaseTarget.ts"
 import * as CredentialUseLive from "../../../src/sql/CredentialUseLive.ts"
 import * as ParkingsLive from "../../../src/sql/ParkingsLive.ts"
 import { plainCredential } from "../../support/database/plainCredential.ts"
 import { cipherOn } from "../../support/memory/inMemory.ts"
-import { account_id, type Bed, onBed, patientSettings, workspace_id } from "../Bed.ts"
+import { account_id, type Bed, insertRows, onBed, patientSettings, workspace_id } from "../Bed.ts"
 import { cpuOfTree } from "../Process.ts"
+import { repeatedly } from "../repeatedly.ts"
 import { medianOf } from "../Report.ts"
 
 const { values } = parseArgs({
@@ -49,10 +50,10 @@ interface Load {
 const measure = Effect.fnUntraced(function* (postmaster: number, { concurrency, freshness, leases }: Load) {
   const { lease, plan } = yield* Router
   const [began, before, postgresBefore] = [performance.now(), process.cpuUsage(), cpuOfTree(postmaster)]
-  let done = 0
+  let asked = 0
   let zeros = 0
   const one = Effect.suspend(() => {
-    const request = requests[(done += 1) % requests.length]
+    const request = requests[(asked += 1) % requests.length]
     if (request === undefined) return Effect.die("no request")
     const planned = plan(request, freshness)
     if (!leases) return Effect.asVoid(planned)
@@ -65,15 +66,7 @@ const measure = Effect.fnUntraced(function* (postmaster: number, { concurrency, 
       })
     )
   })
-  const worker = Effect.whileLoop({
-    while: () => performance.now() - began < milliseconds,
-    body: () => one,
-    step: () => undefined
-  })
-  yield* Effect.all(
-    Array.from({ length: concurrency }, () => worker),
-    { concurrency, discard: true }
-  )
+  const done = yield* repeatedly(milliseconds, concurrency, one)
   const { system, user } = process.cpuUsage(before)
   const seconds = (performance.now() - began) / 1000
   if (zeros > 0) return yield* Effect.die("an empty lease")
@@ -107,14 +100,7 @@ const program = Effect.fnUntraced(function* ({ client, postmaster, url }: Bed) {
   const fill = Effect.fnUntraced(function* (from: number, to: number) {
     for (const provider of providers) {
       const rows = yield* Effect.forEach(Array.from({ length: to - from }), () => sealed(provider))
-      const json = toJson(
-        rows.map((row, n) => ({ ...row, created_at: new Date(), sort_order: from + n, revision: 1, key_version: 1 }))
-      )
-      yield* Effect.promise(() =>
-        client.query("INSERT INTO credentials SELECT * FROM json_populate_recordset(NULL::credentials, $1::json)", [
-          json
-        ])
-      )
+      yield* Effect.promise(() => insertRows(client, rows, from))
     }
     yield* Effect.promise(() => client.query("VACUUM ANALYZE credentials"))
   })

@@ -33,8 +33,8 @@ export class ErasureNotGranted extends Schema.Error<ErasureNotGranted>("ErasureN
 }
 
 /**
- * What any call may answer. Answers 503 while the database is away, except to a create that may have been carried out: that
- * stays 500.
+ * What any call may answer. While the database is away: 503, except to a create of an account, workspace or API key. That
+ * is 500, because its commit may have been carried out before the connection was lost.
  */
 export class GatewayFailures extends HttpApiMiddleware.Service<GatewayFailures>()("byok/GatewayFailures", {
   error: [InternalError, ServiceUnavailable, RequestTimeout, ExpectationFailed, HeadersTooLarge]

@@ -177,8 +177,8 @@ const body = Layer.succeed(GatewayBody, (app) => withJsonBody("gateway", app))
 const failures = Layer.succeed(GatewayFailures, (app, { endpoint }) =>
   Effect.catchDefect(Effect.provideService(app, CurrentActor, { kind: "gateway" }), (defect) => {
     if (!(defect instanceof DatabaseFailure)) return Effect.die(defect)
-    const mayBeDone = endpoint.identifier.startsWith("create") && !defect.isTransient
-    return (defect.isTransient || defect.kind === "Deadline") && !mayBeDone
+    const isAway = defect.isTransient || defect.kind === "Deadline"
+    return isAway && !endpoint.identifier.startsWith("create")
       ? Effect.andThen(Effect.logError(`The database is away: ${defect.message}`), new ServiceUnavailable())
       : Effect.die(defect)
   })

@@ -137,6 +137,25 @@ layerLive(TestService.layerWith({ settings }))("the socket for gateways, beside 
       const ends = (socket: string, route: string) =>
         ask(socket, "POST", `/v1/routes/${route}/attempts/1`, { status: 500 })
       const [without, control] = [yield* opened(other), yield* opened(path)].map(({ text }) => nextIn(text).route)
+      const account = `/v1/accounts/${account_id}`
+      const [hash, unknown] = ["b".repeat(64), "c".repeat(64)]
+      const managed = (socket: string) =>
+        Effect.forEach(
+          [
+            ["POST", "/v1/accounts", { name: "n" }],
+            ["POST", `${account}/workspaces`, { name: "n" }],
+            ["POST", `${account}/api-keys`, { name: "n" }],
+            ["POST", `${account}/api-keys`, { name: "n", hash }],
+            ["GET", "/v1/accounts"],
+            ["GET", `${account}/workspaces`],
+            ["GET", `${account}/api-keys`],
+            ["DELETE", `${account}/api-keys/${unknown}`],
+            ["DELETE", `/v1/accounts/00000000-0000-7000-8000-000000000000`]
+          ] as const,
+          ([method, route, body]) => Effect.map(ask(socket, method, route, body), ({ status }) => status),
+          { concurrency: "unbounded" }
+        )
+
       yield* Scope.close(cut, Exit.void)
       const refused = yield* opened(other)
       const reported = yield* ends(other, without ?? "")
@@ -145,6 +164,10 @@ layerLive(TestService.layerWith({ settings }))("the socket for gateways, beside 
         assert.notInclude(text, "shared")
       }
       assert.strictEqual(nextIn((yield* ends(path, control ?? "")).text).next?.step, "shared", "control")
+
+      const mayBeDone = Array.from({ length: 4 }, () => 500)
+      assert.deepStrictEqual(yield* managed(other), [...mayBeDone, 503, 503, 503, 503, 503])
+      assert.deepStrictEqual(yield* managed(path), [201, 201, 201, 201, 200, 200, 200, 404, 404], "control")
     })
   )
 

@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Cause, DateTime, Effect, Exit, Fiber, Option } from "effect"
 import { AccountId, WorkspaceId } from "../../src/domain/Identifiers.ts"
-import { targetsOf } from "../../src/sql/credentialRows.ts"
+import { targetsOf } from "../../src/sql/insertCredential.ts"
 import { DatabaseFailure } from "../../src/port/DatabaseFailure.ts"
 import { account_id, openLossyStore, uuid, workspace_id } from "../support/database/lossyStore.ts"
 import { plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"

@@ -70,7 +70,7 @@ const targets = (sql: SqlClient.SqlClient, wanted: Statement.Fragment, limit: nu
       LATERAL (${targetAt(sql, { account_id, workspace_id, provider }, limit)}) AS locked`
 }
 
-export const targetOf = (
+const targetOf = (
   sql: SqlClient.SqlClient,
   { account_id, provider, workspace_id }: Readonly<Record<keyof Place, string>>,
   limit: number

@@ -42,7 +42,7 @@ const valuesOf = ({ actor, record, row }: Creation) => ({ ...row, ...record, ent
  * has in progress. Their rows also share numbers, so the next number, which costs one probe of the index, shows that there
  * is room only up to half the limit; beyond it the rows are counted.
  */
-export const targetAt = (sql: SqlClient.SqlClient, { account_id, provider, workspace_id }: Place, limit: number) => {
+const targetAt = (sql: SqlClient.SqlClient, { account_id, provider, workspace_id }: Place, limit: number) => {
   const pool = sql`
     FROM credentials WHERE account_id = ${account_id} AND workspace_id = ${workspace_id} AND provider = ${provider}`
   const most = sql.literal(String(limit))

@@ -57,7 +57,7 @@ export const layer = Layer.effect(
         SELECT api_keys.account_id AS key_account_id, management, ${credentialColumns} FROM api_keys
         LEFT JOIN credentials ON credentials.account_id = api_keys.account_id AND credentials.id = ${id}
         WHERE hash = decode(${hash}, 'hex') AND revoked_at IS NULL`,
-      read: ({ key_account_id: account_id, management, n: _n, ...stored }, { id }) => {
+      read: ({ key_account_id: account_id, management, ...stored }, { id }) => {
         const found = stored.id === null ? Option.none() : Option.some(credentialOf(stored))
         return { account_id, management, prefetched: { account_id, credential: { id, found } } }
       }

@@ -72,21 +72,12 @@ const columnOf = (sql: SqlClient.SqlClient, column: string) => {
 /** A time that only direct SQL can store must not fail the pool; all that it decides is the order. */
 const finite = (time: Date): Date => (Number.isFinite(Number(time)) ? time : new Date(8.64e15))
 
-const rowOf = ({
-  kek_id,
-  key_version,
-  parkings,
-  row,
-  sealed,
-  version: _version,
-  wrapped_dek,
-  ...stored
-}: Loaded & Member): PoolRow => ({
-  credential: credentialOf({ ...stored, created_at: finite(stored.created_at) }),
-  sealed: { kek_id, wrapped_dek, sealed },
-  key_version,
-  row,
-  parkings: parkings === null ? [] : (JSON.parse(parkings) as ReadonlyArray<StoredParking>)
+const rowOf = (loaded: Loaded & Member): PoolRow => ({
+  credential: credentialOf({ ...loaded, created_at: finite(loaded.created_at) }),
+  sealed: { kek_id: loaded.kek_id, wrapped_dek: loaded.wrapped_dek, sealed: loaded.sealed },
+  key_version: loaded.key_version,
+  row: loaded.row,
+  parkings: loaded.parkings === null ? [] : (JSON.parse(loaded.parkings) as ReadonlyArray<StoredParking>)
 })
 
 export const layer = Layer.effect(

@@ -49,13 +49,13 @@ export const layer = Layer.effect(
           WHERE workspaces.account_id = ${account_id} AND workspaces.id = workspace_id
         ) AS workspace_deleted, ${isMarked(sql, account_id, sql`credentials.id`, sql`credentials.key_version`)} AS leaked
         FROM credentials WHERE account_id = ${account_id} AND id = ${id}`,
-      read: ({ kek_id, key_version, leaked, revision, sealed, workspace_deleted, wrapped_dek, ...stored }) => ({
-        credential: credentialOf(stored),
-        sealed: { kek_id, sealed, wrapped_dek },
-        revision,
-        key_version,
-        workspace_deleted,
-        leaked
+      read: (row) => ({
+        credential: credentialOf(row),
+        sealed: { kek_id: row.kek_id, sealed: row.sealed, wrapped_dek: row.wrapped_dek },
+        revision: row.revision,
+        key_version: row.key_version,
+        workspace_deleted: row.workspace_deleted,
+        leaked: row.leaked
       })
     })
 

@@ -25,15 +25,24 @@ export interface Stored extends Omit<Credential, "created_at"> {
   readonly created_at: Date
 }
 
-/** Leaves out what a look-up adds, too: `n`. */
-export const credentialOf = ({
-  account_id: _account_id,
-  created_at,
-  n: _n,
-  ...row
-}: Stored & { readonly n?: number }): Credential => ({
-  ...row,
-  created_at: DateTime.fromDateUnsafe(created_at)
+/** The credential of a row, member by member: copying the rest of a row without its other columns takes ten times as long. */
+export const credentialOf = (row: Omit<Stored, "account_id">): Credential => ({
+  id: row.id,
+  workspace_id: row.workspace_id,
+  provider: row.provider,
+  name: row.name,
+  label: row.label,
+  created_at: DateTime.fromDateUnsafe(row.created_at),
+  disabled: row.disabled,
+  is_fallback: row.is_fallback,
+  is_required: row.is_required,
+  is_byok_only: row.is_byok_only,
+  allowed_api_key_hashes: row.allowed_api_key_hashes,
+  allowed_models: row.allowed_models,
+  allowed_user_ids: row.allowed_user_ids,
+  declared_region: row.declared_region,
+  declared_zdr: row.declared_zdr,
+  sort_order: row.sort_order
 })
 
 /** The columns of a row whose bytes are many or binary; those of a key that stays as it is are null. */

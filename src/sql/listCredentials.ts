@@ -59,7 +59,7 @@ export const listCredentials = ({ ask, sql }: ConnectionPool) => {
     const given = { account_id, ...page }
     const rows = filters.length === 0 ? unfiltered(given) : select(given, filters)
     return Effect.map(ask(rows, "credentials.list"), (found) => ({
-      credentials: found.filter(isStored).map(({ total_count: _, ...stored }) => credentialOf(stored)),
+      credentials: found.filter(isStored).map(credentialOf),
       total_count: found[0]?.total_count ?? 0
     }))
   }
@@ -83,6 +83,6 @@ export const scanCredentials =
       ])}
       ORDER BY workspace_id, created_at, id LIMIT ${limit}`
     return Effect.map(ask(rows, "credentials.scan"), (found) =>
-      found.map(({ state, ...stored }) => ({ ...credentialOf(stored), state }))
+      found.map((row) => ({ ...credentialOf(row), state: row.state }))
     )
   }

@@ -54,7 +54,11 @@ const sessionOf = ({ pooler, statementTimeout }: DatabaseSettings, session: Reco
 const textOid = 25
 
 const read = (bytes: Uint8Array, offset: number, size: number) =>
-  Buffer.from(bytes.buffer, bytes.byteOffset + offset, size).toString("utf8")
+  (Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)).toString(
+    "utf8",
+    offset,
+    offset + size
+  )
 
 /** The driver's types, except text: its own codec strips a leading byte order mark from some strings. */
 const pgTypes = (): PgTypes.Registry => {

@@ -27,12 +27,16 @@ const clientOf = (url: string) => makeClient(parseDatabaseUrl(Redacted.make(url)
 const urlOf = ({ database, host, username }: Endpoint, ...password: ReadonlyArray<string>) =>
   `postgres://${[username, ...password].map(encodeURIComponent).join(":")}@localhost/${database}?host=${encodeURIComponent(host)}`
 
-/** Makes a server ask for a password as others do, or tests might pass only on one that trusts every client. */
-const askForPassword = Effect.fnUntraced(function* (endpoint: Endpoint, password: string) {
+/**
+ * Makes a server ask for a password as others do, or tests might pass only on one that trusts every client. It does not wait
+ * for the disk: none of its data outlives the tests.
+ */
+const adaptToTests = Effect.fnUntraced(function* (endpoint: Endpoint, password: string) {
   const sql = yield* clientOf(urlOf(endpoint))
   yield* sql.unsafe(`ALTER ROLE ${endpoint.username} PASSWORD '${password}'`)
   const [found] = yield* sql<{ path: string }>`SELECT current_setting('hba_file') AS path`
   writeFileSync(found?.path ?? "", "local all all password\n")
+  yield* sql`ALTER SYSTEM SET fsync = off`
   yield* sql`SELECT pg_reload_conf()`
   return urlOf(endpoint, password)
 }, Effect.scoped)
@@ -56,7 +60,7 @@ export default async function setup(project: TestProject) {
   const directory = mkdtempSync(join(tmpdir(), "byok-test-"))
   const scope = Scope.makeUnsafe()
   const opened = Effect.gen(function* () {
-    const url = given ?? (yield* askForPassword(yield* start(directory), "of the tests"))
+    const url = given ?? (yield* adaptToTests(yield* start(directory), "of the tests"))
     project.provide("serverUrl", url)
     project.provide("migratedDatabase", yield* makeMigrated(url))
   })

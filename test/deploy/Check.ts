@@ -5,26 +5,16 @@ import type { Skipped } from "../support/process/installedPrograms.ts"
 import type { Finished } from "../support/process/runNode.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 
-/** What a check has to say. */
-export interface Finding {
-  readonly problems: ReadonlyArray<string>
-  /** Measured along the way. */
-  readonly figures?: ReadonlyArray<string>
-}
-
 /** A change of one file that breaks it. */
-export interface Mistake {
-  readonly file: string
-  readonly text: string
-  readonly instead: string
-}
+export type Mistake = readonly [file: string, text: string, instead: string]
+
+/** What is wrong with a piece of deployment material. */
+type Problems = ReadonlyArray<string>
 
 /** Checks one piece of deployment material in a copy of `deploy`. */
 export interface Check {
   readonly piece: string
-  /** Takes minutes, so `npm test` leaves it out. */
-  readonly slow?: boolean
-  readonly run: (deploy: string) => Effect.Effect<Finding, Skipped, Scope.Scope>
+  readonly run: (deploy: string) => Problems | Effect.Effect<Problems, Skipped, Scope.Scope>
   /** What the check must find, each alone. */
   readonly mistakes: ReadonlyArray<Mistake>
 }
@@ -32,7 +22,7 @@ export interface Check {
 /** The material as it is shipped. */
 export const shipped = join(import.meta.dirname, "../../deploy")
 
-const withMistake = ({ file, instead, text }: Mistake) =>
+const withMistake = ([file, text, instead]: Mistake) =>
   Effect.map(temporaryDirectory, (directory) => {
     const copy = join(directory, "deploy")
     cpSync(shipped, copy, { recursive: true })
@@ -43,12 +33,19 @@ const withMistake = ({ file, instead, text }: Mistake) =>
     return copy
   })
 
-/** What the check finds where the mistake was made. */
-export const planted = (check: Check, mistake: Mistake) =>
-  Effect.flatMap(withMistake(mistake), (deploy) => check.run(deploy))
+/** What the check finds in the material as it is shipped, or with a mistake. */
+export const problemsIn = ({ run }: Check, mistake?: Mistake) =>
+  Effect.gen(function* () {
+    const found = run(mistake === undefined ? shipped : yield* withMistake(mistake))
+    return Effect.isEffect(found) ? yield* found : found
+  }).pipe(Effect.scoped)
+
+/** What is said of the rules that do not hold. */
+export const broken = (...rules: ReadonlyArray<readonly [holds: boolean, otherwise: string]>): Problems =>
+  rules.flatMap(([holds, otherwise]) => (holds ? [] : [otherwise]))
 
 /** What a program that checks a file reports, if its exit code says that something is wrong. */
-export const problemsOf = ({ code, stderr, stdout }: Finished): ReadonlyArray<string> => {
+export const problemsOf = ({ code, stderr, stdout }: Finished): Problems => {
   if (code === 0) return []
   const lines = `${stdout}\n${stderr}`.split("\n").filter((line) => line.trim() !== "")
   return lines.length > 0 ? lines.slice(-10) : [`exit code ${code}`]

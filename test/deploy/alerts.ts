@@ -4,7 +4,7 @@ import { Effect } from "effect"
 import { parse } from "yaml"
 import { installedPrograms } from "../support/process/installedPrograms.ts"
 import { runProgram } from "../support/process/runNode.ts"
-import { type Check, problemsOf } from "./Check.ts"
+import { broken, type Check, problemsOf } from "./Check.ts"
 import { readQuery } from "./readQuery.ts"
 
 interface Rules {
@@ -20,25 +20,25 @@ interface RuleTests {
 /** That the alerts name series of the service, and that each is tested both ways. */
 export const alerts: Check = {
   piece: "prometheus/alerts.yaml",
-  run: (deploy) =>
-    Effect.sync(() => {
-      const read = (name: string): unknown => parse(readFileSync(join(deploy, "prometheus", name), "utf8"))
-      const rules = (read("alerts.yaml") as Rules).groups.flatMap((group) => group.rules)
-      const tests = (read("alerts.test.yaml") as RuleTests).tests.flatMap(({ alert_rule_test }) => alert_rule_test)
-      const problems = rules.flatMap(({ alert, expr }) => {
-        const own = tests.filter(({ alertname }) => alertname === alert)
-        return [
-          ...readQuery(expr).problems,
-          ...(own.some(({ exp_alerts }) => exp_alerts !== undefined) ? [] : ["no test in which it fires"]),
-          ...(own.some(({ exp_alerts }) => exp_alerts === undefined) ? [] : ["no test in which it does not"])
-        ].map((problem) => `${alert}: ${problem}`)
-      })
-      return { problems }
-    }),
+  run: (deploy) => {
+    const read = (name: string): unknown => parse(readFileSync(join(deploy, "prometheus", name), "utf8"))
+    const rules = (read("alerts.yaml") as Rules).groups.flatMap((group) => group.rules)
+    const tests = (read("alerts.test.yaml") as RuleTests).tests.flatMap(({ alert_rule_test }) => alert_rule_test)
+    return rules.flatMap(({ alert, expr }) => {
+      const own = tests.filter(({ alertname }) => alertname === alert)
+      return [
+        ...readQuery(expr).problems,
+        ...broken(
+          [own.some(({ exp_alerts }) => exp_alerts !== undefined), "no test in which it fires"],
+          [own.some(({ exp_alerts }) => exp_alerts === undefined), "no test in which it does not"]
+        )
+      ].map((problem) => `${alert}: ${problem}`)
+    })
+  },
   mistakes: [
-    { file: "prometheus/alerts.yaml", text: "byok_ready == 0", instead: "byok_readiness == 0" },
-    { file: "prometheus/alerts.yaml", text: "by (job, lane) (rate(byok_db", instead: "by (job, lanes) (rate(byok_db" },
-    { file: "prometheus/alerts.yaml", text: "alert: ByokMemory", instead: "alert: ByokRam" }
+    ["prometheus/alerts.yaml", "byok_ready == 0", "byok_readiness == 0"],
+    ["prometheus/alerts.yaml", "by (job, lane) (rate(byok_db", "by (job, lanes) (rate(byok_db"],
+    ["prometheus/alerts.yaml", "alert: ByokMemory", "alert: ByokRam"]
   ]
 }
 
@@ -49,17 +49,13 @@ export const promtool: Check = {
       const { promtool } = yield* installedPrograms(["promtool"])
       const checked = yield* runProgram(promtool, ["check", "rules", join(deploy, "prometheus/alerts.yaml")])
       const tested = yield* runProgram(promtool, ["test", "rules", join(deploy, "prometheus/alerts.test.yaml")])
-      return { problems: [...problemsOf(checked), ...problemsOf(tested)] }
+      return [...problemsOf(checked), ...problemsOf(tested)]
     }),
   mistakes: [
-    { file: "prometheus/alerts.yaml", text: "for: 1m", instead: "for: a minute" },
-    { file: "prometheus/alerts.yaml", text: " unless on (job, instance) byok_ready", instead: "" },
-    {
-      file: "prometheus/alerts.yaml",
-      text: ' or (up{job=~"(.*/)?byok"} == 1 unless on (job, instance) byok_ready)',
-      instead: ""
-    },
-    { file: "prometheus/alerts.yaml", text: "> 0.01", instead: "> 0.5" },
-    { file: "prometheus/alerts.yaml", text: ', http_route!~"/health/.*"', instead: "" }
+    ["prometheus/alerts.yaml", "for: 1m", "for: a minute"],
+    ["prometheus/alerts.yaml", " unless on (job, instance) byok_ready", ""],
+    ["prometheus/alerts.yaml", ' or (up{job=~"(.*/)?byok"} == 1 unless on (job, instance) byok_ready)', ""],
+    ["prometheus/alerts.yaml", "> 0.01", "> 0.5"],
+    ["prometheus/alerts.yaml", ', http_route!~"/health/.*"', ""]
   ]
 }

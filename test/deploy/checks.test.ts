@@ -1,24 +1,33 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Result, type Scope } from "effect"
+import { Effect, Result } from "effect"
 import type { TestContext } from "vitest"
-import type { Skipped } from "../support/process/installedPrograms.ts"
-import { type Finding, planted, shipped } from "./Check.ts"
-import { checks } from "./checks.ts"
+import { type Mistake, problemsIn } from "./Check.ts"
+import { alerts, promtool } from "./alerts.ts"
+import { compose } from "./compose.ts"
+import { containerfile } from "./containerfile.ts"
+import { dashboard } from "./dashboard.ts"
+import { image } from "./image.ts"
+import { kubernetes, kustomize } from "./kubernetes.ts"
+import { closedPatroni, haproxy, patroni, pgbouncer } from "./postgresql.ts"
+import { systemd } from "./systemd.ts"
 
-/** What a check finds; the test is skipped where the check cannot run. */
-const problemsOf = async (context: TestContext, run: Effect.Effect<Finding, Skipped, Scope.Scope>) => {
-  const result = await Effect.runPromise(Effect.result(Effect.scoped(run)))
-  return Result.isSuccess(result) ? result.success.problems : context.skip(result.failure.why)
-}
+const quick = [containerfile, compose, kubernetes, kustomize, systemd, alerts, promtool, dashboard]
+const databases = [haproxy, pgbouncer, closedPatroni, patroni]
+/** It takes minutes, which only `npm run check:deploy` spends. */
+const images = process.env["npm_lifecycle_event"] === "check:deploy" ? [image] : []
 
-describe.each(checks.filter(({ slow }) => slow !== true))("deploy/$piece", (check) => {
+describe.each([...quick, ...databases, ...images])("deploy/$piece", { timeout: 600_000 }, (check) => {
+  /** The test is skipped where the check cannot run. */
+  const problems = async ({ signal, skip }: TestContext, mistake?: Mistake) => {
+    const found = await Effect.runPromise(Effect.result(problemsIn(check, mistake)), { signal })
+    return Result.isSuccess(found) ? found.success : skip(found.failure.why)
+  }
+
   it("is as it should be", async (context) => {
-    assert.deepStrictEqual(await problemsOf(context, check.run(shipped)), [])
+    assert.deepStrictEqual(await problems(context), [])
   })
 
-  for (const mistake of check.mistakes) {
-    it(`would not be with ${mistake.instead} in ${mistake.file} (control)`, async (context) => {
-      assert.isNotEmpty(await problemsOf(context, planted(check, mistake)))
-    })
-  }
+  it.for(check.mistakes)("would not be if %s had, instead of %j, %j (control)", async (mistake, context) => {
+    assert.isNotEmpty(await problems(context, mistake))
+  })
 })

@@ -1,7 +1,6 @@
 import { readFileSync } from "node:fs"
 import { createRequire } from "node:module"
 import { dirname, join } from "node:path"
-import { Effect } from "effect"
 import { parse } from "yaml"
 import type { Check } from "./Check.ts"
 
@@ -68,27 +67,24 @@ const lostSockets = ({ services, volumes }: Compose) =>
 
 export const compose: Check = {
   piece: "compose.yaml",
-  run: (deploy) =>
-    Effect.sync(() => {
-      const path = join(deploy, "compose.yaml")
-      const linter = new DCLinter({ rules: {}, quiet: true, debug: false, exclude: [] })
-      const linted = linter.lintFiles([path], false)
-      const errors = linted.flatMap(({ messages }) =>
-        messages.filter(({ type }) => type === "error").map(({ message }) => message)
-      )
-      const file = parse(readFileSync(path, "utf8"), { merge: true }) as Compose
-      return {
-        problems: errors.length > 0 ? errors : [...unknownNames(file), ...stuckKeyrings(file), ...lostSockets(file)]
-      }
-    }),
+  run: (deploy) => {
+    const path = join(deploy, "compose.yaml")
+    const linter = new DCLinter({ rules: {}, quiet: true, debug: false, exclude: [] })
+    const linted = linter.lintFiles([path], false)
+    const errors = linted.flatMap(({ messages }) =>
+      messages.filter(({ type }) => type === "error").map(({ message }) => message)
+    )
+    const file = parse(readFileSync(path, "utf8"), { merge: true }) as Compose
+    return errors.length > 0 ? errors : [...unknownNames(file), ...stuckKeyrings(file), ...lostSockets(file)]
+  },
   mistakes: [
-    { file: "compose.yaml", text: "read_only: true", instead: "readonly: true" },
-    { file: "compose.yaml", text: "service_completed_successfully", instead: "service_completed" },
-    { file: "compose.yaml", text: "secrets: [environment]", instead: "secrets: [environments]" },
-    { file: "compose.yaml", text: "/keyring:/run/keyring:ro", instead: "/keyring/keyring:/run/keyring/keyring:ro" },
-    { file: "compose.yaml", text: "migrate: {", instead: "migration: {" },
-    { file: "compose.yaml", text: "interval: 10s", instead: "interval: [10s]" },
-    { file: "compose.yaml", text: "- gateway:/run/byok", instead: "- gateway:/run/gateway" },
-    { file: "compose.yaml", text: "mode=0750", instead: "mode=0777" }
+    ["compose.yaml", "read_only: true", "readonly: true"],
+    ["compose.yaml", "service_completed_successfully", "service_completed"],
+    ["compose.yaml", "secrets: [environment]", "secrets: [environments]"],
+    ["compose.yaml", "/keyring:/run/keyring:ro", "/keyring/keyring:/run/keyring/keyring:ro"],
+    ["compose.yaml", "migrate: {", "migration: {"],
+    ["compose.yaml", "interval: 10s", "interval: [10s]"],
+    ["compose.yaml", "- gateway:/run/byok", "- gateway:/run/gateway"],
+    ["compose.yaml", "mode=0750", "mode=0777"]
   ]
 }

@@ -1,7 +1,6 @@
 import { existsSync, readFileSync } from "node:fs"
 import { join } from "node:path"
-import { Effect } from "effect"
-import { type Check, shipped } from "./Check.ts"
+import { broken, type Check, shipped } from "./Check.ts"
 
 const project = join(shipped, "..")
 
@@ -38,35 +37,29 @@ const isSent = (path: string) => existsSync(join(project, path)) && ignored.incl
 /** The rules of the image that need no program to be checked. */
 export const containerfile: Check = {
   piece: "Containerfile",
-  run: (deploy) =>
-    Effect.sync(() => {
-      const all = instructionsOf(readFileSync(join(deploy, "Containerfile"), "utf8"))
-      const last = all.slice(all.findLastIndex(({ name }) => name === "FROM"))
-      const lastOf = (wanted: string) => last.findLast(({ name }) => name === wanted)?.rest ?? ""
-      const image = all.find(({ name, rest }) => name === "ARG" && rest.startsWith("NODE_IMAGE="))?.rest ?? ""
-      const sources = all.flatMap(({ name, rest }) =>
-        name === "COPY" && !rest.startsWith("--from") ? rest.split(/\s+/).slice(0, -1) : []
-      )
-      const problems = [
-        [/:24\.\d+\.\d+-\w+-slim$/.test(image), "the base is not pinned to a version"],
-        [all.filter(({ name }) => name === "FROM").length > 1, "there is one stage only"],
-        [/^[1-9]\d*:[1-9]\d*$/.test(lastOf("USER")), "the last stage does not run as a user by number"],
-        [wordsOf(lastOf("ENTRYPOINT"))[0] === "node", "process 1 is not Node.js"],
-        [wordsOf(lastOf("CMD")).join() === "serve", "the image does not serve by default"],
-        [/^RUN rm -rf .*\/npm /.test(last.map(({ name, rest }) => `${name} ${rest}`)[1] ?? ""), "npm stays"],
-        ...sources.map((path) => [isSent(path), `${path} is not sent to the build`] as const)
-      ] satisfies ReadonlyArray<readonly [boolean, string]>
-      return { problems: problems.flatMap(([holds, otherwise]) => (holds ? [] : [otherwise])) }
-    }),
+  run: (deploy) => {
+    const all = instructionsOf(readFileSync(join(deploy, "Containerfile"), "utf8"))
+    const last = all.slice(all.findLastIndex(({ name }) => name === "FROM"))
+    const lastOf = (wanted: string) => last.findLast(({ name }) => name === wanted)?.rest ?? ""
+    const image = all.find(({ name, rest }) => name === "ARG" && rest.startsWith("NODE_IMAGE="))?.rest ?? ""
+    const sources = all.flatMap(({ name, rest }) =>
+      name === "COPY" && !rest.startsWith("--from") ? rest.split(/\s+/).slice(0, -1) : []
+    )
+    return broken(
+      [/:24\.\d+\.\d+-\w+-slim$/.test(image), "the base is not pinned to a version"],
+      [all.filter(({ name }) => name === "FROM").length > 1, "there is one stage only"],
+      [/^[1-9]\d*:[1-9]\d*$/.test(lastOf("USER")), "the last stage does not run as a user by number"],
+      [wordsOf(lastOf("ENTRYPOINT"))[0] === "node", "process 1 is not Node.js"],
+      [wordsOf(lastOf("CMD")).join() === "serve", "the image does not serve by default"],
+      [/^RUN rm -rf .*\/npm /.test(last.map(({ name, rest }) => `${name} ${rest}`)[1] ?? ""), "npm stays"],
+      ...sources.map((path) => [isSent(path), `${path} is not sent to the build`] as const)
+    )
+  },
   mistakes: [
-    { file: "Containerfile", text: "USER 1000:1000", instead: "USER node" },
-    { file: "Containerfile", text: 'ENTRYPOINT ["node",', instead: 'ENTRYPOINT ["npm",' },
-    {
-      file: "Containerfile",
-      text: 'ENTRYPOINT ["node", "/app/dist/bin.js"]',
-      instead: "ENTRYPOINT node /app/dist/bin.js"
-    },
-    { file: "Containerfile", text: "COPY src src", instead: "COPY test test" },
-    { file: "Containerfile", text: "node:24.21.0-trixie-slim\n\n", instead: "node:latest\n\n" }
+    ["Containerfile", "USER 1000:1000", "USER node"],
+    ["Containerfile", 'ENTRYPOINT ["node",', 'ENTRYPOINT ["npm",'],
+    ["Containerfile", 'ENTRYPOINT ["node", "/app/dist/bin.js"]', "ENTRYPOINT node /app/dist/bin.js"],
+    ["Containerfile", "COPY src src", "COPY test test"],
+    ["Containerfile", "node:24.21.0-trixie-slim\n\n", "node:latest\n\n"]
   ]
 }

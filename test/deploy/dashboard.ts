@@ -1,7 +1,6 @@
 import { readFileSync } from "node:fs"
 import { join } from "node:path"
-import { Effect } from "effect"
-import type { Check } from "./Check.ts"
+import { broken, type Check } from "./Check.ts"
 import { readQuery } from "./readQuery.ts"
 import { series } from "./series.ts"
 
@@ -61,8 +60,10 @@ const problemsOf = ({ panels, templating }: Dashboard): ReadonlyArray<string> =>
       const others = panels.slice(index + 1).filter((other) => overlaps(gridPos, other.gridPos))
       return [
         ...others.map((other) => `${title} lies on ${other.title}`),
-        ...(gridPos.x + gridPos.w > 24 ? [`${title} is too wide`] : []),
-        ...(type === "row" || datasource?.uid === "${datasource}" ? [] : [`${title} has a data source of its own`])
+        ...broken(
+          [gridPos.x + gridPos.w <= 24, `${title} is too wide`],
+          [type === "row" || datasource?.uid === "${datasource}", `${title} has a data source of its own`]
+        )
       ]
     })
   ]
@@ -70,24 +71,23 @@ const problemsOf = ({ panels, templating }: Dashboard): ReadonlyArray<string> =>
 
 export const dashboard: Check = {
   piece: "grafana/byok.json",
-  run: (deploy) =>
-    Effect.sync(() => {
-      const text = readFileSync(join(deploy, "grafana/byok.json"), "utf8")
-      try {
-        return { problems: problemsOf(JSON.parse(text) as Dashboard) }
-      } catch (broken) {
-        return { problems: [String(broken)] }
-      }
-    }),
+  run: (deploy) => {
+    const text = readFileSync(join(deploy, "grafana/byok.json"), "utf8")
+    try {
+      return problemsOf(JSON.parse(text) as Dashboard)
+    } catch (invalid) {
+      return [String(invalid)]
+    }
+  },
   mistakes: [
-    { file: "grafana/byok.json", text: '"panels": [', instead: '"panels": [,' },
-    { file: "grafana/byok.json", text: "byok_db_queue_depth", instead: "byok_db_queue_length" },
-    { file: "grafana/byok.json", text: "sum by (lane)", instead: "sum by (queue)" },
-    { file: "grafana/byok.json", text: "{{kek_id}}", instead: "{{kek}}" },
-    { file: "grafana/byok.json", text: "$instance", instead: "$instances" },
-    { file: "grafana/byok.json", text: "sum(byok_ready{", instead: "sum(byok_ready({" },
-    { file: "grafana/byok.json", text: '"id": 2', instead: '"id": 3' },
-    { file: "grafana/byok.json", text: "max(byok_audit_unsealed_entries{", instead: "max(byok_kek_wraps{" },
-    { file: "grafana/byok.json", text: '"x": 4', instead: '"x": 3' }
+    ["grafana/byok.json", '"panels": [', '"panels": [,'],
+    ["grafana/byok.json", "byok_db_queue_depth", "byok_db_queue_length"],
+    ["grafana/byok.json", "sum by (lane)", "sum by (queue)"],
+    ["grafana/byok.json", "{{kek_id}}", "{{kek}}"],
+    ["grafana/byok.json", "$instance", "$instances"],
+    ["grafana/byok.json", "sum(byok_ready{", "sum(byok_ready({"],
+    ["grafana/byok.json", '"id": 2', '"id": 3'],
+    ["grafana/byok.json", "max(byok_audit_unsealed_entries{", "max(byok_kek_wraps{"],
+    ["grafana/byok.json", '"x": 4', '"x": 3']
   ]
 }

@@ -9,7 +9,7 @@ import { runProgram } from "../support/process/runNode.ts"
 import { Skipped } from "../support/process/installedPrograms.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 import { buildImage, type Image } from "./buildImage.ts"
-import type { Check } from "./Check.ts"
+import { broken, type Check } from "./Check.ts"
 import { runImage } from "./runImage.ts"
 
 /** What a running image must not have. */
@@ -65,14 +65,14 @@ const lived = Effect.fnUntraced(function* (image: Image, deploy: string) {
     )
   write("keyring", yield* command("keyring", "generate"))
   yield* command("migrate")
-  if (problems.length > 0) return { problems }
+  if (problems.length > 0) return problems
 
   const began = performance.now()
   const service = yield* start(image.Cmd)
   yield* eventually("the image is ready", isReady(port))
   const ready = milliseconds(began)
   const pid = service.pid()
-  if (pid === undefined) return { problems: [`nothing runs: ${service.output()}`] }
+  if (pid === undefined) return [`nothing runs: ${service.output()}`]
   const status = readFileSync(`/proc/${pid}/status`, "utf8")
   const mountinfo = readFileSync(`/proc/${pid}/mountinfo`, "utf8").split("\n")
   const healthCheck = healthCheckIn(deploy)
@@ -85,51 +85,34 @@ const lived = Effect.fnUntraced(function* (image: Image, deploy: string) {
   const exit = milliseconds(stopped)
   const ill = yield* asked()
 
-  const own = (holds: boolean, otherwise: string) => (holds ? [] : [otherwise])
-  return {
-    problems: [
-      ...own(
-        fieldOf(status, "Uid")
-          .split(/\s+/)
-          .every((id) => id === String(uid) && id !== "0"),
-        "it runs as root"
-      ),
-      ...own(/^0+$/.test(fieldOf(status, "CapEff")), "it has capabilities"),
-      ...own(fieldOf(status, "NSpid").endsWith("\t1"), "it is not process 1"),
-      ...own(
-        mountinfo.some((line) => / \/ ro,/.test(line)),
-        "its root can be written"
-      ),
-      ...own(healthy === 0 && ill === 1, `its health check ends with ${healthy} when ready, ${ill} when stopped`),
-      ...own(code === 0, `it ends with exit code ${code} on ${image.StopSignal}`)
-    ],
-    figures: [
-      `ready after ${ready} ms`,
-      `${Math.round(Number.parseInt(fieldOf(status, "VmRSS")) / 1024)} MiB resident`,
-      `${exit} ms from ${image.StopSignal} to its end`
-    ]
-  }
+  const resident = Math.round(Number.parseInt(fieldOf(status, "VmRSS")) / 1024)
+  console.log(`ready after ${ready} ms, ${resident} MiB resident, ${exit} ms from ${image.StopSignal} to its end`)
+  const ids = fieldOf(status, "Uid").split(/\s+/)
+  return broken(
+    [ids.every((id) => id === String(uid) && id !== "0"), "it runs as root"],
+    [/^0+$/.test(fieldOf(status, "CapEff")), "it has capabilities"],
+    [fieldOf(status, "NSpid").endsWith("\t1"), "it is not process 1"],
+    [mountinfo.some((line) => / \/ ro,/.test(line)), "its root can be written"],
+    [healthy === 0 && ill === 1, `its health check ends with ${healthy} when ready, ${ill} when stopped`],
+    [code === 0, `it ends with exit code ${code} on ${image.StopSignal}`]
+  )
 })
 
 /** Builds the image and runs it once. */
 export const image: Check = {
   piece: "image by buildah",
-  slow: true,
   run: (deploy) =>
     Effect.gen(function* () {
       if (process.getuid?.() !== 0 || process.platform !== "linux")
         return yield* new Skipped({ why: "only root on Linux can build and isolate it without a daemon" })
       const built = yield* buildImage(deploy)
-      if (typeof built === "string") return { problems: [built] }
+      if (typeof built === "string") return [built]
       const { stdout } = yield* runProgram("du", ["--summarize", "--bytes", built.root])
       const kept = tools.filter((tool) =>
         ["usr/local/bin", "usr/bin", "bin"].some((directory) => existsSync(join(built.root, directory, tool)))
       )
-      const { figures = [], problems } = yield* lived(built, deploy)
-      return {
-        problems: [...problems, ...kept.map((tool) => `${tool} is in the image`)],
-        figures: [`${Math.round(Number.parseInt(stdout) / 1e6)} MB`, ...figures]
-      }
+      console.log(`the image has ${Math.round(Number.parseInt(stdout) / 1e6)} MB`)
+      return [...(yield* lived(built, deploy)), ...kept.map((tool) => `${tool} is in the image`)]
     }),
-  mistakes: [{ file: "Containerfile", text: "COPY tsconfig.json", instead: "COPY tsconfig.jsonc" }]
+  mistakes: [["Containerfile", "COPY tsconfig.json", "COPY tsconfig.jsonc"]]
 }

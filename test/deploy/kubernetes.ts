@@ -14,7 +14,7 @@ import { ServiceAccount } from "kubernetes-models/v1/ServiceAccount"
 import { parseAllDocuments } from "yaml"
 import { installedPrograms } from "../support/process/installedPrograms.ts"
 import { runProgram } from "../support/process/runNode.ts"
-import { type Check, problemsOf } from "./Check.ts"
+import { broken, type Check, problemsOf } from "./Check.ts"
 import { unreadKeys } from "./unreadKeys.ts"
 
 interface Manifest {
@@ -146,10 +146,7 @@ const lostSockets = (manifests: ReadonlyArray<Manifest>): ReadonlyArray<string> 
         const isMounted = pod.containers.some(({ volumeMounts = [] }) =>
           volumeMounts.some((one) => one.name === volume.name)
         )
-        return [
-          ...(makes ? [] : [`nothing makes the folder of ${socket}`]),
-          ...(isMounted ? [] : [`no gateway mounts ${volume.name}`])
-        ]
+        return broken([makes, `nothing makes the folder of ${socket}`], [isMounted, `no gateway mounts ${volume.name}`])
       })
     )
 
@@ -168,60 +165,43 @@ const notListed = (path: string): ReadonlyArray<string> => {
 
 export const kubernetes: Check = {
   piece: "kubernetes",
-  run: (deploy) =>
-    Effect.sync(() => {
-      const paths = globSync("kubernetes/**/*.yaml", { cwd: deploy }).map((path) => join(deploy, path))
-      const kustomizations = paths.filter((path) => path.endsWith("kustomization.yaml"))
-      const files = paths.filter((path) => !kustomizations.includes(path))
-      try {
-        const manifests = files.flatMap(manifestsIn)
-        const invalid = manifests.flatMap((manifest) =>
-          invalidIn(manifest).map((problem) => `${manifest.kind} ${manifest.metadata?.name}: ${problem}`)
-        )
-        return {
-          problems: [
-            ...invalid,
-            ...unknownNames(manifests),
-            ...lostSockets(manifests),
-            ...kustomizations.flatMap(notListed)
-          ]
-        }
-      } catch (broken) {
-        return { problems: [String(broken)] }
-      }
-    }),
-  mistakes: [
-    { file: "kubernetes/deployment.yaml", text: "readOnlyRootFilesystem", instead: "readonlyRootFilesystem" },
-    { file: "kubernetes/deployment.yaml", text: "/health/live, port: management", instead: "/health/live, port: http" },
-    { file: "kubernetes/deployment.yaml", text: "periodSeconds: 10", instead: "periodSeconds: ten" },
-    { file: "kubernetes/deployment.yaml", text: "secretName: byok-keyring", instead: "secretName: byok-key" },
-    { file: "kubernetes/deployment.yaml", text: "maxSurge: 1, ", instead: "maxSurge: 1, maximum: 2, " },
-    { file: "kubernetes/service.yaml", text: "component: service", instead: "component: server" },
-    { file: "kubernetes/service.yaml", text: "targetPort: http", instead: "targetPort: https" },
-    { file: "kubernetes/podmonitor.yaml", text: "interval: 15s", instead: "intervall: 15s" },
-    { file: "kubernetes/podmonitor.yaml", text: "interval: 15s", instead: "interval: 15" },
-    { file: "kubernetes/networkpolicy.yaml", text: "port: management", instead: "port: manage" },
-    { file: "kubernetes/horizontalpodautoscaler.yaml", text: "autoscaling/v2", instead: "autoscaling/v2beta1" },
-    {
-      file: "kubernetes/horizontalpodautoscaler.yaml",
-      text: "kind: Deployment, name: byok",
-      instead: "kind: Deployment, name: b"
-    },
-    { file: "kubernetes/kustomization.yaml", text: "  - service.yaml\n", instead: "" },
-    ...[
-      ["value: /run/byok/gateway/byok.sock", "value: /run/byok/byok.sock"],
-      ["mkdirSync('/run/byok/gateway'", "mkdirSync('/run/byok/other'"],
-      ["  emptyDir: {", "  emptydir: {"],
-      [
-        "image: registry.example.com/gateway\n          volumeMounts:\n            - { name: socket",
-        "volumeMounts:\n            - { name: keyring"
-      ]
-    ].map(([text = "", instead = ""]) => ({ file: "kubernetes/gateway.example.yaml", text, instead })),
-    {
-      file: "kubernetes/migration/job.yaml",
-      text: "restartPolicy: Never",
-      instead: "restartPolicy: Never\n      restart: 1"
+  run: (deploy) => {
+    const paths = globSync("kubernetes/**/*.yaml", { cwd: deploy }).map((path) => join(deploy, path))
+    const kustomizations = paths.filter((path) => path.endsWith("kustomization.yaml"))
+    const files = paths.filter((path) => !kustomizations.includes(path))
+    try {
+      const manifests = files.flatMap(manifestsIn)
+      const invalid = manifests.flatMap((manifest) =>
+        invalidIn(manifest).map((problem) => `${manifest.kind} ${manifest.metadata?.name}: ${problem}`)
+      )
+      return [...invalid, ...unknownNames(manifests), ...lostSockets(manifests), ...kustomizations.flatMap(notListed)]
+    } catch (invalid) {
+      return [String(invalid)]
     }
+  },
+  mistakes: [
+    ["kubernetes/deployment.yaml", "readOnlyRootFilesystem", "readonlyRootFilesystem"],
+    ["kubernetes/deployment.yaml", "/health/live, port: management", "/health/live, port: http"],
+    ["kubernetes/deployment.yaml", "periodSeconds: 10", "periodSeconds: ten"],
+    ["kubernetes/deployment.yaml", "secretName: byok-keyring", "secretName: byok-key"],
+    ["kubernetes/deployment.yaml", "maxSurge: 1, ", "maxSurge: 1, maximum: 2, "],
+    ["kubernetes/service.yaml", "component: service", "component: server"],
+    ["kubernetes/service.yaml", "targetPort: http", "targetPort: https"],
+    ["kubernetes/podmonitor.yaml", "interval: 15s", "intervall: 15s"],
+    ["kubernetes/podmonitor.yaml", "interval: 15s", "interval: 15"],
+    ["kubernetes/networkpolicy.yaml", "port: management", "port: manage"],
+    ["kubernetes/horizontalpodautoscaler.yaml", "autoscaling/v2", "autoscaling/v2beta1"],
+    ["kubernetes/horizontalpodautoscaler.yaml", "kind: Deployment, name: byok", "kind: Deployment, name: b"],
+    ["kubernetes/kustomization.yaml", "  - service.yaml\n", ""],
+    ["kubernetes/gateway.example.yaml", "value: /run/byok/gateway/byok.sock", "value: /run/byok/byok.sock"],
+    ["kubernetes/gateway.example.yaml", "mkdirSync('/run/byok/gateway'", "mkdirSync('/run/byok/other'"],
+    ["kubernetes/gateway.example.yaml", "  emptyDir: {", "  emptydir: {"],
+    [
+      "kubernetes/gateway.example.yaml",
+      "image: registry.example.com/gateway\n          volumeMounts:\n            - { name: socket",
+      "volumeMounts:\n            - { name: keyring"
+    ],
+    ["kubernetes/migration/job.yaml", "restartPolicy: Never", "restartPolicy: Never\n      restart: 1"]
   ]
 }
 
@@ -233,15 +213,15 @@ export const kustomize: Check = {
       const built = yield* Effect.forEach(["kubernetes", "kubernetes/migration"], (directory) =>
         Effect.map(runProgram(kubectl, ["kustomize", join(deploy, directory)]), (finished) => [
           ...problemsOf(finished),
-          ...(/image: registry\.example\.com\/byok:/.test(finished.stdout) ? [] : [`${directory} names no image`])
+          ...broken([/image: registry\.example\.com\/byok:/.test(finished.stdout), `${directory} names no image`])
         ])
       )
-      return { problems: built.flat() }
+      return built.flat()
     }),
   mistakes: [
-    { file: "kubernetes/kustomization.yaml", text: "- service.yaml", instead: "- services.yaml" },
-    { file: "kubernetes/kustomization.yaml", text: "newTag", instead: "newVersion" },
-    { file: "kubernetes/migration/kustomization.yaml", text: "- name: byok", instead: "- name: byoks" },
-    { file: "kubernetes/migration/job.yaml", text: "kind: Job\n", instead: "" }
+    ["kubernetes/kustomization.yaml", "- service.yaml", "- services.yaml"],
+    ["kubernetes/kustomization.yaml", "newTag", "newVersion"],
+    ["kubernetes/migration/kustomization.yaml", "- name: byok", "- name: byoks"],
+    ["kubernetes/migration/job.yaml", "kind: Job\n", ""]
   ]
 }

@@ -13,7 +13,7 @@ import { eventually } from "../support/process/eventually.ts"
 import { installedPrograms, programVariables } from "../support/process/installedPrograms.ts"
 import { runProgram } from "../support/process/runNode.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
-import { type Check, problemsOf } from "./Check.ts"
+import { broken, type Check, problemsOf } from "./Check.ts"
 
 export const haproxy: Check = {
   piece: "postgresql/haproxy.cfg",
@@ -23,13 +23,13 @@ export const haproxy: Check = {
       const file = join(deploy, "postgresql/haproxy.cfg")
       const checked = yield* runProgram(haproxy, ["-c", "-f", file], { variables: programVariables() })
       const asksPooler = /^ *http-check connect port \d+$/m.test(readFileSync(file, "utf8"))
-      return { problems: [...problemsOf(checked), ...(asksPooler ? [] : ["a leader without its PgBouncer stays one"])] }
+      return [...problemsOf(checked), ...broken([asksPooler, "a leader without its PgBouncer stays one"])]
     }),
   mistakes: [
-    { file: "postgresql/haproxy.cfg", text: "option httpchk", instead: "option httpcheck" },
-    { file: "postgresql/haproxy.cfg", text: "  http-check connect port 6432\n", instead: "" },
-    { file: "postgresql/haproxy.cfg", text: "connect port 6432", instead: "connect ports 6432" },
-    { file: "postgresql/haproxy.cfg", text: "shutdown-sessions", instead: "shutdown-session" }
+    ["postgresql/haproxy.cfg", "option httpchk", "option httpcheck"],
+    ["postgresql/haproxy.cfg", "  http-check connect port 6432\n", ""],
+    ["postgresql/haproxy.cfg", "connect port 6432", "connect ports 6432"],
+    ["postgresql/haproxy.cfg", "shutdown-sessions", "shutdown-session"]
   ]
 }
 
@@ -68,11 +68,11 @@ export const pgbouncer: Check = {
       const refused = lastWords()
         .split("\n")
         .filter((line) => /ERROR|FATAL/.test(line))
-      return { problems: exitCode() === undefined ? refused : [...refused, `it ends with exit code ${exitCode()}`] }
+      return [...refused, ...broken([exitCode() === undefined, `it ends with exit code ${exitCode()}`])]
     }),
   mistakes: [
-    { file: "postgresql/pgbouncer.ini", text: "pool_mode = transaction", instead: "pool_mod = transaction" },
-    { file: "postgresql/pgbouncer.ini", text: "pool_mode = transaction", instead: "pool_mode = transactions" }
+    ["postgresql/pgbouncer.ini", "pool_mode = transaction", "pool_mod = transaction"],
+    ["postgresql/pgbouncer.ini", "pool_mode = transaction", "pool_mode = transactions"]
   ]
 }
 
@@ -84,28 +84,23 @@ const guards = {
 
 export const closedPatroni: Check = {
   piece: "postgresql/patroni.yml for strangers",
-  run: (deploy) =>
-    Effect.sync(() => {
-      const file = parse(readFileSync(join(deploy, "postgresql/patroni.yml"), "utf8")) as Record<
-        keyof typeof guards,
-        Readonly<Record<string, unknown>>
-      >
-      const open = Object.entries(guards).flatMap(([part, names]) =>
-        names
-          .filter((name) => file[part as keyof typeof guards][name] === undefined)
-          .map((name) => `${part} has no ${name}`)
-      )
-      return { problems: file.etcd3["protocol"] === "https" ? open : [...open, "etcd is asked without TLS"] }
-    }),
+  run: (deploy) => {
+    const file = parse(readFileSync(join(deploy, "postgresql/patroni.yml"), "utf8")) as Record<
+      keyof typeof guards,
+      Readonly<Record<string, unknown>>
+    >
+    const open = Object.entries(guards).flatMap(([part, names]) =>
+      names
+        .filter((name) => file[part as keyof typeof guards][name] === undefined)
+        .map((name) => `${part} has no ${name}`)
+    )
+    return [...open, ...broken([file.etcd3["protocol"] === "https", "etcd is asked without TLS"])]
+  },
   mistakes: [
-    {
-      file: "postgresql/patroni.yml",
-      text: "  authentication: { username: patroni",
-      instead: "  auth: { username: pa"
-    },
-    { file: "postgresql/patroni.yml", text: "  allowlist:", instead: "  allow:" },
-    { file: "postgresql/patroni.yml", text: "protocol: https", instead: "protocol: http" },
-    { file: "postgresql/patroni.yml", text: "  username: patroni\n", instead: "" }
+    ["postgresql/patroni.yml", "  authentication: { username: patroni", "  auth: { username: pa"],
+    ["postgresql/patroni.yml", "  allowlist:", "  allow:"],
+    ["postgresql/patroni.yml", "protocol: https", "protocol: http"],
+    ["postgresql/patroni.yml", "  username: patroni\n", ""]
   ]
 }
 
@@ -128,10 +123,10 @@ export const patroni: Check = {
       const local = localPatroni(example, node, { directory, etcd, programs })
       writeFileSync(file, local.replaceAll('"connect_address":"127.0.0.1', '"connect_address":"127.0.0.2'))
       const variables = programVariables()
-      return { problems: problemsOf(yield* runProgram(patroni, ["--validate-config", file], { variables })) }
+      return problemsOf(yield* runProgram(patroni, ["--validate-config", file], { variables }))
     }),
   mistakes: [
-    { file: "postgresql/patroni.yml", text: "ttl: 20", instead: "ttl: soon" },
-    { file: "postgresql/patroni.yml", text: "scope: byok", instead: "scopes: byok" }
+    ["postgresql/patroni.yml", "ttl: 20", "ttl: soon"],
+    ["postgresql/patroni.yml", "scope: byok", "scopes: byok"]
   ]
 }

@@ -3,7 +3,7 @@ import { dirname, join } from "node:path"
 import { Effect } from "effect"
 import { installedPrograms } from "../support/process/installedPrograms.ts"
 import { runProgram } from "../support/process/runNode.ts"
-import { type Check, problemsOf } from "./Check.ts"
+import { broken, type Check, problemsOf } from "./Check.ts"
 
 /** The exposure that systemd allows the unit at most, in tenths. */
 const threshold = 15
@@ -12,10 +12,10 @@ const threshold = 15
 const lostSocket = (unit: string): ReadonlyArray<string> => {
   const valueOf = (name: string) => new RegExp(`^.*\\b${name}=(\\S+)$`, "m").exec(unit)?.[1] ?? "none"
   const [socket, folder, mode] = ["BYOK_GATEWAY_SOCKET", "RuntimeDirectory", "RuntimeDirectoryMode"].map(valueOf)
-  return [
-    ...(dirname(socket ?? "") === `/run/${folder}` ? [] : [`${socket} is not in /run/${folder}`]),
-    ...(/^0[67][05]0$/.test(mode ?? "") ? [] : [`RuntimeDirectoryMode=${mode} lets others in, or no service`])
-  ]
+  return broken(
+    [dirname(socket ?? "") === `/run/${folder}`, `${socket} is not in /run/${folder}`],
+    [/^0[67][05]0$/.test(mode ?? ""), `RuntimeDirectoryMode=${mode} lets others in, or no service`]
+  )
 }
 
 export const systemd: Check = {
@@ -31,18 +31,14 @@ export const systemd: Check = {
         ...["security", "--offline=true", `--threshold=${threshold}`, "--no-pager"],
         unit
       ])
-      const [, exposure = "unknown"] = /exposure level for \S+ (\S+)/.exec(security.stdout) ?? []
-      return {
-        problems: [...mistakes, ...problemsOf(security).slice(-1), ...lostSocket(readFileSync(unit, "utf8"))],
-        figures: [`exposure ${exposure}`]
-      }
+      return [...mistakes, ...problemsOf(security).slice(-1), ...lostSocket(readFileSync(unit, "utf8"))]
     }),
   mistakes: [
-    { file: "systemd/byok@.service", text: "ProtectSystem=strict", instead: "ProtectSystems=strict" },
-    { file: "systemd/byok@.service", text: "CapabilityBoundingSet=\n", instead: "" },
-    { file: "systemd/byok@.service", text: "Restart=always", instead: "Restart=sometimes" },
-    { file: "systemd/byok@.service", text: "ExecStart=/usr", instead: "ExecStart=usr" },
-    { file: "systemd/byok@.service", text: "RuntimeDirectory=byok/%i", instead: "RuntimeDirectory=byok" },
-    { file: "systemd/byok@.service", text: "DirectoryMode=0750", instead: "DirectoryMode=0777" }
+    ["systemd/byok@.service", "ProtectSystem=strict", "ProtectSystems=strict"],
+    ["systemd/byok@.service", "CapabilityBoundingSet=\n", ""],
+    ["systemd/byok@.service", "Restart=always", "Restart=sometimes"],
+    ["systemd/byok@.service", "ExecStart=/usr", "ExecStart=usr"],
+    ["systemd/byok@.service", "RuntimeDirectory=byok/%i", "RuntimeDirectory=byok"],
+    ["systemd/byok@.service", "DirectoryMode=0750", "DirectoryMode=0777"]
   ]
 }

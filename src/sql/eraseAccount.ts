@@ -2,8 +2,10 @@ import { DateTime, Effect, Option } from "effect"
 import type { AuditAct } from "../domain/AuditEvent.ts"
 import type { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
 import type { ErasureStep } from "../port/AccountRepository.ts"
+import { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import { record } from "./auditing.ts"
 import type { ConnectionPool } from "./connection/ConnectionPool.ts"
+import { erasingRights, missingRights } from "./rights.ts"
 
 /**
  * Has a new API key wait for an erasure of its account, and an erasure for new API keys, where Citus holds the account on
@@ -18,6 +20,8 @@ export const lockApiKeys = (
   return distributed ? Effect.asVoid(lock) : Effect.void
 }
 
+const notGranted = new DatabaseFailure({ kind: "AuthorizationError", sqlstate: "42501", constraint: undefined })
+
 /**
  * Deletes a part of an account in one transaction, with an event for everything in it. The lock on the account
  * holds up statements that add to it, and deleting its workspaces waits for creates that have begun: what the last step
@@ -29,6 +33,8 @@ export const eraseAccount =
     /** What an attempt whose answer was lost deleted last. */
     let before = Option.none<ErasureStep>()
     const step = Effect.gen(function* () {
+      // A role that may not do the last step must not do the first.
+      if ((yield* missingRights(sql, erasingRights)).length > 0) return yield* Effect.die(notGranted)
       yield* lockApiKeys({ distributed, sql }, account_id, "")
       const accounts = yield* sql`SELECT id FROM accounts WHERE id = ${account_id} FOR UPDATE`
       if (accounts.length === 0) return before

@@ -2,9 +2,10 @@ import { readFileSync } from "node:fs"
 import { join } from "node:path"
 import { randomBytes } from "node:crypto"
 import { assert, describe, it } from "@effect/vitest"
-import { Context, Effect } from "effect"
+import { Context, DateTime, Effect, Exit } from "effect"
 import { AccountId, CredentialId } from "../../src/domain/Identifiers.ts"
 import { leasedAt } from "../../src/domain/routing/LastUse.ts"
+import { AccountRepository } from "../../src/port/AccountRepository.ts"
 import { CredentialUse } from "../../src/port/CredentialUse.ts"
 import { Parkings } from "../../src/port/Parkings.ts"
 import { required } from "../../src/sql/Migrations.ts"
@@ -146,6 +147,14 @@ describe("a role with the privileges that docs/operating.md grants", () => {
       assert.include(forbidden.body, "may not delete accounts: docs/operating.md says which rights to grant it")
       assert.strictEqual((yield* send(socket, { path: `/v1/accounts/${account_id}/api-keys` })).status, 200)
       yield* grant(erasingGrants)
+      yield* sql.unsafe(`REVOKE DELETE ON workspaces FROM ${role}`)
+      const erasure = Context.get(ports, AccountRepository).eraseAccount(used.account_id, yield* DateTime.now, 1)
+      const stored = sql`SELECT id FROM credentials WHERE account_id = ${used.account_id}`
+      const before = yield* stored
+      assert.isAbove(before.length, 1, "a batch of one leaves others")
+      assert.isTrue(Exit.isFailure(yield* Effect.exit(erasure)))
+      assert.deepStrictEqual(yield* stored, before, "nothing is deleted by a role that may not delete everything")
+      yield* sql.unsafe(`GRANT DELETE ON workspaces TO ${role}`)
       const erased = yield* erase
       assert.strictEqual(erased.code, 0, erased.stderr)
       assert.strictEqual((yield* eraseOverSocket).body, '{"deleted":true}')

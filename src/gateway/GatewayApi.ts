@@ -10,15 +10,29 @@ import { Region } from "../domain/Region.ts"
 import { RoutingRequest } from "../domain/routing/RoutingRequest.ts"
 import { Text } from "../domain/Text.ts"
 
-/** 409: a report about another attempt than the open one, or an API key that exists already. */
-export class GatewayConflict extends Schema.Error<GatewayConflict>("GatewayConflict")(
+/** 409: a report about another attempt than the open one. */
+export class AnotherAttemptOpen extends Schema.Error<AnotherAttemptOpen>("AnotherAttemptOpen")(
+  ...fixedMessage(409, "Another attempt of this route is open", "Only the open attempt can be reported.")
+) {
+  readonly _tag = "AnotherAttemptOpen"
+}
+
+/** 409: an API key with that hash exists already, in this account or another. */
+export class HashInUse extends Schema.Error<HashInUse>("HashInUse")(
+  ...fixedMessage(409, "An API key with this hash exists already", "Nothing was imported.")
+) {
+  readonly _tag = "HashInUse"
+}
+
+/** 409: creates that name no workspace would have none. */
+export class DefaultWorkspaceNotEmpty extends Schema.Error<DefaultWorkspaceNotEmpty>("DefaultWorkspaceNotEmpty")(
   ...fixedMessage(
     409,
-    "Conflict",
-    "Another attempt is open, an API key with that hash exists already, or the default workspace has credentials."
+    "The default workspace has credentials: make another one the default with byok workspace default",
+    "Nothing was deleted."
   )
 ) {
-  readonly _tag = "GatewayConflict"
+  readonly _tag = "DefaultWorkspaceNotEmpty"
 }
 
 /** 403: the service's database role can do everything except this. */
@@ -158,7 +172,7 @@ class RoutesGroup extends HttpApiGroup.make("routes").add(
     params: { id: Schema.String, n: Schema.FiniteFromString },
     payload: Report,
     success: data(Schema.Struct({ outcome: Outcomes, next, retry_at })),
-    error: GatewayConflict
+    error: AnotherAttemptOpen
   })
     .middleware(GatewayBody)
     .middleware(ResourcePath)
@@ -216,7 +230,7 @@ class AccountsGroup extends HttpApiGroup.make("accounts").add(
   HttpApiEndpoint.delete("deleteWorkspace", "/accounts/:id/workspaces/:workspace_id", {
     params: { id: AccountId, workspace_id: WorkspaceId },
     success: deleted,
-    error: GatewayConflict
+    error: DefaultWorkspaceNotEmpty
   })
     .middleware(ResourcePath)
     .annotateMerge(summary("Delete a workspace; its credentials stay readable")),
@@ -228,7 +242,7 @@ class AccountsGroup extends HttpApiGroup.make("accounts").add(
       hash: Schema.optionalKey(ApiKeyHash.annotate({ description: "Imports the key with this SHA-256." }))
     }),
     success: created(Schema.Struct({ hash: ApiKeyHash, management: Schema.Boolean, key: Schema.optionalKey(key) })),
-    error: GatewayConflict
+    error: HashInUse
   })
     .middleware(GatewayBody)
     .middleware(ResourcePath)

@@ -14,11 +14,13 @@ import { Accounts } from "../service/Accounts.ts"
 import { workspaceIssue } from "../service/Ownership.ts"
 import { Router } from "../service/routing/Router.ts"
 import {
-  GatewayFailures,
+  AnotherAttemptOpen,
+  DefaultWorkspaceNotEmpty,
   ErasureNotGranted,
   GatewayApi,
   GatewayBody,
-  GatewayConflict,
+  GatewayFailures,
+  HashInUse,
   type Outcomes
 } from "./GatewayApi.ts"
 import { type NextAttempt, OpenRoutes } from "./OpenRoutes.ts"
@@ -97,11 +99,11 @@ const routes = HttpApiBuilder.group(
           const outcome =
             status === undefined ? ({ _tag: "Abandoned" } as const) : outcomeOf({ status, codes, retry_after }, now)
           const answer = yield* Effect.catchTags(report(id, n, outcome), {
-            AttemptNotOpen: () => new GatewayConflict(),
+            AttemptNotOpen: () => new AnotherAttemptOpen(),
             PoolsUnavailable: unavailable
           })
           // The attempt of the answer may have ended since: somebody else reported it, or the route is over.
-          if (answer.next?.attempt.lease?.hasEnded === true) return yield* new GatewayConflict()
+          if (answer.next?.attempt.lease?.hasEnded === true) return yield* new AnotherAttemptOpen()
           const { next, outcome: first, retry_at } = answer
           return json(200, { outcome: outcomeNames[first._tag], next: attemptOf(next), retry_at: timeOf(retry_at) })
         }),
@@ -149,7 +151,7 @@ const accounts = HttpApiBuilder.group(
         Effect.gen(function* () {
           const own = yield* workspacesOf(id)
           if (!own.some((one) => one.workspace_id === workspace_id)) return yield* new NotFound()
-          const conflict = { DefaultWorkspaceInUse: () => new GatewayConflict() }
+          const conflict = { DefaultWorkspaceInUse: () => new DefaultWorkspaceNotEmpty() }
           yield* Effect.catchTags(accounts.deleteWorkspace(workspace_id), { ...notKnown, ...conflict })
           return deleted
         }),
@@ -159,7 +161,7 @@ const accounts = HttpApiBuilder.group(
               dataOf({ ...made, key: Redacted.value(key) })
             )
           : Effect.map(accounts.importApiKey(params.id, { hash, ...given }), dataOf)
-        ).pipe(Effect.catchTags({ ...notKnown, HashTaken: () => new GatewayConflict() })),
+        ).pipe(Effect.catchTags({ ...notKnown, HashTaken: () => new HashInUse() })),
       listApiKeys: ({ params }) => Effect.map(apiKeysOf(params.id), dataOf),
       revokeApiKey: ({ params: { hash, id } }) =>
         Effect.gen(function* () {

@@ -4,7 +4,7 @@ import { join } from "node:path"
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { createdId } from "../support/http/Bodies.ts"
-import { send } from "../support/http/HttpProbe.ts"
+import { create, send } from "../support/http/HttpProbe.ts"
 import { TestService } from "../support/http/TestService.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
@@ -12,6 +12,9 @@ import { ask, listening, own, socketPath } from "./socket.ts"
 
 const key = "sk-0123456789-0123456789-AbCd"
 const bad = "sk-rejected-0123456789-0123456789"
+
+const refusedAs = ({ status, text }: { readonly status: number; readonly text: string }, message: string) =>
+  assert.deepStrictEqual([status, JSON.parse(text)], [409, { error: { code: 409, message } }])
 
 layerLive(TestService.layer)("the socket for gateways", (it) => {
   it.effect("is for the user and group of the process, replaces a stale one and goes when it stops", () =>
@@ -112,7 +115,7 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
       const { data } = JSON.parse(opened.text) as { data: { route: string; next: { key: string; attempt: number } } }
       assert.deepStrictEqual([data.next.key, data.next.attempt], [bad, 1])
       const attempts = `/v1/routes/${data.route}/attempts`
-      assert.strictEqual((yield* ask(path, "POST", `${attempts}/2`, { status: 401 })).status, 409)
+      refusedAs(yield* ask(path, "POST", `${attempts}/2`, { status: 401 }), "Another attempt of this route is open")
       assert.strictEqual((yield* ask(path, "POST", `${attempts}/1`, {})).status, 400)
       const first = yield* ask(path, "POST", `${attempts}/1`, { status: 401 })
       assert.deepStrictEqual(yield* ask(path, "POST", `${attempts}/1`, { status: 200 }), first, "the first counts")
@@ -146,18 +149,19 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
         workspace_id
       } = dataOf(yield* ask(path, "POST", "/v1/accounts", { name: "a customer" }))
       const account = `/v1/accounts/${account_id}`
-      const made = yield* TestService.send({
-        path: "/api/v1/byok",
-        headers: [["Authorization", `Bearer ${management_key}`]]
-      })
-      assert.strictEqual(made.status, 200)
+      const { url } = yield* TestService
+      createdId(yield* create(url, management_key, { provider: "azure", key }))
+      refusedAs(
+        yield* ask(path, "DELETE", `${account}/workspaces/${workspace_id}`),
+        "The default workspace has credentials: make another one the default with byok workspace default"
+      )
       const { hash = "", key: issued } = dataOf(yield* ask(path, "POST", `${account}/api-keys`, { name: "k" }))
       assert.match(issued ?? "", /^byok_/)
       const imported = "a".repeat(64)
       const body = { name: "i", hash: imported, management: true }
       assert.strictEqual((yield* ask(path, "POST", `${account}/api-keys`, body)).status, 201)
       const again = { ...body, management: false }
-      assert.strictEqual((yield* ask(path, "POST", `${account}/api-keys`, again)).status, 409)
+      refusedAs(yield* ask(path, "POST", `${account}/api-keys`, again), "An API key with this hash exists already")
       const workspace = dataOf(yield* ask(path, "POST", `${account}/workspaces`, { name: "w" }))
       assert.include((yield* ask(path, "GET", `${account}/workspaces`)).text, workspace_id ?? "none")
       const stranger = dataOf(yield* ask(path, "POST", "/v1/accounts", { name: "other" }))
@@ -176,7 +180,8 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
       assert.strictEqual((yield* ask(path, "DELETE", account)).status, 404)
       const actors = yield* sql<{ actor: string }>`
         SELECT DISTINCT event->'actor'->>'kind' AS actor
-        FROM audit_entries, json_array_elements(events) AS event WHERE account_id = ${account_id}`
+        FROM audit_entries, json_array_elements(events) AS event
+        WHERE account_id = ${account_id} AND event->>'action' <> 'credential.create'`
       assert.deepStrictEqual(actors, [{ actor: "gateway" }])
     })
   )

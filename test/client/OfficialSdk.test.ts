@@ -1,33 +1,48 @@
 import { assert } from "@effect/vitest"
 import type { OpenRouter } from "@openrouter/sdk"
-import type { CreateBYOKKeyRequest } from "@openrouter/sdk/models"
-import {
-  BadRequestResponseError,
-  ForbiddenResponseError,
-  InternalServerResponseError,
-  NotFoundResponseError,
-  OpenRouterDefaultError,
-  UnauthorizedResponseError
-} from "@openrouter/sdk/models/errors"
-import { Effect } from "effect"
+import type { BYOKKey, CreateBYOKKeyRequest, UpdateBYOKKeyRequest } from "@openrouter/sdk/models"
+import type { ListBYOKKeysRequest } from "@openrouter/sdk/models/operations"
+import * as errors from "@openrouter/sdk/models/errors"
+import { Effect, Option } from "effect"
 import { randomUUID } from "node:crypto"
+import { CredentialId } from "../../src/domain/Identifiers.ts"
 import { Accounts } from "../../src/service/Accounts.ts"
-import { layerLive } from "../support/process/layerLive.ts"
-import { call, failsWith, ordinarySdk, sdkThroughLoss, sdkWith } from "../support/http/officialSdk.ts"
+import { createdId, minimal, statusesOf, unknownId } from "../support/http/Bodies.ts"
+import { call, failsWith, sdkThroughLoss, sdkWith } from "../support/http/officialSdk.ts"
+import { type Refusal, refusals } from "../support/http/Refusal.ts"
 import { TestService, withoutTable } from "../support/http/TestService.ts"
+import { offeredKey } from "../support/keys/offeredKey.ts"
+import { layerLive } from "../support/process/layerLive.ts"
 
-const unknownId = "019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11"
-const key = "sk-0123456789-0123456789-AbCd"
-
-const sdk = Effect.gen(function* () {
-  const { tenant } = yield* TestService
-  return yield* sdkWith((yield* tenant).management_key)
-})
+const { key } = minimal
+const otherKey = "sk-9876543210-9876543210-WxYz"
 
 const create = (client: OpenRouter, createBYOKKeyRequest: CreateBYOKKeyRequest) =>
   call(() => client.byok.create({ createBYOKKeyRequest }))
 
 const get = (client: OpenRouter, id: string) => call(() => client.byok.get({ id }))
+
+/** Every credential that the client's own iteration over pages comes to, and what each page counts. */
+const listAll = (client: OpenRouter, request: ListBYOKKeysRequest = {}) =>
+  call(async () => {
+    const found: Array<BYOKKey> = []
+    const counts: Array<number> = []
+    for await (const { result } of await client.byok.list(request)) {
+      found.push(...result.data)
+      counts.push(result.totalCount)
+    }
+    return { found, counts }
+  })
+
+const update = (client: OpenRouter, id: string, updateBYOKKeyRequest: UpdateBYOKKeyRequest) =>
+  call(() => client.byok.update({ id, updateBYOKKeyRequest }))
+
+const remove = (client: OpenRouter, id: string) => call(() => client.byok.delete({ id }))
+
+/** A tenant, and the client under its key. */
+const newClient = Effect.flatMap(TestService.newTenant, (tenant) =>
+  Effect.map(sdkWith(tenant.management_key), (client) => ({ ...tenant, client }))
+)
 
 const defaults = {
   name: null,
@@ -42,150 +57,178 @@ const defaults = {
   declaredZdr: null
 }
 
-const shapes: ReadonlyArray<readonly [shape: string, request: CreateBYOKKeyRequest, shown: object]> = [
-  ["the smallest", { provider: "openai", key }, {}],
-  ["with a name", { provider: "anthropic", key, name: "Production" }, { name: "Production" }],
-  ["disabled", { provider: "groq", key, disabled: true }, { disabled: true }],
-  ["a fallback", { provider: "mistral", key, isFallback: true }, { isFallback: true }],
-  [
-    "required and alone",
-    { provider: "cohere", key, isRequired: true, isByokOnly: true },
-    { isRequired: true, isByokOnly: true }
-  ],
-  [
-    "restricted",
-    { provider: "azure", key, allowedModels: ["a/b"], allowedUserIds: [], declaredZdr: true },
-    { allowedModels: ["a/b"], allowedUserIds: [], declaredZdr: true }
-  ],
-  ["of a provider with a suffix", { provider: "amazon-bedrock/claude-on-aws", key }, {}],
-  ["key material", { provider: "fireworks", key: JSON.stringify({ api_key: key, region: "eu" }) }, {}]
+const shapes: ReadonlyArray<readonly [provider: string, given: object]> = [
+  ["openai", {}],
+  ["anthropic", { name: "Production", disabled: true, isFallback: true }],
+  ["cohere", { isRequired: true, isByokOnly: true }],
+  ["azure", { allowedModels: ["a/b"], allowedUserIds: [], declaredZdr: true }],
+  ["amazon-bedrock/claude-on-aws", {}]
 ]
 
 layerLive(TestService.layer)("the official client of the reference API", (it) => {
-  it.effect.each(shapes)("creates a credential and reads it back: %s (section 4, D1)", ([, request, shown]) =>
+  it.effect.each(shapes)("creates a credential of %s with %j, and reads it back (section 4, D1)", ([provider, given]) =>
     Effect.gen(function* () {
-      const { workspace_id } = yield* TestService.tenant
-      const client = yield* sdk
-      const made = yield* create(client, request)
+      const { client, workspace_id } = yield* newClient
+      const made = yield* create(client, { ...given, provider, key } as CreateBYOKKeyRequest)
       const { createdAt, id, ...rest } = made.data
-      assert.deepStrictEqual<object>(rest, {
-        ...defaults,
-        provider: request.provider,
-        workspaceId: workspace_id,
-        sortOrder: 0,
-        ...shown
-      })
+      assert.deepStrictEqual<object>(rest, { ...defaults, provider, workspaceId: workspace_id, sortOrder: 0, ...given })
       assert.isFalse(Number.isNaN(Date.parse(createdAt)))
       assert.deepStrictEqual(yield* get(client, id), made)
     })
   )
 
-  it.effect("passes a workspace and API key hashes (section 4.1)", () =>
+  it.effect("passes a workspace, API key hashes and key material (section 4.1)", () =>
     Effect.gen(function* () {
-      const { account_id, management_key_hash } = yield* TestService.tenant
+      const { account_id, client, management_key_hash } = yield* newClient
       const { workspace_id } = yield* (yield* Accounts).createWorkspace(account_id, "another")
-      const allowedApiKeyHashes = [management_key_hash]
-      const { data } = yield* create(yield* sdk, {
-        provider: "openai",
-        key,
-        workspaceId: workspace_id,
-        allowedApiKeyHashes
-      })
-      assert.strictEqual(data.workspaceId, workspace_id)
-      assert.deepStrictEqual(data.allowedApiKeyHashes, allowedApiKeyHashes)
+      const given = { workspaceId: workspace_id, allowedApiKeyHashes: [management_key_hash] }
+      const material = JSON.stringify({ api_key: key, region: "eu" })
+      const { data } = yield* create(client, { ...given, provider: "fireworks", key: material })
+      assert.deepInclude(data, { ...given, label: "sk-...AbCd" })
     })
   )
 
-  it.effect("400 is its BadRequestResponseError, with our issues in its metadata (section 7, D7)", () =>
+  it.effect("lists 120 credentials page by page, each once and in order (L4)", () =>
     Effect.gen(function* () {
-      const client = yield* sdk
-      const request = create(client, { provider: "openai", key, isFallback: true, isByokOnly: true })
-      const error = yield* failsWith(request, BadRequestResponseError, 400, "Invalid request parameters")
-      assert.deepStrictEqual(error.error.metadata, {
+      const { client, create } = yield* newClient
+      const providers = ["openai", "cohere", "xai"]
+      const bodies = Array.from({ length: 120 }, (_, n) => ({ provider: providers[n % 3], key }))
+      const ids = yield* Effect.forEach(bodies, (body) => Effect.map(create(body), createdId))
+      const idsOf = ({ found }: { readonly found: ReadonlyArray<BYOKKey> }) => found.map(({ id }) => id)
+      const all = yield* listAll(client)
+      assert.deepStrictEqual(idsOf(all), ids)
+      assert.deepStrictEqual(all.counts, [120, 120, 120])
+      const few = yield* listAll(client, { limit: 7, provider: "cohere" })
+      assert.deepStrictEqual(
+        idsOf(few),
+        ids.filter((_, n) => n % 3 === 1)
+      )
+      assert.deepStrictEqual(few.counts, [40, 40, 40, 40, 40, 40])
+      const none = yield* listAll(client, { provider: "azure" })
+      assert.deepStrictEqual([none.found, none.counts], [[], [0]])
+    })
+  )
+
+  it.effect("updates every member that it knows, and clears those that may be null (L1)", () =>
+    Effect.gen(function* () {
+      const { client, create, management_key_hash } = yield* newClient
+      const id = createdId(yield* create(minimal))
+      const { data: before } = yield* get(client, id)
+      const changes = {
+        name: "new",
+        disabled: true,
+        isFallback: false,
+        isRequired: true,
+        isByokOnly: true,
+        declaredZdr: true,
+        allowedApiKeyHashes: [management_key_hash],
+        allowedModels: ["a/b"],
+        allowedUserIds: []
+      }
+      const { data } = yield* update(client, id, changes)
+      assert.deepStrictEqual(data, { ...before, ...changes })
+      const { label: _, ...cleared } = { ...defaults, isFallback: true }
+      const again = yield* update(client, id, cleared)
+      assert.deepStrictEqual(again.data, { ...before, ...cleared })
+      assert.deepStrictEqual((yield* get(client, id)).data, again.data)
+    })
+  )
+
+  it.effect("replaces the key, and deletes the credential (L10, L11)", () =>
+    Effect.gen(function* () {
+      const { account_id, client, create } = yield* newClient
+      const id = createdId(yield* create(minimal))
+      assert.strictEqual((yield* update(client, id, { key: otherKey })).data.label, "sk-...WxYz")
+      assert.deepStrictEqual(yield* offeredKey(account_id, CredentialId.make(id)), Option.some(otherKey))
+      assert.deepStrictEqual(yield* remove(client, id), { deleted: true })
+      assert.instanceOf(yield* Effect.flip(get(client, id)), errors.NotFoundResponseError)
+      assert.deepStrictEqual((yield* listAll(client)).found, [])
+    })
+  )
+
+  it.effect("sees the errors that it declares for each operation (section 7, D2 to D5, D11)", () =>
+    Effect.gen(function* () {
+      const { client, create: createHere, ordinaryKey } = yield* newClient
+      const id = createdId(yield* createHere(minimal))
+      const requests = (client: OpenRouter, id: string) => ({
+        create: create(client, { provider: "openai", key }),
+        list: listAll(client),
+        get: get(client, id),
+        update: update(client, id, { name: "x" }),
+        delete: remove(client, id)
+      })
+      /** Each fails with the class; with the default one where the client declares none for the operation. */
+      const fail = (
+        asked: Partial<ReturnType<typeof requests>>,
+        refusal: Refusal,
+        declared: Parameters<typeof failsWith>[1],
+        undeclared: ReadonlyArray<string> = []
+      ) =>
+        Effect.forEach(Object.entries(asked), ([name, request]) => {
+          const expected = undeclared.includes(name) ? errors.OpenRouterDefaultError : declared
+          const [status, message] = refusals[refusal]
+          return failsWith(request, expected, status, message)
+        })
+      const { UnauthorizedResponseError } = errors
+      yield* fail(requests(yield* sdkWith("unknown"), id), "InvalidKey", UnauthorizedResponseError)
+      yield* fail(requests(yield* sdkWith(""), id), "MissingKey", UnauthorizedResponseError)
+      const ordinary = requests(yield* sdkWith(yield* ordinaryKey), id)
+      yield* fail(ordinary, "Forbidden", errors.ForbiddenResponseError, ["get", "list", "delete"])
+      for (const other of [unknownId, "nonsense", "a/b", ".."]) {
+        const { create: _, list: __, ...ofOne } = requests(client, other)
+        yield* fail(ofOne, "NotFound", errors.NotFoundResponseError)
+      }
+      const all = fail(requests(client, id), "InternalError", errors.InternalServerResponseError)
+      yield* withoutTable("credentials", all)
+      const conflict = { isFallback: true, isByokOnly: true }
+      for (const request of [update(client, id, conflict), listAll(client, { workspaceId: unknownId })]) {
+        yield* failsWith(request, errors.BadRequestResponseError, ...refusals.InvalidParams)
+      }
+      const refused = create(client, { provider: "openai", key, ...conflict })
+      const { error } = yield* failsWith(refused, errors.BadRequestResponseError, ...refusals.InvalidParams)
+      assert.deepStrictEqual(error.metadata, {
         issues: [{ path: ["is_byok_only"], message: "cannot be combined with is_fallback" }]
       })
     })
   )
 
-  it.effect("401 is its UnauthorizedResponseError (section 7, D2, D3)", () =>
-    Effect.gen(function* () {
-      for (const [token, message] of [
-        ["unknown", "Invalid API key"],
-        ["", "Missing Authentication header"]
-      ] as const) {
-        const client = yield* sdkWith(token)
-        yield* failsWith(create(client, { provider: "openai", key }), UnauthorizedResponseError, 401, message)
-        yield* failsWith(get(client, unknownId), UnauthorizedResponseError, 401, message)
-      }
-    })
-  )
-
   it.effect(
-    "403 is its ForbiddenResponseError on create; on get, where it declares none, an error with status 403 (section 7, D4)",
+    "repeats after a 502: a create with an idempotency key is stored once, without one, the default, twice",
     () =>
       Effect.gen(function* () {
-        const client = yield* ordinarySdk((yield* TestService.tenant).account_id)
-        const message = "Only management keys can perform this operation"
-        yield* failsWith(create(client, { provider: "openai", key }), ForbiddenResponseError, 403, message)
-        yield* failsWith(get(client, unknownId), OpenRouterDefaultError, 403, message)
+        const { management_key } = yield* TestService.newTenant
+        for (const [headers, stored] of [
+          [{ "Idempotency-Key": randomUUID() }, 1],
+          [{}, 2]
+        ] as const) {
+          const { answers, client } = yield* sdkThroughLoss(management_key)
+          const createBYOKKeyRequest = { provider: "openai", key } as const
+          const made = call(() => client.byok.create({ createBYOKKeyRequest }, { headers }))
+          const { data } = yield* TestService.storing(stored, made)
+          assert.deepStrictEqual(
+            answers.map(({ replayed }) => replayed),
+            [null, stored === 1 ? "true" : null]
+          )
+          assert.strictEqual(answers[0]?.body === answers[1]?.body, stored === 1)
+          assert.include(answers[1]?.body, data.id)
+        }
       })
   )
 
-  it.effect("404 is its NotFoundResponseError (section 7, D5)", () =>
+  it.effect("repeats after a 502: an update is stored once, a deletion is found to be done (L6, L11)", () =>
     Effect.gen(function* () {
-      const client = yield* sdk
-      for (const id of [unknownId, "nonsense", "a/b", ".."]) {
-        yield* failsWith(get(client, id), NotFoundResponseError, 404, "Resource not found")
-      }
-    })
-  )
-
-  /**
-   * Creates with the client's own way to retry, where the first answer is lost behind the service: how often it asked,
-   * the answers, and how many credentials are stored.
-   */
-  const createThroughLoss = Effect.fnUntraced(function* (headers: Record<string, string>) {
-    const { rowCount } = yield* TestService
-    const { management_key } = yield* TestService.newTenant
-    const { answers, client } = yield* sdkThroughLoss(management_key)
-    const before = yield* rowCount
-    const createBYOKKeyRequest = { provider: "openai", key } as const
-    const { data } = yield* call(() => client.byok.create({ createBYOKKeyRequest }, { headers }))
-    return { answers, id: data.id, stored: (yield* rowCount) - before }
-  })
-
-  it.effect("retries after a 502: with an Idempotency-Key header one credential is stored", () =>
-    Effect.gen(function* () {
-      const { answers, id, stored } = yield* createThroughLoss({ "Idempotency-Key": randomUUID() })
-      assert.strictEqual(stored, 1)
-      assert.deepStrictEqual(
-        answers.map(({ replayed }) => replayed),
-        [null, "true"]
-      )
-      assert.strictEqual(answers[0]?.body, answers[1]?.body)
-      assert.include(answers[1]?.body, id)
-    })
-  )
-
-  it.effect("retries after a 502: without the header, the default, two are stored", () =>
-    Effect.gen(function* () {
-      const { answers, stored } = yield* createThroughLoss({})
-      assert.strictEqual(stored, 2)
-      assert.lengthOf(answers, 2)
-    })
-  )
-
-  it.effect("500 is its InternalServerResponseError (section 7, D11)", () =>
-    Effect.gen(function* () {
-      const client = yield* sdk
-      const message = "Internal Server Error"
-      yield* withoutTable(
-        "credentials",
-        Effect.andThen(
-          failsWith(create(client, { provider: "openai", key }), InternalServerResponseError, 500, message),
-          failsWith(get(client, unknownId), InternalServerResponseError, 500, message)
-        )
-      )
+      const { sql } = yield* TestService
+      const tenant = yield* TestService.newTenant
+      const id = createdId(yield* tenant.create(minimal))
+      const updating = yield* sdkThroughLoss(tenant.management_key)
+      const { data } = yield* update(updating.client, id, { key: otherKey, disabled: true })
+      assert.isTrue(data.disabled)
+      assert.deepStrictEqual(statusesOf(updating.answers), [200, 200])
+      const rows = yield* sql`SELECT revision, key_version FROM credentials WHERE id = ${id}`
+      assert.deepStrictEqual(rows, [{ revision: 2, key_version: 2 }])
+      const deleting = yield* sdkThroughLoss(tenant.management_key)
+      yield* failsWith(remove(deleting.client, id), errors.NotFoundResponseError, 404)
+      assert.deepStrictEqual(statusesOf(deleting.answers), [200, 404])
     })
   )
 })

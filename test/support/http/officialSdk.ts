@@ -1,21 +1,13 @@
 import { assert } from "@effect/vitest"
 import { HTTPClient, OpenRouter } from "@openrouter/sdk"
 import { OpenRouterError } from "@openrouter/sdk/models/errors"
-import { Effect, Redacted } from "effect"
-import type { AccountId } from "../../../src/domain/Identifiers.ts"
-import { Accounts } from "../../../src/service/Accounts.ts"
+import { Effect } from "effect"
 import { TestService } from "./TestService.ts"
 
 /** The official client under an API key. It repeats nothing. */
 export const sdkWith = Effect.fnUntraced(function* (apiKey: string) {
   const { url } = yield* TestService
   return new OpenRouter({ apiKey, serverURL: `${url}/api/v1`, retryConfig: { strategy: "none" } })
-})
-
-/** The official client under a new key of an account that is no management key. */
-export const ordinarySdk = Effect.fnUntraced(function* (account_id: AccountId) {
-  const issued = yield* (yield* Accounts).issueApiKey(account_id, { name: "ordinary", management: false })
-  return yield* sdkWith(Redacted.value(issued.key))
 })
 
 /** The official client with its own way to retry, where the first answer is lost behind the service, and all answers. */

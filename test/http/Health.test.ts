@@ -8,6 +8,7 @@ import { settingsFor } from "../support/database/freshDatabase.ts"
 import { holdOpen, refuseInserts, untilWaiting } from "../support/database/transactions.ts"
 import { created, createdId, minimal } from "../support/http/Bodies.ts"
 import { create, get, send } from "../support/http/HttpProbe.ts"
+import { assertDeclared } from "../support/http/JsonSchema.ts"
 import { assertHeaders, assertRefused } from "../support/http/Refusal.ts"
 import { type Parts, TestService } from "../support/http/TestService.ts"
 import { eventually } from "../support/process/eventually.ts"
@@ -28,6 +29,7 @@ layerLive(TestService.layer)("the health endpoints", (it) => {
         assert.strictEqual(answer.status, 200)
         assert.strictEqual(answer.body, body)
         assertHeaders(answer)
+        assertDeclared(["get", path], answer)
       }
     })
   )

@@ -1,5 +1,6 @@
 import { Effect } from "effect"
 import { open } from "./RawConnection.ts"
+import { assertDeclared } from "./JsonSchema.ts"
 import { HttpEffect, HttpServerResponse } from "effect/http"
 
 export type Header = readonly [name: string, value: string]
@@ -44,44 +45,50 @@ export const send = (url: string, request: Request) => exchange(url, render(requ
 export const bearer = (token: string): Header => ["Authorization", `Bearer ${token}`]
 export const json: Header = ["Content-Type", "application/json"]
 
+const collection = "/api/v1/byok"
+
+const bodyOf = (body: unknown) =>
+  body === undefined || typeof body === "string" || body instanceof Uint8Array ? body : JSON.stringify(body)
+
+/** The bytes of a create: a text or bytes are sent as they are, anything else as JSON. */
+export const creation = (token: string, body?: unknown, headers: ReadonlyArray<Header> = []) =>
+  render({ method: "POST", path: collection, headers: [bearer(token), json, ...headers], body: bodyOf(body) })
+
+/** Sends an operation, whose answer must be as the contract declares it. */
+const operate = (
+  [method, template]: readonly [method: string, template: string],
+  url: string,
+  path: string,
+  headers: ReadonlyArray<Header>,
+  body?: unknown
+) =>
+  Effect.tap(send(url, { method: method.toUpperCase(), path, headers, body: bodyOf(body) }), (answer) =>
+    Effect.sync(() => assertDeclared([method, template], answer))
+  )
+
 /** The create operation: a text or bytes are sent as they are, anything else as JSON. */
 export const create = (url: string, token: string, body: unknown, headers: ReadonlyArray<Header> = []) =>
-  send(url, {
-    method: "POST",
-    path: "/api/v1/byok",
-    headers: [bearer(token), json, ...headers],
-    body: typeof body === "string" || body instanceof Uint8Array ? body : JSON.stringify(body)
-  })
+  operate(["post", collection], url, collection, [bearer(token), json, ...headers], body)
 
 /** The get operation. */
 export const get = (url: string, token: string, id: string, headers: ReadonlyArray<Header> = []) =>
-  send(url, { path: `/api/v1/byok/${id}`, headers: [bearer(token), ...headers] })
+  operate(["get", `${collection}/{id}`], url, `${collection}/${id}`, [bearer(token), ...headers])
 
 /** The list operation, with a query such as `?limit=1`. */
 export const list = (url: string, token: string, query = "", headers: ReadonlyArray<Header> = []) =>
-  send(url, { path: `/api/v1/byok${query}`, headers: [bearer(token), ...headers] })
+  operate(["get", collection], url, `${collection}${query}`, [bearer(token), ...headers])
 
 /** The update operation: a text or bytes are sent as they are, anything else as JSON. */
 export const update = (url: string, token: string, id: string, body: unknown, headers: ReadonlyArray<Header> = []) =>
-  send(url, {
-    method: "PATCH",
-    path: `/api/v1/byok/${id}`,
-    headers: [bearer(token), json, ...headers],
-    body: typeof body === "string" || body instanceof Uint8Array ? body : JSON.stringify(body)
-  })
+  operate(["patch", `${collection}/{id}`], url, `${collection}/${id}`, [bearer(token), json, ...headers], body)
 
 /** The delete operation. */
 export const remove = (url: string, token: string, id: string, headers: ReadonlyArray<Header> = []) =>
-  send(url, { method: "DELETE", path: `/api/v1/byok/${id}`, headers: [bearer(token), ...headers] })
+  operate(["delete", `${collection}/{id}`], url, `${collection}/${id}`, [bearer(token), ...headers])
 
 /** The plan operation: a text is sent as it is, anything else as JSON. */
 export const plan = (url: string, token: string, body: unknown) =>
-  send(url, {
-    method: "POST",
-    path: "/api/v1/byok/plan",
-    headers: [bearer(token), json],
-    body: typeof body === "string" ? body : JSON.stringify(body)
-  })
+  operate(["post", `${collection}/plan`], url, `${collection}/plan`, [bearer(token), json], body)
 
 /** Adds a header to the answer from anywhere below it, as only a build with a planted leak does. */
 export const addHeader = (name: string, value: string) =>

@@ -1,5 +1,7 @@
-import { Effect } from "effect"
-import { send } from "./HttpProbe.ts"
+import { assert } from "@effect/vitest"
+import { OpenApi } from "effect/http-api"
+import { Api } from "../../../src/api/Api.ts"
+import type { Answer } from "./RawConnection.ts"
 
 /** The part of JSON Schema that the OpenAPI document uses. */
 export interface JsonSchema {
@@ -126,10 +128,6 @@ export interface OpenApiDocument {
   }
 }
 
-/** The document that a service serves. */
-export const fetchDocument = (url: string) =>
-  Effect.map(send(url, { path: "/openapi.json" }), ({ body }) => JSON.parse(body) as OpenApiDocument)
-
 /** An operation, which must be in the document. */
 export const operationOf = (
   document: OpenApiDocument,
@@ -139,3 +137,29 @@ export const operationOf = (
   if (operation === undefined) throw new Error(`${method} ${path} is not in the document`)
   return operation
 }
+
+/** Where an answer is not as the document declares it for the operation and the status: body and headers. */
+export const undeclared = (
+  document: OpenApiDocument,
+  operation: readonly [method: string, path: string],
+  { body, headers, status }: Answer
+): ReadonlyArray<string> => {
+  const declared = operationOf(document, operation).responses[String(status)]
+  if (declared === undefined) return [`${status} is not declared`]
+  const { schemas } = document.components
+  return [
+    ...mismatches(declared.content["application/json"].schema, JSON.parse(body), schemas),
+    ...Object.entries(declared.headers).flatMap(([name, { required, schema }]) => {
+      const value = headers[name.toLowerCase()]
+      if (required === false && value === undefined) return []
+      return mismatches(schema, schema.type === "integer" ? Number(value) : value, schemas, name)
+    })
+  ]
+}
+
+/** The document of the contract. */
+export const contract = JSON.parse(JSON.stringify(OpenApi.fromApi(Api))) as OpenApiDocument
+
+/** The answer is as the contract declares it for the operation (section 7). */
+export const assertDeclared = (operation: readonly [method: string, path: string], answer: Answer) =>
+  assert.deepStrictEqual(undeclared(contract, operation, answer), [], `${answer.status} ${answer.body}`)

@@ -125,6 +125,11 @@ layerLive(CommandLine.layer, { concurrent: true })(
         { BYOK_KEYRING_FILE: canary },
         "BYOK_KEYRING_FILE: expected a file that can be read: no such file or directory (ENOENT)"
       ],
+      [
+        "serve",
+        { BYOK_KEYRING_FILE: import.meta.filename },
+        "BYOK_KEYRING_FILE: expected a file of mode 0400 or 0600; found 06"
+      ],
       ["keyring status", {}, missing],
       ["keyring add", {}, missing]
     ])("%s %j: a missing or wrong keyring is reported before waiting for the database", ([args, given, sentence]) =>
@@ -134,6 +139,7 @@ layerLive(CommandLine.layer, { concurrent: true })(
         assert.deepStrictEqual({ code, stdout }, { code: 1, stdout: "" })
         assert.strictEqual(stderr.slice(0, sentence.length), sentence)
         assert.match(stderr, /^[^\n]+\.\n$/)
+        assert.notInclude(stderr, canary)
       })
     )
 

@@ -8,6 +8,7 @@ import { parseKeyring } from "../../src/crypto/keyring/Keyring.ts"
 import { openToken } from "../../src/crypto/pkcs11/Token.ts"
 import { bytes, integer } from "../support/memory/arbitraries.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
+import { flipped } from "../support/keys/sealing.ts"
 import { addToken, softHsm, tokenSettings, withoutSoftHsm } from "../support/keys/SoftHsm.ts"
 
 const onRing = (keyring: string) => {
@@ -41,12 +42,6 @@ const wrapping = Arbitrary.all({
   other: bytes(0, 300),
   bit: integer(0, 60 * 8 - 1)
 })
-
-const flipped = (given: Uint8Array, bit: number) => {
-  const copy = Buffer.from(given)
-  copy.writeUInt8(copy.readUInt8(bit >> 3) ^ (1 << (bit & 7)), bit >> 3)
-  return copy
-}
 
 for (const [name, store, skipped] of stores) {
   const title = `key-encryption keys ${name} keep their contract`

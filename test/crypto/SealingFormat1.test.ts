@@ -5,8 +5,8 @@ import { makeKeyringEncryption } from "../../src/crypto/keyring/KeyEncryptionKey
 import { seal as sealUnder } from "../../src/crypto/SealingFormat1.ts"
 import { encodeSealingContext } from "../../src/domain/SealedKey.ts"
 import { AuthenticationFailed, UnsupportedFormat } from "../../src/port/Cipher.ts"
-import { anyString, bytes, elementOf, sealingContext, text } from "../support/memory/arbitraries.ts"
-import { open, rewrap, seal } from "../support/keys/sealing.ts"
+import { bytes, elementOf, sealingContext } from "../support/memory/arbitraries.ts"
+import { flipped, open, rewrap, seal } from "../support/keys/sealing.ts"
 import { sealByTheBook } from "./SealByTheBook.ts"
 import { Decipheriv } from "node:crypto"
 import { vi } from "vitest"
@@ -27,12 +27,6 @@ describe("sealing format 1 (SECURITY.md, Sealing format 1)", () => {
     assert.deepStrictEqual(open(kekOf(given), sealed, context), Result.succeed(given.plaintext))
   })
 
-  it.prop("opens to the very text that was sealed", [text(1, 60), sealing], ([key, given]) => {
-    const sealed = seal(kekOf(given), Buffer.from(key), Buffer.from(given.context))
-    const opened = Result.getOrThrow(open(kekOf(given), sealed, Buffer.from(given.context)))
-    assert.strictEqual(opened.toString("utf8"), key)
-  })
-
   it.prop("is byte for byte what SECURITY.md specifies, computed without this code", [sealing], ([given]) => {
     const made = seal(
       kekOf(given),
@@ -41,14 +35,6 @@ describe("sealing format 1 (SECURITY.md, Sealing format 1)", () => {
       (target) => void given.random.copy(target)
     )
     assert.deepEqual(made, sealByTheBook(given))
-  })
-
-  it.prop("has the lengths, version and suite that SECURITY.md gives", [sealing], ([given]) => {
-    const { kek_id, sealed, wrapped_dek } = seal(kekOf(given), given.plaintext, Buffer.from(given.context))
-    assert.strictEqual(kek_id, given.kek_id)
-    assert.strictEqual(wrapped_dek.length, 60)
-    assert.strictEqual(sealed.length, 62 + given.plaintext.length)
-    assert.deepStrictEqual(Array.from(sealed.subarray(0, 2)), [1, 1])
   })
 
   it.prop(
@@ -87,11 +73,6 @@ describe("sealing format 1 (SECURITY.md, Sealing format 1)", () => {
       assert.deepStrictEqual(opened, Result.fail(new AuthenticationFailed()))
     }
   })
-
-  it.prop("takes a KEK over: the bytes it came from are wiped", [bytes(32, 32)], ([given]) => {
-    makeKek("kek-1", given)
-    assert.deepStrictEqual(given, Buffer.alloc(32))
-  })
 })
 
 describe("the context that a key is sealed to (T2; SECURITY.md, Sealing format 1)", () => {
@@ -113,19 +94,6 @@ describe("the context that a key is sealed to (T2; SECURITY.md, Sealing format 1
       context.declared_zdr
     ])
   })
-
-  it.prop(
-    "differs for any two different lists of texts",
-    [anyString, anyString, sealingContext],
-    ([one, other, context]) => {
-      const joined = encodeSealingContext({ ...context, allowed_models: [one + other] })
-      assert.notStrictEqual(joined, encodeSealingContext({ ...context, allowed_models: [one, other] }))
-      assert.notStrictEqual(
-        joined,
-        encodeSealingContext({ ...context, allowed_models: null, allowed_user_ids: [one + other] })
-      )
-    }
-  )
 })
 
 const rotation = Arbitrary.map(
@@ -146,16 +114,6 @@ const rotation = Arbitrary.map(
 const altered = Result.fail(new AuthenticationFailed())
 
 describe("rewrapping a data key (T10; SECURITY.md, Rotating the keyring)", () => {
-  it.prop("a sealed key opens under the new key only", [rotation], ([given]) => {
-    const { context, from, plaintext, to } = given
-    const before = seal(from, plaintext, context)
-    const after = { ...before, ...Result.getOrThrow(rewrap(from, to, before, context)) }
-    assert.strictEqual(after.kek_id, "new")
-    assert.deepStrictEqual(open(to, after, context), Result.succeed(plaintext))
-    assert.deepStrictEqual(open(from, after, context), altered)
-    assert.deepStrictEqual(open(from, before, context), Result.succeed(plaintext), "an old row still needs the old key")
-  })
-
   it.prop("gives what sealing under the new key would have given, as SECURITY.md specifies", [rotation], ([given]) => {
     const { context, from, plaintext, random, to, toBytes } = given
     const before = seal(from, plaintext, context, (target) => void random.copy(target))
@@ -174,13 +132,13 @@ describe("rewrapping a data key (T10; SECURITY.md, Rotating the keyring)", () =>
     assert.deepStrictEqual(open(to, { ...before, ...one }, context), Result.succeed(plaintext))
   })
 
-  it.prop("wraps nothing after any flipped bit, or with another context or key (T3)", [rotation], ([given]) => {
-    const { context, from, plaintext, to } = given
-    const sealed = seal(from, plaintext, context)
+  it("wraps nothing after any flipped bit, or with another context or key (T3)", () => {
+    const [from, to] = [makeKek("old", Buffer.alloc(32, "old")), makeKek("new", Buffer.alloc(32, "new"))]
+    const context = Buffer.from("context")
+    const sealed = seal(from, Buffer.from("fake-key"), context)
     for (let bit = 0; bit < sealed.wrapped_dek.length * 8; bit++) {
-      const wrapped_dek = Buffer.from(sealed.wrapped_dek)
-      wrapped_dek.writeUInt8(wrapped_dek.readUInt8(bit >> 3) ^ (1 << (bit & 7)), bit >> 3)
-      assert.deepStrictEqual(rewrap(from, to, { ...sealed, wrapped_dek }, context), altered)
+      const changed = { ...sealed, wrapped_dek: flipped(sealed.wrapped_dek, bit) }
+      assert.deepStrictEqual(rewrap(from, to, changed, context), altered)
     }
     assert.deepStrictEqual(rewrap(from, to, sealed, Buffer.concat([context, Buffer.of(32)])), altered)
     assert.deepStrictEqual(rewrap(to, from, sealed, context), altered)

@@ -2,7 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { readFileSync, rmSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
-import { ringOf } from "../support/keys/keyrings.ts"
+import { disguised } from "../support/keys/keyrings.ts"
 import { firstStart, newDirectory } from "../support/process/firstStart.ts"
 import { runByok } from "../support/process/runByok.ts"
 import { runProgram } from "../support/process/runNode.ts"
@@ -35,7 +35,7 @@ describe("a copy of the files of a stopped database", () => {
 
       const file = join(copy.BYOK_DATA_DIR, "keyring")
       const [id = ""] = readFileSync(file, "utf8").split(":")
-      writeFileSync(file, ringOf("impostor").replace("impostor:", `${id}:`))
+      writeFileSync(file, disguised("impostor", id))
       assert.deepStrictEqual(yield* runByok(["serve"], { ...copy, PORT: "0" }), {
         code: 1,
         stdout: "",

@@ -5,15 +5,14 @@ import { Effect } from "effect"
 import { storesOn } from "../support/database/stores.ts"
 import { databaseContent } from "../support/keys/leakSearch.ts"
 import { adminClient, migratedDatabase } from "../support/database/freshDatabase.ts"
-import { ringOf } from "../support/keys/keyrings.ts"
+import { disguised, ringOf } from "../support/keys/keyrings.ts"
 import { rotationWith, sealUnder } from "../support/keys/rotating.ts"
 import { runByok } from "../support/process/runByok.ts"
 import { runCommand } from "../support/process/runCommand.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 
-/** The bytes of one key under the id of another. */
-const wrong = ringOf("impostor").replace("impostor:", "kek-1:")
+const wrong = disguised("impostor", "kek-1")
 const sentence = "expected the keys that the database knows; found other bytes under kek-1."
 
 describe("wrong bytes under a known key id (T12)", () => {

@@ -2,6 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Effect, Layer } from "effect"
 import { checkKeyring, parseKeyring } from "../../../src/crypto/keyring/Keyring.ts"
 import { KekRegistry } from "../../../src/port/KekRegistry.ts"
+import { flipped } from "../../support/keys/sealing.ts"
 import * as MemoryStore from "../../support/memory/Memory.ts"
 import { Memory } from "../../support/memory/Memory.ts"
 
@@ -73,9 +74,7 @@ describe("the keyring is checked against the database before it is used (T12)", 
       const bytes = Buffer.alloc(32, "one")
       yield* checkKeyring(keyringOf(`kek-1:${bytes.toString("base64")}`))
       for (let bit = 0; bit < 256; bit++) {
-        const flipped = Buffer.from(bytes)
-        flipped.writeUInt8(flipped.readUInt8(bit >> 3) ^ (1 << (bit & 7)), bit >> 3)
-        yield* Effect.flip(checkKeyring(keyringOf(`kek-1:${flipped.toString("base64")}`)))
+        yield* Effect.flip(checkKeyring(keyringOf(`kek-1:${flipped(bytes, bit).toString("base64")}`)))
       }
     }).pipe(Effect.provide(MemoryStore.layer))
   )

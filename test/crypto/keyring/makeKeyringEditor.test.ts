@@ -9,7 +9,7 @@ import type { KekRegistry } from "../../../src/port/KekRegistry.ts"
 import type { Settings } from "../../../src/wiring/Settings.ts"
 import { eventsIn } from "../../support/database/auditEntries.ts"
 import { adminClient, migratedDatabase, settingsFor } from "../../support/database/freshDatabase.ts"
-import { ringOf } from "../../support/keys/keyrings.ts"
+import { disguised, ringOf } from "../../support/keys/keyrings.ts"
 import { rotationWith, sealUnder } from "../../support/keys/rotating.ts"
 import { temporaryDirectory } from "../../support/process/temporaryDirectory.ts"
 
@@ -115,7 +115,7 @@ describe("the commands that change the keyring file (SECURITY.md, Rotating the k
         yield* retireKey(settings, "spare")
         assert.notInclude(text(), "spare", "what was killed between database and file is finished by the next try")
 
-        const wrong = text().replace(ringOf("old"), ringOf("impostor").replace("impostor:", "old:"))
+        const wrong = text().replace(ringOf("old"), disguised("impostor", "old"))
         writeFileSync(file, wrong)
         const differs = "BYOK_KEYRING_FILE: expected the keys that the database knows; found other bytes under old."
         for (const change of [addKey(settings, "more"), promoteKey(settings, "old"), retireKey(settings, "old")]) {

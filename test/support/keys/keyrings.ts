@@ -7,6 +7,9 @@ import { Keyring, parseKeyring } from "../../../src/crypto/keyring/Keyring.ts"
 export const ringOf = (...ids: ReadonlyArray<string>): string =>
   ids.map((id) => `${id}:${Buffer.alloc(32, `${id}-`).toString("base64")}`).join("\n")
 
+/** The bytes of one of these keys under the id of another. */
+export const disguised = (id: string, as: string): string => ringOf(id).replace(`${id}:`, `${as}:`)
+
 /** A keyring that stays as it is. */
 export const fixedKeyring = (keyring: string) =>
   Layer.sync(Keyring, () => {

@@ -7,6 +7,7 @@ const slow = ["test/{deploy,examples,faults,leaks,upgrade}/**/*.test.ts", "test/
 /** What leaves its process as it was: these files share threads, one after another. */
 const shared = [
   "test/{api,cli,client,crypto,domain,http,port,serve,service,sql,telemetry,wiring}/**/*.test.ts",
+  "test/bench/Picture.test.ts",
   "test/gateway/OpenRoutes.test.ts"
 ]
 

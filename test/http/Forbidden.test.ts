@@ -3,7 +3,7 @@ import { Context, Effect, Option } from "effect"
 import { ApiKeys } from "../../src/port/ApiKeys.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { created, createdId, minimal, unknownId } from "../support/http/Bodies.ts"
-import { bearer, create, get, json, list, remove, send, update } from "../support/http/HttpProbe.ts"
+import { bearer, create, json, operationsOf, send } from "../support/http/HttpProbe.ts"
 import type { Answer } from "../support/http/RawConnection.ts"
 import { assertRefused } from "../support/http/Refusal.ts"
 import { type Parts, TestService } from "../support/http/TestService.ts"
@@ -44,12 +44,13 @@ layerLive(TestService.layer)("403 for an ordinary key", (it) => {
       Effect.gen(function* () {
         const { url } = yield* TestService
         const tenant = yield* TestService.tenant
-        const [own, key] = [createdId(yield* tenant.create(minimal)), yield* ordinaryKey]
+        const own = createdId(yield* tenant.create(minimal))
+        const ordinary = operationsOf(url, yield* ordinaryKey)
         for (const id of [own, unknownId, "nonsense"]) {
-          const requests = [get(url, key, id), update(url, key, id, { name: "x" }), remove(url, key, id)]
+          const requests = [ordinary.get(id), ordinary.update(id, { name: "x" }), ordinary.delete(id)]
           for (const answer of yield* Effect.all(requests)) assertForbidden(answer)
         }
-        assertForbidden(yield* list(url, key))
+        assertForbidden(yield* ordinary.list())
         assert.strictEqual((yield* tenant.get(own)).status, 200)
       })
   )

@@ -7,7 +7,7 @@ import { Accounts } from "../../src/service/Accounts.ts"
 import * as ExplanationsLive from "../../src/service/routing/Explanations.ts"
 import { Database } from "../../src/sql/connection/Database.ts"
 import { createdId, unknownId } from "../support/http/Bodies.ts"
-import { plan } from "../support/http/HttpProbe.ts"
+import { operationsOf } from "../support/http/HttpProbe.ts"
 import type { Answer } from "../support/http/RawConnection.ts"
 import { assertHeaders, assertInvalid, assertRefused } from "../support/http/Refusal.ts"
 import { type Parts, TestService } from "../support/http/TestService.ts"
@@ -290,7 +290,7 @@ layerLive(TestService.layer)("POST /api/v1/byok/plan", (it) => {
       const { url } = yield* TestService
       const tenant = yield* TestService.tenant
       assertRefused(yield* TestService.send({ method: "POST", path: "/api/v1/byok/plan", body: "{" }), "MissingKey")
-      assertRefused(yield* plan(url, yield* tenant.ordinaryKey, "{"), "Forbidden")
+      assertRefused(yield* operationsOf(url, yield* tenant.ordinaryKey).plan("{"), "Forbidden")
       assertInvalid(yield* tenant.plan("{"), { path: [], message: "must be valid JSON" })
       assertRefused(yield* tenant.get("plan"), "NotFound")
     })

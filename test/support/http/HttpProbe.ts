@@ -54,41 +54,31 @@ const bodyOf = (body: unknown) =>
 export const creation = (token: string, body?: unknown, headers: ReadonlyArray<Header> = []) =>
   render({ method: "POST", path: collection, headers: [bearer(token), json, ...headers], body: bodyOf(body) })
 
-/** Sends an operation, whose answer must be as the contract declares it. */
-const operate = (
-  [method, template]: readonly [method: string, template: string],
-  url: string,
-  path: string,
-  headers: ReadonlyArray<Header>,
-  body?: unknown
-) =>
-  Effect.tap(send(url, { method: method.toUpperCase(), path, headers, body: bodyOf(body) }), (answer) =>
-    Effect.sync(() => assertDeclared([method, template], answer))
-  )
+/** The operations under a key, whose answers must be as the contract declares them; bodies are sent as `creation` does. */
+export const operationsOf = (url: string, token: string) => {
+  const ask = (method: string, template: string, path: string, headers: ReadonlyArray<Header> = [], body?: unknown) => {
+    const request = { method: method.toUpperCase(), path: `${collection}${path}`, body: bodyOf(body) }
+    return Effect.tap(send(url, { ...request, headers: [bearer(token), ...headers] }), (answer) =>
+      Effect.sync(() => assertDeclared([method, `${collection}${template}`], answer))
+    )
+  }
+  return {
+    create: (body: unknown, headers: ReadonlyArray<Header> = []) => ask("post", "", "", [json, ...headers], body),
+    get: (id: string, headers?: ReadonlyArray<Header>) => ask("get", "/{id}", `/${id}`, headers),
+    /** With a query such as `?limit=1`. */
+    list: (query = "", headers?: ReadonlyArray<Header>) => ask("get", "", query, headers),
+    update: (id: string, body: unknown, headers: ReadonlyArray<Header> = []) =>
+      ask("patch", "/{id}", `/${id}`, [json, ...headers], body),
+    delete: (id: string, headers?: ReadonlyArray<Header>) => ask("delete", "/{id}", `/${id}`, headers),
+    plan: (body: unknown) => ask("post", "/plan", "/plan", [json], body)
+  }
+}
 
-/** The create operation: a text or bytes are sent as they are, anything else as JSON. */
-export const create = (url: string, token: string, body: unknown, headers: ReadonlyArray<Header> = []) =>
-  operate(["post", collection], url, collection, [bearer(token), json, ...headers], body)
+export const create = (url: string, token: string, body: unknown, headers?: ReadonlyArray<Header>) =>
+  operationsOf(url, token).create(body, headers)
 
-/** The get operation. */
-export const get = (url: string, token: string, id: string, headers: ReadonlyArray<Header> = []) =>
-  operate(["get", `${collection}/{id}`], url, `${collection}/${id}`, [bearer(token), ...headers])
-
-/** The list operation, with a query such as `?limit=1`. */
-export const list = (url: string, token: string, query = "", headers: ReadonlyArray<Header> = []) =>
-  operate(["get", collection], url, `${collection}${query}`, [bearer(token), ...headers])
-
-/** The update operation: a text or bytes are sent as they are, anything else as JSON. */
-export const update = (url: string, token: string, id: string, body: unknown, headers: ReadonlyArray<Header> = []) =>
-  operate(["patch", `${collection}/{id}`], url, `${collection}/${id}`, [bearer(token), json, ...headers], body)
-
-/** The delete operation. */
-export const remove = (url: string, token: string, id: string, headers: ReadonlyArray<Header> = []) =>
-  operate(["delete", `${collection}/{id}`], url, `${collection}/${id}`, [bearer(token), ...headers])
-
-/** The plan operation: a text is sent as it is, anything else as JSON. */
-export const plan = (url: string, token: string, body: unknown) =>
-  operate(["post", `${collection}/plan`], url, `${collection}/plan`, [bearer(token), json], body)
+export const get = (url: string, token: string, id: string, headers?: ReadonlyArray<Header>) =>
+  operationsOf(url, token).get(id, headers)
 
 /** Adds a header to the answer from anywhere below it, as only a build with a planted leak does. */
 export const addHeader = (name: string, value: string) =>

@@ -9,21 +9,15 @@ import { Accounts } from "../../../src/service/Accounts.ts"
 import type { Settings } from "../../../src/wiring/Settings.ts"
 import { adminClient, migratedDatabase, settingsFor } from "../database/freshDatabase.ts"
 import { Recording } from "../process/Recording.ts"
-import { bearer, create, get, type Header, list, plan, remove, type Request, send, update } from "./HttpProbe.ts"
+import { bearer, operationsOf, type Request, send } from "./HttpProbe.ts"
 import type { Answer } from "./RawConnection.ts"
 
 /** An account as a customer has it: ids, keys in the clear, and the operations under its management key. */
-export interface Tenant {
+export interface Tenant extends ReturnType<typeof operationsOf> {
   readonly account_id: AccountId
   readonly workspace_id: WorkspaceId
   readonly management_key: string
   readonly management_key_hash: ApiKeyHash
-  readonly create: (body: unknown, headers?: ReadonlyArray<Header>) => Effect.Effect<Answer>
-  readonly get: (id: string, headers?: ReadonlyArray<Header>) => Effect.Effect<Answer>
-  readonly list: (query?: string, headers?: ReadonlyArray<Header>) => Effect.Effect<Answer>
-  readonly update: (id: string, body: unknown, headers?: ReadonlyArray<Header>) => Effect.Effect<Answer>
-  readonly plan: (body: unknown) => Effect.Effect<Answer>
-  readonly delete: (id: string, headers?: ReadonlyArray<Header>) => Effect.Effect<Answer>
   /** Any request under the management key. */
   readonly send: (request: Request) => Effect.Effect<Answer>
   /** Issues an API key that is no management key. */
@@ -74,12 +68,7 @@ export class TestService extends Context.Service<
                 return {
                   ...made,
                   management_key,
-                  create: (body, headers) => create(url, management_key, body, headers),
-                  get: (id, headers) => get(url, management_key, id, headers),
-                  list: (query, headers) => list(url, management_key, query, headers),
-                  update: (id, body, headers) => update(url, management_key, id, body, headers),
-                  plan: (body) => plan(url, management_key, body),
-                  delete: (id, headers) => remove(url, management_key, id, headers),
+                  ...operationsOf(url, management_key),
                   send: (request) =>
                     send(url, { ...request, headers: [bearer(management_key), ...(request.headers ?? [])] }),
                   ordinaryKey: accounts.issueApiKey(made.account_id, { name: "ordinary", management: false }).pipe(

@@ -123,8 +123,8 @@ export const openSchema = (
   Effect.scoped(
     Effect.gen(function* () {
       const client = yield* makeClient(target, { ...settings, poolSize: 1 })
-      const standing = withLockTimeout(client, locking.timeout)(current(client))
-      const found = yield* standing
+      const readCurrent = withLockTimeout(client, locking.timeout)(current(client))
+      const found = yield* readCurrent
       const state = stateOf(found)
       const isDone = state === "newer" || Option.contains(found, latest)
       if (may === "check" || isDone || (state === "current" && may === "migrate")) {
@@ -144,7 +144,7 @@ export const openSchema = (
           return {
             state: "current" as const,
             migrated: ran.value,
-            unfinished: !Option.contains(yield* standing, latest)
+            unfinished: !Option.contains(yield* readCurrent, latest)
           }
         }
         yield* Effect.sleep(turnPause)

@@ -68,7 +68,7 @@ export const makeConnectionPool = Effect.fnUntraced(function* (sql: SqlClient.Sq
   meter.queue(() => waiting)
 
   /** Runs a query detached from its caller. If it is `queued`, it keeps its place until it has ended. */
-  const run = <A>(query: Query<A>, operation: Operation, lane: typeof retrying, queued = true) => {
+  const run = <A>(query: Query<A>, operation: Operation, retry: typeof retrying, queued = true) => {
     const asked = Effect.flatMap(timeLeft(longest), (duration) => {
       if (queued && waiting >= settings.queue) {
         meter.refused()
@@ -81,7 +81,7 @@ export const makeConnectionPool = Effect.fnUntraced(function* (sql: SqlClient.Sq
       // The spans that the client makes of statements are named after the database: those of operations stand for them.
       const detached = Effect.provideService(
         Effect.ensuring(
-          Effect.orDie(lane(query, () => until, operation)),
+          Effect.orDie(retry(query, () => until, operation)),
           Effect.sync(() => (waiting -= places))
         ),
         References.MinimumTraceLevel,

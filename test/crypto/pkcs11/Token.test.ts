@@ -64,16 +64,13 @@ describe.skipIf(skipped !== "")(`keys on a PKCS#11 token (SECURITY.md, Keys on a
   it.live("open the golden ciphertexts: the format is the same", () =>
     Effect.gen(function* () {
       const hsm = yield* softHsm
-      for (const [index, { context, kek, kek_id, key, sealed, wrapped_dek }] of vectors.entries()) {
-        yield* addToken(hsm, `golden-${index}`, { id: kek_id, bytes: kek })
-        const opened = yield* Effect.scoped(
-          Effect.gen(function* () {
-            const keys = makeTokenEncryption(yield* openToken(tokenSettings(hsm, `golden-${index}`, kek_id)))
-            const row = { kek_id, wrapped_dek: Buffer.from(wrapped_dek, "hex"), sealed: Buffer.from(sealed, "hex") }
-            return yield* open(keys, row, Buffer.from(context))
-          })
-        )
-        assert.strictEqual(opened.toString(), key)
+      const keys = new Map(vectors.map(({ kek, kek_id }) => [kek_id, kek]))
+      yield* addToken(hsm, "golden", ...Array.from(keys, ([id, bytes]) => ({ id, bytes })))
+      const token = makeTokenEncryption(yield* openToken(tokenSettings(hsm, "golden", ...keys.keys())))
+      for (const { context, kek, kek_id, key, sealed, wrapped_dek } of vectors) {
+        assert.strictEqual(keys.get(kek_id), kek, "one key of each id")
+        const row = { kek_id, wrapped_dek: Buffer.from(wrapped_dek, "hex"), sealed: Buffer.from(sealed, "hex") }
+        assert.strictEqual((yield* open(token, row, Buffer.from(context))).toString(), key)
       }
     })
   )

@@ -1,9 +1,10 @@
 import { spawn } from "node:child_process"
-import { cpSync, existsSync, readFileSync, renameSync, rmSync } from "node:fs"
+import { cpSync, readFileSync } from "node:fs"
 import { createRequire } from "node:module"
 import { join } from "node:path"
 import { ESLint } from "eslint"
 import type TypeScript from "typescript"
+import { makeOnce } from "../support/process/makeOnce.ts"
 import { project } from "./Check.ts"
 import { documentChecks } from "./documents.ts"
 import { sourceChecks } from "./sources.ts"
@@ -29,8 +30,7 @@ const typescriptWithEffect = async (): Promise<typeof TypeScript> => {
       .version
   const versions = `${versionOf("typescript")}-${versionOf("@effect/language-service")}`
   const copy = join(project, "node_modules/.cache", `typescript-effect-${versions}`)
-  if (!existsSync(copy)) {
-    const unfinished = `${copy}-${process.pid}`
+  await makeOnce(copy, async (unfinished) => {
     cpSync(join(project, "node_modules/typescript"), unfinished, {
       recursive: true,
       filter: (path) =>
@@ -39,16 +39,10 @@ const typescriptWithEffect = async (): Promise<typeof TypeScript> => {
     })
     const failure = await run(
       program("effect-language-service"),
-      "patch",
-      "--dir",
-      unfinished,
-      "--module",
-      "typescript"
+      ...["patch", "--dir", unfinished, "--module", "typescript"]
     )
     if (failure !== "") throw new Error(failure)
-    rmSync(copy, { recursive: true, force: true })
-    renameSync(unfinished, copy)
-  }
+  })
   return require(join(copy, "lib/typescript.js")) as typeof TypeScript
 }
 

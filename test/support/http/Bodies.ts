@@ -22,7 +22,7 @@ export const defaults = {
 }
 
 /** A credential as the answer to create or get shows it. */
-export const credentialIn = (answer: Answer): Readonly<Record<string, unknown>> => {
+export const credentialIn = (answer: Partial<Answer> & Pick<Answer, "body">): Readonly<Record<string, unknown>> => {
   const { data } = JSON.parse(answer.body) as { readonly data: Readonly<Record<string, unknown>> }
   return data
 }

@@ -1,8 +1,9 @@
 import { createHash } from "node:crypto"
-import { existsSync, globSync, mkdtempSync, mkdirSync, readFileSync, renameSync, rmSync } from "node:fs"
+import { globSync, readFileSync } from "node:fs"
 import { join } from "node:path"
 import { rolldown } from "rolldown"
 import config from "../../../rolldown.config.js"
+import { makeOnce } from "./makeOnce.ts"
 
 const project = join(import.meta.dirname, "../../..")
 const cache = join(project, "node_modules/.cache/program")
@@ -14,20 +15,9 @@ export const bundle = async (): Promise<string> => {
     hash.update(`${file}\0`).update(readFileSync(join(project, file)))
   }
   const directory = join(cache, hash.digest("hex").slice(0, 16))
-  if (!existsSync(directory)) {
-    mkdirSync(cache, { recursive: true })
-    const unfinished = mkdtempSync(join(cache, "unfinished-"))
-    const build = await rolldown({ ...config, cwd: project })
-    const output = [config.output ?? {}].flat()[0]
-    await build.write({ ...output, dir: unfinished })
-    await build.close()
-    try {
-      renameSync(unfinished, directory)
-    } catch (error) {
-      // Unless another run of the tests was faster.
-      if (!existsSync(directory)) throw error
-      rmSync(unfinished, { recursive: true })
-    }
-  }
+  await makeOnce(directory, async (unfinished) => {
+    await using build = await rolldown({ ...config, cwd: project })
+    await build.write({ ...[config.output ?? {}].flat()[0], dir: unfinished })
+  })
   return join(directory, "bin.js")
 }

@@ -1,9 +1,12 @@
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, renameSync, rmSync } from "node:fs"
+import { execFile } from "node:child_process"
+import { readdirSync, readFileSync } from "node:fs"
 import { join } from "node:path"
+import { promisify } from "node:util"
 import { Effect } from "effect"
 import { version } from "../../../src/wiring/OtlpSettings.ts"
-import { runProgram } from "./runNode.ts"
+import { makeOnce } from "./makeOnce.ts"
 
+const run = promisify(execFile)
 const project = join(import.meta.dirname, "../../..")
 const packages = join(project, "test/releases")
 /** Below the project's own `node_modules`, where a release finds its dependencies. */
@@ -27,29 +30,13 @@ export interface Release {
   readonly script: string
 }
 
-const moveInto = (directory: string, unpacked: string) => {
-  try {
-    renameSync(unpacked, directory)
-  } catch (error) {
-    // Unless another test was faster.
-    if (!existsSync(directory)) throw error
-  }
-}
-
 /** Unpacks a released version, once for all tests. */
 export const unpackRelease = (version: string) =>
-  Effect.gen(function* () {
+  Effect.promise(async (): Promise<Release> => {
     const directory = join(unpacked, `byok-${version}`)
-    if (!existsSync(directory)) {
-      mkdirSync(unpacked, { recursive: true })
-      const place = mkdtempSync(join(unpacked, "unpacking-"))
-      const archive = join(packages, `byok-${version}.tgz`)
-      const { code, stderr } = yield* runProgram("tar", ["-xzf", archive, "-C", place])
-      if (code !== 0) return yield* Effect.die(new Error(`${archive} is not unpacked: ${stderr}`))
-      moveInto(directory, join(place, "package"))
-      rmSync(place, { recursive: true, force: true })
-    }
-    const manifest: unknown = JSON.parse(readFileSync(join(directory, "package.json"), "utf8"))
-    const bin: unknown = Reflect.get(Object(manifest), "bin")
-    return { directory, script: join(directory, String(Reflect.get(Object(bin), "byok"))) } satisfies Release
+    await makeOnce(directory, (unfinished) =>
+      run("tar", ["-xzf", join(packages, `byok-${version}.tgz`), "--strip-components=1", "-C", unfinished])
+    )
+    const { bin } = JSON.parse(readFileSync(join(directory, "package.json"), "utf8")) as { bin: { byok: string } }
+    return { directory, script: join(directory, bin.byok) }
   })

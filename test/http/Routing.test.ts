@@ -1,11 +1,212 @@
+import { connect } from "node:net"
 import { assert, it } from "@effect/vitest"
+import { Effect } from "effect"
 import { routeOf } from "../../src/http/Routing.ts"
+import { createdId, credentialIn, minimal, unknownId } from "../support/http/Bodies.ts"
+import { get, json, render, send } from "../support/http/HttpProbe.ts"
+import { assertHeaders, assertRefused } from "../support/http/Refusal.ts"
+import { TestService } from "../support/http/TestService.ts"
+import { layerLive } from "../support/process/layerLive.ts"
+
+const collection = "/api/v1/byok"
+
+/** test/domain/Identifiers.test.ts has the forms of a UUID. */
+const notUuids = [
+  "nonsense",
+  "019ad5a06c1e7b3a9f523a1c5d7e9b11",
+  "00000000-0000-0000-0000-000000000000",
+  `${unknownId}%00`,
+  `${unknownId}%20`,
+  `${unknownId};x`,
+  `${unknownId}#x`,
+  "%zz",
+  "%",
+  "%zz%20;",
+  "%ff",
+  "%C0%AF",
+  "..%2f..%2fhealth%2flive",
+  "%2F",
+  "%2e%2e",
+  ".",
+  "*",
+  ":id",
+  "a".repeat(10_000)
+]
+
+const noRoutes = [
+  "//",
+  "/#",
+  "/api/v1",
+  "/api/v1/byokk",
+  "/api/v1/byok/a/b",
+  "/api/v2/byok",
+  `/byok/${unknownId}`,
+  "/docs/",
+  "/Docs",
+  "/docs#x",
+  "/API/v1/byok",
+  "/api/v1/Byok",
+  "//api/v1/byok",
+  "/api//v1/byok",
+  "/api/v1/byok/",
+  "/api/v1/byok//",
+  "/api/v1/byok#f",
+  `/api/v1/byok/${unknownId}/`,
+  "/health/live/",
+  "/openapi.json/",
+  "/api/v1/accounts",
+  "/api/v1/workspaces",
+  "/api/v1/api-keys",
+  "/api/v1/keyring",
+  "/api/v1/byok;x",
+  "/health/live;x",
+  "/%",
+  "/%00",
+  "/api/v1/%62yok/../../..",
+  "http://byok.test/nothing",
+  "http:///",
+  "*",
+  `/${"a".repeat(10_000)}`
+]
+
+const others = ["PUT", "OPTIONS", "TRACE", "PROPFIND", "QUERY"]
+const ofCollection = "GET, HEAD, POST"
+const ofItem = "GET, HEAD, PATCH, DELETE"
+
+const wrongMethods: ReadonlyArray<readonly [method: string, path: string, allow: string]> = [
+  ...["PATCH", "DELETE", ...others].map((method) => [method, collection, ofCollection] as const),
+  ...["POST", ...others].map((method) => [method, `${collection}/${unknownId}`, ofItem] as const),
+  ...["/", "/health/live", "/health/ready", "/docs", "/openapi.json"].flatMap((path) =>
+    ["POST", "PATCH", "DELETE", "PUT"].map((method) => [method, path, "GET, HEAD"] as const)
+  ),
+  ["PUT", "/api/v1/byok/plan", "GET, HEAD, POST, PATCH, DELETE"],
+  ["PUT", "/api/v1/byok/nonsense", ofItem],
+  ["PUT", "/api/v1/byok/%zz", ofItem],
+  ["PUT", `/api/v1/byok/${"a".repeat(10_000)}`, ofItem],
+  ["PUT", "http://elsewhere.test/api/v1/byok", ofCollection],
+  ["PUT", "/api/v1/byok?method=POST", ofCollection]
+]
 
 it("the template of a request's route holds no id", () => {
-  const id = "019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11"
-  assert.strictEqual(routeOf("GET", `/api/v1/byok/${id}?x=${id}`), "/api/v1/byok/:id")
-  assert.strictEqual(routeOf("HEAD", `/api/v1/byok/${id}`), "/api/v1/byok/:id")
+  assert.strictEqual(routeOf("GET", `/api/v1/byok/${unknownId}?x=${unknownId}`), "/api/v1/byok/:id")
+  assert.strictEqual(routeOf("HEAD", `/api/v1/byok/${unknownId}`), "/api/v1/byok/:id")
   assert.strictEqual(routeOf("POST", "/api/v1/byok/plan"), "/api/v1/byok/plan")
   assert.strictEqual(routeOf("GET", "/api/v1/byok/plan"), "/api/v1/byok/:id")
-  assert.isUndefined(routeOf("GET", `/${id}`))
+  assert.isUndefined(routeOf("GET", `/${unknownId}`))
+})
+
+layerLive(TestService.layer)("the path of a request (section 7, D5, D10)", (it) => {
+  it.effect.each(notUuids)("404: the id %s, but authentication comes first (D3, D4, D5)", (id) =>
+    Effect.gen(function* () {
+      const { url } = yield* TestService
+      const tenant = yield* TestService.tenant
+      assertRefused(yield* tenant.get(id), "NotFound")
+      assertRefused(yield* tenant.update(id, { name: "x" }), "NotFound")
+      assertRefused(yield* tenant.delete(id), "NotFound")
+      assertRefused(yield* get(url, yield* tenant.ordinaryKey, id), "Forbidden")
+      assertRefused(yield* get(url, "unknown", id), "InvalidKey")
+      assertRefused(yield* send(url, { path: `/api/v1/byok/${id}` }), "MissingKey")
+    })
+  )
+
+  it.effect("404: a semicolon in an id does not start a query (D5)", () =>
+    Effect.gen(function* () {
+      const { create, get } = yield* TestService.tenant
+      const id = createdId(yield* create(minimal))
+      assertRefused(yield* get(`${id};x`), "NotFound")
+      assert.strictEqual((yield* get(`${id}?;x`)).status, 200)
+    })
+  )
+
+  it.effect("404: get of a workspace's or an account's id (section 4.2)", () =>
+    Effect.gen(function* () {
+      const { account_id, get, workspace_id } = yield* TestService.tenant
+      for (const id of [account_id, workspace_id]) assertRefused(yield* get(id), "NotFound")
+    })
+  )
+
+  it.effect.each(noRoutes)("404: %s, with a key and without; paths are exact (D10, D40)", (path) =>
+    Effect.gen(function* () {
+      const tenant = yield* TestService.tenant
+      for (const method of ["GET", "POST", "DELETE"]) {
+        assertRefused(yield* TestService.send({ method, path }), "NotFound")
+        assertRefused(yield* tenant.send({ method, path }), "NotFound")
+      }
+    })
+  )
+
+  it.effect.each([
+    { form: "in capitals", path: (id: string) => `/api/v1/byok/${id.toUpperCase()}` },
+    { form: "with a query", path: (id: string) => `/api/v1/byok/${id}?workspace_id=x&id=y` },
+    { form: "percent-encoded", path: (id: string) => `/api/v1/byok/${id.replaceAll("-", "%2D")}` },
+    { form: "in absolute form", path: (id: string) => `http://elsewhere.test/api/v1/byok/${id}` }
+  ])("200: an id $form is found (section 4.2)", ({ path }) =>
+    Effect.gen(function* () {
+      const tenant = yield* TestService.tenant
+      const id = createdId(yield* tenant.create(minimal))
+      const answer = yield* tenant.send({ path: path(id) })
+      assert.strictEqual(answer.status, 200)
+      assert.strictEqual(credentialIn(answer)["id"], id)
+      assertHeaders(answer)
+    })
+  )
+
+  it.effect.each(wrongMethods)("405: %s %s allows %s (D10, L3)", ([method, path, allow]) =>
+    Effect.gen(function* () {
+      const { send } = yield* TestService.tenant
+      const asked = send({ method, path, headers: [json], body: JSON.stringify(minimal) })
+      const answer = yield* TestService.storing(0, asked)
+      assertRefused(answer, "MethodNotAllowed")
+      assert.strictEqual(answer.headers["allow"], allow)
+      assertRefused(yield* TestService.send({ method, path }), "MethodNotAllowed")
+    })
+  )
+
+  it.effect("HEAD gets the same head as GET, without a body (L3)", () =>
+    Effect.gen(function* () {
+      const { list, send } = yield* TestService.tenant
+      const listed = yield* list()
+      const answer = yield* send({ method: "HEAD", path: collection })
+      assert.strictEqual(answer.status, 200)
+      assert.strictEqual(answer.headers["content-length"], String(listed.body.length))
+      assert.strictEqual((yield* TestService.send({ method: "HEAD", path: collection })).status, 401)
+    })
+  )
+
+  it.effect("405: CONNECT opens no tunnel, and its request id is taken over (D10, D12)", () =>
+    Effect.gen(function* () {
+      for (const path of ["elsewhere.test:443", "127.0.0.1:22", collection]) {
+        const headers = [["X-Request-Id", "connect-1"]] as const
+        const answer = yield* TestService.send({ method: "CONNECT", path, headers })
+        assertRefused(answer, "MethodNotAllowed")
+        assert.strictEqual(answer.headers["x-request-id"], "connect-1")
+        assert.isDefined(answer.headers["allow"])
+        assert.strictEqual(answer.headers["connection"], "close")
+      }
+    })
+  )
+
+  it.effect("CONNECT from a client that leaves at once does no harm (T9)", () =>
+    Effect.gen(function* () {
+      const { url } = yield* TestService
+      const { hostname, port } = new URL(url)
+      const gone = Effect.callback<boolean>((resume) => {
+        const socket = connect(Number(port), hostname, () => {
+          socket.write(render({ method: "CONNECT", path: "elsewhere.test:443" }))
+          setImmediate(() => socket.resetAndDestroy())
+        })
+        socket.on("error", () => {}).on("close", () => resume(Effect.succeed(true)))
+      })
+      yield* Effect.replicateEffect(gone, 200, { concurrency: 4 })
+      assert.strictEqual((yield* send(url, { path: "/health/live" })).status, 200)
+    })
+  )
+
+  it.effect("405: a method in X-HTTP-Method-Override is ignored (D10)", () =>
+    Effect.gen(function* () {
+      const { send } = yield* TestService.tenant
+      const headers = [["X-HTTP-Method-Override", "GET"]] as const
+      assertRefused(yield* send({ method: "POST", path: `${collection}/${unknownId}`, headers }), "MethodNotAllowed")
+    })
+  )
 })

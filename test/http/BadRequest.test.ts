@@ -1,7 +1,7 @@
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { layerLive } from "../support/process/layerLive.ts"
-import { created, minimal, unknownId } from "../support/http/Bodies.ts"
+import { created, minimal } from "../support/http/Bodies.ts"
 import { type Header, json } from "../support/http/HttpProbe.ts"
 import { assertInvalid, type Issue } from "../support/http/Refusal.ts"
 import { TestService } from "../support/http/TestService.ts"
@@ -10,17 +10,9 @@ type Cases = ReadonlyArray<readonly [rule: string, body: unknown, ...issues: Rea
 
 const issue = (message: string, ...path: Issue["path"]): Issue => ({ path, message })
 
-const hash = "0123456789abcdef".repeat(4)
-
 /** test/domain/NewCredential.test.ts has the fields, test/service/Refused.test.ts what belongs to others. */
 const fields: Cases = [
   ["neither key nor provider (rule 1)", {}, issue("is required", "key"), issue("is required", "provider")],
-  [
-    "two elements of a list (D7)",
-    { ...minimal, allowed_api_key_hashes: ["", hash, null] },
-    issue("must be 64 lowercase hexadecimal characters", "allowed_api_key_hashes", 0),
-    issue("must be a string", "allowed_api_key_hashes", 2)
-  ],
   [
     "every field that is wrong is named (D7)",
     { key: "", provider: "nobody", name: 5, allowed_models: ["a", 1, "b", 2], disabled: "no", declared_zdr: 0 },
@@ -38,28 +30,13 @@ const bodies: Cases = [
   ["nothing", "", issue("must be a JSON object")],
   ["JSON that is cut off", '{"key":"k","provider":"xai"', issue("must be valid JSON")],
   ["JSON with more behind it", `${JSON.stringify(minimal)}x`, issue("must be valid JSON")],
-  ["two JSON objects", JSON.stringify(minimal).repeat(2), issue("must be valid JSON")],
-  ["single quotes", "{'key':'k'}", issue("must be valid JSON")],
-  ["a comma too many", '{"key":"k","provider":"xai",}', issue("must be valid JSON")],
-  ["a comment", '{"key":"k","provider":"xai"/**/}', issue("must be valid JSON")],
-  ["a raw line break in a string", '{"key":"k\n","provider":"xai"}', issue("must be valid JSON")],
-  ["NaN", '{"key":"k","provider":"xai","disabled":NaN}', issue("must be valid JSON")],
   ["a form", "key=k&provider=xai", issue("must be valid JSON")],
   ["null", "null", issue("must be a JSON object")],
   ["a list", JSON.stringify([minimal]), issue("must be a JSON object")],
-  ["a text", '"key"', issue("must be a JSON object")],
-  ["a number", "5", issue("must be a JSON object")],
-  ["true", "true", issue("must be a JSON object")],
   ["200,000 nested lists", "[".repeat(200_000), issue("must be valid JSON")],
   [
     "bytes that are not UTF-8 in a value",
     Buffer.from('{"key":"\xff","provider":"xai"}', "latin1"),
-    issue("must be UTF-8")
-  ],
-  ["an overlong encoding", Buffer.from('{"key":"\xc0\xaf","provider":"xai"}', "latin1"), issue("must be UTF-8")],
-  [
-    "an encoded half of a surrogate pair",
-    Buffer.from('{"key":"\xed\xa0\x80","provider":"xai"}', "latin1"),
     issue("must be UTF-8")
   ],
   [
@@ -72,10 +49,8 @@ const bodies: Cases = [
 
 const contentTypes: ReadonlyArray<readonly [name: string, headers: ReadonlyArray<Header>]> = [
   ["none", []],
-  ["an empty one", [["Content-Type", ""]]],
   ["text/plain", [["Content-Type", "text/plain"]]],
   ["a form", [["Content-Type", "application/x-www-form-urlencoded"]]],
-  ["a multipart form", [["Content-Type", "multipart/form-data; boundary=x"]]],
   ["another kind of JSON", [["Content-Type", "application/merge-patch+json"]]],
   ["a longer name", [["Content-Type", "application/jsonl"]]],
   [
@@ -114,14 +89,13 @@ layerLive(TestService.layer)("create answers 400 (section 7)", (it) => {
   it.effect.each([
     "application/json",
     "Application/JSON",
-    "application/json; charset=utf-8",
     "application/json ;charset=UTF-8",
     "application/json; charset=utf-16"
   ])("but accepts the content type %s (section 4.1)", (type) =>
     Effect.map(createWith([["Content-Type", type]]), created)
   )
 
-  it.effect.each(["gzip", "br", "x-canary"])("the body is encoded as %s (D8)", (encoding) =>
+  it.effect.each(["gzip", "x-canary"])("the body is encoded as %s (D8)", (encoding) =>
     Effect.gen(function* () {
       const answer = yield* createWith([json, ["Content-Encoding", encoding]])
       assertInvalid(answer, issue("must be sent without content encoding"))
@@ -149,13 +123,5 @@ layerLive(TestService.layer)("create answers 400 (section 7)", (it) => {
       assert.strictEqual(answer.status, 400)
       assert.isBelow(answer.body.length, 10_000)
     })
-  )
-
-  it.effect("both the workspace and a hash are named if both are wrong (D7)", () =>
-    refuses(
-      { ...minimal, workspace_id: unknownId, allowed_api_key_hashes: [hash] },
-      issue("is not a workspace of this account", "workspace_id"),
-      issue("is not an API key of this account", "allowed_api_key_hashes", 0)
-    )
   )
 })

@@ -2,9 +2,8 @@ import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { Accounts } from "../../src/service/Accounts.ts"
 import { credentialIn, createdId } from "../support/http/Bodies.ts"
-import { send } from "../support/http/HttpProbe.ts"
 import type { Answer } from "../support/http/RawConnection.ts"
-import { assertHeaders, assertInvalid, assertRefused } from "../support/http/Refusal.ts"
+import { assertHeaders, assertInvalid } from "../support/http/Refusal.ts"
 import { TestService } from "../support/http/TestService.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 
@@ -156,13 +155,6 @@ layerLive(TestService.layer)("GET /api/v1/byok", (it) => {
       const secret = "a-secret-that-was-put-in-the-wrong-place"
       assertInvalid(yield* list(`?${secret}`), { path: [], message })
       assert.deepStrictEqual(pageIn(yield* list("?")), { data: [], total_count: 0 })
-    })
-  )
-
-  it.effect("looks at the token first (L2, D2, D4)", () =>
-    Effect.gen(function* () {
-      const { url } = yield* TestService
-      assertRefused(yield* send(url, { path: "/api/v1/byok?limit=0" }), "MissingKey")
     })
   )
 })

@@ -7,9 +7,8 @@ import { Accounts } from "../../src/service/Accounts.ts"
 import * as ExplanationsLive from "../../src/service/routing/Explanations.ts"
 import { Database } from "../../src/sql/connection/Database.ts"
 import { createdId, unknownId } from "../support/http/Bodies.ts"
-import { operationsOf } from "../support/http/HttpProbe.ts"
 import type { Answer } from "../support/http/RawConnection.ts"
-import { assertHeaders, assertInvalid, assertRefused } from "../support/http/Refusal.ts"
+import { assertHeaders, assertInvalid } from "../support/http/Refusal.ts"
 import { type Parts, TestService } from "../support/http/TestService.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 
@@ -234,6 +233,7 @@ layerLive(TestService.layer)("POST /api/v1/byok/plan", (it) => {
   )
 
   it.effect.each([
+    ["{", [{ path: [], message: "must be valid JSON" }]],
     [{ targets: asked.targets }, [{ path: ["model"], message: "is required" }]],
     [
       { ...asked, model: 5, targets: 5 },
@@ -282,17 +282,6 @@ layerLive(TestService.layer)("POST /api/v1/byok/plan", (it) => {
         path: ["workspace_id"],
         message: "is required: the default workspace is deleted"
       })
-    })
-  )
-
-  it.effect("needs a management key, before the body is read (D2, D4, T7)", () =>
-    Effect.gen(function* () {
-      const { url } = yield* TestService
-      const tenant = yield* TestService.tenant
-      assertRefused(yield* TestService.send({ method: "POST", path: "/api/v1/byok/plan", body: "{" }), "MissingKey")
-      assertRefused(yield* operationsOf(url, yield* tenant.ordinaryKey).plan("{"), "Forbidden")
-      assertInvalid(yield* tenant.plan("{"), { path: [], message: "must be valid JSON" })
-      assertRefused(yield* tenant.get("plan"), "NotFound")
     })
   )
 })

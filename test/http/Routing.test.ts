@@ -13,6 +13,7 @@ const collection = "/api/v1/byok"
 /** test/domain/Identifiers.test.ts has the forms of a UUID. */
 const notUuids = [
   "nonsense",
+  "plan",
   "019ad5a06c1e7b3a9f523a1c5d7e9b11",
   "00000000-0000-0000-0000-000000000000",
   `${unknownId}%00`,
@@ -80,6 +81,7 @@ const wrongMethods: ReadonlyArray<readonly [method: string, path: string, allow:
     ["POST", "PATCH", "DELETE", "PUT"].map((method) => [method, path, "GET, HEAD"] as const)
   ),
   ["PUT", "/api/v1/byok/plan", "GET, HEAD, POST, PATCH, DELETE"],
+  ["PUT", `/api/v1/byok/${unknownId}/status`, "GET, HEAD"],
   ["PUT", "/api/v1/byok/nonsense", ofItem],
   ["PUT", "/api/v1/byok/%zz", ofItem],
   ["PUT", `/api/v1/byok/${"a".repeat(10_000)}`, ofItem],

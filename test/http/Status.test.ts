@@ -4,7 +4,6 @@ import { CredentialId } from "../../src/domain/Identifiers.ts"
 import { CredentialUse } from "../../src/port/CredentialUse.ts"
 import { AccountRepository } from "../../src/port/AccountRepository.ts"
 import { createdId, unknownId } from "../support/http/Bodies.ts"
-import { send } from "../support/http/HttpProbe.ts"
 import type { Answer } from "../support/http/RawConnection.ts"
 import { assertHeaders, assertRefused } from "../support/http/Refusal.ts"
 import { TestService, type Tenant } from "../support/http/TestService.ts"
@@ -120,16 +119,13 @@ layerLive(TestService.layer)("GET /api/v1/byok/{id}/status", (it) => {
     })
   )
 
-  it.effect("does not know the credentials of other accounts, and needs a management key (D2, D4, D5)", () =>
+  it.effect("does not know the credentials of other accounts (D5)", () =>
     Effect.gen(function* () {
-      const { url } = yield* TestService
       const [owner, stranger] = [yield* TestService.newTenant, yield* TestService.newTenant]
       const id = createdId(yield* owner.create({ provider: "azure", key }))
       for (const other of [id, unknownId, "nonsense"]) {
         assertRefused(yield* stranger.send({ path: `/api/v1/byok/${other}/status` }), "NotFound")
       }
-      assertRefused(yield* send(url, { path: `/api/v1/byok/${id}/status` }), "MissingKey")
-      assertRefused(yield* stranger.send({ method: "PUT", path: `/api/v1/byok/${id}/status` }), "MethodNotAllowed")
     })
   )
 })

@@ -2,7 +2,6 @@ import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { eventsIn } from "../support/database/auditEntries.ts"
 import { created, createdId, credentialIn, defaults, minimal } from "../support/http/Bodies.ts"
-import { bearer, json } from "../support/http/HttpProbe.ts"
 import { assertHeaders, assertInvalid, assertRefused } from "../support/http/Refusal.ts"
 import { TestService } from "../support/http/TestService.ts"
 import { layerLive } from "../support/process/layerLive.ts"
@@ -120,16 +119,6 @@ layerLive(TestService.layer)("PATCH /api/v1/byok/{id}", (it) => {
       })
       assertRefused(yield* update(id, { name: "x".repeat(256 * 1024) }), "PayloadTooLarge")
       assert.strictEqual((yield* get(id)).body, before)
-    })
-  )
-
-  it.effect("looks at the token before path and body (D2, D4)", () =>
-    Effect.gen(function* () {
-      for (const method of ["PATCH", "DELETE"]) {
-        const request = { method, path: "/api/v1/byok/nonsense", body: "{" }
-        assertRefused(yield* TestService.send({ ...request, headers: [json] }), "MissingKey")
-        assertRefused(yield* TestService.send({ ...request, headers: [json, bearer("unknown")] }), "InvalidKey")
-      }
     })
   )
 })

@@ -1,0 +1,211 @@
+import { assert } from "@effect/vitest"
+import { Context, Effect, Option, Redacted } from "effect"
+import { ApiKeys } from "../../src/port/ApiKeys.ts"
+import { formatApiKey } from "../../src/port/ApiKey.ts"
+import { Accounts } from "../../src/service/Accounts.ts"
+import { created, createdId, minimal, unknownId } from "../support/http/Bodies.ts"
+import { bearer, create, creation, exchange, get, type Header, json, operationsOf } from "../support/http/HttpProbe.ts"
+import type { Answer } from "../support/http/RawConnection.ts"
+import { assertRefused } from "../support/http/Refusal.ts"
+import { type Parts, type Tenant, TestService } from "../support/http/TestService.ts"
+import { layerLive } from "../support/process/layerLive.ts"
+
+const operations = [
+  { path: "/api/v1/byok/nonsense" },
+  { path: "/api/v1/byok?limit=0" },
+  { method: "POST", path: "/api/v1/byok", body: "{" },
+  { method: "POST", path: "/api/v1/byok/plan", body: "{" },
+  { method: "PATCH", path: "/api/v1/byok/nonsense", body: "{" },
+  { method: "DELETE", path: "/api/v1/byok/nonsense" },
+  { path: "/api/v1/byok/nonsense/status" }
+]
+
+const noKey = "must be Bearer and a management key, but has no key"
+const repeated = "must be sent once, but was sent more often"
+const another = "must be Bearer and a management key, but has another scheme"
+const missing: ReadonlyArray<
+  readonly [name: string, headers: (tenant: Tenant) => ReadonlyArray<Header>, found?: string]
+> = [
+  ["no Authorization header", () => []],
+  ["an empty one", () => [["Authorization", ""]], "must be Bearer and a management key, but is empty"],
+  ["the scheme alone", () => [["Authorization", "Bearer"]], noKey],
+  ["the scheme and blanks", () => [["Authorization", "bearer    "]], noKey],
+  ["another scheme", ({ management_key }) => [["Authorization", `Basic ${btoa(`user:${management_key}`)}`]], another],
+  ["a scheme that begins alike", ({ management_key }) => [["Authorization", `Bearers ${management_key}`]], another],
+  [
+    "the token without a scheme",
+    ({ management_key }) => [["Authorization", management_key]],
+    "must be Bearer and a management key, but has no scheme"
+  ],
+  ["the token in another header", ({ management_key }) => [["X-Api-Key", management_key]]],
+  ["two that are valid", ({ management_key }) => [bearer(management_key), bearer(management_key)], repeated],
+  ["an unknown one and a valid one", ({ management_key }) => [bearer("unknown"), bearer(management_key)], repeated],
+  ["a valid one and an empty one", ({ management_key }) => [bearer(management_key), ["Authorization", ""]], repeated]
+]
+
+const invalid: ReadonlyArray<readonly [name: string, token: (tenant: Tenant) => string]> = [
+  ["unknown", () => formatApiKey(Buffer.alloc(32, 1), true)],
+  ["of our form with a wrong checksum (D41)", () => `byok_mk_${"A".repeat(49)}`],
+  ["of another form", () => "unknown"],
+  ["the valid one in capitals", ({ management_key }) => management_key.toUpperCase()],
+  ["the hash of the valid one", ({ management_key_hash }) => management_key_hash],
+  ["the valid one twice", ({ management_key }) => `${management_key} ${management_key}`],
+  ["the valid one and a comma", ({ management_key }) => `${management_key},`],
+  ["bytes that are no letters", () => "\u0080\u00ff\u00e9"],
+  ["10,000 characters long", () => "A".repeat(10_000)]
+]
+
+const assertInvalidKey = (answer: Answer) => {
+  assertRefused(answer, "InvalidKey")
+  assert.strictEqual(answer.headers["www-authenticate"], 'Bearer realm="byok", error="invalid_token"')
+}
+
+const assertForbidden = (answer: Answer) => {
+  assertRefused(answer, "Forbidden")
+  assert.strictEqual(answer.headers["www-authenticate"], 'Bearer realm="byok", error="insufficient_scope"')
+}
+
+const ordinaryKey = Effect.flatMap(TestService.tenant, ({ ordinaryKey }) => ordinaryKey)
+
+/** Sends only the head of a create: an answer then comes without reading the body. */
+const createWithoutBody = Effect.fnUntraced(function* (token: string, length: string) {
+  const { url } = yield* TestService
+  return yield* exchange(url, creation(token, undefined, [["Content-Length", length]]))
+})
+
+layerLive(TestService.layer)("authentication (sections 5 and 7)", (it) => {
+  it.effect.each(missing)("401 Missing Authentication header: %s, whatever else is wrong (D2)", ([, headers, found]) =>
+    Effect.gen(function* () {
+      const given = [json, ...headers(yield* TestService.tenant)]
+      const issues = [{ path: ["Authorization"], message: found }]
+      for (const request of operations) {
+        const answer = yield* TestService.send({ ...request, headers: given })
+        assertRefused(answer, "MissingKey", found === undefined ? undefined : { issues })
+        assert.strictEqual(answer.headers["www-authenticate"], 'Bearer realm="byok"')
+      }
+    })
+  )
+
+  it.effect.each(invalid)("401 Invalid API key: %s, whatever else is wrong (D3)", ([, token]) =>
+    Effect.gen(function* () {
+      const headers = [json, bearer(token(yield* TestService.tenant))]
+      for (const request of operations) assertInvalidKey(yield* TestService.send({ ...request, headers }))
+    })
+  )
+
+  it.effect("401: a revoked key is refused like an unknown one, from the next request on (D3, D42)", () =>
+    Effect.gen(function* () {
+      const { sql, url } = yield* TestService
+      const accounts = yield* Accounts
+      const { account_id, create: createHere, get: getHere } = yield* TestService.newTenant
+      const issued = yield* accounts.issueApiKey(account_id, { name: "soon revoked", management: true })
+      const key = Redacted.value(issued.key)
+      const id = createdId(yield* create(url, key, minimal))
+      yield* accounts.revokeApiKey(issued.hash)
+      const asked = Effect.all([create(url, key, minimal), get(url, key, id)])
+      for (const answer of yield* TestService.storing(0, asked)) assertInvalidKey(answer)
+      assert.strictEqual((yield* getHere(id)).status, 200)
+      // Behind the service's back it is just as soon.
+      yield* sql`UPDATE api_keys SET revoked_at = now() WHERE account_id = ${account_id}`
+      assertInvalidKey(yield* createHere(minimal))
+    })
+  )
+
+  it.effect.each(["unknown", ""])("401 before the body is read: token %j (D4)", (token) =>
+    Effect.gen(function* () {
+      const answer = yield* Effect.timeout(createWithoutBody(token, "1000"), "4 seconds")
+      assert.strictEqual(answer.status, 401)
+    })
+  )
+
+  it.effect("the scheme may be in any case (RFC 9110, section 11.1)", () =>
+    Effect.gen(function* () {
+      const { management_key } = yield* TestService.tenant
+      for (const scheme of ["bearer", "BEARER"]) {
+        const headers: ReadonlyArray<Header> = [["Authorization", `${scheme} ${management_key}`], json]
+        const body = JSON.stringify(minimal)
+        created(yield* TestService.send({ method: "POST", path: "/api/v1/byok", headers, body }))
+      }
+    })
+  )
+
+  it.effect.each(["imported key, with a comma", "импортированный-clé-鍵"])(
+    "a key of another form that was imported by hash works: %s (D24, D41)",
+    (token) =>
+      Effect.gen(function* () {
+        const { sql, url } = yield* TestService
+        const { account_id } = yield* TestService.newTenant
+        yield* sql`
+          INSERT INTO api_keys (hash, account_id, name, management, created_at)
+          VALUES (sha256(convert_to(${token}, 'UTF8')), ${account_id}, 'imported', true, now())`
+        created(yield* create(url, Buffer.from(token).toString("latin1"), minimal))
+      })
+  )
+
+  it.effect.each([
+    ["a valid body", minimal],
+    ["no JSON", "{"],
+    ["a body over the limit", "x".repeat(300_000)]
+  ])("403 for an ordinary key on create with %s, without a row (T7)", ([, body]) =>
+    Effect.gen(function* () {
+      const { url } = yield* TestService
+      assertForbidden(yield* TestService.storing(0, create(url, yield* ordinaryKey, body)))
+    })
+  )
+
+  it.effect("403 for an ordinary key on every other operation, whatever the id (D4)", () =>
+    Effect.gen(function* () {
+      const { url } = yield* TestService
+      const tenant = yield* TestService.tenant
+      const own = createdId(yield* tenant.create(minimal))
+      const ordinary = operationsOf(url, yield* ordinaryKey)
+      for (const id of [own, unknownId, "nonsense"]) {
+        const requests = [ordinary.get(id), ordinary.update(id, { name: "x" }), ordinary.delete(id)]
+        for (const answer of yield* Effect.all(requests)) assertForbidden(answer)
+      }
+      for (const answer of [yield* ordinary.list(), yield* ordinary.plan("{")]) assertForbidden(answer)
+      assert.strictEqual((yield* tenant.get(own)).status, 200)
+    })
+  )
+
+  it.effect.each(["1000", "10737418240"])(
+    "403 before the body is read: %s bytes declared, none sent (D4, T7)",
+    (length) =>
+      Effect.gen(function* () {
+        assertForbidden(yield* Effect.timeout(createWithoutBody(yield* ordinaryKey, length), "4 seconds"))
+      })
+  )
+
+  it.effect("403 for a key that is no longer a management key, from the next request on (D42)", () =>
+    Effect.gen(function* () {
+      const { sql } = yield* TestService
+      const { account_id, create } = yield* TestService.newTenant
+      created(yield* create(minimal))
+      yield* sql`UPDATE api_keys SET management = false WHERE account_id = ${account_id}`
+      assertForbidden(yield* create(minimal))
+    })
+  )
+})
+
+/** A build that takes every live key for a management key. */
+const everyKeyManages = Effect.gen(function* () {
+  const parts = yield* Effect.context<Parts>()
+  const { find, ownedBy } = Context.get(parts, ApiKeys)
+  const managing: typeof find = (hash) =>
+    Effect.map(
+      find(hash),
+      Option.map((key) => ({ ...key, management: true }))
+    )
+  return Context.add(parts, ApiKeys, { find: managing, ownedBy })
+})
+
+layerLive(TestService.layerWith({ parts: everyKeyManages }))("control: a build that takes every key (T7)", (it) => {
+  it.effect("stores a row, and waits for the body", () =>
+    Effect.gen(function* () {
+      const { url } = yield* TestService
+      created(yield* TestService.storing(1, create(url, yield* ordinaryKey, minimal)))
+      const answer = yield* Effect.timeoutOption(createWithoutBody(yield* ordinaryKey, "1000"), "300 millis")
+      assert.isTrue(Option.isNone(answer))
+    })
+  )
+})

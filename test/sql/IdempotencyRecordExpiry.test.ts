@@ -8,7 +8,7 @@ import * as IdempotencyRecordExpiry from "../../src/service/IdempotencyRecordExp
 import { clockAhead } from "../support/process/clockAhead.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { adminClient, migratedDatabase, settingsFor } from "../support/database/freshDatabase.ts"
-import { createOnce } from "../support/service/asTenant.ts"
+import { changing, createOnce } from "../support/service/asTenant.ts"
 
 /** A service on a database of its own, and creates of one account under a key. */
 const open = Effect.gen(function* () {
@@ -35,22 +35,16 @@ describe("old idempotency records on PostgreSQL (SECURITY.md, Idempotency record
       )
 
       let searched = 0
-      const watched = Layer.effect(
-        IdempotencyRecords,
-        Effect.map(IdempotencyRecords, (records) => ({
-          ...records,
-          forget: (...given) => Effect.tap(records.forget(...given), () => Effect.sync(() => (searched += 1)))
-        }))
-      )
+      const watched = changing(IdempotencyRecords, (records) => ({
+        ...records,
+        forget: (...given) => Effect.tap(records.forget(...given), () => Effect.sync(() => (searched += 1)))
+      }))
       yield* Layer.build(Layer.fresh(IdempotencyRecordExpiry.layer).pipe(Layer.provide(watched))).pipe(
         Effect.provide(instance),
         Effect.provideService(IdempotencyRecordExpiry.interval, Duration.millis(20)),
         Effect.provideService(Clock.Clock, clock)
       )
-      yield* eventually(
-        "old idempotency records were looked for",
-        Effect.sync(() => searched >= 2)
-      )
+      yield* eventually("old idempotency records were looked for", () => searched >= 2)
       assert.lengthOf(yield* sql`SELECT 1 FROM receipts`, 2)
     })
   )

@@ -18,7 +18,7 @@ import { openStore, type Ports } from "../../support/database/stores.ts"
 import * as CipherPlain from "../../support/keys/CipherPlain.ts"
 import { ringOf } from "../../support/keys/keyrings.ts"
 import { cipherOn, inMemory } from "../../support/memory/inMemory.ts"
-import { create } from "../../support/service/asTenant.ts"
+import { changing, create } from "../../support/service/asTenant.ts"
 import { requestOf } from "../../support/service/planning.ts"
 import { stopMonotonicClock } from "../../support/process/stopMonotonicClock.ts"
 
@@ -192,10 +192,7 @@ describe("pools", () => {
     Effect.gen(function* () {
       const owner = yield* newTenant
       yield* create(owner)
-      const broken = Layer.effect(
-        Cipher,
-        Effect.map(Cipher, (cipher) => ({ ...cipher, prepare: () => failure }))
-      )
+      const broken = changing(Cipher, (cipher) => ({ ...cipher, prepare: () => failure }))
       const found = yield* Effect.provide(sealsIn(owner), Layer.fresh(Layer.provide(Pools.layer, broken)))
       assert.deepStrictEqual(found, [seal])
       const unproved = yield* Effect.provide(sealsIn(owner), Layer.fresh(Pools.layerUnverified))
@@ -209,17 +206,14 @@ describe("pools", () => {
       yield* create(owner)
       let down = true
       let asked = 0
-      const flaky = Layer.effect(
-        Cipher,
-        Effect.map(Cipher, (cipher) => ({
-          ...cipher,
-          prepare: (...args: Parameters<typeof cipher.prepare>) =>
-            Effect.suspend(() => {
-              asked += 1
-              return down ? new KeyStoreUnavailable({ reason: "down" }) : cipher.prepare(...args)
-            })
-        }))
-      )
+      const flaky = changing(Cipher, (cipher) => ({
+        ...cipher,
+        prepare: (...args) =>
+          Effect.suspend(() => {
+            asked += 1
+            return down ? new KeyStoreUnavailable({ reason: "down" }) : cipher.prepare(...args)
+          })
+      }))
       yield* Effect.gen(function* () {
         const advance = yield* stopMonotonicClock
         assert.deepStrictEqual(yield* sealsIn(owner), ["unavailable"])
@@ -240,18 +234,15 @@ describe("pools", () => {
       yield* create(owner)
       const advance = yield* stopMonotonicClock
       let asked = 0
-      const hanging = Layer.effect(
-        Cipher,
-        Effect.map(Cipher, (cipher) => ({
-          ...cipher,
-          prepare: () =>
-            Effect.suspend(() => {
-              asked += 1
-              advance(2500)
-              return new KeyStoreUnavailable({ reason: "it does not answer in time" })
-            })
-        }))
-      )
+      const hanging = changing(Cipher, (cipher) => ({
+        ...cipher,
+        prepare: () =>
+          Effect.suspend(() => {
+            asked += 1
+            advance(2500)
+            return new KeyStoreUnavailable({ reason: "it does not answer in time" })
+          })
+      }))
       yield* Effect.gen(function* () {
         for (const _ of ["first", "second"]) assert.deepStrictEqual(yield* sealsIn(owner), ["unavailable"])
         assert.strictEqual(asked, 1)
@@ -269,20 +260,17 @@ describe("pools", () => {
       const began = yield* Deferred.make<true>()
       const held = yield* Deferred.make<true>()
       let loads = 0
-      const slow = Layer.effect(
-        CredentialPools,
-        Effect.map(CredentialPools, (pools) => ({
-          ...pools,
-          load: (...args: Parameters<typeof pools.load>) =>
-            Effect.gen(function* () {
-              loads += 1
-              const read = yield* pools.load(...args)
-              yield* Deferred.succeed(began, true)
-              yield* Deferred.await(held)
-              return read
-            })
-        }))
-      )
+      const slow = changing(CredentialPools, (pools) => ({
+        ...pools,
+        load: (...args) =>
+          Effect.gen(function* () {
+            loads += 1
+            const read = yield* pools.load(...args)
+            yield* Deferred.succeed(began, true)
+            yield* Deferred.await(held)
+            return read
+          })
+      }))
       yield* Effect.gen(function* () {
         const early = yield* Effect.forEach([1, 2, 3], () => Effect.forkChild(snapshotOf(owner)))
         yield* Deferred.await(began)

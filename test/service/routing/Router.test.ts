@@ -24,7 +24,7 @@ import { ringOf } from "../../support/keys/keyrings.ts"
 import { elementOf, integer } from "../../support/memory/arbitraries.ts"
 import { cipherOn, inMemory } from "../../support/memory/inMemory.ts"
 import { Memory } from "../../support/memory/Memory.ts"
-import { create, remove, update } from "../../support/service/asTenant.ts"
+import { changing, create, remove, update } from "../../support/service/asTenant.ts"
 import { attempt, ownStep, planOf, requestOf } from "../../support/service/planning.ts"
 import { stopMonotonicClock } from "../../support/process/stopMonotonicClock.ts"
 
@@ -35,23 +35,20 @@ const stepsOf = ({ steps }: Planned) => steps.map((step) => (step._tag === "Own"
 
 /** A router whose key store answers after an effect. Puts what it reads into `read`. */
 const routerOn = (answer: Effect.Effect<void, KeyStoreUnavailable>, read: Array<Buffer> = []) => {
-  const cipher = Layer.effect(
-    Cipher,
-    Effect.map(Cipher, (cipher) => ({
-      ...cipher,
-      prepare: (...args: Parameters<typeof cipher.prepare>) =>
-        Effect.map(cipher.prepare(...args), (prepared) => ({
-          read: <A>(use: (key: Buffer) => A) =>
-            Effect.andThen(
-              answer,
-              prepared.read((opened) => {
-                read.push(opened)
-                return use(opened)
-              })
-            )
-        }))
-    }))
-  )
+  const cipher = changing(Cipher, (cipher) => ({
+    ...cipher,
+    prepare: (...args) =>
+      Effect.map(cipher.prepare(...args), (prepared) => ({
+        read: <A>(use: (key: Buffer) => A) =>
+          Effect.andThen(
+            answer,
+            prepared.read((opened) => {
+              read.push(opened)
+              return use(opened)
+            })
+          )
+      }))
+  }))
   return Layer.fresh(Layer.provide(Router.layer, cipher))
 }
 
@@ -517,18 +514,11 @@ describe("what a router learns", () => {
           return store
         })
         const broken = Layer.mergeAll(
-          Layer.effect(
-            Parkings,
-            Effect.map(Parkings, (parkings) => ({ ...parkings, store: () => failing }))
-          ),
-          Layer.effect(
-            CredentialUse,
-            Effect.map(CredentialUse, (uses) => ({
-              ...uses,
-              store: (...args: Parameters<typeof uses.store>) =>
-                Effect.suspend(() => (down ? failing : uses.store(...args)))
-            }))
-          )
+          changing(Parkings, (parkings) => ({ ...parkings, store: () => failing })),
+          changing(CredentialUse, (uses) => ({
+            ...uses,
+            store: (...args) => Effect.suspend(() => (down ? failing : uses.store(...args)))
+          }))
         )
         yield* Effect.gen(function* () {
           const early = yield* planOf(owner)
@@ -620,14 +610,10 @@ describe("what a router learns", () => {
       yield* create(owner)
       let down = false
       const failure = new DatabaseFailure({ kind: "ConnectionError", sqlstate: "08006", constraint: undefined })
-      const cut = Layer.effect(
-        CredentialPools,
-        Effect.map(CredentialPools, (pools) => ({
-          load: (...args: Parameters<typeof pools.load>) => (down ? Effect.die(failure) : pools.load(...args)),
-          versions: (...args: Parameters<typeof pools.versions>) =>
-            down ? Effect.die(failure) : pools.versions(...args)
-        }))
-      )
+      const cut = changing(CredentialPools, (pools) => ({
+        load: (...args) => (down ? Effect.die(failure) : pools.load(...args)),
+        versions: (...args) => (down ? Effect.die(failure) : pools.versions(...args))
+      }))
       yield* Effect.gen(function* () {
         const { plan } = yield* Router
         yield* plan(requestOf(owner))

@@ -18,7 +18,7 @@ const unwritable = -1
 const pool = Effect.fnUntraced(function* (options: { readonly queue?: number; readonly deadline?: number } = {}) {
   const statements: Array<ReadonlyArray<number>> = []
   const state = { held: false, failing: (_asked: number): DatabaseFailure | undefined => undefined }
-  const until = (free: () => boolean) => eventually("it may go on", Effect.sync(free))
+  const until = (free: () => boolean) => eventually("it may go on", free)
   const query = (asked: ReadonlyArray<number>): Effect.Effect<ReadonlyArray<string>, DatabaseFailure> =>
     Effect.gen(function* () {
       statements.push(asked)
@@ -76,10 +76,7 @@ describe("concurrent requests", () => {
       const asked: Array<Fiber.Fiber<string, ServiceUnavailable>> = []
       for (const one of [1, 2]) {
         asked.push(yield* Effect.forkChild(ask(one)))
-        yield* eventually(
-          "it is in progress",
-          Effect.sync(() => statements.length === one)
-        )
+        yield* eventually("it is in progress", () => statements.length === one)
       }
       for (const one of [3, 4, 5]) asked.push(yield* Effect.forkChild(ask(one)))
       yield* Effect.promise(() => new Promise((resolve) => setImmediate(() => setImmediate(resolve))))
@@ -142,10 +139,7 @@ describe("concurrent requests", () => {
       const { ask, state, statements } = yield* pool()
       state.held = true
       const [leaving, staying] = [yield* Effect.forkChild(ask(1)), yield* Effect.forkChild(ask(2))]
-      yield* eventually(
-        "they are in progress",
-        Effect.sync(() => statements.length === 1)
-      )
+      yield* eventually("they are in progress", () => statements.length === 1)
       yield* Fiber.interrupt(leaving)
       state.held = false
       assert.strictEqual(yield* Fiber.join(staying), "answer to 2")

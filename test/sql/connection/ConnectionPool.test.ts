@@ -12,12 +12,7 @@ const open = (batching: boolean) =>
   Effect.gen(function* () {
     const sent: Array<string> = []
     const state = { held: true }
-    const free = Effect.orDie(
-      eventually(
-        "it may go on",
-        Effect.sync(() => !state.held)
-      )
-    )
+    const free = Effect.orDie(eventually("it may go on", () => !state.held))
     const query = (name: string, held = true): Query<string> =>
       Effect.suspend(() => {
         sent.push(name)
@@ -42,10 +37,7 @@ describe.each([true, false])("a pool of connections, with batching: %s", (batchi
       const { pool, query, sent, state } = yield* open(batching)
       const advance = yield* stopMonotonicClock
       for (const name of ["first", "second"]) yield* Effect.forkChild(pool.ask(query(name), "tests.ask"))
-      yield* eventually(
-        "they have the connections",
-        Effect.sync(() => sent.length === 2)
-      )
+      yield* eventually("they have the connections", () => sent.length === 2)
       const late = yield* Effect.forkChild(Effect.exit(pool.ask(query("late"), "tests.ask")))
       yield* Effect.yieldNow
       advance(20_001)
@@ -62,10 +54,7 @@ describe.each([true, false])("a pool of connections, with batching: %s", (batchi
       const { pool, query, sent, state } = yield* open(batching)
       const lists = Array.from({ length: 900 }, (_, n) => pool.ask(query(`list ${n}`), "tests.list"))
       const listing = yield* Effect.forkChild(Effect.all(lists, { concurrency: "unbounded" }))
-      yield* eventually(
-        "they have what connections they may have",
-        Effect.sync(() => sent.length === 2)
-      )
+      yield* eventually("they have what connections they may have", () => sent.length === 2)
       const find = pool.batch<string, string>({
         operation: "tests.find",
         one: (name) => query(name, false),

@@ -1,4 +1,4 @@
-import { Context, Effect } from "effect"
+import { Context, Effect, Layer } from "effect"
 import { decodeCredentialChanges } from "../../../src/domain/CredentialChanges.ts"
 import { CurrentCaller } from "../../../src/domain/CurrentCaller.ts"
 import type { IdempotencyKey } from "../../../src/domain/IdempotencyKey.ts"
@@ -43,3 +43,7 @@ export const instead = <I extends Parts, S>(port: Context.Key<I, S>, change: (gi
   Effect.flatMap(Effect.context<Parts>(), (parts) =>
     Effect.provideContext(CredentialsLive.make, Context.add(parts, port, change(Context.getUnsafe(parts, port))))
   )
+
+/** The port as it is with parts of it replaced. */
+export const changing = <I, S>(port: Context.Key<I, S>, change: (given: S) => S) =>
+  Layer.effect(port, Effect.map(port, change))

@@ -1,11 +1,12 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Arbitrary, Effect, Fiber, Option } from "effect"
+import { Arbitrary, Context, Effect, Fiber, Layer, Option } from "effect"
 import type { SqlClient } from "effect/sql"
 import { Audit, type AuditReport } from "../../src/service/Audit.ts"
 import { AuditLog } from "../../src/port/AuditLog.ts"
 import { elementOf, integer } from "../support/memory/arbitraries.ts"
 import { openStore, storesOn } from "../support/database/stores.ts"
 import { holdOpen } from "../support/database/transactions.ts"
+import { layerLive } from "../support/process/layerLive.ts"
 
 const open = Effect.gen(function* () {
   const { ports, sql, url } = yield* openStore()
@@ -13,7 +14,7 @@ const open = Effect.gen(function* () {
     sql,
     log: yield* Effect.provide(AuditLog, ports),
     audit: yield* Effect.provide(Audit.make, ports),
-    another: Effect.provide(AuditLog, yield* storesOn(url))
+    another: Effect.flatMap(storesOn(url), (ports) => Effect.provide(AuditLog, ports))
   }
 })
 
@@ -29,18 +30,22 @@ const tables = ["audit_entries", "audit_checkpoints"]
 const keep = (sql: SqlClient.SqlClient) =>
   Effect.forEach(tables, (table) => sql.unsafe(`CREATE TABLE kept_${table} AS SELECT * FROM ${table}`))
 const restore = (sql: SqlClient.SqlClient) =>
-  Effect.forEach(tables, (table) =>
-    Effect.andThen(
-      sql.unsafe(`DELETE FROM ${table}`),
-      sql.unsafe(`INSERT INTO ${table} OVERRIDING SYSTEM VALUE SELECT * FROM kept_${table}`)
-    )
+  Effect.andThen(
+    Effect.forEach(tables, (table) =>
+      Effect.andThen(
+        sql.unsafe(`DELETE FROM ${table}`),
+        sql.unsafe(`INSERT INTO ${table} OVERRIDING SYSTEM VALUE SELECT * FROM kept_${table}`)
+      )
+    ),
+    sql`SELECT setval(pg_get_serial_sequence('audit_entries', 'seq'), 14)`
   )
 
 const seqs = [1, 3, 4, 6, 7, 9, 10, 11, 13, 14]
 
 /** Ten entries with gaps among them, under four checkpoints: entries 1 3 | 4 6 7 | 9 10 11 | 13 14. */
-const tenEntries = Effect.gen(function* () {
-  const { audit, log, sql, ...rest } = yield* open
+const makeTenEntries = Effect.gen(function* () {
+  const opened = yield* open
+  const { log, sql } = opened
   for (let seq = 1; seq <= 14; seq++) {
     yield* seqs.includes(seq) ? write(sql, seq) : skip(sql)
     if ([3, 7, 11, 14].includes(seq)) yield* log.seal(0)
@@ -56,8 +61,12 @@ const tenEntries = Effect.gen(function* () {
     [3, 7, 11, 14]
   )
   yield* keep(sql)
-  return { audit, log, sql, ...rest }
+  return opened
 })
+class TenEntries extends Context.Service<TenEntries, Effect.Success<typeof open>>()("byok/test/TenEntries") {}
+
+/** The log, as it was when its entries were made. */
+const tenEntries = Effect.tap(TenEntries, ({ sql }) => restore(sql))
 
 /** The first entry of the checkpoint that covers a number, which is named if the checkpoint does not match. */
 const firstUnder = (number: number) => [1, 4, 9, 13][number - 1] ?? assert.fail("no such checkpoint")
@@ -100,96 +109,99 @@ const forge = (number: number, ...statements: ReadonlyArray<string>): Tampering 
 })
 const tampering = Arbitrary.map(Arbitrary.all({ place: places, way: elementOf(ways) }), ({ place, way }) => way(place))
 
-describe("verifying the audit log on PostgreSQL (SECURITY.md, Audit)", () => {
-  it.live("counts an untouched log, over gaps and checkpoints", () =>
-    Effect.gen(function* () {
-      const { audit, sql } = yield* tenEntries
-      const [newest] = yield* sql<{ hash: string }>`
+layerLive(Layer.effect(TenEntries, makeTenEntries))(
+  "verifying the audit log on PostgreSQL (SECURITY.md, Audit)",
+  (it) => {
+    it.effect("counts an untouched log, over gaps and checkpoints", () =>
+      Effect.gen(function* () {
+        const { audit, sql } = yield* tenEntries
+        const [newest] = yield* sql<{ hash: string }>`
         SELECT encode(hash, 'hex') AS hash FROM audit_checkpoints ORDER BY number DESC LIMIT 1`
-      const { last_at, ...report } = yield* audit.verify()
-      assert.deepStrictEqual(report, {
-        entries: 10,
-        events: 20,
-        last_seq: 14,
-        unsealed: 0,
-        head: newest?.hash ?? "",
-        fault: null
+        const { last_at, ...report } = yield* audit.verify()
+        assert.deepStrictEqual(report, {
+          entries: 10,
+          events: 20,
+          last_seq: 14,
+          unsealed: 0,
+          head: newest?.hash ?? "",
+          fault: null
+        })
+        assert.match(last_at ?? "", /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/)
       })
-      assert.match(last_at ?? "", /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/)
-    })
-  )
+    )
 
-  it.live("finds and names whatever is edited, removed or inserted; restored it is intact (control)", () =>
-    Effect.gen(function* () {
-      const { audit, sql } = yield* tenEntries
-      const checked = yield* Arbitrary.checkEffect(
-        tampering,
-        Effect.fnUntraced(function* ({ found: expected, statements }) {
-          for (const statement of statements) yield* sql.unsafe(statement)
-          const reported = found(yield* audit.verify())
-          yield* restore(sql)
-          assert.strictEqual(reported, expected, statements.join(";\n"))
-          return true
-        }),
-        { runs: 60 }
-      )
-      assert.strictEqual(checked._tag, "Passed", Arbitrary.formatCheckFailure(checked))
-      assert.strictEqual(found(yield* audit.verify()), "intact")
-    })
-  )
+    it.effect("finds and names whatever is edited, removed or inserted; restored it is intact (control)", () =>
+      Effect.gen(function* () {
+        const { audit, sql } = yield* tenEntries
+        const checked = yield* Arbitrary.checkEffect(
+          tampering,
+          Effect.fnUntraced(function* ({ found: expected, statements }) {
+            for (const statement of statements) yield* sql.unsafe(statement)
+            const reported = found(yield* audit.verify())
+            yield* restore(sql)
+            assert.strictEqual(reported, expected, statements.join(";\n"))
+            return true
+          }),
+          { runs: 60 }
+        )
+        assert.strictEqual(checked._tag, "Passed", Arbitrary.formatCheckFailure(checked))
+        assert.strictEqual(found(yield* audit.verify()), "intact")
+      })
+    )
 
-  const chain = (sql: SqlClient.SqlClient) => sql<{ number: string; hash: string }>`
+    const chain = (sql: SqlClient.SqlClient) => sql<{ number: string; hash: string }>`
     SELECT number::text AS number, encode(hash, 'hex') AS hash FROM audit_checkpoints ORDER BY number`
 
-  it.live("needs a hash kept elsewhere to find a rewritten chain or a missing end", () =>
-    Effect.gen(function* () {
-      const { audit, sql } = yield* tenEntries
-      const [, second, , newest] = yield* chain(sql)
-      assert.strictEqual(found(yield* audit.verify(newest?.hash)), "intact")
-      assert.strictEqual(found(yield* audit.verify(second?.hash)), "intact", "an older one is still in the chain")
-      assert.strictEqual(found(yield* audit.verify("0".repeat(64))), "rewritten 14")
+    it.effect("needs a hash kept elsewhere to find a rewritten chain or a missing end", () =>
+      Effect.gen(function* () {
+        const { audit, sql } = yield* tenEntries
+        const [, second, , newest] = yield* chain(sql)
+        assert.strictEqual(found(yield* audit.verify(newest?.hash)), "intact")
+        assert.strictEqual(found(yield* audit.verify(second?.hash)), "intact", "an older one is still in the chain")
+        assert.strictEqual(found(yield* audit.verify("0".repeat(64))), "rewritten 14")
 
-      yield* sql`DELETE FROM audit_entries WHERE seq > 7`
-      yield* sql`DELETE FROM audit_checkpoints WHERE number > 2`
-      assert.strictEqual(found(yield* audit.verify()), "intact", "the end cut off together with its checkpoints")
-      assert.strictEqual(found(yield* audit.verify(newest?.hash)), "rewritten 7")
-      yield* restore(sql)
+        yield* sql`DELETE FROM audit_entries WHERE seq > 7`
+        yield* sql`DELETE FROM audit_checkpoints WHERE number > 2`
+        assert.strictEqual(found(yield* audit.verify()), "intact", "the end cut off together with its checkpoints")
+        assert.strictEqual(found(yield* audit.verify(newest?.hash)), "rewritten 7")
+        yield* restore(sql)
 
-      yield* sql`UPDATE audit_entries SET events = '[]' WHERE seq = 6`
-      yield* sql`DELETE FROM audit_checkpoints`
-      assert.strictEqual(found(yield* audit.verify()), "intact", "the whole chain rewritten")
-      assert.strictEqual(found(yield* audit.verify(newest?.hash)), "rewritten 14")
-    })
-  )
+        yield* sql`UPDATE audit_entries SET events = '[]' WHERE seq = 6`
+        yield* sql`DELETE FROM audit_checkpoints`
+        assert.strictEqual(found(yield* audit.verify()), "intact", "the whole chain rewritten")
+        assert.strictEqual(found(yield* audit.verify(newest?.hash)), "rewritten 14")
+      })
+    )
 
-  it.live("begins after a hash that was kept elsewhere", () =>
-    Effect.gen(function* () {
-      const { audit, sql } = yield* tenEntries
-      const [, second] = yield* chain(sql)
-      const { entries, fault, last_seq } = yield* audit.verify(undefined, second?.hash)
-      assert.deepStrictEqual({ entries, fault, last_seq }, { entries: 5, fault: null, last_seq: 14 })
-      yield* sql`UPDATE audit_entries SET events = '[]' WHERE seq IN (6, 10)`
-      assert.strictEqual(found(yield* audit.verify()), "edited 6")
-      assert.strictEqual(found(yield* audit.verify(undefined, second?.hash)), "edited 10")
-      assert.strictEqual(found(yield* audit.verify(undefined, "0".repeat(64))), "rewritten 14")
-    })
-  )
+    it.effect("begins after a hash that was kept elsewhere", () =>
+      Effect.gen(function* () {
+        const { audit, sql } = yield* tenEntries
+        const [, second] = yield* chain(sql)
+        const { entries, fault, last_seq } = yield* audit.verify(undefined, second?.hash)
+        assert.deepStrictEqual({ entries, fault, last_seq }, { entries: 5, fault: null, last_seq: 14 })
+        yield* sql`UPDATE audit_entries SET events = '[]' WHERE seq IN (6, 10)`
+        assert.strictEqual(found(yield* audit.verify()), "edited 6")
+        assert.strictEqual(found(yield* audit.verify(undefined, second?.hash)), "edited 10")
+        assert.strictEqual(found(yield* audit.verify(undefined, "0".repeat(64))), "rewritten 14")
+      })
+    )
 
-  it.live("cannot see changes to entries without a checkpoint, and counts those entries", () =>
-    Effect.gen(function* () {
-      const { audit, log, sql } = yield* tenEntries
-      const commit = yield* holdOpen(sql, "INSERT INTO audit_entries (events) VALUES ('[1]')")
-      for (const n of [1, 2]) yield* write(sql, n)
-      yield* log.seal(0)
-      yield* sql`DELETE FROM audit_entries WHERE seq = 16`
-      yield* sql`UPDATE audit_entries SET events = '[]' WHERE seq = 17`
-      assert.strictEqual(yield* log.unsealed(), 1)
-      yield* commit
-      const { fault, last_seq, unsealed } = yield* audit.verify()
-      assert.deepStrictEqual({ fault, last_seq, unsealed }, { fault: null, last_seq: 17, unsealed: 0 })
-    })
-  )
-})
+    it.effect("cannot see changes to entries without a checkpoint, and counts those entries", () =>
+      Effect.gen(function* () {
+        const { audit, log, sql } = yield* tenEntries
+        const commit = yield* holdOpen(sql, "INSERT INTO audit_entries (events) VALUES ('[1]')")
+        for (const n of [1, 2]) yield* write(sql, n)
+        yield* log.seal(0)
+        yield* sql`DELETE FROM audit_entries WHERE seq = 16`
+        yield* sql`UPDATE audit_entries SET events = '[]' WHERE seq = 17`
+        assert.strictEqual(yield* log.unsealed(), 1)
+        yield* commit
+        const { fault, last_seq, unsealed } = yield* audit.verify()
+        assert.deepStrictEqual({ fault, last_seq, unsealed }, { fault: null, last_seq: 17, unsealed: 0 })
+      })
+    )
+  }
+)
 
 describe("checkpoints on PostgreSQL (SECURITY.md, Audit)", () => {
   it.live("wait for transactions that may still commit an older number, and for no others", () =>

@@ -9,6 +9,7 @@ import { version } from "../../src/wiring/OtlpSettings.ts"
 import { InvalidSetting, readSettings, type Settings } from "../../src/wiring/Settings.ts"
 import { anyString } from "../support/memory/arbitraries.ts"
 import { migratedDatabase, settingsFor } from "../support/database/freshDatabase.ts"
+import { disguised, ringOf } from "../support/keys/keyrings.ts"
 import { selfSignedCertificate } from "../support/keys/selfSignedCertificate.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 
@@ -416,6 +417,17 @@ const refusalToStart = (change: (settings: Settings) => Settings) =>
   })
 
 layer(GivenLive)("the service does not start", (it) => {
+  it.effect("with other bytes under a key id that the database knows (T12)", () =>
+    Effect.gen(function* () {
+      const on = (keyring: string) => (given: Settings) => ({ ...given, keyring: Option.some(Redacted.make(keyring)) })
+      yield* Layer.build(Byok.layerWith(on(ringOf("kek-1"))(yield* Given)))
+      assert.strictEqual(
+        yield* refusalToStart(on(`${ringOf("kek-0")}\n${disguised("impostor", "kek-1")}`)),
+        "BYOK_KEYRING: expected the keys that the database knows; found other bytes under kek-1."
+      )
+    })
+  )
+
   it.effect("with a DATABASE_CA_FILE that is missing or holds no certificates", () =>
     Effect.gen(function* () {
       const file = join(yield* temporaryDirectory, "canary")

@@ -4,7 +4,6 @@ import { Effect, Redacted } from "effect"
 import { parseDatabaseUrl } from "../../src/sql/connection/DatabaseTarget.ts"
 import { migrate } from "../support/database/migrate.ts"
 import { layerLive } from "../support/process/layerLive.ts"
-import { assertUsage } from "../support/process/assertUsage.ts"
 import { CommandLine, textIn } from "../support/process/CommandLine.ts"
 import { databaseSettings } from "../support/database/freshDatabase.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
@@ -99,16 +98,6 @@ layerLive(CommandLine.layer)("byok audit (SECURITY.md, Audit)", (it) => {
       const expected = yield* run("audit", "verify", "--expect", textIn(before, "head"))
       assert.strictEqual(expected.code, 1)
       assert.match(expected.stderr, /^No checkpoint up to audit entry \d+ has the expected hash: .*\.\n$/)
-    })
-  )
-
-  it.effect.each([
-    [["verify", "--expect", "x"], "--expect must be a hash, 64 lowercase hexadecimal characters."],
-    [["verify", "--from", "x"], "--from must be a hash, 64 lowercase hexadecimal characters."],
-    [["export", "--after=-1"], "--after must be a whole number: the `seq` of an event."]
-  ] as const)("wrong usage is reported before the database is opened: %j", ([args, sentence]) =>
-    Effect.gen(function* () {
-      assertUsage(yield* runCommand(["audit", ...args]), sentence)
     })
   )
 

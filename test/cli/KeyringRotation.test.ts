@@ -3,7 +3,6 @@ import { delimiter, join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { storesOn } from "../support/database/stores.ts"
-import { assertUsage } from "../support/process/assertUsage.ts"
 import { minimal } from "../support/http/Bodies.ts"
 import { createOver, getOver, idIn } from "../support/http/callByok.ts"
 import { createAccount, onlyObject, textIn } from "../support/process/CommandLine.ts"
@@ -197,20 +196,6 @@ describe("byok keyring add, promote, rewrap, retire and status", () => {
         `rewrapped  0\nleft       1\nunder      new: 1\nunder      old: 1\nfailed     ${id}: ${String(failed[0]?.reason)}\n`
       )
       assert.strictEqual(again.code, 1)
-    })
-  )
-
-  it.live("a malformed rate, batch or id is wrong usage", () =>
-    Effect.gen(function* () {
-      const usages: ReadonlyArray<readonly [args: ReadonlyArray<string>, sentence: string]> = [
-        [["rewrap", "--rate=1.5"], "--rate must be a whole number from 1 to 1000000."],
-        [["rewrap", "--batch=10001"], "--batch must be a whole number from 1 to 10000."],
-        [["add", "--id", "no id"], "--id must be 1 to 64 characters of A-Z a-z 0-9 . _ -."],
-        [["promote", "no:id"], "ID must be 1 to 64 characters of A-Z a-z 0-9 . _ -."]
-      ]
-      const refused = ([args, sentence]: (typeof usages)[number]) =>
-        Effect.map(runCommand(["keyring", ...args]), (told) => assertUsage(told, sentence))
-      yield* Effect.forEach(usages, refused, { concurrency: 2 })
     })
   )
 })

@@ -1,6 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
-import { assertUsage } from "../support/process/assertUsage.ts"
 import { runCommand } from "../support/process/runCommand.ts"
 
 const uuid = "01935f6a-0000-7000-8000-000000000000"
@@ -9,6 +8,18 @@ const nameExpected = "--name must have 1 to 255 characters, none of them a contr
 const importExpected =
   'HASH must be the SHA-256 of the key, 64 lowercase hexadecimal characters: `printf %s "$KEY" | sha256sum` shows it.'
 const hashExpected = "HASH must be the key's hash, 64 lowercase hexadecimal characters: `byok api-key list` shows it."
+const accountExpected =
+  "--yes must be given: the account is deleted for good, with its keys, workspaces and credentials."
+const workspaceExpected =
+  "--yes must be given: a deleted workspace cannot be restored, and its credentials serve no request any more."
+const auditExpected = "must be a hash, 64 lowercase hexadecimal characters."
+const kekIdExpected = "must be 1 to 64 characters of A-Z a-z 0-9 . _ -."
+const stateExpected = "--state must be one of active, parked, disabled, leaked."
+const group = `--account ${uuid} --workspace ${uuid} --provider groq`
+const journalExpected = "--journal must be given when FILE is -: it makes it safe to run the import again."
+const explain = `explain --account ${uuid} --model m`
+const slugsExpected = "--provider must be known provider slugs, each once."
+const planHashExpected = "must be 64 lowercase hexadecimal characters."
 
 describe("wrong usage ends with exit code 2 before any database is opened (D40)", () => {
   it.live.each<readonly [name: string, args: string, says: RegExp]>([
@@ -35,15 +46,40 @@ describe("wrong usage ends with exit code 2 before any database is opened (D40)"
     ["a key's name with a C1 control (F15)", `api-key issue --account ${uuid} --name=a\u009b`, nameExpected],
     ["a key instead of its hash to import", `api-key import ${key} --account ${uuid} --name n`, importExpected],
     ["a key instead of an account", `api-key issue --name n --account ${key}`, "--account must be a UUID."],
-    ["a key instead of its hash", `api-key revoke ${key} --json`, hashExpected]
+    ["a key instead of its hash", `api-key revoke ${key} --json`, hashExpected],
+    ["an account without --yes (L13)", `account delete ${uuid}`, accountExpected],
+    ["a deleted account that is not a UUID", "account delete canary --yes", "ID must be a UUID."],
+    ["a workspace without --yes (C5)", `workspace delete ${uuid}`, workspaceExpected],
+    ["a hash to expect", "audit verify --expect canary", `--expect ${auditExpected}`],
+    ["a hash to begin after", "audit verify --from canary", `--from ${auditExpected}`],
+    ["an event", "audit export --after=-1", "--after must be a whole number: the `seq` of an event."],
+    ["a rate", "keyring rewrap --rate=1.5", "--rate must be a whole number from 1 to 1000000."],
+    ["a batch", "keyring rewrap --batch=10001", "--batch must be a whole number from 1 to 10000."],
+    ["the id of a new key", "keyring add --id canary/1", `--id ${kekIdExpected}`],
+    ["the id of a key", "keyring promote canary:1", `ID ${kekIdExpected}`],
+    ["a key instead of a credential that leaked", `leak clear ${key} --account ${uuid}`, "ID must be a UUID."],
+    ["a credential", `credential show canary --account ${uuid}`, "ID must be a UUID."],
+    ["a state", `credential list --account ${uuid} --state canary`, stateExpected],
+    ["a provider", `credential list --account ${uuid} --provider canary`, "--provider must be a known provider slug."],
+    ["one ID twice", `credential reorder ${uuid} ${uuid} ${group}`, "Each ID must be given once."],
+    ["an import of standard input", `credential import - --account ${uuid}`, journalExpected],
+    ["a plan for a provider twice", `${explain} --provider openai,openai`, slugsExpected],
+    ["a plan for another provider", `${explain} --provider canary`, slugsExpected],
+    ["a plan for a key", `${explain} --provider xai --api-key-hash canary`, `--api-key-hash ${planHashExpected}`],
+    ["a plan of a workspace", `${explain} --provider xai --workspace canary`, "--workspace must be a UUID."]
   ])("%s: with help and a sentence that says what is expected, without echoing the argument", ([, args, sentence]) =>
     Effect.gen(function* () {
-      assertUsage(yield* runCommand(args.split(" ")), sentence)
+      const { code, stderr, stdout } = yield* runCommand(args.split(" "))
+      assert.deepStrictEqual({ code, stdout }, { code: 2, stdout: "" })
+      assert.match(stderr, /^DESCRIPTION\n.*\n\nUSAGE\n {2}byok /)
+      assert.strictEqual(stderr.split("\nERROR\n")[1], `  ${sentence}\n`)
+      assert.notInclude(stderr, "canary")
     })
   )
 
   it.live.each([
     ["an argument too many", `api-key revoke HASH ${key}`],
+    ["an argument of a command that reads it from standard input", `leak find ${key}`],
     ["a command", `api-key ${key}`]
   ])("a key given as %s is not echoed either", ([, args]) =>
     Effect.gen(function* () {

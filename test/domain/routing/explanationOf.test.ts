@@ -208,13 +208,21 @@ describe("an explanation", () => {
           }
         })
       )
-      assert.deepStrictEqual(
+      assert.deepStrictEqual<unknown>(
         explained.providers.map(({ credentials, shared }) => [
-          credentials.map(({ excluded, position }) => [position, excluded.map(({ reason }) => reason)]),
+          credentials.map(({ credential_id, excluded, label, name, position }) => [
+            { credential_id, label, name },
+            position,
+            excluded.map(({ reason }) => reason)
+          ]),
           [shared.position, shared.removed.map(({ reason }) => reason)]
         ]),
         providers.map(({ credentials, shared }) => [
-          credentials.map(({ exclusions, position }) => [position, exclusions.map(({ reason }) => reason)]),
+          credentials.map(({ credential_id, exclusions, position }) => [
+            { credential_id, ...shown.get(credential_id) },
+            position,
+            exclusions.map(({ reason }) => reason)
+          ]),
           [shared.position, shared.removed.map(({ reason }) => reason)]
         ])
       )

@@ -5,7 +5,7 @@ import { Effect } from "effect"
 import { adminClient, migratedDatabase } from "../support/database/freshDatabase.ts"
 import { eventsIn } from "../support/database/auditEntries.ts"
 import { databaseContent, leakOf } from "../support/keys/leakSearch.ts"
-import { createOver, idIn } from "../support/http/callByok.ts"
+import { bearer, json, send } from "../support/http/HttpProbe.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
 import { createAccount, onlyObject, textIn } from "../support/process/CommandLine.ts"
 import { runCommand } from "../support/process/runCommand.ts"
@@ -44,23 +44,28 @@ interface Search {
   readonly unopened: ReadonlyArray<Record<string, unknown>>
 }
 
-/** A service with the credentials of two accounts, and the command beside it. */
+/** The credentials of two accounts, and the commands that search them. */
 const begin = Effect.gen(function* () {
   const DATABASE_URL = yield* migratedDatabase
   const settings = { DATABASE_URL, BYOK_KEYRING: ringOf("kek") }
-  const accounts = [yield* createAccount(settings), yield* createAccount(settings)]
-  const service = yield* startService({ ...settings, LOG_LEVEL: "trace" })
-  const made = yield* Effect.forEach(credentials, ([provider, key, leak], index) => {
-    const account = accounts[index % 2] ?? {}
-    return Effect.map(createOver(service.url, textIn(account, "management_key"), { provider, key }), (answer) => ({
-      account_id: textIn(account, "account_id"),
-      workspace_id: textIn(account, "workspace_id"),
-      management_key: textIn(account, "management_key"),
-      credential_id: idIn(answer),
-      provider,
-      leak
-    }))
-  })
+  const directory = yield* temporaryDirectory
+  const made = yield* Effect.forEach([0, 1], (rest) =>
+    Effect.gen(function* () {
+      const account = yield* createAccount(settings)
+      const own = credentials.filter((_, index) => index % 2 === rest)
+      const file = join(directory, `${rest}.jsonl`)
+      writeFileSync(file, own.map(([provider, key]) => JSON.stringify({ provider, key })).join("\n"), { mode: 0o600 })
+      const account_id = textIn(account, "account_id")
+      const { stdout } = yield* runCommand(["credential", "import", file, "--account", account_id], settings)
+      const ids = stdout.split("\n").map((line) => /"id":"([^"]+)"/.exec(line)?.[1] ?? "")
+      return own.map(([provider, , leak], index) => ({
+        ids: { account_id, workspace_id: textIn(account, "workspace_id"), credential_id: ids[index] ?? "" },
+        management_key: textIn(account, "management_key"),
+        provider,
+        leak
+      }))
+    })
+  )
   const printed: Array<Finished> = []
   const find = (leak: string | Buffer, ...flags: ReadonlyArray<string>) =>
     Effect.tap(runCommand(["leak", "find", ...flags], settings, leak), (finished) =>
@@ -71,7 +76,7 @@ const begin = Effect.gen(function* () {
       assert.strictEqual(code, 0, stderr)
       return JSON.parse(stdout) as Search
     })
-  return { settings, service, made, find, search, printed, sql: yield* adminClient(DATABASE_URL) }
+  return { settings, made: made.flat(), find, search, printed, sql: yield* adminClient(DATABASE_URL) }
 })
 
 describe("byok leak find and clear", () => {
@@ -79,40 +84,25 @@ describe("byok leak find and clear", () => {
     "finds whole keys and parts of keys of all accounts, equally with --all, and shows nothing of them (L15, T4)",
     () =>
       Effect.gen(function* () {
-        const { find, made, printed, search, service, settings, sql } = yield* begin
-        for (const leak of leaks) {
+        const { find, made, printed, search, settings, sql } = yield* begin
+        const isFound = Effect.fnUntraced(function* (leak: string, ...flags: ReadonlyArray<string>) {
           const holders = made.filter((one) => one.leak === leak)
           assert.isNotEmpty(holders)
-          const quick = yield* search(leak)
-          const thorough = yield* search(`${leak}\n`, "--all")
-          for (const { found, searched } of [quick, thorough]) {
-            assert.strictEqual(searched, made.length)
-            assert.sameDeepMembers(
-              found.map(({ account_id, credential_id, key_version, parked, provider, workspace_id }) => ({
-                account_id,
-                workspace_id,
-                credential_id,
-                provider,
-                key_version,
-                parked
-              })),
-              holders.map(({ account_id, credential_id, provider, workspace_id }) => ({
-                account_id,
-                workspace_id,
-                credential_id,
-                provider,
-                key_version: 1,
-                parked: false
-              }))
-            )
-          }
-          assert.strictEqual(thorough.opened, made.length)
-        }
+          const { found, opened, searched } = yield* search(leak, ...flags)
+          assert.strictEqual(searched, made.length)
+          assert.sameDeepMembers<unknown>(
+            found.map(({ label: _label, name: _name, ...shown }) => shown),
+            holders.map(({ ids, provider }) => ({ ...ids, provider, key_version: 1, parked: false }))
+          )
+          return opened
+        })
+        for (const leak of leaks) yield* isFound(leak)
+        assert.strictEqual(yield* isFound(plain, "--all"), made.length)
         const { found, opened } = yield* search("sk-Jq8vXw2RkTz5-Nobody-s-Key-01-Ps6A")
         assert.deepStrictEqual(found, [], "a key with the label of another one")
         assert.strictEqual(opened, 6, "two of that label, three JSON, and a hidden one")
         printed.push(yield* runCommand(["leak", "find", "--all"], { ...settings, LOG_LEVEL: "trace" }, plain))
-        const { code, stderr, stdout } = yield* find(plain)
+        const { code, stderr, stdout } = yield* find(`${plain}\n`)
         assert.strictEqual(code, 0)
         assert.match(
           stdout,
@@ -121,9 +111,23 @@ describe("byok leak find and clear", () => {
         assert.match(stderr, /^searched 8 of 8 credentials, 6 opened, 2 found\n$/)
 
         const searches = (yield* eventsIn(sql)).filter(({ action }) => action === "leak.search")
-        assert.lengthOf(searches, 2 * leaks.length + 3)
+        assert.lengthOf(searches, leaks.length + 4)
         assert.deepInclude(searches.at(-1), { searched: 8, found: 2 })
-        const shown = [...printed.flatMap(({ stderr, stdout }) => [stdout, stderr]), service.stderr(), service.stdout()]
+
+        const [altered] = made
+        assert(altered !== undefined)
+        const { account_id, credential_id } = altered.ids
+        yield* sql`UPDATE credentials SET disabled = true WHERE id = ${credential_id}`
+        const damaged = yield* find(plain, "--json")
+        const { found: left, unopened } = JSON.parse(damaged.stdout) as Search
+        assert.lengthOf(left, 1)
+        const reason = "the credential or its sealed key was altered"
+        assert.deepStrictEqual(unopened, [{ ...altered.ids, key_version: 1, reason }])
+        assert.match(damaged.stderr, /\nCredentials that may hold it and did not open: 1\.\n$/)
+        assert.strictEqual(damaged.code, 1)
+        assert.include((yield* find(plain)).stdout, `unopened  ${credential_id}  account: ${account_id}: ${reason}\n`)
+
+        const shown = printed.flatMap(({ stderr, stdout }) => [stdout, stderr])
         assert.isUndefined(leakOf([...shown, yield* databaseContent(sql)].join("\n"), leaks))
         assert.strictEqual(leakOf(`${shown.join("\n")}${plain.slice(5, 14)}`, leaks), plain, "control")
       })
@@ -131,19 +135,16 @@ describe("byok leak find and clear", () => {
 
   it.live("parks what it finds until the key is replaced or the mark is cleared; each act is recorded once (L16)", () =>
     Effect.gen(function* () {
-      const { made, search, service, settings, sql } = yield* begin
-      const [one, other] = made
-      if (one === undefined || other === undefined) return assert.fail("nothing was made")
+      const { made, search, settings, sql } = yield* begin
+      const { url } = yield* startService(settings)
+      const [one, other] = made.filter(({ leak }) => leak === plain)
+      assert(one !== undefined && other !== undefined)
+      const [id, otherId] = [one.ids.credential_id, other.ids.credential_id]
       const parked = Effect.map(search(plain), ({ found }) =>
         Object.fromEntries(
           found.map(({ credential_id, key_version, parked }) => [String(credential_id), [key_version, parked]])
         )
       )
-      const ids = ({ account_id, credential_id, workspace_id }: typeof one) => ({
-        account_id,
-        workspace_id,
-        credential_id
-      })
       for (const _ of ["first", "again"]) {
         const { found } = yield* search(plain, "--park")
         assert.deepStrictEqual(
@@ -151,32 +152,31 @@ describe("byok leak find and clear", () => {
           [true, true]
         )
       }
-      const clear = (credential_id: string, account_id: string) =>
-        runCommand(["leak", "clear", credential_id, "--account", account_id, "--json"], settings)
+      const clear = (credential_id: string, { ids }: typeof one) =>
+        runCommand(["leak", "clear", credential_id, "--account", ids.account_id, "--json"], settings)
       const unknown = { code: 1, stdout: "", stderr: "There is no such credential.\n" }
-      assert.deepStrictEqual(yield* clear(other.credential_id, one.account_id), unknown)
-      const cleared = yield* clear(other.credential_id, other.account_id)
-      assert.deepStrictEqual(onlyObject(cleared), { ...ids(other), parked: false })
-      assert.deepStrictEqual(yield* clear(other.credential_id, other.account_id), cleared)
-      assert.deepStrictEqual(yield* parked, { [one.credential_id]: [1, true], [other.credential_id]: [1, false] })
+      assert.deepStrictEqual(yield* clear(otherId, one), unknown)
+      const cleared = yield* clear(otherId, other)
+      assert.deepStrictEqual(onlyObject(cleared), { ...other.ids, parked: false })
+      assert.deepStrictEqual(yield* clear(otherId, other), cleared)
+      assert.deepStrictEqual(yield* parked, { [id]: [1, true], [otherId]: [1, false] })
 
-      const replace = (key: string) =>
-        Effect.promise(async () => {
-          const patched = await fetch(`${service.url}/api/v1/byok/${one.credential_id}`, {
-            method: "PATCH",
-            headers: { authorization: `Bearer ${one.management_key}`, "content-type": "application/json" },
-            body: JSON.stringify({ key })
-          })
-          return { status: patched.status, body: await patched.text() }
+      const request = (method: string, body?: object) =>
+        send(url, {
+          method,
+          path: `/api/v1/byok/${id}`,
+          headers: [bearer(one.management_key), ...(body === undefined ? [] : [json])],
+          ...(body === undefined ? {} : { body: JSON.stringify(body) })
         })
+      const replace = (key: string) => request("PATCH", { key })
       const wrapped = yield* replace(JSON.stringify({ api_key: plain }))
       assert.strictEqual(wrapped.status, 400)
       assert.include(wrapped.body, "must not hold the secret of the stored key, which is marked as leaked")
       assert.strictEqual((yield* replace(plain)).status, 200, "the stored key itself, whose mark stays")
-      assert.deepStrictEqual(yield* parked, { [one.credential_id]: [1, true], [other.credential_id]: [1, false] })
+      assert.deepStrictEqual(yield* parked, { [id]: [1, true], [otherId]: [1, false] })
       const patched = yield* replace(`${plain}-replaced`)
       assert.strictEqual(patched.status, 200)
-      assert.deepStrictEqual(yield* parked, { [other.credential_id]: [1, false] })
+      assert.deepStrictEqual(yield* parked, { [otherId]: [1, false] })
       const [again] = (yield* search(`${plain}-replaced`)).found
       assert.deepStrictEqual([again?.["key_version"], again?.["parked"]], [2, false])
 
@@ -184,41 +184,16 @@ describe("byok leak find and clear", () => {
       assert.sameDeepMembers(
         acts.map(({ actor: _, ...act }): unknown => act),
         [
-          { action: "credential.park", ...ids(one), key_version: 1 },
-          { action: "credential.park", ...ids(other), key_version: 1 },
-          { action: "credential.unpark", ...ids(other), key_version: 1 }
+          { action: "credential.park", ...one.ids, key_version: 1 },
+          { action: "credential.park", ...other.ids, key_version: 1 },
+          { action: "credential.unpark", ...other.ids, key_version: 1 }
         ]
       )
       assert.isTrue(acts.every(({ actor }) => actor.kind === "cli"))
-      const removed = yield* Effect.promise(() =>
-        fetch(`${service.url}/api/v1/byok/${one.credential_id}`, {
-          method: "DELETE",
-          headers: { authorization: `Bearer ${one.management_key}` }
-        })
-      )
-      assert.strictEqual(removed.status, 200)
-      const left = sql`SELECT 1 FROM credential_parkings WHERE credential_id = ${one.credential_id}`
+      assert.strictEqual((yield* request("DELETE")).status, 200)
+      const left = sql`SELECT 1 FROM credential_parkings WHERE credential_id = ${id}`
       assert.lengthOf(yield* left, 0)
-      assert.deepStrictEqual(yield* clear(one.credential_id, one.account_id), unknown)
-    })
-  )
-
-  it.live("names what does not open, with exit code 1 (L15)", () =>
-    Effect.gen(function* () {
-      const { find, made, sql } = yield* begin
-      const [altered] = made
-      if (altered === undefined) return assert.fail("nothing was made")
-      yield* sql`UPDATE credentials SET disabled = true WHERE id = ${altered.credential_id}`
-      const { code, stderr, stdout } = yield* find(plain, "--json")
-      const { found, unopened } = JSON.parse(stdout) as Search
-      assert.lengthOf(found, 1)
-      const { account_id, credential_id, workspace_id } = altered
-      const reason = "the credential or its sealed key was altered"
-      assert.deepStrictEqual(unopened, [{ account_id, workspace_id, credential_id, key_version: 1, reason }])
-      assert.match(stderr, /\nCredentials that may hold it and did not open: 1\.\n$/)
-      assert.strictEqual(code, 1)
-      const text = yield* find(plain)
-      assert.include(text.stdout, `unopened  ${credential_id}  account: ${account_id}: ${reason}\n`)
+      assert.deepStrictEqual(yield* clear(id, one), unknown)
     })
   )
 

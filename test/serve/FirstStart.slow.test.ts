@@ -2,20 +2,36 @@ import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { statSync } from "node:fs"
 import { join } from "node:path"
+import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
+import { migratedDatabase } from "../support/database/freshDatabase.ts"
+import { listen } from "../support/database/listen.ts"
+import { textIn } from "../support/process/CommandLine.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { minimal } from "../support/http/Bodies.ts"
 import { createOver, getOver, idIn } from "../support/http/callByok.ts"
 import { firstStart, newDirectory, StartedBefore } from "../support/process/firstStart.ts"
 import { faultOf } from "../support/keys/issuedKey.ts"
-import { runByok } from "../support/process/runByok.ts"
+import { byokScript, runByok } from "../support/process/runByok.ts"
 import { runProgram } from "../support/process/runNode.ts"
-import { isShutDown, postmasterOf, startService } from "../support/process/ServiceProcess.ts"
+import { isShutDown, postmasterOf, type ServiceProcess, startService } from "../support/process/ServiceProcess.ts"
 
 const paste = (command: string) =>
   Effect.map(runProgram("/bin/sh", ["-c", command]), ({ stdout }) => {
     const [head = "", body = ""] = stdout.split("\r\n\r\n")
     return { status: Number(/^HTTP\/1\.1 (\d+)/.exec(head)?.[1]), body }
   })
+
+const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
+
+const startJson = (variables: Record<string, string>) => startService(variables, [byokScript, "serve", "--json"])
+
+/** The one object that a service has printed when it has ended. */
+const printedBy = Effect.fnUntraced(function* ({ ended, signal, stdout }: ServiceProcess) {
+  yield* signal("SIGTERM")
+  assert.strictEqual(yield* ended, 0)
+  assert.match(stdout(), /^\{[^\n]*\}\n$/, "one line, and nothing around it")
+  return JSON.parse(stdout()) as Record<string, unknown>
+})
 
 describe("the first start on an empty directory", () => {
   it.live("prints the address, a management key and two commands that work as pasted (section 4, D1, D41)", () =>
@@ -79,5 +95,39 @@ layerLive(StartedBefore.layer)("the service on an embedded database", (it) => {
       assert.match(second.stderr, /^BYOK_DATA_DIR is in use by another service: .*\n$/)
       assert.strictEqual((yield* createOver(first.url, key, minimal)).status, 201)
     })
+  )
+})
+
+describe("serve --json (F16)", () => {
+  it.live("prints one object: where it listens and, on the first start only, the account and its key", () =>
+    Effect.gen(function* () {
+      const settings = yield* newDirectory
+      const first = yield* startJson(settings)
+      const management_key = textIn(JSON.parse(first.stdout()) as Record<string, unknown>, "management_key")
+      assert.isUndefined(faultOf(management_key, "mk"))
+      const answer = yield* createOver(first.url, management_key, { provider: "groq", key: "fake-key-fake-key" })
+      assert.strictEqual(answer.status, 201)
+      const { account_id, workspace_id, ...listening } = yield* printedBy(first)
+      assert.match(String(account_id), uuid)
+      assert.include(answer.body, `"workspace_id":"${String(workspace_id)}"`)
+      const { port } = new URL(first.url)
+      const where = { address: "127.0.0.1", port: Number(port), url: first.url, pid: first.pid }
+      assert.deepStrictEqual(listening, { ...where, management_key })
+
+      const second = yield* startJson(settings)
+      assert.sameMembers(Object.keys(yield* printedBy(second)), ["address", "port", "url", "pid"])
+    }).pipe(Effect.scoped)
+  )
+
+  it.live("an address without a port that is free is reported with the setting to change", () =>
+    Effect.gen(function* () {
+      const port = yield* listen(() => undefined)
+      const [DATABASE_URL, BYOK_KEYRING] = [yield* migratedDatabase, generateKeyring(new Date())]
+      assert.deepStrictEqual(yield* runByok(["serve"], { DATABASE_URL, BYOK_KEYRING, PORT: String(port) }), {
+        code: 1,
+        stdout: "",
+        stderr: `Port ${port} on 127.0.0.1 is in use: set PORT, e.g. PORT=${port + 1}.\n`
+      })
+    }).pipe(Effect.scoped)
   )
 })

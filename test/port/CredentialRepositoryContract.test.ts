@@ -1,10 +1,11 @@
 import { randomUUID } from "node:crypto"
 import { assert, type Vitest } from "@effect/vitest"
-import { Arbitrary, Effect, Exit, Option, Schema } from "effect"
+import { Arbitrary, DateTime, Effect, Exit, Option, Schema } from "effect"
 import { Credential } from "../../src/domain/Credential.ts"
 import { type AccountId, CredentialId, type WorkspaceId } from "../../src/domain/Identifiers.ts"
 import type { SealedKey } from "../../src/domain/SealedKey.ts"
-import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
+import { CredentialRepository, type CredentialUpdate } from "../../src/port/CredentialRepository.ts"
+import { IdempotencyRecords } from "../../src/port/IdempotencyRecords.ts"
 import { plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { elementOf, sealedKey, storedCredential } from "../support/memory/arbitraries.ts"
@@ -12,10 +13,31 @@ import { addWorkspace, newTenant, newWorkspaceId } from "../support/database/new
 import { type Ports, stores } from "../support/database/stores.ts"
 
 const encode = Schema.encodeSync(Credential)
-const hex = ({ kek_id, sealed, wrapped_dek }: SealedKey) => ({
-  kek_id,
-  sealed: Buffer.from(sealed).toString("hex"),
-  wrapped_dek: Buffer.from(wrapped_dek).toString("hex")
+const hex = ({ kek_id, sealed, wrapped_dek }: SealedKey) =>
+  [kek_id, ...[wrapped_dek, sealed].map((bytes) => Buffer.from(bytes).toString("hex"))].join()
+
+/** A row as it is found, with bytes that can be compared. */
+const found = Effect.fnUntraced(function* (account_id: AccountId, id: CredentialId) {
+  const { findSealed } = yield* CredentialRepository
+  return Option.map(yield* findSealed(account_id, id), ({ credential, sealed, ...rest }) => ({
+    ...rest,
+    credential: encode(credential),
+    sealed: hex(sealed)
+  }))
+})
+
+const stored = Effect.fnUntraced(function* (account_id: AccountId, workspace_id: WorkspaceId) {
+  const { insert } = yield* CredentialRepository
+  return yield* insert(account_id, plainCredential(workspace_id), plainSealedKey(1))
+})
+
+/** An update of the name that was made from a revision. */
+const renaming = (credential: Credential, revision: number, name: string): CredentialUpdate => ({
+  credential: { ...credential, name },
+  revision,
+  sealed: undefined,
+  key_version: 1,
+  fields: ["name"]
 })
 
 type Stored = typeof storedCredential extends Arbitrary.Arbitrary<infer A> ? A : never
@@ -26,16 +48,22 @@ const fresh = (credential: Stored, workspace_id: WorkspaceId) => ({
   id: CredentialId.make(randomUUID())
 })
 
-/** What one account reads of a credential of another one; nothing is the only right answer. */
-const readByStranger = Effect.gen(function* () {
-  const repository = yield* CredentialRepository
+/** What another account reads of a credential and does to it: nothing is the only right answer. */
+const touchedByStranger = Effect.gen(function* () {
+  const { delete: remove, findById, findSealed, update } = yield* CredentialRepository
   const [owner, stranger] = [yield* newTenant, yield* newTenant]
-  const { id } = yield* repository.insert(owner.account_id, plainCredential(owner.workspace_id), plainSealedKey())
-  assert.isTrue(Option.isSome(yield* repository.findById(owner.account_id, id)))
-  const found = yield* repository.findById(stranger.account_id, id)
-  const sealedFound = yield* repository.findSealed(stranger.account_id, id)
-  return [...Option.toArray(found), ...Option.toArray(sealedFound)]
+  const credential = yield* stored(owner.account_id, owner.workspace_id)
+  const attempts = (id: CredentialId) => [
+    Effect.map(findById(stranger.account_id, id), Option.isSome),
+    Effect.map(findSealed(stranger.account_id, id), Option.isSome),
+    update(stranger.account_id, renaming({ ...credential, id }, 1, "taken")),
+    remove(stranger.account_id, id)
+  ]
+  const answers = yield* Effect.all([credential.id, CredentialId.make(randomUUID())].flatMap(attempts))
+  const after = Option.getOrUndefined(yield* found(owner.account_id, credential.id))
+  return { answers, name: after?.credential.name, revision: after?.revision }
 })
+const untouched = { answers: Array.from({ length: 8 }, () => false), name: null, revision: 1 }
 
 const contract = (it: Vitest.MethodsNonLive<Ports>) => {
   it.effect.prop(
@@ -73,46 +101,10 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
           assert.deepEqual<unknown>(both.credential, inserted[index])
           assert.sameMembers(Object.keys(both.credential), Object.keys(Credential.fields))
           assert.isBelow(both.credential.sort_order, rows.length)
-          assert.deepStrictEqual(hex(both.sealed), hex(sealed))
+          assert.strictEqual(hex(both.sealed), hex(sealed))
         }
       }),
     { arbitrary: { runs: 40 } }
-  )
-
-  it.effect("text comes back unchanged, including a byte order mark and a replacement character (D23)", () =>
-    Effect.gen(function* () {
-      const repository = yield* CredentialRepository
-      const { account_id, workspace_id } = yield* newTenant
-      const texts = [
-        "\ufeff",
-        "\ufffd",
-        "\ufeff\ufffd",
-        "\ufeffname of a file that was cut \ufffd",
-        "a\ufeff\ufffd",
-        " a ",
-        ""
-      ]
-      for (const name of texts) {
-        const given = { ...plainCredential(workspace_id), name, allowed_models: texts, allowed_user_ids: [name] }
-        yield* repository.insert(account_id, given, plainSealedKey())
-        const found = Option.getOrThrow(yield* repository.findById(account_id, given.id))
-        assert.deepEqual([found.name, found.allowed_models, found.allowed_user_ids], [name, texts, [name]])
-      }
-    })
-  )
-
-  it.effect(
-    "another account finds neither the credential nor its sealed key, as nobody does under an unknown id (D5, T6)",
-    () =>
-      Effect.gen(function* () {
-        assert.isEmpty(yield* readByStranger)
-        const { findById, findSealed } = yield* CredentialRepository
-        const { account_id } = yield* newTenant
-        const id = CredentialId.make(randomUUID())
-        assert.isTrue(
-          Option.isNone(yield* findById(account_id, id)) && Option.isNone(yield* findSealed(account_id, id))
-        )
-      })
   )
 
   it.effect("a credential in an unknown workspace, or in another account's, is not stored (D6)", () =>
@@ -128,7 +120,7 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
     })
   )
 
-  it.effect("repeating an insert changes nothing and returns the same", () =>
+  it.effect("an insert may be repeated, but an id that is taken is not reused for another key", () =>
     Effect.gen(function* () {
       const repository = yield* CredentialRepository
       const { account_id, workspace_id } = yield* newTenant
@@ -136,21 +128,9 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
       const first = yield* repository.insert(account_id, given, plainSealedKey())
       yield* repository.insert(account_id, plainCredential(workspace_id), plainSealedKey(1))
       assert.deepEqual(encode(yield* repository.insert(account_id, given, plainSealedKey())), encode(first))
-    })
-  )
-
-  it.effect("an id that is taken is not reused for another key, nor found by another account", () =>
-    Effect.gen(function* () {
-      const repository = yield* CredentialRepository
-      const [owner, stranger] = [yield* newTenant, yield* newTenant]
-      const given = plainCredential(owner.workspace_id)
-      const first = yield* repository.insert(owner.account_id, given, plainSealedKey())
-      const attempt = repository.insert(owner.account_id, given, plainSealedKey(1))
-      assert.isTrue(Exit.isFailure(yield* Effect.exit(attempt)))
-      const after = Option.getOrThrow(yield* repository.findSealed(owner.account_id, given.id))
-      assert.deepEqual(encode(after.credential), encode(first))
-      assert.deepStrictEqual(hex(after.sealed), hex(plainSealedKey()))
-      assert.isTrue(Option.isNone(yield* repository.findById(stranger.account_id, given.id)))
+      assert.isTrue(Exit.isFailure(yield* Effect.exit(repository.insert(account_id, given, plainSealedKey(1)))))
+      const { credential, sealed } = Option.getOrThrow(yield* found(account_id, given.id))
+      assert.deepStrictEqual([credential, sealed], [encode(first), hex(plainSealedKey())])
     })
   )
 
@@ -187,28 +167,131 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
     { arbitrary: { runs: 20, size: 25 } }
   )
 
-  it.effect("a repository that forgets the account in one look-up would be found (T6, control)", () =>
+  it.effect.prop(
+    "an update stores policy, name, label and key, and nothing else (L9)",
+    [storedCredential, sealedKey],
+    ([changed, sealed]) =>
+      Effect.gen(function* () {
+        const { update } = yield* CredentialRepository
+        const { account_id, workspace_id } = yield* newTenant
+        const before = yield* stored(account_id, workspace_id)
+        const { created_at, id, provider, sort_order } = before
+        const credential = { ...changed, workspace_id, created_at, id, provider, sort_order }
+        const other = { created_at: DateTime.makeUnsafe(1), provider: "cohere", sort_order: 7 } as const
+        const given = { credential: { ...credential, ...other }, revision: 1, sealed, key_version: 2 }
+        assert.isTrue(yield* update(account_id, { ...given, fields: ["key", "name"] }))
+        assert.deepStrictEqual(Option.getOrThrow(yield* found(account_id, id)), {
+          credential: encode(credential),
+          sealed: hex(sealed),
+          revision: 2,
+          key_version: 2,
+          workspace_deleted: false,
+          leaked: false
+        })
+      }),
+    { arbitrary: { runs: 20 } }
+  )
+
+  it.effect("an update made from another revision stores nothing (L9)", () =>
+    Effect.gen(function* () {
+      const { update } = yield* CredentialRepository
+      const { account_id, workspace_id } = yield* newTenant
+      const credential = yield* stored(account_id, workspace_id)
+      for (const revision of [0, 2]) {
+        assert.isFalse(yield* update(account_id, renaming(credential, revision, "lost")))
+      }
+      assert.isTrue(yield* update(account_id, renaming(credential, 1, "first")))
+      assert.isFalse(yield* update(account_id, renaming(credential, 1, "lost")))
+      assert.isFalse(
+        yield* update(account_id, { ...renaming(credential, 1, "first"), sealed: plainSealedKey(9), fields: ["key"] })
+      )
+      const row = Option.getOrThrow(yield* found(account_id, credential.id))
+      assert.deepStrictEqual([row.credential.name, row.revision, row.sealed], ["first", 2, hex(plainSealedKey(1))])
+    })
+  )
+
+  it.effect("of updates at the same time from one revision, one is stored (L9)", () =>
+    Effect.gen(function* () {
+      const { update } = yield* CredentialRepository
+      const { account_id, workspace_id } = yield* newTenant
+      const credential = yield* stored(account_id, workspace_id)
+      const names = Array.from({ length: 12 }, (_, n) => `name ${n}`)
+      const won = yield* Effect.forEach(names, (name) => update(account_id, renaming(credential, 1, name)), {
+        concurrency: "unbounded"
+      })
+      assert.lengthOf(
+        won.filter((one) => one),
+        1
+      )
+      const row = Option.getOrThrow(yield* found(account_id, credential.id))
+      assert.deepStrictEqual([row.credential.name, row.revision], [names[won.indexOf(true)], 2])
+    })
+  )
+
+  it.effect("a credential is deleted once, with its key, and its idempotency record stays (L11)", () =>
+    Effect.gen(function* () {
+      const repository = yield* CredentialRepository
+      const records = yield* IdempotencyRecords
+      const { account_id, workspace_id } = yield* newTenant
+      const key_hash = new Uint8Array(32).fill(3)
+      const record = { key_hash, fingerprint: new Uint8Array(32) }
+      const made = yield* records.insert(account_id, plainCredential(workspace_id), plainSealedKey(), record)
+      const { id } = Option.getOrThrow(made)
+      assert.isTrue(yield* repository.delete(account_id, id))
+      for (let n = 0; n < 2; n++) {
+        assert.isFalse(yield* repository.delete(account_id, id))
+        assert.isTrue(Option.isNone(yield* repository.findById(account_id, id)))
+        assert.isTrue(Option.isNone(yield* repository.findSealed(account_id, id)))
+      }
+      assert.strictEqual(Option.getOrThrow(yield* records.find(account_id, key_hash)).credential_id, id)
+      const again = yield* records.insert(account_id, plainCredential(workspace_id), plainSealedKey(), record)
+      assert.isTrue(Option.isNone(again))
+    })
+  )
+
+  it.effect("of deletions at the same time, one finds the credential (L11)", () =>
+    Effect.gen(function* () {
+      const repository = yield* CredentialRepository
+      const { account_id, workspace_id } = yield* newTenant
+      const { id } = yield* stored(account_id, workspace_id)
+      const attempts = Array.from({ length: 8 }, () => repository.delete(account_id, id))
+      const deleted = yield* Effect.all(attempts, { concurrency: "unbounded" })
+      assert.lengthOf(
+        deleted.filter((one) => one),
+        1
+      )
+    })
+  )
+
+  it.effect(
+    "another account can neither find, change nor delete a credential, as nobody can an unknown id (D5, T6)",
+    () =>
+      Effect.gen(function* () {
+        assert.deepStrictEqual(yield* touchedByStranger, untouched)
+      })
+  )
+
+  it.effect("a repository that forgets the account once would be found (T6, control)", () =>
     Effect.gen(function* () {
       const repository = yield* CredentialRepository
       const owners = new Map<CredentialId, AccountId>()
-      const insert: CredentialRepository["Service"]["insert"] = (account_id, credential, sealed) => {
+      const insert: typeof repository.insert = (account_id, credential, sealed) => {
         owners.set(credential.id, account_id)
         return repository.insert(account_id, credential, sealed)
       }
-      const findById: CredentialRepository["Service"]["findById"] = (account_id, id) =>
-        repository.findById(owners.get(id) ?? account_id, id)
-      const findSealed: CredentialRepository["Service"]["findSealed"] = (account_id, id) =>
-        repository.findSealed(owners.get(id) ?? account_id, id)
-      for (const broken of [
-        { ...repository, insert, findById },
-        { ...repository, insert, findSealed }
-      ]) {
-        assert.lengthOf(yield* Effect.provideService(readByStranger, CredentialRepository, broken), 1)
+      const ownerOf = (account_id: AccountId, id: CredentialId) => owners.get(id) ?? account_id
+      const forgetful: ReadonlyArray<Partial<typeof repository>> = [
+        { findById: (account_id, id) => repository.findById(ownerOf(account_id, id), id) },
+        { findSealed: (account_id, id) => repository.findSealed(ownerOf(account_id, id), id) },
+        { update: (account_id, given) => repository.update(ownerOf(account_id, given.credential.id), given) },
+        { delete: (account_id, id) => repository.delete(ownerOf(account_id, id), id) }
+      ]
+      for (const change of forgetful) {
+        const broken = { ...repository, insert, ...change }
+        assert.notDeepEqual(yield* Effect.provideService(touchedByStranger, CredentialRepository, broken), untouched)
       }
     })
   )
 }
 
-for (const [name, store] of stores) {
-  layerLive(store)(`a credential repository ${name}`, contract)
-}
+for (const [name, store] of stores) layerLive(store)(`a credential repository ${name}`, contract)

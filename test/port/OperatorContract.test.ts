@@ -1,7 +1,6 @@
 import { createHash, randomUUID } from "node:crypto"
 import { assert, type Vitest } from "@effect/vitest"
-import { Arbitrary, DateTime, Effect, Option } from "effect"
-import type { Credential } from "../../src/domain/Credential.ts"
+import { DateTime, Effect, Option } from "effect"
 import { type AccountId, CredentialId, type WorkspaceId } from "../../src/domain/Identifiers.ts"
 import { leasedAt } from "../../src/domain/routing/LastUse.ts"
 import { AccountRepository } from "../../src/port/AccountRepository.ts"
@@ -11,10 +10,8 @@ import { CredentialUse } from "../../src/port/CredentialUse.ts"
 import { IdempotencyRecords } from "../../src/port/IdempotencyRecords.ts"
 import { WorkspaceResolver } from "../../src/port/WorkspaceResolver.ts"
 import { newAccountId, newHash, newTenant } from "../support/database/newTenant.ts"
-import { placement, storePlaced } from "../support/database/placement.ts"
 import { plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
 import { databases, type StoredPorts } from "../support/database/stores.ts"
-import { elementOf, integer } from "../support/memory/arbitraries.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 
 const at = (millis: number) => DateTime.makeUnsafe(1_700_000_000_000 + millis)
@@ -30,41 +27,7 @@ const stored = Effect.fnUntraced(function* (account_id: AccountId, workspace_id:
   )
 })
 
-const places = Arbitrary.all({
-  given: Arbitrary.array(placement, { maxLength: 12 }),
-  limit: integer(1, 5),
-  provider: elementOf(["openai", "cohere", undefined] as const),
-  workspace: elementOf([0, 1, undefined] as const)
-})
-type Places = typeof places extends Arbitrary.Arbitrary<infer A> ? A : never
-
-const scansAll = Effect.fnUntraced(function* ({ given, limit, provider, workspace }: Places) {
-  const { scan } = yield* CredentialRepository
-  const { account_id, rows, workspaces } = yield* storePlaced(given)
-  const wanted = workspace === undefined ? undefined : workspaces[workspace]
-  const placeOf = (one: Credential) => `${one.workspace_id} ${DateTime.formatIso(one.created_at)} ${one.id}`
-  const expected = rows
-    .filter((row) => (wanted ?? row.workspace_id) === row.workspace_id && (provider ?? row.provider) === row.provider)
-    .map(placeOf)
-    .toSorted()
-  const found: Array<Credential> = []
-  for (;;) {
-    const page = yield* scan(account_id, { workspace_id: wanted, provider, after: found.at(-1), limit })
-    assert.isAtMost(page.length, limit)
-    found.push(...page)
-    if (page.length === 0) break
-  }
-  assert.deepStrictEqual(found.map(placeOf), expected)
-})
-
 const contract = (it: Vitest.MethodsNonLive<StoredPorts>) => {
-  it.effect.prop(
-    "a scan in parts of any size meets every credential of the account once, by workspace and creation",
-    [places],
-    ([given]) => scansAll(given),
-    { arbitrary: { runs: 20 } }
-  )
-
   it.effect("accounts are listed in order of their ids, page by page (F15)", () =>
     Effect.gen(function* () {
       const repository = yield* AccountRepository

@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Layer, Option, Result } from "effect"
-import { AuthenticationFailed, KeyStoreUnavailable } from "../../src/port/Cipher.ts"
+import { KeyStoreUnavailable } from "../../src/port/Cipher.ts"
 import { KekRegistry } from "../../src/port/KekRegistry.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import type { Rewrapper } from "../../src/port/Rewrapper.ts"
@@ -75,26 +75,6 @@ for (const [name, store] of stores) {
       }).pipe(Effect.provide(fresh))
     )
 
-    it.live("batches of limited size cover all rows in the order of account and id", () =>
-      Effect.gen(function* () {
-        const made = yield* sealUnder(ringOf("old"), 7)
-        const { rewrapBatch } = yield* KekRegistry
-        const seen: Array<string> = []
-        const sizes: Array<number> = []
-        let after: string | undefined
-        do {
-          const done = yield* rewrapBatch({ primary, after, size: 3 }, (sealed, context) => {
-            seen.push(context.id)
-            return accept(sealed, context)
-          })
-          sizes.push(done.rewrapped)
-          after = done.next
-        } while (after !== undefined)
-        assert.deepStrictEqual(seen, idsOf(made))
-        assert.deepStrictEqual(sizes, [3, 3, 1])
-      }).pipe(Effect.provide(fresh))
-    )
-
     it.live("a key store that fails in the middle of a batch leaves the whole batch as it was (R10)", () =>
       Effect.gen(function* () {
         const made = yield* sealUnder(ringOf("old"), 4)
@@ -107,28 +87,6 @@ for (const [name, store] of stores) {
         assert.strictEqual(yield* Effect.flip(rewrapBatch({ primary, after: undefined, size: 10 }, half)), down)
         assert.deepEqual(yield* Effect.forEach(made, stored), before)
         assert.strictEqual((yield* rewrapBatch({ primary, after: undefined, size: 10 }, accept)).rewrapped, 4)
-      }).pipe(Effect.provide(fresh))
-    )
-
-    it.live("a refused row is reported, stays as it is, and does not hold up the next batch", () =>
-      Effect.gen(function* () {
-        const made = yield* sealUnder(ringOf("old"), 4)
-        const [first, second] = idsOf(made)
-        const refused = new AuthenticationFailed()
-        const { rewrapBatch } = yield* KekRegistry
-        const half: Rewrapper["Service"]["rewrap"] = (sealed, context) =>
-          context.id === first || context.id === second ? Effect.succeed(Result.fail(refused)) : accept(sealed, context)
-        const done = yield* rewrapBatch({ primary, after: undefined, size: 2 }, half)
-        assert.deepStrictEqual(
-          [done.rewrapped, done.failed],
-          [0, [first, second].map((id) => ({ id: String(id), failure: refused }))]
-        )
-        assert.strictEqual((yield* rewrapBatch({ primary, after: done.next, size: 10 }, half)).rewrapped, 2)
-        const { list } = yield* KekRegistry
-        assert.deepEqual(yield* list, [
-          { kek_id: "new", credentials: 2, wraps: 0, retired: false },
-          { kek_id: "old", credentials: 2, wraps: 0, retired: false }
-        ])
       }).pipe(Effect.provide(fresh))
     )
   })

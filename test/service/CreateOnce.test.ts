@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Arbitrary, DateTime, Effect, Exit, Layer, Option, Redacted, Schema } from "effect"
+import { createHmac } from "node:crypto"
+import { Arbitrary, Cause, DateTime, Effect, Exit, Layer, Option, Redacted, Schema } from "effect"
 import { isDeepStrictEqual } from "node:util"
 import { CurrentCaller } from "../../src/domain/CurrentCaller.ts"
 import { Conflict, InvalidParams } from "../../src/domain/Errors.ts"
@@ -201,23 +202,6 @@ describe("a create with an idempotency key (SECURITY.md, Idempotency records)", 
     }).pipe(Effect.provide(service))
   )
 
-  const inEurope = { ...minimal, key: JSON.stringify({ api_key: "sk-0123456789-0123456789", region: "eu" }) }
-  it.effect.each([
-    ["the default workspace", minimal, "workspace_id"],
-    ["the region of the key", { ...inEurope, declared_region: "europe" }, "declared_region"]
-  ] as const)("is the same whether it names %s or not (F18)", ([, body, member]) =>
-    Effect.gen(function* () {
-      const { account_id, workspace_id } = yield* newTenant
-      const named: Body = { workspace_id, ...body }
-      const { [member]: _, ...unnamed } = named
-      for (const [index, [one, other]] of [[named, unnamed] as const, [unnamed, named] as const].entries()) {
-        const key = IdempotencyKey.make(`k${index}`)
-        const made = yield* createOnce(account_id, one, key)
-        assert.deepEqual(yield* createOnce(account_id, other, key), { ...made, replayed: true })
-      }
-    }).pipe(Effect.provide(service))
-  )
-
   it.effect("in the default workspace, which is deleted since, may name it on repetition (F18)", () =>
     Effect.gen(function* () {
       const { account_id, workspace_id } = yield* newTenant
@@ -256,6 +240,48 @@ describe("a create with an idempotency key (SECURITY.md, Idempotency records)", 
       const wrong = { ...minimal, allowed_api_key_hashes: ["0".repeat(64)] }
       assert.instanceOf(yield* Effect.flip(createOnce(account_id, wrong, key)), InvalidParams)
       assert.isFalse((yield* createOnce(account_id, minimal, key)).replayed)
+    }).pipe(Effect.provide(service))
+  )
+
+  it.effect("is recognised by hashes whose definition must not change", () =>
+    Effect.gen(function* () {
+      const { account_id } = yield* newTenant
+      const { credential } = yield* createOnce(account_id, { ...minimal, allowed_models: ["m"] }, key)
+      const mac = (...parts: ReadonlyArray<unknown>) =>
+        createHmac("sha256", key).update(JSON.stringify(parts)).digest("hex")
+      const { key: _, ...fields } = decode({ ...minimal, allowed_models: ["m"] })
+      const [record] = (yield* Memory).records.values()
+      assert.deepStrictEqual(
+        [record?.key_hash, record?.fingerprint].map((bytes) => Buffer.from(bytes ?? []).toString("hex")),
+        [
+          mac("byok/idempotency-key/1", account_id),
+          mac("byok/fingerprint/1", account_id, credential.id, Object.entries(fields).sort())
+        ]
+      )
+    }).pipe(Effect.provide(service))
+  )
+
+  it.effect("is answered with the other's result if both came at once, and fails if its record disappears", () =>
+    Effect.gen(function* () {
+      const { account_id } = yield* newTenant
+      const made = yield* createOnce(account_id, minimal, key)
+      let asked = 0
+      const late = yield* instead(IdempotencyRecords, (records) => ({
+        ...records,
+        find: (...row) => (++asked === 1 ? Effect.succeedNone : records.find(...row))
+      }))
+      const answer = yield* Effect.provideService(createOnce(account_id, minimal, key), Credentials, late)
+      assert.deepEqual(answer, { ...made, replayed: true })
+      assert.strictEqual(yield* rowCount, 1)
+      const forgetful = yield* instead(IdempotencyRecords, (records) => ({
+        ...records,
+        find: () => Effect.succeedNone
+      }))
+      const died = yield* Effect.exit(
+        Effect.provideService(createOnce(account_id, minimal, key), Credentials, forgetful)
+      )
+      assert(Exit.isFailure(died))
+      assert.include(String(Cause.squash(died.cause)), "The conflicting idempotency record has disappeared")
     }).pipe(Effect.provide(service))
   )
 

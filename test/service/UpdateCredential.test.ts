@@ -114,33 +114,29 @@ const contract = (it: Vitest.MethodsNonLive<Parts>) => {
     })
   )
 
-  it.effect("needs no key store to change the name, and one for everything else (L8)", () =>
-    Effect.gen(function* () {
-      const { account_id, credential } = yield* made({ provider: "openai", key, declared_region: "global" })
-      const down = () => Effect.fail(new KeyStoreUnavailable({ reason: "down" }))
-      const service = yield* instead(Cipher, () => ({
-        seal: down,
-        open: down,
-        holds: down,
-        read: down,
-        prepare: down,
-        reseal: down
-      }))
-      const without = (body: object) =>
-        Effect.provideService(update({ account_id }, credential.id, body), Credentials, service)
-      assert.strictEqual((yield* without({ name: "new", disabled: false, allowed_models: null })).name, "new")
-      const before = yield* stored(account_id, credential.id)
-      for (const body of [
-        { key },
-        { disabled: true },
-        { declared_region: "global" },
-        { name: "x", declared_zdr: true }
-      ]) {
-        const exit = yield* Effect.exit(without(body))
-        assert.isTrue(Exit.isFailure(exit) && Exit.hasDies(exit), JSON.stringify(body))
-      }
-      assert.deepEqual(yield* stored(account_id, credential.id), before)
-    })
+  it.effect.each([new KeyStoreUnavailable({ reason: "down" }), new UnknownKeyId({ kek_id: "gone" })])(
+    "needs no key to change the name, and one for everything else: $_tag (L7, L8)",
+    (failure) =>
+      Effect.gen(function* () {
+        const { account_id, credential } = yield* made({ provider: "openai", key, declared_region: "global" })
+        const fail = () => Effect.fail(failure)
+        const service = yield* instead(Cipher, (cipher) => ({ ...cipher, open: fail, holds: fail, reseal: fail }))
+        const without = (body: object) =>
+          Effect.provideService(update({ account_id }, credential.id, body), Credentials, service)
+        assert.strictEqual((yield* without({ name: "new", disabled: false, allowed_models: null })).name, "new")
+        const before = yield* stored(account_id, credential.id)
+        for (const body of [
+          { key },
+          { key: otherKey },
+          { disabled: true },
+          { declared_region: "global" },
+          { name: "x", declared_zdr: true }
+        ]) {
+          const exit = yield* Effect.exit(without(body))
+          assert.isTrue(Exit.isFailure(exit) && Exit.hasDies(exit), JSON.stringify(body))
+        }
+        assert.deepEqual(yield* stored(account_id, credential.id), before)
+      })
   )
 
   it.effect("of an altered credential is refused except for its name, even with a new key (L7)", () =>
@@ -163,26 +159,6 @@ const contract = (it: Vitest.MethodsNonLive<Parts>) => {
       yield* remove({ account_id }, id)
       const again = yield* create({ account_id }, { provider: "openai", key })
       assert.strictEqual(yield* opened(account_id, yield* stored(account_id, again.id)), key)
-    })
-  )
-
-  it.effect("of a credential whose key names a missing one is refused except for its name (L7)", () =>
-    Effect.gen(function* () {
-      const { account_id, credential } = yield* made()
-      const unknown = () => Effect.fail(new UnknownKeyId({ kek_id: "gone" }))
-      const service = yield* instead(Cipher, (cipher) => ({
-        ...cipher,
-        open: unknown,
-        holds: unknown,
-        reseal: unknown
-      }))
-      const without = (body: object) =>
-        Effect.provideService(update({ account_id }, credential.id, body), Credentials, service)
-      for (const body of [{ key: otherKey }, { disabled: true }]) {
-        const exit = yield* Effect.exit(without(body))
-        assert.isTrue(Exit.isFailure(exit) && Exit.hasDies(exit))
-      }
-      assert.strictEqual((yield* without({ name: "x" })).name, "x")
     })
   )
 

@@ -4,6 +4,7 @@ import { Arbitrary, DateTime, Effect, Exit, Schema } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { AuditEvent } from "../../src/domain/AuditEvent.ts"
 import { CurrentActor, CurrentCaller } from "../../src/domain/CurrentCaller.ts"
+import { IdempotencyKey } from "../../src/domain/IdempotencyKey.ts"
 import { AccountId, ApiKeyHash, WorkspaceId } from "../../src/domain/Identifiers.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"
 import { AccountRepository } from "../../src/port/AccountRepository.ts"
@@ -309,6 +310,8 @@ layerLive(TestService.layer)("the events of a running service", (it) => {
       assert.strictEqual((yield* create(input)).status, 401)
       const decoded = yield* decodeNew(input)
       yield* Effect.provideService(credentials.create(decoded), CurrentCaller, { account_id })
+      const once = credentials.createOnce(decoded, IdempotencyKey.make("k"))
+      yield* Effect.provideService(once, CurrentCaller, { account_id })
       const events = yield* eventsIn(sql)
       assert.deepStrictEqual(
         events.filter((event) => "account_id" in event && event.account_id === account_id).map(({ actor }) => actor),
@@ -318,6 +321,7 @@ layerLive(TestService.layer)("the events of a running service", (it) => {
           { kind: "service" },
           { kind: "api_key", api_key_hash: management_key_hash },
           { kind: "cli", user: "sören" },
+          { kind: "in_process" },
           { kind: "in_process" }
         ]
       )

@@ -5,7 +5,7 @@ import type { CredentialUpdate } from "../../src/port/CredentialRepository.ts"
 import { eventsIn } from "../support/database/auditEntries.ts"
 import { account_id, openLossyStore, uuid, workspace_id } from "../support/database/lossyStore.ts"
 import { plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
-import { disconnectWaiting, holdOpen, lockTable } from "../support/database/transactions.ts"
+import { disconnectWaiting, holdOpen } from "../support/database/transactions.ts"
 
 const id = CredentialId.make(uuid(3))
 
@@ -74,18 +74,6 @@ describe("an update", () => {
     })
   )
 
-  it.live("is stored once if the connection is lost before it is done (L9)", () =>
-    Effect.gen(function* () {
-      const { acts, admin, row, update } = yield* open
-      const unlock = yield* lockTable(admin, "credentials")
-      const caller = yield* Effect.forkChild(update(rotated))
-      yield* disconnectWaiting(admin, unlock)
-      assert.isTrue(yield* Fiber.join(caller))
-      assert.strictEqual(yield* row, "new 2 2")
-      assert.lengthOf(yield* acts, 2)
-    })
-  )
-
   it.live.each([
     ["another name", "name = 'theirs'"],
     ["the same name and another policy", "name = 'new', disabled = true"]
@@ -122,18 +110,6 @@ describe("a deletion", () => {
       proxy.loseAnswer("SELECT 1")
       assert.isTrue(yield* remove)
       assert.strictEqual(proxy.lost(), 1)
-      assert.deepStrictEqual(yield* acts, ["credential.delete"])
-    })
-  )
-
-  it.live("is done once if the connection is lost before it is done (L11)", () =>
-    Effect.gen(function* () {
-      const { acts, admin, remove, row } = yield* open
-      const unlock = yield* holdOpen(admin, "SELECT 1 FROM credentials FOR UPDATE")
-      const caller = yield* Effect.forkChild(remove)
-      yield* disconnectWaiting(admin, unlock)
-      assert.isTrue(yield* Fiber.join(caller))
-      assert.isUndefined(yield* row)
       assert.deepStrictEqual(yield* acts, ["credential.delete"])
     })
   )

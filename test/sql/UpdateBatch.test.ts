@@ -66,19 +66,6 @@ it.live("updates of one moment each store and record what they change, once, als
   })
 )
 
-it.live(
-  "of two updates of one credential at one moment one is stored and recorded, and the other one has lost (L9)",
-  () =>
-    Effect.gen(function* () {
-      const { acts, rows, update } = yield* open
-      const stored = yield* together([update(11), update(12, {}, "one"), update(12, {}, "other"), update(13)])
-      assert.deepStrictEqual([stored[0], stored[3]], [true, true])
-      assert.sameMembers(stored.slice(1, 3), [true, false])
-      assert.include((yield* rows)[1], stored[1] === true ? "one" : "other")
-      assert.lengthOf(yield* acts, 3)
-    })
-)
-
 it.live("an update whose row is locked delays no other one of the moment (L7)", () =>
   Effect.gen(function* () {
     const { admin, rows, update } = yield* open

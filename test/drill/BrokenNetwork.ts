@@ -7,7 +7,7 @@ import { newBed } from "./Bed.ts"
 import { newCluster } from "./Cluster.ts"
 import { pause } from "./deadline.ts"
 import type { Findings, Row } from "./Row.ts"
-import { enough, judge, underLoad } from "./underLoad.ts"
+import { judge, underLoad } from "./underLoad.ts"
 
 /** Connections for reads, as many for writes, and one for background work. */
 const most = 2 * 10 + 1
@@ -15,7 +15,6 @@ const most = 2 * 10 + 1
 const broken =
   (fault: (proxy: FaultyProxy) => Effect.Effect<unknown>, other: Record<string, string>) => (findings: Findings) =>
     Effect.gen(function* () {
-      const { ledger } = findings
       const cluster = yield* newCluster()
       yield* cluster.start()
       const proxy = yield* faultyProxy(cluster.url)
@@ -24,21 +23,15 @@ const broken =
         cluster.query(`SELECT count(*)::int AS n FROM pg_stat_activity WHERE application_name = '${applicationName}'`),
         ([row]) => Number(row?.["n"])
       )
-      yield* underLoad(
-        bed,
-        ledger,
-        () =>
-          Effect.gen(function* () {
-            yield* fault(proxy)
-            proxy.forward()
-            const healing = performance.now()
-            yield* untilAcked(ledger, 1)
-            findings.show(`healed after ${(performance.now() - healing).toFixed(0)} ms`)
-            yield* untilAcked(ledger, enough)
-            yield* eventually(`at most ${most} connections are left: more have leaked`, connections, (n) => n <= most)
-          }),
-        { clients: 32, other }
-      )
+      yield* underLoad({ findings, bed, clients: 32, other }, function* ({ acked }) {
+        yield* fault(proxy)
+        proxy.forward()
+        const healing = performance.now()
+        yield* untilAcked(findings.ledger, 1)
+        findings.show(`healed after ${(performance.now() - healing).toFixed(0)} ms`)
+        yield* acked
+        yield* eventually(`at most ${most} connections are left: more have leaked`, connections, (n) => n <= most)
+      })
       yield* eventually("the stopped service has no connection left", connections, (n) => n === 0)
       yield* judge(findings, bed)
     })

@@ -1,67 +1,59 @@
 import { Effect, Exit, Fiber } from "effect"
-import { untilAcked } from "../support/database/AckChecker.ts"
 import { newBed } from "./Bed.ts"
 import { pause } from "./deadline.ts"
 import { newPair } from "./Pair.ts"
 import type { Findings, Row } from "./Row.ts"
-import { enough, judge, type Loaded, underLoad } from "./underLoad.ts"
+import { judge, underLoad } from "./underLoad.ts"
 import { answersMeanwhile } from "./watch.ts"
 
 const clients = 8
 
-const frozen = (seconds: number) => (findings: Findings) =>
-  Effect.gen(function* () {
-    const { ledger } = findings
+const frozen = (seconds: number) =>
+  Effect.fnUntraced(function* (findings: Findings) {
     const { freeze, primary, thaw } = yield* newPair(true)
     const bed = yield* newBed(primary)
     const during = Effect.gen(function* () {
-      const before = ledger.acked.length
+      const before = findings.ledger.acked.length
       yield* pause(seconds * 1_000)
-      findings.expect(ledger.acked.length <= before + clients, "creates went on: the standby is not frozen")
+      findings.expect(findings.ledger.acked.length <= before + clients, "creates went on: the standby is not frozen")
       const [row] = yield* primary.query("SELECT count(*)::int AS n FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
       findings.show(`${String(row?.["n"])} commits wait for the standby in the end`)
     })
-    const fault = ({ service: { url } }: Loaded) =>
-      Effect.gen(function* () {
-        yield* freeze
-        yield* answersMeanwhile(findings, url, bed.key, during)
-        yield* thaw
-        yield* untilAcked(ledger, enough)
-      })
-    yield* underLoad(bed, ledger, fault, { clients })
+    yield* underLoad({ findings, bed, clients }, function* ({ acked, service: { url } }) {
+      yield* freeze
+      yield* answersMeanwhile(findings, url, bed.key, during)
+      yield* thaw
+      yield* acked
+    })
     yield* judge(findings, bed, { fails: true })
   })
 
-const ended = (how: "pg_cancel_backend" | "pg_terminate_backend") => (findings: Findings) =>
-  Effect.gen(function* () {
-    const { ledger } = findings
+const ended = (how: "pg_cancel_backend" | "pg_terminate_backend") =>
+  Effect.fnUntraced(function* (findings: Findings) {
     const { follow, freeze, primary, promote, standby } = yield* newPair(true)
     const bed = yield* newBed(primary)
     yield* primary.query("CREATE TABLE control (id int)")
     const end = primary.query(`SELECT ${how}(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'`)
-    yield* underLoad(
-      bed,
-      ledger,
-      () =>
-        Effect.gen(function* () {
-          yield* freeze
-          yield* pause(500)
-          const before = ledger.acked.length
-          const control = yield* Effect.forkChild(primary.query("INSERT INTO control VALUES (1)"))
-          let ends = 0
-          for (let n = 0; n < 40; n += 1) {
-            ends += (yield* end).length
-            yield* pause(50)
-          }
-          const outcome = yield* Fiber.await(control)
-          findings.expect(Exit.isSuccess(outcome) === (how === "pg_cancel_backend"), "the control got another outcome")
-          findings.show(`${ends} times a waiting commit was ended`)
-          findings.expect(ends > 0, "no commit has waited")
-          findings.expect(ledger.acked.length === before, "a commit was acknowledged that the standby has not seen")
-          yield* primary.kill
-        }),
-      { clients }
-    )
+    yield* underLoad({ findings, bed, clients }, function* () {
+      yield* freeze
+      yield* pause(500)
+      const before = findings.ledger.acked.length
+      const control = yield* Effect.forkChild(primary.query("INSERT INTO control VALUES (1)"))
+      let ends = 0
+      for (let n = 0; n < 40; n += 1) {
+        ends += (yield* end).length
+        yield* pause(50)
+      }
+      const outcome = yield* Fiber.await(control)
+      findings.expect(Exit.isSuccess(outcome) === (how === "pg_cancel_backend"), "the control got another outcome")
+      findings.show(`${ends} times a waiting commit was ended`)
+      findings.expect(ends > 0, "no commit has waited")
+      findings.expect(
+        findings.ledger.acked.length === before,
+        "a commit was acknowledged that the standby has not seen"
+      )
+      yield* primary.kill
+    })
     // What reached the standby's machine but not its disk must be lost as well.
     yield* standby.kill
     yield* follow

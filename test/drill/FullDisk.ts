@@ -1,7 +1,6 @@
 import { closeSync, openSync, rmSync, writeSync } from "node:fs"
 import { join } from "node:path"
 import { Effect } from "effect"
-import { untilAcked } from "../support/database/AckChecker.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { runProgram } from "../support/process/runNode.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
@@ -9,7 +8,7 @@ import { Skipped } from "../support/process/installedPrograms.ts"
 import { ownDirectory } from "./Cluster.ts"
 import { pause } from "./deadline.ts"
 import type { Findings, Row } from "./Row.ts"
-import { enough, judge, type Loaded, newClusterBed, underLoad } from "./underLoad.ts"
+import { judge, newClusterBed, underLoad } from "./underLoad.ts"
 import { answersMeanwhile } from "./watch.ts"
 
 /** A separate volume of this many MiB. */
@@ -57,18 +56,15 @@ const full = (
   whileFull: (url: string) => Effect.Effect<void>
 ) =>
   Effect.gen(function* () {
-    const { ledger } = findings
-    const fault = ({ service: { url } }: Loaded) =>
-      Effect.gen(function* () {
-        const ballast = fill(parent)
-        yield* eventually("creates fail", () => ledger.unknown.length > 0)
-        yield* whileFull(url)
-        rmSync(ballast)
-        findings.show(cluster.hasEnded() ? "PostgreSQL has ended, and is started again" : "PostgreSQL has not ended")
-        if (cluster.hasEnded()) yield* cluster.start(settings)
-        yield* untilAcked(ledger, enough)
-      })
-    yield* underLoad(bed, ledger, fault)
+    yield* underLoad({ findings, bed }, function* ({ acked, service: { url } }) {
+      const ballast = fill(parent)
+      yield* eventually("creates fail", () => findings.ledger.unknown.length > 0)
+      yield* whileFull(url)
+      rmSync(ballast)
+      findings.show(cluster.hasEnded() ? "PostgreSQL has ended, and is started again" : "PostgreSQL has not ended")
+      if (cluster.hasEnded()) yield* cluster.start(settings)
+      yield* acked
+    })
     yield* judge(findings, bed)
   })
 

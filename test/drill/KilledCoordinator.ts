@@ -1,10 +1,9 @@
 import { Effect } from "effect"
-import { untilAcked } from "../support/database/AckChecker.ts"
 import { checked, newBed } from "./Bed.ts"
 import { distribute, newCitusCluster } from "./CitusCluster.ts"
 import { showAnswers } from "./deadline.ts"
 import type { Findings, Row } from "./Row.ts"
-import { enough, underLoad } from "./underLoad.ts"
+import { underLoad } from "./underLoad.ts"
 
 /** How often the coordinator is killed at most, until it has left as many transactions between the two phases of a commit. */
 const kills = 30
@@ -23,42 +22,38 @@ const unpaired = `
   SELECT (SELECT count(*) FROM (SELECT id FROM created EXCEPT ALL SELECT id FROM known) AS missing)
     + (SELECT count(*) FROM (SELECT id FROM known EXCEPT ALL SELECT id FROM created) AS unrecorded) AS count`
 
-const killed = (findings: Findings) =>
-  Effect.gen(function* () {
-    const { ledger } = findings
-    const cluster = yield* newCitusCluster({ "citus.recover_2pc_interval": "-1" })
-    yield* distribute(cluster)
-    const { coordinator, recover, restart, workers } = cluster
-    const bed = yield* newBed(coordinator)
-    const between = Effect.map(
-      Effect.forEach(workers, ({ query }) => query("SELECT count(*)::int FROM pg_prepared_xacts")),
-      (each) => each.reduce((sum, [row]) => sum + Number(row?.["count"]), 0)
-    )
-    let done = 0
-    let left = 0
-    yield* underLoad(bed, ledger, () =>
-      Effect.gen(function* () {
-        for (; done < kills && left < wanted; done += 1) {
-          yield* coordinator.kill
-          left += yield* between
-          yield* restart(coordinator)
-          yield* recover
-          yield* untilAcked(ledger, enough)
-        }
-      })
-    )
-    yield* recover
-    const countUnpaired = Effect.map(coordinator.query(unpaired), ([row]) => Number(row?.["count"]))
-    findings.show(`killed ${done} times, which left ${left} transactions between the two phases`)
-    findings.expect(left > 0, "no kill came between the two phases")
-    findings.expect((yield* countUnpaired) === 0, "credentials and their events in the audit log differ")
-    showAnswers(findings)
-    findings.judge(yield* checked(bed, ledger))
-    yield* coordinator.query(`
+const killed = Effect.fnUntraced(function* (findings: Findings) {
+  const cluster = yield* newCitusCluster({ "citus.recover_2pc_interval": "-1" })
+  yield* distribute(cluster)
+  const { coordinator, recover, restart, workers } = cluster
+  const bed = yield* newBed(coordinator)
+  const between = Effect.map(
+    Effect.forEach(workers, ({ query }) => query("SELECT count(*)::int FROM pg_prepared_xacts")),
+    (each) => each.reduce((sum, [row]) => sum + Number(row?.["count"]), 0)
+  )
+  let done = 0
+  let left = 0
+  yield* underLoad({ findings, bed }, function* ({ acked }) {
+    for (; done < kills && left < wanted; done += 1) {
+      yield* coordinator.kill
+      left += yield* between
+      yield* restart(coordinator)
+      yield* recover
+      yield* acked
+    }
+  })
+  yield* recover
+  const countUnpaired = Effect.map(coordinator.query(unpaired), ([row]) => Number(row?.["count"]))
+  findings.show(`killed ${done} times, which left ${left} transactions between the two phases`)
+  findings.expect(left > 0, "no kill came between the two phases")
+  findings.expect((yield* countUnpaired) === 0, "credentials and their events in the audit log differ")
+  showAnswers(findings)
+  findings.judge(yield* checked(bed, findings.ledger))
+  yield* coordinator.query(`
       DELETE FROM audit_entries
       WHERE seq = (SELECT max(seq) FROM audit_entries WHERE events::text LIKE '%credential.create%')`)
-    findings.expect((yield* countUnpaired) === 1, "a missing event is not noticed")
-  })
+  findings.expect((yield* countUnpaired) === 1, "a missing event is not noticed")
+})
 
 export const rows: ReadonlyArray<Row> = [
   { id: "R18", fault: "Citus: the coordinator killed between the two phases of a commit", run: killed }

@@ -1,10 +1,9 @@
 import { Effect } from "effect"
-import { untilAcked } from "../support/database/AckChecker.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
 import { type Bed, checked, embeddedBed } from "./Bed.ts"
 import type { Findings, Row } from "./Row.ts"
-import { enough, newClusterBed, underLoad } from "./underLoad.ts"
+import { newClusterBed, underLoad } from "./underLoad.ts"
 
 const kills = 20
 
@@ -24,7 +23,6 @@ const ready = (url: string) =>
 
 const killAndStart = (bed: Bed, findings: Findings) =>
   Effect.gen(function* () {
-    const { ledger } = findings
     const times: Array<number> = []
     const beforehand = performance.now()
     const orderly = yield* Effect.scoped(
@@ -34,31 +32,28 @@ const killAndStart = (bed: Bed, findings: Findings) =>
         return performance.now() - beforehand
       })
     )
-    yield* underLoad(bed, ledger, ({ again, service }) =>
-      Effect.gen(function* () {
-        for (let running = service; times.length < kills; yield* untilAcked(ledger, enough)) {
-          yield* running.signal("SIGKILL")
-          yield* running.ended
-          const began = performance.now()
-          running = yield* again
-          yield* ready(running.url)
-          times.push(performance.now() - began)
-        }
-      })
-    )
+    yield* underLoad({ findings, bed }, function* ({ acked, again, service }) {
+      for (let running = service; times.length < kills; yield* acked) {
+        yield* running.signal("SIGKILL")
+        yield* running.ended
+        const began = performance.now()
+        running = yield* again
+        yield* ready(running.url)
+        times.push(performance.now() - began)
+      }
+    })
     const slowest = Math.max(...times)
     const allowed = Math.max(limit, 3 * orderly)
     const median = times.toSorted((one, other) => one - other)[times.length >> 1] ?? 0
     findings.show(`ready again after ${median.toFixed(0)} ms in the middle, ${slowest.toFixed(0)} ms at most`)
     findings.expect(median < allowed, `not ready again within ${allowed.toFixed(0)} ms in the middle`)
-    findings.judge(yield* checked(bed, ledger))
+    findings.judge(yield* checked(bed, findings.ledger))
   })
 
-const onItsOwn = (findings: Findings) =>
-  Effect.gen(function* () {
-    const { bed } = yield* newClusterBed()
-    yield* killAndStart(bed, findings)
-  })
+const onItsOwn = Effect.fnUntraced(function* (findings: Findings) {
+  const { bed } = yield* newClusterBed()
+  yield* killAndStart(bed, findings)
+})
 
 export const rows: ReadonlyArray<Row> = [
   { id: "R1", fault: `service killed (SIGKILL) ${kills} times`, run: onItsOwn },

@@ -83,30 +83,27 @@ const underBoth = Effect.fnUntraced(function* (
   }
 })
 
-const killed = (findings: Findings) =>
-  Effect.gen(function* () {
-    const nothing = () => Effect.void
-    const { judged } = yield* underBoth(findings, nothing, nothing)
-    showAnswers(findings)
-    findings.judge(yield* judged)
-  })
+const killed = Effect.fnUntraced(function* (findings: Findings) {
+  const nothing = () => Effect.void
+  const { judged } = yield* underBoth(findings, nothing, nothing)
+  showAnswers(findings)
+  findings.judge(yield* judged)
+})
 
 /** The worker comes back from a copy of its own that is older than what was acknowledged. */
-const control = (findings: Findings) =>
-  Effect.gen(function* () {
-    const copyOf = ({ data }: Cluster) => `${data}.before`
-    const { judged } = yield* underBoth(
-      findings,
-      (worker) =>
-        Effect.andThen(runProgram("rm", ["-rf", worker.data]), runProgram("mv", [copyOf(worker), worker.data])),
-      (worker, restart) =>
-        Effect.andThen(
-          Effect.andThen(worker.stop(), runProgram("cp", ["-pR", worker.data, copyOf(worker)])),
-          restart(worker)
-        )
-    )
-    findings.judgeControl(yield* judged)
-  })
+const control = Effect.fnUntraced(function* (findings: Findings) {
+  const copyOf = ({ data }: Cluster) => `${data}.before`
+  const { judged } = yield* underBoth(
+    findings,
+    (worker) => Effect.andThen(runProgram("rm", ["-rf", worker.data]), runProgram("mv", [copyOf(worker), worker.data])),
+    (worker, restart) =>
+      Effect.andThen(
+        Effect.andThen(worker.stop(), runProgram("cp", ["-pR", worker.data, copyOf(worker)])),
+        restart(worker)
+      )
+  )
+  findings.judgeControl(yield* judged)
+})
 
 export const rows: ReadonlyArray<Row> = [
   { id: "R17", fault: `Citus: a worker of two killed for ${away / 1000} s`, run: killed },

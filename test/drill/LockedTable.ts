@@ -1,9 +1,9 @@
 import { Effect } from "effect"
-import { untilAcked } from "../support/database/AckChecker.ts"
+import { adminClient } from "../support/database/freshDatabase.ts"
+import { holdOpen } from "../support/database/transactions.ts"
 import { pause } from "./deadline.ts"
-import { lock } from "./lock.ts"
 import type { Findings, Row } from "./Row.ts"
-import { enough, judge, type Loaded, newClusterBed, underLoad } from "./underLoad.ts"
+import { judge, newClusterBed, underLoad } from "./underLoad.ts"
 import { answersMeanwhile } from "./watch.ts"
 
 const clients = 32
@@ -13,17 +13,17 @@ const againstInserts = "LOCK TABLE credentials IN SHARE ROW EXCLUSIVE MODE"
 
 const run = (other: Record<string, string>) => (findings: Findings) =>
   Effect.gen(function* () {
-    const { ledger } = findings
     const { bed, cluster } = yield* newClusterBed()
     const during = Effect.gen(function* () {
-      yield* lock(cluster.socket, againstInserts)
-      const before = ledger.acked.length
+      yield* holdOpen(yield* adminClient(cluster.url), againstInserts)
+      const before = findings.ledger.acked.length
       yield* pause(8_000)
-      findings.expect(ledger.acked.length <= before + clients, "creates went on: the lock does not hold")
+      findings.expect(findings.ledger.acked.length <= before + clients, "creates went on: the lock does not hold")
     })
-    const fault = ({ service: { url } }: Loaded) =>
-      Effect.andThen(answersMeanwhile(findings, url, bed.key, Effect.scoped(during)), untilAcked(ledger, enough))
-    yield* underLoad(bed, ledger, fault, { clients, other })
+    yield* underLoad({ findings, bed, clients, other }, function* ({ acked, service: { url } }) {
+      yield* answersMeanwhile(findings, url, bed.key, Effect.scoped(during))
+      yield* acked
+    })
     yield* judge(findings, bed, { fails: true })
   })
 

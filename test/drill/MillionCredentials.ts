@@ -2,10 +2,11 @@ import { readdirSync, readFileSync } from "node:fs"
 import { join } from "node:path"
 import { Effect, Fiber } from "effect"
 import { createOne } from "../support/database/AckChecker.ts"
+import { adminClient } from "../support/database/freshDatabase.ts"
+import { lockTable } from "../support/database/transactions.ts"
 import { getOver } from "../support/http/callByok.ts"
 import { eventually } from "../support/process/eventually.ts"
 import type { Cluster } from "./Cluster.ts"
-import { lock } from "./lock.ts"
 import type { Findings, Row } from "./Row.ts"
 import { judge, newClusterBed, underLoad } from "./underLoad.ts"
 
@@ -62,10 +63,10 @@ const seenIn =
     plans.some((plan) => text.test(plan))
 
 /** Delays the look-ups of API keys until several wait, so that the requests go on together. */
-const gathered = ({ query, socket }: Cluster, requests: Effect.Effect<unknown>) =>
+const gathered = ({ query, url }: Cluster, requests: Effect.Effect<unknown>) =>
   Effect.gen(function* () {
     const held = Effect.gen(function* () {
-      yield* lock(socket, "LOCK TABLE api_keys IN ACCESS EXCLUSIVE MODE")
+      yield* lockTable(yield* adminClient(url), "api_keys")
       const sent = yield* Effect.forkDetach(requests)
       const waiting = query("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
       yield* eventually("look-ups of API keys wait", waiting, ({ length }) => length > 1)
@@ -76,48 +77,41 @@ const gathered = ({ query, socket }: Cluster, requests: Effect.Effect<unknown>) 
 
 const together = { concurrency: "unbounded" } as const
 
-const run = (findings: Findings) =>
-  Effect.gen(function* () {
-    const { ledger } = findings
-    const { bed, cluster } = yield* newClusterBed({}, { synchronous_commit: "off", max_wal_size: "4GB" })
-    for (const statement of seed) yield* cluster.query(statement)
-    yield* cluster.stop()
-    yield* cluster.start(settings)
-    const runAll = (batching: boolean, rounds: number) =>
-      underLoad(
-        bed,
-        ledger,
-        ({ service: { url } }) =>
-          Effect.gen(function* () {
-            const ids = ledger.acked.slice(-50).map(({ id }) => id)
-            yield* Effect.forEach(ids.slice(-5), (id) => getOver(url, bed.key, id))
-            const creates = Effect.forEach(ids, () => Effect.promise(() => createOne(url, bed.key, ledger)), together)
-            const gets = Effect.forEach(ids, (id) => getOver(url, bed.key, id), together)
-            for (let round = 0; round < rounds && !batched.every(seenIn(plansOf(cluster))); round += 1) {
-              yield* gathered(cluster, Effect.all([creates, gets], together))
-            }
-          }),
-        { other: { DATABASE_BATCHING: String(batching) } }
-      )
-    yield* runAll(true, 20)
-    yield* runAll(false, 0)
-    const [rows] = yield* cluster.query("SELECT count(*)::int AS n FROM credentials")
-    yield* cluster.query("SELECT id FROM credentials WHERE label = 'control'")
-    const isControl = (plan: string) => plan.includes("'control'")
-    yield* eventually("the control, which reads the table from end to end, is in the log, and so all before it", () =>
-      plansOf(cluster).some((plan) => isControl(plan) && readsAll.test(plan))
-    )
-    const plans = plansOf(cluster).filter((plan) => !plan.includes("count(*)::int") && !isControl(plan))
-    const unseen = [...alone, ...batched].filter((statement) => !seenIn(plans)(statement)).map(([name]) => name)
-    findings.expect(unseen.length === 0, `no plan was seen: ${unseen.join(", ")}`)
-    const scans = plans.filter((plan) => readsAll.test(plan))
-    findings.show(
-      `${String(rows?.["n"])} credentials, ${plans.length} plans, ${scans.length} read a table from end to end`
-    )
-    findings.wrong.push(...scans.slice(0, 3))
-    yield* cluster.query("DELETE FROM credentials WHERE kek_id = 'seeded'")
-    yield* judge(findings, bed)
-  })
+const run = Effect.fnUntraced(function* (findings: Findings) {
+  const { ledger } = findings
+  const { bed, cluster } = yield* newClusterBed({}, { synchronous_commit: "off", max_wal_size: "4GB" })
+  for (const statement of seed) yield* cluster.query(statement)
+  yield* cluster.stop()
+  yield* cluster.start(settings)
+  const runAll = (batching: boolean, rounds: number) =>
+    underLoad({ findings, bed, other: { DATABASE_BATCHING: String(batching) } }, function* ({ service: { url } }) {
+      const ids = ledger.acked.slice(-50).map(({ id }) => id)
+      yield* Effect.forEach(ids.slice(-5), (id) => getOver(url, bed.key, id))
+      const creates = Effect.forEach(ids, () => Effect.promise(() => createOne(url, bed.key, ledger)), together)
+      const gets = Effect.forEach(ids, (id) => getOver(url, bed.key, id), together)
+      for (let round = 0; round < rounds && !batched.every(seenIn(plansOf(cluster))); round += 1) {
+        yield* gathered(cluster, Effect.all([creates, gets], together))
+      }
+    })
+  yield* runAll(true, 20)
+  yield* runAll(false, 0)
+  const [rows] = yield* cluster.query("SELECT count(*)::int AS n FROM credentials")
+  yield* cluster.query("SELECT id FROM credentials WHERE label = 'control'")
+  const isControl = (plan: string) => plan.includes("'control'")
+  yield* eventually("the control, which reads the table from end to end, is in the log, and so all before it", () =>
+    plansOf(cluster).some((plan) => isControl(plan) && readsAll.test(plan))
+  )
+  const plans = plansOf(cluster).filter((plan) => !plan.includes("count(*)::int") && !isControl(plan))
+  const unseen = [...alone, ...batched].filter((statement) => !seenIn(plans)(statement)).map(([name]) => name)
+  findings.expect(unseen.length === 0, `no plan was seen: ${unseen.join(", ")}`)
+  const scans = plans.filter((plan) => readsAll.test(plan))
+  findings.show(
+    `${String(rows?.["n"])} credentials, ${plans.length} plans, ${scans.length} read a table from end to end`
+  )
+  findings.wrong.push(...scans.slice(0, 3))
+  yield* cluster.query("DELETE FROM credentials WHERE kek_id = 'seeded'")
+  yield* judge(findings, bed)
+})
 
 export const rows: ReadonlyArray<Row> = [
   { id: "R13", fault: "1,000,000 credentials: every plan of create and get that was executed", run }

@@ -1,24 +1,20 @@
 import { Effect } from "effect"
-import { untilAcked } from "../support/database/AckChecker.ts"
 import { checked } from "./Bed.ts"
 import type { Findings, Row } from "./Row.ts"
-import { enough, judge, newClusterBed, underLoad } from "./underLoad.ts"
+import { judge, newClusterBed, underLoad } from "./underLoad.ts"
 
 const restarts = 3
 
 const restarted = (signal: "SIGINT" | "SIGQUIT") => (findings: Findings) =>
   Effect.gen(function* () {
-    const { ledger } = findings
     const { bed, cluster } = yield* newClusterBed()
-    yield* underLoad(bed, ledger, () =>
-      Effect.gen(function* () {
-        for (let n = 0; n < restarts; n += 1) {
-          yield* cluster.stop(signal)
-          yield* cluster.start()
-          yield* untilAcked(ledger, enough)
-        }
-      })
-    )
+    yield* underLoad({ findings, bed }, function* ({ acked }) {
+      for (let n = 0; n < restarts; n += 1) {
+        yield* cluster.stop(signal)
+        yield* cluster.start()
+        yield* acked
+      }
+    })
     yield* judge(findings, bed)
   })
 
@@ -30,23 +26,16 @@ const relaxed =
   (other: Record<string, string>, judge: (findings: Findings, faults: ReadonlyArray<string>) => void) =>
   (findings: Findings) =>
     Effect.gen(function* () {
-      const { ledger } = findings
       const { bed, cluster } = yield* newClusterBed({}, lazyLog)
       yield* cluster.query("ALTER DATABASE postgres SET synchronous_commit = off")
-      yield* underLoad(
-        bed,
-        ledger,
-        ({ service }) =>
-          Effect.gen(function* () {
-            const { status } = yield* Effect.promise(() => fetch(`${service.url}/health/ready`))
-            findings.show(`readiness ${status}`)
-            yield* untilAcked(ledger, enough)
-            yield* cluster.kill
-          }),
-        { other }
-      )
+      yield* underLoad({ findings, bed, other }, function* ({ acked, service }) {
+        const { status } = yield* Effect.promise(() => fetch(`${service.url}/health/ready`))
+        findings.show(`readiness ${status}`)
+        yield* acked
+        yield* cluster.kill
+      })
       yield* cluster.start(lazyLog)
-      judge(findings, yield* checked(bed, ledger, other))
+      judge(findings, yield* checked(bed, findings.ledger, other))
     })
 
 export const rows: ReadonlyArray<Row> = [

@@ -22,29 +22,27 @@ const succeed = (program: string, args: ReadonlyArray<string>) =>
     code === 0 ? Effect.void : Effect.die(new Error(`${program}: ${stderr}`))
   )
 
-const run = (findings: Findings) =>
-  Effect.gen(function* () {
-    const { ledger } = findings
-    const programs = yield* installed
-    const { bed, cluster } = yield* newClusterBed({ binaries: programs })
-    yield* underLoad(bed, ledger, () => Effect.void)
-    const file = join(yield* temporaryDirectory, "dump")
-    yield* succeed(programs.dump, ["-h", cluster.socket, "-U", "byok", "-Fc", "-f", file, "postgres"])
-    yield* cluster.kill
+const run = Effect.fnUntraced(function* (findings: Findings) {
+  const programs = yield* installed
+  const { bed, cluster } = yield* newClusterBed({ binaries: programs })
+  yield* underLoad({ findings, bed }, function* () {})
+  const file = join(yield* temporaryDirectory, "dump")
+  yield* succeed(programs.dump, ["-h", cluster.socket, "-U", "byok", "-Fc", "-f", file, "postgres"])
+  yield* cluster.kill
 
-    const elsewhere = yield* newCluster({ binaries: programs })
-    yield* elsewhere.start()
-    yield* succeed(programs.restore, ["-h", elsewhere.socket, "-U", "byok", "-d", "postgres", "--exit-on-error", file])
-    const DATABASE_URL = elsewhere.url
-    findings.judge(yield* checked(bed, ledger, { DATABASE_URL }))
+  const elsewhere = yield* newCluster({ binaries: programs })
+  yield* elsewhere.start()
+  yield* succeed(programs.restore, ["-h", elsewhere.socket, "-U", "byok", "-d", "postgres", "--exit-on-error", file])
+  const DATABASE_URL = elsewhere.url
+  findings.judge(yield* checked(bed, findings.ledger, { DATABASE_URL }))
 
-    const keyring = readFileSync(bed.settings["BYOK_KEYRING_FILE"] ?? "", "utf8")
-    const wrong = join(yield* temporaryDirectory, "keyring")
-    writeFileSync(wrong, keyring.replace(/:.*/, `:${Buffer.alloc(32, "wrong").toString("base64")}`), { mode: 0o600 })
-    const refused = yield* runByok(["serve"], { ...bed.settings, DATABASE_URL, BYOK_KEYRING_FILE: wrong })
-    findings.show(`with a wrong keyring: exit code ${refused.code}, ${refused.stderr.trim()}`)
-    findings.expect(refused.code === 1 && refused.stderr.startsWith("BYOK_KEYRING_FILE: "), "a wrong keyring is let in")
-  })
+  const keyring = readFileSync(bed.settings["BYOK_KEYRING_FILE"] ?? "", "utf8")
+  const wrong = join(yield* temporaryDirectory, "keyring")
+  writeFileSync(wrong, keyring.replace(/:.*/, `:${Buffer.alloc(32, "wrong").toString("base64")}`), { mode: 0o600 })
+  const refused = yield* runByok(["serve"], { ...bed.settings, DATABASE_URL, BYOK_KEYRING_FILE: wrong })
+  findings.show(`with a wrong keyring: exit code ${refused.code}, ${refused.stderr.trim()}`)
+  findings.expect(refused.code === 1 && refused.stderr.startsWith("BYOK_KEYRING_FILE: "), "a wrong keyring is let in")
+})
 
 export const rows: ReadonlyArray<Row> = [
   { id: "R15", fault: "dumped with pg_dump, the server destroyed, restored on another one", run }

@@ -1,5 +1,5 @@
 import { Effect, Scope } from "effect"
-import { type Ledger, load, untilAcked } from "../support/database/AckChecker.ts"
+import { load, untilAcked } from "../support/database/AckChecker.ts"
 import { type ServiceProcess, startService } from "../support/process/ServiceProcess.ts"
 import { type Bed, checked, newBed } from "./Bed.ts"
 import { type ClusterOptions, newCluster } from "./Cluster.ts"
@@ -10,15 +10,18 @@ import type { Findings } from "./Row.ts"
 export const enough = 100
 
 /** A service under load. */
-export interface Loaded {
+interface Loaded {
   readonly service: ServiceProcess
+  /** Waits until enough more are acknowledged. */
+  readonly acked: Effect.Effect<void>
   /** Starts another on the same port once this one has ended. */
   readonly again: Effect.Effect<ServiceProcess>
 }
 
 interface Options {
+  readonly findings: Findings
+  readonly bed: Bed
   readonly clients?: number
-  readonly pause?: number
   /** Settings of the service. */
   readonly other?: Record<string, string>
 }
@@ -35,10 +38,8 @@ export const newClusterBed = Effect.fnUntraced(function* (
 
 /** Starts the service, puts a load on it, and provokes a fault; afterwards load and service are stopped in this order. */
 export const underLoad = <E>(
-  { key, settings }: Bed,
-  ledger: Ledger,
-  fault: (loaded: Loaded) => Effect.Effect<unknown, E, Scope.Scope>,
-  { other = {}, ...options }: Options = {}
+  { bed: { key, settings }, findings: { ledger }, other = {}, ...options }: Options,
+  fault: (loaded: Loaded) => Effect.fn.Return<unknown, E, Scope.Scope>
 ) =>
   Effect.scoped(
     Effect.gen(function* () {
@@ -46,8 +47,9 @@ export const underLoad = <E>(
       const service = yield* again
       const during = Effect.gen(function* () {
         yield* Effect.asVoid(load(service.url, key, ledger, { pause: 5, ...options }))
-        yield* untilAcked(ledger, enough)
-        yield* fault({ service, again })
+        const acked = Effect.suspend(() => untilAcked(ledger, enough))
+        yield* acked
+        yield* Effect.fnUntraced(fault)({ service, again, acked })
       })
       yield* Effect.scoped(during)
     })

@@ -133,34 +133,24 @@ const run = <A>(measure: Measure<A>, given: A) => {
   return Effect.isEffect(measured) ? measured : Effect.promise(() => measured)
 }
 
-const main = (program: Effect.Effect<void, unknown, Scope.Scope>) => {
-  const all = program.pipe(Effect.scoped, Effect.provide(Logger.layer([])))
-  NodeRuntime.runMain(
-    Effect.andThen(
-      all,
-      Effect.sync((): void => {
-        process.exit()
-      })
-    )
-  )
-}
-
 const postgres = Effect.acquireRelease(Effect.promise(startPostgres), ({ stop }) => Effect.promise(stop))
 
 /** Runs a measurement on a new PostgreSQL as the program of this process. */
 export const onPostgres = (measure: Measure<Postgres>): void => {
-  main(Effect.flatMap(postgres, (given) => run(measure, given)))
+  const measured = Effect.flatMap(postgres, (given) => run(measure, given))
+  const program = measured.pipe(Effect.scoped, Effect.provide(Logger.layer([])))
+  NodeRuntime.runMain(Effect.map(program, (): void => process.exit()))
 }
 
 /** Runs a measurement on a database in a new PostgreSQL as the program of this process. */
 export const onBed = (database: string, credentials: number, measure: Measure<Bed>): void => {
-  const bed = Effect.flatMap(postgres, (given) =>
-    Effect.acquireRelease(
+  onPostgres((given) => {
+    const bed = Effect.acquireRelease(
       Effect.promise(() => makeBed(given, database, credentials)),
       ({ client }) => Effect.promise(() => client.end())
     )
-  )
-  main(Effect.flatMap(bed, (given) => run(measure, given)))
+    return Effect.flatMap(bed, (given) => run(measure, given))
+  })
 }
 
 /** Deletes what the load has created: every round starts from the same table. */

@@ -1,6 +1,6 @@
 import { type Bed, sweep } from "./Bed.ts"
 import { loadOn, type Operation, put, type Seen } from "./Load.ts"
-import { pgbench, putDirectly } from "./Pgbench.ts"
+import { hasPgbench, putDirectly } from "./Pgbench.ts"
 import { cpuOfTree, peakMemory, resetPeakMemory } from "./Process.ts"
 import type { Target } from "./Target.ts"
 
@@ -59,9 +59,8 @@ export const measureCell = async (
     for (const { bed, name, pid, url } of targets) {
       await note(name, bed, await measure(bed, pid, () => put(loadOn(bed, url, given))), round >= 0)
     }
-    const program = pgbench
-    if (program !== undefined && direct !== undefined) {
-      const load = () => putDirectly(program, direct, loadOn(direct, "", given))
+    if (hasPgbench && direct !== undefined) {
+      const load = () => putDirectly(direct, loadOn(direct, "", given))
       await note("pgbench", direct, await measure(direct, undefined, load), round >= 0)
     }
   }

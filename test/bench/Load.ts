@@ -45,7 +45,7 @@ interface Request {
   readonly body?: string
 }
 
-const isInstalled = (program: string) => {
+export const isInstalled = (program: string) => {
   try {
     execFileSync("which", [program], { stdio: "ignore" })
     return true
@@ -117,13 +117,21 @@ done = function(summary, latency)
 end
 `
 
-const withWrk = async (load: Load): Promise<Seen> => {
+/** Runs a program that reads a script, and answers with what it prints. */
+export const runScript = async (program: string, script: string, args: (path: string) => ReadonlyArray<string>) => {
   const directory = mkdtempSync(join(tmpdir(), "byok-load-"))
-  const script = join(directory, "load.lua")
-  writeFileSync(script, lua(load))
-  const { connections, seconds, url } = load
-  const { stdout } = await run("wrk", ["-t1", `-c${connections}`, `-d${seconds}s`, "-s", script, url])
+  const path = join(directory, "script")
+  writeFileSync(path, script)
+  const { stdout } = await run(program, args(path))
   rmSync(directory, { recursive: true })
+  return stdout
+}
+
+const withWrk = async (load: Load): Promise<Seen> => {
+  const { connections, seconds, url } = load
+  const stdout = await runScript("wrk", lua(load), (script) => [
+    ...["-t1", `-c${connections}`, `-d${seconds}s`, "-s", script, url]
+  ])
   return JSON.parse(/SEEN (.*)/.exec(stdout)?.[1] ?? "") as Seen
 }
 

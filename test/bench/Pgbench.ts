@@ -1,25 +1,8 @@
-import { execFile, execFileSync } from "node:child_process"
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
-import { tmpdir } from "node:os"
-import { join } from "node:path"
-import { promisify } from "node:util"
 import { columns } from "./peers/statements.ts"
 import { account_id, type Bed, workspace_id } from "./Bed.ts"
-import type { Load, Seen } from "./Load.ts"
+import { isInstalled, type Load, runScript, type Seen } from "./Load.ts"
 
-const run = promisify(execFile)
-
-const find = (): string | undefined => {
-  try {
-    execFileSync("pgbench", ["--version"], { stdio: "ignore" })
-    return "pgbench"
-  } catch {
-    return undefined
-  }
-}
-
-/** Where pgbench is, if it is installed. */
-export const pgbench = find()
+export const hasPgbench = isInstalled("pgbench")
 
 const authenticate = (key: string) =>
   `SELECT account_id, management FROM api_keys WHERE hash = sha256('${key}') AND revoked_at IS NULL;`
@@ -42,14 +25,12 @@ FROM credentials WHERE account_id = '${account_id}' AND id = '00000000-0000-7000
 `
 
 /** The service's statements as fast as PostgreSQL answers them, over at most ten connections. */
-export const putDirectly = async (program: string, { database, socket }: Bed, load: Load): Promise<Seen> => {
-  const directory = mkdtempSync(join(tmpdir(), "byok-pgbench-"))
-  const script = join(directory, "load.sql")
-  writeFileSync(script, load.operation === "get" ? get(load) : create(load))
+export const putDirectly = async ({ database, socket }: Bed, load: Load): Promise<Seen> => {
   const clients = String(Math.min(10, load.connections))
-  const options = ["-n", "-M", "prepared", "-c", clients, "-j", "1", "-T", String(load.seconds), "-f", script]
-  const { stdout } = await run(program, [...options, "-h", socket, "-U", "byok", database])
-  rmSync(directory, { recursive: true })
+  const stdout = await runScript("pgbench", load.operation === "get" ? get(load) : create(load), (script) => [
+    ...["-n", "-M", "prepared", "-c", clients, "-j", "1", "-T", String(load.seconds), "-f", script],
+    ...["-h", socket, "-U", "byok", database]
+  ])
   const number = (pattern: RegExp) => Number(pattern.exec(stdout)?.[1] ?? Number.NaN)
   const average = number(/latency average = ([\d.]+)/)
   return {

@@ -18,19 +18,15 @@ const ratioOf = (cell: Cell, one: string, other: string, figure: keyof Round): n
 
 const round = (value: number, digits = 0) => (Number.isFinite(value) ? value.toFixed(digits) : "-")
 
+/** A table in Markdown, with names in the first column and figures in the others. */
+const tableFrom = (head: ReadonlyArray<string>, rows: ReadonlyArray<ReadonlyArray<string>>) =>
+  [head, head.map((_, index) => (index === 0 ? "---" : "---:")), ...rows]
+    .map((cells) => `| ${cells.join(" | ")} |`)
+    .join("\n")
+
 /** A table for people: medians, and the rate as a ratio to the peer of the same round. */
 export const tableOf = (cells: ReadonlyArray<Cell>, peer: string): string => {
-  const header = [
-    "",
-    "req/s",
-    `to ${peer}`,
-    "p50 ms",
-    "p99 ms",
-    "errors",
-    "CPU µs node",
-    "CPU µs PostgreSQL",
-    "peak MiB"
-  ]
+  const costs = ["errors", "CPU µs node", "CPU µs PostgreSQL", "peak MiB"]
   const rows = cells.flatMap((cell) =>
     Object.entries(cell.rounds).map(([name, rounds]) => {
       const of = (figure: keyof Round) => medianOf(rounds.map((one) => one[figure]))
@@ -47,8 +43,7 @@ export const tableOf = (cells: ReadonlyArray<Cell>, peer: string): string => {
       ]
     })
   )
-  const line = (cells: ReadonlyArray<string>) => `| ${cells.join(" | ")} |`
-  return [line(header), line(header.map((_, index) => (index === 0 ? "---" : "---:"))), ...rows.map(line)].join("\n")
+  return tableFrom(["", "req/s", `to ${peer}`, "p50 ms", "p99 ms", ...costs], rows)
 }
 
 /** A contender's figures as ratios to a peer's in the same rounds, one line for each number of connections. */
@@ -57,13 +52,9 @@ export const ratiosOf = (cells: ReadonlyArray<Cell>, name: string, peer: string)
   const rows = cells.map((cell) => {
     const ratios = figures.map((figure) => round(ratioOf(cell, name, peer, figure), 2))
     const limit = round(ratioOf(cell, name, "pgbench", "rate"), 2)
-    return `| ${cell.operation} ${cell.connections} | ${[...ratios, limit].join(" | ")} |`
+    return [`${cell.operation} ${cell.connections}`, ...ratios, limit]
   })
-  return [
-    "| | req/s | p99 | CPU node | CPU PostgreSQL | peak memory | req/s to pgbench |",
-    "|---|---:|---:|---:|---:|---:|---:|",
-    ...rows
-  ].join("\n")
+  return tableFrom(["", "req/s", "p99", "CPU node", "CPU PostgreSQL", "peak memory", "req/s to pgbench"], rows)
 }
 
 /** CPU of node and PostgreSQL together per request, and its growth against the smallest table in the same rounds. */
@@ -75,16 +66,16 @@ export const growthTableOf = (cells: ReadonlyArray<Cell>, smallest: string): str
         const base = cell.rounds[smallest]?.[index]
         return base === undefined ? Number.NaN : cost(one) / cost(base)
       })
-      return `| ${cell.operation}, ${size} credentials | ${round(medianOf(rounds.map(cost)))} | ${round(medianOf(growth), 2)} |`
+      return [`${cell.operation}, ${size} credentials`, round(medianOf(rounds.map(cost))), round(medianOf(growth), 2)]
     })
   )
-  return ["| | CPU µs per request | to the smallest |", "|---|---:|---:|", ...rows].join("\n")
+  return tableFrom(["", "CPU µs per request", "to the smallest"], rows)
 }
 
 /** The rungs of the ladder, from the server alone to the whole HTTP side, and each as a multiple of the router. */
 export const ladderTableOf = (ladder: Readonly<Record<string, ReadonlyArray<number>>>): string => {
   const rungs = Object.entries(ladder).map(([name, rounds]) => ({ name, cost: medianOf(rounds) }))
   const router = rungs[1]?.cost ?? Number.NaN
-  const rows = rungs.map(({ cost, name }) => `| ${name} | ${round(cost, 1)} | ${round(cost / router, 2)} |`)
-  return ["| Rung | CPU µs | to the router |", "|---|---:|---:|", ...rows].join("\n")
+  const rows = rungs.map(({ cost, name }) => [name, round(cost, 1), round(cost / router, 2)])
+  return tableFrom(["Rung", "CPU µs", "to the router"], rows)
 }

@@ -4,6 +4,7 @@ import { once } from "node:events"
 import { setTimeout as delay } from "node:timers/promises"
 import { Effect } from "effect"
 import { freePort } from "../support/database/listen.ts"
+import { statusOf } from "../support/http/statusOf.ts"
 import { type Bed, seededId } from "./Bed.ts"
 
 /** A server under load, in a process of its own. */
@@ -32,16 +33,6 @@ export const service: Program = {
   environment: { BYOK_KEYRING: keyring, LOG_LEVEL: "error", MAX_CREDENTIALS: "5000000" }
 }
 
-const answers = async (url: string, key: string) => {
-  try {
-    const response = await fetch(`${url}/api/v1/byok/${seededId(1)}`, { headers: { authorization: `Bearer ${key}` } })
-    await response.arrayBuffer()
-    return response.status === 200
-  } catch {
-    return false
-  }
-}
-
 const end = async (child: ChildProcess) => {
   const exited = once(child, "exit")
   child.kill("SIGTERM")
@@ -64,7 +55,8 @@ export const startTarget = async (
   const kill = () => child.kill()
   process.once("exit", kill)
   child.once("exit", () => process.off("exit", kill))
-  while (!(await answers(url, bed.key))) {
+  const [first, headers] = [`${url}/api/v1/byok/${seededId(1)}`, { authorization: `Bearer ${bed.key}` }]
+  while ((await statusOf(first, headers)) !== 200) {
     if (child.exitCode !== null) throw new Error(`${program.name} has ended with ${child.exitCode}`)
     await delay(5)
   }

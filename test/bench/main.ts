@@ -7,7 +7,7 @@ import { type Bed, makeBed, onPostgres } from "./Bed.ts"
 import { type Cell, measureCell } from "./Cell.ts"
 import { inProcess } from "./InProcess.ts"
 import { generator, type Operation } from "./Load.ts"
-import { pgbench } from "./Pgbench.ts"
+import { hasPgbench } from "./Pgbench.ts"
 import { measureLadder } from "./ladder/Ladder.ts"
 import { measureLife } from "./Life.ts"
 import { growthTableOf, ladderTableOf, medianOf, ratiosOf, tableOf } from "./Report.ts"
@@ -30,7 +30,8 @@ const rounds = Number(values.rounds ?? (quick ? 2 : 5))
 const seconds = Number(values.seconds ?? 1)
 const connections = (values.connections ?? (quick ? "1,64" : "1,16,64,256")).split(",").map(Number)
 const operations = (values.operations ?? "get,create").split(",") as ReadonlyArray<Operation>
-const sizes = quick ? [1_000] : [1_000, 100_000, 1_000_000]
+const smallest = 1_000
+const larger = quick ? [] : [100_000, 1_000_000]
 
 const service: Program = { ...fromSources, arguments: ["dist/bin.js", "serve"] }
 const fastify: Program = { name: "fastify", arguments: ["test/bench/peers/fastify.ts"] }
@@ -77,11 +78,10 @@ const warmUp = async (targets: ReadonlyArray<Target>) => {
 }
 
 onPostgres(async (postgres) => {
-  const open: Array<Target> = []
-  const beds: Array<Bed> = []
-  for (const size of sizes) beds.push(await makeBed(postgres, `size_${size}`, size, size === sizes[0]))
-  const [bed] = beds
-  if (bed === undefined) throw new Error("there is no database to measure on")
+  const bedOf = (size: number) => makeBed(postgres, `size_${size}`, size, size === smallest)
+  const bed = await bedOf(smallest)
+  const beds = [bed]
+  for (const size of larger) beds.push(await bedOf(size))
 
   const started = await startUps(bed)
   say(
@@ -90,12 +90,12 @@ onPostgres(async (postgres) => {
       .join(", ")}`
   )
 
-  for (const program of [service, fastify, lean]) open.push(await startTarget(program, bed))
+  const plain = await startTarget(service, bed)
+  const leanPeer = await startTarget(lean, bed)
+  const open = [plain, await startTarget(fastify, bed), leanPeer]
   await warmUp(open)
   const cells = await measureAll(open, bed, connections)
-  say(
-    `${rounds} rounds of ${seconds} s, load by ${generator}${pgbench === undefined ? ", pgbench is not installed" : ""}`
-  )
+  say(`${rounds} rounds of ${seconds} s, load by ${generator}${hasPgbench ? "" : ", pgbench is not installed"}`)
   say(tableOf(cells, "fastify"))
 
   for (const peer of [fastify, lean]) {
@@ -103,9 +103,7 @@ onPostgres(async (postgres) => {
     say(ratiosOf(cells, "byok", peer.name))
   }
 
-  const [plain, , leanPeer] = open
-  const life =
-    plain === undefined || leanPeer === undefined ? [] : await measureLife(plain, leanPeer, [1, 64], rounds, seconds)
+  const life = await measureLife(plain, leanPeer, [1, 64], rounds, seconds)
   say("List (50 of them) and update beside the lean peer:")
   say(tableOf(life, "lean"))
 
@@ -123,22 +121,23 @@ onPostgres(async (postgres) => {
     const otherwise: Array<Target> = []
     for (const program of leversOf(`http://127.0.0.1:${(traces.address() as AddressInfo).port}`))
       otherwise.push(await startTarget(program, bed))
-    open.push(...otherwise)
     await warmUp(otherwise)
-    if (plain !== undefined) levers.push(...(await measureAll([plain, ...otherwise], undefined, [1, 64])))
+    levers.push(...(await measureAll([plain, ...otherwise], undefined, [1, 64])))
     for (const target of otherwise) await target.stop()
-    open.splice(-otherwise.length)
     traces.close()
     say("Each lever alone:")
     say(tableOf(levers, "byok"))
   }
 
-  const bySize: Array<Target> = []
-  for (const sized of beds) bySize.push(await startTarget({ ...service, name: String(sized.seeded) }, sized))
-  open.push(...bySize)
-  if (sizes.length > 1) await warmUp(bySize)
-  const growth = sizes.length > 1 ? await measureAll(bySize, undefined, [64]) : []
-  if (growth.length > 0) say(growthTableOf(growth, String(sizes[0])))
+  const growth: Array<Cell> = []
+  if (!quick) {
+    const bySize: Array<Target> = []
+    for (const sized of beds) bySize.push(await startTarget({ ...service, name: String(sized.seeded) }, sized))
+    await warmUp(bySize)
+    growth.push(...(await measureAll(bySize, undefined, [64])))
+    say(growthTableOf(growth, String(smallest)))
+    open.push(...bySize)
+  }
 
   const sealed = sealing(seconds)
   const inside = await inProcess(bed, keyring, seconds)

@@ -1,10 +1,9 @@
-import { chownSync, mkdirSync, readFileSync, writeFileSync } from "node:fs"
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs"
 import { connect } from "node:net"
 import { join } from "node:path"
 import { Effect } from "effect"
 import { parse } from "yaml"
-import { postgresUser } from "../../src/sql/embedded/PostgresBinaries.ts"
-import { ownDirectory } from "../drill/Cluster.ts"
+import { ownDirectory, writeOwn } from "../drill/Cluster.ts"
 import { installedPostgres } from "../drill/installedPostgres.ts"
 import { localPatroni, localPgBouncer } from "../support/database/DatabaseNode.ts"
 import { freePort, listen } from "../support/database/listen.ts"
@@ -49,15 +48,9 @@ export const pgbouncer: Check = {
       const directory = ownDirectory(join(yield* temporaryDirectory, "pgbouncer"))
       const [postgres, rest, pooler] = yield* Effect.all([freePort, freePort, freePort])
       const node = { name: "one", data: directory, postgres, rest, pooler }
-      const writeOwn = (name: string, text: string) => {
-        const path = join(directory, name)
-        writeFileSync(path, text)
-        if (postgresUser !== undefined) chownSync(path, postgresUser.uid, postgresUser.gid)
-        return path
-      }
       const example = readFileSync(join(deploy, "postgresql/pgbouncer.ini"), "utf8")
-      const users = writeOwn("users", `"byok" ""\n`)
-      const file = writeOwn("pgbouncer.ini", localPgBouncer(example, node, users))
+      const users = writeOwn(join(directory, "users"), `"byok" ""\n`)
+      const file = writeOwn(join(directory, "pgbouncer.ini"), localPgBouncer(example, node, users))
       const { exitCode, lastWords } = yield* run(pgbouncer, [file], programVariables())
       yield* eventually(
         "PgBouncer listens or ends",

@@ -1,4 +1,4 @@
-import { chownSync, chmodSync, mkdirSync } from "node:fs"
+import { chmodSync, chownSync, mkdirSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { Effect, Exit, Scope } from "effect"
 import { Client } from "pg"
@@ -43,12 +43,23 @@ const askOnce = (socket: string, text: string) =>
     }
   })
 
-/** A directory that PostgreSQL's user owns, even where this process is root. */
+/** Gives a file or directory to PostgreSQL's user, if this process is root, and to nobody else. */
+const own = (path: string, mode: number): string => {
+  if (postgresUser !== undefined) chownSync(path, postgresUser.uid, postgresUser.gid)
+  chmodSync(path, mode)
+  return path
+}
+
+/** A directory that PostgreSQL's user owns. */
 export const ownDirectory = (directory: string): string => {
   mkdirSync(directory, { recursive: true })
-  if (postgresUser !== undefined) chownSync(directory, postgresUser.uid, postgresUser.gid)
-  chmodSync(directory, 0o700)
-  return directory
+  return own(directory, 0o700)
+}
+
+/** A file that PostgreSQL's user owns. */
+export const writeOwn = (path: string, text: string): string => {
+  writeFileSync(path, text)
+  return own(path, 0o600)
 }
 
 /** The server's settings, apart from those a fault needs. */
@@ -56,8 +67,7 @@ const defaults = { listen_addresses: "", timezone: "UTC", max_connections: "100"
 
 /** A server over a data directory that exists already. */
 const clusterOver = Effect.fnUntraced(function* (data: string, { postgres }: Programs) {
-  const socket = yield* temporaryDirectory
-  if (postgresUser !== undefined) chownSync(socket, postgresUser.uid, postgresUser.gid)
+  const socket = own(yield* temporaryDirectory, 0o755)
   let running: { readonly process: ChildProcess; readonly scope: Scope.Closeable } | undefined
 
   const end = (signal: (process: ChildProcess) => Effect.Effect<unknown>) =>

@@ -1,4 +1,5 @@
 import { Effect } from "effect"
+import { statusOf } from "../support/http/statusOf.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
 import { type Bed, checked, embeddedBed } from "./Bed.ts"
@@ -13,12 +14,8 @@ const limit = 2_000
 const ready = (url: string) =>
   eventually(
     "it is ready",
-    Effect.promise(() =>
-      fetch(`${url}/health/ready`).then(
-        ({ ok }) => ok,
-        () => false
-      )
-    )
+    Effect.promise(() => statusOf(`${url}/health/ready`)),
+    (status) => status === 200
   )
 
 const killAndStart = (bed: Bed, findings: Findings) =>

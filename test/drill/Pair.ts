@@ -1,9 +1,7 @@
-import { appendFileSync, chownSync } from "node:fs"
 import { join } from "node:path"
 import { Effect } from "effect"
-import { postgresUser } from "../../src/sql/embedded/PostgresBinaries.ts"
 import { eventually } from "../support/process/eventually.ts"
-import { type Cluster, copyOf, newCluster, sendTo } from "./Cluster.ts"
+import { type Cluster, copyOf, newCluster, sendTo, writeOwn } from "./Cluster.ts"
 
 /** Two servers, of which one follows the other. */
 export interface Pair {
@@ -23,9 +21,7 @@ export interface Pair {
 /** Makes a stopped server a standby of another when it starts. */
 const following = (standby: Cluster, primary: Cluster) =>
   Effect.suspend(() => {
-    const signal = join(standby.data, "standby.signal")
-    appendFileSync(signal, "")
-    if (postgresUser !== undefined) chownSync(signal, postgresUser.uid, postgresUser.gid)
+    writeOwn(join(standby.data, "standby.signal"), "")
     return standby.start({ primary_conninfo: `host=${primary.socket} user=byok` })
   })
 

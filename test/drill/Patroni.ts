@@ -1,15 +1,15 @@
-import { chownSync, existsSync, readFileSync, writeFileSync } from "node:fs"
+import { existsSync, readFileSync } from "node:fs"
 import { join } from "node:path"
 import { Effect } from "effect"
 import { Client } from "pg"
-import { postgresUser } from "../../src/sql/embedded/PostgresBinaries.ts"
 import { run } from "../support/process/ChildProcess.ts"
 import { type DatabaseNode, localHaproxy, localPatroni, localPgBouncer } from "../support/database/DatabaseNode.ts"
 import { freePort } from "../support/database/listen.ts"
+import { statusOf } from "../support/http/statusOf.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { installedPrograms, programVariables } from "../support/process/installedPrograms.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
-import { ownDirectory, sendTo } from "./Cluster.ts"
+import { ownDirectory, sendTo, writeOwn } from "./Cluster.ts"
 import { installedPostgres } from "./installedPostgres.ts"
 
 /** PostgreSQL on three nodes under Patroni and etcd, each with a PgBouncer, behind one HAProxy, as in deploy/postgresql. */
@@ -31,13 +31,6 @@ export interface Tls {
 const names = ["one", "two", "three"] as const
 
 const example = (name: string) => readFileSync(join(import.meta.dirname, "../../deploy/postgresql", name), "utf8")
-
-/** Patroni and PgBouncer read their files as PostgreSQL's user. */
-const writeOwn = (path: string, text: string) => {
-  writeFileSync(path, text)
-  if (postgresUser !== undefined) chownSync(path, postgresUser.uid, postgresUser.gid)
-  return path
-}
 
 /** A member as Patroni's REST API shows it. */
 interface Member {
@@ -87,12 +80,8 @@ export const newPatroni = Effect.fnUntraced(function* (tls?: Tls) {
   ])
   yield* eventually(
     "etcd answers",
-    Effect.promise(() =>
-      fetch(`${client}/health`).then(
-        ({ ok }) => ok,
-        () => false
-      )
-    )
+    Effect.promise(() => statusOf(`${client}/health`)),
+    (status) => status === 200
   )
 
   const files = tls && {

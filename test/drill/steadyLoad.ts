@@ -1,6 +1,7 @@
 import { setTimeout } from "node:timers/promises"
 import { Effect } from "effect"
 import { createOne, type Ledger } from "../support/database/AckChecker.ts"
+import { statusOf } from "../support/http/statusOf.ts"
 import { untilClosed } from "./untilClosed.ts"
 
 /** A request that has ended; times are of the monotonic clock, in milliseconds. */
@@ -16,15 +17,9 @@ const interval = 25
 const createOneMore = async (url: string, token: string, ledger: Ledger) =>
   (await createOne(url, token, ledger)) !== undefined
 
-const getOne = (url: string, token: string, { acked }: Ledger) => {
+const getOne = async (url: string, token: string, { acked }: Ledger) => {
   const { id = "" } = acked[Math.floor(Math.random() * acked.length)] ?? {}
-  return fetch(`${url}/api/v1/byok/${id}`, { headers: { authorization: `Bearer ${token}` } }).then(
-    async (response) => {
-      await response.arrayBuffer()
-      return response.status === 200
-    },
-    () => false
-  )
+  return (await statusOf(`${url}/api/v1/byok/${id}`, { authorization: `Bearer ${token}` })) === 200
 }
 
 /**

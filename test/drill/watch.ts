@@ -1,5 +1,6 @@
 import { setTimeout } from "node:timers/promises"
 import { Effect } from "effect"
+import { statusOf } from "../support/http/statusOf.ts"
 import { deadline } from "./deadline.ts"
 import { untilClosed } from "./untilClosed.ts"
 import type { Findings } from "./Row.ts"
@@ -15,13 +16,7 @@ interface Watched {
 
 const ask = async (url: string, headers: Record<string, string>, seen: Watched) => {
   const began = performance.now()
-  const status = await fetch(url, { headers }).then(
-    async (response) => {
-      await response.arrayBuffer()
-      return response.status
-    },
-    () => undefined
-  )
+  const status = await statusOf(url, headers)
   seen.answers += 1
   seen.slowest = Math.max(seen.slowest, performance.now() - began)
   if (status !== 200) seen.others.push(status)

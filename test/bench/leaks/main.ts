@@ -13,6 +13,7 @@ import * as LeakedKeysLive from "../../../src/sql/LeakedKeysLive.ts"
 import { plainCredential } from "../../support/database/plainCredential.ts"
 import { cipherOn } from "../../support/memory/inMemory.ts"
 import { account_id, type Bed, insertRows, onBed, patientSettings, workspace_id } from "../Bed.ts"
+import { timed } from "../repeatedly.ts"
 
 const { values } = parseArgs({ options: { rows: { type: "string", default: "100000" } } })
 const total = Number(values.rows)
@@ -24,14 +25,6 @@ const keyOf = (n: number) => {
   const secret = randomBytes(36).toString("base64url")
   return n % 100 === 0 ? JSON.stringify({ type: "service_account", private_key: secret.repeat(35) }) : `sk-${secret}`
 }
-
-const timed = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
-  Effect.gen(function* () {
-    const [began, before] = [performance.now(), process.cpuUsage()]
-    const result = yield* effect
-    const { system, user } = process.cpuUsage(before)
-    return { result, seconds: (performance.now() - began) / 1000, cpu: (system + user) / 1e6 }
-  })
 
 const sealed = Effect.fnUntraced(function* (n: number) {
   const key = keyOf(n)

@@ -1,24 +1,11 @@
 import { randomBytes } from "node:crypto"
 import { labelOf } from "../../../src/domain/Label.ts"
+import type { NewCredential } from "../../../src/domain/NewCredential.ts"
 import { encodeSealingContext, type SealingContext } from "../../../src/domain/SealedKey.ts"
 import { seal } from "./sealed.ts"
 import { columns } from "./statements.ts"
 
-export interface Body {
-  readonly key: string
-  readonly provider: string
-  readonly name?: string | null
-  readonly workspace_id?: string
-  readonly allowed_api_key_hashes?: ReadonlyArray<string> | null
-  readonly allowed_models?: ReadonlyArray<string> | null
-  readonly allowed_user_ids?: ReadonlyArray<string> | null
-  readonly declared_region?: string | null
-  readonly declared_zdr?: boolean | null
-  readonly disabled?: boolean
-  readonly is_required?: boolean
-  readonly is_fallback?: boolean
-  readonly is_byok_only?: boolean
-}
+export type Body = typeof NewCredential.Encoded
 
 const uuidV7 = () => {
   const bytes = randomBytes(16)

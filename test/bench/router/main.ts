@@ -18,7 +18,7 @@ import { plainCredential } from "../../support/database/plainCredential.ts"
 import { cipherOn } from "../../support/memory/inMemory.ts"
 import { account_id, type Bed, insertRows, onBed, patientSettings, workspace_id } from "../Bed.ts"
 import { cpuOfTree } from "../Process.ts"
-import { repeatedly } from "../repeatedly.ts"
+import { repeatedly, timed } from "../repeatedly.ts"
 import { medianOf } from "../Report.ts"
 
 const { values } = parseArgs({
@@ -49,7 +49,7 @@ interface Load {
 /** Plans over and over. Answers how many per second of Node's CPU, and PostgreSQL's microseconds for each. */
 const measure = Effect.fnUntraced(function* (postmaster: number, { concurrency, freshness, leases }: Load) {
   const { lease, plan } = yield* Router
-  const [began, before, postgresBefore] = [performance.now(), process.cpuUsage(), cpuOfTree(postmaster)]
+  const before = cpuOfTree(postmaster)
   let asked = 0
   let zeros = 0
   const one = Effect.suspend(() => {
@@ -66,12 +66,10 @@ const measure = Effect.fnUntraced(function* (postmaster: number, { concurrency, 
       })
     )
   })
-  const done = yield* repeatedly(milliseconds, concurrency, one)
-  const { system, user } = process.cpuUsage(before)
-  const seconds = (performance.now() - began) / 1000
+  const { cpu, result: done, seconds } = yield* timed(repeatedly(milliseconds, concurrency, one))
   if (zeros > 0) return yield* Effect.die("an empty lease")
-  const postgres = (cpuOfTree(postmaster) - postgresBefore) / done
-  return { perCpu: done / ((system + user) / 1e6), perSecond: done / seconds, postgres }
+  const postgres = (cpuOfTree(postmaster) - before) / done
+  return { perCpu: done / cpu, perSecond: done / seconds, postgres }
 })
 
 /** What opening a prepared key costs by itself: the floor of a lease. */
@@ -79,12 +77,15 @@ const measureOpening = Effect.gen(function* () {
   const { prepare } = yield* Cipher
   const row = yield* sealed("azure")
   const { read } = yield* prepare(row, row)
-  const before = process.cpuUsage()
   const count = 50_000
-  const opening = read((key) => key.length)
-  for (let n = 0; n < count; n += 100) yield* Effect.replicateEffect(opening, 100, { discard: true })
-  const { system, user } = process.cpuUsage(before)
-  return Math.round(count / ((system + user) / 1e6))
+  const { cpu } = yield* timed(
+    Effect.replicateEffect(
+      read((key) => key.length),
+      count,
+      { discard: true }
+    )
+  )
+  return Math.round(count / cpu)
 })
 
 const reportOf = Effect.fnUntraced(function* (postmaster: number, title: string, load: Load) {

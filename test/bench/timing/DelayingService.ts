@@ -5,7 +5,7 @@ import * as Server from "../../../src/http/Server.ts"
 import { ApiKeys } from "../../../src/port/ApiKeys.ts"
 import { Credentials } from "../../../src/port/Credentials.ts"
 import { readSettings } from "../../../src/wiring/Settings.ts"
-import { isDelayedHash, isDelayedId } from "./delayed.ts"
+import { isDelayed } from "./delayed.ts"
 
 const delay = Effect.sync(() => {
   for (const end = performance.now() + 0.2; performance.now() < end;);
@@ -21,11 +21,11 @@ const delaying = Layer.effectContext(
     return parts.pipe(
       Context.add(ApiKeys, {
         ...apiKeys,
-        find: (hash) => Effect.tap(apiKeys.find(hash), isDelayedHash(hash) ? delay : Effect.void)
+        find: (hash) => Effect.tap(apiKeys.find(hash), isDelayed(hash) ? delay : Effect.void)
       }),
       Context.add(Credentials, {
         ...credentials,
-        get: (id) => Effect.ensuring(credentials.get(id), isDelayedId(id) ? delay : Effect.void)
+        get: (id) => Effect.ensuring(credentials.get(id), isDelayed(id) ? delay : Effect.void)
       })
     )
   })

@@ -3,7 +3,7 @@ import { parseArgs } from "node:util"
 import { formatApiKey } from "../../../src/port/ApiKey.ts"
 import { addAccount, type Bed, issue, onBed, seededId } from "../Bed.ts"
 import { service, startTarget } from "../Target.ts"
-import { isDelayedHash, isDelayedId } from "./delayed.ts"
+import { isDelayed } from "./delayed.ts"
 import { openStopwatch } from "./Stopwatch.ts"
 import { compare } from "./Welch.ts"
 
@@ -40,7 +40,7 @@ const prepare = async ({ client }: Bed) => {
   await addAccount(client, account)
   const live = times(1_000, newToken)
   await issue(client, account, live)
-  const revoked = tokensThat((hash) => !isDelayedHash(hash))
+  const revoked = tokensThat((hash) => !isDelayed(hash))
   await issue(client, account, revoked, new Date())
   await client.query(
     "DELETE FROM credentials WHERE right(id::text, 1) IN ('1', '3', '5', '7', '9', '0') AND id <> $1",
@@ -89,14 +89,14 @@ onBed("timing", 5_000, async (bed) => {
   const { live, revoked, token } = await prepare(bed)
   const withId = (ids: ReadonlyArray<string>) => ids.map((id) => get(token, id))
   const withToken = (tokens: ReadonlyArray<string>) => tokens.map((each) => get(each, seededId(2)))
-  const unknown = withToken(tokensThat((hash) => !isDelayedHash(hash)))
-  const others = withId(times(2_000, (n) => seededId(2 * n + 2)).filter((id) => !isDelayedId(id)))
+  const unknown = withToken(tokensThat((hash) => !isDelayed(hash)))
+  const others = withId(times(2_000, (n) => seededId(2 * n + 2)).filter((id) => !isDelayed(id)))
   const none = withId(times(2_000, (n) => seededId(2 * n + 3)))
 
   const target = await startTarget(service, bed)
   const tokens = {
     "an unknown token": unknown,
-    "another pool of unknown tokens": withToken(tokensThat((hash) => !isDelayedHash(hash))),
+    "another pool of unknown tokens": withToken(tokensThat((hash) => !isDelayed(hash))),
     "a revoked token": withToken(revoked),
     "a token whose check digits are wrong": withToken(times(pool, smallToken)),
     "a token whose hash begins as that of a live key": withToken(
@@ -112,7 +112,7 @@ onBed("timing", 5_000, async (bed) => {
   const delaying = await startTarget(program, bed)
   const delayed = {
     "an unknown token": unknown,
-    "a token that takes 200 us longer": withToken(tokensThat(isDelayedHash))
+    "a token that takes 200 us longer": withToken(tokensThat(isDelayed))
   }
   outcomes.push(...(await judge("Control, 401", delaying.url, delayed, 401, true)))
   const delayedIds = {

@@ -164,17 +164,6 @@ layerLive(Layer.merge(TestService.withDatabase({ queue: 1 }), FetchHttpClient.la
     })
   )
 
-  it.effect("404 is a NotFound (D5)", () =>
-    Effect.gen(function* () {
-      const { byok } = yield* client
-      const found = yield* byok.get({ params: { id: unknownId } }).pipe(
-        Effect.as("found"),
-        Effect.catchTag("NotFound", ({ error }) => Effect.succeed(error.message))
-      )
-      assert.strictEqual(found, "Resource not found")
-    })
-  )
-
   it.effect("413 is a PayloadTooLarge (D9)", () =>
     Effect.gen(function* () {
       const error = yield* Effect.flip(create({ provider: "xai", key: "k".repeat(300_000) }))

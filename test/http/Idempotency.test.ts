@@ -13,13 +13,9 @@ import { TestService } from "../support/http/TestService.ts"
 
 const under = (idempotency_key: string): Header => ["Idempotency-Key", idempotency_key]
 
+/** test/domain/IdempotencyKey.test.ts has the forms of one header. */
 const forms: ReadonlyArray<readonly [name: string, headers: ReadonlyArray<Header>]> = [
-  ["empty", [under("")]],
-  ["a blank", [under(" ")]],
-  ["256 characters", [under("k".repeat(256))]],
   ["a blank in it", [under("a b")]],
-  ["a tabulator in it", [under("a\tb")]],
-  ["a no-break space in it", [under("a\xa0b")]],
   ["a letter with a diaeresis", [under("ä")]],
   ["two headers", [under("one"), under("other")]],
   ["two equal headers", [under("one"), under("one")]],
@@ -95,7 +91,7 @@ layerLive(TestService.layer)("create with an idempotency key (SECURITY.md, Idemp
     })
   )
 
-  it.effect.each(["k", "!", "a,b", '"quoted"', "~".repeat(255)])("accepts %s", (key) =>
+  it.effect.each(["a,b", '"quoted"', "~".repeat(255)])("accepts %s", (key) =>
     Effect.gen(function* () {
       const { create } = yield* TestService.newTenant
       const answers = [yield* create(minimal, [under(key)]), yield* create(minimal, [["IDEMPOTENCY-KEY", `  ${key} `]])]

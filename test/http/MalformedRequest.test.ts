@@ -6,7 +6,7 @@ import { listening } from "../support/database/listen.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { created, minimal } from "../support/http/Bodies.ts"
 import { eventually } from "../support/process/eventually.ts"
-import { bearer, exchange, type Header, json, render, send } from "../support/http/HttpProbe.ts"
+import { creation, exchange, type Header, render, send } from "../support/http/HttpProbe.ts"
 import { open } from "../support/http/RawConnection.ts"
 import { serverSettings } from "../support/database/freshDatabase.ts"
 import { assertInvalid, assertRefused, type Issue, refusals } from "../support/http/Refusal.ts"
@@ -33,6 +33,11 @@ const unreadable: ReadonlyArray<readonly [name: string, bytes: string | Uint8Arr
   ["chunks encoded once more", "POST /api/v1/byok HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, gzip\r\n\r\n"]
 ]
 
+const unacceptable: ReadonlyArray<readonly [string, string, keyof typeof refusals]> = [
+  ["what cannot be read", "nonsense\r\n\r\n", "InvalidParams"],
+  ["a tunnel", "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", "MethodNotAllowed"]
+]
+
 layerLive(TestService.layer)("malformed HTTP requests", (it) => {
   it.effect.each(unreadable)("400: %s, and the connection is closed (D8)", ([, bytes]) =>
     Effect.gen(function* () {
@@ -52,9 +57,8 @@ layerLive(TestService.layer)("malformed HTTP requests", (it) => {
     ["a transfer encoding that is no chunks", "gzip", ""]
   ])("400: %s, in a create, and no row is stored (D8)", ([, encoding, body]) =>
     Effect.gen(function* () {
-      const { send } = yield* TestService.tenant
-      const headers: ReadonlyArray<Header> = [json, ["Transfer-Encoding", encoding]]
-      const asked = send({ method: "POST", path: "/api/v1/byok", headers, body })
+      const { create } = yield* TestService.tenant
+      const asked = create(body, [["Transfer-Encoding", encoding]])
       assertInvalid(yield* TestService.storing(0, asked), malformed)
     })
   )
@@ -97,9 +101,7 @@ layerLive(TestService.layer)("malformed HTTP requests", (it) => {
       const { url } = yield* TestService
       const { management_key } = yield* TestService.tenant
       const connection = yield* open(url)
-      const headers = [bearer(management_key), json]
-      const named = (name: string) =>
-        render({ method: "POST", path: "/api/v1/byok", headers, body: JSON.stringify({ ...minimal, name }) })
+      const named = (name: string) => creation(management_key, { ...minimal, name })
       yield* connection.write(Buffer.concat([named("1"), render({ path: "/nothing" }), named("3")]))
       assert.strictEqual(created(yield* connection.answer)["name"], "1")
       assertRefused(yield* connection.answer, "NotFound")
@@ -112,11 +114,9 @@ layerLive(TestService.layer)("malformed HTTP requests", (it) => {
       const { rowCount, url } = yield* TestService
       const { management_key } = yield* TestService.tenant
       const before = yield* rowCount
-      const headers = [bearer(management_key), json]
-      const hidden = render({ method: "POST", path: "/api/v1/byok", headers, body: JSON.stringify(minimal) })
+      const hidden = creation(management_key, minimal)
       const connection = yield* open(url)
-      const outer: ReadonlyArray<Header> = [bearer("unknown"), json, ["Content-Length", String(hidden.length + 1)]]
-      yield* connection.write(render({ method: "POST", path: "/api/v1/byok", headers: outer }))
+      yield* connection.write(creation("unknown", undefined, [["Content-Length", String(hidden.length + 1)]]))
       assertRefused(yield* connection.answer, "InvalidKey")
       yield* connection.write(hidden)
       yield* connection.write("\n")
@@ -125,25 +125,16 @@ layerLive(TestService.layer)("malformed HTTP requests", (it) => {
       assert.strictEqual(yield* rowCount, before)
     })
   )
-})
 
-const unacceptable: ReadonlyArray<readonly [string, string, keyof typeof refusals]> = [
-  ["what cannot be read", "nonsense\r\n\r\n", "InvalidParams"],
-  ["a tunnel", "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", "MethodNotAllowed"]
-]
-
-layerLive(TestService.layer)("an error that closes the connection", (it) => {
   it.effect.each(unacceptable)(
-    "for %s waits until the create before it is answered, and has a request id of its own (D1, D12)",
+    "400 or 405 for %s waits until the create before it is answered, and has a request id of its own (D1, D12)",
     ([, bytes, refusal]) =>
       Effect.gen(function* () {
         const { sql, url } = yield* TestService
         const { management_key } = yield* TestService.tenant
         const unlock = yield* lockTable(sql, "credentials")
         const connection = yield* open(url)
-        const headers: ReadonlyArray<Header> = [bearer(management_key), json, ["X-Request-Id", "of-the-create"]]
-        const body = JSON.stringify(minimal)
-        yield* connection.write(render({ method: "POST", path: "/api/v1/byok", headers, body }))
+        yield* connection.write(creation(management_key, minimal, [["X-Request-Id", "of-the-create"]]))
         yield* untilWaiting(sql, 1)
         yield* connection.write(bytes)
         yield* connection.write(bytes)
@@ -158,47 +149,42 @@ layerLive(TestService.layer)("an error that closes the connection", (it) => {
       })
   )
 
-  it.effect.each(unacceptable)("for %s closes it, even to a client that never closes its own side (T9)", ([, bytes]) =>
-    Effect.gen(function* () {
-      const server = makeNodeServer(serverSettings)
-      const port = yield* listening(server)
-      const refused = yield* Effect.callback<string>((resume) => {
-        const socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true })
-        socket.once("data", (answer: Buffer) => resume(Effect.succeed(answer.toString())))
-        socket.write(bytes)
+  it.effect.each(unacceptable)(
+    "400 or 405 for %s closes the connection, even to a client that never closes its own side (T9)",
+    ([, bytes]) =>
+      Effect.gen(function* () {
+        const server = makeNodeServer(serverSettings)
+        const port = yield* listening(server)
+        const refused = yield* Effect.callback<string>((resume) => {
+          const socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true })
+          socket.once("data", (answer: Buffer) => resume(Effect.succeed(answer.toString())))
+          socket.write(bytes)
+        })
+        assert.match(refused, /^HTTP\/1\.1 40[05] /)
+        const connections = Effect.callback<number>((resume) => {
+          server.getConnections((_error, count) => resume(Effect.succeed(count)))
+        })
+        yield* eventually("the service lets go", connections, (count) => count === 0)
       })
-      assert.match(refused, /^HTTP\/1\.1 40[05] /)
-      const connections = Effect.callback<number>((resume) => {
-        server.getConnections((_error, count) => resume(Effect.succeed(count)))
-      })
-      yield* eventually("the service lets go", connections, (count) => count === 0)
-    })
   )
-})
 
-layerLive(TestService.layer)("requests with an oversized head (T9)", (it) => {
   it.effect.each([
     { what: "one long header", headers: [["X-Long", "a".repeat(17_000)]] },
     { what: "a long token", headers: [["Authorization", `Bearer ${"a".repeat(17_000)}`]] },
+    { what: "a long path", path: `/${"a".repeat(17_000)}`, headers: [] },
     { what: "many headers", headers: Array.from({ length: 1000 }, (_, n) => [`X-${n}`, "aaaaaaaaaaaaaaaaaa"]) }
-  ] satisfies ReadonlyArray<{ what: string; headers: Array<[string, string]> }>)(
-    "431: $what, and the connection is closed",
-    ({ headers }) =>
+  ] satisfies ReadonlyArray<{ what: string; path?: string; headers: Array<[string, string]> }>)(
+    "431: $what, and the connection is closed (T9)",
+    ({ headers, path = "/health/live" }) =>
       Effect.gen(function* () {
         const { url } = yield* TestService
         const connection = yield* open(url)
-        yield* connection.write(render({ path: "/health/live", headers }))
+        yield* connection.write(render({ path, headers }))
         const answer = yield* connection.answer
         assertRefused(answer, "HeadersTooLarge")
         assert.strictEqual(answer.headers["connection"], "close")
         yield* Effect.timeout(connection.closed, "4 seconds")
       })
-  )
-
-  it.effect("431: a long path", () =>
-    Effect.gen(function* () {
-      assertRefused(yield* TestService.send({ path: `/${"a".repeat(17_000)}` }), "HeadersTooLarge")
-    })
   )
 
   it.effect("a head of 15,000 bytes is accepted", () =>
@@ -207,9 +193,7 @@ layerLive(TestService.layer)("requests with an oversized head (T9)", (it) => {
       assert.strictEqual(answer.status, 200)
     })
   )
-})
 
-layerLive(TestService.layer)("requests that ask for another protocol", (it) => {
   it.effect.each(["other", "200-ok", ""])("417: Expect: %s, before authentication and the body", (value) =>
     Effect.gen(function* () {
       const { create } = yield* TestService.tenant

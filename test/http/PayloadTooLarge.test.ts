@@ -3,7 +3,7 @@ import { Effect, Schedule } from "effect"
 import { eventually } from "../support/process/eventually.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { created, createdId, minimal } from "../support/http/Bodies.ts"
-import { bearer, type Header, json, render } from "../support/http/HttpProbe.ts"
+import { creation, type Header } from "../support/http/HttpProbe.ts"
 import { open } from "../support/http/RawConnection.ts"
 import { assertRefused } from "../support/http/Refusal.ts"
 import { TestService } from "../support/http/TestService.ts"
@@ -42,11 +42,7 @@ layerLive(TestService.layer)("413 (D9)", (it) => {
       const { url } = yield* TestService
       const one = yield* TestService.newTenant
       const other = yield* TestService.newTenant
-      const head = render({
-        method: "POST",
-        path: "/api/v1/byok",
-        headers: [bearer(one.management_key), json, ["Content-Length", String(limit)]]
-      })
+      const head = creation(one.management_key, undefined, [["Content-Length", String(limit)]])
       const connections = yield* Effect.forEach(Array.from({ length: 64 }), () => open(url))
       for (const connection of connections) yield* connection.write(head)
       yield* eventually(
@@ -79,21 +75,18 @@ layerLive(TestService.layer)("413 (D9)", (it) => {
   it.effect("the limit counts bytes, not characters (D9)", () =>
     Effect.gen(function* () {
       const { create } = yield* TestService.tenant
-      const body = JSON.stringify({ ...minimal, key: "é".repeat(limit / 2) })
-      assert.isBelow(body.length, limit)
-      assertRefused(yield* create(body), "PayloadTooLarge")
+      assertRefused(yield* create({ ...minimal, key: "é".repeat(limit / 2) }), "PayloadTooLarge")
     })
   )
 
-  it.effect.each(["262145", "10737418240", "9007199254740991"])(
+  it.effect.each(["262145", "10737418240"])(
     "%s bytes declared: answered before any is sent, and the connection is closed (D9)",
     (length) =>
       Effect.gen(function* () {
         const { url } = yield* TestService
         const { management_key } = yield* TestService.tenant
-        const headers: ReadonlyArray<Header> = [bearer(management_key), json, ["Content-Length", length]]
         const connection = yield* open(url)
-        yield* connection.write(render({ method: "POST", path: "/api/v1/byok", headers }))
+        yield* connection.write(creation(management_key, undefined, [["Content-Length", length]]))
         const answer = yield* Effect.timeout(connection.answer, "4 seconds")
         assertRefused(answer, "PayloadTooLarge")
         assert.strictEqual(answer.headers["connection"], "close")
@@ -105,9 +98,8 @@ layerLive(TestService.layer)("413 (D9)", (it) => {
     Effect.gen(function* () {
       const { rowCount, tenant, url } = yield* TestService
       const before = yield* rowCount
-      const headers: ReadonlyArray<Header> = [bearer((yield* tenant).management_key), json, inChunks]
       const connection = yield* open(url)
-      yield* connection.write(render({ method: "POST", path: "/api/v1/byok", headers }))
+      yield* connection.write(creation((yield* tenant).management_key, undefined, [inChunks]))
       const chunk = `10000\r\n${" ".repeat(0x10000)}\r\n`
       const stream = connection
         .write(chunk)
@@ -123,19 +115,18 @@ layerLive(TestService.layer)("413 (D9)", (it) => {
     Effect.gen(function* () {
       const { url } = yield* TestService
       const { management_key } = yield* TestService.tenant
-      const ask = (length: number): ReadonlyArray<Header> => [
-        bearer(management_key),
-        json,
-        ["Expect", "100-continue"],
-        ["Content-Length", String(length)]
-      ]
+      const ask = (length: number) =>
+        creation(management_key, undefined, [
+          ["Expect", "100-continue"],
+          ["Content-Length", String(length)]
+        ])
       const connection = yield* open(url)
-      yield* connection.write(render({ method: "POST", path: "/api/v1/byok", headers: ask(300) }))
+      yield* connection.write(ask(300))
       assert.strictEqual((yield* connection.answer).status, 100)
       yield* connection.write(bodyOf(300))
       created(yield* connection.answer)
       const refused = yield* open(url)
-      yield* refused.write(render({ method: "POST", path: "/api/v1/byok", headers: ask(limit + 1) }))
+      yield* refused.write(ask(limit + 1))
       assertRefused(yield* refused.answer, "PayloadTooLarge")
     })
   )

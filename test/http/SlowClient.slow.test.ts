@@ -3,7 +3,7 @@ import { Effect, Fiber, Schedule } from "effect"
 import { makeNodeServer } from "../../src/http/makeNodeServer.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { created, minimal } from "../support/http/Bodies.ts"
-import { bearer, create, get, type Header, json, render, send } from "../support/http/HttpProbe.ts"
+import { create, creation, get, type Header, render, send } from "../support/http/HttpProbe.ts"
 import { open, type RawConnection } from "../support/http/RawConnection.ts"
 import { serverSettings } from "../support/database/freshDatabase.ts"
 import { assertRefused, envelope } from "../support/http/Refusal.ts"
@@ -16,8 +16,7 @@ const trickle = (connections: ReadonlyArray<RawConnection>, byte: string) =>
     Effect.andThen(Effect.never)
   )
 
-const post = (token: string, framing: Header) =>
-  render({ method: "POST", path: "/api/v1/byok", headers: [bearer(token), json, framing] })
+const post = (token: string, framing: Header) => creation(token, undefined, [framing])
 
 /** The limits are 5 seconds for a head and 8 for a request, checked every second; the rest is margin for a busy machine. */
 const timeout = "18 seconds"

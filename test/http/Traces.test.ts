@@ -1,4 +1,4 @@
-import { assert, describe, it } from "@effect/vitest"
+import { assert, it } from "@effect/vitest"
 import { Effect, Layer, Option, Redacted } from "effect"
 import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
 import { prometheusText } from "../../src/telemetry/prometheusText.ts"
@@ -202,8 +202,8 @@ layerLive(Layer.provideMerge(tracedWith({ ratio: 1, parentDecides: true }), Span
   )
 })
 
-/** Which of three requests are recorded: without a parent, with one that is recorded, and with one that is not. */
-const recordedWith = (sampling: Sampling) =>
+/** test/telemetry/TracerLive.test.ts has every combination of ratio and parent. */
+it.live("a trace is recorded as the ratio and its parent say", () =>
   Effect.gen(function* () {
     const collector = yield* SpanCollector
     yield* Effect.scoped(
@@ -212,22 +212,13 @@ const recordedWith = (sampling: Sampling) =>
         for (const headers of [[], [parentOf("d".repeat(32), "01")], [parentOf("e".repeat(32), "00")]]) {
           assert.strictEqual((yield* list("", headers)).status, 200)
         }
-      }).pipe(Effect.provide(tracedWith(sampling)))
+      }).pipe(Effect.provide(tracedWith({ ratio: 0, parentDecides: true })))
     )
     // All are sent before the service has stopped.
     const requests = collector.spans.filter(({ kind }) => kind === 2)
-    return requests.map(({ traceId }) => (/^([de])\1+$/.test(traceId) ? traceId.slice(0, 1) : "own"))
+    assert.deepStrictEqual(
+      requests.map(({ traceId }) => traceId),
+      ["d".repeat(32)]
+    )
   }).pipe(Effect.provide(SpanCollector.layer))
-
-describe("a trace is recorded", () => {
-  it.live.each<readonly [sampling: Sampling, recorded: ReadonlyArray<string>]>([
-    [{ ratio: 1, parentDecides: true }, ["own", "d"]],
-    [{ ratio: 0, parentDecides: true }, ["d"]],
-    [{ ratio: 1, parentDecides: false }, ["own", "d", "e"]],
-    [{ ratio: 0, parentDecides: false }, []]
-  ])("as %j says", ([sampling, recorded]) =>
-    Effect.gen(function* () {
-      assert.deepStrictEqual(yield* recordedWith(sampling), recorded)
-    })
-  )
-})
+)

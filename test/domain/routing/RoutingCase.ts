@@ -155,7 +155,21 @@ const requestOf = (number: number, targets: ReadonlyArray<Target>): RoutingReque
 }
 
 /** A request of a caller without restrictions, to one provider. */
-export const plainRequest = requestOf(0, [targetOf("openai", 0)])
+const plainRequest = requestOf(0, [targetOf("openai", 0)])
+
+/** What is not plain about a request, its endpoint or every row: their members have names of their own. */
+export type Around = Partial<RoutingRequest & Target["endpoint"] & Pick<Row, "availability" | "seal">>
+
+/** A plain request to one provider, whose credentials differ from a plain one in this. */
+export const plainCase = (credentials: ReadonlyArray<Partial<Credential>>, around: Around = {}): RoutingCase => ({
+  request: {
+    ...plainRequest,
+    ...around,
+    targets: plainRequest.targets.map(({ endpoint, provider }) => ({ provider, endpoint: { ...endpoint, ...around } }))
+  },
+  rows: credentials.map((changes, index) => ({ ...changed(plainRow("openai", index), changes), ...around })),
+  pick: 0
+})
 
 const number = integer(0, 2 ** 31 - 1)
 const oneRow = Arbitrary.all([number, number])

@@ -9,9 +9,9 @@ import { Explanation } from "../../../src/domain/routing/Explanation.ts"
 import { explanationOf, makeNearMiss } from "../../../src/domain/routing/explanationOf.ts"
 import {
   anyRoutingCase,
+  type Around,
   changed,
-  plainRequest,
-  plainRow,
+  plainCase,
   plannerOf,
   type RoutingCase,
   type Row
@@ -26,28 +26,24 @@ const explain = (given: RoutingCase) => {
   return encode(explanationOf(given.request, plan(given), poolOfProvider))
 }
 
-const [target] = plainRequest.targets
 const until = Date.UTC(2026, 10, 20, 11, 45, 23, 400)
-const row = (changes: Partial<Credential>, rest: Partial<Row> = {}): Row => ({
-  ...changed(plainRow("openai", 0), changes),
-  ...rest
-})
 const parked = (cause: "rate_limited" | "quota_exhausted" | "forbidden" | "rejected") =>
-  row({}, { availability: { _tag: "Parked", cause, until } })
+  ({ availability: { _tag: "Parked", cause, until } }) as const
 const hashes = ["c", "d"].map((digit) => ApiKeyHash.make(digit.repeat(64)))
 const id = "019ad5a0-0000-7000-8000-000000000010"
 const retains = "the request requires ZDR, which the endpoint does not have"
 
-interface Part {
-  readonly given: Row
-  readonly request?: Partial<RoutingCase["request"]>
-  readonly endpoint?: Partial<NonNullable<typeof target>["endpoint"]>
-}
+/** A reason, how the only credential and what is around it differ from plain ones, what is said, and what else is shown. */
+type Reason = readonly [
+  reason: string,
+  changes: Partial<Credential>,
+  around: Around,
+  message: string,
+  more?: Readonly<Record<string, unknown>>
+]
 
-const only = ({ endpoint, given, request }: Part) => {
-  assert(target !== undefined)
-  const targets = [{ ...target, endpoint: { ...target.endpoint, ...endpoint } }]
-  const [provider] = explain({ request: { ...plainRequest, ...request, targets }, rows: [given], pick: 0 }).providers
+const only = (changes: Partial<Credential>, around: Around) => {
+  const [provider] = explain(plainCase([changes], around)).providers
   assert(provider?.credentials[0] !== undefined)
   return { excluded: provider.credentials[0].excluded, removed: provider.shared.removed }
 }
@@ -65,122 +61,101 @@ const pauses = [
 ] as const
 
 describe("a credential is not used because", () => {
-  const cases: ReadonlyArray<[reason: string, part: Part, message: string, more?: object]> = [
-    ["disabled", { given: row({ disabled: true }) }, "it is disabled"],
+  const cases: ReadonlyArray<Reason> = [
+    ["disabled", { disabled: true }, {}, "it is disabled"],
     [
       "api_key_not_allowed",
-      { given: row({ allowed_api_key_hashes: hashes }) },
+      { allowed_api_key_hashes: hashes },
+      {},
       "allowed_api_key_hashes has 2 API keys, not this one"
     ],
     [
       "api_key_not_allowed",
-      { given: row({ allowed_api_key_hashes: hashes.slice(1) }), request: { api_key_hash: null } },
+      { allowed_api_key_hashes: hashes.slice(1) },
+      { api_key_hash: null },
       "allowed_api_key_hashes has 1 API key, and the request has none"
     ],
-    [
-      "user_not_allowed",
-      { given: row({ allowed_user_ids: ["a", "b", "c"] }) },
-      "allowed_user_ids has 3 users, not this one"
-    ],
-    ["user_not_allowed", { given: row({ allowed_user_ids: [] }) }, "allowed_user_ids is empty: it matches no user"],
+    ["user_not_allowed", { allowed_user_ids: ["a", "b", "c"] }, {}, "allowed_user_ids has 3 users, not this one"],
+    ["user_not_allowed", { allowed_user_ids: [] }, {}, "allowed_user_ids is empty: it matches no user"],
     [
       "model_not_allowed",
-      { given: row({ allowed_models: ["b/one", "b/two"] }), request: { model: "c/one" } },
+      { allowed_models: ["b/one", "b/two"] },
+      { model: "c/one" },
       "allowed_models has 2 models, not this one"
     ],
-    ["model_not_allowed", { given: row({ allowed_models: [] }) }, "allowed_models is empty: it matches no model"],
+    ["model_not_allowed", { allowed_models: [] }, {}, "allowed_models is empty: it matches no model"],
+    ["region", {}, { host: "us" }, "it declares no region, and the endpoint is not recorded in us"],
+    ["region", { declared_region: "europe" }, { host: "us" }, "it declares europe, and the host is us"],
     [
       "region",
-      { given: row({}), request: { host: "us" } },
-      "it declares no region, and the endpoint is not recorded in us"
-    ],
-    [
-      "region",
-      { given: row({ declared_region: "europe" }), request: { host: "us" } },
-      "it declares europe, and the host is us"
-    ],
-    [
-      "region",
-      { given: row({ declared_region: "us" }), request: { host: "us" }, endpoint: { kind: "video" } },
+      { declared_region: "us" },
+      { host: "us", kind: "video" },
       "the endpoint is not recorded in us, and this kind of endpoint does not honour declared_region"
     ],
-    ["zdr", { given: row({}), request: { requires_zdr: true } }, retains],
+    ["zdr", {}, { requires_zdr: true }, retains],
+    ["zdr", { declared_zdr: false }, { requires_zdr: true }, "the request requires ZDR, which it declares not to have"],
     [
       "zdr",
-      { given: row({ declared_zdr: false }), request: { requires_zdr: true } },
-      "the request requires ZDR, which it declares not to have"
-    ],
-    [
-      "zdr",
-      { given: row({ declared_zdr: true }), request: { requires_zdr: true }, endpoint: { kind: "private" } },
+      { declared_zdr: true },
+      { requires_zdr: true, kind: "private" },
       `${retains}, and this kind of endpoint does not honour declared_zdr`
     ],
-    ...seals.map(([seal, message]) => ["seal", { given: row({}, { seal }) }, message] as [string, Part, string]),
-    ["seal", { given: row({}, { seal: "unavailable" }) }, "the key store does not answer"],
-    ...pauses.map(([cause, message]): [string, Part, string, object] => [
-      "parked",
-      { given: parked(cause) },
-      `${message}; it is tried again at 2026-11-20T11:45:24Z`,
-      { cause, until: "2026-11-20T11:45:23.400Z" }
-    ]),
+    ...seals.map(([seal, message]): Reason => ["seal", {}, { seal }, message]),
+    ["seal", {}, { seal: "unavailable" }, "the key store does not answer"],
+    ...pauses.map(([cause, message]): Reason => {
+      const said = `${message}; it is tried again at 2026-11-20T11:45:24Z`
+      return ["parked", {}, parked(cause), said, { cause, until: "2026-11-20T11:45:23.400Z" }]
+    }),
     [
       "parked",
-      { given: row({}, { availability: { _tag: "Parked", cause: "leaked", until: null } }) },
+      {},
+      { availability: { _tag: "Parked", cause: "leaked", until: null } },
       "the key is known to have leaked; it is not used until it is replaced",
       { cause: "leaked", until: null }
     ]
   ]
-  for (const [reason, part, message, more = {}] of cases) {
-    it(`${reason}: ${message}`, () => {
-      const [excluded, other] = only(part).excluded
-      assert.isUndefined(other)
-      assert.deepInclude(excluded, { reason, message, ...more } as never)
-    })
-  }
+  it.for(cases)("%s %j %j: %s", ([reason, changes, around, message, more = {}]) => {
+    const [excluded, other] = only(changes, around).excluded
+    assert.isUndefined(other)
+    assert.deepInclude(excluded, { reason, message, ...more } as never)
+  })
 })
 
 describe("shared capacity is not used because", () => {
-  const cases: ReadonlyArray<[reason: string, part: Part, message: string]> = [
-    ["none_there", { given: row({}), endpoint: { shared: false } }, "the gateway has no capacity of its own there"],
-    ["region", { given: row({}), request: { host: "europe" } }, "the endpoint is not recorded in europe"],
-    ["zdr", { given: row({}), request: { requires_zdr: true } }, retains],
-    [
-      "is_required",
-      { given: row({ is_required: true, name: "Production" }) },
-      `${id} (Production) forbids it for every model`
-    ],
-    ["is_byok_only", { given: row({ is_byok_only: true }) }, `${id} forbids it for this model`],
-    ...seals.map(
-      ([seal, message]) =>
-        ["seal", { given: row({}, { seal }) }, `${id} may forbid it: ${message}`] as [string, Part, string]
-    )
+  const cases: ReadonlyArray<Reason> = [
+    ["none_there", {}, { shared: false }, "the gateway has no capacity of its own there"],
+    ["region", {}, { host: "europe" }, "the endpoint is not recorded in europe"],
+    ["zdr", {}, { requires_zdr: true }, retains],
+    ["is_required", { is_required: true, name: "Production" }, {}, `${id} (Production) forbids it for every model`],
+    ["is_byok_only", { is_byok_only: true }, {}, `${id} forbids it for this model`],
+    ...seals.map(([seal, message]): Reason => ["seal", {}, { seal }, `${id} may forbid it: ${message}`])
   ]
-  for (const [reason, part, message] of cases) {
-    it(`${reason}: ${message}`, () => {
-      const [removed, other] = only(part).removed
-      assert.isUndefined(other)
-      assert.deepInclude(removed, { reason, message } as never)
-    })
-  }
+  it.for(cases)("%s %j %j: %s", ([reason, changes, around, message]) => {
+    const [removed, other] = only(changes, around).removed
+    assert.isUndefined(other)
+    assert.deepInclude(removed, { reason, message } as never)
+  })
 })
 
 describe("an explanation", () => {
   it("looks for near misses in the lists of the first 100 credentials only (R4)", () => {
-    const rows = Array.from({ length: 120 }, (_, n) =>
-      changed(plainRow("openai", 0), { id: CredentialId.make(randomUUID()), allowed_models: ["gpt-4o"], sort_order: n })
+    const [plain] = plainCase([{ allowed_models: ["gpt-4o"] }]).rows
+    assert(plain !== undefined)
+    const rows = Array.from({ length: 120 }, (_, sort_order) =>
+      changed(plain, { id: CredentialId.make(randomUUID()), sort_order })
     )
-    const { providers } = explain({ request: { ...plainRequest, model: "openai/gpt-4o" }, rows, pick: 0 })
+    const { providers } = explain({ ...plainCase([], { model: "openai/gpt-4o" }), rows })
     const excluded = providers.flatMap(({ credentials }) => credentials.flatMap(({ excluded }) => excluded))
     assert.lengthOf(excluded, 120)
     assert.lengthOf(JSON.stringify(excluded).match(/"hint"/g) ?? [], 100)
   })
 
   it("has a shared step, and the time to retry", () => {
-    const shared = explain({ request: plainRequest, rows: [], pick: 0 })
+    const shared = explain(plainCase([]))
     assert.deepStrictEqual(shared.steps, [{ kind: "shared", provider: "openai" }])
     assert.deepStrictEqual(shared.providers[0]?.shared, { position: 0, removed: [] })
-    const rows = [row({ is_required: true }, { availability: parked("rejected").availability })]
-    assert.strictEqual(explain({ request: plainRequest, rows, pick: 0 }).retry_at, "2026-11-20T11:45:23.400Z")
+    const waiting = explain(plainCase([{ is_required: true }], parked("rejected")))
+    assert.strictEqual(waiting.retry_at, "2026-11-20T11:45:23.400Z")
   })
 
   it.prop(

@@ -33,26 +33,15 @@ const nullable = [
   "declared_zdr"
 ]
 
-const runs = { arbitrary: { runs: 30 } }
-
 describe("a credential in an answer (section 2.1)", () => {
   it.prop(
-    "has exactly these fields in this order, and decodes to what it was",
+    "has exactly these fields in this order, with null only for what is unset, and decodes to what it was",
     [anyCredential],
     ([given]) => {
       const written = encode({ ...given, key: "not a field" } as Credential)
       assert.deepStrictEqual(Object.keys(written), fields)
       assert.strictEqual(written.created_at, new Date(given.created_at.epochMilliseconds).toISOString())
       assert.deepEqual(encode(decode(JSON.parse(JSON.stringify(written)))), written)
-    },
-    runs
-  )
-
-  it.prop(
-    "has every field, with null only for what is unset",
-    [anyCredential],
-    ([given]) => {
-      const written = encode(given)
       for (const field of fields) {
         const without = Object.fromEntries(Object.entries(written).filter(([name]) => name !== field))
         assert.throws(() => decode(without))
@@ -62,6 +51,6 @@ describe("a credential in an answer (section 2.1)", () => {
       }
       assert.throws(() => decode({ ...written, sort_order: 0.5 }))
     },
-    runs
+    { arbitrary: { runs: 30 } }
   )
 })

@@ -47,18 +47,21 @@ layerLive(CommandLine.layer, { concurrent: true })(
       })
     )
 
-    it.effect.each<readonly [sqlstate: string, said: string]>([
-      ["42501", "the user lacks a permission (AuthorizationError 42501)"],
-      ["53100", "the disk of the database is full (UnknownError 53100)"],
-      ["53300", "the database takes no more connections (UnknownError 53300)"],
-      ["25P02", "an earlier statement of the transaction failed (UnknownError 25P02)"]
-    ])("a statement that fails with %s is told in words (C4)", ([sqlstate, said]) =>
+    it.effect("a statement that fails is told in words (C4)", () =>
       Effect.gen(function* () {
         const DATABASE_URL = yield* migratedDatabase
         const sql = yield* adminClient(DATABASE_URL)
-        yield* refuseInserts(sql, "accounts", sqlstate)
-        const { code, stderr } = yield* runCommand(["account", "create", "--name", "n"], { DATABASE_URL })
-        assert.deepStrictEqual([code, stderr], [1, `The database failed: ${said}.\n`])
+        for (const [sqlstate, said] of [
+          ["42501", "the user lacks a permission (AuthorizationError 42501)"],
+          ["53100", "the disk of the database is full (UnknownError 53100)"],
+          ["53300", "the database takes no more connections (UnknownError 53300)"],
+          ["25P02", "an earlier statement of the transaction failed (UnknownError 25P02)"]
+        ] as const) {
+          yield* refuseInserts(sql, "accounts", sqlstate)
+          const { code, stderr } = yield* runCommand(["account", "create", "--name", "n"], { DATABASE_URL })
+          assert.deepStrictEqual([code, stderr], [1, `The database failed: ${said}.\n`])
+          yield* sql`DROP FUNCTION refuse CASCADE`
+        }
       })
     )
 
@@ -146,11 +149,6 @@ layerLive(CommandLine.layer, { concurrent: true })(
     it.effect.each<readonly [variables: Record<string, string>, sentence: string, command?: string]>([
       [{ PORT: canary }, "PORT must be a whole number from 0 to 65535."],
       [{ LOG_LEVEL: canary }, "LOG_LEVEL must be one of trace, debug, info, warn, error, fatal, none."],
-      [{ LOG_FORMAT: canary }, "LOG_FORMAT must be pretty, logfmt or json."],
-      [
-        { OTEL_EXPORTER_OTLP_ENDPOINT: canary },
-        "OTEL_EXPORTER_OTLP_ENDPOINT must be an http or https URL without user and password."
-      ],
       [
         { BYOK_DATA_DIR: `/dev/null/${canary}` },
         "BYOK_DATA_DIR must be a writable directory: not a directory (ENOTDIR).",
@@ -159,12 +157,6 @@ layerLive(CommandLine.layer, { concurrent: true })(
       [
         { BYOK_DATA_DIR: `/proc/${canary}` },
         "BYOK_DATA_DIR must be a writable directory: no such file or directory (ENOENT).",
-        "serve"
-      ],
-      [{ BYOK_MANAGEMENT_PORT: "3000" }, "BYOK_MANAGEMENT_PORT and PORT must be different.", "serve"],
-      [
-        { HOST: "0.0.0.0", PORT: "81", BYOK_MANAGEMENT_PORT: "81" },
-        "BYOK_MANAGEMENT_PORT and PORT must be different.",
         "serve"
       ],
       [

@@ -305,6 +305,8 @@ describe("settings", () => {
     [{ BYOK_KEYRING: "a", BYOK_KEYRING_FILE: "b" }, "BYOK_KEYRING and BYOK_KEYRING_FILE must not both be set."],
     [{ TLS_CERT_FILE: "a" }, "TLS_CERT_FILE and TLS_KEY_FILE must be set together."],
     [{ TLS_KEY_FILE: "a", TLS_CERT_FILE: "" }, "TLS_CERT_FILE and TLS_KEY_FILE must be set together."],
+    [{ BYOK_MANAGEMENT_PORT: "3000" }, "BYOK_MANAGEMENT_PORT and PORT must be different."],
+    [{ HOST: "0.0.0.0", PORT: "81", BYOK_MANAGEMENT_PORT: "81" }, "BYOK_MANAGEMENT_PORT and PORT must be different."],
     [
       { BYOK_PKCS11_PIN: "1", BYOK_PKCS11_PIN_FILE: "b" },
       "BYOK_PKCS11_PIN and BYOK_PKCS11_PIN_FILE must not both be set."

@@ -46,14 +46,14 @@ const readsAll = /Seq Scan on (accounts|workspaces|api_keys|credentials)\b/
 
 /** What the statements of create and get contain, alone and batched. */
 const alone: ReadonlyArray<readonly [name: string, text: RegExp]> = [
-  ["key and workspace of one create", /AS default_workspace_id\s+FROM api_keys[^;]*hash = \$1/],
-  ["key and credential of one get", /1 AS n, [^;]*FROM api_keys/],
-  ["insert of one credential", /\) FROM target\s+ON CONFLICT/],
+  ["key and workspace of one create", /AS default_workspace_id FROM api_keys[^;]*decode\(\$1/],
+  ["key and credential of one get", /FROM api_keys\s+LEFT JOIN credentials[^;]*credentials.id = \$/],
+  ["insert of one credential", /\)\s+FROM target\s+ON CONFLICT/],
   ["foreign key of an insert", /FROM ONLY "public"\."workspaces"/]
 ]
 const batched: typeof alone = [
-  ["keys and workspaces of several creates", /AS default_workspace_id\s+FROM api_keys[^;]*hash = ANY/],
-  ["keys and credentials of several gets", /WITH ORDINALITY AS wanted/],
+  ["keys and workspaces of several creates", /AS default_workspace_id FROM api_keys[^;]*decode\(wanted.hash/],
+  ["keys and credentials of several gets", /FROM api_keys\s+LEFT JOIN credentials[^;]*credentials.id = wanted.id/],
   ["insert of several credentials", /json_populate_recordset/]
 ]
 

@@ -58,6 +58,7 @@ const changeable = {
   is_fallback: { type: "boolean" },
   is_byok_only: { type: "boolean" }
 }
+const changesSchema = { type: "object", properties: changeable }
 const bodySchema = {
   type: "object",
   required: ["key", "provider"],
@@ -124,12 +125,7 @@ export const serve = async (store: Store) => {
 
   app.get<{ Params: { id: string } }>(
     "/api/v1/byok/:id",
-    {
-      schema: {
-        params: idSchema,
-        response: { 200: answerSchema }
-      }
-    },
+    { schema: { params: idSchema, response: { 200: answerSchema } } },
     async (request, reply) => {
       const data = await store.find(request.params.id, request.caller)
       if (data === undefined) return reply.code(404).send(failure(404, "Resource not found"))
@@ -158,13 +154,7 @@ export const serve = async (store: Store) => {
   if (update !== undefined) {
     app.patch<{ Params: { id: string }; Body: Changes }>(
       "/api/v1/byok/:id",
-      {
-        schema: {
-          params: idSchema,
-          body: { type: "object", properties: changeable },
-          response: { 200: answerSchema }
-        }
-      },
+      { schema: { params: idSchema, body: changesSchema, response: { 200: answerSchema } } },
       async (request, reply) => {
         const data = await update(request.params.id, request.body, request.caller)
         if (data === undefined) return reply.code(404).send(failure(404, "Resource not found"))

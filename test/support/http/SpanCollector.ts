@@ -88,28 +88,21 @@ const start = Effect.gen(function* () {
     })
   })
   const url = new URL(`http://127.0.0.1:${yield* listening(server)}/v1/traces`)
-  return { url, spans, headers, answer: (given: number) => void (status = given) }
+  /** Waits for a span of that name, of that trace if one is given, then returns its whole trace. */
+  const traceOf = (name: string, traceId?: string) => {
+    const found = () => spans.find((span) => span.name === name && (traceId === undefined || span.traceId === traceId))
+    return Effect.map(
+      eventually(`a span ${name}`, () => found() !== undefined),
+      (): ReadonlyArray<ReceivedSpan> => spans.filter((span) => span.traceId === found()?.traceId)
+    )
+  }
+  return { url, spans, headers, answer: (given: number) => void (status = given), traceOf }
 })
 
 /** A collector of OpenTelemetry that reads OTLP over HTTP in JSON, strictly. */
-export class SpanCollector extends Context.Service<
-  SpanCollector,
-  Effect.Success<typeof start> & {
-    /** Waits until a span of that name is there whose trace was not there before, then returns its whole trace. */
-    readonly traceOf: (name: string, traceId?: string) => Effect.Effect<ReadonlyArray<ReceivedSpan>>
-  }
->()("byok/test/SpanCollector") {
-  static readonly make = Effect.map(start, (collector) => {
-    const traceOf = (name: string, traceId?: string) => {
-      const found = () =>
-        collector.spans.find((span) => span.name === name && (traceId === undefined || span.traceId === traceId))
-      return Effect.map(
-        eventually(`a span ${name}`, () => found() !== undefined),
-        () => collector.spans.filter((span) => span.traceId === found()?.traceId)
-      )
-    }
-    return { ...collector, traceOf }
-  })
-
+export class SpanCollector extends Context.Service<SpanCollector, Effect.Success<typeof start>>()(
+  "byok/test/SpanCollector"
+) {
+  static readonly make = start
   static readonly layer = Layer.effect(this, this.make)
 }

@@ -1,21 +1,16 @@
-import { Effect, Layer, Option, Schema } from "effect"
+import { Effect, Layer, Option } from "effect"
 import type { AccountId, CredentialId } from "../../../src/domain/Identifiers.ts"
-import { Provider } from "../../../src/domain/Provider.ts"
-import { RoutingRequest } from "../../../src/domain/routing/RoutingRequest.ts"
 import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
 import { Router } from "../../../src/service/routing/Router.ts"
+import { requestOf } from "../service/planning.ts"
 
 /** The key of a credential as a router of its account is offered it; none if it is not. */
 export const offeredKey = Effect.fnUntraced(function* (account_id: AccountId, id: CredentialId) {
   const found = yield* (yield* CredentialRepository).findSealed(account_id, id)
   if (Option.isNone(found)) return Option.none<string>()
   const { provider, workspace_id } = found.value.credential
-  const request = Schema.decodeUnknownSync(RoutingRequest)({
-    account_id,
-    workspace_id,
-    model: found.value.credential.allowed_models?.[0] ?? "a/model",
-    targets: [{ provider: Schema.decodeUnknownSync(Provider)(provider) }]
-  })
+  const model = found.value.credential.allowed_models?.[0] ?? "a/model"
+  const request = requestOf({ account_id, workspace_id }, { model, targets: [{ provider }] })
   const offered = Effect.gen(function* () {
     const { lease, plan } = yield* Router
     const planned = yield* plan(request)

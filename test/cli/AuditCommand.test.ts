@@ -7,9 +7,8 @@ import { layerLive } from "../support/process/layerLive.ts"
 import { CommandLine, textIn } from "../support/process/CommandLine.ts"
 import { databaseSettings } from "../support/database/freshDatabase.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
-import { byokScript, nowhere } from "../support/process/runByok.ts"
+import { runShell } from "../support/process/runByok.ts"
 import { runCommand } from "../support/process/runCommand.ts"
-import { runProgram } from "../support/process/runNode.ts"
 
 const objects = (stdout: string) => {
   assert.match(stdout, /^(.*\n)*$/)
@@ -110,16 +109,13 @@ layerLive(CommandLine.layer)("byok audit (SECURITY.md, Audit)", (it) => {
       yield* sql`
         INSERT INTO audit_entries (events) SELECT json_build_array(json_build_object('long', repeat('x', 250000)))
         FROM generate_series(1, 300)`
-      const shell = (commands: string) =>
-        runProgram("/bin/sh", ["-c", commands], {
-          variables: { ...nowhere, DATABASE_URL: databaseUrl, NODE_OPTIONS: "--max-old-space-size=110" }
-        })
-      const byok = `'${process.execPath}' '${byokScript}' audit export`
-      const whole = yield* shell(`${byok} | wc -lc`)
+      const variables = { DATABASE_URL: databaseUrl, NODE_OPTIONS: "--max-old-space-size=110" }
+      const whole = yield* runShell("byok audit export | wc -lc", { variables })
       const [lines, characters] = whole.stdout.trim().split(/\s+/).map(Number)
       assert.strictEqual(lines, 300, whole.stderr)
       assert.isAbove(characters ?? 0, 75_000_000)
-      const first = yield* shell(`{ ${byok}; echo "exit $?" >&2; } | head -c 1000 | wc -c`)
+      const onePage = '{ byok audit export; echo "exit $?" >&2; } | head -c 1000 | wc -c'
+      const first = yield* runShell(onePage, { variables })
       assert.strictEqual(first.stdout.trim(), "1000")
       assert.match(first.stderr, /^Sealed up to \d+, with hash [0-9a-f]{64}\nexit 0\n$/)
     })

@@ -1,5 +1,5 @@
-import { chmodSync, readFileSync, statSync, writeFileSync } from "node:fs"
-import { delimiter, join } from "node:path"
+import { readFileSync, statSync, writeFileSync } from "node:fs"
+import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { parseKeyring } from "../../src/crypto/keyring/Keyring.ts"
@@ -11,9 +11,8 @@ import { eventually } from "../support/process/eventually.ts"
 import { adminClient, migratedDatabase } from "../support/database/freshDatabase.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
 import { sealUnder } from "../support/keys/rotating.ts"
-import { byokScript, nowhere } from "../support/process/runByok.ts"
+import { runShell } from "../support/process/runByok.ts"
 import { runCommand } from "../support/process/runCommand.ts"
-import { environment, runProgram } from "../support/process/runNode.ts"
 import { type ServiceProcess, startService } from "../support/process/ServiceProcess.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 
@@ -23,22 +22,18 @@ const readyAt = (url: string) => Effect.promise(async () => (await fetch(`${url}
 /** The commands of the four steps, as SECURITY.md gives them. */
 const steps = Array.from(section.matchAll(/^ *```sh\n(.*?)^ *```/gms), ([, commands = ""]) => commands)
 
-/** A database, a directory with a keyring file, and a shell in it that knows `byok`. */
+/** A database, a directory with a keyring file, and a shell in it. */
 const begin = Effect.gen(function* () {
   const DATABASE_URL = yield* migratedDatabase
   const cwd = yield* temporaryDirectory
   const keyring = join(cwd, "keyring")
-  const program = join(cwd, "byok")
   writeFileSync(keyring, `${ringOf("old")}\n`, { mode: 0o600 })
-  writeFileSync(program, `#!/bin/sh\nexec '${process.execPath}' '${byokScript}' "$@"\n`)
-  chmodSync(program, 0o755)
   const settings = { DATABASE_URL, BYOK_KEYRING_FILE: keyring }
-  const variables = { ...nowhere, ...settings, PATH: `${cwd}${delimiter}${environment.PATH}` }
   return {
     settings,
     keyring,
     sql: yield* adminClient(DATABASE_URL),
-    shell: (commands: string) => runProgram("/bin/sh", ["-e", "-c", commands], { cwd, variables }),
+    shell: (commands: string) => runShell(commands, { cwd, variables: settings }),
     ids: () =>
       readFileSync(keyring, "utf8")
         .trim()

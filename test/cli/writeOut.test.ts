@@ -7,9 +7,8 @@ import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
 import { CommandLine, textIn } from "../support/process/CommandLine.ts"
 import { sha256 } from "../support/keys/issuedKey.ts"
 import { layerLive } from "../support/process/layerLive.ts"
-import { byokScript, nowhere } from "../support/process/runByok.ts"
+import { runShell } from "../support/process/runByok.ts"
 import { runCommand } from "../support/process/runCommand.ts"
-import { runProgram } from "../support/process/runNode.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 
 const keyring = generateKeyring(new Date())
@@ -17,14 +16,11 @@ const keyring = generateKeyring(new Date())
 /** Makes descriptor 3 a pipe whose reader has gone away. */
 const unread = "mkfifo pipe\n: <pipe &\nexec 3>pipe\nwait"
 
-/** Runs the command line within a shell, which has it as the function `byok`. */
-const shell = (commands: string) =>
-  Effect.gen(function* () {
-    const { databaseUrl } = yield* CommandLine
-    const byok = `byok() { '${process.execPath}' '${byokScript}' "$@"; }`
-    const variables = { ...nowhere, DATABASE_URL: databaseUrl, BYOK_KEYRING: keyring }
-    return yield* runProgram("/bin/sh", ["-c", `${byok}\n${commands}`], { cwd: yield* temporaryDirectory, variables })
-  })
+const shell = Effect.fnUntraced(function* (commands: string) {
+  const { databaseUrl } = yield* CommandLine
+  const variables = { DATABASE_URL: databaseUrl, BYOK_KEYRING: keyring }
+  return yield* runShell(commands, { cwd: yield* temporaryDirectory, variables })
+})
 
 const failed = (stderr: string) => ({ code: 1, stdout: "", stderr })
 const cannot = "Standard output cannot be written"
@@ -114,7 +110,7 @@ layerLive(CommandLine.layer)("output that cannot be written (F14)", (it) => {
         INSERT INTO workspaces (id, account_id, name, is_default, created_at)
         SELECT gen_random_uuid(), ${account_id}, repeat('n', 255), false, now() FROM generate_series(1, 4)`
       const list = `byok workspace list --account ${account_id}`
-      const { stderr, stdout } = yield* shell(`ulimit -f 1; ${list} >out; echo "exit $?"; wc -c <out`)
+      const { stderr, stdout } = yield* shell(`ulimit -f 1; ${list} >out || echo "exit $?"; wc -c <out`)
       assert.strictEqual(stderr, `${cannot} (EFBIG).\n`)
       assert.match(stdout, /^exit 1\n *(512|1024)\n$/)
     })

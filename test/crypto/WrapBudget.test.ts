@@ -20,11 +20,14 @@ const instance = (lowered: typeof limits) =>
 /** The keys of every instance. */
 const keks = () => [{ kek_id: "kek-1" }, { kek_id: "kek-2" }]
 
-const register = Effect.gen(function* () {
-  const registry = yield* KekRegistry
-  const keks = ["kek-1", "kek-2"].map((kek_id) => ({ kek_id, check_value: new Uint8Array(16) }))
-  assert.deepStrictEqual(yield* registry.register(keks), [])
-})
+/** A test on a new registry that knows these keys. */
+const registered = <A, E>(test: Effect.Effect<A, E, KekRegistry | Memory>) =>
+  Effect.gen(function* () {
+    const registry = yield* KekRegistry
+    const known = keks().map((kek) => ({ ...kek, check_value: new Uint8Array(16) }))
+    assert.deepStrictEqual(yield* registry.register(known), [])
+    return yield* test
+  }).pipe(Effect.provide(Layer.fresh(MemoryStore.layer)))
 
 const counted = (kek_id: string) => Effect.map(Memory, ({ keks }) => keks.get(kek_id)?.wraps)
 
@@ -42,7 +45,6 @@ describe("the budget of wraps (SECURITY.md, Sealing format 1)", () => {
 
   it.effect("is counted in blocks: the registry is asked once per block", () =>
     Effect.gen(function* () {
-      yield* register
       const budget = yield* instance({ block: 10, warn: 1000, refuse: 1000 })
       for (const [spent, reserved] of [
         [1, 10],
@@ -54,12 +56,11 @@ describe("the budget of wraps (SECURITY.md, Sealing format 1)", () => {
         assert.strictEqual(yield* counted("kek-1"), reserved)
       }
       assert.strictEqual(yield* counted("kek-2"), 0)
-    }).pipe(Effect.provide(MemoryStore.layer))
+    }).pipe(registered)
   )
 
   it.effect("is not spent while the registry's queue is full; the caller may try again (D14)", () =>
     Effect.gen(function* () {
-      yield* register
       const registry = yield* KekRegistry
       const state = { busy: true }
       const busy = Layer.succeed(KekRegistry, {
@@ -73,12 +74,11 @@ describe("the budget of wraps (SECURITY.md, Sealing format 1)", () => {
       state.busy = false
       assert.strictEqual(yield* spend(budget, 1), 1)
       assert.strictEqual(yield* counted("kek-1"), 10)
-    }).pipe(Effect.provide(MemoryStore.layer))
+    }).pipe(registered)
   )
 
   it.effect("asks for one block at a time under concurrency, and counts every wrap", () =>
     Effect.gen(function* () {
-      yield* register
       const registry = yield* KekRegistry
       const slow = KekRegistry.of({
         ...registry,
@@ -87,24 +87,22 @@ describe("the budget of wraps (SECURITY.md, Sealing format 1)", () => {
       const budget = yield* Effect.provideService(instance({ block: 10, warn: 1000, refuse: 1000 }), KekRegistry, slow)
       yield* Effect.forEach(Array.from({ length: 95 }), () => budget.spend("kek-1", keks), { concurrency: "unbounded" })
       assert.strictEqual(yield* counted("kek-1"), 100)
-    }).pipe(Effect.provide(MemoryStore.layer))
+    }).pipe(registered)
   )
 
   it.effect("is shared by two instances: together they never exceed the limit", () =>
     Effect.gen(function* () {
-      yield* register
       const lowered = { block: 4, warn: 100, refuse: 20 }
       const [one, other] = [yield* instance(lowered), yield* instance(lowered)]
       assert.strictEqual(yield* spend(one, 1), 1)
       assert.strictEqual(yield* spend(other, 1), 1)
       assert.strictEqual(yield* counted("kek-1"), 8)
       assert.strictEqual((yield* spend(one, 100)) + (yield* spend(other, 100)), 18)
-    }).pipe(Effect.provide(MemoryStore.layer))
+    }).pipe(registered)
   )
 
   it.effect("once spent says so, and leaves the budgets of other keys alone", () =>
     Effect.gen(function* () {
-      yield* register
       const written: Array<string> = []
       const budget = yield* instance({ block: 4, warn: 8, refuse: 8 })
       yield* Effect.provide(
@@ -120,12 +118,11 @@ describe("the budget of wraps (SECURITY.md, Sealing format 1)", () => {
         logLines(written)
       )
       assert.deepStrictEqual(written, ["Error Key kek-1 has reached its limit of 8 wraps: rotate the keyring"])
-    }).pipe(Effect.provide(MemoryStore.layer))
+    }).pipe(registered)
   )
 
   it.effect("warns above the warning level, not below it", () =>
     Effect.gen(function* () {
-      yield* register
       const written: Array<string> = []
       const budget = yield* instance({ block: 4, warn: 8, refuse: 16 })
       yield* Effect.provide(
@@ -138,7 +135,7 @@ describe("the budget of wraps (SECURITY.md, Sealing format 1)", () => {
         }),
         logLines(written)
       )
-    }).pipe(Effect.provide(MemoryStore.layer))
+    }).pipe(registered)
   )
 
   const plan = Arbitrary.all({
@@ -153,7 +150,6 @@ describe("the budget of wraps (SECURITY.md, Sealing format 1)", () => {
 
   const withinLimit = ({ block, refuse, steps }: Plan, build: typeof instance) =>
     Effect.gen(function* () {
-      yield* register
       const lowered = { block, refuse, warn: 1000 }
       const instances = yield* Effect.all([build(lowered), build(lowered), build(lowered)])
       const granted = new Map([
@@ -168,7 +164,7 @@ describe("the budget of wraps (SECURITY.md, Sealing format 1)", () => {
         if (wraps > refuse || wraps > ((yield* counted(kek_id)) ?? 0)) return false
       }
       return true
-    }).pipe(Effect.provide(Layer.fresh(MemoryStore.layer)))
+    }).pipe(registered)
 
   it.effect.prop("holds for any interleaving of three instances and two keys", [plan], ([steps]) =>
     withinLimit(steps, instance)
@@ -176,11 +172,7 @@ describe("the budget of wraps (SECURITY.md, Sealing format 1)", () => {
 
   it.effect("would not hold if every instance counted for itself (control)", () =>
     Effect.gen(function* () {
-      const alone = (lowered: typeof limits) =>
-        Effect.gen(function* () {
-          yield* register
-          return yield* instance(lowered)
-        }).pipe(Effect.provide(Layer.fresh(MemoryStore.layer)))
+      const alone = (lowered: typeof limits) => registered(instance(lowered))
       const checked = yield* Arbitrary.checkEffect(plan, (steps) => withinLimit(steps, alone))
       assert.strictEqual(checked._tag, "Falsified")
     })

@@ -5,8 +5,7 @@ import type { Credential } from "../../../src/domain/Credential.ts"
 import type { Endpoint } from "../../../src/domain/routing/Endpoint.ts"
 import type { Exclusion, Plan, Step } from "../../../src/domain/routing/Plan.ts"
 import type { RoutingRequest } from "../../../src/domain/routing/RoutingRequest.ts"
-import { inWords } from "./inWords.ts"
-import { planByTheBook } from "./planByTheBook.ts"
+import { inWords, planByTheBook } from "./planByTheBook.ts"
 import { changed, type Planner, plainRow, type Row, type RoutingCase } from "./RoutingCase.ts"
 
 /** Throws if a planner breaks a law in a case. */

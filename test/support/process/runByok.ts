@@ -1,5 +1,5 @@
 import { join } from "node:path"
-import { runNode } from "./runNode.ts"
+import { runNode, runProgram } from "./runNode.ts"
 
 /** The program as `npm start` runs it, from its sources. */
 export const byokSource = join(import.meta.dirname, "../../../src/bin.js")
@@ -13,3 +13,13 @@ export const nowhere = { BYOK_DATA_DIR: "/dev/null/nowhere" }
 /** Runs the command line as a process of its own. */
 export const runByok = (args: ReadonlyArray<string>, variables: Record<string, string> = {}) =>
   runNode([byokScript, ...args], { variables: { ...nowhere, ...variables } })
+
+/** Runs commands in a shell that has the command line as the function `byok`, until one fails. */
+export const runShell = (
+  commands: string,
+  { variables = {}, ...place }: { readonly cwd?: string; readonly variables?: Record<string, string> }
+) => {
+  const byok = `byok() { '${process.execPath}' '${byokScript}' "$@"; }`
+  const options = { ...place, variables: { ...nowhere, ...variables } }
+  return runProgram("/bin/sh", ["-e", "-c", `${byok}\n${commands}`], options)
+}

@@ -2,9 +2,9 @@ import { spawnSync } from "node:child_process"
 import { readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { assert } from "@effect/vitest"
-import { Effect } from "effect"
+import { Context, Effect, Layer } from "effect"
 import { series as every } from "../deploy/series.ts"
-import { embeddedClient, StartedBefore } from "../support/process/firstStart.ts"
+import { OnDatabase } from "../support/process/firstStart.ts"
 import { minimal } from "../support/http/Bodies.ts"
 import { createOver } from "../support/http/callByok.ts"
 import { send } from "../support/http/HttpProbe.ts"
@@ -14,24 +14,30 @@ import { ringOf } from "../support/keys/keyrings.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { managementUrl, startService } from "../support/process/ServiceProcess.ts"
-import { byokScript } from "../support/process/runByok.ts"
-import { runNode } from "../support/process/runNode.ts"
+import { runByok } from "../support/process/runByok.ts"
+import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 
 const promtool = "promtool"
 const hasPromtool = spawnSync(promtool, ["--version"]).status === 0
 if (!hasPromtool) console.warn("promtool is not installed: nothing checks the text of /metrics but this program")
 
-const started = (variables: Record<string, string>) =>
-  Effect.gen(function* () {
-    const { key, settings } = yield* StartedBefore
-    const service = yield* startService({ ...settings, LOG_LEVEL: "info", BYOK_MANAGEMENT_PORT: "0", ...variables })
-    return {
-      ...service,
-      key,
-      keyring: join(settings.BYOK_DATA_DIR, "keyring"),
-      management: yield* managementUrl(service)
-    }
-  })
+/** A service with a management port, and the file of its keyring. */
+const started = Effect.fnUntraced(function* (variables: Record<string, string> = {}) {
+  const { key, settings } = yield* OnDatabase
+  const { BYOK_KEYRING, DATABASE_URL } = settings
+  const keyring = join(yield* temporaryDirectory, "keyring")
+  writeFileSync(keyring, BYOK_KEYRING, { mode: 0o600 })
+  const given = { BYOK_KEYRING_FILE: keyring, BYOK_MANAGEMENT_PORT: "0", DATABASE_URL, LOG_LEVEL: "info" }
+  const service = yield* startService({ ...given, ...variables })
+  return { key, keyring, url: service.url, management: yield* managementUrl(service) }
+})
+
+/** One such service, for tests that need no other settings. */
+class Management extends Context.Service<Management, Effect.Success<ReturnType<typeof started>>>()(
+  "byok/test/Management"
+) {
+  static readonly layer = Layer.provideMerge(Layer.effect(this, started()), OnDatabase.layer)
+}
 
 const metrics = (management: string) =>
   Effect.map(send(management, { path: "/metrics" }), ({ body, headers, status }) => {
@@ -46,11 +52,11 @@ const json = ({ body }: { readonly body: string }) => JSON.parse(body) as unknow
 
 const reload = (management: string) => send(management, { method: "POST", path: "/keyring/reload" })
 
-layerLive(StartedBefore.layer, { timeout: "120 seconds" })("the management port", (it) => {
+layerLive(Management.layer, { timeout: "120 seconds" })("the management port", (it) => {
   it.effect("shows every series but those of a certificate, with the names and types that are documented", () =>
     Effect.gen(function* () {
       const series = Array.from(every).filter(([name]) => !name.startsWith("byok_certificate_"))
-      const { key, management, url } = yield* started({})
+      const { key, management, url } = yield* Management
       const { body, status } = yield* createOver(url, key, minimal)
       assert.strictEqual(status, 201, body)
       yield* eventually("the database was read", sum(management, "byok_ready"), (ready) => ready === 1)
@@ -70,7 +76,7 @@ layerLive(StartedBefore.layer, { timeout: "120 seconds" })("the management port"
 
   it.effect.skipIf(!hasPromtool)("has nothing that promtool objects to", () =>
     Effect.gen(function* () {
-      const { key, management, url } = yield* started({})
+      const { key, management, url } = yield* Management
       yield* createOver(url, key, minimal)
       const check = (input: string) => spawnSync(promtool, ["check", "metrics"], { input, encoding: "utf8" })
       const { status, stderr, stdout } = check(yield* metrics(management))
@@ -81,7 +87,7 @@ layerLive(StartedBefore.layer, { timeout: "120 seconds" })("the management port"
 
   it.effect("answers what it does not have with envelopes, and the public port has none of it", () =>
     Effect.gen(function* () {
-      const { management, url } = yield* started({})
+      const { management, url } = yield* Management
       const live = yield* send(management, { path: "/health/live" })
       assert.deepStrictEqual([live.status, json(live)], [200, { status: "live" }])
       const unknown = yield* send(management, { path: "/api/v1/byok" })
@@ -110,7 +116,7 @@ layerLive(StartedBefore.layer, { timeout: "120 seconds" })("the management port"
 
   it.effect("refuses pages in a browser, of any origin or under a name of their own", () =>
     Effect.gen(function* () {
-      const { management } = yield* started({})
+      const { management } = yield* Management
       for (const header of [
         ["Origin", "https://attacker.example"],
         ["Origin", "null"],
@@ -144,11 +150,10 @@ layerLive(StartedBefore.layer, { timeout: "120 seconds" })("the management port"
 
   it.effect("says why the service is not ready, which the public port does not", () =>
     Effect.gen(function* () {
-      const { settings } = yield* StartedBefore
-      const { management, url } = yield* started({})
+      const { sql } = yield* OnDatabase
+      const { management, url } = yield* Management
       const ready = yield* send(management, { path: "/health/ready" })
       assert.deepStrictEqual([ready.status, json(ready)], [200, { status: "ready", warnings: [] }])
-      const sql = yield* embeddedClient(settings)
       const [kek] = yield* sql<{ id: string }>`UPDATE keks SET retired_at = now() RETURNING id`
       const problem = `key ${kek?.id} is retired but still first in the keyring: nothing can be sealed`
       const error = { code: 503, message: "Service temporarily unavailable" }
@@ -167,7 +172,7 @@ layerLive(StartedBefore.layer, { timeout: "120 seconds" })("the management port"
 
   it.effect("reloads the keyring, and says which keys are in use or why it does not", () =>
     Effect.gen(function* () {
-      const { keyring, management } = yield* started({})
+      const { keyring, management } = yield* Management
       const before = readFileSync(keyring, "utf8")
       const [old = ""] = before.split(":")
       writeFileSync(keyring, `${ringOf("next")}\n${before}`)
@@ -176,7 +181,7 @@ layerLive(StartedBefore.layer, { timeout: "120 seconds" })("the management port"
       writeFileSync(keyring, "nonsense")
       const { body, status } = yield* reload(management)
       const reason =
-        "BYOK_DATA_DIR/keyring: key 1: expected id:base64 of 32 bytes, with an id of 1 to 64 characters of A-Z a-z 0-9 . _ -; found 8 characters in another form"
+        "BYOK_KEYRING_FILE: key 1: expected id:base64 of 32 bytes, with an id of 1 to 64 characters of A-Z a-z 0-9 . _ -; found 8 characters in another form"
       assert.strictEqual(status, 409)
       assert.deepStrictEqual(JSON.parse(body), {
         error: { code: 409, message: "Keyring not reloaded", metadata: { reason } }
@@ -189,17 +194,13 @@ layerLive(StartedBefore.layer, { timeout: "120 seconds" })("the management port"
 
   it.effect("is refused in one sentence where it cannot listen", () =>
     Effect.gen(function* () {
-      const { settings } = yield* StartedBefore
-      const variables = {
-        ...settings,
-        BYOK_MANAGEMENT_HOST: "192.0.2.1",
-        BYOK_MANAGEMENT_PORT: "0",
-        LOG_LEVEL: "error"
-      }
-      assert.deepStrictEqual(yield* runNode([byokScript, "serve"], { variables: { ...variables, PORT: "0" } }), {
+      const { settings } = yield* OnDatabase
+      const variables = { ...settings, BYOK_MANAGEMENT_HOST: "192.0.2.1", BYOK_MANAGEMENT_PORT: "0", PORT: "0" }
+      const stderr = "BYOK_MANAGEMENT_HOST and BYOK_MANAGEMENT_PORT must be an address that is free to listen on.\n"
+      assert.deepStrictEqual(yield* runByok(["serve"], { ...variables, LOG_LEVEL: "error" }), {
         code: 1,
         stdout: "",
-        stderr: "BYOK_MANAGEMENT_HOST and BYOK_MANAGEMENT_PORT must be an address that is free to listen on.\n"
+        stderr
       })
     })
   )

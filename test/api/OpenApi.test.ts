@@ -137,16 +137,6 @@ layerLive(TestService.layer)("/openapi.json", (it) => {
       })
   )
 
-  it.effect("describes a 500 in words that hold for every operation (D11)", () =>
-    Effect.gen(function* () {
-      const found = yield* document
-      const said = operations.map((operation) => operationOf(found, operation).responses["500"]?.description)
-      const sentence =
-        "Server failure. If the request was to create, change or delete something, its outcome is unknown."
-      assert.deepStrictEqual(Array.from(new Set(said)), [sentence])
-    })
-  )
-
   it.effect("declares the idempotency key of create as an optional header, with its form", () =>
     Effect.gen(function* () {
       const [parameter, ...others] = operationOf(yield* document, create).parameters

@@ -109,7 +109,7 @@ describe("the public answer about readiness", () => {
       assert.isAtMost(state.evaluated, 4)
       for (const answer of yield* askAll) assertRefused(answer, "ServiceUnavailable")
       const before = state.evaluated
-      yield* eventually("it was evaluated twice more", send(url, ready), () => state.evaluated >= before + 2)
+      yield* eventually("it was evaluated again", send(url, ready), () => state.evaluated > before)
       assert.lengthOf(about(), 1)
       assert.match(about()[0] ?? "", /^Warn .*Not ready: key kek-canary is missing/s)
 

@@ -8,7 +8,7 @@ import * as TelemetryLive from "../../src/wiring/TelemetryLive.ts"
 import { settingsFor } from "../support/database/freshDatabase.ts"
 import { TestService, withoutTable } from "../support/http/TestService.ts"
 import { createdId, minimal } from "../support/http/Bodies.ts"
-import { bearer, type Header, json, render, send } from "../support/http/HttpProbe.ts"
+import { bearer, creation, exchange, type Header, render, send } from "../support/http/HttpProbe.ts"
 import { open } from "../support/http/RawConnection.ts"
 import { samplesIn, sumIn } from "../support/http/samplesIn.ts"
 import { type ReceivedSpan, SpanCollector } from "../support/http/SpanCollector.ts"
@@ -168,24 +168,24 @@ layerLive(Layer.provideMerge(tracedWith({ ratio: 1, parentDecides: true }), Span
     })
   )
 
-  it.effect("has the status that its client got when the body did not arrive in time, as the series have", () =>
+  it.effect("has the status that its client got when the body cannot be read, as the series have", () =>
     Effect.gen(function* () {
       const { traceOf } = yield* SpanCollector
       const { url } = yield* TestService
       const { management_key } = yield* TestService.newTenant
-      const headers = [bearer(management_key), json, parentOf("6".repeat(32), "01"), ["Content-Length", "9"]] as const
-      const labels = { http_request_method: "POST", http_route: "/api/v1/byok", http_response_status_code: "408" }
+      const headers = [["Transfer-Encoding", "chunked"], parentOf("6".repeat(32), "01")] as const
+      const labels = { http_request_method: "POST", http_route: "/api/v1/byok", http_response_status_code: "400" }
       const context = yield* Effect.context()
       const counted = () => {
         const samples = samplesIn(prometheusText(context))
         return [labels, {}].map((which) => sumIn(samples, "http_server_request_duration_seconds_count", which) ?? 0)
       }
       const before = counted()
-      assert.strictEqual((yield* send(url, { method: "POST", path: "/api/v1/byok", headers })).status, 408)
+      assert.strictEqual((yield* exchange(url, creation(management_key, "no size\r\n", headers))).status, 400)
       yield* eventually("it is counted", () => counted()[0] === (before[0] ?? 0) + 1)
       assert.strictEqual(counted()[1], (before[1] ?? 0) + 1, "and as nothing else")
       const request = (yield* traceOf("POST /api/v1/byok", "6".repeat(32))).at(-1)
-      assert.deepInclude(request?.attributes, { "http.response.status_code": 408 })
+      assert.deepInclude(request?.attributes, { "http.response.status_code": 400 })
       assert.strictEqual(request?.status.code, 0)
     })
   )

@@ -1,5 +1,5 @@
 import { assert, it } from "@effect/vitest"
-import { Context, Effect, Exit, Fiber, Layer } from "effect"
+import { Context, Effect, Exit, Fiber } from "effect"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { KekRegistry } from "../../src/port/KekRegistry.ts"
 import { layerLive } from "../support/process/layerLive.ts"
@@ -7,14 +7,9 @@ import { eventsIn } from "../support/database/auditEntries.ts"
 import { openBehindProxy } from "../support/database/lossyStore.ts"
 import { newTenant } from "../support/database/newTenant.ts"
 import { plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
-import { openStore } from "../support/database/stores.ts"
+import { Store } from "../support/database/stores.ts"
 import { holdOpen, untilWaiting } from "../support/database/transactions.ts"
 
-class Store extends Context.Service<Store, Effect.Success<ReturnType<typeof openStore>>>()("byok/test/Store") {}
-
-const RegistryLive = Layer.unwrap(
-  Effect.map(openStore(), (store) => Layer.merge(Layer.succeedContext(store.ports), Layer.succeed(Store, store)))
-)
 const Admin = Effect.map(Store, ({ sql }) => sql)
 
 const kek = (kek_id: string, byte: number) => ({ kek_id, check_value: new Uint8Array(16).fill(byte) })
@@ -35,7 +30,7 @@ const sealedUnder = (kek_id: string) =>
     yield* insert(account_id, plainCredential(workspace_id), { ...plainSealedKey(), kek_id })
   })
 
-layerLive(RegistryLive)("the registry of key-encryption keys on PostgreSQL", (it) => {
+layerLive(Store.layer())("the registry of key-encryption keys on PostgreSQL", (it) => {
   it.effect("accepts the bytes of one instance if several register different ones under an id at once (T12)", () =>
     Effect.gen(function* () {
       const { register } = yield* KekRegistry

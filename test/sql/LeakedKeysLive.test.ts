@@ -10,7 +10,7 @@ import { adminClient, freshDatabase } from "../support/database/freshDatabase.ts
 import { openBehindProxy } from "../support/database/lossyStore.ts"
 import { newTenant } from "../support/database/newTenant.ts"
 import { plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
-import { openStore } from "../support/database/stores.ts"
+import { Store } from "../support/database/stores.ts"
 import { anyString } from "../support/memory/arbitraries.ts"
 
 /** Stores a credential and answers with its key as a search finds it. */
@@ -27,77 +27,73 @@ const actionsIn = (sql: Parameters<typeof eventsIn>[0]) =>
 describe("the search for a leaked key on PostgreSQL", () => {
   it.live("covers every credential once, page by page, whichever are suspects (L15)", () =>
     Effect.gen(function* () {
-      const { ports, sql } = yield* openStore()
-      yield* Effect.gen(function* () {
-        const { account_id, credential_id } = yield* newKey
-        const copied = yield* sql<{ id: string }>`
+      const { sql } = yield* Store
+      const { account_id, credential_id } = yield* newKey
+      const copied = yield* sql<{ id: string }>`
           INSERT INTO credentials
           SELECT (json_populate_record(c, json_build_object('id', gen_random_uuid(), 'label',
             CASE n % 500 WHEN 0 THEN 'sk-...AbCd' WHEN 1 THEN '{ "...d" }' ELSE 'sk-...Zz' || n % 10 END))).*
           FROM credentials AS c, generate_series(1, 2500) AS n WHERE account_id = ${account_id} RETURNING id`
-        const ids = [credential_id, ...copied.map(({ id }) => id)]
-        const { count, scan } = yield* LeakedKeys
-        assert.strictEqual(yield* count, ids.length)
-        const all = Effect.fnUntraced(function* (labels: ReadonlyArray<string> | undefined) {
-          const found: Array<string> = []
-          let searched = 0
-          let after: string | undefined
-          do {
-            const page = yield* scan({ after, labels })
-            found.push(...page.suspects.map(({ context }) => context.id))
-            searched += page.searched
-            after = page.next
-          } while (after !== undefined)
-          assert.strictEqual(searched, ids.length)
-          return found
-        })
-        assert.sameMembers(yield* all(undefined), ids)
-        assert.lengthOf(yield* all(["sk-...AbCd"]), 5 + 5 + 1, "with the label, JSON, and one that hides everything")
-        assert.lengthOf(yield* all([]), 5 + 1)
-      }).pipe(Effect.provide(ports))
-    })
+      const ids = [credential_id, ...copied.map(({ id }) => id)]
+      const { count, scan } = yield* LeakedKeys
+      assert.strictEqual(yield* count, ids.length)
+      const all = Effect.fnUntraced(function* (labels: ReadonlyArray<string> | undefined) {
+        const found: Array<string> = []
+        let searched = 0
+        let after: string | undefined
+        do {
+          const page = yield* scan({ after, labels })
+          found.push(...page.suspects.map(({ context }) => context.id))
+          searched += page.searched
+          after = page.next
+        } while (after !== undefined)
+        assert.strictEqual(searched, ids.length)
+        return found
+      })
+      assert.sameMembers(yield* all(undefined), ids)
+      assert.lengthOf(yield* all(["sk-...AbCd"]), 5 + 5 + 1, "with the label, JSON, and one that hides everything")
+      assert.lengthOf(yield* all([]), 5 + 1)
+    }).pipe(Effect.provide(Store.layer()))
   )
 
   it.live("reads pages of limited bytes, as a rewrap does, and misses no credential with long lists", () =>
     Effect.gen(function* () {
-      const { ports, sql } = yield* openStore()
-      yield* Effect.gen(function* () {
-        const { account_id, credential_id } = yield* newKey
-        // A megabyte in each row, which PostgreSQL compresses.
-        const copied = yield* sql<{ id: string }>`
+      const { sql } = yield* Store
+      const { account_id, credential_id } = yield* newKey
+      // A megabyte in each row, which PostgreSQL compresses.
+      const copied = yield* sql<{ id: string }>`
           INSERT INTO credentials
           SELECT (json_populate_record(c, json_build_object('id', gen_random_uuid(),
             'allowed_models', ARRAY[repeat('m', 1024 * 1024)]))).*
           FROM credentials AS c, generate_series(1, 20) WHERE account_id = ${account_id} RETURNING id`
-        const ids = [credential_id, ...copied.map(({ id }) => id)]
-        const { scan } = yield* LeakedKeys
-        const pages: Array<ReadonlyArray<string>> = []
-        let after: string | undefined
-        do {
-          const page = yield* scan({ after, labels: undefined })
-          assert.strictEqual(page.searched, page.suspects.length)
-          pages.push(page.suspects.map(({ context }) => context.id))
-          after = page.next
-        } while (after !== undefined)
-        assert.sameMembers(pages.flat(), ids)
-        assert.isAtMost(Math.max(...pages.map(({ length }) => length)), 9)
+      const ids = [credential_id, ...copied.map(({ id }) => id)]
+      const { scan } = yield* LeakedKeys
+      const pages: Array<ReadonlyArray<string>> = []
+      let after: string | undefined
+      do {
+        const page = yield* scan({ after, labels: undefined })
+        assert.strictEqual(page.searched, page.suspects.length)
+        pages.push(page.suspects.map(({ context }) => context.id))
+        after = page.next
+      } while (after !== undefined)
+      assert.sameMembers(pages.flat(), ids)
+      assert.isAtMost(Math.max(...pages.map(({ length }) => length)), 9)
 
-        const { rewrapBatch } = yield* KekRegistry
-        const batches: Array<number> = []
-        do {
-          const done: RewrappedBatch = yield* rewrapBatch({ primary: "new", after, size: 500 }, () =>
-            Effect.succeed(Result.succeed({ kek_id: "new", wrapped_dek: new Uint8Array(60) }))
-          )
-          batches.push(done.rewrapped)
-          after = done.next
-        } while (after !== undefined)
-        assert.strictEqual(
-          batches.reduce((sum, one) => sum + one, 0),
-          ids.length
+      const { rewrapBatch } = yield* KekRegistry
+      const batches: Array<number> = []
+      do {
+        const done: RewrappedBatch = yield* rewrapBatch({ primary: "new", after, size: 500 }, () =>
+          Effect.succeed(Result.succeed({ kek_id: "new", wrapped_dek: new Uint8Array(60) }))
         )
-        assert.isAtMost(Math.max(...batches), 9)
-      }).pipe(Effect.provide(ports))
-    })
+        batches.push(done.rewrapped)
+        after = done.next
+      } while (after !== undefined)
+      assert.strictEqual(
+        batches.reduce((sum, one) => sum + one, 0),
+        ids.length
+      )
+      assert.isAtMost(Math.max(...batches), 9)
+    }).pipe(Effect.provide(Store.layer()))
   )
 
   it.live("takes the same labels for inconclusive as the domain does (L15)", () =>

@@ -59,6 +59,16 @@ export const openStore = Effect.fnUntraced(function* (batching: boolean = true) 
   return { url, sql: yield* adminClient(url), ports: yield* storesOn(url, batching) }
 })
 
+/** A store on a database of its own, and its ports, for one test or a group of them. */
+export class Store extends Context.Service<Store, Effect.Success<ReturnType<typeof openStore>>>()("byok/test/Store") {
+  static readonly layer = (batching?: boolean) =>
+    Layer.unwrap(
+      Effect.map(openStore(batching), (store) =>
+        Layer.merge(Layer.succeedContext(store.ports), Layer.succeed(this, store))
+      )
+    )
+}
+
 /** The ports of two instances over one database, which the tests of a group share: each takes a tenant of its own. */
 export class TwoInstances extends Context.Service<
   TwoInstances,

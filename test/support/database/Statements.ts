@@ -1,12 +1,5 @@
-import { Context, Effect, type Exit, Layer, Tracer } from "effect"
-
-class WatchedSpan extends Tracer.NativeSpan {
-  ended = () => {}
-  override end(endTime: bigint, exit: Exit.Exit<unknown, unknown>) {
-    super.end(endTime, exit)
-    this.ended()
-  }
-}
+import { Context, Effect, Layer, Tracer } from "effect"
+import { tracerTo } from "../process/Recording.ts"
 
 /** The text of every statement that the service has run. */
 export class Statements extends Context.Service<Statements, Set<string>>()("byok/test/Statements") {
@@ -14,15 +7,9 @@ export class Statements extends Context.Service<Statements, Set<string>>()("byok
   static readonly layer = Layer.unwrap(
     Effect.sync(() => {
       const statements = new Set<string>()
-      const tracer = Tracer.make({
-        span: (options) => {
-          const span = new WatchedSpan(options)
-          span.ended = () => {
-            const text = span.attributes.get("db.query.text")
-            if (typeof text === "string") statements.add(text)
-          }
-          return span
-        }
+      const tracer = tracerTo(({ attributes }) => {
+        const text = attributes.get("db.query.text")
+        if (typeof text === "string") statements.add(text)
       })
       return Layer.merge(Layer.succeed(this, statements), Layer.succeed(Tracer.Tracer, tracer))
     })

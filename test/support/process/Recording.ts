@@ -28,6 +28,16 @@ class RecordedSpan extends Tracer.NativeSpan {
   ended = () => {}
 }
 
+/** A tracer that hands over each span when it has ended. */
+export const tracerTo = (ended: (span: Tracer.NativeSpan) => void) =>
+  Tracer.make({
+    span: (options) => {
+      const span = new RecordedSpan(options)
+      span.ended = () => ended(span)
+      return span
+    }
+  })
+
 const spanText = ({ attributes, events, name, status }: Tracer.NativeSpan) => {
   const failure = status._tag === "Ended" && Exit.isFailure(status.exit) ? Cause.pretty(status.exit.cause) : ""
   return [name, print(attributes), print(events), failure].join("\n")
@@ -49,13 +59,7 @@ export class Recording extends Context.Service<
     Effect.sync(() => {
       const logs: Array<LogEntry> = []
       const spans: Array<string> = []
-      const tracer = Tracer.make({
-        span: (options) => {
-          const span = new RecordedSpan(options)
-          span.ended = () => void spans.push(spanText(span))
-          return span
-        }
-      })
+      const tracer = tracerTo((span) => void spans.push(spanText(span)))
       return Layer.mergeAll(
         Layer.succeed(this, {
           logs,

@@ -182,37 +182,29 @@ describe("two to four tenants in any interleaving (T6b)", () => {
   /** Stores a credential in any workspace, where the honest one refuses: the service must not rely on that. */
   const withoutForeignKey = Layer.effect(
     CredentialRepository,
-    Effect.gen(function* () {
-      const repository = yield* CredentialRepository
-      const { credentials } = yield* Memory
-      return {
-        ...repository,
-        insert: (account_id, given, sealed) =>
-          Effect.sync(() => {
-            const credential = { ...given, created_at: DateTime.makeUnsafe(0), sort_order: 0 }
-            credentials.set(given.id, { account_id, credential, sealed, revision: 1, key_version: 1 })
-            return credential
-          })
-      }
-    })
+    Effect.map(Effect.all([CredentialRepository, Memory]), ([repository, { credentials }]) => ({
+      ...repository,
+      insert: (account_id, given, sealed) =>
+        Effect.sync(() => {
+          const credential = { ...given, created_at: DateTime.makeUnsafe(0), sort_order: 0 }
+          credentials.set(given.id, { account_id, credential, sealed, revision: 1, key_version: 1 })
+          return credential
+        })
+    }))
   ).pipe(Layer.provide(credentialRepository))
 
   /** Counts an API key as owned by a rule of its own. */
   const owning = (isOwned: (account_id: AccountId, key: ApiKeyRow) => boolean) =>
     Layer.effect(
       ApiKeys,
-      Effect.gen(function* () {
-        const keys = yield* ApiKeys
-        const stored = (yield* Memory).apiKeys
-        return {
-          ...keys,
-          ownedBy: (account_id, hashes) =>
-            Effect.sync(() => {
-              const owned = Array.from(stored.values()).filter((key) => isOwned(account_id, key))
-              return new Set(owned.map(({ hash }) => hash).filter((hash) => hashes.includes(hash)))
-            })
-        }
-      })
+      Effect.map(Effect.all([ApiKeys, Memory]), ([keys, { apiKeys: stored }]) => ({
+        ...keys,
+        ownedBy: (account_id, hashes) =>
+          Effect.sync(() => {
+            const owned = Array.from(stored.values()).filter((key) => isOwned(account_id, key))
+            return new Set(owned.map(({ hash }) => hash).filter((hash) => hashes.includes(hash)))
+          })
+      }))
     ).pipe(Layer.provideMerge(honest))
 
   type Resolve = WorkspaceResolver["Service"]["resolve"]
@@ -223,10 +215,9 @@ describe("two to four tenants in any interleaving (T6b)", () => {
   ) =>
     Layer.effect(
       WorkspaceResolver,
-      Effect.gen(function* () {
-        const { resolve } = yield* WorkspaceResolver
-        return { resolve: change(resolve, (yield* Memory).workspaces) }
-      })
+      Effect.map(Effect.all([WorkspaceResolver, Memory]), ([{ resolve }, { workspaces }]) => ({
+        resolve: change(resolve, workspaces)
+      }))
     ).pipe(Layer.provideMerge(Layer.mergeAll(apiKeys, workspaceResolver, repository)))
 
   type Row = Memory["Service"]["workspaces"] extends Map<WorkspaceId, infer A> ? A : never
@@ -241,15 +232,11 @@ describe("two to four tenants in any interleaving (T6b)", () => {
       "findById forgets the account",
       Layer.effect(
         CredentialRepository,
-        Effect.gen(function* () {
-          const repository = yield* CredentialRepository
-          const { credentials } = yield* Memory
-          return {
-            ...repository,
-            findById: (_account_id, id) =>
-              Effect.sync(() => Option.map(Option.fromUndefinedOr(credentials.get(id)), ({ credential }) => credential))
-          }
-        })
+        Effect.map(Effect.all([CredentialRepository, Memory]), ([repository, { credentials }]) => ({
+          ...repository,
+          findById: (_account_id, id) =>
+            Effect.sync(() => Option.map(Option.fromUndefinedOr(credentials.get(id)), ({ credential }) => credential))
+        }))
       ).pipe(Layer.provideMerge(honest))
     ],
     ["ownedBy forgets the account", owning((_account_id, key) => key.revoked_at === null)],

@@ -1,13 +1,12 @@
 import { Effect } from "effect"
 
 /** Runs an effect, and answers with its result, how long it took, and the CPU of this process meanwhile, in seconds. */
-export const timed = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
-  Effect.gen(function* () {
-    const [began, before] = [performance.now(), process.cpuUsage()]
-    const result = yield* effect
-    const { system, user } = process.cpuUsage(before)
-    return { result, seconds: (performance.now() - began) / 1000, cpu: (system + user) / 1e6 }
-  })
+export const timed = Effect.fnUntraced(function* <A, E, R>(effect: Effect.Effect<A, E, R>) {
+  const [began, before] = [performance.now(), process.cpuUsage()]
+  const result = yield* effect
+  const { system, user } = process.cpuUsage(before)
+  return { result, seconds: (performance.now() - began) / 1000, cpu: (system + user) / 1e6 }
+})
 
 /** Runs an effect over and over, so many at a time, and answers how often within those milliseconds. */
 export const repeatedly = Effect.fnUntraced(function* <E, R>(

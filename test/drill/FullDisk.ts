@@ -12,19 +12,18 @@ import { judge, newClusterBed, underLoad } from "./underLoad.ts"
 import { answersMeanwhile } from "./watch.ts"
 
 /** A separate volume of this many MiB. */
-const volume = (size: number) =>
-  Effect.gen(function* () {
-    const directory = yield* temporaryDirectory
-    yield* Effect.acquireRelease(
-      Effect.gen(function* () {
-        if (process.platform !== "linux") return yield* new Skipped({ why: "needs tmpfs" })
-        const { code, stderr } = yield* runProgram("mount", ["-t", "tmpfs", "-o", `size=${size}m`, "tmpfs", directory])
-        if (code !== 0) return yield* new Skipped({ why: `a volume cannot be mounted here: ${stderr.trim()}` })
-      }),
-      () => runProgram("umount", [directory])
-    )
-    return directory
-  })
+const volume = Effect.fnUntraced(function* (size: number) {
+  const directory = yield* temporaryDirectory
+  yield* Effect.acquireRelease(
+    Effect.gen(function* () {
+      if (process.platform !== "linux") return yield* new Skipped({ why: "needs tmpfs" })
+      const { code, stderr } = yield* runProgram("mount", ["-t", "tmpfs", "-o", `size=${size}m`, "tmpfs", directory])
+      if (code !== 0) return yield* new Skipped({ why: `a volume cannot be mounted here: ${stderr.trim()}` })
+    }),
+    () => runProgram("umount", [directory])
+  )
+  return directory
+})
 
 /** Writes until there is no room left. */
 const fill = (directory: string): string => {
@@ -68,20 +67,18 @@ const full = (
     yield* judge(findings, bed)
   })
 
-const withoutRoom = (findings: Findings) =>
-  Effect.gen(function* () {
-    const parent = yield* volume(256)
-    const server = yield* newClusterBed({ parent, initdb: small }, settings)
-    yield* full(parent, server, findings, () => pause(5_000))
-  })
+const withoutRoom = Effect.fnUntraced(function* (findings: Findings) {
+  const parent = yield* volume(256)
+  const server = yield* newClusterBed({ parent, initdb: small }, settings)
+  yield* full(parent, server, findings, () => pause(5_000))
+})
 
-const withRoomForTheLog = (findings: Findings) =>
-  Effect.gen(function* () {
-    const parent = yield* volume(256)
-    const log = join(ownDirectory(join(yield* temporaryDirectory, "log")), "pg_wal")
-    const server = yield* newClusterBed({ parent, initdb: [`--waldir=${log}`] })
-    yield* full(parent, server, findings, (url) => answersMeanwhile(findings, url, server.bed.key, pause(5_000)))
-  })
+const withRoomForTheLog = Effect.fnUntraced(function* (findings: Findings) {
+  const parent = yield* volume(256)
+  const log = join(ownDirectory(join(yield* temporaryDirectory, "log")), "pg_wal")
+  const server = yield* newClusterBed({ parent, initdb: [`--waldir=${log}`] })
+  yield* full(parent, server, findings, (url) => answersMeanwhile(findings, url, server.bed.key, pause(5_000)))
+})
 
 export const rows: ReadonlyArray<Row> = [
   {

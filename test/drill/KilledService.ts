@@ -18,34 +18,33 @@ const ready = (url: string) =>
     (status) => status === 200
   )
 
-const killAndStart = (bed: Bed, findings: Findings) =>
-  Effect.gen(function* () {
-    const times: Array<number> = []
-    const beforehand = performance.now()
-    const orderly = yield* Effect.scoped(
-      Effect.gen(function* () {
-        const { url } = yield* startService(bed.settings)
-        yield* ready(url)
-        return performance.now() - beforehand
-      })
-    )
-    yield* underLoad({ findings, bed }, function* ({ acked, again, service }) {
-      for (let running = service; times.length < kills; yield* acked) {
-        yield* running.signal("SIGKILL")
-        yield* running.ended
-        const began = performance.now()
-        running = yield* again
-        yield* ready(running.url)
-        times.push(performance.now() - began)
-      }
+const killAndStart = Effect.fnUntraced(function* (bed: Bed, findings: Findings) {
+  const times: Array<number> = []
+  const beforehand = performance.now()
+  const orderly = yield* Effect.scoped(
+    Effect.gen(function* () {
+      const { url } = yield* startService(bed.settings)
+      yield* ready(url)
+      return performance.now() - beforehand
     })
-    const slowest = Math.max(...times)
-    const allowed = Math.max(limit, 3 * orderly)
-    const median = times.toSorted((one, other) => one - other)[times.length >> 1] ?? 0
-    findings.show(`ready again after ${median.toFixed(0)} ms in the middle, ${slowest.toFixed(0)} ms at most`)
-    findings.expect(median < allowed, `not ready again within ${allowed.toFixed(0)} ms in the middle`)
-    findings.judge(yield* checked(bed, findings.ledger))
+  )
+  yield* underLoad({ findings, bed }, function* ({ acked, again, service }) {
+    for (let running = service; times.length < kills; yield* acked) {
+      yield* running.signal("SIGKILL")
+      yield* running.ended
+      const began = performance.now()
+      running = yield* again
+      yield* ready(running.url)
+      times.push(performance.now() - began)
+    }
   })
+  const slowest = Math.max(...times)
+  const allowed = Math.max(limit, 3 * orderly)
+  const median = times.toSorted((one, other) => one - other)[times.length >> 1] ?? 0
+  findings.show(`ready again after ${median.toFixed(0)} ms in the middle, ${slowest.toFixed(0)} ms at most`)
+  findings.expect(median < allowed, `not ready again within ${allowed.toFixed(0)} ms in the middle`)
+  findings.judge(yield* checked(bed, findings.ledger))
+})
 
 const onItsOwn = Effect.fnUntraced(function* (findings: Findings) {
   const { bed } = yield* newClusterBed()

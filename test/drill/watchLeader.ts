@@ -23,13 +23,12 @@ const write = async (url: string, statement: string) => {
  * Keeps writing over new connections until the scope closes. Returns the times at which that succeeded, in milliseconds
  * of the monotonic clock: when a leader was there for whoever came that way.
  */
-export const watchLeader = (url: string) =>
-  Effect.gen(function* () {
-    const seen: Array<number> = []
-    yield* Effect.promise(() => write(url, "CREATE TABLE drill (id int)"))
-    yield* untilClosed(async () => {
-      if (await write(url, "INSERT INTO drill VALUES (1)")) seen.push(performance.now())
-      await setTimeout(50)
-    })
-    return seen
+export const watchLeader = Effect.fnUntraced(function* (url: string) {
+  const seen: Array<number> = []
+  yield* Effect.promise(() => write(url, "CREATE TABLE drill (id int)"))
+  yield* untilClosed(async () => {
+    if (await write(url, "INSERT INTO drill VALUES (1)")) seen.push(performance.now())
+    await setTimeout(50)
   })
+  return seen
+})

@@ -113,11 +113,10 @@ export const addKeys = (hsm: SoftHsm, token: string, ...keys: ReadonlyArray<Toke
   })
 
 /** Adds a token with keys. */
-export const addToken = (hsm: SoftHsm, token: string, ...keys: ReadonlyArray<TokenKey>) =>
-  Effect.gen(function* () {
-    run(hsm, "softhsm2-util", ["--init-token", "--free", "--label", token, "--so-pin", "canary-so-pin", "--pin", pin])
-    yield* addKeys(hsm, token, ...keys)
-  })
+export const addToken = Effect.fnUntraced(function* (hsm: SoftHsm, token: string, ...keys: ReadonlyArray<TokenKey>) {
+  run(hsm, "softhsm2-util", ["--init-token", "--free", "--label", token, "--so-pin", "canary-so-pin", "--pin", pin])
+  yield* addKeys(hsm, token, ...keys)
+})
 
 /**
  * SoftHSM takes the old PIN in processes that ran when it was changed; other tokens do not. Those that `opening` starts

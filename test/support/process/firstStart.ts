@@ -14,16 +14,15 @@ import type { SqlClient } from "effect/sql"
 export const newDirectory = Effect.map(temporaryDirectory, (directory) => ({ BYOK_DATA_DIR: join(directory, "data") }))
 
 /** Starts the service for the first time, and answers with what it prints: the management key, the commands to paste. */
-export const firstStart = (settings: Record<string, string>) =>
-  Effect.gen(function* () {
-    const service = yield* startService(settings)
-    yield* eventually("the welcome", () => service.stdout().includes("/ID -H"))
-    const keys = new Set(service.stdout().match(/byok_mk_\w+/g) ?? [])
-    const [key = ""] = keys
-    const lines = service.stdout().split("\n")
-    const [create = "", get = ""] = lines.map((line) => line.trim()).filter((line) => line.startsWith("curl "))
-    return { ...service, key, keyCount: keys.size, create, get }
-  })
+export const firstStart = Effect.fnUntraced(function* (settings: Record<string, string>) {
+  const service = yield* startService(settings)
+  yield* eventually("the welcome", () => service.stdout().includes("/ID -H"))
+  const keys = new Set(service.stdout().match(/byok_mk_\w+/g) ?? [])
+  const [key = ""] = keys
+  const lines = service.stdout().split("\n")
+  const [create = "", get = ""] = lines.map((line) => line.trim()).filter((line) => line.startsWith("curl "))
+  return { ...service, key, keyCount: keys.size, create, get }
+})
 
 /** An embedded database whose first start is over, and the management key that it printed. */
 export const startedBefore = Effect.gen(function* () {

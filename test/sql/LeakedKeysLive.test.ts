@@ -2,7 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Effect, Option, Result } from "effect"
 import { inconclusiveLabel, labelOf } from "../../src/domain/Label.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
-import { KekRegistry, type RewrappedBatch } from "../../src/port/KekRegistry.ts"
+import { KekRegistry } from "../../src/port/KekRegistry.ts"
 import { LeakedKeys } from "../../src/port/LeakedKeys.ts"
 import { Parkings } from "../../src/port/Parkings.ts"
 import { entriesIn, eventsIn } from "../support/database/auditEntries.ts"
@@ -21,6 +21,16 @@ const newKey = Effect.gen(function* () {
   return { account_id, workspace_id, credential_id: id, key_version: 1 }
 })
 
+/** Every page, from the first to the one after which there is none. */
+const pagesOf = Effect.fnUntraced(function* <Page extends { readonly next: string | undefined }, E, R>(
+  read: (after: string | undefined) => Effect.Effect<Page, E, R>
+) {
+  const pages = [yield* read(undefined)]
+  for (let after = pages[0]?.next; after !== undefined; after = pages.at(-1)?.next) pages.push(yield* read(after))
+  return pages
+})
+const sum = (counts: ReadonlyArray<number>) => counts.reduce((all, one) => all + one, 0)
+
 const actionsIn = (sql: Parameters<typeof eventsIn>[0]) =>
   Effect.map(eventsIn(sql), (events) => events.map(({ action }) => action).filter((action) => /leak|park/.test(action)))
 
@@ -38,17 +48,9 @@ describe("the search for a leaked key on PostgreSQL", () => {
       const { count, scan } = yield* LeakedKeys
       assert.strictEqual(yield* count, ids.length)
       const all = Effect.fnUntraced(function* (labels: ReadonlyArray<string> | undefined) {
-        const found: Array<string> = []
-        let searched = 0
-        let after: string | undefined
-        do {
-          const page = yield* scan({ after, labels })
-          found.push(...page.suspects.map(({ context }) => context.id))
-          searched += page.searched
-          after = page.next
-        } while (after !== undefined)
-        assert.strictEqual(searched, ids.length)
-        return found
+        const pages = yield* pagesOf((after) => scan({ after, labels }))
+        assert.strictEqual(sum(pages.map(({ searched }) => searched)), ids.length)
+        return pages.flatMap(({ suspects }) => suspects.map(({ context }): string => context.id))
       })
       assert.sameMembers(yield* all(undefined), ids)
       assert.lengthOf(yield* all(["sk-...AbCd"]), 5 + 5 + 1, "with the label, JSON, and one that hides everything")
@@ -65,34 +67,24 @@ describe("the search for a leaked key on PostgreSQL", () => {
           INSERT INTO credentials
           SELECT (json_populate_record(c, json_build_object('id', gen_random_uuid(),
             'allowed_models', ARRAY[repeat('m', 1024 * 1024)]))).*
-          FROM credentials AS c, generate_series(1, 20) WHERE account_id = ${account_id} RETURNING id`
+          FROM credentials AS c, generate_series(1, 12) WHERE account_id = ${account_id} RETURNING id`
       const ids = [credential_id, ...copied.map(({ id }) => id)]
       const { scan } = yield* LeakedKeys
-      const pages: Array<ReadonlyArray<string>> = []
-      let after: string | undefined
-      do {
-        const page = yield* scan({ after, labels: undefined })
-        assert.strictEqual(page.searched, page.suspects.length)
-        pages.push(page.suspects.map(({ context }) => context.id))
-        after = page.next
-      } while (after !== undefined)
-      assert.sameMembers(pages.flat(), ids)
-      assert.isAtMost(Math.max(...pages.map(({ length }) => length)), 9)
+      const pages = yield* pagesOf((after) => scan({ after, labels: undefined }))
+      for (const { searched, suspects } of pages) assert.strictEqual(searched, suspects.length)
+      const found = pages.map(({ suspects }) => suspects.map(({ context }): string => context.id))
+      assert.sameMembers(found.flat(), ids)
+      assert.isAtMost(Math.max(...found.map(({ length }) => length)), 9)
 
       const { rewrapBatch } = yield* KekRegistry
-      const batches: Array<number> = []
-      do {
-        const done: RewrappedBatch = yield* rewrapBatch({ primary: "new", after, size: 500 }, () =>
+      const batches = yield* pagesOf((after) =>
+        rewrapBatch({ primary: "new", after, size: 500 }, () =>
           Effect.succeed(Result.succeed({ kek_id: "new", wrapped_dek: new Uint8Array(60) }))
         )
-        batches.push(done.rewrapped)
-        after = done.next
-      } while (after !== undefined)
-      assert.strictEqual(
-        batches.reduce((sum, one) => sum + one, 0),
-        ids.length
       )
-      assert.isAtMost(Math.max(...batches), 9)
+      const counts = batches.map(({ rewrapped }) => rewrapped)
+      assert.strictEqual(sum(counts), ids.length)
+      assert.isAtMost(Math.max(...counts), 9)
     }).pipe(Effect.provide(Store.layer()))
   )
 

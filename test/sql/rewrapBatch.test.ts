@@ -1,13 +1,11 @@
 import { randomUUID } from "node:crypto"
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Fiber, Layer, Option, Redacted, type Scope } from "effect"
+import { Effect, Fiber, Option, Redacted, Scope } from "effect"
 import type { SqlClient } from "effect/sql"
 import { CredentialId } from "../../src/domain/Identifiers.ts"
-import * as Persistence from "../../src/wiring/Persistence.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import type { RewrapProgress, Rotation } from "../../src/service/Rotation.ts"
 import { eventually } from "../support/process/eventually.ts"
-import { adminClient, migratedDatabase, settingsFor } from "../support/database/freshDatabase.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
 import {
   inOrder,
@@ -18,7 +16,7 @@ import {
   rotationWith,
   sealUnder
 } from "../support/keys/rotating.ts"
-import type { Ports } from "../support/database/stores.ts"
+import { openStore, type Ports, storesOn } from "../support/database/stores.ts"
 import { holdOpen, untilWaiting } from "../support/database/transactions.ts"
 
 const rotated = ringOf("new", "old")
@@ -35,19 +33,15 @@ const withCredentials = <A, E>(
   ) => Effect.Effect<A, E, Ports | Scope.Scope>
 ) =>
   Effect.gen(function* () {
-    const url = yield* migratedDatabase
-    const sql = yield* adminClient(url)
-    const persistence = Persistence.layer(settingsFor(url))
+    const { ports, sql, url } = yield* openStore()
     const scope = yield* Effect.scope
-    const another = Effect.orDie(
-      Effect.flatMap(Layer.buildWithScope(Layer.fresh(persistence), scope), (ports) =>
-        Effect.provide(rotationWith(rotated), ports)
-      )
+    const another = Effect.flatMap(Scope.provide(storesOn(url), scope), (ports) =>
+      Effect.provide(rotationWith(rotated), ports)
     )
     return yield* Effect.gen(function* () {
       const made = yield* sealUnder(ringOf("old"), count)
-      return yield* test(sql, inOrder(made), another)
-    }).pipe(Effect.provide(persistence))
+      return yield* test(sql, inOrder(made), Effect.orDie(another))
+    }).pipe(Effect.provide(ports))
   })
 
 /** From now on replacing a wrapped key waits, with its rows locked, while this lock is held. */

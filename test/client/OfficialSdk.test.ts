@@ -1,5 +1,5 @@
 import { assert } from "@effect/vitest"
-import type { OpenRouter } from "@openrouter/sdk"
+import { HTTPClient, OpenRouter } from "@openrouter/sdk"
 import type { BYOKKey, CreateBYOKKeyRequest, UpdateBYOKKeyRequest } from "@openrouter/sdk/models"
 import type { ListBYOKKeysRequest } from "@openrouter/sdk/models/operations"
 import * as errors from "@openrouter/sdk/models/errors"
@@ -8,7 +8,6 @@ import { randomUUID } from "node:crypto"
 import { CredentialId } from "../../src/domain/Identifiers.ts"
 import { Accounts } from "../../src/service/Accounts.ts"
 import { createdId, minimal, statusesOf, unknownId } from "../support/http/Bodies.ts"
-import { call, failsWith, sdkThroughLoss, sdkWith } from "../support/http/officialSdk.ts"
 import { type Refusal, refusals } from "../support/http/Refusal.ts"
 import { TestService, withoutTable } from "../support/http/TestService.ts"
 import { offeredKey } from "../support/keys/offeredKey.ts"
@@ -16,6 +15,52 @@ import { layerLive } from "../support/process/layerLive.ts"
 
 const { key } = minimal
 const otherKey = "sk-9876543210-9876543210-WxYz"
+
+/** The official client under an API key. It repeats nothing. */
+const sdkWith = Effect.fnUntraced(function* (apiKey: string) {
+  const { url } = yield* TestService
+  return new OpenRouter({ apiKey, serverURL: `${url}/api/v1`, retryConfig: { strategy: "none" } })
+})
+
+/** The official client with its own way to retry, where the first answer is lost behind the service, and all answers. */
+const sdkThroughLoss = Effect.fnUntraced(function* (apiKey: string) {
+  const { url } = yield* TestService
+  const answers: Array<{ readonly status: number; readonly body: string; readonly replayed: string | null }> = []
+  const httpClient = new HTTPClient({
+    fetcher: async (request) => {
+      const answer = await fetch(request as Request)
+      const replayed = answer.headers.get("idempotent-replayed")
+      answers.push({ status: answer.status, body: await answer.clone().text(), replayed })
+      return answers.length > 1 ? answer : new Response("{}", { status: 502, headers: { "retry-after-ms": "1" } })
+    }
+  })
+  return { answers, client: new OpenRouter({ apiKey, serverURL: `${url}/api/v1`, httpClient }) }
+})
+
+/** A call and the service's answer, success or failure. */
+const call = <A>(answer: () => Promise<A>) =>
+  Effect.tryPromise({
+    try: answer,
+    catch: (error) => {
+      if (error instanceof errors.OpenRouterError) return error
+      throw error
+    }
+  })
+
+/** The request fails with this class, status and message. */
+const failsWith = <E extends errors.OpenRouterError>(
+  request: Effect.Effect<unknown, errors.OpenRouterError>,
+  expected: abstract new (...args: ReadonlyArray<never>) => E,
+  statusCode: number,
+  message: string = ""
+) =>
+  Effect.gen(function* () {
+    const error = yield* Effect.flip(request)
+    if (!(error instanceof expected)) return assert.fail(`${error.name} is not the expected class`)
+    assert.strictEqual(error.statusCode, statusCode)
+    assert.include(error.body, message)
+    return error
+  })
 
 const create = (client: OpenRouter, createBYOKKeyRequest: CreateBYOKKeyRequest) =>
   call(() => client.byok.create({ createBYOKKeyRequest }))

@@ -15,21 +15,16 @@ layerLive(CommandLine.layer)("byok account create", (it) => {
       assert.isUndefined(faultOf(key, "mk"))
       assert.strictEqual(made["management_key_hash"], sha256(key))
 
-      assert.deepStrictEqual(
-        yield* sql`SELECT id, name FROM accounts`.pipe(Effect.map((rows) => rows.map((row) => ({ ...row })))),
-        [{ id: made["account_id"], name: "Søren & Søn 株" }]
-      )
-      assert.deepStrictEqual(
-        (yield* sql`SELECT account_id, id, is_default, deleted_at FROM workspaces`).map((row) => ({ ...row })),
-        [{ account_id: made["account_id"], id: made["workspace_id"], is_default: true, deleted_at: null }]
-      )
-      assert.deepStrictEqual(
-        (yield* sql`SELECT encode(hash, 'hex') AS hash, account_id, management, revoked_at FROM api_keys`).map(
-          (row) => ({
-            ...row
-          })
-        ),
-        [{ hash: sha256(key), account_id: made["account_id"], management: true, revoked_at: null }]
+      const rows = yield* sql`
+        SELECT accounts.id AS account_id, accounts.name, workspaces.id AS workspace_id, is_default, deleted_at,
+          encode(hash, 'hex') AS management_key_hash, management, revoked_at
+        FROM accounts FULL JOIN workspaces ON workspaces.account_id = accounts.id
+          FULL JOIN api_keys ON api_keys.account_id = accounts.id`
+      const { management_key: _, ...shown } = made
+      const fresh = { is_default: true, deleted_at: null, management: true, revoked_at: null }
+      assert.deepEqual(
+        rows.map((row) => ({ ...row })),
+        [{ ...shown, ...fresh, name: "Søren & Søn 株" }]
       )
       const content = yield* databaseContent(sql)
       assert.include(content, sha256(key))

@@ -12,7 +12,7 @@ import { required } from "../../src/sql/Migrations.ts"
 import { adminClient, freshDatabase, migratedDatabase } from "../support/database/freshDatabase.ts"
 import { storesOn } from "../support/database/stores.ts"
 import { createOver, getOver, idIn } from "../support/http/callByok.ts"
-import { send } from "../support/http/HttpProbe.ts"
+import { create, send } from "../support/http/HttpProbe.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
 import { onlyObject, textIn } from "../support/process/CommandLine.ts"
 import { runCommand } from "../support/process/runCommand.ts"
@@ -82,18 +82,9 @@ describe("a role with the privileges that docs/operating.md grants", () => {
       const created = yield* createOver(service.url, key, credential)
       assert.strictEqual(created.status, 201)
       assert.strictEqual((yield* getOver(service.url, key, idIn(created))).status, 200)
-      for (const answered of [201, 201]) {
-        const init = {
-          method: "POST",
-          headers: {
-            authorization: `Bearer ${key}`,
-            "content-type": "application/json",
-            "idempotency-key": "a-key"
-          },
-          body: JSON.stringify(credential)
-        }
-        const answer = yield* Effect.promise(() => fetch(`${service.url}/api/v1/byok`, init))
-        assert.strictEqual(answer.status, answered)
+      for (const _ of ["first", "again"]) {
+        const answer = yield* create(service.url, key, credential, [["Idempotency-Key", "a-key"]])
+        assert.strictEqual(answer.status, 201)
       }
       const workspace = yield* runCommand(
         ["workspace", "create", "--account", textIn(account, "account_id"), "--name", "w", "--json"],

@@ -11,16 +11,23 @@ import type { Settings } from "../../src/wiring/Settings.ts"
 import { startCollector } from "../leaks/Collector.ts"
 import { settingsFor } from "../support/database/freshDatabase.ts"
 
-interface Point {
-  readonly attributes: ReadonlyArray<{ readonly key: string; readonly value: { readonly stringValue: string } }>
-}
 interface Sent {
   readonly name: string
   readonly unit: string
   readonly description: string
-  readonly sum?: { readonly dataPoints: ReadonlyArray<Point>; readonly isMonotonic: boolean }
-  readonly gauge?: { readonly dataPoints: ReadonlyArray<Point> }
-  readonly histogram?: { readonly dataPoints: ReadonlyArray<Point> }
+}
+interface Point {
+  readonly attributes: ReadonlyArray<{ readonly key: string }>
+}
+
+/** Everything in JSON that is in lists of this name, at any depth. */
+const allIn = (text: string, list: "metrics" | "dataPoints"): ReadonlyArray<unknown> => {
+  const found: Array<unknown> = []
+  JSON.parse(text, (name, value: unknown) => {
+    if (name === list && Array.isArray(value)) found.push(...(value as ReadonlyArray<unknown>))
+    return value
+  })
+  return found
 }
 
 const stores = Layer.mergeAll(
@@ -66,12 +73,7 @@ describe("metrics for a collector", () => {
       assert.include(text, "x-collector-key a secret")
       assert.include(text, '{"key":"service.instance.id","value":{"stringValue":"a test"}}')
       const [, body = ""] = /^(\{"resourceMetrics".*)$/m.exec(text) ?? []
-      const { resourceMetrics } = JSON.parse(body) as {
-        readonly resourceMetrics: ReadonlyArray<{
-          readonly scopeMetrics: ReadonlyArray<{ readonly metrics: ReadonlyArray<Sent> }>
-        }>
-      }
-      const metrics = resourceMetrics.flatMap(({ scopeMetrics }) => scopeMetrics.flatMap(({ metrics }) => metrics))
+      const metrics = allIn(body, "metrics") as ReadonlyArray<Sent>
       const known = new Map(Object.entries<Family>(families))
       for (const { description, name, unit } of metrics) {
         assert.deepStrictEqual([unit, description], [known.get(name)?.unit, known.get(name)?.description], name)
@@ -87,9 +89,7 @@ describe("metrics for a collector", () => {
           "byok.kek.primary.age"
         ]
       )
-      const points = metrics.flatMap(({ gauge, histogram, sum }) =>
-        [gauge, histogram, sum].flatMap((one) => one?.dataPoints ?? [])
-      )
+      const points = allIn(body, "dataPoints") as ReadonlyArray<Point>
       assert.isAbove(points.length, 10)
       const labels = new Set(points.flatMap(({ attributes }) => attributes.map(({ key }) => key)))
       assert.notInclude([...labels], "unit")

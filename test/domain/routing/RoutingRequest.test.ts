@@ -16,6 +16,10 @@ const issues = (request: unknown): ReadonlyArray<string> =>
     onSuccess: () => []
   })
 
+const withEndpoint = (endpoint: unknown) => [{ provider: "openai", endpoint }]
+const kinds = "standard, private, pinned, cross_region or video"
+const regions = "global, europe, us or null"
+const twoFlags = "targets.0.endpoint.zdr: must be true or false,targets.0.endpoint.shared: must be true or false"
 const targetsOf = (providers: ReadonlyArray<string>) => providers.map((provider) => ({ provider }))
 
 describe("a routing request", () => {
@@ -58,22 +62,10 @@ describe("a routing request", () => {
     ["targets", targetsOf(["unheard-of"]), "targets.0.provider: must be a known provider slug"],
     ["targets", targetsOf(["openai", "azure", "openai"]), "targets: must name each provider once"],
     ["targets", targetsOf([...Provider.literals, "openai"]), "targets: must have at most 115 elements"],
-    ["targets", [{ provider: "openai", endpoint: null }], "targets.0.endpoint: must be an object"],
-    [
-      "targets",
-      [{ provider: "openai", endpoint: { kind: "fast" } }],
-      "targets.0.endpoint.kind: must be standard, private, pinned, cross_region or video"
-    ],
-    [
-      "targets",
-      [{ provider: "openai", endpoint: { region: "asia" } }],
-      "targets.0.endpoint.region: must be global, europe, us or null"
-    ],
-    [
-      "targets",
-      [{ provider: "openai", endpoint: { zdr: 1, shared: null } }],
-      "targets.0.endpoint.zdr: must be true or false,targets.0.endpoint.shared: must be true or false"
-    ]
+    ["targets", withEndpoint(null), "targets.0.endpoint: must be an object"],
+    ["targets", withEndpoint({ kind: "fast" }), `targets.0.endpoint.kind: must be ${kinds}`],
+    ["targets", withEndpoint({ region: "asia" }), `targets.0.endpoint.region: must be ${regions}`],
+    ["targets", withEndpoint({ zdr: 1, shared: null }), twoFlags]
   ])("with %s %j is refused", (member, value, expected) => {
     assert.strictEqual(issues({ ...least, [member]: value }).join(), expected)
   })

@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { keyFaultIn } from "../../src/domain/KeyHygiene.ts"
 import { labelOf } from "../../src/domain/Label.ts"
-import { canary, elementOf, givenKey, keyMaterial, text } from "../support/memory/arbitraries.ts"
+import { canary, elementOf, text } from "../support/memory/arbitraries.ts"
 
 const blank = "must not have white space or a control character at either end"
 const quoted = "must not have quotes around it"
@@ -41,8 +41,6 @@ describe("the hygiene of a key (D45)", () => {
     assert.strictEqual(keyFaultIn(labelOf(key)), label)
   })
 
-  it.prop("accepts the keys that other tests make", [givenKey], ([key]) => keyFaultIn(key) === undefined)
-
   it.prop("accepts JSON with white space around it, and looks at its api_key", [canary, blanks], ([key, end]) => {
     assert.isUndefined(keyFaultIn(` \n${JSON.stringify({ region: "us", api_key: key })}\r\n`))
     assert.strictEqual(
@@ -50,8 +48,6 @@ describe("the hygiene of a key (D45)", () => {
       "must not have an api_key with white space or a control character at either end"
     )
   })
-
-  it.prop("accepts key material around any good key", [keyMaterial(canary)], ([key]) => keyFaultIn(key) === undefined)
 
   it.for([
     ["a private key of many lines", `-----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY-----`, undefined],

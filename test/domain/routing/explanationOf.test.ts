@@ -83,6 +83,13 @@ describe("a credential is not used because", () => {
       { model: "c/one" },
       "allowed_models has 2 models, not this one"
     ],
+    [
+      "model_not_allowed",
+      { allowed_models: ["one"] },
+      { model: "c/one" },
+      "allowed_models has 1 model, not this one",
+      { hint: "it has one: a slug needs its vendor" }
+    ],
     ["model_not_allowed", { allowed_models: [] }, {}, "allowed_models is empty: it matches no model"],
     ["region", {}, { host: "us" }, "it declares no region, and the endpoint is not recorded in us"],
     ["region", { declared_region: "europe" }, { host: "us" }, "it declares europe, and the host is us"],

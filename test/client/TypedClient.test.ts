@@ -11,6 +11,7 @@ import { NewCredential } from "../../src/domain/NewCredential.ts"
 import { PlanRequest } from "../../src/domain/routing/RoutingRequest.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { minimal } from "../support/http/Bodies.ts"
+import { refusals } from "../support/http/Refusal.ts"
 import { TestService, withoutTable } from "../support/http/TestService.ts"
 import { lockTable, untilWaiting } from "../support/database/transactions.ts"
 
@@ -131,18 +132,6 @@ layerLive(Layer.merge(TestService.withDatabase({ queue: 1 }), FetchHttpClient.la
     Effect.flatMap(failuresOf)
   )
 
-  it.effect.each([
-    { token: undefined, message: "Missing Authentication header" },
-    { token: "unknown", message: "Invalid API key" }
-  ])("401 is an Unauthorized: $message (D2, D3)", ({ message, token }) =>
-    Effect.gen(function* () {
-      for (const error of yield* failuresOf(token)) {
-        assert.instanceOf(error, Errors.Unauthorized)
-        assert.strictEqual(error.error.message, message)
-      }
-    })
-  )
-
   const whileFull = Effect.gen(function* () {
     const { sql } = yield* TestService
     const release = yield* lockTable(sql, "api_keys")
@@ -155,12 +144,17 @@ layerLive(Layer.merge(TestService.withDatabase({ queue: 1 }), FetchHttpClient.la
   })
 
   it.effect.each([
-    ["403 is a Forbidden (D4)", ordinary, Errors.Forbidden],
-    ["500 is an InternalError (D11)", withoutTable("credentials", mine), Errors.InternalError],
-    ["503 is a ServiceUnavailable (D14)", whileFull, Errors.ServiceUnavailable]
-  ] as const)("%s", ([, failures, type]) =>
+    ["MissingKey", failuresOf(undefined), Errors.Unauthorized],
+    ["InvalidKey", failuresOf("unknown"), Errors.Unauthorized],
+    ["Forbidden", ordinary, Errors.Forbidden],
+    ["InternalError", withoutTable("credentials", mine), Errors.InternalError],
+    ["ServiceUnavailable", whileFull, Errors.ServiceUnavailable]
+  ] as const)("has a class for %s (D2, D3, D4, D11, D14)", ([refusal, failures, type]) =>
     Effect.map(failures, (errors) => {
-      for (const error of errors) assert.instanceOf<object>(error, type)
+      for (const error of errors) {
+        assert.instanceOf<object>(error, type)
+        assert.nestedPropertyVal(error, "error.message", refusals[refusal][1])
+      }
     })
   )
 

@@ -16,6 +16,7 @@ import { settingsFor } from "../support/database/freshDatabase.ts"
 import { createdId } from "../support/http/Bodies.ts"
 import { type Tenant, TestService } from "../support/http/TestService.ts"
 import { onlyObject } from "../support/process/CommandLine.ts"
+import { eventually } from "../support/process/eventually.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { runByok } from "../support/process/runByok.ts"
 import { type ServiceProcess, startService } from "../support/process/ServiceProcess.ts"
@@ -157,14 +158,8 @@ const planOf = ({ plan }: Tenant) =>
   )
 
 /** Waits until the explanation has as many steps: parkings are stored in the background. */
-const withSteps = Effect.fnUntraced(function* (tenant: Tenant, count: number) {
-  for (let tries = 0; tries < 500; tries++) {
-    const found = yield* planOf(tenant)
-    if (found.steps.length === count) return found
-    yield* Effect.sleep("10 millis")
-  }
-  return assert.fail("the parkings were not stored")
-})
+const untilSteps = (tenant: Tenant, count: number) =>
+  eventually("the parkings are stored", planOf(tenant), ({ steps }) => steps.length === count)
 
 layerLive(service)("the example of a gateway", (it) => {
   it.effect("tries each key once, streams, and wipes every lease long before the stream ends (Q21, Q29)", () =>
@@ -197,7 +192,8 @@ layerLive(service)("the example of a gateway", (it) => {
       assert.deepStrictEqual(upstream.seen(), [k1, k2, k3])
       yield* askAll
       assert.deepStrictEqual(upstream.seen(), [k3])
-      const data = yield* withSteps(tenant, 1)
+      yield* untilSteps(tenant, 1)
+      const data = yield* planOf(tenant)
       assert.strictEqual(data.steps[0]?.credential_id, id3)
       const args = ["--account", tenant.account_id, "--provider", "openai", "--model", "openai/gpt-4o", "--json"]
       const printed = onlyObject(
@@ -260,7 +256,7 @@ layerLive(service)("the example of a gateway", (it) => {
       const { providers } = (yield* planOf(tenant)) as unknown as { readonly providers: object }
       assert.include(JSON.stringify(providers), `{"reason":"seal","message":"${id3} may forbid it: its row was altered`)
       yield* sql`UPDATE credentials SET is_byok_only = true WHERE account_id = ${tenant.account_id}`
-      assert.lengthOf((yield* planOf(tenant)).steps, 1, "control: as it was")
+      yield* untilSteps(tenant, 1)
     })
   )
 
@@ -280,7 +276,7 @@ layerLive(service)("the example of a gateway", (it) => {
       const { ask, askAll, buffers, gate, tenant, upstream } = yield* scene()
       yield* askAll
       upstream.seen()
-      yield* withSteps(tenant, 1)
+      yield* untilSteps(tenant, 1)
       gate.close()
       const leaving = new AbortController()
       const response = yield* ask(leaving.signal)
@@ -354,7 +350,7 @@ layerLive(service)("the example of a gateway", (it) => {
 
         assert.strictEqual(yield* ask(one), 200)
         assert.deepStrictEqual(upstream.seen(), [k1, k2, k3])
-        yield* withSteps(tenant, 1)
+        yield* untilSteps(tenant, 1)
         assert.strictEqual(yield* ask(other), 200)
         assert.deepStrictEqual(upstream.seen(), [k3])
 

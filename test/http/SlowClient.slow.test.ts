@@ -3,7 +3,7 @@ import { Effect, Fiber, Schedule } from "effect"
 import { makeNodeServer } from "../../src/http/makeNodeServer.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { created, minimal } from "../support/http/Bodies.ts"
-import { create, creation, get, type Header, render, send } from "../support/http/HttpProbe.ts"
+import { create, creation, get, type Header, send } from "../support/http/HttpProbe.ts"
 import { open, type RawConnection } from "../support/http/RawConnection.ts"
 import { serverSettings } from "../support/database/freshDatabase.ts"
 import { assertRefused, envelope } from "../support/http/Refusal.ts"
@@ -71,16 +71,6 @@ layerLive(TestService.layer, { concurrent: true })("slow clients (T9)", (it) => 
       const connection = yield* open(url)
       const received = yield* Effect.timeout(connection.closed, timeout)
       assert.match(received, /^(HTTP\/1\.1 408 |$)/)
-    })
-  )
-
-  it.effect("a connection that is idle after an answer is closed silently at the limit (T9)", () =>
-    Effect.gen(function* () {
-      const { url } = yield* TestService
-      const connection = yield* open(url)
-      yield* connection.write(render({ path: "/health/live" }))
-      yield* connection.answer
-      assert.strictEqual(yield* Effect.timeout(connection.closed, timeout), "")
     })
   )
 

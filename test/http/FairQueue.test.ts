@@ -148,21 +148,6 @@ describe("a fair queue", () => {
     assert.lengthOf(started, limits.inProgress + 9_000, "those whose deadline has passed do not start")
   })
 
-  it("serves tenants in rotation, even if others return before the next place is free", () => {
-    const { arrive, end, inProgress, started } = makeSubject()
-    const tenants: Array<string> = []
-    const send = (tenant: string) => arrive({ id: tenants.push(tenant) - 1, tenant, kind: "stays" })
-    for (const tenant of ["x", "x", "x", "x", "a", "a", "a", "a", "b", "c"]) send(tenant)
-    for (let n = 0; n < 8; n++) {
-      const [oldest = 0] = inProgress
-      end(oldest)
-      const latest = tenants[started.at(-1) ?? 0]
-      if (latest === "b" || latest === "c") send(latest)
-    }
-    const order = started.slice(limits.inProgress).map((id) => tenants[id])
-    assert.deepStrictEqual(order, ["a", "b", "c", "a", "b", "c", "a", "b"])
-  })
-
   it.live("caps nobody while nobody waits, and refuses what a tenant sends beyond its line", () =>
     Effect.gen(function* () {
       const queue = makeFairQueue({ inProgress: 3, waiting: 2 })

@@ -10,7 +10,6 @@ import type { Answer } from "../support/http/RawConnection.ts"
 import { Recording } from "../support/process/Recording.ts"
 import { assertRefused } from "../support/http/Refusal.ts"
 import { TestService, withoutTable } from "../support/http/TestService.ts"
-import { lockTable } from "../support/database/transactions.ts"
 
 /** A 500 whose cause the log has under its request id, as one error. */
 const assertFailed = Effect.fnUntraced(function* (answer: Answer, cause: string) {
@@ -67,22 +66,6 @@ layerLive(TestService.recordedWith({}))("500 (section 7, D11)", (it) => {
       const id = createdId(yield* create(minimal))
       yield* sql`UPDATE credentials SET created_at = 'infinity' WHERE id = ${id}`
       yield* assertFailed(yield* get(id), "Unexpected failure")
-    })
-  )
-
-  it.effect("the database is too slow: 500 at the service's own deadline, while liveness answers (D11)", () =>
-    Effect.gen(function* () {
-      const { rowCount, sql, url } = yield* TestService
-      const { create } = yield* TestService.tenant
-      const before = yield* rowCount
-      const release = yield* lockTable(sql, "credentials")
-      const asked = [create(minimal), send(url, { path: "/health/live" })] as const
-      const answer = yield* Effect.all(asked, { concurrency: 2 })
-      yield* release
-      yield* assertFailed(answer[0], "DatabaseFailure")
-      assert.strictEqual(answer[1].body, '{"status":"live"}')
-      assert.strictEqual(yield* rowCount, before)
-      created(yield* create(minimal))
     })
   )
 

@@ -38,40 +38,6 @@ layerLive(TestService.layer)("PATCH /api/v1/byok/{id}", (it) => {
     })
   )
 
-  it.effect("with everything that is configured, the key too, changes nothing when it is sent again (L6)", () =>
-    Effect.gen(function* () {
-      const { sql } = yield* TestService
-      const { create, management_key_hash, update } = yield* TestService.newTenant
-      const configured = {
-        name: "managed",
-        key: '{"api_key":"sk-0123456789-0123456789-AbCd","region":"europe"}',
-        disabled: false,
-        is_fallback: false,
-        is_required: true,
-        is_byok_only: false,
-        declared_zdr: true,
-        declared_region: "europe",
-        allowed_api_key_hashes: [management_key_hash],
-        allowed_models: ["openai/gpt"],
-        allowed_user_ids: ["user"]
-      }
-      const made = yield* create({ provider: "openai", ...configured })
-      const id = createdId(made)
-      const row = () =>
-        sql<{ row: string; xmin: string }>`
-          SELECT row_to_json(credentials)::text AS row, xmin::text FROM credentials WHERE id = ${id}`
-      const before = yield* row()
-      const events = (yield* eventsIn(sql)).length
-      for (let n = 0; n < 2; n++) assert.strictEqual((yield* update(id, configured)).body, made.body)
-      assert.deepStrictEqual(yield* row(), before)
-      assert.lengthOf(yield* eventsIn(sql), events)
-      const renamed = yield* update(id, { ...configured, name: "renamed" })
-      assert.deepStrictEqual(credentialIn(renamed), { ...credentialIn(made), name: "renamed" })
-      assert.notDeepEqual(yield* row(), before, "control")
-      assert.lengthOf(yield* eventsIn(sql), events + 1, "control")
-    })
-  )
-
   it.effect(
     "records names of members and versions, the region that a new key clears too, never a value (L10, D29)",
     () =>

@@ -1,3 +1,5 @@
+import { Effect } from "effect"
+import { createOver, idIn } from "../support/http/callByok.ts"
 import { type Bed, leanColumns } from "./Bed.ts"
 import { type Cell, measureCell } from "./Cell.ts"
 import { body } from "./Load.ts"
@@ -6,12 +8,8 @@ import type { Target } from "./Target.ts"
 /** How many credentials are updated in turn. */
 const updated = 200
 
-const create = async ({ bed: { key }, url }: Target) => {
-  const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" }
-  const response = await fetch(`${url}/api/v1/byok`, { method: "POST", headers, body })
-  const { data } = (await response.json()) as { readonly data: { readonly id: string } }
-  return data.id
-}
+const create = ({ bed: { key }, url }: Target) =>
+  Effect.runPromise(Effect.map(createOver(url, key, JSON.parse(body) as object), idIn))
 
 /** Creates with the service what is updated, and copies it into the table of the lean peer. */
 const fill = async ({ client, updatable }: Bed, target: Target) => {

@@ -4,16 +4,26 @@ import { ApiKeys } from "../../src/port/ApiKeys.ts"
 import { formatApiKey } from "../../src/port/ApiKey.ts"
 import { Accounts } from "../../src/service/Accounts.ts"
 import { created, createdId, minimal, unknownId } from "../support/http/Bodies.ts"
-import { bearer, create, creation, exchange, get, type Header, json, operationsOf } from "../support/http/HttpProbe.ts"
+import {
+  bearer,
+  create,
+  creation,
+  exchange,
+  get,
+  type Header,
+  json,
+  operationsOf,
+  type Request
+} from "../support/http/HttpProbe.ts"
 import type { Answer } from "../support/http/RawConnection.ts"
 import { assertRefused } from "../support/http/Refusal.ts"
 import { type Parts, type Tenant, TestService } from "../support/http/TestService.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 
-const operations = [
+const operations: ReadonlyArray<Request> = [
   { path: "/api/v1/byok/nonsense" },
   { path: "/api/v1/byok?limit=0" },
-  { method: "POST", path: "/api/v1/byok", body: "{" },
+  { method: "POST", path: "/api/v1/byok", body: "{", headers: [["Idempotency-Key", "a b"]] },
   { method: "POST", path: "/api/v1/byok/plan", body: "{" },
   { method: "PATCH", path: "/api/v1/byok/nonsense", body: "{" },
   { method: "DELETE", path: "/api/v1/byok/nonsense" },
@@ -76,10 +86,10 @@ const createWithoutBody = Effect.fnUntraced(function* (token: string, length: st
 layerLive(TestService.layer)("authentication (sections 5 and 7)", (it) => {
   it.effect.each(missing)("401 Missing Authentication header: %s, whatever else is wrong (D2)", ([, headers, found]) =>
     Effect.gen(function* () {
-      const given = [json, ...headers(yield* TestService.tenant)]
+      const given = headers(yield* TestService.tenant)
       const issues = [{ path: ["Authorization"], message: found }]
       for (const request of operations) {
-        const answer = yield* TestService.send({ ...request, headers: given })
+        const answer = yield* TestService.send({ ...request, headers: [json, ...given, ...(request.headers ?? [])] })
         assertRefused(answer, "MissingKey", found === undefined ? undefined : { issues })
         assert.strictEqual(answer.headers["www-authenticate"], 'Bearer realm="byok"')
       }
@@ -88,8 +98,11 @@ layerLive(TestService.layer)("authentication (sections 5 and 7)", (it) => {
 
   it.effect.each(invalid)("401 Invalid API key: %s, whatever else is wrong (D3)", ([, token]) =>
     Effect.gen(function* () {
-      const headers = [json, bearer(token(yield* TestService.tenant))]
-      for (const request of operations) assertInvalidKey(yield* TestService.send({ ...request, headers }))
+      const given = bearer(token(yield* TestService.tenant))
+      for (const request of operations) {
+        const headers = [json, given, ...(request.headers ?? [])]
+        assertInvalidKey(yield* TestService.send({ ...request, headers }))
+      }
     })
   )
 

@@ -104,18 +104,4 @@ layerLive(TestService.layer)("create with an idempotency key (SECURITY.md, Idemp
       )
     })
   )
-
-  it.effect("answers 401 and 403 first (D2, D3, D4)", () =>
-    Effect.gen(function* () {
-      const { url } = yield* TestService
-      const { management_key, management_key_hash } = yield* TestService.newTenant
-      created(yield* create(url, management_key, minimal, [under("first")]))
-      assertRefused(yield* create(url, "unknown", minimal, [under("first")]), "InvalidKey")
-      assertRefused(yield* create(url, "", minimal, [under("a b")]), "MissingKey", {
-        issues: [{ path: ["Authorization"], message: "must be Bearer and a management key, but has no key" }]
-      })
-      yield* (yield* Accounts).revokeApiKey(management_key_hash)
-      assertRefused(yield* create(url, management_key, minimal, [under("first")]), "InvalidKey")
-    })
-  )
 })

@@ -68,22 +68,18 @@ describe("a keyring that is reloaded while the service runs (SECURITY.md, Rotati
     })
   )
 
+  /** test/crypto/keyring/Keyring.test.ts has what else can be wrong in a file. */
   it.live("is refused with setting and expectation if it is wrong, and the old one stays (T12)", () =>
     Effect.gen(function* () {
       const { create, problems, reload, write } = yield* begin
       const wrong = ringOf("impostor").replace("impostor:", "old:")
       for (const [text, sentence] of [
         ["", "expected at least one key; found none"],
-        ["new:AAAA", /^expected id:base64 of 32 bytes, .*; found 3 bytes$/],
-        [`${ringOf("new")}\n${ringOf("new")}`, "expected unique ids; found a duplicate"],
         [`${ringOf("new")}\n${wrong}`, "expected the keys that the database knows; found other bytes under old"]
       ] as const) {
         write(text)
         const { message } = yield* Effect.flip(reload)
-        const [, setting, said = ""] = /^(\w+): (?:key \d: )?(.*)$/.exec(message) ?? []
-        assert.strictEqual(setting, "BYOK_KEYRING_FILE")
-        if (typeof sentence === "string") assert.strictEqual(said, sentence)
-        else assert.match(said, sentence)
+        assert.strictEqual(message, `BYOK_KEYRING_FILE: ${sentence}`)
         assert.strictEqual((yield* create).kek_id, "old")
         assert.deepStrictEqual(yield* problems, [])
       }

@@ -63,8 +63,9 @@ const lastDeadline = (entries: ReadonlyArray<{ readonly until: number; readonly 
   entries.reduce((last, { settle, until }) => (settle === undefined ? last : Math.max(last, until)), 0)
 
 /**
- * Batches the requests of one turn of the event loop, and of longer while `maxInFlight` statements run. A batch runs
- * detached from its callers: one that leaves or times out does not affect the others.
+ * Batches the requests of one turn of the event loop, and of longer while `maxInFlight` statements run. As long as requests
+ * come one by one, each goes at once. A batch runs detached from its callers: one that leaves or times out does not affect
+ * the others.
  */
 export const makeBatching = Effect.fnUntraced(function* ({ deadline, meter, timedOut, queue, retrying }: Options) {
   // The spans that the client makes of statements are named after the database: those of operations stand for them.
@@ -85,6 +86,8 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, meter, time
     let collected: Array<Entry> = []
     const running: Array<ReadonlyArray<Entry>> = []
     let scheduled = false
+    /** Whether the last statement answered one request: then the next request waits for no others. */
+    let wasAlone = false
 
     const settle = (entry: Entry, exit: Exit.Exit<Answer, ServiceUnavailable>) => {
       const { settle } = entry
@@ -136,6 +139,7 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, meter, time
 
     const start = (entries: ReadonlyArray<Entry>) => {
       running.push(entries)
+      wasAlone = entries.length === 1
       const now = performance.now()
       for (const { arrived } of entries) meter.waited((now - arrived) / 1000)
       meter.batched(operation, entries.length)
@@ -179,7 +183,8 @@ export const makeBatching = Effect.fnUntraced(function* ({ deadline, meter, time
           const entry: Entry = { request, arrived: now, until, span, settle: (exit) => resume(exit) }
           waiting += 1
           collected.push(entry)
-          if (!scheduled) {
+          if (wasAlone && running.length === 0) flush()
+          else if (!scheduled) {
             scheduled = true
             setImmediate(flush)
           }

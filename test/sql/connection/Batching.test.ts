@@ -69,6 +69,22 @@ describe("concurrent requests", () => {
     })
   )
 
+  it.live("go at once after one that came alone, and share a statement after others that did", () =>
+    Effect.gen(function* () {
+      const { ask, state, statements } = yield* pool()
+      yield* ask(1)
+      yield* Effect.yieldNow
+      state.held = true
+      const asked = yield* Effect.forkChild(all([2, 3, 4].map(ask)), { startImmediately: true })
+      assert.deepStrictEqual(statements, [[1], [2]])
+      state.held = false
+      yield* Fiber.join(asked)
+      yield* Effect.yieldNow
+      yield* all([5, 6, 7].map(ask))
+      assert.deepStrictEqual(statements, [[1], [2], [3, 4], [5, 6, 7]])
+    })
+  )
+
   it.live("wait for the next statement while two are in progress", () =>
     Effect.gen(function* () {
       const { ask, state, statements } = yield* pool()

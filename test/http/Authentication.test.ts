@@ -13,7 +13,8 @@ import {
   type Header,
   json,
   operationsOf,
-  type Request
+  type Request,
+  send
 } from "../support/http/HttpProbe.ts"
 import type { Answer } from "../support/http/RawConnection.ts"
 import { assertRefused } from "../support/http/Refusal.ts"
@@ -171,9 +172,11 @@ layerLive(TestService.layer)("authentication (sections 5 and 7)", (it) => {
       const { url } = yield* TestService
       const tenant = yield* TestService.tenant
       const own = createdId(yield* tenant.create(minimal))
-      const ordinary = operationsOf(url, yield* ordinaryKey)
+      const key = yield* ordinaryKey
+      const ordinary = operationsOf(url, key)
       for (const id of [own, unknownId, "nonsense"]) {
-        const requests = [ordinary.get(id), ordinary.update(id, { name: "x" }), ordinary.delete(id)]
+        const status = send(url, { path: `/api/v1/byok/${id}/status`, headers: [bearer(key)] })
+        const requests = [ordinary.get(id), status, ordinary.update(id, { name: "x" }), ordinary.delete(id)]
         for (const answer of yield* Effect.all(requests)) assertForbidden(answer)
       }
       for (const answer of [yield* ordinary.list(), yield* ordinary.plan("{")]) assertForbidden(answer)

@@ -86,7 +86,10 @@ layerLive(TestService.recordedWith({}))("500 (section 7, D11)", (it) => {
             yield* server`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = ${name}`
             yield* assertFailed(yield* create(minimal), "DatabaseFailure")
             yield* assertFailed(yield* get(id), "DatabaseFailure")
-            const ready = yield* send(url, { path: "/health/ready" })
+            // The answer of up to a second ago is kept.
+            const readiness = send(url, { path: "/health/ready" })
+            yield* eventually("it is not ready", readiness, ({ status }) => status !== 200)
+            const ready = yield* readiness
             assertRefused(ready, "ServiceUnavailable")
             assert.isDefined(ready.headers["retry-after"])
             assert.strictEqual((yield* send(url, { path: "/health/live" })).body, '{"status":"live"}')

@@ -109,11 +109,14 @@ layerLive(Layer.provideMerge(tracedWith({ ratio: 1, parentDecides: true }), Span
       const { spans, traceOf } = yield* SpanCollector
       const { url } = yield* TestService
       const tenant = yield* TestService.newTenant
-      const path = `/api/v1/byok/${createdId(yield* tenant.create(minimal))}`
+      const id = createdId(yield* tenant.create(minimal))
+      const path = `/api/v1/byok/${id}`
       const traceIds = ["1", "2", "3"].map((digit) => digit.repeat(32))
       const unrecorded = "4".repeat(32)
-      const parents = [...traceIds.map((traceId) => parentOf(traceId, "01")), parentOf(unrecorded, "00")]
-      // What arrives at once is asked at once.
+      const left = parentOf(unrecorded, "00")
+      const parents = [left, ...traceIds.map((traceId) => parentOf(traceId, "01")), left]
+      // What arrives at once is asked at once, except the first after a get that came alone.
+      yield* tenant.get(id)
       const connection = yield* open(url)
       const headers = parents.map((parent) => [bearer(tenant.management_key), parent])
       yield* connection.write(Buffer.concat(headers.map((each) => render({ path, headers: each }))))

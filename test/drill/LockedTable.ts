@@ -15,7 +15,7 @@ const run = (other: Record<string, string>) => (findings: Findings) =>
   Effect.gen(function* () {
     const { bed, cluster } = yield* newClusterBed()
     const during = Effect.gen(function* () {
-      yield* holdOpen(yield* adminClient(cluster.url), againstInserts)
+      yield* Effect.asVoid(holdOpen(yield* adminClient(cluster.url), againstInserts))
       const before = findings.ledger.acked.length
       yield* pause(8_000)
       findings.expect(findings.ledger.acked.length <= before + clients, "creates went on: the lock does not hold")

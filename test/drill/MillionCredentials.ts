@@ -65,7 +65,7 @@ const seenIn =
 /** Delays the look-ups of API keys until several wait, so that the requests go on together. */
 const gathered = Effect.fnUntraced(function* ({ query, url }: Cluster, requests: Effect.Effect<unknown>) {
   const held = Effect.gen(function* () {
-    yield* lockTable(yield* adminClient(url), "api_keys")
+    yield* Effect.asVoid(lockTable(yield* adminClient(url), "api_keys"))
     const sent = yield* Effect.forkDetach(requests)
     const waiting = query("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
     yield* eventually("look-ups of API keys wait", waiting, ({ length }) => length > 1)

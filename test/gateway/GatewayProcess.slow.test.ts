@@ -30,7 +30,8 @@ layerLive(TestService.layerWith({ settings }))("the socket for gateways, beside 
     ["gateway.go", "go", "version"]
   ] as const)("serves %s of 30 lines, whose keys fail one after the other", ([file, program, ...probe], context) =>
     Effect.gen(function* () {
-      if (spawnSync(program, probe).status !== 0) return context.skip(`${program} is not installed`)
+      // npm installs no other languages: .ci/run does, and the last lines of a run count what was skipped.
+      if (spawnSync(program, probe).status !== 0) return context.skip(`${[program, ...probe].join(" ")} fails here`)
       const script = join(import.meta.dirname, "../../examples", file)
       assert.isAtMost(readFileSync(script, "utf8").trimEnd().split("\n").length, 30)
       const { account_id, create } = yield* TestService.newTenant
@@ -74,9 +75,8 @@ layerLive(TestService.layerWith({ settings }))("the socket for gateways, beside 
     })
   )
 
-  it.effect("answers as docs/gateway.md says", (context) =>
+  it.effect("answers as docs/gateway.md says to curl", () =>
     Effect.gen(function* () {
-      if (spawnSync("curl", ["--version"]).status !== 0) return context.skip("curl is not installed")
       const { url } = yield* TestService
       const path = yield* socketPath
       yield* listening(path)

@@ -39,6 +39,12 @@ const bodies: Cases = [
     Buffer.from('{"key":"\xff","provider":"xai"}', "latin1"),
     issue("must be UTF-8")
   ],
+  ["an overlong encoding", Buffer.from('{"key":"\xc0\xaf","provider":"xai"}', "latin1"), issue("must be UTF-8")],
+  [
+    "an encoded half of a surrogate pair",
+    Buffer.from('{"key":"\xed\xa0\x80","provider":"xai"}', "latin1"),
+    issue("must be UTF-8")
+  ],
   [
     "a character that is cut off at the end",
     Buffer.from('{"key":"k","provider":"xai"}\xe2\x82', "latin1"),

@@ -85,6 +85,21 @@ layerLive(TestService.layer)("over the socket, a route", (it) => {
     })
   )
 
+  it.effect("passes over a key that was disabled while it was open (Q19)", () =>
+    Effect.gen(function* () {
+      const { attempt, create, open, seen, tenant } = yield* scene(false)
+      yield* create(rejected)
+      const id = yield* create(second)
+      const { next, route } = yield* open
+      yield* tenant.update(id, { disabled: true })
+      yield* open
+      assert.isNull((yield* attempt(route, next)).next)
+      assert.deepStrictEqual(seen(), [rejected])
+      yield* tenant.update(id, { disabled: false })
+      assert.strictEqual((yield* open).next?.key, second, "control")
+    })
+  )
+
   it.effect("has shared capacity between prioritized and fallback keys, with no key of the customer's (E1, Q4)", () =>
     Effect.gen(function* () {
       const { attempt, create, open } = yield* scene(true)
@@ -101,6 +116,21 @@ layerLive(TestService.layer)("over the socket, a route", (it) => {
     })
   )
 
+  it.effect("has no shared capacity where a key forbids it, even if that key was rejected (Q5, Q6, Q7)", () =>
+    Effect.gen(function* () {
+      for (const flag of ["is_required", "is_byok_only"]) {
+        const { attempt, create, open, seen, tenant } = yield* scene(true)
+        const id = yield* create(rejected, { [flag]: true })
+        const { next, route } = yield* open
+        assert.isNull((yield* attempt(route, next)).next)
+        assert.isNull((yield* open).next)
+        assert.deepStrictEqual(seen(), [rejected])
+        yield* tenant.update(id, { [flag]: false })
+        assert.strictEqual((yield* open).next?.step, "shared", "control")
+      }
+    })
+  )
+
   it.effect("asks again whether shared capacity is allowed before it is used (Q19)", () =>
     Effect.gen(function* () {
       const { attempt, create, open, tenant } = yield* scene(true)
@@ -110,6 +140,26 @@ layerLive(TestService.layer)("over the socket, a route", (it) => {
       yield* tenant.update(id, { is_required: true })
       yield* open
       assert.isNull((yield* attempt(first.route, first.next)).next)
+    })
+  )
+
+  it.effect("has neither the altered key nor shared capacity when a flag is edited by SQL (Q10, Q20, E16)", () =>
+    Effect.gen(function* () {
+      const { sql } = yield* TestService
+      const { attempt, create, open, seen } = yield* scene(true)
+      yield* create(rejected, { is_fallback: true })
+      const id = yield* create(second, { is_required: true })
+      const { next, route } = yield* open
+      assert.strictEqual(next?.key, second)
+      yield* sql`UPDATE credentials SET is_required = false WHERE id = ${id}`
+      const altered = yield* open
+      assert.strictEqual(altered.next?.key, rejected, "keys that are as they were stay")
+      assert.include(JSON.stringify(altered.providers), `{"reason":"seal","seal":"altered"`)
+      assert.isNull((yield* attempt(altered.route, altered.next)).next)
+      assert.deepStrictEqual(seen(), [rejected])
+      yield* sql`UPDATE credentials SET is_required = true WHERE id = ${id}`
+      assert.strictEqual((yield* open).next?.key, second, "control: as it was")
+      assert.isNull((yield* attempt(route, next)).next)
     })
   )
 

@@ -19,7 +19,7 @@ import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 const page = readFileSync(join(import.meta.dirname, "../../docs/keys.md"), "utf8")
 const [, section = ""] = /^## Rotate the keyring\n(.*?)^## /ms.exec(page) ?? []
 const readyAt = (url: string) => Effect.promise(async () => (await fetch(`${url}/health/ready`)).text())
-/** The commands of the four steps, as SECURITY.md gives them. */
+/** The commands of the four steps, as docs/keys.md gives them. */
 const steps = Array.from(section.matchAll(/^ *```sh\n(.*?)^ *```/gms), ([, commands = ""]) => commands)
 
 /** A database, a directory with a keyring file, and a shell in it. */
@@ -52,7 +52,7 @@ const reread = ({ stderr }: ServiceProcess, times: number) =>
   )
 
 describe("byok keyring add, promote, rewrap, retire and status", () => {
-  it.live("the four steps of SECURITY.md, typed as written, next to a service that is never restarted (T10)", () =>
+  it.live("the four steps of docs/keys.md, typed as written, next to a service that is never restarted (T10)", () =>
     Effect.gen(function* () {
       const { ids, keyring, settings, shell, sql } = yield* begin
       const service = yield* startService({ ...settings, LOG_LEVEL: "info" })

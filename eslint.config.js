@@ -65,6 +65,24 @@ const layering = Object.entries(mayImport).flatMap(([room, inner]) => {
   }))
 })
 
+/**
+ * `connection` knows nothing of the tables.
+ *
+ * @type {import("typescript-eslint").ConfigArray[number]}
+ */
+const connection = {
+  files: ["src/sql/connection/*.ts"],
+  rules: {
+    "no-restricted-syntax": [
+      "error",
+      {
+        selector: "ImportDeclaration[source.value=/^\\.\\.\\/(?!\\.\\.\\/)/]",
+        message: "src/sql/connection must not import the rest of src/sql."
+      }
+    ]
+  }
+}
+
 export default tseslint.config(
   { ignores: ["node_modules", "dist", "test/bench/results", "test/drill/results", ".stryker-tmp"] },
   ...tseslint.configs.strictTypeChecked.map((config) => ({ ...config, files: ["**/*.ts"] })),
@@ -84,5 +102,6 @@ export default tseslint.config(
       "@typescript-eslint/no-unused-vars": ["error", { argsIgnorePattern: "^_", varsIgnorePattern: "^_" }]
     }
   },
-  ...layering
+  ...layering,
+  connection
 )

@@ -1,6 +1,6 @@
 import { Console, Effect, Option, Schema } from "effect"
 import { Command, Flag } from "effect/cli"
-import { Audit, type AuditReport } from "../service/Audit.ts"
+import { Audit, type AuditReport } from "../service/audit/Audit.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { operatorOn } from "./asOperator.ts"
 import { flag } from "./Arguments.ts"

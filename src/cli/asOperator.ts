@@ -1,7 +1,7 @@
 import { userInfo } from "node:os"
 import { type Context, Effect, type Layer } from "effect"
 import { type Actor, CurrentActor } from "../domain/CurrentCaller.ts"
-import { Accounts } from "../service/Accounts.ts"
+import { Accounts } from "../service/accounts/Accounts.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 
 const userName = () => {

@@ -10,8 +10,8 @@ import { withJsonBody } from "../http/RequestDecodingLive.ts"
 import { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import { CurrentDeadline } from "../port/Deadline.ts"
 import { WorkspaceResolver } from "../port/WorkspaceResolver.ts"
-import { Accounts } from "../service/Accounts.ts"
-import { workspaceIssue } from "../service/Ownership.ts"
+import { Accounts } from "../service/accounts/Accounts.ts"
+import { workspaceIssue } from "../service/credentials/Ownership.ts"
 import { Router } from "../service/routing/Router.ts"
 import {
   AnotherAttemptOpen,

@@ -1,6 +1,6 @@
 import { Console, Effect, Layer, Option, Redacted } from "effect"
 import { HttpServer } from "effect/http"
-import { Accounts } from "../service/Accounts.ts"
+import { Accounts } from "../service/accounts/Accounts.ts"
 import type { Settings } from "../wiring/Settings.ts"
 
 const tryIt = (url: string, account_id: string, management_key: string) => `

@@ -4,7 +4,7 @@ import type { SqlClient } from "effect/sql"
 import { type DatabaseSettings, makeClient } from "./connection/Database.ts"
 import { failureOf } from "./connection/DatabaseErrors.ts"
 import type { DatabaseTarget } from "./connection/DatabaseTarget.ts"
-import { distributedTables } from "./connection/Durability.ts"
+import { distributedTables } from "./inspectSession.ts"
 import { inTurn, preparing } from "./Migrations.ts"
 
 /** Foreign keys within an account, which Citus enforces on its node once both tables are distributed. */

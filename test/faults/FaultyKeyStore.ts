@@ -1,7 +1,7 @@
 import { Context, Effect } from "effect"
 import { Cipher, KeyStoreUnavailable } from "../../src/port/Cipher.ts"
 import { Credentials } from "../../src/port/Credentials.ts"
-import * as CredentialsLive from "../../src/service/Credentials.ts"
+import * as CredentialsLive from "../../src/service/credentials/Credentials.ts"
 import type { Parts } from "../support/http/TestService.ts"
 
 /** How the key store behaves, from one seal to the next. */

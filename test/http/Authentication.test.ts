@@ -2,7 +2,7 @@ import { assert } from "@effect/vitest"
 import { Context, Effect, Option, Redacted } from "effect"
 import { ApiKeys } from "../../src/port/ApiKeys.ts"
 import { formatApiKey } from "../../src/port/ApiKey.ts"
-import { Accounts } from "../../src/service/Accounts.ts"
+import { Accounts } from "../../src/service/accounts/Accounts.ts"
 import { created, createdId, minimal, unknownId } from "../support/http/Bodies.ts"
 import {
   bearer,

@@ -10,7 +10,7 @@ type Cases = ReadonlyArray<readonly [rule: string, body: unknown, ...issues: Rea
 
 const issue = (message: string, ...path: Issue["path"]): Issue => ({ path, message })
 
-/** test/domain/NewCredential.test.ts has the fields, test/service/Refused.test.ts what belongs to others. */
+/** test/domain/NewCredential.test.ts has the fields, test/service/credentials/Refused.test.ts what belongs to others. */
 const fields: Cases = [
   ["neither key nor provider (rule 1)", {}, issue("is required", "key"), issue("is required", "provider")],
   [

@@ -1,6 +1,6 @@
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
-import { Accounts } from "../../src/service/Accounts.ts"
+import { Accounts } from "../../src/service/accounts/Accounts.ts"
 import { credentialIn, createdId } from "../support/http/Bodies.ts"
 import type { Answer } from "../support/http/RawConnection.ts"
 import { assertHeaders, assertInvalid } from "../support/http/Refusal.ts"

@@ -1,6 +1,6 @@
 import { assert } from "@effect/vitest"
 import { Array as Arr, Effect } from "effect"
-import { Accounts } from "../../src/service/Accounts.ts"
+import { Accounts } from "../../src/service/accounts/Accounts.ts"
 import { created, createdId, minimal } from "../support/http/Bodies.ts"
 import type { Header } from "../support/http/HttpProbe.ts"
 import type { Answer } from "../support/http/RawConnection.ts"

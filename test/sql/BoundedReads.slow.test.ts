@@ -16,7 +16,7 @@ import { Credentials } from "../../src/port/Credentials.ts"
 import { Readiness } from "../../src/port/Readiness.ts"
 import { IdempotencyRecords } from "../../src/port/IdempotencyRecords.ts"
 import { WorkspaceResolver } from "../../src/port/WorkspaceResolver.ts"
-import { Accounts } from "../../src/service/Accounts.ts"
+import { Accounts } from "../../src/service/accounts/Accounts.ts"
 import { adminClient, migratedDatabase, settingsFor } from "../support/database/freshDatabase.ts"
 import { eventually } from "../support/process/eventually.ts"
 

@@ -15,7 +15,7 @@ import { RequestTimeout, withDeadline } from "../../port/Deadline.ts"
 import { Explanations } from "../../port/Explanations.ts"
 import { Parkings } from "../../port/Parkings.ts"
 import { WorkspaceResolver } from "../../port/WorkspaceResolver.ts"
-import { workspaceIssue } from "../Ownership.ts"
+import { workspaceIssue } from "../credentials/Ownership.ts"
 import { momentOf } from "./makeHealthLedger.ts"
 import { Pools } from "./Pools.ts"
 

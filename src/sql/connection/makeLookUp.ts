@@ -1,6 +1,6 @@
 import { Effect, Option } from "effect"
 import type { Statement } from "effect/sql"
-import { inLockOrder } from "../rowOrder.ts"
+import { inLockOrder } from "./rowOrder.ts"
 import { compileOnce } from "./compileOnce.ts"
 import type { ConnectionPool } from "./ConnectionPool.ts"
 import type { Operation } from "./Query.ts"

@@ -1,7 +1,7 @@
 import { assert } from "@effect/vitest"
 import { Arbitrary, Context, Duration, Effect, Layer, Option } from "effect"
 import { CredentialPools } from "../../../src/port/CredentialPools.ts"
-import * as CredentialsLive from "../../../src/service/Credentials.ts"
+import * as CredentialsLive from "../../../src/service/credentials/Credentials.ts"
 import { Router } from "../../../src/service/routing/Router.ts"
 import * as SecureRandomLive from "../../../src/crypto/SecureRandomLive.ts"
 import { newTenant } from "../../support/database/newTenant.ts"

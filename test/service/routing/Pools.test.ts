@@ -9,7 +9,7 @@ import { Cipher, KeyStoreUnavailable, UnknownKeyId, UnsupportedFormat } from "..
 import { CredentialPools, type PoolOwner } from "../../../src/port/CredentialPools.ts"
 import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
 import { withDeadline } from "../../../src/port/Deadline.ts"
-import * as CredentialsLive from "../../../src/service/Credentials.ts"
+import * as CredentialsLive from "../../../src/service/credentials/Credentials.ts"
 import { Pools } from "../../../src/service/routing/Pools.ts"
 import * as SecureRandomLive from "../../../src/crypto/SecureRandomLive.ts"
 import { addWorkspace, newTenant } from "../../support/database/newTenant.ts"

@@ -6,7 +6,7 @@ import { WrapBudget } from "../../../src/crypto/WrapBudget.ts"
 import type { AccountId, ApiKeyHash } from "../../../src/domain/Identifiers.ts"
 import { AccountRepository } from "../../../src/port/AccountRepository.ts"
 import type { Cipher } from "../../../src/port/Cipher.ts"
-import * as CredentialsLive from "../../../src/service/Credentials.ts"
+import * as CredentialsLive from "../../../src/service/credentials/Credentials.ts"
 import { fixedKeyring, keyringEncryption } from "../keys/keyrings.ts"
 import * as MemoryStore from "./Memory.ts"
 

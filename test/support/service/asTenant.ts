@@ -5,7 +5,7 @@ import type { IdempotencyKey } from "../../../src/domain/IdempotencyKey.ts"
 import type { AccountId, CredentialId } from "../../../src/domain/Identifiers.ts"
 import { decodeNewCredential } from "../../../src/domain/NewCredential.ts"
 import { Credentials } from "../../../src/port/Credentials.ts"
-import * as CredentialsLive from "../../../src/service/Credentials.ts"
+import * as CredentialsLive from "../../../src/service/credentials/Credentials.ts"
 
 interface Tenant {
   readonly account_id: AccountId

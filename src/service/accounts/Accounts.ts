@@ -1,0 +1,159 @@
+import { Context, Data, DateTime, Effect, Layer, Option } from "effect"
+import { SecureRandom } from "effect/crypto"
+import { AccountId, type ApiKeyHash, WorkspaceId } from "../../domain/Identifiers.ts"
+import { type Account, AccountRepository, type ErasureStep } from "../../port/AccountRepository.ts"
+import { makeApiKey } from "../../port/ApiKey.ts"
+
+/** What an operation names does not exist. */
+export class NotKnown extends Data.TaggedError("NotKnown")<{
+  readonly kind: "account" | "workspace" | "API key" | "credential"
+}> {}
+
+/** An API key with that hash exists already. */
+export class HashTaken extends Data.TaggedError("HashTaken") {}
+
+/** The default workspace has credentials, so deleting it would leave creates that name no workspace without one. */
+export class DefaultWorkspaceInUse extends Data.TaggedError("DefaultWorkspaceInUse")<{ readonly credentials: number }> {
+  override get message() {
+    return `The default workspace is not empty (credentials: ${this.credentials}): make another one the default first.`
+  }
+}
+
+const pageSize = 1000
+
+/** How many credentials and idempotency records one transaction of an erasure deletes. */
+const erasureBatch = 500
+
+/** What an operator manages from the command line: accounts, workspaces and API keys (D40). */
+export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
+  make: Effect.gen(function* () {
+    const repository = yield* AccountRepository
+    const random = yield* SecureRandom.SecureRandom
+    const newKey = (management: boolean) =>
+      Effect.provideService(makeApiKey(management), SecureRandom.SecureRandom, random)
+
+    return {
+      /** True until the first account is created. */
+      isEmpty: Effect.map(repository.hasAccounts, (some) => !some),
+
+      createAccount: Effect.fn("Accounts.createAccount")(function* (name: string) {
+        const account_id = AccountId.make(yield* random.uuidV7())
+        const workspace_id = WorkspaceId.make(yield* random.uuidV7())
+        const created_at = yield* DateTime.now
+        const { hash, key } = yield* newKey(true)
+        yield* repository.createAccount(
+          { account_id, name },
+          { workspace_id, name: "default", created_at },
+          { hash, name: "first management key", management: true, created_at }
+        )
+        return { account_id, workspace_id, management_key: key, management_key_hash: hash }
+      }),
+
+      /** Up to 1,000 accounts in order of their ids, after one of them. */
+      listPage: (after: AccountId | undefined) => repository.listAccounts(after, pageSize),
+
+      /** Passes all accounts to `write` in order of their ids, page by page, until it returns false. */
+      listAccounts: Effect.fn("Accounts.listAccounts")(function* <E>(
+        write: (page: ReadonlyArray<Account>) => Effect.Effect<boolean, E>
+      ) {
+        let last: AccountId | undefined
+        for (;;) {
+          const page = yield* repository.listAccounts(last, pageSize)
+          if (page.length === 0 || !(yield* write(page))) return
+          last = page.at(-1)?.account_id
+        }
+      }),
+
+      /**
+       * Deletes an account with its API keys, workspaces, credentials and idempotency records, for good: only the audit log keeps
+       * their ids. Interrupted, it is resumed by deleting the account again. `onProgress` gets how much is deleted
+       * so far.
+       */
+      deleteAccount: Effect.fn("Accounts.deleteAccount")(function* (
+        account_id: AccountId,
+        onProgress: (deleted: Omit<ErasureStep, "done">) => Effect.Effect<void> = () => Effect.void
+      ) {
+        const at = yield* DateTime.now
+        let credentials = 0
+        let receipts = 0
+        for (let first = true; ; first = false) {
+          const step = yield* repository.eraseAccount(account_id, at, erasureBatch)
+          if (Option.isNone(step) && first) return yield* new NotKnown({ kind: "account" })
+          if (Option.isNone(step)) return { account_id, credentials }
+          credentials += step.value.credentials
+          receipts += step.value.receipts
+          if (step.value.done) return { account_id, credentials }
+          yield* onProgress({ credentials, receipts })
+        }
+      }),
+
+      createWorkspace: Effect.fn("Accounts.createWorkspace")(function* (account_id: AccountId, name: string) {
+        const workspace_id = WorkspaceId.make(yield* random.uuidV7())
+        const created_at = yield* DateTime.now
+        const created = yield* repository.createWorkspace(account_id, { workspace_id, name, created_at })
+        return created ? { workspace_id } : yield* new NotKnown({ kind: "account" })
+      }),
+
+      /** Returns the number of credentials that stay readable and serve no request any more. */
+      deleteWorkspace: Effect.fn("Accounts.deleteWorkspace")(function* (workspace_id: WorkspaceId) {
+        const found = yield* repository.findWorkspace(workspace_id)
+        if (Option.isNone(found)) return yield* new NotKnown({ kind: "workspace" })
+        const { credentials, is_default, is_deleted } = found.value
+        if (is_default && !is_deleted && credentials > 0) return yield* new DefaultWorkspaceInUse({ credentials })
+        const deleted_at = yield* repository.deleteWorkspace(workspace_id, yield* DateTime.now)
+        if (Option.isNone(deleted_at)) return yield* new NotKnown({ kind: "workspace" })
+        return { workspace_id, deleted_at: deleted_at.value, credentials }
+      }),
+
+      makeDefault: Effect.fn("Accounts.makeDefault")(function* (workspace_id: WorkspaceId) {
+        const found = yield* repository.findWorkspace(workspace_id)
+        const made = Option.isSome(found) && (yield* repository.makeDefault(found.value.account_id, workspace_id))
+        return made ? { workspace_id, is_default: true } : yield* new NotKnown({ kind: "workspace" })
+      }),
+
+      listWorkspaces: Effect.fn("Accounts.listWorkspaces")(function* (account_id: AccountId) {
+        const workspaces = yield* repository.listWorkspaces(account_id)
+        return workspaces.length > 0 ? workspaces : yield* new NotKnown({ kind: "account" })
+      }),
+
+      issueApiKey: Effect.fn("Accounts.issueApiKey")(function* (
+        account_id: AccountId,
+        { management, name }: { readonly name: string; readonly management: boolean }
+      ) {
+        const { hash, key } = yield* newKey(management)
+        const added = yield* repository.addApiKey(account_id, {
+          hash,
+          name,
+          management,
+          created_at: yield* DateTime.now
+        })
+        return added ? { key, hash, management } : yield* new NotKnown({ kind: "account" })
+      }),
+
+      importApiKey: Effect.fn("Accounts.importApiKey")(function* (
+        account_id: AccountId,
+        { hash, management, name }: { readonly hash: ApiKeyHash; readonly name: string; readonly management: boolean }
+      ) {
+        const created_at = yield* DateTime.now
+        const outcome = yield* repository.importApiKey(account_id, { hash, name, management, created_at })
+        if (outcome === "hash taken") return yield* new HashTaken()
+        if (outcome === "no account") return yield* new NotKnown({ kind: "account" })
+        return { hash, management }
+      }),
+
+      revokeApiKey: Effect.fn("Accounts.revokeApiKey")(function* (hash: ApiKeyHash) {
+        const revoked_at = yield* repository.revokeApiKey(hash, yield* DateTime.now)
+        return Option.isSome(revoked_at)
+          ? { hash, revoked_at: revoked_at.value }
+          : yield* new NotKnown({ kind: "API key" })
+      }),
+
+      listApiKeys: Effect.fn("Accounts.listApiKeys")(function* (account_id: AccountId) {
+        const keys = yield* repository.listApiKeys(account_id)
+        return keys.length > 0 ? keys : yield* new NotKnown({ kind: "account" })
+      })
+    }
+  })
+}) {
+  static readonly layer = Layer.effect(this, this.make)
+}

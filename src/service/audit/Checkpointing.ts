@@ -1,0 +1,50 @@
+import { Clock, Effect, Layer, Option } from "effect"
+import { countLimit, countOf } from "../../domain/countLimit.ts"
+import { AuditLog } from "../../port/AuditLog.ts"
+import { repeatInBackground } from "../repeatInBackground.ts"
+
+/** The newest hash is logged at most this often, in milliseconds: logs kept elsewhere then expose a rewritten chain. */
+const logInterval = 60_000
+
+/** After how long without a new checkpoint to look for entries that wait for one, in milliseconds. */
+const stalledAfter = 60_000
+
+/** Seals new audit entries every second, untraced. */
+export const layer = Layer.effectDiscard(
+  Effect.gen(function* () {
+    const { seal, unsealed } = yield* AuditLog
+    let loggedHash: string | undefined
+    let nextLogAt = 0
+    let newest = 0n
+    let movedAt = 0
+    let stalled = false
+
+    /** Warns once of entries that stay unsealed, as those after an entry of a transaction that does not end. */
+    const warnIfStalled = Effect.fnUntraced(function* (last_seq: bigint, now: number) {
+      if (last_seq !== newest || movedAt === 0) {
+        newest = last_seq
+        movedAt = now
+        stalled = false
+      }
+      if (stalled || now < movedAt + stalledAfter) return
+      movedAt = now
+      const waiting = yield* unsealed(countLimit + 1)
+      if (waiting === 0) return
+      stalled = true
+      yield* Effect.logWarning(
+        `Audit entries have waited to be sealed for more than a minute, ${countOf(waiting)} after ${last_seq}: a transaction that does not end is in the way`
+      )
+    })
+
+    const sealAndLog = Effect.fnUntraced(function* () {
+      const head = yield* seal(2000)
+      const now = yield* Clock.currentTimeMillis
+      yield* warnIfStalled(Option.isSome(head) ? head.value.last_seq : 0n, now)
+      if (Option.isNone(head) || head.value.hash === loggedHash || now < nextLogAt) return
+      loggedHash = head.value.hash
+      nextLogAt = now + logInterval
+      yield* Effect.logDebug(`Audit entries are sealed up to ${head.value.last_seq}, with hash ${head.value.hash}`)
+    })
+    yield* repeatInBackground("1 second", sealAndLog(), "Audit entries could not be sealed")
+  })
+)

@@ -1,0 +1,59 @@
+import { Effect, Layer, Option } from "effect"
+import { type Actor, CurrentActor, CurrentCaller } from "../../domain/CurrentCaller.ts"
+import { InvalidParams, NotFound } from "../../domain/Errors.ts"
+import type { AccountId } from "../../domain/Identifiers.ts"
+import { CredentialRepository } from "../../port/CredentialRepository.ts"
+import { Credentials, type ListRequest } from "../../port/Credentials.ts"
+import { RequestTimeout, withDeadline } from "../../port/Deadline.ts"
+import { WorkspaceResolver } from "../../port/WorkspaceResolver.ts"
+import { makeCreate } from "./makeCreate.ts"
+import { makeUpdate } from "./makeUpdate.ts"
+import { workspaceIssue } from "./Ownership.ts"
+
+/** A caller without an API key is the gateway in process, unless an operator's command is running. */
+const actorOf = ({ api_key_hash }: CurrentCaller["Service"], current: Actor): Actor => {
+  if (api_key_hash !== undefined) return { kind: "api_key", api_key_hash }
+  return current.kind === "cli" ? current : { kind: "in_process" }
+}
+
+export const make = Effect.gen(function* () {
+  const repository = yield* CredentialRepository
+  const workspaces = yield* WorkspaceResolver
+  const { create, createOnce } = yield* makeCreate
+  const update = yield* makeUpdate
+  const inTime = withDeadline(yield* RequestTimeout)
+
+  const asCaller = <A, E, R>(act: (account_id: AccountId) => Effect.Effect<A, E, R>) =>
+    Effect.flatMap(Effect.all([CurrentCaller, CurrentActor]), ([caller, current]) =>
+      inTime(Effect.provideService(act(caller.account_id), CurrentActor, actorOf(caller, current)))
+    )
+
+  const list = Effect.fnUntraced(function* (account_id: AccountId, { workspace_id, ...page }: ListRequest) {
+    const workspace = yield* workspaces.resolve(account_id, workspace_id)
+    if (Option.isNone(workspace)) return yield* InvalidParams.of(workspaceIssue(workspace_id))
+    return yield* repository.list(account_id, { ...page, workspace_id: workspace.value })
+  })
+
+  return Credentials.of({
+    create: (input) => asCaller((account_id) => create(account_id, input)),
+    createOnce: (input, idempotency_key) =>
+      asCaller((account_id) =>
+        idempotency_key === undefined
+          ? Effect.map(create(account_id, input), (credential) => ({ credential, replayed: false }))
+          : createOnce(account_id, input, idempotency_key)
+      ),
+    get: Effect.fnUntraced(function* (id) {
+      const { account_id } = yield* CurrentCaller
+      const found = yield* repository.findById(account_id, id)
+      return Option.isSome(found) ? found.value : yield* new NotFound()
+    }),
+    list: (request) => asCaller((account_id) => list(account_id, request)),
+    update: (id, changes) => asCaller((account_id) => update(account_id, id, changes)),
+    delete: (id) =>
+      asCaller((account_id) =>
+        Effect.flatMap(repository.delete(account_id, id), (existed) => (existed ? Effect.void : new NotFound()))
+      )
+  })
+})
+
+export const layer = Layer.effect(Credentials, make)

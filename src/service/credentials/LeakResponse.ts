@@ -1,0 +1,130 @@
+import { hash, timingSafeEqual } from "node:crypto"
+import { Context, Effect, Layer, Redacted, Result } from "effect"
+import { secretsIn, secretsOfLeak } from "../../domain/KeyMaterial.ts"
+import { labelOf } from "../../domain/Label.ts"
+import { Cipher, KeyStoreUnavailable, type RewrapFailure } from "../../port/Cipher.ts"
+import { type FoundKey, LeakedKeys, type Suspect } from "../../port/LeakedKeys.ts"
+
+/** Progress of a search; `total` is the number of credentials when it began. */
+export interface LeakSearchProgress {
+  readonly searched: number
+  readonly opened: number
+  readonly found: number
+  readonly total: number
+}
+
+export interface LeakSearchOptions {
+  /** The leaked text: a whole key as it was given to byok, or a secret inside one. */
+  readonly text: Redacted.Redacted
+  /** Open every key, whatever its label. The seal does not cover labels. */
+  readonly all?: boolean
+  /** Mark the keys that are found: no router is offered them. */
+  readonly park?: boolean
+  readonly onProgress?: (progress: LeakSearchProgress) => Effect.Effect<void>
+}
+
+/** How many unopened credentials are listed. */
+const listed = 1000
+
+/** How many keys are opened at a time, for slow key stores. */
+const concurrency = 16
+
+const digestOf = (secret: Buffer | string) => hash("sha256", secret, "buffer")
+
+/** The first bytes of JSON with text in it: white space, a quotation mark, a bracket or a brace. */
+const startsJson = new Set(Buffer.from('\t\n\r "[{'))
+
+const keyOf = ({ context: { account_id, id, workspace_id }, key_version }: Suspect): FoundKey => ({
+  account_id,
+  workspace_id,
+  credential_id: id,
+  key_version
+})
+
+export type LeakSearchResult = Effect.Success<ReturnType<LeakResponse["Service"]["find"]>>
+
+/** Finds the credentials that hold a leaked key. */
+export class LeakResponse extends Context.Service<LeakResponse>()("byok/LeakResponse", {
+  make: Effect.gen(function* () {
+    const { read } = yield* Cipher
+    const { conclude, count, scan } = yield* LeakedKeys
+
+    const search = Effect.fnUntraced(function* (
+      { all = false, onProgress = () => Effect.void, park = false }: LeakSearchOptions,
+      secrets: ReadonlyArray<string>,
+      leaked: ReadonlyArray<Buffer>
+    ) {
+      const isLeaked = (secret: Buffer | string) => {
+        const digest = digestOf(secret)
+        return leaked.reduce((is, other) => timingSafeEqual(digest, other) || is, false)
+      }
+      const holdsLeak = (provider: string, key: Buffer) =>
+        isLeaked(key) ||
+        (startsJson.has(key[0] ?? 0) &&
+          secretsIn(provider, Redacted.make(key.toString("utf8"))).some((secret) => isLeaked(secret)))
+      const compare = (suspect: Suspect) => {
+        const { context, sealed } = suspect
+        const opened = read(sealed, context, (key) => holdsLeak(context.provider, key))
+        return Effect.flatMap(Effect.result(opened), (result) =>
+          Result.isFailure(result) && result.failure instanceof KeyStoreUnavailable
+            ? Effect.fail(result.failure)
+            : Effect.succeed({ suspect, result: result as Result.Result<boolean, RewrapFailure> })
+        )
+      }
+
+      const labels = all ? undefined : secrets.map(labelOf)
+      const total = yield* count
+      const holders: Array<Suspect> = []
+      const unopened: Array<FoundKey & { readonly reason: string }> = []
+      const counts = { searched: 0, opened: 0, unopened: 0 }
+      let after: string | undefined
+      do {
+        const page = yield* scan({ after, labels })
+        const compared = yield* Effect.forEach(page.suspects, compare, { concurrency })
+        for (const { result, suspect } of compared) {
+          if (Result.isSuccess(result)) {
+            counts.opened += 1
+            if (result.success) holders.push(suspect)
+          } else {
+            counts.unopened += 1
+            if (unopened.length < listed) unopened.push({ ...keyOf(suspect), reason: result.failure.message })
+          }
+        }
+        counts.searched += page.searched
+        yield* onProgress({ searched: counts.searched, opened: counts.opened, found: holders.length, total })
+        after = page.next
+      } while (after !== undefined)
+
+      const keys = holders.map(keyOf)
+      const parked = yield* conclude({ found: keys, searched: counts.searched, park })
+      return {
+        searched: counts.searched,
+        /** How many keys were opened and compared. */
+        opened: counts.opened,
+        /** `parked`: whether the key is marked as leaked. */
+        found: holders.map((suspect, index) => ({
+          ...keyOf(suspect),
+          provider: suspect.context.provider,
+          label: suspect.label,
+          parked: parked[index] ?? false
+        })),
+        /** The first credentials that should have been compared and did not open, and how many there are. */
+        unopened,
+        unopened_total: counts.unopened
+      }
+    })
+
+    return {
+      find: Effect.fn("LeakResponse.find")(function* (options: LeakSearchOptions) {
+        const secrets = secretsOfLeak(options.text)
+        const leaked = secrets.map(digestOf)
+        return yield* Effect.ensuring(
+          search(options, secrets, leaked),
+          Effect.sync(() => leaked.forEach((digest) => digest.fill(0)))
+        )
+      })
+    }
+  })
+}) {
+  static readonly layer = Layer.effect(this, this.make)
+}

@@ -1,0 +1,52 @@
+import { Effect, Option } from "effect"
+import { InvalidParams } from "../../domain/Errors.ts"
+import type { AccountId, ApiKeyHash, WorkspaceId } from "../../domain/Identifiers.ts"
+import type { Issue } from "../../domain/Issue.ts"
+import type { NewCredential } from "../../domain/NewCredential.ts"
+import { ApiKeys } from "../../port/ApiKeys.ts"
+import { WorkspaceResolver } from "../../port/WorkspaceResolver.ts"
+
+/** Why the workspace of a request cannot be used, or why the request must name one (D6, D43). */
+export const workspaceIssue = (requested: WorkspaceId | undefined): Issue => ({
+  path: ["workspace_id"],
+  message:
+    requested === undefined ? "is required: the default workspace is deleted" : "is not a workspace of this account"
+})
+
+/** Why a workspace takes no more credentials of a provider. */
+export const poolIssue = (limit: number): Issue => ({
+  path: ["provider"],
+  message: `must have at most ${limit} credentials in a workspace`
+})
+
+type Hashes = ReadonlyArray<ApiKeyHash> | null
+
+/** Issues for those of the given hashes that are not live API keys of the account (D24); stored ones are not checked. */
+export const foreignHashIssues = Effect.fnUntraced(function* (
+  { ownedBy }: ApiKeys["Service"],
+  account_id: AccountId,
+  given: Hashes,
+  stored: Hashes = null
+) {
+  const hashes = (given ?? []).filter((hash) => stored?.includes(hash) !== true)
+  const owned = hashes.length === 0 ? undefined : yield* ownedBy(account_id, hashes)
+  return (given ?? []).flatMap((hash, index): ReadonlyArray<Issue> =>
+    owned?.has(hash) === true || !hashes.includes(hash)
+      ? []
+      : [{ path: ["allowed_api_key_hashes", index], message: "is not an API key of this account" }]
+  )
+})
+
+/** Makes the check that an account owns the workspace and API keys of a create (D6, D24). Returns the workspace. */
+export const makeOwnershipCheck = Effect.gen(function* () {
+  const apiKeys = yield* ApiKeys
+  const workspaces = yield* WorkspaceResolver
+
+  return Effect.fnUntraced(function* (account_id: AccountId, input: NewCredential) {
+    const workspace = yield* workspaces.resolve(account_id, input.workspace_id)
+    const foreign = yield* foreignHashIssues(apiKeys, account_id, input.allowed_api_key_hashes)
+    if (Option.isNone(workspace)) return yield* InvalidParams.of(workspaceIssue(input.workspace_id), ...foreign)
+    if (foreign.length > 0) return yield* InvalidParams.of(...foreign)
+    return workspace.value
+  })
+})

@@ -1,0 +1,123 @@
+import { createHmac, timingSafeEqual } from "node:crypto"
+import { Effect, Option } from "effect"
+import { Conflict } from "../../domain/Errors.ts"
+import type { IdempotencyKey } from "../../domain/IdempotencyKey.ts"
+import type { AccountId, CredentialId, WorkspaceId } from "../../domain/Identifiers.ts"
+import { readKeyMaterial } from "../../domain/KeyMaterial.ts"
+import type { NewCredential } from "../../domain/NewCredential.ts"
+import { Cipher } from "../../port/Cipher.ts"
+import { CredentialRepository } from "../../port/CredentialRepository.ts"
+import { type IdempotencyRecord, IdempotencyRecords } from "../../port/IdempotencyRecords.ts"
+import { WorkspaceResolver } from "../../port/WorkspaceResolver.ts"
+import { withKeyStoreTimeout } from "../withKeyStoreTimeout.ts"
+
+const mac = (idempotency_key: IdempotencyKey, ...parts: ReadonlyArray<unknown>) =>
+  createHmac("sha256", idempotency_key).update(JSON.stringify(parts)).digest()
+
+/** Clients may put anything into an idempotency key, so the store gets a hash, different for every account. */
+export const keyHashOf = (idempotency_key: IdempotencyKey, account_id: AccountId) =>
+  mac(idempotency_key, "byok/idempotency-key/1", account_id)
+
+/** The members of the first version, which always count. */
+const firstMembers = new Set<string>([
+  "provider",
+  "name",
+  "workspace_id",
+  "allowed_api_key_hashes",
+  "allowed_models",
+  "allowed_user_ids",
+  "declared_region",
+  "declared_zdr",
+  "disabled",
+  "is_required",
+  "is_fallback",
+  "is_byok_only"
+] satisfies ReadonlyArray<keyof NewCredential>)
+
+/**
+ * Whether a member is part of the fingerprint. One that was added after the first version is not while it has its default,
+ * null or false: a request repeated across the upgrade must remain the same request.
+ */
+const counts = ([member, value]: readonly [string, unknown]) =>
+  firstMembers.has(member) || (value !== null && value !== false)
+
+/**
+ * Identifies a request by its decoded fields, except the provider key. It is keyed by the idempotency key, which is not
+ * stored, and bound to the credential, so equal requests have different fingerprints. A reader of the store who guesses
+ * an idempotency key must not be able to try provider keys against the fingerprint, so the provider key is left out and
+ * compared with the sealed one instead.
+ */
+const fingerprintOf = (
+  idempotency_key: IdempotencyKey,
+  account_id: AccountId,
+  id: CredentialId,
+  { key: _, ...fields }: NewCredential
+) => {
+  const sorted = Object.entries(fields)
+    .filter(counts)
+    .sort(([one], [other]) => (one < other ? -1 : 1))
+  return mac(idempotency_key, "byok/fingerprint/1", account_id, id, sorted)
+}
+
+/** A request written with this workspace, and with the region of its key both named and left out. */
+const spellingsOf = (
+  { workspace_id: _, ...input }: NewCredential,
+  workspace_id: WorkspaceId | undefined
+): ReadonlyArray<NewCredential> => {
+  const { region } = Option.getOrThrow(readKeyMaterial(input.provider, input.key))
+  const { declared_region } = input
+  const regions = declared_region === null || declared_region === region ? [null, region] : [declared_region]
+  return regions.map((declared_region) => ({
+    ...input,
+    declared_region,
+    ...(workspace_id === undefined ? {} : { workspace_id })
+  }))
+}
+
+/** What is stored with a credential to recognise a repeated create. */
+export const idempotencyRecordOf = (
+  account_id: AccountId,
+  id: CredentialId,
+  input: NewCredential,
+  idempotency_key: IdempotencyKey
+): IdempotencyRecord => ({
+  key_hash: keyHashOf(idempotency_key, account_id),
+  fingerprint: fingerprintOf(idempotency_key, account_id, id, input)
+})
+
+/**
+ * Makes the look-up of the credential that an earlier request with the idempotency key created. None if there was no such
+ * request; `Conflict` if it was a different one, or its credential is deleted, which a repeat must not create again (L11).
+ * Requests that would create the same credential are the same: naming the default workspace or the region of the key means
+ * the same as leaving it out. Workspace and API keys are not checked again, since they may be gone by then.
+ */
+export const makeFindIdempotentResult = Effect.gen(function* () {
+  const cipher = yield* Cipher
+  const records = yield* IdempotencyRecords
+  const repository = yield* CredentialRepository
+  const workspaces = yield* WorkspaceResolver
+
+  return Effect.fnUntraced(function* (account_id: AccountId, input: NewCredential, idempotency_key: IdempotencyKey) {
+    const record = yield* records.find(account_id, keyHashOf(idempotency_key, account_id))
+    if (Option.isNone(record)) return Option.none()
+    const { credential_id, fingerprint } = record.value
+    const found = yield* repository.findSealed(account_id, credential_id)
+    if (Option.isNone(found)) return yield* new Conflict()
+    const { credential, sealed } = found.value
+
+    const isOf = (workspace_id: WorkspaceId | undefined) =>
+      spellingsOf(input, workspace_id).some((spelling) =>
+        timingSafeEqual(fingerprint, fingerprintOf(idempotency_key, account_id, credential_id, spelling))
+      )
+    const isSame = Effect.gen(function* () {
+      const requested = input.workspace_id
+      if (isOf(requested)) return true
+      if (requested !== undefined) return requested === credential.workspace_id && isOf(undefined)
+      if (!isOf(credential.workspace_id)) return false
+      return Option.contains(yield* workspaces.resolve(account_id, undefined), credential.workspace_id)
+    })
+    if (!(yield* isSame)) return yield* new Conflict()
+    const held = cipher.holds(sealed, { ...credential, account_id }, input.key)
+    return (yield* Effect.orDie(withKeyStoreTimeout(held))) ? Option.some(credential) : yield* new Conflict()
+  })
+})

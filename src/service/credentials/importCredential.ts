@@ -1,0 +1,66 @@
+import { createHmac } from "node:crypto"
+import { Effect, Option, Redacted } from "effect"
+import { InvalidParams } from "../../domain/Errors.ts"
+import { IdempotencyKey } from "../../domain/IdempotencyKey.ts"
+import type { AccountId } from "../../domain/Identifiers.ts"
+import { decodeNewCredential, type NewCredential } from "../../domain/NewCredential.ts"
+import { CredentialRepository, MaxCredentials } from "../../port/CredentialRepository.ts"
+import { Credentials } from "../../port/Credentials.ts"
+import { IdempotencyRecords } from "../../port/IdempotencyRecords.ts"
+import { keyHashOf } from "./findIdempotentResult.ts"
+import { makeOwnershipCheck, poolIssue } from "./Ownership.ts"
+
+/**
+ * The same for records that mean the same; nobody without the salt can compute it. Defaults, which are null or false, are
+ * left out: a member that a later version adds must not make a record another one.
+ */
+const idempotencyKeyOf = (salt: Uint8Array, { key, ...fields }: NewCredential) => {
+  const given = Object.entries(fields).filter(([, value]) => value !== null && value !== false)
+  const sorted = given.sort(([one], [other]) => (one < other ? -1 : 1))
+  const mac = createHmac("sha256", salt).update("byok/import/1\0").update(JSON.stringify(sorted))
+  return IdempotencyKey.make(mac.update("\0").update(Redacted.value(key)).digest("base64url"))
+}
+
+/**
+ * Creates the credential of a record unless an earlier run with the same salt has. Equal records are one credential.
+ * One that was deleted or got another key since stays as it is.
+ */
+export const importCredential = Effect.fnUntraced(function* (body: unknown, salt: Uint8Array) {
+  const { createOnce } = yield* Credentials
+  const input = yield* decodeNewCredential(body)
+  return yield* Effect.catchTag(createOnce(input, idempotencyKeyOf(salt, input)), "Conflict", () =>
+    InvalidParams.of({ path: [], message: "was imported before, and deleted or given another key since" })
+  )
+})
+
+/**
+ * Makes the check of a record, which fails with everything that its import would be refused for. It counts the records that
+ * it has let pass, as they leave less room for others.
+ */
+export const makeImportCheck = Effect.fnUntraced(function* (account_id: AccountId, salt: Uint8Array) {
+  const limit = yield* MaxCredentials
+  const records = yield* IdempotencyRecords
+  const repository = yield* CredentialRepository
+  const ownedWorkspace = yield* makeOwnershipCheck
+  const passed = new Set<IdempotencyKey>()
+  /** How many credentials of a provider a workspace still has room for. */
+  const rooms = new Map<string, number>()
+
+  return Effect.fnUntraced(function* (body: unknown) {
+    const input = yield* decodeNewCredential(body)
+    const { provider } = input
+    const workspace_id = yield* ownedWorkspace(account_id, input)
+    const key = idempotencyKeyOf(salt, input)
+    const earlier = yield* records.find(account_id, keyHashOf(key, account_id))
+    const pool = `${workspace_id} ${provider}`
+    if (!rooms.has(pool)) {
+      const { total_count } = yield* repository.list(account_id, { workspace_id, provider, offset: 0, limit: 1 })
+      if (!rooms.has(pool)) rooms.set(pool, limit - total_count)
+    }
+    if (Option.isSome(earlier) || passed.has(key)) return
+    const room = rooms.get(pool) ?? 0
+    if (room <= 0) return yield* InvalidParams.of(poolIssue(limit))
+    rooms.set(pool, room - 1)
+    passed.add(key)
+  })
+})

@@ -1,0 +1,76 @@
+import { Effect, Option } from "effect"
+import { SecureRandom } from "effect/crypto"
+import { InvalidParams } from "../../domain/Errors.ts"
+import type { IdempotencyKey } from "../../domain/IdempotencyKey.ts"
+import { type AccountId, CredentialId } from "../../domain/Identifiers.ts"
+import { readKeyMaterial } from "../../domain/KeyMaterial.ts"
+import { labelOf } from "../../domain/Label.ts"
+import type { NewCredential } from "../../domain/NewCredential.ts"
+import { Cipher } from "../../port/Cipher.ts"
+import {
+  CredentialRepository,
+  type PoolFull,
+  type UnstoredCredential,
+  type WorkspaceGone
+} from "../../port/CredentialRepository.ts"
+import type { Answer } from "../../port/DatabaseFailure.ts"
+import { IdempotencyRecords } from "../../port/IdempotencyRecords.ts"
+import { idempotencyRecordOf, makeFindIdempotentResult } from "./findIdempotentResult.ts"
+import { makeOwnershipCheck, poolIssue, workspaceIssue } from "./Ownership.ts"
+import { withKeyStoreTimeout } from "../withKeyStoreTimeout.ts"
+
+/** A workspace deleted since the request was checked is refused like one deleted before. */
+const inWorkspace = <A>({ workspace_id }: NewCredential, stored: Answer<A, WorkspaceGone | PoolFull>) =>
+  Effect.catchTags(stored, {
+    WorkspaceGone: () => Effect.fail(InvalidParams.of(workspaceIssue(workspace_id))),
+    PoolFull: ({ limit }) => Effect.fail(InvalidParams.of(poolIssue(limit)))
+  })
+
+/** Makes the creates, of which each line is a step: look up an earlier result, check ownership, seal, store. */
+export const makeCreate = Effect.gen(function* () {
+  const cipher = yield* Cipher
+  const random = yield* SecureRandom.SecureRandom
+  const records = yield* IdempotencyRecords
+  const repository = yield* CredentialRepository
+  const ownedWorkspace = yield* makeOwnershipCheck
+  const findIdempotentResult = yield* makeFindIdempotentResult
+
+  /** The credential that a create would store, and its sealed key. Stores nothing. */
+  const prepare = Effect.fnUntraced(function* (account_id: AccountId, input: NewCredential) {
+    const workspace_id = yield* ownedWorkspace(account_id, input)
+    const { key, ...fields } = input
+    const material = Option.getOrThrow(readKeyMaterial(input.provider, key))
+    const credential: UnstoredCredential = {
+      ...fields,
+      id: CredentialId.make(yield* random.uuidV7()),
+      workspace_id,
+      label: labelOf(material.secret),
+      declared_region: input.declared_region ?? material.region
+    }
+    const sealing = withKeyStoreTimeout(cipher.seal(key, { ...credential, account_id }))
+    return { credential, sealed: yield* Effect.catchTag(sealing, "KeyStoreUnavailable", Effect.die) }
+  })
+
+  const create = Effect.fnUntraced(function* (account_id: AccountId, input: NewCredential) {
+    const { credential, sealed } = yield* prepare(account_id, input)
+    return yield* inWorkspace(input, repository.insert(account_id, credential, sealed))
+  })
+
+  const createOnce = Effect.fnUntraced(function* (
+    account_id: AccountId,
+    input: NewCredential,
+    idempotency_key: IdempotencyKey
+  ) {
+    const earlier = yield* findIdempotentResult(account_id, input, idempotency_key)
+    if (Option.isSome(earlier)) return { credential: earlier.value, replayed: true }
+    const { credential, sealed } = yield* prepare(account_id, input)
+    const record = idempotencyRecordOf(account_id, credential.id, input, idempotency_key)
+    const created = yield* inWorkspace(input, records.insert(account_id, credential, sealed, record))
+    if (Option.isSome(created)) return { credential: created.value, replayed: false }
+    const concurrent = yield* findIdempotentResult(account_id, input, idempotency_key)
+    if (Option.isSome(concurrent)) return { credential: concurrent.value, replayed: true }
+    return yield* Effect.die(new Error("The conflicting idempotency record has disappeared"))
+  })
+
+  return { create, createOnce }
+})

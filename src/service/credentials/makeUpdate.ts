@@ -1,0 +1,95 @@
+import { Data, Effect, Option, Result } from "effect"
+import { changeCredential, type CredentialChanges, type StoredKey } from "../../domain/CredentialChanges.ts"
+import { InvalidParams, NotFound, ServiceUnavailable } from "../../domain/Errors.ts"
+import type { AccountId, CredentialId } from "../../domain/Identifiers.ts"
+import { haveCommonSecret, readKeyMaterial } from "../../domain/KeyMaterial.ts"
+import { takesKeyMaterial } from "../../domain/Provider.ts"
+import type { SealedKey } from "../../domain/SealedKey.ts"
+import { ApiKeys } from "../../port/ApiKeys.ts"
+import { Cipher, type KeyStoreUnavailable, type OpenFailure } from "../../port/Cipher.ts"
+import { CredentialRepository, type StoredCredential } from "../../port/CredentialRepository.ts"
+import { foreignHashIssues } from "./Ownership.ts"
+import { withKeyStoreTimeout } from "../withKeyStoreTimeout.ts"
+
+/** How often an update that lost to another one is applied to what the other stored. */
+const attempts = 5
+
+/** Key and policy of a credential cannot be changed, because its stored key cannot be opened (L7). */
+export class StoredKeyUnusable extends Data.TaggedError("StoredKeyUnusable")<{
+  readonly id: CredentialId
+  readonly reason: OpenFailure
+}> {
+  override get message() {
+    return `The key of credential ${this.id} cannot be opened: ${this.reason.message}`
+  }
+}
+
+/**
+ * Makes the update of a credential. Each attempt applies the changes to what is stored at that moment, and stores the
+ * result only if the stored credential has not changed since. So the rules hold for every state, and concurrent updates
+ * to different fields all take effect (L9).
+ */
+export const makeUpdate = Effect.gen(function* () {
+  const apiKeys = yield* ApiKeys
+  const cipher = yield* Cipher
+  const repository = yield* CredentialRepository
+
+  const asking = <A, E extends OpenFailure | ServiceUnavailable>(id: CredentialId, call: Effect.Effect<A, E>) =>
+    Effect.catchIf(
+      withKeyStoreTimeout(call),
+      (error): error is Exclude<E, ServiceUnavailable> | KeyStoreUnavailable => !(error instanceof ServiceUnavailable),
+      (reason) => Effect.die(new StoredKeyUnusable({ id, reason }))
+    )
+
+  /** Opens the stored key if the changes depend on it. */
+  const learn = Effect.fnUntraced(function* (
+    account_id: AccountId,
+    { credential, leaked, sealed }: StoredCredential,
+    changes: CredentialChanges
+  ) {
+    const context = { ...credential, account_id }
+    const { id, provider } = credential
+    if (changes.key !== undefined) {
+      const isGiven = yield* asking(id, cipher.holds(sealed, context, changes.key))
+      if (isGiven || !leaked) return { isGiven }
+      const key = yield* asking(id, cipher.open(sealed, context))
+      return { leaksInto: haveCommonSecret(provider, key, changes.key) } satisfies StoredKey
+    }
+    if (changes.declared_region === undefined || !takesKeyMaterial(provider)) return {}
+    const material = readKeyMaterial(provider, yield* asking(id, cipher.open(sealed, context)))
+    return { region: Option.match(material, { onNone: () => null, onSome: ({ region }) => region }) }
+  })
+
+  return Effect.fnUntraced(function* (account_id: AccountId, id: CredentialId, changes: CredentialChanges) {
+    for (let attempt = 1; attempt <= attempts; attempt++) {
+      const found = yield* repository.findSealed(account_id, id)
+      if (Option.isNone(found)) return yield* new NotFound()
+      const { credential: stored, key_version, revision, sealed } = found.value
+      const foreign = yield* foreignHashIssues(
+        apiKeys,
+        account_id,
+        changes.allowed_api_key_hashes ?? null,
+        stored.allowed_api_key_hashes
+      )
+      const changed = changeCredential(stored, changes, yield* learn(account_id, found.value, changes))
+      if (Result.isFailure(changed)) return yield* InvalidParams.of(...changed.failure, ...foreign)
+      if (foreign.length > 0) return yield* InvalidParams.of(...foreign)
+
+      const { credential, fields, mustSeal } = changed.success
+      if (fields.length === 0) return stored
+      const context = { ...credential, account_id }
+      const newKey = fields.includes("key") ? changes.key : undefined
+      const seal: Effect.Effect<SealedKey, OpenFailure | ServiceUnavailable> =
+        newKey === undefined ? cipher.reseal(sealed, { ...stored, account_id }, context) : cipher.seal(newKey, context)
+      const written = yield* repository.update(account_id, {
+        credential,
+        revision,
+        fields,
+        sealed: mustSeal ? yield* asking(id, seal) : undefined,
+        key_version: newKey === undefined ? key_version : key_version + 1
+      })
+      if (written) return credential
+    }
+    return yield* new ServiceUnavailable()
+  })
+})

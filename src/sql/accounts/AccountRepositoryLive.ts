@@ -1,0 +1,191 @@
+import { Array as Arr, DateTime, Effect, Layer, Option, Record } from "effect"
+import type { Statement } from "effect/sql"
+import type { AuditAct } from "../../domain/AuditEvent.ts"
+import type { AccountId, ApiKeyHash, WorkspaceId } from "../../domain/Identifiers.ts"
+import {
+  type Account,
+  AccountRepository,
+  type ApiKeyRecord,
+  type NewApiKey,
+  type NewWorkspace,
+  type Workspace,
+  type WorkspaceUse
+} from "../../port/AccountRepository.ts"
+import { record, recordEach } from "../audit/auditing.ts"
+import { Database } from "../connection/Database.ts"
+import { eraseAccount, lockApiKeys } from "./eraseAccount.ts"
+
+// Rows as the driver reads them: the database's types and constraints guarantee the form of every field.
+
+/** A row with times as the driver reads them. */
+type Dated<A> = { readonly [K in keyof A]: Exclude<A[K], DateTime.Utc> | (DateTime.Utc extends A[K] ? Date : never) }
+
+const datedOf = <A extends object>(row: Dated<A>) =>
+  Record.map(row as Record<string, unknown>, (value) => (value instanceof Date ? timeOf(value) : value)) as A
+
+/** When a workspace was deleted or an API key revoked. */
+interface Ended {
+  readonly account_id: AccountId
+  readonly at: Date
+}
+
+const timeOf = DateTime.fromDateUnsafe
+
+export const layer = Layer.effect(
+  AccountRepository,
+  Effect.gen(function* () {
+    const { reads, writes } = yield* Database
+    const { sql } = writes
+    const bytes = (hash: ApiKeyHash) => Buffer.from(hash, "hex")
+
+    /** Whether the row exists now (for an unknown account it does not), and the act to record if it is new. */
+    const insertOnce = (insert: Statement.Statement<{ readonly is_new: boolean }>, act: AuditAct) =>
+      Effect.map(insert, (rows) => ({
+        stored: rows.length > 0,
+        acts: rows.filter(({ is_new }) => is_new).map(() => act)
+      }))
+    const recorded = (insert: ReturnType<typeof insertOnce>) =>
+      sql.withTransaction(Effect.flatMap(insert, ({ acts, stored }) => Effect.as(record(sql, acts), stored)))
+
+    /** Deletes or revokes a row and records the act, unless that was done before. Returns when it was done. */
+    const endOnce = (
+      end: Statement.Statement<Ended>,
+      find: Statement.Statement<Ended>,
+      actOf: (account_id: AccountId) => AuditAct
+    ) =>
+      Effect.gen(function* () {
+        const ended = yield* end
+        yield* recordEach(sql, ended, ({ account_id }) => actOf(account_id))
+        const [found] = ended.length > 0 ? ended : yield* find
+        return Option.map(Option.fromUndefinedOr(found), ({ at }) => timeOf(at))
+      }).pipe(sql.withTransaction)
+
+    const insertWorkspace = (
+      account_id: AccountId,
+      { created_at, name, workspace_id }: NewWorkspace,
+      is_default: boolean
+    ) =>
+      insertOnce(
+        sql`
+          INSERT INTO workspaces (id, account_id, name, is_default, created_at)
+          SELECT ${workspace_id}::uuid, id, ${name}, ${is_default}, ${DateTime.toDate(created_at)}::timestamptz
+          FROM accounts WHERE id = ${account_id}
+          ON CONFLICT (account_id, id) DO UPDATE SET id = excluded.id RETURNING xmax = 0 AS is_new`,
+        { action: "workspace.create", account_id, workspace_id }
+      )
+
+    const insertApiKey = (account_id: AccountId, { created_at, hash, management, name }: NewApiKey) =>
+      insertOnce(
+        sql`
+          INSERT INTO api_keys (hash, account_id, name, management, created_at)
+          SELECT ${bytes(hash)}::bytea, id, ${name}, ${management}, ${DateTime.toDate(created_at)}::timestamptz
+          FROM accounts WHERE id = ${account_id}
+          ON CONFLICT (hash) DO UPDATE SET hash = excluded.hash RETURNING xmax = 0 AS is_new`,
+        { action: "api_key.issue", account_id, api_key_hash: hash, management }
+      ).pipe((insert) => Effect.andThen(lockApiKeys(writes, account_id, "_shared"), insert))
+
+    /** A row with the same hash and equal columns counts as this import: a retried insert finds its own row. */
+    const importApiKey = Effect.fnUntraced(function* (account_id: AccountId, key: NewApiKey) {
+      const { created_at, hash, management, name } = key
+      if (!(yield* recorded(insertApiKey(account_id, key)))) return "no account"
+      const same = yield* sql`
+        SELECT 1 FROM api_keys WHERE hash = ${bytes(hash)} AND account_id = ${account_id} AND name = ${name}
+        AND management = ${management} AND created_at = ${DateTime.toDate(created_at)}`
+      return same.length > 0 ? "imported" : "hash taken"
+    })
+
+    const deleteWorkspace = (workspace_id: WorkspaceId, when: DateTime.Utc) =>
+      endOnce(
+        sql<Ended>`
+          UPDATE workspaces SET deleted_at = ${DateTime.toDate(when)}
+          WHERE id = ${workspace_id} AND deleted_at IS NULL RETURNING account_id, deleted_at AS at`,
+        sql<Ended>`SELECT account_id, deleted_at AS at FROM workspaces WHERE id = ${workspace_id}`,
+        (account_id) => ({ action: "workspace.delete", account_id, workspace_id })
+      )
+
+    /** The old default ends first, since an account has at most one at a time. */
+    const makeDefault = Effect.fnUntraced(function* (account_id: AccountId, workspace_id: WorkspaceId) {
+      const found = yield* sql`
+        SELECT 1 FROM workspaces
+        WHERE account_id = ${account_id} AND id = ${workspace_id} AND deleted_at IS NULL FOR UPDATE`
+      if (found.length === 0) return false
+      yield* sql`
+        UPDATE workspaces SET is_default = false
+        WHERE account_id = ${account_id} AND is_default AND id <> ${workspace_id}`
+      const changed = yield* sql`
+        UPDATE workspaces SET is_default = true
+        WHERE account_id = ${account_id} AND id = ${workspace_id} AND NOT is_default RETURNING id`
+      yield* recordEach(sql, changed, () => ({ action: "workspace.default", account_id, workspace_id }))
+      return true
+    }, sql.withTransaction)
+
+    const revokeApiKey = (api_key_hash: ApiKeyHash, when: DateTime.Utc) =>
+      endOnce(
+        sql<Ended>`
+          UPDATE api_keys SET revoked_at = ${DateTime.toDate(when)}
+          WHERE hash = ${bytes(api_key_hash)} AND revoked_at IS NULL RETURNING account_id, revoked_at AS at`,
+        sql<Ended>`SELECT account_id, revoked_at AS at FROM api_keys WHERE hash = ${bytes(api_key_hash)}`,
+        (account_id) => ({ action: "api_key.revoke", account_id, api_key_hash })
+      )
+    return {
+      hasAccounts: Effect.map(
+        reads.ask(reads.sql`SELECT 1 FROM accounts LIMIT 1`, "accounts.exist"),
+        (rows) => rows.length > 0
+      ),
+      createAccount: ({ account_id, name }, workspace, key) =>
+        Effect.gen(function* () {
+          const inserted = [
+            yield* insertOnce(
+              sql`
+                INSERT INTO accounts (id, name, created_at)
+                VALUES (${account_id}, ${name}, ${DateTime.toDate(workspace.created_at)})
+                ON CONFLICT (id) DO NOTHING RETURNING true AS is_new`,
+              { action: "account.create", account_id }
+            ),
+            yield* insertWorkspace(account_id, workspace, true),
+            yield* insertApiKey(account_id, key)
+          ]
+          yield* record(
+            sql,
+            inserted.flatMap(({ acts }) => acts)
+          )
+        }).pipe(sql.withTransaction, (query) => writes.ask(query, "accounts.insert")),
+      listAccounts: (after, limit) => {
+        const { ask, sql } = reads
+        const rows = sql<Dated<Account>>`
+          SELECT id AS account_id, name, created_at FROM accounts
+          ${after === undefined ? sql`` : sql`WHERE id > ${after}`} ORDER BY id LIMIT ${limit}`
+        return Effect.map(ask(rows, "accounts.list"), Arr.map(datedOf<Account>))
+      },
+      eraseAccount: eraseAccount(writes),
+      createWorkspace: (account_id, workspace) =>
+        writes.ask(recorded(insertWorkspace(account_id, workspace, false)), "workspaces.insert"),
+      findWorkspace: (workspace_id) => {
+        const rows = reads.sql<WorkspaceUse>`
+          SELECT account_id, is_default, deleted_at IS NOT NULL AS is_deleted, (
+            SELECT count(*)::int FROM credentials
+            WHERE credentials.account_id = workspaces.account_id AND workspace_id = workspaces.id
+          ) AS credentials FROM workspaces WHERE id = ${workspace_id}`
+        return Effect.map(reads.ask(rows, "workspaces.find"), ([found]) => Option.fromUndefinedOr(found))
+      },
+      makeDefault: (account_id, workspace_id) =>
+        writes.ask(makeDefault(account_id, workspace_id), "workspaces.default"),
+      deleteWorkspace: (workspace_id, when) => writes.ask(deleteWorkspace(workspace_id, when), "workspaces.delete"),
+      listWorkspaces: (account_id) => {
+        const rows = reads.sql<Dated<Workspace>>`
+          SELECT id AS workspace_id, name, is_default, created_at, deleted_at FROM workspaces
+          WHERE account_id = ${account_id} ORDER BY created_at, id`
+        return Effect.map(reads.ask(rows, "workspaces.list"), Arr.map(datedOf<Workspace>))
+      },
+      addApiKey: (account_id, key) => writes.ask(recorded(insertApiKey(account_id, key)), "api_keys.insert"),
+      importApiKey: (account_id, key) => writes.ask(importApiKey(account_id, key), "api_keys.import"),
+      revokeApiKey: (hash, when) => writes.ask(revokeApiKey(hash, when), "api_keys.revoke"),
+      listApiKeys: (account_id) => {
+        const rows = reads.sql<Dated<ApiKeyRecord>>`
+          SELECT encode(hash, 'hex') AS hash, name, management, created_at, revoked_at FROM api_keys
+          WHERE account_id = ${account_id} ORDER BY created_at, hash`
+        return Effect.map(reads.ask(rows, "api_keys.list"), Arr.map(datedOf<ApiKeyRecord>))
+      }
+    }
+  })
+)

@@ -1,0 +1,80 @@
+import { DateTime, Effect, Option } from "effect"
+import type { AuditAct } from "../../domain/AuditEvent.ts"
+import type { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../../domain/Identifiers.ts"
+import type { ErasureStep } from "../../port/AccountRepository.ts"
+import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
+import { record } from "../audit/auditing.ts"
+import type { ConnectionPool } from "../connection/ConnectionPool.ts"
+import { erasingRights, missingRights } from "../inspectSession.ts"
+
+/**
+ * Has a new API key wait for an erasure of its account, and an erasure for new API keys, where Citus holds the account on
+ * another node and no foreign key does so. A lock on the account's row would need a right that a service need not have.
+ */
+export const lockApiKeys = (
+  { distributed, sql }: Pick<ConnectionPool, "distributed" | "sql">,
+  account_id: AccountId,
+  mode: "" | "_shared"
+) => {
+  const lock = sql`SELECT ${sql.literal(`pg_advisory_xact_lock${mode}`)}(hashtextextended(${account_id}, 0))`
+  return distributed ? Effect.asVoid(lock) : Effect.void
+}
+
+const notGranted = new DatabaseFailure({ kind: "AuthorizationError", sqlstate: "42501", constraint: undefined })
+
+/**
+ * Deletes a part of an account in one transaction, with an event for everything in it. The lock on the account
+ * holds up statements that add to it, and deleting its workspaces waits for creates that have begun: what the last step
+ * finds empty stays empty.
+ */
+export const eraseAccount =
+  ({ ask, distributed, sql }: ConnectionPool) =>
+  (account_id: AccountId, at: DateTime.Utc, limit: number) => {
+    /** What an attempt whose answer was lost deleted last. */
+    let before = Option.none<ErasureStep>()
+    const step = Effect.gen(function* () {
+      // A role that may not do the last step must not do the first.
+      if ((yield* missingRights(sql, erasingRights)).length > 0) return yield* Effect.die(notGranted)
+      yield* lockApiKeys({ distributed, sql }, account_id, "")
+      const accounts = yield* sql`SELECT id FROM accounts WHERE id = ${account_id} FOR UPDATE`
+      if (accounts.length === 0) return before
+      const apiKeys = yield* sql<{ hash: ApiKeyHash; live: boolean }>`
+        DELETE FROM api_keys WHERE account_id = ${account_id}
+        RETURNING encode(hash, 'hex') AS hash, revoked_at IS NULL AS live`
+      const workspaces = yield* sql<{ id: WorkspaceId }>`
+        UPDATE workspaces SET deleted_at = ${DateTime.toDate(at)}
+        WHERE account_id = ${account_id} AND deleted_at IS NULL RETURNING id`
+      const credentials = yield* sql<{ id: CredentialId; workspace_id: WorkspaceId }>`
+        DELETE FROM credentials WHERE account_id = ${account_id} AND id = ANY(ARRAY(
+          SELECT id FROM credentials WHERE account_id = ${account_id}
+          ORDER BY workspace_id, created_at, id LIMIT ${limit} FOR UPDATE
+        )) RETURNING id, workspace_id`
+      const receipts = yield* sql`
+        DELETE FROM receipts WHERE account_id = ${account_id} AND key_hash = ANY(ARRAY(
+          SELECT key_hash FROM receipts WHERE account_id = ${account_id}
+          ORDER BY key_hash LIMIT ${limit - credentials.length} FOR UPDATE
+        )) RETURNING 1`
+      const done = credentials.length + receipts.length < limit
+      if (done) {
+        yield* sql`DELETE FROM workspaces WHERE account_id = ${account_id}`
+        yield* sql`DELETE FROM accounts WHERE id = ${account_id}`
+      }
+      yield* record(sql, [
+        ...apiKeys
+          .filter(({ live }) => live)
+          .map(({ hash }): AuditAct => ({ action: "api_key.revoke", account_id, api_key_hash: hash })),
+        ...workspaces.map(({ id }): AuditAct => ({ action: "workspace.delete", account_id, workspace_id: id })),
+        ...credentials.map(({ id, workspace_id }): AuditAct => ({
+          action: "credential.delete",
+          account_id,
+          workspace_id,
+          credential_id: id
+        })),
+        ...(done ? [{ action: "account.delete", account_id } as const] : [])
+      ])
+      const erased = Option.some({ credentials: credentials.length, receipts: receipts.length, done })
+      if (done) before = erased
+      return erased
+    })
+    return ask(sql.withTransaction(step), "accounts.erase")
+  }

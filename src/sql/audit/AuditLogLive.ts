@@ -1,0 +1,143 @@
+import { Clock, Effect, Layer, Option } from "effect"
+import type { Statement } from "effect/sql"
+import { type AuditCheckpoint, type AuditEntry, type AuditHead, AuditLog } from "../../port/AuditLog.ts"
+import { Database } from "../connection/Database.ts"
+
+/** The newest entry, and the transactions that may still commit an older one. */
+interface Horizon {
+  readonly newest: bigint | null
+  readonly writers: ReadonlyArray<string>
+}
+
+/** Limits on the entries sealed or read at a time; `bytes` is their stored, compressed size. */
+const page = { entries: 200, bytes: 65_536 }
+/** How many checkpoints are read at a time. */
+const checkpoints = 100
+
+/** The advisory lock held while making checkpoints. */
+const lock = 0x62796f6b
+
+/** How often to check whether the writers have ended, in milliseconds. */
+const pollInterval = 50
+
+export const layer = Layer.effect(
+  AuditLog,
+  Effect.gen(function* () {
+    const { background, reads } = yield* Database
+    const { sql } = background
+
+    /** The next entries after a number: at least one, if there are any. */
+    const nextEntries = (after: Statement.Fragment, upTo: bigint) => sql`
+      SELECT seq, at, events FROM (
+        SELECT seq, at, events, sum(pg_column_size(events)) OVER (ORDER BY seq) - pg_column_size(events) AS before
+        FROM (
+          SELECT seq, at, events FROM audit_entries WHERE seq > ${after} AND seq <= ${String(upTo)}::bigint
+          ORDER BY seq LIMIT ${page.entries}
+        ) AS next
+      ) AS sized WHERE before < ${page.bytes}`
+
+    /** A transaction takes this lock before its entry gets a number, and holds it until it ends. */
+    const writers = sql`
+      SELECT virtualtransaction FROM pg_locks
+      WHERE locktype = 'relation' AND relation = 'audit_entries'::regclass AND mode = 'RowExclusiveLock' AND granted
+      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
+
+    /** The locks are read after the snapshot. */
+    const horizon = sql<Horizon>`
+      SELECT (SELECT max(seq) FROM audit_entries) AS newest, ARRAY(${writers}) AS writers`
+    const stillWriting = (before: ReadonlyArray<string>) =>
+      Effect.map(
+        background.ask(
+          sql`SELECT 1 FROM (${writers}) AS now WHERE virtualtransaction = ANY(${before}::text[]) LIMIT 1`,
+          "audit.writers"
+        ),
+        (rows) => rows.length > 0
+      )
+
+    const first = <A>([row]: ReadonlyArray<A>) => Option.fromUndefinedOr(row)
+    const head = Effect.map(
+      background.ask(
+        sql<AuditHead>`
+          SELECT number, last_seq, encode(hash, 'hex') AS hash FROM audit_checkpoints ORDER BY number DESC LIMIT 1`,
+        "audit.head"
+      ),
+      first
+    )
+
+    /** Makes the next checkpoint, unless another instance is making it. Returns whether it did. */
+    const sealPage = (upTo: bigint) =>
+      Effect.gen(function* () {
+        const [attempt] = yield* sql<{ mine: boolean }>`SELECT pg_try_advisory_xact_lock(${lock}::bigint) AS mine`
+        if (attempt?.mine !== true) return false
+        const inserted = yield* sql`
+          INSERT INTO audit_checkpoints (number, last_seq, digests, hash)
+          SELECT head.number + 1, next.last_seq, next.digests, sha256(head.hash || next.digests)
+          FROM (
+            SELECT number, last_seq, hash FROM audit_checkpoints
+            UNION ALL SELECT 0, 0, ''
+            ORDER BY number DESC LIMIT 1
+          ) AS head, LATERAL (
+            SELECT max(seq) AS last_seq, string_agg(
+              int8send(seq) || sha256(int8send(seq) || timestamptz_send(at) || convert_to(events::text, 'UTF8')),
+              '' ORDER BY seq
+            ) AS digests
+            FROM (${nextEntries(sql`head.last_seq`, upTo)}) AS entries
+          ) AS next
+          WHERE next.last_seq IS NOT NULL
+          ON CONFLICT (number) DO NOTHING RETURNING number`
+        return inserted.length > 0
+      }).pipe(sql.withTransaction, (query) => background.ask(query, "audit.seal"))
+
+    const seal = Effect.fnUntraced(function* (timeout: number) {
+      const { newest, writers } = Option.getOrThrow(first(yield* background.ask(horizon, "audit.horizon")))
+      const deadline = (yield* Clock.currentTimeMillis) + timeout
+      let sealed = yield* head
+      while (newest !== null && (Option.isNone(sealed) || sealed.value.last_seq < newest)) {
+        const moved = !(yield* stillWriting(writers)) && (yield* sealPage(newest))
+        sealed = yield* head
+        if (moved) continue
+        if ((yield* Clock.currentTimeMillis) >= deadline) break
+        yield* Effect.sleep(pollInterval)
+      }
+      return sealed
+    })
+
+    return {
+      seal,
+      checkpointOf: (hash) =>
+        Effect.map(
+          reads.ask(
+            reads.sql<AuditHead>`
+              SELECT number, last_seq, encode(hash, 'hex') AS hash FROM audit_checkpoints
+              WHERE hash = decode(${hash}, 'hex') ORDER BY number LIMIT 1`,
+            "audit.checkpoint"
+          ),
+          first
+        ),
+      checkpoints: (after) =>
+        reads.ask(
+          reads.sql<AuditCheckpoint>`
+            SELECT number, last_seq, digests, encode(hash, 'hex') AS hash FROM audit_checkpoints
+            WHERE number > ${String(after)}::bigint ORDER BY number LIMIT ${checkpoints}`,
+          "audit.checkpoints"
+        ),
+      entries: ({ after, upTo }) =>
+        reads.ask(
+          reads.sql<AuditEntry>`
+            SELECT seq, coalesce(to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'), at::text) AS at,
+              timestamptz_send(at) AS stamp, events::text AS events
+            FROM (${nextEntries(sql`${String(after)}::bigint`, upTo)}) AS entries ORDER BY seq`,
+          "audit.entries"
+        ),
+      unsealed: (limit) => {
+        const counted = sql<{ n: number }>`
+          SELECT count(*)::int AS n FROM (
+            SELECT FROM audit_entries
+            WHERE seq > coalesce((SELECT last_seq FROM audit_checkpoints ORDER BY number DESC LIMIT 1), 0)
+            ORDER BY seq LIMIT ${sql.literal(limit === undefined ? "ALL" : String(limit))}
+          ) AS waiting`
+        return Effect.map(background.ask(counted, "audit.unsealed"), ([row]) => row?.n ?? 0)
+      }
+    }
+  })
+)

@@ -1,0 +1,86 @@
+import { Effect, Layer, Option } from "effect"
+import type { Credential } from "../../domain/Credential.ts"
+import type { AccountId, CredentialId } from "../../domain/Identifiers.ts"
+import type { SealedKey } from "../../domain/SealedKey.ts"
+import { Prefetched } from "../../port/ApiKeys.ts"
+import { CredentialRepository, MaxCredentials, type StoredCredential } from "../../port/CredentialRepository.ts"
+import { Database } from "../connection/Database.ts"
+import { makeLookUp } from "../connection/makeLookUp.ts"
+import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
+import { columns, credentialOf, sealedColumns, type Stored } from "./credentialRows.ts"
+import { deleteCredential } from "./deleteCredential.ts"
+import { makeInsert, whyRefused } from "./insertCredential.ts"
+import { listCredentials, scanCredentials } from "./listCredentials.ts"
+import { isMarked } from "../routing/ParkingsLive.ts"
+import { reorderCredentials } from "./reorderCredentials.ts"
+import { updateCredential } from "./updateCredential.ts"
+
+interface Wanted {
+  readonly account_id: AccountId
+  readonly id: CredentialId
+}
+
+type StoredSealed = Stored &
+  SealedKey &
+  Pick<StoredCredential, "revision" | "key_version" | "workspace_deleted" | "leaked">
+
+/** Statements name their columns: the sealed key leaves the database only where it is asked for. */
+export const layer = Layer.effect(
+  CredentialRepository,
+  Effect.gen(function* () {
+    const { reads, writes } = yield* Database
+    const limit = yield* MaxCredentials
+
+    const { sql } = reads
+    const by = { account_id: "uuid", id: "uuid" } as const
+    const find = makeLookUp<Wanted, Stored, Credential>(reads, {
+      operation: "credentials.find",
+      by,
+      select: ({ account_id, id }) => sql<Stored>`
+        SELECT account_id, ${sql.csv(columns)} FROM credentials WHERE account_id = ${account_id} AND id = ${id}`,
+      read: credentialOf
+    })
+    const findSealed = makeLookUp<Wanted, StoredSealed, StoredCredential>(reads, {
+      operation: "credentials.find_sealed",
+      by,
+      select: ({ account_id, id }) => sql<StoredSealed>`
+        SELECT account_id, ${sql.csv(sealedColumns)}, revision, key_version, (
+          SELECT deleted_at IS NOT NULL FROM workspaces
+          WHERE workspaces.account_id = ${account_id} AND workspaces.id = workspace_id
+        ) AS workspace_deleted, ${isMarked(sql, account_id, sql`credentials.id`, sql`credentials.key_version`)} AS leaked
+        FROM credentials WHERE account_id = ${account_id} AND id = ${id}`,
+      read: (row) => ({
+        credential: credentialOf(row),
+        sealed: { kek_id: row.kek_id, sealed: row.sealed, wrapped_dek: row.wrapped_dek },
+        revision: row.revision,
+        key_version: row.key_version,
+        workspace_deleted: row.workspace_deleted,
+        leaked: row.leaked
+      })
+    })
+
+    const insert = makeInsert(writes, limit, false)
+    const taken = new DatabaseFailure({ kind: "IdTaken", sqlstate: undefined, constraint: "credentials_pkey" })
+
+    return {
+      insert: Effect.fnUntraced(function* (account_id, credential, sealed) {
+        const inserted = yield* insert(account_id, credential, sealed)
+        if (Option.isSome(inserted)) return inserted.value
+        const refusal = yield* writes.ask(whyRefused(writes.sql, account_id, credential, limit), "workspaces.exists")
+        return yield* Option.match(refusal, { onNone: () => Effect.die(taken), onSome: (known) => Effect.fail(known) })
+      }),
+      findById: (account_id, id) =>
+        Effect.flatMap(Prefetched, (known) =>
+          known?.account_id === account_id && known.credential?.id === id
+            ? Effect.succeed(known.credential.found)
+            : find({ account_id, id })
+        ),
+      findSealed: (account_id, id) => findSealed({ account_id, id }),
+      list: listCredentials(reads),
+      update: updateCredential(writes),
+      delete: deleteCredential(writes),
+      scan: scanCredentials(reads),
+      reorder: reorderCredentials(writes)
+    }
+  })
+)

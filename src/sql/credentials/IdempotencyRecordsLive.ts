@@ -1,0 +1,71 @@
+import { Duration, Effect, Layer, Option } from "effect"
+import type { AccountId, CredentialId } from "../../domain/Identifiers.ts"
+import { MaxCredentials } from "../../port/CredentialRepository.ts"
+import { IdempotencyRecords } from "../../port/IdempotencyRecords.ts"
+import { Database } from "../connection/Database.ts"
+import { makeLookUp } from "../connection/makeLookUp.ts"
+import { makeInsert, whyRefused } from "./insertCredential.ts"
+
+interface Wanted {
+  readonly account_id: AccountId
+  readonly key_hash: Uint8Array
+}
+
+interface Found {
+  readonly credential_id: CredentialId
+  readonly fingerprint: Uint8Array
+}
+
+const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString("hex")
+const nameOf = ({ account_id, key_hash }: { readonly account_id: string; readonly key_hash: Uint8Array }) =>
+  `${account_id} ${hex(key_hash)}`
+
+export const layer = Layer.effect(
+  IdempotencyRecords,
+  Effect.map(Effect.all([Database, MaxCredentials]), ([{ writes }, limit]) => {
+    const { distributed, sql } = writes
+    const insert = makeInsert(writes, limit, true)
+    /** The lock makes this a commit of its own, which waits for the same replicas as the insert of the record. */
+    const find = makeLookUp<Wanted, Found, Found>(writes, {
+      operation: "receipts.find",
+      by: { account_id: "uuid", key_hash: "bytea" },
+      select: ({ account_id, key_hash }) => sql<Found>`
+        SELECT credential_id, fingerprint FROM receipts
+        WHERE account_id = ${account_id} AND key_hash = ${key_hash} FOR UPDATE`,
+      read: ({ credential_id, fingerprint }) => ({ credential_id, fingerprint }),
+      nameOf
+    })
+
+    return {
+      insert: Effect.fnUntraced(function* (account_id, credential, sealed, record) {
+        const inserted = yield* insert(account_id, credential, sealed, record)
+        if (Option.isSome(inserted)) return inserted
+        const taken = yield* writes.ask(
+          sql`SELECT 1 FROM receipts WHERE account_id = ${account_id} AND key_hash = ${record.key_hash}`,
+          "receipts.find"
+        )
+        if (taken.length > 0) return Option.none()
+        const refusal = yield* writes.ask(whyRefused(sql, account_id, credential, limit), "workspaces.exists")
+        return Option.isSome(refusal) ? yield* Effect.fail(refusal.value) : Option.none()
+      }),
+      find: (account_id, key_hash) => find({ account_id, key_hash }),
+      /** Rows are found by `ctid`, and by key as well: a `ctid` alone is ambiguous in a partitioned table. Citus locks no rows of several nodes. */
+      forget: (age, limit) =>
+        Effect.map(
+          writes.ask(
+            sql`
+            WITH old AS (
+              SELECT ${sql.csv(["account_id", "key_hash", ...(distributed ? [] : ["ctid"])])} FROM receipts
+              WHERE created_at < now() - make_interval(secs => ${Duration.toSeconds(age)}::float8)
+              ORDER BY created_at LIMIT ${limit} ${distributed ? sql`` : sql`FOR UPDATE SKIP LOCKED`}
+            )
+            DELETE FROM receipts WHERE ${distributed ? sql`true` : sql`ctid = ANY(ARRAY(SELECT ctid FROM old))`}
+            AND (account_id, key_hash) IN (SELECT account_id, key_hash FROM old)
+            RETURNING credential_id`,
+            "receipts.forget"
+          ),
+          (rows) => rows.length
+        )
+    }
+  })
+)

@@ -1,0 +1,125 @@
+import { Effect, Layer } from "effect"
+import type { SqlClient } from "effect/sql"
+import type { AccountId, CredentialId } from "../../domain/Identifiers.ts"
+import { inconclusiveLabel } from "../../domain/Label.ts"
+import type { SealedKey, SealingContext } from "../../domain/SealedKey.ts"
+import { type FoundKey, LeakedKeys, type Suspect } from "../../port/LeakedKeys.ts"
+import { newestEntry, recordEach, recordOnce } from "../audit/auditing.ts"
+import { Database } from "../connection/Database.ts"
+import { bytesOf, contextColumns, pageBytes } from "./credentialRows.ts"
+import { cursorOf, keyOf, lowest } from "../connection/rowOrder.ts"
+import { markOf } from "../routing/ParkingsLive.ts"
+
+/** How many credentials one statement covers at most. */
+const size = 1000
+
+const columns = [...contextColumns, "label", "key_version", "kek_id", "wrapped_dek", "sealed"]
+
+/** A suspect as the driver reads it: the database's types and constraints guarantee the form of every field. */
+type SuspectRow = SealingContext & SealedKey & Pick<Suspect, "label" | "key_version">
+
+/** A suspect and the extent of its page. A page without suspects is one row without a credential; an empty page has none. */
+type Row = {
+  readonly searched: number
+  readonly is_last: boolean
+  readonly last_account_id: AccountId
+  readonly last_id: CredentialId
+} & (SuspectRow | { readonly id: null })
+
+const isSuspect = (row: Row): row is Row & SuspectRow => row.id !== null
+
+/** The row holds its context beside the other columns. */
+const suspectOf = (row: Row & SuspectRow): Suspect => {
+  const { kek_id, key_version, label, sealed, wrapped_dek } = row
+  return { context: row, sealed: { kek_id, wrapped_dek, sealed }, label, key_version }
+}
+
+/** The keys as rows `found (account_id, credential_id, key_version, n)`. */
+const rowsOf = (sql: SqlClient.SqlClient, found: ReadonlyArray<FoundKey>) => sql`
+  unnest(
+    ${found.map(({ account_id }) => account_id)}::uuid[],
+    ${found.map(({ credential_id }) => credential_id)}::uuid[],
+    ${found.map(({ key_version }) => key_version)}::integer[]
+  ) WITH ORDINALITY AS found (account_id, credential_id, key_version, n)`
+
+/** Marks the keys that are still current. Returns those that were not marked before. */
+const mark = (sql: SqlClient.SqlClient, found: ReadonlyArray<FoundKey>) => sql<{
+  account_id: AccountId
+  credential_id: CredentialId
+}>`
+  INSERT INTO credential_parkings AS parked
+    (account_id, credential_id, model, key_version, cause, strikes, until, parked_at)
+  SELECT credentials.account_id, credentials.id, '', found.key_version, 'leaked', 0, NULL, now()
+  FROM ${rowsOf(sql, found)}
+  JOIN credentials ON credentials.account_id = found.account_id AND credentials.id = found.credential_id
+  AND credentials.key_version = found.key_version
+  ORDER BY credentials.account_id, credentials.id
+  ON CONFLICT (account_id, credential_id, model) DO UPDATE
+  SET key_version = excluded.key_version, cause = excluded.cause, strikes = 0, until = NULL, parked_at = excluded.parked_at
+  WHERE parked.cause <> 'leaked' OR parked.key_version < excluded.key_version
+  RETURNING parked.account_id, parked.credential_id`
+
+export const layer = Layer.effect(
+  LeakedKeys,
+  Effect.map(Database, ({ reads, writes }) => ({
+    count: Effect.map(
+      reads.ask(reads.sql<{ count: number }>`SELECT count(*)::int AS count FROM credentials`, "credentials.count"),
+      ([row]) => row?.count ?? 0
+    ),
+    /** The page is limited before labels are compared, so it costs the same however rare suspects are. */
+    scan: ({ after, labels }) => {
+      const { ask, sql } = reads
+      const { account_id, id } = after === undefined ? lowest : keyOf(after)
+      const suspected =
+        labels === undefined ? sql`true` : sql`(label = ANY(${labels}::text[]) OR label ~ ${inconclusiveLabel.source})`
+      const rows = sql<Row>`
+        WITH read AS MATERIALIZED (
+          SELECT *, sum(${bytesOf(sql)} + octet_length(sealed)) OVER (ORDER BY account_id, id) AS bytes,
+            row_number() OVER (ORDER BY account_id, id) AS n
+          FROM (
+            SELECT ${sql.csv(columns)} FROM credentials
+            WHERE (account_id, id) > (${account_id}::uuid, ${id}::uuid) ORDER BY account_id, id LIMIT ${size}
+          ) AS next
+        ), page AS MATERIALIZED (SELECT * FROM read WHERE bytes <= ${pageBytes} OR n = 1)
+        SELECT covered.*, suspects.* FROM (
+          SELECT account_id AS last_account_id, id AS last_id, n::int AS searched,
+            n < ${size} AND n = (SELECT count(*) FROM read) AS is_last
+          FROM page ORDER BY n DESC LIMIT 1
+        ) AS covered LEFT JOIN (SELECT ${sql.csv(columns)} FROM page WHERE ${suspected}) AS suspects ON true`
+      return Effect.map(ask(rows, "leaked_keys.scan"), (found) => {
+        const [first] = found
+        return {
+          suspects: found.filter(isSuspect).map(suspectOf),
+          searched: first?.searched ?? 0,
+          next:
+            first === undefined || first.is_last
+              ? undefined
+              : cursorOf({ account_id: first.last_account_id, id: first.last_id })
+        }
+      })
+    },
+    conclude: ({ found, park, searched }) => {
+      const { ask, sql } = writes
+      const concluded = (before: string) =>
+        Effect.gen(function* () {
+          yield* recordOnce(sql, before, { action: "leak.search", searched, found: found.length })
+          if (park && found.length > 0) {
+            const marked = new Set(
+              (yield* mark(sql, found)).map(({ account_id, credential_id }) => `${account_id} ${credential_id}`)
+            )
+            const parked = found.filter(({ account_id, credential_id }) => marked.has(`${account_id} ${credential_id}`))
+            yield* recordEach(sql, parked, (key) => ({ action: "credential.park", ...key }))
+          }
+          const marks = yield* sql<{ n: number }>`
+            SELECT n::int AS n FROM ${rowsOf(sql, found)} JOIN credential_parkings AS parked
+            ON parked.account_id = found.account_id AND parked.credential_id = found.credential_id
+            AND parked.key_version = found.key_version AND ${markOf(sql)}`
+          const parked = new Set(marks.map(({ n }) => n))
+          return found.map((_, index) => parked.has(index + 1))
+        }).pipe(sql.withTransaction)
+      return Effect.flatMap(ask(newestEntry(sql), "audit.newest"), (before) =>
+        ask(concluded(before), "leaked_keys.conclude")
+      )
+    }
+  }))
+)

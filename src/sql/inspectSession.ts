@@ -1,0 +1,89 @@
+import { Effect } from "effect"
+import { Reactivity } from "effect/reactivity"
+import type { SqlClient } from "effect/sql"
+import { DatabaseFailure } from "../port/DatabaseFailure.ts"
+import { type DatabaseSettings, makeClient } from "./connection/Database.ts"
+import { failureOf } from "./connection/DatabaseErrors.ts"
+import type { DatabaseTarget } from "./connection/DatabaseTarget.ts"
+import { sessionState } from "./connection/Durability.ts"
+
+/** Rights on tables, by the table. */
+export type Rights = Readonly<Record<string, ReadonlyArray<"SELECT" | "INSERT" | "UPDATE" | "DELETE">>>
+
+/** What `serve` and every command need. */
+export const servingRights: Rights = {
+  effect_sql_migrations: ["SELECT"],
+  accounts: ["SELECT", "INSERT"],
+  audit_entries: ["SELECT", "INSERT"],
+  audit_checkpoints: ["SELECT", "INSERT"],
+  workspaces: ["SELECT", "INSERT", "UPDATE"],
+  api_keys: ["SELECT", "INSERT", "UPDATE"],
+  keks: ["SELECT", "INSERT", "UPDATE"],
+  credential_use: ["SELECT", "INSERT", "UPDATE"],
+  credentials: ["SELECT", "INSERT", "UPDATE", "DELETE"],
+  credential_parkings: ["SELECT", "INSERT", "UPDATE", "DELETE"],
+  receipts: ["SELECT", "INSERT", "UPDATE", "DELETE"]
+}
+
+/** What deleting an account needs. The lock on the account takes UPDATE. */
+export const erasingRights: Rights = {
+  ...servingRights,
+  accounts: ["SELECT", "INSERT", "UPDATE", "DELETE"],
+  workspaces: ["SELECT", "INSERT", "UPDATE", "DELETE"],
+  api_keys: ["SELECT", "INSERT", "UPDATE", "DELETE"]
+}
+
+/** The rights that the session's user lacks on tables that exist. A right on one column counts as that on the table. */
+export const missingRights = (sql: SqlClient.SqlClient, rights: Rights) => {
+  const needed = Object.entries(rights).flatMap(([name, kinds]) => kinds.map((kind) => ({ name, kind })))
+  return sql<{ name: string; kinds: string }>`
+    SELECT name, string_agg(kind, ', ' ORDER BY n) AS kinds
+    FROM unnest(${needed.map(({ name }) => name)}::text[], ${needed.map(({ kind }) => kind)}::text[])
+      WITH ORDINALITY AS needed (name, kind, n)
+    WHERE NOT CASE kind WHEN 'DELETE' THEN has_table_privilege(to_regclass(name), kind)
+      ELSE has_any_column_privilege(to_regclass(name), kind) END
+    GROUP BY name ORDER BY min(n)`
+}
+
+/** The tables that Citus keeps for `byok migrate --distribute`; the last one says that it has finished. */
+export const distributedTables = [
+  "accounts",
+  "workspaces",
+  "credentials",
+  "receipts",
+  "credential_parkings",
+  "credential_use",
+  "audit_entries"
+] as const
+
+/** How far the rows of tenants are spread over the nodes of a Citus cluster. */
+const distributionOf = (sql: SqlClient.SqlClient) =>
+  Effect.gen(function* () {
+    const citus = yield* sql`SELECT 1 FROM pg_class WHERE oid = to_regclass('pg_catalog.pg_dist_partition')`
+    if (citus.length === 0) return "none" as const
+    const { length } = yield* sql`
+      SELECT 1 FROM pg_catalog.pg_dist_partition
+      WHERE logicalrelid IN (SELECT to_regclass(name) FROM unnest(${distributedTables}::text[]) AS name)`
+    return length === 0 ? "none" : length < distributedTables.length ? "unfinished" : "distributed"
+  })
+
+/**
+ * Whether server, database and role let sessions acknowledge early by default, and which rights the role lacks; a failure
+ * if sessions cannot write.
+ */
+export const inspectSession = (
+  target: DatabaseTarget,
+  settings: Pick<DatabaseSettings, "connectTimeout" | "pooler">,
+  rights: Rights
+) =>
+  Effect.scoped(
+    Effect.gen(function* () {
+      const sql = yield* makeClient(target, { ...settings, poolSize: 1 })
+      const { early, readOnly } = yield* sessionState(sql)
+      if (readOnly) return yield* new DatabaseFailure({ kind: "ReadOnly", sqlstate: "25006", constraint: undefined })
+      return { early, missing: yield* missingRights(sql, rights), distribution: yield* distributionOf(sql) }
+    })
+  ).pipe(
+    Effect.provide(Reactivity.layer),
+    Effect.mapError((error) => (error._tag === "SqlError" ? failureOf(error) : error))
+  )

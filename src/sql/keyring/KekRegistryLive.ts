@@ -1,0 +1,148 @@
+import { Effect, Layer, Option } from "effect"
+import type { SqlClient } from "effect/sql"
+import { KekRegistry, type SealPermission } from "../../port/KekRegistry.ts"
+import { newestEntry, recordEach, recordOnce } from "../audit/auditing.ts"
+import { Database } from "../connection/Database.ts"
+import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
+import { failureOf } from "../connection/DatabaseErrors.ts"
+import { kekUsage } from "./kekUsage.ts"
+import { rewrapBatch } from "./rewrapBatch.ts"
+
+interface Check {
+  readonly kek_id: string
+  readonly check_value: Uint8Array
+  readonly retired: boolean
+}
+
+/** How long one attempt to retire a key may block statements on `credentials`, and how often it is repeated. */
+const fencing = { lockTimeout: "100ms", attempts: 100, pause: "200 millis" } as const
+
+export const layer = Layer.effect(
+  KekRegistry,
+  Effect.gen(function* () {
+    const database = yield* Database
+    const { background, writes } = database
+    const known = (ids: ReadonlyArray<string>) => writes.sql<Check>`
+      SELECT id AS kek_id, check_value, retired_at IS NOT NULL AS retired FROM keks WHERE id = ANY(${ids}::text[])`
+    const insert = ({ check_value, kek_id }: Omit<Check, "retired">) => writes.sql<{ kek_id: string }>`
+      INSERT INTO keks (id, check_value) VALUES (${kek_id}, ${check_value})
+      ON CONFLICT (id) DO NOTHING RETURNING id AS kek_id`
+    /** Whether the key has sealed, or no key has, or another key of the keyring has. */
+    const maySeal = (sql: SqlClient.SqlClient, kek_ids: ReadonlyArray<string>) => sql`(
+      wraps > 0
+      OR NOT EXISTS (SELECT FROM keks WHERE wraps > 0 AND retired_at IS NULL)
+      OR EXISTS (SELECT FROM keks WHERE wraps > 0 AND retired_at IS NULL AND id = ANY(${kek_ids}::text[]))
+    )`
+    const sealPermission = (kek_id: string, kek_ids: ReadonlyArray<string>) =>
+      Effect.map(
+        background.sql<{ permission: SealPermission }>`
+          SELECT CASE
+            WHEN retired_at IS NOT NULL THEN 'retired'
+            WHEN ${maySeal(background.sql, kek_ids)} THEN 'seals'
+            ELSE 'foreign'
+          END AS permission FROM keks WHERE id = ${kek_id}`,
+        ([found]) => found?.permission ?? "foreign"
+      )
+    /** Only the first use of a key takes the lock; under it, the first use of every other key is visible. */
+    const reserve = Effect.fnUntraced(function* (kek_id: string, kek_ids: ReadonlyArray<string>, count: number) {
+      const { sql } = writes
+      const [used] = yield* sql`SELECT 1 FROM keks WHERE id = ${kek_id} AND wraps > 0`
+      if (used === undefined) yield* sql`LOCK TABLE keks IN SHARE ROW EXCLUSIVE MODE`
+      const [reserved] = yield* sql<{ wraps: number }>`
+        UPDATE keks SET wraps = wraps + ${count} WHERE id = ${kek_id} AND ${maySeal(sql, kek_ids)}
+        RETURNING wraps::float8 AS wraps`
+      return Option.map(Option.fromUndefinedOr(reserved), ({ wraps }) => wraps)
+    })
+
+    const count = (kek_id: string) => {
+      const counted = writes.sql<{ n: number }>`SELECT count(*)::int AS n FROM credentials WHERE kek_id = ${kek_id}`
+      return Effect.map(writes.probe(counted, "keks.count"), ([row]) => row?.n ?? 0)
+    }
+
+    /** Retires or reinstates a key as soon as running transactions release `credentials`; false if that takes too long. */
+    const fence = Effect.fnUntraced(
+      function* (kek_id: string, retired: boolean) {
+        const { sql } = writes
+        yield* sql`LOCK TABLE keks IN SHARE ROW EXCLUSIVE MODE`
+        const changed = yield* sql`
+          UPDATE keks SET retired_at = CASE WHEN ${retired} THEN now() END
+          WHERE id = ${kek_id} AND (retired_at IS NULL) = ${retired} RETURNING id`
+        yield* recordEach(sql, changed, () => ({ action: retired ? "keyring.retire" : "keyring.reinstate", kek_id }))
+        const rows = yield* sql<{ id: string }>`SELECT id FROM keks WHERE retired_at IS NOT NULL ORDER BY id`
+        yield* sql.unsafe(`SET LOCAL lock_timeout = '${fencing.lockTimeout}'`)
+        yield* sql`ALTER TABLE credentials DROP CONSTRAINT IF EXISTS credentials_kek_retired`
+        yield* sql.unsafe(`ALTER TABLE credentials ADD CONSTRAINT credentials_kek_retired
+          CHECK (kek_id <> ALL ('{${rows.map(({ id }) => `"${id}"`).join()}}'::text[])) NOT VALID`)
+        return true
+      },
+      (change) =>
+        writes.sql.withTransaction(change).pipe(
+          Effect.catchIf(
+            (error) => failureOf(error).sqlstate === "55P03",
+            () => Effect.succeed(false)
+          ),
+          (query) => writes.probe(query, "keks.fence")
+        )
+    )
+    const fenced = Effect.fnUntraced(function* (kek_id: string, retired: boolean) {
+      for (let attempt = 1; !(yield* fence(kek_id, retired)); attempt++) {
+        if (attempt === fencing.attempts) {
+          return yield* Effect.die(
+            new DatabaseFailure({ kind: "LockTimeout", sqlstate: "55P03", constraint: undefined })
+          )
+        }
+        yield* Effect.sleep(fencing.pause)
+      }
+    })
+
+    return {
+      known: (kek_ids) => writes.probe(known(kek_ids), "keks.known"),
+      sealPermission: (kek_id, kek_ids) => background.probe(sealPermission(kek_id, kek_ids), "keks.seal_permission"),
+      reserve: (kek_id, kek_ids, count) =>
+        writes.ask(writes.sql.withTransaction(reserve(kek_id, kek_ids, count)), "keks.reserve"),
+      admit: (kek_id) =>
+        Effect.gen(function* () {
+          const { sql } = writes
+          const admitted = yield* sql`
+            UPDATE keks SET wraps = 1 WHERE id = ${kek_id} AND wraps = 0 AND retired_at IS NULL RETURNING id`
+          yield* recordEach(sql, admitted, () => ({ action: "keyring.admit", kek_id }))
+        }).pipe(writes.sql.withTransaction, (query) => writes.probe(query, "keks.admit")),
+      promote: Effect.fnUntraced(function* (kek_id) {
+        const { probe, sql } = writes
+        const before = yield* probe(newestEntry(sql), "audit.newest")
+        yield* probe(recordOnce(sql, before, { action: "keyring.promote", kek_id }), "keks.promote")
+      }),
+      retire: Effect.fnUntraced(function* (kek_id) {
+        const before = yield* count(kek_id)
+        if (before > 0) return before
+        yield* fenced(kek_id, true)
+        const meanwhile = yield* count(kek_id)
+        if (meanwhile > 0) yield* fenced(kek_id, false)
+        return meanwhile
+      }),
+      register: Effect.fnUntraced(function* (keks) {
+        const ids = keks.map(({ kek_id }) => kek_id)
+        const differing = (rows: ReadonlyArray<Check>) =>
+          keks
+            .filter(({ check_value, kek_id }) =>
+              rows.some((row) => row.kek_id === kek_id && Buffer.compare(row.check_value, check_value) !== 0)
+            )
+            .map(({ kek_id }) => kek_id)
+        const before = yield* writes.probe(known(ids), "keks.known")
+        const found = differing(before)
+        if (found.length > 0 || before.length === new Set(ids).size) return found
+        const recorded = Effect.gen(function* () {
+          yield* writes.sql`LOCK TABLE keks IN SHARE ROW EXCLUSIVE MODE`
+          const found = differing(yield* known(ids))
+          if (found.length > 0) return found
+          const inserted = (yield* Effect.forEach(keks, insert)).flat()
+          yield* recordEach(writes.sql, inserted, ({ kek_id }) => ({ action: "keyring.register", kek_id }))
+          return found
+        })
+        return yield* writes.probe(writes.sql.withTransaction(recorded), "keks.register")
+      }),
+      rewrapBatch: rewrapBatch(writes),
+      ...kekUsage(database)
+    }
+  })
+)

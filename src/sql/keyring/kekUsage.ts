@@ -1,0 +1,99 @@
+import { DateTime, Effect } from "effect"
+import type { SqlClient } from "effect/sql"
+import { countLimit } from "../../domain/countLimit.ts"
+import type { KekRegistry, NamingCredential, RegisteredKey } from "../../port/KekRegistry.ts"
+import type { Database } from "../connection/Database.ts"
+
+/** The ids of the keys that credentials name: walks the index from one to the next. */
+const namedKeks = (sql: SqlClient.SqlClient) =>
+  Effect.gen(function* () {
+    const ids: Array<string> = []
+    for (;;) {
+      const [next] = yield* sql<{ id: string | null }>`
+        SELECT min(kek_id) AS id FROM credentials WHERE kek_id > ${ids.at(-1) ?? ""}`
+      if (typeof next?.id !== "string") return ids
+      ids.push(next.id)
+    }
+  })
+
+/**
+ * How many credentials name a key, as far as `limit`. The range and the order keep to the index; for an equality
+ * PostgreSQL might read the whole table, expecting many rows.
+ */
+const countNaming = (sql: SqlClient.SqlClient, kek_id: string, limit: number | undefined) =>
+  Effect.map(
+    sql<{ n: number }>`
+      SELECT count(*)::int AS n FROM (
+        SELECT 1 FROM credentials WHERE kek_id BETWEEN ${kek_id} AND ${kek_id}
+        ORDER BY kek_id LIMIT ${sql.literal(limit === undefined ? "ALL" : String(limit))}
+      ) AS naming`,
+    ([row]) => row?.n ?? 0
+  )
+
+// Rows as the driver reads them: the database's types and constraints guarantee the form of every field.
+
+interface RegisteredRow {
+  readonly kek_id: string
+  readonly wraps: number
+  readonly registered_at: Date | null
+}
+interface UsageRow extends RegisteredRow {
+  readonly retired: boolean
+}
+
+const registered = ({ kek_id, registered_at, wraps }: RegisteredRow): RegisteredKey => ({
+  kek_id,
+  wraps,
+  ...(registered_at === null ? {} : { registered_at: DateTime.fromDateUnsafe(registered_at) })
+})
+
+const capped = (credentials: number) =>
+  credentials > countLimit ? { credentials: countLimit, more_credentials: true as const } : { credentials }
+
+/** Reports which keys there are and which credentials name them. */
+export const kekUsage = ({
+  background,
+  reads: { ask, sql }
+}: Database["Service"]): Pick<KekRegistry["Service"], "list" | "live" | "missing" | "naming"> => ({
+  list: ask(
+    Effect.gen(function* () {
+      const rows = yield* sql<UsageRow>`
+        SELECT id AS kek_id, wraps::float8 AS wraps, retired_at IS NOT NULL AS retired, registered_at FROM keks`
+      const known = new Map(rows.map((row) => [row.kek_id, row]))
+      const named = yield* namedKeks(sql)
+      const ids = Array.from(new Set([...named, ...known.keys()])).sort()
+      return yield* Effect.forEach(ids, (kek_id) =>
+        Effect.map(countNaming(sql, kek_id, countLimit + 1), (credentials) => {
+          const { retired, ...row } = known.get(kek_id) ?? { kek_id, wraps: 0, retired: false, registered_at: null }
+          return { ...registered(row), ...capped(credentials), retired }
+        })
+      )
+    }),
+    "keks.list"
+  ),
+  live: Effect.map(
+    ask(
+      sql<RegisteredRow>`
+        SELECT id AS kek_id, wraps::float8 AS wraps, registered_at FROM keks WHERE retired_at IS NULL`,
+      "keks.live"
+    ),
+    (rows) => rows.map(registered)
+  ),
+  missing: (kek_ids, limit) =>
+    background.probe(
+      Effect.flatMap(namedKeks(background.sql), (named) =>
+        Effect.forEach(
+          named.filter((id) => !kek_ids.includes(id)),
+          (kek_id) => Effect.map(countNaming(background.sql, kek_id, limit), (credentials) => ({ kek_id, credentials }))
+        )
+      ),
+      "keks.missing"
+    ),
+  naming: (kek_ids, limit) =>
+    ask(
+      sql<NamingCredential>`
+        SELECT kek_id, account_id, workspace_id, id AS credential_id FROM credentials
+        WHERE kek_id = ANY(${kek_ids}::text[]) ORDER BY kek_id, id LIMIT ${limit}`,
+      "keks.naming"
+    )
+})

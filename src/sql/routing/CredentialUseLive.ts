@@ -1,0 +1,60 @@
+import { Effect, Layer, Option } from "effect"
+import type { SqlClient } from "effect/sql"
+import type { LastUse } from "../../domain/routing/LastUse.ts"
+import { CredentialUse, type UsedCredential } from "../../port/CredentialUse.ts"
+import { Database } from "../connection/Database.ts"
+import { inLockOrder } from "../connection/rowOrder.ts"
+
+/** The driver sends no array of nulls alone, so "" stands for null. */
+const timeOf = (at: number | null) => (at === null ? "" : new Date(at).toISOString())
+
+/** The uses as rows `given`, in the order in which they are locked. */
+const rowsOf = (sql: SqlClient.SqlClient, uses: ReadonlyArray<UsedCredential>) => {
+  const sorted = inLockOrder(({ account_id, credential_id }) => `${account_id} ${credential_id}`, uses)
+  return sql`
+    unnest(
+      ${sorted.map(({ account_id }) => account_id)}::uuid[],
+      ${sorted.map(({ credential_id }) => credential_id)}::uuid[],
+      ${sorted.map(({ last_leased_at }) => timeOf(last_leased_at))}::text[],
+      ${sorted.map(({ last_succeeded_at }) => timeOf(last_succeeded_at))}::text[],
+      ${sorted.map(({ last_failed_at }) => timeOf(last_failed_at))}::text[],
+      ${sorted.map(({ last_failure }) => last_failure ?? "")}::text[]
+    ) AS given (account_id, credential_id, last_leased_at, last_succeeded_at, last_failed_at, last_failure)`
+}
+
+export const layer = Layer.effect(
+  CredentialUse,
+  Effect.map(Database, ({ background, reads }) => ({
+    store: (uses) => {
+      const { ask, sql } = background
+      return Effect.asVoid(
+        ask(
+          sql`
+          INSERT INTO credential_use AS used
+            (account_id, credential_id, last_leased_at, last_succeeded_at, last_failed_at, last_failure)
+          SELECT credentials.account_id, credentials.id, nullif(given.last_leased_at, '')::timestamptz,
+            nullif(given.last_succeeded_at, '')::timestamptz, nullif(given.last_failed_at, '')::timestamptz,
+            nullif(given.last_failure, '')
+          FROM ${rowsOf(sql, uses)}
+          JOIN credentials ON credentials.account_id = given.account_id AND credentials.id = given.credential_id
+          ON CONFLICT (account_id, credential_id) DO UPDATE
+          SET last_leased_at = greatest(used.last_leased_at, excluded.last_leased_at),
+            last_succeeded_at = greatest(used.last_succeeded_at, excluded.last_succeeded_at),
+            last_failed_at = greatest(used.last_failed_at, excluded.last_failed_at),
+            last_failure = CASE WHEN used.last_failed_at >= excluded.last_failed_at OR excluded.last_failed_at IS NULL
+              THEN used.last_failure ELSE excluded.last_failure END`,
+          "credential_use.store"
+        )
+      )
+    },
+    find: (account_id, credential_id) => {
+      const { ask, sql } = reads
+      const rows = sql<LastUse>`
+        SELECT (extract(epoch FROM last_leased_at) * 1000)::float8 AS last_leased_at,
+          (extract(epoch FROM last_succeeded_at) * 1000)::float8 AS last_succeeded_at,
+          (extract(epoch FROM last_failed_at) * 1000)::float8 AS last_failed_at, last_failure
+        FROM credential_use WHERE account_id = ${account_id} AND credential_id = ${credential_id}`
+      return Effect.map(ask(rows, "credential_use.find"), ([row]) => Option.fromUndefinedOr(row))
+    }
+  }))
+)

@@ -1,0 +1,344 @@
+import { assert, describe, it } from "@effect/vitest"
+import { createHmac } from "node:crypto"
+import { Arbitrary, Cause, DateTime, Effect, Exit, Layer, Option, Redacted, Schema } from "effect"
+import { isDeepStrictEqual } from "node:util"
+import { CurrentCaller } from "../../../src/domain/CurrentCaller.ts"
+import { Conflict, InvalidParams } from "../../../src/domain/Errors.ts"
+import { IdempotencyKey } from "../../../src/domain/IdempotencyKey.ts"
+import type { AccountId } from "../../../src/domain/Identifiers.ts"
+import { NewCredential } from "../../../src/domain/NewCredential.ts"
+import { AccountRepository } from "../../../src/port/AccountRepository.ts"
+import { Cipher, KeyStoreUnavailable } from "../../../src/port/Cipher.ts"
+import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
+import { Credentials } from "../../../src/port/Credentials.ts"
+import { IdempotencyRecords } from "../../../src/port/IdempotencyRecords.ts"
+import { acceptedBody, elementOf, givenKey, integer, oneOf, text } from "../../support/memory/arbitraries.ts"
+import { inMemory, own } from "../../support/memory/inMemory.ts"
+import { Memory } from "../../support/memory/Memory.ts"
+import { ringOf } from "../../support/keys/keyrings.ts"
+import { cipherWith, rotationWith } from "../../support/keys/rotating.ts"
+import { addWorkspace, newTenant } from "../../support/database/newTenant.ts"
+import { create, createOnce as createOnceAs, instead } from "../../support/service/asTenant.ts"
+
+const service = inMemory()
+
+type Body = Readonly<Record<string, unknown>>
+
+const decode = Schema.decodeUnknownSync(NewCredential)
+const minimal = { provider: "openai", key: "sk-0123456789-0123456789-AbCd" }
+
+/** What a body says, with its key in the clear. */
+const saying = (body: Body) => {
+  const { key, ...rest } = decode(body)
+  return { ...rest, key: Redacted.value(key) }
+}
+
+/** A body that names the default workspace of the account, another one, or none. */
+interface Given {
+  readonly body: Body
+  readonly workspace: "default" | "another" | undefined
+}
+
+const workspace = elementOf<Given["workspace"]>([undefined, undefined, "default", "another"])
+
+const idempotencyKey = Arbitrary.schema(IdempotencyKey)
+
+/** The same request in other words: members in another order, defaults written out, an unknown member added. */
+const rewritten = (body: Body): Body => ({
+  unknown: 1,
+  ...Object.fromEntries(Object.entries(saying(body)).reverse())
+})
+
+/** The body with one member changed, where that leaves one that is accepted. */
+const changed = (body: Body, { member, value }: { readonly member: string; readonly value: unknown }): Body => {
+  const other = { ...body, [member]: value }
+  return Option.isSome(Schema.decodeUnknownOption(NewCredential)(other)) ? other : body
+}
+
+const change = oneOf<{ readonly member: string; readonly value: unknown }>(
+  Arbitrary.map(givenKey, (value) => ({ member: "key", value })),
+  Arbitrary.map(text(0, 3), (value) => ({ member: "name", value })),
+  Arbitrary.map(elementOf([null, [], ["m"], ["m", "m"], ["n"]]), (value) => ({ member: "allowed_models", value })),
+  Arbitrary.map(elementOf([null, [], ["m"]]), (value) => ({ member: "allowed_user_ids", value })),
+  Arbitrary.map(elementOf([null, true, false]), (value) => ({ member: "declared_zdr", value })),
+  Arbitrary.map(elementOf([null, "global"]), (value) => ({ member: "declared_region", value })),
+  Arbitrary.map(elementOf([true, false]), (value) => ({ member: "disabled", value })),
+  Arbitrary.map(elementOf([true, false]), (value) => ({ member: "is_byok_only", value })),
+  Arbitrary.map(elementOf(["openai", "groq"]), (value) => ({ member: "provider", value }))
+)
+
+/** The body with the region that its credential gets written out, or left out. */
+const withRegion = (body: Body, isNamed: boolean): Body => {
+  const { key, provider } = decode(body)
+  const region: unknown =
+    /^\s*\{/.test(Redacted.value(key)) && (provider === "openai" || provider === "fireworks")
+      ? Reflect.get(Object(JSON.parse(Redacted.value(key))), "region")
+      : undefined
+  if (region === undefined) return body
+  return { ...body, declared_region: isNamed ? (region === "eu" ? "europe" : region) : null }
+}
+
+/** Two bodies: equal, equal in other words, different in one member, or unrelated. */
+const pairs = Arbitrary.flatMap(
+  Arbitrary.all({ body: acceptedBody(givenKey), place: workspace }),
+  ({ body: one, place }) =>
+    Arbitrary.map(
+      Arbitrary.all({
+        place: oneOf(Arbitrary.Constant(place), workspace),
+        other: oneOf<Body>(
+          Arbitrary.Constant(one),
+          Arbitrary.Constant(rewritten(one)),
+          Arbitrary.Constant(withRegion(one, true)),
+          Arbitrary.Constant(withRegion(one, false)),
+          Arbitrary.map(change, (made) => changed(one, made)),
+          Arbitrary.map(change, (made) => rewritten(changed(one, made))),
+          acceptedBody(givenKey)
+        )
+      }),
+      (other): readonly [Given, Given] => [
+        { body: one, workspace: place },
+        { body: other.other, workspace: other.place }
+      ]
+    )
+)
+
+const createOnce = (account_id: AccountId, body: Body, key: IdempotencyKey) => createOnceAs({ account_id }, body, key)
+
+const rowCount = Effect.map(Memory, ({ credentials }) => credentials.size)
+
+/** What a plain create of the body stores, except what is new for every credential. */
+const stored = Effect.fnUntraced(function* (account_id: AccountId, body: Body) {
+  const made = yield* create({ account_id }, body)
+  return { ...made, id: undefined, created_at: undefined, sort_order: undefined, key: body["key"] }
+})
+
+/** Whether the second body under an idempotency key is answered by what it would create, and is not stored. */
+const decidedByWhatIsMeant = Effect.fnUntraced(function* (one: Given, other: Given, key: IdempotencyKey) {
+  const { account_id, workspace_id } = yield* newTenant
+  const places = { default: workspace_id, another: yield* addWorkspace(account_id) }
+  const [left, right] = [one, other].map(({ body, workspace }): Body =>
+    workspace === undefined ? body : { ...body, workspace_id: places[workspace] }
+  ) as [Body, Body]
+  yield* own(account_id, left)
+  yield* own(account_id, right)
+  const same = isDeepStrictEqual(yield* stored(account_id, left), yield* stored(account_id, right))
+  const first = yield* createOnce(account_id, left, key)
+  const second = yield* Effect.exit(createOnce(account_id, right, key))
+  const isRight = same
+    ? isDeepStrictEqual(second, Exit.succeed({ credential: first.credential, replayed: true }))
+    : Exit.isFailure(second) && isDeepStrictEqual(Exit.findErrorOption(second), Option.some(new Conflict()))
+  return !first.replayed && isRight && (yield* rowCount) === 3
+})
+
+describe("a create with an idempotency key (SECURITY.md, Idempotency records)", () => {
+  it.effect.prop(
+    "happens once for bodies that create the same, however they are written, and is refused for another (F18)",
+    [pairs, idempotencyKey],
+    ([[one, other], key]) => Effect.provide(decidedByWhatIsMeant(one, other, key), service),
+    { arbitrary: { runs: 200 } }
+  )
+
+  const forgetful = [
+    [
+      "takes any provider key for the one that it stored",
+      instead(Cipher, (cipher) => ({ ...cipher, holds: () => Effect.succeed(true) }))
+    ],
+    [
+      "keeps no idempotency records",
+      instead(IdempotencyRecords, (records) => ({ ...records, find: () => Effect.succeedNone }))
+    ]
+  ] as const
+
+  it.effect.each(forgetful)("would be caught if the service %s (control)", ([, broken]) =>
+    Effect.gen(function* () {
+      const checked = yield* Arbitrary.checkEffect(
+        Arbitrary.all({ pair: pairs, key: idempotencyKey }),
+        ({ key, pair: [one, other] }) =>
+          decidedByWhatIsMeant(one, other, key).pipe(
+            Effect.catchDefect(() => Effect.succeed(false)),
+            Effect.provide(Layer.provideMerge(Layer.effect(Credentials, broken), service))
+          ),
+        { runs: 300, maxShrinks: 0 }
+      )
+      assert.strictEqual(checked._tag, "Falsified")
+    })
+  )
+
+  it.effect.prop(
+    "means nothing to another account, which gets a credential of its own (T6)",
+    [acceptedBody(givenKey), idempotencyKey],
+    ([body, key]) =>
+      Effect.gen(function* () {
+        const [one, other] = [yield* newTenant, yield* newTenant]
+        const shown = { ...body, allowed_api_key_hashes: null }
+        const made = yield* createOnce(one.account_id, shown, key)
+        const others = yield* createOnce(other.account_id, { ...shown, name: "another" }, key)
+        assert.isFalse(others.replayed)
+        assert.notStrictEqual(others.credential.id, made.credential.id)
+        assert.strictEqual(others.credential.workspace_id, other.workspace_id)
+        assert.deepEqual(yield* createOnce(one.account_id, shown, key), { ...made, replayed: true })
+        const { records } = yield* Memory
+        const [left, right] = Array.from(records.values())
+        assert.notDeepEqual(left?.key_hash, right?.key_hash)
+        assert.notDeepEqual(left?.fingerprint, right?.fingerprint)
+      }).pipe(Effect.provide(service)),
+    { arbitrary: { runs: 30 } }
+  )
+
+  const key = IdempotencyKey.make("k")
+
+  it.effect("is answered with what was stored even after its workspace and API keys are gone; nothing else is", () =>
+    Effect.gen(function* () {
+      const { account_id, hash } = yield* newTenant
+      const accounts = yield* AccountRepository
+      const workspace_id = yield* addWorkspace(account_id)
+      const body = { ...minimal, workspace_id, allowed_api_key_hashes: [hash] }
+      const made = yield* createOnce(account_id, body, key)
+      yield* accounts.deleteWorkspace(workspace_id, yield* DateTime.now)
+      yield* accounts.revokeApiKey(hash, yield* DateTime.now)
+      assert.deepEqual(yield* createOnce(account_id, body, key), { ...made, replayed: true })
+      const refused = yield* Effect.flip(createOnce(account_id, body, IdempotencyKey.make("another")))
+      assert.instanceOf(refused, InvalidParams)
+    }).pipe(Effect.provide(service))
+  )
+
+  it.effect("in the default workspace, which is deleted since, may name it on repetition (F18)", () =>
+    Effect.gen(function* () {
+      const { account_id, workspace_id } = yield* newTenant
+      const accounts = yield* AccountRepository
+      const made = yield* createOnce(account_id, minimal, key)
+      yield* accounts.deleteWorkspace(workspace_id, yield* DateTime.now)
+      for (const body of [minimal, { ...minimal, workspace_id }]) {
+        assert.deepEqual(yield* createOnce(account_id, body, key), { ...made, replayed: true })
+      }
+    }).pipe(Effect.provide(service))
+  )
+
+  it.effect(
+    "is the same across an upgrade that adds a member, unless that has another value than its default (F18)",
+    () =>
+      Effect.gen(function* () {
+        const { account_id } = yield* newTenant
+        const credentials = yield* Credentials
+        const repeat = (added: object) =>
+          Effect.provideService(credentials.createOnce({ ...decode(minimal), ...added }, key), CurrentCaller, {
+            account_id
+          })
+        const { credential } = yield* repeat({})
+        for (const added of [{ added_later: null }, { added_later: false }]) {
+          assert.deepEqual(yield* repeat(added), { credential, replayed: true })
+        }
+        for (const added_later of [true, 0, "", []]) {
+          assert.instanceOf(yield* Effect.flip(repeat({ added_later })), Conflict)
+        }
+      }).pipe(Effect.provide(service))
+  )
+
+  it.effect("may be corrected under the same key if it was refused", () =>
+    Effect.gen(function* () {
+      const { account_id } = yield* newTenant
+      const wrong = { ...minimal, allowed_api_key_hashes: ["0".repeat(64)] }
+      assert.instanceOf(yield* Effect.flip(createOnce(account_id, wrong, key)), InvalidParams)
+      assert.isFalse((yield* createOnce(account_id, minimal, key)).replayed)
+    }).pipe(Effect.provide(service))
+  )
+
+  it.effect("is recognised by hashes whose definition must not change", () =>
+    Effect.gen(function* () {
+      const { account_id } = yield* newTenant
+      const { credential } = yield* createOnce(account_id, { ...minimal, allowed_models: ["m"] }, key)
+      const mac = (...parts: ReadonlyArray<unknown>) =>
+        createHmac("sha256", key).update(JSON.stringify(parts)).digest("hex")
+      const { key: _, ...fields } = decode({ ...minimal, allowed_models: ["m"] })
+      const [record] = (yield* Memory).records.values()
+      assert.deepStrictEqual(
+        [record?.key_hash, record?.fingerprint].map((bytes) => Buffer.from(bytes ?? []).toString("hex")),
+        [
+          mac("byok/idempotency-key/1", account_id),
+          mac("byok/fingerprint/1", account_id, credential.id, Object.entries(fields).sort())
+        ]
+      )
+    }).pipe(Effect.provide(service))
+  )
+
+  it.effect("is answered with the other's result if both came at once, and fails if its record disappears", () =>
+    Effect.gen(function* () {
+      const { account_id } = yield* newTenant
+      const made = yield* createOnce(account_id, minimal, key)
+      let asked = 0
+      const late = yield* instead(IdempotencyRecords, (records) => ({
+        ...records,
+        find: (...row) => (++asked === 1 ? Effect.succeedNone : records.find(...row))
+      }))
+      const answer = yield* Effect.provideService(createOnce(account_id, minimal, key), Credentials, late)
+      assert.deepEqual(answer, { ...made, replayed: true })
+      assert.strictEqual(yield* rowCount, 1)
+      const forgetful = yield* instead(IdempotencyRecords, (records) => ({
+        ...records,
+        find: () => Effect.succeedNone
+      }))
+      const died = yield* Effect.exit(
+        Effect.provideService(createOnce(account_id, minimal, key), Credentials, forgetful)
+      )
+      assert(Exit.isFailure(died))
+      assert.include(String(Cause.squash(died.cause)), "The conflicting idempotency record has disappeared")
+    }).pipe(Effect.provide(service))
+  )
+
+  it.effect("fails while the key store is down, and is answered once it is back (R10)", () =>
+    Effect.gen(function* () {
+      const { account_id } = yield* newTenant
+      const made = yield* createOnce(account_id, minimal, key)
+      const down = yield* instead(Cipher, (cipher) => ({
+        ...cipher,
+        holds: () => Effect.fail(new KeyStoreUnavailable({ reason: "down" }))
+      }))
+      const failed = yield* Effect.exit(Effect.provideService(createOnce(account_id, minimal, key), Credentials, down))
+      assert.isTrue(Exit.isFailure(failed) && Option.isNone(Exit.findErrorOption(failed)))
+      assert.deepEqual(yield* createOnce(account_id, minimal, key), { ...made, replayed: true })
+    }).pipe(Effect.provide(service))
+  )
+
+  it.effect("is still answered after a rotation, with the old key retired (T10)", () =>
+    Effect.gen(function* () {
+      const { account_id } = yield* newTenant
+      const withRing = (...ids: ReadonlyArray<string>) =>
+        Effect.gen(function* () {
+          const cipher = yield* cipherWith(ringOf(...ids))
+          const credentials = yield* instead(Cipher, () => cipher)
+          return yield* Effect.provideService(createOnce(account_id, minimal, key), Credentials, credentials)
+        })
+      const made = yield* withRing("old")
+      assert.isTrue(Exit.isFailure(yield* Effect.exit(withRing("new"))), "control")
+      const rotation = yield* rotationWith(ringOf("new", "old"))
+      assert.strictEqual((yield* rotation.rewrap({ rate: 1000 })).rewrapped, 1)
+      assert.deepEqual(yield* withRing("new"), { ...made, replayed: true })
+    }).pipe(Effect.provide(service))
+  )
+
+  const positions = Arbitrary.array(integer(0, 2), { minLength: 2, maxLength: 12 })
+  it.effect.prop(
+    "is stored once per key, however many concurrent requests there are",
+    [positions],
+    ([given]) =>
+      Effect.gen(function* () {
+        const { account_id } = yield* newTenant
+        const repository = yield* CredentialRepository
+        const answers = yield* Effect.forEach(
+          given,
+          (n) => createOnce(account_id, { ...minimal, name: `n${n}` }, IdempotencyKey.make(`k${n}`)),
+          { concurrency: "unbounded" }
+        )
+        const distinct = new Set(given)
+        assert.strictEqual(yield* rowCount, distinct.size)
+        assert.lengthOf(
+          answers.filter(({ replayed }) => !replayed),
+          distinct.size
+        )
+        for (const { credential } of answers) {
+          assert.deepEqual(yield* repository.findById(account_id, credential.id), Option.some(credential))
+        }
+      }).pipe(Effect.provide(service)),
+    { arbitrary: { runs: 30 } }
+  )
+})

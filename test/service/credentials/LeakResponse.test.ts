@@ -1,0 +1,262 @@
+import { assert, describe, it } from "@effect/vitest"
+import { NodeCrypto } from "@effect/platform-node"
+import { Arbitrary, Effect, Layer, Option, Redacted } from "effect"
+import { Cipher, KeyStoreUnavailable, UnknownKeyId } from "../../../src/port/Cipher.ts"
+import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
+import { LeakedKeys } from "../../../src/port/LeakedKeys.ts"
+import { Parkings } from "../../../src/port/Parkings.ts"
+import * as CredentialsLive from "../../../src/service/credentials/Credentials.ts"
+import { LeakResponse, type LeakSearchProgress } from "../../../src/service/credentials/LeakResponse.ts"
+import { offeredKey } from "../../support/keys/offeredKey.ts"
+import { newTenant } from "../../support/database/newTenant.ts"
+import { stores } from "../../support/database/stores.ts"
+import { ringOf } from "../../support/keys/keyrings.ts"
+import { holdsByTheBook } from "../../support/keys/leakSearch.ts"
+import { elementOf, givenKey, integer, keyMaterial, oneOf, text } from "../../support/memory/arbitraries.ts"
+import { cipherOn, inMemory } from "../../support/memory/inMemory.ts"
+import { Memory } from "../../support/memory/Memory.ts"
+import { create as createAs, update } from "../../support/service/asTenant.ts"
+import { layerLive } from "../../support/process/layerLive.ts"
+
+const keyring = ringOf("kek")
+
+const create = Effect.fnUntraced(function* (provider: string, key: string) {
+  const { account_id } = yield* newTenant
+  const { id, workspace_id } = yield* createAs({ account_id }, { provider, key })
+  return { account_id, workspace_id, id, provider, key }
+})
+
+const search = (leak: string, options: { readonly all?: boolean; readonly park?: boolean } = {}) =>
+  Effect.provide(
+    Effect.flatMap(LeakResponse, ({ find }) => find({ text: Redacted.make(leak), ...options })),
+    LeakResponse.layer
+  )
+
+const replaceKey = (created: Effect.Success<ReturnType<typeof create>>, key: string) =>
+  update(created, created.id, { key })
+
+const isOffered = ({ account_id, id }: Effect.Success<ReturnType<typeof create>>) =>
+  Effect.map(offeredKey(account_id, id), Option.isSome)
+
+/** JSON of providers without key material, around a secret. */
+const jsonKey = Arbitrary.map(
+  Arbitrary.all({
+    secret: text(1, 40),
+    around: elementOf(["", " ", "\n"]),
+    shape: elementOf<(secret: string) => unknown>([
+      (secret) => ({ accessKeyId: "AKIA-fake", secretAccessKey: secret, region: "us-east-1" }),
+      (secret) => [{ model_slug: "a/b", endpoint_url: "https://fake.test", api_key: secret }],
+      (secret) => ({ type: "service_account", private_key: `-----\n${secret}\n-----\n`, nested: { deep: [secret] } }),
+      (secret) => [secret]
+    ])
+  }),
+  ({ around, secret, shape }) => `${around}${JSON.stringify(shape(secret))}${around}`
+)
+const plain = Arbitrary.filter(givenKey, (key) => !key.trimStart().startsWith("{"))
+const stored = oneOf(
+  Arbitrary.all({ provider: elementOf(["openai", "fireworks"]), key: oneOf(plain, keyMaterial(givenKey)) }),
+  Arbitrary.all({
+    provider: elementOf(["amazon-bedrock", "azure", "google-vertex", "xai"]),
+    key: oneOf(plain, jsonKey)
+  })
+)
+
+/** What may be left of a key when it leaks: all of it, any string in it, or nearly that. */
+const leakOf = (key: string, part: number, change: number): string => {
+  const parts = [key]
+  try {
+    JSON.parse(key, (_name, value: unknown) => {
+      if (typeof value === "string" && value !== "") parts.push(value)
+      return value
+    })
+  } catch {
+    // It is plain text.
+  }
+  const leak = parts[part % parts.length] ?? key
+  return [leak, leak, `${leak}\n`, `${leak}x`, leak.slice(1), `${leak.slice(0, 3)}x${leak.slice(4)}`][change] || "x"
+}
+const cases = Arbitrary.all({
+  keys: Arbitrary.array(stored, { minLength: 1, maxLength: 5 }),
+  which: integer(0, 4),
+  part: integer(0, 7),
+  change: integer(0, 5)
+})
+
+describe.each(stores.slice(0, 2))("a search for a leaked key, %s", (_name, store) => {
+  const service = CredentialsLive.layer.pipe(
+    Layer.provideMerge(cipherOn(keyring)),
+    Layer.provideMerge(store),
+    Layer.provideMerge(NodeCrypto.layerSecureRandom)
+  )
+
+  layerLive(service, { timeout: "60 seconds" })((it) => {
+    it.effect.prop(
+      "finds a credential if and only if it holds the key or has it inside, by labels and by opening all (L15)",
+      [cases],
+      ([{ change, keys, part, which }]) =>
+        Effect.gen(function* () {
+          const made = yield* Effect.forEach(keys, ({ key, provider }) => create(provider, key), {
+            concurrency: "unbounded"
+          })
+          const leak = leakOf(keys[which % keys.length]?.key ?? "", part, change)
+          const expected = made.filter(({ key, provider }) => holdsByTheBook(provider, key, leak)).map(({ id }) => id)
+          for (const all of [false, true]) {
+            const { found, searched, unopened_total } = yield* search(leak, { all })
+            const ids: ReadonlyArray<string> = found.map(({ credential_id }) => credential_id)
+            assert.deepStrictEqual(
+              made.map(({ id }) => id).filter((id) => ids.includes(id)),
+              expected
+            )
+            assert.isAtLeast(searched, keys.length)
+            assert.strictEqual(unopened_total, 0)
+          }
+        }),
+      { arbitrary: { runs: 40 } }
+    )
+
+    it.effect("opens only keys that its label or their JSON does not rule out, and names whose they are (L15)", () =>
+      Effect.gen(function* () {
+        const before = yield* search("sk-another-key-of-some-length", { all: true })
+        const others = yield* Effect.forEach(["a", "b", "c"], (end) =>
+          create("xai", `sk-0123456789-0123456789-${end}end`)
+        )
+        const json = yield* create("google-vertex", '{"private_key":"fake-private-key-0123456789"}')
+        const holder = yield* create("anthropic", "sk-9876543210-9876543210-AbCd")
+        const { found, opened, searched } = yield* search("sk-9876543210-9876543210-AbCd")
+        assert.deepStrictEqual(found, [
+          {
+            account_id: holder.account_id,
+            workspace_id: holder.workspace_id,
+            credential_id: holder.id,
+            key_version: 1,
+            provider: "anthropic",
+            label: "sk-...AbCd",
+            parked: false
+          }
+        ])
+        assert.strictEqual(searched, before.searched + others.length + 2)
+        const everything = yield* search("sk-9876543210-9876543210-AbCd", { all: true })
+        assert.strictEqual(everything.opened, searched)
+        assert.isAtMost(opened, everything.opened - others.length)
+        const [inside] = (yield* search("fake-private-key-0123456789")).found
+        assert.strictEqual(inside?.credential_id, json.id)
+      })
+    )
+
+    it.effect("parks the version of the key that it found, until that is replaced or the mark is cleared (L16)", () =>
+      Effect.gen(function* () {
+        const key = "sk-parked-0123456789-0123456789"
+        const [one, other] = yield* Effect.all([create("xai", key), create("openai", JSON.stringify({ api_key: key }))])
+        const bystander = yield* create("xai", "sk-bystander-0123456789-012345")
+        const offered = Effect.forEach([one, other, bystander], isOffered)
+        const parked = (options?: { readonly park: boolean }) =>
+          Effect.map(search(key, options), ({ found }) => found.map(({ parked }) => parked))
+        assert.deepStrictEqual(yield* parked(), [false, false])
+        assert.deepStrictEqual(yield* offered, [true, true, true], "a search alone parks nothing")
+        for (const _ of ["first", "again"]) {
+          assert.deepStrictEqual(yield* parked({ park: true }), [true, true])
+          assert.deepStrictEqual(yield* offered, [false, false, true])
+        }
+        assert.deepStrictEqual(yield* parked(), [true, true])
+
+        yield* replaceKey(one, key)
+        assert.deepStrictEqual(yield* offered, [false, false, true], "the same key again is no rotation")
+        yield* replaceKey(one, "sk-replaced-0123456789-012345678")
+        assert.deepStrictEqual(yield* offered, [true, false, true])
+        yield* replaceKey(one, key)
+        const [again] = (yield* search(key)).found.filter(({ credential_id }) => credential_id === one.id)
+        assert.deepStrictEqual([again?.key_version, again?.parked], [3, false], "the mark was of version 1")
+        yield* search(key, { park: true })
+        assert.deepStrictEqual(yield* offered, [false, false, true])
+
+        const { clear } = yield* Parkings
+        assert.isTrue(Option.isNone(yield* clear(one.account_id, other.id)), "one of another account")
+        assert.deepStrictEqual(yield* offered, [false, false, true])
+        for (const _ of ["first", "again"]) {
+          assert.strictEqual(Option.getOrThrow(yield* clear(other.account_id, other.id)).credential_id, other.id)
+          assert.deepStrictEqual(yield* offered, [false, true, true])
+        }
+        yield* (yield* CredentialRepository).delete(one.account_id, one.id)
+        assert.isTrue(Option.isNone(yield* clear(one.account_id, one.id)))
+        assert.isFalse(yield* isOffered(one))
+      })
+    )
+  })
+})
+
+describe("the laws of a search", () => {
+  const key = '{"private_key":"fake-private-key-0123456789"}'
+  const ids = (leak: string, all: boolean) =>
+    Effect.map(search(leak, { all }), ({ found }) => found.map(({ credential_id }) => credential_id))
+
+  it.effect("would be broken without the rows whose label is inconclusive (control)", () =>
+    Effect.gen(function* () {
+      const { id } = yield* create("google-vertex", key)
+      const honest = yield* LeakedKeys
+      const byLabelAlone = LeakedKeys.of({
+        ...honest,
+        scan: (range) =>
+          Effect.map(honest.scan(range), (page) => ({
+            ...page,
+            suspects: page.suspects.filter(({ label }) => range.labels?.includes(label) ?? true)
+          }))
+      })
+      assert.deepStrictEqual(yield* ids("fake-private-key-0123456789", false), [id])
+      const missed = Effect.provideService(ids("fake-private-key-0123456789", false), LeakedKeys, byLabelAlone)
+      assert.deepStrictEqual(yield* missed, [])
+    }).pipe(Effect.provide(inMemory()))
+  )
+
+  it.effect("hold for a label that was altered only if everything is opened: the seal does not cover labels", () =>
+    Effect.gen(function* () {
+      const { id } = yield* create("xai", "sk-9876543210-9876543210-AbCd")
+      const { credentials } = yield* Memory
+      const row = credentials.get(id)
+      if (row === undefined) return assert.fail("not stored")
+      credentials.set(id, { ...row, credential: { ...row.credential, label: "sk-...Other" } })
+      assert.deepStrictEqual(yield* ids("sk-9876543210-9876543210-AbCd", false), [])
+      assert.deepStrictEqual(yield* ids("sk-9876543210-9876543210-AbCd", true), [id])
+    }).pipe(Effect.provide(inMemory()))
+  )
+
+  it.effect("count and name what does not open, and go on; without the key store there is no result", () =>
+    Effect.gen(function* () {
+      const altered = yield* create("xai", "fake-key")
+      const lost = yield* create("xai", "fake-key")
+      const holder = yield* create("xai", "fake-key")
+      const { credentials } = yield* Memory
+      const row = credentials.get(altered.id)
+      if (row === undefined) return assert.fail("not stored")
+      credentials.set(altered.id, { ...row, credential: { ...row.credential, disabled: true } })
+      const cipher = yield* Cipher
+      const forgetful = Cipher.of({
+        ...cipher,
+        read: (sealed, context, use) =>
+          context.id === lost.id ? new UnknownKeyId({ kek_id: "gone" }) : cipher.read(sealed, context, use)
+      })
+      const seen: Array<LeakSearchProgress> = []
+      const onProgress = (progress: LeakSearchProgress) => Effect.sync(() => void seen.push(progress))
+      const result = yield* LeakResponse.pipe(
+        Effect.flatMap(({ find }) => find({ text: Redacted.make("fake-key"), onProgress })),
+        Effect.provide(LeakResponse.layer),
+        Effect.provideService(Cipher, forgetful)
+      )
+      assert.deepStrictEqual(
+        result.found.map(({ credential_id }) => credential_id),
+        [holder.id]
+      )
+      assert.deepStrictEqual(
+        Object.fromEntries(result.unopened.map(({ credential_id, reason }) => [credential_id, reason])),
+        {
+          [altered.id]: "the credential or its sealed key was altered",
+          [lost.id]: "key gone is not in the keyring"
+        }
+      )
+      assert.deepStrictEqual([result.searched, result.opened, result.unopened_total], [3, 1, 2])
+      assert.deepStrictEqual(seen.at(-1), { searched: 3, opened: 1, found: 1, total: 3 })
+      const down = Cipher.of({ ...cipher, read: () => new KeyStoreUnavailable({ reason: "down" }) })
+      const { _tag } = yield* Effect.flip(Effect.provideService(search("fake-key"), Cipher, down))
+      assert.strictEqual(_tag, "KeyStoreUnavailable")
+    }).pipe(Effect.provide(inMemory()))
+  )
+})

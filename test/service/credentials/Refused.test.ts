@@ -1,0 +1,133 @@
+import { NodeCrypto } from "@effect/platform-node"
+import { assert, describe, it } from "@effect/vitest"
+import { DateTime, Effect, Exit, Layer, Option } from "effect"
+import { InvalidParams, ServiceUnavailable } from "../../../src/domain/Errors.ts"
+import { AccountRepository } from "../../../src/port/AccountRepository.ts"
+import { Cipher, KeyStoreUnavailable } from "../../../src/port/Cipher.ts"
+import * as CredentialsLive from "../../../src/service/credentials/Credentials.ts"
+import * as CipherPlain from "../../support/keys/CipherPlain.ts"
+import * as MemoryStore from "../../support/memory/Memory.ts"
+import { Memory } from "../../support/memory/Memory.ts"
+import { addApiKey, addWorkspace, newHash, newTenant, newWorkspaceId } from "../../support/database/newTenant.ts"
+import { create } from "../../support/service/asTenant.ts"
+
+const serviceWith = (cipher: Layer.Layer<Cipher>) =>
+  Layer.fresh(
+    CredentialsLive.layer.pipe(
+      Layer.provide([cipher, NodeCrypto.layerSecureRandom]),
+      Layer.provideMerge(MemoryStore.layer)
+    )
+  )
+const service = serviceWith(CipherPlain.layer)
+
+/** One account with everything that can be wrong about workspaces and hashes, and one stranger. */
+const scene = Effect.gen(function* () {
+  const { deleteWorkspace, revokeApiKey } = yield* AccountRepository
+  const caller = yield* newTenant
+  const stranger = yield* newTenant
+  const revoked = yield* addApiKey(caller.account_id)
+  yield* revokeApiKey(revoked, yield* DateTime.now)
+  const deleted = yield* addWorkspace(caller.account_id)
+  yield* deleteWorkspace(deleted, yield* DateTime.now)
+  return {
+    caller,
+    stranger,
+    own: {
+      hash: caller.hash,
+      ordinary: yield* addApiKey(caller.account_id),
+      workspace: yield* addWorkspace(caller.account_id)
+    },
+    foreign: { hash: stranger.hash, workspace: stranger.workspace_id },
+    unknown: { hash: yield* newHash, workspace: yield* newWorkspaceId },
+    revoked,
+    deleted
+  }
+})
+type Scene = Effect.Success<typeof scene>
+
+const rowCount = Effect.map(Memory, ({ credentials }) => credentials.size)
+
+const notWorkspace = { path: ["workspace_id"], message: "is not a workspace of this account" }
+const notKey = (index: number) => ({
+  path: ["allowed_api_key_hashes", index],
+  message: "is not an API key of this account"
+})
+
+describe("a refused create stores nothing", () => {
+  const cases: ReadonlyArray<readonly [string, (scene: Scene) => object, ReadonlyArray<object>]> = [
+    ["an unknown workspace (D6)", ({ unknown }) => ({ workspace_id: unknown.workspace }), [notWorkspace]],
+    ["another account's workspace (D6)", ({ foreign }) => ({ workspace_id: foreign.workspace }), [notWorkspace]],
+    ["a deleted workspace (D6)", ({ deleted }) => ({ workspace_id: deleted }), [notWorkspace]],
+    ["an unknown hash (D24)", ({ unknown }) => ({ allowed_api_key_hashes: [unknown.hash] }), [notKey(0)]],
+    ["another account's hash (D24)", ({ foreign }) => ({ allowed_api_key_hashes: [foreign.hash] }), [notKey(0)]],
+    ["a revoked hash (D24)", ({ revoked }) => ({ allowed_api_key_hashes: [revoked] }), [notKey(0)]],
+    [
+      "some of many hashes (D7, D24)",
+      ({ foreign, own, revoked, unknown }) => ({
+        allowed_api_key_hashes: [own.hash, foreign.hash, own.ordinary, unknown.hash, revoked, foreign.hash]
+      }),
+      [notKey(1), notKey(3), notKey(4), notKey(5)]
+    ],
+    [
+      "a workspace and a hash (D7)",
+      ({ foreign, own }) => ({ workspace_id: foreign.workspace, allowed_api_key_hashes: [own.hash, foreign.hash] }),
+      [notWorkspace, notKey(1)]
+    ]
+  ]
+  it.effect.each(cases)("%s", ([, given, issues]) =>
+    Effect.gen(function* () {
+      const made = yield* scene
+      const refused = yield* Effect.flip(create(made.caller, given(made)))
+      assert.instanceOf(refused, InvalidParams)
+      if (refused._tag === "InvalidParams") assert.deepEqual<unknown>(refused.error.metadata.issues, issues)
+      assert.strictEqual(yield* rowCount, 0)
+    }).pipe(Effect.provide(service))
+  )
+
+  it.effect("with the caller's own it is stored, management key or not, repeated or not (D23, D24, control)", () =>
+    Effect.gen(function* () {
+      const { caller, own } = yield* scene
+      const allowed_api_key_hashes = [own.ordinary, own.hash, own.ordinary]
+      const created = yield* create(caller, { workspace_id: own.workspace, allowed_api_key_hashes })
+      assert.deepEqual<unknown>(created.allowed_api_key_hashes, allowed_api_key_hashes)
+      assert.strictEqual(yield* rowCount, 1)
+    }).pipe(Effect.provide(service))
+  )
+
+  it.effect("if the default workspace is deleted, until workspace_id is given (section 4.1, D43)", () =>
+    Effect.gen(function* () {
+      const { caller, own } = yield* scene
+      yield* create(caller, {})
+      yield* (yield* AccountRepository).deleteWorkspace(caller.workspace_id, yield* DateTime.now)
+      const required = { path: ["workspace_id"], message: "is required: the default workspace is deleted" }
+      for (const [given, issue] of [
+        [{}, required],
+        [{ workspace_id: caller.workspace_id }, notWorkspace]
+      ] as const) {
+        const refused = yield* Effect.flip(create(caller, given))
+        if (refused._tag === "InvalidParams") assert.deepEqual<unknown>(refused.error.metadata.issues, [issue])
+        else assert.fail(refused._tag)
+      }
+      assert.strictEqual(yield* rowCount, 1)
+      yield* create(caller, { workspace_id: own.workspace })
+      assert.strictEqual(yield* rowCount, 2)
+    }).pipe(Effect.provide(service))
+  )
+
+  it.effect.each([
+    [
+      "the key cannot be sealed, which is a defect and no error of the caller (D11)",
+      new KeyStoreUnavailable({ reason: "no key" }),
+      true
+    ],
+    ["the queue is full for the count of wraps, and may be repeated (D14)", new ServiceUnavailable(), false]
+  ] as const)("if %s", ([, failure, isDefect]) =>
+    Effect.gen(function* () {
+      const { caller } = yield* scene
+      const exit = yield* Effect.exit(create(caller, {}))
+      assert.isTrue(Exit.isFailure(exit) && Exit.hasDies(exit) === isDefect)
+      if (!isDefect) assert.deepStrictEqual(Exit.findErrorOption(exit), Option.some(failure))
+      assert.strictEqual(yield* rowCount, 0)
+    }).pipe(Effect.provide(serviceWith(Layer.mock(Cipher, { seal: () => Effect.fail(failure) }))))
+  )
+})

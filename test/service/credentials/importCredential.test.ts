@@ -1,0 +1,126 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Arbitrary, Effect, Layer, Result } from "effect"
+import { createHmac } from "node:crypto"
+import { Credentials } from "../../../src/port/Credentials.ts"
+import { AccountId } from "../../../src/domain/Identifiers.ts"
+import { CurrentCaller } from "../../../src/domain/CurrentCaller.ts"
+import { importCredential } from "../../../src/service/credentials/importCredential.ts"
+import { newTenant } from "../../support/database/newTenant.ts"
+import { acceptedBody, anyBody, givenKey, oneOf, text } from "../../support/memory/arbitraries.ts"
+import { inMemory, own } from "../../support/memory/inMemory.ts"
+import { Memory } from "../../support/memory/Memory.ts"
+import { remove, update } from "../../support/service/asTenant.ts"
+
+const salt = Buffer.alloc(32, "salt")
+const body = oneOf<Record<string, unknown>>(acceptedBody(givenKey), acceptedBody(givenKey), anyBody(text(0, 20)))
+const bodies = Arbitrary.array(body, { maxLength: 8 })
+const minimal = { provider: "groq", key: "fake-key-fake-key-fake" }
+
+describe("the import of a record", () => {
+  it.effect.prop(
+    "gives each record one result, and a second run adds nothing, in whatever order (import)",
+    [bodies],
+    ([records]) =>
+      Effect.gen(function* () {
+        const { account_id } = yield* newTenant
+        const { credentials } = yield* Memory
+        for (const record of records) {
+          if (Array.isArray(record["allowed_api_key_hashes"])) yield* own(account_id, record)
+        }
+        const run = (given: ReadonlyArray<Record<string, unknown>>) =>
+          Effect.forEach(given, (record) => Effect.result(importCredential(record, salt)), {
+            concurrency: "unbounded"
+          }).pipe(Effect.provideService(CurrentCaller, { account_id }))
+        const first = yield* run(records)
+        const stored = credentials.size
+        const accepted = first.filter(Result.isSuccess)
+        assert.lengthOf(
+          accepted.filter(({ success }) => !success.replayed),
+          stored
+        )
+        const again = yield* run(records.toReversed())
+        assert.strictEqual(credentials.size, stored)
+        assert.lengthOf(again.filter(Result.isSuccess), accepted.length)
+        assert.isTrue(again.filter(Result.isSuccess).every(({ success }) => success.replayed))
+        assert.deepStrictEqual(
+          again.toReversed().map((result) => Result.isSuccess(result) && result.success.credential.id),
+          first.map((result) => Result.isSuccess(result) && result.success.credential.id)
+        )
+      }).pipe(Effect.provide(inMemory())),
+    { arbitrary: { runs: 40 } }
+  )
+
+  it.effect("a key with something left around it is refused (D45)", () =>
+    Effect.gen(function* () {
+      const { account_id } = yield* newTenant
+      const imported = importCredential({ ...minimal, key: "Bearer sk-0123456789" }, salt)
+      const error = yield* Effect.flip(Effect.provideService(imported, CurrentCaller, { account_id }))
+      assert(error._tag === "InvalidParams")
+      assert.deepStrictEqual(error.error.metadata.issues, [
+        { path: ["key"], message: "must not have a scheme such as Bearer before it" }
+      ])
+      assert.strictEqual((yield* Memory).credentials.size, 0)
+    }).pipe(Effect.provide(inMemory()))
+  )
+
+  it.effect("is recognised by what it says, not by defaults: a member that is added later makes no copies (F18)", () =>
+    Effect.gen(function* () {
+      const used: Array<string> = []
+      const createOnce = (_: unknown, idempotency_key = "") => {
+        used.push(idempotency_key)
+        return Effect.die("not stored")
+      }
+      const said: ReadonlyArray<readonly [object, ReadonlyArray<readonly [string, unknown]>]> = [
+        [{}, [["provider", "groq"]]],
+        [
+          { name: null, disabled: false, is_fallback: true, allowed_models: [] },
+          [
+            ["allowed_models", []],
+            ["is_fallback", true],
+            ["provider", "groq"]
+          ]
+        ]
+      ]
+      for (const [members, sorted] of said) {
+        const imported = importCredential({ ...minimal, ...members }, salt)
+        yield* Effect.exit(Effect.provide(imported, Layer.mock(Credentials, { createOnce })))
+        const mac = createHmac("sha256", salt).update(`byok/import/1\0${JSON.stringify(sorted)}\0${minimal.key}`)
+        assert.strictEqual(used.pop(), mac.digest("base64url"))
+      }
+    }).pipe(
+      Effect.provideService(CurrentCaller, { account_id: AccountId.make("019ad5a0-6c1d-7c44-8d10-5f0e2b4c6a88") })
+    )
+  )
+
+  it.effect("another salt creates another credential (control)", () =>
+    Effect.gen(function* () {
+      const { account_id } = yield* newTenant
+      const { credentials } = yield* Memory
+      for (const salt of [Buffer.alloc(32, 1), Buffer.alloc(32, 2)]) {
+        yield* Effect.provideService(importCredential(minimal, salt), CurrentCaller, { account_id })
+      }
+      assert.strictEqual(credentials.size, 2)
+    }).pipe(Effect.provide(inMemory()))
+  )
+
+  it.effect("one that was deleted or rotated since is refused and stays as it is (L11)", () =>
+    Effect.gen(function* () {
+      const caller = yield* newTenant
+      const { credentials } = yield* Memory
+      const act = <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.provideService(effect, CurrentCaller, caller)
+      const deleted = yield* act(importCredential(minimal, salt))
+      yield* remove(caller, deleted.credential.id)
+      const other = { ...minimal, name: "rotated" }
+      const rotated = yield* act(importCredential(other, salt))
+      yield* update(caller, rotated.credential.id, { key: "another-key-another-key" })
+      for (const body of [minimal, other]) {
+        const error = yield* Effect.flip(act(importCredential(body, salt)))
+        assert(error._tag === "InvalidParams")
+        assert.deepStrictEqual(error.error.metadata.issues, [
+          { path: [], message: "was imported before, and deleted or given another key since" }
+        ])
+      }
+      assert.strictEqual(credentials.size, 1)
+    }).pipe(Effect.provide(inMemory()))
+  )
+})

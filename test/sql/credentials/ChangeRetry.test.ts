@@ -1,0 +1,146 @@
+import { assert, describe, it } from "@effect/vitest"
+import { DateTime, Effect, Fiber, Option } from "effect"
+import { CredentialId } from "../../../src/domain/Identifiers.ts"
+import type { CredentialUpdate } from "../../../src/port/CredentialRepository.ts"
+import { eventsIn } from "../../support/database/auditEntries.ts"
+import { account_id, openLossyStore, uuid, workspace_id } from "../../support/database/lossyStore.ts"
+import { plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
+import { disconnectWaiting, holdOpen } from "../../support/database/transactions.ts"
+
+const id = CredentialId.make(uuid(3))
+
+/** A stored credential, and what a test does to it through a proxy and behind the service's back. */
+const open = Effect.gen(function* () {
+  const { admin, proxy, repository } = yield* openLossyStore
+  const credential = yield* repository.insert(account_id, plainCredential(workspace_id, id), plainSealedKey(1))
+  return {
+    admin,
+    proxy,
+    credential,
+    update: (given: Partial<CredentialUpdate>) =>
+      repository.update(account_id, {
+        credential: { ...credential, name: "new" },
+        revision: 1,
+        sealed: undefined,
+        key_version: 1,
+        fields: ["name"],
+        ...given
+      }),
+    remove: repository.delete(account_id, id),
+    row: Effect.map(
+      admin<{ line: string }>`SELECT concat_ws(' ', name, revision, key_version) AS line FROM credentials`,
+      ([row]) => row?.line
+    ),
+    acts: Effect.map(eventsIn(admin), (events) => events.map(({ action }) => action).slice(1))
+  }
+})
+
+const rotated = { sealed: plainSealedKey(2), key_version: 2, fields: ["key", "name"] } as const
+const renamed = {}
+
+describe("an update", () => {
+  it.live.each([
+    ["of the name", renamed, "new 2 1", ["credential.update"]],
+    ["of the key", rotated, "new 2 2", ["credential.update", "credential.rotate"]]
+  ] as const)("%s is stored and recorded once if its answer is lost (L9)", ([, given, row, acts]) =>
+    Effect.gen(function* () {
+      const opened = yield* open
+      opened.proxy.loseAnswer("SELECT 1")
+      assert.isTrue(yield* opened.update(given))
+      assert.strictEqual(opened.proxy.lost(), 1)
+      assert.strictEqual(yield* opened.row, row)
+      assert.deepStrictEqual<ReadonlyArray<string>>(yield* opened.acts, acts)
+      assert.isFalse(
+        yield* opened.update({
+          ...given,
+          credential: { ...opened.credential, name: "other" },
+          sealed: plainSealedKey(3)
+        })
+      )
+    })
+  )
+
+  it.live("is recognised as stored after its data key was wrapped again (L9)", () =>
+    Effect.gen(function* () {
+      const { admin, proxy, row, update } = yield* open
+      yield* admin.unsafe(`
+        CREATE FUNCTION rewrap() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN NEW.kek_id := 'kek-2'; NEW.wrapped_dek := decode(repeat('07', 60), 'hex'); RETURN NEW; END $$`)
+      yield* admin.unsafe("CREATE TRIGGER rewrap BEFORE UPDATE ON credentials FOR EACH ROW EXECUTE FUNCTION rewrap()")
+      proxy.loseAnswer("SELECT 1")
+      assert.isTrue(yield* update(rotated))
+      assert.strictEqual(proxy.lost(), 1)
+      assert.strictEqual(yield* row, "new 2 2")
+    })
+  )
+
+  it.live.each([
+    ["another name", "name = 'theirs'"],
+    ["the same name and another policy", "name = 'new', disabled = true"]
+  ] as const)("has lost if another one stored %s meanwhile, also when it is asked again (L9)", ([, set]) =>
+    Effect.gen(function* () {
+      const { acts, admin, row, update } = yield* open
+      const before = yield* row
+      const commit = yield* holdOpen(admin, `UPDATE credentials SET ${set}, revision = 2`)
+      const caller = yield* Effect.forkChild(update(renamed))
+      yield* disconnectWaiting(admin, commit)
+      assert.isFalse(yield* Fiber.join(caller))
+      assert.notStrictEqual(yield* row, before)
+      assert.isEmpty(yield* acts)
+    })
+  )
+})
+
+describe("a deletion", () => {
+  it.live("is recorded once if its answer is lost, and answered as done (L11)", () =>
+    Effect.gen(function* () {
+      const { acts, proxy, remove, row } = yield* open
+      proxy.loseAnswer("SELECT 1", 1)
+      assert.isTrue(yield* remove)
+      assert.strictEqual(proxy.lost(), 1)
+      assert.isUndefined(yield* row)
+      assert.deepStrictEqual(yield* acts, ["credential.delete"])
+      assert.isFalse(yield* remove)
+    })
+  )
+
+  it.live("is done if the answer before it is lost (L11)", () =>
+    Effect.gen(function* () {
+      const { acts, proxy, remove } = yield* open
+      proxy.loseAnswer("SELECT 1")
+      assert.isTrue(yield* remove)
+      assert.strictEqual(proxy.lost(), 1)
+      assert.deepStrictEqual(yield* acts, ["credential.delete"])
+    })
+  )
+
+  it.live("finds nothing if another one was first, even if the log has an older entry like its own (L11)", () =>
+    Effect.gen(function* () {
+      const { acts, admin, remove } = yield* open
+      const event = {
+        action: "credential.delete",
+        account_id,
+        workspace_id,
+        credential_id: id,
+        actor: { kind: "service" }
+      }
+      yield* admin`INSERT INTO audit_entries (events) VALUES (${JSON.stringify([event])}::json)`
+      const commit = yield* holdOpen(admin, "DELETE FROM credentials")
+      const caller = yield* Effect.forkChild(remove)
+      yield* disconnectWaiting(admin, commit)
+      assert.isFalse(yield* Fiber.join(caller))
+      assert.lengthOf(yield* acts, 1)
+    })
+  )
+})
+
+it.live("the deletion of an account whose last answer is lost is reported as done", () =>
+  Effect.gen(function* () {
+    const { accounts, proxy } = yield* openLossyStore
+    proxy.loseAnswer("COMMIT")
+    const erased = yield* accounts.eraseAccount(account_id, DateTime.makeUnsafe(0), 500)
+    assert.strictEqual(proxy.lost(), 1)
+    assert.deepStrictEqual(Option.getOrUndefined(erased), { credentials: 0, receipts: 0, done: true })
+    assert.isTrue(Option.isNone(yield* accounts.eraseAccount(account_id, DateTime.makeUnsafe(0), 500)))
+  })
+)

@@ -1,0 +1,78 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Clock, Context, Duration, Effect, Layer } from "effect"
+import * as Byok from "../../../src/Byok.ts"
+import { IdempotencyKey } from "../../../src/domain/IdempotencyKey.ts"
+import { Accounts } from "../../../src/service/accounts/Accounts.ts"
+import { IdempotencyRecords } from "../../../src/port/IdempotencyRecords.ts"
+import * as IdempotencyRecordExpiry from "../../../src/service/credentials/IdempotencyRecordExpiry.ts"
+import { clockAhead } from "../../support/process/clockAhead.ts"
+import { eventually } from "../../support/process/eventually.ts"
+import { adminClient, migratedDatabase, settingsFor } from "../../support/database/freshDatabase.ts"
+import { changing, createOnce } from "../../support/service/asTenant.ts"
+
+/** A service on a database of its own, and creates of one account under a key. */
+const open = Effect.gen(function* () {
+  const url = yield* migratedDatabase
+  const service = Byok.layerWith(settingsFor(url))
+  const instance = yield* Layer.build(service)
+  const { account_id } = yield* Context.get(instance, Accounts).createAccount("n")
+  const create = (key: string) => Effect.provide(createOnce({ account_id }, {}, IdempotencyKey.make(key)), instance)
+  return { create, instance, service, sql: yield* adminClient(url) }
+})
+
+describe("old idempotency records on PostgreSQL (SECURITY.md, Idempotency records)", () => {
+  it.live("are as old as the database says, whatever the clock of the instance that writes or removes them (F8)", () =>
+    Effect.gen(function* () {
+      const { create, instance, sql } = yield* open
+      const clock = yield* clockAhead("26 hours")
+      yield* create("right")
+      yield* Effect.provideService(create("ahead"), Clock.Clock, clock)
+      const ages = yield* sql<{ old: boolean }>`
+        SELECT abs(extract(epoch FROM now() - created_at)) > 60 AS old FROM receipts`
+      assert.deepStrictEqual(
+        ages.map(({ old }) => old),
+        [false, false]
+      )
+
+      let searched = 0
+      const watched = changing(IdempotencyRecords, (records) => ({
+        ...records,
+        forget: (...given) => Effect.tap(records.forget(...given), () => Effect.sync(() => (searched += 1)))
+      }))
+      yield* Layer.build(Layer.fresh(IdempotencyRecordExpiry.layer).pipe(Layer.provide(watched))).pipe(
+        Effect.provide(instance),
+        Effect.provideService(IdempotencyRecordExpiry.interval, Duration.millis(20)),
+        Effect.provideService(Clock.Clock, clock)
+      )
+      yield* eventually("old idempotency records were looked for", () => searched >= 2)
+      assert.lengthOf(yield* sql`SELECT 1 FROM receipts`, 2)
+    })
+  )
+
+  it.live("are removed by the service itself, and honoured until then", () =>
+    Effect.gen(function* () {
+      const { create, service, sql } = yield* open
+      const replayed = (key: string) => Effect.map(create(key), (answer) => answer.replayed)
+      const { id } = (yield* create("old")).credential
+      yield* create("young")
+      yield* sql`UPDATE receipts SET created_at = created_at - interval '23 hours'`
+      assert.isTrue(yield* replayed("old"))
+      yield* sql`
+        UPDATE receipts SET created_at = created_at - interval '3 hours'
+        WHERE credential_id = ${id}`
+      assert.isTrue(yield* replayed("old"))
+
+      yield* Effect.provideService(
+        Layer.build(Layer.fresh(service)),
+        IdempotencyRecordExpiry.interval,
+        Duration.millis(20)
+      )
+      const left = Effect.map(sql`SELECT 1 FROM receipts`, (rows) => rows.length)
+      yield* eventually(
+        "the old idempotency record is gone",
+        Effect.map(left, (n) => n === 1)
+      )
+      assert.deepStrictEqual([yield* replayed("young"), yield* replayed("old")], [true, false])
+    })
+  )
+})

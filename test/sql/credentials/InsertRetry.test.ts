@@ -1,0 +1,172 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Cause, DateTime, Effect, Exit, Fiber, Option } from "effect"
+import { AccountId, WorkspaceId } from "../../../src/domain/Identifiers.ts"
+import { targetsOf } from "../../../src/sql/credentials/insertCredential.ts"
+import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
+import { account_id, openLossyStore, uuid, workspace_id } from "../../support/database/lossyStore.ts"
+import { plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
+import { disconnectWaiting, holdOpen, lockTable, untilWaiting } from "../../support/database/transactions.ts"
+
+const credential = (n: number) => ({
+  ...plainCredential(workspace_id, uuid(n)),
+  allowed_models: ["m", "m"],
+  allowed_user_ids: [],
+  declared_zdr: true
+})
+
+const record = { key_hash: new Uint8Array(32).fill(1), fingerprint: new Uint8Array(32).fill(2) }
+
+const open = Effect.gen(function* () {
+  const { admin, proxy, records, repository } = yield* openLossyStore
+  const { insert } = repository
+  /** Inserts under one idempotency key. */
+  const insertOnce = (n: number) => records.insert(account_id, credential(n), plainSealedKey(n), record)
+  const rows = Effect.map(admin`SELECT id, sort_order FROM credentials ORDER BY id`, (found) =>
+    found.map((row) => ({ ...row }))
+  )
+  /** The credential of that number as an insert returns it: with what its row was assigned. */
+  const asStored = Effect.fnUntraced(function* (n: number) {
+    const [row] = yield* admin<{ created_at: Date; sort_order: number }>`
+      SELECT created_at, sort_order FROM credentials WHERE account_id = ${account_id} AND id = ${uuid(n)}`
+    assert(row !== undefined)
+    return { ...credential(n), ...row, created_at: DateTime.fromDateUnsafe(row.created_at) }
+  })
+  const plain = Effect.suspend(() => insert(account_id, credential(11), plainSealedKey(1)))
+  const recorded = Effect.map(
+    Effect.suspend(() => insertOnce(11)),
+    Option.getOrThrow
+  )
+  return { admin, asStored, insert, insertOnce, plain, recorded, proxy, rows }
+})
+
+it.live("the workspaces of a batch are locked in one order, whatever that of its rows", () =>
+  Effect.gen(function* () {
+    const { admin } = yield* openLossyStore
+    const last = WorkspaceId.make(uuid(9))
+    yield* admin`INSERT INTO workspaces VALUES (${last}, ${account_id}, 'n', false, now(), NULL)`
+    const release = yield* holdOpen(admin, `SELECT FROM workspaces WHERE id = '${last}' FOR UPDATE`)
+    const rows = [last, workspace_id].map((workspace) => ({
+      account_id,
+      ...plainCredential(workspace, uuid(11)),
+      ...plainSealedKey(1)
+    }))
+    const locking = yield* Effect.forkChild(
+      Effect.andThen(admin`SELECT 1`, targetsOf(admin, rows, 10)).pipe(admin.withTransaction)
+    )
+    yield* untilWaiting(admin, 1)
+    const free = yield* admin`SELECT 1 FROM workspaces WHERE id = ${workspace_id} FOR UPDATE SKIP LOCKED`
+    assert.lengthOf(free, 0, "the first is locked while the last one is waited for")
+    yield* release
+    assert.lengthOf(yield* Fiber.join(locking), 2)
+  })
+)
+
+it.live("PostgreSQL plans the inserts of a batch once, not for each batch: that costs more than the rows", () =>
+  Effect.gen(function* () {
+    const { admin, repository } = yield* openLossyStore
+    yield* repository.insert(account_id, credential(11), plainSealedKey(1))
+    yield* admin`
+      INSERT INTO credentials SELECT (jsonb_populate_record(credentials, jsonb_build_object(
+        'id', gen_random_uuid(), 'sort_order', n
+      ))).* FROM credentials, generate_series(1, 2000) AS n`
+    yield* admin`ANALYZE credentials`
+    const row = { account_id, ...credential(12), ...plainSealedKey(1) }
+    const [plans] = yield* Effect.gen(function* () {
+      yield* Effect.replicateEffect(targetsOf(admin, [row], 1_000_000), 8)
+      return yield* admin<{ generic: boolean }>`
+        SELECT generic_plans > 0 AS generic FROM pg_prepared_statements WHERE statement LIKE '%FOR SHARE OF workspaces%'`
+    }).pipe(admin.withTransaction)
+    assert.deepStrictEqual({ ...plans }, { generic: true })
+  })
+)
+
+describe("a repeated insert of a credential", () => {
+  const kinds = [
+    ["without an idempotency record", "plain", "credentials"],
+    ["with one", "recorded", "receipts"]
+  ] as const
+  it.live.each(kinds)("%s happens by itself if the answer to the first is lost (R3)", ([, kind]) =>
+    Effect.gen(function* () {
+      const { asStored, [kind]: insert, proxy, rows } = yield* open
+      proxy.loseAnswer("SELECT 1")
+      assert.deepStrictEqual(yield* insert, yield* asStored(11))
+      assert.strictEqual(proxy.lost(), 1)
+      assert.deepStrictEqual(yield* rows, [{ id: uuid(11), sort_order: 0 }])
+    })
+  )
+
+  it.live.each(kinds)("%s happens by itself if the first loses its connection (R3)", ([, kind, table]) =>
+    Effect.gen(function* () {
+      const { admin, asStored, [kind]: insert, rows } = yield* open
+      const unlock = yield* lockTable(admin, table)
+      const caller = yield* Effect.forkChild(insert)
+      yield* disconnectWaiting(admin, unlock)
+      assert.deepStrictEqual(yield* Fiber.join(caller), yield* asStored(11))
+      assert.deepStrictEqual(yield* rows, [{ id: uuid(11), sort_order: 0 }])
+    })
+  )
+})
+
+describe("an insert with an idempotency record (SECURITY.md, Idempotency records)", () => {
+  const taking = `
+    INSERT INTO receipts VALUES (
+      '${account_id}', decode(repeat('01', 32), 'hex'), '${uuid(10)}', decode(repeat('02', 32), 'hex'), now()
+    )`
+
+  it.live("waits for one in progress under the same key, and stores nothing if that commits", () =>
+    Effect.gen(function* () {
+      const { admin, insert, insertOnce, rows } = yield* open
+      yield* insert(account_id, credential(10), plainSealedKey(10))
+      const commit = yield* holdOpen(admin, taking)
+      const caller = yield* Effect.forkChild(insertOnce(11))
+      yield* untilWaiting(admin, 1)
+      yield* commit
+      assert.deepStrictEqual(yield* Fiber.join(caller), Option.none())
+      assert.deepStrictEqual(yield* rows, [{ id: uuid(10), sort_order: 0 }])
+    })
+  )
+
+  it.live("and counts as the first if that is rolled back", () =>
+    Effect.gen(function* () {
+      const { admin, asStored, insert, insertOnce, rows } = yield* open
+      yield* insert(account_id, credential(10), plainSealedKey(10))
+      const end = yield* holdOpen(admin, taking)
+      const caller = yield* Effect.forkChild(insertOnce(11))
+      yield* untilWaiting(admin, 1)
+      yield* admin`
+        SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE state = 'idle in transaction' AND datname = current_database()`
+      assert.deepStrictEqual(yield* Fiber.join(caller), Option.some(yield* asStored(11)))
+      assert.deepStrictEqual(yield* rows, [
+        { id: uuid(10), sort_order: 0 },
+        { id: uuid(11), sort_order: 1 }
+      ])
+      yield* Effect.ignoreCause(end)
+    })
+  )
+})
+
+describe("an insert under an id that is taken", () => {
+  it.live("by other key material fails and changes nothing; another account's row is another row (T6)", () =>
+    Effect.gen(function* () {
+      const { admin, insert, rows } = yield* open
+      yield* insert(account_id, credential(11), plainSealedKey(1))
+      const [other, otherWorkspace] = [AccountId.make(uuid(3)), WorkspaceId.make(uuid(4))]
+      yield* admin`INSERT INTO accounts VALUES (${other}, 'n', now())`
+      yield* admin`INSERT INTO workspaces VALUES (${otherWorkspace}, ${other}, 'n', true, now(), NULL)`
+      const exit = yield* Effect.exit(insert(account_id, credential(11), plainSealedKey(2)))
+      assert(Exit.isFailure(exit))
+      const failure = Cause.squash(exit.cause)
+      assert.instanceOf(failure, DatabaseFailure)
+      assert.strictEqual(failure.message, "IdTaken credentials_pkey")
+      assert.deepStrictEqual(yield* rows, [{ id: uuid(11), sort_order: 0 }])
+      yield* insert(other, { ...credential(11), workspace_id: otherWorkspace }, plainSealedKey(3))
+      const keys =
+        yield* admin`SELECT account_id, get_byte(wrapped_dek, 0) AS byte FROM credentials ORDER BY account_id`
+      assert.deepEqual(keys, [
+        { account_id, byte: 1 },
+        { account_id: other, byte: 3 }
+      ])
+    })
+  )
+})

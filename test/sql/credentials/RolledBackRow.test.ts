@@ -1,0 +1,32 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Effect } from "effect"
+import { Store } from "../../support/database/stores.ts"
+import { ringOf } from "../../support/keys/keyrings.ts"
+import { keysOf, openedWith, rotationWith, sealUnder } from "../../support/keys/rotating.ts"
+
+const ring = ringOf("new", "old")
+
+describe("what sealing does not prevent (T2c; SECURITY.md, Out of scope)", () => {
+  it.live("a deleted row is gone and one put back in an older whole state opens, while a mixture does not", () =>
+    Effect.gen(function* () {
+      const { sql } = yield* Store
+      const made = yield* sealUnder(ringOf("old"), 3)
+      yield* sql`CREATE TABLE older AS SELECT * FROM credentials`
+      yield* (yield* rotationWith(ring)).rewrap({ rate: 1_000_000, onProgress: () => Effect.void })
+      assert.deepStrictEqual(yield* openedWith(ringOf("new"), made), keysOf(made))
+      const [{ n } = { n: -1 }] = yield* sql<{ n: number }>`
+          SELECT count(*)::int AS n FROM credentials JOIN older USING (id) WHERE credentials.wrapped_dek = older.wrapped_dek`
+      assert.strictEqual(n, 0)
+
+      yield* sql`UPDATE credentials SET wrapped_dek = older.wrapped_dek FROM older WHERE older.id = credentials.id`
+      assert.deepStrictEqual(
+        yield* openedWith(ring, made),
+        made.map(() => "AuthenticationFailed")
+      )
+
+      yield* sql`DELETE FROM credentials`
+      yield* sql`INSERT INTO credentials SELECT * FROM older`
+      assert.deepStrictEqual(yield* openedWith(ring, made), keysOf(made))
+    }).pipe(Effect.provide(Store.layer()))
+  )
+})

@@ -3,7 +3,7 @@ import { defineConfig } from "vitest/config"
 import { Summary } from "./test/support/process/Summary.ts"
 
 /** What takes long, or starts many processes: `npm run test:slow`. */
-const slow = ["test/{deploy,examples,faults,leaks,upgrade}/**/*.test.ts", "test/**/*.slow.test.ts"]
+const slow = ["test/{deploy,examples,faults,leaks}/**/*.test.ts", "test/**/*.slow.test.ts"]
 /** What leaves its process as it was: these files share threads, one after another. */
 const shared = [
   "test/{api,cli,client,crypto,domain,http,port,serve,service,sql,telemetry,wiring}/**/*.test.ts",

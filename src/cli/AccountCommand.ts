@@ -25,7 +25,8 @@ const list = Command.make("list", {}, () =>
 
 type Erased = Omit<ErasureStep, "done">
 
-const erasureLine = ({ credentials, receipts }: Erased) => `deleted ${credentials} credentials, ${receipts} receipts`
+const erasureLine = ({ credentials, idempotency_records }: Erased) =>
+  `deleted ${credentials} credentials, ${idempotency_records} idempotency records`
 
 const erasureView: ProgressView<Erased> = { line: erasureLine, part: () => undefined, longest: erasureLine }
 

@@ -5,25 +5,20 @@ import { readSettings } from "../wiring/Settings.ts"
 import { toggle } from "./Arguments.ts"
 import { printAs } from "./Output.ts"
 
-const finish = toggle("finish", "Also drop what only instances of the version before need, once none of them runs")
-
 const distribute = toggle(
   "distribute",
   "Also spread the accounts over the nodes of a Citus cluster, while no instance runs; see docs/scaling.md"
 )
 
-const later =
-  "Instances of the version before can run beside this one. Once none does, run `byok migrate --finish`, which makes creates cheaper."
-
-export const migrateCommand = Command.make("migrate", { finish, distribute }, (flags) =>
+export const migrateCommand = Command.make("migrate", { distribute }, (flags) =>
   Effect.gen(function* () {
     const settings = yield* readSettings
-    const { distributed, migrated, unfinished } = yield* Effect.scoped(migrateDatabase(settings, flags))
+    const { distributed, migrated } = yield* Effect.scoped(migrateDatabase(settings, flags))
     const done = migrated.length === 0 ? "The database is up to date." : `Migrated: ${migrated.join(", ")}`
     const spread =
       distributed.length === 0 ? "All tables were distributed before." : `Distributed: ${distributed.join(", ")}`
-    const text = flags.distribute ? `${done}\n${spread}` : unfinished ? `${done}\n${later}` : done
-    const result = { migrated, unfinished, ...(flags.distribute ? { distributed } : {}) }
+    const text = flags.distribute ? `${done}\n${spread}` : done
+    const result = { migrated, ...(flags.distribute ? { distributed } : {}) }
     const changed = migrated.length + distributed.length > 0
     yield* printAs(result, text, changed ? "the database was migrated" : undefined)
   })

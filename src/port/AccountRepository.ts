@@ -40,7 +40,7 @@ export interface ApiKeyRecord extends NewApiKey {
 /** How much one step of an erasure deleted. */
 export interface ErasureStep {
   readonly credentials: number
-  readonly receipts: number
+  readonly idempotency_records: number
   /** Whether the account is gone, with everything in it. */
   readonly done: boolean
 }

@@ -5,20 +5,16 @@ import { type DatabaseSettings, makeClient } from "./connection/Database.ts"
 import { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import { failureOf } from "./connection/DatabaseErrors.ts"
 import type { DatabaseTarget } from "./connection/DatabaseTarget.ts"
-import type { Stage } from "./migrations/Stage.ts"
-import { version1 } from "./migrations/version1.ts"
-import { version2 } from "./migrations/version2.ts"
+import { schema } from "./schema.ts"
 
-const stages: ReadonlyArray<Stage> = [version1, ...version2]
+const migrations = {
+  "0001_schema": Effect.flatMap(SqlClient.SqlClient, (sql) =>
+    Effect.forEach(schema, (statement) => sql.unsafe(statement), { discard: true })
+  )
+}
 
-const newestOf = ({ migrations }: Stage) =>
-  Math.max(...Object.keys(migrations).map((name) => Number.parseInt(name, 10)))
-
-/** The newest migration that this build knows. */
-export const latest = Math.max(...stages.map(newestOf))
-
-/** The newest migration that this build needs. */
-export const required = Math.max(...stages.filter(({ finishes }) => finishes !== true).map(newestOf))
+/** The newest migration that this build knows, and needs. */
+export const latest = Math.max(...Object.keys(migrations).map((name) => Number.parseInt(name, 10)))
 
 /** SQLSTATE of a lock that was not free in time. */
 export const lockNotAvailable = "55P03"
@@ -35,7 +31,7 @@ export type SchemaState = "behind" | "current" | "newer"
 
 const stateOf = Option.match({
   onNone: (): SchemaState => "behind",
-  onSome: (id: number): SchemaState => (id < required ? "behind" : id > latest ? "newer" : "current")
+  onSome: (id: number): SchemaState => (id < latest ? "behind" : id > latest ? "newer" : "current")
 })
 
 /**
@@ -71,21 +67,14 @@ export const current = (sql: SqlClient.SqlClient) =>
     return Option.fromNullishOr(newest?.id)
   })
 
-/** Runs the stages that the database lacks, one after the other. Returns the names of the migrations that were run. */
-const runStages = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, finish: boolean) {
-  const ran: Array<string> = []
-  const isNew = Option.isNone(yield* current(sql))
-  const run = (migrations: Stage["migrations"]) =>
-    Effect.provideService(Migrator.make({})({ loader: Migrator.fromRecord(migrations) }), SqlClient.SqlClient, sql)
+/** Runs the migrations that the database lacks, in one transaction. Returns their names. */
+const migrate = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
+  const run = (record: Parameters<typeof Migrator.fromRecord>[0]) =>
+    Effect.provideService(Migrator.make({})({ loader: Migrator.fromRecord(record) }), SqlClient.SqlClient, sql)
   // In a transaction, the statement after a CREATE TABLE that failed would hide why.
-  if (isNew) yield* run({})
-  for (const stage of stages) {
-    if (stage.finishes === true && !isNew && !finish) continue
-    if (Option.exists(yield* current(sql), (id) => id >= newestOf(stage))) continue
-    if (stage.prepare !== undefined) yield* stage.prepare(sql)
-    for (const [, name] of yield* withLockTimeout(sql, locking.timeout)(run(stage.migrations))) ran.push(name)
-  }
-  return ran
+  if (Option.isNone(yield* current(sql))) yield* run({})
+  const ran = yield* withLockTimeout(sql, locking.timeout)(run(migrations))
+  return ran.map(([, name]) => name)
 })
 
 /** Runs an effect while no other instance migrates; none if one does. */
@@ -100,20 +89,12 @@ export const inTurn = <A, E, R>(sql: SqlClient.SqlClient, effect: Effect.Effect<
     })
   )
 
-/** The sessions of instances and commands of 1.0.0, which needs what `finish` drops. Roles see those of others too. */
-const sessionsOf1 = (sql: SqlClient.SqlClient) =>
-  sql`SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'byok'`
+/** What may be done to the schema: `check` changes nothing; `migrate` adds what this version needs. */
+export type Migrating = "check" | "migrate"
 
 /**
- * What may be done to the schema: `check` changes nothing; `migrate` adds what this version needs, and instances of the
- * version before keep working; `finish` also drops what only those need.
- */
-export type Migrating = "check" | "migrate" | "finish"
-
-/**
- * Reads the version of the schema and, only if it is behind, brings it up to date as far as it may, without a statement
- * timeout. Instances that start together migrate once. Returns the state, the names of the migrations that were run,
- * whether there is something left to finish, and whether that is because 1.0.0 is connected to the database.
+ * Reads the version of the schema and, only if it is behind, brings it up to date if it may, without a statement timeout.
+ * Instances that start together migrate once. Returns the state and the names of the migrations that were run.
  */
 export const openSchema = (
   target: DatabaseTarget,
@@ -123,30 +104,16 @@ export const openSchema = (
   Effect.scoped(
     Effect.gen(function* () {
       const client = yield* makeClient(target, { ...settings, poolSize: 1 })
-      const readCurrent = withLockTimeout(client, locking.timeout)(current(client))
-      const found = yield* readCurrent
-      const state = stateOf(found)
-      const isDone = state === "newer" || Option.contains(found, latest)
-      if (may === "check" || isDone || (state === "current" && may === "migrate")) {
-        return { state, migrated: [], unfinished: state === "current" && !isDone }
-      }
-      if (may === "finish" && Option.isSome(found) && (yield* sessionsOf1(client)).length > 0) {
-        return { state, migrated: [], unfinished: true, needed: true }
-      }
+      const state = stateOf(yield* withLockTimeout(client, locking.timeout)(current(client)))
+      if (may === "check" || state !== "behind") return { state, migrated: [] }
       const migrator = yield* makeClient(
         target,
         { ...settings, poolSize: 1 },
         settings.pooler ? {} : { startupParameters: preparing }
       )
       for (;;) {
-        const ran = yield* inTurn(client, runStages(migrator, may === "finish"))
-        if (Option.isSome(ran)) {
-          return {
-            state: "current" as const,
-            migrated: ran.value,
-            unfinished: !Option.contains(yield* readCurrent, latest)
-          }
-        }
+        const ran = yield* inTurn(client, migrate(migrator))
+        if (Option.isSome(ran)) return { state: "current" as const, migrated: ran.value }
         yield* Effect.sleep(turnPause)
       }
     })

@@ -10,6 +10,7 @@ import { inTurn, preparing } from "./Migrations.ts"
 /** Foreign keys within an account, which Citus enforces on its node once both tables are distributed. */
 const foreignKeys = [
   ["workspaces", "workspaces_account_id_fkey", "(account_id) REFERENCES accounts"],
+  ["pools", "pools_workspace", "(account_id, workspace_id) REFERENCES workspaces (account_id, id)"],
   ["credentials", "credentials_workspace", "(account_id, workspace_id) REFERENCES workspaces (account_id, id)"],
   ...["credential_parkings", "credential_use"].map(
     (table) =>

@@ -19,10 +19,11 @@ export const servingRights: Rights = {
   workspaces: ["SELECT", "INSERT", "UPDATE"],
   api_keys: ["SELECT", "INSERT", "UPDATE"],
   keks: ["SELECT", "INSERT", "UPDATE"],
+  pools: ["SELECT", "INSERT", "UPDATE"],
   credential_use: ["SELECT", "INSERT", "UPDATE"],
   credentials: ["SELECT", "INSERT", "UPDATE", "DELETE"],
   credential_parkings: ["SELECT", "INSERT", "UPDATE", "DELETE"],
-  receipts: ["SELECT", "INSERT", "UPDATE", "DELETE"]
+  idempotency_records: ["SELECT", "INSERT", "UPDATE", "DELETE"]
 }
 
 /** What deleting an account needs. The lock on the account takes UPDATE. */
@@ -30,6 +31,7 @@ export const erasingRights: Rights = {
   ...servingRights,
   accounts: ["SELECT", "INSERT", "UPDATE", "DELETE"],
   workspaces: ["SELECT", "INSERT", "UPDATE", "DELETE"],
+  pools: ["SELECT", "INSERT", "UPDATE", "DELETE"],
   api_keys: ["SELECT", "INSERT", "UPDATE", "DELETE"]
 }
 
@@ -49,8 +51,9 @@ export const missingRights = (sql: SqlClient.SqlClient, rights: Rights) => {
 export const distributedTables = [
   "accounts",
   "workspaces",
+  "pools",
   "credentials",
-  "receipts",
+  "idempotency_records",
   "credential_parkings",
   "credential_use",
   "audit_entries"

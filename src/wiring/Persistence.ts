@@ -144,17 +144,12 @@ export const openDatabase = Effect.fnUntraced(function* (
   return opened
 })
 
-/**
- * Connects to the database and migrates it; to finish also drops what only the version before needs, and to distribute also
- * spreads the accounts over the nodes of Citus.
- */
+/** Connects to the database and migrates it; to distribute also spreads the accounts over the nodes of Citus. */
 export const migrateDatabase = Effect.fnUntraced(function* (
   settings: Settings,
-  { distribute: distributes, finish }: Readonly<Record<"distribute" | "finish", boolean>>
+  { distribute: distributes }: { readonly distribute: boolean }
 ) {
-  const may = finish || distributes ? "finish" : "migrate"
-  const { name, needed, target, ...schema } = yield* connect(settings, may, "command")
-  if (needed) return yield* refuse(`${name}: byok 1.0.0 is connected, and needs what this would drop: stop it first.`)
+  const { name, target, ...schema } = yield* connect(settings, "migrate", "command")
   if (!distributes) return { ...schema, distributed: [] }
   const { distributed, lacks } = yield* whenReachable(settings, "command", distribute(target, settings.database))
   return lacks === undefined

@@ -7,7 +7,7 @@ import { Readiness } from "../port/Readiness.ts"
 import { Database } from "../sql/connection/Database.ts"
 import { failureOf } from "../sql/connection/DatabaseErrors.ts"
 import { sessionState } from "../sql/connection/Durability.ts"
-import { current, lockNotAvailable, required, withLockTimeout } from "../sql/Migrations.ts"
+import { current, lockNotAvailable, latest, withLockTimeout } from "../sql/Migrations.ts"
 
 /** How long to wait for a lock on the table of migrations, in milliseconds. */
 const schemaLockTimeout = 100
@@ -33,7 +33,7 @@ export const layer = Layer.effect(
     const ids = Effect.sync(() => keks().map(({ kek_id }) => kek_id))
 
     /** The schema was checked before the service started: what it was last stands while the table is locked. */
-    let known = Option.some(required)
+    let known = Option.some(latest)
     const readSchema = Effect.map(
       withLockTimeout(background.sql, schemaLockTimeout)(current(background.sql)),
       (found) => (known = found)
@@ -47,7 +47,7 @@ export const layer = Layer.effect(
       background.probe(readSchema, "schema.version"),
       Option.match({
         onNone: () => ["the database has not been migrated"],
-        onSome: (id) => (id < required ? ["the database lacks migrations that this version needs"] : [])
+        onSome: (id) => (id < latest ? ["the database lacks migrations that this version needs"] : [])
       })
     )
     /** Asked on the connections that store: they may lead to another server than the others. */

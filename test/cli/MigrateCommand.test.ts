@@ -1,11 +1,6 @@
-import { PgClient } from "@effect/sql-pg"
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Redacted } from "effect"
-import { Reactivity } from "effect/reactivity"
-import { parseDatabaseUrl } from "../../src/sql/connection/DatabaseTarget.ts"
-import { eventually } from "../support/process/eventually.ts"
+import { Effect } from "effect"
 import { adminClient, freshDatabase, migratedDatabase } from "../support/database/freshDatabase.ts"
-import { schema4 } from "../support/database/schema4.ts"
 import { onlyObject } from "../support/process/CommandLine.ts"
 import { runCommand } from "../support/process/runCommand.ts"
 import { latest } from "../../src/sql/Migrations.ts"
@@ -20,11 +15,10 @@ describe("byok migrate", () => {
       assert.deepStrictEqual(yield* run("migrate"), {
         code: 0,
         stderr: "",
-        stdout:
-          "Migrated: create_tables, create_receipts, create_audit, retire_keks, key_by_account, create_routing, kek_registration, drop_keys_by_id\n"
+        stdout: "Migrated: schema\n"
       })
       assert.deepStrictEqual(yield* run("migrate"), { code: 0, stderr: "", stdout: "The database is up to date.\n" })
-      assert.deepStrictEqual(onlyObject(yield* run("migrate", "--json")), { migrated: [], unfinished: false })
+      assert.deepStrictEqual(onlyObject(yield* run("migrate", "--json")), { migrated: [] })
     })
   )
 
@@ -35,55 +29,6 @@ describe("byok migrate", () => {
         "DATABASE_URL cannot be distributed: the extension citus is not installed in it; see docs/scaling.md.\n"
       const refused = { code: 1, stdout: "", stderr }
       assert.deepStrictEqual(yield* runCommand(["migrate", "--distribute"], { DATABASE_URL }), refused)
-    })
-  )
-
-  it.live("of a database of 1.0.0 leaves what that version needs until it is finished", () =>
-    Effect.gen(function* () {
-      const DATABASE_URL = yield* freshDatabase
-      yield* schema4(DATABASE_URL)
-      const [first, again, last] = [
-        yield* runCommand(["migrate"], { DATABASE_URL }),
-        yield* runCommand(["migrate", "--json"], { DATABASE_URL }),
-        yield* runCommand(["migrate", "--finish"], { DATABASE_URL })
-      ]
-      assert.match(first.stdout, /^Migrated: key_by_account, .*\nInstances of the version before can run beside/)
-      assert.deepStrictEqual(onlyObject(again), { migrated: [], unfinished: true })
-      assert.deepStrictEqual(last, { code: 0, stderr: "", stdout: "Migrated: drop_keys_by_id\n" })
-    })
-  )
-
-  it.live("--finish is refused in one sentence while 1.0.0 is connected to the same database, and to no other", () =>
-    Effect.gen(function* () {
-      const [DATABASE_URL, other] = [yield* freshDatabase, yield* freshDatabase]
-      yield* schema4(DATABASE_URL)
-      const oldSession = (url: string) =>
-        PgClient.make({ ...parseDatabaseUrl(Redacted.make(url)), ssl: false, applicationName: "byok" }).pipe(
-          Effect.tap((sql) => sql`SELECT 1`),
-          Effect.provide(Reactivity.layer)
-        )
-      const finish = runCommand(["migrate", "--finish"], { DATABASE_URL })
-      const sql = yield* adminClient(DATABASE_URL)
-      const stderr = "DATABASE_URL: byok 1.0.0 is connected, and needs what this would drop: stop it first.\n"
-      yield* Effect.scoped(
-        Effect.gen(function* () {
-          yield* oldSession(DATABASE_URL)
-          const before = yield* sql`SELECT * FROM effect_sql_migrations`
-          assert.deepStrictEqual(yield* finish, { code: 1, stdout: "", stderr })
-          assert.deepStrictEqual(yield* sql`SELECT * FROM effect_sql_migrations`, before)
-          assert.strictEqual((yield* runCommand(["migrate"], { DATABASE_URL })).code, 0)
-          assert.deepStrictEqual(yield* finish, { code: 1, stdout: "", stderr })
-        })
-      )
-      yield* oldSession(other)
-      const old = sql`SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'byok'`
-      yield* eventually(
-        "the session has ended",
-        Effect.map(old, ({ length }) => length === 0)
-      )
-      assert.deepStrictEqual(yield* finish, { code: 0, stderr: "", stdout: "Migrated: drop_keys_by_id\n" })
-      yield* oldSession(DATABASE_URL)
-      assert.deepStrictEqual(yield* finish, { code: 0, stderr: "", stdout: "The database is up to date.\n" })
     })
   )
 })

@@ -8,7 +8,7 @@ import { leasedAt } from "../../src/domain/routing/LastUse.ts"
 import { AccountRepository } from "../../src/port/AccountRepository.ts"
 import { CredentialUse } from "../../src/port/CredentialUse.ts"
 import { Parkings } from "../../src/port/Parkings.ts"
-import { required } from "../../src/sql/Migrations.ts"
+import { latest } from "../../src/sql/Migrations.ts"
 import { adminClient, freshDatabase, migratedDatabase } from "../support/database/freshDatabase.ts"
 import { storesOn } from "../support/database/stores.ts"
 import { createOver, getOver, idIn } from "../support/http/callByok.ts"
@@ -127,7 +127,10 @@ describe("a role with the privileges that docs/operating.md grants", () => {
 
       const erase = runCommand(["account", "delete", used.account_id, "--yes"], settings)
       const refused = (yield* erase).stderr
-      assert.strictEqual(refused, `${lacking} UPDATE, DELETE on accounts; DELETE on workspaces; DELETE on api_keys.\n`)
+      assert.strictEqual(
+        refused,
+        `${lacking} UPDATE, DELETE on accounts; DELETE on workspaces; DELETE on pools; DELETE on api_keys.\n`
+      )
       const account_id = textIn(
         onlyObject(yield* runCommand(["account", "create", "--name", "n", "--json"], settings)),
         "account_id"
@@ -150,7 +153,7 @@ describe("a role with the privileges that docs/operating.md grants", () => {
       assert.strictEqual(erased.code, 0, erased.stderr)
       assert.strictEqual((yield* eraseOverSocket).body, '{"deleted":true}')
 
-      yield* sql`DELETE FROM effect_sql_migrations WHERE migration_id >= ${required}`
+      yield* sql`DELETE FROM effect_sql_migrations WHERE migration_id >= ${latest}`
       const migrate = yield* runCommand(["migrate"], settings)
       assert.strictEqual(migrate.code, 1)
       assert.match(migrate.stderr, /^DATABASE_URL: the user lacks a permission \(42501\)\.\n$/)

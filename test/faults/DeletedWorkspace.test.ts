@@ -63,7 +63,7 @@ describe.each([true, false])("a workspace that is deleted while a create is on i
       deleting(workspace_id)
       assertInvalid(yield* create(url, management_key, minimal, headers), noDefault)
       assert.strictEqual(yield* rowCount, 0)
-      assert.lengthOf(yield* sql`SELECT 1 FROM receipts`, 0)
+      assert.lengthOf(yield* sql`SELECT 1 FROM idempotency_records`, 0)
       assert.lengthOf(yield* sql`SELECT 1 FROM audit_entries WHERE events::text LIKE '%credential.create%'`, 0)
     })
   )

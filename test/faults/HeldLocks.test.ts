@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
-import { required } from "../../src/sql/Migrations.ts"
+import { latest } from "../../src/sql/Migrations.ts"
 import { adminClient, migratedDatabase } from "../support/database/freshDatabase.ts"
 import { holdOpen } from "../support/database/transactions.ts"
 import { createOver } from "../support/http/callByok.ts"
@@ -24,7 +24,7 @@ const begin = Effect.gen(function* () {
 })
 
 /** Every table, locked as `pg_dump` locks them. */
-const dump = `LOCK TABLE accounts, workspaces, api_keys, keks, credentials, receipts, audit_entries, audit_checkpoints,
+const dump = `LOCK TABLE accounts, workspaces, api_keys, keks, credentials, idempotency_records, audit_entries, audit_checkpoints,
   effect_sql_migrations IN ACCESS SHARE MODE`
 
 const credential = { provider: "groq", key: "fake-key-fake-key" }
@@ -54,7 +54,7 @@ describe("while somebody else holds locks on every table", () => {
       Effect.gen(function* () {
         const { key, list, settings, sql } = yield* begin
         const running = yield* startService(settings)
-        yield* sql`DELETE FROM effect_sql_migrations WHERE migration_id >= ${required}`
+        yield* sql`DELETE FROM effect_sql_migrations WHERE migration_id >= ${latest}`
         const release = yield* holdOpen(sql, dump)
         const sentence =
           "DATABASE_URL: its schema is locked, for example by a backup or another migration (55P03); try again when that has ended.\n"

@@ -25,7 +25,7 @@ const seed = `
   INSERT INTO credentials SELECT gen_random_uuid(), account_id, id, (ARRAY['openai', 'azure', 'xai', 'groq'])[1 + n % 4], NULL, '***...***', now(),
     false, false, false, false, NULL, NULL, NULL, NULL, NULL, n, (SELECT min(id) FROM keks),
     decode(repeat('00', 60), 'hex'), decode(repeat('00', 90), 'hex') FROM workspaces, generate_series(1, 100) AS n;
-  INSERT INTO receipts SELECT account_id, sha256(uuid_send(id)), id, sha256(''), now() FROM credentials;
+  INSERT INTO idempotency_records SELECT account_id, sha256(uuid_send(id)), id, sha256(''), now() FROM credentials;
   INSERT INTO credential_parkings SELECT account_id, id, '', 1, 'rejected', 1, now(), now() FROM credentials;
   INSERT INTO credential_use SELECT account_id, id, now(), now(), NULL, NULL FROM credentials;
   ANALYZE`
@@ -83,7 +83,7 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))(
           yield* (yield* CredentialUse).find(account_id, id)
 
           const texts = Array.from(statements).filter((text) =>
-            /\b(credentials|api_keys|receipts|credential_parkings|credential_use)\b/.test(text)
+            /\b(credentials|api_keys|idempotency_records|credential_parkings|credential_use)\b/.test(text)
           )
           const shared = databaseSettings.batching
             ? ["json_populate_recordset", "unnest", "hash = decode(wanted.hash, 'hex') AND revoked"]
@@ -93,7 +93,7 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))(
             "SELECT account_id, id",
             "receipt AS (",
             "key_hash = $2",
-            "DELETE FROM receipts",
+            "DELETE FROM idempotency_records",
             "(account_id, id) >",
             "UPDATE credentials SET kek_id",
             "hash = decode($1, 'hex')",
@@ -126,7 +126,8 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))(
               yield* sql.unsafe("DEALLOCATE asked")
               return rows.map((row) => row["QUERY PLAN"]).join("\n")
             }).pipe(sql.withTransaction)
-          const tableScan = /Seq Scan on (credentials|api_keys|receipts|credential_parkings|credential_use)\b/
+          const tableScan =
+            /Seq Scan on (credentials|api_keys|idempotency_records|credential_parkings|credential_use)\b/
           for (const text of texts) {
             const plan = yield* planOf(text)
             assert.notMatch(plan, tableScan, text)

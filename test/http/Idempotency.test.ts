@@ -37,7 +37,7 @@ layerLive(TestService.recordedWith({}))("logs and traces", (it) => {
       ]
       assert.deepStrictEqual(statusesOf(answers), [201, 201, 409, 409, 400])
       const { all, spans } = yield* Recording
-      assert.include(spans.join(), "INSERT INTO receipts")
+      assert.include(spans.join(), "INSERT INTO idempotency_records")
       assert.isUndefined(leakOf([yield* all, ...answers.map(answerText)].join("\n"), [key, idempotency_key]))
       const planted = yield* create({ ...minimal, name: idempotency_key }, headers.slice(1))
       assert.strictEqual(leakOf(answerText(planted), [idempotency_key]), idempotency_key)

@@ -142,10 +142,10 @@ const contract = (it: Vitest.MethodsNonLive<StoredPorts>) => {
         const uses = made.map(({ id }) => ({ account_id, credential_id: id, ...leasedAt(1) }))
         yield* (yield* CredentialUse).store(uses)
         const [kept] = yield* stored(stranger.account_id, stranger.workspace_id, 1)
-        const steps: Array<{ readonly credentials: number; readonly receipts: number }> = []
+        const steps: Array<{ readonly credentials: number; readonly idempotency_records: number }> = []
         for (;;) {
           const step = Option.getOrThrow(yield* eraseAccount(account_id, now, limit))
-          assert.isAtMost(step.credentials + step.receipts, limit)
+          assert.isAtMost(step.credentials + step.idempotency_records, limit)
           steps.push(step)
           if (step.done) break
           assert.deepStrictEqual(yield* (yield* ApiKeys).find(hash), Option.none(), "refused from the first step on")

@@ -32,7 +32,7 @@ const seed = (account_id: string, workspace_id: string) => [
   `INSERT INTO credentials SELECT gen_random_uuid(), '${account_id}', '${workspace_id}', 'openai', NULL, '***...***',
     now(), false, false, false, false, NULL, NULL, NULL, NULL, NULL, n, 'lost',
     decode(repeat('00', 60), 'hex'), decode(repeat('00', 63), 'hex') FROM generate_series(1, ${rows}) AS n`,
-  `INSERT INTO receipts SELECT account_id, sha256(uuid_send(id)), id, sha256(''), now() - interval '26 hours'
+  `INSERT INTO idempotency_records SELECT account_id, sha256(uuid_send(id)), id, sha256(''), now() - interval '26 hours'
     FROM credentials`,
   `INSERT INTO audit_entries (events) SELECT '[]' FROM generate_series(1, ${rows})`,
   `INSERT INTO audit_checkpoints SELECT coalesce(max(number), 0) + 1, (SELECT max(seq) FROM audit_entries), '', sha256('')
@@ -129,7 +129,7 @@ describe("the statements of a serving process", () => {
         const read = yield* readBy(url, serve(url, made))
         assert.includeMembers(
           read.map(({ name }) => name),
-          ["accounts", "api_keys", "audit_entries", "credentials", "receipts", "workspaces"]
+          ["accounts", "api_keys", "audit_entries", "credentials", "idempotency_records", "workspaces"]
         )
         assert.deepStrictEqual(
           read.filter(({ n }) => n > rows / 2),

@@ -17,7 +17,7 @@ const created_at = new Date(0)
 const good: Record<string, Row> = {
   accounts: { id: id(9), name: "n", created_at },
   workspaces: { id: id(9), account_id: id(1), name: "n", is_default: false, created_at },
-  receipts: {
+  idempotency_records: {
     account_id: id(1),
     key_hash: Buffer.alloc(32, 9),
     credential_id: id(2),
@@ -44,7 +44,8 @@ const good: Record<string, Row> = {
     last_failed_at: created_at,
     last_failure: "rejected"
   },
-  audit_entries: { seq: 9, at: created_at, events: "[]" },
+  pools: { account_id: id(1), workspace_id: id(11), provider: "openai" },
+  audit_entries: { seq: 9, at: created_at, operation: id(9), events: "[]" },
   audit_checkpoints: { number: 9, last_seq: 9, digests: Buffer.alloc(40), hash: Buffer.alloc(32) },
   credentials: {
     ...plainCredential(WorkspaceId.make(id(11)), id(9)),
@@ -65,15 +66,16 @@ const seed = (sql: SqlClient.SqlClient) =>
     }
     yield* sql`INSERT INTO api_keys ${sql.insert({ ...good["api_keys"], hash: Buffer.alloc(32, 1) })}`
     yield* sql`INSERT INTO keks ${sql.insert({ ...good["keks"], id: "kek-1" })}`
-    yield* sql`INSERT INTO audit_entries ${sql.insert({ ...good["audit_entries"], seq: 1 })}`
+    yield* sql`INSERT INTO pools ${sql.insert({ ...good["pools"], provider: "azure" })}`
+    yield* sql`INSERT INTO audit_entries ${sql.insert({ ...good["audit_entries"], seq: 1, operation: id(1) })}`
     yield* sql`INSERT INTO audit_checkpoints ${sql.insert({ ...good["audit_checkpoints"], number: 1 })}`
     for (const n of [1, 2]) yield* sql`INSERT INTO credentials ${sql.insert({ ...good["credentials"], id: id(n) })}`
     const others = { ...good["credentials"], id: id(4), account_id: id(2), workspace_id: id(12) }
     yield* sql`INSERT INTO credentials ${sql.insert(others)}`
     yield* sql`INSERT INTO credential_parkings ${sql.insert({ ...good["credential_parkings"], model: "parked" })}`
     yield* sql`INSERT INTO credential_use ${sql.insert({ ...good["credential_use"], credential_id: id(2) })}`
-    const receipt = { ...good["receipts"], key_hash: Buffer.alloc(32, 1), credential_id: id(1) }
-    yield* sql`INSERT INTO receipts ${sql.insert(receipt)}`
+    const receipt = { ...good["idempotency_records"], key_hash: Buffer.alloc(32, 1), credential_id: id(1) }
+    yield* sql`INSERT INTO idempotency_records ${sql.insert(receipt)}`
   })
 
 class Migrated extends Context.Service<Migrated, SqlClient.SqlClient>()("byok/test/Migrated") {}
@@ -119,6 +121,12 @@ const fixed = (column: string, length: number) =>
 const names = values("name", ["", "n".repeat(256)], ["n".repeat(255), "😀".repeat(255)])
 const kekIds = (column: string) =>
   values(column, ["", "a".repeat(65), "ä", "a b", "a\n", "a:b"], ["a", "a".repeat(64), "A-z_0.9"])
+/** Every one that the domain knows, except `azure`, whose pool is stored. */
+const providers = values(
+  "provider",
+  ["", "Openai", "open ai", "a/b/c", "a/", "/a", "a\n", "a".repeat(65)],
+  Provider.literals.filter((provider) => provider !== "azure")
+)
 /** No list holds NULL (D23). */
 const lists = (column: string) =>
   values(column, [times(101, "m"), ["m", null]], [null, [], [""], ["b", "a", "b", " ,"], times(100, "m")])
@@ -147,7 +155,18 @@ const constraints: Record<string, Record<string, Cases>> = {
     keks_check_value_check: fixed("check_value", 16),
     keks_wraps_check: values("wraps", [-1], [0, 2 ** 33])
   },
-  audit_entries: { audit_entries_pkey: values("seq", [1], [2]) },
+  pools: {
+    pools_pkey: { refused: [{ provider: "azure" }], accepted: [{ account_id: id(2), workspace_id: id(12) }] },
+    pools_workspace: { refused: [{ workspace_id: id(12) }], accepted: [{}] },
+    pools_provider_check: providers,
+    pools_members_check: values("members", [-1], [0, 1]),
+    pools_next_order_check: values("next_order", [-1], [0, 1]),
+    pools_bytes_check: values("bytes", [-1], [0, 1])
+  },
+  audit_entries: {
+    audit_entries_pkey: values("seq", [1], [2]),
+    audit_entries_operation: values("operation", [id(1)], [id(2), null])
+  },
   audit_checkpoints: {
     audit_checkpoints_pkey: values("number", [1], [2]),
     audit_checkpoints_hash_check: fixed("hash", 32)
@@ -179,14 +198,14 @@ const constraints: Record<string, Record<string, Cases>> = {
       accepted: [{ last_failed_at: null, last_failure: null }]
     }
   },
-  receipts: {
-    receipts_pkey: {
+  idempotency_records: {
+    idempotency_records_pkey: {
       refused: [{ key_hash: bytes(32, 1) }],
       accepted: [{ key_hash: bytes(32, 1), account_id: id(2), credential_id: id(4) }]
     },
-    receipts_key_hash_check: fixed("key_hash", 32),
-    receipts_fingerprint_check: fixed("fingerprint", 32),
-    receipts_account_id_credential_id_key: { refused: [{ credential_id: id(1) }], accepted: [{}] }
+    idempotency_records_key_hash_check: fixed("key_hash", 32),
+    idempotency_records_fingerprint_check: fixed("fingerprint", 32),
+    idempotency_records_account_id_credential_id_key: { refused: [{ credential_id: id(1) }], accepted: [{}] }
   },
   credentials: {
     credentials_pkey: {
@@ -197,11 +216,7 @@ const constraints: Record<string, Record<string, Cases>> = {
       refused: [{ workspace_id: id(12) }, { workspace_id: id(13) }, { account_id: id(2) }, { account_id: id(3) }],
       accepted: [{ account_id: id(2), workspace_id: id(12) }]
     },
-    credentials_provider_check: values(
-      "provider",
-      ["", "Openai", "open ai", "a/b/c", "a/", "/a", "a\n", "a".repeat(65)],
-      Provider.literals
-    ),
+    credentials_provider_check: providers,
     credentials_name_check: {
       refused: [{ name: "n".repeat(256) }],
       accepted: [...names.accepted, { name: null }, { name: "" }]
@@ -267,8 +282,8 @@ layer(MigratedLive)("the tables repeat the rules of the domain (sections 4.1 and
       const optional = [
         "workspaces.deleted_at",
         "audit_entries.account_id",
+        "audit_entries.operation",
         "api_keys.revoked_at",
-        "keks.registered_at",
         "keks.retired_at",
         "credential_parkings.until",
         "credential_use.last_leased_at",

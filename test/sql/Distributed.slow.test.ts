@@ -49,7 +49,7 @@ const ofNoRequest: Readonly<Record<string, RegExp>> = {
   "a rewrap": /\(account_id, id\) > \(.* kek_id <> |UPDATE credentials SET kek_id|OFFSET \$3 LIMIT 1$/s,
   "a search for a leaked key":
     /WITH read AS|found \(account_id, credential_id, key_version, n\)|AS count FROM credentials$/,
-  "old idempotency records": /DELETE FROM receipts WHERE true/,
+  "old idempotency records": /DELETE FROM idempotency_records WHERE true/,
   "parkings and uses of many accounts": /(INTO|FROM) credential_(parkings|use) AS \w+\s+(\(|USING)/,
   "a workspace by its id": /workspaces (SET deleted_at = \$1\s+)?WHERE id =/,
   accounts: /FROM accounts\s+(WHERE id > \$1 ORDER|LIMIT)|INSERT INTO api_keys/
@@ -92,7 +92,7 @@ describe.skipIf(why !== undefined)(
           for (const worker of workers) yield* query(`SELECT citus_add_node('${worker.socket}', 5432)`)
 
           const sql = yield* adminClient(DATABASE_URL)
-          const release = yield* lockTable(sql, "receipts")
+          const release = yield* lockTable(sql, "idempotency_records")
           const interrupted = yield* Effect.forkChild(runByok(migrate, { DATABASE_URL }))
           yield* untilWaiting(sql, 1)
           yield* Fiber.interrupt(interrupted)
@@ -102,7 +102,7 @@ describe.skipIf(why !== undefined)(
           )
           yield* release
           for (const line of [
-            "Distributed: receipts, credential_parkings, credential_use, audit_entries",
+            "Distributed: idempotency_records, credential_parkings, credential_use, audit_entries",
             "All tables were distributed before."
           ]) {
             const stdout = `The database is up to date.\n${line}\n`

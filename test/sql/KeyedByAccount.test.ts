@@ -15,7 +15,7 @@ const findings = Effect.gen(function* () {
   return rows.map(({ name }) => name)
 })
 
-const namesTenantTable = /\b(credentials|credential_(?:parkings|use)|workspaces|receipts)\b/
+const namesTenantTable = /\b(credentials|credential_(?:parkings|use)|workspaces|idempotency_records)\b/
 /** The account as a condition, or as part of the key of a join, a comparison or an insert. */
 const namesAccount = /\baccount_id"? = |\("?account_id"?, /
 const isDefinition = (text: string) => /^\s*(ALTER|CREATE|DROP|LOCK)\b/.test(text)
@@ -52,7 +52,7 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))("the rows of 
   it.effect("a statement that names only an id is found (control)", () =>
     Effect.sync(() => {
       assert.isTrue(isAstray("SELECT account_id, label FROM credentials WHERE id = $1"))
-      assert.isTrue(isAstray("DELETE FROM receipts WHERE credential_id = ANY($1)"))
+      assert.isTrue(isAstray("DELETE FROM idempotency_records WHERE credential_id = ANY($1)"))
       assert.isTrue(isAstray("DELETE FROM credential_parkings WHERE credential_id = $1"))
       assert.isFalse(isAstray("SELECT label FROM credentials WHERE account_id = $1 AND id = $2"))
     })

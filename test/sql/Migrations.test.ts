@@ -2,23 +2,13 @@ import { assert, describe, it } from "@effect/vitest"
 import { Cause, Duration, Effect, Exit, Fiber, Option, Redacted } from "effect"
 import { DatabaseFailure } from "../../src/port/DatabaseFailure.ts"
 import { parseDatabaseUrl } from "../../src/sql/connection/DatabaseTarget.ts"
-import { current, latest, migrating, required } from "../../src/sql/Migrations.ts"
+import { current, latest, migrating } from "../../src/sql/Migrations.ts"
 import { migrate } from "../support/database/migrate.ts"
 import { adminClient, databaseSettings, freshDatabase } from "../support/database/freshDatabase.ts"
-import { schema4 } from "../support/database/schema4.ts"
 import { holdOpen } from "../support/database/transactions.ts"
 import { eventually } from "../support/process/eventually.ts"
 
-const all = [
-  "create_tables",
-  "create_receipts",
-  "create_audit",
-  "retire_keks",
-  "key_by_account",
-  "create_routing",
-  "kek_registration",
-  "drop_keys_by_id"
-]
+const all = ["schema"]
 
 const empty = Effect.gen(function* () {
   const url = yield* freshDatabase
@@ -27,7 +17,7 @@ const empty = Effect.gen(function* () {
     SELECT table_name AS name FROM information_schema.tables WHERE table_schema = 'public' ORDER BY 1`.pipe(
     Effect.map((rows) => rows.map(({ name }) => name))
   )
-  return { sql, tables, target: parseDatabaseUrl(Redacted.make(url)), url }
+  return { sql, tables, target: parseDatabaseUrl(Redacted.make(url)) }
 })
 
 describe("migrate", () => {
@@ -45,8 +35,9 @@ describe("migrate", () => {
         "credential_use",
         "credentials",
         "effect_sql_migrations",
+        "idempotency_records",
         "keks",
-        "receipts",
+        "pools",
         "workspaces"
       ])
       assert.deepStrictEqual(yield* migrate(target, databaseSettings), [])
@@ -87,10 +78,10 @@ describe("migrate", () => {
     Effect.gen(function* () {
       const { sql, target } = yield* empty
       yield* migrate(target, databaseSettings)
-      yield* sql`DELETE FROM effect_sql_migrations WHERE migration_id >= ${required}`
+      yield* sql`DELETE FROM effect_sql_migrations WHERE migration_id >= ${latest}`
       const end = yield* holdOpen(
         sql,
-        `INSERT INTO effect_sql_migrations (migration_id, name) SELECT ${required}, 'another''s'
+        `INSERT INTO effect_sql_migrations (migration_id, name) SELECT ${latest}, 'another''s'
           FROM pg_advisory_xact_lock(${migrating})`
       )
       const settings = { ...databaseSettings, statementTimeout: Duration.millis(1) }
@@ -115,27 +106,6 @@ describe("migrate", () => {
       const release = yield* holdOpen(sql, "LOCK TABLE effect_sql_migrations IN EXCLUSIVE MODE")
       assert.deepStrictEqual(yield* migrate(target, databaseSettings), [])
       yield* release
-    })
-  )
-})
-
-describe("the migration of 1.0.0's schema to times of registration", () => {
-  it.live("invents none for keys that exist, and records one for a key that 1.0.0 registers afterwards", () =>
-    Effect.gen(function* () {
-      const { sql, target, url } = yield* empty
-      yield* schema4(url)
-      const register = (kek_id: string) =>
-        sql`INSERT INTO keks (id, check_value) VALUES (${kek_id}, decode(repeat('01', 16), 'hex'))`
-      yield* register("before")
-      yield* migrate(target, databaseSettings)
-      yield* register("since")
-      const found = yield* sql`
-        SELECT id, registered_at BETWEEN now() - interval '5 minutes' AND now() + interval '1 second' AS recent
-        FROM keks ORDER BY id`
-      assert.deepEqual(found, [
-        { id: "before", recent: null },
-        { id: "since", recent: true }
-      ])
     })
   )
 })

@@ -306,8 +306,6 @@ layerLive(metered(), { timeout: "120 seconds" })("what is read in the background
         VALUES ('next', decode(repeat('01', 16), 'hex'), now() - interval '2 days')`
       primary = "next"
       yield* isDaysOld(2)
-      yield* sql`UPDATE keks SET registered_at = NULL WHERE id = 'next'`
-      yield* isAbsent
       yield* sql`UPDATE keks SET registered_at = now() + interval '10 days' WHERE id = 'next'`
       yield* holds(name, 0)
       primary = "nowhere"

@@ -75,15 +75,15 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
       ) {
         const at = yield* DateTime.now
         let credentials = 0
-        let receipts = 0
+        let idempotency_records = 0
         for (let first = true; ; first = false) {
           const step = yield* repository.eraseAccount(account_id, at, erasureBatch)
           if (Option.isNone(step) && first) return yield* new NotKnown({ kind: "account" })
           if (Option.isNone(step)) return { account_id, credentials }
           credentials += step.value.credentials
-          receipts += step.value.receipts
+          idempotency_records += step.value.idempotency_records
           if (step.value.done) return { account_id, credentials }
-          yield* onProgress({ credentials, receipts })
+          yield* onProgress({ credentials, idempotency_records })
         }
       }),
 

@@ -49,12 +49,12 @@ export const eraseAccount =
           SELECT id FROM credentials WHERE account_id = ${account_id}
           ORDER BY workspace_id, created_at, id LIMIT ${limit} FOR UPDATE
         )) RETURNING id, workspace_id`
-      const receipts = yield* sql`
-        DELETE FROM receipts WHERE account_id = ${account_id} AND key_hash = ANY(ARRAY(
-          SELECT key_hash FROM receipts WHERE account_id = ${account_id}
+      const idempotency_records = yield* sql`
+        DELETE FROM idempotency_records WHERE account_id = ${account_id} AND key_hash = ANY(ARRAY(
+          SELECT key_hash FROM idempotency_records WHERE account_id = ${account_id}
           ORDER BY key_hash LIMIT ${limit - credentials.length} FOR UPDATE
         )) RETURNING 1`
-      const done = credentials.length + receipts.length < limit
+      const done = credentials.length + idempotency_records.length < limit
       if (done) {
         yield* sql`DELETE FROM workspaces WHERE account_id = ${account_id}`
         yield* sql`DELETE FROM accounts WHERE id = ${account_id}`
@@ -72,7 +72,11 @@ export const eraseAccount =
         })),
         ...(done ? [{ action: "account.delete", account_id } as const] : [])
       ])
-      const erased = Option.some({ credentials: credentials.length, receipts: receipts.length, done })
+      const erased = Option.some({
+        credentials: credentials.length,
+        idempotency_records: idempotency_records.length,
+        done
+      })
       if (done) before = erased
       return erased
     })

@@ -71,8 +71,8 @@ const pgTypes = (): PgTypes.Registry => {
   return types
 }
 
-/** What PostgreSQL shows of every session. 1.0.0 was plain `byok`, so `migrate --finish` can tell its sessions. */
-export const applicationName = "byok/2"
+/** What PostgreSQL shows of every session. */
+export const applicationName = "byok"
 
 /** A client whose errors are not scrubbed: only pools and migrations may run its statements. */
 export const makeClient = (

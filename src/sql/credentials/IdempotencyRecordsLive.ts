@@ -27,10 +27,10 @@ export const layer = Layer.effect(
     const insert = makeInsert(writes, limit, true)
     /** The lock makes this a commit of its own, which waits for the same replicas as the insert of the record. */
     const find = makeLookUp<Wanted, Found, Found>(writes, {
-      operation: "receipts.find",
+      operation: "idempotency_records.find",
       by: { account_id: "uuid", key_hash: "bytea" },
       select: ({ account_id, key_hash }) => sql<Found>`
-        SELECT credential_id, fingerprint FROM receipts
+        SELECT credential_id, fingerprint FROM idempotency_records
         WHERE account_id = ${account_id} AND key_hash = ${key_hash} FOR UPDATE`,
       read: ({ credential_id, fingerprint }) => ({ credential_id, fingerprint }),
       nameOf
@@ -41,8 +41,8 @@ export const layer = Layer.effect(
         const inserted = yield* insert(account_id, credential, sealed, record)
         if (Option.isSome(inserted)) return inserted
         const taken = yield* writes.ask(
-          sql`SELECT 1 FROM receipts WHERE account_id = ${account_id} AND key_hash = ${record.key_hash}`,
-          "receipts.find"
+          sql`SELECT 1 FROM idempotency_records WHERE account_id = ${account_id} AND key_hash = ${record.key_hash}`,
+          "idempotency_records.find"
         )
         if (taken.length > 0) return Option.none()
         const refusal = yield* writes.ask(whyRefused(sql, account_id, credential, limit), "workspaces.exists")
@@ -55,14 +55,14 @@ export const layer = Layer.effect(
           writes.ask(
             sql`
             WITH old AS (
-              SELECT ${sql.csv(["account_id", "key_hash", ...(distributed ? [] : ["ctid"])])} FROM receipts
+              SELECT ${sql.csv(["account_id", "key_hash", ...(distributed ? [] : ["ctid"])])} FROM idempotency_records
               WHERE created_at < now() - make_interval(secs => ${Duration.toSeconds(age)}::float8)
               ORDER BY created_at LIMIT ${limit} ${distributed ? sql`` : sql`FOR UPDATE SKIP LOCKED`}
             )
-            DELETE FROM receipts WHERE ${distributed ? sql`true` : sql`ctid = ANY(ARRAY(SELECT ctid FROM old))`}
+            DELETE FROM idempotency_records WHERE ${distributed ? sql`true` : sql`ctid = ANY(ARRAY(SELECT ctid FROM old))`}
             AND (account_id, key_hash) IN (SELECT account_id, key_hash FROM old)
             RETURNING credential_id`,
-            "receipts.forget"
+            "idempotency_records.forget"
           ),
           (rows) => rows.length
         )

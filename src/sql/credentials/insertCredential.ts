@@ -140,7 +140,7 @@ const recordsJson = (creations: ReadonlyArray<Creation>) =>
 
 /** The parts of the statements that insert credentials, with their idempotency records or without. */
 const partsOf = (sql: SqlClient.SqlClient) => ({
-  receipts: sql`INSERT INTO receipts (account_id, key_hash, credential_id, fingerprint, created_at)`,
+  receipts: sql`INSERT INTO idempotency_records (account_id, key_hash, credential_id, fingerprint, created_at)`,
   once: sql`ON CONFLICT (account_id, key_hash) DO NOTHING`,
   credentials: sql`INSERT INTO credentials (${sql.csv(newColumns)}, sort_order, created_at)`,
   now: sql`date_trunc('milliseconds', now())`,

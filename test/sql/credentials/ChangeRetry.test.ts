@@ -140,7 +140,7 @@ it.live("the deletion of an account whose last answer is lost is reported as don
     proxy.loseAnswer("COMMIT")
     const erased = yield* accounts.eraseAccount(account_id, DateTime.makeUnsafe(0), 500)
     assert.strictEqual(proxy.lost(), 1)
-    assert.deepStrictEqual(Option.getOrUndefined(erased), { credentials: 0, receipts: 0, done: true })
+    assert.deepStrictEqual(Option.getOrUndefined(erased), { credentials: 0, idempotency_records: 0, done: true })
     assert.isTrue(Option.isNone(yield* accounts.eraseAccount(account_id, DateTime.makeUnsafe(0), 500)))
   })
 )

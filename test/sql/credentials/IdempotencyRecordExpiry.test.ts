@@ -28,7 +28,7 @@ describe("old idempotency records on PostgreSQL (SECURITY.md, Idempotency record
       yield* create("right")
       yield* Effect.provideService(create("ahead"), Clock.Clock, clock)
       const ages = yield* sql<{ old: boolean }>`
-        SELECT abs(extract(epoch FROM now() - created_at)) > 60 AS old FROM receipts`
+        SELECT abs(extract(epoch FROM now() - created_at)) > 60 AS old FROM idempotency_records`
       assert.deepStrictEqual(
         ages.map(({ old }) => old),
         [false, false]
@@ -45,7 +45,7 @@ describe("old idempotency records on PostgreSQL (SECURITY.md, Idempotency record
         Effect.provideService(Clock.Clock, clock)
       )
       yield* eventually("old idempotency records were looked for", () => searched >= 2)
-      assert.lengthOf(yield* sql`SELECT 1 FROM receipts`, 2)
+      assert.lengthOf(yield* sql`SELECT 1 FROM idempotency_records`, 2)
     })
   )
 
@@ -55,10 +55,10 @@ describe("old idempotency records on PostgreSQL (SECURITY.md, Idempotency record
       const replayed = (key: string) => Effect.map(create(key), (answer) => answer.replayed)
       const { id } = (yield* create("old")).credential
       yield* create("young")
-      yield* sql`UPDATE receipts SET created_at = created_at - interval '23 hours'`
+      yield* sql`UPDATE idempotency_records SET created_at = created_at - interval '23 hours'`
       assert.isTrue(yield* replayed("old"))
       yield* sql`
-        UPDATE receipts SET created_at = created_at - interval '3 hours'
+        UPDATE idempotency_records SET created_at = created_at - interval '3 hours'
         WHERE credential_id = ${id}`
       assert.isTrue(yield* replayed("old"))
 
@@ -67,7 +67,7 @@ describe("old idempotency records on PostgreSQL (SECURITY.md, Idempotency record
         IdempotencyRecordExpiry.interval,
         Duration.millis(20)
       )
-      const left = Effect.map(sql`SELECT 1 FROM receipts`, (rows) => rows.length)
+      const left = Effect.map(sql`SELECT 1 FROM idempotency_records`, (rows) => rows.length)
       yield* eventually(
         "the old idempotency record is gone",
         Effect.map(left, (n) => n === 1)

@@ -83,7 +83,7 @@ it.live("PostgreSQL plans the inserts of a batch once, not for each batch: that 
 describe("a repeated insert of a credential", () => {
   const kinds = [
     ["without an idempotency record", "plain", "credentials"],
-    ["with one", "recorded", "receipts"]
+    ["with one", "recorded", "idempotency_records"]
   ] as const
   it.live.each(kinds)("%s happens by itself if the answer to the first is lost (R3)", ([, kind]) =>
     Effect.gen(function* () {
@@ -109,7 +109,7 @@ describe("a repeated insert of a credential", () => {
 
 describe("an insert with an idempotency record (SECURITY.md, Idempotency records)", () => {
   const taking = `
-    INSERT INTO receipts VALUES (
+    INSERT INTO idempotency_records VALUES (
       '${account_id}', decode(repeat('01', 32), 'hex'), '${uuid(10)}', decode(repeat('02', 32), 'hex'), now()
     )`
 

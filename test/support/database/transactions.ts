@@ -35,7 +35,7 @@ export const untilWaiting = (sql: SqlClient.SqlClient, count: number) =>
   eventually(`${count} statements wait for a lock`, waitingForLock(sql), (n) => n === count)
 
 /** Ends the connections whose statements wait for a lock. */
-export const terminateWaiting = (sql: SqlClient.SqlClient) => sql`
+const terminateWaiting = (sql: SqlClient.SqlClient) => sql`
   SELECT pg_terminate_backend(pid) FROM pg_stat_activity
   WHERE datname = current_database() AND wait_event_type = 'Lock' AND state = 'active'`
 

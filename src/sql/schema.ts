@@ -1,0 +1,160 @@
+/**
+ * The statements that create the whole schema. Constraints repeat the domain's rules, against faulty programs and people
+ * at the database. Every key of a tenant's rows begins with the account, as spreading accounts over nodes requires.
+ */
+export const schema: ReadonlyArray<string> = [
+  `CREATE TABLE accounts (
+    id uuid PRIMARY KEY,
+    name text NOT NULL CHECK (char_length(name) BETWEEN 1 AND 255),
+    created_at timestamptz(3) NOT NULL
+  )`,
+
+  `CREATE TABLE workspaces (
+    id uuid NOT NULL,
+    account_id uuid NOT NULL REFERENCES accounts,
+    name text NOT NULL CHECK (char_length(name) BETWEEN 1 AND 255),
+    is_default boolean NOT NULL,
+    created_at timestamptz(3) NOT NULL,
+    deleted_at timestamptz(3),
+    PRIMARY KEY (account_id, id)
+  )`,
+  `CREATE UNIQUE INDEX workspaces_default ON workspaces (account_id) WHERE is_default`,
+  // For commands that name a workspace alone.
+  `CREATE INDEX workspaces_id ON workspaces (id)`,
+
+  `CREATE TABLE api_keys (
+    hash bytea PRIMARY KEY CHECK (octet_length(hash) = 32),
+    account_id uuid NOT NULL REFERENCES accounts,
+    name text NOT NULL CHECK (char_length(name) BETWEEN 1 AND 255),
+    management boolean NOT NULL,
+    created_at timestamptz(3) NOT NULL,
+    revoked_at timestamptz(3)
+  )`,
+  `CREATE INDEX api_keys_account ON api_keys (account_id)`,
+
+  // Key-encryption keys. No credential may name a retired one: retiring also adds a constraint to `credentials`.
+  `CREATE TABLE keks (
+    id text PRIMARY KEY CHECK (id ~ '^[A-Za-z0-9._-]{1,64}$'),
+    check_value bytea NOT NULL CHECK (octet_length(check_value) = 16),
+    wraps bigint NOT NULL DEFAULT 0 CHECK (wraps >= 0),
+    retired_at timestamptz(3),
+    registered_at timestamptz(3) NOT NULL DEFAULT now()
+  )`,
+
+  // The credentials of a workspace and provider. Whatever changes what a plan sees of them locks this row first, and raises
+  // `version` for members or `health` for parkings. `bytes` are those of the members' lists and sealed keys.
+  `CREATE TABLE pools (
+    account_id uuid NOT NULL,
+    workspace_id uuid NOT NULL,
+    provider text NOT NULL CHECK (provider ~ '^[a-z0-9-]{1,64}(/[a-z0-9-]{1,64})?$'),
+    version bigint NOT NULL DEFAULT 0,
+    health bigint NOT NULL DEFAULT 0,
+    members integer NOT NULL DEFAULT 0 CHECK (members >= 0),
+    next_order integer NOT NULL DEFAULT 0 CHECK (next_order >= 0),
+    bytes bigint NOT NULL DEFAULT 0 CHECK (bytes >= 0),
+    PRIMARY KEY (account_id, workspace_id, provider),
+    CONSTRAINT pools_workspace FOREIGN KEY (account_id, workspace_id) REFERENCES workspaces (account_id, id)
+  ) WITH (fillfactor = 50)`,
+
+  `CREATE TABLE credentials (
+    id uuid NOT NULL,
+    account_id uuid NOT NULL,
+    workspace_id uuid NOT NULL,
+    provider text NOT NULL CHECK (provider ~ '^[a-z0-9-]{1,64}(/[a-z0-9-]{1,64})?$'),
+    name text CHECK (char_length(name) <= 255),
+    label text NOT NULL CHECK (char_length(label) BETWEEN 5 AND 10),
+    created_at timestamptz(3) NOT NULL,
+    disabled boolean NOT NULL,
+    is_fallback boolean NOT NULL,
+    is_required boolean NOT NULL,
+    is_byok_only boolean NOT NULL,
+    allowed_api_key_hashes text[] CHECK (
+      cardinality(allowed_api_key_hashes) BETWEEN 1 AND 100
+      AND array_to_string(allowed_api_key_hashes, ',', '?') ~ '^[a-f0-9]{64}(,[a-f0-9]{64})*$'
+      AND length(array_to_string(allowed_api_key_hashes, ',')) = 65 * cardinality(allowed_api_key_hashes) - 1
+    ),
+    allowed_models text[] CHECK (cardinality(allowed_models) <= 100 AND array_position(allowed_models, NULL) IS NULL),
+    allowed_user_ids text[] CHECK (cardinality(allowed_user_ids) <= 100 AND array_position(allowed_user_ids, NULL) IS NULL),
+    declared_region text CHECK (declared_region IN ('global', 'europe', 'us')),
+    declared_zdr boolean,
+    sort_order integer NOT NULL CHECK (sort_order >= 0),
+    kek_id text NOT NULL CHECK (kek_id ~ '^[A-Za-z0-9._-]{1,64}$'),
+    wrapped_dek bytea NOT NULL CHECK (octet_length(wrapped_dek) = 60),
+    sealed bytea NOT NULL CHECK (octet_length(sealed) > 62),
+    revision integer NOT NULL DEFAULT 1,
+    key_version integer NOT NULL DEFAULT 1,
+    PRIMARY KEY (account_id, id),
+    CONSTRAINT credentials_workspace FOREIGN KEY (account_id, workspace_id) REFERENCES workspaces (account_id, id),
+    CONSTRAINT credentials_flags CHECK (NOT (is_fallback AND (is_byok_only OR is_required)))
+  )`,
+  `CREATE INDEX credentials_order ON credentials (account_id, workspace_id, provider, sort_order)`,
+  // Holds what a list counts and skips.
+  `CREATE INDEX credentials_list ON credentials (account_id, workspace_id, created_at, id) INCLUDE (provider)`,
+  `CREATE INDEX credentials_kek ON credentials (kek_id)`,
+
+  // The primary key makes concurrent requests create one credential. A record outlives its credential, so a create that is
+  // repeated after a deletion is recognised.
+  `CREATE TABLE idempotency_records (
+    account_id uuid NOT NULL,
+    key_hash bytea NOT NULL CHECK (octet_length(key_hash) = 32),
+    credential_id uuid NOT NULL,
+    fingerprint bytea NOT NULL CHECK (octet_length(fingerprint) = 32),
+    created_at timestamptz(3) NOT NULL,
+    PRIMARY KEY (account_id, key_hash),
+    UNIQUE (account_id, credential_id)
+  )`,
+  `CREATE INDEX idempotency_records_age ON idempotency_records (created_at)`,
+
+  // Keys that no router is offered: for the model, or for every model if that is ''. A parking of another `key_version`
+  // than the credential's counts for nothing, so replacing a key ends it without a write. Without `until` it has no end.
+  // `epoch` counts the successes that ended cooldowns, so that a late refusal from before such a success changes nothing.
+  `CREATE TABLE credential_parkings (
+    account_id uuid NOT NULL,
+    credential_id uuid NOT NULL,
+    model text NOT NULL,
+    key_version integer NOT NULL CHECK (key_version > 0),
+    cause text NOT NULL CHECK (cause ~ '^[a-z_]{1,32}$'),
+    strikes integer NOT NULL CHECK (strikes >= 0),
+    until timestamptz(3),
+    parked_at timestamptz(3) NOT NULL,
+    epoch integer NOT NULL DEFAULT 0 CHECK (epoch >= 0),
+    PRIMARY KEY (account_id, credential_id, model),
+    CONSTRAINT credential_parkings_credential
+      FOREIGN KEY (account_id, credential_id) REFERENCES credentials (account_id, id) ON DELETE CASCADE,
+    CONSTRAINT credential_parkings_leaked CHECK (cause <> 'leaked' OR (model = '' AND until IS NULL))
+  )`,
+
+  // When routers last used a credential, which decides nothing.
+  `CREATE TABLE credential_use (
+    account_id uuid NOT NULL,
+    credential_id uuid NOT NULL,
+    last_leased_at timestamptz(3),
+    last_succeeded_at timestamptz(3),
+    last_failed_at timestamptz(3),
+    last_failure text CHECK (last_failure ~ '^[a-z_]{1,32}$'),
+    PRIMARY KEY (account_id, credential_id),
+    CONSTRAINT credential_use_credential
+      FOREIGN KEY (account_id, credential_id) REFERENCES credentials (account_id, id) ON DELETE CASCADE,
+    CONSTRAINT credential_use_failed CHECK ((last_failed_at IS NULL) = (last_failure IS NULL))
+  )`,
+
+  // An entry holds the events of one transaction about one account, or about none, as `json`, which keeps the text as
+  // written. The chain of hashes does not cover `account_id`, which repeats what the events say, nor `operation`, by which a
+  // write whose answer was lost finds its own entry.
+  `CREATE TABLE audit_entries (
+    seq bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,
+    at timestamptz(3) NOT NULL DEFAULT transaction_timestamp(),
+    account_id uuid,
+    operation uuid,
+    events json NOT NULL
+  )`,
+  `CREATE UNIQUE INDEX audit_entries_operation ON audit_entries (operation) WHERE operation IS NOT NULL`,
+
+  // `digests` holds the 8 bytes of `seq` and the SHA-256 of every entry that a checkpoint covers.
+  `CREATE TABLE audit_checkpoints (
+    number bigint PRIMARY KEY,
+    last_seq bigint NOT NULL,
+    digests bytea NOT NULL,
+    hash bytea NOT NULL CHECK (octet_length(hash) = 32)
+  )`
+]

@@ -30,7 +30,7 @@ const create = Command.make(
       const input = yield* decodeNewCredential(
         Option.isSome(workspace) ? { ...body, workspace_id: workspace.value } : body
       )
-      return yield* (yield* Credentials).create(input)
+      return (yield* (yield* Credentials).create(input)).credential
     }).pipe(
       Effect.provideService(CurrentCaller, { account_id: account }),
       asOperator(CommandLayers.sealing),

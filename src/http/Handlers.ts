@@ -46,7 +46,7 @@ export const layer = Layer.unwrap(
     const group = HttpApiBuilder.group(Api, "byok", (handlers) =>
       handlers.handleAll({
         create: ({ headers: { "idempotency-key": idempotency_key }, payload }) =>
-          Effect.map(writing(credentials.createOnce(payload, idempotency_key)), ({ credential, replayed }) =>
+          Effect.map(writing(credentials.create(payload, idempotency_key)), ({ credential, replayed }) =>
             json(credentialBody(credential), {
               status: 201,
               headers: replayed ? { "idempotent-replayed": "true" } : {}

@@ -5,6 +5,7 @@ import type { AccountId, CredentialId, WorkspaceId } from "../domain/Identifiers
 import type { StoredState } from "../domain/routing/CredentialStatus.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
 import type { Answer } from "./DatabaseFailure.ts"
+import type { IdempotencyRecord } from "./IdempotencyRecords.ts"
 
 /** A credential without what the store assigns: its `sort_order` (D32) and, by one clock for all instances, `created_at`. */
 export type UnstoredCredential = Omit<Credential, "sort_order" | "created_at">
@@ -83,12 +84,17 @@ export class PoolFull extends Data.TaggedError("PoolFull")<{ readonly limit: num
 export class CredentialRepository extends Context.Service<
   CredentialRepository,
   {
-    /** Durable when it succeeds. The workspace cannot be deleted before the credential is stored. */
+    /**
+     * Stores the credential and, if one is given, its idempotency record: both or neither. Durable when it succeeds. The
+     * workspace cannot be deleted before the credential is stored. Stores nothing and returns none if the account has a
+     * record of another credential under that `key_hash`; if one is being stored, waits for its outcome.
+     */
     readonly insert: (
       account_id: AccountId,
       credential: UnstoredCredential,
-      sealed: SealedKey
-    ) => Answer<Credential, WorkspaceGone | PoolFull>
+      sealed: SealedKey,
+      record?: IdempotencyRecord
+    ) => Answer<Option.Option<Credential>, WorkspaceGone | PoolFull>
     readonly findById: (account_id: AccountId, id: CredentialId) => Answer<Option.Option<Credential>>
     /** Finds disabled credentials too. Over HTTP, only an update and a repeated create call this. */
     readonly findSealed: (account_id: AccountId, id: CredentialId) => Answer<Option.Option<StoredCredential>>

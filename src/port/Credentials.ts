@@ -23,16 +23,14 @@ export interface ListRequest extends Omit<CredentialPage, "workspace_id"> {
 export class Credentials extends Context.Service<
   Credentials,
   {
-    /** Seals the key and stores the credential (section 4.1). */
-    readonly create: (input: NewCredential) => Answer<Credential, InvalidParams, CurrentCaller>
     /**
-     * A create that is safe to retry: an idempotency key stands for one credential of the account, which every call
-     * returns, `replayed` if an earlier call stored it. Fails with `Conflict` if that call was a different request.
-     * Without an idempotency key it is a plain create.
+     * Seals the key and stores the credential (section 4.1). An idempotency key makes this safe to retry: it stands for
+     * one credential of the account, which every call returns, `replayed` if an earlier call stored it. Fails with
+     * `Conflict` if that call was a different request.
      */
-    readonly createOnce: (
+    readonly create: (
       input: NewCredential,
-      idempotency_key: IdempotencyKey | undefined
+      idempotency_key?: IdempotencyKey
     ) => Answer<
       { readonly credential: Credential; readonly replayed: boolean },
       InvalidParams | Conflict,

@@ -1,8 +1,5 @@
 import { Context, type Duration, type Option } from "effect"
-import type { Credential } from "../domain/Credential.ts"
 import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
-import type { SealedKey } from "../domain/SealedKey.ts"
-import type { PoolFull, UnstoredCredential, WorkspaceGone } from "./CredentialRepository.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
 /** Identifies a request with an idempotency key that created a credential. */
@@ -11,21 +8,10 @@ export interface IdempotencyRecord {
   readonly fingerprint: Uint8Array
 }
 
-/** Stores idempotency records, at most one per account and `key_hash`. */
+/** Finds idempotency records, at most one per account and `key_hash`. `CredentialRepository.insert` stores them. */
 export class IdempotencyRecords extends Context.Service<
   IdempotencyRecords,
   {
-    /**
-     * Stores the credential and its record, both or neither, and returns what `CredentialRepository.insert` returns.
-     * Stores nothing and returns none if the account has a record of another credential under that `key_hash`; if one is
-     * being stored, waits for its outcome.
-     */
-    readonly insert: (
-      account_id: AccountId,
-      credential: UnstoredCredential,
-      sealed: SealedKey,
-      record: IdempotencyRecord
-    ) => Answer<Option.Option<Credential>, WorkspaceGone | PoolFull>
     readonly find: (
       account_id: AccountId,
       key_hash: Uint8Array

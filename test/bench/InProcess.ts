@@ -31,7 +31,9 @@ export const inProcess = async (bed: Bed, keyring: string, seconds: number) => {
 
   const get = Effect.flatMap(Credentials, (credentials) => credentials.get(id))
   const create = Effect.flatMap(Credentials, (credentials) =>
-    Effect.flatMap(Effect.orDie(Schema.decodeUnknownEffect(NewCredential)(input)), credentials.create)
+    Effect.flatMap(Effect.orDie(Schema.decodeUnknownEffect(NewCredential)(input)), (decoded) =>
+      credentials.create(decoded)
+    )
   )
   const result = { get: await runtime.runPromise(perSecond(get)), create: await runtime.runPromise(perSecond(create)) }
   await runtime.dispose()

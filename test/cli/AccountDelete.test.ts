@@ -2,7 +2,7 @@ import { createHash, randomUUID } from "node:crypto"
 import { assert, describe, it } from "@effect/vitest"
 import { Deferred, Effect, Fiber } from "effect"
 import { AccountId, WorkspaceId } from "../../src/domain/Identifiers.ts"
-import { IdempotencyRecords } from "../../src/port/IdempotencyRecords.ts"
+import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { eventsIn } from "../support/database/auditEntries.ts"
 import { databaseContent, leakOf } from "../support/keys/leakSearch.ts"
 import { adminClient, migratedDatabase } from "../support/database/freshDatabase.ts"
@@ -27,7 +27,7 @@ const begin = Effect.fnUntraced(function* (count: number) {
   const [one, other] = [yield* newAccount, yield* newAccount]
   const secrets: Array<string> = []
   yield* Effect.gen(function* () {
-    const { insert } = yield* IdempotencyRecords
+    const { insert } = yield* CredentialRepository
     const insertOne = ({ account_id, workspace_id }: typeof one, number: number) => {
       const id = randomUUID()
       const sealed = Buffer.concat([sha256(`${id} 1`), sha256(`${id} 2`)])

@@ -24,7 +24,7 @@ const instanceWith = (url: string, ...kek_ids: ReadonlyArray<string>) =>
 const create = (instance: Instance, account_id: AccountId) =>
   Effect.gen(function* () {
     const input = yield* Schema.decodeUnknownEffect(NewCredential)({ provider: "groq", key: "fake-key" })
-    return yield* (yield* Credentials).create(input)
+    return (yield* (yield* Credentials).create(input)).credential
   }).pipe(Effect.provideService(CurrentCaller, { account_id }), Effect.provide(instance))
 
 const reported = (instance: Instance) =>

@@ -245,8 +245,8 @@ const parrot = Effect.gen(function* () {
   }
   return Context.add(parts, Credentials, {
     ...credentials,
-    createOnce: (input, idempotency_key) =>
-      Effect.andThen(repeat(input.name, Redacted.value(input.key)), credentials.createOnce(input, idempotency_key))
+    create: (input, idempotency_key) =>
+      Effect.andThen(repeat(input.name, Redacted.value(input.key)), credentials.create(input, idempotency_key))
   })
 })
 

@@ -103,9 +103,9 @@ const forgetful = Effect.gen(function* () {
   const forgetting = parts.pipe(
     Context.add(CredentialRepository, {
       ...repository,
-      insert: (account_id, credential, sealed) => {
+      insert: (account_id, credential, ...rest) => {
         owners.set(credential.id, account_id)
-        return repository.insert(account_id, credential, sealed)
+        return repository.insert(account_id, credential, ...rest)
       },
       findById: (account_id, id) => repository.findById(ownerIn("get", account_id, id), id),
       findSealed: (account_id, id) => repository.findSealed(ownerIn("update", account_id, id), id),

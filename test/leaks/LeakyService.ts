@@ -21,10 +21,10 @@ const leaky = Layer.effectContext(
     const plain = yield* Effect.provide(CredentialsLive.make, CipherPlain.layer)
     return Context.add(parts, Credentials, {
       ...honest,
-      createOnce: (input, idempotency_key) => {
-        const { createOnce } = input.name === withoutCipher ? plain : honest
+      create: (input, idempotency_key) => {
+        const { create } = input.name === withoutCipher ? plain : honest
         const leak = plants[input.name ?? ""]?.leak(Redacted.value(input.key)) ?? Effect.void
-        return Effect.andThen(leak, createOnce(input, idempotency_key))
+        return Effect.andThen(leak, create(input, idempotency_key))
       }
     })
   })

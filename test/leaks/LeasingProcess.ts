@@ -25,9 +25,8 @@ const program = Effect.gen(function* () {
   const asOwner = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
     Effect.provideService(effect, CurrentCaller, { account_id })
   for (const [name, key] of Object.entries(keys)) {
-    const { id, workspace_id } = yield* asOwner(
-      create(Schema.decodeUnknownSync(NewCredential)({ provider: "groq", key }))
-    )
+    const { credential } = yield* asOwner(create(Schema.decodeUnknownSync(NewCredential)({ provider: "groq", key })))
+    const { id, workspace_id } = credential
     const planned = yield* plan(
       Schema.decodeUnknownSync(RoutingRequest)({
         ...{ account_id, workspace_id, model: "a/model" },

@@ -3,8 +3,7 @@ import { DateTime, Effect, Option } from "effect"
 import type { ApiKeyHash, CredentialId } from "../../src/domain/Identifiers.ts"
 import { AccountRepository } from "../../src/port/AccountRepository.ts"
 import { ApiKeys, type FoundApiKey } from "../../src/port/ApiKeys.ts"
-import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
-import { plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
+import { insertPlain, plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { addApiKey, newHash, newTenant } from "../support/database/newTenant.ts"
 import { type Ports, stores } from "../support/database/stores.ts"
@@ -31,8 +30,7 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
       const { find } = yield* ApiKeys
       const { account_id, hash, workspace_id } = yield* newTenant
       const stranger = yield* newTenant
-      const { insert } = yield* CredentialRepository
-      const stored = yield* insert(account_id, plainCredential(workspace_id), plainSealedKey())
+      const stored = yield* insertPlain(account_id, plainCredential(workspace_id), plainSealedKey())
       const prefetched = (hash: ApiKeyHash, reading?: CredentialId) =>
         Effect.map(find(hash, reading), (key) => Option.getOrThrow(key).prefetched)
 

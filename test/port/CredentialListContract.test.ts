@@ -7,7 +7,7 @@ import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { Database } from "../../src/sql/connection/Database.ts"
 import { elementOf, integer } from "../support/memory/arbitraries.ts"
 import { addWorkspace, newTenant } from "../support/database/newTenant.ts"
-import { plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
+import { insertPlain, plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
 import { databases, type StoredPorts } from "../support/database/stores.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 
@@ -24,15 +24,18 @@ type Placement = (typeof placement extends Arbitrary.Arbitrary<infer A> ? A : ne
 
 /** Stores credentials of a new account, and one of another account beside them. */
 const storePlaced = Effect.fnUntraced(function* (given: ReadonlyArray<Placement>) {
-  const { insert } = yield* CredentialRepository
   const { account_id, workspace_id } = yield* newTenant
   const stranger = yield* newTenant
-  yield* insert(stranger.account_id, plainCredential(stranger.workspace_id), plainSealedKey())
+  yield* insertPlain(stranger.account_id, plainCredential(stranger.workspace_id), plainSealedKey())
   const workspaces = [workspace_id, yield* addWorkspace(account_id)] as const
   const { sql } = (yield* Database).writes
   const rows = yield* Effect.forEach(given, ({ created_at, workspace, ...rest }) =>
     Effect.gen(function* () {
-      const row = yield* insert(account_id, { ...plainCredential(workspaces[workspace]), ...rest }, plainSealedKey())
+      const row = yield* insertPlain(
+        account_id,
+        { ...plainCredential(workspaces[workspace]), ...rest },
+        plainSealedKey()
+      )
       yield* sql`
         UPDATE credentials SET created_at = ${DateTime.toDate(created_at)}
         WHERE account_id = ${account_id} AND id = ${row.id}`

@@ -7,7 +7,7 @@ import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { LeakedKeys } from "../../src/port/LeakedKeys.ts"
 import { type ParkingChange, Parkings } from "../../src/port/Parkings.ts"
 import { addWorkspace, newTenant } from "../support/database/newTenant.ts"
-import { plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
+import { insertInto, plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
 import { stores } from "../support/database/stores.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 
@@ -20,7 +20,7 @@ const newPool = Effect.gen(function* () {
   const pools = yield* CredentialPools
   const owner = { account_id, workspace_id }
   const insert = (provider: (typeof providers)[number], sealed = plainSealedKey(1)) =>
-    repository.insert(account_id, { ...plainCredential(workspace_id), provider }, sealed)
+    insertInto(repository)(account_id, { ...plainCredential(workspace_id), provider }, sealed)
   const credential = yield* insert("openai")
   return {
     owner,

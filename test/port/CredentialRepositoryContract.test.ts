@@ -6,7 +6,7 @@ import { type AccountId, CredentialId, type WorkspaceId } from "../../src/domain
 import type { SealedKey } from "../../src/domain/SealedKey.ts"
 import { CredentialRepository, type CredentialUpdate } from "../../src/port/CredentialRepository.ts"
 import { IdempotencyRecords } from "../../src/port/IdempotencyRecords.ts"
-import { plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
+import { insertPlain, plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { elementOf, sealedKey, storedCredential } from "../support/memory/arbitraries.ts"
 import { addWorkspace, newTenant, newWorkspaceId } from "../support/database/newTenant.ts"
@@ -26,10 +26,8 @@ const found = Effect.fnUntraced(function* (account_id: AccountId, id: Credential
   }))
 })
 
-const stored = Effect.fnUntraced(function* (account_id: AccountId, workspace_id: WorkspaceId) {
-  const { insert } = yield* CredentialRepository
-  return yield* insert(account_id, plainCredential(workspace_id), plainSealedKey(1))
-})
+const stored = (account_id: AccountId, workspace_id: WorkspaceId) =>
+  insertPlain(account_id, plainCredential(workspace_id), plainSealedKey(1))
 
 /** An update of the name that was made from a revision. */
 const renaming = (credential: Credential, revision: number, name: string): CredentialUpdate => ({
@@ -80,7 +78,7 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
         const together = { concurrency: "unbounded" } as const
         const inserted = yield* Effect.forEach(
           rows,
-          ({ credential, sealed, tenant }) => repository.insert(tenant.account_id, credential, sealed),
+          ({ credential, sealed, tenant }) => insertPlain(tenant.account_id, credential, sealed),
           together
         )
         assert.deepEqual(
@@ -125,9 +123,9 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
       const repository = yield* CredentialRepository
       const { account_id, workspace_id } = yield* newTenant
       const given = plainCredential(workspace_id)
-      const first = yield* repository.insert(account_id, given, plainSealedKey())
+      const first = yield* insertPlain(account_id, given, plainSealedKey())
       yield* repository.insert(account_id, plainCredential(workspace_id), plainSealedKey(1))
-      assert.deepEqual(encode(yield* repository.insert(account_id, given, plainSealedKey())), encode(first))
+      assert.deepEqual(encode(yield* insertPlain(account_id, given, plainSealedKey())), encode(first))
       assert.isTrue(Exit.isFailure(yield* Effect.exit(repository.insert(account_id, given, plainSealedKey(1)))))
       const { credential, sealed } = Option.getOrThrow(yield* found(account_id, given.id))
       assert.deepStrictEqual([credential, sealed], [encode(first), hex(plainSealedKey())])
@@ -145,7 +143,6 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
     [Arbitrary.array(place, { maxLength: 25 })],
     ([places]) =>
       Effect.gen(function* () {
-        const repository = yield* CredentialRepository
         const accounts = yield* Effect.forEach([0, 1], () =>
           Effect.gen(function* () {
             const { account_id, workspace_id } = yield* newTenant
@@ -159,7 +156,7 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
           const slot = `${given.workspace_id} ${provider}`
           const expected = next.get(slot) ?? 0
           next.set(slot, expected + 1)
-          assert.strictEqual((yield* repository.insert(account_id, given, plainSealedKey())).sort_order, expected)
+          assert.strictEqual((yield* insertPlain(account_id, given, plainSealedKey())).sort_order, expected)
         }
       }),
     { arbitrary: { runs: 20, size: 25 } }
@@ -233,7 +230,7 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
       const { account_id, workspace_id } = yield* newTenant
       const key_hash = new Uint8Array(32).fill(3)
       const record = { key_hash, fingerprint: new Uint8Array(32) }
-      const made = yield* records.insert(account_id, plainCredential(workspace_id), plainSealedKey(), record)
+      const made = yield* repository.insert(account_id, plainCredential(workspace_id), plainSealedKey(), record)
       const { id } = Option.getOrThrow(made)
       assert.isTrue(yield* repository.delete(account_id, id))
       for (let n = 0; n < 2; n++) {
@@ -242,7 +239,7 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
         assert.isTrue(Option.isNone(yield* repository.findSealed(account_id, id)))
       }
       assert.strictEqual(Option.getOrThrow(yield* records.find(account_id, key_hash)).credential_id, id)
-      const again = yield* records.insert(account_id, plainCredential(workspace_id), plainSealedKey(), record)
+      const again = yield* repository.insert(account_id, plainCredential(workspace_id), plainSealedKey(), record)
       assert.isTrue(Option.isNone(again))
     })
   )
@@ -273,9 +270,9 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
     Effect.gen(function* () {
       const repository = yield* CredentialRepository
       const owners = new Map<CredentialId, AccountId>()
-      const insert: typeof repository.insert = (account_id, credential, sealed) => {
+      const insert: typeof repository.insert = (account_id, credential, ...rest) => {
         owners.set(credential.id, account_id)
-        return repository.insert(account_id, credential, sealed)
+        return repository.insert(account_id, credential, ...rest)
       }
       const ownerOf = (account_id: AccountId, id: CredentialId) => owners.get(id) ?? account_id
       const forgetful: ReadonlyArray<Partial<typeof repository>> = [

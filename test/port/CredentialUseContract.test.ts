@@ -7,7 +7,7 @@ import { CredentialPools } from "../../src/port/CredentialPools.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { CredentialUse } from "../../src/port/CredentialUse.ts"
 import { newTenant } from "../support/database/newTenant.ts"
-import { plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
+import { insertPlain, plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
 import { stores } from "../support/database/stores.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 
@@ -15,8 +15,7 @@ import { layerLive } from "../support/process/layerLive.ts"
 const newCredential = Effect.gen(function* () {
   const { account_id, workspace_id } = yield* newTenant
   const { find, store } = yield* CredentialUse
-  const { insert } = yield* CredentialRepository
-  const { id } = yield* insert(account_id, plainCredential(workspace_id), plainSealedKey(1))
+  const { id } = yield* insertPlain(account_id, plainCredential(workspace_id), plainSealedKey(1))
   const key = { account_id, credential_id: id }
   return { key, workspace_id, found: find(account_id, id), seen: (use: LastUse) => store([{ ...key, ...use }]) }
 })

@@ -7,7 +7,7 @@ import { CredentialRepository, WorkspaceGone } from "../../src/port/CredentialRe
 import { type IdempotencyRecord, IdempotencyRecords } from "../../src/port/IdempotencyRecords.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { layerLive } from "../support/process/layerLive.ts"
-import { plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
+import { insertPlain, plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
 import { addWorkspace, newTenant, newWorkspaceId } from "../support/database/newTenant.ts"
 import { databases, type Ports, stores } from "../support/database/stores.ts"
 
@@ -30,7 +30,7 @@ const insert = Effect.fnUntraced(function* (
   { credential, sealed }: Row,
   record: IdempotencyRecord
 ) {
-  return yield* (yield* IdempotencyRecords).insert(account_id, credential, sealed, record)
+  return yield* (yield* CredentialRepository).insert(account_id, credential, sealed, record)
 })
 
 const isStored = Effect.fnUntraced(function* ({ account_id }: Tenant, { credential }: Row) {
@@ -108,9 +108,8 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
   it.effect("credentials with and without an idempotency record share one order (D32)", () =>
     Effect.gen(function* () {
       const tenant = yield* newTenant
-      const repository = yield* CredentialRepository
       const plain = Effect.fnUntraced(function* ({ credential, sealed }: Row) {
-        return (yield* repository.insert(tenant.account_id, credential, sealed)).sort_order
+        return (yield* insertPlain(tenant.account_id, credential, sealed)).sort_order
       })
       const recorded = (row: Row) =>
         Effect.map(insert(tenant, row, newRecord()), (created) => Option.getOrThrow(created).sort_order)
@@ -162,21 +161,23 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
   it.effect.each(["find", "insert"])("a store whose %s forgets the account would be found (T6, control)", (forgetful) =>
     Effect.gen(function* () {
       const records = yield* IdempotencyRecords
+      const repository = yield* CredentialRepository
       const owners = new Map<string, AccountId>()
       const keyOf = (key_hash: Uint8Array) => Buffer.from(key_hash).toString("hex")
       const ownerOf = (account_id: AccountId, key_hash: Uint8Array) => owners.get(keyOf(key_hash)) ?? account_id
-      const broken = {
-        ...records,
-        insert: (account_id, credential, sealed, record) => {
-          const owner = ownerOf(account_id, record.key_hash)
-          if (forgetful === "insert" && owner !== account_id) return Effect.succeedNone
-          owners.set(keyOf(record.key_hash), account_id)
-          return records.insert(account_id, credential, sealed, record)
-        },
-        find: (account_id, key_hash) =>
-          records.find(forgetful === "find" ? ownerOf(account_id, key_hash) : account_id, key_hash)
-      } satisfies IdempotencyRecords["Service"]
-      assert.isTrue(yield* Effect.provideService(crosses, IdempotencyRecords, broken))
+      const storing: typeof repository.insert = (account_id, credential, sealed, record = newRecord()) => {
+        const owner = ownerOf(account_id, record.key_hash)
+        if (forgetful === "insert" && owner !== account_id) return Effect.succeedNone
+        owners.set(keyOf(record.key_hash), account_id)
+        return repository.insert(account_id, credential, sealed, record)
+      }
+      const finding: typeof records.find = (account_id, key_hash) =>
+        records.find(forgetful === "find" ? ownerOf(account_id, key_hash) : account_id, key_hash)
+      const found = crosses.pipe(
+        Effect.provideService(CredentialRepository, { ...repository, insert: storing }),
+        Effect.provideService(IdempotencyRecords, { ...records, find: finding })
+      )
+      assert.isTrue(yield* found)
     })
   )
 }

@@ -7,10 +7,9 @@ import { AccountRepository } from "../../src/port/AccountRepository.ts"
 import { ApiKeys } from "../../src/port/ApiKeys.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { CredentialUse } from "../../src/port/CredentialUse.ts"
-import { IdempotencyRecords } from "../../src/port/IdempotencyRecords.ts"
 import { WorkspaceResolver } from "../../src/port/WorkspaceResolver.ts"
 import { newAccountId, newHash, newTenant } from "../support/database/newTenant.ts"
-import { plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
+import { insertPlain, plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
 import { databases, type StoredPorts } from "../support/database/stores.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 
@@ -19,7 +18,7 @@ const fingerprint = new Uint8Array(32)
 const newRecord = Effect.sync(() => ({ key_hash: createHash("sha256").update(randomUUID()).digest(), fingerprint }))
 
 const stored = Effect.fnUntraced(function* (account_id: AccountId, workspace_id: WorkspaceId, count: number) {
-  const { insert } = yield* IdempotencyRecords
+  const { insert } = yield* CredentialRepository
   return yield* Effect.forEach(Array.from({ length: count }), () =>
     Effect.flatMap(newRecord, (record) =>
       Effect.map(insert(account_id, plainCredential(workspace_id), plainSealedKey(1), record), Option.getOrThrow)
@@ -79,10 +78,10 @@ const contract = (it: Vitest.MethodsNonLive<StoredPorts>) => {
 
   it.effect("an order of all credentials is stored, and new ones come last (L14)", () =>
     Effect.gen(function* () {
-      const { findById, insert, reorder } = yield* CredentialRepository
+      const { findById, reorder } = yield* CredentialRepository
       const { account_id, workspace_id } = yield* newTenant
       const ids = (yield* stored(account_id, workspace_id, 4)).map(({ id }) => id)
-      const other = yield* insert(
+      const other = yield* insertPlain(
         account_id,
         { ...plainCredential(workspace_id), provider: "cohere" },
         plainSealedKey()
@@ -97,7 +96,10 @@ const contract = (it: Vitest.MethodsNonLive<StoredPorts>) => {
         assert.deepStrictEqual(places, [0, 1, 2, 3])
       }
       assert.strictEqual(Option.getOrThrow(yield* findById(account_id, other.id)).sort_order, 0)
-      assert.strictEqual((yield* insert(account_id, plainCredential(workspace_id), plainSealedKey())).sort_order, 4)
+      assert.strictEqual(
+        (yield* insertPlain(account_id, plainCredential(workspace_id), plainSealedKey())).sort_order,
+        4
+      )
     })
   )
 

@@ -33,7 +33,7 @@ const begin = Effect.gen(function* () {
   /** Creates a credential, and answers with the key that it names. */
   const create = Effect.gen(function* () {
     const input = yield* Schema.decodeUnknownEffect(NewCredential)({ provider: "groq", key })
-    const { id } = yield* Effect.flatMap(Credentials, (credentials) => credentials.create(input))
+    const { id } = (yield* (yield* Credentials).create(input)).credential
     const found = yield* (yield* CredentialRepository).findSealed(account_id, id)
     return { account_id, id, key, kek_id: Option.getOrThrow(found).sealed.kek_id }
   }).pipe(Effect.provideService(CurrentCaller, { account_id }), Effect.provide(instance))

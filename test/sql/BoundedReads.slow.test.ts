@@ -81,14 +81,14 @@ const serve = (url: string, { account_id, hash, workspace_id }: Account) =>
     const instance = yield* serviceOn(url)
     const together = { concurrency: "unbounded" } as const
     yield* Effect.gen(function* () {
-      const { create, createOnce, get } = yield* Credentials
+      const { create, get } = yield* Credentials
       const repository = yield* CredentialRepository
       const workspaces = yield* WorkspaceResolver
       const apiKeys = yield* ApiKeys
       const input = yield* Schema.decodeUnknownEffect(NewCredential)({ provider: "openai", key: "fake-key-fake-key" })
-      const { id } = yield* create(input)
+      const { id } = (yield* create(input)).credential
       yield* get(id)
-      for (const _ of ["first", "again"]) yield* createOnce(input, IdempotencyKey.make("k"))
+      for (const _ of ["first", "again"]) yield* create(input, IdempotencyKey.make("k"))
       const ids = Array.from({ length: 20 }, () => CredentialId.make(randomUUID()))
       const { credential, sealed } = Option.getOrThrow(yield* repository.findSealed(account_id, id))
       yield* Effect.forEach(ids, (id) => repository.insert(account_id, { ...credential, id }, sealed), together)

@@ -19,7 +19,7 @@ const actorOf = ({ api_key_hash }: CurrentCaller["Service"], current: Actor): Ac
 export const make = Effect.gen(function* () {
   const repository = yield* CredentialRepository
   const workspaces = yield* WorkspaceResolver
-  const { create, createOnce } = yield* makeCreate
+  const create = yield* makeCreate
   const update = yield* makeUpdate
   const inTime = withDeadline(yield* RequestTimeout)
 
@@ -35,13 +35,7 @@ export const make = Effect.gen(function* () {
   })
 
   return Credentials.of({
-    create: (input) => asCaller((account_id) => create(account_id, input)),
-    createOnce: (input, idempotency_key) =>
-      asCaller((account_id) =>
-        idempotency_key === undefined
-          ? Effect.map(create(account_id, input), (credential) => ({ credential, replayed: false }))
-          : createOnce(account_id, input, idempotency_key)
-      ),
+    create: (input, idempotency_key) => asCaller((account_id) => create(account_id, input, idempotency_key)),
     get: Effect.fnUntraced(function* (id) {
       const { account_id } = yield* CurrentCaller
       const found = yield* repository.findById(account_id, id)

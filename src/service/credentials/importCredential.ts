@@ -26,9 +26,9 @@ const idempotencyKeyOf = (salt: Uint8Array, { key, ...fields }: NewCredential) =
  * One that was deleted or got another key since stays as it is.
  */
 export const importCredential = Effect.fnUntraced(function* (body: unknown, salt: Uint8Array) {
-  const { createOnce } = yield* Credentials
+  const { create } = yield* Credentials
   const input = yield* decodeNewCredential(body)
-  return yield* Effect.catchTag(createOnce(input, idempotencyKeyOf(salt, input)), "Conflict", () =>
+  return yield* Effect.catchTag(create(input, idempotencyKeyOf(salt, input)), "Conflict", () =>
     InvalidParams.of({ path: [], message: "was imported before, and deleted or given another key since" })
   )
 })

@@ -14,7 +14,6 @@ import {
   type WorkspaceGone
 } from "../../port/CredentialRepository.ts"
 import type { Answer } from "../../port/DatabaseFailure.ts"
-import { IdempotencyRecords } from "../../port/IdempotencyRecords.ts"
 import { idempotencyRecordOf, makeFindIdempotentResult } from "./findIdempotentResult.ts"
 import { makeOwnershipCheck, poolIssue, workspaceIssue } from "./Ownership.ts"
 import { withKeyStoreTimeout } from "../withKeyStoreTimeout.ts"
@@ -26,11 +25,10 @@ const inWorkspace = <A>({ workspace_id }: NewCredential, stored: Answer<A, Works
     PoolFull: ({ limit }) => Effect.fail(InvalidParams.of(poolIssue(limit)))
   })
 
-/** Makes the creates, of which each line is a step: look up an earlier result, check ownership, seal, store. */
+/** Makes the create, of which each line is a step: look up an earlier result, check ownership, seal, store. */
 export const makeCreate = Effect.gen(function* () {
   const cipher = yield* Cipher
   const random = yield* SecureRandom.SecureRandom
-  const records = yield* IdempotencyRecords
   const repository = yield* CredentialRepository
   const ownedWorkspace = yield* makeOwnershipCheck
   const findIdempotentResult = yield* makeFindIdempotentResult
@@ -51,26 +49,17 @@ export const makeCreate = Effect.gen(function* () {
     return { credential, sealed: yield* Effect.catchTag(sealing, "KeyStoreUnavailable", Effect.die) }
   })
 
-  const create = Effect.fnUntraced(function* (account_id: AccountId, input: NewCredential) {
-    const { credential, sealed } = yield* prepare(account_id, input)
-    return yield* inWorkspace(input, repository.insert(account_id, credential, sealed))
-  })
-
-  const createOnce = Effect.fnUntraced(function* (
-    account_id: AccountId,
-    input: NewCredential,
-    idempotency_key: IdempotencyKey
-  ) {
-    const earlier = yield* findIdempotentResult(account_id, input, idempotency_key)
+  return Effect.fnUntraced(function* (account_id: AccountId, input: NewCredential, idempotency_key?: IdempotencyKey) {
+    const found =
+      idempotency_key === undefined ? Effect.succeedNone : findIdempotentResult(account_id, input, idempotency_key)
+    const earlier = yield* found
     if (Option.isSome(earlier)) return { credential: earlier.value, replayed: true }
     const { credential, sealed } = yield* prepare(account_id, input)
-    const record = idempotencyRecordOf(account_id, credential.id, input, idempotency_key)
-    const created = yield* inWorkspace(input, records.insert(account_id, credential, sealed, record))
+    const record = idempotency_key && idempotencyRecordOf(account_id, credential.id, input, idempotency_key)
+    const created = yield* inWorkspace(input, repository.insert(account_id, credential, sealed, record))
     if (Option.isSome(created)) return { credential: created.value, replayed: false }
-    const concurrent = yield* findIdempotentResult(account_id, input, idempotency_key)
+    const concurrent = yield* found
     if (Option.isSome(concurrent)) return { credential: concurrent.value, replayed: true }
     return yield* Effect.die(new Error("The conflicting idempotency record has disappeared"))
   })
-
-  return { create, createOnce }
 })

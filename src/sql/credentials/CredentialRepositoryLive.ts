@@ -60,12 +60,20 @@ export const layer = Layer.effect(
     })
 
     const insert = makeInsert(writes, limit, false)
+    const insertOnce = makeInsert(writes, limit, true)
     const taken = new DatabaseFailure({ kind: "IdTaken", sqlstate: undefined, constraint: "credentials_pkey" })
 
     return {
-      insert: Effect.fnUntraced(function* (account_id, credential, sealed) {
-        const inserted = yield* insert(account_id, credential, sealed)
-        if (Option.isSome(inserted)) return inserted.value
+      insert: Effect.fnUntraced(function* (account_id, credential, sealed, record) {
+        const inserted = yield* (record === undefined ? insert : insertOnce)(account_id, credential, sealed, record)
+        if (Option.isSome(inserted)) return inserted
+        if (record !== undefined) {
+          const recorded = yield* writes.ask(
+            writes.sql`SELECT 1 FROM idempotency_records WHERE account_id = ${account_id} AND key_hash = ${record.key_hash}`,
+            "idempotency_records.find"
+          )
+          if (recorded.length > 0) return Option.none()
+        }
         const refusal = yield* writes.ask(whyRefused(writes.sql, account_id, credential, limit), "workspaces.exists")
         return yield* Option.match(refusal, { onNone: () => Effect.die(taken), onSome: (known) => Effect.fail(known) })
       }),

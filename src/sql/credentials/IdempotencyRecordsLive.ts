@@ -1,10 +1,8 @@
-import { Duration, Effect, Layer, Option } from "effect"
+import { Duration, Effect, Layer } from "effect"
 import type { AccountId, CredentialId } from "../../domain/Identifiers.ts"
-import { MaxCredentials } from "../../port/CredentialRepository.ts"
 import { IdempotencyRecords } from "../../port/IdempotencyRecords.ts"
 import { Database } from "../connection/Database.ts"
 import { makeLookUp } from "../connection/makeLookUp.ts"
-import { makeInsert, whyRefused } from "./insertCredential.ts"
 
 interface Wanted {
   readonly account_id: AccountId
@@ -22,9 +20,8 @@ const nameOf = ({ account_id, key_hash }: { readonly account_id: string; readonl
 
 export const layer = Layer.effect(
   IdempotencyRecords,
-  Effect.map(Effect.all([Database, MaxCredentials]), ([{ writes }, limit]) => {
+  Effect.map(Database, ({ writes }) => {
     const { distributed, sql } = writes
-    const insert = makeInsert(writes, limit, true)
     /** The lock makes this a commit of its own, which waits for the same replicas as the insert of the record. */
     const find = makeLookUp<Wanted, Found, Found>(writes, {
       operation: "idempotency_records.find",
@@ -37,17 +34,6 @@ export const layer = Layer.effect(
     })
 
     return {
-      insert: Effect.fnUntraced(function* (account_id, credential, sealed, record) {
-        const inserted = yield* insert(account_id, credential, sealed, record)
-        if (Option.isSome(inserted)) return inserted
-        const taken = yield* writes.ask(
-          sql`SELECT 1 FROM idempotency_records WHERE account_id = ${account_id} AND key_hash = ${record.key_hash}`,
-          "idempotency_records.find"
-        )
-        if (taken.length > 0) return Option.none()
-        const refusal = yield* writes.ask(whyRefused(sql, account_id, credential, limit), "workspaces.exists")
-        return Option.isSome(refusal) ? yield* Effect.fail(refusal.value) : Option.none()
-      }),
       find: (account_id, key_hash) => find({ account_id, key_hash }),
       /** Rows are found by `ctid`, and by key as well: a `ctid` alone is ambiguous in a partitioned table. Citus locks no rows of several nodes. */
       forget: (age, limit) =>

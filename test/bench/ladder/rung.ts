@@ -36,8 +36,7 @@ const stubs = Layer.mergeAll(
     ownedBy: () => Effect.succeed(new Set())
   }),
   Layer.succeed(Credentials, {
-    create: () => Effect.succeed(credential),
-    createOnce: () => Effect.succeed({ credential, replayed: false }),
+    create: () => Effect.succeed({ credential, replayed: false }),
     get: () => Effect.succeed(credential),
     list: () => Effect.succeed({ credentials: [credential], total_count: 1 }),
     update: () => Effect.succeed(credential),

@@ -98,7 +98,7 @@ const isAsModelled = Effect.fnUntraced(function* (batches: ReadonlyArray<Readonl
   const as = <A, E, R>(act: Effect.Effect<A, E, R>) => Effect.provideService(act, CurrentCaller, { account_id })
   const createOnce = ({ credentials }: Instance, n: number) =>
     as(
-      credentials.createOnce(
+      credentials.create(
         decodeNew({ provider: "azure", key: values.key[0], name: `name ${n}` }),
         IdempotencyKey.make(`key-${n}`)
       )

@@ -221,7 +221,7 @@ describe("a create with an idempotency key (SECURITY.md, Idempotency records)", 
         const { account_id } = yield* newTenant
         const credentials = yield* Credentials
         const repeat = (added: object) =>
-          Effect.provideService(credentials.createOnce({ ...decode(minimal), ...added }, key), CurrentCaller, {
+          Effect.provideService(credentials.create({ ...decode(minimal), ...added }, key), CurrentCaller, {
             account_id
           })
         const { credential } = yield* repeat({})

@@ -188,7 +188,7 @@ describe("two to four tenants in any interleaving (T6b)", () => {
         Effect.sync(() => {
           const credential = { ...given, created_at: DateTime.makeUnsafe(0), sort_order: 0 }
           credentials.set(given.id, { account_id, credential, sealed, revision: 1, key_version: 1 })
-          return credential
+          return Option.some(credential)
         })
     }))
   ).pipe(Layer.provide(credentialRepository))

@@ -66,7 +66,7 @@ describe("the import of a record", () => {
   it.effect("is recognised by what it says, not by defaults: a member that is added later makes no copies (F18)", () =>
     Effect.gen(function* () {
       const used: Array<string> = []
-      const createOnce = (_: unknown, idempotency_key = "") => {
+      const create = (_: unknown, idempotency_key = "") => {
         used.push(idempotency_key)
         return Effect.die("not stored")
       }
@@ -83,7 +83,7 @@ describe("the import of a record", () => {
       ]
       for (const [members, sorted] of said) {
         const imported = importCredential({ ...minimal, ...members }, salt)
-        yield* Effect.exit(Effect.provide(imported, Layer.mock(Credentials, { createOnce })))
+        yield* Effect.exit(Effect.provide(imported, Layer.mock(Credentials, { create })))
         const mac = createHmac("sha256", salt).update(`byok/import/1\0${JSON.stringify(sorted)}\0${minimal.key}`)
         assert.strictEqual(used.pop(), mac.digest("base64url"))
       }

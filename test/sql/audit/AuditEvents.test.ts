@@ -12,11 +12,10 @@ import { Accounts } from "../../../src/service/accounts/Accounts.ts"
 import { Credentials } from "../../../src/port/Credentials.ts"
 import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
 import { KekRegistry } from "../../../src/port/KekRegistry.ts"
-import { IdempotencyRecords } from "../../../src/port/IdempotencyRecords.ts"
 import { layerLive } from "../../support/process/layerLive.ts"
 import { elementOf, integer } from "../../support/memory/arbitraries.ts"
 import { entriesIn, eventsIn } from "../../support/database/auditEntries.ts"
-import { plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
+import { insertPlain, plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
 import { databaseContent, leakOf } from "../../support/keys/leakSearch.ts"
 import { eventually } from "../../support/process/eventually.ts"
 import { openBehindProxy } from "../../support/database/lossyStore.ts"
@@ -36,13 +35,11 @@ const credentialOf = (workspace_id: WorkspaceId, id?: string) => ({
 
 /** Stores an arbitrary credential. */
 const insertCredential = (account_id: AccountId, workspace_id: WorkspaceId, id?: string) =>
-  Effect.flatMap(CredentialRepository, ({ insert }) =>
-    insert(account_id, credentialOf(workspace_id, id), plainSealedKey())
-  )
+  insertPlain(account_id, credentialOf(workspace_id, id), plainSealedKey())
 
 /** Stores a credential with an idempotency record, of which the account may have one under each number. */
 const insertWithRecord = (account_id: AccountId, workspace_id: WorkspaceId, number: number) =>
-  Effect.flatMap(IdempotencyRecords, ({ insert }) =>
+  Effect.flatMap(CredentialRepository, ({ insert }) =>
     insert(account_id, credentialOf(workspace_id), plainSealedKey(), {
       key_hash: new Uint8Array(32).fill(number),
       fingerprint: new Uint8Array(32)
@@ -302,7 +299,7 @@ layerLive(TestService.layer)("the events of a running service", (it) => {
       assert.strictEqual((yield* create(input)).status, 401)
       const decoded = yield* decodeNew(input)
       yield* Effect.provideService(credentials.create(decoded), CurrentCaller, { account_id })
-      const once = credentials.createOnce(decoded, IdempotencyKey.make("k"))
+      const once = credentials.create(decoded, IdempotencyKey.make("k"))
       yield* Effect.provideService(once, CurrentCaller, { account_id })
       const events = yield* eventsIn(sql)
       assert.deepStrictEqual(

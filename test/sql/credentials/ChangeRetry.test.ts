@@ -4,7 +4,7 @@ import { CredentialId } from "../../../src/domain/Identifiers.ts"
 import type { CredentialUpdate } from "../../../src/port/CredentialRepository.ts"
 import { eventsIn } from "../../support/database/auditEntries.ts"
 import { account_id, openLossyStore, uuid, workspace_id } from "../../support/database/lossyStore.ts"
-import { plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
+import { insertInto, plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
 import { disconnectWaiting, holdOpen } from "../../support/database/transactions.ts"
 
 const id = CredentialId.make(uuid(3))
@@ -12,7 +12,7 @@ const id = CredentialId.make(uuid(3))
 /** A stored credential, and what a test does to it through a proxy and behind the service's back. */
 const open = Effect.gen(function* () {
   const { admin, proxy, repository } = yield* openLossyStore
-  const credential = yield* repository.insert(account_id, plainCredential(workspace_id, id), plainSealedKey(1))
+  const credential = yield* insertInto(repository)(account_id, plainCredential(workspace_id, id), plainSealedKey(1))
   return {
     admin,
     proxy,

@@ -4,7 +4,7 @@ import { AccountId, WorkspaceId } from "../../../src/domain/Identifiers.ts"
 import { targetsOf } from "../../../src/sql/credentials/insertCredential.ts"
 import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
 import { account_id, openLossyStore, uuid, workspace_id } from "../../support/database/lossyStore.ts"
-import { plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
+import { insertInto, plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
 import { disconnectWaiting, holdOpen, lockTable, untilWaiting } from "../../support/database/transactions.ts"
 
 const credential = (n: number) => ({
@@ -17,10 +17,10 @@ const credential = (n: number) => ({
 const record = { key_hash: new Uint8Array(32).fill(1), fingerprint: new Uint8Array(32).fill(2) }
 
 const open = Effect.gen(function* () {
-  const { admin, proxy, records, repository } = yield* openLossyStore
-  const { insert } = repository
+  const { admin, proxy, repository } = yield* openLossyStore
+  const insert = insertInto(repository)
   /** Inserts under one idempotency key. */
-  const insertOnce = (n: number) => records.insert(account_id, credential(n), plainSealedKey(n), record)
+  const insertOnce = (n: number) => repository.insert(account_id, credential(n), plainSealedKey(n), record)
   const rows = Effect.map(admin`SELECT id, sort_order FROM credentials ORDER BY id`, (found) =>
     found.map((row) => ({ ...row }))
   )

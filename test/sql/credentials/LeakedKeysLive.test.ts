@@ -1,7 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Effect, Option, Result } from "effect"
 import { inconclusiveLabel, labelOf } from "../../../src/domain/Label.ts"
-import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
 import { KekRegistry } from "../../../src/port/KekRegistry.ts"
 import { LeakedKeys } from "../../../src/port/LeakedKeys.ts"
 import { Parkings } from "../../../src/port/Parkings.ts"
@@ -9,15 +8,14 @@ import { entriesIn, eventsIn } from "../../support/database/auditEntries.ts"
 import { adminClient, freshDatabase } from "../../support/database/freshDatabase.ts"
 import { openBehindProxy } from "../../support/database/lossyStore.ts"
 import { newTenant } from "../../support/database/newTenant.ts"
-import { plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
+import { insertPlain, plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
 import { Store } from "../../support/database/stores.ts"
 import { anyString } from "../../support/memory/arbitraries.ts"
 
 /** Stores a credential and answers with its key as a search finds it. */
 const newKey = Effect.gen(function* () {
   const { account_id, workspace_id } = yield* newTenant
-  const { insert } = yield* CredentialRepository
-  const { id } = yield* insert(account_id, plainCredential(workspace_id), plainSealedKey())
+  const { id } = yield* insertPlain(account_id, plainCredential(workspace_id), plainSealedKey())
   return { account_id, workspace_id, credential_id: id, key_version: 1 }
 })
 

@@ -94,7 +94,10 @@ describe("a rewrap on PostgreSQL (T10; SECURITY.md, Rotating the keyring)", () =
         if (one === undefined) return assert.fail("no credential")
         const { credential, sealed } = Option.getOrThrow(yield* repository.findSealed(one.account_id, one.id))
         const beside = { ...credential, id: CredentialId.make(randomUUID()) }
-        assert.isAbove((yield* repository.insert(one.account_id, beside, sealed)).sort_order, credential.sort_order)
+        assert.isAbove(
+          Option.getOrThrow(yield* repository.insert(one.account_id, beside, sealed)).sort_order,
+          credential.sort_order
+        )
         yield* sql`DELETE FROM credentials WHERE id = ${beside.id}`
         yield* untilWaiting(sql, 1)
         yield* open

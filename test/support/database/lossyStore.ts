@@ -2,11 +2,9 @@ import { Context, Duration, Effect, Layer } from "effect"
 import { AccountId, WorkspaceId } from "../../../src/domain/Identifiers.ts"
 import { AccountRepository } from "../../../src/port/AccountRepository.ts"
 import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
-import { IdempotencyRecords } from "../../../src/port/IdempotencyRecords.ts"
 import * as AccountRepositoryLive from "../../../src/sql/accounts/AccountRepositoryLive.ts"
 import * as DatabaseLive from "../../../src/sql/connection/Database.ts"
 import * as CredentialRepositoryLive from "../../../src/sql/credentials/CredentialRepositoryLive.ts"
-import * as IdempotencyRecordsLive from "../../../src/sql/credentials/IdempotencyRecordsLive.ts"
 import * as KekRegistryLive from "../../../src/sql/keyring/KekRegistryLive.ts"
 import * as LeakedKeysLive from "../../../src/sql/credentials/LeakedKeysLive.ts"
 import * as ParkingsLive from "../../../src/sql/routing/ParkingsLive.ts"
@@ -20,7 +18,6 @@ export const workspace_id = WorkspaceId.make(uuid(2))
 const writing = Layer.mergeAll(
   AccountRepositoryLive.layer,
   CredentialRepositoryLive.layer,
-  IdempotencyRecordsLive.layer,
   KekRegistryLive.layer,
   LeakedKeysLive.layer,
   ParkingsLive.layer
@@ -44,7 +41,6 @@ export const openLossyStore = Effect.gen(function* () {
     admin,
     proxy,
     accounts: Context.get(ports, AccountRepository),
-    repository: Context.get(ports, CredentialRepository),
-    records: Context.get(ports, IdempotencyRecords)
+    repository: Context.get(ports, CredentialRepository)
   }
 })

@@ -85,9 +85,12 @@ const inOrder =
   (one: Row, other: Row) =>
     one.created_at.epochMilliseconds - other.created_at.epochMilliseconds || (keyOf(one) < keyOf(other) ? -1 : 1)
 
+const nameOf = (account_id: AccountId, key_hash: Uint8Array) => `${account_id} ${Buffer.from(key_hash).toString("hex")}`
+
 const insertInto = ({
   credentials,
   keks,
+  records,
   workspaces
 }: Memory["Service"]): CredentialRepository["Service"]["insert"] => {
   const nextSortOrder = ({ provider, workspace_id }: UnstoredCredential) =>
@@ -95,13 +98,17 @@ const insertInto = ({
       .filter((other) => other.workspace_id === workspace_id && other.provider === provider)
       .reduce((next, { sort_order }) => Math.max(next, sort_order + 1), 0)
 
-  return (account_id, given, sealed) =>
+  return (account_id, given, sealed, record) =>
     Effect.flatMap(DateTime.now, (created_at) => {
+      const name = record && nameOf(account_id, record.key_hash)
+      const standing = name === undefined ? undefined : records.get(name)
+      if (standing !== undefined && standing.credential_id !== given.id) return Effect.succeedNone
       const before = credentials.get(given.id)
       if (before !== undefined) {
+        if (record !== undefined && standing === undefined) return Effect.die(new Error("the id is taken"))
         const again =
           before.account_id === account_id && Buffer.compare(before.sealed.wrapped_dek, sealed.wrapped_dek) === 0
-        return again ? Effect.succeed(before.credential) : Effect.die(new Error("the id is taken"))
+        return again ? Effect.succeedSome(before.credential) : Effect.die(new Error("the id is taken"))
       }
       if (keks.get(sealed.kek_id)?.retired === true) return Effect.die(new Error("the key is retired"))
       if (Option.getOrUndefined(ownRow(workspaces, account_id, given.workspace_id))?.deleted_at !== null) {
@@ -109,7 +116,10 @@ const insertInto = ({
       }
       const credential = { ...given, created_at, sort_order: nextSortOrder(given) }
       credentials.set(given.id, { account_id, credential, sealed, revision: 1, key_version: 1 })
-      return Effect.succeed(credential)
+      if (record !== undefined && name !== undefined) {
+        records.set(name, { account_id, ...record, credential_id: given.id, created_at })
+      }
+      return Effect.succeedSome(credential)
     })
 }
 
@@ -154,29 +164,12 @@ export const credentialRepository = Layer.unwrap(
 )
 
 export const idempotencyRecords = Layer.unwrap(
-  Effect.map(Memory, (memory) => {
-    const { credentials, records } = memory
-    const insert = insertInto(memory)
-    const nameOf = (account_id: AccountId, key_hash: Uint8Array) =>
-      `${account_id} ${Buffer.from(key_hash).toString("hex")}`
-
-    return Layer.mock(IdempotencyRecords, {
-      insert: (account_id, given, sealed, record) =>
-        Effect.suspend(() => {
-          const name = nameOf(account_id, record.key_hash)
-          const standing = records.get(name)
-          if (standing !== undefined && standing.credential_id !== given.id) return Effect.succeedNone
-          if (standing === undefined && credentials.has(given.id)) return Effect.die(new Error("the id is taken"))
-          return Effect.gen(function* () {
-            const credential = yield* insert(account_id, given, sealed)
-            records.set(name, { account_id, ...record, credential_id: given.id, created_at: yield* DateTime.now })
-            return Option.some(credential)
-          })
-        }),
+  Effect.map(Memory, ({ records }) =>
+    Layer.mock(IdempotencyRecords, {
       find: (account_id, key_hash) =>
         Effect.sync(() => Option.fromUndefinedOr(records.get(nameOf(account_id, key_hash))))
     })
-  })
+  )
 )
 
 export const workspaceResolver = Layer.effect(

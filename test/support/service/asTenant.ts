@@ -22,10 +22,13 @@ const decoded = (body: object) =>
   Effect.orDie(decodeNewCredential({ provider: "azure", key: "sk-fake-0123456789-0123456789-AbCd", ...body }))
 
 export const create = (tenant: Tenant, body: object = {}) =>
-  Effect.flatMap(decoded(body), (input) => as(tenant, ({ create }) => create(input)))
+  Effect.map(
+    Effect.flatMap(decoded(body), (input) => as(tenant, ({ create }) => create(input))),
+    ({ credential }) => credential
+  )
 
 export const createOnce = (tenant: Tenant, body: object, key: IdempotencyKey) =>
-  Effect.flatMap(decoded(body), (input) => as(tenant, ({ createOnce }) => createOnce(input, key)))
+  Effect.flatMap(decoded(body), (input) => as(tenant, ({ create }) => create(input, key)))
 
 export const get = (tenant: Tenant, id: CredentialId) => as(tenant, ({ get }) => get(id))
 

@@ -1,7 +1,7 @@
 import { hash, timingSafeEqual } from "node:crypto"
 import { Effect, Layer, Redacted } from "effect"
 import { encodeSealingContext, type SealingContext } from "../domain/SealedKey.ts"
-import { Cipher, KeyStoreUnavailable } from "../port/Cipher.ts"
+import { Cipher, KeyStoreUnavailable, withKeyStoreTimeout } from "../port/Cipher.ts"
 import { KeyEncryption } from "./KeyEncryption.ts"
 import { makeCryptoTimer } from "./makeCryptoTimer.ts"
 import { open, prepare, reseal, seal } from "./SealingFormat1.ts"
@@ -29,7 +29,11 @@ export const layer = Layer.effect(
     const keys = yield* KeyEncryption
     const budget = yield* WrapBudget
     const timer = yield* makeCryptoTimer
-    const [sealing, unwrapping] = [timer("seal"), timer("unwrap")]
+    const asking = (operation: "seal" | "unwrap") => {
+      const timed = timer(operation)
+      return <A, E extends { readonly _tag: string }>(call: Effect.Effect<A, E>) => timed(withKeyStoreTimeout(call))
+    }
+    const [sealing, unwrapping] = [asking("seal"), asking("unwrap")]
 
     /** The id of the key that seals, with one wrap of its budget spent. */
     const spend = Effect.fnUntraced(function* () {

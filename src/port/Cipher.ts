@@ -1,6 +1,7 @@
-import { Context, Data, type Effect, type Redacted } from "effect"
+import { Context, Data, Effect, Fiber, type Redacted } from "effect"
 import type { SealedKey, SealingContext } from "../domain/SealedKey.ts"
 import type { Answer } from "./DatabaseFailure.ts"
+import { timeLeft } from "./Deadline.ts"
 
 /** The key-encryption key that the row names is not in the keyring. */
 export class UnknownKeyId extends Data.TaggedError("UnknownKeyId")<{ readonly kek_id: string }> {
@@ -42,7 +43,26 @@ export interface PreparedKey {
   readonly read: <A>(use: (key: Buffer) => A) => Effect.Effect<A, OpenFailure>
 }
 
-/** Seals a provider key to its credential: it does not open from another row or with a bound field changed. */
+/**
+ * Waits for a key store, which may be remote, at most 3 seconds and never beyond the deadline of the request. A key store
+ * that answers at once, as a keyring does, costs no timer.
+ */
+export const withKeyStoreTimeout = <A, E>(call: Effect.Effect<A, E>): Effect.Effect<A, E | KeyStoreUnavailable> =>
+  Effect.flatMap(Effect.forkChild(call, { startImmediately: true }), (fiber) => {
+    const exit = fiber.pollUnsafe()
+    if (exit !== undefined) return exit
+    return Effect.flatMap(timeLeft(3000), (duration) =>
+      Effect.timeoutOrElse(Fiber.join(fiber), {
+        duration,
+        orElse: () => Effect.fail(new KeyStoreUnavailable({ reason: "it does not answer" }))
+      })
+    ).pipe(Effect.onExit(() => Effect.sync(() => fiber.interruptUnsafe())))
+  })
+
+/**
+ * Seals a provider key to its credential: it does not open from another row or with a bound field changed. No operation
+ * waits longer for the key store than `withKeyStoreTimeout`.
+ */
 export class Cipher extends Context.Service<
   Cipher,
   {

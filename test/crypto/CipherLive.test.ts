@@ -1,12 +1,14 @@
 import { inspect } from "node:util"
 import { assert, describe, it } from "@effect/vitest"
-import { Arbitrary, DateTime, Effect, Layer, Redacted } from "effect"
+import { Arbitrary, Clock, DateTime, Effect, Exit, Fiber, Layer, Redacted } from "effect"
+import { TestClock } from "effect/testing"
 import * as CipherLive from "../../src/crypto/CipherLive.ts"
 import { KeyEncryption } from "../../src/crypto/KeyEncryption.ts"
 import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
 import { WrapBudget } from "../../src/crypto/WrapBudget.ts"
 import type { SealedKey, SealingContext } from "../../src/domain/SealedKey.ts"
 import { Cipher, KeyStoreUnavailable, UnknownKeyId } from "../../src/port/Cipher.ts"
+import { CurrentDeadline } from "../../src/port/Deadline.ts"
 import {
   accountId,
   bytes,
@@ -18,7 +20,7 @@ import {
   workspaceId
 } from "../support/memory/arbitraries.ts"
 import * as CipherPlain from "../support/keys/CipherPlain.ts"
-import { disguised, ringOf } from "../support/keys/keyrings.ts"
+import { disguised, fixedKeyring, keyringEncryption, ringOf } from "../support/keys/keyrings.ts"
 import { leakSearch } from "../support/keys/leakSearch.ts"
 import { flipped } from "../support/keys/sealing.ts"
 import { cipherOn } from "../support/memory/inMemory.ts"
@@ -251,6 +253,86 @@ describe("the keyring (SECURITY.md, Keyring)", () => {
       const refused = yield* Effect.flip(cipher.seal(key, bound))
       assert.deepInclude(refused, { _tag: "KeyStoreUnavailable", reason: "key kek-1 is no longer available" })
     })
+  )
+})
+
+describe("a key store (R10)", () => {
+  const operations = ["seal", "open", "holds", "read", "prepare", "read of prepare", "reseal"] as const
+
+  /** Every operation, on a key store that answers after an effect once it is switched on. */
+  const askingAfter = Effect.fnUntraced(function* (answer: Effect.Effect<void>) {
+    let waits = false
+    const slow = Layer.effect(
+      KeyEncryption,
+      Effect.map(KeyEncryption, (keys) => {
+        const waiting = <A, E>(call: Effect.Effect<A, E>) =>
+          Effect.suspend(() => (waits ? Effect.andThen(answer, call) : call))
+        return {
+          ...keys,
+          wrap: (...given) => waiting(keys.wrap(...given)),
+          unwrap: (...given) => waiting(keys.unwrap(...given))
+        } satisfies KeyEncryption["Service"]
+      })
+    )
+    const cipher = yield* Effect.provide(
+      Cipher,
+      CipherLive.layer.pipe(
+        Layer.provide([
+          Layer.provide(slow, keyringEncryption),
+          Layer.succeed(WrapBudget, { spend: () => Effect.void })
+        ]),
+        Layer.provide(fixedKeyring(ring))
+      )
+    )
+    const sealed = yield* cipher.seal(key, bound)
+    const prepared = yield* cipher.prepare(sealed, bound)
+    waits = true
+    const asking: Record<(typeof operations)[number], Effect.Effect<unknown, unknown>> = {
+      seal: cipher.seal(key, bound),
+      open: cipher.open(sealed, bound),
+      holds: cipher.holds(sealed, bound, key),
+      read: cipher.read(sealed, bound, () => 1),
+      prepare: cipher.prepare(sealed, bound),
+      "read of prepare": prepared.read(() => 1),
+      reseal: cipher.reseal(sealed, bound, bound)
+    }
+    return asking
+  })
+
+  it.effect.each(operations)("is given 3 seconds for %s, and less if the request has less left", (operation) =>
+    Effect.gen(function* () {
+      const { [operation]: ask } = yield* askingAfter(Effect.never)
+      const requests = [
+        [ask, 3000],
+        [Effect.provideService(ask, CurrentDeadline, { until: performance.now() + 1000 }), 1000]
+      ] as const
+      for (const [request, most] of requests) {
+        const asked = yield* Effect.forkChild(Effect.flip(request))
+        yield* TestClock.adjust(most - 100)
+        assert.isUndefined(asked.pollUnsafe())
+        yield* TestClock.adjust(100)
+        assert.deepInclude(yield* Fiber.join(asked), { _tag: "KeyStoreUnavailable", reason: "it does not answer" })
+      }
+    })
+  )
+
+  it.effect.each(operations)(
+    "that answers in time serves %s, and one that answers at once needs no timer",
+    (operation) =>
+      Effect.gen(function* () {
+        const { [operation]: late } = yield* askingAfter(Effect.sleep(1400))
+        const asked = yield* Effect.forkChild(late)
+        yield* TestClock.adjust(2999)
+        assert.isDefined(yield* Fiber.join(asked))
+        const { [operation]: atOnce } = yield* askingAfter(Effect.void)
+        const clock = yield* Clock.Clock
+        const timeless = Object.create(clock, {
+          sleep: { value: () => Effect.die(new Error("a timer")) }
+        }) as Clock.Clock
+        assert.isDefined(yield* Effect.provideService(atOnce, Clock.Clock, timeless))
+        const timed = Effect.provideService(late, Clock.Clock, timeless)
+        assert.isTrue(Exit.isFailure(yield* Effect.exit(timed)), "control")
+      })
   )
 })
 

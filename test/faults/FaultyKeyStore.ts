@@ -1,5 +1,5 @@
 import { Context, Effect } from "effect"
-import { Cipher, KeyStoreUnavailable } from "../../src/port/Cipher.ts"
+import { Cipher, KeyStoreUnavailable, withKeyStoreTimeout } from "../../src/port/Cipher.ts"
 import { Credentials } from "../../src/port/Credentials.ts"
 import * as CredentialsLive from "../../src/service/credentials/Credentials.ts"
 import type { Parts } from "../support/http/TestService.ts"
@@ -22,7 +22,7 @@ export const partsWith = (store: FaultyKeyStore) =>
           case "down":
             return Effect.fail(new KeyStoreUnavailable({ reason: "it is down" }))
           case "slow":
-            return Effect.never
+            return withKeyStoreTimeout(Effect.never)
           case "wrong":
             return Effect.map(cipher.seal(key, context), (sealed) => ({
               ...sealed,

@@ -33,7 +33,8 @@ export interface Token {
 
 interface Running {
   readonly keks: ReadonlyArray<KnownKek>
-  readonly pending: Map<number, (answer: TokenAnswer | undefined) => void>
+  /** Passes the answer to a caller. Returns false if the caller has left. */
+  readonly pending: Map<number, (answer: TokenAnswer | undefined) => boolean>
   readonly send: (request: TokenRequest) => void
   /** How many messages have arrived from it. */
   readonly received: () => number
@@ -85,7 +86,7 @@ const start = (target: TokenTarget, onRefused: (refusal: TokenRefusal) => void, 
         onRefused(answer.refused)
         reject(new TokenRefused(answer.refused))
       } else if ("unavailable" in answer) reject(unavailable(answer.unavailable))
-      else pending.get(answer.id)?.(answer)
+      else if (pending.get(answer.id)?.(answer) !== true && "output" in answer) bytesOf(answer.output).fill(0)
     })
     child.send(target, () => {})
   })
@@ -148,6 +149,7 @@ export const openToken = Effect.fnUntraced(function* ({ deadline, pin, ...target
       const id = (next += 1)
       const receivedBefore = received()
       return Effect.callback<Buffer, AuthenticationFailed | KeyStoreUnavailable>((resume) => {
+        let isAwaited = true
         const timer = setTimeout(() => {
           pending.delete(id)
           if (received() === receivedBefore) void stop(0)
@@ -160,8 +162,10 @@ export const openToken = Effect.fnUntraced(function* ({ deadline, pin, ...target
           } else if ("output" in answer) resume(Effect.succeed(bytesOf(answer.output)))
           else if (answer.failure === "AuthenticationFailed") resume(Effect.fail(new AuthenticationFailed()))
           else resume(Effect.fail(unavailable(answer.reason)))
+          return isAwaited
         })
         send({ ...request, id, expires: monotonicMillis() + Duration.toMillis(deadline) })
+        return Effect.sync(() => (isAwaited = false))
       })
     }).pipe(
       Effect.timeoutOrElse({ duration: deadline, orElse: () => Effect.fail(unavailable("the token does not answer")) })

@@ -9,7 +9,6 @@ import { Cipher } from "../../port/Cipher.ts"
 import { CredentialRepository } from "../../port/CredentialRepository.ts"
 import { type IdempotencyRecord, IdempotencyRecords } from "../../port/IdempotencyRecords.ts"
 import { WorkspaceResolver } from "../../port/WorkspaceResolver.ts"
-import { withKeyStoreTimeout } from "../withKeyStoreTimeout.ts"
 
 const mac = (idempotency_key: IdempotencyKey, ...parts: ReadonlyArray<unknown>) =>
   createHmac("sha256", idempotency_key).update(JSON.stringify(parts)).digest()
@@ -118,6 +117,6 @@ export const makeFindIdempotentResult = Effect.gen(function* () {
     })
     if (!(yield* isSame)) return yield* new Conflict()
     const held = cipher.holds(sealed, { ...credential, account_id }, input.key)
-    return (yield* Effect.orDie(withKeyStoreTimeout(held))) ? Option.some(credential) : yield* new Conflict()
+    return (yield* Effect.orDie(held)) ? Option.some(credential) : yield* new Conflict()
   })
 })

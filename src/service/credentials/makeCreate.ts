@@ -16,7 +16,6 @@ import {
 import type { Answer } from "../../port/DatabaseFailure.ts"
 import { idempotencyRecordOf, makeFindIdempotentResult } from "./findIdempotentResult.ts"
 import { makeOwnershipCheck, poolIssue, workspaceIssue } from "./Ownership.ts"
-import { withKeyStoreTimeout } from "../withKeyStoreTimeout.ts"
 
 /** A workspace deleted since the request was checked is refused like one deleted before. */
 const inWorkspace = <A>({ workspace_id }: NewCredential, stored: Answer<A, WorkspaceGone | PoolFull>) =>
@@ -45,7 +44,7 @@ export const makeCreate = Effect.gen(function* () {
       label: labelOf(material.secret),
       declared_region: input.declared_region ?? material.region
     }
-    const sealing = withKeyStoreTimeout(cipher.seal(key, { ...credential, account_id }))
+    const sealing = cipher.seal(key, { ...credential, account_id })
     return { credential, sealed: yield* Effect.catchTag(sealing, "KeyStoreUnavailable", Effect.die) }
   })
 

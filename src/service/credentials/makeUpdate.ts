@@ -6,10 +6,9 @@ import { haveCommonSecret, readKeyMaterial } from "../../domain/KeyMaterial.ts"
 import { takesKeyMaterial } from "../../domain/Provider.ts"
 import type { SealedKey } from "../../domain/SealedKey.ts"
 import { ApiKeys } from "../../port/ApiKeys.ts"
-import { Cipher, type KeyStoreUnavailable, type OpenFailure } from "../../port/Cipher.ts"
+import { Cipher, type OpenFailure } from "../../port/Cipher.ts"
 import { CredentialRepository, type StoredCredential } from "../../port/CredentialRepository.ts"
 import { foreignHashIssues } from "./Ownership.ts"
-import { withKeyStoreTimeout } from "../withKeyStoreTimeout.ts"
 
 /** How often an update that lost to another one is applied to what the other stored. */
 const attempts = 5
@@ -36,8 +35,8 @@ export const makeUpdate = Effect.gen(function* () {
 
   const asking = <A, E extends OpenFailure | ServiceUnavailable>(id: CredentialId, call: Effect.Effect<A, E>) =>
     Effect.catchIf(
-      withKeyStoreTimeout(call),
-      (error): error is Exclude<E, ServiceUnavailable> | KeyStoreUnavailable => !(error instanceof ServiceUnavailable),
+      call,
+      (error): error is Exclude<E, ServiceUnavailable> => !(error instanceof ServiceUnavailable),
       (reason) => Effect.die(new StoredKeyUnusable({ id, reason }))
     )
 

@@ -8,7 +8,6 @@ import { Cipher, type OpenFailure, type PreparedKey } from "../../port/Cipher.ts
 import { CredentialPools, type PoolOwner, type PoolRow, type StoredParking } from "../../port/CredentialPools.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import { timeLeft, withDeadline } from "../../port/Deadline.ts"
-import { withKeyStoreTimeout } from "../withKeyStoreTimeout.ts"
 import { monotonicMillis } from "./makeHealthLedger.ts"
 import { UnknownWorkspace } from "./RouterErrors.ts"
 
@@ -260,7 +259,7 @@ export class Pools extends Context.Service<
     this,
     Effect.flatMap(Cipher, ({ prepare }) =>
       make((account_id, { credential, sealed }) =>
-        Effect.match(withKeyStoreTimeout(prepare(sealed, { ...credential, account_id })), {
+        Effect.match(prepare(sealed, { ...credential, account_id }), {
           onSuccess: (prepared) => ({ seal: "verified", prepared }),
           onFailure: ({ _tag }) => ({ seal: sealStatusByError[_tag] })
         })

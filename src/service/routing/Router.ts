@@ -12,7 +12,6 @@ import type { CredentialPools } from "../../port/CredentialPools.ts"
 import type { CredentialUse } from "../../port/CredentialUse.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import type { Parkings } from "../../port/Parkings.ts"
-import { atOnceOrInTime } from "../withKeyStoreTimeout.ts"
 import { Lease } from "./Lease.ts"
 import { makeHealthLedger, momentOf } from "./makeHealthLedger.ts"
 import { makeUseLedger } from "./makeUseLedger.ts"
@@ -98,7 +97,7 @@ const make = Effect.gen(function* () {
       uses.leased(lease.terms)
       return lease
     }
-    const filled = Effect.onError(atOnceOrInTime(prepared.read(fill)), () => giveBack)
+    const filled = Effect.onError(prepared.read(fill), () => giveBack)
     const refuse = ({ _tag }: OpenFailure) => new LeaseRefused({ reason: sealStatusByError[_tag] })
     return Effect.andThen(wiped, Effect.mapError(filled, refuse))
   }

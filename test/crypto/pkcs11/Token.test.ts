@@ -6,6 +6,7 @@ import { Duration, Effect, Fiber, Redacted } from "effect"
 import { makeTokenEncryption } from "../../../src/crypto/pkcs11/KeyEncryptionTokenLive.ts"
 import { openToken, type Token, type TokenSettings } from "../../../src/crypto/pkcs11/Token.ts"
 import { open } from "../../../src/crypto/SealingFormat1.ts"
+import { vi } from "vitest"
 import { childProcesses } from "../../support/process/ServiceProcess.ts"
 import { eventually } from "../../support/process/eventually.ts"
 import {
@@ -174,6 +175,31 @@ describe.skipIf(skipped !== "")(`keys on a PKCS#11 token (SECURITY.md, Keys on a
       assert.deepStrictEqual(many, ["KeyStoreUnavailable", "KeyStoreUnavailable", "KeyStoreUnavailable"])
       yield* wrapsAgain(token)
       assert.notInclude(childProcesses(), pid)
+    })
+  )
+
+  it.live("an answer that comes after its caller has left is wiped (SECURITY.md, Out of scope)", () =>
+    Effect.gen(function* () {
+      const { pid, token } = yield* withProcess(tokenSettings(yield* begin, "byok", "kek-1"))
+      const wrapped = yield* makeTokenEncryption(token).wrap("kek-1", dek, aad)
+      const wiped: Array<string> = []
+      const prototype: Uint8Array = Buffer.prototype
+      const fill = Reflect.get(prototype, "fill")
+      const watched = function (this: Uint8Array, value: number) {
+        if (value === 0) wiped.push(Buffer.from(this).toString())
+        return fill.call(this, value)
+      }
+      const spy = vi.spyOn(prototype, "fill").mockImplementation(watched)
+      yield* Effect.addFinalizer(() => Effect.sync(() => spy.mockRestore()))
+      assert.strictEqual(yield* unwrapped(token, wrapped), dek.toString())
+      assert.isEmpty(wiped, "control: a caller that is there wipes it itself")
+      process.kill(pid, "SIGSTOP")
+      yield* Effect.exit(Effect.timeout(unwrapped(token, wrapped), "50 millis"))
+      process.kill(pid, "SIGCONT")
+      yield* eventually(
+        "it is wiped",
+        Effect.sync(() => wiped.includes(dek.toString()))
+      )
     })
   )
 

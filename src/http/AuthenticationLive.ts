@@ -7,7 +7,7 @@ import { type AccountId, type ApiKeyHash, CredentialId } from "../domain/Identif
 import { hashApiKey, hasWrongChecksum } from "../port/ApiKey.ts"
 import { ApiKeys, type FoundApiKey, Prefetched } from "../port/ApiKeys.ts"
 import { errorResponse } from "./Envelope.ts"
-import { FairQueues } from "./FairQueue.ts"
+import { RequestQueues } from "../port/FairQueue.ts"
 import { isRepeated } from "./RequestHeaders.ts"
 import { CurrentRequestLog } from "./traceAndLog.ts"
 
@@ -80,7 +80,7 @@ export const layer = Layer.effect(
   Authentication,
   Effect.gen(function* () {
     const apiKeys = yield* ApiKeys
-    const { reads } = yield* FairQueues
+    const { reads } = yield* RequestQueues
     const known = makeKnownAccounts()
     return Authentication.of({
       management_key: (app, { credential, endpoint }) =>

@@ -8,7 +8,7 @@ import type { Credential } from "../domain/Credential.ts"
 import { CurrentCaller } from "../domain/CurrentCaller.ts"
 import { Credentials } from "../port/Credentials.ts"
 import { Explanations } from "../port/Explanations.ts"
-import { FairQueues } from "./FairQueue.ts"
+import { RequestQueues } from "../port/FairQueue.ts"
 
 type Middleware = Authentication | JsonBody | QueryParameters | ResourcePath
 
@@ -37,7 +37,7 @@ export const layer = Layer.unwrap(
   Effect.gen(function* () {
     const credentials = yield* Credentials
     const { explain, status } = yield* Explanations
-    const { lists, reads, writes } = yield* FairQueues
+    const { lists, reads, writes } = yield* RequestQueues
     const inQueue =
       (queue: typeof reads) =>
       <A, E, R>(operation: Effect.Effect<A, E, R>) =>

@@ -15,7 +15,7 @@ import { type Certificate, makeNodeServer, type ServerLimits } from "./makeNodeS
 import * as RequestDecodingLive from "./RequestDecodingLive.ts"
 import { makeRequestMeter } from "./RequestMeter.ts"
 import { routerConfig } from "./Routing.ts"
-import { FairQueues } from "./FairQueue.ts"
+import { RequestQueues } from "../port/FairQueue.ts"
 import { AccessLog } from "./traceAndLog.ts"
 
 /** Where the server listens, and what it grants its clients. */
@@ -43,7 +43,7 @@ const routes = Layer.mergeAll(HttpApiBuilder.layer(Api, { openapiPath: "/openapi
 /** The contract implemented over `Credentials` and `ApiKeys`. */
 const implementation = Layer.merge(Handlers.layer, Health.layer).pipe(
   Layer.provideMerge(Layer.merge(AuthenticationLive.layer, RequestDecodingLive.layer)),
-  Layer.provide(FairQueues.layer)
+  Layer.provide(RequestQueues.layer)
 )
 
 /** What a request may use besides what its route was built with: every request copies this context. */

@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Effect, Exit, Fiber, Schema } from "effect"
 import { ServiceUnavailable } from "../../src/domain/Errors.ts"
-import { makeFairQueue } from "../../src/http/FairQueue.ts"
+import { makeRequestQueue } from "../../src/port/FairQueue.ts"
 import { CurrentDeadline } from "../../src/port/Deadline.ts"
 
 const limits = { inProgress: 4, waiting: 3000 }
@@ -27,7 +27,7 @@ interface Subject {
 
 /** The queue itself. Nothing in it waits for the scheduler, so each step has taken effect when it returns. */
 const makeSubject = (): Subject => {
-  const queue = makeFairQueue(limits)
+  const queue = makeRequestQueue(limits)
   const fibers = new Map<number, Fiber.Fiber<unknown, unknown>>()
   const inProgress = new Set<number>()
   const started: Array<number> = []
@@ -150,7 +150,7 @@ describe("a fair queue", () => {
 
   it.live("caps nobody while nobody waits, and refuses what a tenant sends beyond its line", () =>
     Effect.gen(function* () {
-      const queue = makeFairQueue({ inProgress: 3, waiting: 2 })
+      const queue = makeRequestQueue({ inProgress: 3, waiting: 2 })
       const flood = yield* Effect.forEach(Array.from({ length: 9 }), () => Effect.forkChild(queue("one", Effect.never)))
       const [, , , , , ...refused] = flood
       for (const fiber of refused) {
@@ -165,7 +165,7 @@ describe("a fair queue", () => {
 
   it.live("ends a request that still waits at its deadline: nothing was done (D14)", () =>
     Effect.gen(function* () {
-      const queue = makeFairQueue({ inProgress: 1, waiting: 1 })
+      const queue = makeRequestQueue({ inProgress: 1, waiting: 1 })
       const held = yield* Effect.forkChild(queue("one", Effect.never))
       yield* Effect.yieldNow
       const waiting = queue("one", Effect.die("it must not begin")).pipe(

@@ -1,0 +1,213 @@
+import { Context, Effect } from "effect"
+import { ServiceUnavailable } from "../domain/Errors.ts"
+import { makeFairQueue, type Place, untilStarted } from "./FairQueue.ts"
+
+/** What memory is held for. */
+type Use = "body" | "page" | "pool" | "route" | "gateway"
+
+/** Requests of tenants leave a quarter of the budget alone, so that they cannot stop routing. */
+const ofTenants: ReadonlySet<Use> = new Set(["body", "page"])
+const tenantsPart = 0.75
+
+const mebibyte = 1024 * 1024
+
+/** Bytes that are held for an account. */
+export interface Holding {
+  /**
+   * Takes more and returns true, or returns false and calls `admitted` once they are taken, perhaps before it returns. Once at
+   * a time, and not when it is spare.
+   */
+  readonly grow: (bytes: number, admitted: () => void) => boolean
+  /** Gives back what exceeds so many bytes. */
+  readonly shrink: (bytes: number) => void
+  /**
+   * Keeps the bytes as a cache does: for no account, and until somebody needs their room. Then `letGo` is called, which must
+   * release them at once. The least recently used ones go first.
+   */
+  readonly spare: (letGo: () => void) => void
+  /** Notes that spare bytes were used. */
+  readonly touch: () => void
+  /** Gives everything back. Only the first call counts. */
+  readonly release: () => void
+}
+
+/**
+ * Makes a budget of so many bytes, which accounts share by a fair queue: what is admitted never exceeds it. Who waits makes
+ * spare bytes go; then, if the account that holds most would still have no less, what that account has held for longest.
+ *
+ * A pool is admitted before it is read, `shrink`s to what it takes, is `spare` while it is cached, is `touch`ed by whoever
+ * uses it, and is `release`d when another one replaces it or reading it fails.
+ */
+export const makeMemoryBudget = (total: number) => {
+  const tenantsTotal = Math.floor(total * tenantsPart)
+  const held = { body: 0, page: 0, pool: 0, route: 0, gateway: 0, spare: 0 }
+  /** What each account holds, and what of it can be let go of, the oldest first. */
+  const accounts = new Map<string, { bytes: number; readonly revocable: Set<Held> }>()
+  /** The least recently used first. */
+  const spares = new Set<Held>()
+  /** The bytes that are about to be released. */
+  let leaving = 0
+
+  const bytesOf = (account: string) => accounts.get(account)?.bytes ?? 0
+
+  class Held implements Holding {
+    bytes = 0
+    readonly account: string
+    readonly most: number
+    /** What is spare is kept only until somebody needs its room. */
+    use: Use | "spare"
+    letGo: (() => void) | undefined
+    waiting: Place | undefined
+    isLeaving = false
+
+    constructor(account: string, use: Use, letGo: (() => void) | undefined) {
+      this.account = account
+      this.most = ofTenants.has(use) ? tenantsTotal : total
+      this.use = use
+      this.letGo = letGo
+    }
+
+    count(bytes: number): void {
+      this.bytes += bytes
+      held[this.use] += bytes
+      if (this.isLeaving) leaving += bytes
+      if (this.use === "spare") return
+      const own = accounts.get(this.account) ?? { bytes: 0, revocable: new Set() }
+      own.bytes += bytes
+      if (this.bytes > 0 && this.letGo !== undefined) own.revocable.add(this)
+      else own.revocable.delete(this)
+      if (own.bytes > 0) accounts.set(this.account, own)
+      else accounts.delete(this.account)
+    }
+
+    take(bytes: number): boolean {
+      const isTaken = queue.take(bytes, this.most)
+      if (isTaken) this.count(bytes)
+      return isTaken
+    }
+
+    wait(bytes: number, admitted: () => void): true {
+      const start = () => {
+        this.waiting = undefined
+        this.count(bytes)
+        admitted()
+      }
+      this.waiting = { tenant: this.account, weight: bytes, most: this.most, start, isAdmitted: false }
+      return (queue.wait(this.waiting), true)
+    }
+
+    grow(bytes: number, admitted: () => void): boolean {
+      return this.take(bytes) || !this.wait(bytes, admitted)
+    }
+
+    shrink(bytes: number): void {
+      const excess = this.bytes - bytes
+      if (excess <= 0) return
+      this.count(-excess)
+      queue.giveBack(excess)
+    }
+
+    spare(letGo: () => void): void {
+      const { bytes } = this
+      this.count(-bytes)
+      this.isLeaving = false
+      this.use = "spare"
+      this.letGo = letGo
+      this.count(bytes)
+      spares.delete(this)
+      spares.add(this)
+      letSparesGo(() => queue.used() <= tenantsTotal || spares.size === 1)
+      queue.giveBack(0)
+    }
+
+    touch(): void {
+      if (spares.delete(this)) spares.add(this)
+    }
+
+    release(): void {
+      const { bytes, waiting } = this
+      spares.delete(this)
+      if (waiting === undefined) return this.shrink(0)
+      this.waiting = undefined
+      this.count(-bytes)
+      queue.leave(waiting, bytes)
+    }
+
+    revoke(): void {
+      if (this.isLeaving) return
+      this.isLeaving = true
+      leaving += this.bytes
+      this.letGo?.()
+    }
+  }
+
+  const letSparesGo = (isEnough: () => boolean) => {
+    for (const spare of spares) {
+      if (isEnough()) return
+      spare.revoke()
+    }
+  }
+
+  /** What must go so that a place fits; nothing if an account would then have less than that of the place. */
+  const revocableFor = ({ most, tenant, weight }: Place): ReadonlyArray<Held> => {
+    const wanted = bytesOf(tenant) + weight
+    const found: Array<Held> = []
+    const others = Array.from(accounts.values(), ({ bytes, revocable }) => ({ bytes, inOrder: revocable.values() }))
+    for (let free = most - queue.used() + leaving; free < weight;) {
+      const largest = others.reduce((one, other) => (other.bytes > one.bytes ? other : one))
+      const { value: oldest } = largest.inOrder.next()
+      if (oldest === undefined || largest.bytes - oldest.bytes < wanted) return []
+      if (oldest.isLeaving) continue
+      largest.bytes -= oldest.bytes
+      free += oldest.bytes
+      found.push(oldest)
+    }
+    return found
+  }
+
+  const queue = makeFairQueue({
+    total,
+    waiting: Number.POSITIVE_INFINITY,
+    admittedOf: bytesOf,
+    makeRoom: (place) => {
+      letSparesGo(() => queue.fits(place))
+      if (!queue.fits(place) && accounts.size > 0) for (const one of revocableFor(place)) one.revoke()
+    }
+  })
+
+  /**
+   * Holds nothing yet. `letGo` is called if an account needs the room that would still hold no more than this one: what the
+   * bytes are held for must then end, and release them soon.
+   */
+  const hold = (account: string, use: Use, letGo?: () => void): Holding => new Held(account, use, letGo)
+
+  return {
+    held,
+    hold,
+    /**
+     * Waits until an account may hold so many bytes more; fails if they never fit, or at the request's deadline. For
+     * `Effect.acquireRelease` and its like: whoever is interrupted while waiting holds nothing.
+     */
+    admit: (account: string, use: Use, bytes: number, letGo?: () => void): Effect.Effect<Holding, ServiceUnavailable> =>
+      Effect.suspend(() => {
+        const holding = new Held(account, use, letGo)
+        if (holding.take(bytes)) return Effect.succeed(holding)
+        if (bytes > holding.most) {
+          const [needed, most] = [bytes, holding.most].map((bytes) => Math.ceil(bytes / mebibyte))
+          const refused = `A ${use} of ${needed} MiB was refused: MEMORY_BUDGET leaves it ${most} MiB`
+          return Effect.andThen(Effect.logWarning(refused), new ServiceUnavailable())
+        }
+        const admitted = untilStarted((start) => holding.wait(bytes, start))
+        const release = Effect.sync(() => holding.release())
+        return Effect.as(
+          Effect.onError(Effect.interruptible(admitted), () => release),
+          holding
+        )
+      })
+  }
+}
+
+/** What requests, routes and pools of this process hold, in one budget. */
+export const MemoryBudget = Context.Reference("byok/MemoryBudget", {
+  defaultValue: () => makeMemoryBudget(192 * mebibyte)
+})

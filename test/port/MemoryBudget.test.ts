@@ -1,0 +1,79 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Arbitrary, Effect, Exit } from "effect"
+import { ServiceUnavailable } from "../../src/domain/Errors.ts"
+import { makeMemoryBudget } from "../../src/port/MemoryBudget.ts"
+import { type Edit, plantedUrl } from "../domain/routing/plantedIn.ts"
+import { anySteps, type Code, isToldApart, runSteps } from "./memoryModel.ts"
+
+describe("a budget of memory", () => {
+  it.prop(
+    "admits, lets go and gives back exactly as its plain reference, in any interleaving",
+    [anySteps],
+    ([steps]) => runSteps(makeMemoryBudget, steps),
+    { arbitrary: { runs: 400 } }
+  )
+
+  it.effect("refuses what never fits at once, and tells why", () =>
+    Effect.gen(function* () {
+      const { admit } = makeMemoryBudget(100)
+      yield* admit("one", "route", 100)
+      assert.deepStrictEqual(yield* Effect.exit(admit("one", "page", 76)), Exit.fail(new ServiceUnavailable()))
+      assert.deepStrictEqual(yield* Effect.exit(admit("one", "pool", 101)), Exit.fail(new ServiceUnavailable()))
+    })
+  )
+
+  const faults: ReadonlyArray<readonly [fault: string, file: "FairQueue" | "MemoryBudget", ...edit: Edit]> = [
+    ["the sum may exceed the total", "FairQueue", "used + weight <= most\n", "used <= most\n"],
+    ["somebody overtakes who waits", "FairQueue", "lines.size > 0 || used + weight > most", "used + weight > most"],
+    ["a tenant keeps its turn", "FairQueue", "    lines.delete(tenant)\n", ""],
+    ["the small never pass the large", "FairQueue", "least = wanted", "return undefined"],
+    ["everybody passes the large", "FairQueue", "if (wanted > least) continue", ""],
+    ["an admitted place that leaves gives nothing back", "FairQueue", "used -= weight\n", ""],
+    ["nobody is served when somebody leaves", "FairQueue", "giveBack(taken)", "used -= taken"],
+    [
+      "a place that has left is served",
+      "FairQueue",
+      "line?.delete(place) === true && line.size === 0",
+      "line?.size === 0"
+    ],
+    ["tenants take the last quarter", "MemoryBudget", "ofTenants.has(use) ? tenantsTotal : total", "total"],
+    ["what is shrunk is given back twice", "MemoryBudget", "if (excess <= 0) return", ""],
+    ["what is spare stays", "MemoryBudget", "letSparesGo(() => queue.fits(place))", ""],
+    ["more goes than is needed", "MemoryBudget", "letSparesGo(() => queue.fits(place))", "letSparesGo(() => false)"],
+    ["what was used last goes first", "MemoryBudget", "if (spares.delete(this)) spares.add(this)", ""],
+    ["spare bytes take the last quarter", "MemoryBudget", "queue.used() <= tenantsTotal || ", "true || "],
+    ["spare bytes count for their account", "MemoryBudget", 'if (this.use === "spare") return', ""],
+    ["whoever waits takes all", "MemoryBudget", "largest.bytes - oldest.bytes < wanted", "false"],
+    ["the smallest account gives way", "MemoryBudget", "other.bytes > one.bytes", "other.bytes < one.bytes"],
+    ["what is leaving is asked again", "MemoryBudget", "if (oldest.isLeaving) continue", ""],
+    ["more goes while enough is leaving", "MemoryBudget", "queue.used() + leaving", "queue.used()"],
+    ["what waits to grow outlives its holding", "MemoryBudget", "queue.leave(waiting, bytes)", "queue.giveBack(bytes)"]
+  ]
+  const samples = Effect.runSync(Arbitrary.sampleEffect(anySteps, { count: 400, seed: "planted" }))
+
+  /** Whether some run notices that a text of a source is replaced. */
+  const isFound = Effect.fnUntraced(function* (file?: "FairQueue" | "MemoryBudget", edit?: Edit) {
+    const port = new URL("../../src/port/", import.meta.url)
+    const linked = ["effect", "../domain/Errors.ts", "./Deadline.ts", "./QueueLimits.ts", "./Meter.ts"].map((name) => [
+      name,
+      name === "effect" ? import.meta.resolve(name) : new URL(name, port).href
+    ])
+    const editsOf = (one: string) => (edit === undefined || one !== file ? [] : [edit])
+    const imports = Object.fromEntries(linked) as Record<string, string>
+    const queue = plantedUrl("../../port/FairQueue.ts", editsOf("FairQueue"), imports)
+    const url = plantedUrl("../../port/MemoryBudget.ts", editsOf("MemoryBudget"), {
+      ...imports,
+      "./FairQueue.ts": queue
+    })
+    const planted = yield* Effect.promise(() => import(url) as Promise<{ readonly makeMemoryBudget: Code }>)
+    return samples.some((steps) => isToldApart(planted.makeMemoryBudget, steps))
+  })
+
+  it.effect.each(faults)("would not be one if %s (control)", ([, file, ...edit]) =>
+    Effect.map(isFound(file, edit), (found) => assert.isTrue(found))
+  )
+
+  it.effect("is as it is without a fault (control of the controls)", () =>
+    Effect.map(isFound(), (found) => assert.isFalse(found))
+  )
+})

@@ -1,4 +1,4 @@
-import { DateTime, Effect, Option, Result, Schema, Struct } from "effect"
+import { DateTime, Effect, Option, Redacted, Result, Schema, Struct } from "effect"
 import { checkInput } from "./checkInput.ts"
 import type { Credential } from "./Credential.ts"
 import { credentialFields } from "./credentialFields.ts"
@@ -102,7 +102,7 @@ export const changeCredential = (
     ...Struct.omit(changes, fixed),
     declared_region:
       declared_region ?? (followsKey ? keyRegion : declared_region === null ? null : stored.declared_region),
-    ...(Option.isSome(added) ? { label: labelOf(added.value.secret) } : {})
+    ...(Option.isSome(added) ? { label: labelOf(Redacted.value(added.value.secret)) } : {})
   }
 
   const issues = [

@@ -5,7 +5,7 @@ import type { Region } from "./Region.ts"
 
 /** The content of a raw key: the secret that its label is made from, and its region if it names one (D28). */
 export interface KeyMaterial {
-  readonly secret: string
+  readonly secret: Redacted.Redacted
   readonly region: Region | null
 }
 
@@ -21,10 +21,10 @@ const decodeJsonKey = Schema.decodeUnknownOption(JsonKey)
 export const readKeyMaterial = (provider: string, key: Redacted.Redacted): Option.Option<KeyMaterial> => {
   const text = Redacted.value(key)
   if (!takesKeyMaterial(provider) || !text.trimStart().startsWith("{")) {
-    return Option.some({ secret: text, region: null })
+    return Option.some({ secret: key, region: null })
   }
   return Option.map(decodeJsonKey(text), ({ api_key, region = null }) => ({
-    secret: api_key,
+    secret: Redacted.make(api_key),
     region: region === "eu" ? "europe" : region
   }))
 }
@@ -58,7 +58,10 @@ const membersIn = (text: string): ReadonlyArray<readonly [name: string, string: 
  */
 export const secretsIn = (provider: string, key: Redacted.Redacted): ReadonlyArray<string> => {
   const whole = Redacted.value(key)
-  const secret = Option.match(readKeyMaterial(provider, key), { onNone: () => whole, onSome: ({ secret }) => secret })
+  const secret = Option.match(readKeyMaterial(provider, key), {
+    onNone: () => whole,
+    onSome: ({ secret }) => Redacted.value(secret)
+  })
   return [whole, secret, ...membersIn(secret).map(([, text]) => text)]
 }
 
@@ -93,6 +96,8 @@ export const secretsOfLeak = (text: Redacted.Redacted): ReadonlyArray<string> =>
   const given = Redacted.value(text)
   const texts = [given, given.replace(/^\uFEFF/, "").replace(/\r?\n$/, "")]
   const materials = texts.map((one) => readKeyMaterial("openai", Redacted.make(one)))
-  const secrets = materials.flatMap((material) => Option.toArray(Option.map(material, ({ secret }) => secret)))
+  const secrets = materials.flatMap((material) =>
+    Option.toArray(Option.map(material, ({ secret }) => Redacted.value(secret)))
+  )
   return Array.from(new Set([...texts, ...secrets])).filter((secret) => secret !== "")
 }

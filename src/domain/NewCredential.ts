@@ -1,10 +1,10 @@
-import { Effect, Option, Schema, Struct } from "effect"
+import { Effect, Option, Schema, SchemaIssue, SchemaTransformation, Struct } from "effect"
 import { withDefault } from "./checkInput.ts"
 import { credentialFields } from "./credentialFields.ts"
 import { InvalidParams } from "./Errors.ts"
 import { WorkspaceId } from "./Identifiers.ts"
 import type { Issue } from "./Issue.ts"
-import { malformedKey, readKeyMaterial } from "./KeyMaterial.ts"
+import { type KeyMaterial, malformedKey, readKeyMaterial } from "./KeyMaterial.ts"
 import { GivenProvider } from "./Provider.ts"
 import { regionConflicts } from "./Region.ts"
 
@@ -43,19 +43,40 @@ export const flagConflicts = (
       : [{ path: [flag], message: "cannot be combined with is_fallback" }]
   })
 
-/** Key material must parse, and key and provider must allow the declared region (D28, D29, D30). */
-const keyConflicts = ({ declared_region, key, provider }: Fields): ReadonlyArray<Issue> => {
-  const material = readKeyMaterial(provider, key)
-  return Option.isNone(material) ? [malformedKey] : regionConflicts(provider, declared_region, material.value.region)
+/** Rules 1 to 3 and those of the region (D28 to D31), which are across members. */
+const conflictsIn = (fields: Fields, material: Option.Option<KeyMaterial>): ReadonlyArray<Issue> => [
+  ...flagConflicts(fields),
+  ...Option.match(material, {
+    onNone: () => [malformedKey],
+    onSome: ({ region }) => regionConflicts(fields.provider, fields.declared_region, region)
+  })
+]
+
+/** What a create asks for, with the content of its key. */
+export interface NewCredential extends Fields {
+  readonly material: KeyMaterial
+}
+
+const withMaterial = (fields: Fields): Effect.Effect<NewCredential, SchemaIssue.Issue> => {
+  const material = readKeyMaterial(fields.provider, fields.key)
+  const [first, ...others] = conflictsIn(fields, material).map(
+    ({ message, path }) => new SchemaIssue.Pointer(path, new SchemaIssue.InvalidValue({ message }))
+  )
+  return first === undefined
+    ? Effect.succeed({ ...fields, material: Option.getOrThrow(material) })
+    : Effect.fail(new SchemaIssue.Composite(Fields.ast, [first, ...others]))
 }
 
 /** The input of create, with every rule of section 4.1, over HTTP and in process alike. */
-export const NewCredential = Fields.check(
-  Schema.makeFilter((input: Fields) =>
-    [...flagConflicts(input), ...keyConflicts(input)].map(({ message, path }) => ({ path, issue: message }))
+export const NewCredential = Fields.annotate({ identifier: "NewCredential" }).pipe(
+  Schema.decodeTo<Schema.Codec<NewCredential>, typeof Fields>(
+    Schema.Any,
+    SchemaTransformation.transformEffect({
+      decode: withMaterial,
+      encode: ({ material: _, ...fields }) => Effect.succeed(fields)
+    })
   )
-).annotate({ identifier: "NewCredential" })
-export type NewCredential = typeof NewCredential.Type
+)
 
 const decode = Schema.decodeUnknownEffect(NewCredential, { errors: "all" })
 

@@ -81,15 +81,14 @@ interface Held {
 const created = (body: Body): Result.Result<Held, ReadonlyArray<Issue>> =>
   decodeNew(body).pipe(
     Result.mapError(({ issue }) => issuesOf(issue)),
-    Result.map(({ key, workspace_id: _, ...fields }) => {
-      const { region, secret } = Option.getOrThrow(readKeyMaterial(fields.provider, key))
+    Result.map(({ key, material: { region, secret }, workspace_id: _, ...fields }) => {
       return {
         key: Redacted.value(key),
         credential: {
           ...fields,
           id: CredentialId.make(uuid),
           workspace_id: WorkspaceId.make(uuid),
-          label: labelOf(secret),
+          label: labelOf(Redacted.value(secret)),
           created_at: DateTime.makeUnsafe(0),
           declared_region: fields.declared_region ?? region,
           sort_order: 0

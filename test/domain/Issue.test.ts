@@ -2,6 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Effect, Result, Schema, SchemaIssue, SchemaTransformation } from "effect"
 import { type Issue, issuesOf } from "../../src/domain/Issue.ts"
 import { NewCredential } from "../../src/domain/NewCredential.ts"
+import { defaults } from "../support/http/Bodies.ts"
 import {
   acceptedBody,
   anyBody,
@@ -52,7 +53,7 @@ const brokenTexts = Arbitrary.map(
   }
 )
 
-const members = Object.keys(NewCredential.fields)
+const members = ["provider", "key", "workspace_id", ...Object.keys(defaults)]
 
 const quote = (issues: ReadonlyArray<Issue>, secret: string) =>
   issues.some(

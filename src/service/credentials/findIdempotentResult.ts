@@ -3,7 +3,6 @@ import { Effect, Option } from "effect"
 import { Conflict } from "../../domain/Errors.ts"
 import type { IdempotencyKey } from "../../domain/IdempotencyKey.ts"
 import type { AccountId, CredentialId, WorkspaceId } from "../../domain/Identifiers.ts"
-import { readKeyMaterial } from "../../domain/KeyMaterial.ts"
 import type { NewCredential } from "../../domain/NewCredential.ts"
 import { Cipher } from "../../port/Cipher.ts"
 import { CredentialRepository } from "../../port/CredentialRepository.ts"
@@ -50,7 +49,7 @@ const fingerprintOf = (
   idempotency_key: IdempotencyKey,
   account_id: AccountId,
   id: CredentialId,
-  { key: _, ...fields }: NewCredential
+  { key: _, material: _material, ...fields }: NewCredential
 ) => {
   const sorted = Object.entries(fields)
     .filter(counts)
@@ -63,8 +62,10 @@ const spellingsOf = (
   { workspace_id: _, ...input }: NewCredential,
   workspace_id: WorkspaceId | undefined
 ): ReadonlyArray<NewCredential> => {
-  const { region } = Option.getOrThrow(readKeyMaterial(input.provider, input.key))
-  const { declared_region } = input
+  const {
+    declared_region,
+    material: { region }
+  } = input
   const regions = declared_region === null || declared_region === region ? [null, region] : [declared_region]
   return regions.map((declared_region) => ({
     ...input,

@@ -14,7 +14,7 @@ import { makeOwnershipCheck, poolIssue } from "./Ownership.ts"
  * The same for records that mean the same; nobody without the salt can compute it. Defaults, which are null or false, are
  * left out: a member that a later version adds must not make a record another one.
  */
-const idempotencyKeyOf = (salt: Uint8Array, { key, ...fields }: NewCredential) => {
+const idempotencyKeyOf = (salt: Uint8Array, { key, material: _, ...fields }: NewCredential) => {
   const given = Object.entries(fields).filter(([, value]) => value !== null && value !== false)
   const sorted = given.sort(([one], [other]) => (one < other ? -1 : 1))
   const mac = createHmac("sha256", salt).update("byok/import/1\0").update(JSON.stringify(sorted))

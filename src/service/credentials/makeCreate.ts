@@ -1,9 +1,8 @@
-import { Effect, Option } from "effect"
+import { Effect, Option, Redacted } from "effect"
 import { SecureRandom } from "effect/crypto"
 import { InvalidParams } from "../../domain/Errors.ts"
 import type { IdempotencyKey } from "../../domain/IdempotencyKey.ts"
 import { type AccountId, CredentialId } from "../../domain/Identifiers.ts"
-import { readKeyMaterial } from "../../domain/KeyMaterial.ts"
 import { labelOf } from "../../domain/Label.ts"
 import type { NewCredential } from "../../domain/NewCredential.ts"
 import { Cipher } from "../../port/Cipher.ts"
@@ -35,13 +34,12 @@ export const makeCreate = Effect.gen(function* () {
   /** The credential that a create would store, and its sealed key. Stores nothing. */
   const prepare = Effect.fnUntraced(function* (account_id: AccountId, input: NewCredential) {
     const workspace_id = yield* ownedWorkspace(account_id, input)
-    const { key, ...fields } = input
-    const material = Option.getOrThrow(readKeyMaterial(input.provider, key))
+    const { key, material, ...fields } = input
     const credential: UnstoredCredential = {
       ...fields,
       id: CredentialId.make(yield* random.uuidV7()),
       workspace_id,
-      label: labelOf(material.secret),
+      label: labelOf(Redacted.value(material.secret)),
       declared_region: input.declared_region ?? material.region
     }
     const sealing = cipher.seal(key, { ...credential, account_id })

@@ -29,7 +29,7 @@ const minimal = { provider: "openai", key: "sk-0123456789-0123456789-AbCd" }
 
 /** What a body says, with its key in the clear. */
 const saying = (body: Body) => {
-  const { key, ...rest } = decode(body)
+  const { key, material: _, ...rest } = decode(body)
   return { ...rest, key: Redacted.value(key) }
 }
 
@@ -249,7 +249,7 @@ describe("a create with an idempotency key (SECURITY.md, Idempotency records)", 
       const { credential } = yield* createOnce(account_id, { ...minimal, allowed_models: ["m"] }, key)
       const mac = (...parts: ReadonlyArray<unknown>) =>
         createHmac("sha256", key).update(JSON.stringify(parts)).digest("hex")
-      const { key: _, ...fields } = decode({ ...minimal, allowed_models: ["m"] })
+      const { key: _, material: _material, ...fields } = decode({ ...minimal, allowed_models: ["m"] })
       const [record] = (yield* Memory).records.values()
       assert.deepStrictEqual(
         [record?.key_hash, record?.fingerprint].map((bytes) => Buffer.from(bytes ?? []).toString("hex")),

@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto"
 import { Clock, Context, Data, Effect, Exit, Fiber, Layer, Scope } from "effect"
 import { NotFound, ServiceUnavailable } from "../domain/Errors.ts"
+import { monotonicMillis } from "../domain/routing/Moment.ts"
 import type { Outcome } from "../domain/routing/Outcome.ts"
 import { repeatInBackground } from "../service/repeatInBackground.ts"
 import type { Planned } from "../service/routing/Planned.ts"
@@ -58,7 +59,7 @@ const newRoute = (walk: Walk, until: number): Route => ({
   hasEnded: false
 })
 
-const monotonic = Effect.clockWith((clock) => Effect.sync(() => Number(clock.monotonicTimeNanosUnsafe()) / 1e6))
+const monotonic = Effect.clockWith((clock) => Effect.sync(() => monotonicMillis(clock)))
 
 /**
  * The walks that gateways drive over HTTP, one request an attempt. Invariant: of each route at most one attempt is open,

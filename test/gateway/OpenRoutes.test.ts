@@ -56,7 +56,12 @@ describe("the routes that gateways drive over HTTP", () => {
   const isFound = Effect.fnUntraced(function* (edits: ReadonlyArray<Edit>) {
     const source = new URL("../../src/gateway/OpenRoutes.ts", import.meta.url)
     const names = ["effect", "node:crypto"].map((name) => [name, import.meta.resolve(name)] as const)
-    const files = ["domain/Errors", "service/repeatInBackground", "service/routing/Router"].map((file) => {
+    const files = [
+      "domain/Errors",
+      "domain/routing/Moment",
+      "service/repeatInBackground",
+      "service/routing/Router"
+    ].map((file) => {
       const name = `../${file}.ts`
       return [name, new URL(name, source).href] as const
     })

@@ -8,7 +8,10 @@ const areas = [
   { tests: "test/domain/routing/*.test.ts", sources: "src/domain/routing/*.ts" },
   { tests: "test/crypto/**/*.test.ts", sources: "src/{crypto/*,crypto/keyring/*,domain/SealedKey}.ts" },
   { tests: "test/{service/*,port}/*.test.ts", sources: "src/{service/!(routing),port}/*.ts" },
-  { tests: "test/service/routing/makeUseLedger.test.ts", sources: "src/service/routing/makeUseLedger.ts" },
+  {
+    tests: "test/service/routing/{makeWriteBehind,HealthState}.test.ts",
+    sources: "src/service/routing/{makeWriteBehind,HealthState}.ts"
+  },
   { tests: "test/http/Envelope.test.ts", sources: "src/http/Envelope.ts" }
 ].map(({ exclude = [], sources, tests }) => ({ tests, files: globSync(sources, { exclude }) }))
 const wanted = process.argv.slice(2)

@@ -1,3 +1,4 @@
+import type { Moment } from "./Moment.ts"
 import type { Outcome } from "./Outcome.ts"
 
 /** Whether a credential may be tried for a model. After a pause it is on probation: one request tries it. */
@@ -54,7 +55,13 @@ const hour = 60 * minute
 export const longestPause = hour
 
 /** How long after its end a cooldown still counts. Then the key is as if it had never been refused. */
-export const forgottenAfter = hour
+const forgottenAfter = hour
+
+/** How long a process remembers a report: until every pause after it is over and forgotten. */
+export const rememberedFor = longestPause + forgottenAfter
+
+/** When the database forgets a cooldown, after its end: no process remembers it, even if it learned of it by a long attempt. */
+export const sweptAfter = rememberedFor + 2 * hour
 
 const refusals = {
   RateLimited: { cause: "rate_limited", scope: "model", first: 5 * second, longest: 5 * minute },
@@ -127,12 +134,6 @@ export const contributed = (at: Health, outcome: Outcome, now: number): Health =
 const decisive = ({ model, whole }: Health): Cooldown | undefined => {
   const [first, last] = whole.until < model.until ? [whole, model] : [model, whole]
   return last.strikes > 0 ? last : first.strikes > 0 ? first : undefined
-}
-
-/** One moment on the clock of cooldowns, and in milliseconds since 1970. */
-export interface Moment {
-  readonly monotonic: number
-  readonly wall: number
 }
 
 /** Whether a key may be tried now; `until` is in milliseconds since 1970. A leaked key may not until it is replaced. */

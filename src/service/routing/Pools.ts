@@ -3,12 +3,12 @@ import type { ServiceUnavailable } from "../../domain/Errors.ts"
 import type { CredentialId } from "../../domain/Identifiers.ts"
 import type { Provider } from "../../domain/Provider.ts"
 import { type Cooldown, longestPause, pauseCauseOf, unknown } from "../../domain/routing/Health.ts"
+import { monotonicMillis } from "../../domain/routing/Moment.ts"
 import { type PooledCredential, poolOf, type Seal } from "../../domain/routing/Pool.ts"
 import { Cipher, type OpenFailure, type PreparedKey } from "../../port/Cipher.ts"
 import { CredentialPools, type PoolOwner, type PoolRow, type StoredParking } from "../../port/CredentialPools.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import { timeLeft, withDeadline } from "../../port/Deadline.ts"
-import { monotonicMillis } from "./makeHealthLedger.ts"
 import { UnknownWorkspace } from "./RouterErrors.ts"
 
 /** The seal of a row whose key does not open, by the error. */

@@ -2,6 +2,7 @@ import { Cause, Clock, Context, Duration, Effect, Layer, Scope } from "effect"
 import { ServiceUnavailable } from "../../domain/Errors.ts"
 import type { Provider } from "../../domain/Provider.ts"
 import { availabilityOf, type Health } from "../../domain/routing/Health.ts"
+import { momentOf } from "../../domain/routing/Moment.ts"
 import type { Outcome } from "../../domain/routing/Outcome.ts"
 import type { OwnStep, Step } from "../../domain/routing/Plan.ts"
 import { planFor } from "../../domain/routing/planFor.ts"
@@ -13,7 +14,7 @@ import type { CredentialUse } from "../../port/CredentialUse.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import type { Parkings } from "../../port/Parkings.ts"
 import { Lease } from "./Lease.ts"
-import { makeHealthLedger, momentOf } from "./makeHealthLedger.ts"
+import { makeHealthLedger } from "./makeHealthLedger.ts"
 import { makeUseLedger } from "./makeUseLedger.ts"
 import type { Freshness, Planned } from "./Planned.ts"
 import { Pools, sealStatusByError } from "./Pools.ts"
@@ -33,7 +34,7 @@ const isUnavailable = (cause: Cause.Cause<unknown>) => {
 const make = Effect.gen(function* () {
   const { current } = yield* Pools
   const metered = yield* makeRouterMeter
-  const ledger = yield* makeHealthLedger
+  const ledger = yield* makeHealthLedger(metered.parked)
   const uses = yield* makeUseLedger
   /** The health of its key under which each lease was made. */
   const made = new WeakMap<Lease, Health>()
@@ -78,14 +79,18 @@ const make = Effect.gen(function* () {
     Effect.map(Clock.currentTimeMillis, (reported_at) => {
       const health = made.get(lease)
       if (health === undefined) return
-      ledger.giveBack(lease.terms, lease)
+      ledger.giveBack(lease.terms, health, lease)
       ledger.report(lease.terms, health, outcome)
       uses.reported(lease.terms, outcome, reported_at)
     })
 
   /** Opens the key into the lease. The wipe is registered before opening, so it always runs, as does giving back a trial. */
-  const opened = (lease: Lease, prepared: PreparedKey): Effect.Effect<Lease, LeaseRefused, Scope.Scope> => {
-    const giveBack = Effect.sync(() => ledger.giveBack(lease.terms, lease))
+  const opened = (
+    lease: Lease,
+    health: Health,
+    prepared: PreparedKey
+  ): Effect.Effect<Lease, LeaseRefused, Scope.Scope> => {
+    const giveBack = Effect.sync(() => ledger.giveBack(lease.terms, health, lease))
     const end = Effect.suspend(() => {
       lease.wipe()
       return giveBack
@@ -123,7 +128,7 @@ const make = Effect.gen(function* () {
           return Effect.fail(new LeaseRefused({ reason: "on_trial" }))
         }
         made.set(lease, health)
-        return opened(lease, pooled.prepared)
+        return opened(lease, health, pooled.prepared)
       })
     )
 

@@ -3,7 +3,7 @@ import type { SqlClient, Statement } from "effect/sql"
 import type { CredentialId } from "../../domain/Identifiers.ts"
 import type { FoundKey } from "../../port/LeakedKeys.ts"
 import type { Withheld } from "../../domain/routing/CredentialStatus.ts"
-import { forgottenAfter, longestPause, pauseCauseOf, wholeKey } from "../../domain/routing/Health.ts"
+import { longestPause, pauseCauseOf, sweptAfter, wholeKey } from "../../domain/routing/Health.ts"
 import { type ParkingChange, Parkings } from "../../port/Parkings.ts"
 import { recordEach } from "../audit/auditing.ts"
 import { Database } from "../connection/Database.ts"
@@ -24,9 +24,6 @@ export const isMarked = (
     WHERE parked.account_id = ${account_id} AND parked.credential_id = ${credential_id}
     AND parked.key_version = ${key_version} AND ${markOf(sql)}
   )`
-
-/** When a row is removed, in milliseconds after its end: later than every process has forgotten it. */
-const sweptAfter = forgottenAfter + 5 * 60 * 1000
 
 /** The changes as rows `given`. */
 const rowsOf = (sql: SqlClient.SqlClient, changes: ReadonlyArray<ParkingChange>) => sql`

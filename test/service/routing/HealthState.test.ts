@@ -25,13 +25,23 @@ describe("the health of keys, as several routers know it over one database", () 
     { fault: "Retry-After is taken as it is", inHealth: [" && refusal.retry_after >= 0", ""] },
     {
       fault: "a trial is not given back",
-      inState: ["?.lease === lease) trials.delete(name)", "?.lease === lease) return"]
+      inState: ["?.lease === lease) trials.delete(name)", "?.lease === lease) continue"]
     },
-    { fault: "what is read replaces what was reported", inState: ["? join(own, seen) : seen", "? seen : seen"] },
-    { fault: "what was reported hides what is read", inState: ["? join(own, seen) : seen", "? own : seen"] },
     {
-      fault: "a change that is put back replaces a newer one",
-      inState: ["{ ...change, cooldown: join(other.cooldown, change.cooldown) }", "change"]
+      fault: "what is read replaces what was reported",
+      inState: ["? join(own.cooldown, seen) : seen", "? seen : seen"]
+    },
+    {
+      fault: "what was reported hides what is read",
+      inState: ["? join(own.cooldown, seen) : seen", "? own.cooldown : seen"]
+    },
+    {
+      fault: "trials go by the end of a pause",
+      inState: ["${epoch} ${strikes} ${modelOf", "${epoch} ${until} ${modelOf"]
+    },
+    {
+      fault: "the database sweeps what processes remember",
+      inHealth: ["rememberedFor + 2 * hour", "hour + 5 * minute"]
     }
   ]
   const runs = Effect.runSync(Arbitrary.sampleEffect(anyRun, { count: 3000, seed: "planted" }))
@@ -57,7 +67,7 @@ describe("the health of keys, as several routers know it over one database", () 
   })
 })
 
-const tried = (model: string, credential = 1) => ({
+const leasedKey = (model: string, credential = 1) => ({
   account_id: AccountId.make("00000000-0000-7000-8000-00000000000a"),
   credential_id: CredentialId.make(`00000000-0000-7000-9000-${String(credential).padStart(12, "0")}`),
   key_version: 1,
@@ -70,29 +80,40 @@ const nothing: health.Cooldowns = new Map()
 describe("what a process keeps of the health of keys", () => {
   it("are at most 100 models of a key; over an hour after their end they make room", () => {
     const { healthOf, report } = state.makeHealthState()
-    const strikesOf = (model: string, now: number) => healthOf(tried(model), nothing, now).model.strikes
-    for (let n = 0; n <= 100; n += 1) report(tried(`a/${n}`), free, { _tag: "Forbidden" }, 0)
+    const strikesOf = (model: string, now: number) => healthOf(leasedKey(model), nothing, now).model.strikes
+    for (let n = 0; n <= 100; n += 1) report(leasedKey(`a/${n}`), free, { _tag: "Forbidden" }, 0)
     assert.deepStrictEqual([strikesOf("a/99", 0), strikesOf("a/100", 0)], [1, 0])
-    report(tried("a/new"), free, { _tag: "Forbidden" }, 60_000 + hour - 1)
+    report(leasedKey("a/new"), free, { _tag: "Forbidden" }, 60_000 + hour - 1)
     assert.strictEqual(strikesOf("a/new", 60_000 + hour - 1), 0)
-    report(tried("a/new"), free, { _tag: "Forbidden" }, 60_000 + hour)
+    report(leasedKey("a/new"), free, { _tag: "Forbidden" }, 60_000 + hour)
     assert.strictEqual(strikesOf("a/new", 60_000 + hour), 1)
   })
 
   it("is forgotten with the keys that nobody reports on any more", () => {
     const { healthOf, report } = state.makeHealthState()
-    report(tried("a/one"), free, { _tag: "Rejected" }, 0)
-    report(tried("a/one", 2), free, { _tag: "Rejected" }, 2 * hour - 1)
-    assert.strictEqual(healthOf(tried("a/one"), nothing, 0).whole.strikes, 1)
-    report(tried("a/one", 3), free, { _tag: "Rejected" }, 2 * hour)
-    assert.deepStrictEqual(healthOf(tried("a/one"), nothing, 0).whole, health.unknown(1))
-    assert.strictEqual(healthOf(tried("a/one", 2), nothing, 2 * hour).whole.strikes, 1)
+    report(leasedKey("a/one"), free, { _tag: "Rejected" }, 0)
+    report(leasedKey("a/one", 2), free, { _tag: "Rejected" }, 2 * hour - 1)
+    assert.strictEqual(healthOf(leasedKey("a/one"), nothing, 0).whole.strikes, 1)
+    report(leasedKey("a/one", 3), free, { _tag: "Rejected" }, 2 * hour)
+    assert.deepStrictEqual(healthOf(leasedKey("a/one"), nothing, 0).whole, health.unknown(1))
+    assert.strictEqual(healthOf(leasedKey("a/one", 2), nothing, 2 * hour).whole.strikes, 1)
+  })
+
+  it("is forgotten two hours after a report, though its key is reported on for other models (T10)", () => {
+    const { healthOf, report } = state.makeHealthState()
+    const limited = { _tag: "Forbidden" } as const
+    report(leasedKey("a/one"), free, limited, 0)
+    const onProbation = { ...free, model: { ...free.model, strikes: 1 } }
+    report(leasedKey("a/one"), onProbation, { _tag: "Succeeded" }, hour)
+    const epochAt = (now: number) => healthOf(leasedKey("a/one"), nothing, now).model.epoch
+    for (let at = 1.5 * hour; at < 4 * hour; at += hour) report(leasedKey("a/two"), free, limited, at)
+    assert.deepStrictEqual([epochAt(3 * hour - 1), epochAt(3 * hour)], [1, 0])
   })
 
   it("is of an account's credential, not of another account's with the same id", () => {
     const { healthOf, report } = state.makeHealthState()
-    report(tried("a/one"), free, { _tag: "Rejected" }, 0)
-    const other = { ...tried("a/one"), account_id: AccountId.make("00000000-0000-7000-8000-00000000000b") }
+    report(leasedKey("a/one"), free, { _tag: "Rejected" }, 0)
+    const other = { ...leasedKey("a/one"), account_id: AccountId.make("00000000-0000-7000-8000-00000000000b") }
     assert.strictEqual(healthOf(other, nothing, 0).whole.strikes, 0)
   })
 })

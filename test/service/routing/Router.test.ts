@@ -490,7 +490,8 @@ describe("what a router learns", () => {
 
   it.effect("is not delayed by a database that does not answer or fails: it stores in the background (Q30)", () =>
     Effect.gen(function* () {
-      for (const store of [Effect.never, Effect.die(new Error("down"))]) {
+      const away = new DatabaseFailure({ kind: "ConnectionError", sqlstate: "08006", constraint: undefined })
+      for (const store of [Effect.never, Effect.die(away)]) {
         const owner = yield* newTenant
         const { id } = yield* create(owner)
         const began = yield* Clock.currentTimeMillis
@@ -501,7 +502,10 @@ describe("what a router learns", () => {
           return store
         })
         const broken = Layer.mergeAll(
-          changing(Parkings, (parkings) => ({ ...parkings, store: () => failing })),
+          changing(Parkings, (parkings) => ({
+            ...parkings,
+            store: (...args) => Effect.suspend(() => (down ? failing : parkings.store(...args)))
+          })),
           changing(CredentialUse, (uses) => ({
             ...uses,
             store: (...args) => Effect.suspend(() => (down ? failing : uses.store(...args)))

@@ -5,12 +5,12 @@ import type * as HealthCode from "../../../src/domain/routing/Health.ts"
 import type { Cooldown, Cooldowns, Health } from "../../../src/domain/routing/Health.ts"
 import type { Outcome } from "../../../src/domain/routing/Outcome.ts"
 import type * as StateCode from "../../../src/service/routing/HealthState.ts"
-import type { Tried, Waiting } from "../../../src/service/routing/HealthState.ts"
+import type { LeasedKey, PendingCooldown } from "../../../src/service/routing/HealthState.ts"
 import { elementOf, integer, oneOf } from "../../support/memory/arbitraries.ts"
 
 /** The code under test, or a version of it with a planted fault. */
 export interface Code {
-  readonly health: Pick<typeof HealthCode, "availabilityOf" | "compare" | "unknown">
+  readonly health: Pick<typeof HealthCode, "availabilityOf" | "sweptAfter">
   readonly state: Pick<typeof StateCode, "makeHealthState">
 }
 
@@ -58,6 +58,8 @@ export type Event =
   | { readonly _tag: "store"; readonly router: number; readonly fate: (typeof fates)[number] }
   | { readonly _tag: "arrive" }
   | { readonly _tag: "replace" }
+  /** Removes rows that are long over. Every router reads what is left before it next plans. */
+  | { readonly _tag: "sweep" }
 
 const router = integer(0, routers - 1)
 const tagged = <Tag extends string, Fields>(_tag: Tag, fields: Arbitrary.Arbitrary<Fields>) =>
@@ -66,7 +68,9 @@ const lease = tagged("lease", Arbitrary.all({ router, model: elementOf(models) }
 const report = tagged("report", Arbitrary.all({ lease: integer(0, 5), outcome: elementOf(outcomes) }))
 const wait = tagged(
   "wait",
-  Arbitrary.all({ milliseconds: elementOf([1, 2 * second, 6 * second, 6 * second, 61 * second, 20 * minute]) })
+  Arbitrary.all({
+    milliseconds: elementOf([1, 2 * second, 6 * second, 6 * second, 61 * second, 20 * minute, 67 * minute])
+  })
 )
 const anyEvent: Arbitrary.Arbitrary<Event> = oneOf<Event>(
   wait,
@@ -82,7 +86,7 @@ const anyEvent: Arbitrary.Arbitrary<Event> = oneOf<Event>(
   tagged("store", Arbitrary.all({ router, fate: elementOf(fates) })),
   tagged("store", Arbitrary.all({ router, fate: elementOf(fates) })),
   Arbitrary.Constant({ _tag: "arrive" } as const),
-  elementOf<Event>([{ _tag: "replace" }, { _tag: "arrive" }, { _tag: "arrive" }])
+  elementOf<Event>([{ _tag: "replace" }, { _tag: "sweep" }, { _tag: "sweep" }, { _tag: "arrive" }])
 )
 
 export interface Run {
@@ -144,6 +148,7 @@ const expectedOf = (reports: ReadonlyArray<Known>, key_version: number, scope: s
 // The routers, over a database whose rows keep the greatest change of each cooldown, as the statement does.
 
 interface Row {
+  readonly stored_at: number
   readonly key_version: number
   readonly epoch: number
   readonly until: number
@@ -153,18 +158,18 @@ interface Row {
 
 interface Sent {
   readonly model: string
-  readonly row: Row
+  readonly row: Omit<Row, "stored_at">
 }
 
 interface Leased {
   readonly router: number
-  readonly tried: Tried
+  readonly key: LeasedKey
   readonly health: Health
   readonly began: number
   ended: boolean
 }
 
-const isAbove = (one: Row, other: Row | undefined) =>
+const isAbove = (one: Sent["row"], other: Row | undefined) =>
   other === undefined ||
   one.key_version > other.key_version ||
   (one.key_version === other.key_version &&
@@ -172,12 +177,15 @@ const isAbove = (one: Row, other: Row | undefined) =>
       (one.epoch === other.epoch &&
         (one.until > other.until || (one.until === other.until && one.strikes > other.strikes)))))
 
+/** How long an attempt takes at most. */
+const longestAttempt = 2 * hour
+
 /** Runs the events and fails where a router offers what is forbidden, or where the routers do not agree in the end. */
 export const runModel = ({ health: code, state }: Code, { events, skews }: Run): void => {
   let now = 1000 * hour
   let key_version = 1
   const rows = new Map<string, Row>()
-  const reports: Array<Known & { readonly router: number }> = []
+  let reports: Array<Known & { readonly router: number }> = []
   const leases: Array<Leased> = []
   const late: Array<ReadonlyArray<Sent>> = []
   const clock = (router: number) => now + (skews[router] ?? 0)
@@ -185,26 +193,34 @@ export const runModel = ({ health: code, state }: Code, { events, skews }: Run):
     state: state.makeHealthState(),
     stored: new Map() as Cooldowns,
     key_version: 1,
-    storing: undefined as ReadonlyArray<Waiting> | undefined
+    waiting: Array<PendingCooldown>(),
+    storing: undefined as ReadonlyArray<PendingCooldown> | undefined
   }))
+  let reads = 0
   const at = (router: number) => all[router] ?? assert.fail("no such router")
 
   const read = (router: number) => {
     const own = at(router)
     own.key_version = key_version
+    // No two reads convert an end to quite the same time.
+    reads += 1
+    const drift = (reads % 4) / 8
     own.stored = new Map(
       Array.from(rows)
         .filter(([, row]) => row.key_version === key_version)
-        .map(([model, { until, ...row }]) => [model, { ...row, until: until - now + clock(router) }])
+        .map(([model, { stored_at: _, until, ...row }]) => [
+          model,
+          { ...row, until: until - now + clock(router) + drift }
+        ])
     )
   }
-  const sentBy = (router: number, changes: ReadonlyArray<Waiting>): ReadonlyArray<Sent> =>
+  const sentBy = (router: number, changes: ReadonlyArray<PendingCooldown>): ReadonlyArray<Sent> =>
     changes.map(({ cooldown, model }) => ({ model, row: { ...cooldown, until: cooldown.until - clock(router) + now } }))
   const store = (sent: ReadonlyArray<Sent>) => {
     for (const { model, row } of sent)
-      if (row.key_version === key_version && isAbove(row, rows.get(model))) rows.set(model, row)
+      if (row.key_version === key_version && isAbove(row, rows.get(model))) rows.set(model, { ...row, stored_at: now })
   }
-  const triedOn = (router: number, model: string): Tried => ({
+  const keyOn = (router: number, model: string): LeasedKey => ({
     account_id,
     credential_id,
     key_version: at(router).key_version,
@@ -212,7 +228,7 @@ export const runModel = ({ health: code, state }: Code, { events, skews }: Run):
   })
   const availabilityOn = (router: number, model: string) => {
     const { state, stored } = at(router)
-    const health = state.healthOf(triedOn(router, model), stored, clock(router))
+    const health = state.healthOf(keyOn(router, model), stored, clock(router))
     return { health, availability: code.availabilityOf(health, false, { monotonic: clock(router), wall: now }) }
   }
 
@@ -241,39 +257,32 @@ export const runModel = ({ health: code, state }: Code, { events, skews }: Run):
     checkOffer(router, model)
     const { availability, health } = availabilityOn(router, model)
     if (availability._tag === "Parked") return
-    const tried = triedOn(router, model)
-    const leased: Leased = { router, tried, health, began: now, ended: false }
-    const out = leases.filter(
-      (one) =>
-        !one.ended &&
-        one.router === router &&
-        one.tried.key_version === tried.key_version &&
-        now < one.began + 30 * second
-    )
+    const key = keyOn(router, model)
+    const leased: Leased = { router, key, health, began: now, ended: false }
+    const out = leases.filter((one) => !one.ended && one.router === router && now < one.began + 30 * second)
+    const isSameTrial = (one: Cooldown, other: Cooldown) =>
+      one.key_version === other.key_version && one.epoch === other.epoch && one.strikes === other.strikes
     const triedNow = (scope: "whole" | "model") =>
       health[scope].strikes > 0 &&
-      out.some(
-        (one) =>
-          (scope === "whole" || one.tried.model === model) && code.compare(one.health[scope], health[scope]) === 0
-      )
+      out.some((one) => (scope === "whole" || one.key.model === model) && isSameTrial(one.health[scope], health[scope]))
     const isTried = triedNow("whole") || triedNow("model")
-    const isAdmitted = at(router).state.admit(tried, health, leased, clock(router))
+    const isAdmitted = at(router).state.admit(key, health, leased, clock(router))
     assert.strictEqual(isAdmitted, !isTried, "one trial at a time (Q24)")
     if (isAdmitted) leases.push(leased)
   }
 
   const end = (leased: Leased) => {
     leased.ended = true
-    at(leased.router).state.giveBack(leased.tried, leased)
+    at(leased.router).state.giveBack(leased.key, leased.health, leased)
   }
 
   const reportOf = (leased: Leased, outcome: Outcome) => {
-    const { health, router, tried } = leased
-    at(router).state.report(tried, health, outcome, clock(router))
+    const { health, key, router } = leased
+    at(router).waiting.push(...at(router).state.report(key, health, outcome, clock(router)))
     const note = (scope: string, { epoch, strikes }: Cooldown, refused: boolean) =>
       reports.push({
         router,
-        key_version: tried.key_version,
+        key_version: key.key_version,
         scope,
         epoch,
         strikes,
@@ -281,9 +290,9 @@ export const runModel = ({ health: code, state }: Code, { events, skews }: Run):
       })
     if (outcome._tag === "Succeeded") {
       note("", health.whole, false)
-      note(tried.model, health.model, false)
+      note(key.model, health.model, false)
     } else if (outcome._tag === "Rejected" || outcome._tag === "QuotaExhausted") note("", health.whole, true)
-    else if (outcome._tag === "RateLimited" || outcome._tag === "Forbidden") note(tried.model, health.model, true)
+    else if (outcome._tag === "RateLimited" || outcome._tag === "Forbidden") note(key.model, health.model, true)
     end(leased)
   }
 
@@ -296,7 +305,7 @@ export const runModel = ({ health: code, state }: Code, { events, skews }: Run):
     switch (event._tag) {
       case "wait":
         now += event.milliseconds
-        return
+        return leases.filter(({ began, ended }) => !ended && now >= began + longestAttempt).forEach(end)
       case "read":
         return read(event.router)
       case "lease":
@@ -312,11 +321,11 @@ export const runModel = ({ health: code, state }: Code, { events, skews }: Run):
       case "store": {
         const own = at(event.router)
         if (own.storing !== undefined) {
-          own.state.putBack(own.storing)
+          own.waiting.unshift(...own.storing)
           own.storing = undefined
           return
         }
-        const taken = own.state.take(500)
+        const taken = own.waiting.splice(0)
         const sent = sentBy(event.router, taken)
         if (event.fate === "stored" || event.fate === "answer lost") store(sent)
         if (event.fate === "late") late.push(sent)
@@ -328,17 +337,42 @@ export const runModel = ({ health: code, state }: Code, { events, skews }: Run):
       case "replace":
         key_version += 1
         return
+      case "sweep":
+        return sweep()
     }
   }
-  events.forEach(step)
 
-  while (late.length > 0) step({ _tag: "arrive" })
-  for (let router = 0; router < routers; router += 1) {
-    if (at(router).storing !== undefined) step({ _tag: "store", router, fate: "stored" })
-    step({ _tag: "store", router, fate: "stored" })
+  /** Everything that was reported is stored and read by all. */
+  const settle = () => {
+    while (late.length > 0) step({ _tag: "arrive" })
+    for (const router of all.keys()) {
+      if (at(router).storing !== undefined) step({ _tag: "store", router, fate: "stored" })
+      step({ _tag: "store", router, fate: "stored" })
+    }
+    for (const router of all.keys()) read(router)
   }
-  for (let router = 0; router < routers; router += 1) read(router)
-  for (let router = 0; router < routers; router += 1) {
+
+  /** What is swept is remembered by no router, so the reference may forget it as well. */
+  const sweep = () => {
+    settle()
+    const swept = Array.from(rows).filter(([, row]) => now >= Math.max(row.until, row.stored_at) + code.sweptAfter)
+    for (const [scope] of swept) rows.delete(scope)
+    for (const router of all.keys()) {
+      read(router)
+      for (const [scope, { key_version }] of swept) {
+        const key = { account_id, credential_id, key_version, model: scope }
+        const { epoch, strikes } = at(router).state.healthOf(key, new Map(), clock(router)).model
+        assert.deepStrictEqual({ epoch, strikes }, { epoch: 0, strikes: 0 }, `router ${router} remembers what is swept`)
+      }
+    }
+    reports = reports.filter(
+      (one) => !swept.some(([scope, { key_version }]) => scope === one.scope && key_version === one.key_version)
+    )
+  }
+
+  events.forEach(step)
+  settle()
+  for (const router of all.keys()) {
     for (const model of models) {
       const { health } = availabilityOn(router, model)
       for (const [scope, found] of [
@@ -347,8 +381,11 @@ export const runModel = ({ health: code, state }: Code, { events, skews }: Run):
       ] as const) {
         const expected = expectedOf(reports, key_version, scope)
         const isForgotten = now >= expected.until + hour
+        const until = found.until - (skews[router] ?? 0)
+        const drift = Number.isFinite(until) ? until - expected.until : 0
+        assert.isTrue(drift >= 0 && drift < 1, `router ${router} knows when the pause of ${scope} ends`)
         assert.deepStrictEqual(
-          { epoch: found.epoch, until: found.until - (skews[router] ?? 0), strikes: found.strikes },
+          { epoch: found.epoch, until: until - drift, strikes: found.strikes },
           { ...expected, strikes: isForgotten ? 0 : expected.strikes },
           `router ${router} knows all reports of ${scope || "the whole key"}`
         )

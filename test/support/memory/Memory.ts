@@ -20,7 +20,7 @@ import { type FoundKey, LeakedKeys } from "../../../src/port/LeakedKeys.ts"
 import { Parkings } from "../../../src/port/Parkings.ts"
 import type { Withheld } from "../../../src/domain/routing/CredentialStatus.ts"
 import { type IdempotencyRecord, IdempotencyRecords } from "../../../src/port/IdempotencyRecords.ts"
-import { monotonicMillis } from "../../../src/service/routing/makeHealthLedger.ts"
+import { monotonicMillis } from "../../../src/domain/routing/Moment.ts"
 import { WorkspaceResolver } from "../../../src/port/WorkspaceResolver.ts"
 
 interface Owned {

@@ -1,0 +1,229 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Arbitrary, Deferred, Effect, Exit, Fiber, Scope } from "effect"
+import { TestClock } from "effect/testing"
+import { ServiceUnavailable } from "../../../src/domain/Errors.ts"
+import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
+import * as WriteBehind from "../../../src/service/routing/makeWriteBehind.ts"
+import { type Edit, plantedUrl } from "../../domain/routing/plantedIn.ts"
+import { elementOf, integer, oneOf } from "../../support/memory/arbitraries.ts"
+import { logLines } from "../../support/process/Recording.ts"
+
+type Code = typeof WriteBehind
+
+/** Changes of a key: the numbers of those that were merged. */
+interface Change {
+  readonly key: number
+  readonly numbers: ReadonlyArray<number>
+}
+
+const modes = ["stores", "stores", "is busy", "is away", "loses answers", "hangs", "refuses 0"] as const
+type Mode = (typeof modes)[number]
+
+type Act =
+  | { readonly _tag: "add"; readonly key: number }
+  | { readonly _tag: "wait"; readonly milliseconds: number }
+  | { readonly _tag: "becomes"; readonly mode: Mode }
+
+const add = Arbitrary.map(integer(0, 4), (key): Act => ({ _tag: "add", key }))
+const anyAct = oneOf<Act>(
+  add,
+  add,
+  Arbitrary.map(elementOf([1, 999, 1000, 9_000, 10_000]), (milliseconds): Act => ({ _tag: "wait", milliseconds })),
+  Arbitrary.map(elementOf(modes), (mode): Act => ({ _tag: "becomes", mode }))
+)
+interface Run {
+  readonly acts: ReadonlyArray<Act>
+  readonly wait: number
+  /** Whether the store hangs while it is closed. */
+  readonly hangsAtTheEnd: boolean
+}
+
+const anyRun: Arbitrary.Arbitrary<Run> = Arbitrary.all({
+  acts: Arbitrary.array(anyAct, { minLength: 5, maxLength: 40 }),
+  wait: elementOf([0, 10_000]),
+  hangsAtTheEnd: elementOf([false, false, true])
+})
+
+const failureOf = (sqlstate: string) => new DatabaseFailure({ kind: "SqlError", sqlstate, constraint: undefined })
+
+/** A store that keeps what it is given, unless it is told to fail, and what there is to say about it. */
+const makeStore = Effect.gen(function* () {
+  const clock = yield* Effect.clockWith(Effect.succeed)
+  let mode: Mode = "stores"
+  let gate = yield* Deferred.make<true>()
+  let running = 0
+  const stored = new Map<number, Set<number>>()
+  const writes: Array<{ readonly at: number; readonly changes: ReadonlyArray<Change> }> = []
+  const keep = (changes: ReadonlyArray<Change>) => {
+    writes.push({ at: clock.currentTimeMillisUnsafe(), changes })
+    for (const { key, numbers } of changes) {
+      const known = stored.get(key) ?? new Set()
+      for (const number of numbers) known.add(number)
+      stored.set(key, known)
+    }
+  }
+  const answer = (changes: ReadonlyArray<Change>): Effect.Effect<void, ServiceUnavailable> => {
+    if (mode === "is busy") return Effect.fail(new ServiceUnavailable())
+    if (mode === "is away") return Effect.die(failureOf("57P01"))
+    if (mode === "hangs")
+      return Effect.andThen(
+        Deferred.await(gate),
+        Effect.suspend(() => answer(changes))
+      )
+    if (mode === "refuses 0" && changes.some(({ key }) => key === 0)) return Effect.die(failureOf("22021"))
+    keep(changes)
+    return mode === "loses answers" ? Effect.die(failureOf("08006")) : Effect.void
+  }
+  const store = (changes: ReadonlyArray<Change>) =>
+    Effect.suspend(() => {
+      running += 1
+      assert.strictEqual(running, 1, "one statement at a time")
+      assert.isAtMost(changes.length, 2, "a batch")
+      assert.strictEqual(new Set(changes.map(({ key }) => key)).size, changes.length, "a key once")
+      return Effect.ensuring(
+        answer(changes),
+        Effect.sync(() => void (running -= 1))
+      )
+    })
+  const become = Effect.fnUntraced(function* (next: Mode) {
+    mode = next
+    yield* Deferred.succeed(gate, true)
+    gate = yield* Deferred.make<true>()
+  })
+  return { store, become, stored, writes }
+})
+
+const union = (one: Change, other: Change): Change => ({
+  key: one.key,
+  numbers: [...new Set([...one.numbers, ...other.numbers])]
+})
+
+const begin = Effect.fnUntraced(function* (
+  { makeWriteBehind }: Code,
+  options: { readonly wait: number; readonly max?: number }
+) {
+  const store = yield* makeStore
+  const scope = yield* Scope.make()
+  const lines: Array<string> = []
+  const add = yield* makeWriteBehind<Change>({
+    what: "Changes",
+    keyOf: ({ key }) => String(key),
+    merge: union,
+    store: store.store,
+    batch: 2,
+    max: 100,
+    ...options
+  }).pipe(Effect.provide(logLines(lines)), Scope.provide(scope))
+  const close = Effect.gen(function* () {
+    const closing = yield* Effect.forkChild(Scope.close(scope, Exit.void), { startImmediately: true })
+    yield* TestClock.adjust("1 second")
+    assert.isDefined(closing.pollUnsafe(), "closing takes a second at most")
+    yield* Fiber.join(closing)
+  })
+  return { ...store, add, close, lines }
+})
+
+/** Plays a run, and compares what is stored in the end with a plain list of everything that was added. */
+const play = Effect.fnUntraced(function* (code: Code, { acts, hangsAtTheEnd, wait }: Run) {
+  const { add, become, close, stored, writes } = yield* begin(code, { wait })
+  const added = new Map<number, Set<number>>()
+  let hasRefused = false
+  for (const [number, act] of acts.entries()) {
+    if (act._tag === "wait") yield* TestClock.adjust(act.milliseconds)
+    else if (act._tag === "becomes") {
+      hasRefused ||= act.mode === "refuses 0"
+      yield* become(act.mode)
+    } else {
+      added.set(act.key, (added.get(act.key) ?? new Set()).add(number))
+      add({ key: act.key, numbers: [number] })
+    }
+  }
+  const times = new Map<number, number>()
+  for (const { at, changes } of writes) {
+    for (const { key } of changes) {
+      assert.isTrue(at - (times.get(key) ?? -wait) >= wait, `key ${key} is written again at ${at}`)
+      times.set(key, at)
+    }
+  }
+  if (hangsAtTheEnd) {
+    yield* become("hangs")
+    return yield* close
+  }
+  yield* become("stores")
+  yield* close
+  for (const [key, numbers] of added) {
+    if (key === 0 && hasRefused) continue
+    assert.sameMembers([...(stored.get(key) ?? [])], [...numbers], `what was added of key ${key}`)
+  }
+})
+
+describe("writing behind", () => {
+  it.effect.prop(
+    "stores everything that was added, merged by key, however often the store fails and whenever it is closed",
+    [anyRun],
+    ([run]) => play(WriteBehind, run),
+    { arbitrary: { runs: 300 }, timeout: 120_000 }
+  )
+
+  const faults: ReadonlyArray<readonly [fault: string, ...edit: Edit]> = [
+    ["a batch that fails is forgotten", "if (Exit.isFailure(exit)) changes.forEach(put)", ""],
+    ["what is put back replaces what came later", "other === undefined ? change : merge(other, change)", "change"],
+    ["a batch is dropped for one of its changes", "if (changes.length > 1) return", "if (false) return"],
+    ["nothing is stored when it closes", "Effect.interruptible(storeAll)", "Effect.void"],
+    ["closing waits as long as it takes", "Effect.timeout(Effect.interruptible(storeAll), closingTimeout)", "storeAll"],
+    ["a change made meanwhile does not wait", "Effect.andThen(isFilled.await, Effect.sleep(wait))", "isFilled.await"]
+  ]
+  const runs = Effect.runSync(Arbitrary.sampleEffect(anyRun, { count: 200, seed: "planted" }))
+
+  it.effect.each(faults)("would not if %s (control)", ([, ...edit]) =>
+    Effect.gen(function* () {
+      const url = new URL("../../../src/service/routing/makeWriteBehind.ts", import.meta.url)
+      const names = ["../../domain/Errors.ts", "../../port/DatabaseFailure.ts"]
+      const imports = Object.fromEntries([
+        ["effect", import.meta.resolve("effect")],
+        ...names.map((name) => [name, new URL(name, url).href] as const)
+      ])
+      const planted = plantedUrl("../../service/routing/makeWriteBehind.ts", [edit], imports)
+      const code = yield* Effect.promise(() => import(planted) as Promise<Code>)
+      for (const run of runs) if (Exit.isFailure(yield* Effect.exit(play(code, run)))) return
+      assert.fail("no run noticed")
+    })
+  )
+
+  it.effect("holds no more keys than its limit, whether they wait or are being stored; one that waits goes on", () =>
+    Effect.gen(function* () {
+      const { add, become, close, stored } = yield* begin(WriteBehind, { wait: 0, max: 5 })
+      yield* become("hangs")
+      for (let key = 0; key < 4; key += 1) add({ key, numbers: [1] })
+      yield* TestClock.adjust("1 second")
+      for (let key = 3; key < 9; key += 1) add({ key, numbers: [2] })
+      yield* become("stores")
+      yield* TestClock.adjust("1 second")
+      const kept = [...stored].map(([key, numbers]) => `${key}: ${[...numbers].join()}`).sort()
+      assert.deepStrictEqual(kept, ["0: 1", "1: 1", "2: 1", "3: 1,2", "4: 2"])
+      add({ key: 8, numbers: [3] })
+      yield* close
+      assert.isTrue(stored.has(8), "there is room again")
+    })
+  )
+
+  it.effect("logs the first failure in a row, and each change that can never be stored", () =>
+    Effect.gen(function* () {
+      const { add, become, close, lines } = yield* begin(WriteBehind, { wait: 0 })
+      const failing = "Warn Changes could not be stored"
+      for (const _ of ["once", "again"]) {
+        yield* become("is away")
+        add({ key: 1, numbers: [1] })
+        yield* TestClock.adjust("1 minute")
+        yield* become("stores")
+        yield* TestClock.adjust("1 minute")
+      }
+      assert.deepStrictEqual(lines, [failing, failing])
+      yield* become("refuses 0")
+      for (const key of [0, 1]) add({ key, numbers: [2] })
+      yield* TestClock.adjust("1 second")
+      assert.deepStrictEqual(lines.slice(2), ["Error Changes cannot be stored, and one was dropped: SqlError 22021"])
+      yield* close
+    })
+  )
+})

@@ -74,11 +74,21 @@ export interface OrderMismatch {
 /** The workspace of a new credential is unknown, another account's or deleted; nothing was stored. */
 export class WorkspaceGone extends Data.TaggedError("WorkspaceGone") {}
 
-/** The most credentials that a workspace may have of one provider: a plan reads and proves all of them. */
-export const MaxCredentials = Context.Reference("byok/MaxCredentials", { defaultValue: () => 1000 })
+/** The most that a workspace may have of one provider, as a plan reads and proves all of it. */
+export interface PoolLimits {
+  readonly credentials: number
+  /** Of the lists and sealed keys of the credentials together. */
+  readonly bytes: number
+}
+export const PoolLimits = Context.Reference<PoolLimits>("byok/PoolLimits", {
+  defaultValue: () => ({ credentials: 1000, bytes: 16 * 1024 * 1024 })
+})
 
-/** The workspace has as many credentials of the provider as it may; nothing was stored. */
-export class PoolFull extends Data.TaggedError("PoolFull")<{ readonly limit: number }> {}
+/** The workspace has as much of the provider as it may; nothing was stored. */
+export class PoolFull extends Data.TaggedError("PoolFull")<{
+  readonly of: keyof PoolLimits
+  readonly limit: number
+}> {}
 
 /** Stores credentials. Every function is confined to one account. */
 export class CredentialRepository extends Context.Service<
@@ -106,7 +116,7 @@ export class CredentialRepository extends Context.Service<
     /** Reads all credentials of an account in parts of any number, whatever their workspace. */
     readonly scan: (account_id: AccountId, scan: CredentialScan) => Answer<ReadonlyArray<ScannedCredential>>
     /** Stores an update if the stored revision is the one that was read; otherwise stores nothing and returns false. */
-    readonly update: (account_id: AccountId, update: CredentialUpdate) => Answer<boolean>
+    readonly update: (account_id: AccountId, update: CredentialUpdate) => Answer<boolean, PoolFull>
     /**
      * Removes the row with its sealed key. The idempotency record of its create stays. Returns false if there is no such
      * credential.

@@ -11,7 +11,11 @@ import { inTurn, preparing } from "./Migrations.ts"
 const foreignKeys = [
   ["workspaces", "workspaces_account_id_fkey", "(account_id) REFERENCES accounts"],
   ["pools", "pools_workspace", "(account_id, workspace_id) REFERENCES workspaces (account_id, id)"],
-  ["credentials", "credentials_workspace", "(account_id, workspace_id) REFERENCES workspaces (account_id, id)"],
+  [
+    "credentials",
+    "credentials_pool",
+    "(account_id, workspace_id, provider) REFERENCES pools (account_id, workspace_id, provider)"
+  ],
   ...["credential_parkings", "credential_use"].map(
     (table) =>
       [

@@ -60,7 +60,7 @@ export const schema: ReadonlyArray<string> = [
     id uuid NOT NULL,
     account_id uuid NOT NULL,
     workspace_id uuid NOT NULL,
-    provider text NOT NULL CHECK (provider ~ '^[a-z0-9-]{1,64}(/[a-z0-9-]{1,64})?$'),
+    provider text NOT NULL,
     name text CHECK (char_length(name) <= 255),
     label text NOT NULL CHECK (char_length(label) BETWEEN 5 AND 10),
     created_at timestamptz(3) NOT NULL,
@@ -84,7 +84,8 @@ export const schema: ReadonlyArray<string> = [
     revision integer NOT NULL DEFAULT 1,
     key_version integer NOT NULL DEFAULT 1,
     PRIMARY KEY (account_id, id),
-    CONSTRAINT credentials_workspace FOREIGN KEY (account_id, workspace_id) REFERENCES workspaces (account_id, id),
+    CONSTRAINT credentials_pool
+      FOREIGN KEY (account_id, workspace_id, provider) REFERENCES pools (account_id, workspace_id, provider),
     CONSTRAINT credentials_flags CHECK (NOT (is_fallback AND (is_byok_only OR is_required)))
   )`,
   `CREATE INDEX credentials_order ON credentials (account_id, workspace_id, provider, sort_order)`,
@@ -148,7 +149,8 @@ export const schema: ReadonlyArray<string> = [
     operation uuid,
     events json NOT NULL
   )`,
-  `CREATE UNIQUE INDEX audit_entries_operation ON audit_entries (operation) WHERE operation IS NOT NULL`,
+  `CREATE UNIQUE INDEX audit_entries_operation ON audit_entries (account_id, operation) NULLS NOT DISTINCT
+    WHERE operation IS NOT NULL`,
 
   // `digests` holds the 8 bytes of `seq` and the SHA-256 of every entry that a checkpoint covers.
   `CREATE TABLE audit_checkpoints (

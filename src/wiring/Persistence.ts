@@ -10,7 +10,7 @@ import * as AuditLogLive from "../sql/audit/AuditLogLive.ts"
 import * as CredentialPoolsLive from "../sql/routing/CredentialPoolsLive.ts"
 import * as CredentialRepositoryLive from "../sql/credentials/CredentialRepositoryLive.ts"
 import * as CredentialUseLive from "../sql/routing/CredentialUseLive.ts"
-import { MaxCredentials } from "../port/CredentialRepository.ts"
+import { PoolLimits } from "../port/CredentialRepository.ts"
 import * as Database from "../sql/connection/Database.ts"
 import type { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import { failureOf, sentenceOn } from "../sql/connection/DatabaseErrors.ts"
@@ -182,6 +182,6 @@ export const layer = (settings: Settings, user: EmbeddedPostgres.User = "service
       Layer.effectContext(refuse(sentenceOn(nameOf(settings), failureOf(error), 0)))
     )
   )
-  const limited = Layer.provideMerge(repositories, Layer.succeed(MaxCredentials, settings.maxCredentials))
+  const limited = Layer.provideMerge(repositories, Layer.succeed(PoolLimits, settings.poolLimits))
   return Layer.provideMerge(limited, database)
 }

@@ -99,8 +99,11 @@ const table = Effect.all({
   drainDelay: duration("DRAIN_DELAY", "0 seconds", "0 millis"),
   /** Whether each request is a line in the log. */
   accessLog: settingOr("ACCESS_LOG", trueOrFalse, false),
-  /** How many credentials a workspace may have of one provider. */
-  maxCredentials: settingOr("MAX_CREDENTIALS", whole(1, 5_000_000), 1000),
+  /** How much a workspace may have of one provider. */
+  poolLimits: Effect.all({
+    credentials: settingOr("MAX_CREDENTIALS", whole(1, 5_000_000), 1000),
+    bytes: settingOr("MAX_POOL_BYTES", whole(1_048_576, 67_108_864), 16_777_216)
+  }),
   database,
   /** None for the embedded database. */
   databaseUrl,

@@ -8,7 +8,7 @@ import { AccountId, WorkspaceId } from "../../src/domain/Identifiers.ts"
 import { formatApiKey, hashApiKey } from "../../src/port/ApiKey.ts"
 import type { DatabaseSettings } from "../../src/sql/connection/Database.ts"
 import { parseDatabaseUrl } from "../../src/sql/connection/DatabaseTarget.ts"
-import { type NewRow, toJson } from "../../src/sql/credentials/credentialRows.ts"
+import type { NewRow } from "../../src/sql/credentials/credentialRows.ts"
 import { start } from "../../src/sql/embedded/EmbeddedPostgres.ts"
 import { migrate } from "../support/database/migrate.ts"
 import { databaseSettings } from "../support/database/freshDatabase.ts"
@@ -78,13 +78,32 @@ export const issue = (client: Client, account: string, tokens: ReadonlyArray<str
     [account, tokens.map((token) => hashApiKey(Redacted.make(token))), revoked_at]
   )
 
+const hexadecimal = (bytes: Uint8Array) => `\\x${Buffer.from(bytes).toString("hex")}`
+
 /** Stores rows as they are, in order from a place on. */
 export const insertRows = (client: Client, rows: ReadonlyArray<NewRow>, from = 0) =>
-  client.query("INSERT INTO credentials SELECT * FROM json_populate_recordset(NULL::credentials, $1::json)", [
-    toJson(
-      rows.map((row, n) => ({ ...row, created_at: new Date(), sort_order: from + n, revision: 1, key_version: 1 }))
-    )
-  ])
+  client.query(
+    `WITH rows AS MATERIALIZED (SELECT * FROM json_populate_recordset(NULL::credentials, $1::json)), opened AS (
+       INSERT INTO pools AS pool (account_id, workspace_id, provider, version, members, next_order)
+       SELECT account_id, workspace_id, provider, 1, count(*), max(sort_order) + 1 FROM rows GROUP BY 1, 2, 3
+       ON CONFLICT (account_id, workspace_id, provider) DO UPDATE SET version = pool.version + 1,
+         members = pool.members + excluded.members, next_order = greatest(pool.next_order, excluded.next_order)
+     )
+     INSERT INTO credentials SELECT * FROM rows`,
+    [
+      JSON.stringify(
+        rows.map((row, n) => ({
+          ...row,
+          wrapped_dek: hexadecimal(row.wrapped_dek),
+          sealed: hexadecimal(row.sealed),
+          created_at: new Date(),
+          sort_order: from + n,
+          revision: 1,
+          key_version: 1
+        }))
+      )
+    ]
+  )
 
 /** What the lean peer stores, in a table of its own. */
 export const leanColumns = [...columns, "sort_order", "account_id", "sealed"].join(", ")
@@ -93,6 +112,10 @@ const seed = async (client: Client, credentials: number, lean: boolean) => {
   await addAccount(client, account_id, workspace_id)
   await issue(client, account_id, [key])
   await client.query("INSERT INTO keks VALUES ('kek-bench', decode(repeat('00', 16), 'hex'))")
+  await client.query(
+    `INSERT INTO pools (account_id, workspace_id, provider, members, next_order) VALUES ($1, $2, 'anthropic', $3, $3 + 1)`,
+    [account_id, workspace_id, credentials]
+  )
   await client.query(
     `INSERT INTO credentials
      SELECT ('00000000-0000-7000-9000-' || lpad(n::text, 12, '0'))::uuid, $1, $2, 'anthropic', 'seeded', 'sk-...AbCd',

@@ -14,7 +14,7 @@ export const inProcess = async (bed: Bed, keyring: string, seconds: number) => {
   const layer = Effect.map(readSettings, (settings) =>
     Byok.layerWith({
       ...settings,
-      maxCredentials: 5_000_000,
+      poolLimits: { credentials: 5_000_000, bytes: 1_073_741_824 },
       databaseUrl: Option.some(Redacted.make(bed.url)),
       keyring: Option.some(Redacted.make(keyring))
     })

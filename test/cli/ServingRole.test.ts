@@ -129,7 +129,7 @@ describe("a role with the privileges that docs/operating.md grants", () => {
       const refused = (yield* erase).stderr
       assert.strictEqual(
         refused,
-        `${lacking} UPDATE, DELETE on accounts; DELETE on workspaces; DELETE on pools; DELETE on api_keys.\n`
+        `${lacking} UPDATE, DELETE on accounts; DELETE on workspaces; DELETE on api_keys; DELETE on pools.\n`
       )
       const account_id = textIn(
         onlyObject(yield* runCommand(["account", "create", "--name", "n", "--json"], settings)),

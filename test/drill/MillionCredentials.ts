@@ -28,6 +28,8 @@ const seed = [
      WHERE id NOT IN (SELECT account_id FROM workspaces)`,
   `INSERT INTO api_keys SELECT sha256(convert_to(account_id::text || n, 'UTF8')), account_id, 'n', true, now()
      FROM workspaces, generate_series(1, 10) AS n`,
+  `INSERT INTO pools (account_id, workspace_id, provider, members, next_order)
+     SELECT account_id, id, 'openai', ${each}, ${each + 1} FROM workspaces ON CONFLICT DO NOTHING`,
   `INSERT INTO credentials SELECT gen_random_uuid(), account_id, id, 'openai', 'seeded', '***...***', now(),
      false, false, false, false, NULL, NULL, NULL, NULL, NULL, n, 'seeded',
      decode(repeat('00', 60), 'hex'), decode(repeat('00', 90), 'hex') FROM workspaces, generate_series(1, ${each}) AS n`,

@@ -22,6 +22,9 @@ const seed = `
     WHERE id NOT IN (SELECT account_id FROM workspaces);
   INSERT INTO api_keys SELECT sha256(convert_to(account_id::text || n, 'UTF8')), account_id, 'n', true, now()
     FROM workspaces, generate_series(1, 100) AS n;
+  INSERT INTO pools (account_id, workspace_id, provider, members, next_order)
+    SELECT account_id, id, provider, 25, 101 FROM workspaces, unnest(ARRAY['openai', 'azure', 'xai', 'groq']) AS provider
+    ON CONFLICT DO NOTHING;
   INSERT INTO credentials SELECT gen_random_uuid(), account_id, id, (ARRAY['openai', 'azure', 'xai', 'groq'])[1 + n % 4], NULL, '***...***', now(),
     false, false, false, false, NULL, NULL, NULL, NULL, NULL, n, (SELECT min(id) FROM keks),
     decode(repeat('00', 60), 'hex'), decode(repeat('00', 90), 'hex') FROM workspaces, generate_series(1, 100) AS n;

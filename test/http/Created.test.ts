@@ -123,6 +123,9 @@ layerLive(TestService.layer)("a created credential (sections 2.1 and 4)", (it) =
       const { sql } = yield* TestService
       const { create, get, list } = yield* TestService.newTenant
       const made = created(yield* create(minimal))
+      yield* sql`
+        INSERT INTO pools (account_id, workspace_id, provider)
+        SELECT account_id, workspace_id, 'of-tomorrow/2' FROM pools WHERE workspace_id = ${made["workspace_id"]}`
       yield* sql`UPDATE credentials SET ${sql.update(other)} WHERE id = ${made["id"]}`
       const shown = { ...made, ...other }
       assert.deepStrictEqual(JSON.parse((yield* get(String(made["id"]))).body), { data: shown })

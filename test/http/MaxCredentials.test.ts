@@ -19,7 +19,7 @@ for (const batching of [true, false]) {
   const limited = TestService.layerWith({
     settings: ({ database, ...settings }) => ({
       ...settings,
-      maxCredentials: limit,
+      poolLimits: { credentials: limit, bytes: 16_777_216 },
       database: { ...database, batching }
     })
   })
@@ -60,6 +60,7 @@ for (const batching of [true, false]) {
           INSERT INTO credentials SELECT (jsonb_populate_record(credentials, jsonb_build_object(
             'id', gen_random_uuid(), 'sort_order', n
           ))).* FROM credentials, generate_series(1, ${2 * limit - 1}::int) AS n WHERE account_id = ${account_id}`
+        yield* sql`UPDATE pools SET members = ${2 * limit} WHERE account_id = ${account_id}`
         assertFull(yield* create(minimal))
         assert.include((yield* list()).body, `"total_count":${2 * limit}`)
         assert.strictEqual((yield* update(id, { name: "n" })).status, 200)

@@ -172,7 +172,7 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
         const before = yield* stored(account_id, workspace_id)
         const { created_at, id, provider, sort_order } = before
         const credential = { ...changed, workspace_id, created_at, id, provider, sort_order }
-        const other = { created_at: DateTime.makeUnsafe(1), provider: "cohere", sort_order: 7 } as const
+        const other = { created_at: DateTime.makeUnsafe(1), sort_order: 7 } as const
         const given = { credential: { ...credential, ...other }, revision: 1, sealed, key_version: 2 }
         assert.isTrue(yield* update(account_id, { ...given, fields: ["key", "name"] }))
         assert.deepStrictEqual(Option.getOrThrow(yield* found(account_id, id)), {

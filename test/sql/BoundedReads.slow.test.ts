@@ -29,6 +29,8 @@ const seed = (account_id: string, workspace_id: string) => [
   `INSERT INTO workspaces SELECT gen_random_uuid(), '${account_id}', 'n', false, now() FROM generate_series(1, ${rows})`,
   `INSERT INTO api_keys SELECT sha256(n::text::bytea), '${account_id}', 'n', true, now()
     FROM generate_series(1, ${rows}) AS n`,
+  `INSERT INTO pools (account_id, workspace_id, provider) VALUES ('${account_id}', '${workspace_id}', 'openai')
+    ON CONFLICT DO NOTHING`,
   `INSERT INTO credentials SELECT gen_random_uuid(), '${account_id}', '${workspace_id}', 'openai', NULL, '***...***',
     now(), false, false, false, false, NULL, NULL, NULL, NULL, NULL, n, 'lost',
     decode(repeat('00', 60), 'hex'), decode(repeat('00', 63), 'hex') FROM generate_series(1, ${rows}) AS n`,

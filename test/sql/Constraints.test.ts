@@ -44,7 +44,7 @@ const good: Record<string, Row> = {
     last_failed_at: created_at,
     last_failure: "rejected"
   },
-  pools: { account_id: id(1), workspace_id: id(11), provider: "openai" },
+  pools: { account_id: id(1), workspace_id: id(11), provider: "cohere" },
   audit_entries: { seq: 9, at: created_at, operation: id(9), events: "[]" },
   audit_checkpoints: { number: 9, last_seq: 9, digests: Buffer.alloc(40), hash: Buffer.alloc(32) },
   credentials: {
@@ -66,7 +66,14 @@ const seed = (sql: SqlClient.SqlClient) =>
     }
     yield* sql`INSERT INTO api_keys ${sql.insert({ ...good["api_keys"], hash: Buffer.alloc(32, 1) })}`
     yield* sql`INSERT INTO keks ${sql.insert({ ...good["keks"], id: "kek-1" })}`
-    yield* sql`INSERT INTO pools ${sql.insert({ ...good["pools"], provider: "azure" })}`
+    for (const account of [1, 2]) {
+      const pool = {
+        account_id: id(account),
+        workspace_id: id(10 + account),
+        provider: good["credentials"]?.["provider"]
+      }
+      yield* sql`INSERT INTO pools ${sql.insert(pool)}`
+    }
     yield* sql`INSERT INTO audit_entries ${sql.insert({ ...good["audit_entries"], seq: 1, operation: id(1) })}`
     yield* sql`INSERT INTO audit_checkpoints ${sql.insert({ ...good["audit_checkpoints"], number: 1 })}`
     for (const n of [1, 2]) yield* sql`INSERT INTO credentials ${sql.insert({ ...good["credentials"], id: id(n) })}`
@@ -121,11 +128,11 @@ const fixed = (column: string, length: number) =>
 const names = values("name", ["", "n".repeat(256)], ["n".repeat(255), "😀".repeat(255)])
 const kekIds = (column: string) =>
   values(column, ["", "a".repeat(65), "ä", "a b", "a\n", "a:b"], ["a", "a".repeat(64), "A-z_0.9"])
-/** Every one that the domain knows, except `azure`, whose pool is stored. */
+/** Every one that the domain knows, except `openai`, whose pool is stored. */
 const providers = values(
   "provider",
   ["", "Openai", "open ai", "a/b/c", "a/", "/a", "a\n", "a".repeat(65)],
-  Provider.literals.filter((provider) => provider !== "azure")
+  Provider.literals.filter((provider) => provider !== "openai")
 )
 /** No list holds NULL (D23). */
 const lists = (column: string) =>
@@ -156,7 +163,7 @@ const constraints: Record<string, Record<string, Cases>> = {
     keks_wraps_check: values("wraps", [-1], [0, 2 ** 33])
   },
   pools: {
-    pools_pkey: { refused: [{ provider: "azure" }], accepted: [{ account_id: id(2), workspace_id: id(12) }] },
+    pools_pkey: { refused: [{ provider: "openai" }], accepted: [{ account_id: id(2), workspace_id: id(12) }] },
     pools_workspace: { refused: [{ workspace_id: id(12) }], accepted: [{}] },
     pools_provider_check: providers,
     pools_members_check: values("members", [-1], [0, 1]),
@@ -212,11 +219,16 @@ const constraints: Record<string, Record<string, Cases>> = {
       refused: [{ id: id(1) }],
       accepted: [{ id: id(3) }, { id: id(1), account_id: id(2), workspace_id: id(12) }]
     },
-    credentials_workspace: {
-      refused: [{ workspace_id: id(12) }, { workspace_id: id(13) }, { account_id: id(2) }, { account_id: id(3) }],
+    credentials_pool: {
+      refused: [
+        { workspace_id: id(12) },
+        { workspace_id: id(13) },
+        { account_id: id(2) },
+        { account_id: id(3) },
+        { provider: "xai" }
+      ],
       accepted: [{ account_id: id(2), workspace_id: id(12) }]
     },
-    credentials_provider_check: providers,
     credentials_name_check: {
       refused: [{ name: "n".repeat(256) }],
       accepted: [...names.accepted, { name: null }, { name: "" }]

@@ -29,9 +29,16 @@ const inTheClear = (value: unknown): unknown => {
 type Plain = Readonly<Record<string, unknown>>
 
 /** Settings by their paths; of the resource only the name. */
-const plain = ({ database, otlp: { resource, ...otlp }, pkcs11, ...others }: Settings): Plain =>
+const plain = ({ database, otlp: { resource, ...otlp }, pkcs11, poolLimits, ...others }: Settings): Plain =>
   Object.fromEntries(
-    Object.entries({ "": others, "database.": database, "pkcs11.": pkcs11, "otlp.": otlp, "resource.": resource })
+    Object.entries({
+      "": others,
+      "database.": database,
+      "poolLimits.": poolLimits,
+      "pkcs11.": pkcs11,
+      "otlp.": otlp,
+      "resource.": resource
+    })
       .flatMap(([path, group]) =>
         Object.entries(group).map(([name, value]) => [path + name, inTheClear(value)] as const)
       )
@@ -43,7 +50,8 @@ const defaults: Plain = {
   port: 3000,
   tls: null,
   maxConnections: 10_000,
-  maxCredentials: 1000,
+  "poolLimits.credentials": 1000,
+  "poolLimits.bytes": 16_777_216,
   keepAliveTimeout: 5000,
   sendTimeout: 10_000,
   drainDelay: 0,
@@ -147,7 +155,8 @@ const settings: Record<string, Setting> = {
   HOST: text("host"),
   PORT: whole(0, 65535, "port"),
   MAX_CONNECTIONS: whole(1, 1_000_000, "maxConnections"),
-  MAX_CREDENTIALS: whole(1, 5_000_000, "maxCredentials"),
+  MAX_CREDENTIALS: whole(1, 5_000_000, "poolLimits.credentials"),
+  MAX_POOL_BYTES: whole(1_048_576, 67_108_864, "poolLimits.bytes"),
   KEEP_ALIVE_TIMEOUT: duration("keepAliveTimeout", { "65 seconds": 65_000 }),
   SEND_TIMEOUT: duration("sendTimeout", { "250 millis": 250 }),
   DRAIN_DELAY: duration("drainDelay", { "0 seconds": 0, "15 seconds": 15_000 }),

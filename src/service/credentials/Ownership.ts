@@ -4,6 +4,7 @@ import type { AccountId, ApiKeyHash, WorkspaceId } from "../../domain/Identifier
 import type { Issue } from "../../domain/Issue.ts"
 import type { NewCredential } from "../../domain/NewCredential.ts"
 import { ApiKeys } from "../../port/ApiKeys.ts"
+import type { PoolFull } from "../../port/CredentialRepository.ts"
 import { WorkspaceResolver } from "../../port/WorkspaceResolver.ts"
 
 /** Why the workspace of a request cannot be used, or why the request must name one (D6, D43). */
@@ -13,10 +14,13 @@ export const workspaceIssue = (requested: WorkspaceId | undefined): Issue => ({
     requested === undefined ? "is required: the default workspace is deleted" : "is not a workspace of this account"
 })
 
-/** Why a workspace takes no more credentials of a provider. */
-export const poolIssue = (limit: number): Issue => ({
+/** Why a workspace takes no more of a provider. */
+export const poolIssue = ({ limit, of }: Pick<PoolFull, "limit" | "of">): Issue => ({
   path: ["provider"],
-  message: `must have at most ${limit} credentials in a workspace`
+  message:
+    of === "credentials"
+      ? `must have at most ${limit} credentials in a workspace`
+      : `must have at most ${limit} bytes of lists and keys in a workspace`
 })
 
 type Hashes = ReadonlyArray<ApiKeyHash> | null

@@ -4,7 +4,7 @@ import { InvalidParams } from "../../domain/Errors.ts"
 import { IdempotencyKey } from "../../domain/IdempotencyKey.ts"
 import type { AccountId } from "../../domain/Identifiers.ts"
 import { decodeNewCredential, type NewCredential } from "../../domain/NewCredential.ts"
-import { CredentialRepository, MaxCredentials } from "../../port/CredentialRepository.ts"
+import { CredentialRepository, PoolLimits } from "../../port/CredentialRepository.ts"
 import { Credentials } from "../../port/Credentials.ts"
 import { IdempotencyRecords } from "../../port/IdempotencyRecords.ts"
 import { keyHashOf } from "./findIdempotentResult.ts"
@@ -38,7 +38,7 @@ export const importCredential = Effect.fnUntraced(function* (body: unknown, salt
  * it has let pass, as they leave less room for others.
  */
 export const makeImportCheck = Effect.fnUntraced(function* (account_id: AccountId, salt: Uint8Array) {
-  const limit = yield* MaxCredentials
+  const { credentials: limit } = yield* PoolLimits
   const records = yield* IdempotencyRecords
   const repository = yield* CredentialRepository
   const ownedWorkspace = yield* makeOwnershipCheck
@@ -59,7 +59,7 @@ export const makeImportCheck = Effect.fnUntraced(function* (account_id: AccountI
     }
     if (Option.isSome(earlier) || passed.has(key)) return
     const room = rooms.get(pool) ?? 0
-    if (room <= 0) return yield* InvalidParams.of(poolIssue(limit))
+    if (room <= 0) return yield* InvalidParams.of(poolIssue({ of: "credentials", limit }))
     rooms.set(pool, room - 1)
     passed.add(key)
   })

@@ -20,7 +20,7 @@ import { makeOwnershipCheck, poolIssue, workspaceIssue } from "./Ownership.ts"
 const inWorkspace = <A>({ workspace_id }: NewCredential, stored: Answer<A, WorkspaceGone | PoolFull>) =>
   Effect.catchTags(stored, {
     WorkspaceGone: () => Effect.fail(InvalidParams.of(workspaceIssue(workspace_id))),
-    PoolFull: ({ limit }) => Effect.fail(InvalidParams.of(poolIssue(limit)))
+    PoolFull: (full) => Effect.fail(InvalidParams.of(poolIssue(full)))
   })
 
 /** Makes the create, of which each line is a step: look up an earlier result, check ownership, seal, store. */

@@ -8,7 +8,7 @@ import type { SealedKey } from "../../domain/SealedKey.ts"
 import { ApiKeys } from "../../port/ApiKeys.ts"
 import { Cipher, type OpenFailure } from "../../port/Cipher.ts"
 import { CredentialRepository, type StoredCredential } from "../../port/CredentialRepository.ts"
-import { foreignHashIssues } from "./Ownership.ts"
+import { foreignHashIssues, poolIssue } from "./Ownership.ts"
 
 /** How often an update that lost to another one is applied to what the other stored. */
 const attempts = 5
@@ -80,13 +80,14 @@ export const makeUpdate = Effect.gen(function* () {
       const newKey = fields.includes("key") ? changes.key : undefined
       const seal: Effect.Effect<SealedKey, OpenFailure | ServiceUnavailable> =
         newKey === undefined ? cipher.reseal(sealed, { ...stored, account_id }, context) : cipher.seal(newKey, context)
-      const written = yield* repository.update(account_id, {
+      const update = repository.update(account_id, {
         credential,
         revision,
         fields,
         sealed: mustSeal ? yield* asking(id, seal) : undefined,
         key_version: newKey === undefined ? key_version : key_version + 1
       })
+      const written = yield* Effect.catchTag(update, "PoolFull", (full) => InvalidParams.of(poolIssue(full)))
       if (written) return credential
     }
     return yield* new ServiceUnavailable()

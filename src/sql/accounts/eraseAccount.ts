@@ -1,9 +1,11 @@
+import { randomUUID } from "node:crypto"
 import { DateTime, Effect, Option } from "effect"
 import type { AuditAct } from "../../domain/AuditEvent.ts"
+import { CurrentActor } from "../../domain/CurrentCaller.ts"
 import type { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../../domain/Identifiers.ts"
 import type { ErasureStep } from "../../port/AccountRepository.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
-import { record } from "../audit/auditing.ts"
+import { entryOf, insertEntry, wasRecorded } from "../audit/auditing.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
 import { erasingRights, missingRights } from "../inspectSession.ts"
 
@@ -30,14 +32,17 @@ const notGranted = new DatabaseFailure({ kind: "AuthorizationError", sqlstate: "
 export const eraseAccount =
   ({ ask, distributed, sql }: ConnectionPool) =>
   (account_id: AccountId, at: DateTime.Utc, limit: number) => {
-    /** What an attempt whose answer was lost deleted last. */
-    let before = Option.none<ErasureStep>()
+    const operation = randomUUID()
     const step = Effect.gen(function* () {
       // A role that may not do the last step must not do the first.
       if ((yield* missingRights(sql, erasingRights)).length > 0) return yield* Effect.die(notGranted)
       yield* lockApiKeys({ distributed, sql }, account_id, "")
       const accounts = yield* sql`SELECT id FROM accounts WHERE id = ${account_id} FOR UPDATE`
-      if (accounts.length === 0) return before
+      if (accounts.length === 0) {
+        // The answer to an earlier attempt was lost if that has deleted the account.
+        const done = yield* wasRecorded(sql, account_id, operation)
+        return done ? Option.some({ credentials: 0, idempotency_records: 0, done }) : Option.none<ErasureStep>()
+      }
       const apiKeys = yield* sql<{ hash: ApiKeyHash; live: boolean }>`
         DELETE FROM api_keys WHERE account_id = ${account_id}
         RETURNING encode(hash, 'hex') AS hash, revoked_at IS NULL AS live`
@@ -56,10 +61,11 @@ export const eraseAccount =
         )) RETURNING 1`
       const done = credentials.length + idempotency_records.length < limit
       if (done) {
+        yield* sql`DELETE FROM pools WHERE account_id = ${account_id}`
         yield* sql`DELETE FROM workspaces WHERE account_id = ${account_id}`
         yield* sql`DELETE FROM accounts WHERE id = ${account_id}`
       }
-      yield* record(sql, [
+      const acts: ReadonlyArray<AuditAct> = [
         ...apiKeys
           .filter(({ live }) => live)
           .map(({ hash }): AuditAct => ({ action: "api_key.revoke", account_id, api_key_hash: hash })),
@@ -71,14 +77,10 @@ export const eraseAccount =
           credential_id: id
         })),
         ...(done ? [{ action: "account.delete", account_id } as const] : [])
-      ])
-      const erased = Option.some({
-        credentials: credentials.length,
-        idempotency_records: idempotency_records.length,
-        done
-      })
-      if (done) before = erased
-      return erased
+      ]
+      const entry = entryOf(yield* CurrentActor, acts)
+      if (acts.length > 0) yield* insertEntry(sql, { account_id, operation, entry })
+      return Option.some({ credentials: credentials.length, idempotency_records: idempotency_records.length, done })
     })
     return ask(sql.withTransaction(step), "accounts.erase")
   }

@@ -1,9 +1,8 @@
 import { Effect } from "effect"
-import type { SqlClient, Statement } from "effect/sql"
+import type { SqlClient } from "effect/sql"
 import type { AuditAct } from "../../domain/AuditEvent.ts"
 import { type Actor, CurrentActor } from "../../domain/CurrentCaller.ts"
 import type { AccountId } from "../../domain/Identifiers.ts"
-import type { ConnectionPool } from "../connection/ConnectionPool.ts"
 
 const eventOf = (actor: Actor, act: AuditAct) => JSON.stringify({ ...act, actor })
 
@@ -11,8 +10,7 @@ const eventOf = (actor: Actor, act: AuditAct) => JSON.stringify({ ...act, actor 
 export const entryOf = (actor: Actor, acts: ReadonlyArray<AuditAct>) =>
   `[${acts.map((act) => eventOf(actor, act)).join()}]`
 
-/** What to record about an inserted row. */
-export interface Audited {
+interface Audited {
   readonly actor: Actor
   readonly act: AuditAct
 }
@@ -43,75 +41,28 @@ export const recordEach = <Row>(sql: SqlClient.SqlClient, rows: ReadonlyArray<Ro
     )
   )
 
-/** The number of the newest entry, for `recordOnce` and `recordsOf`. */
-export const newestEntry = (sql: SqlClient.SqlClient) =>
+/** The entry of a write of one account. */
+interface Entry {
+  readonly account_id: string
+  readonly operation: string
+  readonly entry: string
+}
+
+export const insertEntry = (sql: SqlClient.SqlClient, { account_id, entry, operation }: Entry) =>
+  sql`INSERT INTO audit_entries (account_id, operation, events) VALUES (${account_id}, ${operation}, ${entry}::json)`
+
+/** Whether a write whose answer may have been lost is recorded, and so was made. */
+export const wasRecorded = (sql: SqlClient.SqlClient, account_id: AccountId, operation: string) =>
   Effect.map(
-    sql<{ seq: string }>`SELECT coalesce(max(seq), 0)::text AS seq FROM audit_entries`,
-    ([row]) => row?.seq ?? "0"
+    sql`SELECT 1 FROM audit_entries WHERE account_id = ${account_id} AND operation = ${operation}`,
+    ({ length }) => length > 0
   )
 
-/** Records an act that concerns no account, unless an entry after `after` holds it already: the statement may run twice. */
-export const recordOnce = (sql: SqlClient.SqlClient, after: string, act: AuditAct) =>
-  Effect.flatMap(CurrentActor, (actor) => {
-    const events = `[${eventOf(actor, act)}]`
-    const found = sql`
-      SELECT 1 FROM audit_entries WHERE seq > ${after}::bigint AND events::text = ${events}::text LIMIT 1`
-    return Effect.flatMap(found, ({ length }) => (length > 0 ? Effect.void : Effect.asVoid(record(sql, [act]))))
-  })
-
-/** The INSERT of an account's entry, for a statement whose CTE `inserted` returns the row that it inserted, if any. */
-export const recordInsert = (sql: SqlClient.SqlClient, account_id: string, entry: string) => sql`
-  INSERT INTO audit_entries (account_id, events) SELECT ${account_id}::uuid, ${entry}::json FROM inserted`
-
-/**
- * The INSERT of entries, for a statement whose CTE `inserted` returns the rows that it inserted. If only some of them were
- * inserted, the entries are NULL, which the table rejects: the caller must repeat the statement row by row.
- */
-export const recordInserts = (sql: SqlClient.SqlClient, audited: ReadonlyArray<Audited>) => {
-  const entries = entriesOf(audited)
-  const accounts = sql`${entries.map(({ account_id }) => account_id)}::uuid[]`
-  const events = sql`${entries.map(({ events }) => events)}::text[]`
-  const given = sql`unnest(${accounts}, ${events}) AS given (account_id, events)`
-  return sql`
-    INSERT INTO audit_entries (account_id, events)
-    SELECT account_id, CASE WHEN (SELECT count(*) FROM inserted) = ${audited.length}::int THEN events::json END FROM ${given}`
-}
-
-/** A statement that returns the `id` of the row that it changes, if any, with an INSERT of the account's entry about it. */
-export const withEntry = (
-  sql: SqlClient.SqlClient,
-  change: Statement.Fragment,
-  account_id: string,
-  entry: string
-) => sql`
-  WITH changed AS (${change}), recorded AS (
-    INSERT INTO audit_entries (account_id, events) SELECT ${account_id}::uuid, ${entry}::json FROM changed
+/** Records an act that concerns no account, once for its operation: the statement may run twice. */
+export const recordOnce = (sql: SqlClient.SqlClient, operation: string, act: AuditAct) =>
+  Effect.flatMap(
+    CurrentActor,
+    (actor) => sql`
+      INSERT INTO audit_entries (operation, events) VALUES (${operation}, ${entryOf(actor, [act])}::json)
+      ON CONFLICT (account_id, operation) WHERE operation IS NOT NULL DO NOTHING`
   )
-  SELECT id FROM changed`
-
-/** Runs such a statement, and records the entry. */
-export const recordChange = (
-  { distributed, sql }: ConnectionPool,
-  change: Statement.Fragment,
-  account_id: AccountId,
-  entry: string
-) => {
-  if (!distributed) return withEntry(sql, change, account_id, entry)
-  const recorded = sql`INSERT INTO audit_entries (account_id, events) VALUES (${account_id}, ${entry}::json)`
-  const both = Effect.flatMap(sql`${change}`, (rows) =>
-    rows.length > 0 ? Effect.as(recorded, rows) : Effect.succeed(rows)
-  )
-  return sql.withTransaction(both)
-}
-
-/** The entries after the number `after` that record these acts of this actor in this account and no others. */
-export const recordsOf = (
-  sql: SqlClient.SqlClient,
-  after: string,
-  account_id: AccountId,
-  actor: Actor,
-  acts: ReadonlyArray<AuditAct>
-) =>
-  sql`
-    SELECT seq FROM audit_entries WHERE account_id = ${account_id} AND seq > ${after}::bigint
-    AND events::text = ${entryOf(actor, acts)}::text`

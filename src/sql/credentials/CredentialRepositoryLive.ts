@@ -1,15 +1,14 @@
-import { Effect, Layer, Option } from "effect"
+import { Effect, Layer } from "effect"
 import type { Credential } from "../../domain/Credential.ts"
 import type { AccountId, CredentialId } from "../../domain/Identifiers.ts"
 import type { SealedKey } from "../../domain/SealedKey.ts"
 import { Prefetched } from "../../port/ApiKeys.ts"
-import { CredentialRepository, MaxCredentials, type StoredCredential } from "../../port/CredentialRepository.ts"
+import { CredentialRepository, PoolLimits, type StoredCredential } from "../../port/CredentialRepository.ts"
 import { Database } from "../connection/Database.ts"
 import { makeLookUp } from "../connection/makeLookUp.ts"
-import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import { columns, credentialOf, sealedColumns, type Stored } from "./credentialRows.ts"
 import { deleteCredential } from "./deleteCredential.ts"
-import { makeInsert, whyRefused } from "./insertCredential.ts"
+import { createCredential } from "./createCredential.ts"
 import { listCredentials, scanCredentials } from "./listCredentials.ts"
 import { isMarked } from "../routing/ParkingsLive.ts"
 import { reorderCredentials } from "./reorderCredentials.ts"
@@ -29,7 +28,7 @@ export const layer = Layer.effect(
   CredentialRepository,
   Effect.gen(function* () {
     const { reads, writes } = yield* Database
-    const limit = yield* MaxCredentials
+    const limits = yield* PoolLimits
 
     const { sql } = reads
     const by = { account_id: "uuid", id: "uuid" } as const
@@ -59,24 +58,8 @@ export const layer = Layer.effect(
       })
     })
 
-    const insert = makeInsert(writes, limit, false)
-    const insertOnce = makeInsert(writes, limit, true)
-    const taken = new DatabaseFailure({ kind: "IdTaken", sqlstate: undefined, constraint: "credentials_pkey" })
-
     return {
-      insert: Effect.fnUntraced(function* (account_id, credential, sealed, record) {
-        const inserted = yield* (record === undefined ? insert : insertOnce)(account_id, credential, sealed, record)
-        if (Option.isSome(inserted)) return inserted
-        if (record !== undefined) {
-          const recorded = yield* writes.ask(
-            writes.sql`SELECT 1 FROM idempotency_records WHERE account_id = ${account_id} AND key_hash = ${record.key_hash}`,
-            "idempotency_records.find"
-          )
-          if (recorded.length > 0) return Option.none()
-        }
-        const refusal = yield* writes.ask(whyRefused(writes.sql, account_id, credential, limit), "workspaces.exists")
-        return yield* Option.match(refusal, { onNone: () => Effect.die(taken), onSome: (known) => Effect.fail(known) })
-      }),
+      insert: createCredential(writes, limits),
       findById: (account_id, id) =>
         Effect.flatMap(Prefetched, (known) =>
           known?.account_id === account_id && known.credential?.id === id
@@ -85,7 +68,7 @@ export const layer = Layer.effect(
         ),
       findSealed: (account_id, id) => findSealed({ account_id, id }),
       list: listCredentials(reads),
-      update: updateCredential(writes),
+      update: updateCredential(writes, limits),
       delete: deleteCredential(writes),
       scan: scanCredentials(reads),
       reorder: reorderCredentials(writes)

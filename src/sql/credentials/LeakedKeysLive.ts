@@ -1,10 +1,11 @@
+import { randomUUID } from "node:crypto"
 import { Effect, Layer } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { AccountId, CredentialId } from "../../domain/Identifiers.ts"
 import { inconclusiveLabel } from "../../domain/Label.ts"
 import type { SealedKey, SealingContext } from "../../domain/SealedKey.ts"
 import { type FoundKey, LeakedKeys, type Suspect } from "../../port/LeakedKeys.ts"
-import { newestEntry, recordEach, recordOnce } from "../audit/auditing.ts"
+import { recordEach, recordOnce } from "../audit/auditing.ts"
 import { Database } from "../connection/Database.ts"
 import { bytesOf, contextColumns, pageBytes } from "./credentialRows.ts"
 import { cursorOf, keyOf, lowest } from "../connection/rowOrder.ts"
@@ -100,26 +101,24 @@ export const layer = Layer.effect(
     },
     conclude: ({ found, park, searched }) => {
       const { ask, sql } = writes
-      const concluded = (before: string) =>
-        Effect.gen(function* () {
-          yield* recordOnce(sql, before, { action: "leak.search", searched, found: found.length })
-          if (park && found.length > 0) {
-            const marked = new Set(
-              (yield* mark(sql, found)).map(({ account_id, credential_id }) => `${account_id} ${credential_id}`)
-            )
-            const parked = found.filter(({ account_id, credential_id }) => marked.has(`${account_id} ${credential_id}`))
-            yield* recordEach(sql, parked, (key) => ({ action: "credential.park", ...key }))
-          }
-          const marks = yield* sql<{ n: number }>`
+      const operation = randomUUID()
+      const concluded = Effect.gen(function* () {
+        yield* recordOnce(sql, operation, { action: "leak.search", searched, found: found.length })
+        if (park && found.length > 0) {
+          const marked = new Set(
+            (yield* mark(sql, found)).map(({ account_id, credential_id }) => `${account_id} ${credential_id}`)
+          )
+          const parked = found.filter(({ account_id, credential_id }) => marked.has(`${account_id} ${credential_id}`))
+          yield* recordEach(sql, parked, (key) => ({ action: "credential.park", ...key }))
+        }
+        const marks = yield* sql<{ n: number }>`
             SELECT n::int AS n FROM ${rowsOf(sql, found)} JOIN credential_parkings AS parked
             ON parked.account_id = found.account_id AND parked.credential_id = found.credential_id
             AND parked.key_version = found.key_version AND ${markOf(sql)}`
-          const parked = new Set(marks.map(({ n }) => n))
-          return found.map((_, index) => parked.has(index + 1))
-        }).pipe(sql.withTransaction)
-      return Effect.flatMap(ask(newestEntry(sql), "audit.newest"), (before) =>
-        ask(concluded(before), "leaked_keys.conclude")
-      )
+        const parked = new Set(marks.map(({ n }) => n))
+        return found.map((_, index) => parked.has(index + 1))
+      }).pipe(sql.withTransaction)
+      return ask(concluded, "leaked_keys.conclude")
     }
   }))
 )

@@ -1,9 +1,10 @@
 import { DateTime } from "effect"
-import type { SqlClient, Statement } from "effect/sql"
+import type { SqlClient } from "effect/sql"
 import { Credential } from "../../domain/Credential.ts"
 import type { AccountId } from "../../domain/Identifiers.ts"
 import type { SealedKey } from "../../domain/SealedKey.ts"
 import type { UnstoredCredential } from "../../port/CredentialRepository.ts"
+import type { ColumnType } from "./makeWrite.ts"
 
 export type NewRow = { readonly account_id: AccountId } & UnstoredCredential & SealedKey
 
@@ -45,33 +46,43 @@ export const credentialOf = (row: Omit<Stored, "account_id">): Credential => ({
   sort_order: row.sort_order
 })
 
-/** The columns of a row whose bytes are many or binary; those of a key that stays as it is are null. */
-interface Sizable extends Pick<NewRow, "allowed_models" | "allowed_user_ids"> {
-  readonly wrapped_dek: Uint8Array | null
-  readonly sealed: Uint8Array | null
-}
+const lists = ["allowed_api_key_hashes", "allowed_models", "allowed_user_ids"] as const
 
-/** Roughly how many bytes the fields of unbounded length add to a statement. */
-export const sizeOf = ({ allowed_models, allowed_user_ids, sealed }: Sizable) =>
-  [...(allowed_models ?? []), ...(allowed_user_ids ?? [])].reduce(
-    (sum, { length }) => sum + length,
-    2 * (sealed?.length ?? 0)
-  )
+/** The bytes of the lists and the sealed key of a row, as the database counts them; a key that stays as it is is null. */
+export const memberBytesOf = (row: Pick<NewRow, (typeof lists)[number]> & { readonly sealed: Uint8Array | null }) =>
+  lists
+    .flatMap((list) => row[list] ?? [])
+    .reduce((sum, element) => sum + Buffer.byteLength(element), row.sealed?.length ?? 0)
 
 /** How many bytes a page that reads credentials of all accounts may have, beside its first row. */
 export const pageBytes = 8 * 1024 * 1024
 
-/** The bytes of the lists of a row, the only columns of its context without a limit. */
-export const bytesOf = (sql: SqlClient.SqlClient) =>
-  sql`coalesce(octet_length(allowed_models::text), 0) + coalesce(octet_length(allowed_user_ids::text), 0)`
-
-const hexadecimal = (bytes: Uint8Array | null) => bytes && `\\x${Buffer.from(bytes).toString("hex")}`
-
-/** Rows as `json_populate_recordset` reads them. */
-export const toJson = (rows: ReadonlyArray<Sizable>) =>
-  JSON.stringify(
-    rows.map((row) => ({ ...row, wrapped_dek: hexadecimal(row.wrapped_dek), sealed: hexadecimal(row.sealed) }))
+/** The bytes of the lists of a row. */
+export const bytesOf = (sql: SqlClient.SqlClient, row?: string) =>
+  sql.literal(
+    lists
+      .map((list) => `coalesce(octet_length(array_to_string(${row === undefined ? list : `${row}.${list}`}, '')), 0)`)
+      .join(" + ")
   )
 
-/** Where a new row is placed. */
-export type Place = Readonly<Record<"account_id" | "workspace_id" | "provider", Statement.Fragment | string>>
+/** The type of each column that a new row brings. */
+export const columnTypes: Readonly<Record<keyof NewRow, ColumnType>> = {
+  id: "uuid",
+  account_id: "uuid",
+  workspace_id: "uuid",
+  provider: "text",
+  name: "text",
+  label: "text",
+  disabled: "boolean",
+  is_fallback: "boolean",
+  is_required: "boolean",
+  is_byok_only: "boolean",
+  allowed_api_key_hashes: "text[]",
+  allowed_models: "text[]",
+  allowed_user_ids: "text[]",
+  declared_region: "text",
+  declared_zdr: "boolean",
+  kek_id: "text",
+  wrapped_dek: "bytea",
+  sealed: "bytea"
+}

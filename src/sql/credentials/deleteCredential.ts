@@ -1,53 +1,50 @@
 import { Effect, Option } from "effect"
-import { CurrentActor } from "../../domain/CurrentCaller.ts"
-import type { AccountId, CredentialId, WorkspaceId } from "../../domain/Identifiers.ts"
-import { entryOf, recordChange, recordsOf } from "../audit/auditing.ts"
+import type { AccountId, CredentialId } from "../../domain/Identifiers.ts"
+import type { Answer } from "../../port/DatabaseFailure.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
+import { makeLookUp } from "../connection/makeLookUp.ts"
+import type { CredentialKey } from "../connection/rowOrder.ts"
+import { columnTypes } from "./credentialRows.ts"
+import { makeWrite } from "./makeWrite.ts"
+import { keyColumns, lockTargets, memberBytes, type PoolKey, raisePools } from "./poolRows.ts"
 
-/** A credential before its deletion, and the last audit entry then. */
-interface BeforeDelete {
-  readonly workspace_id: WorkspaceId
-  readonly last_seq: string
+interface Deletion extends PoolKey {
+  readonly id: CredentialId
 }
 
-/**
- * Deletes a row. If it is gone when the statement runs again, because the answer to an earlier attempt was lost, then
- * the audit log knows whether that attempt deleted it: only its entry is newer than the moment when the row was still
- * there. The lock makes that check a commit of its own, which waits for the synchronous replica in case the earlier one
- * did not; the serving role may lock no row of the log.
- */
+/** Deletes a credential. Returns false if there is none. */
 export const deleteCredential = (pool: ConnectionPool) => {
-  const { ask, sql } = pool
-  return (account_id: AccountId, id: CredentialId) =>
-    Effect.flatMap(CurrentActor, (actor) => {
-      const row = sql`account_id = ${account_id} AND id = ${id}`
-      let before = Option.none<BeforeDelete>()
-      let wasSent = false
-      const find = Effect.suspend(() =>
-        Option.isSome(before)
-          ? Effect.succeed(before)
-          : Effect.map(
-              sql<BeforeDelete>`
-                SELECT workspace_id, (SELECT coalesce(max(seq), 0)::text FROM audit_entries) AS last_seq
-                FROM credentials WHERE ${row}`,
-              ([found]) => (before = Option.fromUndefinedOr(found))
-            )
-      )
-      const remove = Effect.fnUntraced(function* ({ last_seq, workspace_id }: BeforeDelete) {
-        const acts = [{ action: "credential.delete", account_id, workspace_id, credential_id: id }] as const
-        const mayBeDone = wasSent
-        wasSent = true
-        const deleted = sql`DELETE FROM credentials WHERE ${row} RETURNING id`
-        const changed = yield* recordChange(pool, deleted, account_id, entryOf(actor, acts))
-        if (changed.length > 0 || !mayBeDone) return changed.length > 0
-        const done = yield* sql`
-          SELECT id FROM workspaces WHERE account_id = ${account_id} AND id = ${workspace_id}
-          AND EXISTS (${recordsOf(sql, last_seq, account_id, actor, acts)}) FOR KEY SHARE`
-        return done.length > 0
+  const { sql } = pool
+  const { account_id, id, provider, workspace_id } = columnTypes
+  const find = makeLookUp<Pick<Deletion, "account_id" | "id">, Deletion, Deletion>(pool, {
+    operation: "credentials.locate",
+    by: { account_id: "uuid", id: "uuid" },
+    select: ({ account_id, id }) => sql<Deletion>`
+      SELECT account_id, workspace_id, provider, id FROM credentials WHERE account_id = ${account_id} AND id = ${id}`,
+    read: ({ account_id, id, provider, workspace_id }) => ({ account_id, id, provider, workspace_id })
+  })
+  const write = makeWrite<Deletion, CredentialKey>(pool, {
+    operation: "credentials.delete",
+    columns: { account_id, id, provider, workspace_id },
+    actsOf: ({ account_id, id, workspace_id }) => [
+      { action: "credential.delete", account_id, workspace_id, credential_id: id }
+    ],
+    change: (passing, confine) => sql`
+      ${lockTargets(sql, { wanted: "given", passing, confine })}, changed AS (
+        DELETE FROM credentials USING locked AS given
+        WHERE credentials.account_id = given.account_id AND credentials.id = given.id ${confine("credentials")}
+        RETURNING ${keyColumns(sql, "credentials")}, credentials.id, -1 AS members,
+          -${memberBytes(sql, "credentials")} AS bytes
+      ), ${raisePools(sql, confine)}`,
+    returning: ["account_id", "id"],
+    recall: ({ account_id, id }) => Effect.succeed([{ account_id, id }])
+  })
+  return (account_id: AccountId, id: CredentialId): Answer<boolean> =>
+    Effect.flatMap(
+      find({ account_id, id }),
+      Option.match({
+        onNone: () => Effect.succeed(false),
+        onSome: (found) => Effect.map(write(found), Option.isSome)
       })
-      return ask(
-        Effect.flatMap(find, Option.match({ onNone: () => Effect.succeed(false), onSome: remove })),
-        "credentials.delete"
-      )
-    })
+    )
 }

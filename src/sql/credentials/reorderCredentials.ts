@@ -24,10 +24,11 @@ export const reorderCredentials =
   ({ ask, sql }: ConnectionPool) =>
   (account_id: AccountId, { ids, provider, workspace_id }: CredentialOrder) => {
     const reorder = Effect.gen(function* () {
+      const place = sql`account_id = ${account_id} AND workspace_id = ${workspace_id} AND provider = ${provider}`
+      yield* sql`SELECT FROM pools WHERE ${place} FOR NO KEY UPDATE`
       const rows = yield* sql<Placed>`
         SELECT id, sort_order, created_at FROM credentials
-        WHERE account_id = ${account_id} AND workspace_id = ${workspace_id} AND provider = ${provider}
-        ORDER BY id FOR UPDATE`
+        WHERE ${place} ORDER BY id FOR UPDATE`
       const stored = Array.from(rows)
         .sort(byPlace)
         .map(({ id }) => id)
@@ -41,6 +42,7 @@ export const reorderCredentials =
         UPDATE credentials SET sort_order = place - 1
         FROM unnest(${ids}::uuid[]) WITH ORDINALITY AS wanted (wanted_id, place)
         WHERE account_id = ${account_id} AND id = wanted_id`
+      yield* sql`UPDATE pools SET version = version + 1 WHERE ${place}`
       yield* record(sql, [
         { action: "credential.reorder", account_id, workspace_id, provider, credential_ids: [...ids] }
       ])

@@ -1,7 +1,8 @@
+import { randomUUID } from "node:crypto"
 import { Effect, Layer, Option } from "effect"
 import type { SqlClient } from "effect/sql"
 import { KekRegistry, type SealPermission } from "../../port/KekRegistry.ts"
-import { newestEntry, recordEach, recordOnce } from "../audit/auditing.ts"
+import { recordEach, recordOnce } from "../audit/auditing.ts"
 import { Database } from "../connection/Database.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import { failureOf } from "../connection/DatabaseErrors.ts"
@@ -109,8 +110,7 @@ export const layer = Layer.effect(
         }).pipe(writes.sql.withTransaction, (query) => writes.probe(query, "keks.admit")),
       promote: Effect.fnUntraced(function* (kek_id) {
         const { probe, sql } = writes
-        const before = yield* probe(newestEntry(sql), "audit.newest")
-        yield* probe(recordOnce(sql, before, { action: "keyring.promote", kek_id }), "keks.promote")
+        yield* probe(recordOnce(sql, randomUUID(), { action: "keyring.promote", kek_id }), "keks.promote")
       }),
       retire: Effect.fnUntraced(function* (kek_id) {
         const before = yield* count(kek_id)

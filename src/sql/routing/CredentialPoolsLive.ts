@@ -1,11 +1,14 @@
 import { Effect, Layer, Option } from "effect"
-import type { SqlClient } from "effect/sql"
+import type { SqlClient, Statement } from "effect/sql"
 import type { AccountId } from "../../domain/Identifiers.ts"
 import type { SealedKey } from "../../domain/SealedKey.ts"
 import { CredentialPools, type PoolOwner, type PoolRow, type StoredParking } from "../../port/CredentialPools.ts"
 import { Database } from "../connection/Database.ts"
 import { makeLookUp } from "../connection/makeLookUp.ts"
-import { credentialOf, type Place, sealedColumns, type Stored } from "../credentials/credentialRows.ts"
+import { credentialOf, sealedColumns, type Stored } from "../credentials/credentialRows.ts"
+import type { PoolKey } from "../credentials/poolRows.ts"
+
+type Place = Readonly<Record<keyof PoolKey, Statement.Fragment | string>>
 
 interface Asked extends PoolOwner {
   /** Joined by commas, which no name has. */

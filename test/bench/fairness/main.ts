@@ -193,7 +193,9 @@ const largeLists = async (bed: Bed, quiet: string) => {
   const [account, key = ""] = [randomUUID(), ...newKeys(1)]
   await addAccount(bed.client, account)
   await issue(bed.client, account, [key])
-  // Lists as long as they could be in 1.0.0.
+  await bed.client.query("INSERT INTO pools (account_id, workspace_id, provider) VALUES ($1, $1, 'anthropic')", [
+    account
+  ])
   await bed.client.query(
     `INSERT INTO credentials
      SELECT (json_populate_record(credentials, json_build_object('id', gen_random_uuid(), 'account_id', $1::text,

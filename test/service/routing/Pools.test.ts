@@ -120,6 +120,9 @@ const afterMoves = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, owner:
       { ...owner, provider: "azure" },
       { ...pools[column], provider }
     ]
+    yield* sql`
+      INSERT INTO pools (account_id, workspace_id, provider)
+      VALUES (${after.account_id}, ${after.workspace_id}, ${after.provider})`
     yield* sql`UPDATE credentials SET ${sql(column)} = ${after[column]}`
     found.push(`${column}: ${yield* described(owner)}, then ${yield* described(pools[column], provider)}`)
     yield* sql`UPDATE credentials SET ${sql(column)} = ${before[column]}`

@@ -1,7 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Cause, DateTime, Effect, Exit, Fiber, Option } from "effect"
 import { AccountId, WorkspaceId } from "../../../src/domain/Identifiers.ts"
-import { targetsOf } from "../../../src/sql/credentials/insertCredential.ts"
 import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
 import { account_id, openLossyStore, uuid, workspace_id } from "../../support/database/lossyStore.ts"
 import { insertInto, plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
@@ -38,47 +37,6 @@ const open = Effect.gen(function* () {
   )
   return { admin, asStored, insert, insertOnce, plain, recorded, proxy, rows }
 })
-
-it.live("the workspaces of a batch are locked in one order, whatever that of its rows", () =>
-  Effect.gen(function* () {
-    const { admin } = yield* openLossyStore
-    const last = WorkspaceId.make(uuid(9))
-    yield* admin`INSERT INTO workspaces VALUES (${last}, ${account_id}, 'n', false, now(), NULL)`
-    const release = yield* holdOpen(admin, `SELECT FROM workspaces WHERE id = '${last}' FOR UPDATE`)
-    const rows = [last, workspace_id].map((workspace) => ({
-      account_id,
-      ...plainCredential(workspace, uuid(11)),
-      ...plainSealedKey(1)
-    }))
-    const locking = yield* Effect.forkChild(
-      Effect.andThen(admin`SELECT 1`, targetsOf(admin, rows, 10)).pipe(admin.withTransaction)
-    )
-    yield* untilWaiting(admin, 1)
-    const free = yield* admin`SELECT 1 FROM workspaces WHERE id = ${workspace_id} FOR UPDATE SKIP LOCKED`
-    assert.lengthOf(free, 0, "the first is locked while the last one is waited for")
-    yield* release
-    assert.lengthOf(yield* Fiber.join(locking), 2)
-  })
-)
-
-it.live("PostgreSQL plans the inserts of a batch once, not for each batch: that costs more than the rows", () =>
-  Effect.gen(function* () {
-    const { admin, repository } = yield* openLossyStore
-    yield* repository.insert(account_id, credential(11), plainSealedKey(1))
-    yield* admin`
-      INSERT INTO credentials SELECT (jsonb_populate_record(credentials, jsonb_build_object(
-        'id', gen_random_uuid(), 'sort_order', n
-      ))).* FROM credentials, generate_series(1, 2000) AS n`
-    yield* admin`ANALYZE credentials`
-    const row = { account_id, ...credential(12), ...plainSealedKey(1) }
-    const [plans] = yield* Effect.gen(function* () {
-      yield* Effect.replicateEffect(targetsOf(admin, [row], 1_000_000), 8)
-      return yield* admin<{ generic: boolean }>`
-        SELECT generic_plans > 0 AS generic FROM pg_prepared_statements WHERE statement LIKE '%FOR SHARE OF workspaces%'`
-    }).pipe(admin.withTransaction)
-    assert.deepStrictEqual({ ...plans }, { generic: true })
-  })
-)
 
 describe("a repeated insert of a credential", () => {
   const kinds = [

@@ -137,6 +137,9 @@ describe("a rewrap on PostgreSQL (T10; SECURITY.md, Rotating the keyring)", () =
     withCredentials(3, (sql, [broken, ...whole]) =>
       Effect.gen(function* () {
         if (broken === undefined) return assert.fail("no credential")
+        yield* sql`
+          INSERT INTO pools (account_id, workspace_id, provider)
+          SELECT account_id, workspace_id, 'no-such-provider' FROM credentials WHERE id = ${broken.id}`
         yield* sql`UPDATE credentials SET provider = 'no-such-provider' WHERE id = ${broken.id}`
         const { rewrap } = yield* rotationWith(rotated)
         const reason = "the credential or its sealed key was altered"

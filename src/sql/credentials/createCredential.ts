@@ -1,0 +1,162 @@
+import { Effect, Option } from "effect"
+import type { Credential } from "../../domain/Credential.ts"
+import type { AccountId, CredentialId } from "../../domain/Identifiers.ts"
+import type { SealedKey } from "../../domain/SealedKey.ts"
+import { type PoolLimits, PoolFull, type UnstoredCredential, WorkspaceGone } from "../../port/CredentialRepository.ts"
+import { type Answer, DatabaseFailure } from "../../port/DatabaseFailure.ts"
+import type { IdempotencyRecord } from "../../port/IdempotencyRecords.ts"
+import type { ConnectionPool } from "../connection/ConnectionPool.ts"
+import { makeLookUp } from "../connection/makeLookUp.ts"
+import { columnTypes, credentialOf, memberBytesOf, newColumns, type NewRow } from "./credentialRows.ts"
+import { makeWrite } from "./makeWrite.ts"
+import { keyColumns, memberBytes, type PoolKey, poolKey, samePool } from "./poolRows.ts"
+
+/** A new row, and the idempotency record that is stored with it, if any. */
+type Creation = NewRow & { readonly [K in keyof IdempotencyRecord]: Uint8Array | null }
+
+/** What the database assigns to a new row, the time to the millisecond, as JavaScript will read it. */
+interface Assigned {
+  readonly account_id: AccountId
+  readonly id: CredentialId
+  readonly sort_order: number
+  readonly created_at: Date
+}
+
+const assigned = ["account_id", "id", "sort_order", "created_at"] as const
+const recordColumns = ["account_id", "key_hash", "credential_id", "fingerprint", "created_at"]
+
+/**
+ * Creates credentials, each with an event and, if so wanted, with an idempotency record. The row of the pool gives a new
+ * member its place, behind all others, and has room for it or not; the workspace stays as it is until the transaction ends.
+ */
+const makeInsert = (pool: ConnectionPool, limits: PoolLimits, withRecord: boolean) => {
+  const { sql } = pool
+  const [most, mostBytes] = [sql.literal(String(limits.credentials)), sql.literal(String(limits.bytes))]
+  const now = sql`date_trunc('milliseconds', now())`
+  const room = sql`
+    ON CONFLICT (${sql.csv(poolKey)}) DO UPDATE SET version = pool.version + 1, members = pool.members + excluded.members,
+      next_order = pool.next_order + excluded.members, bytes = pool.bytes + excluded.bytes
+    WHERE pool.members + excluded.members <= ${most} AND pool.bytes + excluded.bytes <= ${mostBytes}`
+  const reserve = sql`INSERT INTO pools AS pool (${sql.csv(poolKey)}, version, members, next_order, bytes)`
+  const credentials = sql`INSERT INTO credentials (${sql.csv(newColumns)}, sort_order, created_at)`
+  const records = sql`INSERT INTO idempotency_records (${sql.csv(recordColumns)})`
+  /** New members come one after the other, the last of them just before the `next_order` of their pool. */
+  const order = sql`
+    next_order - row_number() OVER (PARTITION BY ${keyColumns(sql, "given")} ORDER BY n DESC)`
+
+  return makeWrite<Creation, Assigned, WorkspaceGone | PoolFull>(pool, {
+    operation: withRecord ? "credentials.insert_once" : "credentials.insert",
+    columns: { ...columnTypes, key_hash: "bytea", fingerprint: "bytea" },
+    actsOf: ({ account_id, id, workspace_id }) => [
+      { action: "credential.create", account_id, workspace_id, credential_id: id }
+    ],
+    operationOf: ({ id }) => id,
+    ...(withRecord
+      ? { keyOf: ({ account_id, key_hash }) => `${account_id} ${Buffer.from(key_hash ?? []).toString("hex")}` }
+      : {}),
+    sizeOf: memberBytesOf,
+    change: () => sql`
+      reserved AS (
+        ${reserve} SELECT ${keyColumns(sql, "wanted")}, 1, wanted.members, wanted.members, wanted.bytes FROM (
+          SELECT ${keyColumns(sql, "given")}, count(*)::integer AS members, sum(${memberBytes(sql, "given")}) AS bytes
+          FROM given GROUP BY ${keyColumns(sql, "given")}
+        ) AS wanted JOIN workspaces ON workspaces.account_id = wanted.account_id AND workspaces.id = wanted.workspace_id
+        WHERE deleted_at IS NULL AND wanted.members <= ${most} AND wanted.bytes <= ${mostBytes}
+        ORDER BY ${keyColumns(sql, "wanted")} FOR SHARE OF workspaces ${room}
+        RETURNING ${sql.csv(poolKey)}, next_order
+      ), changed AS (
+        ${credentials} SELECT ${sql.csv(newColumns.map((column) => sql.literal(`given.${column}`)))}, ${order}, ${now}
+        FROM given JOIN reserved ON ${samePool(sql, "given", "reserved")} RETURNING ${sql.csv(assigned)}
+      ) ${
+        withRecord
+          ? sql`, stored AS (
+              ${records} SELECT account_id, key_hash, id, fingerprint, now() FROM given JOIN changed USING (account_id, id)
+            )`
+          : sql``
+      }`,
+    returning: assigned,
+    /** In a single statement, Citus would send what a CTE returns to every node; one that is down would fail all creates. */
+    routed: Effect.fnUntraced(function* (row) {
+      const { account_id, provider, workspace_id } = row
+      const workspaces = yield* sql`
+        SELECT id FROM workspaces WHERE account_id = ${account_id} AND id = ${workspace_id} AND deleted_at IS NULL FOR SHARE`
+      if (workspaces.length === 0) return []
+      const added = memberBytesOf(row)
+      if (added > limits.bytes) return []
+      const [reserved] = yield* sql<{ next_order: number }>`
+        ${reserve} VALUES (${account_id}, ${workspace_id}, ${provider}, 1, 1, 1, ${added}) ${room} RETURNING next_order`
+      if (reserved === undefined) return []
+      if (row.key_hash !== null) {
+        yield* sql`${records} VALUES (${account_id}, ${row.key_hash}, ${row.id}, ${row.fingerprint}, now())`
+      }
+      return yield* sql<Assigned>`
+        ${credentials} VALUES (${sql.csv(newColumns.map((column) => sql`${row[column]}`))}, ${reserved.next_order - 1}, ${now})
+        RETURNING ${sql.csv(assigned)}`
+    }, sql.withTransaction),
+    recall: ({ account_id, id, sealed }) => sql<Assigned>`
+      SELECT ${sql.csv(assigned)} FROM credentials
+      WHERE account_id = ${account_id} AND id = ${id} AND sealed = ${sealed}`,
+    refusal: makeRefusal(pool, limits)
+  })
+}
+
+interface Room {
+  readonly members: number
+  readonly bytes: number
+}
+
+/** Why a pool takes no new member, unless it has room for one: then the batch asked for more than that. */
+const makeRefusal = (pool: ConnectionPool, limits: PoolLimits) => {
+  const { sql } = pool
+  const find = makeLookUp<PoolKey & { readonly adds: string }, Room, Room>(pool, {
+    operation: "pools.room",
+    by: { account_id: "uuid", workspace_id: "uuid", provider: "text", adds: "text" },
+    select: ({ account_id, provider, workspace_id, adds }) => sql<Room>`
+      SELECT coalesce(pools.members, 0) AS members, (coalesce(pools.bytes, 0) + ${adds}::bigint)::float8 AS bytes
+      FROM workspaces LEFT JOIN pools ON pools.account_id = workspaces.account_id
+      AND pools.workspace_id = workspaces.id AND pools.provider = ${provider}
+      WHERE workspaces.account_id = ${account_id} AND workspaces.id = ${workspace_id} AND deleted_at IS NULL`,
+    read: ({ bytes, members }) => ({ bytes, members })
+  })
+  return (row: Creation): Answer<void, WorkspaceGone | PoolFull> =>
+    Effect.flatMap(
+      find({
+        account_id: row.account_id,
+        workspace_id: row.workspace_id,
+        provider: row.provider,
+        adds: String(memberBytesOf(row))
+      }),
+      Option.match({
+        onNone: (): Effect.Effect<void, PoolFull | WorkspaceGone> => Effect.fail(new WorkspaceGone()),
+        onSome: ({ bytes, members }): Effect.Effect<void, PoolFull | WorkspaceGone> => {
+          if (members >= limits.credentials) {
+            return Effect.fail(new PoolFull({ of: "credentials", limit: limits.credentials }))
+          }
+          if (bytes > limits.bytes) return Effect.fail(new PoolFull({ of: "bytes", limit: limits.bytes }))
+          return Effect.void
+        }
+      })
+    )
+}
+
+const taken = new DatabaseFailure({ kind: "IdTaken", sqlstate: undefined, constraint: "credentials_pkey" })
+
+/** Creates a credential; none if another request has stored a record under the same hash. */
+export const createCredential = (pool: ConnectionPool, limits: PoolLimits) => {
+  const insert = makeInsert(pool, limits, false)
+  const insertOnce = makeInsert(pool, limits, true)
+  return (
+    account_id: AccountId,
+    credential: UnstoredCredential,
+    sealed: SealedKey,
+    record?: IdempotencyRecord
+  ): Answer<Option.Option<Credential>, WorkspaceGone | PoolFull> => {
+    const row = { account_id, ...credential, ...sealed }
+    const inserted =
+      record === undefined ? insert({ ...row, key_hash: null, fingerprint: null }) : insertOnce({ ...row, ...record })
+    return Effect.flatMap(inserted, (stored) => {
+      if (Option.isNone(stored)) return record === undefined ? Effect.die(taken) : Effect.succeedNone
+      return Effect.succeedSome(credentialOf({ ...credential, ...stored.value }))
+    })
+  }
+}

@@ -1,0 +1,179 @@
+import { randomUUID } from "node:crypto"
+import { Effect, Option } from "effect"
+import type { Statement } from "effect/sql"
+import type { AuditAct } from "../../domain/AuditEvent.ts"
+import { CurrentActor } from "../../domain/CurrentCaller.ts"
+import type { CredentialId } from "../../domain/Identifiers.ts"
+import type { Answer } from "../../port/DatabaseFailure.ts"
+import { entryOf, insertEntry, wasRecorded } from "../audit/auditing.ts"
+import { compileOnce } from "../connection/compileOnce.ts"
+import type { ConnectionPool } from "../connection/ConnectionPool.ts"
+import { failureOf } from "../connection/DatabaseErrors.ts"
+import type { Operation, Query } from "../connection/Query.ts"
+import { type CredentialKey, cursorOf } from "../connection/rowOrder.ts"
+import type { Confine, PoolKey } from "./poolRows.ts"
+
+export type ColumnType = "uuid" | "text" | "text[]" | "boolean" | "integer" | "bytea"
+
+/** The credential that is written, in its pool. */
+interface Target extends PoolKey {
+  readonly id: CredentialId
+}
+
+interface Write<Values extends Target, Changed extends CredentialKey, E> {
+  readonly operation: Operation
+  /** The type of each value that the statement is given. */
+  readonly columns: Readonly<Record<string, ColumnType>>
+  readonly actsOf: (values: Values) => ReadonlyArray<AuditAct>
+  /** Identifies the write in the audit log; random by default. */
+  readonly operationOf?: (values: Values) => string
+  /** A batch makes the first of several writes with the same key; by default, those of one credential. */
+  readonly keyOf?: (values: Values) => string
+  /** Roughly how many bytes the values add to a statement. */
+  readonly sizeOf?: (values: Values) => number
+  /**
+   * CTEs that read `given`, a row for each write, and end with `changed`, which has the columns of `returning`. In a batch,
+   * `passing` has them pass over pools that another transaction has locked: these writes are made alone.
+   */
+  readonly change: (passing: Statement.Fragment, confine: Confine) => Statement.Fragment
+  readonly returning: ReadonlyArray<keyof Changed & string>
+  /** Makes the change, without its entry, where Citus spreads accounts over nodes and cannot run `change`. */
+  readonly routed?: (values: Values) => Query<ReadonlyArray<Changed>>
+  /** What `changed` was, if the audit log says that an earlier attempt made the write. */
+  readonly recall: (values: Values) => Query<ReadonlyArray<Changed>>
+  /** Fails with the reason for which a batch did not make the write, if it would not be made alone either. */
+  readonly refusal?: (values: Values) => Answer<void, E>
+}
+
+/** An array in PostgreSQL's own notation, whatever the type of its elements. */
+const arrayLiteral = (elements: ReadonlyArray<unknown>): string => {
+  const textOf = (element: unknown) => {
+    if (element === null || element === undefined) return "NULL"
+    if (typeof element === "number" || typeof element === "boolean") return String(element)
+    if (element instanceof Uint8Array) return `"\\\\x${Buffer.from(element).toString("hex")}"`
+    const text = Array.isArray(element) ? arrayLiteral(element) : (element as string)
+    return `"${text.replaceAll(/["\\]/g, "\\$&")}"`
+  }
+  return `{${elements.map(textOf).join()}}`
+}
+
+/** SQLSTATE of a row whose key is taken: by an earlier attempt, or by another create with the same idempotency key. */
+const uniqueViolation = "23505"
+
+const noneIfTaken = <A>(query: Query<ReadonlyArray<A>>): Query<ReadonlyArray<A>> =>
+  Effect.catchIf(
+    query,
+    (error) => error._tag === "SqlError" && failureOf(error).sqlstate === uniqueViolation,
+    () => Effect.succeed([])
+  )
+
+/**
+ * Makes a write of a credential, which changes one row or none. Invariant: a transaction that changes what a plan may see
+ * locks the row of the pool before its members, several in the order of their keys, and raises its version; the change and its
+ * audit entry are both stored or neither.
+ *
+ * The statement of a single write and that of a batch have one text. The audit entry is the receipt of a lost answer:
+ * whoever retries asks whether the operation was recorded. Each attempt locks the pool, so it follows the earlier ones, and
+ * its commit waits for the same replicas as theirs.
+ */
+export const makeWrite = <Values extends Target, Changed extends CredentialKey, E = never>(
+  { ask, batch, distributed, sql }: ConnectionPool,
+  write: Write<Values, Changed, E>
+) => {
+  type Given = Values & { readonly operation: string; readonly entry: string }
+  const {
+    actsOf,
+    change,
+    keyOf = cursorOf,
+    operation,
+    operationOf = () => randomUUID(),
+    recall,
+    refusal,
+    returning
+  } = write
+  const types: Readonly<Record<string, ColumnType>> = { ...write.columns, operation: "uuid", entry: "text" }
+  const names = Object.keys(types)
+  const valuesOf = (given: object) => given as Readonly<Record<string, unknown>>
+
+  const statement = (given: Statement.Fragment, passing: string, confine: Confine) => sql`
+    WITH given AS (${given}), ${change(sql.literal(passing), confine)}`
+  const result = sql`SELECT ${sql.csv(returning)} FROM changed`
+  const oneGiven = (parameter: (name: string) => unknown) => {
+    const values = names.map((name) => sql`${parameter(name)}::${sql.literal(types[name] ?? "text")} AS ${sql(name)}`)
+    return sql`SELECT ${sql.csv(values)}, 1 AS n`
+  }
+  /** A column of lists is an array of arrays, which `unnest` would flatten: its elements come as text. */
+  const manyGiven = (parameters: Readonly<Record<string, string>>) => {
+    const isList = (name: string) => types[name] === "text[]"
+    const arrays = names.map((name) =>
+      isList(name) ? sql`${parameters[name]}::text[]` : sql`${parameters[name]}::${sql.literal(`${types[name]}[]`)}`
+    )
+    const columns = names.map((name) => (isList(name) ? sql`${sql(name)}::text[]` : sql`${sql(name)}`))
+    return sql`
+      SELECT ${sql.csv(columns)}, n FROM unnest(${sql.csv(arrays)}) WITH ORDINALITY AS given (${sql.csv(names)}, n)`
+  }
+  const compiled = (given: Statement.Fragment, passing: string) => sql<Changed>`
+    ${statement(given, passing, () => sql``)}, recorded AS (
+      INSERT INTO audit_entries (account_id, operation, events)
+      SELECT account_id, operation, entry::json FROM given JOIN changed USING (account_id, id)
+    ) ${result}`
+  const alone = compileOnce(sql, names, (parameters) =>
+    compiled(
+      oneGiven((name) => parameters[name]),
+      ""
+    )
+  )
+  const together = compileOnce(sql, names, (parameters) => compiled(manyGiven(parameters), "SKIP LOCKED"))
+
+  /** Citus runs a statement on one node if each of its tables is confined to an account; the log is on another one. */
+  const routed = (given: Given) => {
+    const confine: Confine = (table) => sql`AND ${sql.literal(table)}.account_id = ${given.account_id}`
+    const changed =
+      write.routed?.(given) ??
+      sql<Changed>`${statement(
+        oneGiven((name) => valuesOf(given)[name]),
+        "",
+        confine
+      )} ${result}`
+    const recorded = Effect.tap(changed, ({ length }) => (length > 0 ? insertEntry(sql, given) : Effect.void))
+    return sql.withTransaction(recorded)
+  }
+  const attempt = (given: Given): Query<ReadonlyArray<Changed>> =>
+    distributed ? routed(given) : alone(valuesOf(given))
+  const one = (given: Given) =>
+    Effect.flatMap(noneIfTaken(attempt(given)), (changed) => {
+      const [row] = changed
+      if (row !== undefined) return Effect.succeedSome(row)
+      const recalled = Effect.flatMap(wasRecorded(sql, given.account_id, given.operation), (was) =>
+        was ? recall(given) : Effect.succeed([])
+      )
+      return Effect.map(recalled, ([before]) => Option.fromUndefinedOr(before))
+    })
+
+  const batched = batch<Given, Option.Option<Changed>>({
+    operation,
+    ...(write.sizeOf === undefined ? {} : { sizeOf: write.sizeOf }),
+    one,
+    many: (all) => {
+      const firstOf = new Map<string, Given>()
+      for (const given of all) if (!firstOf.has(keyOf(given))) firstOf.set(keyOf(given), given)
+      const distinct = Array.from(firstOf.values())
+      const columns = names.map((name) => [name, arrayLiteral(distinct.map((given) => valuesOf(given)[name]))])
+      return Effect.map(together(Object.fromEntries(columns) as Record<string, string>), (rows) => {
+        const changed = new Map(rows.map((row) => [cursorOf(row), row]))
+        return all.map((given) =>
+          Option.fromUndefinedOr(firstOf.get(keyOf(given)) === given ? changed.get(cursorOf(given)) : undefined)
+        )
+      })
+    }
+  })
+
+  /** What the write has changed; none if it changed nothing. */
+  return (values: Values): Answer<Option.Option<Changed>, E> =>
+    Effect.flatMap(CurrentActor, (actor) => {
+      const given: Given = { ...values, operation: operationOf(values), entry: entryOf(actor, actsOf(values)) }
+      const byItself = Effect.suspend(() => ask(one(given), operation))
+      const checked = refusal === undefined ? byItself : Effect.andThen(refusal(values), byItself)
+      return Effect.flatMap(batched(given), (changed) => (Option.isSome(changed) ? Effect.succeed(changed) : checked))
+    })
+}

@@ -1,0 +1,121 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Arbitrary, Context, Effect, Exit, Layer, Option } from "effect"
+import { CredentialId, type WorkspaceId } from "../../../src/domain/Identifiers.ts"
+import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
+import * as Persistence from "../../../src/wiring/Persistence.ts"
+import { adminClient, migratedDatabase, settingsFor } from "../../support/database/freshDatabase.ts"
+import { newTenant } from "../../support/database/newTenant.ts"
+import { plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
+import { elementOf, integer } from "../../support/memory/arbitraries.ts"
+
+const limits = { credentials: 3, bytes: 4000 }
+const providers = ["azure", "openai", "xai"] as const
+
+/** One of few credentials of three pools: concurrent writes meet on members and on pools. */
+const act = Arbitrary.all({
+  n: integer(0, 11),
+  write: elementOf(["create", "create", "rename", "lengthen", "delete", "reorder"])
+})
+/** Writes that are made at the same time, a moment after the other. */
+const history = Arbitrary.array(Arbitrary.array(act, { minLength: 1, maxLength: 12 }), { minLength: 1, maxLength: 6 })
+type Act = typeof act extends Arbitrary.Arbitrary<infer A> ? A : never
+
+const openWith = Effect.fnUntraced(function* (batching: boolean) {
+  const url = yield* migratedDatabase
+  const settings = settingsFor(url)
+  const database = { ...settings.database, batching }
+  // Two instances: their batches meet in the database only.
+  const stores = [
+    Persistence.layer({ ...settings, database, poolLimits: limits }),
+    Persistence.layer({ ...settings, database, poolLimits: limits })
+  ]
+  const ports = yield* Effect.forEach(stores, (store) => Layer.build(Layer.fresh(store)))
+  return { ports, sql: yield* adminClient(url) }
+})
+
+describe("every write of a credential", () => {
+  it.live.each([
+    ["in batches", true],
+    ["each with a statement of its own", false]
+  ] as const)("leaves the row of its pool as its members are, within the limits, %s", ([, batching]) =>
+    Effect.gen(function* () {
+      const { ports, sql } = yield* openWith(batching)
+      const [first = assert.fail()] = ports
+      const repositories = ports.map((each) => Context.get(each, CredentialRepository))
+      const run = Effect.fnUntraced(function* (moments: ReadonlyArray<ReadonlyArray<Act>>) {
+        const { account_id, workspace_id } = yield* Effect.provide(newTenant, first)
+        const ids = Array.from({ length: 12 }, () => CredentialId.make(crypto.randomUUID()))
+        const versions = sql<{ provider: string; version: string }>`
+          SELECT provider, version::text AS version FROM pools WHERE account_id = ${account_id}`
+        const versionOf = (rows: Effect.Success<typeof versions>, provider: string) =>
+          Number(rows.find((row) => row.provider === provider)?.version ?? 0)
+        const perform = ({ n, write }: Act, turn: number) => {
+          const repository = repositories[turn % 2] ?? assert.fail()
+          if (write === "create") ids[n] = CredentialId.make(crypto.randomUUID())
+          const id = ids[n] ?? assert.fail()
+          const provider = providers[n % 3] ?? "azure"
+          return Effect.gen(function* () {
+            const before = versionOf(yield* versions, provider)
+            const done = yield* make(repository, write, account_id, workspace_id, id, provider)
+            if (done) assert.isAbove(versionOf(yield* versions, provider), before, `${write} raises the version`)
+            return [write, done] as const
+          })
+        }
+        for (const acts of moments) {
+          const results = yield* Effect.forEach(acts, perform, { concurrency: "unbounded" })
+          assert.lengthOf(results, acts.length)
+          const [wrong] = yield* sql<{ provider: string }>`
+            SELECT pools.provider FROM pools LEFT JOIN LATERAL (
+              SELECT count(*) AS n, coalesce(max(sort_order), -1) AS last, coalesce(sum(
+                octet_length(sealed) + coalesce(octet_length(array_to_string(allowed_models, '')), 0)
+              ), 0) AS bytes FROM credentials
+              WHERE credentials.account_id = pools.account_id AND credentials.provider = pools.provider
+            ) AS found ON true
+            WHERE account_id = ${account_id} AND NOT (
+              members = n AND pools.bytes = found.bytes AND next_order > last
+              AND members <= ${limits.credentials} AND pools.bytes <= ${limits.bytes}
+            )`
+          assert.isUndefined(wrong?.provider)
+        }
+        return true
+      })
+      const checked = yield* Arbitrary.checkEffect(history, run, { runs: 25 })
+      assert.strictEqual(checked._tag, "Passed", Arbitrary.formatCheckFailure(checked))
+      const [{ deadlocks } = { deadlocks: -1 }] = yield* sql<{ deadlocks: number }>`
+        SELECT deadlocks::int AS deadlocks FROM pg_stat_database WHERE datname = current_database()`
+      assert.strictEqual(deadlocks, 0)
+    })
+  )
+})
+
+type Repository = CredentialRepository["Service"]
+
+/** Makes a write of what is stored now. Returns whether it was made. */
+const make = Effect.fnUntraced(function* (
+  repository: Repository,
+  write: string,
+  account_id: Parameters<Repository["insert"]>[0],
+  workspace_id: WorkspaceId,
+  id: CredentialId,
+  provider: string
+) {
+  if (write === "create") {
+    const row = { ...plainCredential(workspace_id, id), provider }
+    return Exit.isSuccess(yield* Effect.exit(repository.insert(account_id, row, plainSealedKey(1))))
+  }
+  if (write === "delete") return yield* repository.delete(account_id, id)
+  if (write === "reorder") {
+    const { credentials } = yield* repository.list(account_id, { workspace_id, provider, offset: 0, limit: 10 })
+    const ids = credentials.toSorted((one, other) => other.sort_order - one.sort_order).map((one) => one.id)
+    return ids.length > 1 && Option.isNone(yield* repository.reorder(account_id, { workspace_id, provider, ids }))
+  }
+  const found = yield* repository.findSealed(account_id, id)
+  if (Option.isNone(found)) return false
+  const { credential, key_version, revision } = found.value
+  const changed = write === "rename" ? { name: crypto.randomUUID() } : { allowed_models: ["m".repeat(1500)] }
+  const update = { revision, key_version, sealed: undefined, fields: ["name"] } as const
+  const exit = yield* Effect.exit(
+    repository.update(account_id, { ...update, credential: { ...credential, ...changed } })
+  )
+  return Exit.isSuccess(exit) && exit.value
+})

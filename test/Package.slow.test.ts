@@ -113,7 +113,7 @@ layerLive(Layer.merge(InstalledLive, TestService.layer))("the published package"
         files.filter((file) => !file.includes("/")),
         [...ours, "dist"]
       )
-      const program = ["dist/bin.js", "dist/main.js", "dist/TokenProcess.js", "dist/tryIt.js", "dist/LICENCES.txt"]
+      const program = ["dist/bin.js", "dist/main.js", "dist/TokenProcess.js", "dist/LICENCES.txt"]
       assert.includeMembers([...files], [...program, "dist/Byok.js", "dist/api/Api.d.ts"])
       assert.include(files, "examples/gateway.py")
       assert.notInclude(files, "examples/gateway.ts", "it imports the sources")

@@ -110,8 +110,8 @@ const addedHeaders: Readonly<Record<string, Headers>> = {
   503: { "Retry-After": header("Seconds to wait.", { type: "integer", minimum: 0 }) }
 }
 
-const withExample = (body?: { content?: OpenApi.OpenApiSpecContent }, example?: object) =>
-  Object.assign(body?.content?.["application/json"] ?? {}, { example })
+const withExample = (body?: { content?: OpenApi.OpenApiSpecContent }, value?: object) =>
+  Object.assign(body?.content?.["application/json"] ?? {}, { examples: { example: { value } } })
 
 const titled = (header: string) => header.replace(/\b[a-z]/g, (letter) => letter.toUpperCase())
 
@@ -145,6 +145,19 @@ const refine = (_: string, node: unknown): unknown => {
   return refined["type"] === "number" && "enum" in refined ? { ...refined, type: "integer" } : refined
 }
 
+/** Every operation of an OpenAPI document. */
+export const operationsOf = ({ paths }: OpenApi.OpenAPISpec) =>
+  Object.values(paths).flatMap((item) => Object.values(item as Record<string, OpenApi.OpenAPISpecOperation>))
+
+/** Adds what the schemas cannot express: headers, examples and undeclared members. */
+export const completeDocument = (document: object) => {
+  const spec = JSON.parse(JSON.stringify(document).replaceAll('Encoded"', '"'), refine) as OpenApi.OpenAPISpec
+  operationsOf(spec).forEach(complete)
+  // Effect writes `Bearer`: the register of schemes, and what reads the document, write it small.
+  Object.assign(spec.components.securitySchemes["management_key"] ?? {}, { scheme: "bearer" })
+  return spec
+}
+
 /** Title, description and completion of the OpenAPI document. */
 export const openApiAnnotations = OpenApi.annotations({
   title: "BYOK provider credentials",
@@ -157,12 +170,5 @@ export const openApiAnnotations = OpenApi.annotations({
     "a known route with another method is 405, with `Allow`."
   ].join("\n"),
   servers: [{ url: "/" }],
-  /** Adds what the schemas cannot express: headers, examples and undeclared members. */
-  transform: (document) => {
-    const spec = JSON.parse(JSON.stringify(document).replaceAll('Encoded"', '"'), refine) as OpenApi.OpenAPISpec
-    for (const item of Object.values(spec.paths)) {
-      for (const operation of Object.values(item)) complete(operation as OpenApi.OpenAPISpecOperation)
-    }
-    return spec
-  }
+  transform: completeDocument
 })

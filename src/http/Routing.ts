@@ -33,7 +33,7 @@ export const routableUrl = (url: string): string => {
 }
 
 const { byok, health } = Api.groups
-const others = ["/", "/docs", "/docs/style.css", "/docs/try-it.js", "/openapi.json"] as const
+const others = ["/", "/docs", "/openapi.json"] as const
 
 /** The methods that some path allows. */
 export const allowedMethods = ["GET", "HEAD", "POST", "PATCH", "DELETE"] as const

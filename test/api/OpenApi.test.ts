@@ -257,8 +257,8 @@ layerLive(TestService.layer)("/openapi.json", (it) => {
       const { url } = yield* TestService
       const { management_key } = yield* TestService.tenant
       const { content } = operationOf(found, create).requestBody ?? { content: undefined }
-      const { example, schema } = content?.["application/json"] ?? { schema: { enum: [] } }
-      assert.deepStrictEqual(mismatches(schema, example, found.components.schemas), [])
+      const { examples, schema } = content?.["application/json"] ?? { schema: { enum: [] } }
+      assert.deepStrictEqual(mismatches(schema, examples?.example.value, found.components.schemas), [])
       const answer = yield* send(url, {
         method: "POST",
         path: "/api/v1/byok",
@@ -266,22 +266,22 @@ layerLive(TestService.layer)("/openapi.json", (it) => {
           ["Authorization", `Bearer ${management_key}`],
           ["Content-Type", "application/json"]
         ],
-        body: JSON.stringify(example)
+        body: JSON.stringify(examples?.example.value)
       })
       assert.strictEqual(answer.status, 201)
       const stored = (JSON.parse(answer.body) as { readonly data: { readonly id: string } }).data.id
       const changes = operationOf(found, update).requestBody?.content["application/json"]
       assert.deepStrictEqual(
-        mismatches(changes?.schema ?? { enum: [] }, changes?.example, found.components.schemas),
+        mismatches(changes?.schema ?? { enum: [] }, changes?.examples?.example.value, found.components.schemas),
         []
       )
       const tenant = yield* TestService.tenant
-      assert.strictEqual((yield* tenant.update(stored, changes?.example)).status, 200)
+      assert.strictEqual((yield* tenant.update(stored, changes?.examples?.example.value)).status, 200)
       for (const operation of operations) {
         const status = operation === create ? "201" : "200"
         const success = operationOf(found, operation).responses[status]?.content["application/json"]
         assert.deepStrictEqual(
-          mismatches(success?.schema ?? { enum: [] }, success?.example, found.components.schemas),
+          mismatches(success?.schema ?? { enum: [] }, success?.examples?.example.value, found.components.schemas),
           []
         )
       }

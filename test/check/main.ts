@@ -104,7 +104,6 @@ const checkRules = async (): Promise<string> => {
 
 const parts = {
   sources: checkSources,
-  browser: () => run(program("tsc"), "-p", "tsconfig.browser.json"),
   format: () => run(program("prettier"), "--check", "--cache", "--log-level", "warn", ".", "!test/vectors"),
   unused: () => run(program("knip")),
   documents: checkRules

@@ -19,7 +19,8 @@ export interface Page {
   readonly evaluate: (expression: string) => Effect.Effect<unknown>
   /** All that the page has put on the console, and what failed to load or was blocked. */
   readonly messages: ReadonlyArray<string>
-  readonly screenshot: Effect.Effect<Buffer>
+  /** Types a text into what has the focus, as a keyboard does. */
+  readonly type: (text: string) => Effect.Effect<unknown>
 }
 
 interface Message {
@@ -86,7 +87,7 @@ const member = (value: unknown, ...names: ReadonlyArray<string>) =>
   names.reduce<unknown>((found, name) => Reflect.get(Object(found), name), value)
 
 /** Opens a page of a given width and waits until it is loaded. */
-export const openPage = Effect.fnUntraced(function* (url: string, width: number) {
+export const openPage = Effect.fnUntraced(function* (url: string, width: number, scheme: "light" | "dark" = "light") {
   const messages: Array<string> = []
   let loaded = () => {}
   const load = new Promise<void>((resolve) => (loaded = resolve))
@@ -105,16 +106,17 @@ export const openPage = Effect.fnUntraced(function* (url: string, width: number)
   yield* ask("Runtime.enable")
   yield* ask("Page.enable")
   yield* ask("Emulation.setDeviceMetricsOverride", { width, height: 900, deviceScaleFactor: 1, mobile: width < 600 })
+  yield* ask("Emulation.setEmulatedMedia", { features: [{ name: "prefers-color-scheme", value: scheme }] })
   yield* ask("Page.navigate", { url })
   yield* Effect.promise(() => load)
   return {
     messages,
     evaluate: (expression) =>
-      Effect.map(ask("Runtime.evaluate", { expression, awaitPromise: true, returnByValue: true }), (found) =>
-        member(found, "result", "value")
-      ),
-    screenshot: Effect.map(ask("Page.captureScreenshot", { captureBeyondViewport: true }), (found) =>
-      Buffer.from(String(member(found, "data")), "base64")
-    )
+      Effect.map(ask("Runtime.evaluate", { expression, awaitPromise: true, returnByValue: true }), (found) => {
+        const thrown = member(found, "exceptionDetails", "exception", "description")
+        if (typeof thrown === "string") throw new Error(`${expression}: ${thrown}`)
+        return member(found, "result", "value")
+      }),
+    type: (text) => ask("Input.insertText", { text })
   } satisfies Page
 })

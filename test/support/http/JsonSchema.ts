@@ -89,7 +89,10 @@ export const mismatches = (
 }
 
 interface Content {
-  readonly "application/json": { readonly schema: JsonSchema; readonly example?: unknown }
+  readonly "application/json": {
+    readonly schema: JsonSchema
+    readonly examples?: { readonly example: { readonly value: unknown } }
+  }
 }
 
 interface DeclaredResponse {

@@ -1,0 +1,98 @@
+import { createHash } from "node:crypto"
+import { promisify } from "node:util"
+import { gzip } from "node:zlib"
+import { Effect, Layer } from "effect"
+import { HttpRouter, HttpServerRequest, HttpServerResponse } from "effect/http"
+import { HttpApiScalar, OpenApi } from "effect/http-api"
+import { Api } from "../api/Api.ts"
+import { completeDocument, operationsOf } from "../api/OpenApiAnnotations.ts"
+
+const path = "/docs"
+
+/** What Scalar would load from elsewhere, send there or remember is off. */
+const scalar = {
+  withDefaultFonts: false,
+  hideClientButton: true,
+  telemetry: false,
+  persistAuth: false,
+  showDeveloperTools: "never",
+  hideModels: true,
+  favicon: "data:,",
+  defaultOpenAllTags: true,
+  customCss: "#api-reference-container { overflow-x: clip }",
+  authentication: { preferredSecurityScheme: "management_key" }
+}
+
+/** The contract, whose optional parameters are off: Scalar would send the default or the first value of each. */
+const api = Api.annotate(OpenApi.Transform, (document) => {
+  const spec = completeDocument(document)
+  for (const parameter of operationsOf(spec).flatMap(({ parameters }) => parameters)) {
+    if (!parameter.required) Object.assign(parameter, { examples: { example: { value: "", "x-disabled": true } } })
+  }
+  return spec
+})
+
+const sha256 = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("base64")
+
+const [opening, closing] = ["<script>", "</script>"]
+
+/** The hashes of the scripts of a page. */
+const scriptsIn = (html: Buffer) => {
+  const hashes: Array<string> = []
+  for (let start = html.indexOf(opening); start !== -1; start = html.indexOf(opening, start)) {
+    const end = html.indexOf(closing, (start += opening.length))
+    hashes.push(`'sha256-${sha256(html.subarray(start, end))}'`)
+    start = end
+  }
+  return hashes.join(" ")
+}
+
+/** The page runs the scripts it came with, asks nobody but this service, and nobody may frame it; Scalar writes styles. */
+const policyOf = (html: Buffer) =>
+  [
+    "default-src 'none'",
+    `script-src ${scriptsIn(html)}`,
+    "style-src 'unsafe-inline'",
+    "connect-src 'self'",
+    "img-src data:",
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'"
+  ].join("; ")
+
+/**
+ * The page, which has 3 MB: it is made at the first request, and kept and sent compressed only, as one buffer for all
+ * who read it.
+ */
+const render = Effect.gen(function* () {
+  const router = yield* HttpRouter.make
+  yield* Layer.build(HttpApiScalar.layer(api, { path, scalar })).pipe(
+    Effect.provideService(HttpRouter.HttpRouter, router)
+  )
+  const response = HttpServerResponse.toWeb(yield* Effect.orDie(router.asHttpEffect()))
+  const html = Buffer.from(yield* Effect.promise(() => response.arrayBuffer()))
+  const headers = {
+    "cache-control": "public, max-age=300",
+    "content-encoding": "gzip",
+    "content-security-policy": policyOf(html),
+    etag: `"${sha256(html)}"`,
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff"
+  }
+  const compressed = yield* Effect.promise(() => promisify(gzip)(html))
+  return HttpServerResponse.uint8Array(compressed, { contentType: "text/html; charset=utf-8", headers })
+}).pipe(Effect.scoped)
+
+/** `/docs`, a page to read the contract and try it, and `/`, which leads there. */
+export const layer = HttpRouter.use(
+  Effect.fnUntraced(function* (router) {
+    const rendered = yield* Effect.cached(render)
+    const answer = Effect.zipWith(HttpServerRequest.HttpServerRequest, rendered, (request, page) =>
+      request.headers["if-none-match"] === page.headers["etag"]
+        ? HttpServerResponse.empty({ status: 304, headers: page.headers })
+        : page
+    )
+    yield* router.add("GET", "/", Effect.succeed(HttpServerResponse.redirect(path)))
+    yield* router.add("GET", path, answer)
+  })
+)

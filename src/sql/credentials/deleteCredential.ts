@@ -6,7 +6,7 @@ import { makeLookUp } from "../connection/makeLookUp.ts"
 import type { CredentialKey } from "../connection/rowOrder.ts"
 import { columnTypes } from "./credentialRows.ts"
 import { makeWrite } from "./makeWrite.ts"
-import { keyColumns, lockTargets, memberBytes, type PoolKey, raisePools } from "./poolRows.ts"
+import { keyColumns, lockTargets, type PoolKey, raisePools } from "./poolRows.ts"
 
 interface Deletion extends PoolKey {
   readonly id: CredentialId
@@ -33,8 +33,7 @@ export const deleteCredential = (pool: ConnectionPool) => {
       ${lockTargets(sql, { wanted: "given", passing, confine })}, changed AS (
         DELETE FROM credentials USING locked AS given
         WHERE credentials.account_id = given.account_id AND credentials.id = given.id ${confine("credentials")}
-        RETURNING ${keyColumns(sql, "credentials")}, credentials.id, -1 AS members,
-          -${memberBytes(sql, "credentials")} AS bytes
+        RETURNING ${keyColumns(sql, "credentials")}, credentials.id, -1 AS members, -given.held AS bytes
       ), ${raisePools(sql, confine)}`,
     returning: ["account_id", "id"],
     recall: ({ account_id, id }) => Effect.succeed([{ account_id, id }])

@@ -29,7 +29,7 @@ export type Confine = (table: string) => Statement.Fragment
 
 /**
  * The CTE `locked`: the rows of `wanted` whose pools and then credentials are locked, in the order of the pools' keys, so that
- * no two transactions wait for each other. With `passing`, what another transaction has locked is left out.
+ * no two transactions wait for each other; `held` are the bytes of the credential. With `passing`, what another transaction has locked is left out.
  */
 export const lockTargets = (
   sql: SqlClient.SqlClient,
@@ -41,7 +41,7 @@ export const lockTargets = (
   condition: Statement.Fragment = sql`true`
 ) => sql`
   locked AS (
-    SELECT wanted.* FROM ${sql.literal(wanted)} AS wanted JOIN pools ON ${samePool(sql, "pools", "wanted")}
+    SELECT wanted.*, ${memberBytes(sql, "target")} AS held FROM ${sql.literal(wanted)} AS wanted JOIN pools ON ${samePool(sql, "pools", "wanted")}
     JOIN credentials AS target ON target.account_id = wanted.account_id AND target.id = wanted.id
     WHERE ${condition} ${confine("pools")} ${confine("target")}
     ORDER BY ${keyColumns(sql, "pools")} FOR NO KEY UPDATE OF pools, target ${passing}

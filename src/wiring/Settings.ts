@@ -16,10 +16,10 @@ import { readOtlpSettings } from "./OtlpSettings.ts"
 
 export { InvalidSetting } from "./Environment.ts"
 
-/** Of at most seven digits: other ways to write a number are refused. */
+/** Of at most ten digits: other ways to write a number are refused. */
 const whole = (minimum: number, maximum: number) =>
   decodedBy(
-    Schema.String.check(Schema.isPattern(/^\d{1,7}$/)).pipe(
+    Schema.String.check(Schema.isPattern(/^\d{1,10}$/)).pipe(
       Schema.decodeTo(Schema.Int.check(Schema.isBetween({ minimum, maximum })), SchemaTransformation.numberFromString)
     ),
     `a whole number from ${minimum} to ${maximum}`

@@ -1,22 +1,18 @@
 import { OpenApi } from "effect/http-api"
+import { memberNames, members } from "../domain/Credential.ts"
 
-const credential = {
+const shown = {
   id: "019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11",
   workspace_id: "019ad5a0-6c1d-7c44-8d10-5f0e2b4c6a88",
   provider: "openai",
   name: "Production",
   label: "sk-...AbCd",
   created_at: "2026-01-31T09:30:00.123Z",
-  disabled: false,
-  is_fallback: false,
-  is_required: false,
-  is_byok_only: false,
-  allowed_api_key_hashes: null,
-  allowed_models: null,
-  allowed_user_ids: null,
-  declared_region: null,
-  declared_zdr: null,
   sort_order: 0
+}
+const credential = {
+  ...Object.fromEntries(memberNames.map((name) => [name, "default" in members[name] ? members[name].default : null])),
+  ...shown
 }
 
 const named = { credential_id: credential.id, name: credential.name, label: credential.label, section: "prioritized" }

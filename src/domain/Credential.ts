@@ -1,7 +1,9 @@
-import { DateTime, Schema, SchemaTransformation } from "effect"
+import { DateTime, Schema, SchemaTransformation, Struct } from "effect"
+import { withMaxLength } from "./checkInput.ts"
 import { ApiKeyHash, CredentialId, WorkspaceId } from "./Identifiers.ts"
-import { StoredProvider } from "./Provider.ts"
+import { GivenProvider, StoredProvider } from "./Provider.ts"
 import { Region } from "./Region.ts"
+import { Text } from "./Text.ts"
 
 const iso8601 = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
 
@@ -19,36 +21,204 @@ const orNull = <S extends Schema.Constraint>(schema: S, description: string) =>
 
 const flag = (description: string) => Schema.Boolean.annotate({ description })
 
-/** A credential as responses show it (section 2.1): without the raw key. */
-export const Credential = Schema.Struct({
-  id: CredentialId,
-  workspace_id: WorkspaceId,
-  provider: StoredProvider,
-  name: orNull(Schema.String, "Human-readable name; null if none was given."),
-  label: Schema.String.annotate({ description: "Masked display form of the raw key." }),
-  created_at: timestamp("Creation time in UTC, to the millisecond."),
-  disabled: flag("Whether the credential is disabled."),
-  is_fallback: flag("Used only after the non-fallback credentials of the same provider have been tried."),
-  is_required: flag("Shared endpoints of the provider are removed for every model."),
-  is_byok_only: flag("Shared endpoints of the provider are removed for the models that the credential applies to."),
-  allowed_api_key_hashes: orNull(
-    Schema.Array(ApiKeyHash),
-    "SHA-256 of each API key that may use the credential; null for no restriction."
-  ),
-  allowed_models: orNull(
-    Schema.Array(Schema.String),
-    "Model slugs; null for no restriction, an empty list matches nothing."
-  ),
-  allowed_user_ids: orNull(
-    Schema.Array(Schema.String),
-    "User ids; null for no restriction, an empty list matches nothing."
-  ),
-  declared_region: orNull(Region, "Declared data region; null if none was declared."),
-  declared_zdr: orNull(Schema.Boolean, "Declared zero data retention; null to inherit the service's data policy."),
-  sort_order: Schema.Int.check(
-    Schema.isGreaterThanOrEqualTo(0, {
-      description: "Position within workspace and provider: the lowest is tried first; created_at, then id, break ties."
-    })
+/** Only a create has defaults. */
+type Request = "create" | "update"
+
+// What create and update take of a member, and what it is if a create leaves it out.
+
+const givenOrNull = <S extends Schema.Constraint>(schema: S, message: string, description: string) => ({
+  input: (request: Request) =>
+    Schema.NullOr(schema).annotate({ message, description, ...(request === "create" ? { default: null } : {}) }),
+  default: null
+})
+
+const givenFlag = (description: string) => ({
+  input: (request: Request) =>
+    Schema.Boolean.annotate({
+      message: "must be true or false",
+      description,
+      ...(request === "create" ? { default: false } : {})
+    }),
+  default: false as const
+})
+
+const tooLong = "must have at most 100 elements"
+
+const givenListOrNull = <T extends string>(element: Schema.Codec<T, string>, minLength: 0 | 1, description: string) => {
+  const list = Schema.Array(element).check(Schema.isMaxLength(100, { message: tooLong }))
+  const atLeast1 = Schema.isMinLength(1, { message: "must have at least 1 element" })
+  const { default: absent, input } = givenOrNull(
+    minLength === 1 ? list.check(atLeast1) : list,
+    "must be a list of strings or null",
+    description
   )
-}).annotate({ identifier: "Credential" })
+  return { input: (request: Request) => input(request).pipe(withMaxLength(100, tooLong)), default: absent }
+}
+
+const shortText = Text.check(Schema.isMaxCodePoints(255, { message: "must have at most 255 characters" }))
+
+/** What is known of a member of a credential. */
+interface Member {
+  /** The member in answers (section 2.1). */
+  readonly output: Schema.Constraint
+  /** The type of its column in PostgreSQL. */
+  readonly column: "boolean" | "integer" | "text" | "text[]" | "timestamptz" | "uuid"
+  /** The member in a create, if only a create takes it (section 4.1). */
+  readonly created?: Schema.Constraint
+  /** The member in a create and in an update (section 4.1, section 8), and what it is if a create leaves it out. */
+  readonly input?: (request: Request) => Schema.Constraint
+  readonly default?: null | false
+  /** Its position in the sealed context, for what decides where and for whom the key may be used. Never changes. */
+  readonly bound?: number
+  /**
+   * The member came after the first version. While it has its default it is part of no context and of no fingerprint: what
+   * was sealed before still opens, and a request that is repeated across the upgrade is the same request.
+   */
+  readonly added?: true
+}
+export type Members = Readonly<Record<string, Member>>
+
+/**
+ * The members of a credential in the order of answers. Both schemas, the encoders, the columns, the sealed context and the
+ * fingerprint of a request are derived from this table.
+ */
+export const members = {
+  id: { output: CredentialId, column: "uuid", bound: 2 },
+  workspace_id: { output: WorkspaceId, created: Schema.optionalKey(WorkspaceId), column: "uuid", bound: 1 },
+  provider: { output: StoredProvider, created: GivenProvider, column: "text", bound: 3 },
+  name: {
+    output: orNull(Schema.String, "Human-readable name; null if none was given."),
+    ...givenOrNull(shortText, "must be a string or null", "Human-readable name."),
+    column: "text"
+  },
+  label: { output: Schema.String.annotate({ description: "Masked display form of the raw key." }), column: "text" },
+  created_at: { output: timestamp("Creation time in UTC, to the millisecond."), column: "timestamptz" },
+  disabled: {
+    output: flag("Whether the credential is disabled."),
+    ...givenFlag("Whether the credential is disabled."),
+    column: "boolean",
+    bound: 4
+  },
+  is_fallback: {
+    output: flag("Used only after the non-fallback credentials of the same provider have been tried."),
+    ...givenFlag("Use only after non-fallback keys of the provider have been tried. Not with is_byok_only."),
+    column: "boolean",
+    bound: 5
+  },
+  is_required: {
+    output: flag("Shared endpoints of the provider are removed for every model."),
+    ...givenFlag("Remove the provider's shared endpoints for every model. Not for fallback credentials."),
+    column: "boolean",
+    bound: 6
+  },
+  is_byok_only: {
+    output: flag("Shared endpoints of the provider are removed for the models that the credential applies to."),
+    ...givenFlag("Remove the provider's shared endpoints for the models this credential applies to."),
+    column: "boolean",
+    bound: 7
+  },
+  allowed_api_key_hashes: {
+    output: orNull(
+      Schema.Array(ApiKeyHash),
+      "SHA-256 of each API key that may use the credential; null for no restriction."
+    ),
+    ...givenListOrNull(
+      ApiKeyHash,
+      1,
+      "SHA-256 of each API key of the account that may use the credential; null for no restriction."
+    ),
+    column: "text[]",
+    bound: 8
+  },
+  allowed_models: {
+    output: orNull(Schema.Array(Schema.String), "Model slugs; null for no restriction, an empty list matches nothing."),
+    ...givenListOrNull(shortText, 0, "Model slugs; null for no restriction, an empty list matches nothing."),
+    column: "text[]",
+    bound: 9
+  },
+  allowed_user_ids: {
+    output: orNull(Schema.Array(Schema.String), "User ids; null for no restriction, an empty list matches nothing."),
+    ...givenListOrNull(shortText, 0, "User ids; null for no restriction, an empty list matches nothing."),
+    column: "text[]",
+    bound: 10
+  },
+  declared_region: {
+    output: orNull(Region, "Declared data region; null if none was declared."),
+    ...givenOrNull(
+      Region,
+      "must be global, europe, us or null",
+      "Declared data region. For openai and fireworks it must match the region of the key; only azure may declare europe or us otherwise."
+    ),
+    column: "text",
+    bound: 11
+  },
+  declared_zdr: {
+    output: orNull(Schema.Boolean, "Declared zero data retention; null to inherit the service's data policy."),
+    ...givenOrNull(
+      Schema.Boolean,
+      "must be true, false or null",
+      "Declared zero data retention; null inherits the service's policy for the endpoint."
+    ),
+    column: "boolean",
+    bound: 12
+  },
+  sort_order: {
+    output: Schema.Int.check(
+      Schema.isGreaterThanOrEqualTo(0, {
+        description:
+          "Position within workspace and provider: the lowest is tried first; created_at, then id, break ties."
+      })
+    ),
+    column: "integer"
+  }
+} as const satisfies Members
+
+type Table = typeof members
+type NamesWith<Part> = { [M in keyof Table]: Table[M] extends Part ? M : never }[keyof Table]
+export type ChangeableName = NamesWith<{ readonly input: unknown }>
+export type ListName = NamesWith<{ readonly column: "text[]" }>
+export type FixedName = Exclude<keyof Table, ChangeableName>
+export type BoundName = NamesWith<{ readonly bound: number }>
+
+export const memberNames = Struct.keys(members)
+
+/** The members that create takes and update changes, beside the key. */
+const changeableNames = memberNames.filter((name): name is ChangeableName => "input" in members[name])
+/** The members that stay as a create made them. */
+export const fixedNames = memberNames.filter((name): name is FixedName => !("input" in members[name]))
+/** The members that are lists of texts. */
+export const listNames = memberNames.filter((name): name is ListName => members[name].column === "text[]")
+
+interface Output extends Struct.Lambda {
+  <M extends { readonly output: Schema.Constraint }>(member: M): M["output"]
+  readonly "~lambda.out": this["~lambda.in"] extends { readonly output: Schema.Constraint }
+    ? this["~lambda.in"]["output"]
+    : never
+}
+
+/** A credential as responses show it (section 2.1): without the raw key. */
+export const Credential = Schema.Struct(
+  Struct.map(
+    members,
+    Struct.lambda<Output>(({ output }) => output)
+  )
+).annotate({ identifier: "Credential" })
 export type Credential = typeof Credential.Type
+
+const blank = JSON.parse(JSON.stringify(Object.fromEntries(memberNames.map((name) => [name, null])))) as object
+
+/**
+ * The members of a credential alone, in their order. A copy of `blank` has the shape that JSON is written from fastest,
+ * and costs half of what building an object member by member does.
+ */
+export const membersOf = <Value>(source: { readonly [Name in keyof Table]: Value }) => {
+  const copy = { ...blank } as { -readonly [Name in keyof Table]: Value }
+  for (const name of memberNames) copy[name] = source[name]
+  return copy
+}
+
+type Inputs = { readonly [M in ChangeableName]: ReturnType<Table[M]["input"]> }
+
+/** The schemas of the members that create and update take. */
+export const inputFields = (request: Request): Inputs =>
+  Object.fromEntries(changeableNames.map((name) => [name, members[name].input(request)])) as unknown as Inputs

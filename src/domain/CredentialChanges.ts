@@ -1,27 +1,22 @@
 import { DateTime, Effect, Option, Redacted, Result, Schema, Struct } from "effect"
 import { checkInput } from "./checkInput.ts"
-import type { Credential } from "./Credential.ts"
-import { credentialFields } from "./credentialFields.ts"
+import { type Credential, type FixedName, fixedNames, inputFields } from "./Credential.ts"
 import { InvalidParams } from "./Errors.ts"
 import type { Issue } from "./Issue.ts"
+import { RawKey } from "./KeyHygiene.ts"
 import { malformedKey, readKeyMaterial } from "./KeyMaterial.ts"
 import { labelOf } from "./Label.ts"
 import { flagConflicts } from "./NewCredential.ts"
 import { takesKeyMaterial } from "./Provider.ts"
 import { type Region, regionConflicts } from "./Region.ts"
 
-const fields = credentialFields("update")
+const fields = { key: RawKey, ...inputFields("update") }
 
-const unchangeable = {
-  id: Schema.Unknown,
-  provider: Schema.Unknown,
-  workspace_id: Schema.Unknown,
-  label: Schema.Unknown,
-  created_at: Schema.Unknown,
-  sort_order: Schema.Unknown
+const unchangeable = Object.fromEntries(fixedNames.map((name) => [name, Schema.optionalKey(Schema.Unknown)])) as {
+  readonly [Name in FixedName]: Schema.optionalKey<typeof Schema.Unknown>
 }
 const changeable = Schema.Struct(Struct.map(fields, Schema.optionalKey))
-const members = { ...changeable.fields, ...Struct.map(unchangeable, Schema.optionalKey) }
+const members = { ...changeable.fields, ...unchangeable }
 const nothingToChange = `must have a member that can be changed: ${Struct.keys(fields).join(", ")}`
 
 /** Whether an object is empty or has a member that is known: one that has others only would change nothing (D47). */
@@ -93,13 +88,12 @@ export const changeCredential = (
   const keyRegion = Option.match(given, { onNone: () => storedRegion, onSome: ({ region }) => region })
 
   const shown = { ...stored, created_at: DateTime.formatIso(stored.created_at) }
-  const fixed = Struct.keys(unchangeable)
-  const moved = fixed.filter((member) => changes[member] !== undefined && changes[member] !== shown[member])
+  const moved = fixedNames.filter((member) => changes[member] !== undefined && changes[member] !== shown[member])
   const { declared_region } = changes
   const followsKey = takesKeyMaterial(provider) && (declared_region === null || Option.isSome(added))
   const credential: Credential = {
     ...stored,
-    ...Struct.omit(changes, fixed),
+    ...Struct.omit(changes, fixedNames),
     declared_region:
       declared_region ?? (followsKey ? keyRegion : declared_region === null ? null : stored.declared_region),
     ...(Option.isSome(added) ? { label: labelOf(Redacted.value(added.value.secret)) } : {})

@@ -1,4 +1,6 @@
+import { Schema } from "effect"
 import { parseJson } from "./KeyMaterial.ts"
+import { Text } from "./Text.ts"
 
 /** What is left on a key that was copied with too much around it, or that was never one. */
 const faults: ReadonlyArray<readonly [form: RegExp, fault: string]> = [
@@ -19,3 +21,11 @@ export const keyFaultIn = (key: string): string | undefined => {
   const found = faults.find(([form]) => form.test(secret))
   return found && `must not have ${json === undefined ? "" : "an api_key with "}${found[1]}`
 }
+
+const description =
+  "Raw provider key. Encrypted at rest, never returned. It must not have white space, control characters, quotes or a scheme such as Bearer around it. For openai and fireworks it may be a JSON object with api_key and region. A new key of these sets declared_region to its own region, or to null if it has none."
+
+/** The key in the input of create and update. */
+export const RawKey = Schema.RedactedFromValue(
+  Text.check(Schema.makeFilter(keyFaultIn), Schema.isNonEmpty({ message: "must not be empty", description }))
+)

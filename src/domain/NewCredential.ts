@@ -1,21 +1,17 @@
 import { Effect, Option, Schema, SchemaIssue, SchemaTransformation, Struct } from "effect"
 import { withDefault } from "./checkInput.ts"
-import { credentialFields } from "./credentialFields.ts"
+import { inputFields, type Members, members } from "./Credential.ts"
 import { InvalidParams } from "./Errors.ts"
-import { WorkspaceId } from "./Identifiers.ts"
 import type { Issue } from "./Issue.ts"
+import { RawKey } from "./KeyHygiene.ts"
 import { type KeyMaterial, malformedKey, readKeyMaterial } from "./KeyMaterial.ts"
-import { GivenProvider } from "./Provider.ts"
 import { regionConflicts } from "./Region.ts"
 
-const { key, name, ...others } = credentialFields("create")
-
 const Fields = Schema.Struct({
-  key,
-  provider: GivenProvider,
-  name: withDefault(name),
-  workspace_id: Schema.optionalKey(WorkspaceId),
-  ...Struct.map(others, withDefault)
+  key: RawKey,
+  provider: members.provider.created,
+  workspace_id: members.workspace_id.created,
+  ...Struct.map(inputFields("create"), withDefault)
 })
 type Fields = typeof Fields.Type
 
@@ -53,9 +49,7 @@ const conflictsIn = (fields: Fields, material: Option.Option<KeyMaterial>): Read
 ]
 
 /** What a create asks for, with the content of its key. */
-export interface NewCredential extends Fields {
-  readonly material: KeyMaterial
-}
+export type NewCredential = Fields & { readonly material: KeyMaterial }
 
 const withMaterial = (fields: Fields): Effect.Effect<NewCredential, SchemaIssue.Issue> => {
   const material = readKeyMaterial(fields.provider, fields.key)
@@ -83,3 +77,22 @@ const decode = Schema.decodeUnknownEffect(NewCredential, { errors: "all" })
 /** Decodes the input of create, which may be anything. Fails with every issue at once, as HTTP answers. */
 export const decodeNewCredential = (input: unknown): Effect.Effect<NewCredential, InvalidParams> =>
   Effect.mapError(decode(input), ({ issue }) => InvalidParams.ofSchema(issue))
+
+/**
+ * Makes what tells requests with the members of a table apart, except the key: their members and values, sorted by name. A
+ * member that was added counts only if it has another value than its default.
+ */
+export const makeFingerprinted = (table: Members) => {
+  const names = Object.keys(table)
+    .filter((name) => table[name]?.created !== undefined || table[name]?.input !== undefined)
+    .sort()
+  return (input: Readonly<Record<string, unknown>>): ReadonlyArray<readonly [member: string, value: unknown]> =>
+    names.flatMap((name) => {
+      const { added, default: absent } = table[name] ?? {}
+      const value = input[name]
+      return value === undefined || (added !== undefined && value === absent) ? [] : [[name, value] as const]
+    })
+}
+
+/** What a request says beside its key: requests that say the same are the same request. */
+export const fingerprinted = makeFingerprinted(members)

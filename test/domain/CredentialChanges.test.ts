@@ -44,7 +44,7 @@ describe("the body of an update", () => {
     "is refused if it has nothing that is known: %s (D47)",
     (body) => {
       assert.deepStrictEqual(issues(JSON.parse(body)), [
-        ": must have a member that can be changed: key, name, allowed_api_key_hashes, allowed_models, allowed_user_ids, declared_region, declared_zdr, disabled, is_required, is_fallback, is_byok_only"
+        ": must have a member that can be changed: key, name, disabled, is_fallback, is_required, is_byok_only, allowed_api_key_hashes, allowed_models, allowed_user_ids, declared_region, declared_zdr"
       ])
     }
   )

@@ -132,7 +132,7 @@ const sentences = [
   "cannot be combined with is_byok_only",
   "cannot be combined with is_required",
   "must not have white space or a control character at either end",
-  "must have a member that can be changed: key, name, allowed_api_key_hashes, allowed_models, allowed_user_ids, declared_region, declared_zdr, disabled, is_required, is_fallback, is_byok_only",
+  "must have a member that can be changed: key, name, disabled, is_fallback, is_required, is_byok_only, allowed_api_key_hashes, allowed_models, allowed_user_ids, declared_region, declared_zdr",
   "only offset, limit, workspace_id, provider, state and q are parameters of list",
   "must be active, parked, disabled or leaked, given once",
   "must have 1 to 255 characters and no U+0000, given once",

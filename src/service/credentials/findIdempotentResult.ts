@@ -3,7 +3,7 @@ import { Effect, Option } from "effect"
 import { Conflict } from "../../domain/Errors.ts"
 import type { IdempotencyKey } from "../../domain/IdempotencyKey.ts"
 import type { AccountId, CredentialId, WorkspaceId } from "../../domain/Identifiers.ts"
-import type { NewCredential } from "../../domain/NewCredential.ts"
+import { fingerprinted, type NewCredential } from "../../domain/NewCredential.ts"
 import { Cipher } from "../../port/Cipher.ts"
 import { CredentialRepository } from "../../port/CredentialRepository.ts"
 import { type IdempotencyRecord, IdempotencyRecords } from "../../port/IdempotencyRecords.ts"
@@ -16,29 +16,6 @@ const mac = (idempotency_key: IdempotencyKey, ...parts: ReadonlyArray<unknown>) 
 export const keyHashOf = (idempotency_key: IdempotencyKey, account_id: AccountId) =>
   mac(idempotency_key, "byok/idempotency-key/1", account_id)
 
-/** The members of the first version, which always count. */
-const firstMembers = new Set<string>([
-  "provider",
-  "name",
-  "workspace_id",
-  "allowed_api_key_hashes",
-  "allowed_models",
-  "allowed_user_ids",
-  "declared_region",
-  "declared_zdr",
-  "disabled",
-  "is_required",
-  "is_fallback",
-  "is_byok_only"
-] satisfies ReadonlyArray<keyof NewCredential>)
-
-/**
- * Whether a member is part of the fingerprint. One that was added after the first version is not while it has its default,
- * null or false: a request repeated across the upgrade must remain the same request.
- */
-const counts = ([member, value]: readonly [string, unknown]) =>
-  firstMembers.has(member) || (value !== null && value !== false)
-
 /**
  * Identifies a request by its decoded fields, except the provider key. It is keyed by the idempotency key, which is not
  * stored, and bound to the credential, so equal requests have different fingerprints. A reader of the store who guesses
@@ -49,13 +26,8 @@ const fingerprintOf = (
   idempotency_key: IdempotencyKey,
   account_id: AccountId,
   id: CredentialId,
-  { key: _, material: _material, ...fields }: NewCredential
-) => {
-  const sorted = Object.entries(fields)
-    .filter(counts)
-    .sort(([one], [other]) => (one < other ? -1 : 1))
-  return mac(idempotency_key, "byok/fingerprint/1", account_id, id, sorted)
-}
+  input: NewCredential
+) => mac(idempotency_key, "byok/fingerprint/1", account_id, id, fingerprinted(input))
 
 /** A request written with this workspace, and with the region of its key both named and left out. */
 const spellingsOf = (

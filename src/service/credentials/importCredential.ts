@@ -3,7 +3,7 @@ import { Effect, Option, Redacted } from "effect"
 import { InvalidParams } from "../../domain/Errors.ts"
 import { IdempotencyKey } from "../../domain/IdempotencyKey.ts"
 import type { AccountId } from "../../domain/Identifiers.ts"
-import { decodeNewCredential, type NewCredential } from "../../domain/NewCredential.ts"
+import { decodeNewCredential, fingerprinted, type NewCredential } from "../../domain/NewCredential.ts"
 import { CredentialRepository, PoolLimits } from "../../port/CredentialRepository.ts"
 import { Credentials } from "../../port/Credentials.ts"
 import { IdempotencyRecords } from "../../port/IdempotencyRecords.ts"
@@ -14,11 +14,10 @@ import { makeOwnershipCheck, poolIssue } from "./Ownership.ts"
  * The same for records that mean the same; nobody without the salt can compute it. Defaults, which are null or false, are
  * left out: a member that a later version adds must not make a record another one.
  */
-const idempotencyKeyOf = (salt: Uint8Array, { key, material: _, ...fields }: NewCredential) => {
-  const given = Object.entries(fields).filter(([, value]) => value !== null && value !== false)
-  const sorted = given.sort(([one], [other]) => (one < other ? -1 : 1))
-  const mac = createHmac("sha256", salt).update("byok/import/1\0").update(JSON.stringify(sorted))
-  return IdempotencyKey.make(mac.update("\0").update(Redacted.value(key)).digest("base64url"))
+const idempotencyKeyOf = (salt: Uint8Array, input: NewCredential) => {
+  const said = fingerprinted(input).filter(([, value]) => value !== null && value !== false)
+  const mac = createHmac("sha256", salt).update("byok/import/1\0").update(JSON.stringify(said))
+  return IdempotencyKey.make(mac.update("\0").update(Redacted.value(input.key)).digest("base64url"))
 }
 
 /**

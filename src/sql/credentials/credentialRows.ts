@@ -1,19 +1,17 @@
 import { DateTime } from "effect"
 import type { SqlClient } from "effect/sql"
-import { Credential } from "../../domain/Credential.ts"
+import { type Credential, listNames, memberNames, members, membersOf } from "../../domain/Credential.ts"
 import type { AccountId } from "../../domain/Identifiers.ts"
-import type { SealedKey } from "../../domain/SealedKey.ts"
+import { boundNames, type SealedKey } from "../../domain/SealedKey.ts"
 import type { UnstoredCredential } from "../../port/CredentialRepository.ts"
 import type { ColumnType } from "./makeWrite.ts"
 
 export type NewRow = { readonly account_id: AccountId } & UnstoredCredential & SealedKey
 
-export const columns = Object.keys(Credential.fields)
+/** The columns of the members. */
+export const columns = memberNames
 /** The columns of the sealing context. */
-export const contextColumns = [
-  "account_id",
-  ...columns.filter((column) => !["created_at", "label", "name", "sort_order"].includes(column))
-]
+export const contextColumns = ["account_id", ...boundNames]
 export const sealedColumns = [...columns, "kek_id", "wrapped_dek", "sealed"]
 export const newColumns = [
   "account_id",
@@ -26,31 +24,13 @@ export interface Stored extends Omit<Credential, "created_at"> {
   readonly created_at: Date
 }
 
-/** The credential of a row, member by member: copying the rest of a row without its other columns takes ten times as long. */
-export const credentialOf = (row: Omit<Stored, "account_id">): Credential => ({
-  id: row.id,
-  workspace_id: row.workspace_id,
-  provider: row.provider,
-  name: row.name,
-  label: row.label,
-  created_at: DateTime.fromDateUnsafe(row.created_at),
-  disabled: row.disabled,
-  is_fallback: row.is_fallback,
-  is_required: row.is_required,
-  is_byok_only: row.is_byok_only,
-  allowed_api_key_hashes: row.allowed_api_key_hashes,
-  allowed_models: row.allowed_models,
-  allowed_user_ids: row.allowed_user_ids,
-  declared_region: row.declared_region,
-  declared_zdr: row.declared_zdr,
-  sort_order: row.sort_order
-})
-
-const lists = ["allowed_api_key_hashes", "allowed_models", "allowed_user_ids"] as const
+/** The credential of a row, without the other columns. */
+export const credentialOf = (row: Omit<Stored, "account_id">): Credential =>
+  Object.assign(membersOf<unknown>(row), { created_at: DateTime.fromDateUnsafe(row.created_at) }) as Credential
 
 /** The bytes of the lists and the sealed key of a row, as the database counts them; a key that stays as it is is null. */
-export const memberBytesOf = (row: Pick<NewRow, (typeof lists)[number]> & { readonly sealed: Uint8Array | null }) =>
-  lists
+export const memberBytesOf = (row: Pick<NewRow, (typeof listNames)[number]> & { readonly sealed: Uint8Array | null }) =>
+  listNames
     .flatMap((list) => row[list] ?? [])
     .reduce((sum, element) => sum + Buffer.byteLength(element), row.sealed?.length ?? 0)
 
@@ -60,29 +40,17 @@ export const pageBytes = 8 * 1024 * 1024
 /** The bytes of the lists of a row. */
 export const bytesOf = (sql: SqlClient.SqlClient, row?: string) =>
   sql.literal(
-    lists
+    listNames
       .map((list) => `coalesce(octet_length(array_to_string(${row === undefined ? list : `${row}.${list}`}, '')), 0)`)
       .join(" + ")
   )
 
-/** The type of each column that a new row brings. */
-export const columnTypes: Readonly<Record<keyof NewRow, ColumnType>> = {
-  id: "uuid",
-  account_id: "uuid",
-  workspace_id: "uuid",
-  provider: "text",
-  name: "text",
-  label: "text",
-  disabled: "boolean",
-  is_fallback: "boolean",
-  is_required: "boolean",
-  is_byok_only: "boolean",
-  allowed_api_key_hashes: "text[]",
-  allowed_models: "text[]",
-  allowed_user_ids: "text[]",
-  declared_region: "text",
-  declared_zdr: "boolean",
-  kek_id: "text",
-  wrapped_dek: "bytea",
-  sealed: "bytea"
+const types: Readonly<Record<string, string>> = {
+  ...Object.fromEntries(memberNames.map((name) => [name, members[name].column])),
+  ...{ account_id: "uuid", kek_id: "text", wrapped_dek: "bytea", sealed: "bytea" }
 }
+
+/** The type of each column that a new row brings. */
+export const columnTypes = Object.fromEntries(newColumns.map((column) => [column, types[column]])) as Readonly<
+  Record<keyof NewRow, ColumnType>
+>

@@ -2,7 +2,6 @@ import { assert, describe, it } from "@effect/vitest"
 import { createHmac } from "node:crypto"
 import { Arbitrary, Cause, DateTime, Effect, Exit, Layer, Option, Redacted, Schema } from "effect"
 import { isDeepStrictEqual } from "node:util"
-import { CurrentCaller } from "../../../src/domain/CurrentCaller.ts"
 import { Conflict, InvalidParams } from "../../../src/domain/Errors.ts"
 import { IdempotencyKey } from "../../../src/domain/IdempotencyKey.ts"
 import type { AccountId } from "../../../src/domain/Identifiers.ts"
@@ -212,26 +211,6 @@ describe("a create with an idempotency key (SECURITY.md, Idempotency records)", 
         assert.deepEqual(yield* createOnce(account_id, body, key), { ...made, replayed: true })
       }
     }).pipe(Effect.provide(service))
-  )
-
-  it.effect(
-    "is the same across an upgrade that adds a member, unless that has another value than its default (F18)",
-    () =>
-      Effect.gen(function* () {
-        const { account_id } = yield* newTenant
-        const credentials = yield* Credentials
-        const repeat = (added: object) =>
-          Effect.provideService(credentials.create({ ...decode(minimal), ...added }, key), CurrentCaller, {
-            account_id
-          })
-        const { credential } = yield* repeat({})
-        for (const added of [{ added_later: null }, { added_later: false }]) {
-          assert.deepEqual(yield* repeat(added), { credential, replayed: true })
-        }
-        for (const added_later of [true, 0, "", []]) {
-          assert.instanceOf(yield* Effect.flip(repeat({ added_later })), Conflict)
-        }
-      }).pipe(Effect.provide(service))
   )
 
   it.effect("may be corrected under the same key if it was refused", () =>

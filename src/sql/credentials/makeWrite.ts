@@ -45,17 +45,7 @@ interface Write<Values extends Target, Changed extends CredentialKey, E> {
   readonly refusal?: (values: Values) => Answer<void, E>
 }
 
-/** An array in PostgreSQL's own notation, whatever the type of its elements. */
-const arrayLiteral = (elements: ReadonlyArray<unknown>): string => {
-  const textOf = (element: unknown) => {
-    if (element === null || element === undefined) return "NULL"
-    if (typeof element === "number" || typeof element === "boolean") return String(element)
-    if (element instanceof Uint8Array) return `"\\\\x${Buffer.from(element).toString("hex")}"`
-    const text = Array.isArray(element) ? arrayLiteral(element) : (element as string)
-    return `"${text.replaceAll(/["\\]/g, "\\$&")}"`
-  }
-  return `{${elements.map(textOf).join()}}`
-}
+const inJson = (value: unknown) => (value instanceof Uint8Array ? `\\x${Buffer.from(value).toString("hex")}` : value)
 
 /** SQLSTATE of a row whose key is taken: by an earlier attempt, or by another create with the same idempotency key. */
 const uniqueViolation = "23505"
@@ -102,16 +92,9 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
     const values = names.map((name) => sql`${parameter(name)}::${sql.literal(types[name] ?? "text")} AS ${sql(name)}`)
     return sql`SELECT ${sql.csv(values)}, 1 AS n`
   }
-  /** A column of lists is an array of arrays, which `unnest` would flatten: its elements come as text. */
-  const manyGiven = (parameters: Readonly<Record<string, string>>) => {
-    const isList = (name: string) => types[name] === "text[]"
-    const arrays = names.map((name) =>
-      isList(name) ? sql`${parameters[name]}::text[]` : sql`${parameters[name]}::${sql.literal(`${types[name]}[]`)}`
-    )
-    const columns = names.map((name) => (isList(name) ? sql`${sql(name)}::text[]` : sql`${sql(name)}`))
-    return sql`
-      SELECT ${sql.csv(columns)}, n FROM unnest(${sql.csv(arrays)}) WITH ORDINALITY AS given (${sql.csv(names)}, n)`
-  }
+  const columns = names.map((name) => sql`${sql(name)} ${sql.literal(types[name] ?? "text")}`)
+  const manyGiven = (rows: string) =>
+    sql`SELECT * FROM json_to_recordset(${rows}::json) AS given (${sql.csv(columns)}, n integer)`
   const compiled = (given: Statement.Fragment, passing: string) => sql<Changed>`
     ${statement(given, passing, () => sql``)}, recorded AS (
       INSERT INTO audit_entries (account_id, operation, events)
@@ -123,7 +106,7 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
       ""
     )
   )
-  const together = compileOnce(sql, names, (parameters) => compiled(manyGiven(parameters), "SKIP LOCKED"))
+  const together = compileOnce(sql, ["rows"], ({ rows }) => compiled(manyGiven(rows), "SKIP LOCKED"))
 
   /** Citus runs a statement on one node if each of its tables is confined to an account; the log is on another one. */
   const routed = (given: Given) => {
@@ -158,8 +141,12 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
       const firstOf = new Map<string, Given>()
       for (const given of all) if (!firstOf.has(keyOf(given))) firstOf.set(keyOf(given), given)
       const distinct = Array.from(firstOf.values())
-      const columns = names.map((name) => [name, arrayLiteral(distinct.map((given) => valuesOf(given)[name]))])
-      return Effect.map(together(Object.fromEntries(columns) as Record<string, string>), (rows) => {
+      const rows = distinct.map((given, n) => {
+        const row: Record<string, unknown> = { n }
+        for (const name of names) row[name] = inJson(valuesOf(given)[name])
+        return row
+      })
+      return Effect.map(together({ rows: JSON.stringify(rows) }), (rows) => {
         const changed = new Map(rows.map((row) => [cursorOf(row), row]))
         return all.map((given) =>
           Option.fromUndefinedOr(firstOf.get(keyOf(given)) === given ? changed.get(cursorOf(given)) : undefined)

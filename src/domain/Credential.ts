@@ -57,12 +57,14 @@ const givenListOrNull = <T extends string>(element: Schema.Codec<T, string>, min
 
 const shortText = Text.check(Schema.isMaxCodePoints(255, { message: "must have at most 255 characters" }))
 
+/** The type of a column in PostgreSQL. */
+export type Column = "boolean" | "integer" | "text" | "text[]" | "timestamptz" | "uuid"
+
 /** What is known of a member of a credential. */
 interface Member {
   /** The member in answers (section 2.1). */
   readonly output: Schema.Constraint
-  /** The type of its column in PostgreSQL. */
-  readonly column: "boolean" | "integer" | "text" | "text[]" | "timestamptz" | "uuid"
+  readonly column: Column
   /** The member in a create, if only a create takes it (section 4.1). */
   readonly created?: Schema.Constraint
   /** The member in a create and in an update (section 4.1, section 8), and what it is if a create leaves it out. */

@@ -1,10 +1,9 @@
 import { DateTime } from "effect"
 import type { SqlClient } from "effect/sql"
-import { type Credential, listNames, memberNames, members, membersOf } from "../../domain/Credential.ts"
+import { type Column, type Credential, listNames, memberNames, members, membersOf } from "../../domain/Credential.ts"
 import type { AccountId } from "../../domain/Identifiers.ts"
 import { boundNames, type SealedKey } from "../../domain/SealedKey.ts"
 import type { UnstoredCredential } from "../../port/CredentialRepository.ts"
-import type { ColumnType } from "./makeWrite.ts"
 
 export type NewRow = { readonly account_id: AccountId } & UnstoredCredential & SealedKey
 
@@ -52,5 +51,5 @@ const types: Readonly<Record<string, string>> = {
 
 /** The type of each column that a new row brings. */
 export const columnTypes = Object.fromEntries(newColumns.map((column) => [column, types[column]])) as Readonly<
-  Record<keyof NewRow, ColumnType>
+  Record<keyof NewRow, Exclude<Column, "timestamptz"> | "bytea">
 >

@@ -1,11 +1,13 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Arbitrary, Context, Effect, Exit, Layer, Option } from "effect"
+import { Arbitrary, Context, Effect, Exit, Fiber, Layer, Option } from "effect"
 import { CredentialId, type WorkspaceId } from "../../../src/domain/Identifiers.ts"
 import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
 import * as Persistence from "../../../src/wiring/Persistence.ts"
 import { adminClient, migratedDatabase, settingsFor } from "../../support/database/freshDatabase.ts"
+import { account_id, openLossyStore, workspace_id } from "../../support/database/lossyStore.ts"
 import { newTenant } from "../../support/database/newTenant.ts"
 import { plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
+import { holdOpen, untilWaiting } from "../../support/database/transactions.ts"
 import { elementOf, integer } from "../../support/memory/arbitraries.ts"
 
 const limits = { credentials: 3, bytes: 4000 }
@@ -84,6 +86,25 @@ describe("every write of a credential", () => {
       const [{ deadlocks } = { deadlocks: -1 }] = yield* sql<{ deadlocks: number }>`
         SELECT deadlocks::int AS deadlocks FROM pg_stat_database WHERE datname = current_database()`
       assert.strictEqual(deadlocks, 0)
+    })
+  )
+
+  it.live("locks the pools of a batch in the order of their keys, whatever that of its rows", () =>
+    Effect.gen(function* () {
+      const { admin, repository } = yield* openLossyStore
+      const create = (provider: string) =>
+        repository.insert(account_id, { ...plainCredential(workspace_id), provider }, plainSealedKey(1))
+      for (const provider of ["xai", "azure"]) yield* create(provider)
+      const release = yield* holdOpen(admin, "SELECT FROM pools WHERE provider = 'xai' FOR UPDATE")
+      const batch = yield* Effect.forkChild(
+        Effect.forEach(["xai", "azure", "xai"], create, { concurrency: "unbounded" })
+      )
+      // The first create goes alone, the others together.
+      yield* untilWaiting(admin, 2)
+      const free = yield* admin`SELECT 1 FROM pools WHERE provider = 'azure' FOR UPDATE SKIP LOCKED`
+      assert.lengthOf(free, 0, "the first is locked while the last one is waited for")
+      yield* release
+      assert.isTrue((yield* Fiber.join(batch)).every(Option.isSome))
     })
   )
 })

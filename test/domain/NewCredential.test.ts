@@ -232,7 +232,19 @@ describe("an optional member (section 4.1 rule 5, D20, D21, D22)", () => {
   const withDefaults = { ...plain, ...defaults }
 
   it("gets its default if it is not given", () => {
-    assert.deepEqual(accepted(plain), withDefaults)
+    assert.deepEqual(accepted(plain), {
+      ...plain,
+      name: null,
+      disabled: false,
+      is_fallback: false,
+      is_required: false,
+      is_byok_only: false,
+      allowed_api_key_hashes: null,
+      allowed_models: null,
+      allowed_user_ids: null,
+      declared_region: null,
+      declared_zdr: null
+    })
   })
 
   it("has null or false as default, which the fingerprint of a repeated create relies on (F18)", () => {

@@ -1,4 +1,5 @@
 import { assert } from "@effect/vitest"
+import { type ChangeableName, memberNames, members } from "../../../src/domain/Credential.ts"
 import type { Answer } from "./RawConnection.ts"
 
 /** The smallest body that create accepts. */
@@ -8,18 +9,9 @@ export const minimal = { provider: "openai", key: "sk-0123456789-0123456789-AbCd
 export const unknownId = "019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11"
 
 /** What every optional member is if it is left out (section 4.1). */
-export const defaults = {
-  name: null,
-  allowed_api_key_hashes: null,
-  allowed_models: null,
-  allowed_user_ids: null,
-  declared_region: null,
-  declared_zdr: null,
-  disabled: false,
-  is_required: false,
-  is_fallback: false,
-  is_byok_only: false
-}
+export const defaults = Object.fromEntries(
+  memberNames.flatMap((name) => ("default" in members[name] ? [[name, members[name].default]] : []))
+) as { readonly [Name in ChangeableName]: (typeof members)[Name]["default"] }
 
 /** A credential as the answer to create or get shows it. */
 export const credentialIn = (answer: Partial<Answer> & Pick<Answer, "body">): Readonly<Record<string, unknown>> => {

@@ -5,6 +5,7 @@ import { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../../../src/d
 import { Provider } from "../../../src/domain/Provider.ts"
 import { Region } from "../../../src/domain/Region.ts"
 import type { UnstoredCredential } from "../../../src/port/CredentialRepository.ts"
+import { defaults } from "../http/Bodies.ts"
 import type { SealedKey, SealingContext } from "../../../src/domain/SealedKey.ts"
 
 type Arbitrary<A> = Arbitrary.Arbitrary<A>
@@ -214,7 +215,7 @@ export const storedCredential: Arbitrary<Omit<UnstoredCredential, "workspace_id"
     restrictions,
     flags
   }),
-  ({ flags, restrictions, ...rest }) => ({ ...rest, ...restrictions, ...flags })
+  ({ flags, restrictions, ...rest }) => ({ ...defaults, ...rest, ...restrictions, ...flags })
 )
 
 /** What a sealed key may be bound to. */

@@ -11,7 +11,7 @@ import { CredentialStatus, StoredState } from "../domain/routing/CredentialStatu
 import { Explanation } from "../domain/routing/Explanation.ts"
 import { PlanRequest } from "../domain/routing/RoutingRequest.ts"
 import { ExpectationFailed, HeadersTooLarge, RequestTimeout } from "./HttpErrors.ts"
-import { Authentication, JsonBody, QueryParameters, ResourcePath } from "./Middleware.ts"
+import { AnswersCredential, Authentication, JsonBody, QueryParameters, ResourcePath } from "./Middleware.ts"
 import { openApiAnnotations } from "./OpenApiAnnotations.ts"
 
 /** A decimal number in a query. A parameter that is given twice, or empty, is not one (L2). */
@@ -81,6 +81,7 @@ const get = HttpApiEndpoint.get("get", "/byok/:id", {
 })
   .annotate(OpenApi.Summary, "Get a credential")
   .annotate(OpenApi.Description, "Another account's credential is treated as one that does not exist.")
+  .annotate(AnswersCredential, true)
   .middleware(ResourcePath)
 
 const list = HttpApiEndpoint.get("list", "/byok", {

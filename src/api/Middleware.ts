@@ -1,3 +1,4 @@
+import { Context } from "effect"
 import { HttpApiMiddleware, HttpApiSecurity, OpenApi } from "effect/http-api"
 import { CurrentCaller } from "../domain/CurrentCaller.ts"
 import {
@@ -38,3 +39,6 @@ export class QueryParameters extends HttpApiMiddleware.Service<QueryParameters>(
 
 /** Treats a path that does not decode as a resource that does not exist (D5). */
 export class ResourcePath extends HttpApiMiddleware.Service<ResourcePath>()("byok/ResourcePath", { error: NotFound }) {}
+
+/** Whether an endpoint answers with the credential that its path names, so that it is read along with the API key. */
+export const AnswersCredential = Context.Reference<boolean>("byok/AnswersCredential", { defaultValue: () => false })

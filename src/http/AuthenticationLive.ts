@@ -1,11 +1,12 @@
 import { Context, Effect, Layer, Option, Redacted, Schema, type Types } from "effect"
 import { HttpRouter, HttpServerRequest, type HttpServerResponse } from "effect/http"
-import { Authentication } from "../api/Middleware.ts"
+import { AnswersCredential, Authentication } from "../api/Middleware.ts"
 import { CurrentCaller } from "../domain/CurrentCaller.ts"
 import { Forbidden, type ServiceUnavailable, Unauthorized } from "../domain/Errors.ts"
 import { type AccountId, type ApiKeyHash, CredentialId } from "../domain/Identifiers.ts"
 import { hashApiKey, hasWrongChecksum } from "../port/ApiKey.ts"
-import { ApiKeys, type FoundApiKey, Prefetched } from "../port/ApiKeys.ts"
+import { ApiKeys, type FoundApiKey } from "../port/ApiKeys.ts"
+import { Prefetched } from "../port/Prefetched.ts"
 import { errorResponse } from "./Envelope.ts"
 import { RequestQueues } from "../port/FairQueue.ts"
 import { isRepeated } from "./RequestHeaders.ts"
@@ -92,7 +93,8 @@ export const layer = Layer.effect(
           if (hasWrongChecksum(token)) return invalid
           const api_key_hash = hashApiKey(credential, "latin1")
           const { params } = Context.get(context, HttpRouter.RouteContext)
-          const id = endpoint.identifier === "get" ? Option.getOrUndefined(decodeId(params["id"])) : undefined
+          const readsAlong = Context.get(endpoint.annotations, AnswersCredential)
+          const id = readsAlong ? Option.getOrUndefined(decodeId(params["id"])) : undefined
 
           const admit = (key: Option.Option<FoundApiKey>): Admitted => {
             if (Option.isNone(key)) {

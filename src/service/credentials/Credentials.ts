@@ -1,4 +1,4 @@
-import { Effect, Layer, Option } from "effect"
+import { Context, Effect, Layer, Option } from "effect"
 import { type Actor, CurrentActor, CurrentCaller } from "../../domain/CurrentCaller.ts"
 import { InvalidParams, NotFound } from "../../domain/Errors.ts"
 import type { AccountId } from "../../domain/Identifiers.ts"
@@ -24,9 +24,11 @@ export const make = Effect.gen(function* () {
   const inTime = withDeadline(yield* RequestTimeout)
 
   const asCaller = <A, E, R>(act: (account_id: AccountId) => Effect.Effect<A, E, R>) =>
-    Effect.flatMap(Effect.all([CurrentCaller, CurrentActor]), ([caller, current]) =>
-      inTime(Effect.provideService(act(caller.account_id), CurrentActor, actorOf(caller, current)))
-    )
+    Effect.contextWith((context: Context.Context<CurrentCaller | R>) => {
+      const caller = Context.get(context, CurrentCaller)
+      const actor = actorOf(caller, Context.get(context, CurrentActor))
+      return inTime(Effect.provideService(act(caller.account_id), CurrentActor, actor))
+    })
 
   const list = Effect.fnUntraced(function* (account_id: AccountId, { workspace_id, ...page }: ListRequest) {
     const workspace = yield* workspaces.resolve(account_id, workspace_id)
@@ -36,11 +38,13 @@ export const make = Effect.gen(function* () {
 
   return Credentials.of({
     create: (input, idempotency_key) => asCaller((account_id) => create(account_id, input, idempotency_key)),
-    get: Effect.fnUntraced(function* (id) {
-      const { account_id } = yield* CurrentCaller
-      const found = yield* repository.findById(account_id, id)
-      return Option.isSome(found) ? found.value : yield* new NotFound()
-    }),
+    get: (id) =>
+      asCaller((account_id) =>
+        Effect.flatMap(
+          repository.findById(account_id, id),
+          Option.match({ onNone: () => new NotFound(), onSome: Effect.succeed })
+        )
+      ),
     list: (request) => asCaller((account_id) => list(account_id, request)),
     update: (id, changes) => asCaller((account_id) => update(account_id, id, changes)),
     delete: (id) =>

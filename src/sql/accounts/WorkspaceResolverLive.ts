@@ -1,6 +1,6 @@
-import { Effect, Layer, Option } from "effect"
+import { Effect, Layer } from "effect"
 import type { WorkspaceId } from "../../domain/Identifiers.ts"
-import { Prefetched } from "../../port/ApiKeys.ts"
+import { findDefaultWorkspace } from "../../port/Prefetched.ts"
 import { WorkspaceResolver } from "../../port/WorkspaceResolver.ts"
 import { Database } from "../connection/Database.ts"
 import { makeLookUp } from "../connection/makeLookUp.ts"
@@ -28,12 +28,7 @@ export const layer = Layer.effect(
     })
     return {
       resolve: (account_id, requested) =>
-        Effect.flatMap(Prefetched, (known) => {
-          if (requested !== undefined) return find({ account_id, id: requested })
-          return known?.account_id === account_id && known.default_workspace_id !== undefined
-            ? Effect.succeed(Option.fromNullishOr(known.default_workspace_id))
-            : findDefault({ account_id })
-        })
+        requested === undefined ? findDefaultWorkspace(account_id, findDefault) : find({ account_id, id: requested })
     }
   })
 )

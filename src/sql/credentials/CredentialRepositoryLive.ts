@@ -2,8 +2,8 @@ import { Effect, Layer } from "effect"
 import type { Credential } from "../../domain/Credential.ts"
 import type { AccountId, CredentialId } from "../../domain/Identifiers.ts"
 import type { SealedKey } from "../../domain/SealedKey.ts"
-import { Prefetched } from "../../port/ApiKeys.ts"
 import { CredentialRepository, PoolLimits, type StoredCredential } from "../../port/CredentialRepository.ts"
+import { findCredential } from "../../port/Prefetched.ts"
 import { Database } from "../connection/Database.ts"
 import { makeLookUp } from "../connection/makeLookUp.ts"
 import { columns, credentialOf, sealedColumns, type Stored } from "./credentialRows.ts"
@@ -60,12 +60,7 @@ export const layer = Layer.effect(
 
     return {
       insert: createCredential(writes, limits),
-      findById: (account_id, id) =>
-        Effect.flatMap(Prefetched, (known) =>
-          known?.account_id === account_id && known.credential?.id === id
-            ? Effect.succeed(known.credential.found)
-            : find({ account_id, id })
-        ),
+      findById: (account_id, id) => findCredential(account_id, id, find),
       findSealed: (account_id, id) => findSealed({ account_id, id }),
       list: listCredentials(reads),
       update: updateCredential(writes, limits),

@@ -1,0 +1,43 @@
+import { Context, Effect, Option } from "effect"
+import type { Credential } from "../domain/Credential.ts"
+import type { AccountId, CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
+import type { Answer } from "./DatabaseFailure.ts"
+
+/**
+ * Rows that the look-up of the caller's API key read in the same statement, for one request: so a get takes one statement,
+ * and a create two. Adapters on the same database answer from them instead of asking again; other adapters ignore them.
+ */
+export interface Prefetched {
+  readonly account_id: AccountId
+  /** The account's default workspace, null if it is deleted; undefined if it was not read. */
+  readonly default_workspace_id?: WorkspaceId | null
+  /** The credential that the request asks for; none if the account has no such credential. */
+  readonly credential?: { readonly id: CredentialId; readonly found: Option.Option<Credential> }
+}
+
+export const Prefetched = Context.Reference<Prefetched | undefined>("byok/Prefetched", {
+  defaultValue: () => undefined
+})
+
+/** Asks for a credential of the account unless it was read with the caller's API key. */
+export const findCredential = (
+  account_id: AccountId,
+  id: CredentialId,
+  ask: (of: { readonly account_id: AccountId; readonly id: CredentialId }) => Answer<Option.Option<Credential>>
+): Answer<Option.Option<Credential>> =>
+  Effect.flatMap(Prefetched, (known) =>
+    known?.account_id === account_id && known.credential?.id === id
+      ? Effect.succeed(known.credential.found)
+      : ask({ account_id, id })
+  )
+
+/** Asks for the default workspace of the account unless it was read with the caller's API key. */
+export const findDefaultWorkspace = (
+  account_id: AccountId,
+  ask: (of: { readonly account_id: AccountId }) => Answer<Option.Option<WorkspaceId>>
+): Answer<Option.Option<WorkspaceId>> =>
+  Effect.flatMap(Prefetched, (known) =>
+    known?.account_id === account_id && known.default_workspace_id !== undefined
+      ? Effect.succeed(Option.fromNullishOr(known.default_workspace_id))
+      : ask({ account_id })
+  )

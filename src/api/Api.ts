@@ -155,7 +155,8 @@ const plan = HttpApiEndpoint.post("plan", "/byok/plan", {
     OpenApi.Description,
     [
       "Which credentials serve a request, in which order, whether shared capacity does, and every reason why a credential",
-      "or shared capacity does not. It plans as a router does, against the credentials as they are now, and opens no key."
+      "or shared capacity does not. It plans as a router does, against the credentials as they are now, and opens no key.",
+      "A member that is not known is refused at every depth: misspelt, it would make the plan weaker than was asked."
     ].join("\n")
   )
   .middleware(JsonBody)

@@ -5,7 +5,7 @@ import { ApiKeyHash, WorkspaceId } from "../domain/Identifiers.ts"
 import { Provider } from "../domain/Provider.ts"
 import { EndpointKind } from "../domain/routing/Endpoint.ts"
 import { Explanation } from "../domain/routing/Explanation.ts"
-import { RoutingRequest } from "../domain/routing/RoutingRequest.ts"
+import { routingFields } from "../domain/routing/RoutingRequest.ts"
 import { Explanations } from "../port/Explanations.ts"
 import { NotKnown } from "../service/accounts/Accounts.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
@@ -102,7 +102,7 @@ export const explainCommand = Command.make(
       Flag.map((given) => given.split(",")),
       Flag.mapEffect(parse(Providers, "--provider must be known provider slugs, each once."))
     ),
-    model: flag("model", "Model slug of the request", RoutingRequest.fields.model, "have 1 to 255 characters"),
+    model: flag("model", "Model slug of the request", routingFields.model, "have 1 to 255 characters"),
     api_key_hash: flag(
       "api-key-hash",
       "SHA-256 of the caller's API key",

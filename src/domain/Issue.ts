@@ -1,4 +1,4 @@
-import { Schema, type SchemaIssue } from "effect"
+import { Schema, SchemaAST, type SchemaIssue } from "effect"
 
 /** Which field is invalid and what it may hold (D7). The message is a fixed sentence and never includes a value. */
 export const Issue = Schema.Struct({
@@ -41,6 +41,9 @@ export const issuesOf = (
   }
   const annotation = issue._tag === "UnexpectedKey" ? "messageUnexpectedKey" : "message"
   const annotated = "ast" in issue ? issue.ast.annotations?.[annotation] : undefined
+  if (issue._tag === "UnexpectedKey" && annotated === undefined && SchemaAST.isObjects(issue.ast)) {
+    return single(`unknown member; known: ${issue.ast.propertySignatures.map(({ name }) => String(name)).join(", ")}`)
+  }
   return single(
     typeof annotated === "string" ? annotated : path.length === 0 ? "must be a JSON object" : "has the wrong type"
   )

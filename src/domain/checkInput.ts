@@ -1,4 +1,4 @@
-import { Effect, Schema, SchemaTransformation, Struct } from "effect"
+import { Effect, Schema, SchemaParser, SchemaTransformation, Struct } from "effect"
 
 /**
  * Checks an input before the schema sees it. `check` tells whether it is allowed, or what is wrong. `documented` is what the
@@ -31,3 +31,20 @@ interface WithDefault extends Struct.Lambda {
 export const withDefault = Struct.lambda<WithDefault>((schema) =>
   Schema.withDecodingDefaultKey<typeof schema>(Effect.succeed(Schema.resolveAnnotations(schema)?.default))(schema)
 )
+
+/** Refuses members that the schema does not have, at every depth and by whatever options it is decoded. */
+export const closed = <T, E>(schema: Schema.Codec<T, E>): Schema.Codec<T, E> => {
+  const parse = SchemaParser.decodeUnknownEffect(schema)
+  const toJsonSchema = () => Schema.toJsonSchemaDocument(schema, { onExcessProperty: "error" }).schema
+  const input: Schema.Codec<E> = Schema.Any.check(Schema.makeFilter(() => true, { toJsonSchema }))
+  const output: Schema.Codec<T> = Schema.Any
+  return input.pipe(
+    Schema.decodeTo(
+      output,
+      SchemaTransformation.transformEffect({
+        decode: (given, options) => parse(given, { ...options, onExcessProperty: "error" }),
+        encode: SchemaParser.encodeEffect(schema)
+      })
+    )
+  )
+}

@@ -7,7 +7,7 @@ import { fixedMessage, InternalError, InvalidParams, ServiceUnavailable } from "
 import { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
 import { Provider } from "../domain/Provider.ts"
 import { Region } from "../domain/Region.ts"
-import { RoutingRequest } from "../domain/routing/RoutingRequest.ts"
+import { routingFields } from "../domain/routing/RoutingRequest.ts"
 import { Text } from "../domain/Text.ts"
 
 /** 409: a report about another attempt than the open one. */
@@ -59,12 +59,11 @@ export class GatewayBody extends HttpApiMiddleware.Service<GatewayBody, { requir
   error: [InvalidParams, PayloadTooLarge, ServiceUnavailable]
 }) {}
 
-const ofRequest = RoutingRequest.fields
 const milliseconds = "must be a whole number from 0 to 600000"
 
 /** A request to route: the members of a `RoutingRequest`, of the default workspace unless one is given. */
 const NewRoute = Schema.Struct({
-  ...ofRequest,
+  ...routingFields,
   workspace_id: Schema.NullOr(WorkspaceId)
     .annotate({
       message: "must be a UUID or null",
@@ -272,7 +271,7 @@ export class GatewayApi extends HttpApi.make("byok-gateway")
   .add(RoutesGroup, AccountsGroup)
   .middleware(GatewayFailures)
   .prefix("/v1")
-  .annotate(HttpApi.PayloadParseOptions, { errors: "all" })
+  .annotate(HttpApi.PayloadParseOptions, { errors: "all", onExcessProperty: "error" })
   .annotate(HttpApi.QueryParseOptions, { errors: "all", onExcessProperty: "error" })
   .annotateMerge(
     OpenApi.annotations({

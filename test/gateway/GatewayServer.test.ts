@@ -5,6 +5,7 @@ import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { createdId } from "../support/http/Bodies.ts"
 import { create, send } from "../support/http/HttpProbe.ts"
+import type { Issue } from "../support/http/Refusal.ts"
 import { TestService } from "../support/http/TestService.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
@@ -133,6 +134,39 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
       assert.include(again.text, `"key":"${key}"`)
       assert.notInclude(again.text, bad)
       assert.include(again.text, '"reason":"parked","cause":"rejected","until":"2')
+    })
+  )
+
+  it.effect("refuses members that it does not know, at every depth, and names them (Q31)", () =>
+    Effect.gen(function* () {
+      const { account_id, create } = yield* TestService.newTenant
+      createdId(yield* create({ provider: "azure", key }))
+      const path = yield* socketPath
+      yield* listening(path)
+      const route = { account_id, model: "a/model", targets: [own] }
+      const refusals: ReadonlyArray<readonly [where: string, body: object, ...path: ReadonlyArray<string | number>]> = [
+        ["routes", { ...route, zdr: true }, "zdr"],
+        ["routes", { ...route, requires_ZDR: true }, "requires_ZDR"],
+        ["routes", { ...route, targets: [{ provider: "azure", shared: false }] }, "targets", 0, "shared"],
+        [
+          "routes",
+          { ...route, targets: [{ ...own, endpoint: { Shared: false } }] },
+          "targets",
+          0,
+          "endpoint",
+          "Shared"
+        ],
+        ["routes/none/attempts/1", { status: 429, code: ["insufficient_quota"] }, "code"],
+        ["accounts", { name: "a customer", names: 1 }, "names"]
+      ]
+      for (const [where, body, ...named] of refusals) {
+        const { status, text } = yield* ask(path, "POST", `/v1/${where}`, body)
+        const [issue, other] = (JSON.parse(text) as { error: { metadata: { issues: ReadonlyArray<Issue> } } }).error
+          .metadata.issues
+        assert.deepStrictEqual([status, issue?.path, other], [400, named, undefined], text)
+        assert.match(issue?.message ?? "", /^unknown member; known: /)
+      }
+      assert.strictEqual((yield* ask(path, "POST", "/v1/routes", route)).status, 201, "control")
     })
   )
 

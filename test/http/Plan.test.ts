@@ -225,9 +225,20 @@ layerLive(TestService.layer)("POST /api/v1/byok/plan", (it) => {
         { path: ["targets", 0, "endpoint", "zdr"], message: "must be true or false" }
       ]
     ],
+    [
+      { ...asked, zdr: true, targets: [{ provider: "azure", shared: false }] },
+      [
+        {
+          path: ["zdr"],
+          message:
+            "unknown member; known: workspace_id, model, api_key_hash, user_id, host, requires_zdr, targets, strategy"
+        },
+        { path: ["targets", 0, "shared"], message: "unknown member; known: provider, endpoint" }
+      ]
+    ],
     [{ ...asked, workspace_id: "x" }, [{ path: ["workspace_id"], message: "must be a UUID" }]],
     [{ ...asked, workspace_id: unknownId }, [{ path: ["workspace_id"], message: "is not a workspace of this account" }]]
-  ] as const)("refuses %j (D7, E19)", ([body, issues]) =>
+  ] as const)("refuses %j (D7, E19, Q31)", ([body, issues]) =>
     Effect.gen(function* () {
       const { plan } = yield* TestService.tenant
       assertInvalid(yield* plan(body), ...issues)

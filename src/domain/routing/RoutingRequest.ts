@@ -3,7 +3,7 @@ import { AccountId, ApiKeyHash, WorkspaceId } from "../Identifiers.ts"
 import { GivenProvider, Provider } from "../Provider.ts"
 import { Region } from "../Region.ts"
 import { Text } from "../Text.ts"
-import { withDefault, withMaxLength } from "../checkInput.ts"
+import { closed, withDefault, withMaxLength } from "../checkInput.ts"
 import { Endpoint, flag } from "./Endpoint.ts"
 
 /** A provider that serves the model, and its endpoint. */
@@ -35,8 +35,8 @@ export const strategies = Schema.Literals(["byok_first", "provider_first"]).anno
   default: "byok_first"
 })
 
-/** What a router decides about: one request of a caller to a gateway. */
-export const RoutingRequest = Schema.Struct({
+/** The members of a request to route. */
+export const routingFields = {
   account_id: AccountId,
   workspace_id: WorkspaceId,
   model: Text.check(
@@ -56,12 +56,14 @@ export const RoutingRequest = Schema.Struct({
   requires_zdr: flag(false, "Whether the request requires zero data retention."),
   targets,
   strategy: withDefault(strategies)
-})
+}
+
+/** What a router decides about: one request of a caller to a gateway. A member that it does not have is refused. */
+export const RoutingRequest = closed(Schema.Struct(routingFields))
 export type RoutingRequest = typeof RoutingRequest.Type
 
 /** A request to plan for, as its account asks: of its default workspace unless it names one. */
-export const PlanRequest = Schema.Struct({
-  ...Struct.omit(RoutingRequest.fields, ["account_id"]),
-  workspace_id: Schema.optionalKey(WorkspaceId)
-}).annotate({ identifier: "PlanRequest" })
+export const PlanRequest = closed(
+  Schema.Struct({ ...Struct.omit(routingFields, ["account_id"]), workspace_id: Schema.optionalKey(WorkspaceId) })
+).annotate({ identifier: "PlanRequest" })
 export type PlanRequest = typeof PlanRequest.Type

@@ -1,8 +1,11 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Result, Schema } from "effect"
+import { Arbitrary, Effect, Result, Schema } from "effect"
 import { issuesOf } from "../../../src/domain/Issue.ts"
 import { Provider } from "../../../src/domain/Provider.ts"
-import { RoutingRequest } from "../../../src/domain/routing/RoutingRequest.ts"
+import { PlanRequest, RoutingRequest, routingFields } from "../../../src/domain/routing/RoutingRequest.ts"
+import { planByTheBook } from "./planByTheBook.ts"
+import { propertyRuns } from "./propertyRuns.ts"
+import { anyRoutingCase, type RoutingCase } from "./RoutingCase.ts"
 
 const decode = Schema.decodeUnknownResult(RoutingRequest, { errors: "all" })
 
@@ -65,8 +68,100 @@ describe("a routing request", () => {
     ["targets", withEndpoint(null), "targets.0.endpoint: must be an object"],
     ["targets", withEndpoint({ kind: "fast" }), `targets.0.endpoint.kind: must be ${kinds}`],
     ["targets", withEndpoint({ region: "asia" }), `targets.0.endpoint.region: must be ${regions}`],
-    ["targets", withEndpoint({ zdr: 1, shared: null }), twoFlags]
+    ["targets", withEndpoint({ zdr: 1, shared: null }), twoFlags],
+    ["zdr", true, `zdr: unknown member; known: ${Object.keys(routingFields).join(", ")}`],
+    ["targets", [{ provider: "openai", shared: false }], "targets.0.shared: unknown member; known: provider, endpoint"],
+    ["targets", withEndpoint({ ZDR: true }), "targets.0.endpoint.ZDR: unknown member; known: kind, region, zdr, shared"]
   ])("with %s %j is refused", (member, value, expected) => {
     assert.strictEqual(issues({ ...least, [member]: value }).join(), expected)
+  })
+})
+
+type Json = Record<string, unknown>
+type Path = ReadonlyArray<string | number>
+
+/** Every object of a request with its path. */
+const objectsIn = (value: unknown, path: Path = []): ReadonlyArray<readonly [Path, Json]> => {
+  if (typeof value !== "object" || value === null) return []
+  const inner = Object.entries(value).flatMap(([name, part]) =>
+    objectsIn(part, [...path, Array.isArray(value) ? Number(name) : name])
+  )
+  return Array.isArray(value) ? inner : [[path, value as Json], ...inner]
+}
+
+const misspellings: ReadonlyArray<(name: string) => string> = [
+  (name) => name.toUpperCase(),
+  (name) =>
+    name.replace(/_(.)/g, (_, letter: string) => letter.toUpperCase()).replace(/^./, (one) => one.toUpperCase()),
+  (name) => name.slice(0, -1),
+  (name) => `${name}s`,
+  (name) => ` ${name}`,
+  (name) => `x-${name}`,
+  (name) => name.replace(/^.*_|$/, "_"),
+  () => "__proto__",
+  () => "constructor"
+]
+
+/** A request as JSON with one member misspelt, or in an object of another depth, instead of the member or beside it. */
+const misspelt = ({ pick, request }: RoutingCase) => {
+  const given = JSON.parse(JSON.stringify(request)) as Json
+  const objects = objectsIn(given)
+  const members = objects.flatMap(([path, object]) => Object.keys(object).map((member) => ({ member, object, path })))
+  const { member, object, path } = members[pick % members.length] ?? assert.fail("no member")
+  const way = Math.floor(pick / members.length)
+  const others = objects.filter(([other]) => other.length !== path.length && !other.includes(member))
+  const other = way % 2 === 0 ? undefined : others[way % others.length]
+  const typo = misspellings[way % misspellings.length]?.(member) ?? ""
+  const [name, [place, target]] = other === undefined ? [typo, [path, object] as const] : [member, other]
+  const value = object[member]
+  if (way % 3 !== 0) Reflect.deleteProperty(object, member)
+  Object.defineProperty(target, name, { value, enumerable: true })
+  return { given, name, path: place }
+}
+
+/** Fails unless a misspelt request is refused by the name of the member, or plans as if it was not misspelt. */
+const neverWeaker = (schema: Schema.ConstraintDecoder<RoutingRequest>, one: RoutingCase) => {
+  const { given, name, path } = misspelt(one)
+  Result.match(Schema.decodeUnknownResult(schema, { errors: "all" })(given), {
+    onSuccess: (request) => assert.deepStrictEqual(planByTheBook({ ...one, request }), planByTheBook(one)),
+    onFailure: ({ issue }) => {
+      const unknown = issuesOf(issue).filter(({ message }) => message.startsWith("unknown member;"))
+      const isShown = /^[\w.[\]-]{1,20}$/.test(name)
+      assert.deepStrictEqual(
+        unknown.map((found) => found.path),
+        [isShown ? [...path, name] : path]
+      )
+    }
+  })
+}
+
+describe("a request with a misspelt or misplaced member (Q31)", () => {
+  it.prop(
+    "is refused and the member named, whatever the member and its depth",
+    [anyRoutingCase],
+    ([one]) => neverWeaker(RoutingRequest, one),
+    propertyRuns
+  )
+
+  it("plans as something else where unknown members are ignored (control)", () => {
+    const cases = Effect.runSync(Arbitrary.sampleEffect(anyRoutingCase, { count: 2000, seed: "misspelt" }))
+    const open = Schema.decodeUnknownResult(Schema.Struct(routingFields))
+    const sharedIn = (one: RoutingCase) => planByTheBook(one).steps.filter((step) => step.endsWith(" shared")).length
+    const costsMore = (one: RoutingCase) => {
+      const decoded = open(misspelt(one).given)
+      return Result.isSuccess(decoded) && sharedIn({ ...one, request: decoded.success }) > sharedIn(one)
+    }
+    assert.isTrue(cases.some(costsMore))
+  })
+
+  it("is refused however it is decoded, and as a tenant's request too", () => {
+    const { account_id, ...asked } = least
+    for (const [schema, request] of [
+      [RoutingRequest, { ...least, requires_ZDR: true }],
+      [PlanRequest, { ...asked, targets: [{ provider: "openai", shared: false }] }],
+      [PlanRequest, { ...asked, account_id }]
+    ] as const) {
+      assert.isTrue(Result.isFailure(Schema.decodeUnknownResult(schema, { onExcessProperty: "ignore" })(request)))
+    }
   })
 })

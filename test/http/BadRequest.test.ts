@@ -19,10 +19,10 @@ const fields: Cases = [
     issue("must not be empty", "key"),
     issue("must be a known provider slug", "provider"),
     issue("must be a string or null", "name"),
+    issue("must be true or false", "disabled"),
     issue("must be a string", "allowed_models", 1),
     issue("must be a string", "allowed_models", 3),
-    issue("must be true, false or null", "declared_zdr"),
-    issue("must be true or false", "disabled")
+    issue("must be true, false or null", "declared_zdr")
   ]
 ]
 

@@ -9,6 +9,7 @@ import { TestService } from "../support/http/TestService.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 
 const limit = 40
+const bytes = 16_777_216
 
 const under = (idempotency_key: string): ReadonlyArray<Header> => [["Idempotency-Key", idempotency_key]]
 
@@ -19,7 +20,7 @@ for (const batching of [true, false]) {
   const limited = TestService.layerWith({
     settings: ({ database, ...settings }) => ({
       ...settings,
-      poolLimits: { credentials: limit, bytes: 16_777_216 },
+      poolLimits: { credentials: limit, bytes },
       database: { ...database, batching }
     })
   })
@@ -49,6 +50,34 @@ for (const batching of [true, false]) {
         created(yield* create(minimal, under("new")))
         assertFull(yield* create(minimal))
       })
+    )
+
+    it.effect(
+      "as is a create or an update beyond MAX_POOL_BYTES, which counts exactly and is free after a deletion",
+      () =>
+        Effect.gen(function* () {
+          const { create, delete: remove, update } = yield* TestService.newTenant
+          const { sql } = yield* TestService
+          const large = { allowed_models: Arr.range(1, 99).map((n) => `${n}`.padEnd(255, "m")) }
+          const id = createdId(yield* create(minimal))
+          const [other, last] = [createdId(yield* create(minimal)), createdId(yield* create(minimal))]
+          yield* sql`UPDATE pools SET bytes = ${bytes} - 24_000 WHERE provider = ${minimal.provider}`
+          const full = {
+            path: ["provider"],
+            message: `must have at most ${bytes} bytes of lists and keys in a workspace`
+          }
+          assertInvalid(yield* create({ ...minimal, ...large }), full)
+          assertInvalid(yield* update(id, large), full)
+          const half = { allowed_models: large.allowed_models.slice(0, 60) }
+          assert.deepStrictEqual(
+            (yield* Effect.all([update(id, half), update(other, half)], { concurrency: "unbounded" }))
+              .map(({ status }) => status)
+              .toSorted(),
+            [200, 400]
+          )
+          assert.strictEqual((yield* remove(last)).status, 200)
+          created(yield* create(minimal))
+        })
     )
 
     it.effect("what was stored beyond it is still listed, changed and planned with", () =>

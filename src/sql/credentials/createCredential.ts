@@ -6,10 +6,9 @@ import { type PoolLimits, PoolFull, type UnstoredCredential, WorkspaceGone } fro
 import { type Answer, DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import type { IdempotencyRecord } from "../../port/IdempotencyRecords.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
-import { makeLookUp } from "../connection/makeLookUp.ts"
 import { columnTypes, credentialOf, memberBytesOf, newColumns, type NewRow } from "./credentialRows.ts"
 import { makeWrite } from "./makeWrite.ts"
-import { keyColumns, memberBytes, type PoolKey, poolKey, samePool } from "./poolRows.ts"
+import { keyColumns, makeFindRoom, memberBytes, poolKey, refuseBytes, samePool } from "./poolRows.ts"
 
 /** A new row, and the idempotency record that is stored with it, if any. */
 type Creation = NewRow & { readonly [K in keyof IdempotencyRecord]: Uint8Array | null }
@@ -31,6 +30,7 @@ const recordColumns = ["account_id", "key_hash", "credential_id", "fingerprint",
  */
 const makeInsert = (pool: ConnectionPool, limits: PoolLimits, withRecord: boolean) => {
   const { sql } = pool
+  const find = makeFindRoom(pool)
   const [most, mostBytes] = [sql.literal(String(limits.credentials)), sql.literal(String(limits.bytes))]
   const now = sql`date_trunc('milliseconds', now())`
   const room = sql`
@@ -96,47 +96,13 @@ const makeInsert = (pool: ConnectionPool, limits: PoolLimits, withRecord: boolea
     recall: ({ account_id, id, sealed }) => sql<Assigned>`
       SELECT ${sql.csv(assigned)} FROM credentials
       WHERE account_id = ${account_id} AND id = ${id} AND sealed = ${sealed}`,
-    refusal: makeRefusal(pool, limits)
-  })
-}
-
-interface Room {
-  readonly members: number
-  readonly bytes: number
-}
-
-/** Why a pool takes no new member, unless it has room for one: then the batch asked for more than that. */
-const makeRefusal = (pool: ConnectionPool, limits: PoolLimits) => {
-  const { sql } = pool
-  const find = makeLookUp<PoolKey & { readonly adds: string }, Room, Room>(pool, {
-    operation: "pools.room",
-    by: { account_id: "uuid", workspace_id: "uuid", provider: "text", adds: "text" },
-    select: ({ account_id, provider, workspace_id, adds }) => sql<Room>`
-      SELECT coalesce(pools.members, 0) AS members, (coalesce(pools.bytes, 0) + ${adds}::bigint)::float8 AS bytes
-      FROM workspaces LEFT JOIN pools ON pools.account_id = workspaces.account_id
-      AND pools.workspace_id = workspaces.id AND pools.provider = ${provider}
-      WHERE workspaces.account_id = ${account_id} AND workspaces.id = ${workspace_id} AND deleted_at IS NULL`,
-    read: ({ bytes, members }) => ({ bytes, members })
-  })
-  return (row: Creation): Answer<void, WorkspaceGone | PoolFull> =>
-    Effect.flatMap(
-      find({
-        account_id: row.account_id,
-        workspace_id: row.workspace_id,
-        provider: row.provider,
-        adds: String(memberBytesOf(row))
-      }),
-      Option.match({
-        onNone: (): Effect.Effect<void, PoolFull | WorkspaceGone> => Effect.fail(new WorkspaceGone()),
-        onSome: ({ bytes, members }): Effect.Effect<void, PoolFull | WorkspaceGone> => {
-          if (members >= limits.credentials) {
-            return Effect.fail(new PoolFull({ of: "credentials", limit: limits.credentials }))
-          }
-          if (bytes > limits.bytes) return Effect.fail(new PoolFull({ of: "bytes", limit: limits.bytes }))
-          return Effect.void
-        }
+    refusal: (row) =>
+      Effect.flatMap(find(row), (room): Effect.Effect<void, WorkspaceGone | PoolFull> => {
+        if (room === undefined || room.workspace_deleted) return Effect.fail(new WorkspaceGone())
+        if (room.members < limits.credentials) return refuseBytes(room, limits, memberBytesOf(row))
+        return Effect.fail(new PoolFull({ of: "credentials", limit: limits.credentials }))
       })
-    )
+  })
 }
 
 const taken = new DatabaseFailure({ kind: "IdTaken", sqlstate: undefined, constraint: "credentials_pkey" })

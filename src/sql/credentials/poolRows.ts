@@ -1,5 +1,9 @@
+import { Effect, Option } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
-import type { AccountId, WorkspaceId } from "../../domain/Identifiers.ts"
+import type { AccountId, CredentialId, WorkspaceId } from "../../domain/Identifiers.ts"
+import { PoolFull, type PoolLimits } from "../../port/CredentialRepository.ts"
+import type { ConnectionPool } from "../connection/ConnectionPool.ts"
+import { makeLookUp } from "../connection/makeLookUp.ts"
 import { bytesOf } from "./credentialRows.ts"
 
 /** Names a pool: the credentials of a workspace and provider. */
@@ -56,3 +60,35 @@ export const raisePools = (sql: SqlClient.SqlClient, confine: Confine) => sql`
       FROM changed GROUP BY ${keyColumns(sql, "changed")}
     ) AS total WHERE ${samePool(sql, "pools", "total")} ${confine("pools")}
   )`
+
+/** What a pool holds, without the bytes of one credential if that is there, whose sealed key has `sealed` bytes. */
+interface Room {
+  readonly workspace_deleted: boolean
+  readonly members: number
+  readonly bytes: number
+  readonly sealed: number
+}
+
+/** Makes a look-up of the room for a credential; undefined if there is no such workspace. */
+export const makeFindRoom = (pool: ConnectionPool) => {
+  const { sql } = pool
+  const find = makeLookUp<PoolKey & { readonly id: CredentialId }, Room, Room>(pool, {
+    operation: "pools.room",
+    by: { account_id: "uuid", workspace_id: "uuid", provider: "text", id: "uuid" },
+    select: ({ account_id, id, provider, workspace_id }) => sql<Room>`
+      SELECT deleted_at IS NOT NULL AS workspace_deleted, coalesce(pools.members, 0) AS members,
+        (coalesce(pools.bytes, 0) - coalesce(${memberBytes(sql, "credentials")}, 0))::float8 AS bytes,
+        coalesce(octet_length(credentials.sealed), 0) AS sealed
+      FROM workspaces LEFT JOIN pools ON pools.account_id = workspaces.account_id
+      AND pools.workspace_id = workspaces.id AND pools.provider = ${provider}
+      LEFT JOIN credentials ON credentials.account_id = workspaces.account_id AND credentials.id = ${id}
+      WHERE workspaces.account_id = ${account_id} AND workspaces.id = ${workspace_id}`,
+    read: ({ bytes, members, sealed, workspace_deleted }) => ({ bytes, members, sealed, workspace_deleted })
+  })
+  return ({ account_id, id, provider, workspace_id }: PoolKey & { readonly id: CredentialId }) =>
+    Effect.map(find({ account_id, workspace_id, provider, id }), Option.getOrUndefined)
+}
+
+/** Fails if a credential of that many bytes does not fit. */
+export const refuseBytes = ({ bytes }: Room, limits: PoolLimits, adds: number) =>
+  bytes + adds > limits.bytes ? Effect.fail(new PoolFull({ of: "bytes", limit: limits.bytes })) : Effect.void

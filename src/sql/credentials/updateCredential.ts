@@ -4,12 +4,12 @@ import type { Credential } from "../../domain/Credential.ts"
 import { ChangeableField } from "../../domain/CredentialChanges.ts"
 import type { AccountId } from "../../domain/Identifiers.ts"
 import type { SealedKey } from "../../domain/SealedKey.ts"
-import { type CredentialUpdate, PoolFull, type PoolLimits } from "../../port/CredentialRepository.ts"
+import type { CredentialUpdate, PoolFull, PoolLimits } from "../../port/CredentialRepository.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
 import type { CredentialKey } from "../connection/rowOrder.ts"
 import { bytesOf, columnTypes, memberBytesOf } from "./credentialRows.ts"
 import { makeWrite } from "./makeWrite.ts"
-import { keyColumns, lockTargets, memberBytes, raisePools } from "./poolRows.ts"
+import { keyColumns, lockTargets, makeFindRoom, memberBytes, raisePools, refuseBytes } from "./poolRows.ts"
 
 /** The columns that an update writes, beside those of the key. */
 const policyColumns = ["label", ...ChangeableField.literals.filter((field) => field !== "key")] as const
@@ -31,7 +31,8 @@ const actsOf = ({ account_id, fields, id, key_version, revision, workspace_id }:
 
 /** Updates a credential that still has the revision that was read, if its pool has room for what it becomes. */
 export const updateCredential = (pool: ConnectionPool, limits: PoolLimits) => {
-  const { ask, sql } = pool
+  const { sql } = pool
+  const find = makeFindRoom(pool)
   const assignments = sql.csv([
     ...policyColumns.map((column) => sql`${sql(column)} = given.${sql(column)}`),
     ...sealedColumns.map((column) => sql`${sql(column)} = coalesce(given.${sql(column)}, credentials.${sql(column)})`),
@@ -46,24 +47,6 @@ export const updateCredential = (pool: ConnectionPool, limits: PoolLimits) => {
   const fits = sql`
     target.revision = wanted.revision
     AND (pool_growth <= 0 OR pools.bytes + pool_growth <= ${sql.literal(String(limits.bytes))})`
-
-  /** The size is no more than an answer to why nothing was written, so the largest that the update can be counts. */
-  const refusal = (values: Values) =>
-    Effect.flatMap(
-      ask(
-        sql<{ bytes: number }>`
-          SELECT (pools.bytes + ${memberBytesOf(values)} - ${memberBytes(sql, "credentials")}
-            + CASE WHEN ${values.sealed === null} THEN octet_length(credentials.sealed) ELSE 0 END)::float8 AS bytes
-          FROM credentials JOIN pools USING (account_id, workspace_id, provider)
-          WHERE credentials.account_id = ${values.account_id} AND credentials.id = ${values.id}
-          AND credentials.revision = ${values.revision}`,
-        "pools.room"
-      ),
-      ([room]) =>
-        room !== undefined && room.bytes > limits.bytes
-          ? Effect.fail(new PoolFull({ of: "bytes", limit: limits.bytes }))
-          : Effect.void
-    )
 
   const write = makeWrite<Values, CredentialKey, PoolFull>(pool, {
     operation: "credentials.update",
@@ -81,7 +64,12 @@ export const updateCredential = (pool: ConnectionPool, limits: PoolLimits) => {
       ), ${raisePools(sql, confine)}`,
     returning: ["account_id", "id"],
     recall: ({ account_id, id }) => Effect.succeed([{ account_id, id }]),
-    refusal
+    refusal: (row) =>
+      Effect.flatMap(find(row), (room) =>
+        room === undefined
+          ? Effect.void
+          : refuseBytes(room, limits, memberBytesOf(row) + (row.sealed === null ? room.sealed : 0))
+      )
   })
 
   return (account_id: AccountId, { credential, fields, key_version, revision, sealed }: CredentialUpdate) => {

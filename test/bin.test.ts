@@ -26,7 +26,7 @@ describe.each([
 
   it.live.each(["22.19.0", "24.0.0"])("%s is accepted", (version) =>
     Effect.gen(function* () {
-      assert.deepStrictEqual(yield* runAs(version, program), { code: 0, stdout: "byok v2.0.0\n", stderr: "" })
+      assert.deepStrictEqual(yield* runAs(version, program), { code: 0, stdout: "byok v1.0.0\n", stderr: "" })
     })
   )
 })

@@ -157,7 +157,7 @@ export const completeDocument = (document: object) => {
 /** Title, description and completion of the OpenAPI document. */
 export const openApiAnnotations = OpenApi.annotations({
   title: "BYOK provider credentials",
-  version: "2.0.0",
+  version: "1.0.0",
   summary: "Stores provider keys brought by customers.",
   description: [
     "Create, list, change and delete provider credentials. The raw key goes in, is encrypted at rest and never comes out.",

@@ -276,7 +276,7 @@ export class GatewayApi extends HttpApi.make("byok-gateway")
   .annotateMerge(
     OpenApi.annotations({
       title: "BYOK for gateways",
-      version: "2.0.0",
+      version: "1.0.0",
       description: "Route requests with customers' own keys. Only for the gateway's user, over the Unix socket."
     })
   ) {}

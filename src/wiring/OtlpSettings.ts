@@ -3,7 +3,7 @@ import { Effect, Option, Redacted, Schema, SchemaTransformation } from "effect"
 import { decodedBy, oneOf, secret, setting, settingOr, text, trueOrFalse } from "./Environment.ts"
 
 /** The version of the program. */
-export const version = "2.0.0"
+export const version = "1.0.0"
 
 type Pairs = Readonly<Record<string, string>>
 

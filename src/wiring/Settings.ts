@@ -132,22 +132,8 @@ export type Settings = Readonly<Effect.Success<typeof table>>
 export const namesToken = ({ pkcs11: { keys, module, pin, pinFile, token } }: Settings): boolean =>
   [keys, module, pin, pinFile, token].some((given) => Option.isSome<unknown>(given))
 
-const oneCollector =
-  "traces and metrics go to OTEL_EXPORTER_OTLP_ENDPOINT with OTEL_EXPORTER_OTLP_HEADERS, and OTEL_TRACES_EXPORTER or OTEL_METRICS_EXPORTER turns one of them off"
-/** Settings of earlier versions, and what to do instead. A deployment that still relies on one must not start without it. */
-const removedSettings = {
-  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: oneCollector,
-  OTEL_EXPORTER_OTLP_METRICS_ENDPOINT: oneCollector,
-  OTEL_EXPORTER_OTLP_TRACES_HEADERS: oneCollector,
-  OTEL_EXPORTER_OTLP_METRICS_HEADERS: oneCollector,
-  BYOK_PROCESSES: "run more instances instead, on other machines or on one port with BYOK_REUSE_PORT=true"
-}
-
 /** Reads every setting except those of the log, and removes secrets from the environment. */
 export const readSettings: Effect.Effect<Settings, InvalidSetting> = Effect.gen(function* () {
-  for (const [name, instead] of Object.entries(removedSettings)) {
-    if (Option.isSome(yield* setting(name, text))) return yield* refuse(`${name} is no longer a setting: ${instead}.`)
-  }
   const settings = yield* table
   yield* warnOfMisspelt
   const { database, keyring, keyringFile, pkcs11 } = settings

@@ -138,7 +138,7 @@ layerLive(CommandLine.layer)("output that cannot be written (F14)", (it) => {
       )
       assert.strictEqual(stderr, "")
       const [code, made = "", version] = stdout.split("\n")
-      assert.deepStrictEqual([code, version], ["0", "byok v2.0.0"])
+      assert.deepStrictEqual([code, version], ["0", "byok v1.0.0"])
       const key = textIn(JSON.parse(made) as Record<string, unknown>, "management_key")
       const found = yield* sql`SELECT 1 FROM api_keys WHERE hash = decode(${sha256(key)}, 'hex')`
       assert.lengthOf(found, 1)

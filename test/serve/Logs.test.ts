@@ -83,7 +83,7 @@ layerLive(OnDatabase.layer, { timeout: "60 seconds" })("the log of a service", (
       const span = (yield* collector.traceOf("POST /api/v1/byok")).find(({ kind }) => kind === 2)
       assert.deepStrictEqual([created.trace_id, created.span_id], ["a".repeat(32), span?.spanId])
       assert.strictEqual(span?.resource["service.instance.id"], "pod-1")
-      for (const entry of found) assert.deepStrictEqual([entry.instance, entry.version], ["pod-1", "2.0.0"])
+      for (const entry of found) assert.deepStrictEqual([entry.instance, entry.version], ["pod-1", "1.0.0"])
     })
   )
 

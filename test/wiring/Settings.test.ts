@@ -250,22 +250,6 @@ describe("settings", () => {
     })
   )
 
-  it.effect.each<readonly [name: string, instead: string]>([
-    ["BYOK_PROCESSES", "run more instances instead, on other machines or on one port with BYOK_REUSE_PORT=true"],
-    ...["TRACES_ENDPOINT", "METRICS_ENDPOINT", "TRACES_HEADERS", "METRICS_HEADERS"].map(
-      (name) =>
-        [
-          `OTEL_EXPORTER_OTLP_${name}`,
-          "traces and metrics go to OTEL_EXPORTER_OTLP_ENDPOINT with OTEL_EXPORTER_OTLP_HEADERS, and OTEL_TRACES_EXPORTER or OTEL_METRICS_EXPORTER turns one of them off"
-        ] as const
-    )
-  ])("of an earlier version are refused with what to do instead, unless empty: %s", ([name, instead]) =>
-    Effect.gen(function* () {
-      assert.strictEqual(yield* refusalOf({ [name]: "1" }), `${name} is no longer a setting: ${instead}.`)
-      assert.deepStrictEqual(plain(yield* read({ [name]: "" })), defaults)
-    })
-  )
-
   it.effect.each<readonly [of: string, env: Variables, expected: Plain]>([
     [
       "the server's own certificate come in a pair (F19)",

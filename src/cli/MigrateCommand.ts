@@ -13,13 +13,16 @@ const distribute = toggle(
 export const migrateCommand = Command.make("migrate", { distribute }, (flags) =>
   Effect.gen(function* () {
     const settings = yield* readSettings
-    const { distributed, migrated } = yield* Effect.scoped(migrateDatabase(settings, flags))
-    const done = migrated.length === 0 ? "The database is up to date." : `Migrated: ${migrated.join(", ")}`
+    const { distributed, migrated, restored } = yield* Effect.scoped(migrateDatabase(settings, flags))
+    const done = [
+      migrated.length === 0 ? "The database is up to date." : `Migrated: ${migrated.join(", ")}`,
+      ...(restored.length === 0 ? [] : [`Restored the foreign keys ${restored.join(", ")}`])
+    ].join("\n")
     const spread =
       distributed.length === 0 ? "All tables were distributed before." : `Distributed: ${distributed.join(", ")}`
     const text = flags.distribute ? `${done}\n${spread}` : done
-    const result = { migrated, ...(flags.distribute ? { distributed } : {}) }
-    const changed = migrated.length + distributed.length > 0
+    const result = { migrated, restored, ...(flags.distribute ? { distributed } : {}) }
+    const changed = migrated.length + restored.length + distributed.length > 0
     yield* printAs(result, text, changed ? "the database was migrated" : undefined)
   })
 ).pipe(

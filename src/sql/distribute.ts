@@ -4,11 +4,26 @@ import type { SqlClient } from "effect/sql"
 import { type DatabaseSettings, makeClient } from "./connection/Database.ts"
 import { failureOf } from "./connection/DatabaseErrors.ts"
 import type { DatabaseTarget } from "./connection/DatabaseTarget.ts"
-import { distributedTables } from "./inspectSession.ts"
 import { inTurn, preparing } from "./Migrations.ts"
 
+/** The tables that Citus keeps for `byok migrate --distribute`; the last one says that it has finished. */
+const distributedTables = [
+  "accounts",
+  "workspaces",
+  "pools",
+  "credentials",
+  "idempotency_records",
+  "credential_parkings",
+  "credential_use",
+  "audit_entries"
+] as const
+
+type ForeignKey = readonly [table: string, name: string, definition: string]
+
+const credential = "(account_id, credential_id) REFERENCES credentials (account_id, id) ON DELETE CASCADE"
+
 /** Foreign keys within an account, which Citus enforces on its node once both tables are distributed. */
-const foreignKeys = [
+const keysOfNode: ReadonlyArray<ForeignKey> = [
   ["workspaces", "workspaces_account_id_fkey", "(account_id) REFERENCES accounts"],
   ["pools", "pools_workspace", "(account_id, workspace_id) REFERENCES workspaces (account_id, id)"],
   [
@@ -16,21 +31,58 @@ const foreignKeys = [
     "credentials_pool",
     "(account_id, workspace_id, provider) REFERENCES pools (account_id, workspace_id, provider)"
   ],
-  ...["credential_parkings", "credential_use"].map(
-    (table) =>
-      [
-        table,
-        `${table}_credential`,
-        "(account_id, credential_id) REFERENCES credentials (account_id, id) ON DELETE CASCADE"
-      ] as const
+  ["credential_parkings", "credential_parkings_credential", credential],
+  ["credential_use", "credential_use_credential", credential]
+]
+
+/** All foreign keys that distributing drops: a table that stays on the coordinator cannot refer to one that does not. */
+const droppedKeys: ReadonlyArray<ForeignKey> = [
+  ...keysOfNode,
+  ["api_keys", "api_keys_account_id_fkey", "(account_id) REFERENCES accounts"]
+]
+
+/** Those of some foreign keys that tables lack. */
+const lost = (sql: SqlClient.SqlClient, keys: ReadonlyArray<ForeignKey>) =>
+  Effect.map(
+    sql<{ name: string }>`
+      SELECT key.name FROM unnest(${keys.map(([table]) => table)}::text[], ${keys.map(([, name]) => name)}::text[])
+        AS key (tablename, name)
+      WHERE to_regclass(tablename) IS NOT NULL AND NOT EXISTS (
+        SELECT 1 FROM pg_constraint WHERE conrelid = to_regclass(tablename) AND conname = key.name)`,
+    (rows) => keys.filter(([, key]) => rows.some(({ name }) => name === key))
   )
-] as const
+
+/** Adds those of some foreign keys that tables lack, and returns their names. */
+const restore = (sql: SqlClient.SqlClient, keys: ReadonlyArray<ForeignKey>) =>
+  Effect.gen(function* () {
+    const missing = yield* lost(sql, keys)
+    for (const [table, name, definition] of missing) {
+      yield* sql.unsafe(`ALTER TABLE ${table} ADD CONSTRAINT ${name} FOREIGN KEY ${definition}`)
+    }
+    return missing.map(([, name]) => name)
+  })
+
+/**
+ * How far the rows of tenants are spread over the nodes of a Citus cluster; `incomplete` if they are not, but foreign keys
+ * are missing, as after the way back.
+ */
+export const distributionOf = (sql: SqlClient.SqlClient) =>
+  Effect.gen(function* () {
+    const citus = yield* sql`SELECT 1 FROM pg_class WHERE oid = to_regclass('pg_catalog.pg_dist_partition')`
+    if (citus.length > 0) {
+      const { length } = yield* sql`
+        SELECT 1 FROM pg_catalog.pg_dist_partition
+        WHERE logicalrelid IN (SELECT to_regclass(name) FROM unnest(${distributedTables}::text[]) AS name)`
+      if (length > 0) return length < distributedTables.length ? ("unfinished" as const) : ("distributed" as const)
+    }
+    return (yield* lost(sql, droppedKeys)).length > 0 ? ("incomplete" as const) : ("none" as const)
+  })
 
 const stepOf = (sql: SqlClient.SqlClient, table: (typeof distributedTables)[number]) => {
   switch (table) {
     case "accounts":
       return Effect.andThen(
-        Effect.forEach([...foreignKeys, ["api_keys", "api_keys_account_id_fkey"] as const], ([table, name]) =>
+        Effect.forEach(droppedKeys, ([table, name]) =>
           sql.unsafe(`ALTER TABLE ${table} DROP CONSTRAINT IF EXISTS ${name}`)
         ),
         sql`SELECT create_distributed_table('accounts', 'id')`
@@ -38,9 +90,7 @@ const stepOf = (sql: SqlClient.SqlClient, table: (typeof distributedTables)[numb
     // Comes last. Citus then commits an entry with the act on another node, and starts its numbers again.
     case "audit_entries":
       return Effect.gen(function* () {
-        for (const [table, name, definition] of foreignKeys) {
-          yield* sql.unsafe(`ALTER TABLE ${table} ADD CONSTRAINT ${name} FOREIGN KEY ${definition}`)
-        }
+        yield* restore(sql, keysOfNode)
         for (const name of distributedTables.slice(0, -1)) {
           yield* sql`SELECT truncate_local_data_after_distributing_table(${name}::text::regclass)`
         }
@@ -85,5 +135,18 @@ export const distribute = (target: DatabaseTarget, settings: Pick<DatabaseSettin
       )
       const distributed = yield* inTurn(lock, distributing)
       return Option.isSome(distributed) ? { distributed: distributed.value } : { lacks: "another migration is running" }
+    })
+  ).pipe(Effect.provide(Reactivity.layer), Effect.mapError(failureOf))
+
+/** Restores the foreign keys that the way back from Citus leaves out, and returns their names. */
+export const restoreForeignKeys = (
+  target: DatabaseTarget,
+  settings: Pick<DatabaseSettings, "connectTimeout" | "pooler">
+) =>
+  Effect.scoped(
+    Effect.gen(function* () {
+      const lock = yield* makeClient(target, { ...settings, poolSize: 1 })
+      const sql = yield* makeClient(target, { ...settings, poolSize: 1 }, { startupParameters: preparing })
+      return Option.getOrElse(yield* inTurn(lock, sql.withTransaction(restore(sql, droppedKeys))), () => [])
     })
   ).pipe(Effect.provide(Reactivity.layer), Effect.mapError(failureOf))

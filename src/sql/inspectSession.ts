@@ -6,6 +6,7 @@ import { type DatabaseSettings, makeClient } from "./connection/Database.ts"
 import { failureOf } from "./connection/DatabaseErrors.ts"
 import type { DatabaseTarget } from "./connection/DatabaseTarget.ts"
 import { sessionState } from "./connection/Durability.ts"
+import { distributionOf } from "./distribute.ts"
 
 /** Rights on tables, by the table. */
 export type Rights = Readonly<Record<string, ReadonlyArray<"SELECT" | "INSERT" | "UPDATE" | "DELETE">>>
@@ -46,29 +47,6 @@ export const missingRights = (sql: SqlClient.SqlClient, rights: Rights) => {
       ELSE has_any_column_privilege(to_regclass(name), kind) END
     GROUP BY name ORDER BY min(n)`
 }
-
-/** The tables that Citus keeps for `byok migrate --distribute`; the last one says that it has finished. */
-export const distributedTables = [
-  "accounts",
-  "workspaces",
-  "pools",
-  "credentials",
-  "idempotency_records",
-  "credential_parkings",
-  "credential_use",
-  "audit_entries"
-] as const
-
-/** How far the rows of tenants are spread over the nodes of a Citus cluster. */
-const distributionOf = (sql: SqlClient.SqlClient) =>
-  Effect.gen(function* () {
-    const citus = yield* sql`SELECT 1 FROM pg_class WHERE oid = to_regclass('pg_catalog.pg_dist_partition')`
-    if (citus.length === 0) return "none" as const
-    const { length } = yield* sql`
-      SELECT 1 FROM pg_catalog.pg_dist_partition
-      WHERE logicalrelid IN (SELECT to_regclass(name) FROM unnest(${distributedTables}::text[]) AS name)`
-    return length === 0 ? "none" : length < distributedTables.length ? "unfinished" : "distributed"
-  })
 
 /**
  * Whether server, database and role let sessions acknowledge early by default, and which rights the role lacks; a failure

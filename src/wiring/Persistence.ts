@@ -17,7 +17,7 @@ import { failureOf, sentenceOn } from "../sql/connection/DatabaseErrors.ts"
 import { type DatabaseTarget, InvalidDatabaseUrl, parseDatabaseUrl } from "../sql/connection/DatabaseTarget.ts"
 import { durableSession } from "../sql/connection/Durability.ts"
 import { inspectSession, type Rights, servingRights } from "../sql/inspectSession.ts"
-import { distribute } from "../sql/distribute.ts"
+import { distribute, restoreForeignKeys } from "../sql/distribute.ts"
 import * as EmbeddedPostgres from "../sql/embedded/EmbeddedPostgres.ts"
 import * as KekRegistryLive from "../sql/keyring/KekRegistryLive.ts"
 import * as LeakedKeysLive from "../sql/credentials/LeakedKeysLive.ts"
@@ -141,19 +141,31 @@ export const openDatabase = Effect.fnUntraced(function* (
       `${opened.name}: distributing its tables was interrupted: run \`byok migrate --distribute\` again.`
     )
   }
+  if (opened.distribution === "incomplete") {
+    return yield* refuse(
+      `${opened.name}: foreign keys are missing, as after the way back from Citus: run \`byok migrate\`.`
+    )
+  }
   return opened
 })
 
-/** Connects to the database and migrates it; to distribute also spreads the accounts over the nodes of Citus. */
+/**
+ * Connects to the database, migrates it and restores foreign keys that it lost; to distribute also spreads the accounts
+ * over the nodes of Citus.
+ */
 export const migrateDatabase = Effect.fnUntraced(function* (
   settings: Settings,
   { distribute: distributes }: { readonly distribute: boolean }
 ) {
   const { name, target, ...schema } = yield* connect(settings, "migrate", "command")
-  if (!distributes) return { ...schema, distributed: [] }
+  if (!distributes) {
+    const restoring = restoreForeignKeys(target, settings.database)
+    const lost = schema.distribution === "incomplete"
+    return { ...schema, distributed: [], restored: lost ? yield* whenReachable(settings, "command", restoring) : [] }
+  }
   const { distributed, lacks } = yield* whenReachable(settings, "command", distribute(target, settings.database))
   return lacks === undefined
-    ? { ...schema, distributed }
+    ? { ...schema, distributed, restored: [] }
     : yield* refuse(`${name} cannot be distributed: ${lacks}; see docs/scaling.md.`)
 })
 

@@ -1,3 +1,5 @@
+import { readFileSync } from "node:fs"
+import { join } from "node:path"
 import { assert, describe } from "@effect/vitest"
 import { Context, DateTime, Duration, Effect, Fiber, Layer, Option, Redacted } from "effect"
 import { AccountRepository } from "../../src/port/AccountRepository.ts"
@@ -13,6 +15,11 @@ import { runCommand } from "../support/process/runCommand.ts"
 import { usePorts } from "./usePorts.ts"
 
 const why = Effect.runSync(Effect.match(postgresWithCitus, { onSuccess: () => undefined, onFailure: ({ why }) => why }))
+
+const [, wayBack = ""] =
+  /^To go back, .*?^```sql\n(.*?)^```/ms.exec(
+    readFileSync(join(import.meta.dirname, "../../docs/scaling.md"), "utf8")
+  ) ?? []
 
 /** The coordinator logs the plan of each statement as it was run. */
 const explaining = {
@@ -141,6 +148,42 @@ describe.skipIf(why !== undefined)(
               name
             )
           }
+        })
+      )
+
+      it.effect("the way back of docs/scaling.md restores every foreign key, also after an interruption", () =>
+        Effect.gen(function* () {
+          const cluster = yield* Citus
+          yield* distribute(cluster)
+          const { query, url: DATABASE_URL } = cluster.coordinator
+          const sql = yield* adminClient(DATABASE_URL)
+          const keys = sql`
+            SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint
+            WHERE contype = 'f' AND connamespace = 'public'::regnamespace ORDER BY conname`
+          const ran = (stdout: string) => ({ code: 0, stdout: `The database is up to date.\n${stdout}`, stderr: "" })
+          const restored = (...names: ReadonlyArray<string>) => ran(`Restored the foreign keys ${names.join(", ")}\n`)
+          const ofKeys = "api_keys_account_id_fkey"
+
+          yield* query(wayBack)
+          assert.deepStrictEqual(yield* runCommand(["migrate"], { DATABASE_URL }), restored(ofKeys))
+          const before = yield* keys
+          assert.lengthOf(before, 6)
+
+          const release = yield* lockTable(sql, "idempotency_records")
+          const interrupted = yield* Effect.forkChild(runByok(["migrate", "--distribute"], { DATABASE_URL }))
+          yield* untilWaiting(sql, 1)
+          yield* Fiber.interrupt(interrupted)
+          yield* release
+          yield* query(wayBack)
+          const { code, stderr } = yield* runCommand(["account", "list"], { DATABASE_URL })
+          assert.strictEqual(code, 1)
+          assert.match(stderr, /^DATABASE_URL: foreign keys are missing, as after the way back/)
+          const names = before.map(({ conname }) => String(conname))
+          const { stdout } = yield* runCommand(["migrate"], { DATABASE_URL })
+          for (const name of names) assert.include(stdout, name)
+          assert.deepStrictEqual(yield* keys, before)
+          assert.deepStrictEqual(yield* runCommand(["migrate"], { DATABASE_URL }), ran(""))
+          assert.strictEqual((yield* runCommand(["account", "list"], { DATABASE_URL })).code, 0)
         })
       )
 

@@ -3,6 +3,7 @@ import * as CipherLive from "./crypto/CipherLive.ts"
 import * as KeyEncryptionLive from "./wiring/KeyEncryptionLive.ts"
 import * as ReadinessLive from "./wiring/ReadinessLive.ts"
 import { RequestTimeout } from "./port/Deadline.ts"
+import * as MemoryBudget from "./port/MemoryBudget.ts"
 import { queueLimits, QueueLimits } from "./port/QueueLimits.ts"
 import { Accounts } from "./service/accounts/Accounts.ts"
 import * as Checkpointing from "./service/audit/Checkpointing.ts"
@@ -29,6 +30,7 @@ export const layerWith = (settings: Settings) =>
     Layer.provideMerge(CipherLive.layer),
     Layer.provideMerge(KeyEncryptionLive.withStores(settings)),
     Layer.provideMerge(Layer.succeed(RequestTimeout, settings.database.deadline)),
+    Layer.provideMerge(MemoryBudget.layer(settings.memoryBudget)),
     Layer.provideMerge(Layer.succeed(QueueLimits, queueLimits(settings.database.queue)))
   )
 

@@ -1,5 +1,8 @@
+import { toServerResponse } from "@effect/platform-node/NodeHttpServerRequest"
+import type { ServerResponse } from "node:http"
+import type { Socket } from "node:net"
 import { Duration, Effect, Layer, Option, Redacted } from "effect"
-import { type HttpRouter, HttpServerResponse } from "effect/http"
+import { type HttpRouter, type HttpServerRequest, HttpServerResponse } from "effect/http"
 import { HttpApiBuilder } from "effect/http-api"
 import { CurrentActor } from "../domain/CurrentCaller.ts"
 import { InvalidParams, NotFound, ServiceUnavailable } from "../domain/Errors.ts"
@@ -9,6 +12,7 @@ import type { Exclusion, ProviderPlan } from "../domain/routing/Plan.ts"
 import { withJsonBody } from "../http/RequestDecodingLive.ts"
 import { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import { CurrentDeadline } from "../port/Deadline.ts"
+import { MemoryBudget } from "../port/MemoryBudget.ts"
 import { WorkspaceResolver } from "../port/WorkspaceResolver.ts"
 import { Accounts } from "../service/accounts/Accounts.ts"
 import { workspaceIssue } from "../service/credentials/Ownership.ts"
@@ -61,6 +65,31 @@ const outcomeNames = {
   Abandoned: "abandoned"
 } as const satisfies Record<Outcome["_tag"], typeof Outcomes.Type>
 
+/** Of each connection, what to do if it breaks before the last answer was read. */
+const unread = new WeakMap<Socket, (hadError: boolean) => void>()
+
+/** The client of a connection has read the answers so far, since it sends another request. */
+const hasRead = (socket: Socket) => {
+  const last = unread.get(socket)
+  if (last !== undefined) socket.off("close", last)
+}
+
+/** Gives up what an answer hands out, if the answer cannot be written or the system reports that it was not read. */
+const ifUnread = (sent: HttpServerRequest.HttpServerRequest) => (giveUp: () => void) => {
+  const response = toServerResponse(sent) as ServerResponse
+  if (response.destroyed) return giveUp()
+  const { socket } = response.req
+  const broken = (hadError: boolean) => {
+    if (hadError) giveUp()
+  }
+  hasRead(socket)
+  unread.set(socket, broken)
+  socket.once("close", broken)
+  response.once("close", () => {
+    if (!response.writableFinished) giveUp()
+  })
+}
+
 /** A gateway names any account, so the default workspace is also missing if there is no such account. */
 const noDefault = {
   path: ["account_id"],
@@ -76,7 +105,7 @@ const routes = HttpApiBuilder.group(
     const workspaces = yield* WorkspaceResolver
     const unavailable = () => new ServiceUnavailable()
     return handlers.handleAll({
-      open: ({ payload: { freshness_ms, workspace_id: given, ...request } }) =>
+      open: ({ payload: { freshness_ms, workspace_id: given, ...request }, request: sent }) =>
         Effect.gen(function* () {
           const refused = () => InvalidParams.of(given === null ? noDefault : workspaceIssue(given))
           const workspace_id = given ?? Option.getOrUndefined(yield* workspaces.resolve(request.account_id, undefined))
@@ -85,10 +114,13 @@ const routes = HttpApiBuilder.group(
             { ...request, workspace_id },
             freshness_ms === 0 ? "now" : Duration.millis(freshness_ms)
           )
-          const { expires_at, id, next, planned, retry_at } = yield* Effect.catchTags(open(planning), {
-            UnknownWorkspace: refused,
-            PoolsUnavailable: unavailable
-          })
+          const { expires_at, id, next, planned, retry_at } = yield* Effect.catchTags(
+            open(request.account_id, planning, ifUnread(sent)),
+            {
+              UnknownWorkspace: refused,
+              PoolsUnavailable: unavailable
+            }
+          )
           const providers = planned.providers.map(verdictsOf)
           const times = { expires_at: timeOf(expires_at), retry_at: timeOf(retry_at) }
           return json(201, { route: id, ...times, next: attemptOf(next), providers })
@@ -96,9 +128,8 @@ const routes = HttpApiBuilder.group(
       report: ({ params: { id, n }, payload: { codes = [], retry_after = null, status } }) =>
         Effect.gen(function* () {
           const now = yield* Effect.clockWith((clock) => Effect.sync(() => clock.currentTimeMillisUnsafe()))
-          const answered = { codes: codes.filter((code) => typeof code === "string"), retry_after }
           const outcome =
-            status === undefined ? ({ _tag: "Abandoned" } as const) : outcomeOf({ status, ...answered }, now)
+            status === undefined ? ({ _tag: "Abandoned" } as const) : outcomeOf({ status, codes, retry_after }, now)
           const answer = yield* Effect.catchTags(report(id, n, outcome), {
             AttemptNotOpen: () => new AnotherAttemptOpen(),
             PoolsUnavailable: unavailable
@@ -175,7 +206,10 @@ const accounts = HttpApiBuilder.group(
   })
 )
 
-const body = Layer.succeed(GatewayBody, (app) => withJsonBody("gateway", app))
+const body = Layer.effect(
+  GatewayBody,
+  Effect.map(MemoryBudget, (budget) => GatewayBody.of((app) => withJsonBody(budget, "gateway", "gateway", app)))
+)
 
 const failures = Layer.succeed(GatewayFailures, (app, { endpoint }) =>
   Effect.catchDefect(Effect.provideService(app, CurrentActor, { kind: "gateway" }), (defect) => {

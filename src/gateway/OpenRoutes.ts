@@ -3,6 +3,7 @@ import { Clock, Context, Data, Effect, Exit, Fiber, Layer, Scope } from "effect"
 import { NotFound, ServiceUnavailable } from "../domain/Errors.ts"
 import { monotonicMillis } from "../domain/routing/Moment.ts"
 import type { Outcome } from "../domain/routing/Outcome.ts"
+import { type Holding, MemoryBudget } from "../port/MemoryBudget.ts"
 import { repeatInBackground } from "../service/repeatInBackground.ts"
 import type { Planned } from "../service/routing/Planned.ts"
 import { Router } from "../service/routing/Router.ts"
@@ -12,8 +13,11 @@ import type { OpenAttempt, Walk } from "../service/routing/Walk.ts"
 /** How long a route may take, in milliseconds. Then its open attempt is abandoned. */
 const longestRoute = 10 * 60 * 1000
 
-/** How many routes may be open at a time, and of how many ended ones the last answer is kept. */
-const maxRoutes = 10_000
+/** For how long the last answer of an ended route may be asked for again, in milliseconds. */
+const answerKept = 60 * 1000
+
+/** About how many bytes a route takes, each step of its plan, and its last answer once it has ended. */
+const bytesOf = { route: 6 * 1024, step: 320, answer: 1024 }
 
 /** A report about another attempt than the open one. */
 export class AttemptNotOpen extends Data.TaggedError("AttemptNotOpen") {}
@@ -36,22 +40,33 @@ export interface ReportAnswer extends RouteAnswer {
   readonly outcome: Outcome
 }
 
-type Answering<A extends RouteAnswer> = Fiber.Fiber<A, PoolsUnavailable>
+/** What is kept of a route when it has ended. */
+interface EndedRoute {
+  readonly holding: Holding
+  /** When it expires, by the monotonic clock; once it has ended, when its last answer does. */
+  until: number
+  /** The last report, and what answers it and every repetition of it. */
+  last:
+    | {
+        readonly n: number
+        readonly outcome: Outcome
+        readonly answer: Effect.Effect<ReportAnswer, PoolsUnavailable>
+        hasFailed: boolean
+      }
+    | undefined
+}
 
-interface Route {
+interface Route extends EndedRoute {
   readonly walk: Walk
-  /** When it expires, by the monotonic clock. */
-  readonly until: number
   /** How many attempts were opened. */
   opened: number
   open: (OpenAttempt & { readonly scope: Scope.Closeable }) | undefined
-  /** The last report, and what answers it and every repetition of it. */
-  last: { readonly n: number; readonly outcome: Outcome; answering: Answering<ReportAnswer> } | undefined
   hasEnded: boolean
 }
 
-const newRoute = (walk: Walk, until: number): Route => ({
+const newRoute = (walk: Walk, holding: Holding, until: number): Route => ({
   walk,
+  holding,
   until,
   opened: 0,
   open: undefined,
@@ -68,9 +83,10 @@ const monotonic = Effect.clockWith((clock) => Effect.sync(() => monotonicMillis(
 export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes", {
   make: Effect.gen(function* () {
     const { report, walk } = yield* Router
+    const { admit } = yield* MemoryBudget
+    const fork = Effect.runForkWith(yield* Effect.context())
     const routes = new Map<string, Route>()
-    const ended = new Map<string, Route>()
-    let opening = 0
+    const ended = new Map<string, EndedRoute>()
 
     const close = (route: Route, outcome: Outcome) =>
       Effect.suspend(() => {
@@ -81,28 +97,42 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
         return Effect.andThen(reported, Scope.close(open.scope, Exit.void))
       })
 
-    /** Ends a route, and abandons its attempt if one is open. */
-    const end = (id: string, route: Route) =>
+    const stop = (id: string, route: Route) =>
       Effect.suspend(() => {
         route.hasEnded = true
         routes.delete(id)
         return close(route, { _tag: "Abandoned" })
       })
 
+    /** Ends a route, and abandons its attempt if one is open. */
+    const end = (id: string, route: Route) =>
+      Effect.ensuring(
+        stop(id, route),
+        Effect.sync(() => route.holding.release())
+      )
+
     /** Ends a route by its last report, whose answer is kept for a while. */
     const finish = (id: string, route: Route) =>
-      Effect.suspend(() => {
+      Effect.flatMap(monotonic, (now) => {
+        route.until = now + answerKept
         ended.set(id, route)
-        const [oldest] = ended.keys()
-        if (ended.size > maxRoutes && oldest !== undefined) ended.delete(oldest)
-        return end(id, route)
+        return stop(id, route)
       })
+
+    const forget = (id: string, { holding }: EndedRoute) => {
+      ended.delete(id)
+      holding.release()
+    }
 
     const endExpired = Effect.flatMap(monotonic, (now) => {
       const expired: Array<readonly [string, Route]> = []
       for (const entry of routes) {
         if (now < entry[1].until) break
         expired.push(entry)
+      }
+      for (const [id, route] of ended) {
+        if (now < route.until) break
+        forget(id, route)
       }
       return Effect.forEach(expired, ([id, route]) => end(id, route), { discard: true })
     })
@@ -133,6 +163,7 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
 
     /** Answers a report, in a fiber of its own: whoever reports may leave, and asks again for the same answer. */
     const answered = (
+      id: string,
       route: Route,
       n: number,
       outcome: Outcome,
@@ -140,41 +171,69 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
     ) =>
       Effect.withFiber((fiber) => {
         const answering = Effect.runForkWith(fiber.context)(Effect.map(answer, (made) => ({ ...made, outcome })))
-        route.last = { n, outcome, answering }
+        route.last = { n, outcome, answer: Fiber.join(answering), hasFailed: false }
+        answering.addObserver((exit) => {
+          if (route.last?.n === n) route.last.hasFailed = Exit.isFailure(exit)
+          if (Exit.isFailure(exit) || ended.get(id) !== route) return
+          const { holding, until } = route
+          const kept = { holding, until, last: { n, outcome, answer: Effect.succeed(exit.value), hasFailed: false } }
+          ended.set(id, kept)
+          holding.shrink(bytesOf.answer)
+          holding.spare(() => forget(id, kept))
+        })
         return Fiber.join(answering)
       })
 
     const answer = (id: string, route: Route, isLast: boolean) =>
       isLast ? Effect.as(finish(id, route), { next: undefined, retry_at: null }) : openNext(id, route)
 
-    yield* Effect.addFinalizer(() => Effect.forEach(Array.from(routes), ([id, route]) => end(id, route)))
+    yield* Effect.addFinalizer(() => {
+      for (const [id, route] of ended) forget(id, route)
+      return Effect.forEach(Array.from(routes), ([id, route]) => end(id, route))
+    })
     yield* repeatInBackground("1 second", endExpired, "Routes could not be ended")
 
     return {
-      /** Opens a route for what `plan` makes, with its first attempt; fails with `ServiceUnavailable` if too many are open. */
-      open: <E>(plan: Effect.Effect<Planned, E>) =>
+      /**
+       * Opens a route for what `plan` makes, with its first attempt; fails with `ServiceUnavailable` if too many are open.
+       * `ifUnread` is told what to do if the client leaves without the answer.
+       */
+      open: <E>(
+        account_id: string,
+        plan: Effect.Effect<Planned, E>,
+        ifUnread: (giveUp: () => void) => void = () => {}
+      ) =>
         Effect.gen(function* () {
           yield* endExpired
-          if (routes.size + opening >= maxRoutes) return yield* new ServiceUnavailable()
-          let isCounted = (opening += 1) > 0
-          const uncount = Effect.sync(() => {
-            if (isCounted) opening -= 1
-            isCounted = false
-          })
-          return yield* Effect.ensuring(
+          const planned = yield* plan
+          const id = randomUUID()
+          let isRevoked = false
+          const revoke = () => {
+            isRevoked = true
+            const route = routes.get(id)
+            if (route !== undefined) fork(end(id, route))
+          }
+          const opened = Effect.uninterruptibleMask((restore) =>
             Effect.gen(function* () {
-              const planned = yield* plan
+              const bytes = bytesOf.route + bytesOf.step * planned.steps.length
+              const holding = yield* admit(account_id, "route", bytes, revoke)
               const until = (yield* monotonic) + longestRoute
               const expires_at = (yield* Clock.currentTimeMillis) + longestRoute
-              const id = randomUUID()
-              const route = newRoute(walk(planned), until)
+              // Why each key is used or not is for the answer alone.
+              const route = newRoute(walk({ ...planned, providers: [] }), holding, until)
               routes.set(id, route)
-              yield* uncount
-              const answer = yield* Effect.onError(openNext(id, route), () => end(id, route))
+              ifUnread(() => {
+                if (route.last === undefined && !route.hasEnded) revoke()
+              })
+              const first = Effect.suspend((): Effect.Effect<RouteAnswer, PoolsUnavailable | ServiceUnavailable> =>
+                isRevoked ? new ServiceUnavailable() : openNext(id, route)
+              )
+              const answer = yield* Effect.onError(restore(first), () => end(id, route))
+              if (route.hasEnded) forget(id, route)
               return { id, expires_at, planned, ...answer, retry_at: answer.retry_at ?? planned.retry_at }
-            }),
-            uncount
+            })
           )
+          return yield* opened
         }),
 
       /** Notes what came of the open attempt, and opens the next one. The last report may be repeated: the first counts. */
@@ -186,18 +245,17 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
         Effect.andThen(
           endExpired,
           Effect.suspend((): Effect.Effect<ReportAnswer, NotFound | AttemptNotOpen | PoolsUnavailable> => {
-            const route = routes.get(id) ?? ended.get(id)
+            const over = ended.get(id)
+            if (over !== undefined) return over.last?.n === n ? over.last.answer : new NotFound()
+            const route = routes.get(id)
             if (route === undefined) return new NotFound()
             const { last, open } = route
             if (last?.n === n) {
-              const exit = last.answering.pollUnsafe()
-              const isMade = exit === undefined || Exit.isSuccess(exit)
-              return isMade ? Fiber.join(last.answering) : answered(route, n, last.outcome, openNext(id, route))
+              return last.hasFailed ? answered(id, route, n, last.outcome, openNext(id, route)) : last.answer
             }
-            if (route.hasEnded) return new NotFound()
             if (open === undefined || n !== route.opened) return new AttemptNotOpen()
             const isLast = route.walk.ended(open, outcome)
-            return answered(route, n, outcome, Effect.andThen(close(route, outcome), answer(id, route, isLast)))
+            return answered(id, route, n, outcome, Effect.andThen(close(route, outcome), answer(id, route, isLast)))
           })
         ),
 

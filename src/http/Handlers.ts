@@ -1,5 +1,7 @@
-import { Context, Effect, Layer, Scope } from "effect"
-import { HttpServerResponse } from "effect/http"
+import { toServerResponse } from "@effect/platform-node/NodeHttpServerRequest"
+import type { ServerResponse } from "node:http"
+import { Context, Effect, Exit, Layer, Scope } from "effect"
+import { type HttpServerRequest, HttpServerResponse } from "effect/http"
 import { HttpApiBuilder } from "effect/http-api"
 import { Api } from "../api/Api.ts"
 import { credentialBody, credentialListBody } from "../api/credentialBody.ts"
@@ -8,7 +10,10 @@ import type { Credential } from "../domain/Credential.ts"
 import { CurrentCaller } from "../domain/CurrentCaller.ts"
 import { Credentials } from "../port/Credentials.ts"
 import { Explanations } from "../port/Explanations.ts"
-import { RequestQueues } from "../port/FairQueue.ts"
+import type { PageMemory } from "../port/CredentialRepository.ts"
+import { RequestQueues, untilStarted } from "../port/FairQueue.ts"
+import { MemoryBudget } from "../port/MemoryBudget.ts"
+import { cutOff } from "./makeNodeServer.ts"
 
 type Middleware = Authentication | JsonBody | QueryParameters | ResourcePath
 
@@ -19,6 +24,47 @@ const single = (credential: Credential) => json(credentialBody(credential))
 
 /** How many credentials a page has unless the request says. */
 const defaultLimit = 50
+
+/** How many bytes the lists of a credential have in most pages, and the rest of it at most. */
+const usualLists = 4 * 1024
+const rest = 2 * 1024
+
+/** How many bytes a page takes for each byte of its text: as rows, as credentials and as text while it is made; then unsent. */
+const bytesPerByte = { made: 4, unsent: 2 }
+
+/** Holds what a page takes from before it is read until its last byte has left, or its client has. */
+const holdUntilSent =
+  ({ admit }: MemoryBudget) =>
+  <E, R>(
+    request: HttpServerRequest.HttpServerRequest,
+    limit: number,
+    make: (memory: PageMemory) => Effect.Effect<string, E, R>
+  ) =>
+    Effect.uninterruptible(
+      Effect.gen(function* () {
+        const { account_id } = yield* CurrentCaller
+        const response = toServerResponse(request) as ServerResponse
+        const cut = () => cutOff(response.req.socket)
+        const holding = yield* admit(account_id, "page", bytesPerByte.made * limit * (usualLists + rest), cut)
+        const memory: PageMemory = {
+          within: limit * usualLists,
+          admit: (bytes) =>
+            Effect.interruptible(
+              untilStarted((start) => {
+                if (holding.grow(bytesPerByte.made * bytes, start)) start()
+                return true
+              })
+            )
+        }
+        return yield* Effect.onExit(make(memory), (exit) =>
+          Effect.sync(() => {
+            holding.shrink(Exit.isSuccess(exit) ? bytesPerByte.unsent * exit.value.length : 0)
+            if (response.destroyed) holding.release()
+            else response.once("close", () => holding.release())
+          })
+        )
+      })
+    )
 
 const deleted = json(JSON.stringify({ deleted: true }))
 
@@ -37,12 +83,13 @@ export const layer = Layer.unwrap(
   Effect.gen(function* () {
     const credentials = yield* Credentials
     const { explain, status } = yield* Explanations
-    const { lists, reads, writes } = yield* RequestQueues
+    const { reads, writes } = yield* RequestQueues
+    const heldUntilSent = holdUntilSent(yield* MemoryBudget)
     const inQueue =
       (queue: typeof reads) =>
       <A, E, R>(operation: Effect.Effect<A, E, R>) =>
         Effect.flatMap(CurrentCaller, ({ account_id }) => queue(account_id, operation))
-    const [listing, reading, writing] = [inQueue(lists), inQueue(reads), inQueue(writes)]
+    const [reading, writing] = [inQueue(reads), inQueue(writes)]
     const group = HttpApiBuilder.group(Api, "byok", (handlers) =>
       handlers.handleAll({
         create: ({ headers: { "idempotency-key": idempotency_key }, payload }) =>
@@ -52,12 +99,15 @@ export const layer = Layer.unwrap(
               headers: replayed ? { "idempotent-replayed": "true" } : {}
             })
           ),
-        list: ({ query }) =>
-          listing(
-            Effect.map(credentials.list({ offset: 0, limit: defaultLimit, ...query }), ({ credentials, total_count }) =>
-              json(credentialListBody(credentials, total_count))
+        list: ({ query, request }) => {
+          const page = { offset: 0, limit: defaultLimit, ...query }
+          const body = heldUntilSent(request, page.limit, (memory) =>
+            Effect.map(reading(credentials.list({ ...page, memory })), ({ credentials, total_count }) =>
+              credentialListBody(credentials, total_count)
             )
-          ),
+          )
+          return Effect.map(body, json)
+        },
         plan: ({ payload }) => Effect.map(reading(explain(payload)), (data) => ({ data })),
         get: ({ params }) => Effect.map(credentials.get(params.id), single),
         status: ({ params }) => Effect.map(reading(status(params.id)), (data) => ({ data })),

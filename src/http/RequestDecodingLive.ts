@@ -1,4 +1,6 @@
+import { toIncomingMessage } from "@effect/platform-node/NodeHttpServerRequest"
 import { isUtf8 } from "node:buffer"
+import type { IncomingMessage } from "node:http"
 import { ByteSize, Effect, Layer } from "effect"
 import { HttpIncomingMessage, HttpServerRequest } from "effect/http"
 import { HttpApiError, HttpApiMiddleware } from "effect/http-api"
@@ -7,22 +9,45 @@ import { JsonBody, QueryParameters, ResourcePath } from "../api/Middleware.ts"
 import { CurrentCaller } from "../domain/CurrentCaller.ts"
 import { InvalidParams, NotFound } from "../domain/Errors.ts"
 import { withoutDeadline } from "../port/Deadline.ts"
-import { makeBodyBudget } from "./makeBodyBudget.ts"
+import { type Holding, MemoryBudget } from "../port/MemoryBudget.ts"
 
 const maxBytes = 256 * 1024
 const refused = (message: string) => InvalidParams.of({ path: [], message })
 
-/** One account cannot take the memory of the process, however many connections it has. */
-const withinBudget = makeBodyBudget({ account: 64 * maxBytes, total: 256 * maxBytes })
+/** How many bytes a request takes for each byte of its body: as it arrives, as text, parsed, decoded and sealed. */
+const bytesPerByte = 8
+
+/** Holds the parts of a body as they arrive. While one is not admitted, nothing more is read. */
+const holdArriving = (source: IncomingMessage, holding: Holding) => {
+  const admit = ({ length }: Buffer) => {
+    let isAdmitted = false
+    const goOn = () => {
+      isAdmitted = true
+      source.resume()
+    }
+    if (!holding.grow(bytesPerByte * length, goOn) && !isAdmitted) source.pause()
+  }
+  // Begins when somebody listens: a listener alone would let the body pass by.
+  const begin = (event: string) => {
+    if (event !== "data") return
+    source.off("newListener", begin)
+    source.on("data", admit)
+  }
+  source.on("newListener", begin)
+}
 
 /** Reads a body of JSON on the account of whoever sent it, and reports what does not decode. */
-export const withJsonBody = Effect.fnUntraced(function* <A, E, R>(sender: string, app: Effect.Effect<A, E, R>) {
+export const withJsonBody = Effect.fnUntraced(function* <A, E, R>(
+  { admit, hold }: MemoryBudget,
+  sender: string,
+  use: "body" | "gateway",
+  app: Effect.Effect<A, E, R>
+) {
   const request = yield* HttpServerRequest.HttpServerRequest
   const {
     "content-encoding": encoding = "identity",
     "content-length": length = "0",
-    "content-type": type = "",
-    "transfer-encoding": transfer
+    "content-type": type = ""
   } = request.headers
   if (Number(length) > maxBytes) return yield* new PayloadTooLarge()
   if (!/^application\/json[ \t]*(;|$)/i.test(type)) return yield* refused("must be sent as application/json")
@@ -45,11 +70,29 @@ export const withJsonBody = Effect.fnUntraced(function* <A, E, R>(sender: string
       Effect.ensuring(Effect.sync(() => bytes.fill(0)))
     )
   })
-  return yield* withinBudget(sender, transfer === undefined ? Number(length) : maxBytes, answer)
+  const source = toIncomingMessage(request) as IncomingMessage
+  const held = Effect.suspend(() => {
+    if (source.complete) return admit(sender, use, bytesPerByte * source.readableLength)
+    const holding = hold(sender, use, () => {
+      if (!source.complete) source.destroy()
+    })
+    holdArriving(source, holding)
+    return Effect.succeed(holding)
+  })
+  return yield* Effect.acquireUseRelease(
+    held,
+    () => answer,
+    (holding) => Effect.sync(() => holding.release())
+  )
 })
 
-const jsonBody = Layer.succeed(JsonBody, (app) =>
-  Effect.flatMap(CurrentCaller, ({ account_id }) => withJsonBody(account_id, app))
+const jsonBody = Layer.effect(
+  JsonBody,
+  Effect.map(MemoryBudget, (budget) =>
+    JsonBody.of((app) =>
+      Effect.flatMap(CurrentCaller, ({ account_id }) => withJsonBody(budget, account_id, "body", app))
+    )
+  )
 )
 
 const queryParameters = HttpApiMiddleware.layerSchemaErrorTransform(QueryParameters, (error) =>

@@ -72,8 +72,17 @@ const answerOf = ({ error }: Refusal, request?: IncomingMessage) => {
   return { body, headers, status: error.code }
 }
 
+/** What Node emits for a request. */
+const requestEvents: ReadonlySet<string> = new Set(["request", "checkContinue", "checkExpectation"])
+
+/** A connection answers one request after the other. While one waits, nothing more is read. */
+interface Connection {
+  isAnswering: boolean
+  readonly waiting: Array<{ readonly response: ServerResponse; readonly answer: () => void }>
+}
+
 /** The kernel forgets what a client has not read only if the connection is reset, which Node cannot do through TLS. */
-const cutOff = (socket: Socket) => {
+export const cutOff = (socket: Socket) => {
   if (socket instanceof TLSSocket) socket.destroy()
   else socket.resetAndDestroy()
 }
@@ -100,13 +109,13 @@ export const makeNodeServer = (
       ? createServer(options)
       : createTlsServer({ ...options, ...certificate, minVersion: "TLSv1.2", handshakeTimeout: limits.headersTimeout })
   Object.assign(server, { maxConnections, timeout: Duration.toMillis(sendTimeout) })
-  const connections = new Set<Socket>()
+  const connections = new Map<Socket, Connection>()
   /** The responses that are not closed. */
   const pending = new Set<ServerResponse>()
   let closing = false
 
   const begin = (request: IncomingMessage, response: ServerResponse) => {
-    const { method = "", url = "" } = request
+    const { method = "", socket, url = "" } = request
     const began = performance.now()
     pending.add(response)
     meter?.began()
@@ -118,7 +127,27 @@ export const makeNodeServer = (
       pending.delete(response)
       const status = response.headersSent ? response.statusCode : (refusals.get(request) ?? clientGone)
       meter?.ended(method, routeOf(method, routableUrl(url)), status, (performance.now() - began) / 1000)
+      const connection = connections.get(socket)
+      if (connection === undefined || !response.shouldKeepAlive || !socket.writable) return
+      const next = connection.waiting.shift()
+      connection.isAnswering = next !== undefined
+      next?.answer()
+      if (next !== undefined && connection.waiting.length === 0) socket.resume()
     })
+  }
+  const emit = server.emit.bind(server) as (...given: ReadonlyArray<unknown>) => boolean
+  server.emit = (event: string, ...given: ReadonlyArray<unknown>) => {
+    if (!requestEvents.has(event)) return emit(event, ...given)
+    const [request, response] = given as [IncomingMessage, ServerResponse]
+    begin(request, response)
+    const connection = connections.get(request.socket)
+    if (connection?.isAnswering === true) {
+      connection.waiting.push({ response, answer: () => emit(event, request, response) })
+      request.socket.pause()
+      return true
+    }
+    if (connection !== undefined) connection.isAnswering = true
+    return emit(event, request, response)
   }
 
   /** Answers and closes the connection, once the requests that have arrived in full are answered. */
@@ -149,13 +178,19 @@ export const makeNodeServer = (
   }
   server
     .on(certificate === undefined ? "connection" : "secureConnection", (socket: Socket) => {
-      connections.add(socket)
-      socket.once("close", () => connections.delete(socket))
+      const connection: Connection = { isAnswering: false, waiting: [] }
+      connections.set(socket, connection)
+      socket
+        .once("close", () => {
+          connections.delete(socket)
+          for (const { response } of connection.waiting) response.emit("close")
+        })
+        // Node resumes it whenever an answer is sent.
+        .on("resume", () => {
+          if (connection.waiting.length > 0) socket.pause()
+        })
     })
-    .on("request", begin)
-    .on("checkContinue", begin)
     .on("checkExpectation", (request, response) => {
-      begin(request, response)
       const { body, headers, status } = answerOf(new ExpectationFailed(), request)
       response.writeHead(status, headers).end(body)
     })
@@ -171,7 +206,7 @@ export const makeNodeServer = (
     NetServer.prototype.close.call(server, callback)
     const end = setTimeout(() => {
       const active = new Set(Array.from(pending, ({ req }) => req.socket))
-      for (const socket of connections) if (!active.has(socket)) socket.destroy()
+      for (const socket of connections.keys()) if (!active.has(socket)) socket.destroy()
     }, gracePeriod)
     server.once("close", () => clearTimeout(end))
     return server

@@ -44,6 +44,13 @@ export interface CredentialPage {
   readonly q?: string
   readonly offset: number
   readonly limit: number
+  readonly memory?: PageMemory
+}
+
+/** How many bytes the lists of a page may have as it is read, and what admits more before they are. */
+export interface PageMemory {
+  readonly within: number
+  readonly admit: (bytes: number) => Answer<void>
 }
 
 /** Which credentials of an account to read: up to `limit` of those that match, in order of workspace, `created_at` and `id`. */

@@ -158,14 +158,13 @@ export const makeRequestQueue = ({
  */
 export class RequestQueues extends Context.Service<
   RequestQueues,
-  { readonly reads: RequestQueue; readonly writes: RequestQueue; readonly lists: RequestQueue }
+  { readonly reads: RequestQueue; readonly writes: RequestQueue }
 >()("byok/RequestQueues") {
   static readonly layer = Layer.effect(
     this,
     Effect.map(QueueLimits, (limits) => ({
       reads: makeRequestQueue(limits),
-      writes: makeRequestQueue(limits),
-      lists: makeRequestQueue({ waiting: limits.waiting, inProgress: 2 })
+      writes: makeRequestQueue(limits)
     }))
   )
 }

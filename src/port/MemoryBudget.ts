@@ -1,9 +1,11 @@
-import { Context, Effect } from "effect"
+import { Context, Effect, Layer } from "effect"
 import { ServiceUnavailable } from "../domain/Errors.ts"
 import { makeFairQueue, type Place, untilStarted } from "./FairQueue.ts"
+import { makeMeter } from "./Meter.ts"
 
-/** What memory is held for. */
-type Use = "body" | "page" | "pool" | "route" | "gateway"
+/** What memory is held for. What is spare is kept only until somebody needs its room. */
+const uses = ["body", "page", "pool", "route", "gateway", "spare"] as const
+type Use = Exclude<(typeof uses)[number], "spare">
 
 /** Requests of tenants leave a quarter of the budget alone, so that they cannot stop routing. */
 const ofTenants: ReadonlySet<Use> = new Set(["body", "page"])
@@ -54,8 +56,7 @@ export const makeMemoryBudget = (total: number) => {
     bytes = 0
     readonly account: string
     readonly most: number
-    /** What is spare is kept only until somebody needs its room. */
-    use: Use | "spare"
+    use: (typeof uses)[number]
     letGo: (() => void) | undefined
     waiting: Place | undefined
     isLeaving = false
@@ -183,6 +184,8 @@ export const makeMemoryBudget = (total: number) => {
 
   return {
     held,
+    /** What requests of tenants may hold together. */
+    tenantsTotal,
     hold,
     /**
      * Waits until an account may hold so many bytes more; fails if they never fit, or at the request's deadline. For
@@ -208,6 +211,19 @@ export const makeMemoryBudget = (total: number) => {
 }
 
 /** What requests, routes and pools of this process hold, in one budget. */
+export type MemoryBudget = ReturnType<typeof makeMemoryBudget>
 export const MemoryBudget = Context.Reference("byok/MemoryBudget", {
   defaultValue: () => makeMemoryBudget(192 * mebibyte)
 })
+
+/** A budget of so many bytes, and its series. */
+export const layer = (total: number) =>
+  Layer.effect(
+    MemoryBudget,
+    Effect.map(makeMeter, ({ gauge }) => {
+      const budget = makeMemoryBudget(total)
+      for (const use of uses) gauge("byok.memory.held", { use }, () => budget.held[use])
+      gauge("byok.memory.budget", {}, () => total)
+      return budget
+    })
+  )

@@ -65,6 +65,10 @@ export const families = {
     ["lane"]
   ),
   "byok.db.refusals": counter("{request}", "Requests refused because the queue was full.", ["lane"]),
+  "byok.memory.held": gauge("By", "Memory held for requests, routes and pools; what is spare goes when it is needed.", [
+    "use"
+  ]),
+  "byok.memory.budget": gauge("By", "MEMORY_BUDGET, which what is held never exceeds."),
   "byok.crypto.operation.duration": histogram(
     "Keys sealed, opened or verified, and rewrapped.",
     ["operation", "error.type"],

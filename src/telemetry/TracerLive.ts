@@ -26,10 +26,7 @@ export const sampledBy = ({ parentDecides, ratio }: Sampling, tracer: Tracer.Tra
     }
   })
 
-interface Options extends Pick<
-  Parameters<typeof OtlpTracer.make>[0],
-  "url" | "headers" | "resource" | "shutdownTimeout"
-> {
+interface Options extends Pick<Parameters<typeof OtlpTracer.make>[0], "url" | "headers" | "resource"> {
   readonly sampling: Sampling
 }
 

@@ -1,4 +1,4 @@
-import { Duration, Effect, Option, Schema, SchemaTransformation } from "effect"
+import { ByteSize, Duration, Effect, Option, Schema, SchemaTransformation } from "effect"
 import { isKekId } from "../domain/Identifiers.ts"
 import {
   decodedBy,
@@ -31,6 +31,23 @@ const duration = (name: string, fallback: Duration.Input, shortest: Duration.Inp
   const kind = decodedBy(codec, `a duration such as "2500 millis" or "3 seconds"`)
   return settingOr(name, kind, Duration.fromInputUnsafe(fallback))
 }
+
+const mebibyte = 1024 * 1024
+
+/** A quarter of what the process may use, or 192 MiB if that is less. */
+const usualBudget = () => {
+  const limit = process.constrainedMemory()
+  return limit > 0 ? Math.min(192 * mebibyte, Math.max(16 * mebibyte, Math.floor(limit / 4))) : 192 * mebibyte
+}
+
+const memory = decodedBy(
+  Schema.ByteSizeFromString.check(
+    Schema.makeFilter((size) =>
+      ByteSize.between(size, { minimum: ByteSize.mebibytes(16), maximum: ByteSize.gibibytes(64) })
+    )
+  ),
+  `a size from "16 MiB" to "64 GiB"`
+)
 
 const areKekIds = (given: string) => {
   const ids = given.split(",")
@@ -99,6 +116,10 @@ const table = Effect.all({
   drainDelay: duration("DRAIN_DELAY", "0 seconds", "0 millis"),
   /** Whether each request is a line in the log. */
   accessLog: settingOr("ACCESS_LOG", trueOrFalse, false),
+  /** How many bytes requests, routes and pools may hold together. */
+  memoryBudget: Effect.map(setting("MEMORY_BUDGET", memory), (given) =>
+    Option.match(given, { onNone: usualBudget, onSome: ByteSize.toNumberUnsafe })
+  ),
   /** How much a workspace may have of one provider. */
   poolLimits: Effect.all({
     credentials: settingOr("MAX_CREDENTIALS", whole(1, 5_000_000), 1000),

@@ -79,8 +79,10 @@ describe("byok credential import", () => {
       assert.deepStrictEqual(
         printed(dry.stdout).map(({ issues = [], line }) => [line, issues.length]),
         [
+          [1, 0],
           [3, 1],
-          [4, 1]
+          [4, 1],
+          [5, 0]
         ]
       )
       assert.strictEqual(yield* countIn(sql), 0, "a dry run stores nothing")

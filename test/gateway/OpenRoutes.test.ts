@@ -1,9 +1,12 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Effect, Exit } from "effect"
-import { ServiceUnavailable } from "../../src/domain/Errors.ts"
+import { TestClock } from "effect/testing"
+import { NotFound, ServiceUnavailable } from "../../src/domain/Errors.ts"
 import { OpenRoutes } from "../../src/gateway/OpenRoutes.ts"
+import { CurrentDeadline } from "../../src/port/Deadline.ts"
+import { makeMemoryBudget, MemoryBudget } from "../../src/port/MemoryBudget.ts"
 import { type Edit, plantedUrl } from "../domain/routing/plantedIn.ts"
-import { anyActs, type Code, fakeRouter, planOf, runAtOnce, runInTurn } from "./routesModel.ts"
+import { type Act, anyActs, type Code, fakeRouter, planOf, runAtOnce, runInTurn } from "./routesModel.ts"
 
 const runs = { arbitrary: { runs: 300 }, timeout: 120_000 }
 
@@ -22,24 +25,80 @@ describe("the routes that gateways drive over HTTP", () => {
     runs
   )
 
-  it.effect("are 10,000 at most; one that ends makes room", () => {
-    const { layer } = fakeRouter()
-    return Effect.gen(function* () {
-      const { abandon, open } = yield* OpenRoutes.make
-      const one = open(Effect.succeed(planOf([{ provider: "azure", refused: false }])))
-      const opened = yield* Effect.replicateEffect(one, 10_000)
-      assert.instanceOf(yield* Effect.flip(one), ServiceUnavailable)
-      yield* abandon(opened[0]?.id ?? "")
-      yield* one
-      assert.instanceOf(yield* Effect.flip(one), ServiceUnavailable)
-    }).pipe(Effect.provide(layer), Effect.scoped)
-  })
+  /** Routes with a budget of so many bytes, of which one key takes little. */
+  const within = <A, E>(
+    bytes: number,
+    use: (routes: typeof OpenRoutes.Service, held: () => number) => Effect.Effect<A, E>
+  ) =>
+    Effect.suspend(() => {
+      const budget = makeMemoryBudget(bytes)
+      return Effect.flatMap(OpenRoutes.make, (routes) => use(routes, () => budget.held.route)).pipe(
+        Effect.provideService(MemoryBudget, budget),
+        Effect.provide(fakeRouter().layer),
+        Effect.scoped
+      )
+    })
+  const plan = Effect.succeed(planOf([{ provider: "azure", refused: false }]))
+  const inTime = Effect.provideService(CurrentDeadline, { until: 0 })
+
+  it.effect("hold memory of their account; when it is full, each account has its share (T9)", () =>
+    within(1_000_000, ({ abandon, open, report }, held) =>
+      Effect.gen(function* () {
+        const flood = yield* Effect.forEach(Array.from({ length: 2_000 }), () => Effect.exit(inTime(open("one", plan))))
+        const opened = flood.flatMap((exit) => (Exit.isSuccess(exit) ? [exit.value.id] : []))
+        assert.isAbove(opened.length, 100)
+        assert.isBelow(opened.length, 2_000)
+        assert.instanceOf(yield* Effect.flip(inTime(open("one", plan))), ServiceUnavailable)
+        const others = yield* Effect.forEach(Array.from({ length: 50 }), () => open("another", plan))
+        for (const { id } of others) yield* report(id, 1, { _tag: "Succeeded" })
+        const [oldest = "", newest = ""] = [opened[0], opened.at(-1)]
+        assert.instanceOf(yield* Effect.flip(report(oldest, 1, { _tag: "Succeeded" })), NotFound)
+        yield* abandon(newest)
+        for (const id of opened) yield* Effect.ignore(abandon(id))
+        assert.strictEqual(held(), 0)
+      })
+    )
+  )
+
+  it.effect("keep their last answer for a minute, and nothing of their plan (T3)", () =>
+    within(10_000_000, ({ open, report }, held) =>
+      Effect.gen(function* () {
+        const keys = Array.from({ length: 1_000 }, () => ({ provider: "azure", refused: false }) as const)
+        const { id } = yield* open("one", Effect.succeed(planOf(keys)))
+        assert.isAbove(held(), 100_000)
+        const answer = yield* report(id, 1, { _tag: "Succeeded" })
+        assert.strictEqual(held(), 0, "what is kept is spare")
+        yield* TestClock.adjust(59_999)
+        assert.deepStrictEqual(yield* report(id, 1, { _tag: "Rejected" }), answer)
+        yield* TestClock.adjust(1)
+        assert.instanceOf(yield* Effect.flip(report(id, 1, { _tag: "Succeeded" })), NotFound)
+      })
+    )
+  )
+
+  it.effect("end if their answer cannot be written (T12)", () =>
+    within(1_000_000, ({ open, report }, held) =>
+      Effect.gen(function* () {
+        let giveUp = () => {}
+        const { id } = yield* open("one", plan, (lost) => (giveUp = lost))
+        giveUp()
+        yield* Effect.yieldNow
+        assert.instanceOf(yield* Effect.flip(report(id, 1, { _tag: "Succeeded" })), NotFound)
+        assert.strictEqual(held(), 0)
+        const reported = yield* open("one", plan, (lost) => (giveUp = lost))
+        yield* report(reported.id, 1, { _tag: "Rejected" })
+        giveUp()
+        yield* report(reported.id, 1, { _tag: "Rejected" })
+      })
+    )
+  )
 
   const faults: ReadonlyArray<readonly [fault: string, ...edit: Edit]> = [
     ["a repeated report counts", "if (last?.n === n) {", "if (last?.n === n && false) {"],
     ["any attempt may be reported", "open === undefined || n !== route.opened", "open === undefined"],
-    ["an ended route goes on", "if (route.hasEnded) return new NotFound()", ""],
     ["the answer of a last report is forgotten", "ended.set(id, route)", ""],
+    ["an answer is kept for ever", "if (now < route.until) break", "break"],
+    ["an answer is kept for less than a minute", "if (now < route.until) break", "if (now < route.until - 1) break"],
     ["routes do not expire", "if (now < entry[1].until) break", "break"],
     ["routes expire early", "if (now < entry[1].until) break", "if (now < entry[1].until - 1) break"],
     ["a lease outlives its attempt", "Scope.close(open.scope, Exit.void)", "Effect.void"],
@@ -50,7 +109,17 @@ describe("the routes that gateways drive over HTTP", () => {
       "if (false) return Effect.succeed({"
     ]
   ]
-  const samples = Effect.runSync(Arbitrary.sampleEffect(anyActs, { count: 100, seed: "planted" }))
+  const last = { act: "report", route: 0, off: 0, outcome: { _tag: "Succeeded" }, twice: false } as const
+  const askedAgain: ReadonlyArray<Act> = [
+    { act: "open", keys: [{ provider: "azure", refused: false }] },
+    last,
+    { act: "wait", millis: 59_999 },
+    last,
+    { act: "wait", millis: 1 },
+    last
+  ]
+  const sampled = Effect.runSync(Arbitrary.sampleEffect(anyActs, { count: 100, seed: "planted" }))
+  const samples = [askedAgain, ...sampled]
 
   /** Whether some run notices that a text of the source is replaced. */
   const isFound = Effect.fnUntraced(function* (edits: ReadonlyArray<Edit>) {
@@ -59,6 +128,7 @@ describe("the routes that gateways drive over HTTP", () => {
     const files = [
       "domain/Errors",
       "domain/routing/Moment",
+      "port/MemoryBudget",
       "service/repeatInBackground",
       "service/routing/Router"
     ].map((file) => {

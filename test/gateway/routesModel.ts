@@ -14,6 +14,7 @@ import { requestOf } from "../support/service/planning.ts"
 import { elementOf, integer, oneOf } from "../support/memory/arbitraries.ts"
 
 const tenMinutes = 10 * 60 * 1000
+const account = "00000000-0000-7000-8000-00000000000a"
 
 /** A key of a plan: of which provider, and whether its lease will be refused. */
 interface Key {
@@ -65,7 +66,7 @@ const anyAct: Arbitrary.Arbitrary<Act> = oneOf<Act>(
     )
   ),
   Arbitrary.map(integer(0, 3), (route) => ({ act: "abandon", route })),
-  Arbitrary.map(elementOf([1, 200_000, tenMinutes - 1, tenMinutes]), (millis) => ({ act: "wait", millis })),
+  Arbitrary.map(elementOf([1, 59_999, 60_000, tenMinutes - 1, tenMinutes]), (millis) => ({ act: "wait", millis })),
   Arbitrary.map(boolean, (away) => ({ act: "database", away }))
 )
 
@@ -81,6 +82,8 @@ class Expected {
   opened = 0
   isOpen = false
   isGone = false
+  /** When its last answer is forgotten, once it has ended by a report. */
+  keptUntil = Number.POSITIVE_INFINITY
   last: { n: number; answer: string | undefined } | undefined
   readonly failures = { azure: 0, cohere: 0 }
   current: Key["provider"] = "azure"
@@ -90,7 +93,7 @@ class Expected {
     this.until = until
   }
 
-  next(away: boolean): string {
+  next(away: boolean, now: number): string {
     for (; this.at < this.keys.length; this.at++) {
       const key = this.keys[this.at] as Key
       if (this.failures[key.provider] >= 2) continue
@@ -102,22 +105,27 @@ class Expected {
       return `${this.opened} with key ${this.at++}`
     }
     this.isGone = true
+    this.keptUntil = now + 60_000
     return "no more"
   }
 
   report(n: number, outcome: Outcome, now: number, away: boolean): string {
+    if (now >= this.keptUntil) return "404"
     const hasEnded = now >= this.until || (this.isGone && this.last === undefined)
     if (hasEnded && !(this.isGone && this.last?.n === n)) return "404"
     if (this.last?.n === n) {
-      if (this.last.answer === "503") this.last.answer = this.next(away)
+      if (this.last.answer === "503") this.last.answer = this.next(away, now)
       return this.last.answer ?? "404"
     }
     if (this.isGone) return "404"
     if (!this.isOpen || n !== this.opened) return "409"
     this.isOpen = false
     this.failures[this.current] = outcome._tag === "UpstreamFailed" ? this.failures[this.current] + 1 : 0
-    if (final(outcome)) this.isGone = true
-    this.last = { n, answer: final(outcome) ? "no more" : this.next(away) }
+    if (final(outcome)) {
+      this.isGone = true
+      this.keptUntil = now + 60_000
+    }
+    this.last = { n, answer: final(outcome) ? "no more" : this.next(away, now) }
     return this.last.answer ?? ""
   }
 
@@ -234,8 +242,8 @@ export const runInTurn = (code: Code, acts: ReadonlyArray<Act>) => {
         if (act.act === "database") fake.state.away = act.away
         if (act.act === "open") {
           const expected = new Expected(act.keys, now + tenMinutes)
-          const answer = yield* Effect.exit(open(Effect.succeed(planOf(act.keys))))
-          const wanted = expected.next(fake.state.away)
+          const answer = yield* Effect.exit(open(account, Effect.succeed(planOf(act.keys))))
+          const wanted = expected.next(fake.state.away, now)
           if (wanted === "503") expected.isGone = true
           assert.strictEqual(shown(answer), wanted, "open")
           if (Exit.isSuccess(answer)) routes.push({ id: answer.value.id, expected })
@@ -275,7 +283,7 @@ export const runAtOnce = (code: Code, acts: ReadonlyArray<Act>) => {
   return Effect.scoped(
     Effect.gen(function* () {
       const { abandon, open, report } = yield* code.make.pipe(Effect.provide(fake.layer))
-      const { id } = yield* open(Effect.succeed(planOf(keys)))
+      const { id } = yield* open(account, Effect.succeed(planOf(keys)))
       const outcome: Outcome = { _tag: "Rejected" }
       for (const act of acts) {
         fake.state.latch.closeUnsafe()

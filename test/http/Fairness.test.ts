@@ -56,26 +56,6 @@ layerLive(small)("a queue of 50 (F9)", (it) => {
     })
   )
 
-  it.effect("lists two workspaces at a time, and the other lists wait", () =>
-    Effect.gen(function* () {
-      const { sql } = yield* TestService
-      const { list } = yield* TestService.newTenant
-      const unlock = yield* lockTable(sql, "credentials")
-      // The service counts credentials too, in the background.
-      const waitingLists = waitingForLock(sql, "total_count")
-      const lists = yield* Effect.forEach(Array.from({ length: 8 }), () => Effect.forkChild(list()))
-      yield* eventually(
-        "two lists wait for the lock",
-        Effect.map(waitingLists, (n) => n === 2)
-      )
-      yield* Effect.sleep("200 millis")
-      assert.strictEqual(yield* waitingLists, 2)
-      yield* unlock
-      const answers = yield* Effect.forEach(lists, Fiber.join)
-      assert.deepStrictEqual(new Set(answers.map(({ status }) => status)), new Set([200]))
-    })
-  )
-
   it.effect("is not entered by a token whose checksum is wrong (D41)", () =>
     Effect.gen(function* () {
       const { sql, url } = yield* TestService

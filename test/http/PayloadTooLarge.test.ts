@@ -1,6 +1,5 @@
 import { assert } from "@effect/vitest"
 import { Effect, Schedule } from "effect"
-import { eventually } from "../support/process/eventually.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { created, createdId, minimal } from "../support/http/Bodies.ts"
 import { creation, type Header } from "../support/http/HttpProbe.ts"
@@ -34,28 +33,6 @@ layerLive(TestService.layer)("413 (D9)", (it) => {
       created(made)
       created(yield* create(chunked(body), [inChunks]))
       assert.strictEqual((yield* get(createdId(made))).body, made.body)
-    })
-  )
-
-  it.effect("bodies of one account in progress are bounded, then it gets 503, and others none", () =>
-    Effect.gen(function* () {
-      const { url } = yield* TestService
-      const one = yield* TestService.newTenant
-      const other = yield* TestService.newTenant
-      const head = creation(one.management_key, undefined, [["Content-Length", String(limit)]])
-      const connections = yield* Effect.forEach(Array.from({ length: 64 }), () => open(url))
-      for (const connection of connections) yield* connection.write(head)
-      yield* eventually(
-        "the budget is used up",
-        Effect.map(one.create(minimal), ({ status }) => status === 503)
-      )
-      created(yield* other.create(minimal))
-      for (let from = 0; from < connections.length; from += 8) {
-        const some = connections.slice(from, from + 8)
-        for (const connection of some) yield* connection.write(bodyOf(limit))
-        for (const connection of some) assert.strictEqual((yield* connection.answer).status, 201)
-      }
-      created(yield* one.create(minimal))
     })
   )
 

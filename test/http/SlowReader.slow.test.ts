@@ -1,11 +1,12 @@
 import type { RequestListener, Server } from "node:http"
-import { connect, type Socket } from "node:net"
+import { connect } from "node:net"
 import { assert, describe, it } from "@effect/vitest"
 import { Duration, Effect } from "effect"
 import { makeNodeServer } from "../../src/http/makeNodeServer.ts"
 import type { ServerSettings } from "../../src/http/Server.ts"
 import { serverSettings } from "../support/database/freshDatabase.ts"
 import { listening } from "../support/database/listen.ts"
+import { deafClient } from "../support/http/RawConnection.ts"
 import { eventually } from "../support/process/eventually.ts"
 
 /** The server with some settings, over a listener of the test, until the scope closes. */
@@ -13,16 +14,6 @@ const serve = Effect.fnUntraced(function* (settings: Partial<ServerSettings>, li
   const server = makeNodeServer({ ...serverSettings, ...settings }).on("request", listener)
   return { server, port: yield* listening(server) }
 })
-
-/** A client that reads nothing. */
-const deafClient = (port: number) =>
-  Effect.acquireRelease(
-    Effect.callback<Socket>((resume) => {
-      const socket = connect(port, "127.0.0.1").pause()
-      socket.on("error", () => {}).once("connect", () => resume(Effect.succeed(socket)))
-    }),
-    (socket) => Effect.sync(() => socket.destroy())
-  )
 
 const connectionsOf = (server: Server) =>
   Effect.callback<number>((resume) => {
@@ -46,7 +37,7 @@ describe("clients that do not read (F7)", () => {
       const settings = { sendTimeout: Duration.millis(300) }
       const { port, server } = yield* serve(settings, (_request, response) => response.end(large))
       for (let n = 0; n < clients; n++) {
-        const client = yield* deafClient(port)
+        const client = yield* deafClient(`http://127.0.0.1:${port}`)
         client.write(request)
         if (interval === undefined) continue
         // It sends more requests meanwhile.
@@ -65,7 +56,7 @@ describe("clients that do not read (F7)", () => {
         response.write("begun")
         finish = () => response.end()
       })
-      const client = yield* deafClient(port)
+      const client = yield* deafClient(`http://127.0.0.1:${port}`)
       client.write(request)
       yield* untilConnected(server, 1)
       yield* Effect.sleep("200 millis")
@@ -82,7 +73,7 @@ describe("more connections than MAX_CONNECTIONS (F7)", () => {
   it.live("are dropped, and a place that becomes free is taken by the next", () =>
     Effect.gen(function* () {
       const { port, server } = yield* serve({ maxConnections: 2 }, (_request, response) => response.end("answer"))
-      const [first] = [yield* deafClient(port), yield* deafClient(port)]
+      const [first] = [yield* deafClient(`http://127.0.0.1:${port}`), yield* deafClient(`http://127.0.0.1:${port}`)]
       yield* untilConnected(server, 2)
       const answer = Effect.callback<string>((resume) => {
         let received = ""

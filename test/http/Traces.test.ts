@@ -117,10 +117,13 @@ layerLive(Layer.provideMerge(tracedWith({ ratio: 1, parentDecides: true }), Span
       const parents = [left, ...traceIds.map((traceId) => parentOf(traceId, "01")), left]
       // What arrives at once is asked at once, except the first after a get that came alone.
       yield* tenant.get(id)
-      const connection = yield* open(url)
-      const headers = parents.map((parent) => [bearer(tenant.management_key), parent])
-      yield* connection.write(Buffer.concat(headers.map((each) => render({ path, headers: each }))))
-      for (const _ of parents) assert.strictEqual((yield* connection.answer).status, 200)
+      const connections = yield* Effect.forEach(parents, () => open(url))
+      const sent = connections.map(({ answer, write }, n) => {
+        const headers = [bearer(tenant.management_key), parents[n] ?? left]
+        return Effect.andThen(write(render({ path, headers })), answer)
+      })
+      const answers = yield* Effect.all(sent, { concurrency: "unbounded" })
+      for (const { status } of answers) assert.strictEqual(status, 200)
 
       const traces = yield* Effect.forEach(traceIds, (traceId) => traceOf(`GET ${route}`, traceId))
       const shared = spans.filter(({ attributes }) => "db.operation.batch.size" in attributes)

@@ -50,6 +50,7 @@ const defaults: Plain = {
   port: 3000,
   tls: null,
   maxConnections: 10_000,
+  memoryBudget: Math.min(192 * 1024 * 1024, process.constrainedMemory() / 4 || Number.POSITIVE_INFINITY),
   "poolLimits.credentials": 1000,
   "poolLimits.bytes": 16_777_216,
   keepAliveTimeout: 5000,
@@ -155,6 +156,17 @@ const settings: Record<string, Setting> = {
   HOST: text("host"),
   PORT: whole(0, 65535, "port"),
   MAX_CONNECTIONS: whole(1, 1_000_000, "maxConnections"),
+  MEMORY_BUDGET: {
+    good: [
+      ["16 MiB", { memoryBudget: 16 * 1024 * 1024 }],
+      ["1GB", { memoryBudget: 1_000_000_000 }],
+      ["64 GiB", { memoryBudget: 64 * 1024 ** 3 }]
+    ],
+    bad: {
+      texts: ["15 MiB", "65 GiB", "much", "192 MB/s", "-1 GiB"],
+      sentence: 'must be a size from "16 MiB" to "64 GiB".'
+    }
+  },
   MAX_CREDENTIALS: whole(1, 5_000_000, "poolLimits.credentials"),
   MAX_POOL_BYTES: whole(1_048_576, 67_108_864, "poolLimits.bytes"),
   KEEP_ALIVE_TIMEOUT: duration("keepAliveTimeout", { "65 seconds": 65_000 }),

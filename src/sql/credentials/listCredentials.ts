@@ -1,14 +1,24 @@
 import { DateTime, Effect } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
+import { listNames } from "../../domain/Credential.ts"
 import type { AccountId } from "../../domain/Identifiers.ts"
-import type { CredentialPage, CredentialScan, ScannedCredential } from "../../port/CredentialRepository.ts"
+import type {
+  CredentialPage,
+  CredentialRepository,
+  CredentialScan,
+  ScannedCredential
+} from "../../port/CredentialRepository.ts"
+import type { Answer } from "../../port/DatabaseFailure.ts"
 import { compileOnce } from "../connection/compileOnce.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
-import { columns, credentialOf, type Stored } from "./credentialRows.ts"
+import { bytesOf, columns, credentialOf, type Stored } from "./credentialRows.ts"
 import { isMarked } from "../routing/ParkingsLive.ts"
 
-/** A credential of the page and the total count; an empty page is one row without a credential. */
-type Row = { readonly total_count: number } & (Stored | { readonly id: null })
+/**
+ * A credential of the page, the bytes of the lists of them all and the total count; an empty page is one row without a
+ * credential. Lists of more bytes than may be read are null.
+ */
+type Row = { readonly total_count: number; readonly bytes: number } & (Stored | { readonly id: null })
 
 const isStored = (row: Row): row is Row & Stored => row.id !== null
 
@@ -25,7 +35,15 @@ const stateOf = (sql: SqlClient.SqlClient, account_id: AccountId) => sql`
     ELSE 'active'
   END`
 
-const paging = ["account_id", "workspace_id", "limit", "offset"] as const
+/** A page, and how many credentials match in all. */
+type Listed = Effect.Success<ReturnType<CredentialRepository["Service"]["list"]>>
+
+const isList = (column: string) => (listNames as ReadonlyArray<string>).includes(column)
+
+const paging = ["account_id", "workspace_id", "limit", "offset", "within"] as const
+
+/** Beyond the lists of any page: the largest integer. */
+const unbounded = 2_147_483_647
 
 /**
  * Lists with one statement, so page and count come from one snapshot. Both are read from the index `credentials_list`, and
@@ -33,22 +51,27 @@ const paging = ["account_id", "workspace_id", "limit", "offset"] as const
  */
 export const listCredentials = ({ ask, sql }: ConnectionPool) => {
   const select = (
-    { account_id, limit, offset, workspace_id }: Readonly<Record<(typeof paging)[number], string | number>>,
+    { account_id, limit, offset, within, workspace_id }: Readonly<Record<(typeof paging)[number], string | number>>,
     filters: ReadonlyArray<Statement.Fragment> = []
   ) => {
     const listed = sql.and([sql`account_id = ${account_id}`, sql`workspace_id = ${workspace_id}`, ...filters])
+    const read = columns.map((column) => {
+      const value = sql`read.${sql(column)}`
+      return isList(column) ? sql`CASE WHEN bytes <= ${within}::integer THEN ${value} END AS ${sql(column)}` : value
+    })
     return sql<Row>`
-      SELECT counted.total_count, ${sql.csv(columns.map((column) => sql`credentials.${sql(column)}`))}
-      FROM (SELECT count(*)::int AS total_count FROM credentials WHERE ${listed}) AS counted
-      LEFT JOIN (
-        SELECT id FROM credentials WHERE ${listed} ORDER BY created_at, id LIMIT ${limit} OFFSET ${offset}
-      ) AS page ON true
-      LEFT JOIN credentials ON credentials.account_id = ${account_id} AND credentials.id = page.id
-      ORDER BY credentials.created_at, credentials.id`
+      SELECT total_count, bytes::integer AS bytes, ${sql.csv(read)} FROM (
+        SELECT counted.total_count, sum(${bytesOf(sql, "credentials")}) OVER () AS bytes, credentials.*
+        FROM (SELECT count(*)::int AS total_count FROM credentials WHERE ${listed}) AS counted
+        LEFT JOIN (
+          SELECT id FROM credentials WHERE ${listed} ORDER BY created_at, id LIMIT ${limit} OFFSET ${offset}
+        ) AS page ON true
+        LEFT JOIN credentials ON credentials.account_id = ${account_id} AND credentials.id = page.id
+      ) AS read ORDER BY created_at, id`
   }
   const unfiltered = compileOnce(sql, paging, select)
 
-  return (account_id: AccountId, { provider, q, state, ...page }: CredentialPage) => {
+  return (account_id: AccountId, { memory, provider, q, state, ...page }: CredentialPage): Answer<Listed> => {
     const filters = [
       ...(provider === undefined ? [] : [sql`provider = ${provider}`]),
       ...(state === undefined ? [] : [sql`${stateOf(sql, account_id)} = ${state}`]),
@@ -56,12 +79,18 @@ export const listCredentials = ({ ask, sql }: ConnectionPool) => {
         ? []
         : [sql`(starts_with(lower(name), lower(${q})) OR starts_with(lower(label), lower(${q})))`])
     ]
-    const given = { account_id, ...page }
-    const rows = filters.length === 0 ? unfiltered(given) : select(given, filters)
-    return Effect.map(ask(rows, "credentials.list"), (found) => ({
-      credentials: found.filter(isStored).map(credentialOf),
-      total_count: found[0]?.total_count ?? 0
-    }))
+    /** Reads again if the lists have become larger meanwhile. */
+    const read = (within: number): Answer<Listed> => {
+      const place = { account_id, within, ...page }
+      const rows = filters.length === 0 ? unfiltered(place) : select(place, filters)
+      return Effect.flatMap(ask(rows, "credentials.list"), (found) => {
+        const { bytes = 0, total_count = 0 } = found[0] ?? {}
+        return memory !== undefined && bytes > within
+          ? Effect.andThen(memory.admit(bytes), read(bytes))
+          : Effect.succeed({ credentials: found.filter(isStored).map(credentialOf), total_count })
+      })
+    }
+    return read(memory?.within ?? unbounded)
   }
 }
 

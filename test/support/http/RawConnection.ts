@@ -105,8 +105,7 @@ const over = (socket: Socket): RawConnection => {
   }
 }
 
-/** Connects to the URL of a service or the path of its socket; the scope's end closes the connection, whatever state it is in. */
-export const open = (url: string) =>
+const connected = (url: string) =>
   Effect.acquireRelease(
     Effect.callback<Socket>((resume) => {
       const { hostname, port } = url.startsWith("/") ? { hostname: "", port: "" } : new URL(url)
@@ -116,4 +115,10 @@ export const open = (url: string) =>
       socket.once("error", (error) => resume(Effect.die(error)))
     }),
     (socket) => Effect.sync(() => socket.destroy())
-  ).pipe(Effect.map(over))
+  )
+
+/** Connects to the URL of a service or the path of its socket; the scope's end closes the connection, whatever state it is in. */
+export const open = (url: string) => Effect.map(connected(url), over)
+
+/** Connects to the URL of a service, and reads nothing. */
+export const deafClient = (url: string) => Effect.map(connected(url), (socket) => socket.pause())

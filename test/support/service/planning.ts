@@ -9,8 +9,14 @@ import { Router } from "../../../src/service/routing/Router.ts"
 const model = "a/model"
 
 /** A request for the model at one provider, unless it is changed. */
-export const requestOf = (owner: PoolOwner, change: object = {}) =>
-  Schema.decodeUnknownSync(RoutingRequest)({ ...owner, model, targets: [{ provider: "azure" }], ...change })
+export const requestOf = ({ account_id, workspace_id }: PoolOwner, change: object = {}) =>
+  Schema.decodeUnknownSync(RoutingRequest)({
+    account_id,
+    workspace_id,
+    model,
+    targets: [{ provider: "azure" }],
+    ...change
+  })
 
 export const planOf = (owner: PoolOwner, change: object = {}) =>
   Effect.flatMap(Router, ({ plan }) => plan(requestOf(owner, change)))

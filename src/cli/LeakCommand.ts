@@ -1,6 +1,6 @@
 import { Console, Effect, Option } from "effect"
 import { Command } from "effect/cli"
-import { Parkings } from "../port/Parkings.ts"
+import { LeakedKeys } from "../port/LeakedKeys.ts"
 import { NotKnown } from "../service/accounts/Accounts.ts"
 import { LeakResponse, type LeakSearchProgress, type LeakSearchResult } from "../service/credentials/LeakResponse.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
@@ -12,7 +12,7 @@ import { makeProgress, type ProgressView } from "./Progress.ts"
 
 const withLeakResponse = operatorOn(LeakResponse, CommandLayers.sealing)
 
-const withParkings = operatorOn(Parkings, CommandLayers.unsealed)
+const withLeakedKeys = operatorOn(LeakedKeys, CommandLayers.unsealed)
 
 const line = ({ found, opened, searched, total }: LeakSearchProgress) =>
   `searched ${searched} of ${total} credentials, ${opened} opened, ${found} found`
@@ -72,7 +72,7 @@ const find = Command.make(
 
 const clear = Command.make("clear", { account, id: credentialId }, ({ account, id }) =>
   Effect.gen(function* () {
-    const cleared = yield* withParkings(({ clear }) => clear(account, id))
+    const cleared = yield* withLeakedKeys(({ clear }) => clear(account, id))
     if (Option.isNone(cleared)) return yield* new NotKnown({ kind: "credential" })
     const { account_id, credential_id, workspace_id } = cleared.value
     yield* print({ account_id, workspace_id, credential_id, parked: false }, "the key is offered to routers again")

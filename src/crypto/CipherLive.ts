@@ -4,7 +4,7 @@ import { encodeSealingContext, type SealingContext } from "../domain/SealedKey.t
 import { Cipher, KeyStoreUnavailable, withKeyStoreTimeout } from "../port/Cipher.ts"
 import { KeyEncryption } from "./KeyEncryption.ts"
 import { makeCryptoTimer } from "./makeCryptoTimer.ts"
-import { open, prepare, reseal, seal } from "./SealingFormat1.ts"
+import { open, reseal, seal, verify } from "./SealingFormat1.ts"
 import { WrapBudget } from "./WrapBudget.ts"
 
 const encode = (context: SealingContext) => Buffer.from(encodeSealingContext(context))
@@ -66,10 +66,7 @@ export const layer = Layer.effect(
           return isSame
         }),
       read,
-      prepare: (sealed, context) =>
-        Effect.map(unwrapping(prepare(keys, sealed, encode(context))), (opening) => ({
-          read: (use) => unwrapping(Effect.map(opening, wipingAfter(use)))
-        })),
+      verify: (sealed, context) => unwrapping(verify(keys, sealed, encode(context))),
       reseal: (sealed, from, to) =>
         sealing(Effect.flatMap(spend(), (primary) => reseal(keys, primary, sealed, encode(from), encode(to))))
     }

@@ -131,33 +131,27 @@ const withDataKeyOf = <A>(
     return used === undefined ? Effect.fail(new AuthenticationFailed()) : Effect.succeed(used)
   })
 
-const openParts = (keys: Pick<Keys, "unwrap">, row: SealedKey, parts: Parts) =>
-  withDataKeyOf(keys, row, parts, (dataKey) => decrypt(dataKey, parts.box, parts.dataAad))
-
 /** Returns the plaintext if the row's KEK, both ciphertexts and the context are exactly those of one `seal`. */
 export const open = (
   keys: Pick<Keys, "unwrap">,
   row: SealedKey,
   context: Uint8Array
-): Effect.Effect<Buffer, OpenFailure> => openParts(keys, row, partsOf(row, context))
+): Effect.Effect<Buffer, OpenFailure> =>
+  Effect.suspend(() => {
+    const parts = partsOf(row, context)
+    return withDataKeyOf(keys, row, parts, (dataKey) => decrypt(dataKey, parts.box, parts.dataAad))
+  })
 
 /**
  * Proves that the row's KEK, its wrapped DEK, its commitment and the context are those of one `seal`, without opening
- * what is sealed. Succeeds with what opens it, any number of times.
+ * what is sealed.
  */
-export const prepare = (
+export const verify = (
   keys: Pick<Keys, "unwrap">,
   row: SealedKey,
   context: Uint8Array
-): Effect.Effect<Effect.Effect<Buffer, OpenFailure>, OpenFailure> =>
-  Effect.suspend(() => {
-    const parts = partsOf(row, context)
-    const opening = Effect.suspend(() => openParts(keys, row, parts))
-    return Effect.as(
-      withDataKeyOf(keys, row, parts, () => true),
-      opening
-    )
-  })
+): Effect.Effect<void, OpenFailure> =>
+  Effect.suspend(() => Effect.asVoid(withDataKeyOf(keys, row, partsOf(row, context), () => true)))
 
 /** Opens a row under the context `from` and seals its plaintext to the context `to`, under a new DEK. */
 export const reseal = (

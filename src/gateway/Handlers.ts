@@ -1,7 +1,7 @@
 import { toServerResponse } from "@effect/platform-node/NodeHttpServerRequest"
 import type { ServerResponse } from "node:http"
 import type { Socket } from "node:net"
-import { Duration, Effect, Layer, Option, Redacted } from "effect"
+import { Duration, Effect, Layer, Redacted } from "effect"
 import { type HttpRouter, type HttpServerRequest, HttpServerResponse } from "effect/http"
 import { HttpApiBuilder } from "effect/http-api"
 import { CurrentActor } from "../domain/CurrentCaller.ts"
@@ -13,7 +13,6 @@ import { withJsonBody } from "../http/RequestDecodingLive.ts"
 import { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import { CurrentDeadline } from "../port/Deadline.ts"
 import { MemoryBudget } from "../port/MemoryBudget.ts"
-import { WorkspaceResolver } from "../port/WorkspaceResolver.ts"
 import { Accounts } from "../service/accounts/Accounts.ts"
 import { workspaceIssue } from "../service/credentials/Ownership.ts"
 import { Router } from "../service/routing/Router.ts"
@@ -102,16 +101,13 @@ const routes = HttpApiBuilder.group(
   Effect.fnUntraced(function* (handlers) {
     const { plan } = yield* Router
     const { abandon, open, report } = yield* OpenRoutes
-    const workspaces = yield* WorkspaceResolver
     const unavailable = () => new ServiceUnavailable()
     return handlers.handleAll({
       open: ({ payload: { freshness_ms, workspace_id: given, ...request }, request: sent }) =>
         Effect.gen(function* () {
           const refused = () => InvalidParams.of(given === null ? noDefault : workspaceIssue(given))
-          const workspace_id = given ?? Option.getOrUndefined(yield* workspaces.resolve(request.account_id, undefined))
-          if (workspace_id === undefined) return yield* refused()
           const planning = plan(
-            { ...request, workspace_id },
+            given === null ? request : { ...request, workspace_id: given },
             freshness_ms === 0 ? "now" : Duration.millis(freshness_ms)
           )
           const { expires_at, id, next, planned, retry_at } = yield* Effect.catchTags(

@@ -37,12 +37,6 @@ export type RewrapFailure = UnknownKeyId | UnsupportedFormat | AuthenticationFai
 /** Why a sealed key does not open. */
 export type OpenFailure = RewrapFailure | KeyStoreUnavailable
 
-/** A sealed key that was proved to belong to its context, ready to be opened any number of times. */
-export interface PreparedKey {
-  /** Passes the opened key to `use` in a buffer that is wiped when `use` returns. */
-  readonly read: <A>(use: (key: Buffer) => A) => Effect.Effect<A, OpenFailure>
-}
-
 /**
  * Waits for a key store, which may be remote, at most 3 seconds and never beyond the deadline of the request. A key store
  * that answers at once, as a keyring does, costs no timer.
@@ -81,8 +75,8 @@ export class Cipher extends Context.Service<
       context: SealingContext,
       use: (key: Buffer) => A
     ) => Effect.Effect<A, OpenFailure>
-    /** Proves that a sealed key belongs to its context, so that the context is what was sealed. Opens nothing yet. */
-    readonly prepare: (sealed: SealedKey, context: SealingContext) => Effect.Effect<PreparedKey, OpenFailure>
+    /** Proves that a sealed key belongs to its context, so that the context is what was sealed. Opens nothing. */
+    readonly verify: (sealed: SealedKey, context: SealingContext) => Effect.Effect<void, OpenFailure>
     /** Opens a key under the context that it was sealed to and seals it to another, under a new data key. */
     readonly reseal: (sealed: SealedKey, from: SealingContext, to: SealingContext) => Answer<SealedKey, OpenFailure>
   }

@@ -1,6 +1,6 @@
 import { Context, type Option } from "effect"
 import type { Credential } from "../domain/Credential.ts"
-import type { AccountId, WorkspaceId } from "../domain/Identifiers.ts"
+import type { AccountId, CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
 import type { Provider } from "../domain/Provider.ts"
 import type { Cooldown, ParkedCause } from "../domain/routing/Health.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
@@ -12,6 +12,17 @@ export interface PoolOwner {
   readonly workspace_id: WorkspaceId
 }
 
+/** What the row of a pool says; a pool that never had a credential is at 0. */
+export interface PoolState {
+  /** Rises with every change of a credential that a plan may see. Rewrapping its key is none. */
+  readonly version: string
+  /** Rises with every change of a parking or of the mark of a leaked key. */
+  readonly health: string
+  readonly members: number
+  /** Of the lists and sealed keys of its credentials. */
+  readonly bytes: number
+}
+
 /** What is stored of a key's health: for the model, or for every one if that is ''. */
 export interface StoredParking extends Omit<Cooldown, "until" | "cause"> {
   readonly model: string
@@ -21,6 +32,9 @@ export interface StoredParking extends Omit<Cooldown, "until" | "cause"> {
   readonly remaining: number | null
 }
 
+/** The parkings of the current keys of a pool by their credentials. */
+export type StoredParkings = ReadonlyMap<CredentialId, ReadonlyArray<StoredParking>>
+
 /** A credential of a pool, with everything that a router needs. */
 export interface PoolRow {
   readonly credential: Credential
@@ -28,13 +42,6 @@ export interface PoolRow {
   readonly key_version: number
   /** Changes with every committed change of the row, whoever made it. */
   readonly row: string
-  readonly parkings: ReadonlyArray<StoredParking>
-}
-
-/** A pool in one snapshot of the database. */
-export interface StoredPool {
-  readonly version: string
-  readonly rows: ReadonlyArray<PoolRow>
 }
 
 /** The credentials of a workspace and provider, as routers read them. */
@@ -42,14 +49,22 @@ export class CredentialPools extends Context.Service<
   CredentialPools,
   {
     /**
-     * The version of each pool, in the order of the providers. It changes with every committed change of a credential
-     * or parking in the pool, whoever made it. None if the account has no such workspace, or has deleted it (E19).
+     * The workspace, which is the account's default one unless one is named, and its pools in the order of the providers.
+     * Costs the same however large they are. None if the account has no such workspace, or has deleted it (E19).
      */
     readonly versions: (
-      owner: PoolOwner,
+      owner: Pick<PoolOwner, "account_id"> & { readonly workspace_id?: WorkspaceId },
       providers: ReadonlyArray<Provider>
-    ) => Answer<Option.Option<ReadonlyArray<string>>>
-    /** A pool and its version, read in one snapshot. None under the same conditions as `versions`. */
-    readonly load: (owner: PoolOwner, provider: Provider) => Answer<Option.Option<StoredPool>>
+    ) => Answer<Option.Option<{ readonly workspace_id: WorkspaceId; readonly pools: ReadonlyArray<PoolState> }>>
+    /** The credentials and parkings of a pool, read in one snapshot with its state. None as for `versions`. */
+    readonly load: (
+      owner: PoolOwner,
+      provider: Provider
+    ) => Answer<Option.Option<PoolState & { readonly rows: ReadonlyArray<PoolRow>; readonly parkings: StoredParkings }>>
+    /** As `load`, without the credentials. */
+    readonly health: (
+      owner: PoolOwner,
+      provider: Provider
+    ) => Answer<Option.Option<PoolState & { readonly parkings: StoredParkings }>>
   }
 >()("byok/CredentialPools") {}

@@ -1,5 +1,5 @@
-import { Context } from "effect"
-import type { OwnedCredential, WorkspaceId } from "../domain/Identifiers.ts"
+import { Context, type Option } from "effect"
+import type { AccountId, CredentialId, OwnedCredential, WorkspaceId } from "../domain/Identifiers.ts"
 import type { SealedKey, SealingContext } from "../domain/SealedKey.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
@@ -42,12 +42,14 @@ export class LeakedKeys extends Context.Service<
     }) => Answer<SuspectPage>
     /**
      * Records the search and, with `park`, marks the keys that were found as leaked, until the key is replaced or
-     * `Parkings.clear` removes the mark. Returns for each key whether it is marked now.
+     * `clear` removes the mark. Returns for each key whether it is marked now.
      */
     readonly conclude: (search: {
       readonly found: ReadonlyArray<FoundKey>
       readonly searched: number
       readonly park: boolean
     }) => Answer<ReadonlyArray<boolean>>
+    /** Ends the mark that the current key of a credential has leaked, if it has one. None if the account has no such credential. */
+    readonly clear: (account_id: AccountId, id: CredentialId) => Answer<Option.Option<FoundKey>>
   }
 >()("byok/LeakedKeys") {}

@@ -1,8 +1,7 @@
-import { Context, type Option } from "effect"
+import { Context } from "effect"
 import type { AccountId, CredentialId, OwnedCredential } from "../domain/Identifiers.ts"
 import type { Withheld } from "../domain/routing/CredentialStatus.ts"
 import type { Cooldown } from "../domain/routing/Health.ts"
-import type { FoundKey } from "./LeakedKeys.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
 /** A cooldown of a key that grew. */
@@ -17,8 +16,6 @@ export interface ParkingChange extends OwnedCredential, Omit<Cooldown, "until"> 
 export class Parkings extends Context.Service<
   Parkings,
   {
-    /** Ends the mark that the current key of a credential has leaked, if it has one. None if the account has no such credential. */
-    readonly clear: (account_id: AccountId, id: CredentialId) => Answer<Option.Option<FoundKey>>
     /**
      * Joins what a router has seen of keys to what is stored, by the database's clock. Only a greater cooldown replaces
      * one, so storing a change twice, or those of several routers in any order, is safe. A change of a replaced key stores

@@ -12,6 +12,7 @@ import { DatabaseFailure } from "../../src/port/DatabaseFailure.ts"
 import { AccountRepository } from "../../src/port/AccountRepository.ts"
 import { Router } from "../../src/service/routing/Router.ts"
 import type { Attempt } from "../../src/service/routing/Walk.ts"
+import { raisePools } from "../support/database/raisePools.ts"
 import { settingsFor } from "../support/database/freshDatabase.ts"
 import { createdId } from "../support/http/Bodies.ts"
 import { type Tenant, TestService } from "../support/http/TestService.ts"
@@ -80,7 +81,8 @@ const gatewayOn = Effect.fnUntraced(function* (
   const failure = new DatabaseFailure({ kind: "ConnectionError", sqlstate: "08006", constraint: undefined })
   const cut = Layer.effect(
     CredentialPools,
-    Effect.map(CredentialPools, ({ load, versions }) => ({
+    Effect.map(CredentialPools, ({ health, load, versions }) => ({
+      health,
       load: (...args: Parameters<typeof load>) => (down ? Effect.die(failure) : load(...args)),
       versions: (...args: Parameters<typeof versions>) => (down ? Effect.die(failure) : versions(...args))
     }))
@@ -251,11 +253,13 @@ layerLive(service)("the example of a gateway", (it) => {
       yield* askAll
       upstream.seen()
       yield* sql`UPDATE credentials SET is_byok_only = false WHERE account_id = ${tenant.account_id}`
+      yield* raisePools(sql)
       assert.strictEqual((yield* askAll).status, 502)
       assert.deepStrictEqual(upstream.seen(), [])
       const { providers } = (yield* planOf(tenant)) as unknown as { readonly providers: object }
       assert.include(JSON.stringify(providers), `{"reason":"seal","message":"${id3} may forbid it: its row was altered`)
       yield* sql`UPDATE credentials SET is_byok_only = true WHERE account_id = ${tenant.account_id}`
+      yield* raisePools(sql)
       yield* untilSteps(tenant, 1)
     })
   )

@@ -79,6 +79,10 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))(
           const versions = () => pools.versions(owner, ["openai", "azure"])
           yield* versions()
           yield* Effect.forEach(many, versions, together)
+          const ofDefault = () => pools.versions({ account_id }, ["openai", "azure"])
+          yield* ofDefault()
+          yield* Effect.forEach(many, ofDefault, together)
+          yield* pools.health(owner, "openai")
           assert.isAtLeast(Option.getOrThrow(yield* pools.load(owner, "openai")).rows.length, many.length)
           const keys = many.map((credential_id) => ({ account_id, credential_id }))
           const parking = { model: "", key_version: 1, epoch: 0, cause: "rejected", strikes: 1, remaining: 0 } as const
@@ -87,7 +91,9 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))(
           yield* (yield* CredentialUse).find(account_id, id)
 
           const texts = Array.from(statements).filter((text) =>
-            /\b(credentials|api_keys|idempotency_records|credential_parkings|credential_use|audit_entries)\b/.test(text)
+            /\b(credentials|pools|api_keys|idempotency_records|credential_parkings|credential_use|audit_entries)\b/.test(
+              text
+            )
           )
           const shared = databaseSettings.batching
             ? ["json_to_recordset", "unnest", "hash = decode(wanted.hash, 'hex') AND revoked"]
@@ -106,8 +112,10 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))(
             "AND provider = $",
             'UPDATE credentials SET "label"',
             "DELETE FROM credentials",
-            "array_agg(pool.version",
-            "parked.parkings",
+            "array_agg(concat_ws",
+            "AS parkings",
+            "SELECT FROM pools",
+            "UPDATE pools SET health",
             "INSERT INTO credential_parkings",
             "DELETE FROM credential_parkings",
             "INSERT INTO credential_use",
@@ -131,12 +139,12 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))(
               return rows.map((row) => row["QUERY PLAN"]).join("\n")
             }).pipe(sql.withTransaction)
           const tableScan =
-            /Seq Scan on (credentials|api_keys|idempotency_records|credential_parkings|credential_use|audit_entries)\b/
+            /Seq Scan on (credentials|pools|api_keys|idempotency_records|credential_parkings|credential_use|audit_entries)\b/
           for (const text of texts) {
             const plan = yield* planOf(text)
             assert.notMatch(plan, tableScan, text)
             assert.match(plan, /Index|Insert|Tid Scan/, text)
-            if (!/pool\.version[^ ]/.test(text) && /LATERAL \(\s*SELECT [^()]*FROM credentials/.test(text)) {
+            if (!text.includes("concat_ws") && /LATERAL \(\s*SELECT [^()]*FROM credentials/.test(text)) {
               assert.match(
                 plan,
                 /using credentials_pkey [^\n]*\n\s*Index Cond: \(\(account_id = [^)]*\) AND \(id = /,
@@ -144,15 +152,21 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))(
               )
             }
           }
-          for (const table of ["credentials", "credential_parkings", "credential_use"]) {
+          for (const table of ["credentials", "pools", "credential_parkings", "credential_use"]) {
             assert.match(yield* planOf(`SELECT 1 FROM ${table} WHERE ${table}::text = $1`), tableScan, "control")
           }
           /** A plan is asked for with every request: it reads what belongs to its pools, and by their keys alone. */
-          for (const text of texts.filter((text) => /pool\.version[^ ]/.test(text))) {
+          for (const text of texts.filter((text) => text.includes("concat_ws"))) {
             const plan = yield* planOf(text)
             assert.notMatch(plan, /Seq Scan|Bitmap/, text)
+            assert.match(
+              plan,
+              /using pools_pkey [^\n]*\n\s*Index Cond: \(\(account_id = [^)]*\) AND \(workspace_id = [^)]*\) AND \(provider = /,
+              text
+            )
+            if (!text.includes("credential_parkings")) continue
             for (const cond of [
-              /Index Cond: \(\(account_id = [^)]*\) AND \(workspace_id = [^)]*\) AND \(provider = /,
+              /using credentials_order [^\n]*\n\s*Index Cond: \(\(account_id = [^)]*\) AND \(workspace_id = [^)]*\) AND \(provider = /,
               /using credential_parkings_pkey [^\n]*\n\s*Index Cond: \(\(account_id = [^)]*\) AND \(credential_id = /
             ]) {
               assert.match(plan, cond, text)

@@ -2,6 +2,7 @@ import { connect } from "node:net"
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { fakeUpstream } from "../examples/FakeUpstream.ts"
+import { raisePools } from "../support/database/raisePools.ts"
 import { createdId } from "../support/http/Bodies.ts"
 import { json, render, send } from "../support/http/HttpProbe.ts"
 import { TestService } from "../support/http/TestService.ts"
@@ -152,12 +153,14 @@ layerLive(TestService.layer)("over the socket, a route", (it) => {
       const { next, route } = yield* open
       assert.strictEqual(next?.key, second)
       yield* sql`UPDATE credentials SET is_required = false WHERE id = ${id}`
+      yield* raisePools(sql)
       const altered = yield* open
       assert.strictEqual(altered.next?.key, rejected, "keys that are as they were stay")
       assert.include(JSON.stringify(altered.providers), `{"reason":"seal","seal":"altered"`)
       assert.isNull((yield* attempt(altered.route, altered.next)).next)
       assert.deepStrictEqual(seen(), [rejected])
       yield* sql`UPDATE credentials SET is_required = true WHERE id = ${id}`
+      yield* raisePools(sql)
       assert.strictEqual((yield* open).next?.key, second, "control: as it was")
       assert.isNull((yield* attempt(route, next)).next)
     })

@@ -1,7 +1,7 @@
 import { assert } from "@effect/vitest"
 import { Arbitrary, Effect, Exit, Fiber, Latch, Layer, Schema, type Scope } from "effect"
 import { TestClock } from "effect/testing"
-import { CredentialId } from "../../src/domain/Identifiers.ts"
+import { AccountId, CredentialId, WorkspaceId } from "../../src/domain/Identifiers.ts"
 import type { Outcome } from "../../src/domain/routing/Outcome.ts"
 import type { OwnStep } from "../../src/domain/routing/Plan.ts"
 import type { OpenRoutes, RouteAnswer } from "../../src/gateway/OpenRoutes.ts"
@@ -140,6 +140,11 @@ class Expected {
 
 const idOf = (n: number) => CredentialId.make(`00000000-0000-7000-9000-${String(n).padStart(12, "0")}`)
 
+const owner = {
+  account_id: AccountId.make("00000000-0000-7000-8000-00000000000a"),
+  workspace_id: WorkspaceId.make("00000000-0000-7000-8000-00000000000b")
+}
+
 export const planOf = (keys: ReadonlyArray<Key>): Planned => ({
   steps: keys.map(({ provider }, n) => ({
     _tag: "Own",
@@ -153,10 +158,7 @@ export const planOf = (keys: ReadonlyArray<Key>): Planned => ({
   })),
   providers: [],
   retry_at: null,
-  request: requestOf({
-    account_id: "00000000-0000-7000-8000-00000000000a" as never,
-    workspace_id: "00000000-0000-7000-8000-00000000000b" as never
-  }),
+  request: { ...requestOf(owner), workspace_id: owner.workspace_id },
   freshness: 0
 })
 

@@ -1,11 +1,13 @@
 import { isDeepStrictEqual } from "node:util"
 import { assert } from "@effect/vitest"
 import { Context, Effect, Layer } from "effect"
+import { WorkspaceId } from "../../src/domain/Identifiers.ts"
 import { CredentialPools, type PoolOwner } from "../../src/port/CredentialPools.ts"
 import { Explanations } from "../../src/port/Explanations.ts"
 import { Accounts } from "../../src/service/accounts/Accounts.ts"
 import * as ExplanationsLive from "../../src/service/routing/Explanations.ts"
 import { Database } from "../../src/sql/connection/Database.ts"
+import { raisePools } from "../support/database/raisePools.ts"
 import { createdId, unknownId } from "../support/http/Bodies.ts"
 import type { Answer } from "../support/http/RawConnection.ts"
 import { assertHeaders, assertInvalid } from "../support/http/Refusal.ts"
@@ -61,9 +63,9 @@ const revealed = Effect.gen(function* () {
 /** A service whose plans read the pool of a workspace, whosever it is. */
 const readsAnyonesPool = Effect.gen(function* () {
   const parts = yield* Effect.context<Parts>()
-  const { load, versions } = Context.get(parts, CredentialPools)
+  const { health, load, versions } = Context.get(parts, CredentialPools)
   const { ask, sql } = Context.get(parts, Database).reads
-  const ownerOf = ({ workspace_id }: PoolOwner) =>
+  const ownerOf = ({ workspace_id = WorkspaceId.make(unknownId) }: Partial<PoolOwner>) =>
     Effect.map(
       ask(
         sql<PoolOwner>`
@@ -74,7 +76,14 @@ const readsAnyonesPool = Effect.gen(function* () {
     )
   const broken = Context.add(parts, CredentialPools, {
     load: (owner, provider) => Effect.flatMap(ownerOf(owner), (any) => load(any, provider)),
-    versions: (owner, providers) => Effect.flatMap(ownerOf(owner), (any) => versions(any, providers))
+    health: (owner, provider) => Effect.flatMap(ownerOf(owner), (any) => health(any, provider)),
+    versions: (owner, providers) =>
+      owner.workspace_id === undefined
+        ? versions(owner, providers)
+        : Effect.map(
+            Effect.flatMap(ownerOf(owner), (any) => versions(any, providers)),
+            (found) => found
+          )
   })
   const explaining = Layer.provide(Layer.fresh(ExplanationsLive.layer), Layer.succeedContext(broken))
   return Context.add(parts, Explanations, yield* Effect.provide(Explanations, explaining))
@@ -120,7 +129,7 @@ layerLive(TestService.layer)("POST /api/v1/byok/plan", (it) => {
     })
   )
 
-  it.effect("sees parkings and edits behind the service's back at once (Q19, Q20, E16)", () =>
+  it.effect("sees parkings and edits that raise the versions of their pools at once (Q19, Q20, E16)", () =>
     Effect.gen(function* () {
       const { sql } = yield* TestService
       const { account_id, create, plan } = yield* TestService.newTenant
@@ -133,6 +142,7 @@ layerLive(TestService.layer)("POST /api/v1/byok/plan", (it) => {
       yield* sql`
         INSERT INTO credential_parkings
         VALUES (${account_id}, ${id}, '', 1, 'rejected', 1, '2100-01-01', now())`
+      yield* raisePools(sql)
       const inAnHour = Date.now() + 3_600_000
       const isInAnHour = (until = "") => Math.abs(Date.parse(until) - inAnHour) < 30_000
       const parked = yield* plan(asked)
@@ -145,6 +155,7 @@ layerLive(TestService.layer)("POST /api/v1/byok/plan", (it) => {
       const none = yield* plan({ ...asked, targets: [{ provider: "azure", endpoint: { shared: false } }] })
       assert.isTrue(isInAnHour(/"retry_at":"([^"]+)"/.exec(none.body)?.[1]))
       yield* sql`UPDATE credentials SET is_required = true WHERE id = ${id}`
+      yield* raisePools(sql)
       const altered = yield* plan(asked)
       assert.deepStrictEqual(stepsOf(dataIn(altered)), [])
       assert.include(altered.body, '"seal":"altered"')
@@ -176,14 +187,17 @@ layerLive(TestService.layer)("POST /api/v1/byok/plan", (it) => {
       yield* sql`CREATE TABLE kept AS SELECT * FROM credentials WHERE id = ${damaged}`
       for (const [damage, [position, shared]] of damages) {
         yield* sql.unsafe(`UPDATE credentials SET ${damage} WHERE id = '${damaged}'`)
+        yield* raisePools(sql)
         assert.deepStrictEqual(positions(yield* plan(asked)), { whole: 0, damaged: position, shared }, damage)
         yield* sql`
           UPDATE credentials SET created_at = kept.created_at, allowed_models = kept.allowed_models,
             allowed_api_key_hashes = kept.allowed_api_key_hashes
           FROM kept WHERE credentials.id = kept.id`
+        yield* raisePools(sql)
       }
       yield* sql`INSERT INTO credential_parkings
         VALUES (${account_id}, ${damaged}, '', 1, 'of_a_newer_version', 1, now() + interval '1 minute', now())`
+      yield* raisePools(sql)
       assert.deepStrictEqual(positions(yield* plan(asked)), { whole: 0, damaged: null, shared: true })
       yield* sql`DROP TABLE kept`
     })

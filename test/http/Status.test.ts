@@ -3,6 +3,7 @@ import { DateTime, Effect } from "effect"
 import { CredentialId } from "../../src/domain/Identifiers.ts"
 import { CredentialUse } from "../../src/port/CredentialUse.ts"
 import { AccountRepository } from "../../src/port/AccountRepository.ts"
+import { raisePools } from "../support/database/raisePools.ts"
 import { createdId, unknownId } from "../support/http/Bodies.ts"
 import type { Answer } from "../support/http/RawConnection.ts"
 import { assertHeaders, assertRefused } from "../support/http/Refusal.ts"
@@ -88,6 +89,7 @@ layerLive(TestService.layer)("GET /api/v1/byok/{id}/status", (it) => {
       assert.deepInclude(leaked, { model: null, cause: "leaked", until: null })
       assert.closeTo(Date.parse(leaked?.since ?? ""), Date.now(), 20_000)
       yield* sql`UPDATE credentials SET is_required = true WHERE id = ${id}`
+      yield* raisePools(sql)
       yield* expected("unreadable", "leaked")
     })
   )

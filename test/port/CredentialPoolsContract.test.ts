@@ -27,7 +27,8 @@ const newPool = Effect.gen(function* () {
     credential,
     insert,
     repository,
-    versions: Effect.map(pools.versions(owner, providers), Option.getOrThrow),
+    versions: Effect.map(pools.versions(owner, providers), (found) => Option.getOrThrow(found).pools),
+    health: Effect.map(pools.health(owner, "openai"), Option.getOrThrow),
     load: Effect.map(pools.load(owner, "openai"), Option.getOrThrow)
   }
 })
@@ -39,21 +40,25 @@ for (const [name, store] of stores) {
         const { credential, insert, load, versions } = yield* newPool
         const other = yield* insert("openai", plainSealedKey(2))
         yield* insert("azure")
-        const { rows, version } = yield* load
-        assert.strictEqual(version, (yield* versions)[0])
+        const { parkings, rows, ...state } = yield* load
+        const states = yield* versions
+        assert.deepStrictEqual(
+          states.map(({ members }) => members),
+          [2, 1]
+        )
+        assert.deepInclude(states[0], { version: state.version, health: state.health, bytes: state.bytes })
+        assert.strictEqual(parkings.size, 0)
         const plain = (credential: unknown, sealed: SealedKey) => ({
           credential,
           sealed: { ...sealed, sealed: Array.from(sealed.sealed), wrapped_dek: Array.from(sealed.wrapped_dek) }
         })
-        const found = rows.map(({ credential, key_version, parkings, sealed }) => ({
+        const found = rows.map(({ credential, key_version, sealed }) => ({
           ...plain(credential, sealed),
-          key_version,
-          parkings
+          key_version
         }))
         const expected = [credential, other].map((credential, index) => ({
           ...plain(credential, plainSealedKey(index + 1)),
-          key_version: 1,
-          parkings: []
+          key_version: 1
         }))
         assert.sameDeepMembers(found, expected)
       })
@@ -69,7 +74,7 @@ for (const [name, store] of stores) {
         }
         yield* store([parking])
         const before = yield* versions
-        assert.lengthOf((yield* load).rows[0]?.parkings ?? [], 1)
+        assert.lengthOf((yield* load).parkings.get(credential.id) ?? [], 1)
         const ended = { ...parking, cause: null, strikes: 0, remaining: null }
         yield* store([{ ...parking, remaining: 40_000, strikes: 1 }])
         yield* store([{ ...parking, epoch: 0, remaining: 90_000 }])
@@ -79,24 +84,33 @@ for (const [name, store] of stores) {
         yield* store([{ ...ended, epoch: 2 }])
         const after = yield* versions
         assert.notDeepEqual(after, before, "control")
+        assert.strictEqual(after[0]?.version, before[0]?.version, "no credential is read again")
         yield* store([{ ...ended, epoch: 2 }])
         yield* store([{ ...parking, remaining: 90_000 }])
         assert.deepStrictEqual(yield* versions, after)
       })
     )
 
-    it.effect("lose the parkings of a replaced key once its successor is parked (Q26)", () =>
+    it.effect("have the parkings of the current key alone (Q26)", () =>
       Effect.gen(function* () {
-        const { credential, load, owner, repository } = yield* newPool
+        const { credential, health, load, owner, repository } = yield* newPool
         const { store } = yield* Parkings
         const parkingOf = (model: string, key_version: number): ParkingChange => ({
           ...{ account_id: owner.account_id, credential_id: credential.id, key_version, model },
           ...{ epoch: 0, cause: "rejected", strikes: 1, remaining: 5000 }
         })
-        const parked = Effect.map(load, ({ rows }) =>
-          rows.flatMap(({ parkings }) => parkings.map(({ key_version, model }) => `${model} ${key_version}`)).sort()
-        )
+        const parked = Effect.gen(function* () {
+          const [whole, alone] = [yield* load, yield* health]
+          const namesIn = ({ parkings }: Pick<typeof whole, "parkings">) =>
+            Array.from(parkings.values()).flatMap((all) =>
+              all.map(({ key_version, model }) => `${model} ${key_version}`)
+            )
+          assert.sameMembers(namesIn(alone), namesIn(whole))
+          assert.deepStrictEqual([alone.version, alone.health], [whole.version, whole.health])
+          return namesIn(whole).sort()
+        })
         yield* store([parkingOf("a", 1), parkingOf("b", 1)])
+        assert.deepStrictEqual(yield* parked, ["a 1", "b 1"])
         const sealed = plainSealedKey(2)
         assert.isTrue(
           yield* repository.update(owner.account_id, {
@@ -107,19 +121,18 @@ for (const [name, store] of stores) {
             fields: ["key"]
           })
         )
-        assert.deepStrictEqual(yield* parked, ["a 1", "b 1"])
+        assert.deepStrictEqual(yield* parked, [])
         yield* store([parkingOf("c", 2)])
         assert.deepStrictEqual(yield* parked, ["c 2"])
       })
     )
 
-    it.effect("have another version after any change of the pool, and of no other pool (Q19)", () =>
+    it.effect("have another version or health after any change of the pool, and of no other pool (Q19)", () =>
       Effect.gen(function* () {
         const { credential, insert, load, owner, repository, versions } = yield* newPool
         const { account_id, workspace_id } = owner
         const key = { account_id, workspace_id, credential_id: credential.id, key_version: 1 }
-        const { conclude } = yield* LeakedKeys
-        const { clear } = yield* Parkings
+        const { clear, conclude } = yield* LeakedKeys
         const update = repository.update(account_id, {
           credential: { ...credential, name: "renamed" },
           sealed: undefined,
@@ -134,17 +147,19 @@ for (const [name, store] of stores) {
           clear(account_id, credential.id),
           repository.delete(account_id, credential.id)
         ]
+        const nameOf = ({ health, version }: { readonly health: string; readonly version: string }) =>
+          `${version} ${health}`
         const seen = [yield* versions]
         for (const change of changes) {
           yield* change
-          seen.push(yield* versions)
-          assert.strictEqual((yield* load).version, seen.at(-1)?.[0])
+          const [now, ...others] = yield* versions
+          const [before, ...othersBefore] = seen.at(-1) ?? []
+          if (now === undefined || before === undefined) return assert.fail("no pool")
+          assert.notStrictEqual(nameOf(now), nameOf(before))
+          assert.strictEqual(nameOf(yield* load), nameOf(now))
+          assert.deepStrictEqual(others, othersBefore)
+          seen.push([now, ...others])
         }
-        const own = new Set(seen.map(([openai]) => openai))
-        const others = new Set(seen.map(([, azure]) => azure))
-        // In memory, the version is the content, and `clear` restores that.
-        assert.isAtLeast(own.size, changes.length)
-        assert.strictEqual(others.size, 1)
         assert.deepStrictEqual(yield* versions, seen.at(-1), "control: it stays without a change")
       })
     )
@@ -158,10 +173,18 @@ for (const [name, store] of stores) {
           searched: 1,
           park: true
         })
-        const [row] = (yield* load).rows
-        assert.deepStrictEqual(row?.parkings, [
-          { model: "", key_version: 1, epoch: 0, cause: "leaked", strikes: 0, remaining: null }
-        ])
+        const marks = (yield* load).parkings.get(credential.id)
+        assert.deepStrictEqual(
+          marks?.map(({ cause, epoch, key_version, model, remaining, strikes }) => ({
+            model,
+            key_version,
+            epoch,
+            cause,
+            strikes,
+            remaining
+          })),
+          [{ model: "", key_version: 1, epoch: 0, cause: "leaked", strikes: 0, remaining: null }]
+        )
       })
     )
 
@@ -202,7 +225,7 @@ for (const [name, store] of stores) {
       Effect.gen(function* () {
         const { owner } = yield* newPool
         const stranger = yield* newTenant
-        const { load, versions } = yield* CredentialPools
+        const { health, load, versions } = yield* CredentialPools
         assert.deepStrictEqual(Option.getOrThrow(yield* load(stranger, "openai")).rows, [])
         const foreign = { account_id: stranger.account_id, workspace_id: owner.workspace_id }
         const unknown = { account_id: owner.account_id, workspace_id: stranger.workspace_id }
@@ -212,7 +235,14 @@ for (const [name, store] of stores) {
         for (const one of [foreign, unknown, deleted]) {
           assert.isTrue(Option.isNone(yield* versions(one, providers)))
           assert.isTrue(Option.isNone(yield* load(one, "openai")))
+          assert.isTrue(Option.isNone(yield* health(one, "openai")))
         }
+        const { account_id } = owner
+        const ofDefault = Option.getOrThrow(yield* versions({ account_id }, providers))
+        assert.deepStrictEqual(ofDefault, Option.getOrThrow(yield* versions(owner, providers)))
+        assert.strictEqual(ofDefault.workspace_id, owner.workspace_id)
+        yield* (yield* AccountRepository).deleteWorkspace(owner.workspace_id, yield* DateTime.now)
+        assert.isTrue(Option.isNone(yield* versions({ account_id }, providers)), "the default workspace is deleted")
       })
     )
 
@@ -233,8 +263,10 @@ for (const [name, store] of stores) {
             continue
           }
           const loaded = yield* Effect.forEach(providers, (provider) => load(owner, provider))
+          const { pools: states, workspace_id } = Option.getOrThrow(answer)
+          assert.strictEqual(workspace_id, owner.workspace_id)
           assert.deepStrictEqual(
-            Option.getOrThrow(answer),
+            states.map(({ version }) => version),
             loaded.map((pool) => Option.getOrThrow(pool).version)
           )
         }

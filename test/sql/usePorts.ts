@@ -83,19 +83,24 @@ export const usePorts = Effect.gen(function* () {
   const key = { account_id, workspace_id, credential_id: id, key_version: 1 }
   const parkings: UsesOf<Parkings["Service"]> = {
     store: (yield* Parkings).store([{ ...key, model: "m", epoch: 0, cause: "rejected", strikes: 1, remaining: 1 }]),
-    clear: (yield* Parkings).clear(account_id, id),
     withheld: (yield* Parkings).withheld(account_id, [id])
   }
-  const { conclude, count, scan } = yield* LeakedKeys
+  const { clear, conclude, count, scan } = yield* LeakedKeys
   const leakedKeys: UsesOf<LeakedKeys["Service"]> = {
     count,
     scan: scan({ after: undefined, labels: [credential.label] }),
-    conclude: conclude({ found: [key], searched: 1, park: true })
+    conclude: conclude({ found: [key], searched: 1, park: true }),
+    clear: clear(account_id, id)
   }
-  const { load, versions } = yield* CredentialPools
+  const { health, load, versions } = yield* CredentialPools
   const pools: UsesOf<CredentialPools["Service"]> = {
-    versions: Effect.forEach([tenant, other], (owner) => versions(owner, ["openai"]), together),
-    load: load(tenant, "openai")
+    versions: Effect.forEach(
+      [tenant, other, { account_id }, { account_id: other.account_id }],
+      (owner) => versions(owner, ["openai"]),
+      together
+    ),
+    load: load(tenant, "openai"),
+    health: health(tenant, "openai")
   }
   const { find, store } = yield* CredentialUse
   const use = { account_id, credential_id: id, ...leasedAt(1) }

@@ -38,7 +38,7 @@ export const strategies = Schema.Literals(["byok_first", "provider_first"]).anno
 /** The members of a request to route. */
 export const routingFields = {
   account_id: AccountId,
-  workspace_id: WorkspaceId,
+  workspace_id: Schema.optionalKey(WorkspaceId),
   model: Text.check(
     Schema.isNonEmpty({ message: "must not be empty" }),
     Schema.isMaxCodePoints(255, {
@@ -58,12 +58,15 @@ export const routingFields = {
   strategy: withDefault(strategies)
 }
 
-/** What a router decides about: one request of a caller to a gateway. A member that it does not have is refused. */
+/**
+ * What a router decides about: one request of a caller to a gateway, for the default workspace unless one is named. A member
+ * that it does not have is refused.
+ */
 export const RoutingRequest = closed(Schema.Struct(routingFields))
 export type RoutingRequest = typeof RoutingRequest.Type
 
-/** A request to plan for, as its account asks: of its default workspace unless it names one. */
-export const PlanRequest = closed(
-  Schema.Struct({ ...Struct.omit(routingFields, ["account_id"]), workspace_id: Schema.optionalKey(WorkspaceId) })
-).annotate({ identifier: "PlanRequest" })
+/** A request to plan for, as its account asks. */
+export const PlanRequest = closed(Schema.Struct(Struct.omit(routingFields, ["account_id"]))).annotate({
+  identifier: "PlanRequest"
+})
 export type PlanRequest = typeof PlanRequest.Type

@@ -100,7 +100,7 @@ const removalMessage = (removal: SharedReason, nameOf: (id: Credential["id"]) =>
 
 /** Puts a plan into words. The pools are those that it was made from. */
 export const explanationOf = (
-  request: RoutingRequest,
+  request: RoutingRequest & Pick<Explanation, "workspace_id">,
   plan: Plan,
   poolOfProvider: (provider: Provider) => Pool
 ): Explanation => {

@@ -15,7 +15,6 @@ import { CredentialUse } from "../../port/CredentialUse.ts"
 import { RequestTimeout, withDeadline } from "../../port/Deadline.ts"
 import { Explanations } from "../../port/Explanations.ts"
 import { Parkings } from "../../port/Parkings.ts"
-import { WorkspaceResolver } from "../../port/WorkspaceResolver.ts"
 import { workspaceIssue } from "../credentials/Ownership.ts"
 import { Pools } from "./Pools.ts"
 
@@ -28,7 +27,6 @@ const tooMany = InvalidParams.of({
 })
 
 const make = Effect.fnUntraced(function* (verifies: boolean) {
-  const workspaces = yield* WorkspaceResolver
   const { current } = yield* Pools
   const credentials = yield* CredentialRepository
   const uses = yield* CredentialUse
@@ -37,11 +35,12 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
 
   const explain = Effect.fnUntraced(function* (account_id: AccountId, asked: PlanRequest) {
     const providers = asked.targets.map(({ provider }) => provider)
-    const refused = InvalidParams.of(workspaceIssue(asked.workspace_id))
-    const workspace = yield* workspaces.resolve(account_id, asked.workspace_id)
-    if (Option.isNone(workspace)) return yield* refused
-    const request = { ...asked, account_id, workspace_id: workspace.value }
-    const snapshots = yield* Effect.catchTag(current(request, providers), "UnknownWorkspace", () => refused)
+    const { snapshots, workspace_id } = yield* Effect.catchTag(
+      current({ ...asked, account_id }, providers),
+      "UnknownWorkspace",
+      () => InvalidParams.of(workspaceIssue(asked.workspace_id))
+    )
+    const request = { ...asked, account_id, workspace_id }
     const credentials = snapshots.reduce((sum, { pool }) => sum + pool.length, 0)
     if (providers.length > 1 && credentials > maxCredentials) return yield* tooMany
     const now = yield* Effect.clockWith((clock) => Effect.sync(() => momentOf(clock)))
@@ -62,7 +61,7 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
     const { provider, workspace_id } = found.value
     // Of a slug that only another version knows, there are pools all the same.
     const seal = yield* current({ account_id, workspace_id }, [provider as Provider]).pipe(
-      Effect.flatMap(([snapshot]) => Effect.fromNullishOr(snapshot?.byId.get(id)?.seal)),
+      Effect.flatMap(({ snapshots: [snapshot] }) => Effect.fromNullishOr(snapshot?.byId.get(id)?.seal)),
       Effect.catchTags({
         UnknownWorkspace: () => Effect.succeed(undefined),
         NoSuchElementError: () => Effect.fail(new NotFound())

@@ -1,14 +1,22 @@
 import { Clock, Context, Duration, Effect, Fiber, Layer, Option } from "effect"
 import type { ServiceUnavailable } from "../../domain/Errors.ts"
-import type { CredentialId } from "../../domain/Identifiers.ts"
+import type { AccountId, CredentialId, WorkspaceId } from "../../domain/Identifiers.ts"
 import type { Provider } from "../../domain/Provider.ts"
 import { type Cooldown, longestPause, pauseCauseOf, unknown } from "../../domain/routing/Health.ts"
 import { monotonicMillis } from "../../domain/routing/Moment.ts"
 import { type PooledCredential, poolOf, type Seal } from "../../domain/routing/Pool.ts"
-import { Cipher, type OpenFailure, type PreparedKey } from "../../port/Cipher.ts"
-import { CredentialPools, type PoolOwner, type PoolRow, type StoredParking } from "../../port/CredentialPools.ts"
+import { encodeSealingContext, type SealedKey } from "../../domain/SealedKey.ts"
+import { Cipher, type OpenFailure } from "../../port/Cipher.ts"
+import {
+  CredentialPools,
+  type PoolOwner,
+  type PoolRow,
+  type PoolState,
+  type StoredParking
+} from "../../port/CredentialPools.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import { timeLeft, withDeadline } from "../../port/Deadline.ts"
+import { type Holding, MemoryBudget } from "../../port/MemoryBudget.ts"
 import { UnknownWorkspace } from "./RouterErrors.ts"
 
 /** The seal of a row whose key does not open, by the error. */
@@ -19,39 +27,44 @@ export const sealStatusByError = {
   KeyStoreUnavailable: "unavailable"
 } as const satisfies Record<OpenFailure["_tag"], Seal>
 
-/** Whether a row is what was sealed and, if it is, what opens its key. */
-interface Verified {
-  readonly seal: Seal
-  readonly prepared?: PreparedKey
-}
+/** A credential with its sealed key, which a lease opens. */
+type Member = PooledCredential & { readonly sealed: SealedKey }
 
-/** A pool as the database had it, verified. Times are in milliseconds of the monotonic clock. */
-export interface Snapshot {
-  readonly version: string
-  readonly pool: ReadonlyArray<PooledCredential & Verified>
-  /** The credentials of the pool by their ids. */
-  readonly byId: ReadonlyMap<CredentialId, PooledCredential & Verified>
-  /** About how many bytes it takes. */
-  readonly weight: number
-  /** Whether every row is what was sealed. */
-  readonly isVerified: boolean
-  /** When reading it began, and when it was verified. */
+/** A pool as the database had it. Times are in milliseconds of the monotonic clock. */
+export interface Snapshot extends Pick<PoolState, "version" | "health"> {
+  /** In order of trial. */
+  readonly pool: ReadonlyArray<Member>
+  readonly byId: ReadonlyMap<CredentialId, Member>
+  /** When reading its credentials began, and when their seals were checked. */
   readonly read_at: number
-  readonly verified_at: number
-  /** When a question began that the database answered with this version. */
-  validated_at: number
+  readonly checked_at: number
+  /** The last question that the database answered with this version and health. */
+  validated: Question
 }
 
-/** How many pools are kept, and of what weight together. The least recently used ones go. */
-const maxPools = 10_000
-const maxWeight = 64 * 1024 * 1024
+/** A question to the database: its place among all, as several may have one time, and when it began. */
+interface Question {
+  readonly n: number
+  readonly at: number
+}
 
-/** How long a snapshot is kept in which a row is not verified: its key may arrive, or the key store answer again. */
-const unverifiedFor = 1000
+/** The pools of a workspace, in the order of the providers that were asked for. */
+export interface WorkspacePools {
+  readonly workspace_id: WorkspaceId
+  readonly snapshots: ReadonlyArray<Snapshot>
+}
 
-/** A key store that hangs delays verifying, so that counts from its end. */
-const isKept = ({ isVerified, verified_at }: Snapshot, now: number): boolean =>
-  isVerified || verified_at + unverifiedFor > now
+/** How long a snapshot is used: changes by SQL that do not raise the version of the pool are seen then. */
+const longestKept = 60_000
+
+/** How long a snapshot is used in which a row is not verified: its key may arrive, or the key store answer again. */
+const unverifiedKept = 1000
+
+const isVerified = ({ seal }: Member) => seal === "verified" || seal === "unverified"
+
+/** A key store that hangs delays the check of seals, so that counts from its end. */
+const isUsable = ({ checked_at, pool, read_at }: Snapshot, now: number): boolean =>
+  now < read_at + longestKept && (now < checked_at + unverifiedKept || pool.every(isVerified))
 
 /** How long a plan outside of a request waits for a pool, in milliseconds. */
 const longestWait = 30_000
@@ -61,28 +74,28 @@ const deadlinePassed = new DatabaseFailure({ kind: "Deadline", sqlstate: undefin
 /** How many pools of one plan are read at a time. */
 const concurrency = 8
 
+/** Of how many accounts the default workspace is remembered. */
+const maxDefaults = 10_000
+
+/** How many rows are checked at a time, for key stores that are remote. */
+const checkedAtOnce = 16
+
+/** How long checking the seals of a pool may take. Rows that are not checked by then count as unavailable. */
+const inTime = withDeadline(Duration.seconds(3))
+
+/** How many bytes a pool takes in memory, about: text takes two bytes a character or one, and a row has about forty objects. */
+const weightOf = ({ bytes, members }: Pick<PoolState, "bytes" | "members">) => 2 * bytes + 3000 * members + 1000
+
+/** Reading takes this many times what the pool takes then: rows arrive as bytes and are read as text. */
+const whileReading = 2
+
 /** Reading a pool that several plans wait for. */
 interface Loading {
-  readonly began: number
+  readonly question: Question
   readonly fiber: Fiber.Fiber<Snapshot, ServiceUnavailable | UnknownWorkspace>
 }
 
-const nameOf = ({ account_id, workspace_id }: PoolOwner, provider: Provider) =>
-  `${account_id} ${workspace_id} ${provider}`
-
-/** How many rows are verified at a time, for key stores that are remote. */
-const verifiedAtOnce = 16
-
-/** How long verifying a pool may take. Rows that are not verified by then count as unavailable. */
-const inTime = withDeadline(Duration.seconds(3))
-
-/** About how many bytes a row takes in memory: what its size depends on, and the rest of it. */
-const weightOf = ({ credential, sealed }: PoolRow): number =>
-  [credential.allowed_api_key_hashes, credential.allowed_models, credential.allowed_user_ids]
-    .flatMap((list) => list ?? [])
-    .reduce((sum, element) => sum + 2 * element.length + 64, sealed.sealed.length + 2048)
-
-/** Nobody waits for a pool beyond the deadline of the own request. Others may still wait for it. */
+/** Stop waiting at this request's deadline. Others may still wait for the pool. */
 const withinDeadline = <A, E>(wait: Effect.Effect<A, E>): Effect.Effect<A, E> =>
   Effect.flatMap(timeLeft(longestWait), (duration) =>
     Effect.timeoutOrElse(wait, { duration, orElse: () => Effect.die(deadlinePassed) })
@@ -90,20 +103,15 @@ const withinDeadline = <A, E>(wait: Effect.Effect<A, E>): Effect.Effect<A, E> =>
 
 /** A stored cooldown, read at a monotonic time. */
 const cooldownOf = ({ cause, epoch, key_version, remaining, strikes }: StoredParking, now: number): Cooldown =>
-  cause === "succeeded" || cause === "leaked" || remaining === null
+  cause === "succeeded" || remaining === null
     ? { ...unknown(key_version), epoch }
     : { key_version, epoch, until: now + Math.min(remaining, longestPause), strikes, cause: pauseCauseOf(cause) }
 
-/** A row with what is known of its current key; parkings of replaced keys are void. */
-const pooledOf = ({ credential, key_version, parkings, row }: PoolRow, verified: Verified, now: number) => {
-  const current = parkings.filter((parking) => parking.key_version === key_version)
-  const cooldowns = current.filter(({ cause }) => cause !== "leaked")
+/** What the parkings of a key say of it. */
+const healthOf = (parkings: ReadonlyArray<StoredParking> = [], now: number) => {
+  const cooldowns = parkings.filter(({ cause }) => cause !== "leaked")
   return {
-    ...verified,
-    credential,
-    key_version,
-    row,
-    leaked: cooldowns.length < current.length,
+    leaked: cooldowns.length < parkings.length,
     stored: new Map(cooldowns.map((parking) => [parking.model, cooldownOf(parking, now)]))
   }
 }
@@ -111,157 +119,252 @@ const pooledOf = ({ credential, key_version, parkings, row }: PoolRow, verified:
 const orUnknown = <A, E>(found: Effect.Effect<Option.Option<A>, E>): Effect.Effect<A, E | UnknownWorkspace> =>
   Effect.flatMap(found, (one) => (Option.isSome(one) ? Effect.succeed(one.value) : Effect.fail(new UnknownWorkspace())))
 
-const make = Effect.fnUntraced(function* (
-  verify: (account_id: PoolOwner["account_id"], row: PoolRow) => Effect.Effect<Verified>
-) {
-  const { load, versions } = yield* CredentialPools
+type Sealed = Pick<Member, "credential" | "sealed">
+
+/** Whether what was sealed is the same in two rows. A name, an order or a rewrapped data key is not part of it. */
+const isSameSeal = (one: Sealed, other: Sealed, account_id: AccountId): boolean =>
+  Buffer.compare(one.sealed.sealed, other.sealed.sealed) === 0 &&
+  encodeSealingContext({ ...one.credential, account_id }) === encodeSealingContext({ ...other.credential, account_id })
+
+const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Sealed) => Effect.Effect<Seal>) {
+  const { health, load, versions } = yield* CredentialPools
+  const budget = yield* MemoryBudget
   const clock = yield* Clock.Clock
   const fork = Effect.runForkWith(yield* Effect.context())
-  const snapshots = new Map<string, Snapshot>()
+  const kept = new Map<string, { snapshot: Snapshot; readonly holding: Holding }>()
   const loadings = new Map<string, Loading>()
+  const defaults = new Map<AccountId, { readonly workspace_id: WorkspaceId; readonly validated: Question }>()
+  let questions = 0
+  const ask = (): Question => ({ n: (questions += 1), at: monotonicMillis(clock) })
 
-  /** The weights of all snapshots together. */
-  let weight = 0
+  const nameOf = ({ account_id, workspace_id }: PoolOwner, provider: Provider) =>
+    `${account_id} ${workspace_id} ${provider}`
 
-  const drop = (name: string) => {
-    weight -= snapshots.get(name)?.weight ?? 0
-    snapshots.delete(name)
-  }
-  const keep = (name: string, snapshot: Snapshot) => {
-    drop(name)
-    snapshots.set(name, snapshot)
-    weight += snapshot.weight
-    for (const oldest of snapshots.keys()) {
-      if (oldest === name || (snapshots.size <= maxPools && weight <= maxWeight)) return
-      drop(oldest)
-    }
-  }
+  /** Checks the seals of rows that are not verified yet. One that was verified stays so until what was sealed changes. */
+  const checked = Effect.fnUntraced(function* (
+    { account_id }: PoolOwner,
+    state: PoolState,
+    pool: ReadonlyArray<Member>,
+    times: Pick<Snapshot, "read_at" | "validated">
+  ) {
+    const all = yield* inTime(
+      Effect.forEach(
+        pool,
+        (member) =>
+          isVerified(member)
+            ? Effect.succeed(member)
+            : Effect.map(check(account_id, member), (seal) => ({ ...member, seal })),
+        { concurrency: checkedAtOnce }
+      )
+    )
+    const byId = new Map(all.map((member) => [member.credential.id, member]))
+    const { health, version } = state
+    return { version, health, pool: all, byId, checked_at: monotonicMillis(clock), ...times } satisfies Snapshot
+  })
 
-  const read = Effect.fnUntraced(function* (owner: PoolOwner, provider: Provider, read_at: number) {
-    const { rows, version } = yield* orUnknown(load(owner, provider))
+  /** Reads the parkings of a pool alone, unless its credentials have changed as well. */
+  const readHealth = Effect.fnUntraced(function* (
+    owner: PoolOwner,
+    provider: Provider,
+    known: Snapshot,
+    validated: Question
+  ) {
+    const { parkings, ...state } = yield* orUnknown(health(owner, provider))
+    if (state.version !== known.version) return undefined
     const now = monotonicMillis(clock)
-    const pooled = (row: PoolRow) =>
-      Effect.map(verify(owner.account_id, row), (verified) => pooledOf(row, verified, now))
-    const pool = poolOf(yield* inTime(Effect.forEach(rows, pooled, { concurrency: verifiedAtOnce })))
-    const snapshot: Snapshot = {
-      version,
-      pool,
-      byId: new Map(pool.map((one) => [one.credential.id, one])),
-      weight: rows.reduce((sum, row) => sum + weightOf(row), 0),
-      isVerified: pool.every(({ seal }) => seal === "verified" || seal === "unverified"),
-      read_at,
-      verified_at: performance.now(),
-      validated_at: read_at
+    const pool = known.pool.map((member) => ({ ...member, ...healthOf(parkings.get(member.credential.id), now) }))
+    return yield* checked(owner, state, pool, { read_at: known.read_at, validated })
+  })
+
+  const readAll = Effect.fnUntraced(function* (
+    owner: PoolOwner,
+    provider: Provider,
+    known: Snapshot | undefined,
+    validated: Question
+  ) {
+    const { parkings, rows, ...state } = yield* orUnknown(load(owner, provider))
+    const now = monotonicMillis(clock)
+    const sealOf = (row: PoolRow): Seal => {
+      const before = known?.byId.get(row.credential.id)
+      if (before === undefined || !isVerified(before)) return "unavailable"
+      return before.row === row.row || isSameSeal(before, row, owner.account_id) ? before.seal : "unavailable"
     }
+    const members = rows.map((row) => ({
+      ...row,
+      ...healthOf(parkings.get(row.credential.id), now),
+      seal: sealOf(row)
+    }))
+    return yield* checked(owner, state, poolOf(members), { read_at: validated.at, validated })
+  })
+
+  const forget = (name: string) => {
+    kept.get(name)?.holding.release()
+    kept.delete(name)
+  }
+
+  /** Reads a pool whose state is known, in memory that is admitted for it before. */
+  const read = Effect.fnUntraced(function* (
+    owner: PoolOwner,
+    provider: Provider,
+    state: PoolState,
+    question: Question
+  ) {
+    const name = nameOf(owner, provider)
+    const known = kept.get(name)?.snapshot
+    if (known?.version === state.version && question.at < known.read_at + longestKept) {
+      const snapshot = yield* readHealth(owner, provider, known, question)
+      const current = kept.get(name)
+      if (snapshot !== undefined && current !== undefined) current.snapshot = snapshot
+      if (snapshot !== undefined) return snapshot
+    }
+    const { account_id } = owner
+    const holding = yield* withDeadline(Duration.millis(longestWait))(
+      budget.admit(account_id, "pool", whileReading * weightOf(state))
+    )
+    const snapshot = yield* Effect.onError(readAll(owner, provider, known, question), () =>
+      Effect.sync(() => holding.release())
+    )
+    forget(name)
+    kept.set(name, { snapshot, holding })
+    holding.shrink(weightOf(state))
+    holding.spare(() => forget(name))
     return snapshot
   })
 
-  const start = (owner: PoolOwner, provider: Provider, name: string): Loading => {
-    const began = performance.now()
+  const start = (owner: PoolOwner, provider: Provider, state: PoolState, name: string): Loading => {
+    const question = ask()
     // Whoever waits for it may leave.
-    const fiber = fork(read(owner, provider, began))
-    const loading = { began, fiber }
+    const fiber = fork(read(owner, provider, state, question))
+    const loading = { question, fiber }
     loadings.set(name, loading)
-    fiber.addObserver((exit) => {
-      loadings.delete(name)
-      if (exit._tag === "Success") keep(name, exit.value)
-      else drop(name)
-    })
+    fiber.addObserver(() => loadings.delete(name))
     return loading
   }
 
-  /** A snapshot that was read since a question began, or is of the version that answered it. */
-  const known = (name: string, asked: number, version: string): Snapshot | undefined => {
-    const snapshot = snapshots.get(name)
-    if (snapshot === undefined || (snapshot.read_at < asked && snapshot.version !== version)) return undefined
-    return isKept(snapshot, asked) ? snapshot : undefined
+  /** The snapshot that is of this state, or was validated since the state was asked for. */
+  const currentOf = (name: string, state: PoolState, asked: Question): Snapshot | undefined => {
+    const found = kept.get(name)
+    if (found === undefined || !isUsable(found.snapshot, asked.at)) return undefined
+    const { snapshot } = found
+    if (snapshot.version !== state.version || snapshot.health !== state.health) {
+      return snapshot.validated.n < asked.n ? undefined : snapshot
+    }
+    if (snapshot.validated.n < asked.n) snapshot.validated = asked
+    found.holding.touch()
+    return snapshot
   }
 
   const loaded = (
     owner: PoolOwner,
     provider: Provider,
-    name: string,
-    asked: number,
-    version: string
+    state: PoolState,
+    asked: Question
   ): Effect.Effect<Snapshot, ServiceUnavailable | UnknownWorkspace> =>
     Effect.suspend(() => {
-      const snapshot = known(name, asked, version)
+      const name = nameOf(owner, provider)
+      const snapshot = currentOf(name, state, asked)
       if (snapshot !== undefined) return Effect.succeed(snapshot)
-      const running = loadings.get(name) ?? start(owner, provider, name)
-      return running.began >= asked
+      const running = loadings.get(name) ?? start(owner, provider, state, name)
+      return running.question.n > asked.n
         ? withinDeadline(Fiber.join(running.fiber))
         : // It may have read what was before the question. One at a time: what it reads may yet be of the right version.
-          Effect.andThen(withinDeadline(Fiber.await(running.fiber)), loaded(owner, provider, name, asked, version))
+          Effect.andThen(withinDeadline(Fiber.await(running.fiber)), loaded(owner, provider, state, asked))
     })
 
-  const isFresh = (snapshot: Snapshot | undefined, now: number, freshness: number): snapshot is Snapshot =>
-    snapshot !== undefined && snapshot.validated_at + freshness >= now && isKept(snapshot, now)
+  const noteDefault = (account_id: AccountId, workspace_id: WorkspaceId, validated: Question) => {
+    defaults.delete(account_id)
+    defaults.set(account_id, { workspace_id, validated })
+    const [oldest] = defaults.keys()
+    if (defaults.size > maxDefaults && oldest !== undefined) defaults.delete(oldest)
+  }
 
-  const validated = (
-    owner: PoolOwner,
+  /** The pools that the database confirmed within a time, if they are all known. */
+  const freshOf = (
+    { account_id, workspace_id: named }: AskedWorkspace,
     providers: ReadonlyArray<Provider>,
-    names: ReadonlyArray<string>,
-    asked: number
-  ): Effect.Effect<ReadonlyArray<Snapshot>, ServiceUnavailable | UnknownWorkspace> =>
-    Effect.flatMap(orUnknown(versions(owner, providers)), (current) => {
-      const found = names.map((name, index) => {
-        const snapshot = known(name, asked, current[index] ?? "")
-        if (snapshot === undefined) return undefined
-        keep(name, snapshot)
-        snapshot.validated_at = Math.max(snapshot.validated_at, asked)
-        return snapshot
+    asked: Question,
+    freshness: number
+  ): WorkspacePools | undefined => {
+    const isFresh = ({ validated }: Pick<Snapshot, "validated">) => validated.at + freshness >= asked.at
+    const known = defaults.get(account_id)
+    const workspace_id = named ?? (known !== undefined && isFresh(known) ? known.workspace_id : undefined)
+    if (workspace_id === undefined) return undefined
+    const snapshots = providers.flatMap((provider) => {
+      const snapshot = kept.get(nameOf({ account_id, workspace_id }, provider))?.snapshot
+      return snapshot !== undefined && isFresh(snapshot) && isUsable(snapshot, asked.at) ? [snapshot] : []
+    })
+    return snapshots.length < providers.length ? undefined : { workspace_id, snapshots }
+  }
+
+  const current: Pools["Service"]["current"] = (asking, providers, freshness = 0) =>
+    Effect.suspend(() => {
+      const asked = ask()
+      const fresh = freshness > 0 ? freshOf(asking, providers, asked, freshness) : undefined
+      if (fresh !== undefined) return Effect.succeed(fresh)
+      return Effect.flatMap(orUnknown(versions(asking, providers)), ({ pools, workspace_id }) => {
+        const { account_id } = asking
+        if (asking.workspace_id === undefined) noteDefault(account_id, workspace_id, asked)
+        const owner = { account_id, workspace_id }
+        const found = pools.flatMap(
+          (state, index) => currentOf(nameOf(owner, providers[index] as Provider), state, asked) ?? []
+        )
+        if (found.length === pools.length) return Effect.succeed({ workspace_id, snapshots: found })
+        const loading = Effect.forEach(
+          pools,
+          (state, index) => loaded(owner, providers[index] as Provider, state, asked),
+          { concurrency }
+        )
+        return Effect.map(loading, (snapshots) => ({ workspace_id, snapshots }))
       })
-      if (found.every((snapshot) => snapshot !== undefined)) return Effect.succeed(found)
-      return Effect.forEach(
-        providers,
-        (provider, index) => {
-          const snapshot = found[index]
-          return snapshot === undefined
-            ? loaded(owner, provider, names[index] ?? "", asked, current[index] ?? "")
-            : Effect.succeed(snapshot)
-        },
-        { concurrency }
-      )
     })
 
   return Pools.of({
-    current: (owner, providers, freshness = 0) =>
+    current,
+    reread: (owner, provider) =>
       Effect.suspend(() => {
-        const asked = performance.now()
-        const names = providers.map((provider) => nameOf(owner, provider))
-        if (freshness > 0) {
-          const found = names.map((name) => snapshots.get(name))
-          const fresh = found.filter((snapshot) => isFresh(snapshot, asked, freshness))
-          if (fresh.length === found.length) return Effect.succeed(fresh)
+        const found = kept.get(nameOf(owner, provider))
+        if (found !== undefined && monotonicMillis(clock) >= found.snapshot.read_at + unverifiedKept) {
+          found.snapshot = { ...found.snapshot, read_at: Number.NEGATIVE_INFINITY }
         }
-        return validated(owner, providers, names, asked)
+        return current(owner, [provider])
       })
   })
 })
 
-/** Snapshots of pools, each used only while its version is the database's: there is no time for which they are stale. */
+/** A workspace of an account: its default one unless one is named. */
+type AskedWorkspace = Pick<PoolOwner, "account_id"> & { readonly workspace_id?: WorkspaceId }
+
+/**
+ * Snapshots of pools. Invariant: each is used only while its version and health are the database's, so there is no time for
+ * which they are stale, except after changes that do not raise them.
+ */
 export class Pools extends Context.Service<
   Pools,
   {
     /**
-     * The pools of a workspace, one for each provider in their order. Every change that was acknowledged before this
-     * began is in them; with a `freshness` in milliseconds, every one that was by that much earlier.
+     * The pools of a workspace. Every change that was acknowledged before this began is in them; with a `freshness` in
+     * milliseconds, every one that was by that much earlier. Fails if a pool does not fit into memory.
      */
     readonly current: (
-      owner: PoolOwner,
+      workspace: AskedWorkspace,
       providers: ReadonlyArray<Provider>,
       freshness?: number
-    ) => Effect.Effect<ReadonlyArray<Snapshot>, ServiceUnavailable | UnknownWorkspace>
+    ) => Effect.Effect<WorkspacePools, ServiceUnavailable | UnknownWorkspace>
+    /** A pool after a key of it did not open, read again at most once a second: it may have been rewrapped. */
+    readonly reread: (
+      owner: PoolOwner,
+      provider: Provider
+    ) => Effect.Effect<WorkspacePools, ServiceUnavailable | UnknownWorkspace>
   }
 >()("byok/Pools") {
   /** Unwraps the data key of each row under its whole policy, which proves that the policy is what was sealed (E16). */
   static readonly layer = Layer.effect(
     this,
-    Effect.flatMap(Cipher, ({ prepare }) =>
+    Effect.flatMap(Cipher, ({ verify }) =>
       make((account_id, { credential, sealed }) =>
-        Effect.match(prepare(sealed, { ...credential, account_id }), {
-          onSuccess: (prepared) => ({ seal: "verified", prepared }),
-          onFailure: ({ _tag }) => ({ seal: sealStatusByError[_tag] })
+        Effect.match(verify(sealed, { ...credential, account_id }), {
+          onSuccess: () => "verified",
+          onFailure: ({ _tag }) => sealStatusByError[_tag]
         })
       )
     )
@@ -269,6 +372,6 @@ export class Pools extends Context.Service<
   /** Goes by the columns, without a key to verify them. For explanations only. */
   static readonly layerUnverified = Layer.effect(
     this,
-    make(() => Effect.succeed({ seal: "unverified" }))
+    make(() => Effect.succeed("unverified"))
   )
 }

@@ -1,6 +1,5 @@
 import { Cause, Clock, Context, Duration, Effect, Layer, Scope } from "effect"
 import { ServiceUnavailable } from "../../domain/Errors.ts"
-import type { Provider } from "../../domain/Provider.ts"
 import { availabilityOf, type Health } from "../../domain/routing/Health.ts"
 import { momentOf } from "../../domain/routing/Moment.ts"
 import type { Outcome } from "../../domain/routing/Outcome.ts"
@@ -8,7 +7,7 @@ import type { OwnStep, Step } from "../../domain/routing/Plan.ts"
 import { planFor } from "../../domain/routing/planFor.ts"
 import type { PooledCredential } from "../../domain/routing/Pool.ts"
 import type { RoutingRequest } from "../../domain/routing/RoutingRequest.ts"
-import type { Cipher, OpenFailure, PreparedKey } from "../../port/Cipher.ts"
+import { Cipher } from "../../port/Cipher.ts"
 import type { CredentialPools } from "../../port/CredentialPools.ts"
 import type { CredentialUse } from "../../port/CredentialUse.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
@@ -17,7 +16,7 @@ import { Lease } from "./Lease.ts"
 import { makeHealthLedger } from "./makeHealthLedger.ts"
 import { makeUseLedger } from "./makeUseLedger.ts"
 import type { Freshness, Planned } from "./Planned.ts"
-import { Pools, sealStatusByError } from "./Pools.ts"
+import { Pools, sealStatusByError, type Snapshot } from "./Pools.ts"
 import { type Exhausted, LeaseRefused, PoolsUnavailable, type UnknownWorkspace } from "./RouterErrors.ts"
 import { makeRouterMeter } from "./RouterMeter.ts"
 import { type Attempt, makeWalk, runPlan, type Walk } from "./Walk.ts"
@@ -32,7 +31,8 @@ const isUnavailable = (cause: Cause.Cause<unknown>) => {
 }
 
 const make = Effect.gen(function* () {
-  const { current } = yield* Pools
+  const { current, reread } = yield* Pools
+  const { read } = yield* Cipher
   const metered = yield* makeRouterMeter
   const ledger = yield* makeHealthLedger(metered.parked)
   const uses = yield* makeUseLedger
@@ -44,20 +44,21 @@ const make = Effect.gen(function* () {
     return ledger.healthOf({ account_id, credential_id: credential.id, key_version, model }, stored, now)
   }
 
-  const snapshotsFor = (request: RoutingRequest, providers: ReadonlyArray<Provider>, freshness: number) =>
-    Effect.catchCause(
-      current(request, providers, freshness),
-      (cause): Effect.Effect<never, PoolsUnavailable | UnknownWorkspace> =>
-        isUnavailable(cause)
-          ? Effect.fail(new PoolsUnavailable())
-          : Effect.failCause(cause as Cause.Cause<UnknownWorkspace>)
+  const orUnavailable = <A>(
+    pools: Effect.Effect<A, ServiceUnavailable | UnknownWorkspace>
+  ): Effect.Effect<A, PoolsUnavailable | UnknownWorkspace> =>
+    Effect.catchCause(pools, (cause): Effect.Effect<never, PoolsUnavailable | UnknownWorkspace> =>
+      isUnavailable(cause)
+        ? Effect.fail(new PoolsUnavailable())
+        : Effect.failCause(cause as Cause.Cause<UnknownWorkspace>)
     )
 
-  const planWithin = (request: RoutingRequest, freshness: number) => {
-    const providers = request.targets.map(({ provider }) => provider)
-    return Effect.flatMap(snapshotsFor(request, providers, freshness), (snapshots) =>
+  const planWithin = (asked: RoutingRequest, freshness: number) => {
+    const providers = asked.targets.map(({ provider }) => provider)
+    return Effect.flatMap(orUnavailable(current(asked, providers, freshness)), ({ snapshots, workspace_id }) =>
       Effect.clockWith((clock) => {
         const now = momentOf(clock)
+        const request = { ...asked, workspace_id }
         const plan = planFor(
           request,
           (provider) => snapshots[providers.indexOf(provider)]?.pool ?? [],
@@ -70,8 +71,8 @@ const make = Effect.gen(function* () {
 
   /** The pool that a step is checked against; undefined if its workspace is gone. */
   const poolFor = ({ freshness, request }: Planned, { provider }: Step) =>
-    snapshotsFor(request, [provider], Math.max(leaseFreshness, freshness)).pipe(
-      Effect.map(([snapshot]) => snapshot),
+    orUnavailable(current(request, [provider], Math.max(leaseFreshness, freshness))).pipe(
+      Effect.map(({ snapshots: [snapshot] }) => snapshot),
       Effect.catchTag("UnknownWorkspace", () => Effect.succeed(undefined))
     )
 
@@ -88,7 +89,7 @@ const make = Effect.gen(function* () {
   const opened = (
     lease: Lease,
     health: Health,
-    prepared: PreparedKey
+    opening: (fill: (key: Buffer) => Lease) => Effect.Effect<Lease, LeaseRefused>
   ): Effect.Effect<Lease, LeaseRefused, Scope.Scope> => {
     const giveBack = Effect.sync(() => ledger.giveBack(lease.terms, health, lease))
     const end = Effect.suspend(() => {
@@ -102,17 +103,38 @@ const make = Effect.gen(function* () {
       uses.leased(lease.terms)
       return lease
     }
-    const filled = Effect.onError(prepared.read(fill), () => giveBack)
-    const refuse = ({ _tag }: OpenFailure) => new LeaseRefused({ reason: sealStatusByError[_tag] })
-    return Effect.andThen(wiped, Effect.mapError(filled, refuse))
+    return Effect.andThen(
+      wiped,
+      Effect.onError(opening(fill), () => giveBack)
+    )
   }
+
+  /** Opens the key of a planned row. If its KEK is gone, the row may have been rewrapped since: then it has changed. */
+  const openingOf =
+    (
+      { request }: Planned,
+      { credential_id, provider, row }: OwnStep,
+      { credential, sealed }: Snapshot["pool"][number]
+    ) =>
+    (fill: (key: Buffer) => Lease): Effect.Effect<Lease, LeaseRefused> =>
+      Effect.catch(read(sealed, { ...credential, account_id: request.account_id }, fill), (failure) => {
+        const refused = new LeaseRefused({ reason: sealStatusByError[failure._tag] })
+        if (failure._tag !== "UnknownKeyId") return Effect.fail(refused)
+        return Effect.matchEffect(orUnavailable(reread(request, provider)), {
+          onFailure: () => Effect.fail(refused),
+          onSuccess: ({ snapshots: [snapshot] }) => {
+            const isSame = snapshot?.byId.get(credential_id)?.row === row
+            return Effect.fail(isSame ? refused : new LeaseRefused({ reason: "changed" }))
+          }
+        })
+      })
 
   const leaseOf = (plan: Planned, step: OwnStep): Effect.Effect<Lease, LeaseRefused | PoolsUnavailable, Scope.Scope> =>
     Effect.flatMap(poolFor(plan, step), (snapshot) =>
       Effect.clockWith((clock) => {
         const { credential_id, key_version, provider, region, row } = step
         const pooled = snapshot?.byId.get(credential_id)
-        if (pooled?.row !== row || pooled.prepared === undefined) {
+        if (pooled?.row !== row) {
           return Effect.fail(new LeaseRefused({ reason: "changed" }))
         }
         const now = momentOf(clock)
@@ -128,7 +150,7 @@ const make = Effect.gen(function* () {
           return Effect.fail(new LeaseRefused({ reason: "on_trial" }))
         }
         made.set(lease, health)
-        return opened(lease, health, pooled.prepared)
+        return opened(lease, health, openingOf(plan, step, pooled))
       })
     )
 

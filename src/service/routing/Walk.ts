@@ -40,12 +40,12 @@ const maxFailures = 2
 /** When a key that another request is trying may be tried itself, in milliseconds: a trial rarely takes longer. */
 const afterTrial = 1000
 
-const nameOf = (step: Step) => (step._tag === "Own" ? step.credential_id : `${step.provider} shared`)
+const keyOf = (step: Step) => (step._tag === "Own" ? step.credential_id : `${step.provider} shared`)
 
 /**
  * Walks through the steps of a plan. If a credential has changed since it was planned, the request is planned again, once
- * for each provider; if that happens again, shared capacity of the provider is passed over, because one of its own keys may
- * yet be usable. Invariant: each step is opened at most once, in the order of the newest plan, and none after a final outcome.
+ * for each provider. If that happens again, or a key does not open, shared capacity of the provider is passed over: one of its
+ * own keys may yet be usable, and a key store that is late or away must not spend the operator's money. Invariant: each step is opened at most once, in the order of the newest plan, and none after a final outcome.
  */
 export const makeWalk =
   ({ lease, mayShare, replan, retryAt }: RouterOperations) =>
@@ -53,12 +53,14 @@ export const makeWalk =
     const attempts: Array<Attempted> = []
     const failures = new Map<Provider, number>()
     const done = new Set<string>()
-    const changed = new Map<Provider, number>()
+    const changed = new Set<Provider>()
+    /** Providers of which an own key was refused that may yet serve the request. */
+    const mayServe = new Set<Provider>()
     let plan = first
     let steps = plan.steps
 
     const isPassedOver = ({ _tag, provider }: Step) =>
-      (failures.get(provider) ?? 0) >= maxFailures || (_tag === "Shared" && (changed.get(provider) ?? 0) > 1)
+      (failures.get(provider) ?? 0) >= maxFailures || (_tag === "Shared" && mayServe.has(provider))
 
     const opened = (step: Step): Effect.Effect<Lease | undefined, LeaseRefused | PoolsUnavailable, Scope.Scope> =>
       step._tag === "Own"
@@ -68,23 +70,26 @@ export const makeWalk =
           )
 
     const pass = (step: Step) => {
-      done.add(nameOf(step))
+      done.add(keyOf(step))
       steps = steps.slice(1)
     }
 
     /** Nothing is noted if planning again fails: the step is tried again then. */
     const refused = (step: Step, reason: Refusal) => {
+      const { provider } = step
       const note = () => void attempts.push({ step, result: { _tag: "Refused", reason } })
-      if (reason !== "changed" || step._tag === "Shared") {
-        pass(step)
-        return Effect.sync(note)
+      if (reason === "changed" && step._tag === "Own" && !changed.has(provider)) {
+        return Effect.map(replan(plan), (newer) => {
+          changed.add(provider)
+          note()
+          plan = newer
+          steps = plan.steps.filter((one) => !done.has(keyOf(one)))
+        })
       }
-      const times = (changed.get(step.provider) ?? 0) + 1
-      return Effect.map(times === 1 ? replan(plan) : Effect.succeed(undefined), (newer) => {
-        changed.set(step.provider, times)
+      return Effect.sync(() => {
+        if (step._tag === "Own" && reason !== "parked" && reason !== "on_trial") mayServe.add(provider)
+        pass(step)
         note()
-        plan = newer ?? plan
-        steps = newer === undefined ? steps.slice(1) : plan.steps.filter((one) => !done.has(nameOf(one)))
       })
     }
 

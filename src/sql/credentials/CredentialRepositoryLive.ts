@@ -10,7 +10,7 @@ import { columns, credentialOf, sealedColumns, type Stored } from "./credentialR
 import { deleteCredential } from "./deleteCredential.ts"
 import { createCredential } from "./createCredential.ts"
 import { listCredentials, scanCredentials } from "./listCredentials.ts"
-import { isMarked } from "../routing/ParkingsLive.ts"
+import { isMarked } from "./LeakedKeysLive.ts"
 import { reorderCredentials } from "./reorderCredentials.ts"
 import { updateCredential } from "./updateCredential.ts"
 

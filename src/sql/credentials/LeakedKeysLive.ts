@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto"
-import { Effect, Layer } from "effect"
-import type { SqlClient } from "effect/sql"
-import type { AccountId, CredentialId } from "../../domain/Identifiers.ts"
+import { Effect, Layer, Option } from "effect"
+import type { SqlClient, Statement } from "effect/sql"
+import type { AccountId, CredentialId, OwnedCredential } from "../../domain/Identifiers.ts"
 import { inconclusiveLabel } from "../../domain/Label.ts"
 import type { SealedKey, SealingContext } from "../../domain/SealedKey.ts"
 import { type FoundKey, LeakedKeys, type Suspect } from "../../port/LeakedKeys.ts"
@@ -9,7 +9,23 @@ import { recordEach, recordOnce } from "../audit/auditing.ts"
 import { Database } from "../connection/Database.ts"
 import { bytesOf, contextColumns, pageBytes } from "./credentialRows.ts"
 import { cursorOf, keyOf, lowest } from "../connection/rowOrder.ts"
-import { markOf } from "../routing/ParkingsLive.ts"
+import { changeHealth } from "../routing/changeHealth.ts"
+
+/** The condition that a row of `parked` is the mark of a leaked key. */
+const markOf = (sql: SqlClient.SqlClient) => sql`parked.model = '' AND parked.cause = 'leaked'`
+
+/** Whether the key of this version of a credential is marked as leaked. */
+export const isMarked = (
+  sql: SqlClient.SqlClient,
+  account_id: Statement.Fragment,
+  credential_id: Statement.Fragment,
+  key_version: Statement.Fragment
+) => sql`
+  EXISTS (
+    SELECT FROM credential_parkings AS parked
+    WHERE parked.account_id = ${account_id} AND parked.credential_id = ${credential_id}
+    AND parked.key_version = ${key_version} AND ${markOf(sql)}
+  )`
 
 /** How many credentials one statement covers at most. */
 const size = 1000
@@ -44,10 +60,7 @@ const rowsOf = (sql: SqlClient.SqlClient, found: ReadonlyArray<FoundKey>) => sql
   ) WITH ORDINALITY AS found (account_id, credential_id, key_version, n)`
 
 /** Marks the keys that are still current. Returns those that were not marked before. */
-const mark = (sql: SqlClient.SqlClient, found: ReadonlyArray<FoundKey>) => sql<{
-  account_id: AccountId
-  credential_id: CredentialId
-}>`
+const mark = (sql: SqlClient.SqlClient, found: ReadonlyArray<FoundKey>) => sql<OwnedCredential>`
   INSERT INTO credential_parkings AS parked
     (account_id, credential_id, model, key_version, cause, strikes, until, parked_at)
   SELECT credentials.account_id, credentials.id, '', found.key_version, 'leaked', 0, NULL, now()
@@ -104,21 +117,35 @@ export const layer = Layer.effect(
       const operation = randomUUID()
       const concluded = Effect.gen(function* () {
         yield* recordOnce(sql, operation, { action: "leak.search", searched, found: found.length })
-        if (park && found.length > 0) {
-          const marked = new Set(
-            (yield* mark(sql, found)).map(({ account_id, credential_id }) => `${account_id} ${credential_id}`)
-          )
-          const parked = found.filter(({ account_id, credential_id }) => marked.has(`${account_id} ${credential_id}`))
-          yield* recordEach(sql, parked, (key) => ({ action: "credential.park", ...key }))
-        }
+        const changed = park && found.length > 0 ? yield* mark(sql, found) : []
+        const names = new Set(changed.map(({ account_id, credential_id }) => `${account_id} ${credential_id}`))
+        const parked = found.filter(({ account_id, credential_id }) => names.has(`${account_id} ${credential_id}`))
+        yield* recordEach(sql, parked, (key) => ({ action: "credential.park", ...key }))
         const marks = yield* sql<{ n: number }>`
             SELECT n::int AS n FROM ${rowsOf(sql, found)} JOIN credential_parkings AS parked
             ON parked.account_id = found.account_id AND parked.credential_id = found.credential_id
             AND parked.key_version = found.key_version AND ${markOf(sql)}`
-        const parked = new Set(marks.map(({ n }) => n))
-        return found.map((_, index) => parked.has(index + 1))
-      }).pipe(sql.withTransaction)
-      return ask(concluded, "leaked_keys.conclude")
+        const marked = new Set(marks.map(({ n }) => n))
+        return { changed, answer: found.map((_, index) => marked.has(index + 1)) }
+      })
+      return ask(changeHealth(writes, park ? found : [], concluded), "leaked_keys.conclude")
+    },
+    clear: (account_id, id) => {
+      const { ask, sql } = writes
+      const owned = { account_id, credential_id: id }
+      const cleared = Effect.gen(function* () {
+        const [key] = yield* sql<FoundKey>`
+          SELECT account_id, workspace_id, id AS credential_id, key_version FROM credentials
+          WHERE account_id = ${account_id} AND id = ${id} FOR SHARE`
+        if (key === undefined) return { changed: [], answer: Option.none<FoundKey>() }
+        const ended = yield* sql`
+          UPDATE credential_parkings AS parked SET cause = 'succeeded', parked_at = now()
+          WHERE account_id = ${account_id} AND credential_id = ${id} AND key_version = ${key.key_version}
+          AND ${markOf(sql)} RETURNING 1`
+        yield* recordEach(sql, ended, () => ({ action: "credential.unpark", ...key }))
+        return { changed: ended.length > 0 ? [owned] : [], answer: Option.some(key) }
+      })
+      return ask(changeHealth(writes, [owned], cleared), "leaked_keys.clear")
     }
   }))
 )

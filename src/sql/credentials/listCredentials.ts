@@ -12,7 +12,7 @@ import type { Answer } from "../../port/DatabaseFailure.ts"
 import { compileOnce } from "../connection/compileOnce.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
 import { bytesOf, columns, credentialOf, type Stored } from "./credentialRows.ts"
-import { isMarked } from "../routing/ParkingsLive.ts"
+import { isMarked } from "./LeakedKeysLive.ts"
 
 /**
  * A credential of the page, the bytes of the lists of them all and the total count; an empty page is one row without a

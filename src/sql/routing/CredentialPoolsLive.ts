@@ -1,73 +1,74 @@
 import { Effect, Layer, Option } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
-import type { AccountId } from "../../domain/Identifiers.ts"
+import { listNames } from "../../domain/Credential.ts"
+import type { CredentialId, WorkspaceId } from "../../domain/Identifiers.ts"
+import type { Provider } from "../../domain/Provider.ts"
 import type { SealedKey } from "../../domain/SealedKey.ts"
-import { CredentialPools, type PoolOwner, type PoolRow, type StoredParking } from "../../port/CredentialPools.ts"
+import { CredentialPools, type PoolOwner, type PoolState, type StoredParking } from "../../port/CredentialPools.ts"
 import { Database } from "../connection/Database.ts"
 import { makeLookUp } from "../connection/makeLookUp.ts"
 import { credentialOf, sealedColumns, type Stored } from "../credentials/credentialRows.ts"
-import type { PoolKey } from "../credentials/poolRows.ts"
 
-type Place = Readonly<Record<keyof PoolKey, Statement.Fragment | string>>
+/** The state of `pool` as one text, which `stateOf` reads: the driver reads 64-bit integers as BigInt. */
+const state = (sql: SqlClient.SqlClient) =>
+  sql`concat_ws(' ', coalesce(pool.version, 0), coalesce(pool.health, 0), coalesce(pool.members, 0), coalesce(pool.bytes, 0))`
 
-interface Asked extends PoolOwner {
-  /** Joined by commas, which no name has. */
-  readonly providers: string
+const stateOf = (state: string): PoolState => {
+  const [version = "", health = "", members, bytes] = state.split(" ")
+  return { version, health, members: Number(members), bytes: Number(bytes) }
 }
 
+/** A workspace that exists, with a pool of it, if that has a row. */
+const poolOf = (sql: SqlClient.SqlClient, { account_id }: PoolOwner, provider: Provider) => sql`
+  workspaces LEFT JOIN pools AS pool
+  ON pool.account_id = ${account_id} AND pool.workspace_id = workspaces.id AND pool.provider = ${provider}`
+
+const isLive = (sql: SqlClient.SqlClient, { account_id, workspace_id }: PoolOwner) => sql`
+  workspaces.account_id = ${account_id} AND workspaces.id = ${workspace_id} AND workspaces.deleted_at IS NULL`
+
 /**
- * The rows of a pool. The ORDER BY makes the database use the one index with this order. Otherwise it may read
+ * The members of a pool. The ORDER BY makes the database use the one index with this order. Otherwise it may read
  * the whole workspace and drop the other providers, which it estimates as cheap where workspaces are small on average.
  */
 const membersOf = (
   sql: SqlClient.SqlClient,
-  { account_id, provider, workspace_id }: Place,
+  { account_id, workspace_id }: PoolOwner,
+  provider: Provider,
   columns: ReadonlyArray<string>
 ) => sql`
   SELECT ${sql.csv(columns)}, xmin FROM credentials
   WHERE account_id = ${account_id} AND workspace_id = ${workspace_id} AND provider = ${provider}
   ORDER BY sort_order OFFSET 0`
 
-/**
- * The version of a pool: a hash of the set of its rows' versions. A counter would serialise creates, and the
- * highest number misses a transaction that commits late. The set differs after every commit, whatever their order.
- */
-const versionOf = (sql: SqlClient.SqlClient, place: Place) => sql`
-  SELECT count(*) || '.' || coalesce(
-    sum(hashtextextended(member.id || ' ' || member.xmin || coalesce(' ' || parked.xmin, ''), 0)), 0
-  ) AS version
-  FROM (${membersOf(sql, place, ["id"])}) AS member
-  LEFT JOIN credential_parkings AS parked
-  ON parked.account_id = ${place.account_id} AND parked.credential_id = member.id`
-
-const parkings = (sql: SqlClient.SqlClient, { account_id }: Place) => sql`
+/** The parkings of the current keys of the members of a pool, as a scalar. */
+const parkingsOf = (sql: SqlClient.SqlClient, owner: PoolOwner, provider: Provider) => sql`(
   SELECT json_agg(json_build_object(
-    'model', parked.model, 'key_version', parked.key_version, 'epoch', parked.epoch, 'cause', parked.cause,
-    'strikes', parked.strikes, 'remaining', extract(epoch FROM parked.until - now()) * 1000
-  ))::text AS parkings FROM credential_parkings AS parked
-  WHERE parked.account_id = ${account_id} AND parked.credential_id = member.id`
+    'credential_id', parked.credential_id, 'model', parked.model, 'key_version', parked.key_version,
+    'epoch', parked.epoch, 'cause', parked.cause, 'strikes', parked.strikes,
+    'remaining', extract(epoch FROM parked.until - now()) * 1000
+  ))::text FROM (${membersOf(sql, owner, provider, ["id", "key_version"])}) AS keyed
+  JOIN credential_parkings AS parked ON parked.account_id = ${owner.account_id} AND parked.credential_id = keyed.id
+  AND parked.key_version = keyed.key_version
+)`
+
+const groupedParkings = (parkings: string | null) => {
+  const all = JSON.parse(parkings ?? "[]") as ReadonlyArray<StoredParking & { readonly credential_id: CredentialId }>
+  return Map.groupBy(all, ({ credential_id }) => credential_id)
+}
 
 // Rows as the driver reads them: the database's types and constraints guarantee the form of every field.
 
-type Member = Stored &
-  SealedKey & {
-    readonly account_id: AccountId
-    readonly key_version: number
-    readonly row: string
-    readonly parkings: string | null
-  }
+type Member = Stored & SealedKey & { readonly key_version: number; readonly row: string }
 
-/** A member with the version of its pool; an empty pool is one row without a credential. */
-type Loaded = { readonly version: string } & (Member | { readonly id: null })
+/** A member with the state of its pool and, in the first row, all parkings; an empty pool is one row without a credential. */
+type Loaded = { readonly state: string; readonly parkings: string | null } & (Member | { readonly id: null })
 
 const isMember = (row: Loaded): row is Loaded & Member => row.id !== null
-
-const lists = ["allowed_api_key_hashes", "allowed_models", "allowed_user_ids"]
 
 /** A column of `member`. The driver reads no array of other bounds, which direct SQL can store: it must not fail the pool. */
 const columnOf = (sql: SqlClient.SqlClient, column: string) => {
   const value = sql.literal(`member.${column}`)
-  return lists.includes(column)
+  return listNames.some((list) => list === column)
     ? sql`CASE WHEN array_ndims(${value}) > 1 OR array_lower(${value}, 1) <> 1 THEN ARRAY[${value}::text] ELSE ${value} END AS ${sql(column)}`
     : value
 }
@@ -75,49 +76,81 @@ const columnOf = (sql: SqlClient.SqlClient, column: string) => {
 /** A time that only direct SQL can store must not fail the pool; all that it decides is the order. */
 const finite = (time: Date): Date => (Number.isFinite(Number(time)) ? time : new Date(8.64e15))
 
-const rowOf = (loaded: Loaded & Member): PoolRow => ({
-  credential: credentialOf({ ...loaded, created_at: finite(loaded.created_at) }),
-  sealed: { kek_id: loaded.kek_id, wrapped_dek: loaded.wrapped_dek, sealed: loaded.sealed },
-  key_version: loaded.key_version,
-  row: loaded.row,
-  parkings: loaded.parkings === null ? [] : (JSON.parse(loaded.parkings) as ReadonlyArray<StoredParking>)
-})
-
 export const layer = Layer.effect(
   CredentialPools,
   Effect.gen(function* () {
     const { reads } = yield* Database
     const { ask, sql } = reads
-    const versions = makeLookUp<Asked, { readonly versions: ReadonlyArray<string> }, ReadonlyArray<string>>(reads, {
-      operation: "pools.versions",
-      by: { account_id: "uuid", workspace_id: "uuid", providers: "text" },
-      select: ({ account_id, providers, workspace_id }) => sql`
-        SELECT array_agg(pool.version ORDER BY asked.n) AS versions
-        FROM unnest(string_to_array(${providers}, ',')) WITH ORDINALITY AS asked (provider, n)
-        CROSS JOIN LATERAL (${versionOf(sql, { account_id, workspace_id, provider: sql`asked.provider` })}) AS pool
-        WHERE EXISTS (
-          SELECT FROM workspaces WHERE account_id = ${account_id} AND id = ${workspace_id} AND deleted_at IS NULL
-        ) HAVING count(*) > 0`,
-      read: ({ versions }) => versions
-    })
+
+    /** Looks up the states of the pools of a workspace, which is found by a condition; `providers` are joined by commas. */
+    const versionsWhere = <Wanted extends { readonly account_id: string; readonly providers: string }>(
+      by: Readonly<Record<keyof Wanted & string, "uuid" | "text">>,
+      isWanted: (by: Readonly<Record<keyof Wanted & string, Statement.Fragment>>) => Statement.Fragment
+    ) =>
+      makeLookUp<
+        Wanted,
+        { readonly workspace_id: WorkspaceId; readonly states: ReadonlyArray<string> },
+        { readonly workspace_id: WorkspaceId; readonly pools: ReadonlyArray<PoolState> }
+      >(reads, {
+        operation: "pools.versions",
+        by,
+        select: (by) => sql`
+          SELECT workspaces.id AS workspace_id, array_agg(${state(sql)} ORDER BY asked.n) AS states
+          FROM workspaces
+          CROSS JOIN unnest(string_to_array(${by.providers}, ',')) WITH ORDINALITY AS asked (provider, n)
+          LEFT JOIN LATERAL (
+            SELECT version, health, members, bytes FROM pools
+            WHERE account_id = ${by.account_id} AND workspace_id = workspaces.id AND provider = asked.provider OFFSET 0
+          ) AS pool ON true
+          WHERE workspaces.account_id = ${by.account_id} AND ${isWanted(by)} AND workspaces.deleted_at IS NULL
+          GROUP BY workspaces.id`,
+        read: ({ states, workspace_id }) => ({ workspace_id, pools: states.map(stateOf) })
+      })
+    const versionsOfNamed = versionsWhere<PoolOwner & { readonly providers: string }>(
+      { account_id: "uuid", workspace_id: "uuid", providers: "text" },
+      ({ workspace_id }) => sql`workspaces.id = ${workspace_id}`
+    )
+    const versionsOfDefault = versionsWhere<Pick<PoolOwner, "account_id"> & { readonly providers: string }>(
+      { account_id: "uuid", providers: "text" },
+      () => sql`workspaces.is_default`
+    )
 
     return {
-      versions: (owner, providers) => versions({ ...owner, providers: providers.join() }),
-      load: ({ account_id, workspace_id }, provider) => {
-        const columns = ["account_id", ...sealedColumns, "key_version"]
-        const place = { account_id, workspace_id, provider }
+      versions: ({ account_id, workspace_id }, given) => {
+        const providers = given.join()
+        return workspace_id === undefined
+          ? versionsOfDefault({ account_id, providers })
+          : versionsOfNamed({ account_id, workspace_id, providers })
+      },
+      load: (owner, provider) => {
+        const columns = [...sealedColumns, "key_version"]
         const rows = sql<Loaded>`
-          SELECT pool.version, ${sql.csv(columns.map((column) => columnOf(sql, column)))}, member.xmin::text AS row, parked.parkings
-          FROM workspaces
-          CROSS JOIN LATERAL (${versionOf(sql, place)}) AS pool
-          LEFT JOIN LATERAL (${membersOf(sql, place, columns)}) AS member ON true
-          LEFT JOIN LATERAL (${parkings(sql, place)}) AS parked ON true
-          WHERE workspaces.account_id = ${account_id} AND workspaces.id = ${workspace_id}
-          AND workspaces.deleted_at IS NULL`
+          SELECT ${state(sql)} AS state, ${sql.csv(columns.map((column) => columnOf(sql, column)))},
+            member.xmin::text AS row, CASE WHEN row_number() OVER () = 1 THEN ${parkingsOf(sql, owner, provider)} END AS parkings
+          FROM ${poolOf(sql, owner, provider)}
+          LEFT JOIN LATERAL (${membersOf(sql, owner, provider, columns)}) AS member ON true
+          WHERE ${isLive(sql, owner)}`
         return Effect.map(ask(rows, "pools.load"), (found) =>
-          Option.map(Option.fromUndefinedOr(found[0]), ({ version }) => ({
-            version,
-            rows: found.filter(isMember).map(rowOf)
+          Option.map(Option.fromUndefinedOr(found[0]), ({ parkings, state }) => ({
+            ...stateOf(state),
+            parkings: groupedParkings(parkings),
+            rows: found.filter(isMember).map((member) => ({
+              credential: credentialOf({ ...member, created_at: finite(member.created_at) }),
+              sealed: { kek_id: member.kek_id, wrapped_dek: member.wrapped_dek, sealed: member.sealed },
+              key_version: member.key_version,
+              row: member.row
+            }))
+          }))
+        )
+      },
+      health: (owner, provider) => {
+        const rows = sql<Pick<Loaded, "parkings" | "state">>`
+          SELECT ${state(sql)} AS state, ${parkingsOf(sql, owner, provider)} AS parkings
+          FROM ${poolOf(sql, owner, provider)} WHERE ${isLive(sql, owner)}`
+        return Effect.map(ask(rows, "pools.health"), ([row]) =>
+          Option.map(Option.fromUndefinedOr(row), ({ parkings, state }) => ({
+            ...stateOf(state),
+            parkings: groupedParkings(parkings)
           }))
         )
       }

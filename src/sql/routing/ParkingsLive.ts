@@ -1,31 +1,14 @@
-import { Effect, Layer, Option } from "effect"
-import type { SqlClient, Statement } from "effect/sql"
-import type { CredentialId } from "../../domain/Identifiers.ts"
-import type { FoundKey } from "../../port/LeakedKeys.ts"
+import { Effect, Layer } from "effect"
+import type { SqlClient } from "effect/sql"
+import type { CredentialId, OwnedCredential } from "../../domain/Identifiers.ts"
 import type { Withheld } from "../../domain/routing/CredentialStatus.ts"
 import { longestPause, pauseCauseOf, sweptAfter, wholeKey } from "../../domain/routing/Health.ts"
 import { type ParkingChange, Parkings } from "../../port/Parkings.ts"
-import { recordEach } from "../audit/auditing.ts"
 import { Database } from "../connection/Database.ts"
 import { inLockOrder } from "../connection/rowOrder.ts"
+import { changeHealth } from "./changeHealth.ts"
 
-/** The condition that a row of `parked` is the mark of a leaked key. */
-export const markOf = (sql: SqlClient.SqlClient) => sql`parked.model = '' AND parked.cause = 'leaked'`
-
-/** Whether the key of this version of a credential is marked as leaked. */
-export const isMarked = (
-  sql: SqlClient.SqlClient,
-  account_id: Statement.Fragment,
-  credential_id: Statement.Fragment,
-  key_version: Statement.Fragment
-) => sql`
-  EXISTS (
-    SELECT FROM credential_parkings AS parked
-    WHERE parked.account_id = ${account_id} AND parked.credential_id = ${credential_id}
-    AND parked.key_version = ${key_version} AND ${markOf(sql)}
-  )`
-
-/** The changes as rows `given`. */
+/** The changes as rows `seen`. */
 const rowsOf = (sql: SqlClient.SqlClient, changes: ReadonlyArray<ParkingChange>) => sql`
   unnest(
     ${changes.map(({ account_id }) => account_id)}::uuid[],
@@ -36,40 +19,43 @@ const rowsOf = (sql: SqlClient.SqlClient, changes: ReadonlyArray<ParkingChange>)
     ${changes.map(({ cause }) => cause ?? "succeeded")}::text[],
     ${changes.map(({ strikes }) => strikes)}::integer[],
     ${changes.map(({ remaining }) => remaining ?? 0)}::double precision[]
-  ) AS given (account_id, credential_id, model, key_version, epoch, cause, strikes, remaining)`
+  ) AS seen (account_id, credential_id, model, key_version, epoch, cause, strikes, remaining)`
 
 const nameOf = ({ account_id, credential_id, model }: ParkingChange) => `${account_id} ${credential_id} ${model}`
 
-const storeAll = (sql: SqlClient.SqlClient, changes: ReadonlyArray<ParkingChange>) => {
+/** Joins changes to what is stored, and removes parkings of the same credentials that are over. Returns whose changed. */
+const joinAndSweep = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, changes: ReadonlyArray<ParkingChange>) {
   const sorted = inLockOrder(nameOf, changes)
-  const join = sql`
+  const joined = yield* sql<OwnedCredential>`
     INSERT INTO credential_parkings AS parked
       (account_id, credential_id, model, key_version, epoch, cause, strikes, until, parked_at)
-    SELECT credentials.account_id, credentials.id, given.model, given.key_version, given.epoch, given.cause, given.strikes,
-      CASE WHEN given.cause <> 'succeeded'
-        THEN now() + least(given.remaining, ${longestPause}::double precision) * interval '1 millisecond' END,
+    SELECT credentials.account_id, credentials.id, seen.model, seen.key_version, seen.epoch, seen.cause, seen.strikes,
+      CASE WHEN seen.cause <> 'succeeded'
+        THEN now() + least(seen.remaining, ${longestPause}::double precision) * interval '1 millisecond' END,
       now()
     FROM ${rowsOf(sql, sorted)}
-    JOIN credentials ON credentials.account_id = given.account_id AND credentials.id = given.credential_id
-    AND credentials.key_version = given.key_version
+    JOIN credentials ON credentials.account_id = seen.account_id AND credentials.id = seen.credential_id
+    AND credentials.key_version = seen.key_version
     ON CONFLICT (account_id, credential_id, model) DO UPDATE
     SET key_version = excluded.key_version, epoch = excluded.epoch, cause = excluded.cause, strikes = excluded.strikes,
       until = excluded.until, parked_at = excluded.parked_at
     WHERE parked.key_version < excluded.key_version
     OR (parked.key_version = excluded.key_version AND parked.cause <> 'leaked'
       AND (parked.epoch, coalesce(parked.until, '-infinity'), parked.strikes)
-        < (excluded.epoch, coalesce(excluded.until, '-infinity'), excluded.strikes))`
-  const sweep = sql`
+        < (excluded.epoch, coalesce(excluded.until, '-infinity'), excluded.strikes))
+    RETURNING parked.account_id, parked.credential_id`
+  const swept = yield* sql<OwnedCredential>`
     DELETE FROM credential_parkings AS parked USING credentials
     WHERE (parked.account_id, parked.credential_id) IN (
-      SELECT given.account_id, given.credential_id FROM ${rowsOf(sql, sorted)}
+      SELECT seen.account_id, seen.credential_id FROM ${rowsOf(sql, sorted)}
     )
     AND credentials.account_id = parked.account_id AND credentials.id = parked.credential_id
     AND (parked.key_version < credentials.key_version
       OR (parked.cause <> 'leaked'
-        AND greatest(parked.until, parked.parked_at) < now() - ${sweptAfter}::double precision * interval '1 millisecond'))`
-  return Effect.andThen(join, sweep)
-}
+        AND greatest(parked.until, parked.parked_at) < now() - ${sweptAfter}::double precision * interval '1 millisecond'))
+    RETURNING parked.account_id, parked.credential_id`
+  return { changed: [...joined, ...swept], answer: undefined }
+})
 
 /** A parking as the driver reads it. */
 interface Row {
@@ -89,21 +75,18 @@ const withheldOf = ({ cause, model, parked_at, until }: Row): Withheld => ({
 
 export const layer = Layer.effect(
   Parkings,
-  Effect.map(Database, ({ background, reads, writes: { ask, sql } }) => ({
-    store: (changes) => background.ask(storeAll(background.sql, changes), "parkings.store"),
-    clear: (account_id, id) =>
-      Effect.gen(function* () {
-        const [key] = yield* sql<FoundKey>`
-          SELECT account_id, workspace_id, id AS credential_id, key_version FROM credentials
-          WHERE account_id = ${account_id} AND id = ${id} FOR SHARE`
-        if (key === undefined) return Option.none()
-        const ended = yield* sql`
-          UPDATE credential_parkings AS parked SET cause = 'succeeded', parked_at = now()
-          WHERE account_id = ${account_id} AND credential_id = ${id} AND key_version = ${key.key_version}
-          AND ${markOf(sql)} RETURNING 1`
-        yield* recordEach(sql, ended, () => ({ action: "credential.unpark", ...key }))
-        return Option.some(key)
-      }).pipe(sql.withTransaction, (query) => ask(query, "parkings.clear")),
+  Effect.map(Database, ({ background, reads }) => ({
+    store: (changes) => {
+      // A statement of Citus names one account.
+      const together = background.distributed
+        ? Map.groupBy(changes, ({ account_id }) => account_id).values()
+        : [changes]
+      return Effect.forEach(
+        together,
+        (some) => background.ask(changeHealth(background, some, joinAndSweep(background.sql, some)), "parkings.store"),
+        { discard: true }
+      )
+    },
     withheld: (account_id, ids) => {
       const rows = reads.sql<Row>`
         SELECT parked.credential_id, parked.model, parked.cause, parked.parked_at, parked.until

@@ -4,7 +4,7 @@ import { Schema } from "effect"
 import type { Credential } from "../../../src/domain/Credential.ts"
 import * as Planning from "../../../src/domain/routing/planFor.ts"
 import * as Pooling from "../../../src/domain/routing/Pool.ts"
-import { ApiKeyHash, CredentialId } from "../../../src/domain/Identifiers.ts"
+import { ApiKeyHash, CredentialId, WorkspaceId } from "../../../src/domain/Identifiers.ts"
 import { Explanation } from "../../../src/domain/routing/Explanation.ts"
 import { explanationOf, makeNearMiss } from "../../../src/domain/routing/explanationOf.ts"
 import {
@@ -20,10 +20,12 @@ import {
 const plan = plannerOf({ ...Planning, ...Pooling })
 const encode = Schema.encodeSync(Explanation)
 
+const workspace_id = WorkspaceId.make("019ad5a0-0000-7000-8000-000000000020")
+
 const explain = (given: RoutingCase) => {
   const poolOfProvider = (provider: string) =>
     Pooling.poolOf(given.rows.filter(({ credential }) => credential.provider === provider))
-  return encode(explanationOf(given.request, plan(given), poolOfProvider))
+  return encode(explanationOf({ ...given.request, workspace_id }, plan(given), poolOfProvider))
 }
 
 const until = Date.UTC(2026, 10, 20, 11, 45, 23, 400)

@@ -4,7 +4,6 @@ import { Arbitrary, Effect, Layer, Option, Redacted } from "effect"
 import { Cipher, KeyStoreUnavailable, UnknownKeyId } from "../../../src/port/Cipher.ts"
 import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
 import { LeakedKeys } from "../../../src/port/LeakedKeys.ts"
-import { Parkings } from "../../../src/port/Parkings.ts"
 import * as CredentialsLive from "../../../src/service/credentials/Credentials.ts"
 import { LeakResponse, type LeakSearchProgress } from "../../../src/service/credentials/LeakResponse.ts"
 import { offeredKey } from "../../support/keys/offeredKey.ts"
@@ -169,7 +168,7 @@ describe.each(stores.slice(0, 2))("a search for a leaked key, %s", (_name, store
         yield* search(key, { park: true })
         assert.deepStrictEqual(yield* offered, [false, false, true])
 
-        const { clear } = yield* Parkings
+        const { clear } = yield* LeakedKeys
         assert.isTrue(Option.isNone(yield* clear(one.account_id, other.id)), "one of another account")
         assert.deepStrictEqual(yield* offered, [false, false, true])
         for (const _ of ["first", "again"]) {

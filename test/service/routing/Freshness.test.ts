@@ -1,5 +1,5 @@
 import { assert } from "@effect/vitest"
-import { Arbitrary, Context, Duration, Effect, Layer, Option } from "effect"
+import { Arbitrary, Context, Duration, Effect, Layer } from "effect"
 import { CredentialPools } from "../../../src/port/CredentialPools.ts"
 import * as CredentialsLive from "../../../src/service/credentials/Credentials.ts"
 import { Router } from "../../../src/service/routing/Router.ts"
@@ -75,7 +75,7 @@ const untouched: Wrapping = (router) => router
 
 /** Answers with the first version of a pool, so whatever was read of it counts as current. */
 const unvalidated = changing(CredentialPools, (pools) => {
-  const first = new Map<string, Option.Option<ReadonlyArray<string>>>()
+  const first = new Map<string, Effect.Success<ReturnType<typeof pools.versions>>>()
   return {
     ...pools,
     versions: (...args) => {

@@ -99,7 +99,7 @@ describe("what a process keeps of the health of keys", () => {
     assert.strictEqual(healthOf(leasedKey("a/one", 2), nothing, 2 * hour).whole.strikes, 1)
   })
 
-  it("is forgotten two hours after a report, though its key is reported on for other models (T10)", () => {
+  it("is forgotten two hours after a report, though its key is reported on for other models (Q25)", () => {
     const { healthOf, report } = state.makeHealthState()
     const limited = { _tag: "Forbidden" } as const
     report(leasedKey("a/one"), free, limited, 0)

@@ -1,6 +1,8 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Cause, type Context, DateTime, Deferred, Duration, Effect, Fiber, Layer, Option } from "effect"
+import { Cause, type Context, Deferred, Duration, Effect, Fiber, Layer } from "effect"
 import type { SqlClient } from "effect/sql"
+import { TestClock } from "effect/testing"
+import { ServiceUnavailable } from "../../../src/domain/Errors.ts"
 import { AccountId, WorkspaceId } from "../../../src/domain/Identifiers.ts"
 import type { Provider } from "../../../src/domain/Provider.ts"
 import { planFor } from "../../../src/domain/routing/planFor.ts"
@@ -9,23 +11,28 @@ import { Cipher, KeyStoreUnavailable, UnknownKeyId, UnsupportedFormat } from "..
 import { CredentialPools, type PoolOwner } from "../../../src/port/CredentialPools.ts"
 import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
 import { withDeadline } from "../../../src/port/Deadline.ts"
+import { makeMemoryBudget, MemoryBudget } from "../../../src/port/MemoryBudget.ts"
+import { Parkings } from "../../../src/port/Parkings.ts"
 import * as CredentialsLive from "../../../src/service/credentials/Credentials.ts"
 import { Pools } from "../../../src/service/routing/Pools.ts"
+import { UnknownWorkspace } from "../../../src/service/routing/RouterErrors.ts"
 import * as SecureRandomLive from "../../../src/crypto/SecureRandomLive.ts"
 import { addWorkspace, newTenant } from "../../support/database/newTenant.ts"
-import { plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
+import { raisePools } from "../../support/database/raisePools.ts"
 import { openStore, type Ports } from "../../support/database/stores.ts"
 import * as CipherPlain from "../../support/keys/CipherPlain.ts"
 import { ringOf } from "../../support/keys/keyrings.ts"
 import { cipherOn, inMemory } from "../../support/memory/inMemory.ts"
-import { changing, create } from "../../support/service/asTenant.ts"
+import { Memory } from "../../support/memory/Memory.ts"
+import { changing, create, update } from "../../support/service/asTenant.ts"
 import { requestOf } from "../../support/service/planning.ts"
-import { stopMonotonicClock } from "../../support/process/stopMonotonicClock.ts"
 
 const cipher = cipherOn(ringOf("kek"))
 
 const snapshotOf = Effect.fnUntraced(function* (owner: PoolOwner, freshness?: number, provider: Provider = "azure") {
-  const [snapshot] = yield* (yield* Pools).current(owner, [provider], freshness)
+  const {
+    snapshots: [snapshot]
+  } = yield* (yield* Pools).current(owner, [provider], freshness)
   return snapshot ?? assert.fail("no snapshot")
 })
 
@@ -89,12 +96,14 @@ const afterEdits = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, owner:
       yield* sql.unsafe(`CREATE TABLE kept AS SELECT * FROM credentials`)
       yield* sql.unsafe(`UPDATE credentials SET ${column} = ${value}`)
     }
+    yield* raisePools(sql)
     found.push(`${column} = ${value}: ${yield* described(owner)}`)
     if (isId) yield* sql`UPDATE credentials SET id = ${before?.old ?? ""}`
     else {
       yield* sql.unsafe(`UPDATE credentials SET ${column} = kept.${column} FROM kept`)
       yield* sql.unsafe("DROP TABLE kept")
     }
+    yield* raisePools(sql)
     assert.deepStrictEqual(yield* planned(owner), { own: 1, shared: true }, "as it was")
   }
   return found
@@ -124,8 +133,10 @@ const afterMoves = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, owner:
       INSERT INTO pools (account_id, workspace_id, provider)
       VALUES (${after.account_id}, ${after.workspace_id}, ${after.provider})`
     yield* sql`UPDATE credentials SET ${sql(column)} = ${after[column]}`
+    yield* raisePools(sql)
     found.push(`${column}: ${yield* described(owner)}, then ${yield* described(pools[column], provider)}`)
     yield* sql`UPDATE credentials SET ${sql(column)} = ${before[column]}`
+    yield* raisePools(sql)
     assert.deepStrictEqual(yield* planned(owner), { own: 1, shared: true }, "as it was")
   }
   return found
@@ -195,7 +206,7 @@ describe("pools", () => {
     Effect.gen(function* () {
       const owner = yield* newTenant
       yield* create(owner)
-      const broken = changing(Cipher, (cipher) => ({ ...cipher, prepare: () => failure }))
+      const broken = changing(Cipher, (cipher) => ({ ...cipher, verify: () => failure }))
       const found = yield* Effect.provide(sealsIn(owner), Layer.fresh(Layer.provide(Pools.layer, broken)))
       assert.deepStrictEqual(found, [seal])
       const unproved = yield* Effect.provide(sealsIn(owner), Layer.fresh(Pools.layerUnverified))
@@ -203,58 +214,141 @@ describe("pools", () => {
     }).pipe(Effect.provide(inMemory()))
   )
 
-  it.live("read a pool again after a second if a row is not verified, and not otherwise (E17)", () =>
-    Effect.gen(function* () {
+  /** Counts what is read and checked of pools, with a key store that can be away or hang. */
+  const counting = () => {
+    const counts = { load: 0, health: 0, verify: 0 }
+    const keyStore = { answer: Effect.void as Effect.Effect<void, KeyStoreUnavailable> }
+    const counted = <A, E>(name: keyof typeof counts, effect: Effect.Effect<A, E>) =>
+      Effect.suspend(() => {
+        counts[name] += 1
+        return effect
+      })
+    const layer = Pools.layer.pipe(
+      Layer.provide([
+        changing(Cipher, (cipher) => ({
+          ...cipher,
+          verify: (...args) =>
+            counted(
+              "verify",
+              Effect.suspend(() => Effect.andThen(keyStore.answer, cipher.verify(...args)))
+            )
+        })),
+        changing(CredentialPools, (pools) => ({
+          ...pools,
+          load: (...args) => counted("load", pools.load(...args)),
+          health: (...args) => counted("health", pools.health(...args))
+        }))
+      ]),
+      Layer.fresh
+    )
+    return { layer, keyStore, read: () => ({ ...counts }) }
+  }
+  const away = new KeyStoreUnavailable({ reason: "down" })
+
+  it.effect("check a row that is not verified again after a second, and one that is never (E17)", () => {
+    const { keyStore, layer, read } = counting()
+    return Effect.gen(function* () {
       const owner = yield* newTenant
       yield* create(owner)
-      let down = true
-      let asked = 0
-      const flaky = changing(Cipher, (cipher) => ({
-        ...cipher,
-        prepare: (...args) =>
-          Effect.suspend(() => {
-            asked += 1
-            return down ? new KeyStoreUnavailable({ reason: "down" }) : cipher.prepare(...args)
-          })
-      }))
       yield* Effect.gen(function* () {
-        const advance = yield* stopMonotonicClock
+        keyStore.answer = away
         assert.deepStrictEqual(yield* sealsIn(owner), ["unavailable"])
-        down = false
+        keyStore.answer = Effect.void
         assert.deepStrictEqual(yield* sealsIn(owner), ["unavailable"])
-        advance(1001)
-        assert.deepStrictEqual(yield* sealsIn(owner), ["verified"])
-        advance(1001)
-        assert.deepStrictEqual(yield* sealsIn(owner), ["verified"])
-        assert.strictEqual(asked, 2)
-      }).pipe(Effect.scoped, Effect.provide(Layer.fresh(Layer.provide(Pools.layer, flaky))))
+        for (const _ of ["first", "again"]) {
+          yield* TestClock.adjust(1000)
+          assert.deepStrictEqual(yield* sealsIn(owner), ["verified"])
+        }
+        assert.deepStrictEqual(read(), { load: 1, health: 1, verify: 2 })
+      }).pipe(Effect.provide(layer))
     }).pipe(Effect.provide(inMemory()))
+  })
+
+  it.effect(
+    "ask a key store that hangs once, not with every plan: the second counts from when it gave up (E17)",
+    () => {
+      const { keyStore, layer, read } = counting()
+      return Effect.gen(function* () {
+        const owner = yield* newTenant
+        yield* create(owner)
+        keyStore.answer = Effect.andThen(TestClock.adjust(2500), away)
+        yield* Effect.gen(function* () {
+          for (const _ of ["first", "second"]) assert.deepStrictEqual(yield* sealsIn(owner), ["unavailable"])
+          assert.strictEqual(read().verify, 1)
+          yield* TestClock.adjust(1000)
+          yield* sealsIn(owner)
+          assert.strictEqual(read().verify, 2)
+        }).pipe(Effect.provide(layer))
+      }).pipe(Effect.provide(inMemory()))
+    }
   )
 
-  it.live("ask a key store that hangs once, not with every plan: the second counts from when it gave up (E17)", () =>
-    Effect.gen(function* () {
-      const owner = yield* newTenant
-      yield* create(owner)
-      const advance = yield* stopMonotonicClock
-      let asked = 0
-      const hanging = changing(Cipher, (cipher) => ({
-        ...cipher,
-        prepare: () =>
-          Effect.suspend(() => {
-            asked += 1
-            advance(2500)
-            return new KeyStoreUnavailable({ reason: "it does not answer in time" })
-          })
-      }))
-      yield* Effect.gen(function* () {
-        for (const _ of ["first", "second"]) assert.deepStrictEqual(yield* sealsIn(owner), ["unavailable"])
-        assert.strictEqual(asked, 1)
-        advance(1001)
-        yield* sealsIn(owner)
-        assert.strictEqual(asked, 2)
-      }).pipe(Effect.provide(Layer.fresh(Layer.provide(Pools.layer, hanging))))
-    }).pipe(Effect.scoped, Effect.provide(inMemory()))
+  it.effect(
+    "check one row if one is changed, and none for a name, a rewrapped key or a parking, also while the key store is away (E17)",
+    () => {
+      const { keyStore, layer, read } = counting()
+      return Effect.gen(function* () {
+        const owner = yield* newTenant
+        const ids = yield* Effect.forEach([1, 2, 3], () => Effect.map(create(owner), ({ id }) => id))
+        const [first = assert.fail(), second = assert.fail()] = ids
+        const { credentials } = yield* Memory
+        const { store } = yield* Parkings
+        yield* Effect.gen(function* () {
+          const all = ["verified", "verified", "verified"]
+          assert.deepStrictEqual(yield* sealsIn(owner), all)
+          assert.deepStrictEqual(read(), { load: 1, health: 0, verify: 3 })
+          yield* update(owner, first, { disabled: true })
+          assert.deepStrictEqual(yield* sealsIn(owner), all)
+          assert.deepStrictEqual(read(), { load: 2, health: 0, verify: 4 })
+
+          keyStore.answer = away
+          yield* update(owner, second, { name: "renamed" })
+          assert.deepStrictEqual(yield* sealsIn(owner), all)
+          const parking = { account_id: owner.account_id, credential_id: first, key_version: 1, model: "", epoch: 0 }
+          yield* store([{ ...parking, cause: "rejected", strikes: 1, remaining: 1000 }])
+          assert.deepStrictEqual(yield* sealsIn(owner), all)
+          assert.deepStrictEqual(read(), { load: 3, health: 1, verify: 4 })
+          const row = credentials.get(first) ?? assert.fail("no row")
+          credentials.set(first, { ...row, sealed: { ...row.sealed, wrapped_dek: new Uint8Array(60) } })
+          yield* TestClock.adjust("1 minute")
+          assert.deepStrictEqual(yield* sealsIn(owner), all)
+          assert.deepStrictEqual(read(), { load: 4, health: 1, verify: 4 })
+
+          credentials.set(first, { ...row, credential: { ...row.credential, is_required: true } })
+          assert.includeMembers(yield* sealsIn(owner), ["unavailable"], "control: what was sealed is another")
+        }).pipe(Effect.provide(layer))
+      }).pipe(Effect.provide(inMemory()))
+    }
   )
+
+  it.effect("show a change that raises no version within a minute (Q19)", () => {
+    const unraised = changing(CredentialPools, (pools) => {
+      const first = new Map<string, Effect.Success<ReturnType<typeof pools.versions>>>()
+      return {
+        ...pools,
+        versions: (...args) =>
+          Effect.map(pools.versions(...args), (versions) => {
+            const name = JSON.stringify(args)
+            first.set(name, first.get(name) ?? versions)
+            return first.get(name) ?? versions
+          })
+      }
+    })
+    return Effect.gen(function* () {
+      const owner = yield* newTenant
+      const { id } = yield* create(owner)
+      const { credentials } = yield* Memory
+      yield* Effect.gen(function* () {
+        assert.deepStrictEqual(yield* sealsIn(owner), ["verified"])
+        const row = credentials.get(id) ?? assert.fail("no row")
+        credentials.set(id, { ...row, credential: { ...row.credential, disabled: true } })
+        yield* TestClock.adjust(59_999)
+        assert.deepStrictEqual(yield* sealsIn(owner), ["verified"])
+        yield* TestClock.adjust(1)
+        assert.deepStrictEqual(yield* sealsIn(owner), ["altered"])
+      }).pipe(Effect.provide(Layer.fresh(Layer.provide(Pools.layer, unraised))))
+    }).pipe(Effect.provide(inMemory()))
+  })
 
   it.live("are read once for all who ask at a time, and again for who asks after a change (Q19)", () =>
     Effect.gen(function* () {
@@ -291,56 +385,55 @@ describe("pools", () => {
 })
 
 describe("what a process keeps of pools", () => {
-  const owners = Array.from({ length: 40 }, (_, n) => ({
+  const mebibyte = 1024 * 1024
+  const owners = Array.from({ length: 20 }, (_, n) => ({
     account_id: AccountId.make("00000000-0000-7000-8000-00000000000a"),
     workspace_id: WorkspaceId.make(`00000000-0000-7000-8000-${String(n).padStart(12, "0")}`)
   }))
-  const model = "m".repeat(2 ** 20)
 
-  /** Pools of one credential with a long list, whose reading is counted and waits for `reading`. */
-  const longLists = (read: Array<string>, reading: Effect.Effect<unknown> = Effect.void) =>
-    Layer.provide(
-      Pools.layerUnverified,
+  /** Empty pools that claim to be of some size, in a budget of 64 MiB; reading them is counted and waits for `reading`. */
+  const largePools = (read: Array<string>, bytes: number, reading: Effect.Effect<unknown> = Effect.void) => {
+    const state = { version: "1", health: "1", members: 0, bytes }
+    const pool = Effect.succeedSome({ ...state, rows: [], parkings: new Map() })
+    return Layer.provide(Pools.layerUnverified, [
+      Layer.succeed(MemoryBudget, makeMemoryBudget(64 * mebibyte)),
       Layer.succeed(CredentialPools, {
-        versions: () => Effect.succeedSome(["1"]),
+        versions: ({ workspace_id = WorkspaceId.make(owners[0]?.workspace_id ?? "") }) =>
+          Effect.succeedSome({ workspace_id, pools: [state] }),
+        health: () => pool,
         load: ({ workspace_id }) =>
-          Effect.as(
-            Effect.andThen(
-              Effect.sync(() => read.push(workspace_id)),
-              reading
-            ),
-            Option.some({
-              version: "1",
-              rows: [
-                {
-                  credential: {
-                    ...plainCredential(workspace_id, workspace_id),
-                    allowed_models: [model],
-                    created_at: DateTime.makeUnsafe(0),
-                    sort_order: 0
-                  },
-                  sealed: plainSealedKey(1),
-                  key_version: 1,
-                  row: "1",
-                  parkings: []
-                }
-              ]
-            })
+          Effect.andThen(
+            Effect.sync(() => read.push(workspace_id)),
+            Effect.andThen(reading, pool)
           )
       })
-    )
+    ])
+  }
 
-  it.effect("is bounded by weight: the pools that were used last stay (R4)", () => {
+  it.effect("is bounded by what the pools' rows say of their size: those that were used last stay (R4)", () => {
     const read: Array<string> = []
     return Effect.gen(function* () {
-      for (const owner of owners) yield* snapshotOf(owner)
-      assert.lengthOf(read, 40)
-      const [first = assert.fail(), last = assert.fail()] = [owners[0], owners[39]]
-      yield* snapshotOf(last)
-      assert.lengthOf(read, 40)
+      const [first = assert.fail()] = owners
+      for (const owner of owners) {
+        yield* snapshotOf(owner)
+        yield* snapshotOf(first)
+      }
+      assert.lengthOf(read, 20)
+      yield* snapshotOf(owners[1] ?? first)
+      assert.lengthOf(read, 21)
       yield* snapshotOf(first)
-      assert.lengthOf(read, 41)
-    }).pipe(Effect.provide(longLists(read)))
+      assert.lengthOf(read, 21)
+    }).pipe(Effect.provide(largePools(read, 3 * mebibyte)))
+  })
+
+  it.effect("does not include a pool that does not fit: it is refused before it is read (R4)", () => {
+    const read: Array<string> = []
+    return Effect.gen(function* () {
+      const [owner = assert.fail()] = owners
+      const refused = Effect.flip((yield* Pools).current(owner, ["azure"]))
+      assert.instanceOf(yield* refused, ServiceUnavailable)
+      assert.deepStrictEqual(read, [])
+    }).pipe(Effect.provide(largePools(read, 20 * mebibyte)))
   })
 
   it.live("is not waited for beyond the deadline of a request, and is there for the next one", () => {
@@ -356,7 +449,35 @@ describe("what a process keeps of pools", () => {
         yield* Deferred.succeed(gate, true)
         yield* snapshotOf(owner)
         assert.lengthOf(read, 1)
-      }).pipe(Effect.provide(longLists(read, Deferred.await(gate))))
+      }).pipe(Effect.provide(largePools(read, 1, Deferred.await(gate))))
     })
+  })
+
+  it.effect("is used without the default workspace's name as well, within its freshness alone", () => {
+    let asked = 0
+    const { account_id } = owners[0] ?? assert.fail()
+    const counted = changing(CredentialPools, (pools) => ({
+      ...pools,
+      versions: (...args) => {
+        asked += 1
+        return pools.versions(...args)
+      }
+    }))
+    return Effect.gen(function* () {
+      const owner = yield* newTenant
+      yield* Effect.gen(function* () {
+        const { current } = yield* Pools
+        const askedAfter = Effect.fnUntraced(function* (freshness: number) {
+          const { workspace_id } = yield* current({ account_id: owner.account_id }, ["azure"], freshness)
+          assert.strictEqual(workspace_id, owner.workspace_id)
+          return asked
+        })
+        assert.strictEqual(yield* askedAfter(0), 1)
+        assert.strictEqual(yield* askedAfter(1000), 1)
+        yield* TestClock.adjust(1001)
+        assert.strictEqual(yield* askedAfter(1000), 2)
+        assert.instanceOf(yield* Effect.flip(current({ account_id }, ["azure"])), UnknownWorkspace)
+      }).pipe(Effect.provide(Layer.fresh(Layer.provide(Pools.layer, counted))))
+    }).pipe(Effect.provide(inMemory()))
   })
 })

@@ -5,7 +5,7 @@ import { TestClock } from "effect/testing"
 import type { CredentialId } from "../../../src/domain/Identifiers.ts"
 import type { Provider } from "../../../src/domain/Provider.ts"
 import type { Outcome } from "../../../src/domain/routing/Outcome.ts"
-import { Cipher, KeyStoreUnavailable } from "../../../src/port/Cipher.ts"
+import { Cipher, KeyStoreUnavailable, UnknownKeyId } from "../../../src/port/Cipher.ts"
 import { CredentialPools, type PoolOwner } from "../../../src/port/CredentialPools.ts"
 import type { Credentials } from "../../../src/port/Credentials.ts"
 import { CredentialUse } from "../../../src/port/CredentialUse.ts"
@@ -19,6 +19,7 @@ import { makeWalk, runPlan } from "../../../src/service/routing/Walk.ts"
 import * as CredentialsLive from "../../../src/service/credentials/Credentials.ts"
 import * as SecureRandomLive from "../../../src/crypto/SecureRandomLive.ts"
 import { newTenant } from "../../support/database/newTenant.ts"
+import { raisePools } from "../../support/database/raisePools.ts"
 import { openStore, storesOn } from "../../support/database/stores.ts"
 import { ringOf } from "../../support/keys/keyrings.ts"
 import { elementOf, integer } from "../../support/memory/arbitraries.ts"
@@ -26,7 +27,6 @@ import { cipherOn, inMemory } from "../../support/memory/inMemory.ts"
 import { Memory } from "../../support/memory/Memory.ts"
 import { changing, create, remove, update } from "../../support/service/asTenant.ts"
 import { attempt, ownStep, planOf, requestOf } from "../../support/service/planning.ts"
-import { stopMonotonicClock } from "../../support/process/stopMonotonicClock.ts"
 
 const service = () => Layer.provideMerge(Router.layer, inMemory())
 const key = "sk-fake-0123456789-0123456789-AbCd"
@@ -37,17 +37,14 @@ const stepsOf = ({ steps }: Planned) => steps.map((step) => (step._tag === "Own"
 const routerOn = (answer: Effect.Effect<void, KeyStoreUnavailable>, read: Array<Buffer> = []) => {
   const cipher = changing(Cipher, (cipher) => ({
     ...cipher,
-    prepare: (...args) =>
-      Effect.map(cipher.prepare(...args), (prepared) => ({
-        read: <A>(use: (key: Buffer) => A) =>
-          Effect.andThen(
-            answer,
-            prepared.read((opened) => {
-              read.push(opened)
-              return use(opened)
-            })
-          )
-      }))
+    read: (sealed, context, use) =>
+      Effect.andThen(
+        answer,
+        cipher.read(sealed, context, (opened) => {
+          read.push(opened)
+          return use(opened)
+        })
+      )
   }))
   return Layer.fresh(Layer.provide(Router.layer, cipher))
 }
@@ -164,16 +161,15 @@ describe("a lease", () => {
     }).pipe(Effect.provide(service()))
   )
 
-  it.live("goes by what the database says now if its plan is older than a second (Q19)", () =>
+  it.effect("goes by what the database says now if its plan is older than a second (Q19)", () =>
     Effect.gen(function* () {
       const owner = yield* newTenant
       const { id } = yield* create(owner)
       const { lease } = yield* Router
-      const advance = yield* stopMonotonicClock
       const plan = yield* planOf(owner)
       yield* update(owner, id, { disabled: true })
       yield* Effect.scoped(lease(plan, ownStep(plan)))
-      advance(1001)
+      yield* TestClock.adjust(1001)
       const error = yield* Effect.flip(Effect.scoped(lease(plan, ownStep(plan))))
       assert.deepStrictEqual(error._tag === "LeaseRefused" && error.reason, "changed")
     }).pipe(Effect.provide(service()))
@@ -355,6 +351,64 @@ describe("a walk through a plan", () => {
         [id, id]
       )
     }).pipe(Effect.provide(service()))
+  )
+
+  it.effect("passes over shared capacity if a verified key does not open: the key store is away or late (E17)", () =>
+    Effect.gen(function* () {
+      const owner = yield* newTenant
+      yield* create(owner)
+      const own = yield* create(owner, { provider: "xai" })
+      let keyStore: Effect.Effect<void, KeyStoreUnavailable> = Effect.void
+      const change = { targets: [{ provider: "azure" }, { provider: "xai" }], strategy: "provider_first" }
+      yield* Effect.gen(function* () {
+        const { run } = yield* Router
+        const attempted = Effect.gen(function* () {
+          const tried: Array<string> = []
+          const attempt = run(yield* planOf(owner, change), (step) =>
+            Effect.sync(() => {
+              tried.push(step._tag === "Own" ? step.credential_id : step.provider)
+              return { outcome: rejected, value: "" }
+            })
+          )
+          assert.strictEqual((yield* Effect.flip(attempt))._tag, "Exhausted")
+          return tried
+        })
+        keyStore = Effect.suspend(() => {
+          keyStore = Effect.void
+          return new KeyStoreUnavailable({ reason: "late" })
+        })
+        assert.deepStrictEqual(yield* attempted, [own.id, "xai"], "azure has a key that may yet serve")
+        yield* TestClock.adjust("1 minute")
+        assert.lengthOf(yield* attempted, 4, "control: a key that is rejected leaves the request to shared capacity")
+      }).pipe(Effect.provide(routerOn(Effect.suspend(() => keyStore))))
+    }).pipe(Effect.provide(inMemory()))
+  )
+
+  it.effect("uses a key that was rewrapped since it was planned, after its old KEK is gone", () =>
+    Effect.gen(function* () {
+      const owner = yield* newTenant
+      const { id } = yield* create(owner)
+      const { credentials } = yield* Memory
+      const row = credentials.get(id) ?? assert.fail("no row")
+      const rewrapped = "a new kek"
+      let isRetired = false
+      const cipher = changing(Cipher, (cipher) => ({
+        ...cipher,
+        read: (sealed, context, use) =>
+          isRetired && sealed.kek_id !== rewrapped
+            ? Effect.fail(new UnknownKeyId({ kek_id: sealed.kek_id }))
+            : cipher.read({ ...sealed, kek_id: row.sealed.kek_id }, context, use)
+      }))
+      yield* Effect.gen(function* () {
+        const { run } = yield* Router
+        const old = yield* planOf(owner)
+        yield* TestClock.adjust("1 second")
+        credentials.set(id, { ...row, sealed: { ...row.sealed, kek_id: rewrapped } })
+        isRetired = true
+        const served = run(old, (step) => Effect.succeed({ outcome: succeeded, value: step._tag }))
+        assert.strictEqual(yield* served, "Own")
+      }).pipe(Effect.provide(Layer.fresh(Layer.provide(Router.layer, cipher))))
+    }).pipe(Effect.provide(inMemory()))
   )
 
   it.effect("says when to come back if the only key is on trial", () =>
@@ -586,6 +640,7 @@ describe("what a router learns", () => {
       assert.deepStrictEqual(yield* rows, parked === undefined ? [] : [parked], "an older change stores nothing")
 
       yield* sql`UPDATE credential_parkings SET until = now() - interval '1 second'`
+      yield* raisePools(sql)
       yield* Effect.provide(
         Effect.flatMap(planOf(owner), (plan) => attempt(plan, succeeded)),
         there
@@ -602,6 +657,7 @@ describe("what a router learns", () => {
       let down = false
       const failure = new DatabaseFailure({ kind: "ConnectionError", sqlstate: "08006", constraint: undefined })
       const cut = changing(CredentialPools, (pools) => ({
+        ...pools,
         load: (...args) => (down ? Effect.die(failure) : pools.load(...args)),
         versions: (...args) => (down ? Effect.die(failure) : pools.versions(...args))
       }))

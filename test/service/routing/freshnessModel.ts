@@ -168,7 +168,14 @@ export const play = Effect.fnUntraced(function* (
       unpark: Effect.suspend(() => store([{ ...ended, epoch: (parked.epoch += 1) }])),
       leak: conclude({ found: [key], searched: 1, park: true }),
       delete: Effect.provide(remove(owner, id), instance(side)),
-      edit: sql`UPDATE credentials SET declared_zdr = false WHERE id = ${id}`
+      edit: sql.withTransaction(
+        Effect.andThen(
+          sql`
+            UPDATE pools SET version = version + 1
+            WHERE account_id = ${owner.account_id} AND workspace_id = ${owner.workspace_id}`,
+          sql`UPDATE credentials SET declared_zdr = false WHERE id = ${id}`
+        )
+      )
     }
     const entry: Entry = {
       state: { ...state, ...effects[change](state) },

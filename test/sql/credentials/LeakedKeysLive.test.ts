@@ -3,7 +3,6 @@ import { Arbitrary, Effect, Option, Result } from "effect"
 import { inconclusiveLabel, labelOf } from "../../../src/domain/Label.ts"
 import { KekRegistry } from "../../../src/port/KekRegistry.ts"
 import { LeakedKeys } from "../../../src/port/LeakedKeys.ts"
-import { Parkings } from "../../../src/port/Parkings.ts"
 import { entriesIn, eventsIn } from "../../support/database/auditEntries.ts"
 import { adminClient, freshDatabase } from "../../support/database/freshDatabase.ts"
 import { openBehindProxy } from "../../support/database/lossyStore.ts"
@@ -109,7 +108,7 @@ describe("the search for a leaked key on PostgreSQL", () => {
       yield* Effect.gen(function* () {
         const key = yield* newKey
         const { conclude } = yield* LeakedKeys
-        const { clear } = yield* Parkings
+        const { clear } = yield* LeakedKeys
         proxy.loseAnswer("COMMIT")
         assert.deepStrictEqual(yield* conclude({ found: [key], searched: 3, park: true }), [true])
         assert.deepStrictEqual(yield* actionsIn(sql), ["leak.search", "credential.park"])

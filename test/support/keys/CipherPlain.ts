@@ -13,6 +13,6 @@ export const layer = Layer.succeed(Cipher, {
   holds: ({ sealed }, _context, key) =>
     Effect.sync(() => Buffer.from(sealed.subarray(62)).toString("utf8") === Redacted.value(key)),
   read: ({ sealed }, _context, use) => Effect.sync(() => use(Buffer.from(sealed.subarray(62)))),
-  prepare: ({ sealed }) => Effect.succeed({ read: (use) => Effect.sync(() => use(Buffer.from(sealed.subarray(62)))) }),
+  verify: () => Effect.void,
   reseal: (sealed) => Effect.succeed(sealed)
 })

@@ -345,58 +345,76 @@ const leakedKeys = Layer.effect(
           if (park && credentials.get(credential_id)?.key_version === key_version) marks.set(credential_id, key_version)
           return marks.get(credential_id) === key_version
         })
+      ),
+    clear: (account_id, id) =>
+      Effect.sync(() =>
+        Option.map(ownRow(credentials, account_id, id), (row) => {
+          if (marks.get(id) === row.key_version) marks.delete(id)
+          return keyOf(row)
+        })
       )
   }))
 )
 
-/** Versions of rows are their contents. */
+/** Versions are contents, without what a rewrap changes: they are the same again if a change is taken back. */
 const credentialPools = Layer.effect(
   CredentialPools,
   Effect.map(Memory, ({ credentials, marks, parkings, workspaces }) => {
-    const isLive = (account_id: AccountId, workspace_id: WorkspaceId) =>
-      Option.exists(ownRow(workspaces, account_id, workspace_id), ({ deleted_at }) => deleted_at === null)
-    const rowsIn = (account_id: AccountId, workspace_id: WorkspaceId, provider: string, now: number) =>
-      ofAccount(credentials, account_id)
-        .filter(({ credential }) => credential.workspace_id === workspace_id && credential.provider === provider)
-        .map((row) => {
-          const { credential, key_version, sealed } = row
-          const marked = marks.get(credential.id)
-          const leaked: ReadonlyArray<StoredParking> =
-            marked === undefined
-              ? []
-              : [{ model: "", key_version: marked, epoch: 0, cause: "leaked", strikes: 0, remaining: null }]
-          const own = Array.from(parkings.values())
-            .filter(({ credential_id }) => credential_id === credential.id)
-            .map(({ cause, credential_id: _, until, ...parking }): StoredParking => ({
-              ...parking,
-              cause: cause ?? "succeeded",
-              remaining: Number.isFinite(until) ? until - now : null
-            }))
-          return { credential, sealed, key_version, row: JSON.stringify(row), parkings: [...leaked, ...own] }
-        })
-    const versionOf = (rows: ReturnType<typeof rowsIn>) =>
-      JSON.stringify([
-        rows.map(({ row }) => row),
-        Array.from(parkings.values()).filter(({ credential_id }) =>
-          rows.some((row) => row.credential.id === credential_id)
-        ),
-        rows.map(({ credential }) => marks.get(credential.id))
-      ])
+    const liveIn = (account_id: AccountId, workspace_id: WorkspaceId | undefined) =>
+      ofAccount(workspaces, account_id).find(
+        (one) =>
+          one.deleted_at === null && (workspace_id === undefined ? one.is_default : one.workspace_id === workspace_id)
+      )
+    const parkingsOf = (
+      { credential: { id }, key_version }: CredentialRow,
+      now: number
+    ): ReadonlyArray<StoredParking> => [
+      ...(marks.get(id) === key_version
+        ? [{ model: "", key_version, epoch: 0, cause: "leaked" as const, strikes: 0, remaining: null }]
+        : []),
+      ...Array.from(parkings.values())
+        .filter((one) => one.credential_id === id && one.key_version === key_version)
+        .map(({ cause, credential_id: _, until, ...parking }) => ({
+          ...parking,
+          cause: cause ?? ("succeeded" as const),
+          remaining: Number.isFinite(until) ? until - now : null
+        }))
+    ]
+    const poolIn = (account_id: AccountId, workspace_id: WorkspaceId, provider: string, now: number) => {
+      const members = ofAccount(credentials, account_id).filter(
+        ({ credential }) => credential.workspace_id === workspace_id && credential.provider === provider
+      )
+      return {
+        version: JSON.stringify(members.map(({ sealed, ...row }) => [row, Array.from(sealed.sealed)])),
+        health: JSON.stringify(members.map((row) => parkingsOf(row, 0))),
+        members: members.length,
+        bytes: members.reduce((sum, { sealed }) => sum + sealed.sealed.length, 0),
+        rows: members.map((row) => ({ ...row, row: JSON.stringify(row) })),
+        parkings: new Map(
+          members
+            .map((row) => [row.credential.id, parkingsOf(row, now)] as const)
+            .filter(([, { length }]) => length > 0)
+        )
+      }
+    }
+    const load: CredentialPools["Service"]["load"] = ({ account_id, workspace_id }, provider) =>
+      Effect.clockWith((clock) =>
+        Effect.succeed(
+          liveIn(account_id, workspace_id) === undefined
+            ? Option.none()
+            : Option.some(poolIn(account_id, workspace_id, provider, monotonicMillis(clock)))
+        )
+      )
     return {
-      versions: ({ account_id, workspace_id }, providers) =>
+      versions: ({ account_id, workspace_id: asked }, providers) =>
         Effect.sync(() =>
-          isLive(account_id, workspace_id)
-            ? Option.some(providers.map((provider) => versionOf(rowsIn(account_id, workspace_id, provider, 0))))
-            : Option.none()
+          Option.map(Option.fromUndefinedOr(liveIn(account_id, asked)), ({ workspace_id }) => ({
+            workspace_id,
+            pools: providers.map((provider) => poolIn(account_id, workspace_id, provider, 0))
+          }))
         ),
-      load: ({ account_id, workspace_id }, provider) =>
-        Effect.clockWith((clock) => {
-          const rows = rowsIn(account_id, workspace_id, provider, monotonicMillis(clock))
-          const found = isLive(account_id, workspace_id)
-            ? Option.some({ version: versionOf(rows), rows })
-            : Option.none()
-          return Effect.succeed(found)
-        })
+      load,
+      health: load
     }
   })
 )
@@ -421,13 +439,6 @@ const parkings = Layer.effect(
         }
         return Effect.void
       }),
-    clear: (account_id, id) =>
-      Effect.sync(() =>
-        Option.map(ownRow(credentials, account_id, id), (row) => {
-          if (marks.get(id) === row.key_version) marks.delete(id)
-          return keyOf(row)
-        })
-      ),
     withheld: (account_id, ids) =>
       Effect.clockWith((clock) => {
         const [now, since] = [monotonicMillis(clock), clock.currentTimeMillisUnsafe()]

@@ -184,7 +184,12 @@ describe("byok credential", () => {
     () =>
       Effect.gen(function* () {
         const { ids, run, runJson, sql, workspace_id } = yield* begin
-        const [one = "", two = "", three = "", other = ""] = ids
+        // The import creates several at a time.
+        const before = yield* sql<{
+          id: string
+        }>`SELECT id FROM credentials WHERE provider = 'groq' ORDER BY sort_order`
+        const [one = "", two = "", three = ""] = before.map(({ id }) => id)
+        const other = ids[3] ?? ""
         const group = ["--workspace", workspace_id, "--provider", "groq"]
         const refused = yield* run("reorder", three, other, one, ...group)
         assert.deepStrictEqual(

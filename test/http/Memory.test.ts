@@ -73,7 +73,7 @@ layerLive(small)("a budget of 160 MiB", (it) => {
       const noisy = yield* withLargeList
       const client = yield* deafClient(url)
       for (let n = 0; n < 60; n++) client.write(listOf(noisy))
-      yield* untilHeld("page", (bytes) => bytes > 0 && bytes < 24 * mebibyte)
+      yield* untilHeld("page", (bytes) => bytes > 18 * mebibyte && bytes < 24 * mebibyte)
       yield* Effect.sleep("300 millis")
       assert.isAtMost((yield* held).page, 24 * mebibyte, "one page")
       const calm = yield* TestService.newTenant

@@ -70,15 +70,26 @@ export class NotFound extends Schema.Error<NotFound>("NotFound")(
   readonly _tag = "NotFound"
 }
 
-/** 409: the idempotency key was used for a different request. */
-export class Conflict extends Schema.Error<Conflict>("Conflict")(
-  ...fixedMessage(
-    409,
+const ConflictBody = Schema.Struct({
+  code: Schema.tag(409),
+  message: Schema.Literals([
     "Idempotency key reused with another request",
-    "The account has already used the `Idempotency-Key` for a different request."
-  )
+    "The credential of this request was deleted"
+  ])
+})
+
+/** 409: the idempotency key was used for a different request, or for one whose credential was deleted (L11). */
+export class Conflict extends Schema.Error<Conflict>("Conflict")(
+  { error: ConflictBody },
+  {
+    httpApiStatus: 409,
+    description:
+      "The account has already used the `Idempotency-Key` for a different request, or has deleted what this one created."
+  }
 ) {
   readonly _tag = "Conflict"
+  static readonly reused = () => new this({ error: { message: "Idempotency key reused with another request" } })
+  static readonly deleted = () => new this({ error: { message: "The credential of this request was deleted" } })
 }
 
 /** 500: anything unexpected (D11). The cause is logged under the request id. */

@@ -79,7 +79,7 @@ const common: ReadonlyArray<Refusal> = [
 const errors: ReadonlyArray<
   readonly [operation: readonly [method: string, path: string], refusals: ReadonlyArray<Refusal>]
 > = [
-  [create, [...common, "InvalidParams", "Conflict", "PayloadTooLarge"]],
+  [create, [...common, "InvalidParams", "Conflict", "CredentialDeleted", "PayloadTooLarge"]],
   [list, [...common, "InvalidParams"]],
   [plan, [...common, "InvalidParams", "PayloadTooLarge"]],
   [get, [...common, "NotFound"]],

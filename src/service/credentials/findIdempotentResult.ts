@@ -74,8 +74,7 @@ export const makeFindIdempotentResult = Effect.gen(function* () {
     if (Option.isNone(record)) return Option.none()
     const { credential_id, fingerprint } = record.value
     const found = yield* repository.findSealed(account_id, credential_id)
-    if (Option.isNone(found)) return yield* new Conflict()
-    const { credential, sealed } = found.value
+    const stored_in = Option.getOrUndefined(found)?.credential.workspace_id
 
     const isOf = (workspace_id: WorkspaceId | undefined) =>
       spellingsOf(input, workspace_id).some((spelling) =>
@@ -84,12 +83,14 @@ export const makeFindIdempotentResult = Effect.gen(function* () {
     const isSame = Effect.gen(function* () {
       const requested = input.workspace_id
       if (isOf(requested)) return true
-      if (requested !== undefined) return requested === credential.workspace_id && isOf(undefined)
-      if (!isOf(credential.workspace_id)) return false
-      return Option.contains(yield* workspaces.resolve(account_id, undefined), credential.workspace_id)
+      if (requested !== undefined) return (requested === stored_in || stored_in === undefined) && isOf(undefined)
+      const current = Option.getOrUndefined(yield* workspaces.resolve(account_id, undefined))
+      return current !== undefined && (current === stored_in || stored_in === undefined) && isOf(current)
     })
-    if (!(yield* isSame)) return yield* new Conflict()
+    if (!(yield* isSame)) return yield* Conflict.reused()
+    if (Option.isNone(found)) return yield* Conflict.deleted()
+    const { credential, sealed } = found.value
     const held = cipher.holds(sealed, { ...credential, account_id }, input.key)
-    return (yield* Effect.orDie(held)) ? Option.some(credential) : yield* new Conflict()
+    return (yield* Effect.orDie(held)) ? Option.some(credential) : yield* Conflict.reused()
   })
 })

@@ -125,7 +125,7 @@ const decidedByWhatIsMeant = Effect.fnUntraced(function* (one: Given, other: Giv
   const second = yield* Effect.exit(createOnce(account_id, right, key))
   const isRight = same
     ? isDeepStrictEqual(second, Exit.succeed({ credential: first.credential, replayed: true }))
-    : Exit.isFailure(second) && isDeepStrictEqual(Exit.findErrorOption(second), Option.some(new Conflict()))
+    : Exit.isFailure(second) && isDeepStrictEqual(Exit.findErrorOption(second), Option.some(Conflict.reused()))
   return !first.replayed && isRight && (yield* rowCount) === 3
 })
 

@@ -16,6 +16,7 @@ export const refusals = {
   MethodNotAllowed: [405, "Method not allowed"],
   RequestTimeout: [408, "Request timeout"],
   Conflict: [409, "Idempotency key reused with another request"],
+  CredentialDeleted: [409, "The credential of this request was deleted"],
   PayloadTooLarge: [413, "Request payload too large"],
   ExpectationFailed: [417, "Expectation failed"],
   HeadersTooLarge: [431, "Request header fields too large"],

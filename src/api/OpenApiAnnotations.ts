@@ -86,7 +86,7 @@ const listed: Readonly<Record<string, { readonly description: string; readonly s
   workspace_id: { description: "Workspace of the credentials; the account's default workspace unless given." },
   provider: { description: "Only credentials of this provider." },
   state: { description: "Only credentials in this state, as `status` answers it." },
-  q: { description: "Only credentials whose name or label begins like this, in any case." }
+  q: { description: "Only credentials whose name or label begins, or whose label ends, like this, in any case." }
 }
 
 const header = (description: string, schema: object = { type: "string" }) => ({ description, schema, required: true })

@@ -40,7 +40,7 @@ export interface CredentialPage {
   readonly workspace_id: WorkspaceId
   readonly provider?: string | undefined
   readonly state?: StoredState
-  /** How the name or the label begins, in any case. */
+  /** How the name or the label begins, or the label ends, in any case. */
   readonly q?: string
   readonly offset: number
   readonly limit: number

@@ -57,7 +57,7 @@ layerLive(TestService.layer)("GET /api/v1/byok", (it) => {
     })
   )
 
-  it.effect("selects by the beginning of a name or label, and by state (L4)", () =>
+  it.effect("selects by the beginning of a name or label, the end of a label, and by state (L4)", () =>
     Effect.gen(function* () {
       const { create, list } = yield* TestService.newTenant
       yield* create({ provider: "openai", key, name: "Production 100%" })
@@ -70,6 +70,8 @@ layerLive(TestService.layer)("GET /api/v1/byok", (it) => {
       assert.deepStrictEqual(yield* found("?q=%25"), [], "no pattern")
       assert.deepStrictEqual(yield* found("?q=u__"), [], "no pattern")
       assert.deepStrictEqual(yield* found("?q=sk-"), ["Production 100%", null])
+      assert.deepStrictEqual(yield* found("?q=abcd&provider=xai"), ["under_score"])
+      assert.deepStrictEqual(yield* found("?q=-...AbC"), [], "neither the beginning nor the end")
       assert.deepStrictEqual(yield* found("?q=sk-&provider=cohere"), [null])
       assert.deepStrictEqual(yield* found("?state=disabled"), ["under_score"])
       const page = pageIn(yield* list("?state=active&limit=1&offset=1"))

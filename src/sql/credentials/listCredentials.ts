@@ -77,7 +77,10 @@ export const listCredentials = ({ ask, sql }: ConnectionPool) => {
       ...(state === undefined ? [] : [sql`${stateOf(sql, account_id)} = ${state}`]),
       ...(q === undefined
         ? []
-        : [sql`(starts_with(lower(name), lower(${q})) OR starts_with(lower(label), lower(${q})))`])
+        : [
+            sql`(starts_with(lower(name), lower(${q})) OR starts_with(lower(label), lower(${q}))
+              OR right(lower(label), char_length(${q})) = lower(${q}))`
+          ])
     ]
     /** Reads again if the lists have become larger meanwhile. */
     const read = (within: number): Answer<Listed> => {

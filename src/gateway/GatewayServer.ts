@@ -89,10 +89,10 @@ const groups = Object.values(GatewayApi.groups) as ReadonlyArray<{
   readonly endpoints: Readonly<Record<string, Parameters<typeof routingOf>[0][number]>>
 }>
 
-const routing = routingOf([
-  ...groups.flatMap(({ endpoints }) => Object.values(endpoints)),
-  { method: "GET", path: "/openapi.json" }
-])
+const routing = routingOf(
+  [...groups.flatMap(({ endpoints }) => Object.values(endpoints)), { method: "GET", path: "/openapi.json" }],
+  (method, path) => method !== "POST" || path.startsWith("/v1/routes")
+)
 
 const routes = Layer.merge(
   HttpApiBuilder.layer(GatewayApi, { openapiPath: "/openapi.json" }),

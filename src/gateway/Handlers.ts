@@ -207,17 +207,9 @@ const body = Layer.effect(
   Effect.map(MemoryBudget, (budget) => GatewayBody.of((app) => withJsonBody(budget, "gateway", "gateway", app)))
 )
 
-const failures = Layer.succeed(GatewayFailures, (app, { endpoint }) =>
-  Effect.catchDefect(Effect.provideService(app, CurrentActor, { kind: "gateway" }), (defect) => {
-    if (!(defect instanceof DatabaseFailure)) return Effect.die(defect)
-    const isAway = defect.isTransient || defect.kind === "Deadline"
-    return isAway && !endpoint.identifier.startsWith("create")
-      ? Effect.andThen(Effect.logError(`The database is away: ${defect.message}`), new ServiceUnavailable())
-      : Effect.die(defect)
-  })
-)
+const asGateway = Layer.succeed(GatewayFailures, (app) => Effect.provideService(app, CurrentActor, { kind: "gateway" }))
 
-const groups = Layer.merge(routes, accounts).pipe(Layer.provide([body, failures, OpenRoutes.layer]))
+const groups = Layer.merge(routes, accounts).pipe(Layer.provide([body, asGateway, OpenRoutes.layer]))
 
 /** The schemas of the contract need no service, which the types of its handlers cannot tell. */
 type Needed = Exclude<Layer.Services<typeof groups>, HttpRouter.Request<"Requires", unknown>>

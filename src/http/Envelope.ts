@@ -1,7 +1,7 @@
 import { Cause, Effect, Option } from "effect"
 import { HttpRouter, HttpServerError, HttpServerRequest, HttpServerResponse } from "effect/http"
 import { MethodNotAllowed } from "../api/HttpErrors.ts"
-import { InternalError, InvalidParams, NotFound } from "../domain/Errors.ts"
+import { InternalError, InvalidParams, NotFound, ServiceUnavailable } from "../domain/Errors.ts"
 import { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import { RequestTimeout, withDeadline } from "../port/Deadline.ts"
 import { isRepeated, requestIdOf } from "./RequestHeaders.ts"
@@ -60,9 +60,11 @@ export const layerFor = (routing: Routing) =>
               return Effect.succeed(unrouted(routing, url))
             }
             if (Cause.hasInterruptsOnly(cause)) return Effect.failCause(cause)
+            const defect = Cause.squash(cause)
+            const isAway = defect instanceof DatabaseFailure && defect.isAway && routing.mayRepeat(request.method, url)
             return logFailure(cause).pipe(
               Effect.annotateLogs({ request_id }),
-              Effect.as(errorResponse(new InternalError()))
+              Effect.as(errorResponse(isAway ? new ServiceUnavailable() : new InternalError()))
             )
           })
           const enveloped = Effect.map(answered, (response) =>

@@ -44,8 +44,11 @@ interface KnownRoute {
   readonly path: `/${string}`
 }
 
-/** What is known of the routes of a server before the router takes one. */
-export const routingOf = (known: ReadonlyArray<KnownRoute>) => {
+/**
+ * What is known of the routes of a server before the router takes one. `isSafe` says of which routes a request may be
+ * repeated whatever became of it: without the database they answer 503 instead of 500.
+ */
+export const routingOf = (known: ReadonlyArray<KnownRoute>, isSafe: (method: string, path: string) => boolean) => {
   const routes = FindMyWay.make<string>(routerConfig)
   for (const { method, path } of known) routes.on(method, path, path)
   /** The template of the route that the router will take; none for an unknown path. */
@@ -55,6 +58,7 @@ export const routingOf = (known: ReadonlyArray<KnownRoute>) => {
   }
   return {
     routeOf,
+    mayRepeat: (method: string, url: string) => isSafe(method, routeOf(method, url) ?? ""),
     /** The methods that a path allows, for `Allow`; none for an unknown path (D10). */
     methodsOf: (url: string): ReadonlyArray<string> =>
       allowedMethods.filter((method) => routeOf(method, url) !== undefined)
@@ -63,8 +67,11 @@ export const routingOf = (known: ReadonlyArray<KnownRoute>) => {
 export type Routing = ReturnType<typeof routingOf>
 
 /** The routes of the service's port. */
-export const publicRouting = routingOf([
-  ...Object.values({ ...byok.endpoints, ...health.endpoints }),
-  ...others.map((path) => ({ method: "GET", path }) as const)
-])
+export const publicRouting = routingOf(
+  [
+    ...Object.values({ ...byok.endpoints, ...health.endpoints }),
+    ...others.map((path) => ({ method: "GET", path }) as const)
+  ],
+  (method, path) => method === "GET" || path === byok.endpoints.plan.path
+)
 export const { routeOf } = publicRouting

@@ -33,7 +33,12 @@ export class DatabaseFailure extends Data.TaggedError("DatabaseFailure")<{
 
   /** Whether the message is all that needs to be said: how a request met the failure adds nothing. */
   get isPlain() {
-    return this.isTransient || this.kind === "Deadline" || (this.sqlstate !== undefined && this.sqlstate in faults)
+    return this.isAway || (this.sqlstate !== undefined && this.sqlstate in faults)
+  }
+
+  /** Whether the database does not answer, or not in time: by our clock, or by its own (57014). */
+  get isAway() {
+    return this.isTransient || this.kind === "Deadline" || this.sqlstate === "57014"
   }
 
   /** Whether a later attempt may succeed by itself. */

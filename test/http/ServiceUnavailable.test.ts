@@ -75,3 +75,22 @@ layerLive(TestService.withDatabase({ queue: 4 }))("a queue of four (D14)", (it) 
     })
   )
 })
+
+layerLive(TestService.layer)("503 while the database does not answer in time (D14)", (it) => {
+  it.effect("to every read; 500 to a write, which may have been carried out (D11)", () =>
+    Effect.gen(function* () {
+      const { sql } = yield* TestService
+      const { create, get, list, plan, send } = yield* TestService.tenant
+      const id = createdId(yield* create(minimal))
+      const release = yield* lockTable(sql, "credentials")
+      const asked = { model: "a/model", targets: [{ provider: minimal.provider }] }
+      const status = send({ path: `/api/v1/byok/${id}/status` })
+      const answers = yield* Effect.all([get(id), list(""), status, plan(asked), create(minimal)], {
+        concurrency: "unbounded"
+      })
+      yield* release
+      answers.slice(0, 4).forEach(assertUnavailable)
+      for (const answer of answers.slice(4)) assertRefused(answer, "InternalError")
+    })
+  )
+})

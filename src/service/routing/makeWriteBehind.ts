@@ -27,7 +27,7 @@ const isPassing = (cause: Cause.Cause<unknown>): boolean => {
   return (
     Cause.hasInterrupts(cause) ||
     failure instanceof ServiceUnavailable ||
-    (failure instanceof DatabaseFailure && (failure.isTransient || failure.kind === "Deadline"))
+    (failure instanceof DatabaseFailure && failure.isAway)
   )
 }
 

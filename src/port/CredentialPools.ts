@@ -32,9 +32,6 @@ export interface StoredParking extends Omit<Cooldown, "until" | "cause"> {
   readonly remaining: number | null
 }
 
-/** The parkings of the current keys of a pool by their credentials. */
-export type StoredParkings = ReadonlyMap<CredentialId, ReadonlyArray<StoredParking>>
-
 /** A credential of a pool, with everything that a router needs. */
 export interface PoolRow {
   readonly credential: Credential
@@ -42,6 +39,13 @@ export interface PoolRow {
   readonly key_version: number
   /** Changes with every committed change of the row, whoever made it. */
   readonly row: string
+}
+
+/** A pool in one snapshot of the database. */
+interface StoredPool extends PoolState {
+  readonly rows: ReadonlyArray<PoolRow> | undefined
+  /** Of the current keys, by their credentials. */
+  readonly parkings: ReadonlyMap<CredentialId, ReadonlyArray<StoredParking>>
 }
 
 /** The credentials of a workspace and provider, as routers read them. */
@@ -56,15 +60,10 @@ export class CredentialPools extends Context.Service<
       owner: Pick<PoolOwner, "account_id"> & { readonly workspace_id?: WorkspaceId },
       providers: ReadonlyArray<Provider>
     ) => Answer<Option.Option<{ readonly workspace_id: WorkspaceId; readonly pools: ReadonlyArray<PoolState> }>>
-    /** The credentials and parkings of a pool, read in one snapshot with its state. None as for `versions`. */
-    readonly load: (
-      owner: PoolOwner,
-      provider: Provider
-    ) => Answer<Option.Option<PoolState & { readonly rows: ReadonlyArray<PoolRow>; readonly parkings: StoredParkings }>>
-    /** As `load`, without the credentials. */
-    readonly health: (
-      owner: PoolOwner,
-      provider: Provider
-    ) => Answer<Option.Option<PoolState & { readonly parkings: StoredParkings }>>
+    /**
+     * A pool and its parkings, read in one snapshot with its state. Without `rows` if it is of the version that is `known`.
+     * None as for `versions`.
+     */
+    readonly load: (owner: PoolOwner, provider: Provider, known?: string) => Answer<Option.Option<StoredPool>>
   }
 >()("byok/CredentialPools") {}

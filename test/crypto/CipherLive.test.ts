@@ -329,7 +329,7 @@ describe("a key store (R10)", () => {
         const timeless = Object.create(clock, {
           sleep: { value: () => Effect.die(new Error("a timer")) }
         }) as Clock.Clock
-        assert.isDefined(yield* Effect.provideService(atOnce, Clock.Clock, timeless))
+        yield* Effect.provideService(atOnce, Clock.Clock, timeless)
         const timed = Effect.provideService(late, Clock.Clock, timeless)
         assert.isTrue(Exit.isFailure(yield* Effect.exit(timed)), "control")
       })

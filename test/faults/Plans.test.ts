@@ -82,8 +82,8 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))(
           const ofDefault = () => pools.versions({ account_id }, ["openai", "azure"])
           yield* ofDefault()
           yield* Effect.forEach(many, ofDefault, together)
-          yield* pools.health(owner, "openai")
-          assert.isAtLeast(Option.getOrThrow(yield* pools.load(owner, "openai")).rows.length, many.length)
+          const loaded = Option.getOrThrow(yield* pools.load(owner, "openai"))
+          assert.isAtLeast(loaded.rows?.length ?? 0, many.length)
           const keys = many.map((credential_id) => ({ account_id, credential_id }))
           const parking = { model: "", key_version: 1, epoch: 0, cause: "rejected", strikes: 1, remaining: 0 } as const
           yield* (yield* Parkings).store(keys.map((key) => ({ ...key, ...parking })))

@@ -92,15 +92,14 @@ export const usePorts = Effect.gen(function* () {
     conclude: conclude({ found: [key], searched: 1, park: true }),
     clear: clear(account_id, id)
   }
-  const { health, load, versions } = yield* CredentialPools
+  const { load, versions } = yield* CredentialPools
   const pools: UsesOf<CredentialPools["Service"]> = {
     versions: Effect.forEach(
       [tenant, other, { account_id }, { account_id: other.account_id }],
       (owner) => versions(owner, ["openai"]),
       together
     ),
-    load: load(tenant, "openai"),
-    health: health(tenant, "openai")
+    load: load(tenant, "openai")
   }
   const { find, store } = yield* CredentialUse
   const use = { account_id, credential_id: id, ...leasedAt(1) }

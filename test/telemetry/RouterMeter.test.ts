@@ -75,8 +75,7 @@ describe("the series of a router", () => {
 
       const away = Layer.succeed(CredentialPools, {
         versions: () => Effect.fail(new ServiceUnavailable()),
-        load: () => Effect.succeed(Option.none()),
-        health: () => Effect.succeed(Option.none())
+        load: () => Effect.succeed(Option.none())
       })
       yield* Effect.flip(Effect.provide(planOf(owner), Layer.provide(Layer.fresh(Router.layer), away)))
       assert.strictEqual((yield* samples)['byok_router_plans_total{result="unavailable"}'], 1)

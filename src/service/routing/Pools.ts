@@ -74,9 +74,6 @@ const deadlinePassed = new DatabaseFailure({ kind: "Deadline", sqlstate: undefin
 /** How many pools of one plan are read at a time. */
 const concurrency = 8
 
-/** Of how many accounts the default workspace is remembered. */
-const maxDefaults = 10_000
-
 /** How many rows are checked at a time, for key stores that are remote. */
 const checkedAtOnce = 16
 
@@ -127,27 +124,41 @@ const isSameSeal = (one: Sealed, other: Sealed, account_id: AccountId): boolean 
   encodeSealingContext({ ...one.credential, account_id }) === encodeSealingContext({ ...other.credential, account_id })
 
 const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Sealed) => Effect.Effect<Seal>) {
-  const { health, load, versions } = yield* CredentialPools
+  const { load, versions } = yield* CredentialPools
   const budget = yield* MemoryBudget
   const clock = yield* Clock.Clock
   const fork = Effect.runForkWith(yield* Effect.context())
   const kept = new Map<string, { snapshot: Snapshot; readonly holding: Holding }>()
   const loadings = new Map<string, Loading>()
-  const defaults = new Map<AccountId, { readonly workspace_id: WorkspaceId; readonly validated: Question }>()
   let questions = 0
   const ask = (): Question => ({ n: (questions += 1), at: monotonicMillis(clock) })
 
   const nameOf = ({ account_id, workspace_id }: PoolOwner, provider: Provider) =>
     `${account_id} ${workspace_id} ${provider}`
 
-  /** Checks the seals of rows that are not verified yet. One that was verified stays so until what was sealed changes. */
-  const checked = Effect.fnUntraced(function* (
-    { account_id }: PoolOwner,
-    state: PoolState,
-    pool: ReadonlyArray<Member>,
-    times: Pick<Snapshot, "read_at" | "validated">
+  /** Reads a pool, or its parkings alone if it is still of a version. One that was verified stays so until what was sealed changes. */
+  const readFrom = Effect.fnUntraced(function* (
+    owner: PoolOwner,
+    provider: Provider,
+    known: Snapshot | undefined,
+    version: string | undefined,
+    validated: Question
   ) {
-    const all = yield* inTime(
+    const { account_id } = owner
+    const stored = yield* orUnknown(load(owner, provider, version))
+    const now = monotonicMillis(clock)
+    const sealOf = (row: PoolRow): Seal => {
+      const before = known?.byId.get(row.credential.id)
+      return before !== undefined && (before.row === row.row || isSameSeal(before, row, account_id))
+        ? before.seal
+        : "unavailable"
+    }
+    const health = ({ credential: { id } }: Sealed) => healthOf(stored.parkings.get(id), now)
+    const pool =
+      stored.rows === undefined
+        ? (known?.pool ?? []).map((member) => ({ ...member, ...health(member) }))
+        : poolOf(stored.rows.map((row) => ({ ...row, ...health(row), seal: sealOf(row) })))
+    const checkedPool = yield* inTime(
       Effect.forEach(
         pool,
         (member) =>
@@ -157,44 +168,15 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
         { concurrency: checkedAtOnce }
       )
     )
-    const byId = new Map(all.map((member) => [member.credential.id, member]))
-    const { health, version } = state
-    return { version, health, pool: all, byId, checked_at: monotonicMillis(clock), ...times } satisfies Snapshot
-  })
-
-  /** Reads the parkings of a pool alone, unless its credentials have changed as well. */
-  const readHealth = Effect.fnUntraced(function* (
-    owner: PoolOwner,
-    provider: Provider,
-    known: Snapshot,
-    validated: Question
-  ) {
-    const { parkings, ...state } = yield* orUnknown(health(owner, provider))
-    if (state.version !== known.version) return undefined
-    const now = monotonicMillis(clock)
-    const pool = known.pool.map((member) => ({ ...member, ...healthOf(parkings.get(member.credential.id), now) }))
-    return yield* checked(owner, state, pool, { read_at: known.read_at, validated })
-  })
-
-  const readAll = Effect.fnUntraced(function* (
-    owner: PoolOwner,
-    provider: Provider,
-    known: Snapshot | undefined,
-    validated: Question
-  ) {
-    const { parkings, rows, ...state } = yield* orUnknown(load(owner, provider))
-    const now = monotonicMillis(clock)
-    const sealOf = (row: PoolRow): Seal => {
-      const before = known?.byId.get(row.credential.id)
-      if (before === undefined || !isVerified(before)) return "unavailable"
-      return before.row === row.row || isSameSeal(before, row, owner.account_id) ? before.seal : "unavailable"
-    }
-    const members = rows.map((row) => ({
-      ...row,
-      ...healthOf(parkings.get(row.credential.id), now),
-      seal: sealOf(row)
-    }))
-    return yield* checked(owner, state, poolOf(members), { read_at: validated.at, validated })
+    return {
+      version: stored.version,
+      health: stored.health,
+      pool: checkedPool,
+      byId: new Map(checkedPool.map((member) => [member.credential.id, member])),
+      read_at: stored.rows === undefined && known !== undefined ? known.read_at : validated.at,
+      checked_at: monotonicMillis(clock),
+      validated
+    } satisfies Snapshot
   })
 
   const forget = (name: string) => {
@@ -210,18 +192,17 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
     question: Question
   ) {
     const name = nameOf(owner, provider)
-    const known = kept.get(name)?.snapshot
-    if (known?.version === state.version && question.at < known.read_at + longestKept) {
-      const snapshot = yield* readHealth(owner, provider, known, question)
-      const current = kept.get(name)
-      if (snapshot !== undefined && current !== undefined) current.snapshot = snapshot
-      if (snapshot !== undefined) return snapshot
+    const current = kept.get(name)
+    const known = current?.snapshot
+    if (current !== undefined && known?.version === state.version && question.at < known.read_at + longestKept) {
+      const snapshot = yield* readFrom(owner, provider, known, known.version, question)
+      if (snapshot.version === known.version) return (current.snapshot = snapshot)
     }
     const { account_id } = owner
     const holding = yield* withDeadline(Duration.millis(longestWait))(
       budget.admit(account_id, "pool", whileReading * weightOf(state))
     )
-    const snapshot = yield* Effect.onError(readAll(owner, provider, known, question), () =>
+    const snapshot = yield* Effect.onError(readFrom(owner, provider, known, undefined, question), () =>
       Effect.sync(() => holding.release())
     )
     forget(name)
@@ -271,27 +252,18 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
           Effect.andThen(withinDeadline(Fiber.await(running.fiber)), loaded(owner, provider, state, asked))
     })
 
-  const noteDefault = (account_id: AccountId, workspace_id: WorkspaceId, validated: Question) => {
-    defaults.delete(account_id)
-    defaults.set(account_id, { workspace_id, validated })
-    const [oldest] = defaults.keys()
-    if (defaults.size > maxDefaults && oldest !== undefined) defaults.delete(oldest)
-  }
-
-  /** The pools that the database confirmed within a time, if they are all known. */
+  /** The pools that the database confirmed within a time, if the workspace is named and they are all known. */
   const freshOf = (
-    { account_id, workspace_id: named }: AskedWorkspace,
+    { account_id, workspace_id }: AskedWorkspace,
     providers: ReadonlyArray<Provider>,
     asked: Question,
     freshness: number
   ): WorkspacePools | undefined => {
-    const isFresh = ({ validated }: Pick<Snapshot, "validated">) => validated.at + freshness >= asked.at
-    const known = defaults.get(account_id)
-    const workspace_id = named ?? (known !== undefined && isFresh(known) ? known.workspace_id : undefined)
-    if (workspace_id === undefined) return undefined
+    if (workspace_id === undefined || freshness === 0) return undefined
     const snapshots = providers.flatMap((provider) => {
       const snapshot = kept.get(nameOf({ account_id, workspace_id }, provider))?.snapshot
-      return snapshot !== undefined && isFresh(snapshot) && isUsable(snapshot, asked.at) ? [snapshot] : []
+      const isFresh = snapshot !== undefined && snapshot.validated.at + freshness >= asked.at
+      return isFresh && isUsable(snapshot, asked.at) ? [snapshot] : []
     })
     return snapshots.length < providers.length ? undefined : { workspace_id, snapshots }
   }
@@ -299,11 +271,10 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
   const current: Pools["Service"]["current"] = (asking, providers, freshness = 0) =>
     Effect.suspend(() => {
       const asked = ask()
-      const fresh = freshness > 0 ? freshOf(asking, providers, asked, freshness) : undefined
+      const fresh = freshOf(asking, providers, asked, freshness)
       if (fresh !== undefined) return Effect.succeed(fresh)
       return Effect.flatMap(orUnknown(versions(asking, providers)), ({ pools, workspace_id }) => {
         const { account_id } = asking
-        if (asking.workspace_id === undefined) noteDefault(account_id, workspace_id, asked)
         const owner = { account_id, workspace_id }
         const found = pools.flatMap(
           (state, index) => currentOf(nameOf(owner, providers[index] as Provider), state, asked) ?? []
@@ -343,7 +314,7 @@ export class Pools extends Context.Service<
   {
     /**
      * The pools of a workspace. Every change that was acknowledged before this began is in them; with a `freshness` in
-     * milliseconds, every one that was by that much earlier. Fails if a pool does not fit into memory.
+     * milliseconds, and the workspace named, every one that was by that much earlier. Fails if a pool does not fit into memory.
      */
     readonly current: (
       workspace: AskedWorkspace,

@@ -4,7 +4,13 @@ import { listNames } from "../../domain/Credential.ts"
 import type { CredentialId, WorkspaceId } from "../../domain/Identifiers.ts"
 import type { Provider } from "../../domain/Provider.ts"
 import type { SealedKey } from "../../domain/SealedKey.ts"
-import { CredentialPools, type PoolOwner, type PoolState, type StoredParking } from "../../port/CredentialPools.ts"
+import {
+  CredentialPools,
+  type PoolOwner,
+  type PoolRow,
+  type PoolState,
+  type StoredParking
+} from "../../port/CredentialPools.ts"
 import { Database } from "../connection/Database.ts"
 import { makeLookUp } from "../connection/makeLookUp.ts"
 import { credentialOf, sealedColumns, type Stored } from "../credentials/credentialRows.ts"
@@ -17,14 +23,6 @@ const stateOf = (state: string): PoolState => {
   const [version = "", health = "", members, bytes] = state.split(" ")
   return { version, health, members: Number(members), bytes: Number(bytes) }
 }
-
-/** A workspace that exists, with a pool of it, if that has a row. */
-const poolOf = (sql: SqlClient.SqlClient, { account_id }: PoolOwner, provider: Provider) => sql`
-  workspaces LEFT JOIN pools AS pool
-  ON pool.account_id = ${account_id} AND pool.workspace_id = workspaces.id AND pool.provider = ${provider}`
-
-const isLive = (sql: SqlClient.SqlClient, { account_id, workspace_id }: PoolOwner) => sql`
-  workspaces.account_id = ${account_id} AND workspaces.id = ${workspace_id} AND workspaces.deleted_at IS NULL`
 
 /**
  * The members of a pool. The ORDER BY makes the database use the one index with this order. Otherwise it may read
@@ -76,6 +74,13 @@ const columnOf = (sql: SqlClient.SqlClient, column: string) => {
 /** A time that only direct SQL can store must not fail the pool; all that it decides is the order. */
 const finite = (time: Date): Date => (Number.isFinite(Number(time)) ? time : new Date(8.64e15))
 
+const rowOf = (member: Member): PoolRow => ({
+  credential: credentialOf({ ...member, created_at: finite(member.created_at) }),
+  sealed: { kek_id: member.kek_id, wrapped_dek: member.wrapped_dek, sealed: member.sealed },
+  key_version: member.key_version,
+  row: member.row
+})
+
 export const layer = Layer.effect(
   CredentialPools,
   Effect.gen(function* () {
@@ -122,36 +127,29 @@ export const layer = Layer.effect(
           ? versionsOfDefault({ account_id, providers })
           : versionsOfNamed({ account_id, workspace_id, providers })
       },
-      load: (owner, provider) => {
+      load: (owner, provider, known) => {
         const columns = [...sealedColumns, "key_version"]
         const rows = sql<Loaded>`
           SELECT ${state(sql)} AS state, ${sql.csv(columns.map((column) => columnOf(sql, column)))},
             member.xmin::text AS row, CASE WHEN row_number() OVER () = 1 THEN ${parkingsOf(sql, owner, provider)} END AS parkings
-          FROM ${poolOf(sql, owner, provider)}
-          LEFT JOIN LATERAL (${membersOf(sql, owner, provider, columns)}) AS member ON true
-          WHERE ${isLive(sql, owner)}`
+          FROM workspaces
+          LEFT JOIN pools AS pool
+          ON pool.account_id = ${owner.account_id} AND pool.workspace_id = workspaces.id AND pool.provider = ${provider}
+          LEFT JOIN LATERAL (
+            SELECT * FROM (${membersOf(sql, owner, provider, columns)}) AS ordered
+            WHERE coalesce(pool.version, 0)::text IS DISTINCT FROM ${known ?? null}::text
+          ) AS member ON true
+          WHERE workspaces.account_id = ${owner.account_id} AND workspaces.id = ${owner.workspace_id}
+          AND workspaces.deleted_at IS NULL`
         return Effect.map(ask(rows, "pools.load"), (found) =>
-          Option.map(Option.fromUndefinedOr(found[0]), ({ parkings, state }) => ({
-            ...stateOf(state),
-            parkings: groupedParkings(parkings),
-            rows: found.filter(isMember).map((member) => ({
-              credential: credentialOf({ ...member, created_at: finite(member.created_at) }),
-              sealed: { kek_id: member.kek_id, wrapped_dek: member.wrapped_dek, sealed: member.sealed },
-              key_version: member.key_version,
-              row: member.row
-            }))
-          }))
-        )
-      },
-      health: (owner, provider) => {
-        const rows = sql<Pick<Loaded, "parkings" | "state">>`
-          SELECT ${state(sql)} AS state, ${parkingsOf(sql, owner, provider)} AS parkings
-          FROM ${poolOf(sql, owner, provider)} WHERE ${isLive(sql, owner)}`
-        return Effect.map(ask(rows, "pools.health"), ([row]) =>
-          Option.map(Option.fromUndefinedOr(row), ({ parkings, state }) => ({
-            ...stateOf(state),
-            parkings: groupedParkings(parkings)
-          }))
+          Option.map(Option.fromUndefinedOr(found[0]), (first) => {
+            const state = stateOf(first.state)
+            return {
+              ...state,
+              parkings: groupedParkings(first.parkings),
+              rows: state.version === known ? undefined : found.filter(isMember).map(rowOf)
+            }
+          })
         )
       }
     }

@@ -216,7 +216,7 @@ describe("pools", () => {
 
   /** Counts what is read and checked of pools, with a key store that can be away or hang. */
   const counting = () => {
-    const counts = { load: 0, health: 0, verify: 0 }
+    const counts = { load: 0, parkings: 0, verify: 0 }
     const keyStore = { answer: Effect.void as Effect.Effect<void, KeyStoreUnavailable> }
     const counted = <A, E>(name: keyof typeof counts, effect: Effect.Effect<A, E>) =>
       Effect.suspend(() => {
@@ -235,8 +235,8 @@ describe("pools", () => {
         })),
         changing(CredentialPools, (pools) => ({
           ...pools,
-          load: (...args) => counted("load", pools.load(...args)),
-          health: (...args) => counted("health", pools.health(...args))
+          load: (owner, provider, known) =>
+            counted(known === undefined ? "load" : "parkings", pools.load(owner, provider, known))
         }))
       ]),
       Layer.fresh
@@ -259,7 +259,7 @@ describe("pools", () => {
           yield* TestClock.adjust(1000)
           assert.deepStrictEqual(yield* sealsIn(owner), ["verified"])
         }
-        assert.deepStrictEqual(read(), { load: 1, health: 1, verify: 2 })
+        assert.deepStrictEqual(read(), { load: 1, parkings: 1, verify: 2 })
       }).pipe(Effect.provide(layer))
     }).pipe(Effect.provide(inMemory()))
   })
@@ -296,10 +296,10 @@ describe("pools", () => {
         yield* Effect.gen(function* () {
           const all = ["verified", "verified", "verified"]
           assert.deepStrictEqual(yield* sealsIn(owner), all)
-          assert.deepStrictEqual(read(), { load: 1, health: 0, verify: 3 })
+          assert.deepStrictEqual(read(), { load: 1, parkings: 0, verify: 3 })
           yield* update(owner, first, { disabled: true })
           assert.deepStrictEqual(yield* sealsIn(owner), all)
-          assert.deepStrictEqual(read(), { load: 2, health: 0, verify: 4 })
+          assert.deepStrictEqual(read(), { load: 2, parkings: 0, verify: 4 })
 
           keyStore.answer = away
           yield* update(owner, second, { name: "renamed" })
@@ -307,12 +307,12 @@ describe("pools", () => {
           const parking = { account_id: owner.account_id, credential_id: first, key_version: 1, model: "", epoch: 0 }
           yield* store([{ ...parking, cause: "rejected", strikes: 1, remaining: 1000 }])
           assert.deepStrictEqual(yield* sealsIn(owner), all)
-          assert.deepStrictEqual(read(), { load: 3, health: 1, verify: 4 })
+          assert.deepStrictEqual(read(), { load: 3, parkings: 1, verify: 4 })
           const row = credentials.get(first) ?? assert.fail("no row")
           credentials.set(first, { ...row, sealed: { ...row.sealed, wrapped_dek: new Uint8Array(60) } })
           yield* TestClock.adjust("1 minute")
           assert.deepStrictEqual(yield* sealsIn(owner), all)
-          assert.deepStrictEqual(read(), { load: 4, health: 1, verify: 4 })
+          assert.deepStrictEqual(read(), { load: 4, parkings: 1, verify: 4 })
 
           credentials.set(first, { ...row, credential: { ...row.credential, is_required: true } })
           assert.includeMembers(yield* sealsIn(owner), ["unavailable"], "control: what was sealed is another")
@@ -400,7 +400,6 @@ describe("what a process keeps of pools", () => {
       Layer.succeed(CredentialPools, {
         versions: ({ workspace_id = WorkspaceId.make(owners[0]?.workspace_id ?? "") }) =>
           Effect.succeedSome({ workspace_id, pools: [state] }),
-        health: () => pool,
         load: ({ workspace_id }) =>
           Effect.andThen(
             Effect.sync(() => read.push(workspace_id)),
@@ -453,7 +452,7 @@ describe("what a process keeps of pools", () => {
     })
   })
 
-  it.effect("is used without the default workspace's name as well, within its freshness alone", () => {
+  it.effect("is used without asking within its freshness, and the default workspace is asked for each time", () => {
     let asked = 0
     const { account_id } = owners[0] ?? assert.fail()
     const counted = changing(CredentialPools, (pools) => ({
@@ -467,15 +466,17 @@ describe("what a process keeps of pools", () => {
       const owner = yield* newTenant
       yield* Effect.gen(function* () {
         const { current } = yield* Pools
-        const askedAfter = Effect.fnUntraced(function* (freshness: number) {
-          const { workspace_id } = yield* current({ account_id: owner.account_id }, ["azure"], freshness)
+        const askedAfter = Effect.fnUntraced(function* (freshness: number, named = true) {
+          const asking = named ? owner : { account_id: owner.account_id }
+          const { workspace_id } = yield* current(asking, ["azure"], freshness)
           assert.strictEqual(workspace_id, owner.workspace_id)
           return asked
         })
-        assert.strictEqual(yield* askedAfter(0), 1)
-        assert.strictEqual(yield* askedAfter(1000), 1)
-        yield* TestClock.adjust(1001)
+        assert.strictEqual(yield* askedAfter(1000, false), 1)
+        assert.strictEqual(yield* askedAfter(1000, false), 2)
         assert.strictEqual(yield* askedAfter(1000), 2)
+        yield* TestClock.adjust(1001)
+        assert.strictEqual(yield* askedAfter(1000), 3)
         assert.instanceOf(yield* Effect.flip(current({ account_id }, ["azure"])), UnknownWorkspace)
       }).pipe(Effect.provide(Layer.fresh(Layer.provide(Pools.layer, counted))))
     }).pipe(Effect.provide(inMemory()))

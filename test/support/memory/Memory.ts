@@ -397,12 +397,14 @@ const credentialPools = Layer.effect(
         )
       }
     }
-    const load: CredentialPools["Service"]["load"] = ({ account_id, workspace_id }, provider) =>
+    const load: CredentialPools["Service"]["load"] = ({ account_id, workspace_id }, provider, known) =>
       Effect.clockWith((clock) =>
         Effect.succeed(
           liveIn(account_id, workspace_id) === undefined
             ? Option.none()
-            : Option.some(poolIn(account_id, workspace_id, provider, monotonicMillis(clock)))
+            : Option.map(Option.some(poolIn(account_id, workspace_id, provider, monotonicMillis(clock))), (pool) =>
+                pool.version === known ? { ...pool, rows: undefined } : pool
+              )
         )
       )
     return {
@@ -413,8 +415,7 @@ const credentialPools = Layer.effect(
             pools: providers.map((provider) => poolIn(account_id, workspace_id, provider, 0))
           }))
         ),
-      load,
-      health: load
+      load
     }
   })
 )

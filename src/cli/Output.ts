@@ -2,7 +2,7 @@ import { writeFileSync } from "node:fs"
 import { Socket } from "node:net"
 import type { Writable } from "node:stream"
 import { Console, Context, Data, DateTime, Effect, Redacted } from "effect"
-import { CliOutput } from "effect/cli"
+import { CliError, CliOutput } from "effect/cli"
 import { root, unprintable } from "./Arguments.ts"
 
 interface Screen {
@@ -169,7 +169,27 @@ export const printPages = Effect.fnUntraced(function* <A extends Values<A>, E, R
 
 const formatter = CliOutput.defaultFormatter({ colors: false })
 
-/** Leaves out anything long enough to be a key or a hash. */
+const unseen = "…"
+
+/** An error that repeats no positional argument and no value of a flag: either may be a key. */
+const withoutValues = (error: CliError.CliError) => {
+  switch (error._tag) {
+    case "InvalidValue": {
+      const { expected, kind, option, value } = error
+      return new CliError.InvalidValue({ expected, kind, option, value: value === "" ? "" : unseen })
+    }
+    case "UnexpectedArgument":
+      return new CliError.UnexpectedArgument({ arguments: error.arguments.map(() => unseen) })
+    case "UnknownSubcommand": {
+      const { parent, suggestions } = error
+      return new CliError.UnknownSubcommand({ parent, subcommand: unseen, suggestions })
+    }
+    default:
+      return error
+  }
+}
+
+/** Leaves out anything long enough to be a key or a hash, such as a flag that is none. */
 const withoutSecrets = (text: string) => text.replace(/[^\s"'`]{24,}/g, "…")
 
 /** A presenter cannot fail, so output that cannot be written is a defect. */
@@ -184,7 +204,7 @@ export const layerHelp = CliOutput.layerPresenter({
         return event.reason === "Requested" ? show(text) : Console.error(text)
       }
       case "InvalidInvocation": {
-        const errors = withoutSecrets(formatter.formatErrors(event.errors))
+        const errors = withoutSecrets(formatter.formatErrors(event.errors.map(withoutValues)))
         return Console.error(`${formatter.formatHelpDoc(event.helpDoc)}\n${errors}`)
       }
       case "Version":

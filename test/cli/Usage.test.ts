@@ -23,7 +23,7 @@ const planHashExpected = "must be 64 lowercase hexadecimal characters."
 
 describe("wrong usage ends with exit code 2 before any database is opened (D40)", () => {
   it.live.each<readonly [name: string, args: string, says: RegExp]>([
-    ["an unknown command", "acount create", /acount/],
+    ["an unknown command", "acount create", /Unknown subcommand "…" for "byok"\n\n {2}.*\n {4}account/],
     ["a command that needs another one", "account", /create +Create an account/],
     ["a flag that is missing", `workspace create --account ${uuid}`, /Missing required flag: --name/],
     ["an unknown flag", `api-key issue --account ${uuid} --name n --managment`, /--managment/]
@@ -80,7 +80,10 @@ describe("wrong usage ends with exit code 2 before any database is opened (D40)"
   it.live.each([
     ["an argument too many", `api-key revoke HASH ${key}`],
     ["an argument of a command that reads it from standard input", `leak find ${key}`],
-    ["a command", `api-key ${key}`]
+    ["a command", `api-key ${key}`],
+    ["a short argument too many", "leak find sk-canary-0123456"],
+    ["a short command", "sk-canary-0123456"],
+    ["the level of the log", "account list --log-level sk-canary-0123456"]
   ])("a key given as %s is not echoed either", ([, args]) =>
     Effect.gen(function* () {
       const { code, stderr, stdout } = yield* runCommand((args ?? "").split(" "))

@@ -44,8 +44,13 @@ describe("a role without the privilege to create tables", () => {
   it.live("is told so on an empty database, not what failed afterwards (C4)", () =>
     Effect.gen(function* () {
       const { url } = yield* newRole(yield* freshDatabase)
-      const { code, stderr } = yield* runCommand(["migrate"], { DATABASE_URL: url })
-      assert.deepStrictEqual([code, stderr], [1, "DATABASE_URL: the user lacks a permission (42501).\n"])
+      for (const args of [["migrate"], ["account", "create", "--name", "n"]]) {
+        const { code, stderr } = yield* runCommand(args, { DATABASE_URL: url })
+        assert.deepStrictEqual(
+          [code, stderr],
+          [1, "DATABASE_URL: the user lacks a permission (42501); run `byok migrate` as the owner of the database.\n"]
+        )
+      }
     })
   )
 })
@@ -156,7 +161,10 @@ describe("a role with the privileges that docs/operating.md grants", () => {
       yield* sql`DELETE FROM effect_sql_migrations WHERE migration_id >= ${latest}`
       const migrate = yield* runCommand(["migrate"], settings)
       assert.strictEqual(migrate.code, 1)
-      assert.match(migrate.stderr, /^DATABASE_URL: the user lacks a permission \(42501\)\.\n$/)
+      assert.match(
+        migrate.stderr,
+        /^DATABASE_URL: the user lacks a permission \(42501\); run `byok migrate` as the owner of the database\.\n$/
+      )
     })
   )
 })

@@ -102,7 +102,7 @@ describe("at the start of the service, a database", () => {
     ["28P01", ": the user or password was rejected (28P01)."],
     ["28000", ": the user or password was rejected (28000)."],
     ["3D000", ": the database does not exist (3D000)."],
-    ["42501", ": the user lacks a permission (42501)."],
+    ["42501", ": the user lacks a permission (42501); run `byok migrate` as the owner of the database."],
     ["53300", " cannot be used: the database takes no more connections (UnknownError 53300)."]
   ])("that answers %s is not retried", ([sqlstate, fault]) =>
     Effect.gen(function* () {
@@ -153,7 +153,10 @@ describe("at the start of the service, a database", () => {
     Effect.gen(function* () {
       const { port, refused } = yield* refusingPostgres("57P03", "no, canary")
       const sentence = yield* refusalOf(`${urlOf(port)}?sslmode=require`)
-      assert.strictEqual(sentence, "DATABASE_URL: the database does not speak TLS.")
+      assert.strictEqual(
+        sentence,
+        "DATABASE_URL: the database does not speak TLS; leave sslmode out of the URL for one on this machine."
+      )
       assert.strictEqual(refused(), 0)
     })
   )

@@ -33,9 +33,9 @@ const poolerHint = " Behind a transaction pooler such as PgBouncer, set DATABASE
 const permanent: ReadonlyArray<readonly [failure: RegExp, fault: string, hint?: string]> = [
   [/^AuthenticationError\b/, "the user or password was rejected"],
   [/ 3D000$/, "the database does not exist"],
-  [/ 42501$/, "the user lacks a permission"],
+  [/ 42501$/, "the user lacks a permission", "; run `byok migrate` as the owner of the database"],
   [/ 55P03$/, "its schema is locked, for example by a backup or another migration", "; try again when that has ended"],
-  [/^TlsDeclined\b/, "the database does not speak TLS"],
+  [/^TlsDeclined\b/, "the database does not speak TLS", "; leave sslmode out of the URL for one on this machine"],
   [/ ERR_TLS_CERT_ALTNAME_INVALID$/, "its certificate is for another host"],
   [/ (\w*SELF_SIGNED_CERT\w*|UNABLE_TO_\w+|CERT_UNTRUSTED|INVALID_CA)$/, "its certificate is not trusted", caHint],
   [/ CERT_\w+$/, "its certificate is not valid"]

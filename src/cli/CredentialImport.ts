@@ -80,10 +80,11 @@ const unreadable = (error: unknown) =>
 
 const hasIssues = (error: unknown): error is InvalidParams => error instanceof InvalidParams
 
-/** Imports the records of a file, many at a time, and prints a line for each, in their order. */
+/** Imports the records of a file, many at a time, and prints a line for each whose kind it `prints`, in their order. */
 const importAll = Effect.fnUntraced(function* <E, R>(
   { chunks, size }: Source,
   summary: (counts: Counts) => string,
+  prints: (kind: ReturnType<typeof kindOf>) => boolean,
   importOne: (record: Extract<Entry, { readonly body: unknown }>) => Effect.Effect<Result, E | InvalidParams, R>
 ) {
   const counts = { bytes: 0, imported: 0, replayed: 0, refused: 0 }
@@ -102,8 +103,9 @@ const importAll = Effect.fnUntraced(function* <E, R>(
           Effect.succeed({ line: entry.line, issues: error.metadata.issues })
         )
   const report = Effect.fnUntraced(function* (result: Result) {
-    counts[kindOf(result)] += 1
-    yield* writeWhole(`${toJson(result)}\n`, `${summary(counts)}; run it again`)
+    const kind = kindOf(result)
+    counts[kind] += 1
+    if (prints(kind)) yield* writeWhole(`${toJson(result)}\n`, `${summary(counts)}; run it again`)
     if (visible) yield* progress.report({ ...counts })
   })
 
@@ -125,18 +127,27 @@ const importAll = Effect.fnUntraced(function* <E, R>(
 const importInto = Effect.fnUntraced(function* (source: Source, account_id: AccountId, journal: string) {
   yield* (yield* OperatorCredentials).requireAccount(account_id)
   const salt = yield* openJournal(journal, account_id)
-  yield* importAll(source, summaryOf, ({ body, line }) =>
-    Effect.map(
-      Effect.provideService(importCredential(body, salt), CurrentCaller, { account_id }),
-      ({ credential: { id, label }, replayed }) => ({ line, id, label, replayed })
-    )
+  yield* importAll(
+    source,
+    summaryOf,
+    () => true,
+    ({ body, line }) =>
+      Effect.map(
+        Effect.provideService(importCredential(body, salt), CurrentCaller, { account_id }),
+        ({ credential: { id, label }, replayed }) => ({ line, id, label, replayed })
+      )
   )
 })
 
 const check = Effect.fnUntraced(function* (source: Source, account_id: AccountId, journal: string | undefined) {
   yield* (yield* OperatorCredentials).requireAccount(account_id)
   const checkRecord = yield* makeImportCheck(account_id, yield* saltOf(journal, account_id))
-  yield* importAll(source, checkedSummaryOf, ({ body, line }) => Effect.as(checkRecord(body), { line, issues: [] }))
+  yield* importAll(
+    source,
+    checkedSummaryOf,
+    (kind) => kind === "refused",
+    ({ body, line }) => Effect.as(checkRecord(body), { line, issues: [] })
+  )
 })
 
 /** Wrong usage that only the whole command line shows. */

@@ -1,9 +1,9 @@
 // A gateway in Go that tries a customer's own keys, with the standard library: go run gateway.go SOCKET ACCOUNT UPSTREAM
 package main
-import ("bytes"; "context"; "encoding/json"; "fmt"; "io"; "log"; "net"; "net/http"; "os"; "strings"; "time")
+import ("bufio"; "bytes"; "context"; "encoding/json"; "fmt"; "io"; "log"; "net"; "net/http"; "os"; "strings"; "time")
 type object = map[string]any
 var dial = func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", os.Args[1]) }
-var byok = http.Client{Transport: &http.Transport{DialContext: dial}}
+var byok, upstream = http.Client{Transport: &http.Transport{DialContext: dial}}, http.Client{Timeout: 10 * time.Minute}
 func ask(route string, body object) object {
 	text, _ := json.Marshal(body)
 	var answer struct { Data object; Error json.RawMessage }
@@ -15,16 +15,26 @@ func ask(route string, body object) object {
 func main() {
 	if len(os.Args) != 4 || !strings.HasPrefix(os.Args[3], "http") { log.Fatal("usage: go run gateway.go SOCKET ACCOUNT URL") }
 	targets := []object{{"provider": "openai", "endpoint": object{"shared": false}}}
-	answer := ask("/v1/routes", object{"account_id": os.Args[2], "model": "openai/gpt-4o", "targets": targets})
-	for route := answer["route"]; answer["next"] != nil; {
-		attempt, report := answer["next"].(object), object{"status": nil}
+	opened := ask("/v1/routes", object{"account_id": os.Args[2], "model": "openai/gpt-4o", "targets": targets})
+	for answer := opened; answer["next"] != nil; {
+		attempt, report, text := answer["next"].(object), object{"status": nil}, []byte{}
 		request, _ := http.NewRequest("POST", os.Args[3], strings.NewReader("{}"))
 		request.Header.Set("Authorization", "Bearer "+attempt["key"].(string))
-		response, err := (&http.Client{Timeout: time.Minute}).Do(request)
-		if err == nil { report = object{"status": response.StatusCode, "retry_after": response.Header.Get("Retry-After")} }
-		answer = ask(fmt.Sprintf("/v1/routes/%v/attempts/%v", route, attempt["attempt"]), report)
+		response, err := upstream.Do(request)
+		if err == nil {
+			var refusal struct { Error struct { Code, Type, Status any } }
+			if response.StatusCode >= 400 { text, _ = io.ReadAll(response.Body); json.Unmarshal(text, &refusal) }
+			codes := []any{refusal.Error.Code, refusal.Error.Type, refusal.Error.Status}
+			report = object{"status": response.StatusCode, "retry_after": response.Header.Get("Retry-After"), "codes": codes}
+		}
+		answer = ask(fmt.Sprintf("/v1/routes/%v/attempts/%v", opened["route"], attempt["attempt"]), report)
 		fmt.Fprintln(os.Stderr, attempt["label"], answer["outcome"])
-		if err == nil && response.StatusCode == 200 { io.Copy(os.Stdout, response.Body); return }
+		if answer["outcome"] != "succeeded" && answer["outcome"] != "request_refused" { continue }
+		lines := bufio.NewScanner(io.MultiReader(bytes.NewReader(text), response.Body))
+		// Upstreams repeat keys; a line break never cuts one in two.
+		for lines.Buffer(nil, 1<<30); lines.Scan(); { fmt.Println(strings.ReplaceAll(lines.Text(), attempt["key"].(string), "<key>")) }
+		os.Exit(map[any]int{"request_refused": 1}[answer["outcome"]])
 	}
-	log.Fatal("no key could serve the request")
+	reasons, _ := json.Marshal(opened["providers"])
+	log.Fatalf("no key could serve the request: %s", reasons)
 }

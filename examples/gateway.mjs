@@ -1,6 +1,8 @@
 // A gateway in Node.js that tries a customer's own keys: node gateway.mjs SOCKET ACCOUNT UPSTREAM
 import { once } from "node:events"
 import { request } from "node:http"
+import { createInterface } from "node:readline"
+import { Readable } from "node:stream"
 import { json } from "node:stream/consumers"
 const [socketPath = "", account_id = "", upstream = ""] = process.argv.slice(2)
 process.exitCode = 1
@@ -10,21 +12,24 @@ if (upstream === "") throw new Error("usage: node gateway.mjs SOCKET ACCOUNT UPS
 const ask = async (path, body) => {
   const headers = { "content-type": "application/json" }
   const sent = request({ socketPath, path, method: "POST", headers }).end(JSON.stringify(body))
-  const [answer] = await once(sent, "response")
-  const { data, error } = /** @type {any} */ (await json(answer))
+  const { data, error } = /** @type {any} */ (await json((await once(sent, "response"))[0]))
   return data ?? Promise.reject(new Error(`byok refused: ${JSON.stringify(error)}`))
 }
 const targets = [{ provider: "openai", endpoint: { shared: false } }]
-let answer
-let { next, route } = await ask("/v1/routes", { account_id, model: "openai/gpt-4o", targets })
+let { next, outcome, providers, route } = await ask("/v1/routes", { account_id, model: "openai/gpt-4o", targets })
 while (next) {
-  const headers = { authorization: `Bearer ${next.key}` }
-  answer = await fetch(upstream, { method: "POST", headers, body: "{}" }).catch(() => undefined)
+  const { attempt, key, label } = next
+  const sent = { method: "POST", headers: { authorization: `Bearer ${key}` }, body: "{}" }
+  const answer = await fetch(upstream, sent).catch(() => undefined)
+  const refusal = answer?.ok === false ? await answer.text().catch(() => "") : "{}"
+  const { error } = await new Response(refusal).json().then(Object, Object)
   const report = { status: answer?.status ?? null, retry_after: answer?.headers.get("retry-after") ?? null }
-  const { next: other, outcome } = await ask(`/v1/routes/${route}/attempts/${next.attempt}`, report)
-  console.error(next.label, outcome)
-  next = other
+  const codes = [error?.code, error?.type, error?.status]
+  ;({ next, outcome } = await ask(`/v1/routes/${route}/attempts/${attempt}`, { ...report, codes }))
+  console.error(label, outcome)
+  const body = { succeeded: answer?.body, request_refused: [refusal] }[String(outcome)] ?? []
+  // Upstreams repeat keys; a line break never cuts one in two.
+  for await (const line of createInterface(Readable.from(body))) console.log(line.replaceAll(key, "<key>"))
 }
-if (!answer?.ok) throw new Error("no key could serve the request")
-process.stdout.write(await answer.text())
-process.exitCode = 0
+if (outcome === "succeeded") process.exitCode = 0
+else if (outcome !== "request_refused") throw new Error(`no key could serve the request: ${JSON.stringify(providers)}`)

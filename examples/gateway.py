@@ -12,18 +12,26 @@ def ask(route, body):
         answer = json.loads(byok.getresponse().read())
     except (OSError, http.client.HTTPException) as error: sys.exit(f"byok does not answer on {path}: {error}")
     return answer["data"] if "data" in answer else sys.exit(f"byok refused: {json.dumps(answer['error'])}")
+def codes_in(text):
+    try: return [json.loads(text)["error"].get(name) for name in ("code", "type", "status")]
+    except (ValueError, LookupError, TypeError, AttributeError): return []
 
 targets = [{"provider": "openai", "endpoint": {"shared": False}}]
-answer = ask("/v1/routes", {"account_id": account, "model": "openai/gpt-4o", "targets": targets})
-route, response = answer["route"], None
+answer = opened = ask("/v1/routes", {"account_id": account, "model": "openai/gpt-4o", "targets": targets})
 while attempt := answer["next"]:
+    key, lines, report = attempt["key"], [], {"status": None}
     try:
-        request = urllib.request.Request(upstream, b"{}", {"authorization": "Bearer " + attempt["key"]})
-        response = urllib.request.urlopen(request, timeout=60)
+        request = urllib.request.Request(upstream, b"{}", {"authorization": "Bearer " + key})
+        lines = response = urllib.request.urlopen(request, timeout=60)
         report = {"status": response.status}
-    except urllib.error.HTTPError as error: report = {"status": error.code, "retry_after": error.headers["retry-after"]}
-    except (OSError, http.client.HTTPException, ValueError): report = {"status": None}
-    answer = ask(f"/v1/routes/{route}/attempts/{attempt['attempt']}", report)
+    except urllib.error.HTTPError as error:
+        lines = [error.read()]
+        report = {"status": error.code, "retry_after": error.headers["retry-after"], "codes": codes_in(lines[0])}
+    except (OSError, http.client.HTTPException, ValueError): pass
+    answer = ask(f"/v1/routes/{opened['route']}/attempts/{attempt['attempt']}", report)
     print(attempt["label"], answer["outcome"], file=sys.stderr)
-if not response: sys.exit("no key could serve the request")
-sys.stdout.write(response.read().decode())
+    if answer["outcome"] in ("succeeded", "request_refused"):
+        for line in lines:  # Upstreams repeat keys; a line break never cuts one in two.
+            print(line.replace(key.encode(), b"<key>").decode(errors="replace"), end="", flush=True)
+        sys.exit(answer["outcome"] == "request_refused")
+sys.exit(f"no key could serve the request: {json.dumps(opened['providers'])}")

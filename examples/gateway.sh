@@ -4,20 +4,35 @@ set -eu
 fail() { echo "$1" >&2 && exit 1; }
 [ $# = 3 ] || fail "usage: sh gateway.sh SOCKET ACCOUNT UPSTREAM"
 socket=$1 account=$2 upstream=$3
-body=$(mktemp) && trap 'rm -f "$body"' EXIT
 ask() { curl -sS --fail-with-body --unix-socket "$socket" "http://byok$1" -H 'Content-Type: application/json' -d "$2"; }
+of() { printf %s "$answer" | jq -cr "$1"; }
+# Upstreams repeat keys; a line break never cuts one in two.
+pass_on() { KEY=$key jq -Rr --unbuffered 'split(env.KEY) | join("<key>")'; }
 
-targets='[{"provider":"openai","endpoint":{"shared":false}}]' status=null
+# Tries the key of $answer, and the next ones after it.
+try() {
+  n=$(of '.data.next.attempt // empty') key=$(of .data.next.key) label=$(of .data.next.label)
+  [ "$n" ] || fail "no key could serve the request: $reasons"
+  # Through standard input: everybody on the machine can see the arguments of a process.
+  of '"header = \"Authorization: Bearer \(.data.next.key)\""' | curl -sSNi -y 60 -K - "$upstream" -d '{}' | {
+    status=null retry='' refusal=''
+    while IFS=" $(printf '\r')" read -r name value && [ "$name" ]; do
+      case $name in HTTP/*) status=${value%%[!0-9]*} ;; [Rr]etry-[Aa]fter:) retry=$value ;; esac
+    done
+    [ "$status" = null ] || [ "$status" -lt 400 ] || refusal=$(cat)
+    report=$(printf %s "$refusal" | jq -Rsc --argjson status "$status" --arg retry_after "$retry" \
+      '{$status, $retry_after, codes: [fromjson? | .error? | objects | .code, .type, .status]}')
+    answer=$(ask "/v1/routes/$route/attempts/$n" "$report") || fail "byok did not take the report: $answer"
+    echo "$label $(of .data.outcome)" >&2
+    case $(of .data.outcome) in
+      succeeded) pass_on ;;
+      request_refused) printf %s "$refusal" | pass_on && exit 1 ;;
+      *) try ;;
+    esac
+  }
+}
+targets='[{"provider":"openai","endpoint":{"shared":false}}]'
 answer=$(ask /v1/routes "{\"account_id\":\"$account\",\"model\":\"openai/gpt-4o\",\"targets\":$targets}") ||
   fail "byok did not open a route on $socket: $answer"
-route=$(echo "$answer" | jq -r .data.route)
-while n=$(echo "$answer" | jq -er '.data.next.attempt // empty'); do
-  label=$(echo "$answer" | jq -r .data.next.label)
-  # Through standard input: everybody on the machine can see the arguments of a process.
-  status=$(echo "$answer" | jq -r '"header = \"Authorization: Bearer \(.data.next.key)\""' |
-    curl -sS -m 60 -K - -o "$body" -w '%{http_code}' "$upstream" -d '{}') || status=null
-  answer=$(ask "/v1/routes/$route/attempts/$n" "{\"status\":$status}") || fail "byok did not take the report: $answer"
-  echo "$label $(echo "$answer" | jq -r .data.outcome)" >&2
-done
-[ "$status" = 200 ] || fail "no key could serve the request"
-cat "$body"
+route=$(of .data.route) reasons=$(of .data.providers)
+try

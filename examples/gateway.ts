@@ -46,7 +46,14 @@ export const gateway = ({ account_id, shared, upstream, workspace_id }: Gateway)
       const request = { account_id, workspace_id, model, targets }
       const planned = yield* plan(yield* Schema.decodeUnknownEffect(RoutingRequest)(request))
 
-      const response = yield* run(planned, (_step, lease) =>
+      const reasons = planned.providers.flatMap(({ credentials }) =>
+        credentials.flatMap(({ credential_id, exclusions }) =>
+          exclusions.map(({ reason }) => `${credential_id} ${reason}`)
+        )
+      )
+      const unserved = ["no key could serve the request", ...reasons].join("; ")
+
+      return yield* run(planned, (_step, lease) =>
         Effect.gen(function* () {
           const leaving = new AbortController()
           const headers = { authorization: `Bearer ${lease?.text() ?? shared}`, "content-type": "application/json" }
@@ -74,12 +81,11 @@ export const gateway = ({ account_id, shared, upstream, workspace_id }: Gateway)
           const outcome = outcomeOf({ status: answer?.status ?? null, codes: errorCodesIn(text), retry_after }, now)
           return { outcome, value: HttpServerResponse.text(safe, { status: answer?.status ?? 502 }) }
         })
+      ).pipe(
+        Effect.catchTag("Exhausted", ({ retry_at }) => Effect.succeed(failure(retry_at === null ? 502 : 429, unserved)))
       )
-      return response
     }).pipe(
       Effect.catchTags({
-        Exhausted: ({ retry_at }) =>
-          Effect.succeed(failure(retry_at === null ? 502 : 429, "no key could serve the request")),
         // byok cannot tell whether shared capacity is allowed, so it is not used either.
         PoolsUnavailable: () => Effect.succeed(failure(503, "try again")),
         UnknownWorkspace: () => Effect.succeed(failure(403, "the workspace does not exist any more")),

@@ -124,6 +124,8 @@ const isOneOf = ({ abandoned, status }: { readonly abandoned?: boolean; readonly
 
 const status = "must be a status from 100 to 599, or null if the upstream did not answer"
 
+const code = "must be a string, a number or null"
+
 /** What came of an attempt: the upstream's answer, or that it was abandoned. */
 const Report = Schema.Struct({
   status: Schema.optionalKey(
@@ -138,8 +140,11 @@ const Report = Schema.Struct({
     })
   ),
   codes: Schema.optionalKey(
-    Schema.Array(Schema.String)
-      .annotate({ message: "must be a list of strings", description: "`code`, `type` and `status` of the error." })
+    Schema.Array(Schema.Union([Schema.String, Schema.Finite, Schema.Null]).annotate({ message: code }))
+      .annotate({
+        message: "must be a list",
+        description: "`code`, `type` and `status` of the upstream's error as they are. Only strings count."
+      })
       .check(Schema.isMaxLength(20, { message: "must have at most 20 elements" }))
   ),
   abandoned: Schema.optionalKey(Schema.Boolean.annotate({ message: "must be true or false" }))

@@ -124,8 +124,9 @@ const routes = HttpApiBuilder.group(
       report: ({ params: { id, n }, payload: { codes = [], retry_after = null, status } }) =>
         Effect.gen(function* () {
           const now = yield* Effect.clockWith((clock) => Effect.sync(() => clock.currentTimeMillisUnsafe()))
+          const answered = { codes: codes.filter((code) => typeof code === "string"), retry_after }
           const outcome =
-            status === undefined ? ({ _tag: "Abandoned" } as const) : outcomeOf({ status, codes, retry_after }, now)
+            status === undefined ? ({ _tag: "Abandoned" } as const) : outcomeOf({ status, ...answered }, now)
           const answer = yield* Effect.catchTags(report(id, n, outcome), {
             AttemptNotOpen: () => new AnotherAttemptOpen(),
             PoolsUnavailable: unavailable

@@ -1,6 +1,9 @@
-import { execFile, spawnSync } from "node:child_process"
+import { execFile, spawn, spawnSync } from "node:child_process"
+import { once } from "node:events"
 import { existsSync, readFileSync } from "node:fs"
+import type { ServerResponse } from "node:http"
 import { join } from "node:path"
+import { text } from "node:stream/consumers"
 import { assert } from "@effect/vitest"
 import { Effect, Exit, Option, Redacted, Scope } from "effect"
 import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
@@ -28,51 +31,85 @@ layerLive(TestService.layerWith({ settings }))("the socket for gateways, beside 
     ["gateway.mjs", process.execPath, "--version"],
     ["gateway.sh", "sh", "-c", "jq --version"],
     ["gateway.go", "go", "version"]
-  ] as const)("serves %s of 30 lines, whose keys fail one after the other", ([file, program, ...probe], context) =>
-    Effect.gen(function* () {
-      // npm installs no other languages: .ci/run does, and the last lines of a run count what was skipped.
-      if (spawnSync(program, probe).status !== 0) return context.skip(`${[program, ...probe].join(" ")} fails here`)
-      const script = join(import.meta.dirname, "../../examples", file)
-      assert.isAtMost(readFileSync(script, "utf8").trimEnd().split("\n").length, 30)
-      const { account_id, create } = yield* TestService.newTenant
-      const limited = "sk-limited-0123456789-0123456789"
-      for (const one of [bad, limited, key]) createdId(yield* create({ provider: "openai", key: one }))
-      const path = yield* socketPath
-      yield* listening(path)
-      const upstream = yield* fakeUpstream((given, response) => {
-        if (given === key) return response.end("hello")
-        if (given === limited) return response.writeHead(429, { "retry-after": "30" }).end()
-        return response.writeHead(401).end(given)
-      })
-      const runIn = program === "go" ? ["run", script] : [script]
-      const served = (...given: ReadonlyArray<string>) =>
-        Effect.promise(
-          () =>
-            new Promise<string>((resolve) =>
-              execFile(program, [...runIn, ...given], (error, stdout, stderr) =>
-                resolve(`${stdout}|${stderr}${error === null ? "" : "failed"}`)
-              )
-            )
+  ] as const)(
+    "serves %s of 40 lines, which streams, and shows why nothing did and no key (Q22)",
+    ([file, program, ...probe], context) =>
+      Effect.gen(function* () {
+        // npm installs no other languages: .ci/run does, and the last lines of a run count what was skipped.
+        if (spawnSync(program, probe).status !== 0) return context.skip(`${[program, ...probe].join(" ")} fails here`)
+        const script = join(import.meta.dirname, "../../examples", file)
+        assert.isAtMost(readFileSync(script, "utf8").trimEnd().split("\n").length, 40)
+        const { account_id, create, update } = yield* TestService.newTenant
+        const spent = "sk-spent-0123456789-0123456789"
+        const ids = yield* Effect.forEach([bad, spent, key], (one) =>
+          Effect.map(create({ provider: "openai", key: one }), createdId)
         )
-      const toKeys = served(path, account_id, upstream.url)
-      assert.strictEqual(yield* toKeys, "hello|sk-...6789 rejected\nsk-...6789 rate_limited\nsk-...AbCd succeeded\n")
-      assert.deepStrictEqual(upstream.seen(), [bad, limited, key])
-      assert.strictEqual(yield* toKeys, "hello|sk-...AbCd succeeded\n", "what failed is parked")
-      assert.deepStrictEqual(upstream.seen(), [key])
+        const path = yield* socketPath
+        yield* listening(path)
+        let answer = (response: ServerResponse): unknown => response.end("hello\n")
+        const upstream = yield* fakeUpstream((given, response) => {
+          if (given === key) return answer(response)
+          // As OpenAI does: some of its errors have no code.
+          const error = given === spent ? { code: "insufficient_quota", type: null } : { code: null, message: given }
+          return response.writeHead(given === spent ? 429 : 401, { "retry-after": "30" }).end(JSON.stringify({ error }))
+        })
+        const runIn = program === "go" ? ["run", script] : [script]
+        const running = (...given: ReadonlyArray<string>) => spawn(program, [...runIn, ...given])
+        const served = (...given: ReadonlyArray<string>) =>
+          Effect.promise(async () => {
+            const child = running(...given)
+            const ended = once(child, "close")
+            const said = await Promise.all([text(child.stdout), text(child.stderr)])
+            const [code] = (await ended) as [number]
+            return `${said.join("|")}${code === 0 ? "" : "failed"}`
+          })
+        const toKeys = served(path, account_id, upstream.url)
+        const outcomes = "sk-...6789 rejected\nsk-...6789 quota_exhausted\nsk-...AbCd succeeded\n"
+        assert.strictEqual(yield* toKeys, `hello\n|${outcomes}`)
+        assert.deepStrictEqual(upstream.seen(), [bad, spent, key])
+        assert.strictEqual(yield* toKeys, "hello\n|sk-...AbCd succeeded\n", "what failed is parked")
+        assert.deepStrictEqual(upstream.seen(), [key])
 
-      const closed = "http://127.0.0.1:9/"
-      for (const [given, said] of [
-        [[path, account_id, closed], /upstream_failed\n.*no key could serve the request/],
-        [[`${path}.none`, account_id, closed], /gateway\.sock|answer/],
-        [[path, account_id.replace(/^./, "x"), closed], /must be a UUID/],
-        [[], /usage: .*SOCKET ACCOUNT/]
-      ] as const) {
-        const text = yield* served(...given)
-        assert.match(text, said)
-        assert.match(text, /^\|(.+\n){1,3}failed$/, "sentences on standard error, no stack, and a failure")
-        assert.notInclude(text, key)
-      }
-    })
+        const refusal = `{"error":{"message":"no such model for KEY","code":null,"status":400}}\n`
+        answer = (response) => response.writeHead(400).end(refusal.replace("KEY", key))
+        const shown = refusal.replace("KEY", "<key>")
+        assert.match(
+          yield* toKeys,
+          new RegExp(`^${shown.replace(/[{}]/g, "\\$&")}\\|sk-...AbCd request_refused\n(exit status 1\n)?failed$`)
+        )
+
+        let finish = () => {}
+        answer = (response) => {
+          response.write(`data: ${key.slice(0, 9)}`)
+          setTimeout(() => response.write(`${key.slice(9)}\n`), 50)
+          finish = () => void response.end("data: 2\n")
+        }
+        const streaming = running(path, account_id, upstream.url)
+        const [first] = (yield* Effect.promise(() => once(streaming.stdout, "data"))) as [Buffer]
+        assert.strictEqual(first.toString(), "data: <key>\n", "before the upstream has ended")
+        finish()
+        assert.strictEqual(yield* Effect.promise(() => text(streaming.stdout)), "data: 2\n")
+
+        const closed = "http://127.0.0.1:9/"
+        yield* update(ids[1] ?? "", { disabled: true })
+        const unserved = yield* served(path, account_id, closed)
+        assert.match(
+          unserved,
+          /^\|(curl: .*\n)?sk-...AbCd upstream_failed\n.*no key could serve the request: \[\{.*\}\]\n(exit status 1\n)?failed$/
+        )
+        for (const reason of ["disabled", "parked", "none_there"])
+          assert.match(unserved, new RegExp(`"reason": ?"${reason}"`))
+        for (const [given, said] of [
+          [[`${path}.none`, account_id, closed], /gateway\.sock|answer/],
+          [[path, account_id.replace(/^./, "x"), closed], /must be a UUID/],
+          [[], /usage: .*SOCKET ACCOUNT/]
+        ] as const) {
+          const sentences = yield* served(...given)
+          assert.match(sentences, said)
+          assert.match(sentences, /^\|(.+\n){1,3}failed$/, "sentences on standard error, no stack, and a failure")
+          assert.notInclude(sentences, key)
+        }
+      })
   )
 
   it.effect("answers as docs/gateway.md says to curl", () =>

@@ -1,8 +1,8 @@
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
-import { lstatSync, renameSync, rmSync, statSync } from "node:fs"
+import { lstatSync, realpathSync, renameSync, rmSync, type Stats, statSync } from "node:fs"
 import type { Server } from "node:http"
 import { connect } from "node:net"
-import { dirname } from "node:path"
+import { dirname, resolve } from "node:path"
 import { Data, Effect, Layer } from "effect"
 import { HttpRouter } from "effect/http"
 import { HttpApiBuilder } from "effect/http-api"
@@ -43,14 +43,29 @@ const attempt = <A>(run: () => A, why: (code: unknown) => string) =>
 
 const taken = refuse("must be a socket of one instance: another one listens there")
 
+/** A folder and all above it, each with whether it is the folder of the socket. */
+const foldersFrom = (folder: string): ReadonlyArray<{ readonly stats: Stats; readonly holds: boolean }> => {
+  const stats = statSync(folder)
+  const above = dirname(folder)
+  const others = above === folder ? [] : foldersFrom(above).map((each) => ({ ...each, holds: false }))
+  return [{ stats, holds: true }, ...others]
+}
+
+/** Whether another user could put a folder or a socket in the place of one in it. Nobody can below the folder if it is sticky. */
+const isOpenToOthers = ({ holds, stats: { mode, uid } }: ReturnType<typeof foldersFrom>[number]) =>
+  (uid !== 0 && uid !== process.geteuid?.()) || ((mode & 0o022) !== 0 && (holds || (mode & 0o1000) === 0))
+
 /** Makes way for the socket. A stale one is taken aside before it is removed: another instance may just have begun to listen. */
 const prepare = Effect.fnUntraced(function* (path: string) {
   if (Buffer.byteLength(path) > maxPath) return yield* refuse(`must have at most ${maxPath} bytes`)
-  const folder = yield* attempt(
-    () => statSync(dirname(path)),
+  const folder = dirname(resolve(path))
+  const [written, real] = yield* attempt(
+    () => [foldersFrom(folder), foldersFrom(realpathSync(folder))] as const,
     () => "must be in a folder that exists"
   )
-  if ((folder.mode & 0o002) !== 0) return yield* refuse("must be in a folder that others cannot write to")
+  if ([...written, ...real].some(isOpenToOthers)) {
+    return yield* refuse("must be in a folder that, like each above it, only this user or root can write to")
+  }
   const found = yield* attempt(
     () => lstatSync(path, { throwIfNoEntry: false }),
     () => "must be in a folder that this user may read"

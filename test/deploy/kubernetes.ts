@@ -128,10 +128,14 @@ interface Container {
   readonly name: string
   readonly env?: ReadonlyArray<{ readonly name: string; readonly value?: string }>
   readonly command?: ReadonlyArray<string>
-  readonly volumeMounts?: ReadonlyArray<{ readonly name: string; readonly mountPath: string }>
+  readonly volumeMounts?: ReadonlyArray<{
+    readonly name: string
+    readonly mountPath: string
+    readonly subPath?: string
+  }>
 }
 
-/** Sockets that no gateway reaches, or that byok would refuse: others can write to an `emptyDir` itself. */
+/** Sockets that no gateway reaches, or that byok would refuse: others can write to an `emptyDir` itself, so it is a folder of one. */
 const lostSockets = (manifests: ReadonlyArray<Manifest>): ReadonlyArray<string> =>
   (manifests.flatMap((manifest) => valuesOf(manifest, "template")).flatMap((pod) => valuesOf(pod, "spec")) as Pod[])
     .map((pod) => ({ pod, all: [...(pod.initContainers ?? []), ...pod.containers] }))
@@ -139,12 +143,21 @@ const lostSockets = (manifests: ReadonlyArray<Manifest>): ReadonlyArray<string> 
       all.flatMap(({ env = [], name, volumeMounts = [] }) => {
         const socket = env.find(({ name }) => name === "BYOK_GATEWAY_SOCKET")?.value
         if (socket === undefined) return []
-        const mount = volumeMounts.find(({ mountPath }) => dirname(dirname(socket)) === mountPath)
+        const mount = volumeMounts.find(({ mountPath }) => dirname(socket) === mountPath)
         const volume = pod.volumes?.find((volume) => volume.name === mount?.name && volume.emptyDir !== undefined)
-        if (volume === undefined) return [`${socket} of ${name} is in no folder of an emptyDir`]
-        const makes = all.some(({ command = [] }) => command.join().includes(`mkdirSync('${dirname(socket)}'`))
+        if (volume === undefined || mount?.subPath === undefined) {
+          return [`${socket} of ${name} is in no folder of an emptyDir`]
+        }
+        const makes = all.some(({ command = [], volumeMounts = [] }) =>
+          volumeMounts.some(
+            ({ mountPath, name, subPath }) =>
+              name === volume.name &&
+              subPath === undefined &&
+              command.join().includes(`mkdirSync('${mountPath}/${mount.subPath}'`)
+          )
+        )
         const isMounted = pod.containers.some(({ volumeMounts = [] }) =>
-          volumeMounts.some((one) => one.name === volume.name)
+          volumeMounts.some((one) => one.name === volume.name && one.subPath === mount.subPath)
         )
         return broken([makes, `nothing makes the folder of ${socket}`], [isMounted, `no gateway mounts ${volume.name}`])
       })
@@ -193,8 +206,13 @@ export const kubernetes: Check = {
     ["kubernetes/horizontalpodautoscaler.yaml", "autoscaling/v2", "autoscaling/v2beta1"],
     ["kubernetes/horizontalpodautoscaler.yaml", "kind: Deployment, name: byok", "kind: Deployment, name: b"],
     ["kubernetes/kustomization.yaml", "  - service.yaml\n", ""],
-    ["kubernetes/gateway.example.yaml", "value: /run/byok/gateway/byok.sock", "value: /run/byok/byok.sock"],
-    ["kubernetes/gateway.example.yaml", "mkdirSync('/run/byok/gateway'", "mkdirSync('/run/byok/other'"],
+    ["kubernetes/gateway.example.yaml", "value: /run/byok/byok.sock", "value: /run/byok/gateway/byok.sock"],
+    ["kubernetes/gateway.example.yaml", "mkdirSync('/run/volume/byok'", "mkdirSync('/run/volume/other'"],
+    [
+      "kubernetes/gateway.example.yaml",
+      ", subPath: byok }\n            - { name: keyring",
+      " }\n            - { name: keyring"
+    ],
     ["kubernetes/gateway.example.yaml", "  emptyDir: {", "  emptydir: {"],
     [
       "kubernetes/gateway.example.yaml",

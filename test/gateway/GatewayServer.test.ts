@@ -1,4 +1,4 @@
-import { chmodSync, existsSync, lstatSync, mkdirSync, renameSync, statSync, writeFileSync } from "node:fs"
+import { chmodSync, existsSync, lstatSync, mkdirSync, renameSync, statSync, symlinkSync, writeFileSync } from "node:fs"
 import { createServer, Server } from "node:net"
 import { join } from "node:path"
 import { assert } from "@effect/vitest"
@@ -74,14 +74,25 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
       mkdirSync(open)
       chmodSync(open, 0o777)
       writeFileSync(join(directory, "file"), "")
+      mkdirSync(join(open, "own"), { mode: 0o700 })
+      const shared = join(directory, "shared")
+      mkdirSync(shared)
+      chmodSync(shared, 0o775)
+      symlinkSync(join(open, "own"), join(directory, "link"))
+      const closed = "in a folder that, like each above it, only this user or root can write to"
       for (const [path, why] of [
-        [join(open, "s"), "in a folder that others cannot write to"],
+        [join(open, "s"), closed],
+        [join(open, "own", "s"), closed],
+        [join(directory, "link", "s"), closed],
+        [join(shared, "s"), closed],
         [join(directory, "none", "s"), "in a folder that exists"],
         [join(directory, "file"), "a socket or not exist: a file or link is there"]
       ] as const) {
         const { message } = yield* Effect.flip(Effect.scoped(listening(path)))
         assert.strictEqual(message, `BYOK_GATEWAY_SOCKET must be ${why}.`)
       }
+      chmodSync(open, 0o1777)
+      yield* Effect.scoped(listening(join(open, "own", "s")))
       const { message } = yield* Effect.flip(Effect.scoped(listening(join(directory, "x".repeat(108)))))
       assert.match(message, /^BYOK_GATEWAY_SOCKET must have at most \d+ bytes\.$/)
     })

@@ -11,7 +11,7 @@ import { makeNodeServer, type ServerLimits } from "../http/makeNodeServer.ts"
 import * as RequestDecodingLive from "../http/RequestDecodingLive.ts"
 import { AccessLog } from "../http/traceAndLog.ts"
 import { routerConfig, routingOf } from "../http/Routing.ts"
-import { serveRoutes, type ServerSettings } from "../http/Server.ts"
+import { listen, serveRoutes, type ServerSettings } from "../http/Server.ts"
 import { GatewayApi } from "./GatewayApi.ts"
 import * as Handlers from "./Handlers.ts"
 
@@ -119,7 +119,7 @@ export const layer = (settings: ServerLimits & Pick<ServerSettings, "accessLog">
   Layer.effectDiscard(
     Effect.gen(function* () {
       yield* prepare(path)
-      const server = yield* NodeHttpServer.make(() => makeServer(settings), {
+      const server = yield* listen(() => makeServer(settings), {
         path,
         gracefulShutdownTimeout: "1 second"
       }).pipe(

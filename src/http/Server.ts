@@ -56,6 +56,10 @@ const ofRequests = Context.pick(
   References.TracerEnabled
 )
 
+/** Listens until the scope closes. One that closes before Node listens would not stop it: whoever interrupts this waits. */
+export const listen = (...given: Parameters<typeof NodeHttpServer.make>) =>
+  Effect.uninterruptible(NodeHttpServer.make(...given))
+
 /** Gives a server the routes of the router, once all that they need is built. */
 export const serveRoutes = Effect.fnUntraced(function* ({ serve }: HttpServer.HttpServer["Service"]) {
   const router = yield* HttpRouter.HttpRouter
@@ -88,12 +92,10 @@ export const layer = (settings: ServerSettings, certificate?: Certificate) =>
         Layer.provide(HttpRouter.layer),
         Layer.provide(Layer.succeed(HttpRouter.RouterConfig, routerConfig)),
         Layer.provideMerge(
-          NodeHttpServer.layerServer(() => server, {
-            host,
-            port,
-            reusePort,
-            gracefulShutdownTimeout: Duration.seconds(20)
-          })
+          Layer.effect(
+            HttpServer.HttpServer,
+            listen(() => server, { host, port, reusePort, gracefulShutdownTimeout: Duration.seconds(20) })
+          )
         ),
         Layer.provide(NodeHttpServer.layerHttpServices),
         Layer.merge(

@@ -1,4 +1,3 @@
-import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import { Effect, Layer } from "effect"
 import { HttpServer, HttpServerRequest, HttpServerResponse } from "effect/http"
 import { MethodNotAllowed } from "../api/HttpErrors.ts"
@@ -6,7 +5,7 @@ import { InternalError, NotFound, ServiceUnavailable } from "../domain/Errors.ts
 import { errorResponse } from "../http/Envelope.ts"
 import { makeNodeServer } from "../http/makeNodeServer.ts"
 import { requestIdOf } from "../http/RequestHeaders.ts"
-import type { ServerSettings } from "../http/Server.ts"
+import { listen, type ServerSettings } from "../http/Server.ts"
 import { KeyringReload } from "../port/KeyringReload.ts"
 import { Draining, Readiness } from "../port/Readiness.ts"
 import { prometheusText, prometheusType } from "../telemetry/prometheusText.ts"
@@ -90,10 +89,11 @@ export const layer = (settings: ServerSettings) =>
     Effect.gen(function* () {
       const routes = yield* makeRoutes
       const { host, port } = settings
-      const { address, serve } = yield* NodeHttpServer.make(
-        () => makeNodeServer({ ...settings, maxConnections: 100 }),
-        { host, port, gracefulShutdownTimeout: "1 second" }
-      )
+      const { address, serve } = yield* listen(() => makeNodeServer({ ...settings, maxConnections: 100 }), {
+        host,
+        port,
+        gracefulShutdownTimeout: "1 second"
+      })
       yield* serve(answerWith(routes, host))
       if (address._tag !== "UnixPathAddress") {
         yield* Effect.logInfo(`The management port listens on ${HttpServer.formatAddress(address)}`)

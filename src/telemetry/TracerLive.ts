@@ -26,7 +26,10 @@ export const sampledBy = ({ parentDecides, ratio }: Sampling, tracer: Tracer.Tra
     }
   })
 
-interface Options extends Pick<Parameters<typeof OtlpTracer.make>[0], "url" | "headers" | "resource"> {
+interface Options extends Pick<
+  Parameters<typeof OtlpTracer.make>[0],
+  "url" | "headers" | "resource" | "shutdownTimeout"
+> {
   readonly sampling: Sampling
 }
 

@@ -9,10 +9,14 @@ import * as TracerLive from "../telemetry/TracerLive.ts"
 import { version } from "./OtlpSettings.ts"
 import type { Settings } from "./Settings.ts"
 
+/** How long the end of the process waits for a collector, which must hold up neither a stop nor a refused start. */
+const shutdownTimeout = "1 second" as const
+
 const targetAt = (url: string, { otlp: { headers, resource } }: Settings) => ({
   url,
   headers: Redacted.value(headers),
-  resource
+  resource,
+  shutdownTimeout
 })
 
 /** Sends spans to the collector that the settings name; without one, none are made. */

@@ -1,0 +1,78 @@
+import { chmodSync, mkdirSync } from "node:fs"
+import { createServer, type AddressInfo } from "node:net"
+import { join } from "node:path"
+import { assert } from "@effect/vitest"
+import { Effect } from "effect"
+import { OnDatabase } from "../support/process/firstStart.ts"
+import { layerLive } from "../support/process/layerLive.ts"
+import { runByok } from "../support/process/runByok.ts"
+import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
+
+/** A port on which a server listens until the scope closes, and answers nothing. */
+const takenPort = Effect.acquireRelease(
+  Effect.callback<ReturnType<typeof createServer>>((resume) => {
+    const server = createServer()
+    server.listen(0, "127.0.0.1", () => resume(Effect.succeed(server)))
+  }),
+  (server) => Effect.sync(() => server.close())
+).pipe(Effect.map((server) => String((server.address() as AddressInfo).port)))
+
+/** What listens or sends, with settings under which it does, and under which it is refused with a sentence. */
+const parts = Effect.gen(function* () {
+  const [directory, taken] = [yield* temporaryDirectory, yield* takenPort]
+  const open = join(directory, "open")
+  mkdirSync(open)
+  chmodSync(open, 0o777)
+  return {
+    "the port": {
+      works: { PORT: "0" },
+      refused: [{ PORT: taken }, `Port ${taken} on 127.0.0.1 is in use: set PORT, e.g. PORT=${Number(taken) + 1}.`]
+    },
+    "the management port": {
+      works: { BYOK_MANAGEMENT_PORT: "0" },
+      refused: [
+        { BYOK_MANAGEMENT_PORT: taken },
+        "BYOK_MANAGEMENT_HOST and BYOK_MANAGEMENT_PORT must be an address that is free to listen on."
+      ]
+    },
+    "the socket": {
+      works: { BYOK_GATEWAY_SOCKET: join(directory, "socket") },
+      refused: [
+        { BYOK_GATEWAY_SOCKET: join(open, "socket") },
+        "BYOK_GATEWAY_SOCKET must be in a folder that, like each above it, only this user or root can write to."
+      ]
+    },
+    "a collector that does not answer": { works: { OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${taken}` } }
+  } satisfies Record<string, { works: object; refused?: readonly [object, string] }>
+})
+
+layerLive(OnDatabase.layer)("a start that is refused", (it) => {
+  it.effect("ends within five seconds with exit code 1 and one sentence, whatever else listens by then (D40)", () =>
+    Effect.gen(function* () {
+      const { settings } = yield* OnDatabase
+      const all = Object.entries(yield* parts)
+      const pairs = all.flatMap(([one, { works }]) =>
+        all.flatMap(([other, part]) =>
+          "refused" in part && one !== other ? [{ name: `${one} beside ${other}`, works, refused: part.refused }] : []
+        )
+      )
+      assert.lengthOf(pairs, 9)
+      yield* Effect.forEach(
+        pairs,
+        ({ name, refused: [wrong, sentence], works }) =>
+          Effect.gen(function* () {
+            const ran = runByok(["serve"], { ...settings, LOG_LEVEL: "error", PORT: "0", ...works, ...wrong })
+            const { code, stderr, stdout } = yield* Effect.timeoutOrElse(ran, {
+              duration: "5 seconds",
+              orElse: () => Effect.die(new Error(`${name}: still running`))
+            })
+            assert.deepStrictEqual(
+              { name, code, stdout, stderr },
+              { name, code: 1, stdout: "", stderr: `${sentence}\n` }
+            )
+          }),
+        { concurrency: 2 }
+      )
+    }).pipe(Effect.scoped)
+  )
+})

@@ -221,6 +221,7 @@ const makeReference = (): Subject => {
       request({ account, bytes, isLate, held: one, most: mostFor(one) })
     },
     end: (id) => {
+      if (!isWaiting(id) && !held.some((one) => one.id === id)) return
       remove(id)
       serve()
     },
@@ -230,7 +231,9 @@ const makeReference = (): Subject => {
       request({ account: one.account, bytes, isLate: false, held: one, most: mostFor(one) })
     },
     shrink: (id, bytes) => {
-      for (const one of held) if (one.id === id) one.bytes = Math.min(one.bytes, bytes)
+      const one = held.find((one) => one.id === id)
+      if (one === undefined || one.bytes <= bytes) return
+      one.bytes = bytes
       serve()
     },
     spare: (id) => {

@@ -1,4 +1,4 @@
-import { barChart, type Panel } from "../support/picture/barChart.ts"
+import { barChart, type Panel } from "./barChart.ts"
 import type { Cell, Round } from "./Cell.ts"
 import { medianOf } from "./Report.ts"
 

@@ -4,7 +4,7 @@ import { once } from "node:events"
 import { setTimeout as delay } from "node:timers/promises"
 import { Effect } from "effect"
 import { freePort } from "../support/database/listen.ts"
-import { statusOf } from "../support/http/statusOf.ts"
+import { statusOf } from "./statusOf.ts"
 import { type Bed, seededId } from "./Bed.ts"
 
 /** A server under load, in a process of its own. */

@@ -1,5 +1,5 @@
 import { Effect } from "effect"
-import { statusOf } from "../support/http/statusOf.ts"
+import { statusOf } from "../bench/statusOf.ts"
 import { eventually } from "../support/process/eventually.ts"
 import { startService } from "../support/process/ServiceProcess.ts"
 import { type Bed, checked, embeddedBed } from "./Bed.ts"

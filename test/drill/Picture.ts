@@ -1,4 +1,4 @@
-import { barChart } from "../support/picture/barChart.ts"
+import { barChart } from "../bench/barChart.ts"
 
 interface Drawn {
   readonly id: string

@@ -1,7 +1,7 @@
 import { setTimeout } from "node:timers/promises"
 import { Effect } from "effect"
 import { createOne, type Ledger } from "../support/database/AckChecker.ts"
-import { statusOf } from "../support/http/statusOf.ts"
+import { statusOf } from "../bench/statusOf.ts"
 import { untilClosed } from "./untilClosed.ts"
 
 /** A request that has ended; times are of the monotonic clock, in milliseconds. */

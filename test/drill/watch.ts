@@ -1,6 +1,6 @@
 import { setTimeout } from "node:timers/promises"
 import { Effect } from "effect"
-import { statusOf } from "../support/http/statusOf.ts"
+import { statusOf } from "../bench/statusOf.ts"
 import { deadline } from "./deadline.ts"
 import { untilClosed } from "./untilClosed.ts"
 import type { Findings } from "./Row.ts"

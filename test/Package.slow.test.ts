@@ -177,7 +177,8 @@ layerLive(Layer.merge(InstalledLive, TestService.layer))("the published package"
       assert.deepInclude(found, {
         byok: "layer,layerWith",
         "byok/api": "Api",
-        "byok/port/Cipher": "AuthenticationFailed,Cipher,KeyStoreUnavailable,UnknownKeyId,UnsupportedFormat",
+        "byok/port/Cipher":
+          "AuthenticationFailed,Cipher,KeyStoreUnavailable,UnknownKeyId,UnsupportedFormat,withKeyStoreTimeout",
         "byok/port/Credentials": "Credentials",
         "byok/service/Credentials": "layer,make",
         "byok/service/routing/Router": "Router"

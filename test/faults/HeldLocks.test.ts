@@ -1,6 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
-import { latest } from "../../src/sql/Migrations.ts"
 import { adminClient, migratedDatabase } from "../support/database/freshDatabase.ts"
 import { holdOpen } from "../support/database/transactions.ts"
 import { createOver } from "../support/http/callByok.ts"
@@ -43,23 +42,6 @@ describe("while somebody else holds locks on every table", () => {
           assert.strictEqual(yield* readiness(url), 200)
           assert.strictEqual((yield* createOver(url, key, credential)).status, 201)
         }
-        yield* release
-      }),
-    60_000
-  )
-
-  it.live(
-    "a pending migration fails in one sentence, and the running instance is ready again at once (F1)",
-    () =>
-      Effect.gen(function* () {
-        const { key, list, settings, sql } = yield* begin
-        const running = yield* startService(settings)
-        yield* sql`DELETE FROM effect_sql_migrations WHERE migration_id >= ${latest}`
-        const release = yield* holdOpen(sql, dump)
-        const sentence =
-          "DATABASE_URL: its schema is locked, for example by a backup or another migration (55P03); try again when that has ended.\n"
-        assert.deepStrictEqual(yield* list, { code: 1, stdout: "", stderr: sentence })
-        assert.strictEqual((yield* createOver(running.url, key, credential)).status, 201)
         yield* release
       }),
     60_000

@@ -42,7 +42,9 @@ describe("while the synchronous standby is away", () => {
       assert.deepStrictEqual(yield* Fiber.join(toCancel), internalError)
       assert.include(stderr(), "UnknownOutcome 01000")
 
-      const [left, toEnd] = [yield* Effect.forkChild(create), yield* Effect.forkChild(create)]
+      // Of another pool: writes of one pool come one after the other.
+      const elsewhere = createOver(url, key, { ...minimal, provider: "xai" })
+      const [left, toEnd] = [yield* Effect.forkChild(create), yield* Effect.forkChild(elsewhere)]
       yield* untilWaiting(2)
       const [pid = 0] = yield* waiting
       yield* sql`SELECT pg_terminate_backend(${pid})`

@@ -42,5 +42,8 @@ export const databaseFailures: ReadonlyArray<Failure> = [
     "ALTER TABLE credentials RENAME COLUMN label TO label_gone; ALTER TABLE credentials ADD COLUMN label integer",
     "ALTER TABLE credentials DROP COLUMN label; ALTER TABLE credentials RENAME COLUMN label_gone TO label"
   ),
-  { name: "a table is locked", begin: (sql) => lockTable(sql, "credentials") }
+  {
+    name: "tables are locked",
+    begin: (sql) => Effect.all([lockTable(sql, "credentials"), lockTable(sql, "pools")])
+  }
 ]

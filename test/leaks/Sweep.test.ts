@@ -13,7 +13,6 @@ const byRight: Readonly<Record<string, ReadonlyArray<Channel>>> = {
   "the name of a credential": ["bodies", ...stored],
   "the id of a request": ["headers", "standard error", "spans"],
   "the id of a trace": ["spans", "standard error"],
-  "a word on the command line": ["standard error"],
   "the id of a request over the socket": ["headers", "standard error", "spans"],
   "a management key made over the socket": ["bodies"],
   "an API key made over the socket": ["bodies"],

@@ -51,7 +51,7 @@ interface Entry {
 export const insertEntry = (sql: SqlClient.SqlClient, { account_id, entry, operation }: Entry) =>
   sql`INSERT INTO audit_entries (account_id, operation, events) VALUES (${account_id}, ${operation}, ${entry}::json)`
 
-/** Whether a write whose answer may have been lost is recorded, and so was made. */
+/** Whether an operation on an account is recorded. */
 export const wasRecorded = (sql: SqlClient.SqlClient, account_id: AccountId, operation: string) =>
   Effect.map(
     sql`SELECT 1 FROM audit_entries WHERE account_id = ${account_id} AND operation = ${operation}`,

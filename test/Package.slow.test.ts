@@ -39,8 +39,18 @@ const ours = ["CHANGELOG.md", "README.md", "SECURITY.md", "deploy", "docs", "exa
 
 interface Manifest {
   readonly bin: { readonly byok: string }
+  readonly dependencies: Readonly<Record<string, string>>
+  readonly devDependencies: Readonly<Record<string, string>>
   readonly exports: Readonly<Record<string, string>>
+  readonly name: string
+  readonly optionalDependencies: Readonly<Record<string, string>>
   readonly version: string
+}
+
+/** A bill of materials in CycloneDX's form. */
+interface Bill {
+  readonly metadata: { readonly component: { readonly name: string; readonly version: string } }
+  readonly components: ReadonlyArray<{ readonly group?: string; readonly name: string }>
 }
 
 const manifest = JSON.parse(readFileSync(join(project, "package.json"), "utf8")) as Manifest
@@ -76,7 +86,8 @@ const InstalledLive = Layer.effect(
     const directory = yield* temporaryDirectory
     const build = join(directory, "build")
     mkdirSync(build)
-    for (const file of [...ours, "tsconfig.json", "tsconfig.build.json", "rolldown.config.js", "src", "test/vectors"]) {
+    const built = ["package-lock.json", "tsconfig.json", "tsconfig.build.json", "rolldown.config.js", "src"]
+    for (const file of [...ours, ...built, "test/vectors"]) {
       cpSync(join(project, file), join(build, file), { recursive: true })
     }
     symlinkSync(join(project, "node_modules"), join(build, "node_modules"))
@@ -117,6 +128,18 @@ layerLive(Layer.merge(InstalledLive, TestService.layer))("the published package"
       assert.includeMembers([...files], [...program, "dist/Byok.js", "dist/api/Api.d.ts"])
       assert.include(files, "examples/gateway.py")
       assert.notInclude(files, "examples/gateway.ts", "it imports the sources")
+    })
+  )
+
+  it.effect("holds a bill of the materials that it runs on, and of no others", () =>
+    Effect.gen(function* () {
+      const { root } = yield* Installed
+      const bill = JSON.parse(readFileSync(join(root, "node_modules/byok/dist/sbom.cdx.json"), "utf8")) as Bill
+      assert.deepInclude(bill.metadata.component, { name: manifest.name, version: manifest.version })
+      const { dependencies, devDependencies, optionalDependencies } = manifest
+      const names = bill.components.map(({ group, name }) => (group === undefined ? name : `${group}/${name}`))
+      assert.includeMembers(names, Object.keys({ ...dependencies, ...optionalDependencies }))
+      assert.notIncludeMembers(names, Object.keys(devDependencies))
     })
   )
 

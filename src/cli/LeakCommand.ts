@@ -42,7 +42,7 @@ const find = Command.make(
   {
     file: optionalText("file", "File of mode 0400 or 0600 with the leaked text (default: standard input)"),
     all: toggle("all", "Open every key, also where the label rules the leaked one out"),
-    park: toggle("park", "Withhold the keys that are found from routers until they are replaced")
+    park: toggle("park", "Park the keys that are found: no router uses them until they are replaced")
   },
   Effect.fnUntraced(function* ({ all, file, park }) {
     const { stdin } = yield* StandardStreams

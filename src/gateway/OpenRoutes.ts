@@ -5,7 +5,7 @@ import { monotonicMillis } from "../domain/routing/Moment.ts"
 import type { Outcome } from "../domain/routing/Outcome.ts"
 import { type Holding, MemoryBudget } from "../port/MemoryBudget.ts"
 import { repeatInBackground } from "../service/repeatInBackground.ts"
-import type { Planned } from "../service/routing/Planned.ts"
+import type { PlannedRequest } from "../service/routing/PlannedRequest.ts"
 import { Router } from "../service/routing/Router.ts"
 import type { PoolsUnavailable } from "../service/routing/RouterErrors.ts"
 import type { OpenAttempt, Walk } from "../service/routing/Walk.ts"
@@ -200,7 +200,7 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
        */
       open: <E>(
         account_id: string,
-        plan: Effect.Effect<Planned, E>,
+        plan: Effect.Effect<PlannedRequest, E>,
         ifUnread: (giveUp: () => void) => void = () => {}
       ) =>
         Effect.gen(function* () {

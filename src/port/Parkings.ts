@@ -1,6 +1,6 @@
 import { Context } from "effect"
 import type { AccountId, CredentialId, OwnedCredential } from "../domain/Identifiers.ts"
-import type { Withheld } from "../domain/routing/CredentialStatus.ts"
+import type { Parking } from "../domain/routing/CredentialStatus.ts"
 import type { Cooldown } from "../domain/routing/Health.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
@@ -22,10 +22,10 @@ export class Parkings extends Context.Service<
      * nothing, nor one of a key that is marked as leaked. Removes cooldowns of the same credentials that are long over.
      */
     readonly store: (changes: ReadonlyArray<ParkingChange>) => Answer<void>
-    /** What withholds the current keys of credentials now, by the database's clock; of each that of every model first. */
-    readonly withheld: (
+    /** What parks the current keys of credentials now, by the database's clock; of each that of every model first. */
+    readonly find: (
       account_id: AccountId,
       ids: ReadonlyArray<CredentialId>
-    ) => Answer<ReadonlyMap<CredentialId, ReadonlyArray<Withheld>>>
+    ) => Answer<ReadonlyMap<CredentialId, ReadonlyArray<Parking>>>
   }
 >()("byok/Parkings") {}

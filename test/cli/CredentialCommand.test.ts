@@ -136,10 +136,10 @@ describe("byok credential", () => {
       for (const [id, state] of Object.entries(states)) {
         assert.strictEqual((yield* run("list", "--state", state)).stdout.split("  ")[0], id)
         const shown = yield* runJson("show", id)
-        const withheld = shown["parked"] as Objects
+        const parked = shown["parked"] as Objects
         assert.strictEqual(shown["state"], state)
-        assert.lengthOf(withheld, state === "leaked" || state === "parked" ? 1 : 0)
-        for (const { since, until } of withheld) {
+        assert.lengthOf(parked, state === "leaked" || state === "parked" ? 1 : 0)
+        for (const { since, until } of parked) {
           assert.isBelow(Math.abs(Date.parse(String(since)) - Date.now()), 60_000)
           assert.strictEqual(until === null, state === "leaked")
         }

@@ -33,7 +33,7 @@ const serviceWith = (batching: boolean) =>
 
 const notOurs = { path: ["workspace_id"], message: "is not a workspace of this account" }
 const noDefault = { path: ["workspace_id"], message: "is required: the default workspace is deleted" }
-const receipted: ReadonlyArray<Header> = [["Idempotency-Key", "a-key"]]
+const withKey: ReadonlyArray<Header> = [["Idempotency-Key", "a-key"]]
 
 const begin = (batching: boolean) =>
   Effect.gen(function* () {
@@ -46,8 +46,8 @@ const begin = (batching: boolean) =>
 
 describe.each([true, false])("a workspace that is deleted while a create is on its way (batching: %s)", (batching) => {
   it.live.each([
-    ["without a receipt", []],
-    ["with one", receipted]
+    ["without an idempotency record", []],
+    ["with one", withKey]
   ] as const)("%s is refused like one deleted before (F12, D6, D43)", ([, headers]) =>
     Effect.gen(function* () {
       const { accounts, rowCount, sql, tenant, url } = yield* begin(batching)

@@ -6,7 +6,7 @@ import type { Outcome } from "../../src/domain/routing/Outcome.ts"
 import type { OwnStep } from "../../src/domain/routing/Plan.ts"
 import type { OpenRoutes, RouteAnswer } from "../../src/gateway/OpenRoutes.ts"
 import { Lease } from "../../src/service/routing/Lease.ts"
-import type { Planned } from "../../src/service/routing/Planned.ts"
+import type { PlannedRequest } from "../../src/service/routing/PlannedRequest.ts"
 import { Router } from "../../src/service/routing/Router.ts"
 import { LeaseRefused, PoolsUnavailable } from "../../src/service/routing/RouterErrors.ts"
 import { makeWalk } from "../../src/service/routing/Walk.ts"
@@ -145,7 +145,7 @@ const owner = {
   workspace_id: WorkspaceId.make("00000000-0000-7000-8000-00000000000b")
 }
 
-export const planOf = (keys: ReadonlyArray<Key>): Planned => ({
+export const planOf = (keys: ReadonlyArray<Key>): PlannedRequest => ({
   steps: keys.map(({ provider }, n) => ({
     _tag: "Own",
     provider,
@@ -154,7 +154,7 @@ export const planOf = (keys: ReadonlyArray<Key>): Planned => ({
     key_version: 1,
     row: keys[n]?.refused === true ? "refused" : "1",
     region: null,
-    probing: false
+    on_trial: false
   })),
   providers: [],
   retry_at: null,
@@ -167,7 +167,7 @@ export const fakeRouter = () => {
   const leased = new Set<Lease>()
   const reported = new Map<Lease, number>()
   const state = { away: false, latch: Latch.makeUnsafe(true) }
-  const lease = (_plan: Planned, step: OwnStep) =>
+  const lease = (_plan: PlannedRequest, step: OwnStep) =>
     state.latch.whenOpen(
       Effect.suspend((): Effect.Effect<Lease, LeaseRefused | PoolsUnavailable, Scope.Scope> => {
         if (state.away) return Effect.fail(new PoolsUnavailable())

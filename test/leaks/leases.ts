@@ -2,13 +2,13 @@ import { inspect } from "node:util"
 import { Console, Effect } from "effect"
 import type { Lease } from "../../src/service/routing/Lease.ts"
 import type { OwnStep } from "../../src/domain/routing/Plan.ts"
-import type { Planned } from "../../src/service/routing/Planned.ts"
+import type { PlannedRequest } from "../../src/service/routing/PlannedRequest.ts"
 import { Router } from "../../src/service/routing/Router.ts"
 import type { Channel } from "./Channel.ts"
 
 /** A plan whose step leases the key, and a change that makes its lease be refused. */
 interface Leasable {
-  readonly plan: Planned
+  readonly plan: PlannedRequest
   readonly step: OwnStep
   readonly change: Effect.Effect<void>
 }

@@ -194,12 +194,12 @@ for (const [name, store] of stores) {
       })
     )
 
-    it.effect("say which keys are withheld now, of the version that is current, to their account only (C8)", () =>
+    it.effect("say which keys are parked now, of the version that is current, to their account only (C8)", () =>
       Effect.gen(function* () {
         const { credential, insert, owner, repository } = yield* newPool
         const { account_id } = owner
         const { id } = credential
-        const { store, withheld } = yield* Parkings
+        const { find, store } = yield* Parkings
         const [free, marked] = [yield* insert("openai"), yield* insert("azure")]
         const key = { ...owner, credential_id: marked.id, key_version: 1 }
         yield* (yield* LeakedKeys).conclude({ found: [key], searched: 1, park: true })
@@ -209,7 +209,7 @@ for (const [name, store] of stores) {
         })
         yield* store([parkingOf("", 50_000), parkingOf("b", 40_000), parkingOf("over", -1), parkingOf("used", null)])
         const ids = [id, free.id, marked.id]
-        const found = yield* withheld(account_id, ids)
+        const found = yield* find(account_id, ids)
         const rows = Array.from(found, ([id, rows]) => [id, ...rows.map(({ cause, model }) => `${model} ${cause}`)])
         const expected = [
           [id, "null rejected", "b rejected"],
@@ -220,10 +220,10 @@ for (const [name, store] of stores) {
         const [whole, model] = found.get(id) ?? []
         assert.closeTo((whole?.until ?? 0) - (model?.until ?? 0), 10_000, 5)
         assert.closeTo((whole?.until ?? 0) - (whole?.since ?? 0), 50_000, 5)
-        assert.strictEqual((yield* withheld((yield* newTenant).account_id, ids)).size, 0)
+        assert.strictEqual((yield* find((yield* newTenant).account_id, ids)).size, 0)
         const update = { credential, revision: 1, sealed: plainSealedKey(2), key_version: 2, fields: ["key"] as const }
         assert.isTrue(yield* repository.update(account_id, update))
-        assert.deepStrictEqual(Array.from((yield* withheld(account_id, ids)).keys()), [marked.id])
+        assert.deepStrictEqual(Array.from((yield* find(account_id, ids)).keys()), [marked.id])
       })
     )
 

@@ -81,8 +81,8 @@ const seed = (sql: SqlClient.SqlClient) =>
     yield* sql`INSERT INTO credentials ${sql.insert(others)}`
     yield* sql`INSERT INTO credential_parkings ${sql.insert({ ...good["credential_parkings"], model: "parked" })}`
     yield* sql`INSERT INTO credential_use ${sql.insert({ ...good["credential_use"], credential_id: id(2) })}`
-    const receipt = { ...good["idempotency_records"], key_hash: Buffer.alloc(32, 1), credential_id: id(1) }
-    yield* sql`INSERT INTO idempotency_records ${sql.insert(receipt)}`
+    const record = { ...good["idempotency_records"], key_hash: Buffer.alloc(32, 1), credential_id: id(1) }
+    yield* sql`INSERT INTO idempotency_records ${sql.insert(record)}`
   })
 
 class Migrated extends Context.Service<Migrated, SqlClient.SqlClient>()("byok/test/Migrated") {}

@@ -83,7 +83,7 @@ export const usePorts = Effect.gen(function* () {
   const key = { account_id, workspace_id, credential_id: id, key_version: 1 }
   const parkings: UsesOf<Parkings["Service"]> = {
     store: (yield* Parkings).store([{ ...key, model: "m", epoch: 0, cause: "rejected", strikes: 1, remaining: 1 }]),
-    withheld: (yield* Parkings).withheld(account_id, [id])
+    find: (yield* Parkings).find(account_id, [id])
   }
   const { clear, conclude, count, scan } = yield* LeakedKeys
   const leakedKeys: UsesOf<LeakedKeys["Service"]> = {

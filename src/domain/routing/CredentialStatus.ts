@@ -10,8 +10,8 @@ export const StoredState = Schema.Literals(["active", "parked", "disabled", "lea
 })
 export type StoredState = typeof StoredState.Type
 
-/** What withholds a credential from routers now. Times are in milliseconds since 1970. */
-export interface Withheld {
+/** What keeps a credential from routers now. Times are in milliseconds since 1970. */
+export interface Parking {
   /** Null for every model. */
   readonly model: string | null
   readonly cause: ParkedCause
@@ -48,16 +48,16 @@ export type CredentialStatus = typeof CredentialStatus.Type
 
 const unreadable: ReadonlySet<Seal> = new Set(["altered", "unknown_key", "unsupported"])
 
-/** A credential is parked if any model is. `withheld` is of its current key. */
+/** A credential is parked if any model is. `parkings` are of its current key. */
 export const stateOf = (
   { disabled }: Pick<Credential, "disabled">,
   seal: Seal,
-  withheld: ReadonlyArray<Withheld>
+  parkings: ReadonlyArray<Parking>
 ): CredentialStatus["state"] => {
   if (unreadable.has(seal)) return "unreadable"
-  if (withheld.some(({ cause }) => cause === "leaked")) return "leaked"
+  if (parkings.some(({ cause }) => cause === "leaked")) return "leaked"
   if (disabled) return "disabled"
-  return withheld.length > 0 ? "parked" : "active"
+  return parkings.length > 0 ? "parked" : "active"
 }
 
 /**
@@ -67,12 +67,12 @@ export const stateOf = (
 export const statusOf = (
   credential: Credential,
   seal: Seal | undefined,
-  withheld: ReadonlyArray<Withheld>,
+  parkings: ReadonlyArray<Parking>,
   used: LastUse
 ): CredentialStatus => ({
-  state: stateOf({ disabled: credential.disabled || seal === undefined }, seal ?? "verified", withheld),
-  parked: withheld.map(({ since, until, ...parked }) => ({
-    ...parked,
+  state: stateOf({ disabled: credential.disabled || seal === undefined }, seal ?? "verified", parkings),
+  parked: parkings.map(({ since, until, ...parking }) => ({
+    ...parking,
     since: DateTime.makeUnsafe(since),
     until: timeOrNull(until)
   })),

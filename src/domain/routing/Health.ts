@@ -1,10 +1,10 @@
 import type { Moment } from "./Moment.ts"
 import type { Outcome } from "./Outcome.ts"
 
-/** Whether a credential may be tried for a model. After a pause it is on probation: one request tries it. */
+/** Whether a credential may be tried for a model. After a cooldown it is on trial: one request tries it. */
 export type Availability =
   | { readonly _tag: "Free" }
-  | { readonly _tag: "Probing" }
+  | { readonly _tag: "OnTrial" }
   | { readonly _tag: "Parked"; readonly cause: ParkedCause; readonly until: number | null }
 
 /**
@@ -14,26 +14,27 @@ export type Availability =
  */
 export interface Cooldown {
   readonly key_version: number
-  /** How often the key has succeeded on probation: each time ends the refusals of the epochs before. */
+  /** How often the key has succeeded on trial: each time ends the refusals of the epochs before. */
   readonly epoch: number
   /** No attempts before then; `-Infinity` if the key was not refused in this epoch. */
   readonly until: number
   /** Refusals in this epoch. Those of leases that were out together count as one. */
   readonly strikes: number
   /** Null if the key was not refused in this epoch. */
-  readonly cause: PauseCause | null
+  readonly cause: CooldownCause | null
 }
 
 /** What an upstream's refusal says of a key. */
-export const pauseCauses = ["rate_limited", "quota_exhausted", "forbidden", "rejected"] as const
-export type PauseCause = (typeof pauseCauses)[number]
+export const cooldownCauses = ["rate_limited", "quota_exhausted", "forbidden", "rejected"] as const
+export type CooldownCause = (typeof cooldownCauses)[number]
 
 /** Why a credential is parked: what the upstream answered, or that its key is known to have leaked. */
-export const parkedCauses = [...pauseCauses, "leaked"] as const
+export const parkedCauses = [...cooldownCauses, "leaked"] as const
 export type ParkedCause = (typeof parkedCauses)[number]
 
 /** A stored cause. One that only a newer version knows is treated as the gravest. */
-export const pauseCauseOf = (cause: string): PauseCause => pauseCauses.find((known) => known === cause) ?? "rejected"
+export const cooldownCauseOf = (cause: string): CooldownCause =>
+  cooldownCauses.find((known) => known === cause) ?? "rejected"
 
 /** Stands for the whole key where cooldowns are by model. */
 export const wholeKey = ""
@@ -51,14 +52,14 @@ const second = 1000
 const minute = 60 * second
 const hour = 60 * minute
 
-/** The longest pause, however often a key is refused and whatever an upstream asks for. */
-export const longestPause = hour
+/** The longest cooldown, however often a key is refused and whatever an upstream asks for. */
+export const longestCooldown = hour
 
 /** How long after its end a cooldown still counts. Then the key is as if it had never been refused. */
 const forgottenAfter = hour
 
-/** How long a process remembers a report: until every pause after it is over and forgotten. */
-export const rememberedFor = longestPause + forgottenAfter
+/** How long a process remembers a report: until every cooldown after it is over and forgotten. */
+export const rememberedFor = longestCooldown + forgottenAfter
 
 /** When the database forgets a cooldown, after its end: no process remembers it, even if it learned of it by a long attempt. */
 export const sweptAfter = rememberedFor + 2 * hour
@@ -104,10 +105,10 @@ export const healthIn = (cooldowns: Cooldowns, key_version: number, model: strin
   model: remembered(cooldowns.get(model) ?? unknown(key_version), now)
 })
 
-/** An upstream that says when to come back is believed, up to an hour. Otherwise each strike doubles the pause. */
-const pauseOf = (refusal: Refusal, strikes: number): number => {
+/** An upstream that says when to come back is believed, up to an hour. Otherwise each strike doubles the cooldown. */
+const cooldownAfter = (refusal: Refusal, strikes: number): number => {
   if (refusal._tag === "RateLimited" && refusal.retry_after !== null && refusal.retry_after >= 0) {
-    return Math.min(refusal.retry_after, longestPause)
+    return Math.min(refusal.retry_after, longestCooldown)
   }
   const { first, longest } = refusals[refusal._tag]
   return Math.min(first * 2 ** (strikes - 1), longest)
@@ -115,10 +116,10 @@ const pauseOf = (refusal: Refusal, strikes: number): number => {
 
 const refused = (at: Cooldown, refusal: Refusal, now: number): Cooldown => {
   const strikes = at.strikes + 1
-  return { ...at, strikes, until: now + pauseOf(refusal, strikes), cause: refusals[refusal._tag].cause }
+  return { ...at, strikes, until: now + cooldownAfter(refusal, strikes), cause: refusals[refusal._tag].cause }
 }
 
-/** A success on probation ends the epoch. One of a key that was free says nothing. */
+/** A success on trial ends the epoch. One of a key that was free says nothing. */
 const succeeded = (at: Cooldown): Cooldown =>
   at.strikes === 0 ? at : { ...unknown(at.key_version), epoch: at.epoch + 1 }
 
@@ -142,5 +143,5 @@ export const availabilityOf = (health: Health, leaked: boolean, now: Moment): Av
   const last = decisive(health)
   if (last === undefined || last.cause === null) return { _tag: "Free" }
   const remaining = Math.ceil(last.until - now.monotonic)
-  return remaining > 0 ? { _tag: "Parked", cause: last.cause, until: now.wall + remaining } : { _tag: "Probing" }
+  return remaining > 0 ? { _tag: "Parked", cause: last.cause, until: now.wall + remaining } : { _tag: "OnTrial" }
 }

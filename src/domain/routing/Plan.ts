@@ -35,7 +35,7 @@ export type Step =
       readonly key_version: number
       readonly row: string
       readonly region: Exclude<Region, "global"> | null
-      readonly probing: boolean
+      readonly on_trial: boolean
     }
   | { readonly _tag: "Shared"; readonly provider: Provider }
 

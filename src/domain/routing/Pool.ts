@@ -27,7 +27,7 @@ export interface PooledCredential {
   readonly allowsModel: Allows
 }
 
-/** The credentials of a workspace and provider in order of trial. */
+/** The credentials of a workspace and provider in the order in which they are tried. */
 export type Pool = ReadonlyArray<PooledCredential>
 
 /** Longer lists are looked up in a set: searching 100 models takes longer than the rest of a plan. */

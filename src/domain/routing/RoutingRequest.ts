@@ -23,7 +23,7 @@ const targets = Schema.Array(Target)
   .check(
     Schema.isMinLength(1, { message: "must have at least 1 element" }),
     Schema.isMaxLength(maxTargets, { message: tooLong }),
-    Schema.makeFilter((given) => new Set(given.map(({ provider }) => provider)).size === given.length, {
+    Schema.makeFilter((targets) => new Set(targets.map(({ provider }) => provider)).size === targets.length, {
       message: "must name each provider once"
     })
   )

@@ -9,10 +9,10 @@ import type { RoutingRequest } from "./RoutingRequest.ts"
 const counted = (n: number, noun: string) => `${n} ${noun}${n === 1 ? "" : "s"}`
 
 /** A list that does not let the caller through; one that is null lets everybody through. */
-const notIn = (field: string, list: ReadonlyArray<string> | null, noun: string, given: string | null) => {
+const notIn = (field: string, list: ReadonlyArray<string> | null, noun: string, value: string | null) => {
   const length = list?.length ?? 0
   if (length === 0) return `${field} is empty: it matches no ${noun}`
-  return `${field} has ${counted(length, noun)}, ${given === null ? "and the request has none" : "not this one"}`
+  return `${field} has ${counted(length, noun)}, ${value === null ? "and the request has none" : "not this one"}`
 }
 
 const regionMessage = (declared: Credential["declared_region"], host: string) => {
@@ -81,7 +81,7 @@ const exclusionMessage = (exclusion: Exclusion, credential: Credential, request:
   }
 }
 
-const removalMessage = (removal: SharedReason, nameOf: (id: Credential["id"]) => string, host: string): string => {
+const removalMessage = (removal: SharedReason, idWithName: (id: Credential["id"]) => string, host: string): string => {
   switch (removal.reason) {
     case "none_there":
       return "the gateway has no capacity of its own there"
@@ -90,11 +90,11 @@ const removalMessage = (removal: SharedReason, nameOf: (id: Credential["id"]) =>
     case "zdr":
       return endpointRetains
     case "is_required":
-      return `${nameOf(removal.credential_id)} forbids it for every model`
+      return `${idWithName(removal.credential_id)} forbids it for every model`
     case "is_byok_only":
-      return `${nameOf(removal.credential_id)} forbids it for this model`
+      return `${idWithName(removal.credential_id)} forbids it for this model`
     case "seal":
-      return `${nameOf(removal.credential_id)} may forbid it: ${sealMessages[removal.seal]}`
+      return `${idWithName(removal.credential_id)} may forbid it: ${sealMessages[removal.seal]}`
   }
 }
 
@@ -114,7 +114,7 @@ export const explanationOf = (
     if (credential === undefined) throw new Error("The plan was made from other pools")
     return credential
   }
-  const nameOf = (id: Credential["id"]) => {
+  const idWithName = (id: Credential["id"]) => {
     const { name } = credentialOf(id)
     return name === null ? id : `${id} (${name})`
   }
@@ -131,9 +131,9 @@ export const explanationOf = (
     steps: plan.steps.map((step) => {
       const { provider } = step
       if (step._tag === "Shared") return { kind: "shared", provider }
-      const { credential_id, probing, region, section } = step
+      const { credential_id, on_trial, region, section } = step
       const { label, name } = credentialOf(credential_id)
-      return { kind: "own", provider, section, credential_id, name, label, region, on_trial: probing }
+      return { kind: "own", provider, section, credential_id, name, label, region, on_trial }
     }),
     providers: plan.providers.map(({ provider, shared, ...verdicts }) => ({
       provider,
@@ -152,7 +152,7 @@ export const explanationOf = (
         position: shared.position,
         removed: shared.removed.map((removal): Removed => ({
           ...removal,
-          message: removalMessage(removal, nameOf, host)
+          message: removalMessage(removal, idWithName, host)
         }))
       }
     })),

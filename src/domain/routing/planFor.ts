@@ -80,7 +80,7 @@ interface Offer {
 
 const phases = ["prioritized", "shared", "fallback"] as const
 
-type Judged = Readonly<Record<(typeof phases)[number], ReadonlyArray<Offer>>> & { readonly plan: ProviderPlan }
+type ProviderVerdict = Readonly<Record<(typeof phases)[number], ReadonlyArray<Offer>>> & { readonly plan: ProviderPlan }
 
 const ownStep = (provider: Provider, section: Section, pooled: PooledCredential, availability: Availability): Step => {
   const { declared_region, id } = pooled.credential
@@ -92,17 +92,17 @@ const ownStep = (provider: Provider, section: Section, pooled: PooledCredential,
     key_version: pooled.key_version,
     row: pooled.row,
     region: declared_region === "global" ? null : declared_region,
-    probing: availability._tag === "Probing"
+    on_trial: availability._tag === "OnTrial"
   }
 }
 
-/** Judges every credential of a provider, and its shared endpoint. */
-const judge = (
+/** A verdict on every credential of a provider, and on its shared endpoint. */
+const verdictOn = (
   request: RoutingRequest,
   { endpoint, provider }: RoutingRequest["targets"][number],
   pool: Pool,
   availabilityOf: (pooled: PooledCredential) => Availability
-): Judged => {
+): ProviderVerdict => {
   const offers = { prioritized: Array<Offer>(), fallback: Array<Offer>() }
   const credentials = pool.map((member) => {
     const availability = availabilityOf(member)
@@ -141,18 +141,18 @@ export const planFor = (
   poolOfProvider: (provider: Provider) => Pool,
   availabilityOf: (pooled: PooledCredential) => Availability
 ): Plan => {
-  const judged = request.targets.map((target) =>
-    judge(request, target, poolOfProvider(target.provider), availabilityOf)
+  const verdicts = request.targets.map((target) =>
+    verdictOn(request, target, poolOfProvider(target.provider), availabilityOf)
   )
   const steps: Array<Step> = []
   const take = ({ step, verdict }: Offer) => {
     verdict.position = steps.push(step) - 1
   }
   if (request.strategy === "byok_first") {
-    for (const phase of phases) for (const one of judged) one[phase].forEach(take)
+    for (const phase of phases) for (const one of verdicts) one[phase].forEach(take)
   } else {
-    for (const one of judged) for (const phase of phases) one[phase].forEach(take)
+    for (const one of verdicts) for (const phase of phases) one[phase].forEach(take)
   }
-  const providers = judged.map(({ plan }) => plan)
+  const providers = verdicts.map(({ plan }) => plan)
   return { steps, providers, retry_at: steps.length === 0 ? earliestEnd(providers) : null }
 }

@@ -67,9 +67,9 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
         NoSuchElementError: () => Effect.fail(new NotFound())
       })
     )
-    const withheld = (yield* parkings.withheld(account_id, [id])).get(id) ?? []
+    const parked = (yield* parkings.find(account_id, [id])).get(id) ?? []
     const used = Option.getOrElse(yield* uses.find(account_id, id), () => neverUsed)
-    return statusOf(found.value, seal, withheld, used)
+    return statusOf(found.value, seal, parked, used)
   })
 
   const asCaller = <A, E, R>(answer: (account_id: AccountId) => Effect.Effect<A, E, R>) =>

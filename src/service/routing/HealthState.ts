@@ -19,12 +19,6 @@ export interface LeasedKey extends OwnedCredential {
   readonly model: string
 }
 
-/** One lease at a time tries a key whose pause is over. Only this process knows. */
-interface Trial {
-  readonly lease: object
-  readonly began: number
-}
-
 /** A cooldown that grew and waits to be stored. */
 export interface PendingCooldown extends OwnedCredential {
   readonly model: string
@@ -37,7 +31,7 @@ const trialTimeout = 30_000
 /** As many as an allow list names. A key without one is asked for any model that requests make up. */
 const maxModels = 100
 
-/** A key is paused for every model, or for one. */
+/** A key cools down for every model, or for one. */
 const scopes = ["whole", "model"] as const
 type Scope = (typeof scopes)[number]
 
@@ -58,7 +52,8 @@ interface Reported {
 export const makeHealthState = () => {
   /** By credential and model; the credential that was reported last comes last. */
   const known = new Map<string, Map<string, Reported>>()
-  const trials = new Map<string, Trial>()
+  /** One lease at a time tries a key whose cooldown is over. Only this process knows. */
+  const trials = new Map<string, { readonly lease: object; readonly began: number }>()
 
   /** The trials that a lease is on, by what every read of a cooldown agrees on: its end is converted between clocks. */
   const trialsOf = (key: LeasedKey, health: Health): ReadonlyArray<string> =>
@@ -76,7 +71,7 @@ export const makeHealthState = () => {
     return remembered(isKnown ? join(own.cooldown, seen) : seen, now)
   }
 
-  /** Keys whose last report is so old that every pause after it is over and forgotten. */
+  /** Keys whose last report is so old that every cooldown after it is over and forgotten. */
   const forgetOld = (now: number) => {
     for (const [credential, models] of known) {
       if (!Array.from(models.values()).every((reported) => isForgotten(reported, now))) return
@@ -106,7 +101,7 @@ export const makeHealthState = () => {
       whole: cooldownOf(key, stored, wholeKey, now),
       model: cooldownOf(key, stored, key.model, now)
     }),
-    /** Takes the trial of a key on probation for a lease. False if another lease is trying it. */
+    /** Takes the trial of a key for a lease, if it is on trial. False if another lease is trying it. */
     admit: (key: LeasedKey, health: Health, lease: object, now: number): boolean => {
       const names = trialsOf(key, health)
       if (names.some((name) => now < (trials.get(name)?.began ?? -Infinity) + trialTimeout)) return false

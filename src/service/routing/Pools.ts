@@ -2,7 +2,7 @@ import { Clock, Context, Duration, Effect, Fiber, Layer, Option } from "effect"
 import type { ServiceUnavailable } from "../../domain/Errors.ts"
 import type { AccountId, CredentialId, WorkspaceId } from "../../domain/Identifiers.ts"
 import type { Provider } from "../../domain/Provider.ts"
-import { type Cooldown, longestPause, pauseCauseOf, unknown } from "../../domain/routing/Health.ts"
+import { type Cooldown, longestCooldown, cooldownCauseOf, unknown } from "../../domain/routing/Health.ts"
 import { monotonicMillis } from "../../domain/routing/Moment.ts"
 import { type PooledCredential, poolOf, type Seal } from "../../domain/routing/Pool.ts"
 import { encodeSealingContext, type SealedKey } from "../../domain/SealedKey.ts"
@@ -32,7 +32,7 @@ type Member = PooledCredential & { readonly sealed: SealedKey }
 
 /** A pool as the database had it. Times are in milliseconds of the monotonic clock. */
 export interface Snapshot extends Pick<PoolState, "version" | "health"> {
-  /** In order of trial. */
+  /** In the order in which they are tried. */
   readonly pool: ReadonlyArray<Member>
   readonly byId: ReadonlyMap<CredentialId, Member>
   /** When reading its credentials began, and when their seals were checked. */
@@ -102,7 +102,7 @@ const withinDeadline = <A, E>(wait: Effect.Effect<A, E>): Effect.Effect<A, E> =>
 const cooldownOf = ({ cause, epoch, key_version, remaining, strikes }: StoredParking, now: number): Cooldown =>
   cause === "succeeded" || remaining === null
     ? { ...unknown(key_version), epoch }
-    : { key_version, epoch, until: now + Math.min(remaining, longestPause), strikes, cause: pauseCauseOf(cause) }
+    : { key_version, epoch, until: now + Math.min(remaining, longestCooldown), strikes, cause: cooldownCauseOf(cause) }
 
 /** What the parkings of a key say of it. */
 const healthOf = (parkings: ReadonlyArray<StoredParking> = [], now: number) => {
@@ -133,7 +133,7 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
   let questions = 0
   const ask = (): Question => ({ n: (questions += 1), at: monotonicMillis(clock) })
 
-  const nameOf = ({ account_id, workspace_id }: PoolOwner, provider: Provider) =>
+  const poolKeyOf = ({ account_id, workspace_id }: PoolOwner, provider: Provider) =>
     `${account_id} ${workspace_id} ${provider}`
 
   /** Reads a pool, or its parkings alone if it is still of a version. One that was verified stays so until what was sealed changes. */
@@ -179,9 +179,9 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
     } satisfies Snapshot
   })
 
-  const forget = (name: string) => {
-    kept.get(name)?.holding.release()
-    kept.delete(name)
+  const forget = (key: string) => {
+    kept.get(key)?.holding.release()
+    kept.delete(key)
   }
 
   /** Reads a pool whose state is known, in memory that is admitted for it before. */
@@ -191,8 +191,8 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
     state: PoolState,
     question: Question
   ) {
-    const name = nameOf(owner, provider)
-    const current = kept.get(name)
+    const key = poolKeyOf(owner, provider)
+    const current = kept.get(key)
     const known = current?.snapshot
     if (current !== undefined && known?.version === state.version && question.at < known.read_at + longestKept) {
       const snapshot = yield* readFrom(owner, provider, known, known.version, question)
@@ -205,26 +205,26 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
     const snapshot = yield* Effect.onError(readFrom(owner, provider, known, undefined, question), () =>
       Effect.sync(() => holding.release())
     )
-    forget(name)
-    kept.set(name, { snapshot, holding })
+    forget(key)
+    kept.set(key, { snapshot, holding })
     holding.shrink(weightOf(state))
-    holding.spare(() => forget(name))
+    holding.spare(() => forget(key))
     return snapshot
   })
 
-  const start = (owner: PoolOwner, provider: Provider, state: PoolState, name: string): Loading => {
+  const start = (owner: PoolOwner, provider: Provider, state: PoolState, key: string): Loading => {
     const question = ask()
     // Whoever waits for it may leave.
     const fiber = fork(read(owner, provider, state, question))
     const loading = { question, fiber }
-    loadings.set(name, loading)
-    fiber.addObserver(() => loadings.delete(name))
+    loadings.set(key, loading)
+    fiber.addObserver(() => loadings.delete(key))
     return loading
   }
 
   /** The snapshot that is of this state, or was validated since the state was asked for. */
-  const currentOf = (name: string, state: PoolState, asked: Question): Snapshot | undefined => {
-    const found = kept.get(name)
+  const currentOf = (key: string, state: PoolState, asked: Question): Snapshot | undefined => {
+    const found = kept.get(key)
     if (found === undefined || !isUsable(found.snapshot, asked.at)) return undefined
     const { snapshot } = found
     if (snapshot.version !== state.version || snapshot.health !== state.health) {
@@ -242,10 +242,10 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
     asked: Question
   ): Effect.Effect<Snapshot, ServiceUnavailable | UnknownWorkspace> =>
     Effect.suspend(() => {
-      const name = nameOf(owner, provider)
-      const snapshot = currentOf(name, state, asked)
+      const key = poolKeyOf(owner, provider)
+      const snapshot = currentOf(key, state, asked)
       if (snapshot !== undefined) return Effect.succeed(snapshot)
-      const running = loadings.get(name) ?? start(owner, provider, state, name)
+      const running = loadings.get(key) ?? start(owner, provider, state, key)
       return running.question.n > asked.n
         ? withinDeadline(Fiber.join(running.fiber))
         : // It may have read what was before the question. One at a time: what it reads may yet be of the right version.
@@ -261,7 +261,7 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
   ): WorkspacePools | undefined => {
     if (workspace_id === undefined || freshness === 0) return undefined
     const snapshots = providers.flatMap((provider) => {
-      const snapshot = kept.get(nameOf({ account_id, workspace_id }, provider))?.snapshot
+      const snapshot = kept.get(poolKeyOf({ account_id, workspace_id }, provider))?.snapshot
       const isFresh = snapshot !== undefined && snapshot.validated.at + freshness >= asked.at
       return isFresh && isUsable(snapshot, asked.at) ? [snapshot] : []
     })
@@ -277,7 +277,7 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
         const { account_id } = asking
         const owner = { account_id, workspace_id }
         const found = pools.flatMap(
-          (state, index) => currentOf(nameOf(owner, providers[index] as Provider), state, asked) ?? []
+          (state, index) => currentOf(poolKeyOf(owner, providers[index] as Provider), state, asked) ?? []
         )
         if (found.length === pools.length) return Effect.succeed({ workspace_id, snapshots: found })
         const loading = Effect.forEach(
@@ -293,7 +293,7 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
     current,
     reread: (owner, provider) =>
       Effect.suspend(() => {
-        const found = kept.get(nameOf(owner, provider))
+        const found = kept.get(poolKeyOf(owner, provider))
         if (found !== undefined && monotonicMillis(clock) >= found.snapshot.read_at + unverifiedKept) {
           found.snapshot = { ...found.snapshot, read_at: Number.NEGATIVE_INFINITY }
         }

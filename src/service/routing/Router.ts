@@ -15,7 +15,7 @@ import type { Parkings } from "../../port/Parkings.ts"
 import { Lease } from "./Lease.ts"
 import { makeHealthLedger } from "./makeHealthLedger.ts"
 import { makeUseLedger } from "./makeUseLedger.ts"
-import type { Freshness, Planned } from "./Planned.ts"
+import type { Freshness, PlannedRequest } from "./PlannedRequest.ts"
 import { Pools, sealStatusByError, type Snapshot } from "./Pools.ts"
 import { type Exhausted, LeaseRefused, PoolsUnavailable, type UnknownWorkspace } from "./RouterErrors.ts"
 import { makeRouterMeter } from "./RouterMeter.ts"
@@ -64,13 +64,13 @@ const make = Effect.gen(function* () {
           (provider) => snapshots[providers.indexOf(provider)]?.pool ?? [],
           (pooled) => availabilityOf(healthOf(request, pooled, now.monotonic), pooled.leaked, now)
         )
-        return Effect.succeed<Planned>({ ...plan, request, freshness })
+        return Effect.succeed<PlannedRequest>({ ...plan, request, freshness })
       })
     )
   }
 
   /** The pool that a step is checked against; undefined if its workspace is gone. */
-  const poolFor = ({ freshness, request }: Planned, { provider }: Step) =>
+  const poolFor = ({ freshness, request }: PlannedRequest, { provider }: Step) =>
     orUnavailable(current(request, [provider], Math.max(leaseFreshness, freshness))).pipe(
       Effect.map(({ snapshots: [snapshot] }) => snapshot),
       Effect.catchTag("UnknownWorkspace", () => Effect.succeed(undefined))
@@ -112,7 +112,7 @@ const make = Effect.gen(function* () {
   /** Opens the key of a planned row. If its KEK is gone, the row may have been rewrapped since: then it has changed. */
   const openingOf =
     (
-      { request }: Planned,
+      { request }: PlannedRequest,
       { credential_id, provider, row }: OwnStep,
       { credential, sealed }: Snapshot["pool"][number]
     ) =>
@@ -129,7 +129,10 @@ const make = Effect.gen(function* () {
         })
       })
 
-  const leaseOf = (plan: Planned, step: OwnStep): Effect.Effect<Lease, LeaseRefused | PoolsUnavailable, Scope.Scope> =>
+  const leaseOf = (
+    plan: PlannedRequest,
+    step: OwnStep
+  ): Effect.Effect<Lease, LeaseRefused | PoolsUnavailable, Scope.Scope> =>
     Effect.flatMap(poolFor(plan, step), (snapshot) =>
       Effect.clockWith((clock) => {
         const { credential_id, key_version, provider, region, row } = step
@@ -154,10 +157,10 @@ const make = Effect.gen(function* () {
       })
     )
 
-  const lease = (plan: Planned, step: OwnStep) => metered.lease(leaseOf(plan, step))
+  const lease = (plan: PlannedRequest, step: OwnStep) => metered.lease(leaseOf(plan, step))
 
   /** Whether shared capacity is still allowed: by what the database says now, not by what the plan was made from. */
-  const mayShare = (plan: Planned, step: Step) =>
+  const mayShare = (plan: PlannedRequest, step: Step) =>
     Effect.map(poolFor(plan, step), (snapshot) => {
       if (snapshot === undefined) return false
       const targets = plan.request.targets.filter(({ provider }) => provider === step.provider)
@@ -166,13 +169,13 @@ const make = Effect.gen(function* () {
       return steps.some(({ _tag }) => _tag === "Shared")
     })
 
-  const replan = (plan: Planned) =>
+  const replan = (plan: PlannedRequest) =>
     Effect.catchTag(planWithin(plan.request, plan.freshness), "UnknownWorkspace", () =>
-      Effect.succeed<Planned>({ ...plan, steps: [] })
+      Effect.succeed<PlannedRequest>({ ...plan, steps: [] })
     )
 
   /** When to come back, by what this process knows. */
-  const retryAt = ({ request }: Planned) =>
+  const retryAt = ({ request }: PlannedRequest) =>
     Effect.match(planWithin(request, Number.POSITIVE_INFINITY), {
       onFailure: () => null,
       onSuccess: ({ retry_at }) => retry_at
@@ -206,9 +209,12 @@ export class Router extends Context.Service<
     readonly plan: (
       request: RoutingRequest,
       freshness?: Freshness
-    ) => Effect.Effect<Planned, UnknownWorkspace | PoolsUnavailable>
+    ) => Effect.Effect<PlannedRequest, UnknownWorkspace | PoolsUnavailable>
     /** The key of a step, wiped when the scope closes. Refused if its row is not the planned one any more. */
-    readonly lease: (plan: Planned, step: OwnStep) => Effect.Effect<Lease, LeaseRefused | PoolsUnavailable, Scope.Scope>
+    readonly lease: (
+      plan: PlannedRequest,
+      step: OwnStep
+    ) => Effect.Effect<Lease, LeaseRefused | PoolsUnavailable, Scope.Scope>
     /** What the upstream answered to an attempt with the lease. It holds here at once, and elsewhere once it is stored. */
     readonly report: (lease: Lease, outcome: Outcome) => Effect.Effect<void>
     /**
@@ -216,11 +222,11 @@ export class Router extends Context.Service<
      * no lease. A lease ends with its attempt, which may end when the head of the answer has arrived.
      */
     readonly run: <A, E, R>(
-      plan: Planned,
+      plan: PlannedRequest,
       attempt: Attempt<A, E, R>
     ) => Effect.Effect<A, E | Exhausted | PoolsUnavailable, R>
     /** What `run` walks through, for gateways that are driven from outside: they report each attempt and note its end. */
-    readonly walk: (plan: Planned) => Walk
+    readonly walk: (plan: PlannedRequest) => Walk
     /**
      * Replaces the key of a lease by the id of its credential, in every form in which upstreams repeat keys in errors.
      * Nothing is replaced once the lease has ended, or without one: redact before the attempt is over, and the key of

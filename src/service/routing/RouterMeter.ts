@@ -1,5 +1,5 @@
 import { Effect } from "effect"
-import { pauseCauses } from "../../domain/routing/Health.ts"
+import { cooldownCauses } from "../../domain/routing/Health.ts"
 import type { Exclusion, Plan } from "../../domain/routing/Plan.ts"
 import type { FamilyName } from "../../port/families.ts"
 import { makeMeter } from "../../port/Meter.ts"
@@ -59,7 +59,7 @@ export const makeRouterMeter = Effect.map(makeMeter, ({ counter }) => {
         () => leased("ok"),
         (error) => leased(error._tag === "LeaseRefused" ? error.reason : "pools_unavailable")
       ),
-    /** A pause began or grew. */
-    parked: eachOf("byok.router.parkings", "cause", pauseCauses)
+    /** A cooldown began or grew. */
+    parked: eachOf("byok.router.parkings", "cause", cooldownCauses)
   }
 })

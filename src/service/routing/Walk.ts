@@ -3,16 +3,19 @@ import type { Provider } from "../../domain/Provider.ts"
 import type { Outcome } from "../../domain/routing/Outcome.ts"
 import type { OwnStep, Step } from "../../domain/routing/Plan.ts"
 import type { Lease } from "./Lease.ts"
-import type { Planned } from "./Planned.ts"
+import type { PlannedRequest } from "./PlannedRequest.ts"
 import { type Attempted, Exhausted, LeaseRefused, type PoolsUnavailable, type Refusal } from "./RouterErrors.ts"
 
 /** What a walk needs of the router. */
 export interface RouterOperations {
-  readonly lease: (plan: Planned, step: OwnStep) => Effect.Effect<Lease, LeaseRefused | PoolsUnavailable, Scope.Scope>
-  readonly mayShare: (plan: Planned, step: Step) => Effect.Effect<boolean, PoolsUnavailable>
+  readonly lease: (
+    plan: PlannedRequest,
+    step: OwnStep
+  ) => Effect.Effect<Lease, LeaseRefused | PoolsUnavailable, Scope.Scope>
+  readonly mayShare: (plan: PlannedRequest, step: Step) => Effect.Effect<boolean, PoolsUnavailable>
   /** Plans the request of a plan again; without a step if its workspace is gone. */
-  readonly replan: (plan: Planned) => Effect.Effect<Planned, PoolsUnavailable>
-  readonly retryAt: (plan: Planned) => Effect.Effect<number | null>
+  readonly replan: (plan: PlannedRequest) => Effect.Effect<PlannedRequest, PoolsUnavailable>
+  readonly retryAt: (plan: PlannedRequest) => Effect.Effect<number | null>
 }
 
 /** A step that is being attempted; shared steps have no lease. */
@@ -49,7 +52,7 @@ const keyOf = (step: Step) => (step._tag === "Own" ? step.credential_id : `${ste
  */
 export const makeWalk =
   ({ lease, mayShare, replan, retryAt }: RouterOperations) =>
-  (first: Planned): Walk => {
+  (first: PlannedRequest): Walk => {
     const attempts: Array<Attempted> = []
     const failures = new Map<Provider, number>()
     const done = new Set<string>()
@@ -137,8 +140,8 @@ export type Attempt<A, E, R> = (step: Step, lease: Lease | undefined) => Effect.
 
 /** Drives a walk in process: a lease ends with its attempt. */
 export const runPlan =
-  (walk: (plan: Planned) => Walk, report: (lease: Lease, outcome: Outcome) => Effect.Effect<void>) =>
-  <A, E, R>(plan: Planned, attempt: Attempt<A, E, R>): Effect.Effect<A, E | Exhausted | PoolsUnavailable, R> =>
+  (walk: (plan: PlannedRequest) => Walk, report: (lease: Lease, outcome: Outcome) => Effect.Effect<void>) =>
+  <A, E, R>(plan: PlannedRequest, attempt: Attempt<A, E, R>): Effect.Effect<A, E | Exhausted | PoolsUnavailable, R> =>
     Effect.suspend(() => {
       const { ended, exhausted, next } = walk(plan)
 

@@ -1,5 +1,5 @@
 import { Clock, Effect } from "effect"
-import { type Health, join, type PauseCause } from "../../domain/routing/Health.ts"
+import { type Health, join, type CooldownCause } from "../../domain/routing/Health.ts"
 import { monotonicMillis } from "../../domain/routing/Moment.ts"
 import type { Outcome } from "../../domain/routing/Outcome.ts"
 import { type ParkingChange, Parkings } from "../../port/Parkings.ts"
@@ -8,9 +8,9 @@ import { makeWriteBehind } from "./makeWriteBehind.ts"
 
 /**
  * What attempts have shown of keys. A report holds in this process at once; it is stored in the background, and other
- * processes join it to what they know when they next read the pool. `parked` gets the cause of each pause that grew.
+ * processes join it to what they know when they next read the pool. `parked` gets the cause of each cooldown that grew.
  */
-export const makeHealthLedger = Effect.fnUntraced(function* (parked: (cause: PauseCause) => void) {
+export const makeHealthLedger = Effect.fnUntraced(function* (parked: (cause: CooldownCause) => void) {
   const { store } = yield* Parkings
   const clock = yield* Clock.Clock
   const state = makeHealthState()

@@ -62,7 +62,7 @@ const noneIfTaken = <A>(query: Query<ReadonlyArray<A>>): Query<ReadonlyArray<A>>
  * locks the row of the pool before its members, several in the order of their keys, and raises its version; the change and its
  * audit entry are both stored or neither.
  *
- * The statement of a single write and that of a batch have one text. The audit entry is the receipt of a lost answer:
+ * The statement of a single write and that of a batch have one text. The audit entry answers for a lost answer:
  * whoever retries asks whether the operation was recorded.
  */
 export const makeWrite = <Values extends Target, Changed extends CredentialKey, E = never>(

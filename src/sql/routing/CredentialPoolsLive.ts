@@ -121,8 +121,8 @@ export const layer = Layer.effect(
     )
 
     return {
-      versions: ({ account_id, workspace_id }, given) => {
-        const providers = given.join()
+      versions: ({ account_id, workspace_id }, wanted) => {
+        const providers = wanted.join()
         return workspace_id === undefined
           ? versionsOfDefault({ account_id, providers })
           : versionsOfNamed({ account_id, workspace_id, providers })

@@ -8,7 +8,7 @@ import { inLockOrder } from "../connection/rowOrder.ts"
 /** The driver sends no array of nulls alone, so "" stands for null. */
 const timeOf = (at: number | null) => (at === null ? "" : new Date(at).toISOString())
 
-/** The uses as rows `given`, in the order in which they are locked. */
+/** The uses as rows `use`, in the order in which they are locked. */
 const rowsOf = (sql: SqlClient.SqlClient, uses: ReadonlyArray<UsedCredential>) => {
   const sorted = inLockOrder(({ account_id, credential_id }) => `${account_id} ${credential_id}`, uses)
   return sql`
@@ -19,7 +19,7 @@ const rowsOf = (sql: SqlClient.SqlClient, uses: ReadonlyArray<UsedCredential>) =
       ${sorted.map(({ last_succeeded_at }) => timeOf(last_succeeded_at))}::text[],
       ${sorted.map(({ last_failed_at }) => timeOf(last_failed_at))}::text[],
       ${sorted.map(({ last_failure }) => last_failure ?? "")}::text[]
-    ) AS given (account_id, credential_id, last_leased_at, last_succeeded_at, last_failed_at, last_failure)`
+    ) AS use (account_id, credential_id, last_leased_at, last_succeeded_at, last_failed_at, last_failure)`
 }
 
 export const layer = Layer.effect(
@@ -32,11 +32,11 @@ export const layer = Layer.effect(
           sql`
           INSERT INTO credential_use AS used
             (account_id, credential_id, last_leased_at, last_succeeded_at, last_failed_at, last_failure)
-          SELECT credentials.account_id, credentials.id, nullif(given.last_leased_at, '')::timestamptz,
-            nullif(given.last_succeeded_at, '')::timestamptz, nullif(given.last_failed_at, '')::timestamptz,
-            nullif(given.last_failure, '')
+          SELECT credentials.account_id, credentials.id, nullif(use.last_leased_at, '')::timestamptz,
+            nullif(use.last_succeeded_at, '')::timestamptz, nullif(use.last_failed_at, '')::timestamptz,
+            nullif(use.last_failure, '')
           FROM ${rowsOf(sql, uses)}
-          JOIN credentials ON credentials.account_id = given.account_id AND credentials.id = given.credential_id
+          JOIN credentials ON credentials.account_id = use.account_id AND credentials.id = use.credential_id
           ON CONFLICT (account_id, credential_id) DO UPDATE
           SET last_leased_at = greatest(used.last_leased_at, excluded.last_leased_at),
             last_succeeded_at = greatest(used.last_succeeded_at, excluded.last_succeeded_at),

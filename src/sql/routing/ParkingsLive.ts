@@ -1,8 +1,8 @@
 import { Effect, Layer } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { CredentialId, OwnedCredential } from "../../domain/Identifiers.ts"
-import type { Withheld } from "../../domain/routing/CredentialStatus.ts"
-import { longestPause, pauseCauseOf, sweptAfter, wholeKey } from "../../domain/routing/Health.ts"
+import type { Parking } from "../../domain/routing/CredentialStatus.ts"
+import { longestCooldown, cooldownCauseOf, sweptAfter, wholeKey } from "../../domain/routing/Health.ts"
 import { type ParkingChange, Parkings } from "../../port/Parkings.ts"
 import { Database } from "../connection/Database.ts"
 import { inLockOrder } from "../connection/rowOrder.ts"
@@ -21,17 +21,17 @@ const rowsOf = (sql: SqlClient.SqlClient, changes: ReadonlyArray<ParkingChange>)
     ${changes.map(({ remaining }) => remaining ?? 0)}::double precision[]
   ) AS seen (account_id, credential_id, model, key_version, epoch, cause, strikes, remaining)`
 
-const nameOf = ({ account_id, credential_id, model }: ParkingChange) => `${account_id} ${credential_id} ${model}`
+const changedKey = ({ account_id, credential_id, model }: ParkingChange) => `${account_id} ${credential_id} ${model}`
 
 /** Joins changes to what is stored, and removes parkings of the same credentials that are over. Returns whose changed. */
 const joinAndSweep = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, changes: ReadonlyArray<ParkingChange>) {
-  const sorted = inLockOrder(nameOf, changes)
+  const sorted = inLockOrder(changedKey, changes)
   const joined = yield* sql<OwnedCredential>`
     INSERT INTO credential_parkings AS parked
       (account_id, credential_id, model, key_version, epoch, cause, strikes, until, parked_at)
     SELECT credentials.account_id, credentials.id, seen.model, seen.key_version, seen.epoch, seen.cause, seen.strikes,
       CASE WHEN seen.cause <> 'succeeded'
-        THEN now() + least(seen.remaining, ${longestPause}::double precision) * interval '1 millisecond' END,
+        THEN now() + least(seen.remaining, ${longestCooldown}::double precision) * interval '1 millisecond' END,
       now()
     FROM ${rowsOf(sql, sorted)}
     JOIN credentials ON credentials.account_id = seen.account_id AND credentials.id = seen.credential_id
@@ -66,9 +66,9 @@ interface Row {
   readonly until: Date | null
 }
 
-const withheldOf = ({ cause, model, parked_at, until }: Row): Withheld => ({
+const parkingOf = ({ cause, model, parked_at, until }: Row): Parking => ({
   model: model === wholeKey ? null : model,
-  cause: cause === "leaked" ? cause : pauseCauseOf(cause),
+  cause: cause === "leaked" ? cause : cooldownCauseOf(cause),
   since: parked_at.getTime(),
   until: until?.getTime() ?? null
 })
@@ -87,7 +87,7 @@ export const layer = Layer.effect(
         { discard: true }
       )
     },
-    withheld: (account_id, ids) => {
+    find: (account_id, ids) => {
       const rows = reads.sql<Row>`
         SELECT parked.credential_id, parked.model, parked.cause, parked.parked_at, parked.until
         FROM credential_parkings AS parked JOIN credentials
@@ -95,9 +95,9 @@ export const layer = Layer.effect(
         AND credentials.key_version = parked.key_version
         WHERE parked.account_id = ${account_id} AND parked.credential_id = ANY(${ids}::uuid[])
         AND (parked.cause = 'leaked' OR parked.until > now()) ORDER BY parked.model`
-      return Effect.map(reads.ask(rows, "parkings.withheld"), (found) => {
+      return Effect.map(reads.ask(rows, "parkings.find"), (found) => {
         const groups = Map.groupBy(found, ({ credential_id }) => credential_id)
-        return new Map(Array.from(groups, ([id, rows]) => [id, rows.map(withheldOf)]))
+        return new Map(Array.from(groups, ([id, rows]) => [id, rows.map(parkingOf)]))
       })
     }
   }))

@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { type CredentialStatus, stateOf, type Withheld } from "../../../src/domain/routing/CredentialStatus.ts"
+import { type CredentialStatus, stateOf, type Parking } from "../../../src/domain/routing/CredentialStatus.ts"
 import type { Seal } from "../../../src/domain/routing/Pool.ts"
 
 const seals: ReadonlyArray<readonly [Seal, boolean]> = [
@@ -10,28 +10,28 @@ const seals: ReadonlyArray<readonly [Seal, boolean]> = [
   ["unknown_key", false],
   ["unsupported", false]
 ]
-const limited: Withheld = { model: "openai/gpt-4o", cause: "rate_limited", since: 1, until: 2 }
-const rejected: Withheld = { model: null, cause: "rejected", since: 1, until: 2 }
-const leaked: Withheld = { model: null, cause: "leaked", since: 1, until: null }
+const limited: Parking = { model: "openai/gpt-4o", cause: "rate_limited", since: 1, until: 2 }
+const rejected: Parking = { model: null, cause: "rejected", since: 1, until: 2 }
+const leaked: Parking = { model: null, cause: "leaked", since: 1, until: null }
 
 describe("stateOf", () => {
-  it("is the gravest of all that holds, whatever the order of what withholds (C8)", () => {
+  it("is the gravest of all that holds, whatever the order of what keeps it from routers (C8)", () => {
     for (const [seal, isReadable] of seals)
       for (const disabled of [true, false])
         for (const isLeaked of [true, false])
-          for (const pauses of [[], [limited], [rejected], [limited, rejected]]) {
-            const withheld = [...pauses, ...(isLeaked ? [leaked] : [])]
+          for (const cooldowns of [[], [limited], [rejected], [limited, rejected]]) {
+            const parkings = [...cooldowns, ...(isLeaked ? [leaked] : [])]
             const expected: CredentialStatus["state"] = !isReadable
               ? "unreadable"
               : isLeaked
                 ? "leaked"
                 : disabled
                   ? "disabled"
-                  : pauses.length > 0
+                  : cooldowns.length > 0
                     ? "parked"
                     : "active"
-            assert.strictEqual(stateOf({ disabled }, seal, withheld), expected)
-            assert.strictEqual(stateOf({ disabled }, seal, withheld.toReversed()), expected)
+            assert.strictEqual(stateOf({ disabled }, seal, parkings), expected)
+            assert.strictEqual(stateOf({ disabled }, seal, parkings.toReversed()), expected)
           }
   })
 })

@@ -7,7 +7,7 @@ import {
   type Cooldown,
   type Health,
   join,
-  pauseCauses,
+  cooldownCauses,
   remembered,
   unknown
 } from "../../../src/domain/routing/Health.ts"
@@ -25,7 +25,7 @@ const anyCooldown: Arbitrary.Arbitrary<Cooldown> = Arbitrary.all({
   epoch: integer(0, 2),
   until: elementOf([Number.NEGATIVE_INFINITY, 0, second, hour]),
   strikes: integer(0, 2),
-  cause: elementOf([null, ...pauseCauses])
+  cause: elementOf([null, ...cooldownCauses])
 })
 
 const free: Health = { whole: unknown(1), model: unknown(1) }
@@ -34,8 +34,8 @@ const availability = (health: Health, now: number, leaked = false) => availabili
 const refused = (_tag: "RateLimited" | "Forbidden" | "Rejected" | "QuotaExhausted") =>
   _tag === "RateLimited" ? { _tag, retry_after: null } : { _tag }
 
-/** The lengths of the pauses of a key that is refused whenever it is tried, in seconds. */
-const pausesWhenever = (outcome: Outcome, times: number) => {
+/** The lengths of the cooldowns of a key that is refused whenever it is tried, in seconds. */
+const cooldownsWhenever = (outcome: Outcome, times: number) => {
   let health = free
   let now = 0
   return Array.from({ length: times }, () => {
@@ -73,14 +73,14 @@ describe("the join of cooldowns", () => {
   )
 })
 
-describe("a pause", () => {
+describe("a cooldown", () => {
   it.each([
     ["RateLimited", "rate_limited", [5, 10, 20, 40, 80, 160, 300, 300], "model"],
     ["Forbidden", "forbidden", [60, 120, 240, 480, 960, 1920, 3600, 3600], "model"],
     ["Rejected", "rejected", [60, 120, 240, 480, 960, 1920, 3600, 3600], "whole"],
     ["QuotaExhausted", "quota_exhausted", [60, 120, 240, 480, 960, 1920, 3600, 3600], "whole"]
   ] as const)("after %s is %s, and doubles with each trial that fails (E22)", (tag, cause, lengths, scope) => {
-    assert.deepStrictEqual(pausesWhenever(refused(tag), 8), [...lengths])
+    assert.deepStrictEqual(cooldownsWhenever(refused(tag), 8), [...lengths])
     const after = contributed(free, refused(tag), 0)
     assert.deepStrictEqual(availability(after, 0), { _tag: "Parked", cause, until: lengths[0] * second })
     assert.deepStrictEqual(after, { ...free, [scope]: after[scope] })
@@ -91,11 +91,11 @@ describe("a pause", () => {
     [9 * hour, 3600],
     [Number.POSITIVE_INFINITY, 3600]
   ])("is as long as Retry-After asks for, up to an hour, whatever came before: %s", (retry_after, length) => {
-    assert.deepStrictEqual(pausesWhenever({ _tag: "RateLimited", retry_after }, 3), [length, length, length])
+    assert.deepStrictEqual(cooldownsWhenever({ _tag: "RateLimited", retry_after }, 3), [length, length, length])
   })
 
   it.each([Number.NaN, -1])("is of the usual length if Retry-After is no time: %s", (retry_after) => {
-    assert.deepStrictEqual(pausesWhenever({ _tag: "RateLimited", retry_after }, 1), [5])
+    assert.deepStrictEqual(cooldownsWhenever({ _tag: "RateLimited", retry_after }, 1), [5])
   })
 
   it("is one strike of leases that were out together, and ends when the last of them says (Q25)", () => {
@@ -104,7 +104,7 @@ describe("a pause", () => {
     assert.deepStrictEqual(join(last, first), { ...last, strikes: 1, until: 2 * second + minute })
   })
 
-  it("is ended by a success on probation, and by none of a lease that was out when it began", () => {
+  it("is ended by a success of a trial, and by none of a lease that was out when it began", () => {
     const rejected = contributed(free, refused("Rejected"), 0)
     const late = contributed(free, { _tag: "Succeeded" }, 2 * minute)
     assert.deepStrictEqual(join(rejected.whole, late.whole), rejected.whole)
@@ -118,7 +118,7 @@ describe("a pause", () => {
     const limited = contributed(free, refused("RateLimited"), 0)
     const both = contributed(limited, refused("Rejected"), 0)
     assert.deepStrictEqual(availability(both, 0), { _tag: "Parked", cause: "rejected", until: minute })
-    assert.deepStrictEqual(availability(both, minute), { _tag: "Probing" })
+    assert.deepStrictEqual(availability(both, minute), { _tag: "OnTrial" })
     assert.deepStrictEqual(availability(contributed(both, { _tag: "Succeeded" }, minute), minute), { _tag: "Free" })
   })
 
@@ -131,7 +131,7 @@ describe("a pause", () => {
     const { model } = contributed(free, refused("Forbidden"), 0)
     const end = minute + hour
     const healthAt = (now: number): Health => ({ ...free, model: remembered(model, now) })
-    assert.deepStrictEqual(availability(healthAt(end - 1), end - 1), { _tag: "Probing" })
+    assert.deepStrictEqual(availability(healthAt(end - 1), end - 1), { _tag: "OnTrial" })
     assert.deepStrictEqual(availability(healthAt(end), end), { _tag: "Free" })
     const strikesAt = (now: number) => contributed(healthAt(now), refused("Forbidden"), now).model.strikes
     assert.deepStrictEqual([strikesAt(end - 1), strikesAt(end)], [2, 1])
@@ -146,7 +146,7 @@ describe("a pause", () => {
     })
   })
 
-  it("is shown in milliseconds since 1970, whatever the clock of pauses says", () => {
+  it("is shown in milliseconds since 1970, whatever the clock of cooldowns says", () => {
     const parked = contributed(free, refused("Rejected"), 500)
     assert.deepStrictEqual(availabilityOf(parked, false, { monotonic: 500.4, wall: 1_000_000 }), {
       _tag: "Parked",

@@ -165,7 +165,7 @@ describe("a fault planted in the planner (control)", () => {
     const planted = plannerOf({ ...Planning, ...Pooling, ...(await plantedIn<object>(file, edits)) })
     const blind = ["Q1", ...laws].filter((number) => {
       const { law } = planLaws[number] ?? {}
-      return law === undefined || !cases.some((given) => breaks(() => law(planted, given)))
+      return law === undefined || !cases.some((routingCase) => breaks(() => law(planted, routingCase)))
     })
     assert.deepStrictEqual(blind, [])
   })

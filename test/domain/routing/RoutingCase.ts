@@ -28,7 +28,7 @@ export interface RoutingCase {
 }
 
 /** A plan of a case, by the code or by a variant of it. */
-export type Planner = (given: RoutingCase) => Plan
+export type Planner = (routingCase: RoutingCase) => Plan
 
 export const plannerOf =
   ({ planFor, poolOf }: Pick<typeof Planning, "planFor"> & Pick<typeof Pooling, "poolOf">): Planner =>
@@ -116,7 +116,7 @@ const rowOf = (provider: Provider, index: number, [policy, state]: readonly [num
     availability: other<Availability>(
       { _tag: "Free" },
       { _tag: "Free" },
-      { _tag: "Probing" },
+      { _tag: "OnTrial" },
       parked("rejected", 1_000),
       parked("rate_limited", 2_000),
       { _tag: "Parked", cause: "leaked", until: null }

@@ -104,8 +104,8 @@ const misspellings: ReadonlyArray<(name: string) => string> = [
 
 /** A request as JSON with one member misspelt, or in an object of another depth, instead of the member or beside it. */
 const misspelt = ({ pick, request }: RoutingCase) => {
-  const given = JSON.parse(JSON.stringify(request)) as Json
-  const objects = objectsIn(given)
+  const body = JSON.parse(JSON.stringify(request)) as Json
+  const objects = objectsIn(body)
   const members = objects.flatMap(([path, object]) => Object.keys(object).map((member) => ({ member, object, path })))
   const { member, object, path } = members[pick % members.length] ?? assert.fail("no member")
   const way = Math.floor(pick / members.length)
@@ -116,13 +116,13 @@ const misspelt = ({ pick, request }: RoutingCase) => {
   const value = object[member]
   if (way % 3 !== 0) Reflect.deleteProperty(object, member)
   Object.defineProperty(target, name, { value, enumerable: true })
-  return { given, name, path: place }
+  return { body, name, path: place }
 }
 
 /** Fails unless a misspelt request is refused by the name of the member, or plans as if it was not misspelt. */
 const neverWeaker = (schema: Schema.ConstraintDecoder<RoutingRequest>, one: RoutingCase) => {
-  const { given, name, path } = misspelt(one)
-  Result.match(Schema.decodeUnknownResult(schema, { errors: "all" })(given), {
+  const { body, name, path } = misspelt(one)
+  Result.match(Schema.decodeUnknownResult(schema, { errors: "all" })(body), {
     onSuccess: (request) => assert.deepStrictEqual(planByTheBook({ ...one, request }), planByTheBook(one)),
     onFailure: ({ issue }) => {
       const unknown = issuesOf(issue).filter(({ message }) => message.startsWith("unknown member;"))
@@ -148,7 +148,7 @@ describe("a request with a misspelt or misplaced member (Q31)", () => {
     const open = Schema.decodeUnknownResult(Schema.Struct(routingFields))
     const sharedIn = (one: RoutingCase) => planByTheBook(one).steps.filter((step) => step.endsWith(" shared")).length
     const costsMore = (one: RoutingCase) => {
-      const decoded = open(misspelt(one).given)
+      const decoded = open(misspelt(one).body)
       return Result.isSuccess(decoded) && sharedIn({ ...one, request: decoded.success }) > sharedIn(one)
     }
     assert.isTrue(cases.some(costsMore))

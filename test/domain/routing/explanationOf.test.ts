@@ -22,10 +22,10 @@ const encode = Schema.encodeSync(Explanation)
 
 const workspace_id = WorkspaceId.make("019ad5a0-0000-7000-8000-000000000020")
 
-const explain = (given: RoutingCase) => {
+const explain = (routingCase: RoutingCase) => {
   const poolOfProvider = (provider: string) =>
-    Pooling.poolOf(given.rows.filter(({ credential }) => credential.provider === provider))
-  return encode(explanationOf({ ...given.request, workspace_id }, plan(given), poolOfProvider))
+    Pooling.poolOf(routingCase.rows.filter(({ credential }) => credential.provider === provider))
+  return encode(explanationOf({ ...routingCase.request, workspace_id }, plan(routingCase), poolOfProvider))
 }
 
 const until = Date.UTC(2026, 10, 20, 11, 45, 23, 400)
@@ -55,7 +55,7 @@ const seals = [
   ["unknown_key", "the keyring does not have the key that it is sealed with"],
   ["unsupported", "this version does not know the format that it is sealed in"]
 ] as const
-const pauses = [
+const parkedMessages = [
   ["rate_limited", "the upstream limited its rate"],
   ["quota_exhausted", "its quota at the upstream is exhausted"],
   ["forbidden", "the upstream refused the model to the key"],
@@ -111,7 +111,7 @@ describe("a credential is not used because", () => {
     ],
     ...seals.map(([seal, message]): Reason => ["seal", {}, { seal }, message]),
     ["seal", {}, { seal: "unavailable" }, "the key store does not answer"],
-    ...pauses.map(([cause, message]): Reason => {
+    ...parkedMessages.map(([cause, message]): Reason => {
       const said = `${message}; it is tried again at 2026-11-20T11:45:24Z`
       return ["parked", {}, parked(cause), said, { cause, until: "2026-11-20T11:45:23.400Z" }]
     }),
@@ -172,15 +172,15 @@ describe("an explanation", () => {
     [anyRoutingCase],
     ([{ rows, ...rest }]) => {
       const named = (row: Row, index: number) => changed(row, { name: `name ${index}`, label: `sk-...${index}` })
-      const given = { ...rest, rows: rows.map(named) }
-      const { providers, steps } = plan(given)
-      const explained = explain(given)
-      const shown = new Map(given.rows.map(({ credential: { id, label, name } }) => [id, { name, label }]))
+      const routingCase = { ...rest, rows: rows.map(named) }
+      const { providers, steps } = plan(routingCase)
+      const explained = explain(routingCase)
+      const shown = new Map(routingCase.rows.map(({ credential: { id, label, name } }) => [id, { name, label }]))
       assert.deepStrictEqual<unknown>(
         explained.steps,
         steps.map((step) => {
           if (step._tag === "Shared") return { kind: "shared", provider: step.provider }
-          const { credential_id, probing, provider, region, section } = step
+          const { credential_id, on_trial, provider, region, section } = step
           return {
             kind: "own",
             provider,
@@ -188,7 +188,7 @@ describe("an explanation", () => {
             credential_id,
             ...shown.get(credential_id),
             region,
-            on_trial: probing
+            on_trial
           }
         })
       )

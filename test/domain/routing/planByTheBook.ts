@@ -13,8 +13,8 @@ interface PlanInWords {
 
 const stepInWords = (step: Step) => {
   if (step._tag === "Shared") return `${step.provider} shared`
-  const { credential_id, key_version, probing, provider, region, row, section } = step
-  return [provider, section, credential_id, `v${key_version}`, `row ${row}`, region, probing].join(" ")
+  const { credential_id, key_version, on_trial, provider, region, row, section } = step
+  return [provider, section, credential_id, `v${key_version}`, `row ${row}`, region, on_trial].join(" ")
 }
 
 /** A verdict as `position: reasons`. */
@@ -68,24 +68,24 @@ const misfits = (
 const isForCaller = ({ request }: RoutingCase, { credential }: Row) =>
   isIn(credential.allowed_api_key_hashes, request.api_key_hash) && isIn(credential.allowed_user_ids, request.user_id)
 
-const reasonsOf = (given: RoutingCase, target: Target, { credential, seal, availability }: Row) => [
-  ...misfits(given, target, [credential.declared_region, credential.declared_zdr]),
+const reasonsOf = (routingCase: RoutingCase, target: Target, { credential, seal, availability }: Row) => [
+  ...misfits(routingCase, target, [credential.declared_region, credential.declared_zdr]),
   ...namesOf({
     disabled: credential.disabled,
-    api_key_not_allowed: !isIn(credential.allowed_api_key_hashes, given.request.api_key_hash),
-    user_not_allowed: !isIn(credential.allowed_user_ids, given.request.user_id),
-    model_not_allowed: !isIn(credential.allowed_models, given.request.model),
+    api_key_not_allowed: !isIn(credential.allowed_api_key_hashes, routingCase.request.api_key_hash),
+    user_not_allowed: !isIn(credential.allowed_user_ids, routingCase.request.user_id),
+    model_not_allowed: !isIn(credential.allowed_models, routingCase.request.model),
     seal: !["verified", "unverified"].includes(seal),
     parked: availability._tag === "Parked"
   })
 ]
 
-const prohibitionsOf = (given: RoutingCase, row: Row) => {
+const prohibitionsOf = (routingCase: RoutingCase, row: Row) => {
   const { allowed_models, disabled, id, is_byok_only, is_required } = row.credential
-  const counts = !disabled && isForCaller(given, row)
+  const counts = !disabled && isForCaller(routingCase, row)
   return namesOf({
     [`is_required ${id}`]: counts && is_required,
-    [`is_byok_only ${id}`]: counts && is_byok_only && isIn(allowed_models, given.request.model),
+    [`is_byok_only ${id}`]: counts && is_byok_only && isIn(allowed_models, routingCase.request.model),
     [`seal ${id}`]: ["altered", "unknown_key", "unsupported"].includes(row.seal)
   })
 }
@@ -98,8 +98,8 @@ const compare = (a: Rank, b: Rank): number => {
 }
 
 /** The plan by the tables of the documentation: reasons by quantifiers, and one sort of everything that is offered. */
-export const planByTheBook = (given: RoutingCase): PlanInWords => {
-  const { rows, request } = given
+export const planByTheBook = (routingCase: RoutingCase): PlanInWords => {
+  const { rows, request } = routingCase
   const judged = request.targets.flatMap((target, turn) => {
     const { provider } = target
     const rankOf = (phase: number, ...rest: Rank): Rank =>
@@ -109,18 +109,18 @@ export const planByTheBook = (given: RoutingCase): PlanInWords => {
       const { created_at, declared_region, id, is_fallback, sort_order } = row.credential
       const section = is_fallback ? "fallback" : "prioritized"
       const region = declared_region === "global" ? null : declared_region
-      const probing = row.availability._tag === "Probing"
+      const on_trial = row.availability._tag === "OnTrial"
       return {
         id,
         section,
         row,
-        reasons: reasonsOf(given, target, row),
+        reasons: reasonsOf(routingCase, target, row),
         rank: rankOf(is_fallback ? 2 : 0, sort_order, created_at.epochMilliseconds, id),
-        words: [provider, section, id, `v${row.key_version}`, `row ${row.row}`, region, probing].join(" ")
+        words: [provider, section, id, `v${row.key_version}`, `row ${row.row}`, region, on_trial].join(" ")
       }
     })
-    const removed = [...(target.endpoint.shared ? [] : ["none_there"]), ...misfits(given, target, [null, null])]
-    const reasons = [...removed, ...pool.flatMap((row) => prohibitionsOf(given, row))]
+    const removed = [...(target.endpoint.shared ? [] : ["none_there"]), ...misfits(routingCase, target, [null, null])]
+    const reasons = [...removed, ...pool.flatMap((row) => prohibitionsOf(routingCase, row))]
     return [
       ...own.toSorted((a, b) => compare(a.rank, b.rank)),
       { id: provider, section: "", row: undefined, reasons, rank: rankOf(1), words: `${provider} shared` }

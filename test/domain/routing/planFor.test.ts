@@ -13,10 +13,10 @@ describe("a plan", () => {
   it.prop(
     laws.map(({ name }) => name).join("; "),
     [anyRoutingCase],
-    ([given]) => {
+    ([routingCase]) => {
       for (const { law, name } of laws) {
         try {
-          law(plan, given)
+          law(plan, routingCase)
         } catch (cause) {
           throw new Error(`not true of a plan: it ${name}`, { cause })
         }

@@ -9,32 +9,32 @@ import { inWords, planByTheBook } from "./planByTheBook.ts"
 import { changed, type Planner, plainRow, type Row, type RoutingCase } from "./RoutingCase.ts"
 
 /** Throws if a planner breaks a law in a case. */
-export type Law = (plan: Planner, given: RoutingCase) => void
+export type Law = (plan: Planner, routingCase: RoutingCase) => void
 
-const withRequest = (given: RoutingCase, changes: Partial<RoutingCase["request"]>): RoutingCase => ({
-  ...given,
-  request: { ...given.request, ...changes }
+const withRequest = (routingCase: RoutingCase, changes: Partial<RoutingCase["request"]>): RoutingCase => ({
+  ...routingCase,
+  request: { ...routingCase.request, ...changes }
 })
 
-const withRows = (given: RoutingCase, change: (row: Row) => Row): RoutingCase => ({
-  ...given,
-  rows: given.rows.map(change)
+const withRows = (routingCase: RoutingCase, change: (row: Row) => Row): RoutingCase => ({
+  ...routingCase,
+  rows: routingCase.rows.map(change)
 })
 
-const withEndpoints = (given: RoutingCase, changes: Partial<Endpoint>): RoutingCase =>
-  withRequest(given, {
-    targets: given.request.targets.map(({ endpoint, provider }) => ({
+const withEndpoints = (routingCase: RoutingCase, changes: Partial<Endpoint>): RoutingCase =>
+  withRequest(routingCase, {
+    targets: routingCase.request.targets.map(({ endpoint, provider }) => ({
       provider,
       endpoint: { ...endpoint, ...changes }
     }))
   })
 
 /** The case with at least one credential, and that one of them which the law is about. */
-const picked = (given: RoutingCase) => {
-  const rows = given.rows.length > 0 ? given.rows : [plainRow("openai", 0)]
-  const row = rows[given.pick % rows.length] ?? plainRow("openai", 0)
+const picked = (routingCase: RoutingCase) => {
+  const rows = routingCase.rows.length > 0 ? routingCase.rows : [plainRow("openai", 0)]
+  const row = rows[routingCase.pick % rows.length] ?? plainRow("openai", 0)
   const replacedBy = (replacement: Row): RoutingCase => ({
-    ...given,
+    ...routingCase,
     rows: rows.map((other) => (other === row ? replacement : other))
   })
   return { row, replacedBy }
@@ -82,11 +82,11 @@ const remedies: Readonly<Record<Exclusion["reason"], Partial<Row> | Partial<Cred
 }
 
 /** The case without the cause of a reason; members that a part does not have change nothing there. */
-const remedied = (given: RoutingCase, row: Row, reason: Exclusion["reason"]): RoutingCase => {
+const remedied = (routingCase: RoutingCase, row: Row, reason: Exclusion["reason"]): RoutingCase => {
   const remedy = remedies[reason]
   const mended = { ...changed(row, remedy as Partial<Credential>), ...(remedy as Partial<Row>) }
   return withRequest(
-    withRows(given, (other) => (other === row ? mended : other)),
+    withRows(routingCase, (other) => (other === row ? mended : other)),
     remedy as Partial<RoutingRequest>
   )
 }
@@ -94,22 +94,22 @@ const remedied = (given: RoutingCase, row: Row, reason: Exclusion["reason"]): Ro
 export const planLaws: Readonly<Record<string, { readonly title: string; readonly law: Law }>> = {
   Q1: {
     title: "is what a reference interpreter makes of the tables",
-    law: (plan, given) => deepStrictEqual(inWords(plan(given)), planByTheBook(given))
+    law: (plan, routingCase) => deepStrictEqual(inWords(plan(routingCase)), planByTheBook(routingCase))
   },
   Q2: {
     title: "does not depend on the order of rows",
-    law: (plan, given) => {
-      const turned = given.rows.map((_, index, rows) => rows[(index + given.pick) % rows.length] as Row)
+    law: (plan, routingCase) => {
+      const turned = routingCase.rows.map((_, index, rows) => rows[(index + routingCase.pick) % rows.length] as Row)
       for (const rows of [turned, turned.toReversed()]) {
-        deepStrictEqual(plan({ ...given, rows }), plan(given))
+        deepStrictEqual(plan({ ...routingCase, rows }), plan(routingCase))
       }
     }
   },
   Q3: {
     title: "gains no own step when a credential's lists are narrowed or it declares that it retains",
-    law: (plan, given) => {
-      const { replacedBy, row } = picked(given)
-      const narrowed = <A>(list: ReadonlyArray<A> | null) => list?.slice(0, given.pick % (list.length + 1)) ?? []
+    law: (plan, routingCase) => {
+      const { replacedBy, row } = picked(routingCase)
+      const narrowed = <A>(list: ReadonlyArray<A> | null) => list?.slice(0, routingCase.pick % (list.length + 1)) ?? []
       const before = ownIds(plan(replacedBy(row)))
       const { allowed_api_key_hashes, allowed_models, allowed_user_ids } = row.credential
       for (const change of [
@@ -124,20 +124,20 @@ export const planLaws: Readonly<Record<string, { readonly title: string; readonl
   },
   Q4: {
     title: "has a provider's prioritized keys before shared capacity before its fallback keys",
-    law: (plan, given) => {
-      for (const target of given.request.targets) {
-        const alone = plan(withRequest(given, { targets: [target] }))
+    law: (plan, routingCase) => {
+      for (const target of routingCase.request.targets) {
+        const alone = plan(withRequest(routingCase, { targets: [target] }))
         assertAscending(alone.steps.map(phaseOf))
         assertAscending(verdictsOf(alone).flatMap(({ position }) => position ?? []))
-        const { steps } = plan(given)
+        const { steps } = plan(routingCase)
         assertAscending(steps.filter(({ provider }) => provider === target.provider).map(phaseOf))
       }
     }
   },
   Q5: {
     title: "has no shared step if an enabled credential of the caller is_required, whatever model, host, ZDR or health",
-    law: (plan, given) => {
-      const { replacedBy, row } = picked(given)
+    law: (plan, routingCase) => {
+      const { replacedBy, row } = picked(routingCase)
       const required = changed(row, { ...forEveryone, is_required: true, is_fallback: false })
       const everyKeyParked = (one: RoutingCase) =>
         withRows(one, (other) => ({ ...other, availability: { _tag: "Parked", cause: "rejected", until: 1 } }))
@@ -153,39 +153,39 @@ export const planLaws: Readonly<Record<string, { readonly title: string; readonl
   },
   Q6: {
     title: "has no shared step if an enabled credential of the caller is_byok_only and covers the model, else one",
-    law: (plan, given) => {
-      const { replacedBy, row } = picked(given)
+    law: (plan, routingCase) => {
+      const { replacedBy, row } = picked(routingCase)
       const flags = { ...forEveryone, is_byok_only: true, is_required: false, is_fallback: false }
       const only = { ...changed(row, flags), seal: "verified" } as const
       const { rows } = replacedBy(only)
-      const alone = { ...given, rows: rows.filter((other) => other === only) }
+      const alone = { ...routingCase, rows: rows.filter((other) => other === only) }
       const allowing = withRequest(withEndpoints(alone, { shared: true }), { host: "global", requires_zdr: false })
       const { allowed_models } = only.credential
-      const isCovered = allowed_models === null || allowed_models.includes(given.request.model)
+      const isCovered = allowed_models === null || allowed_models.includes(routingCase.request.model)
       assert.strictEqual(sharedSteps(plan(allowing)).includes(row.credential.provider), !isCovered)
     }
   },
   Q7: {
     title: "has the same shared steps for every health",
-    law: (plan, given) => {
-      const shared = sharedSteps(plan(given))
+    law: (plan, routingCase) => {
+      const shared = sharedSteps(plan(routingCase))
       const availabilities: ReadonlyArray<Row["availability"]> = [
         { _tag: "Free" },
-        { _tag: "Probing" },
+        { _tag: "OnTrial" },
         { _tag: "Parked", cause: "leaked", until: null }
       ]
       for (const availability of availabilities) {
-        deepStrictEqual(sharedSteps(plan(withRows(given, (row) => ({ ...row, availability })))), shared)
+        deepStrictEqual(sharedSteps(plan(withRows(routingCase, (row) => ({ ...row, availability })))), shared)
       }
     }
   },
   Q8: {
     title: "has one verdict on every row, with a position in the steps if and only if nothing excludes it",
-    law: (plan, given) => {
-      const made = plan(given)
-      assert.strictEqual(verdictsOf(made).length, given.rows.length)
+    law: (plan, routingCase) => {
+      const made = plan(routingCase)
+      assert.strictEqual(verdictsOf(made).length, routingCase.rows.length)
       const places: ReadonlyArray<{ of: string; isFree: boolean; position: number | null }> = [
-        ...given.rows.map((row) => {
+        ...routingCase.rows.map((row) => {
           const { credential_id, exclusions, position } = verdictOn(made, row)
           return { of: credential_id, isFree: exclusions.length === 0, position }
         }),
@@ -204,11 +204,11 @@ export const planLaws: Readonly<Record<string, { readonly title: string; readonl
   },
   Q9: {
     title: "gives every reason: a credential with a single one is used once its cause is gone",
-    law: (plan, given) => {
-      for (const row of given.rows) {
-        const [only, other] = verdictOn(plan(given), row).exclusions
+    law: (plan, routingCase) => {
+      for (const row of routingCase.rows) {
+        const [only, other] = verdictOn(plan(routingCase), row).exclusions
         if (only === undefined || other !== undefined) continue
-        const { exclusions, position } = verdictOn(plan(remedied(given, row, only.reason)), row)
+        const { exclusions, position } = verdictOn(plan(remedied(routingCase, row, only.reason)), row)
         deepStrictEqual(exclusions, [])
         assert.isNotNull(position)
       }
@@ -216,8 +216,8 @@ export const planLaws: Readonly<Record<string, { readonly title: string; readonl
   },
   Q10: {
     title: "has no shared step of a provider with a row that is altered, unknown or unsupported",
-    law: (plan, given) => {
-      const { replacedBy, row } = picked(given)
+    law: (plan, routingCase) => {
+      const { replacedBy, row } = picked(routingCase)
       const seals = ["altered", "unknown_key", "unsupported"] as const
       for (const seal of seals) {
         for (const disabled of [false, true]) {
@@ -230,8 +230,8 @@ export const planLaws: Readonly<Record<string, { readonly title: string; readonl
   },
   Q11: {
     title: "of a ZDR request uses only keys that declare it where that counts, and endpoints that have it",
-    law: (plan, given) => {
-      const needing = withRequest(given, { requires_zdr: true })
+    law: (plan, routingCase) => {
+      const needing = withRequest(routingCase, { requires_zdr: true })
       for (const step of plan(needing).steps) {
         const { kind, zdr } = endpointOf(needing, step)
         const declared = step._tag === "Own" ? credentialOf(needing, step.credential_id).declared_zdr : null
@@ -242,9 +242,9 @@ export const planLaws: Readonly<Record<string, { readonly title: string; readonl
   },
   Q12: {
     title: "of a request on a regional host uses only keys that declare it where that counts, and endpoints there",
-    law: (plan, given) => {
+    law: (plan, routingCase) => {
       for (const host of ["europe", "us"] as const) {
-        const there = withRequest(given, { host })
+        const there = withRequest(routingCase, { host })
         for (const step of plan(there).steps) {
           const { kind, region } = endpointOf(there, step)
           const declared = step._tag === "Own" ? credentialOf(there, step.credential_id).declared_region : null
@@ -256,30 +256,32 @@ export const planLaws: Readonly<Record<string, { readonly title: string; readonl
   },
   Q13: {
     title: "judges regions and ZDR independently",
-    law: (plan, given) => {
+    law: (plan, routingCase) => {
       const reasons = (one: RoutingCase, reason: string) =>
         plan(one).providers.map(({ credentials, shared }) => [
           credentials.map(({ exclusions }) => exclusions.some((exclusion) => exclusion.reason === reason)),
           shared.removed.some((removal) => removal.reason === reason)
         ])
       const otherZdr = withRequest(
-        withRows(given, (row) => changed(row, { declared_zdr: [null, true, false][given.pick % 3] ?? null })),
-        { requires_zdr: !given.request.requires_zdr }
-      )
-      deepStrictEqual(reasons(otherZdr, "region"), reasons(given, "region"))
-      const otherRegion = withRequest(
-        withRows(given, (row) =>
-          changed(row, { declared_region: (["us", "europe"] as const)[given.pick % 2] ?? null })
+        withRows(routingCase, (row) =>
+          changed(row, { declared_zdr: [null, true, false][routingCase.pick % 3] ?? null })
         ),
-        { host: (["global", "us", "europe"] as const)[given.pick % 3] ?? "global" }
+        { requires_zdr: !routingCase.request.requires_zdr }
       )
-      deepStrictEqual(reasons(otherRegion, "zdr"), reasons(given, "zdr"))
+      deepStrictEqual(reasons(otherZdr, "region"), reasons(routingCase, "region"))
+      const otherRegion = withRequest(
+        withRows(routingCase, (row) =>
+          changed(row, { declared_region: (["us", "europe"] as const)[routingCase.pick % 2] ?? null })
+        ),
+        { host: (["global", "us", "europe"] as const)[routingCase.pick % 3] ?? "global" }
+      )
+      deepStrictEqual(reasons(otherRegion, "zdr"), reasons(routingCase, "zdr"))
     }
   },
   Q14: {
     title: "is the same for a credential that declares global and one that declares nothing",
-    law: (plan, given) => {
-      const { replacedBy, row } = picked(given)
+    law: (plan, routingCase) => {
+      const { replacedBy, row } = picked(routingCase)
       const [none, global] = ([null, "global"] as const).map((declared_region) =>
         inWords(plan(replacedBy(changed(row, { declared_region }))))
       )
@@ -288,8 +290,8 @@ export const planLaws: Readonly<Record<string, { readonly title: string; readonl
   },
   Q15: {
     title: "offers a credential with an empty list for nothing, and with null for everything",
-    law: (plan, given) => {
-      const { replacedBy, row } = picked(given)
+    law: (plan, routingCase) => {
+      const { replacedBy, row } = picked(routingCase)
       for (const [list, reason] of [
         ["allowed_models", "model_not_allowed"],
         ["allowed_user_ids", "user_not_allowed"],
@@ -307,20 +309,25 @@ export const planLaws: Readonly<Record<string, { readonly title: string; readonl
   },
   Q16: {
     title: "goes through the phases or through the providers, with the same steps",
-    law: (plan, given) => {
-      const byok = plan(withRequest(given, { strategy: "byok_first" })).steps
-      const provider = plan(withRequest(given, { strategy: "provider_first" })).steps
+    law: (plan, routingCase) => {
+      const byok = plan(withRequest(routingCase, { strategy: "byok_first" })).steps
+      const provider = plan(withRequest(routingCase, { strategy: "provider_first" })).steps
       assertAscending(byok.map(phaseOf))
-      assertAscending(provider.map((step) => given.request.targets.findIndex((one) => one.provider === step.provider)))
+      assertAscending(
+        provider.map((step) => routingCase.request.targets.findIndex((one) => one.provider === step.provider))
+      )
       assert.sameDeepMembers([...byok], [...provider])
     }
   },
   Q17: {
     title: "has the steps of a provider that it would have without the other targets",
-    law: (plan, given) => {
-      const { steps } = plan(given)
-      for (const target of given.request.targets) {
-        const alone = { ...given, rows: given.rows.filter(({ credential }) => credential.provider === target.provider) }
+    law: (plan, routingCase) => {
+      const { steps } = plan(routingCase)
+      for (const target of routingCase.request.targets) {
+        const alone = {
+          ...routingCase,
+          rows: routingCase.rows.filter(({ credential }) => credential.provider === target.provider)
+        }
         deepStrictEqual(
           plan(withRequest(alone, { targets: [target] })).steps,
           steps.filter(({ provider }) => provider === target.provider)
@@ -330,7 +337,7 @@ export const planLaws: Readonly<Record<string, { readonly title: string; readonl
   },
   Q18: {
     title: "says when to retry if and only if a parking with an end is all that keeps a key out and no step is left",
-    law: (plan, given) => {
+    law: (plan, routingCase) => {
       const parkAll = (row: Row): Row => ({
         ...row,
         availability: {
@@ -339,8 +346,8 @@ export const planLaws: Readonly<Record<string, { readonly title: string; readonl
           until: [null, 2_000, 1_000][row.credential.sort_order] ?? null
         }
       })
-      const barren = withEndpoints(given, { shared: false })
-      for (const one of [given, barren, withRows(barren, parkAll)]) {
+      const barren = withEndpoints(routingCase, { shared: false })
+      for (const one of [routingCase, barren, withRows(barren, parkAll)]) {
         const made = plan(one)
         const endOf = (row: Row) => {
           const [only, other] = verdictOn(made, row).exclusions
@@ -352,11 +359,11 @@ export const planLaws: Readonly<Record<string, { readonly title: string; readonl
         if (at === null) continue
         const back = one.rows.filter((row) => (endOf(row) ?? Infinity) <= at)
         const then = plan(
-          withRows(one, (row) => (back.includes(row) ? { ...row, availability: { _tag: "Probing" } } : row))
+          withRows(one, (row) => (back.includes(row) ? { ...row, availability: { _tag: "OnTrial" } } : row))
         )
         assert.strictEqual(at, Math.min(...one.rows.map((row) => endOf(row) ?? Infinity)))
         assert.sameMembers(
-          ownSteps(then).flatMap(({ credential_id, probing }) => (probing ? [credential_id] : [])),
+          ownSteps(then).flatMap(({ credential_id, on_trial }) => (on_trial ? [credential_id] : [])),
           back.map(({ credential }) => credential.id)
         )
       }

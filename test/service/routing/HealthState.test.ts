@@ -36,7 +36,7 @@ describe("the health of keys, as several routers know it over one database", () 
       inState: ["? join(own.cooldown, seen) : seen", "? own.cooldown : seen"]
     },
     {
-      fault: "trials go by the end of a pause",
+      fault: "trials go by the end of a cooldown",
       inState: ["${epoch} ${strikes} ${modelOf", "${epoch} ${until} ${modelOf"]
     },
     {

@@ -12,7 +12,7 @@ import { CredentialUse } from "../../../src/port/CredentialUse.ts"
 import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
 import { type ParkingChange, Parkings } from "../../../src/port/Parkings.ts"
 import type { Lease } from "../../../src/service/routing/Lease.ts"
-import type { Planned } from "../../../src/service/routing/Planned.ts"
+import type { PlannedRequest } from "../../../src/service/routing/PlannedRequest.ts"
 import { Router } from "../../../src/service/routing/Router.ts"
 import { LeaseRefused } from "../../../src/service/routing/RouterErrors.ts"
 import { makeWalk, runPlan } from "../../../src/service/routing/Walk.ts"
@@ -31,7 +31,8 @@ import { attempt, ownStep, planOf, requestOf } from "../../support/service/plann
 const service = () => Layer.provideMerge(Router.layer, inMemory())
 const key = "sk-fake-0123456789-0123456789-AbCd"
 
-const stepsOf = ({ steps }: Planned) => steps.map((step) => (step._tag === "Own" ? step.credential_id : "shared"))
+const stepsOf = ({ steps }: PlannedRequest) =>
+  steps.map((step) => (step._tag === "Own" ? step.credential_id : "shared"))
 
 /** A router whose key store answers after an effect. Puts what it reads into `read`. */
 const routerOn = (answer: Effect.Effect<void, KeyStoreUnavailable>, read: Array<Buffer> = []) => {
@@ -191,7 +192,7 @@ describe("a lease", () => {
       })
       const { lease, report } = yield* Router
       const plan = yield* planOf(owner)
-      assert.isTrue(ownStep(plan).probing)
+      assert.isTrue(ownStep(plan).on_trial)
       const reasonOf = Effect.match(Effect.scoped(lease(plan, ownStep(plan))), {
         onFailure: ({ _tag }): string => _tag,
         onSuccess: () => "leased"
@@ -205,7 +206,7 @@ describe("a lease", () => {
         })
       )
       assert.strictEqual(yield* reasonOf, "leased")
-      assert.isFalse(ownStep(yield* planOf(owner)).probing)
+      assert.isFalse(ownStep(yield* planOf(owner)).on_trial)
     }).pipe(Effect.provide(service()))
   )
 })
@@ -687,8 +688,8 @@ describe("what a router learns", () => {
     "an interruption while the key store is asked": Effect.never
   }
   /** In the scope of the test, which is still open when the next lease is made. */
-  const leaseOn = (plan: Planned) => Effect.flatMap(Router, ({ lease }) => lease(plan, ownStep(plan)))
-  const endings: Record<string, (plan: Planned) => Effect.Effect<unknown, unknown, Router | Scope.Scope>> = {
+  const leaseOn = (plan: PlannedRequest) => Effect.flatMap(Router, ({ lease }) => lease(plan, ownStep(plan)))
+  const endings: Record<string, (plan: PlannedRequest) => Effect.Effect<unknown, unknown, Router | Scope.Scope>> = {
     "a lease without a report": (plan) => Effect.scoped(leaseOn(plan)),
     "an attempt that fails": (plan) => Effect.flatMap(Router, ({ run }) => run(plan, () => Effect.fail("failed"))),
     "an attempt that dies": (plan) => Effect.flatMap(Router, ({ run }) => run(plan, () => Effect.die("died"))),
@@ -709,7 +710,7 @@ describe("what a router learns", () => {
         yield* TestClock.adjust("1 minute")
         const plan = yield* planOf(owner)
         const step = ownStep(plan)
-        assert.isTrue(step.probing)
+        assert.isTrue(step.on_trial)
         const secondLease = Effect.scoped(Effect.andThen(lease(plan, step), Effect.flip(lease(plan, step))))
         assert.deepInclude(yield* secondLease, { reason: "on_trial" }, "control: one trial at a time")
 

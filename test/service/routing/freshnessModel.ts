@@ -5,7 +5,7 @@ import type { PoolOwner } from "../../../src/port/CredentialPools.ts"
 import type { Credentials } from "../../../src/port/Credentials.ts"
 import { LeakedKeys } from "../../../src/port/LeakedKeys.ts"
 import { Parkings } from "../../../src/port/Parkings.ts"
-import type { Planned } from "../../../src/service/routing/Planned.ts"
+import type { PlannedRequest } from "../../../src/service/routing/PlannedRequest.ts"
 import { Router } from "../../../src/service/routing/Router.ts"
 import { create, remove, update } from "../../support/service/asTenant.ts"
 import { requestOf } from "../../support/service/planning.ts"
@@ -100,7 +100,7 @@ const between = (history: ReadonlyArray<Entry>, from: number, until: number): Re
 }
 
 /** What a plan said of a credential. */
-const saidOf = ({ providers, steps }: Planned, id: CredentialId): string => {
+const saidOf = ({ providers, steps }: PlannedRequest, id: CredentialId): string => {
   const verdict = providers[0]?.credentials.find(({ credential_id }) => credential_id === id)
   if (verdict === undefined) return "absent"
   const reasons = verdict.exclusions.map((exclusion) =>

@@ -63,7 +63,7 @@ export type Event =
 
 const router = integer(0, routers - 1)
 const tagged = <Tag extends string, Fields>(_tag: Tag, fields: Arbitrary.Arbitrary<Fields>) =>
-  Arbitrary.map(fields, (given) => ({ _tag, ...given }))
+  Arbitrary.map(fields, (values) => ({ _tag, ...values }))
 const lease = tagged("lease", Arbitrary.all({ router, model: elementOf(models) }))
 const report = tagged("report", Arbitrary.all({ lease: integer(0, 5), outcome: elementOf(outcomes) }))
 const wait = tagged(
@@ -117,17 +117,17 @@ interface Expected {
   readonly strikes: number
 }
 
-const pauses = { RateLimited: [5 * second, 5 * minute], Forbidden: [minute, hour] } as const
+const cooldowns = { RateLimited: [5 * second, 5 * minute], Forbidden: [minute, hour] } as const
 
 const lengthOf = (outcome: Outcome, strikes: number) => {
   if (outcome._tag === "RateLimited" && outcome.retry_after !== null && !Number.isNaN(outcome.retry_after)) {
     return Math.min(outcome.retry_after, hour)
   }
-  const [first, longest] = pauses[outcome._tag === "RateLimited" ? "RateLimited" : "Forbidden"]
+  const [first, longest] = cooldowns[outcome._tag === "RateLimited" ? "RateLimited" : "Forbidden"]
   return Math.min(first * 2 ** (strikes - 1), longest)
 }
 
-/** The newest epoch that anybody reached by a success on probation, and in it the refusal that ends last. */
+/** The newest epoch that anybody reached by a success of a trial, and in it the refusal that ends last. */
 const expectedOf = (reports: ReadonlyArray<Known>, key_version: number, scope: string): Expected => {
   const all = reports.filter((one) => one.key_version === key_version && one.scope === scope)
   const reached = all.filter(({ refused, strikes }) => refused === undefined && strikes > 0)
@@ -383,7 +383,7 @@ export const runModel = ({ health: code, state }: Code, { events, skews }: Run):
         const isForgotten = now >= expected.until + hour
         const until = found.until - (skews[router] ?? 0)
         const drift = Number.isFinite(until) ? until - expected.until : 0
-        assert.isTrue(drift >= 0 && drift < 1, `router ${router} knows when the pause of ${scope} ends`)
+        assert.isTrue(drift >= 0 && drift < 1, `router ${router} knows when the cooldown of ${scope} ends`)
         assert.deepStrictEqual(
           { epoch: found.epoch, until: until - drift, strikes: found.strikes },
           { ...expected, strikes: isForgotten ? 0 : expected.strikes },

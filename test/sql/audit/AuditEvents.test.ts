@@ -62,7 +62,7 @@ const derived = (sql: SqlClient.SqlClient) =>
 
 const inWords = ({ actor: _, ...event }: AuditEvent) => Object.values(event).map(String).join(" ")
 
-const kinds = ["account", "workspace", "delete", "issue", "revoke", "credential", "receipt", "kek"] as const
+const kinds = ["account", "workspace", "delete", "issue", "revoke", "credential", "idempotent", "kek"] as const
 const operation = Arbitrary.all({ kind: elementOf(kinds), one: integer(0, 2), other: integer(0, 3) })
 const operations = Arbitrary.array(operation, { minLength: 1, maxLength: 25 })
 
@@ -70,7 +70,7 @@ type Operation = typeof operation extends Arbitrary.Arbitrary<infer A> ? A : nev
 /** Accounts to begin with, and every kind of act once. */
 const oneOfEach: ReadonlyArray<Operation> = [
   ...[0, 1, 2].map((one) => ({ kind: "account" as const, one, other: one })),
-  ...kinds.map((kind) => ({ kind, one: 0, other: kind === "credential" || kind === "receipt" ? 0 : 3 })),
+  ...kinds.map((kind) => ({ kind, one: 0, other: kind === "credential" || kind === "idempotent" ? 0 : 3 })),
   { kind: "credential", one: 1, other: 1 }
 ]
 interface Ids {
@@ -112,7 +112,7 @@ const perform = (ids: Ids, { kind, one, other }: Operation) =>
         return yield* repository.revokeApiKey(hash, at)
       case "credential":
         return yield* insertCredential(account_id, workspace_id, pick(ids.credentials, (one + other) % 4))
-      case "receipt":
+      case "idempotent":
         return yield* insertWithRecord(account_id, workspace_id, other)
       case "kek":
         return yield* register([{ kek_id: account_id, check_value: new Uint8Array(16).fill(other % 2) }])

@@ -18,7 +18,7 @@ import { CredentialUse, type UsedCredential } from "../../../src/port/Credential
 import { KekRegistry } from "../../../src/port/KekRegistry.ts"
 import { type FoundKey, LeakedKeys } from "../../../src/port/LeakedKeys.ts"
 import { Parkings } from "../../../src/port/Parkings.ts"
-import type { Withheld } from "../../../src/domain/routing/CredentialStatus.ts"
+import type { Parking } from "../../../src/domain/routing/CredentialStatus.ts"
 import { type IdempotencyRecord, IdempotencyRecords } from "../../../src/port/IdempotencyRecords.ts"
 import { monotonicMillis } from "../../../src/domain/routing/Moment.ts"
 import { WorkspaceResolver } from "../../../src/port/WorkspaceResolver.ts"
@@ -440,10 +440,10 @@ const parkings = Layer.effect(
         }
         return Effect.void
       }),
-    withheld: (account_id, ids) =>
+    find: (account_id, ids) =>
       Effect.clockWith((clock) => {
         const [now, since] = [monotonicMillis(clock), clock.currentTimeMillisUnsafe()]
-        const withheldOf = ({ credential: { id }, key_version }: CredentialRow): ReadonlyArray<Withheld> => [
+        const parkingOf = ({ credential: { id }, key_version }: CredentialRow): ReadonlyArray<Parking> => [
           ...(marks.get(id) === key_version ? [{ model: null, cause: "leaked" as const, since, until: null }] : []),
           ...Array.from(parkings.values())
             .filter((row) => row.credential_id === id && row.key_version === key_version && row.until > now)
@@ -455,7 +455,7 @@ const parkings = Layer.effect(
         const rows = ids.flatMap((id) => Option.toArray(ownRow(credentials, account_id, id)))
         return Effect.succeed(
           new Map(
-            rows.map((row) => [row.credential.id, withheldOf(row)] as const).filter(([, { length }]) => length > 0)
+            rows.map((row) => [row.credential.id, parkingOf(row)] as const).filter(([, { length }]) => length > 0)
           )
         )
       })

@@ -3,7 +3,7 @@ import { Effect, Schema } from "effect"
 import type { Outcome } from "../../../src/domain/routing/Outcome.ts"
 import { RoutingRequest } from "../../../src/domain/routing/RoutingRequest.ts"
 import type { PoolOwner } from "../../../src/port/CredentialPools.ts"
-import type { Planned } from "../../../src/service/routing/Planned.ts"
+import type { PlannedRequest } from "../../../src/service/routing/PlannedRequest.ts"
 import { Router } from "../../../src/service/routing/Router.ts"
 
 const model = "a/model"
@@ -21,13 +21,13 @@ export const requestOf = ({ account_id, workspace_id }: PoolOwner, change: objec
 export const planOf = (owner: PoolOwner, change: object = {}) =>
   Effect.flatMap(Router, ({ plan }) => plan(requestOf(owner, change)))
 
-export const ownStep = ({ steps }: Planned, index = 0) => {
+export const ownStep = ({ steps }: PlannedRequest, index = 0) => {
   const step = steps[index]
   return step?._tag === "Own" ? step : assert.fail("no own step")
 }
 
 /** Leases a step and reports an outcome. */
-export const attempt = Effect.fnUntraced(function* (plan: Planned, outcome: Outcome) {
+export const attempt = Effect.fnUntraced(function* (plan: PlannedRequest, outcome: Outcome) {
   const { lease, report } = yield* Router
   yield* Effect.scoped(Effect.flatMap(lease(plan, ownStep(plan)), (leased) => report(leased, outcome)))
 })

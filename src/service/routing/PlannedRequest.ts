@@ -7,7 +7,7 @@ import type { RoutingRequest } from "../../domain/routing/RoutingRequest.ts"
 export type Freshness = "now" | Duration.Duration
 
 /** A plan, its request with the workspace that it is for, and the freshness asked for. Its `providers` say why each key is used or not. */
-export interface Planned extends Plan {
+export interface PlannedRequest extends Plan {
   readonly request: RoutingRequest & { readonly workspace_id: WorkspaceId }
   /** In milliseconds. */
   readonly freshness: number

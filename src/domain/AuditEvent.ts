@@ -9,9 +9,19 @@ const event = <const Action extends string, const Fields extends Schema.Struct.F
   fields: Fields
 ) => Schema.Struct({ action: Schema.Literal(action), ...fields, actor: Actor })
 
-const credential = { account_id: AccountId, workspace_id: WorkspaceId, credential_id: CredentialId }
+/** With the provider and label that the credential has since, or had when it was deleted. */
+const credential = {
+  account_id: AccountId,
+  workspace_id: WorkspaceId,
+  credential_id: CredentialId,
+  provider: StoredProvider,
+  label: Schema.String
+}
 
-/** What was done, by whom and to what: ids and API key hashes only, never a name, a key or a hash of a provider key. */
+/**
+ * What was done, by whom and to what: ids, API key hashes, providers and labels, never a name, a key or a hash of a
+ * provider key.
+ */
 export const AuditEvent = Schema.Union([
   event("account.create", { account_id: AccountId }),
   /** Follows the events of everything that was in the account. */

@@ -3,6 +3,7 @@ import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { adminClient, migratedDatabase } from "../support/database/freshDatabase.ts"
+import { labelOf } from "../../src/domain/Label.ts"
 import { eventsIn } from "../support/database/auditEntries.ts"
 import { databaseContent, leakOf } from "../support/keys/leakSearch.ts"
 import { bearer, json, send } from "../support/http/HttpProbe.ts"
@@ -180,13 +181,14 @@ describe("byok leak find and clear", () => {
       const [again] = (yield* search(`${plain}-replaced`)).found
       assert.deepStrictEqual([again?.["key_version"], again?.["parked"]], [2, false])
 
+      const recordedOf = ({ ids, provider }: typeof one) => ({ ...ids, provider, label: labelOf(plain) })
       const acts = (yield* eventsIn(sql)).filter(({ action }) => /^credential\.(un)?park$/.test(action))
       assert.sameDeepMembers(
         acts.map(({ actor: _, ...act }): unknown => act),
         [
-          { action: "credential.park", ...one.ids, key_version: 1 },
-          { action: "credential.park", ...other.ids, key_version: 1 },
-          { action: "credential.unpark", ...other.ids, key_version: 1 }
+          { action: "credential.park", ...recordedOf(one), key_version: 1 },
+          { action: "credential.park", ...recordedOf(other), key_version: 1 },
+          { action: "credential.unpark", ...recordedOf(other), key_version: 1 }
         ]
       )
       assert.isTrue(acts.every(({ actor }) => actor.kind === "cli"))

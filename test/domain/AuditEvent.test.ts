@@ -16,7 +16,8 @@ const actors: ReadonlyArray<object> = [
 
 const account = { account_id: id }
 const workspace = { ...account, workspace_id: id }
-const key = { ...workspace, credential_id: id, key_version: 1 }
+const credential = { ...workspace, credential_id: id, provider: "openai", label: "sk-...AbCd" }
+const key = { ...credential, key_version: 1 }
 
 const acts: ReadonlyArray<object> = [
   { action: "account.create", ...account },
@@ -25,7 +26,8 @@ const acts: ReadonlyArray<object> = [
   { action: "workspace.delete", ...workspace },
   { action: "api_key.issue", ...account, api_key_hash, management: true },
   { action: "api_key.revoke", ...account, api_key_hash },
-  { action: "credential.create", ...workspace, credential_id: id },
+  { action: "credential.create", ...credential },
+  { action: "credential.delete", ...credential },
   { action: "leak.search", searched: 2, found: 1 },
   { action: "credential.park", ...key },
   { action: "credential.unpark", ...key },

@@ -47,15 +47,17 @@ layerLive(TestService.layer)("PATCH /api/v1/byok/{id}", (it) => {
         const { account_id, create, delete: remove, update, workspace_id } = tenant
         const regional = JSON.stringify({ api_key: minimal.key, region: "us" })
         const credential_id = createdId(yield* create({ ...minimal, key: regional }))
-        yield* update(credential_id, { name: "canary" })
-        yield* update(credential_id, { key: otherKey, allowed_models: ["canary"] })
+        const { label: before, provider } = credentialIn(yield* update(credential_id, { name: "canary" }))
+        const { label } = credentialIn(yield* update(credential_id, { key: otherKey, allowed_models: ["canary"] }))
+        assert.notStrictEqual(before, label)
         yield* remove(credential_id)
         yield* remove(credential_id)
         const events = (yield* eventsIn(sql)).filter((event) => "credential_id" in event).slice(-4)
         const actor = { kind: "api_key", api_key_hash: tenant.management_key_hash }
-        const rest = { account_id, workspace_id, credential_id, actor }
+        const ids = { account_id, workspace_id, credential_id }
+        const rest = { ...ids, provider, label, actor }
         assert.deepStrictEqual<ReadonlyArray<unknown>>(events, [
-          { action: "credential.update", revision: 2, fields: ["name"], ...rest },
+          { action: "credential.update", revision: 2, fields: ["name"], ...rest, label: before },
           { action: "credential.update", revision: 3, fields: ["key", "allowed_models", "declared_region"], ...rest },
           { action: "credential.rotate", key_version: 2, ...rest },
           { action: "credential.delete", ...rest }

@@ -2,11 +2,12 @@ import { randomUUID } from "node:crypto"
 import { DateTime, Effect, Option } from "effect"
 import type { AuditAct } from "../../domain/AuditEvent.ts"
 import { CurrentActor } from "../../domain/CurrentCaller.ts"
-import type { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../../domain/Identifiers.ts"
+import type { AccountId, ApiKeyHash, WorkspaceId } from "../../domain/Identifiers.ts"
 import type { ErasureStep } from "../../port/AccountRepository.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import { entryOf, insertEntry, wasRecorded } from "../audit/auditing.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
+import { type Recorded, recordedOf } from "../credentials/credentialRows.ts"
 import { erasingRights, missingRights } from "../inspectSession.ts"
 
 /**
@@ -49,11 +50,11 @@ export const eraseAccount =
       const workspaces = yield* sql<{ id: WorkspaceId }>`
         UPDATE workspaces SET deleted_at = ${DateTime.toDate(at)}
         WHERE account_id = ${account_id} AND deleted_at IS NULL RETURNING id`
-      const credentials = yield* sql<{ id: CredentialId; workspace_id: WorkspaceId }>`
+      const credentials = yield* sql<Recorded>`
         DELETE FROM credentials WHERE account_id = ${account_id} AND id = ANY(ARRAY(
           SELECT id FROM credentials WHERE account_id = ${account_id}
           ORDER BY workspace_id, created_at, id LIMIT ${limit} FOR UPDATE
-        )) RETURNING id, workspace_id`
+        )) RETURNING account_id, workspace_id, id, provider, label`
       const idempotency_records = yield* sql`
         DELETE FROM idempotency_records WHERE account_id = ${account_id} AND key_hash = ANY(ARRAY(
           SELECT key_hash FROM idempotency_records WHERE account_id = ${account_id}
@@ -70,12 +71,7 @@ export const eraseAccount =
           .filter(({ live }) => live)
           .map(({ hash }): AuditAct => ({ action: "api_key.revoke", account_id, api_key_hash: hash })),
         ...workspaces.map(({ id }): AuditAct => ({ action: "workspace.delete", account_id, workspace_id: id })),
-        ...credentials.map(({ id, workspace_id }): AuditAct => ({
-          action: "credential.delete",
-          account_id,
-          workspace_id,
-          credential_id: id
-        })),
+        ...credentials.map((row): AuditAct => ({ action: "credential.delete", ...recordedOf(row) })),
         ...(done ? [{ action: "account.delete", account_id } as const] : [])
       ]
       const entry = entryOf(yield* CurrentActor, acts)

@@ -7,7 +7,7 @@ import type { SealedKey, SealingContext } from "../../domain/SealedKey.ts"
 import { type FoundKey, LeakedKeys, type Suspect } from "../../port/LeakedKeys.ts"
 import { recordEach, recordOnce } from "../audit/auditing.ts"
 import { Database } from "../connection/Database.ts"
-import { bytesOf, contextColumns, pageBytes } from "./credentialRows.ts"
+import { bytesOf, contextColumns, pageBytes, type Recorded, recordedColumns, recordedOf } from "./credentialRows.ts"
 import { cursorOf, keyOf, lowest } from "../connection/rowOrder.ts"
 import { changeHealth } from "../routing/changeHealth.ts"
 
@@ -58,6 +58,17 @@ const rowsOf = (sql: SqlClient.SqlClient, found: ReadonlyArray<FoundKey>) => sql
     ${found.map(({ credential_id }) => credential_id)}::uuid[],
     ${found.map(({ key_version }) => key_version)}::integer[]
   ) WITH ORDINALITY AS found (account_id, credential_id, key_version, n)`
+
+type RecordedKey = Recorded & Pick<FoundKey, "key_version">
+
+const keyActOf = (row: RecordedKey) => ({ ...recordedOf(row), key_version: row.key_version })
+
+/** What audit events say of keys whose pools are locked. */
+const recordedKeys = (sql: SqlClient.SqlClient, found: ReadonlyArray<FoundKey>) => sql<RecordedKey>`
+  SELECT ${sql.csv(recordedColumns.map((column) => sql`credentials.${sql(column)}`))}, credentials.key_version
+  FROM ${rowsOf(sql, found)}
+  JOIN credentials ON credentials.account_id = found.account_id AND credentials.id = found.credential_id
+  ORDER BY found.n`
 
 /** Marks the keys that are still current. Returns those that were not marked before. */
 const mark = (sql: SqlClient.SqlClient, found: ReadonlyArray<FoundKey>) => sql<OwnedCredential>`
@@ -120,7 +131,8 @@ export const layer = Layer.effect(
         const changed = park && found.length > 0 ? yield* mark(sql, found) : []
         const names = new Set(changed.map(({ account_id, credential_id }) => `${account_id} ${credential_id}`))
         const parked = found.filter(({ account_id, credential_id }) => names.has(`${account_id} ${credential_id}`))
-        yield* recordEach(sql, parked, (key) => ({ action: "credential.park", ...key }))
+        const keys = parked.length > 0 ? yield* recordedKeys(sql, parked) : []
+        yield* recordEach(sql, keys, (key) => ({ action: "credential.park", ...keyActOf(key) }))
         const marks = yield* sql<{ n: number }>`
             SELECT n::int AS n FROM ${rowsOf(sql, found)} JOIN credential_parkings AS parked
             ON parked.account_id = found.account_id AND parked.credential_id = found.credential_id
@@ -134,15 +146,16 @@ export const layer = Layer.effect(
       const { ask, sql } = writes
       const owned = { account_id, credential_id: id }
       const cleared = Effect.gen(function* () {
-        const [key] = yield* sql<FoundKey>`
-          SELECT account_id, workspace_id, id AS credential_id, key_version FROM credentials
+        const [row] = yield* sql<RecordedKey>`
+          SELECT ${sql.csv(recordedColumns)}, key_version FROM credentials
           WHERE account_id = ${account_id} AND id = ${id} FOR SHARE`
-        if (key === undefined) return { changed: [], answer: Option.none<FoundKey>() }
+        if (row === undefined) return { changed: [], answer: Option.none<FoundKey>() }
+        const { label: _label, provider: _provider, ...key } = keyActOf(row)
         const ended = yield* sql`
           UPDATE credential_parkings AS parked SET cause = 'succeeded', parked_at = now()
           WHERE account_id = ${account_id} AND credential_id = ${id} AND key_version = ${key.key_version}
           AND ${markOf(sql)} RETURNING 1`
-        yield* recordEach(sql, ended, () => ({ action: "credential.unpark", ...key }))
+        yield* recordEach(sql, ended, () => ({ action: "credential.unpark", ...keyActOf(row) }))
         return { changed: ended.length > 0 ? [owned] : [], answer: Option.some(key) }
       })
       return ask(changeHealth(writes, [owned], cleared), "leaked_keys.clear")

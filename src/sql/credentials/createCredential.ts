@@ -6,7 +6,7 @@ import { type PoolLimits, PoolFull, type UnstoredCredential, WorkspaceGone } fro
 import { type Answer, DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import type { IdempotencyRecord } from "../../port/IdempotencyRecords.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
-import { columnTypes, credentialOf, memberBytesOf, newColumns, type NewRow } from "./credentialRows.ts"
+import { columnTypes, credentialOf, memberBytesOf, newColumns, type NewRow, recordedOf } from "./credentialRows.ts"
 import { makeWrite } from "./makeWrite.ts"
 import { keyColumns, makeFindRoom, memberBytes, poolKey, refuseBytes, samePool } from "./poolRows.ts"
 
@@ -47,9 +47,7 @@ const makeInsert = (pool: ConnectionPool, limits: PoolLimits, withRecord: boolea
   return makeWrite<Creation, Assigned, WorkspaceGone | PoolFull>(pool, {
     operation: withRecord ? "credentials.insert_once" : "credentials.insert",
     columns: { ...columnTypes, key_hash: "bytea", fingerprint: "bytea" },
-    actsOf: ({ account_id, id, workspace_id }) => [
-      { action: "credential.create", account_id, workspace_id, credential_id: id }
-    ],
+    actsOf: (row) => [{ action: "credential.create", ...recordedOf(row) }],
     operationOf: ({ id }) => id,
     ...(withRecord
       ? { keyOf: ({ account_id, key_hash }) => `${account_id} ${Buffer.from(key_hash ?? []).toString("hex")}` }

@@ -27,6 +27,17 @@ export interface Stored extends Omit<Credential, "created_at"> {
 export const credentialOf = (row: Omit<Stored, "account_id">): Credential =>
   Object.assign(membersOf<unknown>(row), { created_at: DateTime.fromDateUnsafe(row.created_at) }) as Credential
 
+/** What audit events say of a credential. */
+export type Recorded = Pick<Stored, "account_id" | "workspace_id" | "id" | "provider" | "label">
+export const recordedColumns = ["account_id", "workspace_id", "id", "provider", "label"] as const
+export const recordedOf = ({ account_id, id, label, provider, workspace_id }: Recorded) => ({
+  account_id,
+  workspace_id,
+  credential_id: id,
+  provider,
+  label
+})
+
 /** The bytes of the lists and the sealed key of a row, as the database counts them; a key that stays as it is is null. */
 export const memberBytesOf = (row: Pick<NewRow, (typeof listNames)[number]> & { readonly sealed: Uint8Array | null }) =>
   listNames

@@ -7,7 +7,7 @@ import type { SealedKey } from "../../domain/SealedKey.ts"
 import type { CredentialUpdate, PoolFull, PoolLimits } from "../../port/CredentialRepository.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
 import type { CredentialKey } from "../connection/rowOrder.ts"
-import { bytesOf, columnTypes, memberBytesOf } from "./credentialRows.ts"
+import { bytesOf, columnTypes, memberBytesOf, recordedOf } from "./credentialRows.ts"
 import { makeWrite } from "./makeWrite.ts"
 import { keyColumns, lockTargets, makeFindRoom, memberBytes, raisePools, refuseBytes } from "./poolRows.ts"
 
@@ -21,11 +21,12 @@ type Values = Credential &
     readonly [K in keyof SealedKey]: SealedKey[K] | null
   }
 
-const actsOf = ({ account_id, fields, id, key_version, revision, workspace_id }: Values): ReadonlyArray<AuditAct> => {
-  const ids = { account_id, workspace_id, credential_id: id }
+const actsOf = (values: Values): ReadonlyArray<AuditAct> => {
+  const { fields, key_version, revision } = values
+  const recorded = recordedOf(values)
   return [
-    { action: "credential.update", ...ids, revision: revision + 1, fields },
-    ...(fields.includes("key") ? [{ action: "credential.rotate", ...ids, key_version } as const] : [])
+    { action: "credential.update", ...recorded, revision: revision + 1, fields },
+    ...(fields.includes("key") ? [{ action: "credential.rotate", ...recorded, key_version } as const] : [])
   ]
 }
 

@@ -55,7 +55,8 @@ const derived = (sql: SqlClient.SqlClient) =>
       UNION ALL SELECT 'workspace.delete ' || account_id || ' ' || id FROM workspaces WHERE deleted_at IS NOT NULL
       UNION ALL SELECT 'api_key.issue ' || account_id || ' ' || encode(hash, 'hex') || ' ' || management FROM api_keys
       UNION ALL SELECT 'api_key.revoke ' || account_id || ' ' || encode(hash, 'hex') FROM api_keys WHERE revoked_at IS NOT NULL
-      UNION ALL SELECT 'credential.create ' || account_id || ' ' || workspace_id || ' ' || id FROM credentials
+      UNION ALL SELECT 'credential.create ' || account_id || ' ' || workspace_id || ' ' || id || ' ' || provider || ' ' || label
+        FROM credentials
       UNION ALL SELECT 'keyring.register ' || id FROM keks`,
     (rows) => rows.map(({ event }) => event).toSorted()
   )
@@ -320,7 +321,7 @@ layerLive(TestService.layer)("the events of a running service", (it) => {
     })
   )
 
-  it.effect("hold no key, token, label or name; the other tables do hold the names (T4, control)", () =>
+  it.effect("hold no key, token or name; the other tables do hold the names (T4, control)", () =>
     Effect.gen(function* () {
       const { sql } = yield* TestService
       const { create, management_key } = yield* TestService.newTenant

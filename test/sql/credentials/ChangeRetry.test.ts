@@ -5,7 +5,7 @@ import type { CredentialUpdate } from "../../../src/port/CredentialRepository.ts
 import { eventsIn } from "../../support/database/auditEntries.ts"
 import { account_id, openLossyStore, uuid, workspace_id } from "../../support/database/lossyStore.ts"
 import { insertInto, plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
-import { disconnectWaiting, holdOpen } from "../../support/database/transactions.ts"
+import { disconnectWaiting, holdOpen, untilWaiting } from "../../support/database/transactions.ts"
 
 const id = CredentialId.make(uuid(3))
 
@@ -114,6 +114,20 @@ describe("a deletion", () => {
     })
   )
 
+  it.live(
+    "is recorded with the label that the credential had, even if it got that meanwhile (SECURITY.md, Audit)",
+    () =>
+      Effect.gen(function* () {
+        const { admin, remove } = yield* open
+        const commit = yield* holdOpen(admin, "UPDATE credentials SET label = 'sk-...AbCd', revision = 2")
+        const caller = yield* Effect.forkChild(remove)
+        yield* untilWaiting(admin, 1)
+        yield* commit
+        assert.isTrue(yield* Fiber.join(caller))
+        assert.deepInclude((yield* eventsIn(admin)).at(-1), { action: "credential.delete", label: "sk-...AbCd" })
+      })
+  )
+
   it.live("finds nothing if another one was first, even if the log has an older entry like its own (L11)", () =>
     Effect.gen(function* () {
       const { acts, admin, remove } = yield* open
@@ -122,6 +136,8 @@ describe("a deletion", () => {
         account_id,
         workspace_id,
         credential_id: id,
+        provider: "openai",
+        label: "***...***",
         actor: { kind: "service" }
       }
       yield* admin`INSERT INTO audit_entries (events) VALUES (${JSON.stringify([event])}::json)`

@@ -1,4 +1,4 @@
-import { type Bed, sweep } from "./Bed.ts"
+import { type Bed, type Postgres, sweep } from "./Bed.ts"
 import { loadOn, type Operation, put, type Seen } from "./Load.ts"
 import { hasPgbench, putDirectly } from "./Pgbench.ts"
 import { cpuOfTree, peakMemory, resetPeakMemory } from "./Process.ts"
@@ -21,17 +21,27 @@ export interface Plan {
 
 /** All rounds of one operation at one number of connections, by contender. */
 export interface Cell {
-  readonly operation: Operation
+  readonly operation: Operation | "route"
   readonly connections: number
   readonly rounds: Readonly<Record<string, ReadonlyArray<Round>>>
 }
 
-const measure = async (bed: Bed, pid: number | undefined, load: () => Promise<Seen>): Promise<Round> => {
+/** What is put under load in turn with others. */
+export interface Contender {
+  readonly name: string
+  readonly postgres: Pick<Postgres, "postmaster">
+  /** Undefined for clients of the database itself. */
+  readonly pid: number | undefined
+  readonly load: (seconds: number) => Promise<Seen>
+  readonly after?: () => Promise<void>
+}
+
+const measure = async ({ load, pid, postgres }: Contender, seconds: number): Promise<Round> => {
   const cpu = () => (pid === undefined ? 0 : cpuOfTree(pid))
   if (pid !== undefined) resetPeakMemory(pid)
-  const before = { node: cpu(), postgres: cpuOfTree(bed.postmaster) }
-  const seen = await load()
-  const after = { node: cpu(), postgres: cpuOfTree(bed.postmaster) }
+  const before = { node: cpu(), postgres: cpuOfTree(postgres.postmaster) }
+  const seen = await load(seconds)
+  const after = { node: cpu(), postgres: cpuOfTree(postgres.postmaster) }
   return {
     ...seen,
     rate: seen.requests / seen.seconds,
@@ -44,25 +54,36 @@ const measure = async (bed: Bed, pid: number | undefined, load: () => Promise<Se
 const warmUpSeconds = 1
 
 /** Runs the contenders in turn, A B C A B C, which exposes all of them to changes of the machine's speed. */
+export const inTurns = async (contenders: ReadonlyArray<Contender>, rounds: number, seconds: number) => {
+  const results: Record<string, Array<Round>> = {}
+  for (let round = -1; round < rounds; round += 1) {
+    for (const contender of contenders) {
+      const seen = await measure(contender, round < 0 ? warmUpSeconds : seconds)
+      if (round >= 0) (results[contender.name] ??= []).push(seen)
+      await contender.after?.()
+    }
+  }
+  return results
+}
+
 export const measureCell = async (
   targets: ReadonlyArray<Target>,
   direct: Bed | undefined,
   { connections, operation, rounds, seconds }: Plan
 ): Promise<Cell> => {
-  const results: Record<string, Array<Round>> = {}
-  const note = async (name: string, bed: Bed, round: Round, counts: boolean) => {
-    if (counts) (results[name] ??= []).push(round)
-    if (operation === "create") await sweep(bed)
-  }
-  for (let round = -1; round < rounds; round += 1) {
-    const given = { operation, connections, seconds: round < 0 ? warmUpSeconds : seconds }
-    for (const { bed, name, pid, url } of targets) {
-      await note(name, bed, await measure(bed, pid, () => put(loadOn(bed, url, given))), round >= 0)
+  const contenders = targets.map(({ bed, name, pid, url }): Contender => ({
+    ...{ name, postgres: bed, pid },
+    load: (seconds) => put(loadOn(bed, url, { operation, connections, seconds })),
+    after: async () => {
+      if (operation === "create") await sweep(bed)
     }
-    if (hasPgbench && direct !== undefined) {
-      const load = () => putDirectly(direct, loadOn(direct, "", given))
-      await note("pgbench", direct, await measure(direct, undefined, load), round >= 0)
+  }))
+  if (hasPgbench && direct !== undefined) {
+    const load = (seconds: number) => putDirectly(direct, loadOn(direct, "", { operation, connections, seconds }))
+    const after = async () => {
+      if (operation === "create") await sweep(direct)
     }
+    contenders.push({ name: "pgbench", postgres: direct, pid: undefined, load, after })
   }
-  return { operation, connections, rounds: results }
+  return { operation, connections, rounds: await inTurns(contenders, rounds, seconds) }
 }

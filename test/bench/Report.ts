@@ -57,6 +57,29 @@ export const ratiosOf = (cells: ReadonlyArray<Cell>, name: string, peer: string)
   return tableFrom(["", "req/s", "p99", "CPU node", "CPU PostgreSQL", "peak memory", "req/s to pgbench"], rows)
 }
 
+/** Routed requests of one contender and another, each figure as `one / other, ratio`; one column a number of connections. */
+export const gatewayTableOf = (cells: ReadonlyArray<Cell>, one: string, other: string): string => {
+  const figures: ReadonlyArray<readonly [name: string, figure: keyof Round, digits: number]> = [
+    ["routed requests per second", "rate", 0],
+    ["p50 of the open, ms", "p50", 2],
+    ["p99 of the open, ms", "p99", 1],
+    ["CPU µs of Node.js", "nodeCpu", 0],
+    ["CPU µs of PostgreSQL", "postgresCpu", 0],
+    ["peak memory, MiB", "memory", 0],
+    ["errors", "errors", 0]
+  ]
+  const rows = figures.map(([title, figure, digits]) => [
+    title,
+    ...cells.map((cell) => {
+      const [own = "", others = ""] = [one, other].map((name) =>
+        round(medianOf((cell.rounds[name] ?? []).map((each) => each[figure])), digits)
+      )
+      return `${own} / ${others}, ${round(ratioOf(cell, one, other, figure), 2)}`
+    })
+  ])
+  return tableFrom(["Connections", ...cells.map(({ connections }) => String(connections))], rows)
+}
+
 /** CPU of node and PostgreSQL together per request, and its growth against the smallest table in the same rounds. */
 export const growthTableOf = (cells: ReadonlyArray<Cell>, smallest: string): string => {
   const cost = (one: Round) => one.nodeCpu + one.postgresCpu

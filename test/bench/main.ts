@@ -8,9 +8,10 @@ import { type Cell, measureCell } from "./Cell.ts"
 import { inProcess } from "./InProcess.ts"
 import { generator, type Operation } from "./Load.ts"
 import { hasPgbench } from "./Pgbench.ts"
+import { leanGateway, measureGateways } from "./gateway/Gateway.ts"
 import { measureLadder } from "./ladder/Ladder.ts"
 import { measureLife } from "./Life.ts"
-import { growthTableOf, ladderTableOf, medianOf, ratiosOf, tableOf } from "./Report.ts"
+import { gatewayTableOf, growthTableOf, ladderTableOf, medianOf, ratiosOf, tableOf } from "./Report.ts"
 import { pictureOf } from "./Picture.ts"
 import { sealing } from "./Sealing.ts"
 import { keyring, type Program, service as fromSources, startTarget, type Target } from "./Target.ts"
@@ -107,6 +108,13 @@ onPostgres(async (postgres) => {
   say("List (50 of them) and update beside the lean peer:")
   say(tableOf(life, "lean"))
 
+  const routed = await measureGateways(postgres, [service, leanGateway], {
+    ...{ rounds, seconds },
+    connections: connections.filter((count) => count <= 64)
+  })
+  say("Routed requests over a Unix socket, beside the lean peer (byok / lean, ratio):")
+  say(gatewayTableOf(routed, service.name, leanGateway.name))
+
   const ladder = await measureLadder(bed, quick ? 1 : 3, quick ? 1 : 2)
   say("The ladder of a get, CPU µs of Node per request at 64 connections:")
   say(ladderTableOf(ladder))
@@ -156,12 +164,13 @@ onPostgres(async (postgres) => {
     levers,
     growth,
     life,
+    routed,
     ladder,
     sealed,
     inside
   }
   writeFileSync("test/bench/results/latest.json", JSON.stringify(result, null, 1))
-  writeFileSync(values.picture, pictureOf(cells))
+  writeFileSync(values.picture, pictureOf([...cells, ...routed]))
   say(`Every figure of every round is in test/bench/results/latest.json, and ${values.picture} draws them`)
   for (const target of open) await target.stop()
   for (const bed of beds) await bed.client.end()

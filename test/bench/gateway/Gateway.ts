@@ -1,0 +1,140 @@
+import { type ChildProcess, spawn } from "node:child_process"
+import { createCipheriv, createSecretKey, randomBytes, randomUUID } from "node:crypto"
+import { once } from "node:events"
+import { mkdtempSync, rmSync } from "node:fs"
+import { connect } from "node:net"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { setTimeout as delay } from "node:timers/promises"
+import { Effect, Option, Redacted } from "effect"
+import * as Byok from "../../../src/Byok.ts"
+import { CurrentCaller } from "../../../src/domain/CurrentCaller.ts"
+import { decodeNewCredential } from "../../../src/domain/NewCredential.ts"
+import { Credentials } from "../../../src/port/Credentials.ts"
+import { Accounts } from "../../../src/service/accounts/Accounts.ts"
+import { readSettings } from "../../../src/wiring/Settings.ts"
+import { type Bed, makeBed, type Postgres } from "../Bed.ts"
+import { type Cell, type Contender, inTurns } from "../Cell.ts"
+import { keyring, type Program } from "../Target.ts"
+import { routeOver } from "./Routes.ts"
+
+/** The peer on a socket of its own. */
+export const leanGateway: Program = { name: "lean", arguments: ["test/bench/gateway/lean.ts"] }
+
+const customers = 100
+const keysEach = 3
+
+const keyOf = (n: number) => `sk-${n}-0123456789-0123456789-0123456789-0123456789`
+
+/** Creates customers with three keys each for the service. */
+const fillService = (url: string) =>
+  Effect.gen(function* () {
+    const { create } = yield* Credentials
+    const accounts = yield* Accounts
+    const customer = Effect.gen(function* () {
+      const { account_id } = yield* accounts.createAccount("bench")
+      for (let n = 0; n < keysEach; n++) {
+        const body = yield* decodeNewCredential({ provider: "azure", key: keyOf(n) })
+        yield* Effect.provideService(create(body), CurrentCaller, { account_id })
+      }
+      return account_id
+    })
+    return yield* Effect.replicateEffect(customer, customers)
+  }).pipe(
+    Effect.provide(
+      Byok.layerWith({
+        ...Effect.runSync(readSettings),
+        databaseUrl: Option.some(Redacted.make(url)),
+        keyring: Option.some(Redacted.make(keyring))
+      })
+    )
+  )
+
+/** Gives the peer the same customers and keys, sealed in its own way. */
+const fillPeer = async ({ client }: Bed, accounts: ReadonlyArray<string>, secret: Buffer) => {
+  await client.query(
+    `CREATE TABLE lean_keys (id uuid PRIMARY KEY, account_id uuid NOT NULL, provider text NOT NULL, label text NOT NULL,
+      disabled boolean NOT NULL DEFAULT false, sort_order int NOT NULL, sealed bytea NOT NULL);
+     CREATE INDEX ON lean_keys (account_id, provider, sort_order)`
+  )
+  for (const account_id of accounts) {
+    for (let n = 0; n < keysEach; n++) {
+      const id = randomUUID()
+      const nonce = randomBytes(12)
+      const cipher = createCipheriv("aes-256-gcm", createSecretKey(secret), nonce).setAAD(Buffer.from(id))
+      const sealed = Buffer.concat([nonce, cipher.update(keyOf(n)), cipher.final(), cipher.getAuthTag()])
+      const values = [id, account_id, "azure", "sk-...6789", n, sealed]
+      await client.query("INSERT INTO lean_keys VALUES ($1, $2, $3, $4, false, $5, $6)", values)
+    }
+  }
+  await client.query("VACUUM ANALYZE")
+}
+
+const isListening = (path: string) =>
+  new Promise<boolean>((resolve) => {
+    const socket = connect(path, () => resolve(true))
+    socket.once("error", () => resolve(false)).once("connect", () => socket.destroy())
+  })
+
+const start = async ({ arguments: given, environment, name }: Program, path: string, variables: object) => {
+  const env = { ...process.env, ...environment, ...variables, PORT: "0", NODE_ENV: "production" }
+  const child = spawn(process.execPath, given, { env, stdio: ["ignore", "ignore", "inherit"] })
+  const kill = () => child.kill()
+  process.once("exit", kill)
+  child.once("exit", () => process.off("exit", kill))
+  while (!(await isListening(path))) {
+    if (child.exitCode !== null) throw new Error(`${name} has ended with ${child.exitCode}`)
+    await delay(20)
+  }
+  return child
+}
+
+const stop = async (child: ChildProcess) => {
+  const exited = once(child, "exit")
+  child.kill("SIGTERM")
+  await exited
+}
+
+/** Measures routed requests of gateways on Unix sockets, the service's beside the peer's. */
+export const measureGateways = async (
+  postgres: Postgres,
+  programs: ReadonlyArray<Program>,
+  given: {
+    readonly connections: ReadonlyArray<number>
+    readonly rounds: number
+    readonly seconds: number
+  }
+): Promise<ReadonlyArray<Cell>> => {
+  const bed = await makeBed(postgres, "gateway", 1, false)
+  const accounts = await Effect.runPromise(Effect.orDie(fillService(bed.url)))
+  const secret = randomBytes(32)
+  await fillPeer(bed, accounts, secret)
+  const directory = mkdtempSync(join(tmpdir(), "byok-gateways-"))
+  const running: Array<{ readonly name: string; readonly path: string; readonly child: ChildProcess }> = []
+  for (const program of programs) {
+    const path = join(directory, `${running.length}.sock`)
+    const variables = {
+      DATABASE_URL: bed.url,
+      BYOK_GATEWAY_SOCKET: path,
+      GATEWAY_SOCKET: path,
+      LEAN_KEY: secret.toString("base64")
+    }
+    running.push({ name: program.name, path, child: await start(program, path, variables) })
+  }
+  const cells: Array<Cell> = []
+  const contendersAt = (connections: number) =>
+    running.map(({ child, name, path }): Contender => ({
+      ...{ name, postgres, pid: child.pid },
+      load: (seconds) => routeOver(path, accounts, connections, seconds)
+    }))
+  // Lets every contender compile its hot paths.
+  await inTurns(contendersAt(64), 1, 2)
+  for (const connections of given.connections) {
+    const rounds = await inTurns(contendersAt(connections), given.rounds, given.seconds)
+    cells.push({ operation: "route", connections, rounds })
+  }
+  for (const { child } of running) await stop(child)
+  await bed.client.end()
+  rmSync(directory, { recursive: true })
+  return cells
+}

@@ -1,0 +1,86 @@
+import { connect } from "node:net"
+import type { Seen } from "../Load.ts"
+
+interface Answer {
+  readonly status: number
+  readonly body: string
+}
+
+/** A connection to a Unix socket that sends one request after the other, with as little work of its own as possible. */
+const connectTo = (path: string) => {
+  const socket = connect(path).setEncoding("latin1")
+  let received = ""
+  let answered: (answer: Answer) => void = () => {}
+  let failed: (error: Error) => void = () => {}
+  socket.on("data", (part: string) => {
+    received += part
+    const head = received.indexOf("\r\n\r\n") + 4
+    if (head < 4) return
+    const length = Number(/content-length: (\d+)/i.exec(received)?.[1])
+    if (received.length < head + length) return
+    const answer = { status: Number(received.slice(9, 12)), body: received.slice(head) }
+    received = ""
+    answered(answer)
+  })
+  socket.once("error", (error) => failed(error))
+  socket.once("close", () => failed(new Error("the server closed the connection")))
+  return {
+    post: (route: string, body: string) =>
+      new Promise<Answer>((resolve, reject) => {
+        answered = resolve
+        failed = reject
+        const head = `POST ${route} HTTP/1.1\r\nHost: byok\r\nContent-Type: application/json\r\nContent-Length: ${body.length}`
+        socket.write(`${head}\r\n\r\n${body}`)
+      }),
+    close: () => socket.destroy()
+  }
+}
+
+const percentile = (sorted: Float64Array, part: number) => sorted[Math.floor(sorted.length * part)] ?? Number.NaN
+
+/** What a gateway asks for one of its customers. */
+const requestFor = (account_id: string) => ({
+  account_id,
+  model: "a/model",
+  targets: [{ provider: "azure", endpoint: { shared: false } }]
+})
+
+/**
+ * Routes requests over so many connections to a Unix socket: opens a route, checks that it has a key, and reports its attempt.
+ * Latencies are those of opening.
+ */
+export const routeOver = async (
+  path: string,
+  accounts: ReadonlyArray<string>,
+  connections: number,
+  seconds: number
+): Promise<Seen> => {
+  const bodies = accounts.map((account_id) => JSON.stringify(requestFor(account_id)))
+  const report = JSON.stringify({ status: 200 })
+  const latencies: Array<number> = []
+  const began = performance.now()
+  const until = began + seconds * 1000
+  let n = 0
+  let errors = 0
+  const one = async () => {
+    const { close, post } = connectTo(path)
+    while (performance.now() < until) {
+      const sent = performance.now()
+      const opened = await post("/v1/routes", bodies[n++ % bodies.length] ?? "")
+      latencies.push(performance.now() - sent)
+      const { data } = JSON.parse(opened.body) as { readonly data?: { route: string; next: { key: string } | null } }
+      if (data?.next?.key.startsWith("sk-") !== true) {
+        errors += 1
+        continue
+      }
+      const reported = await post(`/v1/routes/${data.route}/attempts/1`, report)
+      if (reported.status !== 200 || !reported.body.includes('"succeeded"')) errors += 1
+    }
+    close()
+  }
+  await Promise.all(Array.from({ length: connections }, one))
+  const elapsed = (performance.now() - began) / 1000
+  const sorted = Float64Array.from(latencies).sort()
+  const [p50, p99] = [percentile(sorted, 0.5), percentile(sorted, 0.99)]
+  return { requests: latencies.length, seconds: elapsed, p50, p99, errors }
+}

@@ -1,0 +1,87 @@
+import { createDecipheriv, createSecretKey, randomUUID } from "node:crypto"
+import Fastify from "fastify"
+import { Pool } from "pg"
+
+const { DATABASE_URL, GATEWAY_SOCKET, LEAN_KEY } = process.env
+const pool = new Pool({ connectionString: DATABASE_URL, max: 10 })
+const secret = createSecretKey(LEAN_KEY ?? "", "base64")
+
+interface Row {
+  readonly id: string
+  readonly label: string
+  readonly sealed: Buffer
+}
+
+const findKeys = {
+  name: "lean_keys",
+  text: `SELECT id, label, sealed FROM lean_keys
+    WHERE account_id = $1 AND provider = $2 AND NOT disabled ORDER BY sort_order`
+}
+
+const open = ({ id, sealed }: Row) =>
+  createDecipheriv("aes-256-gcm", secret, sealed.subarray(0, 12), { authTagLength: 16 })
+    .setAAD(Buffer.from(id))
+    .setAuthTag(sealed.subarray(-16))
+    .update(sealed.subarray(12, -16))
+    .toString()
+
+const text = { type: "string" }
+const body = {
+  type: "object",
+  required: ["account_id", "model", "targets"],
+  properties: {
+    account_id: { type: "string", format: "uuid" },
+    model: text,
+    targets: { type: "array", items: { type: "object", required: ["provider"], properties: { provider: text } } }
+  }
+}
+const attempt = {
+  type: "object",
+  nullable: true,
+  properties: {
+    attempt: { type: "integer" },
+    step: text,
+    provider: text,
+    credential_id: text,
+    label: text,
+    key: text
+  }
+}
+const answerOf = (properties: object) => ({
+  type: "object",
+  properties: { data: { type: "object", properties: { ...properties, next: attempt } } }
+})
+
+interface Asked {
+  readonly account_id: string
+  readonly targets: ReadonlyArray<{ readonly provider: string }>
+}
+
+/**
+ * A user's own shortcut: one SELECT of an account's enabled keys in their order, one AES-GCM under one key, and JSON. No
+ * policies, workspaces, parkings or trials. What came of an attempt is not written down.
+ */
+const app = Fastify({ bodyLimit: 256 * 1024, logger: false })
+app.post<{ Body: Asked }>(
+  "/v1/routes",
+  { schema: { body, response: { 201: answerOf({ route: text }) } } },
+  async ({ body: { account_id, targets } }, reply) => {
+    const provider = targets[0]?.provider
+    const [first] = (await pool.query<Row>({ ...findKeys, values: [account_id, provider] })).rows
+    const next = first && { attempt: 1, step: "own", provider, credential_id: first.id, label: first.label }
+    return reply
+      .code(201)
+      .send({ data: { route: randomUUID(), next: first === undefined ? null : { ...next, key: open(first) } } })
+  }
+)
+app.post(
+  "/v1/routes/:id/attempts/:n",
+  {
+    schema: {
+      body: { type: "object", properties: { status: { type: "integer" } } },
+      response: { 200: answerOf({ outcome: text }) }
+    }
+  },
+  () => ({ data: { outcome: "succeeded", next: null } })
+)
+await app.listen({ path: GATEWAY_SOCKET ?? "" })

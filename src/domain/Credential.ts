@@ -72,13 +72,7 @@ interface Member {
   readonly default?: null | false
   /** Its position in the sealed context, for what decides where and for whom the key may be used. Never changes. */
   readonly bound?: number
-  /**
-   * The member came after the first version. While it has its default it is part of no context and of no fingerprint: what
-   * was sealed before still opens, and a request that is repeated across the upgrade is the same request.
-   */
-  readonly added?: true
 }
-export type Members = Readonly<Record<string, Member>>
 
 /**
  * The members of a credential in the order of answers. Both schemas, the encoders, the columns, the sealed context and the
@@ -173,7 +167,7 @@ export const members = {
     ),
     column: "integer"
   }
-} as const satisfies Members
+} as const satisfies Readonly<Record<string, Member>>
 
 type Table = typeof members
 type NamesWith<Part> = { [M in keyof Table]: Table[M] extends Part ? M : never }[keyof Table]

@@ -1,6 +1,6 @@
 import { Effect, Option, Schema, SchemaIssue, SchemaTransformation, Struct } from "effect"
 import { withDefault } from "./checkInput.ts"
-import { inputFields, type Members, members } from "./Credential.ts"
+import { inputFields, memberNames, members } from "./Credential.ts"
 import { InvalidParams } from "./Errors.ts"
 import type { Issue } from "./Issue.ts"
 import { RawKey } from "./KeyHygiene.ts"
@@ -78,21 +78,15 @@ const decode = Schema.decodeUnknownEffect(NewCredential, { errors: "all" })
 export const decodeNewCredential = (input: unknown): Effect.Effect<NewCredential, InvalidParams> =>
   Effect.mapError(decode(input), ({ issue }) => InvalidParams.ofSchema(issue))
 
-/**
- * Makes what tells requests with the members of a table apart, except the key: their members and values, sorted by name. A
- * member that was added counts only if it has another value than its default.
- */
-export const makeFingerprinted = (table: Members) => {
-  const names = Object.keys(table)
-    .filter((name) => table[name]?.created !== undefined || table[name]?.input !== undefined)
-    .sort()
-  return (input: Readonly<Record<string, unknown>>): ReadonlyArray<readonly [member: string, value: unknown]> =>
-    names.flatMap((name) => {
-      const { added, default: absent } = table[name] ?? {}
-      const value = input[name]
-      return value === undefined || (added !== undefined && value === absent) ? [] : [[name, value] as const]
-    })
-}
+const requestedNames = memberNames.filter((name) => "created" in members[name] || "input" in members[name]).sort()
 
-/** What a request says beside its key: requests that say the same are the same request. */
-export const fingerprinted = makeFingerprinted(members)
+/**
+ * What a request says beside its key, sorted by name: requests that say the same are the same request. A member that has its
+ * default says nothing, so one that a later version adds makes no other request of it.
+ */
+export const fingerprinted = (input: Readonly<Record<string, unknown>>) =>
+  requestedNames.flatMap((name) => {
+    const member = members[name]
+    const absent = "default" in member ? member.default : undefined
+    return input[name] === undefined || input[name] === absent ? [] : [[name, input[name]] as const]
+  })

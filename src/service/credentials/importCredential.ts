@@ -10,13 +10,11 @@ import { IdempotencyRecords } from "../../port/IdempotencyRecords.ts"
 import { keyHashOf } from "./findIdempotentResult.ts"
 import { makeOwnershipCheck, poolIssue } from "./Ownership.ts"
 
-/**
- * The same for records that mean the same; nobody without the salt can compute it. Defaults, which are null or false, are
- * left out: a member that a later version adds must not make a record another one.
- */
+/** The same for records that mean the same; nobody without the salt can compute it. */
 const idempotencyKeyOf = (salt: Uint8Array, input: NewCredential) => {
-  const said = fingerprinted(input).filter(([, value]) => value !== null && value !== false)
-  const mac = createHmac("sha256", salt).update("byok/import/1\0").update(JSON.stringify(said))
+  const mac = createHmac("sha256", salt)
+    .update("byok/import/1\0")
+    .update(JSON.stringify(fingerprinted(input)))
   return IdempotencyKey.make(mac.update("\0").update(Redacted.value(input.key)).digest("base64url"))
 }
 

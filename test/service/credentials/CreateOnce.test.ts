@@ -225,10 +225,11 @@ describe("a create with an idempotency key (SECURITY.md, Idempotency records)", 
   it.effect("is recognised by hashes whose definition must not change", () =>
     Effect.gen(function* () {
       const { account_id } = yield* newTenant
-      const { credential } = yield* createOnce(account_id, { ...minimal, allowed_models: ["m"] }, key)
+      const said = { ...minimal, allowed_models: ["m"], declared_zdr: false }
+      const { credential } = yield* createOnce(account_id, { ...said, disabled: false, name: null }, key)
       const mac = (...parts: ReadonlyArray<unknown>) =>
         createHmac("sha256", key).update(JSON.stringify(parts)).digest("hex")
-      const { key: _, material: _material, ...fields } = decode({ ...minimal, allowed_models: ["m"] })
+      const { key: _, ...fields } = said
       const [record] = (yield* Memory).records.values()
       assert.deepStrictEqual(
         [record?.key_hash, record?.fingerprint].map((bytes) => Buffer.from(bytes ?? []).toString("hex")),

@@ -73,9 +73,10 @@ describe("the import of a record", () => {
       const said: ReadonlyArray<readonly [object, ReadonlyArray<readonly [string, unknown]>]> = [
         [{}, [["provider", "groq"]]],
         [
-          { name: null, disabled: false, is_fallback: true, allowed_models: [] },
+          { name: null, disabled: false, is_fallback: true, allowed_models: [], declared_zdr: false },
           [
             ["allowed_models", []],
+            ["declared_zdr", false],
             ["is_fallback", true],
             ["provider", "groq"]
           ]

@@ -43,11 +43,11 @@ const locking = { timeout: 1000, attempts: 5, pause: "1 second" } as const
 /** The advisory lock held while migrating. Waiting for it blocks no other statement. */
 export const migrating = 0x6d696772
 
-/** How often to try the lock. A transaction that waited for it would delay the preparations of the instance that holds it. */
+/** How often to try the lock: a statement that waited for it would hold back VACUUM. */
 const turnPause = "100 millis"
 
-/** How long preparations wait for older transactions, in milliseconds. They block no other statement meanwhile. */
-export const preparing = { lock_timeout: "60000", statement_timeout: "0" }
+/** Of a session that changes the schema: a change takes as long as it takes, and waits for a lock at most this many milliseconds. */
+export const changingSchema = { lock_timeout: "60000", statement_timeout: "0" }
 
 /** Runs statements in a transaction that waits at most `timeout` milliseconds for each lock. */
 export const withLockTimeout =
@@ -83,7 +83,6 @@ export const inTurn = <A, E, R>(sql: SqlClient.SqlClient, effect: Effect.Effect<
     Effect.gen(function* () {
       const [turn] = yield* sql<{ mine: boolean }>`SELECT pg_try_advisory_xact_lock(${migrating}::bigint) AS mine`
       if (turn?.mine !== true) return Option.none<A>()
-      // Also ends the snapshot of the SELECT, for which an index built concurrently would wait.
       yield* sql`SET LOCAL idle_in_transaction_session_timeout = 0`
       return Option.some(yield* effect)
     })
@@ -109,7 +108,7 @@ export const openSchema = (
       const migrator = yield* makeClient(
         target,
         { ...settings, poolSize: 1 },
-        settings.pooler ? {} : { startupParameters: preparing }
+        settings.pooler ? {} : { startupParameters: changingSchema }
       )
       for (;;) {
         const ran = yield* inTurn(client, migrate(migrator))

@@ -4,7 +4,7 @@ import type { SqlClient } from "effect/sql"
 import { type DatabaseSettings, makeClient } from "./connection/Database.ts"
 import { failureOf } from "./connection/DatabaseErrors.ts"
 import type { DatabaseTarget } from "./connection/DatabaseTarget.ts"
-import { inTurn, preparing } from "./Migrations.ts"
+import { changingSchema, inTurn } from "./Migrations.ts"
 
 /** The tables that Citus keeps for `byok migrate --distribute`; the last one says that it has finished. */
 const distributedTables = [
@@ -122,7 +122,7 @@ export const distribute = (target: DatabaseTarget, settings: Pick<DatabaseSettin
   Effect.scoped(
     Effect.gen(function* () {
       const lock = yield* makeClient(target, { ...settings, poolSize: 1 })
-      const sql = yield* makeClient(target, { ...settings, poolSize: 1 }, { startupParameters: preparing })
+      const sql = yield* makeClient(target, { ...settings, poolSize: 1 }, { startupParameters: changingSchema })
       const lacks = yield* lacking(sql)
       if (Option.isSome(lacks)) return { lacks: lacks.value }
       const distributing = Effect.filter(
@@ -146,7 +146,7 @@ export const restoreForeignKeys = (
   Effect.scoped(
     Effect.gen(function* () {
       const lock = yield* makeClient(target, { ...settings, poolSize: 1 })
-      const sql = yield* makeClient(target, { ...settings, poolSize: 1 }, { startupParameters: preparing })
+      const sql = yield* makeClient(target, { ...settings, poolSize: 1 }, { startupParameters: changingSchema })
       return Option.getOrElse(yield* inTurn(lock, sql.withTransaction(restore(sql, droppedKeys))), () => [])
     })
   ).pipe(Effect.provide(Reactivity.layer), Effect.mapError(failureOf))

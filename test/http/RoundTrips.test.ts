@@ -13,12 +13,14 @@ import { Recording } from "../support/process/Recording.ts"
 /** Statements about what tenants have: beside a request, the service seals the audit log and deletes old records. */
 const ofTenants = /\b(api_keys|workspaces|credentials)\b/
 
+/** The statements that begin while a request is answered, once readiness has been checked, which also asks for credentials. */
 const statementsOf = Effect.fnUntraced(function* <A, E, R>(request: Effect.Effect<A, E, R>) {
-  const { spans } = yield* Recording
-  const before = spans.length
+  const { begun } = yield* Recording
+  yield* TestService.send({ path: "/health/ready" })
+  const before = begun.length
   const answer = yield* request
-  const statements = spans.slice(before).filter((span) => span.includes("db.query.text") && ofTenants.test(span))
-  return { answer, statements }
+  const texts = begun.slice(before).map(({ attributes }) => String(attributes.get("db.query.text")))
+  return { answer, statements: texts.filter((text) => ofTenants.test(text)) }
 })
 
 layerLive(Layer.provideMerge(TestService.layer, Recording.layer))("the statements of a request", (it) => {

@@ -28,12 +28,16 @@ class RecordedSpan extends Tracer.NativeSpan {
   ended = () => {}
 }
 
-/** A tracer that hands over each span when it has ended. */
-export const tracerTo = (ended: (span: Tracer.NativeSpan) => void) =>
+/** A tracer that hands over each span when it begins and when it has ended. */
+export const tracerTo = (
+  ended: (span: Tracer.NativeSpan) => void,
+  began: (span: Tracer.NativeSpan) => void = () => {}
+) =>
   Tracer.make({
     span: (options) => {
       const span = new RecordedSpan(options)
       span.ended = () => ended(span)
+      began(span)
       return span
     }
   })
@@ -50,6 +54,8 @@ export class Recording extends Context.Service<
     readonly logs: Array<LogEntry>
     /** What an exporter sends of each span: name, attributes, events and errors. */
     readonly spans: Array<string>
+    /** Each span from its beginning: the answer to a request may arrive before the spans of its statements end. */
+    readonly begun: Array<Tracer.NativeSpan>
     /** Everything recorded so far, as one text. */
     readonly all: Effect.Effect<string>
   }
@@ -59,11 +65,16 @@ export class Recording extends Context.Service<
     Effect.sync(() => {
       const logs: Array<LogEntry> = []
       const spans: Array<string> = []
-      const tracer = tracerTo((span) => void spans.push(spanText(span)))
+      const begun: Array<Tracer.NativeSpan> = []
+      const tracer = tracerTo(
+        (span) => void spans.push(spanText(span)),
+        (span) => void begun.push(span)
+      )
       return Layer.mergeAll(
         Layer.succeed(this, {
           logs,
           spans,
+          begun,
           all: Effect.sync(() => [...logs.map(({ text }) => text), ...spans].join("\n"))
         }),
         Logger.layer([Logger.make((options) => void logs.push(entryOf(options)))]),

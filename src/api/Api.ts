@@ -171,18 +171,21 @@ class ByokGroup extends HttpApiGroup.make("byok")
 const probe = <const Status extends string>(status: Status) =>
   Schema.Struct({ status: Schema.Literal(status) }).annotate({ description: `The service is ${status}.` })
 
+/** 200 or 503: whether requests can be served. */
+export const ready = HttpApiEndpoint.get("ready", "/health/ready", {
+  success: probe("ready"),
+  error: ServiceUnavailable
+})
+  .annotate(OpenApi.Summary, "Check that requests can be served")
+  .annotate(OpenApi.Description, "For probes and load balancers. It needs no key. The log says why it is not ready.")
+
 /** For probes and load balancers. */
 class HealthGroup extends HttpApiGroup.make("health")
   .add(
     HttpApiEndpoint.get("live", "/health/live", { success: probe("live") })
       .annotate(OpenApi.Summary, "Check that the process runs")
       .annotate(OpenApi.Description, "For probes. It needs no key and asks no database."),
-    HttpApiEndpoint.get("ready", "/health/ready", { success: probe("ready"), error: ServiceUnavailable })
-      .annotate(OpenApi.Summary, "Check that requests can be served")
-      .annotate(
-        OpenApi.Description,
-        "For probes and load balancers. It needs no key. The log says why it is not ready."
-      )
+    ready
   )
   .annotate(OpenApi.Description, "For probes.") {}
 

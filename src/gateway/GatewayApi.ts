@@ -1,5 +1,6 @@
 import { Effect, Schema } from "effect"
 import { HttpApi, HttpApiEndpoint, HttpApiGroup, HttpApiMiddleware, HttpApiSchema, OpenApi } from "effect/http-api"
+import { ready } from "../api/Api.ts"
 import { ExpectationFailed, HeadersTooLarge, PayloadTooLarge, RequestTimeout } from "../api/HttpErrors.ts"
 import { QueryParameters, ResourcePath } from "../api/Middleware.ts"
 import { timestamp } from "../domain/Credential.ts"
@@ -271,11 +272,15 @@ class AccountsGroup extends HttpApiGroup.make("accounts").add(
     .annotateMerge(summary("Revoke an API key; its next request is refused"))
 ) {}
 
+/** For the probes of a gateway that cannot reach the port. */
+class HealthGroup extends HttpApiGroup.make("health").add(ready) {}
+
 /** What a gateway in any language asks over the Unix socket. Answers hold provider keys: it is on no port. */
 export class GatewayApi extends HttpApi.make("byok-gateway")
   .add(RoutesGroup, AccountsGroup)
   .middleware(GatewayFailures)
   .prefix("/v1")
+  .add(HealthGroup)
   .annotate(HttpApi.PayloadParseOptions, { errors: "all", onExcessProperty: "error" })
   .annotate(HttpApi.QueryParseOptions, { errors: "all", onExcessProperty: "error" })
   .annotateMerge(

@@ -9,6 +9,7 @@ import { InvalidParams, NotFound, ServiceUnavailable } from "../domain/Errors.ts
 import type { AccountId } from "../domain/Identifiers.ts"
 import { type Outcome, outcomeOf } from "../domain/routing/Outcome.ts"
 import type { Exclusion, ProviderPlan } from "../domain/routing/Plan.ts"
+import { makeReady } from "../http/Health.ts"
 import { withJsonBody } from "../http/RequestDecodingLive.ts"
 import { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import { CurrentDeadline } from "../port/Deadline.ts"
@@ -203,6 +204,16 @@ const accounts = HttpApiBuilder.group(
   })
 )
 
+/** The port logs what is not ready. */
+const health = HttpApiBuilder.group(
+  GatewayApi,
+  "health",
+  Effect.fnUntraced(function* (handlers) {
+    const ready = yield* makeReady(() => Effect.void)
+    return handlers.handleAll({ ready: () => ready })
+  })
+)
+
 const body = Layer.effect(
   GatewayBody,
   Effect.map(MemoryBudget, (budget) => GatewayBody.of((app) => withJsonBody(budget, "gateway", "gateway", app)))
@@ -210,7 +221,7 @@ const body = Layer.effect(
 
 const asGateway = Layer.succeed(GatewayFailures, (app) => Effect.provideService(app, CurrentActor, { kind: "gateway" }))
 
-const groups = Layer.merge(routes, accounts).pipe(Layer.provide([body, asGateway, OpenRoutes.layer]))
+const groups = Layer.mergeAll(routes, accounts, health).pipe(Layer.provide([body, asGateway, OpenRoutes.layer]))
 
 /** The schemas of the contract need no service, which the types of its handlers cannot tell. */
 type Needed = Exclude<Layer.Services<typeof groups>, HttpRouter.Request<"Requires", unknown>>

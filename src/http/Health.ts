@@ -21,30 +21,39 @@ const oncePerSecond = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
     })
   })
 
+/** What `Readiness` found. */
+interface HealthReport {
+  readonly problems: ReadonlyArray<string>
+  readonly warnings: ReadonlyArray<string>
+}
+
+/** 200 or 503: whether the service can work. `note` sees each report that was made for an answer. */
+export const makeReady = Effect.fnUntraced(function* (note: (report: HealthReport) => Effect.Effect<void>) {
+  const readiness = yield* Readiness
+  const isDraining = yield* Draining
+  const answer = yield* oncePerSecond(
+    Effect.map(Effect.tap(Effect.all(readiness, { concurrency: 2 }), note), ({ problems }) =>
+      problems.length === 0 ? ready : notReady
+    )
+  )
+  return Effect.suspend(() => (isDraining() ? Effect.succeed(notReady) : answer))
+})
+
 /** `/health/live` answers while the process runs; `/health/ready` says whether the service can work, and logs each change. */
 export const layer = HttpApiBuilder.group(
   Api,
   "health",
   Effect.fnUntraced(function* (handlers) {
-    const readiness = yield* Readiness
-    const isDraining = yield* Draining
     let logged = ""
-    const answer = yield* oncePerSecond(
-      Effect.gen(function* () {
-        const { problems, warnings } = yield* Effect.all(readiness, { concurrency: 2 })
-        const found = [...problems, ...warnings].join("; ")
-        const isNew = found !== logged
-        logged = found
-        if (isNew && found === "") yield* Effect.logInfo("Ready")
-        else if (isNew) yield* Effect.logWarning(`${problems.length > 0 ? "Not ready" : "Ready, but"}: ${found}`)
-        return problems.length === 0 ? ready : notReady
-      })
-    )
-    // What is not ready at the start is in the log before anybody asks.
-    yield* Effect.forkScoped(answer)
-    return handlers.handleAll({
-      live: () => Effect.succeed(live),
-      ready: () => Effect.suspend(() => (isDraining() ? Effect.succeed(notReady) : answer))
+    const ready = yield* makeReady(({ problems, warnings }) => {
+      const found = [...problems, ...warnings].join("; ")
+      if (found === logged) return Effect.void
+      logged = found
+      if (found === "") return Effect.logInfo("Ready")
+      return Effect.logWarning(`${problems.length > 0 ? "Not ready" : "Ready, but"}: ${found}`)
     })
+    // What is not ready at the start is in the log before anybody asks.
+    yield* Effect.forkScoped(ready)
+    return handlers.handleAll({ live: () => Effect.succeed(live), ready: () => ready })
   })
 )

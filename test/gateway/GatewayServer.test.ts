@@ -7,6 +7,7 @@ import { createdId } from "../support/http/Bodies.ts"
 import { create, send } from "../support/http/HttpProbe.ts"
 import type { Issue } from "../support/http/Refusal.ts"
 import { TestService } from "../support/http/TestService.ts"
+import { eventually } from "../support/process/eventually.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 import { ask, listening, own, socketPath } from "./socket.ts"
@@ -111,6 +112,27 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
         assert.strictEqual((yield* ask(path, "GET", route)).status, 404, route)
         assert.notStrictEqual((yield* send(url, { path: route })).status, 404, route)
       }
+    })
+  )
+
+  it.effect("says whether it is ready, as the port does: 200, or 503 in the envelope", () =>
+    Effect.gen(function* () {
+      const { sql, url } = yield* TestService
+      const path = yield* socketPath
+      yield* listening(path)
+      const turnsTo = (status: number) =>
+        eventually(
+          `it is ${status}`,
+          Effect.all([ask(path, "GET", "/health/ready"), send(url, { path: "/health/ready" })]),
+          ([own, port]) => own.status === status && own.text === port.body
+        )
+      yield* turnsTo(200)
+      yield* Effect.acquireUseRelease(
+        Effect.orDie(sql`UPDATE effect_sql_migrations SET migration_id = -migration_id`),
+        () => turnsTo(503),
+        () => Effect.orDie(sql`UPDATE effect_sql_migrations SET migration_id = -migration_id`)
+      )
+      yield* turnsTo(200)
     })
   )
 

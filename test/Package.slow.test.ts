@@ -24,14 +24,24 @@ const tsc = join(project, "node_modules/typescript/bin/tsc")
 
 /** The examples of the documents, by what they are about, and what the first one prints. */
 const examples = () => {
-  const [readme, api] = ["README.md", "docs/api.md"].map((page) => readFileSync(join(project, page), "utf8"))
-  const codeAfter = (words: string, page = readme) => page?.split(words)[1]?.split("```ts\n")[1]?.split("```")[0] ?? ""
-  const prints = /\nprints\n\n```\n(.*?)```/s.exec(readme ?? "")?.[1] ?? ""
+  const [readme = "", api = "", inProcess = ""] = ["README.md", "docs/api.md", "docs/in-process.md"].map((page) =>
+    readFileSync(join(project, page), "utf8")
+  )
+  const codeAfter = (words: string, page: string) => page.split(words)[1]?.split("```ts\n")[1]?.split("```")[0] ?? ""
+  const prints = /\nprints\n\n```\n(.*?)```/s.exec(inProcess)?.[1] ?? ""
+  const sdk = codeAfter("official SDKs work unchanged", readme).replace(
+    `"http://127.0.0.1:3000/`,
+    "`${process.env.BYOK_URL}/"
+  )
   return {
     prints,
-    gateway: codeAfter("## In process"),
-    replaced: codeAfter("Every dependency is a port"),
-    client: codeAfter("derives a typed client", api)
+    gateway: codeAfter("# In process", inProcess),
+    replaced: codeAfter("Every dependency is a port", inProcess),
+    client: codeAfter("derives a typed client", api),
+    sdk: `import { OpenRouter } from "@openrouter/sdk"
+      const managementKey = process.env["BYOK_MANAGEMENT_KEY"]
+      const key = "sk-example-0123456789-AbCd"
+      ${sdk.replace('/api/v1"', "/api/v1`")}`
   }
 }
 
@@ -59,7 +69,7 @@ const exported = Object.keys(manifest.exports).map((path) => `byok${path.slice(1
 
 /** The modules of the package that the documents name, in code and in prose. */
 const documented = () => {
-  const pages = ["README.md", "docs/api.md", "docs/commands.md", "docs/settings.md"].map((page) =>
+  const pages = ["docs/in-process.md", "docs/api.md", "docs/commands.md", "docs/settings.md"].map((page) =>
     readFileSync(join(project, page), "utf8")
   )
   const names = pages.flatMap((page) => page.match(/(?<=")byok(?=")|(?<=["`])byok\/[\w/]+(?=["`])/g) ?? [])
@@ -106,8 +116,8 @@ const InstalledLive = Layer.effect(
       const path = join(modules, name)
       if (!name.startsWith(".") && !existsSync(path)) symlinkSync(join(project, "node_modules", name), path)
     }
-    const { client, gateway, replaced } = examples()
-    for (const [name, code] of Object.entries({ client, gateway, replaced })) {
+    const { client, gateway, replaced, sdk } = examples()
+    for (const [name, code] of Object.entries({ client, gateway, replaced, sdk })) {
       assert.isNotEmpty(code, name)
       writeFileSync(join(root, `${name}.ts`), code)
     }
@@ -221,7 +231,7 @@ layerLive(Layer.merge(InstalledLive, TestService.layer))("the published package"
     })
   )
 
-  it.effect("runs the README's in-process example, which prints what the README says", () =>
+  it.effect("runs the in-process example of the documents, which prints what they say", () =>
     Effect.gen(function* () {
       const { root } = yield* Installed
       const { prints } = examples()
@@ -233,7 +243,7 @@ layerLive(Layer.merge(InstalledLive, TestService.layer))("the published package"
     })
   )
 
-  it.effect("a port is replaced as the README shows: the service on top of it uses the replacement", () =>
+  it.effect("a port is replaced as the documents show: the service on top of it uses the replacement", () =>
     Effect.gen(function* () {
       const { root } = yield* Installed
       const variables = { ...nowhere, DATABASE_URL: yield* freshDatabase, BYOK_KEYRING: generateKeyring(new Date()) }
@@ -242,7 +252,7 @@ layerLive(Layer.merge(InstalledLive, TestService.layer))("the published package"
     })
   )
 
-  it.effect("a service is reached over HTTP as the README shows", () =>
+  it.effect("a service is reached over HTTP as the documents show", () =>
     Effect.gen(function* () {
       const { root } = yield* Installed
       const { url } = yield* TestService
@@ -253,35 +263,48 @@ layerLive(Layer.merge(InstalledLive, TestService.layer))("the published package"
     })
   )
 
-  it.effect("has types with which the README's examples check, strictly, and a wrong use does not (control)", () =>
+  it.effect("a service is reached by an official SDK as the README shows", () =>
     Effect.gen(function* () {
       const { root } = yield* Installed
-      const wrong = [
-        `import { Credentials } from "byok/port/Credentials"`,
-        `export const wrong: number = Credentials`,
-        `export * from "byok/sql/rows"`
-      ].join("\n")
-      const all = exported.map((name, index) => `export * as module${index} from "${name}"`).join("\n")
-      const options = {
-        strict: true,
-        skipLibCheck: true,
-        noEmit: true,
-        module: "NodeNext",
-        target: "ES2024",
-        types: ["node"]
-      }
-      writeFileSync(join(root, "all.ts"), all)
-      writeFileSync(join(root, "wrong.ts"), wrong)
-      writeFileSync(
-        join(root, "tsconfig.json"),
-        JSON.stringify({
-          compilerOptions: options,
-          files: ["all.ts", "client.ts", "gateway.ts", "replaced.ts", "wrong.ts"]
-        })
-      )
-      const { code, stdout } = yield* runNode([tsc, "-p", root], { cwd: root })
-      assert.strictEqual(code, 2)
-      assert.match(stdout, /^wrong\.ts\(2,14\): error TS2322: .*\nwrong\.ts\(3,15\): error TS2307: .*\n$/)
+      const { url } = yield* TestService
+      const { management_key } = yield* TestService.tenant
+      const variables = { ...nowhere, BYOK_URL: url, BYOK_MANAGEMENT_KEY: management_key }
+      const { stdout } = succeeds(yield* runNode(["sdk.ts"], { cwd: root, variables }))
+      assert.strictEqual(stdout, "sk-...AbCd\n")
     })
+  )
+
+  it.effect(
+    "has types with which the examples of the documents check, strictly, and a wrong use does not (control)",
+    () =>
+      Effect.gen(function* () {
+        const { root } = yield* Installed
+        const wrong = [
+          `import { Credentials } from "byok/port/Credentials"`,
+          `export const wrong: number = Credentials`,
+          `export * from "byok/sql/rows"`
+        ].join("\n")
+        const all = exported.map((name, index) => `export * as module${index} from "${name}"`).join("\n")
+        const options = {
+          strict: true,
+          skipLibCheck: true,
+          noEmit: true,
+          module: "NodeNext",
+          target: "ES2024",
+          types: ["node"]
+        }
+        writeFileSync(join(root, "all.ts"), all)
+        writeFileSync(join(root, "wrong.ts"), wrong)
+        writeFileSync(
+          join(root, "tsconfig.json"),
+          JSON.stringify({
+            compilerOptions: options,
+            files: ["all.ts", "client.ts", "gateway.ts", "replaced.ts", "wrong.ts"]
+          })
+        )
+        const { code, stdout } = yield* runNode([tsc, "-p", root], { cwd: root })
+        assert.strictEqual(code, 2)
+        assert.match(stdout, /^wrong\.ts\(2,14\): error TS2322: .*\nwrong\.ts\(3,15\): error TS2307: .*\n$/)
+      })
   )
 })

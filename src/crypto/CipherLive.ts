@@ -2,7 +2,7 @@ import { hash, timingSafeEqual } from "node:crypto"
 import { Effect, Layer, Redacted } from "effect"
 import { encodeSealingContext, type SealingContext } from "../domain/SealedKey.ts"
 import { Cipher, KeyStoreUnavailable, withKeyStoreTimeout } from "../port/Cipher.ts"
-import { KeyEncryption } from "./KeyEncryption.ts"
+import { inTurn, KeyEncryption } from "./KeyEncryption.ts"
 import { makeCryptoTimer } from "./makeCryptoTimer.ts"
 import { open, reseal, seal, verify } from "./SealingFormat1.ts"
 import { WrapBudget } from "./WrapBudget.ts"
@@ -44,13 +44,13 @@ export const layer = Layer.effect(
     })
 
     const read: Cipher["Service"]["read"] = (sealed, context, use) =>
-      unwrapping(Effect.map(open(keys, sealed, encode(context)), wipingAfter(use)))
+      unwrapping(Effect.map(open(inTurn(keys, context.account_id), sealed, encode(context)), wipingAfter(use)))
 
     return {
       seal: Effect.fnUntraced(function* (key, context) {
         const primary = yield* spend()
         const plaintext = Buffer.from(Redacted.value(key))
-        const sealed = seal(keys, primary, plaintext, encode(context)).pipe(
+        const sealed = seal(inTurn(keys, context.account_id), primary, plaintext, encode(context)).pipe(
           Effect.ensuring(Effect.sync(() => plaintext.fill(0)))
         )
         return yield* Effect.catchTag(sealed, "UnknownKeyId", ({ kek_id }) =>
@@ -66,9 +66,13 @@ export const layer = Layer.effect(
           return isSame
         }),
       read,
-      verify: (sealed, context) => unwrapping(verify(keys, sealed, encode(context))),
+      verify: (sealed, context) => unwrapping(verify(inTurn(keys, context.account_id), sealed, encode(context))),
       reseal: (sealed, from, to) =>
-        sealing(Effect.flatMap(spend(), (primary) => reseal(keys, primary, sealed, encode(from), encode(to))))
+        sealing(
+          Effect.flatMap(spend(), (primary) =>
+            reseal(inTurn(keys, to.account_id), primary, sealed, encode(from), encode(to))
+          )
+        )
     }
   })
 )

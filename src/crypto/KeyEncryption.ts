@@ -1,5 +1,6 @@
-import { Context, type Effect } from "effect"
-import type { AuthenticationFailed, KeyStoreUnavailable, UnknownKeyId } from "../port/Cipher.ts"
+import { Context, Effect } from "effect"
+import { type AuthenticationFailed, KeyStoreUnavailable, type UnknownKeyId } from "../port/Cipher.ts"
+import type { RequestQueue } from "../port/FairQueue.ts"
 
 /** What is known of a key-encryption key outside its store. */
 export interface KnownKek {
@@ -27,16 +28,30 @@ export class KeyEncryption extends Context.Service<
       wrapped_dek: Uint8Array,
       aad: Uint8Array
     ) => Effect.Effect<Buffer, UnknownKeyId | AuthenticationFailed | KeyStoreUnavailable>
+    /** In which accounts wait for a store that serves few calls at a time. */
+    readonly queue?: RequestQueue
   }
 >()("byok/KeyEncryption") {}
 
 type Keys = KeyEncryption["Service"]
 
+const tooMany = () => Effect.fail(new KeyStoreUnavailable({ reason: "too many calls are waiting for it" }))
+
+/** A store for the calls of an account, which wait for its turn. */
+export const inTurn = (keys: Keys, account_id: string): Pick<Keys, "wrap" | "unwrap"> => {
+  const { queue, unwrap, wrap } = keys
+  if (queue === undefined) return keys
+  return {
+    wrap: (...given) => Effect.catchTag(queue(account_id, wrap(...given)), "ServiceUnavailable", tooMany),
+    unwrap: (...given) => Effect.catchTag(queue(account_id, unwrap(...given)), "ServiceUnavailable", tooMany)
+  }
+}
+
 /** Combines two stores while credentials move to the first: it seals with the first and opens with both. */
 export const makeUnion = (first: Keys, second: Keys): Keys => {
   const storeOf = (kek_id: string) => (first.keks().some((kek) => kek.kek_id === kek_id) ? first : second)
   return {
-    primary: first.primary,
+    ...first,
     keks: () => [...first.keks(), ...second.keks()],
     wrap: (kek_id, dek, aad) => storeOf(kek_id).wrap(kek_id, dek, aad),
     unwrap: (kek_id, wrapped_dek, aad) => storeOf(kek_id).unwrap(kek_id, wrapped_dek, aad)

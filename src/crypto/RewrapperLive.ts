@@ -2,7 +2,7 @@ import { Effect, Layer, Result } from "effect"
 import { encodeSealingContext } from "../domain/SealedKey.ts"
 import { KeyStoreUnavailable, type RewrapFailure } from "../port/Cipher.ts"
 import { Rewrapper } from "../port/Rewrapper.ts"
-import { KeyEncryption } from "./KeyEncryption.ts"
+import { inTurn, KeyEncryption } from "./KeyEncryption.ts"
 import { makeCryptoTimer } from "./makeCryptoTimer.ts"
 import { rewrap } from "./SealingFormat1.ts"
 import { WrapBudget } from "./WrapBudget.ts"
@@ -26,7 +26,7 @@ export const layer = Layer.effect(
           Effect.catchTag("ServiceUnavailable", Effect.die)
         ),
       rewrap: (sealed, context) =>
-        rewrap(keys, primary, sealed, Buffer.from(encodeSealingContext(context))).pipe(
+        rewrap(inTurn(keys, context.account_id), primary, sealed, Buffer.from(encodeSealingContext(context))).pipe(
           rewrapping,
           Effect.map(Result.succeed),
           Effect.catchTags({ AuthenticationFailed: refused, UnknownKeyId: refused, UnsupportedFormat: refused })

@@ -124,7 +124,7 @@ export const untilStarted = (enter: (start: () => void) => boolean): Effect.Effe
   )
 
 /** Runs a request of a tenant when its turn comes; fails if too many of the tenant wait, or at the request's deadline. */
-type RequestQueue = <A, E, R>(
+export type RequestQueue = <A, E, R>(
   tenant: string,
   request: Effect.Effect<A, E, R>
 ) => Effect.Effect<A, E | ServiceUnavailable, R>

@@ -1,11 +1,14 @@
 import { inspect } from "node:util"
 import { assert, describe, it } from "@effect/vitest"
-import { Arbitrary, Clock, DateTime, Effect, Exit, Fiber, Layer, Redacted } from "effect"
+import { Arbitrary, Clock, DateTime, Effect, Exit, Fiber, Layer, Redacted, Semaphore } from "effect"
 import { TestClock } from "effect/testing"
 import * as CipherLive from "../../src/crypto/CipherLive.ts"
 import { KeyEncryption } from "../../src/crypto/KeyEncryption.ts"
 import { generateKeyring } from "../../src/crypto/keyring/Keyring.ts"
+import { makeTokenEncryption } from "../../src/crypto/pkcs11/KeyEncryptionTokenLive.ts"
+import type { Token } from "../../src/crypto/pkcs11/Token.ts"
 import { WrapBudget } from "../../src/crypto/WrapBudget.ts"
+import { AccountId } from "../../src/domain/Identifiers.ts"
 import type { SealedKey, SealingContext } from "../../src/domain/SealedKey.ts"
 import { Cipher, KeyStoreUnavailable, UnknownKeyId } from "../../src/port/Cipher.ts"
 import { CurrentDeadline } from "../../src/port/Deadline.ts"
@@ -243,10 +246,11 @@ describe("the keyring (SECURITY.md, Keyring)", () => {
 
   it.effect("a key that disappears during a seal is a failure of the key store", () =>
     Effect.gen(function* () {
-      const keys = Layer.mock(KeyEncryption, {
+      const keys = Layer.succeed(KeyEncryption, {
         primary: () => "kek-1",
         keks: () => [],
-        wrap: (kek_id) => Effect.fail(new UnknownKeyId({ kek_id }))
+        wrap: (kek_id) => Effect.fail(new UnknownKeyId({ kek_id })),
+        unwrap: (kek_id) => Effect.fail(new UnknownKeyId({ kek_id }))
       })
       const cipher = yield* Effect.provide(
         Cipher,
@@ -333,6 +337,52 @@ describe("a key store (R10)", () => {
         const timed = Effect.provideService(late, Clock.Clock, timeless)
         assert.isTrue(Exit.isFailure(yield* Effect.exit(timed)), "control")
       })
+  )
+})
+
+describe("a token", () => {
+  it.live("serves accounts in turn: one with many calls does not delay the others' (F9)", () =>
+    Effect.gen(function* () {
+      const { unwrap, wrap } = yield* Effect.provide(
+        KeyEncryption,
+        Layer.provide(keyringEncryption, fixedKeyring(ring))
+      )
+      /** What the process of the token does: one call after the other, in the order of their arrival. */
+      const oneAtATime = yield* Semaphore.make(1)
+      const token: Token = {
+        keks: [{ kek_id: "kek-1", check_value: Buffer.alloc(16) }],
+        ask: ({ aad, input, kek_id, nonce, operation }) => {
+          const call =
+            operation === "wrap"
+              ? Effect.map(wrap(kek_id, input, aad), (made) => (nonce.set(made.subarray(0, 12)), made.subarray(12)))
+              : unwrap(kek_id, Buffer.concat([nonce, input]), aad)
+          const answer = Effect.map(Effect.catchTag(call, "UnknownKeyId", Effect.die), (bytes) => Buffer.from(bytes))
+          return oneAtATime.withPermits(1)(Effect.andThen(Effect.sleep("5 millis"), answer))
+        }
+      }
+      const cipher = yield* Effect.provide(
+        Cipher,
+        CipherLive.layer.pipe(
+          Layer.provide([
+            Layer.succeed(KeyEncryption, makeTokenEncryption(token)),
+            Layer.succeed(WrapBudget, { spend: () => Effect.void })
+          ])
+        )
+      )
+      const quiet = { ...bound, account_id: AccountId.make("01935f6a-0000-7000-8000-00000000000b") }
+      const [noisy, own] = [yield* cipher.seal(key, bound), yield* cipher.seal(key, quiet)]
+      let verified = 0
+      const one = Effect.tap(cipher.verify(noisy, bound), () => Effect.sync(() => (verified += 1)))
+      const flood = yield* Effect.forkChild(
+        Effect.replicateEffect(one, 200, { concurrency: "unbounded", discard: true })
+      )
+      yield* Effect.sleep("20 millis")
+      const before = verified
+      yield* cipher.verify(own, quiet)
+      yield* cipher.seal(key, quiet)
+      assert.isBelow(verified - before, 20)
+      yield* Fiber.interrupt(flood)
+    })
   )
 })
 

@@ -1,5 +1,6 @@
 import { Effect } from "effect"
 import { AuthenticationFailed, type KeyStoreUnavailable, UnknownKeyId } from "../../port/Cipher.ts"
+import { makeRequestQueue } from "../../port/FairQueue.ts"
 import { nonceLength, overhead } from "../AesGcm.ts"
 import type { KeyEncryption } from "../KeyEncryption.ts"
 import type { Token } from "./Token.ts"
@@ -7,10 +8,14 @@ import { fillRandom } from "../SecureRandomLive.ts"
 
 const wrappedLength = overhead + 32
 
+/** The token serves one call at a time; a few more are on their way. */
+const limits = { inProgress: 4, waiting: 1000 }
+
 /** Wraps on a PKCS#11 token; its keys never leave it. */
 export const makeTokenEncryption = ({ ask, keks }: Token): KeyEncryption["Service"] => {
   const has = (kek_id: string) => keks.some((kek) => kek.kek_id === kek_id)
   return {
+    queue: makeRequestQueue(limits),
     primary: () => keks[0]?.kek_id,
     keks: () => keks,
     wrap: (kek_id, dek, aad) =>

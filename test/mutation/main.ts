@@ -2,18 +2,37 @@ import { globSync } from "node:fs"
 import { dirname, relative } from "node:path"
 import { Stryker } from "@stryker-mutator/core"
 
-/** What is mutated, and the tests that must notice. */
+const shared = ["src/port/FairQueue.ts", "src/port/MemoryBudget.ts"]
+
+/** What is mutated, and the tests that must notice, some on a database. */
 const areas = [
   { tests: "test/domain/*.test.ts", sources: "src/domain/*.ts", exclude: ["src/domain/SealedKey.ts"] },
   { tests: "test/domain/routing/*.test.ts", sources: "src/domain/routing/*.ts" },
   { tests: "test/crypto/**/*.test.ts", sources: "src/{crypto/*,crypto/keyring/*,domain/SealedKey}.ts" },
-  { tests: "test/{service/*,port}/*.test.ts", sources: "src/{service/!(routing),port}/*.ts" },
+  { tests: "test/{service/!(routing),port}/*.test.ts", sources: "src/{service/!(routing),port}/*.ts", exclude: shared },
+  { tests: "test/port/{FairQueue,MemoryBudget}.test.ts", sources: "src/port/{FairQueue,MemoryBudget}.ts" },
   {
     tests: "test/service/routing/{makeWriteBehind,HealthState}.test.ts",
     sources: "src/service/routing/{makeWriteBehind,HealthState}.ts"
   },
+  {
+    tests: "test/{service/routing/{Pools,Freshness},port/CredentialPoolsContract}.test.ts",
+    sources: "src/{service/routing/Pools,sql/routing/CredentialPoolsLive}.ts",
+    database: true
+  },
+  {
+    tests: "test/sql/credentials/{makeWrite,ChangeRetry,InsertRetry,UpdateBatch}.test.ts",
+    sources: "src/sql/credentials/makeWrite.ts",
+    database: true
+  },
+  { tests: "test/gateway/OpenRoutes.test.ts", sources: "src/gateway/OpenRoutes.ts" },
+  { tests: "test/gateway/Gateway{Server,Scenes}.test.ts", sources: "src/gateway/Handlers.ts", database: true },
   { tests: "test/http/Envelope.test.ts", sources: "src/http/Envelope.ts" }
-].map(({ exclude = [], sources, tests }) => ({ tests, files: globSync(sources, { exclude }) }))
+].map(({ database = false, exclude = [], sources, tests }) => ({
+  tests,
+  database,
+  files: globSync(sources, { exclude })
+}))
 const wanted = process.argv.slice(2)
 const known = areas.flatMap(({ files }) => files)
 if (!wanted.every((start) => known.some((file) => file.startsWith(start)))) {
@@ -24,12 +43,14 @@ const least = 90
 
 /** Laws of routing notice a mutant within a few cases, or not at all. */
 process.env["PROPERTY_RUNS"] ??= "200"
+process.env["MUTATION_ROOT"] = process.cwd()
 
 const counts = new Map<string, Record<string, number>>()
-for (const { files, tests } of areas) {
+for (const { database, files, tests } of areas) {
   const mutate = files.filter((file) => wanted.length === 0 || wanted.some((start) => file.startsWith(start)))
   if (mutate.length === 0) continue
   process.env["MUTATION_TESTS"] = tests
+  process.env["MUTATION_DATABASE"] = String(database)
   const results = await new Stryker({
     mutate,
     testRunner: "vitest",
@@ -39,20 +60,20 @@ for (const { files, tests } of areas) {
     timeoutMS: 10_000,
     reporters: ["clear-text", "json", "progress-append-only"],
     clearTextReporter: { logTests: false, reportTests: false, reportScoreTable: false },
-    jsonReporter: { fileName: `node_modules/.cache/mutation/${dirname(tests)}.json` },
+    jsonReporter: { fileName: `node_modules/.cache/mutation/${tests.replaceAll(/\W+/g, "-")}.json` },
     warnings: { slow: false, unknownOptions: true, preprocessorErrors: true, unserializableOptions: true }
   }).runMutationTest()
   for (const { fileName, status } of results) {
-    const folder = dirname(relative("", fileName))
-    const count = counts.get(folder) ?? {}
-    counts.set(folder, { ...count, [status]: (count[status] ?? 0) + 1 })
+    const area = `${dirname(relative("", fileName))} by ${tests}`
+    const count = counts.get(area) ?? {}
+    counts.set(area, { ...count, [status]: (count[status] ?? 0) + 1 })
   }
 }
 
-const table = Array.from(counts, ([folder, count]) => {
+const table = Array.from(counts, ([area, count]) => {
   const sum = (...statuses: ReadonlyArray<string>) => statuses.reduce((all, status) => all + (count[status] ?? 0), 0)
   const score = (100 * sum("Killed", "Timeout")) / sum("Killed", "Timeout", "Survived", "NoCoverage")
   if (score < least) process.exitCode = 1
-  return { folder, ...count, score: Number(score.toFixed(1)) }
+  return { area, ...count, score: Number(score.toFixed(1)) }
 })
 console.table(table)

@@ -2,6 +2,8 @@ import { globSync } from "node:fs"
 import { join } from "node:path"
 import { it } from "vitest"
 
+const hasDatabase = process.env["MUTATION_DATABASE"] === "true"
+
 /** Need PostgreSQL, a PKCS#11 token, a server that takes its time to close, or sources without mutants. */
 const exclude = [
   "test/port/*Contract.test.ts",
@@ -11,7 +13,7 @@ const exclude = [
 ]
 
 /** All tests of an area as one file, so that Effect is loaded once for each mutant. One that cannot be loaded is a failed test. */
-const files = globSync(process.env["MUTATION_TESTS"] ?? "", { exclude }).sort()
+const files = globSync(process.env["MUTATION_TESTS"] ?? "", { exclude: hasDatabase ? [] : exclude }).sort()
 for (const file of files) {
   const loading: Promise<unknown> = import(join(process.cwd(), file))
   await loading.catch(() => undefined)

@@ -1,6 +1,12 @@
 import { defineConfig } from "vitest/config"
 
-/** No global set-up: these tests need no database. */
+const setup = { globalSetup: "test/support/database/globalSetup.ts" }
+
 export default defineConfig({
-  test: { include: ["test/mutation/tests.ts"], testTimeout: 30_000, hookTimeout: 60_000 }
+  test: {
+    include: ["test/mutation/tests.ts"],
+    testTimeout: 30_000,
+    hookTimeout: 60_000,
+    ...(process.env["MUTATION_DATABASE"] === "true" ? setup : {})
+  }
 })

@@ -6,7 +6,9 @@ import { ModuleKind, ScriptTarget, transpileModule } from "typescript"
 /** A change of a text that occurs once in a source file. */
 export type Edit = readonly [text: string, replacement: string]
 
-const routing = join(import.meta.dirname, "../../../src/domain/routing")
+/** Sources without mutants, where the tests run on others. */
+const root = process.env["MUTATION_ROOT"] ?? join(import.meta.dirname, "../../..")
+const routing = join(root, "src/domain/routing")
 
 export const sourceOf = (file: string) => readFileSync(join(routing, file), "utf8")
 

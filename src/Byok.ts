@@ -7,6 +7,7 @@ import * as MemoryBudget from "./port/MemoryBudget.ts"
 import { queueLimits, QueueLimits } from "./port/QueueLimits.ts"
 import { Accounts } from "./service/accounts/Accounts.ts"
 import * as Checkpointing from "./service/audit/Checkpointing.ts"
+import * as Events from "./service/audit/Events.ts"
 import * as Credentials from "./service/credentials/Credentials.ts"
 import * as Explanations from "./service/routing/Explanations.ts"
 import { Router } from "./service/routing/Router.ts"
@@ -25,6 +26,7 @@ export const layerWith = (settings: Settings) =>
     Layer.fresh(Accounts.layer),
     ReadinessLive.layer,
     Checkpointing.layer,
+    Events.layer,
     IdempotencyRecordExpiry.layer
   ).pipe(
     Layer.provideMerge(CipherLive.layer),

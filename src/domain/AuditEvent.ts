@@ -1,6 +1,7 @@
 import { Schema } from "effect"
+import { timestamp } from "./Credential.ts"
 import { ChangeableField } from "./CredentialChanges.ts"
-import { Actor } from "./CurrentCaller.ts"
+import { Actor, actorKinds } from "./CurrentCaller.ts"
 import { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "./Identifiers.ts"
 import { StoredProvider } from "./Provider.ts"
 
@@ -67,3 +68,32 @@ export type AuditAct = AuditEvent extends infer Event
     ? Omit<Event, "actor">
     : never
   : never
+
+/** An event as the account gets it. Members that an action has not are left out. */
+export const AccountEvent = Schema.Struct({
+  id: Schema.String.annotate({ description: "`{seq}.{n}`: n counts the events of one `seq` from 0." }),
+  seq: Schema.Int.annotate({ description: "Ascends; what one transaction did to one credential shares it." }),
+  at: timestamp("When it happened."),
+  action: Schema.String.annotate({ description: "What was done. Further actions may be added." }),
+  workspace_id: Schema.optionalKey(WorkspaceId),
+  credential_id: Schema.optionalKey(CredentialId),
+  provider: Schema.optionalKey(StoredProvider),
+  label: Schema.optionalKey(
+    Schema.String.annotate({ description: "The label since then; of a deletion, the one before." })
+  ),
+  key_version: Schema.optionalKey(Schema.Int),
+  revision: Schema.optionalKey(Schema.Int),
+  fields: Schema.optionalKey(Schema.Array(Schema.String).annotate({ description: "The members that were changed." })),
+  credential_ids: Schema.optionalKey(Schema.Array(CredentialId).annotate({ description: "The new order." })),
+  api_key_hash: Schema.optionalKey(ApiKeyHash),
+  actor: Schema.Struct({
+    kind: Schema.Literals(actorKinds).annotate({
+      description: "An API key, the gateway (`in_process` or `gateway`), an operator (`cli`) or the service."
+    }),
+    api_key_hash: Schema.optionalKey(ApiKeyHash),
+    name: Schema.optionalKey(
+      Schema.NullOr(Schema.String).annotate({ description: "The name of the API key; null if it is gone." })
+    )
+  })
+}).annotate({ identifier: "Event" })
+export type AccountEvent = typeof AccountEvent.Type

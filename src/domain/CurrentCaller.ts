@@ -16,6 +16,9 @@ export const Actor = Schema.Union([
   Schema.Struct({ kind: Schema.Literal("service") })
 ])
 export type Actor = typeof Actor.Type
+export const actorKinds = ["api_key", "in_process", "gateway", "cli", "service"] as const satisfies ReadonlyArray<
+  Actor["kind"]
+>
 
 /** The actor of the current operation; the service itself by default. */
 export const CurrentActor = Context.Reference<Actor>("byok/CurrentActor", {

@@ -1,7 +1,8 @@
 import { Context, type Option } from "effect"
+import type { AccountId, CredentialId } from "../domain/Identifiers.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
-/** The events of one transaction about one account, or about none, as stored. */
+/** The events of one transaction about one credential, about the rest of one account, or about no account, as stored. */
 export interface AuditEntry {
   readonly seq: bigint
   /** Start of the transaction in ISO 8601. */
@@ -10,6 +11,22 @@ export interface AuditEntry {
   readonly stamp: Uint8Array
   /** The events as the JSON array that was written, byte for byte. */
   readonly events: string
+}
+
+/** An entry with the name of the API key that acted, null if another actor did or the key is gone. */
+export interface ReadEntry extends Omit<AuditEntry, "stamp"> {
+  readonly actor_name: string | null
+}
+
+/** Which entries to read: of one account, or of all and of none; of one credential, or of all. */
+export interface EntryPage {
+  readonly account_id?: AccountId
+  readonly credential_id?: CredentialId
+  /** Only older ones. */
+  readonly before?: number
+  /** Only newer ones, the oldest first, and only sealed ones: none that is committed later comes before any of them. */
+  readonly after?: number
+  readonly limit: number
 }
 
 /** Seals the entries since the previous checkpoint, and that checkpoint. */
@@ -39,6 +56,8 @@ export class AuditLog extends Context.Service<
     readonly checkpoints: (after: bigint) => Answer<ReadonlyArray<AuditCheckpoint>>
     /** The next page of entries, in order. */
     readonly entries: (range: { readonly after: bigint; readonly upTo: bigint }) => Answer<ReadonlyArray<AuditEntry>>
+    /** The newest entries, or the oldest ones `after` a number: up to `limit`, fewer if they are large, but one if there are any. */
+    readonly read: (page: EntryPage) => Answer<ReadonlyArray<ReadEntry>>
     /** Counts the entries that no checkpoint covers, as far as `limit`. */
     readonly unsealed: (limit?: number) => Answer<number>
   }

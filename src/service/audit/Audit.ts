@@ -48,7 +48,7 @@ const digestOf = ({ events, seq, stamp }: AuditEntry) => {
   return sha256(number, stamp, Buffer.from(events))
 }
 
-const eventsOf = ({ events }: AuditEntry): ReadonlyArray<unknown> => {
+export const eventsOf = ({ events }: Pick<AuditEntry, "events">): ReadonlyArray<unknown> => {
   const parsed: unknown = JSON.parse(events)
   return Array.isArray(parsed) ? parsed : [parsed]
 }

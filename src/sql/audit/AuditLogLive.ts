@@ -1,6 +1,6 @@
 import { Clock, Effect, Layer, Option } from "effect"
 import type { Statement } from "effect/sql"
-import { type AuditCheckpoint, type AuditEntry, type AuditHead, AuditLog } from "../../port/AuditLog.ts"
+import { type AuditCheckpoint, type AuditEntry, type AuditHead, AuditLog, type ReadEntry } from "../../port/AuditLog.ts"
 import { Database } from "../connection/Database.ts"
 
 /** The newest entry, and the transactions that may still commit an older one. */
@@ -26,15 +26,18 @@ export const layer = Layer.effect(
     const { background, reads } = yield* Database
     const { sql } = background
 
-    /** The next entries after a number: at least one, if there are any. */
-    const nextEntries = (after: Statement.Fragment, upTo: bigint) => sql`
-      SELECT seq, at, events FROM (
-        SELECT seq, at, events, sum(pg_column_size(events)) OVER (ORDER BY seq) - pg_column_size(events) AS before
+    /** The first entries that match in an order: at least one, if there are any. */
+    const firstEntries = (matching: Statement.Fragment, limit = page.entries, order = "seq") => sql`
+      SELECT account_id, seq, at, events FROM (
+        SELECT *, sum(pg_column_size(events)) OVER (ORDER BY ${sql.literal(order)}) - pg_column_size(events) AS before
         FROM (
-          SELECT seq, at, events FROM audit_entries WHERE seq > ${after} AND seq <= ${String(upTo)}::bigint
-          ORDER BY seq LIMIT ${page.entries}
+          SELECT account_id, seq, at, events FROM audit_entries WHERE ${matching} ORDER BY ${sql.literal(order)} LIMIT ${limit}
         ) AS next
       ) AS sized WHERE before < ${page.bytes}`
+    const nextEntries = (after: Statement.Fragment, upTo: bigint) =>
+      firstEntries(sql`seq > ${after} AND seq <= ${String(upTo)}::bigint`)
+    const actorHash = sql`(events -> 0 -> 'actor' ->> 'api_key_hash')`
+    const isoTime = sql`coalesce(to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'), at::text) AS at`
 
     /** A transaction takes this lock before its entry gets a number, and holds it until it ends. */
     const writers = sql`
@@ -124,11 +127,32 @@ export const layer = Layer.effect(
       entries: ({ after, upTo }) =>
         reads.ask(
           reads.sql<AuditEntry>`
-            SELECT seq, coalesce(to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'), at::text) AS at,
-              timestamptz_send(at) AS stamp, events::text AS events
+            SELECT seq, ${isoTime}, timestamptz_send(at) AS stamp, events::text AS events
             FROM (${nextEntries(sql`${String(after)}::bigint`, upTo)}) AS entries ORDER BY seq`,
           "audit.entries"
         ),
+      read: ({ account_id, after, before, credential_id, limit }) => {
+        const order = after === undefined ? "seq DESC" : "seq"
+        const matching = sql.and([
+          ...(account_id === undefined ? [] : [sql`account_id = ${account_id}`]),
+          ...(credential_id === undefined ? [] : [sql`events -> 0 ->> 'credential_id' = ${credential_id}`]),
+          ...(before === undefined ? [] : [sql`seq < ${String(before)}::bigint`]),
+          ...(after === undefined
+            ? []
+            : [
+                sql`seq > ${String(after)}::bigint`,
+                sql`seq <= (SELECT last_seq FROM audit_checkpoints ORDER BY number DESC LIMIT 1)`
+              ])
+        ])
+        return reads.ask(
+          reads.sql<ReadEntry>`
+            SELECT seq, ${isoTime}, events::text AS events, api_keys.name AS actor_name
+            FROM (${firstEntries(matching, limit, order)}) AS entries
+            LEFT JOIN api_keys ON api_keys.account_id = entries.account_id
+            AND hash = CASE WHEN ${actorHash} ~ '^[a-f0-9]{64}$' THEN decode(${actorHash}, 'hex') END ORDER BY ${sql.literal(order)}`,
+          "audit.read"
+        )
+      },
       unsealed: (limit) => {
         const counted = sql<{ n: number }>`
           SELECT count(*)::int AS n FROM (

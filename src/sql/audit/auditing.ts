@@ -15,16 +15,16 @@ interface Audited {
   readonly act: AuditAct
 }
 
-/** One entry per account, in order of first mention, and one for the acts that concern no account. */
+/** The account of an act, or '' if it concerns none. */
+const accountOf = (act: AuditAct) => ("account_id" in act ? act.account_id : "")
+
+/** One entry for each credential and one for the other acts of each account, in order of first mention, and one for the acts that concern no account. */
 const entriesOf = (audited: ReadonlyArray<Audited>) => {
-  const events = new Map<string | null, Array<string>>()
-  for (const { act, actor } of audited) {
-    const account_id = "account_id" in act ? act.account_id : null
-    const known = events.get(account_id)
-    if (known === undefined) events.set(account_id, [eventOf(actor, act)])
-    else known.push(eventOf(actor, act))
-  }
-  return Array.from(events, ([account_id, list]) => ({ account_id, events: `[${list.join()}]` }))
+  const nameOf = ({ act }: Audited) => `${accountOf(act)} ${"credential_id" in act ? act.credential_id : ""}`
+  return Array.from(Map.groupBy(audited, nameOf).values(), (some) => ({
+    account_id: some.map(({ act }) => accountOf(act))[0] ?? "",
+    events: `[${some.map(({ act, actor }) => eventOf(actor, act)).join()}]`
+  }))
 }
 
 /** Records acts of the `CurrentActor` in the transaction that performs them. */
@@ -32,14 +32,15 @@ export const record = (sql: SqlClient.SqlClient, acts: ReadonlyArray<AuditAct>) 
 
 /** Records an act for each row that a statement has changed. */
 export const recordEach = <Row>(sql: SqlClient.SqlClient, rows: ReadonlyArray<Row>, actOf: (row: Row) => AuditAct) =>
-  Effect.flatMap(CurrentActor, (actor) =>
-    Effect.forEach(
-      entriesOf(rows.map((row) => ({ act: actOf(row), actor }))),
-      ({ account_id, events }) =>
-        sql`INSERT INTO audit_entries (account_id, events) VALUES (${account_id}, ${events}::json)`,
-      { discard: true }
-    )
-  )
+  Effect.flatMap(CurrentActor, (actor) => {
+    const entries = entriesOf(rows.map((row) => ({ act: actOf(row), actor })))
+    if (entries.length === 0) return Effect.void
+    return Effect.asVoid(sql`
+      INSERT INTO audit_entries (account_id, events) SELECT nullif(account_id, '')::uuid, events::json
+      FROM unnest(
+        ${entries.map(({ account_id }) => account_id)}::text[], ${entries.map(({ events }) => events)}::text[]
+      ) WITH ORDINALITY AS entry (account_id, events, n) ORDER BY n`)
+  })
 
 /** The entry of a write of one account. */
 interface Entry {

@@ -40,6 +40,7 @@ const auditOver = ({ checkpoints, entries }: Chain, page = 2, newest = checkpoin
     checkpoints: (after) => Effect.succeed(checkpoints.filter(({ number }) => number > after).slice(0, page)),
     entries: ({ after, upTo }) =>
       Effect.succeed(entries.filter(({ seq }) => seq > after && seq <= upTo).slice(0, page)),
+    read: () => Effect.die("not read"),
     unsealed: () => Effect.succeed(entries.filter(({ seq }) => newest === undefined || seq > newest.last_seq).length)
   })
 

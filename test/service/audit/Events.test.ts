@@ -1,0 +1,159 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Arbitrary, Effect, Exit, Fiber, Scope } from "effect"
+import type { SqlClient } from "effect/sql"
+import { AuditLog } from "../../../src/port/AuditLog.ts"
+import { Events } from "../../../src/port/Events.ts"
+import * as EventsLive from "../../../src/service/audit/Events.ts"
+import { openStore, storesOn } from "../../support/database/stores.ts"
+import { elementOf, integer } from "../../support/memory/arbitraries.ts"
+
+const open = Effect.gen(function* () {
+  const { ports, sql, url } = yield* openStore()
+  const instances = [ports, yield* storesOn(url)]
+  const logs = yield* Effect.forEach(instances, (ports) => Effect.provide(AuditLog, ports))
+  const events = yield* Effect.forEach(logs, (log) =>
+    Effect.provide(Effect.provideService(Events, AuditLog, log), EventsLive.layer).pipe(
+      Effect.provideService(AuditLog, log)
+    )
+  )
+  return { sql, logs, events }
+})
+
+const often = ["begin", "begin", "commit", "poll", "poll", "seal", "seal"] as const
+const kinds = [...often, "rollback", "terminate"] as const
+const step = Arbitrary.all({ kind: elementOf(kinds), writer: integer(0, 2), instance: integer(0, 1) })
+const steps = Arbitrary.array(step, { minLength: 15, maxLength: 40 })
+
+/** A transaction that has written an entry and goes on, in a session of its own. */
+const begin = (sql: SqlClient.SqlClient) =>
+  Effect.gen(function* () {
+    const scope = yield* Scope.make()
+    const connection = yield* Scope.provide(sql.reserve, scope)
+    const execute = (text: string) => Effect.exit(connection.executeUnprepared(text, [], undefined))
+    yield* execute("BEGIN")
+    const [row] = (yield* connection.executeUnprepared(
+      `INSERT INTO audit_entries (events) VALUES ('[{"action":"keyring.register"},{"action":"keyring.promote"}]'::json)
+      RETURNING seq::int AS seq, pg_backend_pid() AS pid`,
+      [],
+      undefined
+    )) as ReadonlyArray<{ readonly seq: number; readonly pid: number }>
+    assert(row !== undefined)
+    const end = (text: string) => Effect.andThen(execute(text), Scope.close(scope, Exit.void))
+    return { ...row, end }
+  })
+
+type Reader = (after: number) => Effect.Effect<ReadonlyArray<number>, unknown>
+
+/** Runs the steps and returns what was committed, in order, and what a reader that follows has seen. */
+const run = Effect.fnUntraced(function* (
+  { logs, sql }: Effect.Success<typeof open>,
+  given: typeof steps extends Arbitrary.Arbitrary<infer A> ? A : never,
+  readers: ReadonlyArray<Reader>
+) {
+  yield* sql`TRUNCATE audit_entries, audit_checkpoints`
+  const [before] = yield* sql<{
+    last: number
+  }>`SELECT nextval(pg_get_serial_sequence('audit_entries', 'seq'))::int AS last`
+  const writers = new Map<number, Effect.Success<ReturnType<typeof begin>>>()
+  const committed: Array<number> = []
+  const seen: Array<number> = []
+  const seal = (instance: number) => Effect.flatMap(Effect.fromNullishOr(logs[instance]), ({ seal }) => seal(0))
+  const poll = (instance: number) =>
+    Effect.gen(function* () {
+      const reader = yield* Effect.fromNullishOr(readers[instance % readers.length])
+      seen.push(...(yield* reader(seen.at(-1) ?? before?.last ?? 0)))
+    })
+  const commit = (writer: number) =>
+    Effect.gen(function* () {
+      const open = writers.get(writer)
+      if (open === undefined) return
+      writers.delete(writer)
+      yield* open.end("COMMIT")
+      committed.push(open.seq)
+    })
+  for (const { instance, kind, writer } of given) {
+    const open = writers.get(writer)
+    switch (kind) {
+      case "begin":
+        if (open === undefined) writers.set(writer, yield* begin(sql))
+        break
+      case "commit":
+        yield* commit(writer)
+        break
+      case "rollback":
+      case "terminate":
+        if (open === undefined) break
+        writers.delete(writer)
+        if (kind === "terminate") yield* sql`SELECT pg_terminate_backend(${open.pid}::int, 1000)`
+        yield* open.end("ROLLBACK")
+        break
+      case "seal":
+        yield* seal(instance)
+        break
+      case "poll":
+        yield* poll(instance)
+    }
+  }
+  for (const writer of Array.from(writers.keys())) yield* commit(writer)
+  yield* seal(1)
+  for (let last = -1; last !== seen.length;) {
+    last = seen.length
+    yield* poll(0)
+  }
+  return { committed: committed.toSorted((one, other) => one - other), seen }
+})
+
+describe("whoever follows the events", () => {
+  it.live(
+    "sees each committed one once, in order, however late it is committed; by the number alone one is lost (control)",
+    () =>
+      Effect.gen(function* () {
+        const opened = yield* open
+        const readers = opened.events.map(
+          ({ next }): Reader =>
+            (after) =>
+              Effect.map(next(after, 2), ({ events, last_seq }) => {
+                const seqs = events.filter(({ id }) => id.endsWith(".0")).map(({ seq }) => seq)
+                assert.lengthOf(events, 2 * seqs.length, "two of each entry")
+                assert.strictEqual(last_seq, seqs.at(-1) ?? after)
+                return seqs
+              })
+        )
+        const byNumber: Reader = (after) =>
+          Effect.map(
+            opened.sql<{ seq: number }>`SELECT seq::int AS seq FROM audit_entries WHERE seq > ${after} ORDER BY seq`,
+            (rows) => rows.map(({ seq }) => seq)
+          )
+        const holds = (readers: ReadonlyArray<Reader>) =>
+          Arbitrary.checkEffect(
+            steps,
+            (given) =>
+              Effect.map(
+                run(opened, given, readers),
+                ({ committed, seen }) => JSON.stringify(committed) === JSON.stringify(seen)
+              ),
+            { runs: 60, maxShrinks: 20 }
+          )
+        const checked = yield* holds(readers)
+        assert.strictEqual(checked._tag, "Passed", Arbitrary.formatCheckFailure(checked))
+        assert.strictEqual((yield* holds([byNumber]))._tag, "Falsified", "control")
+      }),
+    60_000
+  )
+
+  it.live("waits for the next one, no longer than asked", () =>
+    Effect.gen(function* () {
+      const { events, logs, sql } = yield* open
+      const [next, [log]] = [events[0]?.next, logs]
+      assert(next !== undefined && log !== undefined)
+      const last = (yield* next(0, 100)).last_seq
+      assert.deepStrictEqual(yield* next(last, 10, "100 millis"), { events: [], last_seq: last })
+      const waiting = yield* Effect.forkChild(next(last, 10, "10 seconds"))
+      yield* Effect.sleep("50 millis")
+      yield* sql`INSERT INTO audit_entries (events) VALUES ('[{"action":"keyring.register","kek_id":"late"}]'::json)`
+      yield* log.seal(1000)
+      const { events: found } = yield* Fiber.join(waiting)
+      assert.deepInclude<object | undefined>(found[0], { action: "keyring.register", kek_id: "late" })
+    })
+  )
+})

@@ -4,7 +4,8 @@ import { ready } from "../api/Api.ts"
 import { ExpectationFailed, HeadersTooLarge, PayloadTooLarge, RequestTimeout } from "../api/HttpErrors.ts"
 import { QueryParameters, ResourcePath } from "../api/Middleware.ts"
 import { timestamp } from "../domain/Credential.ts"
-import { fixedMessage, InternalError, InvalidParams, ServiceUnavailable } from "../domain/Errors.ts"
+import { Conflict, fixedMessage, InternalError, InvalidParams, ServiceUnavailable } from "../domain/Errors.ts"
+import { IdempotencyKey } from "../domain/IdempotencyKey.ts"
 import { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
 import { Provider } from "../domain/Provider.ts"
 import { Region } from "../domain/Region.ts"
@@ -23,6 +24,13 @@ export class HashInUse extends Schema.Error<HashInUse>("HashInUse")(
   ...fixedMessage(409, "An API key with this hash exists already", "Nothing was imported.")
 ) {
   readonly _tag = "HashInUse"
+}
+
+/** 409: the account that a request with the same idempotency key created is deleted, which a repeat does not undo. */
+export class AccountGone extends Schema.Error<AccountGone>("AccountGone")(
+  ...fixedMessage(409, "The account of this request was deleted", "Nothing was created.")
+) {
+  readonly _tag = "AccountGone"
 }
 
 /** 409: creates that name no workspace would have none. */
@@ -189,18 +197,27 @@ class RoutesGroup extends HttpApiGroup.make("routes").add(
 
 class AccountsGroup extends HttpApiGroup.make("accounts").add(
   HttpApiEndpoint.post("create", "/accounts", {
+    headers: { "idempotency-key": Schema.optionalKey(IdempotencyKey) },
     payload: Schema.Struct({ name }),
-    success: created(
-      Schema.Struct({
-        account_id: AccountId,
-        workspace_id: WorkspaceId,
-        management_key: key,
-        management_key_hash: ApiKeyHash
-      })
-    )
+    success: HttpApiSchema.WithHeaders(
+      created(
+        Schema.Struct({
+          account_id: AccountId,
+          workspace_id: WorkspaceId,
+          management_key: key,
+          management_key_hash: ApiKeyHash
+        })
+      ),
+      { "idempotent-replayed": Schema.optionalKey(Schema.Literal("true")) }
+    ),
+    error: [Conflict, AccountGone]
   })
     .middleware(GatewayBody)
-    .annotateMerge(summary("Create an account with its default workspace and a management key")),
+    .annotateMerge(summary("Create an account with its default workspace and a management key"))
+    .annotate(
+      OpenApi.Description,
+      "Under an `Idempotency-Key`, a repeat answers the ids of the account that was created, and another management key."
+    ),
   HttpApiEndpoint.get("list", "/accounts", {
     query: Schema.Struct({ after: Schema.optionalKey(AccountId) }).annotate({
       messageUnexpectedKey: "only after is a parameter of this list"

@@ -18,6 +18,7 @@ import { Accounts } from "../service/accounts/Accounts.ts"
 import { workspaceIssue } from "../service/credentials/Ownership.ts"
 import { Router } from "../service/routing/Router.ts"
 import {
+  AccountGone,
   AnotherAttemptOpen,
   DefaultWorkspaceNotEmpty,
   ErasureNotGranted,
@@ -157,10 +158,17 @@ const accounts = HttpApiBuilder.group(
     const workspacesOf = (id: AccountId) => Effect.catchTags(accounts.listWorkspaces(id), notKnown)
     const apiKeysOf = (id: AccountId) => Effect.catchTags(accounts.listApiKeys(id), notKnown)
     return handlers.handleAll({
-      create: ({ payload }) =>
-        Effect.map(accounts.createAccount(payload.name), ({ management_key, ...made }) =>
-          dataOf({ ...made, management_key: Redacted.value(management_key) })
-        ),
+      create: ({ headers: { "idempotency-key": idempotency_key }, payload: { name } }) =>
+        Effect.gen(function* () {
+          const { management_key, replayed, ...made } =
+            idempotency_key === undefined
+              ? { ...(yield* accounts.createAccount(name)), replayed: false }
+              : yield* Effect.catchTags(accounts.createAccountOnce(name, idempotency_key), {
+                  AccountDeleted: () => new AccountGone()
+                })
+          const answer = json(201, { ...made, management_key: Redacted.value(management_key) })
+          return replayed ? HttpServerResponse.setHeader(answer, "idempotent-replayed", "true") : answer
+        }),
       list: ({ query }) => Effect.map(accounts.listPage(query.after), dataOf),
       // As long as it takes, like the command: whoever leaves resumes it by deleting the account again.
       delete: ({ params }) =>

@@ -50,12 +50,15 @@ export class AccountRepository extends Context.Service<
   AccountRepository,
   {
     readonly hasAccounts: Answer<boolean>
-    /** Stores the account with its default workspace and first API key, or nothing at all. */
+    /**
+     * Stores the account with its default workspace and first API key, or nothing at all: if there is one with that id,
+     * whose name may differ, or was one.
+     */
     readonly createAccount: (
       account: { readonly account_id: AccountId; readonly name: string },
       workspace: NewWorkspace,
       key: NewApiKey
-    ) => Answer<void>
+    ) => Answer<"created" | "exists" | "differs" | "deleted">
     /** Returns up to `limit` accounts whose ids come after `after`, in order of their ids. */
     readonly listAccounts: (after: AccountId | undefined, limit: number) => Answer<ReadonlyArray<Account>>
     /**

@@ -1,4 +1,5 @@
 import { chmodSync, existsSync, lstatSync, mkdirSync, renameSync, statSync, symlinkSync, writeFileSync } from "node:fs"
+import { randomUUID } from "node:crypto"
 import { createServer, Server } from "node:net"
 import { join } from "node:path"
 import { assert } from "@effect/vitest"
@@ -200,6 +201,47 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
         assert.match(issue?.message ?? "", /^unknown member; known: /)
       }
       assert.strictEqual((yield* ask(path, "POST", "/v1/routes", route)).status, 201, "control")
+    })
+  )
+
+  it.effect("creates one account however often a request with an idempotency key is repeated", () =>
+    Effect.gen(function* () {
+      const { sql, url } = yield* TestService
+      const path = yield* socketPath
+      yield* listening(path)
+      const named = (name: string, key: string) =>
+        ask(path, "POST", "/v1/accounts", { name }, { "Idempotency-Key": key })
+      const dataOf = ({ text }: { readonly text: string }) =>
+        (JSON.parse(text) as { data: Record<string, string> }).data
+      const idempotency_key = randomUUID()
+      const together = yield* Effect.all(
+        Array.from({ length: 8 }, () => named("once", idempotency_key)),
+        {
+          concurrency: "unbounded"
+        }
+      )
+      const again = yield* named("once", idempotency_key)
+      const { account_id = "", workspace_id } = dataOf(again)
+      for (const answer of [...together, again]) {
+        assert.strictEqual(answer.status, 201, answer.text)
+        const made = dataOf(answer)
+        assert.deepStrictEqual([made["account_id"], made["workspace_id"]], [account_id, workspace_id])
+        // Every answer has a key that works, as whoever repeats has not seen that of the first.
+        createdId(yield* create(url, made["management_key"] ?? "", { provider: "azure", key }))
+      }
+      assert.strictEqual(together.filter(({ replayed }) => !replayed).length, 1)
+      assert.isTrue(again.replayed)
+      const [counted] = yield* sql<{ accounts: number; events: number }>`
+        SELECT (SELECT count(*)::int FROM accounts WHERE name = 'once') AS accounts,
+          (SELECT count(*)::int FROM audit_entries, json_array_elements(events) AS event
+            WHERE event->>'account_id' = ${account_id} AND event->>'action' = 'account.create') AS events`
+      assert.deepStrictEqual(counted, { accounts: 1, events: 1 })
+
+      refusedAs(yield* named("another", idempotency_key), "Idempotency key reused with another request")
+      assert.notStrictEqual(dataOf(yield* named("once", randomUUID()))["account_id"], account_id, "control")
+      assert.include((yield* named("once", "a b")).text, '"path":["idempotency-key"]')
+      assert.strictEqual((yield* ask(path, "DELETE", `/v1/accounts/${account_id}`)).status, 200)
+      refusedAs(yield* named("once", idempotency_key), "The account of this request was deleted")
     })
   )
 

@@ -6,15 +6,19 @@ import { serverSettings } from "../support/database/freshDatabase.ts"
 import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 
 /** Sends a request over a socket for gateways. */
-export const ask = (socketPath: string, method: string, path: string, body?: object) =>
+export const ask = (socketPath: string, method: string, path: string, body?: object, given: object = {}) =>
   Effect.promise(
     () =>
-      new Promise<{ status: number; text: string }>((resolve, reject) => {
-        const headers = { "content-type": "application/json" }
+      new Promise<{ status: number; text: string; replayed: boolean }>((resolve, reject) => {
+        const headers = { "content-type": "application/json", ...given }
+
         const sent = request({ socketPath, method, path, headers }, (response) => {
           let text = ""
           response.on("data", (part: Buffer) => (text += part.toString()))
-          response.once("end", () => resolve({ status: response.statusCode ?? 0, text }))
+          response.once("end", () => {
+            const replayed = response.headers["idempotent-replayed"] === "true"
+            resolve({ status: response.statusCode ?? 0, text, replayed })
+          })
         })
         sent.once("error", reject).end(body === undefined ? undefined : JSON.stringify(body))
       })

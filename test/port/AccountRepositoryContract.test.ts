@@ -24,7 +24,12 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
       const account_id = yield* newAccountId
       const workspace = { workspace_id: yield* newWorkspaceId, name: "default", created_at: at(1) }
       const key = { hash: yield* newHash, name: "first", management: true, created_at: at(2) }
-      for (let time = 0; time < 2; time++) yield* repository.createAccount({ account_id, name: "a" }, workspace, key)
+      for (let time = 0; time < 2; time++) {
+        assert.strictEqual(yield* repository.createAccount({ account_id, name: "a" }, workspace, key), "created")
+      }
+      const other = { ...key, hash: yield* newHash }
+      assert.strictEqual(yield* repository.createAccount({ account_id, name: "a" }, workspace, other), "exists")
+      assert.strictEqual(yield* repository.createAccount({ account_id, name: "b" }, workspace, other), "differs")
       const workspaces = yield* repository.listWorkspaces(account_id)
       assert.deepEqual(
         workspaces.map((found) => ({ ...found, created_at: millis(found.created_at) })),

@@ -1,8 +1,11 @@
 import { Context, Data, DateTime, Effect, Layer, Option } from "effect"
 import { SecureRandom } from "effect/crypto"
+import { Conflict } from "../../domain/Errors.ts"
+import type { IdempotencyKey } from "../../domain/IdempotencyKey.ts"
 import { AccountId, type ApiKeyHash, WorkspaceId } from "../../domain/Identifiers.ts"
 import { type Account, AccountRepository, type ErasureStep } from "../../port/AccountRepository.ts"
 import { makeApiKey } from "../../port/ApiKey.ts"
+import { mac } from "../credentials/findIdempotentResult.ts"
 
 /** What an operation names does not exist. */
 export class NotKnown extends Data.TaggedError("NotKnown")<{
@@ -12,11 +15,22 @@ export class NotKnown extends Data.TaggedError("NotKnown")<{
 /** An API key with that hash exists already. */
 export class HashTaken extends Data.TaggedError("HashTaken") {}
 
+/** The account that an earlier request with the idempotency key created is deleted: a repeat must not create it again. */
+export class AccountDeleted extends Data.TaggedError("AccountDeleted") {}
+
 /** The default workspace has credentials, so deleting it would leave creates that name no workspace without one. */
 export class DefaultWorkspaceInUse extends Data.TaggedError("DefaultWorkspaceInUse")<{ readonly credentials: number }> {
   override get message() {
     return `The default workspace is not empty (credentials: ${this.credentials}): make another one the default first.`
   }
+}
+
+/** A UUID of version 8 that tells nothing of the idempotency key. */
+const idUnder = (idempotency_key: IdempotencyKey, of: "account" | "workspace") => {
+  const bytes = mac(idempotency_key, "byok/create-account/1", of).subarray(0, 16)
+  bytes[6] = ((bytes[6] ?? 0) & 0x0f) | 0x80
+  bytes[8] = ((bytes[8] ?? 0) & 0x3f) | 0x80
+  return bytes.toString("hex").replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-")
 }
 
 const pageSize = 1000
@@ -32,21 +46,44 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
     const newKey = (management: boolean) =>
       Effect.provideService(makeApiKey(management), SecureRandom.SecureRandom, random)
 
+    const storeAccount = Effect.fnUntraced(function* (account_id: AccountId, workspace_id: WorkspaceId, name: string) {
+      const created_at = yield* DateTime.now
+      const { hash, key } = yield* newKey(true)
+      const newest = { hash, management: true, created_at }
+      const outcome = yield* repository.createAccount(
+        { account_id, name },
+        { workspace_id, name: "default", created_at },
+        { ...newest, name: "first management key" }
+      )
+      return { outcome, newest, made: { account_id, workspace_id, management_key: key, management_key_hash: hash } }
+    })
+
     return {
       /** True until the first account is created. */
       isEmpty: Effect.map(repository.hasAccounts, (some) => !some),
 
       createAccount: Effect.fn("Accounts.createAccount")(function* (name: string) {
-        const account_id = AccountId.make(yield* random.uuidV7())
-        const workspace_id = WorkspaceId.make(yield* random.uuidV7())
-        const created_at = yield* DateTime.now
-        const { hash, key } = yield* newKey(true)
-        yield* repository.createAccount(
-          { account_id, name },
-          { workspace_id, name: "default", created_at },
-          { hash, name: "first management key", management: true, created_at }
-        )
-        return { account_id, workspace_id, management_key: key, management_key_hash: hash }
+        const [account_id, workspace_id] = [yield* random.uuidV7(), yield* random.uuidV7()]
+        return (yield* storeAccount(AccountId.make(account_id), WorkspaceId.make(workspace_id), name)).made
+      }),
+
+      /**
+       * Creates one account however often it is repeated, for good: the ids are derived from the idempotency key. Of the
+       * first management key only the hash is stored, so that each repetition issues another one and revokes none.
+       */
+      createAccountOnce: Effect.fn("Accounts.createAccountOnce")(function* (
+        name: string,
+        idempotency_key: IdempotencyKey
+      ) {
+        const account_id = AccountId.make(idUnder(idempotency_key, "account"))
+        const workspace_id = WorkspaceId.make(idUnder(idempotency_key, "workspace"))
+        const { made, newest, outcome } = yield* storeAccount(account_id, workspace_id, name)
+        if (outcome === "created") return { ...made, replayed: false }
+        if (outcome === "differs") return yield* Conflict.reused()
+        const isIssued =
+          outcome === "exists" &&
+          (yield* repository.addApiKey(account_id, { ...newest, name: "management key of a repeated create" }))
+        return isIssued ? { ...made, replayed: true } : yield* new AccountDeleted()
       }),
 
       /** Up to 1,000 accounts in order of their ids, after one of them. */

@@ -9,7 +9,8 @@ import { CredentialRepository } from "../../port/CredentialRepository.ts"
 import { type IdempotencyRecord, IdempotencyRecords } from "../../port/IdempotencyRecords.ts"
 import { WorkspaceResolver } from "../../port/WorkspaceResolver.ts"
 
-const mac = (idempotency_key: IdempotencyKey, ...parts: ReadonlyArray<unknown>) =>
+/** Hides an idempotency key, which clients may make of anything. */
+export const mac = (idempotency_key: IdempotencyKey, ...parts: ReadonlyArray<unknown>) =>
   createHmac("sha256", idempotency_key).update(JSON.stringify(parts)).digest()
 
 /** Clients may put anything into an idempotency key, so the store gets a hash, different for every account. */

@@ -134,14 +134,28 @@ export const layer = Layer.effect(
       ),
       createAccount: ({ account_id, name }, workspace, key) =>
         Effect.gen(function* () {
+          // The last step of an erasure has an operation, as has whatever changed a credential of an account.
+          const [earlier] = yield* sql`
+            SELECT 1 FROM audit_entries WHERE account_id = ${account_id} AND operation IS NOT NULL LIMIT 1`
+          const created =
+            earlier === undefined
+              ? yield* insertOnce(
+                  sql`
+                    INSERT INTO accounts (id, name, created_at)
+                    VALUES (${account_id}, ${name}, ${DateTime.toDate(workspace.created_at)})
+                    ON CONFLICT (id) DO NOTHING RETURNING true AS is_new`,
+                  { action: "account.create", account_id }
+                )
+              : { stored: false, acts: [] }
+          if (!created.stored) {
+            const [found] = yield* sql<{ name: string }>`SELECT name FROM accounts WHERE id = ${account_id}`
+            if (found === undefined) return "deleted"
+            // An attempt whose answer was lost has stored the key.
+            const own = yield* sql`SELECT 1 FROM api_keys WHERE hash = ${bytes(key.hash)}`
+            if (own.length === 0) return found.name === name ? "exists" : "differs"
+          }
           const inserted = [
-            yield* insertOnce(
-              sql`
-                INSERT INTO accounts (id, name, created_at)
-                VALUES (${account_id}, ${name}, ${DateTime.toDate(workspace.created_at)})
-                ON CONFLICT (id) DO NOTHING RETURNING true AS is_new`,
-              { action: "account.create", account_id }
-            ),
+            created,
             yield* insertWorkspace(account_id, workspace, true),
             yield* insertApiKey(account_id, key)
           ]
@@ -149,6 +163,7 @@ export const layer = Layer.effect(
             sql,
             inserted.flatMap(({ acts }) => acts)
           )
+          return "created"
         }).pipe(sql.withTransaction, (query) => writes.ask(query, "accounts.insert")),
       listAccounts: (after, limit) => {
         const { ask, sql } = reads

@@ -51,7 +51,8 @@ interface MemoryKek {
 }
 
 const newMemory = () => ({
-  accounts: new Set<AccountId>(),
+  /** Names by id. */
+  accounts: new Map<AccountId, string>(),
   workspaces: new Map<WorkspaceId, Owned & Workspace>(),
   apiKeys: new Map<ApiKeyHash, ApiKeyRow>(),
   credentials: new Map<CredentialId, CredentialRow>(),
@@ -496,11 +497,14 @@ export const accountRepository = Layer.unwrap(
     }
     return Layer.mock(AccountRepository, {
       hasAccounts: Effect.sync(() => accounts.size > 0),
-      createAccount: ({ account_id }, workspace, key) =>
+      createAccount: ({ account_id, name }, workspace, key) =>
         Effect.sync(() => {
-          accounts.add(account_id)
+          const before = accounts.get(account_id)
+          if (before !== undefined && !apiKeys.has(key.hash)) return before === name ? "exists" : "differs"
+          accounts.set(account_id, name)
           addWorkspace(account_id, { ...workspace, is_default: true })
           addApiKey(account_id, key)
+          return "created"
         }),
       createWorkspace: (account_id, workspace) =>
         Effect.sync(() => addWorkspace(account_id, { ...workspace, is_default: false })),

@@ -117,7 +117,9 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
         "",
         confine
       )} ${result}`
-    const recorded = Effect.tap(changed, ({ length }) => (length > 0 ? insertEntry(sql, given) : Effect.void))
+    const record = ({ length }: ReadonlyArray<Changed>): Query<unknown> =>
+      length > 0 ? insertEntry(sql, given) : Effect.void
+    const recorded = Effect.tap(changed, record)
     return sql.withTransaction(recorded)
   }
   const attempt = (given: Given): Query<ReadonlyArray<Changed>> =>

@@ -71,7 +71,7 @@ export class GatewayBody extends HttpApiMiddleware.Service<GatewayBody, { requir
 const milliseconds = "must be a whole number from 0 to 600000"
 
 /** A request to route: the members of a `RoutingRequest`, of the default workspace unless one is given. */
-const NewRoute = Schema.Struct({
+export const NewRoute = Schema.Struct({
   ...routingFields,
   workspace_id: Schema.NullOr(WorkspaceId)
     .annotate({
@@ -117,7 +117,7 @@ const Verdicts = Schema.Struct({
   shared: Schema.Struct({ position, removed: Schema.Array(Reason) })
 }).annotate({ identifier: "Verdicts" })
 
-const Route = Schema.Struct({
+export const Route = Schema.Struct({
   route: Schema.String,
   expires_at: timestamp("When the route ends by itself."),
   next,
@@ -136,7 +136,7 @@ const status = "must be a status from 100 to 599, or null if the upstream did no
 const code = "must be a string, a number or null"
 
 /** What came of an attempt: the upstream's answer, or that it was abandoned. */
-const Report = Schema.Struct({
+export const Report = Schema.Struct({
   status: Schema.optionalKey(
     Schema.NullOr(Schema.Int.check(Schema.isBetween({ minimum: 100, maximum: 599 }, { message: status }))).annotate({
       message: status
@@ -161,6 +161,9 @@ const Report = Schema.Struct({
   .check(Schema.makeFilter(isOneOf, { message: "must have either status or abandoned: true" }))
   .annotate({ identifier: "Report" })
 
+/** What is answered to a report. */
+export const ReportAnswer = Schema.Struct({ outcome: Outcomes, next, retry_at })
+
 const name = Text.check(
   Schema.isNonEmpty({ message: "must not be empty" }),
   Schema.isMaxCodePoints(255, { message: "must have at most 255 characters" })
@@ -184,7 +187,7 @@ class RoutesGroup extends HttpApiGroup.make("routes").add(
   HttpApiEndpoint.post("report", "/routes/:id/attempts/:n", {
     params: { id: Schema.String, n: Schema.FiniteFromString },
     payload: Report,
-    success: data(Schema.Struct({ outcome: Outcomes, next, retry_at })),
+    success: data(ReportAnswer),
     error: AnotherAttemptOpen
   })
     .middleware(GatewayBody)

@@ -14,6 +14,7 @@ import { routerConfig, routingOf } from "../http/Routing.ts"
 import { listen, serveRoutes, type ServerSettings } from "../http/Server.ts"
 import { GatewayApi } from "./GatewayApi.ts"
 import * as Handlers from "./Handlers.ts"
+import { makePlainRoutes } from "./plainRoutes.ts"
 
 /** The socket cannot be listened on; the message names the setting and what is allowed. */
 class SocketRefused extends Data.TaggedError("SocketRefused")<{ readonly message: string }> {}
@@ -86,8 +87,8 @@ const prepare = Effect.fnUntraced(function* (path: string) {
 })
 
 /** Listening on a path makes the socket before `listen` returns, so it never has another mode than 0660. */
-const makeServer = (limits: ServerLimits) => {
-  const server = makeNodeServer(limits)
+const makeServer = (...given: Parameters<typeof makeNodeServer>) => {
+  const server = makeNodeServer(...given)
   const listen = server.listen.bind(server) as (...given: ReadonlyArray<unknown>) => Server
   server.listen = (...given: ReadonlyArray<unknown>) => {
     const before = process.umask(0o117)
@@ -119,7 +120,8 @@ export const layer = (settings: ServerLimits & Pick<ServerSettings, "accessLog">
   Layer.effectDiscard(
     Effect.gen(function* () {
       yield* prepare(path)
-      const server = yield* listen(() => makeServer(settings), {
+      const takes = yield* makePlainRoutes
+      const server = yield* listen(() => makeServer(settings, undefined, undefined, takes), {
         path,
         gracefulShutdownTimeout: "1 second"
       }).pipe(

@@ -39,6 +39,16 @@ const logFailure = (cause: Cause.Cause<unknown>) => {
     : Effect.logError("Unexpected failure", cause)
 }
 
+/** Logs what nobody expected, and answers it: a request that may be repeated is to be, if the database is away. */
+export const answerDefect = (cause: Cause.Cause<unknown>, request_id: string, mayRepeat: boolean) => {
+  const defect = Cause.squash(cause)
+  const isAway = defect instanceof DatabaseFailure && defect.isAway && mayRepeat
+  return logFailure(cause).pipe(
+    Effect.annotateLogs({ request_id }),
+    Effect.as(isAway ? new ServiceUnavailable() : new InternalError())
+  )
+}
+
 /** Wraps the router: undeclared outcomes become envelopes, and every response gets its headers (D10, D11, D12). */
 export const layerFor = (routing: Routing) =>
   HttpRouter.middleware(
@@ -60,11 +70,8 @@ export const layerFor = (routing: Routing) =>
               return Effect.succeed(unrouted(routing, url))
             }
             if (Cause.hasInterruptsOnly(cause)) return Effect.failCause(cause)
-            const defect = Cause.squash(cause)
-            const isAway = defect instanceof DatabaseFailure && defect.isAway && routing.mayRepeat(request.method, url)
-            return logFailure(cause).pipe(
-              Effect.annotateLogs({ request_id }),
-              Effect.as(errorResponse(isAway ? new ServiceUnavailable() : new InternalError()))
+            return Effect.map(answerDefect(cause, request_id, routing.mayRepeat(request.method, url)), (error) =>
+              errorResponse(error)
             )
           })
           const enveloped = Effect.map(answered, (response) =>

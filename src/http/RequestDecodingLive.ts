@@ -9,16 +9,24 @@ import { JsonBody, QueryParameters, ResourcePath } from "../api/Middleware.ts"
 import { CurrentCaller } from "../domain/CurrentCaller.ts"
 import { InvalidParams, NotFound } from "../domain/Errors.ts"
 import { withoutDeadline } from "../port/Deadline.ts"
-import { type Holding, MemoryBudget } from "../port/MemoryBudget.ts"
+import { MemoryBudget } from "../port/MemoryBudget.ts"
 
-const maxBytes = 256 * 1024
+export const maxBytes = 256 * 1024
 const refused = (message: string) => InvalidParams.of({ path: [], message })
 
 /** How many bytes a request takes for each byte of its body: as it arrives, as text, parsed, decoded and sealed. */
 const bytesPerByte = 8
 
 /** Holds the parts of a body as they arrive. While one is not admitted, nothing more is read. */
-const holdArriving = (source: IncomingMessage, holding: Holding) => {
+export const holdArriving = (
+  { hold }: MemoryBudget,
+  sender: string,
+  use: "body" | "gateway",
+  source: IncomingMessage
+) => {
+  const holding = hold(sender, use, () => {
+    if (!source.complete) source.destroy()
+  })
   const admit = ({ length }: Buffer) => {
     let isAdmitted = false
     const goOn = () => {
@@ -34,11 +42,12 @@ const holdArriving = (source: IncomingMessage, holding: Holding) => {
     source.on("data", admit)
   }
   source.on("newListener", begin)
+  return holding
 }
 
 /** Reads a body of JSON on the account of whoever sent it, and reports what does not decode. */
 export const withJsonBody = Effect.fnUntraced(function* <A, E, R>(
-  { admit, hold }: MemoryBudget,
+  budget: MemoryBudget,
   sender: string,
   use: "body" | "gateway",
   app: Effect.Effect<A, E, R>
@@ -72,12 +81,8 @@ export const withJsonBody = Effect.fnUntraced(function* <A, E, R>(
   })
   const source = toIncomingMessage(request) as IncomingMessage
   const held = Effect.suspend(() => {
-    if (source.complete) return admit(sender, use, bytesPerByte * source.readableLength)
-    const holding = hold(sender, use, () => {
-      if (!source.complete) source.destroy()
-    })
-    holdArriving(source, holding)
-    return Effect.succeed(holding)
+    if (source.complete) return budget.admit(sender, use, bytesPerByte * source.readableLength)
+    return Effect.succeed(holdArriving(budget, sender, use, source))
   })
   return yield* Effect.acquireUseRelease(
     held,

@@ -47,7 +47,7 @@ const implementation = Layer.merge(Handlers.layer, Health.layer).pipe(
 )
 
 /** What a request may use besides what its route was built with: every request copies this context. */
-const ofRequests = Context.pick(
+export const ofRequests = Context.pick(
   Scope.Scope,
   Tracer.Tracer,
   Logger.CurrentLoggers,

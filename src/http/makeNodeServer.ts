@@ -101,7 +101,9 @@ const makeLast = (response: ServerResponse) => {
 export const makeNodeServer = (
   { keepAliveTimeout, maxConnections, sendTimeout }: ServerLimits,
   certificate?: Certificate,
-  meter?: RequestMeter
+  meter?: RequestMeter,
+  /** Takes a request before the listeners do, if it returns true. */
+  takes: (request: IncomingMessage, response: ServerResponse) => boolean = () => false
 ): Server => {
   const options = { ...limits, keepAliveTimeout: Duration.toMillis(keepAliveTimeout) }
   const server: Server =
@@ -136,18 +138,20 @@ export const makeNodeServer = (
     })
   }
   const emit = server.emit.bind(server) as (...given: ReadonlyArray<unknown>) => boolean
+  const take = (event: string, request: IncomingMessage, response: ServerResponse) =>
+    (event === "request" && takes(request, response)) || emit(event, request, response)
   server.emit = (event: string, ...given: ReadonlyArray<unknown>) => {
     if (!requestEvents.has(event)) return emit(event, ...given)
     const [request, response] = given as [IncomingMessage, ServerResponse]
     begin(request, response)
     const connection = connections.get(request.socket)
     if (connection?.isAnswering === true) {
-      connection.waiting.push({ response, answer: () => emit(event, request, response) })
+      connection.waiting.push({ response, answer: () => take(event, request, response) })
       request.socket.pause()
       return true
     }
     if (connection !== undefined) connection.isAnswering = true
-    return emit(event, request, response)
+    return take(event, request, response)
   }
 
   /** Answers and closes the connection, once the requests that have arrived in full are answered. */

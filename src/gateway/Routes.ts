@@ -1,0 +1,134 @@
+import type { ServerResponse } from "node:http"
+import type { Socket } from "node:net"
+import { Context, Duration, Effect, Layer } from "effect"
+import { InvalidParams, type NotFound, ServiceUnavailable } from "../domain/Errors.ts"
+import { type Outcome, outcomeOf } from "../domain/routing/Outcome.ts"
+import type { Exclusion, ProviderPlan } from "../domain/routing/Plan.ts"
+import { workspaceIssue } from "../service/credentials/Ownership.ts"
+import { Router } from "../service/routing/Router.ts"
+import { AnotherAttemptOpen, type NewRoute, type Outcomes, type Report } from "./GatewayApi.ts"
+import { type NextAttempt, OpenRoutes } from "./OpenRoutes.ts"
+
+const timeOf = (at: number | null) => (at === null ? null : new Date(at).toISOString())
+
+const attemptOf = (next: NextAttempt | undefined) => {
+  if (next === undefined) return null
+  const { lease, step } = next.attempt
+  const { n: attempt } = next
+  if (lease === undefined) {
+    return { attempt, step: "shared", provider: step.provider, credential_id: null, label: null, region: null }
+  }
+  const { credential_id, label, provider, region } = lease.terms
+  return { attempt, step: "own", provider, credential_id, label, region, key: lease.text() }
+}
+
+const exclusionOf = (exclusion: Exclusion) =>
+  exclusion.reason === "parked" ? { ...exclusion, until: timeOf(exclusion.until) } : exclusion
+
+const verdictsOf = ({ credentials, ...rest }: ProviderPlan) => ({
+  ...rest,
+  credentials: credentials.map((verdict) => ({ ...verdict, exclusions: verdict.exclusions.map(exclusionOf) }))
+})
+
+const outcomeNames = {
+  Succeeded: "succeeded",
+  RateLimited: "rate_limited",
+  QuotaExhausted: "quota_exhausted",
+  Rejected: "rejected",
+  Forbidden: "forbidden",
+  UpstreamFailed: "upstream_failed",
+  RequestRefused: "request_refused",
+  Abandoned: "abandoned"
+} as const satisfies Record<Outcome["_tag"], typeof Outcomes.Type>
+
+/** Of each connection, what to do if it breaks before the last answer was read. */
+const unread = new WeakMap<Socket, (hadError: boolean) => void>()
+
+/** The client of a connection has read the answers so far, since it sends another request. */
+const hasRead = (socket: Socket) => {
+  const last = unread.get(socket)
+  if (last !== undefined) socket.off("close", last)
+}
+
+/** Gives up what an answer hands out, if the answer cannot be written or the system reports that it was not read. */
+const ifUnread = (response: ServerResponse) => (giveUp: () => void) => {
+  if (response.destroyed) return giveUp()
+  const { socket } = response.req
+  const broken = (hadError: boolean) => {
+    if (hadError) giveUp()
+  }
+  hasRead(socket)
+  unread.set(socket, broken)
+  socket.once("close", broken)
+  response.once("close", () => {
+    if (!response.writableFinished) giveUp()
+  })
+}
+
+/** A gateway names any account, so the default workspace is also missing if there is no such account. */
+const noDefault = {
+  path: ["account_id"],
+  message: "must be an account whose default workspace is not deleted, unless workspace_id is given"
+}
+
+/** What a request about a route is answered; the key in it was read from its lease at the last moment. */
+export interface RouteResponse {
+  readonly status: 200 | 201
+  readonly data: object
+}
+
+/** Opens routes and takes reports for requests that are decoded. */
+export class Routes extends Context.Service<Routes>()("byok/GatewayRoutes", {
+  make: Effect.gen(function* () {
+    const { plan } = yield* Router
+    const { open, report } = yield* OpenRoutes
+    const unavailable = () => new ServiceUnavailable()
+    return {
+      open: (
+        { freshness_ms, workspace_id: given, ...request }: typeof NewRoute.Type,
+        response: ServerResponse
+      ): Effect.Effect<RouteResponse, InvalidParams | ServiceUnavailable> => {
+        const planning = plan(
+          given === null ? request : { ...request, workspace_id: given },
+          freshness_ms === 0 ? "now" : Duration.millis(freshness_ms)
+        )
+        return open(request.account_id, planning, ifUnread(response)).pipe(
+          Effect.catchTags({
+            UnknownWorkspace: () => InvalidParams.of(given === null ? noDefault : workspaceIssue(given)),
+            PoolsUnavailable: unavailable
+          }),
+          Effect.map(({ expires_at, id, next, planned, retry_at }) => {
+            const providers = planned.providers.map(verdictsOf)
+            const times = { expires_at: timeOf(expires_at), retry_at: timeOf(retry_at) }
+            return { status: 201, data: { route: id, ...times, next: attemptOf(next), providers } }
+          })
+        )
+      },
+      report: (
+        id: string,
+        n: number,
+        { codes = [], retry_after = null, status }: typeof Report.Type
+      ): Effect.Effect<RouteResponse, AnotherAttemptOpen | NotFound | ServiceUnavailable> =>
+        Effect.clockWith((clock) => {
+          const now = clock.currentTimeMillisUnsafe()
+          const answered = { codes: codes.filter((code) => typeof code === "string"), retry_after }
+          const outcome =
+            status === undefined ? ({ _tag: "Abandoned" } as const) : outcomeOf({ status, ...answered }, now)
+          return report(id, n, outcome).pipe(
+            Effect.catchTags({ AttemptNotOpen: () => new AnotherAttemptOpen(), PoolsUnavailable: unavailable }),
+            Effect.flatMap(({ next, outcome: first, retry_at }) =>
+              // The attempt of the answer may have ended since: somebody else reported it, or the route is over.
+              next?.attempt.lease?.hasEnded === true
+                ? new AnotherAttemptOpen()
+                : Effect.succeed({
+                    status: 200 as const,
+                    data: { outcome: outcomeNames[first._tag], next: attemptOf(next), retry_at: timeOf(retry_at) }
+                  })
+            )
+          )
+        })
+    }
+  })
+}) {
+  static readonly layer = Layer.effect(this, this.make)
+}

@@ -1,0 +1,93 @@
+import { assert } from "@effect/vitest"
+import { Arbitrary, Effect, Schema } from "effect"
+import { ReportAnswer, Route } from "../../src/gateway/GatewayApi.ts"
+import { createdId } from "../support/http/Bodies.ts"
+import { type Header, json, send } from "../support/http/HttpProbe.ts"
+import type { Answer } from "../support/http/RawConnection.ts"
+import { TestService } from "../support/http/TestService.ts"
+import { elementOf, integer, oneOf } from "../support/memory/arbitraries.ts"
+import { layerLive } from "../support/process/layerLive.ts"
+import { listening, own, socketPath } from "./socket.ts"
+
+/** The same media type in another spelling, which is left to the other routes' way. */
+const inFull: Header = ["Content-Type", "application/json; charset=utf-8"]
+
+/** No status that parks a key: all routes here use the same ones. */
+const anyValue = elementOf<unknown>([
+  ...[null, true, false, 0, -1, 1.5, 200, 418, 503, 600, 600_001, "", "a/model", "2", "global", "azure"],
+  ...[[], [null], ["a", 1, null], Array(21).fill("a"), {}, { provider: "azure" }, { abandoned: true }],
+  "00000000-0000-7000-8000-000000000000"
+])
+
+/** Bodies with members that miss, have another value or are unknown, and some that are no JSON or no UTF-8. */
+const bodiesFrom = (members: object) => {
+  const names = [...Object.keys(members), "zdr"]
+  const changes = Arbitrary.array(Arbitrary.all({ name: elementOf(names), value: anyValue }), { maxLength: 2 })
+  const sent = Arbitrary.map(changes, (all) =>
+    Buffer.from(JSON.stringify({ ...members, ...Object.fromEntries(all.map(({ name, value }) => [name, value])) }))
+  )
+  const broken = Arbitrary.map(Arbitrary.all({ body: sent, at: integer(0, 60) }), ({ at, body }) =>
+    Buffer.concat([body.subarray(0, at), Buffer.from([0xff])])
+  )
+  const cut = Arbitrary.map(Arbitrary.all({ body: sent, at: integer(1, 60) }), ({ at, body }) => body.subarray(0, at))
+  return oneOf<Buffer>(sent, sent, sent, broken, cut)
+}
+
+/** An answer without what is new in each: times, ids, and the date that only the other way sends. */
+const comparable = ({ body, headers, status }: Answer) => {
+  const { date: _date, "content-length": _length, "x-request-id": request_id, ...others } = headers
+  assert.match(request_id ?? "", /^[\da-f-]{36}$/)
+  return { status, headers: others, body: body.replace(/"(route|expires_at)":"[^"]*"/g, '"$1":""') }
+}
+
+const answers = [Schema.Struct({ data: Route }), Schema.Struct({ data: ReportAnswer })] as const
+
+layerLive(TestService.layer)("the two requests of every routed request", (it) => {
+  it.effect("are answered as the contract's handlers answer them, whatever their bodies", () =>
+    Effect.gen(function* () {
+      const { account_id, create } = yield* TestService.newTenant
+      for (const key of ["sk-first-0123456789-0123456789", "sk-other-0123456789-0123456789"]) {
+        createdId(yield* create({ provider: "azure", key }))
+      }
+      const path = yield* socketPath
+      yield* listening(path)
+      const post = (route: string, type: Header, body: string | Uint8Array) =>
+        send(path, { method: "POST", path: route, headers: [type], body })
+      const route = { account_id, model: "a/model", targets: [own] }
+      const opened = Effect.map(
+        post("/v1/routes", json, JSON.stringify(route)),
+        ({ body }) => /"route":"([^"]*)"/.exec(body)?.[1] ?? assert.fail(body)
+      )
+      const statuses = new Set<string>()
+      /** Asks in both ways for what `place` prepares. */
+      const both = (place: Effect.Effect<string>, which: 0 | 1) => (body: Buffer) =>
+        Effect.gen(function* () {
+          const plain = yield* post(yield* place, json, body)
+          const other = yield* post(yield* place, inFull, body)
+          assert.deepStrictEqual([plain.headers["date"], typeof other.headers["date"]], [undefined, "string"])
+          assert.deepStrictEqual(comparable(plain), comparable(other), body.toString("latin1"))
+          statuses.add(`${which} ${plain.status}`)
+          if (plain.status < 300) Schema.decodeUnknownSync(answers[which])(JSON.parse(plain.body))
+          return true
+        })
+      const attempts = Effect.map(opened, (id) => `/v1/routes/${id}/attempts/1`)
+      const report = { status: 400, retry_after: null, codes: ["a"] }
+      for (const [bodies, check] of [
+        [bodiesFrom(route), both(Effect.succeed("/v1/routes"), 0)],
+        [bodiesFrom(report), both(attempts, 1)]
+      ] as const) {
+        const checked = yield* Arbitrary.checkEffect(bodies, check, { runs: 150 })
+        assert.strictEqual(checked._tag, "Passed", Arbitrary.formatCheckFailure(checked))
+      }
+      for (const n of [2, 99_999_999_999_999]) {
+        const wrong = Effect.map(opened, (id) => `/v1/routes/${id}/attempts/${n}`)
+        yield* both(wrong, 1)(Buffer.from('{"status":200}'))
+      }
+      yield* both(
+        Effect.succeed("/v1/routes/00000000-0000-4000-8000-000000000000/attempts/1"),
+        1
+      )(Buffer.from('{"status":200}'))
+      assert.deepStrictEqual([...statuses].sort(), ["0 201", "0 400", "1 200", "1 400", "1 404", "1 409"])
+    })
+  )
+})

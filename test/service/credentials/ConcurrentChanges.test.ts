@@ -15,7 +15,7 @@ import * as CredentialsLive from "../../../src/service/credentials/Credentials.t
 import type { Rotation } from "../../../src/service/keyring/Rotation.ts"
 import { entriesIn } from "../../support/database/auditEntries.ts"
 import { newTenant } from "../../support/database/newTenant.ts"
-import { type Ports, TwoInstances } from "../../support/database/stores.ts"
+import { type Ports, ThreeInstances } from "../../support/database/stores.ts"
 import { ringOf } from "../../support/keys/keyrings.ts"
 import { cipherWith, openedWith, rotationWith } from "../../support/keys/rotating.ts"
 import { elementOf, integer } from "../../support/memory/arbitraries.ts"
@@ -91,7 +91,7 @@ const distinct = (batch: ReadonlyArray<Command>) => {
 
 /** Whether every answer and, in the end, every row and the audit log are those of the model. */
 const isAsModelled = Effect.fnUntraced(function* (batches: ReadonlyArray<ReadonlyArray<Command>>, change: Change) {
-  const { ports, sql } = yield* TwoInstances
+  const { ports, sql } = yield* ThreeInstances
   const first = yield* instanceOn(ports[0], rings[0], change)
   const opened = [first, yield* instanceOn(ports[1], rings[1], change)] as const
   const { account_id } = yield* Effect.provideContext(newTenant, first.ports)
@@ -208,7 +208,7 @@ const isAsModelled = Effect.fnUntraced(function* (batches: ReadonlyArray<Readonl
   )
 })
 
-layerLive(TwoInstances.layer)("two instances over one database", (it) => {
+layerLive(ThreeInstances.layer)("two instances over one database", (it) => {
   it.effect.prop(
     "answer and store what the model does while updates, deletions, repeats and rewraps are interleaved (L9, L11)",
     [history],

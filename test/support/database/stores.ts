@@ -1,4 +1,4 @@
-import { Context, Effect, Layer } from "effect"
+import { Context, Duration, Effect, Layer } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { AccountRepository } from "../../../src/port/AccountRepository.ts"
 import type { ApiKeys } from "../../../src/port/ApiKeys.ts"
@@ -10,7 +10,7 @@ import type { LeakedKeys } from "../../../src/port/LeakedKeys.ts"
 import type { Parkings } from "../../../src/port/Parkings.ts"
 import type { IdempotencyRecords } from "../../../src/port/IdempotencyRecords.ts"
 import type { WorkspaceResolver } from "../../../src/port/WorkspaceResolver.ts"
-import type { Database } from "../../../src/sql/connection/Database.ts"
+import type { Database, DatabaseSettings } from "../../../src/sql/connection/Database.ts"
 import * as Persistence from "../../../src/wiring/Persistence.ts"
 import * as Memory from "../memory/Memory.ts"
 import { adminClient, migratedDatabase, settingsFor } from "./freshDatabase.ts"
@@ -30,9 +30,9 @@ export type Ports =
 /** The ports on a database, with its connections for what happens behind their back. */
 export type StoredPorts = Ports | Database
 
-const onDatabase = (url: string, batching: boolean) => {
+const onDatabase = (url: string, batching: boolean, patience: Partial<DatabaseSettings> = {}) => {
   const { database, ...settings } = settingsFor(url)
-  return Layer.fresh(Persistence.layer({ ...settings, database: { ...database, batching } }))
+  return Layer.fresh(Persistence.layer({ ...settings, database: { ...database, batching, ...patience } }))
 }
 
 /** The implementations that have what only operators do as well. */
@@ -51,7 +51,8 @@ export const stores: ReadonlyArray<readonly [name: string, store: Layer.Layer<Po
 ]
 
 /** Every port on a database, as a process of its own has them. */
-export const storesOn = (url: string, batching = true) => Effect.orDie(Layer.build(onDatabase(url, batching)))
+export const storesOn = (url: string, batching = true, patience: Partial<DatabaseSettings> = {}) =>
+  Effect.orDie(Layer.build(onDatabase(url, batching, patience)))
 
 /** Every port on a database of its own, and a client for what happens behind the service's back. */
 export const openStore = Effect.fnUntraced(function* (batching: boolean = true) {
@@ -69,19 +70,23 @@ export class Store extends Context.Service<Store, Effect.Success<ReturnType<type
     )
 }
 
-/** The ports of two instances over one database, which the tests of a group share: each takes a tenant of its own. */
-export class TwoInstances extends Context.Service<
-  TwoInstances,
+/** For histories of many changes at once, which a machine that is busy with other tests makes slow. */
+const patience = { statementTimeout: Duration.seconds(25), deadline: Duration.seconds(28) }
+
+/** The ports of three instances over one database, which the tests of a group share: each takes a tenant of its own. */
+export class ThreeInstances extends Context.Service<
+  ThreeInstances,
   {
-    readonly ports: readonly [Context.Context<Ports>, Context.Context<Ports>]
+    readonly ports: readonly [Context.Context<Ports>, Context.Context<Ports>, Context.Context<Ports>]
     readonly sql: SqlClient.SqlClient
   }
->()("byok/test/TwoInstances") {
+>()("byok/test/ThreeInstances") {
   static readonly layer = Layer.effect(
     this,
     Effect.gen(function* () {
-      const { ports, sql, url } = yield* openStore()
-      return { ports: [ports, yield* storesOn(url)] as const, sql }
+      const url = yield* migratedDatabase
+      const instance = storesOn(url, true, patience)
+      return { ports: [yield* instance, yield* instance, yield* instance] as const, sql: yield* adminClient(url) }
     })
   )
 }

@@ -124,6 +124,14 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
       holding.release()
     }
 
+    /** Keeps a last answer. A function of its own, as what it leaves behind holds whatever the functions around it do. */
+    const keep = (id: string, { holding, until }: EndedRoute, last: EndedRoute["last"]) => {
+      const kept = { holding, until, last }
+      ended.set(id, kept)
+      holding.shrink(bytesOf.answer)
+      holding.spare(() => forget(id, kept))
+    }
+
     const endExpired = Effect.flatMap(monotonic, (now) => {
       const expired: Array<readonly [string, Route]> = []
       for (const entry of routes) {
@@ -175,11 +183,7 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
         answering.addObserver((exit) => {
           if (route.last?.n === n) route.last.hasFailed = Exit.isFailure(exit)
           if (Exit.isFailure(exit) || ended.get(id) !== route) return
-          const { holding, until } = route
-          const kept = { holding, until, last: { n, outcome, answer: Effect.succeed(exit.value), hasFailed: false } }
-          ended.set(id, kept)
-          holding.shrink(bytesOf.answer)
-          holding.spare(() => forget(id, kept))
+          keep(id, route, { n, outcome, answer: Effect.succeed(exit.value), hasFailed: false })
         })
         return Fiber.join(answering)
       })

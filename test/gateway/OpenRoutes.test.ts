@@ -1,3 +1,5 @@
+import { setFlagsFromString } from "node:v8"
+import { runInNewContext } from "node:vm"
 import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Effect, Exit } from "effect"
 import { TestClock } from "effect/testing"
@@ -7,8 +9,9 @@ import { CurrentDeadline } from "../../src/port/Deadline.ts"
 import { makeMemoryBudget, MemoryBudget } from "../../src/port/MemoryBudget.ts"
 import { type Edit, plantedUrl } from "../domain/routing/plantedIn.ts"
 import { type Act, anyActs, type Code, fakeRouter, planOf, runAtOnce, runInTurn } from "./routesModel.ts"
+import { casesOf } from "../domain/routing/propertyRuns.ts"
 
-const runs = { arbitrary: { runs: 300 }, timeout: 120_000 }
+const runs = casesOf(300)
 
 describe("the routes that gateways drive over HTTP", () => {
   it.effect.prop(
@@ -60,14 +63,31 @@ describe("the routes that gateways drive over HTTP", () => {
     )
   )
 
+  /** Collects garbage, of which nothing is seen by whoever asked for it in the same task. */
+  const collected = Effect.promise(async () => {
+    setFlagsFromString("--expose-gc")
+    const collect = runInNewContext("gc") as () => void
+    await new Promise((resolve) => setImmediate(resolve))
+    collect()
+  })
+
   it.effect("keep their last answer for a minute, and nothing of their plan (T3)", () =>
     within(10_000_000, ({ open, report }, held) =>
       Effect.gen(function* () {
         const keys = Array.from({ length: 1_000 }, () => ({ provider: "azure", refused: false }) as const)
-        const { id } = yield* open("one", Effect.succeed(planOf(keys)))
+        const opened = Effect.suspend(() => {
+          const planned = planOf(keys)
+          const ofPlan = new WeakRef(planned.steps[999] ?? assert.fail())
+          return Effect.map(open("one", Effect.succeed(planned)), ({ id }) => ({ id, ofPlan }))
+        })
+        const { id, ofPlan } = yield* opened
         assert.isAbove(held(), 100_000)
+        yield* collected
+        assert.isDefined(ofPlan.deref(), "control")
         const answer = yield* report(id, 1, { _tag: "Succeeded" })
         assert.strictEqual(held(), 0, "what is kept is spare")
+        yield* collected
+        assert.isUndefined(ofPlan.deref())
         yield* TestClock.adjust(59_999)
         assert.deepStrictEqual(yield* report(id, 1, { _tag: "Rejected" }), answer)
         yield* TestClock.adjust(1)

@@ -3,6 +3,7 @@ import { Arbitrary, Effect, Exit, Fiber, Schema } from "effect"
 import { ServiceUnavailable } from "../../src/domain/Errors.ts"
 import { makeRequestQueue } from "../../src/port/FairQueue.ts"
 import { CurrentDeadline } from "../../src/port/Deadline.ts"
+import { casesOf } from "../domain/routing/propertyRuns.ts"
 
 const limits = { inProgress: 4, waiting: 3000 }
 
@@ -134,7 +135,7 @@ describe("a fair queue", () => {
       assert.strictEqual(queue.inProgress.size, limits.inProgress, "every place was given back")
       for (let n = 0; n <= limits.inProgress; n++) queue.end(ids + n)
     },
-    { arbitrary: { runs: 40 } }
+    casesOf(40)
   )
 
   it("is not exhausted by 12,000 waiting requests that end as soon as they start", () => {

@@ -4,13 +4,14 @@ import { ServiceUnavailable } from "../../src/domain/Errors.ts"
 import { makeMemoryBudget } from "../../src/port/MemoryBudget.ts"
 import { type Edit, plantedUrl } from "../domain/routing/plantedIn.ts"
 import { anySteps, type Code, isToldApart, runSteps } from "./memoryModel.ts"
+import { casesOf } from "../domain/routing/propertyRuns.ts"
 
 describe("a budget of memory", () => {
   it.prop(
     "admits, lets go and gives back exactly as its plain reference, in any interleaving",
     [anySteps],
     ([steps]) => runSteps(makeMemoryBudget, steps),
-    { arbitrary: { runs: 400 } }
+    casesOf(400)
   )
 
   it.effect("refuses what never fits at once, and tells why", () =>

@@ -1,4 +1,8 @@
-/** How many cases a law of routing is tried on: `PROPERTY_RUNS`, or 2,000. */
-const runs = Number(process.env["PROPERTY_RUNS"] || 2000)
+/** What fails because of a mutant need not be made small. */
+const shrinks = process.env["MUTATION_ROOT"] === undefined ? {} : { maxShrinks: 0 }
 
-export const propertyRuns = { arbitrary: { runs }, timeout: 600_000 }
+/** Options of a property that is tried on so many cases. */
+export const casesOf = (runs: number) => ({ arbitrary: { runs, ...shrinks }, timeout: 600_000 })
+
+/** How many cases a law of routing is tried on: `PROPERTY_RUNS`, or 2,000. */
+export const propertyRuns = casesOf(Number(process.env["PROPERTY_RUNS"] || 2000))

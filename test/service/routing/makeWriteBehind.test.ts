@@ -7,6 +7,7 @@ import * as WriteBehind from "../../../src/service/routing/makeWriteBehind.ts"
 import { type Edit, plantedUrl } from "../../domain/routing/plantedIn.ts"
 import { elementOf, integer, oneOf } from "../../support/memory/arbitraries.ts"
 import { logLines } from "../../support/process/Recording.ts"
+import { casesOf } from "../../domain/routing/propertyRuns.ts"
 
 type Code = typeof WriteBehind
 
@@ -162,7 +163,7 @@ describe("writing behind", () => {
     "stores everything that was added, merged by key, however often the store fails and whenever it is closed",
     [anyRun],
     ([run]) => play(WriteBehind, run),
-    { arbitrary: { runs: 300 }, timeout: 120_000 }
+    casesOf(300)
   )
 
   const faults: ReadonlyArray<readonly [fault: string, ...edit: Edit]> = [

@@ -1,12 +1,13 @@
 import { Schema, SchemaTransformation } from "effect"
 import { HttpApi, HttpApiEndpoint, HttpApiGroup, HttpApiSchema, OpenApi } from "effect/http-api"
+import { AccountEvent } from "../domain/AuditEvent.ts"
 import { Credential } from "../domain/Credential.ts"
 import { CredentialChanges } from "../domain/CredentialChanges.ts"
 import { Conflict, InvalidParams, NotFound, ServiceUnavailable } from "../domain/Errors.ts"
 import { IdempotencyKey } from "../domain/IdempotencyKey.ts"
 import { CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
 import { NewCredential } from "../domain/NewCredential.ts"
-import { GivenProvider } from "../domain/Provider.ts"
+import { GivenProvider, StoredProvider } from "../domain/Provider.ts"
 import { CredentialStatus, StoredState } from "../domain/routing/CredentialStatus.ts"
 import { Explanation } from "../domain/routing/Explanation.ts"
 import { PlanRequest } from "../domain/routing/RoutingRequest.ts"
@@ -18,7 +19,7 @@ import { openApiAnnotations } from "./OpenApiAnnotations.ts"
 const integer = (minimum: number, maximum: number) => {
   const message = `must be an integer from ${minimum} to ${maximum}, given once`
   return Schema.String.annotate({ message })
-    .check(Schema.isPattern(/^\d{1,10}$/, { message }))
+    .check(Schema.isPattern(/^\d{1,16}$/, { message }))
     .pipe(
       Schema.decodeTo(
         Schema.Int.check(Schema.isBetween({ minimum, maximum }, { message })),
@@ -44,6 +45,29 @@ const ListQuery = Schema.Struct({
   q: Schema.optionalKey(Beginning)
 }).annotate({
   messageUnexpectedKey: "only offset, limit, workspace_id, provider, state and q are parameters of list"
+})
+
+const seq = integer(0, Number.MAX_SAFE_INTEGER)
+
+/** Which events may be asked for. */
+const EventsQuery = Schema.Struct({
+  credential_id: Schema.optionalKey(CredentialId),
+  limit: Schema.optionalKey(integer(1, 100)),
+  before: Schema.optionalKey(seq),
+  after: Schema.optionalKey(seq)
+}).annotate({ messageUnexpectedKey: "only credential_id, limit, before and after are parameters of events" })
+
+/** The order of all credentials of a provider in a workspace. */
+const Order = Schema.Struct({
+  workspace_id: Schema.optionalKey(WorkspaceId),
+  provider: GivenProvider,
+  ids: Schema.Array(CredentialId)
+    .annotate({ message: "must be a list of ids", description: "All of them, the first to be tried first." })
+    .check(
+      Schema.makeFilter((ids: ReadonlyArray<string>) => new Set(ids).size === ids.length, {
+        message: "must name each credential once"
+      })
+    )
 })
 
 const body = (description: string) => Schema.Struct({ data: Credential }).annotate({ description })
@@ -161,9 +185,42 @@ const plan = HttpApiEndpoint.post("plan", "/byok/plan", {
   )
   .middleware(JsonBody)
 
+const order = HttpApiEndpoint.put("order", "/byok/order", {
+  payload: Order,
+  success: Schema.Struct({
+    data: Schema.Struct({ ...Order.fields, workspace_id: WorkspaceId, provider: StoredProvider })
+  }).annotate({ description: "The order, with its workspace." }),
+  error: [...refusals]
+})
+  .annotate(OpenApi.Summary, "Order the credentials of a provider")
+  .annotate(
+    OpenApi.Description,
+    [
+      "Sets the order of trial of all credentials that a workspace has of a provider; of the default workspace unless given.",
+      "`ids` must name each of them once. A credential that is created meanwhile comes last. Repeating an order is safe."
+    ].join("\n")
+  )
+  .middleware(JsonBody)
+
+const events = HttpApiEndpoint.get("events", "/byok/events", {
+  query: EventsQuery,
+  success: Schema.Struct({ data: Schema.Array(AccountEvent) }).annotate({ description: "A page of events." }),
+  error: [InvalidParams, ...refusals]
+})
+  .annotate(OpenApi.Summary, "List events")
+  .annotate(
+    OpenApi.Description,
+    [
+      "What was done to the account, its workspaces, API keys and credentials, and by whom. The newest events come first;",
+      "go on with the smallest `seq` as `before` until a page is empty. With `after` the events come in order: whoever goes",
+      "on with the largest `seq` gets each once, about a second after it happened."
+    ].join("\n")
+  )
+  .middleware(QueryParameters)
+
 /** The operations on credentials. */
 class ByokGroup extends HttpApiGroup.make("byok")
-  .add(create, list, plan, get, status, update, remove)
+  .add(create, list, plan, order, events, get, status, update, remove)
   .prefix("/api/v1")
   .middleware(Authentication)
   .annotate(OpenApi.Description, "Provider credentials brought by customers.") {}

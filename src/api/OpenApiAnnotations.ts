@@ -44,6 +44,31 @@ const examples: Readonly<Record<string, { readonly request?: object; readonly an
   },
   "byok.list": { answer: { data: [credential], total_count: 1 } },
   "byok.plan": { request: { model: "openai/gpt-4o", targets: [{ provider: "openai" }] }, answer: { data: planned } },
+  "byok.order": {
+    request: { provider: "openai", ids: [credential.id] },
+    answer: { data: { workspace_id: credential.workspace_id, provider: "openai", ids: [credential.id] } }
+  },
+  "byok.events": {
+    answer: {
+      data: [
+        {
+          id: "42.0",
+          seq: 42,
+          at: "2026-01-31T09:30:00.123Z",
+          action: "credential.delete",
+          workspace_id: credential.workspace_id,
+          credential_id: credential.id,
+          provider: "openai",
+          label: credential.label,
+          actor: {
+            kind: "api_key",
+            api_key_hash: "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+            name: "CI"
+          }
+        }
+      ]
+    }
+  },
   "byok.get": { answer: { data: credential } },
   "byok.status": {
     answer: {
@@ -73,18 +98,23 @@ const examples: Readonly<Record<string, { readonly request?: object; readonly an
   "health.ready": { answer: { status: "ready" } }
 }
 
-/** What the schemas do not say of the parameters of list, whose numbers are text to them. */
+const seq = { type: "integer", minimum: 0 }
+
+/** What the schemas do not say of parameters, whose numbers are text to them. */
 const listed: Readonly<Record<string, { readonly description: string; readonly schema?: object }>> = {
   offset: {
     description: "How many credentials to skip.",
     schema: { type: "integer", minimum: 0, maximum: 2_147_483_647, default: 0 }
   },
   limit: {
-    description: "How many credentials a page has at most.",
+    description: "How many elements a page has at most; of events, those of how many `seq`.",
     schema: { type: "integer", minimum: 1, maximum: 100, default: 50 }
   },
   workspace_id: { description: "Workspace of the credentials; the account's default workspace unless given." },
   provider: { description: "Only credentials of this provider." },
+  credential_id: { description: "Only events of this credential, which may be deleted." },
+  before: { description: "Only events before this `seq`.", schema: seq },
+  after: { description: "Only events after this `seq`, the oldest first.", schema: seq },
   state: { description: "Only credentials in this state, as `status` answers it." },
   q: { description: "Only credentials whose name or label begins, or whose label ends, like this, in any case." }
 }

@@ -9,6 +9,7 @@ import { Authentication, JsonBody, QueryParameters, ResourcePath } from "../api/
 import type { Credential } from "../domain/Credential.ts"
 import { CurrentCaller } from "../domain/CurrentCaller.ts"
 import { Credentials } from "../port/Credentials.ts"
+import { Events } from "../port/Events.ts"
 import { Explanations } from "../port/Explanations.ts"
 import type { PageMemory } from "../port/CredentialRepository.ts"
 import { RequestQueues, untilStarted } from "../port/FairQueue.ts"
@@ -83,6 +84,7 @@ export const layer = Layer.unwrap(
   Effect.gen(function* () {
     const credentials = yield* Credentials
     const { explain, status } = yield* Explanations
+    const events = yield* Events
     const { reads, writes } = yield* RequestQueues
     const heldUntilSent = holdUntilSent(yield* MemoryBudget)
     const inQueue =
@@ -108,6 +110,9 @@ export const layer = Layer.unwrap(
           )
           return Effect.map(body, json)
         },
+        order: ({ payload }) => Effect.map(writing(credentials.order(payload)), (data) => ({ data })),
+        events: ({ query }) =>
+          Effect.map(reading(events.list({ limit: defaultLimit, ...query })), (data) => ({ data })),
         plan: ({ payload }) => Effect.map(reading(explain(payload)), (data) => ({ data })),
         get: ({ params }) => Effect.map(credentials.get(params.id), single),
         status: ({ params }) => Effect.map(reading(status(params.id)), (data) => ({ data })),

@@ -36,7 +36,7 @@ const { byok, health } = Api.groups
 const others = ["/", "/docs", "/openapi.json"] as const
 
 /** The methods that some path allows. */
-export const allowedMethods = ["GET", "HEAD", "POST", "PATCH", "DELETE"] as const
+export const allowedMethods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] as const
 
 /** A route by its method and the template of its path. */
 interface KnownRoute {

@@ -7,7 +7,7 @@ import type { IdempotencyKey } from "../domain/IdempotencyKey.ts"
 import type { CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
 import type { NewCredential } from "../domain/NewCredential.ts"
 import type { Provider } from "../domain/Provider.ts"
-import type { CredentialPage } from "./CredentialRepository.ts"
+import type { CredentialOrder, CredentialPage } from "./CredentialRepository.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
 /** Which credentials to list: of the default workspace and all providers unless they are given. */
@@ -15,6 +15,9 @@ export interface ListRequest extends Omit<CredentialPage, "workspace_id"> {
   readonly workspace_id?: WorkspaceId
   readonly provider?: Provider
 }
+
+/** The order of a provider's credentials: of the default workspace unless it is given. */
+export type OrderRequest = Omit<CredentialOrder, "workspace_id"> & Partial<Pick<CredentialOrder, "workspace_id">>
 
 /**
  * The operations on credentials on behalf of the `CurrentCaller`, as HTTP and the gateway call them.
@@ -58,6 +61,11 @@ export class Credentials extends Context.Service<
       id: CredentialId,
       changes: CredentialChanges
     ) => Answer<Credential, NotFound | InvalidParams, CurrentCaller>
+    /**
+     * Stores the order of all credentials of a workspace and provider. Fails with `InvalidParams` if the ids are not exactly
+     * theirs.
+     */
+    readonly order: (request: OrderRequest) => Answer<CredentialOrder, InvalidParams, CurrentCaller>
     /** Removes the credential and its key for good. Fails with `NotFound` if there is no such credential any more. */
     readonly delete: (id: CredentialId) => Answer<void, NotFound, CurrentCaller>
   }

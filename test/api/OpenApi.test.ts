@@ -23,7 +23,9 @@ const update = ["patch", "/api/v1/byok/{id}"] as const
 const remove = ["delete", "/api/v1/byok/{id}"] as const
 const plan = ["post", "/api/v1/byok/plan"] as const
 const status = ["get", "/api/v1/byok/{id}/status"] as const
-const operations = [create, list, plan, get, status, update, remove]
+const order = ["put", "/api/v1/byok/order"] as const
+const events = ["get", "/api/v1/byok/events"] as const
+const operations = [create, list, plan, order, events, get, status, update, remove]
 
 const fields = [
   ...["key", "provider", "name", "workspace_id", "allowed_api_key_hashes", "allowed_models", "allowed_user_ids"],
@@ -82,6 +84,8 @@ const errors: ReadonlyArray<
   [create, [...common, "InvalidParams", "Conflict", "CredentialDeleted", "PayloadTooLarge"]],
   [list, [...common, "InvalidParams"]],
   [plan, [...common, "InvalidParams", "PayloadTooLarge"]],
+  [order, [...common, "InvalidParams", "PayloadTooLarge"]],
+  [events, [...common, "InvalidParams"]],
   [get, [...common, "NotFound"]],
   [status, [...common, "NotFound"]],
   [update, [...common, "InvalidParams", "NotFound", "PayloadTooLarge"]],
@@ -110,7 +114,7 @@ layerLive(TestService.layer)("/openapi.json", (it) => {
   )
 
   it.effect(
-    "has the seven operations, each described and with a management key as bearer token, and two probes (sections 4 and 5)",
+    "has the nine operations, each described and with a management key as bearer token, and two probes (sections 4 and 5)",
     () =>
       Effect.gen(function* () {
         const found = yield* document

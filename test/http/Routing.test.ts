@@ -80,6 +80,8 @@ const wrongMethods: ReadonlyArray<readonly [method: string, path: string, allow:
   ...["/", "/health/live", "/health/ready", "/docs", "/openapi.json"].flatMap((path) =>
     ["POST", "PATCH", "DELETE", "PUT"].map((method) => [method, path, "GET, HEAD"] as const)
   ),
+  ["POST", "/api/v1/byok/order", "GET, HEAD, PUT, PATCH, DELETE"],
+  ["PUT", "/api/v1/byok/events", "GET, HEAD, PATCH, DELETE"],
   ["PUT", "/api/v1/byok/plan", "GET, HEAD, POST, PATCH, DELETE"],
   ["PUT", `/api/v1/byok/${unknownId}/status`, "GET, HEAD"],
   ["PUT", "/api/v1/byok/nonsense", ofItem],

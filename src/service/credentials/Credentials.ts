@@ -3,12 +3,12 @@ import { type Actor, CurrentActor, CurrentCaller } from "../../domain/CurrentCal
 import { InvalidParams, NotFound } from "../../domain/Errors.ts"
 import type { AccountId } from "../../domain/Identifiers.ts"
 import { CredentialRepository } from "../../port/CredentialRepository.ts"
-import { Credentials, type ListRequest } from "../../port/Credentials.ts"
+import { Credentials, type ListRequest, type OrderRequest } from "../../port/Credentials.ts"
 import { RequestTimeout, withDeadline } from "../../port/Deadline.ts"
 import { WorkspaceResolver } from "../../port/WorkspaceResolver.ts"
 import { makeCreate } from "./makeCreate.ts"
 import { makeUpdate } from "./makeUpdate.ts"
-import { workspaceIssue } from "./Ownership.ts"
+import { orderIssues, workspaceIssue } from "./Ownership.ts"
 
 /** A caller without an API key is the gateway in process, unless an operator's command is running. */
 const actorOf = ({ api_key_hash }: CurrentCaller["Service"], current: Actor): Actor => {
@@ -36,6 +36,14 @@ export const make = Effect.gen(function* () {
     return yield* repository.list(account_id, { ...page, workspace_id: workspace.value })
   })
 
+  const order = Effect.fnUntraced(function* (account_id: AccountId, { ids, provider, workspace_id }: OrderRequest) {
+    const workspace = yield* workspaces.resolve(account_id, workspace_id)
+    if (Option.isNone(workspace)) return yield* InvalidParams.of(workspaceIssue(workspace_id))
+    const ordered = { workspace_id: workspace.value, provider, ids }
+    const mismatch = yield* repository.reorder(account_id, ordered)
+    return Option.isNone(mismatch) ? ordered : yield* InvalidParams.of(...orderIssues(ids, mismatch.value))
+  })
+
   return Credentials.of({
     create: (input, idempotency_key) => asCaller((account_id) => create(account_id, input, idempotency_key)),
     get: (id) =>
@@ -47,6 +55,7 @@ export const make = Effect.gen(function* () {
       ),
     list: (request) => asCaller((account_id) => list(account_id, request)),
     update: (id, changes) => asCaller((account_id) => update(account_id, id, changes)),
+    order: (request) => asCaller((account_id) => order(account_id, request)),
     delete: (id) =>
       asCaller((account_id) =>
         Effect.flatMap(repository.delete(account_id, id), (existed) => (existed ? Effect.void : new NotFound()))

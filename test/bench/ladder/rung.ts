@@ -11,6 +11,7 @@ import { serverSettings } from "../../support/database/freshDatabase.ts"
 import { hashApiKey } from "../../../src/port/ApiKey.ts"
 import { ApiKeys } from "../../../src/port/ApiKeys.ts"
 import { Credentials } from "../../../src/port/Credentials.ts"
+import { Events } from "../../../src/port/Events.ts"
 import { Explanations } from "../../../src/port/Explanations.ts"
 import { Readiness } from "../../../src/port/Readiness.ts"
 import { account_id, seededId, workspace_id } from "../Bed.ts"
@@ -40,8 +41,10 @@ const stubs = Layer.mergeAll(
     get: () => Effect.succeed(credential),
     list: () => Effect.succeed({ credentials: [credential], total_count: 1 }),
     update: () => Effect.succeed(credential),
+    order: (request) => Effect.succeed({ workspace_id, ...request }),
     delete: () => Effect.void
   }),
+  Layer.mock(Events, {}),
   Layer.mock(Explanations, { verifies: true }),
   Layer.succeed(Readiness, { problems: Effect.succeed([]), warnings: Effect.succeed([]) })
 )

@@ -70,6 +70,8 @@ export const operationsOf = (url: string, token: string) => {
     update: (id: string, body: unknown, headers: ReadonlyArray<Header> = []) =>
       ask("patch", "/{id}", `/${id}`, [json, ...headers], body),
     delete: (id: string, headers?: ReadonlyArray<Header>) => ask("delete", "/{id}", `/${id}`, headers),
+    events: (query = "") => ask("get", "/events", `/events${query}`),
+    order: (body: unknown) => ask("put", "/order", "/order", [json], body),
     plan: (body: unknown) => ask("post", "/plan", "/plan", [json], body)
   }
 }

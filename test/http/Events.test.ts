@@ -1,0 +1,156 @@
+import { assert } from "@effect/vitest"
+import { Context, Effect, Layer } from "effect"
+import { CurrentActor } from "../../src/domain/CurrentCaller.ts"
+import { AuditLog } from "../../src/port/AuditLog.ts"
+import { Events } from "../../src/port/Events.ts"
+import { Accounts } from "../../src/service/accounts/Accounts.ts"
+import * as EventsLive from "../../src/service/audit/Events.ts"
+import { createdId, credentialIn, minimal, unknownId } from "../support/http/Bodies.ts"
+import { assertInvalid } from "../support/http/Refusal.ts"
+import { type Parts, type Tenant, TestService } from "../support/http/TestService.ts"
+import { eventually } from "../support/process/eventually.ts"
+import { layerLive } from "../support/process/layerLive.ts"
+
+interface Shown {
+  readonly id: string
+  readonly seq: number
+  readonly at: string
+  readonly action: string
+  readonly credential_id?: string
+  readonly provider?: string
+  readonly label?: string
+  readonly actor: { readonly kind: string; readonly api_key_hash?: string; readonly name?: string | null }
+}
+
+const events = (tenant: Tenant, query = "") =>
+  Effect.map(tenant.events(query), (answer) => {
+    assert.strictEqual(answer.status, 200, answer.body)
+    return (JSON.parse(answer.body) as { readonly data: ReadonlyArray<Shown> }).data
+  })
+const actionsOf = (found: ReadonlyArray<Shown>) => found.map(({ action }) => action)
+
+layerLive(TestService.layer)("GET /api/v1/byok/events", (it) => {
+  it.effect("says who deleted which key, by the name of the API key, the newest event first", () =>
+    Effect.gen(function* () {
+      const tenant = yield* TestService.newTenant
+      const answer = yield* tenant.create(minimal)
+      const [id, label] = [createdId(answer), String(credentialIn(answer)["label"])]
+      const { provider } = minimal
+      const other = createdId(yield* tenant.create(minimal))
+      yield* tenant.update(id, { key: "sk-9876543210-9876543210-WxYz" })
+      yield* tenant.delete(id)
+      const ofCredential = yield* events(tenant, `?credential_id=${id}`)
+      const [deleted, ...before] = ofCredential
+      const actor = { kind: "api_key", api_key_hash: tenant.management_key_hash, name: "first management key" }
+      assert.deepInclude(deleted, { action: "credential.delete", credential_id: id, provider, actor })
+      assert.deepStrictEqual(actionsOf(before), ["credential.update", "credential.rotate", "credential.create"])
+      assert.deepStrictEqual(
+        ofCredential.map(({ label }) => label),
+        ["sk-...WxYz", "sk-...WxYz", "sk-...WxYz", label]
+      )
+      assert.deepStrictEqual(
+        before.slice(0, 2).map(({ id, seq }) => id === `${seq}.0` || id === `${seq}.1`),
+        [true, true]
+      )
+      const all = yield* events(tenant)
+      assert.deepStrictEqual(actionsOf(all).slice(-3), ["account.create", "workspace.create", "api_key.issue"])
+      assert.lengthOf(all, 8)
+      assert.isTrue(all.some(({ credential_id }) => credential_id === other))
+      assert.isFalse(all.some((event) => "account_id" in event))
+      assert.deepStrictEqual(yield* events(tenant, `?credential_id=${unknownId}`), [])
+    })
+  )
+
+  it.effect("is read page by page in both directions, each event once", () =>
+    Effect.gen(function* () {
+      const tenant = yield* TestService.newTenant
+      for (let n = 0; n < 5; n++) yield* tenant.create(minimal)
+      const all = yield* events(tenant, "?limit=100")
+      const back: Array<Shown> = []
+      for (let page = yield* events(tenant, "?limit=2"); page.length > 0;) {
+        back.push(...page)
+        page = yield* events(tenant, `?limit=2&before=${page.at(-1)?.seq}`)
+      }
+      assert.deepStrictEqual(back, all)
+      const last = all[0]?.seq ?? 0
+      yield* eventually("the events are sealed", events(tenant, `?after=${last - 1}`), (found) => found.length === 1)
+      const onward: Array<Shown> = []
+      for (let page = yield* events(tenant, "?limit=2&after=0"); page.length > 0;) {
+        onward.push(...page)
+        page = yield* events(tenant, `?limit=2&after=${page.at(-1)?.seq}`)
+      }
+      const bySeq = [...all].sort((one, other) => one.seq - other.seq)
+      assert.deepStrictEqual(onward, bySeq)
+    })
+  )
+
+  it.effect("shows no name of an operator's user, and of a key that was imported or revoked its name still", () =>
+    Effect.gen(function* () {
+      const { revokeApiKey } = yield* Accounts
+      const [tenant, accounts] = [yield* TestService.newTenant, yield* Accounts]
+      const asOperator = Effect.provideService(CurrentActor, { kind: "cli", user: "canary-user" })
+      const { hash } = yield* asOperator(accounts.issueApiKey(tenant.account_id, { name: "of CI", management: true }))
+      yield* tenant.create(minimal)
+      yield* asOperator(revokeApiKey(hash))
+      const answer = yield* tenant.events()
+      assert.notInclude(answer.body, "canary-user")
+      assert.deepInclude((yield* events(tenant))[0], { action: "api_key.revoke", actor: { kind: "cli" } })
+    })
+  )
+
+  it.effect("refuses other parameters and values that are none (D48)", () =>
+    Effect.gen(function* () {
+      const tenant = yield* TestService.tenant
+      assertInvalid(
+        yield* tenant.events("?limit=101&before=x"),
+        {
+          path: ["limit"],
+          message: "must be an integer from 1 to 100, given once"
+        },
+        {
+          path: ["before"],
+          message: "must be an integer from 0 to 9007199254740991, given once"
+        }
+      )
+      assertInvalid(yield* tenant.events("?offset=1"), {
+        path: ["offset"],
+        message: "only credential_id, limit, before and after are parameters of events"
+      })
+    })
+  )
+
+  it.effect("shows nothing of another account, whatever is asked for (T6)", () =>
+    Effect.map(foreign, (found) => {
+      assert.deepStrictEqual(found, [])
+    })
+  )
+})
+
+/** What a stranger sees of the events of somebody else. */
+const foreign = Effect.gen(function* () {
+  const [owner, stranger] = [yield* TestService.newTenant, yield* TestService.newTenant]
+  const id = createdId(yield* owner.create(minimal))
+  const found = yield* Effect.forEach(["", `?credential_id=${id}`, "?after=0", "?before=1000000"], (query) =>
+    events(stranger, query)
+  )
+  return found.flat().filter(({ credential_id }) => credential_id === id)
+})
+
+/** A build that forgets whose events are read. */
+const forgetful = Effect.gen(function* () {
+  const parts = yield* Effect.context<Parts>()
+  const log = Context.get(parts, AuditLog)
+  const forgetting = Context.add(parts, AuditLog, {
+    ...log,
+    read: ({ account_id: _, ...page }) => log.read(page)
+  })
+  return Context.add(
+    parts,
+    Events,
+    yield* Effect.provideContext(Effect.provide(Events, Layer.fresh(EventsLive.layer)), forgetting)
+  )
+})
+
+layerLive(TestService.layerWith({ parts: forgetful }))("positive control: events of every account (T6)", (it) => {
+  it.effect("are found", () => Effect.map(foreign, (found) => assert.isNotEmpty(found)))
+})

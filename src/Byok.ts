@@ -1,8 +1,10 @@
 import { Effect, Layer } from "effect"
 import * as CipherLive from "./crypto/CipherLive.ts"
+import * as LinkKeysLive from "./crypto/LinkKeysLive.ts"
 import * as KeyEncryptionLive from "./wiring/KeyEncryptionLive.ts"
 import * as ReadinessLive from "./wiring/ReadinessLive.ts"
 import { RequestTimeout } from "./port/Deadline.ts"
+import { PublicUrl } from "./port/Links.ts"
 import * as MemoryBudget from "./port/MemoryBudget.ts"
 import { queueLimits, QueueLimits } from "./port/QueueLimits.ts"
 import { Accounts } from "./service/accounts/Accounts.ts"
@@ -10,9 +12,10 @@ import * as Checkpointing from "./service/audit/Checkpointing.ts"
 import * as Events from "./service/audit/Events.ts"
 import * as Credentials from "./service/credentials/Credentials.ts"
 import * as Explanations from "./service/routing/Explanations.ts"
+import { Links } from "./service/links/Links.ts"
 import { Router } from "./service/routing/Router.ts"
 import * as IdempotencyRecordExpiry from "./service/credentials/IdempotencyRecordExpiry.ts"
-import { readSettings, type Settings } from "./wiring/Settings.ts"
+import { publicUrlOf, readSettings, type Settings } from "./wiring/Settings.ts"
 
 /**
  * Everything except HTTP, configured by the given settings: the services and every port that they use. Their series are
@@ -24,14 +27,18 @@ export const layerWith = (settings: Settings) =>
     Layer.fresh(Credentials.layer),
     Layer.fresh(Layer.merge(Explanations.layer, Router.layer)),
     Layer.fresh(Accounts.layer),
+    Layer.fresh(Links.layer),
+    Links.expiry,
     ReadinessLive.layer,
     Checkpointing.layer,
     Events.layer,
     IdempotencyRecordExpiry.layer
   ).pipe(
+    Layer.provideMerge(LinkKeysLive.layer),
     Layer.provideMerge(CipherLive.layer),
     Layer.provideMerge(KeyEncryptionLive.withStores(settings)),
     Layer.provideMerge(Layer.succeed(RequestTimeout, settings.database.deadline)),
+    Layer.provideMerge(Layer.succeed(PublicUrl, publicUrlOf(settings))),
     Layer.provideMerge(MemoryBudget.layer(settings.memoryBudget)),
     Layer.provideMerge(Layer.succeed(QueueLimits, queueLimits(settings.database.queue)))
   )

@@ -6,6 +6,7 @@ import { credentialCommand } from "./CredentialCommand.ts"
 import { explainCommand } from "./ExplainCommand.ts"
 import { keyringCommand } from "./KeyringCommand.ts"
 import { leakCommand } from "./LeakCommand.ts"
+import { linkCommand } from "./LinkCommand.ts"
 import { migrateCommand } from "./MigrateCommand.ts"
 import { root } from "./Arguments.ts"
 import { serveCommand } from "./ServeCommand.ts"
@@ -19,6 +20,7 @@ export const byok = root.pipe(
     workspaceCommand,
     apiKeyCommand,
     credentialCommand,
+    linkCommand,
     keyringCommand,
     leakCommand,
     explainCommand,

@@ -2,7 +2,8 @@ import { Schema } from "effect"
 import { timestamp } from "./Credential.ts"
 import { ChangeableField } from "./CredentialChanges.ts"
 import { Actor, actorKinds } from "./CurrentCaller.ts"
-import { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "./Identifiers.ts"
+import { AccountId, ApiKeyHash, CredentialId, LinkId, WorkspaceId } from "./Identifiers.ts"
+import { Purpose } from "./Link.ts"
 import { StoredProvider } from "./Provider.ts"
 
 const event = <const Action extends string, const Fields extends Schema.Struct.Fields>(
@@ -32,6 +33,8 @@ export const AuditEvent = Schema.Union([
   event("workspace.delete", { account_id: AccountId, workspace_id: WorkspaceId }),
   event("api_key.issue", { account_id: AccountId, api_key_hash: ApiKeyHash, management: Schema.Boolean }),
   event("api_key.revoke", { account_id: AccountId, api_key_hash: ApiKeyHash }),
+  event("link.create", { account_id: AccountId, workspace_id: WorkspaceId, link_id: LinkId, purpose: Purpose }),
+  event("link.revoke", { account_id: AccountId, link_id: LinkId }),
   event("credential.create", credential),
   /** The members that differ, never their values, and the revision that the credential has since. */
   event("credential.update", { ...credential, revision: Schema.Int, fields: Schema.Array(ChangeableField) }),
@@ -86,11 +89,15 @@ export const AccountEvent = Schema.Struct({
   fields: Schema.optionalKey(Schema.Array(Schema.String).annotate({ description: "The members that were changed." })),
   credential_ids: Schema.optionalKey(Schema.Array(CredentialId).annotate({ description: "The new order." })),
   api_key_hash: Schema.optionalKey(ApiKeyHash),
+  link_id: Schema.optionalKey(LinkId),
+  purpose: Schema.optionalKey(Schema.String),
   actor: Schema.Struct({
     kind: Schema.Literals(actorKinds).annotate({
-      description: "An API key, the gateway (`in_process` or `gateway`), an operator (`cli`) or the service."
+      description:
+        "An API key, the owner of a key with a `link`, the gateway (`in_process` or `gateway`), an operator (`cli`) or the service."
     }),
     api_key_hash: Schema.optionalKey(ApiKeyHash),
+    link_id: Schema.optionalKey(LinkId),
     name: Schema.optionalKey(
       Schema.NullOr(Schema.String).annotate({ description: "The name of the API key; null if it is gone." })
     )

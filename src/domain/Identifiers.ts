@@ -36,6 +36,9 @@ export type WorkspaceId = typeof WorkspaceId.Type
 export const CredentialId = uuid("Identifier of the credential.").pipe(Schema.brand("CredentialId"))
 export type CredentialId = typeof CredentialId.Type
 
+export const LinkId = uuid("Identifier of the link.").pipe(Schema.brand("LinkId"))
+export type LinkId = typeof LinkId.Type
+
 /** A credential of an account. */
 export interface OwnedCredential {
   readonly account_id: AccountId

@@ -6,7 +6,8 @@ import { QueryParameters, ResourcePath } from "../api/Middleware.ts"
 import { timestamp } from "../domain/Credential.ts"
 import { Conflict, fixedMessage, InternalError, InvalidParams, ServiceUnavailable } from "../domain/Errors.ts"
 import { IdempotencyKey } from "../domain/IdempotencyKey.ts"
-import { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
+import { AccountId, ApiKeyHash, CredentialId, LinkId, WorkspaceId } from "../domain/Identifiers.ts"
+import { NewLink, Purpose } from "../domain/Link.ts"
 import { Provider } from "../domain/Provider.ts"
 import { Region } from "../domain/Region.ts"
 import { routingFields } from "../domain/routing/RoutingRequest.ts"
@@ -292,12 +293,51 @@ class AccountsGroup extends HttpApiGroup.make("accounts").add(
     .annotateMerge(summary("Revoke an API key; its next request is refused"))
 ) {}
 
+class LinksGroup extends HttpApiGroup.make("links").add(
+  HttpApiEndpoint.post("create", "/accounts/:id/links", {
+    params: inAccount,
+    payload: NewLink,
+    success: created(
+      Schema.Struct({
+        link_id: LinkId,
+        url: Schema.String.annotate({
+          description: "To send or show to the owner of a key; its secret is shown this once."
+        }),
+        expires_at: time
+      })
+    )
+  })
+    .middleware(GatewayBody)
+    .middleware(ResourcePath)
+    .annotateMerge(summary("Make a link with which the owner of a key adds, replaces or manages it in a browser")),
+  HttpApiEndpoint.get("list", "/accounts/:id/links", {
+    params: inAccount,
+    success: listOf({
+      link_id: LinkId,
+      purpose: Purpose,
+      workspace_id: WorkspaceId,
+      provider: Schema.NullOr(Provider),
+      credential_id: Schema.NullOr(CredentialId),
+      created_at: time,
+      expires_at: time
+    })
+  })
+    .middleware(ResourcePath)
+    .annotateMerge(summary("List the links of an account that are open")),
+  HttpApiEndpoint.delete("revoke", "/accounts/:id/links/:link_id", {
+    params: { id: AccountId, link_id: LinkId },
+    success: deleted
+  })
+    .middleware(ResourcePath)
+    .annotateMerge(summary("Revoke a link; its next request is refused"))
+) {}
+
 /** For the probes of a gateway that cannot reach the port. */
 class HealthGroup extends HttpApiGroup.make("health").add(ready) {}
 
 /** What a gateway in any language asks over the Unix socket. Answers hold provider keys: it is on no port. */
 export class GatewayApi extends HttpApi.make("byok-gateway")
-  .add(RoutesGroup, AccountsGroup)
+  .add(RoutesGroup, AccountsGroup, LinksGroup)
   .middleware(GatewayFailures)
   .prefix("/v1")
   .add(HealthGroup)

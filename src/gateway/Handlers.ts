@@ -12,6 +12,7 @@ import { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import { CurrentDeadline } from "../port/Deadline.ts"
 import { MemoryBudget } from "../port/MemoryBudget.ts"
 import { Accounts } from "../service/accounts/Accounts.ts"
+import { Links } from "../service/links/Links.ts"
 import {
   AccountGone,
   DefaultWorkspaceNotEmpty,
@@ -121,6 +122,22 @@ const health = HttpApiBuilder.group(
   })
 )
 
+const links = HttpApiBuilder.group(
+  GatewayApi,
+  "links",
+  Effect.fnUntraced(function* (handlers) {
+    const { create, list, revoke } = yield* Links
+    return handlers.handleAll({
+      create: ({ params, payload }) =>
+        Effect.map(Effect.catchTags(create(params.id, payload), notKnown), ({ url, ...made }) =>
+          dataOf({ ...made, url: Redacted.value(url) })
+        ),
+      list: ({ params }) => Effect.map(list(params.id), dataOf),
+      revoke: ({ params: { id, link_id } }) => Effect.as(Effect.catchTags(revoke(id, link_id), notKnown), deleted)
+    })
+  })
+)
+
 const body = Layer.effect(
   GatewayBody,
   Effect.map(MemoryBudget, (budget) => GatewayBody.of((app) => withJsonBody(budget, "gateway", "gateway", app)))
@@ -128,7 +145,7 @@ const body = Layer.effect(
 
 const asGateway = Layer.succeed(GatewayFailures, (app) => Effect.provideService(app, CurrentActor, { kind: "gateway" }))
 
-const groups = Layer.mergeAll(routes, accounts, health).pipe(
+const groups = Layer.mergeAll(routes, accounts, links, health).pipe(
   Layer.provide([body, asGateway]),
   Layer.provideMerge(Routes.layer),
   Layer.provide(OpenRoutes.layer)

@@ -19,13 +19,18 @@ const checksum = (body: string) => base62(BigInt(crc32(body)), 6)
 export const hashApiKey = (key: Redacted.Redacted, encoding: "utf8" | "latin1" = "utf8"): ApiKeyHash =>
   ApiKeyHash.make(hash("sha256", Buffer.from(Redacted.value(key), encoding)), { disableChecks: true })
 
-/** Formats 32 random bytes as an API key: prefix, 43 base62 digits, and CRC-32 of both in 6 base62 digits (D41). */
-export const formatApiKey = (bytes: Uint8Array, management: boolean): string => {
-  const body = (management ? "byok_mk_" : "byok_ak_") + base62(BigInt(`0x${Buffer.from(bytes).toString("hex")}`), 43)
+/** Formats 32 random bytes as a token: prefix, 43 base62 digits, and CRC-32 of both in 6 base62 digits (D41). */
+const formatToken = (bytes: Uint8Array, prefix: "byok_mk_" | "byok_ak_" | "byok_ln_"): string => {
+  const body = prefix + base62(BigInt(`0x${Buffer.from(bytes).toString("hex")}`), 43)
   return body + checksum(body)
 }
 
-const issuedForm = /^byok_[am]k_[0-9A-Za-z]{49}$/
+export const formatApiKey = (bytes: Uint8Array, management: boolean) =>
+  formatToken(bytes, management ? "byok_mk_" : "byok_ak_")
+
+export const formatLinkToken = (bytes: Uint8Array) => formatToken(bytes, "byok_ln_")
+
+const issuedForm = /^byok_(?:[am]k|ln)_[0-9A-Za-z]{49}$/
 
 /** Whether a token has the form of an issued API key and not its checksum: nobody can have such a key (D41). */
 export const hasWrongChecksum = (token: string): boolean =>

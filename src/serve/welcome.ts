@@ -1,14 +1,20 @@
 import { Console, Effect, Layer, Option, Redacted } from "effect"
 import { HttpServer } from "effect/http"
+import { PublicUrl } from "../port/Links.ts"
 import { Accounts } from "../service/accounts/Accounts.ts"
-import type { Settings } from "../wiring/Settings.ts"
+import { Links } from "../service/links/Links.ts"
+import { publicUrlOf, type Settings } from "../wiring/Settings.ts"
 
-const tryIt = (url: string, account_id: string, management_key: string) => `
+const tryIt = (url: string, account_id: string, management_key: string, manage_url: string) => `
 First start: created account ${account_id} with this management key, shown only once:
 
   ${management_key}
 
-Create a credential:
+Add a provider key in a browser, with a link that ends in a day:
+
+  ${manage_url}
+
+or create a credential from here:
 
   curl -i ${url}/api/v1/byok -H 'Authorization: Bearer ${management_key}' -H 'Content-Type: application/json' -d '{"provider":"openai","key":"sk-example-0123456789-AbCd","name":"My first key"}'
 
@@ -21,32 +27,36 @@ and read it back, with the id from the response:
  * Prints where the service listens, as text or as one JSON object. An empty embedded database also gets its first
  * account, whose management key is printed this once.
  */
-export const welcome = ({ databaseUrl, tls }: Settings, json: boolean) =>
+export const welcome = (settings: Settings, json: boolean) =>
   Layer.effectDiscard(
     Effect.gen(function* () {
       const { address } = yield* HttpServer.HttpServer
       if (address._tag === "UnixPathAddress") return
-      const accounts = yield* Accounts
+      const { databaseUrl, tls } = settings
+      const [accounts, links] = [yield* Accounts, yield* Links]
       const url = HttpServer.formatAddress(address).replace(/^http:/, Option.isSome(tls) ? "https:" : "http:")
       const { pid } = process
       if (!json) {
         yield* Console.log(`byok listens on ${url} as process ${pid}; its documentation is at ${url}/docs`)
       }
-      const first =
+      const firstAccount = Effect.gen(function* () {
+        const { account_id, management_key, workspace_id } = yield* accounts.createAccount("first account")
+        const link = links.create(account_id, { purpose: "manage", expires_in: 86_400 })
+        const { url } = yield* Effect.provideService(link, PublicUrl, publicUrlOf(settings, address.port))
+        const [key, manage_url] = [Redacted.value(management_key), Redacted.value(url)]
+        return { account_id, workspace_id, management_key: key, manage_url }
+      })
+      const created =
         Option.isNone(databaseUrl) && (yield* accounts.isEmpty)
-          ? Option.some(yield* accounts.createAccount("first account"))
+          ? Option.some(yield* Effect.orDie(firstAccount))
           : Option.none()
-      const created = Option.map(first, ({ account_id, management_key, workspace_id }) => ({
-        account_id,
-        workspace_id,
-        management_key: Redacted.value(management_key)
-      }))
       if (json) {
         const { port } = address
         const listening = { address: new URL(url).hostname.replace(/^\[(.*)\]$/, "$1"), port, url, pid }
         yield* Console.log(JSON.stringify({ ...listening, ...Option.getOrUndefined(created) }))
       } else if (Option.isSome(created)) {
-        yield* Console.log(tryIt(url, created.value.account_id, created.value.management_key))
+        const { account_id, manage_url, management_key } = created.value
+        yield* Console.log(tryIt(url, account_id, management_key, manage_url))
       }
     })
   )

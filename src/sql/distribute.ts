@@ -38,7 +38,8 @@ const keysOfNode: ReadonlyArray<ForeignKey> = [
 /** All foreign keys that distributing drops: a table that stays on the coordinator cannot refer to one that does not. */
 const droppedKeys: ReadonlyArray<ForeignKey> = [
   ...keysOfNode,
-  ["api_keys", "api_keys_account_id_fkey", "(account_id) REFERENCES accounts"]
+  ["api_keys", "api_keys_account_id_fkey", "(account_id) REFERENCES accounts"],
+  ["links", "links_account_id_fkey", "(account_id) REFERENCES accounts"]
 ]
 
 /** Those of some foreign keys that tables lack. */

@@ -22,6 +22,7 @@ export const servingRights: Rights = {
   keks: ["SELECT", "INSERT", "UPDATE"],
   pools: ["SELECT", "INSERT", "UPDATE"],
   credential_use: ["SELECT", "INSERT", "UPDATE"],
+  links: ["SELECT", "INSERT", "UPDATE", "DELETE"],
   credentials: ["SELECT", "INSERT", "UPDATE", "DELETE"],
   credential_parkings: ["SELECT", "INSERT", "UPDATE", "DELETE"],
   idempotency_records: ["SELECT", "INSERT", "UPDATE", "DELETE"]

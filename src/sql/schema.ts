@@ -32,6 +32,33 @@ export const schema: ReadonlyArray<string> = [
   )`,
   `CREATE INDEX api_keys_account ON api_keys (account_id)`,
 
+  // For the owners of keys. `hash` is that of the token. The private key of its key pair, to which browsers seal, is gone once a
+  // link has `ended`, and soon after it has expired.
+  `CREATE TABLE links (
+    id uuid NOT NULL,
+    account_id uuid NOT NULL REFERENCES accounts,
+    workspace_id uuid NOT NULL,
+    purpose text NOT NULL CHECK (purpose IN ('connect', 'replace', 'manage', 'view')),
+    provider text,
+    credential_id uuid,
+    return_url text CHECK (char_length(return_url) <= 2048),
+    hash bytea NOT NULL CHECK (octet_length(hash) = 32),
+    created_at timestamptz(3) NOT NULL,
+    expires_at timestamptz(3) NOT NULL,
+    ended text CHECK (ended IN ('used', 'revoked')),
+    public_key bytea CHECK (octet_length(public_key) = 65),
+    kek_id text,
+    wrapped_dek bytea,
+    sealed bytea,
+    PRIMARY KEY (account_id, id),
+    CONSTRAINT links_day CHECK (expires_at <= created_at + interval '1 day'),
+    CONSTRAINT links_credential CHECK ((credential_id IS NULL) = (purpose <> 'replace')),
+    CONSTRAINT links_keys CHECK (num_nulls(public_key, kek_id, wrapped_dek, sealed) IN (0, 4)),
+    CONSTRAINT links_over CHECK (ended IS NULL OR public_key IS NULL)
+  )`,
+  `CREATE INDEX links_hash ON links (hash)`,
+  `CREATE INDEX links_expiry ON links (expires_at)`,
+
   // Key-encryption keys. No credential may name a retired one: retiring also adds a constraint to `credentials`.
   `CREATE TABLE keks (
     id text PRIMARY KEY CHECK (id ~ '^[A-Za-z0-9._-]{1,64}$'),

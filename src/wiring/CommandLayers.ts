@@ -1,6 +1,7 @@
 import { Duration, Effect, Layer } from "effect"
 import { generateKeyring } from "../crypto/keyring/Keyring.ts"
 import * as CipherLive from "../crypto/CipherLive.ts"
+import * as LinkKeysLive from "../crypto/LinkKeysLive.ts"
 import * as RewrapperLive from "../crypto/RewrapperLive.ts"
 import * as SecureRandomLive from "../crypto/SecureRandomLive.ts"
 import { Accounts } from "../service/accounts/Accounts.ts"
@@ -8,14 +9,16 @@ import { Audit } from "../service/audit/Audit.ts"
 import * as Explanations from "../service/routing/Explanations.ts"
 import { LeakResponse } from "../service/credentials/LeakResponse.ts"
 import { RequestTimeout } from "../port/Deadline.ts"
+import { PublicUrl } from "../port/Links.ts"
 import { queueLimits, QueueLimits } from "../port/QueueLimits.ts"
 import * as Credentials from "../service/credentials/Credentials.ts"
 import { OperatorCredentials } from "../service/credentials/OperatorCredentials.ts"
+import { Links } from "../service/links/Links.ts"
 import { Rotation } from "../service/keyring/Rotation.ts"
 import * as KeyEncryptionLive from "./KeyEncryptionLive.ts"
 import * as KeyringLive from "./KeyringLive.ts"
 import * as Persistence from "./Persistence.ts"
-import { readSettings, type Settings } from "./Settings.ts"
+import { publicUrlOf, readSettings, type Settings } from "./Settings.ts"
 import { erasingRights, type Rights } from "../sql/inspectSession.ts"
 import * as TelemetryLive from "./TelemetryLive.ts"
 
@@ -62,6 +65,16 @@ export const rotation = fromSettings((settings) =>
   Rotation.layer.pipe(
     Layer.provide([RewrapperLive.layer, TelemetryLive.pushedMetrics(settings)]),
     Layer.provide(withKeys(settings))
+  )
+)
+
+/** Links for owners, whose private keys are sealed. */
+export const links = fromSettings((settings) =>
+  Links.layer.pipe(
+    Layer.provide(LinkKeysLive.layer),
+    Layer.provide(CipherLive.layer),
+    Layer.provide(withKeys(settings)),
+    Layer.merge(Layer.succeed(PublicUrl, publicUrlOf(settings)))
   )
 )
 

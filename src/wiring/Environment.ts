@@ -33,6 +33,13 @@ export const decodedBy = <A>(codec: Schema.Codec<A, string>, expected: string): 
 /** Any text. */
 export const text: Kind<string> = { read: Config.String, expected: "text" }
 
+const isHttp = ({ password, protocol, username }: URL) => /^https?:$/.test(protocol) && username + password === ""
+
+export const httpUrl = decodedBy(
+  Schema.URLFromString.check(Schema.makeFilter(isHttp)),
+  "an http or https URL without user and password"
+)
+
 export const trueOrFalse: Kind<boolean> = { read: Config.Boolean, expected: "true or false" }
 
 export const oneOf = <const Name extends string>(names: ReadonlyArray<Name>, expected: string): Kind<Name> =>

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto"
 import { Effect, Option, Redacted, Schema, SchemaTransformation } from "effect"
-import { decodedBy, oneOf, secret, setting, settingOr, text, trueOrFalse } from "./Environment.ts"
+import { decodedBy, httpUrl, oneOf, secret, setting, settingOr, text, trueOrFalse } from "./Environment.ts"
 
 /** The version of the program. */
 export const version = "1.0.0"
@@ -23,13 +23,6 @@ const isHeader = ([name, value]: readonly [string, string]) =>
 const headers = decodedBy(
   Pairs.check(Schema.makeFilter((found) => Object.entries(found).every(isHeader))),
   "headers such as name=value, separated by commas, their values percent-encoded"
-)
-
-const isEndpoint = ({ password, protocol, username }: URL) => /^https?:$/.test(protocol) && username + password === ""
-
-const endpoint = decodedBy(
-  Schema.URLFromString.check(Schema.makeFilter(isEndpoint)),
-  "an http or https URL without user and password"
 )
 
 const samplers = [
@@ -72,7 +65,7 @@ export const readServiceResource = Effect.gen(function* () {
 
 /** Telemetry that is pushed to a collector, by the variables of OpenTelemetry. Removes headers from the environment. */
 export const readOtlpSettings = Effect.gen(function* () {
-  const collector = yield* setting("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
+  const collector = yield* setting("OTEL_EXPORTER_OTLP_ENDPOINT", httpUrl)
   const given = yield* secret("OTEL_EXPORTER_OTLP_HEADERS", headers)
   const disabled = yield* settingOr("OTEL_SDK_DISABLED", trueOrFalse, false)
   const urlFor = Effect.fnUntraced(function* (signal: "traces" | "metrics") {

@@ -20,6 +20,7 @@ import { inspectSession, type Rights, servingRights } from "../sql/inspectSessio
 import { distribute, restoreForeignKeys } from "../sql/distribute.ts"
 import * as EmbeddedPostgres from "../sql/embedded/EmbeddedPostgres.ts"
 import * as KekRegistryLive from "../sql/keyring/KekRegistryLive.ts"
+import * as LinkRepositoryLive from "../sql/links/LinkRepositoryLive.ts"
 import * as LeakedKeysLive from "../sql/credentials/LeakedKeysLive.ts"
 import { type Migrating, openSchema, type SchemaState } from "../sql/Migrations.ts"
 import * as ParkingsLive from "../sql/routing/ParkingsLive.ts"
@@ -178,6 +179,7 @@ const repositories = Layer.mergeAll(
   CredentialUseLive.layer,
   KekRegistryLive.layer,
   LeakedKeysLive.layer,
+  LinkRepositoryLive.layer,
   ParkingsLive.layer,
   IdempotencyRecordsLive.layer,
   WorkspaceResolverLive.layer

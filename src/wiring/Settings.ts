@@ -2,6 +2,7 @@ import { ByteSize, Duration, Effect, Option, Schema, SchemaTransformation } from
 import { isKekId } from "../domain/Identifiers.ts"
 import {
   decodedBy,
+  httpUrl,
   type InvalidSetting,
   oneOf,
   refuse,
@@ -102,6 +103,11 @@ const pkcs11 = Effect.all({
 const table = Effect.all({
   host: settingOr("HOST", text, "127.0.0.1"),
   port: settingOr("PORT", whole(0, 65535), 3000),
+  /** Where browsers reach the service; where it listens, unless it is given. */
+  publicUrl: Effect.map(
+    setting("PUBLIC_URL", httpUrl),
+    Option.map(({ origin, pathname }) => origin + pathname.replace(/\/+$/, ""))
+  ),
   /** Whether other instances listen on the same port. */
   reusePort: settingOr("BYOK_REUSE_PORT", trueOrFalse, false),
   /** The server's own certificate and its key; none for plain HTTP. */
@@ -148,6 +154,13 @@ const table = Effect.all({
 export type TlsFiles = Option.Option.Value<Settings["tls"]>
 
 export type Settings = Readonly<Effect.Success<typeof table>>
+
+/** Where browsers reach the service: by default on this machine, at the port that it listens on. */
+export const publicUrlOf = ({ host, port, publicUrl, tls }: Settings, listening = port): string =>
+  Option.getOrElse(publicUrl, () => {
+    const name = /^(0\.0\.0\.0|::)$/.test(host) ? "localhost" : host.includes(":") ? `[${host}]` : host
+    return `http${Option.isSome(tls) ? "s" : ""}://${name}:${listening}`
+  })
 
 /** Whether the settings name a token, even incompletely. */
 export const namesToken = ({ pkcs11: { keys, module, pin, pinFile, token } }: Settings): boolean =>

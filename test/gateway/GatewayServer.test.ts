@@ -294,4 +294,34 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
       assert.deepStrictEqual(actors, [{ actor: "gateway" }])
     })
   )
+
+  it.effect("makes, lists and revokes links for the owners of keys", () =>
+    Effect.gen(function* () {
+      const { newTenant } = yield* TestService
+      const tenant = yield* newTenant
+      const path = yield* socketPath
+      yield* listening(path)
+      const links = `/v1/accounts/${tenant.account_id}/links`
+      const made = yield* ask(path, "POST", links, { purpose: "manage" })
+      assert.strictEqual(made.status, 201, made.text)
+      const { data } = JSON.parse(made.text) as { data: { link_id: string; url: string; expires_at: string } }
+      assert.match(data.url, /^http:\/\/127\.0\.0\.1:\d+\/keys#byok_ln_\w{49}$/)
+      const listed = yield* ask(path, "GET", links)
+      assert.include(listed.text, data.link_id)
+      assert.notInclude(listed.text, "byok_ln_")
+      assert.notInclude(listed.text, "public_key")
+      assert.strictEqual((yield* ask(path, "DELETE", `${links}/${data.link_id}`)).status, 200)
+      assert.deepStrictEqual(JSON.parse((yield* ask(path, "GET", links)).text), { data: [] })
+      const statuses = yield* Effect.forEach(
+        [
+          ask(path, "DELETE", `${links}/${tenant.account_id}`),
+          ask(path, "POST", `/v1/accounts/${data.link_id}/links`, { purpose: "view" }),
+          ask(path, "POST", links, { purpose: "replace", credential_id: tenant.account_id }),
+          ask(path, "POST", links, { purpose: "connect", expires_in: 90_000 })
+        ],
+        Effect.map(({ status }) => status)
+      )
+      assert.deepStrictEqual(statuses, [404, 404, 400, 400])
+    }).pipe(Effect.scoped)
+  )
 })

@@ -25,6 +25,18 @@ const good: Record<string, Row> = {
     created_at
   },
   api_keys: { hash: Buffer.alloc(32, 9), account_id: id(1), name: "n", management: true, created_at },
+  links: {
+    id: id(9),
+    account_id: id(1),
+    workspace_id: id(11),
+    purpose: "replace",
+    credential_id: id(1),
+    hash: Buffer.alloc(32),
+    created_at,
+    expires_at: created_at,
+    public_key: Buffer.alloc(65),
+    ...plainSealedKey()
+  },
   keks: { id: "kek-9", check_value: Buffer.alloc(16) },
   credential_parkings: {
     account_id: id(1),
@@ -65,6 +77,7 @@ const seed = (sql: SqlClient.SqlClient) =>
       yield* sql`INSERT INTO workspaces ${sql.insert(workspace)}`
     }
     yield* sql`INSERT INTO api_keys ${sql.insert({ ...good["api_keys"], hash: Buffer.alloc(32, 1) })}`
+    yield* sql`INSERT INTO links ${sql.insert({ ...good["links"], id: id(1) })}`
     yield* sql`INSERT INTO keks ${sql.insert({ ...good["keks"], id: "kek-1" })}`
     for (const account of [1, 2]) {
       const pool = {
@@ -138,6 +151,8 @@ const providers = values(
 const lists = (column: string) =>
   values(column, [times(101, "m"), ["m", null]], [null, [], [""], ["b", "a", "b", " ,"], times(100, "m")])
 
+const withoutKeys = { public_key: null, kek_id: null, wrapped_dek: null, sealed: null }
+
 /** Every constraint by table and name. */
 const constraints: Record<string, Record<string, Cases>> = {
   accounts: {
@@ -155,6 +170,25 @@ const constraints: Record<string, Record<string, Cases>> = {
     api_keys_hash_check: fixed("hash", 32),
     api_keys_account_id_fkey: values("account_id", [id(3)], [id(2)]),
     api_keys_name_check: names
+  },
+  links: {
+    links_pkey: values("id", [id(1)], [id(2)]),
+    links_account_id_fkey: values("account_id", [id(3)], [id(2)]),
+    links_purpose_check: {
+      refused: ["", "admin"].map((purpose) => ({ purpose, credential_id: null })),
+      accepted: [{ purpose: "manage", credential_id: null }]
+    },
+    links_credential: {
+      refused: [{ credential_id: null }, { purpose: "manage" }],
+      accepted: [{ purpose: "connect", credential_id: null }]
+    },
+    links_return_url_check: values("return_url", ["u".repeat(2049)], [null, "u".repeat(2048)]),
+    links_hash_check: fixed("hash", 32),
+    links_day: values("expires_at", [new Date(86_400_001)], [new Date(86_400_000)]),
+    links_ended_check: { refused: [{ ...withoutKeys, ended: "over" }], accepted: [{ ...withoutKeys, ended: "used" }] },
+    links_public_key_check: fixed("public_key", 65),
+    links_keys: { refused: [{ public_key: null }, { sealed: null }], accepted: [withoutKeys] },
+    links_over: { refused: [{ ended: "revoked" }], accepted: [{ ...withoutKeys, ended: "revoked" }] }
   },
   keks: {
     keks_pkey: values("id", ["kek-1"], ["KEK-1"]),
@@ -296,6 +330,9 @@ layer(MigratedLive)("the tables repeat the rules of the domain (sections 4.1 and
         "audit_entries.account_id",
         "audit_entries.operation",
         "api_keys.revoked_at",
+        "links.provider",
+        "links.return_url",
+        "links.ended",
         "keks.retired_at",
         "credential_parkings.until",
         "credential_use.last_leased_at",
@@ -310,6 +347,8 @@ layer(MigratedLive)("the tables repeat the rules of the domain (sections 4.1 and
         ].map((column) => `credentials.${column}`)
       ]
       const pairs: Record<string, string> = {
+        "links.credential_id": "links_credential",
+        ...Object.fromEntries(Object.keys(withoutKeys).map((column) => [`links.${column}`, "links_keys"])),
         "credential_use.last_failed_at": "credential_use_failed",
         "credential_use.last_failure": "credential_use_failed"
       }

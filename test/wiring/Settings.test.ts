@@ -57,6 +57,7 @@ const defaults: Plain = {
   sendTimeout: 10_000,
   drainDelay: 0,
   reusePort: false,
+  publicUrl: null,
   accessLog: false,
   "database.poolSize": 10,
   "database.connectTimeout": 1000,
@@ -155,6 +156,10 @@ const management = whole(0, 65535, "port")
 const settings: Record<string, Setting> = {
   HOST: text("host"),
   PORT: whole(0, 65535, "port"),
+  PUBLIC_URL: url([
+    ["https://keys.example", { publicUrl: "https://keys.example" }],
+    ["http://localhost:8080/byok/", { publicUrl: "http://localhost:8080/byok" }]
+  ]),
   MAX_CONNECTIONS: whole(1, 1_000_000, "maxConnections"),
   MEMORY_BUDGET: {
     good: [

@@ -9,7 +9,7 @@ import { mac } from "../credentials/findIdempotentResult.ts"
 
 /** What an operation names does not exist. */
 export class NotKnown extends Data.TaggedError("NotKnown")<{
-  readonly kind: "account" | "workspace" | "API key" | "credential"
+  readonly kind: "account" | "workspace" | "API key" | "credential" | "link"
 }> {}
 
 /** An API key with that hash exists already. */

@@ -10,10 +10,10 @@ import { makeCreate } from "./makeCreate.ts"
 import { makeUpdate } from "./makeUpdate.ts"
 import { orderIssues, workspaceIssue } from "./Ownership.ts"
 
-/** A caller without an API key is the gateway in process, unless an operator's command is running. */
+/** A caller without an API key is the gateway in process, unless somebody else is known to act. */
 const actorOf = ({ api_key_hash }: CurrentCaller["Service"], current: Actor): Actor => {
   if (api_key_hash !== undefined) return { kind: "api_key", api_key_hash }
-  return current.kind === "cli" ? current : { kind: "in_process" }
+  return current.kind === "service" ? { kind: "in_process" } : current
 }
 
 export const make = Effect.gen(function* () {

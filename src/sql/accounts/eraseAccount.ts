@@ -47,6 +47,7 @@ export const eraseAccount =
       const apiKeys = yield* sql<{ hash: ApiKeyHash; live: boolean }>`
         DELETE FROM api_keys WHERE account_id = ${account_id}
         RETURNING encode(hash, 'hex') AS hash, revoked_at IS NULL AS live`
+      yield* sql`DELETE FROM links WHERE account_id = ${account_id}`
       const workspaces = yield* sql<{ id: WorkspaceId }>`
         UPDATE workspaces SET deleted_at = ${DateTime.toDate(at)}
         WHERE account_id = ${account_id} AND deleted_at IS NULL RETURNING id`

@@ -3,14 +3,16 @@ import { Effect, Option } from "effect"
 import type { Statement } from "effect/sql"
 import type { AuditAct } from "../../domain/AuditEvent.ts"
 import { CurrentActor } from "../../domain/CurrentCaller.ts"
-import type { CredentialId } from "../../domain/Identifiers.ts"
+import type { CredentialId, LinkId } from "../../domain/Identifiers.ts"
 import type { Answer } from "../../port/DatabaseFailure.ts"
+import { LinkClosed } from "../../port/Links.ts"
 import { entryOf, insertEntry, wasRecorded } from "../audit/auditing.ts"
 import { compileOnce } from "../connection/compileOnce.ts"
 import type { ConnectionPool } from "../connection/ConnectionPool.ts"
 import { failureOf } from "../connection/DatabaseErrors.ts"
 import type { Operation, Query } from "../connection/Query.ts"
 import { type CredentialKey, cursorOf } from "../connection/rowOrder.ts"
+import { lockOpenLink, useLink } from "../links/openLinks.ts"
 import type { Confine, PoolKey } from "./poolRows.ts"
 
 export type ColumnType = "uuid" | "text" | "text[]" | "boolean" | "integer" | "bytea"
@@ -69,7 +71,7 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
   { ask, batch, distributed, sql }: ConnectionPool,
   write: Write<Values, Changed, E>
 ) => {
-  type Given = Values & { readonly operation: string; readonly entry: string }
+  type Given = Values & { readonly operation: string; readonly entry: string; readonly link_id?: LinkId }
   const {
     actsOf,
     change,
@@ -124,6 +126,13 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
   }
   const attempt = (given: Given): Query<ReadonlyArray<Changed>> =>
     distributed ? routed(given) : alone(valuesOf(given))
+  /** The link must be open, and is used up with the change or not at all. */
+  const byLink = Effect.fnUntraced(function* (given: Given, link_id: LinkId) {
+    if (!(yield* lockOpenLink(sql, given.account_id, link_id))) return []
+    const changed = yield* attempt(given)
+    if (changed.length > 0) yield* useLink(sql, given.account_id, link_id)
+    return changed
+  }, sql.withTransaction)
   /** The lock is a commit of its own, which waits for the replicas in case that of the earlier attempt did not. */
   const wasMade = ({ account_id, operation, provider, workspace_id }: Given) =>
     Effect.andThen(
@@ -133,12 +142,15 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
       wasRecorded(sql, account_id, operation)
     )
   const one = (given: Given) =>
-    Effect.flatMap(noneIfTaken(attempt(given)), (changed) => {
-      const [row] = changed
-      if (row !== undefined) return Effect.succeedSome(row)
-      const recalled = Effect.flatMap(wasMade(given), (was) => (was ? recall(given) : Effect.succeed([])))
-      return Effect.map(recalled, ([before]) => Option.fromUndefinedOr(before))
-    })
+    Effect.flatMap(
+      noneIfTaken(given.link_id === undefined ? attempt(given) : byLink(given, given.link_id)),
+      (changed) => {
+        const [row] = changed
+        if (row !== undefined) return Effect.succeedSome(row)
+        const recalled = Effect.flatMap(wasMade(given), (was) => (was ? recall(given) : Effect.succeed([])))
+        return Effect.map(recalled, ([before]) => Option.fromUndefinedOr(before))
+      }
+    )
 
   const batched = batch<Given, Option.Option<Changed>>({
     operation,
@@ -162,12 +174,27 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
     }
   })
 
+  const refuseClosed =
+    ({ account_id }: Given, link_id: LinkId) =>
+    (changed: Option.Option<Changed>) =>
+      Option.isSome(changed)
+        ? Effect.void
+        : Effect.flatMap(ask(lockOpenLink(sql, account_id, link_id), "links.check"), (isOpen) =>
+            isOpen ? Effect.void : Effect.die(new LinkClosed())
+          )
+
   /** What the write has changed; none if it changed nothing. */
   return (values: Values): Answer<Option.Option<Changed>, E> =>
     Effect.flatMap(CurrentActor, (actor) => {
-      const given: Given = { ...values, operation: operationOf(values), entry: entryOf(actor, actsOf(values)) }
+      const given: Given = {
+        ...values,
+        operation: operationOf(values),
+        entry: entryOf(actor, actsOf(values)),
+        ...(actor.kind === "link" ? { link_id: actor.link_id } : {})
+      }
       const byItself = Effect.suspend(() => ask(one(given), operation))
       const checked = refusal === undefined ? byItself : Effect.andThen(refusal(values), byItself)
-      return Effect.flatMap(batched(given), (changed) => (Option.isSome(changed) ? Effect.succeed(changed) : checked))
+      const written = actor.kind === "link" ? Effect.tap(byItself, refuseClosed(given, actor.link_id)) : batched(given)
+      return Effect.flatMap(written, (changed) => (Option.isSome(changed) ? Effect.succeed(changed) : checked))
     })
 }

@@ -16,11 +16,12 @@ export const fromBase62 = (text: string): bigint =>
   Array.from(text).reduce((value, digit) => value * 62n + BigInt(digits.indexOf(digit)), 0n)
 
 /** A key without its prefix. */
-export const withoutPrefix = (key: string): string => key.replace(/^byok_[ma]k_/, "")
+export const withoutPrefix = (key: string): string => key.replace(/^byok_(?:[ma]k|ln)_/, "")
 
 /** What is wrong with the form of an issued key (D41), nothing for a good one. */
-export const faultOf = (key: string, kind: "mk" | "ak"): string | undefined => {
-  const [, body = "", random = "", check = ""] = /^(byok_[ma]k_([0-9A-Za-z]{43}))([0-9A-Za-z]{6})$/.exec(key) ?? []
+export const faultOf = (key: string, kind: "mk" | "ak" | "ln"): string | undefined => {
+  const [, body = "", random = "", check = ""] =
+    /^(byok_(?:[ma]k|ln)_([0-9A-Za-z]{43}))([0-9A-Za-z]{6})$/.exec(key) ?? []
   if (!key.startsWith(`byok_${kind}_`)) return "prefix"
   if (body === "") return "length or digits"
   if (fromBase62(random) >= 2n ** 256n) return "more than 32 bytes"

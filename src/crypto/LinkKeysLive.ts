@@ -1,0 +1,57 @@
+import { AEAD_AES_256_GCM, CipherSuite, KDF_HKDF_SHA256, KEM_DHKEM_P256_HKDF_SHA256 } from "hpke"
+import { Effect, Layer, Redacted } from "effect"
+import { CredentialId } from "../domain/Identifiers.ts"
+import { encodeSealedFor, type Link } from "../domain/Link.ts"
+import type { SealingContext } from "../domain/SealedKey.ts"
+import { Cipher } from "../port/Cipher.ts"
+import { LinkKeys, NotForThisLink } from "../port/Links.ts"
+
+const suite = new CipherSuite(KEM_DHKEM_P256_HKDF_SHA256, KDF_HKDF_SHA256, AEAD_AES_256_GCM)
+
+/** What a private key is bound to: its link and purpose, in the place of the provider, of which no credential has such a one. */
+const contextOf = ({ account_id, link_id, purpose, workspace_id }: Link): SealingContext => ({
+  account_id,
+  workspace_id,
+  id: CredentialId.make(link_id),
+  provider: `byok-link/${purpose}`,
+  disabled: false,
+  is_fallback: false,
+  is_required: false,
+  is_byok_only: false,
+  allowed_api_key_hashes: null,
+  allowed_models: null,
+  allowed_user_ids: null,
+  declared_region: null,
+  declared_zdr: null
+})
+
+export const layer = Layer.effect(
+  LinkKeys,
+  Effect.map(Cipher, ({ read, seal }) => ({
+    make: Effect.fnUntraced(function* (link) {
+      const { privateKey, publicKey } = yield* Effect.promise(() => suite.GenerateKeyPair(true))
+      const public_key = yield* Effect.promise(() => suite.SerializePublicKey(publicKey))
+      const bytes = yield* Effect.promise(() => suite.SerializePrivateKey(privateKey))
+      const text = Redacted.make(Buffer.from(bytes).toString("base64"))
+      bytes.fill(0)
+      return { public_key, private_key: yield* seal(text, contextOf(link)) }
+    }),
+    open: Effect.fnUntraced(function* (link, private_key, { ciphertext, enc }, target) {
+      const refused = () => new NotForThisLink()
+      const decode = (text: Buffer) => Buffer.from(text.toString("latin1"), "base64")
+      const bytes = yield* Effect.mapError(read(private_key, contextOf(link), decode), refused)
+      const aad = Buffer.from(encodeSealedFor(target))
+      const opened = yield* Effect.tryPromise({
+        try: async () => {
+          // The library takes the public key from the private one, so that one must be extractable.
+          const key = await suite.DeserializePrivateKey(bytes, true)
+          return Buffer.from(await suite.Open(key, enc, ciphertext, { aad }))
+        },
+        catch: refused
+      }).pipe(Effect.ensuring(Effect.sync(() => bytes.fill(0))))
+      const key = Redacted.make(opened.toString("utf8"))
+      opened.fill(0)
+      return key
+    })
+  }))
+)

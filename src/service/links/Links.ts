@@ -1,0 +1,92 @@
+import { Context, DateTime, Effect, Layer, Option, Redacted } from "effect"
+import { SecureRandom } from "effect/crypto"
+import { InvalidParams } from "../../domain/Errors.ts"
+import { type AccountId, LinkId } from "../../domain/Identifiers.ts"
+import type { Link, NewLink, SealedFor } from "../../domain/Link.ts"
+import { AccountRepository } from "../../port/AccountRepository.ts"
+import { formatLinkToken, hashApiKey } from "../../port/ApiKey.ts"
+import { CredentialRepository } from "../../port/CredentialRepository.ts"
+import { LinkKeys, LinkRepository, NotForThisLink, PublicUrl } from "../../port/Links.ts"
+import { NotKnown } from "../accounts/Accounts.ts"
+import { workspaceIssue } from "../credentials/Ownership.ts"
+import { repeatInBackground } from "../repeatInBackground.ts"
+
+const foreignCredential = InvalidParams.of({ path: ["credential_id"], message: "is not a credential of this account" })
+
+/** Links for the owners of keys, who have no key of ours. */
+export class Links extends Context.Service<Links>()("byok/Links", {
+  make: Effect.gen(function* () {
+    const accounts = yield* AccountRepository
+    const credentials = yield* CredentialRepository
+    const keys = yield* LinkKeys
+    const random = yield* SecureRandom.SecureRandom
+    const repository = yield* LinkRepository
+
+    /** The workspace that a link is for; fails for one that create would refuse. */
+    const workspaceOf = Effect.fnUntraced(function* (account_id: AccountId, { credential_id, workspace_id }: NewLink) {
+      const workspaces = yield* accounts.listWorkspaces(account_id)
+      if (workspaces.length === 0) return yield* new NotKnown({ kind: "account" })
+      if (credential_id !== undefined) {
+        const found = yield* credentials.findById(account_id, credential_id)
+        return Option.isSome(found) ? found.value.workspace_id : yield* foreignCredential
+      }
+      const wanted = workspaces.find(
+        (one) =>
+          one.deleted_at === null && (workspace_id === undefined ? one.is_default : one.workspace_id === workspace_id)
+      )
+      return wanted?.workspace_id ?? (yield* InvalidParams.of(workspaceIssue(workspace_id)))
+    })
+
+    return {
+      /** The link's secret is in the fragment of `url`, which browsers send to nobody. It is shown only here. */
+      create: Effect.fn("Links.create")(function* (account_id: AccountId, asked: NewLink) {
+        const created_at = yield* DateTime.now
+        const link: Link = {
+          link_id: LinkId.make(yield* random.uuidV7()),
+          account_id,
+          workspace_id: yield* workspaceOf(account_id, asked),
+          purpose: asked.purpose,
+          provider: asked.provider ?? null,
+          credential_id: asked.credential_id ?? null,
+          return_url: asked.return_url ?? null,
+          created_at,
+          expires_at: DateTime.add(created_at, { seconds: asked.expires_in })
+        }
+        const token = Redacted.make(formatLinkToken(yield* random.randomBytes(32)))
+        const pair = asked.purpose === "view" ? undefined : yield* Effect.orDie(keys.make(link))
+        const stored = yield* repository.insert(link, hashApiKey(token), pair)
+        if (!stored) return yield* new NotKnown({ kind: "account" })
+        const url = Redacted.make(`${yield* PublicUrl}/keys#${Redacted.value(token)}`)
+        return { link_id: link.link_id, url, expires_at: link.expires_at }
+      }),
+      /** The links that may still be used. */
+      list: repository.list,
+      revoke: Effect.fnUntraced(function* (account_id: AccountId, link_id: LinkId) {
+        const known = yield* repository.revoke(account_id, link_id)
+        return known ? { link_id } : yield* new NotKnown({ kind: "link" })
+      }),
+      /** A link by its token, whatever its state. */
+      find: (token: Redacted.Redacted) => repository.find(hashApiKey(token, "latin1")),
+      namesOf: repository.namesOf,
+      /** Opens what a browser sealed. A key pair serves once: the next one takes its place before anything is opened. */
+      open: Effect.fnUntraced(function* (
+        link: Link,
+        sealed: Parameters<LinkKeys["Service"]["open"]>[2],
+        target: Pick<SealedFor, "credential_id" | "provider">
+      ) {
+        const replaced = yield* repository.replaceKeys(link, yield* Effect.orDie(keys.make(link)))
+        if (Option.isNone(replaced)) return yield* new NotForThisLink()
+        return yield* keys.open(link, replaced.value, sealed, { ...link, ...target })
+      })
+    }
+  })
+}) {
+  static readonly layer = Layer.effect(this, this.make)
+
+  /** Deletes what links leave behind, until the service stops. */
+  static readonly expiry = Layer.effectDiscard(
+    Effect.flatMap(LinkRepository, ({ forget }) =>
+      repeatInBackground("1 minute", forget, "Links that are over could not be cleared")
+    )
+  )
+}

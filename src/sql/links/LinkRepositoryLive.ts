@@ -1,0 +1,111 @@
+import { DateTime, Effect, Layer, Option } from "effect"
+import type { AuditAct } from "../../domain/AuditEvent.ts"
+import type { AccountId, ApiKeyHash, LinkId } from "../../domain/Identifiers.ts"
+import type { Link } from "../../domain/Link.ts"
+import type { SealedKey } from "../../domain/SealedKey.ts"
+import { type FoundLink, type LinkKeyPair, LinkRepository } from "../../port/Links.ts"
+import { lockApiKeys } from "../accounts/eraseAccount.ts"
+import { record } from "../audit/auditing.ts"
+import { Database } from "../connection/Database.ts"
+import { keyColumns, lockOpenLink, noKeys, revokeLink } from "./openLinks.ts"
+
+type Row = Omit<FoundLink, "created_at" | "expires_at"> & { readonly created_at: Date; readonly expires_at: Date }
+
+const linkOf = (row: Row): FoundLink => ({
+  ...row,
+  created_at: DateTime.fromDateUnsafe(row.created_at),
+  expires_at: DateTime.fromDateUnsafe(row.expires_at)
+})
+
+const bytes = (hash: ApiKeyHash) => Buffer.from(hash, "hex")
+
+export const layer = Layer.effect(
+  LinkRepository,
+  Effect.map(Database, ({ background, reads, writes }) => {
+    const { ask, sql } = writes
+    const columns = sql`
+      id AS link_id, account_id, workspace_id, purpose, provider, credential_id, return_url, created_at, expires_at,
+      coalesce(ended, CASE WHEN expires_at <= now() THEN 'expired' ELSE 'open' END) AS state, public_key`
+
+    /** An insert that is asked again finds its own row. */
+    const insert = Effect.fnUntraced(function* (link: Link, hash: ApiKeyHash, keys: LinkKeyPair | undefined) {
+      const { account_id, credential_id, link_id, provider, purpose, return_url, workspace_id } = link
+      yield* lockApiKeys(writes, account_id, "_shared")
+      const [inserted] = yield* sql<{ is_new: boolean }>`
+        INSERT INTO links (id, account_id, workspace_id, purpose, provider, credential_id, return_url, hash, created_at,
+          expires_at, ${sql.csv(keyColumns)})
+        SELECT ${link_id}::uuid, id, ${workspace_id}::uuid, ${purpose}, ${provider}::text, ${credential_id}::uuid,
+          ${return_url}::text, ${bytes(hash)}::bytea, ${DateTime.toDate(link.created_at)}::timestamptz,
+          ${DateTime.toDate(link.expires_at)}::timestamptz, ${keys?.public_key ?? null}::bytea,
+          ${keys?.private_key.kek_id ?? null}::text, ${keys?.private_key.wrapped_dek ?? null}::bytea,
+          ${keys?.private_key.sealed ?? null}::bytea
+        FROM accounts WHERE id = ${account_id}
+        ON CONFLICT (account_id, id) DO UPDATE SET id = excluded.id RETURNING xmax = 0 AS is_new`
+      const act: AuditAct = { action: "link.create", account_id, workspace_id, link_id, purpose }
+      if (inserted?.is_new === true) yield* record(sql, [act])
+      return inserted !== undefined
+    }, sql.withTransaction)
+
+    const revoke = Effect.fnUntraced(function* (account_id: AccountId, link_id: LinkId) {
+      if (yield* revokeLink(sql, account_id, link_id)) {
+        yield* record(sql, [{ action: "link.revoke", account_id, link_id }])
+        return true
+      }
+      return (yield* sql`SELECT 1 FROM links WHERE account_id = ${account_id} AND id = ${link_id}`).length > 0
+    }, sql.withTransaction)
+
+    const replaceKeys = Effect.fnUntraced(function* (
+      { account_id, link_id }: Link,
+      { private_key, public_key }: LinkKeyPair
+    ) {
+      if (!(yield* lockOpenLink(sql, account_id, link_id))) return Option.none()
+      const one = sql`account_id = ${account_id} AND id = ${link_id}`
+      const [before] = yield* sql<SealedKey & { readonly public_key: Uint8Array }>`
+        SELECT ${sql.csv(keyColumns)} FROM links WHERE ${one} AND public_key <> ${public_key}`
+      if (before === undefined) return Option.none()
+      yield* sql`UPDATE links SET ${sql.update({ public_key, ...private_key })} WHERE ${one}`
+      return Option.some(before)
+    }, sql.withTransaction)
+
+    return LinkRepository.of({
+      insert: (link, hash, keys) => ask(insert(link, hash, keys), "links.insert"),
+      list: (account_id) =>
+        Effect.map(
+          reads.ask(
+            reads.sql<Row>`
+              SELECT ${columns} FROM links WHERE account_id = ${account_id} AND ended IS NULL AND expires_at > now()
+              ORDER BY created_at, id LIMIT 1000`,
+            "links.list"
+          ),
+          (rows) => rows.map(linkOf)
+        ),
+      revoke: (account_id, link_id) => ask(revoke(account_id, link_id), "links.revoke"),
+      find: (hash) =>
+        Effect.map(
+          reads.ask(reads.sql<Row>`SELECT ${columns} FROM links WHERE hash = ${bytes(hash)}`, "links.find"),
+          ([row]) => Option.map(Option.fromUndefinedOr(row), linkOf)
+        ),
+      namesOf: ({ account_id, workspace_id }) =>
+        Effect.map(
+          reads.ask(
+            reads.sql<{ account_name: string; workspace_name: string }>`
+              SELECT accounts.name AS account_name, workspaces.name AS workspace_name
+              FROM accounts JOIN workspaces ON workspaces.account_id = accounts.id
+              WHERE accounts.id = ${account_id} AND workspaces.account_id = ${account_id} AND workspaces.id = ${workspace_id}`,
+            "links.names"
+          ),
+          ([row]) => Option.fromUndefinedOr(row)
+        ),
+      replaceKeys: (link, next) => ask(replaceKeys(link, next), "links.replace_keys"),
+      forget: Effect.asVoid(
+        background.ask(
+          background.sql`
+            WITH over AS (DELETE FROM links WHERE expires_at < now() - interval '7 days')
+            UPDATE links SET ${noKeys(background.sql)}
+            WHERE expires_at BETWEEN now() - interval '7 days' AND now() AND public_key IS NOT NULL`,
+          "links.forget"
+        )
+      )
+    })
+  })
+)

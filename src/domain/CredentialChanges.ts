@@ -4,7 +4,7 @@ import { type Credential, type FixedName, fixedNames, inputFields } from "./Cred
 import { InvalidParams } from "./Errors.ts"
 import type { Issue } from "./Issue.ts"
 import { RawKey } from "./KeyHygiene.ts"
-import { malformedKey, readKeyMaterial } from "./KeyMaterial.ts"
+import { leakedKey, malformedKey, readKeyMaterial } from "./KeyMaterial.ts"
 import { labelOf } from "./Label.ts"
 import { flagConflicts } from "./NewCredential.ts"
 import { takesKeyMaterial } from "./Provider.ts"
@@ -47,8 +47,8 @@ export type ChangeableField = typeof ChangeableField.Type
 export interface StoredKey {
   /** Whether the key of the changes is the stored one. */
   readonly isGiven?: boolean
-  /** Whether it is marked as leaked, and the key of the changes is another one with the same secret. */
-  readonly leaksInto?: boolean
+  /** Whether the key of the changes holds a secret that is marked as leaked. */
+  readonly isLeaked?: boolean
   /** The region that the stored key names. */
   readonly region?: Region | null
 }
@@ -59,11 +59,6 @@ export interface ChangedCredential {
   readonly fields: ReadonlyArray<ChangeableField>
   /** Whether key or policy changed, so the key must be sealed again. */
   readonly mustSeal: boolean
-}
-
-const leakedKey: Issue = {
-  path: ["key"],
-  message: "must not hold the secret of the stored key, which is marked as leaked"
 }
 
 const isEqual = (one: unknown, other: unknown): boolean =>
@@ -79,7 +74,7 @@ const isEqual = (one: unknown, other: unknown): boolean =>
 export const changeCredential = (
   stored: Credential,
   { key, ...changes }: CredentialChanges,
-  { isGiven = false, leaksInto = false, region: storedRegion = null }: StoredKey
+  { isGiven = false, isLeaked = false, region: storedRegion = null }: StoredKey
 ): Result.Result<ChangedCredential, ReadonlyArray<Issue>> => {
   const { provider } = stored
   const given = key === undefined ? Option.none() : readKeyMaterial(provider, key)
@@ -102,7 +97,7 @@ export const changeCredential = (
   const issues = [
     ...moved.map((member) => ({ path: [member], message: "cannot be changed" })),
     ...flagConflicts(credential, changes),
-    ...(leaksInto ? [leakedKey] : []),
+    ...(isLeaked ? [leakedKey] : []),
     ...(isMalformed ? [malformedKey] : regionConflicts(provider, declared_region ?? null, keyRegion))
   ]
   if (issues.length > 0) return Result.fail(issues)

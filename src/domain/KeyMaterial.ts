@@ -36,6 +36,12 @@ export const malformedKey: Issue = {
     "must be a plain key or a JSON object with a non-empty api_key and, if it has a region, one of global, europe, us or eu"
 }
 
+/** What is wrong with a key that a leak search with `--park` has found in a credential of the account. */
+export const leakedKey: Issue = {
+  path: ["key"],
+  message: "must not hold a secret that is marked as leaked in this account"
+}
+
 export const parseJson = (text: string): unknown => Result.getOrUndefined(Result.try(() => JSON.parse(text) as unknown))
 
 /** Every string value inside JSON text, with the name of its member; none if it is not JSON. */
@@ -80,8 +86,9 @@ export const hiddenSecretsIn = (provider: string, key: Redacted.Redacted): Reado
 /** Secrets of fewer characters may be equal by chance. */
 const shortestShared = 8
 
-/** Whether two keys of a provider have a secret in common, whatever is around it. */
+/** Whether two keys of a provider are equal or have a secret in common, whatever is around it. */
 export const haveCommonSecret = (provider: string, one: Redacted.Redacted, other: Redacted.Redacted): boolean => {
+  if (Redacted.value(one) === Redacted.value(other)) return true
   const secrets = new Set(hiddenSecretsIn(provider, one).map((secret) => secret.trim()))
   return hiddenSecretsIn(provider, other).some(
     (secret) => secret.trim().length >= shortestShared && secrets.has(secret.trim())

@@ -19,8 +19,6 @@ export interface StoredCredential {
   /** Counts its provider keys from 1. */
   readonly key_version: number
   readonly workspace_deleted: boolean
-  /** Whether its current key is marked as leaked. */
-  readonly leaked: boolean
 }
 
 /** A change of a credential, to be stored only if the credential still has the revision that was read. */

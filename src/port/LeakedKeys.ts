@@ -26,7 +26,7 @@ export interface FoundKey extends OwnedCredential {
   readonly key_version: number
 }
 
-/** The sealed keys of all accounts. Only for the search for a leaked key. */
+/** The sealed keys of all accounts, for the search for a leaked key, and those of one account that are marked as leaked. */
 export class LeakedKeys extends Context.Service<
   LeakedKeys,
   {
@@ -49,6 +49,8 @@ export class LeakedKeys extends Context.Service<
       readonly searched: number
       readonly park: boolean
     }) => Answer<ReadonlyArray<boolean>>
+    /** The keys of the account that are marked, with one of the labels or an inconclusive one. */
+    readonly marked: (account_id: AccountId, labels: ReadonlyArray<string>) => Answer<ReadonlyArray<Suspect>>
     /** Ends the mark that the current key of a credential has leaked, if it has one. None if the account has no such credential. */
     readonly clear: (account_id: AccountId, id: CredentialId) => Answer<Option.Option<FoundKey>>
   }

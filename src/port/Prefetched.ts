@@ -11,6 +11,8 @@ export interface Prefetched {
   readonly account_id: AccountId
   /** The account's default workspace, null if it is deleted; undefined if it was not read. */
   readonly default_workspace_id?: WorkspaceId | null
+  /** Whether a key of the account is marked as leaked, or was when it was replaced; undefined if that was not read. */
+  readonly has_marks?: boolean
   /** The credential that the request asks for; none if the account has no such credential. */
   readonly credential?: { readonly id: CredentialId; readonly found: Option.Option<Credential> }
 }
@@ -40,4 +42,15 @@ export const findDefaultWorkspace = (
     known?.account_id === account_id && known.default_workspace_id !== undefined
       ? Effect.succeed(Option.fromNullishOr(known.default_workspace_id))
       : ask({ account_id })
+  )
+
+/** Asks whether a key of the account is marked as leaked unless that was read with the caller's API key. */
+export const findMarks = (
+  account_id: AccountId,
+  ask: (of: { readonly account_id: AccountId }) => Answer<Option.Option<boolean>>
+): Answer<boolean> =>
+  Effect.flatMap(Prefetched, (known) =>
+    known?.account_id === account_id && known.has_marks !== undefined
+      ? Effect.succeed(known.has_marks)
+      : Effect.map(ask({ account_id }), Option.isSome)
   )

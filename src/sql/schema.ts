@@ -152,6 +152,9 @@ export const schema: ReadonlyArray<string> = [
     CONSTRAINT credential_parkings_leaked CHECK (cause <> 'leaked' OR (model = '' AND until IS NULL))
   )`,
 
+  // A create looks for marks of its account.
+  `CREATE INDEX credential_parkings_leaked ON credential_parkings (account_id) WHERE cause = 'leaked'`,
+
   // When routers last used a credential, which decides nothing.
   `CREATE TABLE credential_use (
     account_id uuid NOT NULL,

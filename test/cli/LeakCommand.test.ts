@@ -6,7 +6,8 @@ import { adminClient, migratedDatabase } from "../support/database/freshDatabase
 import { labelOf } from "../../src/domain/Label.ts"
 import { eventsIn } from "../support/database/auditEntries.ts"
 import { databaseContent, leakOf } from "../support/keys/leakSearch.ts"
-import { bearer, json, send } from "../support/http/HttpProbe.ts"
+import { createdId } from "../support/http/Bodies.ts"
+import { bearer, create, json, operationsOf, send } from "../support/http/HttpProbe.ts"
 import { ringOf } from "../support/keys/keyrings.ts"
 import { createAccount, onlyObject, textIn } from "../support/process/CommandLine.ts"
 import { runCommand } from "../support/process/runCommand.ts"
@@ -172,8 +173,27 @@ describe("byok leak find and clear", () => {
       const replace = (key: string) => request("PATCH", { key })
       const wrapped = yield* replace(JSON.stringify({ api_key: plain }))
       assert.strictEqual(wrapped.status, 400)
-      assert.include(wrapped.body, "must not hold the secret of the stored key, which is marked as leaked")
-      assert.strictEqual((yield* replace(plain)).status, 200, "the stored key itself, whose mark stays")
+      const refusal = '"path":["key"],"message":"must not hold a secret that is marked as leaked in this account"'
+      assert.include(wrapped.body, refusal)
+      const same = yield* replace(plain)
+      assert.strictEqual(same.status, 400)
+      assert.include(same.body, refusal)
+      const createWith = ({ management_key }: typeof one, provider: string, key: string) =>
+        create(url, management_key, { provider, key })
+      for (const [provider, key] of [
+        [one.provider, plain],
+        ["azure", plain],
+        ["openai", JSON.stringify({ api_key: plain })],
+        ["amazon-bedrock", JSON.stringify({ accessKeyId: "AKIA-fake", secretAccessKey: plain })]
+      ] as const) {
+        const refused = yield* createWith(one, provider, key)
+        assert.strictEqual(refused.status, 400, provider)
+        assert.include(refused.body, refusal)
+        assert.notInclude(refused.body, plain)
+      }
+      assert.strictEqual((yield* createWith(one, "azure", `${plain}x`)).status, 201, "control: another key")
+      const elsewhere = createdId(yield* createWith(other, "azure", plain))
+      assert.strictEqual((yield* operationsOf(url, other.management_key).delete(elsewhere)).status, 200, "control")
       assert.deepStrictEqual(yield* parked, { [id]: [1, true], [otherId]: [1, false] })
       const patched = yield* replace(`${plain}-replaced`)
       assert.strictEqual(patched.status, 200)

@@ -180,8 +180,7 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
           sealed: hex(sealed),
           revision: 2,
           key_version: 2,
-          workspace_deleted: false,
-          leaked: false
+          workspace_deleted: false
         })
       }),
     { arbitrary: { runs: 20 } }

@@ -31,7 +31,8 @@ export const importCredential = Effect.fnUntraced(function* (body: unknown, salt
 })
 
 /**
- * Makes the check of a record, which fails with everything that its import would be refused for. It counts the records that
+ * Makes the check of a record, which fails with everything that its import would be refused for, except a leaked key: it
+ * opens none. It counts the records that
  * it has let pass, as they leave less room for others.
  */
 export const makeImportCheck = Effect.fnUntraced(function* (account_id: AccountId, salt: Uint8Array) {

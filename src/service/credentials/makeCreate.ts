@@ -3,6 +3,7 @@ import { SecureRandom } from "effect/crypto"
 import { InvalidParams } from "../../domain/Errors.ts"
 import type { IdempotencyKey } from "../../domain/IdempotencyKey.ts"
 import { type AccountId, CredentialId } from "../../domain/Identifiers.ts"
+import { leakedKey } from "../../domain/KeyMaterial.ts"
 import { labelOf } from "../../domain/Label.ts"
 import type { NewCredential } from "../../domain/NewCredential.ts"
 import { Cipher } from "../../port/Cipher.ts"
@@ -14,6 +15,7 @@ import {
 } from "../../port/CredentialRepository.ts"
 import type { Answer } from "../../port/DatabaseFailure.ts"
 import { idempotencyRecordOf, makeFindIdempotentResult } from "./findIdempotentResult.ts"
+import { makeLeakCheck } from "./makeLeakCheck.ts"
 import { makeOwnershipCheck, poolIssue, workspaceIssue } from "./Ownership.ts"
 
 /** A workspace deleted since the request was checked is refused like one deleted before. */
@@ -23,11 +25,12 @@ const inWorkspace = <A>({ workspace_id }: NewCredential, stored: Answer<A, Works
     PoolFull: (full) => Effect.fail(InvalidParams.of(poolIssue(full)))
   })
 
-/** Makes the create, of which each line is a step: look up an earlier result, check ownership, seal, store. */
+/** Makes the create, of which each line is a step: look up an earlier result, check ownership and leaks, seal, store. */
 export const makeCreate = Effect.gen(function* () {
   const cipher = yield* Cipher
   const random = yield* SecureRandom.SecureRandom
   const repository = yield* CredentialRepository
+  const holdsLeak = yield* makeLeakCheck
   const ownedWorkspace = yield* makeOwnershipCheck
   const findIdempotentResult = yield* makeFindIdempotentResult
 
@@ -35,6 +38,7 @@ export const makeCreate = Effect.gen(function* () {
   const prepare = Effect.fnUntraced(function* (account_id: AccountId, input: NewCredential) {
     const workspace_id = yield* ownedWorkspace(account_id, input)
     const { key, material, ...fields } = input
+    if (yield* holdsLeak(account_id, input.provider, key)) return yield* InvalidParams.of(leakedKey)
     const credential: UnstoredCredential = {
       ...fields,
       id: CredentialId.make(yield* random.uuidV7()),

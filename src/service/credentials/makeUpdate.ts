@@ -2,12 +2,13 @@ import { Data, Effect, Option, Result } from "effect"
 import { changeCredential, type CredentialChanges, type StoredKey } from "../../domain/CredentialChanges.ts"
 import { InvalidParams, NotFound, ServiceUnavailable } from "../../domain/Errors.ts"
 import type { AccountId, CredentialId } from "../../domain/Identifiers.ts"
-import { haveCommonSecret, readKeyMaterial } from "../../domain/KeyMaterial.ts"
+import { readKeyMaterial } from "../../domain/KeyMaterial.ts"
 import { takesKeyMaterial } from "../../domain/Provider.ts"
 import type { SealedKey } from "../../domain/SealedKey.ts"
 import { ApiKeys } from "../../port/ApiKeys.ts"
 import { Cipher, type OpenFailure } from "../../port/Cipher.ts"
 import { CredentialRepository, type StoredCredential } from "../../port/CredentialRepository.ts"
+import { makeLeakCheck } from "./makeLeakCheck.ts"
 import { foreignHashIssues, poolIssue } from "./Ownership.ts"
 
 /** How often an update that lost to another one is applied to what the other stored. */
@@ -31,6 +32,7 @@ export class StoredKeyUnusable extends Data.TaggedError("StoredKeyUnusable")<{
 export const makeUpdate = Effect.gen(function* () {
   const apiKeys = yield* ApiKeys
   const cipher = yield* Cipher
+  const holdsLeak = yield* makeLeakCheck
   const repository = yield* CredentialRepository
 
   const asking = <A, E extends OpenFailure | ServiceUnavailable>(id: CredentialId, call: Effect.Effect<A, E>) =>
@@ -43,16 +45,14 @@ export const makeUpdate = Effect.gen(function* () {
   /** Opens the stored key if the changes depend on it. */
   const learn = Effect.fnUntraced(function* (
     account_id: AccountId,
-    { credential, leaked, sealed }: StoredCredential,
+    { credential, sealed }: StoredCredential,
     changes: CredentialChanges
   ) {
     const context = { ...credential, account_id }
     const { id, provider } = credential
     if (changes.key !== undefined) {
       const isGiven = yield* asking(id, cipher.holds(sealed, context, changes.key))
-      if (isGiven || !leaked) return { isGiven }
-      const key = yield* asking(id, cipher.open(sealed, context))
-      return { leaksInto: haveCommonSecret(provider, key, changes.key) } satisfies StoredKey
+      return { isGiven, isLeaked: yield* holdsLeak(account_id, provider, changes.key) } satisfies StoredKey
     }
     if (changes.declared_region === undefined || !takesKeyMaterial(provider)) return {}
     const material = readKeyMaterial(provider, yield* asking(id, cipher.open(sealed, context)))

@@ -3,6 +3,7 @@ import type { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../../dom
 import { ApiKeys, type FoundApiKey } from "../../port/ApiKeys.ts"
 import { Database } from "../connection/Database.ts"
 import { makeLookUp } from "../connection/makeLookUp.ts"
+import { hasMarks } from "../credentials/LeakedKeysLive.ts"
 import { columns, credentialOf, type Stored } from "../credentials/credentialRows.ts"
 
 const bytes = (hash: ApiKeyHash) => Buffer.from(hash, "hex")
@@ -13,6 +14,7 @@ interface KeyRow {
   readonly management: boolean
   /** Undefined where accounts are spread over nodes: their look-up reads the API key alone. */
   readonly default_workspace_id?: WorkspaceId | null
+  readonly has_marks?: boolean
 }
 
 interface Reading {
@@ -40,7 +42,8 @@ export const layer = Layer.effect(
             SELECT account_id AS key_account_id, management FROM api_keys
             WHERE hash = decode(${hash}, 'hex') AND revoked_at IS NULL`
           : sql<KeyRow>`
-            SELECT api_keys.account_id AS key_account_id, management, workspaces.id AS default_workspace_id FROM api_keys
+            SELECT api_keys.account_id AS key_account_id, management, workspaces.id AS default_workspace_id,
+              ${hasMarks(sql, sql`api_keys.account_id`)} AS has_marks FROM api_keys
             LEFT JOIN workspaces ON workspaces.account_id = api_keys.account_id AND is_default AND deleted_at IS NULL
             WHERE hash = decode(${hash}, 'hex') AND revoked_at IS NULL`,
       read: ({ key_account_id: account_id, management, n: _n, ...home }) => ({

@@ -10,7 +10,6 @@ import { columns, credentialOf, sealedColumns, type Stored } from "./credentialR
 import { deleteCredential } from "./deleteCredential.ts"
 import { createCredential } from "./createCredential.ts"
 import { listCredentials, scanCredentials } from "./listCredentials.ts"
-import { isMarked } from "./LeakedKeysLive.ts"
 import { reorderCredentials } from "./reorderCredentials.ts"
 import { updateCredential } from "./updateCredential.ts"
 
@@ -19,9 +18,7 @@ interface Wanted {
   readonly id: CredentialId
 }
 
-type StoredSealed = Stored &
-  SealedKey &
-  Pick<StoredCredential, "revision" | "key_version" | "workspace_deleted" | "leaked">
+type StoredSealed = Stored & SealedKey & Pick<StoredCredential, "revision" | "key_version" | "workspace_deleted">
 
 /** Statements name their columns: the sealed key leaves the database only where it is asked for. */
 export const layer = Layer.effect(
@@ -46,15 +43,14 @@ export const layer = Layer.effect(
         SELECT account_id, ${sql.csv(sealedColumns)}, revision, key_version, (
           SELECT deleted_at IS NOT NULL FROM workspaces
           WHERE workspaces.account_id = ${account_id} AND workspaces.id = workspace_id
-        ) AS workspace_deleted, ${isMarked(sql, account_id, sql`credentials.id`, sql`credentials.key_version`)} AS leaked
+        ) AS workspace_deleted
         FROM credentials WHERE account_id = ${account_id} AND id = ${id}`,
       read: (row) => ({
         credential: credentialOf(row),
         sealed: { kek_id: row.kek_id, sealed: row.sealed, wrapped_dek: row.wrapped_dek },
         revision: row.revision,
         key_version: row.key_version,
-        workspace_deleted: row.workspace_deleted,
-        leaked: row.leaked
+        workspace_deleted: row.workspace_deleted
       })
     })
 

@@ -6,7 +6,9 @@ import { inconclusiveLabel } from "../../domain/Label.ts"
 import type { SealedKey, SealingContext } from "../../domain/SealedKey.ts"
 import { type FoundKey, LeakedKeys, type Suspect } from "../../port/LeakedKeys.ts"
 import { recordEach, recordOnce } from "../audit/auditing.ts"
+import { findMarks } from "../../port/Prefetched.ts"
 import { Database } from "../connection/Database.ts"
+import { makeLookUp } from "../connection/makeLookUp.ts"
 import { bytesOf, contextColumns, pageBytes, type Recorded, recordedColumns, recordedOf } from "./credentialRows.ts"
 import { cursorOf, keyOf, lowest } from "../connection/rowOrder.ts"
 import { changeHealth } from "../routing/changeHealth.ts"
@@ -27,6 +29,10 @@ export const isMarked = (
     AND parked.key_version = ${key_version} AND ${markOf(sql)}
   )`
 
+/** Whether the account has a key that is marked, or was when it was replaced: an index answers. */
+export const hasMarks = (sql: SqlClient.SqlClient, account_id: Statement.Fragment) => sql`
+  EXISTS (SELECT FROM credential_parkings WHERE account_id = ${account_id} AND cause = 'leaked')`
+
 /** How many credentials one statement covers at most. */
 const size = 1000
 
@@ -34,6 +40,9 @@ const columns = [...contextColumns, "label", "key_version", "kek_id", "wrapped_d
 
 /** A suspect as the driver reads it: the database's types and constraints guarantee the form of every field. */
 type SuspectRow = SealingContext & SealedKey & Pick<Suspect, "label" | "key_version">
+
+const suspected = (sql: SqlClient.SqlClient, labels: ReadonlyArray<string>) =>
+  sql`(label = ANY(${labels}::text[]) OR label ~ ${inconclusiveLabel.source})`
 
 /** A suspect and the extent of its page. A page without suspects is one row without a credential; an empty page has none. */
 type Row = {
@@ -46,7 +55,7 @@ type Row = {
 const isSuspect = (row: Row): row is Row & SuspectRow => row.id !== null
 
 /** The row holds its context beside the other columns. */
-const suspectOf = (row: Row & SuspectRow): Suspect => {
+const suspectOf = (row: SuspectRow): Suspect => {
   const { kek_id, key_version, label, sealed, wrapped_dek } = row
   return { context: row, sealed: { kek_id, wrapped_dek, sealed }, label, key_version }
 }
@@ -86,18 +95,24 @@ const mark = (sql: SqlClient.SqlClient, found: ReadonlyArray<FoundKey>) => sql<O
 
 export const layer = Layer.effect(
   LeakedKeys,
-  Effect.map(Database, ({ reads, writes }) => ({
-    count: Effect.map(
-      reads.ask(reads.sql<{ count: number }>`SELECT count(*)::int AS count FROM credentials`, "credentials.count"),
-      ([row]) => row?.count ?? 0
-    ),
-    /** The page is limited before labels are compared, so it costs the same however rare suspects are. */
-    scan: ({ after, labels }) => {
-      const { ask, sql } = reads
-      const { account_id, id } = after === undefined ? lowest : keyOf(after)
-      const suspected =
-        labels === undefined ? sql`true` : sql`(label = ANY(${labels}::text[]) OR label ~ ${inconclusiveLabel.source})`
-      const rows = sql<Row>`
+  Effect.map(Database, ({ reads, writes }) => {
+    const findAny = makeLookUp(reads, {
+      operation: "leaked_keys.exist",
+      by: { account_id: "uuid" },
+      select: ({ account_id }) => reads.sql<{ readonly any: boolean }>`
+        SELECT true AS any FROM credential_parkings WHERE account_id = ${account_id} AND cause = 'leaked' LIMIT 1`,
+      read: ({ any }) => any
+    })
+    return {
+      count: Effect.map(
+        reads.ask(reads.sql<{ count: number }>`SELECT count(*)::int AS count FROM credentials`, "credentials.count"),
+        ([row]) => row?.count ?? 0
+      ),
+      /** The page is limited before labels are compared, so it costs the same however rare suspects are. */
+      scan: ({ after, labels }) => {
+        const { ask, sql } = reads
+        const { account_id, id } = after === undefined ? lowest : keyOf(after)
+        const rows = sql<Row>`
         WITH read AS MATERIALIZED (
           SELECT *, sum(${bytesOf(sql)} + octet_length(sealed)) OVER (ORDER BY account_id, id) AS bytes,
             row_number() OVER (ORDER BY account_id, id) AS n
@@ -110,55 +125,67 @@ export const layer = Layer.effect(
           SELECT account_id AS last_account_id, id AS last_id, n::int AS searched,
             n < ${size} AND n = (SELECT count(*) FROM read) AS is_last
           FROM page ORDER BY n DESC LIMIT 1
-        ) AS covered LEFT JOIN (SELECT ${sql.csv(columns)} FROM page WHERE ${suspected}) AS suspects ON true`
-      return Effect.map(ask(rows, "leaked_keys.scan"), (found) => {
-        const [first] = found
-        return {
-          suspects: found.filter(isSuspect).map(suspectOf),
-          searched: first?.searched ?? 0,
-          next:
-            first === undefined || first.is_last
-              ? undefined
-              : cursorOf({ account_id: first.last_account_id, id: first.last_id })
-        }
-      })
-    },
-    conclude: ({ found, park, searched }) => {
-      const { ask, sql } = writes
-      const operation = randomUUID()
-      const concluded = Effect.gen(function* () {
-        yield* recordOnce(sql, operation, { action: "leak.search", searched, found: found.length })
-        const changed = park && found.length > 0 ? yield* mark(sql, found) : []
-        const names = new Set(changed.map(({ account_id, credential_id }) => `${account_id} ${credential_id}`))
-        const parked = found.filter(({ account_id, credential_id }) => names.has(`${account_id} ${credential_id}`))
-        const keys = parked.length > 0 ? yield* recordedKeys(sql, parked) : []
-        yield* recordEach(sql, keys, (key) => ({ action: "credential.park", ...keyActOf(key) }))
-        const marks = yield* sql<{ n: number }>`
+        ) AS covered LEFT JOIN (SELECT ${sql.csv(columns)} FROM page WHERE ${labels === undefined ? sql`true` : suspected(sql, labels)}) AS suspects ON true`
+        return Effect.map(ask(rows, "leaked_keys.scan"), (found) => {
+          const [first] = found
+          return {
+            suspects: found.filter(isSuspect).map(suspectOf),
+            searched: first?.searched ?? 0,
+            next:
+              first === undefined || first.is_last
+                ? undefined
+                : cursorOf({ account_id: first.last_account_id, id: first.last_id })
+          }
+        })
+      },
+      conclude: ({ found, park, searched }) => {
+        const { ask, sql } = writes
+        const operation = randomUUID()
+        const concluded = Effect.gen(function* () {
+          yield* recordOnce(sql, operation, { action: "leak.search", searched, found: found.length })
+          const changed = park && found.length > 0 ? yield* mark(sql, found) : []
+          const names = new Set(changed.map(({ account_id, credential_id }) => `${account_id} ${credential_id}`))
+          const parked = found.filter(({ account_id, credential_id }) => names.has(`${account_id} ${credential_id}`))
+          const keys = parked.length > 0 ? yield* recordedKeys(sql, parked) : []
+          yield* recordEach(sql, keys, (key) => ({ action: "credential.park", ...keyActOf(key) }))
+          const marks = yield* sql<{ n: number }>`
             SELECT n::int AS n FROM ${rowsOf(sql, found)} JOIN credential_parkings AS parked
             ON parked.account_id = found.account_id AND parked.credential_id = found.credential_id
             AND parked.key_version = found.key_version AND ${markOf(sql)}`
-        const marked = new Set(marks.map(({ n }) => n))
-        return { changed, answer: found.map((_, index) => marked.has(index + 1)) }
-      })
-      return ask(changeHealth(writes, park ? found : [], concluded), "leaked_keys.conclude")
-    },
-    clear: (account_id, id) => {
-      const { ask, sql } = writes
-      const owned = { account_id, credential_id: id }
-      const cleared = Effect.gen(function* () {
-        const [row] = yield* sql<RecordedKey>`
+          const marked = new Set(marks.map(({ n }) => n))
+          return { changed, answer: found.map((_, index) => marked.has(index + 1)) }
+        })
+        return ask(changeHealth(writes, park ? found : [], concluded), "leaked_keys.conclude")
+      },
+      marked: (account_id, labels) => {
+        const { ask, sql } = reads
+        const rows = sql<SuspectRow>`
+        SELECT ${sql.csv(columns)} FROM credentials
+        WHERE account_id = ${account_id} AND id = ANY(ARRAY(
+          SELECT credential_id FROM credential_parkings WHERE account_id = ${account_id} AND cause = 'leaked'
+        )) AND ${suspected(sql, labels)} AND ${isMarked(sql, sql`${account_id}`, sql`credentials.id`, sql`key_version`)}`
+        return Effect.flatMap(findMarks(account_id, findAny), (any) =>
+          any ? Effect.map(ask(rows, "leaked_keys.marked"), (found) => found.map(suspectOf)) : Effect.succeed([])
+        )
+      },
+      clear: (account_id, id) => {
+        const { ask, sql } = writes
+        const owned = { account_id, credential_id: id }
+        const cleared = Effect.gen(function* () {
+          const [row] = yield* sql<RecordedKey>`
           SELECT ${sql.csv(recordedColumns)}, key_version FROM credentials
           WHERE account_id = ${account_id} AND id = ${id} FOR SHARE`
-        if (row === undefined) return { changed: [], answer: Option.none<FoundKey>() }
-        const { label: _label, provider: _provider, ...key } = keyActOf(row)
-        const ended = yield* sql`
+          if (row === undefined) return { changed: [], answer: Option.none<FoundKey>() }
+          const { label: _label, provider: _provider, ...key } = keyActOf(row)
+          const ended = yield* sql`
           UPDATE credential_parkings AS parked SET cause = 'succeeded', parked_at = now()
           WHERE account_id = ${account_id} AND credential_id = ${id} AND key_version = ${key.key_version}
           AND ${markOf(sql)} RETURNING 1`
-        yield* recordEach(sql, ended, () => ({ action: "credential.unpark", ...keyActOf(row) }))
-        return { changed: ended.length > 0 ? [owned] : [], answer: Option.some(key) }
-      })
-      return ask(changeHealth(writes, [owned], cleared), "leaked_keys.clear")
+          yield* recordEach(sql, ended, () => ({ action: "credential.unpark", ...keyActOf(row) }))
+          return { changed: ended.length > 0 ? [owned] : [], answer: Option.some(key) }
+        })
+        return ask(changeHealth(writes, [owned], cleared), "leaked_keys.clear")
+      }
     }
-  }))
+  })
 )

@@ -158,8 +158,8 @@ describe.each(stores.slice(0, 2))("a search for a leaked key, %s", (_name, store
         }
         assert.deepStrictEqual(yield* parked(), [true, true])
 
-        yield* replaceKey(one, key)
-        assert.deepStrictEqual(yield* offered, [false, false, true], "the same key again is no rotation")
+        const { error } = yield* Effect.flip(replaceKey(one, key))
+        assert.deepStrictEqual([error.code, yield* offered], [400, [false, false, true]], "the same key is no rotation")
         yield* replaceKey(one, "sk-replaced-0123456789-012345678")
         assert.deepStrictEqual(yield* offered, [true, false, true])
         yield* replaceKey(one, key)

@@ -163,7 +163,12 @@ const serviceWith = (ports: Layer.Layer<Ports, never, Memory>) =>
   Layer.fresh(
     CredentialsLive.layer.pipe(
       Layer.provide(ports),
-      Layer.provide([CipherPlain.layer, MemoryStore.idempotencyRecords, NodeCrypto.layerSecureRandom]),
+      Layer.provide([
+        CipherPlain.layer,
+        MemoryStore.leakedKeys,
+        MemoryStore.idempotencyRecords,
+        NodeCrypto.layerSecureRandom
+      ]),
       Layer.provideMerge(MemoryStore.accountRepository),
       Layer.provideMerge(Memory.layer)
     )

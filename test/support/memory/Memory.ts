@@ -135,8 +135,7 @@ export const credentialRepository = Layer.unwrap(
         Effect.sync(() =>
           Option.map(ownRow(credentials, account_id, id), ({ account_id: _, ...row }) => ({
             ...row,
-            workspace_deleted: (workspaces.get(row.credential.workspace_id)?.deleted_at ?? null) !== null,
-            leaked: marks.get(id) === row.key_version
+            workspace_deleted: (workspaces.get(row.credential.workspace_id)?.deleted_at ?? null) !== null
           }))
         ),
       update: (account_id, { credential, key_version, revision, sealed }) =>
@@ -317,9 +316,30 @@ const keyOf = ({ account_id, credential: { id, workspace_id }, key_version }: Cr
   key_version
 })
 
-const leakedKeys = Layer.effect(
+const suspectsIn = (rows: ReadonlyArray<CredentialRow>, labels: ReadonlyArray<string> | undefined) =>
+  rows
+    .filter(
+      ({ credential: { label } }) => labels === undefined || labels.includes(label) || inconclusiveLabel.test(label)
+    )
+    .map(({ account_id, credential, key_version, sealed }) => ({
+      context: { ...credential, account_id },
+      sealed,
+      label: credential.label,
+      key_version
+    }))
+
+export const leakedKeys = Layer.effect(
   LeakedKeys,
   Effect.map(Memory, ({ credentials, marks }) => ({
+    marked: (account_id, labels) =>
+      Effect.sync(() =>
+        suspectsIn(
+          ofAccount(credentials, account_id).filter(
+            ({ credential: { id }, key_version }) => marks.get(id) === key_version
+          ),
+          labels
+        )
+      ),
     count: Effect.sync(() => credentials.size),
     scan: ({ after = "", labels }) =>
       Effect.sync(() => {
@@ -327,17 +347,7 @@ const leakedKeys = Layer.effect(
           .filter(({ credential }) => credential.id > after)
           .sort((one, other) => (one.credential.id < other.credential.id ? -1 : 1))
           .slice(0, 3)
-        const suspects = page
-          .filter(
-            ({ credential: { label } }) =>
-              labels === undefined || labels.includes(label) || inconclusiveLabel.test(label)
-          )
-          .map(({ account_id, credential, key_version, sealed }) => ({
-            context: { ...credential, account_id },
-            sealed,
-            label: credential.label,
-            key_version
-          }))
+        const suspects = suspectsIn(page, labels)
         return { suspects, searched: page.length, next: page.length < 3 ? undefined : page.at(-1)?.credential.id }
       }),
     conclude: ({ found, park }) =>

@@ -163,6 +163,7 @@ export const schema: ReadonlyArray<string> = [
     last_succeeded_at timestamptz(3),
     last_failed_at timestamptz(3),
     last_failure text CHECK (last_failure ~ '^[a-z_]{1,32}$'),
+    last_failed_version integer CHECK (last_failed_version > 0),
     PRIMARY KEY (account_id, credential_id),
     CONSTRAINT credential_use_credential
       FOREIGN KEY (account_id, credential_id) REFERENCES credentials (account_id, id) ON DELETE CASCADE,

@@ -66,9 +66,10 @@ describe("byok credential", () => {
         const unused = { last_leased_at: null, last_succeeded_at: null, last_failed_at: null, last_failure: null }
         assert.deepStrictEqual(shown, { ...credential, ...more, ...unused })
         yield* sql`
-          INSERT INTO credential_use (account_id, credential_id, last_leased_at, last_failed_at, last_failure)
-          VALUES (${account_id}, ${id}, '2026-11-20T10:00:00Z', '2026-11-20T10:00:01Z', 'rejected')`
+          INSERT INTO credential_use (account_id, credential_id, last_leased_at, last_failed_at, last_failure, last_failed_version)
+          VALUES (${account_id}, ${id}, '2026-11-20T10:00:00Z', '2026-11-20T10:00:01Z', 'rejected', 1)`
         const used = {
+          state: "failing",
           ...{ last_leased_at: "2026-11-20T10:00:00.000Z", last_succeeded_at: null },
           ...{ last_failed_at: "2026-11-20T10:00:01.000Z", last_failure: "rejected" }
         }

@@ -14,7 +14,7 @@ const workspaceExpected =
   "--yes must be given: a deleted workspace cannot be restored, and its credentials serve no request any more."
 const auditExpected = "must be a hash, 64 lowercase hexadecimal characters."
 const kekIdExpected = "must be 1 to 64 characters of A-Z a-z 0-9 . _ -."
-const stateExpected = "--state must be one of active, parked, disabled, leaked."
+const stateExpected = "--state must be one of active, failing, parked, disabled, leaked."
 const group = `--account ${uuid} --workspace ${uuid} --provider groq`
 const journalExpected = "--journal must be given when FILE is -: it makes it safe to run the import again."
 const explain = `explain --account ${uuid} --model m`

@@ -31,7 +31,7 @@ const seed = `
   INSERT INTO idempotency_records SELECT account_id, sha256(uuid_send(id)), id, sha256(''), now() FROM credentials;
   INSERT INTO audit_entries (account_id, operation, events) SELECT account_id, id, '[]' FROM credentials;
   INSERT INTO credential_parkings SELECT account_id, id, '', 1, 'rejected', 1, now(), now() FROM credentials;
-  INSERT INTO credential_use SELECT account_id, id, now(), now(), NULL, NULL FROM credentials;
+  INSERT INTO credential_use SELECT account_id, id, now(), now(), NULL, NULL, NULL FROM credentials;
   ANALYZE`
 
 layerLive(Layer.provideMerge(TestService.layer, Statements.layer))(

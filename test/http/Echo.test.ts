@@ -134,7 +134,7 @@ const sentences = [
   "must not have white space or a control character at either end",
   "must have a member that can be changed: key, name, disabled, is_fallback, is_required, is_byok_only, allowed_api_key_hashes, allowed_models, allowed_user_ids, declared_region, declared_zdr",
   "only offset, limit, workspace_id, provider, state and q are parameters of list",
-  "must be active, parked, disabled or leaked, given once",
+  "must be active, failing, parked, disabled or leaked, given once",
   "must have 1 to 255 characters and no U+0000, given once",
   "must be an integer from 0 to 2147483647, given once",
   "must be an integer from 1 to 100, given once",

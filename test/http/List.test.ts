@@ -100,7 +100,7 @@ layerLive(TestService.layer)("GET /api/v1/byok", (it) => {
   const offset = { path: ["offset"], message: "must be an integer from 0 to 2147483647, given once" }
   const provider = { path: ["provider"], message: "must be a known provider slug" }
   const workspace = { path: ["workspace_id"], message: "must be a UUID" }
-  const state = { path: ["state"], message: "must be active, parked, disabled or leaked, given once" }
+  const state = { path: ["state"], message: "must be active, failing, parked, disabled or leaked, given once" }
   const q = { path: ["q"], message: "must have 1 to 255 characters and no U+0000, given once" }
   it.effect.each([
     ["limit=0", [limit]],

@@ -1,6 +1,8 @@
 import { assert } from "@effect/vitest"
 import { DateTime, Effect } from "effect"
-import { CredentialId } from "../../src/domain/Identifiers.ts"
+import { AccountId, CredentialId } from "../../src/domain/Identifiers.ts"
+import { reportedAt } from "../../src/domain/routing/LastUse.ts"
+import type { Outcome } from "../../src/domain/routing/Outcome.ts"
 import { CredentialUse } from "../../src/port/CredentialUse.ts"
 import { AccountRepository } from "../../src/port/AccountRepository.ts"
 import { raisePools } from "../support/database/raisePools.ts"
@@ -51,7 +53,7 @@ layerLive(TestService.layer)("GET /api/v1/byok/{id}/status", (it) => {
       const expected = Effect.fnUntraced(function* (state: string, listed = state) {
         const status = yield* statusOf(tenant, id)
         assert.strictEqual(status.state, state)
-        for (const asked of ["active", "parked", "disabled", "leaked"]) {
+        for (const asked of ["active", "failing", "parked", "disabled", "leaked"]) {
           const found = (yield* tenant.list(`?state=${asked}`)).body.includes(id)
           assert.strictEqual(found, asked === listed, `${state} as ${asked}`)
         }
@@ -81,7 +83,29 @@ layerLive(TestService.layer)("GET /api/v1/byok/{id}/status", (it) => {
         yield* park("", cause, until, version)
         yield* expected("active")
       }
+      const { store } = yield* CredentialUse
+      const seen = (outcome: Outcome, at: number, version: number) =>
+        store([
+          {
+            account_id: AccountId.make(account_id),
+            credential_id: CredentialId.make(id),
+            ...reportedAt(outcome, at, version)
+          }
+        ])
+      yield* park("", "rejected", "-5 hours")
+      for (const [at, tag] of (["Rejected", "Forbidden", "QuotaExhausted"] as const).entries()) {
+        yield* seen({ _tag: tag }, 2 * at + 1, 1)
+        yield* expected("failing")
+        yield* seen({ _tag: "Succeeded" }, 2 * at + 2, 1)
+        yield* expected("active")
+      }
+      yield* seen({ _tag: "UpstreamFailed" }, 8, 1)
+      yield* expected("active")
+      yield* seen({ _tag: "Rejected" }, 9, 2)
+      yield* expected("active")
+      yield* seen({ _tag: "Rejected" }, 10, 1)
       yield* park("", "rejected", "1 minute")
+      yield* expected("parked")
       yield* tenant.update(id, { disabled: true })
       yield* expected("disabled")
       yield* park("", "leaked", null)
@@ -100,10 +124,12 @@ layerLive(TestService.layer)("GET /api/v1/byok/{id}/status", (it) => {
       const { account_id } = tenant
       const id = createdId(yield* tenant.create({ provider: "azure", key }))
       const credential_id = CredentialId.make(id)
-      const use = { last_leased_at: 3, last_succeeded_at: 1, last_failed_at: 2, last_failure: "rejected" as const }
+      const failed = { last_failed_at: 2, last_failure: "rejected" as const, last_failed_version: 1 }
+      const use = { last_leased_at: 3, last_succeeded_at: 1, ...failed }
       yield* (yield* CredentialUse).store([{ account_id, credential_id, ...use }])
       assert.deepStrictEqual<object>(yield* statusOf(tenant, id), {
         ...fresh,
+        state: "failing",
         last_leased_at: "1970-01-01T00:00:00.003Z",
         last_succeeded_at: "1970-01-01T00:00:00.001Z",
         last_failed_at: "1970-01-01T00:00:00.002Z",

@@ -20,7 +20,7 @@ const newCredential = Effect.gen(function* () {
   return { key, workspace_id, found: find(account_id, id), seen: (use: LastUse) => store([{ ...key, ...use }]) }
 })
 
-const rejectedAt = (at: number) => reportedAt({ _tag: "Rejected" }, at)
+const rejectedAt = (at: number) => reportedAt({ _tag: "Rejected" }, at, 1)
 
 for (const [name, store] of stores) {
   layerLive(store)(`the last use of credentials, ${name}`, (it) => {
@@ -30,15 +30,20 @@ for (const [name, store] of stores) {
         assert.deepStrictEqual(yield* found, Option.none())
         yield* seen(leasedAt(5000))
         assert.deepStrictEqual(yield* found, Option.some(leasedAt(5000)))
-        yield* seen(reportedAt({ _tag: "Forbidden" }, 5001))
+        yield* seen(reportedAt({ _tag: "Forbidden" }, 5001, 2))
         for (const _ of ["once", "twice"]) yield* seen({ ...rejectedAt(5000), last_leased_at: 4000 })
-        yield* seen(reportedAt({ _tag: "Succeeded" }, 6000))
-        const use = { ...leasedAt(5000), last_succeeded_at: 6000, last_failed_at: 5001, last_failure: "forbidden" }
+        yield* seen(reportedAt({ _tag: "Succeeded" }, 6000, 2))
+        const use = {
+          ...leasedAt(5000),
+          last_succeeded_at: 6000,
+          last_failed_at: 5001,
+          ...{ last_failure: "forbidden", last_failed_version: 2 }
+        }
         assert.deepStrictEqual(yield* found, Option.some(use as LastUse))
         yield* seen(rejectedAt(5002))
         assert.deepStrictEqual(
           yield* found,
-          Option.some({ ...(use as LastUse), last_failed_at: 5002, last_failure: "rejected" })
+          Option.some({ ...(use as LastUse), last_failed_at: 5002, last_failure: "rejected", last_failed_version: 1 })
         )
       })
     )

@@ -54,7 +54,8 @@ const good: Record<string, Row> = {
     last_leased_at: created_at,
     last_succeeded_at: created_at,
     last_failed_at: created_at,
-    last_failure: "rejected"
+    last_failure: "rejected",
+    last_failed_version: 1
   },
   pools: { account_id: id(1), workspace_id: id(11), provider: "cohere" },
   audit_entries: { seq: 9, at: created_at, operation: id(9), events: "[]" },
@@ -234,6 +235,7 @@ const constraints: Record<string, Record<string, Cases>> = {
     },
     credential_use_credential: { refused: [{ credential_id: id(3) }, { account_id: id(2) }], accepted: [{}] },
     credential_use_last_failure_check: values("last_failure", ["", "Rejected", "a b"], ["forbidden"]),
+    credential_use_last_failed_version_check: values("last_failed_version", [0, -1], [1]),
     credential_use_failed: {
       refused: [{ last_failed_at: null }, { last_failure: null }],
       accepted: [{ last_failed_at: null, last_failure: null }]
@@ -337,6 +339,7 @@ layer(MigratedLive)("the tables repeat the rules of the domain (sections 4.1 and
         "credential_parkings.until",
         "credential_use.last_leased_at",
         "credential_use.last_succeeded_at",
+        "credential_use.last_failed_version",
         ...[
           "name",
           "allowed_api_key_hashes",

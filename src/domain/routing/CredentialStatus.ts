@@ -1,12 +1,12 @@
 import { DateTime, Schema } from "effect"
 import { type Credential, timeOrNull, timestamp } from "../Credential.ts"
 import { type ParkedCause, parkedCauses } from "./Health.ts"
-import { type LastUse, failureCauses } from "./LastUse.ts"
-import type { Seal } from "./Pool.ts"
+import { type LastUse, failureCauses, isFailing } from "./LastUse.ts"
+import type { PooledCredential, Seal } from "./Pool.ts"
 
-/** The states that are stored: list filters by them without opening a key. Of several, the one that comes later here. */
-export const StoredState = Schema.Literals(["active", "parked", "disabled", "leaked"]).annotate({
-  message: "must be active, parked, disabled or leaked, given once"
+/** The states that are stored: list filters by them without opening a key. If several apply, the last in this list wins. */
+export const StoredState = Schema.Literals(["active", "failing", "parked", "disabled", "leaked"]).annotate({
+  message: "must be active, failing, parked, disabled or leaked, given once"
 })
 export type StoredState = typeof StoredState.Type
 
@@ -26,8 +26,8 @@ const Time = (description: string) => Schema.NullOr(timestamp(description))
 export const CredentialStatus = Schema.Struct({
   state: Schema.Literals([...StoredState.literals, "unreadable"]).annotate({
     description: [
-      "`active`: routers may use it. `parked`: the upstream refused the key, perhaps for some models only, and it is tried",
-      "again later. `disabled`: its owner switched it off, or deleted its workspace. `leaked`: its key is known to have leaked and is not used until it",
+      "`active`: routers may use it. `failing`: so they may, but the upstream refused the key when it was last tried.",
+      "`parked`: the upstream refused the key, perhaps for some models only, and it is tried again later. `disabled`: its owner switched it off, or deleted its workspace. `leaked`: its key is known to have leaked and is not used until it",
       "is replaced. `unreadable`: its key cannot be opened; the operator knows more."
     ].join("\n")
   }),
@@ -52,25 +52,31 @@ const unreadable: ReadonlySet<Seal> = new Set(["altered", "unknown_key", "unsupp
 export const stateOf = (
   { disabled }: Pick<Credential, "disabled">,
   seal: Seal,
-  parkings: ReadonlyArray<Parking>
+  parkings: ReadonlyArray<Parking>,
+  failing: boolean
 ): CredentialStatus["state"] => {
   if (unreadable.has(seal)) return "unreadable"
   if (parkings.some(({ cause }) => cause === "leaked")) return "leaked"
   if (disabled) return "disabled"
-  return parkings.length > 0 ? "parked" : "active"
+  return parkings.length > 0 ? "parked" : failing ? "failing" : "active"
 }
 
 /**
- * The status of a credential; `seal` is undefined if its workspace is deleted. While the key store does not answer, it is
+ * The status of a credential; `pooled` is undefined if its workspace is deleted. While the key store does not answer, it is
  * that of a key that opens.
  */
 export const statusOf = (
   credential: Credential,
-  seal: Seal | undefined,
+  pooled: Pick<PooledCredential, "seal" | "key_version"> | undefined,
   parkings: ReadonlyArray<Parking>,
   used: LastUse
 ): CredentialStatus => ({
-  state: stateOf({ disabled: credential.disabled || seal === undefined }, seal ?? "verified", parkings),
+  state: stateOf(
+    { disabled: credential.disabled || pooled === undefined },
+    pooled?.seal ?? "verified",
+    parkings,
+    pooled !== undefined && isFailing(used, pooled.key_version)
+  ),
   parked: parkings.map(({ since, until, ...parking }) => ({
     ...parking,
     since: DateTime.makeUnsafe(since),

@@ -60,8 +60,8 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
     if (Option.isNone(found)) return yield* new NotFound()
     const { provider, workspace_id } = found.value
     // Of a slug that only another version knows, there are pools all the same.
-    const seal = yield* current({ account_id, workspace_id }, [provider as Provider]).pipe(
-      Effect.flatMap(({ snapshots: [snapshot] }) => Effect.fromNullishOr(snapshot?.byId.get(id)?.seal)),
+    const pooled = yield* current({ account_id, workspace_id }, [provider as Provider]).pipe(
+      Effect.flatMap(({ snapshots: [snapshot] }) => Effect.fromNullishOr(snapshot?.byId.get(id))),
       Effect.catchTags({
         UnknownWorkspace: () => Effect.succeed(undefined),
         NoSuchElementError: () => Effect.fail(new NotFound())
@@ -69,7 +69,7 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
     )
     const parked = (yield* parkings.find(account_id, [id])).get(id) ?? []
     const used = Option.getOrElse(yield* uses.find(account_id, id), () => neverUsed)
-    return statusOf(found.value, seal, parked, used)
+    return statusOf(found.value, pooled, parked, used)
   })
 
   const asCaller = <A, E, R>(answer: (account_id: AccountId) => Effect.Effect<A, E, R>) =>

@@ -20,8 +20,8 @@ export const makeUseLedger = Effect.gen(function* () {
   return {
     leased: ({ account_id, credential_id, leased_at }: LeaseTerms): void =>
       add({ account_id, credential_id, ...leasedAt(leased_at) }),
-    reported: ({ account_id, credential_id }: LeaseTerms, outcome: Outcome, at: number): void => {
-      const seen = reportedAt(outcome, at)
+    reported: ({ account_id, credential_id, key_version }: LeaseTerms, outcome: Outcome, at: number): void => {
+      const seen = reportedAt(outcome, at, key_version)
       if (seen !== neverUsed) add({ account_id, credential_id, ...seen })
     }
   }

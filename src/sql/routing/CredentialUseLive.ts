@@ -18,8 +18,9 @@ const rowsOf = (sql: SqlClient.SqlClient, uses: ReadonlyArray<UsedCredential>) =
       ${sorted.map(({ last_leased_at }) => timeOf(last_leased_at))}::text[],
       ${sorted.map(({ last_succeeded_at }) => timeOf(last_succeeded_at))}::text[],
       ${sorted.map(({ last_failed_at }) => timeOf(last_failed_at))}::text[],
-      ${sorted.map(({ last_failure }) => last_failure ?? "")}::text[]
-    ) AS use (account_id, credential_id, last_leased_at, last_succeeded_at, last_failed_at, last_failure)`
+      ${sorted.map(({ last_failure }) => last_failure ?? "")}::text[],
+      ${sorted.map(({ last_failed_version }) => last_failed_version ?? 0)}::integer[]
+    ) AS use (account_id, credential_id, last_leased_at, last_succeeded_at, last_failed_at, last_failure, last_failed_version)`
 }
 
 export const layer = Layer.effect(
@@ -31,10 +32,10 @@ export const layer = Layer.effect(
         ask(
           sql`
           INSERT INTO credential_use AS used
-            (account_id, credential_id, last_leased_at, last_succeeded_at, last_failed_at, last_failure)
+            (account_id, credential_id, last_leased_at, last_succeeded_at, last_failed_at, last_failure, last_failed_version)
           SELECT credentials.account_id, credentials.id, nullif(use.last_leased_at, '')::timestamptz,
             nullif(use.last_succeeded_at, '')::timestamptz, nullif(use.last_failed_at, '')::timestamptz,
-            nullif(use.last_failure, '')
+            nullif(use.last_failure, ''), nullif(use.last_failed_version, 0)
           FROM ${rowsOf(sql, uses)}
           JOIN credentials ON credentials.account_id = use.account_id AND credentials.id = use.credential_id
           ON CONFLICT (account_id, credential_id) DO UPDATE
@@ -42,7 +43,9 @@ export const layer = Layer.effect(
             last_succeeded_at = greatest(used.last_succeeded_at, excluded.last_succeeded_at),
             last_failed_at = greatest(used.last_failed_at, excluded.last_failed_at),
             last_failure = CASE WHEN used.last_failed_at >= excluded.last_failed_at OR excluded.last_failed_at IS NULL
-              THEN used.last_failure ELSE excluded.last_failure END`,
+              THEN used.last_failure ELSE excluded.last_failure END,
+            last_failed_version = CASE WHEN used.last_failed_at >= excluded.last_failed_at OR excluded.last_failed_at IS NULL
+              THEN used.last_failed_version ELSE excluded.last_failed_version END`,
           "credential_use.store"
         )
       )
@@ -52,7 +55,7 @@ export const layer = Layer.effect(
       const rows = sql<LastUse>`
         SELECT (extract(epoch FROM last_leased_at) * 1000)::float8 AS last_leased_at,
           (extract(epoch FROM last_succeeded_at) * 1000)::float8 AS last_succeeded_at,
-          (extract(epoch FROM last_failed_at) * 1000)::float8 AS last_failed_at, last_failure
+          (extract(epoch FROM last_failed_at) * 1000)::float8 AS last_failed_at, last_failure, last_failed_version
         FROM credential_use WHERE account_id = ${account_id} AND credential_id = ${credential_id}`
       return Effect.map(ask(rows, "credential_use.find"), ([row]) => Option.fromUndefinedOr(row))
     }

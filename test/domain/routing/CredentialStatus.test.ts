@@ -19,19 +19,22 @@ describe("stateOf", () => {
     for (const [seal, isReadable] of seals)
       for (const disabled of [true, false])
         for (const isLeaked of [true, false])
-          for (const cooldowns of [[], [limited], [rejected], [limited, rejected]]) {
-            const parkings = [...cooldowns, ...(isLeaked ? [leaked] : [])]
-            const expected: CredentialStatus["state"] = !isReadable
-              ? "unreadable"
-              : isLeaked
-                ? "leaked"
-                : disabled
-                  ? "disabled"
-                  : cooldowns.length > 0
-                    ? "parked"
-                    : "active"
-            assert.strictEqual(stateOf({ disabled }, seal, parkings), expected)
-            assert.strictEqual(stateOf({ disabled }, seal, parkings.toReversed()), expected)
-          }
+          for (const cooldowns of [[], [limited], [rejected], [limited, rejected]])
+            for (const failing of [true, false]) {
+              const parkings = [...cooldowns, ...(isLeaked ? [leaked] : [])]
+              const expected: CredentialStatus["state"] = !isReadable
+                ? "unreadable"
+                : isLeaked
+                  ? "leaked"
+                  : disabled
+                    ? "disabled"
+                    : cooldowns.length > 0
+                      ? "parked"
+                      : failing
+                        ? "failing"
+                        : "active"
+              assert.strictEqual(stateOf({ disabled }, seal, parkings, failing), expected)
+              assert.strictEqual(stateOf({ disabled }, seal, parkings.toReversed(), failing), expected)
+            }
   })
 })

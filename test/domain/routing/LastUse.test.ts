@@ -1,6 +1,13 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary } from "effect"
-import { type LastUse, laterUse, leasedAt, neverUsed, reportedAt } from "../../../src/domain/routing/LastUse.ts"
+import {
+  isFailing,
+  type LastUse,
+  laterUse,
+  leasedAt,
+  neverUsed,
+  reportedAt
+} from "../../../src/domain/routing/LastUse.ts"
 import type { Outcome } from "../../../src/domain/routing/Outcome.ts"
 import { elementOf, integer, oneOf } from "../../support/memory/arbitraries.ts"
 
@@ -18,7 +25,11 @@ const outcomes: ReadonlyArray<Outcome> = [
 const time = integer(0, 5)
 const seen: Arbitrary.Arbitrary<LastUse> = oneOf(
   Arbitrary.map(time, leasedAt),
-  Arbitrary.flatMap(elementOf(outcomes), (outcome) => Arbitrary.map(time, (at) => reportedAt(outcome, at)))
+  Arbitrary.flatMap(elementOf(outcomes), (outcome) =>
+    Arbitrary.map(Arbitrary.all({ at: time, version: integer(1, 2) }), ({ at, version }) =>
+      reportedAt(outcome, at, version)
+    )
+  )
 )
 
 const latest = (times: ReadonlyArray<number | null>) => {
@@ -36,7 +47,11 @@ describe("the last use of a credential", () => {
       Forbidden: { last_failed_at: 7, last_failure: "forbidden" },
       UpstreamFailed: { last_failed_at: 7, last_failure: "upstream_failed" }
     }
-    assert.deepStrictEqual(reportedAt(outcome, 7), { ...neverUsed, ...expected[tag] })
+    assert.deepStrictEqual(reportedAt(outcome, 7, 2), {
+      ...neverUsed,
+      ...expected[tag],
+      last_failed_version: expected[tag]?.last_failed_at === undefined ? null : 2
+    })
   })
 
   it.prop(
@@ -50,7 +65,21 @@ describe("the last use of a credential", () => {
       assert.strictEqual(last.last_failed_at, failed)
       const first = all.find(({ last_failed_at }) => last_failed_at !== null && last_failed_at === failed)
       assert.strictEqual(last.last_failure, first?.last_failure ?? null)
+      assert.strictEqual(last.last_failed_version, first?.last_failed_version ?? null)
       assert.deepStrictEqual(laterUse(last, last), last)
+    }
+  )
+
+  it.each(outcomes.map((outcome) => [outcome._tag, outcome] as const))(
+    "is failing after %s if the key was refused, and until it is replaced or accepted",
+    (tag, outcome) => {
+      const failed = reportedAt(outcome, 7, 2)
+      const succeeded = (at: number) => laterUse(failed, reportedAt({ _tag: "Succeeded" }, at, 2))
+      const isRefusal = ["Rejected", "Forbidden", "QuotaExhausted"].includes(tag)
+      assert.deepStrictEqual(
+        [isFailing(failed, 2), isFailing(succeeded(6), 2), isFailing(succeeded(7), 2), isFailing(failed, 3)],
+        [isRefusal, isRefusal, false, false]
+      )
     }
   )
 })

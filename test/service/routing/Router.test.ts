@@ -583,7 +583,8 @@ describe("what a router learns", () => {
             last_leased_at: began + 10_000,
             last_succeeded_at: began,
             last_failed_at: began + 10_000,
-            last_failure: "rejected" as const
+            last_failure: "rejected" as const,
+            last_failed_version: 1
           })
         )
       }

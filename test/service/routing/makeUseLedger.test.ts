@@ -75,7 +75,7 @@ describe("the last use of credentials", () => {
           const terms = termsOf(credential, now())
           if (what === "leased") leased(terms)
           else reported(terms, what, now())
-          const seen = what === "leased" ? leasedAt(now()) : reportedAt(what, now())
+          const seen = what === "leased" ? leasedAt(now()) : reportedAt(what, now(), 1)
           if (seen === neverUsed) continue
           const known = expected.get(terms.credential_id) ?? neverUsed
           expected.set(terms.credential_id, laterUse(known, seen))

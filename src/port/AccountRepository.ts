@@ -77,9 +77,8 @@ export class AccountRepository extends Context.Service<
     /** Returns when the workspace was deleted, which repeated calls do not change (D43). */
     readonly deleteWorkspace: (workspace_id: WorkspaceId, at: DateTime.Utc) => Answer<Option.Option<DateTime.Utc>>
     readonly listWorkspaces: (account_id: AccountId) => Answer<ReadonlyArray<Workspace>>
-    readonly addApiKey: (account_id: AccountId, key: NewApiKey) => Answer<boolean>
     /** Adds a key unless its hash is taken. A repeated call with equal arguments is not told apart from the first. */
-    readonly importApiKey: (account_id: AccountId, key: NewApiKey) => Answer<"imported" | "hash taken" | "no account">
+    readonly addApiKey: (account_id: AccountId, key: NewApiKey) => Answer<"added" | "hash taken" | "no account">
     /** Returns when the key was revoked, which repeated calls do not change. */
     readonly revokeApiKey: (hash: ApiKeyHash, at: DateTime.Utc) => Answer<Option.Option<DateTime.Utc>>
     readonly listApiKeys: (account_id: AccountId) => Answer<ReadonlyArray<ApiKeyRecord>>

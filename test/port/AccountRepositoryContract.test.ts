@@ -55,9 +55,8 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
         assert.isTrue(
           yield* repository.createWorkspace(account_id, { workspace_id: yield* newWorkspaceId, name, created_at })
         )
-        assert.isTrue(
-          yield* repository.addApiKey(account_id, { hash: yield* newHash, name, management: false, created_at })
-        )
+        const key = { hash: yield* newHash, name, management: false, created_at }
+        assert.strictEqual(yield* repository.addApiKey(account_id, key), "added")
       }
       const names = later.toReversed().map((time) => String(millis(time)))
       const workspaces = yield* repository.listWorkspaces(account_id)
@@ -80,7 +79,7 @@ const contract = (it: Vitest.MethodsNonLive<Ports>) => {
       const workspace = { workspace_id: yield* newWorkspaceId, name: "a", created_at: at(0) }
       const key = { hash: yield* newHash, name: "a", management: true, created_at: at(0) }
       assert.isFalse(yield* repository.createWorkspace(account_id, workspace))
-      assert.isFalse(yield* repository.addApiKey(account_id, key))
+      assert.strictEqual(yield* repository.addApiKey(account_id, key), "no account")
       assert.isEmpty(yield* repository.listWorkspaces(account_id))
       assert.isEmpty(yield* repository.listApiKeys(account_id))
     })

@@ -53,7 +53,7 @@ const contract = (it: Vitest.MethodsNonLive<StoredPorts>) => {
         const other = yield* newTenant
         const key = { hash: yield* newHash, name: "imported", management: false, created_at: at(5) }
         for (let time = 0; time < 2; time++) {
-          assert.strictEqual(yield* repository.importApiKey(account_id, key), "imported")
+          assert.strictEqual(yield* repository.addApiKey(account_id, key), "added")
         }
         const differing = [
           { ...key, name: "another" },
@@ -62,10 +62,10 @@ const contract = (it: Vitest.MethodsNonLive<StoredPorts>) => {
           { ...key, hash: taken }
         ]
         for (const given of differing) {
-          assert.strictEqual(yield* repository.importApiKey(account_id, given), "hash taken")
+          assert.strictEqual(yield* repository.addApiKey(account_id, given), "hash taken")
         }
-        assert.strictEqual(yield* repository.importApiKey(other.account_id, key), "hash taken")
-        assert.strictEqual(yield* repository.importApiKey(yield* newAccountId, key), "no account")
+        assert.strictEqual(yield* repository.addApiKey(other.account_id, key), "hash taken")
+        assert.strictEqual(yield* repository.addApiKey(yield* newAccountId, key), "no account")
         const keys = yield* repository.listApiKeys(account_id)
         assert.deepEqual(
           keys.find(({ name }) => name === "imported"),

@@ -133,7 +133,6 @@ export const usePorts = Effect.gen(function* () {
     makeDefault: accounts.makeDefault(account_id, workspace_id),
     deleteWorkspace: Effect.forEach(["first", "again"], () => accounts.deleteWorkspace(workspace_id, created_at)),
     addApiKey: accounts.addApiKey(account_id, record),
-    importApiKey: accounts.importApiKey(account_id, record),
     revokeApiKey: accounts.revokeApiKey(management_key_hash, created_at),
     listApiKeys: accounts.listApiKeys(account_id),
     eraseAccount: accounts.eraseAccount(account_id, created_at, 100)

@@ -3,7 +3,7 @@ import { SecureRandom } from "effect/crypto"
 import { Conflict } from "../../domain/Errors.ts"
 import type { IdempotencyKey } from "../../domain/IdempotencyKey.ts"
 import { AccountId, type ApiKeyHash, WorkspaceId } from "../../domain/Identifiers.ts"
-import { type Account, AccountRepository, type ErasureStep } from "../../port/AccountRepository.ts"
+import { type Account, AccountRepository, type ErasureStep, type NewApiKey } from "../../port/AccountRepository.ts"
 import { makeApiKey } from "../../port/ApiKey.ts"
 import { mac } from "../credentials/findIdempotentResult.ts"
 
@@ -33,6 +33,8 @@ const idUnder = (idempotency_key: IdempotencyKey, of: "account" | "workspace") =
   return bytes.toString("hex").replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-")
 }
 
+type GivenApiKey = Pick<NewApiKey, "hash" | "management" | "name">
+
 const pageSize = 1000
 
 /** How many credentials and idempotency records one transaction of an erasure deletes. */
@@ -56,6 +58,14 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
         { ...newest, name: "first management key" }
       )
       return { outcome, newest, made: { account_id, workspace_id, management_key: key, management_key_hash: hash } }
+    })
+
+    const addApiKey = Effect.fnUntraced(function* (account_id: AccountId, { hash, management, name }: GivenApiKey) {
+      const created_at = yield* DateTime.now
+      const outcome = yield* repository.addApiKey(account_id, { hash, name, management, created_at })
+      if (outcome === "hash taken") return yield* new HashTaken()
+      if (outcome === "no account") return yield* new NotKnown({ kind: "account" })
+      return { hash, management }
     })
 
     return {
@@ -155,28 +165,13 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
 
       issueApiKey: Effect.fn("Accounts.issueApiKey")(function* (
         account_id: AccountId,
-        { management, name }: { readonly name: string; readonly management: boolean }
+        { management, name }: Omit<GivenApiKey, "hash">
       ) {
         const { hash, key } = yield* newKey(management)
-        const added = yield* repository.addApiKey(account_id, {
-          hash,
-          name,
-          management,
-          created_at: yield* DateTime.now
-        })
-        return added ? { key, hash, management } : yield* new NotKnown({ kind: "account" })
+        return { key, ...(yield* addApiKey(account_id, { hash, management, name })) }
       }),
 
-      importApiKey: Effect.fn("Accounts.importApiKey")(function* (
-        account_id: AccountId,
-        { hash, management, name }: { readonly hash: ApiKeyHash; readonly name: string; readonly management: boolean }
-      ) {
-        const created_at = yield* DateTime.now
-        const outcome = yield* repository.importApiKey(account_id, { hash, name, management, created_at })
-        if (outcome === "hash taken") return yield* new HashTaken()
-        if (outcome === "no account") return yield* new NotKnown({ kind: "account" })
-        return { hash, management }
-      }),
+      importApiKey: Effect.fn("Accounts.importApiKey")(addApiKey),
 
       revokeApiKey: Effect.fn("Accounts.revokeApiKey")(function* (hash: ApiKeyHash) {
         const revoked_at = yield* repository.revokeApiKey(hash, yield* DateTime.now)

@@ -84,14 +84,14 @@ export const layer = Layer.effect(
         { action: "api_key.issue", account_id, api_key_hash: hash, management }
       ).pipe((insert) => Effect.andThen(lockApiKeys(writes, account_id, "_shared"), insert))
 
-    /** A row with the same hash and equal columns counts as this import: a retried insert finds its own row. */
-    const importApiKey = Effect.fnUntraced(function* (account_id: AccountId, key: NewApiKey) {
+    /** A row with the same hash and equal columns counts as this one: a retried insert finds its own row. */
+    const addApiKey = Effect.fnUntraced(function* (account_id: AccountId, key: NewApiKey) {
       const { created_at, hash, management, name } = key
       if (!(yield* recorded(insertApiKey(account_id, key)))) return "no account"
       const same = yield* sql`
         SELECT 1 FROM api_keys WHERE hash = ${bytes(hash)} AND account_id = ${account_id} AND name = ${name}
         AND management = ${management} AND created_at = ${DateTime.toDate(created_at)}`
-      return same.length > 0 ? "imported" : "hash taken"
+      return same.length > 0 ? "added" : "hash taken"
     })
 
     const deleteWorkspace = (workspace_id: WorkspaceId, when: DateTime.Utc) =>
@@ -192,8 +192,7 @@ export const layer = Layer.effect(
           WHERE account_id = ${account_id} ORDER BY created_at, id`
         return Effect.map(reads.ask(rows, "workspaces.list"), Arr.map(datedOf<Workspace>))
       },
-      addApiKey: (account_id, key) => writes.ask(recorded(insertApiKey(account_id, key)), "api_keys.insert"),
-      importApiKey: (account_id, key) => writes.ask(importApiKey(account_id, key), "api_keys.import"),
+      addApiKey: (account_id, key) => writes.ask(addApiKey(account_id, key), "api_keys.insert"),
       revokeApiKey: (hash, when) => writes.ask(revokeApiKey(hash, when), "api_keys.revoke"),
       listApiKeys: (account_id) => {
         const rows = reads.sql<Dated<ApiKeyRecord>>`

@@ -76,7 +76,7 @@ export const eraseAccount =
         ...(done ? [{ action: "account.delete", account_id } as const] : [])
       ]
       const entry = entryOf(yield* CurrentActor, acts)
-      if (acts.length > 0) yield* insertEntry(sql, { account_id, operation, entry })
+      if (acts.length > 0) yield* insertEntry(sql, { account_id, operation: done ? operation : null, entry })
       return Option.some({ credentials: credentials.length, idempotency_records: idempotency_records.length, done })
     })
     return ask(sql.withTransaction(step), "accounts.erase")

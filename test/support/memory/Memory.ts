@@ -503,7 +503,7 @@ export const accountRepository = Layer.unwrap(
       if (accounts.has(account_id) && !apiKeys.has(key.hash)) {
         apiKeys.set(key.hash, { account_id, ...key, revoked_at: null })
       }
-      return accounts.has(account_id)
+      return accounts.has(account_id) ? "added" : "no account"
     }
     return Layer.mock(AccountRepository, {
       hasAccounts: Effect.sync(() => accounts.size > 0),

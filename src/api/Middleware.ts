@@ -24,10 +24,7 @@ export class Authentication extends HttpApiMiddleware.Service<Authentication, { 
   }
 ) {}
 
-/**
- * Requires a JSON content type and a UTF-8 body of at most 256 KiB; reports every field and header that does not decode
- * (D7, D8, D9).
- */
+/** Requires JSON in UTF-8 of at most 256 KiB; reports every field and header that does not decode (D7, D8, D9). */
 export class JsonBody extends HttpApiMiddleware.Service<JsonBody, { requires: CurrentCaller }>()("byok/JsonBody", {
   error: [InvalidParams, PayloadTooLarge, ServiceUnavailable]
 }) {}

@@ -160,10 +160,7 @@ const complete = (operation: OpenApi.OpenAPISpecOperation) => {
   }
 }
 
-/**
- * Allows undeclared members, which the service ignores in requests and clients must ignore in responses (D13), and
- * types the enumerated numbers, which are status codes, as integers (section 7).
- */
+/** Allows undeclared members (D13); types enumerated numbers, which are status codes, as integers (section 7). */
 const refine = (_: string, node: unknown): unknown => {
   if (typeof node !== "object" || node === null || Array.isArray(node)) return node
   const { additionalProperties, ...rest } = node as Record<string, unknown>

@@ -19,10 +19,7 @@ const Journal = Schema.fromJsonString(
   })
 )
 
-/**
- * The salt of imports with this journal into an account; one of no import before if there is none. Refuses a journal so
- * old that the service may have forgotten what was imported with it.
- */
+/** The salt of imports with this journal, or a new one. Refuses a journal so old that its imports may be forgotten. */
 export const saltOf = Effect.fnUntraced(function* (path: string | undefined, account_id: AccountId) {
   if (path === undefined || !existsSync(path)) return randomBytes(32)
   const now = yield* DateTime.now

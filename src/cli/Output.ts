@@ -115,10 +115,7 @@ export const aligned = (given: ReadonlyArray<ReadonlyArray<string>>): ReadonlyAr
 
 export const toJson = (object: object) => printable(JSON.stringify(object))
 
-/**
- * Prints one JSON object with `--json`, else the text for a person. A command that changed something says in `done`
- * what it did: the failure repeats it if nothing can be printed, even because nobody reads any more.
- */
+/** Prints one JSON object with `--json`, else the text. A failure to print repeats `done`, what the command did. */
 export const printAs = Effect.fnUntraced(function* (object: object, text: string, done?: string) {
   const { json } = yield* root
   const line = `${json ? toJson(object) : text}\n`

@@ -86,10 +86,7 @@ const unwrap = (
     ? keys.unwrap(kek_id, wrapped_dek, aad)
     : Effect.fail(new UnsupportedFormat())
 
-/**
- * Rewraps the DEK of a row with the KEK `to`; it is in the clear only in between. What the DEK seals is not touched, so
- * the first two bytes of `sealed`, version and suite, are enough.
- */
+/** Rewraps the DEK of a row with the KEK `to`. Of `sealed` the first two bytes, version and suite, are enough. */
 export const rewrap = (
   keys: Pick<Keys, "unwrap" | "wrap">,
   to: string,
@@ -142,10 +139,7 @@ export const open = (
     return withDataKeyOf(keys, row, parts, (dataKey) => decrypt(dataKey, parts.box, parts.dataAad))
   })
 
-/**
- * Proves that the row's KEK, its wrapped DEK, its commitment and the context are those of one `seal`, without opening
- * what is sealed.
- */
+/** Proves that KEK, wrapped DEK, commitment and context are those of one `seal`, without opening what is sealed. */
 export const verify = (
   keys: Pick<Keys, "unwrap">,
   row: SealedKey,

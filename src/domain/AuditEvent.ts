@@ -20,10 +20,7 @@ const credential = {
   label: Schema.String
 }
 
-/**
- * What was done, by whom and to what: ids, API key hashes, providers and labels, never a name, a key or a hash of a
- * provider key.
- */
+/** Holds ids, hashes of API keys, providers and labels: never a name, a key or a hash of a provider key. */
 export const AuditEvent = Schema.Union([
   event("account.create", { account_id: AccountId }),
   /** Follows the events of everything that was in the account. */

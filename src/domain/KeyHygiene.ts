@@ -10,10 +10,7 @@ const faults: ReadonlyArray<readonly [form: RegExp, fault: string]> = [
   [/^[!-~]{1,3}\.{3}[!-~]{1,4}$/, "the form of a label"]
 ]
 
-/**
- * What is wrong with the ends of a raw key, as the message of an issue (D45). JSON may have white space around it: the rule
- * is then for its `api_key`, if it has one.
- */
+/** What is wrong with the ends of a raw key (D45), or with those of its `api_key` if it is JSON. */
 export const keyFaultIn = (key: string): string | undefined => {
   const json = /^\s*[{[]/.test(key) ? parseJson(key) : undefined
   const secret: unknown = json === undefined ? key : Reflect.get(Object(json), "api_key")

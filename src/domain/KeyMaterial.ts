@@ -58,10 +58,7 @@ const membersIn = (text: string): ReadonlyArray<readonly [name: string, string: 
   return strings
 }
 
-/**
- * The secrets that a stored key holds: the key as a whole, and its parts. Of key material (D28) that is its `api_key`,
- * from which the label is made; of any other JSON every string in it.
- */
+/** The key as a whole and its parts: of key material (D28) its `api_key`, of any other JSON every string in it. */
 export const secretsIn = (provider: string, key: Redacted.Redacted): ReadonlyArray<string> => {
   const whole = Redacted.value(key)
   const secret = Option.match(readKeyMaterial(provider, key), {
@@ -95,10 +92,7 @@ export const haveCommonSecret = (provider: string, one: Redacted.Redacted, other
   )
 }
 
-/**
- * The secrets that leaked text may be: the text as it is, or without the byte order mark and the line break that editors
- * add; and if that is key material (D28), its `api_key`.
- */
+/** The text, also without the byte order mark and line break of editors; of key material (D28) also its `api_key`. */
 export const secretsOfLeak = (text: Redacted.Redacted): ReadonlyArray<string> => {
   const given = Redacted.value(text)
   const texts = [given, given.replace(/^\uFEFF/, "").replace(/\r?\n$/, "")]

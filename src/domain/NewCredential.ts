@@ -24,10 +24,7 @@ interface Flags {
 /** What a fallback credential cannot be as well. */
 const excluded = ["is_byok_only", "is_required"] as const
 
-/**
- * Rules 2 and 3 of section 4.1 (D31). An update may have given only one of two members that conflict: the issue is then
- * reported there (L5).
- */
+/** Rules 2 and 3 of section 4.1 (D31). An update hears of a conflict at the member that it gave (L5). */
 export const flagConflicts = (
   flags: Flags,
   given: Partial<Record<keyof Flags, unknown>> = flags

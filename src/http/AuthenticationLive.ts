@@ -47,10 +47,7 @@ type Admitted = Effect.Effect<
 /** The tenant of all tokens that no account is known for. */
 const strangers = "strangers"
 
-/**
- * Remembers to which account an API key belongs, for at least so many of the most recently used keys, so that their
- * requests wait in the line of the account. It admits nobody: every request looks its key up (D42).
- */
+/** Remembers the accounts of the keys used last, for the queue alone: every request looks its key up (D42). */
 export const makeKnownAccounts = (remembered = 100_000) => {
   let recent = new Map<ApiKeyHash, AccountId>()
   let older = new Map<ApiKeyHash, AccountId>()

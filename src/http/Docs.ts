@@ -60,10 +60,7 @@ const policyOf = (html: Buffer) =>
     "frame-ancestors 'none'"
   ].join("; ")
 
-/**
- * The page, which has 3 MB: it is made at the first request, and kept and sent compressed only, as one buffer for all
- * who read it.
- */
+/** The page has 3 MB: it is made at the first request, then kept and sent compressed, as one buffer for all. */
 const render = Effect.gen(function* () {
   const router = yield* HttpRouter.make
   yield* Layer.build(HttpApiScalar.layer(api, { path, scalar })).pipe(

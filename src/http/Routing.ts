@@ -44,10 +44,7 @@ interface KnownRoute {
   readonly path: `/${string}`
 }
 
-/**
- * What is known of the routes of a server before the router takes one. `isSafe` says of which routes a request may be
- * repeated whatever became of it: without the database they answer 503 instead of 500.
- */
+/** What is known of a route before the router takes it. One that `isSafe` answers 503 without the database, not 500. */
 export const routingOf = (known: ReadonlyArray<KnownRoute>, isSafe: (method: string, path: string) => boolean) => {
   const routes = FindMyWay.make<string>(routerConfig)
   for (const { method, path } of known) routes.on(method, path, path)

@@ -61,10 +61,7 @@ export class AccountRepository extends Context.Service<
     ) => Answer<"created" | "exists" | "differs" | "deleted">
     /** Returns up to `limit` accounts whose ids come after `after`, in order of their ids. */
     readonly listAccounts: (after: AccountId | undefined, limit: number) => Answer<ReadonlyArray<Account>>
-    /**
-     * Deletes a part of an account: the first step its API keys, so that nothing can be added, each step up to `limit`
-     * credentials and idempotency records, and the last one the account. None if there is no such account.
-     */
+    /** Deletes a part: first the API keys, then up to `limit` credentials and records, at last the account. */
     readonly eraseAccount: (
       account_id: AccountId,
       at: DateTime.Utc,

@@ -45,10 +45,7 @@ export type AuditHead = Omit<AuditCheckpoint, "digests">
 export class AuditLog extends Context.Service<
   AuditLog,
   {
-    /**
-     * Seals the entries that exist when it is called, after the transactions that are writing at that moment have
-     * ended. Gives up on what is left after `timeout` milliseconds. Returns the newest checkpoint.
-     */
+    /** Seals the entries that exist now, after up to `timeout` ms for writers before them. Returns the head. */
     readonly seal: (timeout: number) => Answer<Option.Option<AuditHead>>
     /** The checkpoint with a hash, in hexadecimal. */
     readonly checkpointOf: (hash: string) => Answer<Option.Option<AuditHead>>

@@ -37,10 +37,7 @@ export type RewrapFailure = UnknownKeyId | UnsupportedFormat | AuthenticationFai
 /** Why a sealed key does not open. */
 export type OpenFailure = RewrapFailure | KeyStoreUnavailable
 
-/**
- * Waits for a key store, which may be remote, at most 3 seconds and never beyond the deadline of the request. A key store
- * that answers at once, as a keyring does, costs no timer.
- */
+/** Waits at most 3 seconds, and never beyond the request's deadline. A store that answers at once costs no timer. */
 export const withKeyStoreTimeout = <A, E>(call: Effect.Effect<A, E>): Effect.Effect<A, E | KeyStoreUnavailable> =>
   Effect.flatMap(Effect.forkChild(call, { startImmediately: true }), (fiber) => {
     const exit = fiber.pollUnsafe()
@@ -53,10 +50,7 @@ export const withKeyStoreTimeout = <A, E>(call: Effect.Effect<A, E>): Effect.Eff
     ).pipe(Effect.onExit(() => Effect.sync(() => fiber.interruptUnsafe())))
   })
 
-/**
- * Seals a provider key to its credential: it does not open from another row or with a bound field changed. No operation
- * waits longer for the key store than `withKeyStoreTimeout`.
- */
+/** Seals a key to its credential: with another row or a bound field changed, it does not open. Waits 3 s at most. */
 export class Cipher extends Context.Service<
   Cipher,
   {

@@ -60,10 +60,7 @@ export class CredentialPools extends Context.Service<
       owner: Pick<PoolOwner, "account_id"> & { readonly workspace_id?: WorkspaceId },
       providers: ReadonlyArray<Provider>
     ) => Answer<Option.Option<{ readonly workspace_id: WorkspaceId; readonly pools: ReadonlyArray<PoolState> }>>
-    /**
-     * A pool and its parkings, read in one snapshot with its state. Without `rows` if it is of the version that is `known`.
-     * None as for `versions`.
-     */
+    /** A pool and its parkings in one snapshot, without `rows` if its version is `known`. None as for `versions`. */
     readonly load: (owner: PoolOwner, provider: Provider, known?: string) => Answer<Option.Option<StoredPool>>
   }
 >()("byok/CredentialPools") {}

@@ -122,10 +122,7 @@ export class CredentialRepository extends Context.Service<
     readonly scan: (account_id: AccountId, scan: CredentialScan) => Answer<ReadonlyArray<ScannedCredential>>
     /** Stores an update if the stored revision is the one that was read; otherwise stores nothing and returns false. */
     readonly update: (account_id: AccountId, update: CredentialUpdate) => Answer<boolean, PoolFull>
-    /**
-     * Removes the row with its sealed key. The idempotency record of its create stays. Returns false if there is no such
-     * credential.
-     */
+    /** Removes the row with its sealed key, not the idempotency record. False if there is no such credential. */
     readonly delete: (account_id: AccountId, id: CredentialId) => Answer<boolean>
     /** Stores an order of distinct ids (L14). Stores nothing and returns a mismatch if an id is missing or foreign. */
     readonly reorder: (account_id: AccountId, order: CredentialOrder) => Answer<Option.Option<OrderMismatch>>

@@ -10,10 +10,7 @@ export interface UsedCredential extends LastUse, OwnedCredential {}
 export class CredentialUse extends Context.Service<
   CredentialUse,
   {
-    /**
-     * Stores each time that is later than the stored one, so several routers may report in any order and more than once.
-     * Skips credentials that no longer exist.
-     */
+    /** Stores times that are later than the stored ones, so reports may repeat. Skips deleted credentials. */
     readonly store: (uses: ReadonlyArray<UsedCredential>) => Answer<void>
     /** None if no use of the credential was stored. */
     readonly find: (account_id: AccountId, credential_id: CredentialId) => Answer<Option.Option<LastUse>>

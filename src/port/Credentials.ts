@@ -41,10 +41,7 @@ export class Credentials extends Context.Service<
     >
     /** Fails with `NotFound` for an unknown credential and for another account's alike (section 4.2, D5). */
     readonly get: (id: CredentialId) => Answer<Credential, NotFound, CurrentCaller>
-    /**
-     * A page of credentials in order of creation, and how many there are in all. A page is full while there are more.
-     * Fails with `InvalidParams` for a workspace that create would refuse.
-     */
+    /** A page in order of creation, full while there are more. Refuses workspaces that create would refuse. */
     readonly list: (
       request: ListRequest
     ) => Answer<

@@ -16,10 +16,7 @@ const faults: Readonly<Record<string, string>> = {
   "53300": "the database takes no more connections"
 }
 
-/**
- * The defect that a port dies with if its database fails. All that is kept of the error is its kind, SQLSTATE (or the
- * system's error code if no server answered) and constraint. Messages and details are dropped, because they quote values.
- */
+/** The defect of a database that failed. Without its messages, which quote values; `sqlstate` may be a system's code. */
 export class DatabaseFailure extends Data.TaggedError("DatabaseFailure")<{
   readonly kind: string
   readonly sqlstate: string | undefined

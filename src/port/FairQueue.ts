@@ -104,10 +104,7 @@ export const makeFairQueue = ({ admittedOf = () => 0, makeRoom, total, waiting }
   return { take, wait, giveBack, leave, fits, used: () => used }
 }
 
-/**
- * Waits until what `enter` puts into a line has started; fails if `enter` returns false, or at the request's deadline.
- * Then it is still in the line, or admitted: it must leave.
- */
+/** Waits until it has started; fails if `enter` returns false, or at the request's deadline: then it must leave. */
 export const untilStarted = (enter: (start: () => void) => boolean): Effect.Effect<undefined, ServiceUnavailable> =>
   Effect.withFiber((fiber) =>
     Effect.callback((resume) => {
@@ -152,10 +149,7 @@ export const makeRequestQueue = ({
     })
 }
 
-/**
- * A queue for each pool of connections, so that a lock that stalls writes delays no reads. A request is in none while its
- * body arrives, or while it waits for memory.
- */
+/** One for each pool of connections, so writes that stall delay no reads. A request whose body arrives is in none. */
 export class RequestQueues extends Context.Service<
   RequestQueues,
   { readonly reads: RequestQueue; readonly writes: RequestQueue }

@@ -4,10 +4,7 @@ import type { KeyStoreUnavailable, RewrapFailure } from "./Cipher.ts"
 import type { Rewrapper } from "./Rewrapper.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
-/**
- * Whether a key may seal. Credentials may be sealed only under a key that the other instances can hold, so a key that
- * has never sealed is `foreign` if others have and the keyring holds none of those.
- */
+/** A key that has never sealed is `foreign` if others have and the keyring holds none of those. */
 export type SealPermission = "seals" | "retired" | "foreign"
 
 /** A key-encryption key as an instance registered it. */
@@ -46,10 +43,7 @@ export interface RewrappedBatch {
 export class KekRegistry extends Context.Service<
   KekRegistry,
   {
-    /**
-     * Records the check value of every key seen for the first time. If any key differs from its record, records nothing
-     * and returns the ids of those that differ.
-     */
+    /** Records the check values of new keys. If any key differs from its record, records none and returns those. */
     readonly register: (
       keks: ReadonlyArray<{ readonly kek_id: string; readonly check_value: Uint8Array }>
     ) => Effect.Effect<ReadonlyArray<string>>
@@ -66,9 +60,8 @@ export class KekRegistry extends Context.Service<
     /** Whether a registered key may seal for a keyring of `kek_ids`. */
     readonly sealPermission: (kek_id: string, kek_ids: ReadonlyArray<string>) => Effect.Effect<SealPermission>
     /**
-     * Reserves `count` wraps of the key and returns the total reserved so far, including these; none if the key is not
-     * registered, or `foreign` to a keyring of `kek_ids`. Of two new keys in keyrings without a common key, only one ever
-     * gets wraps.
+     * Reserves wraps and returns the total so far; none if the key is not registered, or `foreign` to a keyring of
+     * `kek_ids`. Of two new keys in keyrings without a common key, only one ever gets wraps.
      */
     readonly reserve: (kek_id: string, kek_ids: ReadonlyArray<string>, count: number) => Answer<Option.Option<number>>
     /** Lets a registered key seal even if it is `foreign`, but not if it is retired. */

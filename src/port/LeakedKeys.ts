@@ -31,19 +31,12 @@ export class LeakedKeys extends Context.Service<
   LeakedKeys,
   {
     readonly count: Answer<number>
-    /**
-     * Reads the next page of credentials. The order guarantees that no credential that exists throughout the search is
-     * missed.
-     * Suspects are those with one of the labels or an inconclusive one, or all if no labels are given.
-     */
+    /** The next page; what exists all the while is not missed. Suspects have one of the labels, or hide theirs. */
     readonly scan: (range: {
       readonly after: string | undefined
       readonly labels: ReadonlyArray<string> | undefined
     }) => Answer<SuspectPage>
-    /**
-     * Records the search and, with `park`, marks the keys that were found as leaked, until the key is replaced or
-     * `clear` removes the mark. Returns for each key whether it is marked now.
-     */
+    /** Records the search, marks the keys as leaked with `park`, and returns for each key whether it is marked now. */
     readonly conclude: (search: {
       readonly found: ReadonlyArray<FoundKey>
       readonly searched: number

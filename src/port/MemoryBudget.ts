@@ -15,10 +15,7 @@ const mebibyte = 1024 * 1024
 
 /** Bytes that are held for an account. */
 export interface Holding {
-  /**
-   * Takes more and returns true, or returns false and calls `admitted` once they are taken, perhaps before it returns. Once at
-   * a time, and not when it is spare.
-   */
+  /** Takes more, or returns false and calls `admitted`, perhaps at once. Once at a time, and not when spare. */
   readonly grow: (bytes: number, admitted: () => void) => boolean
   /** Gives back what exceeds so many bytes. */
   readonly shrink: (bytes: number) => void
@@ -176,10 +173,7 @@ export const makeMemoryBudget = (total: number) => {
     }
   })
 
-  /**
-   * Holds nothing yet. `letGo` is called if an account needs the room that would still hold no more than this one: what the
-   * bytes are held for must then end, and release them soon.
-   */
+  /** Holds nothing yet. `letGo` is called if an account that holds no more needs the room: release it soon. */
   const hold = (account: string, use: Use, letGo?: () => void): Holding => new Held(account, use, letGo)
 
   return {
@@ -187,10 +181,7 @@ export const makeMemoryBudget = (total: number) => {
     /** What requests of tenants may hold together. */
     tenantsTotal,
     hold,
-    /**
-     * Waits until an account may hold so many bytes more; fails if they never fit, or at the request's deadline. For
-     * `Effect.acquireRelease` and its like: whoever is interrupted while waiting holds nothing.
-     */
+    /** Waits until an account may hold so many bytes more; fails if they never fit, or at the request's deadline. */
     admit: (account: string, use: Use, bytes: number, letGo?: () => void): Effect.Effect<Holding, ServiceUnavailable> =>
       Effect.suspend(() => {
         const holding = new Held(account, use, letGo)

@@ -4,10 +4,7 @@ import { families, type Family, type FamilyName } from "./families.ts"
 /** What tells the series of one family apart. Every value is one of a few that the service itself chooses. */
 type Attributes = Readonly<Record<string, string>>
 
-/**
- * Makes series in the registry of the current context. Make each once and keep it: to find it again by its attributes
- * costs ten times as much as an update.
- */
+/** Make each series once and keep it: finding it again by its attributes costs ten times as much as an update. */
 export const makeMeter = Effect.gen(function* () {
   const context = yield* Effect.context()
   const registrations: Array<Metric.Registration> = []

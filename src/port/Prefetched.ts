@@ -3,10 +3,7 @@ import type { Credential } from "../domain/Credential.ts"
 import type { AccountId, CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
-/**
- * Rows that the look-up of the caller's API key read in the same statement, for one request: so a get takes one statement,
- * and a create two. Adapters on the same database answer from them instead of asking again; other adapters ignore them.
- */
+/** Rows that were read along with the API key, so a get takes one statement and a create two. Adapters may ignore them. */
 export interface Prefetched {
   readonly account_id: AccountId
   /** The account's default workspace, null if it is deleted; undefined if it was not read. */

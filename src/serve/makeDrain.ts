@@ -1,9 +1,6 @@
 import { Duration, Effect, Layer } from "effect"
 
-/**
- * A service that is asked to stop reports at once that it is not ready, and answers as before for the delay, so that load
- * balancers have time to notice. A second signal ends the delay.
- */
+/** Asked to stop, the service is not ready at once but serves on for the delay. A second signal ends the delay. */
 export const makeDrain = Effect.fnUntraced(function* (delay: Duration.Duration) {
   let signals = 0
   let endDelay = () => {}

@@ -20,10 +20,7 @@ const makeCertificateReload = Effect.fnUntraced(function* (read: Effect.Effect<C
   )
 })
 
-/**
- * Reloads the keyring, and the certificate if there is one, on every SIGHUP that arrives from now on, once the layer is
- * built. What cannot be reloaded stays as it was. Requests in progress finish with the keys they began with.
- */
+/** Reloads keyring and certificate on each SIGHUP; what cannot be reloaded stays. Requests finish with their keys. */
 export const reloadOnSighup = Effect.fnUntraced(function* (
   certificate: Option.Option<Effect.Effect<Certificate, InvalidSetting>>
 ) {

@@ -23,10 +23,7 @@ and read it back, with the id from the response:
   curl -i ${url}/api/v1/byok/ID -H 'Authorization: Bearer ${management_key}'
 `
 
-/**
- * Prints where the service listens, as text or as one JSON object. An empty embedded database also gets its first
- * account, whose management key is printed this once.
- */
+/** Prints where the service listens. An empty embedded database gets its first account, its key printed this once. */
 export const welcome = (settings: Settings, json: boolean) =>
   Layer.effectDiscard(
     Effect.gen(function* () {

@@ -34,10 +34,7 @@ const stateOf = Option.match({
   onSome: (id: number): SchemaState => (id < latest ? "behind" : id > latest ? "newer" : "current")
 })
 
-/**
- * A statement that waits for a table lock makes all later users of the table wait behind it, so each attempt is short
- * and leaves room for them afterwards.
- */
+/** Whoever needs the table waits behind a statement that waits for its lock: attempts are short, with pauses. */
 const locking = { timeout: 1000, attempts: 5, pause: "1 second" } as const
 
 /** The advisory lock held while migrating. Waiting for it blocks no other statement. */
@@ -55,10 +52,7 @@ export const withLockTimeout =
   <A, E, R>(statements: Effect.Effect<A, E, R>) =>
     sql.withTransaction(Effect.andThen(sql.unsafe(`SET LOCAL lock_timeout = ${timeout}`), statements))
 
-/**
- * The newest migration that the database has; none if it was never migrated. Only a statement that reads a table notices
- * one that another session has created since the transaction began.
- */
+/** The newest migration, if any. Only a statement that reads a table sees that one was created just now. */
 export const current = (sql: SqlClient.SqlClient) =>
   Effect.gen(function* () {
     const tables = yield* sql`SELECT 1 FROM pg_class WHERE oid = to_regclass('effect_sql_migrations')`

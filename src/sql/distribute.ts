@@ -63,10 +63,7 @@ const restore = (sql: SqlClient.SqlClient, keys: ReadonlyArray<ForeignKey>) =>
     return missing.map(([, name]) => name)
   })
 
-/**
- * How far the rows of tenants are spread over the nodes of a Citus cluster; `incomplete` if they are not, but foreign keys
- * are missing, as after the way back.
- */
+/** How far Citus has spread the rows; `incomplete` if it has not and foreign keys are missing. */
 export const distributionOf = (sql: SqlClient.SqlClient) =>
   Effect.gen(function* () {
     const citus = yield* sql`SELECT 1 FROM pg_class WHERE oid = to_regclass('pg_catalog.pg_dist_partition')`

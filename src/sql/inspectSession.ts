@@ -49,10 +49,7 @@ export const missingRights = (sql: SqlClient.SqlClient, rights: Rights) => {
     GROUP BY name ORDER BY min(n)`
 }
 
-/**
- * Whether server, database and role let sessions acknowledge early by default, and which rights the role lacks; a failure
- * if sessions cannot write.
- */
+/** Whether sessions acknowledge early by default, and which rights the role lacks; fails if they cannot write. */
 export const inspectSession = (
   target: DatabaseTarget,
   settings: Pick<DatabaseSettings, "connectTimeout" | "pooler">,

@@ -96,10 +96,7 @@ const sessionFor = (early: boolean, { database }: Settings) => {
   return Effect.as(Effect.logWarning(warning), durableSession)
 }
 
-/**
- * Refuses a schema that this version must not use. A schema that a newer version has migrated is refused to commands
- * only: rolling back `serve` must remain possible.
- */
+/** A schema that a newer version migrated is refused to commands only: `serve` must remain able to roll back. */
 const checkSchema = (name: string, state: SchemaState, user: EmbeddedPostgres.User) => {
   if (state === "behind") {
     return refuse(`${name}: the schema is behind this version, and BYOK_MIGRATE is check: run \`byok migrate\`.`)
@@ -150,10 +147,7 @@ export const openDatabase = Effect.fnUntraced(function* (
   return opened
 })
 
-/**
- * Connects to the database, migrates it and restores foreign keys that it lost; to distribute also spreads the accounts
- * over the nodes of Citus.
- */
+/** Migrates, and restores foreign keys that were lost; or spreads the accounts over the nodes of Citus. */
 export const migrateDatabase = Effect.fnUntraced(function* (
   settings: Settings,
   { distribute: distributes }: { readonly distribute: boolean }

@@ -14,10 +14,7 @@ import { dirname } from "node:path"
 import { Effect } from "effect"
 import { readPrivateFile, UnusableFile, whileOpen } from "./SecretFile.ts"
 
-/**
- * Writes a new keyring file with mode 0600; fails if there is one. The file gets its name only when it is complete, and
- * a random one until then, so that what a killed start leaves behind blocks nobody.
- */
+/** Writes a new file of mode 0600, complete before it gets its name, so a killed start leaves nothing that blocks. */
 export const writeKeyringFile = (path: string, text: string): Effect.Effect<void, UnusableFile> =>
   Effect.try({
     try: () => {

@@ -27,10 +27,7 @@ const ownGroups = () => [
   ...(process.getegid === undefined ? [] : [process.getegid()])
 ]
 
-/**
- * Whether only those who may read a secret can: mode 0400 or 0600, or 0440 if root owns the file and the group is one of
- * this process, which is how Kubernetes mounts a secret for an `fsGroup`.
- */
+/** Mode 0400 or 0600; or 0440 if root owns it and we are in its group, as Kubernetes mounts it for an `fsGroup`. */
 export const isPrivate = (
   { gid, mode, uid }: Pick<Stats, "gid" | "mode" | "uid">,
   groups: ReadonlyArray<number>

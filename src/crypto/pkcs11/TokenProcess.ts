@@ -33,10 +33,7 @@ const nameOf = (cause: unknown) =>
 const isTrue = (value: Buffer | undefined) => value?.[0] === 1
 const numberOf = (value: Buffer | undefined) => (value === undefined ? undefined : value.readUInt32LE(0))
 
-/**
- * The block that the token encrypts with AES-ECB for the check value. GCM never encrypts this block under the same key:
- * its blocks are all zero, or end with a counter, which for 32 bytes is 1, 2 or 3.
- */
+/** GCM never encrypts this block under the same key: its blocks are all zero, or end with a counter of 1 to 3. */
 const checkBlock = (kek_id: string) =>
   Buffer.concat([createHash("sha256").update(`byok/kcv/${kek_id}`).digest().subarray(0, 12), Buffer.from("byok")])
 
@@ -180,10 +177,7 @@ const reply = (id: number, output: Buffer) => {
   output.fill(0)
 }
 
-/**
- * Retries every failure once in a new session whose keys have the same check values: bytes that still do not decrypt
- * were altered. A retried wrap keeps its nonce, so it counts once.
- */
+/** Retries a failure once in a new session: what still does not decrypt was altered. A retried wrap keeps its nonce. */
 const serve = (connected: Connected, first: Session) => {
   let session = first
 
@@ -214,10 +208,7 @@ const serve = (connected: Connected, first: Session) => {
   }
 }
 
-/**
- * This process makes the calls to the token, one at a time: one that hangs or crashes takes nothing else with it. It
- * ignores signals, because the service ends it.
- */
+/** Calls the token one at a time: a call that hangs or crashes takes nothing else with it. The service ends it. */
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => {})
 process.once("disconnect", () => process.exit())
 process.once("message", (target: TokenTarget) => {

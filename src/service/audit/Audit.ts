@@ -145,10 +145,7 @@ export class Audit extends Context.Service<Audit>()("byok/Audit", {
     })
 
     return {
-      /**
-       * Verifies every sealed entry, or those after the checkpoint with the hash `from`. It and `expected` are hashes of
-       * checkpoints that were kept elsewhere.
-       */
+      /** Verifies every sealed entry, or those after the checkpoint `from`. Both hashes were kept elsewhere. */
       verify,
 
       /**

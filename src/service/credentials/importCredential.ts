@@ -18,10 +18,7 @@ const idempotencyKeyOf = (salt: Uint8Array, input: NewCredential) => {
   return IdempotencyKey.make(mac.update("\0").update(Redacted.value(input.key)).digest("base64url"))
 }
 
-/**
- * Creates the credential of a record unless an earlier run with the same salt has. Equal records are one credential.
- * One that was deleted or got another key since stays as it is.
- */
+/** Creates the credential of a record unless an earlier run with the salt has; one changed or deleted since stays. */
 export const importCredential = Effect.fnUntraced(function* (body: unknown, salt: Uint8Array) {
   const { create } = yield* Credentials
   const input = yield* decodeNewCredential(body)
@@ -30,11 +27,7 @@ export const importCredential = Effect.fnUntraced(function* (body: unknown, salt
   )
 })
 
-/**
- * Makes the check of a record, which fails with everything that its import would be refused for, except a leaked key: it
- * opens none. It counts the records that
- * it has let pass, as they leave less room for others.
- */
+/** Checks a record for all that its import would be refused for but a leaked key; those before leave less room. */
 export const makeImportCheck = Effect.fnUntraced(function* (account_id: AccountId, salt: Uint8Array) {
   const { credentials: limit } = yield* PoolLimits
   const records = yield* IdempotencyRecords

@@ -13,10 +13,7 @@ export interface ConnectionPool {
   readonly sql: SqlClient.SqlClient
   /** Citus spreads the rows of tenants over nodes by account: each statement of a request must name one as a value. */
   readonly distributed: boolean
-  /**
-   * Runs a query and answers by the deadline of the request, or of the pool if that is sooner. A caller that leaves or
-   * times out cancels nothing. Failures die as a `DatabaseFailure`.
-   */
+  /** Answers by the deadline of request or pool; who leaves cancels nothing. Dies with a `DatabaseFailure`. */
   readonly ask: <A>(query: Query<A>, operation: Operation) => Effect.Effect<A, ServiceUnavailable>
   /** Runs a query however much is queued, and takes no place in the queue. For the service's own occasional questions. */
   readonly probe: <A>(query: Query<A>, operation: Operation) => Effect.Effect<A>

@@ -26,10 +26,7 @@ export interface DatabaseSettings {
   readonly pooler: boolean
 }
 
-/**
- * Reads and writes have separate pools: a lock that stalls writes delays no reads. Background work has its own
- * connection and takes no caller's place in a queue.
- */
+/** Reads and writes have separate pools: a lock that stalls writes delays no reads. */
 export class Database extends Context.Service<
   Database,
   { readonly reads: ConnectionPool; readonly writes: ConnectionPool; readonly background: ConnectionPool }

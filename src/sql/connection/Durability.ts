@@ -1,10 +1,7 @@
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 
-/**
- * Whether a session cannot write, as it is on a standby or its role or database says so; and whether it acknowledges a
- * commit before it is on disk, as only `synchronous_commit = off` does.
- */
+/** Whether a session cannot write, and whether it acknowledges early, as with `synchronous_commit = off`. */
 export const sessionState = (sql: SqlClient.SqlClient) =>
   Effect.map(
     sql<{ readOnly: boolean; early: boolean }>`

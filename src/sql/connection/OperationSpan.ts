@@ -40,10 +40,7 @@ export const beginSpan = (fiber: Fiber.Fiber<unknown, unknown>, operation: Opera
   return begin({ operation, tracer, clock }, kind, Option.some(parent))
 }
 
-/**
- * The span of the statement that answers `size` requests. It is the child of the span of a single one; if there are
- * several, it belongs to none of their traces, and each links to it.
- */
+/** The span of a statement: the child of a single request's; of several, none's child, and each links to it. */
 export const beginStatement = (waiting: ReadonlyArray<OperationSpan>, size: number) => {
   const [first] = waiting
   if (first === undefined || size === 1) return first && begin(first, "client", Option.some(first.span))

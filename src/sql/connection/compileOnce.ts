@@ -1,9 +1,6 @@
 import type { SqlClient, Statement } from "effect/sql"
 
-/**
- * A statement whose text is compiled once, not at each call. `statement` places each parameter by its name; one that is
- * placed several times is sent once. A call gives the values.
- */
+/** Compiles a statement once. A parameter that `statement` places several times is sent once. */
 export const compileOnce = <Name extends string, Row extends object>(
   sql: SqlClient.SqlClient,
   names: ReadonlyArray<Name>,

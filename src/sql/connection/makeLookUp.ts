@@ -21,10 +21,7 @@ interface LookUp<Wanted, Row extends object, A> {
   readonly nameOf?: (wanted: Wanted) => string
 }
 
-/**
- * Makes a function that looks a row up, alone or in a batch: that runs the SELECT for each of its requests. OFFSET 0 keeps
- * it apart, so PostgreSQL uses the index that it would use alone.
- */
+/** Looks a row up, alone or in a batch, which runs the SELECT for each; OFFSET 0 has PostgreSQL use the same index. */
 export const makeLookUp = <Wanted extends object, Row extends object, A>(
   { batch, sql }: ConnectionPool,
   { by, nameOf, operation, read, select }: LookUp<Wanted, Row, A>

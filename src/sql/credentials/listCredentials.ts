@@ -15,10 +15,7 @@ import type { ConnectionPool } from "../connection/ConnectionPool.ts"
 import { bytesOf, columns, credentialOf, type Stored } from "./credentialRows.ts"
 import { isMarked } from "./LeakedKeysLive.ts"
 
-/**
- * A credential of the page, the bytes of the lists of them all and the total count; an empty page is one row without a
- * credential. Lists of more bytes than may be read are null.
- */
+/** A row of the page, or one without a credential if it is empty. Lists of more bytes than may be read are null. */
 type Row = { readonly total_count: number; readonly bytes: number } & (Stored | { readonly id: null })
 
 const isStored = (row: Row): row is Row & Stored => row.id !== null

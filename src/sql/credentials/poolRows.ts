@@ -25,10 +25,7 @@ export const samePool = (sql: SqlClient.SqlClient, one: string, other: string) =
 export const memberBytes = (sql: SqlClient.SqlClient, row: string) =>
   sql`(${bytesOf(sql, row)} + octet_length(${sql.literal(row)}.sealed))`
 
-/**
- * Adds a part to a statement on a table of tenants: where Citus spreads accounts over nodes, each is confined to the account
- * of the write by a value.
- */
+/** Where Citus spreads accounts over nodes, confines a statement on a table to the account of the write by a value. */
 export type Confine = (table: string) => Statement.Fragment
 
 /**

@@ -102,10 +102,7 @@ const options = [
   .map((setting) => `-c '${setting}'`)
   .join(" ")
 
-/**
- * Whether the PID in a lock file now belongs to a zombie or to another program, as happens when a container restarts.
- * PostgreSQL would refuse to start, and `pg_ctl` would stop that program.
- */
+/** Whether the PID in a lock file is now another program's, as in a restarted container: `pg_ctl` would stop that. */
 const isStale = (lock: string) => {
   try {
     return !/^\d+ \(postgres\) [^XZ]/.test(readFileSync(`/proc/${parseInt(lock)}/stat`, "latin1"))
@@ -122,10 +119,7 @@ interface Membership {
   readonly leave: Effect.Effect<void>
 }
 
-/**
- * Advisory locks: every user of the directory shares the first, and the service has the second. PostgreSQL releases
- * them when the connection ends, in whatever way its process dies.
- */
+/** Every user of the directory shares the first, the service has the second. PostgreSQL frees them as users die. */
 const [usersLock, serviceLock] = ["1652128619, 1", "1652128619, 2"]
 
 const openMembership = (host: string, server: Server, user: User) =>

@@ -29,10 +29,7 @@ export const locate = (
       )
   }).pipe(Effect.map((entry) => complete(dirname(dirname(entry)))))
 
-/**
- * npm packages contain no symbolic links, and a copy may lose its execute permission. A read-only installation is left
- * as it is: PostgreSQL reports what it lacks.
- */
+/** npm packages have no symbolic links, and copies lose execute permissions. A read-only package stays as it is. */
 export const complete = (root: string): PostgresBinaries => {
   const path = (name: string) => join(root, "native/bin", name)
   const binaries = { initdb: path("initdb"), pg_ctl: path("pg_ctl"), postgres: path("postgres") }

@@ -16,10 +16,7 @@ const namedKeks = (sql: SqlClient.SqlClient) =>
     }
   })
 
-/**
- * How many credentials name a key, as far as `limit`. The range and the order keep to the index; for an equality
- * PostgreSQL might read the whole table, expecting many rows.
- */
+/** How many credentials name a key, up to `limit`. For an equality PostgreSQL might read the table, not the index. */
 const countNaming = (sql: SqlClient.SqlClient, kek_id: string, limit: number | undefined) =>
   Effect.map(
     sql<{ n: number }>`

@@ -218,7 +218,6 @@ const events = HttpApiEndpoint.get("events", "/byok/events", {
   )
   .middleware(QueryParameters)
 
-/** The operations on credentials. */
 class ByokGroup extends HttpApiGroup.make("byok")
   .add(create, list, plan, order, events, get, status, update, remove)
   .prefix("/api/v1")

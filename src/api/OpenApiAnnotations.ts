@@ -168,7 +168,6 @@ const refine = (_: string, node: unknown): unknown => {
   return refined["type"] === "number" && "enum" in refined ? { ...refined, type: "integer" } : refined
 }
 
-/** Every operation of an OpenAPI document. */
 export const operationsOf = ({ paths }: OpenApi.OpenAPISpec) =>
   Object.values(paths).flatMap((item) => Object.values(item as Record<string, OpenApi.OpenAPISpecOperation>))
 
@@ -181,7 +180,6 @@ export const completeDocument = (document: object) => {
   return spec
 }
 
-/** Title, description and completion of the OpenAPI document. */
 export const openApiAnnotations = OpenApi.annotations({
   title: "BYOK provider credentials",
   version: "1.0.0",

@@ -5,9 +5,7 @@ import { type Credential, membersOf } from "../domain/Credential.ts"
 const credentialJson = (credential: Credential) =>
   Object.assign(membersOf<unknown>(credential), { created_at: DateTime.formatIso(credential.created_at) })
 
-/** The body of an answer with one credential. */
 export const credentialBody = (credential: Credential): string => JSON.stringify({ data: credentialJson(credential) })
 
-/** The body of an answer with a page of credentials. */
 export const credentialListBody = (credentials: ReadonlyArray<Credential>, total_count: number): string =>
   JSON.stringify({ data: credentials.map(credentialJson), total_count })

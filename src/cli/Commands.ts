@@ -12,7 +12,6 @@ import { root } from "./Arguments.ts"
 import { serveCommand } from "./ServeCommand.ts"
 import { workspaceCommand } from "./WorkspaceCommand.ts"
 
-/** The command line. */
 export const byok = root.pipe(
   Command.withSubcommands([
     serveCommand,

@@ -46,7 +46,6 @@ const checkedSummaryOf = ({ imported, refused }: Counts) => `valid ${imported}, 
 
 const sentence = (text: string) => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`
 
-/** Where the records come from. */
 interface Source {
   readonly chunks: AsyncIterable<Buffer>
   /** Size in bytes, if it is known. */

@@ -15,7 +15,6 @@ export const csvRefused = () =>
 /** A line with its terminator. Its bytes belong to the reader of the line, who wipes them. */
 interface Line {
   readonly number: number
-  /** Undefined if the line is too long. */
   readonly bytes: Buffer | undefined
 }
 

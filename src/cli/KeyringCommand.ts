@@ -49,7 +49,6 @@ const resultLines = ({ failed, left, rewrapped }: RewrapResult, keys: Left) =>
     ...failed.map(({ id, reason }) => `failed     ${id}: ${reason}`)
   ].join("\n")
 
-/** Prints how much a rewrap would have to do. */
 const reportDryRun = Effect.gen(function* () {
   const [keys, left] = yield* withRotation((rotation) => Effect.all([rotation.status(), rotation.outstanding]))
   const under = leftUnder(keys)
@@ -107,7 +106,6 @@ const status = Command.make("status", {}, () =>
   withRotation((rotation) => rotation.status()).pipe(Effect.flatMap((keys) => printAs({ keys }, statusLines(keys))))
 ).pipe(Command.withDescription("Show how much each key is used, and which may be retired"))
 
-/** How many stranded credentials are listed at a time. */
 const listed = 1000
 
 const stranded = Command.make("stranded", {}, () =>

@@ -1,7 +1,6 @@
 import { Clock, Effect } from "effect"
 import { StandardStreams } from "./Output.ts"
 
-/** How the progress of an operation is shown. */
 export interface ProgressView<P> {
   readonly line: (progress: P) => string
   /** How much is done, from 0 to 1; undefined if that cannot be known. */
@@ -41,7 +40,6 @@ export const makeProgress = Effect.fnUntraced(function* <P>(view: ProgressView<P
         next = now + interval
         show(progress)
       }),
-    /** Shows the final numbers. */
     end: Effect.sync(() => {
       if (pending !== undefined) show(pending)
       if (shown && terminal) screen.write("\n")

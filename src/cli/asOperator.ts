@@ -30,5 +30,4 @@ export const operatorOn =
   <A, E, R>(operation: (service: S) => Effect.Effect<A, E, R>) =>
     asOperator(layer)(Effect.flatMap(service, operation))
 
-/** Runs an operation on accounts. */
 export const withAccounts = operatorOn(Accounts, CommandLayers.unsealed)

@@ -15,7 +15,6 @@ type Explained = InstanceType<(typeof explained)[number]>
 /** Everything that commands and the settings of the log fail with. */
 type Failure = Command.Error<typeof byok> | InvalidSetting | CliError.CliError
 
-/** How many ids a sentence names. */
 const maxIds = 100
 
 const listOf = (ids: ReadonlyArray<string>) =>
@@ -28,7 +27,6 @@ const sentenceOnOrder = ({ foreign, missing }: OrderRefused) =>
     ...(foreign.length > 0 ? [`Not of this workspace and provider: ${listOf(foreign)}.`] : [])
   ].join(" ")
 
-/** What can be done about a credential whose key does not open. */
 const untilMended = {
   UnknownKeyId: " Put it back: until then the credential can only be renamed or deleted.",
   AuthenticationFailed: " It can only be renamed or deleted.",
@@ -36,7 +34,6 @@ const untilMended = {
   KeyStoreUnavailable: ""
 }
 
-/** One sentence for the operator. */
 const sentenceOf = (failure: Exclude<Failure | Explained, CliError.CliError>): string => {
   switch (failure._tag) {
     case "DatabaseFailure":

@@ -14,7 +14,6 @@ export class KeyEncryption extends Context.Service<
   {
     /** The id of the key that seals now; undefined if the store is empty. */
     readonly primary: () => string | undefined
-    /** The keys that the store has now, primary first. */
     readonly keks: () => ReadonlyArray<KnownKek>
     /** Returns nonce(12) | ciphertext | tag(16) of AES-256-GCM, with a new random nonce. */
     readonly wrap: (

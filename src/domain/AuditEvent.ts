@@ -62,7 +62,6 @@ export const AuditEvent = Schema.Union([
 ])
 export type AuditEvent = typeof AuditEvent.Type
 
-/** An event without its actor. */
 export type AuditAct = AuditEvent extends infer Event
   ? Event extends AuditEvent
     ? Omit<Event, "actor">

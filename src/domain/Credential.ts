@@ -57,7 +57,6 @@ const givenListOrNull = <T extends string>(element: Schema.Codec<T, string>, min
 
 const shortText = Text.check(Schema.isMaxCodePoints(255, { message: "must have at most 255 characters" }))
 
-/** The type of a column in PostgreSQL. */
 export type Column = "boolean" | "integer" | "text" | "text[]" | "timestamptz" | "uuid"
 
 /** What is known of a member of a credential. */
@@ -182,7 +181,6 @@ export const memberNames = Struct.keys(members)
 const changeableNames = memberNames.filter((name): name is ChangeableName => "input" in members[name])
 /** The members that stay as a create made them. */
 export const fixedNames = memberNames.filter((name): name is FixedName => !("input" in members[name]))
-/** The members that are lists of texts. */
 export const listNames = memberNames.filter((name): name is ListName => members[name].column === "text[]")
 
 interface Output extends Struct.Lambda {
@@ -212,6 +210,5 @@ export const membersOf = <Value>(source: { readonly [Name in keyof Table]: Value
 
 type Inputs = { readonly [M in ChangeableName]: ReturnType<Table[M]["input"]> }
 
-/** The schemas of the members that create and update take. */
 export const inputFields = (request: Request): Inputs =>
   Object.fromEntries(changeableNames.map((name) => [name, members[name].input(request)])) as unknown as Inputs

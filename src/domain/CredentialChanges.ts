@@ -39,17 +39,14 @@ export const CredentialChanges = Schema.Struct(members)
   .annotate({ identifier: "CredentialChanges" })
 export type CredentialChanges = typeof CredentialChanges.Type
 
-/** The members that an update can change. */
 export const ChangeableField = Schema.Literals(Struct.keys(fields))
 export type ChangeableField = typeof ChangeableField.Type
 
 /** What opening the stored key has shown; nothing while no change asks for it. */
 export interface StoredKey {
-  /** Whether the key of the changes is the stored one. */
   readonly isGiven?: boolean
   /** Whether the key of the changes holds a secret that is marked as leaked. */
   readonly isLeaked?: boolean
-  /** The region that the stored key names. */
   readonly region?: Region | null
 }
 

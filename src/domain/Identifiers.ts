@@ -39,7 +39,6 @@ export type CredentialId = typeof CredentialId.Type
 export const LinkId = uuid("Identifier of the link.").pipe(Schema.brand("LinkId"))
 export type LinkId = typeof LinkId.Type
 
-/** A credential of an account. */
 export interface OwnedCredential {
   readonly account_id: AccountId
   readonly credential_id: CredentialId

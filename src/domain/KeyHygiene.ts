@@ -22,7 +22,6 @@ export const keyFaultIn = (key: string): string | undefined => {
 const description =
   "Raw provider key. Encrypted at rest, never returned. It must not have white space, control characters, quotes or a scheme such as Bearer around it. For openai and fireworks it may be a JSON object with api_key and region. A new key of these sets declared_region to its own region, or to null if it has none."
 
-/** The key in the input of create and update. */
 export const RawKey = Schema.RedactedFromValue(
   Text.check(Schema.makeFilter(keyFaultIn), Schema.isNonEmpty({ message: "must not be empty", description }))
 )

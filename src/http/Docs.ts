@@ -36,7 +36,6 @@ const sha256 = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest(
 
 const [opening, closing] = ["<script>", "</script>"]
 
-/** The hashes of the scripts of a page. */
 const scriptsIn = (html: Buffer) => {
   const hashes: Array<string> = []
   for (let start = html.indexOf(opening); start !== -1; start = html.indexOf(opening, start)) {

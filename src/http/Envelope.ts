@@ -8,7 +8,6 @@ import { isRepeated, requestIdOf } from "./RequestHeaders.ts"
 import { publicRouting, routableUrl, type Routing } from "./Routing.ts"
 import { traceAndLog } from "./traceAndLog.ts"
 
-/** An error as it is sent. */
 export const errorResponse = (
   { error }: { readonly error: { readonly code: number; readonly message: string; readonly metadata?: object } },
   headers: Record<string, string> = {}

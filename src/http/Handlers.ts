@@ -23,7 +23,6 @@ const json = (body: string, options: HttpServerResponse.Options.WithContentType 
 
 const single = (credential: Credential) => json(credentialBody(credential))
 
-/** How many credentials a page has unless the request says. */
 const defaultLimit = 50
 
 /** How many bytes the lists of a credential have in most pages, and the rest of it at most. */

@@ -108,5 +108,4 @@ const resourcePath = HttpApiMiddleware.layerSchemaErrorTransform(ResourcePath, (
   Effect.fail(error.kind === "Params" ? new NotFound() : error)
 )
 
-/** The middleware that reads body, query and path. */
 export const layer = Layer.mergeAll(jsonBody, queryParameters, resourcePath)

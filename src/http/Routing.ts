@@ -38,7 +38,6 @@ const others = ["/", "/docs", "/openapi.json"] as const
 /** The methods that some path allows. */
 export const allowedMethods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] as const
 
-/** A route by its method and the template of its path. */
 interface KnownRoute {
   readonly method: HttpMethod.HttpMethod
   readonly path: `/${string}`

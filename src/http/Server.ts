@@ -22,9 +22,7 @@ import { AccessLog } from "./traceAndLog.ts"
 export interface ServerSettings extends ServerLimits {
   readonly host: string
   readonly port: number
-  /** Whether other processes may listen on the same port. */
   readonly reusePort: boolean
-  /** Whether each request is a line in the log. */
   readonly accessLog: boolean
 }
 
@@ -37,7 +35,6 @@ export class CertificateInUse extends Context.Service<
   }
 >()("byok/CertificateInUse") {}
 
-/** All routes, for any HTTP server. */
 const routes = Layer.mergeAll(HttpApiBuilder.layer(Api, { openapiPath: "/openapi.json" }), Docs.layer, Envelope.layer)
 
 /** The contract implemented over `Credentials` and `ApiKeys`. */

@@ -14,7 +14,6 @@ import { allowedMethods, routableUrl, routeOf } from "./Routing.ts"
 export interface ServerLimits {
   /** Further connections are dropped. */
   readonly maxConnections: number
-  /** When an idle connection is closed. */
   readonly keepAliveTimeout: Duration.Duration
   /** After how long without progress a client that does not read its answer is cut off, at the latest after twice that. */
   readonly sendTimeout: Duration.Duration
@@ -112,7 +111,6 @@ export const makeNodeServer = (
       : createTlsServer({ ...options, ...certificate, minVersion: "TLSv1.2", handshakeTimeout: limits.headersTimeout })
   Object.assign(server, { maxConnections, timeout: Duration.toMillis(sendTimeout) })
   const connections = new Map<Socket, Connection>()
-  /** The responses that are not closed. */
   const pending = new Set<ServerResponse>()
   let closing = false
 

@@ -4,7 +4,6 @@ import type { AccountId, ApiKeyHash } from "../domain/Identifiers.ts"
 import { clientGone, methodOf, refusals } from "./RequestMeter.ts"
 import type { Routing } from "./Routing.ts"
 
-/** Whether each request is a line in the log. */
 export const AccessLog = Context.Reference<boolean>("byok/AccessLog", { defaultValue: () => false })
 
 /** What is learned of a request's caller while it is answered. */

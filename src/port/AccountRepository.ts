@@ -37,7 +37,6 @@ export interface ApiKeyRecord extends NewApiKey {
   readonly revoked_at: DateTime.Utc | null
 }
 
-/** How much one step of an erasure deleted. */
 export interface ErasureStep {
   readonly credentials: number
   readonly idempotency_records: number

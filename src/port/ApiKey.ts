@@ -12,7 +12,6 @@ const base62 = (value: bigint, length: number) => {
   return text
 }
 
-/** CRC-32 in 6 base62 digits. */
 const checksum = (body: string) => base62(BigInt(crc32(body)), 6)
 
 /** The hash that identifies an API key (D24). Text from an HTTP header is decoded as Latin-1. */
@@ -36,7 +35,6 @@ const issuedForm = /^byok_(?:[am]k|ln)_[0-9A-Za-z]{49}$/
 export const hasWrongChecksum = (token: string): boolean =>
   issuedForm.test(token) && checksum(token.slice(0, -6)) !== token.slice(-6)
 
-/** Generates an API key and its hash. */
 export const makeApiKey = (management: boolean) =>
   Effect.gen(function* () {
     const random = yield* SecureRandom.SecureRandom

@@ -3,7 +3,6 @@ import type { AccountId, ApiKeyHash, CredentialId } from "../domain/Identifiers.
 import type { Answer } from "./DatabaseFailure.ts"
 import type { Prefetched } from "./Prefetched.ts"
 
-/** A live API key. */
 export interface FoundApiKey {
   readonly account_id: AccountId
   readonly management: boolean

@@ -51,7 +51,6 @@ export class AuditLog extends Context.Service<
     readonly checkpointOf: (hash: string) => Answer<Option.Option<AuditHead>>
     /** The next page of checkpoints after a number, in order. */
     readonly checkpoints: (after: bigint) => Answer<ReadonlyArray<AuditCheckpoint>>
-    /** The next page of entries, in order. */
     readonly entries: (range: { readonly after: bigint; readonly upTo: bigint }) => Answer<ReadonlyArray<AuditEntry>>
     /** The newest entries, or the oldest ones `after` a number: up to `limit`, fewer if they are large, but one if there are any. */
     readonly read: (page: EntryPage) => Answer<ReadonlyArray<ReadEntry>>

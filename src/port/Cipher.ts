@@ -24,17 +24,14 @@ export class AuthenticationFailed extends Data.TaggedError("AuthenticationFailed
   }
 }
 
-/** The key store is unavailable; `reason` says why. */
 export class KeyStoreUnavailable extends Data.TaggedError("KeyStoreUnavailable")<{ readonly reason: string }> {
   override get message() {
     return `the key store is unavailable: ${this.reason}`
   }
 }
 
-/** Why a data key cannot be rewrapped. */
 export type RewrapFailure = UnknownKeyId | UnsupportedFormat | AuthenticationFailed
 
-/** Why a sealed key does not open. */
 export type OpenFailure = RewrapFailure | KeyStoreUnavailable
 
 /** Waits at most 3 seconds, and never beyond the request's deadline. A store that answers at once costs no timer. */

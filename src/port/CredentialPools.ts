@@ -6,7 +6,6 @@ import type { Cooldown, ParkedCause } from "../domain/routing/Health.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
-/** A workspace and the account that owns it. */
 export interface PoolOwner {
   readonly account_id: AccountId
   readonly workspace_id: WorkspaceId

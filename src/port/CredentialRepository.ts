@@ -10,7 +10,6 @@ import type { IdempotencyRecord } from "./IdempotencyRecords.ts"
 /** A credential without what the store assigns: its `sort_order` (D32) and, by one clock for all instances, `created_at`. */
 export type UnstoredCredential = Omit<Credential, "sort_order" | "created_at">
 
-/** A credential with what its responses do not show. */
 export interface StoredCredential {
   readonly credential: Credential
   readonly sealed: SealedKey

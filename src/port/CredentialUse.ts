@@ -3,7 +3,6 @@ import type { AccountId, CredentialId, OwnedCredential } from "../domain/Identif
 import type { LastUse } from "../domain/routing/LastUse.ts"
 import type { Answer } from "./DatabaseFailure.ts"
 
-/** The last use of a credential. */
 export interface UsedCredential extends LastUse, OwnedCredential {}
 
 /** When routers last used credentials. For display only: losing a use changes no decision. */
@@ -12,7 +11,6 @@ export class CredentialUse extends Context.Service<
   {
     /** Stores times that are later than the stored ones, so reports may repeat. Skips deleted credentials. */
     readonly store: (uses: ReadonlyArray<UsedCredential>) => Answer<void>
-    /** None if no use of the credential was stored. */
     readonly find: (account_id: AccountId, credential_id: CredentialId) => Answer<Option.Option<LastUse>>
   }
 >()("byok/CredentialUse") {}

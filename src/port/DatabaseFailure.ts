@@ -38,7 +38,6 @@ export class DatabaseFailure extends Data.TaggedError("DatabaseFailure")<{
     return this.isTransient || this.kind === "Deadline" || this.sqlstate === "57014"
   }
 
-  /** Whether a later attempt may succeed by itself. */
   get isTransient() {
     return transient.test(this.sqlstate ?? "")
   }

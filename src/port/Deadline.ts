@@ -15,7 +15,6 @@ export const CurrentDeadline = Context.Reference<Deadline | undefined>("byok/Cur
   defaultValue: () => undefined
 })
 
-/** Gives a request its deadline, unless it has one. */
 export const withDeadline =
   (timeout: Duration.Duration) =>
   <A, E, R>(request: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>

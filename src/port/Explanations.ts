@@ -16,7 +16,6 @@ export class Explanations extends Context.Service<
   {
     /** Fails with `InvalidParams` for a workspace that create would refuse (E19). */
     readonly explain: (request: PlanRequest) => Answer<Explanation, InvalidParams, CurrentCaller>
-    /** Whether a credential is used, and why not. */
     readonly status: (id: CredentialId) => Answer<CredentialStatus, NotFound, CurrentCaller>
     /** Whether rows are verified; without a keyring explanations go by the columns. */
     readonly verifies: boolean

@@ -15,9 +15,7 @@ export interface Place {
 }
 
 interface FairQueueLimits {
-  /** How much may be admitted together. */
   readonly total: number
-  /** How many places of one tenant may wait. */
   readonly waiting: number
   /** How much is admitted of a tenant's; by default all have equally much. */
   readonly admittedOf?: (tenant: string) => number
@@ -87,7 +85,6 @@ export const makeFairQueue = ({ admittedOf = () => 0, makeRoom, total, waiting }
     serve()
     return true
   }
-  /** Gives back a part of what was admitted. */
   const giveBack = (weight: number) => {
     used -= weight
     serve()

@@ -7,7 +7,6 @@ import type { Answer } from "./DatabaseFailure.ts"
 /** A key that has never sealed is `foreign` if others have and the keyring holds none of those. */
 export type SealPermission = "seals" | "retired" | "foreign"
 
-/** A key-encryption key as an instance registered it. */
 export interface RegisteredKey {
   readonly kek_id: string
   /** How many wraps are reserved for it: no fewer than it has made. */
@@ -16,7 +15,6 @@ export interface RegisteredKey {
   readonly registered_at?: DateTime.Utc
 }
 
-/** A key-encryption key and how much it is used. */
 export interface KekUsage extends RegisteredKey {
   /** How many credentials name it, as far as `countLimit`. */
   readonly credentials: number
@@ -25,13 +23,11 @@ export interface KekUsage extends RegisteredKey {
   readonly retired: boolean
 }
 
-/** A credential and the key-encryption key that it names. */
 export interface NamingCredential extends OwnedCredential {
   readonly kek_id: string
   readonly workspace_id: WorkspaceId
 }
 
-/** The result of rewrapping one batch. */
 export interface RewrappedBatch {
   readonly rewrapped: number
   readonly failed: ReadonlyArray<{ readonly id: string; readonly failure: RewrapFailure }>

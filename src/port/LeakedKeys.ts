@@ -11,7 +11,6 @@ export interface Suspect {
   readonly key_version: number
 }
 
-/** The result of one page of a search. */
 export interface SuspectPage {
   readonly suspects: ReadonlyArray<Suspect>
   /** How many credentials the page covered, suspects or not. */

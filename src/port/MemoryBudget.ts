@@ -13,7 +13,6 @@ const tenantsPart = 0.75
 
 const mebibyte = 1024 * 1024
 
-/** Bytes that are held for an account. */
 export interface Holding {
   /** Takes more, or returns false and calls `admitted`, perhaps at once. Once at a time, and not when spare. */
   readonly grow: (bytes: number, admitted: () => void) => boolean

@@ -25,12 +25,10 @@ export const makeMeter = Effect.gen(function* () {
     return (value: Input) => metric.updateUnsafe(value, context)
   }
   return {
-    /** Returns what adds one. */
     counter: (family: FamilyName, attributes: Attributes = {}) => {
       const add = begin(Metric.counter(family, { ...optionsOf(family, attributes), incremental: true }))
       return () => add(1)
     },
-    /** Returns what records a value. */
     histogram: (family: FamilyName, attributes: Attributes = {}) => {
       const { bounds = [] }: Family = families[family]
       return begin(Metric.histogram(family, { ...optionsOf(family, attributes), boundaries: bounds }))

@@ -1,6 +1,5 @@
 import { Context, type Effect } from "effect"
 
-/** Whether the service can serve requests now. */
 export class Readiness extends Context.Service<
   Readiness,
   {

@@ -6,7 +6,6 @@ import type { KeyStoreUnavailable, RewrapFailure } from "./Cipher.ts"
 export class Rewrapper extends Context.Service<
   Rewrapper,
   {
-    /** The id of the primary key. */
     readonly primary: string
     /** The ids of all keys of the keyring, primary first. */
     readonly kek_ids: ReadonlyArray<string>

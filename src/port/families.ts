@@ -6,7 +6,6 @@ export interface Family {
   readonly description: string
   /** What its series may differ by, under the names in OpenTelemetry. */
   readonly attributes: ReadonlyArray<string>
-  /** Upper bounds of the buckets of a histogram. */
   readonly bounds?: ReadonlyArray<number>
 }
 

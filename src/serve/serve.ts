@@ -52,7 +52,6 @@ const notListening = ({ host, port, reusePort }: Settings, error: HttpServerErro
   }
 }
 
-/** The management port, if the settings ask for one. */
 export const managementPort = (settings: Settings) =>
   Option.match(settings.management, {
     onNone: () => Layer.empty,
@@ -66,7 +65,6 @@ export const managementPort = (settings: Settings) =>
       )
   })
 
-/** The socket for gateways, if the settings ask for one. */
 const gatewaySocket = (settings: Settings) =>
   Option.match(settings.gatewaySocket, {
     onNone: () => Layer.empty,

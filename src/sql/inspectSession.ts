@@ -8,7 +8,6 @@ import type { DatabaseTarget } from "./connection/DatabaseTarget.ts"
 import { sessionState } from "./connection/Durability.ts"
 import { distributionOf } from "./distribute.ts"
 
-/** Rights on tables, by the table. */
 export type Rights = Readonly<Record<string, ReadonlyArray<"SELECT" | "INSERT" | "UPDATE" | "DELETE">>>
 
 /** What `serve` and every command need. */

@@ -8,7 +8,6 @@ type Metric = Parameters<
 >[0]["resourceMetrics"][number]["scopeMetrics"][number]["metrics"][number]
 type Span = Parameters<Serialization["traces"]>[0]["resourceSpans"][number]["scopeSpans"][number]["spans"][number]
 
-/** The `status.code` of a failure. */
 const failed = 2
 
 /** Effect adds the message and the stack of a failure, which may hold anything, as an event and to the status. */

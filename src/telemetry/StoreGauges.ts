@@ -11,7 +11,6 @@ const usualInterval = "5 seconds"
 
 interface Keys {
   readonly wrapsLimit: number
-  /** The id of the key that seals now. */
   readonly primary: () => string | undefined
 }
 

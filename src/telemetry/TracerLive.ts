@@ -33,7 +33,6 @@ interface Options extends Pick<
   readonly sampling: Sampling
 }
 
-/** Sends the spans of sampled traces to a collector. */
 export const layer = ({ sampling, ...target }: Options): Layer.Layer<never> =>
   Layer.effect(
     Tracer.Tracer,

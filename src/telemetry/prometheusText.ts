@@ -2,7 +2,6 @@ import type { Context } from "effect"
 import { PrometheusMetrics } from "effect/observability"
 import { families, prometheusName } from "../port/families.ts"
 
-/** The content type of the text format. */
 export const prometheusType = "text/plain; version=0.0.4; charset=utf-8"
 
 const names = new Map(Object.entries(families).map(([name, family]) => [name, prometheusName(name, family)]))

@@ -44,7 +44,6 @@ export const unsealed = fromSettings((settings) =>
   Layer.provideMerge(Layer.mergeAll(Accounts.layer, OperatorCredentials.layer, Audit.layer), stores(settings))
 )
 
-/** Accounts, for deleting one. */
 export const erasure = fromSettings((settings) => Layer.provide(Accounts.layer, stores(settings, erasingRights)))
 
 const withKeys = (settings: Settings) => KeyEncryptionLive.withStores(settings, "command")
@@ -89,12 +88,10 @@ export const explanations = fromSettings((settings) =>
   )
 )
 
-/** Changes to the keyring file. */
 export const keyringEditor = fromSettings((settings) =>
   KeyringLive.editor(settings).pipe(Layer.provide(stores(settings)), Layer.provide(KeyringLive.validate(settings)))
 )
 
-/** A keyring with one new key, as text. */
 export const newKeyring = Effect.clockWith((clock) =>
   Effect.sync(() => generateKeyring(new Date(clock.currentTimeMillisUnsafe())))
 )

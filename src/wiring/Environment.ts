@@ -30,7 +30,6 @@ export const decodedBy = <A>(codec: Schema.Codec<A, string>, expected: string): 
   expected
 })
 
-/** Any text. */
 export const text: Kind<string> = { read: Config.String, expected: "text" }
 
 const isHttp = ({ password, protocol, username }: URL) => /^https?:$/.test(protocol) && username + password === ""
@@ -65,7 +64,6 @@ export const warnOfMisspelt = Effect.suspend(() => {
   })
 })
 
-/** Reads a setting that has a default. */
 export const settingOr = <A>(name: string, kind: Kind<A>, fallback: NoInfer<A>) =>
   Effect.map(
     setting(name, kind),

@@ -2,7 +2,6 @@ import { randomUUID } from "node:crypto"
 import { Effect, Option, Redacted, Schema, SchemaTransformation } from "effect"
 import { decodedBy, httpUrl, oneOf, secret, setting, settingOr, text, trueOrFalse } from "./Environment.ts"
 
-/** The version of the program. */
 export const version = "1.0.0"
 
 type Pairs = Readonly<Record<string, string>>

@@ -108,19 +108,16 @@ const table = Effect.all({
     setting("PUBLIC_URL", httpUrl),
     Option.map(({ origin, pathname }) => origin + pathname.replace(/\/+$/, ""))
   ),
-  /** Whether other instances listen on the same port. */
   reusePort: settingOr("BYOK_REUSE_PORT", trueOrFalse, false),
   /** The server's own certificate and its key; none for plain HTTP. */
   tls,
   /** How many connections stay open at a time; further ones are dropped. */
   maxConnections: settingOr("MAX_CONNECTIONS", whole(1, 1_000_000), 10_000),
-  /** When an idle connection is closed. */
   keepAliveTimeout: duration("KEEP_ALIVE_TIMEOUT", "5 seconds"),
   /** How long a client may take to read an answer. */
   sendTimeout: duration("SEND_TIMEOUT", "10 seconds"),
   /** How long to go on serving, although not ready, once the service is asked to stop. */
   drainDelay: duration("DRAIN_DELAY", "0 seconds", "0 millis"),
-  /** Whether each request is a line in the log. */
   accessLog: settingOr("ACCESS_LOG", trueOrFalse, false),
   /** How many bytes requests, routes and pools may hold together. */
   memoryBudget: Effect.map(setting("MEMORY_BUDGET", memory), (given) =>
@@ -143,7 +140,6 @@ const table = Effect.all({
   /** Keys on a PKCS#11 token; the first one seals. */
   pkcs11,
   otlp: readOtlpSettings,
-  /** How often metrics are sent to the collector. */
   metricsInterval: Effect.map(settingOr("OTEL_METRIC_EXPORT_INTERVAL", whole(1, 9_999_999), 60_000), Duration.millis),
   /** Where operators reach metrics, details of health and the reload of the keyring; none for nowhere. */
   management,

@@ -26,7 +26,6 @@ export const traces = (settings: Settings): Layer.Layer<never> =>
     onSome: (url) => TracerLive.layer({ ...targetAt(url, settings), sampling: settings.otlp.sampling })
   })
 
-/** Sends series to the collector that the settings name. */
 export const pushedMetrics = (settings: Settings): Layer.Layer<never> =>
   Option.match(settings.otlp.metrics, {
     onNone: () => Layer.empty,

@@ -28,7 +28,6 @@ const sentenceOf = ({ cause, message }: Options) => {
 /** Of one cause in its current second. */
 interface Counted {
   readonly logLevel: Options["logLevel"]
-  /** How many lines were left out. */
   more: number
   /** The requests that they were about. */
   readonly ids: Set<string>

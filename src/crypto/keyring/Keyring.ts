@@ -99,7 +99,6 @@ export const checkKeks = Effect.fnUntraced(function* (keks: ReadonlyArray<KnownK
   if (differing.length > 0) return yield* otherBytes(differing)
 })
 
-/** Fails if the primary key is retired. */
 export const checkPrimary = Effect.fnUntraced(function* (kek_id: string) {
   const [primary] = yield* (yield* KekRegistry).known([kek_id])
   if (primary?.retired !== true) return

@@ -21,7 +21,6 @@ export const whileOpen = <A>(path: string, use: (descriptor: number) => A): A =>
   }
 }
 
-/** The groups of this process; none where the system has none. */
 const ownGroups = () => [
   ...(process.getgroups?.() ?? []),
   ...(process.getegid === undefined ? [] : [process.getegid()])
@@ -55,6 +54,5 @@ export const readPrivateBytes = (path: string): Effect.Effect<Buffer, UnusableFi
     catch: UnusableFile.to("read")
   })
 
-/** Reads a text file that is private; refuses any other. */
 export const readPrivateFile = (path: string): Effect.Effect<string, UnusableFile> =>
   Effect.map(readPrivateBytes(path), (bytes) => bytes.toString("utf8"))

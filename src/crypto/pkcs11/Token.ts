@@ -23,7 +23,6 @@ export interface TokenSettings extends Omit<TokenTarget, "pin"> {
 /** The token does not match the settings. The message says what was expected, and holds no value. */
 class TokenRefused extends Data.TaggedError("TokenRefused")<TokenRefusal> {}
 
-/** An open PKCS#11 token with its keys. */
 export interface Token {
   readonly keks: ReadonlyArray<KnownKek>
   readonly ask: (

@@ -7,12 +7,10 @@ import { type Account, AccountRepository, type ErasureStep, type NewApiKey } fro
 import { makeApiKey } from "../../port/ApiKey.ts"
 import { mac } from "../credentials/findIdempotentResult.ts"
 
-/** What an operation names does not exist. */
 export class NotKnown extends Data.TaggedError("NotKnown")<{
   readonly kind: "account" | "workspace" | "API key" | "credential" | "link"
 }> {}
 
-/** An API key with that hash exists already. */
 export class HashTaken extends Data.TaggedError("HashTaken") {}
 
 /** The account that an earlier request with the idempotency key created is deleted: a repeat must not create it again. */
@@ -69,7 +67,6 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
     })
 
     return {
-      /** True until the first account is created. */
       isEmpty: Effect.map(repository.hasAccounts, (some) => !some),
 
       createAccount: Effect.fn("Accounts.createAccount")(function* (name: string) {

@@ -136,7 +136,6 @@ export class Audit extends Context.Service<Audit>()("byok/Audit", {
         ...counts,
         last_seq: last === undefined ? null : Number(last.seq),
         last_at: last?.at ?? null,
-        /** Entries that no checkpoint covers yet. */
         unsealed: yield* log.unsealed(),
         /** Hash of the newest checkpoint that was checked. Keep it elsewhere and pass it to a later `verify`. */
         head: previous.hash === "" ? null : previous.hash,

@@ -20,7 +20,6 @@ const forgetOld = Effect.gen(function* () {
   while ((yield* forget(retention, batch)) === batch) yield* Effect.sleep(pause)
 })
 
-/** Runs until the service stops. */
 export const layer = Layer.effectDiscard(
   Effect.flatMap(interval, (every) =>
     repeatInBackground(every, forgetOld, "Old idempotency records could not be deleted")

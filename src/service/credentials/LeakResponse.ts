@@ -23,7 +23,6 @@ export interface LeakSearchOptions {
   readonly onProgress?: (progress: LeakSearchProgress) => Effect.Effect<void>
 }
 
-/** How many unopened credentials are listed. */
 const listed = 1000
 
 /** How many keys are opened at a time, for slow key stores. */
@@ -43,7 +42,6 @@ const keyOf = ({ context: { account_id, id, workspace_id }, key_version }: Suspe
 
 export type LeakSearchResult = Effect.Success<ReturnType<LeakResponse["Service"]["find"]>>
 
-/** Finds the credentials that hold a leaked key. */
 export class LeakResponse extends Context.Service<LeakResponse>()("byok/LeakResponse", {
   make: Effect.gen(function* () {
     const { read } = yield* Cipher
@@ -99,7 +97,6 @@ export class LeakResponse extends Context.Service<LeakResponse>()("byok/LeakResp
       const parked = yield* conclude({ found: keys, searched: counts.searched, park })
       return {
         searched: counts.searched,
-        /** How many keys were opened and compared. */
         opened: counts.opened,
         /** `parked`: whether the key is marked as leaked. */
         found: holders.map((suspect, index) => ({

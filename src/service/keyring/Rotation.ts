@@ -10,9 +10,7 @@ export interface RewrapProgress {
 }
 
 export interface RewrapOptions {
-  /** Maximum credentials per second. */
   readonly rate: number
-  /** Maximum credentials per transaction. */
   readonly batch?: number
   readonly onProgress?: (progress: RewrapProgress) => Effect.Effect<void>
 }

@@ -17,7 +17,6 @@ import { eraseAccount, lockApiKeys } from "./eraseAccount.ts"
 
 // Rows as the driver reads them: the database's types and constraints guarantee the form of every field.
 
-/** A row with times as the driver reads them. */
 type Dated<A> = { readonly [K in keyof A]: Exclude<A[K], DateTime.Utc> | (DateTime.Utc extends A[K] ? Date : never) }
 
 const datedOf = <A extends object>(row: Dated<A>) =>

@@ -11,10 +11,8 @@ interface Horizon {
 
 /** Limits on the entries sealed or read at a time; `bytes` is their stored, compressed size. */
 const page = { entries: 200, bytes: 65_536 }
-/** How many checkpoints are read at a time. */
 const checkpoints = 100
 
-/** The advisory lock held while making checkpoints. */
 const lock = 0x62796f6b
 
 /** How often to check whether the writers have ended, in milliseconds. */

@@ -4,7 +4,6 @@ import type { AuditAct } from "../../domain/AuditEvent.ts"
 import { type Actor, CurrentActor } from "../../domain/CurrentCaller.ts"
 import type { AccountId } from "../../domain/Identifiers.ts"
 
-/** The entry that records acts of one account. */
 export const entryOf = (actor: Actor, acts: ReadonlyArray<AuditAct>) =>
   JSON.stringify(acts.map((act) => ({ ...act, actor })))
 
@@ -50,7 +49,6 @@ export const recordOnce = (sql: SqlClient.SqlClient, operation: string, act: Aud
     insertEntry(sql, { account_id: null, operation, entry: entryOf(actor, [act]) })
   )
 
-/** Whether an operation on an account is recorded. */
 export const wasRecorded = (sql: SqlClient.SqlClient, account_id: AccountId, operation: string) =>
   Effect.map(
     sql`SELECT 1 FROM audit_entries WHERE account_id = ${account_id} AND operation = ${operation}`,

@@ -7,7 +7,6 @@ import { type ConnectionPool, makeConnectionPool } from "./ConnectionPool.ts"
 import { makeTransport } from "./makeTransport.ts"
 import { makePoolMeter, type PoolName } from "./PoolMeter.ts"
 
-/** How the database is used. */
 export interface DatabaseSettings {
   /** Connections for reads, and as many again for writes. */
   readonly poolSize: number
@@ -20,7 +19,6 @@ export interface DatabaseSettings {
   readonly maxAge: Duration.Duration
   /** DATABASE_QUEUE, from which `queueLimits` derives what may wait or run before more is refused. */
   readonly queue: number
-  /** Whether concurrent requests share statements. */
   readonly batching: boolean
   /** The target is a transaction pooler: no prepared statements, no session settings. */
   readonly pooler: boolean

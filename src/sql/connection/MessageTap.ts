@@ -17,11 +17,9 @@ interface Events {
   readonly onReadOnly: () => void
   /** The server says that it is a standby. A pooler repeats what it heard when it first connected. */
   readonly onStandby: () => void
-  /** The server is ready for the next statement. */
   readonly onReady: () => void
 }
 
-/** Watches what PostgreSQL sends. */
 export class MessageTap {
   readonly #events: Events
   /** How many bytes are left of a message that is skipped. */

@@ -13,7 +13,6 @@ const errorOf = (cause: Cause.Cause<DatabaseFailure>) => {
 
 type Retrying = ReturnType<typeof retryingWith>
 
-/** Measures what one pool is asked. */
 export const makePoolMeter = (lane: PoolName) =>
   Effect.map(makeMeter, ({ counter, gauge, histogram }) => {
     const ranOf = memoize((operation: Operation) =>

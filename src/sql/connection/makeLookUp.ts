@@ -13,7 +13,6 @@ interface Numbered {
 /** A SELECT that finds at most one row. */
 interface LookUp<Wanted, Row extends object, A> {
   readonly operation: Operation
-  /** The type of each parameter. */
   readonly by: Readonly<Record<keyof Wanted & string, "uuid" | "text" | "bytea">>
   readonly select: (by: Readonly<Record<keyof Wanted & string, Statement.Fragment>>) => Statement.Statement<Row>
   readonly read: (row: Row & Numbered, wanted: Wanted) => A

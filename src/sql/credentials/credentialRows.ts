@@ -7,9 +7,7 @@ import type { UnstoredCredential } from "../../port/CredentialRepository.ts"
 
 export type NewRow = { readonly account_id: AccountId } & UnstoredCredential & SealedKey
 
-/** The columns of the members. */
 export const columns = memberNames
-/** The columns of the sealing context. */
 export const contextColumns = ["account_id", ...boundNames]
 export const sealedColumns = [...columns, "kek_id", "wrapped_dek", "sealed"]
 export const newColumns = [
@@ -47,7 +45,6 @@ export const memberBytesOf = (row: Pick<NewRow, (typeof listNames)[number]> & { 
 /** How many bytes a page that reads credentials of all accounts may have, beside its first row. */
 export const pageBytes = 8 * 1024 * 1024
 
-/** The bytes of the lists of a row. */
 export const bytesOf = (sql: SqlClient.SqlClient, row?: string) =>
   sql.literal(
     listNames
@@ -60,7 +57,6 @@ const types: Readonly<Record<string, string>> = {
   ...{ account_id: "uuid", kek_id: "text", wrapped_dek: "bytea", sealed: "bytea" }
 }
 
-/** The type of each column that a new row brings. */
 export const columnTypes = Object.fromEntries(newColumns.map((column) => [column, types[column]])) as Readonly<
   Record<keyof NewRow, Exclude<Column, "timestamptz"> | "bytea">
 >

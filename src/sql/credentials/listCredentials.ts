@@ -39,7 +39,6 @@ const stateOf = (sql: SqlClient.SqlClient, account_id: AccountId) => sql`
     ELSE 'active'
   END`
 
-/** A page, and how many credentials match in all. */
 type Listed = Effect.Success<ReturnType<CredentialRepository["Service"]["list"]>>
 
 const isList = (column: string) => (listNames as ReadonlyArray<string>).includes(column)

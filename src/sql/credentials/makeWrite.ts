@@ -17,7 +17,6 @@ import type { Confine, PoolKey } from "./poolRows.ts"
 
 export type ColumnType = "uuid" | "text" | "text[]" | "boolean" | "integer" | "bytea"
 
-/** The credential that is written, in its pool. */
 interface Target extends PoolKey {
   readonly id: CredentialId
 }

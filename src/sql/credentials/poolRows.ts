@@ -86,6 +86,5 @@ export const makeFindRoom = (pool: ConnectionPool) => {
     Effect.map(find({ account_id, workspace_id, provider, id }), Option.getOrUndefined)
 }
 
-/** Fails if a credential of that many bytes does not fit. */
 export const refuseBytes = ({ bytes }: Room, limits: PoolLimits, adds: number) =>
   bytes + adds > limits.bytes ? Effect.fail(new PoolFull({ of: "bytes", limit: limits.bytes })) : Effect.void

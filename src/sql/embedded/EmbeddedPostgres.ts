@@ -9,7 +9,6 @@ import { prepare, socketName } from "./DataDirectory.ts"
 import { EmbeddedPostgresError, locate, type PostgresBinaries, run } from "./PostgresBinaries.ts"
 
 export interface Endpoint {
-  /** The directory of the socket. */
   readonly host: string
   readonly username: "byok"
   readonly database: "postgres"

@@ -69,7 +69,6 @@ const ignoreErrors = (change: () => void) => {
 /** PostgreSQL refuses to run as root; a service that runs as root starts it as nobody. */
 export const postgresUser = process.getuid?.() === 0 ? { uid: 65534, gid: 65534 } : undefined
 
-/** The system's code for an error. */
 export const codeOf = (error: unknown): string => (error as NodeJS.ErrnoException).code ?? ""
 
 /** Only what PostgreSQL needs: the service's environment holds secrets, and PG* variables would redirect it. */

@@ -13,7 +13,7 @@ import { asOperator, operatorOn } from "./asOperator.ts"
 import { credentialImport } from "./CredentialImport.ts"
 import { account, credentialId, flag, name, parse, provider, toggle, workspace } from "./Arguments.ts"
 import { CommandFailed, print, printing, printPages, StandardStreams } from "./Output.ts"
-import { readSecretText } from "../wiring/readSecretText.ts"
+import { readSecretText } from "../wiring/PrivateFiles.ts"
 
 const withCredentials = operatorOn(OperatorCredentials, CommandLayers.unsealed)
 

@@ -1,7 +1,6 @@
 import { DateTime, Effect, Option, Schema } from "effect"
 import { Command, Flag } from "effect/cli"
 import { KekId, kekIdForm } from "../domain/Identifiers.ts"
-import { KeyringEditor } from "../port/KeyringEditor.ts"
 import { type KeyStatus, type RewrapProgress, type RewrapResult, Rotation } from "../service/keyring/Rotation.ts"
 import * as CommandLayers from "../wiring/CommandLayers.ts"
 import { operatorOn } from "./asOperator.ts"
@@ -15,7 +14,7 @@ const generate = Command.make("generate", {}, () =>
 
 const withRotation = operatorOn(Rotation, CommandLayers.rotation)
 
-const withEditor = operatorOn(KeyringEditor, CommandLayers.keyringEditor)
+const withEditor = operatorOn(CommandLayers.KeyringEditor, CommandLayers.keyringEditor)
 
 /** A flag that is a number of credentials, at most `maximum`. */
 const count = (name: string, description: string, maximum: number, usual: number) =>

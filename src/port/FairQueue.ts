@@ -1,7 +1,6 @@
 import { Context, Effect, Layer } from "effect"
 import { ServiceUnavailable } from "../domain/Errors.ts"
 import { CurrentDeadline } from "./Deadline.ts"
-import { QueueLimits } from "./QueueLimits.ts"
 
 /** What a tenant asks for: it waits in the tenant's line, is admitted, or has left. */
 export interface Place {
@@ -116,6 +115,26 @@ export const untilStarted = (enter: (start: () => void) => boolean): Effect.Effe
       return Effect.sync(() => clearTimeout(timer))
     })
   )
+
+/** Everything that DATABASE_QUEUE limits (D14, F9). */
+export interface QueueLimits {
+  /** Statements that wait or run in one connection pool: reads, writes and background work have one each. */
+  readonly statements: number
+  /** Requests in progress on one connection pool, over all accounts: they fill the batches that run and the next ones. */
+  readonly inProgress: number
+  /** Requests of one account, or of all unknown tokens, that wait to be in progress. */
+  readonly waiting: number
+  /** Lines that an import handles at a time, or its own limit if that is lower: more would be refused. */
+  readonly imports: number
+}
+
+/** Derives the limits from DATABASE_QUEUE. */
+export const queueLimits = (queue: number): QueueLimits => {
+  const inProgress = Math.ceil(queue / 8)
+  return { statements: queue, inProgress, waiting: queue - inProgress, imports: queue }
+}
+
+export const QueueLimits = Context.Reference("byok/QueueLimits", { defaultValue: () => queueLimits(2000) })
 
 /** Runs a request of a tenant when its turn comes; fails if too many of the tenant wait, or at the request's deadline. */
 export type RequestQueue = <A, E, R>(

@@ -9,8 +9,8 @@ import { Audit } from "../service/audit/Audit.ts"
 import * as Explanations from "../service/routing/Explanations.ts"
 import { LeakResponse } from "../service/credentials/LeakResponse.ts"
 import { RequestTimeout } from "../port/Deadline.ts"
+import { queueLimits, QueueLimits } from "../port/FairQueue.ts"
 import { PublicUrl } from "../port/Links.ts"
-import { queueLimits, QueueLimits } from "../port/QueueLimits.ts"
 import * as Credentials from "../service/credentials/Credentials.ts"
 import { OperatorCredentials } from "../service/credentials/OperatorCredentials.ts"
 import { Links } from "../service/links/Links.ts"
@@ -21,6 +21,8 @@ import * as Persistence from "./Persistence.ts"
 import { publicUrlOf, readSettings, type Settings } from "./Settings.ts"
 import { erasingRights, type Rights } from "../sql/inspectSession.ts"
 import * as TelemetryLive from "./TelemetryLive.ts"
+
+export { KeyringEditor } from "../crypto/keyring/KeyringEditor.ts"
 
 /** Commands may take longer than requests: they may count or erase every credential. */
 const withCommandTimeouts = ({ database, ...settings }: Settings): Settings => ({

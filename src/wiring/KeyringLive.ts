@@ -11,11 +11,10 @@ import {
   parseSealingKeyring,
   type Ring
 } from "../crypto/keyring/Keyring.ts"
-import { makeKeyringEditor } from "../crypto/keyring/makeKeyringEditor.ts"
+import { KeyringEditor, makeKeyringEditor } from "../crypto/keyring/KeyringEditor.ts"
 import { writeKeyringFile } from "../crypto/keyring/KeyringFile.ts"
 import { readPrivateFile } from "../crypto/keyring/SecretFile.ts"
 import { KekRegistry } from "../port/KekRegistry.ts"
-import { KeyringEditor } from "../port/KeyringEditor.ts"
 import { KeyringNotReloaded, KeyringReload } from "../port/KeyringReload.ts"
 import { makeMeter } from "../port/Meter.ts"
 import { refuse, refuseAs } from "./Environment.ts"

@@ -6,7 +6,7 @@ import { KekRegistry } from "../port/KekRegistry.ts"
 import { Readiness } from "../port/Readiness.ts"
 import { Database } from "../sql/connection/Database.ts"
 import { failureOf } from "../sql/connection/DatabaseErrors.ts"
-import { sessionState } from "../sql/connection/Durability.ts"
+import { sessionState } from "../sql/inspectSession.ts"
 import { current, lockNotAvailable, latest, withLockTimeout } from "../sql/Migrations.ts"
 
 /** How long to wait for a lock on the table of migrations, in milliseconds. */

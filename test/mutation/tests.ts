@@ -8,7 +8,7 @@ const hasDatabase = process.env["MUTATION_DATABASE"] === "true"
 const exclude = [
   "test/port/*Contract.test.ts",
   "test/crypto/pkcs11/*.test.ts",
-  "test/crypto/keyring/makeKeyringEditor.test.ts",
+  "test/crypto/keyring/KeyringEditor.test.ts",
   "test/domain/routing/PlantedFaults.test.ts"
 ]
 

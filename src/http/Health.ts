@@ -4,7 +4,7 @@ import { HttpApiBuilder } from "effect/http-api"
 import { Api } from "../api/Api.ts"
 import { ServiceUnavailable } from "../domain/Errors.ts"
 import { errorResponse } from "./Envelope.ts"
-import { Draining, Readiness } from "../port/Readiness.ts"
+import { Draining, type HealthReport, Readiness } from "../port/Readiness.ts"
 
 const live = HttpServerResponse.jsonUnsafe({ status: "live" })
 const ready = HttpServerResponse.jsonUnsafe({ status: "ready" })
@@ -20,12 +20,6 @@ const oncePerSecond = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
       return Effect.andThen(invalidate, cached)
     })
   })
-
-/** What `Readiness` found. */
-interface HealthReport {
-  readonly problems: ReadonlyArray<string>
-  readonly warnings: ReadonlyArray<string>
-}
 
 /** 200 or 503: whether the service can work. `note` sees each report that was made for an answer. */
 export const makeReady = Effect.fnUntraced(function* (note: (report: HealthReport) => Effect.Effect<void>) {

@@ -7,16 +7,10 @@ import { makeNodeServer } from "../http/makeNodeServer.ts"
 import { requestIdOf } from "../http/RequestHeaders.ts"
 import { listen, type ServerSettings } from "../http/Server.ts"
 import { KeyringReload } from "../port/KeyringReload.ts"
-import { Draining, Readiness } from "../port/Readiness.ts"
+import { Draining, type HealthReport, Readiness } from "../port/Readiness.ts"
 import { prometheusText, prometheusType } from "../telemetry/prometheusText.ts"
 
 const json = (body: unknown) => HttpServerResponse.jsonUnsafe(body)
-
-/** What is wrong with the service, one sentence each. */
-interface HealthReport {
-  readonly problems: ReadonlyArray<string>
-  readonly warnings: ReadonlyArray<string>
-}
 
 const makeRoutes = Effect.gen(function* () {
   const context = yield* Effect.context()

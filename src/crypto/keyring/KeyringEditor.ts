@@ -12,7 +12,7 @@ import {
 import { editKeyringFile } from "./KeyringFile.ts"
 
 /** A change that would make the keyring unusable, or that the state of its keys does not allow. */
-export class KeyringRefusal extends Data.TaggedError("KeyringRefusal")<{ readonly message: string }> {}
+class KeyringRefusal extends Data.TaggedError("KeyringRefusal")<{ readonly message: string }> {}
 
 /** Changes the keyring file; running instances reload it on SIGHUP. */
 export class KeyringEditor extends Context.Service<

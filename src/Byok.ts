@@ -2,6 +2,7 @@ import { Effect, Layer } from "effect"
 import * as CipherLive from "./crypto/CipherLive.ts"
 import * as LinkKeysLive from "./crypto/LinkKeysLive.ts"
 import * as KeyEncryptionLive from "./wiring/KeyEncryptionLive.ts"
+import * as KeyringLive from "./wiring/KeyringLive.ts"
 import * as ReadinessLive from "./wiring/ReadinessLive.ts"
 import { RequestTimeout } from "./port/Deadline.ts"
 import { PublicUrl } from "./port/Links.ts"
@@ -30,6 +31,7 @@ export const layerWith = (settings: Settings) =>
     Layer.fresh(Links.layer),
     Links.expiry,
     ReadinessLive.layer,
+    KeyringLive.presence,
     Checkpointing.layer,
     Events.layer,
     IdempotencyRecordExpiry.layer

@@ -49,6 +49,12 @@ export class KekRegistry extends Context.Service<
     ) => Effect.Effect<
       ReadonlyArray<{ readonly kek_id: string; readonly check_value: Uint8Array; readonly retired: boolean }>
     >
+    /** Records which keys this running instance has loaded, for a minute. */
+    readonly announce: (kek_ids: ReadonlyArray<string>) => Effect.Effect<void>
+    /** Ends what it announced. */
+    readonly withdraw: Effect.Effect<void>
+    /** The instances that announced their keys within a minute and lack this one, each as its host and process id. */
+    readonly lacking: (kek_id: string) => Effect.Effect<ReadonlyArray<string>>
     /** Records that a key is about to become the primary key. */
     readonly promote: (kek_id: string) => Effect.Effect<void>
     /** Retires a recorded key unless credentials name it, and returns how many do. */

@@ -68,6 +68,14 @@ export const schema: ReadonlyArray<string> = [
     registered_at timestamptz(3) NOT NULL DEFAULT now()
   )`,
 
+  // Which keys each running instance has loaded. It says so every 20 seconds and after each reload.
+  `CREATE TABLE keyring_instances (
+    id uuid PRIMARY KEY,
+    name text NOT NULL,
+    kek_ids text[] NOT NULL,
+    seen_at timestamptz(3) NOT NULL
+  )`,
+
   // The credentials of a workspace and provider. Whatever changes what a plan sees of them locks this row first, and raises
   // `version` for members or `health` for parkings. `bytes` are those of the members' lists and sealed keys.
   `CREATE TABLE pools (

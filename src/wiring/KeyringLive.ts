@@ -17,6 +17,7 @@ import { readPrivateFile } from "../crypto/keyring/SecretFile.ts"
 import { KekRegistry } from "../port/KekRegistry.ts"
 import { KeyringNotReloaded, KeyringReload } from "../port/KeyringReload.ts"
 import { makeMeter } from "../port/Meter.ts"
+import { repeatInBackground } from "../service/repeatInBackground.ts"
 import { refuse, refuseAs } from "./Environment.ts"
 import { namesToken, type Settings } from "./Settings.ts"
 
@@ -90,6 +91,7 @@ export const layer = (settings: Settings) =>
           ring = next
           return { kek_ids: Array.from(next.byId.keys()) }
         }),
+        Effect.tap(({ kek_ids }) => Effect.ignoreCause(registry.announce(kek_ids))),
         Effect.mapError(({ message }) => new KeyringNotReloaded({ message: `${setting}: ${message}` })),
         Effect.tap(({ kek_ids }) =>
           Effect.logInfo(`Keyring reloaded: ${kek_ids[0]} seals; its keys are ${kek_ids.join(", ")}`)
@@ -104,6 +106,18 @@ export const layer = (settings: Settings) =>
       return Context.make(Keyring, { current: () => ring }).pipe(Context.add(KeyringReload, { reload }))
     })
   )
+
+/** Tells the database which keys this instance has loaded: no key is promoted that a running instance lacks. */
+export const presence = Layer.effectDiscard(
+  Effect.gen(function* () {
+    const { current } = yield* Keyring
+    const { announce, withdraw } = yield* KekRegistry
+    const present = Effect.suspend(() => announce(Array.from(current().byId.keys())))
+    yield* Effect.addFinalizer(() => Effect.ignoreCause(Effect.timeout(withdraw, "500 millis")))
+    yield* Effect.ignoreCause(present)
+    yield* repeatInBackground("20 seconds", present, "The keys of this instance could not be announced")
+  })
+)
 
 /** Edits the keyring file that the settings name; a keyring that is not a file is an invalid setting. */
 export const editor = (settings: Settings) =>

@@ -120,6 +120,33 @@ describe("byok keyring add, promote, rewrap, retire and status", () => {
     })
   )
 
+  it.live("promote refuses a key that one of two running instances has not loaded, and names that one (T10)", () =>
+    Effect.gen(function* () {
+      const { ids, settings } = yield* begin
+      const services = yield* Effect.forEach([1, 2], () => startService({ ...settings, LOG_LEVEL: "info" }))
+      const [one, other] = services
+      assert(one !== undefined && other !== undefined)
+      const added = textIn(onlyObject(yield* runCommand(["keyring", "add", "--json"], settings)), "kek_id")
+      const promote = runCommand(["keyring", "promote", added], settings)
+      const reload = (service: ServiceProcess) =>
+        Effect.andThen(
+          Effect.sync(() => process.kill(service.pid, "SIGHUP")),
+          reread(service, 1)
+        )
+      const namesIn = ({ code, stderr }: Effect.Success<typeof promote>) => [
+        code,
+        services.map(({ pid }) => stderr.includes(`:${pid}`))
+      ]
+      assert.deepStrictEqual(namesIn(yield* promote), [1, [true, true]])
+      yield* reload(one)
+      assert.deepStrictEqual(namesIn(yield* promote), [1, [false, true]])
+      assert.deepStrictEqual(ids(), ["old", added])
+      yield* reload(other)
+      assert.strictEqual((yield* promote).code, 0)
+      assert.deepStrictEqual(ids(), [added, "old"])
+    })
+  )
+
   it.live("a key in the wrong state is refused in one sentence with exit code 1, and a dry run changes nothing", () =>
     Effect.gen(function* () {
       const { ids, settings, sql } = yield* begin

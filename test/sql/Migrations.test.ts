@@ -37,6 +37,7 @@ describe("migrate", () => {
         "effect_sql_migrations",
         "idempotency_records",
         "keks",
+        "keyring_instances",
         "links",
         "pools",
         "workspaces"

@@ -90,6 +90,12 @@ export const makeKeyringEditor = Effect.fnUntraced(function* (file: string, sett
             return yield* otherBytes([kek_id])
           }
           if (found.retired) return yield* refuse(`Key ${kek_id} is retired: add a new one.`)
+          const lacking = yield* registry.lacking(kek_id)
+          if (lacking.length > 0) {
+            return yield* refuse(
+              `Key ${kek_id} is not loaded by ${lacking.join(", ")}: reload the keyring in every instance first (SIGHUP). One that did not stop properly counts for a minute.`
+            )
+          }
           yield* registry.promote(kek_id)
           return new Set([line, ...lines.values()])
         })

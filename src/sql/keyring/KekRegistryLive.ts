@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto"
+import { hostname } from "node:os"
 import { Effect, Layer, Option } from "effect"
 import type { SqlClient } from "effect/sql"
 import { KekRegistry, type SealPermission } from "../../port/KekRegistry.ts"
@@ -23,6 +24,7 @@ export const layer = Layer.effect(
   Effect.gen(function* () {
     const database = yield* Database
     const { background, writes } = database
+    const instance = { id: randomUUID(), name: `${hostname()}:${process.pid}` }
     const known = (ids: ReadonlyArray<string>) => writes.sql<Check>`
       SELECT id AS kek_id, check_value, retired_at IS NOT NULL AS retired FROM keks WHERE id = ANY(${ids}::text[])`
     const insert = ({ check_value, kek_id }: Omit<Check, "retired">) => writes.sql<{ kek_id: string }>`
@@ -96,7 +98,34 @@ export const layer = Layer.effect(
       }
     })
 
+    const { sql } = background
     return {
+      announce: (kek_ids) =>
+        Effect.asVoid(
+          background.probe(
+            Effect.andThen(
+              sql`DELETE FROM keyring_instances WHERE seen_at < now() - interval '1 hour'`,
+              sql`
+                INSERT INTO keyring_instances (id, name, kek_ids, seen_at)
+                VALUES (${instance.id}, ${instance.name}, ${kek_ids}::text[], now())
+                ON CONFLICT (id) DO UPDATE SET kek_ids = excluded.kek_ids, seen_at = excluded.seen_at`
+            ),
+            "keyring_instances.announce"
+          )
+        ),
+      withdraw: Effect.asVoid(
+        background.probe(sql`DELETE FROM keyring_instances WHERE id = ${instance.id}`, "keyring_instances.withdraw")
+      ),
+      lacking: (kek_id) =>
+        Effect.map(
+          background.probe(
+            sql<{ name: string }>`
+              SELECT name FROM keyring_instances
+              WHERE seen_at > now() - interval '1 minute' AND ${kek_id} <> ALL (kek_ids) ORDER BY name`,
+            "keyring_instances.lacking"
+          ),
+          (rows) => rows.map(({ name }) => name)
+        ),
       known: (kek_ids) => writes.probe(known(kek_ids), "keks.known"),
       sealPermission: (kek_id, kek_ids) => background.probe(sealPermission(kek_id, kek_ids), "keks.seal_permission"),
       reserve: (kek_id, kek_ids, count) =>

@@ -38,28 +38,27 @@ const membersOf = (
   WHERE account_id = ${account_id} AND workspace_id = ${workspace_id} AND provider = ${provider}
   ORDER BY sort_order OFFSET 0`
 
-/** The parkings of the current keys of the members of a pool, as a scalar. */
-const parkingsOf = (sql: SqlClient.SqlClient, owner: PoolOwner, provider: Provider) => sql`(
-  SELECT json_agg(json_build_object(
-    'credential_id', parked.credential_id, 'model', parked.model, 'key_version', parked.key_version,
+/** The parkings of the current keys of the members of a pool, a row for each key: no message of the database is too long. */
+const parkingsOf = (sql: SqlClient.SqlClient, owner: PoolOwner, provider: Provider) => sql`
+  SELECT parked.credential_id AS parked_id, json_agg(json_build_object(
+    'model', parked.model, 'key_version', parked.key_version,
     'epoch', parked.epoch, 'cause', parked.cause, 'strikes', parked.strikes,
     'remaining', extract(epoch FROM parked.until - now()) * 1000
-  ))::text FROM (${membersOf(sql, owner, provider, ["id", "key_version"])}) AS keyed
+  ))::text AS parkings FROM (${membersOf(sql, owner, provider, ["id", "key_version"])}) AS keyed
   JOIN credential_parkings AS parked ON parked.account_id = ${owner.account_id} AND parked.credential_id = keyed.id
   AND parked.key_version = keyed.key_version
-)`
-
-const groupedParkings = (parkings: string | null) => {
-  const all = JSON.parse(parkings ?? "[]") as ReadonlyArray<StoredParking & { readonly credential_id: CredentialId }>
-  return Map.groupBy(all, ({ credential_id }) => credential_id)
-}
+  GROUP BY parked.credential_id`
 
 // Rows as the driver reads them: the database's types and constraints guarantee the form of every field.
 
 type Member = Stored & SealedKey & { readonly key_version: number; readonly row: string }
 
-/** A member with the state of its pool and, in the first row, all parkings; an empty pool is one row without a credential. */
-type Loaded = { readonly state: string; readonly parkings: string | null } & (Member | { readonly id: null })
+/** A member, its parkings or both, with the state of the pool; an empty pool is one row with neither. */
+type Loaded = { readonly state: string } & (Member | { readonly id: null }) &
+  ({ readonly parked_id: CredentialId; readonly parkings: string } | { readonly parked_id: null })
+
+const parkingsIn = (row: Loaded): ReadonlyArray<readonly [CredentialId, ReadonlyArray<StoredParking>]> =>
+  row.parked_id === null ? [] : [[row.parked_id, JSON.parse(row.parkings) as ReadonlyArray<StoredParking>]]
 
 const isMember = (row: Loaded): row is Loaded & Member => row.id !== null
 
@@ -131,13 +130,15 @@ export const layer = Layer.effect(
         const columns = [...sealedColumns, "key_version"]
         const rows = sql<Loaded>`
           SELECT ${state(sql)} AS state, ${sql.csv(columns.map((column) => columnOf(sql, column)))},
-            member.xmin::text AS row, CASE WHEN row_number() OVER () = 1 THEN ${parkingsOf(sql, owner, provider)} END AS parkings
+            member.xmin::text AS row, parked_id, parkings
           FROM workspaces
           LEFT JOIN pools AS pool
           ON pool.account_id = ${owner.account_id} AND pool.workspace_id = workspaces.id AND pool.provider = ${provider}
           LEFT JOIN LATERAL (
-            SELECT * FROM (${membersOf(sql, owner, provider, columns)}) AS ordered
-            WHERE coalesce(pool.version, 0)::text IS DISTINCT FROM ${known ?? null}::text
+            SELECT * FROM (
+              SELECT * FROM (${membersOf(sql, owner, provider, columns)}) AS ordered
+              WHERE coalesce(pool.version, 0)::text IS DISTINCT FROM ${known ?? null}::text
+            ) AS wanted FULL JOIN (${parkingsOf(sql, owner, provider)}) AS parked ON parked_id = id
           ) AS member ON true
           WHERE workspaces.account_id = ${owner.account_id} AND workspaces.id = ${owner.workspace_id}
           AND workspaces.deleted_at IS NULL`
@@ -146,7 +147,7 @@ export const layer = Layer.effect(
             const state = stateOf(first.state)
             return {
               ...state,
-              parkings: groupedParkings(first.parkings),
+              parkings: new Map(found.flatMap(parkingsIn)),
               rows: state.version === known ? undefined : found.filter(isMember).map(rowOf)
             }
           })

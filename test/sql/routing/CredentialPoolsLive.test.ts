@@ -1,0 +1,37 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Effect, Option } from "effect"
+import { CredentialPools } from "../../../src/port/CredentialPools.ts"
+import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
+import { newTenant } from "../../support/database/newTenant.ts"
+import { plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
+import { openStore } from "../../support/database/stores.ts"
+
+describe("a pool in the database", () => {
+  it.live("is read whatever its parkings take together: 20 MB here, more than one message may have", () =>
+    Effect.gen(function* () {
+      const { ports, sql } = yield* openStore()
+      yield* Effect.gen(function* () {
+        const owner = yield* newTenant
+        const { insert } = yield* CredentialRepository
+        const { load } = yield* CredentialPools
+        for (let n = 0; n < 100; n++) {
+          yield* insert(owner.account_id, plainCredential(owner.workspace_id), plainSealedKey(1))
+        }
+        yield* sql`
+          INSERT INTO credential_parkings
+          SELECT account_id, id, repeat('m', 2000) || n, 1, 'rate_limited', 1, now() + interval '1 minute', now(), 0
+          FROM credentials, generate_series(1, 100) AS n`
+        const whole = Option.getOrThrow(yield* load(owner, "openai"))
+        const parkings = Option.getOrThrow(yield* load(owner, "openai", whole.version))
+        assert.lengthOf(whole.rows ?? [], 100)
+        assert.isUndefined(parkings.rows)
+        for (const found of [whole.parkings, parkings.parkings]) {
+          assert.deepStrictEqual(
+            Array.from(found.values(), ({ length }) => length),
+            Array.from({ length: 100 }, () => 100)
+          )
+        }
+      }).pipe(Effect.provide(ports))
+    })
+  )
+})

@@ -6,7 +6,6 @@ import type { PoolOwner } from "../../../src/port/CredentialPools.ts"
 import type { Credentials } from "../../../src/port/Credentials.ts"
 import { LeakedKeys } from "../../../src/port/LeakedKeys.ts"
 import { Parkings } from "../../../src/port/Parkings.ts"
-import type { Lease } from "../../../src/service/routing/Lease.ts"
 import type { PlannedRequest } from "../../../src/service/routing/PlannedRequest.ts"
 import { Router } from "../../../src/service/routing/Router.ts"
 import { create, remove, update } from "../../support/service/asTenant.ts"
@@ -18,7 +17,7 @@ const minute = 60 * second
 const hour = 60 * minute
 
 export const sides = [0, 1, 2] as const
-export const providers = ["azure", "openai"] as const
+const providers = ["azure", "openai"] as const
 
 /** What happens to a credential, the order of a pool or an instance. */
 type Kind =
@@ -146,12 +145,6 @@ const stepOf = ({ steps }: PlannedRequest, id: CredentialId) =>
 /** The services of one instance. */
 export type Instance = Context.Context<CredentialRepository | Credentials | LeakedKeys | Parkings | Router>
 
-/** What was seen that must not be, and how much was seen at all. */
-export interface Findings {
-  readonly wrong: Array<string>
-  readonly counts: { plans: number; leased: number; refused: number; trials: number; parked: number; swept: number }
-}
-
 /** A write with a fault in it, instead of the service's. */
 export type Faults = Partial<Record<Command["kind"], (pool: FaultyWrite) => Effect.Effect<unknown, unknown>>>
 
@@ -189,11 +182,9 @@ export const play = Effect.fnUntraced(function* (
   const atClock = Effect.provideService(Clock.Clock, clock)
   const instances = yield* Effect.forEach(sides, (side) => atClock(start(side)))
   const instance = (side: Command["side"]) => instances[side] as Instance
-  const findings: Findings = {
-    wrong: [],
-    counts: { plans: 0, leased: 0, refused: 0, trials: 0, parked: 0, swept: 0 }
-  }
-  const { counts, wrong } = findings
+  /** What was seen that must not be, and how much was seen at all. */
+  const wrong: Array<string> = []
+  const counts = { plans: 0, leased: 0, refused: 0, trials: 0, parked: 0, swept: 0 }
   const { account_id, workspace_id } = owner
   const request = requestOf(owner, { targets: providers.map((provider) => ({ provider })) })
   /** In the order in which they are tried. */
@@ -281,6 +272,7 @@ export const play = Effect.fnUntraced(function* (
   const attempt = Effect.fnUntraced(function* (member: Member, { outcome, side }: Command) {
     const router = Context.get(instance(side), Router)
     const state = stateOf(member)
+    if (strikesAt(state, now()) !== strikesAt(state, now() + tolerance)) return
     const planned = yield* router.plan(request)
     const step = stepOf(planned, member.id)
     const { held } = member
@@ -288,13 +280,12 @@ export const play = Effect.fnUntraced(function* (
     const scope = yield* Scope.make()
     const found = yield* Effect.result(Scope.provide(router.lease(planned, step), scope))
     const again = Effect.result(Effect.scoped(router.lease(planned, step)))
-    const isOut = (one: Result.Result<Lease, { readonly _tag: string }>) => Result.isSuccess(one)
     const isTrial = strikesAt(state, now()) > 0 && now() > state.until
     if (isTrial) {
       counts.trials += 1
-      if (isOut(found) && isOut(yield* again)) wrong.push(`two trials at once on ${side}`)
+      if (Result.isSuccess(found) && Result.isSuccess(yield* again)) wrong.push(`two trials at once on ${side}`)
       const isSame = held?.router === instance(side) && held.state === state && now() < held.at + 29 * second
-      if (isSame && isOut(found)) wrong.push(`a trial on ${side} while another is out`)
+      if (isSame && Result.isSuccess(found)) wrong.push(`a trial on ${side} while another is out`)
     }
     if (held !== undefined) yield* Scope.close(held.scope, Exit.void)
     member.held = undefined
@@ -304,7 +295,6 @@ export const play = Effect.fnUntraced(function* (
     }
     if (Result.isSuccess(found) && outcome !== undefined) {
       const next = reported(state, outcome, now())
-
       const row = sql<{ readonly row: string; readonly epoch: number; readonly strikes: number }>`
         SELECT xmin::text AS row, epoch, strikes FROM credential_parkings
         WHERE account_id = ${account_id} AND credential_id = ${member.id} AND model = ''`
@@ -358,53 +348,48 @@ export const play = Effect.fnUntraced(function* (
     }
     const { id } = member
     const key = { ...owner, credential_id: id, key_version: stateOf(member).key_version }
+    const state = stateOf(member)
+    const changing = (changes: Partial<State>, made: Effect.Effect<unknown, unknown>) =>
+      change([member], (before) => ({ ...before, ...changes }), made)
     const updated = (changes: Partial<State>, body: object) =>
-      change([member], (state) => ({ ...state, ...changes }), Effect.provide(update(owner, id, body), here))
+      changing(changes, Effect.provide(update(owner, id, body), here))
     switch (kind) {
       case "disable":
       case "enable":
         return yield* updated({ disabled: kind === "disable" }, { disabled: kind === "disable" })
       case "forbid":
-        return yield* updated({ forbidden: true }, { allowed_models: ["a/other"] })
       case "allow":
-        return yield* updated({ forbidden: false }, { allowed_models: null })
-      case "require": {
-        const required = !stateOf(member).required
-        return yield* updated({ required }, { is_required: required })
-      }
+        return yield* updated({ forbidden: kind === "forbid" }, { allowed_models: kind === "forbid" ? [] : null })
+      case "require":
+        return yield* updated({ required: !state.required }, { is_required: !state.required })
       case "key":
         return yield* updated({ ...healthy, key_version: key.key_version + 1 }, { key: newKey() })
       case "delete":
-        return yield* change(
-          [member],
-          (state) => ({ ...state, isThere: false }),
-          Effect.provide(remove(owner, id), here)
-        )
+        return yield* changing({ isThere: false }, Effect.provide(remove(owner, id), here))
       case "edit": {
         const written = Effect.andThen(
           sql`UPDATE pools SET version = version + 1 WHERE account_id = ${account_id} AND provider = ${provider}`,
           sql`UPDATE credentials SET declared_zdr = false WHERE account_id = ${account_id} AND id = ${id}`
         )
-        return yield* change([member], (state) => ({ ...state, altered: true }), sql.withTransaction(written))
+        return yield* changing({ altered: true }, sql.withTransaction(written))
       }
       case "leak": {
         const leaked = other === undefined ? [member] : [member, other]
         const found = leaked.map((one) => ({ ...key, credential_id: one.id, key_version: stateOf(one).key_version }))
         const made = Context.get(here, LeakedKeys).conclude({ found, searched: 2, park: true })
-        return yield* change(leaked, (state) => ({ ...state, leaked: true }), fault ?? made)
+        return yield* change(leaked, (before) => ({ ...before, leaked: true }), fault ?? made)
       }
       case "try":
         return yield* attempt(member, command)
       case "sweep": {
-        const { stored_at, until } = stateOf(member)
-        const age = now() - Math.max(stored_at, until)
-        if (Number.isFinite(age) && Math.abs(age - 4 * hour) < tolerance) return undefined
-        const isSwept = Number.isFinite(age) && age > 4 * hour && !stateOf(member).leaked
-        if (isSwept) counts.swept += 1
+        const age = now() - Math.max(state.stored_at, state.until)
+        if (Math.abs(age - 4 * hour) < tolerance) return undefined
+        const isSwept = age > 4 * hour && !state.leaked
+        if (isSwept && Number.isFinite(age)) counts.swept += 1
         // Storing anything of a credential sweeps what is long over of it.
         const stored = { ...key, model: "a/other", epoch: 0, cause: null, strikes: 0, remaining: null }
         const made = Effect.suspend(() => Context.get(here, Parkings).store([stored]))
-        return yield* change([member], (state) => (isSwept ? { ...state, ...healthy } : state), fault ?? made)
+        return yield* changing(isSwept ? healthy : {}, fault ?? made)
       }
     }
   })
@@ -471,10 +456,7 @@ export const play = Effect.fnUntraced(function* (
       }),
       { concurrency: "unbounded", discard: true }
     )
-    const written = Effect.ensuring(
-      writing,
-      Effect.sync(() => (isWriting = false))
-    )
+    const written = Effect.tap(writing, () => Effect.sync(() => (isWriting = false)))
     yield* Effect.all([written, reading], { concurrency: "unbounded", discard: true })
     members = [0, 1].flatMap((pool) => [
       ...members.filter((one) => one.pool === pool && before.includes(one)),
@@ -491,5 +473,5 @@ export const play = Effect.fnUntraced(function* (
 
   for (const batch of scene) yield* atClock(playBatch(batch))
   for (const { held } of members) if (held !== undefined) yield* Scope.close(held.scope, Exit.void)
-  return findings
+  return { wrong, counts }
 }, Effect.scoped)

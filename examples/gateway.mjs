@@ -16,7 +16,8 @@ const ask = async (path, body) => {
   return data ?? Promise.reject(new Error(`byok refused: ${JSON.stringify(error)}`))
 }
 const targets = [{ provider: "openai", endpoint: { shared: false } }]
-let { next, outcome, providers, route } = await ask("/v1/routes", { account_id, model: "openai/gpt-4o", targets })
+const asked = { account_id, model: "openai/gpt-4o", targets, explain: true }
+let { next, outcome, providers, route } = await ask("/v1/routes", asked)
 while (next) {
   const { attempt, key, label } = next
   const sent = { method: "POST", headers: { authorization: `Bearer ${key}` }, body: "{}" }

@@ -17,7 +17,7 @@ def codes_in(text):
     except (ValueError, LookupError, TypeError, AttributeError): return []
 
 targets = [{"provider": "openai", "endpoint": {"shared": False}}]
-answer = opened = ask("/v1/routes", {"account_id": account, "model": "openai/gpt-4o", "targets": targets})
+answer = opened = ask("/v1/routes", {"account_id": account, "model": "openai/gpt-4o", "targets": targets, "explain": True})
 while attempt := answer["next"]:
     key, lines, report = attempt["key"], [], {"status": None}
     try:

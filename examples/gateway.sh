@@ -32,7 +32,7 @@ try() {
   }
 }
 targets='[{"provider":"openai","endpoint":{"shared":false}}]'
-answer=$(ask /v1/routes "{\"account_id\":\"$account\",\"model\":\"openai/gpt-4o\",\"targets\":$targets}") ||
+answer=$(ask /v1/routes "{\"account_id\":\"$account\",\"model\":\"openai/gpt-4o\",\"targets\":$targets,\"explain\":true}") ||
   fail "byok did not open a route on $socket: $answer"
 route=$(of .data.route) reasons=$(of .data.providers)
 try

@@ -10,6 +10,8 @@ import { AccountId, ApiKeyHash, CredentialId, LinkId, WorkspaceId } from "../dom
 import { NewLink, Purpose } from "../domain/Link.ts"
 import { Provider } from "../domain/Provider.ts"
 import { Region } from "../domain/Region.ts"
+import { checkInput } from "../domain/checkInput.ts"
+import { flag } from "../domain/routing/Endpoint.ts"
 import { routingFields } from "../domain/routing/RoutingRequest.ts"
 import { Text } from "../domain/Text.ts"
 
@@ -71,21 +73,6 @@ export class GatewayBody extends HttpApiMiddleware.Service<GatewayBody, { requir
 
 const milliseconds = "must be a whole number from 0 to 600000"
 
-/** A request to route: the members of a `RoutingRequest`, of the default workspace unless one is given. */
-export const NewRoute = Schema.Struct({
-  ...routingFields,
-  workspace_id: Schema.NullOr(WorkspaceId)
-    .annotate({
-      message: "must be a UUID or null",
-      description: "Null for the account's default workspace.",
-      default: null
-    })
-    .pipe(Schema.withDecodingDefaultKey<Schema.NullOr<typeof WorkspaceId>>(Effect.succeed(null))),
-  freshness_ms: Schema.Int.annotate({ message: milliseconds, default: 0 })
-    .check(Schema.isBetween({ minimum: 0, maximum: 600_000 }, { message: milliseconds }))
-    .pipe(Schema.withDecodingDefaultKey(Effect.succeed(0)))
-}).annotate({ identifier: "NewRoute" })
-
 const Attempt = Schema.Struct({
   attempt: Schema.Int.annotate({ description: "Number of the attempt, from 1." }),
   step: Schema.Literals(["own", "shared"]),
@@ -118,11 +105,22 @@ const Verdicts = Schema.Struct({
   shared: Schema.Struct({ position, removed: Schema.Array(Reason) })
 }).annotate({ identifier: "Verdicts" })
 
+const Refusal = Schema.StructWithRest(Schema.Struct({ code: Schema.Int, message: Schema.String }), [
+  Schema.Record(Schema.String, Schema.Unknown)
+])
+
 export const Route = Schema.Struct({
   route: Schema.String,
   expires_at: timestamp("When the route ends by itself."),
   next,
-  providers: Schema.Array(Verdicts),
+  providers: Schema.optionalKey(
+    Schema.Array(Verdicts).annotate({ description: "Only with `explain: true`, or if there is no attempt." })
+  ),
+  reports: Schema.optionalKey(
+    Schema.Array(Schema.NullOr(Schema.Struct({ error: Refusal }))).annotate({
+      description: "Of each report that came along: null, or why it was not taken."
+    })
+  ),
   retry_at
 }).annotate({ identifier: "Route" })
 
@@ -136,8 +134,7 @@ const status = "must be a status from 100 to 599, or null if the upstream did no
 
 const code = "must be a string, a number or null"
 
-/** What came of an attempt: the upstream's answer, or that it was abandoned. */
-export const Report = Schema.Struct({
+const reported = {
   status: Schema.optionalKey(
     Schema.NullOr(Schema.Int.check(Schema.isBetween({ minimum: 100, maximum: 599 }, { message: status }))).annotate({
       message: status
@@ -158,9 +155,45 @@ export const Report = Schema.Struct({
       .check(Schema.isMaxLength(20, { message: "must have at most 20 elements" }))
   ),
   abandoned: Schema.optionalKey(Schema.Boolean.annotate({ message: "must be true or false" }))
-})
-  .check(Schema.makeFilter(isOneOf, { message: "must have either status or abandoned: true" }))
+}
+const eitherOr = "must have either status or abandoned: true"
+
+/** What came of an attempt: the upstream's answer, or that it was abandoned. */
+export const Report = Schema.Struct(reported)
+  .check(Schema.makeFilter(isOneOf, { message: eitherOr }))
   .annotate({ identifier: "Report" })
+
+/** A report that rides along with another request. */
+export const RouteReport = Schema.Struct({
+  route: Schema.String.annotate({ message: "must be the id of a route" }),
+  attempt: Schema.Int.annotate({ message: "must be the number of an attempt" }),
+  ...reported
+}).check(Schema.makeFilter(isOneOf, { message: eitherOr }))
+
+const Reports = Schema.Array(RouteReport)
+  .annotate({
+    description: "What came of attempts of other routes, which end with it. Each is taken or refused by itself."
+  })
+  .check(Schema.isMaxLength(100))
+
+/** A request to route: the members of a `RoutingRequest`, of the default workspace unless one is given. */
+export const NewRoute = Schema.Struct({
+  ...routingFields,
+  workspace_id: Schema.NullOr(WorkspaceId)
+    .annotate({
+      message: "must be a UUID or null",
+      description: "Null for the account's default workspace.",
+      default: null
+    })
+    .pipe(Schema.withDecodingDefaultKey<Schema.NullOr<typeof WorkspaceId>>(Effect.succeed(null))),
+  freshness_ms: Schema.Int.annotate({ message: milliseconds, default: 0 })
+    .check(Schema.isBetween({ minimum: 0, maximum: 600_000 }, { message: milliseconds }))
+    .pipe(Schema.withDecodingDefaultKey(Effect.succeed(0))),
+  explain: flag(false, "Whether the answer says why each key is used or not, even if there is a first attempt."),
+  reports: Schema.Array(Schema.Unknown)
+    .pipe(checkInput((input) => Array.isArray(input) && input.length <= 100, "must be a list of at most 100", Reports))
+    .pipe(Schema.withDecodingDefaultKey(Effect.succeed([])))
+}).annotate({ identifier: "NewRoute" })
 
 /** What is answered to a report. */
 export const ReportAnswer = Schema.Struct({ outcome: Outcomes, next, retry_at })

@@ -125,7 +125,8 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
     }
 
     /** Keeps a last answer. A function of its own, as what it leaves behind holds whatever the functions around it do. */
-    const keep = (id: string, { holding, until }: EndedRoute, last: EndedRoute["last"]) => {
+    const keep = (id: string, n: number, { holding, until }: EndedRoute, answer: ReportAnswer) => {
+      const last = { n, outcome: answer.outcome, answer: Effect.succeed(answer), hasFailed: false }
       const kept = { holding, until, last }
       ended.set(id, kept)
       holding.shrink(bytesOf.answer)
@@ -169,7 +170,20 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
         )
       )
 
-    /** Answers a report, in a fiber of its own: whoever reports may leave, and asks again for the same answer. */
+    /** Ends a route by a report, whether or not its sender waits. Nothing is waited for, so a fiber of its own is not needed. */
+    const finished = (id: string, route: Route, n: number, outcome: Outcome, closing = close(route, outcome)) => {
+      const answer = { next: undefined, retry_at: null, outcome }
+      route.last = { n, outcome, answer: Effect.succeed(answer), hasFailed: false }
+      const closed = Effect.andThen(closing, finish(id, route))
+      return Effect.uninterruptible(
+        Effect.map(closed, () => {
+          if (ended.get(id) === route) keep(id, n, route, answer)
+          return answer
+        })
+      )
+    }
+
+    /** Goes on after a report, in a fiber of its own: whoever reports may leave, and asks again for the same answer. */
     const answered = (
       id: string,
       route: Route,
@@ -183,13 +197,10 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
         answering.addObserver((exit) => {
           if (route.last?.n === n) route.last.hasFailed = Exit.isFailure(exit)
           if (Exit.isFailure(exit) || ended.get(id) !== route) return
-          keep(id, route, { n, outcome, answer: Effect.succeed(exit.value), hasFailed: false })
+          keep(id, n, route, exit.value)
         })
         return Fiber.join(answering)
       })
-
-    const answer = (id: string, route: Route, isLast: boolean) =>
-      isLast ? Effect.as(finish(id, route), { next: undefined, retry_at: null }) : openNext(id, route)
 
     yield* Effect.addFinalizer(() => {
       for (const [id, route] of ended) forget(id, route)
@@ -240,11 +251,15 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
           return yield* opened
         }),
 
-      /** Notes what came of the open attempt, and opens the next one. The last report may be repeated: the first counts. */
+      /**
+       * Notes what came of the open attempt, and opens the next one unless the route is to end with it. The last report may
+       * be repeated: the first counts.
+       */
       report: (
         id: string,
         n: number,
-        outcome: Outcome
+        outcome: Outcome,
+        goesOn = true
       ): Effect.Effect<ReportAnswer, NotFound | AttemptNotOpen | PoolsUnavailable> =>
         Effect.andThen(
           endExpired,
@@ -255,11 +270,12 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
             if (route === undefined) return new NotFound()
             const { last, open } = route
             if (last?.n === n) {
+              if (!goesOn) return finished(id, route, n, last.outcome, Effect.void)
               return last.hasFailed ? answered(id, route, n, last.outcome, openNext(id, route)) : last.answer
             }
             if (open === undefined || n !== route.opened) return new AttemptNotOpen()
-            const isLast = route.walk.ended(open, outcome)
-            return answered(id, route, n, outcome, Effect.andThen(close(route, outcome), answer(id, route, isLast)))
+            if (route.walk.ended(open, outcome) || !goesOn) return finished(id, route, n, outcome)
+            return answered(id, route, n, outcome, Effect.andThen(close(route, outcome), openNext(id, route)))
           })
         ),
 

@@ -1,12 +1,12 @@
 import type { ServerResponse } from "node:http"
 import type { Socket } from "node:net"
-import { Context, Duration, Effect, Layer } from "effect"
+import { Context, Duration, Effect, Layer, Schema } from "effect"
 import { InvalidParams, type NotFound, ServiceUnavailable } from "../domain/Errors.ts"
 import { type Outcome, outcomeOf } from "../domain/routing/Outcome.ts"
 import type { Exclusion, ProviderPlan } from "../domain/routing/Plan.ts"
 import { workspaceIssue } from "../service/credentials/Ownership.ts"
 import { Router } from "../service/routing/Router.ts"
-import { AnotherAttemptOpen, type NewRoute, type Outcomes, type Report } from "./GatewayApi.ts"
+import { AnotherAttemptOpen, type NewRoute, type Outcomes, type Report, RouteReport } from "./GatewayApi.ts"
 import { type NextAttempt, OpenRoutes } from "./OpenRoutes.ts"
 
 const timeOf = (at: number | null) => (at === null ? null : new Date(at).toISOString())
@@ -77,56 +77,74 @@ export interface RouteResponse {
   readonly data: object
 }
 
+const decodeReport = Schema.decodeUnknownEffect(RouteReport, { errors: "all", onExcessProperty: "error" })
+
 /** Opens routes and takes reports for requests that are decoded. */
 export class Routes extends Context.Service<Routes>()("byok/GatewayRoutes", {
   make: Effect.gen(function* () {
     const { plan } = yield* Router
     const { open, report } = yield* OpenRoutes
     const unavailable = () => new ServiceUnavailable()
+    const noted = (id: string, n: number, given: typeof Report.Type, goesOn: boolean) =>
+      Effect.clockWith((clock) => {
+        const { codes = [], retry_after = null, status } = given
+        const answered = { codes: codes.filter((code) => typeof code === "string"), retry_after }
+        const outcome: Outcome =
+          status === undefined
+            ? { _tag: "Abandoned" }
+            : outcomeOf({ status, ...answered }, clock.currentTimeMillisUnsafe())
+        return Effect.catchTags(report(id, n, outcome, goesOn), {
+          AttemptNotOpen: () => new AnotherAttemptOpen(),
+          PoolsUnavailable: unavailable
+        })
+      })
+    /** Takes a report that came along: null, or why it is refused. */
+    const taken = (given: unknown) =>
+      decodeReport(given).pipe(
+        Effect.mapError(({ issue }) => InvalidParams.ofSchema(issue)),
+        Effect.flatMap(({ attempt, route, ...report }) => noted(route, attempt, report, false)),
+        Effect.match({ onFailure: ({ error }) => ({ error }), onSuccess: () => null })
+      )
     return {
       open: (
-        { freshness_ms, workspace_id: given, ...request }: typeof NewRoute.Type,
+        { explain, freshness_ms, reports, workspace_id: given, ...request }: typeof NewRoute.Type,
         response: ServerResponse
       ): Effect.Effect<RouteResponse, InvalidParams | ServiceUnavailable> => {
         const planning = plan(
           given === null ? request : { ...request, workspace_id: given },
           freshness_ms === 0 ? "now" : Duration.millis(freshness_ms)
         )
-        return open(request.account_id, planning, ifUnread(response)).pipe(
+        const opened = open(request.account_id, planning, ifUnread(response)).pipe(
           Effect.catchTags({
             UnknownWorkspace: () => InvalidParams.of(given === null ? noDefault : workspaceIssue(given)),
             PoolsUnavailable: unavailable
-          }),
-          Effect.map(({ expires_at, id, next, planned, retry_at }) => {
-            const providers = planned.providers.map(verdictsOf)
-            const times = { expires_at: timeOf(expires_at), retry_at: timeOf(retry_at) }
-            return { status: 201, data: { route: id, ...times, next: attemptOf(next), providers } }
           })
         )
+        const answer = (taken: object) =>
+          Effect.map(opened, ({ expires_at, id, next, planned, retry_at }): RouteResponse => {
+            const times = { expires_at: timeOf(expires_at), retry_at: timeOf(retry_at) }
+            const explained = explain || next === undefined ? { providers: planned.providers.map(verdictsOf) } : {}
+            return { status: 201, data: { route: id, ...times, next: attemptOf(next), ...explained, ...taken } }
+          })
+        // What they say of keys counts for the plan.
+        return reports.length === 0
+          ? answer({})
+          : Effect.flatMap(Effect.forEach(reports, taken), (reports) => answer({ reports }))
       },
       report: (
         id: string,
         n: number,
-        { codes = [], retry_after = null, status }: typeof Report.Type
+        given: typeof Report.Type
       ): Effect.Effect<RouteResponse, AnotherAttemptOpen | NotFound | ServiceUnavailable> =>
-        Effect.clockWith((clock) => {
-          const now = clock.currentTimeMillisUnsafe()
-          const answered = { codes: codes.filter((code) => typeof code === "string"), retry_after }
-          const outcome =
-            status === undefined ? ({ _tag: "Abandoned" } as const) : outcomeOf({ status, ...answered }, now)
-          return report(id, n, outcome).pipe(
-            Effect.catchTags({ AttemptNotOpen: () => new AnotherAttemptOpen(), PoolsUnavailable: unavailable }),
-            Effect.flatMap(({ next, outcome: first, retry_at }) =>
-              // The attempt of the answer may have ended since: somebody else reported it, or the route is over.
-              next?.attempt.lease?.hasEnded === true
-                ? new AnotherAttemptOpen()
-                : Effect.succeed({
-                    status: 200 as const,
-                    data: { outcome: outcomeNames[first._tag], next: attemptOf(next), retry_at: timeOf(retry_at) }
-                  })
-            )
-          )
-        })
+        Effect.flatMap(noted(id, n, given, true), ({ next, outcome, retry_at }) =>
+          // The attempt of the answer may have ended since: somebody else reported it, or the route is over.
+          next?.attempt.lease?.hasEnded === true
+            ? new AnotherAttemptOpen()
+            : Effect.succeed({
+                status: 200,
+                data: { outcome: outcomeNames[outcome._tag], next: attemptOf(next), retry_at: timeOf(retry_at) }
+              })
+        )
     }
   })
 }) {

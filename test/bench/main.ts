@@ -8,7 +8,7 @@ import { type Cell, measureCell } from "./Cell.ts"
 import { inProcess } from "./InProcess.ts"
 import { generator, type Operation } from "./Load.ts"
 import { hasPgbench } from "./Pgbench.ts"
-import { leanGateway, measureGateways } from "./gateway/Gateway.ts"
+import { leanGateway, measureGateways, ownGateway } from "./gateway/Gateway.ts"
 import { measureLadder } from "./ladder/Ladder.ts"
 import { measureLife } from "./Life.ts"
 import { gatewayTableOf, growthTableOf, ladderTableOf, medianOf, ratiosOf, tableOf } from "./Report.ts"
@@ -108,12 +108,12 @@ onPostgres(async (postgres) => {
   say("List (50 of them) and update beside the lean peer:")
   say(tableOf(life, "lean"))
 
-  const routed = await measureGateways(postgres, [service, leanGateway], {
+  const routed = await measureGateways(postgres, [ownGateway(service), leanGateway], {
     ...{ rounds, seconds },
     connections: connections.filter((count) => count <= 64)
   })
   say("Routed requests over a Unix socket, beside the lean peer (byok / lean, ratio):")
-  say(gatewayTableOf(routed, service.name, leanGateway.name))
+  say(gatewayTableOf(routed, "byok", "lean"))
 
   const ladder = await measureLadder(bed, quick ? 1 : 3, quick ? 1 : 2)
   say("The ladder of a get, CPU µs of Node per request at 64 connections:")

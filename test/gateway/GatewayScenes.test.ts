@@ -43,7 +43,7 @@ const scene = Effect.fnUntraced(function* (shared: boolean) {
     create: (key: string, flags: object = {}) =>
       Effect.map(tenant.create({ provider: "openai", key, ...flags }), createdId),
     /** Opens a route. Those that are open then know of any change to the account: otherwise it takes a second (Q19). */
-    open: ask("/v1/routes", { account_id, model: "openai/gpt-4o", targets }),
+    open: ask("/v1/routes", { account_id, model: "openai/gpt-4o", targets, explain: true }),
     /** Sends the request to the upstream, and reports what it answered. */
     attempt: (route: string, next: Answer["next"]) =>
       Effect.gen(function* () {

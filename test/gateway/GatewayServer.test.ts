@@ -16,6 +16,15 @@ import { ask, listening, own, socketPath } from "./socket.ts"
 const key = "sk-0123456789-0123456789-AbCd"
 const bad = "sk-rejected-0123456789-0123456789"
 
+interface Opened {
+  readonly route: string
+  readonly next: { readonly key: string } | null
+  readonly providers?: ReadonlyArray<object>
+  readonly reports?: ReadonlyArray<{
+    readonly error: { readonly code: number; readonly metadata?: { readonly issues: ReadonlyArray<Issue> } }
+  } | null>
+}
+
 const refusedAs = ({ status, text }: { readonly status: number; readonly text: string }, message: string) =>
   assert.deepStrictEqual([status, JSON.parse(text)], [409, { error: { code: 409, message } }])
 
@@ -164,10 +173,54 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
       const nobody = { ...route, account_id: "00000000-0000-7000-8000-000000000000" }
       const unknown = yield* ask(path, "POST", "/v1/routes", nobody)
       assert.match(unknown.text, /"code":400.*"path":\["account_id"\],"message":"must be an account whose default/)
-      const again = yield* ask(path, "POST", "/v1/routes", route)
+      const again = yield* ask(path, "POST", "/v1/routes", { ...route, explain: true })
       assert.include(again.text, `"key":"${key}"`)
       assert.notInclude(again.text, bad)
       assert.include(again.text, '"reason":"parked","cause":"rejected","until":"2')
+    })
+  )
+
+  it.effect("takes reports along with a request, refuses each by itself, and plans by what they say", () =>
+    Effect.gen(function* () {
+      const { account_id, create } = yield* TestService.newTenant
+      for (const one of [bad, key]) createdId(yield* create({ provider: "azure", key: one }))
+      const path = yield* socketPath
+      yield* listening(path)
+      const asked = { account_id, model: "a/model", targets: [own] }
+      const open = (members: object = {}) =>
+        Effect.map(ask(path, "POST", "/v1/routes", { ...asked, ...members }), ({ status, text }) => {
+          assert.strictEqual(status, 201, text)
+          return (JSON.parse(text) as { readonly data: Opened }).data
+        })
+      const [one, other] = [yield* open(), yield* open()]
+      assert.deepStrictEqual([one.next?.key, one.providers, one.reports], [bad, undefined, undefined])
+      const { next, reports } = yield* open({
+        reports: [
+          { route: one.route, attempt: 1, status: 401 },
+          { route: other.route, attempt: 2, status: 200 },
+          { route: "none", attempt: 1, status: 200 },
+          { route: other.route, attempt: 1, status: 999, zdr: true }
+        ]
+      })
+      assert.strictEqual(next?.key, key, "it was rejected")
+      const [taken, ...refused] = reports ?? []
+      assert.isNull(taken)
+      assert.deepStrictEqual(
+        refused.map((refusal) => refusal?.error.code),
+        [409, 404, 400]
+      )
+      assert.deepStrictEqual(
+        refused.at(-1)?.error.metadata?.issues.map(({ path }) => path),
+        [["zdr"], ["status"]]
+      )
+      const repeated = yield* ask(path, "POST", `/v1/routes/${one.route}/attempts/1`, { status: 200 })
+      assert.strictEqual(repeated.text, '{"data":{"outcome":"rejected","next":null,"retry_at":null}}', "it has ended")
+      const tooMany = { ...asked, reports: Array(101).fill({ route: other.route, attempt: 1, status: 200 }) }
+      assert.include((yield* ask(path, "POST", "/v1/routes", tooMany)).text, "must be a list of at most 100")
+      assert.isArray((yield* open({ explain: true })).providers)
+      const { account_id: empty } = yield* TestService.newTenant
+      const none = yield* open({ account_id: empty })
+      assert.deepStrictEqual([none.next, none.providers?.length], [null, 1])
     })
   )
 

@@ -119,6 +119,12 @@ describe("the routes that gateways drive over HTTP", () => {
     ["the answer of a last report is forgotten", "ended.set(id, route)", ""],
     ["an answer is kept for ever", "if (now < route.until) break", "break"],
     ["an answer is kept for less than a minute", "if (now < route.until) break", "if (now < route.until - 1) break"],
+    ["a report that came along goes on", "|| !goesOn) return", ") return"],
+    [
+      "a repeated report that came along leaves the route open",
+      "if (!goesOn) return finished",
+      "if (false) return finished"
+    ],
     ["routes do not expire", "if (now < entry[1].until) break", "break"],
     ["routes expire early", "if (now < entry[1].until) break", "if (now < entry[1].until - 1) break"],
     ["a lease outlives its attempt", "Scope.close(open.scope, Exit.void)", "Effect.void"],
@@ -129,7 +135,7 @@ describe("the routes that gateways drive over HTTP", () => {
       "if (false) return Effect.succeed({"
     ]
   ]
-  const last = { act: "report", route: 0, off: 0, outcome: { _tag: "Succeeded" }, twice: false } as const
+  const last = { act: "report", route: 0, off: 0, outcome: { _tag: "Succeeded" }, twice: false, goesOn: true } as const
   const askedAgain: ReadonlyArray<Act> = [
     { act: "open", keys: [{ provider: "azure", refused: false }] },
     last,
@@ -139,7 +145,13 @@ describe("the routes that gateways drive over HTTP", () => {
     last
   ]
   const sampled = Effect.runSync(Arbitrary.sampleEffect(anyActs, { count: 100, seed: "planted" }))
-  const samples = [askedAgain, ...sampled]
+  const twoKeys = { act: "open", keys: Array(2).fill({ provider: "azure", refused: false }) } as const
+  const rejected = { ...last, outcome: { _tag: "Rejected" } } as const
+  const alongTwice: ReadonlyArray<Act> = [
+    ...[twoKeys, { ...rejected, goesOn: false }],
+    ...[twoKeys, { ...rejected, route: 1 }, { ...rejected, route: 1, off: -1, goesOn: false }]
+  ]
+  const samples = [askedAgain, alongTwice, ...sampled]
 
   /** Whether some run notices that a text of the source is replaced. */
   const isFound = Effect.fnUntraced(function* (edits: ReadonlyArray<Edit>) {

@@ -53,7 +53,7 @@ layerLive(TestService.layer)("the two requests of every routed request", (it) =>
       yield* listening(path)
       const post = (route: string, type: Header, body: string | Uint8Array) =>
         send(path, { method: "POST", path: route, headers: [type], body })
-      const route = { account_id, model: "a/model", targets: [own] }
+      const route = { account_id, model: "a/model", targets: [own], explain: true, reports: [] }
       const opened = Effect.map(
         post("/v1/routes", json, JSON.stringify(route)),
         ({ body }) => /"route":"([^"]*)"/.exec(body)?.[1] ?? assert.fail(body)

@@ -25,13 +25,14 @@ interface Key {
 /** What a gateway, its clients, time and the database do. Routes are named by their number. */
 export type Act =
   | { readonly act: "open"; readonly keys: ReadonlyArray<Key> }
-  /** Of the open attempt, of the one before, or of another one; perhaps twice at the same time. */
+  /** Of the open attempt, of the one before, or of another one; perhaps twice at the same time, or to end the route. */
   | {
       readonly act: "report"
       readonly route: number
       readonly off: number
       readonly outcome: Outcome
       readonly twice: boolean
+      readonly goesOn: boolean
     }
   | { readonly act: "abandon"; readonly route: number }
   | { readonly act: "wait"; readonly millis: number }
@@ -60,7 +61,13 @@ const anyAct: Arbitrary.Arbitrary<Act> = oneOf<Act>(
     Arbitrary.flatMap(integer(0, 3), (route) =>
       Arbitrary.flatMap(elementOf([0, 0, 0, -1, -1, -2, 1]), (off) =>
         Arbitrary.flatMap(elementOf(outcomes), (outcome) =>
-          Arbitrary.map(boolean, (twice): Act => ({ act: "report", route, off, outcome, twice }))
+          Arbitrary.map(Arbitrary.all({ twice: boolean, goesOn: elementOf([true, true, false]) }), (how): Act => ({
+            act: "report",
+            route,
+            off,
+            outcome,
+            ...how
+          }))
         )
       )
     )
@@ -104,16 +111,22 @@ class Expected {
       this.opened += 1
       return `${this.opened} with key ${this.at++}`
     }
+    return this.finish(now)
+  }
+
+  finish(now: number): string {
     this.isGone = true
+    this.isOpen = false
     this.keptUntil = now + 60_000
     return "no more"
   }
 
-  report(n: number, outcome: Outcome, now: number, away: boolean): string {
+  report(n: number, outcome: Outcome, goesOn: boolean, now: number, away: boolean): string {
     if (now >= this.keptUntil) return "404"
     const hasEnded = now >= this.until || (this.isGone && this.last === undefined)
     if (hasEnded && !(this.isGone && this.last?.n === n)) return "404"
     if (this.last?.n === n) {
+      if (!goesOn && !this.isGone) this.last.answer = this.finish(now)
       if (this.last.answer === "503") this.last.answer = this.next(away, now)
       return this.last.answer ?? "404"
     }
@@ -121,11 +134,7 @@ class Expected {
     if (!this.isOpen || n !== this.opened) return "409"
     this.isOpen = false
     this.failures[this.current] = outcome._tag === "UpstreamFailed" ? this.failures[this.current] + 1 : 0
-    if (final(outcome)) {
-      this.isGone = true
-      this.keptUntil = now + 60_000
-    }
-    this.last = { n, answer: final(outcome) ? "no more" : this.next(away, now) }
+    this.last = { n, answer: final(outcome) || !goesOn ? this.finish(now) : this.next(away, now) }
     return this.last.answer ?? ""
   }
 
@@ -260,10 +269,14 @@ export const runInTurn = (code: Code, acts: ReadonlyArray<Act>) => {
             continue
           }
           const n = expected.opened + act.off
-          const one = Effect.exit(report(id, n, act.outcome))
+          const one = Effect.exit(report(id, n, act.outcome, act.goesOn))
           const answers = yield* Effect.all(act.twice ? [one, one] : [one], { concurrency: 2 })
           for (const answer of answers) {
-            assert.strictEqual(shown(answer), expected.report(n, act.outcome, now, fake.state.away), "report")
+            assert.strictEqual(
+              shown(answer),
+              expected.report(n, act.outcome, act.goesOn, now, fake.state.away),
+              "report"
+            )
           }
         }
         // Expired routes are ended within a second, even if nobody asks.

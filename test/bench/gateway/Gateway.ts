@@ -18,8 +18,21 @@ import { type Cell, type Contender, inTurns } from "../Cell.ts"
 import { keyring, type Program } from "../Target.ts"
 import { routeOver } from "./Routes.ts"
 
+/** A gateway's service, under each name with reports that ride along or not. */
+export interface Gateway {
+  readonly program: Program
+  readonly ways: Readonly<Record<string, { readonly rides: boolean }>>
+}
+
+const lean = { name: "lean", arguments: ["test/bench/gateway/lean.ts"] }
+
 /** The peer on a socket of its own. */
-export const leanGateway: Program = { name: "lean", arguments: ["test/bench/gateway/lean.ts"] }
+export const leanGateway: Gateway = { program: lean, ways: { lean: { rides: false }, "lean riding": { rides: true } } }
+/** The service, whose gateways let reports ride along. */
+export const ownGateway = (program: Program): Gateway => ({
+  program,
+  ways: { [program.name]: { rides: true }, [`${program.name} alone`]: { rides: false } }
+})
 
 const customers = 100
 const keysEach = 3
@@ -98,7 +111,7 @@ const stop = async (child: ChildProcess) => {
 /** Measures routed requests of gateways on Unix sockets, the service's beside the peer's. */
 export const measureGateways = async (
   postgres: Postgres,
-  programs: ReadonlyArray<Program>,
+  gateways: ReadonlyArray<Gateway>,
   given: {
     readonly connections: ReadonlyArray<number>
     readonly rounds: number
@@ -110,8 +123,8 @@ export const measureGateways = async (
   const secret = randomBytes(32)
   await fillPeer(bed, accounts, secret)
   const directory = mkdtempSync(join(tmpdir(), "byok-gateways-"))
-  const running: Array<{ readonly name: string; readonly path: string; readonly child: ChildProcess }> = []
-  for (const program of programs) {
+  const running: Array<Gateway & { readonly path: string; readonly child: ChildProcess }> = []
+  for (const gateway of gateways) {
     const path = join(directory, `${running.length}.sock`)
     const variables = {
       DATABASE_URL: bed.url,
@@ -119,14 +132,16 @@ export const measureGateways = async (
       GATEWAY_SOCKET: path,
       LEAN_KEY: secret.toString("base64")
     }
-    running.push({ name: program.name, path, child: await start(program, path, variables) })
+    running.push({ ...gateway, path, child: await start(gateway.program, path, variables) })
   }
   const cells: Array<Cell> = []
   const contendersAt = (connections: number) =>
-    running.map(({ child, name, path }): Contender => ({
-      ...{ name, postgres, pid: child.pid },
-      load: (seconds) => routeOver(path, accounts, connections, seconds)
-    }))
+    running.flatMap(({ child, path, ways }) =>
+      Object.entries(ways).map(([name, { rides }]): Contender => ({
+        ...{ name, postgres, pid: child.pid },
+        load: (seconds) => routeOver(path, accounts, { connections, rides, seconds })
+      }))
+    )
   // Lets every contender compile its hot paths.
   await inTurns(contendersAt(64), 1, 2)
   for (const connections of given.connections) {

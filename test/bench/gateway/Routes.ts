@@ -36,6 +36,12 @@ const connectTo = (path: string) => {
   }
 }
 
+interface Opened {
+  readonly route: string
+  readonly next: { readonly key: string } | null
+  readonly reports?: ReadonlyArray<null | object>
+}
+
 const percentile = (sorted: Float64Array, part: number) => sorted[Math.floor(sorted.length * part)] ?? Number.NaN
 
 /** What a gateway asks for one of its customers. */
@@ -46,16 +52,15 @@ const requestFor = (account_id: string) => ({
 })
 
 /**
- * Routes requests over so many connections to a Unix socket: opens a route, checks that it has a key, and reports its attempt.
- * Latencies are those of opening.
+ * Routes requests over so many connections to a Unix socket: opens a route, checks that it has a key, and reports its attempt,
+ * by itself or along with the next request. Latencies are those of opening.
  */
 export const routeOver = async (
   path: string,
   accounts: ReadonlyArray<string>,
-  connections: number,
-  seconds: number
+  { connections, rides, seconds }: { readonly connections: number; readonly rides: boolean; readonly seconds: number }
 ): Promise<Seen> => {
-  const bodies = accounts.map((account_id) => JSON.stringify(requestFor(account_id)))
+  const bodies = accounts.map((account_id) => JSON.stringify(requestFor(account_id)).slice(0, -1))
   const report = JSON.stringify({ status: 200 })
   const latencies: Array<number> = []
   const began = performance.now()
@@ -64,13 +69,19 @@ export const routeOver = async (
   let errors = 0
   const one = async () => {
     const { close, post } = connectTo(path)
+    let riding = ""
     while (performance.now() < until) {
       const sent = performance.now()
-      const opened = await post("/v1/routes", bodies[n++ % bodies.length] ?? "")
+      const opened = await post("/v1/routes", `${bodies[n++ % bodies.length]}${riding}}`)
       latencies.push(performance.now() - sent)
-      const { data } = JSON.parse(opened.body) as { readonly data?: { route: string; next: { key: string } | null } }
+      const { data } = JSON.parse(opened.body) as { readonly data?: Opened }
       if (data?.next?.key.startsWith("sk-") !== true) {
         errors += 1
+        continue
+      }
+      if (riding !== "" && data.reports?.[0] !== null) errors += 1
+      if (rides) {
+        riding = `,"reports":[{"route":"${data.route}","attempt":1,"status":200}]`
         continue
       }
       const reported = await post(`/v1/routes/${data.route}/attempts/1`, report)

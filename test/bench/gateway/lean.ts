@@ -32,7 +32,8 @@ const body = {
   properties: {
     account_id: { type: "string", format: "uuid" },
     model: text,
-    targets: { type: "array", items: { type: "object", required: ["provider"], properties: { provider: text } } }
+    targets: { type: "array", items: { type: "object", required: ["provider"], properties: { provider: text } } },
+    reports: { type: "array", maxItems: 100, items: { type: "object", required: ["route", "attempt"] } }
   }
 }
 const attempt = {
@@ -55,6 +56,7 @@ const answerOf = (properties: object) => ({
 interface Asked {
   readonly account_id: string
   readonly targets: ReadonlyArray<{ readonly provider: string }>
+  readonly reports?: ReadonlyArray<object>
 }
 
 /**
@@ -64,14 +66,21 @@ interface Asked {
 const app = Fastify({ bodyLimit: 256 * 1024, logger: false })
 app.post<{ Body: Asked }>(
   "/v1/routes",
-  { schema: { body, response: { 201: answerOf({ route: text }) } } },
-  async ({ body: { account_id, targets } }, reply) => {
+  {
+    schema: { body, response: { 201: answerOf({ route: text, reports: { type: "array", items: { type: "null" } } }) } }
+  },
+  async ({ body: { account_id, reports, targets } }, reply) => {
     const provider = targets[0]?.provider
     const [first] = (await pool.query<Row>({ ...findKeys, values: [account_id, provider] })).rows
     const next = first && { attempt: 1, step: "own", provider, credential_id: first.id, label: first.label }
-    return reply
-      .code(201)
-      .send({ data: { route: randomUUID(), next: first === undefined ? null : { ...next, key: open(first) } } })
+    const taken = reports?.map(() => null)
+    return reply.code(201).send({
+      data: {
+        route: randomUUID(),
+        next: first === undefined ? null : { ...next, key: open(first) },
+        ...(taken && { reports: taken })
+      }
+    })
   }
 )
 app.post(

@@ -3,7 +3,7 @@ import { parseArgs } from "node:util"
 import { onPostgres } from "../Bed.ts"
 import { gatewayTableOf } from "../Report.ts"
 import { type Program, service } from "../Target.ts"
-import { leanGateway, measureGateways } from "./Gateway.ts"
+import { leanGateway, measureGateways, ownGateway } from "./Gateway.ts"
 
 const { values } = parseArgs({
   options: {
@@ -21,13 +21,21 @@ const beside: ReadonlyArray<Program> =
     : [{ ...service, name: "beside", arguments: [join(values.beside, "src/bin.js"), "serve"] }]
 
 onPostgres(async (postgres) => {
-  const cells = await measureGateways(postgres, [service, ...beside, leanGateway], {
+  const cells = await measureGateways(postgres, [...[service, ...beside].map(ownGateway), leanGateway], {
     connections: values.connections.split(",").map(Number),
     rounds: Number(values.rounds),
     seconds: Number(values.seconds)
   })
-  for (const { name } of [service, ...beside]) {
-    console.log(`\n${name} / lean peer:\n${gatewayTableOf(cells, name, leanGateway.name)}`)
-  }
-  if (beside.length > 0) console.log(`\n${service.name} / beside:\n${gatewayTableOf(cells, service.name, "beside")}`)
+  const pairs = [
+    ["byok", "lean"],
+    ["byok alone", "lean"],
+    ["byok", "lean riding"],
+    ...(beside.length === 0
+      ? []
+      : ([
+          ["byok", "beside"],
+          ["byok alone", "beside alone"]
+        ] as const))
+  ] as const
+  for (const [one, other] of pairs) console.log(`\n${one} / ${other}:\n${gatewayTableOf(cells, one, other)}`)
 })

@@ -103,8 +103,8 @@ describe("what a process keeps of the health of keys", () => {
     const { healthOf, report } = state.makeHealthState()
     const limited = { _tag: "Forbidden" } as const
     report(leasedKey("a/one"), free, limited, 0)
-    const onProbation = { ...free, model: { ...free.model, strikes: 1 } }
-    report(leasedKey("a/one"), onProbation, { _tag: "Succeeded" }, hour)
+    const onTrial = { ...free, model: { ...free.model, strikes: 1 } }
+    report(leasedKey("a/one"), onTrial, { _tag: "Succeeded" }, hour)
     const epochAt = (now: number) => healthOf(leasedKey("a/one"), nothing, now).model.epoch
     for (let at = 1.5 * hour; at < 4 * hour; at += hour) report(leasedKey("a/two"), free, limited, at)
     assert.deepStrictEqual([epochAt(3 * hour - 1), epochAt(3 * hour)], [1, 0])

@@ -4,7 +4,6 @@ import { CredentialId } from "../../src/domain/Identifiers.ts"
 import { Cipher } from "../../src/port/Cipher.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { layerLive } from "../support/process/layerLive.ts"
-import { acceptedBody, givenKey } from "../support/memory/arbitraries.ts"
 import { created, createdId, defaults, minimal } from "../support/http/Bodies.ts"
 import { assertHeaders, assertInvalid } from "../support/http/Refusal.ts"
 import { type Tenant, TestService } from "../support/http/TestService.ts"
@@ -18,8 +17,6 @@ const openedKey = Effect.fnUntraced(function* ({ account_id }: Tenant, id: unkno
   const { credential, sealed } = Option.getOrThrow(found)
   return Redacted.value(yield* (yield* Cipher).open(sealed, { ...credential, account_id }))
 })
-
-const { declared_region: _, ...withoutRegion } = defaults
 
 layerLive(TestService.layer)("a created credential (sections 2.1 and 4)", (it) => {
   it.effect("has every omitted field at its default, and get answers the same (D1, D12, D20, D32, D33, D34)", () =>
@@ -48,44 +45,14 @@ layerLive(TestService.layer)("a created credential (sections 2.1 and 4)", (it) =
     })
   )
 
-  it.effect.prop(
-    "is shown as given and read as shown, and opens as sent (rules 4 and 5, D20 to D23, D26, D44)",
-    [acceptedBody(givenKey)],
-    ([{ allowed_api_key_hashes: hashes, ...given }]) =>
-      Effect.gen(function* () {
-        const tenant = yield* TestService.tenant
-        const own = Array.isArray(hashes) ? { allowed_api_key_hashes: [tenant.management_key_hash] } : {}
-        const answer = yield* tenant.create({ ...given, ...own })
-        const { created_at: _created_at, declared_region, id, label, sort_order: _order, ...made } = created(answer)
-        const { added_later: _added_later, declared_region: asked, key, ...shown } = given
-        assert.deepStrictEqual(made, { ...withoutRegion, ...shown, ...own, workspace_id: tenant.workspace_id })
-        if (typeof asked === "string") assert.strictEqual(declared_region, asked)
-        assert.match(String(label), /^([!-~]{1,3}|\*{3})\.{3}([!-~]{1,4}|\*{3})$/)
-        assert.strictEqual((yield* tenant.get(String(id))).body, answer.body)
-        assert.strictEqual(yield* openedKey(tenant, id), key)
-      }),
-    { arbitrary: { runs: 60 } }
-  )
-
-  it.effect.each([
-    ["blanks and a byte order mark in it", "xai", "sk  padded \ufeff\t\n\r."],
-    ["noncharacters and line separators", "xai", "[\u0001\u007f\u0085\u2028\u{10ffff}\uffff\ufffd]"],
-    ["key material", "openai", ' {\n"region" : "us",\t"api_key":"sk-\\u0041", "api_key":"sk-2", "n": 1.0 } ']
-  ])("opens byte for byte as given: %s (D26)", ([, provider, key]) =>
+  it.effect("has the last of repeated members, even if the first would be refused, byte for byte (D13, D26)", () =>
     Effect.gen(function* () {
       const tenant = yield* TestService.tenant
-      const { id } = created(yield* tenant.create({ provider, key }))
-      assert.strictEqual(yield* openedKey(tenant, id), key)
-    })
-  )
-
-  it.effect("has the last of repeated members, even if the first would be refused (D13)", () =>
-    Effect.gen(function* () {
-      const tenant = yield* TestService.tenant
-      const body = '{"key":5,"provider":"nobody","key":"second","provider":"azure"}'
+      const key = "sk  padded \ufeff\t\n\r[\u0001\u007f\u2028\u{10ffff}\uffff]."
+      const body = `{"key":5,"provider":"nobody","key":${JSON.stringify(key)},"provider":"azure"}`
       const { id, provider } = created(yield* tenant.create(body))
       assert.strictEqual(provider, "azure")
-      assert.strictEqual(yield* openedKey(tenant, id), "second")
+      assert.strictEqual(yield* openedKey(tenant, id), key)
     })
   )
 
@@ -97,16 +64,6 @@ layerLive(TestService.layer)("a created credential (sections 2.1 and 4)", (it) =
       const id = createdId(made)
       yield* sql`UPDATE credentials SET sealed = ${Buffer.alloc(100)} WHERE id = ${id}`
       assert.strictEqual((yield* get(id)).body, made.body)
-    })
-  )
-
-  it.effect("comes after the largest sort_order, even if a row before it was deleted (D32)", () =>
-    Effect.gen(function* () {
-      const { create, delete: remove } = yield* TestService.newTenant
-      const first = createdId(yield* create(minimal))
-      yield* create(minimal)
-      yield* remove(first)
-      assert.strictEqual(created(yield* create(minimal))["sort_order"], 2)
     })
   )
 

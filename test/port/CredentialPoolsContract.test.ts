@@ -1,9 +1,11 @@
 import { assert } from "@effect/vitest"
 import { DateTime, Effect, Option } from "effect"
+import { leasedAt } from "../../src/domain/routing/LastUse.ts"
 import type { SealedKey } from "../../src/domain/SealedKey.ts"
 import { AccountRepository } from "../../src/port/AccountRepository.ts"
 import { CredentialPools } from "../../src/port/CredentialPools.ts"
 import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
+import { CredentialUse } from "../../src/port/CredentialUse.ts"
 import { LeakedKeys } from "../../src/port/LeakedKeys.ts"
 import { type ParkingChange, Parkings } from "../../src/port/Parkings.ts"
 import { addWorkspace, newTenant } from "../support/database/newTenant.ts"
@@ -84,7 +86,9 @@ for (const [name, store] of stores) {
         yield* store([{ ...parking, epoch: 0, remaining: 90_000 }])
         yield* store([ended])
         yield* store([{ ...parking, key_version: 2, remaining: 90_000 }])
-        assert.deepStrictEqual(yield* versions, before)
+        const use = { account_id: owner.account_id, credential_id: credential.id, ...leasedAt(1) }
+        yield* (yield* CredentialUse).store([use])
+        assert.deepStrictEqual(yield* versions, before, "a use is no change either (Q19)")
         yield* store([{ ...ended, epoch: 2 }])
         const after = yield* versions
         assert.notDeepEqual(after, before, "control")

@@ -3,7 +3,7 @@ import { DateTime, Effect } from "effect"
 import { AccountId, ApiKeyHash, WorkspaceId } from "../../../src/domain/Identifiers.ts"
 import { AccountRepository } from "../../../src/port/AccountRepository.ts"
 
-export const newAccountId = Effect.sync(() => AccountId.make(randomUUID()))
+const newAccountId = Effect.sync(() => AccountId.make(randomUUID()))
 export const newWorkspaceId = Effect.sync(() => WorkspaceId.make(randomUUID()))
 export const newHash = Effect.sync(() => ApiKeyHash.make(createHash("sha256").update(randomUUID()).digest("hex")))
 

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from "node:util"
 import { Context, DateTime, Effect, Layer, Option, Result } from "effect"
 import type { Credential } from "../../../src/domain/Credential.ts"
 import type { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../../../src/domain/Identifiers.ts"
@@ -6,6 +7,7 @@ import { type Cooldown, join, unknown } from "../../../src/domain/routing/Health
 import { laterUse, neverUsed } from "../../../src/domain/routing/LastUse.ts"
 import type { SealedKey } from "../../../src/domain/SealedKey.ts"
 import {
+  type Account,
   AccountRepository,
   type ApiKeyRecord,
   type NewApiKey,
@@ -13,7 +15,12 @@ import {
 } from "../../../src/port/AccountRepository.ts"
 import { ApiKeys } from "../../../src/port/ApiKeys.ts"
 import { CredentialPools, type StoredParking } from "../../../src/port/CredentialPools.ts"
-import { CredentialRepository, type UnstoredCredential, WorkspaceGone } from "../../../src/port/CredentialRepository.ts"
+import {
+  type CredentialPage,
+  CredentialRepository,
+  type UnstoredCredential,
+  WorkspaceGone
+} from "../../../src/port/CredentialRepository.ts"
 import { CredentialUse, type UsedCredential } from "../../../src/port/CredentialUse.ts"
 import { KekRegistry } from "../../../src/port/KekRegistry.ts"
 import { type FoundKey, LeakedKeys } from "../../../src/port/LeakedKeys.ts"
@@ -51,11 +58,14 @@ interface MemoryKek {
 }
 
 const newMemory = () => ({
-  /** Names by id. */
-  accounts: new Map<AccountId, string>(),
+  accounts: new Map<AccountId, Account>(),
+  /** Accounts that were erased. */
+  erased: new Set<AccountId>(),
   workspaces: new Map<WorkspaceId, Owned & Workspace>(),
   apiKeys: new Map<ApiKeyHash, ApiKeyRow>(),
   credentials: new Map<CredentialId, CredentialRow>(),
+  /** The next `sort_order` by workspace and provider. */
+  orders: new Map<string, number>(),
   records: new Map<string, IdempotencyRecordRow>(),
   keks: new Map<string, MemoryKek>(),
   /** The versions of keys that are marked as leaked, by credential. */
@@ -91,13 +101,16 @@ const nameOf = (account_id: AccountId, key_hash: Uint8Array) => `${account_id} $
 const insertInto = ({
   credentials,
   keks,
+  orders,
   records,
   workspaces
 }: Memory["Service"]): CredentialRepository["Service"]["insert"] => {
-  const nextSortOrder = ({ provider, workspace_id }: UnstoredCredential) =>
-    Array.from(credentials.values(), ({ credential }) => credential)
-      .filter((other) => other.workspace_id === workspace_id && other.provider === provider)
-      .reduce((next, { sort_order }) => Math.max(next, sort_order + 1), 0)
+  const nextSortOrder = ({ provider, workspace_id }: UnstoredCredential) => {
+    const pool = `${workspace_id} ${provider}`
+    const next = orders.get(pool) ?? 0
+    orders.set(pool, next + 1)
+    return next
+  }
 
   return (account_id, given, sealed, record) =>
     Effect.flatMap(DateTime.now, (created_at) => {
@@ -127,6 +140,12 @@ const insertInto = ({
 export const credentialRepository = Layer.unwrap(
   Effect.map(Memory, (memory) => {
     const { credentials, marks, uses, workspaces } = memory
+    const selected = (account_id: AccountId, { provider, workspace_id }: Partial<CredentialPage>) =>
+      ofAccount(credentials, account_id)
+        .map(({ credential }) => credential)
+        .filter((one) => (workspace_id ?? one.workspace_id) === one.workspace_id)
+        .filter((one) => (provider ?? one.provider) === one.provider)
+        .sort(inOrder(({ id }) => id))
     return Layer.mock(CredentialRepository, {
       insert: insertInto(memory),
       findById: (account_id, id) =>
@@ -151,6 +170,34 @@ export const credentialRepository = Layer.unwrap(
             key_version
           })
           return true
+        }),
+      list: (account_id, { limit, offset, ...page }) =>
+        Effect.sync(() => {
+          const all = selected(account_id, page)
+          return { credentials: all.slice(offset, offset + limit), total_count: all.length }
+        }),
+      scan: (account_id, { after, limit, provider, workspace_id }) =>
+        Effect.sync(() => {
+          const placeOf = ({ created_at, id, workspace_id }: Credential) =>
+            `${workspace_id} ${DateTime.formatIso(created_at)} ${id}`
+          return selected(account_id, { provider, ...(workspace_id === undefined ? {} : { workspace_id }) })
+            .sort((one, other) => (placeOf(one) < placeOf(other) ? -1 : 1))
+            .filter((one) => after === undefined || placeOf(one) > placeOf(after))
+            .slice(0, limit)
+            .map((credential) => ({ ...credential, state: "active" as const }))
+        }),
+      reorder: (account_id, { ids, ...place }) =>
+        Effect.sync(() => {
+          const own = selected(account_id, place).map(({ id }) => id)
+          const missing = own.filter((id) => !ids.includes(id))
+          const foreign = ids.filter((id) => !own.includes(id))
+          if (missing.length + foreign.length > 0) return Option.some({ missing, foreign })
+          for (const [sort_order, id] of ids.entries()) {
+            const row = credentials.get(id)
+            if (row?.credential.sort_order === sort_order || row === undefined) continue
+            credentials.set(id, { ...row, credential: { ...row.credential, sort_order } })
+          }
+          return Option.none()
         }),
       delete: (account_id, id) =>
         Effect.sync(() => {
@@ -492,7 +539,7 @@ const credentialUse = Layer.effect(
 )
 
 export const accountRepository = Layer.unwrap(
-  Effect.map(Memory, ({ accounts, apiKeys, credentials, workspaces }) => {
+  Effect.map(Memory, ({ accounts, apiKeys, credentials, erased, records, uses, workspaces }) => {
     const addWorkspace = (account_id: AccountId, workspace: Omit<Workspace, "deleted_at">) => {
       if (accounts.has(account_id) && !workspaces.has(workspace.workspace_id)) {
         workspaces.set(workspace.workspace_id, { account_id, ...workspace, deleted_at: null })
@@ -500,21 +547,52 @@ export const accountRepository = Layer.unwrap(
       return accounts.has(account_id)
     }
     const addApiKey = (account_id: AccountId, key: NewApiKey) => {
-      if (accounts.has(account_id) && !apiKeys.has(key.hash)) {
-        apiKeys.set(key.hash, { account_id, ...key, revoked_at: null })
-      }
-      return accounts.has(account_id) ? "added" : "no account"
+      if (!accounts.has(account_id)) return "no account"
+      const { revoked_at, ...stored } = apiKeys.get(key.hash) ?? { account_id, ...key, revoked_at: null }
+      apiKeys.set(key.hash, { ...stored, revoked_at })
+      return isDeepStrictEqual(stored, { account_id, ...key }) ? "added" : "hash taken"
     }
     return Layer.mock(AccountRepository, {
       hasAccounts: Effect.sync(() => accounts.size > 0),
       createAccount: ({ account_id, name }, workspace, key) =>
         Effect.sync(() => {
+          const { created_at } = workspace
           const before = accounts.get(account_id)
-          if (before !== undefined && !apiKeys.has(key.hash)) return before === name ? "exists" : "differs"
-          accounts.set(account_id, name)
+          if (erased.has(account_id)) return "deleted"
+          if (before !== undefined && !apiKeys.has(key.hash)) return before.name === name ? "exists" : "differs"
+          if (before === undefined) accounts.set(account_id, { account_id, name, created_at })
           addWorkspace(account_id, { ...workspace, is_default: true })
           addApiKey(account_id, key)
           return "created"
+        }),
+      listAccounts: (after, limit) =>
+        Effect.sync(() =>
+          Array.from(accounts.values())
+            .filter(({ account_id }) => after === undefined || account_id > after)
+            .sort((one, other) => (one.account_id < other.account_id ? -1 : 1))
+            .slice(0, limit)
+        ),
+      eraseAccount: (account_id, at, limit) =>
+        Effect.sync(() => {
+          if (!accounts.has(account_id)) return Option.none()
+          const deleteOwn = <Key, Row extends Owned>(rows: Map<Key, Row>, most = Number.POSITIVE_INFINITY) => {
+            const own = Array.from(rows).filter(([, row]) => row.account_id === account_id)
+            return own.slice(0, most).filter(([key]) => rows.delete(key)).length
+          }
+          deleteOwn(apiKeys)
+          for (const workspace of ofAccount(workspaces, account_id)) {
+            workspaces.set(workspace.workspace_id, { ...workspace, deleted_at: workspace.deleted_at ?? at })
+          }
+          const deleted = deleteOwn(credentials, limit)
+          const idempotency_records = deleteOwn(records, limit - deleted)
+          const done = deleted + idempotency_records < limit
+          if (done) {
+            deleteOwn(workspaces)
+            deleteOwn(uses)
+            accounts.delete(account_id)
+            erased.add(account_id)
+          }
+          return Option.some({ credentials: deleted, idempotency_records, done })
         }),
       createWorkspace: (account_id, workspace) =>
         Effect.sync(() => addWorkspace(account_id, { ...workspace, is_default: false })),

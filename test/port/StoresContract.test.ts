@@ -1,0 +1,339 @@
+import { createHash, randomUUID } from "node:crypto"
+import { isDeepStrictEqual } from "node:util"
+import { assert } from "@effect/vitest"
+import { Arbitrary, Cause, Context, DateTime, Effect, Exit, Layer, Option } from "effect"
+import { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../../src/domain/Identifiers.ts"
+import type { Provider } from "../../src/domain/Provider.ts"
+import { leasedAt, reportedAt } from "../../src/domain/routing/LastUse.ts"
+import { AccountRepository } from "../../src/port/AccountRepository.ts"
+import { ApiKeys } from "../../src/port/ApiKeys.ts"
+import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
+import { CredentialUse } from "../../src/port/CredentialUse.ts"
+import { type IdempotencyRecord, IdempotencyRecords } from "../../src/port/IdempotencyRecords.ts"
+import { WorkspaceResolver } from "../../src/port/WorkspaceResolver.ts"
+import { Database } from "../../src/sql/connection/Database.ts"
+import { databases, type Ports } from "../support/database/stores.ts"
+import { elementOf, integer, sealedKey, storedCredential } from "../support/memory/arbitraries.ts"
+import * as MemoryStore from "../support/memory/Memory.ts"
+import { Memory } from "../support/memory/Memory.ts"
+import { layerLive } from "../support/process/layerLive.ts"
+
+/** What a command names by position, and what it gives. */
+const given = Arbitrary.all({
+  account: integer(0, 2),
+  workspace: integer(0, 5),
+  key: integer(0, 5),
+  credential: integer(0, 8),
+  /** In milliseconds since 1970, so that many things happen at the same time. */
+  at: integer(0, 3),
+  n: integer(0, 3),
+  content: storedCredential,
+  sealed: sealedKey
+})
+
+type Given = typeof given extends Arbitrary.Arbitrary<infer A> ? A : never
+
+const ids = (count: number) => Array.from({ length: count }, () => randomUUID())
+/** Accounts by position; workspaces, keys and credentials of the account at the remainder of theirs by three. */
+const newNames = () => ({
+  accounts: ids(3).map((id) => AccountId.make(id)),
+  workspaces: ids(6).map((id) => WorkspaceId.make(id)),
+  hashes: ids(6).map((id) => ApiKeyHash.make(createHash("sha256").update(id).digest("hex"))),
+  credentials: ids(9).map((id) => CredentialId.make(id)),
+  /** The idempotency record with which each credential was stored, if it had one. */
+  records: new Map<CredentialId, IdempotencyRecord | undefined>()
+})
+const at = <A>(items: ReadonlyArray<A>, index: number): A => items[index % items.length] ?? assert.fail("nothing there")
+
+const otherHash = (key_hash: Uint8Array) => key_hash.map((byte) => byte + 100)
+
+/** A command in the words of the ports. */
+const inWords = (names: ReturnType<typeof newNames>, drawn: Given) => {
+  const { account, content, credential, key, n, workspace } = drawn
+  const created_at = DateTime.makeUnsafe(drawn.at)
+  const provider: Provider = at(["openai", "cohere"], n)
+  const key_hash = new Uint8Array(32).fill(key)
+  return {
+    ...{ n, created_at, provider, key_hash, sealed: drawn.sealed, hashes: names.hashes, records: names.records },
+    account_id: at(names.accounts, account),
+    first: { workspace_id: at(names.workspaces, account), hash: at(names.hashes, account) },
+    workspace: { owner: at(names.accounts, workspace), id: at(names.workspaces, workspace) },
+    key: { hash: at(names.hashes, key), name: `key ${n}`, management: n > 1, created_at },
+    id: at(names.credentials, credential),
+    owner: at(names.accounts, credential),
+    elsewhere: at(names.credentials, credential + 1),
+    /** Mostly in a workspace of its account. */
+    credential: {
+      ...content,
+      provider,
+      id: at(names.credentials, credential),
+      workspace_id: at(names.workspaces, n === 3 ? workspace : credential + 3 * (n % 2))
+    }
+  }
+}
+type Ask = (words: ReturnType<typeof inWords>) => Effect.Effect<unknown, unknown, Ports | Dates>
+
+/** Has a stored credential be created at another time. */
+class Dates extends Context.Service<
+  Dates,
+  { readonly set: (id: CredentialId, created_at: DateTime.Utc) => Effect.Effect<void> }
+>()("byok/test/Dates") {}
+
+const storedOf = (owner: AccountId, id: CredentialId) =>
+  CredentialRepository.use(({ findSealed }) => findSealed(owner, id))
+
+/** Does what the second time answers with the time of the first. */
+const twice = <A, E>(act: (time: DateTime.Utc) => Effect.Effect<A, E>, time: DateTime.Utc) =>
+  Effect.forEach([time, DateTime.add(time, { milliseconds: 1 })], act)
+
+/** Erases an account in steps, which shut it from the first one on, and answers how much that was. */
+const erase: Ask = ({ account_id, created_at, first, n }) =>
+  Effect.gen(function* () {
+    const limit = n + 1
+    let [credentials, records] = [0, 0]
+    for (;;) {
+      const step = Option.getOrUndefined(
+        yield* AccountRepository.use(({ eraseAccount }) => eraseAccount(account_id, created_at, limit))
+      )
+      if (step === undefined) return "no account"
+      assert.isAtMost(step.credentials + step.idempotency_records, limit)
+      ;[credentials, records] = [credentials + step.credentials, records + step.idempotency_records]
+      if (step.done) return [credentials, records]
+      const key = yield* ApiKeys.use(({ ownedBy }) => ownedBy(account_id, [first.hash]))
+      const workspace = yield* WorkspaceResolver.use(({ resolve }) => resolve(account_id, undefined))
+      assert.deepStrictEqual([key.size, workspace], [0, Option.none()], "refused from the first step on")
+    }
+  })
+
+const writes: Readonly<Record<string, Ask>> = {
+  createAccount: ({ account_id, created_at, first: { hash, workspace_id }, key, n }) =>
+    AccountRepository.use(({ createAccount }) =>
+      createAccount(
+        { account_id, name: `account ${n % 2}` },
+        { workspace_id, name: "default", created_at },
+        n === 0 ? key : { hash, name: "first", management: true, created_at }
+      )
+    ),
+  createWorkspace: ({ created_at, n, workspace }) =>
+    AccountRepository.use(({ createWorkspace }) =>
+      createWorkspace(workspace.owner, { workspace_id: workspace.id, name: `workspace ${n}`, created_at })
+    ),
+  makeDefault: ({ account_id, workspace }) =>
+    AccountRepository.use(({ makeDefault }) => makeDefault(account_id, workspace.id)),
+  deleteWorkspace: ({ created_at, workspace }) =>
+    AccountRepository.use(({ deleteWorkspace }) => twice((time) => deleteWorkspace(workspace.id, time), created_at)),
+  addApiKey: ({ account_id, key }) => AccountRepository.use(({ addApiKey }) => addApiKey(account_id, key)),
+  revokeApiKey: ({ created_at, key }) =>
+    AccountRepository.use(({ revokeApiKey }) => twice((time) => revokeApiKey(key.hash, time), created_at)),
+  eraseAccount: erase,
+  insert: ({ created_at, credential, id, key_hash, n, owner, records, sealed }) =>
+    Effect.gen(function* () {
+      if (records.has(id)) return
+      // Which of two reasons refuses a credential is no law: one without a workspace has a record of its own.
+      const place = yield* WorkspaceResolver.use(({ resolve }) => resolve(owner, credential.workspace_id))
+      const unused = Option.isSome(place) ? key_hash : otherHash(key_hash)
+      const record = n === 0 ? undefined : { key_hash: unused, fingerprint: new Uint8Array(32).fill(n) }
+      yield* CredentialRepository.use(({ insert }) => insert(owner, credential, sealed, record))
+      records.set(id, record)
+      yield* Dates.use(({ set }) => set(id, created_at))
+    }),
+  /** As it was, or under the id of another key. */
+  insertAgain: ({ id, n, owner, records, sealed: other }) =>
+    Effect.flatMap(
+      storedOf(owner, id),
+      Option.match({
+        onNone: () => Effect.void,
+        onSome: ({ credential, sealed }) =>
+          CredentialRepository.use(({ insert }) => insert(owner, credential, n === 3 ? other : sealed, records.get(id)))
+      })
+    ),
+  update: ({ account_id, created_at, credential: changed, id, n, owner, sealed }) =>
+    Effect.flatMap(
+      storedOf(owner, id),
+      Option.match({
+        onNone: () => Effect.void,
+        onSome: ({ credential: { provider, sort_order, workspace_id }, key_version, revision }) =>
+          CredentialRepository.use(({ update }) =>
+            update(n === 2 ? account_id : owner, {
+              // No update changes these.
+              credential: { ...changed, provider, workspace_id, created_at, sort_order: sort_order + 7 },
+              revision: n === 3 ? revision - 1 : revision,
+              sealed: n === 0 ? undefined : sealed,
+              key_version: n === 0 ? key_version : key_version + 1,
+              fields: n === 0 ? ["name"] : ["name", "key"]
+            })
+          )
+      })
+    ),
+  delete: ({ account_id, id, n, owner }) =>
+    CredentialRepository.use((repository) => repository.delete(n === 0 ? account_id : owner, id)),
+  reorder: ({ account_id, elsewhere, n, provider, workspace: { id: workspace_id } }) =>
+    CredentialRepository.use(({ list, reorder }) =>
+      Effect.flatMap(list(account_id, { workspace_id, provider, offset: 0, limit: 100 }), ({ credentials }) => {
+        const [one, ...others] = credentials.map(({ id }) => id).toReversed()
+        const all = one === undefined ? [] : [...others, one]
+        const asked = n === 0 ? others : n === 1 && !all.includes(elsewhere) ? [...all, elsewhere] : all
+        return reorder(account_id, { workspace_id, provider, ids: asked })
+      })
+    ),
+  storeUse: ({ account_id, created_at, id, n, owner }) =>
+    CredentialUse.use(({ store }) => {
+      const moment = created_at.epochMilliseconds
+      const outcome = { _tag: at(["Succeeded", "Rejected", "Forbidden"] as const, n) } as const
+      const use = n === 3 ? leasedAt(moment) : reportedAt(outcome, moment, n + 1)
+      const key = { account_id: n === 2 ? account_id : owner, credential_id: id }
+      return store([{ ...key, ...use }])
+    })
+}
+
+const reads: Readonly<Record<string, Ask>> = {
+  hasAccounts: () => AccountRepository.use(({ hasAccounts }) => hasAccounts),
+  listAccounts: ({ account_id, n }) =>
+    Effect.map(
+      AccountRepository.use(({ listAccounts }) => listAccounts(n === 0 ? undefined : account_id, n + 1)),
+      (found) => found.map(({ account_id, created_at, name }) => [account_id, created_at, name])
+    ),
+  listWorkspaces: ({ account_id }) => AccountRepository.use(({ listWorkspaces }) => listWorkspaces(account_id)),
+  findWorkspace: ({ workspace }) => AccountRepository.use(({ findWorkspace }) => findWorkspace(workspace.id)),
+  listApiKeys: ({ account_id }) => AccountRepository.use(({ listApiKeys }) => listApiKeys(account_id)),
+  resolve: ({ account_id, n, workspace }) =>
+    WorkspaceResolver.use(({ resolve }) => resolve(account_id, n === 0 ? undefined : workspace.id)),
+  findKey: ({ id, key, n }) =>
+    Effect.map(
+      ApiKeys.use(({ find }) => find(key.hash, n === 0 ? id : undefined)),
+      Option.map(({ account_id, management }) => ({ account_id, management }))
+    ),
+  ownedBy: ({ account_id, hashes, n }) => ApiKeys.use(({ ownedBy }) => ownedBy(account_id, hashes.slice(n))),
+  findById: ({ account_id, id }) => CredentialRepository.use(({ findById }) => findById(account_id, id)),
+  findOwn: ({ id, owner }) => CredentialRepository.use(({ findById }) => findById(owner, id)),
+  findSealed: ({ account_id, id, n, owner }) => storedOf(n === 0 ? account_id : owner, id),
+  list: ({ account_id, created_at, n, provider, workspace }) =>
+    CredentialRepository.use(({ list }) => {
+      const offset = created_at.epochMilliseconds
+      return list(account_id, { workspace_id: workspace.id, ...(n === 3 ? {} : { provider }), offset, limit: n + 1 })
+    }),
+  scan: ({ account_id, id, n, provider, workspace }) =>
+    CredentialRepository.use(({ findById, scan }) =>
+      Effect.gen(function* () {
+        const after = Option.getOrUndefined(yield* findById(account_id, id))
+        const place = { workspace_id: n > 1 ? undefined : workspace.id, provider: n === 1 ? provider : undefined }
+        const found = yield* scan(account_id, { ...place, after, limit: n + 2 })
+        return found.map(({ state: _, ...credential }) => credential)
+      })
+    ),
+  findRecord: ({ account_id, key_hash, n }) =>
+    Effect.map(
+      IdempotencyRecords.use(({ find }) => find(account_id, n === 0 ? otherHash(key_hash) : key_hash)),
+      Option.map(({ credential_id, fingerprint }) => ({ credential_id, fingerprint }))
+    ),
+  findUse: ({ account_id, id }) => CredentialUse.use(({ find }) => find(account_id, id))
+}
+
+const question = Arbitrary.all({ name: elementOf(Object.keys(reads)), given })
+/** Commands one after the other, each with questions that are asked at once when it is done. */
+const history = Arbitrary.array(
+  Arbitrary.all({
+    name: elementOf([...Object.keys(writes), ...["insert", "insert", "insert", "createWorkspace", "addApiKey"]]),
+    given,
+    questions: Arbitrary.array(question, { maxLength: 6 })
+  }),
+  { minLength: 1, maxLength: 30 }
+)
+type History = typeof history extends Arbitrary.Arbitrary<infer A> ? A : never
+
+/** An answer with everything in it that can be compared. */
+const plain = (value: unknown): unknown => {
+  if (Option.isOption(value)) return Option.getOrNull(Option.map(value, plain))
+  if (DateTime.isDateTime(value)) return value.epochMilliseconds
+  if (value instanceof Uint8Array) return Buffer.from(value).toString("hex")
+  if (value instanceof Set) return Array.from(value).sort()
+  if (Array.isArray(value)) return value.map(plain)
+  if (typeof value !== "object" || value === null) return value
+  return Object.fromEntries(Object.entries(value).map(([name, part]) => [name, plain(part)]))
+}
+
+/** The answer, the tag of the error, or that it is none that a caller can act on. */
+const answerOf = (ask: ReturnType<Ask>) =>
+  Effect.map(Effect.exit(ask), (exit) => {
+    if (Exit.isSuccess(exit)) return plain(exit.value)
+    const error = Cause.findErrorOption(exit.cause)
+    return Option.match(error, {
+      onNone: () => "defect",
+      onSome: (error) => String(Reflect.get(Object(error), "_tag"))
+    })
+  })
+
+/** Every answer in a history, which begins with two accounts, asks everything in the end and leaves no account. */
+const answersTo = Effect.fnUntraced(function* (commands: History, names: ReturnType<typeof newNames>) {
+  const answers: Array<unknown> = []
+  const drawn = commands[0]?.given ?? assert.fail("no command")
+  const each = (name: string, accounts: ReadonlyArray<number>) =>
+    accounts.map((account) => ({ name, given: { ...drawn, account }, questions: [] }))
+  const inTheEnd = Object.keys(reads).flatMap((name) =>
+    Array.from({ length: 24 }, (_, i) => ({
+      name,
+      given: { ...drawn, account: i % 3, workspace: i % 6, key: i % 6, credential: i % 9, at: 0, n: Math.floor(i / 6) }
+    }))
+  )
+  /** Three credentials of the first account, in two workspaces. */
+  const inserts = [2, 2, 1].map((n, index) => ({
+    name: "insert",
+    given: { ...drawn, credential: 3 * index, n, at: 3 - index },
+    questions: []
+  }))
+  const all = [
+    ...each("createAccount", [0, 1]),
+    { name: "createWorkspace", given: { ...drawn, workspace: 3 }, questions: [] },
+    ...inserts,
+    ...commands,
+    { name: "addApiKey", given: drawn, questions: inTheEnd },
+    ...each("eraseAccount", [0, 1, 2])
+  ]
+  for (const { given, name, questions } of all) {
+    const asked = (from: Readonly<Record<string, Ask>>, name: string, given: Given) =>
+      Effect.map(answerOf((from[name] ?? assert.fail(name))(inWords(names, given))), (answer) => [name, answer])
+    const answer = yield* asked(writes, name, given)
+    const asking = questions.map(({ given, name }) => asked(reads, name, given))
+    answers.push([...answer, ...(yield* Effect.all(asking, { concurrency: "unbounded" }))])
+  }
+  return answers
+})
+
+const inMemory = Layer.effect(
+  Dates,
+  Effect.map(Memory, ({ credentials }) => ({
+    set: (id, created_at) =>
+      Effect.sync(() => {
+        const row = credentials.get(id)
+        if (row !== undefined) credentials.set(id, { ...row, credential: { ...row.credential, created_at } })
+      })
+  }))
+).pipe(Layer.provideMerge(MemoryStore.layer))
+
+const onDatabase = Layer.effect(
+  Dates,
+  Effect.map(Database, ({ writes: { sql } }) => ({
+    set: (id, created_at) =>
+      Effect.orDie(sql`UPDATE credentials SET created_at = ${DateTime.toDate(created_at)} WHERE id = ${id}`)
+  }))
+)
+
+for (const [name, store] of databases) {
+  layerLive(Layer.provideMerge(onDatabase, store))(`a store ${name}`, (it) => {
+    it.effect.prop(
+      "answers any history as the one in memory does (D3, D5, D6, D24, D32, D40 to D43, L4, L9, L11, L13, L14, T6)",
+      [history],
+      ([commands]) =>
+        Effect.gen(function* () {
+          const names = newNames()
+          const answers = yield* answersTo(commands, names)
+          const again = { ...names, records: new Map() }
+          const expected = yield* Effect.provide(answersTo(commands, again), Layer.fresh(inMemory))
+          const first = answers.findIndex((answer, index) => !isDeepStrictEqual(answer, expected[index]))
+          const calls = commands.map(({ name }) => name).join(" ")
+          assert.deepStrictEqual(answers.at(first), expected.at(first), calls)
+        }),
+      { arbitrary: { runs: 15, size: 30, maxShrinks: 20 } }
+    )
+  })
+}

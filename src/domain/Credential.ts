@@ -183,20 +183,12 @@ const changeableNames = memberNames.filter((name): name is ChangeableName => "in
 export const fixedNames = memberNames.filter((name): name is FixedName => !("input" in members[name]))
 export const listNames = memberNames.filter((name): name is ListName => members[name].column === "text[]")
 
-interface Output extends Struct.Lambda {
-  <M extends { readonly output: Schema.Constraint }>(member: M): M["output"]
-  readonly "~lambda.out": this["~lambda.in"] extends { readonly output: Schema.Constraint }
-    ? this["~lambda.in"]["output"]
-    : never
-}
+type Outputs = { readonly [Name in keyof Table]: Table[Name]["output"] }
+
+const outputs = Object.fromEntries(memberNames.map((name) => [name, members[name].output])) as unknown as Outputs
 
 /** A credential as responses show it (section 2.1): without the raw key. */
-export const Credential = Schema.Struct(
-  Struct.map(
-    members,
-    Struct.lambda<Output>(({ output }) => output)
-  )
-).annotate({ identifier: "Credential" })
+export const Credential = Schema.Struct(outputs).annotate({ identifier: "Credential" })
 export type Credential = typeof Credential.Type
 
 const blank = JSON.parse(JSON.stringify(Object.fromEntries(memberNames.map((name) => [name, null])))) as object

@@ -7,7 +7,7 @@ import { recordEach, recordOnce } from "../audit/auditing.ts"
 import { Database } from "../connection/Database.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import { failureOf } from "../connection/DatabaseErrors.ts"
-import { kekUsage } from "./kekUsage.ts"
+import { countNaming, kekUsage } from "./kekUsage.ts"
 import { rewrapBatch } from "./rewrapBatch.ts"
 
 interface Check {
@@ -57,10 +57,7 @@ export const layer = Layer.effect(
       return Option.map(Option.fromUndefinedOr(reserved), ({ wraps }) => wraps)
     })
 
-    const count = (kek_id: string) => {
-      const counted = writes.sql<{ n: number }>`SELECT count(*)::int AS n FROM credentials WHERE kek_id = ${kek_id}`
-      return Effect.map(writes.probe(counted, "keks.count"), ([row]) => row?.n ?? 0)
-    }
+    const count = (kek_id: string) => writes.probe(countNaming(writes.sql, kek_id), "keks.count")
 
     /** Retires or reinstates a key as soon as running transactions release `credentials`; false if that takes too long. */
     const fence = Effect.fnUntraced(

@@ -17,7 +17,7 @@ const namedKeks = (sql: SqlClient.SqlClient) =>
   })
 
 /** How many credentials name a key, up to `limit`. For an equality PostgreSQL might read the table, not the index. */
-const countNaming = (sql: SqlClient.SqlClient, kek_id: string, limit: number | undefined) =>
+export const countNaming = (sql: SqlClient.SqlClient, kek_id: string, limit?: number) =>
   Effect.map(
     sql<{ n: number }>`
       SELECT count(*)::int AS n FROM (

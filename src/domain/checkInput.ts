@@ -1,9 +1,8 @@
 import { Effect, Schema, SchemaParser, SchemaTransformation, Struct } from "effect"
 
 /**
- * Checks an input before the schema sees it. `check` tells whether it is allowed, or what is wrong. `documented` is what the
- * OpenAPI document shows, if not the schema.
- * `Schema.Any` is the one schema that HttpApi does not replace by a walk over all of the value.
+ * Checks an input before the schema sees it: whether it is allowed, or what is wrong. `documented` is what the OpenAPI
+ * document shows. `Schema.Any` is the one schema that HttpApi does not replace by a walk over all of the value.
  */
 export const checkInput =
   (check: (input: unknown) => boolean | string, message?: string, documented?: Schema.Top) =>

@@ -93,9 +93,8 @@ const makeLast = (response: ServerResponse) => {
 }
 
 /**
- * A Node server with limits on time, size and number, whose own refusals are envelopes too; HTTPS with a certificate. Its
- * `close` stops listening at once, answers requests that still arrive with `Connection: close`, and ends connections that
- * stay idle: Node's own would keep a fresh connection open.
+ * A Node server with limits whose own refusals are envelopes. Its `close` stops listening at once, answers requests
+ * that still arrive with `Connection: close`, and ends idle connections: Node's own would keep a fresh one open.
  */
 export const makeNodeServer = (
   { keepAliveTimeout, maxConnections, sendTimeout }: ServerLimits,

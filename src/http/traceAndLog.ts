@@ -71,9 +71,8 @@ interface Observed {
 type Answered<E, R> = Effect.Effect<HttpServerResponse.HttpServerResponse, E, R>
 
 /**
- * Makes a function that answers a request within a span and, if wanted, logs a line. Both name the template of its route and
- * the caller's key by its hash: nothing that the client wrote except its request id. Probes are sent all the time: they
- * make no trace, and a line at `debug` only.
+ * Answers a request within a span and, if wanted, logs a line. Both name the template of its route and the hash of the
+ * caller's key, nothing that the client wrote but its request id. Probes make no trace, and a line at `debug` only.
  */
 export const traceAndLog = ({ routeOf }: Routing) =>
   Effect.map(

@@ -27,9 +27,8 @@ export class Credentials extends Context.Service<
   Credentials,
   {
     /**
-     * Seals the key and stores the credential (section 4.1). An idempotency key makes this safe to retry: it stands for
-     * one credential of the account, which every call returns, `replayed` if an earlier call stored it. Fails with
-     * `Conflict` if that call was a different request.
+     * Seals the key and stores the credential (section 4.1). An idempotency key stands for one credential of the
+     * account, which every call returns, `replayed` after the first; a different request fails with `Conflict`.
      */
     readonly create: (
       input: NewCredential,
@@ -50,9 +49,8 @@ export class Credentials extends Context.Service<
       CurrentCaller
     >
     /**
-     * Changes what is given and keeps the rest, under the rules of create. A new `key` replaces the old one when this
-     * succeeds. Changes that change nothing store nothing, so repeating an update is safe. Updates of different members
-     * at the same time both hold.
+     * Changes what is given under the rules of create. A new `key` replaces the old one when this succeeds. Changes
+     * that change nothing store nothing; updates of different members at the same time both hold.
      */
     readonly update: (
       id: CredentialId,

@@ -80,11 +80,9 @@ export class KekRegistry extends Context.Service<
     /** Up to `limit` credentials that name one of the keys, in order of key and id. */
     readonly naming: (kek_ids: ReadonlyArray<string>, limit: number) => Answer<ReadonlyArray<NamingCredential>>
     /**
-     * Locks up to `size` credentials that name a key other than `primary`, after the batch whose `next` is `after`, and
-     * skips those that are locked already. Replaces the `kek_id` and `wrapped_dek` of each with the result of `rewrap`,
-     * unless they have changed; a credential that `rewrap` refuses stays as it is. A batch is stored as a whole, or not
-     * at all if the key store is unavailable. `rewrap` gets only the first two bytes of `sealed` and may be called
-     * again for the same credential.
+     * Locks up to `size` credentials that name another key than `primary`, after the batch whose `next` is `after`, but
+     * none that is locked. Stores what `rewrap` returns for those that have not changed: the whole batch, or nothing if
+     * the key store is unavailable. `rewrap` gets two bytes of `sealed` and may be called again.
      */
     readonly rewrapBatch: (
       batch: { readonly primary: string; readonly after: string | undefined; readonly size: number },

@@ -91,10 +91,9 @@ const start = (target: TokenTarget, onRefused: (refusal: TokenRefusal) => void, 
   })
 
 /**
- * Opens the token, and closes it with the scope. Calls queue in a separate process, because any PKCS#11 call may hang
- * or crash, and pkcs11js offers most of them only synchronously. If that process ends, or is silent until the deadline
- * of a call (even one whose caller has left), the next call starts another, at most once a second. After the token
- * refuses the PIN none is started, so as not to lock the token.
+ * Opens the token, until the scope closes, in a process of its own, as any PKCS#11 call may hang or crash. If that
+ * process ends, or is silent until the deadline of a call (even one whose caller has left), the next call starts
+ * another, at most once a second; none after the token refuses the PIN, so as not to lock it.
  */
 export const openToken = Effect.fnUntraced(function* ({ deadline, pin, ...target }: TokenSettings) {
   let known: ReadonlyArray<KnownKek> | undefined

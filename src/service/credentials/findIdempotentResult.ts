@@ -18,10 +18,9 @@ export const keyHashOf = (idempotency_key: IdempotencyKey, account_id: AccountId
   mac(idempotency_key, "byok/idempotency-key/1", account_id)
 
 /**
- * Identifies a request by its decoded fields, except the provider key. It is keyed by the idempotency key, which is not
- * stored, and bound to the credential, so equal requests have different fingerprints. A reader of the store who guesses
- * an idempotency key must not be able to try provider keys against the fingerprint, so the provider key is left out and
- * compared with the sealed one instead.
+ * Identifies a request by its decoded fields. It is keyed by the idempotency key, which is not stored, and bound to the
+ * credential, so equal requests differ. Without the provider key, which is compared with the sealed one: who reads the
+ * store and guesses an idempotency key must not be able to try keys.
  */
 const fingerprintOf = (
   idempotency_key: IdempotencyKey,
@@ -59,10 +58,9 @@ export const idempotencyRecordOf = (
 })
 
 /**
- * Makes the look-up of the credential that an earlier request with the idempotency key created. None if there was no such
- * request; `Conflict` if it was a different one, or its credential is deleted, which a repeat must not create again (L11).
- * Requests that would create the same credential are the same: naming the default workspace or the region of the key means
- * the same as leaving it out. Workspace and API keys are not checked again, since they may be gone by then.
+ * Finds the credential that an earlier request with the idempotency key created; `Conflict` if that was a different
+ * request, or its credential is deleted (L11). Naming the default workspace or the region of the key means the same as
+ * leaving it out. Workspace and API keys may be gone by then and are not checked.
  */
 export const makeFindIdempotentResult = Effect.gen(function* () {
   const cipher = yield* Cipher

@@ -25,9 +25,8 @@ export class StoredKeyUnusable extends Data.TaggedError("StoredKeyUnusable")<{
 }
 
 /**
- * Makes the update of a credential. Each attempt applies the changes to what is stored at that moment, and stores the
- * result only if the stored credential has not changed since. So the rules hold for every state, and concurrent updates
- * to different fields all take effect (L9).
+ * Applies the changes to what is stored, and stores the result only if that has not changed since; else it tries again.
+ * So the rules hold for every state, and concurrent updates of different fields all take effect (L9).
  */
 export const makeUpdate = Effect.gen(function* () {
   const apiKeys = yield* ApiKeys

@@ -20,9 +20,8 @@ const usualPause = 100
 const unknownOutcome = new DatabaseFailure({ kind: "UnknownOutcome", sqlstate: "01000", constraint: undefined })
 
 /**
- * Runs a query, and retries transient failures such as a change of leader before `until` (milliseconds of the monotonic
- * clock, read after each failure). Reduces errors to a `DatabaseFailure`, and acknowledges nothing if a commit was
- * reported as possibly not replicated meanwhile. `onFailure` gets each failure of an attempt.
+ * Runs a query, and retries transient failures, such as a change of leader, before `until` (milliseconds of the
+ * monotonic clock). Reduces errors to a `DatabaseFailure`, and acknowledges nothing if a commit may not be replicated.
  */
 export const retryingWith = (
   unreplicated: () => number,

@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Effect, Exit, Fiber, Schema } from "effect"
 import { ServiceUnavailable } from "../../src/domain/Errors.ts"
-import { makeRequestQueue } from "../../src/port/FairQueue.ts"
+import { makeFairQueue, makeRequestQueue, type Place } from "../../src/port/FairQueue.ts"
 import { CurrentDeadline } from "../../src/port/Deadline.ts"
 import { casesOf } from "../domain/routing/propertyRuns.ts"
 
@@ -164,18 +164,58 @@ describe("a fair queue", () => {
     })
   )
 
-  it.live("ends a request that still waits at its deadline: nothing was done (D14)", () =>
+  it.live("ends a request that still waits at its deadline, and not before: nothing was done (D14)", () =>
     Effect.gen(function* () {
       const queue = makeRequestQueue({ inProgress: 1, waiting: 1 })
       const held = yield* Effect.forkChild(queue("one", Effect.never))
       yield* Effect.yieldNow
-      const waiting = queue("one", Effect.die("it must not begin")).pipe(
-        Effect.provideService(CurrentDeadline, { until: performance.now() + 30 })
-      )
-      assert.deepStrictEqual(yield* Effect.exit(waiting), Exit.fail(new ServiceUnavailable()))
-      assert.deepStrictEqual(yield* Effect.exit(waiting), Exit.fail(new ServiceUnavailable()))
+      const waiting = (until: number) =>
+        Effect.provideService(queue("one", Effect.die("it must not begin")), CurrentDeadline, { until })
+      for (const until of [performance.now() + 50, performance.now() - 1]) {
+        assert.deepStrictEqual(yield* Effect.exit(waiting(until)), Exit.fail(new ServiceUnavailable()))
+        assert.isAtLeast(performance.now(), until - 2)
+      }
       yield* Fiber.interrupt(held)
       yield* queue("one", Effect.void)
     })
   )
+
+  it.live("leaves no timer behind when a request starts or is interrupted", () =>
+    Effect.gen(function* () {
+      const timers = () => process.getActiveResourcesInfo().filter((name) => name === "Timeout").length
+      const before = timers()
+      const queue = makeRequestQueue({ inProgress: 1, waiting: 2 })
+      const held = yield* Effect.forkChild(queue("one", Effect.never))
+      const waiting = Effect.provideService(queue("one", Effect.void), CurrentDeadline, {
+        until: performance.now() + 60_000
+      })
+      yield* Effect.yieldNow
+      const [started, interrupted] = [yield* Effect.forkChild(waiting), yield* Effect.forkChild(waiting)]
+      yield* Effect.yieldNow
+      assert.isAbove(timers(), before)
+      yield* Fiber.interrupt(interrupted)
+      yield* Fiber.interrupt(held)
+      yield* Fiber.join(started)
+      assert.isAtMost(timers(), before)
+    })
+  )
+
+  it.effect("refuses whoever would have to wait if nobody may", () =>
+    Effect.gen(function* () {
+      const queue = makeRequestQueue({ inProgress: 1, waiting: 0 })
+      const inside = Effect.exit(queue("one", Effect.void))
+      assert.deepStrictEqual(yield* queue("one", inside), Exit.fail(new ServiceUnavailable()))
+      yield* queue("one", Effect.void)
+    })
+  )
+
+  it("takes back once what a place was admitted", () => {
+    const { leave, used, wait } = makeFairQueue({ total: 2, waiting: 2 })
+    const place = (): Place => ({ tenant: "one", weight: 1, most: 2, start: () => {}, isAdmitted: false })
+    const [one, other] = [place(), place()]
+    for (const each of [one, other]) wait(each)
+    leave(one)
+    leave(one)
+    assert.strictEqual(used(), 1)
+  })
 })

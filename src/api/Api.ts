@@ -12,7 +12,14 @@ import { CredentialStatus, StoredState } from "../domain/routing/CredentialStatu
 import { Explanation } from "../domain/routing/Explanation.ts"
 import { PlanRequest } from "../domain/routing/RoutingRequest.ts"
 import { ExpectationFailed, HeadersTooLarge, RequestTimeout } from "./HttpErrors.ts"
-import { AnswersCredential, Authentication, JsonBody, QueryParameters, ResourcePath } from "./Middleware.ts"
+import {
+  AnswersCredential,
+  Authentication,
+  ChangesNothing,
+  JsonBody,
+  QueryParameters,
+  ResourcePath
+} from "./Middleware.ts"
 import { openApiAnnotations } from "./OpenApiAnnotations.ts"
 
 /** A decimal number in a query. A parameter that is given twice, or empty, is not one (L2). */
@@ -183,6 +190,7 @@ const plan = HttpApiEndpoint.post("plan", "/byok/plan", {
       "A member that is not known is refused at every depth: misspelt, it would make the plan weaker than was asked."
     ].join("\n")
   )
+  .annotate(ChangesNothing, true)
   .middleware(JsonBody)
 
 const order = HttpApiEndpoint.put("order", "/byok/order", {

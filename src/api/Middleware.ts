@@ -11,14 +11,20 @@ import {
 } from "../domain/Errors.ts"
 import { PayloadTooLarge } from "./HttpErrors.ts"
 
-/** Admits only management keys (section 5). Outermost: 401 and 403 are decided before path and body are read (D4). */
+/** Whether an endpoint with another method than GET changes nothing either, so that viewers may call it. */
+export const ChangesNothing = Context.Reference<boolean>("byok/ChangesNothing", { defaultValue: () => false })
+
+/** Admits management keys, and viewers where nothing is changed (section 5, D51). Outermost: 401 and 403 are decided before path and body are read (D4). */
 export class Authentication extends HttpApiMiddleware.Service<Authentication, { provides: CurrentCaller }>()(
   "byok/Authentication",
   {
     error: [Unauthorized, Forbidden, InternalError, ServiceUnavailable],
     security: {
       management_key: HttpApiSecurity.bearer.pipe(
-        HttpApiSecurity.annotate(OpenApi.Description, "A management key of the account, issued on the command line.")
+        HttpApiSecurity.annotate(
+          OpenApi.Description,
+          "A management key of the account, or a viewer's to read; issued on the command line."
+        )
       )
     }
   }

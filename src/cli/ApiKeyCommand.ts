@@ -1,7 +1,7 @@
-import { Effect } from "effect"
-import { Command } from "effect/cli"
+import { Effect, Option, Schema } from "effect"
+import { CliError, Command, Flag } from "effect/cli"
 import { ApiKeyHash } from "../domain/Identifiers.ts"
-import { account, argument, name, toggle } from "./Arguments.ts"
+import { account, argument, flag, name, toggle } from "./Arguments.ts"
 import { printing, printList } from "./Output.ts"
 import { withAccounts } from "./asOperator.ts"
 
@@ -19,18 +19,45 @@ const foreignHash = argument(
   'be the SHA-256 of the key, 64 lowercase hexadecimal characters: `printf %s "$KEY" | sha256sum` shows it'
 )
 
-const management = toggle("management", "Allow the key to manage credentials")
+const roles = ["management", "viewer", "ordinary"] as const
 
-const issue = Command.make("issue", { account, name, management }, ({ account, ...key }) =>
-  withAccounts((accounts) => accounts.issueApiKey(account, key)).pipe(
-    printing(({ hash }) => `a key was issued, and \`byok api-key revoke ${hash}\` revokes it`)
-  )
+/** What the key may do; `--management` is short for one of the roles. */
+const role = {
+  management: toggle("management", "Allow the key to manage credentials: --role management"),
+  role: flag(
+    "role",
+    "management: may do everything; viewer: may read; ordinary (the default): may be named in allow lists",
+    Schema.Literals(roles),
+    "be management, viewer or ordinary"
+  ).pipe(Flag.optional)
+}
+
+interface GivenRole {
+  readonly management: boolean
+  readonly role: Option.Option<(typeof roles)[number]>
+}
+
+/** Fails if both flags are given and differ. */
+const roleOf = ({ management, role }: GivenRole) => {
+  const named = Option.getOrElse(role, () => (management ? "management" : "ordinary"))
+  return management && named !== "management"
+    ? Effect.fail(new CliError.UserError({ cause: `--management contradicts --role ${named}.` }))
+    : Effect.succeed({ management: named === "management", viewer: named === "viewer" })
+}
+
+const issue = Command.make("issue", { account, name, ...role }, ({ account, name, ...given }) =>
+  Effect.flatMap(roleOf(given), (role) =>
+    withAccounts((accounts) => accounts.issueApiKey(account, { name, ...role }))
+  ).pipe(printing(({ hash }) => `a key was issued, and \`byok api-key revoke ${hash}\` revokes it`))
 ).pipe(Command.withDescription("Issue an API key, shown once"))
 
-const importKey = Command.make("import", { hash: foreignHash, account, name, management }, ({ account, ...key }) =>
-  withAccounts((accounts) => accounts.importApiKey(account, key)).pipe(
-    printing(({ hash }) => `the key was imported, and \`byok api-key revoke ${hash}\` revokes it`)
-  )
+const importKey = Command.make(
+  "import",
+  { hash: foreignHash, account, name, ...role },
+  ({ account, hash, name, ...given }) =>
+    Effect.flatMap(roleOf(given), (role) =>
+      withAccounts((accounts) => accounts.importApiKey(account, { hash, name, ...role }))
+    ).pipe(printing(({ hash }) => `the key was imported, and \`byok api-key revoke ${hash}\` revokes it`))
 ).pipe(Command.withDescription("Import an API key of any form by its hash"))
 
 const revoke = Command.make("revoke", { hash }, ({ hash }) =>

@@ -28,7 +28,12 @@ export const AuditEvent = Schema.Union([
   event("workspace.create", { account_id: AccountId, workspace_id: WorkspaceId }),
   event("workspace.default", { account_id: AccountId, workspace_id: WorkspaceId }),
   event("workspace.delete", { account_id: AccountId, workspace_id: WorkspaceId }),
-  event("api_key.issue", { account_id: AccountId, api_key_hash: ApiKeyHash, management: Schema.Boolean }),
+  event("api_key.issue", {
+    account_id: AccountId,
+    api_key_hash: ApiKeyHash,
+    management: Schema.Boolean,
+    viewer: Schema.Boolean
+  }),
   event("api_key.revoke", { account_id: AccountId, api_key_hash: ApiKeyHash }),
   event("link.create", { account_id: AccountId, workspace_id: WorkspaceId, link_id: LinkId, purpose: Purpose }),
   event("link.revoke", { account_id: AccountId, link_id: LinkId }),
@@ -85,6 +90,8 @@ export const AccountEvent = Schema.Struct({
   fields: Schema.optionalKey(Schema.Array(Schema.String).annotate({ description: "The members that were changed." })),
   credential_ids: Schema.optionalKey(Schema.Array(CredentialId).annotate({ description: "The new order." })),
   api_key_hash: Schema.optionalKey(ApiKeyHash),
+  management: Schema.optionalKey(Schema.Boolean),
+  viewer: Schema.optionalKey(Schema.Boolean),
   link_id: Schema.optionalKey(LinkId),
   purpose: Schema.optionalKey(Schema.String),
   actor: Schema.Struct({

@@ -58,7 +58,11 @@ export class Unauthorized extends Schema.Error<Unauthorized>("Unauthorized")(
 
 /** 403: the caller's API key is not a management key (section 5, D4). */
 export class Forbidden extends Schema.Error<Forbidden>("Forbidden")(
-  ...fixedMessage(403, "Only management keys can perform this operation", "The API key is not a management key.")
+  ...fixedMessage(
+    403,
+    "Only management keys can perform this operation",
+    "The API key is not a management key, nor a viewer's that reads."
+  )
 ) {
   readonly _tag = "Forbidden"
 }

@@ -204,7 +204,11 @@ const name = Text.check(
 )
 const time = timestamp("In UTC, to the millisecond.")
 const key = Schema.String.annotate({ description: "The key, shown this once." })
-const management = Schema.Boolean.annotate({ message: "must be true or false", default: false })
+const toggle = Schema.Boolean.annotate({ message: "must be true or false", default: false }).pipe(
+  Schema.withDecodingDefaultKey(Effect.succeed(false))
+)
+const hasOneRole = ({ management, viewer }: { readonly management: boolean; readonly viewer: boolean }) =>
+  management && viewer ? { path: ["viewer"], issue: "cannot be combined with management" } : undefined
 
 const data = <S extends Schema.Constraint>(schema: S): Schema.Struct<{ readonly data: S }> =>
   Schema.Struct({ data: schema })
@@ -297,10 +301,18 @@ class AccountsGroup extends HttpApiGroup.make("accounts").add(
     params: inAccount,
     payload: Schema.Struct({
       name,
-      management: management.pipe(Schema.withDecodingDefaultKey(Effect.succeed(false))),
+      management: toggle.annotate({ description: "May do everything." }),
+      viewer: toggle.annotate({ description: "May read." }),
       hash: Schema.optionalKey(ApiKeyHash.annotate({ description: "Imports the key with this SHA-256." }))
-    }),
-    success: created(Schema.Struct({ hash: ApiKeyHash, management: Schema.Boolean, key: Schema.optionalKey(key) })),
+    }).check(Schema.makeFilter(hasOneRole)),
+    success: created(
+      Schema.Struct({
+        hash: ApiKeyHash,
+        management: Schema.Boolean,
+        viewer: Schema.Boolean,
+        key: Schema.optionalKey(key)
+      })
+    ),
     error: HashInUse
   })
     .middleware(GatewayBody)
@@ -312,6 +324,7 @@ class AccountsGroup extends HttpApiGroup.make("accounts").add(
       hash: ApiKeyHash,
       name: Schema.String,
       management: Schema.Boolean,
+      viewer: Schema.Boolean,
       created_at: time,
       revoked_at: Schema.NullOr(time)
     })

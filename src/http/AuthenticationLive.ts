@@ -1,6 +1,6 @@
 import { Context, Effect, Layer, Option, Redacted, Schema, type Types } from "effect"
 import { HttpRouter, HttpServerRequest, type HttpServerResponse } from "effect/http"
-import { AnswersCredential, Authentication } from "../api/Middleware.ts"
+import { AnswersCredential, Authentication, ChangesNothing } from "../api/Middleware.ts"
 import { CurrentCaller } from "../domain/CurrentCaller.ts"
 import { Forbidden, type ServiceUnavailable, Unauthorized } from "../domain/Errors.ts"
 import { type AccountId, type ApiKeyHash, CredentialId } from "../domain/Identifiers.ts"
@@ -98,11 +98,12 @@ export const layer = Layer.effect(
               known.forget(api_key_hash)
               return invalid
             }
-            const { account_id, management, prefetched } = key.value
+            const { account_id, management, prefetched, viewer } = key.value
             known.remember(api_key_hash, account_id)
             const log = Context.get(context, CurrentRequestLog)
             if (log !== undefined) Object.assign(log, { account_id, api_key_hash })
-            if (!management) return forbidden
+            const reads = endpoint.method === "GET" || Context.get(endpoint.annotations, ChangesNothing)
+            if (!management && !(viewer === true && reads)) return forbidden
             const caller = { account_id, api_key_hash }
             return Effect.updateContext(app, (context: Context.Context<HttpRouter.Provided>) =>
               Context.add(Context.add(context, CurrentCaller, caller), Prefetched, prefetched)

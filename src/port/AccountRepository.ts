@@ -30,10 +30,12 @@ export interface NewApiKey {
   readonly hash: ApiKeyHash
   readonly name: string
   readonly management: boolean
+  readonly viewer?: boolean | undefined
   readonly created_at: DateTime.Utc
 }
 
 export interface ApiKeyRecord extends NewApiKey {
+  readonly viewer: boolean
   readonly revoked_at: DateTime.Utc | null
 }
 

@@ -6,6 +6,8 @@ import type { Prefetched } from "./Prefetched.ts"
 export interface FoundApiKey {
   readonly account_id: AccountId
   readonly management: boolean
+  /** Whether it may read; a management key may anyway. */
+  readonly viewer?: boolean
   /** Rows that the same statement read for the rest of the request, if the adapter does so. */
   readonly prefetched?: Prefetched
 }

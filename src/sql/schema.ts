@@ -28,7 +28,9 @@ export const schema: ReadonlyArray<string> = [
     name text NOT NULL CHECK (char_length(name) BETWEEN 1 AND 255),
     management boolean NOT NULL,
     created_at timestamptz(3) NOT NULL,
-    revoked_at timestamptz(3)
+    revoked_at timestamptz(3),
+    viewer boolean NOT NULL DEFAULT false,
+    CONSTRAINT api_keys_role CHECK (NOT (management AND viewer))
   )`,
   `CREATE INDEX api_keys_account ON api_keys (account_id)`,
 

@@ -18,24 +18,42 @@ layerLive(CommandLine.layer)("byok api-key", (it) => {
 
       const ordinary = yield* issue()
       const management = yield* issue("--management")
-      assert.deepStrictEqual(Object.keys(ordinary), ["key", "hash", "management"])
+      assert.deepStrictEqual(Object.keys(ordinary), ["key", "hash", "management", "viewer"])
       const keys = [textIn(ordinary, "key"), textIn(management, "key"), textIn(account, "management_key")]
       const [first = "", second = "", third = ""] = keys
       assert.isUndefined(faultOf(first, "ak"))
       assert.isUndefined(faultOf(second, "mk"))
-      assert.deepStrictEqual(ordinary, { key: first, hash: sha256(first), management: false })
-      assert.deepStrictEqual(management, { key: second, hash: sha256(second), management: true })
+      assert.deepStrictEqual(ordinary, { key: first, hash: sha256(first), management: false, viewer: false })
+      assert.deepStrictEqual(management, { key: second, hash: sha256(second), management: true, viewer: false })
+
+      const viewer = yield* issue("--role", "viewer")
+      assert.deepStrictEqual([viewer["management"], viewer["viewer"]], [false, true])
+      yield* run("api-key", "revoke", textIn(viewer, "hash"))
+      const both = yield* run(
+        "api-key",
+        "issue",
+        "--account",
+        account_id,
+        "--name",
+        "n",
+        "--management",
+        "--role",
+        "viewer"
+      )
+      assert.strictEqual(both.code, 1)
+      assert.include(both.stderr, "--management contradicts --role viewer.")
 
       const listed = yield* runJson("api-key", "list", "--account", account_id)
       const { stdout: readable } = yield* run("api-key", "list", "--account", account_id)
       assert.deepStrictEqual(Object.keys(listed), ["api_keys"])
-      const rows = listed["api_keys"] as ReadonlyArray<Record<string, unknown>>
+      const all = listed["api_keys"] as ReadonlyArray<Record<string, unknown>>
+      const rows = all.filter((row) => row["viewer"] !== true)
       assert.deepStrictEqual(
         rows.map(({ created_at: _, ...row }) => row),
         [
-          { hash: sha256(third), name: "first management key", management: true, revoked_at: null },
-          { hash: sha256(first), name: "gateway", management: false, revoked_at: null },
-          { hash: sha256(second), name: "gateway", management: true, revoked_at: null }
+          { hash: sha256(third), name: "first management key", management: true, viewer: false, revoked_at: null },
+          { hash: sha256(first), name: "gateway", management: false, viewer: false, revoked_at: null },
+          { hash: sha256(second), name: "gateway", management: true, viewer: false, revoked_at: null }
         ]
       )
       assert.isTrue(rows.every(({ created_at }) => typeof created_at === "string"))
@@ -72,10 +90,10 @@ layerLive(Layer.fresh(CommandLine.layer))("byok api-key import (D41)", (it) => {
       const keys = { management: "sk-of-another-form", ordinary: "sk-of-another-form-too" }
       const flags = (key: string) => [sha256(key), "--account", account_id, "--name", "imported"]
       const ordinary = yield* runJson("api-key", "import", ...flags(keys.ordinary))
-      assert.deepStrictEqual(ordinary, { hash: sha256(keys.ordinary), management: false })
+      assert.deepStrictEqual(ordinary, { hash: sha256(keys.ordinary), management: false, viewer: false })
       const { code, stderr, stdout } = yield* run("api-key", "import", ...flags(keys.management), "--management")
       assert.deepStrictEqual({ code, stderr }, { code: 0, stderr: "" })
-      assert.strictEqual(stdout, `hash        ${sha256(keys.management)}\nmanagement  true\n`)
+      assert.strictEqual(stdout, `hash        ${sha256(keys.management)}\nmanagement  true\nviewer      false\n`)
 
       const { url } = yield* startService({ DATABASE_URL: databaseUrl, BYOK_KEYRING: ringOf("a") })
       const get = (key: string) =>

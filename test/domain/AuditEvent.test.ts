@@ -24,7 +24,7 @@ const acts: ReadonlyArray<object> = [
   { action: "workspace.create", ...workspace },
   { action: "workspace.default", ...workspace },
   { action: "workspace.delete", ...workspace },
-  { action: "api_key.issue", ...account, api_key_hash, management: true },
+  { action: "api_key.issue", ...account, api_key_hash, management: true, viewer: false },
   { action: "api_key.revoke", ...account, api_key_hash },
   { action: "credential.create", ...credential },
   { action: "credential.delete", ...credential },

@@ -4,8 +4,8 @@ import { createServer, Server } from "node:net"
 import { join } from "node:path"
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
-import { createdId } from "../support/http/Bodies.ts"
-import { create, send } from "../support/http/HttpProbe.ts"
+import { createdId, unknownId } from "../support/http/Bodies.ts"
+import { create, get, send } from "../support/http/HttpProbe.ts"
 import type { Issue } from "../support/http/Refusal.ts"
 import { TestService } from "../support/http/TestService.ts"
 import { eventually } from "../support/process/eventually.ts"
@@ -322,6 +322,10 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
       const imported = "a".repeat(64)
       const body = { name: "i", hash: imported, management: true }
       assert.strictEqual((yield* ask(path, "POST", `${account}/api-keys`, body)).status, 201)
+      const both = yield* ask(path, "POST", `${account}/api-keys`, { ...body, viewer: true })
+      assert.include(both.text, '{"path":["viewer"],"message":"cannot be combined with management"}')
+      const viewer = dataOf(yield* ask(path, "POST", `${account}/api-keys`, { name: "v", viewer: true }))
+      assert.strictEqual((yield* get(url, viewer["key"] ?? "", unknownId)).status, 404)
       const again = { ...body, management: false }
       refusedAs(yield* ask(path, "POST", `${account}/api-keys`, again), "An API key with this hash exists already")
       const workspace = dataOf(yield* ask(path, "POST", `${account}/workspaces`, { name: "w" }))

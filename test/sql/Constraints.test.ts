@@ -170,7 +170,11 @@ const constraints: Record<string, Record<string, Cases>> = {
     api_keys_pkey: values("hash", [bytes(32, 1)], [bytes(32, 2)]),
     api_keys_hash_check: fixed("hash", 32),
     api_keys_account_id_fkey: values("account_id", [id(3)], [id(2)]),
-    api_keys_name_check: names
+    api_keys_name_check: names,
+    api_keys_role: {
+      refused: [{ management: true, viewer: true }],
+      accepted: [{ management: false, viewer: true }, { management: false }]
+    }
   },
   links: {
     links_pkey: values("id", [id(1)], [id(2)]),

@@ -31,7 +31,7 @@ const idUnder = (idempotency_key: IdempotencyKey, of: "account" | "workspace") =
   return bytes.toString("hex").replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-")
 }
 
-type GivenApiKey = Pick<NewApiKey, "hash" | "management" | "name">
+type GivenApiKey = Pick<NewApiKey, "hash" | "management" | "name" | "viewer">
 
 const pageSize = 1000
 
@@ -58,12 +58,13 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
       return { outcome, newest, made: { account_id, workspace_id, management_key: key, management_key_hash: hash } }
     })
 
-    const addApiKey = Effect.fnUntraced(function* (account_id: AccountId, { hash, management, name }: GivenApiKey) {
+    const addApiKey = Effect.fnUntraced(function* (account_id: AccountId, given: GivenApiKey) {
+      const { hash, management, name, viewer = false } = given
       const created_at = yield* DateTime.now
-      const outcome = yield* repository.addApiKey(account_id, { hash, name, management, created_at })
+      const outcome = yield* repository.addApiKey(account_id, { hash, name, management, viewer, created_at })
       if (outcome === "hash taken") return yield* new HashTaken()
       if (outcome === "no account") return yield* new NotKnown({ kind: "account" })
-      return { hash, management }
+      return { hash, management, viewer }
     })
 
     return {
@@ -162,10 +163,10 @@ export class Accounts extends Context.Service<Accounts>()("byok/Accounts", {
 
       issueApiKey: Effect.fn("Accounts.issueApiKey")(function* (
         account_id: AccountId,
-        { management, name }: Omit<GivenApiKey, "hash">
+        { management, name, viewer }: Omit<GivenApiKey, "hash">
       ) {
         const { hash, key } = yield* newKey(management)
-        return { key, ...(yield* addApiKey(account_id, { hash, management, name })) }
+        return { key, ...(yield* addApiKey(account_id, { hash, management, name, viewer })) }
       }),
 
       importApiKey: Effect.fn("Accounts.importApiKey")(addApiKey),

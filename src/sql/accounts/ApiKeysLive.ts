@@ -12,6 +12,7 @@ const bytes = (hash: ApiKeyHash) => Buffer.from(hash, "hex")
 interface KeyRow {
   readonly key_account_id: AccountId
   readonly management: boolean
+  readonly viewer: boolean
   /** Undefined where accounts are spread over nodes: their look-up reads the API key alone. */
   readonly default_workspace_id?: WorkspaceId | null
   readonly has_marks?: boolean
@@ -23,7 +24,7 @@ interface Reading {
 }
 
 /** A key with the credential that it reads; the columns are null if its account has no such credential. */
-type ReadingRow = Pick<KeyRow, "key_account_id" | "management"> & (Stored | { readonly id: null })
+type ReadingRow = Pick<KeyRow, "key_account_id" | "management" | "viewer"> & (Stored | { readonly id: null })
 
 /** Reads the rows that the request needs next together with its key: a get takes one round trip, a create two. */
 export const layer = Layer.effect(
@@ -39,16 +40,17 @@ export const layer = Layer.effect(
       select: ({ hash }) =>
         distributed
           ? sql<KeyRow>`
-            SELECT account_id AS key_account_id, management FROM api_keys
+            SELECT account_id AS key_account_id, management, viewer FROM api_keys
             WHERE hash = decode(${hash}, 'hex') AND revoked_at IS NULL`
           : sql<KeyRow>`
-            SELECT api_keys.account_id AS key_account_id, management, workspaces.id AS default_workspace_id,
+            SELECT api_keys.account_id AS key_account_id, management, viewer, workspaces.id AS default_workspace_id,
               ${hasMarks(sql, sql`api_keys.account_id`)} AS has_marks FROM api_keys
             LEFT JOIN workspaces ON workspaces.account_id = api_keys.account_id AND is_default AND deleted_at IS NULL
             WHERE hash = decode(${hash}, 'hex') AND revoked_at IS NULL`,
-      read: ({ key_account_id: account_id, management, n: _n, ...home }) => ({
+      read: ({ key_account_id: account_id, management, n: _n, viewer, ...home }) => ({
         account_id,
         management,
+        viewer,
         prefetched: { account_id, ...home }
       }),
       nameOf: ({ hash }) => hash
@@ -57,12 +59,12 @@ export const layer = Layer.effect(
       operation: "api_keys.find_with_credential",
       by: { hash: "text", id: "uuid" },
       select: ({ hash, id }) => sql<ReadingRow>`
-        SELECT api_keys.account_id AS key_account_id, management, ${credentialColumns} FROM api_keys
+        SELECT api_keys.account_id AS key_account_id, management, viewer, ${credentialColumns} FROM api_keys
         LEFT JOIN credentials ON credentials.account_id = api_keys.account_id AND credentials.id = ${id}
         WHERE hash = decode(${hash}, 'hex') AND revoked_at IS NULL`,
-      read: ({ key_account_id: account_id, management, ...stored }, { id }) => {
+      read: ({ key_account_id: account_id, management, viewer, ...stored }, { id }) => {
         const found = stored.id === null ? Option.none() : Option.some(credentialOf(stored))
-        return { account_id, management, prefetched: { account_id, credential: { id, found } } }
+        return { account_id, management, viewer, prefetched: { account_id, credential: { id, found } } }
       }
     })
 

@@ -44,11 +44,18 @@ it.effect("an account has workspaces and keys of its own, each with the time of 
     ])
     const [first, ...keys] = yield* accounts.listApiKeys(account_id)
     const name = "first management key"
-    assert.deepEqual(first, { hash, name, management: true, created_at: later(0), revoked_at: later(10) })
+    assert.deepEqual(first, {
+      hash,
+      name,
+      management: true,
+      viewer: false,
+      created_at: later(0),
+      revoked_at: later(10)
+    })
     const others = issued.map(({ hash, management }) => ({ hash, name: "another", management }))
     assert.sameDeepMembers(
       keys,
-      others.map((key) => ({ ...key, created_at: later(5), revoked_at: null }))
+      others.map((key) => ({ ...key, viewer: false, created_at: later(5), revoked_at: null }))
     )
     for (const shown of [{ hash, key: management_key, management: true }, ...issued]) {
       assert.isUndefined(faultOf(Redacted.value(shown.key), shown.management ? "mk" : "ak"))

@@ -53,7 +53,8 @@ const derived = (sql: SqlClient.SqlClient) =>
       SELECT 'account.create ' || id AS event FROM accounts
       UNION ALL SELECT 'workspace.create ' || account_id || ' ' || id FROM workspaces
       UNION ALL SELECT 'workspace.delete ' || account_id || ' ' || id FROM workspaces WHERE deleted_at IS NOT NULL
-      UNION ALL SELECT 'api_key.issue ' || account_id || ' ' || encode(hash, 'hex') || ' ' || management FROM api_keys
+      UNION ALL SELECT 'api_key.issue ' || account_id || ' ' || encode(hash, 'hex') || ' ' || management || ' ' || viewer
+        FROM api_keys
       UNION ALL SELECT 'api_key.revoke ' || account_id || ' ' || encode(hash, 'hex') FROM api_keys WHERE revoked_at IS NOT NULL
       UNION ALL SELECT 'credential.create ' || account_id || ' ' || workspace_id || ' ' || id || ' ' || provider || ' ' || label
         FROM credentials

@@ -240,7 +240,7 @@ export const apiKeys = Layer.effect(
       Effect.sync(() =>
         Option.fromUndefinedOr(apiKeys.get(hash)).pipe(
           Option.filter(({ revoked_at }) => revoked_at === null),
-          Option.map(({ account_id, management }) => ({ account_id, management }))
+          Option.map(({ account_id, management, viewer }) => ({ account_id, management, viewer }))
         )
       ),
     ownedBy: (account_id, hashes) =>
@@ -548,9 +548,14 @@ export const accountRepository = Layer.unwrap(
     }
     const addApiKey = (account_id: AccountId, key: NewApiKey) => {
       if (!accounts.has(account_id)) return "no account"
-      const { revoked_at, ...stored } = apiKeys.get(key.hash) ?? { account_id, ...key, revoked_at: null }
+      const { revoked_at, ...stored } = apiKeys.get(key.hash) ?? {
+        account_id,
+        ...key,
+        viewer: key.viewer ?? false,
+        revoked_at: null
+      }
       apiKeys.set(key.hash, { ...stored, revoked_at })
-      return isDeepStrictEqual(stored, { account_id, ...key }) ? "added" : "hash taken"
+      return isDeepStrictEqual(stored, { account_id, ...key, viewer: key.viewer ?? false }) ? "added" : "hash taken"
     }
     return Layer.mock(AccountRepository, {
       hasAccounts: Effect.sync(() => accounts.size > 0),

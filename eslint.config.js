@@ -14,10 +14,11 @@ const mayImport = {
   http: ["domain", "api", "port"],
   management: ["domain", "api", "port", "telemetry", "http"],
   gateway: ["domain", "api", "port", "service", "http"],
+  links: ["domain", "api", "port", "service", "http"],
   crypto: ["domain", "port"],
   sql: ["domain", "port"],
   wiring: ["domain", "port", "service", "telemetry", "crypto", "sql"],
-  serve: ["domain", "api", "port", "service", "telemetry", "http", "management", "gateway", "wiring"],
+  serve: ["domain", "api", "port", "service", "telemetry", "http", "management", "gateway", "links", "wiring"],
   cli: ["domain", "port", "service", "wiring", "serve"]
 }
 const mayImportTop = ["serve", "cli"]

@@ -77,10 +77,10 @@ const Order = Schema.Struct({
     )
 })
 
-const body = (description: string) => Schema.Struct({ data: Credential }).annotate({ description })
+export const body = (description: string) => Schema.Struct({ data: Credential }).annotate({ description })
 
 /** What the server answers to requests that never reach an operation. */
-const refusals = [RequestTimeout, ExpectationFailed, HeadersTooLarge] as const
+export const refusals = [RequestTimeout, ExpectationFailed, HeadersTooLarge] as const
 
 const create = HttpApiEndpoint.post("create", "/byok", {
   headers: { "idempotency-key": Schema.optionalKey(IdempotencyKey) },
@@ -105,7 +105,7 @@ const create = HttpApiEndpoint.post("create", "/byok", {
   )
   .middleware(JsonBody)
 
-const get = HttpApiEndpoint.get("get", "/byok/:id", {
+export const get = HttpApiEndpoint.get("get", "/byok/:id", {
   params: { id: CredentialId },
   success: body("The credential."),
   error: [NotFound, ...refusals]
@@ -115,7 +115,7 @@ const get = HttpApiEndpoint.get("get", "/byok/:id", {
   .annotate(AnswersCredential, true)
   .middleware(ResourcePath)
 
-const list = HttpApiEndpoint.get("list", "/byok", {
+export const list = HttpApiEndpoint.get("list", "/byok", {
   query: ListQuery,
   success: Schema.Struct({
     data: Schema.Array(Credential),
@@ -134,7 +134,7 @@ const list = HttpApiEndpoint.get("list", "/byok", {
   )
   .middleware(QueryParameters)
 
-const status = HttpApiEndpoint.get("status", "/byok/:id/status", {
+export const status = HttpApiEndpoint.get("status", "/byok/:id/status", {
   params: { id: CredentialId },
   success: Schema.Struct({ data: CredentialStatus }).annotate({ description: "The status." }),
   error: [NotFound, ...refusals]
@@ -165,7 +165,7 @@ const update = HttpApiEndpoint.patch("update", "/byok/:id", {
   .middleware(JsonBody)
   .middleware(ResourcePath)
 
-const remove = HttpApiEndpoint.delete("delete", "/byok/:id", {
+export const remove = HttpApiEndpoint.delete("delete", "/byok/:id", {
   params: { id: CredentialId },
   success: Schema.Struct({ deleted: Schema.Literal(true) }).annotate({ description: "The credential was deleted." }),
   error: [NotFound, ...refusals]
@@ -174,7 +174,7 @@ const remove = HttpApiEndpoint.delete("delete", "/byok/:id", {
   .annotate(OpenApi.Description, "Removes the credential and its key for good. Deleting it again is a 404.")
   .middleware(ResourcePath)
 
-const plan = HttpApiEndpoint.post("plan", "/byok/plan", {
+export const plan = HttpApiEndpoint.post("plan", "/byok/plan", {
   payload: PlanRequest,
   success: Schema.Struct({ data: Explanation }).annotate({
     description: "The plan, with a verdict on every credential and on shared capacity."
@@ -193,7 +193,7 @@ const plan = HttpApiEndpoint.post("plan", "/byok/plan", {
   .annotate(ChangesNothing, true)
   .middleware(JsonBody)
 
-const order = HttpApiEndpoint.put("order", "/byok/order", {
+export const order = HttpApiEndpoint.put("order", "/byok/order", {
   payload: Order,
   success: Schema.Struct({
     data: Schema.Struct({ ...Order.fields, workspace_id: WorkspaceId, provider: StoredProvider })
@@ -210,7 +210,7 @@ const order = HttpApiEndpoint.put("order", "/byok/order", {
   )
   .middleware(JsonBody)
 
-const events = HttpApiEndpoint.get("events", "/byok/events", {
+export const events = HttpApiEndpoint.get("events", "/byok/events", {
   query: EventsQuery,
   success: Schema.Struct({ data: Schema.Array(AccountEvent) }).annotate({ description: "A page of events." }),
   error: [InvalidParams, ...refusals]

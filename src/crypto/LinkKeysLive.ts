@@ -8,6 +8,9 @@ import { LinkKeys, NotForThisLink } from "../port/Links.ts"
 
 const suite = new CipherSuite(KEM_DHKEM_P256_HKDF_SHA256, KDF_HKDF_SHA256, AEAD_AES_256_GCM)
 
+/** Private keys are read here: the library would have Node print that a part of its cryptography is experimental. */
+const ecdh = { name: "ECDH", namedCurve: "P-256" }
+
 /** What a private key is bound to: its link and purpose, in the place of the provider, of which no credential has such a one. */
 const contextOf = ({ account_id, link_id, purpose, workspace_id }: Link): SealingContext => ({
   account_id,
@@ -31,21 +34,23 @@ export const layer = Layer.effect(
     make: Effect.fnUntraced(function* (link) {
       const { privateKey, publicKey } = yield* Effect.promise(() => suite.GenerateKeyPair(true))
       const public_key = yield* Effect.promise(() => suite.SerializePublicKey(publicKey))
-      const bytes = yield* Effect.promise(() => suite.SerializePrivateKey(privateKey))
+      const bytes = new Uint8Array(yield* Effect.promise(() => crypto.subtle.exportKey("pkcs8", privateKey)))
       const text = Redacted.make(Buffer.from(bytes).toString("base64"))
       bytes.fill(0)
       return { public_key, private_key: yield* seal(text, contextOf(link)) }
     }),
-    open: Effect.fnUntraced(function* (link, private_key, { ciphertext, enc }, target) {
+    open: Effect.fnUntraced(function* (link, { private_key, public_key }, { ciphertext, enc }, target) {
       const refused = () => new NotForThisLink()
       const decode = (text: Buffer) => Buffer.from(text.toString("latin1"), "base64")
       const bytes = yield* Effect.mapError(read(private_key, contextOf(link), decode), refused)
       const aad = Buffer.from(encodeSealedFor(target))
       const opened = yield* Effect.tryPromise({
         try: async () => {
-          // The library takes the public key from the private one, so that one must be extractable.
-          const key = await suite.DeserializePrivateKey(bytes, true)
-          return Buffer.from(await suite.Open(key, enc, ciphertext, { aad }))
+          const pair = {
+            privateKey: await crypto.subtle.importKey("pkcs8", bytes, ecdh, false, ["deriveBits"]),
+            publicKey: await suite.DeserializePublicKey(public_key)
+          }
+          return Buffer.from(await suite.Open(pair, enc, ciphertext, { aad }))
         },
         catch: refused
       }).pipe(Effect.ensuring(Effect.sync(() => bytes.fill(0))))

@@ -7,8 +7,13 @@ import { Api } from "../api/Api.ts"
 import { credentialBody, credentialListBody } from "../api/credentialBody.ts"
 import { Authentication, JsonBody, QueryParameters, ResourcePath } from "../api/Middleware.ts"
 import type { Credential } from "../domain/Credential.ts"
+import type { CredentialChanges } from "../domain/CredentialChanges.ts"
 import { CurrentCaller } from "../domain/CurrentCaller.ts"
-import { Credentials } from "../port/Credentials.ts"
+import type { IdempotencyKey } from "../domain/IdempotencyKey.ts"
+import type { CredentialId } from "../domain/Identifiers.ts"
+import type { NewCredential } from "../domain/NewCredential.ts"
+import type { PlanRequest } from "../domain/routing/RoutingRequest.ts"
+import { Credentials, type ListRequest, type OrderRequest } from "../port/Credentials.ts"
 import { Events } from "../port/Events.ts"
 import { Explanations } from "../port/Explanations.ts"
 import type { PageMemory } from "../port/CredentialRepository.ts"
@@ -78,47 +83,63 @@ const withMiddlewareOnly = <A, E>(group: Layer.Layer<A, E, Middleware>): Layer.L
     )
   )
 
-/** Translates between the contract and the service, nothing else. */
+/** A credential by its path. */
+interface Named {
+  readonly params: { readonly id: CredentialId }
+}
+
+type Sent<Given> = Given & { readonly request: HttpServerRequest.HttpServerRequest }
+
+/** The operations, for whoever is the `CurrentCaller`: they translate between the contract and the services, nothing else. */
+export const makeOperations = Effect.gen(function* () {
+  const credentials = yield* Credentials
+  const { explain, status } = yield* Explanations
+  const events = yield* Events
+  const { reads, writes } = yield* RequestQueues
+  const heldUntilSent = holdUntilSent(yield* MemoryBudget)
+  const inQueue =
+    (queue: typeof reads) =>
+    <A, E, R>(operation: Effect.Effect<A, E, R>) =>
+      Effect.flatMap(CurrentCaller, ({ account_id }) => queue(account_id, operation))
+  const [reading, writing] = [inQueue(reads), inQueue(writes)]
+  return {
+    create: (sent: {
+      readonly headers: { readonly "idempotency-key"?: IdempotencyKey }
+      readonly payload: NewCredential
+    }) =>
+      Effect.map(
+        writing(credentials.create(sent.payload, sent.headers["idempotency-key"])),
+        ({ credential, replayed }) =>
+          json(credentialBody(credential), {
+            status: 201,
+            headers: replayed ? { "idempotent-replayed": "true" } : {}
+          })
+      ),
+    list: ({ query, request }: Sent<{ readonly query: Partial<ListRequest> }>) => {
+      const page = { offset: 0, limit: defaultLimit, ...query }
+      const body = heldUntilSent(request, page.limit, (memory) =>
+        Effect.map(reading(credentials.list({ ...page, memory })), ({ credentials, total_count }) =>
+          credentialListBody(credentials, total_count)
+        )
+      )
+      return Effect.map(body, (text) => json(text))
+    },
+    order: ({ payload }: { readonly payload: OrderRequest }) =>
+      Effect.map(writing(credentials.order(payload)), (data) => ({ data })),
+    events: ({ query }: { readonly query: Partial<Parameters<typeof events.list>[0]> }) =>
+      Effect.map(reading(events.list({ limit: defaultLimit, ...query })), (data) => ({ data })),
+    plan: ({ payload }: { readonly payload: PlanRequest }) =>
+      Effect.map(reading(explain(payload)), (data) => ({ data })),
+    get: ({ params }: Named) => Effect.map(credentials.get(params.id), single),
+    status: ({ params }: Named) => Effect.map(reading(status(params.id)), (data) => ({ data })),
+    update: ({ params, payload }: Named & { readonly payload: CredentialChanges }) =>
+      Effect.map(writing(credentials.update(params.id, payload)), single),
+    delete: ({ params }: Named) => Effect.as(writing(credentials.delete(params.id)), deleted)
+  }
+})
+
 export const layer = Layer.unwrap(
-  Effect.gen(function* () {
-    const credentials = yield* Credentials
-    const { explain, status } = yield* Explanations
-    const events = yield* Events
-    const { reads, writes } = yield* RequestQueues
-    const heldUntilSent = holdUntilSent(yield* MemoryBudget)
-    const inQueue =
-      (queue: typeof reads) =>
-      <A, E, R>(operation: Effect.Effect<A, E, R>) =>
-        Effect.flatMap(CurrentCaller, ({ account_id }) => queue(account_id, operation))
-    const [reading, writing] = [inQueue(reads), inQueue(writes)]
-    const group = HttpApiBuilder.group(Api, "byok", (handlers) =>
-      handlers.handleAll({
-        create: ({ headers: { "idempotency-key": idempotency_key }, payload }) =>
-          Effect.map(writing(credentials.create(payload, idempotency_key)), ({ credential, replayed }) =>
-            json(credentialBody(credential), {
-              status: 201,
-              headers: replayed ? { "idempotent-replayed": "true" } : {}
-            })
-          ),
-        list: ({ query, request }) => {
-          const page = { offset: 0, limit: defaultLimit, ...query }
-          const body = heldUntilSent(request, page.limit, (memory) =>
-            Effect.map(reading(credentials.list({ ...page, memory })), ({ credentials, total_count }) =>
-              credentialListBody(credentials, total_count)
-            )
-          )
-          return Effect.map(body, json)
-        },
-        order: ({ payload }) => Effect.map(writing(credentials.order(payload)), (data) => ({ data })),
-        events: ({ query }) =>
-          Effect.map(reading(events.list({ limit: defaultLimit, ...query })), (data) => ({ data })),
-        plan: ({ payload }) => Effect.map(reading(explain(payload)), (data) => ({ data })),
-        get: ({ params }) => Effect.map(credentials.get(params.id), single),
-        status: ({ params }) => Effect.map(reading(status(params.id)), (data) => ({ data })),
-        update: ({ params, payload }) => Effect.map(writing(credentials.update(params.id, payload)), single),
-        delete: ({ params }) => Effect.as(writing(credentials.delete(params.id)), deleted)
-      })
-    )
-    return withMiddlewareOnly(group)
-  })
+  Effect.map(makeOperations, (operations) =>
+    withMiddlewareOnly(HttpApiBuilder.group(Api, "byok", (handlers) => handlers.handleAll(operations)))
+  )
 )

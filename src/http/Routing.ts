@@ -1,5 +1,6 @@
 import { FindMyWay, type HttpMethod } from "effect/http"
 import { Api } from "../api/Api.ts"
+import { LinksApi } from "../api/LinksApi.ts"
 
 /** Paths are taken exactly as they are written (D10), and may be as long as a request's head. */
 export const routerConfig = {
@@ -33,6 +34,7 @@ export const routableUrl = (url: string): string => {
 }
 
 const { byok, health } = Api.groups
+const { links } = LinksApi.groups
 const others = ["/", "/docs", "/openapi.json"] as const
 
 /** The methods that some path allows. */
@@ -65,9 +67,9 @@ export type Routing = ReturnType<typeof routingOf>
 /** The routes of the service's port. */
 export const publicRouting = routingOf(
   [
-    ...Object.values({ ...byok.endpoints, ...health.endpoints }),
+    ...[byok.endpoints, health.endpoints, links.endpoints].flatMap((group) => Object.values<KnownRoute>(group)),
     ...others.map((path) => ({ method: "GET", path }) as const)
   ],
-  (method, path) => method === "GET" || path === byok.endpoints.plan.path
+  (method, path) => method === "GET" || path.endsWith(byok.endpoints.plan.path.slice("/api/v1".length))
 )
 export const { routeOf } = publicRouting

@@ -70,8 +70,15 @@ export const serveRoutes = Effect.fnUntraced(function* ({ serve }: HttpServer.Ht
 
 const serving = Layer.effectDiscard(Effect.flatMap(HttpServer.HttpServer, serveRoutes))
 
-/** Listens once everything the routes need is built, and stops before any of it is released; with a certificate, HTTPS. */
-export const layer = (settings: ServerSettings, certificate?: Certificate) =>
+/**
+ * Listens once everything the routes need is built, and stops before any of it is released; with a certificate, HTTPS.
+ * `more` are the routes of other rooms.
+ */
+export const layer = <R = never>(
+  settings: ServerSettings,
+  certificate?: Certificate,
+  more: Layer.Layer<never, never, R | HttpRouter.HttpRouter> = Layer.empty
+) =>
   Layer.unwrap(
     Effect.gen(function* () {
       const server = makeNodeServer(settings, certificate, yield* makeRequestMeter(settings.maxConnections))
@@ -85,7 +92,7 @@ export const layer = (settings: ServerSettings, certificate?: Certificate) =>
         gauge("byok.certificate.expiry.time", {}, () => expires)
       }
       return serving.pipe(
-        Layer.provide(routes),
+        Layer.provide(Layer.merge(routes, more)),
         Layer.provide(HttpRouter.layer),
         Layer.provide(Layer.succeed(HttpRouter.RouterConfig, routerConfig)),
         Layer.provideMerge(

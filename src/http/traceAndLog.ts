@@ -1,6 +1,6 @@
 import { Clock, Context, Effect, Exit, type Fiber, Option, References, Tracer } from "effect"
 import { type HttpServerRequest, type HttpServerResponse, HttpTraceContext } from "effect/http"
-import type { AccountId, ApiKeyHash } from "../domain/Identifiers.ts"
+import type { AccountId, ApiKeyHash, LinkId } from "../domain/Identifiers.ts"
 import { clientGone, methodOf, refusals } from "./RequestMeter.ts"
 import type { Routing } from "./Routing.ts"
 
@@ -9,6 +9,7 @@ export const AccessLog = Context.Reference<boolean>("byok/AccessLog", { defaultV
 /** What is learned of a request's caller while it is answered. */
 interface RequestLogContext {
   api_key_hash?: ApiKeyHash
+  link_id?: LinkId
   account_id?: AccountId
 }
 

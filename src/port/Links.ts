@@ -47,8 +47,8 @@ export class LinkRepository extends Context.Service<
     readonly namesOf: (
       link: Link
     ) => Answer<Option.Option<{ readonly account_name: string; readonly workspace_name: string }>>
-    /** Gives an open link its next key pair and returns the private key that it had, which nothing else opens. */
-    readonly replaceKeys: (link: Link, next: LinkKeyPair) => Answer<Option.Option<SealedKey>>
+    /** Gives an open link its next key pair and returns the one that it had. */
+    readonly replaceKeys: (link: Link, next: LinkKeyPair) => Answer<Option.Option<LinkKeyPair>>
     /** Deletes the private keys of links that are over, and links that have been over for a week. */
     readonly forget: Answer<void>
   }
@@ -62,7 +62,7 @@ export class LinkKeys extends Context.Service<
     readonly make: (link: Link) => Answer<LinkKeyPair, KeyStoreUnavailable>
     readonly open: (
       link: Link,
-      private_key: SealedKey,
+      pair: LinkKeyPair,
       sealed: { readonly enc: Uint8Array; readonly ciphertext: Uint8Array },
       target: SealedFor
     ) => Answer<Redacted.Redacted, NotForThisLink>

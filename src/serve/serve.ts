@@ -4,6 +4,7 @@ import type { HttpServerError } from "effect/http"
 import * as Byok from "../Byok.ts"
 import * as GatewayServer from "../gateway/GatewayServer.ts"
 import * as Server from "../http/Server.ts"
+import * as LinksServer from "../links/LinksServer.ts"
 import * as ManagementServer from "../management/ManagementServer.ts"
 import { Draining } from "../port/Readiness.ts"
 import { readCertificate } from "../wiring/Certificates.ts"
@@ -83,7 +84,7 @@ export const serve = (settings: Settings, json = false) =>
       const certificate = Option.isSome(readAgain) ? yield* readAgain.value : undefined
       yield* warnOfResets(settings)
       const drain = yield* makeDrain(settings.drainDelay)
-      const server = Server.layer(settings, certificate).pipe(
+      const server = Server.layer(settings, certificate, LinksServer.layer).pipe(
         Layer.catchTag("ServeError", (error) => Layer.effectContext(Effect.fail(notListening(settings, error))))
       )
       return Layer.mergeAll(

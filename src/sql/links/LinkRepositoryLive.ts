@@ -64,7 +64,8 @@ export const layer = Layer.effect(
         SELECT ${sql.csv(keyColumns)} FROM links WHERE ${one} AND public_key <> ${public_key}`
       if (before === undefined) return Option.none()
       yield* sql`UPDATE links SET ${sql.update({ public_key, ...private_key })} WHERE ${one}`
-      return Option.some(before)
+      const { public_key: before_public, ...before_private } = before
+      return Option.some({ public_key: before_public, private_key: before_private })
     }, sql.withTransaction)
 
     return LinkRepository.of({

@@ -5,6 +5,7 @@ import type { SqlClient } from "effect/sql"
 import * as Byok from "../../../src/Byok.ts"
 import type { AccountId, ApiKeyHash, WorkspaceId } from "../../../src/domain/Identifiers.ts"
 import * as Server from "../../../src/http/Server.ts"
+import * as LinksServer from "../../../src/links/LinksServer.ts"
 import { Accounts } from "../../../src/service/accounts/Accounts.ts"
 import type { Settings } from "../../../src/wiring/Settings.ts"
 import { adminClient, migratedDatabase, settingsFor } from "../database/freshDatabase.ts"
@@ -93,7 +94,7 @@ export class TestService extends Context.Service<
           })
         )
         return service.pipe(
-          Layer.provideMerge(Server.layer(settings)),
+          Layer.provideMerge(Server.layer(settings, undefined, LinksServer.layer)),
           Layer.provideMerge(Layer.effectContext(parts)),
           Layer.provideMerge(Byok.layerWith(settings))
         )

@@ -281,10 +281,20 @@ const answersTo = Effect.fnUntraced(function* (commands: History, names: ReturnT
     given: { ...drawn, credential: 3 * index, n, at: 3 - index },
     questions: []
   }))
+  const zero = { account: 0, workspace: 0, credential: 0, at: 3 }
+  const scanAll = { name: "scan", given: { ...drawn, ...zero, credential: 8, n: 3 } }
+  const always = [
+    { name: "reorder", ...zero, n: 0 },
+    { name: "update", ...zero, n: 3 },
+    { name: "storeUse", ...zero, n: 0 },
+    { name: "storeUse", ...zero, at: 1, n: 0 },
+    { name: "delete", ...zero, account: 1, n: 0 }
+  ]
   const all = [
     ...each("createAccount", [0, 1]),
     { name: "createWorkspace", given: { ...drawn, workspace: 3 }, questions: [] },
     ...inserts,
+    ...always.map(({ name, ...given }) => ({ name, given: { ...drawn, ...given }, questions: [scanAll] })),
     ...commands,
     { name: "addApiKey", given: drawn, questions: inTheEnd },
     ...each("eraseAccount", [0, 1, 2])

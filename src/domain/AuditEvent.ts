@@ -20,6 +20,13 @@ const credential = {
   label: Schema.String
 }
 
+const refused = {
+  ...credential,
+  key_version: Schema.Int,
+  model: Schema.NullOr(Schema.String),
+  cause: Schema.Literals(["rejected", "forbidden", "quota_exhausted"])
+}
+
 /** Holds ids, hashes of API keys, providers and labels: never a name, a key or a hash of a provider key. */
 export const AuditEvent = Schema.Union([
   event("account.create", { account_id: AccountId }),
@@ -55,6 +62,10 @@ export const AuditEvent = Schema.Union([
   event("credential.park", { ...credential, key_version: Schema.Int }),
   /** The mark was removed; replacing the key ends it too. */
   event("credential.unpark", { ...credential, key_version: Schema.Int }),
+  /** An upstream refused the key, where it had not for this cause: for a model, or for all. Rate limits are no events. */
+  event("credential.rejected", refused),
+  /** An upstream accepted a key that it had refused for this cause. */
+  event("credential.recovered", refused),
   event("keyring.register", { kek_id: Schema.String }),
   /** An operator let a key seal although the keyring holds none that had sealed. */
   event("keyring.admit", { kek_id: Schema.String }),
@@ -86,6 +97,12 @@ export const AccountEvent = Schema.Struct({
     Schema.String.annotate({ description: "The label since then; of a deletion, the one before." })
   ),
   key_version: Schema.optionalKey(Schema.Int),
+  model: Schema.optionalKey(
+    Schema.NullOr(Schema.String).annotate({
+      description: "The model for which the key was refused; null for every one."
+    })
+  ),
+  cause: Schema.optionalKey(Schema.String.annotate({ description: "Why the upstream refused the key." })),
   revision: Schema.optionalKey(Schema.Int),
   fields: Schema.optionalKey(Schema.Array(Schema.String).annotate({ description: "The members that were changed." })),
   credential_ids: Schema.optionalKey(Schema.Array(CredentialId).annotate({ description: "The new order." })),

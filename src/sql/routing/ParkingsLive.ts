@@ -4,8 +4,10 @@ import type { CredentialId, OwnedCredential } from "../../domain/Identifiers.ts"
 import type { Parking } from "../../domain/routing/CredentialStatus.ts"
 import { longestCooldown, cooldownCauseOf, sweptAfter, wholeKey } from "../../domain/routing/Health.ts"
 import { type ParkingChange, Parkings } from "../../port/Parkings.ts"
+import { recordEach } from "../audit/auditing.ts"
 import { Database } from "../connection/Database.ts"
 import { inLockOrder } from "../connection/rowOrder.ts"
+import { type Recorded, recordedColumns, recordedOf } from "../credentials/credentialRows.ts"
 import { changeHealth } from "./changeHealth.ts"
 
 /** The changes as rows `seen`. */
@@ -21,12 +23,62 @@ const rowsOf = (sql: SqlClient.SqlClient, changes: ReadonlyArray<ParkingChange>)
     ${changes.map(({ remaining }) => remaining ?? 0)}::double precision[]
   ) AS seen (account_id, credential_id, model, key_version, epoch, cause, strikes, remaining)`
 
+const namesOf = (sql: SqlClient.SqlClient, of: ReadonlyArray<OwnedCredential>) => sql`
+  unnest(
+    ${of.map(({ account_id }) => account_id)}::uuid[], ${of.map(({ credential_id }) => credential_id)}::uuid[]
+  ) AS given (account_id, credential_id)`
+
 const changedKey = ({ account_id, credential_id, model }: ParkingChange) => `${account_id} ${credential_id} ${model}`
+
+/** What is stored of a key for a model. */
+type Stored = OwnedCredential & Pick<ParkingChange, "model" | "key_version"> & { readonly cause: string }
+
+const isGrave = (cause?: string): cause is "rejected" | "forbidden" | "quota_exhausted" =>
+  cause === "rejected" || cause === "forbidden" || cause === "quota_exhausted"
+
+/** Records whose keys upstreams refuse now and did not before, or the other way round. */
+const recordChanges = Effect.fnUntraced(function* (
+  sql: SqlClient.SqlClient,
+  before: ReadonlyArray<Stored>,
+  after: ReadonlyArray<Stored>
+) {
+  const nameOf = ({ account_id, credential_id, key_version, model }: Stored) =>
+    `${account_id} ${credential_id} ${model} ${key_version}`
+  const known = new Map(before.map((stored) => [nameOf(stored), stored.cause]))
+  const changes = after.flatMap((stored) => {
+    const { account_id, cause, credential_id, key_version, model } = stored
+    const was = known.get(nameOf(stored))
+    const isNew = isGrave(cause) && was !== cause
+    const refusal = isNew ? cause : cause === "succeeded" && isGrave(was) ? was : undefined
+    if (refusal === undefined) return []
+    const action = isNew ? ("credential.rejected" as const) : ("credential.recovered" as const)
+    const of = { account_id, credential_id, key_version, model: model === wholeKey ? null : model }
+    return [{ action, ...of, cause: refusal }]
+  })
+  if (changes.length === 0) return
+  const rows = yield* sql<Recorded>`
+    SELECT ${sql.csv(recordedColumns.map((column) => sql`credentials.${sql(column)}`))} FROM credentials
+    JOIN (SELECT DISTINCT account_id, credential_id FROM ${namesOf(sql, changes)}) AS wanted
+    ON credentials.account_id = wanted.account_id AND credentials.id = wanted.credential_id`
+  const found = new Map(rows.map((row) => [`${row.account_id} ${row.id}`, row]))
+  yield* recordEach(
+    sql,
+    changes.flatMap(({ account_id, credential_id, ...change }) => {
+      const row = found.get(`${account_id} ${credential_id}`)
+      return row === undefined ? [] : [{ ...change, ...recordedOf(row) }]
+    }),
+    (act) => act
+  )
+})
 
 /** Joins changes to what is stored, and removes parkings of the same credentials that are over. Returns whose changed. */
 const joinAndSweep = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, changes: ReadonlyArray<ParkingChange>) {
   const sorted = inLockOrder(changedKey, changes)
-  const joined = yield* sql<OwnedCredential>`
+  const before = yield* sql<Stored>`
+    SELECT parked.account_id, parked.credential_id, model, key_version, cause FROM credential_parkings AS parked
+    JOIN (SELECT DISTINCT account_id, credential_id FROM ${namesOf(sql, sorted)}) AS wanted
+    ON parked.account_id = wanted.account_id AND parked.credential_id = wanted.credential_id`
+  const joined = yield* sql<Stored>`
     INSERT INTO credential_parkings AS parked
       (account_id, credential_id, model, key_version, epoch, cause, strikes, until, parked_at)
     SELECT credentials.account_id, credentials.id, seen.model, seen.key_version, seen.epoch, seen.cause, seen.strikes,
@@ -43,7 +95,8 @@ const joinAndSweep = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, chan
     OR (parked.key_version = excluded.key_version AND parked.cause <> 'leaked'
       AND (parked.epoch, coalesce(parked.until, '-infinity'), parked.strikes)
         < (excluded.epoch, coalesce(excluded.until, '-infinity'), excluded.strikes))
-    RETURNING parked.account_id, parked.credential_id`
+    RETURNING parked.account_id, parked.credential_id, parked.model, parked.key_version, parked.cause`
+  yield* recordChanges(sql, before, joined)
   const swept = yield* sql<OwnedCredential>`
     DELETE FROM credential_parkings AS parked USING credentials
     WHERE (parked.account_id, parked.credential_id) IN (

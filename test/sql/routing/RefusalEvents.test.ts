@@ -1,0 +1,86 @@
+import { randomUUID } from "node:crypto"
+import { assert, describe, it } from "@effect/vitest"
+import { Effect } from "effect"
+import { type ParkingChange, Parkings } from "../../../src/port/Parkings.ts"
+import { eventsIn } from "../../support/database/auditEntries.ts"
+import { newTenant } from "../../support/database/newTenant.ts"
+import { insertPlain, plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
+import { Store } from "../../support/database/stores.ts"
+import { refuseInserts } from "../../support/database/transactions.ts"
+
+const open = Effect.gen(function* () {
+  const { sql } = yield* Store
+  const { store } = yield* Parkings
+  const { account_id, workspace_id } = yield* newTenant
+  const { id: credential_id } = yield* insertPlain(
+    account_id,
+    plainCredential(workspace_id, randomUUID()),
+    plainSealedKey()
+  )
+  const seen = (change: Partial<ParkingChange>) =>
+    store([
+      {
+        account_id,
+        credential_id,
+        model: "",
+        key_version: 1,
+        epoch: 0,
+        cause: "rejected",
+        strikes: 1,
+        remaining: 60_000,
+        ...change
+      }
+    ])
+  const events = Effect.map(eventsIn(sql), (all) =>
+    all.flatMap((event) => {
+      if (event.action !== "credential.rejected" && event.action !== "credential.recovered") return []
+      assert.deepInclude(event, { credential_id, provider: "openai", label: "***...***", actor: { kind: "service" } })
+      return [`${event.action} ${event.cause} ${event.model} ${event.key_version}`]
+    })
+  )
+  return { events, seen, sql }
+})
+
+describe("the events of refused keys", () => {
+  it.live(
+    "are one for each change, however often the key is tried and whatever is repeated; rate limits are none",
+    () =>
+      Effect.gen(function* () {
+        const { events, seen } = yield* open
+        yield* seen({ model: "m", cause: "rate_limited" })
+        yield* seen({ model: "m", cause: null, epoch: 1, strikes: 0, remaining: null })
+        assert.deepStrictEqual(yield* events, [])
+        yield* seen({})
+        yield* seen({})
+        yield* seen({ strikes: 2, remaining: 120_000 })
+        yield* seen({ model: "m", cause: "forbidden", epoch: 1 })
+        assert.deepStrictEqual(yield* events, [
+          "credential.rejected rejected null 1",
+          "credential.rejected forbidden m 1"
+        ])
+        yield* seen({ cause: "quota_exhausted", strikes: 3, remaining: 240_000 })
+        const succeeded = { cause: null, epoch: 1, strikes: 0, remaining: null }
+        yield* seen(succeeded)
+        yield* seen(succeeded)
+        yield* seen({ epoch: 1 })
+        assert.deepStrictEqual((yield* events).slice(2), [
+          "credential.rejected quota_exhausted null 1",
+          "credential.recovered quota_exhausted null 1",
+          "credential.rejected rejected null 1"
+        ])
+      }).pipe(Effect.provide(Store.layer()))
+  )
+
+  it.live("are stored with the parking or not at all", () =>
+    Effect.gen(function* () {
+      const { events, seen, sql } = yield* open
+      yield* refuseInserts(sql, "audit_entries", "23514")
+      yield* Effect.exit(seen({}))
+      assert.lengthOf(yield* sql`SELECT 1 FROM credential_parkings`, 0)
+      yield* sql`DROP TRIGGER refuse ON audit_entries`
+      yield* seen({})
+      assert.lengthOf(yield* sql`SELECT 1 FROM credential_parkings`, 1)
+      assert.lengthOf(yield* events, 1)
+    }).pipe(Effect.provide(Store.layer()))
+  )
+})

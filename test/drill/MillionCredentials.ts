@@ -44,19 +44,19 @@ const plansOf = ({ data }: Cluster) =>
     .split(/^(?=\S.*duration: )/m)
     .filter((entry) => entry.includes("plan:"))
 
-const readsAll = /Seq Scan on (accounts|workspaces|api_keys|credentials)\b/
+const readsAll = /Seq Scan on (accounts|workspaces|api_keys|pools|credentials)\b/
 
 /** What the statements of create and get contain, alone and batched. */
 const alone: ReadonlyArray<readonly [name: string, text: RegExp]> = [
-  ["key and workspace of one create", /AS default_workspace_id FROM api_keys[^;]*decode\(\$1/],
+  ["key and workspace of one create", /AS default_workspace_id,[^;]*FROM api_keys[^;]*decode\(\$1/],
   ["key and credential of one get", /FROM api_keys\s+LEFT JOIN credentials[^;]*credentials.id = \$/],
-  ["insert of one credential", /\)\s+FROM target\s+ON CONFLICT/],
-  ["foreign key of an insert", /FROM ONLY "public"\."workspaces"/]
+  ["insert of one credential", /WITH given AS \(\s*SELECT \$[^;]*INSERT INTO credentials/],
+  ["foreign key of an insert", /FROM ONLY "public"\."pools"/]
 ]
 const batched: typeof alone = [
-  ["keys and workspaces of several creates", /AS default_workspace_id FROM api_keys[^;]*decode\(wanted.hash/],
+  ["keys and workspaces of several creates", /AS default_workspace_id,[^;]*FROM api_keys[^;]*decode\(wanted.hash/],
   ["keys and credentials of several gets", /FROM api_keys\s+LEFT JOIN credentials[^;]*credentials.id = wanted.id/],
-  ["insert of several credentials", /json_populate_recordset/]
+  ["insert of several credentials", /json_to_recordset[^;]*INSERT INTO credentials/]
 ]
 
 const seenIn =

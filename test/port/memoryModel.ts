@@ -15,7 +15,8 @@ const Step = Schema.Struct({
   /** Whether it can be let go of; if so, whether it releases at once or when it ends. */
   revocable: Schema.Literals(["no", "at once", "later"]),
   isLate: Schema.Boolean,
-  bytes: Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 60 })),
+  /** Few sizes: equal shares and sums that fit exactly are frequent. */
+  bytes: Schema.Literals([1, 5, 10, 10, 20, 25, 30, 50, 60]),
   which: Schema.Int.check(Schema.isBetween({ minimum: 0, maximum: 1_000_000 }))
 })
 type Step = typeof Step.Type

@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Arbitrary, Effect, Exit } from "effect"
+import { Arbitrary, Effect, Exit, Fiber } from "effect"
 import { ServiceUnavailable } from "../../src/domain/Errors.ts"
 import { makeMemoryBudget } from "../../src/port/MemoryBudget.ts"
 import { type Edit, plantedUrl } from "../domain/routing/plantedIn.ts"
@@ -12,6 +12,20 @@ describe("a budget of memory", () => {
     [anySteps],
     ([steps]) => runSteps(makeMemoryBudget, steps),
     casesOf(400)
+  )
+
+  it.effect("lets wait what fits when all is free, and grows what held nothing", () =>
+    Effect.gen(function* () {
+      const { admit, held, hold } = makeMemoryBudget(100)
+      const first = hold("one", "route")
+      assert.isTrue(first.grow(1, () => {}))
+      const all = yield* Effect.forkChild(admit("another", "pool", 100))
+      yield* Effect.yieldNow
+      assert.deepStrictEqual([held.route, held.pool], [1, 0])
+      first.release()
+      yield* Fiber.join(all)
+      assert.deepStrictEqual([held.route, held.pool], [0, 100])
+    })
   )
 
   it.effect("refuses what never fits at once, and tells why", () =>

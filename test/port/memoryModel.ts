@@ -116,7 +116,8 @@ interface Expected extends Pick<Step, "account" | "use" | "revocable"> {
 }
 
 /** An ask for a new holding, or for more of one that is there. */
-interface Ask extends Pick<Step, "account" | "bytes" | "isLate"> {
+interface Ask extends Pick<Step, "account" | "isLate"> {
+  readonly bytes: number
   readonly held: Expected
   readonly most: number
 }

@@ -23,7 +23,7 @@ import {
 import { openApiAnnotations } from "./OpenApiAnnotations.ts"
 
 /** A decimal number in a query. A parameter that is given twice, or empty, is not one (L2). */
-const integer = (minimum: number, maximum: number) => {
+export const integer = (minimum: number, maximum: number) => {
   const message = `must be an integer from ${minimum} to ${maximum}, given once`
   return Schema.String.annotate({ message })
     .check(Schema.isPattern(/^\d{1,16}$/, { message }))

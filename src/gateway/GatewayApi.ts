@@ -1,9 +1,11 @@
-import { Effect, Schema } from "effect"
+import { Effect, Schema, Struct } from "effect"
 import { HttpApi, HttpApiEndpoint, HttpApiGroup, HttpApiMiddleware, HttpApiSchema, OpenApi } from "effect/http-api"
-import { ready } from "../api/Api.ts"
+import { integer, ready } from "../api/Api.ts"
 import { ExpectationFailed, HeadersTooLarge, PayloadTooLarge, RequestTimeout } from "../api/HttpErrors.ts"
 import { QueryParameters, ResourcePath } from "../api/Middleware.ts"
+import { AccountEvent } from "../domain/AuditEvent.ts"
 import { timestamp } from "../domain/Credential.ts"
+import { actorKinds } from "../domain/CurrentCaller.ts"
 import { Conflict, fixedMessage, InternalError, InvalidParams, ServiceUnavailable } from "../domain/Errors.ts"
 import { IdempotencyKey } from "../domain/IdempotencyKey.ts"
 import { AccountId, ApiKeyHash, CredentialId, LinkId, WorkspaceId } from "../domain/Identifiers.ts"
@@ -378,12 +380,44 @@ class LinksGroup extends HttpApiGroup.make("links").add(
     .annotateMerge(summary("Revoke a link; its next request is refused"))
 ) {}
 
+/** An event of any account, or of none, with the members that its action has. */
+const Event = Schema.StructWithRest(
+  Schema.Struct({
+    ...Struct.pick(AccountEvent.fields, ["id", "seq", "at", "action"]),
+    account_id: Schema.optionalKey(AccountId),
+    actor: Schema.StructWithRest(Schema.Struct({ kind: Schema.Literals(actorKinds) }), [
+      Schema.Record(Schema.String, Schema.Unknown)
+    ])
+  }),
+  [Schema.Record(Schema.String, Schema.Unknown)]
+).annotate({ identifier: "Event" })
+
+class EventsGroup extends HttpApiGroup.make("events").add(
+  HttpApiEndpoint.get("list", "/events", {
+    query: Schema.Struct({
+      after: Schema.optionalKey(integer(0, Number.MAX_SAFE_INTEGER)),
+      limit: Schema.optionalKey(integer(1, 100)),
+      wait: Schema.optionalKey(integer(0, 60))
+    }).annotate({ messageUnexpectedKey: "only after, limit and wait are parameters of events" }),
+    success: Schema.Struct({
+      data: Schema.Array(Event),
+      last_seq: Schema.Int.annotate({ description: "The next `after`, also if there is no event." })
+    })
+  })
+    .middleware(QueryParameters)
+    .annotateMerge(summary("Follow the events of all accounts, in order"))
+    .annotate(
+      OpenApi.Description,
+      "Whoever goes on with `last_seq` as `after` gets each event once. If there is none, it is waited for, `wait` seconds."
+    )
+) {}
+
 /** For the probes of a gateway that cannot reach the port. */
 class HealthGroup extends HttpApiGroup.make("health").add(ready) {}
 
 /** What a gateway in any language asks over the Unix socket. Answers hold provider keys: it is on no port. */
 export class GatewayApi extends HttpApi.make("byok-gateway")
-  .add(RoutesGroup, AccountsGroup, LinksGroup)
+  .add(RoutesGroup, AccountsGroup, LinksGroup, EventsGroup)
   .middleware(GatewayFailures)
   .prefix("/v1")
   .add(HealthGroup)

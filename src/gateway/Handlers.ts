@@ -1,6 +1,6 @@
 import { toServerResponse } from "@effect/platform-node/NodeHttpServerRequest"
 import type { ServerResponse } from "node:http"
-import { Effect, Layer, Redacted } from "effect"
+import { Duration, Effect, Layer, Redacted } from "effect"
 import { type HttpRouter, HttpServerResponse } from "effect/http"
 import { HttpApiBuilder } from "effect/http-api"
 import { CurrentActor } from "../domain/CurrentCaller.ts"
@@ -10,7 +10,9 @@ import { makeReady } from "../http/Health.ts"
 import { withJsonBody } from "../http/RequestDecodingLive.ts"
 import { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import { CurrentDeadline } from "../port/Deadline.ts"
+import { Events } from "../port/Events.ts"
 import { MemoryBudget } from "../port/MemoryBudget.ts"
+import { Draining } from "../port/Readiness.ts"
 import { Accounts } from "../service/accounts/Accounts.ts"
 import { Links } from "../service/links/Links.ts"
 import {
@@ -138,6 +140,28 @@ const links = HttpApiBuilder.group(
   })
 )
 
+/** How often a wait for events looks whether the service stops, in milliseconds. */
+const drainInterval = 500
+
+const events = HttpApiBuilder.group(
+  GatewayApi,
+  "events",
+  Effect.fnUntraced(function* (handlers) {
+    const { next } = yield* Events
+    const isDraining = yield* Draining
+    const untilDrained = Effect.sleep(drainInterval).pipe(Effect.repeat({ until: isDraining }))
+    return handlers.handleAll({
+      list: ({ query: { after = 0, limit = 50, wait = 0 } }) =>
+        next(after, limit, Duration.seconds(wait)).pipe(
+          Effect.raceFirst(Effect.as(untilDrained, { events: [], last_seq: after })),
+          // The wait takes no time from the questions to the database.
+          Effect.provideService(CurrentDeadline, undefined),
+          Effect.map(({ events: data, last_seq }) => HttpServerResponse.jsonUnsafe({ data, last_seq }))
+        )
+    })
+  })
+)
+
 const body = Layer.effect(
   GatewayBody,
   Effect.map(MemoryBudget, (budget) => GatewayBody.of((app) => withJsonBody(budget, "gateway", "gateway", app)))
@@ -145,7 +169,7 @@ const body = Layer.effect(
 
 const asGateway = Layer.succeed(GatewayFailures, (app) => Effect.provideService(app, CurrentActor, { kind: "gateway" }))
 
-const groups = Layer.mergeAll(routes, accounts, links, health).pipe(
+const groups = Layer.mergeAll(routes, accounts, links, events, health).pipe(
   Layer.provide([body, asGateway]),
   Layer.provideMerge(Routes.layer),
   Layer.provide(OpenRoutes.layer)

@@ -40,7 +40,7 @@ export const layer = Layer.effect(
       next: Effect.fnUntraced(function* (after, limit, wait = 0) {
         const until = (yield* Clock.currentTimeMillis) + Duration.toMillis(Duration.fromInputUnsafe(wait))
         for (;;) {
-          const entries = yield* read({ after, limit })
+          const entries = yield* inTime(read({ after, limit }))
           const left = until - (yield* Clock.currentTimeMillis)
           if (entries.length > 0 || left <= 0) {
             return { events: entries.flatMap(feedEventsOf), last_seq: Number(entries.at(-1)?.seq ?? after) }

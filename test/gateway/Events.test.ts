@@ -1,0 +1,177 @@
+import { assert } from "@effect/vitest"
+import { Context, Duration, Effect, Fiber } from "effect"
+import { request } from "node:http"
+import { Events } from "../../src/port/Events.ts"
+import { Draining } from "../../src/port/Readiness.ts"
+import { createdId } from "../support/http/Bodies.ts"
+import { type Parts, TestService } from "../support/http/TestService.ts"
+import { eventually } from "../support/process/eventually.ts"
+import { layerLive } from "../support/process/layerLive.ts"
+import { ask, listening, socketPath } from "./socket.ts"
+
+interface Page {
+  readonly data: ReadonlyArray<{ readonly id: string; readonly action: string; readonly account_id?: string }>
+  readonly last_seq: number
+}
+
+const next = (path: string, query: string) =>
+  Effect.map(ask(path, "GET", `/v1/events?${query}`), ({ status, text }) => {
+    assert.strictEqual(status, 200, text)
+    return JSON.parse(text) as Page
+  })
+
+const sealed = Effect.flatMap(TestService, ({ sql }) =>
+  eventually(
+    "every entry is sealed",
+    Effect.orDie(
+      sql<{ n: number }>`SELECT count(*)::int AS n FROM audit_entries
+        WHERE seq > (SELECT coalesce(max(last_seq), 0) FROM audit_checkpoints)`
+    ),
+    ([row]) => row?.n === 0
+  )
+)
+
+let left = 0
+
+/** Counts the waits that end because nobody waits for them any more. */
+const counting = Effect.map(Effect.context<Parts>(), (parts) => {
+  const { list, next } = Context.get(parts, Events)
+  const counted: typeof next = (...given) =>
+    Effect.onInterrupt(next(...given), () => Effect.sync(() => void (left += 1)))
+  return Context.add(parts, Events, { list, next: counted })
+})
+
+/** One connection for reads, and a second for each question: a wait that held either would be noticed. */
+const scarce = { poolSize: 1, deadline: Duration.seconds(1), statementTimeout: Duration.millis(800) }
+
+layerLive(
+  TestService.layerWith({
+    parts: counting,
+    settings: (settings) => ({ ...settings, database: { ...settings.database, ...scarce } })
+  })
+)("the events of all accounts, over the socket", (it) => {
+  it.effect("come once and in order to whoever goes on with last_seq, also one whose transaction ends late", () =>
+    Effect.gen(function* () {
+      const { newTenant, sql } = yield* TestService
+      const path = yield* socketPath
+      yield* listening(path)
+      yield* newTenant
+      yield* sealed
+      const before = (yield* next(path, "limit=100")).last_seq
+      const found: Array<string> = []
+      let after = before
+      const follow = Effect.gen(function* () {
+        for (;;) {
+          const { data, last_seq } = yield* next(path, `after=${after}&limit=1&wait=2`)
+          found.push(...data.map(({ id }) => id))
+          after = last_seq
+        }
+      })
+      const following = yield* Effect.forkChild(follow)
+      yield* Effect.gen(function* () {
+        yield* sql`INSERT INTO audit_entries (events) VALUES ('[{"action":"keyring.register"},{"action":"keyring.promote"}]')`
+        yield* newTenant
+        yield* Effect.sleep("1500 millis")
+        assert.deepStrictEqual(found, [], "the first of them is not committed")
+      }).pipe(sql.withTransaction)
+      yield* newTenant
+      yield* sealed
+      const all = yield* sql<{ id: string }>`
+        SELECT seq || '.' || n - 1 AS id FROM audit_entries, json_array_elements(events) WITH ORDINALITY AS event (act, n)
+        WHERE seq > ${String(before)}::bigint ORDER BY seq, n`
+      yield* eventually(
+        "all have come",
+        Effect.sync(() => found),
+        ({ length }) => length >= all.length
+      )
+      yield* Fiber.interrupt(following)
+      assert.deepStrictEqual(
+        found,
+        all.map(({ id }) => id)
+      )
+      const whole = yield* next(path, `after=${before}`)
+      assert.deepStrictEqual(
+        whole.data.map(({ id }) => id),
+        found
+      )
+      assert.isTrue(
+        whole.data.some(({ account_id }) => account_id !== undefined),
+        "names the account"
+      )
+    })
+  )
+
+  it.effect("are waited for longer than a request may take, and hold up nobody meanwhile", () =>
+    Effect.gen(function* () {
+      const { newTenant } = yield* TestService
+      const path = yield* socketPath
+      yield* listening(path)
+      const tenant = yield* newTenant
+      yield* sealed
+      const { last_seq } = yield* next(path, `after=${(yield* next(path, "limit=100")).last_seq}`)
+      const began = performance.now()
+      assert.deepStrictEqual(yield* next(path, `after=${last_seq}&wait=2`), { data: [], last_seq })
+      assert.isAbove(performance.now() - began, 1900)
+      const waiting = yield* Effect.forkChild(
+        Effect.all(
+          Array.from({ length: 50 }, () => next(path, `after=${last_seq}&wait=20`)),
+          { concurrency: 50 }
+        )
+      )
+      yield* Effect.sleep("200 millis")
+      createdId(yield* tenant.create({ provider: "azure", key: "sk-0123456789-0123456789-AbCd" }))
+      for (const { data } of yield* Fiber.join(waiting)) assert.strictEqual(data[0]?.action, "credential.create")
+    })
+  )
+
+  it.effect("are asked for no longer once the client has left", () =>
+    Effect.gen(function* () {
+      const path = yield* socketPath
+      yield* listening(path)
+      const before = left
+      const sent = request({ socketPath: path, path: "/v1/events?after=1000000&wait=60" })
+      sent.on("error", () => {}).end()
+      yield* Effect.sleep("200 millis")
+      assert.strictEqual(left, before, "control")
+      sent.destroy()
+      yield* eventually(
+        "the wait ends",
+        Effect.sync(() => left),
+        (ended) => ended === before + 1
+      )
+    })
+  )
+
+  it.effect("are answered at once when the service stops", () =>
+    Effect.gen(function* () {
+      const path = yield* socketPath
+      let isDraining = false
+      const stopping = yield* Effect.scoped(
+        Effect.gen(function* () {
+          yield* Effect.provideService(listening(path), Draining, () => isDraining)
+          const stopping = yield* Effect.forkDetach(next(path, "after=1000000&wait=60"))
+          yield* Effect.sleep("200 millis")
+          isDraining = true
+          return stopping
+        })
+      ).pipe(Effect.timeout("3 seconds"))
+      assert.deepStrictEqual(yield* Fiber.join(stopping), { data: [], last_seq: 1_000_000 })
+    })
+  )
+
+  it.effect("are refused with a parameter that is not one, or a longer wait", () =>
+    Effect.gen(function* () {
+      const path = yield* socketPath
+      yield* listening(path)
+      for (const [query, message] of [
+        ["wait=61", "must be an integer from 0 to 60, given once"],
+        ["limit=0", "must be an integer from 1 to 100, given once"],
+        ["before=1", "only after, limit and wait are parameters of events"]
+      ] as const) {
+        const { status, text } = yield* ask(path, "GET", `/v1/events?${query}`)
+        assert.strictEqual(status, 400)
+        assert.include(text, message)
+      }
+    })
+  )
+})

@@ -48,10 +48,14 @@ export const lockTargets = (
     ORDER BY ${keyColumns(sql, "pools")} FOR NO KEY UPDATE OF pools, target ${passing}
   )`
 
-/** The CTE `raised`: raises the version of the pools in which `changed` names rows, with the `members` and `bytes` that each adds. */
+/**
+ * The CTE `raised`: raises the version of the pools in which `changed` names rows, with the `members` and `bytes` that each adds.
+ * PostgreSQL first checks what the row of the snapshot would become, and only then computes it from the row that is locked: what
+ * a member has grown by meanwhile must not take the former below zero.
+ */
 export const raisePools = (sql: SqlClient.SqlClient, confine: Confine) => sql`
   raised AS (
-    UPDATE pools SET version = pools.version + 1, members = pools.members + total.members, bytes = pools.bytes + total.bytes
+    UPDATE pools SET version = pools.version + 1, members = pools.members + total.members, bytes = greatest(pools.bytes + total.bytes, 0)
     FROM (
       SELECT ${keyColumns(sql, "changed")}, sum(changed.members)::integer AS members, sum(changed.bytes) AS bytes
       FROM changed GROUP BY ${keyColumns(sql, "changed")}

@@ -107,6 +107,26 @@ describe("every write of a credential", () => {
       assert.isTrue((yield* Fiber.join(batch)).every(Option.isSome))
     })
   )
+
+  it.live("deletes what has grown since the delete began, in a pool that was smaller than that", () =>
+    Effect.gen(function* () {
+      const { admin, repository } = yield* openLossyStore
+      const row = { ...plainCredential(workspace_id), provider: "azure" }
+      yield* repository.insert(account_id, row, plainSealedKey(1))
+      const release = yield* holdOpen(admin, "SELECT FROM pools FOR UPDATE")
+      const lengthen = yield* Effect.forkChild(
+        make(repository, "lengthen", account_id, workspace_id, row.id, row.provider)
+      )
+      yield* untilWaiting(admin, 1)
+      const remove = yield* Effect.forkChild(repository.delete(account_id, row.id))
+      yield* untilWaiting(admin, 2)
+      yield* release
+      assert.isTrue(yield* Fiber.join(lengthen))
+      assert.isTrue(yield* Fiber.join(remove))
+      const pools = yield* admin`SELECT members, bytes::int FROM pools`
+      assert.deepStrictEqual(pools, [{ members: 0, bytes: 0 }])
+    })
+  )
 })
 
 type Repository = CredentialRepository["Service"]

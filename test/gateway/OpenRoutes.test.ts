@@ -7,6 +7,7 @@ import { NotFound, ServiceUnavailable } from "../../src/domain/Errors.ts"
 import { OpenRoutes } from "../../src/gateway/OpenRoutes.ts"
 import { CurrentDeadline } from "../../src/port/Deadline.ts"
 import { makeMemoryBudget, MemoryBudget } from "../../src/port/MemoryBudget.ts"
+import { PoolsUnavailable } from "../../src/service/routing/RouterErrors.ts"
 import { type Edit, plantedUrl } from "../domain/routing/plantedIn.ts"
 import { type Act, anyActs, type Code, fakeRouter, planOf, runAtOnce, runInTurn } from "./routesModel.ts"
 import { casesOf } from "../domain/routing/propertyRuns.ts"
@@ -31,14 +32,20 @@ describe("the routes that gateways drive over HTTP", () => {
   /** Routes with a budget of so many bytes, of which one key takes little. */
   const within = <A, E>(
     bytes: number,
-    use: (routes: typeof OpenRoutes.Service, held: () => number) => Effect.Effect<A, E>
+    use: (
+      routes: typeof OpenRoutes.Service,
+      held: (use?: "route" | "spare") => number,
+      router: ReturnType<typeof fakeRouter>
+    ) => Effect.Effect<A, E>
   ) =>
     Effect.suspend(() => {
       const budget = makeMemoryBudget(bytes)
-      return Effect.flatMap(OpenRoutes.make, (routes) => use(routes, () => budget.held.route)).pipe(
+      const router = fakeRouter()
+      const held = (use: "route" | "spare" = "route") => budget.held[use]
+      const used = Effect.scoped(Effect.flatMap(OpenRoutes.make, (routes) => use(routes, held, router)))
+      return Effect.tap(used, () => Effect.sync(() => assert.deepStrictEqual([held(), held("spare")], [0, 0]))).pipe(
         Effect.provideService(MemoryBudget, budget),
-        Effect.provide(fakeRouter().layer),
-        Effect.scoped
+        Effect.provide(router.layer)
       )
     })
   const plan = Effect.succeed(planOf([{ provider: "azure", refused: false }]))
@@ -85,13 +92,67 @@ describe("the routes that gateways drive over HTTP", () => {
         yield* collected
         assert.isDefined(ofPlan.deref(), "control")
         const answer = yield* report(id, 1, { _tag: "Succeeded" })
-        assert.strictEqual(held(), 0, "what is kept is spare")
+        assert.deepStrictEqual([held(), held("spare")], [0, 1024], "what is kept is spare")
         yield* collected
         assert.isUndefined(ofPlan.deref())
+        assert.instanceOf(yield* Effect.flip(report(id, 2, { _tag: "Succeeded" })), NotFound)
         yield* TestClock.adjust(59_999)
         assert.deepStrictEqual(yield* report(id, 1, { _tag: "Rejected" }), answer)
         yield* TestClock.adjust(1)
         assert.instanceOf(yield* Effect.flip(report(id, 1, { _tag: "Succeeded" })), NotFound)
+        assert.strictEqual(held("spare"), 0)
+      })
+    )
+  )
+
+  it.effect("let go of last answers when an open route needs their room", () =>
+    within(8_000, ({ open, report }, held) =>
+      Effect.gen(function* () {
+        const ended = yield* open("one", plan)
+        yield* report(ended.id, 1, { _tag: "Succeeded" })
+        const { id } = yield* open("one", plan)
+        yield* report(id, 1, { _tag: "Succeeded" })
+        yield* open("another", plan)
+        assert.isBelow(held("spare"), 2048)
+        assert.instanceOf(yield* Effect.flip(report(ended.id, 1, { _tag: "Succeeded" })), NotFound)
+      })
+    )
+  )
+
+  it.effect("keep nothing of one that fails to open or has no attempt", () =>
+    within(1_000_000, ({ open, report }, held, { state }) =>
+      Effect.gen(function* () {
+        const opened = yield* open("one", Effect.succeed({ ...planOf([]), retry_at: 5 }))
+        assert.deepInclude(opened, { next: undefined, retry_at: 5, expires_at: 600_000 })
+        assert.instanceOf(yield* Effect.flip(report(opened.id, 0, { _tag: "Succeeded" })), NotFound)
+        state.away = true
+        assert.instanceOf(yield* Effect.flip(open("one", plan)), PoolsUnavailable)
+        assert.deepStrictEqual([held(), held("spare")], [0, 0])
+      })
+    )
+  )
+
+  it.effect("answer a report again that failed, and tell when nothing is left", () =>
+    within(1_000_000, ({ abandon, open, report }, _held, { outcomes, state }) =>
+      Effect.gen(function* () {
+        const two = Effect.succeed(planOf([1, 2].map(() => ({ provider: "azure", refused: false }))))
+        const { id } = yield* open("one", two)
+        state.away = true
+        for (const _ of ["first", "again"]) {
+          assert.instanceOf(yield* Effect.flip(report(id, 1, { _tag: "Rejected" })), PoolsUnavailable)
+        }
+        state.away = false
+        assert.strictEqual((yield* report(id, 1, { _tag: "Rejected" })).next?.n, 2)
+        const over = { next: undefined, retry_at: null }
+        assert.deepStrictEqual(yield* report(id, 2, { _tag: "Succeeded" }), { ...over, outcome: { _tag: "Succeeded" } })
+        const left = yield* open("one", two)
+        yield* abandon(left.id)
+        const last = yield* open("one", plan)
+        assert.deepStrictEqual(yield* report(last.id, 1, { _tag: "Rejected" }), {
+          ...over,
+          outcome: { _tag: "Rejected" }
+        })
+        assert.deepStrictEqual(outcomes, ["Rejected", "Succeeded", "Abandoned", "Rejected"])
       })
     )
   )
@@ -105,10 +166,12 @@ describe("the routes that gateways drive over HTTP", () => {
         yield* Effect.yieldNow
         assert.instanceOf(yield* Effect.flip(report(id, 1, { _tag: "Succeeded" })), NotFound)
         assert.strictEqual(held(), 0)
-        const reported = yield* open("one", plan, (lost) => (giveUp = lost))
+        const two = Effect.succeed(planOf([1, 2].map(() => ({ provider: "azure", refused: false }))))
+        const reported = yield* open("one", two, (lost) => (giveUp = lost))
         yield* report(reported.id, 1, { _tag: "Rejected" })
         giveUp()
-        yield* report(reported.id, 1, { _tag: "Rejected" })
+        yield* Effect.yieldNow
+        yield* report(reported.id, 2, { _tag: "Rejected" })
       })
     )
   )

@@ -175,6 +175,7 @@ export const planOf = (keys: ReadonlyArray<Key>): PlannedRequest => ({
 export const fakeRouter = () => {
   const leased = new Set<Lease>()
   const reported = new Map<Lease, number>()
+  const outcomes: Array<Outcome["_tag"]> = []
   const state = { away: false, latch: Latch.makeUnsafe(true) }
   const lease = (_plan: PlannedRequest, step: OwnStep) =>
     state.latch.whenOpen(
@@ -208,13 +209,14 @@ export const fakeRouter = () => {
       replan: Effect.succeed,
       retryAt: () => Effect.succeed(null)
     }),
-    report: (made) =>
+    report: (made, { _tag }) =>
       Effect.sync(() => {
+        outcomes.push(_tag)
         assert.isTrue(leased.has(made), "an attempt is reported while its lease lasts")
         reported.set(made, (reported.get(made) ?? 0) + 1)
       })
   })
-  return { layer, leased, reported, state }
+  return { layer, leased, reported, outcomes, state }
 }
 
 const shown = (exit: Exit.Exit<RouteAnswer, { readonly _tag: string }>) => {

@@ -42,7 +42,7 @@ if (!wanted.every((start) => known.some((file) => file.startsWith(start)))) {
 const least = 90
 
 /** Laws of routing notice a mutant within a few cases, or not at all. */
-process.env["PROPERTY_RUNS"] ??= "200"
+process.env["PROPERTY_RUNS"] ??= "1000"
 process.env["MUTATION_ROOT"] = process.cwd()
 
 const counts = new Map<string, Record<string, number>>()

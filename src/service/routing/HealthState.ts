@@ -54,6 +54,7 @@ export const makeHealthState = () => {
   const known = new Map<string, Map<string, Reported>>()
   /** One lease at a time tries a key whose cooldown is over. Only this process knows. */
   const trials = new Map<string, { readonly lease: object; readonly began: number }>()
+  let changes = 0
 
   /** The trials that a lease is on, by what every read of a cooldown agrees on: its end is converted between clocks. */
   const trialsOf = (key: LeasedKey, health: Health): ReadonlyArray<string> =>
@@ -89,6 +90,7 @@ export const makeHealthState = () => {
       for (const [other, { cooldown }] of models) if (remembered(cooldown, now).strikes === 0) models.delete(other)
       if (models.size >= maxModels) return false
     }
+    changes += 1
     models.set(model, { cooldown, at: now })
     known.delete(credential)
     known.set(credential, models)
@@ -97,6 +99,8 @@ export const makeHealthState = () => {
   }
 
   return {
+    /** How often what is known has changed. */
+    changes: () => changes,
     healthOf: (key: LeasedKey, stored: Cooldowns, now: number): Health => ({
       whole: cooldownOf(key, stored, wholeKey, now),
       model: cooldownOf(key, stored, key.model, now)

@@ -17,6 +17,7 @@ import {
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import { timeLeft, withDeadline } from "../../port/Deadline.ts"
 import { type Holding, MemoryBudget } from "../../port/MemoryBudget.ts"
+import { keptPlans, restrictionsOf } from "./makePlanCache.ts"
 import { UnknownWorkspace } from "./RouterErrors.ts"
 
 /** The seal of a row whose key does not open, by the error. */
@@ -35,6 +36,8 @@ export interface Snapshot extends Pick<PoolState, "version" | "health"> {
   /** In the order in which they are tried. */
   readonly pool: ReadonlyArray<Member>
   readonly byId: ReadonlyMap<CredentialId, Member>
+  readonly isVerified: boolean
+  readonly restricts: ReturnType<typeof restrictionsOf>
   /** When reading its credentials began, and when their seals were checked. */
   readonly read_at: number
   readonly checked_at: number
@@ -63,8 +66,8 @@ const unverifiedKept = 1000
 const isVerified = ({ seal }: Member) => seal === "verified" || seal === "unverified"
 
 /** A key store that hangs delays the check of seals, so that counts from its end. */
-const isUsable = ({ checked_at, pool, read_at }: Snapshot, now: number): boolean =>
-  now < read_at + longestKept && (now < checked_at + unverifiedKept || pool.every(isVerified))
+const isUsable = ({ checked_at, isVerified, read_at }: Snapshot, now: number): boolean =>
+  now < read_at + longestKept && (isVerified || now < checked_at + unverifiedKept)
 
 /** How long a plan outside of a request waits for a pool, in milliseconds. */
 const longestWait = 30_000
@@ -80,8 +83,9 @@ const checkedAtOnce = 16
 /** How long checking the seals of a pool may take. Rows that are not checked by then count as unavailable. */
 const inTime = withDeadline(Duration.seconds(3))
 
-/** How many bytes a pool takes in memory, about: text takes two bytes a character or one, and a row has about forty objects. */
-const weightOf = ({ bytes, members }: Pick<PoolState, "bytes" | "members">) => 2 * bytes + 3000 * members + 1000
+/** How many bytes a pool takes in memory, about: text takes two bytes a character or one, and a row has about forty objects, and four in each plan. */
+const weightOf = ({ bytes, members }: Pick<PoolState, "bytes" | "members">) =>
+  2 * bytes + (3000 + 250 * keptPlans) * members + 1000
 
 /** Reading takes this many times what the pool takes then: rows arrive as bytes and are read as text. */
 const whileReading = 2
@@ -173,6 +177,8 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
       health: stored.health,
       pool: checkedPool,
       byId: new Map(checkedPool.map((member) => [member.credential.id, member])),
+      isVerified: checkedPool.every(isVerified),
+      restricts: restrictionsOf(checkedPool),
       read_at: stored.rows === undefined && known !== undefined ? known.read_at : validated.at,
       checked_at: monotonicMillis(clock),
       validated

@@ -14,6 +14,7 @@ import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import type { Parkings } from "../../port/Parkings.ts"
 import { Lease } from "./Lease.ts"
 import { makeHealthLedger } from "./makeHealthLedger.ts"
+import { makePlanCache } from "./makePlanCache.ts"
 import { makeUseLedger } from "./makeUseLedger.ts"
 import type { Freshness, PlannedRequest } from "./PlannedRequest.ts"
 import { Pools, sealStatusByError, type Snapshot } from "./Pools.ts"
@@ -36,6 +37,7 @@ const make = Effect.gen(function* () {
   const metered = yield* makeRouterMeter
   const ledger = yield* makeHealthLedger(metered.parked)
   const uses = yield* makeUseLedger
+  const keptOr = makePlanCache(ledger.changes)
   /** The health of its key under which each lease was made. */
   const made = new WeakMap<Lease, Health>()
 
@@ -59,10 +61,12 @@ const make = Effect.gen(function* () {
       Effect.clockWith((clock) => {
         const now = momentOf(clock)
         const request = { ...asked, workspace_id }
-        const plan = planFor(
-          request,
-          (provider) => snapshots[providers.indexOf(provider)]?.pool ?? [],
-          (pooled) => availabilityOf(healthOf(request, pooled, now.monotonic), pooled.leaked, now)
+        const plan = keptOr(request, snapshots, now, () =>
+          planFor(
+            request,
+            (provider) => snapshots[providers.indexOf(provider)]?.pool ?? [],
+            (pooled) => availabilityOf(healthOf(request, pooled, now.monotonic), pooled.leaked, now)
+          )
         )
         return Effect.succeed<PlannedRequest>({ ...plan, request, freshness })
       })

@@ -61,6 +61,8 @@ export const makeWalk =
     const mayServe = new Set<Provider>()
     let plan = first
     let steps = plan.steps
+    /** The place of the next step. Copies without the steps before it would make a walk through a large pool quadratic. */
+    let at = 0
 
     const isPassedOver = ({ _tag, provider }: Step) =>
       (failures.get(provider) ?? 0) >= maxFailures || (_tag === "Shared" && mayServe.has(provider))
@@ -74,7 +76,7 @@ export const makeWalk =
 
     const pass = (step: Step) => {
       done.add(keyOf(step))
-      steps = steps.slice(1)
+      at += 1
     }
 
     /** Nothing is noted if planning again fails: the step is tried again then. */
@@ -87,6 +89,7 @@ export const makeWalk =
           note()
           plan = newer
           steps = plan.steps.filter((one) => !done.has(keyOf(one)))
+          at = 0
         })
       }
       return Effect.sync(() => {
@@ -97,8 +100,8 @@ export const makeWalk =
     }
 
     const next: Walk["next"] = Effect.suspend(() => {
-      steps = steps.filter((one) => !isPassedOver(one))
-      const [step] = steps
+      let step = steps[at]
+      while (step !== undefined && isPassedOver(step)) step = steps[(at += 1)]
       if (step === undefined) return Effect.succeed(undefined)
       return Effect.matchEffect(opened(step), {
         onSuccess: (lease) => {

@@ -119,6 +119,11 @@ const program = Effect.fnUntraced(function* ({ client, postmaster, url }: Bed) {
     yield* report("validated plan and lease, 64 at a time, 10 keys a pool", 64, "now", true)
     yield* fill(10, 100)
     yield* report("validated plan and lease, 64 at a time, 100 keys a pool", 64, "now", true)
+    // As many pools as the budget for memory holds.
+    requests.splice(16)
+    providers.splice(16)
+    yield* fill(100, 1_000)
+    yield* report("validated plan and lease, 64 at a time, 1,000 keys a pool", 64, "now", true)
   })
   yield* Effect.provide(
     measured,

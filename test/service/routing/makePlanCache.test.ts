@@ -1,0 +1,118 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Arbitrary, DateTime, Effect, Exit } from "effect"
+import { AccountId, WorkspaceId } from "../../../src/domain/Identifiers.ts"
+import { availabilityOf } from "../../../src/domain/routing/Health.ts"
+import type { Plan } from "../../../src/domain/routing/Plan.ts"
+import { planFor } from "../../../src/domain/routing/planFor.ts"
+import { type PooledCredential, poolOf } from "../../../src/domain/routing/Pool.ts"
+import { makeHealthState } from "../../../src/service/routing/HealthState.ts"
+import { makePlanCache, restrictionsOf } from "../../../src/service/routing/makePlanCache.ts"
+import { type Edit, plantedUrl } from "../../domain/routing/plantedIn.ts"
+import { plainCredential } from "../../support/database/plainCredential.ts"
+import { elementOf, integer } from "../../support/memory/arbitraries.ts"
+import { requestOf } from "../../support/service/planning.ts"
+
+const account_id = AccountId.make("00000000-0000-7000-8000-00000000000a")
+const workspace_id = WorkspaceId.make("00000000-0000-7000-8000-00000000000b")
+const members = 20
+
+/** A pool whose first credential may be disabled, and tell models, keys or users apart. */
+const snapshotOf = (change: object) => {
+  const pool = poolOf(
+    Array.from({ length: members }, (_, n) => ({
+      credential: {
+        ...plainCredential(workspace_id, `00000000-0000-7000-9000-${String(n).padStart(12, "0")}`),
+        ...{ provider: "azure" as const, created_at: DateTime.makeUnsafe(0), sort_order: n },
+        ...(n === 0 ? change : {})
+      },
+      ...{ key_version: 1, leaked: false, row: "1", seal: "verified" as const, stored: new Map() }
+    }))
+  )
+  return { pool, restricts: restrictionsOf(pool) }
+}
+
+const hash = "a".repeat(64)
+const requests = [{}, { model: "b/model" }, { user_id: "one" }, { api_key_hash: hash }, { requires_zdr: true }]
+const anyAct = Arbitrary.all({
+  request: elementOf(requests),
+  /** What happens before it is planned. */
+  act: elementOf(["nothing", "nothing", "refusal", "wait", "change"] as const),
+  member: integer(0, 1),
+  millis: elementOf([1, 4_999, 5_000, 3_600_000]),
+  change: elementOf([
+    {},
+    { disabled: true },
+    { allowed_models: ["b/model"] },
+    { allowed_user_ids: ["one"] },
+    { allowed_api_key_hashes: [hash] }
+  ])
+})
+const anyActs = Arbitrary.array(anyAct, { minLength: 1, maxLength: 20 })
+type Acts = ReadonlyArray<typeof anyAct extends Arbitrary.Arbitrary<infer A> ? A : never>
+
+/** Plans after each act, and compares with a plan that is made anew. Answers how many were made. */
+const run = (make: typeof makePlanCache, acts: Acts) => {
+  const health = makeHealthState()
+  const keptOr = make(health.changes)
+  let now = 0
+  let snapshot = snapshotOf({})
+  let made = 0
+  for (const { act, change, member, millis, request } of acts) {
+    const asked = requestOf({ account_id, workspace_id }, request)
+    const keyOf = ({ credential, key_version }: PooledCredential) => ({
+      ...{ account_id, credential_id: credential.id, key_version, model: asked.model }
+    })
+    if (act === "change") snapshot = snapshotOf(change)
+    if (act === "wait") now += millis
+    if (act === "refusal") {
+      const one = snapshot.pool[member] ?? assert.fail("no member")
+      const at = health.healthOf(keyOf(one), one.stored, now)
+      health.report(keyOf(one), at, { _tag: "RateLimited", retry_after: null }, now)
+    }
+    const moment = { monotonic: now, wall: 1e12 + now }
+    const plan = (): Plan => {
+      const isFree = (one: PooledCredential) =>
+        availabilityOf(health.healthOf(keyOf(one), one.stored, now), one.leaked, moment)
+      return planFor(asked, () => snapshot.pool, isFree)
+    }
+    const count = () => {
+      made += 1
+      return plan()
+    }
+    assert.deepStrictEqual(keptOr(asked, [snapshot], moment, count), plan())
+  }
+  return made
+}
+
+describe("plans of large pools that are kept", () => {
+  it.effect.prop(
+    "are those that would be made, whatever changes meanwhile",
+    [anyActs],
+    ([acts]) => Effect.sync(() => void run(makePlanCache, acts)),
+    { arbitrary: { runs: 200 } }
+  )
+
+  it("are made once while nothing changes", () => {
+    const same = { ...{ request: {}, member: 0, millis: 1, change: {} }, act: "nothing" } as const
+    assert.strictEqual(run(makePlanCache, Array<typeof same>(10).fill(same)), 1)
+  })
+
+  const faults: ReadonlyArray<readonly [fault: string, ...edit: Edit]> = [
+    ["what is learned of a key does not count", "kept?.change === changes()", "kept !== undefined"],
+    ["the end of a cooldown does not count", "now.monotonic < kept.until", "true"],
+    ["a key on trial does not count", "step.on_trial", "false"],
+    ["another user has the same plan", "restricts.users", "false"],
+    ["another key has the same plan", "restricts.apiKeys", "false"],
+    ["another model has the same plan", "[model, key,", "[key,"]
+  ]
+  const samples = Effect.runSync(Arbitrary.sampleEffect(anyActs, { count: 300, seed: "planted" }))
+  it.effect.each(faults)("would not be if %s (control)", ([, ...edit]) =>
+    Effect.gen(function* () {
+      const url = plantedUrl("../../service/routing/makePlanCache.ts", [edit])
+      const planted = yield* Effect.promise(() => import(url) as Promise<{ makePlanCache: typeof makePlanCache }>)
+      const isFound = (acts: Acts) =>
+        Exit.isFailure(Effect.runSyncExit(Effect.sync(() => run(planted.makePlanCache, acts))))
+      assert.isTrue(samples.some(isFound))
+    })
+  )
+})

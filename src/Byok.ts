@@ -11,6 +11,8 @@ import { queueLimits, QueueLimits } from "./port/FairQueue.ts"
 import { Accounts } from "./service/accounts/Accounts.ts"
 import * as Checkpointing from "./service/audit/Checkpointing.ts"
 import * as Events from "./service/audit/Events.ts"
+import * as Webhook from "./service/audit/Webhook.ts"
+import * as WebhookLive from "./wiring/WebhookLive.ts"
 import * as Credentials from "./service/credentials/Credentials.ts"
 import * as Explanations from "./service/routing/Explanations.ts"
 import { Links } from "./service/links/Links.ts"
@@ -33,7 +35,7 @@ export const layerWith = (settings: Settings) =>
     ReadinessLive.layer,
     KeyringLive.presence,
     Checkpointing.layer,
-    Events.layer,
+    Layer.provideMerge(Webhook.layer, Layer.merge(Events.layer, WebhookLive.layer(settings))),
     IdempotencyRecordExpiry.layer
   ).pipe(
     Layer.provideMerge(LinkKeysLive.layer),

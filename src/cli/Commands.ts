@@ -12,6 +12,7 @@ import { leakCommand } from "./LeakCommand.ts"
 import { linkCommand } from "./LinkCommand.ts"
 import { migrateCommand } from "./MigrateCommand.ts"
 import { root } from "./Arguments.ts"
+import { webhookCommand } from "./WebhookCommand.ts"
 import { workspaceCommand } from "./WorkspaceCommand.ts"
 
 const serveCommand = Command.make("serve", {}, () =>
@@ -30,6 +31,7 @@ export const byok = root.pipe(
     leakCommand,
     explainCommand,
     auditCommand,
+    webhookCommand,
     migrateCommand
   ])
 )

@@ -88,6 +88,12 @@ export const families = {
     "{entry}",
     "Audit entries that no checkpoint covers yet, counted as far as 10001."
   ),
+  "byok.webhook.waiting_entries": gauge(
+    "{entry}",
+    "Audit entries whose events the webhook has not taken yet, counted as far as 10001."
+  ),
+  "byok.webhook.lag": gauge("s", "For how long the oldest of them has waited."),
+  "byok.webhook.deliveries": counter("{delivery}", "Events posted to the webhook.", ["result"]),
   "byok.ready": gauge("1", "1 if the service is ready, else 0."),
   "byok.router.plans": counter("{plan}", "Plans made for routers.", ["result"]),
   "byok.router.leases": counter("{lease}", "Keys leased to routers, and leases refused.", ["result"]),

@@ -32,6 +32,7 @@ export const servingRights: Rights = {
   keks: ["SELECT", "INSERT", "UPDATE"],
   pools: ["SELECT", "INSERT", "UPDATE"],
   credential_use: ["SELECT", "INSERT", "UPDATE"],
+  event_cursors: ["SELECT", "INSERT", "UPDATE"],
   keyring_instances: ["SELECT", "INSERT", "UPDATE", "DELETE"],
   links: ["SELECT", "INSERT", "UPDATE", "DELETE"],
   credentials: ["SELECT", "INSERT", "UPDATE", "DELETE"],

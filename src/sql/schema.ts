@@ -196,6 +196,17 @@ export const schema: ReadonlyArray<string> = [
   `CREATE INDEX audit_entries_credential ON audit_entries (account_id, (events -> 0 ->> 'credential_id'), seq)
     WHERE events -> 0 ->> 'credential_id' IS NOT NULL`,
 
+  // How far events were delivered: all up to `seq`, and the first `done` of the entry after it.
+  `CREATE TABLE event_cursors (
+    id integer PRIMARY KEY CHECK (id = 1),
+    seq bigint NOT NULL,
+    done integer NOT NULL DEFAULT 0 CHECK (done >= 0),
+    holder uuid,
+    held_until timestamptz(3),
+    failures integer NOT NULL DEFAULT 0 CHECK (failures >= 0),
+    retry_at timestamptz(3)
+  )`,
+
   // `digests` holds the 8 bytes of `seq` and the SHA-256 of every entry that a checkpoint covers.
   `CREATE TABLE audit_checkpoints (
     number bigint PRIMARY KEY,

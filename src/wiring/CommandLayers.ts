@@ -20,6 +20,7 @@ import * as KeyringLive from "./KeyringLive.ts"
 import * as Persistence from "./Persistence.ts"
 import { publicUrlOf, readSettings, type Settings } from "./Settings.ts"
 import { erasingRights, type Rights } from "../sql/inspectSession.ts"
+import * as WebhookLive from "./WebhookLive.ts"
 import * as TelemetryLive from "./TelemetryLive.ts"
 
 export { KeyringEditor } from "../crypto/keyring/KeyringEditor.ts"
@@ -47,6 +48,9 @@ export const unsealed = fromSettings((settings) =>
 )
 
 export const erasure = fromSettings((settings) => Layer.provide(Accounts.layer, stores(settings, erasingRights)))
+
+/** Where events are posted. It needs no database. */
+export const webhookEndpoint = fromSettings(WebhookLive.layer)
 
 const withKeys = (settings: Settings) => KeyEncryptionLive.withStores(settings, "command")
 

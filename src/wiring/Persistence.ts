@@ -7,6 +7,7 @@ import type { Settings } from "./Settings.ts"
 import * as AccountRepositoryLive from "../sql/accounts/AccountRepositoryLive.ts"
 import * as ApiKeysLive from "../sql/accounts/ApiKeysLive.ts"
 import * as AuditLogLive from "../sql/audit/AuditLogLive.ts"
+import * as EventCursorLive from "../sql/audit/EventCursorLive.ts"
 import * as CredentialPoolsLive from "../sql/routing/CredentialPoolsLive.ts"
 import * as CredentialRepositoryLive from "../sql/credentials/CredentialRepositoryLive.ts"
 import * as CredentialUseLive from "../sql/routing/CredentialUseLive.ts"
@@ -167,6 +168,7 @@ const repositories = Layer.mergeAll(
   AccountRepositoryLive.layer,
   ApiKeysLive.layer,
   AuditLogLive.layer,
+  EventCursorLive.layer,
   CredentialPoolsLive.layer,
   CredentialRepositoryLive.layer,
   CredentialUseLive.layer,

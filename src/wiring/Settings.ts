@@ -77,6 +77,15 @@ const management = Effect.gen(function* () {
   return Option.map(yield* setting("BYOK_MANAGEMENT_PORT", whole(0, 65535)), (port) => ({ host, port }))
 })
 
+const webhook = Effect.gen(function* () {
+  const url = yield* setting("BYOK_WEBHOOK_URL", httpUrl)
+  const secretFile = yield* setting("BYOK_WEBHOOK_SECRET_FILE", text)
+  if (Option.isSome(url) !== Option.isSome(secretFile)) {
+    return yield* refuse("BYOK_WEBHOOK_URL and BYOK_WEBHOOK_SECRET_FILE must be set together.")
+  }
+  return Option.all({ url, secretFile })
+})
+
 const database = Effect.all({
   poolSize: settingOr("DATABASE_POOL_SIZE", whole(1, 1000), 10),
   connectTimeout: duration("DATABASE_CONNECT_TIMEOUT", "1 second"),
@@ -143,6 +152,8 @@ const table = Effect.all({
   metricsInterval: Effect.map(settingOr("OTEL_METRIC_EXPORT_INTERVAL", whole(1, 9_999_999), 60_000), Duration.millis),
   /** Where operators reach metrics, details of health and the reload of the keyring; none for nowhere. */
   management,
+  /** Where events are posted, and the file with the secrets that sign them; none for nowhere. */
+  webhook,
   /** The Unix socket for gateways in any language; none for nowhere. */
   gatewaySocket: setting("BYOK_GATEWAY_SOCKET", text)
 })

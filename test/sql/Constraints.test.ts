@@ -59,6 +59,7 @@ const good: Record<string, Row> = {
   },
   pools: { account_id: id(1), workspace_id: id(11), provider: "cohere" },
   audit_entries: { seq: 9, at: created_at, operation: id(9), events: "[]" },
+  event_cursors: { id: 1, seq: 9 },
   audit_checkpoints: { number: 9, last_seq: 9, digests: Buffer.alloc(40), hash: Buffer.alloc(32) },
   credentials: {
     ...plainCredential(WorkspaceId.make(id(11)), id(9)),
@@ -212,6 +213,12 @@ const constraints: Record<string, Record<string, Cases>> = {
   audit_entries: {
     audit_entries_pkey: values("seq", [1], [2]),
     audit_entries_operation: values("operation", [id(1)], [id(2), null])
+  },
+  event_cursors: {
+    event_cursors_id_check: values("id", [0, 2], [1]),
+    event_cursors_done_check: values("done", [-1], [0]),
+    event_cursors_failures_check: values("failures", [-1], [0]),
+    event_cursors_pkey: { refused: [], accepted: [{}] }
   },
   audit_checkpoints: {
     audit_checkpoints_pkey: values("number", [1], [2]),

@@ -35,6 +35,7 @@ describe("migrate", () => {
         "credential_use",
         "credentials",
         "effect_sql_migrations",
+        "event_cursors",
         "idempotency_records",
         "keks",
         "keyring_instances",

@@ -86,6 +86,7 @@ const defaults: Plain = {
   "otlp.sampling": { ratio: 1, parentDecides: true },
   metricsInterval: 60_000,
   management: null,
+  webhook: null,
   gatewaySocket: null
 }
 
@@ -314,6 +315,8 @@ describe("settings", () => {
     [{ DATABASE_DEADLINE: "2500 millis" }, "DATABASE_DEADLINE must be longer than DATABASE_STATEMENT_TIMEOUT."],
     [{ DATABASE_STATEMENT_TIMEOUT: "5 seconds" }, "DATABASE_DEADLINE must be longer than DATABASE_STATEMENT_TIMEOUT."],
     [{ BYOK_KEYRING: "a", BYOK_KEYRING_FILE: "b" }, "BYOK_KEYRING and BYOK_KEYRING_FILE must not both be set."],
+    [{ BYOK_WEBHOOK_URL: "https://a" }, "BYOK_WEBHOOK_URL and BYOK_WEBHOOK_SECRET_FILE must be set together."],
+    [{ BYOK_WEBHOOK_SECRET_FILE: "a" }, "BYOK_WEBHOOK_URL and BYOK_WEBHOOK_SECRET_FILE must be set together."],
     [{ TLS_CERT_FILE: "a" }, "TLS_CERT_FILE and TLS_KEY_FILE must be set together."],
     [{ TLS_KEY_FILE: "a", TLS_CERT_FILE: "" }, "TLS_CERT_FILE and TLS_KEY_FILE must be set together."],
     [{ BYOK_MANAGEMENT_PORT: "3000" }, "BYOK_MANAGEMENT_PORT and PORT must be different."],
@@ -409,7 +412,15 @@ describe("settings", () => {
     })
     assert.sameMembers(
       Object.keys(table).flatMap((names) => names.split(/, | or /)),
-      [...Object.keys(settings), "TLS_CERT_FILE", "TLS_KEY_FILE", "LOG_LEVEL", "LOG_FORMAT"]
+      [
+        ...Object.keys(settings),
+        "TLS_CERT_FILE",
+        "TLS_KEY_FILE",
+        "BYOK_WEBHOOK_URL",
+        "BYOK_WEBHOOK_SECRET_FILE",
+        "LOG_LEVEL",
+        "LOG_FORMAT"
+      ]
     )
   })
 })

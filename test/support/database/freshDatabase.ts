@@ -66,6 +66,7 @@ export const settingsFor = (url: string, keyring = generateKeyring(new Date())):
   ...serverSettings,
   tls: Option.none(),
   publicUrl: Option.none(),
+  webhook: Option.none(),
   drainDelay: Duration.zero,
   memoryBudget: 192 * 1024 * 1024,
   poolLimits: { credentials: 1_000_000, bytes: 1_073_741_824 },

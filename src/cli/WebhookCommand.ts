@@ -1,0 +1,37 @@
+import { randomUUID } from "node:crypto"
+import { DateTime, Effect, Option } from "effect"
+import { Command } from "effect/cli"
+import { EventCursor } from "../port/EventCursor.ts"
+import { post, wasTaken, WebhookEndpoint } from "../service/audit/Webhook.ts"
+import * as CommandLayers from "../wiring/CommandLayers.ts"
+import { operatorOn } from "./asOperator.ts"
+import { CommandFailed, print } from "./Output.ts"
+
+const test = Command.make("test", {}, () =>
+  Effect.gen(function* () {
+    const endpoint = yield* Effect.provide(WebhookEndpoint, CommandLayers.webhookEndpoint)
+    if (Option.isNone(endpoint)) return yield* new CommandFailed({ message: "BYOK_WEBHOOK_URL is not set." })
+    const id = `test_${randomUUID()}`
+    const timestamp = DateTime.formatIso(yield* DateTime.now)
+    const status = yield* post(endpoint.value, { id, type: "webhook.test", timestamp, data: {} })
+    if (!wasTaken(status)) {
+      const answer = status === undefined ? "did not answer in 10 seconds" : `answered ${status}`
+      return yield* new CommandFailed({ message: `The endpoint ${answer}.` })
+    }
+    yield* print({ id, status: status ?? null })
+  })
+).pipe(Command.withDescription("Post a message webhook.test to BYOK_WEBHOOK_URL, once"))
+
+const status = Command.make("status", {}, () =>
+  Effect.gen(function* () {
+    const state = yield* operatorOn(EventCursor, CommandLayers.unsealed)(({ state }) => state)
+    if (Option.isNone(state)) return yield* new CommandFailed({ message: "No instance has delivered events yet." })
+    const { isDue: _isDue, lag, pause, ...shown } = state.value
+    yield* print({ ...shown, lag_seconds: Math.round(lag), pause_seconds: Math.ceil(pause) })
+  })
+).pipe(Command.withDescription("Show how far events were delivered, and what waits"))
+
+export const webhookCommand = Command.make("webhook").pipe(
+  Command.withDescription("Events that are posted to BYOK_WEBHOOK_URL"),
+  Command.withSubcommands([test, status])
+)

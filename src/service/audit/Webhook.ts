@@ -1,0 +1,124 @@
+import { createHmac, randomUUID } from "node:crypto"
+import { Context, Effect, Exit, Layer, Option, Redacted } from "effect"
+import { EventCursor } from "../../port/EventCursor.ts"
+import { Events, type FeedEvent } from "../../port/Events.ts"
+import { makeMeter } from "../../port/Meter.ts"
+import { repeatInBackground } from "../repeatInBackground.ts"
+
+/** Where events are posted, and the secrets that sign them: several while they are changed. */
+export interface Endpoint {
+  readonly url: URL
+  readonly secrets: ReadonlyArray<Redacted.Redacted<Uint8Array>>
+}
+
+/** None if nobody is told. */
+export const WebhookEndpoint = Context.Reference<Option.Option<Endpoint>>("byok/WebhookEndpoint", {
+  defaultValue: () => Option.none()
+})
+
+interface Message {
+  readonly id: string
+  readonly type: string
+  readonly timestamp: string
+  readonly data: object
+}
+
+/** How long an endpoint may take to answer, in milliseconds. */
+const timeout = 10_000
+
+/** How many entries are read at a time. */
+const page = 100
+
+/** The headers of a message as Standard Webhooks has them; `now` is in seconds since 1970. */
+export const signedHeaders = ({ secrets }: Pick<Endpoint, "secrets">, id: string, now: number, body: string) => ({
+  "content-type": "application/json",
+  "webhook-id": id,
+  "webhook-timestamp": String(now),
+  "webhook-signature": secrets
+    .map((secret) => createHmac("sha256", Redacted.value(secret)).update(`${id}.${now}.${body}`).digest("base64"))
+    .map((signature) => `v1,${signature}`)
+    .join(" ")
+})
+
+/** Posts a message once. Returns the status of the answer; none if there was none in time. A redirect is not followed. */
+export const post = (endpoint: Endpoint, { id, ...message }: Message) =>
+  Effect.promise(async (signal) => {
+    const body = JSON.stringify(message)
+    const headers = signedHeaders(endpoint, id, Math.floor(Date.now() / 1000), body)
+    try {
+      const answer = await fetch(endpoint.url, {
+        ...{ method: "POST", redirect: "manual", headers, body },
+        signal: AbortSignal.any([signal, AbortSignal.timeout(timeout)])
+      })
+      await answer.body?.cancel()
+      return answer.status
+    } catch {
+      return undefined
+    }
+  })
+
+export const wasTaken = (status?: number): boolean => status !== undefined && status >= 200 && status < 300
+
+const messageOf = ({ action: type, at: timestamp, id, ...data }: FeedEvent): Message => ({
+  id,
+  type,
+  timestamp,
+  data: { id, ...data }
+})
+
+/**
+ * Posts every event to the endpoint, in order, until the service stops. Invariant: the cursor moves only after the answer,
+ * so each event is delivered at least once and none is passed over; what one holder posts is in order.
+ */
+const deliver = Effect.fnUntraced(function* (endpoint: Endpoint) {
+  const cursor = yield* EventCursor
+  const { next } = yield* Events
+  const { counter, gauge } = yield* makeMeter
+  const holder = randomUUID()
+  const counted = {
+    taken: counter("byok.webhook.deliveries", { result: "taken" }),
+    refused: counter("byok.webhook.deliveries", { result: "refused" })
+  }
+  let shown = { waiting: 0, lag: 0 }
+  gauge("byok.webhook.waiting_entries", {}, () => shown.waiting)
+  gauge("byok.webhook.lag", {}, () => shown.lag)
+
+  /** Posts what there is, as long as the endpoint takes it. Returns whether it refused something. */
+  const deliverFrom = Effect.fnUntraced(function* (from: { readonly after: number; readonly done: number }) {
+    let { after, done } = from
+    for (;;) {
+      const { events, last_seq } = yield* next(after, page)
+      if (last_seq === after) return false
+      for (const [index, event] of events.entries()) {
+        if (index < done) continue
+        const taken = wasTaken(yield* post(endpoint, messageOf(event)))
+        counted[taken ? "taken" : "refused"]()
+        if (!taken) return true
+        const isLast = events[index + 1]?.seq !== event.seq
+        const first = events.findIndex(({ seq }) => seq === event.seq)
+        const before = events[first - 1]?.seq ?? after
+        const to = isLast ? { after: event.seq, done: 0 } : { after: before, done: index - first + 1 }
+        if (!(yield* cursor.advance(holder, to))) return false
+      }
+      if (!(yield* cursor.advance(holder, { after: last_seq, done: 0 }))) return false
+      after = last_seq
+      done = 0
+    }
+  })
+
+  const attempt = Effect.gen(function* () {
+    const state = yield* cursor.state
+    if (Option.isSome(state)) shown = state.value
+    if (Option.isSome(state) && !state.value.isDue) return
+    const taken = yield* cursor.take(holder)
+    if (Option.isNone(taken)) return
+    yield* Effect.onExit(deliverFrom(taken.value), (exit) =>
+      Effect.ignore(cursor.free(holder, Exit.isSuccess(exit) && exit.value))
+    )
+  })
+  yield* repeatInBackground("1 second", attempt, "Events could not be delivered to the webhook")
+})
+
+export const layer = Layer.effectDiscard(
+  Effect.flatMap(WebhookEndpoint, Option.match({ onNone: () => Effect.void, onSome: (endpoint) => deliver(endpoint) }))
+)

@@ -1,0 +1,29 @@
+import { Effect, Layer, Option, Redacted } from "effect"
+import { readPrivateFile } from "../crypto/keyring/SecretFile.ts"
+import { type Endpoint, WebhookEndpoint } from "../service/audit/Webhook.ts"
+import { refuse, refuseAs } from "./Environment.ts"
+import type { Settings } from "./Settings.ts"
+
+const setting = "BYOK_WEBHOOK_SECRET_FILE"
+
+/** The secrets of a file: a line `whsec_` and 24 to 64 bytes in Base64 for each. */
+const secretsIn = (text: string) => {
+  const lines = text.split(/\r?\n/).filter((line) => line !== "")
+  const secrets = lines.map((line) => /^whsec_([A-Za-z0-9+/]+={0,2})$/.exec(line)?.[1] ?? "")
+  const bytes = secrets.map((secret) => Buffer.from(secret, "base64"))
+  return bytes.length > 0 && bytes.every(({ length }) => length >= 24 && length <= 64)
+    ? Effect.succeed(bytes.map((secret) => Redacted.make<Uint8Array>(secret)))
+    : refuse(`${setting} must have lines of whsec_ and 24 to 64 bytes in Base64.`)
+}
+
+/** The endpoint that the settings name, if any. */
+const endpointOf = ({ webhook }: Settings) =>
+  Option.match(webhook, {
+    onNone: () => Effect.succeed(Option.none<Endpoint>()),
+    onSome: ({ secretFile, url }) =>
+      Effect.map(Effect.flatMap(refuseAs(setting)(readPrivateFile(secretFile)), secretsIn), (secrets) =>
+        Option.some({ url, secrets })
+      )
+  })
+
+export const layer = (settings: Settings) => Layer.effect(WebhookEndpoint, endpointOf(settings))

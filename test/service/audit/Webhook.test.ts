@@ -1,0 +1,188 @@
+import { createServer, type IncomingHttpHeaders } from "node:http"
+import { assert, describe, it } from "@effect/vitest"
+import { Effect, Layer, Option, Redacted } from "effect"
+import { EventCursor } from "../../../src/port/EventCursor.ts"
+import * as Checkpointing from "../../../src/service/audit/Checkpointing.ts"
+import * as EventsLive from "../../../src/service/audit/Events.ts"
+import * as Webhook from "../../../src/service/audit/Webhook.ts"
+import { openStore, storesOn } from "../../support/database/stores.ts"
+import { eventually } from "../../support/process/eventually.ts"
+
+const secrets = [1, 2].map((byte) => Buffer.alloc(32, byte))
+
+/** What the endpoint answers to the requests in turn; it loses an answer by closing the connection. */
+type Answer = 200 | 204 | 302 | 500 | "lost"
+
+interface Received {
+  readonly headers: IncomingHttpHeaders
+  readonly body: string
+  readonly answer: Answer
+}
+
+const receiver = (answers: ReadonlyArray<Answer>) =>
+  Effect.gen(function* () {
+    const received: Array<Received> = []
+    const open = { now: 0, most: 0 }
+    const server = createServer((request, response) => {
+      open.now += 1
+      open.most = Math.max(open.most, open.now)
+      response.once("close", () => (open.now -= 1))
+      let body = ""
+      request.setEncoding("utf8").on("data", (part: string) => (body += part))
+      request.on("end", () => {
+        const answer = answers[received.length] ?? 200
+        received.push({ headers: request.headers, body, answer })
+        if (answer === "lost") return request.socket.destroy()
+        response.writeHead(answer, answer === 302 ? { location: "/elsewhere" } : {}).end("ignored")
+      })
+    })
+    yield* Effect.acquireRelease(
+      Effect.promise(() => new Promise((resolve) => server.listen(0, "127.0.0.1", () => resolve(undefined)))),
+      () => Effect.sync(() => server.close())
+    )
+    const address = server.address()
+    assert(address !== null && typeof address === "object")
+    return { url: new URL(`http://127.0.0.1:${address.port}/hook`), received, open }
+  })
+
+/** Checks a message as its receiver does, with another implementation than the one that signs. */
+const verify = (secret: Uint8Array<ArrayBuffer>, { body, headers }: Received) =>
+  Effect.promise(async () => {
+    const key = await crypto.subtle.importKey("raw", secret, { name: "HMAC", hash: "SHA-256" }, false, ["verify"])
+    const [id, time] = [String(headers["webhook-id"]), String(headers["webhook-timestamp"])]
+    if (Math.abs(Number(time) - Date.now() / 1000) > 300) return false
+    const signed = Buffer.from(`${id}.${time}.${body}`)
+    const signatures = String(headers["webhook-signature"]).split(" ")
+    const checked = signatures.map((one) =>
+      crypto.subtle.verify("HMAC", key, Buffer.from(one.slice(3), "base64"), signed)
+    )
+    return signatures.every((one) => one.startsWith("v1,")) && (await Promise.all(checked)).includes(true)
+  })
+
+const entries = 8
+
+/** Delivers events by two instances, without the pauses after failures, until all have been taken. */
+const deliver = (answers: ReadonlyArray<Answer>, moveOnFailure = false) =>
+  Effect.scoped(
+    Effect.gen(function* () {
+      const { ports, sql, url: database } = yield* openStore()
+      const { open, received, url } = yield* receiver(answers)
+      const endpoint = Layer.succeed(
+        Webhook.WebhookEndpoint,
+        Option.some({ url, secrets: secrets.map((secret) => Redacted.make<Uint8Array>(secret)) })
+      )
+      yield* sql`INSERT INTO event_cursors (id, seq) VALUES (1, (SELECT coalesce(max(seq), 0) FROM audit_entries))`
+      const skipping = Layer.effect(
+        EventCursor,
+        Effect.map(EventCursor, (cursor) => ({
+          ...cursor,
+          take: (holder: string) => Effect.tap(cursor.take(holder), () => (moveOnFailure ? skip : Effect.void))
+        }))
+      )
+      const skip = Effect.orDie(
+        sql`UPDATE event_cursors SET seq = seq + 1, done = 0 WHERE seq < (SELECT max(seq) FROM audit_entries)`
+      )
+      const written: Array<string> = []
+      for (const instance of [ports, yield* storesOn(database)]) {
+        const layers = Layer.merge(Webhook.layer, Checkpointing.layer).pipe(
+          Layer.provide(EventsLive.layer),
+          Layer.provide([endpoint, skipping])
+        )
+        yield* Effect.provide(Layer.build(Layer.fresh(layers)), instance)
+      }
+      for (let n = 0; n < entries; n++) {
+        const [row] = yield* sql<{ seq: number }>`
+          INSERT INTO audit_entries (events)
+          VALUES ('[{"action":"keyring.register","kek_id":"a"},{"action":"keyring.promote","kek_id":"a"}]'::json)
+          RETURNING seq::int AS seq`
+        written.push(`${row?.seq}.0`, `${row?.seq}.1`)
+      }
+      yield* eventually(
+        "everything is delivered",
+        Effect.gen(function* () {
+          yield* sql`UPDATE event_cursors SET retry_at = NULL`
+          return yield* sql`
+            SELECT 1 FROM event_cursors WHERE seq = (SELECT max(seq) FROM audit_entries) AND holder IS NULL`
+        }),
+        ({ length }) => length > 0
+      )
+      return { received, written, open }
+    })
+  )
+
+const idsOf = (received: ReadonlyArray<Received>) => received.map(({ headers }) => String(headers["webhook-id"]))
+const firsts = (ids: ReadonlyArray<string>) => Array.from(new Set(ids))
+
+describe("events that are posted (Standard Webhooks)", () => {
+  it.live(
+    "arrive each at least once, in order, signed by every secret, from one instance at a time; a lost answer or a refusal repeats one",
+    () =>
+      Effect.gen(function* () {
+        const { open, received, written } = yield* deliver([200, "lost", 204, 500, 302, 200, "lost"])
+        const ids = idsOf(received)
+        assert.deepStrictEqual(firsts(ids), written)
+        assert.lengthOf(ids, written.length + 4, "one repetition for each failure")
+        received.forEach(({ answer }, index) => {
+          if (answer !== 200 && answer !== 204) assert.strictEqual(ids[index + 1], ids[index])
+        })
+        assert.strictEqual(open.most, 1)
+        for (const one of received) {
+          for (const secret of secrets) assert.isTrue(yield* verify(secret, one))
+          assert.isFalse(yield* verify(Buffer.alloc(32, 3), one), "control")
+          assert.isFalse(yield* verify(Buffer.alloc(32, 1), { ...one, body: `${one.body} ` }), "control")
+          const { data, timestamp, type } = JSON.parse(one.body) as {
+            readonly data: object
+            readonly timestamp: string
+            readonly type: string
+          }
+          assert.match(type, /^keyring\.(register|promote)$/)
+          assert.match(timestamp, /^\d{4}-\d\d-\d\dT.*Z$/)
+          assert.deepInclude(data, { id: one.headers["webhook-id"], kek_id: "a" })
+        }
+      }),
+    60_000
+  )
+
+  it.live(
+    "a cursor that moves before the answer loses one (control)",
+    () =>
+      Effect.gen(function* () {
+        const { received, written } = yield* deliver([500, 500], true)
+        assert.isAtMost(firsts(idsOf(received)).length, written.length - 1)
+      }),
+    60_000
+  )
+})
+
+describe("the cursor of a subscriber", () => {
+  it.live(
+    "has one holder, whom only its steps or 30 seconds replace; each failure doubles the pause, up to 5 minutes",
+    () =>
+      Effect.gen(function* () {
+        const { ports, sql } = yield* openStore()
+        const cursor = yield* Effect.provide(EventCursor, ports)
+        const [one, other] = ["00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"]
+        assert.isTrue(Option.isNone(yield* cursor.state))
+        assert.deepStrictEqual(yield* cursor.take(one), Option.some({ after: 0, done: 0 }))
+        assert.isTrue(Option.isNone(yield* cursor.take(other)))
+        assert.isFalse(yield* cursor.advance(other, { after: 5, done: 0 }))
+        assert.isTrue(yield* cursor.advance(one, { after: 3, done: 1 }))
+        yield* sql`UPDATE event_cursors SET held_until = now() - interval '1 second'`
+        assert.deepStrictEqual(yield* cursor.take(other), Option.some({ after: 3, done: 1 }), "the holder was killed")
+        assert.isFalse(yield* cursor.advance(one, { after: 4, done: 0 }), "it was only slow")
+        const pauses: Array<number> = []
+        for (let n = 0; n < 11; n++) {
+          yield* cursor.free(other, true)
+          const { failures, pause } = Option.getOrThrow(yield* cursor.state)
+          assert.strictEqual(failures, n + 1)
+          pauses.push(Math.round(pause))
+          assert.isTrue(Option.isNone(yield* cursor.take(other)))
+          yield* sql`UPDATE event_cursors SET retry_at = NULL`
+          yield* cursor.take(other)
+        }
+        assert.deepStrictEqual(pauses, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300])
+        assert.isTrue(yield* cursor.advance(other, { after: 9, done: 0 }))
+        assert.strictEqual(Option.getOrThrow(yield* cursor.state).failures, 0)
+      })
+  )
+})

@@ -152,7 +152,10 @@ describe("the routes that gateways drive over HTTP", () => {
           ...over,
           outcome: { _tag: "Rejected" }
         })
-        assert.deepStrictEqual(outcomes, ["Rejected", "Succeeded", "Abandoned", "Rejected"])
+        const steps = [{ _tag: "Shared", provider: "azure" }] as const
+        const shared = yield* open("one", Effect.succeed({ ...planOf([]), steps }))
+        yield* report(shared.id, 1, { _tag: "Rejected" })
+        assert.deepStrictEqual(outcomes, ["Rejected", "Succeeded", "Abandoned", "Rejected"], "of leases alone")
       })
     )
   )

@@ -89,6 +89,30 @@ describe("what a process keeps of the health of keys", () => {
     assert.strictEqual(strikesOf("a/new", 60_000 + hour), 1)
   })
 
+  it("has one lease on trial for a key, model, epoch and number of strikes, for 30 seconds (Q24)", () => {
+    const { admit, giveBack } = state.makeHealthState()
+    const struck = (change: object = {}) => ({ ...free, model: { ...free.model, strikes: 1, ...change } })
+    const [key, lease, other] = [leasedKey("a/one"), {}, {}]
+    assert.isTrue(admit(key, struck(), lease, 0))
+    assert.isTrue(admit(leasedKey("a/two"), struck(), other, 0))
+    assert.isTrue(admit(leasedKey("a/one", 2), struck(), other, 0))
+    for (const change of [{ epoch: 1 }, { strikes: 2 }]) assert.isTrue(admit(key, struck(change), other, 0))
+    giveBack(key, struck(), other)
+    assert.isFalse(admit(key, struck(), other, 29_999))
+    assert.isTrue(admit(key, struck(), other, 30_000))
+    for (const _ of ["first", "again"]) giveBack(key, struck(), other)
+    assert.isTrue(admit(key, struck(), lease, 30_000))
+  })
+
+  it("tells which cooldowns a report has made longer", () => {
+    const { report } = state.makeHealthState()
+    const grown = (model: string) => report(leasedKey(model), free, { _tag: "Forbidden" }, 0).map((one) => one.model)
+    assert.deepStrictEqual(grown("a/0"), ["a/0"])
+    assert.deepStrictEqual(grown("a/0"), [])
+    for (let n = 1; n < 100; n += 1) grown(`a/${n}`)
+    assert.deepStrictEqual(grown("a/100"), [])
+  })
+
   it("is forgotten with the keys that nobody reports on any more", () => {
     const { healthOf, report } = state.makeHealthState()
     report(leasedKey("a/one"), free, { _tag: "Rejected" }, 0)

@@ -21,7 +21,8 @@ const areas = [
     database: true
   },
   {
-    tests: "test/sql/credentials/{makeWrite,ChangeRetry,InsertRetry,UpdateBatch}.test.ts",
+    tests:
+      "test/{sql/credentials/{makeWrite,ChangeRetry,InsertRetry,UpdateBatch},sql/links/*,port/CredentialRepositoryContract}.test.ts",
     sources: "src/sql/credentials/makeWrite.ts",
     database: true
   },

@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { DateTime, Effect, Fiber, Option } from "effect"
+import { Effect, Fiber } from "effect"
 import { CredentialId } from "../../../src/domain/Identifiers.ts"
 import type { CredentialUpdate } from "../../../src/port/CredentialRepository.ts"
 import { eventsIn } from "../../support/database/auditEntries.ts"
@@ -149,14 +149,3 @@ describe("a deletion", () => {
     })
   )
 })
-
-it.live("the deletion of an account whose last answer is lost is reported as done", () =>
-  Effect.gen(function* () {
-    const { accounts, proxy } = yield* openLossyStore
-    proxy.loseAnswer("COMMIT")
-    const erased = yield* accounts.eraseAccount(account_id, DateTime.makeUnsafe(0), 500)
-    assert.strictEqual(proxy.lost(), 1)
-    assert.deepStrictEqual(Option.getOrUndefined(erased), { credentials: 0, idempotency_records: 0, done: true })
-    assert.isTrue(Option.isNone(yield* accounts.eraseAccount(account_id, DateTime.makeUnsafe(0), 500)))
-  })
-)

@@ -75,4 +75,13 @@ describe("old idempotency records on PostgreSQL (SECURITY.md, Idempotency record
       assert.deepStrictEqual([yield* replayed("young"), yield* replayed("old")], [true, false])
     })
   )
+
+  it.live("are removed no more at a time than asked for", () =>
+    Effect.gen(function* () {
+      const { create, instance, sql } = yield* open
+      for (const key of ["one", "another"]) yield* create(key)
+      assert.strictEqual(yield* Context.get(instance, IdempotencyRecords).forget(Duration.zero, 1), 1)
+      assert.lengthOf(yield* sql`SELECT 1 FROM idempotency_records`, 1)
+    })
+  )
 })

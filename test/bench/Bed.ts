@@ -31,6 +31,8 @@ export interface Bed extends Postgres {
   readonly lean: boolean
   /** The ids of credentials that can be opened, unlike the seeded ones. */
   readonly updatable: Array<string>
+  /** For which credentials are created. */
+  readonly providers: ReadonlyArray<string>
   readonly client: Client
 }
 
@@ -145,7 +147,22 @@ export const makeBed = async (postgres: Postgres, database: string, credentials:
   const client = new Client({ host: postgres.socket, user, database })
   await client.connect()
   await seed(client, credentials, lean)
-  return { ...postgres, url, database, key, seeded: credentials, lean, updatable: [], client }
+  return { ...postgres, url, database, key, seeded: credentials, lean, updatable: [], providers: ["anthropic"], client }
+}
+
+/** Spreads the credentials of a database over the pools of some providers. */
+export const spread = async (bed: Bed, providers: ReadonlyArray<string>): Promise<Bed> => {
+  const each = bed.seeded / providers.length
+  await bed.client.query(
+    `INSERT INTO pools (account_id, workspace_id, provider, members, next_order)
+     SELECT $1, $2, provider, $3, $4 FROM unnest($5::text[]) AS provider ON CONFLICT DO NOTHING`,
+    [account_id, workspace_id, each, bed.seeded + 1, providers]
+  )
+  await bed.client.query("UPDATE credentials SET provider = ($1::text[])[1 + sort_order % cardinality($1)]", [
+    providers
+  ])
+  await bed.client.query("VACUUM FULL ANALYZE")
+  return { ...bed, providers }
 }
 
 /** A measurement, which has ended its own programs when it ends. */

@@ -25,7 +25,8 @@ it.live("without wrk the benchmark finds its own load generator, even in a folde
       connections: 1,
       seconds: 1,
       seeded: 1,
-      ids: []
+      ids: [],
+      providers: ["anthropic"]
     }
     const script = `
       import { put } from "./test/bench/Load.ts"

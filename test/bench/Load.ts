@@ -30,14 +30,16 @@ export interface Load {
   readonly seeded: number
   /** The credentials to update. */
   readonly ids: ReadonlyArray<string>
+  /** The providers to create for, in turn. */
+  readonly providers: ReadonlyArray<string>
 }
 
 /** A load on the database's account, at the address of one of its servers. */
 export const loadOn = (
-  { key, seeded, updatable }: Bed,
+  { key, providers, seeded, updatable }: Bed,
   url: string,
   given: Pick<Load, "connections" | "operation" | "seconds">
-): Load => ({ url, key, seeded, ids: updatable, ...given })
+): Load => ({ url, key, seeded, providers, ids: updatable, ...given })
 
 interface Request {
   readonly method: string
@@ -67,10 +69,13 @@ export const body = JSON.stringify({
 const models = (model: string) => JSON.stringify({ allowed_models: ["a/model", model] })
 
 /** What the clients send, in turn. Each update differs from the one before it of the same credential. */
-const requestsOf = ({ ids, operation, seeded }: Load): ReadonlyArray<Request> => {
+const requestsOf = ({ ids, operation, providers, seeded }: Load): ReadonlyArray<Request> => {
   switch (operation) {
     case "create":
-      return [{ method: "POST", path: "/api/v1/byok", body }]
+      return providers.map((provider) => ({
+        ...{ method: "POST", path: "/api/v1/byok" },
+        body: JSON.stringify({ ...(JSON.parse(body) as object), provider })
+      }))
     case "get":
       return Array.from({ length: 500 }, () => ({
         method: "GET",

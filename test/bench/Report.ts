@@ -80,19 +80,23 @@ export const gatewayTableOf = (cells: ReadonlyArray<Cell>, one: string, other: s
   return tableFrom(["Connections", ...cells.map(({ connections }) => String(connections))], rows)
 }
 
-/** CPU of node and PostgreSQL together per request, and its growth against the smallest table in the same rounds. */
-export const growthTableOf = (cells: ReadonlyArray<Cell>, smallest: string): string => {
+/** CPU of node and PostgreSQL together per request, and its growth against the first contender in the same rounds. */
+export const growthTableOf = (cells: ReadonlyArray<Cell>): string => {
   const cost = (one: Round) => one.nodeCpu + one.postgresCpu
-  const rows = cells.flatMap((cell) =>
-    Object.entries(cell.rounds).map(([size, rounds]) => {
-      const growth = rounds.map((one, index) => {
-        const base = cell.rounds[smallest]?.[index]
-        return base === undefined ? Number.NaN : cost(one) / cost(base)
-      })
-      return [`${cell.operation}, ${size} credentials`, round(medianOf(rounds.map(cost))), round(medianOf(growth), 2)]
+  const rows = cells.flatMap((cell) => {
+    const [smallest = []] = Object.values(cell.rounds)
+    return Object.entries(cell.rounds).map(([name, rounds]) => {
+      const growth = rounds.map((one, index) => cost(one) / cost(smallest[index] ?? one))
+      const errors = rounds.reduce((sum, one) => sum + one.errors, 0)
+      return [
+        `${cell.operation}, ${name}`,
+        round(medianOf(rounds.map(cost))),
+        round(medianOf(growth), 2),
+        String(errors)
+      ]
     })
-  )
-  return tableFrom(["", "CPU µs per request", "to the smallest"], rows)
+  })
+  return tableFrom(["", "CPU µs per request", "to the smallest", "errors"], rows)
 }
 
 /** The rungs of the ladder, from the server alone to the whole HTTP side, and each as a multiple of the router. */

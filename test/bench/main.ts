@@ -5,6 +5,7 @@ import type { AddressInfo } from "node:net"
 import { parseArgs } from "node:util"
 import { type Bed, makeBed, onPostgres } from "./Bed.ts"
 import { type Cell, measureCell } from "./Cell.ts"
+import { measureGrowth } from "./Growth.ts"
 import { inProcess } from "./InProcess.ts"
 import { generator, type Operation } from "./Load.ts"
 import { hasPgbench } from "./Pgbench.ts"
@@ -137,15 +138,8 @@ onPostgres(async (postgres) => {
     say(tableOf(levers, "byok"))
   }
 
-  const growth: Array<Cell> = []
-  if (!quick) {
-    const bySize: Array<Target> = []
-    for (const sized of beds) bySize.push(await startTarget({ ...service, name: String(sized.seeded) }, sized))
-    await warmUp(bySize)
-    growth.push(...(await measureAll(bySize, undefined, [64])))
-    say(growthTableOf(growth, String(smallest)))
-    open.push(...bySize)
-  }
+  const growth = quick ? [] : await measureGrowth(postgres, service, beds, { rounds, seconds })
+  if (!quick) say(growthTableOf(growth))
 
   const sealed = sealing(seconds)
   const inside = await inProcess(bed, keyring, seconds)

@@ -36,11 +36,13 @@ export const ownGateway = (program: Program): Gateway => ({
 
 const customers = 100
 const keysEach = 3
+/** Fewer customers where their pools are large: that many fit into the budget for memory. */
+const customersOfPools = 10
 
 const keyOf = (n: number) => `sk-${n}-0123456789-0123456789-0123456789-0123456789`
 
-/** Creates customers with three keys each for the service. */
-const fillService = (url: string) =>
+/** Creates customers with so many keys each for the service. */
+const fillService = (url: string, customers: number, keysEach: number) =>
   Effect.gen(function* () {
     const { create } = yield* Credentials
     const accounts = yield* Accounts
@@ -108,6 +110,32 @@ const stop = async (child: ChildProcess) => {
   await exited
 }
 
+interface Running extends Gateway {
+  readonly path: string
+  readonly child: ChildProcess
+}
+
+/** Starts gateways on sockets of their own, and stops them when they were used. */
+const withGateways = async <A>(
+  url: string,
+  gateways: ReadonlyArray<Gateway>,
+  secret: Buffer,
+  use: (running: ReadonlyArray<Running>) => Promise<A>
+): Promise<A> => {
+  const directory = mkdtempSync(join(tmpdir(), "byok-gateways-"))
+  const running: Array<Running> = []
+  for (const gateway of gateways) {
+    const path = join(directory, `${running.length}.sock`)
+    const sockets = { BYOK_GATEWAY_SOCKET: path, GATEWAY_SOCKET: path }
+    const variables = { DATABASE_URL: url, ...sockets, LEAN_KEY: secret.toString("base64") }
+    running.push({ ...gateway, path, child: await start(gateway.program, path, variables) })
+  }
+  const used = await use(running)
+  for (const { child } of running) await stop(child)
+  rmSync(directory, { recursive: true })
+  return used
+}
+
 /** Measures routed requests of gateways on Unix sockets, the service's beside the peer's. */
 export const measureGateways = async (
   postgres: Postgres,
@@ -119,37 +147,55 @@ export const measureGateways = async (
   }
 ): Promise<ReadonlyArray<Cell>> => {
   const bed = await makeBed(postgres, "gateway", 1, false)
-  const accounts = await Effect.runPromise(Effect.orDie(fillService(bed.url)))
+  const accounts = await Effect.runPromise(Effect.orDie(fillService(bed.url, customers, keysEach)))
   const secret = randomBytes(32)
   await fillPeer(bed, accounts, secret)
-  const directory = mkdtempSync(join(tmpdir(), "byok-gateways-"))
-  const running: Array<Gateway & { readonly path: string; readonly child: ChildProcess }> = []
-  for (const gateway of gateways) {
-    const path = join(directory, `${running.length}.sock`)
-    const variables = {
-      DATABASE_URL: bed.url,
-      BYOK_GATEWAY_SOCKET: path,
-      GATEWAY_SOCKET: path,
-      LEAN_KEY: secret.toString("base64")
+  const cells = await withGateways(bed.url, gateways, secret, async (running) => {
+    const contendersAt = (connections: number) =>
+      running.flatMap(({ child, path, ways }) =>
+        Object.entries(ways).map(([name, { rides }]): Contender => ({
+          ...{ name, postgres, pid: child.pid },
+          load: (seconds) => routeOver(path, accounts, { connections, rides, seconds })
+        }))
+      )
+    // Lets every contender compile its hot paths.
+    await inTurns(contendersAt(64), 1, 2)
+    const cells: Array<Cell> = []
+    for (const connections of given.connections) {
+      const rounds = await inTurns(contendersAt(connections), given.rounds, given.seconds)
+      cells.push({ operation: "route", connections, rounds })
     }
-    running.push({ ...gateway, path, child: await start(gateway.program, path, variables) })
-  }
-  const cells: Array<Cell> = []
-  const contendersAt = (connections: number) =>
-    running.flatMap(({ child, path, ways }) =>
-      Object.entries(ways).map(([name, { rides }]): Contender => ({
-        ...{ name, postgres, pid: child.pid },
-        load: (seconds) => routeOver(path, accounts, { connections, rides, seconds })
-      }))
-    )
-  // Lets every contender compile its hot paths.
-  await inTurns(contendersAt(64), 1, 2)
-  for (const connections of given.connections) {
-    const rounds = await inTurns(contendersAt(connections), given.rounds, given.seconds)
-    cells.push({ operation: "route", connections, rounds })
-  }
-  for (const { child } of running) await stop(child)
+    return cells
+  })
   await bed.client.end()
-  rmSync(directory, { recursive: true })
   return cells
+}
+
+/** Measures routed requests of customers with so many keys each. */
+export const measurePools = async (
+  postgres: Postgres,
+  program: Program,
+  sizes: ReadonlyArray<number>,
+  { rounds, seconds }: { readonly rounds: number; readonly seconds: number }
+): Promise<Cell> => {
+  const bed = await makeBed(postgres, "pools", 1, false)
+  const pools: Array<readonly [size: number, accounts: ReadonlyArray<string>]> = []
+  for (const size of sizes) {
+    pools.push([size, await Effect.runPromise(Effect.orDie(fillService(bed.url, customersOfPools, size)))])
+  }
+  const connections = 64
+  const seen = await withGateways(bed.url, [ownGateway(program)], randomBytes(32), (running) =>
+    inTurns(
+      running.flatMap(({ child, path }) =>
+        pools.map(([size, accounts]): Contender => ({
+          ...{ name: `${size} keys a pool`, postgres, pid: child.pid },
+          load: (seconds) => routeOver(path, accounts, { connections, rides: true, seconds })
+        }))
+      ),
+      rounds,
+      seconds
+    )
+  )
+  await bed.client.end()
+  return { operation: "route", connections, rounds: seen }
 }

@@ -49,9 +49,10 @@ const ListQuery = Schema.Struct({
   workspace_id: Schema.optionalKey(WorkspaceId),
   provider: Schema.optionalKey(GivenProvider),
   state: Schema.optionalKey(StoredState),
+  include: Schema.optionalKey(Schema.Literal("status").annotate({ message: "must be status, given once" })),
   q: Schema.optionalKey(Beginning)
 }).annotate({
-  messageUnexpectedKey: "only offset, limit, workspace_id, provider, state and q are parameters of list"
+  messageUnexpectedKey: "only offset, limit, workspace_id, provider, state, q and include are parameters of list"
 })
 
 const seq = integer(0, Number.MAX_SAFE_INTEGER)
@@ -75,6 +76,12 @@ const Order = Schema.Struct({
         message: "must name each credential once"
       })
     )
+})
+
+/** A credential, with its status if that was asked for. */
+const ListedCredential = Schema.Struct({
+  ...Credential.fields,
+  status: Schema.optionalKey(Schema.NullOr(CredentialStatus))
 })
 
 export const body = (description: string) => Schema.Struct({ data: Credential }).annotate({ description })
@@ -118,7 +125,7 @@ export const get = HttpApiEndpoint.get("get", "/byok/:id", {
 export const list = HttpApiEndpoint.get("list", "/byok", {
   query: ListQuery,
   success: Schema.Struct({
-    data: Schema.Array(Credential),
+    data: Schema.Array(ListedCredential),
     total_count: Schema.Int.annotate({ description: "How many credentials match, on this page and all others." })
   }).annotate({ description: "A page of credentials." }),
   error: [InvalidParams, ...refusals]

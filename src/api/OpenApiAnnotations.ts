@@ -116,6 +116,7 @@ const listed: Readonly<Record<string, { readonly description: string; readonly s
   before: { description: "Only events before this `seq`.", schema: seq },
   after: { description: "Only events after this `seq`, the oldest first.", schema: seq },
   state: { description: "Only credentials in this state, as `status` answers it." },
+  include: { description: "`status` adds the status of each credential; null if it was deleted meanwhile." },
   q: { description: "Only credentials whose name or label begins, or whose label ends, like this, in any case." }
 }
 

@@ -1,5 +1,6 @@
-import { DateTime } from "effect"
+import { DateTime, Schema } from "effect"
 import { type Credential, membersOf } from "../domain/Credential.ts"
+import { CredentialStatus } from "../domain/routing/CredentialStatus.ts"
 
 /** A credential as the contract's schema encodes it, without an interpretation of the schema for every answer. */
 const credentialJson = (credential: Credential) =>
@@ -7,5 +8,17 @@ const credentialJson = (credential: Credential) =>
 
 export const credentialBody = (credential: Credential): string => JSON.stringify({ data: credentialJson(credential) })
 
-export const credentialListBody = (credentials: ReadonlyArray<Credential>, total_count: number): string =>
-  JSON.stringify({ data: credentials.map(credentialJson), total_count })
+const encodeStatus = Schema.encodeUnknownSync(Schema.NullOr(CredentialStatus))
+
+export const credentialListBody = (
+  credentials: ReadonlyArray<Credential>,
+  total_count: number,
+  statuses?: ReadonlyArray<CredentialStatus | null>
+): string => {
+  const data = credentials.map((credential, index) =>
+    statuses === undefined
+      ? credentialJson(credential)
+      : { ...credentialJson(credential), status: encodeStatus(statuses[index]) }
+  )
+  return JSON.stringify({ data, total_count })
+}

@@ -93,7 +93,7 @@ type Sent<Given> = Given & { readonly request: HttpServerRequest.HttpServerReque
 /** The operations, for whoever is the `CurrentCaller`: they translate between the contract and the services, nothing else. */
 export const makeOperations = Effect.gen(function* () {
   const credentials = yield* Credentials
-  const { explain, status } = yield* Explanations
+  const { explain, status, statuses } = yield* Explanations
   const events = yield* Events
   const { reads, writes } = yield* RequestQueues
   const heldUntilSent = holdUntilSent(yield* MemoryBudget)
@@ -115,12 +115,17 @@ export const makeOperations = Effect.gen(function* () {
             headers: replayed ? { "idempotent-replayed": "true" } : {}
           })
       ),
-    list: ({ query, request }: Sent<{ readonly query: Partial<ListRequest> }>) => {
+    list: ({
+      query: { include, ...query },
+      request
+    }: Sent<{ readonly query: Partial<ListRequest> & { readonly include?: "status" } }>) => {
       const page = { offset: 0, limit: defaultLimit, ...query }
       const body = heldUntilSent(request, page.limit, (memory) =>
-        Effect.map(reading(credentials.list({ ...page, memory })), ({ credentials, total_count }) =>
-          credentialListBody(credentials, total_count)
-        )
+        Effect.gen(function* () {
+          const { credentials: listed, total_count } = yield* reading(credentials.list({ ...page, memory }))
+          const found = include === undefined ? undefined : yield* reading(statuses(listed))
+          return credentialListBody(listed, total_count, found)
+        })
       )
       return Effect.map(body, (text) => json(text))
     },

@@ -1,4 +1,4 @@
-import { Context, type Option } from "effect"
+import { Context } from "effect"
 import type { AccountId, CredentialId, OwnedCredential } from "../domain/Identifiers.ts"
 import type { LastUse } from "../domain/routing/LastUse.ts"
 import type { Answer } from "./DatabaseFailure.ts"
@@ -11,6 +11,9 @@ export class CredentialUse extends Context.Service<
   {
     /** Stores times that are later than the stored ones, so reports may repeat. Skips deleted credentials. */
     readonly store: (uses: ReadonlyArray<UsedCredential>) => Answer<void>
-    readonly find: (account_id: AccountId, credential_id: CredentialId) => Answer<Option.Option<LastUse>>
+    readonly find: (
+      account_id: AccountId,
+      ids: ReadonlyArray<CredentialId>
+    ) => Answer<ReadonlyMap<CredentialId, LastUse>>
   }
 >()("byok/CredentialUse") {}

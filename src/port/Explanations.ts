@@ -1,4 +1,5 @@
 import { Context } from "effect"
+import type { Credential } from "../domain/Credential.ts"
 import type { CurrentCaller } from "../domain/CurrentCaller.ts"
 import type { InvalidParams, NotFound } from "../domain/Errors.ts"
 import type { CredentialId } from "../domain/Identifiers.ts"
@@ -17,6 +18,10 @@ export class Explanations extends Context.Service<
     /** Fails with `InvalidParams` for a workspace that create would refuse (E19). */
     readonly explain: (request: PlanRequest) => Answer<Explanation, InvalidParams, CurrentCaller>
     readonly status: (id: CredentialId) => Answer<CredentialStatus, NotFound, CurrentCaller>
+    /** The statuses of credentials of one workspace that were just read; null for one that was deleted since. */
+    readonly statuses: (
+      listed: ReadonlyArray<Credential>
+    ) => Answer<ReadonlyArray<CredentialStatus | null>, never, CurrentCaller>
     /** Whether rows are verified; without a keyring explanations go by the columns. */
     readonly verifies: boolean
   }

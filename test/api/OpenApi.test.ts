@@ -175,6 +175,7 @@ layerLive(TestService.layer)("/openapi.json", (it) => {
         ["workspace_id", "query", false, "string", undefined, undefined, undefined],
         ["provider", "query", false, "string", undefined, undefined, undefined],
         ["state", "query", false, "string", undefined, undefined, undefined],
+        ["include", "query", false, "string", undefined, undefined, undefined],
         ["q", "query", false, "string", undefined, undefined, undefined]
       ])
     })

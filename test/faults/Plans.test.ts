@@ -88,7 +88,7 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))(
           const parking = { model: "", key_version: 1, epoch: 0, cause: "rejected", strikes: 1, remaining: 0 } as const
           yield* (yield* Parkings).store(keys.map((key) => ({ ...key, ...parking })))
           yield* (yield* CredentialUse).store(keys.map((key) => ({ ...key, ...leasedAt(1) })))
-          yield* (yield* CredentialUse).find(account_id, id)
+          yield* (yield* CredentialUse).find(account_id, [id])
 
           const texts = Array.from(statements).filter((text) =>
             /\b(credentials|pools|api_keys|idempotency_records|credential_parkings|credential_use|audit_entries)\b/.test(

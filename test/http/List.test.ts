@@ -45,6 +45,40 @@ layerLive(TestService.layer)("GET /api/v1/byok", (it) => {
     })
   )
 
+  it.effect("has with include=status the status that /status answers, and without it no other member", () =>
+    Effect.gen(function* () {
+      const { sql } = yield* TestService
+      const { account_id, create, list, send } = yield* TestService.newTenant
+      const providers = ["openai", "cohere", "openai"]
+      const ids = yield* Effect.forEach(providers, (provider) => Effect.map(create({ provider, key }), createdId))
+      const [used = "", parked = "", failing = ""] = ids
+      yield* sql`
+        INSERT INTO credential_use (account_id, credential_id, last_leased_at) VALUES (${account_id}, ${used}, now())`
+      yield* sql`
+        INSERT INTO credential_use (account_id, credential_id, last_failed_at, last_failure, last_failed_version)
+        VALUES (${account_id}, ${failing}, now(), 'rejected', 1)`
+      yield* sql`
+        INSERT INTO credential_parkings (account_id, credential_id, model, key_version, cause, strikes, until, parked_at)
+        VALUES (${account_id}, ${parked}, 'm', 1, 'forbidden', 1, now() + interval '1 hour', now())`
+      const { data } = pageIn(yield* list("?include=status"))
+      const single = yield* Effect.forEach(ids, (id) =>
+        Effect.map(send({ path: `/api/v1/byok/${id}/status` }), ({ body }) => JSON.parse(body) as { data: object })
+      )
+      assert.deepStrictEqual<unknown>(
+        data.map(({ status }) => status),
+        single.map(({ data }) => data)
+      )
+      assert.deepStrictEqual(
+        data.map(({ status }) => Reflect.get(Object(status), "state") as unknown),
+        ["active", "parked", "failing"]
+      )
+      assert.deepStrictEqual(
+        pageIn(yield* list()).data,
+        data.map(({ status: _, ...credential }) => credential)
+      )
+    })
+  )
+
   it.effect("is of the default workspace unless another one is named (L4)", () =>
     Effect.gen(function* () {
       const { account_id, create, list, workspace_id } = yield* TestService.newTenant
@@ -144,7 +178,7 @@ layerLive(TestService.layer)("GET /api/v1/byok", (it) => {
   it.effect("refuses unknown parameters, also repeated and empty ones, and names them (D48)", () =>
     Effect.gen(function* () {
       const { list } = yield* TestService.newTenant
-      const message = "only offset, limit, workspace_id, provider, state and q are parameters of list"
+      const message = "only offset, limit, workspace_id, provider, state, q and include are parameters of list"
       for (const [query, ...names] of [
         ["?page=2", "page"],
         ["?cursor=&cursor=x&limit=1", "cursor"],

@@ -226,7 +226,8 @@ const reads: Readonly<Record<string, Ask>> = {
       IdempotencyRecords.use(({ find }) => find(account_id, n === 0 ? otherHash(key_hash) : key_hash)),
       Option.map(({ credential_id, fingerprint }) => ({ credential_id, fingerprint }))
     ),
-  findUse: ({ account_id, id }) => CredentialUse.use(({ find }) => find(account_id, id))
+  findUse: ({ account_id, id }) =>
+    CredentialUse.use(({ find }) => Effect.map(find(account_id, [id]), (found) => Array.from(found)))
 }
 
 const question = Arbitrary.all({ name: elementOf(Object.keys(reads)), given })

@@ -104,7 +104,7 @@ export const usePorts = Effect.gen(function* () {
   }
   const { find, store } = yield* CredentialUse
   const use = { account_id, credential_id: id, ...leasedAt(1) }
-  const lastUse: UsesOf<CredentialUse["Service"]> = { store: store([use]), find: find(account_id, id) }
+  const lastUse: UsesOf<CredentialUse["Service"]> = { store: store([use]), find: find(account_id, [id]) }
   const page = { workspace_id, provider: credential.provider, limit: 1 }
   const credentials: UsesOf<CredentialRepository["Service"]> = {
     insert: repository.insert(account_id, credential, sealed),

@@ -1,5 +1,6 @@
 import { Effect, Layer, Option } from "effect"
 import { CurrentCaller } from "../../domain/CurrentCaller.ts"
+import type { Credential } from "../../domain/Credential.ts"
 import { InvalidParams, NotFound } from "../../domain/Errors.ts"
 import type { AccountId, CredentialId } from "../../domain/Identifiers.ts"
 import type { Provider } from "../../domain/Provider.ts"
@@ -55,21 +56,32 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
     return explanation
   })
 
+  /** The statuses of credentials of one workspace that were just read: one of each kind of statement for all. */
+  const statuses = Effect.fnUntraced(function* (account_id: AccountId, listed: ReadonlyArray<Credential>) {
+    const [first] = listed
+    if (first === undefined) return []
+    const ids = listed.map(({ id }) => id)
+    // Of a slug that only another version knows, there are pools all the same.
+    const providers = Array.from(new Set(listed.map(({ provider }) => provider as Provider)))
+    const snapshots = yield* current({ account_id, workspace_id: first.workspace_id }, providers).pipe(
+      Effect.map(({ snapshots }) => snapshots),
+      Effect.catchTag("UnknownWorkspace", () => Effect.succeed(undefined))
+    )
+    const parked = yield* parkings.find(account_id, ids)
+    const used = yield* uses.find(account_id, ids)
+    return listed.map((credential) => {
+      const { id, provider } = credential
+      const pooled = snapshots?.[providers.indexOf(provider as Provider)]?.byId.get(id)
+      // Deleted since, unless the workspace is.
+      if (snapshots !== undefined && pooled === undefined) return null
+      return statusOf(credential, pooled, parked.get(id) ?? [], used.get(id) ?? neverUsed)
+    })
+  })
+
   const status = Effect.fnUntraced(function* (account_id: AccountId, id: CredentialId) {
     const found = yield* credentials.findById(account_id, id)
-    if (Option.isNone(found)) return yield* new NotFound()
-    const { provider, workspace_id } = found.value
-    // Of a slug that only another version knows, there are pools all the same.
-    const pooled = yield* current({ account_id, workspace_id }, [provider as Provider]).pipe(
-      Effect.flatMap(({ snapshots: [snapshot] }) => Effect.fromNullishOr(snapshot?.byId.get(id))),
-      Effect.catchTags({
-        UnknownWorkspace: () => Effect.succeed(undefined),
-        NoSuchElementError: () => Effect.fail(new NotFound())
-      })
-    )
-    const parked = (yield* parkings.find(account_id, [id])).get(id) ?? []
-    const used = Option.getOrElse(yield* uses.find(account_id, id), () => neverUsed)
-    return statusOf(found.value, pooled, parked, used)
+    const [status = null] = yield* statuses(account_id, Option.toArray(found))
+    return status ?? (yield* new NotFound())
   })
 
   const asCaller = <A, E, R>(answer: (account_id: AccountId) => Effect.Effect<A, E, R>) =>
@@ -77,6 +89,7 @@ const make = Effect.fnUntraced(function* (verifies: boolean) {
 
   return Explanations.of({
     explain: (request) => asCaller((account_id) => explain(account_id, request)),
+    statuses: (listed) => asCaller((account_id) => statuses(account_id, listed)),
     status: (id) => asCaller((account_id) => status(account_id, id)),
     verifies
   })

@@ -1,5 +1,6 @@
-import { Effect, Layer, Option } from "effect"
+import { Effect, Layer } from "effect"
 import type { SqlClient } from "effect/sql"
+import type { CredentialId } from "../../domain/Identifiers.ts"
 import type { LastUse } from "../../domain/routing/LastUse.ts"
 import { CredentialUse, type UsedCredential } from "../../port/CredentialUse.ts"
 import { Database } from "../connection/Database.ts"
@@ -50,14 +51,17 @@ export const layer = Layer.effect(
         )
       )
     },
-    find: (account_id, credential_id) => {
+    find: (account_id, ids) => {
       const { ask, sql } = reads
-      const rows = sql<LastUse>`
-        SELECT (extract(epoch FROM last_leased_at) * 1000)::float8 AS last_leased_at,
+      const rows = sql<LastUse & { readonly credential_id: CredentialId }>`
+        SELECT credential_id, (extract(epoch FROM last_leased_at) * 1000)::float8 AS last_leased_at,
           (extract(epoch FROM last_succeeded_at) * 1000)::float8 AS last_succeeded_at,
           (extract(epoch FROM last_failed_at) * 1000)::float8 AS last_failed_at, last_failure, last_failed_version
-        FROM credential_use WHERE account_id = ${account_id} AND credential_id = ${credential_id}`
-      return Effect.map(ask(rows, "credential_use.find"), ([row]) => Option.fromUndefinedOr(row))
+        FROM credential_use WHERE account_id = ${account_id} AND credential_id = ANY(${ids}::uuid[])`
+      return Effect.map(
+        ask(rows, "credential_use.find"),
+        (found) => new Map(found.map(({ credential_id, ...use }) => [credential_id, use]))
+      )
     }
   }))
 )

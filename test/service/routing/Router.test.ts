@@ -577,16 +577,13 @@ describe("what a router learns", () => {
           down = false
         }).pipe(Effect.provide(Layer.fresh(Layer.provide(Router.layer, broken))))
         const { find } = yield* CredentialUse
-        assert.deepStrictEqual(
-          yield* find(owner.account_id, id),
-          Option.some({
-            last_leased_at: began + 10_000,
-            last_succeeded_at: began,
-            last_failed_at: began + 10_000,
-            last_failure: "rejected" as const,
-            last_failed_version: 1
-          })
-        )
+        assert.deepStrictEqual((yield* find(owner.account_id, [id])).get(id), {
+          last_leased_at: began + 10_000,
+          last_succeeded_at: began,
+          last_failed_at: began + 10_000,
+          last_failure: "rejected" as const,
+          last_failed_version: 1
+        })
       }
     }).pipe(Effect.provide(inMemory()))
   )

@@ -531,10 +531,11 @@ const credentialUse = Layer.effect(
           uses.set(credential_id, { account_id, credential_id, ...laterUse(known, use) })
         }
       }),
-    find: (account_id, credential_id) =>
-      Effect.sync(() =>
-        Option.map(ownRow(uses, account_id, credential_id), ({ account_id: _a, credential_id: _c, ...use }) => use)
-      )
+    find: (account_id, ids) =>
+      Effect.sync(() => {
+        const own = ids.flatMap((id) => Option.toArray(ownRow(uses, account_id, id)))
+        return new Map(own.map(({ account_id: _, credential_id, ...use }) => [credential_id, use]))
+      })
   }))
 )
 

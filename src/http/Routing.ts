@@ -35,7 +35,7 @@ export const routableUrl = (url: string): string => {
 
 const { byok, health } = Api.groups
 const { links } = LinksApi.groups
-const others = ["/", "/docs", "/openapi.json"] as const
+const others = ["/", "/docs", "/openapi.json", "/keys", "/keys/:file"] as const
 
 /** The methods that some path allows. */
 export const allowedMethods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] as const

@@ -5,9 +5,10 @@ import * as RequestDecodingLive from "../http/RequestDecodingLive.ts"
 import { RequestQueues } from "../port/FairQueue.ts"
 import * as Handlers from "./Handlers.ts"
 import * as LinkAuthenticationLive from "./LinkAuthenticationLive.ts"
+import * as Page from "./Page.ts"
 
-/** The routes of the API of the owner's page. */
-export const layer = HttpApiBuilder.layer(LinksApi).pipe(
+/** The routes of the owner's page and of its API. */
+export const layer = Layer.merge(HttpApiBuilder.layer(LinksApi), Page.layer).pipe(
   Layer.provide(Handlers.layer),
   Layer.provide([LinkAuthenticationLive.layer, RequestDecodingLive.layer]),
   Layer.provide(RequestQueues.layer)

@@ -78,11 +78,12 @@ const checkSources = async (): Promise<string> => {
     getCurrentDirectory: () => project,
     getNewLine: () => "\n"
   }
+  const page = await run(program("tsc"), "-p", "src/links/page")
   const types = ts.formatDiagnostics([...parsed.errors, ...ts.getPreEmitDiagnostics(checked)], format)
   const languageOptions = { parserOptions: { projectService: false, programs: [checked] } }
   const eslint = new ESLint({ cwd: project, overrideConfig: [{ files: ["**/*.ts"], languageOptions }] })
   const formatter = await eslint.loadFormatter("stylish")
-  return `${types}${await formatter.format(await eslint.lintFiles(["."]), { rulesMeta: {} } as ESLint.LintResultData)}`
+  return `${page}${types}${await formatter.format(await eslint.lintFiles(["."]), { rulesMeta: {} } as ESLint.LintResultData)}`
 }
 
 const checkRules = async (): Promise<string> => {

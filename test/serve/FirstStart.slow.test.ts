@@ -41,6 +41,16 @@ describe("the first start on an empty directory", () => {
       assert.strictEqual(service.keyCount, 1)
       assert.isUndefined(faultOf(service.key, "mk"))
       assert.include(service.create, `${service.url}/api/v1/byok `)
+      const [, link = "", token = ""] = /(http\S+\/keys)#(byok_ln_\w+)/.exec(service.stdout()) ?? []
+      assert.strictEqual(link, `${service.url}/keys`)
+      const [page, module, about] = yield* Effect.promise(() =>
+        Promise.all([
+          fetch(link),
+          fetch(`${link}/hpke.js`),
+          fetch(`${service.url}/api/links/v1/link`, { headers: { authorization: `Bearer ${token}` } })
+        ])
+      )
+      assert.deepStrictEqual([page.status, module.status, about.status], [200, 200, 200], "also of the bundled program")
 
       const created = yield* paste(service.create)
       assert.strictEqual(created.status, 201)
@@ -107,7 +117,8 @@ describe("serve --json (F16)", () => {
       assert.isUndefined(faultOf(management_key, "mk"))
       const answer = yield* createOver(first.url, management_key, { provider: "groq", key: "fake-key-fake-key" })
       assert.strictEqual(answer.status, 201)
-      const { account_id, workspace_id, ...listening } = yield* printedBy(first)
+      const { account_id, manage_url, workspace_id, ...listening } = yield* printedBy(first)
+      assert.match(String(manage_url), new RegExp(`^${first.url}/keys#byok_ln_\\w{49}$`))
       assert.match(String(account_id), uuid)
       assert.include(answer.body, `"workspace_id":"${String(workspace_id)}"`)
       const { port } = new URL(first.url)

@@ -21,6 +21,10 @@ export interface Page {
   readonly messages: ReadonlyArray<string>
   /** Types a text into what has the focus, as a keyboard does. */
   readonly type: (text: string) => Effect.Effect<unknown>
+  /** Presses a key that types nothing, such as `Tab` or `Enter`. */
+  readonly press: (key: "Tab" | "Enter" | "Space" | "ArrowDown") => Effect.Effect<void>
+  /** The whole page as it looks, in PNG. */
+  readonly screenshot: Effect.Effect<Buffer>
 }
 
 interface Message {
@@ -42,15 +46,15 @@ const endpointOf = (child: ReturnType<typeof spawn>) =>
   })
 
 /** Starts Chromium, which ends with the scope. */
-const start = Effect.gen(function* () {
+const start = Effect.fnUntraced(function* (more: ReadonlyArray<string>) {
   const profile = yield* temporaryDirectory
   const child = yield* Effect.acquireRelease(
     Effect.sync(() =>
-      spawn(executable, [...flags, `--user-data-dir=${profile}`], { stdio: ["ignore", "ignore", "pipe"] })
+      spawn(executable, [...flags, ...more, `--user-data-dir=${profile}`], { stdio: ["ignore", "ignore", "pipe"] })
     ),
     (running) =>
       Effect.callback<true>((resume) => {
-        running.once("close", () => resume(Effect.succeed(true)))
+        running.once("exit", () => resume(Effect.succeed(true)))
         running.kill()
       })
   )
@@ -86,12 +90,19 @@ const connect = (endpoint: string, onEvent: (message: Message) => void) =>
 const member = (value: unknown, ...names: ReadonlyArray<string>) =>
   names.reduce<unknown>((found, name) => Reflect.get(Object(found), name), value)
 
+const keys = { Tab: [9, undefined], Enter: [13, "\r"], Space: [32, " "], ArrowDown: [40, undefined] } as const
+
 /** Opens a page of a given width and waits until it is loaded. */
-export const openPage = Effect.fnUntraced(function* (url: string, width: number, scheme: "light" | "dark" = "light") {
+export const openPage = Effect.fnUntraced(function* (
+  url: string,
+  width: number,
+  scheme: "light" | "dark" = "light",
+  more: ReadonlyArray<string> = []
+) {
   const messages: Array<string> = []
   let loaded = () => {}
   const load = new Promise<void>((resolve) => (loaded = resolve))
-  const { call } = yield* connect(yield* start, ({ method, params }) => {
+  const { call } = yield* connect(yield* start(more), ({ method, params }) => {
     if (method === "Page.loadEventFired") loaded()
     if (method === "Log.entryAdded") messages.push(String(member(params, "entry", "text")))
     if (method === "Runtime.consoleAPICalled") messages.push(JSON.stringify(member(params, "args")))
@@ -117,6 +128,24 @@ export const openPage = Effect.fnUntraced(function* (url: string, width: number,
         if (typeof thrown === "string") throw new Error(`${expression}: ${thrown}`)
         return member(found, "result", "value")
       }),
-    type: (text) => ask("Input.insertText", { text })
+    type: (text) => ask("Input.insertText", { text }),
+    press: (key) =>
+      Effect.forEach(
+        ["rawKeyDown", ...(key === "Enter" || key === "Space" ? ["char"] : []), "keyUp"],
+        (type) => {
+          const [windowsVirtualKeyCode, text] = keys[key]
+          return ask("Input.dispatchKeyEvent", {
+            type,
+            key: text ?? key,
+            code: key,
+            windowsVirtualKeyCode,
+            ...(type === "char" ? { text } : {})
+          })
+        },
+        { discard: true }
+      ),
+    screenshot: Effect.map(ask("Page.captureScreenshot", { captureBeyondViewport: true }), (shot) =>
+      Buffer.from(String(member(shot, "data")), "base64")
+    )
   } satisfies Page
 })

@@ -1,0 +1,57 @@
+import { existsSync } from "node:fs"
+import { readFile } from "node:fs/promises"
+import { Effect } from "effect"
+import { HttpRouter, HttpServerResponse } from "effect/http"
+import { errorResponse } from "../http/Envelope.ts"
+import { NotFound } from "../domain/Errors.ts"
+
+/** Nothing comes from elsewhere, nobody may frame the page, and it sends no form: its script does. */
+const headers = {
+  "content-security-policy":
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+  "cache-control": "no-store",
+  "referrer-policy": "no-referrer",
+  "x-content-type-options": "nosniff"
+}
+
+/** The modules that the page takes as they are, and where they stand among the sources; the build puts them beside the page. */
+const modules: Readonly<Record<string, string>> = {
+  "hpke.js": "hpke",
+  "preact.js": "htm/preact/standalone",
+  "label.js": "../domain/labelOf.js"
+}
+
+const types: Readonly<Record<string, string>> = { html: "text/html", js: "text/javascript", css: "text/css" }
+
+const ownFiles = ["index.html", "style.css", "app.js", "api.js", "form.js", "keys.js"]
+
+const locationOf = (file: string) => {
+  const beside = new URL(`./page/${file}`, import.meta.url)
+  const name = modules[file]
+  return name === undefined || existsSync(beside) ? beside : new URL(import.meta.resolve(name))
+}
+
+const load = (file: string) =>
+  Effect.map(
+    Effect.promise(() => readFile(locationOf(file))),
+    (bytes) =>
+      HttpServerResponse.uint8Array(bytes, {
+        contentType: `${types[file.split(".").at(-1) ?? ""]}; charset=utf-8`,
+        headers
+      })
+  )
+
+/** `/keys`, the page of owners, and the files that it takes; read once. */
+export const layer = HttpRouter.use(
+  Effect.fnUntraced(function* (router) {
+    const files = new Map<string, Effect.Effect<HttpServerResponse.HttpServerResponse>>()
+    for (const file of [...ownFiles, ...Object.keys(modules)]) files.set(file, yield* Effect.cached(load(file)))
+    const answer = (file: string) => files.get(file) ?? Effect.succeed(errorResponse(new NotFound()))
+    yield* router.add("GET", "/keys", answer("index.html"))
+    yield* router.add(
+      "GET",
+      "/keys/:file",
+      Effect.flatMap(HttpRouter.RouteContext, ({ params }) => answer(params["file"] ?? ""))
+    )
+  })
+)

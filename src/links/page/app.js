@@ -1,0 +1,82 @@
+// @ts-check
+import { ask, hasToken, Refused } from "./api.js"
+import { Heading, KeyForm, Time } from "./form.js"
+import { Keys } from "./keys.js"
+import { html, render, useEffect, useState } from "./preact.js"
+
+const Notice = (/** @type {{ title: string, children?: any }} */ { children, title }) =>
+  html`<main class="narrow"><${Heading}>${title}<//>${children}</main>`
+
+const Back = (/** @type {{ to: string | null }} */ { to }) =>
+  to && html`<p><a class="primary" href=${to} rel="noreferrer">Back to ${new URL(to).host}</a></p>`
+
+/** @param {{ about: import("./api.js").About, closed: (error: Refused) => void }} props */
+const OneKey = ({ about, closed }) => {
+  const { account_name, credential_id, provider, purpose, workspace_name } = about
+  const [credential, setCredential] = useState(/** @type {import("./api.js").Credential | undefined} */ (undefined))
+  const [stored, setStored] = useState(/** @type {import("./api.js").Credential | undefined} */ (undefined))
+  useEffect(() => {
+    if (credential_id !== null) ask("GET", `/byok/${credential_id}`).then(setCredential, closed)
+  }, [])
+  if (stored) {
+    return html`<${Notice} title=${purpose === "connect" ? "The key was added" : "The key was replaced"}>
+      <p class="done"><code>${stored.label}</code> for ${stored.provider} is stored.</p>
+      <p>You can close this page: the link has served its purpose.</p>
+      <${Back} to=${about.return_url} />
+    <//>`
+  }
+  const isReady = purpose === "connect" || credential !== undefined
+  return html`<main class="narrow">
+    <${Heading}>${purpose === "connect" ? "Add your API key" : "Replace your API key"}<//>
+    <p class="lead">
+      ${purpose === "connect" ? "It will be used on behalf of" : html`The new key takes the place of <code>${credential?.label}</code> for`}${" "}
+      <strong>${account_name}</strong>, workspace ${workspace_name}.
+    </p>
+    ${
+      isReady &&
+      html`<${KeyForm}
+        provider=${credential?.provider ?? provider}
+        providers=${about.providers}
+        credential=${credential}
+        done=${setStored}
+        closed=${closed}
+      />`
+    }
+  </main>`
+}
+
+const App = () => {
+  const [about, setAbout] = useState(/** @type {import("./api.js").About | null} */ (null))
+  const [error, closed] = useState(/** @type {Error | null} */ (null))
+  useEffect(() => {
+    if (isSecureContext && hasToken) ask("GET", "/link").then(setAbout, closed)
+  }, [])
+  if (!isSecureContext) {
+    return html`<${Notice} title="Open this page over HTTPS">
+      <p>It takes no key over plain HTTP: a key can only be sealed, and kept from others on the network, over HTTPS.</p>
+    <//>`
+  }
+  if (!hasToken) {
+    return html`<${Notice} title="Open your link again">
+      <p>This page forgets the link when it is reloaded. If it does not work any more, ask for a new one.</p>
+    <//>`
+  }
+  if (error) {
+    const isOver = error instanceof Refused && error.status === 401
+    return html`<${Notice} title=${isOver ? "This link cannot be used" : "Something went wrong"}
+      ><p>${error.message}</p><//
+    >`
+  }
+  if (about === null) return html`<main class="narrow"><p class="hint" role="status">Loading…</p></main>`
+  const isList = about.purpose === "manage" || about.purpose === "view"
+  return html`
+    <header>
+      <span>${about.account_name} <span class="hint">${about.workspace_name}</span></span>
+      ${isList && about.return_url && html`<a href=${about.return_url} rel="noreferrer">Back to ${new URL(about.return_url).host}</a>`}
+    </header>
+    <${isList ? Keys : OneKey} about=${about} closed=${closed} />
+    <footer>This link ends${" "}<${Time} at=${about.expires_at} />.</footer>
+  `
+}
+
+render(html`<${App} />`, /** @type {HTMLElement} */ (document.getElementById("app")))

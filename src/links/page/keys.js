@@ -1,0 +1,372 @@
+// @ts-check
+import { ask, Refused } from "./api.js"
+import { Field, Heading, KeyForm, Time } from "./form.js"
+import { html, useEffect, useState } from "./preact.js"
+
+/** @typedef {import("./api.js").Credential & { status?: import("./api.js").Status }} Key */
+
+/** Of each state: its word, and what it means to the owner. @type {Record<string, [string, string]>} */
+const states = {
+  active: ["Active", "This key is used."],
+  failing: ["Failing", "This key is used, but the provider refused it when it was last tried."],
+  parked: ["Parked", "The provider refused this key. It is tried again later."],
+  disabled: ["Off", "This key is switched off and is not used."],
+  leaked: ["Leaked", "This key is known to have leaked. It is not used until it is replaced."],
+  unreadable: ["Unreadable", "This key cannot be opened. Replace it, or ask whoever sent you the link."]
+}
+
+/** @type {Record<string, string>} */
+const causes = {
+  rejected: "the provider rejected it",
+  forbidden: "the provider forbade it",
+  quota_exhausted: "its quota was used up",
+  rate_limited: "it was limited in rate",
+  upstream_failed: "the provider failed",
+  leaked: "it leaked"
+}
+
+/** @type {Record<string, string>} */
+const acts = {
+  "credential.create": "Added",
+  "credential.update": "Changed",
+  "credential.rotate": "Key replaced",
+  "credential.reorder": "Order changed",
+  "credential.park": "Marked as leaked",
+  "credential.unpark": "No longer marked as leaked",
+  "credential.rejected": "Refused by the provider",
+  "credential.recovered": "Accepted by the provider again"
+}
+
+/** @param {{ kind: string, name?: string | null }} actor */
+const actorOf = ({ kind, name }) =>
+  kind === "link"
+    ? "with a link"
+    : kind === "api_key"
+      ? `by the API key ${name ?? "that is gone"}`
+      : kind === "cli"
+        ? "by an operator"
+        : kind === "service"
+          ? "by byok"
+          : "by the gateway"
+
+const nameOf = (/** @type {Key} */ { label, name }) => name ?? label
+
+const State = (/** @type {{ of: string | undefined }} */ { of }) =>
+  of === undefined ? null : html`<span class=${`state ${of}`}>${states[of]?.[0] ?? of}</span>`
+
+/** Those of one provider, in the order of trial. @param {Key[]} keys */
+const inOrder = (keys) =>
+  [...keys].sort(
+    (one, other) => Number(one.is_fallback) - Number(other.is_fallback) || one.sort_order - other.sort_order
+  )
+
+/** All keys of the workspace. @returns {Promise<Key[]>} */
+const readAll = async () => {
+  /** @type {Key[]} */
+  const keys = []
+  for (;;) {
+    const page = await ask("GET", `/byok?limit=100&offset=${keys.length}`)
+    keys.push(...page)
+    if (page.length < 100) return keys
+  }
+}
+
+const matches =
+  (/** @type {string} */ search) =>
+  (/** @type {Key} */ { label, name }) => {
+    const wanted = search.trim().toLowerCase()
+    return (name ?? "").toLowerCase().includes(wanted) || label.toLowerCase().endsWith(wanted)
+  }
+
+/** How many keys are shown at a time. */
+const most = 100
+
+/**
+ * The keys of a workspace: a list, and a page for each.
+ * @param {{ about: import("./api.js").About, closed: (error: Refused) => void }} props
+ */
+export const Keys = ({ about, closed }) => {
+  const [keys, setKeys] = useState(/** @type {Key[] | null} */ (null))
+  const [view, setView] = useState({ name: "list", id: "" })
+  const [search, setSearch] = useState("")
+  const [said, say] = useState("")
+  const [turn, next] = useState(0)
+  const manages = about.purpose === "manage"
+
+  /** @template A @param {() => Promise<A>} act @param {string} [done] */
+  const acting = async (act, done) => {
+    try {
+      await act()
+      setKeys(await readAll())
+      next((/** @type {number} */ last) => last + 1)
+      if (done) say(done)
+    } catch (error) {
+      if (error instanceof Refused && error.status === 401) closed(error)
+      else say(error instanceof Error ? error.message : String(error))
+    }
+  }
+  useEffect(() => void acting(async () => {}), [])
+
+  const found = (keys ?? []).filter(matches(search)).slice(0, most)
+  const needed = found.filter(({ status }) => status === undefined).map(({ id }) => id)
+  useEffect(() => {
+    let isOver = false
+    const read = async () => {
+      for (const id of needed) {
+        const status = await ask("GET", `/byok/${id}/status`).catch(() => ({ state: "" }))
+        if (isOver) return
+        setKeys(
+          (/** @type {Key[] | null} */ all) => all && all.map((key) => (key.id === id ? { ...key, status } : key))
+        )
+      }
+    }
+    void read()
+    return () => void (isOver = true)
+  }, [turn, search])
+
+  const show = (/** @type {string} */ name, id = "") => {
+    say("")
+    setView({ name, id })
+  }
+  const shown = keys?.find(({ id }) => id === view.id)
+  const live = html`<p role="status" class="said">${said}</p>`
+
+  if (view.name === "add" || (view.name === "replace" && shown)) {
+    const credential = view.name === "add" ? undefined : shown
+    const done = (/** @type {Key} */ { label }) => {
+      show(credential ? "key" : "list", credential?.id)
+      if (!credential) setSearch("")
+      void acting(async () => {}, `The key ${label} was ${credential ? "stored in place of the old one" : "added"}.`)
+    }
+    return html`<main class="narrow">
+      <${Heading}>${credential ? `Replace the key of ${nameOf(credential)}` : "Add a key"}<//>
+      <${KeyForm}
+        provider=${credential?.provider ?? null}
+        providers=${about.providers}
+        credential=${credential}
+        done=${done}
+        closed=${closed}
+        cancel=${() => show(credential ? "key" : "list", credential?.id)}
+      />
+      ${live}
+    </main>`
+  }
+  if (view.name === "key" && shown) {
+    return html`<main>
+      <button class="back" onClick=${() => show("list")}>All keys</button>
+      <${Key} key=${shown.id} shown=${shown} all=${keys} manages=${manages} acting=${acting} show=${show} />
+      ${live}
+    </main>`
+  }
+  const byProvider = Map.groupBy(found, ({ provider }) => provider)
+  return html`<main>
+    <div class="title">
+      <${Heading}>Keys<//>
+      ${manages && html`<button class="primary" onClick=${() => show("add")}>Add key</button>`}
+    </div>
+    <${Field} id="search" label="Search">
+      <input
+        id="search"
+        type="search"
+        value=${search}
+        placeholder="Name, or the end of a label"
+        onInput=${(/** @type {any} */ { target }) => setSearch(target.value)}
+      />
+    <//>
+    ${keys === null && html`<p class="hint">Loading…</p>`}
+    ${keys?.length === 0 && html`<p class="empty">There are no keys yet.</p>`}
+    ${keys && keys.length > 0 && found.length === 0 && html`<p class="empty">No key matches.</p>`}
+    ${[...byProvider.keys()].sort().map(
+      (provider) =>
+        html`<section key=${provider}>
+          <h2>${provider}</h2>
+          <ol class="keys">
+            ${inOrder(byProvider.get(provider) ?? []).map(
+              (key) =>
+                html`<li key=${key.id}>
+                  <button class="key" onClick=${() => show("key", key.id)}>
+                    <span class="who">
+                      <strong>${nameOf(key)}</strong>
+                      ${key.name !== null && html`<code>${key.label}</code>`}
+                      ${key.is_fallback && html`<span class="hint">after all others</span>`}
+                    </span>
+                    <${State} of=${key.status?.state} />
+                    ${
+                      key.status &&
+                      html`<span class="times">
+                        ${key.status.last_succeeded_at === null && key.status.last_failed_at === null && html`<span>Not used yet</span>`}
+                        ${key.status.last_succeeded_at && html`<span>Last success: <${Time} at=${key.status.last_succeeded_at} /></span>`}
+                        ${key.status.last_failed_at && html`<span>Last failure: <${Time} at=${key.status.last_failed_at} /></span>`}
+                      </span>`
+                    }
+                  </button>
+                </li>`
+            )}
+          </ol>
+        </section>`
+    )}
+    ${found.length === most && html`<p class="hint">Only ${most} keys are shown: search for the others.</p>`} ${live}
+  </main>`
+}
+
+/** @param {{ shown: Key, all: Key[], manages: boolean, acting: (act: () => Promise<unknown>, done?: string) => Promise<void>,
+ *   show: (name: string, id?: string) => void }} props */
+const Key = ({ acting, all, manages, show, shown }) => {
+  const { disabled, id, label, provider, status } = shown
+  const [editing, edit] = useState("")
+  const [events, setEvents] = useState(/** @type {any[]} */ ([]))
+  const [plan, setPlan] = useState(/** @type {any} */ (null))
+  useEffect(() => void ask("GET", `/byok/events?credential_id=${id}&limit=20`).then(setEvents, () => {}), [shown])
+
+  const order = inOrder(all.filter((key) => key.provider === provider && key.is_fallback === shown.is_fallback))
+  const place = order.findIndex((key) => key.id === id)
+  const move = (/** @type {number} */ by) =>
+    acting(
+      async () => {
+        const ids = inOrder(all.filter((key) => key.provider === provider)).map((key) => key.id)
+        const [from, to] = [ids.indexOf(id), ids.indexOf(order[place + by]?.id ?? id)]
+        ids.splice(to, 0, ...ids.splice(from, 1))
+        await ask("PUT", "/byok/order", { provider, ids })
+      },
+      `${nameOf(shown)} is now number ${place + by + 1} of ${provider}.`
+    )
+  const change = (/** @type {object} */ changes, /** @type {string} */ done) =>
+    acting(() => ask("PATCH", `/byok/${id}`, changes), done)
+  const given = (/** @type {Event} */ event, /** @type {string} */ name) => {
+    event.preventDefault()
+    return String(new FormData(/** @type {HTMLFormElement} */ (event.target)).get(name)).trim()
+  }
+  const rename = async (/** @type {Event} */ event) => {
+    const name = given(event, "rename")
+    await change({ name: name === "" ? null : name }, "The name was changed.")
+    edit("")
+  }
+  const remove = (/** @type {Event} */ event) => {
+    if (given(event, "confirm") !== label) return edit("mismatch")
+    show("list")
+    void acting(() => ask("DELETE", `/byok/${id}`), `The key ${label} was deleted.`)
+  }
+  const explain = (/** @type {Event} */ event) => {
+    const model = given(event, "model")
+    if (model === "") return
+    void acting(async () => setPlan(await ask("POST", "/byok/plan", { model, targets: [{ provider }] })))
+  }
+  const verdict = plan?.providers[0]?.credentials.find((/** @type {any} */ one) => one.credential_id === id)
+  const steps = (plan?.steps ?? []).map((/** @type {any} */ step) =>
+    step.kind === "own" ? (step.name ?? step.label) : "shared capacity"
+  )
+  const said = (/** @type {any} */ { action, actor, fields }) =>
+    `${acts[action] ?? action}${fields ? `: ${fields.join(", ")}` : ""}, ${actorOf(actor)}`
+  const [, meaning] = states[status?.state ?? ""] ?? []
+  const parked = status?.parked ?? []
+
+  return html`
+    <div class="title">
+      <${Heading}>${nameOf(shown)}<//>
+      <${State} of=${status?.state} />
+    </div>
+    <p>
+      ${meaning}
+      ${status?.state !== "disabled" && parked.length > 0 && `Because ${[...new Set(parked.map(({ cause }) => causes[cause] ?? cause))].join(", and ")}.`}
+    </p>
+    <dl>
+      <dt>Provider</dt>
+      <dd>${provider}</dd>
+      <dt>Label</dt>
+      <dd><code>${label}</code></dd>
+      <dt>Place</dt>
+      <dd>${place + 1} of ${order.length}${shown.is_fallback ? ", after all others" : ""}</dd>
+      <dt>Added</dt>
+      <dd><${Time} at=${shown.created_at} /></dd>
+      <dt>Last success</dt>
+      <dd><${Time} at=${status?.last_succeeded_at} /></dd>
+      <dt>Last failure</dt>
+      <dd>
+        <${Time}
+          at=${status?.last_failed_at}
+        />${status?.last_failure && `: ${causes[status.last_failure] ?? status.last_failure}`}
+      </dd>
+    </dl>
+    ${
+      manages &&
+      html`<div class="actions">
+          <button class="primary" onClick=${() => show("replace", id)}>Replace key</button>
+          <button onClick=${() => change({ disabled: !disabled }, `The key is switched ${disabled ? "on" : "off"}.`)}>
+            ${disabled ? "Switch on" : "Switch off"}
+          </button>
+          <button aria-expanded=${String(editing === "rename")} onClick=${() => edit("rename")}>Rename</button>
+          <button disabled=${place <= 0} onClick=${() => move(-1)}>Move up</button>
+          <button disabled=${place >= order.length - 1} onClick=${() => move(1)}>Move down</button>
+          <button
+            class="danger"
+            aria-expanded=${String(editing === "delete" || editing === "mismatch")}
+            onClick=${() => edit("delete")}
+          >
+            Delete
+          </button>
+        </div>
+        ${
+          editing === "rename" &&
+          html`<form class="inline" onSubmit=${rename}>
+            <${Field} id="rename" label="New name"
+              ><input id="rename" name="rename" maxlength="255" defaultValue=${shown.name ?? ""} ref=${focus}
+            /><//>
+            <button class="primary">Save</button>
+          </form>`
+        }
+        ${
+          (editing === "delete" || editing === "mismatch") &&
+          html`<form class="inline" onSubmit=${remove}>
+            <${Field} id="confirm" label=${`Type ${label} to delete this key for good`} error=${undefined}>
+              <input
+                id="confirm"
+                name="confirm"
+                autocomplete="off"
+                aria-invalid=${String(editing === "mismatch")}
+                aria-describedby="confirm-error"
+                ref=${focus}
+              />
+              ${editing === "mismatch" && html`<p class="error" id="confirm-error">That is not ${label}. Nothing was deleted.</p>`}
+            <//>
+            <button class="danger">Delete for good</button>
+          </form>`
+        }`
+    }
+    <section>
+      <h2>Why is it not used?</h2>
+      <form class="inline" onSubmit=${explain}>
+        <${Field} id="model" label="Model"
+          ><input id="model" name="model" maxlength="255" placeholder="vendor/model" autocomplete="off"
+        /><//>
+        <button>Explain</button>
+      </form>
+      <div role="status">
+        ${
+          verdict &&
+          html`<p>
+              For <strong>${plan.model}</strong>, this key is${" "}
+              <strong>${verdict.position === null ? "not used" : `tried as number ${verdict.position + 1}`}</strong>.
+            </p>
+            <ul>
+              ${verdict.excluded.map((/** @type {any} */ { hint, message }) => html`<li>${message}${hint && `; ${hint}`}</li>`)}
+            </ul>
+            <p class="hint">${`In order: ${steps.join(", then ") || "nothing"}.`}</p>`
+        }
+      </div>
+    </section>
+    <section>
+      <h2>Events</h2>
+      <ol class="events">
+        ${events.map(
+          (event) =>
+            html`<li key=${event.id}>
+              <${Time} at=${event.at} />
+              <span>${said(event)}</span>
+            </li>`
+        )}
+      </ol>
+    </section>
+  `
+}
+
+const focus = (/** @type {HTMLElement | null} */ input) => input?.focus()

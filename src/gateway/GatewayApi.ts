@@ -6,7 +6,14 @@ import { QueryParameters, ResourcePath } from "../api/Middleware.ts"
 import { AccountEvent } from "../domain/AuditEvent.ts"
 import { timestamp } from "../domain/Credential.ts"
 import { actorKinds } from "../domain/CurrentCaller.ts"
-import { Conflict, fixedMessage, InternalError, InvalidParams, ServiceUnavailable } from "../domain/Errors.ts"
+import {
+  Conflict,
+  fixedMessage,
+  InternalError,
+  InvalidParams,
+  ServiceUnavailable,
+  Unauthorized
+} from "../domain/Errors.ts"
 import { IdempotencyKey } from "../domain/IdempotencyKey.ts"
 import { AccountId, ApiKeyHash, CredentialId, LinkId, WorkspaceId } from "../domain/Identifiers.ts"
 import { NewLink, Purpose } from "../domain/Link.ts"
@@ -178,9 +185,29 @@ const Reports = Schema.Array(RouteReport)
   })
   .check(Schema.isMaxLength(100))
 
+const namesOneAccount = ({
+  account_id,
+  api_key,
+  api_key_hash
+}: {
+  readonly [Name in "account_id" | "api_key" | "api_key_hash"]?: unknown
+}) => {
+  if (api_key === undefined) return account_id !== undefined || api_key_hash !== null
+  return account_id === undefined && api_key_hash === null
+}
+
 /** A request to route: the members of a `RoutingRequest`, of the default workspace unless one is given. */
 export const NewRoute = Schema.Struct({
   ...routingFields,
+  account_id: Schema.optionalKey(AccountId),
+  api_key: Schema.optionalKey(
+    Schema.RedactedFromValue(
+      Schema.String.annotate({
+        message: "must be a string",
+        description: "The API key that the caller sent, which names the account instead of `account_id`."
+      })
+    )
+  ),
   workspace_id: Schema.NullOr(WorkspaceId)
     .annotate({
       message: "must be a UUID or null",
@@ -195,7 +222,13 @@ export const NewRoute = Schema.Struct({
   reports: Schema.Array(Schema.Unknown)
     .pipe(checkInput((input) => Array.isArray(input) && input.length <= 100, "must be a list of at most 100", Reports))
     .pipe(Schema.withDecodingDefaultKey(Effect.succeed([])))
-}).annotate({ identifier: "NewRoute" })
+})
+  .check(
+    Schema.makeFilter(namesOneAccount, {
+      message: "must name the account by account_id, with or without api_key_hash, or by api_key, or by api_key_hash"
+    })
+  )
+  .annotate({ identifier: "NewRoute" })
 
 /** What is answered to a report. */
 export const ReportAnswer = Schema.Struct({ outcome: Outcomes, next, retry_at })
@@ -221,7 +254,7 @@ const inAccount = { id: AccountId }
 const summary = (text: string) => OpenApi.annotations({ summary: text })
 
 class RoutesGroup extends HttpApiGroup.make("routes").add(
-  HttpApiEndpoint.post("open", "/routes", { payload: NewRoute, success: created(Route) })
+  HttpApiEndpoint.post("open", "/routes", { payload: NewRoute, success: created(Route), error: Unauthorized })
     .middleware(GatewayBody)
     .annotateMerge(summary("Plan a request and take the first key")),
   HttpApiEndpoint.post("report", "/routes/:id/attempts/:n", {

@@ -213,11 +213,7 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
        * Opens a route for what `plan` makes, with its first attempt; fails with `ServiceUnavailable` if too many are open.
        * `ifUnread` is told what to do if the client leaves without the answer.
        */
-      open: <E>(
-        account_id: string,
-        plan: Effect.Effect<PlannedRequest, E>,
-        ifUnread: (giveUp: () => void) => void = () => {}
-      ) =>
+      open: <E>(plan: Effect.Effect<PlannedRequest, E>, ifUnread: (giveUp: () => void) => void = () => {}) =>
         Effect.gen(function* () {
           yield* endExpired
           const planned = yield* plan
@@ -231,7 +227,7 @@ export class OpenRoutes extends Context.Service<OpenRoutes>()("byok/OpenRoutes",
           const opened = Effect.uninterruptibleMask((restore) =>
             Effect.gen(function* () {
               const bytes = bytesOf.route + bytesOf.step * planned.steps.length
-              const holding = yield* admit(account_id, "route", bytes, revoke)
+              const holding = yield* admit(planned.request.account_id, "route", bytes, revoke)
               const until = (yield* monotonic) + longestRoute
               const expires_at = (yield* Clock.currentTimeMillis) + longestRoute
               // Why each key is used or not is for the answer alone.

@@ -1,11 +1,14 @@
 import type { ServerResponse } from "node:http"
 import type { Socket } from "node:net"
 import { Context, Duration, Effect, Layer, Schema } from "effect"
-import { InvalidParams, type NotFound, ServiceUnavailable } from "../domain/Errors.ts"
+import { InvalidParams, type NotFound, ServiceUnavailable, Unauthorized } from "../domain/Errors.ts"
 import { type Outcome, outcomeOf } from "../domain/routing/Outcome.ts"
 import type { Exclusion, ProviderPlan } from "../domain/routing/Plan.ts"
+import { hashApiKey } from "../port/ApiKey.ts"
 import { workspaceIssue } from "../service/credentials/Ownership.ts"
+import type { PlannedRequest } from "../service/routing/PlannedRequest.ts"
 import { Router } from "../service/routing/Router.ts"
+import { type PoolsUnavailable, UnknownApiKey, type UnknownWorkspace } from "../service/routing/RouterErrors.ts"
 import { AnotherAttemptOpen, type NewRoute, type Outcomes, type Report, RouteReport } from "./GatewayApi.ts"
 import { type NextAttempt, OpenRoutes } from "./OpenRoutes.ts"
 
@@ -82,7 +85,7 @@ const decodeReport = Schema.decodeUnknownEffect(RouteReport, { errors: "all", on
 /** Opens routes and takes reports for requests that are decoded. */
 export class Routes extends Context.Service<Routes>()("byok/GatewayRoutes", {
   make: Effect.gen(function* () {
-    const { plan } = yield* Router
+    const { plan, planForKey } = yield* Router
     const { open, report } = yield* OpenRoutes
     const unavailable = () => new ServiceUnavailable()
     const noted = (id: string, n: number, given: typeof Report.Type, goesOn: boolean) =>
@@ -107,15 +110,21 @@ export class Routes extends Context.Service<Routes>()("byok/GatewayRoutes", {
       )
     return {
       open: (
-        { explain, freshness_ms, reports, workspace_id: given, ...request }: typeof NewRoute.Type,
+        { account_id, api_key, explain, freshness_ms, reports, workspace_id: given, ...rest }: typeof NewRoute.Type,
         response: ServerResponse
-      ): Effect.Effect<RouteResponse, InvalidParams | ServiceUnavailable> => {
-        const planning = plan(
-          given === null ? request : { ...request, workspace_id: given },
-          freshness_ms === 0 ? "now" : Duration.millis(freshness_ms)
-        )
-        const opened = open(request.account_id, planning, ifUnread(response)).pipe(
+      ): Effect.Effect<RouteResponse, InvalidParams | Unauthorized | ServiceUnavailable> => {
+        const api_key_hash = api_key === undefined ? rest.api_key_hash : hashApiKey(api_key)
+        const request = { ...rest, api_key_hash, ...(given === null ? {} : { workspace_id: given }) }
+        const freshness = freshness_ms === 0 ? "now" : Duration.millis(freshness_ms)
+        const planning: Effect.Effect<PlannedRequest, UnknownApiKey | UnknownWorkspace | PoolsUnavailable> =
+          account_id !== undefined
+            ? plan({ ...request, account_id }, freshness)
+            : api_key_hash === null
+              ? Effect.fail(new UnknownApiKey())
+              : planForKey({ ...request, api_key_hash }, freshness)
+        const opened = open(planning, ifUnread(response)).pipe(
           Effect.catchTags({
+            UnknownApiKey: () => Unauthorized.invalid(),
             UnknownWorkspace: () => InvalidParams.of(given === null ? noDefault : workspaceIssue(given)),
             PoolsUnavailable: unavailable
           })

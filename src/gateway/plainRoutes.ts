@@ -1,7 +1,7 @@
 import { isUtf8 } from "node:buffer"
 import type { IncomingMessage, ServerResponse } from "node:http"
 import { Cause, Context, Duration, Effect, Exit, Option, References, Schema, Tracer } from "effect"
-import { InvalidParams, type NotFound, type ServiceUnavailable } from "../domain/Errors.ts"
+import { InvalidParams, type NotFound, type ServiceUnavailable, type Unauthorized } from "../domain/Errors.ts"
 import { answerDefect } from "../http/Envelope.ts"
 import { holdArriving, maxBytes } from "../http/RequestDecodingLive.ts"
 import { requestIdOf } from "../http/RequestHeaders.ts"
@@ -12,7 +12,7 @@ import { MemoryBudget } from "../port/MemoryBudget.ts"
 import { type AnotherAttemptOpen, NewRoute, Report } from "./GatewayApi.ts"
 import { type RouteResponse, Routes } from "./Routes.ts"
 
-type Refusal = InvalidParams | NotFound | ServiceUnavailable | AnotherAttemptOpen
+type Refusal = InvalidParams | Unauthorized | NotFound | ServiceUnavailable | AnotherAttemptOpen
 type Answering = Effect.Effect<RouteResponse, Refusal>
 
 const parseOptions = { errors: "all", onExcessProperty: "error" } as const

@@ -1,6 +1,6 @@
 import { Context, type Option } from "effect"
 import type { Credential } from "../domain/Credential.ts"
-import type { AccountId, CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
+import type { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
 import type { Provider } from "../domain/Provider.ts"
 import type { Cooldown, ParkedCause } from "../domain/routing/Health.ts"
 import type { SealedKey } from "../domain/SealedKey.ts"
@@ -47,6 +47,12 @@ interface StoredPool extends PoolState {
   readonly parkings: ReadonlyMap<CredentialId, ReadonlyArray<StoredParking>>
 }
 
+/** A workspace, and its pools in the order of the providers that were asked for. */
+export interface PoolVersions {
+  readonly workspace_id: WorkspaceId
+  readonly pools: ReadonlyArray<PoolState>
+}
+
 /** The credentials of a workspace and provider, as routers read them. */
 export class CredentialPools extends Context.Service<
   CredentialPools,
@@ -58,7 +64,14 @@ export class CredentialPools extends Context.Service<
     readonly versions: (
       owner: Pick<PoolOwner, "account_id"> & { readonly workspace_id?: WorkspaceId },
       providers: ReadonlyArray<Provider>
-    ) => Answer<Option.Option<{ readonly workspace_id: WorkspaceId; readonly pools: ReadonlyArray<PoolState> }>>
+    ) => Answer<Option.Option<PoolVersions>>
+    /**
+     * The same of the account of an API key, without pools if it has no such workspace. None if the key is unknown or revoked.
+     */
+    readonly versionsOfKey: (
+      key: { readonly api_key_hash: ApiKeyHash; readonly workspace_id?: WorkspaceId },
+      providers: ReadonlyArray<Provider>
+    ) => Answer<Option.Option<{ readonly account_id: AccountId; readonly found: Option.Option<PoolVersions> }>>
     /** A pool and its parkings in one snapshot, without `rows` if its version is `known`. None as for `versions`. */
     readonly load: (owner: PoolOwner, provider: Provider, known?: string) => Answer<Option.Option<StoredPool>>
   }

@@ -81,7 +81,8 @@ const gatewayOn = Effect.fnUntraced(function* (
   const failure = new DatabaseFailure({ kind: "ConnectionError", sqlstate: "08006", constraint: undefined })
   const cut = Layer.effect(
     CredentialPools,
-    Effect.map(CredentialPools, ({ load, versions }) => ({
+    Effect.map(CredentialPools, ({ load, versions, ...others }) => ({
+      ...others,
       load: (...args: Parameters<typeof load>) => (down ? Effect.die(failure) : load(...args)),
       versions: (...args: Parameters<typeof versions>) => (down ? Effect.die(failure) : versions(...args))
     }))

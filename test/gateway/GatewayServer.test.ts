@@ -3,7 +3,8 @@ import { randomUUID } from "node:crypto"
 import { createServer, Server } from "node:net"
 import { join } from "node:path"
 import { assert } from "@effect/vitest"
-import { Effect } from "effect"
+import { Effect, Redacted } from "effect"
+import { hashApiKey } from "../../src/port/ApiKey.ts"
 import { createdId, unknownId } from "../support/http/Bodies.ts"
 import { create, get, send } from "../support/http/HttpProbe.ts"
 import type { Issue } from "../support/http/Refusal.ts"
@@ -222,6 +223,50 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
       const none = yield* open({ account_id: empty })
       assert.deepStrictEqual([none.next, none.providers?.length], [null, 1])
     })
+  )
+
+  it.effect(
+    "takes the API key that the gateway's client sent, or its hash, for the account and for what it allows",
+    () =>
+      Effect.gen(function* () {
+        const { newTenant, url } = yield* TestService
+        const tenant = yield* newTenant
+        const stranger = yield* newTenant
+        const api_key = yield* tenant.ordinaryKey
+        const api_key_hash = hashApiKey(Redacted.make(api_key))
+        const restricted = { provider: "azure", key, allowed_api_key_hashes: [api_key_hash] }
+        createdId(yield* tenant.create(restricted))
+        const path = yield* socketPath
+        yield* listening(path)
+        const { account_id, workspace_id } = tenant
+        const open = (named: object) =>
+          ask(path, "POST", "/v1/routes", { model: "a/model", targets: [own], explain: true, ...named })
+        for (const named of [{ api_key }, { api_key_hash }, { api_key, workspace_id }, { account_id, api_key_hash }]) {
+          const { status, text } = yield* open(named)
+          assert.strictEqual(status, 201, text)
+          assert.include(text, `"key":"${key}"`)
+          assert.notInclude(text, api_key)
+        }
+        for (const named of [{ account_id }, { account_id, api_key_hash: "0".repeat(64) }]) {
+          assert.include((yield* open(named)).text, '"reason":"api_key_not_allowed"', "control")
+        }
+        for (const foreign of [{ api_key, workspace_id: stranger.workspace_id }]) {
+          assert.include((yield* open(foreign)).text, '"path":["workspace_id"]')
+        }
+        for (const named of [{}, { account_id, api_key }, { api_key, api_key_hash }]) {
+          const { status, text } = yield* open(named)
+          assert.strictEqual(status, 400)
+          assert.include(text, "must name the account by account_id, with or without api_key_hash, or by api_key")
+          assert.notInclude(text, api_key)
+        }
+        yield* ask(path, "DELETE", `/v1/accounts/${account_id}/api-keys/${api_key_hash}`)
+        const refused = yield* get(url, api_key, account_id)
+        for (const named of [{ api_key }, { api_key_hash }, { api_key: "byok_ak_unknown" }, { api_key: "" }]) {
+          const { status, text } = yield* open(named)
+          assert.deepStrictEqual([status, text], [401, refused.body])
+        }
+        assert.strictEqual((yield* open({ api_key: tenant.management_key })).status, 201, "control")
+      })
   )
 
   it.effect("refuses members that it does not know, at every depth, and names them (Q31)", () =>

@@ -4,6 +4,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Arbitrary, Effect, Exit } from "effect"
 import { TestClock } from "effect/testing"
 import { NotFound, ServiceUnavailable } from "../../src/domain/Errors.ts"
+import { AccountId } from "../../src/domain/Identifiers.ts"
 import { OpenRoutes } from "../../src/gateway/OpenRoutes.ts"
 import { CurrentDeadline } from "../../src/port/Deadline.ts"
 import { makeMemoryBudget, MemoryBudget } from "../../src/port/MemoryBudget.ts"
@@ -49,17 +50,19 @@ describe("the routes that gateways drive over HTTP", () => {
       )
     })
   const plan = Effect.succeed(planOf([{ provider: "azure", refused: false }]))
+  const another = AccountId.make("00000000-0000-7000-8000-00000000000b")
+  const planOfAnother = Effect.succeed(planOf([{ provider: "azure", refused: false }], another))
   const inTime = Effect.provideService(CurrentDeadline, { until: 0 })
 
   it.effect("hold memory of their account; when it is full, each account has its share (T9)", () =>
     within(1_000_000, ({ abandon, open, report }, held) =>
       Effect.gen(function* () {
-        const flood = yield* Effect.forEach(Array.from({ length: 2_000 }), () => Effect.exit(inTime(open("one", plan))))
+        const flood = yield* Effect.forEach(Array.from({ length: 2_000 }), () => Effect.exit(inTime(open(plan))))
         const opened = flood.flatMap((exit) => (Exit.isSuccess(exit) ? [exit.value.id] : []))
         assert.isAbove(opened.length, 100)
         assert.isBelow(opened.length, 2_000)
-        assert.instanceOf(yield* Effect.flip(inTime(open("one", plan))), ServiceUnavailable)
-        const others = yield* Effect.forEach(Array.from({ length: 50 }), () => open("another", plan))
+        assert.instanceOf(yield* Effect.flip(inTime(open(plan))), ServiceUnavailable)
+        const others = yield* Effect.forEach(Array.from({ length: 50 }), () => open(planOfAnother))
         for (const { id } of others) yield* report(id, 1, { _tag: "Succeeded" })
         const [oldest = "", newest = ""] = [opened[0], opened.at(-1)]
         assert.instanceOf(yield* Effect.flip(report(oldest, 1, { _tag: "Succeeded" })), NotFound)
@@ -85,7 +88,7 @@ describe("the routes that gateways drive over HTTP", () => {
         const opened = Effect.suspend(() => {
           const planned = planOf(keys)
           const ofPlan = new WeakRef(planned.steps[999] ?? assert.fail())
-          return Effect.map(open("one", Effect.succeed(planned)), ({ id }) => ({ id, ofPlan }))
+          return Effect.map(open(Effect.succeed(planned)), ({ id }) => ({ id, ofPlan }))
         })
         const { id, ofPlan } = yield* opened
         assert.isAbove(held(), 100_000)
@@ -108,11 +111,11 @@ describe("the routes that gateways drive over HTTP", () => {
   it.effect("let go of last answers when an open route needs their room", () =>
     within(8_000, ({ open, report }, held) =>
       Effect.gen(function* () {
-        const ended = yield* open("one", plan)
+        const ended = yield* open(plan)
         yield* report(ended.id, 1, { _tag: "Succeeded" })
-        const { id } = yield* open("one", plan)
+        const { id } = yield* open(plan)
         yield* report(id, 1, { _tag: "Succeeded" })
-        yield* open("another", plan)
+        yield* open(planOfAnother)
         assert.isBelow(held("spare"), 2048)
         assert.instanceOf(yield* Effect.flip(report(ended.id, 1, { _tag: "Succeeded" })), NotFound)
       })
@@ -122,11 +125,11 @@ describe("the routes that gateways drive over HTTP", () => {
   it.effect("keep nothing of one that fails to open or has no attempt", () =>
     within(1_000_000, ({ open, report }, held, { state }) =>
       Effect.gen(function* () {
-        const opened = yield* open("one", Effect.succeed({ ...planOf([]), retry_at: 5 }))
+        const opened = yield* open(Effect.succeed({ ...planOf([]), retry_at: 5 }))
         assert.deepInclude(opened, { next: undefined, retry_at: 5, expires_at: 600_000 })
         assert.instanceOf(yield* Effect.flip(report(opened.id, 0, { _tag: "Succeeded" })), NotFound)
         state.away = true
-        assert.instanceOf(yield* Effect.flip(open("one", plan)), PoolsUnavailable)
+        assert.instanceOf(yield* Effect.flip(open(plan)), PoolsUnavailable)
         assert.deepStrictEqual([held(), held("spare")], [0, 0])
       })
     )
@@ -136,7 +139,7 @@ describe("the routes that gateways drive over HTTP", () => {
     within(1_000_000, ({ abandon, open, report }, _held, { outcomes, state }) =>
       Effect.gen(function* () {
         const two = Effect.succeed(planOf([1, 2].map(() => ({ provider: "azure", refused: false }))))
-        const { id } = yield* open("one", two)
+        const { id } = yield* open(two)
         state.away = true
         for (const _ of ["first", "again"]) {
           assert.instanceOf(yield* Effect.flip(report(id, 1, { _tag: "Rejected" })), PoolsUnavailable)
@@ -145,15 +148,15 @@ describe("the routes that gateways drive over HTTP", () => {
         assert.strictEqual((yield* report(id, 1, { _tag: "Rejected" })).next?.n, 2)
         const over = { next: undefined, retry_at: null }
         assert.deepStrictEqual(yield* report(id, 2, { _tag: "Succeeded" }), { ...over, outcome: { _tag: "Succeeded" } })
-        const left = yield* open("one", two)
+        const left = yield* open(two)
         yield* abandon(left.id)
-        const last = yield* open("one", plan)
+        const last = yield* open(plan)
         assert.deepStrictEqual(yield* report(last.id, 1, { _tag: "Rejected" }), {
           ...over,
           outcome: { _tag: "Rejected" }
         })
         const steps = [{ _tag: "Shared", provider: "azure" }] as const
-        const shared = yield* open("one", Effect.succeed({ ...planOf([]), steps }))
+        const shared = yield* open(Effect.succeed({ ...planOf([]), steps }))
         yield* report(shared.id, 1, { _tag: "Rejected" })
         assert.deepStrictEqual(outcomes, ["Rejected", "Succeeded", "Abandoned", "Rejected"], "of leases alone")
       })
@@ -164,13 +167,13 @@ describe("the routes that gateways drive over HTTP", () => {
     within(1_000_000, ({ open, report }, held) =>
       Effect.gen(function* () {
         let giveUp = () => {}
-        const { id } = yield* open("one", plan, (lost) => (giveUp = lost))
+        const { id } = yield* open(plan, (lost) => (giveUp = lost))
         giveUp()
         yield* Effect.yieldNow
         assert.instanceOf(yield* Effect.flip(report(id, 1, { _tag: "Succeeded" })), NotFound)
         assert.strictEqual(held(), 0)
         const two = Effect.succeed(planOf([1, 2].map(() => ({ provider: "azure", refused: false }))))
-        const reported = yield* open("one", two, (lost) => (giveUp = lost))
+        const reported = yield* open(two, (lost) => (giveUp = lost))
         yield* report(reported.id, 1, { _tag: "Rejected" })
         giveUp()
         yield* Effect.yieldNow

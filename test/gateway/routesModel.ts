@@ -14,7 +14,6 @@ import { requestOf } from "../support/service/planning.ts"
 import { elementOf, integer, oneOf } from "../support/memory/arbitraries.ts"
 
 const tenMinutes = 10 * 60 * 1000
-const account = "00000000-0000-7000-8000-00000000000a"
 
 /** A key of a plan: of which provider, and whether its lease will be refused. */
 interface Key {
@@ -154,7 +153,7 @@ const owner = {
   workspace_id: WorkspaceId.make("00000000-0000-7000-8000-00000000000b")
 }
 
-export const planOf = (keys: ReadonlyArray<Key>): PlannedRequest => ({
+export const planOf = (keys: ReadonlyArray<Key>, account_id = owner.account_id): PlannedRequest => ({
   steps: keys.map(({ provider }, n) => ({
     _tag: "Own",
     provider,
@@ -167,7 +166,7 @@ export const planOf = (keys: ReadonlyArray<Key>): PlannedRequest => ({
   })),
   providers: [],
   retry_at: null,
-  request: { ...requestOf(owner), workspace_id: owner.workspace_id },
+  request: { ...requestOf({ ...owner, account_id }), workspace_id: owner.workspace_id },
   freshness: 0
 })
 
@@ -255,7 +254,7 @@ export const runInTurn = (code: Code, acts: ReadonlyArray<Act>) => {
         if (act.act === "database") fake.state.away = act.away
         if (act.act === "open") {
           const expected = new Expected(act.keys, now + tenMinutes)
-          const answer = yield* Effect.exit(open(account, Effect.succeed(planOf(act.keys))))
+          const answer = yield* Effect.exit(open(Effect.succeed(planOf(act.keys))))
           const wanted = expected.next(fake.state.away, now)
           if (wanted === "503") expected.isGone = true
           assert.strictEqual(shown(answer), wanted, "open")
@@ -300,7 +299,7 @@ export const runAtOnce = (code: Code, acts: ReadonlyArray<Act>) => {
   return Effect.scoped(
     Effect.gen(function* () {
       const { abandon, open, report } = yield* code.make.pipe(Effect.provide(fake.layer))
-      const { id } = yield* open(account, Effect.succeed(planOf(keys)))
+      const { id } = yield* open(Effect.succeed(planOf(keys)))
       const outcome: Outcome = { _tag: "Rejected" }
       for (const act of acts) {
         fake.state.latch.closeUnsafe()

@@ -63,7 +63,7 @@ const revealed = Effect.gen(function* () {
 /** A service whose plans read the pool of a workspace, whosever it is. */
 const readsAnyonesPool = Effect.gen(function* () {
   const parts = yield* Effect.context<Parts>()
-  const { load, versions } = Context.get(parts, CredentialPools)
+  const { load, versions, ...others } = Context.get(parts, CredentialPools)
   const { ask, sql } = Context.get(parts, Database).reads
   const ownerOf = ({ workspace_id = WorkspaceId.make(unknownId) }: Partial<PoolOwner>) =>
     Effect.map(
@@ -75,6 +75,7 @@ const readsAnyonesPool = Effect.gen(function* () {
       ([owner]) => owner ?? assert.fail("no workspace")
     )
   const broken = Context.add(parts, CredentialPools, {
+    ...others,
     load: (owner, ...asked) => Effect.flatMap(ownerOf(owner), (any) => load(any, ...asked)),
     versions: (owner, providers) =>
       owner.workspace_id === undefined

@@ -15,6 +15,9 @@ export const misplaced = (secret: string, account_id: string, route: string): Re
   const wrong = ["account_id", "workspace_id", "api_key_hash", "user_id", "strategy", "freshness_ms", "targets", secret]
   return [
     post("/v1/routes", { ...asked, user_id: secret }),
+    post("/v1/routes", { ...asked, account_id: undefined, api_key: secret }),
+    post("/v1/routes", { ...asked, api_key: secret }),
+    post("/v1/routes", { ...asked, account_id: undefined, api_key: [secret] }),
     post("/v1/routes", { ...asked, targets: [{ provider: secret, endpoint: secret }] }),
     post("/v1/routes", { model: `${secret}\0`, ...Object.fromEntries(wrong.map((name) => [name, secret])) }),
     post("/v1/routes", `{"account_id":"${secret}`),

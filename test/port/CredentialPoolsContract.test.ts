@@ -8,7 +8,7 @@ import { CredentialRepository } from "../../src/port/CredentialRepository.ts"
 import { CredentialUse } from "../../src/port/CredentialUse.ts"
 import { LeakedKeys } from "../../src/port/LeakedKeys.ts"
 import { type ParkingChange, Parkings } from "../../src/port/Parkings.ts"
-import { addWorkspace, newTenant } from "../support/database/newTenant.ts"
+import { addApiKey, addWorkspace, newHash, newTenant } from "../support/database/newTenant.ts"
 import { insertInto, plainCredential, plainSealedKey } from "../support/database/plainCredential.ts"
 import { stores } from "../support/database/stores.ts"
 import { layerLive } from "../support/process/layerLive.ts"
@@ -252,6 +252,35 @@ for (const [name, store] of stores) {
         assert.strictEqual(ofDefault.workspace_id, owner.workspace_id)
         yield* (yield* AccountRepository).deleteWorkspace(owner.workspace_id, yield* DateTime.now)
         assert.isTrue(Option.isNone(yield* versions({ account_id }, providers)), "the default workspace is deleted")
+      })
+    )
+
+    it.effect("are found by any live API key of their account, and by no other (D3, E19, T6)", () =>
+      Effect.gen(function* () {
+        const { owner } = yield* newPool
+        const stranger = yield* newTenant
+        const { versions, versionsOfKey } = yield* CredentialPools
+        const accounts = yield* AccountRepository
+        const api_key_hash = yield* addApiKey(owner.account_id)
+        const other = { ...owner, workspace_id: yield* addWorkspace(owner.account_id) }
+        const { account_id, workspace_id } = other
+        const asked = [{ api_key_hash }, { api_key_hash, workspace_id }, { api_key_hash: stranger.hash, workspace_id }]
+        const unknown = { api_key_hash: yield* newHash }
+        const answers = yield* Effect.forEach([...asked, unknown], (key) => versionsOfKey(key, providers), {
+          concurrency: "unbounded"
+        })
+        assert.deepStrictEqual(answers, [
+          Option.some({ account_id, found: yield* versions({ account_id }, providers) }),
+          Option.some({ account_id, found: yield* versions(other, providers) }),
+          Option.some({ account_id: stranger.account_id, found: Option.none() }),
+          Option.none()
+        ])
+        assert.deepStrictEqual(yield* versionsOfKey({ api_key_hash }, providers), answers[0], "alone")
+        yield* accounts.deleteWorkspace(owner.workspace_id, yield* DateTime.now)
+        const none = Option.some({ account_id, found: Option.none() })
+        assert.deepStrictEqual(yield* versionsOfKey({ api_key_hash }, providers), none)
+        yield* accounts.revokeApiKey(api_key_hash, yield* DateTime.now)
+        assert.isTrue(Option.isNone(yield* versionsOfKey({ api_key_hash, workspace_id }, providers)))
       })
     )
 

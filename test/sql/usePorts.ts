@@ -93,11 +93,16 @@ export const usePorts = Effect.gen(function* () {
     marked: marked(account_id, [credential.label]),
     clear: clear(account_id, id)
   }
-  const { load, versions } = yield* CredentialPools
+  const { load, versions, versionsOfKey } = yield* CredentialPools
   const pools: UsesOf<CredentialPools["Service"]> = {
     versions: Effect.forEach(
       [tenant, other, { account_id }, { account_id: other.account_id }],
       (owner) => versions(owner, ["openai"]),
+      together
+    ),
+    versionsOfKey: Effect.forEach(
+      [{ api_key_hash: management_key_hash }, { api_key_hash: management_key_hash, workspace_id }],
+      (key) => versionsOfKey(key, ["openai"]),
       together
     ),
     load: load(tenant, "openai")

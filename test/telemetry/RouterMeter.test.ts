@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Layer, Metric, Option } from "effect"
 import { ServiceUnavailable } from "../../src/domain/Errors.ts"
-import { WorkspaceId } from "../../src/domain/Identifiers.ts"
+import { ApiKeyHash, WorkspaceId } from "../../src/domain/Identifiers.ts"
 import { CredentialPools } from "../../src/port/CredentialPools.ts"
 import { Router } from "../../src/service/routing/Router.ts"
 import { prometheusText } from "../../src/telemetry/prometheusText.ts"
@@ -9,7 +9,7 @@ import { newTenant } from "../support/database/newTenant.ts"
 import { samplesIn } from "../support/http/samplesIn.ts"
 import { inMemory } from "../support/memory/inMemory.ts"
 import { create, update } from "../support/service/asTenant.ts"
-import { attempt, planOf } from "../support/service/planning.ts"
+import { attempt, planOf, requestOf } from "../support/service/planning.ts"
 
 const registry = Layer.sync(Metric.MetricRegistry, () => new Map())
 const service = () => Router.layer.pipe(Layer.provideMerge(inMemory()), Layer.provideMerge(registry))
@@ -62,6 +62,9 @@ describe("the series of a router", () => {
       const elsewhere = WorkspaceId.make("019ad5a0-6c1e-7b3a-9f52-3a1c5d7e9b11")
       yield* Effect.flip(planOf({ ...owner, workspace_id: elsewhere }))
       assert.strictEqual((yield* samples)['byok_router_plans_total{result="unknown_workspace"}'], 1)
+      const api_key_hash = ApiKeyHash.make("0".repeat(64))
+      yield* Effect.flip(Effect.flatMap(Router, ({ planForKey }) => planForKey({ ...requestOf(owner), api_key_hash })))
+      assert.strictEqual((yield* samples)['byok_router_plans_total{result="unknown_api_key"}'], 1)
     }).pipe(Effect.provide(service()))
   )
 
@@ -75,6 +78,7 @@ describe("the series of a router", () => {
 
       const away = Layer.succeed(CredentialPools, {
         versions: () => Effect.fail(new ServiceUnavailable()),
+        versionsOfKey: () => Effect.succeedNone,
         load: () => Effect.succeed(Option.none())
       })
       yield* Effect.flip(Effect.provide(planOf(owner), Layer.provide(Layer.fresh(Router.layer), away)))

@@ -12,13 +12,14 @@ import {
   type PoolOwner,
   type PoolRow,
   type PoolState,
+  type PoolVersions,
   type StoredParking
 } from "../../port/CredentialPools.ts"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import { timeLeft, withDeadline } from "../../port/Deadline.ts"
 import { type Holding, MemoryBudget } from "../../port/MemoryBudget.ts"
 import { keptPlans, restrictionsOf } from "./makePlanCache.ts"
-import { UnknownWorkspace } from "./RouterErrors.ts"
+import { UnknownApiKey, UnknownWorkspace } from "./RouterErrors.ts"
 
 /** The seal of a row whose key does not open, by the error. */
 export const sealStatusByError = {
@@ -52,8 +53,7 @@ interface Question {
 }
 
 /** The pools of a workspace, in the order of the providers that were asked for. */
-export interface WorkspacePools {
-  readonly workspace_id: WorkspaceId
+export interface WorkspacePools extends PoolOwner {
   readonly snapshots: ReadonlyArray<Snapshot>
 }
 
@@ -128,7 +128,7 @@ const isSameSeal = (one: Sealed, other: Sealed, account_id: AccountId): boolean 
   encodeSealingContext({ ...one.credential, account_id }) === encodeSealingContext({ ...other.credential, account_id })
 
 const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Sealed) => Effect.Effect<Seal>) {
-  const { load, versions } = yield* CredentialPools
+  const { load, versions, versionsOfKey } = yield* CredentialPools
   const budget = yield* MemoryBudget
   const clock = yield* Clock.Clock
   const fork = Effect.runForkWith(yield* Effect.context())
@@ -271,7 +271,24 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
       const isFresh = snapshot !== undefined && snapshot.validated.at + freshness >= asked.at
       return isFresh && isUsable(snapshot, asked.at) ? [snapshot] : []
     })
-    return snapshots.length < providers.length ? undefined : { workspace_id, snapshots }
+    return snapshots.length < providers.length ? undefined : { account_id, workspace_id, snapshots }
+  }
+
+  const loadedAll = (
+    account_id: AccountId,
+    { pools, workspace_id }: PoolVersions,
+    providers: ReadonlyArray<Provider>,
+    asked: Question
+  ) => {
+    const owner = { account_id, workspace_id }
+    const found = pools.flatMap(
+      (state, index) => currentOf(poolKeyOf(owner, providers[index] as Provider), state, asked) ?? []
+    )
+    if (found.length === pools.length) return Effect.succeed({ ...owner, snapshots: found })
+    const loading = Effect.forEach(pools, (state, index) => loaded(owner, providers[index] as Provider, state, asked), {
+      concurrency
+    })
+    return Effect.map(loading, (snapshots) => ({ ...owner, snapshots }))
   }
 
   const current: Pools["Service"]["current"] = (asking, providers, freshness = 0) =>
@@ -279,24 +296,24 @@ const make = Effect.fnUntraced(function* (check: (account_id: AccountId, row: Se
       const asked = ask()
       const fresh = freshOf(asking, providers, asked, freshness)
       if (fresh !== undefined) return Effect.succeed(fresh)
-      return Effect.flatMap(orUnknown(versions(asking, providers)), ({ pools, workspace_id }) => {
-        const { account_id } = asking
-        const owner = { account_id, workspace_id }
-        const found = pools.flatMap(
-          (state, index) => currentOf(poolKeyOf(owner, providers[index] as Provider), state, asked) ?? []
-        )
-        if (found.length === pools.length) return Effect.succeed({ workspace_id, snapshots: found })
-        const loading = Effect.forEach(
-          pools,
-          (state, index) => loaded(owner, providers[index] as Provider, state, asked),
-          { concurrency }
-        )
-        return Effect.map(loading, (snapshots) => ({ workspace_id, snapshots }))
-      })
+      return Effect.flatMap(orUnknown(versions(asking, providers)), (found) =>
+        loadedAll(asking.account_id, found, providers, asked)
+      )
     })
 
   return Pools.of({
     current,
+    ofKey: (key, providers) =>
+      Effect.suspend(() => {
+        const asked = ask()
+        return Effect.flatMap(versionsOfKey(key, providers), (known): ReturnType<Pools["Service"]["ofKey"]> =>
+          Option.isNone(known)
+            ? Effect.fail(new UnknownApiKey())
+            : Effect.flatMap(orUnknown(Effect.succeed(known.value.found)), (found) =>
+                loadedAll(known.value.account_id, found, providers, asked)
+              )
+        )
+      }),
     reread: (owner, provider) =>
       Effect.suspend(() => {
         const found = kept.get(poolKeyOf(owner, provider))
@@ -327,6 +344,11 @@ export class Pools extends Context.Service<
       providers: ReadonlyArray<Provider>,
       freshness?: number
     ) => Effect.Effect<WorkspacePools, ServiceUnavailable | UnknownWorkspace>
+    /** The same of the account of an API key; the database is asked each time, as the key may be revoked. */
+    readonly ofKey: (
+      key: Parameters<CredentialPools["Service"]["versionsOfKey"]>[0],
+      providers: ReadonlyArray<Provider>
+    ) => Effect.Effect<WorkspacePools, ServiceUnavailable | UnknownWorkspace | UnknownApiKey>
     /** A pool after a key of it did not open, read again at most once a second: it may have been rewrapped. */
     readonly reread: (
       owner: PoolOwner,

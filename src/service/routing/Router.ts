@@ -6,6 +6,7 @@ import type { Outcome } from "../../domain/routing/Outcome.ts"
 import type { OwnStep, Step } from "../../domain/routing/Plan.ts"
 import { planFor } from "../../domain/routing/planFor.ts"
 import type { PooledCredential } from "../../domain/routing/Pool.ts"
+import type { Provider } from "../../domain/Provider.ts"
 import type { RoutingRequest } from "../../domain/routing/RoutingRequest.ts"
 import { Cipher } from "../../port/Cipher.ts"
 import type { CredentialPools } from "../../port/CredentialPools.ts"
@@ -16,9 +17,15 @@ import { Lease } from "./Lease.ts"
 import { makeHealthLedger } from "./makeHealthLedger.ts"
 import { makePlanCache } from "./makePlanCache.ts"
 import { makeUseLedger } from "./makeUseLedger.ts"
-import type { Freshness, PlannedRequest } from "./PlannedRequest.ts"
-import { Pools, sealStatusByError, type Snapshot } from "./Pools.ts"
-import { type Exhausted, LeaseRefused, PoolsUnavailable, type UnknownWorkspace } from "./RouterErrors.ts"
+import type { Freshness, KeyRequest, PlannedRequest } from "./PlannedRequest.ts"
+import { Pools, sealStatusByError, type Snapshot, type WorkspacePools } from "./Pools.ts"
+import {
+  type Exhausted,
+  LeaseRefused,
+  PoolsUnavailable,
+  type UnknownApiKey,
+  type UnknownWorkspace
+} from "./RouterErrors.ts"
 import { makeRouterMeter } from "./RouterMeter.ts"
 import { type Attempt, makeWalk, runPlan, type Walk } from "./Walk.ts"
 
@@ -31,8 +38,10 @@ const isUnavailable = (cause: Cause.Cause<unknown>) => {
   return failure instanceof ServiceUnavailable || failure instanceof DatabaseFailure
 }
 
+const millisOf = (freshness: Freshness) => (freshness === "now" ? 0 : Duration.toMillis(freshness))
+
 const make = Effect.gen(function* () {
-  const { current, reread } = yield* Pools
+  const { current, ofKey, reread } = yield* Pools
   const { read } = yield* Cipher
   const metered = yield* makeRouterMeter
   const ledger = yield* makeHealthLedger(metered.parked)
@@ -46,21 +55,23 @@ const make = Effect.gen(function* () {
     return ledger.healthOf({ account_id, credential_id: credential.id, key_version, model }, stored, now)
   }
 
-  const orUnavailable = <A>(
-    pools: Effect.Effect<A, ServiceUnavailable | UnknownWorkspace>
-  ): Effect.Effect<A, PoolsUnavailable | UnknownWorkspace> =>
-    Effect.catchCause(pools, (cause): Effect.Effect<never, PoolsUnavailable | UnknownWorkspace> =>
-      isUnavailable(cause)
-        ? Effect.fail(new PoolsUnavailable())
-        : Effect.failCause(cause as Cause.Cause<UnknownWorkspace>)
+  const orUnavailable = <A, E>(
+    pools: Effect.Effect<A, ServiceUnavailable | E>
+  ): Effect.Effect<A, PoolsUnavailable | E> =>
+    Effect.catchCause(pools, (cause): Effect.Effect<never, PoolsUnavailable | E> =>
+      isUnavailable(cause) ? Effect.fail(new PoolsUnavailable()) : Effect.failCause(cause as Cause.Cause<E>)
     )
 
-  const planWithin = (asked: RoutingRequest, freshness: number) => {
+  const planFrom = <E>(
+    asked: Omit<RoutingRequest, "account_id" | "workspace_id">,
+    freshness: number,
+    poolsOf: (providers: ReadonlyArray<Provider>) => Effect.Effect<WorkspacePools, ServiceUnavailable | E>
+  ) => {
     const providers = asked.targets.map(({ provider }) => provider)
-    return Effect.flatMap(orUnavailable(current(asked, providers, freshness)), ({ snapshots, workspace_id }) =>
+    return Effect.flatMap(orUnavailable(poolsOf(providers)), ({ account_id, snapshots, workspace_id }) =>
       Effect.clockWith((clock) => {
         const now = momentOf(clock)
-        const request = { ...asked, workspace_id }
+        const request = { ...asked, account_id, workspace_id }
         const plan = keptOr(request, snapshots, now, () =>
           planFor(
             request,
@@ -72,6 +83,9 @@ const make = Effect.gen(function* () {
       })
     )
   }
+
+  const planWithin = (asked: RoutingRequest, freshness: number) =>
+    planFrom(asked, freshness, (providers) => current(asked, providers, freshness))
 
   /** The pool that a step is checked against; undefined if its workspace is gone. */
   const poolFor = ({ freshness, request }: PlannedRequest, { provider }: Step) =>
@@ -188,8 +202,9 @@ const make = Effect.gen(function* () {
   const walk = makeWalk({ lease, mayShare, replan, retryAt })
 
   return Router.of({
-    plan: (request, freshness = "now") =>
-      metered.plan(planWithin(request, freshness === "now" ? 0 : Duration.toMillis(freshness))),
+    plan: (request, freshness = "now") => metered.plan(planWithin(request, millisOf(freshness))),
+    planForKey: (request, freshness = "now") =>
+      metered.plan(planFrom(request, millisOf(freshness), (providers) => ofKey(request, providers))),
     lease,
     report,
     run: runPlan(walk, report),
@@ -214,6 +229,11 @@ export class Router extends Context.Service<
       request: RoutingRequest,
       freshness?: Freshness
     ) => Effect.Effect<PlannedRequest, UnknownWorkspace | PoolsUnavailable>
+    /** The same for the account of an API key, which is asked for whatever the freshness: the key may be revoked. */
+    readonly planForKey: (
+      request: KeyRequest,
+      freshness?: Freshness
+    ) => Effect.Effect<PlannedRequest, UnknownApiKey | UnknownWorkspace | PoolsUnavailable>
     /** The key of a step, wiped when the scope closes. Refused if its row is not the planned one any more. */
     readonly lease: (
       plan: PlannedRequest,

@@ -15,6 +15,9 @@ export class PoolsUnavailable extends Data.TaggedError("PoolsUnavailable") {}
 /** The account has no such workspace, or has deleted it (E19). */
 export class UnknownWorkspace extends Data.TaggedError("UnknownWorkspace") {}
 
+/** No account has such an API key, or it was revoked. */
+export class UnknownApiKey extends Data.TaggedError("UnknownApiKey") {}
+
 /** What became of a step. */
 export interface Attempted {
   readonly step: Step

@@ -3,7 +3,7 @@ import { cooldownCauses } from "../../domain/routing/Health.ts"
 import type { Exclusion, Plan } from "../../domain/routing/Plan.ts"
 import type { FamilyName } from "../../port/families.ts"
 import { makeMeter } from "../../port/Meter.ts"
-import type { LeaseRefused, PoolsUnavailable, Refusal, UnknownWorkspace } from "./RouterErrors.ts"
+import type { LeaseRefused, PoolsUnavailable, Refusal, UnknownApiKey, UnknownWorkspace } from "./RouterErrors.ts"
 
 const leaseResults = [
   "ok",
@@ -27,13 +27,23 @@ const exclusionReasons = [
   "parked"
 ] as const
 
+type PlanFailure = UnknownApiKey | UnknownWorkspace | PoolsUnavailable
+
+const planFailures = {
+  UnknownApiKey: "unknown_api_key",
+  UnknownWorkspace: "unknown_workspace",
+  PoolsUnavailable: "unavailable"
+} as const satisfies Record<PlanFailure["_tag"], string>
+
 /** Counts what becomes of plans and leases. Every series is there from the start: its first event is then a rise. */
 export const makeRouterMeter = Effect.map(makeMeter, ({ counter }) => {
   const eachOf = <Value extends string>(family: FamilyName, attribute: string, values: ReadonlyArray<Value>) => {
     const count = new Map(values.map((value) => [value, counter(family, { [attribute]: value })]))
     return (value: Value) => count.get(value)?.()
   }
-  const planned = eachOf("byok.router.plans", "result", ["ok", "exhausted", "unknown_workspace", "unavailable"])
+  const planned = eachOf("byok.router.plans", "result", [
+    ...["ok", "exhausted", "unknown_workspace", "unknown_api_key", "unavailable"]
+  ])
   const leased = eachOf<"ok" | Refusal | "pools_unavailable">("byok.router.leases", "result", leaseResults)
   const excluded = eachOf<Exclusion["reason"]>("byok.router.exclusions", "reason", exclusionReasons)
   const counted = <A, E, R>(made: Effect.Effect<A, E, R>, count: (made: A) => void, countFailure: (error: E) => void) =>
@@ -51,8 +61,8 @@ export const makeRouterMeter = Effect.map(makeMeter, ({ counter }) => {
     }
   }
   return {
-    plan: <A extends Plan, R>(plan: Effect.Effect<A, UnknownWorkspace | PoolsUnavailable, R>) =>
-      counted(plan, count, ({ _tag }) => planned(_tag === "UnknownWorkspace" ? "unknown_workspace" : "unavailable")),
+    plan: <A extends Plan, E extends PlanFailure, R>(plan: Effect.Effect<A, E, R>) =>
+      counted(plan, count, ({ _tag }) => planned(planFailures[_tag])),
     lease: <A, R>(lease: Effect.Effect<A, LeaseRefused | PoolsUnavailable, R>) =>
       counted(
         lease,

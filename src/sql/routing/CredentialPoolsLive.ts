@@ -1,7 +1,7 @@
 import { Effect, Layer, Option } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import { listNames } from "../../domain/Credential.ts"
-import type { CredentialId, WorkspaceId } from "../../domain/Identifiers.ts"
+import type { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../../domain/Identifiers.ts"
 import type { Provider } from "../../domain/Provider.ts"
 import type { SealedKey } from "../../domain/SealedKey.ts"
 import {
@@ -80,52 +80,122 @@ const rowOf = (member: Member): PoolRow => ({
   row: member.row
 })
 
+/** Where a workspace is found, and how its account is named. */
+interface Source {
+  readonly account_id: Statement.Fragment
+  readonly columns: Statement.Fragment
+  readonly from: Statement.Fragment
+  readonly where: Statement.Fragment
+}
+
+interface FoundVersions {
+  readonly id: WorkspaceId
+  readonly states: ReadonlyArray<string>
+}
+
+/** The id is null if the account of the key has no such workspace. */
+interface KeyVersions {
+  readonly account_id: AccountId
+  readonly id: WorkspaceId | null
+  readonly states: ReadonlyArray<string>
+}
+
+const versionsOf = ({ id, states }: FoundVersions) => ({ workspace_id: id, pools: states.map(stateOf) })
+
 export const layer = Layer.effect(
   CredentialPools,
   Effect.gen(function* () {
     const { reads } = yield* Database
-    const { ask, sql } = reads
+    const { ask, distributed, sql } = reads
 
-    /** Looks up the states of the pools of a workspace, which is found by a condition; `providers` are joined by commas. */
-    const versionsWhere = <Wanted extends { readonly account_id: string; readonly providers: string }>(
+    /** Looks up the states of the pools of a workspace; `providers` are joined by commas. */
+    const versionsFrom = <Wanted extends { readonly providers: string }, Row extends object>(
       by: Readonly<Record<keyof Wanted & string, "uuid" | "text">>,
-      isWanted: (by: Readonly<Record<keyof Wanted & string, Statement.Fragment>>) => Statement.Fragment
+      of: (by: Readonly<Record<keyof Wanted & string, Statement.Fragment>>) => Source
     ) =>
-      makeLookUp<
-        Wanted,
-        { readonly workspace_id: WorkspaceId; readonly states: ReadonlyArray<string> },
-        { readonly workspace_id: WorkspaceId; readonly pools: ReadonlyArray<PoolState> }
-      >(reads, {
+      makeLookUp<Wanted, Row, Row>(reads, {
         operation: "pools.versions",
         by,
-        select: (by) => sql`
-          SELECT workspaces.id AS workspace_id, array_agg(${state(sql)} ORDER BY asked.n) AS states
-          FROM workspaces
-          CROSS JOIN unnest(string_to_array(${by.providers}, ',')) WITH ORDINALITY AS asked (provider, n)
-          LEFT JOIN LATERAL (
-            SELECT version, health, members, bytes FROM pools
-            WHERE account_id = ${by.account_id} AND workspace_id = workspaces.id AND provider = asked.provider OFFSET 0
-          ) AS pool ON true
-          WHERE workspaces.account_id = ${by.account_id} AND ${isWanted(by)} AND workspaces.deleted_at IS NULL
-          GROUP BY workspaces.id`,
-        read: ({ states, workspace_id }) => ({ workspace_id, pools: states.map(stateOf) })
+        select: (by) => {
+          const { account_id, columns, from, where } = of(by)
+          return sql<Row>`
+            SELECT ${columns}, array_agg(${state(sql)} ORDER BY asked.n) AS states
+            FROM ${from}
+            CROSS JOIN unnest(string_to_array(${by.providers}, ',')) WITH ORDINALITY AS asked (provider, n)
+            LEFT JOIN LATERAL (
+              SELECT version, health, members, bytes FROM pools
+              WHERE account_id = ${account_id} AND workspace_id = workspaces.id AND provider = asked.provider OFFSET 0
+            ) AS pool ON true
+            WHERE ${where}
+            GROUP BY ${columns}`
+        },
+        read: (row) => row
       })
-    const versionsOfNamed = versionsWhere<PoolOwner & { readonly providers: string }>(
+    const inAccount = (account_id: Statement.Fragment, isWanted: Statement.Fragment): Source => ({
+      account_id,
+      columns: sql`workspaces.id`,
+      from: sql`workspaces`,
+      where: sql`workspaces.account_id = ${account_id} AND ${isWanted} AND workspaces.deleted_at IS NULL`
+    })
+    const versionsOfNamed = versionsFrom<PoolOwner & { providers: string }, FoundVersions>(
       { account_id: "uuid", workspace_id: "uuid", providers: "text" },
-      ({ workspace_id }) => sql`workspaces.id = ${workspace_id}`
+      ({ account_id, workspace_id }) => inAccount(account_id, sql`workspaces.id = ${workspace_id}`)
     )
-    const versionsOfDefault = versionsWhere<Pick<PoolOwner, "account_id"> & { readonly providers: string }>(
+    const versionsOfDefault = versionsFrom<Pick<PoolOwner, "account_id"> & { providers: string }, FoundVersions>(
       { account_id: "uuid", providers: "text" },
-      () => sql`workspaces.is_default`
+      ({ account_id }) => inAccount(account_id, sql`workspaces.is_default`)
     )
+    /** In one statement; `workspace_id` is empty for the default one. */
+    const versionsOfKey = versionsFrom<
+      { api_key_hash: ApiKeyHash; workspace_id: string } & { providers: string },
+      KeyVersions
+    >({ api_key_hash: "text", workspace_id: "text", providers: "text" }, ({ api_key_hash, workspace_id }) => ({
+      account_id: sql`api_keys.account_id`,
+      columns: sql`api_keys.account_id, workspaces.id`,
+      from: sql`api_keys LEFT JOIN workspaces ON workspaces.account_id = api_keys.account_id AND deleted_at IS NULL
+          AND CASE WHEN ${workspace_id} = '' THEN is_default ELSE workspaces.id::text = ${workspace_id} END`,
+      where: sql`hash = decode(${api_key_hash}, 'hex') AND revoked_at IS NULL`
+    }))
+    /** Where accounts are spread over nodes, only a statement that names the account stays on one. */
+    const accountOfKey = makeLookUp<{ api_key_hash: ApiKeyHash }, { account_id: AccountId }, AccountId>(reads, {
+      operation: "api_keys.find",
+      by: { api_key_hash: "text" },
+      select: ({ api_key_hash }) =>
+        sql`SELECT account_id FROM api_keys WHERE hash = decode(${api_key_hash}, 'hex') AND revoked_at IS NULL`,
+      read: ({ account_id }) => account_id
+    })
+
+    const versions: CredentialPools["Service"]["versions"] = ({ account_id, workspace_id }, wanted) => {
+      const providers = wanted.join()
+      return Effect.map(
+        workspace_id === undefined
+          ? versionsOfDefault({ account_id, providers })
+          : versionsOfNamed({ account_id, workspace_id, providers }),
+        Option.map(versionsOf)
+      )
+    }
 
     return {
-      versions: ({ account_id, workspace_id }, wanted) => {
-        const providers = wanted.join()
-        return workspace_id === undefined
-          ? versionsOfDefault({ account_id, providers })
-          : versionsOfNamed({ account_id, workspace_id, providers })
-      },
+      versions,
+      versionsOfKey: ({ api_key_hash, workspace_id }, providers) =>
+        distributed
+          ? Effect.flatMap(
+              accountOfKey({ api_key_hash }),
+              Option.match({
+                onNone: () => Effect.succeedNone,
+                onSome: (account_id) =>
+                  Effect.map(versions({ account_id, ...(workspace_id && { workspace_id }) }, providers), (found) =>
+                    Option.some({ account_id, found })
+                  )
+              })
+            )
+          : Effect.map(
+              versionsOfKey({ api_key_hash, workspace_id: workspace_id ?? "", providers: providers.join() }),
+              Option.map(({ account_id, id, states }) => ({
+                account_id,
+                found: id === null ? Option.none() : Option.some(versionsOf({ id, states }))
+              }))
+            ),
       load: (owner, provider, known) => {
         const columns = [...sealedColumns, "key_version"]
         const rows = sql<Loaded>`

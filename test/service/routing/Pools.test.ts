@@ -400,6 +400,7 @@ describe("what a process keeps of pools", () => {
       Layer.succeed(CredentialPools, {
         versions: ({ workspace_id = WorkspaceId.make(owners[0]?.workspace_id ?? "") }) =>
           Effect.succeedSome({ workspace_id, pools: [state] }),
+        versionsOfKey: () => Effect.succeedNone,
         load: ({ workspace_id }) =>
           Effect.andThen(
             Effect.sync(() => read.push(workspace_id)),

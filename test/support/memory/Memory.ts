@@ -417,7 +417,7 @@ export const leakedKeys = Layer.effect(
 /** Versions are contents, without what a rewrap changes: they are the same again if a change is taken back. */
 const credentialPools = Layer.effect(
   CredentialPools,
-  Effect.map(Memory, ({ credentials, marks, parkings, workspaces }) => {
+  Effect.map(Memory, ({ apiKeys, credentials, marks, parkings, workspaces }) => {
     const liveIn = (account_id: AccountId, workspace_id: WorkspaceId | undefined) =>
       ofAccount(workspaces, account_id).find(
         (one) =>
@@ -465,14 +465,24 @@ const credentialPools = Layer.effect(
               )
         )
       )
+    const versions: CredentialPools["Service"]["versions"] = ({ account_id, workspace_id: asked }, providers) =>
+      Effect.sync(() =>
+        Option.map(Option.fromUndefinedOr(liveIn(account_id, asked)), ({ workspace_id }) => ({
+          workspace_id,
+          pools: providers.map((provider) => poolIn(account_id, workspace_id, provider, 0))
+        }))
+      )
     return {
-      versions: ({ account_id, workspace_id: asked }, providers) =>
-        Effect.sync(() =>
-          Option.map(Option.fromUndefinedOr(liveIn(account_id, asked)), ({ workspace_id }) => ({
-            workspace_id,
-            pools: providers.map((provider) => poolIn(account_id, workspace_id, provider, 0))
-          }))
-        ),
+      versions,
+      versionsOfKey: ({ api_key_hash, ...asked }, providers) =>
+        Effect.suspend(() => {
+          const key = apiKeys.get(api_key_hash)
+          if (key === undefined || key.revoked_at !== null) return Effect.succeedNone
+          const { account_id } = key
+          return Effect.map(versions({ account_id, ...asked }, providers), (found) =>
+            Option.some({ account_id, found })
+          )
+        }),
       load
     }
   })

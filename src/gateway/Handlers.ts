@@ -62,13 +62,16 @@ const accounts = HttpApiBuilder.group(
     return handlers.handleAll({
       create: ({ headers: { "idempotency-key": idempotency_key }, payload: { name } }) =>
         Effect.gen(function* () {
-          const { management_key, replayed, ...made } =
+          const { account_id, management_key, replayed, workspace_id, ...made } =
             idempotency_key === undefined
               ? { ...(yield* accounts.createAccount(name)), replayed: false }
               : yield* Effect.catchTags(accounts.createAccountOnce(name, idempotency_key), {
                   AccountDeleted: () => new AccountGone()
                 })
-          const answer = json({ status: 201, data: { ...made, management_key: Redacted.value(management_key) } })
+          const answer = json({
+            status: 201,
+            data: { account_id, workspace_id, management_key: Redacted.value(management_key), ...made }
+          })
           return replayed ? HttpServerResponse.setHeader(answer, "idempotent-replayed", "true") : answer
         }),
       list: ({ query }) => Effect.map(accounts.listPage(query.after), dataOf),

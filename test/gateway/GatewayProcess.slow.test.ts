@@ -143,7 +143,7 @@ layerLive(TestService.layerWith({ settings }))("the socket for gateways, beside 
         }
         commands += 1
       }
-      assert.strictEqual(commands, 4)
+      assert.strictEqual(commands, 6)
     })
   )
 

@@ -1,4 +1,3 @@
-import { createServer, type IncomingHttpHeaders } from "node:http"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Layer, Option, Redacted } from "effect"
 import { EventCursor } from "../../../src/port/EventCursor.ts"
@@ -6,58 +5,13 @@ import * as Checkpointing from "../../../src/service/audit/Checkpointing.ts"
 import * as EventsLive from "../../../src/service/audit/Events.ts"
 import * as Webhook from "../../../src/service/audit/Webhook.ts"
 import { openStore, storesOn } from "../../support/database/stores.ts"
+import { type Answer, type Received, receiver, verifies } from "../../support/http/webhookReceiver.ts"
 import { eventually } from "../../support/process/eventually.ts"
 
 const secrets = [1, 2].map((byte) => Buffer.alloc(32, byte))
 
-/** What the endpoint answers to the requests in turn; it loses an answer by closing the connection. */
-type Answer = 200 | 204 | 302 | 500 | "lost"
-
-interface Received {
-  readonly headers: IncomingHttpHeaders
-  readonly body: string
-  readonly answer: Answer
-}
-
-const receiver = (answers: ReadonlyArray<Answer>) =>
-  Effect.gen(function* () {
-    const received: Array<Received> = []
-    const open = { now: 0, most: 0 }
-    const server = createServer((request, response) => {
-      open.now += 1
-      open.most = Math.max(open.most, open.now)
-      response.once("close", () => (open.now -= 1))
-      let body = ""
-      request.setEncoding("utf8").on("data", (part: string) => (body += part))
-      request.on("end", () => {
-        const answer = answers[received.length] ?? 200
-        received.push({ headers: request.headers, body, answer })
-        if (answer === "lost") return request.socket.destroy()
-        response.writeHead(answer, answer === 302 ? { location: "/elsewhere" } : {}).end("ignored")
-      })
-    })
-    yield* Effect.acquireRelease(
-      Effect.promise(() => new Promise((resolve) => server.listen(0, "127.0.0.1", () => resolve(undefined)))),
-      () => Effect.sync(() => server.close())
-    )
-    const address = server.address()
-    assert(address !== null && typeof address === "object")
-    return { url: new URL(`http://127.0.0.1:${address.port}/hook`), received, open }
-  })
-
-/** Checks a message as its receiver does, with another implementation than the one that signs. */
-const verify = (secret: Uint8Array<ArrayBuffer>, { body, headers }: Received) =>
-  Effect.promise(async () => {
-    const key = await crypto.subtle.importKey("raw", secret, { name: "HMAC", hash: "SHA-256" }, false, ["verify"])
-    const [id, time] = [String(headers["webhook-id"]), String(headers["webhook-timestamp"])]
-    if (Math.abs(Number(time) - Date.now() / 1000) > 300) return false
-    const signed = Buffer.from(`${id}.${time}.${body}`)
-    const signatures = String(headers["webhook-signature"]).split(" ")
-    const checked = signatures.map((one) =>
-      crypto.subtle.verify("HMAC", key, Buffer.from(one.slice(3), "base64"), signed)
-    )
-    return signatures.every((one) => one.startsWith("v1,")) && (await Promise.all(checked)).includes(true)
-  })
+const redacted = secrets.map((secret) => Redacted.make<Uint8Array>(secret))
+const secretOf = (bytes: Uint8Array) => `whsec_${Buffer.from(bytes).toString("base64")}`
 
 const entries = 8
 
@@ -67,10 +21,7 @@ const deliver = (answers: ReadonlyArray<Answer>, moveOnFailure = false) =>
     Effect.gen(function* () {
       const { ports, sql, url: database } = yield* openStore()
       const { open, received, url } = yield* receiver(answers)
-      const endpoint = Layer.succeed(
-        Webhook.WebhookEndpoint,
-        Option.some({ url, secrets: secrets.map((secret) => Redacted.make<Uint8Array>(secret)) })
-      )
+      const endpoint = Layer.succeed(Webhook.WebhookEndpoint, Option.some({ url, secrets: redacted }))
       yield* sql`INSERT INTO event_cursors (id, seq) VALUES (1, (SELECT coalesce(max(seq), 0) FROM audit_entries))`
       const skipping = Layer.effect(
         EventCursor,
@@ -127,9 +78,15 @@ describe("events that are posted (Standard Webhooks)", () => {
         })
         assert.strictEqual(open.most, 1)
         for (const one of received) {
-          for (const secret of secrets) assert.isTrue(yield* verify(secret, one))
-          assert.isFalse(yield* verify(Buffer.alloc(32, 3), one), "control")
-          assert.isFalse(yield* verify(Buffer.alloc(32, 1), { ...one, body: `${one.body} ` }), "control")
+          for (const secret of secrets) assert.isTrue(verifies(secretOf(secret), one))
+          const other = secretOf(Buffer.alloc(32, 3))
+          assert.isFalse(verifies(other, one), "control")
+          const [first = other] = secrets.map(secretOf)
+          assert.isFalse(verifies(first, { ...one, body: `${one.body} ` }), "control")
+          const id = String(one.headers["webhook-id"])
+          const now = Math.floor(Date.now() / 1000)
+          const old = Webhook.signedHeaders({ secrets: redacted }, id, now - 400, one.body)
+          assert.isFalse(verifies(first, { ...one, headers: old }), "control: a replay")
           const { data, timestamp, type } = JSON.parse(one.body) as {
             readonly data: object
             readonly timestamp: string

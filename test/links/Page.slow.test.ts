@@ -1,7 +1,6 @@
 import { createServer, request } from "node:http"
 import type { AddressInfo } from "node:net"
 import { assert, describe } from "@effect/vitest"
-import axe from "axe-core"
 import { Effect, Layer } from "effect"
 import { createdId, minimal } from "../support/http/Bodies.ts"
 import { isInstalled, openPage } from "../support/http/Browser.ts"
@@ -13,58 +12,10 @@ import { eventually } from "../support/process/eventually.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { Recording } from "../support/process/Recording.ts"
 import { openLink } from "./browser.ts"
+import { visit } from "./visit.ts"
 
 const key = "sk-owner-kX8vQ2mZ7rT4wY1nB6cJ-WxYz"
 const other = "sk-other-pL5hS9dF3gA0eU7iO2qR-MnOp"
-
-/** The page of a link, by what its owner reads: labels of fields, words on buttons. */
-const visit = Effect.fnUntraced(function* (url: string, width?: number, scheme?: "light" | "dark") {
-  const pixels = width ?? 1280
-  const page = yield* openPage(url, pixels, scheme)
-  const { evaluate } = page
-  const text = Effect.map(evaluate("document.body?.innerText"), String)
-  const reads = (words: string) => eventually(words, text, (shown) => shown.includes(words))
-  const field = (label: string) =>
-    `Array.from(document.querySelectorAll("label")).find((one) => one.textContent.trim() === ${JSON.stringify(label)})?.control`
-  const button = (words: string) =>
-    `Array.from(document.querySelectorAll("button")).find((one) => one.innerText.trim().startsWith(${JSON.stringify(words)}))`
-  return {
-    ...page,
-    text,
-    reads,
-    button,
-    has: (words: string) => Effect.map(evaluate(`${button(words)} !== undefined`), Boolean),
-    press: page.press,
-    click: (words: string) =>
-      Effect.andThen(
-        eventually(`a button ${words}`, evaluate(`${button(words)} !== undefined`), Boolean),
-        evaluate(`${button(words)}.click()`)
-      ),
-    choose: (label: string, value: string) =>
-      Effect.andThen(
-        eventually(`a field ${label}`, evaluate(`${field(label)} !== undefined`), Boolean),
-        evaluate(`Object.assign(${field(label)}, { value: ${JSON.stringify(value)} }).value`)
-      ),
-    fill: Effect.fnUntraced(function* (label: string, value: string) {
-      yield* eventually(`a field ${label}`, evaluate(`${field(label)} !== undefined`), Boolean)
-      yield* evaluate(`${field(label)}.focus(), ${field(label)}.select?.()`)
-      yield* page.type(value)
-    }),
-    valueOf: (label: string) => Effect.map(evaluate(`${field(label)}.value`), String),
-    /** What axe finds, and what does not fit. */
-    faults: Effect.gen(function* () {
-      yield* evaluate(`${axe.source}; undefined`)
-      const found = yield* evaluate(
-        "axe.run().then(({ violations }) => violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html)}`))"
-      )
-      const wide = Number(yield* evaluate("document.documentElement.scrollWidth"))
-      return [...(found as ReadonlyArray<string>), ...(wide > pixels ? [`${wide} pixels wide`] : [])]
-    }),
-    /** What the page left behind where another page or visit could find it. */
-    kept: evaluate(`(async () => JSON.stringify([localStorage, sessionStorage, document.cookie, location.href, history.state,
-      history.length, (await indexedDB.databases()).length, document.referrer, window.name]))()`)
-  }
-})
 
 const isComplaint = (message: string) => !/Failed to load resource: .* status of 4/.test(message)
 

@@ -1,0 +1,53 @@
+import axe from "axe-core"
+import { Effect } from "effect"
+import { openPage } from "../support/http/Browser.ts"
+import { eventually } from "../support/process/eventually.ts"
+
+/** The page of a link, by what its owner reads: labels of fields, words on buttons. */
+export const visit = Effect.fnUntraced(function* (url: string, width?: number, scheme?: "light" | "dark") {
+  const pixels = width ?? 1280
+  const page = yield* openPage(url, pixels, scheme)
+  const { evaluate } = page
+  const text = Effect.map(evaluate("document.body?.innerText"), String)
+  const reads = (words: string) => eventually(words, text, (shown) => shown.includes(words))
+  const field = (label: string) =>
+    `Array.from(document.querySelectorAll("label")).find((one) => one.textContent.trim() === ${JSON.stringify(label)})?.control`
+  const button = (words: string) =>
+    `Array.from(document.querySelectorAll("button")).find((one) => one.innerText.trim().startsWith(${JSON.stringify(words)}))`
+  return {
+    ...page,
+    text,
+    reads,
+    button,
+    has: (words: string) => Effect.map(evaluate(`${button(words)} !== undefined`), Boolean),
+    press: page.press,
+    click: (words: string) =>
+      Effect.andThen(
+        eventually(`a button ${words}`, evaluate(`${button(words)} !== undefined`), Boolean),
+        evaluate(`${button(words)}.click()`)
+      ),
+    choose: (label: string, value: string) =>
+      Effect.andThen(
+        eventually(`a field ${label}`, evaluate(`${field(label)} !== undefined`), Boolean),
+        evaluate(`Object.assign(${field(label)}, { value: ${JSON.stringify(value)} }).value`)
+      ),
+    fill: Effect.fnUntraced(function* (label: string, value: string) {
+      yield* eventually(`a field ${label}`, evaluate(`${field(label)} !== undefined`), Boolean)
+      yield* evaluate(`${field(label)}.focus(), ${field(label)}.select?.()`)
+      yield* page.type(value)
+    }),
+    valueOf: (label: string) => Effect.map(evaluate(`${field(label)}.value`), String),
+    /** What axe finds, and what does not fit. */
+    faults: Effect.gen(function* () {
+      yield* evaluate(`${axe.source}; undefined`)
+      const found = yield* evaluate(
+        "axe.run().then(({ violations }) => violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html)}`))"
+      )
+      const wide = Number(yield* evaluate("document.documentElement.scrollWidth"))
+      return [...(found as ReadonlyArray<string>), ...(wide > pixels ? [`${wide} pixels wide`] : [])]
+    }),
+    /** What the page left behind where another page or visit could find it. */
+    kept: evaluate(`(async () => JSON.stringify([localStorage, sessionStorage, document.cookie, location.href, history.state,
+      history.length, (await indexedDB.databases()).length, document.referrer, window.name]))()`)
+  }
+})

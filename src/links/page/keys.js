@@ -65,7 +65,7 @@ const readAll = async () => {
   /** @type {Key[]} */
   const keys = []
   for (;;) {
-    const page = await ask("GET", `/byok?limit=100&offset=${keys.length}`)
+    const page = await ask("GET", `/byok?include=status&limit=100&offset=${keys.length}`)
     keys.push(...page)
     if (page.length < 100) return keys
   }
@@ -90,7 +90,6 @@ export const Keys = ({ about, closed }) => {
   const [view, setView] = useState({ name: "list", id: "" })
   const [search, setSearch] = useState("")
   const [said, say] = useState("")
-  const [turn, next] = useState(0)
   const manages = about.purpose === "manage"
 
   /** @template A @param {() => Promise<A>} act @param {string} [done] */
@@ -98,7 +97,6 @@ export const Keys = ({ about, closed }) => {
     try {
       await act()
       setKeys(await readAll())
-      next((/** @type {number} */ last) => last + 1)
       if (done) say(done)
     } catch (error) {
       if (error instanceof Refused && error.status === 401) closed(error)
@@ -108,22 +106,6 @@ export const Keys = ({ about, closed }) => {
   useEffect(() => void acting(async () => {}), [])
 
   const found = (keys ?? []).filter(matches(search)).slice(0, most)
-  const needed = found.filter(({ status }) => status === undefined).map(({ id }) => id)
-  useEffect(() => {
-    let isOver = false
-    const read = async () => {
-      for (const id of needed) {
-        const status = await ask("GET", `/byok/${id}/status`).catch(() => ({ state: "" }))
-        if (isOver) return
-        setKeys(
-          (/** @type {Key[] | null} */ all) => all && all.map((key) => (key.id === id ? { ...key, status } : key))
-        )
-      }
-    }
-    void read()
-    return () => void (isOver = true)
-  }, [turn, search])
-
   const show = (/** @type {string} */ name, id = "") => {
     say("")
     setView({ name, id })

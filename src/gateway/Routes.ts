@@ -74,6 +74,11 @@ const noDefault = {
   message: "must be an account whose default workspace is not deleted, unless workspace_id is given"
 }
 
+const notAlone = InvalidParams.of({
+  path: ["credential_id"],
+  message: "must be a credential of the workspace, and its provider one of targets"
+})
+
 /** What a request about a route is answered; the key in it was read from its lease at the last moment. */
 export interface RouteResponse {
   readonly status: 200 | 201
@@ -122,7 +127,12 @@ export class Routes extends Context.Service<Routes>()("byok/GatewayRoutes", {
             : api_key_hash === null
               ? Effect.fail(new UnknownApiKey())
               : planForKey({ ...request, api_key_hash }, freshness)
-        const opened = open(planning, ifUnread(response)).pipe(
+        const known = Effect.filterOrFail(
+          planning,
+          ({ providers }) => request.credential_id === undefined || providers.some((one) => one.credentials.length > 0),
+          () => notAlone
+        )
+        const opened = open(known, ifUnread(response)).pipe(
           Effect.catchTags({
             UnknownApiKey: () => Unauthorized.invalid(),
             UnknownWorkspace: () => InvalidParams.of(given === null ? noDefault : workspaceIssue(given)),

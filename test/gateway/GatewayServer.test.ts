@@ -269,6 +269,54 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
       })
   )
 
+  it.effect("tries one credential alone, parked or not, and counts what is reported; none that is off or leaked", () =>
+    Effect.gen(function* () {
+      const { newTenant, sql } = yield* TestService
+      const { account_id, create, update } = yield* newTenant
+      const credential_id = createdId(yield* create({ provider: "azure", key }))
+      createdId(yield* create({ provider: "azure", key: bad }))
+      const path = yield* socketPath
+      yield* listening(path)
+      const route = { account_id, model: "a/model", targets: [{ provider: "azure" }], explain: true }
+      const open = (asked: object) =>
+        Effect.map(ask(path, "POST", "/v1/routes", { ...route, ...asked }), ({ status, text }) => {
+          assert.strictEqual(status, 201, text)
+          return { text, ...(JSON.parse(text) as { data: { route: string; next: { key?: string } | null } }).data }
+        })
+      const report = (id: string, status: number) => ask(path, "POST", `/v1/routes/${id}/attempts/1`, { status })
+      const alone = { credential_id }
+      for (const _ of ["free", "parked"]) {
+        const tested = yield* open(alone)
+        assert.strictEqual(tested.next?.key, key)
+        const { text } = yield* report(tested.route, 401)
+        assert.include(text, '"outcome":"rejected","next":null', "no other key, and no shared capacity")
+      }
+      assert.strictEqual((yield* open({})).next?.key, bad, "control: it is parked for the others")
+      yield* report((yield* open(alone)).route, 200)
+      assert.strictEqual((yield* open({})).next?.key, key, "the success counts")
+      yield* update(credential_id, { disabled: true })
+      const off = yield* open(alone)
+      assert.isNull(off.next)
+      assert.include(off.text, '"exclusions":[{"reason":"disabled"}]')
+      yield* update(credential_id, { disabled: false })
+      yield* sql`
+        INSERT INTO credential_parkings (account_id, credential_id, model, key_version, epoch, cause, strikes, parked_at)
+        VALUES (${account_id}, ${credential_id}, '', 1, 0, 'leaked', 0, now())
+        ON CONFLICT (account_id, credential_id, model) DO UPDATE SET cause = 'leaked', until = NULL`
+      yield* sql`UPDATE pools SET health = health + 1 WHERE account_id = ${account_id}`
+      const leaked = yield* open(alone)
+      assert.isNull(leaked.next)
+      assert.include(leaked.text, '"cause":"leaked"')
+      const stranger = yield* newTenant
+      const foreign = createdId(yield* stranger.create({ provider: "azure", key }))
+      for (const named of [{ credential_id: foreign }, { ...alone, targets: [{ provider: "openai" }] }]) {
+        const { status, text } = yield* ask(path, "POST", "/v1/routes", { ...route, ...named })
+        assert.strictEqual(status, 400)
+        assert.include(text, '"path":["credential_id"]')
+      }
+    })
+  )
+
   it.effect("refuses members that it does not know, at every depth, and names them (Q31)", () =>
     Effect.gen(function* () {
       const { account_id, create } = yield* TestService.newTenant

@@ -1,5 +1,5 @@
 import { Effect, Schema, Struct } from "effect"
-import { AccountId, ApiKeyHash, WorkspaceId } from "../Identifiers.ts"
+import { AccountId, ApiKeyHash, CredentialId, WorkspaceId } from "../Identifiers.ts"
 import { GivenProvider, Provider } from "../Provider.ts"
 import { Region } from "../Region.ts"
 import { Text } from "../Text.ts"
@@ -39,6 +39,9 @@ export const strategies = Schema.Literals(["byok_first", "provider_first"]).anno
 export const routingFields = {
   account_id: AccountId,
   workspace_id: Schema.optionalKey(WorkspaceId),
+  credential_id: Schema.optionalKey(
+    CredentialId.annotate({ description: "This credential alone, parked or not, and no shared capacity." })
+  ),
   model: Text.check(
     Schema.isNonEmpty({ message: "must not be empty" }),
     Schema.isMaxCodePoints(255, {
@@ -66,7 +69,7 @@ export const RoutingRequest = closed(Schema.Struct(routingFields))
 export type RoutingRequest = typeof RoutingRequest.Type
 
 /** A request to plan for, as its account asks. */
-export const PlanRequest = closed(Schema.Struct(Struct.omit(routingFields, ["account_id"]))).annotate({
+export const PlanRequest = closed(Schema.Struct(Struct.omit(routingFields, ["account_id", "credential_id"]))).annotate({
   identifier: "PlanRequest"
 })
 export type PlanRequest = typeof PlanRequest.Type

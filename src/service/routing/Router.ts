@@ -1,11 +1,11 @@
 import { Cause, Clock, Context, Duration, Effect, Layer, Scope } from "effect"
 import { ServiceUnavailable } from "../../domain/Errors.ts"
 import { availabilityOf, type Health } from "../../domain/routing/Health.ts"
-import { momentOf } from "../../domain/routing/Moment.ts"
+import { type Moment, momentOf } from "../../domain/routing/Moment.ts"
 import type { Outcome } from "../../domain/routing/Outcome.ts"
 import type { OwnStep, Step } from "../../domain/routing/Plan.ts"
 import { planFor } from "../../domain/routing/planFor.ts"
-import type { PooledCredential } from "../../domain/routing/Pool.ts"
+import type { Pool, PooledCredential } from "../../domain/routing/Pool.ts"
 import type { Provider } from "../../domain/Provider.ts"
 import type { RoutingRequest } from "../../domain/routing/RoutingRequest.ts"
 import { Cipher } from "../../port/Cipher.ts"
@@ -40,6 +40,20 @@ const isUnavailable = (cause: Cause.Cause<unknown>) => {
 
 const millisOf = (freshness: Freshness) => (freshness === "now" ? 0 : Duration.toMillis(freshness))
 
+type Alone = Pick<RoutingRequest, "credential_id">
+
+/** A request for one credential asks whether that works: nothing stands in for it, and only a leak keeps it parked. */
+const targetsOf = ({ credential_id, targets }: Pick<RoutingRequest, "targets"> & Alone): RoutingRequest["targets"] =>
+  credential_id === undefined
+    ? targets
+    : targets.map(({ endpoint, provider }) => ({ provider, endpoint: { ...endpoint, shared: false } }))
+
+const poolFrom = (pool: Pool, { credential_id }: Alone): Pool =>
+  credential_id === undefined ? pool : pool.filter(({ credential }) => credential.id === credential_id)
+
+const availabilityTo = ({ credential_id }: Alone, health: Health, { leaked }: PooledCredential, now: Moment) =>
+  credential_id === undefined || leaked ? availabilityOf(health, leaked, now) : ({ _tag: "Free" } as const)
+
 const make = Effect.gen(function* () {
   const { current, ofKey, reread } = yield* Pools
   const { read } = yield* Cipher
@@ -71,14 +85,14 @@ const make = Effect.gen(function* () {
     return Effect.flatMap(orUnavailable(poolsOf(providers)), ({ account_id, snapshots, workspace_id }) =>
       Effect.clockWith((clock) => {
         const now = momentOf(clock)
-        const request = { ...asked, account_id, workspace_id }
-        const plan = keptOr(request, snapshots, now, () =>
+        const request = { ...asked, targets: targetsOf(asked), account_id, workspace_id }
+        const make = () =>
           planFor(
             request,
-            (provider) => snapshots[providers.indexOf(provider)]?.pool ?? [],
-            (pooled) => availabilityOf(healthOf(request, pooled, now.monotonic), pooled.leaked, now)
+            (provider) => poolFrom(snapshots[providers.indexOf(provider)]?.pool ?? [], asked),
+            (pooled) => availabilityTo(request, healthOf(request, pooled, now.monotonic), pooled, now)
           )
-        )
+        const plan = asked.credential_id === undefined ? keptOr(request, snapshots, now, make) : make()
         return Effect.succeed<PlannedRequest>({ ...plan, request, freshness })
       })
     )
@@ -161,13 +175,13 @@ const make = Effect.gen(function* () {
         const now = momentOf(clock)
         const { account_id, model } = plan.request
         const health = healthOf(plan.request, pooled, now.monotonic)
-        if (availabilityOf(health, pooled.leaked, now)._tag === "Parked") {
+        if (availabilityTo(plan.request, health, pooled, now)._tag === "Parked") {
           return Effect.fail(new LeaseRefused({ reason: "parked" }))
         }
         const { label } = pooled.credential
         const terms = { account_id, credential_id, key_version, label, provider, model, region, leased_at: now.wall }
         const lease = new Lease(terms)
-        if (!ledger.admit(terms, health, lease, now.monotonic)) {
+        if (plan.request.credential_id === undefined && !ledger.admit(terms, health, lease, now.monotonic)) {
           return Effect.fail(new LeaseRefused({ reason: "on_trial" }))
         }
         made.set(lease, health)

@@ -122,7 +122,8 @@ const insertInto = ({
         if (record !== undefined && standing === undefined) return Effect.die(new Error("the id is taken"))
         const again =
           before.account_id === account_id && Buffer.compare(before.sealed.wrapped_dek, sealed.wrapped_dek) === 0
-        return again ? Effect.succeedSome(before.credential) : Effect.die(new Error("the id is taken"))
+        if (again) return Effect.succeedSome(before.credential)
+        return record === undefined ? Effect.die(new Error("the id is taken")) : Effect.succeedNone
       }
       if (keks.get(sealed.kek_id)?.retired === true) return Effect.die(new Error("the key is retired"))
       if (Option.getOrUndefined(ownRow(workspaces, account_id, given.workspace_id))?.deleted_at !== null) {

@@ -102,6 +102,13 @@ const requests = Arbitrary.all({
 
 type Sent = typeof requests extends Arbitrary.Arbitrary<infer A> ? A : never
 
+/** How our own sentences begin; what a library says of a value begins in another way. */
+const sentence =
+  /^(is required|must (be|have|match|not (be empty|contain|have)) |cannot be combined with |is not an? (API key|workspace) of this account|only offset, )/
+
+const isOurs = ({ message, path }: Issue) =>
+  sentence.test(message) && path.every((part) => typeof part === "number" || /^[a-z_]+$/.test(part))
+
 const isPage = (body: string) => {
   const { data, total_count } = JSON.parse(body) as { data?: ReadonlyArray<object>; total_count?: number }
   return data?.every((one) => Object.keys(one).length === 16) === true && Number(total_count) >= data.length
@@ -113,7 +120,8 @@ const isSpecified = ({ body, status }: Answer): boolean => {
   if (status === 201) return Object.keys(credentialIn({ body, status, headers: {} })).length === 16
   const { error } = JSON.parse(body) as { error: { code: number; metadata?: { issues: ReadonlyArray<Issue> } } }
   if (error.code !== status) return false
-  if (status === 400) return body === envelope("InvalidParams", error.metadata)
+  if (status === 400)
+    return body === envelope("InvalidParams", error.metadata) && error.metadata?.issues.every(isOurs) === true
   if (status === 401 && error.metadata !== undefined)
     return (
       body === envelope("MissingKey", error.metadata) &&
@@ -210,7 +218,7 @@ layerLive(TestService.recordedWith({ parts: parrot }))("positive control: a buil
 
   it.effect.each(["in the body", "in a header"])("%s", (place) =>
     Effect.map(faults(place), (found) => {
-      assert.deepStrictEqual(found, ["repeats the request"])
+      assert.include(found, "repeats the request")
     })
   )
 

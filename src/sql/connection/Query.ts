@@ -1,5 +1,5 @@
-import { Effect, type Schema } from "effect"
-import type { SqlError } from "effect/sql"
+import { Cause, Effect, type Schema } from "effect"
+import { SqlError } from "effect/sql"
 import { DatabaseFailure } from "../../port/DatabaseFailure.ts"
 import { failureOf } from "./DatabaseErrors.ts"
 
@@ -19,6 +19,12 @@ const usualPause = 100
 
 const unknownOutcome = new DatabaseFailure({ kind: "UnknownOutcome", sqlstate: "01000", constraint: undefined })
 
+/** A transaction that loses its connection cannot be rolled back either, which turns both errors into defects. */
+const sqlErrorIn = ({ reasons }: Cause.Cause<QueryError>) =>
+  reasons
+    .map((reason) => (reason._tag === "Fail" ? reason.error : reason._tag === "Die" ? reason.defect : undefined))
+    .find(SqlError.isSqlError)
+
 /**
  * Runs a query, and retries transient failures, such as a change of leader, before `until` (milliseconds of the
  * monotonic clock). Reduces errors to a `DatabaseFailure`, and acknowledges nothing if a commit may not be replicated.
@@ -31,10 +37,11 @@ export const retryingWith = (
   const attempt = <A>(query: Query<A>, until: () => number, retries: number): Effect.Effect<A, DatabaseFailure> =>
     Effect.suspend(() => {
       const before = unreplicated()
-      return Effect.matchEffect(query, {
+      return Effect.matchCauseEffect(query, {
         onSuccess: (answer) => (unreplicated() === before ? Effect.succeed(answer) : Effect.fail(unknownOutcome)),
-        onFailure: (error) => {
-          if (error._tag !== "SqlError") return Effect.die(error)
+        onFailure: (cause) => {
+          const error = sqlErrorIn(cause)
+          if (error === undefined) return Effect.die(Cause.squash(cause))
           const failure = failureOf(error)
           onFailure(failure)
           const wait = retries === 0 ? 0 : pause

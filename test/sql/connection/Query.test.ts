@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Fiber } from "effect"
+import { Effect, Exit, Fiber } from "effect"
 import { ConnectionError, SqlError, UnknownError } from "effect/sql/SqlError"
 import { TestClock } from "effect/testing"
 import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
@@ -34,6 +34,17 @@ describe("a query", () => {
         assert.strictEqual(yield* Fiber.join(running), "answer")
         assert.strictEqual(made.times, failures + 1)
       })
+  )
+
+  it.effect("is made again after a transaction that could not be rolled back either (F5)", () =>
+    Effect.gen(function* () {
+      const { made, query } = queryOf(1, failing("ECONNRESET"))
+      const transaction = Effect.onError(query, () => Effect.die(failing("ECONNRESET")))
+      assert.strictEqual(yield* retryingWith(() => 0)(transaction, never), "answer")
+      assert.strictEqual(made.times, 2)
+      const bug = yield* Effect.exit(retryingWith(() => 0)(Effect.die("a bug"), never))
+      assert.deepStrictEqual(bug, Exit.die("a bug"))
+    })
   )
 
   it.effect.each(["23505", "42P01", "57014", "53300", "28P01"])("is made once if it fails with %s", (code) =>

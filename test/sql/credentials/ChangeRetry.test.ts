@@ -1,21 +1,22 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Fiber } from "effect"
+import { Cause, Effect, Exit, Fiber } from "effect"
 import { CredentialId } from "../../../src/domain/Identifiers.ts"
 import type { CredentialUpdate } from "../../../src/port/CredentialRepository.ts"
 import { eventsIn } from "../../support/database/auditEntries.ts"
-import { account_id, openLossyStore, uuid, workspace_id } from "../../support/database/lossyStore.ts"
+import { account_id, openLossyStoreWith, uuid, ways, workspace_id } from "../../support/database/lossyStore.ts"
 import { insertInto, plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
-import { disconnectWaiting, holdOpen, untilWaiting } from "../../support/database/transactions.ts"
+import { disconnectWaiting, holdOpen, refuseInserts, untilWaiting } from "../../support/database/transactions.ts"
 
 const id = CredentialId.make(uuid(3))
 
 /** A stored credential, and what a test does to it through a proxy and behind the service's back. */
-const open = Effect.gen(function* () {
-  const { admin, proxy, repository } = yield* openLossyStore
+const openWith = Effect.fnUntraced(function* (distributed: boolean) {
+  const { admin, proxy, repository, stored } = yield* openLossyStoreWith(distributed)
   const credential = yield* insertInto(repository)(account_id, plainCredential(workspace_id, id), plainSealedKey(1))
   return {
     admin,
     proxy,
+    stored,
     credential,
     update: (given: Partial<CredentialUpdate>) =>
       repository.update(account_id, {
@@ -38,14 +39,16 @@ const open = Effect.gen(function* () {
 const rotated = { sealed: plainSealedKey(2), key_version: 2, fields: ["key", "name"] } as const
 const renamed = {}
 
-describe("an update", () => {
+describe.each(ways)("an update %s", (_, distributed) => {
+  const open = openWith(distributed)
+
   it.live.each([
     ["of the name", renamed, "new 2 1", ["credential.update"]],
     ["of the key", rotated, "new 2 2", ["credential.update", "credential.rotate"]]
   ] as const)("%s is stored and recorded once if its answer is lost (L9)", ([, given, row, acts]) =>
     Effect.gen(function* () {
       const opened = yield* open
-      opened.proxy.loseAnswer("SELECT 1")
+      opened.proxy.loseAnswer(opened.stored)
       assert.isTrue(yield* opened.update(given))
       assert.strictEqual(opened.proxy.lost(), 1)
       assert.strictEqual(yield* opened.row, row)
@@ -62,15 +65,43 @@ describe("an update", () => {
 
   it.live("is recognised as stored after its data key was wrapped again (L9)", () =>
     Effect.gen(function* () {
-      const { admin, proxy, row, update } = yield* open
+      const { admin, proxy, row, stored, update } = yield* open
       yield* admin.unsafe(`
         CREATE FUNCTION rewrap() RETURNS trigger LANGUAGE plpgsql AS
         $$ BEGIN NEW.kek_id := 'kek-2'; NEW.wrapped_dek := decode(repeat('07', 60), 'hex'); RETURN NEW; END $$`)
       yield* admin.unsafe("CREATE TRIGGER rewrap BEFORE UPDATE ON credentials FOR EACH ROW EXECUTE FUNCTION rewrap()")
-      proxy.loseAnswer("SELECT 1")
+      proxy.loseAnswer(stored)
       assert.isTrue(yield* update(rotated))
       assert.strictEqual(proxy.lost(), 1)
       assert.strictEqual(yield* row, "new 2 2")
+    })
+  )
+
+  it.live("locks its pool once more if its answer is lost, for the replicas' sake, and only then", () =>
+    Effect.gen(function* () {
+      const { admin, proxy, stored, update } = yield* open
+      const lockedSince = Effect.map(
+        admin<{ since: boolean }>`SELECT xmax::text NOT IN ('0', xmin::text) AS since FROM pools`,
+        ([row]) => row?.since
+      )
+      assert.isTrue(yield* update(renamed))
+      assert.isFalse(yield* lockedSince)
+      proxy.loseAnswer(stored)
+      assert.isTrue(yield* update({ revision: 2 }))
+      assert.strictEqual(proxy.lost(), 1)
+      assert.isTrue(yield* lockedSince)
+    })
+  )
+
+  it.live("fails as the database does if that refuses its entry, and stores nothing", () =>
+    Effect.gen(function* () {
+      const { admin, row, update } = yield* open
+      const before = yield* row
+      yield* refuseInserts(admin, "audit_entries", "23514")
+      const exit = yield* Effect.exit(update(renamed))
+      assert(Exit.isFailure(exit))
+      assert.deepInclude(Cause.squash(exit.cause), { _tag: "DatabaseFailure", sqlstate: "23514" })
+      assert.strictEqual(yield* row, before)
     })
   )
 
@@ -91,11 +122,14 @@ describe("an update", () => {
   )
 })
 
-describe("a deletion", () => {
+describe.each(ways)("a deletion %s", (_, distributed) => {
+  const open = openWith(distributed)
+
   it.live("is recorded once if its answer is lost, and answered as done (L11)", () =>
     Effect.gen(function* () {
-      const { acts, proxy, remove, row } = yield* open
-      proxy.loseAnswer("SELECT 1", 1)
+      const { acts, proxy, remove, row, stored } = yield* open
+      // The first answer in a statement is that of the look-up before it.
+      proxy.loseAnswer(stored, distributed ? 0 : 1)
       assert.isTrue(yield* remove)
       assert.strictEqual(proxy.lost(), 1)
       assert.isUndefined(yield* row)

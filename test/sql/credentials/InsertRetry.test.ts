@@ -2,7 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Cause, DateTime, Effect, Exit, Fiber, Option } from "effect"
 import { AccountId, WorkspaceId } from "../../../src/domain/Identifiers.ts"
 import { DatabaseFailure } from "../../../src/port/DatabaseFailure.ts"
-import { account_id, openLossyStore, uuid, workspace_id } from "../../support/database/lossyStore.ts"
+import { account_id, openLossyStoreWith, uuid, ways, workspace_id } from "../../support/database/lossyStore.ts"
 import { insertInto, plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
 import { disconnectWaiting, holdOpen, lockTable, untilWaiting } from "../../support/database/transactions.ts"
 
@@ -15,8 +15,8 @@ const credential = (n: number) => ({
 
 const record = { key_hash: new Uint8Array(32).fill(1), fingerprint: new Uint8Array(32).fill(2) }
 
-const open = Effect.gen(function* () {
-  const { admin, proxy, repository } = yield* openLossyStore
+const openWith = Effect.fnUntraced(function* (distributed: boolean) {
+  const { admin, proxy, repository, stored } = yield* openLossyStoreWith(distributed)
   const insert = insertInto(repository)
   /** Inserts under one idempotency key. */
   const insertOnce = (n: number) => repository.insert(account_id, credential(n), plainSealedKey(n), record)
@@ -35,18 +35,19 @@ const open = Effect.gen(function* () {
     Effect.suspend(() => insertOnce(11)),
     Option.getOrThrow
   )
-  return { admin, asStored, insert, insertOnce, plain, recorded, proxy, rows }
+  return { admin, asStored, insert, insertOnce, plain, recorded, proxy, rows, stored }
 })
 
-describe("a repeated insert of a credential", () => {
+describe.each(ways)("a repeated insert of a credential %s", (_, distributed) => {
+  const open = openWith(distributed)
   const kinds = [
     ["without an idempotency record", "plain", "credentials"],
     ["with one", "recorded", "idempotency_records"]
   ] as const
   it.live.each(kinds)("%s happens by itself if the answer to the first is lost (R3)", ([, kind]) =>
     Effect.gen(function* () {
-      const { asStored, [kind]: insert, proxy, rows } = yield* open
-      proxy.loseAnswer("SELECT 1")
+      const { asStored, [kind]: insert, proxy, rows, stored } = yield* open
+      proxy.loseAnswer(stored)
       assert.deepStrictEqual(yield* insert, yield* asStored(11))
       assert.strictEqual(proxy.lost(), 1)
       assert.deepStrictEqual(yield* rows, [{ id: uuid(11), sort_order: 0 }])
@@ -65,7 +66,8 @@ describe("a repeated insert of a credential", () => {
   )
 })
 
-describe("an insert with an idempotency record (SECURITY.md, Idempotency records)", () => {
+describe.each(ways)("an insert with an idempotency record %s (SECURITY.md, Idempotency records)", (_, distributed) => {
+  const open = openWith(distributed)
   const taking = `
     INSERT INTO idempotency_records VALUES (
       '${account_id}', decode(repeat('01', 32), 'hex'), '${uuid(10)}', decode(repeat('02', 32), 'hex'), now()
@@ -104,7 +106,9 @@ describe("an insert with an idempotency record (SECURITY.md, Idempotency records
   )
 })
 
-describe("an insert under an id that is taken", () => {
+describe.each(ways)("an insert %s under an id that is taken", (_, distributed) => {
+  const open = openWith(distributed)
+
   it.live("by other key material fails and changes nothing; another account's row is another row (T6)", () =>
     Effect.gen(function* () {
       const { admin, insert, rows } = yield* open

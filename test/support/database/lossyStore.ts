@@ -23,24 +23,37 @@ const writing = Layer.mergeAll(
   ParkingsLive.layer
 )
 
-/** The ports that write, behind a proxy that loses answers, and a client behind the service's back. */
-export const openBehindProxy = Effect.gen(function* () {
+const behindProxy = Effect.fnUntraced(function* (distributed: boolean) {
   const url = yield* migratedDatabase
   const proxy = yield* databaseProxy(url)
   const settings = { ...databaseSettings, statementTimeout: Duration.seconds(25), deadline: Duration.seconds(28) }
-  const ports = yield* Layer.build(Layer.provide(writing, DatabaseLive.layer(proxy.target, settings)))
+  const ports = yield* Layer.build(Layer.provide(writing, DatabaseLive.layer(proxy.target, settings, {}, distributed)))
   return { ports, proxy, sql: yield* adminClient(url) }
 })
 
-/** Stores of credentials behind a proxy that loses answers, with one workspace, and a client behind the service's back. */
-export const openLossyStore = Effect.gen(function* () {
-  const { ports, proxy, sql: admin } = yield* openBehindProxy
+/** The ports that write, behind a proxy that loses answers, and a client behind the service's back. */
+export const openBehindProxy = behindProxy(false)
+
+/** A lossy store, or one that writes with the statements for Citus, which PostgreSQL runs as well. */
+export const openLossyStoreWith = Effect.fnUntraced(function* (distributed: boolean) {
+  const { ports, proxy, sql: admin } = yield* behindProxy(distributed)
   yield* admin`INSERT INTO accounts VALUES (${account_id}, 'n', now())`
   yield* admin`INSERT INTO workspaces VALUES (${workspace_id}, ${account_id}, 'n', true, now(), NULL)`
   return {
     admin,
     proxy,
     accounts: Context.get(ports, AccountRepository),
-    repository: Context.get(ports, CredentialRepository)
+    repository: Context.get(ports, CredentialRepository),
+    /** An answer that is lost when a write of one credential is stored. */
+    stored: distributed ? "COMMIT" : "SELECT 1"
   }
 })
+
+/** Stores of credentials behind a proxy that loses answers, with one workspace, and a client behind the service's back. */
+export const openLossyStore = openLossyStoreWith(false)
+
+/** Both ways to write, for `describe.each`. */
+export const ways = [
+  ["in a statement", false],
+  ["as Citus needs it", true]
+] as const

@@ -24,6 +24,7 @@ const labelled = new Set([
   "timestamp",
   "flag",
   "uuid",
+  "ask",
   "Effect.fn",
   "Context.Service",
   "Context.Reference",

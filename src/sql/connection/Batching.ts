@@ -14,7 +14,7 @@ interface Queries<Request, Answer> {
   readonly one: (request: Request) => Query<Answer>
   readonly many: (requests: NonEmpty<Request>) => Query<ReadonlyArray<Answer>>
   /** Roughly how many bytes a request adds to the statement, if they can be many. */
-  readonly sizeOf?: (request: Request) => number
+  readonly sizeOf?: ((request: Request) => number) | undefined
 }
 
 /** Makes a function that answers a request, alone or in a batch with others. */

@@ -52,10 +52,8 @@ const inJson = (value: unknown) => (value instanceof Uint8Array ? `\\x${Buffer.f
 const uniqueViolation = "23505"
 
 const noneIfTaken = <A>(query: Query<ReadonlyArray<A>>): Query<ReadonlyArray<A>> =>
-  Effect.catchIf(
-    query,
-    (error) => error._tag === "SqlError" && failureOf(error).sqlstate === uniqueViolation,
-    () => Effect.succeed([])
+  Effect.catchTag(query, "SqlError", (error) =>
+    failureOf(error).sqlstate === uniqueViolation ? Effect.succeed([]) : Effect.fail(error)
   )
 
 /**
@@ -70,7 +68,7 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
   { ask, batch, distributed, sql }: ConnectionPool,
   write: Write<Values, Changed, E>
 ) => {
-  type Given = Values & { readonly operation: string; readonly entry: string; readonly link_id?: LinkId }
+  type Given = Values & { readonly operation: string; readonly entry: string; readonly link_id: LinkId | undefined }
   const {
     actsOf,
     change,
@@ -81,18 +79,18 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
     refusal,
     returning
   } = write
-  const types: Readonly<Record<string, ColumnType>> = { ...write.columns, operation: "uuid", entry: "text" }
-  const names = Object.keys(types)
+  const types = Object.entries({ ...write.columns, operation: "uuid", entry: "text" })
+  const names = types.map(([name]) => name)
   const valuesOf = (given: object) => given as Readonly<Record<string, unknown>>
 
   const statement = (given: Statement.Fragment, passing: string, confine: Confine) => sql`
     WITH given AS (${given}), ${change(sql.literal(passing), confine)}`
   const result = sql`SELECT ${sql.csv(returning)} FROM changed`
   const oneGiven = (parameter: (name: string) => unknown) => {
-    const values = names.map((name) => sql`${parameter(name)}::${sql.literal(types[name] ?? "text")} AS ${sql(name)}`)
+    const values = types.map(([name, type]) => sql`${parameter(name)}::${sql.literal(type)} AS ${sql(name)}`)
     return sql`SELECT ${sql.csv(values)}, 1 AS n`
   }
-  const columns = names.map((name) => sql`${sql(name)} ${sql.literal(types[name] ?? "text")}`)
+  const columns = types.map(([name, type]) => sql`${sql(name)} ${sql.literal(type)}`)
   const manyGiven = (rows: string) =>
     sql`SELECT * FROM json_to_recordset(${rows}::json) AS given (${sql.csv(columns)}, n integer)`
   const compiled = (given: Statement.Fragment, passing: string) => sql<Changed>`
@@ -153,7 +151,7 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
 
   const batched = batch<Given, Option.Option<Changed>>({
     operation,
-    ...(write.sizeOf === undefined ? {} : { sizeOf: write.sizeOf }),
+    sizeOf: write.sizeOf,
     one,
     many: (all) => {
       const firstOf = new Map<string, Given>()
@@ -185,15 +183,12 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
   /** What the write has changed; none if it changed nothing. */
   return (values: Values): Answer<Option.Option<Changed>, E> =>
     Effect.flatMap(CurrentActor, (actor) => {
-      const given: Given = {
-        ...values,
-        operation: operationOf(values),
-        entry: entryOf(actor, actsOf(values)),
-        ...(actor.kind === "link" ? { link_id: actor.link_id } : {})
-      }
+      const link_id = actor.kind === "link" ? actor.link_id : undefined
+      const entry = entryOf(actor, actsOf(values))
+      const given: Given = { ...values, operation: operationOf(values), entry, link_id }
       const byItself = Effect.suspend(() => ask(one(given), operation))
       const checked = refusal === undefined ? byItself : Effect.andThen(refusal(values), byItself)
-      const written = actor.kind === "link" ? Effect.tap(byItself, refuseClosed(given, actor.link_id)) : batched(given)
+      const written = link_id === undefined ? batched(given) : Effect.tap(byItself, refuseClosed(given, link_id))
       return Effect.flatMap(written, (changed) => (Option.isSome(changed) ? Effect.succeed(changed) : checked))
     })
 }

@@ -79,3 +79,12 @@ it.live("an update whose row is locked delays no other one of the moment (L7)", 
     assert.include((yield* rows)[1], "name 12")
   })
 )
+
+it.live("of updates of one credential in a moment, the first is stored (L9)", () =>
+  Effect.gen(function* () {
+    const { rows, update } = yield* open
+    const updates = [update(11), update(12), update(12, {}, "late"), update(13)]
+    assert.deepStrictEqual(yield* together(updates), [true, true, false, true])
+    assert.include((yield* rows)[1], "name 12")
+  })
+)

@@ -6,7 +6,7 @@ import * as Persistence from "../../../src/wiring/Persistence.ts"
 import { adminClient, migratedDatabase, settingsFor } from "../../support/database/freshDatabase.ts"
 import { account_id, openLossyStore, workspace_id } from "../../support/database/lossyStore.ts"
 import { newTenant } from "../../support/database/newTenant.ts"
-import { plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
+import { insertInto, plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
 import { holdOpen, untilWaiting } from "../../support/database/transactions.ts"
 import { elementOf, integer } from "../../support/memory/arbitraries.ts"
 
@@ -89,6 +89,20 @@ describe("every write of a credential", () => {
     })
   )
 
+  it.live("says what its pool has no room for", () =>
+    Effect.gen(function* () {
+      const { ports } = yield* openWith(true)
+      const [store = assert.fail()] = ports
+      const repository = Context.get(store, CredentialRepository)
+      const { account_id, workspace_id } = yield* Effect.provide(newTenant, store)
+      const create = repository.insert(account_id, plainCredential(workspace_id), plainSealedKey(1))
+      for (const _ of Array.from({ length: limits.credentials })) {
+        yield* repository.insert(account_id, plainCredential(workspace_id), plainSealedKey(1))
+      }
+      assert.deepInclude(yield* Effect.flip(create), { _tag: "PoolFull", of: "credentials", limit: limits.credentials })
+    })
+  )
+
   it.live("locks the pools of a batch in the order of their keys, whatever that of its rows", () =>
     Effect.gen(function* () {
       const { admin, repository } = yield* openLossyStore
@@ -105,6 +119,18 @@ describe("every write of a credential", () => {
       assert.lengthOf(free, 0, "the first is locked while the last one is waited for")
       yield* release
       assert.isTrue((yield* Fiber.join(batch)).every(Option.isSome))
+    })
+  )
+
+  it.live("gives the credentials of one moment their places in the order of the requests (D32)", () =>
+    Effect.gen(function* () {
+      const { repository } = yield* openLossyStore
+      const create = () => insertInto(repository)(account_id, plainCredential(workspace_id), plainSealedKey(1))
+      const created = yield* Effect.forEach(Array.from({ length: 6 }), create, { concurrency: "unbounded" })
+      assert.deepStrictEqual(
+        created.map(({ sort_order }) => sort_order),
+        [0, 1, 2, 3, 4, 5]
+      )
     })
   )
 

@@ -1,34 +1,74 @@
 import { assert, it } from "@effect/vitest"
-import { Effect, Option } from "effect"
+import { Cause, Effect, Exit, Option } from "effect"
 import { CurrentActor } from "../../../src/domain/CurrentCaller.ts"
-import { CredentialId, LinkId } from "../../../src/domain/Identifiers.ts"
+import { LinkId } from "../../../src/domain/Identifiers.ts"
+import type { IdempotencyRecord } from "../../../src/port/IdempotencyRecords.ts"
+import { LinkClosed } from "../../../src/port/Links.ts"
 import { eventsIn } from "../../support/database/auditEntries.ts"
 import { account_id, openLossyStore, uuid, workspace_id } from "../../support/database/lossyStore.ts"
 import { plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
 
 const link_id = LinkId.make(uuid(9))
 
+/** A link for a purpose, and creates by it. */
+const open = Effect.fnUntraced(function* (purpose: string) {
+  const { admin, proxy, repository } = yield* openLossyStore
+  yield* admin`
+    INSERT INTO links (id, account_id, workspace_id, purpose, hash, created_at, expires_at)
+    VALUES (${link_id}, ${account_id}, ${workspace_id}, ${purpose}, decode(repeat('07', 32), 'hex'), now(), now() + interval '1 hour')`
+  const insert = (n: number, record?: IdempotencyRecord) =>
+    repository.insert(account_id, plainCredential(workspace_id, uuid(n)), plainSealedKey(1), record)
+  const ended = Effect.map(
+    admin<{ ended: string | null }>`SELECT ended FROM links WHERE id = ${link_id}`,
+    ([row]) => row?.ended
+  )
+  const byLink = Effect.provideService(CurrentActor, { kind: "link", link_id })
+  return {
+    admin,
+    ended,
+    insert,
+    insertByLink: (...given: Parameters<typeof insert>) => byLink(insert(...given)),
+    proxy
+  }
+})
+
 it.live.each(["connect", "manage"])(
   "a create by a link to %s is made once if the answer to its commit is lost",
   (purpose) =>
     Effect.gen(function* () {
-      const { admin, proxy, repository } = yield* openLossyStore
-      yield* admin`
-      INSERT INTO links (id, account_id, workspace_id, purpose, hash, created_at, expires_at)
-      VALUES (${link_id}, ${account_id}, ${workspace_id}, ${purpose}, decode(repeat('07', 32), 'hex'), now(), now() + interval '1 hour')`
-      const insert = (n: number) =>
-        repository
-          .insert(account_id, plainCredential(workspace_id, CredentialId.make(uuid(n))), plainSealedKey(1))
-          .pipe(Effect.provideService(CurrentActor, { kind: "link", link_id }))
+      const { admin, ended, insertByLink, proxy } = yield* open(purpose)
       proxy.loseAnswer("COMMIT")
-      assert.isTrue(Option.isSome(yield* insert(3)))
+      assert.isTrue(Option.isSome(yield* insertByLink(3)))
       assert.strictEqual(proxy.lost(), 1)
       const events = yield* eventsIn(admin)
       assert.deepStrictEqual(
         events.map(({ action, actor }) => ({ action, actor })),
         [{ action: "credential.create", actor: { kind: "link", link_id } }]
       )
-      const [row] = yield* admin<{ ended: string | null }>`SELECT ended FROM links WHERE id = ${link_id}`
-      assert.strictEqual(row?.ended, purpose === "connect" ? "used" : null)
+      assert.strictEqual(yield* ended, purpose === "connect" ? "used" : null)
     })
+)
+
+it.live("a link that is used makes no other write, and that stores nothing", () =>
+  Effect.gen(function* () {
+    const { admin, insertByLink } = yield* open("connect")
+    assert.isTrue(Option.isSome(yield* insertByLink(3)))
+    const exit = yield* Effect.exit(insertByLink(4))
+    assert(Exit.isFailure(exit))
+    assert.instanceOf(Cause.squash(exit.cause), LinkClosed)
+    assert.lengthOf(yield* admin`SELECT 1 FROM credentials`, 1)
+    assert.lengthOf(yield* eventsIn(admin), 1)
+  })
+)
+
+it.live("a link whose write stores nothing can be used still", () =>
+  Effect.gen(function* () {
+    const { ended, insert, insertByLink } = yield* open("connect")
+    const record = { key_hash: new Uint8Array(32).fill(1), fingerprint: new Uint8Array(32).fill(2) }
+    assert.isTrue(Option.isSome(yield* insert(3, record)))
+    assert.isTrue(Option.isNone(yield* insertByLink(4, record)))
+    assert.isNull(yield* ended)
+    assert.isTrue(Option.isSome(yield* insertByLink(5)))
+    assert.strictEqual(yield* ended, "used")
+  })
 )

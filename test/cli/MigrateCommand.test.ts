@@ -32,7 +32,7 @@ describe("byok migrate", () => {
         SELECT conrelid::regclass::text AS table, conname, pg_get_constraintdef(oid) AS definition
         FROM pg_constraint WHERE contype = 'f' ORDER BY conname`
         const before = yield* keys
-        assert.lengthOf(before, 6)
+        assert.lengthOf(before, 7)
         for (const { conname, table } of before) yield* sql.unsafe(`ALTER TABLE ${table} DROP CONSTRAINT ${conname}`)
         const stderr = "DATABASE_URL: foreign keys are missing, as after the way back from Citus: run `byok migrate`.\n"
         const refused = { code: 1, stdout: "", stderr }

@@ -59,6 +59,7 @@ const good: Record<string, Row> = {
   },
   pools: { account_id: id(1), workspace_id: id(11), provider: "cohere" },
   audit_entries: { seq: 9, at: created_at, operation: id(9), events: "[]" },
+  keyring_instances: { id: id(9), name: "n", kek_ids: ["kek-9"], seen_at: created_at },
   event_cursors: { id: 1, seq: 9 },
   audit_checkpoints: { number: 9, last_seq: 9, digests: Buffer.alloc(40), hash: Buffer.alloc(32) },
   credentials: {
@@ -81,6 +82,7 @@ const seed = (sql: SqlClient.SqlClient) =>
     yield* sql`INSERT INTO api_keys ${sql.insert({ ...good["api_keys"], hash: Buffer.alloc(32, 1) })}`
     yield* sql`INSERT INTO links ${sql.insert({ ...good["links"], id: id(1) })}`
     yield* sql`INSERT INTO keks ${sql.insert({ ...good["keks"], id: "kek-1" })}`
+    yield* sql`INSERT INTO keyring_instances ${sql.insert({ ...good["keyring_instances"], id: id(1) })}`
     for (const account of [1, 2]) {
       const pool = {
         account_id: id(account),
@@ -214,6 +216,7 @@ const constraints: Record<string, Record<string, Cases>> = {
     audit_entries_pkey: values("seq", [1], [2]),
     audit_entries_operation: values("operation", [id(1)], [id(2), null])
   },
+  keyring_instances: { keyring_instances_pkey: values("id", [id(1)], [id(2)]) },
   event_cursors: {
     event_cursors_id_check: values("id", [0, 2], [1]),
     event_cursors_done_check: values("done", [-1], [0]),
@@ -346,6 +349,9 @@ layer(MigratedLive)("the tables repeat the rules of the domain (sections 4.1 and
         "links.provider",
         "links.return_url",
         "links.ended",
+        "event_cursors.holder",
+        "event_cursors.held_until",
+        "event_cursors.retry_at",
         "keks.retired_at",
         "credential_parkings.until",
         "credential_use.last_leased_at",

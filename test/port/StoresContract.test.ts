@@ -278,7 +278,7 @@ const everything = (drawn: Given) =>
     Array.from({ length: 24 }, (_, i) => {
       const account = (i % 4 === 3 ? i + 1 : i) % 3
       const names = { account, workspace: i % 6, key: i % 6, credential: i % 9 }
-      return { name, given: { ...drawn, ...names, at: 0, n: Math.floor(i / 6) } }
+      return { name, given: { ...drawn, ...names, at: i % 2, n: Math.floor(i / 6) } }
     })
   )
 
@@ -310,17 +310,17 @@ const beginning: ReadonlyArray<Step> = [
   ["createAccount", { account: 1, n: 1 }],
   ["createWorkspace", { workspace: 3, at: 0 }],
   ["insert", { credential: 0, n: 2, key: 0, at: 3 }],
-  ["insert", { credential: 3, n: 2, key: 1, at: 2 }],
-  ["insert", { credential: 6, n: 1, key: 2, at: 1 }]
+  ["insert", { credential: 6, n: 2, key: 1, at: 1 }],
+  ["insert", { credential: 3, n: 2, key: 2, at: 2 }]
 ]
 /** What chance seldom brings. */
 const seldom: ReadonlyArray<Step> = [
   ...beginning,
   ["createAccount", { account: 0, key: 5, n: 0 }, "scan", "list", "listAccounts", "listWorkspaces"],
   ["createAccount", { account: 1, key: 5, n: 0 }, "listApiKeys"],
-  ["insert", { credential: 2, n: 2, key: 2 }, "findRecord"],
-  ["insert", { credential: 4, n: 2, key: 0 }, "findRecord"],
-  ["insert", { credential: 7, n: 2, key: 0 }, "findOwn", "findRecord"],
+  ["insert", { credential: 4, n: 3, key: 1, workspace: 0 }, "findRecord"],
+  ["insert", { credential: 7, n: 2, key: 0 }, "findRecord"],
+  ["insert", { credential: 4, n: 1, key: 0 }, "findOwn", "findRecord"],
   ["insertAgain", { credential: 0, n: 0 }],
   ["insertAgain", { credential: 0, n: 3 }, "findSealed", "findById"],
   ["reorder", { account: 0, workspace: 0, n: 0 }],
@@ -333,16 +333,18 @@ const seldom: ReadonlyArray<Step> = [
   ["storeUse", { account: 0, credential: 0, n: 0, at: 1 }],
   ["storeUse", { account: 0, credential: 0, n: 3, at: 3 }],
   ["storeUse", { account: 0, credential: 0, n: 3, at: 1 }],
-  ["storeUse", { account: 0, credential: 0, n: 2, at: 3 }],
+  ["storeUse", { account: 0, credential: 0, n: 2, at: 2 }],
   ["storeUse", { account: 0, credential: 0, n: 1, at: 1 }, "findUse"],
+  ["storeUse", { account: 0, credential: 3, n: 3 }],
   ["storeUse", { account: 1, credential: 0, n: 2, at: 3 }, "findUse"],
   ["delete", { account: 1, credential: 0, n: 0 }],
-  ["delete", { credential: 4, n: 1 }, "findOwn"],
+  ["delete", { credential: 7, n: 1 }, "findOwn"],
   ["insert", { credential: 1, n: 2, key: 3 }, "findOwn"],
   ["addApiKey", { account: 0, key: 3, n: 1, at: 1 }],
   ["addApiKey", { account: 0, key: 3, n: 1, at: 2 }],
   ["addApiKey", { account: 0, key: 3, n: 2, at: 1 }],
   ["addApiKey", { account: 1, key: 3, n: 1, at: 1 }],
+  ["addApiKey", { account: 1, key: 5, n: 1 }],
   ["revokeApiKey", { key: 3 }, "listApiKeys", "findKey", "ownedBy"],
   ["makeDefault", { account: 0, workspace: 3 }, "resolve", "listWorkspaces"],
   ["makeDefault", { account: 0, workspace: 1 }, "resolve"],

@@ -1,5 +1,5 @@
 import { createServer, type IncomingHttpHeaders } from "node:http"
-import { assert } from "@effect/vitest"
+import type { AddressInfo } from "node:net"
 import { Effect } from "effect"
 import { Webhook } from "standardwebhooks"
 
@@ -49,9 +49,7 @@ export const receiver = (answers: ReadonlyArray<Answer>) =>
           server.closeAllConnections()
         })
     )
-    const address = server.address()
-    assert(address !== null && typeof address === "object")
-    return { url: new URL(`http://127.0.0.1:${address.port}/hook`), received, open }
+    return { url: new URL(`http://127.0.0.1:${(server.address() as AddressInfo).port}/hook`), received, open }
   })
 
 /** Whether the reference implementation of Standard Webhooks takes a message, with a secret as its file has it. */

@@ -108,6 +108,17 @@ describe("the routes that gateways drive over HTTP", () => {
     )
   )
 
+  it.effect("keep as little of one that has no key left", () =>
+    within(1_000_000, ({ open, report }, held) =>
+      Effect.gen(function* () {
+        const { id } = yield* open(plan)
+        const answer = yield* report(id, 1, { _tag: "Rejected" })
+        assert.deepStrictEqual([held(), held("spare")], [0, 1024])
+        assert.deepStrictEqual(yield* report(id, 1, { _tag: "Rejected" }), answer)
+      })
+    )
+  )
+
   it.effect("let go of last answers when an open route needs their room", () =>
     within(8_000, ({ open, report }, held) =>
       Effect.gen(function* () {
@@ -245,6 +256,12 @@ describe("the routes that gateways drive over HTTP", () => {
     }
     return false
   })
+
+  it.effect("answer a last report again, and end with one that comes along, as a reference does", () =>
+    Effect.forEach([askedAgain, alongTwice], (acts) =>
+      Effect.andThen(runInTurn(OpenRoutes, acts), runAtOnce(OpenRoutes, acts))
+    )
+  )
 
   it.effect.each(faults)("would not be if %s (control)", ([, ...edit]) =>
     Effect.map(isFound([edit]), (found) => assert.isTrue(found))

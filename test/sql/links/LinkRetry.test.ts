@@ -2,7 +2,7 @@ import { assert, it } from "@effect/vitest"
 import { Cause, Effect, Exit, Option } from "effect"
 import { CurrentActor } from "../../../src/domain/CurrentCaller.ts"
 import { LinkId } from "../../../src/domain/Identifiers.ts"
-import type { IdempotencyRecord } from "../../../src/port/IdempotencyRecords.ts"
+import { WorkspaceGone } from "../../../src/port/CredentialRepository.ts"
 import { LinkClosed } from "../../../src/port/Links.ts"
 import { eventsIn } from "../../support/database/auditEntries.ts"
 import { account_id, openLossyStore, uuid, workspace_id } from "../../support/database/lossyStore.ts"
@@ -16,20 +16,15 @@ const open = Effect.fnUntraced(function* (purpose: string) {
   yield* admin`
     INSERT INTO links (id, account_id, workspace_id, purpose, hash, created_at, expires_at)
     VALUES (${link_id}, ${account_id}, ${workspace_id}, ${purpose}, decode(repeat('07', 32), 'hex'), now(), now() + interval '1 hour')`
-  const insert = (n: number, record?: IdempotencyRecord) =>
-    repository.insert(account_id, plainCredential(workspace_id, uuid(n)), plainSealedKey(1), record)
+  const insertByLink = (n: number) =>
+    repository
+      .insert(account_id, plainCredential(workspace_id, uuid(n)), plainSealedKey(1))
+      .pipe(Effect.provideService(CurrentActor, { kind: "link", link_id }))
   const ended = Effect.map(
     admin<{ ended: string | null }>`SELECT ended FROM links WHERE id = ${link_id}`,
     ([row]) => row?.ended
   )
-  const byLink = Effect.provideService(CurrentActor, { kind: "link", link_id })
-  return {
-    admin,
-    ended,
-    insert,
-    insertByLink: (...given: Parameters<typeof insert>) => byLink(insert(...given)),
-    proxy
-  }
+  return { admin, ended, insertByLink, proxy }
 })
 
 it.live.each(["connect", "manage"])(
@@ -63,12 +58,12 @@ it.live("a link that is used makes no other write, and that stores nothing", () 
 
 it.live("a link whose write stores nothing can be used still", () =>
   Effect.gen(function* () {
-    const { ended, insert, insertByLink } = yield* open("connect")
-    const record = { key_hash: new Uint8Array(32).fill(1), fingerprint: new Uint8Array(32).fill(2) }
-    assert.isTrue(Option.isSome(yield* insert(3, record)))
-    assert.isTrue(Option.isNone(yield* insertByLink(4, record)))
+    const { admin, ended, insertByLink } = yield* open("connect")
+    yield* admin`UPDATE workspaces SET deleted_at = now()`
+    assert.instanceOf(yield* Effect.flip(insertByLink(3)), WorkspaceGone)
     assert.isNull(yield* ended)
-    assert.isTrue(Option.isSome(yield* insertByLink(5)))
+    yield* admin`UPDATE workspaces SET deleted_at = NULL`
+    assert.isTrue(Option.isSome(yield* insertByLink(3)))
     assert.strictEqual(yield* ended, "used")
   })
 )

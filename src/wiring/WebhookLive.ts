@@ -9,9 +9,9 @@ const setting = "BYOK_WEBHOOK_SECRET_FILE"
 /** The secrets of a file: a line `whsec_` and 24 to 64 bytes in Base64 for each. */
 const secretsIn = (text: string) => {
   const lines = text.split(/\r?\n/).filter((line) => line !== "")
-  const secrets = lines.map((line) => /^whsec_([A-Za-z0-9+/]+={0,2})$/.exec(line)?.[1] ?? "")
-  const bytes = secrets.map((secret) => Buffer.from(secret, "base64"))
-  return bytes.length > 0 && bytes.every(({ length }) => length >= 24 && length <= 64)
+  const bytes = lines.map((line) => Buffer.from(line.slice("whsec_".length), "base64"))
+  const isRead = lines.every((line, index) => line === `whsec_${bytes[index]?.toString("base64")}`)
+  return isRead && bytes.length > 0 && bytes.every(({ length }) => length >= 24 && length <= 64)
     ? Effect.succeed(bytes.map((secret) => Redacted.make<Uint8Array>(secret)))
     : refuse(`${setting} must have lines of whsec_ and 24 to 64 bytes in Base64.`)
 }

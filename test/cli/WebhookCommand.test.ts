@@ -11,7 +11,7 @@ import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 const secretOf = (bytes: number) => `whsec_${Buffer.alloc(bytes, 7).toString("base64")}`
 
 /** Runs `byok webhook test` with a file of secrets. */
-const testWith = Effect.fnUntraced(function* (url: URL, content: string, mode = 0o600) {
+const testWith = Effect.fnUntraced(function* (url: URL, content: string, mode: number = 0o600) {
   const file = join(yield* temporaryDirectory, "secrets")
   writeFileSync(file, content)
   chmodSync(file, mode)

@@ -5,7 +5,7 @@ import { Credential } from "../domain/Credential.ts"
 import { CredentialChanges } from "../domain/CredentialChanges.ts"
 import { Conflict, InvalidParams, NotFound, ServiceUnavailable } from "../domain/Errors.ts"
 import { IdempotencyKey } from "../domain/IdempotencyKey.ts"
-import { CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
+import { type AccountId, CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
 import { NewCredential } from "../domain/NewCredential.ts"
 import { GivenProvider, StoredProvider } from "../domain/Provider.ts"
 import { CredentialStatus, StoredState } from "../domain/routing/CredentialStatus.ts"
@@ -89,7 +89,7 @@ export const body = (description: string) => Schema.Struct({ data: Credential })
 /** What the server answers to requests that never reach an operation. */
 export const refusals = [RequestTimeout, ExpectationFailed, HeadersTooLarge] as const
 
-const create = HttpApiEndpoint.post("create", "/byok", {
+const create = HttpApiEndpoint.post("create", "/", {
   headers: { "idempotency-key": Schema.optionalKey(IdempotencyKey) },
   payload: NewCredential,
   success: HttpApiSchema.WithHeaders(body("The credential was created.").pipe(HttpApiSchema.status(201)), {
@@ -112,17 +112,21 @@ const create = HttpApiEndpoint.post("create", "/byok", {
   )
   .middleware(JsonBody)
 
-export const get = HttpApiEndpoint.get("get", "/byok/:id", {
-  params: { id: CredentialId },
-  success: body("The credential."),
-  error: [NotFound, ...refusals]
-})
-  .annotate(OpenApi.Summary, "Get a credential")
-  .annotate(OpenApi.Description, "Another account's credential is treated as one that does not exist.")
-  .annotate(AnswersCredential, true)
-  .middleware(ResourcePath)
+/** The parameters of a path that names a credential; one that Effect does not know of is taken literally. */
+type Params = { readonly id: typeof CredentialId; readonly account_id?: typeof AccountId }
 
-export const list = HttpApiEndpoint.get("list", "/byok", {
+export const get = <const P extends Params>(params: P) =>
+  HttpApiEndpoint.get("get", "/:id", {
+    params,
+    success: body("The credential."),
+    error: [NotFound, ...refusals]
+  })
+    .annotate(OpenApi.Summary, "Get a credential")
+    .annotate(OpenApi.Description, "Another account's credential is treated as one that does not exist.")
+    .annotate(AnswersCredential, true)
+    .middleware(ResourcePath)
+
+export const list = HttpApiEndpoint.get("list", "/", {
   query: ListQuery,
   success: Schema.Struct({
     data: Schema.Array(ListedCredential),
@@ -141,47 +145,50 @@ export const list = HttpApiEndpoint.get("list", "/byok", {
   )
   .middleware(QueryParameters)
 
-export const status = HttpApiEndpoint.get("status", "/byok/:id/status", {
-  params: { id: CredentialId },
-  success: Schema.Struct({ data: CredentialStatus }).annotate({ description: "The status." }),
-  error: [NotFound, ...refusals]
-})
-  .annotate(OpenApi.Summary, "Get the status of a credential")
-  .annotate(
-    OpenApi.Description,
-    "Whether routers use the credential and, if not, why; when it was last used, and what went wrong last."
-  )
-  .middleware(ResourcePath)
+export const status = <const P extends Params>(params: P) =>
+  HttpApiEndpoint.get("status", "/:id/status", {
+    params,
+    success: Schema.Struct({ data: CredentialStatus }).annotate({ description: "The status." }),
+    error: [NotFound, ...refusals]
+  })
+    .annotate(OpenApi.Summary, "Get the status of a credential")
+    .annotate(
+      OpenApi.Description,
+      "Whether routers use the credential and, if not, why; when it was last used, and what went wrong last."
+    )
+    .middleware(ResourcePath)
 
-const update = HttpApiEndpoint.patch("update", "/byok/:id", {
-  params: { id: CredentialId },
-  payload: CredentialChanges,
-  success: body("The credential as it is now."),
-  error: [NotFound, ...refusals]
-})
-  .annotate(OpenApi.Summary, "Update a credential")
-  .annotate(
-    OpenApi.Description,
-    [
-      "Changes the members that are given and keeps the others. `null` clears a member that may be null, and a list",
-      "replaces the stored one. A new `key` replaces the old one at once and for good; the credential keeps its id. The",
-      "result must obey the rules of create. A body may have the members that cannot change if they are as stored, and must",
-      "have a member that is known unless it is empty. An update that changes nothing is answered as well, so it is safe to retry."
-    ].join("\n")
-  )
-  .middleware(JsonBody)
-  .middleware(ResourcePath)
+const update = <const P extends Params>(params: P) =>
+  HttpApiEndpoint.patch("update", "/:id", {
+    params,
+    payload: CredentialChanges,
+    success: body("The credential as it is now."),
+    error: [NotFound, ...refusals]
+  })
+    .annotate(OpenApi.Summary, "Update a credential")
+    .annotate(
+      OpenApi.Description,
+      [
+        "Changes the members that are given and keeps the others. `null` clears a member that may be null, and a list",
+        "replaces the stored one. A new `key` replaces the old one at once and for good; the credential keeps its id. The",
+        "result must obey the rules of create. A body may have the members that cannot change if they are as stored, and must",
+        "have a member that is known unless it is empty. An update that changes nothing is answered as well, so it is safe to retry."
+      ].join("\n")
+    )
+    .middleware(JsonBody)
+    .middleware(ResourcePath)
 
-export const remove = HttpApiEndpoint.delete("delete", "/byok/:id", {
-  params: { id: CredentialId },
-  success: Schema.Struct({ deleted: Schema.Literal(true) }).annotate({ description: "The credential was deleted." }),
-  error: [NotFound, ...refusals]
-})
-  .annotate(OpenApi.Summary, "Delete a credential")
-  .annotate(OpenApi.Description, "Removes the credential and its key for good. Deleting it again is a 404.")
-  .middleware(ResourcePath)
+export const remove = <const P extends Params>(params: P) =>
+  HttpApiEndpoint.delete("delete", "/:id", {
+    params,
+    success: Schema.Struct({ deleted: Schema.Literal(true) }).annotate({ description: "The credential was deleted." }),
+    error: [NotFound, ...refusals]
+  })
+    .annotate(OpenApi.Summary, "Delete a credential")
+    .annotate(OpenApi.Description, "Removes the credential and its key for good. Deleting it again is a 404.")
+    .middleware(ResourcePath)
 
-export const plan = HttpApiEndpoint.post("plan", "/byok/plan", {
+export const plan = HttpApiEndpoint.post("plan", "/plan", {
   payload: PlanRequest,
   success: Schema.Struct({ data: Explanation }).annotate({
     description: "The plan, with a verdict on every credential and on shared capacity."
@@ -200,7 +207,7 @@ export const plan = HttpApiEndpoint.post("plan", "/byok/plan", {
   .annotate(ChangesNothing, true)
   .middleware(JsonBody)
 
-export const order = HttpApiEndpoint.put("order", "/byok/order", {
+export const order = HttpApiEndpoint.put("order", "/order", {
   payload: Order,
   success: Schema.Struct({
     data: Schema.Struct({ ...Order.fields, workspace_id: WorkspaceId, provider: StoredProvider })
@@ -217,7 +224,7 @@ export const order = HttpApiEndpoint.put("order", "/byok/order", {
   )
   .middleware(JsonBody)
 
-export const events = HttpApiEndpoint.get("events", "/byok/events", {
+export const events = HttpApiEndpoint.get("events", "/events", {
   query: EventsQuery,
   success: Schema.Struct({ data: Schema.Array(AccountEvent) }).annotate({ description: "A page of events." }),
   error: [InvalidParams, ...refusals]
@@ -233,9 +240,13 @@ export const events = HttpApiEndpoint.get("events", "/byok/events", {
   )
   .middleware(QueryParameters)
 
+/** What a tenant may do, by paths below that of its credentials. */
+export const operationsAt = <const P extends Params>(params: P) =>
+  [create, list, plan, order, events, get(params), status(params), update(params), remove(params)] as const
+
 class ByokGroup extends HttpApiGroup.make("byok")
-  .add(create, list, plan, order, events, get, status, update, remove)
-  .prefix("/api/v1")
+  .add(...operationsAt({ id: CredentialId }))
+  .prefix("/api/v1/byok")
   .middleware(Authentication)
   .annotate(OpenApi.Description, "Provider credentials brought by customers.") {}
 

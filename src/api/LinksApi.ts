@@ -128,13 +128,13 @@ class LinksGroup extends HttpApiGroup.make("links")
       .middleware(JsonBody)
       .middleware(ResourcePath)
       .annotate(AllowedTo, ["replace", "manage"]),
-    list.annotate(AllowedTo, looking),
-    plan.annotate(AllowedTo, looking),
-    order,
-    events.annotate(AllowedTo, looking),
-    get.annotate(AllowedTo, ["replace", "manage", "view"]),
-    status.annotate(AllowedTo, looking),
-    remove
+    list.prefix("/byok").annotate(AllowedTo, looking),
+    plan.prefix("/byok").annotate(AllowedTo, looking),
+    order.prefix("/byok"),
+    events.prefix("/byok").annotate(AllowedTo, looking),
+    get({ id: CredentialId }).prefix("/byok").annotate(AllowedTo, ["replace", "manage", "view"]),
+    status({ id: CredentialId }).prefix("/byok").annotate(AllowedTo, looking),
+    remove({ id: CredentialId }).prefix("/byok")
   )
   .prefix("/api/links/v1")
   .middleware(LinkAuthentication) {}

@@ -1,16 +1,17 @@
 import { Effect, Schema, Struct } from "effect"
 import { HttpApi, HttpApiEndpoint, HttpApiGroup, HttpApiMiddleware, HttpApiSchema, OpenApi } from "effect/http-api"
-import { integer, ready } from "../api/Api.ts"
+import { integer, operationsAt, ready } from "../api/Api.ts"
 import { ExpectationFailed, HeadersTooLarge, PayloadTooLarge, RequestTimeout } from "../api/HttpErrors.ts"
 import { QueryParameters, ResourcePath } from "../api/Middleware.ts"
 import { AccountEvent } from "../domain/AuditEvent.ts"
 import { timestamp } from "../domain/Credential.ts"
-import { actorKinds } from "../domain/CurrentCaller.ts"
+import { actorKinds, type CurrentCaller } from "../domain/CurrentCaller.ts"
 import {
   Conflict,
   fixedMessage,
   InternalError,
   InvalidParams,
+  NotFound,
   ServiceUnavailable,
   Unauthorized
 } from "../domain/Errors.ts"
@@ -250,7 +251,7 @@ const data = <S extends Schema.Constraint>(schema: S): Schema.Struct<{ readonly 
 const created = <S extends Schema.Top>(schema: S) => data(schema).pipe(HttpApiSchema.status(201))
 const listOf = <F extends Schema.Struct.Fields>(fields: F) => data(Schema.Array(Schema.Struct(fields)))
 const deleted = Schema.Struct({ deleted: Schema.Literal(true) })
-const inAccount = { id: AccountId }
+const inAccount = { account_id: AccountId }
 const summary = (text: string) => OpenApi.annotations({ summary: text })
 
 class RoutesGroup extends HttpApiGroup.make("routes").add(
@@ -302,10 +303,14 @@ class AccountsGroup extends HttpApiGroup.make("accounts").add(
   })
     .middleware(QueryParameters)
     .annotateMerge(summary("List accounts in order of their ids, 1,000 at a time")),
-  HttpApiEndpoint.delete("delete", "/accounts/:id", { params: inAccount, success: deleted, error: ErasureNotGranted })
+  HttpApiEndpoint.delete("delete", "/accounts/:account_id", {
+    params: inAccount,
+    success: deleted,
+    error: ErasureNotGranted
+  })
     .middleware(ResourcePath)
     .annotateMerge(summary("Delete an account with everything in it, for good")),
-  HttpApiEndpoint.post("createWorkspace", "/accounts/:id/workspaces", {
+  HttpApiEndpoint.post("createWorkspace", "/accounts/:account_id/workspaces", {
     params: inAccount,
     payload: Schema.Struct({ name }),
     success: created(Schema.Struct({ workspace_id: WorkspaceId }))
@@ -313,7 +318,7 @@ class AccountsGroup extends HttpApiGroup.make("accounts").add(
     .middleware(GatewayBody)
     .middleware(ResourcePath)
     .annotateMerge(summary("Create a workspace")),
-  HttpApiEndpoint.get("listWorkspaces", "/accounts/:id/workspaces", {
+  HttpApiEndpoint.get("listWorkspaces", "/accounts/:account_id/workspaces", {
     params: inAccount,
     success: listOf({
       workspace_id: WorkspaceId,
@@ -325,14 +330,14 @@ class AccountsGroup extends HttpApiGroup.make("accounts").add(
   })
     .middleware(ResourcePath)
     .annotateMerge(summary("List the workspaces of an account")),
-  HttpApiEndpoint.delete("deleteWorkspace", "/accounts/:id/workspaces/:workspace_id", {
-    params: { id: AccountId, workspace_id: WorkspaceId },
+  HttpApiEndpoint.delete("deleteWorkspace", "/accounts/:account_id/workspaces/:workspace_id", {
+    params: { account_id: AccountId, workspace_id: WorkspaceId },
     success: deleted,
     error: DefaultWorkspaceNotEmpty
   })
     .middleware(ResourcePath)
     .annotateMerge(summary("Delete a workspace; its credentials stay readable")),
-  HttpApiEndpoint.post("createApiKey", "/accounts/:id/api-keys", {
+  HttpApiEndpoint.post("createApiKey", "/accounts/:account_id/api-keys", {
     params: inAccount,
     payload: Schema.Struct({
       name,
@@ -353,7 +358,7 @@ class AccountsGroup extends HttpApiGroup.make("accounts").add(
     .middleware(GatewayBody)
     .middleware(ResourcePath)
     .annotateMerge(summary("Issue an API key, or import one by its hash")),
-  HttpApiEndpoint.get("listApiKeys", "/accounts/:id/api-keys", {
+  HttpApiEndpoint.get("listApiKeys", "/accounts/:account_id/api-keys", {
     params: inAccount,
     success: listOf({
       hash: ApiKeyHash,
@@ -366,8 +371,8 @@ class AccountsGroup extends HttpApiGroup.make("accounts").add(
   })
     .middleware(ResourcePath)
     .annotateMerge(summary("List the API keys of an account by hash")),
-  HttpApiEndpoint.delete("revokeApiKey", "/accounts/:id/api-keys/:hash", {
-    params: { id: AccountId, hash: ApiKeyHash },
+  HttpApiEndpoint.delete("revokeApiKey", "/accounts/:account_id/api-keys/:hash", {
+    params: { account_id: AccountId, hash: ApiKeyHash },
     success: deleted
   })
     .middleware(ResourcePath)
@@ -375,7 +380,7 @@ class AccountsGroup extends HttpApiGroup.make("accounts").add(
 ) {}
 
 class LinksGroup extends HttpApiGroup.make("links").add(
-  HttpApiEndpoint.post("create", "/accounts/:id/links", {
+  HttpApiEndpoint.post("create", "/accounts/:account_id/links", {
     params: inAccount,
     payload: NewLink,
     success: created(
@@ -391,7 +396,7 @@ class LinksGroup extends HttpApiGroup.make("links").add(
     .middleware(GatewayBody)
     .middleware(ResourcePath)
     .annotateMerge(summary("Make a link with which the owner of a key adds, replaces or manages it in a browser")),
-  HttpApiEndpoint.get("list", "/accounts/:id/links", {
+  HttpApiEndpoint.get("list", "/accounts/:account_id/links", {
     params: inAccount,
     success: listOf({
       link_id: LinkId,
@@ -405,8 +410,8 @@ class LinksGroup extends HttpApiGroup.make("links").add(
   })
     .middleware(ResourcePath)
     .annotateMerge(summary("List the links of an account that are open")),
-  HttpApiEndpoint.delete("revoke", "/accounts/:id/links/:link_id", {
-    params: { id: AccountId, link_id: LinkId },
+  HttpApiEndpoint.delete("revoke", "/accounts/:account_id/links/:link_id", {
+    params: { account_id: AccountId, link_id: LinkId },
     success: deleted
   })
     .middleware(ResourcePath)
@@ -445,12 +450,25 @@ class EventsGroup extends HttpApiGroup.make("events").add(
     )
 ) {}
 
+/** Makes the account of the path the `CurrentCaller`: 404 if there is none. */
+export class AccountCaller extends HttpApiMiddleware.Service<AccountCaller, { provides: CurrentCaller }>()(
+  "byok/AccountCaller",
+  { error: [NotFound, ServiceUnavailable] }
+) {}
+
+/** The tenants' operations, by the same handlers. */
+class CredentialsGroup extends HttpApiGroup.make("credentials")
+  .add(...operationsAt({ account_id: AccountId, id: CredentialId }))
+  .prefix("/accounts/:account_id/credentials")
+  .middleware(AccountCaller)
+  .annotate(HttpApi.PayloadParseOptions, { errors: "all" }) {}
+
 /** For the probes of a gateway that cannot reach the port. */
 class HealthGroup extends HttpApiGroup.make("health").add(ready) {}
 
 /** What a gateway in any language asks over the Unix socket. Answers hold provider keys: it is on no port. */
 export class GatewayApi extends HttpApi.make("byok-gateway")
-  .add(RoutesGroup, AccountsGroup, LinksGroup, EventsGroup)
+  .add(RoutesGroup, AccountsGroup, LinksGroup, EventsGroup, CredentialsGroup)
   .middleware(GatewayFailures)
   .prefix("/v1")
   .add(HealthGroup)

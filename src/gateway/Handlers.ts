@@ -1,21 +1,24 @@
 import { toServerResponse } from "@effect/platform-node/NodeHttpServerRequest"
 import type { ServerResponse } from "node:http"
-import { Duration, Effect, Layer, Redacted } from "effect"
-import { type HttpRouter, HttpServerResponse } from "effect/http"
+import { Duration, Effect, Layer, Redacted, Schema } from "effect"
+import { HttpRouter, HttpServerResponse } from "effect/http"
 import { HttpApiBuilder } from "effect/http-api"
-import { CurrentActor } from "../domain/CurrentCaller.ts"
+import { CurrentActor, CurrentCaller } from "../domain/CurrentCaller.ts"
 import { NotFound } from "../domain/Errors.ts"
-import type { AccountId } from "../domain/Identifiers.ts"
+import { AccountId } from "../domain/Identifiers.ts"
+import { makeOperations } from "../http/Handlers.ts"
 import { makeReady } from "../http/Health.ts"
 import { withJsonBody } from "../http/RequestDecodingLive.ts"
 import { DatabaseFailure } from "../port/DatabaseFailure.ts"
 import { CurrentDeadline } from "../port/Deadline.ts"
 import { Events } from "../port/Events.ts"
+import { RequestQueues } from "../port/FairQueue.ts"
 import { MemoryBudget } from "../port/MemoryBudget.ts"
 import { Draining } from "../port/Readiness.ts"
 import { Accounts } from "../service/accounts/Accounts.ts"
 import { Links } from "../service/links/Links.ts"
 import {
+  AccountCaller,
   AccountGone,
   DefaultWorkspaceNotEmpty,
   ErasureNotGranted,
@@ -77,7 +80,7 @@ const accounts = HttpApiBuilder.group(
       list: ({ query }) => Effect.map(accounts.listPage(query.after), dataOf),
       // As long as it takes, like the command: whoever leaves resumes it by deleting the account again.
       delete: ({ params }) =>
-        accounts.deleteAccount(params.id).pipe(
+        accounts.deleteAccount(params.account_id).pipe(
           Effect.provideService(CurrentDeadline, undefined),
           Effect.catchTags(notKnown),
           Effect.catchDefect((defect) =>
@@ -88,11 +91,11 @@ const accounts = HttpApiBuilder.group(
           Effect.as(deleted)
         ),
       createWorkspace: ({ params, payload }) =>
-        Effect.map(Effect.catchTags(accounts.createWorkspace(params.id, payload.name), notKnown), dataOf),
-      listWorkspaces: ({ params }) => Effect.map(workspacesOf(params.id), dataOf),
-      deleteWorkspace: ({ params: { id, workspace_id } }) =>
+        Effect.map(Effect.catchTags(accounts.createWorkspace(params.account_id, payload.name), notKnown), dataOf),
+      listWorkspaces: ({ params }) => Effect.map(workspacesOf(params.account_id), dataOf),
+      deleteWorkspace: ({ params: { account_id, workspace_id } }) =>
         Effect.gen(function* () {
-          const own = yield* workspacesOf(id)
+          const own = yield* workspacesOf(account_id)
           if (!own.some((one) => one.workspace_id === workspace_id)) return yield* new NotFound()
           const conflict = { DefaultWorkspaceInUse: () => new DefaultWorkspaceNotEmpty() }
           yield* Effect.catchTags(accounts.deleteWorkspace(workspace_id), { ...notKnown, ...conflict })
@@ -100,15 +103,15 @@ const accounts = HttpApiBuilder.group(
         }),
       createApiKey: ({ params, payload: { hash, ...given } }) =>
         (hash === undefined
-          ? Effect.map(accounts.issueApiKey(params.id, given), ({ key, ...made }) =>
+          ? Effect.map(accounts.issueApiKey(params.account_id, given), ({ key, ...made }) =>
               dataOf({ ...made, key: Redacted.value(key) })
             )
-          : Effect.map(accounts.importApiKey(params.id, { hash, ...given }), dataOf)
+          : Effect.map(accounts.importApiKey(params.account_id, { hash, ...given }), dataOf)
         ).pipe(Effect.catchTags({ ...notKnown, HashTaken: () => new HashInUse() })),
-      listApiKeys: ({ params }) => Effect.map(apiKeysOf(params.id), dataOf),
-      revokeApiKey: ({ params: { hash, id } }) =>
+      listApiKeys: ({ params }) => Effect.map(apiKeysOf(params.account_id), dataOf),
+      revokeApiKey: ({ params: { hash, account_id } }) =>
         Effect.gen(function* () {
-          const own = yield* apiKeysOf(id)
+          const own = yield* apiKeysOf(account_id)
           if (!own.some((one) => one.hash === hash)) return yield* new NotFound()
           yield* Effect.catchTags(accounts.revokeApiKey(hash), notKnown)
           return deleted
@@ -134,11 +137,12 @@ const links = HttpApiBuilder.group(
     const { create, list, revoke } = yield* Links
     return handlers.handleAll({
       create: ({ params, payload }) =>
-        Effect.map(Effect.catchTags(create(params.id, payload), notKnown), ({ url, ...made }) =>
+        Effect.map(Effect.catchTags(create(params.account_id, payload), notKnown), ({ url, ...made }) =>
           dataOf({ ...made, url: Redacted.value(url) })
         ),
-      list: ({ params }) => Effect.map(list(params.id), dataOf),
-      revoke: ({ params: { id, link_id } }) => Effect.as(Effect.catchTags(revoke(id, link_id), notKnown), deleted)
+      list: ({ params }) => Effect.map(list(params.account_id), dataOf),
+      revoke: ({ params: { account_id, link_id } }) =>
+        Effect.as(Effect.catchTags(revoke(account_id, link_id), notKnown), deleted)
     })
   })
 )
@@ -165,6 +169,28 @@ const events = HttpApiBuilder.group(
   })
 )
 
+const decodeAccountId = Schema.decodeUnknownEffect(AccountId)
+
+const accountCaller = Layer.effect(
+  AccountCaller,
+  Effect.map(Accounts, ({ listWorkspaces }) =>
+    AccountCaller.of((app) =>
+      Effect.gen(function* () {
+        const { params } = yield* HttpRouter.RouteContext
+        const account_id = yield* Effect.mapError(decodeAccountId(params["account_id"]), () => new NotFound())
+        yield* Effect.catchTags(listWorkspaces(account_id), notKnown)
+        return yield* Effect.provideService(app, CurrentCaller, { account_id })
+      })
+    )
+  )
+)
+
+const credentials = Layer.unwrap(
+  Effect.map(makeOperations, (operations) =>
+    HttpApiBuilder.group(GatewayApi, "credentials", (handlers) => handlers.handleAll(operations))
+  )
+)
+
 const body = Layer.effect(
   GatewayBody,
   Effect.map(MemoryBudget, (budget) => GatewayBody.of((app) => withJsonBody(budget, "gateway", "gateway", app)))
@@ -172,8 +198,8 @@ const body = Layer.effect(
 
 const asGateway = Layer.succeed(GatewayFailures, (app) => Effect.provideService(app, CurrentActor, { kind: "gateway" }))
 
-const groups = Layer.mergeAll(routes, accounts, links, events, health).pipe(
-  Layer.provide([body, asGateway]),
+const groups = Layer.mergeAll(routes, accounts, links, events, credentials, health).pipe(
+  Layer.provide([body, asGateway, accountCaller, RequestQueues.layer]),
   Layer.provideMerge(Routes.layer),
   Layer.provide(OpenRoutes.layer)
 )

@@ -13,7 +13,7 @@ import { AccountId, CredentialId, LinkId, WorkspaceId } from "../domain/Identifi
 import { type Link, Purpose } from "../domain/Link.ts"
 import { timestamp } from "../domain/Credential.ts"
 import { GivenProvider, Provider, StoredProvider } from "../domain/Provider.ts"
-import { body, events, get, list, order, plan, refusals, remove, status } from "./Api.ts"
+import { body, events, get, list, order, plan, refusals, remove, status } from "./operations.ts"
 import { JsonBody, ResourcePath } from "./Middleware.ts"
 
 const closedMessages = {

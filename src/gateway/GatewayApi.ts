@@ -1,6 +1,6 @@
 import { Effect, Schema, Struct } from "effect"
 import { HttpApi, HttpApiEndpoint, HttpApiGroup, HttpApiMiddleware, HttpApiSchema, OpenApi } from "effect/http-api"
-import { integer, operationsAt, ready } from "../api/Api.ts"
+import { integer, operationsAt, ready } from "../api/operations.ts"
 import { ExpectationFailed, HeadersTooLarge, PayloadTooLarge, RequestTimeout } from "../api/HttpErrors.ts"
 import { QueryParameters, ResourcePath } from "../api/Middleware.ts"
 import { AccountEvent } from "../domain/AuditEvent.ts"

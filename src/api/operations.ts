@@ -1,0 +1,248 @@
+import { Schema, SchemaTransformation } from "effect"
+import { HttpApiEndpoint, HttpApiSchema, OpenApi } from "effect/http-api"
+import { AccountEvent } from "../domain/AuditEvent.ts"
+import { Credential } from "../domain/Credential.ts"
+import { CredentialChanges } from "../domain/CredentialChanges.ts"
+import { Conflict, InvalidParams, NotFound, ServiceUnavailable } from "../domain/Errors.ts"
+import { IdempotencyKey } from "../domain/IdempotencyKey.ts"
+import { type AccountId, CredentialId, WorkspaceId } from "../domain/Identifiers.ts"
+import { NewCredential } from "../domain/NewCredential.ts"
+import { GivenProvider, StoredProvider } from "../domain/Provider.ts"
+import { CredentialStatus, StoredState } from "../domain/routing/CredentialStatus.ts"
+import { Explanation } from "../domain/routing/Explanation.ts"
+import { PlanRequest } from "../domain/routing/RoutingRequest.ts"
+import { ExpectationFailed, HeadersTooLarge, RequestTimeout } from "./HttpErrors.ts"
+import { AnswersCredential, ChangesNothing, JsonBody, QueryParameters, ResourcePath } from "./Middleware.ts"
+
+/** A decimal number in a query. A parameter that is given twice, or empty, is not one (L2). */
+export const integer = (minimum: number, maximum: number) => {
+  const message = `must be an integer from ${minimum} to ${maximum}, given once`
+  return Schema.String.annotate({ message })
+    .check(Schema.isPattern(/^\d{1,16}$/, { message }))
+    .pipe(
+      Schema.decodeTo(
+        Schema.Int.check(Schema.isBetween({ minimum, maximum }, { message })),
+        SchemaTransformation.numberFromString
+      )
+    )
+}
+
+const beginning = "must have 1 to 255 characters and no U+0000, given once"
+const Beginning = Schema.String.annotate({ message: beginning }).check(
+  Schema.isNonEmpty({ message: beginning }),
+  Schema.isMaxCodePoints(255, { message: beginning }),
+  Schema.makeFilter((text: string) => !text.includes("\0"), { message: beginning })
+)
+
+/** What list may be asked for. */
+const ListQuery = Schema.Struct({
+  offset: Schema.optionalKey(integer(0, 2_147_483_647)),
+  limit: Schema.optionalKey(integer(1, 100)),
+  workspace_id: Schema.optionalKey(WorkspaceId),
+  provider: Schema.optionalKey(GivenProvider),
+  state: Schema.optionalKey(StoredState),
+  include: Schema.optionalKey(Schema.Literal("status").annotate({ message: "must be status, given once" })),
+  q: Schema.optionalKey(Beginning)
+}).annotate({
+  messageUnexpectedKey: "only offset, limit, workspace_id, provider, state, q and include are parameters of list"
+})
+
+const seq = integer(0, Number.MAX_SAFE_INTEGER)
+
+/** Which events may be asked for. */
+const EventsQuery = Schema.Struct({
+  credential_id: Schema.optionalKey(CredentialId),
+  limit: Schema.optionalKey(integer(1, 100)),
+  before: Schema.optionalKey(seq),
+  after: Schema.optionalKey(seq)
+}).annotate({ messageUnexpectedKey: "only credential_id, limit, before and after are parameters of events" })
+
+/** The order of all credentials of a provider in a workspace. */
+const Order = Schema.Struct({
+  workspace_id: Schema.optionalKey(WorkspaceId),
+  provider: GivenProvider,
+  ids: Schema.Array(CredentialId)
+    .annotate({ message: "must be a list of ids", description: "All of them, the first to be tried first." })
+    .check(
+      Schema.makeFilter((ids: ReadonlyArray<string>) => new Set(ids).size === ids.length, {
+        message: "must name each credential once"
+      })
+    )
+})
+
+/** A credential, with its status if that was asked for. */
+const ListedCredential = Schema.Struct({
+  ...Credential.fields,
+  status: Schema.optionalKey(Schema.NullOr(CredentialStatus))
+})
+
+export const body = (description: string) => Schema.Struct({ data: Credential }).annotate({ description })
+
+/** What the server answers to requests that never reach an operation. */
+export const refusals = [RequestTimeout, ExpectationFailed, HeadersTooLarge] as const
+
+const create = HttpApiEndpoint.post("create", "/", {
+  headers: { "idempotency-key": Schema.optionalKey(IdempotencyKey) },
+  payload: NewCredential,
+  success: HttpApiSchema.WithHeaders(body("The credential was created.").pipe(HttpApiSchema.status(201)), {
+    "idempotent-replayed": Schema.optionalKey(
+      Schema.Literal("true").annotate({
+        description: "Sent if an earlier request created the credential: this one stored nothing."
+      })
+    )
+  }),
+  error: [Conflict, ...refusals]
+})
+  .annotate(OpenApi.Summary, "Create a credential")
+  .annotate(
+    OpenApi.Description,
+    [
+      "Encrypts the key and stores the credential. The response never includes the key. An `Idempotency-Key` makes the",
+      "request safe to retry: the same request returns the credential that it created, a different one gets 409.",
+      "Requests are compared by what they would create, not by how they are written."
+    ].join("\n")
+  )
+  .middleware(JsonBody)
+
+/** The parameters of a path that names a credential; one that Effect does not know of is taken literally. */
+type Params = { readonly id: typeof CredentialId; readonly account_id?: typeof AccountId }
+
+export const get = <const P extends Params>(params: P) =>
+  HttpApiEndpoint.get("get", "/:id", {
+    params,
+    success: body("The credential."),
+    error: [NotFound, ...refusals]
+  })
+    .annotate(OpenApi.Summary, "Get a credential")
+    .annotate(OpenApi.Description, "Another account's credential is treated as one that does not exist.")
+    .annotate(AnswersCredential, true)
+    .middleware(ResourcePath)
+
+export const list = HttpApiEndpoint.get("list", "/", {
+  query: ListQuery,
+  success: Schema.Struct({
+    data: Schema.Array(ListedCredential),
+    total_count: Schema.Int.annotate({ description: "How many credentials match, on this page and all others." })
+  }).annotate({ description: "A page of credentials." }),
+  error: [InvalidParams, ...refusals]
+})
+  .annotate(OpenApi.Summary, "List credentials")
+  .annotate(
+    OpenApi.Description,
+    [
+      "The credentials of one workspace in order of creation, a page at a time. A page with fewer than `limit` elements is",
+      "the last one. Unknown parameters are refused. Filters by `state` go by what is stored and open no key: a credential",
+      "that is `unreadable` counts as if its key opened."
+    ].join("\n")
+  )
+  .middleware(QueryParameters)
+
+export const status = <const P extends Params>(params: P) =>
+  HttpApiEndpoint.get("status", "/:id/status", {
+    params,
+    success: Schema.Struct({ data: CredentialStatus }).annotate({ description: "The status." }),
+    error: [NotFound, ...refusals]
+  })
+    .annotate(OpenApi.Summary, "Get the status of a credential")
+    .annotate(
+      OpenApi.Description,
+      "Whether routers use the credential and, if not, why; when it was last used, and what went wrong last."
+    )
+    .middleware(ResourcePath)
+
+const update = <const P extends Params>(params: P) =>
+  HttpApiEndpoint.patch("update", "/:id", {
+    params,
+    payload: CredentialChanges,
+    success: body("The credential as it is now."),
+    error: [NotFound, ...refusals]
+  })
+    .annotate(OpenApi.Summary, "Update a credential")
+    .annotate(
+      OpenApi.Description,
+      [
+        "Changes the members that are given and keeps the others. `null` clears a member that may be null, and a list",
+        "replaces the stored one. A new `key` replaces the old one at once and for good; the credential keeps its id. The",
+        "result must obey the rules of create. A body may have the members that cannot change if they are as stored, and must",
+        "have a member that is known unless it is empty. An update that changes nothing is answered as well, so it is safe to retry."
+      ].join("\n")
+    )
+    .middleware(JsonBody)
+    .middleware(ResourcePath)
+
+export const remove = <const P extends Params>(params: P) =>
+  HttpApiEndpoint.delete("delete", "/:id", {
+    params,
+    success: Schema.Struct({ deleted: Schema.Literal(true) }).annotate({ description: "The credential was deleted." }),
+    error: [NotFound, ...refusals]
+  })
+    .annotate(OpenApi.Summary, "Delete a credential")
+    .annotate(OpenApi.Description, "Removes the credential and its key for good. Deleting it again is a 404.")
+    .middleware(ResourcePath)
+
+export const plan = HttpApiEndpoint.post("plan", "/plan", {
+  payload: PlanRequest,
+  success: Schema.Struct({ data: Explanation }).annotate({
+    description: "The plan, with a verdict on every credential and on shared capacity."
+  }),
+  error: [...refusals]
+})
+  .annotate(OpenApi.Summary, "Explain a plan")
+  .annotate(
+    OpenApi.Description,
+    [
+      "Which credentials serve a request, in which order, whether shared capacity does, and every reason why a credential",
+      "or shared capacity does not. It plans as a router does, against the credentials as they are now, and opens no key.",
+      "A member that is not known is refused at every depth: misspelt, it would make the plan weaker than was asked."
+    ].join("\n")
+  )
+  .annotate(ChangesNothing, true)
+  .middleware(JsonBody)
+
+export const order = HttpApiEndpoint.put("order", "/order", {
+  payload: Order,
+  success: Schema.Struct({
+    data: Schema.Struct({ ...Order.fields, workspace_id: WorkspaceId, provider: StoredProvider })
+  }).annotate({ description: "The order, with its workspace." }),
+  error: [...refusals]
+})
+  .annotate(OpenApi.Summary, "Order the credentials of a provider")
+  .annotate(
+    OpenApi.Description,
+    [
+      "Sets the order of trial of all credentials that a workspace has of a provider; of the default workspace unless given.",
+      "`ids` must name each of them once. A credential that is created meanwhile comes last. Repeating an order is safe."
+    ].join("\n")
+  )
+  .middleware(JsonBody)
+
+export const events = HttpApiEndpoint.get("events", "/events", {
+  query: EventsQuery,
+  success: Schema.Struct({ data: Schema.Array(AccountEvent) }).annotate({ description: "A page of events." }),
+  error: [InvalidParams, ...refusals]
+})
+  .annotate(OpenApi.Summary, "List events")
+  .annotate(
+    OpenApi.Description,
+    [
+      "What was done to the account, its workspaces, API keys and credentials, and by whom. The newest events come first;",
+      "go on with the smallest `seq` as `before` until a page is empty. With `after` the events come in order: whoever goes",
+      "on with the largest `seq` gets each once, about a second after it happened."
+    ].join("\n")
+  )
+  .middleware(QueryParameters)
+
+/** What a tenant may do, by paths below that of its credentials. */
+export const operationsAt = <const P extends Params>(params: P) =>
+  [create, list, plan, order, events, get(params), status(params), update(params), remove(params)] as const
+
+export const probe = <const Status extends string>(status: Status) =>
+  Schema.Struct({ status: Schema.Literal(status) }).annotate({ description: `The service is ${status}.` })
+
+/** 200 or 503: whether requests can be served. */
+export const ready = HttpApiEndpoint.get("ready", "/health/ready", {
+  success: probe("ready"),
+  error: ServiceUnavailable
+})
+  .annotate(OpenApi.Summary, "Check that requests can be served")
+  .annotate(OpenApi.Description, "For probes and load balancers. It needs no key. The log says why it is not ready.")

@@ -53,9 +53,9 @@ const json = ({ body }: { readonly body: string }) => JSON.parse(body) as unknow
 const reload = (management: string) => send(management, { method: "POST", path: "/keyring/reload" })
 
 layerLive(Management.layer, { timeout: "120 seconds" })("the management port", (it) => {
-  it.effect("shows every series but those of a certificate, with the names and types that are documented", () =>
+  it.effect("shows every series but those of a certificate or a webhook, with the names and types that are documented", () =>
     Effect.gen(function* () {
-      const series = Array.from(every).filter(([name]) => !name.startsWith("byok_certificate_"))
+      const series = Array.from(every).filter(([name]) => !/^byok_(certificate|webhook)_/.test(name))
       const { key, management, url } = yield* Management
       const { body, status } = yield* createOver(url, key, minimal)
       assert.strictEqual(status, 201, body)

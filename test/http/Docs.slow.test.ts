@@ -12,7 +12,7 @@ const isScalars = (message: string) => /@scalar\/api-reference@|: \d+ ms"/.test(
 const openDocs = Effect.fnUntraced(function* (url: string, width: number, scheme?: "light" | "dark") {
   const page = yield* openPage(`${url}/docs`, width, scheme)
   const operations = page.evaluate('document.querySelectorAll("button.show-api-client-button").length')
-  yield* eventually("the operations", operations, (count) => count === 9)
+  yield* eventually("the operations", operations, (count) => count === 11)
   return { ...page, complaints: () => page.messages.filter((message) => !isScalars(message)) }
 })
 

@@ -62,6 +62,7 @@ describe("everything the service emits", { timeout: 240_000 }, () => {
             "a secret that a gateway misplaces",
             "the management key",
             "the key-encryption key",
+            "the secret of the webhook",
             "the password of the database"
           ]
         )

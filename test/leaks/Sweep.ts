@@ -1,7 +1,7 @@
 import { assert } from "@effect/vitest"
 import { randomBytes } from "node:crypto"
 import { readFileSync, writeFileSync } from "node:fs"
-import { join } from "node:path"
+import { dirname, join } from "node:path"
 import { Effect, Exit, Scope } from "effect"
 import { createdId, minimal } from "../support/http/Bodies.ts"
 import { createAccount, textIn } from "../support/process/CommandLine.ts"
@@ -11,6 +11,7 @@ import { firstStart, newDirectory } from "../support/process/firstStart.ts"
 import { answerText } from "../support/http/RawConnection.ts"
 import { bearer, json, type Request, send } from "../support/http/HttpProbe.ts"
 import { withoutPrefix } from "../support/keys/issuedKey.ts"
+import { temporaryDirectory } from "../support/process/temporaryDirectory.ts"
 import { managementUrl, type ServiceProcess, startService } from "../support/process/ServiceProcess.ts"
 import { runByok } from "../support/process/runByok.ts"
 import { runNode } from "../support/process/runNode.ts"
@@ -58,7 +59,7 @@ const quieter = [
 
 /** What people get wrong on the command line and in the settings, with secrets in it. */
 const mistakes = (
-  given: Readonly<Record<"argument" | "password" | "keyring" | "keyringFile" | "word", string>>
+  given: Readonly<Record<"argument" | "password" | "keyring" | "keyringFile" | "webhookFile" | "word", string>>
 ): ReadonlyArray<readonly [args: ReadonlyArray<string>, variables: Record<string, string>]> => [
   [["api-key", "revoke", given.argument, "--json"], {}],
   [["api-key", "revoke", "0".repeat(64), given.argument], {}],
@@ -69,7 +70,8 @@ const mistakes = (
   [["migrate"], { DATABASE_URL: `postgres://byok:${given.password}@db.example.org/byok` }],
   [["migrate"], { DATABASE_URL: `postgres://byok:${given.password}@127.0.0.1:${given.password}/byok` }],
   [["serve"], { BYOK_KEYRING: `kek:${given.keyring}` }],
-  [["serve"], { BYOK_KEYRING_FILE: given.keyringFile }]
+  [["serve"], { BYOK_KEYRING_FILE: given.keyringFile }],
+  [["webhook", "test"], { BYOK_WEBHOOK_SECRET_FILE: given.webhookFile }]
 ]
 
 const once = Effect.gen(function* () {
@@ -99,8 +101,15 @@ const once = Effect.gen(function* () {
   const collector = yield* startCollector
   const directory = yield* newDirectory
   const { sql, url } = yield* startTalkative(directory.BYOK_DATA_DIR)
+  const webhookSecret = randomBytes(32)
+  secrets["the secret of the webhook"] = webhookSecret
+  const webhookFile = join(yield* temporaryDirectory, "webhook")
+  writeFileSync(webhookFile, `whsec_${webhookSecret.toString("base64")}\n`, { mode: 0o600 })
   const settings = {
     ...directory,
+    // Nobody listens there: what fails is logged.
+    BYOK_WEBHOOK_URL: "http://127.0.0.1:9/events",
+    BYOK_WEBHOOK_SECRET_FILE: webhookFile,
     OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
     OTEL_METRIC_EXPORT_INTERVAL: "500",
     BYOK_MANAGEMENT_PORT: "0",
@@ -271,13 +280,16 @@ const once = Effect.gen(function* () {
 
   const keyringFile = join(directory.BYOK_DATA_DIR, "..", "keyring-that-others-read")
   writeFileSync(keyringFile, `kek:${secretOf("a keyring that others can read")}`, { mode: 0o644 })
+  const wrongWebhookFile = join(dirname(webhookFile), "wrong")
+  writeFileSync(wrongWebhookFile, secretOf("a webhook's secret that is none"), { mode: 0o600 })
   const exitCodes = yield* Effect.forEach(
     mistakes({
       argument: secretOf("an argument"),
       password: secretOf("a password in a URL that is refused"),
       keyring: secretOf("a keyring that is no keyring"),
       word: secretOf("a word on the command line", newId(6)),
-      keyringFile
+      keyringFile,
+      webhookFile: wrongWebhookFile
     }),
     ([args, variables]) =>
       Effect.map(runByok(args, { ...settings, ...variables }), ({ code, stderr, stdout }) => {

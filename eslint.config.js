@@ -85,7 +85,7 @@ const connection = {
 }
 
 export default tseslint.config(
-  { ignores: ["node_modules", "dist", "test/bench/results", "test/drill/results", ".stryker-tmp"] },
+  { ignores: ["node_modules", "dist", "test/bench/results", "test/drill/results", ".stryker-tmp", "**/*.d.ts"] },
   ...tseslint.configs.strictTypeChecked.map((config) => ({ ...config, files: ["**/*.ts"] })),
   {
     files: ["**/*.ts"],

@@ -68,7 +68,11 @@ it.live("the session in the README is one that takes place, by `npm run session`
     if (process.env["RECORD_SESSION"] === "true") writeFileSync(picture, drawn)
     assert.strictEqual(withoutTimes(drawn), withoutTimes(readFileSync(picture, "utf8")))
   }).pipe(
-    Effect.catchTag("Skipped", ({ why }) => Effect.sync(() => context.skip(why))),
+    Effect.catchTag("Skipped", ({ why }) =>
+      Effect.sync(() => {
+        context.skip(why)
+      })
+    ),
     Effect.scoped
   )
 )

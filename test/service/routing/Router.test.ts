@@ -1,6 +1,6 @@
 import { inspect } from "node:util"
 import { assert, describe, it } from "@effect/vitest"
-import { Clock, Deferred, Duration, Effect, Exit, Fiber, Layer, Option, Result, type Scope } from "effect"
+import { Clock, Deferred, Duration, Effect, Exit, Fiber, Layer, Result, type Scope } from "effect"
 import { TestClock } from "effect/testing"
 import type { CredentialId } from "../../../src/domain/Identifiers.ts"
 import type { Provider } from "../../../src/domain/Provider.ts"

@@ -11,7 +11,11 @@ const cache = join(project, "node_modules/.cache/program")
 /** Bundles the program as `npm run build` does, unless these sources have been bundled before. Answers with its path. */
 export const bundle = async (): Promise<string> => {
   const hash = createHash("sha256")
-  for (const file of ["package-lock.json", "rolldown.config.js", ...globSync("src/**/*.{ts,js,css,html}", { cwd: project })]) {
+  for (const file of [
+    "package-lock.json",
+    "rolldown.config.js",
+    ...globSync("src/**/*.{ts,js,css,html}", { cwd: project })
+  ]) {
     hash.update(`${file}\0`).update(readFileSync(join(project, file)))
   }
   const directory = join(cache, hash.digest("hex").slice(0, 16))

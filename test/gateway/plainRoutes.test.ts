@@ -5,6 +5,7 @@ import { createdId } from "../support/http/Bodies.ts"
 import { type Header, json, send } from "../support/http/HttpProbe.ts"
 import type { Answer } from "../support/http/RawConnection.ts"
 import { TestService } from "../support/http/TestService.ts"
+import { wipedBy } from "../support/http/wipedBy.ts"
 import { elementOf, integer, oneOf } from "../support/memory/arbitraries.ts"
 import { layerLive } from "../support/process/layerLive.ts"
 import { listening, own, socketPath } from "./socket.ts"
@@ -43,6 +44,16 @@ const comparable = ({ body, headers, status }: Answer) => {
 const answers = [Schema.Struct({ data: Route }), Schema.Struct({ data: ReportAnswer })] as const
 
 layerLive(TestService.layer)("the two requests of every routed request", (it) => {
+  it.effect("are overwritten once they are read", () =>
+    Effect.gen(function* () {
+      const path = yield* socketPath
+      yield* listening(path)
+      const body = JSON.stringify({ api_key: "byok_sk_unknown", model: "a/model", targets: [own] })
+      const wiped = yield* wipedBy(send(path, { method: "POST", path: "/v1/routes", headers: [json], body }))
+      assert.include(wiped, body)
+    })
+  )
+
   it.effect("are answered as the contract's handlers answer them, whatever their bodies", () =>
     Effect.gen(function* () {
       const { account_id, create } = yield* TestService.newTenant

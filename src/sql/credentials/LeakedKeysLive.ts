@@ -96,12 +96,12 @@ const mark = (sql: SqlClient.SqlClient, found: ReadonlyArray<FoundKey>) => sql<O
 export const layer = Layer.effect(
   LeakedKeys,
   Effect.map(Database, ({ reads, writes }) => {
-    const findAny = makeLookUp(reads, {
+    const findMark = makeLookUp(reads, {
       operation: "leaked_keys.exist",
       by: { account_id: "uuid" },
-      select: ({ account_id }) => reads.sql<{ readonly any: boolean }>`
-        SELECT true AS any FROM credential_parkings WHERE account_id = ${account_id} AND cause = 'leaked' LIMIT 1`,
-      read: ({ any }) => any
+      select: ({ account_id }) => reads.sql<{ readonly has_marks: boolean }>`
+        SELECT true AS has_marks FROM credential_parkings WHERE account_id = ${account_id} AND cause = 'leaked' LIMIT 1`,
+      read: ({ has_marks }) => has_marks
     })
     return {
       count: Effect.map(
@@ -164,8 +164,8 @@ export const layer = Layer.effect(
         WHERE account_id = ${account_id} AND id = ANY(ARRAY(
           SELECT credential_id FROM credential_parkings WHERE account_id = ${account_id} AND cause = 'leaked'
         )) AND ${suspected(sql, labels)} AND ${isMarked(sql, sql`${account_id}`, sql`credentials.id`, sql`key_version`)}`
-        return Effect.flatMap(findMarks(account_id, findAny), (any) =>
-          any ? Effect.map(ask(rows, "leaked_keys.marked"), (found) => found.map(suspectOf)) : Effect.succeed([])
+        return Effect.flatMap(findMarks(account_id, findMark), (has_marks) =>
+          has_marks ? Effect.map(ask(rows, "leaked_keys.marked"), (found) => found.map(suspectOf)) : Effect.succeed([])
         )
       },
       clear: (account_id, id) => {

@@ -34,6 +34,7 @@ const withoutTimes = (text: string) => text.replaceAll(/\d{4}-\d\d-\d\dT\d\d:\d\
 
 it.live("the session in the README is one that takes place, by `npm run session`", (context) =>
   Effect.gen(function* () {
+    // npm installs neither: .ci/run does, and the last lines of a run count what was skipped.
     yield* installedPrograms(["curl", "jq"])
     const settings = { DATABASE_URL: yield* migratedDatabase, BYOK_KEYRING: ringOf("kek") }
     const account = yield* createAccount(settings)

@@ -85,7 +85,16 @@ const connection = {
 }
 
 export default tseslint.config(
-  { ignores: ["node_modules", "dist", "test/bench/results", "test/drill/results", ".stryker-tmp", "**/*.d.ts"] },
+  {
+    ignores: [
+      "node_modules",
+      "dist",
+      "test/bench/results",
+      "test/drill/results",
+      ".stryker-tmp",
+      "src/links/page/*.d.ts"
+    ]
+  },
   ...tseslint.configs.strictTypeChecked.map((config) => ({ ...config, files: ["**/*.ts"] })),
   {
     files: ["**/*.ts"],

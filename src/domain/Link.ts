@@ -74,6 +74,6 @@ export interface SealedFor extends Pick<Link, "link_id" | "account_id" | "worksp
   readonly credential_id: CredentialId | null
 }
 
-/** The additional data of a sealed key; the page makes the same (`src/links/page/seal.js`). */
+/** The additional data of a sealed key; the page makes the same (`src/links/page/api.js`). */
 export const encodeSealedFor = ({ account_id, credential_id, link_id, provider, workspace_id }: SealedFor) =>
   JSON.stringify(["byok/link/1", link_id, account_id, workspace_id, provider, credential_id])

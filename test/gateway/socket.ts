@@ -12,7 +12,7 @@ export const ask = (socketPath: string, method: string, path: string, body?: obj
       new Promise<{ status: number; text: string; replayed: boolean }>((resolve, reject) => {
         const headers = { "content-type": "application/json", ...given }
 
-        const sent = request({ socketPath, method, path, headers }, (response) => {
+        const sent = request({ socketPath, method, path, headers, agent: false }, (response) => {
           let text = ""
           response.on("data", (part: Buffer) => (text += part.toString()))
           response.once("end", () => {

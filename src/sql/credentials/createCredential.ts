@@ -99,7 +99,8 @@ const makeInsert = (pool: ConnectionPool, limits: PoolLimits, withRecord: boolea
         if (room === undefined || room.workspace_deleted) return Effect.fail(new WorkspaceGone())
         if (room.members < limits.credentials) return refuseBytes(room, limits, memberBytesOf(row))
         return Effect.fail(new PoolFull({ of: "credentials", limit: limits.credentials }))
-      })
+      }),
+    untilRefused: true
   })
 }
 

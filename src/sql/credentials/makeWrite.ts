@@ -44,6 +44,8 @@ interface Write<Values extends Target, Changed extends CredentialKey, E> {
   readonly recall: (values: Values) => Query<ReadonlyArray<Changed>>
   /** Fails with the reason for which a batch did not make the write, if it would not be made alone either. */
   readonly refusal?: (values: Values) => Answer<void, E>
+  /** Nothing else keeps it from being made: what has neither a refusal nor a taken key met others, and is tried again. */
+  readonly untilRefused?: true
 }
 
 const inJson = (value: unknown) => (value instanceof Uint8Array ? `\\x${Buffer.from(value).toString("hex")}` : value)
@@ -51,9 +53,13 @@ const inJson = (value: unknown) => (value instanceof Uint8Array ? `\\x${Buffer.f
 /** SQLSTATE of a row whose key is taken: by an earlier attempt, or by another create with the same idempotency key. */
 const uniqueViolation = "23505"
 
-const noneIfTaken = <A>(query: Query<ReadonlyArray<A>>): Query<ReadonlyArray<A>> =>
+/** The result of a write whose key is taken by another one. */
+const taken = Symbol("taken")
+type Result<Changed> = Option.Option<Changed> | typeof taken
+
+const unlessTaken = <A>(query: Query<A>): Query<A | typeof taken> =>
   Effect.catchTag(query, "SqlError", (error) =>
-    failureOf(error).sqlstate === uniqueViolation ? Effect.succeed([]) : Effect.fail(error)
+    failureOf(error).sqlstate === uniqueViolation ? Effect.succeed(taken) : Effect.fail(error)
   )
 
 /**
@@ -77,7 +83,8 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
     operationOf = () => randomUUID(),
     recall,
     refusal,
-    returning
+    returning,
+    untilRefused
   } = write
   const types = Object.entries({ ...write.columns, operation: "uuid", entry: "text" })
   const names = types.map(([name]) => name)
@@ -138,18 +145,20 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
         WHERE account_id = ${account_id} AND workspace_id = ${workspace_id} AND provider = ${provider} FOR NO KEY UPDATE`,
       wasRecorded(sql, account_id, operation)
     )
-  const one = (given: Given) =>
+  const one = (given: Given): Query<Result<Changed>> =>
     Effect.flatMap(
-      noneIfTaken(given.link_id === undefined ? attempt(given) : byLink(given, given.link_id)),
-      (changed) => {
-        const [row] = changed
+      unlessTaken(given.link_id === undefined ? attempt(given) : byLink(given, given.link_id)),
+      (changed): Query<Result<Changed>> => {
+        const row = changed === taken ? undefined : changed[0]
         if (row !== undefined) return Effect.succeedSome(row)
         const recalled = Effect.flatMap(wasMade(given), (was) => (was ? recall(given) : Effect.succeed([])))
-        return Effect.map(recalled, ([before]) => Option.fromUndefinedOr(before))
+        return Effect.map(recalled, ([before]) =>
+          before === undefined && changed === taken ? taken : Option.fromUndefinedOr(before)
+        )
       }
     )
 
-  const batched = batch<Given, Option.Option<Changed>>({
+  const batched = batch<Given, Result<Changed>>({
     operation,
     sizeOf: write.sizeOf,
     one,
@@ -173,8 +182,8 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
 
   const refuseClosed =
     ({ account_id }: Given, link_id: LinkId) =>
-    (changed: Option.Option<Changed>) =>
-      Option.isSome(changed)
+    (changed: Result<Changed>) =>
+      changed !== taken && Option.isSome(changed)
         ? Effect.void
         : Effect.flatMap(ask(lockOpenLink(sql, account_id, link_id), "links.check"), (isOpen) =>
             isOpen ? Effect.void : Effect.die(new LinkClosed())
@@ -186,9 +195,15 @@ export const makeWrite = <Values extends Target, Changed extends CredentialKey, 
       const link_id = actor.kind === "link" ? actor.link_id : undefined
       const entry = entryOf(actor, actsOf(values))
       const given: Given = { ...values, operation: operationOf(values), entry, link_id }
-      const byItself = Effect.suspend(() => ask(one(given), operation))
-      const checked = refusal === undefined ? byItself : Effect.andThen(refusal(values), byItself)
-      const written = link_id === undefined ? batched(given) : Effect.tap(byItself, refuseClosed(given, link_id))
-      return Effect.flatMap(written, (changed) => (Option.isSome(changed) ? Effect.succeed(changed) : checked))
+      const single = Effect.suspend(() => ask(one(given), operation))
+      const byItself = link_id === undefined ? single : Effect.tap(single, refuseClosed(given, link_id))
+      const again = refusal === undefined ? byItself : Effect.andThen(refusal(values), byItself)
+      const settle = (changed: Result<Changed>, isLast: boolean): Answer<Option.Option<Changed>, E> => {
+        if (changed === taken) return Effect.succeedNone
+        if (isLast || Option.isSome(changed)) return Effect.succeed(changed)
+        return Effect.flatMap(again, (result) => settle(result, untilRefused === undefined))
+      }
+      const written = link_id === undefined ? batched(given) : byItself
+      return Effect.flatMap(written, (changed) => settle(changed, false))
     })
 }

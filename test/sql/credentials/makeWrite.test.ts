@@ -103,6 +103,27 @@ describe("every write of a credential", () => {
     })
   )
 
+  it.live("refuses those that lose the race for the last place in their pool", () =>
+    Effect.gen(function* () {
+      const { ports, sql } = yield* openWith(true)
+      const [store = assert.fail()] = ports
+      const { account_id, workspace_id } = yield* Effect.provide(newTenant, store)
+      const create = make(Context.get(store, CredentialRepository), "create", account_id, workspace_id)
+      assert.isTrue(yield* create)
+      const release = yield* holdOpen(sql, "SELECT FROM pools FOR UPDATE")
+      const creates = yield* Effect.forkChild(
+        Effect.all(
+          Array.from({ length: 4 }, () => create),
+          { concurrency: 4 }
+        )
+      )
+      // The first goes alone, and three together need more than what is left. There is room for each of them, but one place.
+      yield* untilWaiting(sql, 2)
+      yield* release
+      assert.deepStrictEqual((yield* Fiber.join(creates)).toSorted(), [false, false, true, true])
+    })
+  )
+
   it.live("locks the pools of a batch in the order of their keys, whatever that of its rows", () =>
     Effect.gen(function* () {
       const { admin, repository } = yield* openLossyStore
@@ -163,12 +184,16 @@ const make = Effect.fnUntraced(function* (
   write: string,
   account_id: Parameters<Repository["insert"]>[0],
   workspace_id: WorkspaceId,
-  id: CredentialId,
-  provider: string
+  id: CredentialId = CredentialId.make(crypto.randomUUID()),
+  provider: string = "openai"
 ) {
   if (write === "create") {
     const row = { ...plainCredential(workspace_id, id), provider }
-    return Exit.isSuccess(yield* Effect.exit(repository.insert(account_id, row, plainSealedKey(1))))
+    const created = repository.insert(account_id, row, plainSealedKey(1))
+    return yield* Effect.match(created, {
+      onFailure: ({ _tag }) => _tag !== "PoolFull" && assert.fail(_tag),
+      onSuccess: Option.isSome
+    })
   }
   if (write === "delete") return yield* repository.delete(account_id, id)
   if (write === "reorder") {

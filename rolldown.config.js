@@ -14,7 +14,8 @@ const page = {
       ...Object.fromEntries(own.map((file) => [file, join("src/links/page", file)])),
       "label.js": "src/domain/labelOf.js",
       "hpke.js": (await this.resolve("hpke"))?.id,
-      "preact.js": (await this.resolve("htm/preact/standalone"))?.id
+      "preact.js": (await this.resolve("htm/preact/standalone"))?.id,
+      "simple.css": (await this.resolve("simpledotcss/simple.min.css"))?.id
     }
     for (const [file, path = ""] of Object.entries(files)) {
       this.emitFile({ type: "asset", fileName: `page/${file}`, source: readFileSync(path, "utf8") })
@@ -28,7 +29,9 @@ const licences = {
   /** @this {import("rolldown").PluginContext} */
   async generateBundle() {
     // The page's module of `htm` holds `preact` as well.
-    const inPage = await Promise.all(["htm/preact/standalone", "preact"].map((name) => this.resolve(name)))
+    const inPage = await Promise.all(
+      ["htm/preact/standalone", "preact", "simpledotcss/simple.min.css"].map((name) => this.resolve(name))
+    )
     const ids = [...this.getModuleIds(), ...inPage.map((found) => found?.id ?? "")]
     const packages = new Set(ids.map((id) => /^.*\/node_modules\/(?:@[^/]+\/)?[^/]+/.exec(id)?.[0]))
     const texts = Array.from(packages).flatMap((folder) => {

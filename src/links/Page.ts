@@ -18,6 +18,7 @@ const headers = {
 const modules: Readonly<Record<string, string>> = {
   "hpke.js": "hpke",
   "preact.js": "htm/preact/standalone",
+  "simple.css": "simpledotcss/simple.min.css",
   "label.js": "../domain/labelOf.js"
 }
 

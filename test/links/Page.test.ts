@@ -8,7 +8,10 @@ import { layerLive } from "../support/process/layerLive.ts"
 layerLive(TestService.layer)("the files of the owner's page", (it) => {
   it.effect("are served under a policy that lets in nothing from elsewhere, and kept nowhere", () =>
     Effect.gen(function* () {
-      const files = ["/keys", ...["app.js", "api.js", "form.js", "keys.js", "style.css"].map((file) => `/keys/${file}`)]
+      const files = [
+        "/keys",
+        ...["app.js", "api.js", "form.js", "keys.js", "style.css", "simple.css"].map((file) => `/keys/${file}`)
+      ]
       const modules = ["hpke.js", "preact.js", "label.js"].map((file) => `/keys/${file}`)
       for (const path of [...files, ...modules]) {
         const { headers, status } = yield* TestService.send({ path })
@@ -21,7 +24,7 @@ layerLive(TestService.layer)("the files of the owner's page", (it) => {
           "x-content-type-options": "nosniff"
         })
       }
-      const types = yield* Effect.forEach(["/keys", "/keys/app.js", "/keys/style.css"], (path) =>
+      const types = yield* Effect.forEach(["/keys", "/keys/app.js", "/keys/simple.css"], (path) =>
         Effect.map(TestService.send({ path }), ({ headers }) => headers["content-type"])
       )
       assert.deepStrictEqual(

@@ -5,10 +5,10 @@ import { Keys } from "./keys.js"
 import { html, render, useEffect, useState } from "./preact.js"
 
 const Notice = (/** @type {{ title: string, children?: any }} */ { children, title }) =>
-  html`<main class="narrow"><${Heading}>${title}<//>${children}</main>`
+  html`<main><${Heading}>${title}<//>${children}</main>`
 
 const Back = (/** @type {{ to: string | null }} */ { to }) =>
-  to && html`<p><a class="primary" href=${to} rel="noreferrer">Back to ${new URL(to).host}</a></p>`
+  to && html`<p><a href=${to} rel="noreferrer">Back to ${new URL(to).host}</a></p>`
 
 /** @param {{ about: import("./api.js").About, closed: (error: Refused) => void }} props */
 const OneKey = ({ about, closed }) => {
@@ -20,15 +20,15 @@ const OneKey = ({ about, closed }) => {
   }, [])
   if (stored) {
     return html`<${Notice} title=${purpose === "connect" ? "The key was added" : "The key was replaced"}>
-      <p class="done"><code>${stored.label}</code> for ${stored.provider} is stored.</p>
+      <p class="notice"><code>${stored.label}</code> for ${stored.provider} is stored.</p>
       <p>You can close this page: the link has served its purpose.</p>
       <${Back} to=${about.return_url} />
     <//>`
   }
   const isReady = purpose === "connect" || credential !== undefined
-  return html`<main class="narrow">
+  return html`<main>
     <${Heading}>${purpose === "connect" ? "Add your API key" : "Replace your API key"}<//>
-    <p class="lead">
+    <p>
       ${purpose === "connect" ? "It will be used on behalf of" : html`The new key takes the place of <code>${credential?.label}</code> for`}${" "}
       <strong>${account_name}</strong>, workspace ${workspace_name}.
     </p>
@@ -67,16 +67,16 @@ const App = () => {
       ><p>${error.message}</p><//
     >`
   }
-  if (about === null) return html`<main class="narrow"><p class="hint" role="status">Loading…</p></main>`
+  if (about === null) return html`<main><p role="status">Loading…</p></main>`
   const isList = about.purpose === "manage" || about.purpose === "view"
   return html`
     <header>
-      <span>${about.account_name} <span class="hint">${about.workspace_name}</span></span>
-      ${isList && about.return_url && html`<a href=${about.return_url} rel="noreferrer">Back to ${new URL(about.return_url).host}</a>`}
+      <p><strong>${about.account_name}</strong>, workspace ${about.workspace_name}</p>
+      ${isList && html`<${Back} to=${about.return_url} />`}
     </header>
     <${isList ? Keys : OneKey} about=${about} closed=${closed} />
     <footer>This link ends${" "}<${Time} at=${about.expires_at} />.</footer>
   `
 }
 
-render(html`<${App} />`, /** @type {HTMLElement} */ (document.getElementById("app")))
+render(html`<${App} />`, document.body)

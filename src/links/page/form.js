@@ -20,24 +20,30 @@ export const Time = (/** @type {{ at: string | null | undefined }} */ { at }) =>
     : html`<span>never</span>`
 
 /**
- * A field with its label, a hint, and what is wrong with it.
- * @param {{ id: string, label: string, hint?: any, error?: string | undefined, children?: any }} field
+ * A field with its label, a hint, and what is wrong with it: a choice if it has options.
+ * @param {{ id: string, label: string, hint?: any, error?: string | undefined, children?: any, [attribute: string]: any }} field
  */
-export const Field = ({ children, error, hint, id, label }) => html`
-  <div class="field">
+export const Field = ({ children, error, hint, id, label, ...attributes }) => {
+  const own = {
+    id,
+    name: id,
+    "aria-describedby": `${id}-hint ${id}-error`,
+    "aria-invalid": error && "true",
+    ...attributes
+  }
+  return html`<p>
     <label for=${id}>${label}</label>
-    ${children} ${hint && html`<p class="hint" id=${`${id}-hint`}>${hint}</p>`}
-    ${error && html`<p class="error" id=${`${id}-error`}>${label} ${error}.</p>`}
-  </div>
-`
-
-/** @param {string} id @param {string | undefined} error */
-const described = (id, error) => ({
-  id,
-  name: id,
-  "aria-describedby": `${id}-hint ${id}-error`,
-  ...(error === undefined ? {} : { "aria-invalid": "true" })
-})
+    ${
+      children
+        ? html`<select ...${own}>
+            ${children}
+          </select>`
+        : html`<input ...${own} />`
+    }
+    ${hint && html`<small id=${`${id}-hint`}>${hint}</small>`}
+    ${error && html`<small class="error" id=${`${id}-error`}>${error}</small>`}
+  </p>`
+}
 
 /** What is shown of a key; nothing of JSON, whose label is that of a secret inside. */
 const previewOf = (/** @type {string} */ key) => (key === "" || /^\s*[[{]/.test(key) ? "" : labelOf(key))
@@ -82,39 +88,40 @@ export const KeyForm = ({ cancel, closed, credential, done, provider, providers 
     }
   }
 
+  const errorOf = (/** @type {string} */ label, /** @type {string} */ id) => issues[id] && `${label} ${issues[id]}.`
+
   return html`
     <form ref=${form} onSubmit=${submit} novalidate autocomplete="off">
       ${
         provider === null
-          ? html`<${Field} id="provider" label="Provider" error=${issues["provider"]}>
-              <select ...${described("provider", issues["provider"])} required>
-                <option value="">Choose a provider</option>
-                ${providers.map((slug) => html`<option key=${slug} value=${slug}>${slug}</option>`)}
-              </select>
+          ? html`<${Field} id="provider" label="Provider" error=${errorOf("Provider", "provider")} required>
+              <option value="">Choose a provider</option>
+              ${providers.map((slug) => html`<option key=${slug} value=${slug}>${slug}</option>`)}
             <//>`
-          : html`<div class="field"><span class="name">Provider</span><span class="given">${provider}</span></div>`
+          : html`<p>Provider: <strong>${provider}</strong></p>`
       }
       <${Field}
         id="key"
         label="API key"
-        error=${issues["key"]}
+        error=${errorOf("API key", "key")}
         hint=${label === "" ? "It is sealed in this browser before it is sent, and is never shown again." : html`It will be shown as <code>${label}</code>`}
-      >
-        <input
-          ...${described("key", issues["key"])}
-          type="password"
-          autocomplete="off"
-          autocapitalize="off"
-          spellcheck=${false}
-          required
-          onInput=${(/** @type {any} */ { target }) => setLabel(previewOf(target.value))}
-        />
-      <//>
-      <${Field} id="name" label="Name" error=${issues["name"]} hint="Optional: how you tell this key from others.">
-        <input ...${described("name", issues["name"])} maxlength="255" defaultValue=${credential?.name ?? ""} />
-      <//>
-      <div role="alert">${failure && html`<p class="error">${failure}</p>`}</div>
-      <div class="actions">
+        type="password"
+        autocomplete="off"
+        autocapitalize="off"
+        spellcheck=${false}
+        required
+        onInput=${(/** @type {any} */ { target }) => setLabel(previewOf(target.value))}
+      />
+      <${Field}
+        id="name"
+        label="Name"
+        error=${errorOf("Name", "name")}
+        hint="Optional: how you tell this key from others."
+        maxlength="255"
+        defaultValue=${credential?.name ?? ""}
+      />
+      <div role="alert">${failure && html`<small class="error">${failure}</small>`}</div>
+      <div class="row">
         <button class="primary" disabled=${busy}>${busy ? "Sending…" : credential ? "Replace key" : "Add key"}</button>
         ${cancel && html`<button type="button" onClick=${cancel}>Cancel</button>`}
       </div>

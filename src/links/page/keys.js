@@ -54,6 +54,13 @@ const nameOf = (/** @type {Key} */ { label, name }) => name ?? label
 const State = (/** @type {{ of: string | undefined }} */ { of }) =>
   of === undefined ? null : html`<span class=${`state ${of}`}>${states[of]?.[0] ?? of}</span>`
 
+/** When a key was used last. @param {import("./api.js").Status} status */
+const usesOf = ({ last_failed_at, last_succeeded_at }) => html`
+  ${last_succeeded_at === null && last_failed_at === null && "Not used yet"}
+  ${last_succeeded_at && html`Last success: <${Time} at=${last_succeeded_at} />. `}
+  ${last_failed_at && html`Last failure: <${Time} at=${last_failed_at} />.`}
+`
+
 /** Those of one provider, in the order of trial. @param {Key[]} keys */
 const inOrder = (keys) =>
   [...keys].sort(
@@ -111,7 +118,7 @@ export const Keys = ({ about, closed }) => {
     setView({ name, id })
   }
   const shown = keys?.find(({ id }) => id === view.id)
-  const live = html`<p role="status" class="said">${said}</p>`
+  const live = html`<div role="status">${said && html`<p class="notice">${said}</p>`}</div>`
 
   if (view.name === "add" || (view.name === "replace" && shown)) {
     const credential = view.name === "add" ? undefined : shown
@@ -120,7 +127,7 @@ export const Keys = ({ about, closed }) => {
       if (!credential) setSearch("")
       void acting(async () => {}, `The key ${label} was ${credential ? "stored in place of the old one" : "added"}.`)
     }
-    return html`<main class="narrow">
+    return html`<main>
       <${Heading}>${credential ? `Replace the key of ${nameOf(credential)}` : "Add a key"}<//>
       <${KeyForm}
         provider=${credential?.provider ?? null}
@@ -135,59 +142,46 @@ export const Keys = ({ about, closed }) => {
   }
   if (view.name === "key" && shown) {
     return html`<main>
-      <button class="back" onClick=${() => show("list")}>All keys</button>
+      <button onClick=${() => show("list")}>All keys</button>
       <${Key} key=${shown.id} shown=${shown} all=${keys} manages=${manages} acting=${acting} show=${show} />
       ${live}
     </main>`
   }
   const byProvider = Map.groupBy(found, ({ provider }) => provider)
   return html`<main>
-    <div class="title">
+    <div class="row">
       <${Heading}>Keys<//>
       ${manages && html`<button class="primary" onClick=${() => show("add")}>Add key</button>`}
     </div>
-    <${Field} id="search" label="Search">
-      <input
-        id="search"
-        type="search"
-        value=${search}
-        placeholder="Name, or the end of a label"
-        onInput=${(/** @type {any} */ { target }) => setSearch(target.value)}
-      />
-    <//>
-    ${keys === null && html`<p class="hint">Loading…</p>`}
-    ${keys?.length === 0 && html`<p class="empty">There are no keys yet.</p>`}
-    ${keys && keys.length > 0 && found.length === 0 && html`<p class="empty">No key matches.</p>`}
+    <${Field}
+      id="search"
+      label="Search"
+      type="search"
+      value=${search}
+      placeholder="Name, or the end of a label"
+      onInput=${(/** @type {any} */ { target }) => setSearch(target.value)}
+    />
+    ${keys === null && html`<p>Loading…</p>`} ${keys?.length === 0 && html`<p>There are no keys yet.</p>`}
+    ${keys && keys.length > 0 && found.length === 0 && html`<p>No key matches.</p>`}
     ${[...byProvider.keys()].sort().map(
       (provider) =>
-        html`<section key=${provider}>
-          <h2>${provider}</h2>
-          <ol class="keys">
+        html`<h2>${provider}</h2>
+          <ol>
             ${inOrder(byProvider.get(provider) ?? []).map(
               (key) =>
                 html`<li key=${key.id}>
-                  <button class="key" onClick=${() => show("key", key.id)}>
-                    <span class="who">
-                      <strong>${nameOf(key)}</strong>
-                      ${key.name !== null && html`<code>${key.label}</code>`}
-                      ${key.is_fallback && html`<span class="hint">after all others</span>`}
-                    </span>
+                  <article class="row">
+                    <button onClick=${() => show("key", key.id)}>${nameOf(key)}</button>
+                    ${key.name !== null && html`<code>${key.label}</code>`}
+                    ${key.is_fallback && html`<small>after all others</small>`}
+                    ${key.status && html`<small>${usesOf(key.status)}</small>`}
                     <${State} of=${key.status?.state} />
-                    ${
-                      key.status &&
-                      html`<span class="times">
-                        ${key.status.last_succeeded_at === null && key.status.last_failed_at === null && html`<span>Not used yet</span>`}
-                        ${key.status.last_succeeded_at && html`<span>Last success: <${Time} at=${key.status.last_succeeded_at} /></span>`}
-                        ${key.status.last_failed_at && html`<span>Last failure: <${Time} at=${key.status.last_failed_at} /></span>`}
-                      </span>`
-                    }
-                  </button>
+                  </article>
                 </li>`
             )}
-          </ol>
-        </section>`
+          </ol>`
     )}
-    ${found.length === most && html`<p class="hint">Only ${most} keys are shown: search for the others.</p>`} ${live}
+    ${found.length === most && html`<p>Only ${most} keys are shown: search for the others.</p>`} ${live}
   </main>`
 }
 
@@ -196,8 +190,10 @@ export const Keys = ({ about, closed }) => {
 const Key = ({ acting, all, manages, show, shown }) => {
   const { disabled, id, label, provider, status } = shown
   const [editing, edit] = useState("")
+  const [wrong, setWrong] = useState(false)
   const [events, setEvents] = useState(/** @type {any[]} */ ([]))
   const [plan, setPlan] = useState(/** @type {any} */ (null))
+  useEffect(() => document.getElementById(editing)?.focus(), [editing])
   useEffect(() => void ask("GET", `/byok/events?credential_id=${id}&limit=20`).then(setEvents, () => {}), [shown])
 
   const order = inOrder(all.filter((key) => key.provider === provider && key.is_fallback === shown.is_fallback))
@@ -224,7 +220,7 @@ const Key = ({ acting, all, manages, show, shown }) => {
     edit("")
   }
   const remove = (/** @type {Event} */ event) => {
-    if (given(event, "confirm") !== label) return edit("mismatch")
+    if (given(event, "confirm") !== label) return setWrong(true)
     show("list")
     void acting(() => ask("DELETE", `/byok/${id}`), `The key ${label} was deleted.`)
   }
@@ -241,9 +237,10 @@ const Key = ({ acting, all, manages, show, shown }) => {
     `${acts[action] ?? action}${fields ? `: ${fields.join(", ")}` : ""}, ${actorOf(actor)}`
   const [, meaning] = states[status?.state ?? ""] ?? []
   const parked = status?.parked ?? []
+  const failure = status?.last_failure
 
   return html`
-    <div class="title">
+    <div class="row">
       <${Heading}>${nameOf(shown)}<//>
       <${State} of=${status?.state} />
     </div>
@@ -251,27 +248,25 @@ const Key = ({ acting, all, manages, show, shown }) => {
       ${meaning}
       ${status?.state !== "disabled" && parked.length > 0 && `Because ${[...new Set(parked.map(({ cause }) => causes[cause] ?? cause))].join(", and ")}.`}
     </p>
-    <dl>
-      <dt>Provider</dt>
-      <dd>${provider}</dd>
-      <dt>Label</dt>
-      <dd><code>${label}</code></dd>
-      <dt>Place</dt>
-      <dd>${place + 1} of ${order.length}${shown.is_fallback ? ", after all others" : ""}</dd>
-      <dt>Added</dt>
-      <dd><${Time} at=${shown.created_at} /></dd>
-      <dt>Last success</dt>
-      <dd><${Time} at=${status?.last_succeeded_at} /></dd>
-      <dt>Last failure</dt>
-      <dd>
-        <${Time}
-          at=${status?.last_failed_at}
-        />${status?.last_failure && `: ${causes[status.last_failure] ?? status.last_failure}`}
-      </dd>
-    </dl>
+    <table>
+      ${Object.entries({
+        Provider: provider,
+        Label: html`<code>${label}</code>`,
+        Place: `${place + 1} of ${order.length}${shown.is_fallback ? ", after all others" : ""}`,
+        Added: html`<${Time} at=${shown.created_at} />`,
+        "Last success": html`<${Time} at=${status?.last_succeeded_at} />`,
+        "Last failure": html`<${Time} at=${status?.last_failed_at} />${failure && `: ${causes[failure] ?? failure}`}`
+      }).map(
+        ([name, value]) =>
+          html`<tr>
+            <th scope="row">${name}</th>
+            <td>${value}</td>
+          </tr>`
+      )}
+    </table>
     ${
       manages &&
-      html`<div class="actions">
+      html`<div class="row">
           <button class="primary" onClick=${() => show("replace", id)}>Replace key</button>
           <button onClick=${() => change({ disabled: !disabled }, `The key is switched ${disabled ? "on" : "off"}.`)}>
             ${disabled ? "Switch on" : "Switch off"}
@@ -279,76 +274,57 @@ const Key = ({ acting, all, manages, show, shown }) => {
           <button aria-expanded=${String(editing === "rename")} onClick=${() => edit("rename")}>Rename</button>
           <button disabled=${place <= 0} onClick=${() => move(-1)}>Move up</button>
           <button disabled=${place >= order.length - 1} onClick=${() => move(1)}>Move down</button>
-          <button
-            class="danger"
-            aria-expanded=${String(editing === "delete" || editing === "mismatch")}
-            onClick=${() => edit("delete")}
-          >
+          <button class="danger" aria-expanded=${String(editing === "confirm")} onClick=${() => edit("confirm")}>
             Delete
           </button>
         </div>
         ${
           editing === "rename" &&
-          html`<form class="inline" onSubmit=${rename}>
-            <${Field} id="rename" label="New name"
-              ><input id="rename" name="rename" maxlength="255" defaultValue=${shown.name ?? ""} ref=${focus}
-            /><//>
+          html`<form onSubmit=${rename}>
+            <${Field} id="rename" label="New name" maxlength="255" defaultValue=${shown.name ?? ""} />
             <button class="primary">Save</button>
           </form>`
         }
         ${
-          (editing === "delete" || editing === "mismatch") &&
-          html`<form class="inline" onSubmit=${remove}>
-            <${Field} id="confirm" label=${`Type ${label} to delete this key for good`} error=${undefined}>
-              <input
-                id="confirm"
-                name="confirm"
-                autocomplete="off"
-                aria-invalid=${String(editing === "mismatch")}
-                aria-describedby="confirm-error"
-                ref=${focus}
-              />
-              ${editing === "mismatch" && html`<p class="error" id="confirm-error">That is not ${label}. Nothing was deleted.</p>`}
-            <//>
+          editing === "confirm" &&
+          html`<form onSubmit=${remove}>
+            <${Field}
+              id="confirm"
+              label=${`Type ${label} to delete this key for good`}
+              error=${wrong ? `That is not ${label}. Nothing was deleted.` : undefined}
+              autocomplete="off"
+            />
             <button class="danger">Delete for good</button>
           </form>`
         }`
     }
-    <section>
-      <h2>Why is it not used?</h2>
-      <form class="inline" onSubmit=${explain}>
-        <${Field} id="model" label="Model"
-          ><input id="model" name="model" maxlength="255" placeholder="vendor/model" autocomplete="off"
-        /><//>
-        <button>Explain</button>
-      </form>
-      <div role="status">
-        ${
-          verdict &&
-          html`<p>
-              For <strong>${plan.model}</strong>, this key is${" "}
-              <strong>${verdict.position === null ? "not used" : `tried as number ${verdict.position + 1}`}</strong>.
-            </p>
-            <ul>
-              ${verdict.excluded.map((/** @type {any} */ { hint, message }) => html`<li>${message}${hint && `; ${hint}`}</li>`)}
-            </ul>
-            <p class="hint">${`In order: ${steps.join(", then ") || "nothing"}.`}</p>`
-        }
-      </div>
-    </section>
-    <section>
-      <h2>Events</h2>
-      <ol class="events">
-        ${events.map(
-          (event) =>
-            html`<li key=${event.id}>
-              <${Time} at=${event.at} />
-              <span>${said(event)}</span>
-            </li>`
-        )}
-      </ol>
-    </section>
+    <h2>Why is it not used?</h2>
+    <form onSubmit=${explain}>
+      <${Field} id="model" label="Model" maxlength="255" placeholder="vendor/model" autocomplete="off" />
+      <button>Explain</button>
+    </form>
+    <div role="status">
+      ${
+        verdict &&
+        html`<p>
+            For <strong>${plan.model}</strong>, this key is${" "}
+            <strong>${verdict.position === null ? "not used" : `tried as number ${verdict.position + 1}`}</strong>.
+          </p>
+          <ul>
+            ${verdict.excluded.map((/** @type {any} */ { hint, message }) => html`<li>${message}${hint && `; ${hint}`}</li>`)}
+          </ul>
+          <p>${`In order: ${steps.join(", then ") || "nothing"}.`}</p>`
+      }
+    </div>
+    <h2>Events</h2>
+    <table>
+      ${events.map(
+        (event) =>
+          html`<tr key=${event.id}>
+            <td><${Time} at=${event.at} /></td>
+            <td>${said(event)}</td>
+          </tr>`
+      )}
+    </table>
   `
 }
-
-const focus = (/** @type {HTMLElement | null} */ input) => input?.focus()

@@ -1,6 +1,6 @@
 import { Effect } from "effect"
 import { createOver, idIn } from "../support/http/callByok.ts"
-import { type Bed, leanColumns } from "./Bed.ts"
+import { leanColumns } from "./Bed.ts"
 import { type Cell, measureCell } from "./Cell.ts"
 import { body } from "./Load.ts"
 import type { Target } from "./Target.ts"
@@ -12,7 +12,8 @@ const create = ({ bed: { key }, url }: Target) =>
   Effect.runPromise(Effect.map(createOver(url, key, JSON.parse(body) as object), idIn))
 
 /** Creates with the service what is updated, and copies it into the table of the lean peer. */
-const fill = async ({ client, updatable }: Bed, target: Target) => {
+const fill = async (target: Target) => {
+  const { client, updatable } = target.bed
   while (updatable.length < updated) updatable.push(await create(target))
   await client.query(
     `INSERT INTO lean_credentials SELECT ${leanColumns} FROM credentials WHERE id = ANY($1) ON CONFLICT DO NOTHING`,
@@ -20,19 +21,19 @@ const fill = async ({ client, updatable }: Bed, target: Target) => {
   )
 }
 
-/** Measures list, a page of 50, and update, for which the service seals the key again, beside the lean peer. */
+/** Measures list, a page of 50, and update, for which the service seals the key again. The first target is the service. */
 export const measureLife = async (
-  service: Target,
-  lean: Target,
+  targets: ReadonlyArray<Target>,
   connections: ReadonlyArray<number>,
   rounds: number,
   seconds: number
 ) => {
-  await fill(service.bed, service)
+  const [service] = targets
+  if (service !== undefined) await fill(service)
   const cells: Array<Cell> = []
   for (const operation of ["list", "update"] as const) {
-    for (const count of connections) {
-      cells.push(await measureCell([service, lean], undefined, { operation, connections: count, rounds, seconds }))
+    for (const count of connections.filter((count) => count === 1 || count === 64)) {
+      cells.push(await measureCell(targets, undefined, { operation, connections: count, rounds, seconds }))
     }
   }
   return cells

@@ -2,6 +2,7 @@ import { once } from "node:events"
 import { mkdirSync, writeFileSync } from "node:fs"
 import { createServer } from "node:http"
 import type { AddressInfo } from "node:net"
+import { join } from "node:path"
 import { parseArgs } from "node:util"
 import { type Bed, makeBed, onPostgres } from "./Bed.ts"
 import { type Cell, measureCell } from "./Cell.ts"
@@ -24,20 +25,32 @@ const { values } = parseArgs({
     seconds: { type: "string" },
     connections: { type: "string" },
     operations: { type: "string" },
+    /** What to measure, by default everything. */
+    only: { type: "string" },
+    /** Another checkout of the service, built, to be measured in the same turns. */
+    beside: { type: "string" },
     picture: { type: "string", default: "test/bench/results/latest.svg" }
   }
 })
 const { quick } = values
+const only = values.only?.split(",")
+const measures = (part: "cells" | "life" | "gateway" | "ladder" | "levers" | "growth") =>
+  only?.includes(part) ?? (!quick || (part !== "levers" && part !== "growth"))
 const rounds = Number(values.rounds ?? (quick ? 2 : 5))
 const seconds = Number(values.seconds ?? 1)
 const connections = (values.connections ?? (quick ? "1,64" : "1,16,64,256")).split(",").map(Number)
 const operations = (values.operations ?? "get,create").split(",") as ReadonlyArray<Operation>
 const smallest = 1_000
-const larger = quick ? [] : [100_000, 1_000_000]
+const larger = measures("growth") ? [100_000, 1_000_000] : []
 
 const service: Program = { ...fromSources, arguments: ["dist/bin.js", "serve"] }
 const fastify: Program = { name: "fastify", arguments: ["test/bench/peers/fastify.ts"] }
 const lean: Program = { name: "lean", arguments: ["test/bench/peers/lean.ts"] }
+/** The contenders beside the lean peer. */
+const others: ReadonlyArray<Program> =
+  values.beside === undefined
+    ? [fastify]
+    : [{ ...service, name: "beside", arguments: [join(values.beside, "dist/bin.js"), "serve"] }]
 
 /** The service with one setting changed at a time. */
 const leversOf = (tracesTo: string): ReadonlyArray<Program> => [
@@ -85,43 +98,57 @@ onPostgres(async (postgres) => {
   const beds = [bed]
   for (const size of larger) beds.push(await bedOf(size))
 
-  const started = await startUps(bed)
-  say(
-    `Start-up to the first 200, ms: ${Object.entries(started)
-      .map(([name, ms]) => `${name} ${ms.toFixed(0)}`)
-      .join(", ")}`
-  )
-
   const plain = await startTarget(service, bed)
   const leanPeer = await startTarget(lean, bed)
-  const open = [plain, await startTarget(fastify, bed), leanPeer]
-  await warmUp(open)
-  const cells = await measureAll(open, bed, connections)
-  say(`${rounds} rounds of ${seconds} s, load by ${generator}${hasPgbench ? "" : ", pgbench is not installed"}`)
-  say(tableOf(cells, "fastify"))
+  const open = [plain, leanPeer]
+  for (const program of others) open.push(await startTarget(program, bed))
 
-  for (const peer of [fastify, lean]) {
-    say(`Ratios to ${peer.name}, of the same rounds:`)
-    say(ratiosOf(cells, "byok", peer.name))
+  const cells: Array<Cell> = []
+  if (measures("cells")) {
+    await warmUp(open)
+    cells.push(...(await measureAll(open, values.beside === undefined ? bed : undefined, connections)))
+    say(`${rounds} rounds of ${seconds} s, load by ${generator}${hasPgbench ? "" : ", pgbench is not installed"}`)
+    say(tableOf(cells, "lean"))
+    for (const { name } of [...others, lean]) {
+      say(`Ratios to ${name}, of the same rounds:`)
+      say(ratiosOf(cells, "byok", name))
+    }
   }
 
-  const life = await measureLife(plain, leanPeer, [1, 64], rounds, seconds)
-  say("List (50 of them) and update beside the lean peer:")
-  say(tableOf(life, "lean"))
+  const life: Array<Cell> = []
+  if (measures("life")) {
+    life.push(
+      ...(await measureLife(
+        open.filter(({ name }) => name !== fastify.name),
+        connections,
+        rounds,
+        seconds
+      ))
+    )
+    say("List (50 of them) and update beside the lean peer:")
+    say(tableOf(life, "lean"))
+  }
 
-  const routed = await measureGateways(postgres, [ownGateway(service), leanGateway], {
-    ...{ rounds, seconds },
-    connections: connections.filter((count) => count <= 64)
-  })
-  say("Routed requests over a Unix socket, beside the lean peer (byok / lean, ratio):")
-  say(gatewayTableOf(routed, "byok", "lean"))
+  const routed: Array<Cell> = []
+  if (measures("gateway")) {
+    routed.push(
+      ...(await measureGateways(postgres, [ownGateway(service), leanGateway], {
+        ...{ rounds, seconds },
+        connections: connections.filter((count) => count <= 64)
+      }))
+    )
+    say("Routed requests over a Unix socket, beside the lean peer (byok / lean, ratio):")
+    say(gatewayTableOf(routed, "byok", "lean"))
+  }
 
-  const ladder = await measureLadder(bed, quick ? 1 : 3, quick ? 1 : 2)
-  say("The ladder of a get, CPU µs of Node per request at 64 connections:")
-  say(ladderTableOf(ladder))
+  const ladder = measures("ladder") ? await measureLadder(bed, quick ? 1 : 3, quick ? 1 : 2) : {}
+  if (measures("ladder")) {
+    say("The ladder of a get, CPU µs of Node per request at 64 connections:")
+    say(ladderTableOf(ladder))
+  }
 
   const levers: Array<Cell> = []
-  if (!quick) {
+  if (measures("levers")) {
     // Takes traces and forgets them.
     const traces = createServer((request, response) => {
       request.resume().once("end", () => response.writeHead(200, { "content-type": "application/json" }).end("{}"))
@@ -138,34 +165,28 @@ onPostgres(async (postgres) => {
     say(tableOf(levers, "byok"))
   }
 
-  const growth = quick ? [] : await measureGrowth(postgres, service, beds, { rounds, seconds })
-  if (!quick) say(growthTableOf(growth))
+  const growth = measures("growth") ? await measureGrowth(postgres, service, beds, { rounds, seconds }) : []
+  if (measures("growth")) say(growthTableOf(growth))
 
-  const sealed = sealing(seconds)
-  const inside = await inProcess(bed, keyring, seconds)
-  say(`Sealing: ${sealed.seal.toFixed(0)}/s, opening: ${sealed.open.toFixed(0)}/s`)
-  say(`In process, 64 at a time: get ${inside.get.toFixed(0)}/s, create ${inside.create.toFixed(0)}/s`)
+  if (only === undefined) {
+    const started = await startUps(bed)
+    say(
+      `Start-up to the first 200, ms: ${Object.entries(started)
+        .map(([name, ms]) => `${name} ${ms.toFixed(0)}`)
+        .join(", ")}`
+    )
+    const sealed = sealing(seconds)
+    const inside = await inProcess(bed, keyring, seconds)
+    say(`Sealing: ${sealed.seal.toFixed(0)}/s, opening: ${sealed.open.toFixed(0)}/s`)
+    say(`In process, 64 at a time: get ${inside.get.toFixed(0)}/s, create ${inside.create.toFixed(0)}/s`)
 
-  mkdirSync("test/bench/results", { recursive: true })
-  const result = {
-    date: new Date(),
-    node: process.version,
-    generator,
-    rounds,
-    seconds,
-    started,
-    cells,
-    levers,
-    growth,
-    life,
-    routed,
-    ladder,
-    sealed,
-    inside
+    mkdirSync("test/bench/results", { recursive: true })
+    const run = { date: new Date(), node: process.version, generator, rounds, seconds }
+    const result = { ...run, started, cells, levers, growth, life, routed, ladder, sealed, inside }
+    writeFileSync("test/bench/results/latest.json", JSON.stringify(result, null, 1))
+    writeFileSync(values.picture, pictureOf([...cells, ...routed]))
+    say(`Every figure of every round is in test/bench/results/latest.json, and ${values.picture} draws them`)
   }
-  writeFileSync("test/bench/results/latest.json", JSON.stringify(result, null, 1))
-  writeFileSync(values.picture, pictureOf([...cells, ...routed]))
-  say(`Every figure of every round is in test/bench/results/latest.json, and ${values.picture} draws them`)
   for (const target of open) await target.stop()
   for (const bed of beds) await bed.client.end()
 })

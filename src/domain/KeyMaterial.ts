@@ -42,7 +42,12 @@ export const leakedKey: Issue = {
   message: "must not hold a secret that is marked as leaked in this account"
 }
 
-export const parseJson = (text: string): unknown => Result.getOrUndefined(Result.try(() => JSON.parse(text) as unknown))
+/** What JSON begins with. Most keys do not, and to have `JSON.parse` throw takes longer than all else that is done with them. */
+const jsonBeginning = /^[ \t\r\n]*["[{\-\dfnt]/
+
+/** Undefined if the text is not JSON. */
+export const parseJson = (text: string): unknown =>
+  jsonBeginning.test(text) ? Result.getOrUndefined(Result.try(() => JSON.parse(text) as unknown)) : undefined
 
 /** Every string value inside JSON text, with the name of its member; none if it is not JSON. */
 const membersIn = (text: string): ReadonlyArray<readonly [name: string, string: string]> => {
@@ -58,14 +63,18 @@ const membersIn = (text: string): ReadonlyArray<readonly [name: string, string: 
   return strings
 }
 
-/** The key as a whole and its parts: of key material (D28) its `api_key`, of any other JSON every string in it. */
-export const secretsIn = (provider: string, key: Redacted.Redacted): ReadonlyArray<string> => {
+/** The key as a whole and its parts: of key material (D28) its `api_key`, of any other JSON every string in members that `counts`. */
+export const secretsIn = (
+  provider: string,
+  key: Redacted.Redacted,
+  counts: (name: string) => boolean = () => true
+): ReadonlyArray<string> => {
   const whole = Redacted.value(key)
   const secret = Option.match(readKeyMaterial(provider, key), {
     onNone: () => whole,
     onSome: ({ secret }) => Redacted.value(secret)
   })
-  return [whole, secret, ...membersIn(secret).map(([, text]) => text)]
+  return [whole, secret, ...membersIn(secret).flatMap(([name, text]) => (counts(name) ? [text] : []))]
 }
 
 /** Members of JSON keys that say where and for whom a key is, such as those of a service account. */
@@ -75,10 +84,8 @@ const isPublic = (name: string) =>
   )
 
 /** The secrets of a stored key that must appear in no text: as `secretsIn`, without what is public in JSON. */
-export const hiddenSecretsIn = (provider: string, key: Redacted.Redacted): ReadonlyArray<string> => {
-  const [whole = "", secret = ""] = secretsIn(provider, key)
-  return [whole, secret, ...membersIn(secret).flatMap(([name, text]) => (isPublic(name) ? [] : [text]))]
-}
+export const hiddenSecretsIn = (provider: string, key: Redacted.Redacted): ReadonlyArray<string> =>
+  secretsIn(provider, key, (name) => !isPublic(name))
 
 /** Secrets of fewer characters may be equal by chance. */
 const shortestShared = 8

@@ -41,8 +41,8 @@ export class LeakedKeys extends Context.Service<
       readonly searched: number
       readonly park: boolean
     }) => Answer<ReadonlyArray<boolean>>
-    /** The keys of the account that are marked, with one of the labels or an inconclusive one. */
-    readonly marked: (account_id: AccountId, labels: ReadonlyArray<string>) => Answer<ReadonlyArray<Suspect>>
+    /** The keys of the account that are marked, with one of the labels or an inconclusive one. Most accounts have no marks. */
+    readonly marked: (account_id: AccountId, labels: () => ReadonlyArray<string>) => Answer<ReadonlyArray<Suspect>>
     /** Ends the mark that the current key of a credential has leaked, if it has one. None if the account has no such credential. */
     readonly clear: (account_id: AccountId, id: CredentialId) => Answer<Option.Option<FoundKey>>
   }

@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Option, Redacted } from "effect"
-import { readKeyMaterial, secretsIn, secretsOfLeak } from "../../src/domain/KeyMaterial.ts"
+import { Option, Redacted, Schema } from "effect"
+import { parseJson, readKeyMaterial, secretsIn, secretsOfLeak } from "../../src/domain/KeyMaterial.ts"
 import { keyMaterial, provider, text } from "../support/memory/arbitraries.ts"
 
 describe.for(["openai", "fireworks"] as const)("the key of %s (D28)", (slug) => {
@@ -76,6 +76,10 @@ describe("the secrets in a stored key (L15)", () => {
     ["escapes", "google-vertex", '{"k":"a\\nb\\u00e9"}', ['{"k":"a\\nb\\u00e9"}', "a\nbé"]]
   ])("are whole and parts: %s", ([, provider, key, secrets]) => {
     assert.sameMembers(secretsOf(provider, key), [...secrets])
+  })
+
+  it.prop("are those of JSON.parse", [Schema.Json, Schema.Literals(["", " ", "\t", "\r\n"])], ([value, space]) => {
+    assert.deepStrictEqual(parseJson(`${space}${JSON.stringify(value)}${space}`), JSON.parse(JSON.stringify(value)))
   })
 
   it("are found in JSON however deep", () => {

@@ -90,7 +90,7 @@ export const usePorts = Effect.gen(function* () {
     count,
     scan: scan({ after: undefined, labels: [credential.label] }),
     conclude: conclude({ found: [key], searched: 1, park: true }),
-    marked: marked(account_id, [credential.label]),
+    marked: marked(account_id, () => [credential.label]),
     clear: clear(account_id, id)
   }
   const { load, versions, versionsOfKey } = yield* CredentialPools

@@ -14,8 +14,11 @@ export const makeLeakCheck = Effect.gen(function* () {
   const { marked } = yield* LeakedKeys
 
   return Effect.fnUntraced(function* (account_id: AccountId, provider: string, key: Redacted.Redacted) {
-    const secrets = hiddenSecretsIn(provider, key).flatMap((secret) => [secret, secret.trim()])
-    for (const { context, sealed } of yield* marked(account_id, Array.from(new Set(secrets.map(labelOf))))) {
+    const labels = () => {
+      const secrets = hiddenSecretsIn(provider, key).flatMap((secret) => [secret, secret.trim()])
+      return Array.from(new Set(secrets.map(labelOf)))
+    }
+    for (const { context, sealed } of yield* marked(account_id, labels)) {
       const opened = yield* Effect.option(cipher.open(sealed, context))
       if (opened._tag === "Some" && haveCommonSecret(provider, opened.value, key)) return true
     }

@@ -159,13 +159,15 @@ export const layer = Layer.effect(
       },
       marked: (account_id, labels) => {
         const { ask, sql } = reads
-        const rows = sql<SuspectRow>`
-        SELECT ${sql.csv(columns)} FROM credentials
-        WHERE account_id = ${account_id} AND id = ANY(ARRAY(
-          SELECT credential_id FROM credential_parkings WHERE account_id = ${account_id} AND cause = 'leaked'
-        )) AND ${suspected(sql, labels)} AND ${isMarked(sql, sql`${account_id}`, sql`credentials.id`, sql`key_version`)}`
+        const rows = () => sql<SuspectRow>`
+          SELECT ${sql.csv(columns)} FROM credentials
+          WHERE account_id = ${account_id} AND id = ANY(ARRAY(
+            SELECT credential_id FROM credential_parkings WHERE account_id = ${account_id} AND cause = 'leaked'
+          )) AND ${suspected(sql, labels())} AND ${isMarked(sql, sql`${account_id}`, sql`credentials.id`, sql`key_version`)}`
         return Effect.flatMap(findMarks(account_id, findMark), (has_marks) =>
-          has_marks ? Effect.map(ask(rows, "leaked_keys.marked"), (found) => found.map(suspectOf)) : Effect.succeed([])
+          has_marks
+            ? Effect.map(ask(rows(), "leaked_keys.marked"), (found) => found.map(suspectOf))
+            : Effect.succeed([])
         )
       },
       clear: (account_id, id) => {

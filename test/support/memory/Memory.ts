@@ -385,7 +385,7 @@ export const leakedKeys = Layer.effect(
           ofAccount(credentials, account_id).filter(
             ({ credential: { id }, key_version }) => marks.get(id) === key_version
           ),
-          labels
+          labels()
         )
       ),
     count: Effect.sync(() => credentials.size),

@@ -112,7 +112,7 @@ layerLive(Layer.provideMerge(TestService.layer, Statements.layer))(
             "AND provider = $",
             'UPDATE credentials SET "label"',
             "DELETE FROM credentials",
-            "array_agg(concat_ws",
+            ") AS states",
             "AS parkings",
             "SELECT FROM pools",
             "UPDATE pools SET health",

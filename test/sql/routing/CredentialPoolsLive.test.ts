@@ -2,6 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Effect, Option } from "effect"
 import { CredentialPools } from "../../../src/port/CredentialPools.ts"
 import { CredentialRepository } from "../../../src/port/CredentialRepository.ts"
+import { Database } from "../../../src/sql/connection/Database.ts"
 import { newTenant } from "../../support/database/newTenant.ts"
 import { plainCredential, plainSealedKey } from "../../support/database/plainCredential.ts"
 import { openStore } from "../../support/database/stores.ts"
@@ -31,6 +32,24 @@ describe("a pool in the database", () => {
             Array.from({ length: 20 }, () => 10)
           )
         }
+      }).pipe(Effect.provide(ports))
+    })
+  )
+
+  it.live("is asked for its version by a statement that is not planned again each time", () =>
+    Effect.gen(function* () {
+      const { ports } = yield* openStore()
+      yield* Effect.gen(function* () {
+        const owner = yield* newTenant
+        const { versions } = yield* CredentialPools
+        const { sql } = (yield* Database).reads
+        const { account_id } = owner
+        for (let n = 0; n < 20; n++)
+          for (const one of [owner, { account_id }]) yield* versions(one, ["openai", "azure"])
+        const [asked] = yield* sql<{ readonly fewest: number; readonly statements: number }>`
+          SELECT min(generic_plans)::int AS fewest, count(*)::int AS statements FROM pg_prepared_statements
+          WHERE statement LIKE '%AS states%' AND statement NOT LIKE '%pg_prepared%'`
+        assert.deepStrictEqual(asked, { fewest: 15, statements: 2 })
       }).pipe(Effect.provide(ports))
     })
   )

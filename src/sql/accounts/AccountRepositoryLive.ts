@@ -1,4 +1,4 @@
-import { Array as Arr, DateTime, Effect, Layer, Option, Record } from "effect"
+import { Array as Arr, DateTime, Effect, Layer, Option } from "effect"
 import type { Statement } from "effect/sql"
 import type { AuditAct } from "../../domain/AuditEvent.ts"
 import type { AccountId, ApiKeyHash, WorkspaceId } from "../../domain/Identifiers.ts"
@@ -12,23 +12,15 @@ import {
   type WorkspaceUse
 } from "../../port/AccountRepository.ts"
 import { record, recordEach } from "../audit/auditing.ts"
+import { askFirst, askRows, askWhether, type Dated, datedOf } from "../connection/askRows.ts"
 import { Database } from "../connection/Database.ts"
 import { eraseAccount, lockApiKeys } from "./eraseAccount.ts"
-
-// Rows as the driver reads them: the database's types and constraints guarantee the form of every field.
-
-type Dated<A> = { readonly [K in keyof A]: Exclude<A[K], DateTime.Utc> | (DateTime.Utc extends A[K] ? Date : never) }
-
-const datedOf = <A extends object>(row: Dated<A>) =>
-  Record.map(row as Record<string, unknown>, (value) => (value instanceof Date ? timeOf(value) : value)) as A
 
 /** When a workspace was deleted or an API key revoked. */
 interface Ended {
   readonly account_id: AccountId
   readonly at: Date
 }
-
-const timeOf = DateTime.fromDateUnsafe
 
 export const layer = Layer.effect(
   AccountRepository,
@@ -56,7 +48,7 @@ export const layer = Layer.effect(
         const ended = yield* end
         yield* recordEach(sql, ended, ({ account_id }) => actOf(account_id))
         const [found] = ended.length > 0 ? ended : yield* find
-        return Option.map(Option.fromUndefinedOr(found), ({ at }) => timeOf(at))
+        return Option.map(Option.fromUndefinedOr(found), ({ at }) => DateTime.fromDateUnsafe(at))
       }).pipe(sql.withTransaction)
 
     const insertWorkspace = (
@@ -127,10 +119,7 @@ export const layer = Layer.effect(
         (account_id) => ({ action: "api_key.revoke", account_id, api_key_hash })
       )
     return {
-      hasAccounts: Effect.map(
-        reads.ask(reads.sql`SELECT 1 FROM accounts LIMIT 1`, "accounts.exist"),
-        (rows) => rows.length > 0
-      ),
+      hasAccounts: askWhether(reads, "accounts.exist")`SELECT 1 FROM accounts LIMIT 1`,
       createAccount: ({ account_id, name }, workspace, key) =>
         Effect.gen(function* () {
           // The last step of an erasure has an operation, as has whatever changed a credential of an account.
@@ -165,39 +154,35 @@ export const layer = Layer.effect(
           return "created"
         }).pipe(sql.withTransaction, (query) => writes.ask(query, "accounts.insert")),
       listAccounts: (after, limit) => {
-        const { ask, sql } = reads
-        const rows = sql<Dated<Account>>`
+        const rows = askRows(reads, "accounts.list")<Dated<Account>>`
           SELECT id AS account_id, name, created_at FROM accounts
           ${after === undefined ? sql`` : sql`WHERE id > ${after}`} ORDER BY id LIMIT ${limit}`
-        return Effect.map(ask(rows, "accounts.list"), Arr.map(datedOf<Account>))
+        return Effect.map(rows, Arr.map(datedOf<Account>))
       },
       eraseAccount: eraseAccount(writes),
       createWorkspace: (account_id, workspace) =>
         writes.ask(recorded(insertWorkspace(account_id, workspace, false)), "workspaces.insert"),
-      findWorkspace: (workspace_id) => {
-        const rows = reads.sql<WorkspaceUse>`
-          SELECT account_id, is_default, deleted_at IS NOT NULL AS is_deleted, (
-            SELECT count(*)::int FROM credentials
-            WHERE credentials.account_id = workspaces.account_id AND workspace_id = workspaces.id
-          ) AS credentials FROM workspaces WHERE id = ${workspace_id}`
-        return Effect.map(reads.ask(rows, "workspaces.find"), ([found]) => Option.fromUndefinedOr(found))
-      },
+      findWorkspace: (workspace_id) => askFirst(reads, "workspaces.find")<WorkspaceUse>`
+        SELECT account_id, is_default, deleted_at IS NOT NULL AS is_deleted, (
+          SELECT count(*)::int FROM credentials
+          WHERE credentials.account_id = workspaces.account_id AND workspace_id = workspaces.id
+        ) AS credentials FROM workspaces WHERE id = ${workspace_id}`,
       makeDefault: (account_id, workspace_id) =>
         writes.ask(makeDefault(account_id, workspace_id), "workspaces.default"),
       deleteWorkspace: (workspace_id, when) => writes.ask(deleteWorkspace(workspace_id, when), "workspaces.delete"),
       listWorkspaces: (account_id) => {
-        const rows = reads.sql<Dated<Workspace>>`
+        const rows = askRows(reads, "workspaces.list")<Dated<Workspace>>`
           SELECT id AS workspace_id, name, is_default, created_at, deleted_at FROM workspaces
           WHERE account_id = ${account_id} ORDER BY created_at, id`
-        return Effect.map(reads.ask(rows, "workspaces.list"), Arr.map(datedOf<Workspace>))
+        return Effect.map(rows, Arr.map(datedOf<Workspace>))
       },
       addApiKey: (account_id, key) => writes.ask(addApiKey(account_id, key), "api_keys.insert"),
       revokeApiKey: (hash, when) => writes.ask(revokeApiKey(hash, when), "api_keys.revoke"),
       listApiKeys: (account_id) => {
-        const rows = reads.sql<Dated<ApiKeyRecord>>`
+        const rows = askRows(reads, "api_keys.list")<Dated<ApiKeyRecord>>`
           SELECT encode(hash, 'hex') AS hash, name, management, viewer, created_at, revoked_at FROM api_keys
           WHERE account_id = ${account_id} ORDER BY created_at, hash`
-        return Effect.map(reads.ask(rows, "api_keys.list"), Arr.map(datedOf<ApiKeyRecord>))
+        return Effect.map(rows, Arr.map(datedOf<ApiKeyRecord>))
       }
     }
   })

@@ -1,6 +1,7 @@
 import { Clock, Effect, Layer, Option } from "effect"
 import type { Statement } from "effect/sql"
 import { type AuditCheckpoint, type AuditEntry, type AuditHead, AuditLog, type ReadEntry } from "../../port/AuditLog.ts"
+import { askFirst, askRows, askWhether } from "../connection/askRows.ts"
 import { Database } from "../connection/Database.ts"
 
 /** The newest entry, and the transactions that may still commit an older one. */
@@ -44,26 +45,13 @@ export const layer = Layer.effect(
       AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
 
     /** The locks are read after the snapshot. */
-    const horizon = sql<Horizon>`
+    const horizon = askFirst(background, "audit.horizon")<Horizon>`
       SELECT (SELECT max(seq) FROM audit_entries) AS newest, ARRAY(${writers}) AS writers`
-    const stillWriting = (before: ReadonlyArray<string>) =>
-      Effect.map(
-        background.ask(
-          sql`SELECT 1 FROM (${writers}) AS now WHERE virtualtransaction = ANY(${before}::text[]) LIMIT 1`,
-          "audit.writers"
-        ),
-        (rows) => rows.length > 0
-      )
+    const stillWriting = (before: ReadonlyArray<string>) => askWhether(background, "audit.writers")`
+      SELECT 1 FROM (${writers}) AS now WHERE virtualtransaction = ANY(${before}::text[]) LIMIT 1`
 
-    const first = <A>([row]: ReadonlyArray<A>) => Option.fromUndefinedOr(row)
-    const head = Effect.map(
-      background.ask(
-        sql<AuditHead>`
-          SELECT number, last_seq, encode(hash, 'hex') AS hash FROM audit_checkpoints ORDER BY number DESC LIMIT 1`,
-        "audit.head"
-      ),
-      first
-    )
+    const head = askFirst(background, "audit.head")<AuditHead>`
+      SELECT number, last_seq, encode(hash, 'hex') AS hash FROM audit_checkpoints ORDER BY number DESC LIMIT 1`
 
     /** Makes the next checkpoint, unless another instance is making it. Returns whether it did. */
     const sealPage = (upTo: bigint) =>
@@ -90,7 +78,7 @@ export const layer = Layer.effect(
       }).pipe(sql.withTransaction, (query) => background.ask(query, "audit.seal"))
 
     const seal = Effect.fnUntraced(function* (timeout: number) {
-      const { newest, writers } = Option.getOrThrow(first(yield* background.ask(horizon, "audit.horizon")))
+      const { newest, writers } = Option.getOrThrow(yield* horizon)
       const deadline = (yield* Clock.currentTimeMillis) + timeout
       let sealed = yield* head
       while (newest !== null && (Option.isNone(sealed) || sealed.value.last_seq < newest)) {
@@ -105,30 +93,15 @@ export const layer = Layer.effect(
 
     return {
       seal,
-      checkpointOf: (hash) =>
-        Effect.map(
-          reads.ask(
-            reads.sql<AuditHead>`
-              SELECT number, last_seq, encode(hash, 'hex') AS hash FROM audit_checkpoints
-              WHERE hash = decode(${hash}, 'hex') ORDER BY number LIMIT 1`,
-            "audit.checkpoint"
-          ),
-          first
-        ),
-      checkpoints: (after) =>
-        reads.ask(
-          reads.sql<AuditCheckpoint>`
-            SELECT number, last_seq, digests, encode(hash, 'hex') AS hash FROM audit_checkpoints
-            WHERE number > ${String(after)}::bigint ORDER BY number LIMIT ${checkpoints}`,
-          "audit.checkpoints"
-        ),
-      entries: ({ after, upTo }) =>
-        reads.ask(
-          reads.sql<AuditEntry>`
-            SELECT seq, ${isoTime}, timestamptz_send(at) AS stamp, events::text AS events
-            FROM (${nextEntries(sql`${String(after)}::bigint`, upTo)}) AS entries ORDER BY seq`,
-          "audit.entries"
-        ),
+      checkpointOf: (hash) => askFirst(reads, "audit.checkpoint")<AuditHead>`
+        SELECT number, last_seq, encode(hash, 'hex') AS hash FROM audit_checkpoints
+        WHERE hash = decode(${hash}, 'hex') ORDER BY number LIMIT 1`,
+      checkpoints: (after) => askRows(reads, "audit.checkpoints")<AuditCheckpoint>`
+        SELECT number, last_seq, digests, encode(hash, 'hex') AS hash FROM audit_checkpoints
+        WHERE number > ${String(after)}::bigint ORDER BY number LIMIT ${checkpoints}`,
+      entries: ({ after, upTo }) => askRows(reads, "audit.entries")<AuditEntry>`
+        SELECT seq, ${isoTime}, timestamptz_send(at) AS stamp, events::text AS events
+        FROM (${nextEntries(sql`${String(after)}::bigint`, upTo)}) AS entries ORDER BY seq`,
       read: ({ account_id, after, before, credential_id, limit }) => {
         const order = after === undefined ? "seq DESC" : "seq"
         const matching = sql.and([
@@ -142,23 +115,20 @@ export const layer = Layer.effect(
                 sql`seq <= (SELECT last_seq FROM audit_checkpoints ORDER BY number DESC LIMIT 1)`
               ])
         ])
-        return reads.ask(
-          reads.sql<ReadEntry>`
-            SELECT seq, ${isoTime}, events::text AS events, api_keys.name AS actor_name
-            FROM (${firstEntries(matching, limit, order)}) AS entries
-            LEFT JOIN api_keys ON api_keys.account_id = entries.account_id
-            AND hash = CASE WHEN ${actorHash} ~ '^[a-f0-9]{64}$' THEN decode(${actorHash}, 'hex') END ORDER BY ${sql.literal(order)}`,
-          "audit.read"
-        )
+        return askRows(reads, "audit.read")<ReadEntry>`
+          SELECT seq, ${isoTime}, events::text AS events, api_keys.name AS actor_name
+          FROM (${firstEntries(matching, limit, order)}) AS entries
+          LEFT JOIN api_keys ON api_keys.account_id = entries.account_id
+          AND hash = CASE WHEN ${actorHash} ~ '^[a-f0-9]{64}$' THEN decode(${actorHash}, 'hex') END ORDER BY ${sql.literal(order)}`
       },
       unsealed: (limit) => {
-        const counted = sql<{ n: number }>`
+        const counted = askRows(background, "audit.unsealed")<{ n: number }>`
           SELECT count(*)::int AS n FROM (
             SELECT FROM audit_entries
             WHERE seq > coalesce((SELECT last_seq FROM audit_checkpoints ORDER BY number DESC LIMIT 1), 0)
             ORDER BY seq LIMIT ${sql.literal(limit === undefined ? "ALL" : String(limit))}
           ) AS waiting`
-        return Effect.map(background.ask(counted, "audit.unsealed"), ([row]) => row?.n ?? 0)
+        return Effect.map(counted, ([row]) => row?.n ?? 0)
       }
     }
   })

@@ -1,6 +1,7 @@
-import { Effect, Layer, Option } from "effect"
+import { Effect, Layer } from "effect"
 import { countLimit } from "../../domain/countLimit.ts"
 import { type CursorState, EventCursor, type Progress } from "../../port/EventCursor.ts"
+import { askFirst, askRows, askWhether } from "../connection/askRows.ts"
 import { Database } from "../connection/Database.ts"
 
 /** How long a holder keeps the cursor after its last step: longer than one delivery and its statements take. */
@@ -10,62 +11,31 @@ const longestPause = 300
 
 export const layer = Layer.effect(
   EventCursor,
-  Effect.map(Database, ({ background, reads }) => {
-    const { ask, sql } = background
-    const progress = sql`seq::float8 AS after, done`
-    return {
-      state: Effect.map(
-        reads.ask(
-          reads.sql<CursorState>`
-            SELECT seq::float8 AS after, done, failures,
-              greatest(0, coalesce(extract(epoch FROM retry_at - now()), 0))::float8 AS pause, waiting,
-              greatest(0, coalesce(extract(epoch FROM now() - oldest), 0))::float8 AS lag,
-              waiting > 0 AND (holder IS NULL OR held_until < now()) AND (retry_at IS NULL OR retry_at <= now()) AS "isDue"
-            FROM event_cursors, LATERAL (
-              SELECT count(*)::int AS waiting, min(at) AS oldest FROM (
-                SELECT at FROM audit_entries WHERE seq > event_cursors.seq ORDER BY seq LIMIT ${countLimit + 1}
-              ) AS next
-            ) AS counted`,
-          "event_cursors.state"
-        ),
-        ([row]) => Option.fromUndefinedOr(row)
-      ),
-      take: (holder) =>
-        Effect.map(
-          ask(
-            sql<Progress>`
-              INSERT INTO event_cursors AS cursor (id, seq, holder, held_until)
-              VALUES (1, coalesce((SELECT max(seq) FROM audit_entries), 0), ${holder}, now() + ${lease}::interval)
-              ON CONFLICT (id) DO UPDATE SET holder = excluded.holder, held_until = excluded.held_until
-              WHERE (cursor.holder IS NULL OR cursor.held_until < now()) AND (cursor.retry_at IS NULL OR cursor.retry_at <= now())
-              RETURNING ${progress}`,
-            "event_cursors.take"
-          ),
-          ([row]) => Option.fromUndefinedOr(row)
-        ),
-      advance: (holder, { after, done }) =>
-        Effect.map(
-          ask(
-            sql`
-              UPDATE event_cursors SET seq = ${String(after)}::bigint, done = ${done}, failures = 0, retry_at = NULL,
-                held_until = now() + ${lease}::interval
-              WHERE holder = ${holder} RETURNING 1`,
-            "event_cursors.advance"
-          ),
-          ({ length }) => length > 0
-        ),
-      free: (holder, hasFailed) =>
-        Effect.asVoid(
-          ask(
-            hasFailed
-              ? sql`
-                UPDATE event_cursors SET holder = NULL, failures = failures + 1,
-                  retry_at = now() + least(${longestPause}, power(2, least(failures, 20))) * interval '1 second'
-                WHERE holder = ${holder}`
-              : sql`UPDATE event_cursors SET holder = NULL WHERE holder = ${holder}`,
-            "event_cursors.free"
-          )
-        )
-    }
-  })
+  Effect.map(Database, ({ background, reads }) => ({
+    state: askFirst(reads, "event_cursors.state")<CursorState>`
+      SELECT seq::float8 AS after, done, failures,
+        greatest(0, coalesce(extract(epoch FROM retry_at - now()), 0))::float8 AS pause, waiting,
+        greatest(0, coalesce(extract(epoch FROM now() - oldest), 0))::float8 AS lag,
+        waiting > 0 AND (holder IS NULL OR held_until < now()) AND (retry_at IS NULL OR retry_at <= now()) AS "isDue"
+      FROM event_cursors, LATERAL (
+        SELECT count(*)::int AS waiting, min(at) AS oldest FROM (
+          SELECT at FROM audit_entries WHERE seq > event_cursors.seq ORDER BY seq LIMIT ${countLimit + 1}
+        ) AS next
+      ) AS counted`,
+    take: (holder) => askFirst(background, "event_cursors.take")<Progress>`
+      INSERT INTO event_cursors AS cursor (id, seq, holder, held_until)
+      VALUES (1, coalesce((SELECT max(seq) FROM audit_entries), 0), ${holder}, now() + ${lease}::interval)
+      ON CONFLICT (id) DO UPDATE SET holder = excluded.holder, held_until = excluded.held_until
+      WHERE (cursor.holder IS NULL OR cursor.held_until < now()) AND (cursor.retry_at IS NULL OR cursor.retry_at <= now())
+      RETURNING seq::float8 AS after, done`,
+    advance: (holder, { after, done }) => askWhether(background, "event_cursors.advance")`
+      UPDATE event_cursors SET seq = ${String(after)}::bigint, done = ${done}, failures = 0, retry_at = NULL,
+        held_until = now() + ${lease}::interval
+      WHERE holder = ${holder} RETURNING 1`,
+    free: (holder, hasFailed) =>
+      Effect.asVoid(askRows(background, "event_cursors.free")`
+        UPDATE event_cursors SET holder = NULL, failures = failures + ${hasFailed ? 1 : 0}, retry_at = CASE WHEN ${hasFailed}
+          THEN now() + least(${longestPause}, power(2, least(failures, 20))) * interval '1 second' ELSE retry_at END
+        WHERE holder = ${holder}`)
+  }))
 )

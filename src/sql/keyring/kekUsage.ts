@@ -2,6 +2,7 @@ import { DateTime, Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { countLimit } from "../../domain/countLimit.ts"
 import type { KekRegistry, NamingCredential, RegisteredKey } from "../../port/KekRegistry.ts"
+import { askRows } from "../connection/askRows.ts"
 import type { Database } from "../connection/Database.ts"
 
 /** The ids of the keys that credentials name: walks the index from one to the next. */
@@ -50,10 +51,11 @@ const capped = (credentials: number) =>
 /** Reports which keys there are and which credentials name them. */
 export const kekUsage = ({
   background,
-  reads: { ask, sql }
+  reads
 }: Database["Service"]): Pick<KekRegistry["Service"], "list" | "live" | "missing" | "naming"> => ({
-  list: ask(
+  list: reads.ask(
     Effect.gen(function* () {
+      const { sql } = reads
       const rows = yield* sql<UsageRow>`
         SELECT id AS kek_id, wraps::float8 AS wraps, retired_at IS NOT NULL AS retired, registered_at FROM keks`
       const known = new Map(rows.map((row) => [row.kek_id, row]))
@@ -69,11 +71,8 @@ export const kekUsage = ({
     "keks.list"
   ),
   live: Effect.map(
-    ask(
-      sql<RegisteredRow>`
-        SELECT id AS kek_id, wraps::float8 AS wraps, registered_at FROM keks WHERE retired_at IS NULL`,
-      "keks.live"
-    ),
+    askRows(reads, "keks.live")<RegisteredRow>`
+      SELECT id AS kek_id, wraps::float8 AS wraps, registered_at FROM keks WHERE retired_at IS NULL`,
     (rows) => rows.map(registered)
   ),
   missing: (kek_ids, limit) =>
@@ -86,11 +85,7 @@ export const kekUsage = ({
       ),
       "keks.missing"
     ),
-  naming: (kek_ids, limit) =>
-    ask(
-      sql<NamingCredential>`
-        SELECT kek_id, account_id, workspace_id, id AS credential_id FROM credentials
-        WHERE kek_id = ANY(${kek_ids}::text[]) ORDER BY kek_id, id LIMIT ${limit}`,
-      "keks.naming"
-    )
+  naming: (kek_ids, limit) => askRows(reads, "keks.naming")<NamingCredential>`
+    SELECT kek_id, account_id, workspace_id, id AS credential_id FROM credentials
+    WHERE kek_id = ANY(${kek_ids}::text[]) ORDER BY kek_id, id LIMIT ${limit}`
 })

@@ -1,4 +1,4 @@
-import { DateTime, Effect, Layer, Option } from "effect"
+import { Array as Arr, DateTime, Effect, Layer, Option } from "effect"
 import type { AuditAct } from "../../domain/AuditEvent.ts"
 import type { AccountId, ApiKeyHash, LinkId } from "../../domain/Identifiers.ts"
 import type { Link } from "../../domain/Link.ts"
@@ -6,16 +6,14 @@ import type { SealedKey } from "../../domain/SealedKey.ts"
 import { type FoundLink, type LinkKeyPair, LinkRepository } from "../../port/Links.ts"
 import { lockApiKeys } from "../accounts/eraseAccount.ts"
 import { record } from "../audit/auditing.ts"
+import { askFirst, askRows, type Dated, datedOf } from "../connection/askRows.ts"
 import { Database } from "../connection/Database.ts"
 import { keyColumns, lockOpenLink, noKeys, revokeLink } from "./openLinks.ts"
 
-type Row = Omit<FoundLink, "created_at" | "expires_at"> & { readonly created_at: Date; readonly expires_at: Date }
+type Row = Dated<FoundLink>
+type Names = Record<"account_name" | "workspace_name", string>
 
-const linkOf = (row: Row): FoundLink => ({
-  ...row,
-  created_at: DateTime.fromDateUnsafe(row.created_at),
-  expires_at: DateTime.fromDateUnsafe(row.expires_at)
-})
+const linkOf = datedOf<FoundLink>
 
 const bytes = (hash: ApiKeyHash) => Buffer.from(hash, "hex")
 
@@ -70,43 +68,27 @@ export const layer = Layer.effect(
 
     return LinkRepository.of({
       insert: (link, hash, keys) => ask(insert(link, hash, keys), "links.insert"),
-      list: (account_id) =>
-        Effect.map(
-          reads.ask(
-            reads.sql<Row>`
-              SELECT ${columns} FROM links WHERE account_id = ${account_id} AND ended IS NULL AND expires_at > now()
-              ORDER BY created_at, id LIMIT 1000`,
-            "links.list"
-          ),
-          (rows) => rows.map(linkOf)
-        ),
+      list: (account_id) => {
+        const rows = askRows(reads, "links.list")<Row>`
+          SELECT ${columns} FROM links WHERE account_id = ${account_id} AND ended IS NULL AND expires_at > now()
+          ORDER BY created_at, id LIMIT 1000`
+        return Effect.map(rows, Arr.map(linkOf))
+      },
       revoke: (account_id, link_id) => ask(revoke(account_id, link_id), "links.revoke"),
       find: (hash) =>
         Effect.map(
-          reads.ask(reads.sql<Row>`SELECT ${columns} FROM links WHERE hash = ${bytes(hash)}`, "links.find"),
-          ([row]) => Option.map(Option.fromUndefinedOr(row), linkOf)
+          askFirst(reads, "links.find")<Row>`SELECT ${columns} FROM links WHERE hash = ${bytes(hash)}`,
+          Option.map(linkOf)
         ),
-      namesOf: ({ account_id, workspace_id }) =>
-        Effect.map(
-          reads.ask(
-            reads.sql<{ account_name: string; workspace_name: string }>`
-              SELECT accounts.name AS account_name, workspaces.name AS workspace_name
-              FROM accounts JOIN workspaces ON workspaces.account_id = accounts.id
-              WHERE accounts.id = ${account_id} AND workspaces.account_id = ${account_id} AND workspaces.id = ${workspace_id}`,
-            "links.names"
-          ),
-          ([row]) => Option.fromUndefinedOr(row)
-        ),
+      namesOf: ({ account_id, workspace_id }) => askFirst(reads, "links.names")<Names>`
+        SELECT accounts.name AS account_name, workspaces.name AS workspace_name
+        FROM accounts JOIN workspaces ON workspaces.account_id = accounts.id
+        WHERE accounts.id = ${account_id} AND workspaces.account_id = ${account_id} AND workspaces.id = ${workspace_id}`,
       replaceKeys: (link, next) => ask(replaceKeys(link, next), "links.replace_keys"),
-      forget: Effect.asVoid(
-        background.ask(
-          background.sql`
-            WITH over AS (DELETE FROM links WHERE expires_at < now() - interval '7 days')
-            UPDATE links SET ${noKeys(background.sql)}
-            WHERE expires_at BETWEEN now() - interval '7 days' AND now() AND public_key IS NOT NULL`,
-          "links.forget"
-        )
-      )
+      forget: Effect.asVoid(askRows(background, "links.forget")`
+        WITH over AS (DELETE FROM links WHERE expires_at < now() - interval '7 days')
+        UPDATE links SET ${noKeys(background.sql)}
+        WHERE expires_at BETWEEN now() - interval '7 days' AND now() AND public_key IS NOT NULL`)
     })
   })
 )

@@ -145,13 +145,15 @@ describe("every write of a credential", () => {
 
   it.live("gives the credentials of one moment their places in the order of the requests (D32)", () =>
     Effect.gen(function* () {
-      const { repository } = yield* openLossyStore
+      const { admin, repository } = yield* openLossyStore
       const create = () => insertInto(repository)(account_id, plainCredential(workspace_id), plainSealedKey(1))
       const created = yield* Effect.forEach(Array.from({ length: 6 }), create, { concurrency: "unbounded" })
       assert.deepStrictEqual(
         created.map(({ sort_order }) => sort_order),
         [0, 1, 2, 3, 4, 5]
       )
+      const found = yield* admin`SELECT 1 FROM pools WHERE xmax::text NOT IN ('0', xmin::text)`
+      assert.lengthOf(found, 0, "none is asked for again: that would lock the pool")
     })
   )
 

@@ -1,12 +1,13 @@
 import { chmodSync, existsSync, lstatSync, mkdirSync, renameSync, statSync, symlinkSync, writeFileSync } from "node:fs"
 import { randomUUID } from "node:crypto"
-import { createServer, Server } from "node:net"
+import { connect, createServer, Server } from "node:net"
 import { join } from "node:path"
 import { assert } from "@effect/vitest"
-import { Effect, Redacted } from "effect"
+import { Deferred, Effect, Redacted } from "effect"
 import { hashApiKey } from "../../src/port/ApiKey.ts"
+import { MemoryBudget } from "../../src/port/MemoryBudget.ts"
 import { createdId, unknownId } from "../support/http/Bodies.ts"
-import { create, get, send } from "../support/http/HttpProbe.ts"
+import { create, get, json, render, send } from "../support/http/HttpProbe.ts"
 import type { Issue } from "../support/http/Refusal.ts"
 import { TestService } from "../support/http/TestService.ts"
 import { eventually } from "../support/process/eventually.ts"
@@ -178,6 +179,37 @@ layerLive(TestService.layer)("the socket for gateways", (it) => {
       assert.include(again.text, `"key":"${key}"`)
       assert.notInclude(again.text, bad)
       assert.include(again.text, '"reason":"parked","cause":"rejected","until":"2')
+    })
+  )
+
+  it.effect("ends a route whose answer its client leaves unread, and none whose answer it has read", () =>
+    Effect.gen(function* () {
+      const { held } = yield* MemoryBudget
+      const { account_id, create } = yield* TestService.newTenant
+      createdId(yield* create({ provider: "azure", key }))
+      const path = yield* socketPath
+      yield* listening(path)
+      const body = JSON.stringify({ account_id, model: "a/model", targets: [own] })
+      const asked = { method: "POST", path: "/v1/routes", headers: [json], body }
+      const before = held.route
+      const first = yield* Deferred.make<string>()
+      // What comes after the first answer stays in the kernel, which says so when the connection is closed.
+      const callback = (size: number, bytes: Uint8Array) => {
+        Deferred.doneUnsafe(first, Effect.succeed(Buffer.from(bytes).toString("utf8", 0, size)))
+        return false
+      }
+      const client = connect({ path, onread: { buffer: Buffer.alloc(65_536), callback } })
+      client.write(render(asked))
+      const answer = yield* Deferred.await(first)
+      client.write(render(asked))
+      const one = held.route - before
+      yield* eventually("the second is open", () => held.route === before + 2 * one)
+      assert.strictEqual((yield* send(path, asked)).status, 201, "which took as long as the answer to the second")
+      client.destroy()
+      yield* eventually("the second has ended", () => held.route === before + 2 * one)
+      const { route } = (JSON.parse(answer.split("\r\n\r\n")[1] ?? "") as { data: Opened }).data
+      assert.strictEqual((yield* ask(path, "POST", `/v1/routes/${route}/attempts/1`, { status: 200 })).status, 200)
+      assert.strictEqual(held.route, before + one)
     })
   )
 

@@ -12,7 +12,6 @@ import { listening, socketPath } from "./socket.ts"
 
 const rejected = "sk-rejected-0123456789-0123456789"
 const second = "sk-second-good-0123456789-0123456789"
-const good = "sk-replaced-good-0123456789-0123456789"
 const gatewaysOwn = "sk-gateways-own-0123456789-0123456789"
 
 interface Answer {
@@ -56,82 +55,6 @@ const scene = Effect.fnUntraced(function* (shared: boolean) {
 })
 
 layerLive(TestService.layer)("over the socket, a route", (it) => {
-  it.effect("goes on with the key that replaced another one while it was open (Q19, Q23)", () =>
-    Effect.gen(function* () {
-      const { attempt, create, open, seen, tenant } = yield* scene(false)
-      yield* create(rejected)
-      const id = yield* create(second)
-      const { next, route } = yield* open
-      yield* tenant.update(id, { key: good })
-      yield* open
-      const after = yield* attempt(route, next)
-      assert.strictEqual(after.next?.key, good)
-      assert.isNull((yield* attempt(route, after.next)).next)
-      assert.deepStrictEqual(seen(), [rejected, good])
-    })
-  )
-
-  it.effect("says nothing about the key that replaced the one it tried (Q26)", () =>
-    Effect.gen(function* () {
-      const { attempt, create, open, tenant } = yield* scene(false)
-      const id = yield* create(rejected)
-      const { next, route } = yield* open
-      yield* tenant.update(id, { key: good })
-      yield* attempt(route, next)
-      assert.strictEqual((yield* open).next?.key, good)
-      yield* tenant.update(id, { key: rejected })
-      const control = yield* open
-      yield* attempt(control.route, control.next)
-      assert.isNull((yield* open).next, "control: it parks the key that it tried")
-    })
-  )
-
-  it.effect("passes over a key that was disabled while it was open (Q19)", () =>
-    Effect.gen(function* () {
-      const { attempt, create, open, seen, tenant } = yield* scene(false)
-      yield* create(rejected)
-      const id = yield* create(second)
-      const { next, route } = yield* open
-      yield* tenant.update(id, { disabled: true })
-      yield* open
-      assert.isNull((yield* attempt(route, next)).next)
-      assert.deepStrictEqual(seen(), [rejected])
-      yield* tenant.update(id, { disabled: false })
-      assert.strictEqual((yield* open).next?.key, second, "control")
-    })
-  )
-
-  it.effect("has shared capacity between prioritized and fallback keys, with no key of the customer's (E1, Q4)", () =>
-    Effect.gen(function* () {
-      const { attempt, create, open } = yield* scene(true)
-      yield* create(second, { is_fallback: true })
-      yield* create(rejected)
-      const { next, route } = yield* open
-      assert.strictEqual(next?.key, rejected)
-      const { next: shared } = yield* attempt(route, next)
-      assert.deepStrictEqual(shared, {
-        ...{ attempt: 2, step: "shared", provider: "openai", credential_id: null, label: null, region: null }
-      } as never)
-      const ended = yield* attempt(route, shared)
-      assert.isNull(ended.next, "the gateway's own key served the request")
-    })
-  )
-
-  it.effect("has no shared capacity where a key forbids it, even if that key was rejected (Q5, Q6, Q7)", () =>
-    Effect.gen(function* () {
-      for (const flag of ["is_required", "is_byok_only"]) {
-        const { attempt, create, open, seen, tenant } = yield* scene(true)
-        const id = yield* create(rejected, { [flag]: true })
-        const { next, route } = yield* open
-        assert.isNull((yield* attempt(route, next)).next)
-        assert.isNull((yield* open).next)
-        assert.deepStrictEqual(seen(), [rejected])
-        yield* tenant.update(id, { [flag]: false })
-        assert.strictEqual((yield* open).next?.step, "shared", "control")
-      }
-    })
-  )
-
   it.effect("asks again whether shared capacity is allowed before it is used (Q19)", () =>
     Effect.gen(function* () {
       const { attempt, create, open, tenant } = yield* scene(true)
